@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# Each target installs what it needs (as root; otherwise it says what is missing), builds, runs.
+#
+#     make demo ARGS='--outages 3,7'        make test ARGS='-p holdfast-core'
+
+SHELL := /bin/bash
+export PATH := $(PATH):$(HOME)/.cargo/bin
+
+TARGET_DIR := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
+HOLDFAST := $(TARGET_DIR)/release/holdfast
+ARGS ?=
+
+.PHONY: help demo test lint bench build clean
+
+help: ## this list
+	@awk -F ': *## *' '/^[a-z]+:.*##/ { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: ## a download over a link with outages, without and with Holdfast, side by side
+	@scripts/packages.sh demo
+	@$(MAKE) --no-print-directory build
+	@$(HOLDFAST) demo $(ARGS)
+
+test: ## every test; ARGS go to cargo test
+	@scripts/test.sh $(ARGS)
+
+lint: ## formatting, clippy, purity, and the rules of CONTRIBUTING.md
+	@scripts/lint.sh
+
+bench: ## the published measurements; ARGS name some of them (the files of crates/lab/benches)
+	@scripts/packages.sh bench
+	@$(MAKE) --no-print-directory build
+	@scripts/bench.sh $(HOLDFAST) $(ARGS)
+
+build: ## the program, for use: target/release/holdfast
+	@scripts/packages.sh build
+	@scripts/toolchain.sh
+	@cargo build --locked --release --package holdfast
+
+clean: ## what was built
+	@cargo clean

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a mechanism answers: a verdict on the segment in hand, and actions.
+
+use holdfast_wire::{Flags, SeqNum, Timestamps};
+
+use crate::{Direction, FlowRecord};
+
+/// A segment's payload, as far as a mechanism is concerned: real bytes shared with
+/// the cache, or a length alone in a simulation.
+pub trait Payload: Clone {
+    /// A copy of the headers that came with it, from which another header for the
+    /// same flow and direction can be made.
+    type Header: Clone;
+
+    /// A copy of its headers; `None` if they cannot be copied, in which case
+    /// nothing can be made from this segment and it is not kept.
+    fn header(&self) -> Option<Self::Header>;
+
+    /// Bytes of payload in each segment on the wire: `gso_size` of a super-segment,
+    /// the payload's length otherwise.
+    fn segment_len(&self) -> u32;
+
+    /// Whether it may be kept: its checksum is right and its buffer is not needed
+    /// for the next packet.
+    fn is_cacheable(&self) -> bool;
+}
+
+/// What becomes of the segment in hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Verdict {
+    /// It goes on, byte for byte as it came.
+    Forward,
+    /// It does not go on now: it is kept and will be sent later, or was answered.
+    Suppress,
+}
+
+/// A piece of the cache to be sent to the MH.
+#[derive(Clone, Debug)]
+pub struct Resend<P> {
+    /// The segment that the piece is cut from.
+    pub payload: P,
+    /// The piece's first byte, counted from the start of that segment's payload.
+    pub offset: u32,
+    /// Bytes of payload in the piece.
+    pub len: u32,
+    /// SEG.SEQ of the piece.
+    pub seq: SeqNum,
+    /// SEG.ACK: the newest that the FH sent.
+    pub ack: SeqNum,
+    /// SEG.WND: the newest that the FH sent, not scaled.
+    pub window: u16,
+    /// Control bits.
+    pub flags: Flags,
+    /// The timestamps, on a flow that has them.
+    pub timestamps: Option<Timestamps>,
+    /// Payload bytes for each segment on the wire, at most: a longer piece goes out
+    /// as a super-segment or is cut by the device's edge.
+    pub segment_len: u32,
+    /// The largest IP packet that the path beyond takes, where a router said so.
+    pub path_mtu: Option<u32>,
+}
+
+/// A header without payload that the gateway made: an ACK or a RST.
+#[derive(Clone, Debug)]
+pub struct Made<H> {
+    /// Its way.
+    pub direction: Direction,
+    /// Headers of an earlier segment of the same flow and direction.
+    pub template: H,
+    /// SEG.SEQ.
+    pub seq: SeqNum,
+    /// SEG.ACK.
+    pub ack: SeqNum,
+    /// SEG.WND, not scaled.
+    pub window: u16,
+    /// Control bits.
+    pub flags: Flags,
+    /// The timestamps, on a flow that has them.
+    pub timestamps: Option<Timestamps>,
+}
+
+/// Something to be done beside the verdict, in order.
+#[derive(Clone, Debug)]
+pub enum Action<P: Payload> {
+    /// Send a piece of the cache to the MH.
+    Resend(Resend<P>),
+    /// Send an ACK or a RST of our own.
+    Send(Made<P::Header>),
+    /// Forward, once more, a segment that came earlier and was without payload.
+    Repeat(P),
+    /// Write down what a successor has to know of the flow.
+    Record(FlowRecord),
+}
+
+/// Actions in the order in which they are to be done. The caller keeps the buffer
+/// and empties it, so that nothing is allocated for a packet.
+pub type Actions<P> = Vec<Action<P>>;

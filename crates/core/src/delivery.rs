@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How fast the link to an MH delivers: what the ACKs say of the recent past.
+
+use core::time::Duration;
+
+use holdfast_wire::Instant;
+
+/// The least time that one measurement spans: shorter, and bunched ACKs would pass
+/// for speed.
+const SPAN_MIN: Duration = Duration::from_millis(50);
+/// Measurements remembered: the highest of them counts.
+const SPANS: usize = 10;
+
+/// The delivery rate of a link: the highest of the last ten measurements, each over
+/// at least a round trip.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DeliveryRate {
+    span_start: Option<Instant>,
+    span_bytes: u64,
+    bytes_per_s: [u64; SPANS],
+    next: usize,
+}
+
+impl DeliveryRate {
+    /// `bytes` were newly acknowledged at `now`.
+    pub(crate) fn on_acked(&mut self, bytes: u32, srtt: Option<Duration>, now: Instant) {
+        let Some(start) = self.span_start else {
+            // The bytes of the first ACK took an unknown time.
+            self.span_start = Some(now);
+            return;
+        };
+        self.span_bytes += u64::from(bytes);
+        let elapsed = now.saturating_since(start);
+        if elapsed < srtt.unwrap_or_default().max(SPAN_MIN) {
+            return;
+        }
+        let rate = u128::from(self.span_bytes) * 1_000_000_000 / elapsed.as_nanos().max(1);
+        self.bytes_per_s[self.next] = u64::try_from(rate).unwrap_or(u64::MAX);
+        self.next = (self.next + 1) % SPANS;
+        self.span_start = Some(now);
+        self.span_bytes = 0;
+    }
+
+    /// The link went: the time until the next ACK measures nothing.
+    pub(crate) fn interrupt(&mut self) {
+        self.span_start = None;
+        self.span_bytes = 0;
+    }
+
+    /// The rate, bytes a second; `None` before the first measurement.
+    pub(crate) fn bytes_per_s(&self) -> Option<u64> {
+        self.bytes_per_s
+            .iter()
+            .copied()
+            .max()
+            .filter(|rate| *rate > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steady_acks_give_the_rate_and_an_outage_does_not_lower_it() {
+        let mut delivery = DeliveryRate::default();
+        for i in 0..1000u64 {
+            delivery.on_acked(
+                2896,
+                Some(Duration::from_millis(50)),
+                Instant::from_millis(i),
+            );
+        }
+        let rate = delivery.bytes_per_s().unwrap();
+        assert!((2_800_000..=2_960_000).contains(&rate), "{rate}");
+        delivery.interrupt();
+        delivery.on_acked(2896, None, Instant::from_millis(9000));
+        assert_eq!(delivery.bytes_per_s(), Some(rate));
+    }
+}

@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Following both ends' sequence numbers, and believing only what fits.
+
+use core::time::Duration;
+
+use holdfast_wire::{Flags, Instant, Segment, SeqNum};
+
+use super::{Flow, Stage};
+use crate::Payload;
+
+/// How far ahead of SND.UNA a segment may lie at most: the largest window
+/// (RFC 7323, 2.3).
+const WINDOW_MAX: u32 = 1 << 30;
+
+/// Duplicate ACKs that tell of a loss (RFC 5681, 3.2).
+const DUP_ACK_THRESHOLD: u32 = 3;
+
+/// The SYNs seen, by side.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Handshake {
+    mh: Option<Syn>,
+    fh: Option<Syn>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Syn {
+    seq: SeqNum,
+    window_scale: Option<u8>,
+}
+
+/// What a data segment of the FH is to the flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DataOutcome {
+    /// Too little is known, or it does not fit what is: it passes.
+    Unknown,
+    /// The MH has acknowledged all of it.
+    Old,
+    /// It holds bytes that the MH may lack.
+    Current,
+}
+
+/// What an MH's segment told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct AckOutcome {
+    /// It is the MH of this flow that speaks: the link carries.
+    pub credible: bool,
+    /// Bytes newly acknowledged.
+    pub acked: u32,
+    /// Bytes of the cache that this freed.
+    pub freed: usize,
+    /// A round trip of the wireless half.
+    pub rtt: Option<Duration>,
+    /// The third duplicate ACK in a row.
+    pub loss: bool,
+}
+
+impl<P: Payload> Flow<P> {
+    /// A SYN passes. Returns the bytes freed if it starts the connection anew.
+    pub(crate) fn on_syn(&mut self, from_mh: bool, segment: &Segment, now: Instant) -> usize {
+        let syn = Syn {
+            seq: segment.seq,
+            window_scale: segment.options.window_scale,
+        };
+        let first = !segment.flags.has(Flags::ACK);
+        let mut freed = 0;
+        // A SYN into a live connection is believed only when the other end has
+        // answered it: it may be forged (RFC 5961, 4).
+        if first && self.stage != Stage::Open {
+            freed = self.begin_anew(now);
+        }
+        if !first {
+            let asked = if from_mh {
+                self.handshake.fh
+            } else {
+                self.handshake.mh
+            };
+            let answers = asked.is_some_and(|asked| asked.seq + 1 == segment.ack);
+            if !answers {
+                return freed;
+            }
+            if self.stage == Stage::Open && segment.seq.distance_from(self.fh.una) != 0 {
+                let kept = self.handshake;
+                freed += self.begin_anew(now);
+                self.handshake = kept;
+            }
+        }
+        if from_mh {
+            self.handshake.mh = Some(syn);
+        } else {
+            self.handshake.fh = Some(syn);
+        }
+        if let (false, Some(mh), Some(fh)) = (first, self.handshake.mh, self.handshake.fh) {
+            // RFC 7323, 2.2: a shift counts if both SYNs had one.
+            let scale = if fh.window_scale.is_some() {
+                mh.window_scale
+            } else {
+                None
+            };
+            self.mh.window_scale = Some(scale.unwrap_or(0));
+            self.fh.max = fh.seq + 1;
+            self.fh.ack = mh.seq + 1;
+            self.mh.nxt = mh.seq + 1;
+            self.fh.seen = true;
+        }
+        freed
+    }
+
+    fn begin_anew(&mut self, now: Instant) -> usize {
+        let freed = self.cache.bytes();
+        let (key, mobile, generation) = (self.key, self.mobile, self.generation);
+        let scheduled = self.scheduled;
+        *self = Self::new(key, mobile, generation, now);
+        self.scheduled = scheduled;
+        freed
+    }
+
+    /// A segment of the FH that is no SYN.
+    pub(crate) fn on_fh_segment(&mut self, segment: &Segment, payload: &P) -> DataOutcome {
+        if self.stage == Stage::Meeting {
+            self.fh.max = if self.fh.seen {
+                self.fh.max.max(segment.end())
+            } else {
+                segment.end()
+            };
+            self.fh.seen = true;
+            return DataOutcome::Unknown;
+        }
+        if self.stage != Stage::Open {
+            return DataOutcome::Unknown;
+        }
+        if !self.fits(segment) {
+            self.resynchronise(segment);
+            if !self.fits(segment) {
+                return DataOutcome::Unknown;
+            }
+        }
+        if segment.flags.has(Flags::ACK)
+            && segment.ack.at_or_before(self.mh.nxt)
+            && self.fh.ack.at_or_before(segment.ack)
+        {
+            self.fh.ack = segment.ack;
+            self.fh.window = segment.window;
+            if let Some(timestamps) = segment.options.timestamps {
+                self.fh.tsecr = timestamps.tsecr;
+            }
+        }
+        if self.downlink_header.is_none() {
+            self.downlink_header = payload.header();
+        }
+        if segment.flags.has(Flags::FIN) {
+            self.fh.fin = Some(segment.end());
+        }
+        if segment.end().at_or_before(self.fh.una) {
+            return DataOutcome::Old;
+        }
+        self.fh.max = self.fh.max.max(segment.end());
+        DataOutcome::Current
+    }
+
+    /// RFC 9293, 3.10.7.4: within the window that the MH has offered; one byte more
+    /// for a probe of it.
+    fn fits(&self, segment: &Segment) -> bool {
+        let una = self.fh.una;
+        let limit = match self.mh.right_edge {
+            Some(edge) => edge.max(self.fh.max) + 2,
+            None => una + WINDOW_MAX,
+        };
+        segment.end().at_or_before(limit) && (una - WINDOW_MAX).before(segment.seq)
+    }
+
+    /// Segments have passed by unseen (a hang, a restart): both directions agree on
+    /// bytes that are new here.
+    fn resynchronise(&mut self, segment: &Segment) {
+        let Some(ack) = self.unseen_ack else { return };
+        let near = ack.at_or_before(segment.end()) && segment.end().distance_from(ack) < WINDOW_MAX;
+        if near && self.ahead.owed.is_none() {
+            self.fh.max = segment.end();
+            self.fh.una = ack;
+            self.mh.right_edge = None;
+            self.unseen_ack = None;
+            self.cache.purge(ack);
+            self.sacked.clear();
+            self.sent_nxt = self.fh.max;
+            self.recover = None;
+        }
+    }
+
+    /// A segment of the MH that is no SYN.
+    pub(crate) fn on_mh_segment(
+        &mut self,
+        segment: &Segment,
+        payload: &P,
+        now: Instant,
+    ) -> AckOutcome {
+        let mut outcome = AckOutcome::default();
+        if !segment.flags.has(Flags::ACK) {
+            return outcome;
+        }
+        if self.stage == Stage::Meeting {
+            let near = self.fh.seen
+                && segment.ack.distance_from(self.fh.max) < WINDOW_MAX
+                && self.fh.max.distance_from(segment.ack) < WINDOW_MAX;
+            if !near {
+                return outcome;
+            }
+            self.stage = Stage::Open;
+            self.fh.una = segment.ack;
+            self.fh.max = self.fh.max.max(segment.ack);
+            self.sent_nxt = self.fh.max;
+            self.mh.nxt = segment.end();
+        }
+        if self.stage != Stage::Open {
+            return outcome;
+        }
+        if segment.ack.after(self.fh.max) {
+            self.unseen_ack = Some(segment.ack);
+            return outcome;
+        }
+        // An ACK from long ago may be forged (RFC 5961, 5).
+        if segment.ack.before(self.fh.una - WINDOW_MAX) {
+            return outcome;
+        }
+        outcome.credible = true;
+        self.note_mh(segment, payload);
+        self.note_sack(segment);
+        if segment.ack.after(self.fh.una) {
+            self.advance(segment.ack, now, &mut outcome);
+        } else if segment.ack == self.fh.una && segment.is_empty() && self.fh.max.after(self.fh.una)
+        {
+            self.dup_acks += 1;
+            outcome.loss = self.dup_acks == DUP_ACK_THRESHOLD;
+        }
+        outcome
+    }
+
+    fn note_mh(&mut self, segment: &Segment, payload: &P) {
+        if segment.end().distance_from(self.mh.nxt) < WINDOW_MAX {
+            self.mh.nxt = self.mh.nxt.max(segment.end());
+        }
+        if let Some(timestamps) = segment.options.timestamps {
+            let newer = self
+                .mh
+                .timestamps
+                .is_none_or(|old| (timestamps.tsval.wrapping_sub(old.tsval) as i32) >= 0);
+            if newer {
+                self.mh.timestamps = Some(timestamps);
+            }
+        }
+        if let Some(shift) = self.mh.window_scale {
+            let edge = segment.ack + (u32::from(segment.window) << shift);
+            self.mh.right_edge = Some(self.mh.right_edge.map_or(edge, |old| old.max(edge)));
+        }
+        if segment.flags.has(Flags::FIN) {
+            self.mh.fin = Some(segment.end());
+        }
+        if segment.payload_len == 0
+            && let Some(header) = payload.header()
+        {
+            self.uplink_header = Some(header);
+        } else if self.uplink_header.is_none() {
+            self.uplink_header = payload.header();
+        }
+    }
+
+    fn note_sack(&mut self, segment: &Segment) {
+        let una = self.fh.una.max(segment.ack);
+        for (left, right) in segment.options.sack.iter() {
+            // A block at or before the ACK is a D-SACK (RFC 2883).
+            if left.after(una) && left.before(right) && right.at_or_before(self.fh.max) {
+                self.sacked.add(left, right);
+            }
+        }
+    }
+
+    fn advance(&mut self, ack: SeqNum, now: Instant, outcome: &mut AckOutcome) {
+        outcome.acked = ack.distance_from(self.fh.una);
+        self.fh.una = ack;
+        self.sent_nxt = self.sent_nxt.max(ack);
+        outcome.freed = self.cache.purge(ack);
+        self.sacked.purge(ack);
+        self.dup_acks = 0;
+        self.repairs = 0;
+        if let Some((end, sent)) = self.timed
+            && end.at_or_before(ack)
+        {
+            outcome.rtt = Some(now.saturating_since(sent));
+            self.timed = None;
+        }
+        if self
+            .recover
+            .is_some_and(|recover| recover.at_or_before(ack))
+        {
+            self.recover = None;
+        }
+    }
+
+    /// RFC 5961, 3.2: a RST counts if it is exactly what the other end expects next.
+    pub(crate) fn accepts_rst(&self, from_mh: bool, segment: &Segment) -> bool {
+        let expected = if from_mh {
+            [self.mh.nxt, self.fh.ack]
+        } else {
+            [self.fh.una, self.fh.max]
+        };
+        let answers_syn = segment.flags.has(Flags::ACK) && self.stage == Stage::Meeting;
+        answers_syn || (self.stage == Stage::Open && expected.contains(&segment.seq))
+    }
+
+    /// Both FINs are acknowledged.
+    pub(crate) fn is_done(&self) -> bool {
+        let fh_done = self.fh.fin.is_some_and(|fin| fin.at_or_before(self.fh.una));
+        let mh_done = self.mh.fin.is_some_and(|fin| fin.at_or_before(self.fh.ack));
+        fh_done && mh_done
+    }
+}

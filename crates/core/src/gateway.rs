@@ -1,0 +1,571 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The gateway's engine: all flows, all mobiles, their deadlines.
+
+use core::net::IpAddr;
+use core::time::Duration;
+
+use holdfast_wire::{Flags, Instant, PacketTooBig, Segment};
+
+use crate::cache::Insertion;
+use crate::flow::{DataOutcome, Flow, FlowKey, Stage};
+use crate::mobile::{Link, LinkSource, Mobile};
+use crate::settings::Settings;
+use crate::table::Table;
+use crate::timers::{Subject, Timers};
+use crate::{Action, Actions, Direction, FlowRecord, Payload, Verdict};
+
+mod link_events;
+mod recovery;
+mod view;
+
+pub use view::{Counters, FlowView, MobileView, Stats};
+
+/// The table is walked in steps of so many places.
+const SWEEP_PLACES: u32 = 4096;
+/// The wait between two steps.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
+/// A flow that is closed, or was never seen in both directions, is forgotten after
+/// this time without a segment.
+const CLOSED_WAIT: Duration = Duration::from_secs(30);
+/// Records of a predecessor that are remembered until their flows are met.
+const PREDECESSOR_RECORDS_MAX: usize = 65_536;
+/// The smallest path MTU that is believed: IPv4's (RFC 791) less what is real.
+const PATH_MTU_MIN: u32 = 552;
+
+/// The mechanisms for all flows that pass a gateway.
+pub struct Gateway<P: Payload> {
+    settings: Settings,
+    flows: Table<FlowKey, Flow<P>>,
+    mobiles: Table<IpAddr, Mobile>,
+    predecessor: Table<FlowKey, FlowRecord>,
+    timers: Timers,
+    counters: Counters,
+    cached_bytes: usize,
+    carrier_down: bool,
+    swept: u32,
+    sweep_at: Option<Instant>,
+}
+
+impl<P: Payload> Gateway<P> {
+    /// An engine without flows.
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            flows: Table::new(settings.flows_max, settings.hash_seed),
+            mobiles: Table::new(settings.flows_max, settings.hash_seed),
+            predecessor: Table::new(PREDECESSOR_RECORDS_MAX, settings.hash_seed),
+            timers: Timers::default(),
+            counters: Counters::default(),
+            cached_bytes: 0,
+            carrier_down: false,
+            swept: 0,
+            sweep_at: None,
+            settings,
+        }
+    }
+
+    /// Takes over what a predecessor left of a flow; used when the flow is met.
+    pub fn import(&mut self, record: &FlowRecord, _now: Instant) {
+        self.predecessor.insert(record.key, |_| *record);
+    }
+
+    /// A segment on its way.
+    pub fn handle_segment(
+        &mut self,
+        direction: Direction,
+        segment: &Segment,
+        payload: &P,
+        now: Instant,
+        actions: &mut Actions<P>,
+    ) -> Verdict {
+        self.counters.segments += 1;
+        self.sweep_at.get_or_insert(now + SWEEP_INTERVAL);
+        let key = FlowKey::of(segment, direction);
+        let Some(place) = self.flows.find(&key).or_else(|| self.meet(key, now)) else {
+            self.counters.table_full += 1;
+            return Verdict::Forward;
+        };
+        let Some(flow) = self.flows.at_mut(place) else {
+            return Verdict::Forward;
+        };
+        flow.seen = now;
+        if flow.stage == Stage::Closed && !segment.flags.has(Flags::SYN) {
+            return Verdict::Forward;
+        }
+        let before = flow.in_flight();
+        let mobile = flow.mobile;
+        let verdict = if segment.flags.has(Flags::SYN) {
+            let freed = flow.on_syn(direction == Direction::Uplink, segment, now);
+            self.cached_bytes -= freed;
+            Verdict::Forward
+        } else if segment.flags.has(Flags::RST) {
+            self.handle_rst(place, direction, segment, actions);
+            Verdict::Forward
+        } else if segment.options.others {
+            let freed = flow.forget_kept();
+            flow.stage = Stage::Opaque;
+            self.cached_bytes -= freed;
+            Verdict::Forward
+        } else if direction == Direction::Downlink {
+            self.handle_downlink(place, segment, payload, now, actions)
+        } else {
+            self.handle_uplink(place, segment, payload, now, actions)
+        };
+        self.settle_in_flight(place, mobile, before);
+        self.after_input(place, mobile, now, actions);
+        verdict
+    }
+
+    /// A flow not in the table: entered, unless the table is full.
+    fn meet(&mut self, key: FlowKey, now: Instant) -> Option<u32> {
+        let carrier_down = self.carrier_down;
+        let settings = &self.settings;
+        let address = key.mh.address;
+        let mobile = self.mobiles.find(&address).or_else(|| {
+            self.mobiles.insert(address, |generation| {
+                let mut mobile = Mobile::new(address, generation, now);
+                if carrier_down {
+                    mobile.go_down(LinkSource::Carrier, settings, now);
+                }
+                mobile
+            })
+        })?;
+        let place = self
+            .flows
+            .insert(key, |generation| Flow::new(key, mobile, generation, now));
+        match place {
+            Some(place) => self.mobiles.at_mut(mobile)?.flows.push(place),
+            None => self.forget_mobile_without_flows(mobile),
+        }
+        if let (Some(place), Some(record)) = (place, self.predecessor.find(&key)) {
+            let scale = self
+                .predecessor
+                .at(record)
+                .and_then(|record| record.mh_window_scale);
+            self.flows.at_mut(place)?.mh.window_scale = scale;
+        }
+        place
+    }
+
+    fn handle_rst(
+        &mut self,
+        place: u32,
+        direction: Direction,
+        segment: &Segment,
+        actions: &mut Actions<P>,
+    ) {
+        let Some(flow) = self.flows.at_mut(place) else {
+            return;
+        };
+        if flow.accepts_rst(direction == Direction::Uplink, segment) {
+            self.cached_bytes -= flow.close();
+            actions.push(Action::Record(FlowRecord {
+                gone: true,
+                ..flow.record()
+            }));
+        } else {
+            self.counters.implausible += 1;
+        }
+    }
+
+    fn handle_downlink(
+        &mut self,
+        place: u32,
+        segment: &Segment,
+        payload: &P,
+        now: Instant,
+        actions: &mut Actions<P>,
+    ) -> Verdict {
+        let Some(flow) = self.flows.at_mut(place) else {
+            return Verdict::Forward;
+        };
+        let outcome = flow.on_fh_segment(segment, payload);
+        if outcome == DataOutcome::Unknown {
+            self.counters.implausible += u64::from(flow.stage == Stage::Open);
+            return Verdict::Forward;
+        }
+        let away = self.mobiles.at(flow.mobile).is_some_and(Mobile::is_away);
+        if segment.is_empty() || outcome == DataOutcome::Old {
+            if away && segment.is_empty() && segment.seq == flow.fh.max {
+                flow.held_ack = Some(payload.clone());
+            }
+            return self.settings.scheme.on_nothing_new(flow, segment, actions);
+        }
+        self.keep_and_judge(place, segment, payload, now, actions)
+    }
+
+    /// Data that the MH lacks: kept, and forwarded if it is its turn.
+    fn keep_and_judge(
+        &mut self,
+        place: u32,
+        segment: &Segment,
+        payload: &P,
+        now: Instant,
+        actions: &mut Actions<P>,
+    ) -> Verdict {
+        let settings = &self.settings;
+        let Some(flow) = self.flows.at_mut(place) else {
+            return Verdict::Forward;
+        };
+        let Some(mobile) = self.mobiles.at_mut(flow.mobile) else {
+            return Verdict::Forward;
+        };
+        let backlog = flow.has_backlog();
+        let free = settings.cache_bytes_max.saturating_sub(self.cached_bytes);
+        let flow_free = settings
+            .flow_cache_bytes_max
+            .saturating_sub(flow.cache.bytes());
+        let kept = flow.keep(
+            segment,
+            payload,
+            free.min(flow_free),
+            settings.flow_cache_entries_max,
+        );
+        let Insertion::Kept { new_bytes } = kept else {
+            self.counters.cache_full += 1;
+            flow.on_forwarded(segment, now);
+            mobile.on_sent(now);
+            return Verdict::Forward;
+        };
+        self.cached_bytes += new_bytes as usize;
+        let repeated = new_bytes == 0 && !segment.flags.has(Flags::FIN);
+        let ours = flow.repairs_itself() && flow.repairs < recovery::REPAIRS_ALONE;
+        if mobile.takes_segments() && !backlog && !(repeated && ours) {
+            flow.on_forwarded(segment, now);
+            mobile.on_sent(now);
+            if !repeated {
+                flow.ahead.reopen_at = None;
+            }
+            return Verdict::Forward;
+        }
+        self.counters.kept_back += 1;
+        if repeated && !flow.ahead.frozen {
+            // A copy is kept: whatever the scheme answers, this one goes no further.
+            let _ = settings.scheme.on_nothing_new(flow, segment, actions);
+            return Verdict::Suppress;
+        }
+        settings.scheme.on_kept(flow, actions);
+        Verdict::Suppress
+    }
+
+    fn handle_uplink(
+        &mut self,
+        place: u32,
+        segment: &Segment,
+        payload: &P,
+        now: Instant,
+        actions: &mut Actions<P>,
+    ) -> Verdict {
+        let Some(flow) = self.flows.at_mut(place) else {
+            return Verdict::Forward;
+        };
+        let met = flow.stage == Stage::Meeting;
+        let in_flight_before = flow.in_flight();
+        let outcome = flow.on_mh_segment(segment, payload, now);
+        self.cached_bytes -= outcome.freed;
+        if !outcome.credible {
+            self.counters.implausible += u64::from(flow.stage == Stage::Open);
+            return Verdict::Forward;
+        }
+        let key = flow.key;
+        let mobile_place = flow.mobile;
+        if met {
+            self.counters.flows_met += 1;
+            if self.settle_with_predecessor(place, &key, actions) {
+                return Verdict::Suppress;
+            }
+        }
+        let Some(flow) = self.flows.at_mut(place) else {
+            return Verdict::Forward;
+        };
+        let Some(mobile) = self.mobiles.at_mut(mobile_place) else {
+            return Verdict::Forward;
+        };
+        if let Some(rtt) = outcome.rtt {
+            mobile.rtt.sample(rtt);
+        }
+        if outcome.acked > 0 {
+            mobile
+                .delivery
+                .on_acked(outcome.acked, mobile.rtt.srtt(), now);
+            mobile.grow_window(if mobile.link == Link::Recovering {
+                outcome.acked
+            } else {
+                0
+            });
+            flow.repair_at = None;
+        }
+        let freed = i64::from(in_flight_before) - i64::from(flow.in_flight());
+        mobile.in_flight = mobile.in_flight.saturating_add_signed(-freed);
+        let returned = mobile.hear(now);
+        mobile.in_flight = mobile.in_flight.saturating_add_signed(freed);
+        let verdict = self.settings.scheme.on_mh_segment(flow, segment, actions);
+        if outcome.loss && flow.repairs_itself() {
+            recovery::repair(flow, &mut self.counters, actions);
+        }
+        if flow.is_done() {
+            self.cached_bytes -= flow.close();
+            actions.push(Action::Record(FlowRecord {
+                gone: true,
+                ..flow.record()
+            }));
+        }
+        if returned && !self.carrier_down {
+            self.begin_recovery(mobile_place, LinkSource::Silence, now, actions);
+            return Verdict::Forward;
+        }
+        verdict
+    }
+
+    /// A flow is met for which a predecessor left a record. Bytes that it owed are
+    /// lost with it: both ends are told by a RST, never a silent gap. True if so.
+    fn settle_with_predecessor(
+        &mut self,
+        place: u32,
+        key: &FlowKey,
+        actions: &mut Actions<P>,
+    ) -> bool {
+        let Some(flow) = self.flows.at_mut(place) else {
+            return false;
+        };
+        let record = self.predecessor.remove(key);
+        if flow.mh.window_scale.is_some() {
+            actions.push(Action::Record(flow.record()));
+        }
+        let Some(owed) = record.and_then(|record| record.owed) else {
+            return false;
+        };
+        if !flow.fh.una.before(owed) {
+            return false;
+        }
+        flow.ahead.owed = Some(owed);
+        flow.reset_both_ends(actions);
+        self.counters.owed_lost += 1;
+        actions.push(Action::Record(FlowRecord {
+            gone: true,
+            ..flow.record()
+        }));
+        true
+    }
+
+    /// The bytes in flight of the flow changed by what was just done.
+    fn settle_in_flight(&mut self, place: u32, mobile: u32, before: u32) {
+        let after = self.flows.at(place).map_or(0, Flow::in_flight);
+        if let Some(mobile) = self.mobiles.at_mut(mobile) {
+            mobile.in_flight = mobile
+                .in_flight
+                .saturating_add_signed(i64::from(after) - i64::from(before));
+        }
+    }
+
+    fn after_input(&mut self, place: u32, mobile: u32, now: Instant, actions: &mut Actions<P>) {
+        if self
+            .mobiles
+            .at(mobile)
+            .is_some_and(|mobile| mobile.link == Link::Recovering)
+        {
+            self.send_on(mobile, now, actions);
+        }
+        self.schedule_flow(place, now);
+        self.schedule_mobile(mobile);
+    }
+
+    fn schedule_flow(&mut self, place: u32, now: Instant) {
+        let Some(flow) = self.flows.at_mut(place) else {
+            return;
+        };
+        if flow.repair_at.is_none() && flow.repairs_itself() && flow.in_flight() > 0 {
+            let rto = self
+                .mobiles
+                .at(flow.mobile)
+                .map_or(SWEEP_INTERVAL, |mobile| {
+                    mobile.rtt.rto(self.settings.silence_min)
+                });
+            flow.repair_at = Some(now + rto * (1 << flow.repairs.min(6)));
+        }
+        let deadline = [flow.repair_at, flow.ahead.reopen_at]
+            .into_iter()
+            .flatten()
+            .min();
+        self.timers.schedule(
+            Subject::Flow(place, flow.generation),
+            &mut flow.scheduled,
+            deadline,
+        );
+    }
+
+    fn schedule_mobile(&mut self, place: u32) {
+        let Some(mobile) = self.mobiles.at_mut(place) else {
+            return;
+        };
+        let deadline = mobile.deadline(&self.settings, true);
+        self.timers.schedule(
+            Subject::Mobile(place, mobile.generation),
+            &mut mobile.scheduled,
+            deadline,
+        );
+    }
+
+    /// A router says that a packet to an MH was too big. Believed if it is about
+    /// bytes in flight (RFC 5927, 4.1).
+    pub fn handle_packet_too_big(
+        &mut self,
+        too_big: &PacketTooBig,
+        now: Instant,
+        actions: &mut Actions<P>,
+    ) {
+        let key = FlowKey {
+            fh: too_big.from,
+            mh: too_big.to,
+        };
+        let Some(place) = self.flows.find(&key) else {
+            return;
+        };
+        let Some(flow) = self.flows.at_mut(place) else {
+            return;
+        };
+        let in_flight = flow.fh.una.at_or_before(too_big.seq) && too_big.seq.before(flow.sent_nxt);
+        if flow.stage != Stage::Open || !in_flight || too_big.mtu < PATH_MTU_MIN {
+            self.counters.implausible += 1;
+            return;
+        }
+        let mobile = flow.mobile;
+        if flow.path_mtu.is_some_and(|mtu| mtu <= too_big.mtu) {
+            return;
+        }
+        flow.path_mtu = Some(too_big.mtu);
+        // The FH has let go of what it has an ACK for: only we can send it again.
+        if flow.repairs_itself() {
+            let before = flow.in_flight();
+            flow.rewind();
+            self.settle_in_flight(place, mobile, before);
+            self.resume_recovery(mobile, now, actions);
+        }
+    }
+
+    /// Something may be due.
+    pub fn handle_timeout(&mut self, now: Instant, actions: &mut Actions<P>) {
+        while let Some((at, subject)) = self.timers.pop_due(now) {
+            match subject {
+                Subject::Mobile(place, generation) => {
+                    let fits = |mobile: &&mut Mobile| mobile.generation == generation;
+                    let Some(mobile) = self.mobiles.at_mut(place).filter(fits) else {
+                        continue;
+                    };
+                    if mobile.scheduled.popped(at) {
+                        self.on_mobile_due(place, now, actions);
+                        self.schedule_mobile(place);
+                    }
+                }
+                Subject::Flow(place, generation) => {
+                    let fits = |flow: &&mut Flow<P>| flow.generation == generation;
+                    let Some(flow) = self.flows.at_mut(place).filter(fits) else {
+                        continue;
+                    };
+                    if flow.scheduled.popped(at) {
+                        self.on_flow_due(place, now, actions);
+                        self.schedule_flow(place, now);
+                    }
+                }
+            }
+        }
+        if self.sweep_at.is_some_and(|at| at <= now) {
+            self.sweep(now, actions);
+        }
+    }
+
+    /// When to call [`Self::handle_timeout`] at the latest.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        [self.timers.next(), self.sweep_at]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// One step through the table: what is idle or closed goes, what is owed for too
+    /// long is given up.
+    fn sweep(&mut self, now: Instant, actions: &mut Actions<P>) {
+        let places = self.flows.places();
+        for _ in 0..places.min(SWEEP_PLACES) {
+            self.swept = (self.swept + 1) % places;
+            let Some(flow) = self.flows.at_mut(self.swept) else {
+                continue;
+            };
+            if flow.ahead.owed.is_some() {
+                let since = *flow.ahead.owed_since.get_or_insert(now);
+                if now.saturating_since(since) > self.settings.owed_wait_max {
+                    self.abandon(self.swept, actions);
+                }
+                continue;
+            }
+            let wait = match flow.stage {
+                Stage::Closed | Stage::Meeting => CLOSED_WAIT,
+                Stage::Open | Stage::Opaque => self.settings.flow_idle_max,
+            };
+            if now.saturating_since(flow.seen) > wait {
+                self.forget_flow(self.swept, actions);
+            }
+        }
+        self.sweep_at = (self.flows.len() > 0).then(|| now + SWEEP_INTERVAL);
+    }
+
+    /// Owed bytes are given up: both ends get a RST.
+    fn abandon(&mut self, place: u32, actions: &mut Actions<P>) {
+        let Some(flow) = self.flows.at_mut(place) else {
+            return;
+        };
+        let (before, mobile) = (flow.in_flight(), flow.mobile);
+        self.cached_bytes -= flow.cache.bytes();
+        flow.reset_both_ends(actions);
+        self.counters.owed_lost += 1;
+        actions.push(Action::Record(FlowRecord {
+            gone: true,
+            ..flow.record()
+        }));
+        self.settle_in_flight(place, mobile, before);
+    }
+
+    /// Gives up everything owed: the gateway leaves and nobody takes over.
+    pub fn abandon_owed(&mut self, actions: &mut Actions<P>) {
+        for place in 0..self.flows.places() {
+            if self
+                .flows
+                .at(place)
+                .is_some_and(|flow| flow.ahead.owed.is_some())
+            {
+                self.abandon(place, actions);
+            }
+        }
+    }
+
+    fn forget_flow(&mut self, place: u32, actions: &mut Actions<P>) {
+        let Some(flow) = self.flows.at_mut(place) else {
+            return;
+        };
+        let (key, mobile, before) = (flow.key, flow.mobile, flow.in_flight());
+        self.cached_bytes -= flow.close();
+        self.settle_in_flight(place, mobile, before);
+        if let Some(mobile) = self.mobiles.at_mut(mobile) {
+            mobile.flows.retain(|other| *other != place);
+        }
+        if let Some(flow) = self.flows.remove(&key) {
+            actions.push(Action::Record(FlowRecord {
+                gone: true,
+                ..flow.record()
+            }));
+        }
+        self.forget_mobile_without_flows(mobile);
+    }
+
+    fn forget_mobile_without_flows(&mut self, place: u32) {
+        let Some(mobile) = self.mobiles.at(place) else {
+            return;
+        };
+        if mobile.flows.is_empty() {
+            let address = mobile.address;
+            self.mobiles.remove(&address);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

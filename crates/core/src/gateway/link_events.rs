@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What is said of links: by mobiles, by the interface, by the operator.
+
+use core::net::IpAddr;
+
+use holdfast_wire::Instant;
+
+use super::Gateway;
+use crate::mobile::{LinkEvent, LinkSource};
+use crate::{Actions, Payload};
+
+impl<P: Payload> Gateway<P> {
+    /// Somebody says something of the link to the mobile with these addresses.
+    pub fn handle_link(
+        &mut self,
+        addresses: &[IpAddr],
+        event: LinkEvent,
+        source: LinkSource,
+        now: Instant,
+        actions: &mut Actions<P>,
+    ) {
+        for address in addresses {
+            if let Some(place) = self.mobiles.find(address) {
+                self.apply(place, event, source, now, actions);
+            }
+        }
+    }
+
+    /// Somebody says something of all links: the gateway's own interface.
+    pub fn handle_all_links(
+        &mut self,
+        event: LinkEvent,
+        source: LinkSource,
+        now: Instant,
+        actions: &mut Actions<P>,
+    ) {
+        if source == LinkSource::Carrier {
+            self.carrier_down = event == LinkEvent::Down;
+        }
+        for place in 0..self.mobiles.places() {
+            self.apply(place, event, source, now, actions);
+        }
+    }
+
+    fn apply(
+        &mut self,
+        place: u32,
+        event: LinkEvent,
+        source: LinkSource,
+        now: Instant,
+        actions: &mut Actions<P>,
+    ) {
+        let Some(mobile) = self.mobiles.at_mut(place) else {
+            return;
+        };
+        match event {
+            LinkEvent::GoingDownSoon => mobile.going_down_soon = true,
+            LinkEvent::Down => {
+                mobile.go_down(source, &self.settings, now);
+                self.tell_disconnected(place, actions);
+            }
+            // Without a carrier nothing goes out, whatever a message says.
+            LinkEvent::Up if self.carrier_down => {}
+            LinkEvent::Up => {
+                if mobile.is_away() {
+                    self.begin_recovery(place, source, now, actions);
+                } else {
+                    mobile.going_down_soon = false;
+                }
+            }
+        }
+        self.schedule_mobile(place);
+    }
+
+    /// The scheme hears, once, that the MH is gone.
+    pub(super) fn tell_disconnected(&mut self, place: u32, actions: &mut Actions<P>) {
+        let Some(mobile) = self.mobiles.at_mut(place) else {
+            return;
+        };
+        if core::mem::replace(&mut mobile.disconnected, true) {
+            return;
+        }
+        for flow in &mobile.flows {
+            if let Some(flow) = self.flows.at_mut(*flow) {
+                self.settings.scheme.on_disconnected(flow, actions);
+            }
+        }
+    }
+}

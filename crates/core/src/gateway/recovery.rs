@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Finding out that a link is gone, finding out that it is back, sending on what was
+//! kept.
+
+use holdfast_wire::Instant;
+
+use super::{Counters, Gateway};
+use crate::flow::Flow;
+use crate::mobile::{Link, LinkSource};
+use crate::{Action, Actions, Payload};
+
+/// After so many repetitions in vain the FH's own are let through again.
+pub(super) const REPAIRS_ALONE: u32 = 3;
+
+/// The first piece that the MH lacks, once more.
+pub(super) fn repair<P: Payload>(
+    flow: &mut Flow<P>,
+    counters: &mut Counters,
+    actions: &mut Actions<P>,
+) {
+    if let Some(piece) = flow.first_missing() {
+        counters.repaired += 1;
+        actions.push(Action::Resend(piece));
+    }
+}
+
+impl<P: Payload> Gateway<P> {
+    pub(super) fn on_mobile_due(&mut self, place: u32, now: Instant, actions: &mut Actions<P>) {
+        let Some(mobile) = self.mobiles.at_mut(place) else {
+            return;
+        };
+        if mobile.falls_silent(&self.settings, now) {
+            self.counters.silences += 1;
+        }
+        let probe = mobile.takes_probe(&self.settings, now);
+        let gone = mobile.passes_for_disconnected();
+        if probe {
+            self.probe(place, actions);
+        }
+        if gone {
+            self.tell_disconnected(place, actions);
+        }
+        if self
+            .mobiles
+            .at(place)
+            .is_some_and(|mobile| mobile.link == Link::Recovering)
+        {
+            self.send_on(place, now, actions);
+        }
+    }
+
+    /// One segment of one flow: an answer to it tells that the link carries.
+    fn probe(&mut self, place: u32, actions: &mut Actions<P>) {
+        let Some(mobile) = self.mobiles.at_mut(place) else {
+            return;
+        };
+        for _ in 0..mobile.flows.len() {
+            mobile.cursor = (mobile.cursor + 1) % mobile.flows.len();
+            let flow = mobile
+                .flows
+                .get(mobile.cursor)
+                .and_then(|flow| self.flows.at_mut(*flow));
+            if let Some(piece) = flow.and_then(|flow| flow.first_missing()) {
+                self.counters.probes += 1;
+                actions.push(Action::Resend(piece));
+                return;
+            }
+        }
+    }
+
+    /// The MH is back.
+    pub(super) fn begin_recovery(
+        &mut self,
+        place: u32,
+        source: LinkSource,
+        now: Instant,
+        actions: &mut Actions<P>,
+    ) {
+        let Some(mobile) = self.mobiles.at_mut(place) else {
+            return;
+        };
+        mobile.begin_recovery(source, now);
+        let told = core::mem::take(&mut mobile.disconnected);
+        self.counters.recoveries += 1;
+        let mut in_flight = 0;
+        for flow in &mobile.flows {
+            let Some(flow) = self.flows.at_mut(*flow) else {
+                continue;
+            };
+            flow.rewind();
+            in_flight += u64::from(flow.in_flight());
+            if told {
+                self.settings.scheme.on_reconnected(flow, now, actions);
+            }
+            if let Some(ack) = flow.held_ack.take() {
+                actions.push(Action::Repeat(ack));
+            }
+        }
+        mobile.in_flight = in_flight;
+        self.send_on(place, now, actions);
+        self.schedule_flows_of(place, now);
+    }
+
+    /// A backlog has come up while the link carries.
+    pub(super) fn resume_recovery(&mut self, place: u32, now: Instant, actions: &mut Actions<P>) {
+        let Some(mobile) = self.mobiles.at_mut(place) else {
+            return;
+        };
+        if mobile.link == Link::Up {
+            mobile.begin_recovery(mobile.source.unwrap_or(LinkSource::Silence), now);
+        }
+        if mobile.link == Link::Recovering {
+            self.send_on(place, now, actions);
+        }
+        self.schedule_mobile(place);
+    }
+
+    /// Sends what the pace allows, one piece of each flow in turn.
+    pub(super) fn send_on(&mut self, place: u32, now: Instant, actions: &mut Actions<P>) {
+        let Some(mobile) = self.mobiles.at_mut(place) else {
+            return;
+        };
+        let mut without = 0;
+        while without < mobile.flows.len() {
+            let Some(allowance) = mobile.allowance(now) else {
+                return;
+            };
+            mobile.cursor = (mobile.cursor + 1) % mobile.flows.len();
+            let Some(flow) = self.flows.at_mut(mobile.flows[mobile.cursor]) else {
+                break;
+            };
+            if !flow.has_backlog() {
+                without += 1;
+                continue;
+            }
+            without = 0;
+            let before = flow.in_flight();
+            let len_max = whole_segments(flow, allowance);
+            if let Some(piece) = flow.take_piece(len_max) {
+                mobile.charge(piece.len.max(1), now);
+                self.counters.sent_on += 1;
+                actions.push(Action::Resend(piece));
+            }
+            let change = i64::from(flow.in_flight()) - i64::from(before);
+            mobile.in_flight = mobile.in_flight.saturating_add_signed(change);
+        }
+        mobile.end_recovery(now);
+    }
+
+    fn schedule_flows_of(&mut self, place: u32, now: Instant) {
+        for index in 0.. {
+            let flow = self
+                .mobiles
+                .at(place)
+                .and_then(|mobile| mobile.flows.get(index));
+            let Some(flow) = flow.copied() else { return };
+            self.schedule_flow(flow, now);
+        }
+    }
+
+    pub(super) fn on_flow_due(&mut self, place: u32, now: Instant, actions: &mut Actions<P>) {
+        let Some(flow) = self.flows.at_mut(place) else {
+            return;
+        };
+        self.settings.scheme.on_timeout(flow, now, actions);
+        if flow.repair_at.is_none_or(|at| at > now) {
+            return;
+        }
+        flow.repair_at = None;
+        let mobile = flow.mobile;
+        // Away, there are the probes; and there is nobody to repair for.
+        if !flow.repairs_itself()
+            || self
+                .mobiles
+                .at(mobile)
+                .is_none_or(crate::mobile::Mobile::is_away)
+        {
+            return;
+        }
+        flow.repairs = flow.repairs.saturating_add(1);
+        // RFC 2018, 8: what was reported may have been dropped since.
+        flow.sacked.clear();
+        let before = flow.in_flight();
+        flow.rewind();
+        self.settle_in_flight(place, mobile, before);
+        self.counters.repaired += 1;
+        self.resume_recovery(mobile, now, actions);
+    }
+}
+
+/// `allowance`, in whole segments of what the flow sends next; one at least.
+fn whole_segments<P: Payload>(flow: &Flow<P>, allowance: u32) -> u32 {
+    let segment_len = flow
+        .cache
+        .piece(flow.sent_nxt, None, u32::MAX)
+        .map_or(1, |piece| piece.payload.segment_len().max(1));
+    (allowance / segment_len).max(1) * segment_len
+}

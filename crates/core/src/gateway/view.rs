@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What can be seen of the engine from outside.
+
+use core::net::IpAddr;
+
+use holdfast_wire::Instant;
+
+use super::Gateway;
+use crate::Payload;
+use crate::flow::{FlowKey, Stage};
+use crate::mobile::{Link, LinkSource, LinkState, Mobile};
+
+/// What the engine counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    pub(super) segments: u64,
+    pub(super) flows_met: u64,
+    pub(super) table_full: u64,
+    pub(super) cache_full: u64,
+    pub(super) implausible: u64,
+    pub(super) kept_back: u64,
+    pub(super) sent_on: u64,
+    pub(super) repaired: u64,
+    pub(super) silences: u64,
+    pub(super) probes: u64,
+    pub(super) recoveries: u64,
+    pub(super) owed_lost: u64,
+}
+
+/// Totals.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Flows in the table.
+    pub flows: usize,
+    /// Flows whose MH is away or being caught up with.
+    pub flows_in_outage: usize,
+    /// Bytes of payload kept.
+    pub cached_bytes: u64,
+}
+
+/// One mobile.
+#[derive(Clone, Debug)]
+pub struct MobileView {
+    /// Its address.
+    pub addresses: Vec<IpAddr>,
+    /// What is believed of its link.
+    pub link: LinkState,
+    /// Who said so last.
+    pub source: Option<LinkSource>,
+    /// Since when.
+    pub since: Instant,
+    /// Its flows.
+    pub flows: usize,
+    /// Bytes kept for it.
+    pub cached_bytes: u64,
+    /// Times that its link went.
+    pub outages: u64,
+}
+
+/// One flow.
+#[derive(Clone, Debug)]
+pub struct FlowView {
+    /// Its ends.
+    pub key: FlowKey,
+    /// Where it stands, in a word.
+    pub state: &'static str,
+    /// Bytes kept for its MH.
+    pub cached_bytes: u64,
+    /// Bytes acknowledged to its FH ahead of its MH.
+    pub owed_bytes: u64,
+}
+
+impl<P: Payload> Gateway<P> {
+    /// Totals.
+    pub fn stats(&self) -> Stats {
+        let away = |mobile: &&Mobile| mobile.link != Link::Up;
+        Stats {
+            flows: self.flows.len(),
+            flows_in_outage: self
+                .mobiles
+                .iter()
+                .filter(away)
+                .map(|mobile| mobile.flows.len())
+                .sum(),
+            cached_bytes: self.cached_bytes as u64,
+        }
+    }
+
+    /// Bytes acknowledged to FHs ahead of their MHs.
+    pub fn owed_bytes(&self) -> u64 {
+        self.flows().map(|flow| flow.owed_bytes).sum()
+    }
+
+    /// All mobiles with flows.
+    pub fn mobiles(&self) -> impl Iterator<Item = MobileView> + '_ {
+        self.mobiles.iter().map(|mobile| MobileView {
+            addresses: vec![mobile.address],
+            link: match mobile.link {
+                Link::Silent | Link::Down => LinkState::Down,
+                Link::Up | Link::Recovering if mobile.going_down_soon => LinkState::GoingDownSoon,
+                Link::Up | Link::Recovering => LinkState::Up,
+            },
+            source: mobile.source,
+            since: mobile.since,
+            flows: mobile.flows.len(),
+            cached_bytes: mobile
+                .flows
+                .iter()
+                .filter_map(|flow| self.flows.at(*flow))
+                .map(|flow| flow.cache.bytes() as u64)
+                .sum(),
+            outages: mobile.outages,
+        })
+    }
+
+    /// All flows.
+    pub fn flows(&self) -> impl Iterator<Item = FlowView> + '_ {
+        self.flows.iter().map(|flow| FlowView {
+            key: flow.key,
+            state: match flow.stage {
+                Stage::Meeting => "meeting",
+                Stage::Open if flow.ahead.frozen => "frozen",
+                Stage::Open if flow.ahead.owed.is_some() => "owing",
+                Stage::Open if flow.recover.is_some() => "recovering",
+                Stage::Open => "open",
+                Stage::Opaque => "opaque",
+                Stage::Closed => "closed",
+            },
+            cached_bytes: flow.cache.bytes() as u64,
+            owed_bytes: flow
+                .ahead
+                .owed
+                .map_or(0, |owed| u64::from(owed.distance_from(flow.fh.una))),
+        })
+    }
+
+    /// All counters, by name.
+    pub fn counters(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let c = self.counters;
+        [
+            ("segments", c.segments),
+            ("flows_met", c.flows_met),
+            ("passed.table_full", c.table_full),
+            ("passed.cache_full", c.cache_full),
+            ("passed.implausible", c.implausible),
+            ("kept_back", c.kept_back),
+            ("sent_on", c.sent_on),
+            ("repaired", c.repaired),
+            ("silences", c.silences),
+            ("probes", c.probes),
+            ("recoveries", c.recoveries),
+            ("owed_lost", c.owed_lost),
+        ]
+        .into_iter()
+    }
+
+    /// Addresses have left a mobile: what was said of its link no longer holds for
+    /// them.
+    pub fn forget_addresses(&mut self, addresses: &[IpAddr]) {
+        for address in addresses {
+            let place = self.mobiles.find(address);
+            if let Some(mobile) = place.and_then(|place| self.mobiles.at_mut(place)) {
+                mobile.going_down_soon = false;
+            }
+        }
+    }
+}

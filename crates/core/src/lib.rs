@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The mechanisms of Holdfast, sans-IO.
+//!
+//! A [`Gateway`] is given segments, link events and the time. It answers each segment
+//! with a [`Verdict`] and leaves [`Action`]s to be done in order; it never waits and
+//! owns no socket. The same object runs in the daemon, in tests and in a simulator.
+//!
+//! # Contract
+//!
+//! - `handle_*` takes an input and the time `now`, which never goes back.
+//! - [`Gateway::poll_timeout`] says when to call [`Gateway::handle_timeout`] at the
+//!   latest, unless an input comes first; ask again after each input.
+//! - A segment with [`Verdict::Forward`] is sent on before the actions are done.
+//!
+//! # A segment's way
+//!
+//! [`Gateway::handle_segment`] finds its flow in the [table](FlowKey), the flow follows
+//! both ends' sequence numbers (`flow`, `flow::tracking`) and keeps the bytes
+//! (`cache`); the mobile knows whether its link carries (`mobile`), and sends on what
+//! was kept at the link's pace (`gateway::recovery`); the scheme decides what the FH
+//! hears meanwhile (`schemes`).
+
+mod action;
+mod cache;
+mod delivery;
+mod flow;
+mod gateway;
+mod mobile;
+mod record;
+mod rtt;
+mod sack;
+mod schemes;
+mod settings;
+mod side;
+pub mod signal;
+mod table;
+mod timers;
+
+#[cfg(test)]
+mod testing;
+
+pub use action::{Action, Actions, Made, Payload, Resend, Verdict};
+pub use flow::{FlowKey, Stage};
+pub use gateway::{Counters, FlowView, Gateway, MobileView, Stats};
+pub use mobile::{LinkEvent, LinkSource, LinkState};
+pub use record::{FLOW_RECORD_LEN, FlowRecord};
+pub use settings::{Scheme, Settings};
+pub use side::{Direction, Side};

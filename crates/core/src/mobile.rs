@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One MH as the gateway knows it: whether its link carries, how fast, and how much
+//! is on its way.
+//!
+//! ```text
+//!            no answer for an RTO                     any segment of the MH
+//!      UP -------------------------> SILENT (probes) ----------------------+
+//!      |  <---------------------+                                          |
+//!      | down (signal,          | nothing left to send                     v
+//!      | carrier, command)      +----------------------------------- RECOVERING
+//!      +--------------------------> DOWN (probes) ------------------------>+
+//!                                       up, or a segment of the MH
+//! ```
+//!
+//! While RECOVERING, kept segments go out at the link's pace: no faster than the link
+//! delivered before the outage, and no more on the way than it took then.
+
+use core::net::IpAddr;
+use core::time::Duration;
+
+use holdfast_wire::Instant;
+
+use crate::delivery::DeliveryRate;
+use crate::rtt::RttEstimator;
+use crate::settings::Settings;
+use crate::timers::Scheduled;
+
+/// What somebody says of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkEvent {
+    /// It carries.
+    Up,
+    /// It does not.
+    Down,
+    /// It will not for long. No scheme here acts on it.
+    GoingDownSoon,
+}
+
+/// Who says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkSource {
+    /// The mobile, by a sealed message.
+    Signal,
+    /// The gateway's own interface.
+    Carrier,
+    /// The operator.
+    Command,
+    /// Nobody: data in flight is not answered.
+    Silence,
+}
+
+/// What is believed of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkState {
+    /// Nothing was heard of the mobile yet.
+    Unknown,
+    /// It carries.
+    Up,
+    /// It carries, and somebody said that it will not for long.
+    GoingDownSoon,
+    /// It does not carry.
+    Down,
+}
+
+/// Where an MH stands in the diagram above.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Link {
+    Up,
+    Silent,
+    Down,
+    Recovering,
+}
+
+/// A piece of the cache may be so long that it takes the link this time.
+const QUANTUM: Duration = Duration::from_millis(2);
+/// Bytes sent at once after an outage on a link of which nothing was measured: ten
+/// segments (RFC 6928).
+const WINDOW_INITIAL: u32 = 10 * 1460;
+/// The pace in 1/16 of the delivery rate: a little more, or a link that has become
+/// faster is never found out.
+const PACE_GAIN_16: u64 = 17;
+/// A round trip, as long as none was measured.
+const SRTT_INITIAL: Duration = Duration::from_millis(100);
+/// A probe has gone unanswered so often before silence passes for a disconnection.
+const PROBES_UNTIL_DISCONNECTED: u32 = 2;
+/// So many probes go out at the first interval; then it grows.
+const PROBES_AT_FIRST_INTERVAL: u32 = 256;
+
+/// An MH.
+pub(crate) struct Mobile {
+    pub address: IpAddr,
+    pub generation: u32,
+    pub scheduled: Scheduled,
+    /// Its flows, by their places in the table.
+    pub flows: Vec<u32>,
+    /// Whose turn it is.
+    pub cursor: usize,
+    pub link: Link,
+    /// Who brought it where it stands.
+    pub source: Option<LinkSource>,
+    pub since: Instant,
+    pub going_down_soon: bool,
+    /// Schemes have been told that the MH is gone.
+    pub disconnected: bool,
+    pub outages: u64,
+    pub rtt: RttEstimator,
+    pub delivery: DeliveryRate,
+    /// Bytes sent to it and not acknowledged, all flows.
+    pub in_flight: u64,
+    /// Since when data in flight waits for an answer.
+    unanswered_since: Option<Instant>,
+    probes: u32,
+    probe_at: Option<Instant>,
+    /// Recovery: the most to have in flight, and when the next piece may go.
+    window: u64,
+    pub pace_at: Instant,
+}
+
+impl Mobile {
+    pub(crate) fn new(address: IpAddr, generation: u32, now: Instant) -> Self {
+        Self {
+            address,
+            generation,
+            scheduled: Scheduled::default(),
+            flows: Vec::new(),
+            cursor: 0,
+            link: Link::Up,
+            source: None,
+            since: now,
+            going_down_soon: false,
+            disconnected: false,
+            outages: 0,
+            rtt: RttEstimator::default(),
+            delivery: DeliveryRate::default(),
+            in_flight: 0,
+            unanswered_since: None,
+            probes: 0,
+            probe_at: None,
+            window: 0,
+            pace_at: now,
+        }
+    }
+
+    fn srtt(&self) -> Duration {
+        self.rtt.srtt().unwrap_or(SRTT_INITIAL)
+    }
+
+    /// Segments pass to it as they come.
+    pub(crate) fn takes_segments(&self) -> bool {
+        self.link == Link::Up
+    }
+
+    /// It is taken for unreachable.
+    pub(crate) fn is_away(&self) -> bool {
+        matches!(self.link, Link::Silent | Link::Down)
+    }
+
+    fn enter(&mut self, link: Link, source: Option<LinkSource>, now: Instant) {
+        self.link = link;
+        self.source = source;
+        self.since = now;
+    }
+
+    /// The link is gone, somebody says.
+    pub(crate) fn go_down(&mut self, source: LinkSource, settings: &Settings, now: Instant) {
+        if !self.is_away() {
+            self.outages += 1;
+        }
+        self.enter(Link::Down, Some(source), now);
+        self.delivery.interrupt();
+        self.probes = 0;
+        // Without a carrier a probe goes nowhere, and its return will be seen.
+        let probing = source != LinkSource::Carrier;
+        self.probe_at = probing.then(|| now + self.probe_interval(settings));
+    }
+
+    /// Data in flight has not been answered for too long: true if so.
+    pub(crate) fn falls_silent(&mut self, settings: &Settings, now: Instant) -> bool {
+        let listening = matches!(self.link, Link::Up | Link::Recovering);
+        let due = self.silent_at(settings).is_some_and(|at| at <= now);
+        if !(listening && due) {
+            return false;
+        }
+        self.outages += 1;
+        self.enter(Link::Silent, Some(LinkSource::Silence), now);
+        self.delivery.interrupt();
+        self.probes = 0;
+        self.probe_at = Some(now);
+        true
+    }
+
+    fn silent_at(&self, settings: &Settings) -> Option<Instant> {
+        Some(self.unanswered_since? + self.rtt.rto(settings.silence_min))
+    }
+
+    fn probe_interval(&self, settings: &Settings) -> Duration {
+        let growth = self.probes.saturating_sub(PROBES_AT_FIRST_INTERVAL) / 16;
+        let interval = self.srtt() * (1 + growth.min(1000));
+        interval.clamp(settings.probe_interval_min, settings.probe_interval_max)
+    }
+
+    /// A probe is due: true if one is to be sent now.
+    pub(crate) fn takes_probe(&mut self, settings: &Settings, now: Instant) -> bool {
+        let due = self.is_away() && self.probe_at.is_some_and(|at| at <= now);
+        if due {
+            self.probes = self.probes.saturating_add(1);
+            self.probe_at = Some(now + self.probe_interval(settings));
+        }
+        due
+    }
+
+    /// Silence has lasted until it passes for a disconnection.
+    pub(crate) fn passes_for_disconnected(&self) -> bool {
+        self.link == Link::Down
+            || (self.link == Link::Silent && self.probes > PROBES_UNTIL_DISCONNECTED)
+    }
+
+    /// A segment of the MH came. True if that tells that the link is back.
+    pub(crate) fn hear(&mut self, now: Instant) -> bool {
+        self.unanswered_since = (self.in_flight > 0).then_some(now);
+        match self.link {
+            Link::Silent => true,
+            // What was on its way when the link went may still come.
+            Link::Down => now.saturating_since(self.since) > self.srtt().max(SRTT_INITIAL),
+            Link::Up | Link::Recovering => false,
+        }
+    }
+
+    /// Data went out to the MH.
+    pub(crate) fn on_sent(&mut self, now: Instant) {
+        self.unanswered_since.get_or_insert(now);
+    }
+
+    /// The link is back: what is kept is to be sent.
+    pub(crate) fn begin_recovery(&mut self, source: LinkSource, now: Instant) {
+        self.enter(Link::Recovering, Some(source), now);
+        self.going_down_soon = false;
+        self.unanswered_since = None;
+        self.probe_at = None;
+        self.pace_at = now;
+        // Little's law: what the link had on its way and in its queue, on average.
+        let held = self
+            .delivery
+            .bytes_per_s()
+            .map_or(0, |rate| scaled(rate, self.srtt()));
+        self.window = held.max(u64::from(WINDOW_INITIAL));
+    }
+
+    /// Everything kept has been sent.
+    pub(crate) fn end_recovery(&mut self, now: Instant) {
+        let source = self.source;
+        self.enter(Link::Up, source, now);
+    }
+
+    /// Bytes were acknowledged during recovery: as in slow start, the window grows.
+    pub(crate) fn grow_window(&mut self, acked: u32) {
+        self.window = self.window.saturating_add(u64::from(acked));
+    }
+
+    /// How long a piece may be that is sent now; `None` if nothing may be.
+    pub(crate) fn allowance(&self, now: Instant) -> Option<u32> {
+        let free = self.window.saturating_sub(self.in_flight);
+        let room = free > 0 && self.pace_at <= now;
+        room.then(|| {
+            u32::try_from(scaled(self.pace_bytes_per_s(), QUANTUM).min(free)).unwrap_or(u32::MAX)
+        })
+    }
+
+    fn pace_bytes_per_s(&self) -> u64 {
+        let measured = self
+            .delivery
+            .bytes_per_s()
+            .map(|rate| rate / 16 * PACE_GAIN_16);
+        // Twice the window a round trip, as slow start would (RFC 9002, 7.7).
+        let window = self.window * 2 * 1_000_000 / (self.srtt().as_micros() as u64).max(1);
+        measured.unwrap_or(window).max(WINDOW_INITIAL.into())
+    }
+
+    /// A piece of `len` bytes went out.
+    pub(crate) fn charge(&mut self, len: u32, now: Instant) {
+        let nanos = u64::from(len) * 1_000_000_000 / self.pace_bytes_per_s();
+        // A late timer may catch up by two quanta, not by more.
+        self.pace_at = self.pace_at.max(now - QUANTUM * 2) + Duration::from_nanos(nanos);
+        self.on_sent(now);
+    }
+
+    /// When something is due.
+    pub(crate) fn deadline(&self, settings: &Settings, backlog_waits: bool) -> Option<Instant> {
+        let probe = if self.is_away() { self.probe_at } else { None };
+        let silent = if self.is_away() {
+            None
+        } else {
+            self.silent_at(settings)
+        };
+        let window_open = self.window > self.in_flight;
+        let pace =
+            (backlog_waits && self.link == Link::Recovering && window_open).then_some(self.pace_at);
+        [probe, silent, pace].into_iter().flatten().min()
+    }
+}
+
+fn scaled(bytes_per_s: u64, duration: Duration) -> u64 {
+    (u128::from(bytes_per_s) * duration.as_nanos() / 1_000_000_000) as u64
+}

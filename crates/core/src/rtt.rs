@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The round trip of the wireless half, and the time without an answer after which
+//! it is taken for silent (RFC 6298).
+
+use core::time::Duration;
+
+/// Smoothed round trip and its variation (RFC 6298, 2).
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RttEstimator {
+    srtt: Option<Duration>,
+    rttvar: Duration,
+}
+
+/// RFC 6298, 2.1: before the first measurement.
+const RTO_INITIAL: Duration = Duration::from_secs(1);
+
+impl RttEstimator {
+    /// Takes in a measurement of a segment sent once (Karn).
+    pub(crate) fn sample(&mut self, rtt: Duration) {
+        match self.srtt {
+            // RFC 6298, 2.2.
+            None => {
+                self.srtt = Some(rtt);
+                self.rttvar = rtt / 2;
+            }
+            // RFC 6298, 2.3, with alpha 1/8 and beta 1/4.
+            Some(srtt) => {
+                self.rttvar = self.rttvar * 3 / 4 + srtt.abs_diff(rtt) / 4;
+                self.srtt = Some(srtt * 7 / 8 + rtt / 8);
+            }
+        }
+    }
+
+    /// `srtt`, once something was measured.
+    pub(crate) const fn srtt(&self) -> Option<Duration> {
+        self.srtt
+    }
+
+    /// `srtt` + max(4 `rttvar`, `variation_min`).
+    pub(crate) fn rto(&self, variation_min: Duration) -> Duration {
+        self.srtt.map_or(RTO_INITIAL, |srtt| {
+            srtt + (self.rttvar * 4).max(variation_min)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rto_follows_rfc_6298() {
+        let ms = Duration::from_millis;
+        let mut rtt = RttEstimator::default();
+        assert_eq!(rtt.rto(ms(200)), RTO_INITIAL);
+        rtt.sample(ms(100));
+        assert_eq!(rtt.rto(ms(0)), ms(300));
+        rtt.sample(ms(100));
+        assert_eq!(rtt.rto(ms(0)), Duration::from_micros(250_000));
+        rtt.sample(ms(180));
+        assert_eq!(rtt.srtt(), Some(ms(110)));
+        assert_eq!(rtt.rto(ms(2000)), ms(2110));
+    }
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What an MH has reported to hold beyond its acknowledgement (RFC 2018).
+
+use holdfast_wire::SeqNum;
+
+/// Ranges remembered for a flow at most; further ones are not remembered, and their
+/// bytes sent again without need.
+const RANGES_MAX: usize = 64;
+
+/// Ranges in order, apart from one another.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Scoreboard {
+    ranges: Vec<(SeqNum, SeqNum)>,
+}
+
+impl Scoreboard {
+    /// Bytes `left..right` are at the MH.
+    pub(crate) fn add(&mut self, mut left: SeqNum, mut right: SeqNum) {
+        let from = self.ranges.partition_point(|range| range.1.before(left));
+        let to = self
+            .ranges
+            .partition_point(|range| range.0.at_or_before(right));
+        if from < to {
+            left = left.min(self.ranges[from].0);
+            right = right.max(self.ranges[to - 1].1);
+        } else if self.ranges.len() >= RANGES_MAX {
+            return;
+        }
+        self.ranges.splice(from..to, [(left, right)]);
+    }
+
+    /// The MH acknowledged everything before `una`.
+    pub(crate) fn purge(&mut self, una: SeqNum) {
+        self.ranges.retain(|range| range.1.after(una));
+    }
+
+    /// Forgets all: the MH may have dropped what it reported (RFC 2018, 8).
+    pub(crate) fn clear(&mut self) {
+        self.ranges.clear();
+    }
+
+    /// The first byte at or after `seq` that is not at the MH, and where the next
+    /// reported range begins.
+    pub(crate) fn next_missing(&self, seq: SeqNum) -> (SeqNum, Option<SeqNum>) {
+        let mut seq = seq;
+        for (left, right) in &self.ranges {
+            if left.after(seq) {
+                return (seq, Some(*left));
+            }
+            seq = seq.max(*right);
+        }
+        (seq, None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seq(number: u32) -> SeqNum {
+        SeqNum::new(number)
+    }
+
+    #[test]
+    fn ranges_merge_and_what_is_missing_lies_between() {
+        let mut board = Scoreboard::default();
+        board.add(seq(300), seq(400));
+        board.add(seq(100), seq(200));
+        assert_eq!(board.next_missing(seq(50)), (seq(50), Some(seq(100))));
+        assert_eq!(board.next_missing(seq(100)), (seq(200), Some(seq(300))));
+        board.add(seq(200), seq(300));
+        assert_eq!(board.next_missing(seq(100)), (seq(400), None));
+        board.purge(seq(400));
+        assert_eq!(board.next_missing(seq(100)), (seq(100), None));
+    }
+
+    #[test]
+    fn no_more_ranges_are_kept_than_the_limit() {
+        let mut board = Scoreboard::default();
+        for i in 0..1000 {
+            board.add(seq(i * 10), seq(i * 10 + 5));
+        }
+        assert_eq!(board.ranges.len(), RANGES_MAX);
+        board.add(seq(0), seq(10_000));
+        assert_eq!(board.next_missing(seq(0)), (seq(10_000), None));
+    }
+}

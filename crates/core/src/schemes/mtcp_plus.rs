@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+//! M-TCP+ (M. Omueti and Lj. Trajković, "M-TCP+: using disconnection feedback to
+//! improve performance of TCP in wired/wireless networks", 2007), at the IH.
+//!
+//! Connected, it is `hold`: a copy of each segment is kept, ACKs pass as received.
+//! On disconnection the FH gets an ACK of the last segment received, with `rwnd` 0,
+//! which acknowledges all that is outstanding; so does what still arrives. With
+//! nothing outstanding the FH goes into persist state, and its probes are answered.
+//! On reconnection it gets the true window and goes on with the `cwnd` it had.
+//!
+//! ```text
+//!              disconnected            reconnected             MH has acknowledged
+//!   CONNECTED ---------------> FROZEN --------------> OWING --------------------> CONNECTED
+//!      ^      ACK all, rwnd 0    |  ACK, true rwnd      |    all that was owed
+//!      |                         |  (repeated)          | disconnected
+//!      |                         +<---------------------+
+//! ```
+//!
+//! Where the paper is silent: nothing is acknowledged across a hole; a FIN is not
+//! acknowledged, so that closing stays end to end; a flow whose window scale is not
+//! known, or none of whose uplink headers could be copied, is served as `hold`.
+
+use core::time::Duration;
+
+use holdfast_wire::{Instant, Segment, SeqNum};
+
+use crate::flow::{Flow, Stage};
+use crate::{Action, Actions, Payload, Verdict};
+
+/// The ACK that opens the window is repeated so often at most until the FH sends
+/// something new: it may be lost, and a persist timer is long (RFC 9293, 3.8.6.1).
+const REOPEN_REPEATS: u32 = 6;
+/// The wait before its first repetition; it doubles.
+const REOPEN_INTERVAL: Duration = Duration::from_millis(100);
+
+/// How far the FH was told more than the MH said.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Ahead {
+    /// The FH is held in persist state.
+    pub frozen: bool,
+    /// Acknowledged to the FH up to here, ahead of the MH.
+    pub owed: Option<SeqNum>,
+    /// Since when bytes are owed.
+    pub owed_since: Option<Instant>,
+    /// The next repetition of the ACK that opens the window.
+    pub reopen_at: Option<Instant>,
+    reopens: u32,
+    /// The timestamp that the FH was last given an echo of.
+    echo: Option<u32>,
+}
+
+/// Whether ACKs can be made for the flow.
+fn serves<P: Payload>(flow: &Flow<P>) -> bool {
+    flow.stage == Stage::Open && flow.mh.window_scale.is_some() && flow.uplink_header.is_some()
+}
+
+/// What the FH takes for SND.UNA.
+fn acknowledged<P: Payload>(flow: &Flow<P>) -> SeqNum {
+    flow.ahead
+        .owed
+        .map_or(flow.fh.una, |owed| owed.max(flow.fh.una))
+}
+
+/// The ACK of everything kept up to the first hole.
+fn acknowledge_kept<P: Payload>(flow: &mut Flow<P>, window: u16, actions: &mut Actions<P>) {
+    let from = acknowledged(flow);
+    let to = flow.cache.contiguous_end(from);
+    // RFC 7323, 4.3: the echo is of the segment at the left edge of what is
+    // acknowledged; of the last one echoed if that is nothing.
+    let echo = if to == from {
+        None
+    } else {
+        flow.cache.tsval_at(from)
+    };
+    let last = flow
+        .ahead
+        .echo
+        .or(flow.mh.timestamps.map(|mh| mh.tsecr))
+        .unwrap_or_default();
+    let tsecr = echo.unwrap_or(last);
+    let Some(ack) = flow.made_ack(to, window, tsecr) else {
+        return;
+    };
+    flow.ahead.echo = Some(tsecr);
+    let owed = to.after(flow.fh.una).then_some(to);
+    // The record first: a crash between the two must not forget what is owed.
+    if owed != flow.ahead.owed {
+        flow.ahead.owed = owed;
+        actions.push(Action::Record(flow.record()));
+    }
+    actions.push(ack);
+}
+
+/// The window that the MH has offered beyond what was acknowledged.
+fn true_window<P: Payload>(flow: &Flow<P>) -> u16 {
+    let (Some(edge), Some(shift)) = (flow.mh.right_edge, flow.mh.window_scale) else {
+        return 0;
+    };
+    u16::try_from(edge.distance_from(acknowledged(flow)) >> shift).unwrap_or(u16::MAX)
+}
+
+pub(super) fn on_disconnected<P: Payload>(flow: &mut Flow<P>, actions: &mut Actions<P>) {
+    if serves(flow) {
+        flow.ahead.frozen = true;
+        flow.ahead.reopen_at = None;
+        acknowledge_kept(flow, 0, actions);
+    }
+}
+
+pub(super) fn on_kept<P: Payload>(flow: &mut Flow<P>, actions: &mut Actions<P>) {
+    if flow.ahead.frozen {
+        acknowledge_kept(flow, 0, actions);
+    } else {
+        // Something new: the FH has seen the window open.
+        flow.ahead.reopen_at = None;
+    }
+}
+
+pub(super) fn on_nothing_new<P: Payload>(
+    flow: &mut Flow<P>,
+    segment: &Segment,
+    actions: &mut Actions<P>,
+) -> Verdict {
+    // A challenge ACK (RFC 5961) and any ACK in turn have SEG.SEQ = SND.NXT and are
+    // not answered: no loop. A probe lies before what the FH has an ACK for.
+    let asks = segment.seq.before(acknowledged(flow)) || !segment.is_empty();
+    if !asks || !(flow.ahead.frozen || flow.ahead.owed.is_some()) {
+        return Verdict::Forward;
+    }
+    let window = if flow.ahead.frozen {
+        0
+    } else {
+        true_window(flow)
+    };
+    acknowledge_kept(flow, window, actions);
+    Verdict::Suppress
+}
+
+pub(super) fn on_mh_segment<P: Payload>(
+    flow: &mut Flow<P>,
+    segment: &Segment,
+    actions: &mut Actions<P>,
+) -> Verdict {
+    if flow
+        .ahead
+        .owed
+        .is_some_and(|owed| owed.at_or_before(flow.fh.una))
+    {
+        flow.ahead.owed = None;
+        flow.ahead.owed_since = None;
+        flow.ahead.echo = None;
+        actions.push(Action::Record(flow.record()));
+    }
+    // An ACK that was under way when the link went would open the window again.
+    if flow.ahead.frozen && segment.is_empty() {
+        Verdict::Suppress
+    } else {
+        Verdict::Forward
+    }
+}
+
+pub(super) fn on_reconnected<P: Payload>(
+    flow: &mut Flow<P>,
+    now: Instant,
+    actions: &mut Actions<P>,
+) {
+    if core::mem::take(&mut flow.ahead.frozen) {
+        flow.ahead.reopens = 0;
+        reopen(flow, now, actions);
+    }
+}
+
+pub(super) fn on_timeout<P: Payload>(flow: &mut Flow<P>, now: Instant, actions: &mut Actions<P>) {
+    if flow.ahead.reopen_at.is_some_and(|at| at <= now) && !flow.ahead.frozen {
+        reopen(flow, now, actions);
+    }
+}
+
+fn reopen<P: Payload>(flow: &mut Flow<P>, now: Instant, actions: &mut Actions<P>) {
+    let ack = acknowledged(flow);
+    let echo = flow
+        .ahead
+        .echo
+        .or(flow.mh.timestamps.map(|mh| mh.tsecr))
+        .unwrap_or_default();
+    actions.extend(flow.made_ack(ack, true_window(flow), echo));
+    let again = flow.ahead.reopens < REOPEN_REPEATS;
+    flow.ahead.reopen_at = again.then(|| now + REOPEN_INTERVAL * (1 << flow.ahead.reopens));
+    flow.ahead.reopens += 1;
+}

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The two ends of a flow and the two ways of a segment, as a middle node sees them.
+
+/// One end of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Side {
+    /// The fixed host.
+    Fh,
+    /// The mobile host.
+    Mh,
+}
+
+/// The way of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Direction {
+    /// Toward the MH.
+    Downlink,
+    /// From the MH.
+    Uplink,
+}
+
+impl Direction {
+    /// The end that a segment of this direction reaches.
+    pub const fn toward(self) -> Side {
+        match self {
+            Self::Downlink => Side::Mh,
+            Self::Uplink => Side::Fh,
+        }
+    }
+}

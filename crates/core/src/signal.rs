@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Link signals: what a mobile tells its gateway about its link, sealed.
+//!
+//! Two state machines, sans-IO. A [`MobileSession`] turns link events into
+//! datagrams and sends them again until they are acknowledged; a [`GatewayPeers`]
+//! turns datagrams into [`LinkNotice`]s. Time and random bytes are arguments.
+//!
+//! ```text
+//! MH                                            gateway
+//!  | up, epoch 4, counter 1, no challenge ------> |  not believed: may be recorded
+//!  | <------ challenge C, view epoch 3, echo 1 -- |
+//!  | up, epoch 4, counter 2, challenge C -------> |  new session (C, incarnation)
+//!  | <-------------------------- ack, echo 2 ---- |
+//!  | down, epoch 4, counter 3, challenge C -----> |
+//! ```
+//!
+//! A message is believed if it carries the session's challenge and incarnation and
+//! a counter above all that were believed before, or if it answers the pending
+//! challenge, which ends the session before it. Either restart leads to a fresh
+//! challenge, so nothing needs to be kept on a disk and no clock is compared.
+//! What is believed has therefore always been made after everything believed
+//! earlier. `docs/link-signals.md` has the format and the reasons.
+
+mod gateway;
+mod key;
+mod message;
+mod mobile;
+mod prefix;
+mod rejection;
+mod seal;
+
+#[cfg(test)]
+mod tests;
+
+pub use gateway::{
+    Entropy, GatewayPeers, Handled, LinkNotice, LinkNoticeKind, Outcome, PeerConfig, PeerCounters,
+    PeerView, PeersError,
+};
+pub use key::{KeyFormatError, KeyId, MobileKey};
+pub use message::{LinkState, RefusalReason, SignalKind};
+pub use mobile::{MobileCounters, MobileEvent, MobileSession, MobileTimers};
+pub use prefix::{Prefix, PrefixFormatError};
+pub use rejection::{Rejection, RejectionCounters};
+
+/// UDP port that a gateway listens on unless told otherwise.
+pub const PORT_DEFAULT: u16 = 4848;
+
+/// Most addresses that one mobile registers.
+pub const ADDRESSES_MAX: usize = 16;
+
+/// Length of the longest datagram of either kind, in bytes.
+pub const DATAGRAM_BYTES_MAX: usize =
+    seal::HEADER_BYTES + seal::NONCE_BYTES + message::REQUEST_BYTES_MAX + seal::TAG_BYTES;

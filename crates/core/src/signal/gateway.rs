@@ -1,0 +1,491 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The gateway's half: datagrams in, notices about links out.
+
+use core::fmt;
+use core::net::{IpAddr, SocketAddr};
+use std::collections::BTreeMap;
+
+use holdfast_wire::{Duration, Instant};
+
+use super::key::{KeyId, MobileKey};
+use super::message::{
+    Challenge, Incarnation, LinkState, NO_CHALLENGE, RefusalReason, Reply, ReplyKind, Request,
+    SignalKind,
+};
+use super::prefix::Prefix;
+use super::rejection::{Rejection, RejectionCounters};
+use super::seal::{self, NONCE_BYTES, Way};
+
+/// Fresh random bytes for one datagram. They must come from the operating system's
+/// generator (or from a seed in a simulation) and never be used again.
+#[derive(Clone, Debug)]
+pub struct Entropy {
+    /// For the reply's nonce.
+    pub nonce: [u8; NONCE_BYTES],
+    /// For a challenge, should one be needed.
+    pub challenge: [u8; 16],
+}
+
+/// A mobile that may send signals.
+#[derive(Clone, Debug)]
+pub struct PeerConfig {
+    /// Its name, for people.
+    pub name: String,
+    /// Its key.
+    pub key: MobileKey,
+    /// The addresses that it may register.
+    pub allowed: Vec<Prefix>,
+}
+
+/// What a believed message changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LinkNoticeKind {
+    /// The mobile made itself known, or has other addresses now; its link is up.
+    Registered,
+    /// The link carries packets again: a new epoch.
+    Up,
+    /// The link is about to go, in `lead_ms` milliseconds; 0 if the mobile cannot say.
+    GoingDownSoon {
+        /// Time until then.
+        lead_ms: u16,
+    },
+    /// The link carries nothing.
+    Down,
+}
+
+/// Something new about a mobile's link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkNotice {
+    /// Whose.
+    pub key: KeyId,
+    /// What happened.
+    pub kind: LinkNoticeKind,
+    /// All addresses of the mobile.
+    pub addresses: Vec<IpAddr>,
+    /// Addresses that it no longer has.
+    pub removed: Vec<IpAddr>,
+    /// The link epoch.
+    pub epoch: u64,
+}
+
+/// What became of a datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was believed.
+    Believed,
+    /// It changed nothing.
+    Rejected(Rejection),
+}
+
+/// What a datagram leads to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Handled {
+    /// What became of it.
+    pub outcome: Outcome,
+    /// What it changed; `None` also for a believed repetition.
+    pub notice: Option<LinkNotice>,
+    /// A datagram for the datagram's sender, never longer than what came.
+    pub reply: Option<Vec<u8>>,
+}
+
+/// What is believed of a mobile.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerView {
+    /// The state of its link.
+    pub state: LinkState,
+    /// The link epoch.
+    pub epoch: u64,
+    /// Its addresses.
+    pub addresses: Vec<IpAddr>,
+    /// When the state was first told.
+    pub since: Instant,
+    /// When its newest message came.
+    pub heard: Instant,
+    /// Where that came from.
+    pub heard_from: SocketAddr,
+}
+
+/// What the gateway counts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PeerCounters {
+    /// Messages believed.
+    pub believed: u64,
+    /// Challenges sent.
+    pub challenges: u64,
+    /// Messages that changed nothing.
+    pub rejections: RejectionCounters,
+}
+
+/// A set of mobiles that cannot be served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PeersError {
+    /// Two mobiles, by their names, have keys of the same id.
+    SameKeyId(String, String),
+}
+
+/// Who speaks now: the run of a mobile's daemon that answered a challenge.
+#[derive(Clone, Debug)]
+struct Session {
+    challenge: Challenge,
+    incarnation: Incarnation,
+    /// The highest counter believed.
+    counter: u64,
+}
+
+/// One mobile.
+#[derive(Clone, Debug)]
+struct Peer {
+    config: PeerConfig,
+    /// The challenge given to whoever asks, until it is answered: one a mobile,
+    /// whatever comes from wherever.
+    pending: Option<Challenge>,
+    session: Option<Session>,
+    view: Option<PeerView>,
+}
+
+/// The gateway's half of the link signals, for all its mobiles.
+///
+/// Its size is fixed by the mobiles of the settings: no datagram makes it grow by more
+/// than [`ADDRESSES_MAX`](super::ADDRESSES_MAX) addresses a mobile.
+#[derive(Debug)]
+pub struct GatewayPeers {
+    peers: BTreeMap<KeyId, Peer>,
+    /// Which mobile has registered an address.
+    owners: BTreeMap<IpAddr, KeyId>,
+    /// How long an address stays with a mobile that is not heard.
+    lifetime: Duration,
+    counters: PeerCounters,
+}
+
+/// A step of [`GatewayPeers::judge`] that ends in no change.
+struct Refused {
+    rejection: Rejection,
+    /// What to tell the mobile, if it can be the one that speaks.
+    reply: Option<ReplyKind>,
+}
+
+impl From<Rejection> for Refused {
+    fn from(rejection: Rejection) -> Self {
+        Self {
+            rejection,
+            reply: None,
+        }
+    }
+}
+
+impl GatewayPeers {
+    /// No mobile is heard yet. An address may go to another mobile when its owner was
+    /// not heard for `lifetime`.
+    pub fn new(
+        configs: impl IntoIterator<Item = PeerConfig>,
+        lifetime: Duration,
+    ) -> Result<Self, PeersError> {
+        let mut peers: BTreeMap<KeyId, Peer> = BTreeMap::new();
+        for config in configs {
+            let name = config.name.clone();
+            let peer = Peer {
+                config,
+                pending: None,
+                session: None,
+                view: None,
+            };
+            if let Some(other) = peers.insert(peer.config.key.id(), peer) {
+                return Err(PeersError::SameKeyId(other.config.name, name));
+            }
+        }
+        Ok(Self {
+            peers,
+            owners: BTreeMap::new(),
+            lifetime,
+            counters: PeerCounters::default(),
+        })
+    }
+
+    /// Takes a datagram that came from `from`. A rejected one changes no state.
+    pub fn handle_datagram(
+        &mut self,
+        datagram: &[u8],
+        from: SocketAddr,
+        now: Instant,
+        entropy: &Entropy,
+    ) -> Handled {
+        let (key, request) = match self.open(datagram) {
+            Ok(opened) => opened,
+            Err(rejection) => {
+                self.counters.rejections.add(rejection);
+                let outcome = Outcome::Rejected(rejection);
+                return Handled {
+                    outcome,
+                    notice: None,
+                    reply: None,
+                };
+            }
+        };
+        let (outcome, notice, reply) = match self.judge(key, &request, now, entropy) {
+            Ok(()) => {
+                self.counters.believed += 1;
+                let notice = self.believe(key, &request, from, now);
+                (Outcome::Believed, notice, Some(ReplyKind::Ack))
+            }
+            Err(Refused { rejection, reply }) => {
+                self.counters.rejections.add(rejection);
+                (Outcome::Rejected(rejection), None, reply)
+            }
+        };
+        let reply = reply.map(|kind| self.seal_reply(key, kind, &request, &entropy.nonce));
+        debug_assert!(
+            reply
+                .as_ref()
+                .is_none_or(|reply| reply.len() <= datagram.len())
+        );
+        Handled {
+            outcome,
+            notice,
+            reply,
+        }
+    }
+
+    /// What is believed of the mobile with this key; `None` before its first message.
+    pub fn view(&self, key: KeyId) -> Option<&PeerView> {
+        self.peers.get(&key)?.view.as_ref()
+    }
+
+    /// All mobiles in the order of their keys, with what is believed of them.
+    pub fn iter(&self) -> impl Iterator<Item = (&PeerConfig, Option<&PeerView>)> {
+        self.peers
+            .values()
+            .map(|peer| (&peer.config, peer.view.as_ref()))
+    }
+
+    /// The mobile that has registered `address`.
+    pub fn owner(&self, address: IpAddr) -> Option<KeyId> {
+        self.owners.get(&address).copied()
+    }
+
+    /// What was counted since the start.
+    pub const fn counters(&self) -> &PeerCounters {
+        &self.counters
+    }
+
+    fn open(&self, datagram: &[u8]) -> Result<(KeyId, Request), Rejection> {
+        let id = seal::key_id(datagram, Way::ToGateway)?;
+        let peer = self.peers.get(&id).ok_or(Rejection::UnknownKey)?;
+        let message = seal::open(&peer.config.key, datagram)?;
+        Ok((id, Request::parse(&message)?))
+    }
+
+    /// Whether `request` is to be believed. Sets a pending challenge at most.
+    fn judge(
+        &mut self,
+        key: KeyId,
+        request: &Request,
+        now: Instant,
+        entropy: &Entropy,
+    ) -> Result<(), Refused> {
+        let peer = self.peers.get_mut(&key).expect("its datagram was opened");
+        let rebased = peer.judge_freshness(request, entropy)?;
+        peer.judge_epoch(request, rebased)?;
+        peer.judge_addresses(request)?;
+        self.judge_owners(key, request, now)
+    }
+
+    fn judge_owners(&self, key: KeyId, request: &Request, now: Instant) -> Result<(), Refused> {
+        let taken = request.addresses.iter().any(|address| {
+            self.owner(*address).is_some_and(|owner| {
+                let heard = self.view(owner).map_or(Instant::ZERO, |view| view.heard);
+                owner != key && now.saturating_since(heard) < self.lifetime
+            })
+        });
+        if taken {
+            return Err(Refused {
+                rejection: Rejection::AddressTaken,
+                reply: Some(ReplyKind::Refusal(RefusalReason::AddressTaken)),
+            });
+        }
+        Ok(())
+    }
+
+    /// Applies a request that [`judge`](Self::judge) took.
+    fn believe(
+        &mut self,
+        key: KeyId,
+        request: &Request,
+        from: SocketAddr,
+        now: Instant,
+    ) -> Option<LinkNotice> {
+        let mut addresses = request.addresses.clone();
+        addresses.sort_unstable();
+        addresses.dedup();
+        for address in &addresses {
+            if let Some(before) = self.owners.insert(*address, key).filter(|id| *id != key) {
+                self.take_from(before, *address);
+            }
+        }
+        let peer = self.peers.get_mut(&key).expect("its datagram was opened");
+        peer.session = Some(Session {
+            challenge: request.challenge,
+            incarnation: request.incarnation,
+            counter: request.counter,
+        });
+        if peer.pending == Some(request.challenge) {
+            peer.pending = None;
+        }
+        let before = peer.view.take();
+        let kind = notice_kind(before.as_ref(), request, &addresses);
+        let state = request.kind.state();
+        let since = match &before {
+            Some(view) if view.state == state && view.epoch == request.epoch => view.since,
+            _ => now,
+        };
+        let removed: Vec<IpAddr> = before
+            .map_or(Vec::new(), |view| view.addresses)
+            .into_iter()
+            .filter(|address| addresses.binary_search(address).is_err())
+            .collect();
+        peer.view = Some(PeerView {
+            state,
+            epoch: request.epoch,
+            addresses: addresses.clone(),
+            since,
+            heard: now,
+            heard_from: from,
+        });
+        for address in &removed {
+            self.owners.remove(address);
+        }
+        let epoch = request.epoch;
+        kind.map(|kind| LinkNotice {
+            key,
+            kind,
+            addresses,
+            removed,
+            epoch,
+        })
+    }
+
+    /// A mobile not heard for long loses an address to another.
+    fn take_from(&mut self, key: KeyId, address: IpAddr) {
+        if let Some(view) = self.peers.get_mut(&key).and_then(|peer| peer.view.as_mut()) {
+            view.addresses.retain(|other| *other != address);
+        }
+    }
+
+    fn seal_reply(
+        &mut self,
+        key: KeyId,
+        kind: ReplyKind,
+        request: &Request,
+        nonce: &[u8; NONCE_BYTES],
+    ) -> Vec<u8> {
+        if matches!(kind, ReplyKind::Challenge(_)) {
+            self.counters.challenges += 1;
+        }
+        let peer = &self.peers[&key];
+        let reply = Reply {
+            kind,
+            incarnation: request.incarnation,
+            epoch: peer.view.as_ref().map_or(0, |view| view.epoch),
+            counter: request.counter,
+        };
+        seal::seal(&peer.config.key, Way::ToMobile, nonce, &reply.emit())
+    }
+}
+
+impl Peer {
+    /// Whether nothing newer was believed. `Ok(true)`: by another run of the mobile's
+    /// daemon than before, or the first.
+    fn judge_freshness(&mut self, request: &Request, entropy: &Entropy) -> Result<bool, Refused> {
+        let session = self.session.as_ref();
+        let same_run = session.is_some_and(|of| of.incarnation == request.incarnation);
+        let current = session.is_some_and(|of| of.challenge == request.challenge) && same_run;
+        let answers = request.challenge != NO_CHALLENGE && self.pending == Some(request.challenge);
+        if !current && !answers {
+            return Err(Refused {
+                rejection: Rejection::NoSession,
+                reply: Some(ReplyKind::Challenge(self.challenge(entropy))),
+            });
+        }
+        if same_run && session.is_some_and(|of| request.counter <= of.counter) {
+            return Err(Rejection::Replayed.into());
+        }
+        Ok(!same_run)
+    }
+
+    /// The challenge for whoever has no session: the same one until it is answered, so
+    /// that recorded requests neither cost state nor disturb a mobile that answers.
+    fn challenge(&mut self, entropy: &Entropy) -> Challenge {
+        *self.pending.get_or_insert(entropy.challenge)
+    }
+
+    /// Whether the link's state goes on, not back.
+    fn judge_epoch(&self, request: &Request, new_run: bool) -> Result<(), Refused> {
+        let Some(view) = &self.view else {
+            return Ok(());
+        };
+        if new_run && request.epoch <= view.epoch {
+            // It did not know our epoch when it was challenged: tell it again.
+            return Err(Refused {
+                rejection: Rejection::StaleEpoch,
+                reply: self.pending.map(ReplyKind::Challenge),
+            });
+        }
+        if (request.epoch, request.kind.state()) < (view.epoch, view.state) {
+            return Err(Rejection::StaleEpoch.into());
+        }
+        Ok(())
+    }
+
+    fn judge_addresses(&self, request: &Request) -> Result<(), Refused> {
+        let allowed = |address: &IpAddr| {
+            self.config
+                .allowed
+                .iter()
+                .any(|prefix| prefix.contains(*address))
+        };
+        if request.addresses.iter().all(allowed) {
+            return Ok(());
+        }
+        Err(Refused {
+            rejection: Rejection::AddressNotAllowed,
+            reply: Some(ReplyKind::Refusal(RefusalReason::AddressNotAllowed)),
+        })
+    }
+}
+
+/// What a believed request changes, if anything.
+fn notice_kind(
+    before: Option<&PeerView>,
+    request: &Request,
+    addresses: &[IpAddr],
+) -> Option<LinkNoticeKind> {
+    let same_link = before
+        .is_some_and(|view| view.epoch == request.epoch && view.state == request.kind.state());
+    let same_addresses = before.is_some_and(|view| view.addresses == addresses);
+    let registered = || (!same_addresses).then_some(LinkNoticeKind::Registered);
+    match request.kind {
+        SignalKind::Up | SignalKind::Register if same_link => registered(),
+        SignalKind::Register if before.is_none() => Some(LinkNoticeKind::Registered),
+        // A new epoch: whatever was on the link in between may be lost.
+        SignalKind::Up | SignalKind::Register => Some(LinkNoticeKind::Up),
+        SignalKind::GoingDownSoon | SignalKind::Down if same_link && same_addresses => None,
+        SignalKind::GoingDownSoon => Some(LinkNoticeKind::GoingDownSoon {
+            lead_ms: request.lead_ms,
+        }),
+        SignalKind::Down => Some(LinkNoticeKind::Down),
+    }
+}
+
+impl fmt::Display for PeersError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::SameKeyId(one, other) => {
+                write!(
+                    f,
+                    "the mobiles {one:?} and {other:?} have keys of the same id"
+                )
+            }
+        }
+    }
+}
+
+impl core::error::Error for PeersError {}

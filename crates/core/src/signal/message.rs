@@ -1,0 +1,372 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The messages inside the seal, as values and as bytes. All numbers big-endian.
+//!
+//! ```text
+//! from a mobile                                from a gateway
+//!  0   kind          1 byte                     0   kind          1 byte
+//!  1   addresses     1 byte, 0 to 16            1   reason        1 byte, refusals only
+//!  2   lead_ms       2 bytes                    2   zero          2 bytes
+//!  4   challenge    16 bytes, zero for none     4   challenge    16 bytes, challenges only
+//! 20   incarnation   8 bytes                   20   incarnation   8 bytes, echoed
+//! 28   epoch         8 bytes                   28   epoch         8 bytes, the gateway's view
+//! 36   counter       8 bytes                   36   counter       8 bytes, echoed
+//! 44   addresses, each 4 or 6 and its bytes    44   end
+//! ```
+//!
+//! The reply is as long as the shortest request: a gateway never sends more bytes
+//! than it got.
+
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use super::ADDRESSES_MAX;
+use super::rejection::Rejection;
+
+/// Length of a request without its addresses, and of every reply.
+pub(super) const FIXED_BYTES: usize = 44;
+/// Length of a request with the most and longest addresses.
+pub(super) const REQUEST_BYTES_MAX: usize = FIXED_BYTES + ADDRESSES_MAX * 17;
+
+/// A gateway's random value. All zero stands for none.
+pub(super) type Challenge = [u8; 16];
+/// No challenge known yet.
+pub(super) const NO_CHALLENGE: Challenge = [0; 16];
+
+/// A mobile's random value of one run of its daemon.
+pub(super) type Incarnation = [u8; 8];
+
+/// What a mobile says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SignalKind {
+    /// These are my addresses; my link is up.
+    Register = 1,
+    /// My link is about to go, in [`Request::lead_ms`](SignalKind) milliseconds if known.
+    GoingDownSoon = 2,
+    /// My link carries nothing.
+    Down = 3,
+    /// My link carries packets again: a new epoch.
+    Up = 4,
+}
+
+/// The state of a link. Within one epoch it only goes on in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum LinkState {
+    /// It carries packets.
+    Up,
+    /// It carries packets and is about to go.
+    GoingDownSoon,
+    /// It carries nothing.
+    Down,
+}
+
+impl SignalKind {
+    /// The state of the link of which the message tells.
+    pub const fn state(self) -> LinkState {
+        match self {
+            Self::Register | Self::Up => LinkState::Up,
+            Self::GoingDownSoon => LinkState::GoingDownSoon,
+            Self::Down => LinkState::Down,
+        }
+    }
+
+    fn parse(byte: u8) -> Result<Self, Rejection> {
+        match byte {
+            1 => Ok(Self::Register),
+            2 => Ok(Self::GoingDownSoon),
+            3 => Ok(Self::Down),
+            4 => Ok(Self::Up),
+            _ => Err(Rejection::UnknownKind),
+        }
+    }
+}
+
+/// Why a gateway refuses a message that it believes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RefusalReason {
+    /// An address lies outside the prefixes of the key.
+    AddressNotAllowed = 1,
+    /// An address is registered by another mobile.
+    AddressTaken = 2,
+}
+
+/// A mobile's message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Request {
+    /// What it says.
+    pub(super) kind: SignalKind,
+    /// Time until the link goes, in ms; 0 if not known. For `GoingDownSoon`.
+    pub(super) lead_ms: u16,
+    /// The challenge that it answers.
+    pub(super) challenge: Challenge,
+    /// Which run of the mobile's daemon it is from.
+    pub(super) incarnation: Incarnation,
+    /// The link epoch: one more for each `Up`.
+    pub(super) epoch: u64,
+    /// One more for each datagram of the incarnation.
+    pub(super) counter: u64,
+    /// The mobile's addresses, at most [`ADDRESSES_MAX`].
+    pub(super) addresses: Vec<IpAddr>,
+}
+
+/// What a gateway answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ReplyKind {
+    /// Say it again with this value.
+    Challenge(Challenge),
+    /// Believed.
+    Ack,
+    /// Believed to be yours, and refused.
+    Refusal(RefusalReason),
+}
+
+/// A gateway's message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Reply {
+    /// What it says.
+    pub(super) kind: ReplyKind,
+    /// The request's incarnation.
+    pub(super) incarnation: Incarnation,
+    /// The newest epoch that the gateway believes of this mobile; 0 for none.
+    pub(super) epoch: u64,
+    /// The request's counter.
+    pub(super) counter: u64,
+}
+
+impl Request {
+    /// The message as bytes.
+    pub(super) fn emit(&self) -> Vec<u8> {
+        debug_assert!(self.addresses.len() <= ADDRESSES_MAX);
+        let mut bytes = Vec::with_capacity(REQUEST_BYTES_MAX);
+        bytes.extend_from_slice(&[self.kind as u8, self.addresses.len() as u8]);
+        bytes.extend_from_slice(&self.lead_ms.to_be_bytes());
+        bytes.extend_from_slice(&self.challenge);
+        bytes.extend_from_slice(&self.incarnation);
+        bytes.extend_from_slice(&self.epoch.to_be_bytes());
+        bytes.extend_from_slice(&self.counter.to_be_bytes());
+        for address in &self.addresses {
+            match address {
+                IpAddr::V4(v4) => {
+                    bytes.push(4);
+                    bytes.extend_from_slice(&v4.octets());
+                }
+                IpAddr::V6(v6) => {
+                    bytes.push(6);
+                    bytes.extend_from_slice(&v6.octets());
+                }
+            }
+        }
+        bytes
+    }
+
+    /// The message in `bytes`, all of them.
+    pub(super) fn parse(bytes: &[u8]) -> Result<Self, Rejection> {
+        let (fixed, mut rest) = bytes
+            .split_first_chunk::<FIXED_BYTES>()
+            .ok_or(Rejection::BadLength)?;
+        let kind = SignalKind::parse(fixed[0])?;
+        let count = usize::from(fixed[1]);
+        if count > ADDRESSES_MAX {
+            return Err(Rejection::BadLength);
+        }
+        let mut addresses = Vec::with_capacity(count);
+        for _ in 0..count {
+            let address;
+            (address, rest) = parse_address(rest)?;
+            addresses.push(address);
+        }
+        if !rest.is_empty() {
+            return Err(Rejection::BadLength);
+        }
+        Ok(Self {
+            kind,
+            lead_ms: u16::from_be_bytes([fixed[2], fixed[3]]),
+            challenge: field(fixed, 4),
+            incarnation: field(fixed, 20),
+            epoch: u64::from_be_bytes(field(fixed, 28)),
+            counter: u64::from_be_bytes(field(fixed, 36)),
+            addresses,
+        })
+    }
+}
+
+/// The address at the start of `bytes`, and what follows it.
+fn parse_address(bytes: &[u8]) -> Result<(IpAddr, &[u8]), Rejection> {
+    let (family, rest) = bytes.split_first().ok_or(Rejection::BadLength)?;
+    let (address, rest) = match family {
+        4 => {
+            let (octets, rest) = rest.split_first_chunk::<4>().ok_or(Rejection::BadLength)?;
+            (IpAddr::V4(Ipv4Addr::from(*octets)), rest)
+        }
+        6 => {
+            let (octets, rest) = rest.split_first_chunk::<16>().ok_or(Rejection::BadLength)?;
+            (IpAddr::V6(Ipv6Addr::from(*octets)), rest)
+        }
+        _ => return Err(Rejection::BadAddress),
+    };
+    // An IPv4 address in IPv6 clothes would evade the prefixes and meet no flow.
+    if address.is_unspecified() || address.is_multicast() || address.to_canonical() != address {
+        return Err(Rejection::BadAddress);
+    }
+    Ok((address, rest))
+}
+
+fn field<const N: usize>(fixed: &[u8; FIXED_BYTES], at: usize) -> [u8; N] {
+    fixed[at..at + N].try_into().expect("inside the fixed part")
+}
+
+impl Reply {
+    /// The message as bytes.
+    pub(super) fn emit(&self) -> [u8; FIXED_BYTES] {
+        let mut bytes = [0; FIXED_BYTES];
+        match self.kind {
+            ReplyKind::Challenge(challenge) => {
+                bytes[0] = 0x81;
+                bytes[4..20].copy_from_slice(&challenge);
+            }
+            ReplyKind::Ack => bytes[0] = 0x82,
+            ReplyKind::Refusal(reason) => {
+                bytes[0] = 0x83;
+                bytes[1] = reason as u8;
+            }
+        }
+        bytes[20..28].copy_from_slice(&self.incarnation);
+        bytes[28..36].copy_from_slice(&self.epoch.to_be_bytes());
+        bytes[36..44].copy_from_slice(&self.counter.to_be_bytes());
+        bytes
+    }
+
+    /// The message in `bytes`, all of them.
+    pub(super) fn parse(bytes: &[u8]) -> Result<Self, Rejection> {
+        let fixed: &[u8; FIXED_BYTES] = bytes.try_into().map_err(|_| Rejection::BadLength)?;
+        let kind = match (fixed[0], fixed[1]) {
+            (0x81, 0) => ReplyKind::Challenge(field(fixed, 4)),
+            (0x82, 0) => ReplyKind::Ack,
+            (0x83, 1) => ReplyKind::Refusal(RefusalReason::AddressNotAllowed),
+            (0x83, 2) => ReplyKind::Refusal(RefusalReason::AddressTaken),
+            _ => return Err(Rejection::UnknownKind),
+        };
+        Ok(Self {
+            kind,
+            incarnation: field(fixed, 20),
+            epoch: u64::from_be_bytes(field(fixed, 28)),
+            counter: u64::from_be_bytes(field(fixed, 36)),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request() -> Request {
+        Request {
+            kind: SignalKind::GoingDownSoon,
+            lead_ms: 300,
+            challenge: [3; 16],
+            incarnation: [4; 8],
+            epoch: 5,
+            counter: 6,
+            addresses: vec![
+                IpAddr::from([10, 9, 0, 2]),
+                "2001:db8::2".parse().expect("an address"),
+            ],
+        }
+    }
+
+    #[test]
+    fn a_request_has_the_documented_bytes() {
+        let expected = [
+            &[2, 2, 0x01, 0x2c][..],
+            &[3; 16],
+            &[4; 8],
+            &[0, 0, 0, 0, 0, 0, 0, 5],
+            &[0, 0, 0, 0, 0, 0, 0, 6],
+            &[4, 10, 9, 0, 2],
+            &[
+                6, 0x20, 0x01, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2,
+            ],
+        ]
+        .concat();
+        assert_eq!(request().emit(), expected);
+        assert_eq!(Request::parse(&expected), Ok(request()));
+    }
+
+    #[test]
+    fn a_reply_has_the_documented_bytes_and_is_no_longer_than_any_request() {
+        for (kind, head) in [
+            (ReplyKind::Challenge([7; 16]), [0x81, 0]),
+            (ReplyKind::Ack, [0x82, 0]),
+            (ReplyKind::Refusal(RefusalReason::AddressTaken), [0x83, 2]),
+            (
+                ReplyKind::Refusal(RefusalReason::AddressNotAllowed),
+                [0x83, 1],
+            ),
+        ] {
+            let reply = Reply {
+                kind,
+                incarnation: [4; 8],
+                epoch: 5,
+                counter: 6,
+            };
+            let bytes = reply.emit();
+            assert_eq!(bytes[..2], head);
+            assert_eq!(Reply::parse(&bytes), Ok(reply));
+        }
+        let shortest = Request {
+            addresses: vec![],
+            ..request()
+        }
+        .emit();
+        assert_eq!(shortest.len(), FIXED_BYTES);
+    }
+
+    #[test]
+    fn a_request_cut_anywhere_is_refused() {
+        let bytes = request().emit();
+        for length in 0..bytes.len() {
+            assert_eq!(
+                Request::parse(&bytes[..length]),
+                Err(Rejection::BadLength),
+                "{length}"
+            );
+        }
+        assert_eq!(
+            Request::parse(&[&bytes[..], &[0]].concat()),
+            Err(Rejection::BadLength)
+        );
+    }
+
+    #[test]
+    fn unknown_kinds_and_too_many_addresses_are_refused() {
+        let mut bytes = request().emit();
+        bytes[0] = 5;
+        assert_eq!(Request::parse(&bytes), Err(Rejection::UnknownKind));
+        bytes[0] = 1;
+        bytes[1] = 17;
+        assert_eq!(Request::parse(&bytes), Err(Rejection::BadLength));
+        assert_eq!(Reply::parse(&[0; FIXED_BYTES]), Err(Rejection::UnknownKind));
+        assert_eq!(
+            Reply::parse(&[0; FIXED_BYTES - 1]),
+            Err(Rejection::BadLength)
+        );
+    }
+
+    #[test]
+    fn addresses_that_nobody_has_are_refused() {
+        for address in ["0.0.0.0", "::", "224.0.0.1", "ff02::1", "::ffff:10.9.0.2"] {
+            let address = address.parse().expect("an address");
+            let bytes = Request {
+                addresses: vec![address],
+                ..request()
+            }
+            .emit();
+            assert_eq!(
+                Request::parse(&bytes),
+                Err(Rejection::BadAddress),
+                "{address}"
+            );
+        }
+        let mut bytes = request().emit();
+        bytes[44] = 5;
+        assert_eq!(Request::parse(&bytes), Err(Rejection::BadAddress));
+    }
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One heap of deadlines for all flows and mobiles.
+//!
+//! A packet that moves a deadline back does not touch the heap: the subject is asked
+//! when the old deadline is due, and says then when it is due indeed.
+
+use core::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use holdfast_wire::Instant;
+
+/// Whose deadline it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Subject {
+    /// A mobile, by its place and generation in the table.
+    Mobile(u32, u32),
+    /// A flow, by its place and generation in the table.
+    Flow(u32, u32),
+}
+
+/// The heap. An entry that is no longer its subject's is left in it until it is due.
+#[derive(Debug, Default)]
+pub(crate) struct Timers {
+    heap: BinaryHeap<Reverse<(Instant, Subject)>>,
+}
+
+/// What a subject remembers of its place in the heap.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Scheduled(Option<Instant>);
+
+impl Timers {
+    /// Makes sure that `subject` is called at `deadline` or before.
+    pub(crate) fn schedule(
+        &mut self,
+        subject: Subject,
+        scheduled: &mut Scheduled,
+        deadline: Option<Instant>,
+    ) {
+        let Some(deadline) = deadline else { return };
+        if scheduled.0.is_none_or(|at| deadline < at) {
+            scheduled.0 = Some(deadline);
+            self.heap.push(Reverse((deadline, subject)));
+        }
+    }
+
+    /// Takes the next subject that is due at `now`, with the deadline it was
+    /// entered for.
+    pub(crate) fn pop_due(&mut self, now: Instant) -> Option<(Instant, Subject)> {
+        if self.heap.peek()?.0.0 > now {
+            return None;
+        }
+        self.heap.pop().map(|Reverse(due)| due)
+    }
+
+    /// When to call next.
+    pub(crate) fn next(&self) -> Option<Instant> {
+        self.heap.peek().map(|Reverse((at, _))| *at)
+    }
+}
+
+impl Scheduled {
+    /// The entry for `at` was popped: `true` if it is the subject's newest.
+    pub(crate) fn popped(&mut self, at: Instant) -> bool {
+        if self.0 == Some(at) {
+            self.0 = None;
+            return true;
+        }
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_earlier_deadline_replaces_a_later_one() {
+        let (mut timers, mut scheduled) = (Timers::default(), Scheduled::default());
+        let subject = Subject::Flow(1, 0);
+        let at = Instant::from_millis;
+        timers.schedule(subject, &mut scheduled, Some(at(100)));
+        timers.schedule(subject, &mut scheduled, Some(at(200)));
+        timers.schedule(subject, &mut scheduled, Some(at(50)));
+        assert_eq!(timers.next(), Some(at(50)));
+        assert_eq!(timers.pop_due(at(49)), None);
+        let (due, _) = timers.pop_due(at(50)).unwrap();
+        assert!(scheduled.popped(due));
+        let (due, _) = timers.pop_due(at(100)).unwrap();
+        assert!(!scheduled.popped(due), "the old entry is stale");
+        assert_eq!(timers.next(), None);
+    }
+}

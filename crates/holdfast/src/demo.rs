@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `holdfast demo`: a real download over a link with outages, without and with
+//! Holdfast, side by side.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::{Args, ValueEnum};
+use holdfast_lab::demo::{self, DemoSettings};
+use holdfast_lab::stop::{Interrupted, StopFlag};
+use holdfast_link::OutageEffect;
+
+/// What a shell gives a program that SIGINT ended: 128 and the signal's number.
+const EXIT_INTERRUPTED: u8 = 130;
+
+/// See it: a download over a link with outages, without and with Holdfast
+///
+/// Builds a fixed host, a gateway and a mobile host as network namespaces, serves
+/// a file with nginx, downloads it with curl over an emulated link. Needs root,
+/// nginx and curl; leaves nothing behind.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:
+  holdfast demo
+  holdfast demo --scheme hold --outages 1,15 --congestion-control bbr
+  holdfast demo --no-signals --json result.json")]
+pub(crate) struct DemoArgs {
+    /// Write the result as JSON to FILE; `-` is the standard output, in place of
+    /// the table
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Only this scheme beside the plain run
+    #[arg(long, value_name = "SCHEME", value_parser = ["mtcp-plus", "hold"])]
+    scheme: Option<String>,
+    /// Lengths of the outages in seconds; none: `--outages ''`
+    #[arg(long, value_name = "SECONDS,...", default_value = "3,7", value_parser = outages)]
+    outages: OutageLengths,
+    /// Tell the gateway nothing: it has to notice the outages by silence
+    #[arg(long)]
+    no_signals: bool,
+    /// The sender's congestion control
+    #[arg(long, value_name = "NAME", default_value = "cubic")]
+    congestion_control: String,
+    /// Seed of the file and of the outages' times
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// What an outage does to the packets on the link and in its queue
+    #[arg(long, value_name = "EFFECT", default_value = "lose")]
+    outage_effect: EffectArg,
+    /// Length of the file in MB
+    #[arg(long, value_name = "N", default_value_t = 25, value_parser = clap::value_parser!(u64).range(1..=100))]
+    megabytes: u64,
+}
+
+/// Lengths of outages in seconds.
+#[derive(Clone, Debug, PartialEq)]
+struct OutageLengths(Vec<f64>);
+
+/// `--outage-effect`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum EffectArg {
+    /// They are lost
+    Lose,
+    /// They are kept, and go on when the link returns
+    Keep,
+}
+
+/// Runs the demo; status 1 if a run did not finish or a hash differs.
+pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
+    let settings = DemoSettings {
+        holdfast: demo::own_binary()?,
+        schemes: args.scheme.clone().map_or_else(
+            || vec!["mtcp-plus".to_owned(), "hold".to_owned()],
+            |scheme| vec![scheme],
+        ),
+        outages_s: args.outages.0.clone(),
+        outage_effect: match args.outage_effect {
+            EffectArg::Lose => OutageEffect::Lose,
+            EffectArg::Keep => OutageEffect::Keep,
+        },
+        signals: !args.no_signals,
+        congestion_control: args.congestion_control.clone(),
+        seed: args.seed,
+        bytes: args.megabytes * 1_000_000,
+    };
+    let stop = StopFlag::on_signals().context("cannot take over signals")?;
+    let report = match demo::run(&settings, &stop) {
+        Err(error) if error.is::<Interrupted>() => {
+            eprintln!("interrupted; nothing is left behind");
+            return Ok(ExitCode::from(EXIT_INTERRUPTED));
+        }
+        result => result?,
+    };
+    let to_output = args
+        .json
+        .as_deref()
+        .is_some_and(|path| path.as_os_str() == "-");
+    if let Some(path) = &args.json {
+        let text = serde_json::to_string(&report)? + "\n";
+        if to_output {
+            print!("{text}");
+        } else {
+            fs::write(path, text)
+                .with_context(|| format!("--json: {} cannot be written", path.display()))?;
+        }
+    }
+    if !to_output {
+        println!("{}", report.table());
+    }
+    Ok(if report.is_good() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn outages(text: &str) -> Result<OutageLengths, String> {
+    let parts = text
+        .split(',')
+        .map(str::trim)
+        .filter(|part| !part.is_empty());
+    parts
+        .map(|part| match part.parse::<f64>() {
+            Ok(seconds) if (0.01..=60.0).contains(&seconds) => Ok(seconds),
+            _ => Err(format!(
+                "got `{part}`, takes seconds from 0.01 to 60, as in 3,7"
+            )),
+        })
+        .collect::<Result<_, _>>()
+        .map(OutageLengths)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outages_are_lengths_in_seconds() {
+        assert_eq!(outages("3, 7.5"), Ok(OutageLengths(vec![3.0, 7.5])));
+        assert_eq!(outages(""), Ok(OutageLengths(Vec::new())));
+        for text in ["0", "x", "3;7", "-1", "61"] {
+            assert!(outages(text).unwrap_err().starts_with("got `"), "{text}");
+        }
+    }
+}

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `holdfast gateway`: the daemon for the network side.
+//!
+//! Two threads. The packet worker ([`worker`]) owns the data path and the engine and
+//! does nothing but packets and deadlines; the control thread ([`control`]) does the
+//! rest. They share nothing but a queue of [`command`]s.
+//!
+//! ```text
+//!   hfd, hfu devices --- worker: read, judge (holdfast_core), write
+//!                           ^ commands, an eventfd
+//!   status socket ------+   |
+//!   mobiles' signals ---+-- control (tokio, one thread)
+//!   netlink, SIGTERM ---+
+//! ```
+//!
+//! Leaving in good order takes nothing from the router: the programs stop taking, what
+//! was taken is given back, then programs and devices go. When the process dies the
+//! kernel does the last part, and a successor finds the flows' [`records`].
+
+use std::io;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr as UnixAddress, UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::sync_channel;
+
+use anyhow::{Context as _, bail};
+use holdfast_core::Direction;
+use holdfast_net::datapath::{AttachMode, DataPath};
+use holdfast_net::monitor::LinkMonitor;
+use holdfast_net::readiness::Waker;
+use holdfast_net::tun::LayerKind;
+use tokio::sync::oneshot;
+
+use crate::settings::{GatewayArgs, GatewaySettings};
+
+mod check;
+mod command;
+mod control;
+mod emit;
+mod packet;
+mod records;
+mod worker;
+
+use check::Severity;
+use command::{COMMANDS_MAX, WorkerHandle};
+use control::{Channels, Control, Interfaces};
+use records::Records;
+use worker::Worker;
+
+/// Runs `holdfast gateway`: the check, or the daemon until it is told to leave.
+///
+/// Errors: one line each, with what to do about it.
+pub(crate) fn run(args: &GatewayArgs) -> anyhow::Result<()> {
+    let settings = args.settings()?;
+    if args.check {
+        return check(&settings);
+    }
+    crate::log::start(args.log_format);
+    serve(settings)
+}
+
+/// Prints the findings; fails if one of them is a problem.
+fn check(settings: &GatewaySettings) -> anyhow::Result<()> {
+    let findings = check::run(&check::Subject {
+        wireless: &settings.wireless,
+        wired: settings.wired.as_deref(),
+        cache_bytes_max: settings.core.cache_bytes_max,
+        state_file: &settings.state_file,
+        is_running: lock_interface(&settings.wireless).is_err(),
+    });
+    let mut text = String::new();
+    for finding in &findings {
+        text.push_str(&finding.to_string());
+        text.push('\n');
+    }
+    crate::status::print_text(&text)?;
+    let problems = findings
+        .iter()
+        .filter(|one| one.severity() == Severity::Problem)
+        .count();
+    if problems > 0 {
+        bail!("{problems} problem(s) found");
+    }
+    Ok(())
+}
+
+fn serve(settings: GatewaySettings) -> anyhow::Result<()> {
+    let _lock = lock_interface(&settings.wireless)?;
+    let (records, found) = open_records(&settings)?;
+    let (listener, _socket) = open_control_socket(&settings.control_socket)?;
+    let signals = open_signal_socket(&settings)?;
+    let path = DataPath::attach(&settings.wireless, AttachMode::Auto)
+        .context("cannot take packets; see: holdfast gateway --check")?;
+    // After the devices came up, or their coming up would look like a change.
+    let monitor = LinkMonitor::open().context("watching the wireless interface")?;
+    let channels = Channels {
+        listener,
+        signals,
+        monitor,
+    };
+    let data_path = match path.interface().kind {
+        LayerKind::Ethernet => "tc-tap",
+        LayerKind::RawIp => "tc-tun",
+    };
+    tracing::info!(
+        wireless = settings.wireless,
+        scheme = settings.scheme.name(),
+        data_path,
+        detaches_on_death = path.detaches_on_death(),
+        device_down = path.device_name(Direction::Downlink),
+        device_up = path.device_name(Direction::Uplink),
+        flows_of_predecessor = found.len(),
+        "gateway starts"
+    );
+    let waker = Waker::new()?;
+    let (commands, queue) = sync_channel(COMMANDS_MAX);
+    let handle = WorkerHandle::new(commands, waker.clone());
+    let counters = path.counters()?;
+    let interfaces = Interfaces {
+        wireless: path.interface().ifindex,
+        devices: [Direction::Downlink, Direction::Uplink].map(|way| path.device_ifindex(way)),
+    };
+    let (mut core, drain) = (settings.core.clone(), settings.drain);
+    core.hash_seed = unpredictable()?;
+    let (done, worker_done) = oneshot::channel();
+    let worker = std::thread::Builder::new()
+        .name("packets".into())
+        .spawn(move || {
+            let worker = Worker::new(path, core, records, &found, drain, queue, waker);
+            // The control thread may have left already.
+            let _ = done.send(worker.run());
+        })?;
+    let control = Control::new(settings, handle, counters, interfaces, data_path)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let result =
+        tokio::task::LocalSet::new().block_on(&runtime, control.run(channels, worker_done));
+    if result.is_ok() {
+        // It has said that it is done.
+        let _ = worker.join();
+        tracing::info!("gateway left");
+    }
+    result
+}
+
+/// One gateway an interface: an abstract socket of the namespace, gone with the process.
+fn lock_interface(wireless: &str) -> anyhow::Result<UnixListener> {
+    let name = format!("holdfast-gateway-{wireless}");
+    let address = UnixAddress::from_abstract_name(name)?;
+    match UnixListener::bind_addr(&address) {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+            bail!("another gateway runs on interface {wireless}; stop it first")
+        }
+        other => Ok(other?),
+    }
+}
+
+fn open_records(
+    settings: &GatewaySettings,
+) -> anyhow::Result<(Records, Vec<holdfast_core::FlowRecord>)> {
+    let path = &settings.state_file;
+    make_parent(path)?;
+    Records::open(path, settings.core.flows_max).map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => anyhow::anyhow!(
+            "{}: another gateway has it open; name another with --state-file",
+            path.display()
+        ),
+        _ => anyhow::anyhow!(
+            "{}: {error}; name another with --state-file",
+            path.display()
+        ),
+    })
+}
+
+fn make_parent(path: &Path) -> anyhow::Result<()> {
+    let Some(parent) = path.parent() else {
+        return Ok(());
+    };
+    std::fs::create_dir_all(parent)
+        .with_context(|| format!("cannot make the directory {}", parent.display()))
+}
+
+/// Removes the control socket on every way out.
+struct SocketGuard(PathBuf);
+
+impl Drop for SocketGuard {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn open_control_socket(path: &Path) -> anyhow::Result<(UnixListener, SocketGuard)> {
+    make_parent(path)?;
+    let shown = path.display();
+    if UnixStream::connect(path).is_ok() {
+        bail!("{shown}: another daemon answers there; name another with --control-socket");
+    }
+    if path.exists() {
+        // Left by a predecessor that was killed: nobody answers.
+        std::fs::remove_file(path).with_context(|| format!("{shown}: cannot be removed"))?;
+    }
+    let listener = UnixListener::bind(path)
+        .with_context(|| format!("{shown}: cannot listen; name another with --control-socket"))?;
+    listener.set_nonblocking(true)?;
+    Ok((listener, SocketGuard(path.to_owned())))
+}
+
+fn open_signal_socket(settings: &GatewaySettings) -> anyhow::Result<Option<std::net::UdpSocket>> {
+    if settings.signals.mobiles.is_empty() {
+        return Ok(None);
+    }
+    let listen = settings.signals.listen;
+    let socket = std::net::UdpSocket::bind(listen).with_context(|| {
+        format!("{listen}: cannot hear the mobiles' signals; name another with --signal-listen")
+    })?;
+    socket.set_nonblocking(true)?;
+    Ok(Some(socket))
+}
+
+/// A number that no stranger knows.
+fn unpredictable() -> anyhow::Result<u64> {
+    let mut bytes = [0; 8];
+    getrandom::fill(&mut bytes)
+        .map_err(|error| anyhow::anyhow!("the kernel gives no random bytes: {error}"))?;
+    Ok(u64::from_ne_bytes(bytes))
+}

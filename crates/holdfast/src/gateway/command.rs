@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the control thread asks of the packet worker.
+
+use std::net::IpAddr;
+use std::sync::mpsc::{SyncSender, TrySendError};
+
+use holdfast_net::readiness::Waker;
+use tokio::sync::oneshot;
+
+use crate::status::{LinkSource, LinkView, StatusReply};
+
+/// Commands that may wait; the worker takes them every few milliseconds.
+pub(super) const COMMANDS_MAX: usize = 1024;
+
+/// One request.
+#[derive(Debug)]
+pub(super) enum Command {
+    /// Believe this of the link to the mobile with these addresses.
+    Link {
+        /// All addresses of one mobile.
+        addresses: Vec<IpAddr>,
+        /// The state of its link.
+        state: LinkView,
+        /// Who says so.
+        source: LinkSource,
+    },
+    /// Believe this of the links to all mobiles.
+    AllLinks {
+        /// The state of the wireless interface.
+        carrier: bool,
+    },
+    /// These addresses are no longer those of the mobile that had them.
+    Forget(Vec<IpAddr>),
+    /// The wireless interface's MTU in bytes.
+    Mtu(u32),
+    /// Say what the worker sees; the control thread adds what it knows.
+    Status {
+        /// Most flows to describe.
+        flows_max: usize,
+        /// Where to say it.
+        reply: oneshot::Sender<StatusReply>,
+    },
+    /// Deliver what is owed, then leave.
+    Leave,
+}
+
+/// The way to the worker.
+#[derive(Clone, Debug)]
+pub(super) struct WorkerHandle {
+    commands: SyncSender<Command>,
+    waker: Waker,
+}
+
+impl WorkerHandle {
+    pub(super) const fn new(commands: SyncSender<Command>, waker: Waker) -> Self {
+        Self { commands, waker }
+    }
+
+    /// Hands a command over; false if the worker hangs or is gone.
+    pub(super) fn send(&self, command: Command) -> bool {
+        let sent = match self.commands.try_send(command) {
+            Ok(()) => true,
+            Err(TrySendError::Full(command)) => {
+                tracing::warn!(?command, "the packet worker does not listen");
+                false
+            }
+            Err(TrySendError::Disconnected(_)) => false,
+        };
+        self.waker.wake();
+        sent
+    }
+}

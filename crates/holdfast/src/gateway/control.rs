@@ -1,0 +1,407 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The control thread: everything that is not a packet.
+//!
+//! The Unix socket of `holdfast status`, the mobiles' signals, the wireless interface's
+//! own state, and the signals of the operating system. All that it learns it hands to
+//! the packet worker as [`Command`]s.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use holdfast_core::signal::{
+    DATAGRAM_BYTES_MAX, Entropy, GatewayPeers, LinkNotice, LinkNoticeKind, Outcome,
+};
+use holdfast_net::datapath::{Counters, monotonic_ns};
+use holdfast_net::monitor::{LinkEvent as InterfaceEvent, LinkMonitor, LinkState};
+use holdfast_wire::Instant;
+use tokio::io::unix::AsyncFd;
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::{UdpSocket, UnixListener, UnixStream};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{Semaphore, oneshot};
+use tokio::time::timeout;
+
+use super::command::{Command, WorkerHandle};
+use crate::control::{
+    ControlReply, ControlRequest, LinkEvent, REQUEST_BYTES_MAX, parse_request, reply_line,
+};
+use crate::settings::GatewaySettings;
+use crate::status::{LinkSource, LinkView, MobileStatus, StatusReply};
+
+/// Callers of the control socket that are answered at the same time.
+const CALLERS_MAX: usize = 16;
+/// How long a caller may take.
+const CALL_MAX: Duration = Duration::from_secs(5);
+/// How long the worker may take to say what it sees.
+const WORKER_ANSWER_MAX: Duration = Duration::from_secs(2);
+
+/// What is opened before the daemon says that it is ready.
+pub(super) struct Channels {
+    /// The control socket.
+    pub(super) listener: std::os::unix::net::UnixListener,
+    /// The mobiles' signals, if any mobile has a key.
+    pub(super) signals: Option<std::net::UdpSocket>,
+    /// The state of interfaces.
+    pub(super) monitor: LinkMonitor,
+}
+
+/// The interfaces whose state matters, by index.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Interfaces {
+    /// The wireless interface.
+    pub(super) wireless: u32,
+    /// The daemon's own devices.
+    pub(super) devices: [u32; 2],
+}
+
+/// What the tasks of the control thread share.
+pub(super) struct Control {
+    settings: GatewaySettings,
+    worker: WorkerHandle,
+    peers: RefCell<GatewayPeers>,
+    counters: Counters,
+    interfaces: Interfaces,
+    data_path: &'static str,
+    started: std::time::Instant,
+    /// Carrier and MTU as last told to the worker.
+    interface: RefCell<Option<(bool, u32)>>,
+    callers: Semaphore,
+    /// Told to leave: our devices will go.
+    leaving: Cell<bool>,
+}
+
+impl Control {
+    /// Errors: two mobiles have the same key.
+    pub(super) fn new(
+        settings: GatewaySettings,
+        worker: WorkerHandle,
+        counters: Counters,
+        interfaces: Interfaces,
+        data_path: &'static str,
+    ) -> anyhow::Result<Self> {
+        let configs = settings.signals.mobiles.iter().cloned();
+        let peers = GatewayPeers::new(configs, settings.signals.registration_lifetime)
+            .map_err(|error| anyhow::anyhow!("the mobiles' keys: {error:?}"))?;
+        Ok(Self {
+            settings,
+            worker,
+            peers: RefCell::new(peers),
+            counters,
+            interfaces,
+            data_path,
+            started: std::time::Instant::now(),
+            interface: RefCell::new(None),
+            callers: Semaphore::new(CALLERS_MAX),
+            leaving: Cell::new(false),
+        })
+    }
+
+    /// Serves until the worker is done. The first SIGTERM or SIGINT asks it to leave,
+    /// the second ends the process at once.
+    ///
+    /// Errors: the worker's, or a channel that broke.
+    pub(super) async fn run(
+        self,
+        channels: Channels,
+        mut worker_done: oneshot::Receiver<io::Result<()>>,
+    ) -> anyhow::Result<()> {
+        let listener = UnixListener::from_std(channels.listener)?;
+        let signals = channels.signals.map(UdpSocket::from_std).transpose()?;
+        let mut monitor = register(channels.monitor)?;
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let control = Rc::new(self);
+        let mut datagram = vec![0; DATAGRAM_BYTES_MAX + 1];
+        loop {
+            tokio::select! {
+                done = &mut worker_done => {
+                    return match done {
+                        Ok(result) => result.context("the packet worker"),
+                        Err(_) => bail!("the packet worker ended without a word"),
+                    };
+                }
+                accepted = listener.accept() => match accepted {
+                    Ok((stream, _)) => {
+                        tokio::task::spawn_local(Rc::clone(&control).answer(stream));
+                    }
+                    Err(error) => tracing::warn!(%error, "control socket"),
+                },
+                received = receive(signals.as_ref(), &mut datagram) => match received {
+                    Ok((len, from)) => {
+                        let reply = control.handle_datagram(&datagram[..len], from);
+                        if let (Some(socket), Some(reply)) = (&signals, reply) {
+                            // Lost like any datagram if it cannot be sent now.
+                            let _ = socket.try_send_to(&reply, from);
+                        }
+                    }
+                    Err(error) => tracing::debug!(%error, "signal socket"),
+                },
+                ready = monitor.readable_mut() => {
+                    let mut ready = ready?;
+                    while let Some(event) = ready.get_inner_mut().0.poll_event()? {
+                        control.handle_interface(&event)?;
+                    }
+                    ready.clear_ready();
+                }
+                _ = terminate.recv() => control.leave()?,
+                _ = interrupt.recv() => control.leave()?,
+            }
+        }
+    }
+
+    fn leave(&self) -> anyhow::Result<()> {
+        if self.leaving.replace(true) {
+            bail!("told twice to leave: left without delivering what was kept");
+        }
+        tracing::info!(drain_s = self.settings.drain.as_secs_f64(), "leaving");
+        if !self.worker.send(Command::Leave) {
+            bail!("the packet worker does not answer");
+        }
+        Ok(())
+    }
+
+    /// What the interface itself says of the link.
+    fn handle_interface(&self, event: &InterfaceEvent) -> anyhow::Result<()> {
+        let InterfaceEvent::State(state) = event else {
+            return Ok(());
+        };
+        let LinkState {
+            carrier,
+            removed,
+            mtu,
+            name,
+            ..
+        } = state;
+        let is_ours = self.interfaces.devices.contains(&state.ifindex);
+        if is_ours && !self.leaving.get() && (!state.up || *removed) {
+            // What is redirected to it would be dropped; without us all is passed on.
+            bail!("device {name} was taken down from outside; start the gateway again");
+        }
+        if state.ifindex != self.interfaces.wireless {
+            return Ok(());
+        }
+        if *removed {
+            bail!("interface {name} was removed; start the gateway again when it is back");
+        }
+        let before = self.interface.replace(Some((*carrier, *mtu)));
+        if before.map(|(carrier, _)| carrier) != Some(*carrier) {
+            tracing::info!(interface = name, carrier, "wireless interface");
+            // At the start a carrier is nothing new.
+            if before.is_some() || !carrier {
+                self.worker.send(Command::AllLinks { carrier: *carrier });
+            }
+        }
+        if *mtu > 0 && before.map(|(_, mtu)| mtu) != Some(*mtu) {
+            tracing::debug!(interface = name, mtu, "wireless interface");
+            self.worker.send(Command::Mtu(*mtu));
+        }
+        Ok(())
+    }
+
+    /// Takes a mobile's datagram; returns the reply.
+    fn handle_datagram(&self, datagram: &[u8], from: SocketAddr) -> Option<Vec<u8>> {
+        let mut entropy = Entropy {
+            nonce: [0; _],
+            challenge: [0; 16],
+        };
+        let filled =
+            getrandom::fill(&mut entropy.nonce).and(getrandom::fill(&mut entropy.challenge));
+        if let Err(error) = filled {
+            tracing::error!(%error, "no random bytes: signals cannot be answered");
+            return None;
+        }
+        let now = Instant::from_nanos(monotonic_ns());
+        let handled = self
+            .peers
+            .borrow_mut()
+            .handle_datagram(datagram, from, now, &entropy);
+        if let Outcome::Rejected(rejection) = handled.outcome {
+            tracing::debug!(%from, ?rejection, "signal");
+        }
+        if let Some(notice) = handled.notice {
+            self.tell(notice);
+        }
+        handled.reply
+    }
+
+    fn tell(&self, notice: LinkNotice) {
+        let state = match notice.kind {
+            LinkNoticeKind::Registered | LinkNoticeKind::Up => LinkView::Up,
+            LinkNoticeKind::GoingDownSoon { .. } => LinkView::GoingDownSoon,
+            LinkNoticeKind::Down => LinkView::Down,
+        };
+        let addresses = notice.addresses;
+        tracing::info!(?addresses, epoch = notice.epoch, kind = ?notice.kind, "signal");
+        if !notice.removed.is_empty() {
+            self.worker.send(Command::Forget(notice.removed));
+        }
+        self.worker.send(Command::Link {
+            addresses,
+            state,
+            source: LinkSource::Signal,
+        });
+    }
+
+    /// Answers one caller of the control socket.
+    async fn answer(self: Rc<Self>, stream: UnixStream) {
+        let Ok(_permit) = self.callers.try_acquire() else {
+            return;
+        };
+        let call = async {
+            let (read, mut write) = stream.into_split();
+            let mut line = String::new();
+            BufReader::new(read.take(REQUEST_BYTES_MAX as u64))
+                .read_line(&mut line)
+                .await?;
+            let reply = match parse_request(line.trim_end()) {
+                Ok(request) => self.reply(request).await,
+                Err(reply) => reply,
+            };
+            write.write_all(reply_line(&reply).as_bytes()).await
+        };
+        match timeout(CALL_MAX, call).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::debug!(%error, "control socket"),
+            Err(_) => tracing::debug!("control socket: the caller took too long"),
+        }
+    }
+
+    async fn reply(&self, request: ControlRequest) -> ControlReply {
+        match request {
+            ControlRequest::Status { flows_max } => match self.status(flows_max).await {
+                Some(status) => ControlReply::Gateway(Box::new(status)),
+                None => refusal("the packet worker does not answer"),
+            },
+            ControlRequest::Link { address, event } => {
+                let state = match event {
+                    LinkEvent::Down => LinkView::Down,
+                    LinkEvent::Up => LinkView::Up,
+                    LinkEvent::GoingDownSoon => LinkView::GoingDownSoon,
+                };
+                tracing::info!(%address, ?state, "command");
+                let addresses = self.all_addresses(address);
+                let source = LinkSource::Command;
+                if self.worker.send(Command::Link {
+                    addresses,
+                    state,
+                    source,
+                }) {
+                    ControlReply::Done
+                } else {
+                    refusal("the packet worker does not answer")
+                }
+            }
+            ControlRequest::Signal { .. } => {
+                refusal("this is a gateway; `holdfast mobile signal` speaks to a mobile's daemon")
+            }
+        }
+    }
+
+    /// All addresses of the mobile that has registered this one, or this one alone.
+    fn all_addresses(&self, address: std::net::IpAddr) -> Vec<std::net::IpAddr> {
+        let peers = self.peers.borrow();
+        peers
+            .owner(address)
+            .and_then(|key| peers.view(key))
+            .map_or_else(|| vec![address], |view| view.addresses.clone())
+    }
+
+    async fn status(&self, flows_max: usize) -> Option<StatusReply> {
+        let (reply, answer) = oneshot::channel();
+        if !self.worker.send(Command::Status { flows_max, reply }) {
+            return None;
+        }
+        let seen = timeout(WORKER_ANSWER_MAX, answer).await.ok()?.ok()?;
+        let mut status = StatusReply {
+            version: env!("CARGO_PKG_VERSION").into(),
+            pid: std::process::id(),
+            uptime_s: self.started.elapsed().as_secs_f64(),
+            scheme: self.settings.scheme.name().into(),
+            wireless: self.settings.wireless.clone(),
+            wired: self.settings.wired.clone(),
+            data_path: self.data_path.into(),
+            ..seen
+        };
+        self.add_peers(&mut status);
+        if let Ok(values) = self.counters.read() {
+            let named = values
+                .iter()
+                .map(|(name, value)| (format!("data-path.{name}"), value));
+            status.counters.extend(named);
+        }
+        Some(status)
+    }
+
+    /// Adds to the mobiles what the signals say: names, epochs, and those without flows.
+    fn add_peers(&self, status: &mut StatusReply) {
+        let now = Instant::from_nanos(monotonic_ns());
+        let peers = self.peers.borrow();
+        for (config, view) in peers.iter() {
+            let addresses = view.map(|view| view.addresses.clone()).unwrap_or_default();
+            let known = status
+                .mobiles
+                .iter_mut()
+                .find(|mobile| mobile.addresses.iter().any(|one| addresses.contains(one)));
+            let mobile = if let Some(mobile) = known {
+                mobile
+            } else {
+                status.mobiles.push(MobileStatus::default());
+                status.mobiles.last_mut().expect("just pushed")
+            };
+            mobile.name = Some(config.name.clone());
+            if let Some(view) = view {
+                mobile.addresses = addresses;
+                mobile.epoch = view.epoch;
+                mobile.heard_s = Some(now.saturating_since(view.heard).as_secs_f64());
+            }
+        }
+        let counters = peers.counters();
+        status
+            .counters
+            .insert("signals.believed".into(), counters.believed);
+        status
+            .counters
+            .insert("signals.challenges".into(), counters.challenges);
+        for (rejection, count) in counters.rejections.iter() {
+            status
+                .counters
+                .insert(format!("signals.{}", rejection.name()), count);
+        }
+    }
+}
+
+fn refusal(message: &str) -> ControlReply {
+    ControlReply::Error {
+        message: message.into(),
+    }
+}
+
+/// The next datagram; never, without a socket.
+async fn receive(socket: Option<&UdpSocket>, buffer: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+    match socket {
+        Some(socket) => socket.recv_from(buffer).await,
+        None => std::future::pending().await,
+    }
+}
+
+#[expect(
+    deprecated,
+    reason = "its successor is unsafe; this descriptor never changes"
+)]
+fn register(monitor: LinkMonitor) -> io::Result<AsyncFd<MonitorFd>> {
+    AsyncFd::new(MonitorFd(monitor))
+}
+
+/// The monitor's descriptor for tokio.
+struct MonitorFd(LinkMonitor);
+
+impl std::os::fd::AsRawFd for MonitorFd {
+    fn as_raw_fd(&self) -> std::os::fd::RawFd {
+        use std::os::fd::AsFd as _;
+        self.0.as_fd().as_raw_fd()
+    }
+}

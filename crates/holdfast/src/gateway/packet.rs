@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A frame as the mechanisms see it: a segment, and a payload that can be kept.
+
+use holdfast_core::{Direction, Payload};
+use holdfast_net::datapath::Gso;
+use holdfast_net::frame::{Frame, FrameBytes};
+use holdfast_wire::{Header, Layout, PacketTooBig, Segment, checksum_is_right};
+
+/// A TCP frame; a clone shares its buffer.
+#[derive(Clone, Debug)]
+pub(super) struct Packet {
+    frame: Frame,
+    direction: Direction,
+    ip: u16,
+    tcp: u16,
+    payload: u16,
+    segment_len: u16,
+    /// The end of the payload; what lies behind is padding.
+    end: u32,
+}
+
+/// What a frame turned out to be.
+#[derive(Debug)]
+pub(super) enum Content {
+    /// A TCP segment whose checksum is right, or left to the sender's device.
+    Segment(Segment, Packet),
+    /// A router's word that a packet was too big: a copy, never to be given back.
+    TooBig(PacketTooBig),
+    /// A copy of another ICMP message, not to be given back either.
+    Icmp,
+    /// A TCP segment with a wrong checksum: passed on, nothing else.
+    WrongChecksum,
+    /// Neither: passed on.
+    Unknown,
+}
+
+/// Looks into a frame whose IP header starts at `ip`.
+pub(super) fn classify(frame: &Frame, direction: Direction, ip: usize) -> Content {
+    let bytes = frame.bytes();
+    let Ok((segment, layout)) = holdfast_wire::parse(bytes, ip) else {
+        return match holdfast_wire::parse_packet_too_big(bytes, ip) {
+            Some(too_big) => Content::TooBig(too_big),
+            None if is_icmp(bytes, ip) => Content::Icmp,
+            None => Content::Unknown,
+        };
+    };
+    let vnet = frame.vnet();
+    if matches!(vnet.gso, Gso::Other(_)) {
+        return Content::Unknown;
+    }
+    // With neither flag nobody has looked at the checksum yet.
+    if !vnet.needs_csum && !vnet.data_valid && !checksum_is_right(bytes, &segment, &layout) {
+        return Content::WrongChecksum;
+    }
+    let packet = Packet::new(frame, direction, &segment, &layout);
+    Content::Segment(segment, packet)
+}
+
+/// ICMP over IPv4, or directly over IPv6: what the programs copy has no more headers.
+fn is_icmp(bytes: &[u8], ip: usize) -> bool {
+    match bytes.get(ip).map(|octet| octet >> 4) {
+        Some(4) => bytes.get(ip + 9) == Some(&1),
+        Some(6) => bytes.get(ip + 6) == Some(&58),
+        _ => false,
+    }
+}
+
+impl Packet {
+    fn new(frame: &Frame, direction: Direction, segment: &Segment, layout: &Layout) -> Self {
+        let segment_len = match frame.vnet().gso {
+            Gso::None => segment.payload_len as u16,
+            _ => frame.vnet().gso_size,
+        };
+        Self {
+            frame: frame.clone(),
+            direction,
+            ip: layout.ip as u16,
+            tcp: layout.tcp as u16,
+            payload: layout.payload as u16,
+            segment_len,
+            end: layout.end as u32,
+        }
+    }
+
+    /// The frame as it came.
+    pub(super) const fn frame(&self) -> &Frame {
+        &self.frame
+    }
+
+    /// The way it came.
+    pub(super) const fn direction(&self) -> Direction {
+        self.direction
+    }
+
+    /// A part of its payload, by offset and length in bytes.
+    pub(super) fn payload(&self, offset: u32, len: u32) -> FrameBytes {
+        let start = usize::from(self.payload) + offset as usize;
+        self.frame.slice(start..start + len as usize)
+    }
+}
+
+impl Payload for Packet {
+    type Header = Header;
+
+    fn header(&self) -> Option<Header> {
+        let layout = Layout {
+            ip: self.ip.into(),
+            tcp: self.tcp.into(),
+            payload: self.payload.into(),
+            end: self.end as usize,
+        };
+        Header::copy_from(self.frame.bytes(), &layout)
+    }
+
+    fn segment_len(&self) -> u32 {
+        self.segment_len.into()
+    }
+
+    fn is_cacheable(&self) -> bool {
+        self.frame.is_cacheable()
+    }
+}

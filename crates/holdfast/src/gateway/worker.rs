@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The packet worker: one thread, one engine, two devices.
+//!
+//! A frame's way, in the order of the functions below: [`Worker::run`] reads it from a
+//! device, [`Worker::handle`] has the engine judge it and gives it back or not, and
+//! [`Worker::perform`] does what the engine wants beside. A frame that only passes
+//! costs one read and one write; its payload is copied by the kernel alone, and
+//! nothing is allocated for it. There is no poll as long as there is more to read.
+
+use std::io;
+use std::os::fd::AsFd as _;
+use std::sync::mpsc::Receiver;
+use std::time::Duration;
+
+use holdfast_core::{Action, Actions, Direction, FlowRecord, Gateway, Settings, Verdict};
+use holdfast_net::datapath::{DataPath, HEARTBEAT_INTERVAL, monotonic_ns};
+use holdfast_net::frame::{BufferPool, Frame};
+use holdfast_net::readiness::{Waker, wait_readable};
+use holdfast_net::tun::LayerKind;
+use holdfast_wire::Instant;
+
+use super::command::Command;
+use super::emit;
+use super::packet::{Content, Packet, classify};
+use super::records::Records;
+
+mod report;
+
+/// Frames of one direction that are read in a row before the other has its turn.
+const BATCH_FRAMES: usize = 64;
+
+/// Actions for which room is kept from the start.
+const ACTIONS_ROOM: usize = 1024;
+
+/// Buffers beside those for the cache: for what is on its way.
+const POOL_SPARE_BYTES: usize = 16 << 20;
+
+/// The longest that giving back what was taken may take.
+const LEAVE_MAX: Duration = Duration::from_secs(1);
+
+const DIRECTIONS: [Direction; 2] = [Direction::Downlink, Direction::Uplink];
+
+/// What the worker counts.
+#[derive(Clone, Copy, Debug, Default)]
+struct WorkerCounters {
+    /// Segments given back as they came.
+    forwarded: u64,
+    /// Segments not given back at once: kept for later, or answered.
+    suppressed: u64,
+    /// Pieces sent from the cache.
+    resent: u64,
+    /// ACKs and RSTs made.
+    made: u64,
+    /// Segments with a wrong checksum, passed on.
+    wrong_checksum: u64,
+    /// Frames that were not understood, passed on.
+    not_understood: u64,
+    /// Messages that a packet was too big.
+    too_big: u64,
+    /// Segments that could not have been kept: no buffer was free.
+    no_buffer: u64,
+    /// Frames that the kernel did not take back.
+    write_errors: u64,
+}
+
+/// The state of the thread.
+pub(super) struct Worker {
+    path: DataPath,
+    pool: BufferPool,
+    engine: Gateway<Packet>,
+    actions: Actions<Packet>,
+    records: Records,
+    commands: Receiver<Command>,
+    waker: Waker,
+    counters: WorkerCounters,
+    settings: Settings,
+    /// Where the IP header starts, bytes.
+    ip: usize,
+    /// The largest IP packet that the wireless interface takes, bytes.
+    mtu: u32,
+    /// How long leaving waits for the MHs' ACKs of what is owed.
+    drain: Duration,
+    /// When to leave at the latest, once told to.
+    leave_by: Option<Instant>,
+}
+
+fn clock() -> Instant {
+    Instant::from_nanos(monotonic_ns())
+}
+
+impl Worker {
+    /// A worker for the data path; `found` is what a predecessor left.
+    pub(super) fn new(
+        path: DataPath,
+        settings: Settings,
+        records: Records,
+        found: &[FlowRecord],
+        drain: Duration,
+        commands: Receiver<Command>,
+        waker: Waker,
+    ) -> Self {
+        let mut engine = Gateway::new(settings.clone());
+        for record in found {
+            engine.import(record, clock());
+        }
+        let interface = path.interface();
+        Self {
+            ip: match interface.kind {
+                LayerKind::Ethernet => 14,
+                LayerKind::RawIp => 0,
+            },
+            mtu: interface.mtu,
+            // Slots are larger than what they hold.
+            pool: BufferPool::new(settings.cache_bytes_max * 2 + POOL_SPARE_BYTES),
+            engine,
+            actions: Actions::with_capacity(ACTIONS_ROOM),
+            records,
+            commands,
+            waker,
+            counters: WorkerCounters::default(),
+            settings,
+            drain,
+            leave_by: None,
+            path,
+        }
+    }
+
+    /// Works until told to leave and all that is owed is delivered.
+    ///
+    /// Errors: the devices or the wait for them broke.
+    pub(super) fn run(mut self) -> io::Result<()> {
+        loop {
+            self.path.beat(monotonic_ns());
+            let more = self.read_batches()?;
+            while let Ok(command) = self.commands.try_recv() {
+                self.obey(command);
+            }
+            self.run_deadlines();
+            if self.is_done() {
+                return self.leave();
+            }
+            if !more {
+                self.wait()?;
+            }
+        }
+    }
+
+    /// Reads a batch of each direction; true if there may be more.
+    fn read_batches(&mut self) -> io::Result<bool> {
+        let mut more = false;
+        for direction in DIRECTIONS {
+            let mut left = BATCH_FRAMES;
+            while left > 0 {
+                match self.path.read(direction, &mut self.pool) {
+                    Ok(Some(frame)) => self.handle(direction, &frame),
+                    Ok(None) => break,
+                    // No frame at all, or none that is ours: nothing to give back.
+                    Err(error) if error.kind() == io::ErrorKind::InvalidData => {}
+                    Err(error) => return Err(error),
+                }
+                left -= 1;
+            }
+            more |= left == 0;
+        }
+        Ok(more)
+    }
+
+    /// One frame: judged, and given back or not.
+    fn handle(&mut self, direction: Direction, frame: &Frame) {
+        let now = clock();
+        let verdict = match classify(frame, direction, self.ip) {
+            Content::Segment(segment, packet) => {
+                self.counters.no_buffer += u64::from(!frame.is_cacheable());
+                self.engine
+                    .handle_segment(direction, &segment, &packet, now, &mut self.actions)
+            }
+            Content::TooBig(too_big) => {
+                self.counters.too_big += 1;
+                self.engine
+                    .handle_packet_too_big(&too_big, now, &mut self.actions);
+                // It was a copy: the message itself is on its way already.
+                self.perform();
+                return;
+            }
+            Content::Icmp => return,
+            Content::WrongChecksum => {
+                self.counters.wrong_checksum += 1;
+                Verdict::Forward
+            }
+            Content::Unknown => {
+                self.counters.not_understood += 1;
+                Verdict::Forward
+            }
+        };
+        match verdict {
+            Verdict::Forward => {
+                self.counters.forwarded += 1;
+                let written = self.path.forward(direction, frame);
+                self.count_error(written);
+            }
+            Verdict::Suppress => self.counters.suppressed += 1,
+        }
+        self.perform();
+    }
+
+    /// What the engine wants done, in its order.
+    fn perform(&mut self) {
+        if self.actions.is_empty() {
+            return;
+        }
+        let mut actions = std::mem::take(&mut self.actions);
+        for action in actions.drain(..) {
+            let written = match &action {
+                Action::Resend(piece) => {
+                    self.counters.resent += 1;
+                    emit::resend(&self.path, piece, self.mtu)
+                }
+                Action::Send(made) => {
+                    self.counters.made += 1;
+                    emit::send_made(&self.path, made)
+                }
+                Action::Repeat(packet) => {
+                    self.counters.forwarded += 1;
+                    self.path.forward(packet.direction(), packet.frame())
+                }
+                Action::Record(record) => {
+                    self.records.note(record);
+                    Ok(())
+                }
+            };
+            self.count_error(written);
+        }
+        // Back with its room, so that nothing is allocated next time.
+        self.actions = actions;
+    }
+
+    fn count_error(&mut self, written: io::Result<()>) {
+        if let Err(error) = written {
+            self.counters.write_errors += 1;
+            tracing::debug!(%error, "write");
+        }
+    }
+
+    fn run_deadlines(&mut self) {
+        let now = clock();
+        if self.engine.poll_timeout().is_some_and(|at| at <= now) {
+            self.engine.handle_timeout(now, &mut self.actions);
+            self.perform();
+        }
+    }
+
+    /// Sleeps until there is something to do, at most until the next heartbeat.
+    fn wait(&self) -> io::Result<()> {
+        let now = clock();
+        let deadline = self
+            .engine
+            .poll_timeout()
+            .map_or(HEARTBEAT_INTERVAL, |at| at.saturating_since(now));
+        let [down, up] = DIRECTIONS.map(|direction| self.path.device_fd(direction));
+        let fds = [down, up, self.waker.as_fd()];
+        let [_, _, woken] = wait_readable(fds, Some(deadline.min(HEARTBEAT_INTERVAL)))?;
+        if woken {
+            self.waker.reset();
+        }
+        Ok(())
+    }
+
+    /// Told to leave, and nothing is owed any more or the time for it is over.
+    fn is_done(&self) -> bool {
+        self.leave_by
+            .is_some_and(|by| by <= clock() || self.engine.owed_bytes() == 0)
+    }
+
+    /// Gives back what was taken; the rest goes with the data path.
+    fn leave(mut self) -> io::Result<()> {
+        self.path.stop_taking();
+        let give_up = clock() + LEAVE_MAX;
+        while clock() < give_up && self.read_batches()? {}
+        // A batch that was not full may have raced with the last frame taken.
+        self.read_batches()?;
+        // Nobody else can deliver what is owed now: both ends must know.
+        self.engine.abandon_owed(&mut self.actions);
+        self.perform();
+        Ok(())
+    }
+}

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `holdfast generate`: files made from the program itself, for packagers.
+
+use std::path::Path;
+
+use anyhow::Context as _;
+use clap::CommandFactory as _;
+use clap_complete::Shell;
+
+use crate::cli::{Cli, Generated};
+use crate::settings::{example_files, settings_page};
+
+/// Makes `what` in `directory`.
+pub(crate) fn run(what: Generated, directory: &Path) -> anyhow::Result<()> {
+    let failed = || format!("{}: cannot write there", directory.display());
+    match what {
+        Generated::Man => {
+            clap_mangen::generate_to(Cli::command(), directory).with_context(failed)?;
+        }
+        Generated::Completions => {
+            for shell in [Shell::Bash, Shell::Fish, Shell::Zsh] {
+                clap_complete::generate_to(shell, &mut Cli::command(), "holdfast", directory)
+                    .with_context(failed)?;
+            }
+        }
+        Generated::Settings => {
+            std::fs::write(directory.join("settings.md"), settings_page()).with_context(failed)?;
+        }
+        Generated::Examples => {
+            for (name, text) in example_files() {
+                std::fs::write(directory.join(name), text).with_context(failed)?;
+            }
+        }
+    }
+    Ok(())
+}

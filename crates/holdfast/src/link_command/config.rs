@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Settings of `holdfast link`: a TOML file, then the flags on top of it.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, anyhow};
+use holdfast_link::{
+    LinkPlan, LinkSettings, OutageAt, OutageEffect, OutagePlan, OutageSettings, SettingsError,
+};
+use serde::Deserialize;
+
+use super::LinkArgs;
+
+/// The seed unless one is given.
+const SEED_DEFAULT: u64 = 1;
+
+/// The settings file.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct LinkFile {
+    /// Seed of all that is random.
+    seed: Option<u64>,
+    /// Outages of both directions at once.
+    outages: OutageSettings,
+    /// What they do to packets, in both directions.
+    outage_effect: Option<OutageEffect>,
+    /// From the FH to the MH.
+    downlink: LinkSettings,
+    /// From the MH to the FH.
+    uplink: LinkSettings,
+}
+
+/// What the link does, checked.
+#[derive(Clone, Debug)]
+pub(super) struct LinkConfig {
+    /// Seed of all that is random.
+    pub(super) seed: u64,
+    /// From the FH to the MH.
+    pub(super) downlink: LinkPlan,
+    /// From the MH to the FH.
+    pub(super) uplink: LinkPlan,
+    /// Whether one schedule holds for both directions.
+    pub(super) outages_shared: bool,
+}
+
+impl LinkConfig {
+    /// Reads the file and the flags.
+    pub(super) fn from_args(args: &LinkArgs) -> anyhow::Result<Self> {
+        let origin = args
+            .config
+            .as_deref()
+            .map_or("command line".into(), |file| file.display().to_string());
+        let mut file = args
+            .config
+            .as_deref()
+            .map(read_file)
+            .transpose()?
+            .unwrap_or_default();
+        apply_flags(&mut file, args)?;
+        let shared = file.outages != OutageSettings::None;
+        let own = |settings: &LinkSettings| settings.outages != OutageSettings::None;
+        if shared && (own(&file.downlink) || own(&file.uplink)) {
+            return Err(anyhow!(
+                "{origin}: outages: given for both directions and for one; take one of the two"
+            ));
+        }
+        if shared {
+            // Traces are looked up in each direction's own settings.
+            file.downlink.outages = file.outages.clone();
+            file.uplink.outages = file.outages.clone();
+        }
+        if let Some(effect) = file.outage_effect {
+            file.downlink.outage_effect = effect;
+            file.uplink.outage_effect = effect;
+        }
+        let folder = args
+            .config
+            .as_deref()
+            .and_then(Path::parent)
+            .map(Path::to_path_buf);
+        let plan = |name: &str, settings: &LinkSettings| {
+            settings
+                .plan_with(|file| read_trace(folder.as_deref(), file))
+                .map_err(|error| explain(&origin, name, error))
+        };
+        let downlink = plan("downlink", &file.downlink)?;
+        let uplink = plan("uplink", &file.uplink)?;
+        Ok(Self {
+            seed: file.seed.unwrap_or(SEED_DEFAULT),
+            outages_shared: *downlink.outages == *uplink.outages
+                && (shared || *downlink.outages == OutagePlan::none()),
+            downlink,
+            uplink,
+        })
+    }
+}
+
+fn explain(origin: &str, direction: &str, error: SettingsError) -> anyhow::Error {
+    anyhow!("{origin}: {}", error.within(direction))
+}
+
+fn read_file(path: &Path) -> anyhow::Result<LinkFile> {
+    let text = std::fs::read_to_string(path)
+        .with_context(|| format!("{}: cannot be read", path.display()))?;
+    toml::from_str(&text).map_err(|error| anyhow!("{}: {error}", path.display()))
+}
+
+fn read_trace(folder: Option<&Path>, file: &str) -> Result<String, String> {
+    let path = folder.map_or_else(|| PathBuf::from(file), |folder| folder.join(file));
+    std::fs::read_to_string(path).map_err(|error| error.to_string())
+}
+
+fn apply_flags(file: &mut LinkFile, args: &LinkArgs) -> anyhow::Result<()> {
+    for settings in [&mut file.downlink, &mut file.uplink] {
+        if let Some(rate) = args.rate {
+            settings.rate_mbit_per_s = Some(rate);
+            settings.rate_trace = None;
+        }
+        if let Some(delay_ms) = args.delay {
+            settings.delay_ms = delay_ms;
+        }
+        if let Some(packets) = args.queue {
+            settings.queue_packets_max = Some(packets);
+        }
+        if let Some(loss) = args.loss {
+            settings.loss = loss;
+        }
+    }
+    overlay("--downlink", &mut file.downlink, args.downlink.as_deref())?;
+    overlay("--uplink", &mut file.uplink, args.uplink.as_deref())?;
+    if !args.outage.is_empty() {
+        let list = args
+            .outage
+            .iter()
+            .map(|text| parse_outage(text))
+            .collect::<Result<_, _>>()?;
+        file.outages = OutageSettings::List { list };
+    }
+    file.seed = args.seed.or(file.seed);
+    file.outage_effect = args.outage_effect.map(Into::into).or(file.outage_effect);
+    Ok(())
+}
+
+/// Lays `key = value, ...` over the settings that are there.
+fn overlay(flag: &str, settings: &mut LinkSettings, text: Option<&str>) -> anyhow::Result<()> {
+    let Some(text) = text else { return Ok(()) };
+    let wrong = |error: &dyn std::fmt::Display| anyhow!("{flag}: {error}");
+    let given: toml::Table = toml::from_str::<toml::Table>(&format!("given = {{ {text} }}"))
+        .map_err(|error| wrong(&error))?
+        .remove("given")
+        .and_then(|value| value.try_into().ok())
+        .ok_or_else(|| wrong(&"takes `key = value, ...`"))?;
+    let mut table = toml::Table::try_from(&*settings).map_err(|error| wrong(&error))?;
+    if given.contains_key("rate_trace") {
+        table.remove("rate_mbit_per_s");
+    }
+    if given.contains_key("rate_mbit_per_s") {
+        table.remove("rate_trace");
+    }
+    table.extend(given);
+    *settings = table.try_into().map_err(|error| wrong(&error))?;
+    Ok(())
+}
+
+fn parse_outage(text: &str) -> anyhow::Result<OutageAt> {
+    let parsed = text
+        .split_once('+')
+        .and_then(|(at, length)| Some((at.trim().parse().ok()?, length.trim().parse().ok()?)));
+    let (at_s, for_s) = parsed.ok_or_else(|| {
+        anyhow!("--outage: got `{text}`, takes begin and length in seconds, as in 4.0+3.0")
+    })?;
+    Ok(OutageAt { at_s, for_s })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+    use holdfast_link::{Capacity, OutageSchedule};
+    use holdfast_wire::{Duration, Instant};
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        args: LinkArgs,
+    }
+
+    fn config(flags: &[&str]) -> anyhow::Result<LinkConfig> {
+        let flags = std::iter::once("link").chain(flags.iter().copied());
+        LinkConfig::from_args(&Command::try_parse_from(flags)?.args)
+    }
+
+    fn error(flags: &[&str]) -> String {
+        config(flags).unwrap_err().to_string()
+    }
+
+    fn file(text: &str) -> tempfile::NamedTempFile {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), text).unwrap();
+        file
+    }
+
+    #[test]
+    fn flags_set_both_directions_and_each_its_own() {
+        let config = config(&[
+            "--rate",
+            "20",
+            "--delay",
+            "25",
+            "--queue",
+            "200",
+            "--outage",
+            "4+3,10+7.5",
+            "--uplink",
+            "rate_mbit_per_s = 5, loss = 0.01",
+            "--outage-effect",
+            "keep",
+        ])
+        .unwrap();
+        assert_eq!(config.downlink.capacity, Capacity::Constant(20_000_000));
+        assert_eq!(config.uplink.capacity, Capacity::Constant(5_000_000));
+        assert_eq!(config.uplink.delay, Duration::from_millis(25));
+        assert_eq!(
+            (
+                config.downlink.queue_packets_max,
+                config.uplink.queue_packets_max
+            ),
+            (200, 200)
+        );
+        assert_eq!(config.uplink.outage_effect, OutageEffect::Keep);
+        assert!(config.outages_shared);
+        let outages =
+            OutageSchedule::new(&config.downlink.outages, 1).until(Instant::from_millis(60_000));
+        assert_eq!(outages.len(), 2);
+        assert_eq!(outages[1].end, Instant::from_millis(17_500));
+    }
+
+    #[test]
+    fn a_file_is_read_and_flags_win_over_it() {
+        let file =
+            file("seed = 9\n[downlink]\nrate_mbit_per_s = 3\ndelay_ms = 7\n[uplink]\nloss = 0.5\n");
+        let path = file.path().to_str().unwrap();
+        let config = config(&["--config", path, "--delay", "8"]).unwrap();
+        assert_eq!((config.seed, config.uplink.loss), (9, 0.5));
+        assert_eq!(config.downlink.capacity, Capacity::Constant(3_000_000));
+        assert_eq!(config.downlink.delay, Duration::from_millis(8));
+    }
+
+    #[test]
+    fn an_error_names_file_key_and_value() {
+        let bad = file("[downlink]\ndelay_ms = -7\n");
+        let path = bad.path().to_str().unwrap();
+        assert_eq!(
+            error(&["--config", path]),
+            format!("{path}: downlink.delay_ms: got -7, takes 0 to 600000 ms")
+        );
+        let unknown = file("[downlink]\ndelay = 7\n");
+        assert!(
+            error(&["--config", unknown.path().to_str().unwrap()])
+                .contains("unknown field `delay`")
+        );
+        assert!(error(&["--uplink", "delay = 7"]).starts_with("--uplink: unknown field `delay`"));
+        assert!(error(&["--outage", "4-3"]).starts_with("--outage: got `4-3`, takes"));
+        assert!(error(&["--config", "/nonexistent"]).starts_with("/nonexistent: cannot be read"));
+        assert!(error(&["--loss", "2"]).starts_with("command line: downlink.loss: got 2"));
+    }
+
+    #[test]
+    fn a_trace_is_looked_for_beside_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("cell.mm"), "1\n2\n").unwrap();
+        let path = folder.path().join("link.toml");
+        std::fs::write(&path, "[downlink]\nrate_trace = \"cell.mm\"\n").unwrap();
+        let config = config(&["--config", path.to_str().unwrap()]).unwrap();
+        assert!(matches!(
+            config.downlink.capacity,
+            Capacity::Opportunities(_)
+        ));
+    }
+
+    #[test]
+    fn outages_of_both_and_of_one_direction_are_refused_together() {
+        let flags = [
+            "--outage",
+            "1+1",
+            "--uplink",
+            "outages = { kind = \"list\", list = [] }",
+        ];
+        assert!(error(&flags).contains("take one of the two"));
+    }
+}

@@ -1,0 +1,498 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The loop that carries packets between the two devices as the models say.
+//!
+//! One thread. It sleeps in `ppoll` until a packet comes, one is due, or the
+//! link's state changes; it never spins.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow};
+use holdfast_link::{Departure, Enqueue, LinkModel, LinkPlan, LinkState, OutageSchedule, seed_for};
+use holdfast_net::datapath::monotonic_ns;
+use holdfast_net::readiness::wait_readable;
+use holdfast_net::tun::Tun;
+use holdfast_wire::Instant;
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use super::config::LinkConfig;
+use super::endpoint::open_endpoint;
+use super::event_log::{EventLog, LinkLogEvent};
+use super::{LinkArgs, StartArg};
+
+/// Packets read from one device before the other one and the clock have a turn.
+const READS_PER_TURN: usize = 32;
+/// The longest packet a TUN device gives.
+const PACKET_BYTES_MAX: usize = 65_536;
+/// How late the kernel may fire a timer.
+const TIMER_SLACK_NS: &str = "1000";
+/// Our priority among the machine's programs: a late link is a wrong link.
+const NICE: i32 = -15;
+/// The longest line on the standard input.
+const LINE_BYTES_MAX: usize = 64;
+
+/// Whether a packet is for one receiver: multicast is the kernels' own talk.
+fn is_unicast(packet: &[u8]) -> bool {
+    match packet.first().map(|first| first >> 4) {
+        Some(4) => packet.get(16).is_some_and(|&first| first < 224),
+        Some(6) => packet.get(24).is_some_and(|&first| first != 0xff),
+        _ => false,
+    }
+}
+
+/// Asks for being on time: by default the kernel may put each timer off by 50 us
+/// to save wake-ups, and lets us wait for a processor as long as anybody. Where
+/// it refuses (no privilege) the link is exact only on an idle machine.
+fn sharpen_timing() {
+    drop(std::fs::write("/proc/self/timerslack_ns", TIMER_SLACK_NS));
+    // Of the calling thread alone.
+    let _ = rustix::process::setpriority_process(None, NICE);
+}
+
+fn now() -> Instant {
+    Instant::from_nanos(monotonic_ns())
+}
+
+/// SIGTERM and SIGINT as something to wait for.
+pub(super) struct Signals {
+    received: UnixStream,
+}
+
+impl Signals {
+    /// Takes both signals over.
+    pub(super) fn register() -> io::Result<Self> {
+        let (received, sender) = UnixStream::pair()?;
+        for signal in [SIGTERM, SIGINT] {
+            signal_hook::low_level::pipe::register(signal, sender.try_clone()?)?;
+        }
+        Ok(Self { received })
+    }
+}
+
+/// A side of the link: the device there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    Fh,
+    Mh,
+}
+
+/// One direction: its model, and how far carrier and log have followed it.
+struct Lane {
+    name: &'static str,
+    model: LinkModel<Box<[u8]>>,
+    /// The model's outages once more, to be followed in real time.
+    schedule: OutageSchedule,
+    /// The link's state as last told to carrier and log.
+    state: LinkState,
+    /// The schedule's time up to which they have been told.
+    told: Instant,
+    /// When the last outage was over, until a packet has come through.
+    returned_at: Option<Instant>,
+}
+
+impl Lane {
+    fn new(name: &'static str, plan: &LinkPlan, seed: u64, schedule: OutageSchedule) -> Self {
+        let model = LinkModel::with_schedule(plan, seed, schedule.clone()).waiting_for_start();
+        let (state, told, returned_at) = (LinkState::Up, Instant::ZERO, None);
+        Self {
+            name,
+            model,
+            schedule,
+            state,
+            told,
+            returned_at,
+        }
+    }
+
+    /// The next change that carrier and log have to follow, on the schedule's
+    /// clock.
+    fn next_change(&mut self) -> Option<Instant> {
+        let outage = self.schedule.outage_ending_after(self.told)?;
+        Some(match self.state {
+            LinkState::Up => outage.begin,
+            LinkState::Down => outage.end,
+        })
+    }
+
+    /// The next change up to `model_time`, if there is one, and what it is to.
+    fn follow(&mut self, model_time: Instant) -> Option<(Instant, LinkState)> {
+        let at = self.next_change().filter(|&at| at <= model_time)?;
+        self.state = match self.state {
+            LinkState::Up => LinkState::Down,
+            LinkState::Down => LinkState::Up,
+        };
+        self.told = at;
+        Some((at, self.state))
+    }
+}
+
+/// What starts the outages and the rate traces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Start {
+    At(Instant),
+    FirstPacket,
+    Line,
+}
+
+/// A running link.
+pub(super) struct Emulator {
+    fh: Tun,
+    mh: Tun,
+    downlink: Lane,
+    uplink: Lane,
+    outages_shared: bool,
+    carrier: bool,
+    log: EventLog,
+    log_packets: bool,
+    start: Option<Start>,
+    /// Time zero of outages and traces, once there.
+    origin: Instant,
+    input: Option<File>,
+    line: Vec<u8>,
+    device_drops: u64,
+    buffer: Box<[u8]>,
+}
+
+impl Emulator {
+    /// Creates the devices and the models.
+    pub(super) fn open(args: &LinkArgs, config: &LinkConfig) -> anyhow::Result<Self> {
+        let mut log = EventLog::open(args.log.as_deref())?;
+        let fh = open_endpoint(
+            "--fh",
+            args.fh_ns.as_deref(),
+            &args.fh_if,
+            &args.fh_address,
+            args,
+        )?;
+        let mh = open_endpoint(
+            "--mh",
+            args.mh_ns.as_deref(),
+            &args.mh_if,
+            &args.mh_address,
+            args,
+        )?;
+        // One schedule for both directions if one was given for both.
+        let schedule = |plan: &LinkPlan, direction: u64| {
+            let part = if config.outages_shared { 0 } else { direction };
+            OutageSchedule::new(&plan.outages, seed_for(config.seed, part))
+        };
+        let lane = |name, plan: &LinkPlan, direction| {
+            let seed = seed_for(config.seed, direction);
+            Lane::new(name, plan, seed, schedule(plan, direction))
+        };
+        let start = match (args.start_at, args.start) {
+            (Some(ns), _) => Start::At(Instant::from_nanos(ns)),
+            (None, StartArg::Now) => Start::At(now()),
+            (None, StartArg::FirstPacket) => Start::FirstPacket,
+            (None, StartArg::Line) => Start::Line,
+        };
+        let input = (start == Start::Line)
+            .then(|| {
+                io::stdin()
+                    .as_fd()
+                    .try_clone_to_owned()
+                    .map(|fd: OwnedFd| File::from(fd))
+            })
+            .transpose()
+            .context("--start line: no standard input")?;
+        log.write(&LinkLogEvent::Ready {
+            t_ns: monotonic_ns(),
+            fh_if: fh.name(),
+            fh_ifindex: fh.ifindex(),
+            mh_if: mh.name(),
+            mh_ifindex: mh.ifindex(),
+            seed: config.seed,
+        })?;
+        Ok(Self {
+            downlink: lane("downlink", &config.downlink, 1),
+            uplink: lane("uplink", &config.uplink, 2),
+            fh,
+            mh,
+            outages_shared: config.outages_shared,
+            carrier: args.carrier,
+            log,
+            log_packets: args.log_packets,
+            start: Some(start),
+            origin: Instant::ZERO,
+            input,
+            line: Vec::new(),
+            device_drops: 0,
+            buffer: vec![0; PACKET_BYTES_MAX].into_boxed_slice(),
+        })
+    }
+
+    /// Carries packets until a signal comes.
+    pub(super) fn run(&mut self, signals: &Signals) -> anyhow::Result<()> {
+        sharpen_timing();
+        loop {
+            self.start_if_due(now())?;
+            self.follow_outages(now())?;
+            let more = self.read_device(Side::Fh)? | self.read_device(Side::Mh)?;
+            self.deliver(self.model_now())?;
+            if self.wait(signals, more)? {
+                return self.finish();
+            }
+        }
+    }
+
+    fn finish(&mut self) -> anyhow::Result<()> {
+        self.log.write(&LinkLogEvent::End {
+            t_ns: monotonic_ns(),
+            downlink: self.downlink.model.counters(),
+            uplink: self.uplink.model.counters(),
+            device_drops: self.device_drops,
+        })
+    }
+
+    /// Waits for whatever comes first; true if it is the end.
+    fn wait(&mut self, signals: &Signals, more: bool) -> anyhow::Result<bool> {
+        let timeout = if more {
+            Some(Duration::ZERO)
+        } else {
+            self.timeout()
+        };
+        let (fh, mh, signal) = (self.fh.as_fd(), self.mh.as_fd(), signals.received.as_fd());
+        let ended = if let Some(input) = &self.input {
+            let input: BorrowedFd<'_> = input.as_fd();
+            let [.., ended, line] = wait_readable([fh, mh, signal, input], timeout)?;
+            if line {
+                self.read_line()?;
+            }
+            ended
+        } else {
+            let [.., ended] = wait_readable([fh, mh, signal], timeout)?;
+            ended
+        };
+        Ok(ended)
+    }
+
+    /// From now to the next thing that happens by itself.
+    fn timeout(&mut self) -> Option<Duration> {
+        let start = match self.start {
+            Some(Start::At(at)) => Some(at),
+            _ => None,
+        };
+        let change = self.next_change();
+        let models = [
+            self.downlink.model.poll_timeout(),
+            self.uplink.model.poll_timeout(),
+        ];
+        let due = [models[0], models[1], start, change]
+            .into_iter()
+            .flatten()
+            .min()?;
+        Some(due.saturating_since(now()))
+    }
+
+    /// The next change of either direction that carrier and log have to follow.
+    fn next_change(&mut self) -> Option<Instant> {
+        if self.start.is_some() {
+            return None;
+        }
+        let changes = [self.downlink.next_change(), self.uplink.next_change()];
+        let change = changes.into_iter().flatten().min()?;
+        Some(self.absolute(change))
+    }
+
+    fn absolute(&self, model_time: Instant) -> Instant {
+        self.origin + model_time.saturating_since(Instant::ZERO)
+    }
+
+    /// The time for the models: it does not pass a start that is still to come.
+    fn model_now(&self) -> Instant {
+        match self.start {
+            Some(Start::At(at)) => now().min(at),
+            _ => now(),
+        }
+    }
+
+    fn start_if_due(&mut self, now: Instant) -> anyhow::Result<()> {
+        match self.start {
+            Some(Start::At(at)) if at <= now => self.start_at(at),
+            _ => Ok(()),
+        }
+    }
+
+    fn start_at(&mut self, at: Instant) -> anyhow::Result<()> {
+        self.start = None;
+        self.input = None;
+        self.origin = at;
+        self.downlink.model.start(at);
+        self.uplink.model.start(at);
+        self.log.write(&LinkLogEvent::Start {
+            t_ns: at.as_nanos(),
+        })
+    }
+
+    /// Lets carrier and log follow the outages up to `now`.
+    fn follow_outages(&mut self, now: Instant) -> anyhow::Result<()> {
+        if self.start.is_some() {
+            return Ok(());
+        }
+        let model_time = Instant::ZERO + now.saturating_since(self.origin);
+        let mut changed = false;
+        for side in [Side::Fh, Side::Mh] {
+            while let Some((at, state)) = self.lane(side).follow(model_time) {
+                changed = true;
+                let t = self.absolute(at);
+                let lane = self.lane(side);
+                lane.returned_at = (state == LinkState::Up).then_some(t);
+                let direction = if self.outages_shared {
+                    "both"
+                } else {
+                    self.lane(side).name
+                };
+                if self.outages_shared && side == Side::Mh {
+                    continue;
+                }
+                let t_ns = t.as_nanos();
+                self.log.write(&match state {
+                    LinkState::Down => LinkLogEvent::OutageBegin { t_ns, direction },
+                    LinkState::Up => LinkLogEvent::OutageEnd { t_ns, direction },
+                })?;
+            }
+        }
+        if changed && self.carrier {
+            let up = [&self.downlink, &self.uplink]
+                .iter()
+                .all(|lane| lane.state == LinkState::Up);
+            self.fh.set_carrier(up)?;
+            self.mh.set_carrier(up)?;
+        }
+        Ok(())
+    }
+
+    /// The direction that begins at `side`.
+    fn lane(&mut self, side: Side) -> &mut Lane {
+        match side {
+            Side::Fh => &mut self.downlink,
+            Side::Mh => &mut self.uplink,
+        }
+    }
+
+    /// Gives the model what waits in a device; true if more may wait.
+    fn read_device(&mut self, side: Side) -> anyhow::Result<bool> {
+        for _ in 0..READS_PER_TURN {
+            let device = match side {
+                Side::Fh => &self.fh,
+                Side::Mh => &self.mh,
+            };
+            let len = match device.read(&mut self.buffer) {
+                Ok(len) => len,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) => {
+                    return Err(error).with_context(|| format!("{}: cannot read", device.name()));
+                }
+            };
+            let t = self.model_now();
+            if self.start == Some(Start::FirstPacket) && is_unicast(&self.buffer[..len]) {
+                self.start_at(t)?;
+            }
+            let packet: Box<[u8]> = self.buffer[..len].into();
+            // What is dropped is counted by the model.
+            let _: Enqueue = self.lane(side).model.enqueue(packet, len as u64, t);
+        }
+        Ok(true)
+    }
+
+    /// Writes what is due into the devices.
+    fn deliver(&mut self, now: Instant) -> anyhow::Result<()> {
+        for side in [Side::Fh, Side::Mh] {
+            while let Some(departure) = self.lane(side).model.poll_departure(now) {
+                self.log_departure(side, &departure)?;
+                self.write_device(side, departure)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn write_device(&mut self, from: Side, departure: Departure<Box<[u8]>>) -> anyhow::Result<()> {
+        let device = match from {
+            Side::Fh => &self.mh,
+            Side::Mh => &self.fh,
+        };
+        let mut packet = departure.packet;
+        for bit in departure.flipped_bits {
+            packet[bit as usize / 8] ^= 0x80 >> (bit % 8);
+        }
+        match device.write(&packet) {
+            Ok(_) => Ok(()),
+            // EBADFD: the device is gone. Anything else is about this packet:
+            // the device is down (EIO), or the packet is no IP any more (EINVAL).
+            Err(error) if error.raw_os_error() == Some(libc::EBADFD) => {
+                Err(error).with_context(|| format!("{}: cannot write", device.name()))
+            }
+            Err(_) => {
+                self.device_drops += 1;
+                Ok(())
+            }
+        }
+    }
+
+    fn log_departure(
+        &mut self,
+        from: Side,
+        departure: &Departure<Box<[u8]>>,
+    ) -> anyhow::Result<()> {
+        let lane = self.lane(from);
+        let direction = lane.name;
+        if let Some(returned_at) = lane
+            .returned_at
+            .take_if(|returned| *returned <= departure.at)
+        {
+            self.log.write(&LinkLogEvent::FirstPacket {
+                t_ns: departure.at.as_nanos(),
+                direction,
+                after_ns: departure.at.saturating_since(returned_at).as_nanos() as u64,
+            })?;
+        }
+        if self.log_packets && from == Side::Fh {
+            self.log.write(&LinkLogEvent::Delivered {
+                t_ns: departure.at.as_nanos(),
+                len_bytes: departure.len_bytes,
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Takes what the standard input has; a whole line starts the link.
+    fn read_line(&mut self) -> anyhow::Result<()> {
+        let Some(input) = &mut self.input else {
+            return Ok(());
+        };
+        let mut bytes = [0; LINE_BYTES_MAX];
+        let len = input
+            .read(&mut bytes)
+            .context("--start line: cannot read")?;
+        if len == 0 {
+            // Nobody will ever say start: go on as a link without outages.
+            self.input = None;
+            return Ok(());
+        }
+        self.line.extend_from_slice(&bytes[..len]);
+        let Some(end) = self.line.iter().position(|&byte| byte == b'\n') else {
+            anyhow::ensure!(
+                self.line.len() <= LINE_BYTES_MAX,
+                "standard input: the line is too long"
+            );
+            return Ok(());
+        };
+        let line = String::from_utf8_lossy(&self.line[..end]).trim().to_owned();
+        let at = match line.split_once(' ') {
+            None if line == "start" => Some(now()),
+            Some(("start", ns)) => ns.trim().parse().ok().map(Instant::from_nanos),
+            _ => None,
+        };
+        let at = at.ok_or_else(|| {
+            anyhow!("standard input: got `{line}`, takes `start` or `start NANOSECONDS`")
+        })?;
+        self.start = Some(Start::At(at));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

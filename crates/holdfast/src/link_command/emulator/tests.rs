@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: Apache-2.0
+use std::io::Write as _;
+use std::net::UdpSocket;
+use std::os::fd::AsRawFd as _;
+use std::path::PathBuf;
+use std::thread::{self, JoinHandle};
+
+use clap::Parser;
+use holdfast_net::netns::{NetNs, available_or_skip};
+use holdfast_net::rtnl::Rtnl;
+use serde_json::Value;
+
+use super::*;
+
+#[derive(Parser)]
+struct Command {
+    #[command(flatten)]
+    args: LinkArgs,
+}
+
+/// A wait for anything ends in a failure after this.
+const DEADLINE: Duration = Duration::from_secs(10);
+/// Between two looks at a condition.
+const POLL: Duration = Duration::from_millis(2);
+
+fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = now() + DEADLINE;
+    while !condition() {
+        assert!(now() < deadline, "{what}: not within {DEADLINE:?}");
+        thread::sleep(POLL);
+    }
+}
+
+/// A link on a thread of its own between two namespaces.
+struct RunningLink {
+    fh_ns: NetNs,
+    mh_ns: NetNs,
+    fh: UdpSocket,
+    mh: UdpSocket,
+    /// What would be the standard input.
+    input: UnixStream,
+    /// What a signal would write to.
+    signal: UnixStream,
+    log: PathBuf,
+    _folder: tempfile::TempDir,
+    thread: JoinHandle<anyhow::Result<()>>,
+}
+
+impl RunningLink {
+    fn new(flags: &[&str]) -> Self {
+        Self::started_by("line", flags)
+    }
+
+    fn started_by(start: &str, flags: &[&str]) -> Self {
+        let (fh_ns, mh_ns) = (NetNs::new().unwrap(), NetNs::new().unwrap());
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("log");
+        let path = |ns: &NetNs| format!("/proc/self/fd/{}", ns.as_fd().as_raw_fd());
+        let (fh_path, mh_path) = (path(&fh_ns), path(&mh_ns));
+        let fixed = [
+            "link",
+            "--fh-ns",
+            &fh_path,
+            "--mh-ns",
+            &mh_path,
+            "--start",
+            start,
+            "--fh-address",
+            "10.255.78.1/30",
+            "--mh-address",
+            "10.255.78.2/30",
+            "--log",
+            log.to_str().unwrap(),
+        ];
+        let args = Command::try_parse_from(fixed.iter().chain(flags))
+            .unwrap()
+            .args;
+        let (input, input_end) = UnixStream::pair().unwrap();
+        let (signal, received) = UnixStream::pair().unwrap();
+        let thread = thread::spawn(move || {
+            let mut emulator = Emulator::open(&args, &LinkConfig::from_args(&args)?)?;
+            emulator.input = Some(File::from(OwnedFd::from(input_end)));
+            emulator.run(&Signals { received })
+        });
+        wait_until("the devices", || {
+            thread.is_finished()
+                || std::fs::read_to_string(&log).is_ok_and(|log| log.contains("ready"))
+        });
+        let socket = |ns: &NetNs, address: &str| {
+            let socket = ns
+                .run(|| UdpSocket::bind((address, 7000)))
+                .unwrap()
+                .unwrap();
+            socket.set_read_timeout(Some(DEADLINE)).unwrap();
+            socket
+        };
+        let (fh, mh) = (socket(&fh_ns, "10.255.78.1"), socket(&mh_ns, "10.255.78.2"));
+        fh.connect("10.255.78.2:7000").unwrap();
+        mh.connect("10.255.78.1:7000").unwrap();
+        Self {
+            fh_ns,
+            mh_ns,
+            fh,
+            mh,
+            input,
+            signal,
+            log,
+            _folder: folder,
+            thread,
+        }
+    }
+
+    /// The log's lines for one kind of event.
+    fn events(&self, event: &str) -> Vec<Value> {
+        let log = std::fs::read_to_string(&self.log).unwrap();
+        log.lines()
+            .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+            .filter(|value| value["event"] == event)
+            .collect()
+    }
+
+    fn wait_for(&self, event: &str) -> Value {
+        wait_until(event, || !self.events(event).is_empty());
+        self.events(event).remove(0)
+    }
+
+    fn carriers(&self) -> [bool; 2] {
+        let carrier = |ns: &NetNs, name: &str| {
+            let look = || {
+                let rtnl = Rtnl::open()?;
+                rtnl.link(rtnl.link_index(name)?)
+            };
+            ns.run(look).unwrap().unwrap().carrier
+        };
+        [
+            carrier(&self.fh_ns, "link-fh"),
+            carrier(&self.mh_ns, "link-mh"),
+        ]
+    }
+
+    /// Ends the link as a signal does; what it counted.
+    fn end(self) -> Value {
+        (&self.signal).write_all(b"x").unwrap();
+        wait_until("the end", || self.thread.is_finished());
+        let end = self.events("end").remove(0);
+        self.thread.join().unwrap().unwrap();
+        let gone = |ns: &NetNs, name: &str| {
+            ns.run(|| Rtnl::open().and_then(|rtnl| rtnl.link_index(name)))
+                .unwrap()
+                .is_err()
+        };
+        assert!(
+            gone(&self.fh_ns, "link-fh") && gone(&self.mh_ns, "link-mh"),
+            "a device is left"
+        );
+        end
+    }
+}
+
+fn receive(socket: &UdpSocket) -> (String, Instant) {
+    let mut buffer = [0; 2048];
+    let len = socket.recv(&mut buffer).unwrap();
+    (String::from_utf8_lossy(&buffer[..len]).into_owned(), now())
+}
+
+#[test]
+fn packets_cross_both_ways_no_sooner_than_the_model_says() {
+    if !available_or_skip("packets_cross_both_ways_no_sooner_than_the_model_says") {
+        return;
+    }
+    let link = RunningLink::new(&[
+        "--rate",
+        "1",
+        "--downlink",
+        "delay_ms = 40",
+        "--uplink",
+        "delay_ms = 10",
+    ]);
+    for (from, to, least_ms) in [(&link.fh, &link.mh, 48), (&link.mh, &link.fh, 18)] {
+        // 1000 bytes with headers: 8 ms at 1 Mb/s.
+        let sent = now();
+        from.send(&[b'a'; 972]).unwrap();
+        let (packet, arrived) = receive(to);
+        assert_eq!(packet.len(), 972);
+        let took = arrived.saturating_since(sent);
+        assert!(took >= Duration::from_millis(least_ms), "{took:?}");
+        assert!(took < Duration::from_millis(least_ms + 2000), "{took:?}");
+    }
+    let end = link.end();
+    assert_eq!(
+        end["downlink"]["delivered_packets"],
+        end["downlink"]["offered_packets"]
+    );
+    assert!(end["uplink"]["delivered_bytes"].as_u64() >= Some(1000));
+}
+
+#[test]
+fn the_carrier_follows_the_outage_and_the_log_tells_it() {
+    if !available_or_skip("the_carrier_follows_the_outage_and_the_log_tells_it") {
+        return;
+    }
+    let link = RunningLink::new(&["--outage", "0.3+0.5", "--carrier"]);
+    link.fh.send(b"before").unwrap();
+    assert_eq!(receive(&link.mh).0, "before");
+    assert_eq!(link.carriers(), [true, true]);
+    (&link.input).write_all(b"sta").unwrap();
+    (&link.input).write_all(b"rt\n").unwrap();
+    let begin = link.wait_for("outage_begin");
+    wait_until("carrier off", || link.carriers() == [false, false]);
+    let end = link.wait_for("outage_end");
+    let start = link.wait_for("start");
+    wait_until("carrier on", || link.carriers() == [true, true]);
+    let t_ns = |event: &Value| event["t_ns"].as_u64().unwrap();
+    assert_eq!(t_ns(&begin) - t_ns(&start), 300_000_000);
+    assert_eq!(t_ns(&end) - t_ns(&begin), 500_000_000);
+    assert_eq!(begin["direction"], "both");
+    // The kernel's queues may need a moment after the carrier is back.
+    link.mh.set_read_timeout(Some(POLL)).unwrap();
+    wait_until("a packet after the outage", || {
+        drop(link.fh.send(b"after"));
+        link.mh.recv(&mut [0; 16]).is_ok()
+    });
+    assert!(link.wait_for("first_packet")["t_ns"].as_u64().unwrap() >= t_ns(&end));
+    link.end();
+}
+
+#[test]
+fn an_outage_that_keeps_delivers_in_order_when_it_is_over() {
+    if !available_or_skip("an_outage_that_keeps_delivers_in_order_when_it_is_over") {
+        return;
+    }
+    let link = RunningLink::new(&["--rate", "10", "--outage", "0+1", "--outage-effect", "keep"]);
+    let start_ns = monotonic_ns() + 50_000_000;
+    (&link.input)
+        .write_all(format!("start {start_ns}\n").as_bytes())
+        .unwrap();
+    let begin = link.wait_for("outage_begin");
+    assert_eq!(
+        begin["t_ns"].as_u64(),
+        Some(start_ns),
+        "an outage may begin with the start"
+    );
+    for packet in ["first", "second", "third"] {
+        link.fh.send(packet.as_bytes()).unwrap();
+    }
+    let over = Instant::from_nanos(start_ns + 1_000_000_000);
+    for packet in ["first", "second", "third"] {
+        let (got, at) = receive(&link.mh);
+        assert_eq!(got, packet);
+        assert!(at >= over, "delivered in the outage");
+    }
+    link.end();
+}
+
+#[test]
+fn an_outage_that_loses_loses_what_is_sent_in_it_and_counts_it() {
+    if !available_or_skip("an_outage_that_loses_loses_what_is_sent_in_it_and_counts_it") {
+        return;
+    }
+    let link = RunningLink::new(&["--outage", "0+1"]);
+    (&link.input).write_all(b"start\n").unwrap();
+    link.wait_for("outage_begin");
+    link.fh.send(b"lost").unwrap();
+    link.wait_for("outage_end");
+    link.fh.send(b"arrives").unwrap();
+    assert_eq!(receive(&link.mh).0, "arrives");
+    let end = link.end();
+    assert!(
+        end["downlink"]["dropped_outage_arrival"].as_u64() >= Some(1),
+        "{end}"
+    );
+}
+
+#[test]
+fn flipped_bits_arrive_flipped_and_the_receivers_checksum_finds_them() {
+    if !available_or_skip("flipped_bits_arrive_flipped_and_the_receivers_checksum_finds_them") {
+        return;
+    }
+    // 1e-4 of 8224 bits: a little over half of the packets have a wrong bit.
+    let link = RunningLink::new(&[
+        "--downlink",
+        "bit_error_rate = 1e-4, bit_error_effect = 'corrupt'",
+    ]);
+    for _ in 0..200 {
+        link.fh.send(&[b'a'; 1000]).unwrap();
+    }
+    link.mh.send(b"done").unwrap();
+    assert_eq!(receive(&link.fh).0, "done");
+    link.mh
+        .set_read_timeout(Some(Duration::from_millis(200)))
+        .unwrap();
+    let mut sound = 0;
+    let mut buffer = [0; 2048];
+    while let Ok(len) = link.mh.recv(&mut buffer) {
+        assert_eq!(&buffer[..len], &[b'a'; 1000]);
+        sound += 1;
+    }
+    let end = link.end();
+    assert_eq!(
+        end["downlink"]["delivered_packets"],
+        end["downlink"]["offered_packets"]
+    );
+    assert!(
+        end["downlink"]["corrupted_packets"].as_u64() > Some(70),
+        "{end}"
+    );
+    assert!((40..130).contains(&sound), "{sound}");
+}
+
+#[test]
+fn the_first_unicast_packet_starts_the_outages_on_request() {
+    if !available_or_skip("the_first_unicast_packet_starts_the_outages_on_request") {
+        return;
+    }
+    let flags = [
+        "--outage",
+        "0.2+0.2",
+        "--mh-address",
+        "fd00::2/64",
+        "--delay",
+        "1",
+    ];
+    let link = RunningLink::started_by("first-packet", &flags);
+    let multicast = link
+        .fh_ns
+        .run(|| UdpSocket::bind("10.255.78.1:0"))
+        .unwrap()
+        .unwrap();
+    multicast.send_to(b"multicast", "224.0.0.1:7000").unwrap();
+    let before = now();
+    link.mh.send(b"unicast").unwrap();
+    assert_eq!(receive(&link.fh).0, "unicast");
+    let start = link.wait_for("start")["t_ns"].as_u64().unwrap();
+    assert!(start >= before.as_nanos(), "something else has started it");
+    let begin = link.wait_for("outage_begin")["t_ns"].as_u64().unwrap();
+    assert_eq!(begin - start, 200_000_000);
+    link.end();
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The `holdfast` command.
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+mod cli;
+mod control;
+mod demo;
+mod gateway;
+mod generate;
+mod link_command;
+mod log;
+mod mobile;
+mod settings;
+mod status;
+
+use cli::{Cli, Command};
+use settings::{EXIT_USAGE, GatewayCommand, SettingsError};
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help that cannot be printed has no reader.
+            let _ = error.print();
+            return if error.use_stderr() {
+                ExitCode::from(EXIT_USAGE)
+            } else {
+                ExitCode::SUCCESS
+            };
+        }
+    };
+    match run(cli.command) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("holdfast: {error:#}");
+            if error.is::<SettingsError>() {
+                ExitCode::from(EXIT_USAGE)
+            } else {
+                ExitCode::FAILURE
+            }
+        }
+    }
+}
+
+fn run(command: Command) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Demo(args) => return demo::run(&args),
+        Command::Gateway(args) => match &args.command {
+            None => gateway::run(&args)?,
+            Some(GatewayCommand::Signal {
+                address,
+                event,
+                socket,
+            }) => {
+                let request = control::ControlRequest::Link {
+                    address: *address,
+                    event: *event,
+                };
+                control::command(socket, &request)?;
+            }
+        },
+        Command::Mobile(args) => mobile::run(&args)?,
+        Command::Link(args) => link_command::run(&args)?,
+        Command::Status(args) => status::run(&args)?,
+        Command::Generate { what, directory } => generate::run(what, &directory)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}

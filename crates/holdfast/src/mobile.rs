@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `holdfast mobile`: the daemon of the mobile side, and what goes with it.
+//!
+//! The daemon watches one interface, by netlink, and tells the gateway what becomes of
+//! it: sealed, repeated until acknowledged (`holdfast_core::signal`).
+
+mod addresses;
+mod daemon;
+mod keygen;
+
+use std::path::PathBuf;
+
+use crate::control::{self, ControlRequest, LinkEvent};
+use crate::settings::{MOBILE_SOCKET, MobileDaemonArgs};
+
+/// Tell the gateway of the own link: the daemon for a vehicle, a ship, a laptop.
+#[derive(Debug, clap::Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Flags override the file. Every key of the file: docs/settings.md.
+
+Examples:
+  holdfast mobile keygen /etc/holdfast/mobile.key
+  holdfast mobile --interface wwan0 --gateway 192.0.2.1
+  holdfast mobile --config /etc/holdfast/mobile.toml --log-format json
+  holdfast mobile signal going-down-soon --lead-ms 300"
+)]
+pub(crate) struct MobileArgs {
+    #[command(subcommand)]
+    command: Option<MobileCommand>,
+    #[command(flatten)]
+    daemon: MobileDaemonArgs,
+}
+
+/// Other things than to run the daemon.
+#[derive(Debug, clap::Subcommand)]
+enum MobileCommand {
+    /// Have the running daemon tell the gateway of the link, as a script that watches a modem would
+    #[command(after_help = "Examples:
+  holdfast mobile signal down
+  holdfast mobile signal going-down-soon --lead-ms 300")]
+    Signal {
+        /// What happened, or is about to happen, to the link
+        event: LinkEvent,
+        /// Milliseconds until the link goes, for going-down-soon; 0 if not known
+        #[arg(long, value_name = "MS", default_value_t = 0)]
+        lead_ms: u16,
+        /// The daemon's control socket
+        #[arg(long, value_name = "PATH", default_value = MOBILE_SOCKET)]
+        socket: PathBuf,
+    },
+    /// Make a key for a mobile and its gateway
+    #[command(
+        after_help = "The file goes to the mobile as it is, and to the gateway as
+`key_file` (or its line as `key`) of a [[mobile]].
+
+Examples:
+  holdfast mobile keygen /etc/holdfast/mobile.key
+  holdfast mobile keygen > mobile.key"
+    )]
+    Keygen {
+        /// The file to make, readable by its owner alone; standard output if not given
+        file: Option<PathBuf>,
+    },
+}
+
+/// Runs `holdfast mobile`.
+pub(crate) fn run(args: &MobileArgs) -> anyhow::Result<()> {
+    match &args.command {
+        None => daemon::run(args.daemon.settings()?, args.daemon.log_format),
+        Some(MobileCommand::Signal {
+            event,
+            lead_ms,
+            socket,
+        }) => {
+            let request = ControlRequest::Signal {
+                event: *event,
+                lead_ms: *lead_ms,
+            };
+            control::command(socket, &request)
+        }
+        Some(MobileCommand::Keygen { file }) => keygen::run(file.as_deref()),
+    }
+}
+
+/// Fresh bytes from the kernel's generator.
+fn random_bytes<const N: usize>() -> anyhow::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes)
+        .map_err(|error| anyhow::anyhow!("no random bytes from the kernel: {error}"))?;
+    Ok(bytes)
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Settings: TOML files and the flags that override them.
+//!
+//! Every key stands once, in a table of [`Key`]s: the reader, the errors,
+//! `docs/settings.md` and the example files all come from there. An error names the
+//! file (or flag), the key, what it got and what it takes.
+
+mod document;
+mod file;
+mod gateway;
+mod keys;
+mod mobile;
+
+use std::fmt;
+use std::path::PathBuf;
+
+pub(crate) use document::{example_files, settings_page};
+pub(crate) use gateway::{GatewayArgs, GatewayCommand, GatewaySettings, LogFormat};
+use keys::Key;
+pub(crate) use mobile::{MobileDaemonArgs, MobileSettings, resolve};
+
+/// The gateway's control socket unless told otherwise.
+pub(crate) const GATEWAY_SOCKET: &str = "/run/holdfast/gateway.sock";
+/// The mobile's control socket unless told otherwise.
+pub(crate) const MOBILE_SOCKET: &str = "/run/holdfast/mobile.sock";
+
+/// Exit status for settings and usage that cannot be right: `EX_USAGE` of sysexits.h.
+pub(crate) const EXIT_USAGE: u8 = 64;
+
+/// Settings that cannot be used. One line; the process ends with [`EXIT_USAGE`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SettingsError {
+    /// The file, or `None` for the command line.
+    file: Option<PathBuf>,
+    /// The key or flag, as the operator writes it.
+    key: Option<String>,
+    /// What is wrong and what is right.
+    problem: String,
+}
+
+impl SettingsError {
+    /// Something wrong with a file as a whole.
+    fn in_file(file: &std::path::Path, problem: impl Into<String>) -> Self {
+        Self {
+            file: Some(file.to_owned()),
+            key: None,
+            problem: problem.into(),
+        }
+    }
+
+    /// Something wrong with one key of a file, or of the command line without one.
+    fn at_key(
+        file: Option<&std::path::Path>,
+        key: impl Into<String>,
+        problem: impl Into<String>,
+    ) -> Self {
+        Self {
+            file: file.map(std::path::Path::to_owned),
+            key: Some(key.into()),
+            problem: problem.into(),
+        }
+    }
+}
+
+impl fmt::Display for SettingsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(file) = &self.file {
+            write!(f, "{}: ", file.display())?;
+        }
+        if let Some(key) = &self.key {
+            write!(f, "key `{key}`: ")?;
+        }
+        f.write_str(&self.problem)
+    }
+}
+
+impl std::error::Error for SettingsError {}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a key is, and the kinds of values that keys take.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use toml::Value;
+
+/// One key of a settings file.
+#[derive(Debug)]
+pub(crate) struct Key {
+    /// Its full name: section and key; `[[...]]` sections without their number.
+    pub(crate) path: &'static str,
+    /// What it takes.
+    pub(crate) kind: Kind,
+    /// Its default as TOML; `None` if it has none.
+    pub(crate) default: Option<&'static str>,
+    /// A value as TOML, for errors and examples.
+    pub(crate) example: &'static str,
+    /// What it means.
+    pub(crate) meaning: &'static str,
+    /// What more of it costs, or less.
+    pub(crate) cost: &'static str,
+}
+
+/// What a key takes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Kind {
+    /// A size, as a number or as text with a unit.
+    Bytes { min: u64, max: u64 },
+    /// A number of things.
+    Count { min: u64, max: u64 },
+    /// A time in seconds, whole or not.
+    Seconds { min: f64, max: f64 },
+    /// A time in milliseconds, whole or not.
+    Millis { min: f64, max: f64 },
+    /// One of these words.
+    Choice(&'static [&'static str]),
+    /// The name of a network interface.
+    Interface,
+    /// An absolute path.
+    Path,
+    /// An address and a port.
+    SocketAddr,
+    /// Any text but the empty one.
+    Text,
+    /// A key of `holdfast mobile keygen`.
+    SecretKey,
+    /// A list of addresses or prefixes.
+    Prefixes,
+}
+
+impl Kind {
+    /// What the kind takes, for a sentence that starts with "takes".
+    pub(crate) fn takes(self) -> String {
+        match self {
+            Self::Bytes { min, max } => {
+                format!(
+                    "a number of bytes from {} to {}",
+                    size_text(min),
+                    size_text(max)
+                )
+            }
+            Self::Count { min, max } => format!("a whole number from {min} to {max}"),
+            Self::Seconds { min, max } => format!("a number of seconds from {min} to {max}"),
+            Self::Millis { min, max } => format!("a number of milliseconds from {min} to {max}"),
+            Self::Choice(words) => format!("one of {}", words.join(", ")),
+            Self::Interface => "the name of a network interface, 1 to 15 characters".into(),
+            Self::Path => "an absolute path".into(),
+            Self::SocketAddr => "an address and a port".into(),
+            Self::Text => "a text of 1 to 64 characters".into(),
+            Self::SecretKey => "a key made by `holdfast mobile keygen`".into(),
+            Self::Prefixes => "a list of 1 to 64 addresses or prefixes".into(),
+        }
+    }
+
+    /// The size in `value` if the kind takes it.
+    pub(crate) fn bytes(self, value: &Value) -> Option<u64> {
+        let Self::Bytes { min, max } = self else {
+            return None;
+        };
+        let bytes = match value {
+            Value::Integer(bytes) => u64::try_from(*bytes).ok()?,
+            Value::String(text) => parse_size(text)?,
+            _ => return None,
+        };
+        (min..=max).contains(&bytes).then_some(bytes)
+    }
+
+    /// The number in `value` if the kind takes it.
+    pub(crate) fn count(self, value: &Value) -> Option<u64> {
+        let Self::Count { min, max } = self else {
+            return None;
+        };
+        let count = u64::try_from(value.as_integer()?).ok()?;
+        (min..=max).contains(&count).then_some(count)
+    }
+
+    /// The time in `value` if the kind takes it.
+    pub(crate) fn duration(self, value: &Value) -> Option<Duration> {
+        let number = match value {
+            Value::Integer(number) => *number as f64,
+            Value::Float(number) => *number,
+            _ => return None,
+        };
+        match self {
+            Self::Seconds { min, max } if (min..=max).contains(&number) => {
+                Some(Duration::from_secs_f64(number))
+            }
+            Self::Millis { min, max } if (min..=max).contains(&number) => {
+                Some(Duration::from_secs_f64(number / 1e3))
+            }
+            _ => None,
+        }
+    }
+
+    /// The text in `value` if the kind takes it.
+    pub(crate) fn text(self, value: &Value) -> Option<String> {
+        let text = value.as_str()?;
+        let taken = match self {
+            Self::Choice(words) => words.contains(&text),
+            Self::Interface => is_interface_name(text),
+            Self::Path => text.starts_with('/'),
+            Self::SocketAddr => text.parse::<SocketAddr>().is_ok(),
+            Self::Text => (1..=64).contains(&text.chars().count()),
+            Self::SecretKey => text.parse::<holdfast_core::signal::MobileKey>().is_ok(),
+            _ => false,
+        };
+        taken.then(|| text.to_owned())
+    }
+}
+
+/// What the kernel takes for an interface's name (`dev_valid_name`).
+pub(crate) fn is_interface_name(text: &str) -> bool {
+    (1..=15).contains(&text.len())
+        && text != "."
+        && text != ".."
+        && !text.contains(|c: char| c == '/' || c == ':' || c.is_whitespace())
+}
+
+const UNITS: [(&str, u64); 8] = [
+    ("GiB", 1 << 30),
+    ("MiB", 1 << 20),
+    ("KiB", 1 << 10),
+    ("GB", 1_000_000_000),
+    ("MB", 1_000_000),
+    ("kB", 1_000),
+    ("KB", 1_000),
+    ("B", 1),
+];
+
+/// A size such as `256 MiB`, `64kB` or `4096`; whole numbers only.
+pub(crate) fn parse_size(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let (number, unit) = UNITS
+        .iter()
+        .find_map(|(unit, bytes)| Some((text.strip_suffix(unit)?, *bytes)))
+        .unwrap_or((text, 1));
+    let number = number.trim_end();
+    if number.is_empty() || !number.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    number.parse::<u64>().ok()?.checked_mul(unit)
+}
+
+/// A size in the largest binary unit that divides it.
+pub(crate) fn size_text(bytes: u64) -> String {
+    UNITS[..3]
+        .iter()
+        .find(|(_, unit)| bytes >= *unit && bytes.is_multiple_of(*unit))
+        .map_or(format!("{bytes} B"), |(name, unit)| {
+            format!("{} {name}", bytes / unit)
+        })
+}

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `holdfast mobile`: its flags, its file, and what comes of both.
+
+use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use holdfast_core::signal::{MobileKey, PORT_DEFAULT};
+use toml::Value;
+
+use super::SettingsError;
+use super::file::{SectionKeys, SettingsFile};
+use super::gateway::LogFormat;
+use super::keys::{Key, Kind, is_interface_name};
+
+/// Longest key file, in bytes.
+const KEY_FILE_BYTES_MAX: u64 = 4096;
+
+/// `[mobile]` of a mobile's own settings file.
+pub(crate) const MOBILE_DAEMON_KEYS: &[Key] =
+    &[INTERFACE, GATEWAY, KEY_FILE, KEEPALIVE, CONTROL_SOCKET];
+
+/// What a mobile's own settings file may hold.
+const MOBILE_FILE: &[SectionKeys] = &[SectionKeys {
+    name: "mobile",
+    repeated: false,
+    keys: MOBILE_DAEMON_KEYS,
+}];
+
+const INTERFACE: Key = Key {
+    path: "mobile.interface",
+    kind: Kind::Interface,
+    default: None,
+    example: "\"wwan0\"",
+    meaning: "The interface of the link. Its carrier is the link's state, its addresses are registered.",
+    cost: "Has to be given, here or by `--interface`.",
+};
+
+const GATEWAY: Key = Key {
+    path: "mobile.gateway",
+    kind: Kind::Text,
+    default: None,
+    example: "\"192.0.2.1:4848\"",
+    meaning: "The gateway's signal address: an address or a name, with or without a port (4848).",
+    cost: "Has to be given, here or by `--gateway`.",
+};
+
+const KEY_FILE: Key = Key {
+    path: "mobile.key_file",
+    kind: Kind::Path,
+    default: Some("\"/etc/holdfast/mobile.key\""),
+    example: "\"/etc/holdfast/mobile.key\"",
+    meaning: "The file with the key that the gateway has too, made by `holdfast mobile keygen`.",
+    cost: "None. Keep it readable by root alone.",
+};
+
+const KEEPALIVE: Key = Key {
+    path: "mobile.keepalive_s",
+    kind: Kind::Seconds {
+        min: 1.0,
+        max: 3_600.0,
+    },
+    default: Some("30"),
+    example: "30",
+    meaning: "Time between two registrations when nothing happens.",
+    cost: "Shorter: a gateway that restarted knows the mobile sooner, for one datagram each.",
+};
+
+const CONTROL_SOCKET: Key = Key {
+    path: "mobile.control_socket",
+    kind: Kind::Path,
+    default: Some("\"/run/holdfast/mobile.sock\""),
+    example: "\"/run/holdfast/mobile.sock\"",
+    meaning: "The Unix socket of `holdfast mobile signal` and `holdfast status --socket`.",
+    cost: "None.",
+};
+
+/// The flags of the daemon.
+#[derive(Debug, clap::Args)]
+pub(crate) struct MobileDaemonArgs {
+    /// The interface of the link
+    #[arg(long, value_name = "IF", value_parser = interface)]
+    interface: Option<String>,
+    /// The gateway's signal address; port 4848 unless given
+    #[arg(long, value_name = "HOST[:PORT]")]
+    gateway: Option<String>,
+    /// The file with the key
+    #[arg(long, value_name = "FILE")]
+    key_file: Option<PathBuf>,
+    /// The settings file
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Where `holdfast mobile signal` finds the daemon
+    #[arg(long, value_name = "PATH")]
+    control_socket: Option<PathBuf>,
+    /// Seconds between two registrations when nothing happens
+    #[arg(long, value_name = "SECONDS", value_parser = keepalive)]
+    keepalive: Option<Duration>,
+    /// How to write the log, on standard error
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
+    pub(crate) log_format: LogFormat,
+}
+
+/// What a mobile's daemon runs with: flags over file over defaults.
+#[derive(Debug)]
+pub(crate) struct MobileSettings {
+    /// The interface of the link.
+    pub(crate) interface: String,
+    /// The gateway's signal address, as given; it may need a resolver.
+    pub(crate) gateway: String,
+    /// The key.
+    pub(crate) key: MobileKey,
+    /// Time between two registrations when nothing happens.
+    pub(crate) keepalive: Duration,
+    /// The control socket.
+    pub(crate) control_socket: PathBuf,
+}
+
+fn interface(text: &str) -> Result<String, String> {
+    is_interface_name(text)
+        .then(|| text.to_owned())
+        .ok_or_else(|| format!("takes {}", Kind::Interface.takes()))
+}
+
+fn keepalive(text: &str) -> Result<Duration, String> {
+    text.parse::<f64>()
+        .ok()
+        .and_then(|number| KEEPALIVE.kind.duration(&Value::Float(number)))
+        .ok_or_else(|| format!("takes {}", KEEPALIVE.kind.takes()))
+}
+
+impl MobileDaemonArgs {
+    /// The settings of the flags, the file that they name, and the defaults.
+    pub(crate) fn settings(&self) -> Result<MobileSettings, SettingsError> {
+        let file = match &self.config {
+            Some(path) => SettingsFile::read(path, MOBILE_FILE)?,
+            None => SettingsFile::default(),
+        };
+        let section = file.section("mobile");
+        let required = |key: &Key, flag: Option<&String>, name: &str| match flag {
+            Some(value) => Ok(value.clone()),
+            None => section.get(key, Kind::text)?.ok_or_else(|| {
+                let takes = key.kind.takes();
+                let problem = format!(
+                    "missing; takes {takes}, for example {} (or the flag {name})",
+                    key.example
+                );
+                section.error(key, problem)
+            }),
+        };
+        let interface = required(&INTERFACE, self.interface.as_ref(), "--interface")?;
+        let gateway = required(&GATEWAY, self.gateway.as_ref(), "--gateway")?;
+        let path = |key: &Key, flag: Option<&PathBuf>| -> Result<PathBuf, SettingsError> {
+            let from_file = section.get_or_default(key, Kind::text)?;
+            Ok(flag.cloned().unwrap_or_else(|| from_file.into()))
+        };
+        let key_file = path(&KEY_FILE, self.key_file.as_ref())?;
+        let key = read_key(&key_file).map_err(|problem| section.error(&KEY_FILE, problem))?;
+        let keepalive = match self.keepalive {
+            Some(keepalive) => keepalive,
+            None => section.get_or_default(&KEEPALIVE, Kind::duration)?,
+        };
+        let control_socket = path(&CONTROL_SOCKET, self.control_socket.as_ref())?;
+        Ok(MobileSettings {
+            interface,
+            gateway,
+            key,
+            keepalive,
+            control_socket,
+        })
+    }
+}
+
+/// Reads a key file; the error is one line that names it.
+pub(super) fn read_key(path: &Path) -> Result<MobileKey, String> {
+    let shown = path.display();
+    let unreadable = |error: std::io::Error| {
+        format!("{shown} cannot be read: {error}; make it with `holdfast mobile keygen {shown}`")
+    };
+    if std::fs::metadata(path).map_err(unreadable)?.len() > KEY_FILE_BYTES_MAX {
+        return Err(format!("{shown} is too long for a key file"));
+    }
+    let text = std::fs::read_to_string(path).map_err(unreadable)?;
+    text.parse()
+        .map_err(|_| format!("{shown} holds no key; takes a file made by `holdfast mobile keygen`"))
+}
+
+/// The gateway's address as sockets take it. Asks a resolver if it is a name.
+pub(crate) fn resolve(gateway: &str) -> std::io::Result<SocketAddr> {
+    let unbracketed = gateway.trim_start_matches('[').trim_end_matches(']');
+    if let Ok(address) = unbracketed.parse::<std::net::IpAddr>() {
+        return Ok(SocketAddr::new(address, PORT_DEFAULT));
+    }
+    let has_port = gateway
+        .rsplit_once(':')
+        .is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    let mut addresses = if has_port {
+        gateway.to_socket_addrs()?
+    } else {
+        (gateway, PORT_DEFAULT).to_socket_addrs()?
+    };
+    addresses
+        .next()
+        .ok_or_else(|| std::io::Error::other(format!("{gateway} has no address")))
+}

@@ -1,0 +1,461 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Every class of error in settings, word by word, and what a good file gives.
+
+use std::path::Path;
+use std::time::Duration;
+
+use clap::Parser as _;
+use holdfast_core::{Scheme, Settings};
+
+use super::file::SettingsFile;
+use super::gateway::{GATEWAY_FILE, GATEWAY_KEYS, MOBILE_ENTRY_KEYS, SIGNAL_KEYS, SchemeName};
+use super::keys::{Kind, parse_size, size_text};
+use super::mobile::MOBILE_DAEMON_KEYS;
+use super::*;
+
+#[derive(clap::Parser)]
+struct Flags {
+    #[command(flatten)]
+    gateway: GatewayArgs,
+}
+
+const KEY: &str = "hf1:0000000a:1111111111111111111111111111111111111111111111111111111111111111";
+const OTHER_KEY: &str =
+    "hf1:0000000b:2222222222222222222222222222222222222222222222222222222222222222";
+
+fn settings_with(flags: &[&str], text: &str) -> Result<GatewaySettings, SettingsError> {
+    let flags = Flags::try_parse_from([&["holdfast"], flags].concat()).expect("good flags");
+    flags.gateway.over(&SettingsFile::parse(
+        Path::new("hf.toml"),
+        text,
+        GATEWAY_FILE,
+    )?)
+}
+
+fn settings(text: &str) -> Result<GatewaySettings, SettingsError> {
+    settings_with(&["--wireless", "wlan0"], text)
+}
+
+fn error(text: &str) -> String {
+    settings(text)
+        .expect_err("the settings are wrong")
+        .to_string()
+}
+
+#[test]
+fn defaults_are_those_of_the_mechanisms() {
+    let defaults = settings("").expect("flags are enough");
+    assert_eq!(
+        format!("{:?}", defaults.core),
+        format!("{:?}", Settings::default())
+    );
+    assert_eq!(defaults.scheme, SchemeName::Hold);
+    assert_eq!(defaults.control_socket, Path::new(GATEWAY_SOCKET));
+    assert_eq!(
+        defaults.signals.listen.port(),
+        holdfast_core::signal::PORT_DEFAULT
+    );
+    assert!(defaults.signals.mobiles.is_empty());
+}
+
+#[test]
+fn a_full_file_is_understood() {
+    let text = format!(
+        r#"
+        [gateway]
+        scheme = "mtcp-plus"
+        wireless = "wlan1"
+        wired = "eth0"
+        flows_max = 100
+        cache_bytes_max = "64 MiB"
+        flow_cache_bytes_max = 1048576
+        silence_min_ms = 150.5
+        owed_wait_s = 60
+        drain_s = 0.5
+        control_socket = "/tmp/x.sock"
+        [signals]
+        listen = "192.0.2.1:99"
+        registration_lifetime_s = 10
+        [[mobile]]
+        name = "train-7"
+        key = "{KEY}"
+        addresses = ["10.9.0.2", "2001:db8::/32"]
+        "#
+    );
+    let settings = settings_with(&[], &text).expect("all of it is right");
+    assert_eq!(settings.core.scheme, Scheme::MtcpPlus);
+    assert_eq!(
+        (settings.wireless.as_str(), settings.wired.as_deref()),
+        ("wlan1", Some("eth0"))
+    );
+    assert_eq!(
+        (settings.core.flows_max, settings.core.cache_bytes_max),
+        (100, 64 << 20)
+    );
+    assert_eq!(settings.core.flow_cache_bytes_max, 1 << 20);
+    assert_eq!(settings.core.silence_min, Duration::from_micros(150_500));
+    assert_eq!(settings.core.owed_wait_max, Duration::from_mins(1));
+    assert_eq!(settings.drain, Duration::from_millis(500));
+    assert_eq!(settings.signals.listen.to_string(), "192.0.2.1:99");
+    let mobile = &settings.signals.mobiles[0];
+    assert_eq!((mobile.name.as_str(), mobile.allowed.len()), ("train-7", 2));
+    assert_eq!(mobile.key.to_secret_text(), KEY);
+}
+
+#[test]
+fn flags_override_the_file() {
+    let text = "[gateway]\nscheme = \"hold\"\nwireless = \"wlan1\"\nwired = \"eth1\"";
+    let flags = [
+        "--wireless",
+        "wlan0",
+        "--scheme",
+        "mtcp-plus",
+        "--wired",
+        "eth0",
+    ];
+    let settings = settings_with(&flags, text).expect("both are right");
+    assert_eq!(settings.scheme, SchemeName::MtcpPlus);
+    assert_eq!(
+        (settings.wireless.as_str(), settings.wired.as_deref()),
+        ("wlan0", Some("eth0"))
+    );
+}
+
+#[test]
+fn a_value_of_the_wrong_kind_is_refused_with_what_the_key_takes() {
+    assert_eq!(
+        error("[gateway]\ncache_bytes_max = \"abc\""),
+        "hf.toml: key `gateway.cache_bytes_max`: got \"abc\", takes a number of bytes from 1 MiB \
+         to 64 GiB, for example \"256 MiB\""
+    );
+    for (text, expected) in [
+        (
+            "flows_max = \"many\"",
+            "key `gateway.flows_max`: got \"many\", takes a whole number from 1 to 1048576, for example 65536",
+        ),
+        ("flows_max = 1.5", "got 1.5, takes a whole number"),
+        (
+            "scheme = \"snoop\"",
+            "got \"snoop\", takes one of hold, mtcp-plus",
+        ),
+        ("scheme = 1", "got 1, takes one of hold, mtcp-plus"),
+        ("wired = \"eth 0\"", "takes the name of a network interface"),
+        (
+            "control_socket = \"x.sock\"",
+            "got \"x.sock\", takes an absolute path",
+        ),
+        (
+            "drain_s = \"10 s\"",
+            "takes a number of seconds from 0 to 3600",
+        ),
+        (
+            "silence_min_ms = true",
+            "got true, takes a number of milliseconds from 10 to 60000",
+        ),
+    ] {
+        let error = error(&format!("[gateway]\n{text}"));
+        assert!(
+            error.starts_with("hf.toml: key `gateway.") && error.contains(expected),
+            "{error}"
+        );
+    }
+    let listen = error("[signals]\nlisten = \"4848\"");
+    assert!(
+        listen.contains("key `signals.listen`: got \"4848\", takes an address and a port"),
+        "{listen}"
+    );
+}
+
+#[test]
+fn a_value_out_of_range_is_refused() {
+    for text in [
+        "flows_max = 0",
+        "flows_max = 1048577",
+        "flows_max = -1",
+        "cache_bytes_max = \"1023 KiB\"",
+        "cache_bytes_max = \"65 GiB\"",
+        "cache_bytes_max = \"99999999999 GiB\"",
+        "silence_min_ms = 9.9",
+        "drain_s = nan",
+        "owed_wait_s = inf",
+        "wireless = \"\"",
+        "wired = \"sixteen-letters-\"",
+    ] {
+        // The flag hides `wireless` of the file.
+        let error = settings_with(&[], &format!("[gateway]\n{text}\n"))
+            .expect_err(text)
+            .to_string();
+        let named = text.split(' ').next().expect("a key");
+        let hidden = error.contains("wireless") && error.contains("missing");
+        assert!(
+            error.contains(&format!("`gateway.{named}`: got ")) || hidden,
+            "{text}: {error}"
+        );
+    }
+    for text in [
+        "flows_max = 1",
+        "flows_max = 1048576",
+        "cache_bytes_max = \"64 GiB\"",
+        "drain_s = 0",
+    ] {
+        settings(&format!("[gateway]\n{text}")).expect("the ends are in the range");
+    }
+}
+
+#[test]
+fn an_unknown_key_is_refused_with_the_nearest_right_one() {
+    for (text, bad, nearest) in [
+        (
+            "[gateway]\ncache_byte_max = 1",
+            "gateway.cache_byte_max",
+            "gateway.cache_bytes_max",
+        ),
+        (
+            "[gateway]\nflow_max = 1",
+            "gateway.flow_max",
+            "gateway.flows_max",
+        ),
+        ("[gateway]\nlisten = 1", "gateway.listen", "signals.listen"),
+        (
+            "[signal]\nlisten = \"[::]:1\"",
+            "signal.listen",
+            "signals.listen",
+        ),
+        ("shceme = \"hold\"", "shceme", "gateway.scheme"),
+        (
+            "[[mobile]]\nadresses = []",
+            "mobile.adresses",
+            "mobile.addresses",
+        ),
+    ] {
+        assert_eq!(
+            error(text),
+            format!("hf.toml: key `{bad}`: there is no such key; did you mean `{nearest}`?")
+        );
+    }
+    assert!(error("[empty]").contains("key `empty`: there is no such key"));
+}
+
+#[test]
+fn a_section_written_as_a_value_is_refused() {
+    assert_eq!(
+        error("gateway = 3"),
+        "hf.toml: key `gateway`: got 3, takes a section: write [gateway]"
+    );
+    assert!(error("[[gateway]]\nflows_max = 3").contains("key `gateway`: got [{ "));
+    let one = error("[mobile]\nname = \"x\"");
+    assert!(
+        one.contains("key `mobile`: got {") && one.ends_with("write [[mobile]]"),
+        "{one}"
+    );
+}
+
+#[test]
+fn what_is_no_toml_is_refused_with_its_line() {
+    let error = error("[gateway]\nflows_max = 3\nflows_max = \n");
+    assert!(error.starts_with("hf.toml: line 3: not TOML: "), "{error}");
+    assert!(!error.contains('\n'), "{error}");
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_named() {
+    let error =
+        SettingsFile::read(Path::new("/nonexistent/hf.toml"), GATEWAY_FILE).expect_err("absent");
+    let error = error.to_string();
+    assert!(
+        error.starts_with("/nonexistent/hf.toml: cannot be read: "),
+        "{error}"
+    );
+    assert!(error.ends_with("name another with --config"), "{error}");
+}
+
+#[test]
+fn the_wireless_interface_has_to_be_named() {
+    let error = settings_with(&[], "")
+        .expect_err("none is named")
+        .to_string();
+    assert!(
+        error.contains("`gateway.wireless`: missing;") && error.contains("--wireless"),
+        "{error}"
+    );
+    let same = settings_with(&["--wireless", "eth0", "--wired", "eth0"], "");
+    assert!(
+        same.expect_err("one for both")
+            .to_string()
+            .contains("which is the wireless interface")
+    );
+}
+
+#[test]
+fn limits_that_contradict_each_other_are_refused() {
+    let text = "[gateway]\ncache_bytes_max = \"4 MiB\"\n";
+    assert_eq!(
+        error(text),
+        "hf.toml: key `gateway.flow_cache_bytes_max`: got 8 MiB, more than all flows together may \
+         keep; takes at most gateway.cache_bytes_max, 4 MiB"
+    );
+    let text = "[gateway]\nprobe_interval_min_ms = 2000";
+    assert!(error(text).contains("takes at most gateway.probe_interval_max_ms, 1000 ms"));
+}
+
+#[test]
+fn a_mobile_in_error_is_named_by_its_number() {
+    let good = format!("[[mobile]]\nname = \"a\"\nkey = \"{KEY}\"\naddresses = [\"10.0.0.1\"]\n");
+    for (text, expected) in [
+        ("", "key `mobile[2].name`: missing;"),
+        ("name = \"\"", "key `mobile[2].name`: got \"\""),
+        ("name = \"b\"", "key `mobile[2].key`: missing;"),
+        (
+            "name = \"b\"\nkey = \"hf1:00\"",
+            "key `mobile[2].key`: got something else, takes a key made by",
+        ),
+        (
+            &format!("name = \"b\"\nkey = \"{OTHER_KEY}\""),
+            "key `mobile[2].addresses`: missing;",
+        ),
+        (
+            &format!("name = \"b\"\nkey = \"{OTHER_KEY}\"\naddresses = []"),
+            "key `mobile[2].addresses`: got []",
+        ),
+        (
+            &format!("name = \"b\"\nkey = \"{OTHER_KEY}\"\naddresses = [\"10.0.0.0/33\"]"),
+            "takes a list of 1 to 64",
+        ),
+        (
+            &format!("name = \"a\"\nkey = \"{OTHER_KEY}\"\naddresses = [\"10.0.0.2\"]"),
+            "which another mobile has",
+        ),
+        (
+            &format!("name = \"b\"\nkey = \"{KEY}\"\naddresses = [\"10.0.0.2\"]"),
+            "the key of \"a\" too",
+        ),
+        (
+            &format!("name = \"b\"\nkey = \"{KEY}\"\nkey_file = \"/x\""),
+            "takes one of them",
+        ),
+        (
+            "name = \"b\"\nkey_file = \"/nonexistent/key\"",
+            "`mobile[2].key_file`: /nonexistent/key cannot be read",
+        ),
+    ] {
+        let error = error(&format!("{good}[[mobile]]\n{text}\n"));
+        assert!(error.contains(expected), "{text}: {error}");
+        assert!(
+            !error.contains(&KEY[13..]) && !error.contains(&OTHER_KEY[13..]),
+            "a secret: {error}"
+        );
+    }
+}
+
+#[test]
+fn an_error_is_one_line() {
+    let long = format!("[gateway]\nscheme = \"{}\"", "x\\n".repeat(500));
+    let error = error(&long);
+    assert!(error.len() < 300 && !error.contains('\n'), "{error}");
+}
+
+#[test]
+fn sizes_are_read_with_their_units() {
+    for (text, bytes) in [
+        ("0", 0),
+        ("4096", 4096),
+        ("1 KiB", 1024),
+        ("256MiB", 256 << 20),
+        ("3 GiB", 3 << 30),
+        ("64 kB", 64_000),
+        ("2GB", 2_000_000_000),
+        ("7 B", 7),
+    ] {
+        assert_eq!(parse_size(text), Some(bytes), "{text:?}");
+    }
+    for text in [
+        "",
+        "MiB",
+        "1.5 MiB",
+        "-1",
+        "1 TiB",
+        "1 mib",
+        "0x10",
+        "99999999999999999999",
+    ] {
+        assert_eq!(parse_size(text), None, "{text:?}");
+    }
+    assert_eq!(size_text(256 << 20), "256 MiB");
+    assert_eq!(size_text(1000), "1000 B");
+}
+
+#[test]
+fn every_default_is_one_that_its_key_takes() {
+    let all = [
+        GATEWAY_KEYS,
+        SIGNAL_KEYS,
+        MOBILE_ENTRY_KEYS,
+        MOBILE_DAEMON_KEYS,
+    ];
+    for key in all.into_iter().flatten() {
+        assert!(
+            !key.meaning.is_empty() && !key.cost.is_empty(),
+            "{} is not documented",
+            key.path
+        );
+        let Some(default) = key.default else { continue };
+        let table: toml::Table = format!("value = {default}").parse().expect(key.path);
+        let value = &table["value"];
+        let taken = match key.kind {
+            Kind::Bytes { .. } => key.kind.bytes(value).is_some(),
+            Kind::Count { .. } => key.kind.count(value).is_some(),
+            Kind::Seconds { .. } | Kind::Millis { .. } => key.kind.duration(value).is_some(),
+            _ => key.kind.text(value).is_some(),
+        };
+        assert!(taken, "{} does not take its default {default}", key.path);
+    }
+}
+
+#[test]
+fn the_documentation_is_that_of_the_keys() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let read = |name: &str| std::fs::read_to_string(root.join(name)).expect(name);
+    let remedy = "run `holdfast generate settings docs && holdfast generate examples etc`";
+    assert!(
+        read("docs/settings.md") == settings_page(),
+        "docs/settings.md is old: {remedy}"
+    );
+    for (name, text) in example_files() {
+        assert!(
+            read(&format!("etc/{name}")) == text,
+            "etc/{name} is old: {remedy}"
+        );
+    }
+}
+
+#[test]
+fn the_example_file_is_understood_as_it_is_and_with_every_line_in_force() {
+    let [(_, gateway), _] = example_files();
+    settings_with(&[], &gateway).expect("as it is");
+    let in_force: String = gateway
+        .lines()
+        .map(|line| line.strip_prefix("# ").unwrap_or(line))
+        .filter(|line| line.starts_with('[') || line.contains(" = "))
+        .filter(|line| !line.starts_with("key_file"))
+        .map(|line| line.replace("hf1:...", KEY) + "\n")
+        .collect();
+    let settings = settings_with(&[], &in_force).expect("with every line in force");
+    assert_eq!(settings.signals.mobiles.len(), 1);
+    assert_eq!(
+        format!("{:?}", settings.core),
+        format!("{:?}", Settings::default())
+    );
+}
+
+#[test]
+fn a_gateway_is_found_with_and_without_a_port() {
+    for (text, expected) in [
+        ("192.0.2.1", "192.0.2.1:4848"),
+        ("192.0.2.1:99", "192.0.2.1:99"),
+        ("2001:db8::1", "[2001:db8::1]:4848"),
+        ("[2001:db8::1]", "[2001:db8::1]:4848"),
+        ("[2001:db8::1]:99", "[2001:db8::1]:99"),
+    ] {
+        assert_eq!(resolve(text).expect(text).to_string(), expected);
+    }
+}

@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The command line from outside: what it prints, and its exit status.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn holdfast(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_holdfast"))
+        .args(arguments)
+        .output()
+        .expect("the binary was built for this test")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("it prints text")
+}
+
+#[track_caller]
+fn expect_usage_error(arguments: &[&str], expected: &str) {
+    let output = holdfast(arguments);
+    let error = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(64), "{arguments:?}: {error}");
+    assert!(
+        error.contains(expected),
+        "{arguments:?}: {expected:?} is not in {error}"
+    );
+    assert!(output.stdout.is_empty());
+}
+
+#[test]
+fn every_command_has_help_with_examples() {
+    let overview = text(&holdfast(&["--help"]).stdout);
+    for command in ["demo", "gateway", "mobile", "link", "status"] {
+        assert!(
+            overview.contains(&format!("  {command}")),
+            "{command} is not in {overview}"
+        );
+        let output = holdfast(&[command, "--help"]);
+        assert_eq!(output.status.code(), Some(0), "{command}");
+        let help = text(&output.stdout);
+        let (_, examples) = help
+            .split_once("Examples:")
+            .unwrap_or_else(|| panic!("{command}: no examples in {help}"));
+        assert!(
+            examples.contains(&format!("holdfast {command}")),
+            "{command}: {examples}"
+        );
+    }
+    assert!(!overview.contains("generate"), "for packagers only");
+}
+
+#[test]
+fn the_version_is_printed() {
+    let expected = concat!("holdfast ", env!("CARGO_PKG_VERSION"), "\n");
+    assert_eq!(text(&holdfast(&["--version"]).stdout), expected);
+}
+
+#[test]
+fn bad_usage_ends_with_64() {
+    expect_usage_error(&[], "Usage");
+    expect_usage_error(&["gatway"], "gateway");
+    expect_usage_error(&["gateway", "--wirless", "wlan0"], "--wireless");
+    expect_usage_error(
+        &["gateway", "--wireless", "wlan0", "--scheme", "snoop"],
+        "mtcp-plus",
+    );
+    expect_usage_error(&["gateway", "--wireless", "a/b"], "1 to 15 characters");
+    expect_usage_error(
+        &["gateway", "--wireless", "w", "--signal-listen", "x"],
+        "--signal-listen",
+    );
+    expect_usage_error(&["mobile", "signal", "sideways"], "going-down-soon");
+    expect_usage_error(
+        &["mobile", "--keepalive", "0"],
+        "a number of seconds from 1 to 3600",
+    );
+    expect_usage_error(&["status", "--flows", "many"], "--flows");
+}
+
+#[test]
+fn bad_settings_end_with_64_and_one_line() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("hf.toml");
+    let path = file.to_str().expect("a plain name");
+    std::fs::write(
+        &file,
+        "[gateway]\nwireless = \"w\"\ncache_bytes_max = \"abc\"\n",
+    )
+    .expect("written");
+    let output = holdfast(&["gateway", "--config", path]);
+    assert_eq!(output.status.code(), Some(64));
+    assert_eq!(
+        text(&output.stderr),
+        format!(
+            "holdfast: {path}: key `gateway.cache_bytes_max`: got \"abc\", takes a number of bytes \
+             from 1 MiB to 64 GiB, for example \"256 MiB\"\n"
+        )
+    );
+    expect_usage_error(&["gateway"], "key `gateway.wireless`: missing");
+    expect_usage_error(
+        &["gateway", "--config", "/nonexistent/x"],
+        "/nonexistent/x: cannot be read",
+    );
+    expect_usage_error(
+        &[
+            "mobile",
+            "--interface",
+            "w",
+            "--gateway",
+            "192.0.2.1",
+            "--key-file",
+            "/nonexistent/key",
+        ],
+        "make it with `holdfast mobile keygen /nonexistent/key`",
+    );
+}
+
+#[test]
+fn keygen_makes_a_key_of_its_own_each_time_and_overwrites_none() {
+    let [one, other] = [(); 2].map(|()| text(&holdfast(&["mobile", "keygen"]).stdout));
+    assert!(
+        one.starts_with("hf1:") && one.trim_end().len() == 77,
+        "{one:?}"
+    );
+    assert_ne!(one, other);
+
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("mobile.key");
+    let path = file.to_str().expect("a plain name");
+    let output = holdfast(&["mobile", "keygen", path]);
+    assert!(output.status.success());
+    let key = std::fs::read_to_string(&file).expect("it was written");
+    assert!(
+        text(&output.stdout).contains(&key[4..12]),
+        "the name of the key is told"
+    );
+    assert!(
+        !text(&output.stdout).contains(key[13..].trim_end()),
+        "the secret is not"
+    );
+    let mode = std::fs::metadata(&file)
+        .expect("it is there")
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
+
+    let again = holdfast(&["mobile", "keygen", path]);
+    assert_eq!(again.status.code(), Some(1));
+    assert!(text(&again.stderr).contains(path));
+    assert_eq!(std::fs::read_to_string(&file).expect("still there"), key);
+}
+
+#[test]
+fn without_a_daemon_status_and_signals_fail_and_name_the_socket() {
+    for arguments in [
+        &["status", "--socket", "/nonexistent/hf.sock"][..],
+        &["status", "--json", "--socket", "/nonexistent/hf.sock"],
+        &["mobile", "signal", "up", "--socket", "/nonexistent/hf.sock"],
+        &[
+            "gateway",
+            "signal",
+            "10.9.0.2",
+            "down",
+            "--socket",
+            "/nonexistent/hf.sock",
+        ],
+    ] {
+        let output = holdfast(arguments);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        let error = text(&output.stderr);
+        assert!(
+            error.starts_with("holdfast: /nonexistent/hf.sock: no daemon answers;"),
+            "{error}"
+        );
+        assert_eq!(error.lines().count(), 1, "{error}");
+    }
+}
+
+/// Answers one caller with `reply`; what it asked.
+fn answer_once(socket: &Path, reply: &'static str) -> std::thread::JoinHandle<String> {
+    let listener = UnixListener::bind(socket).expect("a fresh folder");
+    std::thread::spawn(move || {
+        let (stream, _) = listener.accept().expect("a caller");
+        let mut line = String::new();
+        BufReader::new(&stream)
+            .read_line(&mut line)
+            .expect("a line");
+        (&stream)
+            .write_all(reply.as_bytes())
+            .expect("the caller waits");
+        line
+    })
+}
+
+#[test]
+fn status_prints_a_daemons_reply_for_people_and_for_scripts() {
+    const REPLY: &str = concat!(
+        r#"{"reply":"mobile","version":"9.9","pid":1,"interface":"wwan0","#,
+        r#""gateway":"192.0.2.1:4848","link":"going-down-soon","epoch":7,"acknowledged":true,"#,
+        r#""refused":null,"addresses":["10.9.0.2"],"counters":{"sent":5}}"#,
+        "\n"
+    );
+    let folder = tempfile::tempdir().expect("a folder");
+    for json in [false, true] {
+        let socket = folder.path().join(format!("{json}.sock"));
+        let daemon = answer_once(&socket, REPLY);
+        let path = socket.to_str().expect("a plain name");
+        let mut arguments = vec!["status", "--socket", path, "--flows", "3"];
+        arguments.extend(json.then_some("--json"));
+        let output = holdfast(&arguments);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let asked = daemon.join().expect("it answered");
+        assert_eq!(asked, "{\"command\":\"status\",\"flows_max\":3}\n");
+        let printed = text(&output.stdout);
+        if json {
+            let value: serde_json::Value = serde_json::from_str(&printed).expect("JSON");
+            assert_eq!(
+                (&value["link"], &value["epoch"]),
+                (&"going-down-soon".into(), &7.into())
+            );
+        } else {
+            assert!(
+                printed.contains("link going-down-soon, epoch 7, acknowledged"),
+                "{printed}"
+            );
+            assert!(printed.contains("sent 5"), "{printed}");
+        }
+    }
+}
+
+#[test]
+fn a_daemons_refusal_is_the_callers_failure() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (reply, status, shown) in [
+        ("{\"reply\":\"done\"}\n", 0, ""),
+        (
+            "{\"reply\":\"error\",\"message\":\"not today\"}\n",
+            1,
+            "not today",
+        ),
+        ("nonsense\n", 1, "not one of this version"),
+        ("", 1, "without an answer"),
+    ] {
+        let socket = folder.path().join("hf.sock");
+        let daemon = answer_once(&socket, reply);
+        let path = socket.to_str().expect("a plain name");
+        let output = holdfast(&["mobile", "signal", "down", "--socket", path]);
+        assert_eq!(
+            daemon.join().expect("it answered"),
+            "{\"command\":\"signal\",\"event\":\"down\",\"lead_ms\":0}\n"
+        );
+        assert_eq!(output.status.code(), Some(status), "{reply}");
+        assert!(
+            text(&output.stderr).contains(shown),
+            "{}",
+            text(&output.stderr)
+        );
+        std::fs::remove_file(&socket).expect("it is there");
+    }
+}
+
+#[test]
+fn pages_and_completions_are_made_for_every_command() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().to_str().expect("a plain name");
+    for what in ["man", "completions", "settings", "examples"] {
+        assert!(
+            holdfast(&["generate", what, path]).status.success(),
+            "{what}"
+        );
+    }
+    for file in [
+        "holdfast.1",
+        "holdfast-gateway.1",
+        "holdfast-mobile-keygen.1",
+        "holdfast.bash",
+        "holdfast.fish",
+        "_holdfast",
+        "settings.md",
+        "holdfast.toml",
+        "mobile.toml",
+    ] {
+        let length = std::fs::metadata(folder.path().join(file))
+            .expect(file)
+            .len();
+        assert!(length > 100, "{file} is empty");
+    }
+    assert_eq!(
+        holdfast(&["generate", "man", "/nonexistent/x"])
+            .status
+            .code(),
+        Some(1)
+    );
+}

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Bulk data in both directions, both families, many flows, outages.
+
+use std::net::IpAddr;
+
+use holdfast_lab::harness::{Flow, SOCKET_LIMIT, accept, connect, listen};
+use holdfast_lab::link_process::EmulatedLink;
+use holdfast_lab::stop::StopFlag;
+use holdfast_lab::topology::FH;
+use holdfast_link::{OutageAt, OutageEffect};
+use holdfast_net::datapath::monotonic_ns;
+
+use super::{PORT, SCHEMES, connection, emulated, fh, harness, wired};
+
+const MB: u64 = 1_000_000;
+
+/// A link on which a test of a few megabytes is soon over.
+fn fast_link() -> EmulatedLink {
+    EmulatedLink {
+        rate_mbit_per_s: 100.0,
+        delay_ms: 5.0,
+        ..EmulatedLink::default()
+    }
+}
+
+#[test]
+fn bulk_data_arrives_whole_in_both_directions_at_once() {
+    for scheme in SCHEMES {
+        let test = "bulk_data_arrives_whole_in_both_directions_at_once";
+        let Some(harness) = harness(test, &emulated(fast_link()), scheme) else {
+            return;
+        };
+        let (down_fh, down_mh) = connection(&harness, fh(), PORT);
+        let (up_fh, up_mh) = connection(&harness, fh(), PORT + 1);
+        let downlink = Flow::start(down_fh, down_mh, 8 * MB, 1);
+        let uplink = Flow::start(up_mh, up_fh, 8 * MB, 2);
+        downlink
+            .finish()
+            .unwrap_or_else(|error| panic!("{scheme} downlink: {error:#}"));
+        uplink
+            .finish()
+            .unwrap_or_else(|error| panic!("{scheme} uplink: {error:#}"));
+    }
+}
+
+#[test]
+fn one_connection_carries_both_directions_at_once() {
+    for scheme in SCHEMES {
+        let test = "one_connection_carries_both_directions_at_once";
+        let Some(harness) = harness(test, &emulated(fast_link()), scheme) else {
+            return;
+        };
+        let (at_fh, at_mh) = connection(&harness, fh(), PORT);
+        let (fh_in, mh_in) = (at_fh.try_clone().unwrap(), at_mh.try_clone().unwrap());
+        let downlink = Flow::start(at_fh, mh_in, 4 * MB, 3);
+        let uplink = Flow::start(at_mh, fh_in, 4 * MB, 4);
+        downlink
+            .finish()
+            .unwrap_or_else(|error| panic!("{scheme} downlink: {error:#}"));
+        uplink
+            .finish()
+            .unwrap_or_else(|error| panic!("{scheme} uplink: {error:#}"));
+    }
+}
+
+#[test]
+fn two_hundred_flows_at_once_arrive_whole() {
+    let test = "two_hundred_flows_at_once_arrive_whole";
+    let Some(harness) = harness(test, &wired(1500), "hold") else {
+        return;
+    };
+    let listener = listen(&harness.topology.fh, fh(), PORT).unwrap();
+    let mut flows = Vec::new();
+    for seed in 0..200 {
+        let at_mh = connect(&harness.topology.mh, fh(), PORT).unwrap();
+        let (at_fh, _) = accept(&listener).unwrap();
+        // By turns in both directions.
+        let (from, to) = if seed % 2 == 0 {
+            (at_fh, at_mh)
+        } else {
+            (at_mh, at_fh)
+        };
+        flows.push(Flow::start(from, to, MB / 4, seed));
+    }
+    for (i, flow) in flows.into_iter().enumerate() {
+        flow.finish()
+            .unwrap_or_else(|error| panic!("flow {i}: {error:#}"));
+    }
+}
+
+#[test]
+fn ipv6_passes_as_ipv4_does_and_through_an_outage_too() {
+    for scheme in SCHEMES {
+        let test = "ipv6_passes_as_ipv4_does_and_through_an_outage_too";
+        outage_is_survived(test, scheme, FH.v6.into(), OutageEffect::Lose);
+    }
+}
+
+#[test]
+fn an_outage_stalls_a_download_for_less_than_two_tenths_of_a_second() {
+    let test = "an_outage_stalls_a_download_for_less_than_two_tenths_of_a_second";
+    for scheme in SCHEMES {
+        outage_is_survived(test, scheme, fh(), OutageEffect::Lose);
+    }
+    outage_is_survived(test, "hold", fh(), OutageEffect::Keep);
+}
+
+/// A download over 20 Mb/s with an outage of two seconds in it.
+fn outage_is_survived(test: &str, scheme: &str, address: IpAddr, effect: OutageEffect) {
+    let link = EmulatedLink {
+        outages: vec![OutageAt {
+            at_s: 1.0,
+            for_s: 2.0,
+        }],
+        outage_effect: effect,
+        ..EmulatedLink::default()
+    };
+    let Some(mut harness) = harness(test, &emulated(link), scheme) else {
+        return;
+    };
+    let (at_fh, at_mh) = connection(&harness, address, PORT);
+    let flow = Flow::start(at_fh, at_mh, 6 * MB, 5);
+    flow.wait_bytes(MB / 4).unwrap();
+    let start_ns = monotonic_ns();
+    harness
+        .topology
+        .link
+        .as_mut()
+        .unwrap()
+        .start_clock(start_ns)
+        .unwrap();
+    let received = flow
+        .finish()
+        .unwrap_or_else(|error| panic!("{scheme}: {error:#}"));
+    let returned_ns = start_ns + 3_000_000_000;
+    let first = received
+        .first_from(returned_ns)
+        .expect("bytes came after the outage");
+    let stall_ms = (first.at_ns - returned_ns) / 1_000_000;
+    assert!(
+        stall_ms < 200,
+        "{scheme} {address} {effect:?}: stalled for {stall_ms} ms"
+    );
+}
+
+#[test]
+fn an_upload_survives_an_outage_whole() {
+    for scheme in SCHEMES {
+        let test = "an_upload_survives_an_outage_whole";
+        let link = EmulatedLink {
+            outages: vec![OutageAt {
+                at_s: 0.5,
+                for_s: 1.0,
+            }],
+            ..EmulatedLink::default()
+        };
+        let Some(mut harness) = harness(test, &emulated(link), scheme) else {
+            return;
+        };
+        let (at_fh, at_mh) = connection(&harness, fh(), PORT);
+        let flow = Flow::start(at_mh, at_fh, 4 * MB, 6);
+        flow.wait_bytes(MB / 8).unwrap();
+        let link = harness.topology.link.as_mut().unwrap();
+        link.start_clock(monotonic_ns()).unwrap();
+        let met = StopFlag::default().wait_for("the outage", SOCKET_LIMIT, || {
+            Ok((!link.is_up()).then_some(()))
+        });
+        met.unwrap();
+        flow.finish()
+            .unwrap_or_else(|error| panic!("{scheme}: {error:#}"));
+    }
+}

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Real sockets of real kernels through `holdfast gateway`, in network
+//! namespaces. A test that cannot have namespaces says so loudly and passes;
+//! with `HOLDFAST_NO_SKIP=1` it fails.
+
+mod bulk;
+mod restart;
+mod router;
+mod transparency;
+
+use std::net::{IpAddr, TcpStream};
+
+use holdfast_lab::harness::{Harness, accept, connect, listen};
+use holdfast_lab::link_process::EmulatedLink;
+use holdfast_lab::topology::{FH, TopologySettings, Wireless};
+
+/// The port on which the FH listens in these tests.
+const PORT: u16 = 700;
+
+/// The binary under test.
+const HOLDFAST: &str = env!("CARGO_BIN_EXE_holdfast");
+
+/// Both schemes: what must hold holds for each.
+const SCHEMES: [&str; 2] = ["hold", "mtcp-plus"];
+
+/// A veth pair in place of the link.
+fn wired(mtu: u32) -> TopologySettings {
+    TopologySettings::new(HOLDFAST, Wireless::Veth { mtu })
+}
+
+/// An emulated link.
+fn emulated(link: EmulatedLink) -> TopologySettings {
+    TopologySettings::new(HOLDFAST, Wireless::Emulated(link))
+}
+
+/// Topology and gateway; none: skipped.
+fn harness(test: &str, settings: &TopologySettings, scheme: &str) -> Option<Harness> {
+    Harness::new(test, settings, Some(scheme)).unwrap_or_else(|error| panic!("{test}: {error:#}"))
+}
+
+/// A connection that the MH opened to the FH: the FH's end and the MH's.
+fn connection(harness: &Harness, address: IpAddr, port: u16) -> (TcpStream, TcpStream) {
+    let listener = listen(&harness.topology.fh, address, port).unwrap();
+    let at_mh = connect(&harness.topology.mh, address, port).unwrap();
+    let (at_fh, _) = accept(&listener).unwrap();
+    (at_fh, at_mh)
+}
+
+/// The FH's IPv4 address.
+fn fh() -> IpAddr {
+    FH.v4.into()
+}

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The gateway killed, stopped and started again in mid-flow: no connection
+//! is lost, no byte either.
+
+use holdfast_lab::harness::{Flow, Harness, SOCKET_LIMIT};
+use holdfast_lab::link_process::EmulatedLink;
+use holdfast_lab::stop::StopFlag;
+use holdfast_lab::topology::TopologySettings;
+use holdfast_link::OutageAt;
+use holdfast_net::datapath::monotonic_ns;
+
+use super::router::MASQUERADE;
+use super::{PORT, SCHEMES, connection, emulated, fh, harness};
+
+const MB: u64 = 1_000_000;
+
+/// How long a gateway is away or stopped.
+const ABSENCE_NS: u64 = 1_000_000_000;
+
+fn settings() -> TopologySettings {
+    let outages = vec![OutageAt {
+        at_s: 0.5,
+        for_s: 2.0,
+    }];
+    emulated(EmulatedLink {
+        outages,
+        ..EmulatedLink::default()
+    })
+}
+
+/// Waits until the clock says `at_ns`; the flow goes on meanwhile.
+fn wait_until(at_ns: u64) {
+    let passed = || Ok((monotonic_ns() >= at_ns).then_some(()));
+    StopFlag::default()
+        .wait_for("time passes", SOCKET_LIMIT, passed)
+        .unwrap();
+}
+
+/// Kills the gateway outside an outage, starts it again in the same transfer,
+/// and takes the same flow through an outage: the stall in milliseconds.
+fn kill_restart_and_outage(harness: &mut Harness, scheme: &str) -> u64 {
+    let (at_fh, at_mh) = connection(harness, fh(), PORT);
+    let flow = Flow::start(at_fh, at_mh, 14 * MB, 7);
+    flow.wait_bytes(MB).unwrap();
+    harness.kill_gateway().unwrap();
+    let before = flow.watch().bytes();
+    flow.wait_bytes(before + MB).unwrap_or_else(|error| {
+        panic!("{scheme}: after kill -9 the flow does not go on: {error:#}")
+    });
+    harness.start_gateway().unwrap();
+    let before = flow.watch().bytes();
+    flow.wait_bytes(before + MB).unwrap_or_else(|error| {
+        panic!("{scheme}: after the restart the flow does not go on: {error:#}")
+    });
+    let start_ns = monotonic_ns();
+    harness
+        .topology
+        .link
+        .as_mut()
+        .unwrap()
+        .start_clock(start_ns)
+        .unwrap();
+    let received = flow
+        .finish()
+        .unwrap_or_else(|error| panic!("{scheme}: {error:#}"));
+    let returned_ns = start_ns + 2_500_000_000;
+    let first = received
+        .first_from(returned_ns)
+        .expect("bytes came after the outage");
+    (first.at_ns - returned_ns) / 1_000_000
+}
+
+#[test]
+fn after_kill_and_restart_the_same_flow_goes_through_an_outage_without_a_stall() {
+    for scheme in SCHEMES {
+        let test = "after_kill_and_restart_the_same_flow_goes_through_an_outage_without_a_stall";
+        let Some(mut harness) = harness(test, &settings(), scheme) else {
+            return;
+        };
+        let stall_ms = kill_restart_and_outage(&mut harness, scheme);
+        assert!(stall_ms < 200, "{scheme}: stalled for {stall_ms} ms");
+    }
+}
+
+#[test]
+fn the_same_under_masquerade() {
+    for scheme in SCHEMES {
+        let settings = TopologySettings {
+            gateway_nft: MASQUERADE.into(),
+            ..settings()
+        };
+        let Some(mut harness) = harness("the_same_under_masquerade", &settings, scheme) else {
+            return;
+        };
+        let stall_ms = kill_restart_and_outage(&mut harness, scheme);
+        assert!(stall_ms < 200, "{scheme}: stalled for {stall_ms} ms");
+    }
+}
+
+#[test]
+fn a_hold_gateway_killed_within_an_outage_costs_no_connection() {
+    let test = "a_hold_gateway_killed_within_an_outage_costs_no_connection";
+    let Some(mut harness) = harness(test, &settings(), "hold") else {
+        return;
+    };
+    let (at_fh, at_mh) = connection(&harness, fh(), PORT);
+    let flow = Flow::start(at_fh, at_mh, 4 * MB, 8);
+    flow.wait_bytes(MB / 2).unwrap();
+    let start_ns = monotonic_ns();
+    harness
+        .topology
+        .link
+        .as_mut()
+        .unwrap()
+        .start_clock(start_ns)
+        .unwrap();
+    wait_until(start_ns + 1_000_000_000);
+    assert!(
+        !harness.topology.link.as_ref().unwrap().is_up(),
+        "the outage is not there"
+    );
+    harness.kill_gateway().unwrap();
+    flow.finish().unwrap();
+}
+
+#[test]
+fn a_stopped_gateway_breaks_no_connection() {
+    for scheme in SCHEMES {
+        let test = "a_stopped_gateway_breaks_no_connection";
+        let Some(mut harness) = harness(test, &settings(), scheme) else {
+            return;
+        };
+        let (at_fh, at_mh) = connection(&harness, fh(), PORT);
+        let flow = Flow::start(at_fh, at_mh, 8 * MB, 9);
+        flow.wait_bytes(MB).unwrap();
+        let stopped_ns = monotonic_ns();
+        harness.signal_gateway(libc::SIGSTOP).unwrap();
+        wait_until(stopped_ns + 2 * ABSENCE_NS);
+        harness.signal_gateway(libc::SIGCONT).unwrap();
+        let received = flow
+            .finish()
+            .unwrap_or_else(|error| panic!("{scheme}: {error:#}"));
+        let gap_ms = received.longest_gap_ns(stopped_ns) / 1_000_000;
+        println!("{scheme}: SIGSTOP for 2 s in mid-transfer: no byte for {gap_ms} ms");
+        // The path takes over after 200 ms without a heartbeat; then the sender
+        // has to notice what was lost in between.
+        assert!(gap_ms < 1900, "{scheme}: the flow stood for {gap_ms} ms");
+    }
+}
+
+#[test]
+fn a_gateway_that_is_stopped_by_sigterm_leaves_the_flow_to_the_kernel() {
+    for scheme in SCHEMES {
+        let test = "a_gateway_that_is_stopped_by_sigterm_leaves_the_flow_to_the_kernel";
+        let Some(mut harness) = harness(test, &settings(), scheme) else {
+            return;
+        };
+        let (at_fh, at_mh) = connection(&harness, fh(), PORT);
+        let flow = Flow::start(at_fh, at_mh, 4 * MB, 10);
+        flow.wait_bytes(MB).unwrap();
+        harness.stop_gateway().unwrap();
+        let received = flow
+            .finish()
+            .unwrap_or_else(|error| panic!("{scheme}: {error:#}"));
+        assert_eq!(received.bytes(), 4 * MB);
+    }
+}

@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `holdfast demo`: the same download over the same link with outages, plain
+//! and with Holdfast, side by side.
+
+mod progress;
+mod report;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow, bail};
+use holdfast_link::{OutageAt, OutageEffect, OutageSchedule, OutageSettings, seed_for};
+use holdfast_wire::Instant;
+
+use crate::link_process::EmulatedLink;
+use crate::seeded_file::{SeededContent, write_seeded};
+use crate::stop::{Interrupted, StopFlag};
+use crate::transfer::{
+    FILE_NAME, Middle, PreparedTransfer, TransferResult, TransferSettings, TransferWatch, optimal_s,
+};
+
+use progress::Progress;
+pub use report::{DemoConditions, DemoReport};
+
+/// No outage begins earlier or ends later than this many seconds from the
+/// beginning and the end of the fastest transfer.
+const MARGIN_S: f64 = 1.5;
+/// The most time between two outages that is asked for, in seconds: the first
+/// one's stall is over by then as a rule.
+const APART_MAX_S: f64 = 3.5;
+/// The least.
+const APART_MIN_S: f64 = 0.5;
+/// The longest that any of the downloads may take.
+const LIMIT: Duration = Duration::from_secs(80);
+
+/// What the demo is to show.
+#[derive(Clone, Debug)]
+pub struct DemoSettings {
+    /// Our own binary.
+    pub holdfast: PathBuf,
+    /// The schemes beside the plain run, in this order.
+    pub schemes: Vec<String>,
+    /// Lengths of the outages in seconds.
+    pub outages_s: Vec<f64>,
+    /// What an outage does to the packets on the link and in its queue.
+    pub outage_effect: OutageEffect,
+    /// Whether the gateway is told of outages (carrier, and `holdfast mobile`).
+    pub signals: bool,
+    /// The sender's congestion control.
+    pub congestion_control: String,
+    /// Seed of the file and of the outages' times.
+    pub seed: u64,
+    /// Length of the file in bytes.
+    pub bytes: u64,
+}
+
+/// Runs the demo and returns its report. [`Interrupted`] if somebody stopped
+/// it; a run that does not finish in time is in the report.
+pub fn run(settings: &DemoSettings, stop: &StopFlag) -> anyhow::Result<DemoReport> {
+    let folder = tempfile::Builder::new()
+        .prefix("holdfast-demo-")
+        .tempdir()?;
+    let files = folder.path().join("files");
+    fs::create_dir(&files)?;
+    let content = write_seeded(&files.join(FILE_NAME), settings.bytes, settings.seed)?;
+    let link = link(settings)?;
+    let progress = Progress::new();
+    progress.say(&opening(settings, &link));
+    let runs = transfers(settings, &link);
+    let mut prepared = Vec::new();
+    for run in &runs {
+        stop.check()?;
+        let own = folder.path().join(&run.name);
+        fs::create_dir(&own)?;
+        let ready = PreparedTransfer::prepare(run, &own, &files, stop);
+        // A broken step looks like any other error to a user who pressed Ctrl-C.
+        stop.check()?;
+        prepared.push(ready.with_context(|| format!("run {}", run.name))?);
+    }
+    let results = side_by_side(&runs, prepared, &content, &progress, stop)?;
+    Ok(DemoReport {
+        runs: results,
+        conditions: DemoConditions::of(settings, &link)?,
+        bytes: content.bytes,
+    })
+}
+
+/// The link with its outages at seeded random times within the fastest
+/// transfer.
+fn link(settings: &DemoSettings) -> anyhow::Result<EmulatedLink> {
+    let mut link = EmulatedLink {
+        carrier_follows: settings.signals,
+        outage_effect: settings.outage_effect,
+        seed: settings.seed,
+        ..EmulatedLink::default()
+    };
+    let lengths = &settings.outages_s;
+    if lengths.is_empty() {
+        return Ok(link);
+    }
+    let end_s = optimal_s(&link, settings.bytes)? + lengths.iter().sum::<f64>();
+    let room_s = end_s - 2.0 * MARGIN_S - lengths.iter().sum::<f64>();
+    // At least half of the time that is left is for the random part.
+    let between = lengths.len().saturating_sub(1).max(1) as f64;
+    let apart_s = (room_s / 2.0 / between).min(APART_MAX_S);
+    if apart_s < APART_MIN_S {
+        bail!(
+            "--outages: {} outages do not fit into a transfer of {:.1} s; take fewer, or more --megabytes",
+            lengths.len(),
+            end_s
+        );
+    }
+    let scattered = OutageSettings::Scattered {
+        lengths_s: lengths.clone(),
+        from_s: MARGIN_S,
+        to_s: end_s - MARGIN_S,
+        apart_s,
+    };
+    let plan = holdfast_link::LinkSettings {
+        outages: scattered,
+        ..Default::default()
+    }
+    .plan()
+    .map_err(|error| anyhow!("--outages: {error}"))?;
+    let mut schedule = OutageSchedule::new(&plan.outages, seed_for(settings.seed, 1));
+    let outages = schedule.until(Instant::from_nanos(u64::MAX));
+    link.outages = outages
+        .iter()
+        .map(|outage| OutageAt {
+            at_s: outage.begin.as_secs_f64(),
+            for_s: outage.end.saturating_since(outage.begin).as_secs_f64(),
+        })
+        .collect();
+    Ok(link)
+}
+
+fn transfers(settings: &DemoSettings, link: &EmulatedLink) -> Vec<TransferSettings> {
+    let gateway = |scheme: &String| Middle::Gateway {
+        scheme: scheme.clone(),
+        mobile_signals: settings.signals,
+    };
+    let plain = ("plain".to_owned(), Middle::Plain);
+    std::iter::once(plain)
+        .chain(
+            settings
+                .schemes
+                .iter()
+                .map(|scheme| (scheme.clone(), gateway(scheme))),
+        )
+        .map(|(name, middle)| TransferSettings {
+            name,
+            holdfast: settings.holdfast.clone(),
+            middle,
+            link: link.clone(),
+            congestion_control: settings.congestion_control.clone(),
+            host_sysctls: Vec::new(),
+            limit: LIMIT,
+        })
+        .collect()
+}
+
+/// Runs all of them at the same time. The first error ends the others.
+fn side_by_side(
+    runs: &[TransferSettings],
+    prepared: Vec<PreparedTransfer>,
+    content: &SeededContent,
+    progress: &Progress,
+    stop: &StopFlag,
+) -> anyhow::Result<Vec<TransferResult>> {
+    let watches: Vec<TransferWatch> = runs.iter().map(|_| TransferWatch::default()).collect();
+    let all_end = StopFlag::default();
+    let results = thread::scope(|scope| {
+        let workers: Vec<_> = prepared
+            .into_iter()
+            .zip(&watches)
+            .map(|(transfer, watch)| scope.spawn(|| transfer.run(content, watch, &all_end)))
+            .collect();
+        let lines: Vec<_> = runs.iter().zip(&watches).collect();
+        let mut shown = progress.lines(&lines, content.bytes);
+        while !workers.iter().all(thread::ScopedJoinHandle::is_finished) {
+            if stop.is_raised() {
+                all_end.raise();
+            }
+            shown.show(&lines);
+            thread::sleep(progress::INTERVAL);
+        }
+        shown.finish(&lines);
+        workers
+            .into_iter()
+            .map(|worker| {
+                worker
+                    .join()
+                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            })
+            .collect::<Vec<_>>()
+    });
+    if stop.is_raised() {
+        return Err(Interrupted.into());
+    }
+    runs.iter()
+        .zip(results)
+        .map(|(run, result)| result.with_context(|| format!("run {}", run.name)))
+        .collect()
+}
+
+fn opening(settings: &DemoSettings, link: &EmulatedLink) -> String {
+    let times: Vec<String> = link
+        .outages
+        .iter()
+        .map(|outage| format!("{:.1} s at {:.1} s", outage.for_s, outage.at_s))
+        .collect();
+    let outages = if times.is_empty() {
+        "no outages".into()
+    } else {
+        format!("outages of {}", times.join(", "))
+    };
+    format!(
+        "A download of {:.1} MB over {} Mb/s, {} ms round trip, {} packets of queue; {outages} (seed {}).",
+        settings.bytes as f64 / 1e6,
+        link.rate_mbit_per_s,
+        2.0 * link.delay_ms,
+        link.queue_packets,
+        settings.seed,
+    )
+}
+
+/// Where our own binary is.
+pub fn own_binary() -> anyhow::Result<PathBuf> {
+    let path = std::env::current_exe().context("cannot find the own binary")?;
+    anyhow::ensure!(
+        Path::exists(&path),
+        "{}: the own binary is gone",
+        path.display()
+    );
+    Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(outages_s: &[f64]) -> DemoSettings {
+        DemoSettings {
+            holdfast: PathBuf::new(),
+            schemes: vec!["mtcp-plus".into(), "hold".into()],
+            outages_s: outages_s.to_vec(),
+            outage_effect: OutageEffect::Lose,
+            signals: true,
+            congestion_control: "cubic".into(),
+            seed: 1,
+            bytes: 25_000_000,
+        }
+    }
+
+    #[test]
+    fn outages_lie_within_the_fastest_transfer_for_every_seed() {
+        for seed in 0..200 {
+            let settings = DemoSettings {
+                seed,
+                ..settings(&[3.0, 7.0])
+            };
+            let link = link(&settings).unwrap();
+            let end_s = optimal_s(&link, settings.bytes).unwrap();
+            let mut lengths: Vec<f64> = link.outages.iter().map(|o| o.for_s.round()).collect();
+            lengths.sort_by(f64::total_cmp);
+            assert_eq!(lengths, [3.0, 7.0]);
+            assert!(link.outages[0].at_s >= MARGIN_S);
+            let last = link.outages[1];
+            assert!(
+                last.at_s + last.for_s <= end_s - MARGIN_S + 0.1,
+                "{seed}: {last:?} {end_s}"
+            );
+        }
+    }
+
+    #[test]
+    fn outages_that_do_not_fit_are_refused_with_a_remedy() {
+        let error = link(&settings(&[1.0; 40])).unwrap_err().to_string();
+        assert!(
+            error.starts_with("--outages: 40 outages do not fit"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn the_plain_run_comes_first_and_is_asked_for_nothing() {
+        let settings = settings(&[]);
+        let runs = transfers(&settings, &link(&settings).unwrap());
+        let names: Vec<_> = runs.iter().map(|run| run.name.as_str()).collect();
+        assert_eq!(names, ["plain", "mtcp-plus", "hold"]);
+        assert_eq!(runs[0].middle, Middle::Plain);
+    }
+}

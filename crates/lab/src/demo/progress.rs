@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A line for each run while the demo runs: bars that move on a terminal,
+//! plain lines elsewhere. On the standard error, which leaves the standard
+//! output to the table.
+
+use std::io::IsTerminal as _;
+use std::time::{Duration, Instant};
+
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+
+use crate::transfer::{Moment, TransferSettings, TransferWatch};
+
+/// How often the lines are drawn.
+pub(super) const INTERVAL: Duration = Duration::from_millis(100);
+/// How often a line is written where nothing can be drawn over.
+const PLAIN_INTERVAL: Duration = Duration::from_secs(2);
+/// A stall is shown from this length on, in seconds: less is the round trip's.
+const STALL_SHOWN_S: f64 = 0.2;
+/// The time over which the rate is taken, in seconds.
+const RATE_WINDOW_S: f64 = 0.5;
+
+/// Where lines go.
+pub(super) struct Progress {
+    bars: Option<MultiProgress>,
+}
+
+/// A run and what can be seen of it.
+type Line<'a> = (&'a TransferSettings, &'a TransferWatch);
+
+impl Progress {
+    pub(super) fn new() -> Self {
+        Self {
+            bars: std::io::stderr().is_terminal().then(MultiProgress::new),
+        }
+    }
+
+    /// A line above all others.
+    pub(super) fn say(&self, text: &str) {
+        match &self.bars {
+            // A terminal that is gone is no reason to stop.
+            Some(bars) => drop(bars.println(text)),
+            None => eprintln!("{text}"),
+        }
+    }
+
+    /// Begins a line for each run.
+    pub(super) fn lines(&self, runs: &[Line<'_>], bytes: u64) -> Lines {
+        let style = ProgressStyle::with_template("{prefix:10} [{bar:30}] {percent:>3}%  {msg}")
+            .unwrap_or_else(|_| ProgressStyle::default_bar())
+            .progress_chars("=> ");
+        let bars = self.bars.as_ref().map(|all| {
+            runs.iter()
+                .map(|(run, _)| {
+                    let bar = all.add(ProgressBar::new(bytes)).with_style(style.clone());
+                    bar.with_prefix(run.name.clone())
+                })
+                .collect()
+        });
+        let rates = runs.iter().map(|_| RateMeter::default()).collect();
+        Lines {
+            bars,
+            rates,
+            bytes,
+            written_at: None,
+        }
+    }
+}
+
+/// The runs' lines.
+pub(super) struct Lines {
+    bars: Option<Vec<ProgressBar>>,
+    rates: Vec<RateMeter>,
+    bytes: u64,
+    written_at: Option<Instant>,
+}
+
+impl Lines {
+    /// Shows each run as it is now.
+    pub(super) fn show(&mut self, runs: &[Line<'_>]) {
+        let write = self
+            .written_at
+            .is_none_or(|at| at.elapsed() >= PLAIN_INTERVAL);
+        for (i, (run, watch)) in runs.iter().enumerate() {
+            let Some(moment) = watch.moment(&run.link) else {
+                continue;
+            };
+            let rate = self.rates[i].update(moment);
+            let text = if moment.bytes == self.bytes {
+                "done".to_owned()
+            } else {
+                text(moment, rate)
+            };
+            match &self.bars {
+                Some(bars) => {
+                    bars[i].set_position(moment.bytes);
+                    bars[i].set_message(text);
+                }
+                None if write => {
+                    let percent = moment.bytes as f64 * 100.0 / self.bytes.max(1) as f64;
+                    eprintln!(
+                        "{:5.1} s  {:10} {percent:5.1}%  {text}",
+                        moment.elapsed_s, run.name
+                    );
+                    self.written_at = Some(Instant::now());
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// Shows the end.
+    pub(super) fn finish(&mut self, runs: &[Line<'_>]) {
+        self.written_at = None;
+        self.show(runs);
+        for bar in self.bars.iter().flatten() {
+            bar.abandon();
+        }
+    }
+}
+
+fn text(moment: Moment, rate_mbit_per_s: f64) -> String {
+    let link = if moment.link_up {
+        "link up  "
+    } else {
+        "link DOWN"
+    };
+    let stall = if moment.stall_s >= STALL_SHOWN_S {
+        format!("  stalled for {:.1} s", moment.stall_s)
+    } else {
+        String::new()
+    };
+    format!("{rate_mbit_per_s:5.1} Mb/s  {link}{stall}")
+}
+
+/// The rate of the last half second.
+#[derive(Default)]
+struct RateMeter {
+    from: Option<Moment>,
+    mbit_per_s: f64,
+}
+
+impl RateMeter {
+    fn update(&mut self, moment: Moment) -> f64 {
+        let from = *self.from.get_or_insert(moment);
+        let window_s = moment.elapsed_s - from.elapsed_s;
+        if window_s >= RATE_WINDOW_S {
+            self.mbit_per_s = (moment.bytes - from.bytes) as f64 * 8.0 / 1e6 / window_s;
+            self.from = Some(moment);
+        }
+        self.mbit_per_s
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_is_that_of_the_last_window() {
+        let moment = |elapsed_s, bytes| Moment {
+            elapsed_s,
+            bytes,
+            link_up: true,
+            stall_s: 0.0,
+        };
+        let mut meter = RateMeter::default();
+        assert!(meter.update(moment(0.0, 0)).abs() < 1e-9);
+        assert!((meter.update(moment(0.5, 1_250_000)) - 20.0).abs() < 1e-9);
+        assert!((meter.update(moment(0.6, 1_250_000)) - 20.0).abs() < 1e-9);
+        assert!(meter.update(moment(1.0, 1_250_000)).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_line_tells_the_links_state_and_the_stall() {
+        let mut moment = Moment {
+            elapsed_s: 1.0,
+            bytes: 1,
+            link_up: true,
+            stall_s: 1.25,
+        };
+        assert_eq!(
+            text(moment, 0.0),
+            "  0.0 Mb/s  link up    stalled for 1.2 s"
+        );
+        moment.link_up = false;
+        moment.stall_s = 0.0;
+        assert_eq!(text(moment, 0.0), "  0.0 Mb/s  link DOWN");
+    }
+}

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the demo found: a table for people, JSON for programs.
+
+use std::fs;
+
+use comfy_table::{CellAlignment, Table, presets};
+use holdfast_link::{OutageAt, OutageEffect};
+use serde::Serialize;
+
+use super::DemoSettings;
+use crate::link_process::EmulatedLink;
+use crate::transfer::TransferResult;
+
+/// The demo's result. As JSON: `{"runs":[...],"conditions":{...}}`.
+#[derive(Clone, Debug, Serialize)]
+pub struct DemoReport {
+    /// The runs, the plain one first.
+    pub runs: Vec<TransferResult>,
+    /// What they ran over.
+    pub conditions: DemoConditions,
+    /// Length of the file in bytes.
+    #[serde(skip)]
+    pub bytes: u64,
+}
+
+/// All that is needed to run the same again.
+#[derive(Clone, Debug, Serialize)]
+pub struct DemoConditions {
+    /// The seed.
+    pub seed: u64,
+    /// Length of the file in bytes.
+    pub file_bytes: u64,
+    /// Rate of each direction in Mb/s.
+    pub rate_mbit_per_s: f64,
+    /// Round trip without queues in milliseconds.
+    pub round_trip_ms: f64,
+    /// Queue of each direction in packets.
+    pub queue_packets: u32,
+    /// The outages, since the transfer's start.
+    pub outages: Vec<OutageAt>,
+    /// What they do to the packets on the link and in its queue.
+    pub outage_effect: OutageEffect,
+    /// Whether the gateway was told of them.
+    pub signals: bool,
+    /// The sender's congestion control.
+    pub congestion_control: String,
+    /// The kernel's release.
+    pub kernel: String,
+}
+
+impl DemoConditions {
+    pub(super) fn of(settings: &DemoSettings, link: &EmulatedLink) -> anyhow::Result<Self> {
+        Ok(Self {
+            seed: settings.seed,
+            file_bytes: settings.bytes,
+            rate_mbit_per_s: link.rate_mbit_per_s,
+            round_trip_ms: 2.0 * link.delay_ms,
+            queue_packets: link.queue_packets,
+            outages: link.outages.clone(),
+            outage_effect: link.outage_effect,
+            signals: settings.signals,
+            congestion_control: settings.congestion_control.clone(),
+            kernel: fs::read_to_string("/proc/sys/kernel/osrelease")?
+                .trim()
+                .to_owned(),
+        })
+    }
+}
+
+impl DemoReport {
+    /// Whether every run finished with the bytes that were served.
+    pub fn is_good(&self) -> bool {
+        self.runs
+            .iter()
+            .all(|run| run.transfer_s.is_some() && run.sha256_ok)
+    }
+
+    /// The table.
+    pub fn table(&self) -> Table {
+        let mut table = Table::new();
+        table.load_preset(presets::UTF8_FULL_CONDENSED);
+        let mut header = vec![
+            "run".to_owned(),
+            "transfer".into(),
+            "optimum".into(),
+            "over optimum".into(),
+        ];
+        for outage in &self.conditions.outages {
+            header.push(format!("stall after {} s outage", outage.for_s));
+        }
+        header.extend(["segments sent again".to_owned(), "SHA-256".into()]);
+        let columns = header.len();
+        table.set_header(header);
+        for run in &self.runs {
+            table.add_row(self.row(run));
+        }
+        for i in 1..columns {
+            if let Some(column) = table.column_mut(i) {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+        }
+        table
+    }
+
+    fn row(&self, run: &TransferResult) -> Vec<String> {
+        let seconds = |s: Option<f64>, digits: usize| {
+            s.map_or_else(|| "never".to_owned(), |s| format!("{s:.digits$} s"))
+        };
+        let transfer = run
+            .transfer_s
+            .map_or_else(|| "not finished".to_owned(), |s| format!("{s:.2} s"));
+        let over = run.over_optimum_percent();
+        let mut row = vec![
+            run.name.clone(),
+            transfer,
+            seconds(Some(run.optimal_s), 2),
+            over.map_or_else(|| "-".to_owned(), |percent| format!("{percent:.1} %")),
+        ];
+        for i in 0..self.conditions.outages.len() {
+            // An outage after the end of the transfer left no stall.
+            row.push(
+                run.stalls_s
+                    .get(i)
+                    .map_or_else(|| "-".to_owned(), |&stall| seconds(stall, 3)),
+            );
+        }
+        row.push(run.retransmitted_segments.to_string());
+        row.push(if run.sha256_ok { "equal" } else { "DIFFERS" }.to_owned());
+        row
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report() -> DemoReport {
+        let run = TransferResult {
+            name: "plain".into(),
+            transfer_s: Some(22.0),
+            optimal_s: 20.0,
+            stalls_s: vec![Some(1.5)],
+            retransmitted_segments: 7,
+            bytes: 10,
+            sha256_ok: true,
+        };
+        let conditions = DemoConditions {
+            seed: 1,
+            file_bytes: 10,
+            rate_mbit_per_s: 20.0,
+            round_trip_ms: 50.0,
+            queue_packets: 200,
+            outages: vec![OutageAt {
+                at_s: 2.0,
+                for_s: 3.0,
+            }],
+            outage_effect: OutageEffect::Lose,
+            signals: true,
+            congestion_control: "cubic".into(),
+            kernel: "6.18".into(),
+        };
+        DemoReport {
+            runs: vec![run],
+            conditions,
+            bytes: 10,
+        }
+    }
+
+    #[test]
+    fn a_run_that_is_wrong_or_not_finished_is_not_good() {
+        let mut report = report();
+        assert!(report.is_good());
+        report.runs[0].sha256_ok = false;
+        assert!(!report.is_good());
+        report.runs[0].sha256_ok = true;
+        report.runs[0].transfer_s = None;
+        assert!(!report.is_good());
+        assert!(report.table().to_string().contains("not finished"));
+    }
+
+    #[test]
+    fn the_table_and_the_json_tell_the_same() {
+        let report = report();
+        let table = report.table().to_string();
+        for cell in [
+            "22.00 s",
+            "20.00 s",
+            "10.0 %",
+            "1.500 s",
+            "equal",
+            "stall after 3 s outage",
+        ] {
+            assert!(table.contains(cell), "{cell} in\n{table}");
+        }
+        let json = serde_json::to_value(&report).unwrap();
+        assert_eq!(
+            json["runs"][0],
+            serde_json::json!({"name": "plain", "transfer_s": 22.0, "optimal_s": 20.0, "stalls_s": [1.5],
+                "retransmitted_segments": 7, "bytes": 10, "sha256_ok": true})
+        );
+    }
+}

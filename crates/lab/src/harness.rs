@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+//! For tests with real sockets: a topology, a gateway in it that can be killed
+//! and started again, and streams of seeded bytes.
+//!
+//! A socket belongs to the namespace in which it was made, whichever thread
+//! uses it: tests hold the sockets of all three hosts side by side.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow};
+use holdfast_net::netns::{NetNs, available_or_skip};
+use rand_chacha::ChaCha8Rng;
+use rand_core::{RngCore as _, SeedableRng as _};
+use sha2::{Digest as _, Sha256};
+use tempfile::TempDir;
+
+use crate::daemons::{Daemon, GatewayOptions};
+use crate::download::{DownloadWatch, Received, receive};
+use crate::seeded_file::Sha256Sum;
+use crate::stop::StopFlag;
+use crate::topology::{Topology, TopologySettings};
+
+/// No socket waits longer than this: a test fails rather than hangs.
+pub const SOCKET_LIMIT: Duration = Duration::from_secs(30);
+
+/// Bytes written at a time.
+const CHUNK_BYTES: usize = 1 << 16;
+
+/// A topology with or without a gateway, and the gateway's files.
+#[derive(Debug)]
+pub struct Harness {
+    /// The running gateway, if there is one.
+    pub gateway: Option<Daemon>,
+    /// The namespaces.
+    pub topology: Topology,
+    folder: TempDir,
+    options: GatewayOptions,
+    stop: StopFlag,
+}
+
+impl Harness {
+    /// Builds the topology and starts a gateway with `scheme`; none: plain
+    /// forwarding. None, and a loud line, where `test` cannot run
+    /// ([`available_or_skip`]).
+    pub fn new(
+        test: &str,
+        settings: &TopologySettings,
+        scheme: Option<&str>,
+    ) -> anyhow::Result<Option<Self>> {
+        if !available_or_skip(test) {
+            return Ok(None);
+        }
+        let topology = Topology::build(settings)?;
+        let folder = tempfile::Builder::new()
+            .prefix("holdfast-test-")
+            .tempdir()?;
+        let options = GatewayOptions {
+            holdfast: settings.holdfast.clone(),
+            scheme: scheme.unwrap_or("hold").to_owned(),
+            mobile_key: None,
+        };
+        let stop = StopFlag::default();
+        let mut harness = Self {
+            gateway: None,
+            topology,
+            folder,
+            options,
+            stop,
+        };
+        if scheme.is_some() {
+            harness.start_gateway()?;
+        }
+        Ok(Some(harness))
+    }
+
+    /// Starts the gateway, or its successor with the same files.
+    pub fn start_gateway(&mut self) -> anyhow::Result<()> {
+        let folder = self.folder.path();
+        let daemon = Daemon::start_gateway(&self.topology, &self.options, folder, &self.stop)?;
+        self.gateway = Some(daemon);
+        Ok(())
+    }
+
+    /// `kill -9`.
+    pub fn kill_gateway(&mut self) -> anyhow::Result<()> {
+        let mut gateway = self.gateway.take().context("no gateway runs")?;
+        gateway.child.kill()?;
+        Ok(())
+    }
+
+    /// Sends the gateway a signal.
+    pub fn signal_gateway(&mut self, signal: i32) -> anyhow::Result<()> {
+        Ok(self
+            .gateway
+            .as_mut()
+            .context("no gateway runs")?
+            .child
+            .signal(signal)?)
+    }
+
+    /// SIGTERM; an error if it does not end well.
+    pub fn stop_gateway(&mut self) -> anyhow::Result<()> {
+        self.gateway.take().context("no gateway runs")?.stop()
+    }
+
+    /// The test's own folder.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// A folder in it for `name`.
+    pub fn make_folder(&self, name: &str) -> anyhow::Result<PathBuf> {
+        let path = self.folder.path().join(name);
+        fs::create_dir(&path)?;
+        Ok(path)
+    }
+}
+
+/// A listener of `ns`.
+pub fn listen(ns: &NetNs, address: IpAddr, port: u16) -> anyhow::Result<TcpListener> {
+    ns.run(|| TcpListener::bind((address, port)))?
+        .with_context(|| format!("cannot listen on {address} port {port}"))
+}
+
+/// A connection from `ns`, with limits on all that it waits for.
+pub fn connect(ns: &NetNs, address: IpAddr, port: u16) -> io::Result<TcpStream> {
+    let address = SocketAddr::new(address, port);
+    let stream = ns.run(|| TcpStream::connect_timeout(&address, SOCKET_LIMIT))??;
+    limit(&stream)?;
+    Ok(stream)
+}
+
+/// Accepts one connection, with limits on all that it waits for. The listener
+/// itself waits for as long as it takes.
+pub fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
+    let (stream, from) = listener.accept()?;
+    limit(&stream)?;
+    Ok((stream, from))
+}
+
+fn limit(stream: &TcpStream) -> io::Result<()> {
+    stream.set_read_timeout(Some(SOCKET_LIMIT))?;
+    stream.set_write_timeout(Some(SOCKET_LIMIT))
+}
+
+/// Sends `bytes` seeded bytes and then FIN; returns their SHA-256.
+pub fn send_seeded(mut stream: &TcpStream, bytes: u64, seed: u64) -> io::Result<Sha256Sum> {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let mut hash = Sha256::new();
+    let mut chunk = vec![0; CHUNK_BYTES];
+    let mut left = bytes;
+    while left > 0 {
+        let part = &mut chunk[..left.min(CHUNK_BYTES as u64) as usize];
+        rng.fill_bytes(part);
+        hash.update(&*part);
+        stream.write_all(part)?;
+        left -= part.len() as u64;
+    }
+    stream.shutdown(Shutdown::Write)?;
+    Ok(hash.finalize().into())
+}
+
+/// A stream of seeded bytes on its way, by two threads of its own.
+#[derive(Debug)]
+pub struct Flow {
+    sender: JoinHandle<io::Result<Sha256Sum>>,
+    receiver: JoinHandle<Received>,
+    watch: DownloadWatch,
+    bytes: u64,
+}
+
+impl Flow {
+    /// Sends `bytes` bytes of `seed` from the one socket to the other.
+    pub fn start(from: TcpStream, to: TcpStream, bytes: u64, seed: u64) -> Self {
+        let watch = DownloadWatch::default();
+        let receiver_watch = watch.clone();
+        Self {
+            sender: thread::spawn(move || send_seeded(&from, bytes, seed)),
+            receiver: thread::spawn(move || receive(&to, &receiver_watch)),
+            watch,
+            bytes,
+        }
+    }
+
+    /// Waits until this many bytes have arrived.
+    pub fn wait_bytes(&self, bytes: u64) -> anyhow::Result<()> {
+        StopFlag::default().wait_for(&format!("{bytes} bytes arrive"), SOCKET_LIMIT, || {
+            Ok((self.watch.bytes() >= bytes).then_some(()))
+        })
+    }
+
+    /// What can be seen while it runs.
+    pub fn watch(&self) -> &DownloadWatch {
+        &self.watch
+    }
+
+    /// Waits for the end; an error if the bytes that arrived are not the ones
+    /// that were sent, or a socket failed.
+    pub fn finish(self) -> anyhow::Result<Received> {
+        let received = self
+            .receiver
+            .join()
+            .map_err(|_| anyhow!("the receiver's thread failed"))?;
+        let sent = self
+            .sender
+            .join()
+            .map_err(|_| anyhow!("the sender's thread failed"))?;
+        let sent = sent.with_context(|| {
+            format!(
+                "the sender's connection broke; {} of {} bytes arrived",
+                received.bytes(),
+                self.bytes
+            )
+        })?;
+        anyhow::ensure!(
+            received.bytes() == self.bytes && received.sha256 == sent,
+            "{} of {} bytes arrived{}",
+            received.bytes(),
+            self.bytes,
+            if received.bytes() == self.bytes {
+                ", and they are others"
+            } else {
+                ""
+            }
+        );
+        Ok(received)
+    }
+}

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `holdfast link` as a guarded child between two namespaces.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::path::Path;
+use std::process::{ChildStdin, ChildStdout, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use holdfast_link::{LinkPlan, LinkSettings, OutageAt, OutageEffect, OutageSettings};
+use holdfast_net::netns::{ChildGuard, NetNs};
+use serde::Deserialize;
+use serde_json::Value;
+
+/// How long the link may take until its devices are there.
+const READY_LIMIT: Duration = Duration::from_secs(10);
+/// How long it may take to end and to tell its counters.
+const END_LIMIT: Duration = Duration::from_secs(5);
+
+/// What the link does; both directions alike.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EmulatedLink {
+    /// Rate in Mb/s.
+    pub rate_mbit_per_s: f64,
+    /// Propagation delay of one direction in milliseconds.
+    pub delay_ms: f64,
+    /// Queue of each direction in packets.
+    pub queue_packets: u32,
+    /// Random loss, a probability.
+    pub loss: f64,
+    /// Outages of both directions, relative to the link's start.
+    pub outages: Vec<OutageAt>,
+    /// What they do to the packets in the queue and on the way.
+    pub outage_effect: OutageEffect,
+    /// Whether the devices' carrier follows the outages.
+    pub carrier_follows: bool,
+    /// MTU of both devices in octets.
+    pub mtu: u32,
+    /// Seed of all that is random.
+    pub seed: u64,
+}
+
+impl Default for EmulatedLink {
+    /// The demo's link without outages: 20 Mb/s, 50 ms round trip, 200 packets.
+    fn default() -> Self {
+        Self {
+            rate_mbit_per_s: 20.0,
+            delay_ms: 25.0,
+            queue_packets: 200,
+            loss: 0.0,
+            outages: Vec::new(),
+            outage_effect: OutageEffect::Lose,
+            carrier_follows: true,
+            mtu: 1500,
+            seed: 1,
+        }
+    }
+}
+
+impl EmulatedLink {
+    /// The same as the link's models have it.
+    pub fn plan(&self) -> anyhow::Result<LinkPlan> {
+        let settings = LinkSettings {
+            rate_mbit_per_s: Some(self.rate_mbit_per_s),
+            delay_ms: self.delay_ms,
+            queue_packets_max: Some(self.queue_packets),
+            loss: self.loss,
+            outages: OutageSettings::List {
+                list: self.outages.clone(),
+            },
+            outage_effect: self.outage_effect,
+            ..LinkSettings::default()
+        };
+        Ok(settings.plan()?)
+    }
+}
+
+/// What the link tells in its log, as far as we read it.
+#[derive(Debug, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+enum LogLine {
+    Ready {},
+    Start {},
+    OutageBegin {},
+    OutageEnd {},
+    #[serde(other)]
+    Other,
+}
+
+/// What the reader of the log has seen.
+#[derive(Debug)]
+struct Seen {
+    up: AtomicBool,
+    /// The last line, with the counters, once the link has ended.
+    end: Mutex<Option<Value>>,
+}
+
+/// A running link. Dropped, it is killed and its devices are gone.
+#[derive(Debug)]
+pub struct LinkProcess {
+    child: ChildGuard,
+    start: Option<ChildStdin>,
+    started: Receiver<()>,
+    seen: Arc<Seen>,
+    ended: Receiver<()>,
+}
+
+/// The device on the gateway's side.
+pub const GATEWAY_IF: &str = "wl-gw";
+/// The device on the MH's side.
+pub const MH_IF: &str = "wl-mh";
+
+impl LinkProcess {
+    /// Starts the link between the two namespaces and waits for its devices;
+    /// its clock stands until [`LinkProcess::start_clock`]. `holdfast` is our
+    /// own binary.
+    pub fn spawn(
+        holdfast: &Path,
+        gateway: &NetNs,
+        mh: &NetNs,
+        link: &EmulatedLink,
+    ) -> anyhow::Result<Self> {
+        let ns_path =
+            |ns: &NetNs| format!("/proc/{}/fd/{}", std::process::id(), ns.as_fd().as_raw_fd());
+        let mut command = gateway.command(holdfast);
+        command.arg("link");
+        command.args(["--fh-ns", &ns_path(gateway), "--mh-ns", &ns_path(mh)]);
+        command.args([
+            "--fh-if", GATEWAY_IF, "--mh-if", MH_IF, "--log", "-", "--start", "line",
+        ]);
+        command.args(["--rate", &link.rate_mbit_per_s.to_string()]);
+        command.args(["--delay", &link.delay_ms.to_string()]);
+        command.args(["--queue", &link.queue_packets.to_string()]);
+        command.args(["--loss", &link.loss.to_string()]);
+        command.args([
+            "--mtu",
+            &link.mtu.to_string(),
+            "--seed",
+            &link.seed.to_string(),
+        ]);
+        for outage in &link.outages {
+            command.args(["--outage", &format!("{}+{}", outage.at_s, outage.for_s)]);
+        }
+        let effect = match link.outage_effect {
+            OutageEffect::Lose => "lose",
+            OutageEffect::Keep => "keep",
+        };
+        command.args(["--outage-effect", effect]);
+        if link.carrier_follows {
+            command.arg("--carrier");
+        }
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = ChildGuard::spawn(command)?;
+        let output = child
+            .child()
+            .stdout
+            .take()
+            .context("the link has no output")?;
+        let start = child.child().stdin.take();
+        let seen = Arc::new(Seen {
+            up: AtomicBool::new(true),
+            end: Mutex::new(None),
+        });
+        let (ready, is_ready) = mpsc::sync_channel(1);
+        let (start_told, started) = mpsc::sync_channel(1);
+        let (end_told, ended) = mpsc::sync_channel(1);
+        let reader_seen = Arc::clone(&seen);
+        thread::spawn(move || {
+            follow(output, &reader_seen, &ready, &start_told);
+            // An error: nobody listens any more.
+            let _ = end_told.send(());
+        });
+        if is_ready.recv_timeout(READY_LIMIT).is_err() {
+            let status = child.try_wait()?;
+            bail!("holdfast link: its devices are not there (exit status {status:?})");
+        }
+        Ok(Self {
+            child,
+            start,
+            started,
+            seen,
+            ended,
+        })
+    }
+
+    /// Starts the clock of the outages at `at_ns` of CLOCK_MONOTONIC and waits
+    /// until the link has said so.
+    pub fn start_clock(&mut self, at_ns: u64) -> anyhow::Result<()> {
+        let mut input = self
+            .start
+            .take()
+            .context("holdfast link: started already")?;
+        writeln!(input, "start {at_ns}").context("holdfast link: cannot be started")?;
+        let told = self.started.recv_timeout(READY_LIMIT);
+        told.context("holdfast link: did not start its clock")
+    }
+
+    /// Whether the link carries anything at this moment.
+    pub fn is_up(&self) -> bool {
+        self.seen.up.load(Ordering::Relaxed)
+    }
+
+    /// Ends the link and returns the counters of both directions as it tells
+    /// them.
+    pub fn end(mut self) -> anyhow::Result<Value> {
+        self.child.terminate(END_LIMIT)?;
+        // Without an answer there are no counters either, which is told below.
+        let _ = self.ended.recv_timeout(END_LIMIT);
+        let end = self
+            .seen
+            .end
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        end.context("holdfast link: ended without its counters")
+    }
+}
+
+/// Reads the log to its end.
+fn follow(output: ChildStdout, seen: &Seen, ready: &SyncSender<()>, started: &SyncSender<()>) {
+    for line in BufReader::new(output).lines().map_while(Result::ok) {
+        match serde_json::from_str(&line) {
+            // A full channel was told before.
+            Ok(LogLine::Ready {}) => {
+                let _ = ready.try_send(());
+            }
+            Ok(LogLine::Start {}) => {
+                let _ = started.try_send(());
+            }
+            Ok(LogLine::OutageBegin {}) => seen.up.store(false, Ordering::Relaxed),
+            Ok(LogLine::OutageEnd {}) => seen.up.store(true, Ordering::Relaxed),
+            Ok(LogLine::Other) => {
+                let value: Option<Value> = serde_json::from_str(&line).ok();
+                if value.as_ref().is_some_and(|value| value["event"] == "end") {
+                    *seen.end.lock().unwrap_or_else(PoisonError::into_inner) = value;
+                }
+            }
+            Err(_) => {}
+        }
+    }
+}

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A file of pseudo-random bytes: the same for the same seed, and no two parts
+//! of it alike, so that a byte lost, doubled or out of place changes the hash.
+
+use std::fs::File;
+use std::io::{BufWriter, Write as _};
+use std::path::Path;
+
+use anyhow::Context as _;
+use rand_chacha::ChaCha8Rng;
+use rand_core::{RngCore as _, SeedableRng as _};
+use sha2::{Digest as _, Sha256};
+
+/// Bytes made at a time.
+const CHUNK_BYTES: usize = 1 << 16;
+
+/// A SHA-256.
+pub type Sha256Sum = [u8; 32];
+
+/// What a file holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SeededContent {
+    /// Its length in bytes.
+    pub bytes: u64,
+    /// Its SHA-256.
+    pub sha256: Sha256Sum,
+}
+
+/// Writes `bytes` pseudo-random bytes of `seed` to `path`.
+pub fn write_seeded(path: &Path, bytes: u64, seed: u64) -> anyhow::Result<SeededContent> {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let mut hash = Sha256::new();
+    let at = || format!("{}: cannot be written", path.display());
+    let mut file = BufWriter::new(File::create(path).with_context(at)?);
+    let mut chunk = vec![0; CHUNK_BYTES];
+    let mut left = bytes;
+    while left > 0 {
+        let part = &mut chunk[..left.min(CHUNK_BYTES as u64) as usize];
+        rng.fill_bytes(part);
+        hash.update(&*part);
+        file.write_all(part).with_context(at)?;
+        left -= part.len() as u64;
+    }
+    file.flush().with_context(at)?;
+    Ok(SeededContent {
+        bytes,
+        sha256: hash.finalize().into(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_seed_gives_the_same_bytes_and_another_gives_others() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        let one = write_seeded(&path, 100_001, 7).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), 100_001);
+        assert_eq!(
+            one.sha256,
+            <Sha256Sum>::from(Sha256::digest(std::fs::read(&path).unwrap()))
+        );
+        assert_eq!(one, write_seeded(&path, 100_001, 7).unwrap());
+        assert_ne!(one.sha256, write_seeded(&path, 100_001, 8).unwrap().sha256);
+    }
+}

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The wish to stop: raised by SIGINT, SIGTERM and SIGHUP, watched by every
+//! loop, so that guards clean up on the way out.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::bail;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+/// How often a condition that nothing can wake us for is looked at.
+const POLL: Duration = Duration::from_millis(5);
+
+/// A flag that says that somebody wants us to stop; clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct StopFlag(Arc<AtomicBool>);
+
+/// The error of work that ended because of a [`StopFlag`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interrupted;
+
+impl std::fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("interrupted")
+    }
+}
+
+impl std::error::Error for Interrupted {}
+
+impl StopFlag {
+    /// A flag that the process's signals raise.
+    pub fn on_signals() -> io::Result<Self> {
+        let flag = Self::default();
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            signal_hook::flag::register(signal, Arc::clone(&flag.0))?;
+        }
+        Ok(flag)
+    }
+
+    /// Raises the flag.
+    pub fn raise(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it is raised.
+    pub fn is_raised(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// [`Interrupted`] if it is raised.
+    pub fn check(&self) -> Result<(), Interrupted> {
+        if self.is_raised() {
+            Err(Interrupted)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Waits until `condition` gives a value. Errors: the flag was raised, or
+    /// `limit` has passed ("`what`: not within 5 s").
+    pub fn wait_for<T>(
+        &self,
+        what: &str,
+        limit: Duration,
+        mut condition: impl FnMut() -> anyhow::Result<Option<T>>,
+    ) -> anyhow::Result<T> {
+        let deadline = Instant::now() + limit;
+        loop {
+            if let Some(value) = condition()? {
+                return Ok(value);
+            }
+            self.check()?;
+            if Instant::now() >= deadline {
+                bail!("{what}: not within {} s", limit.as_secs_f64());
+            }
+            thread::sleep(POLL);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_raised_flag_ends_a_wait_and_a_limit_does_too() {
+        let stop = StopFlag::default();
+        let never = || Ok(None::<()>);
+        let late = stop.wait_for("rain", Duration::ZERO, never).unwrap_err();
+        assert_eq!(late.to_string(), "rain: not within 0 s");
+        stop.raise();
+        let error = stop
+            .wait_for("rain", Duration::from_secs(60), never)
+            .unwrap_err();
+        assert!(error.is::<Interrupted>());
+        assert_eq!(
+            stop.wait_for("sun", Duration::ZERO, || Ok(Some(1)))
+                .unwrap(),
+            1
+        );
+    }
+}

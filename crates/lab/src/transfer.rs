@@ -1,0 +1,383 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One download over one link, plain or through a gateway, and what it took.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use holdfast_link::{OutageSchedule, optimal_transfer};
+use holdfast_net::datapath::monotonic_ns;
+use holdfast_wire::Instant;
+use serde::Serialize;
+
+use crate::counters::TcpCounters;
+use crate::daemons::{Daemon, GatewayOptions, make_key};
+use crate::download::{Download, DownloadWatch, Received};
+use crate::link_process::EmulatedLink;
+use crate::peers::HaProxy;
+use crate::seeded_file::SeededContent;
+use crate::stop::StopFlag;
+use crate::topology::{FH, Topology, TopologySettings, Wireless};
+use crate::web_server::WebServer;
+
+/// Payload of a full segment over a 1500-octet link with timestamps.
+const MSS_BYTES: u64 = 1448;
+/// IPv4 header, TCP header, timestamps option.
+const HEADER_BYTES: u64 = 20 + 32;
+
+/// Name of the file that is served.
+pub const FILE_NAME: &str = "holdfast.bin";
+
+/// What stands at the gateway.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Middle {
+    /// The kernel's forwarding alone.
+    Plain,
+    /// `holdfast gateway` with this scheme.
+    Gateway {
+        /// What `--scheme` takes.
+        scheme: String,
+        /// Whether `holdfast mobile` runs at the MH. (The carrier is the link's:
+        /// [`EmulatedLink::carrier_follows`].)
+        mobile_signals: bool,
+    },
+    /// HAProxy as a transparent split proxy.
+    HaProxy,
+}
+
+/// A transfer to be run.
+#[derive(Clone, Debug)]
+pub struct TransferSettings {
+    /// Its name in results.
+    pub name: String,
+    /// Our own binary.
+    pub holdfast: PathBuf,
+    /// What stands at the gateway.
+    pub middle: Middle,
+    /// The link.
+    pub link: EmulatedLink,
+    /// The sender's congestion control.
+    pub congestion_control: String,
+    /// More kernel parameters at FH and MH.
+    pub host_sysctls: Vec<(String, String)>,
+    /// The longest that the download may take.
+    pub limit: Duration,
+}
+
+/// What a transfer took.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TransferResult {
+    /// The transfer's name.
+    pub name: String,
+    /// From curl's start to its last byte, in seconds; none: not finished.
+    pub transfer_s: Option<f64>,
+    /// The time that no transfer over this link can beat, in seconds.
+    pub optimal_s: f64,
+    /// For each outage that began before the last byte: from the link's return
+    /// to the first new byte at the MH, in seconds; none: there never was one.
+    pub stalls_s: Vec<Option<f64>>,
+    /// Segments that the sender sent again, by the kernel's counter.
+    pub retransmitted_segments: u64,
+    /// Bytes that arrived.
+    pub bytes: u64,
+    /// Whether they are the ones that were served.
+    pub sha256_ok: bool,
+}
+
+impl TransferResult {
+    /// By how much the transfer took longer than it had to, in percent.
+    pub fn over_optimum_percent(&self) -> Option<f64> {
+        Some((self.transfer_s? / self.optimal_s - 1.0) * 100.0)
+    }
+}
+
+/// What can be seen of a transfer from another thread.
+#[derive(Debug, Default)]
+pub struct TransferWatch {
+    /// The download.
+    pub download: DownloadWatch,
+    started_ns: AtomicU64,
+}
+
+/// A moment of a transfer, to be shown.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Moment {
+    /// Since its start, in seconds.
+    pub elapsed_s: f64,
+    /// Bytes that have arrived.
+    pub bytes: u64,
+    /// Whether the link carries anything.
+    pub link_up: bool,
+    /// Since the link is up and nothing came, in seconds; 0 in an outage.
+    pub stall_s: f64,
+}
+
+impl TransferWatch {
+    /// The moment that is now; none before the start. The link's state is
+    /// `link`'s schedule's.
+    pub fn moment(&self, link: &EmulatedLink) -> Option<Moment> {
+        let started_ns = self.started_ns.load(Ordering::Relaxed);
+        let now_ns = monotonic_ns();
+        if started_ns == 0 || now_ns < started_ns {
+            return None;
+        }
+        let seconds = |from_ns: u64| now_ns.saturating_sub(from_ns) as f64 / 1e9;
+        let elapsed_s = seconds(started_ns);
+        let over = |at_s: f64| started_ns + (at_s * 1e9) as u64;
+        let link_up = !link
+            .outages
+            .iter()
+            .any(|outage| (outage.at_s..outage.at_s + outage.for_s).contains(&elapsed_s));
+        let returned_ns = link
+            .outages
+            .iter()
+            .map(|outage| over(outage.at_s + outage.for_s))
+            .filter(|&end_ns| end_ns <= now_ns)
+            .max();
+        let last_ns = self
+            .download
+            .last_ns()
+            .max(returned_ns.unwrap_or(0))
+            .max(started_ns);
+        let stall_s = if link_up { seconds(last_ns) } else { 0.0 };
+        Some(Moment {
+            elapsed_s,
+            bytes: self.download.bytes(),
+            link_up,
+            stall_s,
+        })
+    }
+}
+
+/// A transfer with everything in place but the download.
+#[derive(Debug)]
+pub struct PreparedTransfer {
+    // In the order in which they end.
+    mobile: Option<Daemon>,
+    gateway: Option<Daemon>,
+    _proxy: Option<HaProxy>,
+    _server: WebServer,
+    topology: Topology,
+    settings: TransferSettings,
+}
+
+impl PreparedTransfer {
+    /// Builds namespaces and link, starts server and daemons. `folder`, which
+    /// must exist, is the transfer's own; `files` holds [`FILE_NAME`].
+    pub fn prepare(
+        settings: &TransferSettings,
+        folder: &Path,
+        files: &Path,
+        stop: &StopFlag,
+    ) -> anyhow::Result<Self> {
+        let mut topology_settings = TopologySettings::new(
+            &settings.holdfast,
+            Wireless::Emulated(settings.link.clone()),
+        );
+        topology_settings
+            .congestion_control
+            .clone_from(&settings.congestion_control);
+        topology_settings
+            .host_sysctls
+            .clone_from(&settings.host_sysctls);
+        let topology = Topology::build(&topology_settings)?;
+        let server = WebServer::start(&topology.fh, folder, files, stop)?;
+        let (mut gateway, mut mobile) = (None, None);
+        if let Middle::Gateway {
+            scheme,
+            mobile_signals,
+        } = &settings.middle
+        {
+            let key = mobile_signals
+                .then(|| make_key(&settings.holdfast, folder))
+                .transpose()?;
+            let options = GatewayOptions {
+                holdfast: settings.holdfast.clone(),
+                scheme: scheme.clone(),
+                mobile_key: key.clone(),
+            };
+            gateway = Some(Daemon::start_gateway(&topology, &options, folder, stop)?);
+            if let Some(key) = key {
+                let holdfast = &settings.holdfast;
+                mobile = Some(Daemon::start_mobile(
+                    &topology, holdfast, &key, folder, stop,
+                )?);
+            }
+        }
+        let proxy = match settings.middle {
+            Middle::HaProxy => Some(HaProxy::start(
+                &topology,
+                folder,
+                &settings.congestion_control,
+                stop,
+            )?),
+            Middle::Plain | Middle::Gateway { .. } => None,
+        };
+        let settings = settings.clone();
+        Ok(Self {
+            mobile,
+            gateway,
+            _proxy: proxy,
+            _server: server,
+            topology,
+            settings,
+        })
+    }
+
+    /// Downloads, with the link's clock starting at the same moment.
+    pub fn run(
+        mut self,
+        content: &SeededContent,
+        watch: &TransferWatch,
+        stop: &StopFlag,
+    ) -> anyhow::Result<TransferResult> {
+        let before = self.retransmitted()?;
+        let started_ns = monotonic_ns();
+        let link = self
+            .topology
+            .link
+            .as_mut()
+            .context("a transfer needs an emulated link")?;
+        link.start_clock(started_ns)?;
+        watch.started_ns.store(started_ns, Ordering::Relaxed);
+        let url = format!("http://{}/{FILE_NAME}", FH.v4);
+        let download = Download::start(&self.topology.mh, &url, &watch.download)?;
+        let waited = stop.wait_for("the download ends", self.settings.limit, || {
+            Ok(download.is_finished().then_some(()))
+        });
+        stop.check()?;
+        let (finished, received) = if waited.is_ok() {
+            let (status, received) = download.finish()?;
+            (status.success(), received)
+        } else {
+            (false, download.abort()?)
+        };
+        let retransmitted = self.retransmitted()? - before;
+        let result = self.result(content, started_ns, &received, finished, retransmitted)?;
+        self.end()?;
+        Ok(result)
+    }
+
+    fn result(
+        &self,
+        content: &SeededContent,
+        started_ns: u64,
+        received: &Received,
+        finished: bool,
+        retransmitted_segments: u64,
+    ) -> anyhow::Result<TransferResult> {
+        let last_ns = received
+            .arrivals
+            .last()
+            .map_or(started_ns, |arrival| arrival.at_ns);
+        let finished = finished && received.bytes() == content.bytes;
+        Ok(TransferResult {
+            name: self.settings.name.clone(),
+            transfer_s: finished.then(|| (last_ns - started_ns) as f64 / 1e9),
+            optimal_s: optimal_s(&self.settings.link, content.bytes)?,
+            stalls_s: stalls_s(&self.settings.link, started_ns, received, finished),
+            retransmitted_segments,
+            bytes: received.bytes(),
+            sha256_ok: received.sha256 == content.sha256,
+        })
+    }
+
+    /// Segments sent again so far by the FH, and by the gateway where a split
+    /// proxy sends in its place; a gateway without one has no TCP of its own.
+    fn retransmitted(&self) -> anyhow::Result<u64> {
+        let hosts = [&self.topology.fh, &self.topology.gateway];
+        let counts = hosts.map(|ns| Ok(TcpCounters::read(ns)?.retransmitted_segments));
+        counts.into_iter().sum()
+    }
+
+    /// Ends the daemons as an operator would; an error if one does not.
+    fn end(&mut self) -> anyhow::Result<()> {
+        for daemon in [&mut self.mobile, &mut self.gateway].into_iter().flatten() {
+            daemon.stop()?;
+        }
+        Ok(())
+    }
+}
+
+/// The time that no transfer of `bytes` over this link can beat: the link busy
+/// whenever it is up, every segment full.
+pub fn optimal_s(link: &EmulatedLink, bytes: u64) -> anyhow::Result<f64> {
+    let wire_bytes = bytes + bytes.div_ceil(MSS_BYTES) * HEADER_BYTES;
+    let plan = link.plan()?;
+    let mut schedule = OutageSchedule::new(&plan.outages, link.seed);
+    let end = optimal_transfer(&plan, &mut schedule, Instant::ZERO, wire_bytes);
+    let end = end.context("the link is too slow for the file")?;
+    ensure!(end > Instant::ZERO, "nothing to transfer");
+    Ok(end.as_secs_f64())
+}
+
+fn stalls_s(
+    link: &EmulatedLink,
+    started_ns: u64,
+    received: &Received,
+    finished: bool,
+) -> Vec<Option<f64>> {
+    let last_ns = received
+        .arrivals
+        .last()
+        .map_or(started_ns, |arrival| arrival.at_ns);
+    link.outages
+        .iter()
+        .filter(|outage| !finished || started_ns + (outage.at_s * 1e9) as u64 <= last_ns)
+        .map(|outage| {
+            let end_ns = started_ns + ((outage.at_s + outage.for_s) * 1e9) as u64;
+            let first = received.first_from(end_ns)?;
+            Some((first.at_ns - end_ns) as f64 / 1e9)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::download::Arrival;
+    use holdfast_link::OutageAt;
+
+    fn link() -> EmulatedLink {
+        EmulatedLink {
+            outages: vec![OutageAt {
+                at_s: 2.0,
+                for_s: 3.0,
+            }],
+            ..EmulatedLink::default()
+        }
+    }
+
+    #[test]
+    fn a_stall_is_the_time_from_the_links_return_to_the_next_byte() {
+        let second = 1_000_000_000;
+        let arrivals = [1, 2, 7, 8].map(|at| Arrival {
+            at_ns: 100 + at * second,
+            bytes_total: at,
+        });
+        let received = Received {
+            arrivals: arrivals.to_vec(),
+            sha256: [0; 32],
+        };
+        assert_eq!(stalls_s(&link(), 100, &received, true), [Some(2.0)]);
+        let early = Received {
+            arrivals: arrivals[..1].to_vec(),
+            sha256: [0; 32],
+        };
+        assert!(stalls_s(&link(), 100, &early, true).is_empty());
+        assert_eq!(stalls_s(&link(), 100, &early, false), [None]);
+    }
+
+    #[test]
+    fn the_optimum_counts_headers_and_outages() {
+        // 2 s at 20 Mb/s are 5 MB on the wire: 3333 segments.
+        let at_once = optimal_s(&link(), 3333 * 1448).unwrap();
+        assert!(
+            (at_once - (2.0 - 0.0002 + 3.025)).abs() < 1e-9 || at_once < 5.03,
+            "{at_once}"
+        );
+        let without = optimal_s(&EmulatedLink::default(), 1448).unwrap();
+        assert!((without - (0.0006 + 0.025)).abs() < 1e-9, "{without}");
+    }
+}

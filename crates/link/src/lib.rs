@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Models of one direction of a link, sans-IO.
+//!
+//! A packet meets the parts in this order:
+//!
+//! 1. the outage: during one that loses packets it is dropped on arrival
+//!    ([`OutageSchedule`], [`OutageEffect`]);
+//! 2. the queue: drop tail, limited in packets and in bytes;
+//! 3. the rate: one packet is sent at a time ([`Capacity`]: constant, steps, or
+//!    the delivery opportunities of a mahimahi trace);
+//! 4. loss: random, Gilbert-Elliott, bit errors. A lost packet has used its time
+//!    on the link, as on a radio;
+//! 5. the way: propagation delay and jitter.
+//!
+//! Everything is a pure function of the settings, the seed and the times given:
+//! nothing here reads a clock, a file or the operating system's randomness. Each
+//! random part has a stream of its own, so that a change to one leaves what the
+//! others draw as it was. Times are whole nanoseconds; what a packet leaves of a
+//! nanosecond is carried over to the next one, so that no rounding accumulates.
+
+mod capacity;
+mod loss;
+mod model;
+mod optimal;
+mod outage;
+mod random;
+mod settings;
+mod trace;
+
+pub use capacity::Capacity;
+pub use holdfast_wire::{Duration, Instant};
+pub use model::{Counters, Departure, DropReason, Enqueue, LinkModel};
+pub use optimal::optimal_transfer;
+pub use outage::{
+    LinkState, Outage, OutageAt, OutageEffect, OutagePlan, OutageSchedule, OutageSettings, Patch,
+};
+pub use random::seed_for;
+pub use settings::{
+    BitErrorEffect, GilbertElliott, Jitter, LinkPlan, LinkSettings, QUEUE_PACKETS_DEFAULT,
+    SettingsError,
+};
+pub use trace::{Trace, TraceError, TraceFormat};

@@ -1,0 +1,497 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One direction of a link as a state machine.
+//!
+//! [`LinkModel::enqueue`] gives it a packet, [`LinkModel::poll_departure`] takes
+//! out what has arrived at the other end, [`LinkModel::poll_timeout`] says when to
+//! ask again. `now` never goes back; a time before the latest one counts as the
+//! latest one. What lies between two calls is worked off in order, so that the
+//! outcome does not depend on how often anybody asks.
+
+mod counters;
+
+use std::collections::VecDeque;
+
+use holdfast_wire::{Duration, Instant};
+
+pub use counters::{Counters, DropReason};
+
+use crate::capacity::{NanoBits, need};
+use crate::loss::{BitErrors, BitFate, GilbertElliottLoss};
+use crate::outage::{LinkState, OutageEffect, OutageSchedule};
+use crate::random::{Part, Stream};
+use crate::settings::{Jitter, LinkPlan, LinkSettings, SettingsError};
+
+/// The most packets on the way at once; reached only by a link without a rate.
+const IN_FLIGHT_MAX: usize = 1_000_000;
+
+/// What became of a packet given to the link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Enqueue {
+    /// It is in the queue or being sent. It may still be lost.
+    Enqueued,
+    /// It is gone.
+    Dropped {
+        /// Why.
+        reason: DropReason,
+    },
+}
+
+/// A packet that has come out at the other end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Departure<P> {
+    /// The packet.
+    pub packet: P,
+    /// Its length in bytes, as given.
+    pub len_bytes: u64,
+    /// When it arrived there; not after the time of asking.
+    pub at: Instant,
+    /// Numbers of the bits to turn, from 0, the first being the highest of the
+    /// first byte; empty unless bit errors corrupt.
+    pub flipped_bits: Vec<u32>,
+}
+
+#[derive(Debug)]
+struct Waiting<P> {
+    packet: P,
+    len_bytes: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Progress {
+    /// Sent once C has reached `target`, which it does at `finish` unless an
+    /// outage comes first.
+    Running { target: NanoBits, finish: Instant },
+    /// Stopped by an outage with so much to go.
+    Stopped { remaining: NanoBits },
+}
+
+#[derive(Debug)]
+struct Sending<P> {
+    waiting: Waiting<P>,
+    progress: Progress,
+}
+
+#[derive(Debug)]
+struct InFlight<P> {
+    waiting: Waiting<P>,
+    arrive_at: Instant,
+    flipped_bits: Vec<u32>,
+}
+
+/// One direction of a link.
+#[derive(Debug)]
+pub struct LinkModel<P> {
+    plan: LinkPlan,
+    schedule: OutageSchedule,
+    /// Whether rate trace and outages run, and since when.
+    origin: Instant,
+    started: bool,
+    clock: Instant,
+    state: LinkState,
+    /// The next change of `state`, absolute.
+    change_at: Option<Instant>,
+    queue: VecDeque<Waiting<P>>,
+    queue_bytes: u64,
+    sending: Option<Sending<P>>,
+    /// When the last packet was sent, and C's target then: the next one goes on
+    /// from there if it starts at the same time.
+    sent_last: Option<(Instant, NanoBits)>,
+    /// By arrival, first come first.
+    in_flight: VecDeque<InFlight<P>>,
+    /// No packet arrives before, unless packets may overtake.
+    arrive_after: Instant,
+    random_loss: Stream,
+    bit_errors: BitErrors,
+    gilbert_elliott: Option<GilbertElliottLoss>,
+    jitter: Stream,
+    counters: Counters,
+}
+
+impl<P> LinkModel<P> {
+    /// A link with these settings, its outages and trace running from time zero.
+    ///
+    /// # Errors
+    /// Settings out of range; settings that name a trace's file, which
+    /// [`LinkSettings::plan_with`] reads.
+    pub fn new(settings: &LinkSettings, seed: u64) -> Result<Self, SettingsError> {
+        Ok(Self::from_plan(&settings.plan()?, seed))
+    }
+
+    /// The same from settings that were checked before.
+    pub fn from_plan(plan: &LinkPlan, seed: u64) -> Self {
+        Self::with_schedule(plan, seed, OutageSchedule::new(&plan.outages, seed))
+    }
+
+    /// The same with outages of its own, in place of those of the plan and the
+    /// seed: two directions that fail together have equal schedules.
+    pub fn with_schedule(plan: &LinkPlan, seed: u64, schedule: OutageSchedule) -> Self {
+        let mut link = Self {
+            plan: plan.clone(),
+            schedule,
+            origin: Instant::ZERO,
+            started: true,
+            clock: Instant::ZERO,
+            state: LinkState::Up,
+            change_at: None,
+            queue: VecDeque::new(),
+            queue_bytes: 0,
+            sending: None,
+            sent_last: None,
+            in_flight: VecDeque::new(),
+            arrive_after: Instant::ZERO,
+            random_loss: Stream::new(seed, Part::RandomLoss),
+            bit_errors: BitErrors::new(plan.bit_error_rate, plan.bit_error_effect, seed),
+            gilbert_elliott: plan
+                .gilbert_elliott
+                .map(|ge| GilbertElliottLoss::new(ge, seed)),
+            jitter: Stream::new(seed, Part::Jitter),
+            counters: Counters::default(),
+        };
+        link.enter_schedule();
+        link
+    }
+
+    /// Holds the outages back until [`Self::start`]; a rate trace begins anew
+    /// then. For a link that is built before the experiment begins.
+    pub fn waiting_for_start(mut self) -> Self {
+        self.started = false;
+        self.state = LinkState::Up;
+        self.change_at = None;
+        self
+    }
+
+    /// Makes `now` the time zero of outages and rate trace.
+    pub fn start(&mut self, now: Instant) {
+        let now = self.advance(now);
+        if self.state == LinkState::Down {
+            // What stood still goes on unless the schedule begins with an outage.
+            self.state = LinkState::Up;
+        }
+        self.stop_sending(now);
+        (self.origin, self.started, self.sent_last) = (now, true, None);
+        self.enter_schedule();
+        if self.state == LinkState::Up {
+            self.resume_sending(now);
+        } else {
+            self.begin_outage(now);
+        }
+    }
+
+    fn enter_schedule(&mut self) {
+        self.state = self.schedule.state_at(Instant::ZERO);
+        self.change_at = self.next_change(Instant::ZERO);
+    }
+
+    fn next_change(&mut self, model_time: Instant) -> Option<Instant> {
+        self.schedule
+            .next_change(model_time)
+            .map(|t| t + since_zero(self.origin))
+    }
+
+    /// The time on the schedule's own clock.
+    fn model_time(&self, now: Instant) -> Instant {
+        Instant::ZERO + now.saturating_since(self.origin)
+    }
+
+    fn units_by(&self, now: Instant) -> NanoBits {
+        self.plan.capacity.units_by(self.model_time(now))
+    }
+
+    /// Whether the link is up at the latest time it was told.
+    pub fn state(&self) -> LinkState {
+        self.state
+    }
+
+    /// What came and went so far.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Packets that wait, besides the one being sent.
+    pub fn queue_len(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Packets inside: waiting, being sent, on the way, or arrived but not yet
+    /// taken out.
+    pub fn packets_inside(&self) -> usize {
+        self.queue.len() + usize::from(self.sending.is_some()) + self.in_flight.len()
+    }
+
+    /// Gives the link a packet of `len_bytes` at `now`.
+    pub fn enqueue(&mut self, packet: P, len_bytes: u64, now: Instant) -> Enqueue {
+        let now = self.advance(now);
+        self.counters.offered_packets += 1;
+        self.counters.offered_bytes += len_bytes;
+        let waiting = Waiting { packet, len_bytes };
+        match self.state {
+            LinkState::Down if self.plan.outage_effect == OutageEffect::Lose => {
+                return self.refuse(DropReason::OutageArrival);
+            }
+            LinkState::Up if self.sending.is_none() => {
+                self.begin_sending(waiting, now);
+                // Without a rate it has been sent already.
+                self.advance(now);
+                return Enqueue::Enqueued;
+            }
+            LinkState::Up | LinkState::Down => {}
+        }
+        if self.queue.len() >= self.plan.queue_packets_max {
+            return self.refuse(DropReason::QueuePackets);
+        }
+        if self.queue_bytes.saturating_add(len_bytes) > self.plan.queue_bytes_max {
+            return self.refuse(DropReason::QueueBytes);
+        }
+        self.queue_bytes += len_bytes;
+        self.queue.push_back(waiting);
+        Enqueue::Enqueued
+    }
+
+    fn refuse(&mut self, reason: DropReason) -> Enqueue {
+        self.counters.count_drop(reason, 1);
+        Enqueue::Dropped { reason }
+    }
+
+    /// The next packet that has arrived at the other end by `now`.
+    pub fn poll_departure(&mut self, now: Instant) -> Option<Departure<P>> {
+        let now = self.advance(now);
+        self.in_flight
+            .front()
+            .filter(|first| first.arrive_at <= now)?;
+        let InFlight {
+            waiting: Waiting { packet, len_bytes },
+            arrive_at,
+            flipped_bits,
+        } = self.in_flight.pop_front()?;
+        self.counters.delivered_packets += 1;
+        self.counters.delivered_bytes += len_bytes;
+        self.counters.corrupted_packets += u64::from(!flipped_bits.is_empty());
+        Some(Departure {
+            packet,
+            len_bytes,
+            at: arrive_at,
+            flipped_bits,
+        })
+    }
+
+    /// When to call [`Self::poll_departure`] next; none while the link is empty.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let arrival = self.in_flight.front().map(|first| first.arrive_at);
+        let sent = match &self.sending {
+            Some(Sending {
+                progress: Progress::Running { finish, .. },
+                ..
+            }) => Some(self.change_at.map_or(*finish, |change| change.min(*finish))),
+            None if self.queue.is_empty() => None,
+            Some(_) | None => self.change_at,
+        };
+        match arrival {
+            // What is still being sent arrives later: no need to look before.
+            Some(arrival) if !self.reorders() => Some(arrival),
+            Some(arrival) => Some(sent.map_or(arrival, |sent| sent.min(arrival))),
+            None => sent,
+        }
+    }
+
+    fn reorders(&self) -> bool {
+        self.plan.jitter.is_some_and(|jitter| jitter.reorders())
+    }
+
+    /// Works off all that happens up to `now` and gives the time it is.
+    fn advance(&mut self, now: Instant) -> Instant {
+        let now = now.max(self.clock);
+        self.clock = now;
+        loop {
+            let change = self.change_at.filter(|&change| change <= now);
+            let finish = match &self.sending {
+                Some(Sending {
+                    progress: Progress::Running { finish, .. },
+                    ..
+                }) => Some(*finish),
+                _ => None,
+            };
+            match (finish.filter(|&finish| finish <= now), change) {
+                (Some(finish), change) if change.is_none_or(|change| finish <= change) => {
+                    self.finish_sending(finish);
+                }
+                (_, Some(change)) => self.change_state(change),
+                _ => return now,
+            }
+        }
+    }
+
+    fn change_state(&mut self, at: Instant) {
+        self.change_at = self.next_change(self.model_time(at));
+        match self.state {
+            LinkState::Up => {
+                self.state = LinkState::Down;
+                self.stop_sending(at);
+                self.begin_outage(at);
+            }
+            LinkState::Down => {
+                self.state = LinkState::Up;
+                self.resume_sending(at);
+            }
+        }
+    }
+
+    fn begin_sending(&mut self, waiting: Waiting<P>, at: Instant) {
+        let from = match self.sent_last {
+            Some((finish, target)) if finish == at => target,
+            _ => self.units_by(at),
+        };
+        let target = from + need(waiting.len_bytes);
+        let progress = self.run_to(target, at);
+        self.sending = Some(Sending { waiting, progress });
+    }
+
+    fn run_to(&self, target: NanoBits, at: Instant) -> Progress {
+        let finish = self.plan.capacity.time_of(target) + since_zero(self.origin);
+        Progress::Running {
+            target,
+            finish: finish.max(at),
+        }
+    }
+
+    fn stop_sending(&mut self, at: Instant) {
+        let carried = self.units_by(at);
+        if let Some(Sending { progress, .. }) = &mut self.sending
+            && let Progress::Running { target, .. } = *progress
+        {
+            *progress = Progress::Stopped {
+                remaining: target.saturating_sub(carried),
+            };
+        }
+    }
+
+    fn resume_sending(&mut self, at: Instant) {
+        let carried = self.units_by(at);
+        match self.sending.take() {
+            Some(Sending {
+                waiting,
+                progress: Progress::Stopped { remaining },
+            }) => {
+                let progress = self.run_to(carried + remaining, at);
+                self.sending = Some(Sending { waiting, progress });
+            }
+            Some(running) => self.sending = Some(running),
+            None => self.send_next(at),
+        }
+    }
+
+    fn send_next(&mut self, at: Instant) {
+        if let Some(waiting) = self.queue.pop_front() {
+            self.queue_bytes -= waiting.len_bytes;
+            self.begin_sending(waiting, at);
+        }
+    }
+
+    fn finish_sending(&mut self, at: Instant) {
+        let Some(Sending {
+            waiting,
+            progress: Progress::Running { target, .. },
+        }) = self.sending.take()
+        else {
+            return;
+        };
+        self.sent_last = Some((at, target));
+        self.launch(waiting, at);
+        self.send_next(at);
+    }
+
+    /// Sends a packet on its way, or loses it. Every random part draws for every
+    /// packet, so that none depends on what another one drew.
+    fn launch(&mut self, waiting: Waiting<P>, at: Instant) {
+        let lost_at_random = self.random_loss.chance(self.plan.loss);
+        let lost_in_state = self
+            .gilbert_elliott
+            .as_mut()
+            .is_some_and(GilbertElliottLoss::loses);
+        let bits = self.bit_errors.pass(waiting.len_bytes.saturating_mul(8));
+        let extra = self.draw_jitter();
+        let reason = if lost_at_random {
+            DropReason::RandomLoss
+        } else if lost_in_state {
+            DropReason::GilbertElliott
+        } else if bits == BitFate::Lost {
+            DropReason::BitError
+        } else {
+            DropReason::InFlightLimit
+        };
+        let BitFate::Arrives(flipped_bits) = bits else {
+            return self.counters.count_drop(reason, 1);
+        };
+        if reason != DropReason::InFlightLimit || self.in_flight.len() >= IN_FLIGHT_MAX {
+            return self.counters.count_drop(reason, 1);
+        }
+        let mut arrive_at = at + self.plan.delay + extra;
+        if !self.reorders() {
+            arrive_at = arrive_at.max(self.arrive_after);
+            self.arrive_after = arrive_at;
+        }
+        let place = self
+            .in_flight
+            .partition_point(|other| other.arrive_at <= arrive_at);
+        self.in_flight.insert(
+            place,
+            InFlight {
+                waiting,
+                arrive_at,
+                flipped_bits,
+            },
+        );
+    }
+
+    fn draw_jitter(&mut self) -> Duration {
+        let ms = match self.plan.jitter {
+            None => return Duration::ZERO,
+            Some(Jitter::Uniform { max_ms, .. }) => self.jitter.unit() * max_ms,
+            Some(Jitter::Normal {
+                mean_ms,
+                deviation_ms,
+                ..
+            }) => self.jitter.normal(mean_ms, deviation_ms),
+            Some(Jitter::Exponential { mean_ms, .. }) => self.jitter.exponential(mean_ms),
+        };
+        Duration::from_nanos((ms.max(0.0) * 1e6) as u64)
+    }
+
+    /// What an outage that begins at `at` does to the packets inside.
+    fn begin_outage(&mut self, at: Instant) {
+        let arrived = self
+            .in_flight
+            .partition_point(|packet| packet.arrive_at <= at);
+        match self.plan.outage_effect {
+            OutageEffect::Lose => {
+                let lost_on_the_way = self.in_flight.len() - arrived;
+                self.in_flight.truncate(arrived);
+                let waiting = self.queue.len() + usize::from(self.sending.is_some());
+                self.queue.clear();
+                self.queue_bytes = 0;
+                self.sending = None;
+                self.arrive_after = at;
+                self.counters
+                    .count_drop(DropReason::OutageInFlight, lost_on_the_way as u64);
+                self.counters
+                    .count_drop(DropReason::OutageQueued, waiting as u64);
+            }
+            OutageEffect::Keep => {
+                let end = self.change_at.unwrap_or(Instant::from_nanos(u64::MAX));
+                let outage = end.saturating_since(at);
+                for packet in self.in_flight.range_mut(arrived..) {
+                    packet.arrive_at += outage;
+                }
+                if self.arrive_after > at {
+                    self.arrive_after += outage;
+                }
+            }
+        }
+    }
+}
+
+fn since_zero(t: Instant) -> Duration {
+    t.saturating_since(Instant::ZERO)
+}
+
+#[cfg(test)]
+mod tests;

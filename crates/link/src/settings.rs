@@ -1,0 +1,431 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One direction's settings as the user writes them, and the plan that follows.
+
+use std::fmt;
+use std::sync::Arc;
+
+use holdfast_wire::Duration;
+use serde::{Deserialize, Serialize};
+
+use crate::capacity::Capacity;
+use crate::outage::{OutageEffect, OutagePlan, OutageSettings};
+use crate::trace::{MBIT_PER_S_MAX, Trace, TraceFormat};
+
+/// Packets that a queue takes unless the settings say otherwise: what a Linux
+/// device's queue takes.
+pub const QUEUE_PACKETS_DEFAULT: u32 = 1000;
+
+/// The longest delay and jitter, in milliseconds: ten minutes.
+const DELAY_MAX_MS: f64 = 600_000.0;
+/// The longest queue, in packets.
+const QUEUE_PACKETS_MAX: f64 = 10_000_000.0;
+
+/// A setting that cannot be: the key, what it got and what it takes.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{key}: got {got}, takes {takes}")]
+pub struct SettingsError {
+    /// The key, with those of the tables it is in.
+    pub key: String,
+    /// What it got.
+    pub got: String,
+    /// What it takes.
+    pub takes: String,
+}
+
+impl SettingsError {
+    /// An error about `key`.
+    pub fn new(key: &str, got: impl fmt::Display, takes: impl Into<String>) -> Self {
+        Self {
+            key: key.to_owned(),
+            got: got.to_string(),
+            takes: takes.into(),
+        }
+    }
+
+    /// The same error with the name of the table that the key is in.
+    pub fn within(mut self, table: &str) -> Self {
+        self.key = format!("{table}.{}", self.key);
+        self
+    }
+}
+
+/// `value` if it is from `min` to `max`; NaN is not.
+pub(crate) fn in_range(
+    key: &str,
+    value: f64,
+    min: f64,
+    max: f64,
+    unit: &str,
+) -> Result<f64, SettingsError> {
+    if (min..=max).contains(&value) {
+        return Ok(value);
+    }
+    Err(SettingsError::new(
+        key,
+        value,
+        format!("{min} to {max} {unit}"),
+    ))
+}
+
+fn probability(key: &str, value: f64) -> Result<f64, SettingsError> {
+    in_range(key, value, 0.0, 1.0, "(a probability)")
+}
+
+fn millis(key: &str, value: f64) -> Result<Duration, SettingsError> {
+    let ms = in_range(key, value, 0.0, DELAY_MAX_MS, "ms")?;
+    Ok(Duration::from_nanos((ms * 1e6).round() as u64))
+}
+
+/// What a bit error does to its packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum BitErrorEffect {
+    /// The link's own check sum finds it: the packet is lost.
+    #[default]
+    Lose,
+    /// The packet arrives with the bits the other way round.
+    Corrupt,
+}
+
+/// The two-state loss model of Gilbert and Elliott. Probabilities for each
+/// packet.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GilbertElliott {
+    /// From the good state to the bad one (p).
+    pub good_to_bad: f64,
+    /// From the bad state to the good one (r).
+    pub bad_to_good: f64,
+    /// Loss in the good state (1 - k); Gilbert's own model has 0.
+    #[serde(default)]
+    pub loss_good: f64,
+    /// Loss in the bad state (1 - h).
+    #[serde(default = "one")]
+    pub loss_bad: f64,
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+impl GilbertElliott {
+    fn check(&self) -> Result<(), SettingsError> {
+        probability("good_to_bad", self.good_to_bad)?;
+        probability("bad_to_good", self.bad_to_good)?;
+        probability("loss_good", self.loss_good)?;
+        probability("loss_bad", self.loss_bad).map(|_| ())
+    }
+}
+
+/// What comes on top of the propagation delay, for each packet anew.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Jitter {
+    /// Equal chances from 0 to `max_ms`.
+    Uniform {
+        /// The most, in milliseconds.
+        max_ms: f64,
+        /// A packet may overtake another; otherwise it waits for the one before.
+        #[serde(default)]
+        reorder: bool,
+    },
+    /// Normal; what is below 0 counts as 0.
+    Normal {
+        /// Mean in milliseconds.
+        mean_ms: f64,
+        /// Standard deviation in milliseconds.
+        deviation_ms: f64,
+        /// As above.
+        #[serde(default)]
+        reorder: bool,
+    },
+    /// Exponential.
+    Exponential {
+        /// Mean in milliseconds.
+        mean_ms: f64,
+        /// As above.
+        #[serde(default)]
+        reorder: bool,
+    },
+}
+
+impl Jitter {
+    /// Whether packets may overtake each other.
+    pub fn reorders(&self) -> bool {
+        match *self {
+            Self::Uniform { reorder, .. }
+            | Self::Normal { reorder, .. }
+            | Self::Exponential { reorder, .. } => reorder,
+        }
+    }
+
+    fn check(&self) -> Result<(), SettingsError> {
+        match *self {
+            Self::Uniform { max_ms, .. } => millis("max_ms", max_ms)?,
+            Self::Normal {
+                mean_ms,
+                deviation_ms,
+                ..
+            } => {
+                millis("mean_ms", mean_ms)?;
+                millis("deviation_ms", deviation_ms)?
+            }
+            Self::Exponential { mean_ms, .. } => millis("mean_ms", mean_ms)?,
+        };
+        Ok(())
+    }
+}
+
+/// One direction of a link, as the user writes it. Without any key: no limit of
+/// rate, no delay, a queue of 1000 packets, no loss, no outages.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LinkSettings {
+    /// A constant rate in Mb/s (10^6 bit/s), of IP packets without framing.
+    pub rate_mbit_per_s: Option<f64>,
+    /// A trace's file in place of a constant rate.
+    pub rate_trace: Option<String>,
+    /// How traces are written; by the file's name if not given.
+    pub trace_format: Option<TraceFormat>,
+    /// Propagation delay in milliseconds.
+    pub delay_ms: f64,
+    /// Jitter on top of it.
+    pub jitter: Option<Jitter>,
+    /// Packets that may wait, besides the one being sent.
+    pub queue_packets_max: Option<u32>,
+    /// Bytes that may wait, besides the packet being sent.
+    pub queue_bytes_max: Option<u64>,
+    /// Probability that a packet is lost.
+    pub loss: f64,
+    /// Probability that a bit is wrong, up to 0.1.
+    pub bit_error_rate: f64,
+    /// What a wrong bit does to its packet.
+    pub bit_error_effect: BitErrorEffect,
+    /// Two-state loss.
+    pub gilbert_elliott: Option<GilbertElliott>,
+    /// When there are outages.
+    pub outages: OutageSettings,
+    /// What they do to the packets in the queue and on the way.
+    pub outage_effect: OutageEffect,
+}
+
+/// A direction's settings, checked; traces read; in integer units.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LinkPlan {
+    /// What the link can carry.
+    pub capacity: Capacity,
+    /// Propagation delay.
+    pub delay: Duration,
+    /// Jitter on top of it.
+    pub jitter: Option<Jitter>,
+    /// Packets that may wait.
+    pub queue_packets_max: usize,
+    /// Bytes that may wait.
+    pub queue_bytes_max: u64,
+    /// Probability that a packet is lost.
+    pub loss: f64,
+    /// Probability that a bit is wrong.
+    pub bit_error_rate: f64,
+    /// What a wrong bit does.
+    pub bit_error_effect: BitErrorEffect,
+    /// Two-state loss.
+    pub gilbert_elliott: Option<GilbertElliott>,
+    /// When there are outages.
+    pub outages: Arc<OutagePlan>,
+    /// What they do to packets.
+    pub outage_effect: OutageEffect,
+}
+
+impl LinkSettings {
+    /// Checks the settings; `load` reads a file that they name as a trace.
+    ///
+    /// # Errors
+    /// Names the key, what it got and what it takes; for a trace the file and the
+    /// line too.
+    pub fn plan_with(
+        &self,
+        mut load: impl FnMut(&str) -> Result<String, String>,
+    ) -> Result<LinkPlan, SettingsError> {
+        let mut read = |key: &str, file: &str| -> Result<Trace, SettingsError> {
+            let format = self
+                .trace_format
+                .unwrap_or_else(|| TraceFormat::of_file_name(file));
+            let takes =
+                |reason: String| SettingsError::new(key, file, format!("a trace ({reason})"));
+            Trace::parse(&load(file).map_err(takes)?, format)
+                .map_err(|error| takes(error.to_string()))
+        };
+        let rate_trace = self
+            .rate_trace
+            .as_deref()
+            .map(|file| read("rate_trace", file))
+            .transpose()?;
+        let gaps_of = match &self.outages {
+            OutageSettings::Trace {
+                file: Some(file), ..
+            } => Some(read("outages.file", file)?),
+            _ => rate_trace.clone(),
+        };
+        if let Some(jitter) = &self.jitter {
+            jitter.check().map_err(|error| error.within("jitter"))?;
+        }
+        if let Some(loss) = &self.gilbert_elliott {
+            loss.check()
+                .map_err(|error| error.within("gilbert_elliott"))?;
+        }
+        let packets = self.queue_packets_max.unwrap_or(QUEUE_PACKETS_DEFAULT);
+        in_range(
+            "queue_packets_max",
+            f64::from(packets),
+            1.0,
+            QUEUE_PACKETS_MAX,
+            "packets",
+        )?;
+        Ok(LinkPlan {
+            capacity: self.capacity(rate_trace.as_ref())?,
+            delay: millis("delay_ms", self.delay_ms)?,
+            jitter: self.jitter,
+            queue_packets_max: packets as usize,
+            queue_bytes_max: self.queue_bytes_max.unwrap_or(u64::MAX),
+            loss: probability("loss", self.loss)?,
+            bit_error_rate: in_range("bit_error_rate", self.bit_error_rate, 0.0, 0.1, "")?,
+            bit_error_effect: self.bit_error_effect,
+            gilbert_elliott: self.gilbert_elliott,
+            outages: OutagePlan::new(&self.outages, gaps_of.as_ref())
+                .map_err(|error| error.within("outages"))?
+                .into(),
+            outage_effect: self.outage_effect,
+        })
+    }
+
+    /// Checks settings that name no trace.
+    ///
+    /// # Errors
+    /// As [`Self::plan_with`]; a trace is one.
+    pub fn plan(&self) -> Result<LinkPlan, SettingsError> {
+        self.plan_with(|_| Err("no files are read here".to_owned()))
+    }
+
+    fn capacity(&self, trace: Option<&Trace>) -> Result<Capacity, SettingsError> {
+        match (self.rate_mbit_per_s, trace) {
+            (None, None) => Ok(Capacity::Unlimited),
+            (None, Some(trace)) => Ok(trace.capacity()),
+            (Some(rate), None) => {
+                let rate = in_range("rate_mbit_per_s", rate, 1e-6, MBIT_PER_S_MAX, "Mb/s")?;
+                Ok(Capacity::Constant((rate * 1e6).round() as u64))
+            }
+            (Some(rate), Some(_)) => Err(SettingsError::new(
+                "rate_mbit_per_s",
+                rate,
+                "no value beside rate_trace",
+            )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL_KEYS: &str = r#"
+        rate_mbit_per_s = 20
+        delay_ms = 25
+        jitter = { kind = "normal", mean_ms = 1, deviation_ms = 0.5, reorder = true }
+        queue_packets_max = 200
+        queue_bytes_max = 300000
+        loss = 0.01
+        bit_error_rate = 1e-6
+        bit_error_effect = "corrupt"
+        gilbert_elliott = { good_to_bad = 0.01, bad_to_good = 0.3 }
+        outage_effect = "keep"
+        [outages]
+        kind = "list"
+        list = [{ at_s = 4, for_s = 3 }]
+    "#;
+
+    fn error(text: &str) -> String {
+        match toml::from_str::<LinkSettings>(text) {
+            Ok(settings) => settings.plan().unwrap_err().to_string(),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn every_key_is_read() {
+        let plan = toml::from_str::<LinkSettings>(ALL_KEYS)
+            .unwrap()
+            .plan()
+            .unwrap();
+        assert_eq!(plan.capacity, Capacity::Constant(20_000_000));
+        assert_eq!(plan.delay, Duration::from_millis(25));
+        assert_eq!(
+            (plan.queue_packets_max, plan.queue_bytes_max),
+            (200, 300_000)
+        );
+        assert_eq!(plan.outage_effect, OutageEffect::Keep);
+        assert_eq!(
+            plan.gilbert_elliott.map(|ge| (ge.loss_good, ge.loss_bad)),
+            Some((0.0, 1.0))
+        );
+        assert_ne!(*plan.outages, OutagePlan::none());
+    }
+
+    #[test]
+    fn an_unknown_key_is_refused_at_every_depth() {
+        for text in [
+            "rate = 3",
+            "jitter = { kind = \"uniform\", max_ms = 1, extra = 2 }",
+            "gilbert_elliott = { good_to_bad = 0.1, bad_to_good = 0.1, p = 1 }",
+            "outages = { kind = \"periodic\", first_at_s = 1, every_s = 2, for_s = 1, x = 1 }",
+            "outages = { kind = \"list\", list = [{ at_s = 1, for_s = 1, x = 1 }] }",
+        ] {
+            assert!(
+                error(text).contains("unknown field"),
+                "{text}: {}",
+                error(text)
+            );
+        }
+    }
+
+    #[test]
+    fn a_value_out_of_range_names_its_key() {
+        assert_eq!(
+            error("delay_ms = -1"),
+            "delay_ms: got -1, takes 0 to 600000 ms"
+        );
+        assert_eq!(
+            error("rate_mbit_per_s = 0"),
+            "rate_mbit_per_s: got 0, takes 0.000001 to 1000000 Mb/s"
+        );
+        assert_eq!(
+            error("loss = nan"),
+            "loss: got NaN, takes 0 to 1 (a probability)"
+        );
+        assert!(error("queue_packets_max = 0").starts_with("queue_packets_max: got 0"));
+        assert!(
+            error("jitter = { kind = \"exponential\", mean_ms = -2 }")
+                .starts_with("jitter.mean_ms: got -2")
+        );
+        assert!(
+            error("outages = { kind = \"exponential\", up_mean_s = 0, down_mean_s = 1 }")
+                .starts_with("outages.up_mean_s: got 0")
+        );
+    }
+
+    #[test]
+    fn a_bad_trace_names_file_and_line() {
+        let settings: LinkSettings = toml::from_str("rate_trace = \"cell.mm\"").unwrap();
+        let error = settings.plan_with(|_| Ok("1\n0\n".to_owned())).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "rate_trace: got cell.mm, takes a trace (line 2: 0 ms is before the line above; times never fall)"
+        );
+        assert!(
+            settings
+                .plan_with(|_| Err("no such file".to_owned()))
+                .unwrap_err()
+                .to_string()
+                .contains("no such file")
+        );
+    }
+}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Compiles the BPF programs; the objects are embedded by `datapath/program.rs`.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn main() {
+    let source = Path::new(&environment("CARGO_MANIFEST_DIR")).join("../../bpf/gateway.bpf.c");
+    let object = PathBuf::from(environment("OUT_DIR")).join("gateway.bpf.o");
+    println!("cargo::rerun-if-changed={}", source.display());
+    println!("cargo::rerun-if-env-changed=CLANG");
+    let clang = std::env::var("CLANG").unwrap_or_else(|_| "clang".into());
+    let output = Command::new(&clang)
+        .args(["-O2", "-g", "-Wall", "-Wextra", "-Werror", "-target", "bpf"])
+        // Debian keeps asm/types.h apart by architecture, and -target bpf knows none.
+        .arg(format!(
+            "-I/usr/include/{}-linux-gnu",
+            environment("CARGO_CFG_TARGET_ARCH")
+        ))
+        .arg("-c")
+        .arg(&source)
+        .arg("-o")
+        .arg(&object)
+        .output();
+    let output = match output {
+        Ok(output) => output,
+        Err(error) => fail(&format!(
+            "cannot run {clang}: {error}; install the package clang"
+        )),
+    };
+    if !output.status.success() {
+        let messages = String::from_utf8_lossy(&output.stderr);
+        let hint = if messages.contains("bpf/bpf_helpers.h") {
+            "; install the package libbpf-dev"
+        } else if messages.contains("asm/types.h") || messages.contains("linux/bpf.h") {
+            "; install the package linux-libc-dev"
+        } else {
+            ""
+        };
+        fail(&format!(
+            "{clang} cannot compile {}{hint}\n{messages}",
+            source.display()
+        ));
+    }
+}
+
+fn environment(name: &str) -> String {
+    std::env::var(name).unwrap_or_else(|_| fail(&format!("cargo did not set {name}")))
+}
+
+fn fail(message: &str) -> ! {
+    for line in message.lines() {
+        println!("cargo::error={line}");
+    }
+    std::process::exit(1);
+}

@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The gateway's data path: TCP is taken at the wireless interface and given
+//! back there.
+//!
+//! [`DataPath::attach`] makes two devices, one for each direction, and attaches
+//! the programs of `bpf/gateway.bpf.c`. What the wireless interface is about to
+//! send can be read from the downlink device, and what is written to it goes out
+//! there; what the wireless interface received can be read from the uplink
+//! device, and what is written to it goes up into the router. Conntrack, NAT,
+//! firewall and routing see each packet once, where it belongs.
+//!
+//! Packets are taken only while [`DataPath::beat`] was called within
+//! [`HEARTBEAT_AGE_MAX`]: if the owner hangs they take their way without it. When
+//! it dies programs and devices vanish with it. See `docs/data-path.md`.
+
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use holdfast_core::Direction;
+use libbpf_rs::MapHandle;
+
+use crate::frame::{BufferPool, Frame};
+use crate::tun::{LayerKind, Tun, TunOptions, VNET_HDR_BYTES};
+
+mod counters;
+mod interface;
+mod program;
+mod vnet;
+
+pub use counters::{CounterValues, Counters};
+pub use interface::{Interface, tcx_program_count};
+pub use program::AttachMode;
+pub use vnet::{Gso, VnetHdr};
+
+use program::{Hook, HookSide, ProgramSettings, Programs};
+
+/// The marks of packets on their way from an uplink device up into the router: this
+/// plus the lower half of the device's index, so that two data paths never take each
+/// other's. The mark is cleared before the router sees it. A packet that arrives on
+/// the wireless interface with it already set is passed on.
+pub const OWN_MARK_BASE: u32 = 0x4846_0000;
+
+/// Older than this, the heartbeat no longer holds and packets are passed on.
+pub const HEARTBEAT_AGE_MAX: Duration = Duration::from_millis(200);
+
+/// How often to beat: often enough that one late turn does no harm.
+pub const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Frames that may wait in a device; what a hang of [`HEARTBEAT_AGE_MAX`] lets
+/// pile up at 250,000 packets a second fits several times.
+const QUEUE_LEN: u32 = 1 << 16;
+
+/// Parts of a frame that one write takes, at most.
+pub const WRITE_PARTS_MAX: usize = 15;
+
+/// The programs, devices and maps on one wireless interface; one owner.
+///
+/// Dropping it stops the taking of packets, detaches the programs and removes the
+/// devices, in this order. Packets still in the devices are lost then: to lose
+/// none, call [`DataPath::stop_taking`] and read and write on until both devices
+/// are empty.
+#[derive(Debug)]
+pub struct DataPath {
+    heartbeat: Heartbeat,
+    // Fields drop in this order: no packet may be redirected to a device that is gone.
+    _taking: [Hook; 2],
+    giving: [Hook; 2],
+    down: Tun,
+    up: Tun,
+    interface: Interface,
+    counters: MapHandle,
+}
+
+impl DataPath {
+    /// Attaches to the interface `wireless` of the calling thread's network
+    /// namespace. Packets are taken from the first [`DataPath::beat`] on.
+    ///
+    /// Errors: no such interface, a link type that is not known, no permission
+    /// (`CAP_NET_ADMIN`, `CAP_BPF`), no `/dev/net/tun`; the message names the step.
+    pub fn attach(wireless: &str, mode: AttachMode) -> io::Result<Self> {
+        let interface = Interface::query(wireless)?;
+        let down = create_device("hfd%d", interface.kind)?;
+        let up = create_device("hfu%d", interface.kind)?;
+        let programs = Programs::load(&ProgramSettings {
+            heartbeat_max_age_ns: HEARTBEAT_AGE_MAX.as_nanos() as u64,
+            wireless_ifindex: interface.ifindex,
+            down_ifindex: down.ifindex(),
+            up_ifindex: up.ifindex(),
+            kind: interface.kind,
+        })?;
+        let heartbeat = Heartbeat::map(&programs.map("heartbeat")?)?;
+        let counters = programs.map("counters")?;
+        let give = |name, tun: &Tun| programs.attach(name, tun.ifindex(), HookSide::Ingress, mode);
+        let giving = [give("give_down", &down)?, give("give_up", &up)?];
+        let take = |name, side| programs.attach(name, interface.ifindex, side, mode);
+        let taking = [
+            take("wireless_egress", HookSide::Egress)?,
+            take("wireless_ingress", HookSide::Ingress)?,
+        ];
+        Ok(Self {
+            heartbeat,
+            _taking: taking,
+            giving,
+            down,
+            up,
+            interface,
+            counters,
+        })
+    }
+
+    /// The wireless interface as it was when attached.
+    pub const fn interface(&self) -> &Interface {
+        &self.interface
+    }
+
+    /// Whether the programs detach by themselves when this process dies (TCX).
+    pub fn detaches_on_death(&self) -> bool {
+        self.giving.iter().all(Hook::is_tcx)
+    }
+
+    /// The device of one direction, to wait for frames.
+    pub fn device_fd(&self, direction: Direction) -> BorrowedFd<'_> {
+        self.device(direction).as_fd()
+    }
+
+    /// The index of one direction's device.
+    pub const fn device_ifindex(&self, direction: Direction) -> u32 {
+        self.device(direction).ifindex()
+    }
+
+    /// The name of one direction's device.
+    pub fn device_name(&self, direction: Direction) -> &str {
+        self.device(direction).name()
+    }
+
+    /// The next frame taken in `direction`, if there is one.
+    ///
+    /// On the uplink also copies of ICMP messages that a packet was too big; those
+    /// are never to be written back. Errors: see [`BufferPool::read`].
+    pub fn read(&self, direction: Direction, pool: &mut BufferPool) -> io::Result<Option<Frame>> {
+        let tun = self.device(direction);
+        loop {
+            match pool.read(|buffer| tun.read(buffer)) {
+                Ok(frame) => return Ok(Some(frame)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Gives a frame back as it came.
+    pub fn forward(&self, direction: Direction, frame: &Frame) -> io::Result<()> {
+        let tun = self.device(direction);
+        retry(|| tun.write(frame.as_read()))
+    }
+
+    /// Gives back, or sends, the frame whose parts are `parts`, at most
+    /// [`WRITE_PARTS_MAX`].
+    pub fn write(
+        &self,
+        direction: Direction,
+        vnet: &VnetHdr,
+        parts: &[IoSlice<'_>],
+    ) -> io::Result<()> {
+        let header: [u8; VNET_HDR_BYTES] = vnet.emit();
+        let mut whole = [IoSlice::new(&[]); WRITE_PARTS_MAX + 1];
+        whole[0] = IoSlice::new(&header);
+        let Some(rest) = whole.get_mut(1..=parts.len()) else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        rest.copy_from_slice(parts);
+        let tun = self.device(direction);
+        retry(|| tun.write_vectored(&whole[..=parts.len()]))
+    }
+
+    /// A sign of life, with CLOCK_MONOTONIC in nanoseconds; costs one store.
+    pub fn beat(&self, monotonic_ns: u64) {
+        self.heartbeat.store(monotonic_ns);
+    }
+
+    /// Has all packets passed on from now on, until the next beat.
+    pub fn stop_taking(&self) {
+        self.heartbeat.store(0);
+    }
+
+    /// A reader of the programs' counters.
+    pub fn counters(&self) -> io::Result<Counters> {
+        let handle = MapHandle::try_from(&self.counters).map_err(io::Error::other)?;
+        Ok(Counters::new(handle))
+    }
+
+    const fn device(&self, direction: Direction) -> &Tun {
+        match direction {
+            Direction::Downlink => &self.down,
+            Direction::Uplink => &self.up,
+        }
+    }
+}
+
+impl Drop for DataPath {
+    fn drop(&mut self) {
+        self.stop_taking();
+    }
+}
+
+/// CLOCK_MONOTONIC in nanoseconds: the clock of the BPF programs.
+pub fn monotonic_ns() -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: clock_gettime writes one timespec, which outlives the call; it cannot
+    // fail for this clock.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+fn create_device(name: &str, kind: LayerKind) -> io::Result<Tun> {
+    let tun = Tun::create(&TunOptions {
+        name: name.into(),
+        kind,
+        offload: true,
+        queue_len: Some(QUEUE_LEN),
+        // Whatever the wireless interface carries now or later must fit.
+        mtu: Some(65_521),
+        up: false,
+    })?;
+    // No address, no router solicitation: nothing but what is redirected here. Where
+    // it cannot be written (a read-only /proc), what arrives beside is ignored.
+    let _ = std::fs::write(
+        format!("/proc/sys/net/ipv6/conf/{}/disable_ipv6", tun.name()),
+        "1",
+    );
+    tun.set_up()?;
+    Ok(tun)
+}
+
+/// Repeats a write that a signal interrupted.
+fn retry(mut write: impl FnMut() -> io::Result<usize>) -> io::Result<()> {
+    loop {
+        match write() {
+            Ok(_) => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// The heartbeat map's only value, mapped into our memory.
+#[derive(Debug)]
+struct Heartbeat {
+    page: NonNull<AtomicU64>,
+}
+
+// SAFETY: the page is shared memory that is accessed only by atomic stores.
+unsafe impl Send for Heartbeat {}
+
+impl Heartbeat {
+    const BYTES: usize = 4096;
+
+    fn map(map: &MapHandle) -> io::Result<Self> {
+        // SAFETY: a fresh mapping of a page that the kernel chooses; the map is
+        // mappable (BPF_F_MMAPABLE) and at least one page long.
+        let address = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                Self::BYTES,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                map.as_fd().as_raw_fd(),
+                0,
+            )
+        };
+        match NonNull::new(address.cast()) {
+            Some(page) if address != libc::MAP_FAILED => Ok(Self { page }),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    fn store(&self, monotonic_ns: u64) {
+        // SAFETY: the page is mapped as long as self lives, and aligned.
+        unsafe { self.page.as_ref() }.store(monotonic_ns, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Heartbeat {
+    fn drop(&mut self) {
+        // SAFETY: the page was mapped with this length, and nothing refers to it now.
+        unsafe { libc::munmap(self.page.as_ptr().cast(), Self::BYTES) };
+    }
+}

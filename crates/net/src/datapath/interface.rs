@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the data path has to know of the wireless interface.
+
+use std::io;
+
+use crate::tun::{LayerKind, interface_ioctl, named_request, query_ifindex};
+
+/// Link types with an Ethernet header: `ARPHRD_ETHER`.
+const WITH_ETHERNET: [u16; 1] = [1];
+/// Link types whose frames start with the IP header, as the kernel's
+/// `dev_is_mac_header_xmit` has them: PPP, raw IP, the tunnels (IPIP, IPv6, SIT,
+/// GRE, GRE over IPv6), none.
+const WITHOUT_HEADER: [u16; 8] = [512, 519, 768, 769, 776, 778, 823, 0xfffe];
+
+/// An interface of the calling thread's network namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// Its name.
+    pub name: String,
+    /// Its index.
+    pub ifindex: u32,
+    /// What its frames start with.
+    pub kind: LayerKind,
+    /// Its MTU in octets.
+    pub mtu: u32,
+}
+
+impl Interface {
+    /// Looks up the interface `name`.
+    ///
+    /// Errors: there is none, or its frames start with neither an Ethernet nor
+    /// an IP header (`Unsupported`).
+    pub fn query(name: &str) -> io::Result<Self> {
+        let ifindex = query_ifindex(name)
+            .map_err(|error| io::Error::new(error.kind(), format!("interface {name}: {error}")))?;
+        let mut request = named_request(name)?;
+        interface_ioctl(libc::SIOCGIFHWADDR, &mut request)?;
+        // SAFETY: SIOCGIFHWADDR filled the union's hwaddr.
+        let link_type = unsafe { request.ifr_ifru.ifru_hwaddr.sa_family };
+        let kind = if WITH_ETHERNET.contains(&link_type) {
+            LayerKind::Ethernet
+        } else if WITHOUT_HEADER.contains(&link_type) {
+            LayerKind::RawIp
+        } else {
+            return Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                format!(
+                    "interface {name}: link type {link_type}; takes Ethernet (1), PPP (512), \
+                     raw IP (519), an IP tunnel (768, 769, 776, 778, 823) or none (65534)"
+                ),
+            ));
+        };
+        let mut request = named_request(name)?;
+        interface_ioctl(libc::SIOCGIFMTU, &mut request)?;
+        // SAFETY: SIOCGIFMTU filled the union's mtu.
+        let mtu = unsafe { request.ifr_ifru.ifru_mtu } as u32;
+        Ok(Self {
+            name: name.into(),
+            ifindex,
+            kind,
+            mtu,
+        })
+    }
+}
+
+/// How many TCX programs others have attached to an interface, by way; empty where the
+/// kernel cannot say.
+pub fn tcx_program_count(ifindex: u32) -> Vec<(&'static str, u32)> {
+    let sides = [
+        ("ingress", libbpf_sys::BPF_TCX_INGRESS),
+        ("egress", libbpf_sys::BPF_TCX_EGRESS),
+    ];
+    sides
+        .into_iter()
+        .filter_map(|(name, attach_type)| {
+            let mut options = libbpf_sys::bpf_prog_query_opts {
+                sz: size_of::<libbpf_sys::bpf_prog_query_opts>() as libbpf_sys::size_t,
+                ..Default::default()
+            };
+            // SAFETY: the options outlive the call; without a buffer for program
+            // numbers the kernel writes their count alone.
+            let result = unsafe {
+                libbpf_sys::bpf_prog_query_opts(ifindex as i32, attach_type, &raw mut options)
+            };
+            // SAFETY: both members of the union are the same count.
+            (result == 0).then_some((name, unsafe { options.__bindgen_anon_1.count }))
+        })
+        .collect()
+}

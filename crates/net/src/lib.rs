@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The edge to Linux: TUN and TAP devices, BPF programs, network namespaces,
+//! netlink.
+//!
+//! No protocol logic. The only crate with `unsafe` code, all of it calls of
+//! the kernel and views of buffers that the kernel fills.
+#![allow(unsafe_code, reason = "calls of the kernel that no safe crate offers")]
+
+pub mod datapath;
+pub mod frame;
+pub mod monitor;
+pub mod netns;
+pub mod readiness;
+pub mod rtnl;
+pub mod state_file;
+pub mod tun;

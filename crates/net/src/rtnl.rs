@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Links, addresses and routes of the calling thread's network namespace, set
+//! up synchronously.
+//!
+//! A socket stays in the namespace in which it was opened: an [`Rtnl`] keeps
+//! working on that one, wherever the thread goes.
+
+use std::fs;
+use std::future::Future;
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::AsRawFd as _;
+
+use futures_util::TryStreamExt as _;
+use netlink_packet_core::DefaultNla;
+use netlink_packet_route::link::{InfoData, InfoVeth, LinkAttribute, LinkFlags, LinkMessage};
+use netlink_packet_route::route::{RouteAttribute, RouteMessage, RouteMetric};
+use rtnetlink::{Handle, LinkUnspec, LinkVeth, RouteMessageBuilder};
+use tokio::runtime::{Builder, Runtime};
+
+use crate::netns::NetNs;
+
+/// `RTAX_CC_ALGO` (`include/uapi/linux/rtnetlink.h`): a route's congestion
+/// control, a string from user space.
+const RTAX_CC_ALGO: u16 = 16;
+
+/// A netlink route socket with a private runtime.
+#[derive(Debug)]
+pub struct Rtnl {
+    runtime: Runtime,
+    handle: Handle,
+}
+
+/// What the kernel says of a link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkInfo {
+    /// The index in its namespace.
+    pub ifindex: u32,
+    /// The name, at most 15 octets.
+    pub name: String,
+    /// The link-layer address; empty for a raw-IP device.
+    pub address: Vec<u8>,
+    /// The MTU in octets.
+    pub mtu: u32,
+    /// Whether it has been brought up (IFF_UP).
+    pub up: bool,
+    /// Whether there is a carrier (IFF_LOWER_UP).
+    pub carrier: bool,
+}
+
+impl LinkInfo {
+    /// Reads the kernel's message.
+    pub(crate) fn of(message: &LinkMessage) -> Self {
+        let mut info = Self {
+            ifindex: message.header.index,
+            name: String::new(),
+            address: Vec::new(),
+            mtu: 0,
+            up: message.header.flags.contains(LinkFlags::Up),
+            carrier: message.header.flags.contains(LinkFlags::LowerUp),
+        };
+        for attribute in &message.attributes {
+            match attribute {
+                LinkAttribute::IfName(name) => info.name.clone_from(name),
+                LinkAttribute::Address(address) => info.address.clone_from(address),
+                LinkAttribute::Mtu(octets) => info.mtu = *octets,
+                _ => {}
+            }
+        }
+        info
+    }
+}
+
+impl Rtnl {
+    /// Opens a socket in the calling thread's namespace.
+    pub fn open() -> io::Result<Self> {
+        let runtime = Builder::new_current_thread().enable_io().build()?;
+        let handle = {
+            let _inside = runtime.enter();
+            let (connection, handle, _) = rtnetlink::new_connection()?;
+            runtime.spawn(connection);
+            handle
+        };
+        Ok(Self { runtime, handle })
+    }
+
+    /// The index of the link `name`.
+    pub fn link_index(&self, name: &str) -> io::Result<u32> {
+        let name = name.to_owned();
+        let step = format!("find link {name}");
+        Ok(self
+            .link_where(&step, |handle| handle.link().get().match_name(name))?
+            .ifindex)
+    }
+
+    /// What the kernel says of the link `ifindex`.
+    pub fn link(&self, ifindex: u32) -> io::Result<LinkInfo> {
+        let step = format!("read link {ifindex}");
+        self.link_where(&step, |handle| handle.link().get().match_index(ifindex))
+    }
+
+    fn link_where(
+        &self,
+        step: &str,
+        request: impl FnOnce(&Handle) -> rtnetlink::LinkGetRequest,
+    ) -> io::Result<LinkInfo> {
+        let request = request(&self.handle);
+        let message = self.wait(step, async { request.execute().try_next().await })?;
+        message
+            .map(|message| LinkInfo::of(&message))
+            .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("{step}: no answer")))
+    }
+
+    /// Brings the link up.
+    pub fn set_up(&self, ifindex: u32) -> io::Result<()> {
+        self.change(
+            &format!("bring link {ifindex} up"),
+            LinkUnspec::new_with_index(ifindex).up().build(),
+        )
+    }
+
+    /// Takes the link down; its routes go.
+    pub fn set_down(&self, ifindex: u32) -> io::Result<()> {
+        self.change(
+            &format!("take link {ifindex} down"),
+            LinkUnspec::new_with_index(ifindex).down().build(),
+        )
+    }
+
+    /// Sets the MTU in octets.
+    pub fn set_mtu(&self, ifindex: u32, octets: u32) -> io::Result<()> {
+        self.change(
+            &format!("set the MTU of link {ifindex} to {octets}"),
+            LinkUnspec::new_with_index(ifindex).mtu(octets).build(),
+        )
+    }
+
+    /// Sets the Ethernet address.
+    pub fn set_address(&self, ifindex: u32, mac: [u8; 6]) -> io::Result<()> {
+        self.change(
+            &format!("set the address of link {ifindex}"),
+            LinkUnspec::new_with_index(ifindex)
+                .address(mac.to_vec())
+                .build(),
+        )
+    }
+
+    /// Moves the link to another namespace, where its index may change.
+    pub fn move_to_ns(&self, ifindex: u32, ns: &NetNs) -> io::Result<()> {
+        use std::os::fd::AsFd as _;
+        self.change(
+            &format!("move link {ifindex} to a namespace"),
+            LinkUnspec::new_with_index(ifindex)
+                .setns_by_fd(ns.as_fd().as_raw_fd())
+                .build(),
+        )
+    }
+
+    /// Deletes the link.
+    pub fn delete_link(&self, ifindex: u32) -> io::Result<()> {
+        let request = self.handle.link().del(ifindex);
+        self.wait(&format!("delete link {ifindex}"), request.execute())
+    }
+
+    /// Adds a pair of virtual Ethernet devices, both down, one end in each
+    /// namespace; the socket's own namespace is not touched.
+    pub fn add_veth(
+        &self,
+        name_a: &str,
+        ns_a: &NetNs,
+        name_b: &str,
+        ns_b: &NetNs,
+    ) -> io::Result<()> {
+        use std::os::fd::AsFd as _;
+        let step = format!("add veth {name_a} and {name_b}");
+        let mut message = LinkVeth::new(name_a, name_b)
+            .setns_by_fd(ns_a.as_fd().as_raw_fd())
+            .build();
+        let mut peer = LinkMessage::default();
+        peer.attributes
+            .push(LinkAttribute::IfName(name_b.to_owned()));
+        peer.attributes
+            .push(LinkAttribute::NetNsFd(ns_b.as_fd().as_raw_fd()));
+        for attribute in &mut message.attributes {
+            if let LinkAttribute::LinkInfo(infos) = attribute {
+                for info in infos {
+                    if let netlink_packet_route::link::LinkInfo::Data(data) = info {
+                        *data = InfoData::Veth(InfoVeth::Peer(peer.clone()));
+                    }
+                }
+            }
+        }
+        self.wait(&step, self.handle.link().add(message).execute())
+    }
+
+    /// Adds an address with its prefix length in bits.
+    pub fn add_address(&self, ifindex: u32, address: IpAddr, prefix_bits: u8) -> io::Result<()> {
+        let step = format!("add address {address}/{prefix_bits} to link {ifindex}");
+        let mut request = self.handle.address().add(ifindex, address, prefix_bits);
+        if address.is_ipv6() {
+            // No duplicate address detection: the address is usable at once.
+            request
+                .message_mut()
+                .header
+                .flags
+                .insert(netlink_packet_route::address::AddressHeaderFlags::Nodad);
+        }
+        self.wait(&step, request.execute())
+    }
+
+    /// Adds or replaces a route; `via` none: the link itself reaches the
+    /// destination. All zeros with prefix 0 is the default route.
+    pub fn add_route(
+        &self,
+        destination: IpAddr,
+        prefix_bits: u8,
+        via: Option<IpAddr>,
+        ifindex: u32,
+    ) -> io::Result<()> {
+        self.add_route_with(
+            destination,
+            prefix_bits,
+            via,
+            ifindex,
+            &RouteOptions::default(),
+        )
+    }
+
+    /// [`Rtnl::add_route`] with what else a route can say.
+    pub fn add_route_with(
+        &self,
+        destination: IpAddr,
+        prefix_bits: u8,
+        via: Option<IpAddr>,
+        ifindex: u32,
+        options: &RouteOptions,
+    ) -> io::Result<()> {
+        let step = format!("add route {destination}/{prefix_bits} on link {ifindex}");
+        let bad = |error| io::Error::new(io::ErrorKind::InvalidInput, format!("{step}: {error}"));
+        let mut builder = RouteMessageBuilder::<IpAddr>::new()
+            .destination_prefix(destination, prefix_bits)
+            .map_err(|error| bad(format!("{error}")))?
+            .output_interface(ifindex);
+        if let Some(via) = via {
+            builder = builder
+                .gateway(via)
+                .map_err(|error| bad(format!("{error}")))?;
+        } else if destination.is_ipv4() {
+            builder = builder.scope(netlink_packet_route::route::RouteScope::Link);
+        }
+        let mut message: RouteMessage = builder.build();
+        let metrics = options.metrics();
+        if !metrics.is_empty() {
+            message.attributes.push(RouteAttribute::Metrics(metrics));
+        }
+        self.wait(&step, self.handle.route().add(message).replace().execute())
+    }
+
+    fn change(&self, step: &str, message: LinkMessage) -> io::Result<()> {
+        self.wait(step, self.handle.link().set(message).execute())
+    }
+
+    fn wait<T>(
+        &self,
+        step: &str,
+        future: impl Future<Output = Result<T, rtnetlink::Error>>,
+    ) -> io::Result<T> {
+        self.runtime.block_on(future).map_err(|error| {
+            let inner = match &error {
+                rtnetlink::Error::NetlinkError(message) => message.to_io(),
+                other => io::Error::other(other.to_string()),
+            };
+            io::Error::new(inner.kind(), format!("{step}: {inner}"))
+        })
+    }
+}
+
+/// What a route can say beside where it leads.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RouteOptions {
+    /// The congestion control of connections over the route ("cubic"): unlike
+    /// a namespace's default it needs not be in `tcp_allowed_congestion_control`.
+    pub congestion_control: Option<String>,
+    /// The path MTU in octets.
+    pub mtu: Option<u32>,
+}
+
+impl RouteOptions {
+    fn metrics(&self) -> Vec<RouteMetric> {
+        let mut metrics = Vec::new();
+        if let Some(name) = &self.congestion_control {
+            let mut value = name.clone().into_bytes();
+            value.push(0);
+            metrics.push(RouteMetric::Other(DefaultNla::new(RTAX_CC_ALGO, value)));
+        }
+        if let Some(octets) = self.mtu {
+            metrics.push(RouteMetric::Mtu(octets));
+        }
+        metrics
+    }
+}
+
+/// Sets a kernel parameter by its path under `/proc/sys`, dots or slashes
+/// ("net.ipv4.ip_forward"); those of `net` are the calling thread's
+/// namespace's.
+pub fn sysctl(path: &str, value: &str) -> io::Result<()> {
+    fs::write(sysctl_file(path), value).map_err(|error| {
+        io::Error::new(
+            error.kind(),
+            format!("set sysctl {path} to {value:?}: {error}"),
+        )
+    })
+}
+
+/// Reads a kernel parameter, without the line's end.
+pub fn read_sysctl(path: &str) -> io::Result<String> {
+    fs::read_to_string(sysctl_file(path))
+        .map(|text| text.trim_end().to_owned())
+        .map_err(|error| io::Error::new(error.kind(), format!("read sysctl {path}: {error}")))
+}
+
+/// A path with slashes is taken as it is: a device's name may hold a dot.
+fn sysctl_file(path: &str) -> String {
+    let path = path.trim_start_matches('/');
+    if path.contains('/') {
+        format!("/proc/sys/{path}")
+    } else {
+        format!("/proc/sys/{}", path.replace('.', "/"))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A TUN or TAP device, owned by its file descriptor.
+//!
+//! The device lives in the network namespace of the thread that created it
+//! and vanishes with the last descriptor: nothing is left behind, whatever
+//! ends the process. Descriptors are close-on-exec, or a child would keep the
+//! device alive after its owner's death.
+//!
+//! Source: `Documentation/networking/tuntap.rst` and `include/uapi/linux/if_tun.h`.
+
+use std::ffi::{c_int, c_uint, c_ulong};
+use std::fs::File;
+use std::io::{self, IoSlice, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+
+/// Octets of the `virtio_net_hdr` before each frame of a device with offloads.
+pub const VNET_HDR_BYTES: usize = 10;
+
+/// What a frame of the device starts with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LayerKind {
+    /// The IP header (a TUN device).
+    RawIp,
+    /// The Ethernet header (a TAP device).
+    Ethernet,
+}
+
+/// How a device is to be created; every field but the name has a default.
+#[derive(Clone, Debug)]
+pub struct TunOptions {
+    /// The device's name, at most 15 octets; one `%d` is replaced by the first
+    /// number that is free.
+    pub name: String,
+    /// What a frame starts with.
+    pub kind: LayerKind,
+    /// Super-segments whole: a `virtio_net_hdr` before each frame
+    /// ([`VNET_HDR_BYTES`]), checksums and TSO for IPv4 and IPv6, with ECN.
+    /// Off: frames as a wire would carry them.
+    pub offload: bool,
+    /// Frames that may wait for a read; the kernel drops beyond. None: the
+    /// kernel's default (500 for TUN, 1000 for TAP).
+    pub queue_len: Option<u32>,
+    /// The device's MTU in octets; none: the kernel's default (1500).
+    pub mtu: Option<u32>,
+    /// Whether to bring the device up at once.
+    pub up: bool,
+}
+
+impl Default for TunOptions {
+    fn default() -> Self {
+        Self {
+            name: "tun%d".into(),
+            kind: LayerKind::RawIp,
+            offload: false,
+            queue_len: None,
+            mtu: None,
+            up: false,
+        }
+    }
+}
+
+/// An open TUN or TAP device, non-blocking.
+///
+/// [`Tun::read`] and [`Tun::write`] move one frame a call and return
+/// [`io::ErrorKind::WouldBlock`] when there is none or no room.
+#[derive(Debug)]
+pub struct Tun {
+    file: File,
+    name: String,
+    ifindex: u32,
+    kind: LayerKind,
+}
+
+impl Tun {
+    /// Creates a device in the calling thread's network namespace.
+    ///
+    /// Errors: the name is too long or taken, `/dev/net/tun` is missing, or
+    /// `CAP_NET_ADMIN` is; the message says which step failed.
+    pub fn create(options: &TunOptions) -> io::Result<Self> {
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
+            .open("/dev/net/tun")
+            .map_err(|error| at("open /dev/net/tun", &error))?;
+        let mut request = named_request(&options.name)?;
+        let mut flags = libc::IFF_NO_PI;
+        flags |= match options.kind {
+            LayerKind::RawIp => libc::IFF_TUN,
+            LayerKind::Ethernet => libc::IFF_TAP,
+        };
+        if options.offload {
+            flags |= libc::IFF_VNET_HDR;
+        }
+        request.ifr_ifru.ifru_flags = flags as libc::c_short;
+        // SAFETY: TUNSETIFF reads and writes one ifreq, which outlives the call.
+        let result = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, &raw mut request) };
+        check(result).map_err(|error| at(&format!("create device {}", options.name), &error))?;
+        if options.offload {
+            enable_offload(&file).map_err(|error| at("set the device's offloads", &error))?;
+        }
+        let name = request_name(&request);
+        let ifindex = query_ifindex(&name).map_err(|error| at("query the device", &error))?;
+        let tun = Self {
+            file,
+            name,
+            ifindex,
+            kind: options.kind,
+        };
+        if let Some(frames) = options.queue_len {
+            tun.configure(libc::SIOCSIFTXQLEN, |request| {
+                request.ifr_ifru.ifru_metric = frames as c_int;
+            })?;
+        }
+        if let Some(octets) = options.mtu {
+            tun.set_mtu(octets)?;
+        }
+        if options.up {
+            tun.set_up()?;
+        }
+        Ok(tun)
+    }
+
+    /// The device's name, with `%d` replaced.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The device's index in its namespace.
+    pub const fn ifindex(&self) -> u32 {
+        self.ifindex
+    }
+
+    /// What a frame of this device starts with.
+    pub const fn kind(&self) -> LayerKind {
+        self.kind
+    }
+
+    /// Sets the carrier that the rest of the system sees.
+    pub fn set_carrier(&self, carrier: bool) -> io::Result<()> {
+        let value = c_int::from(carrier);
+        // SAFETY: TUNSETCARRIER reads one int, which outlives the call.
+        let result =
+            unsafe { libc::ioctl(self.file.as_raw_fd(), libc::TUNSETCARRIER, &raw const value) };
+        check(result).map_err(|error| at(&format!("set carrier of {}", self.name), &error))
+    }
+
+    /// Sets the device's MTU in octets; from a thread in its namespace.
+    pub fn set_mtu(&self, octets: u32) -> io::Result<()> {
+        self.configure(libc::SIOCSIFMTU, |request| {
+            request.ifr_ifru.ifru_mtu = octets as c_int;
+        })
+    }
+
+    /// Brings the device up; from a thread in its namespace.
+    pub fn set_up(&self) -> io::Result<()> {
+        self.configure(libc::SIOCSIFFLAGS, |request| {
+            request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
+        })
+    }
+
+    /// Reads one frame, after its `virtio_net_hdr` if the device has offloads.
+    pub fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        (&self.file).read(buffer)
+    }
+
+    /// Writes one frame, after its `virtio_net_hdr` if the device has offloads.
+    pub fn write(&self, frame: &[u8]) -> io::Result<usize> {
+        (&self.file).write(frame)
+    }
+
+    /// Writes one frame that is scattered over `parts`.
+    pub fn write_vectored(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        (&self.file).write_vectored(parts)
+    }
+
+    fn configure(&self, call: c_ulong, set: impl FnOnce(&mut libc::ifreq)) -> io::Result<()> {
+        let mut request = named_request(&self.name)?;
+        set(&mut request);
+        interface_ioctl(call, &mut request)
+            .map_err(|error| at(&format!("configure device {}", self.name), &error))
+    }
+}
+
+impl AsFd for Tun {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+/// An `ifreq` for the interface `name`, the rest zero.
+pub(crate) fn named_request(name: &str) -> io::Result<libc::ifreq> {
+    if name.is_empty() || name.len() >= libc::IFNAMSIZ || name.contains('\0') {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("interface name {name:?}: takes 1 to 15 octets"),
+        ));
+    }
+    // SAFETY: ifreq is plain data, for which all zeros is a valid value.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *to = from as libc::c_char;
+    }
+    Ok(request)
+}
+
+/// One `SIOC...` call on a fresh socket of the calling thread's namespace.
+pub(crate) fn interface_ioctl(call: c_ulong, request: &mut libc::ifreq) -> io::Result<()> {
+    // SAFETY: socket takes no pointers.
+    let raw = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
+    check(raw)?;
+    // SAFETY: raw was just opened and is owned by nobody else.
+    let socket = unsafe { OwnedFd::from_raw_fd(raw) };
+    // SAFETY: the SIOC[GS]IF... calls read and write one ifreq, which outlives the call.
+    check(unsafe { libc::ioctl(socket.as_raw_fd(), call, std::ptr::from_mut(request)) })
+}
+
+/// The index of the interface `name` in the calling thread's namespace.
+pub(crate) fn query_ifindex(name: &str) -> io::Result<u32> {
+    let mut request = named_request(name)?;
+    interface_ioctl(libc::SIOCGIFINDEX, &mut request)?;
+    // SAFETY: SIOCGIFINDEX filled the union's ifindex.
+    Ok(unsafe { request.ifr_ifru.ifru_ifindex } as u32)
+}
+
+fn enable_offload(file: &File) -> io::Result<()> {
+    let header_bytes = VNET_HDR_BYTES as c_int;
+    // SAFETY: TUNSETVNETHDRSZ reads one int, which outlives the call.
+    check(unsafe {
+        libc::ioctl(
+            file.as_raw_fd(),
+            libc::TUNSETVNETHDRSZ,
+            &raw const header_bytes,
+        )
+    })?;
+    let offloads: c_uint =
+        libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
+    // SAFETY: TUNSETOFFLOAD takes its argument by value.
+    check(unsafe {
+        libc::ioctl(
+            file.as_raw_fd(),
+            libc::TUNSETOFFLOAD,
+            c_ulong::from(offloads),
+        )
+    })
+}
+
+fn request_name(request: &libc::ifreq) -> String {
+    request
+        .ifr_name
+        .iter()
+        .take_while(|&&octet| octet != 0)
+        .map(|&octet| char::from(octet as u8))
+        .collect()
+}
+
+fn check(result: c_int) -> io::Result<()> {
+    if result < 0 {
+        Err(io::Error::last_os_error())
+    } else {
+        Ok(())
+    }
+}
+
+fn at(step: &str, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{step}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_is_too_long_is_refused_with_its_limit() {
+        let error = named_request("sixteen-letters-").unwrap_err();
+        assert!(error.to_string().contains("1 to 15 octets"), "{error}");
+        assert!(named_request("fifteen-letters").is_ok());
+    }
+}

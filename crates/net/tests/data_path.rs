@@ -1,0 +1,523 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The data path with real sockets: FH, router and MH as network namespaces.
+//!
+//! ```text
+//!   fh [f0] 10.1.0.2 ---- 10.1.0.1 [g0] gw [wl0] 10.2.0.1 ---- 10.2.0.2 [wl0] mh
+//!           fd01::2       fd01::1            fd02::1           fd02::2
+//! ```
+#![allow(
+    missing_docs,
+    unsafe_code,
+    reason = "a test, with a socket that no safe crate offers"
+)]
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use holdfast_core::Direction;
+use holdfast_net::datapath::{
+    AttachMode, CounterValues, DataPath, HEARTBEAT_INTERVAL, monotonic_ns,
+};
+use holdfast_net::frame::BufferPool;
+use holdfast_net::netns::{NetNs, available_or_skip};
+use holdfast_net::readiness::wait_readable;
+use holdfast_net::rtnl::{Rtnl, sysctl};
+use holdfast_net::tun::{LayerKind, Tun, TunOptions};
+
+const WAIT_MAX: Duration = Duration::from_secs(20);
+const DIRECTIONS: [Direction; 2] = [Direction::Downlink, Direction::Uplink];
+
+/// FH, router and MH; the wireless link is a veth pair or two TUN devices.
+struct Topology {
+    fh: Arc<NetNs>,
+    gw: Arc<NetNs>,
+    mh: Arc<NetNs>,
+    /// Carries packets between the TUN devices.
+    _pump: Option<Background<()>>,
+}
+
+/// A thread that runs until it is told to stop.
+struct Background<T> {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<T>>,
+}
+
+impl<T: Send + 'static> Background<T> {
+    fn spawn(work: impl FnOnce(&AtomicBool) -> T + Send + 'static) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let flag = Arc::clone(&stop);
+        Self {
+            stop,
+            thread: Some(thread::spawn(move || work(&flag))),
+        }
+    }
+}
+
+impl<T> Background<T> {
+    fn finish(mut self) -> T {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.take().unwrap().join().unwrap()
+    }
+}
+
+impl<T> Drop for Background<T> {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn address(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+/// Addresses, and the default routes through `via`.
+fn configure(ns: &NetNs, device: &str, addresses: [&str; 2], via: Option<[&str; 2]>) {
+    ns.run(|| {
+        let rtnl = Rtnl::open().unwrap();
+        let index = rtnl.link_index(device).unwrap();
+        rtnl.set_up(index).unwrap();
+        for (text, prefix) in addresses.into_iter().zip([24, 64]) {
+            rtnl.add_address(index, address(text), prefix).unwrap();
+        }
+        for (all, via) in ["0.0.0.0", "::"].into_iter().zip(via.into_iter().flatten()) {
+            rtnl.add_route(address(all), 0, Some(address(via)), index)
+                .unwrap();
+        }
+    })
+    .unwrap();
+}
+
+impl Topology {
+    fn new(kind: LayerKind) -> Self {
+        let [fh, gw, mh] = [(); 3].map(|()| Arc::new(NetNs::new().unwrap()));
+        for ns in [&fh, &gw, &mh] {
+            // Link-local addresses are usable at once: the router solicits with them.
+            ns.run(|| sysctl("net.ipv6.conf.default.accept_dad", "0").unwrap())
+                .unwrap();
+        }
+        let rtnl = Rtnl::open().unwrap();
+        rtnl.add_veth("f0", &fh, "g0", &gw).unwrap();
+        let pump = match kind {
+            LayerKind::Ethernet => {
+                rtnl.add_veth("wl0", &gw, "wl0", &mh).unwrap();
+                None
+            }
+            LayerKind::RawIp => Some(pump(&gw, &mh)),
+        };
+        configure(
+            &fh,
+            "f0",
+            ["10.1.0.2", "fd01::2"],
+            Some(["10.1.0.1", "fd01::1"]),
+        );
+        configure(&gw, "g0", ["10.1.0.1", "fd01::1"], None);
+        configure(&gw, "wl0", ["10.2.0.1", "fd02::1"], None);
+        configure(
+            &mh,
+            "wl0",
+            ["10.2.0.2", "fd02::2"],
+            Some(["10.2.0.1", "fd02::1"]),
+        );
+        gw.run(|| {
+            sysctl("net.ipv4.ip_forward", "1").unwrap();
+            sysctl("net.ipv6.conf.all.forwarding", "1").unwrap();
+        })
+        .unwrap();
+        Self {
+            fh,
+            gw,
+            mh,
+            _pump: pump,
+        }
+    }
+
+    /// What a home router has: masquerading, and a firewall that knows connections.
+    fn masquerade(&self) {
+        let rules = "table ip nat { chain post { type nat hook postrouting priority 100;
+            oifname \"g0\" masquerade; }; }
+            table inet guard { chain transit { type filter hook forward priority 0;
+            ct state invalid drop; }; }";
+        let status = self.gw.command("nft").arg(rules).status().unwrap();
+        assert!(status.success());
+    }
+
+    /// A connection from the MH to the FH.
+    fn connect(&self, fh: &str) -> (TcpStream, TcpStream) {
+        let at = SocketAddr::new(address(fh), 0);
+        let listener = self.fh.run(|| TcpListener::bind(at).unwrap()).unwrap();
+        let at = listener.local_addr().unwrap();
+        let mh_end = self
+            .mh
+            .run(|| TcpStream::connect_timeout(&at, WAIT_MAX).unwrap())
+            .unwrap();
+        let (fh_end, _) = listener.accept().unwrap();
+        for end in [&fh_end, &mh_end] {
+            end.set_read_timeout(Some(WAIT_MAX)).unwrap();
+            end.set_write_timeout(Some(WAIT_MAX)).unwrap();
+        }
+        (fh_end, mh_end)
+    }
+}
+
+/// Two TUN devices `wl0`, and a thread that carries super-segments between them.
+fn pump(gw: &NetNs, mh: &NetNs) -> Background<()> {
+    let create = || {
+        Tun::create(&TunOptions {
+            name: "wl0".into(),
+            kind: LayerKind::RawIp,
+            offload: true,
+            ..TunOptions::default()
+        })
+        .unwrap()
+    };
+    let ends = [gw.run(create).unwrap(), mh.run(create).unwrap()];
+    Background::spawn(move |stop| {
+        let mut frame = vec![0; 70_000];
+        while !stop.load(Ordering::Relaxed) {
+            let fds = [ends[0].as_fd(), ends[1].as_fd()];
+            wait_readable(fds, Some(HEARTBEAT_INTERVAL)).unwrap();
+            for (from, to) in [(0, 1), (1, 0)] {
+                for _ in 0..64 {
+                    let Ok(len) = ends[from].read(&mut frame) else {
+                        break;
+                    };
+                    let _ = ends[to].write(&frame[..len]);
+                }
+            }
+        }
+    })
+}
+
+/// Attaches to the router and gives back all that is taken, until it is stopped; then
+/// it leaves in good order and says what was counted.
+fn empty_gateway(topology: &Topology, mode: AttachMode) -> Background<CounterValues> {
+    let gw = Arc::clone(&topology.gw);
+    let (ready, is_ready) = mpsc::channel();
+    let gateway = Background::spawn(move |stop| {
+        gw.run(|| {
+            let path = DataPath::attach("wl0", mode).unwrap();
+            let counters = path.counters().unwrap();
+            let mut pool = BufferPool::new(8 << 20);
+            path.beat(monotonic_ns());
+            ready.send(()).unwrap();
+            loop {
+                let leaving = stop.load(Ordering::Relaxed);
+                if leaving {
+                    path.stop_taking();
+                } else {
+                    path.beat(monotonic_ns());
+                }
+                let mut is_idle = true;
+                for direction in DIRECTIONS {
+                    while let Some(frame) = path.read(direction, &mut pool).unwrap() {
+                        path.forward(direction, &frame).unwrap();
+                        is_idle = false;
+                    }
+                }
+                if is_idle && leaving {
+                    return counters.read().unwrap();
+                }
+                let fds = DIRECTIONS.map(|direction| path.device_fd(direction));
+                wait_readable(fds, Some(HEARTBEAT_INTERVAL)).unwrap();
+            }
+        })
+        .unwrap()
+    });
+    is_ready.recv_timeout(WAIT_MAX).unwrap();
+    gateway
+}
+
+fn pattern(at: usize) -> u8 {
+    (at ^ (at >> 8) ^ (at >> 16)) as u8
+}
+
+/// Sends `len` bytes each way at once and checks them.
+fn exchange(ends: (TcpStream, TcpStream), len: usize) {
+    let (fh_end, mh_end) = ends;
+    let send = |mut to: TcpStream| {
+        move || {
+            let bytes: Vec<u8> = (0..len).map(pattern).collect();
+            to.write_all(&bytes).unwrap();
+            to.shutdown(std::net::Shutdown::Write).unwrap();
+        }
+    };
+    let receive = |mut from: TcpStream| {
+        move || {
+            let mut bytes = Vec::with_capacity(len);
+            from.read_to_end(&mut bytes).unwrap();
+            assert_eq!(bytes.len(), len);
+            assert!(
+                bytes
+                    .iter()
+                    .enumerate()
+                    .all(|(at, &byte)| byte == pattern(at))
+            );
+        }
+    };
+    thread::scope(|scope| {
+        for end in [fh_end, mh_end] {
+            scope.spawn(receive(end.try_clone().unwrap()));
+            scope.spawn(send(end));
+        }
+    });
+}
+
+fn count(counters: &CounterValues, name: &str) -> u64 {
+    counters
+        .get(name)
+        .unwrap_or_else(|| panic!("no counter {name}"))
+}
+
+fn assert_all_given_back(counters: &CounterValues) {
+    for way in ["downlink", "uplink"] {
+        let taken = count(counters, &format!("taken_{way}"));
+        assert!(taken > 10, "{counters:?}");
+        assert_eq!(
+            taken,
+            count(counters, &format!("given_{way}")),
+            "{counters:?}"
+        );
+    }
+}
+
+#[test]
+fn tcp_crosses_both_ways_beside_masquerading_and_a_stateful_firewall() {
+    if !available_or_skip("tcp_crosses_both_ways_beside_masquerading_and_a_stateful_firewall") {
+        return;
+    }
+    for mode in [AttachMode::Auto, AttachMode::Clsact] {
+        let topology = Topology::new(LayerKind::Ethernet);
+        topology.masquerade();
+        let gateway = empty_gateway(&topology, mode);
+        for fh in ["10.1.0.2", "fd01::2"] {
+            exchange(topology.connect(fh), 20 << 20);
+        }
+        let counters = gateway.finish();
+        assert_all_given_back(&counters);
+        assert_eq!(
+            count(&counters, "passed_stale_heartbeat"),
+            0,
+            "{counters:?}"
+        );
+        assert!(
+            count(&counters, "passed_not_tcp") > 0,
+            "ARP at least: {counters:?}"
+        );
+    }
+}
+
+#[test]
+fn tcp_crosses_where_the_wireless_interface_has_no_link_header() {
+    if !available_or_skip("tcp_crosses_where_the_wireless_interface_has_no_link_header") {
+        return;
+    }
+    let topology = Topology::new(LayerKind::RawIp);
+    topology.masquerade();
+    let gateway = empty_gateway(&topology, AttachMode::Auto);
+    for fh in ["10.1.0.2", "fd01::2"] {
+        exchange(topology.connect(fh), 5 << 20);
+    }
+    assert_all_given_back(&gateway.finish());
+}
+
+#[test]
+fn without_a_heartbeat_everything_passes() {
+    if !available_or_skip("without_a_heartbeat_everything_passes") {
+        return;
+    }
+    let topology = Topology::new(LayerKind::Ethernet);
+    let path = topology
+        .gw
+        .run(|| DataPath::attach("wl0", AttachMode::Auto).unwrap())
+        .unwrap();
+    exchange(topology.connect("10.1.0.2"), 1 << 20);
+    path.beat(monotonic_ns());
+    path.stop_taking();
+    exchange(topology.connect("fd01::2"), 1 << 20);
+    let counters = path.counters().unwrap().read().unwrap();
+    assert!(
+        count(&counters, "passed_stale_heartbeat") > 10,
+        "{counters:?}"
+    );
+    for name in ["taken_downlink", "taken_uplink"] {
+        assert_eq!(count(&counters, name), 0, "{counters:?}");
+    }
+}
+
+#[test]
+fn a_connection_outlives_the_gateways_leaving_and_coming_back() {
+    if !available_or_skip("a_connection_outlives_the_gateways_leaving_and_coming_back") {
+        return;
+    }
+    for mode in [AttachMode::Auto, AttachMode::Clsact] {
+        let topology = Topology::new(LayerKind::Ethernet);
+        topology.masquerade();
+        let (mut fh_end, mut mh_end) = topology.connect("10.1.0.2");
+        let mut echo = |text: &[u8]| {
+            let mut buffer = [0; 16];
+            mh_end.write_all(text).unwrap();
+            fh_end.read_exact(&mut buffer[..text.len()]).unwrap();
+            fh_end.write_all(text).unwrap();
+            mh_end.read_exact(&mut buffer[..text.len()]).unwrap();
+            assert_eq!(&buffer[..text.len()], text);
+        };
+        echo(b"before");
+        for _ in 0..3 {
+            let gateway = empty_gateway(&topology, mode);
+            echo(b"through it");
+            let counters = gateway.finish();
+            assert!(count(&counters, "given_uplink") > 0, "{counters:?}");
+            echo(b"without it");
+        }
+        exchange((fh_end, mh_end), 1 << 20);
+    }
+}
+
+#[test]
+fn nothing_is_left_on_the_interface_and_no_device_remains() {
+    if !available_or_skip("nothing_is_left_on_the_interface_and_no_device_remains") {
+        return;
+    }
+    let topology = Topology::new(LayerKind::Ethernet);
+    let leftovers = || {
+        let devices = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap();
+        let ours = devices
+            .lines()
+            .filter(|line| line.trim().starts_with("hf"))
+            .count();
+        let index = Rtnl::open().unwrap().link_index("wl0").unwrap();
+        let programs: u32 = holdfast_net::datapath::tcx_program_count(index)
+            .iter()
+            .map(|(_, count)| count)
+            .sum();
+        (ours, programs)
+    };
+    let (during, after) = topology
+        .gw
+        .run(|| {
+            let path = DataPath::attach("wl0", AttachMode::Auto).unwrap();
+            let during = leftovers();
+            drop(path);
+            (during, leftovers())
+        })
+        .unwrap();
+    assert_eq!(during, (2, 2));
+    assert_eq!(after, (0, 0));
+}
+
+/// Counts the TCP frames over IPv4 that leave `wl0` with a mark that passes `has_mark`:
+/// a packet socket behind the egress hook, with a filter on `skb->mark`.
+struct MarkTap {
+    socket: OwnedFd,
+}
+
+impl MarkTap {
+    /// In the namespace that the thread is in; `equal` or unequal to `mark`.
+    fn open(mark: u32, equal: bool) -> Self {
+        // From linux/filter.h: loads of what is beside the packet.
+        const AD_MARK: u32 = (-0x1000_i32 + 20) as u32;
+        const AD_PACKET_TYPE: u32 = (-0x1000_i32 + 4) as u32;
+        const AD_INTERFACE: u32 = (-0x1000_i32 + 8) as u32;
+        let interface = Rtnl::open().unwrap().link_index("wl0").unwrap();
+        let load = |k, size| libc::sock_filter {
+            code: (size | 0x20) as u16,
+            jt: 0,
+            jf: 0,
+            k,
+        };
+        let unless = |k, skip| libc::sock_filter {
+            code: 0x15,
+            jt: 0,
+            jf: skip,
+            k,
+        };
+        let answer = |k| libc::sock_filter {
+            code: 0x06,
+            jt: 0,
+            jf: 0,
+            k,
+        };
+        let (yes, no) = if equal { (64, 0) } else { (0, 64) };
+        let mut code = [
+            load(AD_INTERFACE, 0),
+            unless(interface, 8),
+            load(AD_PACKET_TYPE, 0),
+            unless(u32::from(libc::PACKET_OUTGOING), 6),
+            load(23, 0x10),
+            unless(6, 4),
+            load(AD_MARK, 0),
+            unless(mark, 1),
+            answer(yes),
+            answer(no),
+            answer(0),
+        ];
+        let program = libc::sock_fprog {
+            len: code.len() as u16,
+            filter: code.as_mut_ptr(),
+        };
+        let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+        // SAFETY: socket takes no pointers, and its descriptor has no other owner.
+        let socket = unsafe {
+            let fd = libc::socket(libc::AF_PACKET, kind, i32::from(0x0003_u16.to_be()));
+            assert!(fd >= 0, "{}", std::io::Error::last_os_error());
+            OwnedFd::from_raw_fd(fd)
+        };
+        // SAFETY: setsockopt reads the program and its code, which outlive the call.
+        let result = unsafe {
+            libc::setsockopt(
+                socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_ATTACH_FILTER,
+                (&raw const program).cast(),
+                size_of::<libc::sock_fprog>() as u32,
+            )
+        };
+        assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+        Self { socket }
+    }
+
+    /// Frames since it was opened, as many as its buffer holds at most.
+    fn count(&self) -> usize {
+        let mut octets = [0_u8; 64];
+        let mut receive = || {
+            // SAFETY: recv writes at most as many octets as there are.
+            unsafe {
+                libc::recv(
+                    self.socket.as_raw_fd(),
+                    octets.as_mut_ptr().cast(),
+                    octets.len(),
+                    0,
+                )
+            }
+        };
+        std::iter::from_fn(|| (receive() > 0).then_some(())).count()
+    }
+}
+
+#[test]
+fn what_is_given_back_has_the_mark_that_the_router_gave_it() {
+    if !available_or_skip("what_is_given_back_has_the_mark_that_the_router_gave_it") {
+        return;
+    }
+    let topology = Topology::new(LayerKind::Ethernet);
+    let rules = "table inet handling { chain transit { type filter hook forward priority 0;
+        oifname \"wl0\" meta mark set 0x42; }; }";
+    let status = topology.gw.command("nft").arg(rules).status().unwrap();
+    assert!(status.success());
+    let gateway = empty_gateway(&topology, AttachMode::Auto);
+    let [right, wrong] =
+        [true, false].map(|equal| topology.gw.run(|| MarkTap::open(0x42, equal)).unwrap());
+    exchange(topology.connect("10.1.0.2"), 1 << 20);
+    assert_all_given_back(&gateway.finish());
+    assert!(right.count() > 10);
+    assert_eq!(wrong.count(), 0);
+}

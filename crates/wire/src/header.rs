@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The headers of a frame, copied to be changed: for segments sent again from a
+//! cache and for ACKs of our own.
+
+use crate::checksum::Sum;
+use crate::{Flags, Layout, Segment, SeqNum, Timestamps};
+use core::net::IpAddr;
+
+/// The longest link-layer, IP and TCP headers that are copied, bytes: Ethernet with
+/// two tags, IPv6 with some extension headers, TCP with all its options.
+pub const HEADER_LEN_MAX: usize = 160;
+
+const TCP_HEADER_LEN: usize = 20;
+const TCP_HEADER_LEN_MAX: usize = 60;
+
+/// All headers of one frame, link layer to TCP.
+#[derive(Clone, Copy, Debug)]
+pub struct Header {
+    bytes: [u8; HEADER_LEN_MAX],
+    len: u8,
+    ip: u8,
+    tcp: u8,
+}
+
+impl Header {
+    /// Copies the headers of `frame`; `None` if they are longer than
+    /// [`HEADER_LEN_MAX`].
+    pub fn copy_from(frame: &[u8], layout: &Layout) -> Option<Self> {
+        // Whatever options are set later must fit too.
+        if layout.tcp + TCP_HEADER_LEN_MAX > HEADER_LEN_MAX {
+            return None;
+        }
+        let mut bytes = [0; HEADER_LEN_MAX];
+        bytes
+            .get_mut(..layout.payload)?
+            .copy_from_slice(frame.get(..layout.payload)?);
+        Some(Self {
+            bytes,
+            len: layout.payload as u8,
+            ip: layout.ip as u8,
+            tcp: layout.tcp as u8,
+        })
+    }
+
+    /// The bytes, ready to go in front of the payload.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+
+    /// Length of all headers, bytes.
+    pub const fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// Never: there is always a TCP header.
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Offset of the IP header, which is the link layer's length.
+    pub const fn ip_offset(&self) -> usize {
+        self.ip as usize
+    }
+
+    /// Offset of the TCP header, where a device starts the checksum.
+    pub const fn tcp_offset(&self) -> usize {
+        self.tcp as usize
+    }
+
+    /// IP and TCP headers together, bytes: what an MTU has to spare for them.
+    pub const fn network_len(&self) -> usize {
+        (self.len - self.ip) as usize
+    }
+
+    fn is_v4(&self) -> bool {
+        self.bytes[self.ip_offset()] >> 4 == 4
+    }
+
+    /// The headers of IPv4 rather than of IPv6.
+    pub fn is_ipv4(&self) -> bool {
+        self.is_v4()
+    }
+
+    fn put(&mut self, at: usize, bytes: &[u8]) {
+        let at = self.tcp_offset() + at;
+        self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
+    }
+
+    /// Sets SEG.SEQ.
+    pub fn set_seq(&mut self, seq: SeqNum) {
+        self.put(4, &seq.get().to_be_bytes());
+    }
+
+    /// Sets SEG.ACK.
+    pub fn set_ack(&mut self, ack: SeqNum) {
+        self.put(8, &ack.get().to_be_bytes());
+    }
+
+    /// Sets the control bits.
+    pub fn set_flags(&mut self, flags: Flags) {
+        self.put(13, &[flags.0]);
+    }
+
+    /// Sets SEG.WND, not scaled.
+    pub fn set_window(&mut self, window: u16) {
+        self.put(14, &window.to_be_bytes());
+    }
+
+    /// Replaces all options by the timestamps, or by none. The urgent pointer is
+    /// cleared.
+    pub fn set_only_timestamps(&mut self, timestamps: Option<Timestamps>) {
+        self.put(18, &[0, 0]);
+        let mut tcp_len = TCP_HEADER_LEN;
+        if let Some(Timestamps { tsval, tsecr }) = timestamps {
+            // RFC 7323, appendix A: two NOPs align the option.
+            self.put(TCP_HEADER_LEN, &[1, 1, 8, 10]);
+            self.put(TCP_HEADER_LEN + 4, &tsval.to_be_bytes());
+            self.put(TCP_HEADER_LEN + 8, &tsecr.to_be_bytes());
+            tcp_len += 12;
+        }
+        self.put(12, &[(tcp_len as u8 / 4) << 4]);
+        self.len = self.tcp + tcp_len as u8;
+    }
+
+    /// Sets the lengths in the IP header for `payload_len` bytes of payload, and an
+    /// IPv4 header's checksum. `false` if no IP packet can be so long.
+    pub fn set_payload_len(&mut self, payload_len: usize) -> bool {
+        let ip = self.ip_offset();
+        let total = self.network_len() + payload_len;
+        if self.is_v4() {
+            let Ok(total) = u16::try_from(total) else {
+                return false;
+            };
+            self.bytes[ip + 2..ip + 4].copy_from_slice(&total.to_be_bytes());
+            self.bytes[ip + 10..ip + 12].fill(0);
+            let mut sum = Sum::default();
+            sum.add(&self.bytes[ip..self.tcp_offset()]);
+            self.bytes[ip + 10..ip + 12].copy_from_slice(&sum.finish().to_be_bytes());
+        } else {
+            let Ok(after) = u16::try_from(total - 40) else {
+                return false;
+            };
+            self.bytes[ip + 4..ip + 6].copy_from_slice(&after.to_be_bytes());
+        }
+        true
+    }
+
+    fn addresses(&self) -> (IpAddr, IpAddr) {
+        let ip = self.ip_offset();
+        if self.is_v4() {
+            let word =
+                |at: usize| -> [u8; 4] { self.bytes[at..at + 4].try_into().unwrap_or_default() };
+            (word(ip + 12).into(), word(ip + 16).into())
+        } else {
+            let words =
+                |at: usize| -> [u8; 16] { self.bytes[at..at + 16].try_into().unwrap_or_default() };
+            (words(ip + 8).into(), words(ip + 24).into())
+        }
+    }
+
+    /// Leaves the checksum to the device: the field gets the sum of the
+    /// pseudo-header for `payload_len` bytes.
+    pub fn set_checksum_partial(&mut self, payload_len: usize) {
+        let (from, to) = self.addresses();
+        let tcp_len = self.len() - self.tcp_offset() + payload_len;
+        let sum = Sum::pseudo_header(from, to, tcp_len as u32).folded();
+        self.put(16, &sum.to_be_bytes());
+    }
+
+    /// Computes the checksum over headers and `payload`.
+    pub fn set_checksum(&mut self, payload: &[u8]) {
+        let (from, to) = self.addresses();
+        let tcp = self.tcp_offset();
+        self.put(16, &[0, 0]);
+        let mut sum = Sum::pseudo_header(from, to, (self.len() - tcp + payload.len()) as u32);
+        sum.add(&self.bytes[tcp..self.len()]);
+        sum.add(payload);
+        self.put(16, &sum.finish().to_be_bytes());
+    }
+}
+
+/// Whether the TCP checksum of a frame is right.
+pub fn checksum_is_right(frame: &[u8], segment: &Segment, layout: &Layout) -> bool {
+    let Some(tcp) = frame.get(layout.tcp..layout.end) else {
+        return false;
+    };
+    let mut sum = Sum::pseudo_header(segment.from.address, segment.to.address, tcp.len() as u32);
+    sum.add(tcp);
+    sum.finish() == 0
+}

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Bytes to TCP segments and back.
+//!
+//! No clock, no I/O, no allocation: views of bytes that somebody else holds,
+//! and plain values.
+//!
+//! - [`parse`] reads a frame into a [`Segment`] (values) and a [`Layout`] (where
+//!   its parts lie);
+//! - [`Header`] is a copy of a frame's headers that can be changed and put in front
+//!   of a payload;
+//! - [`SeqNum`] and [`Instant`] are the two kinds of number that all else is
+//!   counted in.
+
+pub mod checksum;
+mod header;
+mod parse;
+mod segment;
+mod seq;
+mod time;
+
+pub use header::{HEADER_LEN_MAX, Header, checksum_is_right};
+pub use parse::{Layout, NotTcp, PacketTooBig, parse, parse_packet_too_big};
+pub use segment::{Endpoint, Flags, Options, SackBlocks, Segment, Timestamps};
+pub use seq::SeqNum;
+pub use time::{Duration, Instant};

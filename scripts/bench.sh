@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Runs the published measurements and keeps them with the conditions they were taken under.
+#
+#     scripts/bench.sh PROGRAM [name...]      such as: target/release/holdfast link
+#
+# Each file of crates/lab/benches/ is one set of measurements: it takes the program to measure and
+# `--json FILE`. Without names all of them run, one after the other. Results go to
+# target/bench/<time>/. The exit status is not 0 if one missed what it promises.
+
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export PATH="$PATH:${CARGO_HOME:-$HOME/.cargo}/bin:/usr/local/sbin:/usr/sbin:/sbin"
+
+if [ $# -lt 1 ] || [ ! -x "$1" ]; then
+    echo "usage: $0 PROGRAM [name...]" >&2
+    exit 2
+fi
+program="$(readlink -f "$1")"
+readonly program
+shift
+benches=("$@")
+if [ ${#benches[@]} -eq 0 ]; then
+    for file in crates/lab/benches/*.rs; do benches+=("$(basename "$file" .rs)"); done
+fi
+
+if [ "$(id -u)" -ne 0 ]; then
+    echo 'bench.sh: not root: the measurements load BPF programs; run "sudo -E make bench"' >&2
+    exit 1
+fi
+
+folder="${CARGO_TARGET_DIR:-target}/bench/$(date -u +%Y%m%dT%H%M%SZ)"
+readonly folder
+mkdir -p "$folder"
+
+conditions() {
+    echo "commit      $(git rev-parse --short HEAD 2>/dev/null || echo unknown)$(git diff --quiet HEAD 2>/dev/null || echo ', changed')"
+    echo "kernel      $(uname -srm)"
+    echo "processor   $(nproc) x $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)"
+    echo "load        $(cut -d ' ' -f 1-3 /proc/loadavg)"
+    echo "congestion  $(cat /proc/sys/net/ipv4/tcp_congestion_control)"
+}
+conditions | tee "$folder/conditions.txt"
+
+# Built before the first is timed.
+cargo bench --locked --package holdfast-lab --bench '*' --no-run
+
+# Another load on the machine is in every figure: two seconds are watched.
+busy_and_all() { awk '/^cpu / { print $2 + $3 + $4 + $7 + $8, $2 + $3 + $4 + $5 + $6 + $7 + $8; exit }' /proc/stat; }
+read -r busy_before all_before < <(busy_and_all)
+sleep 2
+read -r busy_after all_after < <(busy_and_all)
+if [ $(((busy_after - busy_before) * 10)) -gt $((all_after - all_before)) ]; then
+    echo 'bench.sh: this machine is busy with something else: the figures will show it' | tee -a "$folder/conditions.txt" >&2
+fi
+
+status=0
+for bench in "${benches[@]}"; do
+    cargo bench --locked --quiet --package holdfast-lab --bench "$bench" -- \
+        "$program" --json "$(readlink -f "$folder")/$bench.json" | tee "$folder/$bench.txt" || status=1
+done
+echo "bench.sh: kept in $folder"
+exit $status

@@ -1,0 +1,131 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Makes sure that the programs and headers a task needs are on this machine.
+#
+#     scripts/packages.sh build|test|demo|bench|lint
+#
+# Prints nothing when all is there. Otherwise, as root on a Debian system, installs the missing
+# packages and nothing else; in any other case names them, with the command, and fails.
+# Package post-installation scripts start no service, now or at the next boot.
+
+set -euo pipefail
+
+# Package, and what shows that it (or an equivalent, such as another nginx flavour) is there:
+# a program on the path or a file.
+readonly build='
+    gcc             cc
+    libc6-dev       /usr/include/stdio.h
+    binutils        nm
+    make            make
+    pkg-config      pkg-config
+    clang           clang
+    libbpf-dev      /usr/include/bpf/bpf_helpers.h
+    libelf-dev      /usr/include/libelf.h
+    zlib1g-dev      /usr/include/zlib.h
+    linux-libc-dev  /usr/include/linux/bpf.h'
+readonly run='
+    iproute2        ip
+    nftables        nft
+    nginx-light     nginx
+    curl            curl
+    ethtool         ethtool
+    procps          ps
+    util-linux      unshare'
+readonly measure='
+    iperf3          iperf3'
+readonly compare='
+    haproxy         haproxy'
+
+# Packages whose post-installation enables a service, and that service.
+readonly services='
+    nginx-light     nginx.service
+    haproxy         haproxy.service'
+
+usage() {
+    echo "usage: $0 build|lint|demo|test|bench" >&2
+    exit 2
+}
+
+case "${1-}" in
+build | lint) wanted="$build" ;;
+demo) wanted="$build$run" ;;
+test) wanted="$build$run$measure" ;;
+bench) wanted="$build$run$measure$compare" ;;
+*) usage ;;
+esac
+
+# Router tools live in sbin, which is not on every user's path.
+export PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"
+
+present() {
+    case "$1" in
+    /*) [ -e "$1" ] ;;
+    *) command -v "$1" >/dev/null 2>&1 ;;
+    esac
+}
+
+missing=()
+while read -r package probe; do
+    [ -n "$package" ] || continue
+    present "$probe" || missing+=("$package")
+done <<<"$wanted"
+
+[ ${#missing[@]} -gt 0 ] || exit 0
+
+if ! command -v apt-get >/dev/null 2>&1; then
+    echo "packages.sh: missing (Debian's package names): ${missing[*]}" >&2
+    echo "packages.sh: no apt-get on this system: install their equivalents and run again" >&2
+    exit 1
+fi
+if [ "$(id -u)" -ne 0 ]; then
+    echo "packages.sh: missing packages: ${missing[*]}" >&2
+    echo "packages.sh: not root, so nothing was installed. Run this, then try again:" >&2
+    echo "    sudo apt-get install --no-install-recommends ${missing[*]}" >&2
+    exit 1
+fi
+
+# Debian asks this program before a post-installation script may start a service; 101 is "no".
+readonly policy=/usr/sbin/policy-rc.d
+saved=
+restore_policy() {
+    if [ -n "$saved" ]; then
+        mv -f "$saved" "$policy"
+    else
+        rm -f "$policy"
+    fi
+}
+forbid_service_starts() {
+    if [ -e "$policy" ] || [ -L "$policy" ]; then
+        local kept
+        kept="$policy.holdfast.$$"
+        mv "$policy" "$kept"
+        saved="$kept"
+    fi
+    trap restore_policy EXIT
+    trap 'exit 129' HUP
+    trap 'exit 130' INT
+    trap 'exit 143' TERM
+    printf '#!/bin/sh\nexit 101\n' >"$policy"
+    chmod 755 "$policy"
+}
+
+# What was not there before is not started at the next boot either.
+disable_new_services() {
+    command -v systemctl >/dev/null 2>&1 || return 0
+    local package service
+    while read -r package service; do
+        case " ${missing[*]} " in
+        *" $package "*) systemctl disable "$service" >/dev/null 2>&1 || true ;;
+        esac
+    done <<<"$services"
+}
+
+echo "packages.sh: installing ${missing[*]}" >&2
+export DEBIAN_FRONTEND=noninteractive
+readonly apt=(apt-get -q -y -o DPkg::Lock::Timeout=300)
+forbid_service_starts
+# A third-party source that fails is no reason to stop: the installation decides.
+"${apt[@]}" update </dev/null >&2 || true
+"${apt[@]}" install --no-install-recommends "${missing[@]}" </dev/null >&2
+disable_new_services

@@ -1,0 +1,104 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Builds and runs every test of the workspace.
+#
+#     scripts/test.sh [arguments of cargo test]       such as: -p holdfast-core
+#
+# Tests of namespaces run as root as they are; otherwise inside a user namespace of their own,
+# where the kernel allows one. BPF programs cannot be loaded there: the tests that need them say
+# "SKIPPED" with the reason. With HOLDFAST_NO_SKIP=1 a skipped test is a failure.
+#
+# The last lines are the tests skipped, and `N passed, N failed`. Everything printed is kept in
+# target/test.log.
+#
+# HOLDFAST_TEST_PROFILE   cargo profile; dev (optimised, with assertions) unless set
+# HOLDFAST_TEST_LIMIT_S   the whole run is ended after this many seconds; 3600 unless set
+
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export PATH="$PATH:${CARGO_HOME:-$HOME/.cargo}/bin:/usr/local/sbin:/usr/sbin:/sbin"
+
+readonly profile="${HOLDFAST_TEST_PROFILE:-dev}"
+readonly limit_s="${HOLDFAST_TEST_LIMIT_S:-3600}"
+readonly no_skip="${HOLDFAST_NO_SKIP:-0}"
+readonly log="${CARGO_TARGET_DIR:-target}/test.log"
+
+scripts/packages.sh test
+scripts/toolchain.sh
+
+which_tests=("$@")
+[ $# -gt 0 ] || which_tests=(--workspace)
+readonly which_tests
+mkdir -p "$(dirname "$log")"
+: >"$log"
+
+# Built first, with the network at hand: the tests may run where there is none.
+cargo test --locked --profile "$profile" "${which_tests[@]}" --no-run
+
+# --show-output prints what passed tests wrote: a test that was skipped says so there.
+run=(cargo test --locked --profile "$profile" --no-fail-fast "${which_tests[@]}" -- --show-output)
+
+isolated=no
+if [ "$(id -u)" -ne 0 ]; then
+    if unshare --user --map-root-user --net --mount true 2>/dev/null; then
+        isolated=yes
+        run=(unshare --user --map-root-user --net --mount
+            sh -c 'ip link set lo up && exec "$@"' sh "${run[@]}")
+    elif [ "$no_skip" = 1 ]; then
+        echo 'test.sh: HOLDFAST_NO_SKIP=1 needs root or user namespaces' >&2
+        exit 1
+    else
+        echo 'test.sh: no root and no user namespaces: tests of namespaces will be skipped' >&2
+    fi
+fi
+
+# What a test could leave behind on this machine, one a line.
+machine_state() {
+    ip -o link show | awk -F ': ' '{ sub(/@.*/, "", $2); print "device " $2 }'
+    ip netns list | awk '{ print "namespace " $1 }'
+    ip -4 rule show | sed 's/^/rule /'
+    ip -6 rule show | sed 's/^/rule /'
+    nft list tables 2>/dev/null || true
+    # Programs built here that still run.
+    local process
+    for process in /proc/[0-9]*; do
+        case "$(readlink "$process/exe" 2>/dev/null)" in
+        "$(dirname "$(readlink -f "$log")")"/*/holdfast*) echo "process ${process#/proc/}" ;;
+        esac
+    done
+}
+before="$(machine_state | sort)"
+
+status=0
+timeout --kill-after=30 "$limit_s" "${run[@]}" 2>&1 | tee "$log" || status=$?
+[ $status -ne 124 ] || echo "test.sh: ended after the limit of $limit_s s" >&2
+
+left_behind="$(comm -13 <(echo "$before") <(machine_state | sort))"
+if [ $isolated = no ] && [ -n "$left_behind" ]; then
+    echo 'test.sh: new on this machine since the tests began:' >&2
+    echo "$left_behind" >&2
+    # Elsewhere it may be somebody else's.
+    [ "$no_skip" != 1 ] || status=1
+fi
+
+skipped="$(grep -o 'SKIPPED .*' "$log" | sort -u || true)"
+ignored="$(awk '/^test result:/ { n += $8 } END { print n + 0 }' "$log")"
+if [ -n "$skipped" ]; then
+    printf '\n%s\n' "$skipped"
+    [ "$no_skip" != 1 ] || status=1
+fi
+if [ "$no_skip" = 1 ] && [ "$ignored" -ne 0 ]; then
+    echo "test.sh: $ignored tests are marked as ignored" >&2
+    status=1
+fi
+
+# test result: ok. 12 passed; 0 failed; 1 ignored; ...
+counts="$(awk '/^test result:/ { passed += $4; failed += $6 } END { print passed + 0, failed + 0 }' "$log")"
+read -r passed failed <<<"$counts"
+if [ "$passed" -eq 0 ]; then
+    echo 'test.sh: no test passed' >&2
+    [ $status -ne 0 ] || status=1
+fi
+echo "$passed passed, $failed failed"
+exit $status

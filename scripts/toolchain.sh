@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Checks that a Rust toolchain new enough for this workspace can be found.
+#
+#     scripts/toolchain.sh [component...]     such as: rustfmt clippy
+#
+# A missing component is added where rustup manages the toolchain.
+
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export PATH="$PATH:${CARGO_HOME:-$HOME/.cargo}/bin"
+
+needed="$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' Cargo.toml)"
+if ! command -v cargo >/dev/null 2>&1; then
+    echo "toolchain.sh: no cargo found: Rust $needed or newer is needed, see https://rustup.rs" >&2
+    exit 1
+fi
+found="$(rustc --version | awk '{ print $2 }')"
+if [ "$(printf '%s\n%s\n' "$needed" "$found" | sort -V | head -n 1)" != "$needed" ]; then
+    echo "toolchain.sh: found Rust $found; $needed or newer is needed, see https://rustup.rs" >&2
+    exit 1
+fi
+
+for component in "$@"; do
+    case "$component" in
+    rustfmt) probe=cargo-fmt ;;
+    clippy) probe=cargo-clippy ;;
+    *)
+        echo "toolchain.sh: unknown component $component" >&2
+        exit 2
+        ;;
+    esac
+    "$probe" --version >/dev/null 2>&1 && continue
+    if ! command -v rustup >/dev/null 2>&1 || ! rustup component add "$component" >&2; then
+        echo "toolchain.sh: the toolchain has no $component: add it and run again" >&2
+        exit 1
+    fi
+done
