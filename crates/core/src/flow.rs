@@ -2,13 +2,15 @@
 //! One connection as the gateway knows it: where both ends are, what is kept for the
 //! MH, what has been sent of it.
 
+use core::time::Duration;
+
 use holdfast_wire::{Endpoint, Flags, Instant, Segment, SeqNum, Timestamps};
 
 use crate::cache::{Insertion, Piece, SegmentCache};
 use crate::sack::Scoreboard;
 use crate::schemes::mtcp_plus::Ahead;
 use crate::timers::Scheduled;
-use crate::{Action, Actions, Direction, FlowRecord, Made, Payload, Resend};
+use crate::{Action, Actions, Direction, FlowRecord, Made, Payload, Resend, Verdict};
 
 mod tracking;
 pub(crate) use tracking::DataOutcome;
@@ -83,6 +85,16 @@ pub(crate) struct MhState {
     pub fin: Option<SeqNum>,
 }
 
+/// What is remembered while the kept segments of an outage are sent on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BeforeOutage {
+    /// What had been sent then.
+    sent_nxt: SeqNum,
+    /// The MH's last leap beyond what was sent since, and when.
+    leap: SeqNum,
+    leapt_at: Instant,
+}
+
 /// A connection.
 pub(crate) struct Flow<P: Payload> {
     pub key: FlowKey,
@@ -101,12 +113,17 @@ pub(crate) struct Flow<P: Payload> {
     pub sent_nxt: SeqNum,
     /// Until the MH has acknowledged this, what is kept is ours to repeat.
     pub recover: Option<SeqNum>,
+    /// How far it had been sent when the link went, and where the MH's ACKs stood at
+    /// what time since: tells a link that kept what was on it.
+    pub before_outage: Option<BeforeOutage>,
     /// When to repeat if nothing new is acknowledged; how often it was in vain.
     pub repair_at: Option<Instant>,
     pub repairs: u32,
     dup_acks: u32,
     /// A segment sent once whose ACK gives the round trip.
     timed: Option<(SeqNum, Instant)>,
+    /// What of its MH's bytes in flight is this flow's.
+    counted_in_flight: u32,
     /// M-TCP+: what was acknowledged ahead of the MH.
     pub ahead: Ahead,
     /// The newest ACK without data for the MH that an outage may have swallowed.
@@ -114,6 +131,8 @@ pub(crate) struct Flow<P: Payload> {
     pub uplink_header: Option<P::Header>,
     pub downlink_header: Option<P::Header>,
     pub path_mtu: Option<u32>,
+    /// Both ends are to get a RST for whatever they send.
+    refused: bool,
     pub seen: Instant,
 }
 
@@ -133,15 +152,18 @@ impl<P: Payload> Flow<P> {
             sacked: Scoreboard::default(),
             sent_nxt: SeqNum::default(),
             recover: None,
+            before_outage: None,
             repair_at: None,
             repairs: 0,
             dup_acks: 0,
             timed: None,
+            counted_in_flight: 0,
             ahead: Ahead::default(),
             held_ack: None,
             uplink_header: None,
             downlink_header: None,
             path_mtu: None,
+            refused: false,
             seen: now,
         }
     }
@@ -165,6 +187,13 @@ impl<P: Payload> Flow<P> {
         }
     }
 
+    /// Brings the MH's total up to date.
+    pub(crate) fn count_in_flight(&mut self, total: &mut u64) {
+        *total -= u64::from(self.counted_in_flight);
+        self.counted_in_flight = self.in_flight();
+        *total += u64::from(self.counted_in_flight);
+    }
+
     /// There is something to be sent from the cache.
     pub(crate) fn has_backlog(&self) -> bool {
         self.cache.end().is_some_and(|end| end.after(self.sent_nxt))
@@ -182,6 +211,41 @@ impl<P: Payload> Flow<P> {
             self.recover = self.cache.end();
             self.timed = None;
         }
+    }
+
+    /// The link is back: from the start, unless its ACKs show that the link has kept
+    /// what was on it.
+    pub(crate) fn begin_recovery(&mut self, now: Instant) {
+        let sent_nxt = self.sent_nxt;
+        self.rewind();
+        if self.recover.is_some() {
+            let (leap, leapt_at) = (self.fh.una, now);
+            self.before_outage = Some(BeforeOutage { sent_nxt, leap, leapt_at });
+        }
+    }
+
+    /// The MH acknowledges, sooner than a round trip after it could be sent again,
+    /// what was sent before the outage: the link has kept it. Then all of that is on
+    /// its way still and is not sent twice. Returns true if so.
+    ///
+    /// One leap proves nothing: the MH may have had the bytes, and only its ACK been
+    /// lost. The next, after less than a round trip, does.
+    pub(crate) fn finds_link_kept_all(&mut self, least_rtt: Duration, now: Instant) -> bool {
+        let Some(before) = &mut self.before_outage else { return false };
+        let una = self.fh.una;
+        if before.sent_nxt.at_or_before(una) || self.recover.is_none() {
+            self.before_outage = None;
+            return false;
+        }
+        if una.after(before.leap) && now.saturating_since(before.leapt_at) < least_rtt * 3 / 4 {
+            self.sent_nxt = self.sent_nxt.max(before.sent_nxt);
+            self.before_outage = None;
+            return true;
+        }
+        if una == self.sent_nxt {
+            (before.leap, before.leapt_at) = (una, now);
+        }
+        false
     }
 
     /// Keeps what is new in a data segment.
@@ -274,35 +338,48 @@ impl<P: Payload> Flow<P> {
         }))
     }
 
-    /// Both ends get a RST, each with the sequence number that it expects next.
+    /// Both ends get a RST, each with the sequence number that it expects next; and
+    /// again whenever they send something, for a RST may be lost.
     pub(crate) fn reset_both_ends(&mut self, actions: &mut Actions<P>) {
-        let flags = Flags::RST.with(Flags::ACK);
-        if let Some(template) = self.uplink_header.clone() {
-            let ack = self.ahead.owed.unwrap_or(self.fh.max);
-            let seq = self.fh.ack;
-            actions.push(Action::Send(Made {
-                direction: Direction::Uplink,
-                template,
-                seq,
-                ack,
-                window: 0,
-                flags,
-                timestamps: None,
-            }));
-        }
-        if let Some(template) = self.downlink_header.clone() {
-            let (seq, ack) = (self.fh.una, self.mh.nxt);
-            actions.push(Action::Send(Made {
-                direction: Direction::Downlink,
-                template,
-                seq,
-                ack,
-                window: 0,
-                flags,
-                timestamps: None,
-            }));
-        }
+        let owed = self.ahead.owed.unwrap_or(self.fh.max);
+        actions.extend(self.made_reset(Direction::Uplink, self.fh.ack, owed));
+        actions.extend(self.made_reset(Direction::Downlink, self.fh.una, self.mh.nxt));
+        self.refused = true;
         self.close();
+    }
+
+    /// A segment of a flow that is closed.
+    pub(crate) fn on_closed_segment(
+        &self,
+        direction: Direction,
+        segment: &Segment,
+        actions: &mut Actions<P>,
+    ) -> Verdict {
+        if !self.refused || segment.flags.has(Flags::RST) {
+            return Verdict::Forward;
+        }
+        let back = match direction {
+            Direction::Downlink => Direction::Uplink,
+            Direction::Uplink => Direction::Downlink,
+        };
+        actions.extend(self.made_reset(back, segment.ack, segment.end()));
+        Verdict::Suppress
+    }
+
+    fn made_reset(&self, direction: Direction, seq: SeqNum, ack: SeqNum) -> Option<Action<P>> {
+        let template = match direction {
+            Direction::Uplink => self.uplink_header.clone(),
+            Direction::Downlink => self.downlink_header.clone(),
+        };
+        Some(Action::Send(Made {
+            direction,
+            template: template?,
+            seq,
+            ack,
+            window: 0,
+            flags: Flags::RST.with(Flags::ACK),
+            timestamps: None,
+        }))
     }
 
     /// Nothing more is done for the flow; returns the bytes freed.
@@ -315,6 +392,7 @@ impl<P: Payload> Flow<P> {
     pub(crate) fn forget_kept(&mut self) -> usize {
         self.ahead = Ahead::default();
         self.recover = None;
+        self.before_outage = None;
         self.repair_at = None;
         self.held_ack = None;
         self.sacked.clear();

@@ -89,9 +89,8 @@ impl<P: Payload> Gateway<P> {
         };
         flow.seen = now;
         if flow.stage == Stage::Closed && !segment.flags.has(Flags::SYN) {
-            return Verdict::Forward;
+            return flow.on_closed_segment(direction, segment, actions);
         }
-        let before = flow.in_flight();
         let mobile = flow.mobile;
         let verdict = if segment.flags.has(Flags::SYN) {
             let freed = flow.on_syn(direction == Direction::Uplink, segment, now);
@@ -110,7 +109,7 @@ impl<P: Payload> Gateway<P> {
         } else {
             self.handle_uplink(place, segment, payload, now, actions)
         };
-        self.settle_in_flight(place, mobile, before);
+        self.count_in_flight(place);
         self.after_input(place, mobile, now, actions);
         verdict
     }
@@ -259,7 +258,6 @@ impl<P: Payload> Gateway<P> {
             return Verdict::Forward;
         };
         let met = flow.stage == Stage::Meeting;
-        let in_flight_before = flow.in_flight();
         let outcome = flow.on_mh_segment(segment, payload, now);
         self.cached_bytes -= outcome.freed;
         if !outcome.credible {
@@ -293,11 +291,12 @@ impl<P: Payload> Gateway<P> {
                 0
             });
             flow.repair_at = None;
+            if flow.finds_link_kept_all(mobile.rtt.least().unwrap_or_default(), now) {
+                self.counters.links_that_kept += 1;
+            }
         }
-        let freed = i64::from(in_flight_before) - i64::from(flow.in_flight());
-        mobile.in_flight = mobile.in_flight.saturating_add_signed(-freed);
+        flow.count_in_flight(&mut mobile.in_flight);
         let returned = mobile.hear(now);
-        mobile.in_flight = mobile.in_flight.saturating_add_signed(freed);
         let verdict = self.settings.scheme.on_mh_segment(flow, segment, actions);
         if outcome.loss && flow.repairs_itself() {
             recovery::repair(flow, &mut self.counters, actions);
@@ -347,13 +346,13 @@ impl<P: Payload> Gateway<P> {
         true
     }
 
-    /// The bytes in flight of the flow changed by what was just done.
-    fn settle_in_flight(&mut self, place: u32, mobile: u32, before: u32) {
-        let after = self.flows.at(place).map_or(0, Flow::in_flight);
-        if let Some(mobile) = self.mobiles.at_mut(mobile) {
-            mobile.in_flight = mobile
-                .in_flight
-                .saturating_add_signed(i64::from(after) - i64::from(before));
+    /// The bytes in flight of the flow may have changed.
+    fn count_in_flight(&mut self, place: u32) {
+        let Some(flow) = self.flows.at_mut(place) else {
+            return;
+        };
+        if let Some(mobile) = self.mobiles.at_mut(flow.mobile) {
+            flow.count_in_flight(&mut mobile.in_flight);
         }
     }
 
@@ -435,9 +434,8 @@ impl<P: Payload> Gateway<P> {
         flow.path_mtu = Some(too_big.mtu);
         // The FH has let go of what it has an ACK for: only we can send it again.
         if flow.repairs_itself() {
-            let before = flow.in_flight();
             flow.rewind();
-            self.settle_in_flight(place, mobile, before);
+            self.count_in_flight(place);
             self.resume_recovery(mobile, now, actions);
         }
     }
@@ -513,7 +511,6 @@ impl<P: Payload> Gateway<P> {
         let Some(flow) = self.flows.at_mut(place) else {
             return;
         };
-        let (before, mobile) = (flow.in_flight(), flow.mobile);
         self.cached_bytes -= flow.cache.bytes();
         flow.reset_both_ends(actions);
         self.counters.owed_lost += 1;
@@ -521,7 +518,7 @@ impl<P: Payload> Gateway<P> {
             gone: true,
             ..flow.record()
         }));
-        self.settle_in_flight(place, mobile, before);
+        self.count_in_flight(place);
     }
 
     /// Gives up everything owed: the gateway leaves and nobody takes over.
@@ -541,9 +538,9 @@ impl<P: Payload> Gateway<P> {
         let Some(flow) = self.flows.at_mut(place) else {
             return;
         };
-        let (key, mobile, before) = (flow.key, flow.mobile, flow.in_flight());
+        let (key, mobile) = (flow.key, flow.mobile);
         self.cached_bytes -= flow.close();
-        self.settle_in_flight(place, mobile, before);
+        self.count_in_flight(place);
         if let Some(mobile) = self.mobiles.at_mut(mobile) {
             mobile.flows.retain(|other| *other != place);
         }

@@ -9,6 +9,7 @@ use core::time::Duration;
 pub(crate) struct RttEstimator {
     srtt: Option<Duration>,
     rttvar: Duration,
+    least: Option<Duration>,
 }
 
 /// RFC 6298, 2.1: before the first measurement.
@@ -17,6 +18,7 @@ const RTO_INITIAL: Duration = Duration::from_secs(1);
 impl RttEstimator {
     /// Takes in a measurement of a segment sent once (Karn).
     pub(crate) fn sample(&mut self, rtt: Duration) {
+        self.least = Some(self.least.map_or(rtt, |least| least.min(rtt)));
         match self.srtt {
             // RFC 6298, 2.2.
             None => {
@@ -34,6 +36,11 @@ impl RttEstimator {
     /// `srtt`, once something was measured.
     pub(crate) const fn srtt(&self) -> Option<Duration> {
         self.srtt
+    }
+
+    /// The shortest round trip measured: without a queue, if there ever was none.
+    pub(crate) const fn least(&self) -> Option<Duration> {
+        self.least
     }
 
     /// `srtt` + max(4 `rttvar`, `variation_min`).

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use holdfast_wire::{Endpoint, Flags, Options, Segment, SeqNum, Timestamps};
 
-use crate::Payload;
+use crate::{Direction, Made, Payload, Resend};
 
 /// Real bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +24,114 @@ impl Payload for Bytes {
 
     fn is_cacheable(&self) -> bool {
         true
+    }
+}
+
+/// A whole packet: its header is what it says, so that a test sees what goes out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Packet {
+    pub segment: Segment,
+    pub bytes: Rc<[u8]>,
+    /// Bytes of payload in each segment on the wire.
+    pub segment_len: u32,
+    pub cacheable: bool,
+}
+
+impl Payload for Packet {
+    type Header = Segment;
+
+    fn header(&self) -> Option<Segment> {
+        Some(self.segment)
+    }
+
+    fn segment_len(&self) -> u32 {
+        self.segment_len
+    }
+
+    fn is_cacheable(&self) -> bool {
+        self.cacheable
+    }
+}
+
+impl Packet {
+    /// One that may be kept.
+    pub(crate) fn new(segment: Segment, bytes: &[u8], segment_len: u32) -> Self {
+        assert_eq!(segment.payload_len as usize, bytes.len());
+        Self {
+            segment,
+            bytes: bytes.into(),
+            segment_len,
+            cacheable: true,
+        }
+    }
+
+    /// What a device's edge makes of [`Resend`].
+    pub(crate) fn of_resend(resend: &Resend<Self>) -> Self {
+        let range = resend.offset as usize..(resend.offset + resend.len) as usize;
+        let segment = Segment {
+            from: resend.payload.segment.from,
+            to: resend.payload.segment.to,
+            seq: resend.seq,
+            ack: resend.ack,
+            flags: resend.flags,
+            window: resend.window,
+            options: Options {
+                timestamps: resend.timestamps,
+                ..Options::default()
+            },
+            payload_len: resend.len,
+        };
+        Self::new(segment, &resend.payload.bytes[range], resend.segment_len)
+    }
+
+    /// What a device's edge makes of [`Made`].
+    pub(crate) fn of_made(made: &Made<Segment>) -> Self {
+        let way = if made.template.to == FH {
+            Direction::Uplink
+        } else {
+            Direction::Downlink
+        };
+        assert_eq!(made.direction, way, "the template is of the other direction");
+        let segment = Segment {
+            seq: made.seq,
+            ack: made.ack,
+            flags: made.flags,
+            window: made.window,
+            options: Options {
+                timestamps: made.timestamps,
+                ..Options::default()
+            },
+            payload_len: 0,
+            ..made.template
+        };
+        Self::new(segment, &[], 1)
+    }
+
+    /// What a super-segment is on the wire: CWR on the first, PSH and FIN on the last.
+    pub(crate) fn split(&self) -> Vec<Self> {
+        let (len, step) = (self.bytes.len(), self.segment_len.max(1) as usize);
+        if len <= step {
+            return vec![self.clone()];
+        }
+        let piece = |from: usize| {
+            let to = len.min(from + step);
+            let mut segment = self.segment;
+            segment.seq += from as u32;
+            segment.payload_len = (to - from) as u32;
+            if from > 0 {
+                segment.flags = segment.flags.without(Flags::CWR);
+            }
+            if to < len {
+                segment.flags = segment.flags.without(Flags::PSH).without(Flags::FIN);
+            }
+            Self {
+                segment,
+                bytes: self.bytes[from..to].into(),
+                segment_len: self.segment_len,
+                cacheable: self.cacheable,
+            }
+        };
+        (0..len).step_by(step).map(piece).collect()
     }
 }
 

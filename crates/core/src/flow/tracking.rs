@@ -54,6 +54,11 @@ pub(crate) struct AckOutcome {
     pub loss: bool,
 }
 
+/// Within a window of one another, on either side.
+fn is_near(a: SeqNum, b: SeqNum) -> bool {
+    a.distance_from(b) < WINDOW_MAX && b.distance_from(a) < WINDOW_MAX
+}
+
 impl<P: Payload> Flow<P> {
     /// A SYN passes. Returns the bytes freed if it starts the connection anew.
     pub(crate) fn on_syn(&mut self, from_mh: bool, segment: &Segment, now: Instant) -> usize {
@@ -108,21 +113,22 @@ impl<P: Payload> Flow<P> {
     fn begin_anew(&mut self, now: Instant) -> usize {
         let freed = self.cache.bytes();
         let (key, mobile, generation) = (self.key, self.mobile, self.generation);
-        let scheduled = self.scheduled;
+        let (scheduled, counted) = (self.scheduled, self.counted_in_flight);
         *self = Self::new(key, mobile, generation, now);
-        self.scheduled = scheduled;
+        (self.scheduled, self.counted_in_flight) = (scheduled, counted);
         freed
     }
 
     /// A segment of the FH that is no SYN.
     pub(crate) fn on_fh_segment(&mut self, segment: &Segment, payload: &P) -> DataOutcome {
         if self.stage == Stage::Meeting {
-            self.fh.max = if self.fh.seen {
-                self.fh.max.max(segment.end())
-            } else {
-                segment.end()
-            };
-            self.fh.seen = true;
+            let first = !core::mem::replace(&mut self.fh.seen, true);
+            if first || segment.end().after(self.fh.max) {
+                self.fh.max = segment.end();
+            }
+            if segment.flags.has(Flags::ACK) && (first || segment.ack.after(self.fh.ack)) {
+                self.note_fh(segment);
+            }
             return DataOutcome::Unknown;
         }
         if self.stage != Stage::Open {
@@ -138,11 +144,7 @@ impl<P: Payload> Flow<P> {
             && segment.ack.at_or_before(self.mh.nxt)
             && self.fh.ack.at_or_before(segment.ack)
         {
-            self.fh.ack = segment.ack;
-            self.fh.window = segment.window;
-            if let Some(timestamps) = segment.options.timestamps {
-                self.fh.tsecr = timestamps.tsecr;
-            }
+            self.note_fh(segment);
         }
         if self.downlink_header.is_none() {
             self.downlink_header = payload.header();
@@ -155,6 +157,14 @@ impl<P: Payload> Flow<P> {
         }
         self.fh.max = self.fh.max.max(segment.end());
         DataOutcome::Current
+    }
+
+    fn note_fh(&mut self, segment: &Segment) {
+        self.fh.ack = segment.ack;
+        self.fh.window = segment.window;
+        if let Some(timestamps) = segment.options.timestamps {
+            self.fh.tsecr = timestamps.tsecr;
+        }
     }
 
     /// RFC 9293, 3.10.7.4: within the window that the MH has offered; one byte more
@@ -198,8 +208,8 @@ impl<P: Payload> Flow<P> {
         }
         if self.stage == Stage::Meeting {
             let near = self.fh.seen
-                && segment.ack.distance_from(self.fh.max) < WINDOW_MAX
-                && self.fh.max.distance_from(segment.ack) < WINDOW_MAX;
+                && is_near(segment.ack, self.fh.max)
+                && is_near(segment.end(), self.fh.ack);
             if !near {
                 return outcome;
             }
@@ -207,7 +217,7 @@ impl<P: Payload> Flow<P> {
             self.fh.una = segment.ack;
             self.fh.max = self.fh.max.max(segment.ack);
             self.sent_nxt = self.fh.max;
-            self.mh.nxt = segment.end();
+            self.mh.nxt = segment.end().max(self.fh.ack);
         }
         if self.stage != Stage::Open {
             return outcome;

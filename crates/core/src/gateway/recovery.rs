@@ -82,13 +82,12 @@ impl<P: Payload> Gateway<P> {
         mobile.begin_recovery(source, now);
         let told = core::mem::take(&mut mobile.disconnected);
         self.counters.recoveries += 1;
-        let mut in_flight = 0;
         for flow in &mobile.flows {
             let Some(flow) = self.flows.at_mut(*flow) else {
                 continue;
             };
-            flow.rewind();
-            in_flight += u64::from(flow.in_flight());
+            flow.begin_recovery(now);
+            flow.count_in_flight(&mut mobile.in_flight);
             if told {
                 self.settings.scheme.on_reconnected(flow, now, actions);
             }
@@ -96,7 +95,6 @@ impl<P: Payload> Gateway<P> {
                 actions.push(Action::Repeat(ack));
             }
         }
-        mobile.in_flight = in_flight;
         self.send_on(place, now, actions);
         self.schedule_flows_of(place, now);
     }
@@ -134,15 +132,13 @@ impl<P: Payload> Gateway<P> {
                 continue;
             }
             without = 0;
-            let before = flow.in_flight();
             let len_max = whole_segments(flow, allowance);
             if let Some(piece) = flow.take_piece(len_max) {
                 mobile.charge(piece.len.max(1), now);
                 self.counters.sent_on += 1;
                 actions.push(Action::Resend(piece));
             }
-            let change = i64::from(flow.in_flight()) - i64::from(before);
-            mobile.in_flight = mobile.in_flight.saturating_add_signed(change);
+            flow.count_in_flight(&mut mobile.in_flight);
         }
         mobile.end_recovery(now);
     }
@@ -180,9 +176,8 @@ impl<P: Payload> Gateway<P> {
         flow.repairs = flow.repairs.saturating_add(1);
         // RFC 2018, 8: what was reported may have been dropped since.
         flow.sacked.clear();
-        let before = flow.in_flight();
         flow.rewind();
-        self.settle_in_flight(place, mobile, before);
+        self.count_in_flight(place);
         self.counters.repaired += 1;
         self.resume_recovery(mobile, now, actions);
     }

@@ -25,6 +25,7 @@ pub struct Counters {
     pub(super) probes: u64,
     pub(super) recoveries: u64,
     pub(super) owed_lost: u64,
+    pub(super) links_that_kept: u64,
 }
 
 /// Totals.
@@ -150,6 +151,7 @@ impl<P: Payload> Gateway<P> {
             ("probes", c.probes),
             ("recoveries", c.recoveries),
             ("owed_lost", c.owed_lost),
+            ("links_that_kept", c.links_that_kept),
         ]
         .into_iter()
     }

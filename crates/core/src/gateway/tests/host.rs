@@ -1,0 +1,442 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A small TCP end, as strict as a real one where a middle node can go wrong: PAWS,
+//! acceptability of SEQ, challenge ACKs, closed windows.
+//!
+//! Positions in a stream are offsets from its first byte; the FIN lies after the last.
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+
+use holdfast_wire::{Endpoint, Flags, Instant, Options, SackBlocks, Segment, SeqNum, Timestamps};
+
+use crate::testing::Packet;
+
+const RTO_MIN: Duration = Duration::from_millis(200);
+const RTO_MAX: Duration = Duration::from_secs(10);
+
+/// What distinguishes one end from another.
+#[derive(Clone, Debug)]
+pub(super) struct Character {
+    pub me: Endpoint,
+    pub peer: Endpoint,
+    pub iss: u32,
+    pub mss: usize,
+    /// Segments in a super-segment at most.
+    pub gso: usize,
+    pub buffer: usize,
+    pub window_scale: u8,
+    pub timestamps: bool,
+    pub clock_start: u32,
+    pub sack: bool,
+    /// Segments for each ACK, and how long it waits at most.
+    pub ack_every: u32,
+    pub ack_delay: Duration,
+    /// A probe of a closed window has a byte (RFC 9293) or none (Linux).
+    pub probe_has_byte: bool,
+    /// The FIN waits for the other end's.
+    pub closes_last: bool,
+}
+
+/// One end of a connection that is established.
+pub(super) struct Host {
+    pub its: Character,
+    peer_iss: u32,
+    peer_scale: u8,
+    pub sending: Vec<u8>,
+    pub una: i64,
+    nxt: i64,
+    pub max: i64,
+    /// Right edge of the window, and SEG.SEQ and SEG.ACK that gave it.
+    edge: i64,
+    edge_from: (i64, i64),
+    cwnd: i64,
+    ssthresh: i64,
+    dup_acks: u32,
+    sacked: Vec<(i64, i64)>,
+    srtt: Option<Duration>,
+    backoff: u32,
+    rto_at: Option<Instant>,
+    pub received: Vec<u8>,
+    pub rcv_nxt: i64,
+    ahead: BTreeMap<i64, Vec<u8>>,
+    peer_fin: Option<i64>,
+    pub unread: usize,
+    pub advertised: i64,
+    ts_recent: u32,
+    last_ack_sent: i64,
+    unacked_segments: u32,
+    ack_at: Option<Instant>,
+    pub reset: bool,
+}
+
+impl Host {
+    pub(super) fn new(its: Character, peer: &Character, sending: Vec<u8>) -> Self {
+        let window = |buffer: usize, scale: u8| (((buffer >> scale).min(65_535)) << scale) as i64;
+        Self {
+            peer_iss: peer.iss,
+            peer_scale: peer.window_scale,
+            sending,
+            una: 0,
+            nxt: 0,
+            max: 0,
+            edge: window(peer.buffer, peer.window_scale),
+            edge_from: (-1, 0),
+            cwnd: 10 * its.mss as i64,
+            ssthresh: i64::MAX,
+            dup_acks: 0,
+            sacked: Vec::new(),
+            srtt: None,
+            backoff: 0,
+            rto_at: None,
+            received: Vec::new(),
+            rcv_nxt: 0,
+            ahead: BTreeMap::new(),
+            peer_fin: None,
+            unread: 0,
+            advertised: window(its.buffer, its.window_scale),
+            ts_recent: peer.clock_start,
+            last_ack_sent: 0,
+            unacked_segments: 0,
+            ack_at: None,
+            reset: false,
+            its,
+        }
+    }
+
+    fn end(&self) -> i64 {
+        self.sending.len() as i64 + 1
+    }
+
+    fn has_peer_fin(&self) -> bool {
+        self.peer_fin.is_some_and(|fin| self.rcv_nxt > fin)
+    }
+
+    /// All is sent and acknowledged, all of the other end's is here.
+    pub(super) fn is_done(&self) -> bool {
+        self.una == self.end() && self.has_peer_fin()
+    }
+
+    fn seq(&self, offset: i64) -> SeqNum {
+        SeqNum::new(self.its.iss.wrapping_add(1).wrapping_add(offset as u32))
+    }
+
+    /// Offset in what this end sends.
+    pub(super) fn sent_offset(&self, seq: SeqNum) -> i64 {
+        i64::from(seq.get().wrapping_sub(self.its.iss.wrapping_add(1)) as i32)
+    }
+
+    /// Offset in what the other end sends.
+    pub(super) fn peer_offset(&self, seq: SeqNum) -> i64 {
+        i64::from(seq.get().wrapping_sub(self.peer_iss.wrapping_add(1)) as i32)
+    }
+
+    fn clock(&self, now: Instant) -> u32 {
+        let millis = now.as_nanos() / 1_000_000;
+        self.its.clock_start.wrapping_add(millis as u32)
+    }
+
+    fn window(&mut self) -> u16 {
+        let scale = self.its.window_scale;
+        let free = self.its.buffer.saturating_sub(self.unread) as i64;
+        let edge = self.rcv_nxt + free;
+        // RFC 9293, 3.8.6.2.2: no small steps, and never back.
+        if edge - self.advertised >= (self.its.mss.min(self.its.buffer / 2)) as i64 {
+            self.advertised = edge;
+        }
+        (((self.advertised - self.rcv_nxt).max(0) >> scale).min(65_535)) as u16
+    }
+
+    fn emit(&mut self, from: i64, to: i64, flags: Flags, now: Instant, out: &mut Vec<Packet>) {
+        let data_end = to.min(self.sending.len() as i64);
+        let bytes = if from >= 0 && from < data_end {
+            self.sending[from as usize..data_end as usize].to_vec()
+        } else {
+            Vec::new()
+        };
+        let mut flags = flags.with(Flags::ACK);
+        if to == self.end() && from < to {
+            flags = flags.with(Flags::FIN);
+        }
+        let mut sack = SackBlocks::default();
+        if self.its.sack {
+            let ranges = self.ranges_ahead();
+            for (left, right) in ranges.into_iter().take(3) {
+                let base = SeqNum::new(self.peer_iss.wrapping_add(1));
+                sack.push(base + left as u32, base + right as u32);
+            }
+        }
+        let segment = Segment {
+            from: self.its.me,
+            to: self.its.peer,
+            seq: self.seq(from),
+            ack: SeqNum::new(self.peer_iss.wrapping_add(1)) + self.rcv_nxt as u32,
+            flags,
+            window: self.window(),
+            options: Options {
+                timestamps: self.its.timestamps.then(|| Timestamps {
+                    tsval: self.clock(now),
+                    tsecr: self.ts_recent,
+                }),
+                sack,
+                ..Options::default()
+            },
+            payload_len: bytes.len() as u32,
+        };
+        self.last_ack_sent = self.rcv_nxt;
+        self.unacked_segments = 0;
+        self.ack_at = None;
+        self.max = self.max.max(to);
+        out.push(Packet::new(segment, &bytes, self.its.mss as u32));
+    }
+
+    fn ranges_ahead(&self) -> Vec<(i64, i64)> {
+        let mut ranges: Vec<(i64, i64)> = Vec::new();
+        for (from, bytes) in &self.ahead {
+            let to = from + bytes.len() as i64;
+            match ranges.last_mut() {
+                Some(last) if *from <= last.1 => last.1 = last.1.max(to),
+                _ => ranges.push((*from, to)),
+            }
+        }
+        ranges
+    }
+
+    pub(super) fn send_ack(&mut self, now: Instant, out: &mut Vec<Packet>) {
+        let at = self.max;
+        self.emit(at, at, Flags::default(), now, out);
+    }
+
+    /// A segment arrived whole.
+    pub(super) fn receive(&mut self, packet: &Packet, now: Instant, out: &mut Vec<Packet>) {
+        let segment = &packet.segment;
+        if self.reset {
+            if !segment.flags.has(Flags::RST) {
+                let mut answer = *segment;
+                (answer.from, answer.to) = (self.its.me, self.its.peer);
+                (answer.seq, answer.flags, answer.payload_len) = (segment.ack, Flags::RST, 0);
+                answer.options = Options::default();
+                out.push(Packet::new(answer, &[], 1));
+            }
+            return;
+        }
+        let seq = self.peer_offset(segment.seq);
+        if segment.flags.has(Flags::RST) {
+            // RFC 5961, 3.2.
+            if seq == self.rcv_nxt {
+                self.reset = true;
+            } else if seq > self.rcv_nxt && seq < self.advertised {
+                self.send_ack(now, out);
+            }
+            return;
+        }
+        let length = i64::from(segment.len());
+        let timestamps = segment.options.timestamps;
+        assert_eq!(timestamps.is_some(), self.its.timestamps, "{segment:?}");
+        let old = timestamps.is_some_and(|ts| before(ts.tsval, self.ts_recent));
+        let unacceptable =
+            seq + length < self.rcv_nxt || seq > self.advertised.max(self.rcv_nxt) + 1;
+        if old || unacceptable {
+            self.send_ack(now, out);
+            return;
+        }
+        if let Some(ts) = timestamps
+            && seq <= self.last_ack_sent
+        {
+            self.ts_recent = ts.tsval;
+        }
+        self.take_ack(segment, now, out);
+        if length > 0 {
+            self.take_data(packet, seq, now, out);
+        }
+        self.pump(now, out);
+    }
+
+    fn take_ack(&mut self, segment: &Segment, now: Instant, out: &mut Vec<Packet>) {
+        let ack = self.sent_offset(segment.ack);
+        assert!(ack <= self.max, "{:?} got an ACK of what it never sent", self.its.me);
+        let seq = self.peer_offset(segment.seq);
+        let edge = ack + (i64::from(segment.window) << self.peer_scale);
+        if ack >= self.una && (seq, ack) >= self.edge_from {
+            self.edge_from = (seq, ack);
+            self.edge = edge;
+        }
+        for (left, right) in segment.options.sack.iter() {
+            let (left, right) = (self.sent_offset(left), self.sent_offset(right));
+            assert!(left < right && right <= self.max, "SACK of what was never sent");
+            if left > self.una {
+                self.sacked.push((left, right));
+            }
+        }
+        if ack > self.una {
+            self.cwnd += if self.cwnd < self.ssthresh {
+                ack - self.una
+            } else {
+                self.its.mss as i64 / 4
+            };
+            self.una = ack;
+            self.nxt = self.nxt.max(ack);
+            self.dup_acks = 0;
+            self.backoff = 0;
+            self.rto_at = None;
+            self.sacked.retain(|range| range.1 > ack);
+            if let Some(ts) = segment.options.timestamps {
+                let rtt = self.clock(now).wrapping_sub(ts.tsecr);
+                assert!(rtt < 1 << 31, "an echo from the future: {rtt}");
+                let rtt = Duration::from_millis(u64::from(rtt.min(5_000)));
+                self.srtt = Some(self.srtt.map_or(rtt, |srtt| srtt * 7 / 8 + rtt / 8));
+            }
+        } else if ack == self.una && segment.is_empty() && self.max > self.una {
+            self.dup_acks += 1;
+            if self.dup_acks == 3 {
+                self.ssthresh = (self.cwnd / 2).max(2 * self.its.mss as i64);
+                self.cwnd = self.ssthresh;
+                self.send_first_missing(now, out);
+            }
+        }
+    }
+
+    fn send_first_missing(&mut self, now: Instant, out: &mut Vec<Packet>) {
+        let next = self.sacked.iter().map(|range| range.0).min();
+        let limit = next.unwrap_or(i64::MAX).min(self.max);
+        let to = (self.una + self.its.mss as i64).min(limit);
+        if to > self.una {
+            self.emit(self.una, to, Flags::default(), now, out);
+        }
+    }
+
+    fn take_data(&mut self, packet: &Packet, seq: i64, now: Instant, out: &mut Vec<Packet>) {
+        let end = seq + packet.bytes.len() as i64;
+        if packet.segment.flags.has(Flags::FIN) {
+            assert!(self.peer_fin.is_none_or(|fin| fin == end), "the FIN has moved");
+            self.peer_fin = Some(end);
+        }
+        let in_order = seq <= self.rcv_nxt && self.ahead.is_empty();
+        let new = end > self.rcv_nxt;
+        let limit = self.advertised.max(self.rcv_nxt);
+        let from = seq.max(self.rcv_nxt);
+        if from < end.min(limit) {
+            let bytes = &packet.bytes[(from - seq) as usize..(end.min(limit) - seq) as usize];
+            let slot = self.ahead.entry(from).or_default();
+            if slot.len() < bytes.len() {
+                *slot = bytes.to_vec();
+            }
+        }
+        let before = self.rcv_nxt;
+        while let Some(entry) = self.ahead.first_entry() {
+            let (from, len) = (*entry.key(), entry.get().len() as i64);
+            if from > self.rcv_nxt {
+                break;
+            }
+            let bytes = entry.remove();
+            if from + len > self.rcv_nxt {
+                let fresh = &bytes[(self.rcv_nxt - from) as usize..];
+                self.received.extend_from_slice(fresh);
+                self.rcv_nxt += fresh.len() as i64;
+            }
+        }
+        self.unread += (self.rcv_nxt - before) as usize;
+        if self.peer_fin == Some(self.rcv_nxt) {
+            self.rcv_nxt += 1;
+        }
+        self.unacked_segments += 1;
+        let at_once = !in_order
+            || !new
+            || end > limit
+            || self.unacked_segments >= self.its.ack_every
+            || self.peer_fin.is_some();
+        if at_once {
+            self.send_ack(now, out);
+        } else {
+            let at = now + self.its.ack_delay;
+            self.ack_at = Some(self.ack_at.map_or(at, |old| old.min(at)));
+        }
+    }
+
+    /// The application reads.
+    pub(super) fn read(&mut self, bytes: usize, now: Instant, out: &mut Vec<Packet>) {
+        let before = self.advertised;
+        self.unread = self.unread.saturating_sub(bytes);
+        let opened = self.window();
+        let low = before - self.rcv_nxt < 2 * self.its.mss as i64;
+        if low && opened > 0 && self.advertised > before && !self.reset {
+            self.send_ack(now, out);
+        }
+    }
+
+    /// Sends what windows allow.
+    pub(super) fn pump(&mut self, now: Instant, out: &mut Vec<Packet>) {
+        if self.reset {
+            return;
+        }
+        let len = self.sending.len() as i64;
+        let limit = self.edge.min(self.una + self.cwnd);
+        while self.nxt < len {
+            if let Some(range) = self
+                .sacked
+                .iter()
+                .find(|range| range.0 <= self.nxt && self.nxt < range.1)
+            {
+                self.nxt = range.1;
+                continue;
+            }
+            let to = (self.nxt + (self.its.mss * self.its.gso) as i64).min(limit).min(len);
+            if to <= self.nxt {
+                break;
+            }
+            let with_fin = to == len && !self.its.closes_last;
+            let to_end = if with_fin { to + 1 } else { to };
+            self.emit(self.nxt, to_end, Flags::PSH, now, out);
+            self.nxt = to_end;
+        }
+        let may_close = !self.its.closes_last || self.has_peer_fin();
+        if self.nxt == len && may_close && self.edge >= len {
+            self.emit(len, len + 1, Flags::default(), now, out);
+            self.nxt = len + 1;
+        }
+        let waits = self.una < self.max || self.nxt < len || (self.nxt == len && may_close);
+        if waits {
+            self.rto_at.get_or_insert(now + self.rto());
+        } else {
+            self.rto_at = None;
+        }
+    }
+
+    fn rto(&self) -> Duration {
+        let rto = self.srtt.map_or(Duration::from_secs(1), |srtt| srtt * 2).max(RTO_MIN);
+        (rto * (1 << self.backoff.min(10))).min(RTO_MAX)
+    }
+
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        if self.reset {
+            return None;
+        }
+        [self.rto_at, self.ack_at].into_iter().flatten().min()
+    }
+
+    pub(super) fn handle_timeout(&mut self, now: Instant, out: &mut Vec<Packet>) {
+        if self.ack_at.is_some_and(|at| at <= now) {
+            self.send_ack(now, out);
+        }
+        if self.rto_at.is_some_and(|at| at <= now) {
+            self.rto_at = None;
+            self.backoff += 1;
+            if self.una < self.max {
+                self.ssthresh = (self.cwnd / 2).max(2 * self.its.mss as i64);
+                self.cwnd = self.its.mss as i64;
+                self.sacked.clear();
+                let to = (self.una + self.its.mss as i64).min(self.max);
+                self.emit(self.una, to, Flags::default(), now, out);
+                self.nxt = to;
+            } else if self.its.probe_has_byte && self.una < self.sending.len() as i64 {
+                self.emit(self.una, self.una + 1, Flags::default(), now, out);
+            } else {
+                self.emit(self.una - 1, self.una - 1, Flags::default(), now, out);
+            }
+            self.pump(now, out);
+        }
+    }
+}
+
+fn before(a: u32, b: u32) -> bool {
+    (a.wrapping_sub(b) as i32) < 0
+}

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One flow through anything that can happen, ten thousand times: what an end gets is
+//! what the other sent, and no ACK runs ahead of the rules of its scheme.
+//!
+//! `HOLDFAST_SEED=n` replays one case with a trace, `HOLDFAST_CASES=n` changes how many
+//! are run.
+
+use core::time::Duration;
+
+use holdfast_wire::Instant;
+use rand_chacha::ChaCha8Rng;
+use rand_core::{RngCore, SeedableRng};
+
+use super::host::{Character, Host};
+use super::world::{Event, Half, World};
+use crate::mobile::{LinkEvent, LinkSource};
+use crate::testing::{FH, MH};
+use crate::{Scheme, Settings, Side};
+
+/// After the last trouble everything has to be done within this virtual time: some of
+/// the ends' longest timeouts (10 s), and the slowest reader.
+const LIVENESS: Duration = Duration::from_secs(240);
+
+struct Dice(ChaCha8Rng);
+
+impl Dice {
+    /// From `low` up to and not including `high`.
+    fn range(&mut self, low: u64, high: u64) -> u64 {
+        low + self.0.next_u64() % (high - low)
+    }
+
+    fn chance(&mut self, percent: u64) -> bool {
+        self.range(0, 100) < percent
+    }
+
+    fn millis(&mut self, low: u64, high: u64) -> Duration {
+        Duration::from_micros(self.range(low * 1000, high * 1000))
+    }
+
+    fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
+        choices[self.range(0, choices.len() as u64) as usize]
+    }
+
+    /// A number near the wrap, or anywhere.
+    fn number(&mut self) -> u32 {
+        if self.chance(50) {
+            u32::MAX - self.range(0, 60_000) as u32
+        } else {
+            self.0.next_u32()
+        }
+    }
+
+    fn bytes(&mut self, len: u64) -> Vec<u8> {
+        let mut bytes = vec![0; len as usize];
+        self.0.fill_bytes(&mut bytes);
+        bytes
+    }
+
+    fn half(&mut self) -> Half {
+        let bad = self.chance(60);
+        let rate = if self.chance(50) { self.range(50_000, 4_000_000) } else { 0 };
+        Half {
+            delay: self.millis(1, 60),
+            jitter: if bad && self.chance(50) { self.millis(1, 40) } else { Duration::ZERO },
+            loss: if bad { self.range(0, 100) } else { 0 },
+            duplication: if bad && self.chance(50) { self.range(0, 100) } else { 0 },
+            rate,
+            queue_max: self.millis(20, 300),
+        }
+    }
+}
+
+fn ends(dice: &mut Dice) -> (Character, Character) {
+    let (timestamps, sack) = (dice.chance(75), dice.chance(75));
+    let mss = dice.range(300, 1460) as usize;
+    let mut end = |me, peer, closes_last| {
+        let window_scale = dice.range(0, 8) as u8;
+        Character {
+            me,
+            peer,
+            iss: dice.number(),
+            mss,
+            gso: dice.range(1, 5) as usize,
+            buffer: (dice.range(2 * mss as u64, 64_000) as usize >> window_scale) << window_scale,
+            window_scale,
+            timestamps,
+            clock_start: dice.number(),
+            sack,
+            ack_every: dice.range(1, 5) as u32,
+            ack_delay: dice.millis(20, 200),
+            probe_has_byte: dice.chance(50),
+            closes_last,
+        }
+    };
+    let fh = end(FH, MH, false);
+    let mh = end(MH, FH, false);
+    let last = dice.range(0, 3);
+    (
+        Character { closes_last: last == 1, ..fh },
+        Character { closes_last: last == 2, ..mh },
+    )
+}
+
+/// Outages, what is said of them, restarts, hangs; then the end of all trouble.
+fn plan(dice: &mut Dice, world: &mut World) -> Instant {
+    let start = world.now;
+    let (troubles, mut at) = (dice.range(0, 5), start);
+    for _ in 0..troubles {
+        at += dice.millis(10, 1500);
+        let back = at + dice.millis(5, 4000);
+        world.at(at, Event::Link(false));
+        world.at(back, Event::Link(true));
+        let source = dice.pick(&[LinkSource::Signal, LinkSource::Carrier, LinkSource::Command]);
+        for (when, event) in [(at, LinkEvent::Down), (back, LinkEvent::Up)] {
+            let late = if dice.chance(50) { dice.millis(0, 700) } else { Duration::ZERO };
+            if source == LinkSource::Carrier || dice.chance(60) {
+                world.at(when + late, Event::Say(event, source));
+            }
+        }
+        at = back;
+    }
+    let end = at + dice.millis(100, 3000);
+    let span = end.saturating_since(start).as_millis() as u64;
+    for _ in 0..dice.range(0, 4) {
+        let event = dice.pick(&[LinkEvent::Up, LinkEvent::Down, LinkEvent::GoingDownSoon]);
+        let source = dice.pick(&[LinkSource::Signal, LinkSource::Command]);
+        world.at(start + dice.millis(0, span), Event::Say(event, source));
+    }
+    if dice.chance(30) {
+        for _ in 0..dice.range(1, 3) {
+            let at = start + dice.millis(0, span);
+            if dice.chance(50) {
+                world.at(at, Event::Bypass(true));
+                world.at(at + dice.millis(0, 300), Event::Bypass(false));
+            }
+            world.at(at, Event::Restart);
+        }
+    }
+    if dice.chance(20) {
+        let at = start + dice.millis(0, span);
+        world.at(at, Event::Bypass(true));
+        world.at(at + dice.millis(0, 1000), Event::Bypass(false));
+    }
+    let end = end + Duration::from_secs(1);
+    world.at(end, Event::Heal);
+    for side in [Side::Fh, Side::Mh] {
+        let (slow, step) = (dice.chance(30), dice.millis(20, 900));
+        let mut at = start;
+        let bytes = dice.range(2000, 20_000) as usize;
+        for _ in 0..400 {
+            at += if slow { step } else { Duration::from_millis(20) };
+            let everything = !slow || at > end;
+            world.at(at, Event::Read(side, if everything { usize::MAX } else { bytes }));
+            if at > end + LIVENESS {
+                break;
+            }
+        }
+        while at < end + LIVENESS {
+            at += Duration::from_millis(500);
+            world.at(at, Event::Read(side, usize::MAX));
+        }
+    }
+    end
+}
+
+/// Says which case it was if it fails.
+struct Case(Scheme, u64);
+
+impl Drop for Case {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{:?}: replay with HOLDFAST_SEED={}", self.0, self.1);
+        }
+    }
+}
+
+fn world_of(scheme: Scheme, seed: u64) -> (World, Instant) {
+    let mut dice = Dice(ChaCha8Rng::seed_from_u64(seed));
+    let (fh, mh) = ends(&mut dice);
+    let down = dice.range(1, 40_000);
+    let up = if dice.chance(50) { dice.range(0, 8_000) } else { 0 };
+    let (down, up) = (dice.bytes(down), dice.bytes(up));
+    let tight = dice.chance(30);
+    let settings = Settings {
+        scheme,
+        flows_max: 8,
+        cache_bytes_max: if tight { dice.range(1_000, 20_000) as usize } else { 1 << 20 },
+        flow_cache_bytes_max: if tight { dice.range(1_000, 20_000) as usize } else { 1 << 20 },
+        flow_cache_entries_max: if tight { dice.range(1, 20) as usize } else { 1000 },
+        flow_idle_max: Duration::from_secs(60),
+        ..Settings::default()
+    };
+    let rng = ChaCha8Rng::seed_from_u64(seed ^ 0x5eed);
+    let host_fh = Host::new(fh.clone(), &mh, down);
+    let host_mh = Host::new(mh, &fh, up);
+    let mut world = World::new(host_fh, host_mh, settings, rng);
+    (world.wired, world.wireless) = (dice.half(), dice.half());
+    world.wired.rate = 0;
+    world.keeps = dice.chance(30);
+    world.splits = dice.pick(&[0, 500, 1000]);
+    world.uncacheable = if dice.chance(10) { dice.range(0, 300) } else { 0 };
+    if dice.chance(90) {
+        world.shake_hands();
+    }
+    let healed = plan(&mut dice, &mut world);
+    (world, healed)
+}
+
+fn run(scheme: Scheme, seed: u64, trace: bool) -> World {
+    let _case = Case(scheme, seed);
+    let (mut world, healed) = world_of(scheme, seed);
+    world.trace = trace;
+    world.begin();
+    world.run_until(healed + LIVENESS, true);
+    if world.fh.reset || world.mh.reset {
+        assert!(world.fh.reset && world.mh.reset, "one end alone was reset");
+        return world;
+    }
+    assert_eq!(world.mh.received.len(), world.fh.sending.len(), "the MH lacks bytes");
+    assert_eq!(world.fh.received.len(), world.mh.sending.len(), "the FH lacks bytes");
+    assert!(world.fh.is_done() && world.mh.is_done(), "not closed");
+    let end = world.now.max(healed) + Duration::from_secs(70);
+    world.run_until(end, false);
+    assert_eq!(world.gateway.stats().flows, 0, "a flow is left");
+    assert_eq!(world.gateway.cached_bytes, 0);
+    assert_eq!(world.gateway.mobiles().count(), 0, "a mobile is left");
+    world
+}
+
+fn run_all(scheme: Scheme) -> (u64, u64) {
+    let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse().ok());
+    if let Some(seed) = number("HOLDFAST_SEED") {
+        let world = run(scheme, seed, true);
+        return (world.made, world.resent);
+    }
+    let (mut made, mut resent) = (0, 0);
+    for seed in 0..number("HOLDFAST_CASES").unwrap_or(5000) {
+        let world = run(scheme, seed, false);
+        made += world.made;
+        resent += world.resent;
+    }
+    (made, resent)
+}
+
+#[test]
+fn hold_delivers_every_byte_and_makes_no_ack() {
+    let (made, resent) = run_all(Scheme::Hold);
+    assert!(made == 0 && resent > 0, "{made} made, {resent} sent on");
+}
+
+#[test]
+fn mtcp_plus_delivers_every_byte_or_resets_both_ends() {
+    let (made, resent) = run_all(Scheme::MtcpPlus);
+    assert!(made > 0 && resent > 0, "{made} made, {resent} sent on");
+}

@@ -1,0 +1,542 @@
+// SPDX-License-Identifier: Apache-2.0
+//! FH, wired half, gateway, wireless half and MH on a virtual clock, and what must hold
+//! at every moment.
+
+use core::cmp::Reverse;
+use core::time::Duration;
+use std::collections::BinaryHeap;
+
+use holdfast_wire::{Flags, Instant, SeqNum};
+use rand_chacha::ChaCha8Rng;
+use rand_core::RngCore;
+
+use super::host::Host;
+use crate::mobile::{LinkEvent, LinkSource};
+use crate::testing::{FH, MH, Packet};
+use crate::{Action, Direction, FlowRecord, Gateway, Scheme, Settings, Side, Verdict};
+
+/// Chances are in 1/1000.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Half {
+    pub delay: Duration,
+    pub jitter: Duration,
+    pub loss: u64,
+    pub duplication: u64,
+    /// Bytes a second; 0 for no limit.
+    pub rate: u64,
+    pub queue_max: Duration,
+}
+
+/// What happens.
+#[derive(Clone, Debug)]
+pub(super) enum Event {
+    ToGateway(Direction, Packet),
+    ToHost(Side, Packet),
+    /// The wireless half carries, or not.
+    Link(bool),
+    /// Somebody says something of it.
+    Say(LinkEvent, LinkSource),
+    /// A new engine takes the place of the old one.
+    Restart,
+    /// Segments go round the engine: it hangs, or is not there.
+    Bypass(bool),
+    Read(Side, usize),
+    /// From now on nothing goes wrong any more.
+    Heal,
+}
+
+struct Entry(Instant, u64, Event);
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        (self.0, self.1) == (other.0, other.1)
+    }
+}
+impl Eq for Entry {}
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Self) -> Option<core::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Entry {
+    fn cmp(&self, other: &Self) -> core::cmp::Ordering {
+        (self.0, self.1).cmp(&(other.0, other.1))
+    }
+}
+
+/// Actions for one input at most; made ACKs among them.
+const ACTIONS_MAX: usize = 400;
+const MADE_MAX: usize = 2;
+/// Inputs of one case at most: a loop of ACKs would pass it.
+const EVENTS_MAX: u64 = 400_000;
+
+pub(super) struct World {
+    pub now: Instant,
+    pub fh: Host,
+    pub mh: Host,
+    pub wired: Half,
+    pub wireless: Half,
+    pub carries: bool,
+    /// What an outage finds on the link and in its queue is kept, not lost.
+    pub keeps: bool,
+    held: Vec<(Direction, Packet)>,
+    pub gateway: Gateway<Packet>,
+    settings: Settings,
+    records: Option<FlowRecord>,
+    bypass: bool,
+    carrier_down: bool,
+    pub uncacheable: u64,
+    /// Super-segments come in pieces.
+    pub splits: u64,
+    rng: ChaCha8Rng,
+    events: BinaryHeap<Reverse<Entry>>,
+    serial: u64,
+    inputs: u64,
+    busy_until: [Instant; 2],
+    /// The FH's bytes that came by this engine, and how far without a hole.
+    arrived: Vec<bool>,
+    arrived_end: i64,
+    /// Farthest of the MH's ACKs, window edges and timestamps that came by.
+    mh_acked: i64,
+    mh_tsval: Option<u32>,
+    /// Both ends may be reset: bytes were owed when the engine died.
+    pub may_reset: bool,
+    checked: [usize; 2],
+    pub trace: bool,
+    pub made: u64,
+    pub resent: u64,
+}
+
+impl World {
+    pub(super) fn new(fh: Host, mh: Host, settings: Settings, rng: ChaCha8Rng) -> Self {
+        let arrived = vec![false; fh.sending.len() + 1];
+        Self {
+            now: Instant::from_millis(1000),
+            fh,
+            mh,
+            wired: Half::default(),
+            wireless: Half::default(),
+            carries: true,
+            keeps: false,
+            held: Vec::new(),
+            gateway: Gateway::new(settings.clone()),
+            settings,
+            records: None,
+            bypass: false,
+            carrier_down: false,
+            uncacheable: 0,
+            splits: 0,
+            rng,
+            events: BinaryHeap::new(),
+            serial: 0,
+            inputs: 0,
+            busy_until: [Instant::ZERO; 2],
+            arrived,
+            arrived_end: 0,
+            mh_acked: 0,
+            mh_tsval: None,
+            may_reset: false,
+            checked: [0; 2],
+            trace: false,
+            made: 0,
+            resent: 0,
+        }
+    }
+
+    fn chance(&mut self, thousandths: u64) -> bool {
+        thousandths > 0 && u64::from(self.rng.next_u32()) % 1000 < thousandths
+    }
+
+    pub(super) fn at(&mut self, at: Instant, event: Event) {
+        self.serial += 1;
+        self.events.push(Reverse(Entry(at, self.serial, event)));
+    }
+
+    fn host(&mut self, side: Side) -> &mut Host {
+        match side {
+            Side::Fh => &mut self.fh,
+            Side::Mh => &mut self.mh,
+        }
+    }
+
+    /// Runs until both ends are done (or reset), or until `deadline`.
+    pub(super) fn run_until(&mut self, deadline: Instant, stop_when_done: bool) {
+        loop {
+            if stop_when_done && self.is_settled() {
+                return;
+            }
+            let event_at = self.events.peek().map(|Reverse(entry)| entry.0);
+            let timers = [
+                self.fh.deadline(),
+                self.mh.deadline(),
+                self.gateway.poll_timeout().filter(|_| !self.bypass),
+            ];
+            let next = timers.into_iter().flatten().chain(event_at).min();
+            let Some(next) = next.filter(|next| *next <= deadline) else {
+                self.now = self.now.max(deadline);
+                return;
+            };
+            self.now = self.now.max(next);
+            self.inputs += 1;
+            assert!(self.inputs < EVENTS_MAX, "a loop of events");
+            if event_at == Some(next) {
+                let Some(Reverse(Entry(_, _, event))) = self.events.pop() else {
+                    return;
+                };
+                self.handle(event);
+            } else {
+                self.handle_timeouts();
+            }
+        }
+    }
+
+    fn is_settled(&self) -> bool {
+        (self.fh.is_done() && self.mh.is_done()) || (self.fh.reset && self.mh.reset)
+    }
+
+    fn handle_timeouts(&mut self) {
+        let now = self.now;
+        for side in [Side::Fh, Side::Mh] {
+            if self.host(side).deadline().is_some_and(|at| at <= now) {
+                let mut out = Vec::new();
+                self.host(side).handle_timeout(now, &mut out);
+                self.transmit(side, out);
+            }
+        }
+        let due = self.gateway.poll_timeout().is_some_and(|at| at <= now);
+        if due && !self.bypass {
+            let mut actions = Vec::new();
+            self.gateway.handle_timeout(now, &mut actions);
+            let next = self.gateway.poll_timeout();
+            assert!(next.is_none_or(|at| at > now), "a timer runs hot: {next:?} at {now:?}");
+            self.act(actions);
+        }
+    }
+
+    fn handle(&mut self, event: Event) {
+        if self.trace {
+            eprintln!("{:10.6} {event:?}", self.now.as_secs_f64());
+        }
+        match event {
+            Event::ToGateway(direction, packet) => self.arrive(direction, &packet),
+            Event::ToHost(side, packet) => {
+                let (now, mut out) = (self.now, Vec::new());
+                self.host(side).receive(&packet, now, &mut out);
+                assert!(!self.host(side).reset || self.may_reset, "{side:?} was reset");
+                self.check_received(side);
+                self.transmit(side, out);
+            }
+            Event::Read(side, bytes) => {
+                let (now, mut out) = (self.now, Vec::new());
+                self.host(side).read(bytes, now, &mut out);
+                self.transmit(side, out);
+            }
+            Event::Link(carries) => {
+                self.carries = carries;
+                if carries {
+                    for (direction, packet) in core::mem::take(&mut self.held) {
+                        self.over_wireless(direction, packet);
+                    }
+                }
+            }
+            Event::Say(event, source) => self.say(event, source),
+            Event::Restart => self.restart(),
+            Event::Bypass(bypass) => self.bypass = bypass,
+            Event::Heal => self.heal(),
+        }
+    }
+
+    fn say(&mut self, event: LinkEvent, source: LinkSource) {
+        let (now, mut actions) = (self.now, Vec::new());
+        if source == LinkSource::Carrier {
+            self.carrier_down = event == LinkEvent::Down;
+            self.gateway.handle_all_links(event, source, now, &mut actions);
+        } else {
+            self.gateway.handle_link(&[MH.address], event, source, now, &mut actions);
+        }
+        self.act(actions);
+    }
+
+    fn heal(&mut self) {
+        for half in [&mut self.wired, &mut self.wireless] {
+            (half.loss, half.duplication, half.jitter) = (0, 0, Duration::ZERO);
+        }
+        (self.bypass, self.uncacheable) = (false, 0);
+        self.handle(Event::Link(true));
+        if self.carrier_down {
+            self.say(LinkEvent::Up, LinkSource::Carrier);
+        }
+    }
+
+    fn restart(&mut self) {
+        let owed = self.records.and_then(|record| record.owed);
+        self.may_reset |= owed.is_some();
+        self.gateway = Gateway::new(self.settings.clone());
+        if let Some(record) = self.records {
+            self.gateway.import(&record, self.now);
+        }
+        if self.carrier_down {
+            self.say(LinkEvent::Down, LinkSource::Carrier);
+        }
+        self.arrived.fill(false);
+        self.arrived_end = self.mh_acked;
+    }
+
+    fn transmit(&mut self, side: Side, packets: Vec<Packet>) {
+        for mut packet in packets {
+            if side == Side::Mh {
+                self.over_wireless(Direction::Uplink, packet);
+                continue;
+            }
+            packet.cacheable = !self.chance(self.uncacheable);
+            let pieces = if self.chance(self.splits) {
+                packet.split()
+            } else {
+                vec![packet]
+            };
+            for piece in pieces {
+                self.travel(self.wired, Event::ToGateway(Direction::Downlink, piece));
+            }
+        }
+    }
+
+    fn over_wireless(&mut self, direction: Direction, packet: Packet) {
+        for packet in packet.split() {
+            if !self.carries {
+                if self.keeps && self.held.len() < 200 {
+                    self.held.push((direction, packet));
+                }
+                continue;
+            }
+            let mut half = self.wireless;
+            if half.rate > 0 {
+                let busy = &mut self.busy_until[direction as usize];
+                let waits = busy.saturating_since(self.now);
+                if waits > half.queue_max {
+                    continue;
+                }
+                let nanos = (packet.bytes.len() as u64 + 52) * 1_000_000_000 / half.rate;
+                *busy = self.now + waits + Duration::from_nanos(nanos);
+                half.delay += waits + Duration::from_nanos(nanos);
+            }
+            let event = match direction {
+                Direction::Downlink => Event::ToHost(Side::Mh, packet),
+                Direction::Uplink => Event::ToGateway(Direction::Uplink, packet),
+            };
+            self.travel(half, event);
+        }
+    }
+
+    fn travel(&mut self, half: Half, event: Event) {
+        if self.chance(half.loss) {
+            return;
+        }
+        let copies = 1 + u32::from(self.chance(half.duplication));
+        for _ in 0..copies {
+            let jitter = half.jitter.as_micros() as u64;
+            let micros = if jitter == 0 { 0 } else { self.rng.next_u64() % jitter };
+            let at = self.now + half.delay + Duration::from_micros(micros);
+            self.at(at, event.clone());
+        }
+    }
+
+    fn send_out(&mut self, direction: Direction, packet: Packet) {
+        match direction {
+            Direction::Downlink => self.over_wireless(direction, packet),
+            Direction::Uplink => self.travel(self.wired, Event::ToHost(Side::Fh, packet)),
+        }
+    }
+
+    /// A segment reaches the gateway.
+    fn arrive(&mut self, direction: Direction, packet: &Packet) {
+        if self.bypass {
+            self.send_out(direction, packet.clone());
+            return;
+        }
+        let segment = &packet.segment;
+        match direction {
+            Direction::Downlink => {
+                let from = self.mh.peer_offset(segment.seq);
+                for offset in from.max(0)..from + i64::from(packet.segment.payload_len) {
+                    self.arrived[offset as usize] = true;
+                }
+            }
+            Direction::Uplink => {
+                self.mh_acked = self.mh_acked.max(self.fh.sent_offset(segment.ack));
+                let tsval = segment.options.timestamps.map(|ts| ts.tsval);
+                if let Some(new) = tsval
+                    && self.mh_tsval.is_none_or(|old| (new.wrapping_sub(old) as i32) > 0)
+                {
+                    self.mh_tsval = tsval;
+                }
+            }
+        }
+        self.arrived_end = self.arrived_end.max(self.mh_acked);
+        while self.arrived.get(self.arrived_end as usize) == Some(&true) {
+            self.arrived_end += 1;
+        }
+        let mut actions = Vec::new();
+        let verdict = self
+            .gateway
+            .handle_segment(direction, segment, packet, self.now, &mut actions);
+        if verdict == Verdict::Forward {
+            self.send_out(direction, packet.clone());
+        } else if self.trace {
+            eprintln!("           suppressed");
+        }
+        self.act(actions);
+    }
+
+    fn act(&mut self, actions: Vec<Action<Packet>>) {
+        assert!(actions.len() <= ACTIONS_MAX, "{} actions for one input", actions.len());
+        let made = actions.iter().filter(|action| matches!(action, Action::Send(_)));
+        assert!(made.count() <= MADE_MAX, "made ACKs for one input");
+        for action in actions {
+            match action {
+                Action::Resend(resend) => {
+                    self.resent += 1;
+                    let packet = Packet::of_resend(&resend);
+                    self.check_resend(&packet);
+                    self.send_out(Direction::Downlink, packet);
+                }
+                Action::Send(made) => {
+                    self.made += 1;
+                    let packet = Packet::of_made(&made);
+                    if self.trace {
+                        eprintln!("           made {:?}", packet.segment);
+                    }
+                    self.check_made(&packet);
+                    self.send_out(made.direction, packet);
+                }
+                Action::Repeat(packet) => {
+                    assert!(packet.segment.is_empty() && packet.segment.to == MH);
+                    self.send_out(Direction::Downlink, packet);
+                }
+                Action::Record(record) => {
+                    self.records = (!record.gone).then_some(record);
+                }
+            }
+        }
+        self.check_engine();
+    }
+
+    /// What goes to the MH is what the FH sent, in all that counts.
+    fn check_resend(&self, packet: &Packet) {
+        let segment = &packet.segment;
+        let from = self.mh.peer_offset(segment.seq);
+        let sent = &self.fh.sending[from as usize..][..packet.bytes.len()];
+        assert_eq!(&packet.bytes[..], sent, "other bytes at {from}");
+        let end = from + i64::from(segment.len());
+        assert!(end <= self.fh.max, "sent on before it was sent");
+        let is_end = end == self.fh.sending.len() as i64 + 1;
+        assert_eq!(segment.flags.has(Flags::FIN), is_end, "FIN in the wrong place");
+        let ack = self.fh.peer_offset(segment.ack);
+        assert!(ack <= self.fh.rcv_nxt, "an ACK to the MH ahead of the FH");
+        if self.trace {
+            eprintln!("           resend {segment:?}");
+        }
+    }
+
+    /// What is made in the MH's name keeps within what may be said.
+    fn check_made(&self, packet: &Packet) {
+        let segment = &packet.segment;
+        assert_eq!(self.settings.scheme, Scheme::MtcpPlus, "hold makes nothing");
+        if segment.flags.has(Flags::RST) {
+            assert!(self.may_reset, "a RST without a reason");
+            return;
+        }
+        assert_eq!(segment.from, MH);
+        assert!(segment.flags == Flags::ACK && segment.options.sack.is_empty());
+        let ack = self.fh.sent_offset(segment.ack);
+        assert!(
+            ack <= self.arrived_end.max(self.mh_acked),
+            "{ack} acknowledged, {} came without a hole",
+            self.arrived_end
+        );
+        let fin = self.fh.sending.len() as i64;
+        assert!(ack <= fin || self.mh_acked > fin, "the FIN is acknowledged ahead");
+        let flow = self.gateway.flows.iter().next().expect("a flow");
+        let held = flow.cache.contiguous_end(flow.fh.una);
+        assert!(segment.ack.at_or_before(held), "acknowledged and not held");
+        let shift = self.mh.its.window_scale;
+        let edge = ack + (i64::from(segment.window) << shift);
+        assert!(
+            segment.window == 0 || edge <= self.mh.advertised,
+            "the window reaches to {edge}, the MH's to {}",
+            self.mh.advertised
+        );
+        assert!(self.mh.sent_offset(segment.seq) <= self.mh.max, "SEQ ahead of the MH");
+        if let Some(timestamps) = segment.options.timestamps {
+            assert_eq!(Some(timestamps.tsval), self.mh_tsval, "TSval is not the newest");
+        }
+    }
+
+    fn check_engine(&self) {
+        let gateway = &self.gateway;
+        let kept: usize = gateway.flows.iter().map(|flow| flow.cache.bytes()).sum();
+        assert_eq!(gateway.cached_bytes, kept, "bytes kept and bytes counted");
+        assert!(kept <= self.settings.cache_bytes_max);
+        assert!(kept <= self.settings.flow_cache_bytes_max);
+        for mobile in gateway.mobiles.iter() {
+            let flows = mobile.flows.iter().filter_map(|place| gateway.flows.at(*place));
+            let in_flight: u64 = flows.map(|flow| u64::from(flow.in_flight())).sum();
+            assert_eq!(mobile.in_flight, in_flight, "bytes in flight");
+        }
+    }
+
+    /// A prefix of what the other end sends, at every moment.
+    fn check_received(&mut self, side: Side) {
+        let (host, peer) = match side {
+            Side::Fh => (&self.fh, &self.mh),
+            Side::Mh => (&self.mh, &self.fh),
+        };
+        let checked = self.checked[side as usize];
+        let received = host.received.len();
+        assert!(received <= peer.sending.len());
+        assert_eq!(host.received[checked..], peer.sending[checked..received]);
+        self.checked[side as usize] = received;
+    }
+
+    /// The SYNs pass.
+    pub(super) fn shake_hands(&mut self) {
+        let syn = |host: &Host, flags: Flags, ack: u32| {
+            let mut segment = holdfast_wire::Segment {
+                from: host.its.me,
+                to: host.its.peer,
+                seq: SeqNum::new(host.its.iss),
+                ack: SeqNum::new(ack),
+                flags,
+                window: host.its.buffer.min(65_535) as u16,
+                options: holdfast_wire::Options::default(),
+                payload_len: 0,
+            };
+            segment.options.window_scale = Some(host.its.window_scale);
+            Packet::new(segment, &[], 1)
+        };
+        let asks = syn(&self.mh, Flags::SYN, 0);
+        let next = self.mh.its.iss.wrapping_add(1);
+        let answers = syn(&self.fh, Flags::SYN.with(Flags::ACK), next);
+        for (direction, packet) in [(Direction::Uplink, asks), (Direction::Downlink, answers)] {
+            let verdict = self.gateway.handle_segment(
+                direction,
+                &packet.segment,
+                &packet,
+                self.now,
+                &mut Vec::new(),
+            );
+            assert_eq!(verdict, Verdict::Forward);
+        }
+        assert_eq!(self.fh.its.me, FH);
+    }
+
+    /// Both ends begin.
+    pub(super) fn begin(&mut self) {
+        let (now, mut out) = (self.now, Vec::new());
+        self.mh.send_ack(now, &mut out);
+        self.mh.pump(now, &mut out);
+        self.transmit(Side::Mh, out);
+        let mut out = Vec::new();
+        self.fh.pump(now, &mut out);
+        self.transmit(Side::Fh, out);
+    }
+}
