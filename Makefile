@@ -27,7 +27,7 @@ test: ## every test; ARGS go to cargo test
 lint: ## formatting, clippy, purity, and the rules of CONTRIBUTING.md
 	@scripts/lint.sh
 
-bench: ## the published measurements; ARGS name some of them (the files of crates/lab/benches)
+bench: ## the published measurements; ARGS name some of them: link cost outages
 	@scripts/packages.sh bench
 	@$(MAKE) --no-print-directory build
 	@scripts/bench.sh $(HOLDFAST) $(ARGS)

@@ -3,11 +3,16 @@
 #
 # Runs the published measurements and keeps them with the conditions they were taken under.
 #
-#     scripts/bench.sh PROGRAM [name...]      such as: target/release/holdfast link
+#     scripts/bench.sh PROGRAM [name...]      such as: target/release/holdfast link outages
 #
-# Each file of crates/lab/benches/ is one set of measurements: it takes the program to measure and
-# `--json FILE`. Without names all of them run, one after the other. Results go to
-# target/bench/<time>/. The exit status is not 0 if one missed what it promises.
+# The measurements, each with options of its own (its file says which):
+#
+#     link        how exact the link emulator is                        crates/lab/benches/
+#     outages     stall and transfer time by outage, sender, remedy     crates/holdfast/benches/
+#     cost        throughput and latency that the gateway costs         crates/holdfast/benches/
+#
+# Without names all of them run, one after the other. Results go to target/bench/<time>/. The exit
+# status is not 0 if one failed or missed what it promises.
 
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -21,9 +26,16 @@ program="$(readlink -f "$1")"
 readonly program
 shift
 benches=("$@")
-if [ ${#benches[@]} -eq 0 ]; then
-    for file in crates/lab/benches/*.rs; do benches+=("$(basename "$file" .rs)"); done
-fi
+[ ${#benches[@]} -gt 0 ] || benches=(link cost outages)
+for bench in "${benches[@]}"; do
+    case "$bench" in
+    link | cost | outages) ;;
+    *)
+        echo "$0: there is no measurement $bench; there are link, cost and outages" >&2
+        exit 2
+        ;;
+    esac
+done
 
 if [ "$(id -u)" -ne 0 ]; then
     echo 'bench.sh: not root: the measurements load BPF programs; run "sudo -E make bench"' >&2
@@ -44,7 +56,7 @@ conditions() {
 conditions | tee "$folder/conditions.txt"
 
 # Built before the first is timed.
-cargo bench --locked --package holdfast-lab --bench '*' --no-run
+cargo bench --locked --package holdfast-lab --package holdfast --bench link --bench cost --bench outages --no-run
 
 # Another load on the machine is in every figure: two seconds are watched.
 busy_and_all() { awk '/^cpu / { print $2 + $3 + $4 + $7 + $8, $2 + $3 + $4 + $5 + $6 + $7 + $8; exit }' /proc/stat; }
@@ -55,10 +67,20 @@ if [ $(((busy_after - busy_before) * 10)) -gt $((all_after - all_before)) ]; the
     echo 'bench.sh: this machine is busy with something else: the figures will show it' | tee -a "$folder/conditions.txt" >&2
 fi
 
+run() {
+    local kept
+    kept="$(readlink -f "$folder")"
+    case "$1" in
+    link) cargo bench --locked --quiet --package holdfast-lab --bench link -- "$program" --json "$kept/link.json" ;;
+    # Its first line is the result as JSON.
+    cost) cargo bench --locked --quiet --package holdfast --bench cost ;;
+    outages) cargo bench --locked --quiet --package holdfast --bench outages -- --lines "$kept/outages.jsonl" ;;
+    esac
+}
+
 status=0
 for bench in "${benches[@]}"; do
-    cargo bench --locked --quiet --package holdfast-lab --bench "$bench" -- \
-        "$program" --json "$(readlink -f "$folder")/$bench.json" | tee "$folder/$bench.txt" || status=1
+    run "$bench" | tee "$folder/$bench.txt" || status=1
 done
 echo "bench.sh: kept in $folder"
 exit $status

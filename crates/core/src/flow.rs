@@ -220,7 +220,11 @@ impl<P: Payload> Flow<P> {
         self.rewind();
         if self.recover.is_some() {
             let (leap, leapt_at) = (self.fh.una, now);
-            self.before_outage = Some(BeforeOutage { sent_nxt, leap, leapt_at });
+            self.before_outage = Some(BeforeOutage {
+                sent_nxt,
+                leap,
+                leapt_at,
+            });
         }
     }
 
@@ -231,7 +235,9 @@ impl<P: Payload> Flow<P> {
     /// One leap proves nothing: the MH may have had the bytes, and only its ACK been
     /// lost. The next, after less than a round trip, does.
     pub(crate) fn finds_link_kept_all(&mut self, least_rtt: Duration, now: Instant) -> bool {
-        let Some(before) = &mut self.before_outage else { return false };
+        let Some(before) = &mut self.before_outage else {
+            return false;
+        };
         let una = self.fh.una;
         if before.sent_nxt.at_or_before(una) || self.recover.is_none() {
             self.before_outage = None;
@@ -295,6 +301,34 @@ impl<P: Payload> Flow<P> {
         let len = piece.payload.segment_len().max(1);
         let piece = self.cache.piece(from, limit, len)?;
         Some(self.resend(piece))
+    }
+
+    /// Something that makes the MH answer: what it lacks, or else anything kept (what
+    /// it lacks may have been lost before it came here).
+    pub(crate) fn probe(&self) -> Option<Resend<P>> {
+        self.first_missing().or_else(|| {
+            let len = self.cache.piece(self.fh.una, None, u32::MAX)?;
+            let len = len.payload.segment_len().max(1);
+            let piece = self.cache.piece(self.fh.una, None, len)?;
+            Some(self.resend(piece))
+        })
+    }
+
+    /// A keep-alive (RFC 9293, 3.8.4) in the FH's name: with nothing kept, all that
+    /// makes the MH answer.
+    pub(crate) fn made_probe(&self) -> Option<Action<P>> {
+        Some(Action::Send(Made {
+            direction: Direction::Downlink,
+            template: self.downlink_header.clone()?,
+            seq: self.fh.una - 1,
+            ack: self.fh.ack,
+            window: self.fh.window,
+            flags: Flags::ACK,
+            timestamps: self.mh.timestamps.map(|mh| Timestamps {
+                tsval: mh.tsecr,
+                tsecr: self.fh.tsecr,
+            }),
+        }))
     }
 
     fn resend(&self, piece: Piece<P>) -> Resend<P> {

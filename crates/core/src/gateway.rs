@@ -2,7 +2,6 @@
 //! The gateway's engine: all flows, all mobiles, their deadlines.
 
 use core::net::IpAddr;
-use core::time::Duration;
 
 use holdfast_wire::{Flags, Instant, PacketTooBig, Segment};
 
@@ -11,22 +10,17 @@ use crate::flow::{DataOutcome, Flow, FlowKey, Stage};
 use crate::mobile::{Link, LinkSource, Mobile};
 use crate::settings::Settings;
 use crate::table::Table;
-use crate::timers::{Subject, Timers};
+use crate::timers::Timers;
 use crate::{Action, Actions, Direction, FlowRecord, Payload, Verdict};
 
+mod deadlines;
 mod link_events;
 mod recovery;
 mod view;
 
+use deadlines::SWEEP_INTERVAL;
 pub use view::{Counters, FlowView, MobileView, Stats};
 
-/// The table is walked in steps of so many places.
-const SWEEP_PLACES: u32 = 4096;
-/// The wait between two steps.
-const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
-/// A flow that is closed, or was never seen in both directions, is forgotten after
-/// this time without a segment.
-const CLOSED_WAIT: Duration = Duration::from_secs(30);
 /// Records of a predecessor that are remembered until their flows are met.
 const PREDECESSOR_RECORDS_MAX: usize = 65_536;
 /// The smallest path MTU that is believed: IPv4's (RFC 791) less what is real.
@@ -221,14 +215,20 @@ impl<P: Payload> Gateway<P> {
         );
         let Insertion::Kept { new_bytes } = kept else {
             self.counters.cache_full += 1;
-            flow.on_forwarded(segment, now);
+            // What is still waiting in the cache is not skipped.
+            if !backlog {
+                flow.on_forwarded(segment, now);
+            }
             mobile.on_sent(now);
             return Verdict::Forward;
         };
         self.cached_bytes += new_bytes as usize;
         let repeated = new_bytes == 0 && !segment.flags.has(Flags::FIN);
         let ours = flow.repairs_itself() && flow.repairs < recovery::REPAIRS_ALONE;
-        if mobile.takes_segments() && !backlog && !(repeated && ours) {
+        // Kept back only if it is certain to be sent from the cache.
+        let waits_its_turn =
+            (backlog || !mobile.takes_segments()) && segment.end().after(flow.sent_nxt);
+        if !(mobile.is_away() || waits_its_turn || (repeated && ours)) {
             flow.on_forwarded(segment, now);
             mobile.on_sent(now);
             if !repeated {
@@ -368,42 +368,6 @@ impl<P: Payload> Gateway<P> {
         self.schedule_mobile(mobile);
     }
 
-    fn schedule_flow(&mut self, place: u32, now: Instant) {
-        let Some(flow) = self.flows.at_mut(place) else {
-            return;
-        };
-        if flow.repair_at.is_none() && flow.repairs_itself() && flow.in_flight() > 0 {
-            let rto = self
-                .mobiles
-                .at(flow.mobile)
-                .map_or(SWEEP_INTERVAL, |mobile| {
-                    mobile.rtt.rto(self.settings.silence_min)
-                });
-            flow.repair_at = Some(now + rto * (1 << flow.repairs.min(6)));
-        }
-        let deadline = [flow.repair_at, flow.ahead.reopen_at]
-            .into_iter()
-            .flatten()
-            .min();
-        self.timers.schedule(
-            Subject::Flow(place, flow.generation),
-            &mut flow.scheduled,
-            deadline,
-        );
-    }
-
-    fn schedule_mobile(&mut self, place: u32) {
-        let Some(mobile) = self.mobiles.at_mut(place) else {
-            return;
-        };
-        let deadline = mobile.deadline(&self.settings, true);
-        self.timers.schedule(
-            Subject::Mobile(place, mobile.generation),
-            &mut mobile.scheduled,
-            deadline,
-        );
-    }
-
     /// A router says that a packet to an MH was too big. Believed if it is about
     /// bytes in flight (RFC 5927, 4.1).
     pub fn handle_packet_too_big(
@@ -437,129 +401,6 @@ impl<P: Payload> Gateway<P> {
             flow.rewind();
             self.count_in_flight(place);
             self.resume_recovery(mobile, now, actions);
-        }
-    }
-
-    /// Something may be due.
-    pub fn handle_timeout(&mut self, now: Instant, actions: &mut Actions<P>) {
-        while let Some((at, subject)) = self.timers.pop_due(now) {
-            match subject {
-                Subject::Mobile(place, generation) => {
-                    let fits = |mobile: &&mut Mobile| mobile.generation == generation;
-                    let Some(mobile) = self.mobiles.at_mut(place).filter(fits) else {
-                        continue;
-                    };
-                    if mobile.scheduled.popped(at) {
-                        self.on_mobile_due(place, now, actions);
-                        self.schedule_mobile(place);
-                    }
-                }
-                Subject::Flow(place, generation) => {
-                    let fits = |flow: &&mut Flow<P>| flow.generation == generation;
-                    let Some(flow) = self.flows.at_mut(place).filter(fits) else {
-                        continue;
-                    };
-                    if flow.scheduled.popped(at) {
-                        self.on_flow_due(place, now, actions);
-                        self.schedule_flow(place, now);
-                    }
-                }
-            }
-        }
-        if self.sweep_at.is_some_and(|at| at <= now) {
-            self.sweep(now, actions);
-        }
-    }
-
-    /// When to call [`Self::handle_timeout`] at the latest.
-    pub fn poll_timeout(&self) -> Option<Instant> {
-        [self.timers.next(), self.sweep_at]
-            .into_iter()
-            .flatten()
-            .min()
-    }
-
-    /// One step through the table: what is idle or closed goes, what is owed for too
-    /// long is given up.
-    fn sweep(&mut self, now: Instant, actions: &mut Actions<P>) {
-        let places = self.flows.places();
-        for _ in 0..places.min(SWEEP_PLACES) {
-            self.swept = (self.swept + 1) % places;
-            let Some(flow) = self.flows.at_mut(self.swept) else {
-                continue;
-            };
-            if flow.ahead.owed.is_some() {
-                let since = *flow.ahead.owed_since.get_or_insert(now);
-                if now.saturating_since(since) > self.settings.owed_wait_max {
-                    self.abandon(self.swept, actions);
-                }
-                continue;
-            }
-            let wait = match flow.stage {
-                Stage::Closed | Stage::Meeting => CLOSED_WAIT,
-                Stage::Open | Stage::Opaque => self.settings.flow_idle_max,
-            };
-            if now.saturating_since(flow.seen) > wait {
-                self.forget_flow(self.swept, actions);
-            }
-        }
-        self.sweep_at = (self.flows.len() > 0).then(|| now + SWEEP_INTERVAL);
-    }
-
-    /// Owed bytes are given up: both ends get a RST.
-    fn abandon(&mut self, place: u32, actions: &mut Actions<P>) {
-        let Some(flow) = self.flows.at_mut(place) else {
-            return;
-        };
-        self.cached_bytes -= flow.cache.bytes();
-        flow.reset_both_ends(actions);
-        self.counters.owed_lost += 1;
-        actions.push(Action::Record(FlowRecord {
-            gone: true,
-            ..flow.record()
-        }));
-        self.count_in_flight(place);
-    }
-
-    /// Gives up everything owed: the gateway leaves and nobody takes over.
-    pub fn abandon_owed(&mut self, actions: &mut Actions<P>) {
-        for place in 0..self.flows.places() {
-            if self
-                .flows
-                .at(place)
-                .is_some_and(|flow| flow.ahead.owed.is_some())
-            {
-                self.abandon(place, actions);
-            }
-        }
-    }
-
-    fn forget_flow(&mut self, place: u32, actions: &mut Actions<P>) {
-        let Some(flow) = self.flows.at_mut(place) else {
-            return;
-        };
-        let (key, mobile) = (flow.key, flow.mobile);
-        self.cached_bytes -= flow.close();
-        self.count_in_flight(place);
-        if let Some(mobile) = self.mobiles.at_mut(mobile) {
-            mobile.flows.retain(|other| *other != place);
-        }
-        if let Some(flow) = self.flows.remove(&key) {
-            actions.push(Action::Record(FlowRecord {
-                gone: true,
-                ..flow.record()
-            }));
-        }
-        self.forget_mobile_without_flows(mobile);
-    }
-
-    fn forget_mobile_without_flows(&mut self, place: u32) {
-        let Some(mobile) = self.mobiles.at(place) else {
-            return;
-        };
-        if mobile.flows.is_empty() {
-            let address = mobile.address;
-            self.mobiles.remove(&address);
         }
     }
 }

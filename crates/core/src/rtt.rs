@@ -63,7 +63,7 @@ mod tests {
         rtt.sample(ms(100));
         assert_eq!(rtt.rto(ms(0)), ms(300));
         rtt.sample(ms(100));
-        assert_eq!(rtt.rto(ms(0)), Duration::from_micros(250_000));
+        assert_eq!(rtt.rto(ms(0)), Duration::from_millis(250));
         rtt.sample(ms(180));
         assert_eq!(rtt.srtt(), Some(ms(110)));
         assert_eq!(rtt.rto(ms(2000)), ms(2110));

@@ -91,7 +91,10 @@ impl Packet {
         } else {
             Direction::Downlink
         };
-        assert_eq!(made.direction, way, "the template is of the other direction");
+        assert_eq!(
+            made.direction, way,
+            "the template is of the other direction"
+        );
         let segment = Segment {
             seq: made.seq,
             ack: made.ack,

@@ -50,7 +50,7 @@ pub(crate) struct LinkArgs {
     #[arg(long, value_name = "PACKETS", default_value_t = 1000)]
     pub(crate) device_queue: u32,
 
-    /// Settings file (TOML): seed, outages, outage_effect, [downlink], [uplink]
+    /// Settings file (TOML): seed, outages, outage_effect, tables downlink and uplink
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Settings of the downlink as in the file: `delay_ms = 25, loss = 0.01`

@@ -99,8 +99,7 @@ impl Daemon {
             socket,
             folder.join("gateway.log"),
         )?;
-        // It answers only once its data path is attached.
-        daemon.wait_until(stop, "holdfast gateway answers")?;
+        daemon.wait_until(stop, "holdfast gateway is attached")?;
         Ok(daemon)
     }
 
@@ -147,7 +146,7 @@ impl Daemon {
             if let Some(status) = self.child.try_wait()? {
                 bail!("{what}: no, it ended: {status}");
             }
-            Ok(self.status().ok().map(|_| ()))
+            Ok(self.status().ok().filter(is_ready).map(|_| ()))
         });
         ready.with_context(|| format!("its log ends: {}", self.log_end()))
     }
@@ -187,6 +186,11 @@ impl Daemon {
         }
         lines.into_iter().rev().collect::<Vec<_>>().join(" | ")
     }
+}
+
+/// A gateway says whether packets reach it; a mobile has nothing to attach.
+fn is_ready(status: &Value) -> bool {
+    status["reply"] != "gateway" || status["attached"] == true
 }
 
 /// The gateway's settings file.

@@ -4,7 +4,7 @@
 //! No clock, no I/O, no allocation: views of bytes that somebody else holds,
 //! and plain values.
 //!
-//! - [`parse`] reads a frame into a [`Segment`] (values) and a [`Layout`] (where
+//! - [`parse()`] reads a frame into a [`Segment`] (values) and a [`Layout`] (where
 //!   its parts lie);
 //! - [`Header`] is a copy of a frame's headers that can be changed and put in front
 //!   of a payload;

@@ -96,7 +96,7 @@ fn options(tcp: &TcpSlice<'_>) -> Options {
             // RFC 7323, 2.3: a shift above 14 is taken as 14.
             Ok(TcpOptionElement::WindowScale(shift)) => options.window_scale = Some(shift.min(14)),
             Ok(TcpOptionElement::SelectiveAcknowledgementPermitted) => {
-                options.sack_permitted = true
+                options.sack_permitted = true;
             }
             Ok(TcpOptionElement::SelectiveAcknowledgement(first, rest)) => {
                 for (left, right) in core::iter::once(first).chain(rest.into_iter().flatten()) {
@@ -175,3 +175,6 @@ pub fn parse_packet_too_big(frame: &[u8], ip: usize) -> Option<PacketTooBig> {
         mtu,
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -223,8 +223,19 @@ impl<P: Payload> Flow<P> {
             return outcome;
         }
         if segment.ack.after(self.fh.max) {
-            self.unseen_ack = Some(segment.ack);
-            return outcome;
+            // Segments have passed by unseen. SEG.SEQ tells the MH from a stranger
+            // (RFC 9293, 3.10.7.4); owed bytes are let go of for an exact one alone.
+            let fits = if self.ahead.owed.is_some() {
+                segment.seq == self.mh.nxt
+            } else {
+                self.fh.ack.at_or_before(segment.seq)
+                    && segment.seq.distance_from(self.fh.ack) <= u32::from(u16::MAX)
+            };
+            if !(fits && is_near(segment.ack, self.fh.max)) {
+                self.unseen_ack = Some(segment.ack);
+                return outcome;
+            }
+            self.fh.max = segment.ack;
         }
         // An ACK from long ago may be forged (RFC 5961, 5).
         if segment.ack.before(self.fh.una - WINDOW_MAX) {

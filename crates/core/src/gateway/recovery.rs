@@ -5,7 +5,7 @@
 use holdfast_wire::Instant;
 
 use super::{Counters, Gateway};
-use crate::flow::Flow;
+use crate::flow::{Flow, Stage};
 use crate::mobile::{Link, LinkSource};
 use crate::{Action, Actions, Payload};
 
@@ -60,11 +60,22 @@ impl<P: Payload> Gateway<P> {
                 .flows
                 .get(mobile.cursor)
                 .and_then(|flow| self.flows.at_mut(*flow));
-            if let Some(piece) = flow.and_then(|flow| flow.first_missing()) {
+            if let Some(piece) = flow.and_then(|flow| flow.probe()) {
                 self.counters.probes += 1;
                 actions.push(Action::Resend(piece));
                 return;
             }
+        }
+        // Held in persist state with nothing kept, the FH sends nothing that could
+        // tell that the MH is back.
+        let frozen = mobile
+            .flows
+            .iter()
+            .filter_map(|flow| self.flows.at(*flow))
+            .find(|flow| flow.ahead.frozen && flow.stage == Stage::Open);
+        if let Some(probe) = frozen.and_then(Flow::made_probe) {
+            self.counters.probes += 1;
+            actions.push(probe);
         }
     }
 
@@ -120,9 +131,6 @@ impl<P: Payload> Gateway<P> {
         };
         let mut without = 0;
         while without < mobile.flows.len() {
-            let Some(allowance) = mobile.allowance(now) else {
-                return;
-            };
             mobile.cursor = (mobile.cursor + 1) % mobile.flows.len();
             let Some(flow) = self.flows.at_mut(mobile.flows[mobile.cursor]) else {
                 break;
@@ -132,6 +140,9 @@ impl<P: Payload> Gateway<P> {
                 continue;
             }
             without = 0;
+            let Some(allowance) = mobile.allowance(now) else {
+                return;
+            };
             let len_max = whole_segments(flow, allowance);
             if let Some(piece) = flow.take_piece(len_max) {
                 mobile.charge(piece.len.max(1), now);

@@ -61,8 +61,8 @@ fn acknowledged<P: Payload>(flow: &Flow<P>) -> SeqNum {
         .map_or(flow.fh.una, |owed| owed.max(flow.fh.una))
 }
 
-/// The ACK of everything kept up to the first hole.
-fn acknowledge_kept<P: Payload>(flow: &mut Flow<P>, window: u16, actions: &mut Actions<P>) {
+/// The ACK of everything kept up to the first hole, with a window of 0.
+fn acknowledge_kept<P: Payload>(flow: &mut Flow<P>, actions: &mut Actions<P>) {
     let from = acknowledged(flow);
     let to = flow.cache.contiguous_end(from);
     // RFC 7323, 4.3: the echo is of the segment at the left edge of what is
@@ -72,13 +72,8 @@ fn acknowledge_kept<P: Payload>(flow: &mut Flow<P>, window: u16, actions: &mut A
     } else {
         flow.cache.tsval_at(from)
     };
-    let last = flow
-        .ahead
-        .echo
-        .or(flow.mh.timestamps.map(|mh| mh.tsecr))
-        .unwrap_or_default();
-    let tsecr = echo.unwrap_or(last);
-    let Some(ack) = flow.made_ack(to, window, tsecr) else {
+    let tsecr = echo.unwrap_or(last_echo(flow));
+    let Some(ack) = flow.made_ack(to, 0, tsecr) else {
         return;
     };
     flow.ahead.echo = Some(tsecr);
@@ -89,6 +84,17 @@ fn acknowledge_kept<P: Payload>(flow: &mut Flow<P>, window: u16, actions: &mut A
         actions.push(Action::Record(flow.record()));
     }
     actions.push(ack);
+}
+
+/// The timestamp that the FH was last given an echo of.
+fn last_echo<P: Payload>(flow: &Flow<P>) -> u32 {
+    let by_mh = flow.mh.timestamps.map(|mh| mh.tsecr);
+    flow.ahead.echo.or(by_mh).unwrap_or_default()
+}
+
+/// The ACK of what was acknowledged already, with the true window.
+fn open_window<P: Payload>(flow: &Flow<P>) -> Option<Action<P>> {
+    flow.made_ack(acknowledged(flow), true_window(flow), last_echo(flow))
 }
 
 /// The window that the MH has offered beyond what was acknowledged.
@@ -103,13 +109,13 @@ pub(super) fn on_disconnected<P: Payload>(flow: &mut Flow<P>, actions: &mut Acti
     if serves(flow) {
         flow.ahead.frozen = true;
         flow.ahead.reopen_at = None;
-        acknowledge_kept(flow, 0, actions);
+        acknowledge_kept(flow, actions);
     }
 }
 
 pub(super) fn on_kept<P: Payload>(flow: &mut Flow<P>, actions: &mut Actions<P>) {
     if flow.ahead.frozen {
-        acknowledge_kept(flow, 0, actions);
+        acknowledge_kept(flow, actions);
     } else {
         // Something new: the FH has seen the window open.
         flow.ahead.reopen_at = None;
@@ -123,16 +129,16 @@ pub(super) fn on_nothing_new<P: Payload>(
 ) -> Verdict {
     // A challenge ACK (RFC 5961) and any ACK in turn have SEG.SEQ = SND.NXT and are
     // not answered: no loop. A probe lies before what the FH has an ACK for.
-    let asks = segment.seq.before(acknowledged(flow)) || !segment.is_empty();
-    if !asks || !(flow.ahead.frozen || flow.ahead.owed.is_some()) {
+    let behind = segment.seq.before(acknowledged(flow));
+    if flow.ahead.frozen && (behind || !segment.is_empty()) {
+        acknowledge_kept(flow, actions);
+    } else if flow.ahead.owed.is_some() && behind {
+        // The ACK that opens the window was lost, or is still under way. Nothing more
+        // is acknowledged ahead: the link carries.
+        actions.extend(open_window(flow));
+    } else {
         return Verdict::Forward;
     }
-    let window = if flow.ahead.frozen {
-        0
-    } else {
-        true_window(flow)
-    };
-    acknowledge_kept(flow, window, actions);
     Verdict::Suppress
 }
 
@@ -177,13 +183,7 @@ pub(super) fn on_timeout<P: Payload>(flow: &mut Flow<P>, now: Instant, actions: 
 }
 
 fn reopen<P: Payload>(flow: &mut Flow<P>, now: Instant, actions: &mut Actions<P>) {
-    let ack = acknowledged(flow);
-    let echo = flow
-        .ahead
-        .echo
-        .or(flow.mh.timestamps.map(|mh| mh.tsecr))
-        .unwrap_or_default();
-    actions.extend(flow.made_ack(ack, true_window(flow), echo));
+    actions.extend(open_window(flow));
     let again = flow.ahead.reopens < REOPEN_REPEATS;
     flow.ahead.reopen_at = again.then(|| now + REOPEN_INTERVAL * (1 << flow.ahead.reopens));
     flow.ahead.reopens += 1;

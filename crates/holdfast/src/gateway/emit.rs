@@ -26,6 +26,9 @@ pub(super) fn resend(path: &DataPath, piece: &Resend<Packet>, mtu: u32) -> io::R
         let parts = [IoSlice::new(part.header.as_bytes()), IoSlice::new(&payload)];
         path.write(Direction::Downlink, &part.vnet, &parts)?;
         sent += part.len;
+        if part.len == 0 {
+            break;
+        }
     }
     Ok(())
 }
@@ -63,7 +66,8 @@ struct Part {
 /// A piece is one frame, a super-segment if it is longer than one segment: the kernel
 /// cuts it. Only where the headers have grown may it take two.
 fn next_part(piece: &Resend<Packet>, mtu: u32, sent: u32) -> io::Result<Option<Part>> {
-    if sent >= piece.len {
+    // A FIN may come alone.
+    if sent >= piece.len && (sent > 0 || piece.len > 0) {
         return Ok(None);
     }
     let mut header = piece.payload.header().ok_or(io::ErrorKind::InvalidData)?;
@@ -183,6 +187,13 @@ mod tests {
         let mut bytes = part.header.as_bytes().to_vec();
         bytes.resize(bytes.len() + part.len as usize, 0);
         holdfast_wire::parse(&bytes, 0).unwrap().0
+    }
+
+    #[test]
+    fn a_fin_alone_is_sent() {
+        let fin = piece(packet(4000), 0, Flags::ACK.with(Flags::FIN));
+        let part = next_part(&fin, 1500, 0).unwrap().unwrap();
+        assert_eq!((part.len, parsed(&part).flags), (0, fin.flags));
     }
 
     #[test]

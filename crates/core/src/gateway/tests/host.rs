@@ -206,6 +206,14 @@ impl Host {
         self.emit(at, at, Flags::default(), now, out);
     }
 
+    /// RFC 9293, 3.8.4.
+    pub(super) fn keep_alive(&mut self, now: Instant, out: &mut Vec<Packet>) {
+        if !self.reset {
+            let at = self.una - 1;
+            self.emit(at, at, Flags::default(), now, out);
+        }
+    }
+
     /// A segment arrived whole.
     pub(super) fn receive(&mut self, packet: &Packet, now: Instant, out: &mut Vec<Packet>) {
         let segment = &packet.segment;
@@ -253,7 +261,11 @@ impl Host {
 
     fn take_ack(&mut self, segment: &Segment, now: Instant, out: &mut Vec<Packet>) {
         let ack = self.sent_offset(segment.ack);
-        assert!(ack <= self.max, "{:?} got an ACK of what it never sent", self.its.me);
+        assert!(
+            ack <= self.max,
+            "{:?} got an ACK of what it never sent",
+            self.its.me
+        );
         let seq = self.peer_offset(segment.seq);
         let edge = ack + (i64::from(segment.window) << self.peer_scale);
         if ack >= self.una && (seq, ack) >= self.edge_from {
@@ -262,7 +274,10 @@ impl Host {
         }
         for (left, right) in segment.options.sack.iter() {
             let (left, right) = (self.sent_offset(left), self.sent_offset(right));
-            assert!(left < right && right <= self.max, "SACK of what was never sent");
+            assert!(
+                left < right && right <= self.max,
+                "SACK of what was never sent"
+            );
             if left > self.una {
                 self.sacked.push((left, right));
             }
@@ -307,7 +322,10 @@ impl Host {
     fn take_data(&mut self, packet: &Packet, seq: i64, now: Instant, out: &mut Vec<Packet>) {
         let end = seq + packet.bytes.len() as i64;
         if packet.segment.flags.has(Flags::FIN) {
-            assert!(self.peer_fin.is_none_or(|fin| fin == end), "the FIN has moved");
+            assert!(
+                self.peer_fin.is_none_or(|fin| fin == end),
+                "the FIN has moved"
+            );
             self.peer_fin = Some(end);
         }
         let in_order = seq <= self.rcv_nxt && self.ahead.is_empty();
@@ -379,7 +397,9 @@ impl Host {
                 self.nxt = range.1;
                 continue;
             }
-            let to = (self.nxt + (self.its.mss * self.its.gso) as i64).min(limit).min(len);
+            let to = (self.nxt + (self.its.mss * self.its.gso) as i64)
+                .min(limit)
+                .min(len);
             if to <= self.nxt {
                 break;
             }
@@ -402,7 +422,10 @@ impl Host {
     }
 
     fn rto(&self) -> Duration {
-        let rto = self.srtt.map_or(Duration::from_secs(1), |srtt| srtt * 2).max(RTO_MIN);
+        let rto = self
+            .srtt
+            .map_or(Duration::from_secs(1), |srtt| srtt * 2)
+            .max(RTO_MIN);
         (rto * (1 << self.backoff.min(10))).min(RTO_MAX)
     }
 

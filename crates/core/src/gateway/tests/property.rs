@@ -58,12 +58,24 @@ impl Dice {
 
     fn half(&mut self) -> Half {
         let bad = self.chance(60);
-        let rate = if self.chance(50) { self.range(50_000, 4_000_000) } else { 0 };
+        let rate = if self.chance(50) {
+            self.range(50_000, 4_000_000)
+        } else {
+            0
+        };
         Half {
             delay: self.millis(1, 60),
-            jitter: if bad && self.chance(50) { self.millis(1, 40) } else { Duration::ZERO },
+            jitter: if bad && self.chance(50) {
+                self.millis(1, 40)
+            } else {
+                Duration::ZERO
+            },
             loss: if bad { self.range(0, 100) } else { 0 },
-            duplication: if bad && self.chance(50) { self.range(0, 100) } else { 0 },
+            duplication: if bad && self.chance(50) {
+                self.range(0, 100)
+            } else {
+                0
+            },
             rate,
             queue_max: self.millis(20, 300),
         }
@@ -96,8 +108,14 @@ fn ends(dice: &mut Dice) -> (Character, Character) {
     let mh = end(MH, FH, false);
     let last = dice.range(0, 3);
     (
-        Character { closes_last: last == 1, ..fh },
-        Character { closes_last: last == 2, ..mh },
+        Character {
+            closes_last: last == 1,
+            ..fh
+        },
+        Character {
+            closes_last: last == 2,
+            ..mh
+        },
     )
 }
 
@@ -112,7 +130,11 @@ fn plan(dice: &mut Dice, world: &mut World) -> Instant {
         world.at(back, Event::Link(true));
         let source = dice.pick(&[LinkSource::Signal, LinkSource::Carrier, LinkSource::Command]);
         for (when, event) in [(at, LinkEvent::Down), (back, LinkEvent::Up)] {
-            let late = if dice.chance(50) { dice.millis(0, 700) } else { Duration::ZERO };
+            let late = if dice.chance(50) {
+                dice.millis(0, 700)
+            } else {
+                Duration::ZERO
+            };
             if source == LinkSource::Carrier || dice.chance(60) {
                 world.at(when + late, Event::Say(event, source));
             }
@@ -148,9 +170,16 @@ fn plan(dice: &mut Dice, world: &mut World) -> Instant {
         let mut at = start;
         let bytes = dice.range(2000, 20_000) as usize;
         for _ in 0..400 {
-            at += if slow { step } else { Duration::from_millis(20) };
+            at += if slow {
+                step
+            } else {
+                Duration::from_millis(20)
+            };
             let everything = !slow || at > end;
-            world.at(at, Event::Read(side, if everything { usize::MAX } else { bytes }));
+            world.at(
+                at,
+                Event::Read(side, if everything { usize::MAX } else { bytes }),
+            );
             if at > end + LIVENESS {
                 break;
             }
@@ -178,15 +207,31 @@ fn world_of(scheme: Scheme, seed: u64) -> (World, Instant) {
     let mut dice = Dice(ChaCha8Rng::seed_from_u64(seed));
     let (fh, mh) = ends(&mut dice);
     let down = dice.range(1, 40_000);
-    let up = if dice.chance(50) { dice.range(0, 8_000) } else { 0 };
+    let up = if dice.chance(50) {
+        dice.range(0, 8_000)
+    } else {
+        0
+    };
     let (down, up) = (dice.bytes(down), dice.bytes(up));
     let tight = dice.chance(30);
     let settings = Settings {
         scheme,
         flows_max: 8,
-        cache_bytes_max: if tight { dice.range(1_000, 20_000) as usize } else { 1 << 20 },
-        flow_cache_bytes_max: if tight { dice.range(1_000, 20_000) as usize } else { 1 << 20 },
-        flow_cache_entries_max: if tight { dice.range(1, 20) as usize } else { 1000 },
+        cache_bytes_max: if tight {
+            dice.range(1_000, 20_000) as usize
+        } else {
+            1 << 20
+        },
+        flow_cache_bytes_max: if tight {
+            dice.range(1_000, 20_000) as usize
+        } else {
+            1 << 20
+        },
+        flow_cache_entries_max: if tight {
+            dice.range(1, 20) as usize
+        } else {
+            1000
+        },
         flow_idle_max: Duration::from_secs(60),
         ..Settings::default()
     };
@@ -198,7 +243,11 @@ fn world_of(scheme: Scheme, seed: u64) -> (World, Instant) {
     world.wired.rate = 0;
     world.keeps = dice.chance(30);
     world.splits = dice.pick(&[0, 500, 1000]);
-    world.uncacheable = if dice.chance(10) { dice.range(0, 300) } else { 0 };
+    world.uncacheable = if dice.chance(10) {
+        dice.range(0, 300)
+    } else {
+        0
+    };
     if dice.chance(90) {
         world.shake_hands();
     }
@@ -212,12 +261,27 @@ fn run(scheme: Scheme, seed: u64, trace: bool) -> World {
     world.trace = trace;
     world.begin();
     world.run_until(healed + LIVENESS, true);
+    if trace {
+        eprintln!("{}", world.describe());
+    }
     if world.fh.reset || world.mh.reset {
+        // An end that has nothing to say hears of a RST that was lost at its next
+        // keep-alive, from the other end itself.
+        world.keep_alive();
+        world.run_until(healed + LIVENESS * 2, true);
         assert!(world.fh.reset && world.mh.reset, "one end alone was reset");
         return world;
     }
-    assert_eq!(world.mh.received.len(), world.fh.sending.len(), "the MH lacks bytes");
-    assert_eq!(world.fh.received.len(), world.mh.sending.len(), "the FH lacks bytes");
+    assert_eq!(
+        world.mh.received.len(),
+        world.fh.sending.len(),
+        "the MH lacks bytes"
+    );
+    assert_eq!(
+        world.fh.received.len(),
+        world.mh.sending.len(),
+        "the FH lacks bytes"
+    );
     assert!(world.fh.is_done() && world.mh.is_done(), "not closed");
     let end = world.now.max(healed) + Duration::from_secs(70);
     world.run_until(end, false);
@@ -228,7 +292,11 @@ fn run(scheme: Scheme, seed: u64, trace: bool) -> World {
 }
 
 fn run_all(scheme: Scheme) -> (u64, u64) {
-    let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse().ok());
+    let number = |name: &str| {
+        std::env::var(name)
+            .ok()
+            .and_then(|value| value.parse().ok())
+    };
     if let Some(seed) = number("HOLDFAST_SEED") {
         let world = run(scheme, seed, true);
         return (world.made, world.resent);

@@ -208,21 +208,27 @@ impl World {
             let mut actions = Vec::new();
             self.gateway.handle_timeout(now, &mut actions);
             let next = self.gateway.poll_timeout();
-            assert!(next.is_none_or(|at| at > now), "a timer runs hot: {next:?} at {now:?}");
+            assert!(
+                next.is_none_or(|at| at > now),
+                "a timer runs hot: {next:?} at {now:?}"
+            );
             self.act(actions);
         }
     }
 
     fn handle(&mut self, event: Event) {
         if self.trace {
-            eprintln!("{:10.6} {event:?}", self.now.as_secs_f64());
+            self.tell(&event);
         }
         match event {
             Event::ToGateway(direction, packet) => self.arrive(direction, &packet),
             Event::ToHost(side, packet) => {
                 let (now, mut out) = (self.now, Vec::new());
                 self.host(side).receive(&packet, now, &mut out);
-                assert!(!self.host(side).reset || self.may_reset, "{side:?} was reset");
+                assert!(
+                    !self.host(side).reset || self.may_reset,
+                    "{side:?} was reset"
+                );
                 self.check_received(side);
                 self.transmit(side, out);
             }
@@ -246,13 +252,77 @@ impl World {
         }
     }
 
+    /// One line for a trace.
+    fn tell(&self, event: &Event) {
+        let time = self.now.as_secs_f64();
+        match event {
+            Event::ToGateway(way, packet) => {
+                eprintln!("{time:10.6} {way:?} {}", self.brief(packet));
+            }
+            Event::ToHost(side, packet) => {
+                eprintln!("{time:10.6} at {side:?} {}", self.brief(packet));
+            }
+            Event::Read(..) => {}
+            other => eprintln!("{time:10.6} {other:?}"),
+        }
+    }
+
+    /// Where the engine stands, for a trace.
+    pub(super) fn describe(&self) -> String {
+        let mut text = String::new();
+        for flow in self.gateway.flows.iter() {
+            let at = |seq: SeqNum| self.mh.peer_offset(seq);
+            text += &format!(
+                "{:?} una {} max {} sent {} kept to {:?} recover {:?} repair {:?} x{} {:?} edge {:?};",
+                flow.stage,
+                at(flow.fh.una),
+                at(flow.fh.max),
+                at(flow.sent_nxt),
+                flow.cache.end().map(at),
+                flow.recover.map(at),
+                flow.repair_at,
+                flow.repairs,
+                flow.ahead,
+                flow.mh.right_edge.map(at),
+            );
+        }
+        for mobile in self.gateway.mobiles.iter() {
+            text += &format!(
+                " {:?} deadline {:?}",
+                mobile.link,
+                mobile.deadline(&self.settings, true)
+            );
+        }
+        text
+    }
+
+    fn brief(&self, packet: &Packet) -> String {
+        let segment = &packet.segment;
+        let (from, to) = if segment.from == FH {
+            (&self.mh, &self.fh)
+        } else {
+            (&self.fh, &self.mh)
+        };
+        let seq = from.peer_offset(segment.seq);
+        format!(
+            "{seq}..{} ack {} win {} {:x} {:?}",
+            seq + i64::from(segment.len()),
+            to.peer_offset(segment.ack),
+            segment.window,
+            segment.flags.0,
+            segment.options.timestamps.map(|ts| (ts.tsval, ts.tsecr)),
+        )
+    }
+
     fn say(&mut self, event: LinkEvent, source: LinkSource) {
         let (now, mut actions) = (self.now, Vec::new());
         if source == LinkSource::Carrier {
             self.carrier_down = event == LinkEvent::Down;
-            self.gateway.handle_all_links(event, source, now, &mut actions);
+            self.gateway
+                .handle_all_links(event, source, now, &mut actions);
         } else {
-            self.gateway.handle_link(&[MH.address], event, source, now, &mut actions);
+            self.gateway
+                .handle_link(&[MH.address], event, source, now, &mut actions);
         }
         self.act(actions);
     }
@@ -309,13 +379,14 @@ impl World {
                 continue;
             }
             let mut half = self.wireless;
-            if half.rate > 0 {
+            // Without a rate, no limit.
+            let scaled = (packet.bytes.len() as u64 + 52) * 1_000_000_000;
+            if let Some(nanos) = scaled.checked_div(half.rate) {
                 let busy = &mut self.busy_until[direction as usize];
                 let waits = busy.saturating_since(self.now);
                 if waits > half.queue_max {
                     continue;
                 }
-                let nanos = (packet.bytes.len() as u64 + 52) * 1_000_000_000 / half.rate;
                 *busy = self.now + waits + Duration::from_nanos(nanos);
                 half.delay += waits + Duration::from_nanos(nanos);
             }
@@ -334,7 +405,11 @@ impl World {
         let copies = 1 + u32::from(self.chance(half.duplication));
         for _ in 0..copies {
             let jitter = half.jitter.as_micros() as u64;
-            let micros = if jitter == 0 { 0 } else { self.rng.next_u64() % jitter };
+            let micros = if jitter == 0 {
+                0
+            } else {
+                self.rng.next_u64() % jitter
+            };
             let at = self.now + half.delay + Duration::from_micros(micros);
             self.at(at, event.clone());
         }
@@ -365,7 +440,9 @@ impl World {
                 self.mh_acked = self.mh_acked.max(self.fh.sent_offset(segment.ack));
                 let tsval = segment.options.timestamps.map(|ts| ts.tsval);
                 if let Some(new) = tsval
-                    && self.mh_tsval.is_none_or(|old| (new.wrapping_sub(old) as i32) > 0)
+                    && self
+                        .mh_tsval
+                        .is_none_or(|old| (new.wrapping_sub(old) as i32) > 0)
                 {
                     self.mh_tsval = tsval;
                 }
@@ -376,9 +453,9 @@ impl World {
             self.arrived_end += 1;
         }
         let mut actions = Vec::new();
-        let verdict = self
-            .gateway
-            .handle_segment(direction, segment, packet, self.now, &mut actions);
+        let verdict =
+            self.gateway
+                .handle_segment(direction, segment, packet, self.now, &mut actions);
         if verdict == Verdict::Forward {
             self.send_out(direction, packet.clone());
         } else if self.trace {
@@ -388,8 +465,14 @@ impl World {
     }
 
     fn act(&mut self, actions: Vec<Action<Packet>>) {
-        assert!(actions.len() <= ACTIONS_MAX, "{} actions for one input", actions.len());
-        let made = actions.iter().filter(|action| matches!(action, Action::Send(_)));
+        assert!(
+            actions.len() <= ACTIONS_MAX,
+            "{} actions for one input",
+            actions.len()
+        );
+        let made = actions
+            .iter()
+            .filter(|action| matches!(action, Action::Send(_)));
         assert!(made.count() <= MADE_MAX, "made ACKs for one input");
         for action in actions {
             match action {
@@ -403,7 +486,7 @@ impl World {
                     self.made += 1;
                     let packet = Packet::of_made(&made);
                     if self.trace {
-                        eprintln!("           made {:?}", packet.segment);
+                        eprintln!("           made {}", self.brief(&packet));
                     }
                     self.check_made(&packet);
                     self.send_out(made.direction, packet);
@@ -429,11 +512,15 @@ impl World {
         let end = from + i64::from(segment.len());
         assert!(end <= self.fh.max, "sent on before it was sent");
         let is_end = end == self.fh.sending.len() as i64 + 1;
-        assert_eq!(segment.flags.has(Flags::FIN), is_end, "FIN in the wrong place");
+        assert_eq!(
+            segment.flags.has(Flags::FIN),
+            is_end,
+            "FIN in the wrong place"
+        );
         let ack = self.fh.peer_offset(segment.ack);
         assert!(ack <= self.fh.rcv_nxt, "an ACK to the MH ahead of the FH");
         if self.trace {
-            eprintln!("           resend {segment:?}");
+            eprintln!("           resend {}", self.brief(packet));
         }
     }
 
@@ -445,7 +532,12 @@ impl World {
             assert!(self.may_reset, "a RST without a reason");
             return;
         }
-        assert_eq!(segment.from, MH);
+        if segment.from == FH {
+            let keep_alive = self.mh.peer_offset(segment.seq) + 1;
+            assert!(keep_alive <= self.mh_acked && segment.flags == Flags::ACK);
+            assert!(self.fh.peer_offset(segment.ack) <= self.fh.rcv_nxt);
+            return;
+        }
         assert!(segment.flags == Flags::ACK && segment.options.sack.is_empty());
         let ack = self.fh.sent_offset(segment.ack);
         assert!(
@@ -454,7 +546,10 @@ impl World {
             self.arrived_end
         );
         let fin = self.fh.sending.len() as i64;
-        assert!(ack <= fin || self.mh_acked > fin, "the FIN is acknowledged ahead");
+        assert!(
+            ack <= fin || self.mh_acked > fin,
+            "the FIN is acknowledged ahead"
+        );
         let flow = self.gateway.flows.iter().next().expect("a flow");
         let held = flow.cache.contiguous_end(flow.fh.una);
         assert!(segment.ack.at_or_before(held), "acknowledged and not held");
@@ -465,9 +560,16 @@ impl World {
             "the window reaches to {edge}, the MH's to {}",
             self.mh.advertised
         );
-        assert!(self.mh.sent_offset(segment.seq) <= self.mh.max, "SEQ ahead of the MH");
+        assert!(
+            self.mh.sent_offset(segment.seq) <= self.mh.max,
+            "SEQ ahead of the MH"
+        );
         if let Some(timestamps) = segment.options.timestamps {
-            assert_eq!(Some(timestamps.tsval), self.mh_tsval, "TSval is not the newest");
+            assert_eq!(
+                Some(timestamps.tsval),
+                self.mh_tsval,
+                "TSval is not the newest"
+            );
         }
     }
 
@@ -478,7 +580,10 @@ impl World {
         assert!(kept <= self.settings.cache_bytes_max);
         assert!(kept <= self.settings.flow_cache_bytes_max);
         for mobile in gateway.mobiles.iter() {
-            let flows = mobile.flows.iter().filter_map(|place| gateway.flows.at(*place));
+            let flows = mobile
+                .flows
+                .iter()
+                .filter_map(|place| gateway.flows.at(*place));
             let in_flight: u64 = flows.map(|flow| u64::from(flow.in_flight())).sum();
             assert_eq!(mobile.in_flight, in_flight, "bytes in flight");
         }
@@ -527,6 +632,15 @@ impl World {
             assert_eq!(verdict, Verdict::Forward);
         }
         assert_eq!(self.fh.its.me, FH);
+    }
+
+    /// Both ends send a keep-alive.
+    pub(super) fn keep_alive(&mut self) {
+        for side in [Side::Fh, Side::Mh] {
+            let (now, mut out) = (self.now, Vec::new());
+            self.host(side).keep_alive(now, &mut out);
+            self.transmit(side, out);
+        }
     }
 
     /// Both ends begin.
