@@ -14,6 +14,7 @@ use crate::{Action, Actions, Direction, FlowRecord, Made, Payload, Resend, Verdi
 
 mod tracking;
 pub(crate) use tracking::DataOutcome;
+use tracking::WINDOW_MAX;
 
 /// A connection's two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -331,6 +332,20 @@ impl<P: Payload> Flow<P> {
         }))
     }
 
+    /// An old SEG.SEQ makes the MH say where it stands (RFC 9293, 3.10.7.4), as nothing
+    /// does that lies ahead of the bytes it was never sent.
+    pub(crate) fn made_question(&self, segment: &Segment, owed: SeqNum) -> Option<Action<P>> {
+        Some(Action::Send(Made {
+            direction: Direction::Downlink,
+            template: self.downlink_header.clone()?,
+            seq: owed - WINDOW_MAX,
+            ack: segment.ack,
+            window: segment.window,
+            flags: Flags::ACK,
+            timestamps: segment.options.timestamps,
+        }))
+    }
+
     fn resend(&self, piece: Piece<P>) -> Resend<P> {
         // The FH's own timestamp, so that the echo tells it that nothing was lost
         // (RFC 3522); unless the MH has seen a newer one and would drop it by PAWS
@@ -396,7 +411,10 @@ impl<P: Payload> Flow<P> {
             Direction::Downlink => Direction::Uplink,
             Direction::Uplink => Direction::Downlink,
         };
-        actions.extend(self.made_reset(back, segment.ack, segment.end()));
+        let Some(reset) = self.made_reset(back, segment.ack, segment.end()) else {
+            return Verdict::Forward;
+        };
+        actions.push(reset);
         Verdict::Suppress
     }
 

@@ -36,6 +36,7 @@ pub struct Gateway<P: Payload> {
     counters: Counters,
     cached_bytes: usize,
     carrier_down: bool,
+    draining: bool,
     swept: u32,
     sweep_at: Option<Instant>,
 }
@@ -51,6 +52,7 @@ impl<P: Payload> Gateway<P> {
             counters: Counters::default(),
             cached_bytes: 0,
             carrier_down: false,
+            draining: false,
             swept: 0,
             sweep_at: None,
             settings,
@@ -110,7 +112,7 @@ impl<P: Payload> Gateway<P> {
 
     /// A flow not in the table: entered, unless the table is full.
     fn meet(&mut self, key: FlowKey, now: Instant) -> Option<u32> {
-        let carrier_down = self.carrier_down;
+        let (carrier_down, draining) = (self.carrier_down, self.draining);
         let settings = &self.settings;
         let address = key.mh.address;
         let mobile = self.mobiles.find(&address).or_else(|| {
@@ -124,7 +126,11 @@ impl<P: Payload> Gateway<P> {
         })?;
         let place = self
             .flows
-            .insert(key, |generation| Flow::new(key, mobile, generation, now));
+            .insert(key, |generation| {
+                let mut flow = Flow::new(key, mobile, generation, now);
+                flow.ahead.draining = draining;
+                flow
+            });
         match place {
             Some(place) => self.mobiles.at_mut(mobile)?.flows.push(place),
             None => self.forget_mobile_without_flows(mobile),
@@ -174,6 +180,12 @@ impl<P: Payload> Gateway<P> {
         let outcome = flow.on_fh_segment(segment, payload);
         if outcome == DataOutcome::Unknown {
             self.counters.implausible += u64::from(flow.stage == Stage::Open);
+            let record = self.predecessor.find(&flow.key);
+            let record = record.and_then(|record| self.predecessor.at(record));
+            if let (Stage::Meeting, Some(owed)) = (flow.stage, record.and_then(|old| old.owed)) {
+                // In persist state the FH may say nothing that the MH would answer.
+                actions.extend(flow.made_question(segment, owed));
+            }
             return Verdict::Forward;
         }
         let away = self.mobiles.at(flow.mobile).is_some_and(Mobile::is_away);

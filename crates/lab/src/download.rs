@@ -55,6 +55,13 @@ impl Received {
         self.arrivals.get(i).copied()
     }
 
+    /// From `returned_ns` to the next arrival, in milliseconds; `u64::MAX` if there
+    /// never was one.
+    pub fn stall_ms(&self, returned_ns: u64) -> u64 {
+        self.first_from(returned_ns)
+            .map_or(u64::MAX, |first| (first.at_ns - returned_ns) / 1_000_000)
+    }
+
     /// The longest time between two arrivals after `from_ns`, in nanoseconds.
     pub fn longest_gap_ns(&self, from_ns: u64) -> u64 {
         let from = self
@@ -199,6 +206,10 @@ mod tests {
         assert_eq!(received.first_from(20).unwrap().at_ns, 20);
         assert_eq!(received.first_from(21).unwrap().at_ns, 50);
         assert_eq!(received.first_from(61), None);
+        assert_eq!(
+            (received.stall_ms(60), received.stall_ms(61)),
+            (0, u64::MAX)
+        );
         assert_eq!(
             (received.longest_gap_ns(0), received.longest_gap_ns(55)),
             (30, 10)

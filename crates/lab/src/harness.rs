@@ -6,9 +6,10 @@
 //! uses it: tests hold the sockets of all three hosts side by side.
 
 use std::fs;
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -31,7 +32,37 @@ pub const SOCKET_LIMIT: Duration = Duration::from_secs(30);
 /// Bytes written at a time.
 const CHUNK_BYTES: usize = 1 << 16;
 
-/// A topology with or without a gateway, and the gateway's files.
+/// Harnesses of one process at a time: more than this, and what they measure is
+/// how busy the machine is.
+const HARNESSES_MAX: usize = 2;
+
+static HARNESSES: Mutex<usize> = Mutex::new(0);
+static HARNESS_ENDED: Condvar = Condvar::new();
+
+/// The right to have a harness.
+#[derive(Debug)]
+struct Permit;
+
+impl Permit {
+    /// Waits for its turn.
+    fn take() -> Self {
+        let held = HARNESSES.lock().unwrap_or_else(PoisonError::into_inner);
+        let full = |held: &mut usize| *held >= HARNESSES_MAX;
+        let held = HARNESS_ENDED.wait_while(held, full);
+        *held.unwrap_or_else(PoisonError::into_inner) += 1;
+        Self
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        *HARNESSES.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        HARNESS_ENDED.notify_one();
+    }
+}
+
+/// A topology with or without a gateway, and the gateway's files. Of one process
+/// two exist at most; a third waits.
 #[derive(Debug)]
 pub struct Harness {
     /// The running gateway, if there is one.
@@ -41,6 +72,8 @@ pub struct Harness {
     folder: TempDir,
     options: GatewayOptions,
     stop: StopFlag,
+    // The last to go.
+    _permit: Permit,
 }
 
 impl Harness {
@@ -55,6 +88,7 @@ impl Harness {
         if !available_or_skip(test) {
             return Ok(None);
         }
+        let permit = Permit::take();
         let topology = Topology::build(settings)?;
         let folder = tempfile::Builder::new()
             .prefix("holdfast-test-")
@@ -71,6 +105,7 @@ impl Harness {
             folder,
             options,
             stop,
+            _permit: permit,
         };
         if scheme.is_some() {
             harness.start_gateway()?;
@@ -163,6 +198,32 @@ pub fn send_seeded(mut stream: &TcpStream, bytes: u64, seed: u64) -> io::Result<
     }
     stream.shutdown(Shutdown::Write)?;
     Ok(hash.finalize().into())
+}
+
+/// Reads bytes that [`send_seeded`] sent until the stream ends or breaks: how many
+/// came, and how it ended (`InvalidData`: with other bytes than those of `seed`).
+pub fn receive_seeded(mut stream: &TcpStream, seed: u64) -> (u64, io::Result<()>) {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let mut expected = vec![0; CHUNK_BYTES];
+    let mut buffer = vec![0; CHUNK_BYTES];
+    let (mut bytes, mut made) = (0, 0);
+    loop {
+        let at = (bytes % CHUNK_BYTES as u64) as usize;
+        if bytes == made {
+            rng.fill_bytes(&mut expected);
+            made += CHUNK_BYTES as u64;
+        }
+        let len = match stream.read(&mut buffer[at..]) {
+            Ok(0) => return (bytes, Ok(())),
+            Ok(len) => len,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return (bytes, Err(error)),
+        };
+        if buffer[at..at + len] != expected[at..at + len] {
+            return (bytes, Err(io::ErrorKind::InvalidData.into()));
+        }
+        bytes += len as u64;
+    }
 }
 
 /// A stream of seeded bytes on its way, by two threads of its own.

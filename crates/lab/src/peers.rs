@@ -12,7 +12,7 @@ use holdfast_net::rtnl::{RouteOptions, Rtnl};
 
 use crate::link_process::GATEWAY_IF;
 use crate::stop::StopFlag;
-use crate::topology::{HOST_SYSCTLS, Topology};
+use crate::topology::{HOST_SYSCTLS, Topology, load_rules};
 
 /// How long the proxy may take to listen.
 const READY_LIMIT: Duration = Duration::from_secs(10);
@@ -69,8 +69,10 @@ impl HaProxy {
                 .context("cannot start ip")?;
             ensure!(status.success(), "ip {}: {status}", arguments.join(" "));
         }
-        topology.load_gateway_rules(&format!(
-            "table ip haproxy_peer {{
+        load_rules(
+            &topology.gateway,
+            &format!(
+                "table ip haproxy_peer {{
     chain pre {{
         type filter hook prerouting priority mangle; policy accept;
         meta l4proto tcp socket transparent 1 meta mark set 1 accept
@@ -78,7 +80,8 @@ impl HaProxy {
     }}
 }}
 "
-        ))?;
+            ),
+        )?;
         gateway.run(|| send_like_a_host(congestion_control))??;
         let log = fs::File::create(folder.join("haproxy.log"))?;
         let mut command = gateway.command("haproxy");

@@ -187,30 +187,43 @@ impl Topology {
             })??;
         }
         if !settings.gateway_nft.is_empty() {
-            self.load_gateway_rules(&settings.gateway_nft)?;
+            load_rules(&self.gateway, &settings.gateway_nft)?;
         }
         Ok(())
     }
 
-    /// Loads rules into the gateway with `nft -f -`.
-    pub fn load_gateway_rules(&self, rules: &str) -> anyhow::Result<()> {
-        use std::io::Write as _;
-        let mut child = self
-            .gateway
-            .command("nft")
-            .args(["-f", "-"])
-            .stdin(std::process::Stdio::piped())
-            .spawn()
-            .context("cannot start nft")?;
-        if let Some(mut input) = child.stdin.take() {
-            input.write_all(rules.as_bytes())?;
-        }
-        anyhow::ensure!(
-            child.wait()?.success(),
-            "nft does not take the gateway's rules"
-        );
-        Ok(())
+    /// Takes the MH's device down, or up again with its route of IPv4. Over a veth
+    /// pair the gateway's device loses its carrier meanwhile; the kernel forgets
+    /// neighbours and routes, as when a radio is switched off.
+    pub fn set_mh_device(&self, up: bool) -> anyhow::Result<()> {
+        self.mh.run(|| {
+            let rtnl = Rtnl::open()?;
+            let ifindex = rtnl.link_index(MH_IF)?;
+            if !up {
+                return Ok(rtnl.set_down(ifindex)?);
+            }
+            rtnl.set_up(ifindex)?;
+            let everywhere = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+            let via = IpAddr::V4(GATEWAY_WIRELESS.v4);
+            Ok(rtnl.add_route(everywhere, 0, Some(via), ifindex)?)
+        })?
     }
+}
+
+/// Loads rules into a namespace with `nft -f -`.
+pub fn load_rules(ns: &NetNs, rules: &str) -> anyhow::Result<()> {
+    use std::io::Write as _;
+    let mut child = ns
+        .command("nft")
+        .args(["-f", "-"])
+        .stdin(std::process::Stdio::piped())
+        .spawn()
+        .context("cannot start nft")?;
+    if let Some(mut input) = child.stdin.take() {
+        input.write_all(rules.as_bytes())?;
+    }
+    anyhow::ensure!(child.wait()?.success(), "nft does not take the rules");
+    Ok(())
 }
 
 fn set_sysctls(sysctls: &[(&str, &str)]) -> anyhow::Result<()> {

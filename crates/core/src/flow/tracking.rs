@@ -10,7 +10,7 @@ use crate::Payload;
 
 /// How far ahead of SND.UNA a segment may lie at most: the largest window
 /// (RFC 7323, 2.3).
-const WINDOW_MAX: u32 = 1 << 30;
+pub(super) const WINDOW_MAX: u32 = 1 << 30;
 
 /// Duplicate ACKs that tell of a loss (RFC 5681, 3.2).
 const DUP_ACK_THRESHOLD: u32 = 3;
@@ -121,6 +121,9 @@ impl<P: Payload> Flow<P> {
 
     /// A segment of the FH that is no SYN.
     pub(crate) fn on_fh_segment(&mut self, segment: &Segment, payload: &P) -> DataOutcome {
+        if self.downlink_header.is_none() {
+            self.downlink_header = payload.header();
+        }
         if self.stage == Stage::Meeting {
             let first = !core::mem::replace(&mut self.fh.seen, true);
             if first || segment.end().after(self.fh.max) {
@@ -145,9 +148,6 @@ impl<P: Payload> Flow<P> {
             && self.fh.ack.at_or_before(segment.ack)
         {
             self.note_fh(segment);
-        }
-        if self.downlink_header.is_none() {
-            self.downlink_header = payload.header();
         }
         if segment.flags.has(Flags::FIN) {
             self.fh.fin = Some(segment.end());
@@ -223,14 +223,10 @@ impl<P: Payload> Flow<P> {
             return outcome;
         }
         if segment.ack.after(self.fh.max) {
-            // Segments have passed by unseen. SEG.SEQ tells the MH from a stranger
-            // (RFC 9293, 3.10.7.4); owed bytes are let go of for an exact one alone.
-            let fits = if self.ahead.owed.is_some() {
-                segment.seq == self.mh.nxt
-            } else {
-                self.fh.ack.at_or_before(segment.seq)
-                    && segment.seq.distance_from(self.fh.ack) <= u32::from(u16::MAX)
-            };
+            // Segments have passed by unseen (a hang). SEG.SEQ in the FH's window tells
+            // the MH from a stranger (RFC 9293, 3.10.7.4).
+            let fits = self.fh.ack.at_or_before(segment.seq)
+                && segment.seq.distance_from(self.fh.ack) <= u32::from(u16::MAX);
             if !(fits && is_near(segment.ack, self.fh.max)) {
                 self.unseen_ack = Some(segment.ack);
                 return outcome;

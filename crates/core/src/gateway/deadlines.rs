@@ -102,6 +102,17 @@ impl<P: Payload> Gateway<P> {
         self.count_in_flight(place);
     }
 
+    /// The gateway is about to leave: from now on nothing further is acknowledged
+    /// ahead of an MH, so that [`Self::owed_bytes`] can only fall.
+    pub fn stop_acknowledging(&mut self) {
+        self.draining = true;
+        for place in 0..self.flows.places() {
+            if let Some(flow) = self.flows.at_mut(place) {
+                flow.ahead.draining = true;
+            }
+        }
+    }
+
     /// Gives up everything owed: the gateway leaves and nobody takes over.
     pub fn abandon_owed(&mut self, actions: &mut Actions<P>) {
         for place in 0..self.flows.places() {

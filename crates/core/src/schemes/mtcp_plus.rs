@@ -38,6 +38,8 @@ const REOPEN_INTERVAL: Duration = Duration::from_millis(100);
 pub(crate) struct Ahead {
     /// The FH is held in persist state.
     pub frozen: bool,
+    /// The gateway is about to leave: nothing further is acknowledged ahead.
+    pub draining: bool,
     /// Acknowledged to the FH up to here, ahead of the MH.
     pub owed: Option<SeqNum>,
     /// Since when bytes are owed.
@@ -64,7 +66,11 @@ fn acknowledged<P: Payload>(flow: &Flow<P>) -> SeqNum {
 /// The ACK of everything kept up to the first hole, with a window of 0.
 fn acknowledge_kept<P: Payload>(flow: &mut Flow<P>, actions: &mut Actions<P>) {
     let from = acknowledged(flow);
-    let to = flow.cache.contiguous_end(from);
+    let to = if flow.ahead.draining {
+        from
+    } else {
+        flow.cache.contiguous_end(from)
+    };
     // RFC 7323, 4.3: the echo is of the segment at the left edge of what is
     // acknowledged; of the last one echoed if that is nothing.
     let echo = if to == from {
@@ -106,7 +112,7 @@ fn true_window<P: Payload>(flow: &Flow<P>) -> u16 {
 }
 
 pub(super) fn on_disconnected<P: Payload>(flow: &mut Flow<P>, actions: &mut Actions<P>) {
-    if serves(flow) {
+    if serves(flow) && !flow.ahead.draining {
         flow.ahead.frozen = true;
         flow.ahead.reopen_at = None;
         acknowledge_kept(flow, actions);

@@ -4,15 +4,18 @@
 //! with `HOLDFAST_NO_SKIP=1` it fails.
 
 mod bulk;
+mod path_mtu;
 mod restart;
 mod router;
 mod transparency;
 
 use std::net::{IpAddr, TcpStream};
 
-use holdfast_lab::harness::{Harness, accept, connect, listen};
+use holdfast_lab::harness::{Harness, SOCKET_LIMIT, accept, connect, listen};
 use holdfast_lab::link_process::EmulatedLink;
+use holdfast_lab::stop::StopFlag;
 use holdfast_lab::topology::{FH, TopologySettings, Wireless};
+use holdfast_net::datapath::monotonic_ns;
 
 /// The port on which the FH listens in these tests.
 const PORT: u16 = 700;
@@ -49,4 +52,25 @@ fn connection(harness: &Harness, address: IpAddr, port: u16) -> (TcpStream, TcpS
 /// The FH's IPv4 address.
 fn fh() -> IpAddr {
     FH.v4.into()
+}
+
+/// Starts the clock of the link's outages; when that was.
+fn start_link(harness: &mut Harness) -> u64 {
+    let start_ns = monotonic_ns();
+    let link = harness.topology.link.as_mut().unwrap();
+    link.start_clock(start_ns).unwrap();
+    start_ns
+}
+
+/// Waits until the condition holds.
+fn await_that(what: &str, mut condition: impl FnMut() -> bool) {
+    StopFlag::default()
+        .wait_for(what, SOCKET_LIMIT, || Ok(condition().then_some(())))
+        .unwrap();
+}
+
+/// Waits until the link's outage has begun.
+fn await_outage(harness: &Harness) {
+    let link = harness.topology.link.as_ref().unwrap();
+    await_that("the outage begins", || !link.is_up());
 }

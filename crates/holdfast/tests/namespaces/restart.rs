@@ -2,15 +2,19 @@
 //! The gateway killed, stopped and started again in mid-flow: no connection
 //! is lost, no byte either.
 
-use holdfast_lab::harness::{Flow, Harness, SOCKET_LIMIT};
+use std::io::ErrorKind;
+use std::thread;
+
+use holdfast_lab::harness::{Flow, Harness, receive_seeded, send_seeded};
 use holdfast_lab::link_process::EmulatedLink;
-use holdfast_lab::stop::StopFlag;
 use holdfast_lab::topology::TopologySettings;
 use holdfast_link::OutageAt;
 use holdfast_net::datapath::monotonic_ns;
 
 use super::router::MASQUERADE;
-use super::{PORT, SCHEMES, connection, emulated, fh, harness};
+use super::{
+    PORT, SCHEMES, await_outage, await_that, connection, emulated, fh, harness, start_link,
+};
 
 const MB: u64 = 1_000_000;
 
@@ -30,10 +34,7 @@ fn settings() -> TopologySettings {
 
 /// Waits until the clock says `at_ns`; the flow goes on meanwhile.
 fn wait_until(at_ns: u64) {
-    let passed = || Ok((monotonic_ns() >= at_ns).then_some(()));
-    StopFlag::default()
-        .wait_for("time passes", SOCKET_LIMIT, passed)
-        .unwrap();
+    await_that("time passes", || monotonic_ns() >= at_ns);
 }
 
 /// Kills the gateway outside an outage, starts it again in the same transfer,
@@ -52,22 +53,11 @@ fn kill_restart_and_outage(harness: &mut Harness, scheme: &str) -> u64 {
     flow.wait_bytes(before + MB).unwrap_or_else(|error| {
         panic!("{scheme}: after the restart the flow does not go on: {error:#}")
     });
-    let start_ns = monotonic_ns();
-    harness
-        .topology
-        .link
-        .as_mut()
-        .unwrap()
-        .start_clock(start_ns)
-        .unwrap();
+    let start_ns = start_link(harness);
     let received = flow
         .finish()
         .unwrap_or_else(|error| panic!("{scheme}: {error:#}"));
-    let returned_ns = start_ns + 2_500_000_000;
-    let first = received
-        .first_from(returned_ns)
-        .expect("bytes came after the outage");
-    (first.at_ns - returned_ns) / 1_000_000
+    received.stall_ms(start_ns + 2_500_000_000)
 }
 
 #[test]
@@ -106,14 +96,7 @@ fn a_hold_gateway_killed_within_an_outage_costs_no_connection() {
     let (at_fh, at_mh) = connection(&harness, fh(), PORT);
     let flow = Flow::start(at_fh, at_mh, 4 * MB, 8);
     flow.wait_bytes(MB / 2).unwrap();
-    let start_ns = monotonic_ns();
-    harness
-        .topology
-        .link
-        .as_mut()
-        .unwrap()
-        .start_clock(start_ns)
-        .unwrap();
+    let start_ns = start_link(&mut harness);
     wait_until(start_ns + 1_000_000_000);
     assert!(
         !harness.topology.link.as_ref().unwrap().is_up(),
@@ -121,6 +104,33 @@ fn a_hold_gateway_killed_within_an_outage_costs_no_connection() {
     );
     harness.kill_gateway().unwrap();
     flow.finish().unwrap();
+}
+
+#[test]
+fn both_ends_are_reset_if_a_gateway_is_killed_that_owes_them_bytes() {
+    let test = "both_ends_are_reset_if_a_gateway_is_killed_that_owes_them_bytes";
+    let Some(mut harness) = harness(test, &settings(), "mtcp-plus") else {
+        return;
+    };
+    let (at_fh, at_mh) = connection(&harness, fh(), PORT);
+    let sender = thread::spawn(move || send_seeded(&at_fh, 100 * MB, 18));
+    let receiver = thread::spawn(move || receive_seeded(&at_mh, 18));
+    start_link(&mut harness);
+    await_outage(&harness);
+    let gateway = harness.gateway.as_ref().unwrap();
+    await_that("the gateway owes bytes", || {
+        gateway.status().unwrap()["cache"]["owed_bytes"] != 0
+    });
+    harness.kill_gateway().unwrap();
+    harness.start_gateway().unwrap();
+    // What the MH has is whole up to where it ends, and it ends with an error.
+    let (_, ended) = receiver.join().unwrap();
+    let at_mh = ended.expect_err("the MH takes what it has for all").kind();
+    assert_eq!(at_mh, ErrorKind::ConnectionReset, "the MH");
+    let at_fh = sender.join().unwrap().expect_err("the FH is told nothing");
+    assert_eq!(at_fh.kind(), ErrorKind::ConnectionReset, "the FH");
+    let status = harness.gateway.as_ref().unwrap().status().unwrap();
+    assert_eq!(status["counters"]["owed_lost"], 1, "{status}");
 }
 
 #[test]

@@ -206,7 +206,8 @@ impl Drop for Case {
 fn world_of(scheme: Scheme, seed: u64) -> (World, Instant) {
     let mut dice = Dice(ChaCha8Rng::seed_from_u64(seed));
     let (fh, mh) = ends(&mut dice);
-    let down = dice.range(1, 40_000);
+    let most = dice.pick(&[2_000, 40_000, 150_000]);
+    let down = dice.range(1, most);
     let up = if dice.chance(50) {
         dice.range(0, 8_000)
     } else {

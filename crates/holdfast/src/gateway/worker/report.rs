@@ -50,6 +50,7 @@ impl Worker {
                 let _ = reply.send(self.status(flows_max, now));
             }
             Command::Leave => {
+                self.engine.stop_acknowledging();
                 self.leave_by.get_or_insert(now + self.drain);
             }
         }

@@ -81,7 +81,8 @@ pub(super) const CACHE_BYTES_MAX: Key = Key {
     example: "\"256 MiB\"",
     meaning: "Payload kept at most, all flows together. At the limit segments pass unkept: they are \
         then repaired by their senders, as without a gateway.",
-    cost: "That much memory, when it is full.",
+    cost: "Up to twice that much memory and 16 MiB, when it is full: buffers are larger than what \
+        they hold.",
 };
 
 pub(super) const FLOW_CACHE_BYTES_MAX: Key = Key {

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Links and paths of all sizes, and such as shrink while a flow is on them.
+
+use std::net::IpAddr;
+
+use holdfast_lab::harness::{Flow, Harness, accept, connect, listen};
+use holdfast_lab::link_process::{EmulatedLink, GATEWAY_IF};
+use holdfast_lab::topology::{MH, TopologySettings, load_rules};
+use holdfast_net::netns::NetNs;
+use holdfast_net::rtnl::{Rtnl, sysctl};
+
+use super::router::link_with_outage;
+use super::{PORT, SCHEMES, await_outage, connection, emulated, fh, harness, start_link, wired};
+
+const MB: u64 = 1_000_000;
+
+/// What the links shrink to.
+const SMALL_OCTETS: u32 = 1300;
+
+/// A link that takes no more than [`SMALL_OCTETS`], as its far end has it: whatever is
+/// larger is lost and counted.
+const TAKES_SMALL_ONLY: &str = "
+table inet small_link {
+    counter too_big {}
+    chain arriving {
+        type filter hook prerouting priority raw;
+        meta length > 1300 counter name too_big drop
+    }
+}
+";
+
+fn set_mtu(ns: &NetNs, name: &str, octets: u32) {
+    let set = || {
+        let rtnl = Rtnl::open()?;
+        rtnl.set_mtu(rtnl.link_index(name)?, octets)
+    };
+    ns.run(set).unwrap().unwrap();
+}
+
+/// Packets that the MH's end of the small link has dropped.
+fn too_big_at_mh(harness: &Harness) -> String {
+    let mut command = harness.topology.mh.command("nft");
+    let output = command
+        .args(["list", "counter", "inet", "small_link", "too_big"])
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let (_, packets) = text.split_once("packets ").expect("a counter");
+    packets.split(' ').next().unwrap().to_owned()
+}
+
+#[test]
+fn a_path_mtu_that_shrinks_in_mid_flow_is_followed() {
+    for scheme in SCHEMES {
+        let test = "a_path_mtu_that_shrinks_in_mid_flow_is_followed";
+        let Some(harness) = harness(test, &emulated(EmulatedLink::default()), scheme) else {
+            return;
+        };
+        let (at_fh, at_mh) = connection(&harness, fh(), PORT);
+        let flow = Flow::start(at_fh, at_mh, 5 * MB, 12);
+        flow.wait_bytes(MB).unwrap();
+        set_mtu(&harness.topology.gateway, GATEWAY_IF, SMALL_OCTETS);
+        flow.finish()
+            .unwrap_or_else(|error| panic!("{scheme}: {error:#}"));
+    }
+}
+
+#[test]
+fn what_is_kept_in_an_outage_follows_an_mtu_that_shrinks_within_it() {
+    for scheme in SCHEMES {
+        let test = "what_is_kept_in_an_outage_follows_an_mtu_that_shrinks_within_it";
+        let Some(mut harness) = harness(test, &emulated(link_with_outage()), scheme) else {
+            return;
+        };
+        let (at_fh, at_mh) = connection(&harness, fh(), PORT);
+        let flow = Flow::start(at_fh, at_mh, 5 * MB, 13);
+        flow.wait_bytes(MB / 2).unwrap();
+        let start_ns = start_link(&mut harness);
+        await_outage(&harness);
+        set_mtu(&harness.topology.gateway, GATEWAY_IF, SMALL_OCTETS);
+        load_rules(&harness.topology.mh, TAKES_SMALL_ONLY).unwrap();
+        let received = flow
+            .finish()
+            .unwrap_or_else(|error| panic!("{scheme}: {error:#}"));
+        assert_eq!(
+            too_big_at_mh(&harness),
+            "0",
+            "{scheme}: too big for the link"
+        );
+        let stall_ms = received.stall_ms(start_ns + 2_500_000_000);
+        println!("{scheme}: MTU 1500 to 1300 within an outage: stalled for {stall_ms} ms");
+        assert!(stall_ms < 200, "{scheme}: stalled for {stall_ms} ms");
+    }
+}
+
+/// The link's far end is a router here; this is the host behind it.
+const BEYOND: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 3, 0, 2));
+const ROUTER_BEYOND: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 3, 0, 1));
+const EVERYWHERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED);
+
+/// Makes a router of the MH, and a host behind it.
+fn add_host_beyond(harness: &Harness) -> NetNs {
+    let (router, beyond) = (&harness.topology.mh, NetNs::new().unwrap());
+    let device = |name: &str, own: IpAddr| {
+        let rtnl = Rtnl::open()?;
+        let ifindex = rtnl.link_index(name)?;
+        rtnl.add_address(ifindex, own, 24)?;
+        rtnl.set_up(ifindex)
+    };
+    let set_up = || {
+        sysctl("net.ipv4.ip_forward", "1")?;
+        Rtnl::open()?.add_veth("beyond0", router, "host0", &beyond)?;
+        device("beyond0", ROUTER_BEYOND)
+    };
+    router.run(set_up).unwrap().unwrap();
+    let set_up = || {
+        device("host0", BEYOND)?;
+        let rtnl = Rtnl::open()?;
+        rtnl.add_route(
+            EVERYWHERE,
+            0,
+            Some(ROUTER_BEYOND),
+            rtnl.link_index("host0")?,
+        )
+    };
+    beyond.run(set_up).unwrap().unwrap();
+    let route = || {
+        let rtnl = Rtnl::open()?;
+        let net = IpAddr::from([10, 3, 0, 0]);
+        rtnl.add_route(net, 24, Some(MH.v4.into()), rtnl.link_index(GATEWAY_IF)?)
+    };
+    harness.topology.gateway.run(route).unwrap().unwrap();
+    beyond
+}
+
+#[test]
+fn what_is_kept_in_an_outage_follows_what_a_router_beyond_the_link_says() {
+    for scheme in SCHEMES {
+        let test = "what_is_kept_in_an_outage_follows_what_a_router_beyond_the_link_says";
+        let Some(mut harness) = harness(test, &emulated(link_with_outage()), scheme) else {
+            return;
+        };
+        let beyond = add_host_beyond(&harness);
+        let listener = listen(&harness.topology.fh, fh(), PORT).unwrap();
+        let at_beyond = connect(&beyond, fh(), PORT).unwrap();
+        let (at_fh, _) = accept(&listener).unwrap();
+        let flow = Flow::start(at_fh, at_beyond, 5 * MB, 19);
+        flow.wait_bytes(MB / 2).unwrap();
+        let start_ns = start_link(&mut harness);
+        await_outage(&harness);
+        set_mtu(&harness.topology.mh, "beyond0", SMALL_OCTETS);
+        let received = flow
+            .finish()
+            .unwrap_or_else(|error| panic!("{scheme}: {error:#}"));
+        let stall_ms = received.stall_ms(start_ns + 2_500_000_000);
+        println!("{scheme}: a path of 1300 octets after the outage: {stall_ms} ms");
+        // One round trip more than otherwise.
+        assert!(stall_ms < 400, "{scheme}: stalled for {stall_ms} ms");
+    }
+}
+
+#[test]
+fn jumbo_frames_and_links_of_1280_octets_pass() {
+    for (wired_mtu, wireless_mtu) in [(9000, 9000), (9000, 1500), (1500, 1280), (1280, 9000)] {
+        let settings = TopologySettings {
+            wired_mtu,
+            ..wired(wireless_mtu)
+        };
+        let test = "jumbo_frames_and_links_of_1280_octets_pass";
+        let Some(harness) = harness(test, &settings, "hold") else {
+            return;
+        };
+        let (down_fh, down_mh) = connection(&harness, fh(), PORT);
+        let (up_fh, up_mh) = connection(&harness, fh(), PORT + 1);
+        let downlink = Flow::start(down_fh, down_mh, 20 * MB, 14);
+        let uplink = Flow::start(up_mh, up_fh, 20 * MB, 15);
+        let what = format!("{wired_mtu} wired, {wireless_mtu} wireless");
+        downlink
+            .finish()
+            .unwrap_or_else(|error| panic!("{what}, downlink: {error:#}"));
+        uplink
+            .finish()
+            .unwrap_or_else(|error| panic!("{what}, uplink: {error:#}"));
+    }
+}
