@@ -124,13 +124,11 @@ impl<P: Payload> Gateway<P> {
                 mobile
             })
         })?;
-        let place = self
-            .flows
-            .insert(key, |generation| {
-                let mut flow = Flow::new(key, mobile, generation, now);
-                flow.ahead.draining = draining;
-                flow
-            });
+        let place = self.flows.insert(key, |generation| {
+            let mut flow = Flow::new(key, mobile, generation, now);
+            flow.ahead.draining = draining;
+            flow
+        });
         match place {
             Some(place) => self.mobiles.at_mut(mobile)?.flows.push(place),
             None => self.forget_mobile_without_flows(mobile),

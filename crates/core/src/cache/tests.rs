@@ -6,7 +6,7 @@ const FREE: usize = 1 << 20;
 
 fn keep(cache: &mut SegmentCache<Bytes>, seq: u32, bytes: &[u8]) -> Insertion {
     let (segment, payload) = data(seq, bytes);
-    cache.insert(&segment, &payload, SeqNum::new(0), FREE, 100)
+    cache.insert(&segment, &payload, segment.seq, FREE, 100)
 }
 
 /// Everything from `seq` on, as a receiver would put it together.

@@ -12,6 +12,10 @@ use crate::Payload;
 /// (RFC 7323, 2.3).
 pub(super) const WINDOW_MAX: u32 = 1 << 30;
 
+/// How far behind SND.UNA an ACK may lie: RFC 5961, 5.2 allows the largest window that
+/// the sender of the ACK ever offered; this is above what hosts offer in practice.
+const ACK_AGE_MAX: u32 = 1 << 26;
+
 /// Duplicate ACKs that tell of a loss (RFC 5681, 3.2).
 const DUP_ACK_THRESHOLD: u32 = 3;
 
@@ -234,7 +238,7 @@ impl<P: Payload> Flow<P> {
             self.fh.max = segment.ack;
         }
         // An ACK from long ago may be forged (RFC 5961, 5).
-        if segment.ack.before(self.fh.una - WINDOW_MAX) {
+        if segment.ack.before(self.fh.una - ACK_AGE_MAX) {
             return outcome;
         }
         outcome.credible = true;

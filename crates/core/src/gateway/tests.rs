@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The engine, packet in and packet out; and a whole flow through all that can happen.
 
+mod bench;
+mod hold;
 mod host;
+mod limits;
+mod mtcp_plus;
 mod property;
 mod world;

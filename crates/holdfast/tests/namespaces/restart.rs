@@ -68,6 +68,7 @@ fn after_kill_and_restart_the_same_flow_goes_through_an_outage_without_a_stall()
             return;
         };
         let stall_ms = kill_restart_and_outage(&mut harness, scheme);
+        println!("{scheme}: after kill and restart: stalled for {stall_ms} ms");
         assert!(stall_ms < 200, "{scheme}: stalled for {stall_ms} ms");
     }
 }
@@ -83,6 +84,7 @@ fn the_same_under_masquerade() {
             return;
         };
         let stall_ms = kill_restart_and_outage(&mut harness, scheme);
+        println!("{scheme}: after kill and restart: stalled for {stall_ms} ms");
         assert!(stall_ms < 200, "{scheme}: stalled for {stall_ms} ms");
     }
 }

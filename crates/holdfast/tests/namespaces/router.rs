@@ -4,7 +4,7 @@
 
 use holdfast_lab::harness::{Flow, accept, connect, listen};
 use holdfast_lab::link_process::EmulatedLink;
-use holdfast_lab::topology::{GATEWAY_WIRED, TopologySettings};
+use holdfast_lab::topology::{GATEWAY_WIRED, TopologySettings, load_rules};
 use holdfast_link::OutageAt;
 use holdfast_net::datapath::monotonic_ns;
 
@@ -63,6 +63,13 @@ fn masquerade_a_stateful_firewall_and_strict_rp_filter_notice_nothing() {
     }
 }
 
+/// A radio out of reach: the MH gets no TCP segment.
+const LOSES_ALL: &str = "
+table inet radio {
+    chain arriving { type filter hook prerouting priority raw; meta l4proto tcp drop; }
+}
+";
+
 #[test]
 fn a_carrier_that_goes_from_an_ethernet_stalls_a_download_for_a_moment_only() {
     for scheme in SCHEMES {
@@ -73,16 +80,24 @@ fn a_carrier_that_goes_from_an_ethernet_stalls_a_download_for_a_moment_only() {
         let (at_fh, at_mh) = connection(&harness, fh(), PORT);
         let flow = Flow::start(at_fh, at_mh, 600 * MB, 17);
         flow.wait_bytes(20 * MB).unwrap();
-        harness.topology.set_mh_device(false).unwrap();
         let gateway = harness.gateway.as_ref().unwrap();
+        // Before it goes it loses what is on it; otherwise nothing may be in flight at
+        // that moment on a link this fast, and then there is nothing to be kept: without
+        // its neighbour the kernel drops what comes before it reaches the gateway.
+        load_rules(&harness.topology.mh, LOSES_ALL).unwrap();
+        await_that("bytes are in flight", || {
+            gateway.status().unwrap()["cache"]["bytes"] != 0
+        });
+        harness.topology.set_mh_device(false).unwrap();
         await_that("the gateway sees its carrier go", || {
             gateway.status().unwrap()["mobiles"][0]["link"] == "down"
         });
         // Long enough for the FH to try in vain and to double its timer.
         let until_ns = monotonic_ns() + 1_500_000_000;
         await_that("time passes", || monotonic_ns() >= until_ns);
-        harness.topology.set_mh_device(true).unwrap();
+        load_rules(&harness.topology.mh, "delete table inet radio").unwrap();
         let returned_ns = monotonic_ns();
+        harness.topology.set_mh_device(true).unwrap();
         let received = flow
             .finish()
             .unwrap_or_else(|error| panic!("{scheme}: {error:#}"));

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Keeping, noticing, sending on: what all schemes share and `hold` is.
+
+use super::bench::{Bench, LEN, bench, bench_with, kept_back, passed, settings};
+use crate::{LinkEvent, Scheme};
+
+fn hold() -> Bench {
+    bench(Scheme::Hold)
+}
+
+/// Segments `1..=count` sent, then the link goes.
+fn away(count: u32) -> Bench {
+    let mut bench = hold();
+    bench.forward(1, count);
+    assert!(bench.goes_down().is_empty());
+    bench
+}
+
+#[test]
+fn connected_everything_passes_and_is_forgotten_when_acknowledged() {
+    let mut bench = hold();
+    bench.forward(1, 3);
+    assert_eq!(bench.cached(), 3000);
+    assert_eq!(bench.up(1501), passed());
+    assert_eq!(bench.cached(), 1500);
+    assert_eq!(bench.up(3001), passed());
+    assert_eq!(bench.cached(), 0);
+}
+
+#[test]
+fn in_an_outage_nothing_is_said_to_the_fh() {
+    let mut bench = away(2);
+    assert_eq!(bench.down(2001, LEN), kept_back(&[]));
+    assert_eq!(bench.down(1, LEN), kept_back(&[]));
+    assert_eq!(bench.down(2000, 0), passed());
+    assert_eq!(bench.up(1001), passed());
+}
+
+#[test]
+fn after_an_outage_all_is_sent_in_order_with_the_timestamps_of_the_fh() {
+    let mut bench = away(2);
+    bench.wait(500);
+    assert_eq!(bench.down(2001, LEN), kept_back(&[]));
+    bench.wait(500);
+    let lines = bench.recovers();
+    let expected = [
+        "DATA 1..1001 ts 1000",
+        "DATA 1001..2001 ts 1000",
+        "DATA 2001..3001 ts 1500",
+    ];
+    assert_eq!(lines, expected);
+}
+
+#[test]
+fn a_piece_gets_the_newest_timestamp_that_the_mh_has_seen() {
+    let mut bench = hold();
+    bench.forward(1, 1);
+    bench.wait(30);
+    bench.forward(1001, 1);
+    // The first was lost; the MH has seen a clock of 1030 in the second.
+    assert_eq!(bench.up_with_sack(1, 1001, 2001), passed());
+    bench.goes_down();
+    bench.wait(500);
+    assert_eq!(bench.recovers(), ["DATA 1..1001 ts 1030"]);
+}
+
+#[test]
+fn ranges_that_the_mh_reported_are_skipped() {
+    let mut bench = hold();
+    bench.forward(1, 4);
+    assert_eq!(bench.up_with_sack(1, 1001, 3001), passed());
+    bench.goes_down();
+    bench.wait(500);
+    let lines = bench.recovers();
+    assert_eq!(lines, ["DATA 1..1001 ts 1000", "DATA 3001..4001 ts 1000"]);
+}
+
+#[test]
+fn an_ack_of_part_of_a_segment_leaves_the_rest() {
+    let mut bench = hold();
+    bench.forward(1, 2);
+    assert_eq!(bench.up(401), passed());
+    bench.goes_down();
+    assert_eq!(
+        bench.recovers(),
+        ["DATA 401..1001 ts 1000", "DATA 1001..2001 ts 1000"]
+    );
+}
+
+#[test]
+fn what_is_kept_goes_out_at_a_pace_and_not_as_one_burst() {
+    let mut bench = away(100);
+    let at_once = bench.comes_up().len();
+    assert!((1..=15).contains(&at_once), "{at_once} at once");
+    let mut sent = at_once as u32;
+    let mut largest = 0;
+    for _ in 0..2000 {
+        let lines = bench.wait(1);
+        largest = largest.max(lines.len());
+        sent += lines.len() as u32;
+        let answer = bench.up((1 + sent * LEN).min(100_001));
+        assert!(answer.forwarded);
+        largest = largest.max(answer.lines.len());
+        sent += answer.lines.len() as u32;
+        if bench.cached() == 0 {
+            break;
+        }
+    }
+    assert!(largest <= 15, "{largest} in a millisecond");
+    assert_eq!(bench.cached(), 0, "not all of it went out");
+}
+
+#[test]
+fn what_the_fh_sends_while_the_backlog_waits_comes_after_it() {
+    let mut bench = away(40);
+    let first = bench.comes_up();
+    assert!(first.len() < 40);
+    assert!(!bench.down(40_001, LEN).forwarded);
+    let mut sent: Vec<String> = first;
+    for _ in 0..1000 {
+        sent.extend(bench.wait(5));
+        let acked = sent.len() as u32 * LEN + 1;
+        sent.extend(bench.up(acked.min(41_001)).lines);
+        if bench.cached() == 0 {
+            break;
+        }
+    }
+    assert_eq!(sent.len(), 41);
+    assert_eq!(sent.last().expect("one"), "DATA 40001..41001 ts 1000");
+    bench.forward(41_001, 1);
+}
+
+#[test]
+fn retransmissions_of_the_fh_go_no_further_while_the_gateway_repeats_by_itself() {
+    let mut bench = away(3);
+    assert_eq!(bench.recovers().len(), 3);
+    assert_eq!(bench.down(1, LEN), kept_back(&[]));
+    assert_eq!(bench.up(3001), passed());
+    bench.forward(3001, 1);
+    assert_eq!(bench.down(3001, LEN), passed());
+}
+
+#[test]
+fn a_piece_lost_after_the_outage_is_repeated_at_the_third_duplicate_ack() {
+    let mut bench = away(5);
+    assert_eq!(bench.recovers().len(), 5);
+    assert_eq!(bench.up(1001), passed());
+    for i in 0..2 {
+        assert_eq!(bench.up_with_sack(1001, 2001, 3001 + i * LEN), passed());
+    }
+    let answer = bench.up_with_sack(1001, 2001, 5001);
+    assert_eq!(answer.lines, ["DATA 1001..2001 ts 1000"]);
+}
+
+#[test]
+fn silence_is_noticed_and_asked_about_and_the_answer_ends_it() {
+    let mut bench = hold();
+    bench.forward(1, 1);
+    bench.wait(50);
+    assert_eq!(bench.up(1001), passed());
+    bench.forward(1001, 2);
+    // 50 ms and the 200 ms that are added at least.
+    assert!(bench.wait(249).is_empty());
+    let lines = bench.wait(111);
+    assert_eq!(lines, ["DATA 1001..2001 ts 1050"; 3]);
+    assert_eq!(bench.counter("silences"), 1);
+    assert_eq!(bench.down(3001, LEN), kept_back(&[]));
+    let answer = bench.up(2001);
+    assert!(answer.forwarded);
+    assert_eq!(answer.lines, ["DATA 2001..3001 ts 1050"]);
+    assert_eq!(bench.wait(20), ["DATA 3001..4001 ts 1410"]);
+    assert_eq!(bench.up(4001), passed());
+    assert_eq!(bench.down(4001, LEN), passed());
+}
+
+#[test]
+fn without_data_in_flight_there_is_no_silence() {
+    let mut bench = hold();
+    bench.forward(1, 1);
+    bench.up(1001);
+    assert!(bench.wait(60_000).is_empty());
+    assert_eq!(bench.counter("silences"), 0);
+}
+
+#[test]
+fn the_newest_ack_of_the_fh_that_an_outage_may_have_swallowed_is_repeated() {
+    let mut bench = hold();
+    bench.forward(1, 1);
+    bench.goes_down();
+    let mut ack = bench.fh_segment(1001, 0);
+    ack.ack = ack.ack - 1;
+    bench.put(ack);
+    bench.wait(30);
+    assert_eq!(bench.down(1001, 0), passed());
+    let lines = bench.comes_up();
+    assert!(
+        lines.contains(&"AGAIN to MH seq 1001 ack 5001 ts 1030".into()),
+        "{lines:?}"
+    );
+}
+
+#[test]
+fn a_warning_changes_nothing_yet() {
+    let mut bench = hold();
+    assert!(bench.say(LinkEvent::GoingDownSoon).is_empty());
+    bench.forward(1, 1);
+}
+
+#[test]
+fn recovery_ends_when_nothing_is_kept_however_much_is_in_flight() {
+    let mut nothing = settings(Scheme::Hold);
+    nothing.cache_bytes_max = 0;
+    let mut bench = bench_with(nothing);
+    bench.forward(1, 30);
+    bench.goes_down();
+    assert!(bench.recovers().is_empty());
+    bench.forward(1, 1);
+    assert_eq!(bench.counter("passed.cache_full"), 31);
+    let link = bench.gateway.mobiles().next().expect("a mobile").link;
+    assert_eq!(link, crate::LinkState::Up);
+}
+
+#[test]
+fn the_mh_is_asked_with_anything_kept_if_what_it_lacks_was_lost_on_the_wired_half() {
+    let mut bench = hold();
+    bench.forward(1001, 1);
+    assert_eq!(bench.up_with_sack(1, 1001, 2001), passed());
+    bench.goes_down();
+    bench.wait(500);
+    let asked = bench.wait(500);
+    assert_eq!(asked[0], "DATA 1001..2001 ts 1000");
+    assert!(bench.up(1).forwarded);
+    // The FH's own repetition fills the hole and is not kept back.
+    assert_eq!(bench.down(1, LEN), passed());
+}
+
+#[test]
+fn a_gateway_that_meets_the_flow_in_mid_stream_serves_it() {
+    let mut bench = super::bench::unmet(settings(Scheme::Hold));
+    assert_eq!(bench.down(700_001, LEN), passed());
+    assert_eq!(bench.up(701_001), passed());
+    assert_eq!(bench.down(701_001, LEN), passed());
+    bench.goes_down();
+    assert_eq!(bench.down(702_001, LEN), kept_back(&[]));
+    let lines = bench.recovers();
+    let expected = ["DATA 701001..702001 ts 1000", "DATA 702001..703001 ts 1000"];
+    assert_eq!(lines, expected);
+}

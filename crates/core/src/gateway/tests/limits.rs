@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Strangers, limits and what is not understood.
+
+use holdfast_wire::{Flags, PacketTooBig, SeqNum};
+
+use super::bench::{Bench, LEN, bench, bench_with, kept_back, passed, settings};
+use crate::testing::{FH, MH, Packet};
+use crate::{Action, Scheme, Stage};
+
+fn state_of(bench: &Bench) -> (SeqNum, SeqNum, SeqNum, SeqNum, Stage, u64) {
+    let flow = bench.gateway.flows.iter().next().expect("a flow");
+    (
+        flow.fh.una,
+        flow.fh.max,
+        flow.mh.nxt,
+        flow.sent_nxt,
+        flow.stage,
+        bench.cached(),
+    )
+}
+
+#[test]
+fn forged_segments_pass_and_change_no_state() {
+    for scheme in [Scheme::Hold, Scheme::MtcpPlus] {
+        let mut bench = bench(scheme);
+        bench.forward(1, 3);
+        let before = state_of(&bench);
+        let far = bench.fh_segment(200_000, LEN);
+        let mut beyond = bench.mh_segment(100_000);
+        beyond.seq = SeqNum::new(1_000_000);
+        let mut reset = bench.mh_segment(1);
+        (reset.flags, reset.seq) = (Flags::RST, SeqNum::new(5500));
+        let mut long_ago = bench.mh_segment(1);
+        long_ago.ack = SeqNum::new(0u32.wrapping_sub(1 << 30));
+        for forged in [far, beyond, reset, long_ago] {
+            assert_eq!(bench.put(forged), passed(), "{forged:?}");
+            assert_eq!(state_of(&bench), before, "{forged:?}");
+        }
+        assert_eq!(bench.counter("passed.implausible"), 4);
+    }
+}
+
+#[test]
+fn a_forged_ack_does_not_end_an_outage() {
+    let mut bench = bench(Scheme::MtcpPlus);
+    bench.forward(1, 1);
+    bench.goes_down();
+    bench.wait(1000);
+    let mut forged = bench.mh_segment(700_000);
+    forged.seq = SeqNum::new(1_000_000);
+    bench.put(forged);
+    assert_eq!(bench.state(), "frozen");
+}
+
+fn too_big(seq: u32, mtu: u32) -> PacketTooBig {
+    PacketTooBig {
+        from: FH,
+        to: MH,
+        seq: SeqNum::new(seq),
+        mtu,
+    }
+}
+
+fn path_mtu(bench: &Bench) -> Option<u32> {
+    bench.gateway.flows.iter().next().expect("a flow").path_mtu
+}
+
+#[test]
+fn packet_too_big_about_what_the_gateway_sent_again_is_followed_by_smaller_pieces() {
+    let mut bench = bench(Scheme::MtcpPlus);
+    bench.forward(1, 2);
+    bench.goes_down();
+    bench.recovers();
+    let (mut actions, now) = (Vec::new(), bench.now);
+    bench
+        .gateway
+        .handle_packet_too_big(&too_big(1, 900), now, &mut actions);
+    let until = now + core::time::Duration::from_millis(40);
+    while let Some(at) = bench.gateway.poll_timeout().filter(|at| *at <= until) {
+        bench.gateway.handle_timeout(at, &mut actions);
+    }
+    let sent_again = |action: &Action<Packet>| match action {
+        Action::Resend(resend) => Some((resend.seq.get(), resend.path_mtu)),
+        _ => None,
+    };
+    let sent_again: Vec<_> = actions.iter().filter_map(sent_again).collect();
+    assert_eq!(sent_again, [(1, Some(900)), (1001, Some(900))]);
+}
+
+#[test]
+fn packet_too_big_about_bytes_that_are_not_in_flight_is_not_believed() {
+    let mut bench = bench(Scheme::Hold);
+    bench.forward(1, 2);
+    let now = bench.now;
+    for (seq, mtu) in [(2001, 900), (0u32.wrapping_sub(5), 900), (1, 68)] {
+        bench
+            .gateway
+            .handle_packet_too_big(&too_big(seq, mtu), now, &mut Vec::new());
+        assert_eq!(path_mtu(&bench), None, "{seq} {mtu}");
+    }
+    assert_eq!(bench.counter("passed.implausible"), 3);
+}
+
+#[test]
+fn with_the_table_full_further_flows_pass_untouched() {
+    let mut small = settings(Scheme::MtcpPlus);
+    small.flows_max = 1;
+    let mut bench = bench_with(small);
+    bench.mh_port += 1;
+    assert_eq!(bench.down(1, LEN), passed());
+    assert_eq!(bench.up(1001), passed());
+    bench.mh_port -= 1;
+    bench.goes_down();
+    bench.mh_port += 1;
+    assert_eq!(bench.down(1001, LEN), passed());
+    assert_eq!(bench.counter("passed.table_full"), 3);
+    assert_eq!(bench.gateway.stats().flows, 1);
+}
+
+#[test]
+fn a_flow_with_an_option_that_is_not_known_is_passed_on_for_ever() {
+    let mut bench = bench(Scheme::MtcpPlus);
+    bench.forward(1, 1);
+    let mut strange = bench.fh_segment(1001, LEN);
+    strange.options.others = true;
+    assert_eq!(bench.put(strange), passed());
+    assert_eq!((bench.state(), bench.cached()), ("opaque", 0));
+    assert!(bench.goes_down().is_empty());
+    assert_eq!(bench.down(2001, LEN), passed());
+}
+
+#[test]
+fn urgent_data_is_not_kept() {
+    let mut bench = bench(Scheme::Hold);
+    let mut urgent = bench.fh_segment(1, LEN);
+    urgent.flags = Flags::ACK.with(Flags::URG);
+    assert_eq!(bench.put(urgent), passed());
+    assert_eq!(bench.cached(), 0);
+}
+
+#[test]
+fn a_flow_closed_by_both_ends_is_forgotten_and_leaves_nothing() {
+    let mut bench = bench(Scheme::Hold);
+    let mut fin = bench.fh_segment(1, LEN);
+    fin.flags = Flags::ACK.with(Flags::FIN);
+    assert_eq!(bench.put(fin), passed());
+    let mut answer = bench.mh_segment(1002);
+    answer.flags = Flags::ACK.with(Flags::FIN);
+    assert_eq!(bench.put(answer), passed());
+    let mut last = bench.fh_segment(1002, 0);
+    last.ack = SeqNum::new(5002);
+    assert_eq!(bench.put(last), passed());
+    let acks = bench.mh_segment(1002);
+    bench.put(acks);
+    assert_eq!(bench.cached(), 0);
+    bench.wait(40_000);
+    assert_eq!(bench.gateway.stats().flows, 0);
+    assert_eq!(bench.gateway.poll_timeout(), None);
+}
+
+#[test]
+fn after_a_hang_in_which_both_ends_went_on_the_flow_is_followed_again() {
+    for scheme in [Scheme::Hold, Scheme::MtcpPlus] {
+        let mut bench = bench(scheme);
+        bench.forward(1, 2);
+        // 2001..9001 and their ACKs passed by unseen.
+        assert_eq!(bench.up(9001), passed());
+        assert_eq!(bench.cached(), 0);
+        bench.forward(9001, 1);
+        assert_eq!(bench.cached(), 1000);
+        bench.goes_down();
+        assert!(!bench.down(10_001, LEN).forwarded);
+    }
+}
+
+#[test]
+fn a_numbers_wrap_makes_no_difference() {
+    let mut bench = super::bench::unmet(settings(Scheme::Hold));
+    let start = 0u32.wrapping_sub(1500);
+    bench.shake_hands(start.wrapping_sub(1), 5000);
+    bench.up(start);
+    assert_eq!(bench.down(start, LEN), passed());
+    assert_eq!(bench.down(start.wrapping_add(LEN), LEN), passed());
+    bench.goes_down();
+    assert_eq!(bench.down(500, LEN), kept_back(&[]));
+    let lines = bench.recovers();
+    let expected = [
+        format!("DATA {start}..{} ts 1000", start + LEN),
+        format!("DATA {}..500 ts 1000", start + LEN),
+        "DATA 500..1500 ts 1000".into(),
+    ];
+    assert_eq!(lines, expected);
+}

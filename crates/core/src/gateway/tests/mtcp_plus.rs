@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the FH hears of M-TCP+.
+
+use holdfast_wire::{Flags, SeqNum};
+
+use super::bench::{Bench, LEN, WINDOW, bench, bench_with, kept_back, passed, settings, unmet};
+use crate::Scheme;
+
+fn mtcp_plus() -> Bench {
+    bench(Scheme::MtcpPlus)
+}
+
+/// Two segments on their way when the link goes, sent at 1000 and 1005 ms.
+fn frozen() -> Bench {
+    let mut bench = mtcp_plus();
+    bench.forward(1, 1);
+    bench.wait(5);
+    bench.forward(1001, 1);
+    assert_eq!(bench.goes_down(), ["ACK 2001 wnd 0 seq 5001 ts 71000,1000"]);
+    bench
+}
+
+#[test]
+fn connected_it_makes_nothing() {
+    let mut bench = mtcp_plus();
+    bench.forward(1, 4);
+    assert_eq!(bench.up(2001), passed());
+    assert_eq!(bench.up(4001), passed());
+    assert_eq!((bench.cached(), bench.state()), (0, "open"));
+}
+
+#[test]
+fn at_disconnection_all_that_is_kept_is_acknowledged_with_a_window_of_0() {
+    let bench = frozen();
+    assert_eq!(bench.gateway.owed_bytes(), 2000);
+    assert_eq!(bench.state(), "frozen");
+}
+
+#[test]
+fn a_second_word_of_the_disconnection_changes_nothing() {
+    let mut bench = frozen();
+    assert!(bench.goes_down().is_empty());
+}
+
+#[test]
+fn what_still_arrives_in_an_outage_is_kept_and_acknowledged() {
+    let mut bench = frozen();
+    bench.wait(5);
+    let answer = bench.down(2001, LEN);
+    assert_eq!(
+        answer,
+        kept_back(&["ACK 3001 wnd 0 seq 5001 ts 71000,1010"])
+    );
+}
+
+#[test]
+fn nothing_is_acknowledged_across_a_hole_until_it_is_filled() {
+    let mut bench = mtcp_plus();
+    bench.forward(1, 1);
+    bench.forward(2001, 1);
+    assert_eq!(bench.goes_down(), ["ACK 1001 wnd 0 seq 5001 ts 71000,1000"]);
+    let answer = bench.down(3001, LEN);
+    assert_eq!(
+        answer,
+        kept_back(&["ACK 1001 wnd 0 seq 5001 ts 71000,1000"])
+    );
+    bench.wait(3);
+    let answer = bench.down(1001, LEN);
+    assert_eq!(
+        answer,
+        kept_back(&["ACK 4001 wnd 0 seq 5001 ts 71000,1003"])
+    );
+}
+
+#[test]
+fn a_probe_without_data_is_answered_and_a_challenge_ack_is_not() {
+    let mut bench = frozen();
+    let answer = bench.down(2000, 0);
+    assert_eq!(
+        answer,
+        kept_back(&["ACK 2001 wnd 0 seq 5001 ts 71000,1000"])
+    );
+    assert_eq!(bench.down(2001, 0), passed());
+}
+
+#[test]
+fn a_probe_with_a_byte_is_kept_and_answered() {
+    let mut bench = frozen();
+    let answer = bench.down(2001, 1);
+    assert_eq!(
+        answer,
+        kept_back(&["ACK 2002 wnd 0 seq 5001 ts 71000,1005"])
+    );
+}
+
+#[test]
+fn a_retransmission_into_an_outage_is_answered_again() {
+    let mut bench = frozen();
+    let answer = bench.down(1, LEN);
+    assert_eq!(
+        answer,
+        kept_back(&["ACK 2001 wnd 0 seq 5001 ts 71000,1000"])
+    );
+}
+
+#[test]
+fn an_ack_that_was_under_way_does_not_open_the_window_again() {
+    let mut bench = frozen();
+    assert_eq!(bench.up(1001), kept_back(&[]));
+    assert_eq!(bench.gateway.owed_bytes(), 1000);
+}
+
+#[test]
+fn at_reconnection_the_true_window_comes_first_and_then_the_kept_bytes_in_order() {
+    let mut bench = frozen();
+    bench.wait(3000);
+    let open = (u32::from(WINDOW) * 128 - 2000) / 128;
+    let lines = bench.recovers();
+    assert_eq!(
+        lines[0],
+        format!("ACK 2001 wnd {open} seq 5001 ts 71000,1000")
+    );
+    assert_eq!(
+        lines[1..],
+        ["DATA 1..1001 ts 1000", "DATA 1001..2001 ts 1005"]
+    );
+    assert_eq!(bench.state(), "owing");
+}
+
+#[test]
+fn the_ack_that_opens_the_window_is_repeated_until_the_fh_sends_something_new() {
+    let mut bench = frozen();
+    bench.comes_up();
+    let acks = |lines: &[String]| {
+        lines
+            .iter()
+            .filter(|line| line.starts_with("ACK 2001"))
+            .count()
+    };
+    assert_eq!(acks(&bench.wait(99)), 0);
+    assert_eq!(acks(&bench.wait(1)), 1);
+    assert_eq!(acks(&bench.wait(200)), 1);
+    assert!(bench.down(2001, LEN).forwarded);
+    assert_eq!(acks(&bench.wait(60_000)), 0);
+}
+
+#[test]
+fn the_repetition_of_the_opening_ack_ends() {
+    let mut bench = frozen();
+    bench.comes_up();
+    assert_eq!(bench.up(2001), passed());
+    let lines = bench.wait(60_000);
+    assert!((1..=6).contains(&lines.len()), "{lines:?}");
+}
+
+#[test]
+fn when_the_mh_has_acknowledged_what_was_owed_nothing_is_owed_and_acks_pass() {
+    let mut bench = frozen();
+    bench.comes_up();
+    bench.wait(20);
+    assert_eq!(bench.up(1001), passed());
+    assert_eq!(bench.gateway.owed_bytes(), 1000);
+    assert_eq!(bench.up(2001), passed());
+    assert_eq!(bench.gateway.owed_bytes(), 0);
+    assert_eq!((bench.state(), bench.cached()), ("open", 0));
+}
+
+#[test]
+fn delayed_acks_at_the_mh_make_no_difference() {
+    let mut bench = mtcp_plus();
+    bench.forward(1, 4);
+    // Of the last two segments the MH may have one or both: its ACK was waiting.
+    assert_eq!(bench.up(2001), passed());
+    let lines = bench.goes_down();
+    assert_eq!(lines, ["ACK 4001 wnd 0 seq 5001 ts 71000,1000"]);
+    bench.wait(1000);
+    let sent_on = bench.recovers();
+    assert_eq!(
+        sent_on[1..],
+        ["DATA 2001..3001 ts 1000", "DATA 3001..4001 ts 1000"]
+    );
+    assert_eq!(bench.up(4001), passed());
+    assert_eq!(bench.gateway.owed_bytes(), 0);
+}
+
+#[test]
+fn a_lost_piece_is_sent_again_by_the_gateway_for_the_fh_has_let_go_of_it() {
+    let mut bench = frozen();
+    bench.comes_up();
+    let lines = bench.wait(5000);
+    let again = lines.iter().filter(|line| line.starts_with("DATA 1..1001"));
+    assert!(again.count() >= 1, "{lines:?}");
+}
+
+#[test]
+fn while_owing_a_retransmission_is_answered_with_the_true_window_and_nothing_more() {
+    let mut bench = frozen();
+    bench.recovers();
+    assert_eq!(bench.down(2001, LEN), passed());
+    let answer = bench.down(1, LEN);
+    assert!(!answer.forwarded);
+    assert_eq!(answer.lines, ["ACK 2001 wnd 984 seq 5001 ts 71000,1000"]);
+}
+
+#[test]
+fn a_fin_is_not_acknowledged_ahead_and_is_sent_on_with_the_data() {
+    let mut bench = mtcp_plus();
+    bench.forward(1, 1);
+    bench.goes_down();
+    let mut last = bench.fh_segment(1001, LEN);
+    last.flags = Flags::ACK.with(Flags::FIN);
+    let answer = bench.put(last);
+    assert_eq!(
+        answer,
+        kept_back(&["ACK 2001 wnd 0 seq 5001 ts 71000,1000"])
+    );
+    let lines = bench.recovers();
+    assert_eq!(
+        lines[1..],
+        ["DATA 1..1001 ts 1000", "DATA 1001..2002 FIN ts 1000"]
+    );
+}
+
+#[test]
+fn after_the_mhs_fin_made_acks_carry_the_number_that_follows_it() {
+    let mut bench = mtcp_plus();
+    bench.forward(1, 1);
+    let mut fin = bench.mh_segment(1);
+    fin.flags = Flags::ACK.with(Flags::FIN);
+    assert_eq!(bench.put(fin), passed());
+    assert_eq!(bench.goes_down(), ["ACK 1001 wnd 0 seq 5002 ts 71000,1000"]);
+    let answer = bench.down(1001, LEN);
+    assert_eq!(
+        answer,
+        kept_back(&["ACK 2001 wnd 0 seq 5002 ts 71000,1000"])
+    );
+}
+
+#[test]
+fn the_timestamp_of_a_made_ack_is_the_newest_forwarded_one_however_late_it_is() {
+    let mut bench = mtcp_plus();
+    bench.forward(1, 1);
+    bench.wait(40);
+    assert_eq!(bench.up(1), passed());
+    bench.goes_down();
+    bench.wait(5000);
+    let answer = bench.down(1001, LEN);
+    assert_eq!(
+        answer,
+        kept_back(&["ACK 2001 wnd 0 seq 5001 ts 71040,6040"])
+    );
+}
+
+#[test]
+fn a_reset_by_the_fh_ends_it_and_nothing_more_is_made() {
+    let mut bench = frozen();
+    let mut reset = bench.fh_segment(2001, 0);
+    reset.flags = Flags::RST;
+    assert_eq!(bench.put(reset), passed());
+    assert_eq!((bench.state(), bench.cached()), ("closed", 0));
+    assert_eq!(bench.down(2001, LEN), passed());
+    assert!(bench.comes_up().is_empty());
+    assert_eq!(bench.gateway.owed_bytes(), 0);
+}
+
+#[test]
+fn a_reset_with_another_number_changes_nothing() {
+    let mut bench = frozen();
+    for seq in [2002, 1000, 500_000] {
+        let mut reset = bench.fh_segment(seq, 0);
+        reset.flags = Flags::RST;
+        assert_eq!(bench.put(reset), passed());
+        assert_eq!((bench.state(), bench.cached()), ("frozen", 2000));
+    }
+}
+
+#[test]
+fn a_syn_into_a_live_flow_is_believed_when_it_is_answered() {
+    let mut bench = frozen();
+    let mut syn = bench.mh_segment(0);
+    (syn.seq, syn.flags) = (SeqNum::new(900_000), Flags::SYN);
+    assert_eq!(bench.put(syn), passed());
+    assert_eq!((bench.state(), bench.cached()), ("frozen", 2000));
+    assert_eq!(bench.put(bench.syn_ack(300_000, 900_000)), passed());
+    assert_eq!((bench.state(), bench.cached()), ("meeting", 0));
+    assert_eq!(bench.gateway.owed_bytes(), 0);
+}
+
+#[test]
+fn without_the_window_scale_it_acts_as_hold() {
+    let mut bench = unmet(settings(Scheme::MtcpPlus));
+    assert_eq!(bench.down(1, LEN), passed());
+    assert_eq!(bench.up(1001), passed());
+    bench.forward(1001, 1);
+    assert!(bench.goes_down().is_empty());
+    assert_eq!(bench.down(2001, LEN), kept_back(&[]));
+    let lines = bench.recovers();
+    assert_eq!(
+        lines,
+        ["DATA 1001..2001 ts 1000", "DATA 2001..3001 ts 1000"]
+    );
+}
+
+#[test]
+fn with_the_cache_full_only_what_is_held_is_acknowledged_and_nothing_is_dropped() {
+    let mut limited = settings(Scheme::MtcpPlus);
+    limited.flow_cache_bytes_max = 1500;
+    let mut bench = bench_with(limited);
+    bench.forward(1, 2);
+    assert_eq!(bench.cached(), 1000);
+    assert_eq!(bench.goes_down(), ["ACK 1001 wnd 0 seq 5001 ts 71000,1000"]);
+    assert_eq!(bench.down(2001, LEN), passed());
+    assert_eq!(bench.counter("passed.cache_full"), 2);
+}
+
+#[test]
+fn a_frozen_fh_with_nothing_kept_does_not_keep_the_gateway_from_asking_the_mh() {
+    let mut bench = mtcp_plus();
+    bench.forward(1, 1);
+    assert_eq!(bench.up(1001), passed());
+    assert_eq!(bench.goes_down(), ["ACK 1001 wnd 0 seq 5001 ts 71000,1000"]);
+    let lines = bench.wait(1000);
+    assert_eq!(lines[0], "MADE to MH seq 1000 ack 5001 ts 1000");
+    let answer = bench.up(1001);
+    assert!(answer.forwarded && bench.state() == "open", "{answer:?}");
+}
+
+#[test]
+fn bytes_owed_by_a_dead_predecessor_reset_both_ends_however_often_they_ask() {
+    let mut dead = frozen();
+    dead.wait(10);
+    let record = dead.gateway.flows.iter().next().expect("a flow").record();
+    let mut bench = unmet(settings(Scheme::MtcpPlus));
+    bench.gateway.import(&record, bench.now);
+    // The probe alone would draw nothing from the MH.
+    let answer = bench.down(2000, 0);
+    assert!(
+        answer.forwarded && answer.lines[0].starts_with("MADE to MH"),
+        "{answer:?}"
+    );
+    let resets = ["RST to FH seq 5001", "RST to MH seq 1"];
+    assert_eq!(bench.up(1), kept_back(&resets));
+    assert_eq!(bench.down(2000, 0), kept_back(&resets[..1]));
+    assert_eq!(bench.up(1), kept_back(&resets[1..]));
+    assert_eq!(bench.counter("owed_lost"), 1);
+}
+
+#[test]
+fn owed_bytes_whose_mh_does_not_come_back_end_in_a_reset_of_both_ends() {
+    let mut impatient = settings(Scheme::MtcpPlus);
+    impatient.owed_wait_max = core::time::Duration::from_secs(5);
+    let mut bench = bench_with(impatient);
+    bench.forward(1, 1);
+    bench.goes_down();
+    let lines = bench.wait(8000);
+    let resets: Vec<_> = lines
+        .iter()
+        .filter(|line| line.starts_with("RST"))
+        .collect();
+    assert_eq!(resets, ["RST to FH seq 5001", "RST to MH seq 1"]);
+    assert_eq!((bench.cached(), bench.gateway.owed_bytes()), (0, 0));
+}
