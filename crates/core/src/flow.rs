@@ -214,13 +214,19 @@ impl<P: Payload> Flow<P> {
         }
     }
 
+    /// The end of what the MH has said it holds; behind a hole SACK tells.
+    fn reported(&self) -> SeqNum {
+        let una = self.fh.una;
+        self.sacked.highest().map_or(una, |end| end.max(una))
+    }
+
     /// The link is back: from the start, unless its ACKs show that the link has kept
     /// what was on it.
     pub(crate) fn begin_recovery(&mut self, now: Instant) {
         let sent_nxt = self.sent_nxt;
         self.rewind();
         if self.recover.is_some() {
-            let (leap, leapt_at) = (self.fh.una, now);
+            let (leap, leapt_at) = (self.reported(), now);
             self.before_outage = Some(BeforeOutage {
                 sent_nxt,
                 leap,
@@ -229,28 +235,29 @@ impl<P: Payload> Flow<P> {
         }
     }
 
-    /// The MH acknowledges, sooner than a round trip after it could be sent again,
+    /// The MH acknowledges or reports, sooner than a round trip after it could be sent again,
     /// what was sent before the outage: the link has kept it. Then all of that is on
     /// its way still and is not sent twice. Returns true if so.
     ///
     /// One leap proves nothing: the MH may have had the bytes, and only its ACK been
     /// lost. The next, after less than a round trip, does.
     pub(crate) fn finds_link_kept_all(&mut self, least_rtt: Duration, now: Instant) -> bool {
+        let (una, reported) = (self.fh.una, self.reported());
         let Some(before) = &mut self.before_outage else {
             return false;
         };
-        let una = self.fh.una;
         if before.sent_nxt.at_or_before(una) || self.recover.is_none() {
             self.before_outage = None;
             return false;
         }
-        if una.after(before.leap) && now.saturating_since(before.leapt_at) < least_rtt * 3 / 4 {
+        if reported.after(before.leap) && now.saturating_since(before.leapt_at) < least_rtt * 3 / 4
+        {
             self.sent_nxt = self.sent_nxt.max(before.sent_nxt);
             self.before_outage = None;
             return true;
         }
-        if una == self.sent_nxt {
-            (before.leap, before.leapt_at) = (una, now);
+        if reported.after(before.leap) && self.sent_nxt.at_or_before(reported) {
+            (before.leap, before.leapt_at) = (reported, now);
         }
         false
     }

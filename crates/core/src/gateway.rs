@@ -301,9 +301,9 @@ impl<P: Payload> Gateway<P> {
                 0
             });
             flow.repair_at = None;
-            if flow.finds_link_kept_all(mobile.rtt.least().unwrap_or_default(), now) {
-                self.counters.links_that_kept += 1;
-            }
+        }
+        if flow.finds_link_kept_all(mobile.rtt.least().unwrap_or_default(), now) {
+            self.counters.links_that_kept += 1;
         }
         flow.count_in_flight(&mut mobile.in_flight);
         let returned = mobile.hear(now);

@@ -39,6 +39,11 @@ impl Scoreboard {
         self.ranges.clear();
     }
 
+    /// The end of the last range reported.
+    pub(crate) fn highest(&self) -> Option<SeqNum> {
+        self.ranges.last().map(|(_, right)| *right)
+    }
+
     /// The first byte at or after `seq` that is not at the MH, and where the next
     /// reported range begins.
     pub(crate) fn next_missing(&self, seq: SeqNum) -> (SeqNum, Option<SeqNum>) {
