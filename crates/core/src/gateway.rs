@@ -21,9 +21,7 @@ mod view;
 use deadlines::SWEEP_INTERVAL;
 pub use view::{Counters, FlowView, MobileView, Stats};
 
-/// Records of a predecessor that are remembered until their flows are met.
-const PREDECESSOR_RECORDS_MAX: usize = 65_536;
-/// The smallest path MTU that is believed: IPv4's (RFC 791) less what is real.
+/// The smallest path MTU that is believed: Linux's default for the least of IPv4.
 const PATH_MTU_MIN: u32 = 552;
 
 /// The mechanisms for all flows that pass a gateway.
@@ -32,6 +30,8 @@ pub struct Gateway<P: Payload> {
     flows: Table<FlowKey, Flow<P>>,
     mobiles: Table<IpAddr, Mobile>,
     predecessor: Table<FlowKey, FlowRecord>,
+    /// When flows of the predecessor that were not met are taken for gone.
+    predecessor_until: Option<Instant>,
     timers: Timers,
     counters: Counters,
     cached_bytes: usize,
@@ -47,7 +47,8 @@ impl<P: Payload> Gateway<P> {
         Self {
             flows: Table::new(settings.flows_max, settings.hash_seed),
             mobiles: Table::new(settings.flows_max, settings.hash_seed),
-            predecessor: Table::new(PREDECESSOR_RECORDS_MAX, settings.hash_seed),
+            predecessor: Table::new(settings.flows_max, settings.hash_seed),
+            predecessor_until: None,
             timers: Timers::default(),
             counters: Counters::default(),
             cached_bytes: 0,
@@ -60,8 +61,10 @@ impl<P: Payload> Gateway<P> {
     }
 
     /// Takes over what a predecessor left of a flow; used when the flow is met.
-    pub fn import(&mut self, record: &FlowRecord, _now: Instant) {
+    pub fn import(&mut self, record: &FlowRecord, now: Instant) {
         self.predecessor.insert(record.key, |_| *record);
+        self.predecessor_until = Some(now + self.settings.flow_idle_max);
+        self.sweep_at.get_or_insert(now + SWEEP_INTERVAL);
     }
 
     /// A segment on its way.
@@ -91,11 +94,15 @@ impl<P: Payload> Gateway<P> {
         let verdict = if segment.flags.has(Flags::SYN) {
             let freed = flow.on_syn(direction == Direction::Uplink, segment, now);
             self.cached_bytes -= freed;
+            if flow.knows_handshake() {
+                // Whatever a predecessor owed was another connection's.
+                self.predecessor.remove(&key);
+            }
             Verdict::Forward
         } else if segment.flags.has(Flags::RST) {
             self.handle_rst(place, direction, segment, actions);
             Verdict::Forward
-        } else if segment.options.others {
+        } else if segment.options.others && flow.stage == Stage::Meeting {
             let freed = flow.forget_kept();
             flow.stage = Stage::Opaque;
             self.cached_bytes -= freed;
@@ -175,7 +182,9 @@ impl<P: Payload> Gateway<P> {
         let Some(flow) = self.flows.at_mut(place) else {
             return Verdict::Forward;
         };
+        let cached = flow.cache.bytes();
         let outcome = flow.on_fh_segment(segment, payload);
+        self.cached_bytes -= cached.saturating_sub(flow.cache.bytes());
         if outcome == DataOutcome::Unknown {
             self.counters.implausible += u64::from(flow.stage == Stage::Open);
             let record = self.predecessor.find(&flow.key);
@@ -188,7 +197,7 @@ impl<P: Payload> Gateway<P> {
         }
         let away = self.mobiles.at(flow.mobile).is_some_and(Mobile::is_away);
         if segment.is_empty() || outcome == DataOutcome::Old {
-            if away && segment.is_empty() && segment.seq == flow.fh.max {
+            if away && segment.is_empty() && segment.seq == flow.fh.max && payload.is_cacheable() {
                 flow.held_ack = Some(payload.clone());
             }
             return self.settings.scheme.on_nothing_new(flow, segment, actions);

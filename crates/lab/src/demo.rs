@@ -32,7 +32,8 @@ const MARGIN_S: f64 = 1.5;
 const APART_MAX_S: f64 = 3.5;
 /// The least.
 const APART_MIN_S: f64 = 0.5;
-/// The longest that any of the downloads may take.
+/// The longest that any of the downloads of the usual demo may take; twice the fastest
+/// where that is longer.
 const LIMIT: Duration = Duration::from_secs(80);
 
 /// What the demo is to show.
@@ -68,7 +69,7 @@ pub fn run(settings: &DemoSettings, stop: &StopFlag) -> anyhow::Result<DemoRepor
     let link = link(settings)?;
     let progress = Progress::new();
     progress.say(&opening(settings, &link));
-    let runs = transfers(settings, &link);
+    let runs = transfers(settings, &link)?;
     let mut prepared = Vec::new();
     for run in &runs {
         stop.check()?;
@@ -136,13 +137,17 @@ fn link(settings: &DemoSettings) -> anyhow::Result<EmulatedLink> {
     Ok(link)
 }
 
-fn transfers(settings: &DemoSettings, link: &EmulatedLink) -> Vec<TransferSettings> {
+fn transfers(
+    settings: &DemoSettings,
+    link: &EmulatedLink,
+) -> anyhow::Result<Vec<TransferSettings>> {
+    let fastest = Duration::from_secs_f64(optimal_s(link, settings.bytes)?);
     let gateway = |scheme: &String| Middle::Gateway {
         scheme: scheme.clone(),
         mobile_signals: settings.signals,
     };
     let plain = ("plain".to_owned(), Middle::Plain);
-    std::iter::once(plain)
+    let transfers = std::iter::once(plain)
         .chain(
             settings
                 .schemes
@@ -156,9 +161,10 @@ fn transfers(settings: &DemoSettings, link: &EmulatedLink) -> Vec<TransferSettin
             link: link.clone(),
             congestion_control: settings.congestion_control.clone(),
             host_sysctls: Vec::new(),
-            limit: LIMIT,
+            limit: LIMIT.max(fastest * 2),
         })
-        .collect()
+        .collect();
+    Ok(transfers)
 }
 
 /// Runs all of them at the same time. The first error ends the others.
@@ -287,7 +293,7 @@ mod tests {
     #[test]
     fn the_plain_run_comes_first_and_is_asked_for_nothing() {
         let settings = settings(&[]);
-        let runs = transfers(&settings, &link(&settings).unwrap());
+        let runs = transfers(&settings, &link(&settings).unwrap()).unwrap();
         let names: Vec<_> = runs.iter().map(|run| run.name.as_str()).collect();
         assert_eq!(names, ["plain", "mtcp-plus", "hold"]);
         assert_eq!(runs[0].middle, Middle::Plain);

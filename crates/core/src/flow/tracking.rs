@@ -87,7 +87,15 @@ impl<P: Payload> Flow<P> {
             if !answers {
                 return freed;
             }
-            if self.stage == Stage::Open && segment.seq.distance_from(self.fh.una) != 0 {
+            if self.stage == Stage::Open {
+                let known = if from_mh {
+                    self.handshake.mh
+                } else {
+                    self.handshake.fh
+                };
+                if known.is_some_and(|syn| syn.seq == segment.seq) {
+                    return freed;
+                }
                 let kept = self.handshake;
                 freed += self.begin_anew(now);
                 self.handshake = kept;
@@ -114,12 +122,20 @@ impl<P: Payload> Flow<P> {
         freed
     }
 
+    /// Both SYNs were seen and nothing after them.
+    pub(crate) fn knows_handshake(&self) -> bool {
+        let both = self.handshake.mh.is_some() && self.handshake.fh.is_some();
+        both && self.stage == Stage::Meeting
+    }
+
     fn begin_anew(&mut self, now: Instant) -> usize {
         let freed = self.cache.bytes();
         let (key, mobile, generation) = (self.key, self.mobile, self.generation);
         let (scheduled, counted) = (self.scheduled, self.counted_in_flight);
+        let draining = self.ahead.draining;
         *self = Self::new(key, mobile, generation, now);
         (self.scheduled, self.counted_in_flight) = (scheduled, counted);
+        self.ahead.draining = draining;
         freed
     }
 
@@ -296,6 +312,8 @@ impl<P: Payload> Flow<P> {
     fn advance(&mut self, ack: SeqNum, now: Instant, outcome: &mut AckOutcome) {
         outcome.acked = ack.distance_from(self.fh.una);
         self.fh.una = ack;
+        // What is owed is on its way: the wait for the MH begins anew.
+        self.ahead.owed_since = None;
         self.sent_nxt = self.sent_nxt.max(ack);
         outcome.freed = self.cache.purge(ack);
         self.sacked.purge(ack);

@@ -9,6 +9,7 @@ use holdfast_wire::Instant;
 use super::Gateway;
 use crate::flow::{Flow, Stage};
 use crate::mobile::Mobile;
+use crate::table::Table;
 use crate::timers::Subject;
 use crate::{Action, Actions, FlowRecord, Payload};
 
@@ -84,7 +85,17 @@ impl<P: Payload> Gateway<P> {
                 self.forget_flow(self.swept, actions);
             }
         }
-        self.sweep_at = (self.flows.len() > 0).then(|| now + SWEEP_INTERVAL);
+        if self.predecessor_until.is_some_and(|at| at <= now) {
+            self.predecessor_until = None;
+            let unmet = core::mem::replace(&mut self.predecessor, Table::new(0, 0));
+            let gone = |record: &FlowRecord| FlowRecord {
+                gone: true,
+                ..*record
+            };
+            actions.extend(unmet.iter().map(|record| Action::Record(gone(record))));
+        }
+        let busy = self.flows.len() > 0 || self.predecessor_until.is_some();
+        self.sweep_at = busy.then(|| now + SWEEP_INTERVAL);
     }
 
     /// Owed bytes are given up: both ends get a RST.
@@ -134,9 +145,13 @@ impl<P: Payload> Gateway<P> {
         self.cached_bytes -= flow.close();
         self.count_in_flight(place);
         if let Some(mobile) = self.mobiles.at_mut(mobile) {
-            mobile.flows.retain(|other| *other != place);
+            if let Some(at) = mobile.flows.iter().position(|other| *other == place) {
+                mobile.flows.swap_remove(at);
+            }
         }
-        if let Some(flow) = self.flows.remove(&key) {
+        // What a predecessor owed stays written down until its flow is met.
+        let removed = self.flows.remove(&key);
+        if let Some(flow) = removed.filter(|_| self.predecessor.find(&key).is_none()) {
             actions.push(Action::Record(FlowRecord {
                 gone: true,
                 ..flow.record()

@@ -164,6 +164,14 @@ impl Control {
         Ok(())
     }
 
+    /// Hands the worker what it must not miss.
+    fn order(&self, command: Command) -> anyhow::Result<()> {
+        if !self.worker.send(command) {
+            bail!("the packet worker does not answer");
+        }
+        Ok(())
+    }
+
     /// What the interface itself says of the link.
     fn handle_interface(&self, event: &InterfaceEvent) -> anyhow::Result<()> {
         let InterfaceEvent::State(state) = event else {
@@ -192,12 +200,12 @@ impl Control {
             tracing::info!(interface = name, carrier, "wireless interface");
             // At the start a carrier is nothing new.
             if before.is_some() || !carrier {
-                self.worker.send(Command::AllLinks { carrier: *carrier });
+                self.order(Command::AllLinks { carrier: *carrier })?;
             }
         }
         if *mtu > 0 && before.map(|(_, mtu)| mtu) != Some(*mtu) {
             tracing::debug!(interface = name, mtu, "wireless interface");
-            self.worker.send(Command::Mtu(*mtu));
+            self.order(Command::Mtu(*mtu))?;
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 
 use holdfast_wire::{Flags, PacketTooBig, SeqNum};
 
-use super::bench::{Bench, LEN, bench, bench_with, kept_back, passed, settings};
+use super::bench::{Bench, LEN, bench, bench_with, kept_back, passed, settings, unmet};
 use crate::testing::{FH, MH, Packet};
 use crate::{Action, Scheme, Stage};
 
@@ -118,15 +118,32 @@ fn with_the_table_full_further_flows_pass_untouched() {
 }
 
 #[test]
-fn a_flow_with_an_option_that_is_not_known_is_passed_on_for_ever() {
-    let mut bench = bench(Scheme::MtcpPlus);
-    bench.forward(1, 1);
-    let mut strange = bench.fh_segment(1001, LEN);
+fn a_flow_that_begins_with_an_option_that_is_not_known_is_passed_on_for_ever() {
+    let mut bench = unmet(settings(Scheme::MtcpPlus));
+    bench.shake_hands(0, 5000);
+    let mut strange = bench.mh_segment(1);
     strange.options.others = true;
     assert_eq!(bench.put(strange), passed());
-    assert_eq!((bench.state(), bench.cached()), ("opaque", 0));
+    assert_eq!(bench.state(), "opaque");
+    bench.forward(1, 1);
     assert!(bench.goes_down().is_empty());
-    assert_eq!(bench.down(2001, LEN), passed());
+    assert_eq!(bench.down(1001, LEN), passed());
+    assert_eq!(bench.cached(), 0);
+}
+
+#[test]
+fn an_option_that_is_not_known_in_an_open_flow_costs_no_owed_byte() {
+    let mut bench = bench(Scheme::MtcpPlus);
+    bench.forward(1, 2);
+    assert!(!bench.goes_down().is_empty());
+    let mut forged = bench.fh_segment(900_000, LEN);
+    forged.options.others = true;
+    assert_eq!(bench.put(forged), passed());
+    assert_eq!((bench.state(), bench.cached()), ("frozen", 2000));
+    let mut uncopied = bench.fh_segment(2001, LEN);
+    uncopied.options.others = true;
+    assert_eq!(bench.put(uncopied), passed());
+    assert_eq!((bench.state(), bench.cached()), ("frozen", 2000));
 }
 
 #[test]

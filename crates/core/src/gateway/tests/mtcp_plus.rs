@@ -287,6 +287,17 @@ fn a_syn_into_a_live_flow_is_believed_when_it_is_answered() {
 }
 
 #[test]
+fn a_port_is_reused_wherever_the_new_numbers_lie_and_a_repeated_syn_ack_changes_nothing() {
+    for fh_iss in [300_000, 3_000_000_000] {
+        let mut bench = frozen();
+        assert_eq!(bench.put(bench.syn_ack(0, 5000)), passed());
+        assert_eq!((bench.state(), bench.cached()), ("frozen", 2000));
+        bench.shake_hands(fh_iss, 900_000);
+        assert_eq!((bench.state(), bench.cached()), ("meeting", 0));
+    }
+}
+
+#[test]
 fn without_the_window_scale_it_acts_as_hold() {
     let mut bench = unmet(settings(Scheme::MtcpPlus));
     assert_eq!(bench.down(1, LEN), passed());
