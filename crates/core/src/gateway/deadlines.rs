@@ -144,10 +144,10 @@ impl<P: Payload> Gateway<P> {
         let (key, mobile) = (flow.key, flow.mobile);
         self.cached_bytes -= flow.close();
         self.count_in_flight(place);
-        if let Some(mobile) = self.mobiles.at_mut(mobile) {
-            if let Some(at) = mobile.flows.iter().position(|other| *other == place) {
-                mobile.flows.swap_remove(at);
-            }
+        if let Some(mobile) = self.mobiles.at_mut(mobile)
+            && let Some(at) = mobile.flows.iter().position(|other| *other == place)
+        {
+            mobile.flows.swap_remove(at);
         }
         // What a predecessor owed stays written down until its flow is met.
         let removed = self.flows.remove(&key);
