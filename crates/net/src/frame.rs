@@ -369,7 +369,7 @@ pub struct BufferPool {
 
 impl BufferPool {
     /// A pool of at most `bytes_max` octets, taken from the system when first
-    /// needed and kept; at least one chunk ([`CHUNK_BYTES`]), at most 65,536.
+    /// needed and kept; at least one chunk ([`CHUNK_BYTES`]), at most 65,535 chunks.
     pub fn new(bytes_max: usize) -> Self {
         let chunks_max = (bytes_max / CHUNK_BYTES).clamp(1, usize::from(u16::MAX));
         Self {

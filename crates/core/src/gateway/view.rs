@@ -156,8 +156,8 @@ impl<P: Payload> Gateway<P> {
         .into_iter()
     }
 
-    /// Addresses have left a mobile: what was said of its link no longer holds for
-    /// them.
+    /// Addresses have left a mobile: that its link would go soon no longer holds for
+    /// them. An outage ends for them as for any, by a segment of theirs.
     pub fn forget_addresses(&mut self, addresses: &[IpAddr]) {
         for address in addresses {
             let place = self.mobiles.find(address);
