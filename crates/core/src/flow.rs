@@ -2,19 +2,20 @@
 //! One connection as the gateway knows it: where both ends are, what is kept for the
 //! MH, what has been sent of it.
 
-use core::time::Duration;
-
 use holdfast_wire::{Endpoint, Flags, Instant, Segment, SeqNum, Timestamps};
 
-use crate::cache::{Insertion, Piece, SegmentCache};
+use crate::cache::{Insertion, SegmentCache};
 use crate::sack::Scoreboard;
 use crate::schemes::mtcp_plus::Ahead;
 use crate::timers::Scheduled;
-use crate::{Action, Actions, Direction, FlowRecord, Made, Payload, Resend, Verdict};
+use crate::{Action, Actions, Direction, FlowRecord, Made, Payload, Verdict};
 
+mod credible;
+mod sending;
 mod tracking;
+use credible::WINDOW_MAX;
+use sending::{BeforeOutage, Resending};
 pub(crate) use tracking::DataOutcome;
-use tracking::WINDOW_MAX;
 
 /// A connection's two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -66,6 +67,9 @@ pub(crate) struct FhState {
     pub ack: SeqNum,
     pub window: u16,
     pub tsecr: u32,
+    /// The shift of its windows; known if both SYNs were seen.
+    window_scale: Option<u8>,
+    window_largest: u16,
     /// Sequence number after its FIN.
     pub fin: Option<SeqNum>,
     seen: bool,
@@ -84,16 +88,9 @@ pub(crate) struct MhState {
     /// Newest timestamps that it sent and that were forwarded.
     pub timestamps: Option<Timestamps>,
     pub fin: Option<SeqNum>,
-}
-
-/// What is remembered while the kept segments of an outage are sent on.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct BeforeOutage {
-    /// What had been sent then.
-    sent_nxt: SeqNum,
-    /// The MH's last leap beyond what was sent since, and when.
-    leap: SeqNum,
-    leapt_at: Instant,
+    window_largest: u16,
+    /// When the last segment came that fits.
+    heard: Instant,
 }
 
 /// A connection.
@@ -106,8 +103,8 @@ pub(crate) struct Flow<P: Payload> {
     pub fh: FhState,
     pub mh: MhState,
     handshake: tracking::Handshake,
-    /// An ACK of the MH for bytes that were never seen here.
-    unseen_ack: Option<SeqNum>,
+    /// What the MH said last that does not fit.
+    unseen: Option<credible::Unseen>,
     pub cache: SegmentCache<P>,
     pub sacked: Scoreboard,
     /// What comes next to the MH: kept bytes from here on are a backlog.
@@ -116,11 +113,14 @@ pub(crate) struct Flow<P: Payload> {
     pub recover: Option<SeqNum>,
     /// How far it had been sent when the link went, and where the MH's ACKs stood at
     /// what time since: tells a link that kept what was on it.
-    pub before_outage: Option<BeforeOutage>,
+    before_outage: Option<BeforeOutage>,
+    resending: Resending,
     /// When to repeat if nothing new is acknowledged; how often it was in vain.
     pub repair_at: Option<Instant>,
     pub repairs: u32,
     dup_acks: u32,
+    /// The newest timestamp that was sent to the MH.
+    tsval_sent: Option<u32>,
     /// A segment sent once whose ACK gives the round trip.
     timed: Option<(SeqNum, Instant)>,
     /// What of its MH's bytes in flight is this flow's.
@@ -148,15 +148,17 @@ impl<P: Payload> Flow<P> {
             fh: FhState::default(),
             mh: MhState::default(),
             handshake: tracking::Handshake::default(),
-            unseen_ack: None,
+            unseen: None,
             cache: SegmentCache::default(),
             sacked: Scoreboard::default(),
             sent_nxt: SeqNum::default(),
             recover: None,
             before_outage: None,
+            resending: Resending::default(),
             repair_at: None,
             repairs: 0,
             dup_acks: 0,
+            tsval_sent: None,
             timed: None,
             counted_in_flight: 0,
             ahead: Ahead::default(),
@@ -179,10 +181,11 @@ impl<P: Payload> Flow<P> {
         }
     }
 
-    /// Bytes sent to the MH and not acknowledged by it.
+    /// Bytes sent to the MH and neither acknowledged nor reported by it.
     pub(crate) fn in_flight(&self) -> u32 {
         if self.stage == Stage::Open {
-            self.sent_nxt.distance_from(self.fh.una)
+            let sent = self.sent_nxt.distance_from(self.fh.una);
+            sent.saturating_sub(self.sacked.bytes_before(self.sent_nxt))
         } else {
             0
         }
@@ -203,63 +206,6 @@ impl<P: Payload> Flow<P> {
     /// What is kept of the flow is sent again by the gateway if it is lost.
     pub(crate) const fn repairs_itself(&self) -> bool {
         self.recover.is_some() || self.ahead.owed.is_some()
-    }
-
-    /// Everything kept and not reported by the MH is to be sent from the start.
-    pub(crate) fn rewind(&mut self) {
-        if self.stage == Stage::Open && !self.cache.is_empty() {
-            self.sent_nxt = self.fh.una;
-            self.recover = self.cache.end();
-            self.timed = None;
-        }
-    }
-
-    /// The end of what the MH has said it holds; behind a hole SACK tells.
-    fn reported(&self) -> SeqNum {
-        let una = self.fh.una;
-        self.sacked.highest().map_or(una, |end| end.max(una))
-    }
-
-    /// The link is back: from the start, unless its ACKs show that the link has kept
-    /// what was on it.
-    pub(crate) fn begin_recovery(&mut self, now: Instant) {
-        let sent_nxt = self.sent_nxt;
-        self.rewind();
-        if self.recover.is_some() {
-            let (leap, leapt_at) = (self.reported(), now);
-            self.before_outage = Some(BeforeOutage {
-                sent_nxt,
-                leap,
-                leapt_at,
-            });
-        }
-    }
-
-    /// The MH acknowledges or reports, sooner than a round trip after it could be sent again,
-    /// what was sent before the outage: the link has kept it. Then all of that is on
-    /// its way still and is not sent twice. Returns true if so.
-    ///
-    /// One leap proves nothing: the MH may have had the bytes, and only its ACK been
-    /// lost. The next, after less than a round trip, does.
-    pub(crate) fn finds_link_kept_all(&mut self, least_rtt: Duration, now: Instant) -> bool {
-        let (una, reported) = (self.fh.una, self.reported());
-        let Some(before) = &mut self.before_outage else {
-            return false;
-        };
-        if before.sent_nxt.at_or_before(una) || self.recover.is_none() {
-            self.before_outage = None;
-            return false;
-        }
-        if reported.after(before.leap) && now.saturating_since(before.leapt_at) < least_rtt * 3 / 4
-        {
-            self.sent_nxt = self.sent_nxt.max(before.sent_nxt);
-            self.before_outage = None;
-            return true;
-        }
-        if reported.after(before.leap) && self.sent_nxt.at_or_before(reported) {
-            (before.leap, before.leapt_at) = (reported, now);
-        }
-        false
     }
 
     /// Keeps what is new in a data segment.
@@ -287,39 +233,6 @@ impl<P: Payload> Flow<P> {
             // Karn: what is sent twice is not timed.
             self.timed = None;
         }
-    }
-
-    /// The next piece to send, and the flow as if it were sent.
-    pub(crate) fn take_piece(&mut self, len_max: u32) -> Option<Resend<P>> {
-        let (from, limit) = self.sacked.next_missing(self.sent_nxt);
-        let piece = self.cache.piece(from, limit, len_max);
-        let Some(piece) = piece else {
-            // All that is left was reported, or lies beyond a reported range.
-            self.sent_nxt = limit.unwrap_or_else(|| self.cache.end().unwrap_or(from).max(from));
-            return None;
-        };
-        self.sent_nxt = piece.end;
-        Some(self.resend(piece))
-    }
-
-    /// The first piece that the MH has not acknowledged or reported, out of turn.
-    pub(crate) fn first_missing(&self) -> Option<Resend<P>> {
-        let (from, limit) = self.sacked.next_missing(self.fh.una);
-        let piece = self.cache.piece(from, limit, u32::MAX)?;
-        let len = piece.payload.segment_len().max(1);
-        let piece = self.cache.piece(from, limit, len)?;
-        Some(self.resend(piece))
-    }
-
-    /// Something that makes the MH answer: what it lacks, or else anything kept (what
-    /// it lacks may have been lost before it came here).
-    pub(crate) fn probe(&self) -> Option<Resend<P>> {
-        self.first_missing().or_else(|| {
-            let len = self.cache.piece(self.fh.una, None, u32::MAX)?;
-            let len = len.payload.segment_len().max(1);
-            let piece = self.cache.piece(self.fh.una, None, len)?;
-            Some(self.resend(piece))
-        })
     }
 
     /// A keep-alive (RFC 9293, 3.8.4) in the FH's name: with nothing kept, all that
@@ -351,31 +264,6 @@ impl<P: Payload> Flow<P> {
             flags: Flags::ACK,
             timestamps: segment.options.timestamps,
         }))
-    }
-
-    fn resend(&self, piece: Piece<P>) -> Resend<P> {
-        // The FH's own timestamp, so that the echo tells it that nothing was lost
-        // (RFC 3522); unless the MH has seen a newer one and would drop it by PAWS
-        // (RFC 7323, 5.3).
-        let timestamps = self.mh.timestamps.map(|mh| {
-            let newer = (mh.tsecr.wrapping_sub(piece.tsval) as i32) > 0;
-            Timestamps {
-                tsval: if newer { mh.tsecr } else { piece.tsval },
-                tsecr: self.fh.tsecr,
-            }
-        });
-        Resend {
-            offset: piece.offset,
-            len: piece.len,
-            seq: piece.seq,
-            ack: self.fh.ack,
-            window: self.fh.window,
-            flags: piece.flags.with(Flags::ACK),
-            timestamps,
-            segment_len: piece.payload.segment_len().max(1),
-            path_mtu: self.path_mtu,
-            payload: piece.payload,
-        }
     }
 
     /// An ACK to the FH in the MH's name.

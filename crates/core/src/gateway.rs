@@ -196,13 +196,18 @@ impl<P: Payload> Gateway<P> {
             return Verdict::Forward;
         }
         let away = self.mobiles.at(flow.mobile).is_some_and(Mobile::is_away);
-        if segment.is_empty() || outcome == DataOutcome::Old {
+        let verdict = if segment.is_empty() || outcome == DataOutcome::Old {
             if away && segment.is_empty() && segment.seq == flow.fh.max && payload.is_cacheable() {
                 flow.held_ack = Some(payload.clone());
             }
-            return self.settings.scheme.on_nothing_new(flow, segment, actions);
+            self.settings.scheme.on_nothing_new(flow, segment, actions)
+        } else {
+            self.keep_and_judge(place, segment, payload, now, actions)
+        };
+        if let (Verdict::Forward, Some(flow)) = (verdict, self.flows.at_mut(place)) {
+            flow.note_passed(segment);
         }
-        self.keep_and_judge(place, segment, payload, now, actions)
+        verdict
     }
 
     /// Data that the MH lacks: kept, and forwarded if it is its turn.
@@ -261,7 +266,7 @@ impl<P: Payload> Gateway<P> {
             let _ = settings.scheme.on_nothing_new(flow, segment, actions);
             return Verdict::Suppress;
         }
-        settings.scheme.on_kept(flow, actions);
+        settings.scheme.on_kept(flow, now, actions);
         Verdict::Suppress
     }
 
@@ -317,8 +322,8 @@ impl<P: Payload> Gateway<P> {
         flow.count_in_flight(&mut mobile.in_flight);
         let returned = mobile.hear(now);
         let verdict = self.settings.scheme.on_mh_segment(flow, segment, actions);
-        if outcome.loss && flow.repairs_itself() {
-            recovery::repair(flow, &mut self.counters, actions);
+        if flow.repairs_itself() {
+            recovery::repair(flow, outcome.loss, &mut self.counters, actions);
         }
         if flow.is_done() {
             self.cached_bytes -= flow.close();

@@ -14,19 +14,24 @@ pub(crate) struct Scoreboard {
 }
 
 impl Scoreboard {
-    /// Bytes `left..right` are at the MH.
-    pub(crate) fn add(&mut self, mut left: SeqNum, mut right: SeqNum) {
+    /// Bytes `left..right` are at the MH. True if that is news of some of them.
+    pub(crate) fn add(&mut self, mut left: SeqNum, mut right: SeqNum) -> bool {
         let from = self.ranges.partition_point(|range| range.1.before(left));
         let to = self
             .ranges
             .partition_point(|range| range.0.at_or_before(right));
         if from < to {
-            left = left.min(self.ranges[from].0);
-            right = right.max(self.ranges[to - 1].1);
+            let (first, last) = (self.ranges[from], self.ranges[to - 1]);
+            if from + 1 == to && first.0.at_or_before(left) && right.at_or_before(last.1) {
+                return false;
+            }
+            left = left.min(first.0);
+            right = right.max(last.1);
         } else if self.ranges.len() >= RANGES_MAX {
-            return;
+            return false;
         }
         self.ranges.splice(from..to, [(left, right)]);
+        true
     }
 
     /// The MH acknowledged everything before `una`.
@@ -42,6 +47,14 @@ impl Scoreboard {
     /// The end of the last range reported.
     pub(crate) fn highest(&self) -> Option<SeqNum> {
         self.ranges.last().map(|(_, right)| *right)
+    }
+
+    /// Reported bytes that lie before `seq`.
+    pub(crate) fn bytes_before(&self, seq: SeqNum) -> u32 {
+        let before = self.ranges.iter().take_while(|range| range.0.before(seq));
+        before
+            .map(|(left, right)| right.min(seq).distance_from(*left))
+            .sum()
     }
 
     /// The first byte at or after `seq` that is not at the MH, and where the next
@@ -77,6 +90,25 @@ mod tests {
         assert_eq!(board.next_missing(seq(100)), (seq(400), None));
         board.purge(seq(400));
         assert_eq!(board.next_missing(seq(100)), (seq(100), None));
+    }
+
+    #[test]
+    fn a_report_is_news_if_some_of_its_bytes_are() {
+        let mut board = Scoreboard::default();
+        assert!(board.add(seq(100), seq(200)));
+        assert!(!board.add(seq(120), seq(200)));
+        assert!(board.add(seq(150), seq(201)));
+        assert!(board.add(seq(300), seq(400)));
+        assert!(board.add(seq(100), seq(400)));
+    }
+
+    #[test]
+    fn reported_bytes_are_counted_up_to_a_place() {
+        let mut board = Scoreboard::default();
+        board.add(seq(100), seq(200));
+        board.add(seq(300), seq(400));
+        let before = [50, 100, 150, 250, 350, 999].map(|at| board.bytes_before(seq(at)));
+        assert_eq!(before, [0, 0, 50, 100, 150, 200]);
     }
 
     #[test]

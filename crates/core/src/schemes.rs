@@ -12,6 +12,7 @@
 use holdfast_wire::{Instant, Segment};
 
 use crate::flow::Flow;
+use crate::rtt::RttEstimator;
 use crate::settings::Scheme;
 use crate::{Actions, Payload, Verdict};
 
@@ -19,18 +20,32 @@ pub(crate) mod mtcp_plus;
 
 impl Scheme {
     /// The MH of `flow` cannot be reached any more.
-    pub(crate) fn on_disconnected<P: Payload>(self, flow: &mut Flow<P>, actions: &mut Actions<P>) {
+    pub(crate) fn on_disconnected<P: Payload>(
+        self,
+        flow: &mut Flow<P>,
+        rtt: &RttEstimator,
+        now: Instant,
+        actions: &mut Actions<P>,
+    ) {
         match self {
             Self::Hold => {}
-            Self::MtcpPlus => mtcp_plus::on_disconnected(flow, actions),
+            Self::MtcpPlus => {
+                let wait = rtt.least().unwrap_or_default();
+                mtcp_plus::on_disconnected(flow, wait, now, actions);
+            }
         }
     }
 
     /// A segment of the FH was kept and not forwarded.
-    pub(crate) fn on_kept<P: Payload>(self, flow: &mut Flow<P>, actions: &mut Actions<P>) {
+    pub(crate) fn on_kept<P: Payload>(
+        self,
+        flow: &mut Flow<P>,
+        now: Instant,
+        actions: &mut Actions<P>,
+    ) {
         match self {
             Self::Hold => {}
-            Self::MtcpPlus => mtcp_plus::on_kept(flow, actions),
+            Self::MtcpPlus => mtcp_plus::on_kept(flow, now, actions),
         }
     }
 

@@ -49,9 +49,9 @@ pub const HEARTBEAT_AGE_MAX: Duration = Duration::from_millis(200);
 /// How often to beat: often enough that one late turn does no harm.
 pub const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Frames that may wait in a device; what a hang of [`HEARTBEAT_AGE_MAX`] lets
-/// pile up at 250,000 packets a second fits several times.
-const QUEUE_LEN: u32 = 1 << 16;
+/// Frames that may wait in a device: what a hang of [`HEARTBEAT_AGE_MAX`] lets pile
+/// up at 160,000 frames a second. Linux 7.2 takes no longer queue (`S16_MAX`).
+const QUEUE_LEN: u32 = 32_767;
 
 /// Parts of a frame that one write takes, at most.
 pub const WRITE_PARTS_MAX: usize = 15;

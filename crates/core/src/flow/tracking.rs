@@ -5,16 +5,9 @@ use core::time::Duration;
 
 use holdfast_wire::{Flags, Instant, Segment, SeqNum};
 
+use super::credible::Credit;
 use super::{Flow, Stage};
 use crate::Payload;
-
-/// How far ahead of SND.UNA a segment may lie at most: the largest window
-/// (RFC 7323, 2.3).
-pub(super) const WINDOW_MAX: u32 = 1 << 30;
-
-/// How far behind SND.UNA an ACK may lie: RFC 5961, 5.2 allows the largest window that
-/// the sender of the ACK ever offered; this is above what hosts offer in practice.
-const ACK_AGE_MAX: u32 = 1 << 26;
 
 /// Duplicate ACKs that tell of a loss (RFC 5681, 3.2).
 const DUP_ACK_THRESHOLD: u32 = 3;
@@ -56,11 +49,6 @@ pub(crate) struct AckOutcome {
     pub rtt: Option<Duration>,
     /// The third duplicate ACK in a row.
     pub loss: bool,
-}
-
-/// Within a window of one another, on either side.
-fn is_near(a: SeqNum, b: SeqNum) -> bool {
-    a.distance_from(b) < WINDOW_MAX && b.distance_from(a) < WINDOW_MAX
 }
 
 impl<P: Payload> Flow<P> {
@@ -114,7 +102,9 @@ impl<P: Payload> Flow<P> {
                 None
             };
             self.mh.window_scale = Some(scale.unwrap_or(0));
+            self.fh.window_scale = Some(scale.and(fh.window_scale).unwrap_or(0));
             self.fh.max = fh.seq + 1;
+            self.fh.una = fh.seq + 1;
             self.fh.ack = mh.seq + 1;
             self.mh.nxt = mh.seq + 1;
             self.fh.seen = true;
@@ -145,6 +135,10 @@ impl<P: Payload> Flow<P> {
             self.downlink_header = payload.header();
         }
         if self.stage == Stage::Meeting {
+            self.forget_handshake_that_is_over(segment);
+            if self.knows_handshake() && !self.fh_fits(segment) {
+                return DataOutcome::Unknown;
+            }
             let first = !core::mem::replace(&mut self.fh.seen, true);
             if first || segment.end().after(self.fh.max) {
                 self.fh.max = segment.end();
@@ -157,16 +151,16 @@ impl<P: Payload> Flow<P> {
         if self.stage != Stage::Open {
             return DataOutcome::Unknown;
         }
-        if !self.fits(segment) {
-            self.resynchronise(segment);
-            if !self.fits(segment) {
-                return DataOutcome::Unknown;
-            }
+        if let Some(unseen) = self.agree_on_unseen(segment) {
+            self.resynchronise(segment, unseen);
         }
-        if segment.flags.has(Flags::ACK)
-            && segment.ack.at_or_before(self.mh.nxt)
-            && self.fh.ack.at_or_before(segment.ack)
-        {
+        if !self.fh_fits(segment) {
+            return DataOutcome::Unknown;
+        }
+        if !self.tells_of_unseen(segment) {
+            self.unseen = None;
+        }
+        if self.fh.ack.at_or_before(segment.ack) {
             self.note_fh(segment);
         }
         if segment.flags.has(Flags::FIN) {
@@ -179,39 +173,22 @@ impl<P: Payload> Flow<P> {
         DataOutcome::Current
     }
 
-    fn note_fh(&mut self, segment: &Segment) {
-        self.fh.ack = segment.ack;
-        self.fh.window = segment.window;
-        if let Some(timestamps) = segment.options.timestamps {
-            self.fh.tsecr = timestamps.tsecr;
+    /// Both SYNs were seen, and then so much passed by unseen that their numbers tell
+    /// nothing any more: the flow is met as one without a handshake.
+    fn forget_handshake_that_is_over(&mut self, segment: &Segment) {
+        if self.knows_handshake() && self.agree_on_unseen(segment).is_some() {
+            self.handshake = Handshake::default();
+            self.fh.seen = false;
+            self.unseen = None;
         }
     }
 
-    /// RFC 9293, 3.10.7.4: within the window that the MH has offered; one byte more
-    /// for a probe of it.
-    fn fits(&self, segment: &Segment) -> bool {
-        let una = self.fh.una;
-        let limit = match self.mh.right_edge {
-            Some(edge) => edge.max(self.fh.max) + 2,
-            None => una + WINDOW_MAX,
-        };
-        segment.end().at_or_before(limit) && (una - WINDOW_MAX).before(segment.seq)
-    }
-
-    /// Segments have passed by unseen (a hang, a restart): both directions agree on
-    /// bytes that are new here.
-    fn resynchronise(&mut self, segment: &Segment) {
-        let Some(ack) = self.unseen_ack else { return };
-        let near = ack.at_or_before(segment.end()) && segment.end().distance_from(ack) < WINDOW_MAX;
-        if near && self.ahead.owed.is_none() {
-            self.fh.max = segment.end();
-            self.fh.una = ack;
-            self.mh.right_edge = None;
-            self.unseen_ack = None;
-            self.cache.purge(ack);
-            self.sacked.clear();
-            self.sent_nxt = self.fh.max;
-            self.recover = None;
+    pub(super) fn note_fh(&mut self, segment: &Segment) {
+        self.fh.ack = segment.ack;
+        self.fh.window = segment.window;
+        self.fh.window_largest = self.fh.window_largest.max(segment.window);
+        if let Some(timestamps) = segment.options.timestamps {
+            self.fh.tsecr = timestamps.tsecr;
         }
     }
 
@@ -226,36 +203,22 @@ impl<P: Payload> Flow<P> {
         if !segment.flags.has(Flags::ACK) {
             return outcome;
         }
+        if self.stage == Stage::Meeting && !self.knows_handshake() {
+            if !(self.fh.seen && self.mh_fits_met(segment)) {
+                return outcome;
+            }
+            self.open(segment);
+        }
+        if !matches!(self.stage, Stage::Meeting | Stage::Open) {
+            return outcome;
+        }
+        match self.credit(segment, now) {
+            Credit::Fits => {}
+            Credit::FitsUnseen => self.fh.max = segment.ack,
+            Credit::None => return outcome,
+        }
         if self.stage == Stage::Meeting {
-            let near = self.fh.seen
-                && is_near(segment.ack, self.fh.max)
-                && is_near(segment.end(), self.fh.ack);
-            if !near {
-                return outcome;
-            }
-            self.stage = Stage::Open;
-            self.fh.una = segment.ack;
-            self.fh.max = self.fh.max.max(segment.ack);
-            self.sent_nxt = self.fh.max;
-            self.mh.nxt = segment.end().max(self.fh.ack);
-        }
-        if self.stage != Stage::Open {
-            return outcome;
-        }
-        if segment.ack.after(self.fh.max) {
-            // Segments have passed by unseen (a hang). SEG.SEQ in the FH's window tells
-            // the MH from a stranger (RFC 9293, 3.10.7.4).
-            let fits = self.fh.ack.at_or_before(segment.seq)
-                && segment.seq.distance_from(self.fh.ack) <= u32::from(u16::MAX);
-            if !(fits && is_near(segment.ack, self.fh.max)) {
-                self.unseen_ack = Some(segment.ack);
-                return outcome;
-            }
-            self.fh.max = segment.ack;
-        }
-        // An ACK from long ago may be forged (RFC 5961, 5).
-        if segment.ack.before(self.fh.una - ACK_AGE_MAX) {
-            return outcome;
+            self.open(segment);
         }
         outcome.credible = true;
         self.note_mh(segment, payload);
@@ -265,15 +228,24 @@ impl<P: Payload> Flow<P> {
         } else if segment.ack == self.fh.una && segment.is_empty() && self.fh.max.after(self.fh.una)
         {
             self.dup_acks += 1;
-            outcome.loss = self.dup_acks == DUP_ACK_THRESHOLD;
+            // With SACK, the ranges tell more.
+            let counts = segment.options.sack.is_empty();
+            outcome.loss = counts && self.dup_acks == DUP_ACK_THRESHOLD;
         }
         outcome
     }
 
+    /// Both directions agree.
+    fn open(&mut self, segment: &Segment) {
+        self.stage = Stage::Open;
+        self.fh.una = segment.ack;
+        self.sent_nxt = self.fh.max;
+        self.mh.nxt = segment.end().max(self.fh.ack);
+    }
+
     fn note_mh(&mut self, segment: &Segment, payload: &P) {
-        if segment.end().distance_from(self.mh.nxt) < WINDOW_MAX {
-            self.mh.nxt = self.mh.nxt.max(segment.end());
-        }
+        self.mh.nxt = self.mh.nxt.max(segment.end());
+        self.mh.window_largest = self.mh.window_largest.max(segment.window);
         if let Some(timestamps) = segment.options.timestamps {
             let newer = self
                 .mh
@@ -303,8 +275,12 @@ impl<P: Payload> Flow<P> {
         let una = self.fh.una.max(segment.ack);
         for (left, right) in segment.options.sack.iter() {
             // A block at or before the ACK is a D-SACK (RFC 2883).
-            if left.after(una) && left.before(right) && right.at_or_before(self.fh.max) {
-                self.sacked.add(left, right);
+            if left.after(una)
+                && left.before(right)
+                && right.at_or_before(self.fh.max)
+                && self.sacked.add(left, right)
+            {
+                self.on_reported(right);
             }
         }
     }
@@ -333,15 +309,28 @@ impl<P: Payload> Flow<P> {
         }
     }
 
-    /// RFC 5961, 3.2: a RST counts if it is exactly what the other end expects next.
+    /// RFC 5961, 3.2: a RST counts if it is exactly what the other end expects next;
+    /// RFC 9293, 3.10.7.3: or acknowledges its SYN.
     pub(crate) fn accepts_rst(&self, from_mh: bool, segment: &Segment) -> bool {
         let expected = if from_mh {
             [self.mh.nxt, self.fh.ack]
         } else {
             [self.fh.una, self.fh.max]
         };
-        let answers_syn = segment.flags.has(Flags::ACK) && self.stage == Stage::Meeting;
-        answers_syn || (self.stage == Stage::Open && expected.contains(&segment.seq))
+        let exact = expected.contains(&segment.seq);
+        let asked = if from_mh {
+            self.handshake.fh
+        } else {
+            self.handshake.mh
+        };
+        let answers = asked.is_some_and(|syn| syn.seq + 1 == segment.ack);
+        match self.stage {
+            Stage::Meeting => {
+                (segment.flags.has(Flags::ACK) && answers) || (self.knows_handshake() && exact)
+            }
+            Stage::Open => exact,
+            Stage::Opaque | Stage::Closed => false,
+        }
     }
 
     /// Both FINs are acknowledged.

@@ -183,7 +183,8 @@ impl<P: Payload> Gateway<P> {
                 });
             flow.repair_at = Some(now + rto * (1 << flow.repairs.min(6)));
         }
-        let deadline = [flow.repair_at, flow.ahead.reopen_at]
+        let ahead = &flow.ahead;
+        let deadline = [flow.repair_at, ahead.reopen_at, ahead.acknowledge_at]
             .into_iter()
             .flatten()
             .min();

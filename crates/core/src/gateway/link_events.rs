@@ -57,7 +57,7 @@ impl<P: Payload> Gateway<P> {
             LinkEvent::GoingDownSoon => mobile.going_down_soon = true,
             LinkEvent::Down => {
                 mobile.go_down(source, &self.settings, now);
-                self.tell_disconnected(place, actions);
+                self.tell_disconnected(place, now, actions);
             }
             // Without a carrier nothing goes out, whatever a message says.
             LinkEvent::Up if self.carrier_down => {}
@@ -73,7 +73,7 @@ impl<P: Payload> Gateway<P> {
     }
 
     /// The scheme hears, once, that the MH is gone.
-    pub(super) fn tell_disconnected(&mut self, place: u32, actions: &mut Actions<P>) {
+    pub(super) fn tell_disconnected(&mut self, place: u32, now: Instant, actions: &mut Actions<P>) {
         let Some(mobile) = self.mobiles.at_mut(place) else {
             return;
         };
@@ -82,8 +82,10 @@ impl<P: Payload> Gateway<P> {
         }
         for flow in &mobile.flows {
             if let Some(flow) = self.flows.at_mut(*flow) {
-                self.settings.scheme.on_disconnected(flow, actions);
+                let scheme = self.settings.scheme;
+                scheme.on_disconnected(flow, &mobile.rtt, now, actions);
             }
         }
+        self.schedule_flows_of(place, now);
     }
 }

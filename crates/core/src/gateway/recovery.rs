@@ -12,13 +12,21 @@ use crate::{Action, Actions, Payload};
 /// After so many repetitions in vain the FH's own are let through again.
 pub(super) const REPAIRS_ALONE: u32 = 3;
 
-/// The first piece that the MH lacks, once more.
+/// Pieces that one ACK has repeated at most: it tells of two segments that have left
+/// the link.
+const REPAIRS_AN_ACK: usize = 2;
+
+/// What the MH's ACK shows to be lost, once more. With `dup_acks`, duplicate ACKs alone
+/// tell so.
 pub(super) fn repair<P: Payload>(
     flow: &mut Flow<P>,
+    dup_acks: bool,
     counters: &mut Counters,
     actions: &mut Actions<P>,
 ) {
-    if let Some(piece) = flow.first_missing() {
+    let first = if dup_acks { flow.first_missing() } else { None };
+    let lost = core::iter::from_fn(|| flow.take_lost()).take(REPAIRS_AN_ACK);
+    for piece in first.into_iter().chain(lost) {
         counters.repaired += 1;
         actions.push(Action::Resend(piece));
     }
@@ -38,7 +46,7 @@ impl<P: Payload> Gateway<P> {
             self.probe(place, actions);
         }
         if gone {
-            self.tell_disconnected(place, actions);
+            self.tell_disconnected(place, now, actions);
         }
         if self
             .mobiles
@@ -60,7 +68,7 @@ impl<P: Payload> Gateway<P> {
                 .flows
                 .get(mobile.cursor)
                 .and_then(|flow| self.flows.at_mut(*flow));
-            if let Some(piece) = flow.and_then(|flow| flow.probe()) {
+            if let Some(piece) = flow.and_then(super::super::flow::Flow::probe) {
                 self.counters.probes += 1;
                 actions.push(Action::Resend(piece));
                 return;
@@ -154,7 +162,7 @@ impl<P: Payload> Gateway<P> {
         mobile.end_recovery(now);
     }
 
-    fn schedule_flows_of(&mut self, place: u32, now: Instant) {
+    pub(super) fn schedule_flows_of(&mut self, place: u32, now: Instant) {
         for index in 0.. {
             let flow = self
                 .mobiles

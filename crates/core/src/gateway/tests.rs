@@ -2,9 +2,11 @@
 //! The engine, packet in and packet out; and a whole flow through all that can happen.
 
 mod bench;
+mod forged;
 mod hold;
 mod host;
 mod limits;
 mod mtcp_plus;
 mod property;
+mod successor;
 mod world;

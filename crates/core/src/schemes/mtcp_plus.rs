@@ -44,6 +44,13 @@ pub(crate) struct Ahead {
     pub owed: Option<SeqNum>,
     /// Since when bytes are owed.
     pub owed_since: Option<Instant>,
+    /// The FH has been told of a window of 0.
+    closed: bool,
+    /// How long bytes are kept before they are acknowledged ahead.
+    wait: Duration,
+    /// The next ACK ahead of the MH, and what it acknowledges at most.
+    pub acknowledge_at: Option<Instant>,
+    acknowledge_to: SeqNum,
     /// The next repetition of the ACK that opens the window.
     pub reopen_at: Option<Instant>,
     reopens: u32,
@@ -63,13 +70,26 @@ fn acknowledged<P: Payload>(flow: &Flow<P>) -> SeqNum {
         .map_or(flow.fh.una, |owed| owed.max(flow.fh.una))
 }
 
-/// The ACK of everything kept up to the first hole, with a window of 0.
-fn acknowledge_kept<P: Payload>(flow: &mut Flow<P>, actions: &mut Actions<P>) {
+/// Everything kept is acknowledged, but not before a segment could have reached the MH
+/// and its ACK come back: BBR would take the short way to the gateway for the path's,
+/// and its `cwnd` would be made for that.
+fn acknowledge_later<P: Payload>(flow: &mut Flow<P>, now: Instant, actions: &mut Actions<P>) {
+    if flow.ahead.wait.is_zero() {
+        let end = flow.cache.contiguous_end(acknowledged(flow));
+        acknowledge(flow, end, actions);
+    } else if flow.ahead.acknowledge_at.is_none() {
+        flow.ahead.acknowledge_at = Some(now + flow.ahead.wait);
+        flow.ahead.acknowledge_to = flow.cache.end().unwrap_or(flow.fh.una);
+    }
+}
+
+/// The ACK of what is kept up to the first hole and up to `limit`, with a window of 0.
+fn acknowledge<P: Payload>(flow: &mut Flow<P>, limit: SeqNum, actions: &mut Actions<P>) {
     let from = acknowledged(flow);
     let to = if flow.ahead.draining {
         from
     } else {
-        flow.cache.contiguous_end(from)
+        flow.cache.contiguous_end(from).min(limit).max(from)
     };
     // RFC 7323, 4.3: the echo is of the segment at the left edge of what is
     // acknowledged; of the last one echoed if that is nothing.
@@ -83,6 +103,7 @@ fn acknowledge_kept<P: Payload>(flow: &mut Flow<P>, actions: &mut Actions<P>) {
         return;
     };
     flow.ahead.echo = Some(tsecr);
+    flow.ahead.closed = true;
     let owed = to.after(flow.fh.una).then_some(to);
     // The record first: a crash between the two must not forget what is owed.
     if owed != flow.ahead.owed {
@@ -111,17 +132,25 @@ fn true_window<P: Payload>(flow: &Flow<P>) -> u16 {
     u16::try_from(edge.distance_from(acknowledged(flow)) >> shift).unwrap_or(u16::MAX)
 }
 
-pub(super) fn on_disconnected<P: Payload>(flow: &mut Flow<P>, actions: &mut Actions<P>) {
-    if serves(flow) && !flow.ahead.draining {
+/// `wait`: the shortest round trip between gateway and MH.
+pub(super) fn on_disconnected<P: Payload>(
+    flow: &mut Flow<P>,
+    wait: Duration,
+    now: Instant,
+    actions: &mut Actions<P>,
+) {
+    if serves(flow) && !flow.ahead.draining && !flow.is_in_doubt() {
         flow.ahead.frozen = true;
+        flow.ahead.closed = false;
+        flow.ahead.wait = wait;
         flow.ahead.reopen_at = None;
-        acknowledge_kept(flow, actions);
+        acknowledge_later(flow, now, actions);
     }
 }
 
-pub(super) fn on_kept<P: Payload>(flow: &mut Flow<P>, actions: &mut Actions<P>) {
+pub(super) fn on_kept<P: Payload>(flow: &mut Flow<P>, now: Instant, actions: &mut Actions<P>) {
     if flow.ahead.frozen {
-        acknowledge_kept(flow, actions);
+        acknowledge_later(flow, now, actions);
     } else {
         // Something new: the FH has seen the window open.
         flow.ahead.reopen_at = None;
@@ -137,7 +166,9 @@ pub(super) fn on_nothing_new<P: Payload>(
     // not answered: no loop. A probe lies before what the FH has an ACK for.
     let behind = segment.seq.before(acknowledged(flow));
     if flow.ahead.frozen && (behind || !segment.is_empty()) {
-        acknowledge_kept(flow, actions);
+        // No sooner acknowledged for that.
+        let again = acknowledged(flow);
+        acknowledge(flow, again, actions);
     } else if flow.ahead.owed.is_some() && behind {
         // The ACK that opens the window was lost, or is still under way. Nothing more
         // is acknowledged ahead: the link carries.
@@ -176,13 +207,23 @@ pub(super) fn on_reconnected<P: Payload>(
     now: Instant,
     actions: &mut Actions<P>,
 ) {
-    if core::mem::take(&mut flow.ahead.frozen) {
+    flow.ahead.acknowledge_at = None;
+    if core::mem::take(&mut flow.ahead.frozen) && flow.ahead.closed {
         flow.ahead.reopens = 0;
         reopen(flow, now, actions);
     }
 }
 
 pub(super) fn on_timeout<P: Payload>(flow: &mut Flow<P>, now: Instant, actions: &mut Actions<P>) {
+    if flow.ahead.acknowledge_at.is_some_and(|at| at <= now) {
+        flow.ahead.acknowledge_at = None;
+        let limit = flow.ahead.acknowledge_to;
+        acknowledge(flow, limit, actions);
+        // What came since waits as long from now on.
+        if flow.cache.end().is_some_and(|end| end.after(limit)) {
+            acknowledge_later(flow, now, actions);
+        }
+    }
     if flow.ahead.reopen_at.is_some_and(|at| at <= now) && !flow.ahead.frozen {
         reopen(flow, now, actions);
     }

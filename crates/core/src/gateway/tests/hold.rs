@@ -246,3 +246,65 @@ fn a_gateway_that_meets_the_flow_in_mid_stream_serves_it() {
     let expected = ["DATA 701001..702001 ts 1000", "DATA 702001..703001 ts 1000"];
     assert_eq!(lines, expected);
 }
+
+#[test]
+fn no_piece_is_older_than_what_the_mh_may_have_seen() {
+    let mut bench = hold();
+    bench.forward(1, 2);
+    bench.wait(30);
+    // The FH repeats the first; the MH's ACK of it goes down with the link.
+    bench.forward(1, 1);
+    bench.goes_down();
+    bench.wait(500);
+    let expected = ["DATA 1..1001 ts 1030", "DATA 1001..2001 ts 1030"];
+    assert_eq!(bench.recovers(), expected);
+}
+
+#[test]
+fn reported_bytes_do_not_count_as_on_their_way() {
+    let mut bench = away(100);
+    let mut sent = bench.comes_up().len() as u32;
+    // The first piece is lost for good; what is behind it arrives and makes room for
+    // more, beyond the ten segments that a window is at first.
+    for _ in 0..50 {
+        sent += bench.wait(4).len() as u32;
+        let mut lines = bench.up_with_sack(1, 1001, 1 + sent * LEN).lines;
+        lines.retain(|line| line != "DATA 1..1001 ts 1000");
+        sent += lines.len() as u32;
+    }
+    assert!(sent > 40, "{sent} segments went out behind a hole");
+}
+
+#[test]
+fn a_piece_lost_after_the_outage_is_repeated_when_three_behind_it_have_arrived() {
+    let mut bench = away(9);
+    let sent = bench.recovers();
+    assert_eq!(sent.len(), 9);
+    assert_eq!(bench.up_with_sack(1001, 2001, 3001).lines, [""; 0]);
+    assert_eq!(bench.up_with_sack(1001, 2001, 4001).lines, [""; 0]);
+    let lost = ["DATA 1001..2001 ts 1000"];
+    assert_eq!(bench.up_with_sack(1001, 2001, 5001).lines, lost);
+    // Once: its own ACK is on its way now.
+    assert_eq!(bench.up_with_sack(1001, 2001, 6001).lines, [""; 0]);
+    // A second hole behind the first.
+    assert_eq!(bench.up_with_sack(1001, 7001, 8001).lines, [""; 0]);
+    let second = ["DATA 6001..7001 ts 1040"];
+    assert_eq!(bench.up_with_sack(1001, 7001, 9001).lines, [""; 0]);
+    bench.forward(9001, 1);
+    assert_eq!(bench.up_with_sack(1001, 7001, 10_001).lines, second);
+}
+
+#[test]
+fn what_was_reported_before_the_outage_does_not_make_a_piece_lost() {
+    let mut bench = hold();
+    bench.forward(1, 12);
+    assert_eq!(bench.up_with_sack(1, 4001, 12_001), passed());
+    bench.goes_down();
+    bench.wait(500);
+    let lines = bench.recovers();
+    assert_eq!(lines.len(), 4, "{lines:?}");
+    // D-SACK: the MH had the first; the others are on their way.
+    for _ in 0..4 {
+        assert_eq!(bench.up_with_sack(1001, 1, 1001).lines, [""; 0]);
+    }
+}

@@ -122,7 +122,7 @@ fn at_reconnection_the_true_window_comes_first_and_then_the_kept_bytes_in_order(
     );
     assert_eq!(
         lines[1..],
-        ["DATA 1..1001 ts 1000", "DATA 1001..2001 ts 1005"]
+        ["DATA 1..1001 ts 1005", "DATA 1001..2001 ts 1005"]
     );
     assert_eq!(bench.state(), "owing");
 }
@@ -370,4 +370,41 @@ fn owed_bytes_whose_mh_does_not_come_back_end_in_a_reset_of_both_ends() {
         .collect();
     assert_eq!(resets, ["RST to FH seq 5001", "RST to MH seq 1"]);
     assert_eq!((bench.cached(), bench.gateway.owed_bytes()), (0, 0));
+}
+
+#[test]
+fn nothing_is_acknowledged_sooner_than_the_mh_could_have() {
+    let mut bench = mtcp_plus();
+    bench.forward(1, 1);
+    bench.wait(50);
+    assert_eq!(bench.up(1001), passed());
+    bench.forward(1001, 1);
+    let acks = |bench: &mut Bench, millis| {
+        let mut lines = bench.wait(millis);
+        lines.retain(|line| line.starts_with("ACK"));
+        lines
+    };
+    // The round trip to the MH is 50 ms, and what went a moment ago is not yet there.
+    assert!(bench.goes_down().is_empty());
+    assert!(acks(&mut bench, 30).is_empty());
+    assert_eq!(bench.down(2001, LEN), kept_back(&[]));
+    let first = ["ACK 2001 wnd 0 seq 5001 ts 71050,1050"];
+    assert_eq!(acks(&mut bench, 20), first);
+    assert!(acks(&mut bench, 49).is_empty());
+    let second = ["ACK 3001 wnd 0 seq 5001 ts 71050,1080"];
+    assert_eq!(acks(&mut bench, 1), second);
+    assert!(acks(&mut bench, 5000).is_empty());
+}
+
+#[test]
+fn an_outage_that_ends_before_anything_was_acknowledged_changes_nothing_for_the_fh() {
+    let mut bench = mtcp_plus();
+    bench.forward(1, 1);
+    bench.wait(50);
+    assert_eq!(bench.up(1001), passed());
+    bench.forward(1001, 1);
+    assert!(bench.goes_down().is_empty());
+    bench.wait(20);
+    assert_eq!(bench.recovers(), ["DATA 1001..2001 ts 1050"]);
+    assert_eq!(bench.gateway.owed_bytes(), 0);
 }

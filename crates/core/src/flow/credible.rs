@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What of a segment is believed: its numbers lie within the windows that both ends
+//! have offered, or both directions agree on what has passed by unseen.
+//!
+//! The ends check both numbers of a segment (RFC 9293, 3.10.7.4; RFC 5961, 5). A
+//! gateway that is less strict than they are can be led astray by one who sees nothing
+//! of the flow. It also knows less than they do: after a hang or a restart true
+//! segments lie outside of all that it has seen.
+
+use core::time::Duration;
+
+use holdfast_wire::{Flags, Instant, Segment, SeqNum, Timestamps};
+
+use super::Flow;
+use crate::Payload;
+
+/// How far apart two numbers of one direction may lie: the largest window (RFC 7323,
+/// 2.3).
+pub(super) const WINDOW_MAX: u32 = 1 << 30;
+
+/// The largest shift of a window (RFC 7323, 2.3).
+const SHIFT_MAX: u8 = 14;
+
+/// Beyond a window: the byte of a probe, and a FIN (RFC 9293, 3.8.6.1).
+const BEYOND_WINDOW: u32 = 2;
+
+/// In a flow without timestamps, numbers of which not one fits are believed when none
+/// that fits has come for so long.
+const DOUBT_MIN: Duration = Duration::from_secs(1);
+
+/// What a timestamp clock may run ahead of ours, in its ticks.
+const CLOCK_SLACK_TICKS: u32 = 1_000_000;
+
+/// The largest window of one end, in bytes: MAX.SND.WND of the other. At least what
+/// needs no scale: the first windows may have gone by unseen.
+fn window_max(largest: u16, scale: Option<u8>) -> u32 {
+    let shift = scale.unwrap_or(SHIFT_MAX).min(SHIFT_MAX);
+    (u32::from(largest) << shift).clamp(u16::MAX.into(), WINDOW_MAX)
+}
+
+/// A segment of the MH that does not fit what is known.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Unseen {
+    end: SeqNum,
+    pub ack: SeqNum,
+    window: u16,
+    /// One of its two numbers fits.
+    half_fits: bool,
+    seq_fits: bool,
+    clock_fits: bool,
+    /// None that fits has come since.
+    since: Instant,
+}
+
+impl Unseen {
+    /// The flow that was known would have been heard of by now.
+    fn is_over(&self, now: Instant) -> bool {
+        now.saturating_since(self.since) >= DOUBT_MIN
+    }
+}
+
+/// What an MH's segment is to the flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Credit {
+    /// Both numbers fit.
+    Fits,
+    /// It acknowledges what has passed by unseen, and is the MH's all the same.
+    FitsUnseen,
+    /// Neither.
+    None,
+}
+
+/// `number` lies from `first` up to `last`.
+fn within(number: SeqNum, first: SeqNum, last: SeqNum) -> bool {
+    first.at_or_before(number) && number.at_or_before(last)
+}
+
+/// At most `window` apart, whichever comes first.
+fn near(a: SeqNum, b: SeqNum, window: u32) -> bool {
+    a.distance_from(b).max(b.distance_from(a)) <= window
+}
+
+impl<P: Payload> Flow<P> {
+    /// The largest window that the MH has offered, `window` counted in.
+    fn mh_window_max(&self, window: u16) -> u32 {
+        window_max(self.mh.window_largest.max(window), self.mh.window_scale)
+    }
+
+    /// The same of the FH.
+    fn fh_window_max(&self, window: u16) -> u32 {
+        window_max(self.fh.window_largest.max(window), self.fh.window_scale)
+    }
+
+    /// The sequence numbers of an MH's segment fit: in the FH's window, or in the one
+    /// before it (repetitions, keep-alives).
+    fn mh_seq_fits(&self, segment: &Segment) -> bool {
+        let window = self.fh_window_max(0);
+        let edge = (self.fh.ack + window).max(self.mh.nxt) + BEYOND_WINDOW;
+        self.fh.ack.distance_from(segment.seq) <= window
+            && segment.seq.distance_from(self.fh.ack) <= window + BEYOND_WINDOW
+            && segment.end().at_or_before(edge)
+    }
+
+    /// What an MH's segment is worth; what is worth nothing is remembered, for the FH
+    /// may confirm it.
+    pub(super) fn credit(&mut self, segment: &Segment, now: Instant) -> Credit {
+        let seq_fits = self.mh_seq_fits(segment);
+        let old_max = self.mh_window_max(0);
+        // RFC 5961, 5: SND.UNA - MAX.SND.WND <= SEG.ACK <= SND.NXT.
+        let ack_fits = self.fh.una.distance_from(segment.ack) <= old_max
+            && segment.ack.at_or_before(self.fh.max);
+        if seq_fits && ack_fits {
+            self.unseen = None;
+            self.mh.heard = now;
+            return Credit::Fits;
+        }
+        let clock_fits = self.clock_fits(segment.options.timestamps, now);
+        let ahead = segment.ack.distance_from(self.fh.max);
+        let doubted = self.unseen.is_some_and(|unseen| unseen.is_over(now));
+        // As RFC 5961, 3.2 has it for a RST (its FIN may have passed by); or as sure as an
+        // ACK in the window. Without timestamps, and with an FH that has gone quiet, no
+        // more can be asked for; but then nothing owed is let go of.
+        let sure = [self.mh.nxt, self.mh.nxt + 1, self.fh.ack].contains(&segment.seq)
+            || (seq_fits && clock_fits)
+            || (seq_fits && self.mh.timestamps.is_none() && self.is_in_window(segment.ack))
+            || (seq_fits && self.mh.timestamps.is_none() && doubted && self.ahead.owed.is_none());
+        if sure && ahead > 0 && ahead < WINDOW_MAX {
+            self.unseen = None;
+            self.mh.heard = now;
+            return Credit::FitsUnseen;
+        }
+        self.unseen = Some(Unseen {
+            end: segment.end(),
+            ack: segment.ack,
+            window: segment.window,
+            half_fits: seq_fits || ack_fits,
+            seq_fits,
+            clock_fits,
+            since: self.unseen.map_or(now, |unseen| unseen.since),
+        });
+        Credit::None
+    }
+
+    /// Its MH may have spoken of what has passed by unseen: what is known may be old.
+    pub(crate) fn is_in_doubt(&self) -> bool {
+        self.unseen.is_some_and(|unseen| unseen.seq_fits)
+    }
+
+    /// No farther than the FH may send by what it was told.
+    fn is_in_window(&self, ack: SeqNum) -> bool {
+        let edge = self.mh.right_edge.map(|edge| edge + BEYOND_WINDOW);
+        edge.is_some_and(|edge| ack.at_or_before(edge))
+    }
+
+    /// Both timestamps have moved no farther than time (RFC 7323, 5.4: a tick is a
+    /// millisecond at least; Linux has some of a microsecond).
+    fn clock_fits(&self, timestamps: Option<Timestamps>, now: Instant) -> bool {
+        let Some(last) = self.mh.timestamps else {
+            return false;
+        };
+        let elapsed = now.saturating_since(self.mh.heard).as_micros();
+        let ticks = u32::try_from(elapsed).unwrap_or(u32::MAX);
+        let limit = ticks.saturating_add(2 * CLOCK_SLACK_TICKS);
+        let fits =
+            |new: u32, old: u32| new.wrapping_sub(old.wrapping_sub(CLOCK_SLACK_TICKS)) <= limit;
+        timestamps.is_some_and(|new| fits(new.tsval, last.tsval) && fits(new.tsecr, last.tsecr))
+    }
+
+    /// The first segment of an MH in a flow that is met in mid-stream fits what the FH
+    /// has said.
+    pub(super) fn mh_fits_met(&self, segment: &Segment) -> bool {
+        let mh_window = self.mh_window_max(segment.window);
+        self.fh.max.distance_from(segment.ack) <= mh_window
+            && segment.ack.at_or_before(self.fh.max)
+            && near(segment.end(), self.fh.ack, self.fh_window_max(0))
+    }
+
+    /// RFC 9293, 3.10.7.4: within the window that the MH has offered, and with an ACK
+    /// of what the MH has sent.
+    pub(super) fn fh_fits(&self, segment: &Segment) -> bool {
+        let window = self.mh_window_max(0);
+        let edge = match self.mh.right_edge {
+            Some(edge) => edge.max(self.fh.max),
+            None => self.fh.una + window,
+        };
+        let first = self.fh.ack - self.fh_window_max(0);
+        segment.end().at_or_before(edge + BEYOND_WINDOW)
+            && self.fh.una.distance_from(segment.seq) <= window
+            && segment.flags.has(Flags::ACK)
+            && within(segment.ack, first, self.mh.nxt)
+    }
+
+    /// Not the next in turn: something before it has passed by unseen, or was lost.
+    pub(super) fn tells_of_unseen(&self, segment: &Segment) -> bool {
+        segment.seq.after(self.fh.max) || segment.ack.after(self.mh.nxt)
+    }
+
+    /// A segment of the FH and the MH's last one agree on what has passed by unseen (a
+    /// hang, a restart).
+    pub(super) fn agree_on_unseen(&self, segment: &Segment) -> Option<Unseen> {
+        let unseen = self.unseen?;
+        let news = self.tells_of_unseen(segment);
+        let mh_window = self.mh_window_max(unseen.window);
+        let fh_window = self.fh_window_max(segment.window);
+        let agree = news
+            && segment.flags.has(Flags::ACK)
+            && within(
+                segment.end(),
+                unseen.ack,
+                unseen.ack + mh_window + BEYOND_WINDOW,
+            )
+            && near(unseen.end, segment.ack, fh_window + BEYOND_WINDOW);
+        let tied = if self.mh.timestamps.is_some() {
+            unseen.clock_fits
+        } else {
+            unseen.half_fits || unseen.is_over(self.seen)
+        };
+        // What is owed and let go of is lost.
+        let possible = self.ahead.owed.is_none() || self.is_in_window(unseen.ack);
+        (agree && tied && possible).then_some(unseen)
+    }
+
+    /// Begins anew where both directions agree.
+    pub(super) fn resynchronise(&mut self, segment: &Segment, unseen: Unseen) {
+        self.unseen = None;
+        self.fh.max = segment.end();
+        self.fh.una = unseen.ack;
+        self.mh.nxt = unseen.end.max(segment.ack);
+        self.note_fh(segment);
+        self.mh.window_largest = self.mh.window_largest.max(unseen.window);
+        self.mh.right_edge = None;
+        self.cache.purge(unseen.ack);
+        self.sacked.clear();
+        self.sent_nxt = self.fh.max;
+        self.recover = None;
+    }
+}

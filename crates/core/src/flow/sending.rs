@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Sending from the cache: what goes next, what is lost, what a link has kept.
+
+use core::time::Duration;
+
+use holdfast_wire::{Flags, Instant, Segment, SeqNum, Timestamps};
+
+use super::{Flow, Stage};
+use crate::cache::Piece;
+use crate::{Payload, Resend};
+
+/// A piece is lost when so many segments behind it have arrived that were sent after it
+/// (RFC 6675, `DupThresh`).
+const DUP_THRESH: u32 = 3;
+
+/// What is remembered while the kept segments of an outage are sent on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BeforeOutage {
+    /// What had been sent then.
+    sent_nxt: SeqNum,
+    /// The MH's last leap beyond what was sent since, and when.
+    leap: SeqNum,
+    leapt_at: Instant,
+}
+
+/// How sending from the cache has gone since it began.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Resending {
+    /// The end of the newest range that the MH has reported since.
+    arrived: SeqNum,
+    /// Lost pieces before this were repeated (RFC 6675, `HighRxt`).
+    repeated: SeqNum,
+}
+
+impl<P: Payload> Flow<P> {
+    /// Everything kept and not reported by the MH is to be sent from the start.
+    pub(crate) fn rewind(&mut self) {
+        if self.stage == Stage::Open && !self.cache.is_empty() {
+            self.sent_nxt = self.fh.una;
+            self.recover = self.cache.end();
+            self.timed = None;
+            self.resending = Resending {
+                arrived: self.fh.una,
+                repeated: self.fh.una,
+            };
+        }
+    }
+
+    /// The end of what the MH has said it holds; behind a hole SACK tells.
+    fn reported(&self) -> SeqNum {
+        let una = self.fh.una;
+        self.sacked.highest().map_or(una, |end| end.max(una))
+    }
+
+    /// The link is back: from the start, unless its ACKs show that the link has kept
+    /// what was on it.
+    pub(crate) fn begin_recovery(&mut self, now: Instant) {
+        let sent_nxt = self.sent_nxt;
+        self.rewind();
+        if self.recover.is_some() {
+            let (leap, leapt_at) = (self.reported(), now);
+            self.before_outage = Some(BeforeOutage {
+                sent_nxt,
+                leap,
+                leapt_at,
+            });
+        }
+    }
+
+    /// The MH acknowledges or reports, sooner than a round trip after it could be sent again,
+    /// what was sent before the outage: the link has kept it. Then all of that is on
+    /// its way still and is not sent twice. Returns true if so.
+    ///
+    /// One leap proves nothing: the MH may have had the bytes, and only its ACK been
+    /// lost. The next, after less than a round trip, does.
+    pub(crate) fn finds_link_kept_all(&mut self, least_rtt: Duration, now: Instant) -> bool {
+        let (una, reported) = (self.fh.una, self.reported());
+        let Some(before) = &mut self.before_outage else {
+            return false;
+        };
+        if before.sent_nxt.at_or_before(una) || self.recover.is_none() {
+            self.before_outage = None;
+            return false;
+        }
+        if reported.after(before.leap) && now.saturating_since(before.leapt_at) < least_rtt * 3 / 4
+        {
+            self.sent_nxt = self.sent_nxt.max(before.sent_nxt);
+            self.before_outage = None;
+            return true;
+        }
+        if reported.after(before.leap) && self.sent_nxt.at_or_before(reported) {
+            (before.leap, before.leapt_at) = (reported, now);
+        }
+        false
+    }
+
+    /// The MH reports a range that was not known to have arrived.
+    pub(super) fn on_reported(&mut self, right: SeqNum) {
+        self.resending.arrived = self.resending.arrived.max(right.min(self.sent_nxt));
+    }
+
+    /// The next piece to send, and the flow as if it were sent.
+    pub(crate) fn take_piece(&mut self, len_max: u32) -> Option<Resend<P>> {
+        let (from, limit) = self.sacked.next_missing(self.sent_nxt);
+        let piece = self.cache.piece(from, limit, len_max);
+        let Some(piece) = piece else {
+            // All that is left was reported, or lies beyond a reported range.
+            self.sent_nxt = limit.unwrap_or_else(|| self.cache.end().unwrap_or(from).max(from));
+            return None;
+        };
+        self.sent_nxt = piece.end;
+        Some(self.resend(piece))
+    }
+
+    /// A piece sent since the outage and lost, if there is one that was not repeated.
+    pub(crate) fn take_lost(&mut self) -> Option<Resend<P>> {
+        let from = self.fh.una.max(self.resending.repeated);
+        let piece = self.missing_segment(from)?;
+        let reach = piece.end + DUP_THRESH * piece.payload.segment_len().max(1);
+        if reach.at_or_before(self.resending.arrived) {
+            self.resending.repeated = piece.end;
+            return Some(self.resend(piece));
+        }
+        None
+    }
+
+    /// One segment of what the MH lacks at or after `from`.
+    fn missing_segment(&self, from: SeqNum) -> Option<Piece<P>> {
+        let (from, limit) = self.sacked.next_missing(from);
+        let piece = self.cache.piece(from, limit, u32::MAX)?;
+        let len = piece.payload.segment_len().max(1);
+        self.cache.piece(from, limit, len)
+    }
+
+    /// The first piece that the MH has not acknowledged or reported, out of turn.
+    pub(crate) fn first_missing(&mut self) -> Option<Resend<P>> {
+        let piece = self.missing_segment(self.fh.una)?;
+        Some(self.resend(piece))
+    }
+
+    /// Something that makes the MH answer: what it lacks, or else anything kept (what
+    /// it lacks may have been lost before it came here).
+    pub(crate) fn probe(&mut self) -> Option<Resend<P>> {
+        let una = self.fh.una;
+        let piece = self.missing_segment(una).or_else(|| {
+            let piece = self.cache.piece(una, None, u32::MAX)?;
+            let len = piece.payload.segment_len().max(1);
+            self.cache.piece(una, None, len)
+        })?;
+        Some(self.resend(piece))
+    }
+
+    fn resend(&mut self, piece: Piece<P>) -> Resend<P> {
+        let timestamps = self.mh.timestamps.map(|_| Timestamps {
+            tsval: self.note_tsval(piece.tsval),
+            tsecr: self.fh.tsecr,
+        });
+        Resend {
+            offset: piece.offset,
+            len: piece.len,
+            seq: piece.seq,
+            ack: self.fh.ack,
+            window: self.fh.window,
+            flags: piece.flags.with(Flags::ACK),
+            timestamps,
+            segment_len: piece.payload.segment_len().max(1),
+            path_mtu: self.path_mtu,
+            payload: piece.payload,
+        }
+    }
+
+    /// A segment of the FH goes to the MH as it came, with or without data.
+    pub(crate) fn note_passed(&mut self, segment: &Segment) {
+        if let Some(timestamps) = segment.options.timestamps {
+            self.note_tsval(timestamps.tsval);
+        }
+    }
+
+    /// The timestamp to send for one of `tsval`: the FH's own, so that the echo tells it
+    /// that nothing was lost (RFC 3522); unless the MH may have seen a newer one and
+    /// would drop it by PAWS (RFC 7323, 5.3). What the MH echoes does not tell: the
+    /// newest of its ACKs go down with the link.
+    fn note_tsval(&mut self, tsval: u32) -> u32 {
+        let echoed = self.mh.timestamps.map(|mh| mh.tsecr);
+        let known = [self.tsval_sent, echoed].into_iter().flatten();
+        let newest = known.fold(tsval, |newest, other| {
+            let newer = (other.wrapping_sub(newest) as i32) > 0;
+            if newer { other } else { newest }
+        });
+        self.tsval_sent = Some(newest);
+        newest
+    }
+}

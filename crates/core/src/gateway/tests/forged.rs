@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Segments that a stranger made up, off the path: they pass and change nothing. And
+//! numbers that only look so, after a stretch that the gateway did not see.
+//!
+//! The MH's windows are of 128,000 bytes, the FH's of 64,000.
+
+use holdfast_wire::{Flags, Segment, SeqNum, Timestamps};
+
+use super::bench::{Bench, LEN, WINDOW, bench, kept_back, passed, settings, unmet};
+use crate::{Scheme, Stage};
+
+const MH_WINDOW: u32 = 128_000;
+const FH_WINDOW: u32 = 65_535;
+
+/// Everything that a forged segment could move.
+fn state_of(bench: &Bench) -> String {
+    let flow = bench.gateway.flows.iter().next().expect("a flow");
+    let (fh, mh) = (&flow.fh, &flow.mh);
+    format!(
+        "{:?} una {:?} max {:?} ack {:?} wnd {} nxt {:?} edge {:?} ts {:?} sent {:?} kept {} \
+         owed {:?} {}",
+        flow.stage,
+        fh.una,
+        fh.max,
+        fh.ack,
+        fh.window,
+        mh.nxt,
+        mh.right_edge,
+        mh.timestamps,
+        flow.sent_nxt,
+        flow.cache.bytes(),
+        flow.ahead.owed,
+        bench.gateway.mobiles().next().expect("a mobile").outages,
+    )
+}
+
+fn ack_with(bench: &Bench, ack: u32, seq: u32) -> Segment {
+    let mut segment = bench.mh_segment(ack);
+    (segment.seq, segment.window) = (SeqNum::new(seq), u16::MAX);
+    segment
+}
+
+/// The same by one who does not know the clocks of the ends either.
+fn blind(bench: &Bench, ack: u32, seq: u32) -> Segment {
+    let mut segment = ack_with(bench, ack, seq);
+    segment.options.timestamps = Some(Timestamps {
+        tsval: 2_000_000_000,
+        tsecr: 3_000_000_000,
+    });
+    segment
+}
+
+/// Three segments acknowledged, three on their way when the link goes.
+fn away(scheme: Scheme) -> Bench {
+    let mut bench = bench(scheme);
+    bench.forward(1, 3);
+    assert_eq!(bench.up(3001), passed());
+    bench.forward(3001, 3);
+    bench.goes_down();
+    bench.wait(1000);
+    bench
+}
+
+#[test]
+fn an_ack_that_no_window_reaches_changes_nothing() {
+    for scheme in [Scheme::Hold, Scheme::MtcpPlus] {
+        let mut bench = away(scheme);
+        let before = state_of(&bench);
+        let old = 3001u32.wrapping_sub(MH_WINDOW + 1);
+        for (ack, seq) in [
+            // RFC 5961, 5: SEG.ACK older than SND.UNA - MAX.SND.WND.
+            (old, 5001),
+            (0u32.wrapping_sub(1 << 25), 5001),
+            // RFC 9293, 3.10.7.4: SEG.SEQ outside of the window.
+            (3001, 5001 + FH_WINDOW + 3),
+            (6001, 5001 + FH_WINDOW + 3),
+            (3001, 5001u32.wrapping_sub(FH_WINDOW + 1)),
+            (6001, 1_000_000_000),
+        ] {
+            let forged = ack_with(&bench, ack, seq);
+            assert_eq!(bench.put(forged), passed(), "{forged:?}");
+            assert_eq!(state_of(&bench), before, "{forged:?}");
+        }
+        // An ACK of what was not sent, by one who knows the windows only roughly.
+        for (ack, seq) in [(6002, 5000), (6002, 5003), (500_000, 5001 + 30_000)] {
+            let forged = blind(&bench, ack, seq);
+            assert_eq!(bench.put(forged), passed(), "{forged:?}");
+            assert_eq!(state_of(&bench), before, "{forged:?}");
+        }
+        assert!(bench.down(6001, LEN).lines.len() <= 1);
+        assert!(!bench.recovers().is_empty(), "nothing was kept");
+    }
+}
+
+#[test]
+fn an_old_ack_within_the_window_is_heard() {
+    let mut bench = away(Scheme::Hold);
+    let repeated = ack_with(&bench, 1, 5001);
+    let answer = bench.put(repeated);
+    assert!(answer.forwarded);
+    assert_eq!(bench.counter("recoveries"), 1);
+}
+
+#[test]
+fn forged_data_is_not_kept_in_the_place_of_the_true() {
+    let mut bench = away(Scheme::Hold);
+    let before = state_of(&bench);
+    for ack in [5002, 5001u32.wrapping_sub(FH_WINDOW + 1), 1_000_000_000] {
+        let mut forged = bench.fh_segment(6001, LEN);
+        forged.ack = SeqNum::new(ack);
+        // The MH itself would drop it (RFC 9293, 3.10.7.4).
+        assert_eq!(bench.put(forged), passed());
+        assert_eq!(state_of(&bench), before, "{ack}");
+    }
+    assert_eq!(bench.down(6001, LEN), kept_back(&[]));
+}
+
+#[test]
+fn two_forged_segments_that_agree_with_each_other_move_no_living_flow() {
+    for scheme in [Scheme::Hold, Scheme::MtcpPlus] {
+        let mut bench = away(scheme);
+        let before = state_of(&bench);
+        for _ in 0..3 {
+            bench.wait(2000);
+            let forged = blind(&bench, 900_000_000, 700_000_000);
+            assert_eq!(bench.put(forged), passed());
+            let mut forged = bench.fh_segment(900_000_000, LEN);
+            forged.ack = SeqNum::new(700_000_000);
+            assert_eq!(bench.put(forged), passed());
+            assert_eq!(state_of(&bench), before);
+        }
+    }
+}
+
+#[test]
+fn no_two_forged_segments_release_what_is_owed() {
+    let mut bench = away(Scheme::MtcpPlus);
+    let before = state_of(&bench);
+    for _ in 0..3 {
+        bench.wait(2000);
+        let forged = ack_with(&bench, 900_000_000, 700_000_000);
+        assert_eq!(bench.put(forged), passed());
+        let mut forged = bench.fh_segment(900_000_000, LEN);
+        forged.ack = SeqNum::new(700_000_000);
+        assert_eq!(bench.put(forged), passed());
+        assert_eq!(state_of(&bench), before);
+    }
+}
+
+#[test]
+fn the_handshakes_numbers_are_what_the_first_segments_are_measured_by() {
+    let mut bench = unmet(settings(Scheme::MtcpPlus));
+    bench.shake_hands(0, 5000);
+    let forged = bench.fh_segment(70_000_000, LEN);
+    assert_eq!(bench.put(forged), passed());
+    for (ack, seq) in [(900_000, 5003), (1, 500_000), (0x8000_0000, 5001)] {
+        let forged = ack_with(&bench, ack, seq);
+        assert_eq!(bench.put(forged), passed());
+        assert_eq!(bench.state(), "meeting", "{forged:?}");
+    }
+    assert_eq!(bench.up(1), passed());
+    let flow = bench.gateway.flows.iter().next().expect("a flow");
+    assert_eq!((flow.stage, flow.fh.max.get()), (Stage::Open, 1));
+}
+
+#[test]
+fn a_forged_reset_of_a_flow_that_is_just_met_changes_nothing() {
+    let mut bench = unmet(settings(Scheme::Hold));
+    bench.shake_hands(0, 5000);
+    let mut reset = bench.fh_segment(0, 0);
+    reset.flags = Flags::RST.with(Flags::ACK);
+    reset.ack = SeqNum::new(5555);
+    assert_eq!(bench.put(reset), passed());
+    assert_eq!(bench.state(), "meeting");
+    reset.ack = SeqNum::new(5001);
+    assert_eq!(bench.put(reset), passed());
+    assert_eq!(bench.state(), "closed");
+}
+
+/// Whether a segment of the FH is kept when the link goes: the flow is followed.
+fn follows(bench: &mut Bench, mut next: Segment) -> bool {
+    bench.goes_down();
+    next.payload_len = LEN;
+    !bench.put(next).forwarded
+}
+
+#[test]
+fn an_upload_that_went_on_unseen_is_followed_again() {
+    for scheme in [Scheme::Hold, Scheme::MtcpPlus] {
+        let mut bench = bench(scheme);
+        bench.forward(1, 1);
+        assert_eq!(bench.up(1001), passed());
+        // 10 MB have passed by.
+        let mut data = bench.mh_segment(1001);
+        (data.seq, data.payload_len) = (SeqNum::new(10_005_001), LEN);
+        let mut answer = bench.fh_segment(1001, 0);
+        answer.ack = SeqNum::new(10_006_001);
+        assert_eq!(bench.put(data), passed());
+        assert_eq!(bench.put(answer), passed());
+        data.seq += LEN;
+        assert_eq!(bench.put(data), passed());
+        let mut next = bench.fh_segment(1001, 0);
+        next.ack = SeqNum::new(10_007_001);
+        assert!(follows(&mut bench, next), "{scheme:?}");
+    }
+}
+
+#[test]
+fn both_directions_that_went_on_unseen_are_followed_again_after_a_second_of_doubt() {
+    for scheme in [Scheme::Hold, Scheme::MtcpPlus] {
+        let mut bench = bench(scheme);
+        bench.forward(1, 1);
+        assert_eq!(bench.up(1001), passed());
+        let (mut mine, mut theirs) = (10_005_001, 20_000_001);
+        for _ in 0..15 {
+            bench.wait(100);
+            let mut data = bench.fh_segment(theirs, LEN);
+            data.ack = SeqNum::new(mine);
+            assert_eq!(bench.put(data), passed());
+            theirs += LEN;
+            let mut data = bench.mh_segment(theirs);
+            (data.seq, data.payload_len) = (SeqNum::new(mine), LEN);
+            assert_eq!(bench.put(data), passed());
+            mine += LEN;
+        }
+        let mut next = bench.fh_segment(theirs, 0);
+        next.ack = SeqNum::new(mine);
+        assert!(follows(&mut bench, next), "{scheme:?}");
+    }
+}
+
+#[test]
+fn what_was_owed_and_went_on_unseen_within_the_window_is_settled() {
+    let mut bench = away(Scheme::MtcpPlus);
+    bench.recovers();
+    assert_eq!(bench.gateway.owed_bytes(), 3000);
+    // Three more segments reached the MH while the gateway hung.
+    assert_eq!(bench.up(9001), passed());
+    assert_eq!(bench.gateway.owed_bytes(), 0);
+    let beyond = 3001 + u32::from(WINDOW) * 128;
+    assert_eq!(bench.down(9001, LEN), passed());
+    assert!(beyond > 10_001);
+}
