@@ -57,6 +57,8 @@ impl<P: Payload> Flow<P> {
     pub(crate) fn begin_recovery(&mut self, now: Instant) {
         let sent_nxt = self.sent_nxt;
         self.rewind();
+        // The wait for an answer begins now.
+        (self.repair_at, self.repairs) = (None, 0);
         if self.recover.is_some() {
             let (leap, leapt_at) = (self.reported(), now);
             self.before_outage = Some(BeforeOutage {

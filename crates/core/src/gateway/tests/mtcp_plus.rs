@@ -408,3 +408,20 @@ fn an_outage_that_ends_before_anything_was_acknowledged_changes_nothing_for_the_
     assert_eq!(bench.recovers(), ["DATA 1001..2001 ts 1050"]);
     assert_eq!(bench.gateway.owed_bytes(), 0);
 }
+
+#[test]
+fn the_wait_for_an_answer_begins_when_the_link_is_back() {
+    let mut bench = frozen();
+    // Bytes have been owed for almost an RTO, or for many.
+    for millis in [990, 3700] {
+        bench.wait(millis);
+        let pieces = ["DATA 1..1001 ts 1005", "DATA 1001..2001 ts 1005"];
+        let mut lines = bench.recovers();
+        lines.retain(|line| line.starts_with("DATA"));
+        assert_eq!(lines, pieces);
+        let mut early = bench.wait(900);
+        early.retain(|line| line.starts_with("DATA"));
+        assert_eq!(early, [""; 0]);
+        bench.goes_down();
+    }
+}
