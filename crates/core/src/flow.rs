@@ -2,6 +2,8 @@
 //! One connection as the gateway knows it: where both ends are, what is kept for the
 //! MH, what has been sent of it.
 
+use std::collections::VecDeque;
+
 use holdfast_wire::{Endpoint, Flags, Instant, Segment, SeqNum, Timestamps};
 
 use crate::cache::{Insertion, SegmentCache};
@@ -125,6 +127,8 @@ pub(crate) struct Flow<P: Payload> {
     timed: Option<(SeqNum, Instant)>,
     /// What of its MH's bytes in flight is this flow's.
     counted_in_flight: u32,
+    /// It stands among its MH's [`waiting`](crate::mobile::Mobile::waiting).
+    pub waits: bool,
     /// M-TCP+: what was acknowledged ahead of the MH.
     pub ahead: Ahead,
     /// The newest ACK without data for the MH that an outage may have swallowed.
@@ -161,6 +165,7 @@ impl<P: Payload> Flow<P> {
             tsval_sent: None,
             timed: None,
             counted_in_flight: 0,
+            waits: false,
             ahead: Ahead::default(),
             held_ack: None,
             uplink_header: None,
@@ -196,6 +201,14 @@ impl<P: Payload> Flow<P> {
         *total -= u64::from(self.counted_in_flight);
         self.counted_in_flight = self.in_flight();
         *total += u64::from(self.counted_in_flight);
+    }
+
+    /// Joins those that wait to be sent from the cache, if there is something to send.
+    pub(crate) fn join(&mut self, place: u32, waiting: &mut VecDeque<u32>) {
+        if !self.waits && self.has_backlog() {
+            self.waits = true;
+            waiting.push_back(place);
+        }
     }
 
     /// There is something to be sent from the cache.

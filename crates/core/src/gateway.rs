@@ -266,7 +266,7 @@ impl<P: Payload> Gateway<P> {
             let _ = settings.scheme.on_nothing_new(flow, segment, actions);
             return Verdict::Suppress;
         }
-        settings.scheme.on_kept(flow, now, actions);
+        settings.scheme.on_kept(flow, segment, now, actions);
         Verdict::Suppress
     }
 
@@ -316,7 +316,7 @@ impl<P: Payload> Gateway<P> {
             });
             flow.repair_at = None;
         }
-        if flow.finds_link_kept_all(mobile.rtt.least().unwrap_or_default(), now) {
+        if flow.finds_link_kept_all(segment) {
             self.counters.links_that_kept += 1;
         }
         flow.count_in_flight(&mut mobile.in_flight);
@@ -370,13 +370,14 @@ impl<P: Payload> Gateway<P> {
         true
     }
 
-    /// The bytes in flight of the flow may have changed.
+    /// The bytes in flight and the backlog of the flow may have changed.
     fn count_in_flight(&mut self, place: u32) {
         let Some(flow) = self.flows.at_mut(place) else {
             return;
         };
         if let Some(mobile) = self.mobiles.at_mut(flow.mobile) {
             flow.count_in_flight(&mut mobile.in_flight);
+            flow.join(place, &mut mobile.waiting);
         }
     }
 

@@ -17,6 +17,7 @@
 
 use core::net::IpAddr;
 use core::time::Duration;
+use std::collections::VecDeque;
 
 use holdfast_wire::Instant;
 
@@ -93,8 +94,11 @@ pub(crate) struct Mobile {
     pub scheduled: Scheduled,
     /// Its flows, by their places in the table.
     pub flows: Vec<u32>,
-    /// Whose turn it is.
+    /// Whose turn it is to be asked.
     pub cursor: usize,
+    /// Flows with something to be sent from the cache, in turn; each once. Among them
+    /// may be such as have nothing any more.
+    pub waiting: VecDeque<u32>,
     pub link: Link,
     /// Who brought it where it stands.
     pub source: Option<LinkSource>,
@@ -124,6 +128,7 @@ impl Mobile {
             scheduled: Scheduled::default(),
             flows: Vec::new(),
             cursor: 0,
+            waiting: VecDeque::new(),
             link: Link::Up,
             source: None,
             since: now,

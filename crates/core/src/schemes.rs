@@ -8,6 +8,7 @@
 //! - `hold`: nothing but what the MH says. It has no code here: every hook returns at
 //!   once.
 //! - [`mtcp_plus`]: ACKs of what is kept, with a window of 0, until the MH is back.
+//! - [`mtcp_2007`]: the M-TCP that M-TCP+ is compared with.
 
 use holdfast_wire::{Instant, Segment};
 
@@ -16,6 +17,7 @@ use crate::rtt::RttEstimator;
 use crate::settings::Scheme;
 use crate::{Actions, Payload, Verdict};
 
+pub(crate) mod mtcp_2007;
 pub(crate) mod mtcp_plus;
 
 impl Scheme {
@@ -33,6 +35,7 @@ impl Scheme {
                 let wait = rtt.least().unwrap_or_default();
                 mtcp_plus::on_disconnected(flow, wait, now, actions);
             }
+            Self::Mtcp2007 => mtcp_2007::on_disconnected(flow, actions),
         }
     }
 
@@ -40,12 +43,14 @@ impl Scheme {
     pub(crate) fn on_kept<P: Payload>(
         self,
         flow: &mut Flow<P>,
+        segment: &Segment,
         now: Instant,
         actions: &mut Actions<P>,
     ) {
         match self {
             Self::Hold => {}
             Self::MtcpPlus => mtcp_plus::on_kept(flow, now, actions),
+            Self::Mtcp2007 => mtcp_2007::on_kept(flow, segment, now, actions),
         }
     }
 
@@ -59,7 +64,7 @@ impl Scheme {
     ) -> Verdict {
         match self {
             Self::Hold => Verdict::Forward,
-            Self::MtcpPlus => mtcp_plus::on_nothing_new(flow, segment, actions),
+            Self::MtcpPlus | Self::Mtcp2007 => mtcp_plus::on_nothing_new(flow, segment, actions),
         }
     }
 
@@ -73,6 +78,7 @@ impl Scheme {
         match self {
             Self::Hold => Verdict::Forward,
             Self::MtcpPlus => mtcp_plus::on_mh_segment(flow, segment, actions),
+            Self::Mtcp2007 => mtcp_2007::on_mh_segment(flow, segment, actions),
         }
     }
 
@@ -85,7 +91,7 @@ impl Scheme {
     ) {
         match self {
             Self::Hold => {}
-            Self::MtcpPlus => mtcp_plus::on_reconnected(flow, now, actions),
+            Self::MtcpPlus | Self::Mtcp2007 => mtcp_plus::on_reconnected(flow, now, actions),
         }
     }
 
@@ -98,7 +104,7 @@ impl Scheme {
     ) {
         match self {
             Self::Hold => {}
-            Self::MtcpPlus => mtcp_plus::on_timeout(flow, now, actions),
+            Self::MtcpPlus | Self::Mtcp2007 => mtcp_plus::on_timeout(flow, now, actions),
         }
     }
 }

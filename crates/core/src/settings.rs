@@ -14,6 +14,10 @@ pub enum Scheme {
     /// kept is acknowledged to the FH with a window of 0. **Bytes are then
     /// acknowledged before the MH has them.**
     MtcpPlus,
+    /// M-TCP as the M-TCP+ paper models it, to compare with: each ACK reduced by one,
+    /// the last byte acknowledged with a window of 0 on disconnection. Strips what the MH
+    /// reports by SACK. For the laboratory.
+    Mtcp2007,
 }
 
 /// Settings of a [`Gateway`](crate::Gateway).

@@ -19,7 +19,7 @@ mod seq;
 mod time;
 
 pub use header::{HEADER_LEN_MAX, Header, checksum_is_right};
-pub use parse::{Layout, NotTcp, PacketTooBig, parse, parse_packet_too_big};
+pub use parse::{Layout, NotTcp, PacketTooBig, is_icmp, parse, parse_packet_too_big};
 pub use segment::{Endpoint, Flags, Options, SackBlocks, Segment, Timestamps};
 pub use seq::SeqNum;
 pub use time::{Duration, Instant};

@@ -115,6 +115,19 @@ fn options(tcp: &TcpSlice<'_>) -> Options {
     options
 }
 
+/// Whether the frame, whose IP header begins at `ip`, carries ICMP or ICMPv6, behind
+/// whatever extension headers (RFC 8200, 4.1).
+pub fn is_icmp(frame: &[u8], ip: usize) -> bool {
+    let Some(packet) = frame.get(ip..) else {
+        return false;
+    };
+    // Lengths that contradict one another do not make it another protocol.
+    etherparse::LaxSlicedPacket::from_ip(packet)
+        .ok()
+        .and_then(|packet| Some(packet.net?.ip_payload_ref()?.ip_number))
+        .is_some_and(|number| matches!(number, IpNumber::ICMP | IpNumber::IPV6_ICMP))
+}
+
 /// A router's word that a packet was too big for the path beyond it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketTooBig {

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Sending from the cache: what goes next, what is lost, what a link has kept.
 
-use core::time::Duration;
-
-use holdfast_wire::{Flags, Instant, Segment, SeqNum, Timestamps};
+use holdfast_wire::{Flags, Segment, SeqNum, Timestamps};
 
 use super::{Flow, Stage};
 use crate::cache::Piece;
@@ -13,14 +11,22 @@ use crate::{Payload, Resend};
 /// (RFC 6675, `DupThresh`).
 const DUP_THRESH: u32 = 3;
 
+/// Advances of the MH that only segments from before an outage can have caused, until
+/// the link is taken to have kept them. One may be an ACK that the outage swallowed, said
+/// again.
+const LEAPS: u32 = 2;
+
 /// What is remembered while the kept segments of an outage are sent on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BeforeOutage {
-    /// What had been sent then.
+    /// What had been sent then, and the newest timestamp of it.
     sent_nxt: SeqNum,
-    /// The MH's last leap beyond what was sent since, and when.
+    tsval: Option<u32>,
+    /// The end of what was sent again since.
+    resent: SeqNum,
+    /// How far the MH's reports went when it last leapt, and how often it did.
     leap: SeqNum,
-    leapt_at: Instant,
+    leaps: u32,
 }
 
 /// How sending from the cache has gone since it began.
@@ -54,28 +60,31 @@ impl<P: Payload> Flow<P> {
 
     /// The link is back: from the start, unless its ACKs show that the link has kept
     /// what was on it.
-    pub(crate) fn begin_recovery(&mut self, now: Instant) {
+    pub(crate) fn begin_recovery(&mut self) {
         let sent_nxt = self.sent_nxt;
         self.rewind();
         // The wait for an answer begins now.
         (self.repair_at, self.repairs) = (None, 0);
         if self.recover.is_some() {
-            let (leap, leapt_at) = (self.reported(), now);
             self.before_outage = Some(BeforeOutage {
                 sent_nxt,
-                leap,
-                leapt_at,
+                tsval: self.tsval_sent,
+                resent: self.fh.una,
+                leap: self.reported(),
+                leaps: 0,
             });
         }
     }
 
-    /// The MH acknowledges or reports, sooner than a round trip after it could be sent again,
-    /// what was sent before the outage: the link has kept it. Then all of that is on
-    /// its way still and is not sent twice. Returns true if so.
+    /// The MH goes on acknowledging or reporting what was sent before the outage: the link
+    /// has kept it. Then all of that is on its way still and is not sent twice. Returns
+    /// true if so.
     ///
-    /// One leap proves nothing: the MH may have had the bytes, and only its ACK been
-    /// lost. The next, after less than a round trip, does.
-    pub(crate) fn finds_link_kept_all(&mut self, least_rtt: Duration, now: Instant) -> bool {
+    /// How soon an ACK comes tells nothing: the queue that made the round trips before may
+    /// be gone. But it echoes a timestamp (RFC 7323, 4.3), and whatever is sent again has
+    /// at least the newest from before. Without timestamps a report must lie beyond all
+    /// that was sent again.
+    pub(crate) fn finds_link_kept_all(&mut self, segment: &Segment) -> bool {
         let (una, reported) = (self.fh.una, self.reported());
         let Some(before) = &mut self.before_outage else {
             return false;
@@ -84,16 +93,21 @@ impl<P: Payload> Flow<P> {
             self.before_outage = None;
             return false;
         }
-        if reported.after(before.leap) && now.saturating_since(before.leapt_at) < least_rtt * 3 / 4
-        {
+        let from_before = match (before.tsval, segment.options.timestamps) {
+            (Some(newest), Some(ts)) => (ts.tsecr.wrapping_sub(newest) as i32) < 0,
+            _ => reported.after(before.resent),
+        };
+        if !(from_before && reported.after(before.leap)) {
+            return false;
+        }
+        before.leap = reported;
+        before.leaps += 1;
+        let kept = before.leaps >= LEAPS;
+        if kept {
             self.sent_nxt = self.sent_nxt.max(before.sent_nxt);
             self.before_outage = None;
-            return true;
         }
-        if reported.after(before.leap) && self.sent_nxt.at_or_before(reported) {
-            (before.leap, before.leapt_at) = (reported, now);
-        }
-        false
+        kept
     }
 
     /// The MH reports a range that was not known to have arrived.
@@ -111,6 +125,9 @@ impl<P: Payload> Flow<P> {
             return None;
         };
         self.sent_nxt = piece.end;
+        if let Some(before) = &mut self.before_outage {
+            before.resent = before.resent.max(piece.end);
+        }
         Some(self.resend(piece))
     }
 

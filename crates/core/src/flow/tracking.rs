@@ -122,9 +122,11 @@ impl<P: Payload> Flow<P> {
         let freed = self.cache.bytes();
         let (key, mobile, generation) = (self.key, self.mobile, self.generation);
         let (scheduled, counted) = (self.scheduled, self.counted_in_flight);
+        let waits = self.waits;
         let draining = self.ahead.draining;
         *self = Self::new(key, mobile, generation, now);
         (self.scheduled, self.counted_in_flight) = (scheduled, counted);
+        self.waits = waits;
         self.ahead.draining = draining;
         freed
     }

@@ -141,13 +141,16 @@ impl<P: Payload> Gateway<P> {
         let Some(flow) = self.flows.at_mut(place) else {
             return;
         };
-        let (key, mobile) = (flow.key, flow.mobile);
+        let (key, mobile, waits) = (flow.key, flow.mobile, flow.waits);
         self.cached_bytes -= flow.close();
         self.count_in_flight(place);
         if let Some(mobile) = self.mobiles.at_mut(mobile)
             && let Some(at) = mobile.flows.iter().position(|other| *other == place)
         {
             mobile.flows.swap_remove(at);
+            if waits {
+                mobile.waiting.retain(|other| *other != place);
+            }
         }
         // What a predecessor owed stays written down until its flow is met.
         let removed = self.flows.remove(&key);

@@ -16,6 +16,9 @@ pub(super) const REPAIRS_ALONE: u32 = 3;
 /// the link.
 const REPAIRS_AN_ACK: usize = 2;
 
+/// So many flows of one MH are looked at for a probe; the next goes on from there.
+const PROBE_PLACES: usize = 4096;
+
 /// What the MH's ACK shows to be lost, once more. With `dup_acks`, duplicate ACKs alone
 /// tell so.
 pub(super) fn repair<P: Payload>(
@@ -62,26 +65,24 @@ impl<P: Payload> Gateway<P> {
         let Some(mobile) = self.mobiles.at_mut(place) else {
             return;
         };
-        for _ in 0..mobile.flows.len() {
+        let mut frozen = None;
+        for _ in 0..mobile.flows.len().min(PROBE_PLACES) {
             mobile.cursor = (mobile.cursor + 1) % mobile.flows.len();
-            let flow = mobile
-                .flows
-                .get(mobile.cursor)
-                .and_then(|flow| self.flows.at_mut(*flow));
-            if let Some(piece) = flow.and_then(super::super::flow::Flow::probe) {
+            let Some(flow) = self.flows.at_mut(mobile.flows[mobile.cursor]) else {
+                continue;
+            };
+            if let Some(piece) = flow.probe() {
                 self.counters.probes += 1;
                 actions.push(Action::Resend(piece));
                 return;
             }
+            // Held in persist state with nothing kept, the FH sends nothing that could
+            // tell that the MH is back.
+            if frozen.is_none() && flow.ahead.frozen && flow.stage == Stage::Open {
+                frozen = flow.made_probe();
+            }
         }
-        // Held in persist state with nothing kept, the FH sends nothing that could
-        // tell that the MH is back.
-        let frozen = mobile
-            .flows
-            .iter()
-            .filter_map(|flow| self.flows.at(*flow))
-            .find(|flow| flow.ahead.frozen && flow.stage == Stage::Open);
-        if let Some(probe) = frozen.and_then(Flow::made_probe) {
+        if let Some(probe) = frozen {
             self.counters.probes += 1;
             actions.push(probe);
         }
@@ -101,12 +102,13 @@ impl<P: Payload> Gateway<P> {
         mobile.begin_recovery(source, now);
         let told = core::mem::take(&mut mobile.disconnected);
         self.counters.recoveries += 1;
-        for flow in &mobile.flows {
-            let Some(flow) = self.flows.at_mut(*flow) else {
+        for place in &mobile.flows {
+            let Some(flow) = self.flows.at_mut(*place) else {
                 continue;
             };
-            flow.begin_recovery(now);
+            flow.begin_recovery();
             flow.count_in_flight(&mut mobile.in_flight);
+            flow.join(*place, &mut mobile.waiting);
             if told {
                 self.settings.scheme.on_reconnected(flow, now, actions);
             }
@@ -137,18 +139,16 @@ impl<P: Payload> Gateway<P> {
         let Some(mobile) = self.mobiles.at_mut(place) else {
             return;
         };
-        let mut without = 0;
-        while without < mobile.flows.len() {
-            mobile.cursor = (mobile.cursor + 1) % mobile.flows.len();
-            let Some(flow) = self.flows.at_mut(mobile.flows[mobile.cursor]) else {
-                break;
+        while let Some(next) = mobile.waiting.pop_front() {
+            let Some(flow) = self.flows.at_mut(next) else {
+                continue;
             };
             if !flow.has_backlog() {
-                without += 1;
+                flow.waits = false;
                 continue;
             }
-            without = 0;
             let Some(allowance) = mobile.allowance(now) else {
+                mobile.waiting.push_front(next);
                 return;
             };
             let len_max = whole_segments(flow, allowance);
@@ -158,6 +158,7 @@ impl<P: Payload> Gateway<P> {
                 actions.push(Action::Resend(piece));
             }
             flow.count_in_flight(&mut mobile.in_flight);
+            mobile.waiting.push_back(next);
         }
         mobile.end_recovery(now);
     }

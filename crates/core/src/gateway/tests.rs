@@ -6,6 +6,7 @@ mod forged;
 mod hold;
 mod host;
 mod limits;
+mod mtcp_2007;
 mod mtcp_plus;
 mod property;
 mod successor;

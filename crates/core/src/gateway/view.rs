@@ -33,6 +33,8 @@ pub struct Counters {
 pub struct Stats {
     /// Flows in the table.
     pub flows: usize,
+    /// Mobiles that these are of.
+    pub mobiles: usize,
     /// Flows whose MH is away or being caught up with.
     pub flows_in_outage: usize,
     /// Bytes of payload kept.
@@ -40,10 +42,10 @@ pub struct Stats {
 }
 
 /// One mobile.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct MobileView {
     /// Its address.
-    pub addresses: Vec<IpAddr>,
+    pub address: IpAddr,
     /// What is believed of its link.
     pub link: LinkState,
     /// Who said so last.
@@ -59,7 +61,7 @@ pub struct MobileView {
 }
 
 /// One flow.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct FlowView {
     /// Its ends.
     pub key: FlowKey,
@@ -77,6 +79,7 @@ impl<P: Payload> Gateway<P> {
         let away = |mobile: &&Mobile| mobile.link != Link::Up;
         Stats {
             flows: self.flows.len(),
+            mobiles: self.mobiles.len(),
             flows_in_outage: self
                 .mobiles
                 .iter()
@@ -94,8 +97,19 @@ impl<P: Payload> Gateway<P> {
 
     /// All mobiles with flows.
     pub fn mobiles(&self) -> impl Iterator<Item = MobileView> + '_ {
-        self.mobiles.iter().map(|mobile| MobileView {
-            addresses: vec![mobile.address],
+        self.mobiles.iter().map(|mobile| self.view(mobile))
+    }
+
+    /// The mobile with this address, if it has flows.
+    pub fn mobile(&self, address: IpAddr) -> Option<MobileView> {
+        let place = self.mobiles.find(&address)?;
+        Some(self.view(self.mobiles.at(place)?))
+    }
+
+    fn view(&self, mobile: &Mobile) -> MobileView {
+        let flows = mobile.flows.iter().filter_map(|flow| self.flows.at(*flow));
+        MobileView {
+            address: mobile.address,
             link: match mobile.link {
                 Link::Silent | Link::Down => LinkState::Down,
                 Link::Up | Link::Recovering if mobile.going_down_soon => LinkState::GoingDownSoon,
@@ -104,14 +118,9 @@ impl<P: Payload> Gateway<P> {
             source: mobile.source,
             since: mobile.since,
             flows: mobile.flows.len(),
-            cached_bytes: mobile
-                .flows
-                .iter()
-                .filter_map(|flow| self.flows.at(*flow))
-                .map(|flow| flow.cache.bytes() as u64)
-                .sum(),
+            cached_bytes: flows.map(|flow| flow.cache.bytes() as u64).sum(),
             outages: mobile.outages,
-        })
+        }
     }
 
     /// All flows.

@@ -19,6 +19,9 @@
 //! Where the paper is silent: nothing is acknowledged across a hole; a FIN is not
 //! acknowledged, so that closing stays end to end; a flow whose window scale is not
 //! known, or none of whose uplink headers could be copied, is served as `hold`.
+//!
+//! Where it departs from the paper: nothing is acknowledged sooner than the MH could
+//! have done it ([`acknowledge_later`]).
 
 use core::time::Duration;
 
@@ -58,8 +61,17 @@ pub(crate) struct Ahead {
     echo: Option<u32>,
 }
 
+impl Ahead {
+    /// From now on the FH is to be held in persist state.
+    pub(super) fn freeze(&mut self) {
+        self.frozen = true;
+        self.closed = false;
+        self.reopen_at = None;
+    }
+}
+
 /// Whether ACKs can be made for the flow.
-fn serves<P: Payload>(flow: &Flow<P>) -> bool {
+pub(super) fn serves<P: Payload>(flow: &Flow<P>) -> bool {
     flow.stage == Stage::Open && flow.mh.window_scale.is_some() && flow.uplink_header.is_some()
 }
 
@@ -113,6 +125,12 @@ fn acknowledge<P: Payload>(flow: &mut Flow<P>, limit: SeqNum, actions: &mut Acti
     actions.push(ack);
 }
 
+/// The ACK of what was acknowledged already, with a window of 0.
+pub(super) fn acknowledge_again<P: Payload>(flow: &mut Flow<P>, actions: &mut Actions<P>) {
+    let again = acknowledged(flow);
+    acknowledge(flow, again, actions);
+}
+
 /// The timestamp that the FH was last given an echo of.
 fn last_echo<P: Payload>(flow: &Flow<P>) -> u32 {
     let by_mh = flow.mh.timestamps.map(|mh| mh.tsecr);
@@ -140,10 +158,8 @@ pub(super) fn on_disconnected<P: Payload>(
     actions: &mut Actions<P>,
 ) {
     if serves(flow) && !flow.ahead.draining && !flow.is_in_doubt() {
-        flow.ahead.frozen = true;
-        flow.ahead.closed = false;
+        flow.ahead.freeze();
         flow.ahead.wait = wait;
-        flow.ahead.reopen_at = None;
         acknowledge_later(flow, now, actions);
     }
 }
@@ -167,8 +183,7 @@ pub(super) fn on_nothing_new<P: Payload>(
     let behind = segment.seq.before(acknowledged(flow));
     if flow.ahead.frozen && (behind || !segment.is_empty()) {
         // No sooner acknowledged for that.
-        let again = acknowledged(flow);
-        acknowledge(flow, again, actions);
+        acknowledge_again(flow, actions);
     } else if flow.ahead.owed.is_some() && behind {
         // The ACK that opens the window was lost, or is still under way. Nothing more
         // is acknowledged ahead: the link carries.

@@ -130,11 +130,36 @@ fn a_packet_too_big_message_names_the_flow_and_the_mtu() {
     assert_eq!(parse_packet_too_big(&icmp, 0), None);
 }
 
+#[test]
+fn icmp_is_known_behind_extension_headers_and_whatever_its_lengths_say() {
+    let mut v4 = packet(false, &[], b"x");
+    assert!(!is_icmp(&v4, 0));
+    v4[9] = 1;
+    assert!(is_icmp(&v4, 0));
+    for total in [0, 10, 0xffff_u16] {
+        v4[2..4].copy_from_slice(&total.to_be_bytes());
+        assert!(is_icmp(&v4, 0), "{total}");
+    }
+    let mut v6 = packet(true, &[], b"x");
+    assert!(!is_icmp(&v6, 0));
+    v6[6] = 58;
+    assert!(is_icmp(&v6, 0));
+    // Hop-by-hop and destination options of eight octets each before it.
+    v6[6] = 0;
+    v6.splice(40..40, [60, 0, 1, 4, 0, 0, 0, 0, 58, 0, 1, 4, 0, 0, 0, 0]);
+    let len = (v6.len() - 40) as u16;
+    v6[4..6].copy_from_slice(&len.to_be_bytes());
+    assert!(is_icmp(&v6, 0));
+    v6[48] = 17;
+    assert!(!is_icmp(&v6, 0));
+}
+
 proptest! {
     #[test]
     fn no_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), ip in 0usize..20) {
         let _ = parse(&bytes, ip);
         let _ = parse_packet_too_big(&bytes, ip);
+        let _ = is_icmp(&bytes, ip);
     }
 
     #[test]

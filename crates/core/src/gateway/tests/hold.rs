@@ -308,3 +308,110 @@ fn what_was_reported_before_the_outage_does_not_make_a_piece_lost() {
         assert_eq!(bench.up_with_sack(1001, 1, 1001).lines, [""; 0]);
     }
 }
+
+#[test]
+fn of_many_flows_those_with_a_backlog_alone_are_looked_at_and_in_turn() {
+    let mut bench = hold();
+    let (first, idle) = (bench.mh_port, 2000);
+    for _ in 0..idle {
+        bench.mh_port += 1;
+        bench.shake_hands(0, 5000);
+        assert!(bench.up(1).forwarded);
+    }
+    let busy = [first, first + 1000];
+    for port in busy {
+        bench.mh_port = port;
+        bench.forward(1, 2);
+    }
+    bench.goes_down();
+    let waiting = |bench: &Bench| bench.gateway.mobiles.at(0).expect("it").waiting.len();
+    assert_eq!(waiting(&bench), 0);
+    bench.wait(500);
+    let lines = bench.comes_up();
+    assert!(waiting(&bench) <= 2);
+    let lines = [lines, bench.wait(40)].concat();
+    let expected = ["DATA 1..1001 ts 1000", "DATA 1001..2001 ts 1000"];
+    let turns: Vec<_> = expected.into_iter().flat_map(|line| [line; 2]).collect();
+    assert_eq!(lines, turns);
+    assert_eq!(waiting(&bench), 0);
+}
+
+/// The round trip is 50 ms; then 40 segments, one each millisecond, are on their way
+/// when the link goes for a second.
+fn away_with_a_window_in_flight() -> Bench {
+    let mut bench = hold();
+    bench.forward(1, 1);
+    bench.wait(50);
+    assert_eq!(bench.up(1001), passed());
+    for i in 1..=40 {
+        bench.forward(1 + i * LEN, 1);
+        bench.wait(1);
+    }
+    bench.goes_down();
+    bench.wait(1000);
+    bench
+}
+
+#[test]
+fn a_link_that_answers_faster_than_before_has_not_kept_anything() {
+    let mut bench = away_with_a_window_in_flight();
+    let mut sent = bench.comes_up().len() as u32;
+    // Without its queue the link takes 4 ms.
+    for _ in 0..100 {
+        let before = sent;
+        sent += bench.wait(4).len() as u32;
+        sent += bench.up(1001 + before * LEN).lines.len() as u32;
+    }
+    assert_eq!((sent, bench.counter("links_that_kept")), (40, 0));
+}
+
+#[test]
+fn acks_of_what_was_sent_before_tell_that_the_link_has_kept_it() {
+    let mut bench = away_with_a_window_in_flight();
+    let mut sent = bench.comes_up().len();
+    for i in 1..=40 {
+        sent += bench.wait(1).len();
+        bench.fh_clock_seen = 1050 + i;
+        sent += bench.up(1001 + i * LEN).lines.len();
+    }
+    assert!(sent < 8, "{sent} segments were sent twice");
+    assert_eq!(bench.counter("links_that_kept"), 1);
+}
+
+#[test]
+fn one_ack_that_the_outage_had_swallowed_tells_nothing() {
+    let mut bench = away_with_a_window_in_flight();
+    let mut sent = bench.comes_up().len() as u32;
+    bench.wait(4);
+    // The MH had ten of them; it says so to the first piece, which it drops.
+    bench.fh_clock_seen = 1060;
+    sent += bench.up(11_001).lines.len() as u32;
+    bench.fh_clock_seen = 1090;
+    for i in 0..60 {
+        sent += bench.wait(4).len() as u32;
+        sent += bench.up((12_001 + i * LEN).min(41_001)).lines.len() as u32;
+    }
+    assert!(sent >= 30, "{sent}");
+    assert_eq!(bench.counter("links_that_kept"), 0);
+}
+
+#[test]
+fn without_timestamps_two_leaps_beyond_what_was_sent_again_tell_it() {
+    let mut bench = hold();
+    let bare = |bench: &mut Bench, mut segment: holdfast_wire::Segment| {
+        segment.options.timestamps = None;
+        bench.put(segment)
+    };
+    for i in 0..40 {
+        let segment = bench.fh_segment(1 + i * LEN, LEN);
+        bare(&mut bench, segment);
+    }
+    bench.goes_down();
+    bench.wait(1000);
+    bench.comes_up();
+    for (ack, kept) in [(20_001, 0), (39_001, 1)] {
+        let segment = bench.mh_segment(ack);
+        bare(&mut bench, segment);
+        assert_eq!(bench.counter("links_that_kept"), kept);
+    }
+}

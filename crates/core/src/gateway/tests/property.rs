@@ -322,3 +322,9 @@ fn mtcp_plus_delivers_every_byte_or_resets_both_ends() {
     let (made, resent) = run_all(Scheme::MtcpPlus);
     assert!(made > 0 && resent > 0, "{made} made, {resent} sent on");
 }
+
+#[test]
+fn the_m_tcp_of_2007_delivers_every_byte_and_acknowledges_none_ahead() {
+    let (made, resent) = run_all(Scheme::Mtcp2007);
+    assert!(made > 0 && resent > 0, "{made} made, {resent} sent on");
+}
