@@ -9,7 +9,8 @@
 #
 #     link        how exact the link emulator is                        crates/lab/benches/
 #     outages     stall and transfer time by outage, sender, remedy     crates/holdfast/benches/
-#     cost        throughput and latency that the gateway costs         crates/holdfast/benches/
+#     cost        throughput either way, latency and connections a
+#                 second that the gateway costs                         crates/holdfast/benches/
 #
 # Without names all of them run, one after the other. Results go to target/bench/<time>/. The exit
 # status is not 0 if one failed or missed what it promises.

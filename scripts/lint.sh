@@ -110,7 +110,7 @@ end_to_end_names() {
 
 # A test waits for a condition with a deadline, never for a length of time.
 sleeping_tests() {
-    grep -n -E 'sleep\(' $(rust_files | grep -E '^crates/(wire|core|link)/')
+    grep -n -E 'sleep\(' $(rust_files | grep -E '^crates/(wire|core|link|sim)/')
 }
 
 # --- crates --------------------------------------------------------------------------------

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Shows that wire, core and link use no clock, no socket, no file and no randomness of the
+# Shows that wire, core, link and sim use no clock, no socket, no file and no randomness of the
 # operating system, so that the same input gives the same output on every machine:
 #
 #   1. none of the crates that they are built from is one that talks to the system;
-#   2. the compiled code of the three asks the linker for nothing of `std` and for no C function
+#   2. the compiled code of these asks the linker for nothing of `std` and for no C function
 #      other than memory moves and exact roundings;
 #   3. they build for wasm32-unknown-unknown, a target without a system (only where the toolchain
 #      has that target: `rustup target add wasm32-unknown-unknown`).
@@ -16,7 +16,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$PATH:${CARGO_HOME:-$HOME/.cargo}/bin"
 
-readonly crates=(holdfast-wire holdfast-core holdfast-link)
+readonly crates=(holdfast-wire holdfast-core holdfast-link holdfast-sim)
 selected=()
 for crate in "${crates[@]}"; do selected+=(-p "$crate"); done
 failed=0

@@ -8,18 +8,21 @@
 //! outcome does not depend on how often anybody asks.
 
 mod counters;
+mod queue;
 
 use std::collections::VecDeque;
 
 use holdfast_wire::{Duration, Instant};
 
 pub use counters::{Counters, DropReason};
+pub use queue::Station;
+use queue::{Queues, Waiting};
 
 use crate::capacity::{NanoBits, need};
 use crate::loss::{BitErrors, BitFate, GilbertElliottLoss};
 use crate::outage::{LinkState, OutageEffect, OutageSchedule};
 use crate::random::{Part, Stream};
-use crate::settings::{Jitter, LinkPlan, LinkSettings, SettingsError};
+use crate::settings::{LinkPlan, LinkSettings, SettingsError};
 
 /// The most packets on the way at once; reached only by a link without a rate.
 const IN_FLIGHT_MAX: usize = 1_000_000;
@@ -48,12 +51,6 @@ pub struct Departure<P> {
     /// Numbers of the bits to turn, from 0, the first being the highest of the
     /// first byte; empty unless bit errors corrupt.
     pub flipped_bits: Vec<u32>,
-}
-
-#[derive(Debug)]
-struct Waiting<P> {
-    packet: P,
-    len_bytes: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -90,8 +87,7 @@ pub struct LinkModel<P> {
     state: LinkState,
     /// The next change of `state`, absolute.
     change_at: Option<Instant>,
-    queue: VecDeque<Waiting<P>>,
-    queue_bytes: u64,
+    queues: Queues<P>,
     sending: Option<Sending<P>>,
     /// When the last packet was sent, and C's target then: the next one goes on
     /// from there if it starts at the same time.
@@ -133,8 +129,7 @@ impl<P> LinkModel<P> {
             clock: Instant::ZERO,
             state: LinkState::Up,
             change_at: None,
-            queue: VecDeque::new(),
-            queue_bytes: 0,
+            queues: Queues::new(),
             sending: None,
             sent_last: None,
             in_flight: VecDeque::new(),
@@ -209,17 +204,34 @@ impl<P> LinkModel<P> {
 
     /// Packets that wait, besides the one being sent.
     pub fn queue_len(&self) -> usize {
-        self.queue.len()
+        self.queues.len()
+    }
+
+    /// The same for one of two stations that share the link.
+    pub fn queue_len_of(&self, station: Station) -> usize {
+        self.queues.len_of(station)
     }
 
     /// Packets inside: waiting, being sent, on the way, or arrived but not yet
     /// taken out.
     pub fn packets_inside(&self) -> usize {
-        self.queue.len() + usize::from(self.sending.is_some()) + self.in_flight.len()
+        self.queues.len() + usize::from(self.sending.is_some()) + self.in_flight.len()
     }
 
     /// Gives the link a packet of `len_bytes` at `now`.
     pub fn enqueue(&mut self, packet: P, len_bytes: u64, now: Instant) -> Enqueue {
+        self.enqueue_from(Station::First, packet, len_bytes, now)
+    }
+
+    /// The same for one of two stations that share the link: each has a queue of its
+    /// own with the limits of the settings, and they take turns.
+    pub fn enqueue_from(
+        &mut self,
+        station: Station,
+        packet: P,
+        len_bytes: u64,
+        now: Instant,
+    ) -> Enqueue {
         let now = self.advance(now);
         self.counters.offered_packets += 1;
         self.counters.offered_bytes += len_bytes;
@@ -229,6 +241,7 @@ impl<P> LinkModel<P> {
                 return self.refuse(DropReason::OutageArrival);
             }
             LinkState::Up if self.sending.is_none() => {
+                self.queues.pass_turn(station);
                 self.begin_sending(waiting, now);
                 // Without a rate it has been sent already.
                 self.advance(now);
@@ -236,15 +249,11 @@ impl<P> LinkModel<P> {
             }
             LinkState::Up | LinkState::Down => {}
         }
-        if self.queue.len() >= self.plan.queue_packets_max {
-            return self.refuse(DropReason::QueuePackets);
+        let (packets, bytes) = (self.plan.queue_packets_max, self.plan.queue_bytes_max);
+        match self.queues.offer(station, waiting, packets, bytes) {
+            Ok(()) => Enqueue::Enqueued,
+            Err(reason) => self.refuse(reason),
         }
-        if self.queue_bytes.saturating_add(len_bytes) > self.plan.queue_bytes_max {
-            return self.refuse(DropReason::QueueBytes);
-        }
-        self.queue_bytes += len_bytes;
-        self.queue.push_back(waiting);
-        Enqueue::Enqueued
     }
 
     fn refuse(&mut self, reason: DropReason) -> Enqueue {
@@ -282,7 +291,7 @@ impl<P> LinkModel<P> {
                 progress: Progress::Running { finish, .. },
                 ..
             }) => Some(self.change_at.map_or(*finish, |change| change.min(*finish))),
-            None if self.queue.is_empty() => None,
+            None if self.queues.is_empty() => None,
             Some(_) | None => self.change_at,
         };
         match arrival {
@@ -380,8 +389,7 @@ impl<P> LinkModel<P> {
     }
 
     fn send_next(&mut self, at: Instant) {
-        if let Some(waiting) = self.queue.pop_front() {
-            self.queue_bytes -= waiting.len_bytes;
+        if let Some(waiting) = self.queues.take() {
             self.begin_sending(waiting, at);
         }
     }
@@ -408,7 +416,10 @@ impl<P> LinkModel<P> {
             .as_mut()
             .is_some_and(GilbertElliottLoss::loses);
         let bits = self.bit_errors.pass(waiting.len_bytes.saturating_mul(8));
-        let extra = self.draw_jitter();
+        let extra = match &self.plan.jitter {
+            Some(jitter) => jitter.draw(&mut self.jitter),
+            None => Duration::ZERO,
+        };
         let reason = if lost_at_random {
             DropReason::RandomLoss
         } else if lost_in_state {
@@ -442,20 +453,6 @@ impl<P> LinkModel<P> {
         );
     }
 
-    fn draw_jitter(&mut self) -> Duration {
-        let ms = match self.plan.jitter {
-            None => return Duration::ZERO,
-            Some(Jitter::Uniform { max_ms, .. }) => self.jitter.unit() * max_ms,
-            Some(Jitter::Normal {
-                mean_ms,
-                deviation_ms,
-                ..
-            }) => self.jitter.normal(mean_ms, deviation_ms),
-            Some(Jitter::Exponential { mean_ms, .. }) => self.jitter.exponential(mean_ms),
-        };
-        Duration::from_nanos((ms.max(0.0) * 1e6) as u64)
-    }
-
     /// What an outage that begins at `at` does to the packets inside.
     fn begin_outage(&mut self, at: Instant) {
         let arrived = self
@@ -465,9 +462,8 @@ impl<P> LinkModel<P> {
             OutageEffect::Lose => {
                 let lost_on_the_way = self.in_flight.len() - arrived;
                 self.in_flight.truncate(arrived);
-                let waiting = self.queue.len() + usize::from(self.sending.is_some());
-                self.queue.clear();
-                self.queue_bytes = 0;
+                let waiting = self.queues.len() + usize::from(self.sending.is_some());
+                self.queues.clear();
                 self.sending = None;
                 self.arrive_after = at;
                 self.counters

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::capacity::Capacity;
 use crate::outage::{OutageEffect, OutagePlan, OutageSettings};
+use crate::random::Stream;
 use crate::trace::{MBIT_PER_S_MAX, Trace, TraceFormat};
 
 /// Packets that a queue takes unless the settings say otherwise: what a Linux
@@ -150,6 +151,20 @@ pub enum Jitter {
 }
 
 impl Jitter {
+    /// What comes on top for the next packet.
+    pub(crate) fn draw(&self, stream: &mut Stream) -> Duration {
+        let ms = match *self {
+            Self::Uniform { max_ms, .. } => stream.unit() * max_ms,
+            Self::Normal {
+                mean_ms,
+                deviation_ms,
+                ..
+            } => stream.normal(mean_ms, deviation_ms),
+            Self::Exponential { mean_ms, .. } => stream.exponential(mean_ms),
+        };
+        Duration::from_nanos((ms.max(0.0) * 1e6) as u64)
+    }
+
     /// Whether packets may overtake each other.
     pub fn reorders(&self) -> bool {
         match *self {

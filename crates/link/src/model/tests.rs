@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
 use crate::outage::{OutageAt, OutageSettings};
-use crate::settings::{BitErrorEffect, GilbertElliott};
+use crate::settings::{BitErrorEffect, GilbertElliott, Jitter};
 use proptest::prelude::*;
 
 /// 12 Mb/s: a packet of 1500 bytes takes 1 ms.
@@ -542,4 +542,31 @@ proptest! {
         let late: Vec<_> = std::iter::from_fn(|| asked_seldom.poll_departure(last_at)).collect();
         prop_assert_eq!(out, late, "how often one asks changes nothing");
     }
+}
+
+#[test]
+fn two_stations_take_turns_and_each_has_its_own_limits() {
+    let mut link = link(&LinkSettings {
+        queue_packets_max: Some(3),
+        ..settings()
+    });
+    let mut offer = |station, packet| link.enqueue_from(station, packet, 1500, ms(0));
+    // 10 is sent at once; three more fit.
+    for packet in 10..14 {
+        assert_eq!(offer(Station::First, packet), Enqueue::Enqueued);
+    }
+    for packet in 20..23 {
+        assert_eq!(offer(Station::Second, packet), Enqueue::Enqueued);
+    }
+    let refused = Enqueue::Dropped {
+        reason: DropReason::QueuePackets,
+    };
+    assert_eq!(offer(Station::First, 14), refused);
+    assert_eq!(offer(Station::Second, 23), refused);
+    assert_eq!(
+        (link.queue_len_of(Station::First), link.queue_len()),
+        (3, 6)
+    );
+    let order: Vec<u64> = arrivals(&mut link, ms(100)).iter().map(|a| a.0).collect();
+    assert_eq!(order, [10, 20, 11, 21, 12, 22, 13]);
 }

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The way in: a chain of links between fixed and mobile hosts, what is sent over it,
+//! and what came of it.
+//!
+//! ```
+//! use holdfast_link::{LinkSettings, OutageSettings};
+//! use holdfast_sim::{Experiment, Hop, Preset, Transfer};
+//! use holdfast_wire::Duration;
+//!
+//! let wired = LinkSettings { rate_mbit_per_s: Some(100.0), delay_ms: 10.0, ..Default::default() };
+//! let radio = LinkSettings {
+//!     rate_mbit_per_s: Some(20.0),
+//!     delay_ms: 15.0,
+//!     queue_packets_max: Some(200),
+//!     outages: OutageSettings::Periodic { first_at_s: 2.0, every_s: 60.0, for_s: 1.0 },
+//!     ..Default::default()
+//! };
+//! let mut experiment = Experiment::new(7, Duration::from_secs(100));
+//! experiment.hops = vec![Hop::both_ways(&wired)?, Hop::both_ways(&radio)?];
+//! experiment.transfers = vec![Transfer::download(10_000_000, Preset::NewReno.settings())];
+//! let outcome = experiment.run();
+//! assert!(outcome.transfers[0].finished && outcome.transfers[0].intact);
+//! # Ok::<(), holdfast_link::SettingsError>(())
+//! ```
+
+use holdfast_core::{Direction, LinkSource, Settings};
+use holdfast_link::{LinkPlan, LinkSettings, SettingsError};
+use holdfast_wire::{Duration, Instant};
+
+use crate::observe::Observer;
+#[cfg(test)]
+use crate::outcome::CrossOutcome;
+use crate::outcome::Outcome;
+use crate::tcp::TcpSettings;
+
+mod build;
+
+/// One run: everything it depends on. The same experiment gives the same outcome, to
+/// the bit, on every machine.
+#[derive(Clone, Debug)]
+pub struct Experiment {
+    /// What all random numbers come from.
+    pub seed: u64,
+    /// The run ends here at the latest; a transfer that is not done then is unfinished.
+    pub limit: Duration,
+    /// From the FHs to the MHs; all of them lie beyond the two ends of this chain. At
+    /// least one.
+    pub hops: Vec<Hop>,
+    /// The gateway, if there is one.
+    pub gateway: Option<GatewayPlan>,
+    /// TCP transfers. Each has a connection of its own; an FH and an MH may have many.
+    pub transfers: Vec<Transfer>,
+    /// Cross traffic.
+    pub cross_traffic: Vec<CrossTraffic>,
+    /// Distance of the points of time series ([`crate::TransferOutcome::series`]);
+    /// none: no series.
+    pub series_interval: Option<Duration>,
+    /// When the run may end before `limit`.
+    pub run_until: RunUntil,
+}
+
+/// When a run ends, if not at its limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RunUntil {
+    /// When every transfer has delivered its bytes, or was given up.
+    #[default]
+    Delivered,
+    /// When, besides, every connection is closed at both ends (TIME-WAIT included).
+    Closed,
+}
+
+/// One link, both directions.
+#[derive(Clone, Debug)]
+pub struct Hop {
+    /// Toward the MH.
+    pub downlink: LinkPlan,
+    /// From the MH.
+    pub uplink: LinkPlan,
+    /// Both directions have the outages of `downlink`, drawn once.
+    pub outages_shared: bool,
+    /// Both directions share the medium of `downlink`, as on a half-duplex radio: each
+    /// has a queue of its own, and where both have something to send they take turns
+    /// packet by packet. `uplink` is not used then.
+    pub half_duplex: bool,
+    /// Bytes added to each IP packet: what framing and access to the medium cost,
+    /// at the link's rate.
+    pub frame_overhead_bytes: u32,
+}
+
+impl Hop {
+    /// The same settings for both directions, with the same outages.
+    ///
+    /// # Errors
+    /// Settings out of range, or that name a trace's file: build the plans with
+    /// [`LinkSettings::plan_with`] and use [`Hop::of_plans`].
+    pub fn both_ways(settings: &LinkSettings) -> Result<Self, SettingsError> {
+        let plan = settings.plan()?;
+        Ok(Self::of_plans(plan.clone(), plan))
+    }
+
+    /// A full-duplex link of two plans; they share outages if those are equal.
+    pub fn of_plans(downlink: LinkPlan, uplink: LinkPlan) -> Self {
+        Self {
+            outages_shared: downlink.outages == uplink.outages,
+            downlink,
+            uplink,
+            half_duplex: false,
+            frame_overhead_bytes: 0,
+        }
+    }
+}
+
+/// The gateway: the engine of `holdfast_core`, the very same as in the daemon.
+#[derive(Clone, Debug)]
+pub struct GatewayPlan {
+    /// The engine's settings, the scheme among them.
+    pub settings: Settings,
+    /// The hop that is its wireless side, counted from the FH; it stands before it.
+    /// Usually the last.
+    pub before_hop: usize,
+    /// Who tells it of outages of that hop, if anybody does.
+    pub signal: Option<LinkSignal>,
+    /// At these times a new engine takes the place of the old one, with the records
+    /// that the old one left (a crash and a restart).
+    pub restarts: Vec<Duration>,
+}
+
+impl GatewayPlan {
+    /// In front of the last hop, told of outages by nobody.
+    pub fn before_last(settings: Settings, hops: &[Hop]) -> Self {
+        Self {
+            settings,
+            before_hop: hops.len().saturating_sub(1),
+            signal: None,
+            restarts: Vec::new(),
+        }
+    }
+}
+
+/// How the gateway learns of outages besides by silence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkSignal {
+    /// Who says so.
+    pub source: LinkSource,
+    /// From the begin of an outage to the word of it; none: it is not told.
+    pub down_after: Option<Duration>,
+    /// From its end to the word of it; none: it is not told.
+    pub up_after: Option<Duration>,
+}
+
+/// One transfer over a TCP connection. The MH opens the connection.
+#[derive(Clone, Debug)]
+pub struct Transfer {
+    /// Downlink: the FH sends the bytes. Uplink: the MH does.
+    pub direction: Direction,
+    /// How many.
+    pub bytes: u64,
+    /// Bytes of request from the MH that the FH waits for before it sends; 0: it sends
+    /// as soon as the connection is open. Downlink only.
+    pub request_bytes: u32,
+    /// When the MH opens the connection, from the start of the run.
+    pub start: Duration,
+    /// How the FH's TCP behaves.
+    pub fh: TcpSettings,
+    /// How the MH's TCP behaves.
+    pub mh: TcpSettings,
+    /// Which MH: those of equal number share an address, and so a mobile of the
+    /// gateway.
+    pub mobile: u32,
+    /// How fast the receiving application reads.
+    pub reading: Reading,
+}
+
+impl Transfer {
+    /// A download, both ends of the same settings.
+    pub fn download(bytes: u64, tcp: TcpSettings) -> Self {
+        Self {
+            direction: Direction::Downlink,
+            bytes,
+            request_bytes: 0,
+            start: Duration::ZERO,
+            fh: tcp,
+            mh: tcp,
+            mobile: 0,
+            reading: Reading::AtOnce,
+        }
+    }
+
+    /// An upload, both ends of the same settings.
+    pub fn upload(bytes: u64, tcp: TcpSettings) -> Self {
+        Self {
+            direction: Direction::Uplink,
+            ..Self::download(bytes, tcp)
+        }
+    }
+}
+
+/// How an application takes what its TCP has received.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reading {
+    /// As soon as it is there.
+    #[default]
+    AtOnce,
+    /// Chunks of `bytes` at distances of `every`.
+    Chunks {
+        /// Bytes, at least 1.
+        bytes: u32,
+        /// The distance, at least 1 µs.
+        every: Duration,
+    },
+    /// Nothing before `until`, from the start of the run; then as soon as it is there.
+    NotBefore {
+        /// The time.
+        until: Duration,
+    },
+}
+
+/// Datagrams at a constant rate over a stretch of the chain.
+#[derive(Clone, Debug)]
+pub struct CrossTraffic {
+    /// Its way.
+    pub direction: Direction,
+    /// The first hop that it crosses, counted from the FH.
+    pub from_hop: usize,
+    /// The last one, not before `from_hop`.
+    pub to_hop: usize,
+    /// Bits of IP packets a second, above 0.
+    pub rate_bit_per_s: u64,
+    /// Bytes of each IP packet, headers included: at least 28.
+    pub packet_bytes: u32,
+    /// From when, since the start of the run.
+    pub start: Duration,
+    /// Until when.
+    pub stop: Duration,
+    /// Exponential gaps of the same mean (a Poisson process) rather than equal ones.
+    pub poisson: bool,
+}
+
+impl Experiment {
+    /// One without hops and transfers.
+    pub fn new(seed: u64, limit: Duration) -> Self {
+        Self {
+            seed,
+            limit,
+            hops: Vec::new(),
+            gateway: None,
+            transfers: Vec::new(),
+            cross_traffic: Vec::new(),
+            series_interval: None,
+            run_until: RunUntil::Delivered,
+        }
+    }
+
+    /// Runs it.
+    ///
+    /// # Panics
+    /// If it has no hop, or names one that it has not.
+    pub fn run(&self) -> Outcome {
+        self.run_observed(&mut ())
+    }
+
+    /// Runs it, and shows `observer` every packet and every change of a link.
+    ///
+    /// # Panics
+    /// As [`Self::run`].
+    pub fn run_observed(&self, observer: &mut dyn Observer) -> Outcome {
+        build::run(self, Instant::ZERO + self.limit, observer)
+    }
+}
+
+#[cfg(test)]
+mod tests;

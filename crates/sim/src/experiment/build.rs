@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+//! From an [`Experiment`] to a [`Network`], and from its end to an [`Outcome`].
+//!
+//! The chain's first node is all FHs, its last all MHs; an MH is an address there.
+
+use core::net::{IpAddr, Ipv4Addr};
+
+use holdfast_core::Direction;
+use holdfast_link::{LinkPlan, seed_for};
+use holdfast_wire::{Endpoint, Instant, SeqNum};
+use rand_chacha::ChaCha8Rng;
+use rand_core::{RngCore, SeedableRng};
+
+use super::{Experiment, Hop, Reading, RunUntil, Transfer};
+use crate::network::{ConnectionId, GatewayRole, MediumPlan, Network, SourceSettings};
+use crate::observe::{LinkId, Observer};
+use crate::outcome::{Outcome, TransferOutcome};
+use crate::packet::NodeId;
+use crate::tcp::{Application, Connection, End};
+
+/// Parts of the seed: numbers are part of the results, and none is used twice. The
+/// last hop has the parts 0 to 2, like the link emulator with the same seed.
+const PART_HOPS: u64 = 1000;
+const PART_SOURCES: u64 = 2_000_000;
+const PART_SEQUENCE_NUMBERS: u64 = 3_000_000;
+
+/// An FH's first port; each transfer has the next one.
+const FH_PORT: u16 = 5000;
+/// An MH's first port.
+const MH_PORT: u16 = 30_000;
+/// Ports for transfers.
+const TRANSFERS_MAX: usize = 20_000;
+
+/// The two ends of a transfer.
+struct Pair {
+    sender: ConnectionId,
+    receiver: ConnectionId,
+}
+
+/// Runs an experiment until it is done, or until `limit`.
+pub(super) fn run(experiment: &Experiment, limit: Instant, observer: &mut dyn Observer) -> Outcome {
+    let mut network = Network::new();
+    let nodes = chain(experiment, &mut network);
+    let pairs = transfers(experiment, &mut network, &nodes);
+    cross_traffic(experiment, &mut network, &nodes);
+    if let Some(interval) = experiment.series_interval {
+        network.set_series_interval(interval);
+    }
+    let run_until = experiment.run_until;
+    network.run(limit, observer, |network| match run_until {
+        RunUntil::Delivered => network.is_delivered(),
+        RunUntil::Closed => network.is_delivered() && network.is_closed(),
+    });
+    outcome(experiment, &network, &nodes, &pairs)
+}
+
+fn chain(experiment: &Experiment, network: &mut Network) -> Vec<NodeId> {
+    let hops = &experiment.hops;
+    assert!(!hops.is_empty(), "an experiment has at least one hop");
+    let nodes: Vec<NodeId> = (0..=hops.len()).map(|_| network.add_node()).collect();
+    for (index, hop) in hops.iter().enumerate() {
+        let seed = if index + 1 == hops.len() {
+            experiment.seed
+        } else {
+            seed_for(experiment.seed, PART_HOPS + index as u64)
+        };
+        add_hop(network, hop, nodes[index], nodes[index + 1], seed);
+    }
+    if let Some(plan) = &experiment.gateway {
+        assert!(
+            plan.before_hop > 0 && plan.before_hop < hops.len(),
+            "a gateway stands between two hops: before hop 1 to {}",
+            hops.len() - 1
+        );
+        let role = GatewayRole {
+            settings: plan.settings.clone(),
+            wireless: link_of(plan.before_hop, Direction::Downlink),
+            signal: plan.signal,
+            restarts: plan.restarts.iter().map(|at| Instant::ZERO + *at).collect(),
+        };
+        network.add_gateway(nodes[plan.before_hop], role);
+    }
+    nodes
+}
+
+fn add_hop(network: &mut Network, hop: &Hop, fixed: NodeId, mobile: NodeId, seed: u64) {
+    // As the emulator numbers them: 0 shared, 1 downlink, 2 uplink.
+    let medium = |plan: &LinkPlan, direction: u64| MediumPlan {
+        plan: plan.clone(),
+        seed: seed_for(seed, direction),
+        outage_seed: seed_for(seed, if hop.outages_shared { 0 } else { direction }),
+        overhead_bytes: hop.frame_overhead_bytes,
+    };
+    if hop.half_duplex {
+        network.add_half_duplex(fixed, mobile, medium(&hop.downlink, 1));
+        return;
+    }
+    let mut uplink = hop.uplink.clone();
+    if hop.outages_shared {
+        uplink.outages = hop.downlink.outages.clone();
+    }
+    network.add_link(fixed, mobile, medium(&hop.downlink, 1), medium(&uplink, 2));
+}
+
+fn link_of(hop: usize, direction: Direction) -> LinkId {
+    let way = match direction {
+        Direction::Downlink => 0,
+        Direction::Uplink => 1,
+    };
+    LinkId(2 * hop as u32 + way)
+}
+
+fn transfers(experiment: &Experiment, network: &mut Network, nodes: &[NodeId]) -> Vec<Pair> {
+    assert!(
+        experiment.transfers.len() <= TRANSFERS_MAX,
+        "at most {TRANSFERS_MAX} transfers"
+    );
+    let mut numbers = ChaCha8Rng::seed_from_u64(seed_for(experiment.seed, PART_SEQUENCE_NUMBERS));
+    let last_hop = experiment.hops.len() - 1;
+    let wireless = experiment
+        .gateway
+        .as_ref()
+        .map_or(last_hop, |gateway| gateway.before_hop);
+    let (fixed, mobile) = (nodes[0], nodes[nodes.len() - 1]);
+    let mut pairs = Vec::new();
+    for (index, transfer) in experiment.transfers.iter().enumerate() {
+        let index = index as u32;
+        let mut end = |node: NodeId, address: Ipv4Addr, port: u16, stream: u32| End {
+            node,
+            endpoint: Endpoint {
+                address: IpAddr::V4(address),
+                port: port + index as u16,
+            },
+            stream,
+            iss: SeqNum::new(numbers.next_u32()),
+        };
+        let fh = end(fixed, Ipv4Addr::new(10, 1, 0, 2), FH_PORT, 2 * index);
+        let mh = end(
+            mobile,
+            mobile_address(transfer.mobile),
+            MH_PORT,
+            2 * index + 1,
+        );
+        let watches = link_of(wireless, transfer.direction);
+        pairs.push(connect(network, transfer, fh, mh, watches));
+    }
+    pairs
+}
+
+fn mobile_address(number: u32) -> Ipv4Addr {
+    let [_, b, c, d] = (number + 2).to_be_bytes();
+    Ipv4Addr::new(10, 128 | b, c, d)
+}
+
+fn connect(network: &mut Network, its: &Transfer, fh: End, mh: End, watches: LinkId) -> Pair {
+    let (fh_app, mh_app) = applications(its);
+    let downlink = its.direction == Direction::Downlink;
+    let ports = (fh.endpoint.port, mh.endpoint.port);
+    let mut add =
+        |own: End, other: End, tcp, app, ports, opens_at: Option<Instant>, receives: bool| {
+            let connection = Connection::new(tcp, own, other, app, opens_at.is_none());
+            let expects = if receives { its.bytes } else { 0 };
+            let watches = receives.then_some(watches);
+            network.add_connection(own.node, connection, ports, opens_at, expects, watches)
+        };
+    let fh_id = add(fh, mh, its.fh, fh_app, ports, None, !downlink);
+    let opens_at = Some(Instant::ZERO + its.start);
+    let mh_ports = (ports.1, ports.0);
+    let mh_id = add(mh, fh, its.mh, mh_app, mh_ports, opens_at, downlink);
+    let pair = if downlink {
+        Pair {
+            sender: fh_id,
+            receiver: mh_id,
+        }
+    } else {
+        Pair {
+            sender: mh_id,
+            receiver: fh_id,
+        }
+    };
+    network.pair(pair.receiver, pair.sender);
+    pair
+}
+
+/// What FH and MH do.
+fn applications(its: &Transfer) -> (Application, Application) {
+    let idle = Application {
+        sends: 0,
+        after_receiving: 0,
+        closes_first: false,
+        reading: Reading::AtOnce,
+    };
+    match its.direction {
+        Direction::Downlink => (
+            Application {
+                sends: its.bytes,
+                after_receiving: u64::from(its.request_bytes),
+                closes_first: true,
+                ..idle
+            },
+            Application {
+                sends: u64::from(its.request_bytes),
+                reading: its.reading,
+                ..idle
+            },
+        ),
+        Direction::Uplink => (
+            Application {
+                reading: its.reading,
+                ..idle
+            },
+            Application {
+                sends: its.bytes,
+                closes_first: true,
+                ..idle
+            },
+        ),
+    }
+}
+
+fn cross_traffic(experiment: &Experiment, network: &mut Network, nodes: &[NodeId]) {
+    for (index, its) in experiment.cross_traffic.iter().enumerate() {
+        assert!(
+            its.from_hop <= its.to_hop && its.to_hop < experiment.hops.len(),
+            "cross traffic {index} crosses hops {} to {}, of {}",
+            its.from_hop,
+            its.to_hop,
+            experiment.hops.len()
+        );
+        let (fixed, mobile) = (nodes[its.from_hop], nodes[its.to_hop + 1]);
+        let (from, to) = match its.direction {
+            Direction::Downlink => (fixed, mobile),
+            Direction::Uplink => (mobile, fixed),
+        };
+        network.add_source(SourceSettings {
+            from,
+            to,
+            rate_bit_per_s: its.rate_bit_per_s,
+            packet_bytes: its.packet_bytes,
+            start: Instant::ZERO + its.start,
+            stop: Instant::ZERO + its.stop,
+            poisson: its.poisson,
+            seed: seed_for(experiment.seed, PART_SOURCES + index as u64),
+        });
+    }
+}
+
+fn outcome(
+    experiment: &Experiment,
+    network: &Network,
+    nodes: &[NodeId],
+    pairs: &[Pair],
+) -> Outcome {
+    let counters = |hop: usize, direction| *network.link_counters(link_of(hop, direction));
+    let hops = experiment.hops.iter().enumerate().map(|(index, hop)| {
+        let downlink = counters(index, Direction::Downlink);
+        let uplink = if hop.half_duplex {
+            holdfast_link::Counters::default()
+        } else {
+            counters(index, Direction::Uplink)
+        };
+        [downlink, uplink]
+    });
+    let gateway = experiment.gateway.as_ref();
+    Outcome {
+        transfers: experiment
+            .transfers
+            .iter()
+            .zip(pairs)
+            .map(|(transfer, pair)| transfer_outcome(network, transfer, pair))
+            .collect(),
+        hops: hops.collect(),
+        cross_traffic: network.cross_traffic(),
+        gateway: gateway
+            .map(|plan| network.gateway_counters(nodes[plan.before_hop]))
+            .unwrap_or_default(),
+        ended_at: network.now(),
+        events: network.events(),
+        digest: network.digest(),
+    }
+}
+
+fn transfer_outcome(network: &Network, its: &Transfer, pair: &Pair) -> TransferOutcome {
+    let (sender, receiver) = (
+        network.connection(pair.sender),
+        network.connection(pair.receiver),
+    );
+    let start = Instant::ZERO + its.start;
+    let delivered = receiver.delivered();
+    let done_at = network.delivered_at(pair.receiver);
+    let until = done_at.unwrap_or(network.progressed_at(pair.receiver));
+    let elapsed = (Instant::ZERO + until.saturating_since(start)).as_secs_f64();
+    TransferOutcome {
+        finished: its.bytes == 0 || done_at.is_some(),
+        intact: sender.view().intact && receiver.view().intact,
+        endings: [sender.ending(), receiver.ending()],
+        transfer_time: done_at.map(|at| at.saturating_since(start)),
+        delivered_bytes: delivered,
+        goodput_bit_per_s: if elapsed > 0.0 {
+            delivered as f64 * 8.0 / elapsed
+        } else {
+            0.0
+        },
+        stalls: network.stalls(pair.receiver),
+        sender: *sender.counters(),
+        receiver: *receiver.counters(),
+        series: network.series(pair.receiver).to_vec(),
+    }
+}

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Random links, outages, hosts and gateways: bytes arrive as they were sent, and a
+//! connection finishes or is given up by its own rules.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// Safety first, then liveness: all outages are over after about a minute and a half.
+fn outages() -> impl Strategy<Value = OutageSettings> {
+    let pairs = proptest::collection::vec((0.05f64..6.0, 0.01f64..5.0), 0..9);
+    pairs.prop_map(|pairs| {
+        let mut at_s = 0.0;
+        let list = pairs
+            .iter()
+            .map(|(up_s, down_s)| {
+                at_s += up_s;
+                let outage = OutageAt {
+                    at_s,
+                    for_s: *down_s,
+                };
+                at_s += down_s;
+                outage
+            })
+            .collect();
+        OutageSettings::List { list }
+    })
+}
+
+fn link() -> impl Strategy<Value = LinkSettings> {
+    (
+        1.0f64..50.0,
+        0.0f64..80.0,
+        2u32..200,
+        prop_oneof![Just(0.0), 0.0f64..0.05],
+        any::<bool>(),
+        outages(),
+        any::<bool>(),
+    )
+        .prop_map(
+            |(rate, delay_ms, queue, loss, reorder, outages, keep)| LinkSettings {
+                rate_mbit_per_s: Some(rate),
+                delay_ms,
+                queue_packets_max: Some(queue),
+                loss,
+                jitter: reorder.then_some(holdfast_link::Jitter::Exponential {
+                    mean_ms: 3.0,
+                    reorder: true,
+                }),
+                bit_error_rate: if keep { 1e-7 } else { 0.0 },
+                bit_error_effect: holdfast_link::BitErrorEffect::Corrupt,
+                outages,
+                outage_effect: if keep {
+                    OutageEffect::Keep
+                } else {
+                    OutageEffect::Lose
+                },
+                ..LinkSettings::default()
+            },
+        )
+}
+
+fn reading() -> impl Strategy<Value = Reading> {
+    prop_oneof![
+        3 => Just(Reading::AtOnce),
+        1 => (500u32..20_000, 1u64..20).prop_map(|(bytes, millis)| Reading::Chunks {
+            bytes,
+            every: Duration::from_millis(millis),
+        }),
+        1 => (1u64..20).prop_map(|seconds| Reading::NotBefore {
+            until: Duration::from_secs(seconds),
+        }),
+    ]
+}
+
+fn experiment() -> impl Strategy<Value = Experiment> {
+    (
+        any::<u64>(),
+        link(),
+        1u64..400_000,
+        (0..Preset::ALL.len(), 0..Preset::ALL.len()),
+        any::<bool>(),
+        reading(),
+        prop_oneof![
+            Just(None),
+            Just(Some(Scheme::Hold)),
+            Just(Some(Scheme::MtcpPlus))
+        ],
+        any::<bool>(),
+    )
+        .prop_map(
+            |(seed, radio, bytes, (fh, mh), uplink, reading, scheme, told)| {
+                let mut experiment = download(bytes, Preset::ALL[fh], &radio);
+                experiment.seed = seed;
+                experiment.limit = Duration::from_secs(4000);
+                let transfer = &mut experiment.transfers[0];
+                transfer.mh = Preset::ALL[mh].settings();
+                transfer.reading = reading;
+                transfer.request_bytes = (bytes % 700) as u32;
+                if uplink {
+                    transfer.direction = Direction::Uplink;
+                }
+                if let Some(scheme) = scheme {
+                    let settings = Settings {
+                        scheme,
+                        ..Settings::default()
+                    };
+                    let mut plan = GatewayPlan::before_last(settings, &experiment.hops);
+                    plan.signal = told.then_some(LinkSignal {
+                        source: LinkSource::Carrier,
+                        down_after: Some(Duration::from_millis(2)),
+                        up_after: Some(Duration::from_millis(2)),
+                    });
+                    experiment.gateway = Some(plan);
+                }
+                experiment
+            },
+        )
+}
+
+proptest! {
+    #[test]
+    fn bytes_arrive_as_sent_and_connections_finish_or_are_given_up(experiment in experiment()) {
+        let outcome = experiment.run();
+        let transfer = &outcome.transfers[0];
+        prop_assert!(transfer.intact);
+        let bytes = experiment.transfers[0].bytes;
+        prop_assert!(transfer.delivered_bytes <= bytes);
+        if transfer.finished {
+            prop_assert_eq!(transfer.delivered_bytes, bytes);
+        } else {
+            // Only a sender of few retries may give up over outages of five seconds.
+            let its = &experiment.transfers[0];
+            let impatient = [its.fh, its.mh].iter().any(|tcp| tcp.rto.retries_max < 12);
+            let gave_up = transfer.endings.contains(&Ending::GaveUp);
+            prop_assert!(
+                impatient && gave_up,
+                "{:?} {} of {bytes} {:?}",
+                transfer.endings,
+                transfer.delivered_bytes,
+                transfer.sender
+            );
+        }
+    }
+}

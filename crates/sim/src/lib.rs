@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A deterministic simulator: TCP hosts, the links of `holdfast_link`, and in the middle
+//! the gateway's own engine from `holdfast_core`.
+//!
+//! # In
+//!
+//! An [`Experiment`] says everything that a run depends on: hops from the FHs to the
+//! MHs, outages (part of the links), the gateway with its scheme, the transfers with the
+//! TCP settings of both ends ([`Preset`] names those of the papers), cross traffic, a
+//! seed, a limit. [`Experiment::run`] gives an [`Outcome`];
+//! [`Experiment::run_observed`] shows an [`Observer`] each packet on each link with its
+//! time, from which [`Packet::to_bytes`] makes a frame for a trace. What a chain cannot
+//! say can be built with a [`Network`] of any shape.
+//!
+//! # Inside
+//!
+//! One [queue of events](event) in virtual nanoseconds, ties in the order in which they
+//! were entered. Nothing reads a clock, iterates a hash map or draws from anything but
+//! the seed. A segment carries no bytes, but says which bytes it would carry
+//! ([`packet`]); the receiver compares them with their sequence numbers.
+//!
+//! In the order of a segment's way: [`tcp`] (a host's connection makes it), [`network`]
+//! (links and nodes carry it), its `gateway` (the engine judges it), [`outcome`].
+
+pub mod event;
+pub mod experiment;
+pub mod network;
+pub mod observe;
+pub mod outcome;
+pub mod packet;
+pub mod tcp;
+
+pub use experiment::{
+    CrossTraffic, Experiment, GatewayPlan, Hop, LinkSignal, Reading, RunUntil, Transfer,
+};
+pub use network::Network;
+pub use observe::{LinkId, Observer, PacketEvent};
+pub use outcome::{CrossOutcome, Outcome, Sample, Stall, TransferOutcome};
+pub use packet::{NodeId, Packet};
+pub use tcp::{Preset, TcpSettings};

@@ -1,0 +1,453 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Nodes, the links between them, and the loop that works off events.
+//!
+//! A node is host and router in one: what is for it goes to its connections, what is
+//! not goes on by the shortest way, the link entered first among equals. A node can
+//! have the gateway's engine in front of some of its neighbours (`gateway`).
+//!
+//! An input is worked off at once: a packet that arrives makes its host answer, and the
+//! answers are on their links before the next event is looked at. Each link, connection
+//! and engine has at most one event that counts in the queue: one for an earlier time
+//! replaces it, one for a later time is entered when the earlier one comes.
+
+use core::net::IpAddr;
+
+use holdfast_link::{
+    Counters as LinkCounters, Departure, Enqueue, LinkModel, LinkState, OutageSchedule, Station,
+};
+use holdfast_wire::{Duration, Instant};
+
+use crate::event::EventQueue;
+use crate::observe::{LinkId, Observer, PacketEvent};
+use crate::outcome::CrossOutcome;
+use crate::packet::{Body, NodeId, Packet};
+use crate::tcp::{Connection, State};
+
+mod gateway;
+mod graph;
+mod traffic;
+mod watch;
+
+use gateway::GatewayNode;
+pub use gateway::GatewayRole;
+pub use graph::MediumPlan;
+use traffic::Source;
+pub use traffic::SourceSettings;
+use watch::Slot;
+
+/// A connection's end, by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnectionId(pub u32);
+
+/// No way there.
+const NO_LINK: u32 = u32::MAX;
+
+/// What is to happen.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    /// Something may come out of a medium.
+    Medium(u32),
+    /// A medium goes or comes.
+    LinkState(u32),
+    /// A connection's timer.
+    Connection(u32),
+    /// A connection is opened.
+    Open(u32),
+    /// An engine's timer.
+    Engine(u32),
+    /// An engine is told of a link.
+    Word(u32, LinkState),
+    /// An engine is replaced.
+    Restart(u32),
+    /// A source of cross traffic sends.
+    Source(u32),
+    /// A point of the time series.
+    Sample,
+}
+
+/// What a medium carries: a packet, and the direction that it goes in.
+#[derive(Clone, Copy, Debug)]
+struct Carried {
+    packet: Packet,
+    link: LinkId,
+}
+
+/// One direction of a link; or both, if they share it.
+#[derive(Debug)]
+struct Medium {
+    model: LinkModel<Carried>,
+    schedule: OutageSchedule,
+    overhead_bytes: u64,
+    scheduled: Option<Instant>,
+    links: Vec<LinkId>,
+}
+
+impl Medium {
+    /// Whose queue a direction has: on a shared medium each its own.
+    fn station_of(&self, link: LinkId) -> Station {
+        if self.links.first() == Some(&link) {
+            Station::First
+        } else {
+            Station::Second
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Link {
+    from: NodeId,
+    to: NodeId,
+    medium: u32,
+}
+
+#[derive(Debug, Default)]
+struct Node {
+    /// (own port, other end's port, connection), in order.
+    ports: Vec<(u16, u16, u32)>,
+    engine: Option<u32>,
+}
+
+/// A network of any shape.
+#[derive(Debug, Default)]
+pub struct Network {
+    now: Instant,
+    queue: EventQueue<Event>,
+    nodes: Vec<Node>,
+    links: Vec<Link>,
+    media: Vec<Medium>,
+    slots: Vec<Slot>,
+    engines: Vec<GatewayNode>,
+    sources: Vec<Source>,
+    /// The link to take, by node and destination.
+    routes: Vec<Vec<u32>>,
+    series_interval: Option<Duration>,
+    started: bool,
+    /// Kept to be filled again: nothing is allocated for a packet.
+    scratch: Vec<Packet>,
+    /// Ends that wait for bytes and are not dead.
+    undelivered: usize,
+    events: u64,
+    digest: u64,
+}
+
+impl Network {
+    /// One without nodes.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Points of time series at this distance.
+    pub fn set_series_interval(&mut self, interval: Duration) {
+        self.series_interval = Some(interval.max(Duration::from_micros(1)));
+    }
+
+    /// The connection's end.
+    pub fn connection(&self, id: ConnectionId) -> &Connection {
+        &self.slots[id.0 as usize].connection
+    }
+
+    /// What went over a direction of a link; over both, if they share a medium.
+    pub fn link_counters(&self, id: LinkId) -> &LinkCounters {
+        let medium = self.links[id.0 as usize].medium;
+        self.media[medium as usize].model.counters()
+    }
+
+    /// What came of cross traffic.
+    pub fn cross_traffic(&self) -> Vec<CrossOutcome> {
+        self.sources.iter().map(|source| source.outcome).collect()
+    }
+
+    /// The time.
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// Events worked off.
+    pub fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// A hash over all packets at all links with their times.
+    pub fn digest(&self) -> u64 {
+        self.digest
+    }
+
+    /// Everything expected has arrived, or its connection is dead.
+    pub fn is_delivered(&self) -> bool {
+        self.undelivered == 0
+    }
+
+    /// Every connection is closed at both ends.
+    pub fn is_closed(&self) -> bool {
+        let closed = |slot: &Slot| {
+            matches!(slot.connection.view().state, State::Closed | State::Listen) && slot.opened
+        };
+        self.slots.iter().all(closed)
+    }
+
+    /// Works off events up to and at `until`, or until `stop` says so.
+    pub fn run(
+        &mut self,
+        until: Instant,
+        observer: &mut dyn Observer,
+        mut stop: impl FnMut(&Self) -> bool,
+    ) {
+        self.start();
+        while !stop(self) {
+            let Some(at) = self.queue.next_at().filter(|at| *at <= until) else {
+                self.now = self.now.max(until);
+                return;
+            };
+            let Some((_, event)) = self.queue.pop() else {
+                return;
+            };
+            self.now = at;
+            self.events += 1;
+            self.handle(event, observer);
+        }
+    }
+
+    fn start(&mut self) {
+        if core::mem::replace(&mut self.started, true) {
+            return;
+        }
+        self.find_routes();
+        for medium in 0..self.media.len() as u32 {
+            self.schedule_change(medium, Instant::ZERO);
+            if self.media[medium as usize].model.state() == LinkState::Down {
+                self.queue.push(Instant::ZERO, Event::LinkState(medium));
+            }
+        }
+        self.start_sources();
+        self.start_engines();
+        if self.series_interval.is_some() {
+            self.queue.push(self.now, Event::Sample);
+        }
+    }
+
+    fn handle(&mut self, event: Event, observer: &mut dyn Observer) {
+        match event {
+            Event::Medium(medium) => self.handle_medium(medium, observer),
+            Event::Connection(id) => self.handle_connection_timeout(id, observer),
+            Event::Engine(id) => self.handle_engine_timeout(id, observer),
+            Event::LinkState(medium) => self.handle_link_state(medium, observer),
+            Event::Open(id) => {
+                let mut out = core::mem::take(&mut self.scratch);
+                let slot = &mut self.slots[id as usize];
+                slot.opened = true;
+                slot.connection.open(self.now, &mut out);
+                self.send_all(id, out, observer);
+            }
+            Event::Word(id, state) => self.tell_engine(id, state, observer),
+            Event::Restart(id) => self.restart_engine(id),
+            Event::Source(id) => self.handle_source(id, observer),
+            Event::Sample => self.take_samples(),
+        }
+    }
+
+    fn handle_medium(&mut self, id: u32, observer: &mut dyn Observer) {
+        let now = self.now;
+        let medium = &mut self.media[id as usize];
+        if medium.scheduled != Some(now) {
+            // Another one took its place.
+            return;
+        }
+        medium.scheduled = None;
+        while let Some(departure) = self.media[id as usize].model.poll_departure(now) {
+            let Departure {
+                packet: mut carried,
+                flipped_bits,
+                ..
+            } = departure;
+            carried.packet.corrupted |= !flipped_bits.is_empty();
+            self.note(
+                carried.link,
+                PacketEvent::Arrived,
+                &carried.packet,
+                observer,
+            );
+            let to = self.links[carried.link.0 as usize].to;
+            self.arrive(to, carried.link, &carried.packet, observer);
+        }
+        self.schedule_medium(id);
+    }
+
+    fn schedule_medium(&mut self, id: u32) {
+        let medium = &mut self.media[id as usize];
+        if let Some(at) = medium.model.poll_timeout()
+            && medium.scheduled.is_none_or(|scheduled| at < scheduled)
+        {
+            medium.scheduled = Some(at);
+            self.queue.push(at, Event::Medium(id));
+        }
+    }
+
+    /// A packet has come to a node.
+    fn arrive(&mut self, node: NodeId, via: LinkId, packet: &Packet, observer: &mut dyn Observer) {
+        if packet.to == node {
+            return self.deliver(node, packet, observer);
+        }
+        match self.nodes[node.0 as usize].engine {
+            Some(engine) => self.through_engine(engine, node, via, packet, observer),
+            None => self.forward(node, packet, observer),
+        }
+    }
+
+    /// On its way from `node`.
+    fn forward(&mut self, node: NodeId, packet: &Packet, observer: &mut dyn Observer) {
+        let link = self.routes[node.0 as usize][packet.to.0 as usize];
+        if link != NO_LINK {
+            self.send(LinkId(link), packet, observer);
+        }
+    }
+
+    fn send(&mut self, id: LinkId, packet: &Packet, observer: &mut dyn Observer) {
+        let now = self.now;
+        self.note(id, PacketEvent::Sent, packet, observer);
+        let medium_id = self.links[id.0 as usize].medium;
+        let medium = &mut self.media[medium_id as usize];
+        let len = u64::from(packet.len_bytes()) + medium.overhead_bytes;
+        let carried = Carried {
+            packet: *packet,
+            link: id,
+        };
+        let station = medium.station_of(id);
+        if let Enqueue::Dropped { reason } = medium.model.enqueue_from(station, carried, len, now) {
+            self.note(id, PacketEvent::Dropped(reason), packet, observer);
+        }
+        self.schedule_medium(medium_id);
+    }
+
+    fn deliver(&mut self, node: NodeId, packet: &Packet, observer: &mut dyn Observer) {
+        match packet.body {
+            Body::Datagram { source, .. } => {
+                self.sources[source as usize].outcome.arrived += u64::from(!packet.corrupted);
+            }
+            Body::Tcp(tcp) => {
+                let ports = (tcp.segment.to.port, tcp.segment.from.port);
+                let table = &self.nodes[node.0 as usize].ports;
+                let place = table.partition_point(|entry| (entry.0, entry.1) < ports);
+                let Some(&(own, its, id)) = table.get(place) else {
+                    return;
+                };
+                if (own, its) != ports {
+                    return;
+                }
+                let mut out = core::mem::take(&mut self.scratch);
+                let slot = &mut self.slots[id as usize];
+                slot.opened = true;
+                slot.connection.handle_segment(packet, self.now, &mut out);
+                self.send_all(id, out, observer);
+            }
+        }
+    }
+
+    fn handle_connection_timeout(&mut self, id: u32, observer: &mut dyn Observer) {
+        let now = self.now;
+        let slot = &mut self.slots[id as usize];
+        if slot.scheduled != Some(now) {
+            return;
+        }
+        slot.scheduled = None;
+        let mut out = core::mem::take(&mut self.scratch);
+        if slot.connection.poll_timeout().is_some_and(|at| at <= now) {
+            slot.connection.handle_timeout(now, &mut out);
+        }
+        self.send_all(id, out, observer);
+    }
+
+    /// What a connection has said goes out; what it waits for is entered.
+    fn send_all(&mut self, id: u32, mut out: Vec<Packet>, observer: &mut dyn Observer) {
+        let now = self.now;
+        let slot = &mut self.slots[id as usize];
+        let node = slot.node;
+        if slot.note_progress(now) {
+            self.undelivered -= 1;
+        }
+        if let Some(at) = slot.connection.poll_timeout()
+            && slot.scheduled.is_none_or(|scheduled| at < scheduled)
+        {
+            slot.scheduled = Some(at);
+            self.queue.push(at, Event::Connection(id));
+        }
+        for packet in &out {
+            self.forward(node, packet, observer);
+        }
+        out.clear();
+        self.scratch = out;
+    }
+
+    /// For the observer and the digest.
+    fn note(
+        &mut self,
+        link: LinkId,
+        event: PacketEvent,
+        packet: &Packet,
+        observer: &mut dyn Observer,
+    ) {
+        let kind = match event {
+            PacketEvent::Sent => 1,
+            PacketEvent::Dropped(_) => 2,
+            PacketEvent::Arrived => 3,
+        };
+        let mut mix = |value: u64| {
+            self.digest = (self.digest ^ value)
+                .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+                .rotate_left(29);
+        };
+        mix(self.now.as_nanos());
+        mix(u64::from(link.0) << 8 | kind);
+        match &packet.body {
+            Body::Tcp(tcp) => {
+                let its = &tcp.segment;
+                mix(u64::from(its.seq.get()) << 32 | u64::from(its.ack.get()));
+                mix(u64::from(its.payload_len) << 32
+                    | u64::from(its.window) << 16
+                    | u64::from(its.flags.0));
+            }
+            Body::Datagram { source, number, .. } => mix(u64::from(*source) << 48 ^ number),
+        }
+        if observer.wants_packets() {
+            observer.on_packet(link, event, packet, self.now);
+        }
+    }
+
+    fn schedule_change(&mut self, id: u32, after: Instant) {
+        if let Some(at) = self.media[id as usize].schedule.next_change(after) {
+            self.queue.push(at, Event::LinkState(id));
+        }
+    }
+
+    fn handle_link_state(&mut self, id: u32, observer: &mut dyn Observer) {
+        let now = self.now;
+        let medium = &mut self.media[id as usize];
+        let state = medium.schedule.state_at(now);
+        let links = medium.links.clone();
+        if now > Instant::ZERO || state == LinkState::Up {
+            self.schedule_change(id, now);
+        }
+        for link in &links {
+            observer.on_link_state(*link, state, now);
+            for slot in &mut self.slots {
+                slot.note_link(*link, state, now);
+            }
+        }
+        self.note_change_for_engines(&links, state);
+    }
+
+    /// The addresses of connections' ends beyond a link, for words of mobiles.
+    fn mobile_addresses(&self, node: NodeId) -> Vec<IpAddr> {
+        let mut addresses: Vec<IpAddr> = self
+            .slots
+            .iter()
+            .filter(|slot| slot.node == node)
+            .map(|slot| slot.connection.address())
+            .collect();
+        addresses.sort_unstable();
+        addresses.dedup();
+        addresses
+    }
+}
+
+#[cfg(test)]
+mod tests;

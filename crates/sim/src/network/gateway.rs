@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A node with the gateway's engine: the very object of the daemon, between the packets
+//! of the simulation.
+
+use holdfast_core::{
+    Action, Actions, Direction, FlowRecord, Gateway, LinkEvent, LinkSource, Settings, Verdict,
+};
+use holdfast_link::LinkState;
+use holdfast_wire::Instant;
+
+use super::{Event, Network};
+use crate::experiment::LinkSignal;
+use crate::observe::{LinkId, Observer};
+use crate::packet::{NodeId, Packet};
+
+/// What a gateway is to be.
+#[derive(Clone, Debug)]
+pub struct GatewayRole {
+    /// The engine's settings.
+    pub settings: Settings,
+    /// The link toward the MHs: what goes out by it is downlink, what comes in from its
+    /// other end is uplink, everything else passes by the engine.
+    pub wireless: LinkId,
+    /// Who tells it of that link's outages.
+    pub signal: Option<LinkSignal>,
+    /// When a new engine takes its place.
+    pub restarts: Vec<Instant>,
+}
+
+pub(super) struct GatewayNode {
+    role: GatewayRole,
+    node: NodeId,
+    engine: Gateway<Packet>,
+    actions: Actions<Packet>,
+    scheduled: Option<Instant>,
+    /// What an engine would have in its state file.
+    records: Vec<FlowRecord>,
+    carrier_down: bool,
+}
+
+impl core::fmt::Debug for GatewayNode {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("GatewayNode")
+            .field("node", &self.node)
+            .field("role", &self.role)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Network {
+    /// Puts the engine on a node.
+    pub fn add_gateway(&mut self, node: NodeId, role: GatewayRole) {
+        let id = self.engines.len() as u32;
+        self.nodes[node.0 as usize].engine = Some(id);
+        for at in &role.restarts {
+            self.queue.push(*at, Event::Restart(id));
+        }
+        self.engines.push(GatewayNode {
+            engine: Gateway::new(role.settings.clone()),
+            role,
+            node,
+            actions: Vec::new(),
+            scheduled: None,
+            records: Vec::new(),
+            carrier_down: false,
+        });
+    }
+
+    /// The counters of the engine on a node, by name.
+    pub fn gateway_counters(&self, node: NodeId) -> Vec<(&'static str, u64)> {
+        self.nodes[node.0 as usize]
+            .engine
+            .map(|id| self.engines[id as usize].engine.counters().collect())
+            .unwrap_or_default()
+    }
+
+    pub(super) fn start_engines(&mut self) {
+        for id in 0..self.engines.len() as u32 {
+            self.schedule_engine(id);
+        }
+    }
+
+    /// A packet that is not for this node.
+    pub(super) fn through_engine(
+        &mut self,
+        id: u32,
+        node: NodeId,
+        via: LinkId,
+        packet: &Packet,
+        observer: &mut dyn Observer,
+    ) {
+        let gateway = &mut self.engines[id as usize];
+        let mobiles = self.links[gateway.role.wireless.0 as usize].to;
+        let next = self.routes[node.0 as usize][packet.to.0 as usize];
+        let direction = if self.links[via.0 as usize].from == mobiles {
+            Some(Direction::Uplink)
+        } else if next == gateway.role.wireless.0 {
+            Some(Direction::Downlink)
+        } else {
+            None
+        };
+        // What is corrupted is no segment to be believed: passed on, as the daemon does.
+        let segment = packet.segment().filter(|_| !packet.corrupted);
+        let (Some(direction), Some(segment)) = (direction, segment) else {
+            return self.forward(node, packet, observer);
+        };
+        let mut actions = core::mem::take(&mut gateway.actions);
+        let verdict =
+            gateway
+                .engine
+                .handle_segment(direction, segment, packet, self.now, &mut actions);
+        match verdict {
+            Verdict::Forward => self.forward(node, packet, observer),
+            Verdict::Suppress => {}
+        }
+        self.perform(id, actions, observer);
+    }
+
+    pub(super) fn handle_engine_timeout(&mut self, id: u32, observer: &mut dyn Observer) {
+        let now = self.now;
+        let gateway = &mut self.engines[id as usize];
+        if gateway.scheduled != Some(now) {
+            return;
+        }
+        gateway.scheduled = None;
+        let mut actions = core::mem::take(&mut gateway.actions);
+        if gateway.engine.poll_timeout().is_some_and(|at| at <= now) {
+            gateway.engine.handle_timeout(now, &mut actions);
+        }
+        self.perform(id, actions, observer);
+    }
+
+    /// Does what the engine asks for, in order.
+    fn perform(&mut self, id: u32, mut actions: Actions<Packet>, observer: &mut dyn Observer) {
+        let node = self.engines[id as usize].node;
+        let mut pieces = Vec::new();
+        for action in actions.drain(..) {
+            match action {
+                Action::Resend(resend) => {
+                    Packet::of_resend(&resend, &mut pieces);
+                    for piece in pieces.drain(..) {
+                        self.forward(node, &piece, observer);
+                    }
+                }
+                Action::Send(made) => self.forward(node, &Packet::of_made(&made), observer),
+                Action::Repeat(packet) => self.forward(node, &packet, observer),
+                Action::Record(record) => self.engines[id as usize].keep(record),
+            }
+        }
+        self.engines[id as usize].actions = actions;
+        self.schedule_engine(id);
+    }
+
+    fn schedule_engine(&mut self, id: u32) {
+        let gateway = &mut self.engines[id as usize];
+        if let Some(at) = gateway.engine.poll_timeout()
+            && gateway.scheduled.is_none_or(|scheduled| at < scheduled)
+        {
+            let at = at.max(self.now);
+            gateway.scheduled = Some(at);
+            self.queue.push(at, Event::Engine(id));
+        }
+    }
+
+    /// Links have gone or come: the word of it is on its way.
+    pub(super) fn note_change_for_engines(&mut self, links: &[LinkId], state: LinkState) {
+        for (id, gateway) in self.engines.iter().enumerate() {
+            let Some(signal) = gateway.role.signal else {
+                continue;
+            };
+            let after = match state {
+                LinkState::Down => signal.down_after,
+                LinkState::Up => signal.up_after,
+            };
+            if let (true, Some(after)) = (links.contains(&gateway.role.wireless), after) {
+                self.queue
+                    .push(self.now + after, Event::Word(id as u32, state));
+            }
+        }
+    }
+
+    /// The word has come.
+    pub(super) fn tell_engine(&mut self, id: u32, state: LinkState, observer: &mut dyn Observer) {
+        let now = self.now;
+        let gateway = &self.engines[id as usize];
+        let mobiles = self.links[gateway.role.wireless.0 as usize].to;
+        let addresses = self.mobile_addresses(mobiles);
+        let gateway = &mut self.engines[id as usize];
+        let Some(signal) = gateway.role.signal else {
+            return;
+        };
+        let event = match state {
+            LinkState::Up => LinkEvent::Up,
+            LinkState::Down => LinkEvent::Down,
+        };
+        let mut actions = core::mem::take(&mut gateway.actions);
+        let engine = &mut gateway.engine;
+        if signal.source == LinkSource::Carrier {
+            gateway.carrier_down = event == LinkEvent::Down;
+            engine.handle_all_links(event, signal.source, now, &mut actions);
+        } else {
+            engine.handle_link(&addresses, event, signal.source, now, &mut actions);
+        }
+        self.perform(id, actions, observer);
+    }
+
+    /// A new engine, with what the old one has written down.
+    pub(super) fn restart_engine(&mut self, id: u32) {
+        let now = self.now;
+        let gateway = &mut self.engines[id as usize];
+        gateway.engine = Gateway::new(gateway.role.settings.clone());
+        for record in &gateway.records {
+            gateway.engine.import(record, now);
+        }
+        if gateway.carrier_down {
+            let mut actions = Vec::new();
+            gateway.engine.handle_all_links(
+                LinkEvent::Down,
+                LinkSource::Carrier,
+                now,
+                &mut actions,
+            );
+        }
+        self.schedule_engine(id);
+    }
+}
+
+impl GatewayNode {
+    fn keep(&mut self, record: FlowRecord) {
+        self.records.retain(|old| old.key != record.key);
+        if !record.gone {
+            self.records.push(record);
+        }
+    }
+}

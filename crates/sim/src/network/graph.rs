@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a network is made of, and the ways through it.
+
+use std::collections::VecDeque;
+
+use holdfast_link::{LinkModel, LinkPlan, OutageSchedule};
+use holdfast_wire::Instant;
+
+use super::watch::Slot;
+use super::{ConnectionId, Event, Link, Medium, NO_LINK, Network, Node};
+use crate::observe::LinkId;
+use crate::packet::NodeId;
+use crate::tcp::Connection;
+
+/// How a medium is made.
+#[derive(Clone, Debug)]
+pub struct MediumPlan {
+    /// Its link model's plan.
+    pub plan: LinkPlan,
+    /// The seed of its random parts.
+    pub seed: u64,
+    /// The seed of its outages: those of equal seed and plan fail together.
+    pub outage_seed: u64,
+    /// Bytes added to each IP packet.
+    pub overhead_bytes: u32,
+}
+
+impl Network {
+    /// A node more.
+    pub fn add_node(&mut self) -> NodeId {
+        self.nodes.push(Node::default());
+        NodeId(self.nodes.len() as u32 - 1)
+    }
+
+    /// A link between two nodes; gives the numbers of its directions, `a` to `b` first.
+    pub fn add_link(
+        &mut self,
+        a: NodeId,
+        b: NodeId,
+        there: MediumPlan,
+        back: MediumPlan,
+    ) -> [LinkId; 2] {
+        let there = self.add_medium(&there);
+        let back = self.add_medium(&back);
+        [
+            self.add_direction(a, b, there),
+            self.add_direction(b, a, back),
+        ]
+    }
+
+    /// A link whose two directions take turns on one medium.
+    pub fn add_half_duplex(&mut self, a: NodeId, b: NodeId, both: MediumPlan) -> [LinkId; 2] {
+        let medium = self.add_medium(&both);
+        [
+            self.add_direction(a, b, medium),
+            self.add_direction(b, a, medium),
+        ]
+    }
+
+    fn add_medium(&mut self, its: &MediumPlan) -> u32 {
+        let schedule = OutageSchedule::new(&its.plan.outages, its.outage_seed);
+        self.media.push(Medium {
+            model: LinkModel::with_schedule(&its.plan, its.seed, schedule.clone()),
+            schedule,
+            overhead_bytes: u64::from(its.overhead_bytes),
+            scheduled: None,
+            links: Vec::new(),
+        });
+        self.media.len() as u32 - 1
+    }
+
+    fn add_direction(&mut self, from: NodeId, to: NodeId, medium: u32) -> LinkId {
+        let id = LinkId(self.links.len() as u32);
+        self.links.push(Link { from, to, medium });
+        self.media[medium as usize].links.push(id);
+        id
+    }
+
+    /// An end of a connection; opened at `opens_at`, or waiting for a SYN.
+    ///
+    /// `expects` are the bytes that it is to receive: [`Self::is_delivered`] counts on
+    /// them. `watches` is the link whose outages make its stalls.
+    pub fn add_connection(
+        &mut self,
+        node: NodeId,
+        connection: Connection,
+        ports: (u16, u16),
+        opens_at: Option<Instant>,
+        expects: u64,
+        watches: Option<LinkId>,
+    ) -> ConnectionId {
+        let id = self.slots.len() as u32;
+        let table = &mut self.nodes[node.0 as usize].ports;
+        let place = table.partition_point(|entry| (entry.0, entry.1) < ports);
+        table.insert(place, (ports.0, ports.1, id));
+        if let Some(at) = opens_at {
+            self.queue.push(at, Event::Open(id));
+        }
+        self.undelivered += usize::from(expects > 0);
+        self.slots
+            .push(Slot::new(connection, node, expects, watches));
+        ConnectionId(id)
+    }
+
+    /// Shortest ways from everywhere to everywhere, breadth first.
+    pub(super) fn find_routes(&mut self) {
+        let count = self.nodes.len();
+        self.routes = vec![vec![NO_LINK; count]; count];
+        for destination in 0..count {
+            let mut reached = vec![false; count];
+            reached[destination] = true;
+            let mut todo = VecDeque::from([NodeId(destination as u32)]);
+            while let Some(node) = todo.pop_front() {
+                for (id, link) in self.links.iter().enumerate() {
+                    let from = link.from.0 as usize;
+                    if link.to == node && !reached[from] {
+                        reached[from] = true;
+                        self.routes[from][destination] = id as u32;
+                        todo.push_back(link.from);
+                    }
+                }
+            }
+        }
+    }
+}

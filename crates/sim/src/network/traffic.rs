@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Cross traffic: datagrams at a constant rate, or as a Poisson process.
+
+use holdfast_wire::{Duration, Instant};
+use rand_chacha::ChaCha8Rng;
+use rand_core::{RngCore, SeedableRng};
+
+use super::{Event, Network};
+use crate::observe::Observer;
+use crate::outcome::CrossOutcome;
+use crate::packet::{Body, DATAGRAM_HEADERS_LEN, NodeId, Packet};
+
+/// A source of datagrams.
+#[derive(Clone, Copy, Debug)]
+pub struct SourceSettings {
+    /// Where it sends from.
+    pub from: NodeId,
+    /// Where to.
+    pub to: NodeId,
+    /// Bits of IP packets a second, above 0.
+    pub rate_bit_per_s: u64,
+    /// Bytes of each IP packet, at least 28.
+    pub packet_bytes: u32,
+    /// From when.
+    pub start: Instant,
+    /// Until when.
+    pub stop: Instant,
+    /// Gaps from an exponential distribution with the same mean.
+    pub poisson: bool,
+    /// The seed of the gaps.
+    pub seed: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Source {
+    its: SourceSettings,
+    next_at: Instant,
+    rng: ChaCha8Rng,
+    pub outcome: CrossOutcome,
+}
+
+impl Source {
+    /// When the datagram after those sent is due.
+    fn advance(&mut self) {
+        let its = &self.its;
+        let bits = u128::from(its.packet_bytes) * 8;
+        let rate = u128::from(its.rate_bit_per_s.max(1));
+        if its.poisson {
+            let unit = (self.rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
+            let mean_ns = f64::from(its.packet_bytes) * 8e9 / its.rate_bit_per_s.max(1) as f64;
+            let gap = -mean_ns * libm::log(1.0 - unit);
+            self.next_at += Duration::from_nanos(gap as u64);
+        } else {
+            // From the start on, so that no rounding adds up.
+            let elapsed = bits * u128::from(self.outcome.sent) * 1_000_000_000 / rate;
+            let elapsed = u64::try_from(elapsed).unwrap_or(u64::MAX);
+            self.next_at = its.start + Duration::from_nanos(elapsed);
+        }
+    }
+}
+
+impl Network {
+    /// A source more; its outcome has its place in [`Network::cross_traffic`].
+    pub fn add_source(&mut self, its: SourceSettings) {
+        self.sources.push(Source {
+            its,
+            next_at: its.start,
+            rng: ChaCha8Rng::seed_from_u64(its.seed),
+            outcome: CrossOutcome::default(),
+        });
+    }
+
+    pub(super) fn start_sources(&mut self) {
+        for (id, source) in self.sources.iter_mut().enumerate() {
+            if source.its.poisson {
+                source.advance();
+            }
+            self.queue.push(source.next_at, Event::Source(id as u32));
+        }
+    }
+
+    pub(super) fn handle_source(&mut self, id: u32, observer: &mut dyn Observer) {
+        let source = &mut self.sources[id as usize];
+        let its = source.its;
+        if self.now >= its.stop {
+            return;
+        }
+        let packet = Packet {
+            from: its.from,
+            to: its.to,
+            body: Body::Datagram {
+                source: id,
+                number: source.outcome.sent,
+                payload_len: its.packet_bytes.saturating_sub(DATAGRAM_HEADERS_LEN),
+            },
+            corrupted: false,
+        };
+        source.outcome.sent += 1;
+        source.advance();
+        let next_at = source.next_at;
+        self.queue.push(next_at, Event::Source(id));
+        self.forward(its.from, &packet, observer);
+    }
+}

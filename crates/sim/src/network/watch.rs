@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A connection's place in the network, and what is noted of it on the way.
+
+use holdfast_link::LinkState;
+use holdfast_wire::Instant;
+
+use super::{ConnectionId, Event, Network};
+use crate::observe::LinkId;
+use crate::outcome::{Sample, Stall};
+use crate::packet::NodeId;
+use crate::tcp::{Connection, Ending};
+
+/// A connection's end and what is noted of it.
+#[derive(Debug)]
+pub(super) struct Slot {
+    pub connection: Connection,
+    pub node: NodeId,
+    pub scheduled: Option<Instant>,
+    pub opened: bool,
+    pub sender: Option<ConnectionId>,
+    pub watches: Option<LinkId>,
+    pub series: Vec<Sample>,
+    pub done_at: Option<Instant>,
+    pub progressed_at: Instant,
+    expects: u64,
+    settled: bool,
+    delivered: u64,
+    arrived: u64,
+    /// The link is back since, and nothing new has come.
+    stalled_since: Option<Instant>,
+    stalls: Vec<Stall>,
+}
+
+impl Slot {
+    pub(super) fn new(
+        connection: Connection,
+        node: NodeId,
+        expects: u64,
+        watches: Option<LinkId>,
+    ) -> Self {
+        Self {
+            connection,
+            node,
+            scheduled: None,
+            opened: false,
+            sender: None,
+            watches,
+            series: Vec::new(),
+            done_at: None,
+            progressed_at: Instant::ZERO,
+            expects,
+            settled: expects == 0,
+            delivered: 0,
+            arrived: 0,
+            stalled_since: None,
+            stalls: Vec::new(),
+        }
+    }
+
+    /// After each input. True, once, if nothing more is to be waited for.
+    pub(super) fn note_progress(&mut self, now: Instant) -> bool {
+        let arrived = self.connection.arrived();
+        if arrived > self.arrived {
+            self.arrived = arrived;
+            self.end_stall(now, true);
+        }
+        let delivered = self.connection.delivered();
+        if delivered > self.delivered {
+            self.delivered = delivered;
+            self.progressed_at = now;
+            if self.expects > 0 && delivered >= self.expects && self.done_at.is_none() {
+                self.done_at = Some(now);
+            }
+        }
+        let dead = matches!(self.connection.ending(), Ending::GaveUp | Ending::Reset);
+        let settles = !self.settled && (self.done_at.is_some() || dead);
+        self.settled |= settles;
+        settles
+    }
+
+    /// A link has gone or come.
+    pub(super) fn note_link(&mut self, link: LinkId, state: LinkState, now: Instant) {
+        if self.watches != Some(link) || !self.opened || self.done_at.is_some() {
+            return;
+        }
+        match state {
+            LinkState::Down => self.end_stall(now, false),
+            LinkState::Up => self.stalled_since = Some(now),
+        }
+    }
+
+    fn end_stall(&mut self, now: Instant, ended: bool) {
+        if let Some(since) = self.stalled_since.take() {
+            self.stalls.push(Stall {
+                link_up_at: since,
+                length: now.saturating_since(since),
+                ended,
+            });
+        }
+    }
+
+    /// All stalls; one that lasts is counted until `now`.
+    pub(super) fn stalls_until(&self, now: Instant) -> Vec<Stall> {
+        let mut stalls = self.stalls.clone();
+        if let Some(since) = self.stalled_since {
+            stalls.push(Stall {
+                link_up_at: since,
+                length: now.saturating_since(since),
+                ended: false,
+            });
+        }
+        stalls
+    }
+}
+
+/// A point of the series; `link` is queue and state of the link watched.
+fn sample(sender: &Slot, receiver: &Slot, link: Option<(u32, bool)>, now: Instant) -> Sample {
+    let view = sender.connection.view();
+    let (queue_packets, link_up) = link.unwrap_or((0, true));
+    Sample {
+        at: now,
+        cwnd: view.cwnd,
+        ssthresh: view.ssthresh,
+        rwnd: view.rwnd,
+        snd_una: view.snd_una,
+        snd_nxt: view.snd_nxt,
+        rcv_nxt: receiver.connection.delivered(),
+        rto: view.rto,
+        queue_packets,
+        link_up,
+    }
+}
+
+impl Network {
+    /// When the last byte expected arrived in order.
+    pub fn delivered_at(&self, id: ConnectionId) -> Option<Instant> {
+        self.slots[id.0 as usize].done_at
+    }
+
+    /// When anything last arrived in order.
+    pub fn progressed_at(&self, id: ConnectionId) -> Instant {
+        self.slots[id.0 as usize].progressed_at
+    }
+
+    /// What followed outages, so far.
+    pub fn stalls(&self, id: ConnectionId) -> Vec<Stall> {
+        self.slots[id.0 as usize].stalls_until(self.now)
+    }
+
+    /// The points of the time series of a receiver of bytes, seen with its sender.
+    pub fn series(&self, receiver: ConnectionId) -> &[Sample] {
+        &self.slots[receiver.0 as usize].series
+    }
+
+    /// Makes `sender` the other end in the time series of `receiver`.
+    pub fn pair(&mut self, receiver: ConnectionId, sender: ConnectionId) {
+        self.slots[receiver.0 as usize].sender = Some(sender);
+    }
+
+    /// A point in the series of each receiver that has a sender.
+    pub(super) fn take_samples(&mut self) {
+        for receiver in 0..self.slots.len() {
+            if let Some(sender) = self.slots[receiver].sender {
+                let queue = self.slots[receiver].watches.map(|link| {
+                    let medium = self.links[link.0 as usize].medium;
+                    let medium = &self.media[medium as usize];
+                    let (model, station) = (&medium.model, medium.station_of(link));
+                    (
+                        model.queue_len_of(station) as u32,
+                        model.state() == LinkState::Up,
+                    )
+                });
+                let sample = sample(
+                    &self.slots[sender.0 as usize],
+                    &self.slots[receiver],
+                    queue,
+                    self.now,
+                );
+                self.slots[receiver].series.push(sample);
+            }
+        }
+        if let Some(interval) = self.series_interval {
+            self.queue.push(self.now + interval, Event::Sample);
+        }
+    }
+}

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What can be seen of a run while it goes on.
+
+use holdfast_link::{DropReason, LinkState};
+use holdfast_wire::Instant;
+
+use crate::packet::Packet;
+
+/// One direction of a link, by its number. In an [`Experiment`](crate::Experiment) hop
+/// `h`, counted from the FH, is 2h downlink and 2h + 1 uplink.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LinkId(pub u32);
+
+/// What happens to a packet at a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PacketEvent {
+    /// A node gives it to the link.
+    Sent,
+    /// The link refuses it at once. What is lost later, on the way, is not reported:
+    /// it does not arrive.
+    Dropped(DropReason),
+    /// It comes out at the other end.
+    Arrived,
+}
+
+/// Watches a run. Nothing that it does changes the run.
+pub trait Observer {
+    /// A packet at a link, at its time; times never go back.
+    fn on_packet(&mut self, link: LinkId, event: PacketEvent, packet: &Packet, now: Instant) {
+        let _ = (link, event, packet, now);
+    }
+
+    /// A link has gone or come.
+    fn on_link_state(&mut self, link: LinkId, state: LinkState, now: Instant) {
+        let _ = (link, state, now);
+    }
+
+    /// Whether [`Self::on_packet`] is to be called at all.
+    fn wants_packets(&self) -> bool {
+        true
+    }
+}
+
+/// Nobody watches.
+impl Observer for () {
+    fn wants_packets(&self) -> bool {
+        false
+    }
+}

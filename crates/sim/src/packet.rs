@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Packets of the simulation: headers as values, payload as a place in a stream.
+//!
+//! A TCP segment carries no bytes but says which bytes it would carry: those of
+//! [`Origin::stream`] from [`Origin::offset`]. The receiver compares that with what the
+//! sequence number says; a byte that stands where another one belongs is seen.
+
+use holdfast_core::{Made, Payload, Resend};
+use holdfast_wire::{Flags, Options, Segment};
+
+mod frame;
+
+/// Bytes of an IPv4 header without options.
+const IP_HEADER_LEN: u32 = 20;
+/// Bytes of a TCP header without options.
+const TCP_HEADER_LEN: u32 = 20;
+/// Bytes of an IPv4 and a UDP header.
+pub(crate) const DATAGRAM_HEADERS_LEN: u32 = 28;
+
+/// A node of the network, by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(pub u32);
+
+/// Which bytes a payload is: `offset` counts from the first byte of the stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// The stream: one number for each direction of each connection.
+    pub stream: u32,
+    /// Offset of the payload's first byte in it.
+    pub offset: u64,
+}
+
+/// A TCP segment on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TcpPacket {
+    /// The header's values, `payload_len` included.
+    pub segment: Segment,
+    /// Which bytes the payload is.
+    pub origin: Origin,
+    /// The sender has sent some of its sequence space before, or a gateway sends it
+    /// from its cache: for statistics and traces alone.
+    pub repeated: bool,
+}
+
+/// What is in a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Body {
+    /// A TCP segment.
+    Tcp(TcpPacket),
+    /// A datagram of cross traffic, with its number.
+    Datagram {
+        /// The source that sent it.
+        source: u32,
+        /// Counts from 0.
+        number: u64,
+        /// Bytes of UDP payload.
+        payload_len: u32,
+    },
+}
+
+/// An IP packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packet {
+    /// The host that it comes from.
+    pub from: NodeId,
+    /// The host that it is for.
+    pub to: NodeId,
+    /// What is in it.
+    pub body: Body,
+    /// A link has turned bits in it: the checksum is wrong.
+    pub corrupted: bool,
+}
+
+impl Packet {
+    /// Length of the IP packet, bytes.
+    pub fn len_bytes(&self) -> u32 {
+        match &self.body {
+            Body::Tcp(tcp) => {
+                let options = options_len(&tcp.segment.options);
+                IP_HEADER_LEN + TCP_HEADER_LEN + options + tcp.segment.payload_len
+            }
+            Body::Datagram { payload_len, .. } => DATAGRAM_HEADERS_LEN + payload_len,
+        }
+    }
+
+    /// The TCP segment in it, if that is what it carries.
+    pub fn segment(&self) -> Option<&Segment> {
+        match &self.body {
+            Body::Tcp(tcp) => Some(&tcp.segment),
+            Body::Datagram { .. } => None,
+        }
+    }
+
+    /// What the gateway's edge makes of a piece of its cache: packets of one segment
+    /// each, CWR on the first, PSH and FIN on the last.
+    pub(crate) fn of_resend(resend: &Resend<Self>, out: &mut Vec<Self>) {
+        let Body::Tcp(kept) = resend.payload.body else {
+            return;
+        };
+        let mut sent = 0;
+        loop {
+            let len = (resend.len - sent).min(resend.segment_len.max(1));
+            let mut flags = resend.flags;
+            if sent > 0 {
+                flags = flags.without(Flags::CWR);
+            }
+            if sent + len < resend.len {
+                flags = flags.without(Flags::PSH).without(Flags::FIN);
+            }
+            let offset = u64::from(resend.offset + sent);
+            out.push(Self {
+                body: Body::Tcp(TcpPacket {
+                    segment: Segment {
+                        seq: resend.seq + sent,
+                        ack: resend.ack,
+                        window: resend.window,
+                        flags,
+                        options: Options {
+                            timestamps: resend.timestamps,
+                            ..Options::default()
+                        },
+                        payload_len: len,
+                        ..kept.segment
+                    },
+                    origin: Origin {
+                        offset: kept.origin.offset + offset,
+                        ..kept.origin
+                    },
+                    repeated: true,
+                }),
+                ..resend.payload
+            });
+            sent += len;
+            if sent >= resend.len {
+                return;
+            }
+        }
+    }
+
+    /// What the gateway's edge makes of an ACK or a RST of its own.
+    pub(crate) fn of_made(made: &Made<Self>) -> Self {
+        let mut packet = made.template;
+        packet.corrupted = false;
+        if let Body::Tcp(tcp) = &mut packet.body {
+            tcp.segment = Segment {
+                seq: made.seq,
+                ack: made.ack,
+                window: made.window,
+                flags: made.flags,
+                options: Options {
+                    timestamps: made.timestamps,
+                    ..Options::default()
+                },
+                payload_len: 0,
+                ..tcp.segment
+            };
+            tcp.repeated = false;
+        }
+        packet
+    }
+}
+
+impl Payload for Packet {
+    type Header = Self;
+
+    fn header(&self) -> Option<Self> {
+        Some(*self)
+    }
+
+    fn segment_len(&self) -> u32 {
+        match &self.body {
+            Body::Tcp(tcp) => tcp.segment.payload_len,
+            Body::Datagram { payload_len, .. } => *payload_len,
+        }
+    }
+
+    fn is_cacheable(&self) -> bool {
+        !self.corrupted
+    }
+}
+
+/// Bytes that the options take, padding included, as today's stacks lay them out
+/// (RFC 7323, appendix A: timestamps are aligned by two NOPs, and so is SACK).
+pub(crate) fn options_len(options: &Options) -> u32 {
+    let mut len = 0;
+    if options.mss.is_some() {
+        len += 4;
+    }
+    if options.sack_permitted {
+        // Two bytes; they take the place of the NOPs before timestamps.
+        len += if options.timestamps.is_some() { 0 } else { 4 };
+    }
+    if options.timestamps.is_some() {
+        len += 12;
+    }
+    if options.window_scale.is_some() {
+        len += 4;
+    }
+    if !options.sack.is_empty() {
+        len += 4 + 8 * options.sack.iter().count() as u32;
+    }
+    len
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+use core::net::Ipv4Addr;
+
+use holdfast_wire::{Endpoint, SackBlocks, SeqNum, Timestamps, checksum_is_right, parse};
+
+use super::*;
+
+fn segment(options: Options, payload_len: u32) -> Segment {
+    let end = |last, port| Endpoint {
+        address: Ipv4Addr::new(10, 1, 0, last).into(),
+        port,
+    };
+    Segment {
+        from: end(2, 80),
+        to: end(3, 40_000),
+        seq: SeqNum::new(0xffff_fff0),
+        ack: SeqNum::new(77),
+        flags: Flags::ACK.with(Flags::PSH),
+        window: 512,
+        options,
+        payload_len,
+    }
+}
+
+fn packet(options: Options, payload_len: u32) -> Packet {
+    Packet {
+        from: NodeId(0),
+        to: NodeId(1),
+        body: Body::Tcp(TcpPacket {
+            segment: segment(options, payload_len),
+            origin: Origin {
+                stream: 0,
+                offset: 5000,
+            },
+            repeated: false,
+        }),
+        corrupted: false,
+    }
+}
+
+fn all_options() -> Vec<Options> {
+    let timestamps = Some(Timestamps { tsval: 5, tsecr: 6 });
+    let mut sack = SackBlocks::default();
+    sack.push(SeqNum::new(10), SeqNum::new(20));
+    sack.push(SeqNum::new(1), SeqNum::new(2));
+    let syn = Options {
+        mss: Some(1460),
+        window_scale: Some(7),
+        sack_permitted: true,
+        timestamps,
+        ..Options::default()
+    };
+    vec![
+        Options::default(),
+        syn,
+        Options {
+            timestamps: None,
+            ..syn
+        },
+        Options {
+            timestamps,
+            sack,
+            ..Options::default()
+        },
+        Options {
+            sack,
+            ..Options::default()
+        },
+    ]
+}
+
+#[test]
+fn bytes_read_back_are_the_segment_and_as_long_as_counted() {
+    for options in all_options() {
+        for payload_len in [0, 1, 1448] {
+            let packet = packet(options, payload_len);
+            let bytes = packet.to_bytes();
+            assert_eq!(bytes.len() as u32, packet.len_bytes());
+            let (read, layout) = parse(&bytes, 0).unwrap();
+            assert_eq!(&read, packet.segment().unwrap());
+            assert!(checksum_is_right(&bytes, &read, &layout));
+        }
+    }
+}
+
+#[test]
+fn corrupted_packet_has_a_wrong_checksum() {
+    let packet = Packet {
+        corrupted: true,
+        ..packet(Options::default(), 100)
+    };
+    let bytes = packet.to_bytes();
+    let (read, layout) = parse(&bytes, 0).unwrap();
+    assert!(!checksum_is_right(&bytes, &read, &layout));
+    assert!(!packet.is_cacheable());
+}
+
+#[test]
+fn datagram_is_as_long_as_counted() {
+    let packet = Packet {
+        body: Body::Datagram {
+            source: 0,
+            number: 7,
+            payload_len: 972,
+        },
+        ..packet(Options::default(), 0)
+    };
+    assert_eq!((packet.to_bytes().len(), packet.len_bytes()), (1000, 1000));
+}
+
+#[test]
+fn piece_of_a_cache_is_the_bytes_of_its_place_in_segments() {
+    let kept = packet(Options::default(), 1448);
+    let resend = Resend {
+        payload: kept,
+        offset: 448,
+        len: 1000,
+        seq: SeqNum::new(900),
+        ack: SeqNum::new(5),
+        window: 3,
+        flags: Flags::ACK.with(Flags::FIN).with(Flags::CWR),
+        timestamps: None,
+        segment_len: 600,
+        path_mtu: None,
+    };
+    let mut pieces = Vec::new();
+    Packet::of_resend(&resend, &mut pieces);
+    let told: Vec<_> = pieces
+        .iter()
+        .map(|piece| match piece.body {
+            Body::Tcp(tcp) => (
+                tcp.segment.seq.get(),
+                tcp.segment.payload_len,
+                tcp.origin.offset,
+                tcp.segment.flags,
+            ),
+            Body::Datagram { .. } => panic!("a segment"),
+        })
+        .collect();
+    let ack = Flags::ACK;
+    assert_eq!(
+        told,
+        [
+            (900, 600, 5448, ack.with(Flags::CWR)),
+            (1500, 400, 6048, ack.with(Flags::FIN))
+        ]
+    );
+}

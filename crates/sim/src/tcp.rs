@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A TCP host's connection, sans-IO.
+//!
+//! [`Connection`] is one end. It is given segments and the time and leaves segments to
+//! be sent; it never waits. `handle_*` are inputs, [`Connection::poll_timeout`] says
+//! when to call [`Connection::handle_timeout`]. The variables have the names of RFC 9293
+//! (`snd.una`, `rcv.nxt`, ...), but 64 bits: they count from the SYN, which is 0, so
+//! that the first byte of a stream is 1. Sequence numbers of 32 bits exist in segments
+//! only.
+//!
+//! By file, in the order of a transfer: `handshake`, `output` (what may be sent),
+//! `receive` (data in, ACKs out), `ack` (ACKs in), `congestion` (windows), `recovery`
+//! (losses that duplicate ACKs tell), `scoreboard` (RFC 6675's sets), `timeout` (losses
+//! that silence tells, persist), `rto` (how long silence may last).
+//!
+//! Left out: urgent data, Nagle's algorithm (bulk transfers alone), simultaneous open,
+//! ECN, D-SACK, F-RTO, RACK, pacing.
+
+mod ack;
+mod congestion;
+mod connection;
+mod handshake;
+mod output;
+mod preset;
+mod reassembly;
+mod receive;
+mod recovery;
+mod rto;
+mod scoreboard;
+pub mod settings;
+mod timeout;
+mod variables;
+
+pub use connection::Connection;
+pub use preset::Preset;
+pub use rto::RtoEstimator;
+pub use settings::{DelayedAck, TcpSettings};
+pub use variables::{Application, Counters, End, Ending, State, View};
+
+#[cfg(test)]
+#[expect(
+    clippy::large_types_passed_by_value,
+    reason = "settings are made for each script"
+)]
+mod tests;

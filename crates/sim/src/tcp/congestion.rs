@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Windows of congestion control: how they grow, what a loss makes of them
+//! (RFC 5681, 3.1; RFC 3465; 4.3BSD-Reno).
+
+use super::settings::{HalfOf, TcpSettings, WindowIncrease};
+
+/// No window is larger: 65535 bytes with the largest scale.
+const WINDOW_MAX: u64 = 65_535 << 14;
+
+/// The state of congestion control.
+#[derive(Clone, Debug)]
+pub(super) struct Congestion {
+    pub cwnd: u64,
+    pub ssthresh: u64,
+    smss: u64,
+    increase: WindowIncrease,
+    half_of: HalfOf,
+    limited_only: bool,
+    initial_segments: u64,
+    /// RFC 3465, 2.1: bytes acknowledged since the window last grew.
+    bytes_acked: u64,
+    pub dup_acks: u32,
+    /// In fast recovery.
+    pub recovering: bool,
+    /// RFC 6582's `recover`, RFC 6675's RecoveryPoint, as the number after the highest
+    /// one sent.
+    pub recover: u64,
+    pub partial_acks: u32,
+    /// Segments that duplicate ACKs say have arrived beyond `snd.una`, without SACK.
+    pub left_segments: u64,
+    /// RFC 6675's HighRxt and RescueRxt, as numbers after the highest one.
+    pub high_rxt: u64,
+    pub rescued_up_to: Option<u64>,
+    /// Bytes sent by limited transmit (RFC 3042) and not yet counted otherwise.
+    pub limited_bytes: u64,
+    /// The segment at `snd.una` has been repeated by a timeout already.
+    pub timed_out: bool,
+    /// A timeout's slow start: `recover` is not yet acknowledged.
+    pub after_timeout: bool,
+}
+
+impl Congestion {
+    pub(super) fn new(its: &TcpSettings) -> Self {
+        Self {
+            cwnd: u64::from(its.mss),
+            ssthresh: its.initial_ssthresh_bytes.map_or(u64::MAX, u64::from),
+            smss: u64::from(its.mss),
+            increase: its.increase,
+            half_of: its.half_of,
+            limited_only: its.increase_when_limited_only,
+            initial_segments: u64::from(its.initial_window_segments.max(1)),
+            bytes_acked: 0,
+            dup_acks: 0,
+            recovering: false,
+            recover: 0,
+            partial_acks: 0,
+            left_segments: 0,
+            high_rxt: 0,
+            rescued_up_to: None,
+            limited_bytes: 0,
+            timed_out: false,
+            after_timeout: false,
+        }
+    }
+
+    /// The connection is open.
+    pub(super) fn begin(&mut self, smss: u64, syn_lost: bool) {
+        self.smss = smss;
+        // RFC 5681, 3.1: one segment if the SYN or the SYN,ACK was lost.
+        self.cwnd = if syn_lost {
+            smss
+        } else {
+            self.initial_window()
+        };
+    }
+
+    fn initial_window(&self) -> u64 {
+        self.initial_segments * self.smss
+    }
+
+    /// After an idle time: RFC 5681, 4.1: RW = min(IW, cwnd).
+    pub(super) fn restart(&mut self) {
+        self.cwnd = self.cwnd.min(self.initial_window());
+    }
+
+    pub(super) fn in_slow_start(&self) -> bool {
+        self.cwnd < self.ssthresh
+    }
+
+    /// `acked` new bytes are acknowledged, `flight` were outstanding before.
+    pub(super) fn on_new_bytes(&mut self, acked: u64, flight: u64) {
+        if self.limited_only && !self.is_limiting(flight) {
+            return;
+        }
+        let smss = self.smss;
+        match self.increase {
+            WindowIncrease::PerAck if self.in_slow_start() => self.grow(acked.min(smss)),
+            // RFC 5681, 3.1, equation 3, and at least a byte.
+            WindowIncrease::PerAck => self.grow((smss * smss / self.cwnd.max(1)).max(1)),
+            WindowIncrease::Bsd if self.cwnd <= self.ssthresh => self.grow(smss),
+            WindowIncrease::Bsd => self.grow(smss * smss / self.cwnd.max(1) + smss / 8),
+            // RFC 3465, 2.2; after a timeout L is 1 (2.3).
+            WindowIncrease::ByBytes { limit } if self.in_slow_start() => {
+                let limit = if self.after_timeout {
+                    1
+                } else {
+                    u64::from(limit.max(1))
+                };
+                self.grow(acked.min(limit * smss));
+            }
+            // RFC 3465, 2.1.
+            WindowIncrease::ByBytes { .. } => {
+                self.bytes_acked += acked;
+                if self.bytes_acked >= self.cwnd {
+                    self.bytes_acked -= self.cwnd;
+                    self.grow(smss);
+                }
+            }
+        }
+    }
+
+    fn grow(&mut self, bytes: u64) {
+        self.cwnd = (self.cwnd + bytes).min(WINDOW_MAX);
+    }
+
+    /// Whether `cwnd`, and nothing else, holds the sender back.
+    fn is_limiting(&self, flight: u64) -> bool {
+        if self.in_slow_start() {
+            // Doubling is allowed as long as half of it is used.
+            self.cwnd < 2 * flight
+        } else {
+            flight + self.smss > self.cwnd
+        }
+    }
+
+    /// RFC 5681, 3.1, equation 4, with `flight` bytes outstanding and the other end's
+    /// window.
+    pub(super) fn halved(&self, flight: u64, window: u64) -> u64 {
+        let half = match self.half_of {
+            // RFC 5681, 3.2, step 2: not what limited transmit has added.
+            HalfOf::FlightSize => flight.saturating_sub(self.limited_bytes) / 2,
+            HalfOf::Window => self.cwnd.min(window) / 2 / self.smss * self.smss,
+        };
+        half.max(2 * self.smss)
+    }
+
+    /// FlightSize in fast recovery without SACK, of `flight` bytes not acknowledged:
+    /// less what duplicate ACKs say has arrived, as Linux and ns-3 count it. RFC 5681's
+    /// own definition would halve what a long recovery has piled up at the receiver.
+    pub(super) fn in_network(&self, flight: u64) -> u64 {
+        if self.recovering {
+            flight.saturating_sub(self.left_segments * self.smss)
+        } else {
+            flight
+        }
+    }
+
+    /// The retransmission timer has expired: RFC 5681, 3.1, equation 4, once for each
+    /// segment; and the loss window of one segment.
+    pub(super) fn on_timeout(&mut self, flight: u64, window: u64, max: u64, again: bool) {
+        if !self.timed_out || again || self.half_of == HalfOf::Window {
+            self.ssthresh = self.halved(flight, window);
+        }
+        self.cwnd = self.smss;
+        (self.timed_out, self.after_timeout) = (true, true);
+        self.left_segments = 0;
+        self.recovering = false;
+        self.bytes_acked = 0;
+        self.dup_acks = 0;
+        self.limited_bytes = 0;
+        // RFC 6582, 4; RFC 6675, 5.1.
+        self.recover = max;
+        self.rescued_up_to = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn congestion(increase: WindowIncrease, cwnd: u64, ssthresh: u64) -> Congestion {
+        let mut congestion = Congestion::new(&TcpSettings {
+            increase,
+            increase_when_limited_only: false,
+            mss: 1000,
+            ..TcpSettings::default()
+        });
+        congestion.begin(1000, false);
+        (congestion.cwnd, congestion.ssthresh) = (cwnd, ssthresh);
+        congestion
+    }
+
+    /// RFC 5681, 3.1, equation 2: cwnd += min (N, SMSS).
+    #[test]
+    fn slow_start_adds_what_is_acknowledged_up_to_a_segment() {
+        let mut state = congestion(WindowIncrease::PerAck, 4000, 100_000);
+        state.on_new_bytes(300, 4000);
+        assert_eq!(state.cwnd, 4300);
+        state.on_new_bytes(2000, 4000);
+        assert_eq!(state.cwnd, 5300);
+    }
+
+    /// RFC 5681, 3.1, equation 3: cwnd += SMSS*SMSS/cwnd.
+    #[test]
+    fn avoidance_adds_a_segment_a_window() {
+        let mut state = congestion(WindowIncrease::PerAck, 10_000, 10_000);
+        for _ in 0..10 {
+            state.on_new_bytes(1000, 10_000);
+        }
+        assert!((10_900..=11_000).contains(&state.cwnd), "{}", state.cwnd);
+        let mut bsd = congestion(WindowIncrease::Bsd, 10_000, 9_000);
+        bsd.on_new_bytes(1000, 10_000);
+        assert_eq!(bsd.cwnd, 10_000 + 100 + 125);
+    }
+
+    /// RFC 3465, 2.1 and 2.2.
+    #[test]
+    fn byte_counting_follows_the_bytes_whatever_the_acks() {
+        let mut state = congestion(WindowIncrease::ByBytes { limit: 2 }, 4000, 8000);
+        state.on_new_bytes(5000, 4000);
+        assert_eq!(state.cwnd, 6000);
+        state.cwnd = 8000;
+        for _ in 0..4 {
+            assert_eq!(state.cwnd, 8000);
+            state.on_new_bytes(2000, 8000);
+        }
+        assert_eq!(state.cwnd, 9000);
+        state.after_timeout = true;
+        state.cwnd = 2000;
+        state.on_new_bytes(2000, 2000);
+        assert_eq!(state.cwnd, 3000);
+    }
+
+    /// RFC 5681, 3.1, equation 4: max (FlightSize / 2, 2*SMSS), and held constant when
+    /// the same segment times out again.
+    #[test]
+    fn a_timeout_halves_the_flight_once_a_segment() {
+        let mut state = congestion(WindowIncrease::PerAck, 20_000, 100_000);
+        state.on_timeout(12_000, 65_535, 50, false);
+        assert_eq!(
+            (state.ssthresh, state.cwnd, state.recover),
+            (6000, 1000, 50)
+        );
+        state.on_timeout(1000, 65_535, 50, false);
+        assert_eq!(state.ssthresh, 6000);
+        state.timed_out = false;
+        state.on_timeout(1000, 65_535, 50, false);
+        assert_eq!(state.ssthresh, 2000);
+    }
+
+    #[test]
+    fn bsd_halves_the_window_in_whole_segments_each_time() {
+        let mut state = congestion(WindowIncrease::Bsd, 11_500, 100_000);
+        state.half_of = HalfOf::Window;
+        assert_eq!(state.halved(3000, 9_999), 4000);
+        state.on_timeout(3000, 65_535, 0, false);
+        assert_eq!(state.ssthresh, 5000);
+        state.on_timeout(3000, 65_535, 0, false);
+        assert_eq!(state.ssthresh, 2000);
+    }
+
+    #[test]
+    fn a_window_that_limits_nothing_does_not_grow() {
+        let mut state = congestion(WindowIncrease::PerAck, 10_000, 10_000);
+        state.limited_only = true;
+        state.on_new_bytes(1000, 5000);
+        assert_eq!(state.cwnd, 10_000);
+        state.on_new_bytes(1000, 9_500);
+        assert!(state.cwnd > 10_000);
+    }
+}

@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One end of a connection: its inputs, and who takes them.
+
+use core::net::IpAddr;
+
+use holdfast_wire::{Flags, Instant, Options, SeqNum, Timestamps};
+
+use super::congestion::Congestion;
+use super::reassembly::Reassembly;
+use super::rto::RtoEstimator;
+use super::scoreboard::Scoreboard;
+use super::settings::TcpSettings;
+use super::variables::{Application, Counters, End, Ending, Rcv, Snd, State, Timed, Timers, View};
+use crate::packet::{Body, Packet, TcpPacket};
+
+/// One end of a connection.
+#[derive(Clone, Debug)]
+pub struct Connection {
+    pub(super) its: TcpSettings,
+    pub(super) me: End,
+    pub(super) peer: End,
+    pub(super) app: Application,
+    pub(super) state: State,
+    pub(super) ending: Ending,
+    pub(super) snd: Snd,
+    pub(super) rcv: Rcv,
+    pub(super) congestion: Congestion,
+    pub(super) board: Scoreboard,
+    pub(super) rto: RtoEstimator,
+    pub(super) timers: Timers,
+    pub(super) timed: Option<Timed>,
+    /// Effective: options deducted.
+    pub(super) smss: u64,
+    pub(super) has_timestamps: bool,
+    pub(super) has_sack: bool,
+    /// What the other end's SYN offered.
+    pub(super) offered: Options,
+    /// Timeouts in a row without an ACK of something new.
+    pub(super) retries: u32,
+    /// Probes in a row, for their back-off; and unanswered ones.
+    pub(super) probes: u32,
+    pub(super) probes_unanswered: u32,
+    /// The window is closed and the sender in persist state.
+    pub(super) persisting: bool,
+    pub(super) sent_at: Instant,
+    pub(super) heard_at: Instant,
+    pub(super) intact: bool,
+    /// New bytes, in order or not, that have arrived so far.
+    pub(super) arrived: u64,
+    pub(super) counters: Counters,
+}
+
+impl Connection {
+    /// An end that will open the connection ([`Self::open`]) or, if `listens`, waits.
+    pub fn new(its: TcpSettings, me: End, peer: End, app: Application, listens: bool) -> Self {
+        let buffer = u64::from(its.receive_buffer_bytes);
+        Self {
+            its,
+            me,
+            peer,
+            app,
+            state: if listens {
+                State::Listen
+            } else {
+                State::Closed
+            },
+            ending: Ending::Open,
+            snd: Snd {
+                una: 0,
+                nxt: 0,
+                max: 0,
+                wnd: 0,
+                wnd_max: 0,
+                wl1: 0,
+                wl2: 0,
+                scale: 0,
+            },
+            rcv: Rcv {
+                irs: SeqNum::default(),
+                nxt: 0,
+                edge: 1 + buffer.min(65_535),
+                scale: 0,
+                unread: 0,
+                ahead: Reassembly::default(),
+                fin: None,
+                unacked_segments: 0,
+                ts_recent: 0,
+                last_ack_sent: 0,
+                frozen: false,
+            },
+            congestion: Congestion::new(&its),
+            board: Scoreboard::default(),
+            rto: RtoEstimator::new(its.rto),
+            timers: Timers::default(),
+            timed: None,
+            smss: u64::from(its.mss),
+            has_timestamps: false,
+            has_sack: false,
+            offered: Options::default(),
+            retries: 0,
+            probes: 0,
+            probes_unanswered: 0,
+            persisting: false,
+            sent_at: Instant::ZERO,
+            heard_at: Instant::ZERO,
+            intact: true,
+            arrived: 0,
+            counters: Counters::default(),
+        }
+    }
+
+    /// A segment has come. What it is answered with is added to `out`.
+    pub fn handle_segment(&mut self, packet: &Packet, now: Instant, out: &mut Vec<Packet>) {
+        let Body::Tcp(tcp) = &packet.body else {
+            return;
+        };
+        if packet.corrupted {
+            self.counters.corrupted_received += 1;
+            return;
+        }
+        match self.state {
+            State::Closed => self.refuse(tcp, out),
+            State::Listen => self.handle_syn(tcp, now, out),
+            State::SynSent => self.handle_syn_ack(tcp, now, out),
+            _ => self.handle_synchronised(tcp, now, out),
+        }
+    }
+
+    /// RFC 9293, 3.10.7.4: SYN-RECEIVED and all later states.
+    fn handle_synchronised(&mut self, tcp: &TcpPacket, now: Instant, out: &mut Vec<Packet>) {
+        let segment = &tcp.segment;
+        if segment.flags.has(Flags::SYN) {
+            // A repeated SYN: the SYN,ACK was lost. RFC 5961, 4.2 otherwise.
+            if self.state == State::SynReceived {
+                self.send_syn(now, out);
+            } else {
+                self.send_ack(now, out);
+            }
+            return;
+        }
+        let Some(seq) = self.acceptable(segment, now, out) else {
+            return;
+        };
+        self.heard_at = now;
+        if segment.flags.has(Flags::RST) {
+            self.close(Ending::Reset);
+            return;
+        }
+        if !segment.flags.has(Flags::ACK) {
+            return;
+        }
+        self.note_timestamp(segment, seq);
+        if self.state == State::SynReceived && !self.finish_handshake(segment, now) {
+            return self.refuse(tcp, out);
+        }
+        if !self.handle_ack(segment, seq, now, out) {
+            return;
+        }
+        if !segment.is_empty() {
+            self.handle_data(tcp, seq, now, out);
+        }
+        // A FIN that came, then one that goes: the order of states.
+        self.advance_closing(now);
+        self.output(now, out);
+        self.advance_closing(now);
+    }
+
+    /// Something may be due.
+    pub fn handle_timeout(&mut self, now: Instant, out: &mut Vec<Packet>) {
+        let due = |timer: Option<Instant>| timer.is_some_and(|at| at <= now);
+        if due(self.timers.delayed_ack) {
+            self.send_ack(now, out);
+        }
+        if due(self.timers.read) {
+            self.timers.read = None;
+            self.read(now, out);
+        }
+        if due(self.timers.retransmit) {
+            self.timers.retransmit = None;
+            self.on_retransmission_timeout(now, out);
+        }
+        if due(self.timers.persist) {
+            self.timers.persist = None;
+            self.on_persist_timeout(now, out);
+        }
+        if due(self.timers.time_wait) {
+            self.close(Ending::Closed);
+        }
+    }
+
+    /// When to call [`Self::handle_timeout`], unless a segment comes first.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let timers = &self.timers;
+        [
+            timers.retransmit,
+            timers.persist,
+            timers.delayed_ack,
+            timers.read,
+            timers.time_wait,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    /// What can be seen of it.
+    pub fn view(&self) -> View {
+        let bytes = |seq: u64| seq.saturating_sub(1).min(self.app.sends);
+        View {
+            state: self.state,
+            ending: self.ending,
+            cwnd: self.congestion.cwnd,
+            ssthresh: self.congestion.ssthresh,
+            rwnd: self.snd.wnd,
+            snd_una: bytes(self.snd.una),
+            snd_nxt: bytes(self.snd.nxt),
+            snd_max: bytes(self.snd.max),
+            delivered: self.delivered(),
+            arrived: self.arrived,
+            rto: self.rto.rto(),
+            persisting: self.persisting,
+            recovering: self.congestion.recovering,
+            intact: self.intact,
+        }
+    }
+
+    /// Bytes received in order.
+    pub fn delivered(&self) -> u64 {
+        let fin = u64::from(self.rcv.fin.is_some_and(|fin| fin < self.rcv.nxt));
+        self.rcv.nxt.saturating_sub(1 + fin)
+    }
+
+    /// New bytes received, in order or not.
+    pub fn arrived(&self) -> u64 {
+        self.arrived
+    }
+
+    /// What it has done.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// This end's address.
+    pub fn address(&self) -> IpAddr {
+        self.me.endpoint.address
+    }
+
+    /// How it ended.
+    pub fn ending(&self) -> Ending {
+        self.ending
+    }
+
+    /// The round trip's estimate.
+    pub fn rto_estimator(&self) -> &RtoEstimator {
+        &self.rto
+    }
+
+    /// The end of it.
+    pub(super) fn close(&mut self, ending: Ending) {
+        self.state = State::Closed;
+        self.ending = ending;
+        self.timers = Timers::default();
+    }
+
+    /// FINs sent, acknowledged and received make the states after ESTABLISHED.
+    pub(super) fn advance_closing(&mut self, now: Instant) {
+        if matches!(self.state, State::Closed | State::TimeWait) {
+            return;
+        }
+        let fin_sent = self.snd.max > self.fin_seq();
+        let fin_acked = self.snd.una > self.fin_seq();
+        let fin_received = self.rcv.fin.is_some_and(|fin| fin < self.rcv.nxt);
+        let state = match (fin_sent, fin_acked, fin_received) {
+            (false, _, false) => return,
+            (false, _, true) => State::CloseWait,
+            (true, false, false) => State::FinWait1,
+            (true, true, false) => State::FinWait2,
+            (true, false, true) if matches!(self.state, State::CloseWait | State::LastAck) => {
+                State::LastAck
+            }
+            (true, false, true) => State::Closing,
+            (true, true, true) if matches!(self.state, State::CloseWait | State::LastAck) => {
+                return self.close(Ending::Closed);
+            }
+            (true, true, true) => State::TimeWait,
+        };
+        if state == State::TimeWait {
+            self.ending = Ending::Closed;
+            self.timers = Timers {
+                time_wait: Some(now + self.its.time_wait),
+                read: self.timers.read,
+                ..Timers::default()
+            };
+        }
+        self.state = state;
+    }
+
+    /// The sequence number of this end's FIN.
+    pub(super) fn fin_seq(&self) -> u64 {
+        1 + self.app.sends
+    }
+
+    /// As it stands in a header.
+    pub(super) fn wire_seq(&self, seq: u64) -> SeqNum {
+        self.me.iss + seq as u32
+    }
+
+    /// This end's 64 bits for a number near `snd.una`.
+    pub(super) fn own_seq(&self, number: SeqNum) -> i64 {
+        unwrap(number, self.wire_seq(self.snd.una), self.snd.una)
+    }
+
+    /// The other end's 64 bits for a number near `rcv.nxt`.
+    pub(super) fn peer_seq(&self, number: SeqNum) -> i64 {
+        unwrap(number, self.rcv.irs + self.rcv.nxt as u32, self.rcv.nxt)
+    }
+
+    /// The clock of this end's timestamps.
+    pub(super) fn clock(&self, now: Instant) -> u32 {
+        let unit = self.its.timestamp_clock.as_nanos().max(1) as u64;
+        // Not 0, which some take for no timestamp.
+        (now.as_nanos() / unit + 1) as u32
+    }
+
+    /// The timestamps of a segment, where both ends have agreed on them.
+    pub(super) fn timestamps(&self, now: Instant) -> Option<Timestamps> {
+        self.has_timestamps.then(|| Timestamps {
+            tsval: self.clock(now),
+            tsecr: self.rcv.ts_recent,
+        })
+    }
+}
+
+fn unwrap(number: SeqNum, near: SeqNum, near_seq: u64) -> i64 {
+    let distance = number.get().wrapping_sub(near.get()) as i32;
+    near_seq as i64 + i64::from(distance)
+}

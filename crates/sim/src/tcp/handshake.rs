@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Opening a connection (RFC 9293, 3.5), and the options of a SYN.
+
+use holdfast_wire::{Flags, Instant, Options, Segment, SeqNum, Timestamps};
+
+use super::connection::Connection;
+use super::variables::{Ending, State, Timed};
+use crate::packet::{Body, Origin, Packet, TcpPacket};
+
+/// Bytes that the timestamps option takes of a segment (RFC 7323, appendix A).
+const TIMESTAMPS_LEN: u64 = 12;
+
+/// RFC 9293, 3.7.1: what an end takes that does not say.
+const MSS_DEFAULT: u16 = 536;
+
+impl Connection {
+    /// Sends the SYN.
+    pub fn open(&mut self, now: Instant, out: &mut Vec<Packet>) {
+        if self.state == State::Closed && self.ending == Ending::Open {
+            self.state = State::SynSent;
+            self.start_reading();
+            self.send_syn(now, out);
+        }
+    }
+
+    /// The SYN, or the SYN,ACK in SYN-RECEIVED; again, if it was sent before.
+    pub(super) fn send_syn(&mut self, now: Instant, out: &mut Vec<Packet>) {
+        let answers = self.state == State::SynReceived;
+        let repeated = self.snd.max > 0;
+        (self.snd.nxt, self.snd.max) = (1, 1);
+        // RFC 6298, 3: Karn's algorithm.
+        self.timed = (!repeated).then_some(Timed { end: 1, sent: now });
+        // An answer takes up what was offered, and nothing else.
+        let offered = self.offered;
+        let options = Options {
+            mss: Some(self.its.mss),
+            window_scale: self
+                .its
+                .window_scale
+                .filter(|_| !answers || offered.window_scale.is_some()),
+            sack_permitted: self.its.sack && (!answers || offered.sack_permitted),
+            timestamps: (self.its.timestamps && (!answers || offered.timestamps.is_some())).then(
+                || Timestamps {
+                    tsval: self.clock(now),
+                    tsecr: self.rcv.ts_recent,
+                },
+            ),
+            ..Options::default()
+        };
+        let (flags, ack) = if answers {
+            (Flags::SYN.with(Flags::ACK), self.rcv.irs + 1)
+        } else {
+            (Flags::SYN, SeqNum::default())
+        };
+        let segment = Segment {
+            from: self.me.endpoint,
+            to: self.peer.endpoint,
+            seq: self.me.iss,
+            ack,
+            flags,
+            // RFC 7323, 2.2: the window of a SYN is not scaled.
+            window: self.its.receive_buffer_bytes.min(65_535) as u16,
+            options,
+            payload_len: 0,
+        };
+        self.counters.segments += 1;
+        self.sent_at = now;
+        self.rcv.last_ack_sent = self.rcv.nxt;
+        out.push(self.packet(segment, Origin::default(), repeated));
+        self.start_retransmission_timer(now);
+    }
+
+    /// LISTEN: RFC 9293, 3.10.7.2.
+    pub(super) fn handle_syn(&mut self, tcp: &TcpPacket, now: Instant, out: &mut Vec<Packet>) {
+        let segment = &tcp.segment;
+        if segment.flags.has(Flags::RST) {
+            return;
+        }
+        if segment.flags.has(Flags::ACK) || !segment.flags.has(Flags::SYN) {
+            return self.refuse(tcp, out);
+        }
+        self.take_options(segment);
+        self.state = State::SynReceived;
+        self.start_reading();
+        self.send_syn(now, out);
+    }
+
+    /// SYN-SENT: RFC 9293, 3.10.7.3.
+    pub(super) fn handle_syn_ack(&mut self, tcp: &TcpPacket, now: Instant, out: &mut Vec<Packet>) {
+        let segment = &tcp.segment;
+        let acks_syn = segment.flags.has(Flags::ACK) && self.own_seq(segment.ack) == 1;
+        if segment.flags.has(Flags::RST) {
+            if acks_syn {
+                self.close(Ending::Reset);
+            }
+            return;
+        }
+        if !acks_syn || !segment.flags.has(Flags::SYN) {
+            if segment.flags.has(Flags::ACK) && !acks_syn {
+                self.refuse(tcp, out);
+            }
+            return;
+        }
+        self.take_options(segment);
+        self.heard_at = now;
+        self.begin_established(segment, now);
+        self.send_ack(now, out);
+        self.output(now, out);
+        self.advance_closing(now);
+    }
+
+    /// SYN-RECEIVED: whether the segment acknowledges the SYN,ACK.
+    pub(super) fn finish_handshake(&mut self, segment: &Segment, now: Instant) -> bool {
+        let ack = self.own_seq(segment.ack);
+        if !(1..=self.snd.max as i64).contains(&ack) {
+            return false;
+        }
+        self.begin_established(segment, now);
+        true
+    }
+
+    /// What the other end's SYN says.
+    fn take_options(&mut self, segment: &Segment) {
+        self.offered = segment.options;
+        self.rcv.irs = segment.seq;
+        self.rcv.nxt = 1;
+        self.rcv.edge = 1 + u64::from(self.its.receive_buffer_bytes.min(65_535));
+        self.snd.wl1 = 0;
+        if let Some(timestamps) = segment.options.timestamps {
+            self.rcv.ts_recent = timestamps.tsval;
+        }
+        self.has_timestamps = self.its.timestamps && segment.options.timestamps.is_some();
+        self.has_sack = self.its.sack && segment.options.sack_permitted;
+        // RFC 7323, 1.3: only if both ends say so.
+        if let (Some(own), Some(its)) = (self.its.window_scale, segment.options.window_scale) {
+            (self.rcv.scale, self.snd.scale) = (own.min(14), its.min(14));
+        }
+        let mss = segment.options.mss.unwrap_or(MSS_DEFAULT).min(self.its.mss);
+        let options = if self.has_timestamps {
+            TIMESTAMPS_LEN
+        } else {
+            0
+        };
+        // RFC 6691, 2: options are deducted from what is sent.
+        self.smss = u64::from(mss).saturating_sub(options).max(1);
+    }
+
+    fn begin_established(&mut self, segment: &Segment, now: Instant) {
+        self.state = State::Established;
+        self.snd.una = 1;
+        self.snd.nxt = self.snd.nxt.max(1);
+        self.timers.retransmit = None;
+        let syn_lost = self.timed.is_none();
+        if let Some(timed) = self.timed.take() {
+            self.counters.rtt_samples += 1;
+            self.rto.on_timed(timed.sent, now);
+        } else {
+            // RFC 6298, 5.7, for a SYN that had to be repeated.
+            self.rto.forget_back_off();
+        }
+        self.retries = 0;
+        self.congestion.begin(self.smss, syn_lost);
+        // The window of a SYN is not scaled.
+        let scale = if segment.flags.has(Flags::SYN) {
+            0
+        } else {
+            self.snd.scale
+        };
+        self.set_window(u64::from(segment.window) << scale);
+        self.snd.wl1 = self.peer_seq(segment.seq);
+        self.snd.wl2 = 1;
+    }
+
+    /// Answers a segment that belongs to no connection (RFC 9293, 3.10.7.1).
+    pub(super) fn refuse(&mut self, tcp: &TcpPacket, out: &mut Vec<Packet>) {
+        let its = &tcp.segment;
+        if its.flags.has(Flags::RST) || self.ending == Ending::Open && self.state == State::Closed {
+            return;
+        }
+        let (seq, ack, flags) = if its.flags.has(Flags::ACK) {
+            (its.ack, SeqNum::default(), Flags::RST)
+        } else {
+            (SeqNum::default(), its.end(), Flags::RST.with(Flags::ACK))
+        };
+        let segment = Segment {
+            from: self.me.endpoint,
+            to: self.peer.endpoint,
+            seq,
+            ack,
+            flags,
+            window: 0,
+            options: Options::default(),
+            payload_len: 0,
+        };
+        self.counters.segments += 1;
+        out.push(self.packet(segment, Origin::default(), false));
+    }
+
+    /// A packet of this end.
+    pub(super) fn packet(&self, segment: Segment, origin: Origin, repeated: bool) -> Packet {
+        Packet {
+            from: self.me.node,
+            to: self.peer.node,
+            body: Body::Tcp(TcpPacket {
+                segment,
+                origin,
+                repeated,
+            }),
+            corrupted: false,
+        }
+    }
+}

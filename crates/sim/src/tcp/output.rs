@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What may be sent, and the segments that carry it (RFC 9293, 3.8.6.2.1 and 3.10.2).
+
+use holdfast_wire::{Flags, Instant, Options, SackBlocks, Segment};
+
+use super::connection::Connection;
+use super::settings::{IdleRestart, LossRecovery, OnShrunkWindow};
+use super::variables::{State, Timed};
+use crate::packet::{Origin, Packet};
+
+impl Connection {
+    /// Sends what the windows allow.
+    pub(super) fn output(&mut self, now: Instant, out: &mut Vec<Packet>) {
+        if !self.may_send() {
+            return;
+        }
+        self.restart_if_idle(now);
+        if self.snd.wnd == 0 && self.meets_closed_window(now) {
+            return;
+        }
+        self.leave_persist_if_open();
+        if self.congestion.recovering && self.uses_sack() {
+            self.send_by_pipe(now, out);
+        } else {
+            while let Some((from, to)) = self.next_segment() {
+                self.emit(from, to, now, out);
+                self.snd.nxt = self.snd.nxt.max(to);
+            }
+        }
+        self.arm_persist_if_stuck(now);
+    }
+
+    fn may_send(&self) -> bool {
+        matches!(
+            self.state,
+            State::Established
+                | State::CloseWait
+                | State::FinWait1
+                | State::Closing
+                | State::LastAck
+        )
+    }
+
+    /// RFC 6675 governs recovery.
+    pub(super) fn uses_sack(&self) -> bool {
+        self.has_sack && self.its.recovery == LossRecovery::Sack
+    }
+
+    /// The number after the last byte that the application has given so far.
+    pub(super) fn data_end(&self) -> u64 {
+        if self.delivered() >= self.app.after_receiving {
+            1 + self.app.sends
+        } else {
+            1
+        }
+    }
+
+    /// All is given, and the application has closed.
+    fn wants_to_close(&self) -> bool {
+        let peer_closed = self.rcv.fin.is_some_and(|fin| fin < self.rcv.nxt);
+        self.data_end() == self.fin_seq() && (self.app.closes_first || peer_closed)
+    }
+
+    /// The number after all there is to send, a FIN counted.
+    pub(super) fn send_end(&self) -> u64 {
+        self.data_end() + u64::from(self.wants_to_close())
+    }
+
+    /// FlightSize: what is sent, up to `snd.nxt`, and not acknowledged.
+    pub(super) fn flight(&self) -> u64 {
+        self.snd.nxt - self.snd.una
+    }
+
+    /// The right edge of what the other end's window and this end's buffer allow.
+    pub(super) fn window_end(&self) -> u64 {
+        let buffer = self.its.send_buffer_bytes.map_or(u64::MAX, u64::from);
+        self.snd.una + self.snd.wnd.min(buffer)
+    }
+
+    /// The next segment from `snd.nxt` on, if it may go now.
+    fn next_segment(&mut self) -> Option<(u64, u64)> {
+        if !self.board.is_empty() {
+            // Only after a timeout is anything below `snd.max` sent from here.
+            self.snd.nxt = self.board.first_hole(self.snd.nxt);
+        }
+        let from = self.snd.nxt;
+        let room = self.congestion_room();
+        let (data_end, end) = (self.data_end(), self.send_end());
+        if from >= data_end {
+            // A FIN alone needs no window.
+            return (from < end && self.may_send_fin(from)).then_some((from, end));
+        }
+        let limit = data_end.min(self.window_end()).min(from + room);
+        let mut to = limit.min(from + self.smss);
+        if let Some(reported) = self.board.next_range(from) {
+            to = to.min(reported);
+        }
+        let len = to.saturating_sub(from);
+        // RFC 9293, 3.8.6.2.1: no silly windows.
+        let worth_it = len >= self.smss
+            || to == data_end
+            || len >= self.snd.wnd_max / 2
+            || from < self.snd.max;
+        if len == 0 || !worth_it {
+            return None;
+        }
+        Some((from, if to == data_end { end } else { to }))
+    }
+
+    /// Bytes that `cwnd` has room for.
+    fn congestion_room(&self) -> u64 {
+        let congestion = &self.congestion;
+        let mut window = congestion.cwnd;
+        if self.its.limited_transmit && !congestion.recovering {
+            // RFC 3042, 2: one segment for each of the first two duplicate ACKs.
+            window += u64::from(congestion.dup_acks.min(2)) * self.smss;
+        }
+        let mut flight = self.flight();
+        if congestion.after_timeout && !self.board.is_empty() {
+            // What was reported since is not sent again (RFC 6675, 5.1).
+            flight -= self.board.bytes_within(self.snd.una, self.snd.nxt);
+        }
+        window.saturating_sub(flight)
+    }
+
+    fn may_send_fin(&self, from: u64) -> bool {
+        from >= self.snd.max || self.congestion_room() > 0
+    }
+
+    /// Sends the bytes, and the FIN, from `from` up to `to`.
+    pub(super) fn emit(&mut self, from: u64, to: u64, now: Instant, out: &mut Vec<Packet>) {
+        let fin = self.fin_seq();
+        let len = to.min(fin).saturating_sub(from);
+        let mut flags = Flags::ACK;
+        if to > fin {
+            flags = flags.with(Flags::FIN);
+        }
+        if len > 0 && to >= fin {
+            flags = flags.with(Flags::PSH);
+        }
+        let repeated = self.snd.max.min(from + len).saturating_sub(from);
+        if !self.persisting {
+            let counters = &mut self.counters;
+            counters.data_segments += u64::from(len > 0);
+            counters.data_segments_repeated += u64::from(repeated > 0);
+            counters.data_bytes += len;
+            counters.data_bytes_repeated += repeated;
+        }
+        if self.persisting {
+            // A probe is not timed.
+        } else if from >= self.snd.max {
+            // One segment a round trip is timed where there are no timestamps.
+            let timed = Timed { end: to, sent: now };
+            self.timed.get_or_insert(timed);
+            if self.its.limited_transmit
+                && self.congestion.dup_acks > 0
+                && !self.congestion.recovering
+            {
+                self.congestion.limited_bytes += len;
+            }
+        } else if self.timed.is_some_and(|timed| from < timed.end) {
+            // RFC 6298, 3: Karn's algorithm.
+            self.timed = None;
+        }
+        let is_repeated = from < self.snd.max;
+        self.snd.max = self.snd.max.max(to);
+        let origin = Origin {
+            stream: self.me.stream,
+            offset: from - 1,
+        };
+        self.transmit(from, len as u32, flags, origin, is_repeated, now, out);
+        if self.timers.retransmit.is_none() && !self.persisting {
+            // RFC 6298, 5.1.
+            self.start_retransmission_timer(now);
+        }
+    }
+
+    /// An ACK without data.
+    pub(super) fn send_ack(&mut self, now: Instant, out: &mut Vec<Packet>) {
+        self.counters.pure_acks += 1;
+        // RFC 9293, 3.10.7.4: <SEQ=SND.NXT>; the highest, or it may pass for old.
+        let seq = self.snd.nxt.max(self.snd.max);
+        self.transmit(seq, 0, Flags::ACK, Origin::default(), false, now, out);
+    }
+
+    /// A segment with this end's acknowledgement and window.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "a segment's fields, used in one file"
+    )]
+    pub(super) fn transmit(
+        &mut self,
+        seq: u64,
+        payload_len: u32,
+        flags: Flags,
+        origin: Origin,
+        repeated: bool,
+        now: Instant,
+        out: &mut Vec<Packet>,
+    ) {
+        let timestamps = self.timestamps(now);
+        let window = self.window_to_offer();
+        let segment = Segment {
+            from: self.me.endpoint,
+            to: self.peer.endpoint,
+            seq: self.wire_seq(seq),
+            ack: self.rcv.irs + self.rcv.nxt as u32,
+            flags,
+            window,
+            options: Options {
+                timestamps,
+                sack: self.sack_blocks(),
+                ..Options::default()
+            },
+            payload_len,
+        };
+        self.counters.segments += 1;
+        if payload_len > 0 || flags.has(Flags::FIN) {
+            self.sent_at = now;
+        }
+        self.rcv.last_ack_sent = self.rcv.nxt;
+        self.rcv.unacked_segments = 0;
+        self.timers.delayed_ack = None;
+        out.push(self.packet(segment, origin, repeated));
+    }
+
+    /// RFC 2018, 4: the newest first; three beside timestamps, else four.
+    fn sack_blocks(&self) -> SackBlocks {
+        let mut blocks = SackBlocks::default();
+        if !self.has_sack || self.rcv.ahead.is_empty() {
+            return blocks;
+        }
+        let most = if self.has_timestamps { 3 } else { 4 };
+        for (left, right) in self.rcv.ahead.newest_first(most) {
+            blocks.push(self.rcv.irs + left as u32, self.rcv.irs + right as u32);
+        }
+        blocks
+    }
+
+    /// RFC 5681, 4.1.
+    fn restart_if_idle(&mut self, now: Instant) {
+        let since = match self.its.idle_restart {
+            IdleRestart::Never => return,
+            IdleRestart::SinceSent => self.sent_at,
+            IdleRestart::SinceHeard => self.sent_at.max(self.heard_at),
+        };
+        let idle = self.snd.una == self.snd.max && self.snd.nxt == self.snd.una;
+        if idle && now.saturating_since(since) > self.rto.rto() {
+            self.congestion.restart();
+        }
+    }
+
+    /// The window is 0: true if nothing may be sent but probes.
+    fn meets_closed_window(&mut self, now: Instant) -> bool {
+        let unacked_data = self.snd.una < self.data_end();
+        if !unacked_data {
+            return false;
+        }
+        let outstanding = self.snd.una < self.snd.max;
+        if outstanding && !self.persisting {
+            match self.its.on_shrunk_window {
+                // tcp_output of 4.3BSD-Reno: "if window shrank to 0, cancel pending
+                // retransmit and pull snd_nxt back to (closed) window".
+                OnShrunkWindow::PersistAtOnce => {
+                    self.timers.retransmit = None;
+                    self.snd.nxt = self.snd.una;
+                    self.congestion.recovering = false;
+                    self.congestion.dup_acks = 0;
+                }
+                OnShrunkWindow::RetransmissionTimerRuns => return true,
+            }
+        }
+        if !self.persisting {
+            self.enter_persist(now);
+        }
+        true
+    }
+
+    /// Nothing is outstanding, and what there is to send is too small for its window:
+    /// the persist timer sends it (RFC 9293, 3.8.6.2.1, the override timeout).
+    fn arm_persist_if_stuck(&mut self, now: Instant) {
+        let stuck = self.snd.una == self.snd.max
+            && self.snd.nxt < self.data_end()
+            && self.timers.retransmit.is_none()
+            && self.timers.persist.is_none();
+        if stuck {
+            self.enter_persist(now);
+        }
+    }
+
+    /// There are bytes to send, and the window is too small for a segment of them.
+    pub(super) fn is_stuck(&mut self) -> bool {
+        self.snd.nxt < self.data_end() && self.next_segment().is_none()
+    }
+
+    /// RFC 6298, 5.1, 5.3 and 5.6.
+    pub(super) fn start_retransmission_timer(&mut self, now: Instant) {
+        let rto = self.rto.rto();
+        self.timers.retransmit = Some(self.rto.expiry(now, rto));
+    }
+}

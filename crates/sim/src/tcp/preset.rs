@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The senders of the papers, by name.
+
+use holdfast_wire::Duration;
+use serde::{Deserialize, Serialize};
+
+use super::settings::{
+    DelayedAck, HalfOf, IdleRestart, LossRecovery, OnPersistExit, OnShrunkWindow, PersistSettings,
+    ProbeKind, RtoFloor, RtoSettings, RttClock, TcpSettings, WindowIncrease, WindowUpdates,
+};
+
+/// A host that a paper or an RFC describes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Preset {
+    /// RFC 5681 without SACK, timestamps and NewReno.
+    Reno,
+    /// RFC 6582, without SACK, with timestamps.
+    NewReno,
+    /// RFC 6675 with timestamps: [`TcpSettings::default`].
+    Sack,
+    /// 4.3BSD-Reno (Wright and Stevens, TCP/IP Illustrated 2): M-TCP's and Snoop's
+    /// time. No options but the MSS, 16 KiB of buffers, ticks of 500 ms.
+    Reno43bsd,
+    /// The same with the `snd.max` that goes back when persist ends, for which M-TCP
+    /// has its state RECOVERING (Brown and Singh, 1997).
+    Reno43bsdResetsSndMax,
+    /// Linux 2.1 (Freeze-TCP's senders): SACK, timestamps, a clock of 10 ms, at least
+    /// 200 ms, persist at once.
+    Linux21,
+    /// What is known of today's Linux with Reno: see the shrunk window and the floor of
+    /// the timeout. No tail loss probes, RACK, F-RTO or undo.
+    LinuxReno,
+    /// OPNET's TCP NewReno with the parameters printed in M-TCP+ (Omueti and
+    /// Trajković, 2007).
+    #[serde(rename = "newreno-2007")]
+    NewReno2007,
+    /// OPNET's TCP SACK with the same.
+    #[serde(rename = "sack-2007")]
+    Sack2007,
+}
+
+impl Preset {
+    /// All of them.
+    pub const ALL: [Self; 9] = [
+        Self::Reno,
+        Self::NewReno,
+        Self::Sack,
+        Self::Reno43bsd,
+        Self::Reno43bsdResetsSndMax,
+        Self::Linux21,
+        Self::LinuxReno,
+        Self::NewReno2007,
+        Self::Sack2007,
+    ];
+
+    /// Its name in scenarios and results.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Reno => "reno",
+            Self::NewReno => "new-reno",
+            Self::Sack => "sack",
+            Self::Reno43bsd => "reno43bsd",
+            Self::Reno43bsdResetsSndMax => "reno43bsd-resets-snd-max",
+            Self::Linux21 => "linux21",
+            Self::LinuxReno => "linux-reno",
+            Self::NewReno2007 => "newreno-2007",
+            Self::Sack2007 => "sack-2007",
+        }
+    }
+
+    /// The settings.
+    pub fn settings(self) -> TcpSettings {
+        match self {
+            Self::Reno => TcpSettings {
+                recovery: LossRecovery::Reno,
+                sack: false,
+                timestamps: false,
+                limited_transmit: false,
+                ..TcpSettings::default()
+            },
+            Self::NewReno => TcpSettings {
+                recovery: LossRecovery::NewReno,
+                sack: false,
+                ..TcpSettings::default()
+            },
+            Self::Sack => TcpSettings::default(),
+            Self::Reno43bsd => reno_4_3bsd(),
+            Self::Reno43bsdResetsSndMax => TcpSettings {
+                on_persist_exit: OnPersistExit::ResetSndMax,
+                ..reno_4_3bsd()
+            },
+            Self::Linux21 => linux_2_1(),
+            Self::LinuxReno => linux_reno(),
+            Self::NewReno2007 => opnet_2007(LossRecovery::NewReno),
+            Self::Sack2007 => opnet_2007(LossRecovery::Sack),
+        }
+    }
+}
+
+/// TCP/IP Illustrated 2, chapters 25 to 29.
+fn reno_4_3bsd() -> TcpSettings {
+    TcpSettings {
+        mss: 1460,
+        timestamps: false,
+        window_scale: None,
+        sack: false,
+        receive_buffer_bytes: 16 << 10,
+        send_buffer_bytes: Some(16 << 10),
+        recovery: LossRecovery::Reno,
+        limited_transmit: false,
+        increase: WindowIncrease::Bsd,
+        increase_when_limited_only: false,
+        initial_window_segments: 1,
+        initial_ssthresh_bytes: Some(65_535),
+        half_of: HalfOf::Window,
+        idle_restart: IdleRestart::SinceHeard,
+        rto: RtoSettings::BSD,
+        delayed_ack: DelayedAck::BSD,
+        persist: PersistSettings::BSD,
+        on_shrunk_window: OnShrunkWindow::PersistAtOnce,
+        on_persist_exit: OnPersistExit::KeepSndMax,
+        window_updates: WindowUpdates::Rfc9293,
+        ..TcpSettings::default()
+    }
+}
+
+fn linux_2_1() -> TcpSettings {
+    TcpSettings {
+        timestamp_clock: Duration::from_millis(10),
+        window_scale: Some(0),
+        receive_buffer_bytes: 32_767,
+        send_buffer_bytes: Some(64 << 10),
+        recovery: LossRecovery::Reno,
+        limited_transmit: false,
+        initial_window_segments: 1,
+        increase_when_limited_only: false,
+        rto: RtoSettings {
+            initial: Duration::from_secs(3),
+            floor: RtoFloor::Timeout(Duration::from_millis(200)),
+            max: Duration::from_secs(120),
+            clock: RttClock::Rfc6298 {
+                granularity: Duration::from_millis(10),
+            },
+            syn_retries_max: 10,
+            ..RtoSettings::RFC6298
+        },
+        persist: PersistSettings {
+            probe: ProbeKind::Empty,
+            ..PersistSettings::RFC9293
+        },
+        ..TcpSettings::default()
+    }
+}
+
+fn linux_reno() -> TcpSettings {
+    TcpSettings {
+        receive_buffer_bytes: 6 << 20,
+        increase: WindowIncrease::ByBytes { limit: 2 },
+        rto: RtoSettings {
+            floor: RtoFloor::Variance(Duration::from_millis(200)),
+            max: Duration::from_secs(120),
+            clock: RttClock::Rfc6298 {
+                granularity: Duration::from_millis(1),
+            },
+            ..RtoSettings::RFC6298
+        },
+        delayed_ack: DelayedAck::On {
+            every: 2,
+            delay: Duration::from_millis(40),
+            heartbeat: false,
+        },
+        persist: PersistSettings {
+            probe: ProbeKind::Empty,
+            max: Duration::from_secs(120),
+            unanswered_max: Some(15),
+            ..PersistSettings::RFC9293
+        },
+        on_shrunk_window: OnShrunkWindow::RetransmissionTimerRuns,
+        ..TcpSettings::default()
+    }
+}
+
+/// "TCP simulation parameters" of the slides.
+fn opnet_2007(recovery: LossRecovery) -> TcpSettings {
+    TcpSettings {
+        mss: 1460,
+        timestamps: false,
+        window_scale: None,
+        sack: recovery == LossRecovery::Sack,
+        receive_buffer_bytes: 65_535,
+        recovery,
+        dup_ack_threshold: 3,
+        limited_transmit: false,
+        increase_when_limited_only: false,
+        initial_window_segments: 2,
+        initial_ssthresh_bytes: Some(65_535),
+        rto: RtoSettings {
+            initial: Duration::from_secs(3),
+            floor: RtoFloor::Timeout(Duration::from_secs(1)),
+            max: Duration::from_secs(64),
+            clock: RttClock::Rfc6298 {
+                granularity: Duration::ZERO,
+            },
+            timer_tick: Some(Duration::from_millis(500)),
+            tick_phase: Duration::ZERO,
+            doublings_max: 16,
+            retries_max: 6,
+            syn_retries_max: 6,
+        },
+        delayed_ack: DelayedAck::RFC5681,
+        persist: PersistSettings {
+            initial: Some(Duration::from_secs(1)),
+            ..PersistSettings::RFC9293
+        },
+        idle_restart: IdleRestart::Never,
+        ..TcpSettings::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_is_that_of_its_settings_file_form() {
+        for preset in Preset::ALL {
+            let settings = preset.settings();
+            assert!(settings.mss >= 64, "{}", preset.name());
+            assert!(
+                preset
+                    .name()
+                    .chars()
+                    .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-'),
+                "{}",
+                preset.name()
+            );
+        }
+        let mut names: Vec<_> = Preset::ALL.iter().map(|preset| preset.name()).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), Preset::ALL.len());
+    }
+}

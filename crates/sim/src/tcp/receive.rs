@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Data in, ACKs out: acceptance, reassembly, the window offered, delayed ACKs
+//! (RFC 9293, 3.10.7.4 and 3.8.6.2.2; RFC 5681, 4.2; RFC 7323, 4 and 5).
+
+use holdfast_wire::{Flags, Instant, Segment};
+
+use super::connection::Connection;
+use super::settings::DelayedAck;
+use super::variables::State;
+use crate::experiment::Reading;
+use crate::packet::{Packet, TcpPacket};
+
+impl Connection {
+    /// Whether a segment of a synchronised connection is to be looked at: its sequence
+    /// number, or none. What is not acceptable is answered.
+    pub(super) fn acceptable(
+        &mut self,
+        segment: &Segment,
+        now: Instant,
+        out: &mut Vec<Packet>,
+    ) -> Option<i64> {
+        let seq = self.peer_seq(segment.seq);
+        let (nxt, edge) = (self.rcv.nxt as i64, self.rcv.edge as i64);
+        let end = seq + i64::from(segment.len());
+        if segment.flags.has(Flags::RST) {
+            // RFC 5961, 3.2: exactly the next one; others in the window are asked about.
+            if seq == nxt {
+                return Some(seq);
+            }
+            if seq > nxt && seq < edge {
+                self.send_ack(now, out);
+            }
+            return None;
+        }
+        // RFC 7323, 5.3, R1: PAWS.
+        let old = self.has_timestamps
+            && segment
+                .options
+                .timestamps
+                .is_none_or(|ts| (ts.tsval.wrapping_sub(self.rcv.ts_recent) as i32) < 0);
+        // RFC 9293, 3.10.7.4. A closed window still takes ACKs at RCV.NXT.
+        let in_window = if segment.is_empty() {
+            seq == nxt || (nxt <= seq && seq < edge)
+        } else {
+            seq < edge.max(nxt + 1) && end > nxt
+        };
+        if old || !in_window {
+            let duplicate = segment.payload_len > 0 && end <= nxt;
+            if duplicate {
+                self.counters.duplicate_bytes_received += u64::from(segment.payload_len);
+                self.counters.data_segments_received += 1;
+            }
+            if self.state == State::TimeWait {
+                self.timers.time_wait = Some(now + self.its.time_wait);
+            }
+            self.send_ack(now, out);
+            return None;
+        }
+        Some(seq)
+    }
+
+    /// RFC 7323, 4.3, (2).
+    pub(super) fn note_timestamp(&mut self, segment: &Segment, seq: i64) {
+        if let Some(timestamps) = segment.options.timestamps
+            && self.has_timestamps
+            && seq <= self.rcv.last_ack_sent as i64
+        {
+            self.rcv.ts_recent = timestamps.tsval;
+        }
+    }
+
+    /// The data and the FIN of an acceptable segment.
+    pub(super) fn handle_data(
+        &mut self,
+        tcp: &TcpPacket,
+        seq: i64,
+        now: Instant,
+        out: &mut Vec<Packet>,
+    ) {
+        let segment = &tcp.segment;
+        self.check_bytes(tcp, seq);
+        let data_end = (seq + i64::from(segment.payload_len)) as u64;
+        if segment.flags.has(Flags::FIN) && data_end <= self.rcv.edge {
+            self.rcv.fin = Some(data_end);
+        }
+        let had_holes = !self.rcv.ahead.is_empty();
+        let before = self.rcv.nxt;
+        // RFC 9293, 3.10.7.4: what is beyond the window is trimmed.
+        let start = (seq.max(before as i64) as u64).max(1);
+        let end = data_end.min(self.rcv.edge);
+        let new = if start == before && !had_holes {
+            self.rcv.nxt = end.max(before);
+            self.rcv.nxt - before
+        } else {
+            let new = self.rcv.ahead.insert(start, end);
+            self.rcv.nxt = self.rcv.ahead.take_from(before);
+            new
+        };
+        if segment.payload_len > 0 {
+            self.counters.data_segments_received += 1;
+            let within = u64::from(segment.payload_len) - (data_end - end);
+            self.counters.duplicate_bytes_received += within.saturating_sub(new);
+        }
+        self.arrived += new;
+        let in_order = self.rcv.nxt - before;
+        if in_order > 0 {
+            self.give_to_application(in_order, now);
+        }
+        let mut fin_now = false;
+        if self.rcv.fin == Some(self.rcv.nxt) {
+            self.rcv.nxt += 1;
+            fin_now = true;
+        }
+        let trimmed = data_end > end;
+        // RFC 5681, 4.2: out of order, or into a hole: at once.
+        let at_once = had_holes || new == 0 || in_order == 0 || fin_now || trimmed;
+        self.acknowledge(at_once, now, out);
+    }
+
+    /// The bytes must be those that belong here.
+    fn check_bytes(&mut self, tcp: &TcpPacket, seq: i64) {
+        if tcp.segment.payload_len == 0 {
+            return;
+        }
+        let belongs = tcp.origin.stream == self.peer.stream
+            && i64::try_from(tcp.origin.offset).is_ok_and(|offset| offset == seq - 1);
+        self.intact &= belongs;
+    }
+
+    fn acknowledge(&mut self, at_once: bool, now: Instant, out: &mut Vec<Packet>) {
+        self.rcv.unacked_segments += 1;
+        match self.its.delayed_ack {
+            DelayedAck::On {
+                every,
+                delay,
+                heartbeat,
+            } if !at_once && self.rcv.unacked_segments < every => {
+                let beat = delay.as_nanos().max(1) as u64;
+                let at = if heartbeat {
+                    Instant::from_nanos((now.as_nanos() / beat + 1) * beat)
+                } else {
+                    now + delay
+                };
+                self.timers.delayed_ack.get_or_insert(at);
+            }
+            DelayedAck::On { .. } | DelayedAck::Off => self.send_ack(now, out),
+        }
+    }
+
+    /// Free room in the receive buffer.
+    fn free(&self) -> u64 {
+        u64::from(self.its.receive_buffer_bytes).saturating_sub(self.rcv.unread)
+    }
+
+    /// SEG.WND, scaled. RFC 9293, 3.8.6.2.2: the edge moves in steps worth sending, and
+    /// never back.
+    pub(super) fn window_to_offer(&mut self) -> u16 {
+        let buffer = u64::from(self.its.receive_buffer_bytes);
+        let free = self.free().min(65_535 << self.rcv.scale);
+        // What a scaled field cannot say is not offered.
+        let free = free >> self.rcv.scale << self.rcv.scale;
+        let edge = self.rcv.nxt + free;
+        let step = (buffer / 2).min(self.smss);
+        if edge >= self.rcv.edge + step || (edge > self.rcv.edge && self.rcv.unread == 0) {
+            self.rcv.edge = edge;
+        }
+        if self.rcv.frozen {
+            return 0;
+        }
+        let window = self.rcv.edge.saturating_sub(self.rcv.nxt) >> self.rcv.scale;
+        window.min(65_535) as u16
+    }
+
+    fn give_to_application(&mut self, bytes: u64, now: Instant) {
+        match self.app.reading {
+            Reading::AtOnce => {}
+            Reading::NotBefore { until } if now >= Instant::ZERO + until => {}
+            Reading::NotBefore { until } => {
+                self.rcv.unread += bytes;
+                self.timers.read.get_or_insert(Instant::ZERO + until);
+            }
+            Reading::Chunks { every, .. } => {
+                self.rcv.unread += bytes;
+                self.timers.read.get_or_insert(now + every);
+            }
+        }
+    }
+
+    pub(super) fn start_reading(&mut self) {
+        if let Reading::NotBefore { until } = self.app.reading {
+            self.timers.read = Some(Instant::ZERO + until);
+        }
+    }
+
+    /// The application reads; the window may open.
+    pub(super) fn read(&mut self, now: Instant, out: &mut Vec<Packet>) {
+        let offered = self.rcv.edge.saturating_sub(self.rcv.nxt);
+        match self.app.reading {
+            Reading::Chunks { bytes, every } => {
+                self.rcv.unread = self.rcv.unread.saturating_sub(u64::from(bytes.max(1)));
+                if self.rcv.unread > 0 {
+                    self.timers.read = Some(now + every);
+                }
+            }
+            Reading::NotBefore { .. } | Reading::AtOnce => self.rcv.unread = 0,
+        }
+        // A window update if it opens by two segments or half the buffer (4.3BSD's
+        // tcp_output; RFC 9293, 3.8.6.2.2 asks for one segment at least).
+        let buffer = u64::from(self.its.receive_buffer_bytes);
+        let opens = self.free().saturating_sub(offered);
+        if opens >= (2 * self.smss).min(buffer / 2) && self.rcv.nxt > 0 {
+            self.send_ack(now, out);
+        }
+    }
+
+    /// The window is advertised as 0 from now on, or true again with so many ACKs
+    /// (Freeze-TCP's receiver: Goff and others, 2000).
+    pub fn freeze(&mut self, frozen: bool, acks: u32, now: Instant, out: &mut Vec<Packet>) {
+        self.rcv.frozen = frozen;
+        if matches!(self.state, State::Closed | State::Listen | State::SynSent) {
+            return;
+        }
+        for _ in 0..acks {
+            self.send_ack(now, out);
+        }
+    }
+}

@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How a TCP host behaves: each behaviour a setting, with its source.
+//!
+//! [`TcpSettings::default`] is what the RFCs of today ask for; [`Preset`](super::Preset) names the
+//! senders of the papers.
+
+use holdfast_wire::Duration;
+
+/// How losses are found and repaired before the retransmission timer expires.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LossRecovery {
+    /// Fast retransmit without fast recovery (4.3BSD-Tahoe; RFC 5681, 3.2 without its
+    /// steps 3 to 6): slow start from one segment.
+    Tahoe,
+    /// Fast retransmit and fast recovery (RFC 5681, 3.2): the first new ACK ends it.
+    Reno,
+    /// Fast recovery that lasts until all that was outstanding is acknowledged
+    /// (RFC 6582).
+    NewReno,
+    /// Recovery from SACK information (RFC 6675). Needs [`TcpSettings::sack`] at both
+    /// ends; without, as `NewReno`.
+    Sack,
+}
+
+/// How the congestion window grows with ACKs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WindowIncrease {
+    /// Slow start by the bytes acknowledged, at most SMSS an ACK (RFC 5681, 3.1,
+    /// equation 2); congestion avoidance by SMSS*SMSS/cwnd an ACK (equation 3).
+    PerAck,
+    /// Slow start by SMSS an ACK, avoidance by SMSS*SMSS/cwnd + SMSS/8: 4.3BSD-Reno,
+    /// whose constant term RFC 5681, 3.1 forbids today.
+    Bsd,
+    /// By bytes acknowledged (RFC 3465), `limit` segments an ACK at most in slow
+    /// start.
+    ByBytes {
+        /// L of RFC 3465, 2.2: 1 or 2.
+        limit: u32,
+    },
+}
+
+/// What `ssthresh` becomes half of after a loss.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HalfOf {
+    /// FlightSize (RFC 5681, 3.1, equation 4).
+    FlightSize,
+    /// The smaller of `cwnd` and the receiver's window, in whole segments
+    /// (4.3BSD-Reno).
+    Window,
+}
+
+/// From what the retransmission timeout is estimated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RttClock {
+    /// RFC 6298, 2, with a clock of this granularity G; zero for an exact one.
+    Rfc6298 {
+        /// G.
+        granularity: Duration,
+    },
+    /// 4.3BSD-Reno: whole ticks, `srtt` in eighths and `rttvar` in quarters of one.
+    Bsd {
+        /// The slow timer's tick: 500 ms.
+        tick: Duration,
+    },
+}
+
+/// What the least timeout is the least of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RtoFloor {
+    /// Of the whole timeout (RFC 6298, 2.4: 1 s).
+    Timeout(Duration),
+    /// Of the variance's term alone, so that RTO is at least `srtt` and this (Linux:
+    /// 200 ms).
+    Variance(Duration),
+}
+
+/// The retransmission timer (RFC 6298).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RtoSettings {
+    /// Before the first measurement (RFC 6298, 2.1: 1 s; RFC 2988: 3 s).
+    pub initial: Duration,
+    /// The least (2.4).
+    pub floor: RtoFloor,
+    /// The most, back-off included (2.5: at least 60 s).
+    pub max: Duration,
+    /// The estimator.
+    pub clock: RttClock,
+    /// Timers of the connection expire at multiples of this only, as with a periodic
+    /// slow timer; none: at their exact time.
+    pub timer_tick: Option<Duration>,
+    /// Time of the host's first tick: hosts started at different times tick at
+    /// different times. Below `timer_tick`.
+    pub tick_phase: Duration,
+    /// Doublings at most (4.3BSD: 6, which is 64 times).
+    pub doublings_max: u32,
+    /// Consecutive timeouts of one segment after which the connection is given up
+    /// (R2 of RFC 9293, 3.8.3; 4.3BSD: 12, Linux `tcp_retries2`: 15).
+    pub retries_max: u32,
+    /// The same for a SYN (RFC 9293, 3.8.3: at least 3 minutes).
+    pub syn_retries_max: u32,
+}
+
+/// When ACKs are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DelayedAck {
+    /// One for each segment.
+    Off,
+    /// One for each `every`-th full-sized segment, or `delay` after the first that
+    /// waits (RFC 5681, 4.2: every second, at most 500 ms).
+    On {
+        /// Segments.
+        every: u32,
+        /// The longest wait.
+        delay: Duration,
+        /// The wait ends at the next multiple of `delay` instead (4.3BSD's fast
+        /// timer: each 200 ms, whoever waits).
+        heartbeat: bool,
+    },
+}
+
+/// What a zero-window probe is (RFC 9293, 3.8.6.1 leaves it open).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProbeKind {
+    /// The next byte that is to be sent (BSD).
+    NextByte,
+    /// No byte: a sequence number just below `snd.una`, which is answered (Linux).
+    Empty,
+}
+
+/// The persist timer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PersistSettings {
+    /// What is sent.
+    pub probe: ProbeKind,
+    /// The first interval: the RTO (RFC 9293, 3.8.6.1) unless set.
+    pub initial: Option<Duration>,
+    /// The least interval (4.3BSD: 5 s).
+    pub min: Duration,
+    /// The most: it doubles until then (4.3BSD: 60 s).
+    pub max: Duration,
+    /// Unanswered probes after which the connection is given up; none: never, as
+    /// RFC 9293, 3.8.6.1 asks as long as probes are answered.
+    pub unanswered_max: Option<u32>,
+}
+
+/// What a sender does if its window shrinks to zero over bytes in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnShrunkWindow {
+    /// The retransmission timer is cancelled and persist begins at once, `snd.nxt`
+    /// back at `snd.una`: 4.3BSD-Reno's `tcp_output` and the papers' senders.
+    PersistAtOnce,
+    /// The retransmission timer keeps running over what is outstanding, and each
+    /// expiry is a timeout to congestion control. The segment repeated passes for a
+    /// probe, so that the connection is not given up: Linux.
+    RetransmissionTimerRuns,
+}
+
+/// What becomes of the memory of bytes sent beyond `snd.una` when persist ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnPersistExit {
+    /// It stays: an ACK of all that was ever sent is taken.
+    KeepSndMax,
+    /// The highest byte sent is set back to `snd.una`, and ACKs beyond it are not
+    /// believed until it is reached again: the senders for which M-TCP's SH has its
+    /// state RECOVERING (Brown and Singh, 1997).
+    ResetSndMax,
+}
+
+/// After which silence `cwnd` starts again from the initial window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IdleRestart {
+    /// After none.
+    Never,
+    /// Nothing was sent for longer than an RTO (RFC 5681, 4.1).
+    SinceSent,
+    /// Nothing was sent or received for longer than an RTO (4.3BSD's `t_idle`): the
+    /// segment that opens a closed window ends the silence.
+    SinceHeard,
+}
+
+/// Which segments update the send window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WindowUpdates {
+    /// Each newer one by SND.WL1 and SND.WL2 (RFC 9293, 3.10.7.4).
+    Rfc9293,
+    /// Not one that acknowledges nothing new and shrinks the window, unless its
+    /// sequence number is newer: Linux before 6.6.
+    NewAckToShrink,
+}
+
+/// The behaviour of one TCP host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TcpSettings {
+    /// The largest payload that this host takes and sends, options not deducted
+    /// (RFC 9293, 3.7.1; RFC 6691), bytes; at least 64.
+    pub mss: u16,
+    /// Offers timestamps (RFC 7323, 3).
+    pub timestamps: bool,
+    /// The unit of its timestamps (RFC 7323, 5.4: 1 ms to 1 s).
+    pub timestamp_clock: Duration,
+    /// Offers this window scale (RFC 7323, 2), 0 to 14.
+    pub window_scale: Option<u8>,
+    /// Offers SACK and reports by it (RFC 2018).
+    pub sack: bool,
+    /// Bytes of receive buffer, which bounds the window advertised.
+    pub receive_buffer_bytes: u32,
+    /// Bytes of send buffer, which bounds what is outstanding; none: no bound.
+    pub send_buffer_bytes: Option<u32>,
+    /// How losses are repaired.
+    pub recovery: LossRecovery,
+    /// Duplicate ACKs that mean a loss (RFC 5681, 3.2; RFC 6675, 2): 3.
+    pub dup_ack_threshold: u32,
+    /// The first two duplicate ACKs let one new segment each go (RFC 3042).
+    pub limited_transmit: bool,
+    /// Partial ACKs restart the timer the first time only (the Impatient variant of
+    /// RFC 6582, 4) rather than each time.
+    pub impatient: bool,
+    /// How the window grows.
+    pub increase: WindowIncrease,
+    /// It grows only while it is what limits the sender (RFC 7661's idea; Linux).
+    pub increase_when_limited_only: bool,
+    /// The initial window, segments (RFC 5681, 3.1; RFC 6928: 10).
+    pub initial_window_segments: u32,
+    /// The initial `ssthresh`, bytes; none: as high as possible (RFC 5681, 3.1).
+    pub initial_ssthresh_bytes: Option<u32>,
+    /// What a loss halves.
+    pub half_of: HalfOf,
+    /// What silence does to `cwnd`.
+    pub idle_restart: IdleRestart,
+    /// The retransmission timer.
+    pub rto: RtoSettings,
+    /// When ACKs are sent.
+    pub delayed_ack: DelayedAck,
+    /// The persist timer.
+    pub persist: PersistSettings,
+    /// A window of zero over bytes in flight.
+    pub on_shrunk_window: OnShrunkWindow,
+    /// Leaving persist.
+    pub on_persist_exit: OnPersistExit,
+    /// What updates the send window.
+    pub window_updates: WindowUpdates,
+    /// 2 MSL: how long TIME-WAIT lasts (RFC 9293, 3.4.2: 4 minutes; most: 60 s).
+    pub time_wait: Duration,
+}
+
+impl Default for TcpSettings {
+    /// RFC 5681, 6582, 6675, 6298, 7323, 6928 as they ask by default.
+    fn default() -> Self {
+        Self {
+            mss: 1460,
+            timestamps: true,
+            timestamp_clock: Duration::from_millis(1),
+            window_scale: Some(7),
+            sack: true,
+            receive_buffer_bytes: 4 << 20,
+            send_buffer_bytes: None,
+            recovery: LossRecovery::Sack,
+            dup_ack_threshold: 3,
+            limited_transmit: true,
+            impatient: true,
+            increase: WindowIncrease::PerAck,
+            increase_when_limited_only: true,
+            initial_window_segments: 10,
+            initial_ssthresh_bytes: None,
+            half_of: HalfOf::FlightSize,
+            idle_restart: IdleRestart::SinceSent,
+            rto: RtoSettings::RFC6298,
+            delayed_ack: DelayedAck::RFC5681,
+            persist: PersistSettings::RFC9293,
+            on_shrunk_window: OnShrunkWindow::PersistAtOnce,
+            on_persist_exit: OnPersistExit::KeepSndMax,
+            window_updates: WindowUpdates::Rfc9293,
+            time_wait: Duration::from_secs(60),
+        }
+    }
+}
+
+impl RtoSettings {
+    /// RFC 6298 with an exact clock.
+    pub const RFC6298: Self = Self {
+        initial: Duration::from_secs(1),
+        floor: RtoFloor::Timeout(Duration::from_secs(1)),
+        max: Duration::from_secs(60),
+        clock: RttClock::Rfc6298 {
+            granularity: Duration::ZERO,
+        },
+        timer_tick: None,
+        tick_phase: Duration::ZERO,
+        doublings_max: 16,
+        retries_max: 15,
+        syn_retries_max: 6,
+    };
+
+    /// 4.3BSD-Reno (`tcp_timer.h`): ticks of 500 ms, 1 to 64 s, 6 s before the first
+    /// measurement, given up after the twelfth repetition.
+    pub const BSD: Self = Self {
+        initial: Duration::from_secs(6),
+        floor: RtoFloor::Timeout(Duration::from_secs(1)),
+        max: Duration::from_secs(64),
+        clock: RttClock::Bsd {
+            tick: Duration::from_millis(500),
+        },
+        timer_tick: Some(Duration::from_millis(500)),
+        tick_phase: Duration::ZERO,
+        doublings_max: 6,
+        retries_max: 12,
+        syn_retries_max: 12,
+    };
+}
+
+impl DelayedAck {
+    /// Every second segment, 200 ms at most.
+    pub const RFC5681: Self = Self::On {
+        every: 2,
+        delay: Duration::from_millis(200),
+        heartbeat: false,
+    };
+
+    /// Every second segment, or at the next beat of the fast timer.
+    pub const BSD: Self = Self::On {
+        every: 2,
+        delay: Duration::from_millis(200),
+        heartbeat: true,
+    };
+}
+
+impl PersistSettings {
+    /// From the RTO on, doubling, without end.
+    pub const RFC9293: Self = Self {
+        probe: ProbeKind::NextByte,
+        initial: None,
+        min: Duration::from_millis(200),
+        max: Duration::from_secs(60),
+        unanswered_max: None,
+    };
+
+    /// 4.3BSD-Reno: 5 to 60 s.
+    pub const BSD: Self = Self {
+        probe: ProbeKind::NextByte,
+        initial: None,
+        min: Duration::from_secs(5),
+        max: Duration::from_secs(60),
+        unanswered_max: None,
+    };
+}

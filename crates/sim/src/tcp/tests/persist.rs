@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Closed windows: persist state and its probes, windows that shrink over bytes in
+//! flight (RFC 9293, 3.8.6; 4.3BSD-Reno; Linux).
+
+use super::*;
+use crate::tcp::settings::{
+    OnPersistExit, OnShrunkWindow, PersistSettings, ProbeKind, WindowUpdates,
+};
+use crate::tcp::variables::Ending;
+
+fn probing(probe: ProbeKind) -> TcpSettings {
+    TcpSettings {
+        persist: PersistSettings {
+            probe,
+            max: ms(3000),
+            ..PersistSettings::RFC9293
+        },
+        ..plain()
+    }
+}
+
+/// RFC 9293, 3.8.6.1: the first probe after an RTO, then at intervals that double.
+#[test]
+fn closed_window_is_probed_with_a_byte_at_growing_intervals() {
+    let mut s = Script::sender(probing(ProbeKind::NextByte), 100);
+    s.told();
+    assert_eq!(s.window(2000, 0), "");
+    let probe = "2000+1";
+    assert_eq!(
+        s.wait(ms(9500)),
+        format!("1000: {probe}, 3000: {probe}, 6000: {probe}, 9000: {probe}")
+    );
+    assert_eq!((s.end.counters().timeouts, s.end.counters().probes), (0, 4));
+    // The window opens: the byte is part of the segment.
+    assert_eq!(s.window(2000, 60_000).split(' ').next(), Some("2"));
+}
+
+#[test]
+fn probe_without_a_byte_is_a_number_below_the_window() {
+    let mut s = Script::sender(probing(ProbeKind::Empty), 100);
+    s.told();
+    s.window(2000, 0);
+    s.now = s.end.poll_timeout().unwrap();
+    s.end.handle_timeout(s.now, &mut s.out);
+    let probe = *s.out[0].segment().unwrap();
+    assert_eq!(probe.payload_len, 0);
+    assert_eq!(probe.seq + 1, SeqNum::new(OWN_ISS) + 2001);
+}
+
+/// A receiver that takes the byte of a probe acknowledges it: the next probe is the
+/// next byte.
+#[test]
+fn an_accepted_probe_byte_moves_on() {
+    let mut s = Script::sender(probing(ProbeKind::NextByte), 100);
+    s.told();
+    s.window(2000, 0);
+    assert_eq!(s.wait(ms(1000)), "1000: 2000+1");
+    assert_eq!(s.window(2001, 0), "");
+    assert_eq!(s.wait(ms(2000)), "2000: 2001+1");
+    assert_eq!(s.window(2001, 60_000), "2001+1000 3001+1000 4001+1000");
+}
+
+/// RFC 9293, 3.8.6.1: never given up while probes are answered; a limit is a setting.
+#[test]
+fn unanswered_probes_end_the_connection_only_if_told_so() {
+    let mut its = probing(ProbeKind::NextByte);
+    let mut s = Script::sender(its, 100);
+    s.told();
+    s.window(2000, 0);
+    s.wait(ms(600_000));
+    assert_eq!(s.end.ending(), Ending::Open);
+    its.persist.unanswered_max = Some(3);
+    let mut s = Script::sender(its, 100);
+    s.told();
+    s.window(2000, 0);
+    for _ in 0..10 {
+        s.wait(ms(3000));
+        s.ack(2000);
+    }
+    assert_eq!(s.end.ending(), Ending::Open);
+    s.wait(ms(60_000));
+    assert_eq!(s.end.ending(), Ending::GaveUp);
+}
+
+/// RFC 9293, 3.8.6.2.1: a window too small for a segment waits for the override timeout.
+#[test]
+fn small_window_is_used_after_the_override_timeout() {
+    let mut s = Script::sender(probing(ProbeKind::NextByte), 100);
+    s.told();
+    assert_eq!(s.window(2000, 300), "");
+    assert_eq!(s.wait(ms(1000)), "1000: 2000+300");
+    assert_eq!(s.window(2300, 60_000).split(' ').next(), Some("2300+1000"));
+}
+
+/// 4.3BSD-Reno's tcp_output: the retransmission timer is cancelled and snd.nxt pulled
+/// back; nothing times out, however long, and the windows stay as they were.
+#[test]
+fn window_that_shrinks_to_zero_over_bytes_in_flight_is_persist_at_once() {
+    let mut s = Script::sender(probing(ProbeKind::NextByte), 100);
+    s.told();
+    for acked in 1..=4 {
+        s.ack(acked * 1000);
+    }
+    assert_eq!(s.cwnd(), 6000);
+    // 4 to 9 are in flight.
+    assert_eq!(s.window(4000, 0), "");
+    assert!(s.end.view().persisting);
+    let told = s.wait(ms(60_000));
+    assert!(told.starts_with("1000: 4000+1, 3000: 4000+1"), "{told}");
+    assert_eq!((s.end.counters().timeouts, s.cwnd()), (0, 6000));
+    // Brown and Singh, 1997: it begins again from the byte after the last one
+    // acknowledged, "possibly duplicating previous sends".
+    assert_eq!(s.window(4000, 60_000), "4 5 6 7 8 9");
+}
+
+/// Linux: the timer keeps running, each expiry is a timeout, the second one halves
+/// again; but the connection is not given up.
+#[test]
+fn retransmission_timer_runs_on_over_a_shrunk_window_as_on_linux() {
+    let mut its = probing(ProbeKind::Empty);
+    its.on_shrunk_window = OnShrunkWindow::RetransmissionTimerRuns;
+    its.rto.retries_max = 2;
+    let mut s = Script::sender(its, 100);
+    s.told();
+    for acked in 1..=8 {
+        s.ack(acked * 1000);
+    }
+    assert_eq!(s.cwnd(), 10_000);
+    assert_eq!(s.window(8000, 0), "");
+    assert!(!s.end.view().persisting);
+    assert_eq!(s.wait(ms(1000)), "1000: 8");
+    assert_eq!((s.cwnd(), s.ssthresh()), (1000, 5000));
+    assert_eq!(s.wait(ms(2000)), "2000: 8");
+    assert_eq!(s.ssthresh(), 2000);
+    s.wait(ms(120_000));
+    assert_eq!(s.end.ending(), Ending::Open);
+    assert_eq!(s.window(8000, 60_000), "");
+    assert_eq!(s.ack(9000), "9 10");
+}
+
+/// The senders for which SH-TCP has its state RECOVERING: after persist they do not
+/// believe an ACK of what they sent before it.
+#[test]
+fn sender_that_resets_snd_max_does_not_believe_acks_of_what_it_sent_before() {
+    for (on_persist_exit, believed) in [
+        (OnPersistExit::KeepSndMax, true),
+        (OnPersistExit::ResetSndMax, false),
+    ] {
+        let mut s = Script::sender(
+            TcpSettings {
+                on_persist_exit,
+                ..probing(ProbeKind::NextByte)
+            },
+            100,
+        );
+        s.told();
+        for acked in 1..=4 {
+            s.ack(acked * 1000);
+        }
+        s.window(4000, 0);
+        // 4 to 9 were sent; the window opens for two segments.
+        assert_eq!(s.window(4000, 2000), "4 5");
+        let told = s.ack(9000);
+        assert_eq!(s.end.view().snd_una == 9000, believed);
+        if !believed {
+            // RFC 9293, 3.10.7.4: an ACK of something not yet sent is answered.
+            assert_eq!(told, "=0");
+        }
+    }
+}
+
+/// RFC 9293, 3.10.7.4: SND.WL1, SND.WL2; Linux before 6.6 does not let a duplicate ACK
+/// shrink the window.
+#[test]
+fn duplicate_ack_closes_the_window_only_where_the_rules_let_it() {
+    for (window_updates, closed) in [
+        (WindowUpdates::Rfc9293, true),
+        (WindowUpdates::NewAckToShrink, false),
+    ] {
+        let mut s = Script::sender(
+            TcpSettings {
+                window_updates,
+                ..plain()
+            },
+            100,
+        );
+        s.told();
+        s.ack(1000);
+        s.window(1000, 0);
+        assert_eq!(s.end.view().rwnd == 0, closed, "{window_updates:?}");
+        // Acknowledging something new, it does for both; and it opens for both.
+        s.window(2000, 0);
+        assert_eq!(s.end.view().rwnd, 0);
+        s.window(2000, 5000);
+        assert_eq!(s.end.view().rwnd, 5000);
+    }
+}
+
+/// An older segment does not bring an older window back.
+#[test]
+fn old_segment_does_not_update_the_window() {
+    let mut s = Script::sender(plain(), 100);
+    s.told();
+    s.window(2000, 9000);
+    s.window(1000, 400);
+    assert_eq!(s.end.view().rwnd, 9000);
+}

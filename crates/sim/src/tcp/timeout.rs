@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Losses that silence tells, and persist state (RFC 6298, 5; RFC 9293, 3.8.3 and
+//! 3.8.6.1).
+
+use holdfast_wire::{Flags, Instant};
+
+use super::connection::Connection;
+use super::settings::{OnPersistExit, OnShrunkWindow, ProbeKind};
+use super::variables::{Ending, State};
+use crate::packet::{Origin, Packet};
+
+impl Connection {
+    /// The retransmission timer has expired.
+    pub(super) fn on_retransmission_timeout(&mut self, now: Instant, out: &mut Vec<Packet>) {
+        if matches!(self.state, State::SynSent | State::SynReceived) {
+            self.on_syn_timeout(now, out);
+            return;
+        }
+        // Linux: "Receiver dastardly shrinks window. Our retransmits become zero probes,
+        // but we should not timeout this connection."
+        let probes = self.snd.wnd == 0
+            && self.snd.una < self.data_end()
+            && self.its.on_shrunk_window == OnShrunkWindow::RetransmissionTimerRuns;
+        if probes {
+            self.counters.probes += 1;
+        } else if !self.count_retry(self.its.rto.retries_max, now, out) {
+            return;
+        }
+        self.counters.timeouts += 1;
+        let flight = self.congestion.in_network(self.flight());
+        let (window, max) = (self.snd.wnd, self.snd.max);
+        self.congestion.on_timeout(flight, window, max, probes);
+        // RFC 6298, 5.5; and 3: Karn's algorithm.
+        self.rto.back_off();
+        self.timed = None;
+        // RFC 2018, 8: the receiver may have dropped what it reported.
+        self.board.clear();
+        // RFC 6298, 5.4: the earliest segment.
+        let mut to = self.first_unacknowledged();
+        if self.snd.wnd > 0 {
+            to = to.min(self.window_end().max(self.snd.una + 1));
+        }
+        self.emit(self.snd.una, to, now, out);
+        self.snd.nxt = to;
+    }
+
+    fn on_syn_timeout(&mut self, now: Instant, out: &mut Vec<Packet>) {
+        if self.count_retry(self.its.rto.syn_retries_max, now, out) {
+            self.counters.timeouts += 1;
+            self.rto.back_off();
+            self.send_syn(now, out);
+        }
+    }
+
+    /// One more timeout in a row; false if that was one too many (R2 of RFC 9293,
+    /// 3.8.3) and the connection is given up.
+    fn count_retry(&mut self, most: u32, now: Instant, out: &mut Vec<Packet>) -> bool {
+        self.retries += 1;
+        if self.retries <= most {
+            return true;
+        }
+        self.give_up(now, out);
+        false
+    }
+
+    /// 4.3BSD's `tcp_drop`: the other end is told, if it can be.
+    fn give_up(&mut self, now: Instant, out: &mut Vec<Packet>) {
+        if self.state != State::SynSent {
+            let flags = Flags::RST.with(Flags::ACK);
+            self.transmit(self.snd.nxt, 0, flags, Origin::default(), false, now, out);
+        }
+        self.close(Ending::GaveUp);
+    }
+
+    /// The window is closed, or too small for what there is.
+    pub(super) fn enter_persist(&mut self, now: Instant) {
+        self.persisting = true;
+        self.probes = 0;
+        self.arm_persist(now);
+    }
+
+    fn arm_persist(&mut self, now: Instant) {
+        let its = self.its.persist;
+        let first = its.initial.unwrap_or_else(|| self.rto.base());
+        let length = first
+            .saturating_mul(1 << self.probes.min(20))
+            .clamp(its.min, its.max.max(its.min));
+        self.timers.persist = Some(self.rto.expiry(now, length));
+    }
+
+    /// The window is open: what is to be sent goes from `snd.nxt` on.
+    pub(super) fn leave_persist_if_open(&mut self) {
+        if !self.persisting || self.snd.wnd == 0 {
+            return;
+        }
+        if self.timers.persist.is_some() && self.snd.una == self.snd.max && self.is_stuck() {
+            // A window too small: the timer decides.
+            return;
+        }
+        self.persisting = false;
+        self.timers.persist = None;
+        self.probes = 0;
+        if self.its.on_persist_exit == OnPersistExit::ResetSndMax {
+            (self.snd.max, self.snd.nxt) = (self.snd.una, self.snd.una);
+        }
+    }
+
+    /// The persist timer has expired.
+    pub(super) fn on_persist_timeout(&mut self, now: Instant, out: &mut Vec<Packet>) {
+        if self.snd.wnd > 0 {
+            // RFC 9293, 3.8.6.2.1: the override timeout.
+            self.persisting = false;
+            let from = self.snd.nxt;
+            let to = (from + self.smss)
+                .min(self.data_end())
+                .min(self.window_end());
+            if to > from {
+                self.emit(from, to, now, out);
+                self.snd.nxt = to;
+            }
+            return;
+        }
+        if (self.its.persist.unanswered_max).is_some_and(|most| self.probes_unanswered >= most) {
+            self.give_up(now, out);
+            return;
+        }
+        self.probes = self.probes.saturating_add(1);
+        self.probes_unanswered = self.probes_unanswered.saturating_add(1);
+        self.counters.probes += 1;
+        match self.its.persist.probe {
+            // It does not move `snd.nxt` (4.3BSD's t_force).
+            ProbeKind::NextByte => self.emit(self.snd.una, self.snd.una + 1, now, out),
+            ProbeKind::Empty => {
+                let seq = self.snd.una.saturating_sub(1);
+                self.transmit(seq, 0, Flags::ACK, Origin::default(), false, now, out);
+            }
+        }
+        self.arm_persist(now);
+    }
+}
