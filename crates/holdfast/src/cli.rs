@@ -9,7 +9,8 @@ use clap::{Parser, Subcommand, ValueEnum};
 use crate::mobile::MobileArgs;
 use crate::settings::GatewayArgs;
 use crate::status::StatusArgs;
-use crate::{demo, link_command};
+use crate::top::TopArgs;
+use crate::{demo, lab_command, link_command};
 
 /// Keeps TCP at full speed over links that come and go.
 #[derive(Debug, Parser)]
@@ -41,7 +42,9 @@ pub(crate) enum Command {
     --fh-address 10.0.0.1/24 --mh-address 10.0.0.2/24 \\
     --rate 20 --delay 25 --queue 200 --outage 4.0+3.0 --carrier")]
     Link(Box<link_command::LinkArgs>),
+    Lab(lab_command::LabArgs),
     Status(StatusArgs),
+    Top(TopArgs),
     /// Make the manual pages, the completions or the settings' documentation
     #[command(hide = true)]
     Generate {
@@ -55,7 +58,7 @@ pub(crate) enum Command {
 /// What `holdfast generate` makes.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum Generated {
-    /// A manual page for each command
+    /// A manual page for each command, and that of the settings files
     Man,
     /// Completions for bash, fish and zsh
     Completions,

@@ -8,7 +8,7 @@ use clap::CommandFactory as _;
 use clap_complete::Shell;
 
 use crate::cli::{Cli, Generated};
-use crate::settings::{example_files, settings_page};
+use crate::settings::{MANUAL_FILE, example_files, settings_manual, settings_page};
 
 /// Makes `what` in `directory`.
 pub(crate) fn run(what: Generated, directory: &Path) -> anyhow::Result<()> {
@@ -16,6 +16,7 @@ pub(crate) fn run(what: Generated, directory: &Path) -> anyhow::Result<()> {
     match what {
         Generated::Man => {
             clap_mangen::generate_to(Cli::command(), directory).with_context(failed)?;
+            std::fs::write(directory.join(MANUAL_FILE), settings_manual()).with_context(failed)?;
         }
         Generated::Completions => {
             for shell in [Shell::Bash, Shell::Fish, Shell::Zsh] {

@@ -11,6 +11,7 @@ mod config;
 mod emulator;
 mod endpoint;
 mod event_log;
+mod trace;
 
 use std::path::PathBuf;
 
@@ -102,6 +103,9 @@ pub(crate) struct LinkArgs {
     /// Log every packet delivered to the MH too
     #[arg(long, requires = "log")]
     pub(crate) log_packets: bool,
+    /// Write every packet that enters or leaves the link to FILE, in pcapng
+    #[arg(long, value_name = "FILE")]
+    pub(crate) pcap: Option<PathBuf>,
 }
 
 /// `--start`.

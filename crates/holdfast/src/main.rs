@@ -4,17 +4,20 @@
 use std::process::ExitCode;
 
 use clap::Parser as _;
+use holdfast_lab::scenario::ScenarioError;
 
 mod cli;
 mod control;
 mod demo;
 mod gateway;
 mod generate;
+mod lab_command;
 mod link_command;
 mod log;
 mod mobile;
 mod settings;
 mod status;
+mod top;
 
 use cli::{Cli, Command};
 use settings::{EXIT_USAGE, GatewayCommand, SettingsError};
@@ -36,7 +39,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             eprintln!("holdfast: {error:#}");
-            if error.is::<SettingsError>() {
+            if error.is::<SettingsError>() || error.is::<ScenarioError>() {
                 ExitCode::from(EXIT_USAGE)
             } else {
                 ExitCode::FAILURE
@@ -48,6 +51,7 @@ fn main() -> ExitCode {
 fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Demo(args) => return demo::run(&args),
+        Command::Lab(args) => return lab_command::run(&args),
         Command::Gateway(args) => match &args.command {
             None => gateway::run(&args)?,
             Some(GatewayCommand::Signal {
@@ -65,6 +69,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Mobile(args) => mobile::run(&args)?,
         Command::Link(args) => link_command::run(&args)?,
         Command::Status(args) => status::run(&args)?,
+        Command::Top(args) => top::run(&args)?,
         Command::Generate { what, directory } => generate::run(what, &directory)?,
     }
     Ok(ExitCode::SUCCESS)

@@ -9,6 +9,7 @@ mod document;
 mod file;
 mod gateway;
 mod keys;
+mod manual;
 mod mobile;
 
 use std::fmt;
@@ -17,6 +18,7 @@ use std::path::PathBuf;
 pub(crate) use document::{example_files, settings_page};
 pub(crate) use gateway::{GatewayArgs, GatewayCommand, GatewaySettings, LogFormat};
 use keys::Key;
+pub(crate) use manual::{MANUAL_FILE, settings_manual};
 pub(crate) use mobile::{MobileDaemonArgs, MobileSettings, resolve};
 
 /// The gateway's control socket unless told otherwise.

@@ -41,6 +41,9 @@ pub(crate) struct StatusReply {
     pub(crate) cache: CacheStatus,
     /// Mobiles with a key or with flows, by address.
     pub(crate) mobiles: Vec<MobileStatus>,
+    /// Mobiles with flows, those not described among them.
+    #[serde(default)]
+    pub(crate) mobiles_total: u64,
     /// Everything that is counted, by name.
     pub(crate) counters: BTreeMap<String, u64>,
     /// The flows asked for, those with most cached bytes first.
@@ -223,7 +226,7 @@ macro_rules! line {
 }
 
 /// A gateway's status for people.
-fn gateway_text(status: &StatusReply) -> String {
+pub(crate) fn gateway_text(status: &StatusReply) -> String {
     let mut text = String::new();
     line!(
         text,
@@ -262,6 +265,13 @@ fn gateway_text(status: &StatusReply) -> String {
         line!(text, "mobiles none yet");
     } else {
         line!(text, "{}", mobile_table(&status.mobiles));
+        let with_flows = status.mobiles.iter().filter(|mobile| mobile.flows > 0);
+        let others = status
+            .mobiles_total
+            .saturating_sub(with_flows.count() as u64);
+        if others > 0 {
+            line!(text, "and {others} mobiles more");
+        }
     }
     if !status.flow_list.is_empty() {
         line!(text, "{}", flow_table(&status.flow_list));
@@ -315,7 +325,7 @@ fn flow_table(flows: &[FlowStatus]) -> Table {
 }
 
 /// A mobile's status for people.
-fn mobile_text(status: &MobileSessionStatus) -> String {
+pub(crate) fn mobile_text(status: &MobileSessionStatus) -> String {
     let mut text = String::new();
     line!(
         text,
@@ -452,6 +462,17 @@ mod tests {
             assert!(text.contains(shown), "{shown:?} is missing in:\n{text}");
         }
         assert!(!text.contains("zero"), "what never happened is not listed");
+    }
+
+    #[test]
+    fn mobiles_that_are_not_described_are_counted() {
+        assert!(!gateway_text(&gateway()).contains("more"));
+        let many = StatusReply {
+            mobiles_total: 65_000,
+            ..gateway()
+        };
+        let text = gateway_text(&many);
+        assert!(text.contains("and 64999 mobiles more"), "{text}");
     }
 
     #[test]

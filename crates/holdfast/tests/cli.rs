@@ -33,7 +33,7 @@ fn expect_usage_error(arguments: &[&str], expected: &str) {
 #[test]
 fn every_command_has_help_with_examples() {
     let overview = text(&holdfast(&["--help"]).stdout);
-    for command in ["demo", "gateway", "mobile", "link", "status"] {
+    for command in ["demo", "gateway", "mobile", "link", "status", "top"] {
         assert!(
             overview.contains(&format!("  {command}")),
             "{command} is not in {overview}"
@@ -276,6 +276,8 @@ fn pages_and_completions_are_made_for_every_command() {
         "holdfast.1",
         "holdfast-gateway.1",
         "holdfast-mobile-keygen.1",
+        "holdfast-top.1",
+        "holdfast.toml.5",
         "holdfast.bash",
         "holdfast.fish",
         "_holdfast",
@@ -294,4 +296,88 @@ fn pages_and_completions_are_made_for_every_command() {
             .code(),
         Some(1)
     );
+}
+
+#[test]
+fn top_without_a_terminal_is_one_line_of_error() {
+    let output = holdfast(&["top"]);
+    assert_eq!(output.status.code(), Some(1));
+    let error = text(&output.stderr);
+    assert!(
+        error.starts_with("holdfast: top: needs a terminal"),
+        "{error}"
+    );
+    assert_eq!(error.lines().count(), 1, "{error}");
+    assert!(output.stdout.is_empty());
+}
+
+/// Answers every caller until the folder of the socket is gone.
+fn answer_all(socket: &Path, reply: &'static str) {
+    let listener = UnixListener::bind(socket).expect("a fresh folder");
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(stream) = stream else { return };
+            let mut line = String::new();
+            // A caller that has gone is no concern of this one.
+            let _ = BufReader::new(&stream).read_line(&mut line);
+            let _ = (&stream).write_all(reply.as_bytes());
+        }
+    });
+}
+
+#[test]
+fn top_shows_the_daemon_again_and_again_and_gives_the_terminal_back() {
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+    use rustix::termios::{LocalModes, tcgetattr};
+    use std::io::Read as _;
+    use std::os::fd::AsFd as _;
+
+    const REPLY: &str = concat!(
+        r#"{"reply":"mobile","version":"9.9","pid":1,"interface":"wwan0","#,
+        r#""gateway":"192.0.2.1:4848","link":"up","epoch":7,"acknowledged":true,"#,
+        r#""refused":null,"addresses":["10.9.0.2"],"counters":{"sent":5}}"#,
+        "\n"
+    );
+    for key in [b"q", b"\x03"] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let socket = folder.path().join("hf.sock");
+        answer_all(&socket, REPLY);
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+        grantpt(&master).expect("it is ours");
+        unlockpt(&master).expect("it is ours");
+        let name = ptsname(&master, Vec::new()).expect("it has a name");
+        let name = text(name.as_bytes());
+        let terminal = std::fs::File::options()
+            .read(true)
+            .write(true)
+            .open(name)
+            .expect("it is there");
+        let modes = || {
+            let modes = tcgetattr(terminal.as_fd()).expect("a terminal").local_modes;
+            modes & (LocalModes::ICANON | LocalModes::ECHO)
+        };
+        let before = modes();
+        let mut child = Command::new(env!("CARGO_BIN_EXE_holdfast"))
+            .args(["top", "--interval", "0.1", "--socket"])
+            .arg(&socket)
+            .stdin(terminal.try_clone().expect("a descriptor"))
+            .stdout(terminal.try_clone().expect("a descriptor"))
+            .spawn()
+            .expect("the binary was built for this test");
+        let mut master = std::fs::File::from(master);
+        let (mut shown, mut buffer) = (String::new(), [0; 4096]);
+        while shown.matches("interface wwan0").count() < 3 {
+            let len = master.read(&mut buffer).expect("it shows something");
+            shown.push_str(&text(&buffer[..len]));
+        }
+        assert_ne!(modes(), before, "keys are not taken one by one");
+        master.write_all(key).expect("it reads keys");
+        assert!(child.wait().expect("it was started").success());
+        assert_eq!(modes(), before);
+        while !shown.contains("\x1b[?1049l") {
+            let len = master.read(&mut buffer).expect("what it said last");
+            shown.push_str(&text(&buffer[..len]));
+        }
+        assert!(shown.starts_with("\x1b[?1049h"), "{shown}");
+    }
 }

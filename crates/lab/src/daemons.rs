@@ -41,6 +41,8 @@ pub struct GatewayOptions {
     pub scheme: String,
     /// Whether the MH's key is in its settings, made by [`make_key`].
     pub mobile_key: Option<PathBuf>,
+    /// More lines for the `[gateway]` section of its settings file.
+    pub settings: String,
 }
 
 /// Makes the key that gateway and MH share, in `folder`.
@@ -195,12 +197,13 @@ fn is_ready(status: &Value) -> bool {
 
 /// The gateway's settings file.
 fn gateway_file(options: &GatewayOptions) -> anyhow::Result<String> {
+    let gateway = format!("[gateway]\n{}\n", options.settings);
     let Some(key) = &options.mobile_key else {
-        return Ok(String::new());
+        return Ok(gateway);
     };
     let key = key.to_str().context("the key file's path is not UTF-8")?;
     Ok(format!(
-        "[[mobile]]\nname = \"mh\"\nkey_file = '{key}'\naddresses = [\"{}\", \"{}\"]\n",
+        "{gateway}[[mobile]]\nname = \"mh\"\nkey_file = '{key}'\naddresses = [\"{}\", \"{}\"]\n",
         MH.v4, MH.v6
     ))
 }

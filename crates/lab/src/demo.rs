@@ -15,10 +15,12 @@ use holdfast_link::{OutageAt, OutageEffect, OutageSchedule, OutageSettings, seed
 use holdfast_wire::Instant;
 
 use crate::link_process::EmulatedLink;
+use crate::scratch::Scratch;
 use crate::seeded_file::{SeededContent, write_seeded};
 use crate::stop::{Interrupted, StopFlag};
 use crate::transfer::{
-    FILE_NAME, Middle, PreparedTransfer, TransferResult, TransferSettings, TransferWatch, optimal_s,
+    FILE_NAME, Middle, PreparedTransfer, TransferExtras, TransferResult, TransferSettings,
+    TransferWatch, optimal_s,
 };
 
 use progress::Progress;
@@ -60,9 +62,7 @@ pub struct DemoSettings {
 /// Runs the demo and returns its report. [`Interrupted`] if somebody stopped
 /// it; a run that does not finish in time is in the report.
 pub fn run(settings: &DemoSettings, stop: &StopFlag) -> anyhow::Result<DemoReport> {
-    let folder = tempfile::Builder::new()
-        .prefix("holdfast-demo-")
-        .tempdir()?;
+    let folder = Scratch::new("holdfast-demo-")?;
     let files = folder.path().join("files");
     fs::create_dir(&files)?;
     let content = write_seeded(&files.join(FILE_NAME), settings.bytes, settings.seed)?;
@@ -162,6 +162,7 @@ fn transfers(
             congestion_control: settings.congestion_control.clone(),
             host_sysctls: Vec::new(),
             limit: LIMIT.max(fastest * 2),
+            extras: TransferExtras::default(),
         })
         .collect();
     Ok(transfers)

@@ -18,10 +18,10 @@ use holdfast_net::netns::{NetNs, available_or_skip};
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore as _, SeedableRng as _};
 use sha2::{Digest as _, Sha256};
-use tempfile::TempDir;
 
 use crate::daemons::{Daemon, GatewayOptions};
 use crate::download::{DownloadWatch, Received, receive};
+use crate::scratch::Scratch;
 use crate::seeded_file::Sha256Sum;
 use crate::stop::StopFlag;
 use crate::topology::{Topology, TopologySettings};
@@ -69,7 +69,7 @@ pub struct Harness {
     pub gateway: Option<Daemon>,
     /// The namespaces.
     pub topology: Topology,
-    folder: TempDir,
+    folder: Scratch,
     options: GatewayOptions,
     stop: StopFlag,
     // The last to go.
@@ -90,13 +90,12 @@ impl Harness {
         }
         let permit = Permit::take();
         let topology = Topology::build(settings)?;
-        let folder = tempfile::Builder::new()
-            .prefix("holdfast-test-")
-            .tempdir()?;
+        let folder = Scratch::new("holdfast-test-")?;
         let options = GatewayOptions {
             holdfast: settings.holdfast.clone(),
             scheme: scheme.unwrap_or("hold").to_owned(),
             mobile_key: None,
+            settings: String::new(),
         };
         let stop = StopFlag::default();
         let mut harness = Self {
@@ -119,6 +118,12 @@ impl Harness {
         let daemon = Daemon::start_gateway(&self.topology, &self.options, folder, &self.stop)?;
         self.gateway = Some(daemon);
         Ok(())
+    }
+
+    /// More lines for the `[gateway]` section of the settings of gateways that are
+    /// started from now on.
+    pub fn set_gateway_settings(&mut self, lines: &str) {
+        lines.clone_into(&mut self.options.settings);
     }
 
     /// `kill -9`.

@@ -17,18 +17,31 @@
 //! no names: nothing is left behind on any way out. Loops watch a
 //! [`stop::StopFlag`], which SIGINT and SIGTERM raise.
 
+pub mod campaign;
+pub mod claims;
 pub mod counters;
+pub mod cross_traffic;
 pub mod daemons;
 pub mod demo;
+pub mod document;
 pub mod download;
 pub mod harness;
 pub mod link_accuracy;
+pub mod link_file;
 pub mod link_process;
 pub mod outage_matrix;
+pub mod packet_trace;
 pub mod peers;
+pub mod report;
+pub mod results;
+pub mod scenario;
+pub mod scratch;
 pub mod seeded_file;
+pub mod socket_series;
 pub mod stop;
+pub mod substrate;
 pub mod throughput;
 pub mod topology;
 pub mod transfer;
+pub mod virtual_kernel;
 pub mod web_server;

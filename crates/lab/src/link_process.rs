@@ -3,8 +3,8 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::fd::{AsFd as _, AsRawFd as _};
-use std::path::Path;
-use std::process::{ChildStdin, ChildStdout, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,6 +16,9 @@ use holdfast_link::{LinkPlan, LinkSettings, OutageAt, OutageEffect, OutageSettin
 use holdfast_net::netns::{ChildGuard, NetNs};
 use serde::Deserialize;
 use serde_json::Value;
+use tempfile::NamedTempFile;
+
+use crate::link_file::LinkFile;
 
 /// How long the link may take until its devices are there.
 const READY_LIMIT: Duration = Duration::from_secs(10);
@@ -43,6 +46,11 @@ pub struct EmulatedLink {
     pub mtu: u32,
     /// Seed of all that is random.
     pub seed: u64,
+    /// What takes the place of rate, delay, queue, loss and effect where a link is more
+    /// than these; `outages` says the same as it.
+    pub description: Option<Box<LinkFile>>,
+    /// A file for the packets that pass, in pcapng.
+    pub packet_trace: Option<PathBuf>,
 }
 
 impl Default for EmulatedLink {
@@ -58,6 +66,8 @@ impl Default for EmulatedLink {
             carrier_follows: true,
             mtu: 1500,
             seed: 1,
+            description: None,
+            packet_trace: None,
         }
     }
 }
@@ -77,6 +87,41 @@ impl EmulatedLink {
             ..LinkSettings::default()
         };
         Ok(settings.plan()?)
+    }
+}
+
+impl EmulatedLink {
+    /// Adds the flags that say all this; the file that they name, if there is one.
+    fn describe(&self, command: &mut Command) -> anyhow::Result<Option<NamedTempFile>> {
+        let mtu = self.mtu.to_string();
+        command.args(["--mtu", &mtu, "--seed", &self.seed.to_string()]);
+        if self.carrier_follows {
+            command.arg("--carrier");
+        }
+        if let Some(path) = &self.packet_trace {
+            command.arg("--pcap").arg(path);
+        }
+        if let Some(description) = &self.description {
+            let mut file = tempfile::Builder::new()
+                .prefix("holdfast-link-")
+                .tempfile()?;
+            file.write_all(toml::to_string(description)?.as_bytes())?;
+            command.arg("--config").arg(file.path());
+            return Ok(Some(file));
+        }
+        command.args(["--rate", &self.rate_mbit_per_s.to_string()]);
+        command.args(["--delay", &self.delay_ms.to_string()]);
+        command.args(["--queue", &self.queue_packets.to_string()]);
+        command.args(["--loss", &self.loss.to_string()]);
+        for outage in &self.outages {
+            command.args(["--outage", &format!("{}+{}", outage.at_s, outage.for_s)]);
+        }
+        let effect = match self.outage_effect {
+            OutageEffect::Lose => "lose",
+            OutageEffect::Keep => "keep",
+        };
+        command.args(["--outage-effect", effect]);
+        Ok(None)
     }
 }
 
@@ -108,6 +153,7 @@ pub struct LinkProcess {
     started: Receiver<()>,
     seen: Arc<Seen>,
     ended: Receiver<()>,
+    _description: Option<NamedTempFile>,
 }
 
 /// The device on the gateway's side.
@@ -116,7 +162,7 @@ pub const GATEWAY_IF: &str = "wl-gw";
 pub const MH_IF: &str = "wl-mh";
 
 impl LinkProcess {
-    /// Starts the link between the two namespaces and waits for its devices;
+    /// Starts the link between gateway and MH and waits for its devices;
     /// its clock stands until [`LinkProcess::start_clock`]. `holdfast` is our
     /// own binary.
     pub fn spawn(
@@ -125,35 +171,26 @@ impl LinkProcess {
         mh: &NetNs,
         link: &EmulatedLink,
     ) -> anyhow::Result<Self> {
+        Self::spawn_between(holdfast, (gateway, GATEWAY_IF), (mh, MH_IF), link)
+    }
+
+    /// The same between any two namespaces, with devices of these names; the first is
+    /// toward the FH.
+    pub fn spawn_between(
+        holdfast: &Path,
+        (fh, fh_if): (&NetNs, &str),
+        (mh, mh_if): (&NetNs, &str),
+        link: &EmulatedLink,
+    ) -> anyhow::Result<Self> {
         let ns_path =
             |ns: &NetNs| format!("/proc/{}/fd/{}", std::process::id(), ns.as_fd().as_raw_fd());
-        let mut command = gateway.command(holdfast);
+        let mut command = fh.command(holdfast);
         command.arg("link");
-        command.args(["--fh-ns", &ns_path(gateway), "--mh-ns", &ns_path(mh)]);
+        command.args(["--fh-ns", &ns_path(fh), "--mh-ns", &ns_path(mh)]);
         command.args([
-            "--fh-if", GATEWAY_IF, "--mh-if", MH_IF, "--log", "-", "--start", "line",
+            "--fh-if", fh_if, "--mh-if", mh_if, "--log", "-", "--start", "line",
         ]);
-        command.args(["--rate", &link.rate_mbit_per_s.to_string()]);
-        command.args(["--delay", &link.delay_ms.to_string()]);
-        command.args(["--queue", &link.queue_packets.to_string()]);
-        command.args(["--loss", &link.loss.to_string()]);
-        command.args([
-            "--mtu",
-            &link.mtu.to_string(),
-            "--seed",
-            &link.seed.to_string(),
-        ]);
-        for outage in &link.outages {
-            command.args(["--outage", &format!("{}+{}", outage.at_s, outage.for_s)]);
-        }
-        let effect = match link.outage_effect {
-            OutageEffect::Lose => "lose",
-            OutageEffect::Keep => "keep",
-        };
-        command.args(["--outage-effect", effect]);
-        if link.carrier_follows {
-            command.arg("--carrier");
-        }
+        let description = link.describe(&mut command)?;
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = ChildGuard::spawn(command)?;
         let output = child
@@ -185,6 +222,7 @@ impl LinkProcess {
             started,
             seen,
             ended,
+            _description: description,
         })
     }
 

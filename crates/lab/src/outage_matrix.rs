@@ -19,7 +19,8 @@ use crate::link_process::EmulatedLink;
 use crate::seeded_file::{SeededContent, write_seeded};
 use crate::stop::StopFlag;
 use crate::transfer::{
-    FILE_NAME, Middle, PreparedTransfer, TransferResult, TransferSettings, TransferWatch,
+    FILE_NAME, Middle, PreparedTransfer, TransferExtras, TransferResult, TransferSettings,
+    TransferWatch,
 };
 
 /// The outage begins between these times, in seconds since the transfer's start.
@@ -139,9 +140,7 @@ pub fn run(
     lines: impl std::io::Write + Send,
     stop: &StopFlag,
 ) -> anyhow::Result<Vec<Measured>> {
-    let folder = tempfile::Builder::new()
-        .prefix("holdfast-matrix-")
-        .tempdir()?;
+    let folder = crate::scratch::Scratch::new("holdfast-matrix-")?;
     let files = folder.path().join("files");
     fs::create_dir(&files)?;
     let content = write_seeded(&files.join(FILE_NAME), settings.bytes, settings.seed)?;
@@ -241,6 +240,7 @@ fn measure(
         congestion_control: cell.congestion_control.clone(),
         host_sysctls: sysctls,
         limit: Duration::from_secs_f64(cell.outage_s + LIMIT_BEYOND_OUTAGE_S),
+        extras: TransferExtras::default(),
     };
     let prepared = PreparedTransfer::prepare(&transfer, own, files, stop)?;
     let result = prepared.run(content, &TransferWatch::default(), stop)?;

@@ -3,7 +3,7 @@
 //! of it alike, so that a byte lost, doubled or out of place changes the hash.
 
 use std::fs::File;
-use std::io::{BufWriter, Write as _};
+use std::io::{BufWriter, Read as _, Write as _};
 use std::path::Path;
 
 use anyhow::Context as _;
@@ -48,6 +48,21 @@ pub fn write_seeded(path: &Path, bytes: u64, seed: u64) -> anyhow::Result<Seeded
     })
 }
 
+/// The SHA-256 of the first `bytes` bytes of a file.
+pub fn sha256_of_start(path: &Path, bytes: u64) -> anyhow::Result<Sha256Sum> {
+    let at = || format!("{}: cannot be read", path.display());
+    let mut start = File::open(path).with_context(at)?.take(bytes);
+    let mut hash = Sha256::new();
+    let mut chunk = vec![0; CHUNK_BYTES];
+    loop {
+        let len = start.read(&mut chunk).with_context(at)?;
+        if len == 0 {
+            return Ok(hash.finalize().into());
+        }
+        hash.update(&chunk[..len]);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -63,6 +78,8 @@ mod tests {
             <Sha256Sum>::from(Sha256::digest(std::fs::read(&path).unwrap()))
         );
         assert_eq!(one, write_seeded(&path, 100_001, 7).unwrap());
+        assert_eq!(sha256_of_start(&path, 100_001).unwrap(), one.sha256);
+        assert_ne!(sha256_of_start(&path, 100_000).unwrap(), one.sha256);
         assert_ne!(one.sha256, write_seeded(&path, 100_001, 8).unwrap().sha256);
     }
 }

@@ -70,10 +70,27 @@ pub struct TopologySettings {
     pub congestion_control: String,
     /// More kernel parameters at FH and MH, over the pinned ones.
     pub host_sysctls: Vec<(String, String)>,
+    /// An emulated link between FH and gateway; none: a veth pair.
+    pub wired: Option<EmulatedLink>,
+    /// What is the FH's own.
+    pub fh: HostTuning,
+    /// What is the MH's own.
+    pub mh: HostTuning,
     /// Rules for the gateway as `nft -f` takes them; empty: none.
     pub gateway_nft: String,
     /// More kernel parameters at the gateway.
     pub gateway_sysctls: Vec<(String, String)>,
+}
+
+/// What one host has different from the other.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HostTuning {
+    /// Its congestion control; none: the topology's.
+    pub congestion_control: Option<String>,
+    /// More kernel parameters, over those of both hosts.
+    pub sysctls: Vec<(String, String)>,
+    /// Options of its default routes, as `ip route` takes them.
+    pub route_options: Vec<String>,
 }
 
 impl TopologySettings {
@@ -85,6 +102,9 @@ impl TopologySettings {
             wired_mtu: 1500,
             congestion_control: "cubic".into(),
             host_sysctls: Vec::new(),
+            wired: None,
+            fh: HostTuning::default(),
+            mh: HostTuning::default(),
             gateway_nft: String::new(),
             gateway_sysctls: Vec::new(),
         }
@@ -126,6 +146,8 @@ pub struct Topology {
     pub mh: NetNs,
     /// The emulated link, if that is the way between gateway and MH.
     pub link: Option<LinkProcess>,
+    /// The emulated link between FH and gateway, if that is the way.
+    pub wired_link: Option<LinkProcess>,
 }
 
 impl Topology {
@@ -138,7 +160,18 @@ impl Topology {
         for ns in [&fh, &gateway, &mh] {
             ns.run(|| set_sysctls(QUIET_SYSCTLS))??;
         }
-        gateway.run(|| Rtnl::open()?.add_veth(FH_IF, &fh, GATEWAY_WIRED_IF, &gateway))??;
+        let wired_link = if let Some(link) = &settings.wired {
+            let (fh_end, gateway_end) = ((&fh, FH_IF), (&gateway, GATEWAY_WIRED_IF));
+            Some(LinkProcess::spawn_between(
+                &settings.holdfast,
+                fh_end,
+                gateway_end,
+                link,
+            )?)
+        } else {
+            gateway.run(|| Rtnl::open()?.add_veth(FH_IF, &fh, GATEWAY_WIRED_IF, &gateway))??;
+            None
+        };
         let link = match &settings.wireless {
             Wireless::Emulated(link) => {
                 Some(LinkProcess::spawn(&settings.holdfast, &gateway, &mh, link)?)
@@ -153,6 +186,7 @@ impl Topology {
             gateway,
             mh,
             link,
+            wired_link,
         };
         topology.configure(settings)?;
         Ok(topology)
@@ -170,21 +204,36 @@ impl Topology {
             set_interface(GATEWAY_IF, GATEWAY_WIRELESS, wireless_mtu)?;
             set_owned_sysctls(&settings.gateway_sysctls)
         })??;
-        let routes = RouteOptions {
-            congestion_control: Some(settings.congestion_control.clone()),
-            mtu: None,
-        };
         let hosts = [
-            (&self.fh, FH_IF, FH, GATEWAY_WIRED, wired_mtu),
-            (&self.mh, MH_IF, MH, GATEWAY_WIRELESS, wireless_mtu),
+            (&self.fh, FH_IF, FH, GATEWAY_WIRED, wired_mtu, &settings.fh),
+            (
+                &self.mh,
+                MH_IF,
+                MH,
+                GATEWAY_WIRELESS,
+                wireless_mtu,
+                &settings.mh,
+            ),
         ];
-        for (ns, name, own, router, mtu) in hosts {
+        for (ns, name, own, router, mtu, tuning) in hosts {
+            let congestion_control = tuning
+                .congestion_control
+                .as_ref()
+                .unwrap_or(&settings.congestion_control);
+            let routes = RouteOptions {
+                congestion_control: Some(congestion_control.clone()),
+                mtu: None,
+            };
             ns.run(|| {
                 set_sysctls(HOST_SYSCTLS)?;
                 set_owned_sysctls(&settings.host_sysctls)?;
+                set_owned_sysctls(&tuning.sysctls)?;
                 set_interface(name, own, mtu)?;
                 set_default_routes(name, router, &routes)
             })??;
+            if !tuning.route_options.is_empty() {
+                tune_default_routes(ns, name, router, congestion_control, &tuning.route_options)?;
+            }
         }
         if !settings.gateway_nft.is_empty() {
             load_rules(&self.gateway, &settings.gateway_nft)?;
@@ -247,6 +296,31 @@ fn set_interface(name: &str, addresses: Addresses, mtu: u32) -> anyhow::Result<(
     rtnl.add_address(ifindex, IpAddr::V4(addresses.v4), PREFIX_BITS_V4)?;
     rtnl.add_address(ifindex, IpAddr::V6(addresses.v6), PREFIX_BITS_V6)?;
     Ok(rtnl.set_up(ifindex)?)
+}
+
+/// Gives the default routes more options, by `ip route`.
+fn tune_default_routes(
+    ns: &NetNs,
+    name: &str,
+    router: Addresses,
+    congestion_control: &str,
+    options: &[String],
+) -> anyhow::Result<()> {
+    for (family, via) in [("-4", router.v4.to_string()), ("-6", router.v6.to_string())] {
+        let mut command = ns.command("ip");
+        command.args([
+            family, "route", "change", "default", "via", &via, "dev", name,
+        ]);
+        command.args(["congctl", congestion_control]).args(options);
+        let output = command.output().context("cannot start ip")?;
+        anyhow::ensure!(
+            output.status.success(),
+            "ip route {}: {}",
+            options.join(" "),
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
+    }
+    Ok(())
 }
 
 /// Default routes of both families by way of `router`.

@@ -12,13 +12,15 @@ use holdfast_wire::Instant;
 use serde::Serialize;
 
 use crate::counters::TcpCounters;
+use crate::cross_traffic::DatagramStream;
 use crate::daemons::{Daemon, GatewayOptions, make_key};
 use crate::download::{Download, DownloadWatch, Received};
 use crate::link_process::EmulatedLink;
 use crate::peers::HaProxy;
-use crate::seeded_file::SeededContent;
+use crate::seeded_file::{SeededContent, Sha256Sum};
+use crate::socket_series::{SocketSample, SocketSampler};
 use crate::stop::StopFlag;
-use crate::topology::{FH, Topology, TopologySettings, Wireless};
+use crate::topology::{FH, HostTuning, Topology, TopologySettings, Wireless};
 use crate::web_server::WebServer;
 
 /// Payload of a full segment over a 1500-octet link with timestamps.
@@ -61,8 +63,29 @@ pub struct TransferSettings {
     pub congestion_control: String,
     /// More kernel parameters at FH and MH.
     pub host_sysctls: Vec<(String, String)>,
-    /// The longest that the download may take.
+    /// The longest that the download may take, since the link's start.
     pub limit: Duration,
+    /// What most transfers do without.
+    pub extras: TransferExtras,
+}
+
+/// What scenarios ask for beyond the usual transfer.
+#[derive(Clone, Debug, Default)]
+pub struct TransferExtras {
+    /// An emulated link between FH and gateway, too.
+    pub wired: Option<EmulatedLink>,
+    /// What is the FH's own.
+    pub fh: HostTuning,
+    /// What is the MH's own.
+    pub mh: HostTuning,
+    /// More lines of the gateway's settings.
+    pub gateway_settings: String,
+    /// The download begins so long after the links' clocks.
+    pub start_after: Duration,
+    /// Other traffic.
+    pub cross_traffic: Vec<DatagramStream>,
+    /// Distance of the points of a time series of the sender's socket.
+    pub series_interval: Option<Duration>,
 }
 
 /// What a transfer took.
@@ -83,6 +106,25 @@ pub struct TransferResult {
     pub bytes: u64,
     /// Whether they are the ones that were served.
     pub sha256_ok: bool,
+}
+
+/// A transfer's result and what else was counted.
+#[derive(Clone, Debug)]
+pub struct Measurement {
+    /// The result.
+    pub result: TransferResult,
+    /// Segments that the FH sent for the first time, by the kernel's counter.
+    pub segments: u64,
+    /// Segments that the MH got again and reported by D-SACK (RFC 2883).
+    pub duplicate_segments: u64,
+    /// The connection ended before the limit.
+    pub ended: bool,
+    /// From the begin to the last byte that arrived, in seconds.
+    pub last_byte_s: f64,
+    /// The SHA-256 of what arrived.
+    pub sha256: Sha256Sum,
+    /// The sender's socket over time, if asked for; times since the links' start.
+    pub samples: Vec<SocketSample>,
 }
 
 impl TransferResult {
@@ -181,6 +223,9 @@ impl PreparedTransfer {
         topology_settings
             .host_sysctls
             .clone_from(&settings.host_sysctls);
+        topology_settings.wired.clone_from(&settings.extras.wired);
+        topology_settings.fh.clone_from(&settings.extras.fh);
+        topology_settings.mh.clone_from(&settings.extras.mh);
         let topology = Topology::build(&topology_settings)?;
         let server = WebServer::start(&topology.fh, folder, files, stop)?;
         let (mut gateway, mut mobile) = (None, None);
@@ -196,6 +241,7 @@ impl PreparedTransfer {
                 holdfast: settings.holdfast.clone(),
                 scheme: scheme.clone(),
                 mobile_key: key.clone(),
+                settings: settings.extras.gateway_settings.clone(),
             };
             gateway = Some(Daemon::start_gateway(&topology, &options, folder, stop)?);
             if let Some(key) = key {
@@ -225,44 +271,101 @@ impl PreparedTransfer {
         })
     }
 
-    /// Downloads, with the link's clock starting at the same moment.
+    /// Downloads, with the link's clock starting at the same moment, or sooner if
+    /// [`TransferExtras::start_after`] says so.
     pub fn run(
-        mut self,
+        self,
         content: &SeededContent,
         watch: &TransferWatch,
         stop: &StopFlag,
     ) -> anyhow::Result<TransferResult> {
-        let before = self.retransmitted()?;
-        let started_ns = monotonic_ns();
-        let link = self
-            .topology
-            .link
-            .as_mut()
-            .context("a transfer needs an emulated link")?;
-        link.start_clock(started_ns)?;
-        watch.started_ns.store(started_ns, Ordering::Relaxed);
+        Ok(self.measure(content, watch, stop)?.result)
+    }
+
+    /// As [`Self::run`], with everything that was counted.
+    pub fn measure(
+        mut self,
+        content: &SeededContent,
+        watch: &TransferWatch,
+        stop: &StopFlag,
+    ) -> anyhow::Result<Measurement> {
+        let counted = |topology: &Topology| {
+            anyhow::Ok((
+                TcpCounters::read(&topology.fh)?,
+                TcpCounters::read(&topology.mh)?,
+            ))
+        };
+        let (retransmitted_before, before) = (self.retransmitted()?, counted(&self.topology)?);
+        let origin_ns = self.start_links()?;
+        let extras = &self.settings.extras;
+        let _streams = extras
+            .cross_traffic
+            .iter()
+            .map(|stream| stream.start(&self.topology, origin_ns))
+            .collect::<anyhow::Result<Vec<_>>>()?;
+        let begin_ns = origin_ns + extras.start_after.as_nanos() as u64;
+        stop.wait_for("the time of the download", self.settings.limit, || {
+            Ok((monotonic_ns() >= begin_ns).then_some(()))
+        })?;
+        let started_ns = begin_ns.max(origin_ns);
+        watch.started_ns.store(origin_ns, Ordering::Relaxed);
+        let sampler = extras
+            .series_interval
+            .map(|interval| SocketSampler::start(&self.topology.fh, interval, origin_ns));
         let url = format!("http://{}/{FILE_NAME}", FH.v4);
         let download = Download::start(&self.topology.mh, &url, &watch.download)?;
-        let waited = stop.wait_for("the download ends", self.settings.limit, || {
+        let limit = self.settings.limit.saturating_sub(extras.start_after);
+        let waited = stop.wait_for("the download ends", limit, || {
             Ok(download.is_finished().then_some(()))
         });
         stop.check()?;
-        let (finished, received) = if waited.is_ok() {
+        let ended = waited.is_ok();
+        let (finished, received) = if ended {
             let (status, received) = download.finish()?;
             (status.success(), received)
         } else {
             (false, download.abort()?)
         };
-        let retransmitted = self.retransmitted()? - before;
-        let result = self.result(content, started_ns, &received, finished, retransmitted)?;
+        let retransmitted = self.retransmitted()? - retransmitted_before;
+        let after = counted(&self.topology)?;
+        let times = (origin_ns, started_ns);
+        let result = self.result(content, times, &received, finished, retransmitted)?;
+        let last_ns = received
+            .arrivals
+            .last()
+            .map_or(started_ns, |arrival| arrival.at_ns);
+        let samples = sampler.map_or_else(Vec::new, |sampler| sampler.finish(&received));
         self.end()?;
-        Ok(result)
+        Ok(Measurement {
+            result,
+            segments: after.0.segments - before.0.segments,
+            duplicate_segments: after.1.duplicates_reported - before.1.duplicates_reported,
+            ended,
+            last_byte_s: last_ns.saturating_sub(started_ns) as f64 / 1e9,
+            sha256: received.sha256,
+            samples,
+        })
+    }
+
+    /// Starts the clocks of all links at one moment, which it returns.
+    fn start_links(&mut self) -> anyhow::Result<u64> {
+        let origin_ns = monotonic_ns();
+        let topology = &mut self.topology;
+        let link = topology
+            .link
+            .as_mut()
+            .context("a transfer needs an emulated link")?;
+        link.start_clock(origin_ns)?;
+        if let Some(wired) = &mut topology.wired_link {
+            wired.start_clock(origin_ns)?;
+        }
+        Ok(origin_ns)
     }
 
     fn result(
         &self,
         content: &SeededContent,
-        started_ns: u64,
+        (origin_ns, started_ns): (u64, u64),
         received: &Received,
         finished: bool,
         retransmitted_segments: u64,
@@ -276,7 +379,7 @@ impl PreparedTransfer {
             name: self.settings.name.clone(),
             transfer_s: finished.then(|| (last_ns - started_ns) as f64 / 1e9),
             optimal_s: optimal_s(&self.settings.link, content.bytes)?,
-            stalls_s: stalls_s(&self.settings.link, started_ns, received, finished),
+            stalls_s: stalls_s(&self.settings.link, origin_ns, received, finished),
             retransmitted_segments,
             bytes: received.bytes(),
             sha256_ok: received.sha256 == content.sha256,
@@ -291,10 +394,18 @@ impl PreparedTransfer {
         counts.into_iter().sum()
     }
 
-    /// Ends the daemons as an operator would; an error if one does not.
+    /// Ends daemons and links as an operator would; an error if one does not.
     fn end(&mut self) -> anyhow::Result<()> {
         for daemon in [&mut self.mobile, &mut self.gateway].into_iter().flatten() {
             daemon.stop()?;
+        }
+        // The gateway would take the end of its interface for an accident.
+        let topology = &mut self.topology;
+        for link in [topology.link.take(), topology.wired_link.take()]
+            .into_iter()
+            .flatten()
+        {
+            link.end()?;
         }
         Ok(())
     }

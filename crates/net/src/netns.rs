@@ -126,6 +126,18 @@ impl AsFd for NetNs {
 /// `include/net/flow.h`).
 pub const LOOPBACK_IFINDEX: u32 = 1;
 
+/// A command whose child is killed when the spawning thread ends, in whatever
+/// namespace that thread is.
+pub fn guarded_command(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(program);
+    // SAFETY: prctl with PR_SET_PDEATHSIG is an async-signal-safe system call without
+    // pointers.
+    let arm = || check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) });
+    // SAFETY: the closure runs between fork and exec and makes that call alone.
+    unsafe { command.pre_exec(arm) };
+    command
+}
+
 /// A child process that is killed and waited for when the guard is dropped.
 #[derive(Debug)]
 pub struct ChildGuard {

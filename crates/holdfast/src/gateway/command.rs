@@ -37,6 +37,8 @@ pub(super) enum Command {
     Status {
         /// Most flows to describe.
         flows_max: usize,
+        /// Addresses whose mobiles are described however many there are.
+        named: Vec<IpAddr>,
         /// Where to say it.
         reply: oneshot::Sender<StatusReply>,
     },

@@ -320,7 +320,12 @@ impl Control {
 
     async fn status(&self, flows_max: usize) -> Option<StatusReply> {
         let (reply, answer) = oneshot::channel();
-        if !self.worker.send(Command::Status { flows_max, reply }) {
+        let named = self.peer_addresses();
+        if !self.worker.send(Command::Status {
+            flows_max,
+            named,
+            reply,
+        }) {
             return None;
         }
         let seen = timeout(WORKER_ANSWER_MAX, answer).await.ok()?.ok()?;
@@ -342,6 +347,13 @@ impl Control {
             status.counters.extend(named);
         }
         Some(status)
+    }
+
+    /// The addresses of all mobiles with a key; as many as the signals' limits allow.
+    fn peer_addresses(&self) -> Vec<std::net::IpAddr> {
+        let peers = self.peers.borrow();
+        let views = peers.iter().filter_map(|(_, view)| view);
+        views.flat_map(|view| view.addresses.clone()).collect()
     }
 
     /// Adds to the mobiles what the signals say: names, epochs, and those without flows.

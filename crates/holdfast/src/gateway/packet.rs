@@ -40,7 +40,7 @@ pub(super) fn classify(frame: &Frame, direction: Direction, ip: usize) -> Conten
     let Ok((segment, layout)) = holdfast_wire::parse(bytes, ip) else {
         return match holdfast_wire::parse_packet_too_big(bytes, ip) {
             Some(too_big) => Content::TooBig(too_big),
-            None if is_icmp(bytes, ip) => Content::Icmp,
+            None if holdfast_wire::is_icmp(bytes, ip) => Content::Icmp,
             None => Content::Unknown,
         };
     };
@@ -54,15 +54,6 @@ pub(super) fn classify(frame: &Frame, direction: Direction, ip: usize) -> Conten
     }
     let packet = Packet::new(frame, direction, &segment, &layout);
     Content::Segment(segment, packet)
-}
-
-/// ICMP over IPv4, or directly over IPv6: what the programs copy has no more headers.
-fn is_icmp(bytes: &[u8], ip: usize) -> bool {
-    match bytes.get(ip).map(|octet| octet >> 4) {
-        Some(4) => bytes.get(ip + 9) == Some(&1),
-        Some(6) => bytes.get(ip + 6) == Some(&58),
-        _ => false,
-    }
 }
 
 impl Packet {
@@ -118,5 +109,42 @@ impl Payload for Packet {
 
     fn is_cacheable(&self) -> bool {
         self.frame.is_cacheable()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holdfast_net::frame::BufferPool;
+    use holdfast_net::tun::VNET_HDR_BYTES;
+
+    fn classified(packet: &[u8]) -> Content {
+        let mut pool = BufferPool::new(1);
+        let frame = pool.read(|buffer| {
+            let len = VNET_HDR_BYTES + packet.len();
+            buffer[..VNET_HDR_BYTES].fill(0);
+            buffer[VNET_HDR_BYTES..len].copy_from_slice(packet);
+            Ok(len)
+        });
+        classify(&frame.expect("a frame"), Direction::Uplink, 0)
+    }
+
+    /// A packet too big message about an IPv6 packet of protocol `about`, behind a
+    /// hop-by-hop header.
+    fn too_big(about: u8) -> Vec<u8> {
+        let ip = |len: u8, next: u8| [&[0x60, 0, 0, 0, 0, len, next, 64][..], &[0x20; 32]].concat();
+        let hop_by_hop = [58, 0, 1, 4, 0, 0, 0, 0];
+        let icmp = [2, 0, 0, 0, 0, 0, 5, 0];
+        let quoted = [ip(8, about), vec![0, 80, 0x9c, 0x40, 0, 0, 0, 100]].concat();
+        [ip(64, 0), hop_by_hop.to_vec(), icmp.to_vec(), quoted].concat()
+    }
+
+    #[test]
+    fn a_copied_message_is_never_given_back_whatever_it_is_about_and_behind() {
+        assert!(matches!(classified(&too_big(17)), Content::Icmp));
+        let Content::TooBig(message) = classified(&too_big(6)) else {
+            panic!("{:?}", classified(&too_big(6)));
+        };
+        assert_eq!((message.mtu, message.from.port), (1280, 80));
     }
 }

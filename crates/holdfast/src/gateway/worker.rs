@@ -59,8 +59,31 @@ struct WorkerCounters {
     too_big: u64,
     /// Segments that could not have been kept: no buffer was free.
     no_buffer: u64,
+    /// Reads that had not even a buffer for a frame that only passes.
+    starved: u64,
     /// Frames that the kernel did not take back.
     write_errors: u64,
+}
+
+/// What a read that failed means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ReadFailure {
+    /// No frame at all, or none that is ours: nothing to give back.
+    NoFrame,
+    /// No buffer is free: what waits in the device is to wait, or to go by itself.
+    Starved,
+    /// The device broke.
+    Broken,
+}
+
+impl ReadFailure {
+    const fn of(kind: io::ErrorKind) -> Self {
+        match kind {
+            io::ErrorKind::InvalidData => Self::NoFrame,
+            io::ErrorKind::OutOfMemory => Self::Starved,
+            _ => Self::Broken,
+        }
+    }
 }
 
 /// The state of the thread.
@@ -82,6 +105,12 @@ pub(super) struct Worker {
     drain: Duration,
     /// When to leave at the latest, once told to.
     leave_by: Option<Instant>,
+    /// Frames to read of each direction in the next turn. One that was silent in the
+    /// last turn is read once before it is waited for again: frames far between cost
+    /// no call in vain.
+    quota: [usize; 2],
+    /// The last read found no buffer.
+    starved: bool,
 }
 
 fn clock() -> Instant {
@@ -121,6 +150,8 @@ impl Worker {
             settings,
             drain,
             leave_by: None,
+            quota: [BATCH_FRAMES; 2],
+            starved: false,
             path,
         }
     }
@@ -130,7 +161,10 @@ impl Worker {
     /// Errors: the devices or the wait for them broke.
     pub(super) fn run(mut self) -> io::Result<()> {
         loop {
-            self.path.beat(monotonic_ns());
+            // Without a beat the kernel passes everything on by itself.
+            if !self.starved {
+                self.path.beat(monotonic_ns());
+            }
             let more = self.read_batches()?;
             while let Ok(command) = self.commands.try_recv() {
                 self.obey(command);
@@ -139,7 +173,9 @@ impl Worker {
             if self.is_done() {
                 return self.leave();
             }
-            if !more {
+            if more {
+                self.quota = [BATCH_FRAMES; 2];
+            } else {
                 self.wait()?;
             }
         }
@@ -148,19 +184,26 @@ impl Worker {
     /// Reads a batch of each direction; true if there may be more.
     fn read_batches(&mut self) -> io::Result<bool> {
         let mut more = false;
-        for direction in DIRECTIONS {
-            let mut left = BATCH_FRAMES;
+        self.starved = false;
+        for (direction, quota) in DIRECTIONS.into_iter().zip(self.quota) {
+            let mut left = quota;
             while left > 0 {
                 match self.path.read(direction, &mut self.pool) {
                     Ok(Some(frame)) => self.handle(direction, &frame),
                     Ok(None) => break,
-                    // No frame at all, or none that is ours: nothing to give back.
-                    Err(error) if error.kind() == io::ErrorKind::InvalidData => {}
-                    Err(error) => return Err(error),
+                    Err(error) => match ReadFailure::of(error.kind()) {
+                        ReadFailure::NoFrame => {}
+                        ReadFailure::Starved => {
+                            self.counters.starved += 1;
+                            self.starved = true;
+                            break;
+                        }
+                        ReadFailure::Broken => return Err(error),
+                    },
                 }
                 left -= 1;
             }
-            more |= left == 0;
+            more |= left == 0 && quota == BATCH_FRAMES;
         }
         Ok(more)
     }
@@ -250,15 +293,31 @@ impl Worker {
     }
 
     /// Sleeps until there is something to do, at most until the next heartbeat.
-    fn wait(&self) -> io::Result<()> {
+    fn wait(&mut self) -> io::Result<()> {
         let now = clock();
         let deadline = self
             .engine
             .poll_timeout()
             .map_or(HEARTBEAT_INTERVAL, |at| at.saturating_since(now));
-        let [down, up] = DIRECTIONS.map(|direction| self.path.device_fd(direction));
-        let fds = [down, up, self.waker.as_fd()];
-        let [_, _, woken] = wait_readable(fds, Some(deadline.min(HEARTBEAT_INTERVAL)))?;
+        let waker = self.waker.as_fd();
+        let [down, up] = if self.starved {
+            // They are readable, and cannot be read.
+            [waker; 2]
+        } else {
+            DIRECTIONS.map(|direction| self.path.device_fd(direction))
+        };
+        let fds = [down, up, waker];
+        let [down, up, woken] = wait_readable(fds, Some(deadline.min(HEARTBEAT_INTERVAL)))?;
+        self.quota = if self.starved {
+            [BATCH_FRAMES; 2]
+        } else {
+            let frames = |readable, last| match (readable, last) {
+                (false, _) => 0,
+                (true, 0) => 1,
+                (true, _) => BATCH_FRAMES,
+            };
+            [frames(down, self.quota[0]), frames(up, self.quota[1])]
+        };
         if woken {
             self.waker.reset();
         }
@@ -274,6 +333,7 @@ impl Worker {
     /// Gives back what was taken; the rest goes with the data path.
     fn leave(mut self) -> io::Result<()> {
         self.path.stop_taking();
+        self.quota = [BATCH_FRAMES; 2];
         let give_up = clock() + LEAVE_MAX;
         while clock() < give_up && self.read_batches()? {}
         // A batch that was not full may have raced with the last frame taken.
@@ -282,5 +342,37 @@ impl Worker {
         self.engine.abandon_owed(&mut self.actions);
         self.perform();
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holdfast_net::frame::FRAME_BYTES_MAX;
+
+    /// What the pool says when the frame that only passes is held all the same.
+    #[test]
+    fn a_pool_without_any_buffer_starves_the_worker_and_ends_nothing() {
+        let mut pool = BufferPool::new(1);
+        let mut held = Vec::new();
+        let failure = loop {
+            assert!(held.len() < 1000, "the pool has no end");
+            match pool.read(|buffer| Ok(buffer.len().min(FRAME_BYTES_MAX))) {
+                Ok(frame) => held.push(frame),
+                Err(error) => break ReadFailure::of(error.kind()),
+            }
+        };
+        assert_eq!(failure, ReadFailure::Starved);
+        held.pop();
+        assert!(pool.read(|buffer| Ok(buffer.len())).is_ok());
+    }
+
+    #[test]
+    fn a_frame_that_is_none_is_passed_over_and_a_broken_device_is_not() {
+        let mut pool = BufferPool::new(1);
+        let short = pool.read(|_| Ok(1)).expect_err("less than a header");
+        assert_eq!(ReadFailure::of(short.kind()), ReadFailure::NoFrame);
+        let gone = io::Error::from_raw_os_error(libc::EBADFD);
+        assert_eq!(ReadFailure::of(gone.kind()), ReadFailure::Broken);
     }
 }

@@ -4,31 +4,13 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
-use holdfast_link::{
-    LinkPlan, LinkSettings, OutageAt, OutageEffect, OutagePlan, OutageSettings, SettingsError,
-};
-use serde::Deserialize;
+use holdfast_lab::link_file::LinkFile;
+use holdfast_link::{LinkPlan, LinkSettings, OutageAt, OutagePlan, OutageSettings, SettingsError};
 
 use super::LinkArgs;
 
 /// The seed unless one is given.
 const SEED_DEFAULT: u64 = 1;
-
-/// The settings file.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct LinkFile {
-    /// Seed of all that is random.
-    seed: Option<u64>,
-    /// Outages of both directions at once.
-    outages: OutageSettings,
-    /// What they do to packets, in both directions.
-    outage_effect: Option<OutageEffect>,
-    /// From the FH to the MH.
-    downlink: LinkSettings,
-    /// From the MH to the FH.
-    uplink: LinkSettings,
-}
 
 /// What the link does, checked.
 #[derive(Clone, Debug)]
@@ -41,6 +23,10 @@ pub(super) struct LinkConfig {
     pub(super) uplink: LinkPlan,
     /// Whether one schedule holds for both directions.
     pub(super) outages_shared: bool,
+    /// Whether both directions take turns on the downlink's medium.
+    pub(super) half_duplex: bool,
+    /// Bytes added to each packet at the link's rate.
+    pub(super) frame_overhead_bytes: u32,
 }
 
 impl LinkConfig {
@@ -91,6 +77,8 @@ impl LinkConfig {
                 && (shared || *downlink.outages == OutagePlan::none()),
             downlink,
             uplink,
+            half_duplex: file.half_duplex,
+            frame_overhead_bytes: file.frame_overhead_bytes,
         })
     }
 }
@@ -176,7 +164,7 @@ fn parse_outage(text: &str) -> anyhow::Result<OutageAt> {
 mod tests {
     use super::*;
     use clap::Parser;
-    use holdfast_link::{Capacity, OutageSchedule};
+    use holdfast_link::{Capacity, OutageEffect, OutageSchedule};
     use holdfast_wire::{Duration, Instant};
 
     #[derive(Parser)]

@@ -21,6 +21,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use super::config::LinkConfig;
 use super::endpoint::open_endpoint;
 use super::event_log::{EventLog, LinkLogEvent};
+use super::trace::LinkTrace;
 use super::{LinkArgs, StartArg};
 
 /// Packets read from one device before the other one and the clock have a turn.
@@ -74,15 +75,22 @@ impl Signals {
 
 /// A side of the link: the device there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Side {
+pub(super) enum Side {
     Fh,
     Mh,
+}
+
+/// A packet on the link.
+#[derive(Debug)]
+struct Carried {
+    from: Side,
+    bytes: Box<[u8]>,
 }
 
 /// One direction: its model, and how far carrier and log have followed it.
 struct Lane {
     name: &'static str,
-    model: LinkModel<Box<[u8]>>,
+    model: LinkModel<Carried>,
     /// The model's outages once more, to be followed in real time.
     schedule: OutageSchedule,
     /// The link's state as last told to carrier and log.
@@ -144,7 +152,10 @@ pub(super) struct Emulator {
     downlink: Lane,
     uplink: Lane,
     outages_shared: bool,
+    half_duplex: bool,
+    frame_overhead_bytes: u32,
     carrier: bool,
+    trace: Option<LinkTrace>,
     log: EventLog,
     log_packets: bool,
     start: Option<Start>,
@@ -153,6 +164,10 @@ pub(super) struct Emulator {
     input: Option<File>,
     line: Vec<u8>,
     device_drops: u64,
+    /// Packets to read from each device in the next turn. One that was silent in the
+    /// last turn is read once before it is waited for again: packets far between, as
+    /// on a slow link, cost no call in vain.
+    quota: [usize; 2],
     buffer: Box<[u8]>,
 }
 
@@ -212,6 +227,13 @@ impl Emulator {
             fh,
             mh,
             outages_shared: config.outages_shared,
+            half_duplex: config.half_duplex,
+            frame_overhead_bytes: config.frame_overhead_bytes,
+            trace: args
+                .pcap
+                .as_deref()
+                .map(|path| LinkTrace::create(path, args))
+                .transpose()?,
             carrier: args.carrier,
             log,
             log_packets: args.log_packets,
@@ -220,6 +242,7 @@ impl Emulator {
             input,
             line: Vec::new(),
             device_drops: 0,
+            quota: [READS_PER_TURN; 2],
             buffer: vec![0; PACKET_BYTES_MAX].into_boxed_slice(),
         })
     }
@@ -239,6 +262,9 @@ impl Emulator {
     }
 
     fn finish(&mut self) -> anyhow::Result<()> {
+        if let Some(trace) = self.trace.take() {
+            trace.finish()?;
+        }
         self.log.write(&LinkLogEvent::End {
             t_ns: monotonic_ns(),
             downlink: self.downlink.model.counters(),
@@ -255,17 +281,24 @@ impl Emulator {
             self.timeout()
         };
         let (fh, mh, signal) = (self.fh.as_fd(), self.mh.as_fd(), signals.received.as_fd());
-        let ended = if let Some(input) = &self.input {
+        let (readable, ended) = if let Some(input) = &self.input {
             let input: BorrowedFd<'_> = input.as_fd();
-            let [.., ended, line] = wait_readable([fh, mh, signal, input], timeout)?;
+            let [fh, mh, ended, line] = wait_readable([fh, mh, signal, input], timeout)?;
             if line {
                 self.read_line()?;
             }
-            ended
+            ([fh, mh], ended)
         } else {
-            let [.., ended] = wait_readable([fh, mh, signal], timeout)?;
-            ended
+            let [fh, mh, ended] = wait_readable([fh, mh, signal], timeout)?;
+            ([fh, mh], ended)
         };
+        for (quota, readable) in self.quota.iter_mut().zip(readable) {
+            *quota = match (readable, *quota) {
+                (false, _) => 0,
+                (true, 0) => 1,
+                (true, _) => READS_PER_TURN,
+            };
+        }
         Ok(ended)
     }
 
@@ -375,7 +408,8 @@ impl Emulator {
 
     /// Gives the model what waits in a device; true if more may wait.
     fn read_device(&mut self, side: Side) -> anyhow::Result<bool> {
-        for _ in 0..READS_PER_TURN {
+        let quota = self.quota[side as usize];
+        for _ in 0..quota {
             let device = match side {
                 Side::Fh => &self.fh,
                 Side::Mh => &self.mh,
@@ -391,11 +425,17 @@ impl Emulator {
             if self.start == Some(Start::FirstPacket) && is_unicast(&self.buffer[..len]) {
                 self.start_at(t)?;
             }
-            let packet: Box<[u8]> = self.buffer[..len].into();
+            let bytes: Box<[u8]> = self.buffer[..len].into();
+            if let Some(trace) = &mut self.trace {
+                trace.entered(side, t, &bytes)?;
+            }
+            let on_medium = len as u64 + u64::from(self.frame_overhead_bytes);
+            let medium = if self.half_duplex { Side::Fh } else { side };
+            let packet = Carried { from: side, bytes };
             // What is dropped is counted by the model.
-            let _: Enqueue = self.lane(side).model.enqueue(packet, len as u64, t);
+            let _: Enqueue = self.lane(medium).model.enqueue(packet, on_medium, t);
         }
-        Ok(true)
+        Ok(quota == READS_PER_TURN)
     }
 
     /// Writes what is due into the devices.
@@ -403,20 +443,29 @@ impl Emulator {
         for side in [Side::Fh, Side::Mh] {
             while let Some(departure) = self.lane(side).model.poll_departure(now) {
                 self.log_departure(side, &departure)?;
-                self.write_device(side, departure)?;
+                self.write_device(departure)?;
             }
         }
         Ok(())
     }
 
-    fn write_device(&mut self, from: Side, departure: Departure<Box<[u8]>>) -> anyhow::Result<()> {
+    fn write_device(&mut self, departure: Departure<Carried>) -> anyhow::Result<()> {
+        let Carried {
+            from,
+            bytes: mut packet,
+        } = departure.packet;
         let device = match from {
             Side::Fh => &self.mh,
             Side::Mh => &self.fh,
         };
-        let mut packet = departure.packet;
         for bit in departure.flipped_bits {
-            packet[bit as usize / 8] ^= 0x80 >> (bit % 8);
+            // The last ones may be in the frame around the packet.
+            if let Some(byte) = packet.get_mut(bit as usize / 8) {
+                *byte ^= 0x80 >> (bit % 8);
+            }
+        }
+        if let Some(trace) = &mut self.trace {
+            trace.left(from, departure.at, &packet)?;
         }
         match device.write(&packet) {
             Ok(_) => Ok(()),
@@ -434,11 +483,12 @@ impl Emulator {
 
     fn log_departure(
         &mut self,
-        from: Side,
-        departure: &Departure<Box<[u8]>>,
+        medium: Side,
+        departure: &Departure<Carried>,
     ) -> anyhow::Result<()> {
-        let lane = self.lane(from);
-        let direction = lane.name;
+        let from = departure.packet.from;
+        let direction = self.lane(from).name;
+        let lane = self.lane(medium);
         if let Some(returned_at) = lane
             .returned_at
             .take_if(|returned| *returned <= departure.at)
@@ -452,7 +502,7 @@ impl Emulator {
         if self.log_packets && from == Side::Fh {
             self.log.write(&LinkLogEvent::Delivered {
                 t_ns: departure.at.as_nanos(),
-                len_bytes: departure.len_bytes,
+                len_bytes: departure.packet.bytes.len() as u64,
             })?;
         }
         Ok(())

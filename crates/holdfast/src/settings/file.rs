@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use holdfast_lab::document::{self, nearest, shown};
 use toml::{Table, Value};
 
 use super::SettingsError;
@@ -72,18 +73,7 @@ impl SettingsFile {
         text: &str,
         sections: &[SectionKeys],
     ) -> Result<Self, SettingsError> {
-        let table: Table = text.parse().map_err(|error: toml::de::Error| {
-            let line = error.span().map_or(1, |span| {
-                text[..span.start.min(text.len())].matches('\n').count() + 1
-            });
-            SettingsError::in_file(
-                path,
-                format!(
-                    "line {line}: not TOML: {}",
-                    error.message().replace('\n', " ")
-                ),
-            )
-        })?;
+        let table = document::parse(text).map_err(|error| SettingsError::in_file(path, error))?;
         check_known(path, &table, sections)?;
         Ok(Self {
             path: Some(path.to_owned()),
@@ -155,15 +145,7 @@ fn check_known(file: &Path, table: &Table, sections: &[SectionKeys]) -> Result<(
 
 /// The error for a key that does not exist, with the nearest that does.
 fn unknown(file: &Path, key: &str, paths: &[&str]) -> SettingsError {
-    let last = |path: &str| path.rsplit('.').next().unwrap_or_default().to_owned();
-    // The right key in the wrong section is nearest of all.
-    let nearest = paths.iter().max_by(|a, b| {
-        let score = |path: &str| {
-            let by_key = strsim::jaro_winkler(&last(path), &last(key));
-            by_key + strsim::jaro_winkler(path, key)
-        };
-        score(a).total_cmp(&score(b))
-    });
+    let nearest = nearest(key, paths.iter().copied());
     let remedy = nearest.map_or(String::new(), |path| format!("; did you mean `{path}`?"));
     SettingsError::at_key(Some(file), key, format!("there is no such key{remedy}"))
 }
@@ -252,13 +234,4 @@ fn default_value(key: &Key) -> Value {
         .and_then(|text| format!("value = {text}").parse::<Table>().ok())
         .and_then(|mut table| table.remove("value"))
         .unwrap_or(Value::Boolean(false))
-}
-
-/// A value as the file has it, shortened.
-fn shown(value: &Value) -> String {
-    let text = value.to_string().replace('\n', " ");
-    if text.chars().count() > 60 {
-        return text.chars().take(57).collect::<String>() + "...";
-    }
-    text
 }

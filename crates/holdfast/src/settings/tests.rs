@@ -459,3 +459,27 @@ fn a_gateway_is_found_with_and_without_a_port() {
         assert_eq!(resolve(text).expect(text).to_string(), expected);
     }
 }
+
+/// What the page says of buffers is what the pool does.
+#[test]
+fn the_page_tells_what_a_small_segment_pins_and_where_the_pool_ends() {
+    use holdfast_net::frame::{BufferPool, FRAME_BYTES_MAX};
+    use holdfast_net::tun::VNET_HDR_BYTES;
+
+    let page = settings_page();
+    let says = |bytes: usize| {
+        let digits = bytes.to_string();
+        let groups: Vec<_> = digits.as_bytes().rchunks(3).rev().collect();
+        let text = String::from_utf8(groups.join(&b","[..])).unwrap();
+        assert!(page.contains(&text), "docs/settings.md does not say {text}");
+    };
+    says(BufferPool::new(usize::MAX).bytes_max());
+    says(FRAME_BYTES_MAX);
+    for packet_bytes in [52, 2_000, 9_000] {
+        let mut pool = BufferPool::new(1 << 24);
+        let frame = pool.read(|_| Ok(VNET_HDR_BYTES + packet_bytes)).unwrap();
+        // One of the largest stands ready for the next read.
+        says(pool.in_use_bytes() - FRAME_BYTES_MAX);
+        drop(frame);
+    }
+}

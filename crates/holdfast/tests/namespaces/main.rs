@@ -4,6 +4,7 @@
 //! with `HOLDFAST_NO_SKIP=1` it fails.
 
 mod bulk;
+mod drain;
 mod path_mtu;
 mod restart;
 mod router;

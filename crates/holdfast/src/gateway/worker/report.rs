@@ -2,7 +2,7 @@
 //! What the control thread tells the worker, and what `holdfast status` hears from it.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use holdfast_core::{FlowView, LinkEvent, LinkSource as Source, LinkState, MobileView};
 use holdfast_wire::{Endpoint, Instant};
@@ -15,6 +15,9 @@ use crate::status::{
 
 /// Most flows that one status describes, whatever is asked for.
 const FLOWS_SHOWN_MAX: usize = 10_000;
+
+/// Most mobiles that one status describes, beside those that are asked for by address.
+const MOBILES_SHOWN_MAX: usize = 1_000;
 
 impl Worker {
     /// Does what the control thread asks.
@@ -45,9 +48,13 @@ impl Worker {
             }
             Command::Forget(addresses) => self.engine.forget_addresses(&addresses),
             Command::Mtu(mtu) => self.mtu = mtu,
-            Command::Status { flows_max, reply } => {
+            Command::Status {
+                flows_max,
+                named,
+                reply,
+            } => {
                 // A caller that has gone needs no answer.
-                let _ = reply.send(self.status(flows_max, now));
+                let _ = reply.send(self.status(flows_max, &named, now));
             }
             Command::Leave => {
                 self.engine.stop_acknowledging();
@@ -56,7 +63,7 @@ impl Worker {
         }
     }
 
-    fn status(&self, flows_max: usize, now: Instant) -> StatusReply {
+    fn status(&self, flows_max: usize, named: &[IpAddr], now: Instant) -> StatusReply {
         let seen = self.engine.stats();
         let mut counters: BTreeMap<String, u64> = self
             .counters
@@ -84,31 +91,70 @@ impl Worker {
                 bytes_max: self.settings.cache_bytes_max as u64,
                 owed_bytes: self.engine.owed_bytes(),
             },
-            mobiles: self
-                .engine
-                .mobiles()
-                .map(|mobile| mobile_status(&mobile, now))
-                .collect(),
+            mobiles: self.mobile_list(named, now),
+            mobiles_total: seen.mobiles as u64,
             counters,
             flow_list: self.flow_list(flows_max),
             ..StatusReply::default()
         }
     }
 
+    /// The mobiles with these addresses, then those that are away, with most cached
+    /// bytes first.
+    fn mobile_list(&self, named: &[IpAddr], now: Instant) -> Vec<MobileStatus> {
+        let others = self
+            .engine
+            .mobiles()
+            .filter(|mobile| !named.contains(&mobile.address));
+        let others = largest(others, MOBILES_SHOWN_MAX, |mobile| {
+            let away = mobile.link == LinkState::Down;
+            (away, mobile.cached_bytes, mobile.flows, mobile.address)
+        });
+        named
+            .iter()
+            .filter_map(|address| self.engine.mobile(*address))
+            .chain(others)
+            .map(|mobile| mobile_status(&mobile, now))
+            .collect()
+    }
+
     /// The flows with most cached bytes.
     fn flow_list(&self, flows_max: usize) -> Vec<FlowStatus> {
-        if flows_max == 0 {
-            return Vec::new();
-        }
-        let mut flows: Vec<_> = self.engine.flows().map(|flow| flow_status(&flow)).collect();
-        flows.sort_by_key(|flow| (std::cmp::Reverse(flow.cached_bytes), flow.mh));
-        flows.truncate(flows_max.min(FLOWS_SHOWN_MAX));
-        flows
+        let shown = flows_max.min(FLOWS_SHOWN_MAX);
+        let flows = largest(self.engine.flows(), shown, |flow| {
+            let ends = [flow.key.mh, flow.key.fh].map(|end| (end.address, end.port));
+            (flow.cached_bytes, ends)
+        });
+        flows.iter().map(flow_status).collect()
     }
 }
 
+/// The `count` items with the largest keys, largest first; never holds more than twice
+/// as many.
+fn largest<T, K: Ord>(
+    items: impl Iterator<Item = T>,
+    count: usize,
+    key: impl Fn(&T) -> K,
+) -> Vec<T> {
+    if count == 0 {
+        return Vec::new();
+    }
+    let descending = |a: &(K, T), b: &(K, T)| b.0.cmp(&a.0);
+    let mut kept = Vec::new();
+    for item in items {
+        kept.push((key(&item), item));
+        if kept.len() == 2 * count {
+            kept.select_nth_unstable_by(count - 1, descending);
+            kept.truncate(count);
+        }
+    }
+    kept.sort_by(descending);
+    kept.truncate(count);
+    kept.into_iter().map(|(_, item)| item).collect()
+}
+
 impl WorkerCounters {
-    fn named(&self) -> [(&'static str, u64); 9] {
+    fn named(&self) -> [(&'static str, u64); 10] {
         [
             ("forwarded", self.forwarded),
             ("suppressed", self.suppressed),
@@ -118,6 +164,7 @@ impl WorkerCounters {
             ("not_understood", self.not_understood),
             ("too_big", self.too_big),
             ("no_buffer", self.no_buffer),
+            ("starved", self.starved),
             ("write_errors", self.write_errors),
         ]
     }
@@ -143,7 +190,7 @@ const fn source_of(source: LinkSource) -> Option<Source> {
 
 fn mobile_status(mobile: &MobileView, now: Instant) -> MobileStatus {
     MobileStatus {
-        addresses: mobile.addresses.clone(),
+        addresses: vec![mobile.address],
         link: match mobile.link {
             LinkState::Unknown => LinkView::Unknown,
             LinkState::Up => LinkView::Up,
@@ -173,5 +220,45 @@ fn flow_status(flow: &FlowView) -> FlowStatus {
         state: flow.state.to_owned(),
         cached_bytes: flow.cached_bytes,
         owed_bytes: flow.owed_bytes,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    /// An item, and how many of them there are.
+    struct Counted<'a>(u64, &'a Cell<u64>);
+
+    impl Drop for Counted<'_> {
+        fn drop(&mut self) {
+            self.1.set(self.1.get() - 1);
+        }
+    }
+
+    #[test]
+    fn of_many_the_largest_are_shown_in_order() {
+        let numbers = || (0..100_000u64).map(|i| i * 7_919 % 100_003);
+        let mut expected: Vec<u64> = numbers().collect();
+        expected.sort_by_key(|number| std::cmp::Reverse(*number));
+        for count in [0, 1, 2, 999, 200_000] {
+            let shown = largest(numbers(), count, |number| *number);
+            assert_eq!(shown, expected[..count.min(expected.len())], "{count}");
+        }
+    }
+
+    #[test]
+    fn however_many_there_are_no_more_than_twice_what_is_shown_is_held() {
+        let (live, most) = (Cell::new(0), Cell::new(0));
+        let items = (0..50_000).map(|number| {
+            live.set(live.get() + 1);
+            most.set(most.get().max(live.get()));
+            Counted(number, &live)
+        });
+        let shown = largest(items, 100, |item| item.0);
+        assert_eq!(shown.first().map(|item| item.0), Some(49_999));
+        assert!(most.get() <= 200, "{} at a time", most.get());
     }
 }

@@ -81,8 +81,10 @@ pub(super) const CACHE_BYTES_MAX: Key = Key {
     example: "\"256 MiB\"",
     meaning: "Payload kept at most, all flows together. At the limit segments pass unkept: they are \
         then repaired by their senders, as without a gateway.",
-    cost: "Up to twice that much memory and 16 MiB, when it is full: buffers are larger than what \
-        they hold.",
+    cost: "Up to twice that much memory and 16 MiB, when it is full: a segment pins a buffer of 2,176, \
+        8,704, 17,408 or 69,632 bytes. So of segments below 1,000 bytes less is kept than this \
+        allows: the buffers are all taken first, and further segments pass unkept (counted as \
+        `worker.no_buffer`). Buffers never take more than 36,506,664,960 bytes, whatever is set.",
 };
 
 pub(super) const FLOW_CACHE_BYTES_MAX: Key = Key {

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `holdfast lab`: experiments from scenarios.
+
+mod claims;
+mod inside;
+mod list;
+mod report;
+mod run;
+mod setup;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::{Args, Subcommand};
+use holdfast_lab::scenario::{self, Scenario};
+use holdfast_lab::stop::Interrupted;
+
+/// Where scenarios are unless they are named.
+const SCENARIOS_DEFAULT: &str = "papers";
+/// What a shell gives a program that SIGINT ended: 128 and the signal's number.
+const EXIT_INTERRUPTED: u8 = 130;
+
+/// Run experiments from scenarios
+#[derive(Args, Clone, Debug)]
+pub(crate) struct LabArgs {
+    #[command(subcommand)]
+    command: LabCommand,
+}
+
+/// What to do.
+#[derive(Clone, Debug, Subcommand)]
+enum LabCommand {
+    List(list::ListArgs),
+    Claims(claims::ClaimsArgs),
+    Report(report::ReportArgs),
+    Run(run::RunArgs),
+    Setup(setup::SetupArgs),
+    /// Be the first program of a virtual kernel
+    #[command(hide = true)]
+    Inside,
+}
+
+/// Does it.
+pub(crate) fn run(args: &LabArgs) -> anyhow::Result<ExitCode> {
+    let result = match &args.command {
+        LabCommand::Claims(args) => claims::run(args),
+        LabCommand::List(args) => list::run(args),
+        LabCommand::Report(args) => report::run(args),
+        LabCommand::Run(args) => run::run(args),
+        LabCommand::Setup(args) => setup::run(args),
+        LabCommand::Inside => inside::run(),
+    };
+    match result {
+        Err(error) if error.is::<Interrupted>() => {
+            eprintln!("interrupted; nothing is left behind");
+            Ok(ExitCode::from(EXIT_INTERRUPTED))
+        }
+        result => result,
+    }
+}
+
+/// The scenarios in files and folders; in `papers` if none are named.
+fn load(paths: &[PathBuf]) -> anyhow::Result<Vec<Scenario>> {
+    let default = [PathBuf::from(SCENARIOS_DEFAULT)];
+    let paths = if paths.is_empty() { &default } else { paths };
+    let mut scenarios = Vec::new();
+    for path in paths {
+        let found = scenario::find(path).with_context(|| {
+            format!(
+                "{}: name a scenario's file, or a folder of them",
+                path.display()
+            )
+        })?;
+        for file in found {
+            scenarios.push(Scenario::load(&file)?);
+        }
+    }
+    Ok(scenarios)
+}

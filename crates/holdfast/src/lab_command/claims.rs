@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `holdfast lab claims`: what papers claim, beside what came out.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use holdfast_lab::claims::{self, Entry, Paper, Verdict};
+use holdfast_lab::demo::own_binary;
+use holdfast_lab::results::ResultLine;
+use holdfast_lab::stop::StopFlag;
+use holdfast_lab::substrate::{ExecutionSettings, Substrate, SubstrateKind};
+
+use super::SCENARIOS_DEFAULT;
+
+/// Check what papers claim
+///
+/// Runs what the claims need on the model, and prints for each what the paper says, what
+/// came out, and a verdict computed from both. Results of other substrates, from
+/// `holdfast lab run --out`, can be laid beside them.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Examples:
+  holdfast lab claims
+  holdfast lab claims --paper mtcp-plus-2007 --json
+  holdfast lab run papers/mtcp-plus-2007 --substrate linux --out linux.jsonl
+  holdfast lab claims --with linux.jsonl")]
+pub(super) struct ClaimsArgs {
+    /// Only this paper: a folder, or its name in `papers`
+    #[arg(long, value_name = "PAPER")]
+    paper: Option<PathBuf>,
+    /// Results of other runs, to be laid beside; may be given again
+    #[arg(long, value_name = "FILE")]
+    with: Vec<PathBuf>,
+    /// Runs at a time; as many as there are processors unless given
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    jobs: Option<u16>,
+    /// Write JSON: a list with an entry for each cell or statement
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs, judges, prints. A claim that differs is a result, not a failure.
+pub(super) fn run(args: &ClaimsArgs) -> anyhow::Result<ExitCode> {
+    let stop = StopFlag::on_signals().context("cannot take over signals")?;
+    let papers = papers(args.paper.as_deref())?;
+    let mut others = Vec::new();
+    for path in &args.with {
+        others.extend(read_lines(path)?);
+    }
+    let kind = SubstrateKind::Model;
+    let settings = ExecutionSettings {
+        holdfast: own_binary()?,
+        label: None,
+        pcap: None,
+    };
+    let substrate = Substrate::new(kind, settings)?;
+    let jobs = args.jobs.map_or_else(|| kind.jobs_default(), usize::from);
+    let mut entries: Vec<Entry> = Vec::new();
+    for paper in &papers {
+        let mut lines = paper.measure(&substrate, jobs, &stop)?;
+        lines.extend(
+            others
+                .iter()
+                .filter(|line| line.substrate != kind.name())
+                .cloned(),
+        );
+        entries.extend(paper.entries(&lines));
+    }
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&entries)?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    println!("{}", claims::table(&entries));
+    let count = |verdict| {
+        entries
+            .iter()
+            .filter(|entry| entry.verdict == verdict)
+            .count()
+    };
+    println!(
+        "{} hold, {} differ, {} cannot be compared",
+        count(Verdict::Holds),
+        count(Verdict::Differs),
+        count(Verdict::NotComparable)
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(super) fn papers(wanted: Option<&Path>) -> anyhow::Result<Vec<Paper>> {
+    let all = Path::new(SCENARIOS_DEFAULT);
+    let Some(wanted) = wanted else {
+        return Paper::find(all);
+    };
+    for folder in [wanted.to_owned(), all.join(wanted)] {
+        if folder.join(claims::CLAIMS_FILE).exists() {
+            return Ok(vec![Paper::load(&folder)?]);
+        }
+    }
+    bail!(
+        "--paper: {} has no {}; takes a folder, or its name in {SCENARIOS_DEFAULT}",
+        wanted.display(),
+        claims::CLAIMS_FILE
+    )
+}
+
+fn read_lines(path: &Path) -> anyhow::Result<Vec<ResultLine>> {
+    let shown = path.display();
+    let text =
+        fs::read_to_string(path).with_context(|| format!("--with: {shown} cannot be read"))?;
+    let lines = text.lines().enumerate();
+    lines
+        .map(|(number, line)| {
+            serde_json::from_str(line).with_context(|| {
+                format!(
+                    "--with: {shown}, line {}: no result of `holdfast lab run`",
+                    number + 1
+                )
+            })
+        })
+        .collect()
+}

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `holdfast lab inside`: the first program of a virtual kernel. Nobody else's.
+
+use std::process::ExitCode;
+
+use holdfast_lab::virtual_kernel::be_init;
+
+/// Does not return but with an error.
+pub(super) fn run() -> anyhow::Result<ExitCode> {
+    match be_init()? {}
+}

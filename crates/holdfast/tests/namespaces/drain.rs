@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+//! SIGTERM to a gateway that owes bytes: it stays until the MH has them, or both ends
+//! are told that they are lost.
+
+use std::io::ErrorKind;
+use std::thread;
+use std::time::Duration;
+
+use holdfast_lab::harness::{Flow, Harness, receive_seeded, send_seeded};
+use holdfast_lab::link_process::EmulatedLink;
+use holdfast_link::OutageAt;
+use holdfast_net::datapath::monotonic_ns;
+
+use super::{PORT, await_outage, await_that, connection, emulated, fh, harness, start_link};
+
+const MB: u64 = 1_000_000;
+const OUTAGE_AT_S: f64 = 0.5;
+
+/// A gateway that leaves `drain_s` seconds after SIGTERM at the latest, over a link
+/// with one outage.
+fn draining(test: &str, drain_s: u32, outage_s: f64) -> Option<Harness> {
+    let outages = vec![OutageAt {
+        at_s: OUTAGE_AT_S,
+        for_s: outage_s,
+    }];
+    let settings = emulated(EmulatedLink {
+        outages,
+        ..EmulatedLink::default()
+    });
+    let mut harness = harness(test, &settings, "mtcp-plus")?;
+    harness.stop_gateway().unwrap();
+    harness.set_gateway_settings(&format!("drain_s = {drain_s}"));
+    harness.start_gateway().unwrap();
+    Some(harness)
+}
+
+/// Waits until the gateway owes bytes in the outage, and sends it SIGTERM.
+fn terminate_while_owing(harness: &mut Harness) {
+    await_outage(harness);
+    let gateway = harness.gateway.as_ref().unwrap();
+    await_that("the gateway owes bytes", || {
+        gateway.status().unwrap()["cache"]["owed_bytes"] != 0
+    });
+    harness.signal_gateway(libc::SIGTERM).unwrap();
+}
+
+/// Waits for the gateway's own end with status 0; when that was.
+fn ended_ns(harness: &mut Harness) -> u64 {
+    let child = &mut harness.gateway.as_mut().unwrap().child;
+    let status = child.wait_at_most(Duration::from_secs(20)).unwrap();
+    let status = status.expect("the gateway does not leave");
+    assert!(status.success(), "{status}");
+    monotonic_ns()
+}
+
+#[test]
+fn a_gateway_that_owes_bytes_leaves_when_the_mh_has_them() {
+    let test = "a_gateway_that_owes_bytes_leaves_when_the_mh_has_them";
+    let Some(mut harness) = draining(test, 30, 2.0) else {
+        return;
+    };
+    let (at_fh, at_mh) = connection(&harness, fh(), PORT);
+    let flow = Flow::start(at_fh, at_mh, 6 * MB, 21);
+    let start_ns = start_link(&mut harness);
+    terminate_while_owing(&mut harness);
+    let ended_ns = ended_ns(&mut harness);
+    let returned_ns = start_ns + 2_500_000_000;
+    assert!(
+        ended_ns > returned_ns,
+        "it left {} ms before the link was back",
+        (returned_ns - ended_ns) / 1_000_000
+    );
+    let late_ms = (ended_ns - returned_ns) / 1_000_000;
+    println!("left {late_ms} ms after the link's return");
+    assert!(late_ms < 5000, "it left {late_ms} ms after it");
+    // Nobody serves the flow any more, and it ends with every byte.
+    let received = flow.finish().unwrap();
+    assert_eq!(received.bytes(), 6 * MB);
+}
+
+#[test]
+fn both_ends_are_reset_when_the_time_for_what_is_owed_is_over() {
+    let test = "both_ends_are_reset_when_the_time_for_what_is_owed_is_over";
+    let Some(mut harness) = draining(test, 1, 4.0) else {
+        return;
+    };
+    let (at_fh, at_mh) = connection(&harness, fh(), PORT);
+    let to_fh = at_mh.try_clone().unwrap();
+    let sender = thread::spawn(move || send_seeded(&at_fh, 100 * MB, 22));
+    let receiver = thread::spawn(move || receive_seeded(&at_mh, 22));
+    let start_ns = start_link(&mut harness);
+    terminate_while_owing(&mut harness);
+    let ended_ns = ended_ns(&mut harness);
+    assert!(
+        ended_ns < start_ns + 4_500_000_000,
+        "it waited for the link"
+    );
+    let at_fh = sender.join().unwrap().expect_err("the FH is told nothing");
+    assert_eq!(at_fh.kind(), ErrorKind::ConnectionReset, "the FH");
+    // Its RST to the MH had no link to go by: the FH's own answers what it says next.
+    let link = harness.topology.link.as_ref().unwrap();
+    await_that("the link is back", || link.is_up());
+    let said = std::io::Write::write_all(&mut &to_fh, b"?");
+    assert!(said.is_ok(), "{said:?}");
+    let (_, ended) = receiver.join().unwrap();
+    let at_mh = ended.expect_err("the MH takes what it has for all").kind();
+    assert_eq!(at_mh, ErrorKind::ConnectionReset, "the MH");
+}

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The virtual kernel with our own programs in it, where `holdfast lab setup` has built
+//! it. These tests need no root.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use holdfast_lab::stop::StopFlag;
+use holdfast_lab::virtual_kernel::{Job, Outcome, VirtualKernel, available_or_skip};
+use tempfile::TempDir;
+
+const HOLDFAST: &str = env!("CARGO_BIN_EXE_holdfast");
+
+fn folder() -> TempDir {
+    tempfile::Builder::new()
+        .prefix("holdfast-virtual-")
+        .tempdir()
+        .unwrap()
+}
+
+fn job(folder: &Path, program: &str, arguments: &[&str]) -> Job {
+    Job {
+        arguments: arguments.iter().map(ToString::to_string).collect(),
+        limit: Duration::from_secs(300),
+        ..Job::new(Path::new(HOLDFAST), program, folder)
+    }
+}
+
+fn run(kernel: &VirtualKernel, job: &Job) -> (Outcome, String) {
+    let outcome = kernel.run(job, &StopFlag::default()).unwrap();
+    let text = fs::read_to_string(&outcome.stdout).unwrap();
+    (outcome, text)
+}
+
+#[test]
+fn sleeping_in_a_virtual_kernel_costs_no_time() {
+    let Some(kernel) = available_or_skip("sleeping_in_a_virtual_kernel_costs_no_time") else {
+        return;
+    };
+    let own = folder();
+    let (outcome, text) = run(
+        &kernel,
+        &job(own.path(), "sh", &["-c", "sleep 1000; uname -r"]),
+    );
+    assert_eq!(outcome.exit_code, Some(0));
+    assert_eq!(text.trim(), kernel.release());
+    assert!((1000.0..1000.1).contains(&outcome.virtual_s), "{outcome:?}");
+    assert!(outcome.wall_s < 60.0, "{outcome:?}");
+}
+
+#[test]
+fn how_a_command_ends_is_told_and_the_host_keeps_its_files() {
+    let Some(kernel) = available_or_skip("how_a_command_ends_is_told_and_the_host_keeps_its_files")
+    else {
+        return;
+    };
+    let own = folder();
+    let name = own.path().file_name().unwrap().to_str().unwrap();
+    let mark = format!("{name}-mark");
+    let script = format!("echo in > inside; echo x > /tmp/{mark}; touch /etc/{mark} || exit 7");
+    let (outcome, _) = run(&kernel, &job(own.path(), "sh", &["-c", &script]));
+    assert_eq!(outcome.exit_code, Some(7), "{outcome:?}");
+    assert!(
+        outcome
+            .require_success()
+            .unwrap_err()
+            .to_string()
+            .contains("Read-only")
+    );
+    assert_eq!(
+        fs::read_to_string(own.path().join("inside")).unwrap(),
+        "in\n"
+    );
+    assert!(!std::env::temp_dir().join(&mark).exists());
+    let (outcome, _) = run(&kernel, &job(own.path(), "sh", &["-c", "kill -9 $$"]));
+    assert_eq!((outcome.exit_code, outcome.signal), (None, Some(9)));
+    let nowhere = job(own.path(), "no-such-program", &[]);
+    let error = kernel.run(&nowhere, &StopFlag::default()).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .ends_with("no-such-program: no such program"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_command_that_does_not_end_is_ended_at_its_limit() {
+    let Some(kernel) = available_or_skip("a_command_that_does_not_end_is_ended_at_its_limit")
+    else {
+        return;
+    };
+    let own = folder();
+    let endless = Job {
+        limit: Duration::from_secs(2),
+        ..job(own.path(), "sh", &["-c", "while :; do :; done"])
+    };
+    let error = kernel.run(&endless, &StopFlag::default()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "sh in the virtual kernel ends: not within 2 s"
+    );
+}
+
+#[test]
+fn every_congestion_control_can_be_chosen() {
+    let Some(kernel) = available_or_skip("every_congestion_control_can_be_chosen") else {
+        return;
+    };
+    let own = folder();
+    let path = "/proc/sys/net/ipv4/tcp_available_congestion_control";
+    let (_, text) = run(&kernel, &job(own.path(), "cat", &[path]));
+    let all: Vec<&str> = text.split_whitespace().collect();
+    for name in [
+        "cubic", "reno", "bbr", "vegas", "westwood", "htcp", "dctcp", "nv", "cdg",
+    ] {
+        assert!(all.contains(&name), "{name} of {all:?}");
+    }
+}
+
+#[test]
+fn a_transfer_through_an_outage_is_the_same_to_the_nanosecond_with_the_same_seed() {
+    let name = "a_transfer_through_an_outage_is_the_same_to_the_nanosecond_with_the_same_seed";
+    let Some(kernel) = available_or_skip(name) else {
+        return;
+    };
+    let demo = [
+        "demo",
+        "--scheme",
+        "hold",
+        "--outages",
+        "1",
+        "--megabytes",
+        "10",
+        "--json",
+        "-",
+    ];
+    let measured = |seed| {
+        let own = folder();
+        let job = Job {
+            seed,
+            ..job(own.path(), HOLDFAST, &demo)
+        };
+        let (outcome, text) = run(&kernel, &job);
+        outcome.require_success().unwrap();
+        text
+    };
+    let first = measured(1);
+    let runs: serde_json::Value = serde_json::from_str(&first).unwrap();
+    let stall = |run: usize| runs["runs"][run]["stalls_s"][0].as_f64().unwrap();
+    assert_eq!(runs["runs"][1]["name"], "hold");
+    assert!(stall(1) < 0.2 && stall(1) < stall(0), "{first}");
+    assert_eq!(measured(1), first);
+    assert_ne!(measured(2), first);
+}

@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Many runs, several at a time, their results in the runs' order.
+
+use std::collections::BTreeMap;
+use std::io::IsTerminal as _;
+use std::sync::mpsc;
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::results::ResultLine;
+use crate::scenario::Run;
+use crate::stop::{Interrupted, StopFlag};
+use crate::substrate::Substrate;
+
+/// Results that may wait for an earlier one, for each job.
+const WAITING_MAX: usize = 64;
+/// How often what is left is said where no bar can be drawn.
+const PLAIN_INTERVAL: Duration = Duration::from_secs(10);
+/// How often a bar moves by itself.
+const TICK: Duration = Duration::from_millis(200);
+
+/// Which runs have been taken, and how far their results have been given.
+#[derive(Debug, Default)]
+struct Turn {
+    taken: usize,
+    given: usize,
+}
+
+/// Carries out `runs`, `jobs` at a time, and gives each result to `on_line`, in the
+/// order of the runs however many jobs there are.
+///
+/// # Errors
+/// The first error ends the others; [`Interrupted`] if `stop` was raised: then what was
+/// given before is complete as far as it goes.
+pub fn run(
+    runs: &[&Run],
+    substrate: &Substrate,
+    jobs: usize,
+    stop: &StopFlag,
+    mut on_line: impl FnMut(ResultLine) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let jobs = jobs.clamp(1, runs.len().max(1));
+    let turn = Mutex::new(Turn::default());
+    let given = Condvar::new();
+    let over = StopFlag::default();
+    let mut progress = Progress::new(runs.len());
+    let result = thread::scope(|scope| {
+        let (results, receiver) = mpsc::sync_channel(jobs);
+        for _ in 0..jobs {
+            let (results, turn, given, over) = (results.clone(), &turn, &given, &over);
+            scope.spawn(move || {
+                while let Some(index) = take(turn, given, runs.len(), jobs, over) {
+                    let result = substrate.execute(runs[index], over);
+                    // Nobody listens any more: it is over.
+                    if results.send((index, result)).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(results);
+        let collected = collect(&receiver, runs, &mut progress, stop, &over, |line| {
+            on_line(line)?;
+            turn.lock().unwrap_or_else(PoisonError::into_inner).given += 1;
+            given.notify_all();
+            Ok(())
+        });
+        over.raise();
+        given.notify_all();
+        collected
+    });
+    progress.finish();
+    result
+}
+
+/// The next run to be carried out; waits while too many results wait for an earlier
+/// one.
+fn take(
+    turn: &Mutex<Turn>,
+    given: &Condvar,
+    runs: usize,
+    jobs: usize,
+    over: &StopFlag,
+) -> Option<usize> {
+    let mut turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
+    loop {
+        if over.is_raised() || turn.taken == runs {
+            return None;
+        }
+        if turn.taken < turn.given + jobs * WAITING_MAX {
+            turn.taken += 1;
+            return Some(turn.taken - 1);
+        }
+        let waited = given.wait_timeout(turn, TICK);
+        turn = waited.unwrap_or_else(PoisonError::into_inner).0;
+    }
+}
+
+type Received = (usize, anyhow::Result<ResultLine>);
+
+fn collect(
+    receiver: &mpsc::Receiver<Received>,
+    runs: &[&Run],
+    progress: &mut Progress,
+    stop: &StopFlag,
+    over: &StopFlag,
+    mut on_line: impl FnMut(ResultLine) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let mut waiting = BTreeMap::new();
+    let mut next = 0;
+    while next < runs.len() {
+        if stop.is_raised() {
+            over.raise();
+            return Err(Interrupted.into());
+        }
+        match receiver.recv_timeout(TICK) {
+            Ok((index, Ok(line))) => {
+                progress.one_more();
+                waiting.insert(index, line);
+            }
+            Ok((index, Err(error))) => {
+                over.raise();
+                let run = runs[index];
+                stop.check()?;
+                return Err(error).with_context(|| {
+                    format!("{} {} seed={}", run.scenario, run.variant, run.seed)
+                });
+            }
+            Err(mpsc::RecvTimeoutError::Timeout) => progress.tick(),
+            Err(mpsc::RecvTimeoutError::Disconnected) => anyhow::bail!("the workers ended early"),
+        }
+        while let Some(line) = waiting.remove(&next) {
+            on_line(line)?;
+            next += 1;
+        }
+    }
+    Ok(())
+}
+
+/// What is left, on the standard error: a bar on a terminal, lines elsewhere.
+struct Progress {
+    bar: Option<ProgressBar>,
+    total: usize,
+    done: usize,
+    began: Instant,
+    said: Instant,
+}
+
+impl Progress {
+    fn new(total: usize) -> Self {
+        let bar = std::io::stderr().is_terminal().then(|| {
+            let template = "[{bar:40}] {pos} of {len} runs, {elapsed} gone, about {eta} left";
+            let style = ProgressStyle::with_template(template)
+                .unwrap_or_else(|_| ProgressStyle::default_bar())
+                .progress_chars("=> ");
+            ProgressBar::new(total as u64).with_style(style)
+        });
+        let now = Instant::now();
+        Self {
+            bar,
+            total,
+            done: 0,
+            began: now,
+            said: now,
+        }
+    }
+
+    fn one_more(&mut self) {
+        self.done += 1;
+        if let Some(bar) = &self.bar {
+            bar.inc(1);
+        }
+        self.tick();
+    }
+
+    fn tick(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.tick();
+        } else if self.said.elapsed() >= PLAIN_INTERVAL {
+            self.said = Instant::now();
+            let left = self
+                .left_s()
+                .map_or(String::new(), |s| format!(", about {s:.0} s left"));
+            eprintln!("{} of {} runs{left}", self.done, self.total);
+        }
+    }
+
+    fn left_s(&self) -> Option<f64> {
+        let each = self.began.elapsed().as_secs_f64() / self.done.max(1) as f64;
+        (self.done > 0).then(|| each * (self.total - self.done) as f64)
+    }
+
+    fn finish(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::{Scenario, Shard};
+    use crate::substrate::{ExecutionSettings, SubstrateKind};
+    use std::path::Path;
+
+    const SWEEP: &str = r#"
+        repetitions = 3
+        record = ["cwnd", "sequence", "queue", "link-state"]
+        [transfer]
+        bytes = 400000
+        limit_s = 120
+        [wireless]
+        rate_mbit_per_s = 5
+        delay_ms = 20
+        loss = 0.01
+        jitter = { kind = "normal", mean_ms = 2, deviation_ms = 1 }
+        outages = { kind = "exponential", up_mean_s = 1, down_mean_s = 0.5 }
+        [[cross_traffic]]
+        over = "wireless"
+        rate_mbit_per_s = 0.5
+        poisson = true
+        [[sweep]]
+        name = "scheme"
+        key = "gateway.scheme"
+        values = ["none", "hold", "mtcp-plus"]
+        [[sweep]]
+        name = "delay_ms"
+        key = "wireless.delay_ms"
+        values = [5, 50]
+    "#;
+
+    fn runs(text: &str) -> Vec<Run> {
+        Scenario::parse(Path::new("s.toml"), text)
+            .unwrap()
+            .runs(None)
+            .unwrap()
+    }
+
+    fn model() -> Substrate {
+        let settings = ExecutionSettings {
+            holdfast: "/nonexistent".into(),
+            label: None,
+            pcap: None,
+        };
+        Substrate::new(SubstrateKind::Model, settings).unwrap()
+    }
+
+    /// Everything that a campaign writes.
+    fn lines(runs: &[&Run], jobs: usize) -> Vec<String> {
+        let mut lines = Vec::new();
+        run(runs, &model(), jobs, &StopFlag::default(), |line| {
+            lines.push(serde_json::to_string(&line)?);
+            Ok(())
+        })
+        .unwrap();
+        lines
+    }
+
+    #[test]
+    fn lines_are_the_same_bytes_in_the_same_order_for_any_number_of_jobs() {
+        let runs = runs(SWEEP);
+        let runs: Vec<&Run> = runs.iter().collect();
+        let one = lines(&runs, 1);
+        assert_eq!(one.len(), 18);
+        for (line, run) in one.iter().zip(&runs) {
+            assert!(
+                line.contains(&format!("\"variant\":\"{}\"", run.variant)),
+                "{line}"
+            );
+        }
+        assert_eq!(lines(&runs, 2), one);
+        assert_eq!(lines(&runs, 7), one);
+    }
+
+    #[test]
+    fn shards_together_are_the_lines_of_the_whole() {
+        let runs = runs(SWEEP);
+        let all: Vec<&Run> = runs.iter().collect();
+        let mut whole = lines(&all, 2);
+        let mut merged = Vec::new();
+        for number in 1..=4 {
+            let shard = Shard { number, count: 4 };
+            let part = all
+                .iter()
+                .enumerate()
+                .filter(|(index, _)| shard.has(*index));
+            let part: Vec<&Run> = part.map(|(_, run)| *run).collect();
+            merged.extend(lines(&part, 2));
+        }
+        whole.sort();
+        merged.sort();
+        assert_eq!(merged, whole);
+    }
+
+    #[test]
+    fn every_run_delivers_what_was_sent_and_says_what_it_cost() {
+        let runs = runs(SWEEP);
+        let runs: Vec<&Run> = runs.iter().collect();
+        for line in lines(&runs, 2) {
+            let line: ResultLine = serde_json::from_str(&line).unwrap();
+            assert!(line.finished && line.intact, "{line:?}");
+            assert!(line.transfer_s.unwrap() >= line.optimal_s, "{line:?}");
+            assert_eq!((line.bytes, line.ending.as_str()), (400_000, "delivered"));
+            let series = line.series.unwrap();
+            assert!(series.t_s.len() > 3 && series.cwnd.len() == series.t_s.len());
+            assert!(series.rcv_nxt.windows(2).all(|pair| pair[0] <= pair[1]));
+        }
+    }
+
+    #[test]
+    fn another_seed_is_another_run_and_the_same_seed_the_same() {
+        let scenario = Scenario::parse(Path::new("s.toml"), SWEEP).unwrap();
+        let of = |seed| {
+            let runs = scenario.runs(Some(seed)).unwrap();
+            lines(&runs.iter().take(1).collect::<Vec<_>>(), 1)
+        };
+        assert_eq!(of(5), of(5));
+        assert_ne!(of(5), of(6));
+    }
+
+    #[test]
+    fn what_the_model_cannot_do_ends_the_campaign_with_a_remedy() {
+        let text = "[transfer]\nbytes = 1000\n[wireless]\n[hosts]\ncongestion_control = \"cubic\"";
+        let runs = runs(text);
+        let refs: Vec<&Run> = runs.iter().collect();
+        let error = run(&refs, &model(), 1, &StopFlag::default(), |_| Ok(())).unwrap_err();
+        let error = format!("{error:#}");
+        assert!(
+            error.contains("fh.congestion_control: got cubic, the model takes reno"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_raised_flag_ends_it_as_interrupted() {
+        let runs = runs(SWEEP);
+        let refs: Vec<&Run> = runs.iter().collect();
+        let stop = StopFlag::default();
+        stop.raise();
+        let mut given = 0;
+        let error = run(&refs, &model(), 2, &stop, |_| {
+            given += 1;
+            Ok(())
+        })
+        .unwrap_err();
+        assert!(error.is::<Interrupted>());
+        assert_eq!(given, 0);
+    }
+}

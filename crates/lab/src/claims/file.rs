@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `claims.toml`: a paper's tables and statements as printed, the runs that they are about,
+//! and the tolerances of verdicts.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::Context as _;
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
+
+use crate::document::{self, DocumentError};
+use crate::results::ResultLine;
+use crate::scenario::ScenarioError;
+
+/// Parameters of runs and the values that they must have.
+pub type Where = BTreeMap<String, Json>;
+
+/// The file.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClaimsFile {
+    /// The paper's title and authors.
+    pub title: String,
+    /// How far from what is printed a metric may be.
+    pub tolerance: BTreeMap<Metric, Tolerance>,
+    /// Two values that are printed this close are not in any order, in percent.
+    #[serde(default = "tie_percent")]
+    pub tie_percent: f64,
+    /// Tables.
+    #[serde(default)]
+    pub table: Vec<ClaimedTable>,
+    /// Statements.
+    #[serde(default)]
+    pub statement: Vec<Statement>,
+}
+
+fn tie_percent() -> f64 {
+    1.0
+}
+
+/// What is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Metric {
+    /// Response time in seconds.
+    TransferS,
+    /// Segments sent again for each one sent first, in percent.
+    RetransmissionRatioPercent,
+    /// Goodput in Mb/s.
+    GoodputMbps,
+}
+
+impl Metric {
+    /// The metric of one run; none: it has none, for it did not finish.
+    pub fn of(self, line: &ResultLine) -> Option<f64> {
+        match self {
+            Self::TransferS => line.transfer_s,
+            Self::RetransmissionRatioPercent => Some(line.retransmission_ratio_percent),
+            Self::GoodputMbps => Some(line.goodput_mbps),
+        }
+    }
+}
+
+/// Either is enough.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Tolerance {
+    /// In percent of what is printed.
+    pub percent: f64,
+    /// In the metric's own unit.
+    pub absolute: f64,
+}
+
+/// A table as printed.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClaimedTable {
+    /// Its name.
+    pub id: String,
+    /// What it is of.
+    pub metric: Metric,
+    /// The scenario with its runs, in the paper's folder.
+    pub scenario: String,
+    /// The parameter that differs by column.
+    pub column: String,
+    /// Its values.
+    pub columns: Vec<Json>,
+    /// The parameter of the variants, whose order is a claim of its own; it is that of the
+    /// columns, or one of the rows'.
+    pub variants: String,
+    /// What the paper prints for a transfer that did not finish.
+    #[serde(default)]
+    pub unfinished: Option<f64>,
+    /// A condition that the paper does not print and that no other table gives: then its
+    /// cells cannot be compared, only their order.
+    #[serde(default)]
+    pub open: Option<String>,
+    /// The rows.
+    pub row: Vec<Row>,
+    /// Other runs of the same cells: a reason names what came out there.
+    #[serde(default)]
+    pub alternative: Vec<Alternative>,
+}
+
+/// One row.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Row {
+    /// Its runs.
+    #[serde(rename = "where")]
+    pub of: Where,
+    /// Its cells, as printed.
+    pub printed: Vec<f64>,
+}
+
+/// The same cells under another assumption.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Alternative {
+    /// In words, after "with".
+    pub text: String,
+    /// The scenario.
+    pub scenario: String,
+    /// Its runs, besides the cell's own.
+    #[serde(rename = "where")]
+    pub of: Where,
+}
+
+/// Something that the paper says in words.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Statement {
+    /// Its name.
+    pub id: String,
+    /// The paper's words, or their sense.
+    pub text: String,
+    /// The scenario with its runs.
+    pub scenario: String,
+    /// Its runs.
+    #[serde(default, rename = "where")]
+    pub of: Where,
+    /// A condition that the paper does not print.
+    #[serde(default)]
+    pub open: Option<String>,
+    /// What is to be true of them.
+    pub rule: Rule,
+}
+
+/// What is to be true of a statement's runs.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Rule {
+    /// The runs that differ in `parameter` alone have the metric within `percent` of each
+    /// other.
+    Alike {
+        /// The metric.
+        metric: Metric,
+        /// The parameter.
+        parameter: String,
+        /// The most, in percent of the least of them.
+        percent: f64,
+    },
+    /// One value of a parameter is better than another by so many percent: the metric of
+    /// `than` over that of `better`, less one; of response times a gain in goodput.
+    Gain {
+        /// The metric.
+        metric: Metric,
+        /// The parameter.
+        parameter: String,
+        /// The better value.
+        better: Json,
+        /// The other one.
+        than: Json,
+        /// What is printed, in percent.
+        printed: f64,
+        /// How far from it, in percentage points.
+        points: f64,
+    },
+    /// The metric of `better` is less than that of each other value of the parameter, for
+    /// all runs that are otherwise the same, by a share that lies in a range.
+    ReducedBy {
+        /// The metric.
+        metric: Metric,
+        /// The parameter.
+        parameter: String,
+        /// The better value.
+        better: Json,
+        /// The least and the most that is printed, in percent.
+        printed: [f64; 2],
+        /// How far from them, in percentage points.
+        points: f64,
+    },
+    /// The retransmission ratio of every run is what its segments give:
+    /// 100 × retransmitted / (all − retransmitted).
+    RatioIsDefined {},
+}
+
+impl ClaimsFile {
+    /// Reads and checks a file.
+    ///
+    /// # Errors
+    /// One line with the file, the key, what it got and what it takes.
+    pub fn load(path: &Path) -> anyhow::Result<Self> {
+        let shown = path.display().to_string();
+        let text =
+            std::fs::read_to_string(path).with_context(|| format!("{shown}: cannot be read"))?;
+        Ok(Self::parse(&shown, &text)?)
+    }
+
+    /// Reads a file's text.
+    ///
+    /// # Errors
+    /// As [`Self::load`].
+    pub fn parse(file: &str, text: &str) -> Result<Self, ScenarioError> {
+        let document = document::parse(text)
+            .map_err(|error| ScenarioError::new(format!("{file}: {error}")))?;
+        let explain =
+            |error: DocumentError| ScenarioError::new(error.explain(file, &document, &[]));
+        let claims: Self = document::read(&document).map_err(explain)?;
+        for (number, table) in claims.table.iter().enumerate() {
+            let at =
+                |error: DocumentError| explain(error.within(&number.to_string()).within("table"));
+            if !claims.tolerance.contains_key(&table.metric) {
+                return Err(at(DocumentError::at(
+                    "metric",
+                    "has no tolerance; add [tolerance]",
+                )));
+            }
+            for (number, row) in table.row.iter().enumerate() {
+                if row.printed.len() != table.columns.len() {
+                    let problem = format!("takes {} values, one a column", table.columns.len());
+                    let error = DocumentError::at("printed", problem);
+                    return Err(at(error.within(&number.to_string()).within("row")));
+                }
+            }
+        }
+        Ok(claims)
+    }
+
+    /// The scenarios that its claims name, each once, in order.
+    pub fn scenarios(&self) -> Vec<&str> {
+        let of_tables = self.table.iter().flat_map(|table| {
+            let others = table
+                .alternative
+                .iter()
+                .map(|other| other.scenario.as_str());
+            std::iter::once(table.scenario.as_str()).chain(others)
+        });
+        let of_statements = self
+            .statement
+            .iter()
+            .map(|statement| statement.scenario.as_str());
+        let mut scenarios = Vec::new();
+        for scenario in of_tables.chain(of_statements) {
+            if !scenarios.contains(&scenario) {
+                scenarios.push(scenario);
+            }
+        }
+        scenarios
+    }
+}

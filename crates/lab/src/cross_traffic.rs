@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Datagrams at a constant rate between two hosts of a topology, beside a transfer.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use holdfast_net::datapath::monotonic_ns;
+use rand_chacha::ChaCha8Rng;
+use rand_core::{RngCore as _, SeedableRng as _};
+
+use crate::scenario::Stretch;
+use crate::topology::{FH, GATEWAY_WIRED, GATEWAY_WIRELESS, MH, Topology};
+
+/// IPv4 and UDP headers.
+const HEADER_BYTES: u32 = 28;
+/// A sleep ends at the latest after this, to see whether it is over.
+const SLEEP_MAX: Duration = Duration::from_millis(50);
+
+/// A stream of datagrams to be sent.
+#[derive(Clone, Debug)]
+pub struct DatagramStream {
+    /// Where.
+    pub over: Stretch,
+    /// Toward the MH, or from it.
+    pub downlink: bool,
+    /// Rate in bits of IP packets a second.
+    pub rate_bit_per_s: f64,
+    /// Bytes of each IP packet, at least 28.
+    pub packet_bytes: u32,
+    /// From when, since the links' start.
+    pub start: Duration,
+    /// Until when.
+    pub stop: Duration,
+    /// Exponential gaps of the same mean.
+    pub poisson: bool,
+    /// Seed of the gaps.
+    pub seed: u64,
+}
+
+/// A running stream; it ends when dropped.
+#[derive(Debug)]
+pub struct RunningStream {
+    over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+    // Open, so that nobody answers that there is no such port.
+    _sink: UdpSocket,
+}
+
+impl DatagramStream {
+    /// Starts it; `origin_ns` is the links' start on CLOCK_MONOTONIC.
+    pub fn start(&self, topology: &Topology, origin_ns: u64) -> anyhow::Result<RunningStream> {
+        let (gateway_to_fh, gateway_to_mh) = (GATEWAY_WIRED.v4, GATEWAY_WIRELESS.v4);
+        let (fh, gateway, mh) = (&topology.fh, &topology.gateway, &topology.mh);
+        let ends = match self.over {
+            Stretch::Wired => [(fh, FH.v4), (gateway, gateway_to_fh)],
+            Stretch::Wireless => [(gateway, gateway_to_mh), (mh, MH.v4)],
+            Stretch::Both => [(fh, FH.v4), (mh, MH.v4)],
+        };
+        let [(from, source), (to, sink)] = if self.downlink {
+            ends
+        } else {
+            [ends[1], ends[0]]
+        };
+        let bound = |ns: &holdfast_net::netns::NetNs, address| {
+            ns.run(|| UdpSocket::bind(SocketAddr::from((address, 0))))?
+                .with_context(|| format!("cross traffic: cannot open a socket at {address}"))
+        };
+        let sink_socket = bound(to, sink)?;
+        let socket = bound(from, source)?;
+        socket.connect(sink_socket.local_addr()?)?;
+        socket.set_nonblocking(true)?;
+        let over = Arc::new(AtomicBool::new(false));
+        let (stream, is_over) = (self.clone(), Arc::clone(&over));
+        let thread = thread::spawn(move || stream.send(&socket, origin_ns, &is_over));
+        Ok(RunningStream {
+            over,
+            thread: Some(thread),
+            _sink: sink_socket,
+        })
+    }
+
+    fn send(&self, socket: &UdpSocket, origin_ns: u64, over: &AtomicBool) {
+        let payload = vec![0; self.packet_bytes.saturating_sub(HEADER_BYTES) as usize];
+        let mut rng = ChaCha8Rng::seed_from_u64(self.seed);
+        let mut due_s = self.start.as_secs_f64();
+        while due_s < self.stop.as_secs_f64() {
+            let due_ns = origin_ns + (due_s * 1e9) as u64;
+            loop {
+                if over.load(Ordering::Relaxed) {
+                    return;
+                }
+                let left = Duration::from_nanos(due_ns.saturating_sub(monotonic_ns()));
+                if left.is_zero() {
+                    break;
+                }
+                thread::sleep(left.min(SLEEP_MAX));
+            }
+            // A datagram that the queue does not take is lost, as on any link.
+            let _ = socket.send(&payload);
+            due_s += self.gap_s(&mut rng);
+        }
+    }
+
+    /// From one datagram to the next, in seconds.
+    fn gap_s(&self, rng: &mut ChaCha8Rng) -> f64 {
+        let mean_s = f64::from(self.packet_bytes) * 8.0 / self.rate_bit_per_s;
+        if !self.poisson {
+            return mean_s;
+        }
+        // From (0, 1].
+        let uniform = ((rng.next_u64() >> 11) + 1) as f64 / (1_u64 << 53) as f64;
+        -mean_s * uniform.ln()
+    }
+}
+
+impl Drop for RunningStream {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // It has nothing to tell.
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gaps_have_the_mean_of_the_rate() {
+        let mut stream = DatagramStream {
+            over: Stretch::Both,
+            downlink: true,
+            rate_bit_per_s: 12_000.0,
+            packet_bytes: 1500,
+            start: Duration::ZERO,
+            stop: Duration::from_secs(1),
+            poisson: false,
+            seed: 1,
+        };
+        let mut rng = ChaCha8Rng::seed_from_u64(1);
+        assert!((stream.gap_s(&mut rng) - 1.0).abs() < 1e-9);
+        stream.poisson = true;
+        let gaps: Vec<f64> = (0..10_000).map(|_| stream.gap_s(&mut rng)).collect();
+        let mean = gaps.iter().sum::<f64>() / 1e4;
+        assert!((mean - 1.0).abs() < 0.05, "{mean}");
+        assert!(gaps.iter().all(|gap| gap.is_finite() && *gap >= 0.0));
+    }
+}

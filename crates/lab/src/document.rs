@@ -1,0 +1,374 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A document of settings (TOML) read into types, with errors that an author can act
+//! on: the key with all the tables it is in, what it got, what it takes, and for a key
+//! that does not exist the nearest one that does.
+
+use std::fmt;
+
+use serde::de::{
+    self, DeserializeOwned, DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, SeqAccess,
+    Visitor,
+};
+use toml::{Table, Value};
+
+/// Longest value that an error shows, in characters.
+const SHOWN_CHARS_MAX: usize = 60;
+
+/// What is wrong with a document. One line, without the file's name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DocumentError {
+    /// The key with its tables, outermost first; empty: the document as a whole.
+    path: Vec<String>,
+    problem: Problem,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Problem {
+    UnknownKey { known: &'static [&'static str] },
+    Missing,
+    Other(String),
+}
+
+impl DocumentError {
+    /// An error about `key`, which may be dotted.
+    pub fn at(key: &str, problem: impl Into<String>) -> Self {
+        Self {
+            path: key.split('.').map(str::to_owned).collect(),
+            problem: Problem::Other(problem.into()),
+        }
+    }
+
+    /// The same error, with the key in `table`.
+    #[must_use]
+    pub fn within(mut self, table: &str) -> Self {
+        self.path.insert(0, table.to_owned());
+        self
+    }
+
+    /// One line for `file`, whose contents are `document`; `more` are keys that the
+    /// error's own list of known keys lacks.
+    pub fn explain(&self, file: &str, document: &Table, more: &[&str]) -> String {
+        let key = self.path.join(".");
+        let at = if key.is_empty() {
+            file.to_owned()
+        } else {
+            format!("{file}: key `{key}`")
+        };
+        let got = value_at(document, &self.path)
+            .map_or(String::new(), |value| format!("got {}; ", shown(value)));
+        match &self.problem {
+            Problem::Other(problem) if problem.starts_with("got ") => format!("{at}: {problem}"),
+            Problem::Other(problem) => format!("{at}: {got}{problem}"),
+            Problem::Missing => format!("{at}: missing; give it a value"),
+            Problem::UnknownKey { known } => {
+                let last = self.path.last().map_or("", String::as_str);
+                let known = known.iter().chain(more).copied();
+                let tables = &self.path[..self.path.len().saturating_sub(1)];
+                let remedy = nearest(last, known).map_or(String::new(), |key| {
+                    let mut path = tables.to_vec();
+                    path.push(key.to_owned());
+                    format!("; did you mean `{}`?", path.join("."))
+                });
+                format!("{at}: {got}there is no such key{remedy}")
+            }
+        }
+    }
+}
+
+impl fmt::Display for DocumentError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.explain("settings", &Table::new(), &[]))
+    }
+}
+
+impl std::error::Error for DocumentError {}
+
+impl de::Error for DocumentError {
+    fn custom<T: fmt::Display>(text: T) -> Self {
+        Self {
+            path: Vec::new(),
+            problem: Problem::Other(text.to_string()),
+        }
+    }
+
+    fn invalid_type(got: de::Unexpected<'_>, takes: &dyn de::Expected) -> Self {
+        Self::custom(format!("got {got}, takes {takes}"))
+    }
+
+    fn invalid_value(got: de::Unexpected<'_>, takes: &dyn de::Expected) -> Self {
+        Self::custom(format!("got {got}, takes {takes}"))
+    }
+
+    fn unknown_variant(got: &str, known: &'static [&'static str]) -> Self {
+        let remedy = nearest(got, known.iter().copied())
+            .map_or(String::new(), |word| format!("; did you mean `{word}`?"));
+        Self::custom(format!(
+            "got `{got}`, takes one of {}{remedy}",
+            known.join(", ")
+        ))
+    }
+
+    fn unknown_field(field: &str, known: &'static [&'static str]) -> Self {
+        Self {
+            path: vec![field.to_owned()],
+            problem: Problem::UnknownKey { known },
+        }
+    }
+
+    fn missing_field(field: &'static str) -> Self {
+        Self {
+            path: vec![field.to_owned()],
+            problem: Problem::Missing,
+        }
+    }
+}
+
+/// The one of `known` that is most like `key`.
+pub fn nearest<'a>(key: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let last = |path: &str| path.rsplit('.').next().unwrap_or_default().to_owned();
+    // The right key in the wrong table is nearest of all.
+    let score = |path: &str| {
+        strsim::jaro_winkler(&last(path), &last(key)) + strsim::jaro_winkler(path, key)
+    };
+    known.max_by(|a, b| score(a).total_cmp(&score(b)))
+}
+
+/// A value as a document has it, on one line, shortened.
+pub fn shown(value: &Value) -> String {
+    let text = value.to_string().replace('\n', " ");
+    if text.chars().count() > SHOWN_CHARS_MAX {
+        return text.chars().take(SHOWN_CHARS_MAX - 3).collect::<String>() + "...";
+    }
+    text
+}
+
+/// TOML as a table; the error is one line with the line's number.
+pub fn parse(text: &str) -> Result<Table, String> {
+    text.parse().map_err(|error: toml::de::Error| {
+        let line = error.span().map_or(1, |span| {
+            text[..span.start.min(text.len())].matches('\n').count() + 1
+        });
+        format!(
+            "line {line}: not TOML: {}",
+            error.message().replace('\n', " ")
+        )
+    })
+}
+
+/// Reads a `T`, whose types refuse unknown keys.
+pub fn read<T: DeserializeOwned>(table: &Table) -> Result<T, DocumentError> {
+    let value = Value::Table(table.clone());
+    T::deserialize(Node(&value))
+}
+
+/// Sets the value at a dotted path, making tables on the way.
+pub fn set(table: &mut Table, path: &str, value: Value) -> Result<(), DocumentError> {
+    let (tables, last) = path.rsplit_once('.').unwrap_or(("", path));
+    let mut at = table;
+    for name in tables.split('.').filter(|name| !name.is_empty()) {
+        at = at
+            .entry(name)
+            .or_insert_with(|| Value::Table(Table::new()))
+            .as_table_mut()
+            .ok_or_else(|| DocumentError::at(path, format!("`{name}` is no table")))?;
+    }
+    at.insert(last.to_owned(), value);
+    Ok(())
+}
+
+fn value_at<'a>(table: &'a Table, path: &[String]) -> Option<&'a Value> {
+    let (first, rest) = path.split_first()?;
+    rest.iter()
+        .try_fold(table.get(first)?, |value, key| match value {
+            Value::Table(table) => table.get(key),
+            Value::Array(values) => values.get(key.parse::<usize>().ok()?),
+            _ => None,
+        })
+}
+
+/// A value to be read; errors below it get its key on their way out.
+struct Node<'a>(&'a Value);
+
+impl<'de> Deserializer<'de> for Node<'_> {
+    type Error = DocumentError;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DocumentError> {
+        match self.0 {
+            Value::String(text) => visitor.visit_str(text),
+            Value::Integer(number) => visitor.visit_i64(*number),
+            Value::Float(number) => visitor.visit_f64(*number),
+            Value::Boolean(is) => visitor.visit_bool(*is),
+            Value::Datetime(time) => visitor.visit_string(time.to_string()),
+            Value::Array(values) => visitor.visit_seq(Items { values, next: 0 }),
+            Value::Table(table) => visitor.visit_map(Entries {
+                entries: table.iter(),
+                value: None,
+            }),
+        }
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DocumentError> {
+        visitor.visit_some(self)
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, DocumentError> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        _variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, DocumentError> {
+        match self.0 {
+            Value::String(text) => visitor.visit_enum(text.as_str().into_deserializer()),
+            other => Err(de::Error::custom(format!(
+                "got {}, takes a text",
+                shown(other)
+            ))),
+        }
+    }
+
+    serde::forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit
+        unit_struct seq tuple tuple_struct map struct identifier ignored_any
+    }
+}
+
+struct Items<'a> {
+    values: &'a [Value],
+    next: usize,
+}
+
+impl<'de> SeqAccess<'de> for Items<'_> {
+    type Error = DocumentError;
+
+    fn next_element_seed<S: DeserializeSeed<'de>>(
+        &mut self,
+        seed: S,
+    ) -> Result<Option<S::Value>, DocumentError> {
+        let Some(value) = self.values.get(self.next) else {
+            return Ok(None);
+        };
+        let read = seed.deserialize(Node(value));
+        let number = self.next.to_string();
+        self.next += 1;
+        read.map(Some).map_err(|error| error.within(&number))
+    }
+}
+
+struct Entries<'a> {
+    entries: toml::map::Iter<'a, String, Value>,
+    value: Option<(&'a String, &'a Value)>,
+}
+
+impl<'de> MapAccess<'de> for Entries<'_> {
+    type Error = DocumentError;
+
+    fn next_key_seed<S: DeserializeSeed<'de>>(
+        &mut self,
+        seed: S,
+    ) -> Result<Option<S::Value>, DocumentError> {
+        self.value = self.entries.next();
+        let Some((key, _)) = self.value else {
+            return Ok(None);
+        };
+        seed.deserialize(key.as_str().into_deserializer()).map(Some)
+    }
+
+    fn next_value_seed<S: DeserializeSeed<'de>>(
+        &mut self,
+        seed: S,
+    ) -> Result<S::Value, DocumentError> {
+        let (key, value) = self
+            .value
+            .take()
+            .ok_or_else(|| <DocumentError as de::Error>::custom("a value without a key"))?;
+        seed.deserialize(Node(value))
+            .map_err(|error| error.within(key))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holdfast_link::LinkSettings;
+    use serde::Deserialize;
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Example {
+        link: LinkSettings,
+        #[serde(default)]
+        list: Vec<LinkSettings>,
+    }
+
+    fn error(text: &str) -> String {
+        let table = parse(text).unwrap();
+        let error = read::<Example>(&table).unwrap_err();
+        error.explain("a.toml", &table, &["more"])
+    }
+
+    #[test]
+    fn what_is_right_is_read() {
+        let text = "link = { delay_ms = 5, outages = { kind = 'list', list = [{ at_s = 1, for_s = 2 }] } }";
+        let example: Example = read(&parse(text).unwrap()).unwrap();
+        assert!((example.link.delay_ms - 5.0).abs() < 1e-9);
+        assert!(example.list.is_empty());
+    }
+
+    #[test]
+    fn an_unknown_key_is_refused_with_its_value_and_the_nearest_one() {
+        assert_eq!(
+            error("link = { delay = 5 }"),
+            "a.toml: key `link.delay`: got 5; there is no such key; did you mean `link.delay_ms`?"
+        );
+        assert_eq!(
+            error("lnk = 1"),
+            "a.toml: key `lnk`: got 1; there is no such key; did you mean `link`?"
+        );
+        assert!(error("moer = 1").ends_with("did you mean `more`?"));
+        assert_eq!(
+            error("link = {}\nlist = [{}, { los = 0.5 }]"),
+            "a.toml: key `list.1.los`: got 0.5; there is no such key; did you mean `list.1.loss`?"
+        );
+        let nested =
+            "link = { outages = { kind = 'periodic', first_at_s = 1, evry_s = 2, for_s = 1 } }";
+        assert_eq!(
+            error(nested),
+            "a.toml: key `link.outages.evry_s`: got 2; there is no such key; did you mean `link.outages.every_s`?"
+        );
+    }
+
+    #[test]
+    fn a_wrong_value_is_refused_with_what_the_key_takes() {
+        assert_eq!(
+            error("link = { delay_ms = 'x' }"),
+            "a.toml: key `link.delay_ms`: got string \"x\", takes f64"
+        );
+        assert_eq!(
+            error("link = { outage_effect = 'lsoe' }"),
+            "a.toml: key `link.outage_effect`: got `lsoe`, takes one of lose, keep; did you mean `lose`?"
+        );
+        assert_eq!(error(""), "a.toml: key `link`: missing; give it a value");
+        assert!(
+            parse("a = = 1")
+                .unwrap_err()
+                .starts_with("line 1: not TOML")
+        );
+    }
+
+    #[test]
+    fn a_path_is_set_with_its_tables() {
+        let mut table = parse("a = { b = 1 }\nc = 2").unwrap();
+        set(&mut table, "a.d.e", Value::Integer(3)).unwrap();
+        assert_eq!(table["a"]["d"]["e"], Value::Integer(3));
+        assert_eq!(table["a"]["b"], Value::Integer(1));
+        assert!(set(&mut table, "c.d", Value::Integer(3)).is_err());
+    }
+}

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A paper and what came out of its experiments, as one HTML page.
+//!
+//! The page needs nothing but itself: style and drawings are within it, there is no
+//! script, and no address outside of it. It has no date: the same lines give the same
+//! bytes.
+//!
+//! First come the paper's tables beside ours, cell by cell, and its statements, with the
+//! verdicts of [`crate::claims`]; then a figure against time for each scenario in the
+//! paper's folder that records series; then the same with today's senders. Under each
+//! stands the command that makes it.
+
+mod chart;
+mod command;
+mod curves;
+mod interval;
+mod lengths;
+mod scale;
+mod selection;
+mod statements;
+mod tables;
+mod today;
+mod verdict_mark;
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use crate::claims::{Entry, Paper};
+use crate::results::ResultLine;
+use crate::scenario::{self, Run, Scenario};
+use selection::{grouped, is_own, is_today, scenario_name};
+
+pub use command::quoted;
+
+/// The page's style.
+const STYLE: &str = include_str!("report/style.css");
+
+/// Whether a line has a place on the paper's page.
+pub fn is_about(paper: &Paper, line: &ResultLine) -> bool {
+    is_own(paper, line) || is_today(paper, line)
+}
+
+/// The runs that the page's first part needs: those of the claims, and those of the
+/// paper's scenarios that record series.
+///
+/// # Errors
+/// A scenario that cannot be read: one line with the file, the key and the remedy.
+pub fn runs(paper: &Paper) -> anyhow::Result<Vec<Run>> {
+    let mut runs = paper.runs()?;
+    for file in recording(paper)? {
+        let name = scenario_name(paper, &file.to_string_lossy());
+        if !runs.iter().any(|run| run.scenario == name) {
+            runs.extend(Scenario::load(&file)?.runs(None)?);
+        }
+    }
+    Ok(runs)
+}
+
+/// Whether `line` is what came of `run` on the model.
+pub fn is_of(line: &ResultLine, run: &Run) -> bool {
+    line.substrate == "model"
+        && line.scenario == run.scenario
+        && line.variant == run.variant
+        && line.seed == run.seed
+}
+
+/// The page, from the lines that are about the paper; `made_by` is the command that made it.
+///
+/// # Errors
+/// A scenario that cannot be read.
+pub fn page(paper: &Paper, lines: &[ResultLine], made_by: &str) -> anyhow::Result<String> {
+    let own: Vec<ResultLine> = lines
+        .iter()
+        .filter(|line| is_own(paper, line))
+        .cloned()
+        .collect();
+    let entries = paper.entries(&own);
+    let own: Vec<&ResultLine> = own.iter().collect();
+    let tables = tables::sections(paper, &own, &entries)?;
+    let curves = curve_sections(paper, &own)?;
+    let today = today::section(paper, lines)?;
+    let about: Vec<&ResultLine> = lines.iter().filter(|line| is_about(paper, line)).collect();
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                title { (paper.name) ": the paper and what came out here" }
+                style { (PreEscaped(STYLE)) }
+            }
+            body {
+                (header(paper, &about, &entries, made_by))
+                main {
+                    h2 { "1. The paper beside what came out here" }
+                    p.quiet {
+                        "Verdicts are computed from the printed values and the runs, by the rules in "
+                        code { (paper.folder.join(crate::claims::CLAIMS_FILE).display()) } "."
+                    }
+                    @for table in &tables { (table) }
+                    (statements::section(paper, &entries))
+                    @for curve in &curves { (curve) }
+                    (scenarios(paper)?)
+                    h2 { "2. Today's senders" }
+                    (today)
+                }
+            }
+        }
+    };
+    Ok(page.into_string())
+}
+
+fn header(paper: &Paper, lines: &[&ResultLine], entries: &[Entry], made_by: &str) -> Markup {
+    let intact = lines.iter().filter(|line| line.intact).count();
+    let names = |values: Vec<String>, none: &str| {
+        if values.is_empty() {
+            none.to_owned()
+        } else {
+            values.join(", ")
+        }
+    };
+    let commits = distinct(lines, |line| Some(line.commit.clone()));
+    let kernels = distinct(lines, |line| line.kernel.clone());
+    let substrates = grouped(lines.iter().copied(), |line| line.substrate.clone());
+    let substrates: Vec<String> = substrates
+        .iter()
+        .map(|(name, lines)| format!("{name}, {}", counted(lines.len(), "run")))
+        .collect();
+    let facts = [
+        (
+            "Program",
+            format!("holdfast, commit {}", names(commits, "not known")),
+        ),
+        ("Substrates", names(substrates, "no runs")),
+        ("Kernel", names(kernels, "none: no run was on Linux")),
+        ("Seeds", names(seeds(lines), "none")),
+        (
+            "Bytes",
+            format!(
+                "as they were sent in {intact} of {}",
+                counted(lines.len(), "run")
+            ),
+        ),
+        ("Claims", verdict_mark::counts(entries)),
+    ];
+    html! {
+        header {
+            h1 { (paper.claims.title) }
+            table { tbody {
+                @for (name, value) in &facts { tr { th { (name) } td { (value) } } }
+            } }
+            (verdict_mark::key())
+            p { "This page is made by" }
+            pre.command { (made_by) }
+        }
+    }
+}
+
+/// `1 run`, `2 runs`.
+fn counted(count: usize, what: &str) -> String {
+    if count == 1 {
+        format!("1 {what}")
+    } else {
+        format!("{count} {what}s")
+    }
+}
+
+fn distinct(lines: &[&ResultLine], of: impl Fn(&ResultLine) -> Option<String>) -> Vec<String> {
+    let values: BTreeSet<String> = lines.iter().filter_map(|line| of(line)).collect();
+    values.into_iter().collect()
+}
+
+/// The seeds, neighbours as a range.
+fn seeds(lines: &[&ResultLine]) -> Vec<String> {
+    let seeds: BTreeSet<u64> = lines.iter().map(|line| line.seed).collect();
+    let mut ranges: Vec<[u64; 2]> = Vec::new();
+    for seed in seeds {
+        match ranges.last_mut() {
+            Some([_, last]) if last.checked_add(1) == Some(seed) => *last = seed,
+            _ => ranges.push([seed, seed]),
+        }
+    }
+    let words = ranges.iter().map(|[first, last]| {
+        if first == last {
+            first.to_string()
+        } else {
+            format!("{first} to {last}")
+        }
+    });
+    words.collect()
+}
+
+/// The parameter of the paper's variants.
+fn variants_of(paper: &Paper) -> &str {
+    paper
+        .claims
+        .table
+        .first()
+        .map_or("", |table| table.variants.as_str())
+}
+
+/// The scenarios in the paper's folder that record series.
+fn recording(paper: &Paper) -> anyhow::Result<Vec<PathBuf>> {
+    let mut recording = Vec::new();
+    for file in scenario::find(&paper.folder)? {
+        let runs = Scenario::load(&file)?.runs(None)?;
+        if runs.iter().any(|run| !run.conditions.record.is_empty()) {
+            recording.push(file);
+        }
+    }
+    Ok(recording)
+}
+
+/// The figures against time, by scenario.
+fn curve_sections(paper: &Paper, lines: &[&ResultLine]) -> anyhow::Result<Vec<Markup>> {
+    let mut sections = Vec::new();
+    for file in recording(paper)? {
+        let name = scenario_name(paper, &file.to_string_lossy());
+        let own: Vec<&ResultLine> = lines
+            .iter()
+            .copied()
+            .filter(|line| line.scenario == name && line.series.is_some())
+            .collect();
+        let figures = curves::figures(&own, variants_of(paper));
+        if figures.is_empty() {
+            continue;
+        }
+        let description = Scenario::load(&file)?.description;
+        sections.push(html! {
+            section {
+                h3 { (description) }
+                (tables::commands(&file, &own))
+                @for figure in &figures { (figure) }
+            }
+        });
+    }
+    Ok(sections)
+}
+
+/// The files themselves: what was assumed, and how what is not printed was chosen.
+fn scenarios(paper: &Paper) -> anyhow::Result<Markup> {
+    let mut files: Vec<PathBuf> = paper
+        .claims
+        .scenarios()
+        .iter()
+        .map(|file| paper.folder.join(file))
+        .collect();
+    for file in recording(paper)? {
+        if !files.contains(&file) {
+            files.push(file);
+        }
+    }
+    Ok(html! {
+        section {
+            h3 { "Scenarios" }
+            p.quiet { "What was assumed, and how what the paper does not print was chosen." }
+            @for file in &files {
+                @if let Ok(text) = std::fs::read_to_string(file) {
+                    details {
+                        summary { code { (file.display()) } }
+                        pre { (text) }
+                    }
+                }
+            }
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests;

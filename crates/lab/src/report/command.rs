@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The commands that make what is on the page.
+
+use std::path::Path;
+
+use crate::claims::Paper;
+use crate::results::ResultLine;
+use crate::scenario::Scenario;
+
+/// The command that makes lines like these again, of the scenario in `file`; with the
+/// first seed if that is not the scenario's own.
+pub(super) fn run(file: &Path, substrate: &str, lines: &[&ResultLine]) -> String {
+    let mut command = format!("holdfast lab run {}", quoted(&file.display().to_string()));
+    if substrate != "model" {
+        command.push_str(&format!(" --substrate {substrate}"));
+    }
+    if let Some(seed) = own_seed(file, lines) {
+        command.push_str(&format!(" --seed {seed}"));
+    }
+    command.push_str(&format!(" --out {substrate}.jsonl"));
+    command
+}
+
+/// The lines' first seed, if the scenario's is another.
+fn own_seed(file: &Path, lines: &[&ResultLine]) -> Option<u64> {
+    let first = lines.iter().map(|line| line.seed).min()?;
+    let runs = Scenario::load(file).ok()?.runs(None).ok()?;
+    let own = runs.iter().map(|run| run.seed).min()?;
+    (own != first).then_some(first)
+}
+
+/// The command that judges the paper's claims.
+pub(super) fn claims(paper: &Paper) -> String {
+    format!("holdfast lab claims --paper {}", quoted(&paper.name))
+}
+
+/// A word as a shell takes it.
+pub fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_quoted_only_where_a_shell_would_take_them_apart() {
+        assert_eq!(quoted("papers/a-b/c_1.toml"), "papers/a-b/c_1.toml");
+        assert_eq!(quoted("my papers"), "'my papers'");
+        assert_eq!(quoted("it's"), r"'it'\''s'");
+        assert_eq!(quoted("$(x)"), "'$(x)'");
+        assert_eq!(quoted(""), "''");
+    }
+
+    #[test]
+    fn a_command_without_a_scenario_names_no_seed() {
+        let file = Path::new("/nowhere/s.toml");
+        assert_eq!(
+            run(file, "model", &[]),
+            "holdfast lab run /nowhere/s.toml --out model.jsonl"
+        );
+        assert_eq!(
+            run(file, "linux", &[]),
+            "holdfast lab run /nowhere/s.toml --substrate linux --out linux.jsonl"
+        );
+    }
+}

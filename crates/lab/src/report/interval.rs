@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Means of runs with their 95% confidence intervals.
+
+/// Student's t, two-sided 95%, by degrees of freedom from 1 to 30.
+const T_95: [f64; 30] = [
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
+    2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
+    2.052, 2.048, 2.045, 2.042,
+];
+/// The same beyond, from these degrees of freedom on.
+const T_95_BEYOND: [(usize, f64); 3] = [(40, 2.021), (60, 2.000), (120, 1.980)];
+
+/// A mean and what is known of it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Mean {
+    /// The mean of the values.
+    pub(super) value: f64,
+    /// Half of the interval's length; none: one value has no interval.
+    pub(super) half_width: Option<f64>,
+}
+
+impl Mean {
+    /// Of values; none: there are none.
+    pub(super) fn of(values: &[f64]) -> Option<Self> {
+        if values.is_empty() {
+            return None;
+        }
+        let count = values.len() as f64;
+        let value = values.iter().sum::<f64>() / count;
+        let half_width = (values.len() > 1).then(|| {
+            let squares: f64 = values
+                .iter()
+                .map(|other| (other - value) * (other - value))
+                .sum();
+            let deviation = (squares / (count - 1.0)).sqrt();
+            t_95(values.len() - 1) * deviation / count.sqrt()
+        });
+        Some(Self { value, half_width })
+    }
+}
+
+/// Between two rows of the table the one with fewer degrees of freedom is taken: an
+/// interval is never shorter than it should be.
+fn t_95(degrees: usize) -> f64 {
+    if let Some(t) = degrees.checked_sub(1).and_then(|index| T_95.get(index)) {
+        return *t;
+    }
+    let below = T_95_BEYOND.iter().rev().find(|(from, _)| degrees >= *from);
+    below.map_or(T_95[T_95.len() - 1], |(_, t)| *t)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_is_that_of_the_textbook() {
+        // Mean 5, standard deviation 2.138, t(7) = 2.365: 2.365 * 2.138 / sqrt(8).
+        let mean = Mean::of(&[2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]).unwrap();
+        assert!((mean.value - 5.0).abs() < 1e-12);
+        assert!((mean.half_width.unwrap() - 1.7877).abs() < 1e-3, "{mean:?}");
+    }
+
+    #[test]
+    fn one_value_has_no_interval_and_none_no_mean() {
+        let one = Mean::of(&[3.0]).unwrap();
+        assert_eq!(
+            (one.value.to_bits(), one.half_width),
+            (3.0_f64.to_bits(), None)
+        );
+        assert_eq!(Mean::of(&[]), None);
+        assert_eq!(Mean::of(&[2.0, 2.0]).unwrap().half_width, Some(0.0));
+    }
+
+    #[test]
+    fn the_factor_only_falls_and_never_below_the_normal_distributions() {
+        let factors: Vec<f64> = (1..500).map(t_95).collect();
+        assert!(factors.windows(2).all(|pair| pair[0] >= pair[1]));
+        assert!(factors.iter().all(|t| *t > 1.959));
+        assert!((t_95(1) - 12.706).abs() < 1e-9 && (t_95(39) - 2.042).abs() < 1e-9);
+        assert!((t_95(59) - 2.021).abs() < 1e-9 && (t_95(10_000) - 1.980).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A paper's tables: each printed cell with what came out here, and the verdict on it.
+
+use std::collections::BTreeSet;
+
+use anyhow::ensure;
+use maud::{Markup, html};
+use serde_json::Value as Json;
+
+use super::command;
+use super::lengths::{self, Figure};
+use super::selection::{
+    grouped, has, heading, metric_name, metric_text, same, scenario_name, word, words,
+};
+use super::verdict_mark::{Notes, class, mark, mark_and_name};
+use crate::claims::file::{ClaimedTable, Metric, Row, Where};
+use crate::claims::{Entry, Paper};
+use crate::results::ResultLine;
+use crate::scenario::Scenario;
+
+/// Substrates in the order in which a verdict prefers them.
+pub(super) const SUBSTRATES: [&str; 3] = ["model", "linux", "live"];
+
+/// A table with its entries.
+struct Judged<'a> {
+    table: &'a ClaimedTable,
+    cells: Vec<&'a Entry>,
+    orders: Vec<&'a Entry>,
+}
+
+impl<'a> Judged<'a> {
+    /// A table's entries come row by row, and those about the order of its variants apart.
+    fn of(table: &'a ClaimedTable, entries: &'a [Entry]) -> anyhow::Result<Self> {
+        let prefix = format!("{}/", table.id);
+        let order = format!("{prefix}order/");
+        let own = || entries.iter().filter(|entry| entry.id.starts_with(&prefix));
+        let judged = Self {
+            table,
+            cells: own()
+                .filter(|entry| !entry.id.starts_with(&order))
+                .collect(),
+            orders: own().filter(|entry| entry.id.starts_with(&order)).collect(),
+        };
+        let cells = table.row.len() * table.columns.len();
+        ensure!(
+            judged.cells.len() == cells,
+            "{}: {} entries for {cells} cells",
+            table.id,
+            judged.cells.len()
+        );
+        Ok(judged)
+    }
+}
+
+/// All tables of a paper.
+pub(super) fn sections(
+    paper: &Paper,
+    lines: &[&ResultLine],
+    entries: &[Entry],
+) -> anyhow::Result<Vec<Markup>> {
+    let tables = paper.claims.table.iter().enumerate();
+    tables
+        .map(|(index, table)| {
+            let judged = Judged::of(table, entries)?;
+            Ok(section(paper, index + 1, &judged, lines))
+        })
+        .collect()
+}
+
+fn section(paper: &Paper, number: usize, judged: &Judged, all: &[&ResultLine]) -> Markup {
+    let table = judged.table;
+    let file = paper.folder.join(&table.scenario);
+    let own = lines_of(paper, &table.scenario, all);
+    let lines = own.as_slice();
+    let description = Scenario::load(&file).map(|scenario| scenario.description);
+    let mut notes = Notes::new(&format!("t{number}"));
+    let body = body(judged, &mut notes);
+    html! {
+        section {
+            h3 { "Table " (number) ". " (metric_name(table.metric)) }
+            p.quiet {
+                @if let Ok(description) = &description { (description) "; " }
+                code { (table.id) } ". " (how_many(table, lines))
+            }
+            (body)
+            (notes.list())
+            (orders(judged))
+            (commands(&file, lines))
+            @for substrate in SUBSTRATES {
+                @for figure in figures(table, lines, substrate, None) { (figure) }
+            }
+            @for scenario in alternatives(table) {
+                @let lines = lines_of(paper, scenario, all);
+                @let figures = figures(table, &lines, SUBSTRATES[0], Some(scenario));
+                @for figure in &figures { (figure) }
+                @if !figures.is_empty() { (commands(&paper.folder.join(scenario), &lines)) }
+            }
+        }
+    }
+}
+
+fn lines_of<'a>(paper: &Paper, scenario: &str, lines: &[&'a ResultLine]) -> Vec<&'a ResultLine> {
+    let name = scenario_name(paper, scenario);
+    lines
+        .iter()
+        .copied()
+        .filter(|line| line.scenario == name)
+        .collect()
+}
+
+/// The other scenarios that have runs of the same cells.
+fn alternatives(table: &ClaimedTable) -> BTreeSet<&str> {
+    let all = table
+        .alternative
+        .iter()
+        .map(|other| other.scenario.as_str());
+    all.filter(|scenario| *scenario != table.scenario).collect()
+}
+
+/// The commands that make these lines, one a substrate.
+pub(super) fn commands(file: &std::path::Path, lines: &[&ResultLine]) -> Markup {
+    let of = |substrate: &str| -> Vec<&ResultLine> {
+        lines
+            .iter()
+            .copied()
+            .filter(|line| line.substrate == substrate)
+            .collect()
+    };
+    html! {
+        @for substrate in SUBSTRATES {
+            @let lines = of(substrate);
+            @if !lines.is_empty() { pre.command { (command::run(file, substrate, &lines)) } }
+        }
+    }
+}
+
+/// How many runs a cell's value is the median of.
+fn how_many(table: &ClaimedTable, lines: &[&ResultLine]) -> String {
+    let counts: BTreeSet<usize> = table
+        .row
+        .iter()
+        .flat_map(|row| table.columns.iter().map(move |column| (row, column)))
+        .map(|(row, column)| runs_of(table, row, column, lines, SUBSTRATES[0]).len())
+        .filter(|count| *count > 0)
+        .collect();
+    match (counts.first(), counts.last()) {
+        (Some(1), Some(1)) => "One run a cell.".to_owned(),
+        (Some(least), Some(most)) if least == most => format!("Medians of {most} runs a cell."),
+        (Some(least), Some(most)) => format!("Medians of {least} to {most} runs a cell."),
+        _ => "No runs on the model.".to_owned(),
+    }
+}
+
+fn runs_of<'a>(
+    table: &ClaimedTable,
+    row: &Row,
+    column: &Json,
+    lines: &[&'a ResultLine],
+    substrate: &str,
+) -> Vec<&'a ResultLine> {
+    let is_of = |line: &&&ResultLine| {
+        line.substrate == substrate
+            && has(line, &row.of)
+            && line
+                .parameters
+                .get(&table.column)
+                .is_some_and(|value| same(value, column))
+    };
+    lines.iter().filter(is_of).copied().collect()
+}
+
+fn body(judged: &Judged, notes: &mut Notes) -> Markup {
+    let table = judged.table;
+    let keys: BTreeSet<&String> = table.row.iter().flat_map(|row| row.of.keys()).collect();
+    let rows = table
+        .row
+        .iter()
+        .zip(judged.cells.chunks(table.columns.len()));
+    html! {
+        table {
+            thead {
+                tr {
+                    @for key in &keys { th rowspan="2" { (heading(key)) } }
+                    th colspan=(table.columns.len()) { (heading(&table.column)) }
+                }
+                tr { @for column in &table.columns { th.number { (word(column)) } } }
+            }
+            tbody {
+                @for (row, cells) in rows {
+                    tr {
+                        @for key in &keys {
+                            th { (row.of.get(*key).map(word).unwrap_or_default()) }
+                        }
+                        @for (column, entry) in table.columns.iter().zip(cells) {
+                            (cell(table, &row.of, column, entry, notes))
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn cell(
+    table: &ClaimedTable,
+    row: &Where,
+    column: &Json,
+    entry: &Entry,
+    notes: &mut Notes,
+) -> Markup {
+    let mut of = row.clone();
+    of.insert(table.column.clone(), column.clone());
+    let reference = notes.refer(entry, words(&of));
+    let values = [
+        ("model", &entry.model),
+        ("linux", &entry.linux),
+        ("live", &entry.live),
+    ];
+    let known: Vec<(&str, String)> = values
+        .iter()
+        .filter_map(|(name, value)| Some((*name, shown(table.metric, value.as_ref()?))))
+        .collect();
+    html! {
+        td class={ "cell " (class(entry.verdict)) } title=(entry.reason) {
+            span.printed { "printed " (word(&entry.printed)) }
+            @match known.first() {
+                Some((name, value)) => {
+                    @if *name != SUBSTRATES[0] { (name) " " }
+                    span.ours { (value) }
+                },
+                None => span.ours { "no run" },
+            }
+            " " (mark(entry.verdict)) (reference)
+            @for (name, value) in known.iter().skip(1) { span.other { (name) " " (value) } }
+        }
+    }
+}
+
+/// A value of a cell: a number of the metric, or words.
+fn shown(metric: Metric, value: &Json) -> String {
+    value
+        .as_f64()
+        .map_or_else(|| word(value), |value| metric_text(metric, value))
+}
+
+/// `delayed_ack=on disconnection_s=5` in words.
+fn order_words(id: &str, prefix: &str) -> String {
+    let rest = id.strip_prefix(prefix).unwrap_or(id);
+    let parameters = rest
+        .split_whitespace()
+        .filter_map(|word| word.split_once('='));
+    let of = parameters.map(|(name, value)| (name.to_owned(), Json::from(value)));
+    words(&of.collect::<Where>())
+}
+
+fn orders(judged: &Judged) -> Markup {
+    let prefix = format!("{}/order/", judged.table.id);
+    html! {
+        @if !judged.orders.is_empty() {
+            table {
+                thead { tr {
+                    th { "Order by " (heading(&judged.table.variants)) }
+                    th { "printed" } th { "here" } th { "verdict" } th { "why" }
+                } }
+                tbody {
+                    @for entry in &judged.orders {
+                        tr {
+                            th { (order_words(&entry.id, &prefix)) }
+                            td { (word(&entry.printed)) }
+                            td { (entry.model.as_ref().map_or_else(|| "–".to_owned(), word)) }
+                            td class={ "verdict " (class(entry.verdict)) } { (mark_and_name(entry.verdict)) }
+                            td { (entry.reason) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// One figure for each combination of what rows have besides the variants. All runs of an
+/// `alternative` scenario count, whatever else they differ in.
+fn figures(
+    table: &ClaimedTable,
+    lines: &[&ResultLine],
+    substrate: &str,
+    alternative: Option<&str>,
+) -> Vec<Markup> {
+    if !lengths::is_drawable(&table.columns) || table.column == table.variants {
+        return Vec::new();
+    }
+    let groups = grouped(&table.row, |row| {
+        let mut others = row.of.clone();
+        others.remove(&table.variants);
+        others
+    });
+    let figures = groups.into_iter().filter_map(|(of, rows)| {
+        let rows = rows.into_iter().map(|row| lengths::Row {
+            name: row.of.get(&table.variants).map(word).unwrap_or_default(),
+            printed: row
+                .printed
+                .iter()
+                .map(|value| finished(table, *value))
+                .collect(),
+            runs: table
+                .columns
+                .iter()
+                .map(|column| runs_of(table, row, column, lines, substrate))
+                .collect(),
+        });
+        let figure = Figure {
+            metric: table.metric,
+            column: &table.column,
+            columns: &table.columns,
+            title: match alternative {
+                None => format!("{} ({substrate})", words(&of)),
+                Some(scenario) => format!("{}, all runs of {scenario} ({substrate})", words(&of)),
+            },
+            rows: rows.collect(),
+        };
+        figure.draw()
+    });
+    figures.collect()
+}
+
+/// What is printed, unless it is the mark of what did not finish.
+fn finished(table: &ClaimedTable, printed: f64) -> Option<f64> {
+    let is_mark = table
+        .unfinished
+        .is_some_and(|mark| mark.total_cmp(&printed).is_eq());
+    (!is_mark).then_some(printed)
+}

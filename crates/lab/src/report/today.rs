@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The page's second part: the paper's links with the senders of today's Linux.
+//!
+//! `PAPER/today.toml` sweeps `congestion_control`, the gateway's `scheme`, and parameters
+//! that the paper's own scenarios have too. What the paper says of its variants is judged,
+//! for each sender, by the very rules of the first part. For that a line stands for the
+//! first of the paper's runs that has the same scheme, the same values of those
+//! parameters, and a receiver that delays its ACKs, as Linux does.
+
+use std::path::PathBuf;
+
+use maud::{Markup, html};
+use serde_json::Value as Json;
+
+use super::lengths::{self, Figure};
+use super::selection::{
+    TODAY, grouped, heading, is_today, metric_name, metric_text, same, without, word,
+};
+use super::tables::{SUBSTRATES, commands};
+use super::verdict_mark::{Notes, class, key, mark};
+use super::{curves, variants_of};
+use crate::claims::file::{ClaimedTable, Metric};
+use crate::claims::{Entry, Paper, Verdict};
+use crate::outage_matrix::median;
+use crate::results::ResultLine;
+use crate::scenario::{Run, Scenario};
+
+/// The parameter of the sender.
+const SENDER: &str = "congestion_control";
+/// The parameter of the gateway's scheme.
+const SCHEME: &str = "scheme";
+
+/// The second part; says how to make it if there are no lines for it.
+pub(super) fn section(paper: &Paper, lines: &[ResultLine]) -> anyhow::Result<Markup> {
+    let all: Vec<&ResultLine> = lines.iter().filter(|line| is_today(paper, line)).collect();
+    let found = SUBSTRATES
+        .into_iter()
+        .find(|name| all.iter().any(|line| line.substrate == *name));
+    let Some(substrate) = found else {
+        return Ok(nothing(paper));
+    };
+    let lines: Vec<&ResultLine> = all
+        .into_iter()
+        .filter(|line| line.substrate == substrate)
+        .collect();
+    let runs = papers_runs(paper)?;
+    let senders = grouped(lines.iter().copied(), |line| parameter(line, SENDER));
+    let judged: Vec<(String, Vec<Entry>)> = senders
+        .iter()
+        .map(|(sender, lines)| (sender.clone(), judged(paper, lines, &runs)))
+        .collect();
+    let tables = grouped(&paper.claims.table, |table| {
+        (table.metric, table.column.as_str())
+    });
+    let tables: Vec<&ClaimedTable> = tables
+        .into_iter()
+        .filter_map(|(_, tables)| tables.first().copied())
+        .collect();
+    Ok(html! {
+        p {
+            "The paper's links and outages, with hosts as " (kernels(&lines)) " has them: its options, its "
+            "buffers, its timers (" (substrate) ")."
+        }
+        (commands(&file(paper), &lines))
+        (statements(paper, &judged))
+        @for table in tables {
+            @if lines.iter().any(|line| line.parameters.contains_key(&table.column)) {
+                (measured(table, &lines))
+            }
+        }
+        @for (sender, lines) in &senders {
+            @let figures = curves::figures(lines, SCHEME);
+            @if !figures.is_empty() {
+                h3 { (sender) }
+                @for figure in &figures { (figure) }
+            }
+        }
+    })
+}
+
+fn file(paper: &Paper) -> PathBuf {
+    paper.folder.join(TODAY)
+}
+
+fn nothing(paper: &Paper) -> Markup {
+    html! {
+        p {
+            "No results with today's senders were given. They come from real Linux TCP, on the substrate "
+            code { "linux" } " (or " code { "live" } "):"
+        }
+        pre.command {
+            "holdfast lab run " (file(paper).display()) " --substrate linux --out today.jsonl"
+        }
+        pre.command { "holdfast lab report --paper " (paper.name) " --results today.jsonl" }
+    }
+}
+
+fn kernels(lines: &[&ResultLine]) -> String {
+    let kernels = grouped(
+        lines.iter().filter_map(|line| line.kernel.as_deref()),
+        |kernel| *kernel,
+    );
+    let names: Vec<String> = kernels
+        .iter()
+        .map(|(kernel, _)| format!("Linux {kernel}"))
+        .collect();
+    if names.is_empty() {
+        "Linux".to_owned()
+    } else {
+        names.join(", ")
+    }
+}
+
+fn parameter(line: &ResultLine, name: &str) -> String {
+    line.parameters
+        .get(name)
+        .map_or_else(|| "–".to_owned(), word)
+}
+
+/// The paper's own runs that a line of today's can stand for.
+fn papers_runs(paper: &Paper) -> anyhow::Result<Vec<Run>> {
+    let tables = paper
+        .claims
+        .table
+        .iter()
+        .map(|table| table.scenario.as_str());
+    let statements = paper
+        .claims
+        .statement
+        .iter()
+        .map(|statement| statement.scenario.as_str());
+    let files = grouped(tables.chain(statements), |file| *file);
+    let mut runs = Vec::new();
+    for (file, _) in files {
+        runs.extend(Scenario::load(&paper.folder.join(file))?.runs(None)?);
+    }
+    runs.retain(|run| run.conditions.mh.delayed_ack != Some(false));
+    Ok(runs)
+}
+
+/// The runs, one of each of the paper's scenarios, that a line stands for.
+fn places<'a>(line: &ResultLine, runs: &'a [Run]) -> Vec<&'a Run> {
+    let shared = without(&line.parameters, &[SENDER, SCHEME]);
+    let scheme = parameter(line, SCHEME);
+    let fits = |run: &&Run| {
+        run.conditions.gateway.scheme.name() == scheme
+            && shared.iter().all(|(name, value)| {
+                run.parameters
+                    .get(name)
+                    .is_some_and(|other| same(other, value))
+            })
+    };
+    let fitting = grouped(runs.iter().filter(fits), |run| run.scenario.clone());
+    fitting
+        .into_iter()
+        .filter_map(|(_, runs)| runs.first().copied())
+        .collect()
+}
+
+/// The entries on orders and statements if one sender's lines were the model's.
+fn judged(paper: &Paper, lines: &[&ResultLine], runs: &[Run]) -> Vec<Entry> {
+    let standing_in = lines.iter().flat_map(|line| {
+        places(line, runs).into_iter().map(|run| ResultLine {
+            scenario: run.scenario.clone(),
+            parameters: run.parameters.clone(),
+            // Orders are judged on the model's lines alone.
+            substrate: SUBSTRATES[0].to_owned(),
+            series: None,
+            ..(*line).clone()
+        })
+    });
+    let lines: Vec<ResultLine> = standing_in.collect();
+    let is_cell = |entry: &Entry| {
+        let prefixes = paper
+            .claims
+            .table
+            .iter()
+            .map(|table| format!("{}/", table.id));
+        let mut rests =
+            prefixes.filter_map(|prefix| entry.id.strip_prefix(&prefix).map(str::to_owned));
+        rests.any(|rest| !rest.starts_with("order/"))
+    };
+    paper
+        .entries(&lines)
+        .into_iter()
+        .filter(|entry| !is_cell(entry))
+        .collect()
+}
+
+/// What still holds: a row for each order and statement, a column for each sender.
+fn statements(paper: &Paper, judged: &[(String, Vec<Entry>)]) -> Markup {
+    let Some((_, first)) = judged.first() else {
+        return html! {};
+    };
+    let is_known = |row: &usize| {
+        judged
+            .iter()
+            .any(|(_, entries)| entries[*row].verdict != Verdict::NotComparable)
+    };
+    let (known, unknown): (Vec<usize>, Vec<usize>) = (0..first.len()).partition(is_known);
+    let mut notes = Notes::new("today");
+    let rows: Vec<(&Entry, Vec<Markup>)> = known
+        .iter()
+        .map(|row| {
+            let cells = judged.iter().map(|(sender, entries)| {
+                let entry = &entries[*row];
+                statement_cell(entry, notes.refer(entry, format!("{sender}, {}", entry.id)))
+            });
+            (&first[*row], cells.collect())
+        })
+        .collect();
+    html! {
+        h3 { "Which of the paper's statements still hold" }
+        (key())
+        table {
+            thead { tr {
+                th { "the paper says" } th { "printed" }
+                @for (sender, _) in judged { th { (sender) } }
+            } }
+            tbody {
+                @for (entry, cells) in &rows {
+                    tr {
+                        td { (said(paper, entry)) }
+                        td { (word(&entry.printed)) }
+                        @for cell in cells { (cell) }
+                    }
+                }
+            }
+        }
+        (notes.list())
+        @if !unknown.is_empty() {
+            p.quiet {
+                (unknown.len()) " more have no runs with today's senders, or the paper leaves a condition open: "
+                (unknown.iter().map(|row| first[*row].id.as_str()).collect::<Vec<_>>().join("; ")) "."
+            }
+        }
+    }
+}
+
+/// A statement's words, or the name of an order.
+fn said(paper: &Paper, entry: &Entry) -> String {
+    let statement = paper
+        .claims
+        .statement
+        .iter()
+        .find(|statement| statement.id == entry.id);
+    statement.map_or_else(|| entry.id.clone(), |statement| statement.text.clone())
+}
+
+fn statement_cell(entry: &Entry, reference: Markup) -> Markup {
+    html! {
+        td class=(class(entry.verdict)) title=(entry.reason) {
+            @if let Some(came) = &entry.model { (word(came)) " " }
+            (mark(entry.verdict)) (reference)
+        }
+    }
+}
+
+/// What was measured, in the columns of one of the paper's tables, with its figures.
+fn measured(table: &ClaimedTable, lines: &[&ResultLine]) -> Markup {
+    let values = lines
+        .iter()
+        .filter_map(|line| line.parameters.get(&table.column));
+    let columns: Vec<Json> = grouped(values, |value| (*value).clone())
+        .into_iter()
+        .map(|(value, _)| value)
+        .collect();
+    let rows = grouped(lines.iter().copied(), |line| {
+        (parameter(line, SENDER), parameter(line, SCHEME))
+    });
+    html! {
+        section {
+            h3 { (metric_name(table.metric)) ", " (heading(&table.column)) }
+            table {
+                thead { tr {
+                    th { "sender" } th { "gateway" }
+                    @for column in &columns { th.number { (word(column)) } }
+                } }
+                tbody {
+                    @for ((sender, scheme), lines) in &rows {
+                        tr {
+                            th { (sender) } th { (scheme) }
+                            @for column in &columns {
+                                td.cell { (median_text(table.metric, &at(table, column, lines))) }
+                            }
+                        }
+                    }
+                    @if table.metric == Metric::TransferS {
+                        tr {
+                            th colspan="2" { "no transfer can beat" }
+                            @for column in &columns {
+                                td.cell { (optimum(&at(table, column, lines))) }
+                            }
+                        }
+                    }
+                }
+            }
+            @if lengths::is_drawable(&columns) {
+                @for figure in figures(table, &columns, lines) { (figure) }
+            }
+        }
+    }
+}
+
+/// The lines of one column.
+fn at<'a>(table: &ClaimedTable, column: &Json, lines: &[&'a ResultLine]) -> Vec<&'a ResultLine> {
+    let is_at = |line: &&&ResultLine| {
+        line.parameters
+            .get(&table.column)
+            .is_some_and(|value| same(value, column))
+    };
+    lines.iter().filter(is_at).copied().collect()
+}
+
+/// One figure a sender, one curve a scheme.
+fn figures(table: &ClaimedTable, columns: &[Json], lines: &[&ResultLine]) -> Vec<Markup> {
+    let senders = grouped(lines.iter().copied(), |line| parameter(line, SENDER));
+    let figures = senders.into_iter().filter_map(|(sender, lines)| {
+        let schemes = grouped(lines, |line| parameter(line, SCHEME));
+        let rows = schemes.into_iter().map(|(scheme, lines)| lengths::Row {
+            name: scheme,
+            printed: Vec::new(),
+            runs: columns
+                .iter()
+                .map(|column| at(table, column, &lines))
+                .collect(),
+        });
+        let figure = Figure {
+            metric: table.metric,
+            column: &table.column,
+            columns,
+            title: sender,
+            rows: rows.collect(),
+        };
+        figure.draw()
+    });
+    figures.collect()
+}
+
+/// The median, or that there is none.
+fn median_text(metric: Metric, lines: &[&ResultLine]) -> String {
+    let values = lines
+        .iter()
+        .map(|line| metric.of(line).unwrap_or(f64::INFINITY));
+    match median(values.collect()) {
+        None => "–".to_owned(),
+        Some(value) if value.is_finite() => metric_text(metric, value),
+        Some(_) => "not finished".to_owned(),
+    }
+}
+
+/// The least of the optima: senders differ in the options of their segments.
+fn optimum(lines: &[&ResultLine]) -> String {
+    let least = lines
+        .iter()
+        .map(|line| line.optimal_s)
+        .fold(f64::INFINITY, f64::min);
+    if least.is_finite() {
+        metric_text(Metric::TransferS, least)
+    } else {
+        "–".to_owned()
+    }
+}

@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What came of runs: a line of JSON each, and a table of them.
+//!
+//! Lines carry no wall time: on the model the same run gives the same bytes.
+
+use comfy_table::{CellAlignment, Table, presets};
+use holdfast_link::{OutageEffect, OutageSchedule, optimal_transfer};
+use holdfast_wire::{Duration, Instant};
+use serde::{Deserialize, Serialize};
+
+use crate::outage_matrix::median;
+use crate::scenario::{Conditions, HopConditions, Parameters, Run};
+
+/// The commit that this program was built from; `unknown` outside of a checkout.
+pub const COMMIT: &str = env!("HOLDFAST_COMMIT");
+
+/// One run's result.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ResultLine {
+    /// The scenario's name.
+    pub scenario: String,
+    /// `name=value` of each sweep.
+    pub variant: String,
+    /// The same for programs.
+    pub parameters: Parameters,
+    /// `model`, `linux` or `live`.
+    pub substrate: String,
+    /// The run's seed.
+    pub seed: u64,
+    /// From the transfer's begin to its last byte, in seconds; none: not finished.
+    pub transfer_s: Option<f64>,
+    /// The time that no transfer over these links can beat, in seconds.
+    pub optimal_s: f64,
+    /// For each outage of the wireless hop within the transfer: from the link's return
+    /// to the first new byte at the receiver, in seconds; none: there never was one.
+    pub stalls_s: Vec<Option<f64>>,
+    /// Bytes that arrived over the time until the last one, in Mb/s.
+    pub goodput_mbps: f64,
+    /// Segments sent again for each one sent first, in percent.
+    pub retransmission_ratio_percent: f64,
+    /// Bytes that reached the receiver again, for each byte delivered; none: not known
+    /// (a Linux receiver without SACK does not count them).
+    pub duplicates_per_byte: Option<f64>,
+    /// The transfer is complete.
+    pub finished: bool,
+    /// What arrived is what was sent.
+    pub intact: bool,
+    /// How it ended: `delivered`, `given up` (the sender), `not in time`.
+    pub ending: String,
+    /// Bytes that arrived.
+    pub bytes: u64,
+    /// Segments that the sender sent again.
+    pub retransmitted_segments: u64,
+    /// Segments that it sent for the first time.
+    pub segments: u64,
+    /// Outages of the wireless hop that began before the end.
+    pub outages: usize,
+    /// What they did to packets.
+    pub outage_effect: OutageEffect,
+    /// The sender: the model's preset, or Linux's congestion control.
+    pub sender: String,
+    /// The kernel's release; none on the model.
+    pub kernel: Option<String>,
+    /// The commit of this program.
+    pub commit: String,
+    /// A hash over every packet with its time, on the model.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub digest: Option<String>,
+    /// Kernel parameters that were set at the hosts.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub sysctls: Vec<(String, String)>,
+    /// Time series, if asked for.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub series: Option<Series>,
+}
+
+/// Time series by columns; what was not asked for, or is not known, is not there.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Series {
+    /// Time since the start of the links' clocks, in seconds.
+    pub t_s: Vec<f64>,
+    /// Congestion window, bytes.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub cwnd: Vec<u64>,
+    /// Slow start threshold, bytes; 0: none yet.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub ssthresh: Vec<u64>,
+    /// The receiver's window as the sender knows it, bytes.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub rwnd: Vec<u64>,
+    /// `snd.una` as an offset in the stream.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub snd_una: Vec<u64>,
+    /// `snd.nxt`.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub snd_nxt: Vec<u64>,
+    /// `rcv.nxt`.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub rcv_nxt: Vec<u64>,
+    /// Packets in the wireless hop's queue.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub queue_packets: Vec<u32>,
+    /// Whether the wireless hop carries.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub link_up: Vec<bool>,
+}
+
+/// How bytes become packets, for the optimum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Framing {
+    /// Payload of a full segment, bytes.
+    pub payload_bytes: u64,
+    /// IP and TCP headers with their options, bytes.
+    pub header_bytes: u64,
+}
+
+impl Framing {
+    /// Of segments of `mss` with or without timestamps (12 bytes of each).
+    pub fn new(mss: u16, timestamps: bool) -> Self {
+        let options = if timestamps { 12 } else { 0 };
+        Self {
+            payload_bytes: u64::from(mss) - options,
+            header_bytes: 40 + options,
+        }
+    }
+}
+
+/// The time that no transfer over these links can beat, in seconds: the slowest hop
+/// busy whenever it is up, every segment full, the others' delays added; `infinity` if
+/// it is beyond the end of time.
+pub fn optimal_s(conditions: &Conditions, framing: Framing) -> f64 {
+    let hops: Vec<&HopConditions> = conditions
+        .wired
+        .iter()
+        .chain(std::iter::once(&conditions.wireless))
+        .collect();
+    let way = |hop: &HopConditions| {
+        let direction = match holdfast_core::Direction::from(conditions.transfer.direction) {
+            holdfast_core::Direction::Downlink => 0,
+            holdfast_core::Direction::Uplink => usize::from(!hop.half_duplex),
+        };
+        hop.plans().map(|plans| plans[direction].clone())
+    };
+    let delay: Duration = hops
+        .iter()
+        .filter_map(|hop| way(hop))
+        .map(|plan| plan.delay)
+        .sum();
+    let start = Instant::ZERO + conditions.start();
+    let segments = conditions.transfer.bytes.div_ceil(framing.payload_bytes);
+    let ends = hops.iter().filter_map(|hop| {
+        let plan = way(hop)?;
+        let each = framing.header_bytes + u64::from(hop.frame_overhead_bytes);
+        let wire_bytes = conditions.transfer.bytes + segments * each;
+        let mut schedule = OutageSchedule::new(&plan.outages, 0);
+        let end = optimal_transfer(&plan, &mut schedule, start, wire_bytes);
+        let others = delay.saturating_sub(plan.delay);
+        Some(end.map_or(f64::INFINITY, |end| {
+            (end + others).saturating_since(start).as_secs_f64()
+        }))
+    });
+    ends.fold(0.0, f64::max)
+}
+
+impl ResultLine {
+    /// A line about `run` with nothing measured yet.
+    pub fn of(run: &Run, substrate: &str, sender: String, framing: Framing) -> Self {
+        Self {
+            scenario: run.scenario.clone(),
+            variant: run.variant.clone(),
+            parameters: run.parameters.clone(),
+            substrate: substrate.to_owned(),
+            seed: run.seed,
+            transfer_s: None,
+            optimal_s: optimal_s(&run.conditions, framing),
+            stalls_s: Vec::new(),
+            goodput_mbps: 0.0,
+            retransmission_ratio_percent: 0.0,
+            duplicates_per_byte: None,
+            finished: false,
+            intact: false,
+            ending: String::new(),
+            bytes: 0,
+            retransmitted_segments: 0,
+            segments: 0,
+            outages: 0,
+            outage_effect: run.conditions.wireless.outage_effect(),
+            sender,
+            kernel: None,
+            commit: COMMIT.to_owned(),
+            digest: None,
+            sysctls: Vec::new(),
+            series: None,
+        }
+    }
+
+    /// Whether what arrived was what was sent, whether or not all of it came.
+    pub fn is_sound(&self) -> bool {
+        self.intact
+    }
+}
+
+/// The retransmission ratio of Omueti and Trajković (2007), in percent.
+pub fn retransmission_ratio_percent(segments: u64, retransmitted: u64) -> f64 {
+    if segments == 0 {
+        return 0.0;
+    }
+    retransmitted as f64 * 100.0 / segments as f64
+}
+
+/// A table for people: one row a variant, medians over its runs.
+pub fn table(lines: &[ResultLine]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::ASCII_MARKDOWN);
+    let header = [
+        "scenario",
+        "variant",
+        "runs",
+        "finished",
+        "time",
+        "optimum",
+        "stall",
+        "goodput",
+        "sent again",
+    ];
+    table.set_header(header);
+    for column in 2..header.len() {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    let mut groups: Vec<(&ResultLine, Vec<&ResultLine>)> = Vec::new();
+    for line in lines {
+        let alike = groups.iter_mut().find(|(first, _)| {
+            first.scenario == line.scenario
+                && first.variant == line.variant
+                && first.substrate == line.substrate
+        });
+        match alike {
+            Some((_, group)) => group.push(line),
+            None => groups.push((line, vec![line])),
+        }
+    }
+    for (first, group) in &groups {
+        table.add_row(row(first, group));
+    }
+    table
+}
+
+fn row(first: &ResultLine, group: &[&ResultLine]) -> Vec<String> {
+    let finished = group.iter().filter(|line| line.finished).count();
+    let broken = group.iter().filter(|line| !line.intact).count();
+    let of = |value: &dyn Fn(&ResultLine) -> f64| {
+        median(group.iter().map(|line| value(line)).collect()).unwrap_or(f64::NAN)
+    };
+    let shown = |value: f64, unit: &str| {
+        if value.is_finite() {
+            format!("{value:.2} {unit}")
+        } else {
+            "never".to_owned()
+        }
+    };
+    let stall = |line: &ResultLine| {
+        let stalls = line
+            .stalls_s
+            .iter()
+            .map(|stall| stall.unwrap_or(f64::INFINITY));
+        stalls.fold(0.0, f64::max)
+    };
+    let mut finished = format!("{finished} of {}", group.len());
+    if broken > 0 {
+        finished.push_str(&format!(", {broken} BROKEN"));
+    }
+    vec![
+        first.scenario.clone(),
+        first.variant.clone(),
+        group.len().to_string(),
+        finished,
+        shown(of(&|line| line.transfer_s.unwrap_or(f64::INFINITY)), "s"),
+        shown(of(&|line| line.optimal_s), "s"),
+        shown(of(&stall), "s"),
+        shown(of(&|line| line.goodput_mbps), "Mb/s"),
+        shown(of(&|line| line.retransmission_ratio_percent), "%"),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::Scenario;
+    use std::path::Path;
+
+    fn run(more: &str) -> Run {
+        let text = format!("[transfer]\nbytes = 2920000\n{more}");
+        Scenario::parse(Path::new("s.toml"), &text)
+            .unwrap()
+            .runs(None)
+            .unwrap()
+            .remove(0)
+    }
+
+    #[test]
+    fn the_optimum_is_that_of_the_slowest_hop_with_all_delays() {
+        let run = run(
+            "[wired]\nrate_mbit_per_s = 100\ndelay_ms = 10\n[wireless]\nrate_mbit_per_s = 20\ndelay_ms = 25\noutages = { kind = \"list\", list = [{ at_s = 0.5, for_s = 2 }] }",
+        );
+        // 2000 segments of 1500 bytes at 20 Mb/s: 1.2 s.
+        let optimum = optimal_s(&run.conditions, Framing::new(1460, false));
+        assert!((optimum - 3.235).abs() < 1e-6, "{optimum}");
+    }
+
+    #[test]
+    fn overhead_of_frames_counts() {
+        let run = run("[wireless]\nrate_mbit_per_s = 20\nframe_overhead_bytes = 1500");
+        let optimum = optimal_s(&run.conditions, Framing::new(1460, false));
+        assert!((optimum - 2.4).abs() < 1e-6, "{optimum}");
+    }
+
+    #[test]
+    fn a_line_survives_json_and_the_table_takes_medians() {
+        let run = run("[wireless]");
+        let mut lines = Vec::new();
+        for transfer_s in [Some(3.0), Some(1.0), None] {
+            let mut line = ResultLine::of(&run, "model", "reno".into(), Framing::new(1460, true));
+            line.transfer_s = transfer_s;
+            line.finished = transfer_s.is_some();
+            line.intact = true;
+            let text = serde_json::to_string(&line).unwrap();
+            assert_eq!(serde_json::from_str::<ResultLine>(&text).unwrap(), line);
+            lines.push(line);
+        }
+        let table = table(&lines).to_string();
+        assert!(
+            table.contains("2 of 3") && table.contains("3.00 s"),
+            "{table}"
+        );
+    }
+}

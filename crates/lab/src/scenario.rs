@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Scenarios: what an experiment is, in TOML, without a word on what it runs on.
+//!
+//! A [`Scenario`] is a document; its `[[sweep]]`s multiply it to [`Run`]s, in an order
+//! that depends on the document alone. Each run carries everything that a substrate
+//! needs ([`Conditions`]), checked, with the outages of its seed already drawn: they
+//! are the same on every substrate.
+//!
+//! ```toml
+//! description = "one outage, plain and with the gateway"
+//!
+//! [transfer]
+//! bytes = 10_000_000
+//!
+//! [wireless]
+//! rate_mbit_per_s = 20
+//! delay_ms = 25
+//! queue_packets_max = 200
+//! outages = { kind = "list", list = [{ at_s = 2, for_s = 3 }] }
+//!
+//! [[sweep]]
+//! name = "scheme"
+//! key = "gateway.scheme"
+//! values = ["none", "hold"]
+//! ```
+
+mod conditions;
+mod hop;
+mod host;
+mod sweep;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use serde::Serialize;
+use toml::Table;
+
+pub use conditions::{
+    Conditions, CrossTraffic, GatewayConditions, Record, SchemeChoice, SignalChoice, Stretch,
+    TransferConditions, Way,
+};
+pub(crate) use conditions::{PART_WIRED, seconds};
+pub use hop::HopConditions;
+pub use host::HostConditions;
+pub use sweep::Parameters;
+
+use crate::document::{self, DocumentError};
+
+/// The longest scenario file, in bytes.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+/// Runs of one scenario at most.
+const RUNS_MAX: usize = 1_000_000;
+
+/// A scenario that cannot be: one line with the file, the key, what it got and what it
+/// takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScenarioError(String);
+
+impl ScenarioError {
+    /// An error of one line.
+    pub(crate) fn new(line: String) -> Self {
+        Self(line)
+    }
+}
+
+impl std::fmt::Display for ScenarioError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for ScenarioError {}
+
+/// A scenario's document.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// Its name: the file's, with its folder's unless that is the current one.
+    pub name: String,
+    /// Its file.
+    pub path: PathBuf,
+    /// What it is about.
+    pub description: String,
+    document: Table,
+}
+
+/// One run: everything that it depends on but the substrate.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// The scenario's name.
+    pub scenario: String,
+    /// What it is among the scenario's runs: `name=value` of each sweep.
+    pub variant: String,
+    /// The same for programs.
+    pub parameters: Parameters,
+    /// What all that is random comes from.
+    pub seed: u64,
+    /// Where it comes from.
+    pub origin: Origin,
+    /// Everything else.
+    pub conditions: Conditions,
+}
+
+/// What makes the same run again: the one at `index` of the scenario's runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// The scenario's file.
+    pub file: PathBuf,
+    /// The seed given in place of the scenario's own.
+    pub seed: Option<u64>,
+    /// From 0.
+    pub index: usize,
+    /// How many runs the scenario is.
+    pub count: usize,
+}
+
+/// One of `count` parts of a list of runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Shard {
+    /// Which, from 1.
+    pub number: usize,
+    /// Of how many.
+    pub count: usize,
+}
+
+impl Shard {
+    /// All runs.
+    pub const WHOLE: Self = Self {
+        number: 1,
+        count: 1,
+    };
+
+    /// Whether the run at `index` is of this part. The parts are disjoint, and
+    /// together they are everything.
+    pub const fn has(self, index: usize) -> bool {
+        index % self.count == self.number - 1
+    }
+}
+
+impl std::str::FromStr for Shard {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parsed = text
+            .split_once('/')
+            .and_then(|(number, count)| Some((number.parse().ok()?, count.parse().ok()?)));
+        match parsed {
+            Some((number, count)) if (1..=count).contains(&number) => Ok(Self { number, count }),
+            _ => Err(format!(
+                "got `{text}`, takes I/N with I from 1 to N, as in 2/4"
+            )),
+        }
+    }
+}
+
+impl Scenario {
+    /// Reads a scenario and checks all of its runs.
+    ///
+    /// # Errors
+    /// One line with the file, the key, what it got and what it takes.
+    pub fn load(path: &Path) -> anyhow::Result<Self> {
+        let shown = path.display();
+        let size = std::fs::metadata(path)
+            .with_context(|| format!("{shown}: cannot be read"))?
+            .len();
+        if size > FILE_BYTES_MAX {
+            bail!("{shown}: {size} bytes are no scenario, it takes at most {FILE_BYTES_MAX}");
+        }
+        let text =
+            std::fs::read_to_string(path).with_context(|| format!("{shown}: cannot be read"))?;
+        let scenario = Self::parse(path, &text)?;
+        scenario.runs(None)?;
+        Ok(scenario)
+    }
+
+    /// Reads a scenario from `text`, which came from `path`.
+    ///
+    /// # Errors
+    /// It is no TOML.
+    pub fn parse(path: &Path, text: &str) -> anyhow::Result<Self> {
+        let document = document::parse(text)
+            .map_err(|error| ScenarioError(format!("{}: {error}", path.display())))?;
+        let description = document.get("description").and_then(toml::Value::as_str);
+        Ok(Self {
+            name: name_of(path),
+            path: path.to_owned(),
+            description: description.unwrap_or_default().to_owned(),
+            document,
+        })
+    }
+
+    /// All runs in order: repetitions outermost, then the sweeps as they stand in the
+    /// document, the last one innermost. `first_seed` takes the place of the document's.
+    ///
+    /// # Errors
+    /// As [`Self::load`].
+    pub fn runs(&self, first_seed: Option<u64>) -> anyhow::Result<Vec<Run>> {
+        let points =
+            sweep::points(&self.document).map_err(|error| self.explain(&error, &self.document))?;
+        let mut checked = Vec::with_capacity(points.len());
+        for point in points {
+            let conditions = conditions::read(&point.document)
+                .map_err(|error| self.explain(&error, &point.document))?;
+            checked.push((point, conditions));
+        }
+        let repetitions = checked.iter().map(|(_, c)| c.repetitions).max();
+        let mut runs = Vec::new();
+        for repetition in 0..repetitions.unwrap_or(0) {
+            for (point, conditions) in &checked {
+                if repetition >= conditions.repetitions {
+                    continue;
+                }
+                let first = first_seed.unwrap_or(conditions.seed);
+                let seed = first.wrapping_add(repetition);
+                let conditions = conditions
+                    .drawn(seed, self.path.parent())
+                    .map_err(|error| self.explain(&error, &point.document))?;
+                runs.push(Run {
+                    scenario: self.name.clone(),
+                    variant: point.variant.clone(),
+                    parameters: point.parameters.clone(),
+                    seed,
+                    origin: Origin {
+                        file: self.path.clone(),
+                        seed: first_seed,
+                        index: runs.len(),
+                        count: 0,
+                    },
+                    conditions,
+                });
+                if runs.len() > RUNS_MAX {
+                    bail!(
+                        "{}: more than {RUNS_MAX} runs; sweep less",
+                        self.path.display()
+                    );
+                }
+            }
+        }
+        let count = runs.len();
+        for run in &mut runs {
+            run.origin.count = count;
+        }
+        Ok(runs)
+    }
+
+    fn explain(&self, error: &DocumentError, document: &Table) -> ScenarioError {
+        ScenarioError(error.explain(&self.path.display().to_string(), document, hop::OWN_KEYS))
+    }
+}
+
+/// `papers/mtcp-plus-2007/undisturbed.toml` is `mtcp-plus-2007/undisturbed`.
+fn name_of(path: &Path) -> String {
+    let own = path.file_stem().unwrap_or_default().to_string_lossy();
+    let folder = path.parent().and_then(Path::file_name);
+    folder.map_or(own.to_string(), |folder| {
+        format!("{}/{own}", folder.to_string_lossy())
+    })
+}
+
+/// The scenarios in `path`: the file itself, or all of a folder and the folders in it,
+/// in the order of their names. Files that are no scenarios (`claims.toml`) are left
+/// out.
+pub fn find(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    if !path.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let unreadable = || format!("{}: cannot be read", path.display());
+    let mut entries: Vec<PathBuf> = std::fs::read_dir(path)
+        .with_context(unreadable)?
+        .map(|entry| Ok(entry?.path()))
+        .collect::<Result<_, std::io::Error>>()
+        .with_context(unreadable)?;
+    entries.sort();
+    let mut found = Vec::new();
+    for entry in entries {
+        if entry.is_dir() {
+            found.extend(find(&entry)?);
+        } else if entry
+            .extension()
+            .is_some_and(|extension| extension == "toml")
+            && entry.file_name().is_some_and(|name| name != "claims.toml")
+        {
+            found.push(entry);
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,434 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a run depends on, read from one document without sweeps.
+
+use std::path::Path;
+
+use holdfast_core::Direction;
+use holdfast_link::seed_for;
+use holdfast_wire::{Duration, Instant};
+use serde::{Deserialize, Serialize};
+use toml::Table;
+
+use super::hop::HopConditions;
+use super::host::HostConditions;
+use crate::document::{self, DocumentError};
+
+/// The longest run, in seconds.
+const LIMIT_MAX_S: f64 = 1_000_000.0;
+/// Repetitions of one combination at most.
+const REPETITIONS_MAX: u64 = 100_000;
+/// Points of a time series at most.
+const POINTS_MAX: f64 = 1e6;
+
+/// The part of the seed that is the wired hop's, on all substrates.
+pub(crate) const PART_WIRED: u64 = 1000;
+
+/// Everything that a run depends on besides its seed and its substrate.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Conditions {
+    /// The first repetition's seed; the next ones count up.
+    pub seed: u64,
+    /// How often each combination runs, with a seed of its own.
+    pub repetitions: u64,
+    /// Time series to be recorded.
+    pub record: Vec<Record>,
+    /// Distance of their points.
+    pub record_interval: Duration,
+    /// What is sent.
+    pub transfer: TransferConditions,
+    /// From the FH to the gateway; none: as fast as the substrate.
+    pub wired: Option<HopConditions>,
+    /// From the gateway to the MH.
+    pub wireless: HopConditions,
+    /// What stands between them.
+    pub gateway: GatewayConditions,
+    /// The FH's TCP.
+    pub fh: HostConditions,
+    /// The MH's TCP.
+    pub mh: HostConditions,
+    /// Other traffic.
+    pub cross_traffic: Vec<CrossTraffic>,
+}
+
+/// `[transfer]`: what is sent.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TransferConditions {
+    /// How many bytes.
+    pub bytes: u64,
+    /// Which way.
+    #[serde(default)]
+    pub direction: Way,
+    /// When it begins, in seconds since the start of the links' clocks.
+    #[serde(default)]
+    pub start_s: f64,
+    /// The run ends here at the latest, in seconds since the start of the links' clocks.
+    #[serde(default = "limit_s")]
+    pub limit_s: f64,
+    /// Bytes of the MH's request before the FH sends (a download by HTTP has its own on
+    /// Linux hosts).
+    #[serde(default)]
+    pub request_bytes: u32,
+}
+
+fn limit_s() -> f64 {
+    600.0
+}
+
+/// A direction as scenarios write it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Way {
+    /// Toward the MH.
+    #[default]
+    Downlink,
+    /// From the MH.
+    Uplink,
+}
+
+impl From<Way> for Direction {
+    fn from(way: Way) -> Self {
+        match way {
+            Way::Downlink => Self::Downlink,
+            Way::Uplink => Self::Uplink,
+        }
+    }
+}
+
+/// `[gateway]`.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct GatewayConditions {
+    /// The scheme.
+    pub scheme: SchemeChoice,
+    /// Who tells it of outages; it notices them by silence in any case.
+    pub signal: SignalChoice,
+    /// From an outage's begin or end to the word of it, in milliseconds, on the model.
+    pub signal_delay_ms: f64,
+    /// Bytes kept at most for one flow; none: the gateway's default.
+    pub flow_cache_bytes_max: Option<u64>,
+    /// The least time without an ACK that is taken for silence, in milliseconds.
+    pub silence_min_ms: Option<f64>,
+    /// The least time between two probes of a silent MH, in milliseconds.
+    pub probe_interval_min_ms: Option<f64>,
+    /// The longest.
+    pub probe_interval_max_ms: Option<f64>,
+}
+
+impl Default for GatewayConditions {
+    fn default() -> Self {
+        Self {
+            scheme: SchemeChoice::None,
+            signal: SignalChoice::Carrier,
+            signal_delay_ms: 0.0,
+            flow_cache_bytes_max: None,
+            silence_min_ms: None,
+            probe_interval_min_ms: None,
+            probe_interval_max_ms: None,
+        }
+    }
+}
+
+/// What the gateway runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SchemeChoice {
+    /// Nothing: plain forwarding.
+    #[default]
+    None,
+    /// `hold`.
+    Hold,
+    /// `mtcp-plus`.
+    MtcpPlus,
+    /// `mtcp-2007`: M-TCP as the M-TCP+ paper models it, on the model.
+    #[serde(rename = "mtcp-2007")]
+    Mtcp2007,
+    /// HAProxy as a split proxy, on Linux hosts.
+    Haproxy,
+}
+
+impl SchemeChoice {
+    /// Its name, as `--scheme` takes it where it is one of the gateway's.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Hold => "hold",
+            Self::MtcpPlus => "mtcp-plus",
+            Self::Mtcp2007 => "mtcp-2007",
+            Self::Haproxy => "haproxy",
+        }
+    }
+}
+
+/// Who tells the gateway of outages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SignalChoice {
+    /// Nobody.
+    None,
+    /// The carrier of its own interface: both the begin and the end.
+    #[default]
+    Carrier,
+    /// The MH, by a message that reaches it when the link is back: the end alone.
+    Mobile,
+    /// Both of them.
+    Both,
+}
+
+/// `[[cross_traffic]]`: datagrams at a constant rate.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CrossTraffic {
+    /// Where.
+    pub over: Stretch,
+    /// Which way.
+    #[serde(default)]
+    pub direction: Way,
+    /// Its rate in Mb/s of IP packets.
+    pub rate_mbit_per_s: f64,
+    /// Bytes of each IP packet.
+    #[serde(default = "packet_bytes")]
+    pub packet_bytes: u32,
+    /// From when, in seconds.
+    #[serde(default)]
+    pub start_s: f64,
+    /// Until when; none: until the end.
+    #[serde(default)]
+    pub stop_s: Option<f64>,
+    /// Exponential gaps of the same mean rather than equal ones.
+    #[serde(default)]
+    pub poisson: bool,
+}
+
+fn packet_bytes() -> u32 {
+    1500
+}
+
+/// A part of the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Stretch {
+    /// From the FH to the gateway.
+    Wired,
+    /// From the gateway to the MH.
+    Wireless,
+    /// All of it.
+    Both,
+}
+
+/// What a time series is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Record {
+    /// The sender's congestion window, bytes.
+    Cwnd,
+    /// Its slow start threshold, bytes; 0: none yet.
+    Ssthresh,
+    /// The receiver's window as the sender knows it, bytes.
+    Rwnd,
+    /// `snd.una`, `snd.nxt` and `rcv.nxt` as offsets in the stream.
+    Sequence,
+    /// Packets in the wireless hop's queue, in the bytes' direction.
+    Queue,
+    /// Whether the wireless hop carries.
+    LinkState,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Document {
+    #[serde(default, rename = "description")]
+    _description: String,
+    #[serde(default = "one")]
+    seed: u64,
+    #[serde(default = "one")]
+    repetitions: u64,
+    #[serde(default)]
+    record: Vec<Record>,
+    #[serde(default = "record_interval_ms")]
+    record_interval_ms: f64,
+    transfer: TransferConditions,
+    #[serde(default)]
+    wired: Option<Table>,
+    wireless: Table,
+    #[serde(default)]
+    gateway: GatewayConditions,
+    #[serde(default)]
+    hosts: Table,
+    #[serde(default)]
+    fh: Table,
+    #[serde(default)]
+    mh: Table,
+    #[serde(default)]
+    cross_traffic: Vec<CrossTraffic>,
+    /// Known here for the sake of errors; taken out before.
+    #[serde(default, rename = "sweep")]
+    _sweep: Vec<Table>,
+}
+
+fn one() -> u64 {
+    1
+}
+
+fn record_interval_ms() -> f64 {
+    100.0
+}
+
+/// Reads and checks a document without sweeps.
+pub(super) fn read(table: &Table) -> Result<Conditions, DocumentError> {
+    let document: Document = document::read(table)?;
+    let hop =
+        |name: &str, table: &Table| HopConditions::read(table).map_err(|error| error.within(name));
+    let conditions = Conditions {
+        seed: document.seed,
+        repetitions: document.repetitions,
+        record: document.record,
+        record_interval: Duration::from_nanos((document.record_interval_ms * 1e6) as u64),
+        transfer: document.transfer,
+        wired: document
+            .wired
+            .as_ref()
+            .map(|table| hop("wired", table))
+            .transpose()?,
+        wireless: hop("wireless", &document.wireless)?,
+        gateway: document.gateway,
+        fh: host("fh", &document.hosts, &document.fh)?,
+        mh: host("mh", &document.hosts, &document.mh)?,
+        cross_traffic: document.cross_traffic,
+    };
+    conditions.check(document.record_interval_ms)?;
+    Ok(conditions)
+}
+
+/// `[hosts]` with `[fh]` or `[mh]` on top of it.
+fn host(name: &str, common: &Table, own: &Table) -> Result<HostConditions, DocumentError> {
+    let read = |name: &str, table: &Table| {
+        let host: HostConditions = document::read(table).map_err(|error| error.within(name))?;
+        host.check().map_err(|error| error.within(name))?;
+        Ok(host)
+    };
+    read("hosts", common)?;
+    read(name, own)?;
+    let mut table = common.clone();
+    table.extend(own.clone());
+    read(name, &table)
+}
+
+impl Conditions {
+    fn check(&self, record_interval_ms: f64) -> Result<(), DocumentError> {
+        if !(1..=REPETITIONS_MAX).contains(&self.repetitions) {
+            let problem = format!("takes 1 to {REPETITIONS_MAX}");
+            return Err(DocumentError::at("repetitions", problem));
+        }
+        let transfer = &self.transfer;
+        if transfer.bytes == 0 {
+            return Err(DocumentError::at("transfer.bytes", "takes at least 1"));
+        }
+        let range = |key: &str, value: f64, min: f64, max: f64, unit: &str| {
+            if (min..=max).contains(&value) {
+                Ok(())
+            } else {
+                Err(DocumentError::at(
+                    key,
+                    format!("takes {min} to {max}{unit}"),
+                ))
+            }
+        };
+        range(
+            "transfer.limit_s",
+            transfer.limit_s,
+            0.001,
+            LIMIT_MAX_S,
+            " s",
+        )?;
+        range(
+            "transfer.start_s",
+            transfer.start_s,
+            0.0,
+            transfer.limit_s,
+            " s",
+        )?;
+        range("record_interval_ms", record_interval_ms, 1.0, 1e6, " ms")?;
+        if !self.record.is_empty() && transfer.limit_s * 1e3 / record_interval_ms > POINTS_MAX {
+            let problem = "more than a million points in a run; take a longer interval";
+            return Err(DocumentError::at("record_interval_ms", problem));
+        }
+        let gateway = &self.gateway;
+        range(
+            "gateway.signal_delay_ms",
+            gateway.signal_delay_ms,
+            0.0,
+            60_000.0,
+            " ms",
+        )?;
+        for (number, cross) in self.cross_traffic.iter().enumerate() {
+            let within =
+                |error: DocumentError| error.within(&number.to_string()).within("cross_traffic");
+            if cross.over != Stretch::Wireless && self.wired.is_none() {
+                let problem = "there is no [wired]; give one, or take wireless";
+                return Err(within(DocumentError::at("over", problem)));
+            }
+            range("rate_mbit_per_s", cross.rate_mbit_per_s, 1e-6, 1e5, " Mb/s").map_err(within)?;
+            range(
+                "packet_bytes",
+                f64::from(cross.packet_bytes),
+                28.0,
+                65_535.0,
+                " bytes",
+            )
+            .map_err(within)?;
+            range("start_s", cross.start_s, 0.0, LIMIT_MAX_S, " s").map_err(within)?;
+            let stop_s = cross.stop_s.unwrap_or(LIMIT_MAX_S);
+            range("stop_s", stop_s, cross.start_s, LIMIT_MAX_S, " s").map_err(within)?;
+        }
+        Ok(())
+    }
+
+    /// These conditions for one seed: the links checked, traces found from `folder`, the
+    /// outages drawn.
+    pub(super) fn drawn(&self, seed: u64, folder: Option<&Path>) -> Result<Self, DocumentError> {
+        let until = Instant::ZERO + self.limit();
+        let mut drawn = self.clone();
+        if let Some(wired) = &mut drawn.wired {
+            *wired = wired
+                .drawn(seed_for(seed, PART_WIRED), until, folder)
+                .map_err(|error| error.within("wired"))?;
+        }
+        drawn.wireless = drawn
+            .wireless
+            .drawn(seed, until, folder)
+            .map_err(|error| error.within("wireless"))?;
+        Ok(drawn)
+    }
+
+    /// Whether files of traces belong to it.
+    pub fn names_traces(&self) -> bool {
+        self.wired
+            .iter()
+            .chain([&self.wireless])
+            .any(HopConditions::names_traces)
+    }
+
+    /// The end of the run at the latest, since the start of the links' clocks.
+    pub fn limit(&self) -> Duration {
+        seconds(self.transfer.limit_s)
+    }
+
+    /// The begin of the transfer, since the start of the links' clocks.
+    pub fn start(&self) -> Duration {
+        seconds(self.transfer.start_s)
+    }
+
+    /// The host that sends the bytes.
+    pub fn sender(&self) -> &HostConditions {
+        match self.transfer.direction {
+            Way::Downlink => &self.fh,
+            Way::Uplink => &self.mh,
+        }
+    }
+}
+
+/// Seconds that were checked to be none below zero, in whole nanoseconds.
+pub(crate) fn seconds(s: f64) -> Duration {
+    Duration::from_nanos((s * 1e9).round() as u64)
+}

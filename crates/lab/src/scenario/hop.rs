@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One hop of the way, both directions: `[wired]` and `[wireless]`.
+
+use std::path::Path;
+
+use holdfast_link::{
+    LinkPlan, LinkSettings, OutageAt, OutageEffect, OutageSchedule, OutageSettings, seed_for,
+};
+use holdfast_wire::Instant;
+use serde::Deserialize;
+use toml::Table;
+
+use crate::document::{self, DocumentError};
+
+/// The keys of a hop besides those of a link.
+pub(super) const OWN_KEYS: &[&str] = &["half_duplex", "frame_overhead_bytes", "downlink", "uplink"];
+
+/// Outages of one run and direction at most.
+const OUTAGES_MAX: usize = 1_000_000;
+
+/// One hop.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HopConditions {
+    /// Toward the MH.
+    pub downlink: LinkSettings,
+    /// From the MH.
+    pub uplink: LinkSettings,
+    /// Both directions have the same outages.
+    pub outages_shared: bool,
+    /// Both directions take turns on the medium of the downlink.
+    pub half_duplex: bool,
+    /// Bytes added to each IP packet for framing and access to the medium.
+    pub frame_overhead_bytes: u32,
+    names_traces: bool,
+    /// Both directions, checked.
+    plans: Option<[LinkPlan; 2]>,
+}
+
+/// What is a hop's own, and no link's.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Own {
+    half_duplex: bool,
+    frame_overhead_bytes: u32,
+    downlink: Table,
+    uplink: Table,
+}
+
+impl HopConditions {
+    /// Reads a hop's table: a link's keys for both directions, and tables `downlink`
+    /// and `uplink` with what is different there.
+    pub(super) fn read(table: &Table) -> Result<Self, DocumentError> {
+        let own: Own = document::read(table)?;
+        let mut common = table.clone();
+        for key in OWN_KEYS {
+            common.remove(*key);
+        }
+        let direction = |name: &str, overlay: &Table| {
+            // For an error that names the key where it stands.
+            let _: LinkSettings = document::read(overlay).map_err(|error| error.within(name))?;
+            let mut table = common.clone();
+            if overlay.contains_key("rate_trace") {
+                table.remove("rate_mbit_per_s");
+            }
+            if overlay.contains_key("rate_mbit_per_s") {
+                table.remove("rate_trace");
+            }
+            table.extend(overlay.clone());
+            document::read::<LinkSettings>(&table)
+        };
+        let _: LinkSettings = document::read(&common)?;
+        let downlink = direction("downlink", &own.downlink)?;
+        let uplink = direction("uplink", &own.uplink)?;
+        let own_outages =
+            own.downlink.contains_key("outages") || own.uplink.contains_key("outages");
+        let names_traces = [&downlink, &uplink].iter().any(|settings| {
+            let of_outages = matches!(
+                &settings.outages,
+                OutageSettings::Trace { file: Some(_), .. }
+            );
+            settings.rate_trace.is_some() || of_outages
+        });
+        Ok(Self {
+            downlink,
+            uplink,
+            outages_shared: !own_outages,
+            half_duplex: own.half_duplex,
+            frame_overhead_bytes: own.frame_overhead_bytes,
+            names_traces,
+            plans: None,
+        })
+    }
+
+    /// Checks both directions and puts the outages of `seed` that begin before `until`
+    /// in the place of what describes them. `folder` is where traces are.
+    pub(super) fn drawn(
+        &self,
+        seed: u64,
+        until: Instant,
+        folder: Option<&Path>,
+    ) -> Result<Self, DocumentError> {
+        let mut drawn = self.clone();
+        // As `holdfast link` has it: one stream for both, or one for each.
+        let parts = if self.outages_shared { [0, 0] } else { [1, 2] };
+        let mut plans = Vec::with_capacity(2);
+        let directions = [
+            ("downlink", &mut drawn.downlink, parts[0]),
+            ("uplink", &mut drawn.uplink, parts[1]),
+        ];
+        for (name, settings, part) in directions {
+            let within = |error: holdfast_link::SettingsError| {
+                let key = error.key.clone();
+                let problem = format!("got {}, takes {}", error.got, error.takes);
+                // A key of both directions stands in the hop's own table.
+                if self.downlink == self.uplink {
+                    DocumentError::at(&key, problem)
+                } else {
+                    DocumentError::at(&key, problem).within(name)
+                }
+            };
+            absolute(&mut settings.rate_trace, folder);
+            if let OutageSettings::Trace { file, .. } = &mut settings.outages {
+                absolute(file, folder);
+            }
+            let plan = settings.plan_with(read_trace).map_err(within)?;
+            let mut schedule = OutageSchedule::new(&plan.outages, seed_for(seed, part));
+            let outages = schedule.until(until);
+            if outages.len() > OUTAGES_MAX {
+                let problem = format!("more than {OUTAGES_MAX} outages in a run; take fewer");
+                return Err(DocumentError::at("outages", problem));
+            }
+            if settings.outages != OutageSettings::None {
+                let list = outages.iter().map(|outage| OutageAt {
+                    at_s: outage.begin.as_secs_f64(),
+                    for_s: outage.end.saturating_since(outage.begin).as_secs_f64(),
+                });
+                settings.outages = OutageSettings::List {
+                    list: list.collect(),
+                };
+            }
+            plans.push(settings.plan_with(read_trace).map_err(within)?);
+        }
+        drawn.plans = plans.try_into().ok();
+        Ok(drawn)
+    }
+
+    /// Both directions as the links' models have them, downlink first; none before the
+    /// run's outages are drawn.
+    pub fn plans(&self) -> Option<&[LinkPlan; 2]> {
+        self.plans.as_ref()
+    }
+
+    /// Whether files of traces belong to it; those of outages alone are in the list of a
+    /// run's outages already, yet the scenario names them.
+    pub fn names_traces(&self) -> bool {
+        self.names_traces
+    }
+
+    /// The outages of the downlink, of a run.
+    pub fn outages(&self) -> &[OutageAt] {
+        match &self.downlink.outages {
+            OutageSettings::List { list } => list,
+            _ => &[],
+        }
+    }
+
+    /// What outages do to packets.
+    pub fn outage_effect(&self) -> OutageEffect {
+        self.downlink.outage_effect
+    }
+}
+
+/// A trace's path from the scenario's folder.
+fn absolute(file: &mut Option<String>, folder: Option<&Path>) {
+    let Some(file) = file else { return };
+    let Some(folder) = folder else { return };
+    let path = folder.join(&*file);
+    let path = std::path::absolute(&path).unwrap_or(path);
+    *file = path.to_string_lossy().into_owned();
+}
+
+fn read_trace(file: &str) -> Result<String, String> {
+    std::fs::read_to_string(file).map_err(|error| error.to_string())
+}

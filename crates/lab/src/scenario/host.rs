@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The TCP of a host: `[hosts]` for both ends, `[fh]` and `[mh]` for one of them.
+
+use std::collections::BTreeMap;
+
+use holdfast_sim::Preset;
+use serde::{Deserialize, Serialize};
+
+use crate::document::DocumentError;
+
+/// The congestion control unless one is named: the one that every kernel has, and the
+/// model too.
+const CONGESTION_CONTROL_DEFAULT: &str = "reno";
+
+/// One host. What is not given is what the preset or the kernel has.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct HostConditions {
+    /// A paper's or an RFC's host: what the model runs. Without one it runs today's
+    /// Linux with Reno.
+    pub preset: Option<Preset>,
+    /// The congestion control of Linux hosts, by the kernel's name.
+    pub congestion_control: String,
+    /// Selective acknowledgements.
+    pub sack: Option<bool>,
+    /// Timestamps.
+    pub timestamps: Option<bool>,
+    /// Window scaling.
+    pub window_scaling: Option<bool>,
+    /// Delayed acknowledgements; `false`: each segment is acknowledged at once.
+    pub delayed_ack: Option<bool>,
+    /// The largest payload of a segment, options not deducted, bytes.
+    pub mss: Option<u16>,
+    /// The largest window that it advertises, bytes.
+    pub window_bytes_max: Option<u32>,
+    /// The initial congestion window, segments.
+    pub initial_window_segments: Option<u32>,
+    /// Retransmissions of one segment after which the connection is given up.
+    pub retries_max: Option<u32>,
+    /// The least retransmission timeout, seconds (Linux: of the variance's part).
+    pub rto_min_s: Option<f64>,
+    /// When a model host's slow timer ticks, seconds: below its tick.
+    pub tick_phase_s: Option<f64>,
+    /// More kernel parameters of Linux hosts.
+    pub sysctls: BTreeMap<String, String>,
+}
+
+impl Default for HostConditions {
+    fn default() -> Self {
+        Self {
+            preset: None,
+            congestion_control: CONGESTION_CONTROL_DEFAULT.to_owned(),
+            sack: None,
+            timestamps: None,
+            window_scaling: None,
+            delayed_ack: None,
+            mss: None,
+            window_bytes_max: None,
+            initial_window_segments: None,
+            retries_max: None,
+            rto_min_s: None,
+            tick_phase_s: None,
+            sysctls: BTreeMap::new(),
+        }
+    }
+}
+
+impl HostConditions {
+    pub(super) fn check(&self) -> Result<(), DocumentError> {
+        let name = &self.congestion_control;
+        let is_name = (1..=15).contains(&name.len())
+            && name
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-');
+        if !is_name {
+            let problem = "takes the kernel's name of a congestion control, such as cubic";
+            return Err(DocumentError::at("congestion_control", problem));
+        }
+        let in_range = |key: &str, value: Option<u64>, min: u64, max: u64| match value {
+            Some(value) if !(min..=max).contains(&value) => {
+                Err(DocumentError::at(key, format!("takes {min} to {max}")))
+            }
+            _ => Ok(()),
+        };
+        in_range("mss", self.mss.map(u64::from), 64, 65_495)?;
+        in_range(
+            "window_bytes_max",
+            self.window_bytes_max.map(u64::from),
+            1_024,
+            1 << 30,
+        )?;
+        in_range(
+            "initial_window_segments",
+            self.initial_window_segments.map(u64::from),
+            1,
+            1_000,
+        )?;
+        in_range("retries_max", self.retries_max.map(u64::from), 1, 255)?;
+        for (key, value) in [
+            ("rto_min_s", self.rto_min_s),
+            ("tick_phase_s", self.tick_phase_s),
+        ] {
+            if value.is_some_and(|value| !(0.0..=60.0).contains(&value)) {
+                return Err(DocumentError::at(key, "takes 0 to 60 seconds"));
+            }
+        }
+        if let Some(name) = self.sysctls.keys().find(|name| !name.starts_with("net.")) {
+            let problem = format!("`{name}` is no parameter of a network namespace; takes net.…");
+            return Err(DocumentError::at("sysctls", problem));
+        }
+        Ok(())
+    }
+
+    /// Kernel parameters of a Linux host of this kind.
+    pub fn linux_sysctls(&self) -> Vec<(String, String)> {
+        let switch = |on: bool| if on { "1" } else { "0" }.to_owned();
+        let mut sysctls = Vec::new();
+        let mut add = |name: &str, value: Option<String>| {
+            if let Some(value) = value {
+                sysctls.push((format!("net.ipv4.{name}"), value));
+            }
+        };
+        add("tcp_sack", self.sack.map(switch));
+        add("tcp_timestamps", self.timestamps.map(switch));
+        add("tcp_window_scaling", self.window_scaling.map(switch));
+        add(
+            "tcp_retries2",
+            self.retries_max.map(|retries| retries.to_string()),
+        );
+        sysctls.extend(
+            self.sysctls
+                .iter()
+                .map(|(name, value)| (name.clone(), value.clone())),
+        );
+        sysctls
+    }
+
+    /// Options of a Linux host's routes, as `ip route` takes them.
+    pub fn linux_route_options(&self) -> Vec<String> {
+        let mut options = Vec::new();
+        let mut add = |name: &str, value: Option<String>| {
+            if let Some(value) = value {
+                options.extend([name.to_owned(), value]);
+            }
+        };
+        add("advmss", self.mss.map(|mss| mss.to_string()));
+        add(
+            "window",
+            self.window_bytes_max.map(|bytes| bytes.to_string()),
+        );
+        add(
+            "initcwnd",
+            self.initial_window_segments
+                .map(|segments| segments.to_string()),
+        );
+        add(
+            "rto_min",
+            self.rto_min_s.map(|s| format!("{}ms", (s * 1e3).round())),
+        );
+        add(
+            "quickack",
+            (self.delayed_ack == Some(false)).then(|| "1".to_owned()),
+        );
+        options
+    }
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `linux`: what `live` does, inside of a virtual kernel, in virtual time. The program
+//! inside is our own again; what it says comes back as a line of JSON.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Context as _;
+
+use super::{ExecutionSettings, SubstrateKind, trace_name};
+use crate::results::ResultLine;
+use crate::scenario::Run;
+use crate::stop::StopFlag;
+use crate::virtual_kernel::{Job, VirtualKernel};
+
+/// Where the line inside is written, in the job's folder.
+const RESULT_FILE: &str = "result.jsonl";
+/// The scenario, in the job's folder.
+const SCENARIO_FILE: &str = "scenario.toml";
+/// The folder of packets in it.
+const PACKETS_FOLDER: &str = "packets";
+/// Memory of the programs inside, in MiB; the served file comes on top, it is in memory.
+const MEMORY_MIB: u64 = 512;
+/// Real time that a run may take for each second of virtual time: at its slowest a
+/// virtual kernel is a few times slower than real.
+const WALL_PER_VIRTUAL: f64 = 20.0;
+/// And to boot.
+const WALL_BOOT: Duration = Duration::from_secs(120);
+
+/// Carries out one run.
+pub(super) fn execute(
+    run: &Run,
+    kernel: &VirtualKernel,
+    settings: &ExecutionSettings,
+    stop: &StopFlag,
+) -> anyhow::Result<ResultLine> {
+    let folder = tempfile::Builder::new()
+        .prefix("holdfast-linux-")
+        .tempdir()?;
+    let program = settings
+        .holdfast
+        .to_str()
+        .context("our own path is not UTF-8")?;
+    let mut job = Job::new(&settings.holdfast, program, folder.path());
+    job.seed = run.seed;
+    job.memory_mib = (MEMORY_MIB + (run.conditions.transfer.bytes >> 20)) as u32;
+    job.limit =
+        WALL_BOOT + Duration::from_secs_f64(run.conditions.transfer.limit_s * WALL_PER_VIRTUAL);
+    // Inside there is another /tmp: the scenario goes along, unless it names traces by its
+    // own place.
+    let scenario = if run.conditions.names_traces() {
+        std::path::absolute(&run.origin.file)?
+    } else {
+        let copy = folder.path().join(SCENARIO_FILE);
+        fs::copy(&run.origin.file, &copy)
+            .with_context(|| format!("{}: cannot be read", run.origin.file.display()))?;
+        PathBuf::from(SCENARIO_FILE)
+    };
+    job.arguments = arguments(run, &scenario, settings.pcap.is_some())?;
+    kernel.run(&job, stop)?.require_success()?;
+    let path = folder.path().join(RESULT_FILE);
+    let text = fs::read_to_string(&path).context("the run inside left no result")?;
+    let mut line: ResultLine =
+        serde_json::from_str(text.trim()).context("the run's result cannot be read")?;
+    line.scenario.clone_from(&run.scenario);
+    if let Some(pcap) = &settings.pcap {
+        for part in super::live::TRACE_PARTS {
+            collect_trace(run, &folder.path().join(PACKETS_FOLDER), part, pcap)?;
+        }
+    }
+    Ok(line)
+}
+
+/// Takes the file of packets of one part over, if the run has that part.
+fn collect_trace(run: &Run, packets: &Path, part: &str, pcap: &Path) -> anyhow::Result<()> {
+    let entries = fs::read_dir(packets).context("the run inside left no packets")?;
+    for entry in entries {
+        let path = entry?.path();
+        // The scenario may have another name inside.
+        if path.to_string_lossy().ends_with(&format!("{part}.pcapng")) {
+            let own = pcap.join(trace_name(run, part));
+            fs::copy(&path, &own)
+                .with_context(|| format!("{}: cannot be written", own.display()))?;
+        }
+    }
+    Ok(())
+}
+
+/// What makes the program inside carry out this run and no other. Its current folder is
+/// the job's.
+fn arguments(run: &Run, scenario: &Path, packets: bool) -> anyhow::Result<Vec<String>> {
+    let scenario = scenario
+        .to_str()
+        .context("the scenario's path is not UTF-8")?;
+    let origin = &run.origin;
+    let mut arguments = vec![
+        "lab".to_owned(),
+        "run".to_owned(),
+        scenario.to_owned(),
+        "--substrate".to_owned(),
+        SubstrateKind::Live.name().to_owned(),
+        "--label".to_owned(),
+        SubstrateKind::Linux.name().to_owned(),
+        "--shard".to_owned(),
+        format!("{}/{}", origin.index + 1, origin.count),
+        "--out".to_owned(),
+        RESULT_FILE.to_owned(),
+    ];
+    if let Some(seed) = origin.seed {
+        arguments.extend(["--seed".to_owned(), seed.to_string()]);
+    }
+    if packets {
+        arguments.extend(["--pcap".to_owned(), PACKETS_FOLDER.to_owned()]);
+    }
+    Ok(arguments)
+}

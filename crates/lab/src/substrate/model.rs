@@ -1,0 +1,391 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `model`: the simulator. Virtual time, the same to the bit on every machine.
+
+use std::path::Path;
+
+use anyhow::{Context as _, bail};
+use holdfast_core::{Direction, LinkSource, Scheme, Settings};
+use holdfast_link::{LinkPlan, LinkSettings};
+use holdfast_sim::outcome::Ending;
+use holdfast_sim::tcp::settings::{DelayedAck, IdleRestart, LossRecovery, RtoFloor};
+use holdfast_sim::{
+    Experiment, GatewayPlan, Hop, LinkId, LinkSignal, Observer, Outcome, Packet, PacketEvent,
+    Preset, TcpSettings, Transfer, TransferOutcome,
+};
+use holdfast_wire::Instant;
+
+use super::trace_file;
+use crate::link_process::{GATEWAY_IF, MH_IF};
+use crate::packet_trace::{PacketTrace, Passing};
+use crate::results::{Framing, ResultLine, Series, retransmission_ratio_percent};
+use crate::scenario::{
+    Conditions, GatewayConditions, HopConditions, HostConditions, Record, Run, SchemeChoice,
+    SignalChoice, Stretch, seconds,
+};
+use crate::topology::{FH_IF, GATEWAY_WIRED_IF};
+
+/// The hop between FH and gateway.
+const WIRED: usize = 0;
+/// The hop between gateway and MH.
+const WIRELESS: usize = 1;
+
+/// What the simulator has not.
+pub(super) fn refusal(conditions: &Conditions) -> Option<String> {
+    if conditions.gateway.scheme == SchemeChoice::Haproxy {
+        return Some(
+            "gateway.scheme: got haproxy, which runs on real hosts; run it on live or linux"
+                .to_owned(),
+        );
+    }
+    let hosts = [("fh", &conditions.fh), ("mh", &conditions.mh)];
+    hosts.into_iter().find_map(|(name, host)| {
+        let other = &host.congestion_control;
+        (host.preset.is_none() && other != "reno").then(|| {
+            format!(
+                "{name}.congestion_control: got {other}, the model takes reno; set {name}.preset, or run it on live or linux"
+            )
+        })
+    })
+}
+
+/// Carries out one run; its packets go to a file in `pcap`.
+pub(super) fn execute(run: &Run, pcap: Option<&Path>) -> anyhow::Result<ResultLine> {
+    let experiment = experiment(run)?;
+    let outcome = match pcap {
+        None => experiment.run(),
+        Some(folder) => {
+            let mut tracer = Tracer::create(&trace_file(folder, run, ""))?;
+            let outcome = experiment.run_observed(&mut tracer);
+            tracer.finish()?;
+            outcome
+        }
+    };
+    line(run, &experiment, &outcome)
+}
+
+fn experiment(run: &Run) -> anyhow::Result<Experiment> {
+    let conditions = &run.conditions;
+    let transfer = &conditions.transfer;
+    let mut experiment = Experiment::new(run.seed, conditions.limit());
+    let wired = match &conditions.wired {
+        Some(wired) => hop(wired)?,
+        None => Hop::both_ways(&LinkSettings::default())?,
+    };
+    experiment.hops = vec![wired, hop(&conditions.wireless)?];
+    experiment.gateway = gateway(&conditions.gateway, &experiment.hops)?;
+    experiment.transfers = vec![Transfer {
+        direction: transfer.direction.into(),
+        request_bytes: transfer.request_bytes,
+        start: conditions.start(),
+        fh: tcp(&conditions.fh),
+        mh: tcp(&conditions.mh),
+        ..Transfer::download(transfer.bytes, TcpSettings::default())
+    }];
+    experiment.cross_traffic = cross_traffic(conditions);
+    experiment.series_interval =
+        (!conditions.record.is_empty()).then_some(conditions.record_interval);
+    Ok(experiment)
+}
+
+fn hop(conditions: &HopConditions) -> anyhow::Result<Hop> {
+    let [downlink, uplink]: &[LinkPlan; 2] = conditions
+        .plans()
+        .context("the run's outages are not drawn")?;
+    Ok(Hop {
+        downlink: downlink.clone(),
+        uplink: uplink.clone(),
+        outages_shared: conditions.outages_shared,
+        half_duplex: conditions.half_duplex,
+        frame_overhead_bytes: conditions.frame_overhead_bytes,
+    })
+}
+
+fn gateway(conditions: &GatewayConditions, hops: &[Hop]) -> anyhow::Result<Option<GatewayPlan>> {
+    let scheme = match conditions.scheme {
+        SchemeChoice::None => return Ok(None),
+        SchemeChoice::Hold => Scheme::Hold,
+        SchemeChoice::MtcpPlus => Scheme::MtcpPlus,
+        SchemeChoice::Mtcp2007 => Scheme::Mtcp2007,
+        SchemeChoice::Haproxy => bail!("haproxy does not run on the model"),
+    };
+    let mut settings = Settings {
+        scheme,
+        ..Settings::default()
+    };
+    if let Some(bytes) = conditions.flow_cache_bytes_max {
+        settings.flow_cache_bytes_max = bytes as usize;
+    }
+    let millis = |ms: f64| std::time::Duration::from_nanos((ms * 1e6) as u64);
+    for (own, setting) in [
+        (conditions.silence_min_ms, &mut settings.silence_min),
+        (
+            conditions.probe_interval_min_ms,
+            &mut settings.probe_interval_min,
+        ),
+        (
+            conditions.probe_interval_max_ms,
+            &mut settings.probe_interval_max,
+        ),
+    ] {
+        if let Some(ms) = own {
+            *setting = millis(ms);
+        }
+    }
+    let delay = seconds(conditions.signal_delay_ms / 1e3);
+    let signal = match conditions.signal {
+        SignalChoice::None => None,
+        SignalChoice::Carrier | SignalChoice::Both => Some(LinkSignal {
+            source: LinkSource::Carrier,
+            down_after: Some(delay),
+            up_after: Some(delay),
+        }),
+        // "Down" cannot cross a link that is down; "up" takes the link's own delay.
+        SignalChoice::Mobile => Some(LinkSignal {
+            source: LinkSource::Signal,
+            down_after: None,
+            up_after: Some(delay + hops[WIRELESS].uplink.delay),
+        }),
+    };
+    Ok(Some(GatewayPlan {
+        before_hop: WIRELESS,
+        signal,
+        ..GatewayPlan::before_last(settings, hops)
+    }))
+}
+
+/// A host's TCP: its preset's, or today's Linux with Reno, and what is set besides.
+fn tcp(conditions: &HostConditions) -> TcpSettings {
+    let preset = conditions.preset.unwrap_or(Preset::LinuxReno);
+    let mut tcp = preset.settings();
+    if let Some(sack) = conditions.sack {
+        tcp.sack = sack;
+        if !sack && tcp.recovery == LossRecovery::Sack {
+            tcp.recovery = LossRecovery::NewReno;
+        }
+    }
+    if let Some(timestamps) = conditions.timestamps {
+        tcp.timestamps = timestamps;
+    }
+    match conditions.window_scaling {
+        Some(true) => tcp.window_scale = tcp.window_scale.or(Some(7)),
+        Some(false) => tcp.window_scale = None,
+        None => {}
+    }
+    match conditions.delayed_ack {
+        Some(false) => tcp.delayed_ack = DelayedAck::Off,
+        Some(true) if tcp.delayed_ack == DelayedAck::Off => tcp.delayed_ack = DelayedAck::RFC5681,
+        _ => {}
+    }
+    if let Some(mss) = conditions.mss {
+        tcp.mss = mss;
+    }
+    if let Some(bytes) = conditions.window_bytes_max {
+        tcp.receive_buffer_bytes = bytes;
+    }
+    if let Some(segments) = conditions.initial_window_segments {
+        tcp.initial_window_segments = segments;
+    }
+    if let Some(retries) = conditions.retries_max {
+        tcp.rto.retries_max = retries;
+    }
+    if let Some(s) = conditions.rto_min_s {
+        tcp.rto.floor = match tcp.rto.floor {
+            RtoFloor::Timeout(_) => RtoFloor::Timeout(seconds(s)),
+            RtoFloor::Variance(_) => RtoFloor::Variance(seconds(s)),
+        };
+    }
+    if let Some(s) = conditions.tick_phase_s {
+        tcp.rto.tick_phase = seconds(s);
+    }
+    if conditions
+        .sysctls
+        .get("net.ipv4.tcp_slow_start_after_idle")
+        .is_some_and(|v| v == "0")
+    {
+        tcp.idle_restart = IdleRestart::Never;
+    }
+    tcp
+}
+
+fn cross_traffic(conditions: &Conditions) -> Vec<holdfast_sim::CrossTraffic> {
+    let streams = conditions.cross_traffic.iter();
+    let stream = streams.map(|cross| {
+        let (from_hop, to_hop) = match cross.over {
+            Stretch::Wired => (WIRED, WIRED),
+            Stretch::Wireless => (WIRELESS, WIRELESS),
+            Stretch::Both => (WIRED, WIRELESS),
+        };
+        holdfast_sim::CrossTraffic {
+            direction: cross.direction.into(),
+            from_hop,
+            to_hop,
+            rate_bit_per_s: (cross.rate_mbit_per_s * 1e6).round().max(1.0) as u64,
+            packet_bytes: cross.packet_bytes,
+            start: seconds(cross.start_s),
+            stop: cross.stop_s.map_or(conditions.limit(), seconds),
+            poisson: cross.poisson,
+        }
+    });
+    stream.collect()
+}
+
+fn line(run: &Run, experiment: &Experiment, outcome: &Outcome) -> anyhow::Result<ResultLine> {
+    let conditions = &run.conditions;
+    let of = outcome
+        .transfers
+        .first()
+        .context("the simulator gave no transfer")?;
+    let ends = &experiment.transfers[0];
+    let (sending, receiving) = match ends.direction {
+        Direction::Downlink => (&ends.fh, &ends.mh),
+        Direction::Uplink => (&ends.mh, &ends.fh),
+    };
+    let framing = Framing::new(
+        sending.mss.min(receiving.mss),
+        sending.timestamps && receiving.timestamps,
+    );
+    let sender = conditions.sender();
+    let name = sender.preset.map_or_else(
+        || sender.congestion_control.clone(),
+        |preset| preset.name().to_owned(),
+    );
+    let first = of.sender.data_segments - of.sender.data_segments_repeated;
+    let mut line = ResultLine::of(run, "model", name, framing);
+    line.transfer_s = of.transfer_time.map(|time| time.as_secs_f64());
+    line.stalls_s = of
+        .stalls
+        .iter()
+        .map(|stall| stall.ended.then_some(stall.length.as_secs_f64()))
+        .collect();
+    line.goodput_mbps = of.goodput_bit_per_s / 1e6;
+    line.retransmission_ratio_percent =
+        retransmission_ratio_percent(first, of.sender.data_segments_repeated);
+    line.duplicates_per_byte = Some(of.duplicates_per_byte());
+    line.finished = of.finished;
+    line.intact = of.intact;
+    ending(of).clone_into(&mut line.ending);
+    line.bytes = of.delivered_bytes;
+    line.retransmitted_segments = of.sender.data_segments_repeated;
+    line.segments = first;
+    line.outages = outages(conditions, of, outcome.ended_at);
+    line.digest = Some(format!("{:016x}", outcome.digest));
+    line.series = (!conditions.record.is_empty()).then(|| series(conditions, of));
+    Ok(line)
+}
+
+fn ending(of: &TransferOutcome) -> &'static str {
+    let [sender, receiver] = of.endings;
+    match (of.finished, sender, receiver) {
+        (true, _, _) => "delivered",
+        (false, Ending::GaveUp | Ending::Reset, _) | (false, _, Ending::GaveUp | Ending::Reset) => {
+            "given up"
+        }
+        (false, _, _) => "not in time",
+    }
+}
+
+/// Outages of the wireless hop that began between the transfer's begin and its end.
+fn outages(conditions: &Conditions, of: &TransferOutcome, ended_at: Instant) -> usize {
+    let start_s = conditions.start().as_secs_f64();
+    let end_s = of
+        .transfer_time
+        .map_or(ended_at.as_secs_f64(), |time| start_s + time.as_secs_f64());
+    let all = conditions.wireless.outages().iter();
+    all.filter(|outage| outage.at_s + outage.for_s > start_s && outage.at_s < end_s)
+        .count()
+}
+
+fn series(conditions: &Conditions, of: &TransferOutcome) -> Series {
+    let wants = |record| conditions.record.contains(&record);
+    let column = |record, value: &dyn Fn(&holdfast_sim::Sample) -> u64| {
+        if wants(record) {
+            of.series.iter().map(value).collect()
+        } else {
+            Vec::new()
+        }
+    };
+    Series {
+        t_s: of
+            .series
+            .iter()
+            .map(|sample| sample.at.as_secs_f64())
+            .collect(),
+        cwnd: column(Record::Cwnd, &|sample| sample.cwnd),
+        ssthresh: column(Record::Ssthresh, &|sample| match sample.ssthresh {
+            u64::MAX => 0,
+            bytes => bytes,
+        }),
+        rwnd: column(Record::Rwnd, &|sample| sample.rwnd),
+        snd_una: column(Record::Sequence, &|sample| sample.snd_una),
+        snd_nxt: column(Record::Sequence, &|sample| sample.snd_nxt),
+        rcv_nxt: column(Record::Sequence, &|sample| sample.rcv_nxt),
+        queue_packets: if wants(Record::Queue) {
+            of.series
+                .iter()
+                .map(|sample| sample.queue_packets)
+                .collect()
+        } else {
+            Vec::new()
+        },
+        link_up: if wants(Record::LinkState) {
+            of.series.iter().map(|sample| sample.link_up).collect()
+        } else {
+            Vec::new()
+        },
+    }
+}
+
+/// Writes every packet as it enters and as it leaves a link; the run begins in 1970.
+struct Tracer {
+    trace: PacketTrace,
+    failed: Option<anyhow::Error>,
+}
+
+impl Tracer {
+    fn create(path: &Path) -> anyhow::Result<Self> {
+        let interfaces = [
+            (FH_IF, "the FH's device"),
+            (GATEWAY_WIRED_IF, "the gateway's device toward the FH"),
+            (GATEWAY_IF, "the gateway's device toward the MH"),
+            (MH_IF, "the MH's device"),
+        ];
+        Ok(Self {
+            trace: PacketTrace::create(path, &interfaces)?,
+            failed: None,
+        })
+    }
+
+    fn finish(self) -> anyhow::Result<()> {
+        if let Some(error) = self.failed {
+            return Err(error);
+        }
+        self.trace.finish().map(|_| ())
+    }
+}
+
+impl Observer for Tracer {
+    fn on_packet(&mut self, link: LinkId, event: PacketEvent, packet: &Packet, now: Instant) {
+        let (hop, uplink) = (link.0 / 2, link.0 % 2 == 1);
+        let (near, far) = if uplink {
+            (2 * hop + 1, 2 * hop)
+        } else {
+            (2 * hop, 2 * hop + 1)
+        };
+        let (interface, passing) = match event {
+            PacketEvent::Sent => (near, Passing::Outbound),
+            PacketEvent::Arrived => (far, Passing::Inbound),
+            PacketEvent::Dropped(_) => return,
+        };
+        let at = std::time::Duration::from_nanos(now.as_nanos());
+        let written = self.trace.write(
+            interface,
+            passing,
+            at,
+            &packet.to_bytes(),
+            packet.len_bytes(),
+        );
+        if let Err(error) = written {
+            self.failed.get_or_insert(error);
+        }
+    }
+}

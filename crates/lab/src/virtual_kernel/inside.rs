@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The first program inside a virtual kernel: makes the place a Linux system, runs the
+//! one command, tells how it ended, switches off.
+
+use std::convert::Infallible;
+use std::ffi::CStr;
+use std::fs::{self, File};
+use std::os::unix::fs::symlink;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context as _, ensure};
+use holdfast_net::netns::LOOPBACK_IFINDEX;
+use holdfast_net::rtnl::Rtnl;
+use rustix::mount::{MountFlags, mount};
+use rustix::system::{RebootCommand, reboot, sethostname};
+
+use super::run::{REPLY_FILE, REQUEST_FILE, Reply, Request, STDERR_FILE, STDOUT_FILE};
+
+/// How our own binary is started as the first program; its command line must lead to
+/// [`be_init`].
+pub const INSIDE_ARGUMENTS: [&str; 2] = ["lab", "inside"];
+
+/// Where the job's folder is.
+const JOB: &str = "/run/job";
+/// The same, as the virtual kernel's process on the host finds it.
+const JOB_ON_HOST: &CStr = c"/proc/self/cwd";
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// Does all of it; returns only with an error that says why it cannot.
+pub fn be_init() -> anyhow::Result<Infallible> {
+    ensure!(
+        std::process::id() == 1,
+        "only the first program of a virtual kernel can be this"
+    );
+    let reply = furnish()
+        .and_then(|()| work())
+        .unwrap_or_else(|error| Reply {
+            error: Some(format!("{error:#}")),
+            ..Reply::default()
+        });
+    if let Some(error) = &reply.error {
+        // To the console as well: there may be no folder.
+        eprintln!("{error}");
+    }
+    let told = serde_json::to_vec(&reply)
+        .map_err(anyhow::Error::from)
+        .and_then(|text| Ok(fs::write(Path::new(JOB).join(REPLY_FILE), text)?));
+    if let Err(error) = told {
+        eprintln!("{error:#}");
+    }
+    rustix::fs::sync();
+    reboot(RebootCommand::PowerOff)?;
+    // The kernel ends as soon as it has ended its devices.
+    loop {
+        std::thread::park();
+    }
+}
+
+/// File systems, loopback device, name.
+fn furnish() -> anyhow::Result<()> {
+    place("proc", "/proc", None)?;
+    place("sysfs", "/sys", None)?;
+    place("devtmpfs", "/dev", None)?;
+    for (folder, kind) in [("/dev/pts", "devpts"), ("/dev/shm", "tmpfs")] {
+        fs::create_dir_all(folder)?;
+        place(kind, folder, None)?;
+    }
+    for (name, target) in [
+        ("fd", "/proc/self/fd"),
+        ("stdin", "/proc/self/fd/0"),
+        ("stdout", "/proc/self/fd/1"),
+        ("stderr", "/proc/self/fd/2"),
+    ] {
+        symlink(target, Path::new("/dev").join(name))?;
+    }
+    place("tmpfs", "/run", None)?;
+    for folder in [JOB, "/run/tmp/upper", "/run/tmp/work"] {
+        fs::create_dir_all(folder)?;
+    }
+    place("hostfs", JOB, Some(JOB_ON_HOST))?;
+    // The host's, and what is written to it is ours alone.
+    let layers = c"lowerdir=/tmp,upperdir=/run/tmp/upper,workdir=/run/tmp/work";
+    place("overlay", "/tmp", Some(layers))?;
+    sethostname(b"virtual")?;
+    Rtnl::open()?
+        .set_up(LOOPBACK_IFINDEX)
+        .context("loopback device")
+}
+
+fn place(kind: &str, target: &str, options: Option<&CStr>) -> anyhow::Result<()> {
+    mount(kind, target, kind, MountFlags::empty(), options)
+        .with_context(|| format!("mount {kind} at {target}"))
+}
+
+/// Runs the command.
+fn work() -> anyhow::Result<Reply> {
+    let folder = Path::new(JOB);
+    let request: Request = serde_json::from_slice(&fs::read(folder.join(REQUEST_FILE))?)?;
+    let program = find_program(&request.program);
+    let program = program.with_context(|| format!("{}: no such program", request.program))?;
+    let mut command = Command::new(program);
+    command.args(&request.arguments).current_dir(folder);
+    command.env_clear().env("PATH", PATH).env("HOME", "/root");
+    command.env("TMPDIR", "/tmp").env("LC_ALL", "C");
+    command.envs(request.environment);
+    command.stdin(Stdio::null());
+    command.stdout(File::create(folder.join(STDOUT_FILE))?);
+    command.stderr(File::create(folder.join(STDERR_FILE))?);
+    let began = Instant::now();
+    let status = command.status();
+    let status = status.with_context(|| format!("{}: cannot be started", request.program))?;
+    Ok(Reply {
+        exit_code: status.code(),
+        signal: status.signal(),
+        virtual_s: began.elapsed().as_secs_f64(),
+        error: None,
+    })
+}
+
+/// A name is looked up in [`PATH`], a path taken as it is.
+fn find_program(program: &str) -> Option<PathBuf> {
+    let mut folders = PATH.split(':').map(Path::new);
+    if program.contains('/') {
+        return Some(program.into());
+    }
+    folders.find_map(|folder| Some(folder.join(program)).filter(|path| path.is_file()))
+}

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One command in a fresh virtual kernel.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail, ensure};
+use serde::{Deserialize, Serialize};
+
+use super::VirtualKernel;
+use super::inside::INSIDE_ARGUMENTS;
+use super::processor::Seat;
+use super::steps::{Group, last_lines, last_lines_of};
+use crate::stop::StopFlag;
+
+/// Memory inside unless asked for, in MiB. The host gives what is used alone.
+const MEMORY_MIB: u32 = 768;
+/// The longest that a command may take of real time unless asked for.
+const LIMIT: Duration = Duration::from_secs(600);
+/// When every virtual kernel boots, by its wall clock: 2025-01-01, in nanoseconds.
+const BOOT_TIME_NS: u64 = 1_735_689_600_000_000_000;
+
+/// Names of files in the job's folder.
+pub(super) const REQUEST_FILE: &str = "virtual-job.json";
+/// What the first program inside leaves.
+pub(super) const REPLY_FILE: &str = "virtual-outcome.json";
+pub(super) const STDOUT_FILE: &str = "stdout";
+pub(super) const STDERR_FILE: &str = "stderr";
+const CONSOLE_FILE: &str = "console";
+
+/// A command to be run inside.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// Our own binary: it is the first program inside and starts the command.
+    pub holdfast: PathBuf,
+    /// The command's program, by name or path, as the host has it.
+    pub program: String,
+    /// Its arguments.
+    pub arguments: Vec<String>,
+    /// Added to its environment.
+    pub environment: Vec<(String, String)>,
+    /// A folder of the host, which must be there: the command's current one, and the
+    /// only one that both can write to.
+    pub folder: PathBuf,
+    /// Seed of all the randomness inside.
+    pub seed: u64,
+    /// Memory inside in MiB.
+    pub memory_mib: u32,
+    /// The longest that it may take of real time.
+    pub limit: Duration,
+}
+
+impl Job {
+    /// `program` in `folder`, without arguments.
+    pub fn new(holdfast: &Path, program: &str, folder: &Path) -> Self {
+        Self {
+            holdfast: holdfast.to_owned(),
+            program: program.to_owned(),
+            arguments: Vec::new(),
+            environment: Vec::new(),
+            folder: folder.to_owned(),
+            seed: 1,
+            memory_mib: MEMORY_MIB,
+            limit: LIMIT,
+        }
+    }
+}
+
+/// What the first program inside is told.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Request {
+    pub(super) program: String,
+    pub(super) arguments: Vec<String>,
+    pub(super) environment: Vec<(String, String)>,
+}
+
+/// What it tells.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct Reply {
+    pub(super) exit_code: Option<i32>,
+    pub(super) signal: Option<i32>,
+    pub(super) virtual_s: f64,
+    /// Why there was no command.
+    pub(super) error: Option<String>,
+}
+
+/// How a command ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// Its exit status; none if a signal ended it.
+    pub exit_code: Option<i32>,
+    /// The signal that ended it.
+    pub signal: Option<i32>,
+    /// How long it took of virtual time, in seconds.
+    pub virtual_s: f64,
+    /// How long all of it took of real time, in seconds.
+    pub wall_s: f64,
+    /// The file with its standard output.
+    pub stdout: PathBuf,
+    /// The file with its standard error.
+    pub stderr: PathBuf,
+}
+
+impl Outcome {
+    /// An error with the command's last words unless it ended with status 0.
+    pub fn require_success(&self) -> anyhow::Result<()> {
+        if self.exit_code == Some(0) {
+            return Ok(());
+        }
+        let how = match (self.exit_code, self.signal) {
+            (Some(code), _) => format!("exit status {code}"),
+            (None, Some(signal)) => format!("signal {signal}"),
+            (None, None) => "no exit status".to_owned(),
+        };
+        bail!("{how}: {}", last_lines(&self.stderr))
+    }
+}
+
+impl VirtualKernel {
+    /// Boots, runs the command as root, powers off.
+    ///
+    /// Errors: the kernel does not start, the command cannot be started, it takes
+    /// longer than its limit, or we are to stop. How the command ended is no error.
+    pub fn run(&self, job: &Job, stop: &StopFlag) -> anyhow::Result<Outcome> {
+        let began = Instant::now();
+        let file = |name: &str| job.folder.join(name);
+        let request = Request {
+            program: job.program.clone(),
+            arguments: job.arguments.clone(),
+            environment: job.environment.clone(),
+        };
+        fs::write(file(REQUEST_FILE), serde_json::to_vec(&request)?)
+            .with_context(|| format!("{}: cannot be written", job.folder.display()))?;
+        if let Err(error) = fs::remove_file(file(REPLY_FILE))
+            && error.kind() != std::io::ErrorKind::NotFound
+        {
+            return Err(error.into());
+        }
+        self.boot(job, stop)?;
+        let reply = fs::read(file(REPLY_FILE)).ok();
+        let reply: Option<Reply> = reply.and_then(|text| serde_json::from_slice(&text).ok());
+        let Some(reply) = reply else {
+            bail!(
+                "the virtual kernel did not come to an end: {}",
+                last_words(&file(CONSOLE_FILE))
+            );
+        };
+        if let Some(error) = reply.error {
+            bail!("in the virtual kernel: {error}");
+        }
+        Ok(Outcome {
+            exit_code: reply.exit_code,
+            signal: reply.signal,
+            virtual_s: reply.virtual_s,
+            wall_s: began.elapsed().as_secs_f64(),
+            stdout: file(STDOUT_FILE),
+            stderr: file(STDERR_FILE),
+        })
+    }
+
+    /// Boots and waits for the end.
+    fn boot(&self, job: &Job, stop: &StopFlag) -> anyhow::Result<()> {
+        let mut command = self.command(job)?;
+        let seat = Seat::take();
+        let mut spawn = || Group::spawn(&mut command);
+        let mut kernel = match &seat {
+            Some(seat) => seat.seat(spawn),
+            None => spawn(),
+        }?;
+        let what = format!("{} in the virtual kernel ends", job.program);
+        stop.wait_for(&what, job.limit, || Ok(kernel.child().try_wait()?))?;
+        Ok(())
+    }
+
+    fn command(&self, job: &Job) -> anyhow::Result<Command> {
+        let init = fs::canonicalize(&job.holdfast)
+            .with_context(|| format!("{}: not there", job.holdfast.display()))?;
+        let init = init
+            .to_str()
+            .filter(|path| !path.contains(char::is_whitespace));
+        let init = init.with_context(|| {
+            format!(
+                "{}: the first program of a virtual kernel; takes a path without spaces",
+                job.holdfast.display()
+            )
+        })?;
+        ensure!(
+            job.memory_mib >= 64,
+            "memory_mib: got {}, takes 64 or more",
+            job.memory_mib
+        );
+        let mut command = holdfast_net::netns::guarded_command(&self.program);
+        command.args(["root=none", "rootfstype=hostfs", "rootflags=/", "ro"]);
+        // Without a console of ours it adds one, at the end: to our own arguments.
+        command.args(["console=tty0", "con=null", "con0=null,fd:1"]);
+        command.args(["quiet", "panic=-1"]);
+        command.args(["time-travel=inf-cpu", "seccomp=on"]);
+        command.arg(format!("time-travel-start={BOOT_TIME_NS}"));
+        command.arg(format!("random_seed={}", job.seed));
+        command.arg(format!("mem={}M", job.memory_mib));
+        command.arg(format!("init={init}"));
+        command.arg("--").args(INSIDE_ARGUMENTS);
+        // It finds the job's folder as its current one, by whatever path that has: the
+        // kernel's command line, which its randomness depends on, is always the same.
+        command.current_dir(&job.folder);
+        let console = File::create(job.folder.join(CONSOLE_FILE))?;
+        command.stdin(Stdio::null()).stdout(console.try_clone()?);
+        command.stderr(console);
+        Ok(command)
+    }
+}
+
+/// The end of the console's text, without the stack that a panic shows.
+fn last_words(console: &Path) -> String {
+    let octets = fs::read(console).unwrap_or_default();
+    let text = String::from_utf8_lossy(&octets);
+    match text.split_once("Kernel panic") {
+        Some((before, panic)) => last_lines_of(&format!(
+            "{before}Kernel panic{}",
+            panic.lines().next().unwrap_or_default()
+        )),
+        None => last_lines_of(&text),
+    }
+}
