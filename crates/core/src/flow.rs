@@ -123,6 +123,8 @@ pub(crate) struct Flow<P: Payload> {
     dup_acks: u32,
     /// The newest timestamp that was sent to the MH.
     tsval_sent: Option<u32>,
+    /// When a segment of the FH passed that told it.
+    tsval_noted: Instant,
     /// A segment sent once whose ACK gives the round trip.
     timed: Option<(SeqNum, Instant)>,
     /// What of its MH's bytes in flight is this flow's.
@@ -163,6 +165,7 @@ impl<P: Payload> Flow<P> {
             repairs: 0,
             dup_acks: 0,
             tsval_sent: None,
+            tsval_noted: now,
             timed: None,
             counted_in_flight: 0,
             waits: false,
@@ -350,7 +353,9 @@ impl<P: Payload> Flow<P> {
 
     /// Nothing is kept, owed or repeated any more; returns the bytes freed.
     pub(crate) fn forget_kept(&mut self) -> usize {
+        let draining = self.ahead.draining;
         self.ahead = Ahead::default();
+        self.ahead.draining = draining;
         self.recover = None;
         self.before_outage = None;
         self.repair_at = None;

@@ -205,7 +205,7 @@ impl<P: Payload> Gateway<P> {
             self.keep_and_judge(place, segment, payload, now, actions)
         };
         if let (Verdict::Forward, Some(flow)) = (verdict, self.flows.at_mut(place)) {
-            flow.note_passed(segment);
+            flow.note_passed(segment, now);
         }
         verdict
     }
@@ -302,7 +302,7 @@ impl<P: Payload> Gateway<P> {
         let Some(mobile) = self.mobiles.at_mut(mobile_place) else {
             return Verdict::Forward;
         };
-        if let Some(rtt) = outcome.rtt {
+        if let Some(rtt) = outcome.rtt.filter(|_| !mobile.is_away()) {
             mobile.rtt.sample(rtt);
         }
         if outcome.acked > 0 {

@@ -121,7 +121,9 @@ impl<P: Payload> Flow<P> {
         // ACK in the window. Without timestamps, and with an FH that has gone quiet, no
         // more can be asked for; but then nothing owed is let go of.
         let sure = [self.mh.nxt, self.mh.nxt + 1, self.fh.ack].contains(&segment.seq)
-            || (seq_fits && clock_fits)
+            || (seq_fits
+                && clock_fits
+                && (self.ahead.owed.is_none() || self.is_in_window(segment.ack)))
             || (seq_fits && self.mh.timestamps.is_none() && self.is_in_window(segment.ack))
             || (seq_fits && self.mh.timestamps.is_none() && doubted && self.ahead.owed.is_none());
         if sure && ahead > 0 && ahead < WINDOW_MAX {
@@ -154,7 +156,7 @@ impl<P: Payload> Flow<P> {
 
     /// Both timestamps have moved no farther than time (RFC 7323, 5.4: a tick is a
     /// millisecond at least; Linux has some of a microsecond).
-    fn clock_fits(&self, timestamps: Option<Timestamps>, now: Instant) -> bool {
+    pub(super) fn clock_fits(&self, timestamps: Option<Timestamps>, now: Instant) -> bool {
         let Some(last) = self.mh.timestamps else {
             return false;
         };

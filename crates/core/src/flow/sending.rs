@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Sending from the cache: what goes next, what is lost, what a link has kept.
 
-use holdfast_wire::{Flags, Segment, SeqNum, Timestamps};
+use holdfast_wire::{Flags, Instant, Segment, SeqNum, Timestamps};
 
 use super::{Flow, Stage};
 use crate::cache::Piece;
@@ -170,6 +170,8 @@ impl<P: Payload> Flow<P> {
     }
 
     fn resend(&mut self, piece: Piece<P>) -> Resend<P> {
+        // Karn: what is sent twice is not timed.
+        self.timed = None;
         let timestamps = self.mh.timestamps.map(|_| Timestamps {
             tsval: self.note_tsval(piece.tsval),
             tsecr: self.fh.tsecr,
@@ -189,8 +191,20 @@ impl<P: Payload> Flow<P> {
     }
 
     /// A segment of the FH goes to the MH as it came, with or without data.
-    pub(crate) fn note_passed(&mut self, segment: &Segment) {
-        if let Some(timestamps) = segment.options.timestamps {
+    pub(crate) fn note_passed(&mut self, segment: &Segment, now: Instant) {
+        // RFC 7323, 4.3: the MH takes it from what it accepts in turn alone.
+        let in_turn =
+            segment.seq.at_or_before(self.sent_nxt) && self.fh.una.at_or_before(segment.end());
+        let Some(timestamps) = segment.options.timestamps.filter(|_| in_turn) else {
+            return;
+        };
+        let elapsed = now.saturating_since(self.tsval_noted).as_micros();
+        let limit = u32::try_from(elapsed)
+            .unwrap_or(u32::MAX)
+            .saturating_add(1_000_000);
+        let plausible = |sent: u32| timestamps.tsval.wrapping_sub(sent) <= limit;
+        if self.tsval_sent.is_none_or(plausible) {
+            self.tsval_noted = now;
             self.note_tsval(timestamps.tsval);
         }
     }

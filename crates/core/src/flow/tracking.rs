@@ -214,6 +214,8 @@ impl<P: Payload> Flow<P> {
         if !matches!(self.stage, Stage::Meeting | Stage::Open) {
             return outcome;
         }
+        let clock_fits =
+            self.mh.timestamps.is_none() || self.clock_fits(segment.options.timestamps, now);
         match self.credit(segment, now) {
             Credit::Fits => {}
             Credit::FitsUnseen => self.fh.max = segment.ack,
@@ -223,7 +225,7 @@ impl<P: Payload> Flow<P> {
             self.open(segment);
         }
         outcome.credible = true;
-        self.note_mh(segment, payload);
+        self.note_mh(segment, payload, clock_fits);
         self.note_sack(segment);
         if segment.ack.after(self.fh.una) {
             self.advance(segment.ack, now, &mut outcome);
@@ -245,10 +247,10 @@ impl<P: Payload> Flow<P> {
         self.mh.nxt = segment.end().max(self.fh.ack);
     }
 
-    fn note_mh(&mut self, segment: &Segment, payload: &P) {
+    fn note_mh(&mut self, segment: &Segment, payload: &P, clock_fits: bool) {
         self.mh.nxt = self.mh.nxt.max(segment.end());
         self.mh.window_largest = self.mh.window_largest.max(segment.window);
-        if let Some(timestamps) = segment.options.timestamps {
+        if let Some(timestamps) = segment.options.timestamps.filter(|_| clock_fits) {
             let newer = self
                 .mh
                 .timestamps

@@ -65,8 +65,7 @@ impl Ahead {
     /// From now on the FH is to be held in persist state.
     pub(super) fn freeze(&mut self) {
         self.frozen = true;
-        self.closed = false;
-        self.reopen_at = None;
+        self.closed = self.reopen_at.take().is_some();
     }
 }
 
@@ -210,7 +209,7 @@ pub(super) fn on_mh_segment<P: Payload>(
         actions.push(Action::Record(flow.record()));
     }
     // An ACK that was under way when the link went would open the window again.
-    if flow.ahead.frozen && segment.is_empty() {
+    if flow.ahead.frozen && flow.ahead.closed && segment.is_empty() {
         Verdict::Suppress
     } else {
         Verdict::Forward

@@ -241,3 +241,52 @@ fn what_was_owed_and_went_on_unseen_within_the_window_is_settled() {
     assert_eq!(bench.down(9001, LEN), passed());
     assert!(beyond > 10_001);
 }
+
+#[test]
+fn a_forged_timestamp_does_not_make_later_pieces_old() {
+    for (from_mh, number) in [
+        (false, 1001_u32.wrapping_sub(50_000)),
+        (false, 60_000),
+        (true, 1_u32.wrapping_sub(50_000)),
+    ] {
+        let mut bench = bench(Scheme::Hold);
+        bench.forward(1, 1);
+        bench.wait(50);
+        assert_eq!(bench.up(1001), passed());
+        let far = Timestamps {
+            tsval: bench.clock() + 0x7000_0000,
+            tsecr: bench.clock() + 0x7000_0000,
+        };
+        let mut forged = if from_mh {
+            bench.mh_segment(number)
+        } else {
+            bench.fh_segment(number, 0)
+        };
+        forged.options.timestamps = Some(far);
+        let clock_seen = bench.fh_clock_seen;
+        bench.put(forged);
+        bench.fh_clock_seen = clock_seen;
+        bench.forward(1001, 2);
+        bench.goes_down();
+        bench.wait(1000);
+        let pieces = ["DATA 1001..2001 ts 1050", "DATA 2001..3001 ts 1050"];
+        assert_eq!(bench.recovers(), pieces, "{number}");
+    }
+}
+
+#[test]
+fn one_forged_segment_releases_nothing_that_is_owed_however_long_the_mh_is_away() {
+    let mut bench = bench(Scheme::MtcpPlus);
+    bench.forward(1, 3);
+    bench.goes_down();
+    bench.wait(500_000);
+    assert_eq!(bench.gateway.owed_bytes(), 3000);
+    let mut forged = bench.mh_segment(900_000_000);
+    forged.seq = SeqNum::new(5001 + 33_333);
+    forged.options.timestamps = Some(Timestamps {
+        tsval: 71_050 + 400_000_000,
+        tsecr: 300_000_000,
+    });
+    bench.put(forged);
+    assert_eq!(bench.gateway.owed_bytes(), 3000);
+}

@@ -415,3 +415,17 @@ fn without_timestamps_two_leaps_beyond_what_was_sent_again_tell_it() {
         assert_eq!(bench.counter("links_that_kept"), kept);
     }
 }
+
+#[test]
+fn the_answer_to_a_probe_is_no_round_trip() {
+    let mut bench = hold();
+    bench.forward(1, 1);
+    bench.wait(50);
+    assert_eq!(bench.up(1001), passed());
+    bench.forward(1001, 1);
+    assert!(bench.wait(10_000).len() > 2);
+    assert!(bench.up(2001).forwarded);
+    // Were it one of 10 s, silence would be noticed after as long.
+    bench.forward(2001, 1);
+    assert!(!bench.wait(300).is_empty());
+}

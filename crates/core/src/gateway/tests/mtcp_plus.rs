@@ -425,3 +425,56 @@ fn the_wait_for_an_answer_begins_when_the_link_is_back() {
         bench.goes_down();
     }
 }
+
+/// A round trip of 50 ms is known, and two segments have been on their way for 45 ms when
+/// the link goes.
+fn gone_within_a_round_trip() -> Bench {
+    let mut bench = mtcp_plus();
+    bench.forward(1, 1);
+    bench.wait(50);
+    assert_eq!(bench.up(1001), passed());
+    bench.forward(1001, 2);
+    bench.wait(45);
+    assert!(bench.goes_down().is_empty());
+    bench
+}
+
+#[test]
+fn until_the_fh_is_told_of_a_closed_window_the_mhs_acks_pass() {
+    let mut bench = gone_within_a_round_trip();
+    bench.wait(5);
+    assert!(bench.up(3001).forwarded);
+    bench.wait(10);
+    assert!(bench.comes_up().is_empty());
+}
+
+#[test]
+fn a_second_outage_does_not_make_it_forget_to_open_the_window() {
+    let mut bench = gone_within_a_round_trip();
+    bench.wait(60);
+    let opens = |lines: &[String]| {
+        lines
+            .iter()
+            .any(|line| line.starts_with("ACK 3001 wnd") && !line.contains("wnd 0 "))
+    };
+    // This one is lost.
+    assert!(opens(&bench.comes_up()));
+    bench.wait(10);
+    bench.goes_down();
+    bench.wait(20);
+    assert!(opens(&bench.comes_up()));
+}
+
+#[test]
+fn a_gateway_about_to_leave_acknowledges_nothing_ahead_for_a_new_connection_either() {
+    let mut bench = mtcp_plus();
+    bench.gateway.stop_acknowledging();
+    let mut reset = bench.fh_segment(1, 0);
+    reset.flags = Flags::RST;
+    assert_eq!(bench.put(reset), passed());
+    bench.shake_hands(300_000, 5000);
+    assert!(bench.up(300_001).forwarded);
+    bench.forward(300_001, 1);
+    assert!(bench.goes_down().is_empty());
+    assert_eq!(bench.gateway.owed_bytes(), 0);
+}

@@ -292,39 +292,46 @@ fn run(scheme: Scheme, seed: u64, trace: bool) -> World {
     world
 }
 
-fn run_all(scheme: Scheme) -> (u64, u64) {
+/// All cases, from seed `HOLDFAST_FIRST` on, `HOLDFAST_CASES` of them: how many segments
+/// were made and how many sent on. None: `HOLDFAST_SEED` was replayed, with a trace.
+fn run_all(scheme: Scheme) -> Option<(u64, u64)> {
     let number = |name: &str| {
         std::env::var(name)
             .ok()
             .and_then(|value| value.parse().ok())
     };
     if let Some(seed) = number("HOLDFAST_SEED") {
-        let world = run(scheme, seed, true);
-        return (world.made, world.resent);
+        run(scheme, seed, true);
+        return None;
     }
+    let first = number("HOLDFAST_FIRST").unwrap_or(0);
+    let cases = number("HOLDFAST_CASES").unwrap_or(5000);
     let (mut made, mut resent) = (0, 0);
-    for seed in 0..number("HOLDFAST_CASES").unwrap_or(5000) {
+    for seed in first..first + cases {
         let world = run(scheme, seed, false);
         made += world.made;
         resent += world.resent;
     }
-    (made, resent)
+    Some((made, resent))
 }
 
 #[test]
 fn hold_delivers_every_byte_and_makes_no_ack() {
-    let (made, resent) = run_all(Scheme::Hold);
-    assert!(made == 0 && resent > 0, "{made} made, {resent} sent on");
+    if let Some((made, resent)) = run_all(Scheme::Hold) {
+        assert!(made == 0 && resent > 0, "{made} made, {resent} sent on");
+    }
 }
 
 #[test]
 fn mtcp_plus_delivers_every_byte_or_resets_both_ends() {
-    let (made, resent) = run_all(Scheme::MtcpPlus);
-    assert!(made > 0 && resent > 0, "{made} made, {resent} sent on");
+    if let Some((made, resent)) = run_all(Scheme::MtcpPlus) {
+        assert!(made > 0 && resent > 0, "{made} made, {resent} sent on");
+    }
 }
 
 #[test]
 fn the_m_tcp_of_2007_delivers_every_byte_and_acknowledges_none_ahead() {
-    let (made, resent) = run_all(Scheme::Mtcp2007);
-    assert!(made > 0 && resent > 0, "{made} made, {resent} sent on");
+    if let Some((made, resent)) = run_all(Scheme::Mtcp2007) {
+        assert!(made > 0 && resent > 0, "{made} made, {resent} sent on");
+    }
 }

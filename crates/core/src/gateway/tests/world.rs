@@ -6,14 +6,14 @@ use core::cmp::Reverse;
 use core::time::Duration;
 use std::collections::BinaryHeap;
 
-use holdfast_wire::{Flags, Instant, SeqNum};
+use holdfast_wire::{Flags, Instant, Segment, SeqNum};
 use rand_chacha::ChaCha8Rng;
 use rand_core::RngCore;
 
 use super::host::Host;
 use crate::mobile::{LinkEvent, LinkSource};
 use crate::testing::{FH, MH, Packet};
-use crate::{Action, Direction, FlowRecord, Gateway, Scheme, Settings, Side, Verdict};
+use crate::{Action, Direction, FlowRecord, Gateway, Scheme, Settings, Side, Stage, Verdict};
 
 /// Chances are in 1/1000.
 #[derive(Clone, Copy, Debug, Default)]
@@ -350,6 +350,7 @@ impl World {
         }
         self.arrived.fill(false);
         self.arrived_end = self.mh_acked;
+        self.mh_tsval = None;
     }
 
     fn transmit(&mut self, side: Side, packets: Vec<Packet>) {
@@ -438,14 +439,6 @@ impl World {
             }
             Direction::Uplink => {
                 self.mh_acked = self.mh_acked.max(self.fh.sent_offset(segment.ack));
-                let tsval = segment.options.timestamps.map(|ts| ts.tsval);
-                if let Some(new) = tsval
-                    && self
-                        .mh_tsval
-                        .is_none_or(|old| (new.wrapping_sub(old) as i32) > 0)
-                {
-                    self.mh_tsval = tsval;
-                }
             }
         }
         self.arrived_end = self.arrived_end.max(self.mh_acked);
@@ -456,12 +449,32 @@ impl World {
         let verdict =
             self.gateway
                 .handle_segment(direction, segment, packet, self.now, &mut actions);
+        if direction == Direction::Uplink {
+            self.note_mh_tsval(segment);
+        }
         if verdict == Verdict::Forward {
             self.send_out(direction, packet.clone());
         } else if self.trace {
             eprintln!("           suppressed");
         }
         self.act(actions);
+    }
+
+    /// The newest of the MH's timestamps that an engine knew whose flow was open.
+    fn note_mh_tsval(&mut self, segment: &Segment) {
+        let tsval = segment.options.timestamps.map(|ts| ts.tsval);
+        let newer = |new: u32| {
+            self.mh_tsval
+                .is_none_or(|old| (new.wrapping_sub(old) as i32) > 0)
+        };
+        let open = self
+            .gateway
+            .flows
+            .iter()
+            .any(|flow| flow.stage == Stage::Open);
+        if open && tsval.is_some_and(newer) {
+            self.mh_tsval = tsval;
+        }
     }
 
     fn act(&mut self, actions: Vec<Action<Packet>>) {
