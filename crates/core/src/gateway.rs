@@ -350,23 +350,18 @@ impl<P: Payload> Gateway<P> {
         let Some(flow) = self.flows.at_mut(place) else {
             return false;
         };
-        let record = self.predecessor.remove(key);
+        let owed = self.predecessor.remove(key).and_then(|record| record.owed);
+        flow.ahead.owed = owed.filter(|owed| flow.fh.una.before(*owed));
         if flow.mh.window_scale.is_some() {
             actions.push(Action::Record(flow.record()));
         }
-        let Some(owed) = record.and_then(|record| record.owed) else {
-            return false;
-        };
-        if !flow.fh.una.before(owed) {
+        if flow.ahead.owed.is_none() {
             return false;
         }
-        flow.ahead.owed = Some(owed);
+        // The record stays until the flow is forgotten: both RSTs may be lost, and the next
+        // gateway has to say them again.
         flow.reset_both_ends(actions);
         self.counters.owed_lost += 1;
-        actions.push(Action::Record(FlowRecord {
-            gone: true,
-            ..flow.record()
-        }));
         true
     }
 

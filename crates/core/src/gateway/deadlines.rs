@@ -104,12 +104,9 @@ impl<P: Payload> Gateway<P> {
             return;
         };
         self.cached_bytes -= flow.cache.bytes();
+        // Its record stays until the flow is forgotten: the RSTs may be lost.
         flow.reset_both_ends(actions);
         self.counters.owed_lost += 1;
-        actions.push(Action::Record(FlowRecord {
-            gone: true,
-            ..flow.record()
-        }));
         self.count_in_flight(place);
     }
 

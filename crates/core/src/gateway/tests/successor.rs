@@ -8,7 +8,7 @@ use holdfast_wire::SeqNum;
 
 use super::bench::{Bench, LEN, bench, bench_with, kept_back, passed, settings, unmet};
 use crate::testing::{FH, MH, Packet};
-use crate::{Action, Direction, FlowKey, FlowRecord, Scheme, Settings};
+use crate::{Action, Direction, FlowKey, FlowRecord, Scheme, Settings, Verdict};
 
 /// What a gateway left that owed the FH's bytes up to 2000 to the MH.
 const RECORD: FlowRecord = FlowRecord {
@@ -137,4 +137,31 @@ fn an_ack_that_cannot_be_copied_is_not_repeated_after_an_outage() {
         let repeated = lines.iter().any(|line| line.starts_with("AGAIN"));
         assert_eq!(repeated, cacheable, "{lines:?}");
     }
+}
+
+#[test]
+fn what_was_owed_stays_written_down_until_both_ends_must_have_heard() {
+    let mut bench = successor(settings(Scheme::MtcpPlus));
+    assert!(bench.down(2001, LEN).forwarded);
+    let (segment, now) = (bench.mh_segment(1), bench.now);
+    let packet = Packet::new(segment, &[], LEN);
+    let mut actions = Vec::new();
+    let verdict =
+        bench
+            .gateway
+            .handle_segment(Direction::Uplink, &segment, &packet, now, &mut actions);
+    assert_eq!(verdict, Verdict::Suppress);
+    assert_eq!(bench.counter("owed_lost"), 1);
+    // Both RSTs are lost, and so is this gateway: the next one reads what is written now.
+    let written = actions.iter().filter_map(|action| match action {
+        Action::Record(record) => Some(*record),
+        _ => None,
+    });
+    assert_eq!(written.last(), Some(RECORD));
+    // Nobody has said anything for half a minute: they have heard.
+    let gone: Vec<bool> = records_while(&mut bench, 40)
+        .iter()
+        .map(|record| record.gone)
+        .collect();
+    assert_eq!(gone, [true]);
 }
