@@ -205,6 +205,7 @@ fn every_papers_scenario_is_read_and_every_claim_has_its_runs() {
 }
 
 #[test]
+#[cfg(feature = "virtual-kernel-tests")]
 fn linux_runs_the_same_scenario_in_a_virtual_kernel() {
     let test = "linux_runs_the_same_scenario_in_a_virtual_kernel";
     if holdfast_lab::virtual_kernel::available_or_skip(test).is_none() {

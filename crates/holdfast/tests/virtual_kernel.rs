@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The virtual kernel with our own programs in it, where `holdfast lab setup` has built
-//! it. These tests need no root.
+//! it: `make test-virtual`. These tests need no root.
 
 use std::fs;
 use std::path::Path;

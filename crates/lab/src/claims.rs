@@ -28,7 +28,7 @@ use crate::campaign;
 use crate::results::ResultLine;
 use crate::scenario::{Run, Scenario};
 use crate::stop::StopFlag;
-use crate::substrate::Substrate;
+use crate::substrate::{Substrate, SubstrateKind};
 pub use file::ClaimsFile;
 
 /// The file in a paper's folder.
@@ -133,15 +133,32 @@ impl Paper {
         Ok(runs)
     }
 
-    /// Carries out the runs.
+    /// The same without the alternatives: what the paper itself describes.
+    pub fn stated_runs(&self) -> anyhow::Result<Vec<Run>> {
+        let stated = self.claims.stated_scenarios();
+        let mut runs = Vec::new();
+        for file in stated {
+            runs.extend(Scenario::load(&self.folder.join(file))?.runs(None)?);
+        }
+        Ok(runs)
+    }
+
+    /// Carries the runs out: all of them on the model, elsewhere those of what the paper
+    /// itself describes, as far as the substrate can.
     pub fn measure(
         &self,
         substrate: &Substrate,
         jobs: usize,
         stop: &StopFlag,
     ) -> anyhow::Result<Vec<ResultLine>> {
-        let runs = self.runs()?;
-        let runs: Vec<&Run> = runs.iter().collect();
+        let runs = match substrate.kind() {
+            SubstrateKind::Model => self.runs()?,
+            SubstrateKind::Linux | SubstrateKind::Live => self.stated_runs()?,
+        };
+        let runs: Vec<&Run> = runs
+            .iter()
+            .filter(|run| substrate.refusal(run).is_none())
+            .collect();
         let mut lines = Vec::with_capacity(runs.len());
         campaign::run(&runs, substrate, jobs, stop, |line| {
             lines.push(line);

@@ -7,8 +7,8 @@
 //!
 //! First come the paper's tables beside ours, cell by cell, and its statements, with the
 //! verdicts of [`crate::claims`]; then a figure against time for each scenario in the
-//! paper's folder that records series; then the same with today's senders. Under each
-//! stands the command that makes it.
+//! paper's folder that records series; then the same links with today's senders; then the
+//! scenarios themselves. Under each table and figure stands the command that makes it.
 
 mod chart;
 mod command;
@@ -102,9 +102,10 @@ pub fn page(paper: &Paper, lines: &[ResultLine], made_by: &str) -> anyhow::Resul
                     @for table in &tables { (table) }
                     (statements::section(paper, &entries))
                     @for curve in &curves { (curve) }
-                    (scenarios(paper)?)
                     h2 { "2. Today's senders" }
                     (today)
+                    h2 { "3. Scenarios" }
+                    (scenarios(paper)?)
                 }
             }
         }
@@ -252,9 +253,12 @@ fn scenarios(paper: &Paper) -> anyhow::Result<Markup> {
             files.push(file);
         }
     }
+    let today = paper.folder.join(selection::TODAY);
+    if today.exists() {
+        files.push(today);
+    }
     Ok(html! {
         section {
-            h3 { "Scenarios" }
             p.quiet { "What was assumed, and how what the paper does not print was chosen." }
             @for file in &files {
                 @if let Ok(text) = std::fs::read_to_string(file) {

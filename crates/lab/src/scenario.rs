@@ -41,7 +41,7 @@ pub use conditions::{
 };
 pub(crate) use conditions::{PART_WIRED, seconds};
 pub use hop::HopConditions;
-pub use host::HostConditions;
+pub use host::{HostConditions, ShrunkWindow};
 pub use sweep::Parameters;
 
 use crate::document::{self, DocumentError};

@@ -89,6 +89,11 @@ impl Substrate {
         })
     }
 
+    /// Which one it is.
+    pub fn kind(&self) -> SubstrateKind {
+        self.kind
+    }
+
     /// Why this substrate cannot carry out `run`, and what can; none: it can.
     pub fn refusal(&self, run: &Run) -> Option<String> {
         match self.kind {

@@ -24,12 +24,16 @@ use super::SCENARIOS_DEFAULT;
 #[command(after_help = "Examples:
   holdfast lab claims
   holdfast lab claims --paper mtcp-plus-2007 --json
-  holdfast lab run papers/mtcp-plus-2007 --substrate linux --out linux.jsonl
-  holdfast lab claims --with linux.jsonl")]
+  holdfast lab claims --linux
+  holdfast lab run papers/mtcp-plus-2007 --substrate live --out live.jsonl
+  holdfast lab claims --with live.jsonl")]
 pub(super) struct ClaimsArgs {
     /// Only this paper: a folder, or its name in `papers`
     #[arg(long, value_name = "PAPER")]
     paper: Option<PathBuf>,
+    /// Carry the paper's own runs out on a real Linux too (after `holdfast lab setup`)
+    #[arg(long)]
+    linux: bool,
     /// Results of other runs, to be laid beside; may be given again
     #[arg(long, value_name = "FILE")]
     with: Vec<PathBuf>,
@@ -49,23 +53,30 @@ pub(super) fn run(args: &ClaimsArgs) -> anyhow::Result<ExitCode> {
     for path in &args.with {
         others.extend(read_lines(path)?);
     }
-    let kind = SubstrateKind::Model;
+    let mut kinds = vec![SubstrateKind::Model];
+    if args.linux {
+        kinds.push(SubstrateKind::Linux);
+    }
     let settings = ExecutionSettings {
         holdfast: own_binary()?,
         label: None,
         pcap: None,
     };
-    let substrate = Substrate::new(kind, settings)?;
-    let jobs = args.jobs.map_or_else(|| kind.jobs_default(), usize::from);
+    let substrates = kinds
+        .iter()
+        .map(|kind| Substrate::new(*kind, settings.clone()));
+    let substrates: Vec<Substrate> = substrates.collect::<anyhow::Result<_>>()?;
     let mut entries: Vec<Entry> = Vec::new();
     for paper in &papers {
-        let mut lines = paper.measure(&substrate, jobs, &stop)?;
-        lines.extend(
-            others
-                .iter()
-                .filter(|line| line.substrate != kind.name())
-                .cloned(),
-        );
+        let mut lines = Vec::new();
+        for substrate in &substrates {
+            let jobs = args
+                .jobs
+                .map_or_else(|| substrate.kind().jobs_default(), usize::from);
+            lines.extend(paper.measure(substrate, jobs, &stop)?);
+        }
+        let measured = |line: &&ResultLine| kinds.iter().any(|kind| kind.name() == line.substrate);
+        lines.extend(others.iter().filter(|line| !measured(line)).cloned());
         entries.extend(paper.entries(&lines));
     }
     if args.json {

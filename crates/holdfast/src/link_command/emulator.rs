@@ -4,6 +4,8 @@
 //! One thread. It sleeps in `ppoll` until a packet comes, one is due, or the
 //! link's state changes; it never spins.
 
+mod lane;
+
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,12 +13,15 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use holdfast_link::{Departure, Enqueue, LinkModel, LinkPlan, LinkState, OutageSchedule, seed_for};
+use holdfast_link::{Departure, Enqueue, LinkPlan, LinkState, OutageSchedule, seed_for};
 use holdfast_net::datapath::monotonic_ns;
 use holdfast_net::readiness::wait_readable;
 use holdfast_net::tun::Tun;
 use holdfast_wire::Instant;
 use signal_hook::consts::{SIGINT, SIGTERM};
+
+pub(super) use lane::Side;
+use lane::{Carried, Lane};
 
 use super::config::LinkConfig;
 use super::endpoint::open_endpoint;
@@ -70,70 +75,6 @@ impl Signals {
             signal_hook::low_level::pipe::register(signal, sender.try_clone()?)?;
         }
         Ok(Self { received })
-    }
-}
-
-/// A side of the link: the device there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Side {
-    Fh,
-    Mh,
-}
-
-/// A packet on the link.
-#[derive(Debug)]
-struct Carried {
-    from: Side,
-    bytes: Box<[u8]>,
-}
-
-/// One direction: its model, and how far carrier and log have followed it.
-struct Lane {
-    name: &'static str,
-    model: LinkModel<Carried>,
-    /// The model's outages once more, to be followed in real time.
-    schedule: OutageSchedule,
-    /// The link's state as last told to carrier and log.
-    state: LinkState,
-    /// The schedule's time up to which they have been told.
-    told: Instant,
-    /// When the last outage was over, until a packet has come through.
-    returned_at: Option<Instant>,
-}
-
-impl Lane {
-    fn new(name: &'static str, plan: &LinkPlan, seed: u64, schedule: OutageSchedule) -> Self {
-        let model = LinkModel::with_schedule(plan, seed, schedule.clone()).waiting_for_start();
-        let (state, told, returned_at) = (LinkState::Up, Instant::ZERO, None);
-        Self {
-            name,
-            model,
-            schedule,
-            state,
-            told,
-            returned_at,
-        }
-    }
-
-    /// The next change that carrier and log have to follow, on the schedule's
-    /// clock.
-    fn next_change(&mut self) -> Option<Instant> {
-        let outage = self.schedule.outage_ending_after(self.told)?;
-        Some(match self.state {
-            LinkState::Up => outage.begin,
-            LinkState::Down => outage.end,
-        })
-    }
-
-    /// The next change up to `model_time`, if there is one, and what it is to.
-    fn follow(&mut self, model_time: Instant) -> Option<(Instant, LinkState)> {
-        let at = self.next_change().filter(|&at| at <= model_time)?;
-        self.state = match self.state {
-            LinkState::Up => LinkState::Down,
-            LinkState::Down => LinkState::Up,
-        };
-        self.told = at;
-        Some((at, self.state))
     }
 }
 

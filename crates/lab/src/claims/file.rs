@@ -247,16 +247,29 @@ impl ClaimsFile {
                 .map(|other| other.scenario.as_str());
             std::iter::once(table.scenario.as_str()).chain(others)
         });
-        let of_statements = self
-            .statement
-            .iter()
-            .map(|statement| statement.scenario.as_str());
-        let mut scenarios = Vec::new();
-        for scenario in of_tables.chain(of_statements) {
-            if !scenarios.contains(&scenario) {
-                scenarios.push(scenario);
-            }
-        }
-        scenarios
+        once(of_tables.chain(self.of_statements()))
     }
+
+    /// The same without those of alternatives.
+    pub fn stated_scenarios(&self) -> Vec<&str> {
+        let of_tables = self.table.iter().map(|table| table.scenario.as_str());
+        once(of_tables.chain(self.of_statements()))
+    }
+
+    fn of_statements(&self) -> impl Iterator<Item = &str> {
+        self.statement
+            .iter()
+            .map(|statement| statement.scenario.as_str())
+    }
+}
+
+/// Each name once, in order.
+fn once<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut once = Vec::new();
+    for name in names {
+        if !once.contains(&name) {
+            once.push(name);
+        }
+    }
+    once
 }

@@ -11,7 +11,7 @@ use crate::results::{ResultLine, Series};
 /// The height of one window panel.
 const WINDOW_PANEL: f64 = 104.0;
 /// Between two of them.
-const GAP: f64 = 10.0;
+const GAP: f64 = 18.0;
 /// Below the last one: marks and the axis' name.
 const FOOT: f64 = 44.0;
 /// The height of the panels for sequence numbers.

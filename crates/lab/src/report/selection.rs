@@ -99,6 +99,14 @@ pub(super) fn words<'a>(parameters: impl IntoIterator<Item = (&'a String, &'a Js
     words.collect::<Vec<_>>().join(", ")
 }
 
+/// `delayed_ack=on disconnection_s=5`, as the names of orders have it, in words.
+pub(super) fn order_words(parameters: &str) -> String {
+    let parameters = parameters.split_whitespace();
+    let pairs = parameters.filter_map(|word| word.split_once('='));
+    let of = pairs.map(|(name, value)| (name.to_owned(), Json::from(value)));
+    words(&of.collect::<Where>())
+}
+
 /// A parameter's name as a heading.
 pub(super) fn heading(name: &str) -> String {
     match name_and_unit(name) {
@@ -156,6 +164,7 @@ mod tests {
             ("disconnection_s".into(), json!(10)),
         ]);
         assert_eq!(words(&of), "delayed ack on, disconnection 10 s");
+        assert_eq!(order_words("delayed_ack=on disconnection_s=10"), words(&of));
     }
 
     #[test]

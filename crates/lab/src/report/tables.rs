@@ -10,7 +10,7 @@ use serde_json::Value as Json;
 use super::command;
 use super::lengths::{self, Figure};
 use super::selection::{
-    grouped, has, heading, metric_name, metric_text, same, scenario_name, word, words,
+    grouped, has, heading, metric_name, metric_text, order_words, same, scenario_name, word, words,
 };
 use super::verdict_mark::{Notes, class, mark, mark_and_name};
 use crate::claims::file::{ClaimedTable, Metric, Row, Where};
@@ -89,11 +89,13 @@ fn section(paper: &Paper, number: usize, judged: &Judged, all: &[&ResultLine]) -
             @for substrate in SUBSTRATES {
                 @for figure in figures(table, lines, substrate, None) { (figure) }
             }
-            @for scenario in alternatives(table) {
-                @let lines = lines_of(paper, scenario, all);
-                @let figures = figures(table, &lines, SUBSTRATES[0], Some(scenario));
+            @for assumption in assumptions(table) {
+                @let lines = lines_of(paper, assumption.scenario, all);
+                @let figures = figures(table, &lines, SUBSTRATES[0], Some(&assumption));
                 @for figure in &figures { (figure) }
-                @if !figures.is_empty() { (commands(&paper.folder.join(scenario), &lines)) }
+                @if !figures.is_empty() {
+                    (commands(&paper.folder.join(assumption.scenario), &lines))
+                }
             }
         }
     }
@@ -108,13 +110,43 @@ fn lines_of<'a>(paper: &Paper, scenario: &str, lines: &[&'a ResultLine]) -> Vec<
         .collect()
 }
 
-/// The other scenarios that have runs of the same cells.
-fn alternatives(table: &ClaimedTable) -> BTreeSet<&str> {
-    let all = table
+/// Runs of the same cells under another assumption, to be drawn together.
+#[derive(PartialEq)]
+struct Assumption<'a> {
+    scenario: &'a str,
+    of: Where,
+    words: String,
+}
+
+/// The table's alternatives. Of parameters that are numbers all values count: runs over
+/// them are a sample, and have a mean. Others stay as the alternative has them.
+fn assumptions(table: &ClaimedTable) -> Vec<Assumption<'_>> {
+    let others = table
         .alternative
         .iter()
-        .map(|other| other.scenario.as_str());
-    all.filter(|scenario| *scenario != table.scenario).collect()
+        .filter(|other| other.scenario != table.scenario);
+    let all = others.map(|other| {
+        let kept = other.of.iter().filter(|(_, value)| !value.is_number());
+        let of: Where = kept
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect();
+        Assumption {
+            scenario: &other.scenario,
+            words: if of.is_empty() {
+                format!("all runs of {}", other.scenario)
+            } else {
+                other.text.clone()
+            },
+            of,
+        }
+    });
+    let mut assumptions = Vec::new();
+    for assumption in all {
+        if !assumptions.contains(&assumption) {
+            assumptions.push(assumption);
+        }
+    }
+    assumptions
 }
 
 /// The commands that make these lines, one a substrate.
@@ -243,16 +275,6 @@ fn shown(metric: Metric, value: &Json) -> String {
         .map_or_else(|| word(value), |value| metric_text(metric, value))
 }
 
-/// `delayed_ack=on disconnection_s=5` in words.
-fn order_words(id: &str, prefix: &str) -> String {
-    let rest = id.strip_prefix(prefix).unwrap_or(id);
-    let parameters = rest
-        .split_whitespace()
-        .filter_map(|word| word.split_once('='));
-    let of = parameters.map(|(name, value)| (name.to_owned(), Json::from(value)));
-    words(&of.collect::<Where>())
-}
-
 fn orders(judged: &Judged) -> Markup {
     let prefix = format!("{}/order/", judged.table.id);
     html! {
@@ -265,7 +287,7 @@ fn orders(judged: &Judged) -> Markup {
                 tbody {
                     @for entry in &judged.orders {
                         tr {
-                            th { (order_words(&entry.id, &prefix)) }
+                            th { (order_words(entry.id.strip_prefix(&prefix).unwrap_or(&entry.id))) }
                             td { (word(&entry.printed)) }
                             td { (entry.model.as_ref().map_or_else(|| "–".to_owned(), word)) }
                             td class={ "verdict " (class(entry.verdict)) } { (mark_and_name(entry.verdict)) }
@@ -278,13 +300,12 @@ fn orders(judged: &Judged) -> Markup {
     }
 }
 
-/// One figure for each combination of what rows have besides the variants. All runs of an
-/// `alternative` scenario count, whatever else they differ in.
+/// One figure for each combination of what rows have besides the variants.
 fn figures(
     table: &ClaimedTable,
     lines: &[&ResultLine],
     substrate: &str,
-    alternative: Option<&str>,
+    assumption: Option<&Assumption>,
 ) -> Vec<Markup> {
     if !lengths::is_drawable(&table.columns) || table.column == table.variants {
         return Vec::new();
@@ -295,6 +316,13 @@ fn figures(
         others
     });
     let figures = groups.into_iter().filter_map(|(of, rows)| {
+        let is_assumed =
+            |line: &ResultLine| assumption.is_none_or(|assumption| has(line, &assumption.of));
+        let lines: Vec<&ResultLine> = lines
+            .iter()
+            .copied()
+            .filter(|line| is_assumed(line))
+            .collect();
         let rows = rows.into_iter().map(|row| lengths::Row {
             name: row.of.get(&table.variants).map(word).unwrap_or_default(),
             printed: row
@@ -305,22 +333,27 @@ fn figures(
             runs: table
                 .columns
                 .iter()
-                .map(|column| runs_of(table, row, column, lines, substrate))
+                .map(|column| runs_of(table, row, column, &lines, substrate))
                 .collect(),
         });
         let figure = Figure {
             metric: table.metric,
             column: &table.column,
             columns: &table.columns,
-            title: match alternative {
-                None => format!("{} ({substrate})", words(&of)),
-                Some(scenario) => format!("{}, all runs of {scenario} ({substrate})", words(&of)),
-            },
+            title: title(&of, substrate, assumption),
             rows: rows.collect(),
         };
         figure.draw()
     });
     figures.collect()
+}
+
+/// What the runs of a figure have in common.
+fn title(of: &Where, substrate: &str, assumption: Option<&Assumption>) -> String {
+    let assumed = assumption.map(|assumption| assumption.words.clone());
+    let parts = [words(of), assumed.unwrap_or_default(), substrate.to_owned()];
+    let parts = parts.into_iter().filter(|part| !part.is_empty());
+    parts.collect::<Vec<_>>().join(", ")
 }
 
 /// What is printed, unless it is the mark of what did not finish.

@@ -14,7 +14,7 @@ use serde_json::Value as Json;
 
 use super::lengths::{self, Figure};
 use super::selection::{
-    TODAY, grouped, heading, is_today, metric_name, metric_text, same, without, word,
+    TODAY, grouped, heading, is_today, metric_name, metric_text, order_words, same, without, word,
 };
 use super::tables::{SUBSTRATES, commands};
 use super::verdict_mark::{Notes, class, key, mark};
@@ -62,6 +62,8 @@ pub(super) fn section(paper: &Paper, lines: &[ResultLine]) -> anyhow::Result<Mar
             "buffers, its timers (" (substrate) ")."
         }
         (commands(&file(paper), &lines))
+        h3 { "Which of the paper's statements still hold" }
+        p.quiet { "Judged by the rules of the first part. " (stand_ins(paper, &lines, &runs).join("; ")) "." }
         (statements(paper, &judged))
         @for table in tables {
             @if lines.iter().any(|line| line.parameters.contains_key(&table.column)) {
@@ -204,13 +206,15 @@ fn statements(paper: &Paper, judged: &[(String, Vec<Entry>)]) -> Markup {
         .map(|row| {
             let cells = judged.iter().map(|(sender, entries)| {
                 let entry = &entries[*row];
-                statement_cell(entry, notes.refer(entry, format!("{sender}, {}", entry.id)))
+                statement_cell(
+                    entry,
+                    notes.refer(entry, format!("{sender}, {}", said(paper, entry))),
+                )
             });
             (&first[*row], cells.collect())
         })
         .collect();
     html! {
-        h3 { "Which of the paper's statements still hold" }
         (key())
         table {
             thead { tr {
@@ -231,20 +235,45 @@ fn statements(paper: &Paper, judged: &[(String, Vec<Entry>)]) -> Markup {
         @if !unknown.is_empty() {
             p.quiet {
                 (unknown.len()) " more have no runs with today's senders, or the paper leaves a condition open: "
-                (unknown.iter().map(|row| first[*row].id.as_str()).collect::<Vec<_>>().join("; ")) "."
+                (unknown.iter().map(|row| said(paper, &first[*row])).collect::<Vec<_>>().join("; ")) "."
             }
         }
     }
 }
 
-/// A statement's words, or the name of an order.
+/// A statement's words, or what an order is of.
 fn said(paper: &Paper, entry: &Entry) -> String {
     let statement = paper
         .claims
         .statement
         .iter()
         .find(|statement| statement.id == entry.id);
-    statement.map_or_else(|| entry.id.clone(), |statement| statement.text.clone())
+    let order = paper.claims.table.iter().find_map(|table| {
+        let rest = entry.id.strip_prefix(&table.id)?.strip_prefix("/order/")?;
+        Some(format!(
+            "{}, order: {}",
+            metric_name(table.metric),
+            order_words(rest)
+        ))
+    });
+    let statement = statement.map(|statement| statement.text.clone());
+    statement.or(order).unwrap_or_else(|| entry.id.clone())
+}
+
+/// Which scheme goes by the name of which of the paper's variants in what is judged.
+fn stand_ins(paper: &Paper, lines: &[&ResultLine], runs: &[Run]) -> Vec<String> {
+    let all = lines.iter().flat_map(|line| {
+        places(line, runs).into_iter().filter_map(|run| {
+            let variant = run.parameters.get(variants_of(paper))?;
+            Some((word(variant), parameter(line, SCHEME)))
+        })
+    });
+    let words = grouped(all, Clone::clone)
+        .into_iter()
+        .map(|((variant, scheme), _)| {
+            format!("{variant}: the sender with the gateway's scheme {scheme}")
+        });
+    words.collect()
 }
 
 fn statement_cell(entry: &Entry, reference: Markup) -> Markup {

@@ -41,8 +41,21 @@ pub struct HostConditions {
     pub rto_min_s: Option<f64>,
     /// When a model host's slow timer ticks, seconds: below its tick.
     pub tick_phase_s: Option<f64>,
+    /// What a model host does when its window shrinks to zero over bytes in flight, if not
+    /// what its preset does.
+    pub shrunk_window: Option<ShrunkWindow>,
     /// More kernel parameters of Linux hosts.
     pub sysctls: BTreeMap<String, String>,
+}
+
+/// The two known behaviours of senders over a window that shrinks to zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ShrunkWindow {
+    /// Persist begins at once (4.3BSD).
+    PersistAtOnce,
+    /// The retransmission timer keeps running over what is outstanding (Linux).
+    TimerRuns,
 }
 
 impl Default for HostConditions {
@@ -60,6 +73,7 @@ impl Default for HostConditions {
             retries_max: None,
             rto_min_s: None,
             tick_phase_s: None,
+            shrunk_window: None,
             sysctls: BTreeMap::new(),
         }
     }

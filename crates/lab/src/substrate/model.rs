@@ -7,7 +7,9 @@ use anyhow::{Context as _, bail};
 use holdfast_core::{Direction, LinkSource, Scheme, Settings};
 use holdfast_link::{LinkPlan, LinkSettings};
 use holdfast_sim::outcome::Ending;
-use holdfast_sim::tcp::settings::{DelayedAck, IdleRestart, LossRecovery, RtoFloor};
+use holdfast_sim::tcp::settings::{
+    DelayedAck, IdleRestart, LossRecovery, OnShrunkWindow, RtoFloor,
+};
 use holdfast_sim::{
     Experiment, GatewayPlan, Hop, LinkId, LinkSignal, Observer, Outcome, Packet, PacketEvent,
     Preset, TcpSettings, Transfer, TransferOutcome,
@@ -20,7 +22,7 @@ use crate::packet_trace::{PacketTrace, Passing};
 use crate::results::{Framing, ResultLine, Series, retransmission_ratio_percent};
 use crate::scenario::{
     Conditions, GatewayConditions, HopConditions, HostConditions, Record, Run, SchemeChoice,
-    SignalChoice, Stretch, seconds,
+    ShrunkWindow, SignalChoice, Stretch, seconds,
 };
 use crate::topology::{FH_IF, GATEWAY_WIRED_IF};
 
@@ -192,6 +194,12 @@ fn tcp(conditions: &HostConditions) -> TcpSettings {
         tcp.rto.floor = match tcp.rto.floor {
             RtoFloor::Timeout(_) => RtoFloor::Timeout(seconds(s)),
             RtoFloor::Variance(_) => RtoFloor::Variance(seconds(s)),
+        };
+    }
+    if let Some(behaviour) = conditions.shrunk_window {
+        tcp.on_shrunk_window = match behaviour {
+            ShrunkWindow::PersistAtOnce => OnShrunkWindow::PersistAtOnce,
+            ShrunkWindow::TimerRuns => OnShrunkWindow::RetransmissionTimerRuns,
         };
     }
     if let Some(s) = conditions.tick_phase_s {

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::VirtualKernel;
 use super::inside::INSIDE_ARGUMENTS;
 use super::processor::Seat;
+use super::source::remove_folder;
 use super::steps::{Group, last_lines, last_lines_of};
 use crate::stop::StopFlag;
 
@@ -29,6 +30,8 @@ pub(super) const REPLY_FILE: &str = "virtual-outcome.json";
 pub(super) const STDOUT_FILE: &str = "stdout";
 pub(super) const STDERR_FILE: &str = "stderr";
 const CONSOLE_FILE: &str = "console";
+/// Made by User Mode Linux in its home folder.
+const CONTROL_FOLDER: &str = ".uml";
 
 /// A command to be run inside.
 #[derive(Clone, Debug)]
@@ -138,7 +141,9 @@ impl VirtualKernel {
         {
             return Err(error.into());
         }
-        self.boot(job, stop)?;
+        let ended = self.boot(job, stop);
+        remove_folder(&file(CONTROL_FOLDER))?;
+        ended?;
         let reply = fs::read(file(REPLY_FILE)).ok();
         let reply: Option<Reply> = reply.and_then(|text| serde_json::from_slice(&text).ok());
         let Some(reply) = reply else {
@@ -205,6 +210,8 @@ impl VirtualKernel {
         // It finds the job's folder as its current one, by whatever path that has: the
         // kernel's command line, which its randomness depends on, is always the same.
         command.current_dir(&job.folder);
+        // It keeps a folder for its control socket there, and cannot do without.
+        command.env("HOME", &job.folder);
         let console = File::create(job.folder.join(CONSOLE_FILE))?;
         command.stdin(Stdio::null()).stdout(console.try_clone()?);
         command.stderr(console);

@@ -88,13 +88,12 @@ fn build(options: &SetupOptions, folder: &Path, stop: &StopFlag) -> anyhow::Resu
     let mut steps = Steps::new(&folder.join("log"), stop)?;
     let tree = folder.join("tree");
     if !tree.is_dir() {
-        let tarball = match &options.source {
-            Some(path) => fs::canonicalize(path)
-                .with_context(|| format!("--source: {} cannot be read", path.display()))?,
-            None => {
-                let _shown = Shown::begin("getting the kernel's sources from Debian (160 MB)");
-                download(folder, &mut steps)?
-            }
+        let tarball = if let Some(path) = &options.source {
+            fs::canonicalize(path)
+                .with_context(|| format!("--source: {} cannot be read", path.display()))?
+        } else {
+            let _shown = Shown::begin("getting the kernel's sources from Debian (160 MB)");
+            download(folder, &mut steps)?
         };
         let _shown = Shown::begin("unpacking them");
         unpack(&tarball, &PATCHES, &tree, &mut steps)?;

@@ -44,10 +44,8 @@ pub(super) fn download(folder: &Path, steps: &mut Steps<'_>) -> anyhow::Result<P
     for part in ["lists/partial", "cache/archives/partial"] {
         fs::create_dir_all(folder.join("apt").join(part))?;
     }
-    let sources: String = SUITES
-        .iter()
-        .map(|suite| format!("deb [signed-by={KEYRING}] {ARCHIVE} {suite} main\n"))
-        .collect();
+    let source = |suite| format!("deb [signed-by={KEYRING}] {ARCHIVE} {suite} main\n");
+    let sources = SUITES.map(source).concat();
     fs::write(folder.join("apt/sources.list"), sources)?;
     steps.run(apt("apt-get", folder).arg("update"), |_| {})?;
     let mut offered = Vec::new();

@@ -336,3 +336,44 @@ fn the_first_unicast_packet_starts_the_outages_on_request() {
     assert_eq!(begin - start, 200_000_000);
     link.end();
 }
+
+#[test]
+fn on_a_half_duplex_link_both_directions_take_turns_and_frames_cost_their_overhead() {
+    if !available_or_skip(
+        "on_a_half_duplex_link_both_directions_take_turns_and_frames_cost_their_overhead",
+    ) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("link.toml");
+    let text = "half_duplex = true\nframe_overhead_bytes = 1000\n[downlink]\nrate_mbit_per_s = 1\n";
+    std::fs::write(&config, text).unwrap();
+    let packets = folder.path().join("packets.pcapng");
+    let [config, packets] = [&config, &packets].map(|path| path.to_str().unwrap());
+    let link = RunningLink::new(&["--config", config, "--pcap", packets]);
+    // 1000 bytes with headers, and as much again around them: 16 ms each at 1 Mb/s.
+    let sent = now();
+    link.fh.send(&[b'a'; 972]).unwrap();
+    let (_, down_arrived) = receive(&link.mh);
+    assert!(down_arrived.saturating_since(sent) >= Duration::from_millis(16));
+    let sent = now();
+    for _ in 0..2 {
+        link.fh.send(&[b'b'; 972]).unwrap();
+        link.mh.send(&[b'c'; 972]).unwrap();
+    }
+    let (_, last_down) = [receive(&link.mh), receive(&link.mh)]
+        .into_iter()
+        .next_back()
+        .unwrap();
+    let (packet, last_up) = [receive(&link.fh), receive(&link.fh)]
+        .into_iter()
+        .next_back()
+        .unwrap();
+    assert_eq!(packet, "c".repeat(972));
+    let took = last_down.max(last_up).saturating_since(sent);
+    assert!(took >= Duration::from_millis(64), "{took:?}");
+    let end = link.end();
+    assert_eq!(end["uplink"]["offered_packets"], 0);
+    // Five packets in, five out, besides what the kernels say to each other.
+    assert!(std::fs::metadata(packets).unwrap().len() > 10 * 100);
+}

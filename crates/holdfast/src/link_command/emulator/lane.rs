@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One direction of the emulated link: its model, and how far others have followed it.
+
+use holdfast_link::{LinkModel, LinkPlan, LinkState, OutageSchedule};
+use holdfast_wire::Instant;
+
+/// A side of the link: the device there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::link_command) enum Side {
+    Fh,
+    Mh,
+}
+
+/// A packet on the link.
+#[derive(Debug)]
+pub(super) struct Carried {
+    /// The side where it entered.
+    pub(super) from: Side,
+    /// From the IP header on.
+    pub(super) bytes: Box<[u8]>,
+}
+
+/// One direction: its model, and how far carrier and log have followed it.
+pub(super) struct Lane {
+    pub(super) name: &'static str,
+    pub(super) model: LinkModel<Carried>,
+    /// The model's outages once more, to be followed in real time.
+    pub(super) schedule: OutageSchedule,
+    /// The link's state as last told to carrier and log.
+    pub(super) state: LinkState,
+    /// The schedule's time up to which they have been told.
+    pub(super) told: Instant,
+    /// When the last outage was over, until a packet has come through.
+    pub(super) returned_at: Option<Instant>,
+}
+
+impl Lane {
+    pub(super) fn new(
+        name: &'static str,
+        plan: &LinkPlan,
+        seed: u64,
+        schedule: OutageSchedule,
+    ) -> Self {
+        let model = LinkModel::with_schedule(plan, seed, schedule.clone()).waiting_for_start();
+        let (state, told, returned_at) = (LinkState::Up, Instant::ZERO, None);
+        Self {
+            name,
+            model,
+            schedule,
+            state,
+            told,
+            returned_at,
+        }
+    }
+
+    /// The next change that carrier and log have to follow, on the schedule's
+    /// clock.
+    pub(super) fn next_change(&mut self) -> Option<Instant> {
+        let outage = self.schedule.outage_ending_after(self.told)?;
+        Some(match self.state {
+            LinkState::Up => outage.begin,
+            LinkState::Down => outage.end,
+        })
+    }
+
+    /// The next change up to `model_time`, if there is one, and what it is to.
+    pub(super) fn follow(&mut self, model_time: Instant) -> Option<(Instant, LinkState)> {
+        let at = self.next_change().filter(|&at| at <= model_time)?;
+        self.state = match self.state {
+            LinkState::Up => LinkState::Down,
+            LinkState::Down => LinkState::Up,
+        };
+        self.told = at;
+        Some((at, self.state))
+    }
+}
