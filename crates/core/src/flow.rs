@@ -356,9 +356,7 @@ impl<P: Payload> Flow<P> {
         let draining = self.ahead.draining;
         self.ahead = Ahead::default();
         self.ahead.draining = draining;
-        self.recover = None;
-        self.before_outage = None;
-        self.repair_at = None;
+        self.forget_sending();
         self.held_ack = None;
         self.sacked.clear();
         self.sent_nxt = self.fh.max;

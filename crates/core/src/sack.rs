@@ -37,6 +37,9 @@ impl Scoreboard {
     /// The MH acknowledged everything before `una`.
     pub(crate) fn purge(&mut self, una: SeqNum) {
         self.ranges.retain(|range| range.1.after(una));
+        if let Some(first) = self.ranges.first_mut() {
+            first.0 = first.0.max(una);
+        }
     }
 
     /// Forgets all: the MH may have dropped what it reported (RFC 2018, 8).
@@ -109,6 +112,15 @@ mod tests {
         board.add(seq(300), seq(400));
         let before = [50, 100, 150, 250, 350, 999].map(|at| board.bytes_before(seq(at)));
         assert_eq!(before, [0, 0, 50, 100, 150, 200]);
+    }
+
+    #[test]
+    fn of_a_range_that_is_acknowledged_in_part_the_rest_stays() {
+        let mut board = Scoreboard::default();
+        board.add(seq(100), seq(300));
+        board.purge(seq(200));
+        assert_eq!(board.bytes_before(seq(300)), 100);
+        assert_eq!(board.next_missing(seq(200)), (seq(300), None));
     }
 
     #[test]

@@ -134,6 +134,27 @@ fn the_same_results_give_the_same_page_without_a_run() {
 }
 
 #[test]
+fn a_run_that_two_files_have_counts_once() {
+    let folder = folder(SCENARIO);
+    assert!(report(folder.path(), &["--out", "a"]).status.success());
+    let lines = fs::read_to_string(folder.path().join("a/p-1999.jsonl")).unwrap();
+    let linux = lines.replace("\"substrate\":\"model\"", "\"substrate\":\"linux\"");
+    fs::write(folder.path().join("linux.jsonl"), &linux).unwrap();
+    fs::write(folder.path().join("both.jsonl"), lines + &linux).unwrap();
+    let output = report(
+        folder.path(),
+        &["--results", "linux.jsonl", "both.jsonl", "--out", "b"],
+    );
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let page = fs::read_to_string(folder.path().join("b/p-1999.html")).unwrap();
+    assert!(page.contains("model, 4 runs, linux, 4 runs"));
+}
+
+#[test]
 fn results_about_something_else_are_refused_in_one_line() {
     let folder = folder(SCENARIO);
     let refused = |text: &str| {

@@ -234,6 +234,6 @@ impl<P: Payload> Flow<P> {
         self.cache.purge(unseen.ack);
         self.sacked.clear();
         self.sent_nxt = self.fh.max;
-        self.recover = None;
+        self.forget_sending();
     }
 }

@@ -7,8 +7,8 @@ use super::{Flow, Stage};
 use crate::cache::Piece;
 use crate::{Payload, Resend};
 
-/// A piece is lost when so many segments behind it have arrived that were sent after it
-/// (RFC 6675, `DupThresh`).
+/// A piece is lost when the MH reports something that was sent after it and lies so many
+/// segments beyond (RFC 6675, `DupThresh`, measured as FACK does: by the farthest report).
 const DUP_THRESH: u32 = 3;
 
 /// Advances of the MH that only segments from before an outage can have caused, until
@@ -50,6 +50,15 @@ impl<P: Payload> Flow<P> {
                 repeated: self.fh.una,
             };
         }
+    }
+
+    /// Nothing is being sent from the cache, timed or waited for any more.
+    pub(super) fn forget_sending(&mut self) {
+        self.recover = None;
+        self.before_outage = None;
+        self.repair_at = None;
+        self.timed = None;
+        self.dup_acks = 0;
     }
 
     /// The end of what the MH has said it holds; behind a hole SACK tells.

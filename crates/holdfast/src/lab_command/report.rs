@@ -48,7 +48,7 @@ pub(super) struct ReportArgs {
 pub(super) fn run(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     let stop = StopFlag::on_signals().context("cannot take over signals")?;
     let papers = papers(args.paper.as_deref())?;
-    let mut given = Vec::new();
+    let mut given: Vec<ResultLine> = Vec::new();
     for path in &args.results {
         let lines = read_lines(path)?;
         let is_used = |line| papers.iter().any(|paper| report::is_about(paper, line));
@@ -62,7 +62,11 @@ pub(super) fn run(args: &ReportArgs) -> anyhow::Result<ExitCode> {
                 .collect::<Vec<_>>()
                 .join(", ")
         );
-        given.extend(lines);
+        for line in lines {
+            if !given.iter().any(|other| is_same_run(other, &line)) {
+                given.push(line);
+            }
+        }
     }
     fs::create_dir_all(&args.out)
         .with_context(|| format!("--out: {} cannot be made", args.out.display()))?;
@@ -86,6 +90,14 @@ pub(super) fn run(args: &ReportArgs) -> anyhow::Result<ExitCode> {
         println!("{}", path.display());
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whether two lines are of one run: files that overlap count it once.
+fn is_same_run(one: &ResultLine, other: &ResultLine) -> bool {
+    one.seed == other.seed
+        && one.substrate == other.substrate
+        && one.scenario == other.scenario
+        && one.variant == other.variant
 }
 
 /// The lines of the model, in the order of their runs: those that were given, and those
