@@ -2,7 +2,7 @@
 //! What a paper claims, beside what came out here.
 //!
 //! `papers/PAPER/claims.toml` has the paper's tables and statements as they are printed,
-//! and says which runs of which scenario each is about ([`file`]). A verdict is computed
+//! and says which runs of which scenario each is about ([`mod@file`]). A verdict is computed
 //! from both by the rules in that file; nobody writes one. The rules:
 //!
 //! - a **cell** holds if the median of its runs is within the metric's tolerance of what is

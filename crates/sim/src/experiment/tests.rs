@@ -263,8 +263,14 @@ fn stall_is_from_the_links_return_to_the_first_new_byte() {
         outages: one_outage(4.0, 7.0),
         ..radio()
     };
-    let outcome = download(30_000_000, Preset::NewReno, &radio).run();
+    let mut experiment = download(30_000_000, Preset::NewReno, &radio);
+    experiment.series_interval = Some(Duration::from_millis(250));
+    let outcome = experiment.run();
     let transfer = &outcome.transfers[0];
+    // The series has the link's state also while nothing is on it.
+    let down = transfer.series.iter().filter(|sample| !sample.link_up);
+    let down: Vec<Instant> = down.map(|sample| sample.at).collect();
+    assert_eq!((down.len(), down[0]), (28, Instant::from_millis(4000)));
     assert_eq!(transfer.stalls.len(), 1);
     let stall = transfer.stalls[0];
     assert_eq!(stall.link_up_at, Instant::from_millis(11_000));

@@ -163,11 +163,12 @@ impl Network {
             if let Some(sender) = self.slots[receiver].sender {
                 let queue = self.slots[receiver].watches.map(|link| {
                     let medium = self.links[link.0 as usize].medium;
-                    let medium = &self.media[medium as usize];
-                    let (model, station) = (&medium.model, medium.station_of(link));
+                    let medium = &mut self.media[medium as usize];
+                    let station = medium.station_of(link);
                     (
-                        model.queue_len_of(station) as u32,
-                        model.state() == LinkState::Up,
+                        medium.model.queue_len_of(station) as u32,
+                        // The model's own is of its last packet.
+                        medium.schedule.state_at(self.now) == LinkState::Up,
                     )
                 });
                 let sample = sample(
