@@ -153,11 +153,11 @@ fn what_was_owed_stays_written_down_until_both_ends_must_have_heard() {
     assert_eq!(verdict, Verdict::Suppress);
     assert_eq!(bench.counter("owed_lost"), 1);
     // Both RSTs are lost, and so is this gateway: the next one reads what is written now.
-    let written = actions.iter().filter_map(|action| match action {
+    let mut written = actions.iter().filter_map(|action| match action {
         Action::Record(record) => Some(*record),
         _ => None,
     });
-    assert_eq!(written.last(), Some(RECORD));
+    assert_eq!(written.next_back(), Some(RECORD));
     // Nobody has said anything for half a minute: they have heard.
     let gone: Vec<bool> = records_while(&mut bench, 40)
         .iter()
