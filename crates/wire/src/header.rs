@@ -3,8 +3,10 @@
 //! cache and for ACKs of our own.
 
 use crate::checksum::Sum;
-use crate::{Flags, Layout, Segment, SeqNum, Timestamps};
+use crate::{Flags, Layout, Segment, SeqNum};
 use core::net::IpAddr;
+
+mod options;
 
 /// The longest link-layer, IP and TCP headers that are copied, bytes: Ethernet with
 /// two tags, IPv6 with some extension headers, TCP with all its options.
@@ -106,20 +108,20 @@ impl Header {
         self.put(14, &window.to_be_bytes());
     }
 
-    /// Replaces all options by the timestamps, or by none. The urgent pointer is
-    /// cleared.
-    pub fn set_only_timestamps(&mut self, timestamps: Option<Timestamps>) {
-        self.put(18, &[0, 0]);
-        let mut tcp_len = TCP_HEADER_LEN;
-        if let Some(Timestamps { tsval, tsecr }) = timestamps {
-            // RFC 7323, appendix A: two NOPs align the option.
-            self.put(TCP_HEADER_LEN, &[1, 1, 8, 10]);
-            self.put(TCP_HEADER_LEN + 4, &tsval.to_be_bytes());
-            self.put(TCP_HEADER_LEN + 8, &tsecr.to_be_bytes());
-            tcp_len += 12;
+    /// Sets the differentiated services codepoint (RFC 2474), 0 to 63; the ECN bits stay
+    /// (RFC 3168, 5). An IPv4 header's checksum is that of the next
+    /// [`set_payload_len`](Self::set_payload_len).
+    pub fn set_dscp(&mut self, dscp: u8) {
+        let ip = self.ip_offset();
+        let dscp = dscp & 0x3f;
+        if self.is_v4() {
+            let ecn = self.bytes[ip + 1] & 0x03;
+            self.bytes[ip + 1] = dscp << 2 | ecn;
+        } else {
+            // The traffic class lies across the first two bytes (RFC 8200, 3).
+            self.bytes[ip] = self.bytes[ip] & 0xf0 | dscp >> 2;
+            self.bytes[ip + 1] = self.bytes[ip + 1] & 0x3f | (dscp & 0x03) << 6;
         }
-        self.put(12, &[(tcp_len as u8 / 4) << 4]);
-        self.len = self.tcp + tcp_len as u8;
     }
 
     /// Sets the lengths in the IP header for `payload_len` bytes of payload, and an

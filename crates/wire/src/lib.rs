@@ -13,12 +13,14 @@
 
 pub mod checksum;
 mod header;
+mod ip;
 mod parse;
 mod segment;
 mod seq;
 mod time;
 
 pub use header::{HEADER_LEN_MAX, Header, checksum_is_right};
+pub use ip::{dscp, ip_checksum_is_right};
 pub use parse::{Layout, NotTcp, PacketTooBig, is_icmp, parse, parse_packet_too_big};
 pub use segment::{Endpoint, Flags, Options, SackBlocks, Segment, Timestamps};
 pub use seq::SeqNum;

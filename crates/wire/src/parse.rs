@@ -190,4 +190,4 @@ pub fn parse_packet_too_big(frame: &[u8], ip: usize) -> Option<PacketTooBig> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

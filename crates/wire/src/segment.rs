@@ -87,6 +87,11 @@ impl SackBlocks {
         self.blocks[..usize::from(self.len)].iter().copied()
     }
 
+    /// How many, 0 to 4.
+    pub const fn len(&self) -> usize {
+        self.len as usize
+    }
+
     /// No block at all.
     pub const fn is_empty(&self) -> bool {
         self.len == 0

@@ -2,10 +2,10 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Header, checksum_is_right};
+use crate::{Header, SackBlocks, checksum_is_right};
 
 /// A packet with `payload` and the given bytes of options.
-fn packet(v6: bool, options: &[u8], payload: &[u8]) -> Vec<u8> {
+pub(crate) fn packet(v6: bool, options: &[u8], payload: &[u8]) -> Vec<u8> {
     let tcp_len = 20 + options.len() + payload.len();
     let mut bytes = if v6 {
         let mut ip = vec![0x60, 0, 0, 0, 0, 0, 6, 64];
@@ -93,7 +93,10 @@ fn a_changed_header_has_the_right_lengths_and_checksums() {
         let (_, layout) = parse(&bytes, 0).unwrap();
         let mut header = Header::copy_from(&bytes, &layout).unwrap();
         header.set_seq(SeqNum::new(u32::MAX));
-        header.set_only_timestamps(Some(Timestamps { tsval: 1, tsecr: 2 }));
+        header.set_options(
+            Some(Timestamps { tsval: 1, tsecr: 2 }),
+            &SackBlocks::default(),
+        );
         assert!(header.set_payload_len(3));
         header.set_checksum(b"abc");
         let made = [header.as_bytes(), b"abc"].concat();
@@ -182,7 +185,7 @@ proptest! {
             prop_assert!(layout.end <= bytes.len());
             prop_assert_eq!(segment.payload_len as usize, layout.end - layout.payload);
             if let Some(mut header) = Header::copy_from(&bytes, &layout) {
-                header.set_only_timestamps(Some(Timestamps::default()));
+                header.set_options(Some(Timestamps::default()), &segment.options.sack);
                 prop_assert!(header.set_payload_len(1));
                 header.set_checksum(b"x");
             }
