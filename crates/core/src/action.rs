@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a mechanism answers: a verdict on the segment in hand, and actions.
 
-use holdfast_wire::{Flags, SeqNum, Timestamps};
+use holdfast_wire::{Flags, SackBlocks, SeqNum, Timestamps};
 
 use crate::{Direction, FlowRecord};
 
@@ -31,13 +31,21 @@ pub trait Payload: Clone {
 pub enum Verdict {
     /// It goes on, byte for byte as it came.
     Forward,
+    /// It goes on with these SACK blocks in place of its own, no more of them than it had;
+    /// all else as it came. The receiver of the data has reported what they name, in this
+    /// segment or before.
+    ForwardWithSack(SackBlocks),
     /// It does not go on now: it is kept and will be sent later, or was answered.
     Suppress,
 }
 
-/// A piece of the cache to be sent to the MH.
+/// A piece of the cache to be sent again.
 #[derive(Clone, Debug)]
 pub struct Resend<P> {
+    /// Its way.
+    pub direction: Direction,
+    /// It goes ahead of ordinary traffic that waits for the link (Snoop, 3.1.2).
+    pub ahead: bool,
     /// The segment that the piece is cut from.
     pub payload: P,
     /// The piece's first byte, counted from the start of that segment's payload.
@@ -46,9 +54,9 @@ pub struct Resend<P> {
     pub len: u32,
     /// SEG.SEQ of the piece.
     pub seq: SeqNum,
-    /// SEG.ACK: the newest that the FH sent.
+    /// SEG.ACK: the newest that its sender sent.
     pub ack: SeqNum,
-    /// SEG.WND: the newest that the FH sent, not scaled.
+    /// SEG.WND: the newest that its sender sent, not scaled.
     pub window: u16,
     /// Control bits.
     pub flags: Flags,
@@ -78,12 +86,14 @@ pub struct Made<H> {
     pub flags: Flags,
     /// The timestamps, on a flow that has them.
     pub timestamps: Option<Timestamps>,
+    /// SACK blocks; at most three beside timestamps (RFC 2018, 3).
+    pub sack: SackBlocks,
 }
 
 /// Something to be done beside the verdict, in order.
 #[derive(Clone, Debug)]
 pub enum Action<P: Payload> {
-    /// Send a piece of the cache to the MH.
+    /// Send a piece of the cache again.
     Resend(Resend<P>),
     /// Send an ACK or a RST of our own.
     Send(Made<P::Header>),

@@ -84,6 +84,11 @@ impl<P: Payload> SegmentCache<P> {
         self.bytes
     }
 
+    /// Ranges kept.
+    pub(crate) fn entries(&self) -> usize {
+        self.entries.len()
+    }
+
     /// Nothing is kept.
     pub(crate) fn is_empty(&self) -> bool {
         self.entries.is_empty()
@@ -224,6 +229,32 @@ impl<P: Payload> SegmentCache<P> {
             }
         }
         end
+    }
+
+    /// How far the cache reaches from `seq` without a hole, a FIN counted.
+    pub(crate) fn held_end(&self, seq: SeqNum) -> SeqNum {
+        let mut end = seq;
+        for entry in self.entries.range(self.first_ending_after(seq)..) {
+            if entry.seq.after(end) {
+                break;
+            }
+            end = end.max(entry.end());
+        }
+        end
+    }
+
+    /// The byte at `seq`, or the FIN, is kept.
+    pub(crate) fn holds(&self, seq: SeqNum) -> bool {
+        self.entries
+            .get(self.first_ending_after(seq))
+            .is_some_and(|entry| entry.seq.at_or_before(seq))
+    }
+
+    /// Bytes of payload in each segment on the wire of the entry that holds `seq`, or of the
+    /// next one; at least 1.
+    pub(crate) fn segment_len_at(&self, seq: SeqNum) -> Option<u32> {
+        let entry = self.entries.get(self.first_ending_after(seq))?;
+        Some(entry.payload.segment_len().max(1))
     }
 
     /// TSval of the segment that holds `seq`, or of the next one.

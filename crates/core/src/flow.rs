@@ -4,20 +4,24 @@
 
 use std::collections::VecDeque;
 
-use holdfast_wire::{Endpoint, Flags, Instant, Segment, SeqNum, Timestamps};
+use holdfast_wire::{Endpoint, Flags, Instant, SackBlocks, Segment, SeqNum, Timestamps};
 
 use crate::cache::{Insertion, SegmentCache};
 use crate::sack::Scoreboard;
 use crate::schemes::mtcp_plus::Ahead;
+use crate::schemes::snoop::{Snoop, Uplink};
+use crate::settings::Settings;
 use crate::timers::Scheduled;
 use crate::{Action, Actions, Direction, FlowRecord, Made, Payload, Verdict};
 
 mod credible;
 mod sending;
 mod tracking;
+mod transmissions;
 use credible::WINDOW_MAX;
 use sending::{BeforeOutage, Resending};
-pub(crate) use tracking::DataOutcome;
+pub(crate) use tracking::{AckOutcome, DataOutcome};
+pub(crate) use transmissions::{Arrivals, Sender, Transmission, Transmissions};
 
 /// A connection's two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -74,6 +78,8 @@ pub(crate) struct FhState {
     window_largest: u16,
     /// Sequence number after its FIN.
     pub fin: Option<SeqNum>,
+    /// Its ACKs may have SACK blocks: both SYNs have permitted them, or it has sent some.
+    pub sack: bool,
     seen: bool,
 }
 
@@ -133,6 +139,12 @@ pub(crate) struct Flow<P: Payload> {
     pub waits: bool,
     /// M-TCP+: what was acknowledged ahead of the MH.
     pub ahead: Ahead,
+    /// Snoop: what it knows besides.
+    pub snoop: Snoop,
+    /// Snoop: the MH's data on its way to the FH.
+    pub snoop_uplink: Uplink<P>,
+    /// When what is on its way to the MH was sent; of interest to Snoop alone.
+    pub transmissions: Transmissions,
     /// The newest ACK without data for the MH that an outage may have swallowed.
     pub held_ack: Option<P>,
     pub uplink_header: Option<P::Header>,
@@ -170,6 +182,9 @@ impl<P: Payload> Flow<P> {
             counted_in_flight: 0,
             waits: false,
             ahead: Ahead::default(),
+            snoop: Snoop::default(),
+            snoop_uplink: Uplink::default(),
+            transmissions: Transmissions::default(),
             held_ack: None,
             uplink_header: None,
             downlink_header: None,
@@ -224,19 +239,44 @@ impl<P: Payload> Flow<P> {
         self.recover.is_some() || self.ahead.owed.is_some()
     }
 
-    /// Keeps what is new in a data segment.
+    /// Keeps what is new in a data segment: at most `room` bytes of it, and no more than
+    /// the settings allow this flow and, with the `cached_bytes` of all, the gateway.
     pub(crate) fn keep(
         &mut self,
         segment: &Segment,
         payload: &P,
-        bytes_free: usize,
-        entries_max: usize,
+        room: usize,
+        cached_bytes: usize,
+        settings: &Settings,
     ) -> Insertion {
-        if !payload.is_cacheable() || segment.options.others || segment.flags.has(Flags::URG) {
+        if !Self::may_keep(segment, payload) {
             return Insertion::Full;
         }
+        let bytes_free = room.min(self.bytes_free(cached_bytes, settings));
+        let entries_max = settings
+            .flow_cache_entries_max
+            .saturating_sub(self.snoop_uplink.entries());
         self.cache
             .insert(segment, payload, self.fh.una, bytes_free, entries_max)
+    }
+
+    /// A copy of the segment can stand in for it.
+    pub(crate) fn may_keep(segment: &Segment, payload: &P) -> bool {
+        payload.is_cacheable() && !segment.options.others && !segment.flags.has(Flags::URG)
+    }
+
+    /// What the settings leave to this flow with the `cached_bytes` of all.
+    pub(crate) fn bytes_free(&self, cached_bytes: usize, settings: &Settings) -> usize {
+        let free = settings.cache_bytes_max.saturating_sub(cached_bytes);
+        let flow_free = settings
+            .flow_cache_bytes_max
+            .saturating_sub(self.kept_bytes());
+        free.min(flow_free)
+    }
+
+    /// Bytes of payload kept, both ways.
+    pub(crate) const fn kept_bytes(&self) -> usize {
+        self.cache.bytes() + self.snoop_uplink.bytes()
     }
 
     /// A segment of the FH goes to the MH as it came.
@@ -265,6 +305,7 @@ impl<P: Payload> Flow<P> {
                 tsval: mh.tsecr,
                 tsecr: self.fh.tsecr,
             }),
+            sack: SackBlocks::default(),
         }))
     }
 
@@ -279,6 +320,7 @@ impl<P: Payload> Flow<P> {
             window: segment.window,
             flags: Flags::ACK,
             timestamps: segment.options.timestamps,
+            sack: SackBlocks::default(),
         }))
     }
 
@@ -295,6 +337,30 @@ impl<P: Payload> Flow<P> {
                 tsval: mh.tsval,
                 tsecr,
             }),
+            sack: SackBlocks::default(),
+        }))
+    }
+
+    /// An ACK to the MH in the FH's name, of no more than the FH has acknowledged, with
+    /// these blocks. The window reaches as far as the FH's own does.
+    pub(crate) fn made_report(&mut self, ack: SeqNum, sack: SackBlocks) -> Option<Action<P>> {
+        let template = self.downlink_header.clone()?;
+        let behind = self.fh.ack.distance_from(ack);
+        let behind = self.fh.window_scale.map_or(0, |shift| behind >> shift);
+        let window = u32::from(self.fh.window).saturating_add(behind);
+        let timestamps = self.mh.timestamps.map(|mh| Timestamps {
+            tsval: self.note_tsval(mh.tsecr),
+            tsecr: self.fh.tsecr,
+        });
+        Some(Action::Send(Made {
+            direction: Direction::Downlink,
+            template,
+            seq: self.fh.max,
+            ack,
+            window: u16::try_from(window).unwrap_or(u16::MAX),
+            flags: Flags::ACK,
+            timestamps,
+            sack,
         }))
     }
 
@@ -342,6 +408,7 @@ impl<P: Payload> Flow<P> {
             window: 0,
             flags: Flags::RST.with(Flags::ACK),
             timestamps: None,
+            sack: SackBlocks::default(),
         }))
     }
 
@@ -359,7 +426,11 @@ impl<P: Payload> Flow<P> {
         self.forget_sending();
         self.held_ack = None;
         self.sacked.clear();
+        self.transmissions.clear();
+        self.snoop = Snoop::default();
+        let freed = self.snoop_uplink.bytes();
+        self.snoop_uplink = Uplink::default();
         self.sent_nxt = self.fh.max;
-        self.cache.clear()
+        freed + self.cache.clear()
     }
 }

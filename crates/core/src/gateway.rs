@@ -8,7 +8,8 @@ use holdfast_wire::{Flags, Instant, PacketTooBig, Segment};
 use crate::cache::Insertion;
 use crate::flow::{DataOutcome, Flow, FlowKey, Stage};
 use crate::mobile::{Link, LinkSource, Mobile};
-use crate::settings::Settings;
+use crate::schemes::Context;
+use crate::settings::{Scheme, Settings};
 use crate::table::Table;
 use crate::timers::Timers;
 use crate::{Action, Actions, Direction, FlowRecord, Payload, Verdict};
@@ -120,12 +121,13 @@ impl<P: Payload> Gateway<P> {
     /// A flow not in the table: entered, unless the table is full.
     fn meet(&mut self, key: FlowKey, now: Instant) -> Option<u32> {
         let (carrier_down, draining) = (self.carrier_down, self.draining);
+        let survives = Scheme::survives_outages(&self.settings);
         let settings = &self.settings;
         let address = key.mh.address;
         let mobile = self.mobiles.find(&address).or_else(|| {
             self.mobiles.insert(address, |generation| {
                 let mut mobile = Mobile::new(address, generation, now);
-                if carrier_down {
+                if carrier_down && survives {
                     mobile.go_down(LinkSource::Carrier, settings, now);
                 }
                 mobile
@@ -182,9 +184,9 @@ impl<P: Payload> Gateway<P> {
         let Some(flow) = self.flows.at_mut(place) else {
             return Verdict::Forward;
         };
-        let cached = flow.cache.bytes();
+        let cached = flow.kept_bytes();
         let outcome = flow.on_fh_segment(segment, payload);
-        self.cached_bytes -= cached.saturating_sub(flow.cache.bytes());
+        self.cached_bytes -= cached.saturating_sub(flow.kept_bytes());
         if outcome == DataOutcome::Unknown {
             self.counters.implausible += u64::from(flow.stage == Stage::Open);
             let record = self.predecessor.find(&flow.key);
@@ -196,11 +198,22 @@ impl<P: Payload> Gateway<P> {
             return Verdict::Forward;
         }
         let away = self.mobiles.at(flow.mobile).is_some_and(Mobile::is_away);
+        if self.hears_of_uplink(place, segment, now, actions) {
+            return Verdict::Suppress;
+        }
+        let Some(flow) = self.flows.at_mut(place) else {
+            return Verdict::Forward;
+        };
         let verdict = if segment.is_empty() || outcome == DataOutcome::Old {
             if away && segment.is_empty() && segment.seq == flow.fh.max && payload.is_cacheable() {
                 flow.held_ack = Some(payload.clone());
             }
-            self.settings.scheme.on_nothing_new(flow, segment, actions)
+            let Some(mobile) = self.mobiles.at(flow.mobile) else {
+                return Verdict::Forward;
+            };
+            let counters = &mut self.counters;
+            let mut cx = Context::new(&self.settings, &mobile.rtt, now, counters, actions);
+            self.settings.scheme.on_nothing_new(flow, segment, &mut cx)
         } else {
             self.keep_and_judge(place, segment, payload, now, actions)
         };
@@ -208,6 +221,29 @@ impl<P: Payload> Gateway<P> {
             flow.note_passed(segment, now);
         }
         verdict
+    }
+
+    /// What the FH says of the MH's data. True if that goes no further.
+    fn hears_of_uplink(
+        &mut self,
+        place: u32,
+        segment: &Segment,
+        now: Instant,
+        actions: &mut Actions<P>,
+    ) -> bool {
+        let Some(flow) = self.flows.at_mut(place) else {
+            return false;
+        };
+        let Some(mobile) = self.mobiles.at(flow.mobile) else {
+            return false;
+        };
+        let kept = flow.snoop_uplink.bytes();
+        let counters = &mut self.counters;
+        let mut cx = Context::new(&self.settings, &mobile.rtt, now, counters, actions);
+        let away = mobile.is_away();
+        let held_back = self.settings.scheme.on_fh_ack(flow, segment, away, &mut cx);
+        self.cached_bytes -= kept.saturating_sub(flow.snoop_uplink.bytes());
+        held_back
     }
 
     /// Data that the MH lacks: kept, and forwarded if it is its turn.
@@ -220,6 +256,7 @@ impl<P: Payload> Gateway<P> {
         actions: &mut Actions<P>,
     ) -> Verdict {
         let settings = &self.settings;
+        let scheme = settings.scheme;
         let Some(flow) = self.flows.at_mut(place) else {
             return Verdict::Forward;
         };
@@ -227,18 +264,13 @@ impl<P: Payload> Gateway<P> {
             return Verdict::Forward;
         };
         let backlog = flow.has_backlog();
-        let free = settings.cache_bytes_max.saturating_sub(self.cached_bytes);
-        let flow_free = settings
-            .flow_cache_bytes_max
-            .saturating_sub(flow.cache.bytes());
-        let kept = flow.keep(
-            segment,
-            payload,
-            free.min(flow_free),
-            settings.flow_cache_entries_max,
-        );
+        let room = scheme.cache_room(flow, segment, settings);
+        let kept = flow.keep(segment, payload, room, self.cached_bytes, settings);
+        let counters = &mut self.counters;
         let Insertion::Kept { new_bytes } = kept else {
-            self.counters.cache_full += 1;
+            counters.cache_full += 1;
+            let mut cx = Context::new(settings, &mobile.rtt, now, counters, actions);
+            scheme.on_data(flow, segment, kept, &mut cx);
             // What is still waiting in the cache is not skipped.
             if !backlog {
                 flow.on_forwarded(segment, now);
@@ -252,7 +284,9 @@ impl<P: Payload> Gateway<P> {
         // Kept back only if it is certain to be sent from the cache.
         let waits_its_turn =
             (backlog || !mobile.takes_segments()) && segment.end().after(flow.sent_nxt);
+        let mut cx = Context::new(settings, &mobile.rtt, now, counters, actions);
         if !(mobile.is_away() || waits_its_turn || (repeated && ours)) {
+            scheme.on_data(flow, segment, kept, &mut cx);
             flow.on_forwarded(segment, now);
             mobile.on_sent(now);
             if !repeated {
@@ -260,13 +294,13 @@ impl<P: Payload> Gateway<P> {
             }
             return Verdict::Forward;
         }
-        self.counters.kept_back += 1;
+        cx.counters.kept_back += 1;
         if repeated && !flow.ahead.frozen {
             // A copy is kept: whatever the scheme answers, this one goes no further.
-            let _ = settings.scheme.on_nothing_new(flow, segment, actions);
+            let _ = scheme.on_nothing_new(flow, segment, &mut cx);
             return Verdict::Suppress;
         }
-        settings.scheme.on_kept(flow, segment, now, actions);
+        scheme.on_kept(flow, segment, &mut cx);
         Verdict::Suppress
     }
 
@@ -282,7 +316,11 @@ impl<P: Payload> Gateway<P> {
             return Verdict::Forward;
         };
         let met = flow.stage == Stage::Meeting;
-        let outcome = flow.on_mh_segment(segment, payload, now);
+        let least_rtt = self
+            .mobiles
+            .at(flow.mobile)
+            .and_then(|mobile| mobile.rtt.least());
+        let outcome = flow.on_mh_segment(segment, payload, least_rtt, now);
         self.cached_bytes -= outcome.freed;
         if !outcome.credible {
             self.counters.implausible += u64::from(flow.stage == Stage::Open);
@@ -321,7 +359,12 @@ impl<P: Payload> Gateway<P> {
         }
         flow.count_in_flight(&mut mobile.in_flight);
         let returned = mobile.hear(now);
-        let verdict = self.settings.scheme.on_mh_segment(flow, segment, actions);
+        let counters = &mut self.counters;
+        let mut cx = Context::new(&self.settings, &mobile.rtt, now, counters, actions);
+        let scheme = self.settings.scheme;
+        let verdict = scheme.on_mh_segment(flow, segment, &outcome, &mut cx);
+        let (kept, away) = (self.cached_bytes, mobile.is_away());
+        self.cached_bytes += scheme.on_mh_data(flow, segment, payload, kept, away, &mut cx);
         if flow.repairs_itself() {
             recovery::repair(flow, outcome.loss, &mut self.counters, actions);
         }

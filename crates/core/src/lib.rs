@@ -44,5 +44,6 @@ pub use flow::{FlowKey, Stage};
 pub use gateway::{Counters, FlowView, Gateway, MobileView, Stats};
 pub use mobile::{LinkEvent, LinkSource, LinkState};
 pub use record::{FLOW_RECORD_LEN, FlowRecord};
+pub use schemes::snoop::{SnoopSet, SnoopSettings};
 pub use settings::{Scheme, Settings};
 pub use side::{Direction, Side};

@@ -23,7 +23,7 @@ use holdfast_wire::Instant;
 
 use crate::delivery::DeliveryRate;
 use crate::rtt::RttEstimator;
-use crate::settings::Settings;
+use crate::settings::{Scheme, Settings};
 use crate::timers::Scheduled;
 
 /// What somebody says of a link.
@@ -82,6 +82,8 @@ const WINDOW_INITIAL: u32 = 10 * 1460;
 const PACE_GAIN_16: u64 = 17;
 /// A round trip, as long as none was measured.
 const SRTT_INITIAL: Duration = Duration::from_millis(100);
+/// A warning of an outage that has not come by then was a false one.
+const WARNING_MAX: Duration = Duration::from_secs(1);
 /// A probe has gone unanswered so often before silence passes for a disconnection.
 const PROBES_UNTIL_DISCONNECTED: u32 = 2;
 /// So many probes go out at the first interval; then it grows.
@@ -104,6 +106,8 @@ pub(crate) struct Mobile {
     pub source: Option<LinkSource>,
     pub since: Instant,
     pub going_down_soon: bool,
+    /// A warning counts until then, if no outage follows.
+    pub warned_until: Option<Instant>,
     /// Schemes have been told that the MH is gone.
     pub disconnected: bool,
     pub outages: u64,
@@ -133,6 +137,7 @@ impl Mobile {
             source: None,
             since: now,
             going_down_soon: false,
+            warned_until: None,
             disconnected: false,
             outages: 0,
             rtt: RttEstimator::default(),
@@ -166,6 +171,21 @@ impl Mobile {
         self.since = now;
     }
 
+    /// The link will be gone soon, somebody says.
+    pub(crate) fn warn(&mut self, now: Instant) {
+        self.going_down_soon = true;
+        self.warned_until = Some(now + WARNING_MAX);
+    }
+
+    /// A warning was not followed by an outage: true once.
+    pub(crate) fn was_warned_in_vain(&mut self, now: Instant) -> bool {
+        let over = self.warned_until.is_some_and(|until| until <= now);
+        if over {
+            self.warned_until = None;
+        }
+        over && !self.disconnected
+    }
+
     /// The link is gone, somebody says.
     pub(crate) fn go_down(&mut self, source: LinkSource, settings: &Settings, now: Instant) {
         if !self.is_away() {
@@ -195,6 +215,9 @@ impl Mobile {
     }
 
     fn silent_at(&self, settings: &Settings) -> Option<Instant> {
+        if !Scheme::survives_outages(settings) {
+            return None;
+        }
         Some(self.unanswered_since? + self.rtt.rto(settings.silence_min))
     }
 
@@ -300,7 +323,10 @@ impl Mobile {
         let window_open = self.window > self.in_flight;
         let pace =
             (backlog_waits && self.link == Link::Recovering && window_open).then_some(self.pace_at);
-        [probe, silent, pace].into_iter().flatten().min()
+        [probe, silent, pace, self.warned_until]
+            .into_iter()
+            .flatten()
+            .min()
     }
 }
 

@@ -60,6 +60,31 @@ impl Scoreboard {
             .sum()
     }
 
+    /// Nothing was reported.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    /// The ranges reported, in order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (SeqNum, SeqNum)> + '_ {
+        self.ranges.iter().copied()
+    }
+
+    /// The ranges, in order.
+    pub(crate) fn ranges(&self) -> impl Iterator<Item = (SeqNum, SeqNum)> + '_ {
+        self.ranges.iter().copied()
+    }
+
+    /// What lies between `seq` and the last range reported and is not at the MH.
+    pub(crate) fn holes(&self, seq: SeqNum) -> impl Iterator<Item = (SeqNum, SeqNum)> + '_ {
+        let mut at = seq;
+        self.ranges.iter().filter_map(move |(left, right)| {
+            let hole = (at, *left);
+            at = at.max(*right);
+            hole.0.before(hole.1).then_some(hole)
+        })
+    }
+
     /// The first byte at or after `seq` that is not at the MH, and where the next
     /// reported range begins.
     pub(crate) fn next_missing(&self, seq: SeqNum) -> (SeqNum, Option<SeqNum>) {

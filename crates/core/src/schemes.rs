@@ -9,33 +9,106 @@
 //!   once.
 //! - [`mtcp_plus`]: ACKs of what is kept, with a window of 0, until the MH is back.
 //! - [`mtcp_2007`]: the M-TCP that M-TCP+ is compared with.
+//! - [`snoop`]: what the wireless half loses without an outage is retransmitted by the
+//!   gateway, and the FH does not hear of it.
 
 use holdfast_wire::{Instant, Segment};
 
-use crate::flow::Flow;
+use crate::cache::Insertion;
+use crate::flow::{AckOutcome, Flow};
+use crate::gateway::Counters;
 use crate::rtt::RttEstimator;
-use crate::settings::Scheme;
+use crate::settings::{Scheme, Settings};
 use crate::{Actions, Payload, Verdict};
 
 pub(crate) mod mtcp_2007;
 pub(crate) mod mtcp_plus;
+pub(crate) mod snoop;
+
+use snoop::SnoopSet;
+
+/// What a hook may look at, and where it puts what it wants done.
+pub(crate) struct Context<'a, P: Payload> {
+    pub settings: &'a Settings,
+    /// The wireless half's round trip, all flows of the MH together.
+    pub rtt: &'a RttEstimator,
+    pub now: Instant,
+    pub counters: &'a mut Counters,
+    pub actions: &'a mut Actions<P>,
+}
+
+impl<'a, P: Payload> Context<'a, P> {
+    pub(crate) const fn new(
+        settings: &'a Settings,
+        rtt: &'a RttEstimator,
+        now: Instant,
+        counters: &'a mut Counters,
+        actions: &'a mut Actions<P>,
+    ) -> Self {
+        Self {
+            settings,
+            rtt,
+            now,
+            counters,
+            actions,
+        }
+    }
+}
 
 impl Scheme {
-    /// The MH of `flow` cannot be reached any more.
-    pub(crate) fn on_disconnected<P: Payload>(
+    /// Whether outages are noticed and what they hold up is kept back. Snoop as published
+    /// knows of none: it forwards whatever comes.
+    pub(crate) fn survives_outages(settings: &Settings) -> bool {
+        settings.scheme != Self::Snoop || settings.snoop.set == SnoopSet::Today
+    }
+
+    /// The MH of `flow` will not be reached for long, somebody says.
+    pub(crate) fn on_going_down_soon<P: Payload>(
         self,
         flow: &mut Flow<P>,
-        rtt: &RttEstimator,
-        now: Instant,
-        actions: &mut Actions<P>,
+        cx: &mut Context<'_, P>,
+    ) {
+        if self == Self::Mtcp2007 {
+            mtcp_2007::on_disconnected(flow, cx.actions);
+        }
+    }
+
+    /// The MH of `flow` cannot be reached any more.
+    pub(crate) fn on_disconnected<P: Payload>(self, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
+        match self {
+            Self::Hold | Self::Snoop => {}
+            Self::MtcpPlus => {
+                let wait = cx.rtt.least().unwrap_or_default();
+                mtcp_plus::on_disconnected(flow, wait, cx.now, cx.actions);
+            }
+            Self::Mtcp2007 => mtcp_2007::on_disconnected(flow, cx.actions),
+        }
+    }
+
+    /// Bytes that the cache may take of a segment, as far as the scheme is concerned.
+    pub(crate) fn cache_room<P: Payload>(
+        self,
+        flow: &Flow<P>,
+        segment: &Segment,
+        settings: &Settings,
+    ) -> usize {
+        match self {
+            Self::Hold | Self::MtcpPlus | Self::Mtcp2007 => usize::MAX,
+            Self::Snoop => snoop::cache_room(flow, segment, &settings.snoop),
+        }
+    }
+
+    /// Data of the FH that the MH may lack is about to be forwarded.
+    pub(crate) fn on_data<P: Payload>(
+        self,
+        flow: &mut Flow<P>,
+        segment: &Segment,
+        kept: Insertion,
+        cx: &mut Context<'_, P>,
     ) {
         match self {
-            Self::Hold => {}
-            Self::MtcpPlus => {
-                let wait = rtt.least().unwrap_or_default();
-                mtcp_plus::on_disconnected(flow, wait, now, actions);
-            }
-            Self::Mtcp2007 => mtcp_2007::on_disconnected(flow, actions),
+            Self::Hold | Self::MtcpPlus | Self::Mtcp2007 => {}
+            Self::Snoop => snoop::on_data(flow, segment, kept, cx),
         }
     }
 
@@ -44,13 +117,12 @@ impl Scheme {
         self,
         flow: &mut Flow<P>,
         segment: &Segment,
-        now: Instant,
-        actions: &mut Actions<P>,
+        cx: &mut Context<'_, P>,
     ) {
         match self {
-            Self::Hold => {}
-            Self::MtcpPlus => mtcp_plus::on_kept(flow, now, actions),
-            Self::Mtcp2007 => mtcp_2007::on_kept(flow, segment, now, actions),
+            Self::Hold | Self::Snoop => {}
+            Self::MtcpPlus => mtcp_plus::on_kept(flow, cx.now, cx.actions),
+            Self::Mtcp2007 => mtcp_2007::on_kept(flow, segment, cx.now, cx.actions),
         }
     }
 
@@ -60,11 +132,12 @@ impl Scheme {
         self,
         flow: &mut Flow<P>,
         segment: &Segment,
-        actions: &mut Actions<P>,
+        cx: &mut Context<'_, P>,
     ) -> Verdict {
         match self {
             Self::Hold => Verdict::Forward,
-            Self::MtcpPlus | Self::Mtcp2007 => mtcp_plus::on_nothing_new(flow, segment, actions),
+            Self::MtcpPlus | Self::Mtcp2007 => mtcp_plus::on_nothing_new(flow, segment, cx.actions),
+            Self::Snoop => snoop::on_nothing_new(flow, segment, cx),
         }
     }
 
@@ -73,38 +146,73 @@ impl Scheme {
         self,
         flow: &mut Flow<P>,
         segment: &Segment,
-        actions: &mut Actions<P>,
+        outcome: &AckOutcome,
+        cx: &mut Context<'_, P>,
     ) -> Verdict {
         match self {
             Self::Hold => Verdict::Forward,
-            Self::MtcpPlus => mtcp_plus::on_mh_segment(flow, segment, actions),
-            Self::Mtcp2007 => mtcp_2007::on_mh_segment(flow, segment, actions),
+            Self::MtcpPlus => mtcp_plus::on_mh_segment(flow, segment, cx.actions),
+            Self::Mtcp2007 => mtcp_2007::on_mh_segment(flow, segment, cx.actions),
+            Self::Snoop => snoop::on_mh_segment(flow, segment, outcome, cx),
         }
     }
 
-    /// The MH is back; what is kept is about to be sent on.
-    pub(crate) fn on_reconnected<P: Payload>(
+    /// What is to be done for the data of an MH's segment, which goes on: how many bytes of
+    /// it are kept, with the `cached_bytes` of all flows.
+    pub(crate) fn on_mh_data<P: Payload>(
         self,
         flow: &mut Flow<P>,
-        now: Instant,
-        actions: &mut Actions<P>,
-    ) {
+        segment: &Segment,
+        payload: &P,
+        cached_bytes: usize,
+        is_away: bool,
+        cx: &mut Context<'_, P>,
+    ) -> usize {
         match self {
-            Self::Hold => {}
-            Self::MtcpPlus | Self::Mtcp2007 => mtcp_plus::on_reconnected(flow, now, actions),
+            Self::Hold | Self::MtcpPlus | Self::Mtcp2007 => 0,
+            Self::Snoop => {
+                snoop::uplink::on_mh_segment(flow, segment, payload, cached_bytes, is_away, cx)
+            }
+        }
+    }
+
+    /// What a segment of the FH says of the MH's data. True if it goes no further.
+    pub(crate) fn on_fh_ack<P: Payload>(
+        self,
+        flow: &mut Flow<P>,
+        segment: &Segment,
+        is_away: bool,
+        cx: &mut Context<'_, P>,
+    ) -> bool {
+        self == Self::Snoop && snoop::uplink::on_fh_segment(flow, segment, is_away, cx)
+    }
+
+    /// The MH is back; what is kept is about to be sent on.
+    pub(crate) fn on_reconnected<P: Payload>(self, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
+        match self {
+            Self::Hold | Self::Snoop => {}
+            Self::MtcpPlus | Self::Mtcp2007 => mtcp_plus::on_reconnected(flow, cx.now, cx.actions),
         }
     }
 
     /// The flow's own deadline of this scheme has come.
-    pub(crate) fn on_timeout<P: Payload>(
-        self,
-        flow: &mut Flow<P>,
-        now: Instant,
-        actions: &mut Actions<P>,
-    ) {
+    pub(crate) fn on_timeout<P: Payload>(self, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
         match self {
             Self::Hold => {}
-            Self::MtcpPlus | Self::Mtcp2007 => mtcp_plus::on_timeout(flow, now, actions),
+            Self::MtcpPlus | Self::Mtcp2007 => mtcp_plus::on_timeout(flow, cx.now, cx.actions),
+            Self::Snoop => snoop::on_timeout(flow, cx),
+        }
+    }
+
+    /// The flow's own deadline has come: what is due for the MH's data.
+    pub(crate) fn on_uplink_timeout<P: Payload>(
+        self,
+        flow: &mut Flow<P>,
+        is_away: bool,
+        cx: &mut Context<'_, P>,
+    ) {
+        if self == Self::Snoop {
+            snoop::uplink::on_timeout(flow, is_away, cx);
         }
     }
 }

@@ -3,6 +3,8 @@
 
 use core::time::Duration;
 
+use crate::schemes::snoop::SnoopSettings;
+
 /// Which scheme serves the flows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scheme {
@@ -18,6 +20,9 @@ pub enum Scheme {
     /// the last byte acknowledged with a window of 0 on disconnection. Strips what the MH
     /// reports by SACK. For the laboratory.
     Mtcp2007,
+    /// Snoop (Balakrishnan, Seshan, Amir and Katz, 1995): what the wireless half loses is
+    /// found and retransmitted by the gateway; the FH does not hear of it.
+    Snoop,
 }
 
 /// Settings of a [`Gateway`](crate::Gateway).
@@ -47,6 +52,8 @@ pub struct Settings {
     /// How long bytes acknowledged ahead of the MH wait for it before both ends get
     /// a RST.
     pub owed_wait_max: Duration,
+    /// Parameters of the scheme `Snoop`.
+    pub snoop: SnoopSettings,
     /// Seed of the tables' hashes: unpredictable in a daemon, fixed in a test.
     pub hash_seed: u64,
 }
@@ -64,6 +71,7 @@ impl Default for Settings {
             probe_interval_max: Duration::from_secs(1),
             flow_idle_max: Duration::from_secs(2 * 3600 + 4 * 60),
             owed_wait_max: Duration::from_secs(600),
+            snoop: SnoopSettings::default(),
             hash_seed: 0,
         }
     }

@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use holdfast_wire::{Endpoint, Flags, Options, Segment, SeqNum, Timestamps};
+use holdfast_wire::{Endpoint, Flags, Options, SackBlocks, Segment, SeqNum, Timestamps};
 
 use crate::{Direction, Made, Payload, Resend};
 
@@ -84,6 +84,15 @@ impl Packet {
         Self::new(segment, &resend.payload.bytes[range], resend.segment_len)
     }
 
+    /// What a device's edge makes of [`Verdict::ForwardWithSack`](crate::Verdict).
+    pub(crate) fn with_sack(&self, sack: SackBlocks) -> Self {
+        let own = self.segment.options.sack.iter().count();
+        assert!(sack.iter().count() <= own, "blocks without a place");
+        let mut packet = self.clone();
+        packet.segment.options.sack = sack;
+        packet
+    }
+
     /// What a device's edge makes of [`Made`].
     pub(crate) fn of_made(made: &Made<Segment>) -> Self {
         let way = if made.template.to == FH {
@@ -102,6 +111,7 @@ impl Packet {
             window: made.window,
             options: Options {
                 timestamps: made.timestamps,
+                sack: made.sack,
                 ..Options::default()
             },
             payload_len: 0,

@@ -13,6 +13,7 @@ use holdfast_wire::{Flags, Instant, Segment, SeqNum, Timestamps};
 
 use super::Flow;
 use crate::Payload;
+use crate::schemes::snoop::Uplink;
 
 /// How far apart two numbers of one direction may lie: the largest window (RFC 7323,
 /// 2.3).
@@ -125,7 +126,10 @@ impl<P: Payload> Flow<P> {
                 && clock_fits
                 && (self.ahead.owed.is_none() || self.is_in_window(segment.ack)))
             || (seq_fits && self.mh.timestamps.is_none() && self.is_in_window(segment.ack))
-            || (seq_fits && self.mh.timestamps.is_none() && doubted && self.ahead.owed.is_none());
+            || (seq_fits && self.mh.timestamps.is_none() && doubted && self.ahead.owed.is_none())
+            // Both directions have moved on by more than a window, and the FH has gone
+            // quiet: else the MH would be probed for ever.
+            || (clock_fits && doubted && self.ahead.owed.is_none());
         if sure && ahead > 0 && ahead < WINDOW_MAX {
             self.unseen = None;
             self.mh.heard = now;
@@ -232,6 +236,7 @@ impl<P: Payload> Flow<P> {
         self.mh.window_largest = self.mh.window_largest.max(unseen.window);
         self.mh.right_edge = None;
         self.cache.purge(unseen.ack);
+        self.snoop_uplink = Uplink::default();
         self.sacked.clear();
         self.sent_nxt = self.fh.max;
         self.forget_sending();

@@ -5,7 +5,7 @@ use holdfast_wire::{Flags, Instant, Segment, SeqNum, Timestamps};
 
 use super::{Flow, Stage};
 use crate::cache::Piece;
-use crate::{Payload, Resend};
+use crate::{Direction, Payload, Resend};
 
 /// A piece is lost when the MH reports something that was sent after it and lies so many
 /// segments beyond (RFC 6675, `DupThresh`, measured as FACK does: by the farthest report).
@@ -45,6 +45,7 @@ impl<P: Payload> Flow<P> {
             self.sent_nxt = self.fh.una;
             self.recover = self.cache.end();
             self.timed = None;
+            self.transmissions.clear();
             self.resending = Resending {
                 arrived: self.fh.una,
                 repeated: self.fh.una,
@@ -166,6 +167,12 @@ impl<P: Payload> Flow<P> {
         Some(self.resend(piece))
     }
 
+    /// A piece of a lost range, out of turn.
+    pub(crate) fn piece_of(&mut self, seq: SeqNum, end: SeqNum, len_max: u32) -> Option<Resend<P>> {
+        let piece = self.cache.piece(seq, Some(end), len_max)?;
+        Some(self.resend(piece))
+    }
+
     /// Something that makes the MH answer: what it lacks, or else anything kept (what
     /// it lacks may have been lost before it came here).
     pub(crate) fn probe(&mut self) -> Option<Resend<P>> {
@@ -186,10 +193,12 @@ impl<P: Payload> Flow<P> {
             tsecr: self.fh.tsecr,
         });
         Resend {
+            direction: Direction::Downlink,
+            ahead: false,
             offset: piece.offset,
             len: piece.len,
             seq: piece.seq,
-            ack: self.fh.ack,
+            ack: self.snoop_uplink.ack_for_mh(self.fh.ack),
             window: self.fh.window,
             flags: piece.flags.with(Flags::ACK),
             timestamps,
@@ -222,7 +231,7 @@ impl<P: Payload> Flow<P> {
     /// that nothing was lost (RFC 3522); unless the MH may have seen a newer one and
     /// would drop it by PAWS (RFC 7323, 5.3). What the MH echoes does not tell: the
     /// newest of its ACKs go down with the link.
-    fn note_tsval(&mut self, tsval: u32) -> u32 {
+    pub(super) fn note_tsval(&mut self, tsval: u32) -> u32 {
         let echoed = self.mh.timestamps.map(|mh| mh.tsecr);
         let known = [self.tsval_sent, echoed].into_iter().flatten();
         let newest = known.fold(tsval, |newest, other| {

@@ -6,7 +6,7 @@ use core::time::Duration;
 use holdfast_wire::{Flags, Instant, Segment, SeqNum};
 
 use super::credible::Credit;
-use super::{Flow, Stage};
+use super::{Arrivals, Flow, Stage};
 use crate::Payload;
 
 /// Duplicate ACKs that tell of a loss (RFC 5681, 3.2).
@@ -23,6 +23,7 @@ pub(crate) struct Handshake {
 struct Syn {
     seq: SeqNum,
     window_scale: Option<u8>,
+    sack_permitted: bool,
 }
 
 /// What a data segment of the FH is to the flow.
@@ -49,6 +50,9 @@ pub(crate) struct AckOutcome {
     pub rtt: Option<Duration>,
     /// The third duplicate ACK in a row.
     pub loss: bool,
+    /// What newly arrived, by when it was sent, and bytes of it.
+    pub arrivals: Arrivals,
+    pub arrived_bytes: u32,
 }
 
 impl<P: Payload> Flow<P> {
@@ -57,6 +61,7 @@ impl<P: Payload> Flow<P> {
         let syn = Syn {
             seq: segment.seq,
             window_scale: segment.options.window_scale,
+            sack_permitted: segment.options.sack_permitted,
         };
         let first = !segment.flags.has(Flags::ACK);
         let mut freed = 0;
@@ -103,6 +108,7 @@ impl<P: Payload> Flow<P> {
             };
             self.mh.window_scale = Some(scale.unwrap_or(0));
             self.fh.window_scale = Some(scale.and(fh.window_scale).unwrap_or(0));
+            self.fh.sack = mh.sack_permitted && fh.sack_permitted;
             self.fh.max = fh.seq + 1;
             self.fh.una = fh.seq + 1;
             self.fh.ack = mh.seq + 1;
@@ -118,8 +124,14 @@ impl<P: Payload> Flow<P> {
         both && self.stage == Stage::Meeting
     }
 
+    /// Both SYNs were seen, and what has passed since was seen from its start.
+    pub(crate) fn fh_has_acknowledged_nothing(&self) -> bool {
+        let syn = self.handshake.mh.filter(|_| self.handshake.fh.is_some());
+        syn.is_some_and(|syn| syn.seq + 1 == self.fh.ack)
+    }
+
     fn begin_anew(&mut self, now: Instant) -> usize {
-        let freed = self.cache.bytes();
+        let freed = self.kept_bytes();
         let (key, mobile, generation) = (self.key, self.mobile, self.generation);
         let (scheduled, counted) = (self.scheduled, self.counted_in_flight);
         let waits = self.waits;
@@ -180,7 +192,7 @@ impl<P: Payload> Flow<P> {
     fn forget_handshake_that_is_over(&mut self, segment: &Segment) {
         if self.knows_handshake() && self.agree_on_unseen(segment).is_some() {
             self.handshake = Handshake::default();
-            self.fh.seen = false;
+            (self.fh.seen, self.fh.sack) = (false, false);
             self.unseen = None;
         }
     }
@@ -194,11 +206,13 @@ impl<P: Payload> Flow<P> {
         }
     }
 
-    /// A segment of the MH that is no SYN.
+    /// A segment of the MH that is no SYN. `least_rtt`: the wireless half's shortest round
+    /// trip.
     pub(crate) fn on_mh_segment(
         &mut self,
         segment: &Segment,
         payload: &P,
+        least_rtt: Option<Duration>,
         now: Instant,
     ) -> AckOutcome {
         let mut outcome = AckOutcome::default();
@@ -226,6 +240,10 @@ impl<P: Payload> Flow<P> {
         }
         outcome.credible = true;
         self.note_mh(segment, payload, clock_fits);
+        if !self.transmissions.is_empty() {
+            let least_rtt = least_rtt.unwrap_or_default();
+            (outcome.arrivals, outcome.arrived_bytes) = self.arrivals(segment, least_rtt, now);
+        }
         self.note_sack(segment);
         if segment.ack.after(self.fh.una) {
             self.advance(segment.ack, now, &mut outcome);
@@ -276,17 +294,42 @@ impl<P: Payload> Flow<P> {
     }
 
     fn note_sack(&mut self, segment: &Segment) {
-        let una = self.fh.una.max(segment.ack);
-        for (left, right) in segment.options.sack.iter() {
-            // A block at or before the ACK is a D-SACK (RFC 2883).
-            if left.after(una)
-                && left.before(right)
-                && right.at_or_before(self.fh.max)
-                && self.sacked.add(left, right)
-            {
+        for (left, right) in self.reports_in(segment) {
+            if self.sacked.add(left, right) {
                 self.on_reported(right);
             }
         }
+    }
+
+    /// The blocks that report what lies beyond the ACK; one at or before it is a D-SACK
+    /// (RFC 2883).
+    fn reports_in(&self, segment: &Segment) -> impl Iterator<Item = (SeqNum, SeqNum)> + use<P> {
+        let (una, max) = (self.fh.una.max(segment.ack), self.fh.max);
+        let sack = segment.options.sack;
+        (0..)
+            .map_while(move |index| sack.iter().nth(index))
+            .filter(move |(left, right)| {
+                left.after(una) && left.before(*right) && right.at_or_before(max)
+            })
+    }
+
+    /// What the ACK and its reports tell to have arrived, less what was known.
+    fn arrivals(&self, segment: &Segment, least_rtt: Duration, now: Instant) -> (Arrivals, u32) {
+        let (mut arrivals, mut bytes) = (Arrivals::default(), 0_u32);
+        let acked = (self.fh.una, segment.ack.max(self.fh.una));
+        for (left, right) in core::iter::once(acked).chain(self.reports_in(segment)) {
+            let mut at = left;
+            while at.before(right) {
+                let (from, reported) = self.sacked.next_missing(at);
+                let to = reported.map_or(right, |reported| reported.min(right));
+                if from.before(to) {
+                    arrivals.merge(self.transmissions.arrived(from, to, least_rtt, now));
+                    bytes = bytes.saturating_add(to.distance_from(from));
+                }
+                at = to.max(from);
+            }
+        }
+        (arrivals, bytes)
     }
 
     fn advance(&mut self, ack: SeqNum, now: Instant, outcome: &mut AckOutcome) {
@@ -297,6 +340,7 @@ impl<P: Payload> Flow<P> {
         self.sent_nxt = self.sent_nxt.max(ack);
         outcome.freed = self.cache.purge(ack);
         self.sacked.purge(ack);
+        self.transmissions.purge(ack);
         self.dup_acks = 0;
         self.repairs = 0;
         if let Some((end, sent)) = self.timed

@@ -103,7 +103,7 @@ impl<P: Payload> Gateway<P> {
         let Some(flow) = self.flows.at_mut(place) else {
             return;
         };
-        self.cached_bytes -= flow.cache.bytes();
+        self.cached_bytes -= flow.kept_bytes();
         // Its record stays until the flow is forgotten: the RSTs may be lost.
         flow.reset_both_ends(actions);
         self.counters.owed_lost += 1;
@@ -184,8 +184,10 @@ impl<P: Payload> Gateway<P> {
             flow.repair_at = Some(now + rto * (1 << flow.repairs.min(6)));
         }
         let ahead = &flow.ahead;
+        let snoop = [flow.snoop.deadline(), flow.snoop_uplink.deadline()];
         let deadline = [flow.repair_at, ahead.reopen_at, ahead.acknowledge_at]
             .into_iter()
+            .chain(snoop)
             .flatten()
             .min();
         self.timers.schedule(

@@ -7,6 +7,8 @@ use holdfast_wire::Instant;
 
 use super::Gateway;
 use crate::mobile::{LinkEvent, LinkSource};
+use crate::schemes::Context;
+use crate::settings::Scheme;
 use crate::{Actions, Payload};
 
 impl<P: Payload> Gateway<P> {
@@ -53,8 +55,20 @@ impl<P: Payload> Gateway<P> {
         let Some(mobile) = self.mobiles.at_mut(place) else {
             return;
         };
+        if !Scheme::survives_outages(&self.settings) {
+            return;
+        }
         match event {
-            LinkEvent::GoingDownSoon => mobile.going_down_soon = true,
+            LinkEvent::GoingDownSoon => {
+                mobile.warn(now);
+                let counters = &mut self.counters;
+                let mut cx = Context::new(&self.settings, &mobile.rtt, now, counters, actions);
+                for flow in &mobile.flows {
+                    if let Some(flow) = self.flows.at_mut(*flow) {
+                        self.settings.scheme.on_going_down_soon(flow, &mut cx);
+                    }
+                }
+            }
             LinkEvent::Down => {
                 mobile.go_down(source, &self.settings, now);
                 self.tell_disconnected(place, now, actions);
@@ -66,10 +80,29 @@ impl<P: Payload> Gateway<P> {
                     self.begin_recovery(place, source, now, actions);
                 } else {
                     mobile.going_down_soon = false;
+                    mobile.warned_until = mobile.warned_until.map(|_| now);
                 }
             }
         }
         self.schedule_mobile(place);
+    }
+
+    /// A warning may have been a false one: what the scheme did for it is undone.
+    pub(super) fn end_warning(&mut self, place: u32, now: Instant, actions: &mut Actions<P>) {
+        let Some(mobile) = self.mobiles.at_mut(place) else {
+            return;
+        };
+        if !mobile.was_warned_in_vain(now) {
+            return;
+        }
+        let counters = &mut self.counters;
+        let mut cx = Context::new(&self.settings, &mobile.rtt, now, counters, actions);
+        for flow in &mobile.flows {
+            if let Some(flow) = self.flows.at_mut(*flow) {
+                self.settings.scheme.on_reconnected(flow, &mut cx);
+            }
+        }
+        self.schedule_flows_of(place, now);
     }
 
     /// The scheme hears, once, that the MH is gone.
@@ -80,10 +113,11 @@ impl<P: Payload> Gateway<P> {
         if core::mem::replace(&mut mobile.disconnected, true) {
             return;
         }
+        let counters = &mut self.counters;
+        let mut cx = Context::new(&self.settings, &mobile.rtt, now, counters, actions);
         for flow in &mobile.flows {
             if let Some(flow) = self.flows.at_mut(*flow) {
-                let scheme = self.settings.scheme;
-                scheme.on_disconnected(flow, &mobile.rtt, now, actions);
+                self.settings.scheme.on_disconnected(flow, &mut cx);
             }
         }
         self.schedule_flows_of(place, now);

@@ -7,6 +7,7 @@ use holdfast_wire::Instant;
 use super::{Counters, Gateway};
 use crate::flow::{Flow, Stage};
 use crate::mobile::{Link, LinkSource};
+use crate::schemes::Context;
 use crate::{Action, Actions, Payload};
 
 /// After so many repetitions in vain the FH's own are let through again.
@@ -43,6 +44,10 @@ impl<P: Payload> Gateway<P> {
         if mobile.falls_silent(&self.settings, now) {
             self.counters.silences += 1;
         }
+        self.end_warning(place, now, actions);
+        let Some(mobile) = self.mobiles.at_mut(place) else {
+            return;
+        };
         let probe = mobile.takes_probe(&self.settings, now);
         let gone = mobile.passes_for_disconnected();
         if probe {
@@ -110,7 +115,9 @@ impl<P: Payload> Gateway<P> {
             flow.count_in_flight(&mut mobile.in_flight);
             flow.join(*place, &mut mobile.waiting);
             if told {
-                self.settings.scheme.on_reconnected(flow, now, actions);
+                let counters = &mut self.counters;
+                let mut cx = Context::new(&self.settings, &mobile.rtt, now, counters, actions);
+                self.settings.scheme.on_reconnected(flow, &mut cx);
             }
             if let Some(ack) = flow.held_ack.take() {
                 actions.push(Action::Repeat(ack));
@@ -178,7 +185,14 @@ impl<P: Payload> Gateway<P> {
         let Some(flow) = self.flows.at_mut(place) else {
             return;
         };
-        self.settings.scheme.on_timeout(flow, now, actions);
+        let Some(mobile) = self.mobiles.at(flow.mobile) else {
+            return;
+        };
+        let counters = &mut self.counters;
+        let mut cx = Context::new(&self.settings, &mobile.rtt, now, counters, actions);
+        self.settings.scheme.on_timeout(flow, &mut cx);
+        let away = mobile.is_away();
+        self.settings.scheme.on_uplink_timeout(flow, away, &mut cx);
         if flow.repair_at.is_none_or(|at| at > now) {
             return;
         }

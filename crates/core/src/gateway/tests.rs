@@ -9,5 +9,8 @@ mod limits;
 mod mtcp_2007;
 mod mtcp_plus;
 mod property;
+mod snoop_1995;
+mod snoop_today;
+mod snoop_uplink;
 mod successor;
 mod world;

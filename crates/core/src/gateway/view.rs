@@ -13,19 +13,24 @@ use crate::mobile::{Link, LinkSource, LinkState, Mobile};
 /// What the engine counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    pub(super) segments: u64,
-    pub(super) flows_met: u64,
-    pub(super) table_full: u64,
-    pub(super) cache_full: u64,
-    pub(super) implausible: u64,
-    pub(super) kept_back: u64,
-    pub(super) sent_on: u64,
-    pub(super) repaired: u64,
-    pub(super) silences: u64,
-    pub(super) probes: u64,
-    pub(super) recoveries: u64,
-    pub(super) owed_lost: u64,
-    pub(super) links_that_kept: u64,
+    pub(crate) segments: u64,
+    pub(crate) flows_met: u64,
+    pub(crate) table_full: u64,
+    pub(crate) cache_full: u64,
+    pub(crate) implausible: u64,
+    pub(crate) kept_back: u64,
+    pub(crate) sent_on: u64,
+    pub(crate) repaired: u64,
+    pub(crate) silences: u64,
+    pub(crate) probes: u64,
+    pub(crate) recoveries: u64,
+    pub(crate) owed_lost: u64,
+    pub(crate) links_that_kept: u64,
+    pub(crate) congested: u64,
+    pub(crate) shown_late: u64,
+    pub(crate) reports: u64,
+    pub(crate) repaired_uplink: u64,
+    pub(crate) congested_uplink: u64,
 }
 
 /// Totals.
@@ -67,7 +72,7 @@ pub struct FlowView {
     pub key: FlowKey,
     /// Where it stands, in a word.
     pub state: &'static str,
-    /// Bytes kept for its MH.
+    /// Bytes kept of it.
     pub cached_bytes: u64,
     /// Bytes acknowledged to its FH ahead of its MH.
     pub owed_bytes: u64,
@@ -118,7 +123,7 @@ impl<P: Payload> Gateway<P> {
             source: mobile.source,
             since: mobile.since,
             flows: mobile.flows.len(),
-            cached_bytes: flows.map(|flow| flow.cache.bytes() as u64).sum(),
+            cached_bytes: flows.map(|flow| flow.kept_bytes() as u64).sum(),
             outages: mobile.outages,
         }
     }
@@ -136,7 +141,7 @@ impl<P: Payload> Gateway<P> {
                 Stage::Opaque => "opaque",
                 Stage::Closed => "closed",
             },
-            cached_bytes: flow.cache.bytes() as u64,
+            cached_bytes: flow.kept_bytes() as u64,
             owed_bytes: flow
                 .ahead
                 .owed
@@ -161,6 +166,11 @@ impl<P: Payload> Gateway<P> {
             ("recoveries", c.recoveries),
             ("owed_lost", c.owed_lost),
             ("links_that_kept", c.links_that_kept),
+            ("congested", c.congested),
+            ("shown_late", c.shown_late),
+            ("reports", c.reports),
+            ("repaired_uplink", c.repaired_uplink),
+            ("congested_uplink", c.congested_uplink),
         ]
         .into_iter()
     }

@@ -8,9 +8,14 @@
 //! FH gets the ACK of that last byte with `rwnd` 0; it goes into persist state if the
 //! byte was all that was outstanding. On reconnection it gets the true window.
 //!
+//! Their feedback comes "in anticipation of disconnections": with a warning
+//! ([`LinkEvent::GoingDownSoon`](crate::LinkEvent)) the window closes then, and what is on
+//! its way to the MH is still acknowledged, to the last byte. It opens again if no outage
+//! follows.
+//!
 //! Where the paper is silent: an ACK of all that the FH has sent passes as it is, for no
 //! later one would acknowledge its last byte; a probe is answered; what the link lost is
-//! sent on from the cache, as with all schemes here.
+//! sent on from the cache, as with all schemes here. With a cache of 0 bytes nothing is.
 
 use holdfast_wire::{Instant, Segment};
 
@@ -48,13 +53,14 @@ pub(super) fn on_mh_segment<P: Payload>(
     if !segment.is_empty() || !mtcp_plus::serves(flow) {
         return Verdict::Forward;
     }
+    let tsecr = segment.options.timestamps.map_or(0, |ts| ts.tsecr);
     if flow.ahead.frozen {
+        actions.extend(flow.made_ack(segment.ack, 0, tsecr));
         return Verdict::Suppress;
     }
     if flow.fh.max.at_or_before(segment.ack) {
         return Verdict::Forward;
     }
-    let tsecr = segment.options.timestamps.map_or(0, |ts| ts.tsecr);
     match flow.made_ack(segment.ack - 1, segment.window, tsecr) {
         Some(reduced) => {
             actions.push(reduced);

@@ -25,6 +25,10 @@ pub(super) struct Bench {
     /// What the FH echoes and the MH echoes.
     mh_clock_seen: u32,
     pub fh_clock_seen: u32,
+    /// The newest timestamp of the MH.
+    pub mh_clock_newest: u32,
+    /// Both SYNs permit SACK.
+    pub sack_permitted: bool,
 }
 
 /// The answer to one input.
@@ -61,6 +65,8 @@ pub(super) fn unmet(settings: Settings) -> Bench {
         mh_port: MH.port,
         mh_clock_seen: 71_000,
         fh_clock_seen: 1000,
+        mh_clock_newest: 71_000,
+        sack_permitted: false,
     }
 }
 
@@ -139,9 +145,17 @@ impl Bench {
         }
     }
 
+    fn of_syn(&self) -> Options {
+        Options {
+            window_scale: Some(SHIFT),
+            sack_permitted: self.sack_permitted,
+            ..Options::default()
+        }
+    }
+
     pub(super) fn shake_hands(&mut self, fh_iss: u32, mh_iss: u32) {
         let mut syn = self.mh_segment(0);
-        (syn.seq, syn.flags, syn.options) = (SeqNum::new(mh_iss), Flags::SYN, scaled());
+        (syn.seq, syn.flags, syn.options) = (SeqNum::new(mh_iss), Flags::SYN, self.of_syn());
         assert_eq!(self.put(syn), passed());
         assert_eq!(self.put(self.syn_ack(fh_iss, mh_iss)), passed());
     }
@@ -149,12 +163,21 @@ impl Bench {
     pub(super) fn syn_ack(&self, fh_iss: u32, mh_iss: u32) -> Segment {
         let mut answer = self.fh_segment(fh_iss, 0);
         answer.flags = Flags::SYN.with(Flags::ACK);
-        (answer.ack, answer.options) = (SeqNum::new(mh_iss + 1), scaled());
+        (answer.ack, answer.options) = (SeqNum::new(mh_iss + 1), self.of_syn());
         answer
     }
 
     /// A segment reaches the gateway.
     pub(super) fn put(&mut self, segment: Segment) -> Answer {
+        let (verdict, lines) = self.judge(segment);
+        Answer {
+            forwarded: verdict == Verdict::Forward,
+            lines,
+        }
+    }
+
+    /// The same, with the whole verdict.
+    pub(super) fn judge(&mut self, segment: Segment) -> (Verdict, Vec<String>) {
         let packet = Packet::new(
             segment,
             &stream(segment.seq.get(), segment.payload_len),
@@ -172,13 +195,13 @@ impl Bench {
         if let (Verdict::Forward, Some(ts)) = (verdict, segment.options.timestamps) {
             match direction {
                 Direction::Downlink => self.fh_clock_seen = ts.tsval,
-                Direction::Uplink => self.mh_clock_seen = ts.tsval,
+                Direction::Uplink => {
+                    self.mh_clock_seen = ts.tsval;
+                    self.mh_clock_newest = ts.tsval;
+                }
             }
         }
-        Answer {
-            forwarded: verdict == Verdict::Forward,
-            lines: lines(actions),
-        }
+        (verdict, lines(actions))
     }
 
     pub(super) fn down(&mut self, seq: u32, len: u32) -> Answer {
@@ -221,6 +244,11 @@ impl Bench {
         self.say(LinkEvent::Down)
     }
 
+    /// The link is going down soon.
+    pub(super) fn is_warned(&mut self) -> Vec<String> {
+        self.say(LinkEvent::GoingDownSoon)
+    }
+
     pub(super) fn comes_up(&mut self) -> Vec<String> {
         self.say(LinkEvent::Up)
     }
@@ -257,13 +285,6 @@ impl Bench {
 
     pub(super) fn cached(&self) -> u64 {
         self.gateway.stats().cached_bytes
-    }
-}
-
-fn scaled() -> Options {
-    Options {
-        window_scale: Some(SHIFT),
-        ..Options::default()
     }
 }
 
@@ -304,9 +325,15 @@ fn line(action: &Action<Packet>) -> Option<String> {
         let (ack, window) = (segment.ack.get(), segment.window);
         format!("ACK {ack} wnd {window} seq {seq} ts {tsval},{tsecr}")
     } else {
+        let blocks = segment.options.sack.iter();
+        let blocks: Vec<_> = blocks
+            .map(|(left, right)| format!("{left:?}..{right:?}"))
+            .collect();
+        let sack = if blocks.is_empty() { "" } else { " sack " };
         format!(
-            "{kind} to MH seq {seq} ack {} ts {tsval}",
-            segment.ack.get()
+            "{kind} to MH seq {seq} ack {} ts {tsval}{sack}{}",
+            segment.ack.get(),
+            blocks.join(" ")
         )
     })
 }

@@ -53,6 +53,8 @@ pub(super) struct Host {
     ssthresh: i64,
     dup_acks: u32,
     sacked: Vec<(i64, i64)>,
+    /// Holes before this were sent again (RFC 6675, `HighRxt`).
+    repaired: i64,
     srtt: Option<Duration>,
     backoff: u32,
     rto_at: Option<Instant>,
@@ -85,6 +87,7 @@ impl Host {
             ssthresh: i64::MAX,
             dup_acks: 0,
             sacked: Vec::new(),
+            repaired: 0,
             srtt: None,
             backoff: 0,
             rto_at: None,
@@ -189,6 +192,13 @@ impl Host {
         out.push(Packet::new(segment, &bytes, self.its.mss as u32));
     }
 
+    /// Every byte of the other end's from `from` to `to` has arrived here.
+    pub(super) fn has(&self, from: i64, to: i64) -> bool {
+        let from = from.max(self.rcv_nxt);
+        let ranges = self.ranges_ahead();
+        from >= to || ranges.iter().any(|range| range.0 <= from && to <= range.1)
+    }
+
     fn ranges_ahead(&self) -> Vec<(i64, i64)> {
         let mut ranges: Vec<(i64, i64)> = Vec::new();
         for (from, bytes) in &self.ahead {
@@ -282,6 +292,7 @@ impl Host {
                 self.sacked.push((left, right));
             }
         }
+        let reported = self.its.sack && !segment.options.sack.is_empty();
         if ack > self.una {
             self.cwnd += if self.cwnd < self.ssthresh {
                 ack - self.una
@@ -307,6 +318,28 @@ impl Host {
                 self.cwnd = self.ssthresh;
                 self.send_first_missing(now, out);
             }
+        }
+        if reported {
+            self.repair_reported(now, out);
+        }
+    }
+
+    /// RFC 6675, 4: what lies below three segments that were reported is lost; some of it
+    /// is sent again, once until a timeout.
+    fn repair_reported(&mut self, now: Instant, out: &mut Vec<Packet>) {
+        let mut ranges = self.sacked.clone();
+        ranges.sort_unstable();
+        let highest = ranges.last().map_or(self.una, |range| range.1);
+        let mut at = self.una.max(self.repaired);
+        let mut sent = 0;
+        for (left, right) in ranges {
+            while at < left && sent < 4 && highest - left >= 3 * self.its.mss as i64 {
+                let to = (at + self.its.mss as i64).min(left);
+                self.emit(at, to, Flags::default(), now, out);
+                (at, sent) = (to, sent + 1);
+                self.repaired = to;
+            }
+            at = at.max(right);
         }
     }
 
@@ -447,6 +480,7 @@ impl Host {
                 self.ssthresh = (self.cwnd / 2).max(2 * self.its.mss as i64);
                 self.cwnd = self.its.mss as i64;
                 self.sacked.clear();
+                self.repaired = 0;
                 let to = (self.una + self.its.mss as i64).min(self.max);
                 self.emit(self.una, to, Flags::default(), now, out);
                 self.nxt = to;

@@ -42,3 +42,14 @@ fn at_reconnection_the_true_window_is_given_back_and_what_was_lost_is_sent_on() 
     let open = format!("ACK 2001 wnd {WINDOW} seq 5001 ts 71000,1000");
     assert_eq!(lines, [open.as_str(), "DATA 2001..3001 ts 1000"]);
 }
+
+#[test]
+fn a_warning_closes_the_window_and_the_last_byte_of_what_still_arrives_is_acknowledged() {
+    let mut bench = mtcp_2007();
+    bench.forward(1, 3);
+    let closed = |ack: u32| format!("ACK {ack} wnd 0 seq 5001 ts 71000,1000");
+    assert_eq!(bench.is_warned(), [closed(1)]);
+    assert_eq!(bench.up(2001), kept_back(&[&closed(2001)]));
+    assert_eq!(bench.up(3001), kept_back(&[&closed(3001)]));
+    assert_eq!(bench.gateway.owed_bytes(), 0);
+}

@@ -15,7 +15,7 @@ use super::host::{Character, Host};
 use super::world::{Event, Half, World};
 use crate::mobile::{LinkEvent, LinkSource};
 use crate::testing::{FH, MH};
-use crate::{Scheme, Settings, Side};
+use crate::{Scheme, Settings, Side, SnoopSet, SnoopSettings};
 
 /// After the last trouble everything has to be done within this virtual time: some of
 /// the ends' longest timeouts (10 s), and the slowest reader.
@@ -192,8 +192,11 @@ fn plan(dice: &mut Dice, world: &mut World) -> Instant {
     end
 }
 
+/// A scheme, and for Snoop the set of its parameters.
+type Variant = (Scheme, SnoopSet);
+
 /// Says which case it was if it fails.
-struct Case(Scheme, u64);
+struct Case(Variant, u64);
 
 impl Drop for Case {
     fn drop(&mut self) {
@@ -203,15 +206,15 @@ impl Drop for Case {
     }
 }
 
-fn world_of(scheme: Scheme, seed: u64) -> (World, Instant) {
+fn world_of((scheme, set): Variant, seed: u64) -> (World, Instant) {
     let mut dice = Dice(ChaCha8Rng::seed_from_u64(seed));
     let (fh, mh) = ends(&mut dice);
     let most = dice.pick(&[2_000, 40_000, 150_000]);
     let down = dice.range(1, most);
-    let up = if dice.chance(50) {
-        dice.range(0, 8_000)
-    } else {
-        0
+    let up = match scheme {
+        Scheme::Snoop if dice.chance(80) => dice.range(0, most),
+        _ if dice.chance(50) => dice.range(0, 8_000),
+        _ => 0,
     };
     let (down, up) = (dice.bytes(down), dice.bytes(up));
     let tight = dice.chance(30);
@@ -234,6 +237,10 @@ fn world_of(scheme: Scheme, seed: u64) -> (World, Instant) {
             1000
         },
         flow_idle_max: Duration::from_secs(60),
+        snoop: match set {
+            SnoopSet::Paper1995 => SnoopSettings::paper_1995(),
+            SnoopSet::Today => SnoopSettings::today(),
+        },
         ..Settings::default()
     };
     let rng = ChaCha8Rng::seed_from_u64(seed ^ 0x5eed);
@@ -256,9 +263,9 @@ fn world_of(scheme: Scheme, seed: u64) -> (World, Instant) {
     (world, healed)
 }
 
-fn run(scheme: Scheme, seed: u64, trace: bool) -> World {
-    let _case = Case(scheme, seed);
-    let (mut world, healed) = world_of(scheme, seed);
+fn run(variant: Variant, seed: u64, trace: bool) -> World {
+    let _case = Case(variant, seed);
+    let (mut world, healed) = world_of(variant, seed);
     world.trace = trace;
     world.begin();
     world.run_until(healed + LIVENESS, true);
@@ -292,46 +299,74 @@ fn run(scheme: Scheme, seed: u64, trace: bool) -> World {
     world
 }
 
-/// All cases, from seed `HOLDFAST_FIRST` on, `HOLDFAST_CASES` of them: how many segments
-/// were made and how many sent on. None: `HOLDFAST_SEED` was replayed, with a trace.
-fn run_all(scheme: Scheme) -> Option<(u64, u64)> {
+/// What was done in all cases.
+#[derive(Clone, Copy, Debug, Default)]
+struct Done {
+    made: u64,
+    resent: u64,
+    /// Of the MH's data.
+    reported: u64,
+    resent_uplink: u64,
+}
+
+/// All cases, from seed `HOLDFAST_FIRST` on, `HOLDFAST_CASES` of them. None:
+/// `HOLDFAST_SEED` was replayed, with a trace.
+fn run_all(variant: Variant) -> Option<Done> {
     let number = |name: &str| {
         std::env::var(name)
             .ok()
             .and_then(|value| value.parse().ok())
     };
     if let Some(seed) = number("HOLDFAST_SEED") {
-        run(scheme, seed, true);
+        run(variant, seed, true);
         return None;
     }
     let first = number("HOLDFAST_FIRST").unwrap_or(0);
     let cases = number("HOLDFAST_CASES").unwrap_or(5000);
-    let (mut made, mut resent) = (0, 0);
+    let mut done = Done::default();
     for seed in first..first + cases {
-        let world = run(scheme, seed, false);
-        made += world.made;
-        resent += world.resent;
+        let world = run(variant, seed, false);
+        done.made += world.made;
+        done.resent += world.resent;
+        done.reported += world.reported;
+        done.resent_uplink += world.resent_uplink;
     }
-    Some((made, resent))
+    Some(done)
 }
 
 #[test]
 fn hold_delivers_every_byte_and_makes_no_ack() {
-    if let Some((made, resent)) = run_all(Scheme::Hold) {
-        assert!(made == 0 && resent > 0, "{made} made, {resent} sent on");
+    if let Some(done) = run_all((Scheme::Hold, SnoopSet::Today)) {
+        assert!(done.made == 0 && done.resent > 0, "{done:?}");
     }
 }
 
 #[test]
 fn mtcp_plus_delivers_every_byte_or_resets_both_ends() {
-    if let Some((made, resent)) = run_all(Scheme::MtcpPlus) {
-        assert!(made > 0 && resent > 0, "{made} made, {resent} sent on");
+    if let Some(done) = run_all((Scheme::MtcpPlus, SnoopSet::Today)) {
+        assert!(done.made > 0 && done.resent > 0, "{done:?}");
     }
 }
 
 #[test]
 fn the_m_tcp_of_2007_delivers_every_byte_and_acknowledges_none_ahead() {
-    if let Some((made, resent)) = run_all(Scheme::Mtcp2007) {
-        assert!(made > 0 && resent > 0, "{made} made, {resent} sent on");
+    if let Some(done) = run_all((Scheme::Mtcp2007, SnoopSet::Today)) {
+        assert!(done.made > 0 && done.resent > 0, "{done:?}");
+    }
+}
+
+#[test]
+fn snoop_of_1995_delivers_every_byte() {
+    if let Some(done) = run_all((Scheme::Snoop, SnoopSet::Paper1995)) {
+        assert!(done.made > 0 && done.resent > 0, "{done:?}");
+        assert!(done.reported > 0 && done.resent_uplink > 0, "{done:?}");
+    }
+}
+
+#[test]
+fn snoop_of_today_delivers_every_byte_and_makes_no_ack_for_the_fh() {
+    if let Some(done) = run_all((Scheme::Snoop, SnoopSet::Today)) {
+        assert!(done.made == 0 && done.resent > 0, "{done:?}");
+        assert!(done.reported > 0 && done.resent_uplink > 0, "{done:?}");
     }
 }

@@ -11,6 +11,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_core::RngCore;
 
 use super::host::Host;
+use crate::flow::Flow;
 use crate::mobile::{LinkEvent, LinkSource};
 use crate::testing::{FH, MH, Packet};
 use crate::{Action, Direction, FlowRecord, Gateway, Scheme, Settings, Side, Stage, Verdict};
@@ -67,6 +68,8 @@ impl Ord for Entry {
 /// Actions for one input at most; made ACKs among them.
 const ACTIONS_MAX: usize = 400;
 const MADE_MAX: usize = 2;
+/// Reports to the MH among them, and an ACK in an ACK's place.
+const REPORTS_MAX: usize = 5;
 /// Inputs of one case at most: a loop of ACKs would pass it.
 const EVENTS_MAX: u64 = 400_000;
 
@@ -99,17 +102,26 @@ pub(super) struct World {
     /// Farthest of the MH's ACKs, window edges and timestamps that came by.
     mh_acked: i64,
     mh_tsval: Option<u32>,
+    /// The MH's bytes, and its FIN, that came by this engine; the farthest of the FH's ACKs
+    /// and window edges that did.
+    mh_passed: Vec<bool>,
+    fh_acked: i64,
+    fh_edge: i64,
     /// Both ends may be reset: bytes were owed when the engine died.
     pub may_reset: bool,
     checked: [usize; 2],
     pub trace: bool,
     pub made: u64,
     pub resent: u64,
+    /// ACKs made for the MH, and what was sent to the FH again.
+    pub reported: u64,
+    pub resent_uplink: u64,
 }
 
 impl World {
     pub(super) fn new(fh: Host, mh: Host, settings: Settings, rng: ChaCha8Rng) -> Self {
         let arrived = vec![false; fh.sending.len() + 1];
+        let mh_passed = vec![false; mh.sending.len() + 1];
         Self {
             now: Instant::from_millis(1000),
             fh,
@@ -135,11 +147,16 @@ impl World {
             arrived_end: 0,
             mh_acked: 0,
             mh_tsval: None,
+            mh_passed,
+            fh_acked: 0,
+            fh_edge: 0,
             may_reset: false,
             checked: [0; 2],
             trace: false,
             made: 0,
             resent: 0,
+            reported: 0,
+            resent_uplink: 0,
         }
     }
 
@@ -305,12 +322,18 @@ impl World {
         };
         let seq = from.peer_offset(segment.seq);
         format!(
-            "{seq}..{} ack {} win {} {:x} {:?}",
+            "{seq}..{} ack {} win {} {:x} {:?} {:?}",
             seq + i64::from(segment.len()),
             to.peer_offset(segment.ack),
             segment.window,
             segment.flags.0,
             segment.options.timestamps.map(|ts| (ts.tsval, ts.tsecr)),
+            segment
+                .options
+                .sack
+                .iter()
+                .map(|(left, right)| (to.peer_offset(left), to.peer_offset(right)))
+                .collect::<Vec<_>>(),
         )
     }
 
@@ -349,6 +372,7 @@ impl World {
             self.say(LinkEvent::Down, LinkSource::Carrier);
         }
         self.arrived.fill(false);
+        self.mh_passed.fill(false);
         self.arrived_end = self.mh_acked;
         self.mh_tsval = None;
     }
@@ -436,9 +460,17 @@ impl World {
                 for offset in from.max(0)..from + i64::from(packet.segment.payload_len) {
                     self.arrived[offset as usize] = true;
                 }
+                let ack = self.mh.sent_offset(segment.ack);
+                let window = i64::from(segment.window) << self.fh.its.window_scale;
+                self.fh_acked = self.fh_acked.max(ack);
+                self.fh_edge = self.fh_edge.max(ack + window);
             }
             Direction::Uplink => {
                 self.mh_acked = self.mh_acked.max(self.fh.sent_offset(segment.ack));
+                let from = self.fh.peer_offset(segment.seq);
+                for offset in from.max(0)..from + i64::from(segment.len()) {
+                    self.mh_passed[offset as usize] = true;
+                }
             }
         }
         self.arrived_end = self.arrived_end.max(self.mh_acked);
@@ -452,10 +484,21 @@ impl World {
         if direction == Direction::Uplink {
             self.note_mh_tsval(segment);
         }
-        if verdict == Verdict::Forward {
-            self.send_out(direction, packet.clone());
-        } else if self.trace {
-            eprintln!("           suppressed");
+        match verdict {
+            Verdict::Forward => self.send_out(direction, packet.clone()),
+            Verdict::ForwardWithSack(sack) => {
+                for (left, right) in sack.iter() {
+                    let (left, right) = (self.mh.peer_offset(left), self.mh.peer_offset(right));
+                    assert!(self.mh.has(left, right), "a report of what the MH lacks");
+                }
+                let packet = packet.with_sack(sack);
+                if self.trace {
+                    eprintln!("           with {sack:?}");
+                }
+                self.send_out(direction, packet);
+            }
+            Verdict::Suppress if self.trace => eprintln!("           suppressed"),
+            Verdict::Suppress => {}
         }
         self.act(actions);
     }
@@ -483,20 +526,36 @@ impl World {
             "{} actions for one input",
             actions.len()
         );
-        let made = actions
-            .iter()
-            .filter(|action| matches!(action, Action::Send(_)));
-        assert!(made.count() <= MADE_MAX, "made ACKs for one input");
+        for (way, most) in [
+            (Direction::Uplink, MADE_MAX),
+            (Direction::Downlink, REPORTS_MAX),
+        ] {
+            let made = actions
+                .iter()
+                .filter(|action| matches!(action, Action::Send(made) if made.direction == way));
+            assert!(made.count() <= most, "made ACKs for one input, {way:?}");
+        }
         for action in actions {
             match action {
                 Action::Resend(resend) => {
-                    self.resent += 1;
                     let packet = Packet::of_resend(&resend);
-                    self.check_resend(&packet);
-                    self.send_out(Direction::Downlink, packet);
+                    if resend.direction == Direction::Uplink {
+                        self.resent_uplink += 1;
+                        self.check_uplink_resend(&packet);
+                    } else {
+                        self.resent += 1;
+                        self.check_resend(&packet);
+                    }
+                    self.send_out(resend.direction, packet);
                 }
                 Action::Send(made) => {
-                    self.made += 1;
+                    if self.settings.scheme == Scheme::Snoop
+                        && made.direction == Direction::Downlink
+                    {
+                        self.reported += 1;
+                    } else {
+                        self.made += 1;
+                    }
                     let packet = Packet::of_made(&made);
                     if self.trace {
                         eprintln!("           made {}", self.brief(&packet));
@@ -537,6 +596,58 @@ impl World {
         }
     }
 
+    /// What goes to the FH again is what the MH sent and this engine has forwarded.
+    fn check_uplink_resend(&self, packet: &Packet) {
+        let segment = &packet.segment;
+        let from = self.fh.peer_offset(segment.seq);
+        let sent = &self.mh.sending[from as usize..][..packet.bytes.len()];
+        assert_eq!(&packet.bytes[..], sent, "other bytes at {from}");
+        let end = from + i64::from(segment.len());
+        let passed = &self.mh_passed[from as usize..end as usize];
+        assert!(passed.iter().all(|passed| *passed), "not forwarded before");
+        let flow = self.gateway.flows.iter().next().expect("a flow");
+        assert!(segment.end().after(flow.fh.ack), "the FH has it");
+        let is_end = end == self.mh.sending.len() as i64 + 1;
+        assert_eq!(segment.flags.has(Flags::FIN), is_end, "FIN misplaced");
+        let ack = self.fh.sent_offset(segment.ack);
+        assert!(ack <= self.mh_acked, "an ACK to the FH ahead of the MH");
+        let shift = self.mh.its.window_scale;
+        let edge = ack + (i64::from(segment.window) << shift);
+        assert!(edge <= self.mh.advertised, "a window that the MH lacks");
+        if self.trace {
+            eprintln!("           resend {}", self.brief(packet));
+        }
+    }
+
+    /// A report to the MH says nothing that the FH has not said, but of what this engine
+    /// has forwarded and holds.
+    fn check_report(&self, packet: &Packet) {
+        let segment = &packet.segment;
+        assert_eq!(segment.flags, Flags::ACK);
+        let ack = self.mh.sent_offset(segment.ack);
+        assert!(ack <= self.fh_acked && ack <= self.fh.rcv_nxt, "ahead");
+        assert!(self.mh.peer_offset(segment.seq) <= self.fh.max);
+        let edge = ack + (i64::from(segment.window) << self.fh.its.window_scale);
+        assert!(edge <= self.fh_edge, "a window that the FH lacks");
+        let blocks: Vec<_> = segment.options.sack.iter().collect();
+        assert!(blocks.is_empty() || (self.fh.its.sack && self.mh.its.sack));
+        assert!(blocks.len() <= 3);
+        let flow = self.gateway.flows.iter().next().expect("a flow");
+        let mut farthest = None;
+        for (left, right) in blocks {
+            let (from, to) = (self.mh.sent_offset(left), self.mh.sent_offset(right));
+            assert!(ack < from && from < to && to <= self.mh.max, "{from}..{to}");
+            assert!(farthest.is_none_or(|before| to < before), "out of order");
+            farthest = Some(from);
+            for offset in from..to {
+                let acked = offset < self.fh_acked;
+                assert!(acked || self.mh_passed[offset as usize], "not forwarded");
+                let seq = left + (offset - from) as u32;
+                assert!(acked || flow.snoop_uplink.holds(seq), "not kept");
+            }
+        }
+    }
+
     /// What is made in the MH's name keeps within what may be said.
     fn check_made(&self, packet: &Packet) {
         let segment = &packet.segment;
@@ -544,6 +655,9 @@ impl World {
         if segment.flags.has(Flags::RST) {
             assert!(self.may_reset, "a RST without a reason");
             return;
+        }
+        if segment.from == FH && self.settings.scheme == Scheme::Snoop {
+            return self.check_report(packet);
         }
         if segment.from == FH {
             let keep_alive = self.mh.peer_offset(segment.seq) + 1;
@@ -591,7 +705,7 @@ impl World {
 
     fn check_engine(&self) {
         let gateway = &self.gateway;
-        let kept: usize = gateway.flows.iter().map(|flow| flow.cache.bytes()).sum();
+        let kept: usize = gateway.flows.iter().map(Flow::kept_bytes).sum();
         assert_eq!(gateway.cached_bytes, kept, "bytes kept and bytes counted");
         assert!(kept <= self.settings.cache_bytes_max);
         assert!(kept <= self.settings.flow_cache_bytes_max);
@@ -644,6 +758,7 @@ impl World {
                 payload_len: 0,
             };
             segment.options.window_scale = Some(host.its.window_scale);
+            segment.options.sack_permitted = host.its.sack;
             Packet::new(segment, &[], 1)
         };
         let asks = syn(&self.mh, Flags::SYN, 0);

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What was sent over the wireless half and is not acknowledged: by sequence, and when
+//! last. From that and from what the MH reports follows what is lost (RFC 8985's idea on
+//! one hop).
+
+use std::collections::VecDeque;
+
+use holdfast_wire::{Instant, SeqNum};
+
+/// Ranges remembered for a flow at most; what goes beyond is not found to be lost by its
+/// time, but by the timers.
+const RANGES_MAX: usize = 8_192;
+
+/// A range that was sent in one go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Transmission {
+    pub seq: SeqNum,
+    pub end: SeqNum,
+    /// When it went out last.
+    pub at: Instant,
+    /// How often the gateway has sent it again.
+    pub retransmissions: u8,
+    /// The FH has sent it more than once.
+    pub by_fh: bool,
+    /// It went ahead of ordinary traffic the last time.
+    pub ahead: bool,
+}
+
+/// Who sends a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sender {
+    /// The FH.
+    Fh,
+    /// The gateway, from its cache and behind what waits for the link.
+    Gateway,
+    /// The same, ahead of ordinary traffic.
+    GatewayAhead,
+}
+
+/// The newest transmissions that are known to have arrived, each with the end of its
+/// range: segments sent at once arrive in the order of their numbers.
+///
+/// What the gateway retransmits may overtake ordinary traffic in the link's queue; so each
+/// kind tells of its own kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Arrivals {
+    pub ordinary: Option<(Instant, SeqNum)>,
+    pub ahead: Option<(Instant, SeqNum)>,
+}
+
+impl Arrivals {
+    fn note(slot: &mut Option<(Instant, SeqNum)>, new: (Instant, SeqNum)) {
+        let newer = slot.is_none_or(|old| old.0 < new.0 || (old.0 == new.0 && new.1.after(old.1)));
+        if newer {
+            *slot = Some(new);
+        }
+    }
+
+    /// Takes in what others tell.
+    pub(crate) fn merge(&mut self, other: Self) {
+        if let Some(new) = other.ordinary {
+            Self::note(&mut self.ordinary, new);
+        }
+        if let Some(new) = other.ahead {
+            Self::note(&mut self.ahead, new);
+        }
+    }
+
+    /// Something sent after `sent` on the same or a slower way has arrived.
+    pub(crate) fn overtook(&self, sent: &Transmission) -> bool {
+        let later = |newest: &Option<(Instant, SeqNum)>| {
+            newest.is_some_and(|(at, end)| sent.at < at || (sent.at == at && end.after(sent.end)))
+        };
+        later(&self.ordinary) || (sent.ahead && later(&self.ahead))
+    }
+}
+
+/// The ranges of one flow, in order and apart from one another.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Transmissions {
+    ranges: VecDeque<Transmission>,
+}
+
+impl Transmissions {
+    /// Nothing is remembered.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    /// Forgets all: the times tell nothing any more.
+    pub(crate) fn clear(&mut self) {
+        self.ranges.clear();
+    }
+
+    /// Index of the first range that ends after `seq`.
+    fn first_ending_after(&self, seq: SeqNum) -> usize {
+        self.ranges
+            .partition_point(|range| range.end.at_or_before(seq))
+    }
+
+    /// `seq..end` goes out at `now`.
+    pub(crate) fn note(&mut self, seq: SeqNum, end: SeqNum, sender: Sender, now: Instant) {
+        let known = self.ranges.back().map_or(seq, |last| last.end);
+        if seq.before(known) {
+            self.split(seq);
+            self.split(end);
+            let from = self.first_ending_after(seq);
+            for range in self.ranges.range_mut(from..) {
+                if end.at_or_before(range.seq) {
+                    break;
+                }
+                range.at = now;
+                range.ahead = sender == Sender::GatewayAhead;
+                if sender == Sender::Fh {
+                    range.by_fh = true;
+                } else {
+                    range.retransmissions = range.retransmissions.saturating_add(1);
+                }
+            }
+        }
+        let seq = seq.max(known);
+        if sender == Sender::Fh && seq.before(end) && self.ranges.len() < RANGES_MAX {
+            self.ranges.push_back(Transmission {
+                seq,
+                end,
+                at: now,
+                retransmissions: 0,
+                by_fh: false,
+                ahead: false,
+            });
+        }
+    }
+
+    /// The range with `at` in the middle of it becomes two.
+    fn split(&mut self, at: SeqNum) {
+        let index = self.first_ending_after(at);
+        let Some(range) = self.ranges.get_mut(index) else {
+            return;
+        };
+        if range.seq.before(at) && self.ranges.len() < RANGES_MAX {
+            let rest = Transmission {
+                seq: at,
+                ..self.ranges[index]
+            };
+            self.ranges[index].end = at;
+            self.ranges.insert(index + 1, rest);
+        }
+    }
+
+    /// The MH acknowledged everything before `una`.
+    pub(crate) fn purge(&mut self, una: SeqNum) {
+        while let Some(first) = self.ranges.front_mut() {
+            if first.end.after(una) {
+                first.seq = first.seq.max(una);
+                break;
+            }
+            self.ranges.pop_front();
+        }
+    }
+
+    /// The ranges, or parts of them, from `seq` up to `end`.
+    pub(crate) fn within(
+        &self,
+        seq: SeqNum,
+        end: SeqNum,
+    ) -> impl DoubleEndedIterator<Item = Transmission> + '_ {
+        let from = self.first_ending_after(seq);
+        let to = self.ranges.partition_point(|range| range.seq.before(end));
+        self.ranges
+            .range(from..to.max(from))
+            .map(move |range| Transmission {
+                seq: range.seq.max(seq),
+                end: range.end.min(end),
+                ..*range
+            })
+    }
+
+    /// What the arrival of `seq..end` tells at `now`. An answer that comes sooner after a
+    /// retransmission than any did (`least`) is to what was sent before it, of which
+    /// nothing is known any more.
+    pub(crate) fn arrived(
+        &self,
+        seq: SeqNum,
+        end: SeqNum,
+        least: core::time::Duration,
+        now: Instant,
+    ) -> Arrivals {
+        let mut arrivals = Arrivals::default();
+        for sent in self.within(seq, end) {
+            let twice = sent.retransmissions > 0 || sent.by_fh;
+            if twice && now.saturating_since(sent.at) < least {
+                continue;
+            }
+            let slot = if sent.ahead {
+                &mut arrivals.ahead
+            } else {
+                &mut arrivals.ordinary
+            };
+            Arrivals::note(slot, (sent.at, sent.end));
+        }
+        arrivals
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seq(number: u32) -> SeqNum {
+        SeqNum::new(number)
+    }
+
+    fn ranges(sent: &Transmissions) -> Vec<(u32, u32, u64, u8)> {
+        let all = sent.within(seq(0), seq(1 << 30));
+        all.map(|range| {
+            let at = range.at.as_nanos() / 1_000_000;
+            (range.seq.get(), range.end.get(), at, range.retransmissions)
+        })
+        .collect()
+    }
+
+    #[test]
+    fn a_piece_sent_again_is_cut_out_of_the_range_it_went_with() {
+        let mut sent = Transmissions::default();
+        sent.note(seq(0), seq(300), Sender::Fh, Instant::from_millis(1));
+        sent.note(
+            seq(100),
+            seq(200),
+            Sender::GatewayAhead,
+            Instant::from_millis(2),
+        );
+        assert_eq!(
+            ranges(&sent),
+            [(0, 100, 1, 0), (100, 200, 2, 1), (200, 300, 1, 0)]
+        );
+        sent.purge(seq(150));
+        assert_eq!(ranges(&sent), [(150, 200, 2, 1), (200, 300, 1, 0)]);
+    }
+
+    #[test]
+    fn what_the_gateway_sends_beyond_what_is_known_is_not_remembered() {
+        let mut sent = Transmissions::default();
+        sent.note(
+            seq(0),
+            seq(100),
+            Sender::GatewayAhead,
+            Instant::from_millis(1),
+        );
+        assert!(sent.is_empty());
+    }
+
+    #[test]
+    fn an_arrival_overtook_what_was_sent_before_it_on_the_same_way() {
+        let at = Instant::from_millis;
+        let mut sent = Transmissions::default();
+        sent.note(seq(0), seq(100), Sender::Fh, at(1));
+        sent.note(seq(100), seq(200), Sender::Fh, at(2));
+        sent.note(seq(200), seq(300), Sender::Fh, at(3));
+        let least = core::time::Duration::from_millis(10);
+        let arrivals = sent.arrived(seq(100), seq(200), least, at(20));
+        let overtaken = |arrivals: Arrivals, sent: &Transmissions| -> Vec<u32> {
+            let lost = sent.within(seq(0), seq(300));
+            lost.filter(|one| arrivals.overtook(one))
+                .map(|one| one.seq.get())
+                .collect()
+        };
+        assert_eq!(overtaken(arrivals, &sent), [0]);
+        // A retransmission goes ahead of what waits: its arrival says nothing of that.
+        sent.note(seq(0), seq(100), Sender::GatewayAhead, at(21));
+        let ahead = sent.arrived(seq(0), seq(100), least, at(40));
+        assert_eq!(overtaken(ahead, &sent), [] as [u32; 0]);
+        // Too soon to be an answer to it.
+        assert_eq!(
+            sent.arrived(seq(0), seq(100), least, at(25)),
+            Arrivals::default()
+        );
+    }
+}

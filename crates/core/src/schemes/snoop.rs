@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Snoop (H. Balakrishnan, S. Seshan, E. Amir and R. Katz, 1995, "Improving TCP/IP
+//! performance over wireless networks"): the gateway keeps what the MH has not
+//! acknowledged, finds what the wireless half has lost and sends it again, and keeps the
+//! loss from the FH.
+//!
+//! `snoop_data()` and `snoop_ack()` of the paper are [`on_data`] and [`on_mh_segment`].
+//! Two sets of parameters share them:
+//!
+//! - `1995`, as published ([`dup_acks`]): duplicate ACKs tell of a loss, two timers help;
+//! - `today` ([`reports`]): SACK and the time of sending tell, several losses are repaired
+//!   at once, and what SACK and D-SACK would tell the FH of them is taken out of the MH's
+//!   ACKs. Flows without SACK are served as in 1995.
+//!
+//! Where the paper is silent: a duplicate ACK is one that also repeats the window
+//! (RFC 5681, 2); an ACK with data, or with ECN's echo, always passes, without the blocks.
+//!
+//! Data of the MH (section 3.2) is [`uplink`]'s.
+//!
+//! For the FH no ACK is made but the repetition of the MH's last, which the paper has for
+//! packets that the MH has acknowledged; nothing is acknowledged ahead.
+
+use core::time::Duration;
+
+use holdfast_wire::{Flags, Instant, SackBlocks, Segment, SeqNum};
+
+use super::Context;
+use crate::cache::Insertion;
+use crate::flow::{AckOutcome, Flow, Sender};
+use crate::{Action, Payload, Resend, Verdict};
+
+mod dup_acks;
+mod fixed_half;
+mod parameters;
+mod reports;
+mod told;
+pub(super) mod uplink;
+
+use dup_acks::DupAcks;
+use fixed_half::FixedHalf;
+pub use parameters::{SnoopSet, SnoopSettings};
+use reports::Reports;
+use told::{StandingRtt, Told};
+pub(crate) use uplink::Uplink;
+
+/// What Snoop knows of a flow, besides what every scheme does. Soft state: all of it comes
+/// anew from a few packets.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Snoop {
+    dup_acks: DupAcks,
+    reports: Reports,
+    fixed_half: FixedHalf,
+    /// `today`: the FH hears everything until the MH has acknowledged this.
+    told: Option<(SeqNum, Told)>,
+    /// `today`: the round trip of the newest packet that was sent once.
+    rtt: Option<Duration>,
+    /// `today`: the same at least, of late.
+    standing: StandingRtt,
+    /// The wireless half's round trip, smoothed as the paper does it.
+    srtt: Option<Duration>,
+    /// SEG.WND of the MH's last ACK.
+    window: Option<u16>,
+    /// Some ACK had SACK blocks.
+    sack_seen: bool,
+}
+
+impl Snoop {
+    /// When something is due.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        let both = [self.dup_acks.deadline(), self.reports.deadline()];
+        both.into_iter().flatten().min()
+    }
+
+    /// A packet that was sent once took so long to be acknowledged (section 4).
+    fn sample(&mut self, rtt: Duration, alpha: f64) {
+        let srtt = self
+            .srtt
+            .map_or(rtt, |srtt| srtt.mul_f64(1.0 - alpha) + rtt.mul_f64(alpha));
+        self.srtt = Some(srtt);
+    }
+
+    /// The wait for an ACK of a retransmission (section 4).
+    fn retransmission_wait(&self, settings: &SnoopSettings) -> Duration {
+        let srtts = self.srtt.unwrap_or(settings.persist) * settings.retransmit_srtts;
+        srtts.max(settings.retransmit_interval_min)
+    }
+}
+
+/// Bytes that the cache takes of a segment: beyond the high-water mark only what comes out
+/// of sequence, for the older packets matter more (section 4).
+pub(super) fn cache_room<P: Payload>(
+    flow: &Flow<P>,
+    segment: &Segment,
+    settings: &SnoopSettings,
+) -> usize {
+    if segment.seq.before(flow.sent_nxt) {
+        return usize::MAX;
+    }
+    settings
+        .high_water_mark_bytes
+        .saturating_sub(flow.cache.bytes())
+}
+
+/// `snoop_data()`: a segment of the FH is on its way to the MH.
+pub(super) fn on_data<P: Payload>(
+    flow: &mut Flow<P>,
+    segment: &Segment,
+    kept: Insertion,
+    cx: &Context<'_, P>,
+) {
+    let (seq, end) = (segment.seq, segment.end());
+    let repeated = seq.before(flow.sent_nxt);
+    let snoop = &mut flow.snoop;
+    snoop.fixed_half.on_fh_segment(segment, cx.now);
+    let today = cx.settings.snoop.set == SnoopSet::Today;
+    if repeated {
+        let cached_before = kept == Insertion::Kept { new_bytes: 0 };
+        if cached_before && seq == flow.fh.una {
+            snoop.dup_acks.on_first_repeated();
+        }
+        // Not cached earlier: lost before it came here, or come late (section 3.1.1, 3).
+        if today || !cached_before {
+            snoop.fixed_half.note_repeated(seq, end);
+        }
+    }
+    if today && matches!(kept, Insertion::Kept { .. }) {
+        flow.transmissions.note(seq, end, Sender::Fh, cx.now);
+    }
+    dup_acks::arm_persist(flow, cx);
+    reports::arm_probe(flow, cx);
+}
+
+/// All that the segment holds was acknowledged by the MH. The ACK may have been lost on
+/// the wired half: it is said again (section 3.1.1, 2). Today's FHs learn more from the
+/// MH's own answer: its D-SACK lets them undo what the timeout did.
+pub(super) fn on_nothing_new<P: Payload>(
+    flow: &mut Flow<P>,
+    segment: &Segment,
+    cx: &mut Context<'_, P>,
+) -> Verdict {
+    flow.snoop.fixed_half.on_fh_segment(segment, cx.now);
+    if segment.is_empty() {
+        return Verdict::Forward;
+    }
+    flow.snoop
+        .fixed_half
+        .note_repeated(segment.seq, segment.end());
+    if cx.settings.snoop.set == SnoopSet::Today {
+        return Verdict::Forward;
+    }
+    let Some(window) = flow.snoop.window else {
+        return Verdict::Forward;
+    };
+    let tsecr = flow.mh.timestamps.map_or(0, |mh| mh.tsecr);
+    match flow.made_ack(flow.fh.una, window, tsecr) {
+        Some(again) => {
+            cx.actions.push(again);
+            Verdict::Suppress
+        }
+        None => Verdict::Forward,
+    }
+}
+
+/// `snoop_ack()`: a segment of the MH, its ACK taken in.
+pub(super) fn on_mh_segment<P: Payload>(
+    flow: &mut Flow<P>,
+    segment: &Segment,
+    outcome: &AckOutcome,
+    cx: &mut Context<'_, P>,
+) -> Verdict {
+    let settings = &cx.settings.snoop;
+    let snoop = &mut flow.snoop;
+    if let Some(rtt) = outcome.rtt {
+        snoop.sample(rtt, settings.alpha);
+    }
+    if let Some((sent, _)) = outcome.arrivals.ordinary {
+        let rtt = cx.now.saturating_since(sent);
+        let span = told::path_rtt(snoop, cx.rtt).unwrap_or(rtt);
+        snoop.standing.sample(rtt, span, cx.now);
+        snoop.rtt = Some(rtt);
+    }
+    snoop.forget_told(flow.fh.una);
+    snoop.sack_seen |= !segment.options.sack.is_empty();
+    // An older ACK's window reaches less far from here than it says.
+    let newest = segment.ack == flow.fh.una;
+    let same_window = snoop.window == Some(segment.window);
+    if newest {
+        snoop.window = Some(segment.window);
+    }
+    let speaks = !segment.is_empty() || segment.flags.has(Flags::ECE);
+    let duplicate = same_window && !speaks && outcome.acked == 0;
+    let verdict = if settings.set == SnoopSet::Today && flow.snoop.sack_seen {
+        reports::on_ack(flow, segment, outcome, duplicate, cx)
+    } else {
+        dup_acks::on_ack(flow, segment, outcome, duplicate, cx)
+    };
+    dup_acks::arm_persist(flow, cx);
+    reports::arm_probe(flow, cx);
+    let verdict = if speaks { passes(verdict) } else { verdict };
+    if verdict != Verdict::Suppress {
+        flow.snoop.fixed_half.on_told(segment, cx.now);
+    }
+    verdict
+}
+
+/// What has more to say than an ACK goes on.
+fn passes(verdict: Verdict) -> Verdict {
+    match verdict {
+        Verdict::Suppress => Verdict::ForwardWithSack(SackBlocks::default()),
+        other => other,
+    }
+}
+
+/// Something may be due.
+pub(super) fn on_timeout<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
+    dup_acks::on_timeout(flow, cx);
+    reports::on_timeout(flow, cx);
+}
+
+/// A piece goes to the MH again: what is known to be lost, ahead of ordinary traffic; what
+/// asks for an answer, behind it.
+fn retransmit<P: Payload>(
+    flow: &mut Flow<P>,
+    piece: Resend<P>,
+    sender: Sender,
+    cx: &mut Context<'_, P>,
+) {
+    let end = piece.seq + piece.len + u32::from(piece.flags.has(Flags::FIN));
+    flow.transmissions.note(piece.seq, end, sender, cx.now);
+    cx.counters.repaired += 1;
+    let ahead = sender == Sender::GatewayAhead;
+    cx.actions.push(Action::Resend(Resend { ahead, ..piece }));
+}

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Losses found by duplicate ACKs, and the round-trip and persist timers: the paper's
+//! sections 3.1.2 and 4.
+
+use holdfast_wire::{Instant, Segment, SeqNum};
+
+use super::told::{self, Told};
+use super::{SnoopSet, retransmit};
+use crate::flow::{AckOutcome, Flow, Sender};
+use crate::schemes::Context;
+use crate::{Payload, Verdict};
+
+/// What is known of the first packet that the MH lacks.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct DupAcks {
+    /// Duplicate ACKs that may still come of packets sent after the lost one, before its
+    /// retransmission.
+    expected: u32,
+    /// What the FH had sent when the first packet was retransmitted.
+    recover: Option<SeqNum>,
+    /// Since when the FH has not been told.
+    hidden_since: Option<Instant>,
+    /// The round-trip timer: runs once the gateway has retransmitted the first packet.
+    round_trip_at: Option<Instant>,
+    /// The persist timer.
+    persist_at: Option<Instant>,
+}
+
+impl DupAcks {
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        let timers = [self.round_trip_at, self.persist_at];
+        timers.into_iter().flatten().min()
+    }
+
+    /// The FH has sent the first packet again: its local retransmissions count from zero.
+    pub(super) fn on_first_repeated(&mut self) {
+        self.round_trip_at = None;
+    }
+}
+
+/// The three kinds of ACK.
+pub(super) fn on_ack<P: Payload>(
+    flow: &mut Flow<P>,
+    segment: &Segment,
+    outcome: &AckOutcome,
+    duplicate: bool,
+    cx: &mut Context<'_, P>,
+) -> Verdict {
+    let today = cx.settings.snoop.set == SnoopSet::Today;
+    if outcome.acked > 0 {
+        on_new_ack(flow, today, cx);
+        return Verdict::Forward;
+    }
+    if segment.ack.before(flow.fh.una) {
+        // A spurious one.
+        return Verdict::Suppress;
+    }
+    let outstanding = flow.fh.max.after(flow.fh.una);
+    if !duplicate || !outstanding || flow.repairs_itself() {
+        return Verdict::Forward;
+    }
+    let una = flow.fh.una;
+    let cached = flow.cache.holds(una);
+    if !cached || flow.snoop.fixed_half.has_repeated(una, una + 1) {
+        // To be resent by the FH, which counts these.
+        return Verdict::Forward;
+    }
+    if today && !hides(flow, cx) {
+        return Verdict::Forward;
+    }
+    if flow.snoop.dup_acks.expected > 0 {
+        flow.snoop.dup_acks.expected -= 1;
+    } else {
+        retransmit_and_expect(flow, cx);
+    }
+    Verdict::Suppress
+}
+
+/// The first packet goes out again; each one sent after it may cause a duplicate ACK still,
+/// the one that has come left out.
+fn retransmit_and_expect<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
+    let expected = packets_after_first(flow).saturating_sub(1);
+    if retransmit_first(flow, cx) {
+        let wait = flow.snoop.retransmission_wait(&cx.settings.snoop);
+        let max = flow.fh.max;
+        let dup_acks = &mut flow.snoop.dup_acks;
+        dup_acks.expected = expected;
+        dup_acks.round_trip_at = Some(cx.now + wait);
+        dup_acks.recover.get_or_insert(max);
+    }
+}
+
+/// A new ACK: what was known of the first packet is over. Today, an ACK of some of what
+/// had been sent before the retransmission tells of the next loss (RFC 6582, 3.2); the
+/// paper waits for a duplicate ACK of it.
+fn on_new_ack<P: Payload>(flow: &mut Flow<P>, today: bool, cx: &mut Context<'_, P>) {
+    let una = flow.fh.una;
+    let recover = flow
+        .snoop
+        .dup_acks
+        .recover
+        .filter(|recover| recover.after(una));
+    flow.snoop.dup_acks = DupAcks::default();
+    let repairs = today && !flow.repairs_itself();
+    if let (true, Some(recover)) = (repairs, recover) {
+        flow.snoop.dup_acks.recover = Some(recover);
+        retransmit_and_expect(flow, cx);
+    }
+}
+
+/// Whether a loss is kept from an FH without SACK: not if it is the FH's overload, and not
+/// for too long.
+fn hides<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) -> bool {
+    let una = flow.fh.una;
+    if flow.snoop.shows_all() || flow.snoop.shows_hole(una) {
+        return false;
+    }
+    let first = flow.snoop.dup_acks.hidden_since.is_none();
+    let since = *flow.snoop.dup_acks.hidden_since.get_or_insert(cx.now);
+    if first {
+        told::judge_loss(flow, una, cx);
+    }
+    if told::is_late(flow, since, cx) {
+        told::tell(flow, Told::Late, cx);
+    }
+    !(flow.snoop.shows_all() || flow.snoop.shows_hole(una))
+}
+
+/// Packets on their way to the MH beyond the first.
+fn packets_after_first<P: Payload>(flow: &Flow<P>) -> u32 {
+    let una = flow.fh.una;
+    let Some(first) = flow.cache.piece(una, None, u32::MAX) else {
+        return 0;
+    };
+    let segment_len = first.payload.segment_len().max(1);
+    let beyond = flow.sent_nxt.distance_from(una + segment_len);
+    beyond.div_ceil(segment_len)
+}
+
+/// The first packet goes out again, if it is cached.
+fn retransmit_first<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) -> bool {
+    if !flow.cache.holds(flow.fh.una) {
+        return false;
+    }
+    let Some(piece) = flow.first_missing() else {
+        return false;
+    };
+    retransmit(flow, piece, Sender::GatewayAhead, cx);
+    true
+}
+
+pub(super) fn on_timeout<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
+    let settings = &cx.settings.snoop;
+    let timers = flow.snoop.dup_acks;
+    if timers.round_trip_at.is_some_and(|at| at <= cx.now) {
+        let wait = flow.snoop.retransmission_wait(settings);
+        let again = retransmit_first(flow, cx);
+        flow.snoop.dup_acks.round_trip_at = again.then_some(cx.now + wait);
+    }
+    if timers.persist_at.is_some_and(|at| at <= cx.now) {
+        flow.snoop.dup_acks.persist_at = None;
+        let quiet = cx.now.saturating_since(flow.seen) >= settings.persist;
+        if quiet && retransmit_first(flow, cx) {
+            flow.snoop.dup_acks.expected = 0;
+            flow.snoop.dup_acks.persist_at = Some(cx.now + settings.persist);
+        }
+    }
+}
+
+/// The persist timer runs while something cached is not acknowledged.
+pub(super) fn arm_persist<P: Payload>(flow: &mut Flow<P>, cx: &Context<'_, P>) {
+    let runs = cx.settings.snoop.set == SnoopSet::Paper1995 || !flow.snoop.sack_seen;
+    let timer = &mut flow.snoop.dup_acks.persist_at;
+    if !runs || flow.cache.is_empty() {
+        *timer = None;
+    } else {
+        let at = flow.seen + cx.settings.snoop.persist;
+        // Put off by each packet; a retransmission has put it off further.
+        *timer = Some(timer.map_or(at, |old| old.max(at)));
+    }
+}

@@ -1,0 +1,444 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Data of the MH (section 3.2): what the wireless half has lost is reported to the MH
+//! within a round trip of that half, by SACK blocks in duplicate ACKs made in the FH's
+//! name; an MH as it is retransmits.
+//!
+//! The paper leaves open what a report says; its MH was modified. Today's senders take all
+//! for lost that was sent before something reported and is not reported itself (RFC 6675,
+//! 4; RFC 8985, 6.2). Hence:
+//!
+//! - A report names all that has passed and that the FH has not acknowledged yet, beyond the
+//!   hole and before it; else the MH would send again what is on its way to the FH. So all
+//!   of it is kept here ([`SegmentCache`]), until the FH acknowledges it: only what is kept
+//!   is named, and a range that is not ends the report.
+//! - The first byte after the MH's `snd.una` cannot be named (RFC 2018, 4: it would be
+//!   acknowledged). The MH sends that byte, or the segment that it is in, again.
+//! - An ACK of the FH that ends within a named range looks as if the FH had dropped what it
+//!   reported (RFC 2018, 8), to which Linux answers with a timeout. Such ACKs without data
+//!   are held back until the FH reaches the range's end: a round trip of the wired half,
+//!   and a little more at the most ([`HOLD_MAX`]).
+//!
+//! What was named and then lost on the wired half is the gateway's to repair, for the MH
+//! sends it again only after a timeout ([`wired`]); until that is over, nothing is reported.
+//! If the gateway dies, that timeout repairs it.
+//!
+//! `today`: a loss while the MH's own queue is long is its overload: nothing is reported, and
+//! the MH hears of it from the FH. It would take what a report names for delivered, and send
+//! so much more at once into that queue.
+//!
+//! Reports are for flows whose ends have agreed on SACK. They begin after a number of
+//! packets beyond a hole, or when nothing new comes for a while; they are repeated after a
+//! round trip, later and later while the MH is silent.
+
+use core::time::Duration;
+
+use holdfast_wire::{Flags, Instant, SackBlocks, Segment, SeqNum};
+
+use super::{SnoopSet, SnoopSettings};
+use crate::cache::{Insertion, SegmentCache};
+use crate::flow::{Arrivals, Flow, Sender, Stage, Transmissions};
+use crate::rtt::RttEstimator;
+use crate::sack::Scoreboard;
+use crate::schemes::Context;
+use crate::{Action, Payload};
+
+mod report;
+mod wired;
+
+use report::report;
+use wired::Wired;
+
+/// Holes followed at most; of further ones nothing is reported.
+const GAPS_MAX: usize = 64;
+/// An ACK is held back for the wired half's round trip and this: less than what a sender
+/// adds to the whole path's (Linux: `TCP_RTO_MIN`, 200 ms).
+const HOLD_MAX: Duration = Duration::from_millis(100);
+/// A queue shorter than this is never congestion.
+const QUEUE_MIN: Duration = Duration::from_millis(10);
+/// A timestamp whose echo has not come for so long is not waited for any more.
+const ECHO_WAIT_MAX: Duration = Duration::from_secs(2);
+
+/// A hole in what came from the MH.
+#[derive(Clone, Copy, Debug)]
+struct Gap {
+    seq: SeqNum,
+    end: SeqNum,
+    /// Packets that had come when it opened.
+    packets: u32,
+    /// It is to be reported.
+    due: bool,
+    reported_at: Option<Instant>,
+}
+
+/// What is known of the MH's data on its way to the FH.
+#[derive(Clone, Debug)]
+pub(crate) struct Uplink<P> {
+    /// What the FH has acknowledged; `None` until the MH was heard.
+    una: Option<SeqNum>,
+    /// What the MH was told of that.
+    told: SeqNum,
+    /// What has passed, and what of it is kept.
+    passed: Scoreboard,
+    cache: SegmentCache<P>,
+    /// What reports have named.
+    named: Scoreboard,
+    gaps: Vec<Gap>,
+    /// Packets that have brought something new, wrapping around.
+    packets: u32,
+    /// When nothing new has come for so long that gaps are reported.
+    quiet_at: Option<Instant>,
+    /// When to report what is due.
+    report_at: Option<Instant>,
+    /// Reports since the MH last sent data.
+    repeats: u32,
+    /// Nothing is reported until the FH has acknowledged this.
+    trusted_from: Option<SeqNum>,
+    /// Until then no ACK is held back either.
+    shown: bool,
+    /// Since when ACKs of the FH are held back.
+    held_since: Option<Instant>,
+    /// The FH's timestamp that was let through, and when: its echo gives the round trip.
+    asked: Option<(u32, Instant)>,
+    tsval_passed: Option<u32>,
+    rtt: RttEstimator,
+    newest_rtt: Option<Duration>,
+    /// `today`: losses that show until then are the MH's overload.
+    congested_until: Option<Instant>,
+    wired: Wired,
+}
+
+impl<P> Default for Uplink<P> {
+    fn default() -> Self {
+        Self {
+            una: None,
+            told: SeqNum::default(),
+            passed: Scoreboard::default(),
+            cache: SegmentCache::default(),
+            named: Scoreboard::default(),
+            gaps: Vec::new(),
+            packets: 0,
+            quiet_at: None,
+            report_at: None,
+            repeats: 0,
+            trusted_from: None,
+            shown: false,
+            held_since: None,
+            asked: None,
+            tsval_passed: None,
+            rtt: RttEstimator::default(),
+            newest_rtt: None,
+            congested_until: None,
+            wired: Wired::default(),
+        }
+    }
+}
+
+impl<P: Payload> Uplink<P> {
+    /// Bytes of payload kept.
+    pub(crate) const fn bytes(&self) -> usize {
+        self.cache.bytes()
+    }
+
+    /// The byte at `seq`, or the FIN, is kept.
+    #[cfg(test)]
+    pub(crate) fn holds(&self, seq: SeqNum) -> bool {
+        self.cache.holds(seq)
+    }
+
+    /// Entries kept.
+    pub(crate) fn entries(&self) -> usize {
+        self.cache.entries()
+    }
+
+    /// When something is due.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        let held = self.held_until();
+        let timers = [self.quiet_at, self.report_at, held, self.wired.deadline()];
+        timers.into_iter().flatten().min()
+    }
+
+    /// What an ACK for the MH may say, the FH's newest given: nothing that ends within a
+    /// named range.
+    pub(crate) fn ack_for_mh(&self, newest: SeqNum) -> SeqNum {
+        if self.held_since.is_some() {
+            self.told
+        } else {
+            newest
+        }
+    }
+
+    /// `seq` lies within what reports have named.
+    fn has_named(&self, seq: SeqNum) -> bool {
+        self.named.next_missing(seq).0 != seq
+    }
+
+    /// The gateway has what lies at `seq`, and the MH relies on it: `seq` was named, or is
+    /// the byte before a named range that cannot be.
+    fn answers_for(&self, seq: SeqNum) -> bool {
+        self.cache.holds(seq) && (self.has_named(seq) || self.has_named(seq + 1))
+    }
+
+    /// From now on the MH hears what the FH says, until that is past all that was named.
+    fn show(&mut self) {
+        self.held_since = None;
+        self.trusted_from = self.passed.highest();
+        self.shown = self.trusted_from.is_some();
+    }
+
+    fn held_until(&self) -> Option<Instant> {
+        let wired = self.wired.rtt.srtt().unwrap_or_default();
+        self.held_since.map(|since| since + wired + HOLD_MAX)
+    }
+
+    /// The FH has everything before `una`.
+    fn advance(&mut self, una: SeqNum) {
+        self.una = Some(una);
+        self.cache.purge(una);
+        self.passed.purge(una);
+        self.named.purge(una);
+        self.gaps.retain(|gap| gap.end.after(una));
+        if self.gaps.is_empty() {
+            (self.quiet_at, self.report_at) = (None, None);
+        }
+        self.trusted_from = self.trusted_from.filter(|from| from.after(una));
+        self.shown &= self.trusted_from.is_some();
+    }
+
+    /// Gaps, or parts of them, that are filled are none any more.
+    fn forget_filled(&mut self) {
+        let passed = &self.passed;
+        self.gaps.retain_mut(|gap| {
+            gap.seq = passed.next_missing(gap.seq).0;
+            gap.seq.before(gap.end)
+        });
+        if self.gaps.is_empty() {
+            (self.quiet_at, self.report_at) = (None, None);
+        }
+    }
+
+    /// Takes in where a data segment lies. True if it brings something new and was noted.
+    fn note_passed(&mut self, seq: SeqNum, end: SeqNum, packets: u32) -> bool {
+        let Some(una) = self.una else {
+            return false;
+        };
+        let highest = self.passed.highest().unwrap_or(una).max(una);
+        let is_new = self.passed.next_missing(seq).0.before(end);
+        let gap = seq.after(highest);
+        if !is_new || (gap && self.gaps.len() >= GAPS_MAX) || !self.passed.add(seq, end) {
+            return false;
+        }
+        if gap {
+            self.gaps.push(Gap {
+                seq: highest,
+                end: seq,
+                packets: self.packets,
+                due: false,
+                reported_at: None,
+            });
+        }
+        self.packets = self.packets.wrapping_add(packets);
+        true
+    }
+
+    /// Gaps with so many packets beyond them are due.
+    fn find_due(&mut self, threshold: u32) {
+        let packets = self.packets;
+        for gap in &mut self.gaps {
+            gap.due |= packets.wrapping_sub(gap.packets) >= threshold;
+        }
+    }
+
+    /// The MH's queue takes longer than the wireless half's shortest round trip: until the MH
+    /// can have heard of a loss, more may be lost there.
+    fn note_congestion(&mut self, settings: &SnoopSettings, now: Instant) {
+        let (Some(newest), Some(least)) = (self.newest_rtt, self.rtt.least()) else {
+            return;
+        };
+        let queue_max = least.max(QUEUE_MIN);
+        if settings.set == SnoopSet::Today && newest.saturating_sub(least) > queue_max {
+            let wired = self.wired.rtt.srtt().unwrap_or_default();
+            self.congested_until = Some(now + newest + wired);
+        }
+    }
+
+    /// The echo of what was let through.
+    fn take_echo(&mut self, segment: &Segment, now: Instant) {
+        let (Some((tsval, at)), Some(timestamps)) = (self.asked, segment.options.timestamps) else {
+            return;
+        };
+        if (timestamps.tsecr.wrapping_sub(tsval) as i32) >= 0 {
+            self.asked = None;
+            let rtt = now.saturating_since(at);
+            self.rtt.sample(rtt);
+            self.newest_rtt = Some(rtt);
+        }
+    }
+
+    /// An ACK of the FH goes to the MH: its echo is waited for, if no other is and it has
+    /// a timestamp that no other had.
+    fn ask_for_echo(&mut self, segment: &Segment, now: Instant) {
+        let Some(timestamps) = segment.options.timestamps else {
+            return;
+        };
+        let newer = |old: u32| (timestamps.tsval.wrapping_sub(old) as i32) > 0;
+        if !self.tsval_passed.is_none_or(newer) {
+            return;
+        }
+        self.tsval_passed = Some(timestamps.tsval);
+        let waits = |at: Instant| now.saturating_since(at) < ECHO_WAIT_MAX;
+        if !self.asked.is_some_and(|(_, at)| waits(at)) {
+            self.asked = Some((timestamps.tsval, now));
+        }
+    }
+}
+
+/// A segment of the MH is on its way to the FH. Returns the bytes of it that are kept;
+/// `cached_bytes` are those of all flows.
+pub(in crate::schemes) fn on_mh_segment<P: Payload>(
+    flow: &mut Flow<P>,
+    segment: &Segment,
+    payload: &P,
+    cached_bytes: usize,
+    is_away: bool,
+    cx: &mut Context<'_, P>,
+) -> usize {
+    if flow.stage != Stage::Open {
+        return 0;
+    }
+    let from_start = flow.fh_has_acknowledged_nothing();
+    let fh_ack = flow.fh.ack;
+    let uplink = &mut flow.snoop_uplink;
+    uplink.take_echo(segment, cx.now);
+    let una = *uplink.una.get_or_insert_with(|| {
+        uplink.told = fh_ack;
+        if !from_start && segment.seq.after(fh_ack) {
+            // Has passed by before this gateway was there.
+            uplink.passed.add(fh_ack, segment.seq);
+        }
+        fh_ack
+    });
+    let (seq, end) = (segment.seq.max(una), segment.end());
+    let mut kept = 0;
+    if seq.before(end) && !segment.is_empty() {
+        kept = take_data(flow, segment, payload, (seq, end), cached_bytes, cx);
+    } else if flow.snoop_uplink.report_at.is_none() && !flow.snoop_uplink.gaps.is_empty() {
+        // It lives: what was not said while it was away can be said.
+        let wait = cx.settings.snoop.nack_wait;
+        flow.snoop_uplink.quiet_at.get_or_insert(cx.now + wait);
+    }
+    report(flow, is_away, cx);
+    kept
+}
+
+/// What of `seq..end` is new is noted and kept.
+fn take_data<P: Payload>(
+    flow: &mut Flow<P>,
+    segment: &Segment,
+    payload: &P,
+    (seq, end): (SeqNum, SeqNum),
+    cached_bytes: usize,
+    cx: &mut Context<'_, P>,
+) -> usize {
+    let settings = &cx.settings.snoop;
+    let bytes_free = flow.bytes_free(cached_bytes, cx.settings);
+    let entries_max = cx.settings.flow_cache_entries_max;
+    let entries_max = entries_max.saturating_sub(flow.cache.entries());
+    let sack = flow.fh.sack;
+    let keeps = sack && Flow::may_keep(segment, payload);
+    let uplink = &mut flow.snoop_uplink;
+    let highest = uplink.passed.highest().unwrap_or(seq);
+    let packets = segment.payload_len.div_ceil(payload.segment_len().max(1));
+    uplink.note_congestion(settings, cx.now);
+    let is_new = uplink.note_passed(seq, end, packets.max(1));
+    uplink.repeats = 0;
+    uplink.wired.note_sent(seq.min(highest), seq, end, cx.now);
+    if is_new {
+        uplink.forget_filled();
+        uplink.find_due(settings.nack_threshold_packets);
+        let opened = seq.after(highest) && uplink.gaps.last().is_some_and(|gap| gap.end == seq);
+        if opened && uplink.congested_until.is_some_and(|until| cx.now < until) {
+            cx.counters.congested_uplink += u64::from(uplink.trusted_from.is_none());
+            uplink.trusted_from = uplink.passed.highest();
+        }
+        let waits = sack && !uplink.gaps.is_empty();
+        uplink.quiet_at = waits.then(|| cx.now + settings.nack_wait);
+    }
+    if !is_new || !keeps {
+        return 0;
+    }
+    let una = uplink.una.unwrap_or(seq);
+    match uplink
+        .cache
+        .insert(segment, payload, una, bytes_free, entries_max)
+    {
+        Insertion::Kept { new_bytes } => new_bytes as usize,
+        Insertion::Full => 0,
+    }
+}
+
+/// A segment of the FH that fits. True if it goes no further.
+pub(in crate::schemes) fn on_fh_segment<P: Payload>(
+    flow: &mut Flow<P>,
+    segment: &Segment,
+    is_away: bool,
+    cx: &mut Context<'_, P>,
+) -> bool {
+    let Some(una) = flow.snoop_uplink.una else {
+        return false;
+    };
+    if segment.ack.before(una) {
+        return false;
+    }
+    flow.snoop.fixed_half.on_fh_segment(segment, cx.now);
+    wired::on_fh_segment(flow, segment, cx);
+    let uplink = &mut flow.snoop_uplink;
+    let bare = segment.is_empty() && segment.flags == Flags::ACK && !segment.options.others;
+    let within = segment.ack.after(uplink.told) && uplink.has_named(segment.ack);
+    let late = uplink.held_until().is_some_and(|until| until <= cx.now);
+    if within && bare && !uplink.shown && !late {
+        uplink.held_since.get_or_insert(cx.now);
+        return true;
+    }
+    uplink.held_since = None;
+    if within {
+        uplink.show();
+    }
+    uplink.told = uplink.told.max(segment.ack);
+    if segment.is_empty() {
+        uplink.ask_for_echo(segment, cx.now);
+    }
+    if segment.ack.after(una) {
+        report(flow, is_away, cx);
+    }
+    false
+}
+
+/// Something may be due.
+pub(in crate::schemes) fn on_timeout<P: Payload>(
+    flow: &mut Flow<P>,
+    is_away: bool,
+    cx: &mut Context<'_, P>,
+) {
+    let uplink = &mut flow.snoop_uplink;
+    let Some(una) = uplink.una else {
+        return;
+    };
+    if uplink.quiet_at.is_some_and(|at| at <= cx.now) {
+        uplink.quiet_at = None;
+        for gap in &mut uplink.gaps {
+            gap.due = true;
+        }
+        report(flow, is_away, cx);
+    } else if uplink.report_at.is_some_and(|at| at <= cx.now) {
+        report(flow, is_away, cx);
+    }
+    let uplink = &mut flow.snoop_uplink;
+    if uplink.held_until().is_some_and(|until| until <= cx.now) {
+        // What the FH has said is said in its place.
+        uplink.told = una;
+        uplink.show();
+        cx.actions
+            .extend(flow.made_report(una, SackBlocks::default()));
+    }
+    wired::on_timeout(flow, cx);
+}

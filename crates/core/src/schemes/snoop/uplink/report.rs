@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a report says of the MH's data, and when it is said.
+
+use core::time::Duration;
+
+use holdfast_wire::{Instant, SackBlocks, SeqNum};
+
+use super::{Context, Flow, Gap, Payload, Uplink, wired};
+
+/// SACK blocks in a report: with timestamps no more fit (RFC 2018, 3).
+const BLOCKS: usize = 3;
+/// Reports at once: so many are needed to name all ranges.
+const REPORTS_AT_ONCE: usize = 4;
+/// Repetitions while the MH sends nothing at all.
+const REPEATS_MAX: u32 = 8;
+
+impl<P: Payload> Uplink<P> {
+    /// All that a report may name, in order: what the FH has or what is kept, up to the
+    /// first gap that is not due and the first range that is not kept. Empty if nothing of
+    /// it lies beyond a gap.
+    fn nameable(&self, una: SeqNum) -> Vec<(SeqNum, SeqNum)> {
+        let mut ranges: Vec<(SeqNum, SeqNum)> = Vec::new();
+        // What an ACK that was held back acknowledges.
+        if una.after(self.told) {
+            ranges.push((self.told, una));
+        }
+        let undue = self.gaps.iter().find(|gap| !gap.due).map(|gap| gap.seq);
+        let mut beyond = false;
+        for (left, right) in self.passed.ranges() {
+            if undue.is_some_and(|undue| undue.before(left)) {
+                break;
+            }
+            let kept = self.cache.held_end(left).min(right);
+            beyond |= left.after(una);
+            match ranges.last_mut() {
+                Some(last) if last.1 == left => last.1 = kept,
+                _ => ranges.push((left, kept)),
+            }
+            if kept.before(right) {
+                break;
+            }
+        }
+        ranges.retain_mut(|(left, right)| {
+            // RFC 2018, 4: no block begins at the ACK.
+            *left = (*left).max(self.told + 1);
+            left.before(*right)
+        });
+        ranges.truncate(REPORTS_AT_ONCE * BLOCKS);
+        if beyond && ranges.last().is_some_and(|last| last.0.after(una)) {
+            ranges
+        } else {
+            Vec::new()
+        }
+    }
+
+    /// The wait between two reports of the same: a round trip of the wireless half.
+    fn repeat_wait<Q: Payload>(&self, cx: &Context<'_, Q>) -> Duration {
+        let estimator = [&self.rtt, cx.rtt]
+            .into_iter()
+            .find(|rtt| rtt.srtt().is_some());
+        let wait = estimator.map_or(cx.settings.snoop.nack_wait, |rtt| {
+            rtt.rto(rtt.srtt().unwrap_or_default() / 4)
+        });
+        let wait = wait.max(cx.settings.snoop.retransmit_interval_min);
+        wait * (1 << self.repeats.saturating_sub(1).min(REPEATS_MAX))
+    }
+
+    /// The gaps that are due are reported at `now`; or, of those that were, nothing can be
+    /// said any more.
+    fn note_reported(&mut self, says_nothing: bool, now: Instant) {
+        for gap in self.gaps.iter_mut().filter(|gap| gap.due) {
+            if gap.reported_at.is_some() || !says_nothing {
+                gap.reported_at = Some(now);
+            }
+        }
+        self.repeats += u32::from(!says_nothing);
+    }
+}
+
+/// Reports what is due, if it is time, and finds out when it will be next.
+pub(super) fn report<P: Payload>(flow: &mut Flow<P>, is_away: bool, cx: &mut Context<'_, P>) {
+    let uplink = &mut flow.snoop_uplink;
+    uplink.report_at = None;
+    let Some(una) = uplink.una else {
+        return;
+    };
+    let may = flow.fh.sack && !is_away && uplink.trusted_from.is_none();
+    if !may || flow.downlink_header.is_none() || uplink.repeats > REPEATS_MAX {
+        return;
+    }
+    let wait = uplink.repeat_wait(cx);
+    let ready = |gap: &Gap| gap.due && gap.reported_at.is_none_or(|at| at + wait <= cx.now);
+    if uplink.gaps.iter().any(ready) {
+        let ranges = uplink.nameable(una);
+        uplink.note_reported(ranges.is_empty(), cx.now);
+        for blocks in ranges.chunks(BLOCKS) {
+            if !send_report(flow, blocks, cx) {
+                break;
+            }
+        }
+    }
+    let uplink = &mut flow.snoop_uplink;
+    let wait = uplink.repeat_wait(cx);
+    let reported = uplink.gaps.iter().filter_map(|gap| gap.reported_at).min();
+    let again = uplink.repeats <= REPEATS_MAX;
+    uplink.report_at = reported.filter(|_| again).map(|at| at + wait);
+}
+
+/// One report: these blocks, the farthest first. False if it cannot be made.
+fn send_report<P: Payload>(
+    flow: &mut Flow<P>,
+    blocks: &[(SeqNum, SeqNum)],
+    cx: &mut Context<'_, P>,
+) -> bool {
+    let uplink = &mut flow.snoop_uplink;
+    let mut named = SackBlocks::default();
+    for (left, right) in blocks.iter().rev() {
+        uplink.named.add(*left, *right);
+        // The scoreboard has a limit: what it does not take in is not named.
+        if right.at_or_before(uplink.named.next_missing(*left).0) {
+            named.push(*left, *right);
+        }
+    }
+    let told = uplink.told;
+    if named.is_empty() {
+        return false;
+    }
+    let Some(made) = flow.made_report(told, named) else {
+        return false;
+    };
+    cx.counters.reports += 1;
+    cx.actions.push(made);
+    wired::arm(flow, cx);
+    true
+}

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What reports have named to the MH and the wired half has lost: found by what the FH
+//! says, or does not say, and sent again from what is kept.
+//!
+//! Of what was not named the FH's own ACKs tell the MH.
+
+use core::time::Duration;
+
+use holdfast_wire::{Flags, Instant, Segment, SeqNum};
+
+use super::{Action, Arrivals, Flow, Payload, RttEstimator, Scoreboard, Sender, Transmissions};
+use crate::cache::Piece;
+use crate::schemes::Context;
+use crate::{Direction, Resend};
+
+/// Duplicate ACKs, or segments reported beyond, that tell of a loss (RFC 5681, 3.2;
+/// RFC 6675, 4).
+const DUP_THRESH: u32 = 3;
+/// Pieces sent again for one segment of the FH at most; the next one tells of more.
+const RESENDS_AT_ONCE: usize = 32;
+/// The least that is added to the round trip of the wired half: the FH may delay its ACKs.
+const VARIATION_MIN: Duration = Duration::from_millis(200);
+/// Timeouts in a row; after these it is left to the MH.
+const TIMEOUTS_MAX: u32 = 5;
+
+/// The wired half of the uplink.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Wired {
+    /// What the FH has reported to hold beyond its ACK.
+    reported: Scoreboard,
+    /// When what is on its way to the FH was sent.
+    sent: Transmissions,
+    arrivals: Arrivals,
+    /// The FH's window and its duplicate ACKs.
+    window: Option<u16>,
+    dup_acks: u32,
+    /// What had passed when a loss was found: each ACK below it tells of the next.
+    recover: Option<SeqNum>,
+    resend_at: Option<Instant>,
+    timeouts: u32,
+    /// The round trip, as the wired half's own estimator has it.
+    pub(super) rtt: RttEstimator,
+}
+
+impl Wired {
+    pub(super) const fn deadline(&self) -> Option<Instant> {
+        self.resend_at
+    }
+
+    /// `seq..end` goes to the FH at `now`; a gap from `from` up to it counts as sent with
+    /// it, until it is filled.
+    pub(super) fn note_sent(&mut self, from: SeqNum, seq: SeqNum, end: SeqNum, now: Instant) {
+        self.sent.note(from.min(seq), end, Sender::Fh, now);
+    }
+
+    /// The FH has everything before `ack`.
+    fn advance(&mut self, una: SeqNum, ack: SeqNum, now: Instant) {
+        let least = self.rtt.least().unwrap_or_default();
+        let arrived = self.sent.arrived(una, ack, least, now);
+        self.arrivals.merge(arrived);
+        self.sent.purge(ack);
+        self.reported.purge(ack);
+        (self.dup_acks, self.timeouts) = (0, 0);
+        self.resend_at = None;
+        self.recover = self.recover.filter(|recover| recover.after(ack));
+    }
+
+    /// Takes in the blocks of the FH that lie between its ACK and `nxt`. True if any does.
+    fn take_reports(&mut self, segment: &Segment, nxt: SeqNum, now: Instant) -> bool {
+        let least = self.rtt.least().unwrap_or_default();
+        let mut any = false;
+        for (left, right) in segment.options.sack.iter() {
+            if left.after(segment.ack) && left.before(right) && right.at_or_before(nxt) {
+                any = true;
+                if self.reported.add(left, right) {
+                    let arrived = self.sent.arrived(left, right, least, now);
+                    self.arrivals.merge(arrived);
+                }
+            }
+        }
+        any
+    }
+
+    /// What was sent at `seq` has had time enough for an answer.
+    fn is_overdue(&self, seq: SeqNum, now: Instant) -> bool {
+        let least = self.rtt.least().unwrap_or_default();
+        let sent = self.sent.within(seq, seq + 1).next();
+        sent.is_none_or(|sent| sent.at + least <= now)
+    }
+}
+
+/// What a segment of the FH says of the MH's bytes.
+pub(super) fn on_fh_segment<P: Payload>(
+    flow: &mut Flow<P>,
+    segment: &Segment,
+    cx: &mut Context<'_, P>,
+) {
+    let (ack, nxt) = (segment.ack, flow.mh.nxt);
+    let uplink = &mut flow.snoop_uplink;
+    let una = uplink.una.unwrap_or(ack);
+    let wired = &mut uplink.wired;
+    wired.rtt = *flow.snoop.fixed_half.rtt();
+    let same_window = wired.window.replace(segment.window) == Some(segment.window);
+    if ack.after(una) {
+        wired.advance(una, ack, cx.now);
+    }
+    let reports = wired.take_reports(segment, nxt, cx.now);
+    if !reports && segment.options.sack.iter().any(|block| block.1.after(nxt)) {
+        cx.counters.implausible += 1;
+    }
+    flow.fh.sack |= reports;
+    if ack.after(una) {
+        uplink.advance(ack);
+        // RFC 6582, 3.2: a partial acknowledgment.
+        if uplink.wired.recover.is_some() && uplink.wired.is_overdue(ack, cx.now) {
+            resend_first(flow, cx);
+        }
+    } else if segment.is_empty() && nxt.after(ack) && (same_window || reports) {
+        wired.dup_acks += 1;
+        if wired.dup_acks == DUP_THRESH && wired.is_overdue(ack, cx.now) {
+            resend_first(flow, cx);
+        }
+    }
+    resend_lost(flow, cx);
+    arm(flow, cx);
+}
+
+/// The timer runs while the FH lacks first what a report has named.
+pub(super) fn arm<P: Payload>(flow: &mut Flow<P>, cx: &Context<'_, P>) {
+    let uplink = &mut flow.snoop_uplink;
+    let lacks = uplink.una.is_some_and(|una| uplink.answers_for(una));
+    let wired = &mut uplink.wired;
+    if !lacks || wired.timeouts >= TIMEOUTS_MAX {
+        wired.resend_at = None;
+        return;
+    }
+    let wait = wired.rtt.rto(VARIATION_MIN) * (1 << wired.timeouts);
+    wired.resend_at.get_or_insert(cx.now + wait);
+}
+
+/// Something may be due.
+pub(super) fn on_timeout<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
+    let wired = &mut flow.snoop_uplink.wired;
+    if wired.resend_at.is_some_and(|at| at <= cx.now) {
+        wired.resend_at = None;
+        wired.timeouts += 1;
+        // RFC 2018, 8: what was reported may have been dropped since.
+        wired.reported.clear();
+        resend_first(flow, cx);
+        arm(flow, cx);
+    }
+}
+
+/// The first segment that the FH lacks, if a report has named it.
+fn resend_first<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
+    let uplink = &flow.snoop_uplink;
+    let Some(una) = uplink.una.filter(|una| uplink.answers_for(*una)) else {
+        return;
+    };
+    let segment_len = uplink
+        .cache
+        .piece(una, None, u32::MAX)
+        .map_or(1, |piece| piece.payload.segment_len().max(1));
+    if let Some(piece) = uplink.cache.piece(una, None, segment_len) {
+        resend(flow, piece, cx);
+    }
+}
+
+/// What was named, was overtaken on its way, and lies DupThresh segments below what the FH
+/// has reported.
+fn resend_lost<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
+    let uplink = &flow.snoop_uplink;
+    let wired = &uplink.wired;
+    let (Some(una), Some(highest)) = (uplink.una, wired.reported.highest()) else {
+        return;
+    };
+    let mut lost = Vec::new();
+    for (left, right) in wired.reported.holes(una) {
+        for sent in wired.sent.within(left, right) {
+            let segment_len = sent.end.distance_from(sent.seq).clamp(1, 1460);
+            let far = highest.distance_from(sent.end) >= DUP_THRESH * segment_len;
+            if far && wired.arrivals.overtook(&sent) && uplink.answers_for(sent.seq) {
+                let named = uplink.named.next_missing(sent.seq + 1).0;
+                lost.extend(
+                    uplink
+                        .cache
+                        .piece(sent.seq, Some(named.min(sent.end)), u32::MAX),
+                );
+            }
+        }
+        if lost.len() >= RESENDS_AT_ONCE {
+            break;
+        }
+    }
+    for piece in lost {
+        resend(flow, piece, cx);
+    }
+}
+
+/// A piece goes to the FH again, with the newest that the MH has said. What the wired half
+/// loses is congestion: until the FH has all, the MH hears of losses from the FH alone.
+fn resend<P: Payload>(flow: &mut Flow<P>, piece: Piece<P>, cx: &mut Context<'_, P>) {
+    let Some(window) = flow.snoop.window else {
+        return;
+    };
+    let uplink = &mut flow.snoop_uplink;
+    let highest = uplink.passed.highest();
+    let wired = &mut uplink.wired;
+    wired
+        .sent
+        .note(piece.seq, piece.end, Sender::Gateway, cx.now);
+    wired.recover = wired.recover.or(highest);
+    uplink.trusted_from = highest;
+    cx.counters.repaired_uplink += 1;
+    cx.actions.push(Action::Resend(Resend {
+        direction: Direction::Uplink,
+        ahead: false,
+        offset: piece.offset,
+        len: piece.len,
+        seq: piece.seq,
+        ack: flow.fh.una,
+        window,
+        flags: piece
+            .flags
+            .without(Flags::ECE.with(Flags::CWR))
+            .with(Flags::ACK),
+        timestamps: flow.mh.timestamps,
+        segment_len: piece.payload.segment_len().max(1),
+        path_mtu: None,
+        payload: piece.payload,
+    }));
+}
