@@ -6,7 +6,7 @@
 //! 1. the outage: during one that loses packets it is dropped on arrival
 //!    ([`OutageSchedule`], [`OutageEffect`]);
 //! 2. the queue: drop tail, limited in packets and in bytes; one for each [`Station`]
-//!    if two share the link;
+//!    if two share the link, and one more for what is to go ahead ([`Priority`]);
 //! 3. the rate: one packet is sent at a time ([`Capacity`]: constant, steps, or
 //!    the delivery opportunities of a mahimahi trace);
 //! 4. loss: random, Gilbert-Elliott, bit errors. A lost packet has used its time
@@ -30,7 +30,7 @@ mod trace;
 
 pub use capacity::Capacity;
 pub use holdfast_wire::{Duration, Instant};
-pub use model::{Counters, Departure, DropReason, Enqueue, LinkModel, Station};
+pub use model::{Counters, Departure, DropReason, Enqueue, LinkModel, Priority, Station};
 pub use optimal::optimal_transfer;
 pub use outage::{
     LinkState, Outage, OutageAt, OutageEffect, OutagePlan, OutageSchedule, OutageSettings, Patch,

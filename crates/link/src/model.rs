@@ -8,6 +8,7 @@
 //! outcome does not depend on how often anybody asks.
 
 mod counters;
+mod progress;
 mod queue;
 
 use std::collections::VecDeque;
@@ -15,7 +16,8 @@ use std::collections::VecDeque;
 use holdfast_wire::{Duration, Instant};
 
 pub use counters::{Counters, DropReason};
-pub use queue::Station;
+use progress::{InFlight, Progress, Sending};
+pub use queue::{Priority, Station};
 use queue::{Queues, Waiting};
 
 use crate::capacity::{NanoBits, need};
@@ -51,28 +53,6 @@ pub struct Departure<P> {
     /// Numbers of the bits to turn, from 0, the first being the highest of the
     /// first byte; empty unless bit errors corrupt.
     pub flipped_bits: Vec<u32>,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Progress {
-    /// Sent once C has reached `target`, which it does at `finish` unless an
-    /// outage comes first.
-    Running { target: NanoBits, finish: Instant },
-    /// Stopped by an outage with so much to go.
-    Stopped { remaining: NanoBits },
-}
-
-#[derive(Debug)]
-struct Sending<P> {
-    waiting: Waiting<P>,
-    progress: Progress,
-}
-
-#[derive(Debug)]
-struct InFlight<P> {
-    waiting: Waiting<P>,
-    arrive_at: Instant,
-    flipped_bits: Vec<u32>,
 }
 
 /// One direction of a link.
@@ -192,6 +172,11 @@ impl<P> LinkModel<P> {
         self.plan.capacity.units_by(self.model_time(now))
     }
 
+    /// What it was made of.
+    pub const fn plan(&self) -> &LinkPlan {
+        &self.plan
+    }
+
     /// Whether the link is up at the latest time it was told.
     pub fn state(&self) -> LinkState {
         self.state
@@ -220,14 +205,16 @@ impl<P> LinkModel<P> {
 
     /// Gives the link a packet of `len_bytes` at `now`.
     pub fn enqueue(&mut self, packet: P, len_bytes: u64, now: Instant) -> Enqueue {
-        self.enqueue_from(Station::First, packet, len_bytes, now)
+        self.enqueue_from(Station::First, Priority::Ordinary, packet, len_bytes, now)
     }
 
-    /// The same for one of two stations that share the link: each has a queue of its
-    /// own with the limits of the settings, and they take turns.
+    /// The same for one of two stations that share the link, and with a priority: each
+    /// station has a queue of its own for each priority, all with the limits of the
+    /// settings, and the stations take turns.
     pub fn enqueue_from(
         &mut self,
         station: Station,
+        priority: Priority,
         packet: P,
         len_bytes: u64,
         now: Instant,
@@ -235,6 +222,7 @@ impl<P> LinkModel<P> {
         let now = self.advance(now);
         self.counters.offered_packets += 1;
         self.counters.offered_bytes += len_bytes;
+        self.counters.ahead_packets += u64::from(priority == Priority::Ahead);
         let waiting = Waiting { packet, len_bytes };
         match self.state {
             LinkState::Down if self.plan.outage_effect == OutageEffect::Lose => {
@@ -250,7 +238,10 @@ impl<P> LinkModel<P> {
             LinkState::Up | LinkState::Down => {}
         }
         let (packets, bytes) = (self.plan.queue_packets_max, self.plan.queue_bytes_max);
-        match self.queues.offer(station, waiting, packets, bytes) {
+        match self
+            .queues
+            .offer(station, priority, waiting, packets, bytes)
+        {
             Ok(()) => Enqueue::Enqueued,
             Err(reason) => self.refuse(reason),
         }

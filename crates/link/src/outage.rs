@@ -213,8 +213,16 @@ impl OutageSchedule {
 
     /// The outages that begin before `t`, in order.
     pub fn until(&mut self, t: Instant) -> Vec<Outage> {
+        self.first_until(t, usize::MAX)
+    }
+
+    /// The first `most` of the outages that begin before `t`, in order: nothing is drawn
+    /// beyond them.
+    pub fn first_until(&mut self, t: Instant, most: usize) -> Vec<Outage> {
         let (mut outages, mut after) = (Vec::new(), Instant::ZERO);
-        while let Some(outage) = self.outage_ending_after(after).filter(|o| o.begin < t) {
+        while outages.len() < most
+            && let Some(outage) = self.outage_ending_after(after).filter(|o| o.begin < t)
+        {
             outages.push(outage);
             after = outage.end;
         }

@@ -8,6 +8,7 @@ use holdfast_wire::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::capacity::Capacity;
+use crate::model::Priority;
 use crate::outage::{OutageEffect, OutagePlan, OutageSettings};
 use crate::random::Stream;
 use crate::trace::{MBIT_PER_S_MAX, Trace, TraceFormat};
@@ -20,6 +21,9 @@ pub const QUEUE_PACKETS_DEFAULT: u32 = 1000;
 const DELAY_MAX_MS: f64 = 600_000.0;
 /// The longest queue, in packets.
 const QUEUE_PACKETS_MAX: f64 = 10_000_000.0;
+
+/// The largest differentiated services codepoint: six bits (RFC 2474).
+const DSCP_MAX: f64 = 63.0;
 
 /// A setting that cannot be: the key, what it got and what it takes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -210,6 +214,9 @@ pub struct LinkSettings {
     pub queue_packets_max: Option<u32>,
     /// Bytes that may wait, besides the packet being sent.
     pub queue_bytes_max: Option<u64>,
+    /// Packets whose DSCP (0 to 63) is at least this wait in a queue of their own, which
+    /// has the same limits and is served first; none: one queue for all.
+    pub priority_dscp_min: Option<u8>,
     /// Probability that a packet is lost.
     pub loss: f64,
     /// Probability that a bit is wrong, up to 0.1.
@@ -237,6 +244,8 @@ pub struct LinkPlan {
     pub queue_packets_max: usize,
     /// Bytes that may wait.
     pub queue_bytes_max: u64,
+    /// The least DSCP that goes ahead; none: no packet does.
+    pub priority_dscp_min: Option<u8>,
     /// Probability that a packet is lost.
     pub loss: f64,
     /// Probability that a bit is wrong.
@@ -249,6 +258,16 @@ pub struct LinkPlan {
     pub outages: Arc<OutagePlan>,
     /// What they do to packets.
     pub outage_effect: OutageEffect,
+}
+
+impl LinkPlan {
+    /// Where a packet of this DSCP waits; `dscp` is none for what is no IP packet.
+    pub fn priority_of(&self, dscp: Option<u8>) -> Priority {
+        match (dscp, self.priority_dscp_min) {
+            (Some(dscp), Some(min)) if dscp >= min => Priority::Ahead,
+            _ => Priority::Ordinary,
+        }
+    }
 }
 
 impl LinkSettings {
@@ -296,12 +315,22 @@ impl LinkSettings {
             QUEUE_PACKETS_MAX,
             "packets",
         )?;
+        if let Some(dscp) = self.priority_dscp_min {
+            in_range(
+                "priority_dscp_min",
+                f64::from(dscp),
+                0.0,
+                DSCP_MAX,
+                "(a DSCP)",
+            )?;
+        }
         Ok(LinkPlan {
             capacity: self.capacity(rate_trace.as_ref())?,
             delay: millis("delay_ms", self.delay_ms)?,
             jitter: self.jitter,
             queue_packets_max: packets as usize,
             queue_bytes_max: self.queue_bytes_max.unwrap_or(u64::MAX),
+            priority_dscp_min: self.priority_dscp_min,
             loss: probability("loss", self.loss)?,
             bit_error_rate: in_range("bit_error_rate", self.bit_error_rate, 0.0, 0.1, "")?,
             bit_error_effect: self.bit_error_effect,
@@ -348,6 +377,7 @@ mod tests {
         jitter = { kind = "normal", mean_ms = 1, deviation_ms = 0.5, reorder = true }
         queue_packets_max = 200
         queue_bytes_max = 300000
+        priority_dscp_min = 40
         loss = 0.01
         bit_error_rate = 1e-6
         bit_error_effect = "corrupt"
@@ -377,6 +407,7 @@ mod tests {
             (plan.queue_packets_max, plan.queue_bytes_max),
             (200, 300_000)
         );
+        assert_eq!(plan.priority_dscp_min, Some(40));
         assert_eq!(plan.outage_effect, OutageEffect::Keep);
         assert_eq!(
             plan.gilbert_elliott.map(|ge| (ge.loss_good, ge.loss_bad)),
@@ -416,6 +447,10 @@ mod tests {
             error("loss = nan"),
             "loss: got NaN, takes 0 to 1 (a probability)"
         );
+        assert_eq!(
+            error("priority_dscp_min = 64"),
+            "priority_dscp_min: got 64, takes 0 to 63 (a DSCP)"
+        );
         assert!(error("queue_packets_max = 0").starts_with("queue_packets_max: got 0"));
         assert!(
             error("jitter = { kind = \"exponential\", mean_ms = -2 }")
@@ -425,6 +460,24 @@ mod tests {
             error("outages = { kind = \"exponential\", up_mean_s = 0, down_mean_s = 1 }")
                 .starts_with("outages.up_mean_s: got 0")
         );
+    }
+
+    #[test]
+    fn a_dscp_at_or_above_the_least_goes_ahead_and_without_a_least_none_does() {
+        let plan = |min| LinkSettings {
+            priority_dscp_min: min,
+            ..LinkSettings::default()
+        };
+        let of = |min, dscp| plan(min).plan().unwrap().priority_of(dscp);
+        for (min, dscp, expected) in [
+            (Some(40), Some(39), Priority::Ordinary),
+            (Some(40), Some(40), Priority::Ahead),
+            (Some(0), Some(0), Priority::Ahead),
+            (Some(0), None, Priority::Ordinary),
+            (None, Some(63), Priority::Ordinary),
+        ] {
+            assert_eq!(of(min, dscp), expected, "{min:?} {dscp:?}");
+        }
     }
 
     #[test]

@@ -35,6 +35,8 @@ pub struct Counters {
     pub offered_packets: u64,
     /// Their bytes.
     pub offered_bytes: u64,
+    /// Of the offered packets, those that go ahead of ordinary ones.
+    pub ahead_packets: u64,
     /// Packets taken out at the other end.
     pub delivered_packets: u64,
     /// Their bytes.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What waits to be sent: drop tail, a queue for each station that shares the link.
+//! What waits to be sent: drop tail, two queues for each station that shares the link,
+//! one of them served first.
 
 use std::collections::VecDeque;
 
@@ -16,36 +17,69 @@ pub enum Station {
     Second,
 }
 
+/// In which of its station's queues a packet waits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Priority {
+    /// With all others.
+    #[default]
+    Ordinary,
+    /// Ahead of what is ordinary of the same station, behind what came before it with
+    /// the same priority (Snoop, 3.1.2: "two queues at the link layer").
+    Ahead,
+}
+
 #[derive(Debug)]
 pub(super) struct Waiting<P> {
     pub packet: P,
     pub len_bytes: u64,
 }
 
-/// The queues. Where both have something, the stations take turns packet by packet, as
-/// 802.11's access to the medium lets them on average.
+/// First come, first served.
+#[derive(Debug)]
+struct Queue<P> {
+    waiting: VecDeque<Waiting<P>>,
+    bytes: u64,
+}
+
+impl<P> Queue<P> {
+    const fn new() -> Self {
+        Self {
+            waiting: VecDeque::new(),
+            bytes: 0,
+        }
+    }
+
+    fn take(&mut self) -> Option<Waiting<P>> {
+        let waiting = self.waiting.pop_front()?;
+        self.bytes -= waiting.len_bytes;
+        Some(waiting)
+    }
+}
+
+/// The queues. Where both stations have something, they take turns packet by packet, as
+/// 802.11's access to the medium lets them on average; priority counts within a station.
 #[derive(Debug)]
 pub(super) struct Queues<P> {
-    waiting: [VecDeque<Waiting<P>>; 2],
-    bytes: [u64; 2],
+    /// By station, and there by priority.
+    queues: [[Queue<P>; 2]; 2],
     turn: Station,
 }
 
 impl<P> Queues<P> {
     pub(super) fn new() -> Self {
         Self {
-            waiting: [VecDeque::new(), VecDeque::new()],
-            bytes: [0; 2],
+            queues: [[Queue::new(), Queue::new()], [Queue::new(), Queue::new()]],
             turn: Station::First,
         }
     }
 
     pub(super) fn len(&self) -> usize {
-        self.waiting[0].len() + self.waiting[1].len()
+        self.len_of(Station::First) + self.len_of(Station::Second)
     }
 
     pub(super) fn len_of(&self, station: Station) -> usize {
-        self.waiting[station as usize].len()
+        let [ordinary, ahead] = &self.queues[station as usize];
+        ordinary.waiting.len() + ahead.waiting.len()
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -53,30 +87,29 @@ impl<P> Queues<P> {
     }
 
     pub(super) fn clear(&mut self) {
-        self.waiting.iter_mut().for_each(VecDeque::clear);
-        self.bytes = [0; 2];
+        for queue in self.queues.as_flattened_mut() {
+            *queue = Queue::new();
+        }
     }
 
-    /// Takes a packet in, unless its station's queue is full.
+    /// Takes a packet in, unless its queue is full.
     pub(super) fn offer(
         &mut self,
         station: Station,
+        priority: Priority,
         waiting: Waiting<P>,
         packets_max: usize,
         bytes_max: u64,
     ) -> Result<(), DropReason> {
-        let (queue, bytes) = (
-            &mut self.waiting[station as usize],
-            &mut self.bytes[station as usize],
-        );
-        if queue.len() >= packets_max {
+        let queue = &mut self.queues[station as usize][priority as usize];
+        if queue.waiting.len() >= packets_max {
             return Err(DropReason::QueuePackets);
         }
-        if bytes.saturating_add(waiting.len_bytes) > bytes_max {
+        if queue.bytes.saturating_add(waiting.len_bytes) > bytes_max {
             return Err(DropReason::QueueBytes);
         }
-        *bytes += waiting.len_bytes;
-        queue.push_back(waiting);
+        queue.bytes += waiting.len_bytes;
+        queue.waiting.push_back(waiting);
         Ok(())
     }
 
@@ -87,13 +120,13 @@ impl<P> Queues<P> {
 
     /// The packet that is sent next.
     pub(super) fn take(&mut self) -> Option<Waiting<P>> {
-        let station = if self.waiting[self.turn as usize].is_empty() {
+        let station = if self.len_of(self.turn) == 0 {
             self.turn.other()
         } else {
             self.turn
         };
-        let waiting = self.waiting[station as usize].pop_front()?;
-        self.bytes[station as usize] -= waiting.len_bytes;
+        let [ordinary, ahead] = &mut self.queues[station as usize];
+        let waiting = ahead.take().or_else(|| ordinary.take())?;
         self.turn = station.other();
         Some(waiting)
     }

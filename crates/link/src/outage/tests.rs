@@ -92,6 +92,20 @@ fn periodic_outages_go_on_without_end() {
 }
 
 #[test]
+fn no_more_outages_are_drawn_than_are_asked_for() {
+    let settings = OutageSettings::Periodic {
+        first_at_s: 1.0,
+        every_s: 2.0,
+        for_s: 1.0,
+    };
+    // Without the limit these are 9 billion.
+    let first = schedule(&settings, 1).first_until(Instant::from_nanos(u64::MAX), 3);
+    assert_eq!(seconds(&first), [(1.0, 2.0), (3.0, 4.0), (5.0, 6.0)]);
+    let all = schedule(&settings, 1).first_until(ms(4_000), 3);
+    assert_eq!(seconds(&all), [(1.0, 2.0), (3.0, 4.0)]);
+}
+
+#[test]
 fn forgotten_outages_are_drawn_again_equal() {
     let settings = OutageSettings::Exponential {
         up_mean_s: 0.05,

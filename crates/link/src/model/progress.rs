@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The packet that is being sent, and those on their way.
+
+use holdfast_wire::Instant;
+
+use super::queue::Waiting;
+use crate::capacity::NanoBits;
+
+/// How far sending has come.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Progress {
+    /// Sent once C has reached `target`, which it does at `finish` unless an
+    /// outage comes first.
+    Running { target: NanoBits, finish: Instant },
+    /// Stopped by an outage with so much to go.
+    Stopped { remaining: NanoBits },
+}
+
+/// What is being sent.
+#[derive(Debug)]
+pub(super) struct Sending<P> {
+    pub waiting: Waiting<P>,
+    pub progress: Progress,
+}
+
+/// What was sent and has not arrived.
+#[derive(Debug)]
+pub(super) struct InFlight<P> {
+    pub waiting: Waiting<P>,
+    pub arrive_at: Instant,
+    pub flipped_bits: Vec<u32>,
+}
