@@ -45,6 +45,10 @@
 #define NEXT_ICMPV6 58
 #define NEXT_DESTINATION 60
 
+/* linux/pkt_sched.h */
+#define TC_PRIO_INTERACTIVE 6
+#define TC_PRIO_MAX 15
+
 /* RFC 8200 section 4.1 lists at most six headers before the upper layer. */
 #define EXTENSION_HEADERS_MAX 6
 
@@ -59,7 +63,7 @@ struct settings {
 	__u32 up_ifindex;
 	__u32 link_header_bytes; /* 14 or, for raw IP, 0 */
 	__u32 own_mark;
-	__u32 reserved;
+	__u32 ahead_dscp; /* 0 to 63; anything else: none */
 };
 const volatile struct settings settings = {};
 
@@ -255,6 +259,26 @@ static __always_inline void restore_handling(struct __sk_buff *skb)
 	}
 }
 
+/*
+ * What the daemon marks to go ahead of ordinary traffic also does where the
+ * interface's queueing discipline has bands. A class (major:minor) and a Wi-Fi
+ * priority (256 and more) that the router chose stay.
+ */
+static __always_inline void let_go_ahead(struct __sk_buff *skb)
+{
+	__u8 start[2];
+	__u8 traffic_class;
+
+	if (settings.ahead_dscp > 63 || skb->priority > TC_PRIO_MAX)
+		return;
+	if (bpf_skb_load_bytes(skb, settings.link_header_bytes, start, sizeof(start)))
+		return;
+	/* RFC 2474; in IPv6 it lies across the first two bytes. */
+	traffic_class = start[0] >> 4 == 4 ? start[1] : start[0] << 4 | start[1] >> 4;
+	if (traffic_class >> 2 == settings.ahead_dscp)
+		skb->priority = TC_PRIO_INTERACTIVE;
+}
+
 /* ICMP "fragmentation needed" (RFC 1191), ICMPv6 packet too big (RFC 4443). */
 static __always_inline int is_too_big(struct __sk_buff *skb, const struct packet *packet)
 {
@@ -319,6 +343,7 @@ SEC("tc")
 int give_down(struct __sk_buff *skb)
 {
 	restore_handling(skb);
+	let_go_ahead(skb);
 	count(GIVEN_DOWNLINK);
 	return bpf_redirect(settings.wireless_ifindex, 0);
 }

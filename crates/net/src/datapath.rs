@@ -81,6 +81,18 @@ impl DataPath {
     /// Errors: no such interface, a link type that is not known, no permission
     /// (`CAP_NET_ADMIN`, `CAP_BPF`), no `/dev/net/tun`; the message names the step.
     pub fn attach(wireless: &str, mode: AttachMode) -> io::Result<Self> {
+        Self::attach_with(wireless, mode, None)
+    }
+
+    /// The same, and downlink frames given back with the DSCP `ahead_dscp` (0 to 63) get
+    /// the priority `TC_PRIO_INTERACTIVE`: queueing disciplines with bands (`pfifo_fast`,
+    /// `prio`, `fq`) serve them first. A class or a Wi-Fi priority that the router chose
+    /// for the flow stays.
+    pub fn attach_with(
+        wireless: &str,
+        mode: AttachMode,
+        ahead_dscp: Option<u8>,
+    ) -> io::Result<Self> {
         let interface = Interface::query(wireless)?;
         let down = create_device("hfd%d", interface.kind)?;
         let up = create_device("hfu%d", interface.kind)?;
@@ -90,6 +102,7 @@ impl DataPath {
             down_ifindex: down.ifindex(),
             up_ifindex: up.ifindex(),
             kind: interface.kind,
+            ahead_dscp,
         })?;
         let heartbeat = Heartbeat::map(&programs.map("heartbeat")?)?;
         let counters = programs.map("counters")?;

@@ -13,4 +13,5 @@ pub mod netns;
 pub mod readiness;
 pub mod rtnl;
 pub mod state_file;
+pub mod tcp_info;
 pub mod tun;

@@ -84,7 +84,8 @@ impl NetNs {
     }
 
     /// A command whose child enters the namespace before it is executed and
-    /// is killed when the spawning thread ends.
+    /// is killed when the spawning thread ends. It has a process group of its own: a
+    /// terminal's Ctrl-C is ours to act on, and does not end it under our hands.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
         let fd = Arc::clone(&self.fd);
@@ -103,6 +104,7 @@ impl NetNs {
             }
             Ok(())
         };
+        command.process_group(0);
         // SAFETY: the closure runs between fork and exec and makes
         // async-signal-safe calls alone; it allocates nothing.
         unsafe { command.pre_exec(enter) };
@@ -127,12 +129,13 @@ impl AsFd for NetNs {
 pub const LOOPBACK_IFINDEX: u32 = 1;
 
 /// A command whose child is killed when the spawning thread ends, in whatever
-/// namespace that thread is.
+/// namespace that thread is; in a process group of its own.
 pub fn guarded_command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     // SAFETY: prctl with PR_SET_PDEATHSIG is an async-signal-safe system call without
     // pointers.
     let arm = || check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) });
+    command.process_group(0);
     // SAFETY: the closure runs between fork and exec and makes that call alone.
     unsafe { command.pre_exec(arm) };
     command
@@ -339,6 +342,24 @@ mod tests {
             .unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         assert_eq!(text.trim(), format!("net:[{}]", inode(&ns)));
+    }
+
+    #[test]
+    fn children_have_process_groups_of_their_own() {
+        let test = "children_have_process_groups_of_their_own";
+        if !available_or_skip(test) {
+            return;
+        }
+        let ns = NetNs::new().unwrap();
+        for mut command in [ns.command("cat"), guarded_command("cat")] {
+            command.stdin(Stdio::piped());
+            let mut child = ChildGuard::spawn(command).unwrap();
+            let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
+            // After the name: state, parent, process group.
+            let group = stat.rsplit(") ").next().unwrap().split(' ').nth(2).unwrap();
+            assert_eq!(group, child.id().to_string());
+            child.kill().unwrap();
+        }
     }
 
     #[test]

@@ -200,11 +200,19 @@ fn pump(gw: &NetNs, mh: &NetNs) -> Background<()> {
 /// Attaches to the router and gives back all that is taken, until it is stopped; then
 /// it leaves in good order and says what was counted.
 fn empty_gateway(topology: &Topology, mode: AttachMode) -> Background<CounterValues> {
+    empty_gateway_with(topology, mode, None)
+}
+
+fn empty_gateway_with(
+    topology: &Topology,
+    mode: AttachMode,
+    ahead_dscp: Option<u8>,
+) -> Background<CounterValues> {
     let gw = Arc::clone(&topology.gw);
     let (ready, is_ready) = mpsc::channel();
     let gateway = Background::spawn(move |stop| {
         gw.run(|| {
-            let path = DataPath::attach("wl0", mode).unwrap();
+            let path = DataPath::attach_with("wl0", mode, ahead_dscp).unwrap();
             let counters = path.counters().unwrap();
             let mut pool = BufferPool::new(8 << 20);
             path.beat(monotonic_ns());
@@ -414,6 +422,17 @@ fn nothing_is_left_on_the_interface_and_no_device_remains() {
     assert_eq!(after, (0, 0));
 }
 
+/// For all frames of the namespace that the thread is in.
+fn packet_socket() -> OwnedFd {
+    let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    // SAFETY: socket takes no pointers, and its descriptor has no other owner.
+    unsafe {
+        let fd = libc::socket(libc::AF_PACKET, kind, i32::from(0x0003_u16.to_be()));
+        assert!(fd >= 0, "{}", std::io::Error::last_os_error());
+        OwnedFd::from_raw_fd(fd)
+    }
+}
+
 /// Counts the TCP frames over IPv4 that leave `wl0` with a mark that passes `has_mark`:
 /// a packet socket behind the egress hook, with a filter on `skb->mark`.
 struct MarkTap {
@@ -464,13 +483,7 @@ impl MarkTap {
             len: code.len() as u16,
             filter: code.as_mut_ptr(),
         };
-        let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-        // SAFETY: socket takes no pointers, and its descriptor has no other owner.
-        let socket = unsafe {
-            let fd = libc::socket(libc::AF_PACKET, kind, i32::from(0x0003_u16.to_be()));
-            assert!(fd >= 0, "{}", std::io::Error::last_os_error());
-            OwnedFd::from_raw_fd(fd)
-        };
+        let socket = packet_socket();
         // SAFETY: setsockopt reads the program and its code, which outlive the call.
         let result = unsafe {
             libc::setsockopt(
@@ -479,6 +492,56 @@ impl MarkTap {
                 libc::SO_ATTACH_FILTER,
                 (&raw const program).cast(),
                 size_of::<libc::sock_fprog>() as u32,
+            )
+        };
+        assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+        Self { socket }
+    }
+
+    /// Counts all frames of the namespace with `skb->priority`, which no classic filter
+    /// can read.
+    fn of_priority(priority: i32) -> Self {
+        // __sk_buff in linux/bpf.h.
+        const PRIORITY_OFFSET: i16 = 32;
+        let instruction = |code, source, off, imm| libbpf_sys::bpf_insn {
+            code,
+            _bitfield_align_1: [],
+            _bitfield_1: libbpf_sys::bpf_insn::new_bitfield_1(0, source),
+            off,
+            imm,
+        };
+        let code = [
+            instruction(0x61, 1, PRIORITY_OFFSET, 0), // r0 = priority
+            instruction(0x55, 0, 2, priority),        // unless it is the one, go on 2 below
+            instruction(0xb7, 0, 0, 64),              // r0 = octets to keep
+            instruction(0x95, 0, 0, 0),               // exit
+            instruction(0xb7, 0, 0, 0),
+            instruction(0x95, 0, 0, 0),
+        ];
+        let socket = packet_socket();
+        // SAFETY: the code outlives the call, the name may be null, and the descriptor
+        // has no other owner.
+        let program = unsafe {
+            let fd = libbpf_sys::bpf_prog_load(
+                libbpf_sys::BPF_PROG_TYPE_SOCKET_FILTER,
+                std::ptr::null(),
+                c"GPL".as_ptr(),
+                code.as_ptr(),
+                code.len() as libbpf_sys::size_t,
+                std::ptr::null_mut(),
+            );
+            assert!(fd >= 0, "{}", std::io::Error::from_raw_os_error(-fd));
+            OwnedFd::from_raw_fd(fd)
+        };
+        let fd = program.as_raw_fd();
+        // SAFETY: setsockopt reads one descriptor's number.
+        let result = unsafe {
+            libc::setsockopt(
+                socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_ATTACH_BPF,
+                (&raw const fd).cast(),
+                size_of_val(&fd) as u32,
             )
         };
         assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
@@ -520,4 +583,46 @@ fn what_is_given_back_has_the_mark_that_the_router_gave_it() {
     assert_all_given_back(&gateway.finish());
     assert!(right.count() > 10);
     assert_eq!(wrong.count(), 0);
+}
+
+#[test]
+fn what_has_the_dscp_gets_the_priority_of_interactive_traffic_unless_the_router_chose_a_class() {
+    /// From linux/pkt_sched.h, and the class 1:10.
+    const INTERACTIVE: i32 = 6;
+    const CLASS: i32 = 0x0001_0010;
+    let test = "what_has_the_dscp_gets_the_priority_of_interactive_traffic";
+    if !available_or_skip(test) {
+        return;
+    }
+    let topology = Topology::new(LayerKind::Ethernet);
+    let nft = |ns: &NetNs, rules: &str| {
+        let status = ns.command("nft").arg(rules).status().unwrap();
+        assert!(status.success());
+    };
+    // CS5: none that the kernel itself makes a priority of.
+    let rules = "table inet dscp { chain out { type filter hook output priority 0;
+        meta l4proto tcp ip dscp set 40; meta l4proto tcp ip6 dscp set 40; }; }";
+    nft(&topology.fh, rules);
+    let counts = |ahead_dscp, fh| {
+        let gateway = empty_gateway_with(&topology, AttachMode::Auto, ahead_dscp);
+        let taps = [INTERACTIVE, CLASS];
+        let taps = taps.map(|its| topology.gw.run(|| MarkTap::of_priority(its)).unwrap());
+        exchange(topology.connect(fh), 1 << 20);
+        assert_all_given_back(&gateway.finish());
+        taps.map(|tap| tap.count())
+    };
+    for fh in ["10.1.0.2", "fd01::2"] {
+        let [interactive, class] = counts(Some(40), fh);
+        assert!(
+            interactive > 10 && class == 0,
+            "{fh}: {interactive} {class}"
+        );
+        assert_eq!(counts(None, fh), [0, 0], "{fh}");
+        assert_eq!(counts(Some(41), fh), [0, 0], "{fh}");
+    }
+    let rules = "table inet chosen { chain transit { type filter hook forward priority 0;
+        oifname \"wl0\" meta priority set 0x10010; }; }";
+    nft(&topology.gw, rules);
+    let [interactive, class] = counts(Some(40), "10.1.0.2");
+    assert!(interactive == 0 && class > 10, "{interactive} {class}");
 }

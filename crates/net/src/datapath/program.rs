@@ -43,7 +43,12 @@ pub(super) struct ProgramSettings {
     pub(super) down_ifindex: u32,
     pub(super) up_ifindex: u32,
     pub(super) kind: LayerKind,
+    /// Frames given back downlink with this DSCP go ahead of others.
+    pub(super) ahead_dscp: Option<u8>,
 }
+
+/// No DSCP: more than six bits.
+const NO_DSCP: u32 = u32::MAX;
 
 impl ProgramSettings {
     fn emit(&self) -> [u8; 32] {
@@ -59,6 +64,7 @@ impl ProgramSettings {
             self.up_ifindex,
             link_header_bytes,
             OWN_MARK_BASE | (self.up_ifindex & 0xffff),
+            self.ahead_dscp.map_or(NO_DSCP, u32::from),
         ];
         for (to, word) in octets[8..].chunks_exact_mut(4).zip(words) {
             to.copy_from_slice(&word.to_ne_bytes());

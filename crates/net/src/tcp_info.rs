@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the kernel tells of a TCP connection to the one that holds its socket.
+//!
+//! Source: `struct tcp_info` in `include/uapi/linux/tcp.h`, which only ever grows at its
+//! end; tcp(7).
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd as _};
+
+/// Bytes that are asked for: up to `tcpi_rcv_wnd`, of Linux 6.2.
+const ASKED_BYTES: usize = 236;
+/// `TCP_INFINITE_SSTHRESH` (`include/net/tcp.h`).
+const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
+
+/// A connection at one point in time. What the kernel is too old to tell is 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TcpInfo {
+    /// Payload of a full segment that it sends, bytes.
+    pub snd_mss: u32,
+    /// Congestion window, segments.
+    pub snd_cwnd: u32,
+    /// Slow start threshold, segments; none until there was a loss.
+    pub snd_ssthresh: Option<u32>,
+    /// The window that the other end advertised last, bytes (Linux 5.4).
+    pub snd_wnd: u32,
+    /// Bytes acknowledged; the SYN counts where this end sent the first one.
+    pub bytes_acked: u64,
+    /// Bytes sent, those sent again too (Linux 4.19).
+    pub bytes_sent: u64,
+    /// Bytes sent again (Linux 4.19).
+    pub bytes_retrans: u64,
+}
+
+impl TcpInfo {
+    /// Asks for the connection of a TCP socket.
+    ///
+    /// Errors: it is no TCP socket.
+    pub fn of(socket: impl AsFd) -> io::Result<Self> {
+        let mut bytes = [0_u8; ASKED_BYTES];
+        let mut len = ASKED_BYTES as libc::socklen_t;
+        // SAFETY: the kernel writes at most `len` bytes, which are there, and the new
+        // length; both outlive the call.
+        let result = unsafe {
+            libc::getsockopt(
+                socket.as_fd().as_raw_fd(),
+                libc::IPPROTO_TCP,
+                libc::TCP_INFO,
+                bytes.as_mut_ptr().cast(),
+                &raw mut len,
+            )
+        };
+        if result < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Self::parse(&bytes))
+    }
+
+    /// Reads the structure; what was not written is 0.
+    fn parse(bytes: &[u8; ASKED_BYTES]) -> Self {
+        let u32_at = |at: usize| {
+            let mut octets = [0; 4];
+            octets.copy_from_slice(&bytes[at..at + 4]);
+            u32::from_ne_bytes(octets)
+        };
+        let u64_at = |at: usize| {
+            let mut octets = [0; 8];
+            octets.copy_from_slice(&bytes[at..at + 8]);
+            u64::from_ne_bytes(octets)
+        };
+        Self {
+            snd_mss: u32_at(16),
+            snd_ssthresh: Some(u32_at(76)).filter(|&segments| segments < INFINITE_SSTHRESH),
+            snd_cwnd: u32_at(80),
+            bytes_acked: u64_at(120),
+            bytes_sent: u64_at(200),
+            bytes_retrans: u64_at(208),
+            snd_wnd: u32_at(228),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read as _, Write as _};
+    use std::net::{Shutdown, TcpListener, TcpStream};
+
+    #[test]
+    fn a_connection_over_loopback_tells_what_it_sent_and_got_acknowledged() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut from = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut to, _) = listener.accept().unwrap();
+        from.write_all(&[7; 5000]).unwrap();
+        from.shutdown(Shutdown::Write).unwrap();
+        let mut read = Vec::new();
+        to.read_to_end(&mut read).unwrap();
+        // Its FIN says that all it was sent before has arrived.
+        drop(to);
+        assert_eq!(from.read(&mut [0; 1]).unwrap(), 0);
+        let info = TcpInfo::of(&from).unwrap();
+        assert_eq!((info.bytes_sent, info.bytes_retrans), (5000, 0));
+        // SYN and FIN.
+        assert!((5001..=5002).contains(&info.bytes_acked), "{info:?}");
+        assert!(info.snd_cwnd >= 2 && info.snd_mss > 500, "{info:?}");
+        assert!(
+            info.snd_wnd > 1000 && info.snd_ssthresh.is_none(),
+            "{info:?}"
+        );
+    }
+
+    #[test]
+    fn a_socket_that_is_not_of_tcp_has_none() {
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        assert!(TcpInfo::of(&socket).is_err());
+    }
+}
