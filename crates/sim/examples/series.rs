@@ -8,8 +8,8 @@
 //!
 //! The last two are the begin and the length of an outage.
 
-use holdfast_link::{LinkSettings, OutageAt, OutageSettings};
-use holdfast_sim::{Experiment, Hop, Preset, Transfer};
+use holdfast_link::{OutageAt, OutageSettings};
+use holdfast_sim::{Experiment, Preset};
 use holdfast_wire::Duration;
 
 fn main() {
@@ -25,23 +25,15 @@ fn main() {
         (Some(at_s), Some(for_s)) => vec![OutageAt { at_s, for_s }],
         _ => Vec::new(),
     };
-    let wired = LinkSettings {
-        rate_mbit_per_s: Some(100.0),
-        delay_ms: 10.0,
-        ..LinkSettings::default()
-    };
-    let radio = LinkSettings {
-        rate_mbit_per_s: Some(20.0),
-        delay_ms: 15.0,
-        queue_packets_max: Some(100),
-        outages: OutageSettings::List { list },
-        ..LinkSettings::default()
-    };
-    let hops = [wired, radio].map(|settings| Hop::both_ways(&settings).expect("within range"));
     let bytes = number(1).unwrap_or(10e6) as u64;
-    let mut experiment = Experiment::new(1, Duration::from_secs(1000));
-    experiment.hops = hops.to_vec();
-    experiment.transfers = vec![Transfer::download(bytes, preset.settings())];
+    let outages = OutageSettings::List { list };
+    let mut experiment = match Experiment::reference(bytes, preset.settings(), outages) {
+        Ok(experiment) => experiment,
+        Err(error) => {
+            eprintln!("series: {error}");
+            return;
+        }
+    };
     experiment.series_interval = Some(Duration::from_millis(100));
     let outcome = experiment.run();
     let transfer = &outcome.transfers[0];

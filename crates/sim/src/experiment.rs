@@ -34,6 +34,7 @@ use crate::outcome::Outcome;
 use crate::tcp::TcpSettings;
 
 mod build;
+mod reference;
 
 /// One run: everything it depends on. The same experiment gives the same outcome, to
 /// the bit, on every machine.
@@ -123,6 +124,9 @@ pub struct GatewayPlan {
     /// At these times a new engine takes the place of the old one, with the records
     /// that the old one left (a crash and a restart).
     pub restarts: Vec<Duration>,
+    /// The DSCP of what it resends ahead of ordinary traffic, 0 to 63; none: as its
+    /// sender sent it (`priority_dscp_min` of a link).
+    pub resend_dscp: Option<u8>,
 }
 
 impl GatewayPlan {
@@ -133,6 +137,7 @@ impl GatewayPlan {
             before_hop: hops.len().saturating_sub(1),
             signal: None,
             restarts: Vec::new(),
+            resend_dscp: None,
         }
     }
 }
@@ -146,6 +151,9 @@ pub struct LinkSignal {
     pub down_after: Option<Duration>,
     /// From its end to the word of it; none: it is not told.
     pub up_after: Option<Duration>,
+    /// So long before it begins a warning that the link is going down soon; none: there is
+    /// no warning.
+    pub warned_before: Option<Duration>,
 }
 
 /// One transfer over a TCP connection. The MH opens the connection.
@@ -264,7 +272,21 @@ impl Experiment {
     /// # Panics
     /// As [`Self::run`].
     pub fn run_observed(&self, observer: &mut dyn Observer) -> Outcome {
-        build::run(self, Instant::ZERO + self.limit, observer)
+        build::run(self, Instant::ZERO + self.limit, observer, &|| false).0
+    }
+
+    /// As [`Self::run_observed`]; none if `interrupted`, asked every some thousand events,
+    /// has said so.
+    ///
+    /// # Panics
+    /// As [`Self::run`].
+    pub fn run_unless(
+        &self,
+        interrupted: &dyn Fn() -> bool,
+        observer: &mut dyn Observer,
+    ) -> Option<Outcome> {
+        let (outcome, ended) = build::run(self, Instant::ZERO + self.limit, observer, interrupted);
+        ended.is_continue().then_some(outcome)
     }
 }
 

@@ -57,6 +57,8 @@ enum Event {
     Engine(u32),
     /// An engine is told of a link.
     Word(u32, LinkState),
+    /// An engine hears that its link goes down at this time.
+    Warning(u32, Instant),
     /// An engine is replaced.
     Restart(u32),
     /// A source of cross traffic sends.
@@ -65,10 +67,15 @@ enum Event {
     Sample,
 }
 
+/// What hosts give their packets: best effort (RFC 2474, 4.1).
+const DSCP_DEFAULT: u8 = 0;
+
 /// What a medium carries: a packet, and the direction that it goes in.
 #[derive(Clone, Copy, Debug)]
 struct Carried {
     packet: Packet,
+    /// The differentiated services codepoint in the packet's header.
+    dscp: u8,
     link: LinkId,
 }
 
@@ -167,7 +174,8 @@ impl Network {
         self.events
     }
 
-    /// A hash over all packets at all links with their times.
+    /// A hash over all packets at all links with their times: of a segment its numbers,
+    /// length, window and flags, not its options, addresses and ports.
     pub fn digest(&self) -> u64 {
         self.digest
     }
@@ -239,6 +247,7 @@ impl Network {
                 self.send_all(id, out, observer);
             }
             Event::Word(id, state) => self.tell_engine(id, state, observer),
+            Event::Warning(id, begins) => self.warn_engine(id, begins, observer),
             Event::Restart(id) => self.restart_engine(id),
             Event::Source(id) => self.handle_source(id, observer),
             Event::Sample => self.take_samples(),
@@ -259,7 +268,9 @@ impl Network {
                 flipped_bits,
                 ..
             } = departure;
-            carried.packet.corrupted |= !flipped_bits.is_empty();
+            // Those behind it are in the frame around the packet.
+            let bits = carried.packet.len_bytes() * 8;
+            carried.packet.corrupted |= flipped_bits.iter().any(|bit| *bit < bits);
             self.note(
                 carried.link,
                 PacketEvent::Arrived,
@@ -267,7 +278,7 @@ impl Network {
                 observer,
             );
             let to = self.links[carried.link.0 as usize].to;
-            self.arrive(to, carried.link, &carried.packet, observer);
+            self.arrive(to, &carried, observer);
         }
         self.schedule_medium(id);
     }
@@ -283,25 +294,26 @@ impl Network {
     }
 
     /// A packet has come to a node.
-    fn arrive(&mut self, node: NodeId, via: LinkId, packet: &Packet, observer: &mut dyn Observer) {
+    fn arrive(&mut self, node: NodeId, carried: &Carried, observer: &mut dyn Observer) {
+        let Carried { packet, dscp, .. } = carried;
         if packet.to == node {
             return self.deliver(node, packet, observer);
         }
         match self.nodes[node.0 as usize].engine {
-            Some(engine) => self.through_engine(engine, node, via, packet, observer),
-            None => self.forward(node, packet, observer),
+            Some(engine) => self.through_engine(engine, node, carried, observer),
+            None => self.forward(node, packet, *dscp, observer),
         }
     }
 
     /// On its way from `node`.
-    fn forward(&mut self, node: NodeId, packet: &Packet, observer: &mut dyn Observer) {
+    fn forward(&mut self, node: NodeId, packet: &Packet, dscp: u8, observer: &mut dyn Observer) {
         let link = self.routes[node.0 as usize][packet.to.0 as usize];
         if link != NO_LINK {
-            self.send(LinkId(link), packet, observer);
+            self.send(LinkId(link), packet, dscp, observer);
         }
     }
 
-    fn send(&mut self, id: LinkId, packet: &Packet, observer: &mut dyn Observer) {
+    fn send(&mut self, id: LinkId, packet: &Packet, dscp: u8, observer: &mut dyn Observer) {
         let now = self.now;
         self.note(id, PacketEvent::Sent, packet, observer);
         let medium_id = self.links[id.0 as usize].medium;
@@ -309,10 +321,15 @@ impl Network {
         let len = u64::from(packet.len_bytes()) + medium.overhead_bytes;
         let carried = Carried {
             packet: *packet,
+            dscp,
             link: id,
         };
         let station = medium.station_of(id);
-        if let Enqueue::Dropped { reason } = medium.model.enqueue_from(station, carried, len, now) {
+        let priority = medium.model.plan().priority_of(Some(dscp));
+        let outcome = medium
+            .model
+            .enqueue_from(station, priority, carried, len, now);
+        if let Enqueue::Dropped { reason } = outcome {
             self.note(id, PacketEvent::Dropped(reason), packet, observer);
         }
         self.schedule_medium(medium_id);
@@ -370,8 +387,15 @@ impl Network {
             slot.scheduled = Some(at);
             self.queue.push(at, Event::Connection(id));
         }
+        if let Some(receiver) = slot.receiver
+            && slot.is_dead()
+            && self.slots[receiver.0 as usize].settle()
+        {
+            // Whoever is to send the rest has given up.
+            self.undelivered -= 1;
+        }
         for packet in &out {
-            self.forward(node, packet, observer);
+            self.forward(node, packet, DSCP_DEFAULT, observer);
         }
         out.clear();
         self.scratch = out;
@@ -428,8 +452,11 @@ impl Network {
         }
         for link in &links {
             observer.on_link_state(*link, state, now);
-            for slot in &mut self.slots {
-                slot.note_link(*link, state, now);
+            for index in 0..self.slots.len() {
+                let slot = &self.slots[index];
+                let sender = slot.sender.map(|sender| &self.slots[sender.0 as usize]);
+                let begun = slot.opened || sender.is_some_and(|sender| sender.opened);
+                self.slots[index].note_link(*link, state, begun, now);
             }
         }
         self.note_change_for_engines(&links, state);

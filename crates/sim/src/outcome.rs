@@ -22,7 +22,8 @@ pub struct Outcome {
     pub ended_at: Instant,
     /// Events worked off.
     pub events: u64,
-    /// A hash over every packet at every link with its time: equal for equal runs.
+    /// A hash over every packet at every link with its time: equal for equal runs. Of a
+    /// segment it has numbers, length, window and flags, not options, addresses or ports.
     pub digest: u64,
 }
 

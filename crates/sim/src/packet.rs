@@ -6,7 +6,7 @@
 //! sequence number says; a byte that stands where another one belongs is seen.
 
 use holdfast_core::{Made, Payload, Resend};
-use holdfast_wire::{Flags, Options, Segment};
+use holdfast_wire::{Flags, Options, SackBlocks, Segment};
 
 mod frame;
 
@@ -91,6 +91,16 @@ impl Packet {
         }
     }
 
+    /// The packet with these SACK blocks in place of its own. The daemon leaves NOPs where
+    /// others were; here the packet is shorter by as much.
+    pub(crate) fn with_sack(&self, sack: SackBlocks) -> Self {
+        let mut packet = *self;
+        if let Body::Tcp(tcp) = &mut packet.body {
+            tcp.segment.options.sack = sack;
+        }
+        packet
+    }
+
     /// What the gateway's edge makes of a piece of its cache: packets of one segment
     /// each, CWR on the first, PSH and FIN on the last.
     pub(crate) fn of_resend(resend: &Resend<Self>, out: &mut Vec<Self>) {
@@ -149,6 +159,7 @@ impl Packet {
                 flags: made.flags,
                 options: Options {
                     timestamps: made.timestamps,
+                    sack: made.sack,
                     ..Options::default()
                 },
                 payload_len: 0,

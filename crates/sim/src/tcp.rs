@@ -14,7 +14,10 @@
 //! that silence tells, persist), `rto` (how long silence may last).
 //!
 //! Left out: urgent data, Nagle's algorithm (bulk transfers alone), simultaneous open,
-//! ECN, D-SACK, F-RTO, RACK, pacing.
+//! ECN, D-SACK, F-RTO, Eifel, RACK, proportional rate reduction, pacing, timestamps older
+//! than 24 days (RFC 7323, 5.5), a limit on challenge ACKs (RFC 5961, 7).
+//!
+//! `docs/senders.md` compares it with Linux.
 
 mod ack;
 mod congestion;

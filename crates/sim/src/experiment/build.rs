@@ -4,6 +4,7 @@
 //! The chain's first node is all FHs, its last all MHs; an MH is an address there.
 
 use core::net::{IpAddr, Ipv4Addr};
+use core::ops::ControlFlow;
 
 use holdfast_core::Direction;
 use holdfast_link::{LinkPlan, seed_for};
@@ -31,14 +32,24 @@ const MH_PORT: u16 = 30_000;
 /// Ports for transfers.
 const TRANSFERS_MAX: usize = 20_000;
 
+/// Events between two looks at whether the run is interrupted: some milliseconds. A power
+/// of two.
+const INTERRUPTION_EVENTS: u64 = 1 << 13;
+
 /// The two ends of a transfer.
 struct Pair {
     sender: ConnectionId,
     receiver: ConnectionId,
 }
 
-/// Runs an experiment until it is done, or until `limit`.
-pub(super) fn run(experiment: &Experiment, limit: Instant, observer: &mut dyn Observer) -> Outcome {
+/// Runs an experiment until it is done, or until `limit`; or until `interrupted`, which is
+/// a break.
+pub(super) fn run(
+    experiment: &Experiment,
+    limit: Instant,
+    observer: &mut dyn Observer,
+    interrupted: &dyn Fn() -> bool,
+) -> (Outcome, ControlFlow<()>) {
     let mut network = Network::new();
     let nodes = chain(experiment, &mut network);
     let pairs = transfers(experiment, &mut network, &nodes);
@@ -47,11 +58,18 @@ pub(super) fn run(experiment: &Experiment, limit: Instant, observer: &mut dyn Ob
         network.set_series_interval(interval);
     }
     let run_until = experiment.run_until;
-    network.run(limit, observer, |network| match run_until {
-        RunUntil::Delivered => network.is_delivered(),
-        RunUntil::Closed => network.is_delivered() && network.is_closed(),
+    let mut ended = ControlFlow::Continue(());
+    network.run(limit, observer, |network| {
+        if network.events().is_multiple_of(INTERRUPTION_EVENTS) && interrupted() {
+            ended = ControlFlow::Break(());
+        }
+        let done = match run_until {
+            RunUntil::Delivered => network.is_delivered(),
+            RunUntil::Closed => network.is_delivered() && network.is_closed(),
+        };
+        done || ended.is_break()
     });
-    outcome(experiment, &network, &nodes, &pairs)
+    (outcome(experiment, &network, &nodes, &pairs), ended)
 }
 
 fn chain(experiment: &Experiment, network: &mut Network) -> Vec<NodeId> {
@@ -77,6 +95,7 @@ fn chain(experiment: &Experiment, network: &mut Network) -> Vec<NodeId> {
             wireless: link_of(plan.before_hop, Direction::Downlink),
             signal: plan.signal,
             restarts: plan.restarts.iter().map(|at| Instant::ZERO + *at).collect(),
+            resend_dscp: plan.resend_dscp,
         };
         network.add_gateway(nodes[plan.before_hop], role);
     }

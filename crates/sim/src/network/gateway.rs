@@ -8,7 +8,7 @@ use holdfast_core::{
 use holdfast_link::LinkState;
 use holdfast_wire::Instant;
 
-use super::{Event, Network};
+use super::{Carried, DSCP_DEFAULT, Event, Network};
 use crate::experiment::LinkSignal;
 use crate::observe::{LinkId, Observer};
 use crate::packet::{NodeId, Packet};
@@ -25,6 +25,10 @@ pub struct GatewayRole {
     pub signal: Option<LinkSignal>,
     /// When a new engine takes its place.
     pub restarts: Vec<Instant>,
+    /// The DSCP of what the engine resends ahead of ordinary traffic, 0 to 63: links with
+    /// a [`priority_dscp_min`](holdfast_link::LinkSettings::priority_dscp_min) up to it
+    /// serve that first. None: as its sender sent it.
+    pub resend_dscp: Option<u8>,
 }
 
 pub(super) struct GatewayNode {
@@ -77,6 +81,7 @@ impl Network {
     pub(super) fn start_engines(&mut self) {
         for id in 0..self.engines.len() as u32 {
             self.schedule_engine(id);
+            self.schedule_warning(id, Instant::ZERO);
         }
     }
 
@@ -85,14 +90,14 @@ impl Network {
         &mut self,
         id: u32,
         node: NodeId,
-        via: LinkId,
-        packet: &Packet,
+        carried: &Carried,
         observer: &mut dyn Observer,
     ) {
+        let Carried { packet, dscp, link } = carried;
         let gateway = &mut self.engines[id as usize];
         let mobiles = self.links[gateway.role.wireless.0 as usize].to;
         let next = self.routes[node.0 as usize][packet.to.0 as usize];
-        let direction = if self.links[via.0 as usize].from == mobiles {
+        let direction = if self.links[link.0 as usize].from == mobiles {
             Some(Direction::Uplink)
         } else if next == gateway.role.wireless.0 {
             Some(Direction::Downlink)
@@ -102,7 +107,7 @@ impl Network {
         // What is corrupted is no segment to be believed: passed on, as the daemon does.
         let segment = packet.segment().filter(|_| !packet.corrupted);
         let (Some(direction), Some(segment)) = (direction, segment) else {
-            return self.forward(node, packet, observer);
+            return self.forward(node, packet, *dscp, observer);
         };
         let mut actions = core::mem::take(&mut gateway.actions);
         let verdict =
@@ -110,7 +115,10 @@ impl Network {
                 .engine
                 .handle_segment(direction, segment, packet, self.now, &mut actions);
         match verdict {
-            Verdict::Forward => self.forward(node, packet, observer),
+            Verdict::Forward => self.forward(node, packet, *dscp, observer),
+            Verdict::ForwardWithSack(sack) => {
+                self.forward(node, &packet.with_sack(sack), *dscp, observer);
+            }
             Verdict::Suppress => {}
         }
         self.perform(id, actions, observer);
@@ -131,19 +139,29 @@ impl Network {
     }
 
     /// Does what the engine asks for, in order.
-    fn perform(&mut self, id: u32, mut actions: Actions<Packet>, observer: &mut dyn Observer) {
-        let node = self.engines[id as usize].node;
+    pub(super) fn perform(
+        &mut self,
+        id: u32,
+        mut actions: Actions<Packet>,
+        observer: &mut dyn Observer,
+    ) {
+        let gateway = &self.engines[id as usize];
+        let (node, ahead_dscp) = (gateway.node, gateway.role.resend_dscp);
         let mut pieces = Vec::new();
         for action in actions.drain(..) {
             match action {
                 Action::Resend(resend) => {
+                    // Hosts send all their packets with the default.
+                    let dscp = ahead_dscp.filter(|_| resend.ahead).unwrap_or(DSCP_DEFAULT);
                     Packet::of_resend(&resend, &mut pieces);
                     for piece in pieces.drain(..) {
-                        self.forward(node, &piece, observer);
+                        self.forward(node, &piece, dscp, observer);
                     }
                 }
-                Action::Send(made) => self.forward(node, &Packet::of_made(&made), observer),
-                Action::Repeat(packet) => self.forward(node, &packet, observer),
+                Action::Send(made) => {
+                    self.forward(node, &Packet::of_made(&made), DSCP_DEFAULT, observer);
+                }
+                Action::Repeat(packet) => self.forward(node, &packet, DSCP_DEFAULT, observer),
                 Action::Record(record) => self.engines[id as usize].keep(record),
             }
         }
@@ -177,6 +195,38 @@ impl Network {
                     .push(self.now + after, Event::Word(id as u32, state));
             }
         }
+    }
+
+    /// The first outage of the engine's link that begins after `after` is announced, if
+    /// outages are.
+    fn schedule_warning(&mut self, id: u32, after: Instant) {
+        let role = &self.engines[id as usize].role;
+        let Some(before) = role.signal.and_then(|signal| signal.warned_before) else {
+            return;
+        };
+        let medium = self.links[role.wireless.0 as usize].medium;
+        // A copy: the original goes with the time, and this looks ahead of it.
+        let mut schedule = self.media[medium as usize].schedule.clone();
+        let mut at = after;
+        while let Some(change) = schedule.next_change(at) {
+            at = change;
+            if schedule.state_at(change) == LinkState::Down && change >= self.now + before {
+                self.queue.push(change - before, Event::Warning(id, change));
+                return;
+            }
+        }
+    }
+
+    /// The link is going down soon.
+    pub(super) fn warn_engine(&mut self, id: u32, begins: Instant, observer: &mut dyn Observer) {
+        let now = self.now;
+        let gateway = &mut self.engines[id as usize];
+        let mut actions = core::mem::take(&mut gateway.actions);
+        let engine = &mut gateway.engine;
+        let source = LinkSource::Signal;
+        engine.handle_all_links(LinkEvent::GoingDownSoon, source, now, &mut actions);
+        self.perform(id, actions, observer);
+        self.schedule_warning(id, begins);
     }
 
     /// The word has come.

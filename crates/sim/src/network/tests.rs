@@ -9,6 +9,8 @@ use super::*;
 use crate::experiment::Reading;
 use crate::tcp::{Application, End, Preset};
 
+mod edge;
+
 fn medium(rate_mbit_per_s: f64, delay_ms: f64) -> MediumPlan {
     let settings = LinkSettings {
         rate_mbit_per_s: Some(rate_mbit_per_s),
@@ -144,6 +146,7 @@ fn traffic_between_wired_hosts_passes_by_the_engine() {
             wireless: wireless[0],
             signal: None,
             restarts: Vec::new(),
+            resend_dscp: None,
         },
     );
     let segments = |network: &Network| {

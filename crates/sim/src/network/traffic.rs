@@ -5,7 +5,7 @@ use holdfast_wire::{Duration, Instant};
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
 
-use super::{Event, Network};
+use super::{DSCP_DEFAULT, Event, Network};
 use crate::observe::Observer;
 use crate::outcome::CrossOutcome;
 use crate::packet::{Body, DATAGRAM_HEADERS_LEN, NodeId, Packet};
@@ -99,6 +99,6 @@ impl Network {
         source.advance();
         let next_at = source.next_at;
         self.queue.push(next_at, Event::Source(id));
-        self.forward(its.from, &packet, observer);
+        self.forward(its.from, &packet, DSCP_DEFAULT, observer);
     }
 }

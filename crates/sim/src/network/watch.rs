@@ -18,6 +18,8 @@ pub(super) struct Slot {
     pub scheduled: Option<Instant>,
     pub opened: bool,
     pub sender: Option<ConnectionId>,
+    /// The end that its bytes are for.
+    pub receiver: Option<ConnectionId>,
     pub watches: Option<LinkId>,
     pub series: Vec<Sample>,
     pub done_at: Option<Instant>,
@@ -44,6 +46,7 @@ impl Slot {
             scheduled: None,
             opened: false,
             sender: None,
+            receiver: None,
             watches,
             series: Vec::new(),
             done_at: None,
@@ -72,15 +75,22 @@ impl Slot {
                 self.done_at = Some(now);
             }
         }
-        let dead = matches!(self.connection.ending(), Ending::GaveUp | Ending::Reset);
-        let settles = !self.settled && (self.done_at.is_some() || dead);
-        self.settled |= settles;
-        settles
+        (self.done_at.is_some() || self.is_dead()) && self.settle()
     }
 
-    /// A link has gone or come.
-    pub(super) fn note_link(&mut self, link: LinkId, state: LinkState, now: Instant) {
-        if self.watches != Some(link) || !self.opened || self.done_at.is_some() {
+    /// The connection ended out of order.
+    pub(super) fn is_dead(&self) -> bool {
+        matches!(self.connection.ending(), Ending::GaveUp | Ending::Reset)
+    }
+
+    /// Nothing more is to be waited for. True, once.
+    pub(super) fn settle(&mut self) -> bool {
+        !core::mem::replace(&mut self.settled, true)
+    }
+
+    /// A link has gone or come; `begun`: one of the two ends has opened.
+    pub(super) fn note_link(&mut self, link: LinkId, state: LinkState, begun: bool, now: Instant) {
+        if self.watches != Some(link) || !begun || self.done_at.is_some() {
             return;
         }
         match state {
@@ -152,9 +162,11 @@ impl Network {
         &self.slots[receiver.0 as usize].series
     }
 
-    /// Makes `sender` the other end in the time series of `receiver`.
+    /// Makes `sender` the other end of `receiver`: in its time series, and when it gives up
+    /// nothing more is waited for at `receiver`.
     pub fn pair(&mut self, receiver: ConnectionId, sender: ConnectionId) {
         self.slots[receiver.0 as usize].sender = Some(sender);
+        self.slots[sender.0 as usize].receiver = Some(receiver);
     }
 
     /// A point in the series of each receiver that has a sender.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 use core::net::Ipv4Addr;
 
+use holdfast_core::Direction;
 use holdfast_wire::{Endpoint, SackBlocks, SeqNum, Timestamps, checksum_is_right, parse};
 
 use super::*;
@@ -112,6 +113,8 @@ fn datagram_is_as_long_as_counted() {
 fn piece_of_a_cache_is_the_bytes_of_its_place_in_segments() {
     let kept = packet(Options::default(), 1448);
     let resend = Resend {
+        direction: Direction::Downlink,
+        ahead: false,
         payload: kept,
         offset: 448,
         len: 1000,

@@ -132,7 +132,10 @@ impl Connection {
             let elapsed = self.clock(now).wrapping_sub(timestamps.tsecr);
             if timestamps.tsecr != 0 && elapsed < 1 << 31 {
                 let unit = self.its.timestamp_clock.max(Duration::from_nanos(1));
-                self.rto.on_rtt(unit.saturating_mul(elapsed.max(1)));
+                let rtt = unit.saturating_mul(elapsed.max(1));
+                // RFC 7323, appendix G: ceil (FlightSize / (SMSS * 2)).
+                let expected = self.flight().div_ceil(2 * self.smss);
+                self.rto.on_one_of_many(rtt, expected as u32);
                 self.counters.rtt_samples += 1;
             }
             return;

@@ -17,7 +17,7 @@ pub(super) struct Congestion {
     half_of: HalfOf,
     limited_only: bool,
     initial_segments: u64,
-    /// RFC 3465, 2.1: bytes acknowledged since the window last grew.
+    /// RFC 3465, 2.1: bytes acknowledged since the window last grew or was reduced.
     bytes_acked: u64,
     pub dup_acks: u32,
     /// In fast recovery.
@@ -108,14 +108,21 @@ impl Congestion {
                 };
                 self.grow(acked.min(limit * smss));
             }
-            // RFC 3465, 2.1.
-            WindowIncrease::ByBytes { .. } => {
-                self.bytes_acked += acked;
-                if self.bytes_acked >= self.cwnd {
-                    self.bytes_acked -= self.cwnd;
-                    self.grow(smss);
-                }
+            WindowIncrease::ByBytes { .. } => self.avoid_by_bytes(acked),
+            WindowIncrease::AllAcked => {
+                let room = self.ssthresh.saturating_sub(self.cwnd);
+                self.grow(acked.min(room));
+                self.avoid_by_bytes(acked.saturating_sub(room));
             }
+        }
+    }
+
+    /// RFC 3465, 2.1.
+    fn avoid_by_bytes(&mut self, acked: u64) {
+        self.bytes_acked += acked;
+        if self.bytes_acked >= self.cwnd {
+            self.bytes_acked -= self.cwnd;
+            self.grow(self.smss);
         }
     }
 
@@ -140,6 +147,7 @@ impl Congestion {
             // RFC 5681, 3.2, step 2: not what limited transmit has added.
             HalfOf::FlightSize => flight.saturating_sub(self.limited_bytes) / 2,
             HalfOf::Window => self.cwnd.min(window) / 2 / self.smss * self.smss,
+            HalfOf::CongestionWindow => self.cwnd / 2 / self.smss * self.smss,
         };
         half.max(2 * self.smss)
     }
@@ -155,10 +163,25 @@ impl Congestion {
         }
     }
 
+    /// Duplicate ACKs tell of a loss: `ssthresh`, of `flight` bytes outstanding and the
+    /// other end's window. What was counted toward the larger window counts no more: it
+    /// would grow by more than a segment a round trip (RFC 5681, 3.1).
+    pub(super) fn on_loss(&mut self, flight: u64, window: u64) {
+        self.ssthresh = self.halved(flight, window);
+        self.bytes_acked = 0;
+        self.limited_bytes = 0;
+        self.partial_acks = 0;
+    }
+
     /// The retransmission timer has expired: RFC 5681, 3.1, equation 4, once for each
     /// segment; and the loss window of one segment.
     pub(super) fn on_timeout(&mut self, flight: u64, window: u64, max: u64, again: bool) {
-        if !self.timed_out || again || self.half_of == HalfOf::Window {
+        let halves = match self.half_of {
+            HalfOf::FlightSize => !self.timed_out || again,
+            HalfOf::Window => true,
+            HalfOf::CongestionWindow => !self.recovering && (!self.timed_out || again),
+        };
+        if halves {
             self.ssthresh = self.halved(flight, window);
         }
         self.cwnd = self.smss;
@@ -229,6 +252,59 @@ mod tests {
         state.cwnd = 2000;
         state.on_new_bytes(2000, 2000);
         assert_eq!(state.cwnd, 3000);
+    }
+
+    /// RFC 5681, 3.1: "during congestion avoidance, cwnd MUST NOT be increased by more
+    /// than SMSS bytes per RTT", after a loss neither.
+    #[test]
+    fn bytes_counted_before_a_loss_do_not_count_after_it() {
+        for increase in [
+            WindowIncrease::ByBytes { limit: 2 },
+            WindowIncrease::AllAcked,
+        ] {
+            let mut state = congestion(increase, 20_000, 10_000);
+            for _ in 0..19 {
+                state.on_new_bytes(1000, 20_000);
+            }
+            state.on_loss(20_000, 65_535);
+            state.cwnd = state.ssthresh;
+            assert_eq!(state.cwnd, 10_000);
+            for _ in 0..9 {
+                state.on_new_bytes(1000, 10_000);
+                assert_eq!(state.cwnd, 10_000, "{increase:?}");
+            }
+            state.on_new_bytes(1000, 10_000);
+            assert_eq!(state.cwnd, 11_000);
+        }
+    }
+
+    /// Linux, `tcp_slow_start`: up to `ssthresh` whatever one ACK covers, the rest in
+    /// avoidance.
+    #[test]
+    fn all_that_is_acknowledged_counts_up_to_ssthresh_and_then_in_avoidance() {
+        let mut state = congestion(WindowIncrease::AllAcked, 2000, 10_000);
+        state.after_timeout = true;
+        state.on_new_bytes(5000, 2000);
+        assert_eq!(state.cwnd, 7000);
+        state.on_new_bytes(9000, 7000);
+        assert_eq!(state.cwnd, 10_000);
+        state.on_new_bytes(4000, 10_000);
+        assert_eq!(state.cwnd, 11_000);
+    }
+
+    /// Linux, `tcp_reno_ssthresh` and `tcp_enter_loss`.
+    #[test]
+    fn half_of_the_window_is_whole_segments_and_taken_once_a_recovery() {
+        let mut state = congestion(WindowIncrease::AllAcked, 11_500, 100_000);
+        state.half_of = HalfOf::CongestionWindow;
+        state.on_loss(3000, 4000);
+        assert_eq!(state.ssthresh, 5000);
+        (state.recovering, state.cwnd) = (true, 12_000);
+        state.on_timeout(3000, 65_535, 50, false);
+        assert_eq!((state.ssthresh, state.cwnd), (5000, 1000));
+        (state.timed_out, state.cwnd) = (false, 8000);
+        state.on_timeout(3000, 65_535, 50, false);
+        assert_eq!(state.ssthresh, 4000);
     }
 
     /// RFC 5681, 3.1, equation 4: max (FlightSize / 2, 2*SMSS), and held constant when

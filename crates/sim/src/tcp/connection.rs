@@ -69,6 +69,7 @@ impl Connection {
                 una: 0,
                 nxt: 0,
                 max: 0,
+                highest: 0,
                 wnd: 0,
                 wnd_max: 0,
                 wl1: 0,

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Opening a connection (RFC 9293, 3.5), and the options of a SYN.
 
+use core::net::IpAddr;
+
 use holdfast_wire::{Flags, Instant, Options, Segment, SeqNum, Timestamps};
 
 use super::connection::Connection;
@@ -10,8 +12,10 @@ use crate::packet::{Body, Origin, Packet, TcpPacket};
 /// Bytes that the timestamps option takes of a segment (RFC 7323, appendix A).
 const TIMESTAMPS_LEN: u64 = 12;
 
-/// RFC 9293, 3.7.1: what an end takes that does not say.
-const MSS_DEFAULT: u16 = 536;
+/// RFC 9293, 3.7.1: what an end of this address takes that does not say.
+const fn mss_default(address: IpAddr) -> u16 {
+    if address.is_ipv6() { 1220 } else { 536 }
+}
 
 impl Connection {
     /// Sends the SYN.
@@ -135,7 +139,8 @@ impl Connection {
         if let (Some(own), Some(its)) = (self.its.window_scale, segment.options.window_scale) {
             (self.rcv.scale, self.snd.scale) = (own.min(14), its.min(14));
         }
-        let mss = segment.options.mss.unwrap_or(MSS_DEFAULT).min(self.its.mss);
+        let unsaid = mss_default(self.peer.endpoint.address);
+        let mss = segment.options.mss.unwrap_or(unsaid).min(self.its.mss);
         let options = if self.has_timestamps {
             TIMESTAMPS_LEN
         } else {
@@ -155,8 +160,7 @@ impl Connection {
             self.counters.rtt_samples += 1;
             self.rto.on_timed(timed.sent, now);
         } else {
-            // RFC 6298, 5.7, for a SYN that had to be repeated.
-            self.rto.forget_back_off();
+            self.rto.begin_after_lost_syn();
         }
         self.retries = 0;
         self.congestion.begin(self.smss, syn_lost);
@@ -208,5 +212,20 @@ impl Connection {
             }),
             corrupted: false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::net::{Ipv4Addr, Ipv6Addr};
+
+    use super::*;
+
+    /// RFC 9293, 3.7.1, MUST-15: "a default send MSS of 536 (576 - 40) for IPv4 or 1220
+    /// (1280 - 60) for IPv6".
+    #[test]
+    fn an_end_that_does_not_say_takes_what_every_path_carries() {
+        assert_eq!(mss_default(Ipv4Addr::LOCALHOST.into()), 536);
+        assert_eq!(mss_default(Ipv6Addr::LOCALHOST.into()), 1220);
     }
 }

@@ -111,8 +111,10 @@ impl Connection {
     fn congestion_room(&self) -> u64 {
         let congestion = &self.congestion;
         let mut window = congestion.cwnd;
-        if self.its.limited_transmit && !congestion.recovering {
-            // RFC 3042, 2: one segment for each of the first two duplicate ACKs.
+        // RFC 3042, 2: one segment of "previously unsent data" for each of the first two
+        // duplicate ACKs.
+        let all_new = self.snd.nxt >= self.snd.max;
+        if self.its.limited_transmit && !congestion.recovering && all_new {
             window += u64::from(congestion.dup_acks.min(2)) * self.smss;
         }
         let mut flight = self.flight();
@@ -138,7 +140,7 @@ impl Connection {
         if len > 0 && to >= fin {
             flags = flags.with(Flags::PSH);
         }
-        let repeated = self.snd.max.min(from + len).saturating_sub(from);
+        let repeated = self.snd.highest.min(from + len).saturating_sub(from);
         if !self.persisting {
             let counters = &mut self.counters;
             counters.data_segments += u64::from(len > 0);
@@ -148,7 +150,7 @@ impl Connection {
         }
         if self.persisting {
             // A probe is not timed.
-        } else if from >= self.snd.max {
+        } else if from >= self.snd.highest {
             // One segment a round trip is timed where there are no timestamps.
             let timed = Timed { end: to, sent: now };
             self.timed.get_or_insert(timed);
@@ -162,8 +164,9 @@ impl Connection {
             // RFC 6298, 3: Karn's algorithm.
             self.timed = None;
         }
-        let is_repeated = from < self.snd.max;
+        let is_repeated = from < self.snd.highest;
         self.snd.max = self.snd.max.max(to);
+        self.snd.highest = self.snd.highest.max(to);
         let origin = Origin {
             stream: self.me.stream,
             offset: from - 1,
@@ -267,7 +270,8 @@ impl Connection {
                     self.congestion.recovering = false;
                     self.congestion.dup_acks = 0;
                 }
-                OnShrunkWindow::RetransmissionTimerRuns => return true,
+                OnShrunkWindow::RetransmissionTimerRuns
+                | OnShrunkWindow::RetransmissionTimerCounts => return true,
             }
         }
         if !self.persisting {

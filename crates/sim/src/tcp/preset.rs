@@ -5,8 +5,9 @@ use holdfast_wire::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::settings::{
-    DelayedAck, HalfOf, IdleRestart, LossRecovery, OnPersistExit, OnShrunkWindow, PersistSettings,
-    ProbeKind, RtoFloor, RtoSettings, RttClock, TcpSettings, WindowIncrease, WindowUpdates,
+    DelayedAck, HalfOf, IdleRestart, LossRecovery, OnFullAck, OnPersistExit, OnShrunkWindow,
+    PersistSettings, ProbeKind, RtoFloor, RtoSettings, RttClock, TcpSettings, WindowIncrease,
+    WindowUpdates,
 };
 
 /// A host that a paper or an RFC describes.
@@ -28,8 +29,10 @@ pub enum Preset {
     /// Linux 2.1 (Freeze-TCP's senders): SACK, timestamps, a clock of 10 ms, at least
     /// 200 ms, persist at once.
     Linux21,
-    /// What is known of today's Linux with Reno: see the shrunk window and the floor of
-    /// the timeout. No tail loss probes, RACK, F-RTO or undo.
+    /// What is known of today's Linux with Reno: windows grow by what is acknowledged, are
+    /// halved in whole segments and set to `ssthresh` when recovery ends; the floor of the
+    /// timeout; the shrunk window. No tail loss probes, RACK, F-RTO, undo or proportional
+    /// rate reduction. Compared with it in docs/senders.md.
     LinuxReno,
     /// OPNET's TCP NewReno with the parameters printed in M-TCP+ (Omueti and
     /// Trajković, 2007).
@@ -133,6 +136,7 @@ fn linux_2_1() -> TcpSettings {
         send_buffer_bytes: Some(64 << 10),
         recovery: LossRecovery::Reno,
         limited_transmit: false,
+        increase: WindowIncrease::PerAck,
         initial_window_segments: 1,
         increase_when_limited_only: false,
         rto: RtoSettings {
@@ -142,6 +146,7 @@ fn linux_2_1() -> TcpSettings {
             clock: RttClock::Rfc6298 {
                 granularity: Duration::from_millis(10),
             },
+            samples_share_weight: false,
             syn_retries_max: 10,
             ..RtoSettings::RFC6298
         },
@@ -156,13 +161,19 @@ fn linux_2_1() -> TcpSettings {
 fn linux_reno() -> TcpSettings {
     TcpSettings {
         receive_buffer_bytes: 6 << 20,
-        increase: WindowIncrease::ByBytes { limit: 2 },
+        impatient: false,
+        increase: WindowIncrease::AllAcked,
+        half_of: HalfOf::CongestionWindow,
+        on_full_ack: OnFullAck::Ssthresh,
         rto: RtoSettings {
             floor: RtoFloor::Variance(Duration::from_millis(200)),
             max: Duration::from_secs(120),
             clock: RttClock::Rfc6298 {
                 granularity: Duration::from_millis(1),
             },
+            samples_share_weight: false,
+            // tcp_syn_retries: gives up sooner than RFC 9293, 3.8.3 allows.
+            syn_retries_max: 6,
             ..RtoSettings::RFC6298
         },
         delayed_ack: DelayedAck::On {
@@ -192,6 +203,7 @@ fn opnet_2007(recovery: LossRecovery) -> TcpSettings {
         recovery,
         dup_ack_threshold: 3,
         limited_transmit: false,
+        increase: WindowIncrease::PerAck,
         increase_when_limited_only: false,
         initial_window_segments: 2,
         initial_ssthresh_bytes: Some(65_535),
@@ -202,6 +214,7 @@ fn opnet_2007(recovery: LossRecovery) -> TcpSettings {
             clock: RttClock::Rfc6298 {
                 granularity: Duration::ZERO,
             },
+            samples_share_weight: false,
             timer_tick: Some(Duration::from_millis(500)),
             tick_phase: Duration::ZERO,
             doublings_max: 16,

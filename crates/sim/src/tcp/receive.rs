@@ -32,12 +32,14 @@ impl Connection {
             }
             return None;
         }
+        let timestamps = segment.options.timestamps;
+        if self.has_timestamps && timestamps.is_none() {
+            // RFC 7323, 3.2: "a TCP SHOULD silently drop the segment".
+            return None;
+        }
         // RFC 7323, 5.3, R1: PAWS.
         let old = self.has_timestamps
-            && segment
-                .options
-                .timestamps
-                .is_none_or(|ts| (ts.tsval.wrapping_sub(self.rcv.ts_recent) as i32) < 0);
+            && timestamps.is_some_and(|ts| (ts.tsval.wrapping_sub(self.rcv.ts_recent) as i32) < 0);
         // RFC 9293, 3.10.7.4. A closed window still takes ACKs at RCV.NXT.
         let in_window = if segment.is_empty() {
             seq == nxt || (nxt <= seq && seq < edge)

@@ -6,7 +6,7 @@ use holdfast_wire::Instant;
 
 use super::connection::Connection;
 use super::scoreboard::Loss;
-use super::settings::LossRecovery;
+use super::settings::{LossRecovery, OnFullAck};
 use crate::packet::Packet;
 
 /// What RFC 6675's NextSeg () has found.
@@ -76,13 +76,11 @@ impl Connection {
     fn enter_recovery(&mut self, recovery: LossRecovery, now: Instant, out: &mut Vec<Packet>) {
         self.counters.fast_retransmits += 1;
         self.timed = None;
-        let halved = self.congestion.halved(self.flight(), self.snd.wnd);
+        self.congestion.on_loss(self.flight(), self.snd.wnd);
+        let halved = self.congestion.ssthresh;
         let (una, max, smss) = (self.snd.una, self.snd.max, self.smss);
         let to = self.first_unacknowledged();
         let congestion = &mut self.congestion;
-        congestion.ssthresh = halved;
-        congestion.limited_bytes = 0;
-        congestion.partial_acks = 0;
         match recovery {
             LossRecovery::Tahoe => {
                 congestion.cwnd = smss;
@@ -132,9 +130,12 @@ impl Connection {
                 self.restart_or_stop_timer(now);
             }
             LossRecovery::NewReno if all => {
-                // RFC 6582, 3.2, step 3, full acknowledgments, (1).
-                let flight = self.flight().max(self.smss) + self.smss;
-                self.congestion.cwnd = self.congestion.ssthresh.min(flight);
+                // RFC 6582, 3.2, step 3, full acknowledgments, (1) and (2).
+                let most = match self.its.on_full_ack {
+                    OnFullAck::FlightSize => self.flight().max(self.smss) + self.smss,
+                    OnFullAck::Ssthresh => u64::MAX,
+                };
+                self.congestion.cwnd = self.congestion.ssthresh.min(most);
                 self.congestion.recovering = false;
                 self.restart_or_stop_timer(now);
             }

@@ -5,6 +5,12 @@ use holdfast_wire::{Duration, Instant};
 
 use super::settings::{RtoFloor, RtoSettings, RttClock};
 
+/// RFC 6298, 5.7.
+const AFTER_LOST_SYN_MIN: Duration = Duration::from_secs(3);
+
+/// More segments than the largest window has.
+const EXPECTED_SAMPLES_MAX: u32 = 1 << 24;
+
 /// 4.3BSD-Reno: `srtt` in eighths of a tick, `rttvar` in quarters.
 #[derive(Clone, Copy, Debug, Default)]
 struct BsdTicks {
@@ -64,8 +70,14 @@ impl RtoEstimator {
         }
     }
 
-    /// A round trip that timestamps give.
+    /// A round trip.
     pub fn on_rtt(&mut self, rtt: Duration) {
+        self.on_one_of_many(rtt, 1);
+    }
+
+    /// A round trip that timestamps give, one of `expected` in the time of one (RFC 7323,
+    /// 4.2 and appendix G).
+    pub fn on_one_of_many(&mut self, rtt: Duration, expected: u32) {
         if let RttClock::Bsd { tick } = self.its.clock {
             let ticks = rtt.as_nanos().div_ceil(tick.as_nanos().max(1)) as i64;
             return self.on_ticks(ticks, tick);
@@ -78,9 +90,15 @@ impl RtoEstimator {
             }
             // RFC 6298, 2.3: beta is 1/4, alpha is 1/8, RTTVAR first.
             Some(srtt) => {
+                let share = if self.its.samples_share_weight {
+                    expected.clamp(1, EXPECTED_SAMPLES_MAX)
+                } else {
+                    1
+                };
+                let (beta, alpha) = (4 * share, 8 * share);
                 let deviation = srtt.abs_diff(rtt);
-                self.rttvar = (self.rttvar * 3 + deviation) / 4;
-                self.srtt = Some((srtt * 7 + rtt) / 8);
+                self.rttvar = (self.rttvar * (beta - 1) + deviation) / beta;
+                self.srtt = Some((srtt * (alpha - 1) + rtt) / alpha);
             }
         }
         self.doublings = 0;
@@ -103,9 +121,10 @@ impl RtoEstimator {
         self.doublings = 0;
     }
 
-    /// The next data starts without back-off: RFC 6298, 5.7.
-    pub fn forget_back_off(&mut self) {
+    /// Data begins after a SYN that had to be repeated: RFC 6298, 5.7.
+    pub fn begin_after_lost_syn(&mut self) {
         self.doublings = 0;
+        self.its.initial = self.its.initial.max(AFTER_LOST_SYN_MIN);
     }
 
     /// The timer has expired: RFC 6298, 5.5.

@@ -26,17 +26,22 @@ pub enum LossRecovery {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WindowIncrease {
     /// Slow start by the bytes acknowledged, at most SMSS an ACK (RFC 5681, 3.1,
-    /// equation 2); congestion avoidance by SMSS*SMSS/cwnd an ACK (equation 3).
+    /// equation 2); congestion avoidance by SMSS*SMSS/cwnd an ACK (equation 3), which is
+    /// half as fast where every second segment is acknowledged.
     PerAck,
     /// Slow start by SMSS an ACK, avoidance by SMSS*SMSS/cwnd + SMSS/8: 4.3BSD-Reno,
     /// whose constant term RFC 5681, 3.1 forbids today.
     Bsd,
-    /// By bytes acknowledged (RFC 3465), `limit` segments an ACK at most in slow
-    /// start.
+    /// By bytes acknowledged, `limit` segments an ACK at most in slow start (RFC 3465).
+    /// With a limit of 1 it is what RFC 5681, 3.1 recommends: equation 2 in slow start,
+    /// bytes counted up to `cwnd` in avoidance.
     ByBytes {
         /// L of RFC 3465, 2.2: 1 or 2.
         limit: u32,
     },
+    /// By what is acknowledged, in slow start without a limit up to `ssthresh`; the rest
+    /// of that ACK counts in avoidance (Linux: `tcp_slow_start`, `tcp_cong_avoid_ai`).
+    AllAcked,
 }
 
 /// What `ssthresh` becomes half of after a loss.
@@ -47,6 +52,19 @@ pub enum HalfOf {
     /// The smaller of `cwnd` and the receiver's window, in whole segments
     /// (4.3BSD-Reno).
     Window,
+    /// `cwnd` in whole segments, and of a timeout in fast recovery nothing: that loss has
+    /// had its reduction (Linux: `tcp_reno_ssthresh`, `tcp_enter_loss`).
+    CongestionWindow,
+}
+
+/// What `cwnd` becomes with the ACK that ends NewReno's fast recovery (RFC 6582, 3.2,
+/// step 3, full acknowledgments).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnFullAck {
+    /// (1): min (ssthresh, max (FlightSize, SMSS) + SMSS), so that no burst follows.
+    FlightSize,
+    /// (2): ssthresh (Linux: `tcp_end_cwnd_reduction`).
+    Ssthresh,
 }
 
 /// From what the retransmission timeout is estimated.
@@ -85,6 +103,10 @@ pub struct RtoSettings {
     pub max: Duration,
     /// The estimator.
     pub clock: RttClock,
+    /// Each of the many measurements that timestamps give in a round trip has its share
+    /// of one's weight (RFC 7323, 4.2 and appendix G); otherwise each has all of it, and
+    /// the estimate forgets sooner (Linux).
+    pub samples_share_weight: bool,
     /// Timers of the connection expire at multiples of this only, as with a periodic
     /// slow timer; none: at their exact time.
     pub timer_tick: Option<Duration>,
@@ -153,6 +175,10 @@ pub enum OnShrunkWindow {
     /// expiry is a timeout to congestion control. The segment repeated passes for a
     /// probe, so that the connection is not given up: Linux.
     RetransmissionTimerRuns,
+    /// The same, but persist waits until nothing is outstanding: each expiry repeats the
+    /// segment and counts toward giving up. OPNET's TCP (M-TCP+, 2007: persist needs a
+    /// window of zero and no outstanding data).
+    RetransmissionTimerCounts,
 }
 
 /// What becomes of the memory of bytes sent beyond `snd.una` when persist ends.
@@ -225,6 +251,8 @@ pub struct TcpSettings {
     pub initial_ssthresh_bytes: Option<u32>,
     /// What a loss halves.
     pub half_of: HalfOf,
+    /// What the end of NewReno's recovery makes of `cwnd`.
+    pub on_full_ack: OnFullAck,
     /// What silence does to `cwnd`.
     pub idle_restart: IdleRestart,
     /// The retransmission timer.
@@ -258,11 +286,12 @@ impl Default for TcpSettings {
             dup_ack_threshold: 3,
             limited_transmit: true,
             impatient: true,
-            increase: WindowIncrease::PerAck,
+            increase: WindowIncrease::ByBytes { limit: 1 },
             increase_when_limited_only: true,
             initial_window_segments: 10,
             initial_ssthresh_bytes: None,
             half_of: HalfOf::FlightSize,
+            on_full_ack: OnFullAck::FlightSize,
             idle_restart: IdleRestart::SinceSent,
             rto: RtoSettings::RFC6298,
             delayed_ack: DelayedAck::RFC5681,
@@ -284,11 +313,12 @@ impl RtoSettings {
         clock: RttClock::Rfc6298 {
             granularity: Duration::ZERO,
         },
+        samples_share_weight: true,
         timer_tick: None,
         tick_phase: Duration::ZERO,
         doublings_max: 16,
         retries_max: 15,
-        syn_retries_max: 6,
+        syn_retries_max: 8,
     };
 
     /// 4.3BSD-Reno (`tcp_timer.h`): ticks of 500 ms, 1 to 64 s, 6 s before the first
@@ -300,6 +330,7 @@ impl RtoSettings {
         clock: RttClock::Bsd {
             tick: Duration::from_millis(500),
         },
+        samples_share_weight: false,
         timer_tick: Some(Duration::from_millis(500)),
         tick_phase: Duration::ZERO,
         doublings_max: 6,

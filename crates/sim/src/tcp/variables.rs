@@ -112,8 +112,12 @@ pub struct Counters {
 pub(super) struct Snd {
     pub una: u64,
     pub nxt: u64,
-    /// Highest ever sent: what `nxt` comes back to after a timeout.
+    /// Highest ever sent, as the sender remembers it: what `nxt` comes back to after a
+    /// timeout.
     pub max: u64,
+    /// Highest ever sent, for counters and Karn's algorithm, whatever the sender forgets
+    /// ([`OnPersistExit::ResetSndMax`](super::settings::OnPersistExit)).
+    pub highest: u64,
     pub wnd: u64,
     /// Largest window offered so far (RFC 9293, 3.8.6.2.1).
     pub wnd_max: u64,

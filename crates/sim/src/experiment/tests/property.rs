@@ -110,6 +110,7 @@ fn experiment() -> impl Strategy<Value = Experiment> {
                         source: LinkSource::Carrier,
                         down_after: Some(Duration::from_millis(2)),
                         up_after: Some(Duration::from_millis(2)),
+                        warned_before: None,
                     });
                     experiment.gateway = Some(plan);
                 }

@@ -143,3 +143,23 @@ fn a_bsd_timer_runs_out_at_a_tick() {
         Instant::from_millis(4500)
     );
 }
+
+/// RFC 7323, appendix G: alpha' = alpha / ExpectedSamples, beta' = beta / ExpectedSamples.
+#[test]
+fn many_samples_a_round_trip_have_the_weight_of_one() {
+    let mut each = rfc(0);
+    each.on_rtt(ms(100));
+    each.on_one_of_many(ms(180), 2);
+    // RTTVAR = 7/8 * 50 + 1/8 * 80; SRTT = 15/16 * 100 + 1/16 * 180.
+    assert_eq!(each.rttvar(), Duration::from_micros(53_750));
+    assert_eq!(each.srtt(), Some(ms(105)));
+    // Linux gives each the full weight.
+    let mut full = RtoEstimator::new(RtoSettings {
+        floor: RtoFloor::Timeout(ms(0)),
+        samples_share_weight: false,
+        ..RtoSettings::RFC6298
+    });
+    full.on_rtt(ms(100));
+    full.on_one_of_many(ms(180), 2);
+    assert_eq!(full.srtt(), Some(ms(110)));
+}

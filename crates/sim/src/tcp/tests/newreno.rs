@@ -2,6 +2,7 @@
 //! RFC 6582, segment by segment.
 
 use super::*;
+use crate::tcp::settings::OnFullAck;
 
 fn newreno() -> TcpSettings {
     TcpSettings {
@@ -52,6 +53,28 @@ fn full_ack_ends_recovery_with_the_smaller_of_ssthresh_and_flight() {
     let flight = sent - 10_000;
     assert_eq!(s.cwnd(), 5000.min(flight.max(1000) + 1000));
     assert!(!told.contains('9'), "{told}");
+}
+
+/// The same, (2): cwnd = ssthresh. A single loss, and little in flight when it is repaired.
+#[test]
+fn full_ack_may_set_the_window_to_ssthresh() {
+    for (on_full_ack, cwnd) in [
+        (OnFullAck::FlightSize, 1000 + 1000),
+        (OnFullAck::Ssthresh, 5000),
+    ] {
+        let mut s = Script::sender(
+            TcpSettings {
+                on_full_ack,
+                ..newreno()
+            },
+            200,
+        );
+        s.told();
+        assert_eq!(s.acks(3, 0), "0");
+        s.ack(10_000);
+        assert!(!s.end.view().recovering);
+        assert_eq!(s.cwnd(), cwnd, "{on_full_ack:?}");
+    }
 }
 
 /// RFC 6582, 4: Impatient restarts the timer with the first partial ACK alone,

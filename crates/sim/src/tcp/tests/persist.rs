@@ -138,6 +138,39 @@ fn retransmission_timer_runs_on_over_a_shrunk_window_as_on_linux() {
     assert_eq!(s.ack(9000), "9 10");
 }
 
+/// OPNET, as M-TCP+ has it: persist needs a window of zero and nothing outstanding; until
+/// then each expiry repeats the segment and counts.
+#[test]
+fn timer_that_counts_gives_up_over_a_shrunk_window_and_persists_over_an_empty_one() {
+    let mut its = probing(ProbeKind::NextByte);
+    its.on_shrunk_window = OnShrunkWindow::RetransmissionTimerCounts;
+    its.rto.retries_max = 2;
+    for all_acknowledged in [false, true] {
+        let mut s = Script::sender(its, 100);
+        s.told();
+        for acked in 1..=4 {
+            s.ack(acked * 1000);
+        }
+        assert_eq!(s.window(4000, 0), "");
+        assert!(!s.end.view().persisting);
+        if all_acknowledged {
+            // The rest of what is in flight, the window still closed.
+            assert_eq!(s.window(10_000, 0), "");
+            assert!(s.end.view().persisting);
+        } else {
+            assert_eq!(s.wait(ms(1000)), "1000: 4");
+            assert_eq!(s.wait(ms(2000)), "2000: 4");
+        }
+        s.wait(ms(120_000));
+        let ending = if all_acknowledged {
+            Ending::Open
+        } else {
+            Ending::GaveUp
+        };
+        assert_eq!(s.end.ending(), ending);
+    }
+}
+
 /// The senders for which SH-TCP has its state RECOVERING: after persist they do not
 /// believe an ACK of what they sent before it.
 #[test]
@@ -166,6 +199,37 @@ fn sender_that_resets_snd_max_does_not_believe_acks_of_what_it_sent_before() {
             // RFC 9293, 3.10.7.4: an ACK of something not yet sent is answered.
             assert_eq!(told, "=0");
         }
+    }
+}
+
+/// What the sender has forgotten is sent again all the same: it counts, and is not timed
+/// (RFC 6298, 3).
+#[test]
+fn what_a_sender_forgot_to_have_sent_counts_as_repeated_and_is_not_timed() {
+    for on_persist_exit in [OnPersistExit::KeepSndMax, OnPersistExit::ResetSndMax] {
+        let its = TcpSettings {
+            on_persist_exit,
+            ..probing(ProbeKind::NextByte)
+        };
+        let mut s = Script::sender(its, 100);
+        s.told();
+        for acked in 1..=4 {
+            s.ack(acked * 1000);
+        }
+        s.window(4000, 0);
+        let before = *s.end.counters();
+        // 4 to 9 were sent.
+        assert_eq!(s.window(4000, 60_000), "4 5 6 7 8 9");
+        let after = *s.end.counters();
+        assert_eq!(after.data_segments - before.data_segments, 6);
+        assert_eq!(
+            after.data_segments_repeated - before.data_segments_repeated,
+            6
+        );
+        assert_eq!(after.data_bytes_repeated - before.data_bytes_repeated, 6000);
+        s.now += ms(700);
+        s.ack(5000);
+        assert_eq!(s.end.counters().rtt_samples, before.rtt_samples);
     }
 }
 

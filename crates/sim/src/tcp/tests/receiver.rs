@@ -175,6 +175,24 @@ fn old_timestamp_is_refused_and_the_echo_is_of_the_left_edge() {
     assert_eq!(s.end.view().delivered, delivered);
 }
 
+/// RFC 7323, 3.2: "If a non-<RST> segment is received without a TSopt, a TCP SHOULD
+/// silently drop the segment."
+#[test]
+fn segment_without_agreed_timestamps_is_dropped_in_silence() {
+    let its = TcpSettings {
+        timestamps: true,
+        mss: 1012,
+        ..plain()
+    };
+    let mut s = Script::receiver(its);
+    let mut segment = s.segment(1, Flags::ACK, 1, Options::default());
+    segment.payload_len = 1000;
+    s.deliver(segment, 0);
+    assert_eq!((s.told().as_str(), s.end.view().delivered), ("", 0));
+    s.deliver(s.segment(1, Flags::RST, 0, Options::default()), 0);
+    assert_eq!(s.end.view().ending, crate::tcp::Ending::Reset);
+}
+
 /// RFC 5961, 3.2 and 4.2.
 #[test]
 fn only_a_reset_at_rcv_nxt_is_believed() {

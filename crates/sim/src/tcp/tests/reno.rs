@@ -20,10 +20,30 @@ fn slow_start_doubles_the_window_each_round_trip() {
     assert_eq!(s.cwnd(), 6000);
 }
 
+/// RFC 5681, 3.1: "the RECOMMENDED way to increase cwnd during congestion avoidance is to
+/// count the number of bytes that have been acknowledged": with an ACK for every second
+/// segment too.
+#[test]
+fn congestion_avoidance_counts_bytes_whatever_the_acks() {
+    let its = TcpSettings {
+        initial_ssthresh_bytes: Some(4000),
+        initial_window_segments: 4,
+        ..plain()
+    };
+    let mut s = Script::sender(its, 100);
+    assert_eq!(s.told(), "0 1 2 3");
+    assert_eq!((s.ack(2000), s.cwnd()), ("4 5".into(), 4000));
+    assert_eq!((s.ack(4000), s.cwnd()), ("6 7 8".into(), 5000));
+    assert_eq!((s.ack(6000), s.cwnd()), ("9 10".into(), 5000));
+    assert_eq!((s.ack(8000), s.cwnd()), ("11 12".into(), 5000));
+    assert_eq!((s.ack(9000), s.cwnd()), ("13 14".into(), 6000));
+}
+
 /// RFC 5681, 3.1, equation 3.
 #[test]
-fn congestion_avoidance_adds_a_segment_each_round_trip() {
+fn congestion_avoidance_by_the_ack_adds_a_segment_each_round_trip() {
     let its = TcpSettings {
+        increase: WindowIncrease::PerAck,
         initial_ssthresh_bytes: Some(4000),
         ..plain()
     };
@@ -101,6 +121,18 @@ fn limited_transmit_sends_a_new_segment_for_each_of_the_first_two() {
     // Step 2: what limited transmit added is not counted in FlightSize.
     assert_eq!(s.acks(1, 0), "0");
     assert_eq!((s.ssthresh(), s.cwnd()), (5000, 8000));
+}
+
+/// RFC 3042, 2: "of previously unsent data": not what a timeout sends again.
+#[test]
+fn limited_transmit_repeats_nothing_after_a_timeout() {
+    let its = TcpSettings {
+        limited_transmit: true,
+        ..plain()
+    };
+    let mut s = with_ten_in_flight(its);
+    assert_eq!(s.wait(ms(1000)), "1000: 0");
+    assert_eq!(s.acks(2, 0), "");
 }
 
 /// RFC 3042, 2: only if the receiver's window allows it.

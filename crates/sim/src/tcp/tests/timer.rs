@@ -21,6 +21,26 @@ fn timeout_repeats_the_earliest_segment_from_a_window_of_one() {
     assert_eq!(s.ack(2000), "3");
 }
 
+/// 5.7: "if the timer expires awaiting the ACK of a SYN segment and the TCP implementation
+/// is using an RTO less than 3 seconds, the RTO MUST be re-initialized to 3 seconds when
+/// data transmission begins".
+#[test]
+fn lost_syn_leaves_a_timeout_of_three_seconds() {
+    let mut s = Script::new(plain(), 10_000, true);
+    s.end.open(s.now, &mut s.out);
+    s.told();
+    assert_eq!(s.wait(ms(3500)), "1000: S, 3000: S");
+    s.syn_ack();
+    assert_eq!(s.told(), "0");
+    assert_eq!(s.wait(ms(2999)), "");
+    assert_eq!(s.wait(ms(1)), "1: 0");
+    // What is measured then takes its place.
+    s.ack(1000);
+    s.now += ms(100);
+    s.ack(2000);
+    assert_eq!(s.end.view().rto, ms(1000));
+}
+
 /// 5.3: each ACK of new data restarts the timer; 5.2: with nothing outstanding it is off.
 #[test]
 fn new_acks_restart_the_timer_and_the_last_one_stops_it() {
@@ -134,6 +154,20 @@ fn syn_is_repeated_and_then_given_up() {
     assert_eq!(s.told(), "S");
     assert_eq!(s.wait(ms(10_000)), "1000: S, 3000: S");
     assert_eq!(s.end.ending(), Ending::GaveUp);
+}
+
+/// RFC 9293, 3.8.3, MUST-23: "R2 for a SYN segment MUST be set large enough to provide
+/// retransmission of the segment for at least 3 minutes".
+#[test]
+fn syn_is_repeated_for_three_minutes_at_least() {
+    let mut s = Script::new(plain(), 1000, true);
+    s.end.open(s.now, &mut s.out);
+    s.told();
+    let told = s.wait(ms(600_000));
+    assert_eq!(s.end.ending(), Ending::GaveUp);
+    let last = told.rsplit(", ").next().unwrap();
+    let last_ms: u64 = last.split(':').next().unwrap().parse().unwrap();
+    assert!(last_ms >= 180_000, "{told}");
 }
 
 /// 4.3BSD: timers run out at the slow timer's ticks of 500 ms.
