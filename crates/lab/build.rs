@@ -1,22 +1,50 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tells the lab which commit it is built from: results carry it.
+//! Tells the lab which commit it is built from: results carry it. A tree that is not what
+//! the commit has is told by `-dirty` behind it.
 
 use std::path::Path;
 use std::process::Command;
 
+/// What results depend on, from the repository's root.
+const SOURCES: [&str; 4] = ["crates", "bpf", "Cargo.toml", "Cargo.lock"];
+/// Crates whose changes are looked for: those that results come from.
+const CRATES: [&str; 7] = ["wire", "core", "link", "sim", "net", "lab", "holdfast"];
+
 fn main() {
-    let commit = Command::new("git")
-        .args(["rev-parse", "--short=12", "HEAD"])
-        .output()
-        .ok()
-        .filter(|output| output.status.success())
-        .and_then(|output| String::from_utf8(output.stdout).ok());
-    let commit = commit.map_or("unknown".to_owned(), |text| text.trim().to_owned());
+    let root = Path::new("../..");
+    let commit = git(&["rev-parse", "--short=12", "HEAD"]).map(|commit| {
+        let changes = ["--no-optional-locks", "status", "--porcelain", "--"];
+        let sources = SOURCES.map(|source| format!(":/{source}"));
+        let arguments: Vec<&str> = changes
+            .into_iter()
+            .chain(sources.iter().map(String::as_str))
+            .collect();
+        match git(&arguments) {
+            Some(changes) if changes.is_empty() => commit,
+            _ => format!("{commit}-dirty"),
+        }
+    });
+    let commit = commit.unwrap_or_else(|| "unknown".to_owned());
     println!("cargo::rustc-env=HOLDFAST_COMMIT={commit}");
     println!("cargo::rerun-if-changed=build.rs");
-    // Moves with HEAD.
-    let log = Path::new("../../.git/logs/HEAD");
-    if log.exists() {
-        println!("cargo::rerun-if-changed={}", log.display());
+    let sources = CRATES.map(|name| root.join("crates").join(name).join("src"));
+    // The log moves with HEAD.
+    for path in sources
+        .into_iter()
+        .chain([root.join("bpf"), root.join(".git/logs/HEAD")])
+    {
+        if path.exists() {
+            println!("cargo::rerun-if-changed={}", path.display());
+        }
     }
+}
+
+/// What git says; none if it says nothing.
+fn git(arguments: &[&str]) -> Option<String> {
+    let output = Command::new("git").args(arguments).output().ok()?;
+    let text = output
+        .status
+        .success()
+        .then(|| String::from_utf8(output.stdout))?;
+    Some(text.ok()?.trim().to_owned())
 }

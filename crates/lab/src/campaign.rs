@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Many runs, several at a time, their results in the runs' order.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::results::ResultLine;
@@ -41,20 +43,34 @@ pub fn run(
     substrate: &Substrate,
     jobs: usize,
     stop: &StopFlag,
+    on_line: impl FnMut(ResultLine) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let execute = |run: &Run, stop: &StopFlag| substrate.execute(run, stop);
+    run_with(runs, execute, jobs, stop, on_line)
+}
+
+/// As [`run`], by whatever carries out one run.
+fn run_with(
+    runs: &[&Run],
+    execute: impl Fn(&Run, &StopFlag) -> anyhow::Result<ResultLine> + Sync,
+    jobs: usize,
+    stop: &StopFlag,
     mut on_line: impl FnMut(ResultLine) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let jobs = jobs.clamp(1, runs.len().max(1));
     let turn = Mutex::new(Turn::default());
     let given = Condvar::new();
-    let over = StopFlag::default();
+    // The user's wish reaches a run at once, not when the collector next looks.
+    let over = stop.within();
     let mut progress = Progress::new(runs.len());
     let result = thread::scope(|scope| {
         let (results, receiver) = mpsc::sync_channel(jobs);
         for _ in 0..jobs {
             let (results, turn, given, over) = (results.clone(), &turn, &given, &over);
+            let execute = &execute;
             scope.spawn(move || {
                 while let Some(index) = take(turn, given, runs.len(), jobs, over) {
-                    let result = substrate.execute(runs[index], over);
+                    let result = carry_out(|| execute(runs[index], over), over);
                     // Nobody listens any more: it is over.
                     if results.send((index, result)).is_err() {
                         return;
@@ -75,6 +91,24 @@ pub fn run(
     });
     progress.finish();
     result
+}
+
+/// One run. What ends while everything is to end is no result: a signal may have ended
+/// the run's own programs. A panic is an error, or the others would wait for its line.
+fn carry_out(
+    execute: impl FnOnce() -> anyhow::Result<ResultLine>,
+    over: &StopFlag,
+) -> anyhow::Result<ResultLine> {
+    let result = catch_unwind(AssertUnwindSafe(execute))
+        .unwrap_or_else(|panic| Err(anyhow!("the run panicked: {}", panic_text(&*panic))));
+    over.check()?;
+    result
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("it did not say why")
 }
 
 /// The next run to be carried out; waits while too many results wait for an earlier
@@ -134,6 +168,7 @@ fn collect(
             Err(mpsc::RecvTimeoutError::Disconnected) => anyhow::bail!("the workers ended early"),
         }
         while let Some(line) = waiting.remove(&next) {
+            stop.check()?;
             on_line(line)?;
             next += 1;
         }
@@ -304,7 +339,7 @@ mod tests {
         for line in lines(&runs, 2) {
             let line: ResultLine = serde_json::from_str(&line).unwrap();
             assert!(line.finished && line.intact, "{line:?}");
-            assert!(line.transfer_s.unwrap() >= line.optimal_s, "{line:?}");
+            assert!(line.transfer_s >= line.optimal_s, "{line:?}");
             assert_eq!((line.bytes, line.ending.as_str()), (400_000, "delivered"));
             let series = line.series.unwrap();
             assert!(series.t_s.len() > 3 && series.cwnd.len() == series.t_s.len());
@@ -334,6 +369,83 @@ mod tests {
             error.contains("fh.congestion_control: got cubic, the model takes reno"),
             "{error}"
         );
+    }
+
+    fn line_of(run: &Run) -> ResultLine {
+        let framing = crate::results::Framing::new(1460, false);
+        ResultLine::of(run, "model", "reno".into(), framing)
+    }
+
+    #[test]
+    fn a_run_that_ends_while_the_user_interrupts_is_no_result() {
+        let runs = runs(SWEEP);
+        let refs: Vec<&Run> = runs.iter().collect();
+        for jobs in [1, 3] {
+            let stop = StopFlag::default();
+            let mut given = 0;
+            // The signal that interrupts us has ended the run's programs too.
+            let execute = |run: &Run, _: &StopFlag| {
+                stop.raise();
+                Ok(line_of(run))
+            };
+            let error = run_with(&refs, execute, jobs, &stop, |_| {
+                given += 1;
+                Ok(())
+            })
+            .unwrap_err();
+            assert!(error.is::<Interrupted>(), "{error:#}");
+            assert_eq!(given, 0);
+        }
+    }
+
+    #[test]
+    fn a_run_learns_of_the_users_wish_at_once() {
+        let runs = runs(SWEEP);
+        let stop = StopFlag::default();
+        let execute = |run: &Run, over: &StopFlag| {
+            stop.raise();
+            assert!(over.is_raised());
+            Ok(line_of(run))
+        };
+        let error = run_with(&[&runs[0]], execute, 1, &stop, |_| Ok(())).unwrap_err();
+        assert!(error.is::<Interrupted>(), "{error:#}");
+    }
+
+    #[test]
+    fn a_panic_in_one_run_ends_the_campaign_with_its_words() {
+        let runs = runs(SWEEP);
+        let refs: Vec<&Run> = runs.iter().cycle().take(500).collect();
+        for jobs in [1, 2] {
+            let first = std::sync::atomic::AtomicBool::new(true);
+            let execute = |run: &Run, _: &StopFlag| {
+                let is_first = first.swap(false, std::sync::atomic::Ordering::Relaxed);
+                assert!(!is_first, "a wheel came off");
+                Ok(line_of(run))
+            };
+            let ended = run_with(&refs, execute, jobs, &StopFlag::default(), |_| Ok(()));
+            let error = format!("{:#}", ended.unwrap_err());
+            assert!(
+                error.contains("the run panicked: a wheel came off"),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_run_on_the_model_that_would_take_for_ever_is_interrupted() {
+        let text = "[transfer]\nbytes = 1000000000000\nlimit_s = 1000000\n\
+            [wireless]\nrate_mbit_per_s = 1000\n";
+        let runs = runs(text);
+        let stop = StopFlag::default();
+        let (ended, end) = mpsc::channel();
+        let flag = stop.clone();
+        thread::spawn(move || ended.send(run(&[&runs[0]], &model(), 1, &flag, |_| Ok(()))));
+        assert!(end.recv_timeout(Duration::from_millis(300)).is_err());
+        stop.raise();
+        // Without a look at the flag it takes hours.
+        let result = end.recv_timeout(Duration::from_secs(60));
+        let error = result.expect("the run goes on").unwrap_err();
+        assert!(error.is::<Interrupted>(), "{error:#}");
     }
 
     #[test]

@@ -8,12 +8,18 @@
 //! - a **cell** holds if the median of its runs is within the metric's tolerance of what is
 //!   printed; a cell printed as unfinished holds if most of its runs do not finish;
 //! - an **order** holds if each two variants that the paper prints apart are in the same
-//!   order here, by whatever distance;
+//!   order here, by whatever distance, and those that it prints as equal are equal here: within
+//!   `tie_percent`, or the metric's `absolute` tolerance;
 //! - a **statement** is a comparison of runs, with a tolerance of its own;
 //! - what needs a condition that the paper does not print, or a variant for which there is no
 //!   run, is **not comparable**.
+//!
+//! Where the paper leaves something open, a reason says besides what came out under other
+//! assumptions; no verdict rests on them.
 
+mod alternative;
 pub mod file;
+mod parameters;
 mod statement;
 mod verdict;
 
@@ -26,10 +32,11 @@ use serde_json::Value as Json;
 
 use crate::campaign;
 use crate::results::ResultLine;
-use crate::scenario::{Run, Scenario};
+use crate::scenario::{Run, Scenario, in_full};
 use crate::stop::StopFlag;
 use crate::substrate::{Substrate, SubstrateKind};
 pub use file::ClaimsFile;
+pub(crate) use verdict::{has, same, word};
 
 /// The file in a paper's folder.
 pub const CLAIMS_FILE: &str = "claims.toml";
@@ -53,6 +60,21 @@ pub struct Entry {
     pub verdict: Verdict,
     /// Why: the figures that the verdict rests on.
     pub reason: String,
+}
+
+/// How well a table fits if something that the paper leaves open has one value.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fit {
+    /// The table.
+    pub table: String,
+    /// The parameter that is left open.
+    pub parameter: String,
+    /// Its value.
+    pub value: Json,
+    /// Cells that are as printed.
+    pub as_printed: usize,
+    /// Cells.
+    pub cells: usize,
 }
 
 /// What the rules say of a claim.
@@ -97,12 +119,16 @@ impl Paper {
     /// # Errors
     /// One line with the file, the key, what it got and what it takes.
     pub fn load(folder: &Path) -> anyhow::Result<Self> {
-        let claims = ClaimsFile::load(&folder.join(CLAIMS_FILE))?;
-        let name = folder
+        let file = folder.join(CLAIMS_FILE);
+        let claims = ClaimsFile::load(&file)?;
+        // The scenarios' names have it, by whatever way it was reached.
+        let name = in_full(folder)
             .file_name()
             .unwrap_or_default()
             .to_string_lossy()
             .into_owned();
+        let sweeps = |scenario: &str| Scenario::load(&folder.join(scenario))?.sweeps();
+        claims.check_parameters(&file.display().to_string(), &sweeps)?;
         Ok(Self {
             name,
             folder: folder.to_owned(),
@@ -170,6 +196,11 @@ impl Paper {
     /// Every claim's entry, from lines of whatever substrates and scenarios there are.
     pub fn entries(&self, lines: &[ResultLine]) -> Vec<Entry> {
         verdict::entries(self, lines)
+    }
+
+    /// How well tables fit for each value of what the paper leaves open.
+    pub fn fits(&self, lines: &[ResultLine]) -> Vec<Fit> {
+        alternative::fits(self, lines)
     }
 }
 

@@ -4,6 +4,9 @@
 //! that does not exist the nearest one that does.
 
 use std::fmt;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::path::Path;
 
 use serde::de::{
     self, DeserializeOwned, DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, SeqAccess,
@@ -92,11 +95,11 @@ impl de::Error for DocumentError {
     }
 
     fn invalid_type(got: de::Unexpected<'_>, takes: &dyn de::Expected) -> Self {
-        Self::custom(format!("got {got}, takes {takes}"))
+        Self::custom(format!("got {}, takes {}", found(got), wanted(takes)))
     }
 
     fn invalid_value(got: de::Unexpected<'_>, takes: &dyn de::Expected) -> Self {
-        Self::custom(format!("got {got}, takes {takes}"))
+        Self::custom(format!("got {}, takes {}", found(got), wanted(takes)))
     }
 
     fn unknown_variant(got: &str, known: &'static [&'static str]) -> Self {
@@ -123,6 +126,41 @@ impl de::Error for DocumentError {
     }
 }
 
+/// What stands there, in an author's words.
+fn found(got: de::Unexpected<'_>) -> String {
+    match got {
+        de::Unexpected::Bool(is) => is.to_string(),
+        de::Unexpected::Unsigned(number) => number.to_string(),
+        de::Unexpected::Signed(number) => number.to_string(),
+        de::Unexpected::Float(number) => number.to_string(),
+        de::Unexpected::Str(text) => format!("\"{text}\""),
+        de::Unexpected::Seq => "a list".to_owned(),
+        de::Unexpected::Map => "a table".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+/// What would be right, in an author's words and not in the type's name.
+fn wanted(takes: &dyn de::Expected) -> String {
+    let words = takes.to_string();
+    let unsigned = |bits: u32| format!("a whole number from 0 to {}", (1_u128 << bits) - 1);
+    match words.as_str() {
+        "u8" => unsigned(8),
+        "u16" => unsigned(16),
+        "u32" => unsigned(32),
+        "u64" | "usize" => "a whole number from 0".to_owned(),
+        "i8" | "i16" | "i32" | "i64" => "a whole number".to_owned(),
+        "f64" | "f32" => "a number".to_owned(),
+        "a boolean" => "true or false".to_owned(),
+        "a string" => "a text".to_owned(),
+        "a sequence" => "a list".to_owned(),
+        "a map" => "a table".to_owned(),
+        // "struct CrossTraffic", "adjacently tagged enum ...": its name says nothing.
+        words if words.starts_with("struct ") || words.contains("enum ") => "a table".to_owned(),
+        _ => words,
+    }
+}
+
 /// The one of `known` that is most like `key`.
 pub fn nearest<'a>(key: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let last = |path: &str| path.rsplit('.').next().unwrap_or_default().to_owned();
@@ -140,6 +178,26 @@ pub fn shown(value: &Value) -> String {
         return text.chars().take(SHOWN_CHARS_MAX - 3).collect::<String>() + "...";
     }
     text
+}
+
+/// A file's text: of a regular file, and of no more than `bytes_max` bytes of it.
+///
+/// # Errors
+/// It cannot be read, is no regular file (which may have no end), is longer, or no text.
+pub fn read_text(path: &Path, bytes_max: u64) -> io::Result<String> {
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("not a regular file"));
+    }
+    let mut text = String::new();
+    // It may grow while it is read.
+    let length = File::open(path)?
+        .take(bytes_max + 1)
+        .read_to_string(&mut text)? as u64;
+    if length > bytes_max {
+        let problem = format!("longer than {bytes_max} bytes, the most that is taken");
+        return Err(io::Error::other(problem));
+    }
+    Ok(text)
 }
 
 /// TOML as a table; the error is one line with the line's number.
@@ -163,9 +221,10 @@ pub fn read<T: DeserializeOwned>(table: &Table) -> Result<T, DocumentError> {
 
 /// Sets the value at a dotted path, making tables on the way.
 pub fn set(table: &mut Table, path: &str, value: Value) -> Result<(), DocumentError> {
-    let (tables, last) = path.rsplit_once('.').unwrap_or(("", path));
+    let mut tables: Vec<&str> = path.split('.').collect();
+    let last = tables.pop().unwrap_or_default();
     let mut at = table;
-    for name in tables.split('.').filter(|name| !name.is_empty()) {
+    for name in tables {
         at = at
             .entry(name)
             .or_insert_with(|| Value::Table(Table::new()))
@@ -349,7 +408,15 @@ mod tests {
     fn a_wrong_value_is_refused_with_what_the_key_takes() {
         assert_eq!(
             error("link = { delay_ms = 'x' }"),
-            "a.toml: key `link.delay_ms`: got string \"x\", takes f64"
+            "a.toml: key `link.delay_ms`: got \"x\", takes a number"
+        );
+        assert_eq!(
+            error("link = 5"),
+            "a.toml: key `link`: got 5, takes a table"
+        );
+        assert_eq!(
+            error("link = { queue_packets_max = -3 }"),
+            "a.toml: key `link.queue_packets_max`: got -3, takes a whole number from 0 to 4294967295"
         );
         assert_eq!(
             error("link = { outage_effect = 'lsoe' }"),
@@ -361,6 +428,18 @@ mod tests {
                 .unwrap_err()
                 .starts_with("line 1: not TOML")
         );
+    }
+
+    #[test]
+    fn what_is_no_file_or_too_long_a_one_is_refused_before_it_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("text");
+        fs::write(&path, "12345").unwrap();
+        assert_eq!(read_text(&path, 5).unwrap(), "12345");
+        let error = |path: &Path| read_text(path, 4).unwrap_err().to_string();
+        assert_eq!(error(&path), "longer than 4 bytes, the most that is taken");
+        assert_eq!(error(Path::new("/dev/zero")), "not a regular file");
+        assert_eq!(error(folder.path()), "not a regular file");
     }
 
     #[test]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A download by curl at the MH, hashed and timed as it arrives.
+//! Bytes hashed and timed as they arrive, and a download by curl at the MH.
 
 use std::io::Read;
 use std::process::{ExitStatus, Stdio};
@@ -14,8 +14,8 @@ use sha2::{Digest as _, Sha256};
 
 use crate::seeded_file::Sha256Sum;
 
-/// Bytes read from curl at a time at most.
-const READ_BYTES_MAX: usize = 1 << 16;
+/// Bytes read at a time at most.
+const READ_BYTES_MAX: usize = 1 << 18;
 
 /// Arrivals remembered; later ones only move the last one. A run of a minute
 /// has some ten thousand.

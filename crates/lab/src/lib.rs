@@ -4,13 +4,15 @@
 //!
 //! ```text
 //!   FH --- veth --- gateway --- emulated link, or veth --- MH
-//!   nginx           holdfast gateway        curl, holdfast mobile
+//!   nginx,          holdfast gateway        curl, or an endpoint;
+//!   or an endpoint                          holdfast mobile
 //! ```
 //!
 //! From the bottom up: [`topology`] builds the namespaces, [`link_process`] the
 //! link between gateway and MH; [`web_server`], [`download`] and [`daemons`] are
-//! the programs; [`counters`] reads the kernel's; [`transfer`] is one download
-//! with all of this, [`demo`] several side by side; [`harness`] is for tests that
+//! the programs, [`endpoint`] the lab's own in place of the former two; [`counters`]
+//! reads the kernel's; [`transfer`] is one transfer with all of this, [`demo`] several
+//! side by side; [`harness`] is for tests that
 //! bring their own sockets.
 //!
 //! Every namespace, process and file is owned by a guard, and namespaces have
@@ -25,6 +27,7 @@ pub mod daemons;
 pub mod demo;
 pub mod document;
 pub mod download;
+pub mod endpoint;
 pub mod harness;
 pub mod link_accuracy;
 pub mod link_file;
@@ -37,7 +40,7 @@ pub mod results;
 pub mod scenario;
 pub mod scratch;
 pub mod seeded_file;
-pub mod socket_series;
+mod stall;
 pub mod stop;
 pub mod substrate;
 pub mod throughput;

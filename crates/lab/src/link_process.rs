@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `holdfast link` as a guarded child between two namespaces.
 
+use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::path::{Path, PathBuf};
@@ -16,10 +17,12 @@ use holdfast_link::{LinkPlan, LinkSettings, OutageAt, OutageEffect, OutageSettin
 use holdfast_net::netns::{ChildGuard, NetNs};
 use serde::Deserialize;
 use serde_json::Value;
-use tempfile::NamedTempFile;
 
 use crate::link_file::LinkFile;
+use crate::scratch::Scratch;
 
+/// The link's description, in its folder.
+const DESCRIPTION_FILE: &str = "link.toml";
 /// How long the link may take until its devices are there.
 const READY_LIMIT: Duration = Duration::from_secs(10);
 /// How long it may take to end and to tell its counters.
@@ -49,8 +52,11 @@ pub struct EmulatedLink {
     /// What takes the place of rate, delay, queue, loss and effect where a link is more
     /// than these; `outages` says the same as it.
     pub description: Option<Box<LinkFile>>,
-    /// A file for the packets that pass, in pcapng.
-    pub packet_trace: Option<PathBuf>,
+    /// Files for the packets that pass the device toward the FH, and the one toward the
+    /// MH, in pcapng.
+    pub packet_traces: [Option<PathBuf>; 2],
+    /// Distance of the samples of its queues and its state; none: none are taken.
+    pub sample_interval: Option<Duration>,
 }
 
 impl Default for EmulatedLink {
@@ -67,7 +73,8 @@ impl Default for EmulatedLink {
             mtu: 1500,
             seed: 1,
             description: None,
-            packet_trace: None,
+            packet_traces: [None, None],
+            sample_interval: None,
         }
     }
 }
@@ -92,22 +99,27 @@ impl EmulatedLink {
 
 impl EmulatedLink {
     /// Adds the flags that say all this; the file that they name, if there is one.
-    fn describe(&self, command: &mut Command) -> anyhow::Result<Option<NamedTempFile>> {
+    fn describe(&self, command: &mut Command) -> anyhow::Result<Option<Scratch>> {
         let mtu = self.mtu.to_string();
         command.args(["--mtu", &mtu, "--seed", &self.seed.to_string()]);
         if self.carrier_follows {
             command.arg("--carrier");
         }
-        if let Some(path) = &self.packet_trace {
-            command.arg("--pcap").arg(path);
+        for (flag, path) in ["--pcap-fh", "--pcap-mh"].iter().zip(&self.packet_traces) {
+            if let Some(path) = path {
+                command.arg(flag).arg(path);
+            }
+        }
+        if let Some(interval) = self.sample_interval {
+            let ms = interval.as_secs_f64() * 1e3;
+            command.args(["--sample-interval", &ms.to_string()]);
         }
         if let Some(description) = &self.description {
-            let mut file = tempfile::Builder::new()
-                .prefix("holdfast-link-")
-                .tempfile()?;
-            file.write_all(toml::to_string(description)?.as_bytes())?;
-            command.arg("--config").arg(file.path());
-            return Ok(Some(file));
+            let folder = Scratch::new("holdfast-link-")?;
+            let file = folder.path().join(DESCRIPTION_FILE);
+            fs::write(&file, toml::to_string(description)?)?;
+            command.arg("--config").arg(file);
+            return Ok(Some(folder));
         }
         command.args(["--rate", &self.rate_mbit_per_s.to_string()]);
         command.args(["--delay", &self.delay_ms.to_string()]);
@@ -133,14 +145,39 @@ enum LogLine {
     Start {},
     OutageBegin {},
     OutageEnd {},
+    Sample(LinkSample),
     #[serde(other)]
     Other,
+}
+
+/// Samples kept at most; later ones are left out.
+const SAMPLES_MAX: usize = 1_000_000;
+
+/// What is in a link at one point in time; downlink and uplink.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+pub struct LinkSample {
+    /// When, CLOCK_MONOTONIC.
+    pub t_ns: u64,
+    /// Packets that wait, besides the one being sent.
+    pub queue_packets: [u32; 2],
+    /// Whether the direction carries.
+    pub up: [bool; 2],
+}
+
+/// What a link tells at its end.
+#[derive(Clone, Debug)]
+pub struct LinkEnd {
+    /// The counters of both directions, as it tells them.
+    pub counters: Value,
+    /// Its samples, if they were asked for.
+    pub samples: Vec<LinkSample>,
 }
 
 /// What the reader of the log has seen.
 #[derive(Debug)]
 struct Seen {
     up: AtomicBool,
+    samples: Mutex<Vec<LinkSample>>,
     /// The last line, with the counters, once the link has ended.
     end: Mutex<Option<Value>>,
 }
@@ -153,7 +190,7 @@ pub struct LinkProcess {
     started: Receiver<()>,
     seen: Arc<Seen>,
     ended: Receiver<()>,
-    _description: Option<NamedTempFile>,
+    _description: Option<Scratch>,
 }
 
 /// The device on the gateway's side.
@@ -201,6 +238,7 @@ impl LinkProcess {
         let start = child.child().stdin.take();
         let seen = Arc::new(Seen {
             up: AtomicBool::new(true),
+            samples: Mutex::default(),
             end: Mutex::new(None),
         });
         let (ready, is_ready) = mpsc::sync_channel(1);
@@ -243,9 +281,8 @@ impl LinkProcess {
         self.seen.up.load(Ordering::Relaxed)
     }
 
-    /// Ends the link and returns the counters of both directions as it tells
-    /// them.
-    pub fn end(mut self) -> anyhow::Result<Value> {
+    /// Ends the link and returns what it tells.
+    pub fn end(mut self) -> anyhow::Result<LinkEnd> {
         self.child.terminate(END_LIMIT)?;
         // Without an answer there are no counters either, which is told below.
         let _ = self.ended.recv_timeout(END_LIMIT);
@@ -255,7 +292,11 @@ impl LinkProcess {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .take();
-        end.context("holdfast link: ended without its counters")
+        let samples = &self.seen.samples;
+        Ok(LinkEnd {
+            counters: end.context("holdfast link: ended without its counters")?,
+            samples: std::mem::take(&mut samples.lock().unwrap_or_else(PoisonError::into_inner)),
+        })
     }
 }
 
@@ -272,6 +313,12 @@ fn follow(output: ChildStdout, seen: &Seen, ready: &SyncSender<()>, started: &Sy
             }
             Ok(LogLine::OutageBegin {}) => seen.up.store(false, Ordering::Relaxed),
             Ok(LogLine::OutageEnd {}) => seen.up.store(true, Ordering::Relaxed),
+            Ok(LogLine::Sample(sample)) => {
+                let mut samples = seen.samples.lock().unwrap_or_else(PoisonError::into_inner);
+                if samples.len() < SAMPLES_MAX {
+                    samples.push(sample);
+                }
+            }
             Ok(LogLine::Other) => {
                 let value: Option<Value> = serde_json::from_str(&line).ok();
                 if value.as_ref().is_some_and(|value| value["event"] == "end") {

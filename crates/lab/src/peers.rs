@@ -12,7 +12,7 @@ use holdfast_net::rtnl::{RouteOptions, Rtnl};
 
 use crate::link_process::GATEWAY_IF;
 use crate::stop::StopFlag;
-use crate::topology::{HOST_SYSCTLS, Topology, load_rules};
+use crate::topology::{GATEWAY_WIRED_IF, HOST_SYSCTLS, Topology, load_rules};
 
 /// How long the proxy may take to listen.
 const READY_LIMIT: Duration = Duration::from_secs(10);
@@ -45,8 +45,8 @@ pub struct HaProxy {
 
 impl HaProxy {
     /// Starts HAProxy at the gateway as a transparent split TCP proxy for what
-    /// comes from the MH by IPv4. Its connections to the MH have the congestion
-    /// control that the FH's would have had.
+    /// comes from the MH by IPv4. Its connections have the congestion control that the
+    /// sender's would have had.
     pub fn start(
         topology: &Topology,
         folder: &Path,
@@ -116,10 +116,13 @@ fn send_like_a_host(congestion_control: &str) -> anyhow::Result<()> {
         congestion_control: Some(congestion_control.to_owned()),
         mtu: None,
     };
-    let net = IpAddr::V4(Ipv4Addr::new(10, 2, 0, 0));
-    // The half with the MH in it, more specific than the interface's own /24.
-    let ifindex = rtnl.link_index(GATEWAY_IF)?;
-    Ok(rtnl.add_route_with(net, 25, None, ifindex, &options)?)
+    // The halves with MH and FH in them, more specific than the interfaces' own /24.
+    for (interface, net) in [(GATEWAY_IF, 2), (GATEWAY_WIRED_IF, 1)] {
+        let net = IpAddr::V4(Ipv4Addr::new(10, net, 0, 0));
+        let ifindex = rtnl.link_index(interface)?;
+        rtnl.add_route_with(net, 25, None, ifindex, &options)?;
+    }
+    Ok(())
 }
 
 /// Whether somebody listens on [`PORT`] in the calling thread's namespace.

@@ -28,7 +28,7 @@ use std::path::PathBuf;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::claims::{Entry, Paper};
-use crate::results::ResultLine;
+use crate::results::{COMMIT, ResultLine};
 use crate::scenario::{self, Run, Scenario};
 use selection::{grouped, is_own, is_today, scenario_name};
 
@@ -58,9 +58,11 @@ pub fn runs(paper: &Paper) -> anyhow::Result<Vec<Run>> {
     Ok(runs)
 }
 
-/// Whether `line` is what came of `run` on the model.
+/// Whether `line` is what came of `run` on the model, in this very commit: another one may
+/// give other results.
 pub fn is_of(line: &ResultLine, run: &Run) -> bool {
     line.substrate == "model"
+        && line.commit == COMMIT
         && line.scenario == run.scenario
         && line.variant == run.variant
         && line.seed == run.seed
@@ -253,10 +255,7 @@ fn scenarios(paper: &Paper) -> anyhow::Result<Markup> {
             files.push(file);
         }
     }
-    let today = paper.folder.join(selection::TODAY);
-    if today.exists() {
-        files.push(today);
-    }
+    files.extend(selection::today_files(paper)?);
     Ok(html! {
         section {
             p.quiet { "What was assumed, and how what the paper does not print was chosen." }

@@ -29,8 +29,9 @@ pub struct ResultLine {
     pub seed: u64,
     /// From the transfer's begin to its last byte, in seconds; none: not finished.
     pub transfer_s: Option<f64>,
-    /// The time that no transfer over these links can beat, in seconds.
-    pub optimal_s: f64,
+    /// The time that no transfer over these links can beat, in seconds; none: there is
+    /// none, the links carry too little.
+    pub optimal_s: Option<f64>,
     /// For each outage of the wireless hop within the transfer: from the link's return
     /// to the first new byte at the receiver, in seconds; none: there never was one.
     pub stalls_s: Vec<Option<f64>>,
@@ -41,6 +42,8 @@ pub struct ResultLine {
     /// Bytes that reached the receiver again, for each byte delivered; none: not known
     /// (a Linux receiver without SACK does not count them).
     pub duplicates_per_byte: Option<f64>,
+    /// Expiries of the sender's retransmission timer; none: not known (on Linux).
+    pub timeouts: Option<u64>,
     /// The transfer is complete.
     pub finished: bool,
     /// What arrived is what was sent.
@@ -63,7 +66,8 @@ pub struct ResultLine {
     pub kernel: Option<String>,
     /// The commit of this program.
     pub commit: String,
-    /// A hash over every packet with its time, on the model.
+    /// A hash over every packet with its time, on the model: of a segment its numbers,
+    /// length, window and flags.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub digest: Option<String>,
     /// Kernel parameters that were set at the hosts.
@@ -126,9 +130,9 @@ impl Framing {
 }
 
 /// The time that no transfer over these links can beat, in seconds: the slowest hop
-/// busy whenever it is up, every segment full, the others' delays added; `infinity` if
-/// it is beyond the end of time.
-pub fn optimal_s(conditions: &Conditions, framing: Framing) -> f64 {
+/// busy whenever it is up, every segment full, the others' delays added; none if it is
+/// beyond the end of time, or the run's outages are not drawn.
+pub fn optimal_s(conditions: &Conditions, framing: Framing) -> Option<f64> {
     let hops: Vec<&HopConditions> = conditions
         .wired
         .iter()
@@ -148,18 +152,16 @@ pub fn optimal_s(conditions: &Conditions, framing: Framing) -> f64 {
         .sum();
     let start = Instant::ZERO + conditions.start();
     let segments = conditions.transfer.bytes.div_ceil(framing.payload_bytes);
-    let ends = hops.iter().filter_map(|hop| {
+    let ends = hops.iter().map(|hop| {
         let plan = way(hop)?;
         let each = framing.header_bytes + u64::from(hop.frame_overhead_bytes);
         let wire_bytes = conditions.transfer.bytes + segments * each;
         let mut schedule = OutageSchedule::new(&plan.outages, 0);
         let end = optimal_transfer(&plan, &mut schedule, start, wire_bytes);
         let others = delay.saturating_sub(plan.delay);
-        Some(end.map_or(f64::INFINITY, |end| {
-            (end + others).saturating_since(start).as_secs_f64()
-        }))
+        Some((end? + others).saturating_since(start).as_secs_f64())
     });
-    ends.fold(0.0, f64::max)
+    ends.reduce(|a, b| Some(a?.max(b?))).flatten()
 }
 
 impl ResultLine {
@@ -177,6 +179,7 @@ impl ResultLine {
             goodput_mbps: 0.0,
             retransmission_ratio_percent: 0.0,
             duplicates_per_byte: None,
+            timeouts: None,
             finished: false,
             intact: false,
             ending: String::new(),
@@ -260,12 +263,11 @@ fn row(first: &ResultLine, group: &[&ResultLine]) -> Vec<String> {
             "never".to_owned()
         }
     };
-    let stall = |line: &ResultLine| {
-        let stalls = line
-            .stalls_s
-            .iter()
-            .map(|stall| stall.unwrap_or(f64::INFINITY));
-        stalls.fold(0.0, f64::max)
+    // One that the next outage cut short says nothing of its own length; one that nothing
+    // followed lasts.
+    let stall = |line: &ResultLine| match line.stalls_s.last() {
+        Some(None) if !line.finished => f64::INFINITY,
+        _ => line.stalls_s.iter().flatten().copied().fold(0.0, f64::max),
     };
     let mut finished = format!("{finished} of {}", group.len());
     if broken > 0 {
@@ -277,7 +279,7 @@ fn row(first: &ResultLine, group: &[&ResultLine]) -> Vec<String> {
         group.len().to_string(),
         finished,
         shown(of(&|line| line.transfer_s.unwrap_or(f64::INFINITY)), "s"),
-        shown(of(&|line| line.optimal_s), "s"),
+        shown(of(&|line| line.optimal_s.unwrap_or(f64::INFINITY)), "s"),
         shown(of(&stall), "s"),
         shown(of(&|line| line.goodput_mbps), "Mb/s"),
         shown(of(&|line| line.retransmission_ratio_percent), "%"),
@@ -295,8 +297,9 @@ mod tests {
         Scenario::parse(Path::new("s.toml"), &text)
             .unwrap()
             .runs(None)
+            .unwrap()[0]
+            .drawn()
             .unwrap()
-            .remove(0)
     }
 
     #[test]
@@ -305,15 +308,43 @@ mod tests {
             "[wired]\nrate_mbit_per_s = 100\ndelay_ms = 10\n[wireless]\nrate_mbit_per_s = 20\ndelay_ms = 25\noutages = { kind = \"list\", list = [{ at_s = 0.5, for_s = 2 }] }",
         );
         // 2000 segments of 1500 bytes at 20 Mb/s: 1.2 s.
-        let optimum = optimal_s(&run.conditions, Framing::new(1460, false));
+        let optimum = optimal_s(&run.conditions, Framing::new(1460, false)).unwrap();
         assert!((optimum - 3.235).abs() < 1e-6, "{optimum}");
     }
 
     #[test]
     fn overhead_of_frames_counts() {
         let run = run("[wireless]\nrate_mbit_per_s = 20\nframe_overhead_bytes = 1500");
-        let optimum = optimal_s(&run.conditions, Framing::new(1460, false));
+        let optimum = optimal_s(&run.conditions, Framing::new(1460, false)).unwrap();
         assert!((optimum - 2.4).abs() < 1e-6, "{optimum}");
+    }
+
+    #[test]
+    fn links_that_carry_too_little_have_no_optimum_and_their_line_can_be_read_again() {
+        let more =
+            "limit_s = 1e6\n[wireless]\nrate_mbit_per_s = 0.001\nframe_overhead_bytes = 65535";
+        let text = format!("[transfer]\nbytes = 1000000000000\n{more}");
+        let scenario = Scenario::parse(Path::new("s.toml"), &text).unwrap();
+        let run = scenario.runs(None).unwrap()[0].drawn().unwrap();
+        let line = ResultLine::of(&run, "model", "reno".into(), Framing::new(64, true));
+        assert_eq!(line.optimal_s, None);
+        let text = serde_json::to_string(&line).unwrap();
+        assert_eq!(serde_json::from_str::<ResultLine>(&text).unwrap(), line);
+    }
+
+    #[test]
+    fn a_stall_that_an_outage_cut_short_does_not_make_the_longest_one_endless() {
+        let run = run("[wireless]");
+        let shown = |stalls_s: &[Option<f64>], finished| {
+            let mut line = ResultLine::of(&run, "model", "reno".into(), Framing::new(1460, true));
+            line.stalls_s = stalls_s.to_vec();
+            line.finished = finished;
+            row(&line, &[&line]).swap_remove(6)
+        };
+        assert_eq!(shown(&[None, Some(0.5), Some(0.2)], true), "0.50 s");
+        assert_eq!(shown(&[Some(0.5), None], true), "0.50 s");
+        assert_eq!(shown(&[Some(0.5), None], false), "never");
+        assert_eq!(shown(&[], true), "0.00 s");
     }
 
     #[test]

@@ -3,8 +3,8 @@
 //!
 //! A [`Scenario`] is a document; its `[[sweep]]`s multiply it to [`Run`]s, in an order
 //! that depends on the document alone. Each run carries everything that a substrate
-//! needs ([`Conditions`]), checked, with the outages of its seed already drawn: they
-//! are the same on every substrate.
+//! needs ([`Conditions`]), checked. The outages of its seed are drawn when it is carried
+//! out ([`Run::drawn`]): they are the same on every substrate.
 //!
 //! ```toml
 //! description = "one outage, plain and with the gateway"
@@ -27,6 +27,7 @@
 mod conditions;
 mod hop;
 mod host;
+mod snoop;
 mod sweep;
 
 use std::path::{Path, PathBuf};
@@ -41,7 +42,9 @@ pub use conditions::{
 };
 pub(crate) use conditions::{PART_WIRED, seconds};
 pub use hop::HopConditions;
+pub(crate) use host::PRESET_DEFAULT;
 pub use host::{HostConditions, ShrunkWindow};
+pub use snoop::{SnoopConditions, SnoopSetChoice};
 pub use sweep::Parameters;
 
 use crate::document::{self, DocumentError};
@@ -74,7 +77,7 @@ impl std::error::Error for ScenarioError {}
 /// A scenario's document.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// Its name: the file's, with its folder's unless that is the current one.
+    /// Its name: the file's, with its folder's.
     pub name: String,
     /// Its file.
     pub path: PathBuf,
@@ -153,22 +156,17 @@ impl std::str::FromStr for Shard {
 }
 
 impl Scenario {
-    /// Reads a scenario and checks all of its runs.
+    /// Reads a scenario and checks all of its combinations.
     ///
     /// # Errors
     /// One line with the file, the key, what it got and what it takes.
     pub fn load(path: &Path) -> anyhow::Result<Self> {
-        let shown = path.display();
-        let size = std::fs::metadata(path)
-            .with_context(|| format!("{shown}: cannot be read"))?
-            .len();
-        if size > FILE_BYTES_MAX {
-            bail!("{shown}: {size} bytes are no scenario, it takes at most {FILE_BYTES_MAX}");
-        }
-        let text =
-            std::fs::read_to_string(path).with_context(|| format!("{shown}: cannot be read"))?;
-        let scenario = Self::parse(path, &text)?;
-        scenario.runs(None)?;
+        let text = document::read_text(path, FILE_BYTES_MAX)
+            .with_context(|| format!("{}: cannot be read", path.display()))?;
+        let mut scenario = Self::parse(path, &text)?;
+        // Not by the way that the path takes from the current folder.
+        scenario.name = name_of(&in_full(path));
+        scenario.combinations()?;
         Ok(scenario)
     }
 
@@ -194,38 +192,27 @@ impl Scenario {
     /// # Errors
     /// As [`Self::load`].
     pub fn runs(&self, first_seed: Option<u64>) -> anyhow::Result<Vec<Run>> {
-        let points =
-            sweep::points(&self.document).map_err(|error| self.explain(&error, &self.document))?;
-        let mut checked = Vec::with_capacity(points.len());
-        for point in points {
-            let conditions = conditions::read(&point.document)
-                .map_err(|error| self.explain(&error, &point.document))?;
-            checked.push((point, conditions));
-        }
-        let repetitions = checked.iter().map(|(_, c)| c.repetitions).max();
+        let combinations = self.combinations()?;
+        let repetitions = combinations.iter().map(|(_, c)| c.repetitions).max();
         let mut runs = Vec::new();
         for repetition in 0..repetitions.unwrap_or(0) {
-            for (point, conditions) in &checked {
+            for (point, conditions) in &combinations {
                 if repetition >= conditions.repetitions {
                     continue;
                 }
                 let first = first_seed.unwrap_or(conditions.seed);
-                let seed = first.wrapping_add(repetition);
-                let conditions = conditions
-                    .drawn(seed, self.path.parent())
-                    .map_err(|error| self.explain(&error, &point.document))?;
                 runs.push(Run {
                     scenario: self.name.clone(),
                     variant: point.variant.clone(),
                     parameters: point.parameters.clone(),
-                    seed,
+                    seed: first.wrapping_add(repetition),
                     origin: Origin {
                         file: self.path.clone(),
                         seed: first_seed,
                         index: runs.len(),
                         count: 0,
                     },
-                    conditions,
+                    conditions: conditions.clone(),
                 });
                 if runs.len() > RUNS_MAX {
                     bail!(
@@ -242,8 +229,74 @@ impl Scenario {
         Ok(runs)
     }
 
+    /// The names of its sweeps, in order: those of its runs' parameters.
+    ///
+    /// # Errors
+    /// As [`Self::load`].
+    pub fn sweeps(&self) -> anyhow::Result<Vec<String>> {
+        let combinations = self.combinations()?;
+        let first = combinations.first().map(|(point, _)| &point.parameters);
+        Ok(first
+            .into_iter()
+            .flat_map(|of| of.keys().cloned())
+            .collect())
+    }
+
+    /// The sweeps' combinations, each checked but for its outages.
+    fn combinations(&self) -> Result<Vec<(sweep::Point, Conditions)>, ScenarioError> {
+        let points =
+            sweep::points(&self.document).map_err(|error| self.explain(&error, &self.document))?;
+        let checked = points.into_iter().map(|point| {
+            let conditions = conditions::read(&point.document)
+                .and_then(|conditions| {
+                    conditions.check_links(self.path.parent())?;
+                    Ok(conditions)
+                })
+                .map_err(|error| self.explain(&error, &point.document))?;
+            Ok((point, conditions))
+        });
+        checked.collect()
+    }
+
     fn explain(&self, error: &DocumentError, document: &Table) -> ScenarioError {
         ScenarioError(error.explain(&self.path.display().to_string(), document, hop::OWN_KEYS))
+    }
+}
+
+impl Run {
+    /// The run with the outages of its seed: what a substrate carries out.
+    ///
+    /// # Errors
+    /// There are too many outages, or a trace can no longer be read: one line with the
+    /// file and the key.
+    pub fn drawn(&self) -> Result<Self, ScenarioError> {
+        let file = &self.origin.file;
+        let conditions = self
+            .conditions
+            .drawn(self.seed, file.parent())
+            .map_err(|error| {
+                let file = file.display().to_string();
+                ScenarioError(error.explain(&file, &Table::new(), hop::OWN_KEYS))
+            })?;
+        Ok(Self {
+            conditions,
+            ..self.clone()
+        })
+    }
+}
+
+/// The path with its folder's own place; as it is if that cannot be found.
+pub(crate) fn in_full(path: &Path) -> PathBuf {
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    match (
+        std::fs::canonicalize(folder.unwrap_or(Path::new("."))),
+        path.file_name(),
+    ) {
+        (Ok(folder), Some(name)) => folder.join(name),
+        // `.` and `..` are folders themselves.
+        _ => std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()),
     }
 }
 

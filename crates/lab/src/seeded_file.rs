@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A file of pseudo-random bytes: the same for the same seed, and no two parts
-//! of it alike, so that a byte lost, doubled or out of place changes the hash.
+//! Pseudo-random bytes, in a file or as they are needed: the same for the same seed, and
+//! no two parts of them alike, so that a byte lost, doubled or out of place changes the
+//! hash.
 
 use std::fs::File;
 use std::io::{BufWriter, Read as _, Write as _};
@@ -26,20 +27,60 @@ pub struct SeededContent {
     pub sha256: Sha256Sum,
 }
 
+impl SeededContent {
+    /// The first `bytes` bytes of `seed`.
+    pub fn of(bytes: u64, seed: u64) -> Self {
+        let mut hash = Sha256::new();
+        let mut stream = SeededStream::new(bytes, seed);
+        while let Some(chunk) = stream.next_chunk() {
+            hash.update(chunk);
+        }
+        Self {
+            bytes,
+            sha256: hash.finalize().into(),
+        }
+    }
+}
+
+/// Pseudo-random bytes of a seed, made as they are needed.
+#[derive(Debug)]
+pub struct SeededStream {
+    rng: ChaCha8Rng,
+    left: u64,
+    chunk: Vec<u8>,
+}
+
+impl SeededStream {
+    /// The first `bytes` bytes of `seed`.
+    pub fn new(bytes: u64, seed: u64) -> Self {
+        Self {
+            rng: ChaCha8Rng::seed_from_u64(seed),
+            left: bytes,
+            chunk: vec![0; CHUNK_BYTES],
+        }
+    }
+
+    /// The next ones, 64 KiB until the last ones; none: that was all.
+    pub fn next_chunk(&mut self) -> Option<&[u8]> {
+        if self.left == 0 {
+            return None;
+        }
+        let part = &mut self.chunk[..self.left.min(CHUNK_BYTES as u64) as usize];
+        self.rng.fill_bytes(part);
+        self.left -= part.len() as u64;
+        Some(part)
+    }
+}
+
 /// Writes `bytes` pseudo-random bytes of `seed` to `path`.
 pub fn write_seeded(path: &Path, bytes: u64, seed: u64) -> anyhow::Result<SeededContent> {
-    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let mut stream = SeededStream::new(bytes, seed);
     let mut hash = Sha256::new();
     let at = || format!("{}: cannot be written", path.display());
     let mut file = BufWriter::new(File::create(path).with_context(at)?);
-    let mut chunk = vec![0; CHUNK_BYTES];
-    let mut left = bytes;
-    while left > 0 {
-        let part = &mut chunk[..left.min(CHUNK_BYTES as u64) as usize];
-        rng.fill_bytes(part);
-        hash.update(&*part);
-        file.write_all(part).with_context(at)?;
-        left -= part.len() as u64;
+    while let Some(chunk) = stream.next_chunk() {
+        hash.update(chunk);
+        file.write_all(chunk).with_context(at)?;
     }
     file.flush().with_context(at)?;
     Ok(SeededContent {
@@ -80,6 +121,7 @@ mod tests {
         assert_eq!(one, write_seeded(&path, 100_001, 7).unwrap());
         assert_eq!(sha256_of_start(&path, 100_001).unwrap(), one.sha256);
         assert_ne!(sha256_of_start(&path, 100_000).unwrap(), one.sha256);
+        assert_eq!(SeededContent::of(100_001, 7), one);
         assert_ne!(one.sha256, write_seeded(&path, 100_001, 8).unwrap().sha256);
     }
 }

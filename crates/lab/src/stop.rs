@@ -16,7 +16,11 @@ const POLL: Duration = Duration::from_millis(5);
 
 /// A flag that says that somebody wants us to stop; clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct StopFlag(Arc<AtomicBool>);
+pub struct StopFlag {
+    own: Arc<AtomicBool>,
+    /// One that raises this one too.
+    outer: Option<Arc<Self>>,
+}
 
 /// The error of work that ended because of a [`StopFlag`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,19 +39,29 @@ impl StopFlag {
     pub fn on_signals() -> io::Result<Self> {
         let flag = Self::default();
         for signal in [SIGINT, SIGTERM, SIGHUP] {
-            signal_hook::flag::register(signal, Arc::clone(&flag.0))?;
+            signal_hook::flag::register(signal, Arc::clone(&flag.own))?;
         }
         Ok(flag)
     }
 
+    /// A flag for a part of the work: raised by itself, and at once whenever this one is.
+    #[must_use]
+    pub fn within(&self) -> Self {
+        Self {
+            own: Arc::default(),
+            outer: Some(Arc::new(self.clone())),
+        }
+    }
+
     /// Raises the flag.
     pub fn raise(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.own.store(true, Ordering::Relaxed);
     }
 
     /// Whether it is raised.
     pub fn is_raised(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.own.load(Ordering::Relaxed)
+            || self.outer.as_ref().is_some_and(|outer| outer.is_raised())
     }
 
     /// [`Interrupted`] if it is raised.
@@ -84,6 +98,16 @@ impl StopFlag {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_flag_within_another_is_raised_with_it_but_not_the_other_way() {
+        let outer = StopFlag::default();
+        let (one, other) = (outer.within(), outer.within());
+        one.raise();
+        assert!(one.is_raised() && !other.is_raised() && !outer.is_raised());
+        outer.raise();
+        assert!(other.is_raised());
+    }
 
     #[test]
     fn a_raised_flag_ends_a_wait_and_a_limit_does_too() {

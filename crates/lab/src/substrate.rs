@@ -12,7 +12,6 @@ pub mod live;
 mod model;
 
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 
 use crate::results::ResultLine;
 use crate::scenario::Run;
@@ -51,6 +50,50 @@ impl SubstrateKind {
     }
 }
 
+/// Why a substrate cannot carry out a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// What it has not.
+    pub lacks: Lacking,
+    /// The key, what it got, and what can carry the run out: one line.
+    pub why: String,
+}
+
+/// What a substrate has not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lacking {
+    /// The run's scheme: the others of its scenario can do without this one.
+    Scheme,
+    /// The run's hosts: they are what its scenario is about.
+    Hosts,
+}
+
+impl SubstrateKind {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Model, Self::Linux, Self::Live];
+
+    /// Why it cannot carry out `run`, and what can; none: it can.
+    pub fn refusal(self, run: &Run) -> Option<Refusal> {
+        match self {
+            Self::Model => model::refusal(&run.conditions),
+            Self::Linux | Self::Live => live::refusal(&run.conditions),
+        }
+    }
+
+    /// How many of a scenario's runs it carries out: none if it lacks the hosts of one.
+    pub fn takes(self, runs: &[Run]) -> usize {
+        let refusals: Vec<Refusal> = runs.iter().filter_map(|run| self.refusal(run)).collect();
+        if refusals
+            .iter()
+            .any(|refusal| refusal.lacks == Lacking::Hosts)
+        {
+            0
+        } else {
+            runs.len() - refusals.len()
+        }
+    }
+}
+
 /// How runs are to be carried out.
 #[derive(Clone, Debug)]
 pub struct ExecutionSettings {
@@ -67,7 +110,6 @@ pub struct ExecutionSettings {
 pub struct Substrate {
     kind: SubstrateKind,
     settings: ExecutionSettings,
-    files: Mutex<live::ServedFiles>,
     kernel: Option<VirtualKernel>,
 }
 
@@ -82,10 +124,9 @@ impl Substrate {
             SubstrateKind::Model | SubstrateKind::Live => None,
         };
         Ok(Self {
-            kernel,
             kind,
             settings,
-            files: Mutex::new(live::ServedFiles::default()),
+            kernel,
         })
     }
 
@@ -95,11 +136,8 @@ impl Substrate {
     }
 
     /// Why this substrate cannot carry out `run`, and what can; none: it can.
-    pub fn refusal(&self, run: &Run) -> Option<String> {
-        match self.kind {
-            SubstrateKind::Model => model::refusal(&run.conditions),
-            SubstrateKind::Linux | SubstrateKind::Live => live::refusal(&run.conditions),
-        }
+    pub fn refusal(&self, run: &Run) -> Option<Refusal> {
+        self.kind.refusal(run)
     }
 
     /// Carries out one run.
@@ -110,15 +148,16 @@ impl Substrate {
     pub fn execute(&self, run: &Run, stop: &StopFlag) -> anyhow::Result<ResultLine> {
         stop.check()?;
         if let Some(refusal) = self.refusal(run) {
-            anyhow::bail!(refusal);
+            anyhow::bail!(refusal.why);
         }
+        let run = &run.drawn()?;
         let mut line = match (self.kind, &self.kernel) {
-            (SubstrateKind::Model, _) => model::execute(run, self.settings.pcap.as_deref())?,
+            (SubstrateKind::Model, _) => model::execute(run, self.settings.pcap.as_deref(), stop)?,
             (SubstrateKind::Linux, Some(kernel)) => {
                 linux::execute(run, kernel, &self.settings, stop)?
             }
             (SubstrateKind::Linux, None) => anyhow::bail!("the virtual kernel is gone"),
-            (SubstrateKind::Live, _) => live::execute(run, &self.settings, &self.files, stop)?,
+            (SubstrateKind::Live, _) => live::execute(run, &self.settings, stop)?,
         };
         if let Some(label) = &self.settings.label {
             line.substrate.clone_from(label);
@@ -127,16 +166,29 @@ impl Substrate {
     }
 }
 
+/// The devices that have a file of packets each: one file with all of them would have
+/// each packet twice, and make nonsense of what Wireshark says about a connection.
+const TRACE_PARTS: [&str; 4] = ["at-fh", "at-gateway-wired", "at-gateway-wireless", "at-mh"];
+
 /// A run's file of packets in `folder`.
-fn trace_file(folder: &Path, run: &Run, part: &str) -> PathBuf {
-    folder.join(trace_name(run, part))
+fn trace_file(folder: &Path, run: &Run, kind: SubstrateKind, part: &str) -> PathBuf {
+    folder.join(trace_name(run, kind, part))
 }
 
-/// The file's name: scenario, variant and seed, and what the file is of.
-fn trace_name(run: &Run, part: &str) -> String {
-    let mut name = format!("{} {} seed={} {part}", run.scenario, run.variant, run.seed);
-    name = name
-        .trim()
+/// The longest part of a file's name that is the scenario's and the variant's: 255 bytes
+/// are a name, and there is more in it.
+const TRACE_TITLE_BYTES_MAX: usize = 180;
+
+/// The file's name: scenario and variant for people, cut if they are long; the run's number
+/// in its scenario, its seed, the substrate, and what the file is of.
+fn trace_name(run: &Run, kind: SubstrateKind, part: &str) -> String {
+    let mut title = format!("{} {}", run.scenario, run.variant);
+    while title.len() > TRACE_TITLE_BYTES_MAX {
+        title.pop();
+    }
+    let number = run.origin.index + 1;
+    let (title, kind) = (title.trim(), kind.name());
+    let name: String = format!("{title} run={number} seed={} {kind} {part}", run.seed)
         .chars()
         .map(|c| {
             if c.is_alphanumeric() || "=.+-".contains(c) {
@@ -147,4 +199,74 @@ fn trace_name(run: &Run, part: &str) -> String {
         })
         .collect();
     format!("{name}.pcapng")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::Scenario;
+
+    #[test]
+    fn no_two_runs_have_one_file_of_packets_and_every_name_is_one() {
+        let long = "ä".repeat(300);
+        let text = format!(
+            "[transfer]\nbytes = 1\n[wireless]\n[[sweep]]\nname = \"a\"\npoints = [\n\
+             {{ name = \"x/y\", set = {{}} }},\n{{ name = \"x-y\", set = {{}} }},\n\
+             {{ name = \"{long}1\", set = {{}} }},\n{{ name = \"{long}2\", set = {{}} }},\n]"
+        );
+        let scenario = Scenario::parse(Path::new("p/s.toml"), &text).unwrap();
+        let mut names = std::collections::BTreeSet::new();
+        for run in scenario.runs(None).unwrap() {
+            for kind in SubstrateKind::ALL {
+                for part in TRACE_PARTS {
+                    let name = trace_name(&run, kind, part);
+                    assert!(name.len() <= 255 && !name.contains(['/', ' ']), "{name}");
+                    assert!(name.ends_with(&format!("-{part}.pcapng")));
+                    assert!(names.insert(name));
+                }
+            }
+        }
+        assert_eq!(names.len(), 4 * 3 * 4);
+    }
+
+    fn on_model(text: &str) -> ResultLine {
+        let scenario = Scenario::parse(Path::new("p/s.toml"), text).unwrap();
+        let settings = ExecutionSettings {
+            holdfast: "/nonexistent".into(),
+            label: None,
+            pcap: None,
+        };
+        let model = Substrate::new(SubstrateKind::Model, settings).unwrap();
+        let runs = scenario.runs(None).unwrap();
+        model.execute(&runs[0], &StopFlag::default()).unwrap()
+    }
+
+    #[test]
+    fn the_models_stalls_are_those_of_outages_that_the_transfer_met() {
+        let text = |transfer: &str, outages: &str| {
+            format!(
+                "[transfer]\nbytes = 5000000\n{transfer}\n[wireless]\nrate_mbit_per_s = 10\n\
+                 delay_ms = 20\noutages = {{ kind = \"list\", list = [{outages}] }}"
+            )
+        };
+        let three = "{ at_s = 1, for_s = 1 }, { at_s = 5, for_s = 1 }, { at_s = 30, for_s = 1 }";
+        let line = on_model(&text("start_s = 4", three));
+        assert!(line.finished);
+        assert_eq!((line.outages, line.stalls_s.len()), (1, 1), "{line:?}");
+        // The second outage comes before the sender's next try.
+        let close = "{ at_s = 1, for_s = 2 }, { at_s = 3.05, for_s = 2 }";
+        let line = on_model(&text("", close));
+        assert_eq!((line.outages, line.stalls_s[0]), (2, None), "{line:?}");
+        assert!(line.stalls_s[1].is_some_and(|s| s < 5.0), "{line:?}");
+        // The SYN of an upload meets the outage that lasts when it begins.
+        let line = on_model(&text(
+            "direction = \"uplink\"\nstart_s = 1",
+            "{ at_s = 0.5, for_s = 2 }",
+        ));
+        assert!(line.finished && line.stalls_s.len() == 1, "{line:?}");
+        assert!(line.stalls_s[0].is_some_and(|s| s > 0.0), "{line:?}");
+        // Given up, or out of time, before the link came back.
+        let line = on_model(&text("limit_s = 9", "{ at_s = 2, for_s = 20 }"));
+        assert_eq!((line.outages, line.stalls_s), (1, vec![None]));
+    }
 }

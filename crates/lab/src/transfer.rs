@@ -1,27 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One download over one link, plain or through a gateway, and what it took.
+//! One transfer over one link, plain or through a gateway, and what it took.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
+use holdfast_core::Direction;
 use holdfast_link::{OutageSchedule, optimal_transfer};
 use holdfast_net::datapath::monotonic_ns;
+use holdfast_net::netns::NetNs;
 use holdfast_wire::Instant;
 use serde::Serialize;
 
 use crate::counters::TcpCounters;
 use crate::cross_traffic::DatagramStream;
 use crate::daemons::{Daemon, GatewayOptions, make_key};
-use crate::download::{Download, DownloadWatch, Received};
-use crate::link_process::EmulatedLink;
+use crate::download::{DownloadWatch, Received};
+use crate::endpoint::Sample;
+use crate::endpoint::pair::Exchange;
+use crate::link_process::{EmulatedLink, LinkSample};
 use crate::peers::HaProxy;
-use crate::seeded_file::{SeededContent, Sha256Sum};
-use crate::socket_series::{SocketSample, SocketSampler};
+use crate::seeded_file::SeededContent;
+use crate::stall;
 use crate::stop::StopFlag;
-use crate::topology::{FH, HostTuning, Topology, TopologySettings, Wireless};
-use crate::web_server::WebServer;
+use crate::topology::{HostTuning, Topology, TopologySettings, Wireless};
+use application::{Ended, ReadyApplication};
+
+mod application;
 
 /// Payload of a full segment over a 1500-octet link with timestamps.
 const MSS_BYTES: u64 = 1448;
@@ -84,8 +90,8 @@ pub struct TransferExtras {
     pub start_after: Duration,
     /// Other traffic.
     pub cross_traffic: Vec<DatagramStream>,
-    /// Distance of the points of a time series of the sender's socket.
-    pub series_interval: Option<Duration>,
+    /// What the lab's own ends exchange; none: nginx serves and curl downloads.
+    pub exchange: Option<Exchange>,
 }
 
 /// What a transfer took.
@@ -93,12 +99,12 @@ pub struct TransferExtras {
 pub struct TransferResult {
     /// The transfer's name.
     pub name: String,
-    /// From curl's start to its last byte, in seconds; none: not finished.
+    /// From its begin to the last byte, in seconds; none: not finished.
     pub transfer_s: Option<f64>,
     /// The time that no transfer over this link can beat, in seconds.
     pub optimal_s: f64,
-    /// For each outage that began before the last byte: from the link's return
-    /// to the first new byte at the MH, in seconds; none: there never was one.
+    /// For each outage that overlapped the transfer: from the link's return to the first
+    /// new byte at the receiver, in seconds; none: none came before the next outage.
     pub stalls_s: Vec<Option<f64>>,
     /// Segments that the sender sent again, by the kernel's counter.
     pub retransmitted_segments: u64,
@@ -113,18 +119,22 @@ pub struct TransferResult {
 pub struct Measurement {
     /// The result.
     pub result: TransferResult,
-    /// Segments that the FH sent for the first time, by the kernel's counter.
+    /// Segments that the sender's host sent for the first time, by the kernel's counter.
     pub segments: u64,
-    /// Segments that the MH got again and reported by D-SACK (RFC 2883).
+    /// Segments that the receiver got again and reported by D-SACK (RFC 2883).
     pub duplicate_segments: u64,
     /// The connection ended before the limit.
     pub ended: bool,
     /// From the begin to the last byte that arrived, in seconds.
     pub last_byte_s: f64,
-    /// The SHA-256 of what arrived.
-    pub sha256: Sha256Sum,
+    /// What arrived when, and its hash.
+    pub received: Received,
     /// The sender's socket over time, if asked for; times since the links' start.
-    pub samples: Vec<SocketSample>,
+    pub samples: Vec<Sample>,
+    /// The wireless link over time, if asked for.
+    pub link_samples: Vec<LinkSample>,
+    /// Time zero of the links, CLOCK_MONOTONIC.
+    pub origin_ns: u64,
 }
 
 impl TransferResult {
@@ -192,21 +202,22 @@ impl TransferWatch {
     }
 }
 
-/// A transfer with everything in place but the download.
+/// A transfer with everything in place but the bytes.
 #[derive(Debug)]
 pub struct PreparedTransfer {
     // In the order in which they end.
+    application: Option<ReadyApplication>,
     mobile: Option<Daemon>,
     gateway: Option<Daemon>,
     _proxy: Option<HaProxy>,
-    _server: WebServer,
     topology: Topology,
     settings: TransferSettings,
 }
 
 impl PreparedTransfer {
-    /// Builds namespaces and link, starts server and daemons. `folder`, which
-    /// must exist, is the transfer's own; `files` holds [`FILE_NAME`].
+    /// Builds namespaces and link, starts daemons and applications. `folder`, which
+    /// must exist, is the transfer's own; `files` holds [`FILE_NAME`] if it is a download
+    /// by HTTP.
     pub fn prepare(
         settings: &TransferSettings,
         folder: &Path,
@@ -227,7 +238,6 @@ impl PreparedTransfer {
         topology_settings.fh.clone_from(&settings.extras.fh);
         topology_settings.mh.clone_from(&settings.extras.mh);
         let topology = Topology::build(&topology_settings)?;
-        let server = WebServer::start(&topology.fh, folder, files, stop)?;
         let (mut gateway, mut mobile) = (None, None);
         if let Middle::Gateway {
             scheme,
@@ -261,17 +271,18 @@ impl PreparedTransfer {
             Middle::Plain | Middle::Gateway { .. } => None,
         };
         let settings = settings.clone();
+        let application = ReadyApplication::prepare(&settings, &topology, folder, files, stop)?;
         Ok(Self {
+            application: Some(application),
             mobile,
             gateway,
             _proxy: proxy,
-            _server: server,
             topology,
             settings,
         })
     }
 
-    /// Downloads, with the link's clock starting at the same moment, or sooner if
+    /// Carries it out, with the link's clock starting at the same moment, or sooner if
     /// [`TransferExtras::start_after`] says so.
     pub fn run(
         self,
@@ -289,13 +300,9 @@ impl PreparedTransfer {
         watch: &TransferWatch,
         stop: &StopFlag,
     ) -> anyhow::Result<Measurement> {
-        let counted = |topology: &Topology| {
-            anyhow::Ok((
-                TcpCounters::read(&topology.fh)?,
-                TcpCounters::read(&topology.mh)?,
-            ))
-        };
-        let (retransmitted_before, before) = (self.retransmitted()?, counted(&self.topology)?);
+        let application = self.application.take();
+        let application = application.context("the transfer was carried out before")?;
+        let (retransmitted_before, before) = (self.retransmitted()?, self.counters()?);
         let origin_ns = self.start_links()?;
         let extras = &self.settings.extras;
         let _streams = extras
@@ -303,47 +310,39 @@ impl PreparedTransfer {
             .iter()
             .map(|stream| stream.start(&self.topology, origin_ns))
             .collect::<anyhow::Result<Vec<_>>>()?;
-        let begin_ns = origin_ns + extras.start_after.as_nanos() as u64;
-        stop.wait_for("the time of the download", self.settings.limit, || {
-            Ok((monotonic_ns() >= begin_ns).then_some(()))
-        })?;
-        let started_ns = begin_ns.max(origin_ns);
+        let started_ns = origin_ns + extras.start_after.as_nanos() as u64;
         watch.started_ns.store(origin_ns, Ordering::Relaxed);
-        let sampler = extras
-            .series_interval
-            .map(|interval| SocketSampler::start(&self.topology.fh, interval, origin_ns));
-        let url = format!("http://{}/{FILE_NAME}", FH.v4);
-        let download = Download::start(&self.topology.mh, &url, &watch.download)?;
-        let limit = self.settings.limit.saturating_sub(extras.start_after);
-        let waited = stop.wait_for("the download ends", limit, || {
-            Ok(download.is_finished().then_some(()))
-        });
-        stop.check()?;
-        let ended = waited.is_ok();
-        let (finished, received) = if ended {
-            let (status, received) = download.finish()?;
-            (status.success(), received)
-        } else {
-            (false, download.abort()?)
-        };
-        let retransmitted = self.retransmitted()? - retransmitted_before;
-        let after = counted(&self.topology)?;
         let times = (origin_ns, started_ns);
-        let result = self.result(content, times, &received, finished, retransmitted)?;
+        let Ended {
+            received,
+            in_time,
+            whole,
+            samples,
+        } = application.run(&self.topology, times, self.settings.limit, watch, stop)?;
+        let ended_ns = monotonic_ns();
+        let retransmitted = self.retransmitted()? - retransmitted_before;
+        let after = self.counters()?;
+        let times = Times {
+            origin_ns,
+            started_ns,
+            ended_ns,
+        };
+        let result = self.result(content, times, &received, whole, retransmitted)?;
         let last_ns = received
             .arrivals
             .last()
             .map_or(started_ns, |arrival| arrival.at_ns);
-        let samples = sampler.map_or_else(Vec::new, |sampler| sampler.finish(&received));
-        self.end()?;
+        let link_samples = self.end()?;
         Ok(Measurement {
             result,
             segments: after.0.segments - before.0.segments,
             duplicate_segments: after.1.duplicates_reported - before.1.duplicates_reported,
-            ended,
+            ended: in_time,
             last_byte_s: last_ns.saturating_sub(started_ns) as f64 / 1e9,
-            sha256: received.sha256,
+            received,
             samples,
+            link_samples,
+            origin_ns,
         })
     }
 
@@ -365,11 +364,12 @@ impl PreparedTransfer {
     fn result(
         &self,
         content: &SeededContent,
-        (origin_ns, started_ns): (u64, u64),
+        times: Times,
         received: &Received,
         finished: bool,
         retransmitted_segments: u64,
     ) -> anyhow::Result<TransferResult> {
+        let started_ns = times.started_ns;
         let last_ns = received
             .arrivals
             .last()
@@ -379,35 +379,63 @@ impl PreparedTransfer {
             name: self.settings.name.clone(),
             transfer_s: finished.then(|| (last_ns - started_ns) as f64 / 1e9),
             optimal_s: optimal_s(&self.settings.link, content.bytes)?,
-            stalls_s: stalls_s(&self.settings.link, origin_ns, received, finished),
+            stalls_s: stalls_s(&self.settings.link, times, received, finished),
             retransmitted_segments,
             bytes: received.bytes(),
             sha256_ok: received.sha256 == content.sha256,
         })
     }
 
-    /// Segments sent again so far by the FH, and by the gateway where a split
+    /// The host that sends the bytes.
+    fn sender(&self) -> &NetNs {
+        if self.sends_uplink() {
+            &self.topology.mh
+        } else {
+            &self.topology.fh
+        }
+    }
+
+    fn sends_uplink(&self) -> bool {
+        let exchange = self.settings.extras.exchange.as_ref();
+        exchange.is_some_and(|exchange| exchange.direction == Direction::Uplink)
+    }
+
+    /// What the sender's kernel counts, and the receiver's.
+    fn counters(&self) -> anyhow::Result<(TcpCounters, TcpCounters)> {
+        let receiver = if self.sends_uplink() {
+            &self.topology.fh
+        } else {
+            &self.topology.mh
+        };
+        Ok((
+            TcpCounters::read(self.sender())?,
+            TcpCounters::read(receiver)?,
+        ))
+    }
+
+    /// Segments sent again so far by the sender, and by the gateway where a split
     /// proxy sends in its place; a gateway without one has no TCP of its own.
     fn retransmitted(&self) -> anyhow::Result<u64> {
-        let hosts = [&self.topology.fh, &self.topology.gateway];
+        let hosts = [self.sender(), &self.topology.gateway];
         let counts = hosts.map(|ns| Ok(TcpCounters::read(ns)?.retransmitted_segments));
         counts.into_iter().sum()
     }
 
-    /// Ends daemons and links as an operator would; an error if one does not.
-    fn end(&mut self) -> anyhow::Result<()> {
+    /// Ends daemons and links as an operator would; an error if one does not. What the
+    /// wireless link has sampled.
+    fn end(&mut self) -> anyhow::Result<Vec<LinkSample>> {
         for daemon in [&mut self.mobile, &mut self.gateway].into_iter().flatten() {
             daemon.stop()?;
         }
         // The gateway would take the end of its interface for an accident.
         let topology = &mut self.topology;
-        for link in [topology.link.take(), topology.wired_link.take()]
-            .into_iter()
-            .flatten()
-        {
-            link.end()?;
+        if let Some(wired) = topology.wired_link.take() {
+            wired.end()?;
         }
-        Ok(())
+        match topology.link.take() {
+            Some(link) => Ok(link.end()?.samples),
+            None => Ok(Vec::new()),
+        }
     }
 }
 
@@ -423,25 +451,33 @@ pub fn optimal_s(link: &EmulatedLink, bytes: u64) -> anyhow::Result<f64> {
     Ok(end.as_secs_f64())
 }
 
+/// When a transfer took place, CLOCK_MONOTONIC.
+#[derive(Clone, Copy, Debug)]
+#[expect(clippy::struct_field_names, reason = "units stand in names")]
+struct Times {
+    /// Time zero of the links.
+    origin_ns: u64,
+    started_ns: u64,
+    /// It was over, or no longer waited for.
+    ended_ns: u64,
+}
+
+/// By the rule of all substrates.
 fn stalls_s(
     link: &EmulatedLink,
-    started_ns: u64,
+    times: Times,
     received: &Received,
     finished: bool,
 ) -> Vec<Option<f64>> {
-    let last_ns = received
-        .arrivals
-        .last()
-        .map_or(started_ns, |arrival| arrival.at_ns);
-    link.outages
-        .iter()
-        .filter(|outage| !finished || started_ns + (outage.at_s * 1e9) as u64 <= last_ns)
-        .map(|outage| {
-            let end_ns = started_ns + ((outage.at_s + outage.for_s) * 1e9) as u64;
-            let first = received.first_from(end_ns)?;
-            Some((first.at_ns - end_ns) as f64 / 1e9)
-        })
-        .collect()
+    let since_s = |at_ns: u64| at_ns.saturating_sub(times.origin_ns) as f64 / 1e9;
+    let last = received.arrivals.last().filter(|_| finished);
+    let end_ns = last.map_or(times.ended_ns, |arrival| arrival.at_ns);
+    let between_s = [since_s(times.started_ns), since_s(end_ns)];
+    stall::stalls_s(&link.outages, between_s, |from_s, until_s| {
+        let from_ns = times.origin_ns + (from_s * 1e9) as u64;
+        let at_s = since_s(received.first_from(from_ns)?.at_ns);
+        (at_s < until_s).then_some(at_s)
+    })
 }
 
 #[cfg(test)]
@@ -461,23 +497,31 @@ mod tests {
     }
 
     #[test]
-    fn a_stall_is_the_time_from_the_links_return_to_the_next_byte() {
+    fn stalls_are_counted_from_the_links_clock_within_the_transfer() {
         let second = 1_000_000_000;
+        let times = |started_s: u64, ended_s: u64| Times {
+            origin_ns: 100,
+            started_ns: 100 + started_s * second,
+            ended_ns: 100 + ended_s * second,
+        };
         let arrivals = [1, 2, 7, 8].map(|at| Arrival {
             at_ns: 100 + at * second,
             bytes_total: at,
         });
-        let received = Received {
-            arrivals: arrivals.to_vec(),
+        let received = |count: usize| Received {
+            arrivals: arrivals[..count].to_vec(),
             sha256: [0; 32],
         };
-        assert_eq!(stalls_s(&link(), 100, &received, true), [Some(2.0)]);
-        let early = Received {
-            arrivals: arrivals[..1].to_vec(),
-            sha256: [0; 32],
-        };
-        assert!(stalls_s(&link(), 100, &early, true).is_empty());
-        assert_eq!(stalls_s(&link(), 100, &early, false), [None]);
+        let of = |times, count, finished| stalls_s(&link(), times, &received(count), finished);
+        // The outage is from 2 to 5 s.
+        assert_eq!(of(times(0, 9), 4, true), [Some(2.0)]);
+        // All had come before it began.
+        assert!(of(times(0, 9), 1, true).is_empty());
+        assert_eq!(of(times(0, 9), 1, false), [None]);
+        // It was given up before.
+        assert!(of(times(0, 2), 1, false).is_empty());
+        // It began after it.
+        assert!(of(times(6, 9), 4, true).is_empty());
     }
 
     #[test]

@@ -49,6 +49,10 @@ pub enum Metric {
     RetransmissionRatioPercent,
     /// Goodput in Mb/s.
     GoodputMbps,
+    /// Expiries of the sender's retransmission timer in each 100 s of the transfer, until
+    /// its last byte came.
+    #[serde(rename = "timeouts_per_100_s")]
+    TimeoutsPer100S,
 }
 
 impl Metric {
@@ -58,6 +62,13 @@ impl Metric {
             Self::TransferS => line.transfer_s,
             Self::RetransmissionRatioPercent => Some(line.retransmission_ratio_percent),
             Self::GoodputMbps => Some(line.goodput_mbps),
+            Self::TimeoutsPer100S => {
+                let elapsed_s = line
+                    .transfer_s
+                    .unwrap_or(line.bytes as f64 * 8.0 / (line.goodput_mbps * 1e6));
+                let timeouts = line.timeouts? as f64;
+                (elapsed_s > 0.0 && elapsed_s.is_finite()).then(|| timeouts * 100.0 / elapsed_s)
+            }
         }
     }
 }
@@ -114,7 +125,7 @@ pub struct Row {
     pub printed: Vec<f64>,
 }
 
-/// The same cells under another assumption.
+/// The same cells under another assumption, or under each of several.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Alternative {
@@ -123,8 +134,14 @@ pub struct Alternative {
     /// The scenario.
     pub scenario: String,
     /// Its runs, besides the cell's own.
-    #[serde(rename = "where")]
+    #[serde(default, rename = "where")]
     pub of: Where,
+    /// The parameter whose values are the assumptions; without it there is one.
+    #[serde(default)]
+    pub over: Option<String>,
+    /// What to compare in place of the table's metric, if the paper may have meant that.
+    #[serde(default)]
+    pub metric: Option<Metric>,
 }
 
 /// Something that the paper says in words.
@@ -191,6 +208,31 @@ pub enum Rule {
         /// How far from them, in percentage points.
         points: f64,
     },
+    /// The metric of `better` is so many times that of `than`: the medians over repetitions,
+    /// for each combination of the other parameters.
+    Times {
+        /// The metric, of which more is better.
+        metric: Metric,
+        /// The parameter.
+        parameter: String,
+        /// The better value.
+        better: Json,
+        /// The other one.
+        than: Json,
+        /// The least and the most that is printed.
+        printed: [f64; 2],
+        /// How far beyond these, in percent.
+        percent: f64,
+    },
+    /// All runs with one value of a parameter finish, none with another.
+    Finishes {
+        /// The parameter.
+        parameter: String,
+        /// The value with which transfers finish.
+        with: Json,
+        /// The one with which they do not.
+        without: Json,
+    },
     /// The retransmission ratio of every run is what its segments give:
     /// 100 × retransmitted / (all − retransmitted).
     RatioIsDefined {},
@@ -218,6 +260,7 @@ impl ClaimsFile {
         let explain =
             |error: DocumentError| ScenarioError::new(error.explain(file, &document, &[]));
         let claims: Self = document::read(&document).map_err(explain)?;
+        claims.check_tolerances().map_err(explain)?;
         for (number, table) in claims.table.iter().enumerate() {
             let at =
                 |error: DocumentError| explain(error.within(&number.to_string()).within("table"));
@@ -227,7 +270,19 @@ impl ClaimsFile {
                     "has no tolerance; add [tolerance]",
                 )));
             }
+            for (key, is_empty) in [
+                ("columns", table.columns.is_empty()),
+                ("row", table.row.is_empty()),
+            ] {
+                if is_empty {
+                    return Err(at(DocumentError::at(key, "takes at least one")));
+                }
+            }
             for (number, row) in table.row.iter().enumerate() {
+                if row.printed.iter().any(|value| !value.is_finite()) {
+                    let error = DocumentError::at("printed", "takes numbers");
+                    return Err(at(error.within(&number.to_string()).within("row")));
+                }
                 if row.printed.len() != table.columns.len() {
                     let problem = format!("takes {} values, one a column", table.columns.len());
                     let error = DocumentError::at("printed", problem);
@@ -236,6 +291,37 @@ impl ClaimsFile {
             }
         }
         Ok(claims)
+    }
+
+    /// A distance that is below zero, or no number, is none.
+    fn check_tolerances(&self) -> Result<(), DocumentError> {
+        let check = |key: &str, value: f64| {
+            if value.is_finite() && value >= 0.0 {
+                return Ok(());
+            }
+            Err(DocumentError::at(key, "takes 0 or more"))
+        };
+        check("tie_percent", self.tie_percent)?;
+        for (metric, tolerance) in &self.tolerance {
+            let within = |error: DocumentError| match serde_json::to_value(metric) {
+                Ok(Json::String(name)) => error.within(&name).within("tolerance"),
+                _ => error.within("tolerance"),
+            };
+            check("percent", tolerance.percent).map_err(within)?;
+            check("absolute", tolerance.absolute).map_err(within)?;
+        }
+        for (number, statement) in self.statement.iter().enumerate() {
+            let (key, value) = match statement.rule {
+                Rule::Alike { percent, .. } | Rule::Times { percent, .. } => ("percent", percent),
+                Rule::Gain { points, .. } | Rule::ReducedBy { points, .. } => ("points", points),
+                Rule::RatioIsDefined {} | Rule::Finishes { .. } => continue,
+            };
+            check(key, value).map_err(|error| {
+                let number = number.to_string();
+                error.within("rule").within(&number).within("statement")
+            })?;
+        }
+        Ok(())
     }
 
     /// The scenarios that its claims name, each once, in order.

@@ -111,7 +111,8 @@ fn cells_orders_and_statements_are_judged_by_the_files_rules() {
             ("alike", Verdict::Holds),
             // a took 23% less than c over 180 s.
             ("reduced", Verdict::Differs),
-            ("ratio", Verdict::Holds),
+            // What ours are computed by cannot come out otherwise.
+            ("ratio", Verdict::NotComparable),
         ]
     );
     assert_eq!(
@@ -127,6 +128,36 @@ fn cells_orders_and_statements_are_judged_by_the_files_rules() {
         "{}",
         entries[7].reason
     );
+}
+
+#[test]
+fn what_is_left_open_gives_a_range_and_how_many_cells_fit_at_each_value() {
+    let text = CLAIMS.replace(
+        "where = { luck = true } }",
+        "over = \"luck\" }, { text = \"timeouts\", scenario = \"other.toml\", where = { luck = 3 }, \
+         metric = \"timeouts_per_100_s\" }",
+    );
+    let mut lines = lines();
+    for (luck, transfer_s) in [(1, Some(201.0)), (2, Some(240.0)), (3, None)] {
+        let mut other = line("other", "a", 180, transfer_s);
+        other.parameters.insert("luck".into(), luck.into());
+        // 3 timeouts in 50 s.
+        (other.timeouts, other.bytes, other.goodput_mbps) = (Some(3), 50_000_000, 8.0);
+        lines.push(other);
+    }
+    let paper = paper(&text);
+    assert_eq!(
+        paper.entries(&lines)[1].reason,
+        "+15.0% (+30.00); within 5% is the same; with luck: 201.0 to unfinished, as printed for \
+         1 of 3; with timeouts: 6.0"
+    );
+    let fits = paper.fits(&lines);
+    let fits: Vec<_> = fits
+        .iter()
+        .map(|fit| (fit.value.clone(), fit.as_printed, fit.cells))
+        .collect();
+    let expected = [(1, 1), (2, 0), (3, 0)].map(|(luck, fitting)| (luck.into(), fitting, 1));
+    assert_eq!(fits, expected);
 }
 
 #[test]
@@ -150,7 +181,7 @@ fn what_has_no_run_is_not_comparable() {
         .unwrap();
     assert_eq!(
         (order.verdict, order.reason.as_str()),
-        (Verdict::Holds, "1 pairs as printed; no run of c")
+        (Verdict::NotComparable, "1 pairs as printed; no run of c")
     );
 }
 
@@ -224,4 +255,205 @@ fn the_json_is_what_readers_are_promised() {
         ]
     );
     assert_eq!(json["verdict"], "holds");
+}
+
+/// The entry of the statement with this rule.
+fn judged(rule: &str, lines: &[ResultLine]) -> Entry {
+    let text = format!(
+        "title = \"t\"\n[tolerance]\n[[statement]]\nid = \"said\"\ntext = \"so\"\n\
+         scenario = \"s.toml\"\nrule = {rule}"
+    );
+    paper(&text).entries(lines).remove(0)
+}
+
+#[test]
+fn alike_can_fail_and_says_when_there_is_nothing_to_compare() {
+    let rule = |parameter: &str| {
+        format!(
+            "{{ kind = \"alike\", metric = \"transfer_s\", parameter = \"{parameter}\", percent = 5 }}"
+        )
+    };
+    let two = |a, b| [line("s", "a", 5, a), line("s", "b", 5, b)];
+    let apart = two(Some(100.0), Some(626.0));
+    assert_eq!(judged(&rule("tcp"), &apart).verdict, Verdict::Differs);
+    // Each run a group of its own.
+    let none = judged(&rule("pct"), &apart);
+    assert_eq!(
+        (none.verdict, none.reason.as_str()),
+        (Verdict::NotComparable, "no two runs differ in pct alone")
+    );
+    let none = judged(&rule("tcp"), &two(None, None));
+    assert_eq!(
+        (none.verdict, none.reason.as_str()),
+        (
+            Verdict::NotComparable,
+            "none of the runs of 1 groups finished"
+        )
+    );
+    let some = judged(&rule("tcp"), &two(Some(100.0), None));
+    assert_eq!(some.verdict, Verdict::Differs);
+    assert!(
+        some.reason.contains("1 have some that finish"),
+        "{}",
+        some.reason
+    );
+    let mut near = two(Some(100.0), Some(104.0)).to_vec();
+    near.extend([line("s", "a", 180, None), line("s", "b", 180, None)]);
+    let near = judged(&rule("tcp"), &near);
+    assert_eq!(near.verdict, Verdict::Holds);
+    assert!(
+        near.reason
+            .ends_with("; 1 groups without a run that finished")
+    );
+    // Nothing sent again at all is alike too.
+    let ratio = rule("tcp").replace("transfer_s", "retransmission_ratio_percent");
+    assert_eq!(judged(&ratio, &apart).verdict, Verdict::Holds);
+}
+
+#[test]
+fn pairs_that_cannot_be_compared_are_counted_in_the_reason() {
+    let reduced = "{ kind = \"reduced-by\", metric = \"transfer_s\", parameter = \"tcp\", \
+        better = \"a\", printed = [5, 9], points = 3 }";
+    // b over 180 s did not finish.
+    let reason = judged(reduced, &lines()).reason;
+    assert!(
+        reason.ends_with("; 1 of 4 pairs left out: unfinished, or without a run"),
+        "{reason}"
+    );
+    let gain = "{ kind = \"gain\", metric = \"transfer_s\", parameter = \"tcp\", \
+        better = \"a\", than = \"b\", printed = 10, points = 3 }";
+    let reason = judged(gain, &lines()).reason;
+    assert!(
+        reason.ends_with("; 1 of 2 pairs left out: unfinished, or without a run"),
+        "{reason}"
+    );
+    let whole = lines()
+        .into_iter()
+        .filter(|line| line.parameters["len"] == 5);
+    let reason = judged(gain, &whole.collect::<Vec<_>>()).reason;
+    assert!(!reason.contains("left out"), "{reason}");
+}
+
+#[test]
+fn ratios_of_a_file_that_are_not_those_of_their_segments_differ() {
+    let mut lines = lines();
+    lines[0].retransmission_ratio_percent = 1.0;
+    let entry = judged("{ kind = \"ratio-is-defined\" }", &lines);
+    assert_eq!(entry.verdict, Verdict::Differs);
+}
+
+#[test]
+fn what_is_the_same_in_a_cell_is_a_tie_in_an_order() {
+    let text = CLAIMS.replace(
+        "transfer_s = { percent = 5 }",
+        "transfer_s = { percent = 5, absolute = 0.3 }",
+    );
+    let of = |b: f64, c: f64| {
+        let lines = [
+            line("s", "a", 5, Some(0.0)),
+            line("s", "b", 5, Some(b)),
+            line("s", "c", 5, Some(c)),
+        ];
+        let entries = paper(&text).entries(&lines);
+        let order = entries
+            .into_iter()
+            .find(|entry| entry.id == "times/order/len=5")
+            .unwrap();
+        (order.verdict, order.model.unwrap())
+    };
+    // Printed a < b = c.
+    assert_eq!(of(1.0, 1.25), (Verdict::Holds, "a < b = c".into()));
+    assert_eq!(of(1.0, 1.35), (Verdict::Differs, "a < b < c".into()));
+    // Printed apart, and here in that order by less than a tie: the reason says so.
+    let entries = paper(&text).entries(&[
+        line("s", "a", 5, Some(0.9)),
+        line("s", "b", 5, Some(1.0)),
+        line("s", "c", 5, Some(1.0)),
+    ]);
+    let order = entries.iter().find(|entry| entry.id == "times/order/len=5");
+    assert_eq!(
+        order.unwrap().reason,
+        "3 pairs as printed; 2 of them by less than what counts as equal"
+    );
+    // And against 0.
+    assert_eq!(of(0.2, 0.2), (Verdict::Holds, "a = b = c".into()));
+}
+
+#[test]
+fn each_substrate_has_an_order_of_its_own() {
+    let mut lines = lines();
+    let order = |lines: &[ResultLine]| {
+        let entries = paper(CLAIMS).entries(lines);
+        let of = |entry: &Entry| entry.id == "times/order/len=5";
+        entries.into_iter().find(of).unwrap()
+    };
+    for (tcp, transfer_s) in [("a", 120.0), ("b", 110.0), ("c", 110.0)] {
+        let mut linux = line("s", tcp, 5, Some(transfer_s));
+        linux.substrate = "linux".into();
+        lines.push(linux);
+    }
+    let both = order(&lines);
+    assert_eq!(both.model, Some("a < b = c".into()));
+    assert_eq!(both.linux, Some("b = c < a".into()));
+    assert_eq!((both.live, both.verdict), (None, Verdict::Holds));
+    lines.retain(|line| line.substrate == "linux");
+    assert_eq!(order(&lines).verdict, Verdict::Differs);
+}
+
+#[test]
+fn a_parameter_that_the_scenario_does_not_sweep_is_refused() {
+    let sweeps = |_: &str| Ok(vec!["tcp".to_owned(), "len".to_owned(), "luck".to_owned()]);
+    let check = |text: &str| {
+        let claims = ClaimsFile::parse("claims.toml", text).unwrap();
+        claims.check_parameters("claims.toml", &sweeps)
+    };
+    assert!(check(CLAIMS).is_ok());
+    let error = |from: &str, to: &str| {
+        assert!(CLAIMS.contains(from));
+        check(&CLAIMS.replacen(from, to, 1))
+            .unwrap_err()
+            .to_string()
+    };
+    assert_eq!(
+        error("variants = \"tcp\"", "variants = \"tpc\""),
+        "claims.toml: key `table.0.variants`: got `tpc`, which s.toml does not sweep; did you mean `tcp`?"
+    );
+    assert!(error("column = \"len\"", "column = \"length\"").contains("`table.0.column`"));
+    assert!(error("{ tcp = \"b\" }", "{ tpc = \"b\" }").contains("`table.0.row.1.where`"));
+    assert!(error("{ tcp = \"b\" }", "{ luck = 1 }").contains("`table.0.row.1.where`: does not"));
+    assert!(error("{ luck = true }", "{ lick = true }").contains("`table.0.alternative.0.where`"));
+    assert!(error("where = { len = 5 }", "where = { lan = 5 }").contains("`statement.0.where`"));
+    assert!(
+        error("parameter = \"tcp\"", "parameter = \"tpc\"")
+            .contains("`statement.0.rule.parameter`: got `tpc`, which s.toml")
+    );
+}
+
+#[test]
+fn what_no_table_or_tolerance_can_be_is_refused() {
+    let error = |from: &str, to: &str| {
+        assert!(CLAIMS.contains(from));
+        ClaimsFile::parse("claims.toml", &CLAIMS.replacen(from, to, 1))
+            .unwrap_err()
+            .to_string()
+    };
+    assert!(error("columns = [5, 180]", "columns = []").contains("`table.0.columns`"));
+    assert!(error("[100.0, 200.0]", "[nan, 200.0]").contains("`table.0.row.0.printed`"));
+    assert!(
+        error("percent = 5", "percent = -5").contains("`tolerance.transfer_s.percent`: got -5")
+    );
+    assert!(error("percent = 5", "absolute = nan").contains("`tolerance.transfer_s.absolute`"));
+    assert!(error("tie_percent = 1", "tie_percent = inf").contains("`tie_percent`"));
+    assert!(error("points = 3", "points = -3").contains("`statement.0.rule.points`"));
+}
+
+#[test]
+fn a_papers_name_does_not_depend_on_the_way_to_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let paper = folder.path().join("paper-1999");
+    std::fs::create_dir_all(paper.join("figures")).unwrap();
+    std::fs::write(paper.join(CLAIMS_FILE), "title = \"t\"\n[tolerance]").unwrap();
+    for way in [".", "figures/.."] {
+        assert_eq!(Paper::load(&paper.join(way)).unwrap().name, "paper-1999");
+    }
 }

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! From what is printed and what came out to a verdict.
 
+use std::fmt::Write as _;
 use std::path::Path;
 
 use serde_json::{Value as Json, json};
 
+use super::alternative::{alternative_text, alternatively};
 use super::file::{ClaimedTable, Metric, Where};
 use super::statement::statement;
 use super::{Entry, Paper, Verdict};
@@ -35,7 +37,7 @@ impl Outcome {
     }
 
     /// For comparison: what did not finish is longer than anything.
-    fn rank(self) -> Option<f64> {
+    pub(super) fn rank(self) -> Option<f64> {
         match self {
             Self::NoRun => None,
             Self::Unfinished => Some(f64::INFINITY),
@@ -45,7 +47,7 @@ impl Outcome {
 }
 
 /// To a thousandth: what is shown, and what JSON has.
-fn rounded(value: f64) -> f64 {
+pub(super) fn rounded(value: f64) -> f64 {
     (value * 1e3).round() / 1e3
 }
 
@@ -62,18 +64,21 @@ pub(super) fn select<'a>(
         .unwrap_or_default()
         .to_string_lossy();
     let name = format!("{}/{own}", paper.name);
-    let has = |line: &ResultLine| {
-        let mut wanted = of.iter().flat_map(|of| of.iter());
-        wanted.all(|(key, value)| line.parameters.get(key).is_some_and(|has| same(has, value)))
-    };
     let lines = lines.iter();
     lines
-        .filter(|line| line.substrate == substrate && line.scenario == name && has(line))
+        .filter(|line| line.substrate == substrate && line.scenario == name)
+        .filter(|line| of.iter().all(|of| has(line, of)))
         .collect()
 }
 
+/// Whether the line's parameters have these values.
+pub(crate) fn has(line: &ResultLine, of: &Where) -> bool {
+    of.iter()
+        .all(|(key, value)| line.parameters.get(key).is_some_and(|has| same(has, value)))
+}
+
 /// Equal, 5 and 5.0 too.
-pub(super) fn same(a: &Json, b: &Json) -> bool {
+pub(crate) fn same(a: &Json, b: &Json) -> bool {
     match (a.as_f64(), b.as_f64()) {
         (Some(a), Some(b)) => a.total_cmp(&b).is_eq(),
         _ => a == b,
@@ -82,7 +87,7 @@ pub(super) fn same(a: &Json, b: &Json) -> bool {
 
 /// The median of a metric. A run that did not finish has every metric but none of them
 /// means what the paper's does, except where the paper prints it all the same.
-fn outcome(lines: &[&ResultLine], metric: Metric) -> Outcome {
+pub(super) fn outcome(lines: &[&ResultLine], metric: Metric) -> Outcome {
     if lines.is_empty() {
         return Outcome::NoRun;
     }
@@ -114,7 +119,8 @@ fn shown(of: &Where) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-fn word(value: &Json) -> String {
+/// A value in words.
+pub(crate) fn word(value: &Json) -> String {
     value
         .as_str()
         .map_or_else(|| value.to_string(), str::to_owned)
@@ -129,17 +135,13 @@ fn cells(paper: &Paper, table: &ClaimedTable, lines: &[ResultLine], entries: &mu
                 outcome(&lines, table.metric)
             };
             let outcomes = SUBSTRATES.map(of);
-            let is_unfinished = table
-                .unfinished
-                .is_some_and(|mark| mark.total_cmp(&printed).is_eq());
+            let is_unfinished = is_mark(table, printed);
             let (verdict, mut reason) = cell(paper, table, printed, is_unfinished, outcomes);
-            if verdict == Verdict::Differs {
+            if table.open.is_none() {
+                let of: Where = row.of.clone().into_iter().chain(at).collect();
                 for other in &table.alternative {
-                    let of = [&row.of, &at, &other.of];
-                    let lines = select(lines, paper, &other.scenario, SUBSTRATES[0], &of);
-                    if let Some(value) = outcome(&lines, table.metric).json() {
-                        reason.push_str(&format!("; with {}: {}", other.text, word(&value)));
-                    }
+                    let came = alternatively(paper, table, other, &of, lines);
+                    reason.push_str(&alternative_text(paper, table, printed, other, &came));
                 }
             }
             entries.push(Entry {
@@ -166,8 +168,15 @@ fn cells(paper: &Paper, table: &ClaimedTable, lines: &[ResultLine], entries: &mu
     }
 }
 
+/// Whether what is printed is the paper's mark of a transfer that did not finish.
+pub(super) fn is_mark(table: &ClaimedTable, printed: f64) -> bool {
+    table
+        .unfinished
+        .is_some_and(|mark| mark.total_cmp(&printed).is_eq())
+}
+
 /// The verdict on one cell: of the first substrate that has runs.
-fn cell(
+pub(super) fn cell(
     paper: &Paper,
     table: &ClaimedTable,
     printed: f64,
@@ -222,76 +231,113 @@ fn cell(
     }
 }
 
-/// A variant's name, what is printed for it, and what its runs came to.
-type Variant = (String, f64, Outcome);
+/// A variant's name, what is printed for it, and what its runs came to on each substrate.
+type Variant = (String, f64, [Outcome; 3]);
 
-/// One entry for the order of the variants in each group of cells that are otherwise the
-/// same.
-fn orders(paper: &Paper, table: &ClaimedTable, lines: &[ResultLine], entries: &mut Vec<Entry>) {
-    let mut groups: Vec<(Where, Vec<Variant>)> = Vec::new();
-    for row in &table.row {
-        for (column, &printed) in table.columns.iter().zip(&row.printed) {
-            let mut of = row.of.clone();
-            of.insert(table.column.clone(), column.clone());
-            let model = select(lines, paper, &table.scenario, SUBSTRATES[0], &[&of]);
-            let Some(variant) = of.remove(&table.variants) else {
-                continue;
-            };
-            let is_unfinished = table
-                .unfinished
-                .is_some_and(|mark| mark.total_cmp(&printed).is_eq());
-            let printed = if is_unfinished {
-                f64::INFINITY
-            } else {
-                printed
-            };
-            let one = (word(&variant), printed, outcome(&model, table.metric));
-            match groups.iter_mut().find(|(others, _)| *others == of) {
-                Some((_, group)) => group.push(one),
-                None => groups.push((of, vec![one])),
-            }
+/// How close two values are that are in no order.
+#[derive(Clone, Copy, Debug)]
+struct Tie {
+    /// In percent of the lesser.
+    percent: f64,
+    /// In the metric's own unit: as close as that is the same in a cell, too.
+    absolute: f64,
+}
+
+impl Tie {
+    fn of(paper: &Paper, metric: Metric) -> Self {
+        let tolerance = paper.claims.tolerance.get(&metric);
+        Self {
+            percent: paper.claims.tie_percent,
+            absolute: tolerance.map_or(0.0, |tolerance| tolerance.absolute),
         }
     }
-    for (of, group) in groups {
+
+    /// Whether two values are apart by more than a tie, and which way.
+    fn compare(self, a: f64, b: f64) -> std::cmp::Ordering {
+        let apart = (a - b).abs();
+        let near = apart <= a.abs().min(b.abs()) * self.percent / 100.0 || apart <= self.absolute;
+        if a.total_cmp(&b).is_eq() || near {
+            std::cmp::Ordering::Equal
+        } else {
+            a.total_cmp(&b)
+        }
+    }
+}
+
+/// One entry for the order of the variants in each group of cells that are otherwise the
+/// same; its verdict is that of the first substrate that has runs.
+fn orders(paper: &Paper, table: &ClaimedTable, lines: &[ResultLine], entries: &mut Vec<Entry>) {
+    let tie = Tie::of(paper, table.metric);
+    for (of, group) in order_groups(paper, table, lines) {
         let printed: Vec<_> = group
             .iter()
             .map(|(name, value, _)| (name.as_str(), *value))
             .collect();
-        let came: Vec<_> = group
-            .iter()
-            .filter_map(|(name, _, outcome)| Some((name.as_str(), outcome.rank()?)))
-            .collect();
-        let (verdict, reason) = order(&printed, &came, paper.claims.tie_percent);
+        let came = [0, 1, 2].map(|substrate| -> Vec<_> {
+            let ranks = group.iter().filter_map(|(name, _, outcomes)| {
+                Some((name.as_str(), outcomes[substrate].rank()?))
+            });
+            ranks.collect()
+        });
+        let judged = came.iter().find(|came| !came.is_empty());
+        let (verdict, reason) = order(&printed, judged.unwrap_or(&came[0]), tie);
+        let text = |came: &[(&str, f64)]| (!came.is_empty()).then(|| json!(order_text(came, tie)));
         entries.push(Entry {
             paper: paper.name.clone(),
             id: format!("{}/order/{}", table.id, shown(&of)),
-            printed: json!(order_text(&printed, paper.claims.tie_percent)),
-            model: (!came.is_empty()).then(|| json!(order_text(&came, paper.claims.tie_percent))),
-            linux: None,
-            live: None,
+            printed: json!(order_text(&printed, tie)),
+            model: text(&came[0]),
+            linux: text(&came[1]),
+            live: text(&came[2]),
             verdict,
             reason,
         });
     }
 }
 
-/// Whether two values are apart by more than the tie, and which way.
-fn compared(a: f64, b: f64, tie_percent: f64) -> std::cmp::Ordering {
-    let near = (a - b).abs() <= a.abs().min(b.abs()) * tie_percent / 100.0;
-    if a.total_cmp(&b).is_eq() || near {
-        std::cmp::Ordering::Equal
-    } else {
-        a.total_cmp(&b)
+/// The variants of each group of cells that differ in the variant alone.
+fn order_groups(
+    paper: &Paper,
+    table: &ClaimedTable,
+    lines: &[ResultLine],
+) -> Vec<(Where, Vec<Variant>)> {
+    let mut groups: Vec<(Where, Vec<Variant>)> = Vec::new();
+    for row in &table.row {
+        for (column, &printed) in table.columns.iter().zip(&row.printed) {
+            let mut of = row.of.clone();
+            of.insert(table.column.clone(), column.clone());
+            let outcomes = SUBSTRATES.map(|substrate| {
+                let lines = select(lines, paper, &table.scenario, substrate, &[&of]);
+                outcome(&lines, table.metric)
+            });
+            let Some(variant) = of.remove(&table.variants) else {
+                continue;
+            };
+            let is_unfinished = is_mark(table, printed);
+            let printed = if is_unfinished {
+                f64::INFINITY
+            } else {
+                printed
+            };
+            let one = (word(&variant), printed, outcomes);
+            match groups.iter_mut().find(|(others, _)| *others == of) {
+                Some((_, group)) => group.push(one),
+                None => groups.push((of, vec![one])),
+            }
+        }
     }
+    groups
 }
 
-fn order(printed: &[(&str, f64)], came: &[(&str, f64)], tie_percent: f64) -> (Verdict, String) {
+fn order(printed: &[(&str, f64)], came: &[(&str, f64)], tie: Tie) -> (Verdict, String) {
     let value = |name: &str| {
         came.iter()
             .find(|(other, _)| *other == name)
             .map(|(_, value)| *value)
     };
     let (mut right, mut wrong, mut missing) = (0, Vec::new(), Vec::new());
+    // As printed, and yet no further apart than what counts as equal.
+    let mut barely = 0;
     for (index, (a, printed_a)) in printed.iter().enumerate() {
         if value(a).is_none() {
             missing.push(*a);
@@ -300,28 +346,39 @@ fn order(printed: &[(&str, f64)], came: &[(&str, f64)], tie_percent: f64) -> (Ve
             let (Some(came_a), Some(came_b)) = (value(a), value(b)) else {
                 continue;
             };
-            let apart = compared(*printed_a, *printed_b, tie_percent);
+            let apart = tie.compare(*printed_a, *printed_b);
             let same = match apart {
                 // Printed as equal: they have to be so here.
-                std::cmp::Ordering::Equal => compared(came_a, came_b, tie_percent).is_eq(),
+                std::cmp::Ordering::Equal => tie.compare(came_a, came_b).is_eq(),
                 apart => came_a.total_cmp(&came_b) == apart,
             };
             if same {
                 right += 1;
+                barely += usize::from(apart.is_ne() && tie.compare(came_a, came_b).is_eq());
             } else {
                 wrong.push(format!("{a} and {b}"));
             }
         }
     }
-    let without = if missing.is_empty() {
-        String::new()
-    } else {
-        format!("; no run of {}", missing.join(", "))
-    };
+    let mut without = String::new();
+    if barely > 0 {
+        let _ = write!(
+            without,
+            "; {barely} of them by less than what counts as equal"
+        );
+    }
+    if !missing.is_empty() {
+        let _ = write!(without, "; no run of {}", missing.join(", "));
+    }
     match (right, wrong.is_empty()) {
         (0, true) => (
             Verdict::NotComparable,
             format!("nothing to compare{without}"),
+        ),
+        // Whoever is missing may stand anywhere.
+        (_, true) if !missing.is_empty() => (
+            Verdict::NotComparable,
+            format!("{right} pairs as printed{without}"),
         ),
         (_, true) => (Verdict::Holds, format!("{right} pairs as printed{without}")),
         (_, false) => {
@@ -335,14 +392,14 @@ fn order(printed: &[(&str, f64)], came: &[(&str, f64)], tie_percent: f64) -> (Ve
 }
 
 /// `a < b = c`.
-fn order_text(values: &[(&str, f64)], tie_percent: f64) -> String {
+fn order_text(values: &[(&str, f64)], tie: Tie) -> String {
     let mut values = values.to_vec();
     values.sort_by(|a, b| a.1.total_cmp(&b.1));
     let mut text = String::new();
     for (index, (name, value)) in values.iter().enumerate() {
         if index > 0 {
-            let tie = compared(values[index - 1].1, *value, tie_percent).is_eq();
-            text.push_str(if tie { " = " } else { " < " });
+            let is_tie = tie.compare(values[index - 1].1, *value).is_eq();
+            text.push_str(if is_tie { " = " } else { " < " });
         }
         text.push_str(name);
     }

@@ -8,7 +8,7 @@ use crate::results::ResultLine;
 use crate::scenario::Scenario;
 
 /// The command that makes lines like these again, of the scenario in `file`; with the
-/// first seed if that is not the scenario's own.
+/// first seed if that is not the scenario's own. Each has a file of its own for its results.
 pub(super) fn run(file: &Path, substrate: &str, lines: &[&ResultLine]) -> String {
     let mut command = format!("holdfast lab run {}", quoted(&file.display().to_string()));
     if substrate != "model" {
@@ -17,7 +17,9 @@ pub(super) fn run(file: &Path, substrate: &str, lines: &[&ResultLine]) -> String
     if let Some(seed) = own_seed(file, lines) {
         command.push_str(&format!(" --seed {seed}"));
     }
-    command.push_str(&format!(" --out {substrate}.jsonl"));
+    let own = file.file_stem().unwrap_or_default().to_string_lossy();
+    let out = quoted(&format!("{own}-{substrate}.jsonl"));
+    command.push_str(&format!(" --out {out}"));
     command
 }
 
@@ -62,11 +64,11 @@ mod tests {
         let file = Path::new("/nowhere/s.toml");
         assert_eq!(
             run(file, "model", &[]),
-            "holdfast lab run /nowhere/s.toml --out model.jsonl"
+            "holdfast lab run /nowhere/s.toml --out s-model.jsonl"
         );
         assert_eq!(
             run(file, "linux", &[]),
-            "holdfast lab run /nowhere/s.toml --substrate linux --out linux.jsonl"
+            "holdfast lab run /nowhere/s.toml --substrate linux --out s-linux.jsonl"
         );
     }
 }

@@ -20,10 +20,14 @@ impl Scale {
     }
 }
 
+/// The least and the greatest value that a scale shows; what is beyond is nothing, or cannot
+/// be drawn.
+const HIGHEST: std::ops::RangeInclusive<f64> = 1e-9..=1e300;
+
 /// Round values from 0 to at least `highest`, about `wanted` of them: steps of 1, 2 or 5
 /// times a power of ten.
 pub(super) fn round_marks(highest: f64, wanted: usize) -> Vec<f64> {
-    let highest = if highest.is_finite() && highest > 0.0 {
+    let highest = if HIGHEST.contains(&highest) {
         highest
     } else {
         1.0
@@ -94,7 +98,15 @@ mod tests {
             .collect();
         assert_eq!(small, ["0.0", "0.1", "0.2", "0.3"]);
         assert_eq!(mark_text(400.0, 200.0), "400");
-        for nothing in [0.0, f64::NAN, f64::INFINITY, -3.0] {
+        let least = f64::from_bits(1);
+        for highest in [1e-9, 1e300] {
+            assert!(
+                (3..=11).contains(&round_marks(highest, 5).len()),
+                "{highest}"
+            );
+        }
+        for nothing in [0.0, f64::NAN, f64::INFINITY, -3.0, least, f64::MAX] {
+            assert!(round_marks(nothing, 5).len() <= 11);
             assert!(
                 round_marks(nothing, 5)
                     .last()

@@ -1,24 +1,52 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Which lines belong to what on the page, and their names in words.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value as Json;
 
 use crate::claims::Paper;
 use crate::claims::file::{Metric, Where};
+pub(super) use crate::claims::{has, same, word};
 use crate::results::ResultLine;
-use crate::scenario::Parameters;
+use crate::scenario::{self, Parameters};
 
-/// The scenario of a paper that has today's senders in place of its own.
-pub(super) const TODAY: &str = "today.toml";
+/// Scenarios of a paper that have today's senders in place of its own: `today.toml`, and
+/// `today-NAME.toml` for what the paper's `NAME.toml` is about.
+const TODAY: &str = "today";
+
+/// Their files, in the order of their names.
+pub(super) fn today_files(paper: &Paper) -> anyhow::Result<Vec<PathBuf>> {
+    let mut files = scenario::find(&paper.folder)?;
+    files.retain(|file| is_today_name(&stem(&file.to_string_lossy())));
+    Ok(files)
+}
+
+fn is_today_name(name: &str) -> bool {
+    name.strip_prefix(TODAY)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+}
+
+/// A line's scenario in the paper's folder; none: it is in another one.
+fn own_name<'a>(paper: &Paper, line: &'a ResultLine) -> Option<&'a str> {
+    line.scenario.strip_prefix(&paper.name)?.strip_prefix('/')
+}
+
+/// The paper's scenario that a line with today's senders stands for, if its name says so.
+pub(super) fn counterpart(paper: &Paper, line: &ResultLine) -> Option<String> {
+    let name = own_name(paper, line)?
+        .strip_prefix(TODAY)?
+        .strip_prefix('-')?;
+    Some(scenario_name(paper, name))
+}
 
 /// The name that runs of a scenario in a paper's folder have.
 pub(super) fn scenario_name(paper: &Paper, file: &str) -> String {
     format!("{}/{}", paper.name, stem(file))
 }
 
-fn stem(file: &str) -> String {
+/// A file's name without its folder and its ending.
+pub(super) fn stem(file: &str) -> String {
     Path::new(file)
         .file_stem()
         .unwrap_or_default()
@@ -28,30 +56,12 @@ fn stem(file: &str) -> String {
 
 /// Whether a line is of one of the paper's own scenarios.
 pub(super) fn is_own(paper: &Paper, line: &ResultLine) -> bool {
-    let own = line
-        .scenario
-        .strip_prefix(&paper.name)
-        .is_some_and(|rest| rest.starts_with('/'));
-    own && line.scenario != scenario_name(paper, TODAY)
+    own_name(paper, line).is_some_and(|name| !is_today_name(name))
 }
 
-/// Whether a line is of the paper's scenario with today's senders, on Linux.
+/// Whether a line is of a scenario of the paper with today's senders, on Linux.
 pub(super) fn is_today(paper: &Paper, line: &ResultLine) -> bool {
-    line.scenario == scenario_name(paper, TODAY) && line.substrate != "model"
-}
-
-/// Whether the line's parameters have these values.
-pub(super) fn has(line: &ResultLine, of: &Where) -> bool {
-    of.iter()
-        .all(|(key, value)| line.parameters.get(key).is_some_and(|has| same(has, value)))
-}
-
-/// Equal; 5 and 5.0 too.
-pub(super) fn same(a: &Json, b: &Json) -> bool {
-    match (a.as_f64(), b.as_f64()) {
-        (Some(a), Some(b)) => a.total_cmp(&b).is_eq(),
-        _ => a == b,
-    }
+    own_name(paper, line).is_some_and(is_today_name) && line.substrate != "model"
 }
 
 /// Parameters without some of them.
@@ -78,13 +88,6 @@ pub(super) fn grouped<T, K: PartialEq>(
         }
     }
     groups
-}
-
-/// A value in words.
-pub(super) fn word(value: &Json) -> String {
-    value
-        .as_str()
-        .map_or_else(|| value.to_string(), str::to_owned)
 }
 
 /// Parameters in words.
@@ -138,6 +141,7 @@ pub(super) fn metric_name(metric: Metric) -> &'static str {
         Metric::TransferS => "Response time (s)",
         Metric::RetransmissionRatioPercent => "Retransmission ratio (%)",
         Metric::GoodputMbps => "Goodput (Mb/s)",
+        Metric::TimeoutsPer100S => "Timeouts in 100 s",
     }
 }
 
@@ -145,7 +149,9 @@ pub(super) fn metric_name(metric: Metric) -> &'static str {
 pub(super) fn metric_text(metric: Metric, value: f64) -> String {
     match metric {
         Metric::TransferS => format!("{value:.1}"),
-        Metric::RetransmissionRatioPercent | Metric::GoodputMbps => format!("{value:.2}"),
+        Metric::RetransmissionRatioPercent | Metric::GoodputMbps | Metric::TimeoutsPer100S => {
+            format!("{value:.2}")
+        }
     }
 }
 
@@ -165,6 +171,14 @@ mod tests {
         ]);
         assert_eq!(words(&of), "delayed ack on, disconnection 10 s");
         assert_eq!(order_words("delayed_ack=on disconnection_s=10"), words(&of));
+    }
+
+    #[test]
+    fn only_today_and_what_hangs_on_it_has_todays_senders() {
+        let is: Vec<bool> = ["today", "today-congestion", "todays", "undisturbed"]
+            .map(is_today_name)
+            .into();
+        assert_eq!(is, [true, true, false, false]);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use super::selection::{
 };
 use super::verdict_mark::{Notes, class, mark, mark_and_name};
 use crate::claims::file::{ClaimedTable, Metric, Row, Where};
-use crate::claims::{Entry, Paper};
+use crate::claims::{Entry, Fit, Paper};
 use crate::results::ResultLine;
 use crate::scenario::Scenario;
 
@@ -58,16 +58,44 @@ pub(super) fn sections(
     lines: &[&ResultLine],
     entries: &[Entry],
 ) -> anyhow::Result<Vec<Markup>> {
+    let owned: Vec<ResultLine> = lines.iter().map(|line| (*line).clone()).collect();
+    let fits = paper.fits(&owned);
     let tables = paper.claims.table.iter().enumerate();
     tables
         .map(|(index, table)| {
             let judged = Judged::of(table, entries)?;
-            Ok(section(paper, index + 1, &judged, lines))
+            Ok(section(paper, index + 1, &judged, lines, &fits))
         })
         .collect()
 }
 
-fn section(paper: &Paper, number: usize, judged: &Judged, all: &[&ResultLine]) -> Markup {
+/// How many cells are as printed for each value of what the paper leaves open.
+fn fits(table: &ClaimedTable, all: &[Fit]) -> Markup {
+    let own = all.iter().filter(|fit| fit.table == table.id);
+    let by_parameter = grouped(own, |fit| fit.parameter.clone());
+    html! {
+        @for (parameter, fits) in &by_parameter {
+            table {
+                thead { tr {
+                    th { (heading(parameter)) ", not printed" }
+                    @for fit in fits { th.number { (word(&fit.value)) } }
+                } }
+                tbody { tr {
+                    th { "cells as printed" }
+                    @for fit in fits { td.cell { (fit.as_printed) " of " (fit.cells) } }
+                } }
+            }
+        }
+    }
+}
+
+fn section(
+    paper: &Paper,
+    number: usize,
+    judged: &Judged,
+    all: &[&ResultLine],
+    all_fits: &[Fit],
+) -> Markup {
     let table = judged.table;
     let file = paper.folder.join(&table.scenario);
     let own = lines_of(paper, &table.scenario, all);
@@ -84,6 +112,7 @@ fn section(paper: &Paper, number: usize, judged: &Judged, all: &[&ResultLine]) -
             }
             (body)
             (notes.list())
+            (fits(judged.table, all_fits))
             (orders(judged))
             (commands(&file, lines))
             @for substrate in SUBSTRATES {
@@ -111,7 +140,6 @@ fn lines_of<'a>(paper: &Paper, scenario: &str, lines: &[&'a ResultLine]) -> Vec<
 }
 
 /// Runs of the same cells under another assumption, to be drawn together.
-#[derive(PartialEq)]
 struct Assumption<'a> {
     scenario: &'a str,
     of: Where,
@@ -124,7 +152,7 @@ fn assumptions(table: &ClaimedTable) -> Vec<Assumption<'_>> {
     let others = table
         .alternative
         .iter()
-        .filter(|other| other.scenario != table.scenario);
+        .filter(|other| other.scenario != table.scenario && other.metric.is_none());
     let all = others.map(|other| {
         let kept = other.of.iter().filter(|(_, value)| !value.is_number());
         let of: Where = kept
@@ -140,10 +168,15 @@ fn assumptions(table: &ClaimedTable) -> Vec<Assumption<'_>> {
             of,
         }
     });
-    let mut assumptions = Vec::new();
+    let mut assumptions: Vec<Assumption<'_>> = Vec::new();
     for assumption in all {
-        if !assumptions.contains(&assumption) {
-            assumptions.push(assumption);
+        let is_same = |other: &&mut Assumption<'_>| {
+            other.scenario == assumption.scenario && other.of == assumption.of
+        };
+        match assumptions.iter_mut().find(is_same) {
+            // The last one's words: it may be that which speaks of all values.
+            Some(known) => known.words = assumption.words,
+            None => assumptions.push(assumption),
         }
     }
     assumptions

@@ -27,7 +27,7 @@ fn of_file(file: &str, substrate: &str) -> Vec<ResultLine> {
     let line = |run: &Run| {
         let mut line = ResultLine::of(run, substrate, "reno".into(), Framing::new(1460, false));
         line.commit = "0123456789ab".into();
-        line.optimal_s = 6.0;
+        line.optimal_s = Some(6.0);
         line.intact = true;
         line
     };
@@ -335,9 +335,9 @@ fn under_each_table_and_figure_stands_the_command_that_makes_it() {
     let text = seen(&small_page()).text;
     for command in [
         "holdfast lab report --paper p",
-        "holdfast lab run src/report/fixture/p/lengths.toml --out model.jsonl",
-        "holdfast lab run src/report/fixture/p/curves.toml --out model.jsonl",
-        "holdfast lab run src/report/fixture/p/today.toml --substrate linux --out linux.jsonl",
+        "holdfast lab run src/report/fixture/p/lengths.toml --out lengths-model.jsonl",
+        "holdfast lab run src/report/fixture/p/curves.toml --out curves-model.jsonl",
+        "holdfast lab run src/report/fixture/p/today.toml --substrate linux --out today-linux.jsonl",
         "holdfast lab claims --paper p",
     ] {
         assert!(text.contains(command), "{command}");
@@ -352,7 +352,7 @@ fn lines_of_other_seeds_need_the_seed_in_the_command() {
     }
     let text = seen(&page(&paper(), &lines, "x").unwrap()).text;
     assert!(
-        text.contains("lengths.toml --seed 41 --out model.jsonl"),
+        text.contains("lengths.toml --seed 41 --out lengths-model.jsonl"),
         "{text}"
     );
     assert!(text.contains("41 to 42"));
@@ -431,7 +431,7 @@ fn other_substrates_stand_in_the_cell_beside_the_model() {
     );
     assert!(
         seen.text
-            .contains("lengths.toml --substrate linux --out linux.jsonl")
+            .contains("lengths.toml --substrate linux --out lengths-linux.jsonl")
     );
 }
 
@@ -459,12 +459,15 @@ fn the_runs_are_those_of_the_claims_and_those_that_record() {
     let runs = runs(&paper()).unwrap();
     let of = |name: &str| runs.iter().filter(|run| run.scenario == name).count();
     assert_eq!((of("p/lengths"), of("p/curves"), of("p/today")), (12, 2, 0));
-    let lines = table_lines();
-    assert!(
-        runs.iter()
-            .take(12)
-            .all(|run| lines.iter().filter(|line| is_of(line, run)).count() == 1)
-    );
+    let mut lines = table_lines();
+    let lines_of =
+        |run: &Run, lines: &[ResultLine]| lines.iter().filter(|line| is_of(line, run)).count();
+    // Of another commit they say nothing.
+    assert!(runs.iter().all(|run| lines_of(run, &lines) == 0));
+    for line in &mut lines {
+        COMMIT.clone_into(&mut line.commit);
+    }
+    assert!(runs.iter().take(12).all(|run| lines_of(run, &lines) == 1));
 }
 
 #[test]
@@ -474,6 +477,8 @@ fn runs_under_another_assumption_are_pooled_over_numbers_and_kept_apart_by_names
         text: text.into(),
         scenario: "other.toml".into(),
         of: [(name.to_owned(), value)].into(),
+        over: None,
+        metric: None,
     };
     paper.claims.table[0].alternative = vec![
         alternative("an early one", "first_at_s", 10.into()),

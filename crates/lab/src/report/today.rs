@@ -1,26 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The page's second part: the paper's links with the senders of today's Linux.
 //!
-//! `PAPER/today.toml` sweeps `congestion_control`, the gateway's `scheme`, and parameters
-//! that the paper's own scenarios have too. What the paper says of its variants is judged,
-//! for each sender, by the very rules of the first part. For that a line stands for the
-//! first of the paper's runs that has the same scheme, the same values of those
-//! parameters, and a receiver that delays its ACKs, as Linux does.
+//! `PAPER/today.toml` and `PAPER/today-NAME.toml` sweep `congestion_control`, the gateway's
+//! `scheme`, and parameters that the paper's own scenarios have too. What the paper says of
+//! its variants is judged, for each sender, by the very rules of the first part. For that a
+//! line stands for the first of the paper's runs (of `NAME.toml` alone, if its scenario has
+//! a name) that has the same scheme, the same values of those parameters, and a receiver
+//! that delays its ACKs, as Linux does.
 
-use std::path::PathBuf;
+mod by_scheme;
+
+use std::path::Path;
 
 use maud::{Markup, html};
 use serde_json::Value as Json;
 
+use super::command::quoted;
 use super::lengths::{self, Figure};
 use super::selection::{
-    TODAY, grouped, heading, is_today, metric_name, metric_text, order_words, same, without, word,
+    counterpart, grouped, heading, is_today, metric_name, metric_text, order_words, same,
+    scenario_name, stem, today_files, without, word,
 };
 use super::tables::{SUBSTRATES, commands};
 use super::verdict_mark::{Notes, class, key, mark};
 use super::{curves, variants_of};
-use crate::claims::file::{ClaimedTable, Metric};
-use crate::claims::{Entry, Paper, Verdict};
+use crate::claims::file::{ClaimedTable, Metric, Where};
+use crate::claims::{Entry, Paper, Verdict, has};
 use crate::outage_matrix::median;
 use crate::results::ResultLine;
 use crate::scenario::{Run, Scenario};
@@ -37,7 +42,7 @@ pub(super) fn section(paper: &Paper, lines: &[ResultLine]) -> anyhow::Result<Mar
         .into_iter()
         .find(|name| all.iter().any(|line| line.substrate == *name));
     let Some(substrate) = found else {
-        return Ok(nothing(paper));
+        return nothing(paper);
     };
     let lines: Vec<&ResultLine> = all
         .into_iter()
@@ -49,6 +54,12 @@ pub(super) fn section(paper: &Paper, lines: &[ResultLine]) -> anyhow::Result<Mar
         .iter()
         .map(|(sender, lines)| (sender.clone(), judged(paper, lines, &runs)))
         .collect();
+    let mut by_file = Vec::new();
+    for file in today_files(paper)? {
+        let name = scenario_name(paper, &file.to_string_lossy());
+        let own = lines.iter().copied().filter(|line| line.scenario == name);
+        by_file.push((file, own.collect::<Vec<_>>()));
+    }
     let tables = grouped(&paper.claims.table, |table| {
         (table.metric, table.column.as_str())
     });
@@ -61,13 +72,21 @@ pub(super) fn section(paper: &Paper, lines: &[ResultLine]) -> anyhow::Result<Mar
             "The paper's links and outages, with hosts as " (kernels(&lines)) " has them: its options, its "
             "buffers, its timers (" (substrate) ")."
         }
-        (commands(&file(paper), &lines))
+        @for (file, lines) in &by_file { (commands(file, lines)) }
         h3 { "Which of the paper's statements still hold" }
         p.quiet { "Judged by the rules of the first part. " (stand_ins(paper, &lines, &runs).join("; ")) "." }
         (statements(paper, &judged))
-        @for table in tables {
+        @for table in &tables {
             @if lines.iter().any(|line| line.parameters.contains_key(&table.column)) {
                 (measured(table, &lines))
+            }
+        }
+        @for (file, lines) in &by_file {
+            @let is_shown = |line: &&ResultLine| {
+                tables.iter().any(|table| line.parameters.contains_key(&table.column))
+            };
+            @if !lines.is_empty() && !lines.iter().any(is_shown) {
+                (by_scheme::table(paper, &description(file), lines))
             }
         }
         @for (sender, lines) in &senders {
@@ -80,21 +99,27 @@ pub(super) fn section(paper: &Paper, lines: &[ResultLine]) -> anyhow::Result<Mar
     })
 }
 
-fn file(paper: &Paper) -> PathBuf {
-    paper.folder.join(TODAY)
-}
-
-fn nothing(paper: &Paper) -> Markup {
-    html! {
+fn nothing(paper: &Paper) -> anyhow::Result<Markup> {
+    let files: Vec<String> = today_files(paper)?
+        .iter()
+        .map(|file| quoted(&file.display().to_string()))
+        .collect();
+    Ok(html! {
         p {
             "No results with today's senders were given. They come from real Linux TCP, on the substrate "
             code { "linux" } " (or " code { "live" } "):"
         }
-        pre.command {
-            "holdfast lab run " (file(paper).display()) " --substrate linux --out today.jsonl"
+        @if !files.is_empty() {
+            pre.command {
+                "holdfast lab run " (files.join(" ")) " --substrate linux --out today.jsonl"
+            }
+            pre.command { "holdfast lab report --paper " (paper.name) " --results today.jsonl" }
         }
-        pre.command { "holdfast lab report --paper " (paper.name) " --results today.jsonl" }
-    }
+    })
+}
+
+fn description(file: &Path) -> String {
+    Scenario::load(file).map_or_else(|_| file.display().to_string(), |its| its.description)
 }
 
 fn kernels(lines: &[&ResultLine]) -> String {
@@ -141,11 +166,13 @@ fn papers_runs(paper: &Paper) -> anyhow::Result<Vec<Run>> {
 }
 
 /// The runs, one of each of the paper's scenarios, that a line stands for.
-fn places<'a>(line: &ResultLine, runs: &'a [Run]) -> Vec<&'a Run> {
+fn places<'a>(paper: &Paper, line: &ResultLine, runs: &'a [Run]) -> Vec<&'a Run> {
+    let only = counterpart(paper, line);
     let shared = without(&line.parameters, &[SENDER, SCHEME]);
     let scheme = parameter(line, SCHEME);
     let fits = |run: &&Run| {
-        run.conditions.gateway.scheme.name() == scheme
+        only.as_ref().is_none_or(|only| run.scenario == *only)
+            && run.conditions.gateway.scheme.name() == scheme
             && shared.iter().all(|(name, value)| {
                 run.parameters
                     .get(name)
@@ -162,7 +189,7 @@ fn places<'a>(line: &ResultLine, runs: &'a [Run]) -> Vec<&'a Run> {
 /// The entries on orders and statements if one sender's lines were the model's.
 fn judged(paper: &Paper, lines: &[&ResultLine], runs: &[Run]) -> Vec<Entry> {
     let standing_in = lines.iter().flat_map(|line| {
-        places(line, runs).into_iter().map(|run| ResultLine {
+        places(paper, line, runs).into_iter().map(|run| ResultLine {
             scenario: run.scenario.clone(),
             parameters: run.parameters.clone(),
             // Orders are judged on the model's lines alone.
@@ -182,11 +209,42 @@ fn judged(paper: &Paper, lines: &[&ResultLine], runs: &[Run]) -> Vec<Entry> {
             prefixes.filter_map(|prefix| entry.id.strip_prefix(&prefix).map(str::to_owned));
         rests.any(|rest| !rest.starts_with("order/"))
     };
+    let of_those_there = with_runs(paper, &lines).entries(&lines);
+    let mut entries = paper.entries(&lines);
+    entries.retain(|entry| !is_cell(entry));
+    for entry in &mut entries {
+        // Not every variant has a run here: the order is of those that have, and the reason
+        // says so.
+        if let Some(there) = of_those_there.iter().find(|there| there.id == entry.id) {
+            entry.verdict = there.verdict;
+        }
+    }
+    entries
+}
+
+/// The paper's tables without the variants that have no run.
+fn with_runs(paper: &Paper, lines: &[ResultLine]) -> Paper {
+    let mut paper = paper.clone();
+    for table in &mut paper.claims.table {
+        let variants = table.variants.clone();
+        let has_run = |value: &Json| {
+            let of = Where::from([(variants.clone(), value.clone())]);
+            lines.iter().any(|line| has(line, &of))
+        };
+        table
+            .row
+            .retain(|row| row.of.get(&variants).is_none_or(has_run));
+        if table.column == variants {
+            let kept: Vec<bool> = table.columns.iter().map(has_run).collect();
+            let mut keep = kept.iter().copied();
+            table.columns.retain(|_| keep.next().unwrap_or(true));
+            for row in &mut table.row {
+                let mut keep = kept.iter().copied();
+                row.printed.retain(|_| keep.next().unwrap_or(true));
+            }
+        }
+    }
     paper
-        .entries(&lines)
-        .into_iter()
-        .filter(|entry| !is_cell(entry))
-        .collect()
 }
 
 /// What still holds: a row for each order and statement, a column for each sender.
@@ -251,8 +309,9 @@ fn said(paper: &Paper, entry: &Entry) -> String {
     let order = paper.claims.table.iter().find_map(|table| {
         let rest = entry.id.strip_prefix(&table.id)?.strip_prefix("/order/")?;
         Some(format!(
-            "{}, order: {}",
+            "{}, {}, order: {}",
             metric_name(table.metric),
+            stem(&table.scenario),
             order_words(rest)
         ))
     });
@@ -263,7 +322,7 @@ fn said(paper: &Paper, entry: &Entry) -> String {
 /// Which scheme goes by the name of which of the paper's variants in what is judged.
 fn stand_ins(paper: &Paper, lines: &[&ResultLine], runs: &[Run]) -> Vec<String> {
     let all = lines.iter().flat_map(|line| {
-        places(line, runs).into_iter().filter_map(|run| {
+        places(paper, line, runs).into_iter().filter_map(|run| {
             let variant = run.parameters.get(variants_of(paper))?;
             Some((word(variant), parameter(line, SCHEME)))
         })
@@ -366,15 +425,29 @@ fn figures(table: &ClaimedTable, columns: &[Json], lines: &[&ResultLine]) -> Vec
     figures.collect()
 }
 
-/// The median, or that there is none.
+/// The median, with the least and the most if they differ from it; or that there is none.
 fn median_text(metric: Metric, lines: &[&ResultLine]) -> String {
-    let values = lines
+    let values: Vec<f64> = lines
         .iter()
-        .map(|line| metric.of(line).unwrap_or(f64::INFINITY));
-    match median(values.collect()) {
-        None => "–".to_owned(),
-        Some(value) if value.is_finite() => metric_text(metric, value),
-        Some(_) => "not finished".to_owned(),
+        .map(|line| metric.of(line).unwrap_or(f64::INFINITY))
+        .collect();
+    let shown = |value: f64| {
+        if value.is_finite() {
+            metric_text(metric, value)
+        } else {
+            "not finished".to_owned()
+        }
+    };
+    let least = values.iter().copied().min_by(f64::total_cmp);
+    let most = values.iter().copied().max_by(f64::total_cmp);
+    let (Some(least), Some(most), Some(middle)) = (least, most, median(values)) else {
+        return "–".to_owned();
+    };
+    let [least, middle, most] = [least, middle, most].map(shown);
+    if least == most {
+        middle
+    } else {
+        format!("{middle} ({least} to {most})")
     }
 }
 
@@ -382,7 +455,7 @@ fn median_text(metric: Metric, lines: &[&ResultLine]) -> String {
 fn optimum(lines: &[&ResultLine]) -> String {
     let least = lines
         .iter()
-        .map(|line| line.optimal_s)
+        .filter_map(|line| line.optimal_s)
         .fold(f64::INFINITY, f64::min);
     if least.is_finite() {
         metric_text(Metric::TransferS, least)

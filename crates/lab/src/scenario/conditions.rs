@@ -11,14 +11,10 @@ use toml::Table;
 
 use super::hop::HopConditions;
 use super::host::HostConditions;
+use super::snoop::SnoopConditions;
 use crate::document::{self, DocumentError};
 
-/// The longest run, in seconds.
-const LIMIT_MAX_S: f64 = 1_000_000.0;
-/// Repetitions of one combination at most.
-const REPETITIONS_MAX: u64 = 100_000;
-/// Points of a time series at most.
-const POINTS_MAX: f64 = 1e6;
+mod check;
 
 /// The part of the seed that is the wired hop's, on all substrates.
 pub(crate) const PART_WIRED: u64 = 1000;
@@ -65,8 +61,7 @@ pub struct TransferConditions {
     /// The run ends here at the latest, in seconds since the start of the links' clocks.
     #[serde(default = "limit_s")]
     pub limit_s: f64,
-    /// Bytes of the MH's request before the FH sends (a download by HTTP has its own on
-    /// Linux hosts).
+    /// Bytes of the MH's request before the FH sends, on the downlink.
     #[serde(default)]
     pub request_bytes: u32,
 }
@@ -105,6 +100,8 @@ pub struct GatewayConditions {
     pub signal: SignalChoice,
     /// From an outage's begin or end to the word of it, in milliseconds, on the model.
     pub signal_delay_ms: f64,
+    /// So long before an outage a warning of it, in milliseconds, on the model; 0: none.
+    pub warning_ms: f64,
     /// Bytes kept at most for one flow; none: the gateway's default.
     pub flow_cache_bytes_max: Option<u64>,
     /// The least time without an ACK that is taken for silence, in milliseconds.
@@ -113,6 +110,10 @@ pub struct GatewayConditions {
     pub probe_interval_min_ms: Option<f64>,
     /// The longest.
     pub probe_interval_max_ms: Option<f64>,
+    /// The DSCP of what is resent ahead of ordinary traffic, 0 to 63; none: its sender's.
+    pub resend_dscp: Option<u8>,
+    /// Parameters of the scheme `snoop`; none: the gateway's defaults.
+    pub snoop: Option<SnoopConditions>,
 }
 
 impl Default for GatewayConditions {
@@ -121,10 +122,13 @@ impl Default for GatewayConditions {
             scheme: SchemeChoice::None,
             signal: SignalChoice::Carrier,
             signal_delay_ms: 0.0,
+            warning_ms: 0.0,
             flow_cache_bytes_max: None,
             silence_min_ms: None,
             probe_interval_min_ms: None,
             probe_interval_max_ms: None,
+            resend_dscp: None,
+            snoop: None,
         }
     }
 }
@@ -143,6 +147,8 @@ pub enum SchemeChoice {
     /// `mtcp-2007`: M-TCP as the M-TCP+ paper models it, on the model.
     #[serde(rename = "mtcp-2007")]
     Mtcp2007,
+    /// `snoop`.
+    Snoop,
     /// HAProxy as a split proxy, on Linux hosts.
     Haproxy,
 }
@@ -155,6 +161,7 @@ impl SchemeChoice {
             Self::Hold => "hold",
             Self::MtcpPlus => "mtcp-plus",
             Self::Mtcp2007 => "mtcp-2007",
+            Self::Snoop => "snoop",
             Self::Haproxy => "haproxy",
         }
     }
@@ -311,81 +318,23 @@ fn host(name: &str, common: &Table, own: &Table) -> Result<HostConditions, Docum
     read(name, own)?;
     let mut table = common.clone();
     table.extend(own.clone());
-    read(name, &table)
+    let host = read(name, &table)?;
+    host.check_tick().map_err(|error| error.within(name))?;
+    Ok(host)
 }
 
 impl Conditions {
-    fn check(&self, record_interval_ms: f64) -> Result<(), DocumentError> {
-        if !(1..=REPETITIONS_MAX).contains(&self.repetitions) {
-            let problem = format!("takes 1 to {REPETITIONS_MAX}");
-            return Err(DocumentError::at("repetitions", problem));
+    /// Checks the links, with their traces, which are in `folder`.
+    pub(super) fn check_links(&self, folder: Option<&Path>) -> Result<(), DocumentError> {
+        if let Some(wired) = &self.wired {
+            wired.check(folder).map_err(|error| error.within("wired"))?;
         }
-        let transfer = &self.transfer;
-        if transfer.bytes == 0 {
-            return Err(DocumentError::at("transfer.bytes", "takes at least 1"));
-        }
-        let range = |key: &str, value: f64, min: f64, max: f64, unit: &str| {
-            if (min..=max).contains(&value) {
-                Ok(())
-            } else {
-                Err(DocumentError::at(
-                    key,
-                    format!("takes {min} to {max}{unit}"),
-                ))
-            }
-        };
-        range(
-            "transfer.limit_s",
-            transfer.limit_s,
-            0.001,
-            LIMIT_MAX_S,
-            " s",
-        )?;
-        range(
-            "transfer.start_s",
-            transfer.start_s,
-            0.0,
-            transfer.limit_s,
-            " s",
-        )?;
-        range("record_interval_ms", record_interval_ms, 1.0, 1e6, " ms")?;
-        if !self.record.is_empty() && transfer.limit_s * 1e3 / record_interval_ms > POINTS_MAX {
-            let problem = "more than a million points in a run; take a longer interval";
-            return Err(DocumentError::at("record_interval_ms", problem));
-        }
-        let gateway = &self.gateway;
-        range(
-            "gateway.signal_delay_ms",
-            gateway.signal_delay_ms,
-            0.0,
-            60_000.0,
-            " ms",
-        )?;
-        for (number, cross) in self.cross_traffic.iter().enumerate() {
-            let within =
-                |error: DocumentError| error.within(&number.to_string()).within("cross_traffic");
-            if cross.over != Stretch::Wireless && self.wired.is_none() {
-                let problem = "there is no [wired]; give one, or take wireless";
-                return Err(within(DocumentError::at("over", problem)));
-            }
-            range("rate_mbit_per_s", cross.rate_mbit_per_s, 1e-6, 1e5, " Mb/s").map_err(within)?;
-            range(
-                "packet_bytes",
-                f64::from(cross.packet_bytes),
-                28.0,
-                65_535.0,
-                " bytes",
-            )
-            .map_err(within)?;
-            range("start_s", cross.start_s, 0.0, LIMIT_MAX_S, " s").map_err(within)?;
-            let stop_s = cross.stop_s.unwrap_or(LIMIT_MAX_S);
-            range("stop_s", stop_s, cross.start_s, LIMIT_MAX_S, " s").map_err(within)?;
-        }
-        Ok(())
+        self.wireless
+            .check(folder)
+            .map_err(|error| error.within("wireless"))
     }
 
-    /// These conditions for one seed: the links checked, traces found from `folder`, the
-    /// outages drawn.
+    /// These conditions for one seed: traces found from `folder`, the outages drawn.
     pub(super) fn drawn(&self, seed: u64, folder: Option<&Path>) -> Result<Self, DocumentError> {
         let until = Instant::ZERO + self.limit();
         let mut drawn = self.clone();

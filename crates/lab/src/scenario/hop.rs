@@ -10,13 +10,18 @@ use holdfast_wire::Instant;
 use serde::Deserialize;
 use toml::Table;
 
+use super::conditions::Way;
 use crate::document::{self, DocumentError};
 
 /// The keys of a hop besides those of a link.
 pub(super) const OWN_KEYS: &[&str] = &["half_duplex", "frame_overhead_bytes", "downlink", "uplink"];
 
-/// Outages of one run and direction at most.
-const OUTAGES_MAX: usize = 1_000_000;
+/// Outages of one run and direction at most: what a list takes.
+const OUTAGES_MAX: usize = 100_000;
+/// What framing adds to a packet at most, in bytes.
+const FRAME_OVERHEAD_BYTES_MAX: u32 = 65_535;
+/// The longest file of a trace, in bytes.
+const TRACE_BYTES_MAX: u64 = 64 << 20;
 
 /// One hop.
 #[derive(Clone, Debug, PartialEq)]
@@ -91,57 +96,79 @@ impl HopConditions {
         })
     }
 
-    /// Checks both directions and puts the outages of `seed` that begin before `until`
-    /// in the place of what describes them. `folder` is where traces are.
+    /// Checks both directions, with their traces, which are in `folder`.
+    pub(super) fn check(&self, folder: Option<&Path>) -> Result<(), DocumentError> {
+        if self.frame_overhead_bytes > FRAME_OVERHEAD_BYTES_MAX {
+            let problem = format!("takes 0 to {FRAME_OVERHEAD_BYTES_MAX} bytes");
+            return Err(DocumentError::at("frame_overhead_bytes", problem));
+        }
+        self.located(folder).planned().map(|_| ())
+    }
+
+    /// Puts the outages of `seed` that begin before `until` in the place of what describes
+    /// them. `folder` is where traces are.
     pub(super) fn drawn(
         &self,
         seed: u64,
         until: Instant,
         folder: Option<&Path>,
     ) -> Result<Self, DocumentError> {
-        let mut drawn = self.clone();
+        let mut drawn = self.located(folder);
         // As `holdfast link` has it: one stream for both, or one for each.
         let parts = if self.outages_shared { [0, 0] } else { [1, 2] };
-        let mut plans = Vec::with_capacity(2);
-        let directions = [
-            ("downlink", &mut drawn.downlink, parts[0]),
-            ("uplink", &mut drawn.uplink, parts[1]),
-        ];
-        for (name, settings, part) in directions {
-            let within = |error: holdfast_link::SettingsError| {
-                let key = error.key.clone();
-                let problem = format!("got {}, takes {}", error.got, error.takes);
-                // A key of both directions stands in the hop's own table.
-                if self.downlink == self.uplink {
-                    DocumentError::at(&key, problem)
-                } else {
-                    DocumentError::at(&key, problem).within(name)
-                }
-            };
-            absolute(&mut settings.rate_trace, folder);
-            if let OutageSettings::Trace { file, .. } = &mut settings.outages {
-                absolute(file, folder);
+        let plans = drawn.planned()?;
+        let directions = [&mut drawn.downlink, &mut drawn.uplink];
+        for ((settings, plan), part) in directions.into_iter().zip(&plans).zip(parts) {
+            if settings.outages == OutageSettings::None {
+                continue;
             }
-            let plan = settings.plan_with(read_trace).map_err(within)?;
             let mut schedule = OutageSchedule::new(&plan.outages, seed_for(seed, part));
-            let outages = schedule.until(until);
+            let outages = schedule.first_until(until, OUTAGES_MAX + 1);
             if outages.len() > OUTAGES_MAX {
                 let problem = format!("more than {OUTAGES_MAX} outages in a run; take fewer");
                 return Err(DocumentError::at("outages", problem));
             }
-            if settings.outages != OutageSettings::None {
-                let list = outages.iter().map(|outage| OutageAt {
-                    at_s: outage.begin.as_secs_f64(),
-                    for_s: outage.end.saturating_since(outage.begin).as_secs_f64(),
-                });
-                settings.outages = OutageSettings::List {
-                    list: list.collect(),
-                };
-            }
-            plans.push(settings.plan_with(read_trace).map_err(within)?);
+            let list = outages.iter().map(|outage| OutageAt {
+                at_s: outage.begin.as_secs_f64(),
+                for_s: outage.end.saturating_since(outage.begin).as_secs_f64(),
+            });
+            settings.outages = OutageSettings::List {
+                list: list.collect(),
+            };
         }
-        drawn.plans = plans.try_into().ok();
+        drawn.plans = Some(drawn.planned()?);
         Ok(drawn)
+    }
+
+    /// The same with the paths of its traces.
+    fn located(&self, folder: Option<&Path>) -> Self {
+        let mut located = self.clone();
+        for settings in [&mut located.downlink, &mut located.uplink] {
+            absolute(&mut settings.rate_trace, folder);
+            if let OutageSettings::Trace { file, .. } = &mut settings.outages {
+                absolute(file, folder);
+            }
+        }
+        located
+    }
+
+    /// Both directions, checked.
+    fn planned(&self) -> Result<[LinkPlan; 2], DocumentError> {
+        let plan = |name: &str, settings: &LinkSettings| {
+            settings.plan_with(read_trace).map_err(|error| {
+                let problem = format!("got {}, takes {}", error.got, error.takes);
+                // A key of both directions stands in the hop's own table.
+                if self.downlink == self.uplink {
+                    DocumentError::at(&error.key, problem)
+                } else {
+                    DocumentError::at(&error.key, problem).within(name)
+                }
+            })
+        };
+        Ok([
+            plan("downlink", &self.downlink)?,
+            plan("uplink", &self.uplink)?,
+        ])
     }
 
     /// Both directions as the links' models have them, downlink first; none before the
@@ -164,6 +191,15 @@ impl HopConditions {
         }
     }
 
+    /// Those of one direction: on a shared medium, or with shared outages, the downlink's.
+    pub fn outages_of(&self, way: Way) -> &[OutageAt] {
+        match (&self.uplink.outages, way) {
+            (OutageSettings::List { list }, Way::Uplink) if !self.half_duplex => list,
+            (_, Way::Uplink) if !self.half_duplex && !self.outages_shared => &[],
+            _ => self.outages(),
+        }
+    }
+
     /// What outages do to packets.
     pub fn outage_effect(&self) -> OutageEffect {
         self.downlink.outage_effect
@@ -180,5 +216,5 @@ fn absolute(file: &mut Option<String>, folder: Option<&Path>) {
 }
 
 fn read_trace(file: &str) -> Result<String, String> {
-    std::fs::read_to_string(file).map_err(|error| error.to_string())
+    document::read_text(Path::new(file), TRACE_BYTES_MAX).map_err(|error| error.to_string())
 }

@@ -12,6 +12,9 @@ use crate::document::DocumentError;
 /// model too.
 const CONGESTION_CONTROL_DEFAULT: &str = "reno";
 
+/// What the model runs unless a preset is named: today's Linux with Reno.
+pub(crate) const PRESET_DEFAULT: Preset = Preset::LinuxReno;
+
 /// One host. What is not given is what the preset or the kernel has.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields)]
@@ -56,6 +59,8 @@ pub enum ShrunkWindow {
     PersistAtOnce,
     /// The retransmission timer keeps running over what is outstanding (Linux).
     TimerRuns,
+    /// The same, and each expiry counts toward giving up (OPNET).
+    TimerCounts,
 }
 
 impl Default for HostConditions {
@@ -123,6 +128,28 @@ impl HostConditions {
             return Err(DocumentError::at("sysctls", problem));
         }
         Ok(())
+    }
+
+    /// The slow timer's phase is below the tick of the host's preset.
+    pub(super) fn check_tick(&self) -> Result<(), DocumentError> {
+        let preset = self.preset.unwrap_or(PRESET_DEFAULT);
+        let Some(phase_s) = self.tick_phase_s else {
+            return Ok(());
+        };
+        let problem = match preset.settings().rto.timer_tick {
+            Some(tick) if phase_s < tick.as_secs_f64() => return Ok(()),
+            Some(tick) => format!(
+                "got {phase_s}, takes less than the tick of {}, {} s",
+                preset.name(),
+                tick.as_secs_f64()
+            ),
+            None if phase_s <= 0.0 => return Ok(()),
+            None => format!(
+                "got {phase_s}; the timer of {} has no tick: leave it out",
+                preset.name()
+            ),
+        };
+        Err(DocumentError::at("tick_phase_s", problem))
     }
 
     /// Kernel parameters of a Linux host of this kind.

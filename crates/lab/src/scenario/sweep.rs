@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `[[sweep]]`: one document becomes many, one for each combination of values.
 
+use std::collections::BTreeSet;
+
 use serde::Deserialize;
 use serde_json::Value as Json;
 use toml::{Table, Value};
@@ -9,6 +11,10 @@ use crate::document::{self, DocumentError};
 
 /// Combinations at most.
 const POINTS_MAX: usize = 100_000;
+/// Tables that a key is in at most, itself counted.
+const KEY_PARTS_MAX: usize = 16;
+/// The table that sweeps themselves are in.
+const OWN_TABLE: &str = "sweep";
 
 /// What a run is among its scenario's runs: the sweeps' names and values, in order.
 pub type Parameters = serde_json::Map<String, Json>;
@@ -28,10 +34,7 @@ impl Point {
     /// The point with one more sweep's value; none: that name is taken.
     fn with(&self, name: &str, value: &Json) -> Option<Self> {
         let mut point = self.clone();
-        let shown = match value {
-            Json::String(text) => format!("{name}={text}"),
-            other => format!("{name}={other}"),
-        };
+        let shown = format!("{name}={}", word(value));
         if !point.variant.is_empty() {
             point.variant.push(' ');
         }
@@ -79,22 +82,32 @@ struct Setting {
     values: Vec<(String, Value)>,
 }
 
+impl Setting {
+    fn keys(&self) -> impl Iterator<Item = String> {
+        self.values.iter().map(|(key, _)| key.clone())
+    }
+}
+
 /// All combinations; the document itself if it has no sweeps.
 pub(super) fn points(document: &Table) -> Result<Vec<Point>, DocumentError> {
     let Sweeps { sweep: sweeps } = document::read(document)?;
     let mut base = document.clone();
-    base.remove("sweep");
+    base.remove(OWN_TABLE);
     let mut points = vec![Point {
         parameters: Parameters::new(),
         variant: String::new(),
         document: base,
     }];
+    let mut keys_before = BTreeSet::new();
     for (number, sweep) in sweeps.iter().enumerate() {
-        let at = |error: DocumentError| error.within(&number.to_string()).within("sweep");
+        let at = |error: DocumentError| error.within(&number.to_string()).within(OWN_TABLE);
         let settings = settings(sweep).map_err(at)?;
+        let keys: BTreeSet<String> = settings.iter().flat_map(Setting::keys).collect();
+        check_apart(&keys, &keys_before).map_err(at)?;
+        keys_before.extend(keys);
         if points.len() * settings.len() > POINTS_MAX {
             let problem = format!("more than {POINTS_MAX} combinations; sweep less");
-            return Err(DocumentError::at("sweep", problem));
+            return Err(DocumentError::at(OWN_TABLE, problem));
         }
         let mut next = Vec::with_capacity(points.len() * settings.len());
         for point in &points {
@@ -115,35 +128,123 @@ pub(super) fn points(document: &Table) -> Result<Vec<Point>, DocumentError> {
 }
 
 fn settings(sweep: &Sweep) -> Result<Vec<Setting>, DocumentError> {
-    let settings = match (&sweep.key, sweep.values.as_slice(), sweep.points.as_slice()) {
-        (Some(key), [_, ..], []) => sweep
-            .values
-            .iter()
-            .map(|value| Setting {
-                shown: to_json(value),
-                values: vec![(key.clone(), value.clone())],
-            })
-            .collect(),
-        (None, [], [_, ..]) => sweep.points.iter().map(named).collect(),
-        _ => {
-            let problem = "takes `key` with `values`, or `points`, each with `name` and `set`";
-            return Err(DocumentError::at("name", problem));
+    let settings: Vec<Setting> =
+        match (&sweep.key, sweep.values.as_slice(), sweep.points.as_slice()) {
+            (Some(key), [_, ..], []) => {
+                check_key(key, "key")?;
+                let values = sweep.values.iter();
+                let setting = values.map(|value| Setting {
+                    shown: to_json(value),
+                    values: vec![(key.clone(), value.clone())],
+                });
+                setting.collect()
+            }
+            (None, [], [_, ..]) => {
+                let points = sweep.points.iter().enumerate();
+                let setting = points.map(|(number, point)| {
+                    named(point).map_err(|error| error.within(&number.to_string()).within("points"))
+                });
+                setting.collect::<Result<_, _>>()?
+            }
+            (Some(_), [], []) => {
+                return Err(DocumentError::at("values", "takes at least one value"));
+            }
+            (None, [], []) => {
+                let problem = "takes `key` with `values`, or `points`, each with `name` and `set`";
+                return Err(DocumentError::at("points", problem));
+            }
+            (None, [_, ..], _) => {
+                let problem =
+                    "missing; takes the key that gets the values, as in wireless.delay_ms";
+                return Err(DocumentError::at("key", problem));
+            }
+            (Some(_), _, [_, ..]) => {
+                let problem = "stand beside a `key`; takes one of the two";
+                return Err(DocumentError::at("points", problem));
+            }
+        };
+    let mut words = BTreeSet::new();
+    for setting in &settings {
+        let word = word(&setting.shown);
+        // Results tell runs apart by it.
+        if !words.insert(word.clone()) {
+            let at = if sweep.key.is_some() {
+                "values"
+            } else {
+                "points"
+            };
+            let problem = format!("two of them are called {word}; give each its own");
+            return Err(DocumentError::at(at, problem));
         }
-    };
+    }
     Ok(settings)
 }
 
-fn named(point: &NamedPoint) -> Setting {
-    Setting {
+fn named(point: &NamedPoint) -> Result<Setting, DocumentError> {
+    let keys: BTreeSet<String> = point.set.keys().cloned().collect();
+    for key in &keys {
+        check_key(key, "set")?;
+        // Which of the two came last would decide.
+        if let Some(table) = keys
+            .iter()
+            .find(|other| *other != key && is_within(key, other))
+        {
+            let problem = format!("sets `{table}` and `{key}` in it; takes one of the two");
+            return Err(DocumentError::at("set", problem));
+        }
+    }
+    Ok(Setting {
         shown: to_json(&point.name),
         values: point
             .set
             .iter()
             .map(|(key, value)| (key.clone(), value.clone()))
             .collect(),
+    })
+}
+
+/// A key with its tables, none of them nameless, and none of the sweeps' own.
+fn check_key(key: &str, at: &str) -> Result<(), DocumentError> {
+    let mut parts = key.split('.');
+    let is_key = key.split('.').count() <= KEY_PARTS_MAX
+        && key.split('.').all(|part| !part.is_empty())
+        && parts.next() != Some(OWN_TABLE);
+    if is_key {
+        return Ok(());
     }
+    let problem = format!(
+        "takes a scenario's key with its tables, at most {KEY_PARTS_MAX} names with a dot between \
+         them, as in wireless.delay_ms"
+    );
+    Err(DocumentError::at(at, problem))
+}
+
+/// The key is the table, or in it.
+fn is_within(key: &str, table: &str) -> bool {
+    key.strip_prefix(table)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
+/// A sweep sets nothing that one before it sets: it would undo that one's work.
+fn check_apart(keys: &BTreeSet<String>, before: &BTreeSet<String>) -> Result<(), DocumentError> {
+    for key in keys {
+        let clashes = |other: &&String| is_within(key, other) || is_within(other, key);
+        if let Some(other) = before.iter().find(clashes) {
+            let problem = format!("sets `{key}`, and a sweep before it `{other}`; leave one out");
+            return Err(DocumentError::at("name", problem));
+        }
+    }
+    Ok(())
 }
 
 fn to_json(value: &Value) -> Json {
     serde_json::to_value(value).unwrap_or(Json::Null)
+}
+
+/// A value as a variant has it.
+fn word(value: &Json) -> String {
+    match value {
+        Json::String(text) => text.clone(),
+        other => other.to_string(),
+    }
 }

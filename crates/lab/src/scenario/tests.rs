@@ -19,6 +19,12 @@ fn error(more: &str) -> String {
     scenario(more).runs(None).unwrap_err().to_string()
 }
 
+/// All runs with their outages.
+fn drawn(scenario: &Scenario, seed: Option<u64>) -> Vec<Run> {
+    let runs = scenario.runs(seed).unwrap();
+    runs.iter().map(|run| run.drawn().unwrap()).collect()
+}
+
 fn error_of(text: &str) -> String {
     let scenario = Scenario::parse(Path::new("s.toml"), text).unwrap();
     scenario.runs(None).unwrap_err().to_string()
@@ -27,7 +33,7 @@ fn error_of(text: &str) -> String {
 #[test]
 fn a_scenario_without_sweeps_is_one_run() {
     let scenario = scenario("");
-    let runs = scenario.runs(None).unwrap();
+    let runs = drawn(&scenario, None);
     assert_eq!((scenario.name.as_str(), runs.len()), ("p/s", 1));
     assert_eq!((runs[0].seed, runs[0].variant.as_str()), (1, ""));
     assert_eq!(
@@ -54,7 +60,7 @@ fn sweeps_multiply_the_last_one_fastest_and_repetitions_outermost() {
         ]
         "#,
     );
-    let runs = scenario.runs(Some(7)).unwrap();
+    let runs = drawn(&scenario, Some(7));
     let shown: Vec<_> = runs
         .iter()
         .map(|run| (run.variant.as_str(), run.seed))
@@ -118,13 +124,13 @@ fn outages_depend_on_the_seed_alone_and_end_with_the_run() {
         key = "gateway.scheme"
         values = ["none", "hold"]
     "#;
-    let runs = scenario(text).runs(Some(3)).unwrap();
+    let runs = drawn(&scenario(text), Some(3));
     let outages = |run: &Run| run.conditions.wireless.outages().to_vec();
     assert!(outages(&runs[0]).len() > 20);
     assert_eq!(outages(&runs[0]), outages(&runs[1]));
     assert_ne!(
         outages(&runs[0]),
-        outages(&scenario(text).runs(Some(4)).unwrap()[0])
+        outages(&drawn(&scenario(text), Some(4))[0])
     );
     assert!(outages(&runs[0]).iter().all(|outage| outage.at_s < 600.0));
     assert_eq!(
@@ -199,7 +205,7 @@ fn a_value_that_cannot_be_is_refused_by_name() {
     assert_eq!(
         error("[gateway]\nscheme = \"mtcp_plus\""),
         format!(
-            "{file} `gateway.scheme`: got `mtcp_plus`, takes one of none, hold, mtcp-plus, mtcp-2007, haproxy; did you mean `mtcp-plus`?"
+            "{file} `gateway.scheme`: got `mtcp_plus`, takes one of none, hold, mtcp-plus, mtcp-2007, snoop, haproxy; did you mean `mtcp-plus`?"
         )
     );
     assert!(
@@ -207,7 +213,12 @@ fn a_value_that_cannot_be_is_refused_by_name() {
             "{file} `cross_traffic.0.rate_mbit_per_s`: got 0; takes"
         ))
     );
-    assert!(error("[[sweep]]\nname = \"x\"\nkey = \"gateway.scheme\"").contains("`sweep.0.name`"));
+    assert_eq!(
+        error("[[sweep]]\nname = \"x\"\nkey = \"gateway.scheme\""),
+        format!("{file} `sweep.0.values`: takes at least one value")
+    );
+    assert!(error("[[sweep]]\nname = \"x\"\nvalues = [1]").contains("`sweep.0.key`"));
+    assert!(error("[[sweep]]\nname = \"x\"").contains("`sweep.0.points`"));
     assert!(error("rate_trace = \"none.mm\"").contains("`wireless.rate_trace`"));
     assert_eq!(
         error_of("[wireless]"),
@@ -216,6 +227,11 @@ fn a_value_that_cannot_be_is_refused_by_name() {
     assert!(
         error_of("[transfer]\nbytes = 0\n[wireless]")
             .starts_with("s.toml: key `transfer.bytes`: got 0; takes")
+    );
+    assert_eq!(
+        error_of("[transfer]\nbytes = 1\ndirection = \"uplink\"\nrequest_bytes = 3\n[wireless]"),
+        "s.toml: key `transfer.request_bytes`: got 3; an uplink has no request; \
+         leave it out, or take downlink"
     );
     assert!(
         error("[hosts]\nmss = 10").starts_with(&format!("{file} `hosts.mss`: got 10; takes 64"))
@@ -240,4 +256,229 @@ fn shards_are_disjoint_and_together_everything() {
             "{text}"
         );
     }
+}
+
+#[test]
+fn snoop_and_the_priority_of_its_retransmissions_are_read() {
+    let runs = scenario(
+        r#"
+        priority_dscp_min = 40
+        [wireless.uplink]
+        priority_dscp_min = 48
+        [gateway]
+        scheme = "snoop"
+        resend_dscp = 46
+        snoop = { set = "1995", persist_ms = 100 }
+        "#,
+    )
+    .runs(None)
+    .unwrap();
+    let conditions = &runs[0].drawn().unwrap().conditions;
+    let gateway = &conditions.gateway;
+    assert_eq!(gateway.scheme, SchemeChoice::Snoop);
+    assert_eq!(gateway.resend_dscp, Some(46));
+    let snoop = gateway.snoop.as_ref().unwrap();
+    assert_eq!(snoop.set, SnoopSetChoice::Paper1995);
+    assert_eq!(snoop.settings().persist.as_millis(), 100);
+    let plans = conditions.wireless.plans().unwrap();
+    let least = plans.each_ref().map(|plan| plan.priority_dscp_min);
+    assert_eq!(least, [Some(40), Some(48)]);
+}
+
+#[test]
+fn a_dscp_or_a_parameter_of_snoop_out_of_range_is_refused() {
+    for (more, expected) in [
+        ("priority_dscp_min = 64", "priority_dscp_min"),
+        ("[gateway]\nresend_dscp = 64", "gateway.resend_dscp"),
+        ("[gateway.snoop]\nalpha = 2", "gateway.snoop.alpha"),
+        ("[gateway.snoop]\nset = \"1996\"", "gateway.snoop.set"),
+        ("[gateway.snoop]\nalfa = 1", "alfa"),
+    ] {
+        let error = error(more);
+        assert!(error.contains(expected), "{more}: {error}");
+    }
+}
+
+fn sweep_error(sweeps: &str) -> String {
+    let error = error(sweeps);
+    error
+        .strip_prefix("papers/p/s.toml: key ")
+        .unwrap_or(&error)
+        .to_owned()
+}
+
+#[test]
+fn two_conditions_never_have_one_name() {
+    let points = r#"
+        [[sweep]]
+        name = "a"
+        points = [
+            { name = 5, set = { "wireless.delay_ms" = 1 } },
+            { name = "5", set = { "wireless.delay_ms" = 100 } },
+        ]
+    "#;
+    assert!(
+        sweep_error(points).ends_with("two of them are called 5; give each its own"),
+        "{}",
+        sweep_error(points)
+    );
+    assert!(sweep_error(points).starts_with("`sweep.0.points`"));
+    let values = "[[sweep]]\nname = \"a\"\nkey = \"wireless.delay_ms\"\nvalues = [5, 6, 5]";
+    assert!(sweep_error(values).starts_with("`sweep.0.values`: got [5, 6, 5]; two of them"));
+}
+
+#[test]
+fn a_sweep_sets_nothing_that_another_sets() {
+    let two = |one: &str, other: &str| {
+        let sweep = |name: &str, key: &str| {
+            format!("[[sweep]]\nname = \"{name}\"\nkey = \"{key}\"\nvalues = [3]\n")
+        };
+        sweep_error(&(sweep("a", one) + &sweep("b", other)))
+    };
+    assert_eq!(
+        two("wireless.delay_ms", "wireless.delay_ms"),
+        "`sweep.1.name`: got \"b\"; sets `wireless.delay_ms`, and a sweep before it \
+         `wireless.delay_ms`; leave one out"
+    );
+    assert!(two("wireless", "wireless.delay_ms").contains("a sweep before it `wireless`"));
+    assert!(two("wireless.delay_ms", "wireless").contains("leave one out"));
+    // Neighbours of like names are no clash.
+    assert!(!two("wireless.delay_ms", "wireless.delay").contains("leave one out"));
+    let point = r#"
+        [[sweep]]
+        name = "a"
+        points = [{ name = 1, set = { "wireless" = { loss = 0.1 }, "wireless.delay_ms" = 1 } }]
+    "#;
+    assert!(
+        sweep_error(point).contains("sets `wireless` and `wireless.delay_ms` in it"),
+        "{}",
+        sweep_error(point)
+    );
+}
+
+#[test]
+fn a_sweeps_key_is_one_of_the_scenario() {
+    let deep = ".".repeat(100_000);
+    for key in [
+        "",
+        "..wireless..delay_ms",
+        "wireless.",
+        ".",
+        "sweep",
+        "sweep.0.name",
+        &deep,
+    ] {
+        let sweep = format!("[[sweep]]\nname = \"a\"\nkey = \"{key}\"\nvalues = [3]");
+        let error = sweep_error(&sweep);
+        assert!(error.starts_with("`sweep.0.key`: got \""), "{key}: {error}");
+        assert!(error.len() < 300 && error.contains("as in wireless.delay_ms"));
+    }
+    let sixteen = "a.".repeat(16) + "b";
+    let sweep = format!("[[sweep]]\nname = \"a\"\nkey = \"{sixteen}\"\nvalues = [3]");
+    assert!(sweep_error(&sweep).contains("at most 16 names"));
+}
+
+#[test]
+fn what_the_daemon_would_refuse_the_model_does_not_do_either() {
+    for line in [
+        "silence_min_ms = 0",
+        "silence_min_ms = nan",
+        "silence_min_ms = -4",
+        "silence_min_ms = 1e300",
+        "probe_interval_min_ms = 0",
+        "probe_interval_max_ms = 9",
+        "probe_interval_max_ms = inf",
+        "flow_cache_bytes_max = 0",
+        "flow_cache_bytes_max = 1000",
+        "flow_cache_bytes_max = 268435457",
+    ] {
+        let (key, value) = line.split_once(" = ").unwrap();
+        let error = error(&format!("[gateway]\nscheme = \"hold\"\n{line}"));
+        let expected = format!("papers/p/s.toml: key `gateway.{key}`: got ");
+        assert!(error.starts_with(&expected), "{line}: {error}");
+        assert!(error.contains("; takes "), "{value}: {error}");
+    }
+    let apart = error("[gateway]\nprobe_interval_min_ms = 500\nprobe_interval_max_ms = 400");
+    assert!(
+        apart.contains("takes at most probe_interval_max_ms, 400"),
+        "{apart}"
+    );
+    let below = error("[gateway]\nprobe_interval_max_ms = 10");
+    assert!(
+        below.contains("takes at least probe_interval_min_ms, 20"),
+        "{below}"
+    );
+    let right = "[gateway]\nsilence_min_ms = 10\nflow_cache_bytes_max = 65536";
+    assert!(scenario(right).runs(None).is_ok());
+    // Of the scheme that the daemon has not, the SH may keep nothing.
+    let sh = "[gateway]\nscheme = \"mtcp-2007\"\nflow_cache_bytes_max = 0";
+    assert!(scenario(sh).runs(None).is_ok());
+}
+
+#[test]
+fn a_transfer_and_a_frame_have_bounds() {
+    let of = |bytes: &str| error_of(&format!("[transfer]\nbytes = {bytes}\n[wireless]"));
+    assert!(of("1000000000001").contains("takes 1 to 1000000000000"));
+    assert!(of("9223372036854775807").contains("takes 1 to"));
+    assert!(
+        error("frame_overhead_bytes = 65536")
+            .contains("`wireless.frame_overhead_bytes`: got 65536; takes 0 to 65535 bytes")
+    );
+}
+
+#[test]
+fn a_timers_phase_is_below_its_presets_tick() {
+    let hosts = |lines: &str| error(&format!("[hosts]\n{lines}"));
+    let error = hosts("preset = \"newreno-2007\"\ntick_phase_s = 0.5");
+    assert!(
+        error.contains("got 0.5, takes less than the tick of newreno-2007, 0.5 s"),
+        "{error}"
+    );
+    assert!(hosts("tick_phase_s = 0.1").contains("the timer of linux-reno has no tick"));
+    let apart = "[hosts]\ntick_phase_s = 0.25\n[fh]\npreset = \"newreno-2007\"\n\
+        [mh]\npreset = \"reno43bsd\"";
+    assert!(scenario(apart).runs(None).is_ok());
+}
+
+#[test]
+fn too_many_outages_are_said_when_the_run_begins_and_cost_nothing_before() {
+    let outages = "outages = { kind = \"exponential\", up_mean_s = 0.001, down_mean_s = 0.001 }";
+    let text = format!(
+        "repetitions = 100000\n[transfer]\nbytes = 1000\nlimit_s = 1e6\n[wireless]\n{outages}"
+    );
+    let scenario = Scenario::parse(Path::new("s.toml"), &text).unwrap();
+    let runs = scenario.runs(None).unwrap();
+    assert_eq!(runs.len(), 100_000);
+    assert_eq!(
+        runs[99_999].drawn().unwrap_err().to_string(),
+        "s.toml: key `wireless.outages`: more than 100000 outages in a run; take fewer"
+    );
+}
+
+#[test]
+fn a_scenario_that_is_no_regular_file_is_refused_unread() {
+    let error = format!("{:#}", Scenario::load(Path::new("/dev/zero")).unwrap_err());
+    assert_eq!(error, "/dev/zero: cannot be read: not a regular file");
+    let trace = error_of("[transfer]\nbytes = 1\n[wireless]\nrate_trace = \"/dev/zero\"");
+    assert!(trace.contains("not a regular file"), "{trace}");
+}
+
+#[test]
+fn a_scenarios_name_does_not_depend_on_the_way_to_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let paper = folder.path().join("paper-1999");
+    std::fs::create_dir_all(paper.join("figures")).unwrap();
+    std::fs::write(paper.join("s.toml"), BASE).unwrap();
+    for way in ["s.toml", "./s.toml", "figures/../s.toml"] {
+        let scenario = Scenario::load(&paper.join(way)).unwrap();
+        assert_eq!(scenario.name, "paper-1999/s", "{way}");
+    }
+    let own = std::env::current_dir().unwrap();
+    assert_eq!(in_full(Path::new("s.toml")), own.join("s.toml"));
+    assert_eq!(in_full(Path::new("./s.toml")), own.join("s.toml"));
+    assert_eq!(in_full(Path::new(".")), own);
+    assert_eq!(
+        in_full(Path::new("../s.toml")),
+        own.parent().unwrap().join("s.toml")
+    );
 }

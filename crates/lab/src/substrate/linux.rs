@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 
-use super::{ExecutionSettings, SubstrateKind, trace_name};
+use super::{ExecutionSettings, SubstrateKind, TRACE_PARTS, trace_name};
 use crate::results::ResultLine;
 use crate::scenario::Run;
+use crate::scratch::Scratch;
 use crate::stop::StopFlag;
 use crate::virtual_kernel::{Job, VirtualKernel};
 
@@ -20,8 +21,8 @@ const RESULT_FILE: &str = "result.jsonl";
 const SCENARIO_FILE: &str = "scenario.toml";
 /// The folder of packets in it.
 const PACKETS_FOLDER: &str = "packets";
-/// Memory of the programs inside, in MiB; the served file comes on top, it is in memory.
-const MEMORY_MIB: u64 = 512;
+/// Memory of the programs inside, in MiB.
+const MEMORY_MIB: u32 = 512;
 /// Real time that a run may take for each second of virtual time: at its slowest a
 /// virtual kernel is a few times slower than real.
 const WALL_PER_VIRTUAL: f64 = 20.0;
@@ -35,16 +36,14 @@ pub(super) fn execute(
     settings: &ExecutionSettings,
     stop: &StopFlag,
 ) -> anyhow::Result<ResultLine> {
-    let folder = tempfile::Builder::new()
-        .prefix("holdfast-linux-")
-        .tempdir()?;
+    let folder = Scratch::new("holdfast-linux-")?;
     let program = settings
         .holdfast
         .to_str()
         .context("our own path is not UTF-8")?;
     let mut job = Job::new(&settings.holdfast, program, folder.path());
     job.seed = run.seed;
-    job.memory_mib = (MEMORY_MIB + (run.conditions.transfer.bytes >> 20)) as u32;
+    job.memory_mib = MEMORY_MIB;
     job.limit =
         WALL_BOOT + Duration::from_secs_f64(run.conditions.transfer.limit_s * WALL_PER_VIRTUAL);
     // Inside there is another /tmp: the scenario goes along, unless it names traces by its
@@ -65,7 +64,7 @@ pub(super) fn execute(
         serde_json::from_str(text.trim()).context("the run's result cannot be read")?;
     line.scenario.clone_from(&run.scenario);
     if let Some(pcap) = &settings.pcap {
-        for part in super::live::TRACE_PARTS {
+        for part in TRACE_PARTS {
             collect_trace(run, &folder.path().join(PACKETS_FOLDER), part, pcap)?;
         }
     }
@@ -78,8 +77,8 @@ fn collect_trace(run: &Run, packets: &Path, part: &str, pcap: &Path) -> anyhow::
     for entry in entries {
         let path = entry?.path();
         // The scenario may have another name inside.
-        if path.to_string_lossy().ends_with(&format!("{part}.pcapng")) {
-            let own = pcap.join(trace_name(run, part));
+        if path.to_string_lossy().ends_with(&format!("-{part}.pcapng")) {
+            let own = pcap.join(trace_name(run, SubstrateKind::Linux, part));
             fs::copy(&path, &own)
                 .with_context(|| format!("{}: cannot be written", own.display()))?;
         }

@@ -1,38 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `live`: nginx, curl, the gateway and the links in network namespaces of the running
-//! kernel, by the wall clock.
+//! `live`: the lab's endpoints, the gateway and the links in network namespaces of the
+//! running kernel, by the wall clock.
 
-use std::collections::BTreeMap;
+mod series;
+
 use std::fmt::Write as _;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use holdfast_link::{OutageSettings, seed_for};
-use tempfile::TempDir;
 
-use super::{ExecutionSettings, trace_file};
+use super::{ExecutionSettings, Lacking, Refusal, SubstrateKind, TRACE_PARTS, trace_file};
 use crate::cross_traffic::DatagramStream;
+use crate::endpoint::pair::Exchange;
 use crate::link_file::LinkFile;
 use crate::link_process::EmulatedLink;
-use crate::results::{Framing, ResultLine, Series, retransmission_ratio_percent};
+use crate::results::{Framing, ResultLine, retransmission_ratio_percent};
 use crate::scenario::{
     Conditions, GatewayConditions, HopConditions, HostConditions, PART_WIRED, Record, Run,
-    SchemeChoice, SignalChoice, Way,
+    SchemeChoice, SignalChoice, SnoopConditions, Way,
 };
-use crate::seeded_file::{SeededContent, sha256_of_start, write_seeded};
-use crate::socket_series::SocketSample;
+use crate::scratch::Scratch;
+use crate::seeded_file::SeededContent;
 use crate::stop::StopFlag;
 use crate::topology::{HOST_SYSCTLS, HostTuning};
 use crate::transfer::{
-    FILE_NAME, Measurement, Middle, PreparedTransfer, TransferExtras, TransferSettings,
-    TransferWatch,
+    Measurement, Middle, PreparedTransfer, TransferExtras, TransferSettings, TransferWatch,
 };
-
-/// What files of packets are of: each link has its own.
-pub(super) const TRACE_PARTS: [&str; 2] = ["wired", "wireless"];
 
 /// Payload of a segment over 1500 octets without options.
 const MSS_DEFAULT: u16 = 1460;
@@ -40,41 +36,15 @@ const MSS_DEFAULT: u16 = 1460;
 /// are alike.
 const CONTENT_SEED: u64 = 1;
 
-/// The files that web servers serve, one for each length.
-#[derive(Debug, Default)]
-pub struct ServedFiles {
-    folder: Option<TempDir>,
-    contents: BTreeMap<u64, SeededContent>,
-}
-
-impl ServedFiles {
-    /// The folder with a file of `bytes`, and what is in it.
-    fn of_length(&mut self, bytes: u64) -> anyhow::Result<(PathBuf, SeededContent)> {
-        if self.folder.is_none() {
-            let made = tempfile::Builder::new().prefix("holdfast-lab-").tempdir()?;
-            self.folder = Some(made);
-        }
-        let folder = self.folder.as_ref().context("the folder was just made")?;
-        let own = folder.path().join(bytes.to_string());
-        if let Some(content) = self.contents.get(&bytes) {
-            return Ok((own, *content));
-        }
-        fs::create_dir_all(&own)?;
-        let content = write_seeded(&own.join(FILE_NAME), bytes, CONTENT_SEED)?;
-        self.contents.insert(bytes, content);
-        Ok((own, content))
-    }
-}
+/// Where the kernel's parameters are.
+const SYSCTLS: &str = "/proc/sys";
 
 /// What real hosts cannot do here.
-pub(super) fn refusal(conditions: &Conditions) -> Option<String> {
-    if conditions.transfer.direction == Way::Uplink {
-        let text =
-            "transfer.direction: got uplink; live and linux take downlink; run it on the model";
-        return Some(text.to_owned());
-    }
-    (conditions.gateway.scheme == SchemeChoice::Mtcp2007).then(|| {
-        "gateway.scheme: got mtcp-2007, which the daemon has not; run it on the model".to_owned()
+pub(super) fn refusal(conditions: &Conditions) -> Option<Refusal> {
+    (conditions.gateway.scheme == SchemeChoice::Mtcp2007).then(|| Refusal {
+        lacks: Lacking::Scheme,
+        why: "gateway.scheme: got mtcp-2007, which the daemon has not; run it on the model"
+            .to_owned(),
     })
 }
 
@@ -82,19 +52,49 @@ pub(super) fn refusal(conditions: &Conditions) -> Option<String> {
 pub(super) fn execute(
     run: &Run,
     settings: &ExecutionSettings,
-    files: &Mutex<ServedFiles>,
     stop: &StopFlag,
 ) -> anyhow::Result<ResultLine> {
-    let conditions = &run.conditions;
-    let (served, content) = files
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .of_length(conditions.transfer.bytes)?;
+    let content = SeededContent::of(run.conditions.transfer.bytes, CONTENT_SEED);
     let transfer = transfer(run, settings);
-    let folder = tempfile::Builder::new().prefix("holdfast-run-").tempdir()?;
-    let prepared = PreparedTransfer::prepare(&transfer, folder.path(), &served, stop)?;
+    let scratch = Scratch::new("holdfast-run-")?;
+    let folder = scratch.path();
+    let prepared = PreparedTransfer::prepare(&transfer, folder, folder, stop)
+        .map_err(|error| explained(error, &run.conditions))?;
     let measured = prepared.measure(&content, &TransferWatch::default(), stop)?;
-    line(run, &measured, &served)
+    line(run, &measured)
+}
+
+/// The kernel refuses what it has not with an errno: says which key asked for it.
+fn explained(error: anyhow::Error, conditions: &Conditions) -> anyhow::Error {
+    let hosts = [("fh", &conditions.fh), ("mh", &conditions.mh)];
+    let why = hosts
+        .into_iter()
+        .find_map(|(name, host)| unknown_here(name, host));
+    match why {
+        Some(why) => error.context(why),
+        None => error,
+    }
+}
+
+/// What a host asks for and the running kernel has not.
+fn unknown_here(name: &str, host: &HostConditions) -> Option<String> {
+    let wanted = &host.congestion_control;
+    let known = fs::read_to_string(format!(
+        "{SYSCTLS}/net/ipv4/tcp_available_congestion_control"
+    ));
+    if let Ok(known) = known
+        && !known.split_whitespace().any(|own| own == wanted)
+    {
+        return Some(format!(
+            "{name}.congestion_control: got {wanted}, this kernel has {}",
+            known.trim()
+        ));
+    }
+    let unknown = host.sysctls.keys().find(|key| {
+        let path = format!("{SYSCTLS}/{}", key.replace('.', "/"));
+        !Path::new(&path).exists()
+    });
+    unknown.map(|key| format!("{name}.sysctls: got {key}, this kernel has no such parameter"))
 }
 
 fn transfer(run: &Run, settings: &ExecutionSettings) -> TransferSettings {
@@ -104,14 +104,23 @@ fn transfer(run: &Run, settings: &ExecutionSettings) -> TransferSettings {
         settings
             .pcap
             .as_deref()
-            .map(|folder| trace_file(folder, run, part))
+            .map(|folder| trace_file(folder, run, SubstrateKind::Live, part))
     };
     let hears_carrier = matches!(gateway.signal, SignalChoice::Carrier | SignalChoice::Both);
     let mut wireless = link(&conditions.wireless, run.seed);
+    wireless.outages = conditions
+        .wireless
+        .outages_of(conditions.transfer.direction)
+        .to_vec();
     wireless.carrier_follows = hears_carrier;
-    wireless.packet_trace = trace(TRACE_PARTS[1]);
+    let [fh, gateway_wired, gateway_wireless, mh] = TRACE_PARTS.map(trace);
+    wireless.packet_traces = [gateway_wireless, mh];
+    let wants = |record| conditions.record.contains(&record);
+    if wants(Record::Queue) || wants(Record::LinkState) {
+        wireless.sample_interval = Some(duration(conditions.record_interval));
+    }
     let wired = conditions.wired.as_ref().map(|hop| EmulatedLink {
-        packet_trace: trace(TRACE_PARTS[0]),
+        packet_traces: [fh.clone(), gateway_wired.clone()],
         ..link(hop, seed_for(run.seed, PART_WIRED))
     });
     TransferSettings {
@@ -119,20 +128,39 @@ fn transfer(run: &Run, settings: &ExecutionSettings) -> TransferSettings {
         holdfast: settings.holdfast.clone(),
         middle: middle(gateway),
         link: wireless,
-        congestion_control: conditions.fh.congestion_control.clone(),
+        congestion_control: conditions.sender().congestion_control.clone(),
         host_sysctls: Vec::new(),
         limit: duration(conditions.limit()),
         extras: TransferExtras {
             wired,
-            fh: tuning(&conditions.fh),
-            mh: tuning(&conditions.mh),
+            fh: tuning(&conditions.fh, mss(conditions)),
+            mh: tuning(&conditions.mh, mss(conditions)),
             gateway_settings: gateway_settings(gateway),
             start_after: duration(conditions.start()),
             cross_traffic: cross_traffic(run),
-            series_interval: (!conditions.record.is_empty())
-                .then(|| duration(conditions.record_interval)),
+            exchange: Some(exchange(conditions)),
         },
     }
+}
+
+/// What the endpoints do.
+fn exchange(conditions: &Conditions) -> Exchange {
+    let transfer = &conditions.transfer;
+    Exchange {
+        direction: transfer.direction.into(),
+        bytes: transfer.bytes,
+        seed: CONTENT_SEED,
+        request_bytes: transfer.request_bytes.into(),
+        series_interval: (!conditions.record.is_empty())
+            .then(|| duration(conditions.record_interval)),
+    }
+}
+
+/// The lesser of both hosts': a sender keeps to what the other end advertises, and a
+/// Linux route's `advmss` is that alone.
+fn mss(conditions: &Conditions) -> Option<u16> {
+    let both = [conditions.fh.mss, conditions.mh.mss];
+    both.into_iter().flatten().min()
 }
 
 fn duration(of_link: holdfast_wire::Duration) -> Duration {
@@ -174,6 +202,11 @@ fn gateway_settings(gateway: &GatewayConditions) -> String {
         "probe_interval_max_ms",
         gateway.probe_interval_max_ms.map(|n| n.to_string()),
     );
+    add("resend_dscp", gateway.resend_dscp.map(|n| n.to_string()));
+    // A section of its own, behind those lines.
+    if let Some(Ok(section)) = gateway.snoop.as_ref().map(SnoopConditions::to_section) {
+        lines.push_str(&section);
+    }
     lines
 }
 
@@ -202,7 +235,11 @@ fn link(hop: &HopConditions, seed: u64) -> EmulatedLink {
     }
 }
 
-fn tuning(host: &HostConditions) -> HostTuning {
+fn tuning(host: &HostConditions, mss: Option<u16>) -> HostTuning {
+    let host = HostConditions {
+        mss,
+        ..host.clone()
+    };
     HostTuning {
         congestion_control: Some(host.congestion_control.clone()),
         sysctls: host.linux_sysctls(),
@@ -228,26 +265,31 @@ fn cross_traffic(run: &Run) -> Vec<DatagramStream> {
     stream.collect()
 }
 
-fn line(run: &Run, measured: &Measurement, served: &Path) -> anyhow::Result<ResultLine> {
+fn line(run: &Run, measured: &Measurement) -> anyhow::Result<ResultLine> {
     let conditions = &run.conditions;
     let result = &measured.result;
-    let sender = &conditions.fh;
+    let sender = conditions.sender();
+    let both = |of: fn(&HostConditions) -> Option<bool>| {
+        [&conditions.fh, &conditions.mh]
+            .into_iter()
+            .all(|host| of(host) != Some(false))
+    };
     let framing = Framing::new(
-        sender.mss.unwrap_or(MSS_DEFAULT),
-        sender.timestamps.unwrap_or(true) && conditions.mh.timestamps.unwrap_or(true),
+        mss(conditions).unwrap_or(MSS_DEFAULT),
+        both(|host| host.timestamps),
     );
     let finished = result.transfer_s.is_some();
     let intact = if finished {
         result.sha256_ok
     } else {
-        sha256_of_start(&served.join(FILE_NAME), result.bytes)? == measured.sha256
+        SeededContent::of(result.bytes, CONTENT_SEED).sha256 == measured.received.sha256
     };
     let ending = match (finished, measured.ended) {
         (true, _) => "delivered",
         (false, true) => "given up",
         (false, false) => "not in time",
     };
-    let reports_duplicates = conditions.mh.sack != Some(false) && sender.sack != Some(false);
+    let reports_duplicates = both(|host| host.sack);
     let retransmitted = result.retransmitted_segments;
     let mut line = ResultLine::of(run, "live", sender.congestion_control.clone(), framing);
     line.transfer_s = result.transfer_s;
@@ -272,7 +314,7 @@ fn line(run: &Run, measured: &Measurement, served: &Path) -> anyhow::Result<Resu
     line.outages = result.stalls_s.len();
     line.kernel = Some(kernel_release()?);
     line.sysctls = sysctls(conditions);
-    line.series = (!conditions.record.is_empty()).then(|| series(conditions, &measured.samples));
+    line.series = (!conditions.record.is_empty()).then(|| series::of(conditions, measured));
     Ok(line)
 }
 
@@ -304,35 +346,28 @@ fn sysctls(conditions: &Conditions) -> Vec<(String, String)> {
         .collect()
 }
 
-fn series(conditions: &Conditions, samples: &[SocketSample]) -> Series {
-    let wants = |record| conditions.record.contains(&record);
-    let column = |record, of: &dyn Fn(&SocketSample) -> u64| {
-        if wants(record) {
-            samples.iter().map(of).collect()
-        } else {
-            Vec::new()
-        }
-    };
-    let outages = conditions.wireless.outages();
-    let is_up = |sample: &SocketSample| {
-        !outages
-            .iter()
-            .any(|outage| (outage.at_s..outage.at_s + outage.for_s).contains(&sample.t_s))
-    };
-    Series {
-        t_s: samples.iter().map(|sample| sample.t_s).collect(),
-        cwnd: column(Record::Cwnd, &|sample| sample.cwnd),
-        ssthresh: column(Record::Ssthresh, &|sample| sample.ssthresh),
-        rwnd: column(Record::Rwnd, &|sample| sample.rwnd),
-        snd_una: column(Record::Sequence, &|sample| sample.snd_una),
-        snd_nxt: column(Record::Sequence, &|sample| sample.snd_nxt),
-        rcv_nxt: column(Record::Sequence, &|sample| sample.rcv_nxt),
-        // The kernel's devices have no queue of the link's; the model has.
-        queue_packets: Vec::new(),
-        link_up: if wants(Record::LinkState) {
-            samples.iter().map(is_up).collect()
-        } else {
-            Vec::new()
-        },
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_this_kernel_has_not_is_said_with_its_key() {
+        let host = |congestion_control: &str, sysctl: &str| HostConditions {
+            congestion_control: congestion_control.to_owned(),
+            sysctls: [(sysctl.to_owned(), "1".to_owned())].into(),
+            ..HostConditions::default()
+        };
+        let known = "net.ipv4.tcp_retries2";
+        assert_eq!(unknown_here("fh", &host("reno", known)), None);
+        let told = unknown_here("fh", &host("remo", known)).unwrap();
+        assert!(
+            told.starts_with("fh.congestion_control: got remo, this kernel has ")
+                && told.contains("reno"),
+            "{told}"
+        );
+        assert_eq!(
+            unknown_here("mh", &host("reno", "net.ipv4.nope")).unwrap(),
+            "mh.sysctls: got net.ipv4.nope, this kernel has no such parameter"
+        );
     }
 }

@@ -6,25 +6,30 @@ use std::path::Path;
 use anyhow::{Context as _, bail};
 use holdfast_core::{Direction, LinkSource, Scheme, Settings};
 use holdfast_link::{LinkPlan, LinkSettings};
-use holdfast_sim::outcome::Ending;
+use holdfast_sim::outcome::{Ending, Stall};
 use holdfast_sim::tcp::settings::{
     DelayedAck, IdleRestart, LossRecovery, OnShrunkWindow, RtoFloor,
 };
 use holdfast_sim::{
     Experiment, GatewayPlan, Hop, LinkId, LinkSignal, Observer, Outcome, Packet, PacketEvent,
-    Preset, TcpSettings, Transfer, TransferOutcome,
+    TcpSettings, Transfer, TransferOutcome,
 };
 use holdfast_wire::Instant;
 
-use super::trace_file;
+use super::{Lacking, Refusal, SubstrateKind, TRACE_PARTS, trace_file};
 use crate::link_process::{GATEWAY_IF, MH_IF};
 use crate::packet_trace::{PacketTrace, Passing};
 use crate::results::{Framing, ResultLine, Series, retransmission_ratio_percent};
 use crate::scenario::{
-    Conditions, GatewayConditions, HopConditions, HostConditions, Record, Run, SchemeChoice,
-    ShrunkWindow, SignalChoice, Stretch, seconds,
+    Conditions, GatewayConditions, HopConditions, HostConditions, PRESET_DEFAULT, Record, Run,
+    SchemeChoice, ShrunkWindow, SignalChoice, Stretch, seconds,
 };
+use crate::stall;
+use crate::stop::{Interrupted, StopFlag};
 use crate::topology::{FH_IF, GATEWAY_WIRED_IF};
+
+/// Times closer than this are one, which was rounded to nanoseconds.
+const SAME_MOMENT_S: f64 = 1e-6;
 
 /// The hop between FH and gateway.
 const WIRED: usize = 0;
@@ -32,36 +37,44 @@ const WIRED: usize = 0;
 const WIRELESS: usize = 1;
 
 /// What the simulator has not.
-pub(super) fn refusal(conditions: &Conditions) -> Option<String> {
+pub(super) fn refusal(conditions: &Conditions) -> Option<Refusal> {
     if conditions.gateway.scheme == SchemeChoice::Haproxy {
-        return Some(
-            "gateway.scheme: got haproxy, which runs on real hosts; run it on live or linux"
+        return Some(Refusal {
+            lacks: Lacking::Scheme,
+            why: "gateway.scheme: got haproxy, which runs on real hosts; run it on live or linux"
                 .to_owned(),
-        );
+        });
     }
     let hosts = [("fh", &conditions.fh), ("mh", &conditions.mh)];
     hosts.into_iter().find_map(|(name, host)| {
         let other = &host.congestion_control;
-        (host.preset.is_none() && other != "reno").then(|| {
-            format!(
+        (host.preset.is_none() && other != "reno").then(|| Refusal {
+            lacks: Lacking::Hosts,
+            why: format!(
                 "{name}.congestion_control: got {other}, the model takes reno; set {name}.preset, or run it on live or linux"
-            )
+            ),
         })
     })
 }
 
 /// Carries out one run; its packets go to a file in `pcap`.
-pub(super) fn execute(run: &Run, pcap: Option<&Path>) -> anyhow::Result<ResultLine> {
+pub(super) fn execute(
+    run: &Run,
+    pcap: Option<&Path>,
+    stop: &StopFlag,
+) -> anyhow::Result<ResultLine> {
     let experiment = experiment(run)?;
+    let is_stopped = || stop.is_raised();
     let outcome = match pcap {
-        None => experiment.run(),
+        None => experiment.run_unless(&is_stopped, &mut ()),
         Some(folder) => {
-            let mut tracer = Tracer::create(&trace_file(folder, run, ""))?;
-            let outcome = experiment.run_observed(&mut tracer);
+            let mut tracer = Tracer::create(folder, run)?;
+            let outcome = experiment.run_unless(&is_stopped, &mut tracer);
             tracer.finish()?;
             outcome
         }
     };
+    let outcome = outcome.ok_or(Interrupted)?;
     line(run, &experiment, &outcome)
 }
 
@@ -108,12 +121,16 @@ fn gateway(conditions: &GatewayConditions, hops: &[Hop]) -> anyhow::Result<Optio
         SchemeChoice::Hold => Scheme::Hold,
         SchemeChoice::MtcpPlus => Scheme::MtcpPlus,
         SchemeChoice::Mtcp2007 => Scheme::Mtcp2007,
+        SchemeChoice::Snoop => Scheme::Snoop,
         SchemeChoice::Haproxy => bail!("haproxy does not run on the model"),
     };
     let mut settings = Settings {
         scheme,
         ..Settings::default()
     };
+    if let Some(snoop) = &conditions.snoop {
+        settings.snoop = snoop.settings();
+    }
     if let Some(bytes) = conditions.flow_cache_bytes_max {
         settings.flow_cache_bytes_max = bytes as usize;
     }
@@ -134,30 +151,34 @@ fn gateway(conditions: &GatewayConditions, hops: &[Hop]) -> anyhow::Result<Optio
         }
     }
     let delay = seconds(conditions.signal_delay_ms / 1e3);
+    let warned_before = (conditions.warning_ms > 0.0).then(|| seconds(conditions.warning_ms / 1e3));
     let signal = match conditions.signal {
         SignalChoice::None => None,
         SignalChoice::Carrier | SignalChoice::Both => Some(LinkSignal {
             source: LinkSource::Carrier,
             down_after: Some(delay),
             up_after: Some(delay),
+            warned_before,
         }),
         // "Down" cannot cross a link that is down; "up" takes the link's own delay.
         SignalChoice::Mobile => Some(LinkSignal {
             source: LinkSource::Signal,
             down_after: None,
             up_after: Some(delay + hops[WIRELESS].uplink.delay),
+            warned_before,
         }),
     };
     Ok(Some(GatewayPlan {
         before_hop: WIRELESS,
         signal,
+        resend_dscp: conditions.resend_dscp,
         ..GatewayPlan::before_last(settings, hops)
     }))
 }
 
 /// A host's TCP: its preset's, or today's Linux with Reno, and what is set besides.
 fn tcp(conditions: &HostConditions) -> TcpSettings {
-    let preset = conditions.preset.unwrap_or(Preset::LinuxReno);
+    let preset = conditions.preset.unwrap_or(PRESET_DEFAULT);
     let mut tcp = preset.settings();
     if let Some(sack) = conditions.sack {
         tcp.sack = sack;
@@ -200,6 +221,7 @@ fn tcp(conditions: &HostConditions) -> TcpSettings {
         tcp.on_shrunk_window = match behaviour {
             ShrunkWindow::PersistAtOnce => OnShrunkWindow::PersistAtOnce,
             ShrunkWindow::TimerRuns => OnShrunkWindow::RetransmissionTimerRuns,
+            ShrunkWindow::TimerCounts => OnShrunkWindow::RetransmissionTimerCounts,
         };
     }
     if let Some(s) = conditions.tick_phase_s {
@@ -252,30 +274,24 @@ fn line(run: &Run, experiment: &Experiment, outcome: &Outcome) -> anyhow::Result
         sending.mss.min(receiving.mss),
         sending.timestamps && receiving.timestamps,
     );
-    let sender = conditions.sender();
-    let name = sender.preset.map_or_else(
-        || sender.congestion_control.clone(),
-        |preset| preset.name().to_owned(),
-    );
+    // What ran: without a preset it is not the RFC's Reno.
+    let name = conditions.sender().preset.unwrap_or(PRESET_DEFAULT).name();
     let first = of.sender.data_segments - of.sender.data_segments_repeated;
-    let mut line = ResultLine::of(run, "model", name, framing);
+    let mut line = ResultLine::of(run, "model", name.to_owned(), framing);
     line.transfer_s = of.transfer_time.map(|time| time.as_secs_f64());
-    line.stalls_s = of
-        .stalls
-        .iter()
-        .map(|stall| stall.ended.then_some(stall.length.as_secs_f64()))
-        .collect();
+    line.stalls_s = stalls_s(conditions, of, outcome.ended_at);
     line.goodput_mbps = of.goodput_bit_per_s / 1e6;
     line.retransmission_ratio_percent =
         retransmission_ratio_percent(first, of.sender.data_segments_repeated);
     line.duplicates_per_byte = Some(of.duplicates_per_byte());
+    line.timeouts = Some(of.sender.timeouts);
     line.finished = of.finished;
     line.intact = of.intact;
     ending(of).clone_into(&mut line.ending);
     line.bytes = of.delivered_bytes;
     line.retransmitted_segments = of.sender.data_segments_repeated;
     line.segments = first;
-    line.outages = outages(conditions, of, outcome.ended_at);
+    line.outages = line.stalls_s.len();
     line.digest = Some(format!("{:016x}", outcome.digest));
     line.series = (!conditions.record.is_empty()).then(|| series(conditions, of));
     Ok(line)
@@ -292,15 +308,24 @@ fn ending(of: &TransferOutcome) -> &'static str {
     }
 }
 
-/// Outages of the wireless hop that began between the transfer's begin and its end.
-fn outages(conditions: &Conditions, of: &TransferOutcome, ended_at: Instant) -> usize {
-    let start_s = conditions.start().as_secs_f64();
+/// What followed the outages of the wireless hop, in the bytes' direction, by the rule of all
+/// substrates.
+fn stalls_s(conditions: &Conditions, of: &TransferOutcome, ended_at: Instant) -> Vec<Option<f64>> {
+    let begin_s = conditions.start().as_secs_f64();
     let end_s = of
         .transfer_time
-        .map_or(ended_at.as_secs_f64(), |time| start_s + time.as_secs_f64());
-    let all = conditions.wireless.outages().iter();
-    all.filter(|outage| outage.at_s + outage.for_s > start_s && outage.at_s < end_s)
-        .count()
+        .map_or(ended_at.as_secs_f64(), |time| begin_s + time.as_secs_f64());
+    let outages = conditions
+        .wireless
+        .outages_of(conditions.transfer.direction);
+    stall::stalls_s(outages, [begin_s, end_s], |up_s, _| {
+        // The simulator ends a stall at the next outage itself.
+        let after = |stall: &Stall| stall.link_up_at.as_secs_f64() > up_s - SAME_MOMENT_S;
+        let index = of.stalls.partition_point(|stall| !after(stall));
+        let stall = of.stalls.get(index).filter(|stall| stall.ended)?;
+        let is_own = (stall.link_up_at.as_secs_f64() - up_s).abs() < SAME_MOMENT_S;
+        is_own.then(|| (stall.link_up_at + stall.length).as_secs_f64())
+    })
 }
 
 fn series(conditions: &Conditions, of: &TransferOutcome) -> Series {
@@ -345,20 +370,24 @@ fn series(conditions: &Conditions, of: &TransferOutcome) -> Series {
 
 /// Writes every packet as it enters and as it leaves a link; the run begins in 1970.
 struct Tracer {
-    trace: PacketTrace,
+    /// One for each device.
+    traces: [PacketTrace; 4],
     failed: Option<anyhow::Error>,
 }
 
 impl Tracer {
-    fn create(path: &Path) -> anyhow::Result<Self> {
-        let interfaces = [
-            (FH_IF, "the FH's device"),
-            (GATEWAY_WIRED_IF, "the gateway's device toward the FH"),
-            (GATEWAY_IF, "the gateway's device toward the MH"),
-            (MH_IF, "the MH's device"),
-        ];
+    fn create(folder: &Path, run: &Run) -> anyhow::Result<Self> {
+        let trace = |number: usize, name, description| {
+            let path = trace_file(folder, run, SubstrateKind::Model, TRACE_PARTS[number]);
+            PacketTrace::create(&path, &[(name, description)])
+        };
         Ok(Self {
-            trace: PacketTrace::create(path, &interfaces)?,
+            traces: [
+                trace(0, FH_IF, "the FH's device")?,
+                trace(1, GATEWAY_WIRED_IF, "the gateway's device toward the FH")?,
+                trace(2, GATEWAY_IF, "the gateway's device toward the MH")?,
+                trace(3, MH_IF, "the MH's device")?,
+            ],
             failed: None,
         })
     }
@@ -367,7 +396,13 @@ impl Tracer {
         if let Some(error) = self.failed {
             return Err(error);
         }
-        self.trace.finish().map(|_| ())
+        for (trace, part) in self.traces.into_iter().zip(TRACE_PARTS) {
+            let left_out = trace.finish()?;
+            if left_out > 0 {
+                eprintln!("--pcap: the file {part} is full: {left_out} packets are not in it");
+            }
+        }
+        Ok(())
     }
 }
 
@@ -379,14 +414,14 @@ impl Observer for Tracer {
         } else {
             (2 * hop, 2 * hop + 1)
         };
-        let (interface, passing) = match event {
+        let (device, passing) = match event {
             PacketEvent::Sent => (near, Passing::Outbound),
             PacketEvent::Arrived => (far, Passing::Inbound),
             PacketEvent::Dropped(_) => return,
         };
         let at = std::time::Duration::from_nanos(now.as_nanos());
-        let written = self.trace.write(
-            interface,
+        let written = self.traces[device as usize].write(
+            0,
             passing,
             at,
             &packet.to_bytes(),

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a scenario's values may be, beside what their types say.
+
+use super::{
+    Conditions, CrossTraffic, GatewayConditions, SchemeChoice, Stretch, TransferConditions, Way,
+};
+use crate::document::DocumentError;
+
+/// The longest run, in seconds.
+const LIMIT_MAX_S: f64 = 1_000_000.0;
+/// Repetitions of one combination at most.
+const REPETITIONS_MAX: u64 = 100_000;
+/// Points of a time series at most.
+const POINTS_MAX: f64 = 1e6;
+/// What one transfer sends at most: in bytes.
+const TRANSFER_BYTES_MAX: u64 = 1_000_000_000_000;
+/// The least and the most that the gateway takes for one flow's cache, in bytes; and the
+/// most that it keeps of all flows unless told otherwise.
+const FLOW_CACHE_BYTES: [u64; 2] = [64 << 10, 256 << 20];
+
+fn range(key: &str, value: f64, min: f64, max: f64, unit: &str) -> Result<(), DocumentError> {
+    if (min..=max).contains(&value) {
+        return Ok(());
+    }
+    let problem = format!("takes {min} to {max}{unit}");
+    Err(DocumentError::at(key, problem))
+}
+
+impl Conditions {
+    /// Refuses what no substrate could carry out as it is written.
+    pub(super) fn check(&self, record_interval_ms: f64) -> Result<(), DocumentError> {
+        if !(1..=REPETITIONS_MAX).contains(&self.repetitions) {
+            let problem = format!("takes 1 to {REPETITIONS_MAX}");
+            return Err(DocumentError::at("repetitions", problem));
+        }
+        self.transfer
+            .check()
+            .map_err(|error| error.within("transfer"))?;
+        range("record_interval_ms", record_interval_ms, 1.0, 1e6, " ms")?;
+        let points = self.transfer.limit_s * 1e3 / record_interval_ms;
+        if !self.record.is_empty() && points > POINTS_MAX {
+            let problem = "more than a million points in a run; take a longer interval";
+            return Err(DocumentError::at("record_interval_ms", problem));
+        }
+        self.gateway
+            .check()
+            .map_err(|error| error.within("gateway"))?;
+        for (number, cross) in self.cross_traffic.iter().enumerate() {
+            let within =
+                |error: DocumentError| error.within(&number.to_string()).within("cross_traffic");
+            cross.check(self.wired.is_some()).map_err(within)?;
+        }
+        Ok(())
+    }
+}
+
+impl TransferConditions {
+    fn check(&self) -> Result<(), DocumentError> {
+        if !(1..=TRANSFER_BYTES_MAX).contains(&self.bytes) {
+            let problem = format!("takes 1 to {TRANSFER_BYTES_MAX}");
+            return Err(DocumentError::at("bytes", problem));
+        }
+        if self.direction == Way::Uplink && self.request_bytes > 0 {
+            let problem = "an uplink has no request; leave it out, or take downlink";
+            return Err(DocumentError::at("request_bytes", problem));
+        }
+        range("limit_s", self.limit_s, 0.001, LIMIT_MAX_S, " s")?;
+        range("start_s", self.start_s, 0.0, self.limit_s, " s")
+    }
+}
+
+impl GatewayConditions {
+    /// The daemon's own ranges: what it would refuse, the model does not do either.
+    fn check(&self) -> Result<(), DocumentError> {
+        range(
+            "signal_delay_ms",
+            self.signal_delay_ms,
+            0.0,
+            60_000.0,
+            " ms",
+        )?;
+        range("warning_ms", self.warning_ms, 0.0, 60_000.0, " ms")?;
+        let dscp = f64::from(self.resend_dscp.unwrap_or_default());
+        range("resend_dscp", dscp, 0.0, 63.0, "")?;
+        if let Some(snoop) = &self.snoop {
+            snoop.check().map_err(|error| error.within("snoop"))?;
+        }
+        let [least, most] = FLOW_CACHE_BYTES;
+        match self.flow_cache_bytes_max {
+            // The paper's SH may keep nothing; the daemon has not that scheme.
+            Some(0) if self.scheme == SchemeChoice::Mtcp2007 => {}
+            Some(bytes) if !(least..=most).contains(&bytes) => {
+                let problem = format!("takes {least} to {most} bytes");
+                return Err(DocumentError::at("flow_cache_bytes_max", problem));
+            }
+            _ => {}
+        }
+        let times = [
+            ("silence_min_ms", self.silence_min_ms, [10.0, 60_000.0]),
+            (
+                "probe_interval_min_ms",
+                self.probe_interval_min_ms,
+                [1.0, 60_000.0],
+            ),
+            (
+                "probe_interval_max_ms",
+                self.probe_interval_max_ms,
+                [10.0, 600_000.0],
+            ),
+        ];
+        for (key, value, [min, max]) in times {
+            if let Some(value) = value {
+                range(key, value, min, max, " ms")?;
+            }
+        }
+        let own = holdfast_core::Settings::default();
+        let millis = |own: std::time::Duration| own.as_secs_f64() * 1e3;
+        let least = self
+            .probe_interval_min_ms
+            .unwrap_or(millis(own.probe_interval_min));
+        let most = self
+            .probe_interval_max_ms
+            .unwrap_or(millis(own.probe_interval_max));
+        if least > most {
+            let (key, problem) = if self.probe_interval_min_ms.is_some() {
+                (
+                    "probe_interval_min_ms",
+                    format!("takes at most probe_interval_max_ms, {most}"),
+                )
+            } else {
+                (
+                    "probe_interval_max_ms",
+                    format!("takes at least probe_interval_min_ms, {least}"),
+                )
+            };
+            return Err(DocumentError::at(key, problem));
+        }
+        Ok(())
+    }
+}
+
+impl CrossTraffic {
+    fn check(&self, has_wired: bool) -> Result<(), DocumentError> {
+        if self.over != Stretch::Wireless && !has_wired {
+            let problem = "there is no [wired]; give one, or take wireless";
+            return Err(DocumentError::at("over", problem));
+        }
+        range("rate_mbit_per_s", self.rate_mbit_per_s, 1e-6, 1e5, " Mb/s")?;
+        let bytes = f64::from(self.packet_bytes);
+        range("packet_bytes", bytes, 28.0, 65_535.0, " bytes")?;
+        range("start_s", self.start_s, 0.0, LIMIT_MAX_S, " s")?;
+        let stop_s = self.stop_s.unwrap_or(LIMIT_MAX_S);
+        range("stop_s", stop_s, self.start_s, LIMIT_MAX_S, " s")
+    }
+}

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What sends and what receives: a web server and curl, as a user has them, or the lab's
+//! own endpoints, for scenarios.
+
+use std::path::Path;
+use std::time::Duration;
+
+use holdfast_net::datapath::monotonic_ns;
+
+use super::{FILE_NAME, TransferSettings, TransferWatch};
+use crate::download::{Download, Received};
+use crate::endpoint::pair::EndpointPair;
+use crate::endpoint::{EndpointStart, Sample};
+use crate::stop::StopFlag;
+use crate::topology::{FH, Topology};
+use crate::web_server::WebServer;
+
+/// Both ends of a transfer, ready to begin.
+#[derive(Debug)]
+pub(super) enum ReadyApplication {
+    /// A download by HTTP.
+    Web(WebServer),
+    /// The lab's own.
+    Endpoints(Box<EndpointPair>),
+}
+
+/// How a transfer ended.
+pub(super) struct Ended {
+    /// What arrived at the receiver.
+    pub(super) received: Received,
+    /// The connection came to its end, good or bad, within the limit.
+    pub(super) in_time: bool,
+    /// As far as the ends can tell all of it arrived.
+    pub(super) whole: bool,
+    /// The sender's socket over time, if asked for.
+    pub(super) samples: Vec<Sample>,
+}
+
+impl ReadyApplication {
+    /// Starts what has to listen.
+    pub(super) fn prepare(
+        settings: &TransferSettings,
+        topology: &Topology,
+        folder: &Path,
+        files: &Path,
+        stop: &StopFlag,
+    ) -> anyhow::Result<Self> {
+        Ok(match &settings.extras.exchange {
+            None => Self::Web(WebServer::start(&topology.fh, folder, files, stop)?),
+            Some(exchange) => Self::Endpoints(Box::new(EndpointPair::prepare(
+                &settings.holdfast,
+                topology,
+                exchange,
+                stop,
+            )?)),
+        })
+    }
+
+    /// Carries the transfer out: it begins at the second of `times`, and ends at the
+    /// latest `limit` after the first one, both CLOCK_MONOTONIC in nanoseconds.
+    pub(super) fn run(
+        self,
+        topology: &Topology,
+        times: (u64, u64),
+        limit: Duration,
+        watch: &TransferWatch,
+        stop: &StopFlag,
+    ) -> anyhow::Result<Ended> {
+        let (origin_ns, begin_ns) = times;
+        let end_ns = origin_ns + limit.as_nanos() as u64;
+        let left = || Duration::from_nanos(end_ns.saturating_sub(monotonic_ns()));
+        match self {
+            Self::Endpoints(pair) => {
+                let start = EndpointStart {
+                    origin_ns,
+                    begin_ns,
+                };
+                let exchanged = pair.run(start, left(), stop)?;
+                Ok(Ended {
+                    whole: exchanged.ended && exchanged.receiver_error.is_none(),
+                    in_time: exchanged.ended,
+                    received: exchanged.received,
+                    samples: exchanged.samples,
+                })
+            }
+            Self::Web(_server) => {
+                stop.wait_for("the time of the download", limit, || {
+                    Ok((monotonic_ns() >= begin_ns).then_some(()))
+                })?;
+                let url = format!("http://{}/{FILE_NAME}", FH.v4);
+                let download = Download::start(&topology.mh, &url, &watch.download)?;
+                let waited = stop.wait_for("the download ends", left(), || {
+                    Ok(download.is_finished().then_some(()))
+                });
+                stop.check()?;
+                let in_time = waited.is_ok();
+                let (whole, received) = if in_time {
+                    let (status, received) = download.finish()?;
+                    (status.success(), received)
+                } else {
+                    (false, download.abort()?)
+                };
+                Ok(Ended {
+                    received,
+                    in_time,
+                    whole,
+                    samples: Vec::new(),
+                })
+            }
+        }
+    }
+}
