@@ -25,7 +25,7 @@ use std::sync::mpsc::sync_channel;
 
 use anyhow::{Context as _, bail};
 use holdfast_core::Direction;
-use holdfast_net::datapath::{AttachMode, DataPath};
+use holdfast_net::datapath::{AttachMode, DataPath, Interface};
 use holdfast_net::monitor::LinkMonitor;
 use holdfast_net::readiness::Waker;
 use holdfast_net::tun::LayerKind;
@@ -45,7 +45,7 @@ use check::Severity;
 use command::{COMMANDS_MAX, WorkerHandle};
 use control::{Channels, Control, Interfaces};
 use records::Records;
-use worker::Worker;
+use worker::{Worker, WorkerSettings};
 
 /// Runs `holdfast gateway`: the check, or the daemon until it is told to leave.
 ///
@@ -89,7 +89,7 @@ fn serve(settings: GatewaySettings) -> anyhow::Result<()> {
     let (records, found) = open_records(&settings)?;
     let (listener, _socket) = open_control_socket(&settings.control_socket)?;
     let signals = open_signal_socket(&settings)?;
-    let path = DataPath::attach(&settings.wireless, AttachMode::Auto)
+    let path = DataPath::attach_with(&settings.wireless, AttachMode::Auto, settings.resend_dscp)
         .context("cannot take packets; see: holdfast gateway --check")?;
     // After the devices came up, or their coming up would look like a change.
     let monitor = LinkMonitor::open().context("watching the wireless interface")?;
@@ -120,13 +120,12 @@ fn serve(settings: GatewaySettings) -> anyhow::Result<()> {
         wireless: path.interface().ifindex,
         devices: [Direction::Downlink, Direction::Uplink].map(|way| path.device_ifindex(way)),
     };
-    let (mut core, drain) = (settings.core.clone(), settings.drain);
-    core.hash_seed = unpredictable()?;
+    let of_worker = worker_settings(&settings)?;
     let (done, worker_done) = oneshot::channel();
     let worker = std::thread::Builder::new()
         .name("packets".into())
         .spawn(move || {
-            let worker = Worker::new(path, core, records, &found, drain, queue, waker);
+            let worker = Worker::new(path, of_worker, records, &found, queue, waker);
             // The control thread may have left already.
             let _ = done.send(worker.run());
         })?;
@@ -142,6 +141,19 @@ fn serve(settings: GatewaySettings) -> anyhow::Result<()> {
         tracing::info!("gateway left");
     }
     result
+}
+
+fn worker_settings(settings: &GatewaySettings) -> anyhow::Result<WorkerSettings> {
+    let mut core = settings.core.clone();
+    core.hash_seed = unpredictable()?;
+    // One that is not there, or of a strange kind, bounds nothing: --check says so.
+    let wired = settings.wired.as_deref().map(Interface::query);
+    Ok(WorkerSettings {
+        core,
+        drain: settings.drain,
+        wired_mtu: wired.and_then(Result::ok).map(|wired| wired.mtu),
+        resend_dscp: settings.resend_dscp,
+    })
 }
 
 /// One gateway an interface: an abstract socket of the namespace, gone with the process.

@@ -2,9 +2,12 @@
 //! `holdfast lab`: experiments from scenarios.
 
 mod claims;
+mod endpoint;
 mod inside;
 mod list;
+mod output;
 mod report;
+mod result_lines;
 mod run;
 mod setup;
 
@@ -15,11 +18,15 @@ use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use holdfast_lab::scenario::{self, Scenario};
 use holdfast_lab::stop::Interrupted;
+use output::OutputClosed;
 
 /// Where scenarios are unless they are named.
 const SCENARIOS_DEFAULT: &str = "papers";
 /// What a shell gives a program that SIGINT ended: 128 and the signal's number.
 const EXIT_INTERRUPTED: u8 = 130;
+
+/// And one that SIGPIPE ended.
+const EXIT_OUTPUT_CLOSED: u8 = 141;
 
 /// Run experiments from scenarios
 #[derive(Args, Clone, Debug)]
@@ -39,6 +46,9 @@ enum LabCommand {
     /// Be the first program of a virtual kernel
     #[command(hide = true)]
     Inside,
+    /// Be one end of a transfer
+    #[command(hide = true)]
+    Endpoint,
 }
 
 /// Does it.
@@ -50,12 +60,14 @@ pub(crate) fn run(args: &LabArgs) -> anyhow::Result<ExitCode> {
         LabCommand::Run(args) => run::run(args),
         LabCommand::Setup(args) => setup::run(args),
         LabCommand::Inside => inside::run(),
+        LabCommand::Endpoint => endpoint::run(),
     };
     match result {
         Err(error) if error.is::<Interrupted>() => {
             eprintln!("interrupted; nothing is left behind");
             Ok(ExitCode::from(EXIT_INTERRUPTED))
         }
+        Err(error) if error.is::<OutputClosed>() => Ok(ExitCode::from(EXIT_OUTPUT_CLOSED)),
         result => result,
     }
 }

@@ -14,6 +14,7 @@ mod event_log;
 mod trace;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
@@ -103,9 +104,27 @@ pub(crate) struct LinkArgs {
     /// Log every packet delivered to the MH too
     #[arg(long, requires = "log")]
     pub(crate) log_packets: bool,
+    /// Log queues and state of the link each so many milliseconds, from the start on
+    #[arg(long, value_name = "MS", requires = "log", value_parser = milliseconds)]
+    pub(crate) sample_interval: Option<Duration>,
     /// Write every packet that enters or leaves the link to FILE, in pcapng
     #[arg(long, value_name = "FILE")]
     pub(crate) pcap: Option<PathBuf>,
+    /// Write those at the FH's device alone to FILE
+    #[arg(long, value_name = "FILE")]
+    pub(crate) pcap_fh: Option<PathBuf>,
+    /// Write those at the MH's device alone to FILE
+    #[arg(long, value_name = "FILE")]
+    pub(crate) pcap_mh: Option<PathBuf>,
+}
+
+/// An interval in milliseconds; a minute at the most.
+fn milliseconds(text: &str) -> Result<Duration, String> {
+    let parsed = text.parse::<f64>().ok();
+    let given = parsed.filter(|ms| (0.1..=60_000.0).contains(ms));
+    given
+        .map(|ms| Duration::from_secs_f64(ms / 1e3))
+        .ok_or_else(|| format!("got `{text}`, takes 0.1 to 60000 milliseconds"))
 }
 
 /// `--start`.

@@ -91,7 +91,7 @@ fn without_arguments_it_runs_what_the_page_needs_and_writes_page_and_results() {
     let out = folder.path().join("report");
     assert_eq!(names(&out), ["p-1999.html", "p-1999.jsonl"]);
     let page = fs::read_to_string(out.join("p-1999.html")).unwrap();
-    assert!(page.contains("holdfast lab run papers/p-1999/s.toml --out model.jsonl"));
+    assert!(page.contains("holdfast lab run papers/p-1999/s.toml --out s-model.jsonl"));
     assert!(page.contains("received sequence number"));
     assert_eq!(page.matches("<td class=\"cell ").count(), 4);
     assert_eq!(

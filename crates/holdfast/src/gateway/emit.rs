@@ -5,7 +5,7 @@ use std::io::{self, IoSlice};
 
 use holdfast_core::{Direction, Made, Payload as _, Resend};
 use holdfast_net::datapath::{DataPath, Gso, VnetHdr};
-use holdfast_wire::{Flags, Header};
+use holdfast_wire::{Flags, Header, SackBlocks};
 
 use super::packet::Packet;
 
@@ -15,16 +15,36 @@ const TCP_CHECKSUM_OFFSET: u16 = 16;
 /// The largest IP packet, super-segments included.
 const IP_PACKET_BYTES_MAX: u32 = 65_535;
 
-/// Sends a piece of the cache to the MH, cut to `mtu`, the largest IP packet that the
-/// wireless interface takes.
+/// What frames of our own keep to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    /// The largest IP packet that the wireless interface takes, bytes.
+    pub(super) wireless_mtu: u32,
+    /// The same of the wired one, where it was named. Otherwise an uplink piece is cut as
+    /// its sender cut it.
+    pub(super) wired_mtu: Option<u32>,
+    /// The DSCP of what goes ahead of ordinary traffic, 0 to 63; none: its sender's.
+    pub(super) resend_dscp: Option<u8>,
+}
+
+impl Bounds {
+    fn mtu(&self, direction: Direction) -> u32 {
+        match direction {
+            Direction::Downlink => self.wireless_mtu,
+            Direction::Uplink => self.wired_mtu.unwrap_or(u32::MAX),
+        }
+    }
+}
+
+/// Sends a piece of the cache, cut to what the interface of its direction takes.
 ///
 /// Errors: that of the device, `InvalidData` if the headers cannot be copied.
-pub(super) fn resend(path: &DataPath, piece: &Resend<Packet>, mtu: u32) -> io::Result<()> {
+pub(super) fn resend(path: &DataPath, piece: &Resend<Packet>, bounds: &Bounds) -> io::Result<()> {
     let mut sent = 0;
-    while let Some(part) = next_part(piece, mtu, sent)? {
+    while let Some(part) = next_part(piece, bounds, sent)? {
         let payload = piece.payload.payload(piece.offset + sent, part.len);
         let parts = [IoSlice::new(part.header.as_bytes()), IoSlice::new(&payload)];
-        path.write(Direction::Downlink, &part.vnet, &parts)?;
+        path.write(piece.direction, &part.vnet, &parts)?;
         sent += part.len;
         if part.len == 0 {
             break;
@@ -35,21 +55,71 @@ pub(super) fn resend(path: &DataPath, piece: &Resend<Packet>, mtu: u32) -> io::R
 
 /// Sends a header without payload.
 pub(super) fn send_made(path: &DataPath, made: &Made<Header>) -> io::Result<()> {
-    let mut header = made.template;
-    header.set_seq(made.seq);
-    header.set_ack(made.ack);
-    header.set_flags(made.flags);
-    header.set_window(made.window);
-    header.set_only_timestamps(made.timestamps);
-    if !header.set_payload_len(0) {
-        return Err(io::ErrorKind::InvalidData.into());
-    }
-    header.set_checksum(&[]);
+    let header = made_header(made).ok_or(io::ErrorKind::InvalidData)?;
     path.write(
         made.direction,
         &VnetHdr::default(),
         &[IoSlice::new(header.as_bytes())],
     )
+}
+
+/// `None` if no IP packet can be so long.
+fn made_header(made: &Made<Header>) -> Option<Header> {
+    let mut header = made.template;
+    header.set_seq(made.seq);
+    header.set_ack(made.ack);
+    header.set_flags(made.flags);
+    header.set_window(made.window);
+    header.set_options(made.timestamps, &made.sack);
+    header.set_payload_len(0).then(|| {
+        header.set_checksum(&[]);
+        header
+    })
+}
+
+/// What became of a segment that was to go on with other SACK blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SackOutcome {
+    /// It went on with them.
+    Replaced,
+    /// It went on as it came: its headers cannot be copied, or its options are not
+    /// understood.
+    AsItCame,
+}
+
+/// Gives a segment back with these SACK blocks in place of its own, of which they are
+/// some; what the kernel says of checksum and segmentation stays. The payload is not
+/// copied.
+///
+/// Errors: that of the device.
+pub(super) fn forward_with_sack(
+    path: &DataPath,
+    packet: &Packet,
+    sack: &SackBlocks,
+) -> io::Result<SackOutcome> {
+    let frame = packet.frame();
+    let Some(header) = header_with_sack(packet, sack) else {
+        path.forward(packet.direction(), frame)?;
+        return Ok(SackOutcome::AsItCame);
+    };
+    // Padding included, as it came.
+    let rest = &frame.bytes()[header.len()..];
+    let parts = [IoSlice::new(header.as_bytes()), IoSlice::new(rest)];
+    path.write(packet.direction(), frame.vnet(), &parts)?;
+    Ok(SackOutcome::Replaced)
+}
+
+fn header_with_sack(packet: &Packet, sack: &SackBlocks) -> Option<Header> {
+    let before = packet.header()?;
+    let mut header = before;
+    if !header.keep_sack_blocks(sack) {
+        return None;
+    }
+    // Otherwise the field holds the pseudo-header's sum, in which no option counts.
+    if !packet.frame().vnet().needs_csum {
+        header.correct_checksum(&before);
+    }
+    Some(header)
 }
 
 /// One frame's worth of a piece.
@@ -65,13 +135,16 @@ struct Part {
 ///
 /// A piece is one frame, a super-segment if it is longer than one segment: the kernel
 /// cuts it. Only where the headers have grown may it take two.
-fn next_part(piece: &Resend<Packet>, mtu: u32, sent: u32) -> io::Result<Option<Part>> {
+fn next_part(piece: &Resend<Packet>, bounds: &Bounds, sent: u32) -> io::Result<Option<Part>> {
     // A FIN may come alone.
     if sent >= piece.len && (sent > 0 || piece.len > 0) {
         return Ok(None);
     }
     let mut header = piece.payload.header().ok_or(io::ErrorKind::InvalidData)?;
-    header.set_only_timestamps(piece.timestamps);
+    header.set_options(piece.timestamps, &SackBlocks::default());
+    if let Some(dscp) = bounds.resend_dscp.filter(|_| piece.ahead) {
+        header.set_dscp(dscp);
+    }
     let headers_len = header.network_len() as u32;
     let len = (piece.len - sent).min(IP_PACKET_BYTES_MAX - headers_len);
     let mut flags = piece.flags;
@@ -90,6 +163,7 @@ fn next_part(piece: &Resend<Packet>, mtu: u32, sent: u32) -> io::Result<Option<P
         return Err(io::ErrorKind::InvalidData.into());
     }
     header.set_checksum_partial(len as usize);
+    let mtu = bounds.mtu(piece.direction);
     let mtu = piece.path_mtu.map_or(mtu, |path_mtu| path_mtu.min(mtu));
     // An MTU without room for a byte is no MTU.
     let segment_len = piece
@@ -122,140 +196,4 @@ fn partial_vnet(header: &Header, flags: Flags, len: u32, segment_len: u32) -> Vn
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::gateway::packet::{Content, classify};
-    use holdfast_net::frame::BufferPool;
-    use holdfast_net::tun::VNET_HDR_BYTES;
-    use holdfast_wire::{SeqNum, Timestamps};
-
-    /// An IPv4 packet with timestamps and `len` bytes of payload, as read from a TUN
-    /// device that left the checksum to us.
-    fn packet(len: usize) -> Packet {
-        let mut bytes = vec![0; 52 + len];
-        bytes[0] = 0x45;
-        bytes[2..4].copy_from_slice(&(52 + len as u16).to_be_bytes());
-        bytes[8..10].copy_from_slice(&[63, 6]);
-        bytes[12..20].copy_from_slice(&[10, 1, 0, 2, 10, 2, 0, 2]);
-        bytes[20..24].copy_from_slice(&[0, 80, 0x9c, 0x40]);
-        bytes[32..34].copy_from_slice(&[0x80, 0x10]);
-        bytes[40..44].copy_from_slice(&[1, 1, 8, 10]);
-        for (at, byte) in bytes[52..].iter_mut().enumerate() {
-            *byte = at as u8;
-        }
-        let vnet = VnetHdr {
-            needs_csum: true,
-            gso: Gso::TcpV4,
-            gso_size: 1448,
-            csum_start: 20,
-            csum_offset: 16,
-            ..VnetHdr::default()
-        };
-        let mut pool = BufferPool::new(1 << 20);
-        let frame = pool
-            .read(|buffer| {
-                buffer[..VNET_HDR_BYTES].copy_from_slice(&vnet.emit());
-                buffer[VNET_HDR_BYTES..VNET_HDR_BYTES + bytes.len()].copy_from_slice(&bytes);
-                Ok(VNET_HDR_BYTES + bytes.len())
-            })
-            .unwrap();
-        match classify(&frame, Direction::Downlink, 0) {
-            Content::Segment(segment, packet) => {
-                assert_eq!(segment.payload_len as usize, len);
-                packet
-            }
-            other => panic!("{other:?}"),
-        }
-    }
-
-    fn piece(payload: Packet, len: u32, flags: Flags) -> Resend<Packet> {
-        Resend {
-            payload,
-            offset: 0,
-            len,
-            seq: SeqNum::new(u32::MAX - 999),
-            ack: SeqNum::new(7),
-            window: 99,
-            flags,
-            timestamps: Some(Timestamps { tsval: 1, tsecr: 2 }),
-            segment_len: 1448,
-            path_mtu: None,
-        }
-    }
-
-    fn parsed(part: &Part) -> holdfast_wire::Segment {
-        let mut bytes = part.header.as_bytes().to_vec();
-        bytes.resize(bytes.len() + part.len as usize, 0);
-        holdfast_wire::parse(&bytes, 0).unwrap().0
-    }
-
-    #[test]
-    fn a_fin_alone_is_sent() {
-        let fin = piece(packet(4000), 0, Flags::ACK.with(Flags::FIN));
-        let part = next_part(&fin, 1500, 0).unwrap().unwrap();
-        assert_eq!((part.len, parsed(&part).flags), (0, fin.flags));
-    }
-
-    #[test]
-    fn a_piece_of_one_segment_is_a_plain_frame_with_the_checksum_left_to_the_kernel() {
-        let piece = piece(packet(4000), 1448, Flags::ACK);
-        let part = next_part(&piece, 1500, 0).unwrap().unwrap();
-        assert_eq!(
-            (part.len, part.vnet.gso, part.vnet.needs_csum),
-            (1448, Gso::None, true)
-        );
-        let segment = parsed(&part);
-        assert_eq!(
-            (segment.seq, segment.ack, segment.window),
-            (piece.seq, piece.ack, 99)
-        );
-        assert_eq!(segment.options.timestamps, piece.timestamps);
-        assert!(next_part(&piece, 1500, part.len).unwrap().is_none());
-    }
-
-    #[test]
-    fn a_longer_piece_is_cut_to_the_smallest_mtu_on_its_way() {
-        let mut piece = piece(packet(40_000), 40_000, Flags::ACK.with(Flags::CWR));
-        for (path_mtu, mtu, gso_size) in [
-            (None, 1500, 1448),
-            (None, 1280, 1228),
-            (Some(1400), 1500, 1348),
-            (Some(9000), 1280, 1228),
-        ] {
-            piece.path_mtu = path_mtu;
-            let part = next_part(&piece, mtu, 0).unwrap().unwrap();
-            assert_eq!((part.vnet.gso, part.vnet.gso_size), (Gso::TcpV4, gso_size));
-            assert_eq!((part.vnet.hdr_len, part.vnet.ecn), (52, true));
-        }
-    }
-
-    #[test]
-    fn headers_that_grew_split_a_piece_and_cwr_leads_and_fin_ends_it() {
-        let all = Flags::ACK
-            .with(Flags::CWR)
-            .with(Flags::FIN)
-            .with(Flags::PSH);
-        let mut piece = piece(packet(65_483), 65_483, all);
-        let whole = next_part(&piece, 1500, 0).unwrap().unwrap();
-        assert_eq!((whole.len, parsed(&whole).flags), (65_483, all));
-        piece.len = 65_484;
-        let first = next_part(&piece, 1500, 0).unwrap().unwrap();
-        assert_eq!(
-            (first.len, parsed(&first).flags),
-            (65_483, Flags::ACK.with(Flags::CWR))
-        );
-        let second = next_part(&piece, 1500, first.len).unwrap().unwrap();
-        assert_eq!(
-            (second.len, parsed(&second).flags),
-            (1, all.without(Flags::CWR))
-        );
-        assert_eq!(parsed(&second).seq, piece.seq + first.len);
-    }
-
-    #[test]
-    fn the_payload_of_a_piece_is_that_of_the_segment_it_was_cut_from() {
-        let packet = packet(4000);
-        let bytes = packet.payload(256, 100);
-        assert!(bytes.iter().enumerate().all(|(at, &byte)| byte == at as u8));
-    }
-}
+mod tests;

@@ -4,7 +4,9 @@
 use holdfast_core::{Direction, Payload};
 use holdfast_net::datapath::Gso;
 use holdfast_net::frame::{Frame, FrameBytes};
-use holdfast_wire::{Header, Layout, PacketTooBig, Segment, checksum_is_right};
+use holdfast_wire::{
+    Header, Layout, PacketTooBig, Segment, checksum_is_right, ip_checksum_is_right,
+};
 
 /// A TCP frame; a clone shares its buffer.
 #[derive(Clone, Debug)]
@@ -28,7 +30,7 @@ pub(super) enum Content {
     TooBig(PacketTooBig),
     /// A copy of another ICMP message, not to be given back either.
     Icmp,
-    /// A TCP segment with a wrong checksum: passed on, nothing else.
+    /// A TCP segment with a wrong checksum, its own or IP's: passed on, nothing else.
     WrongChecksum,
     /// Neither: passed on.
     Unknown,
@@ -47,6 +49,10 @@ pub(super) fn classify(frame: &Frame, direction: Direction, ip: usize) -> Conten
     let vnet = frame.vnet();
     if matches!(vnet.gso, Gso::Other(_)) {
         return Content::Unknown;
+    }
+    // Nobody has looked at this one: the router does later, and drops the packet.
+    if !ip_checksum_is_right(bytes, ip) {
+        return Content::WrongChecksum;
     }
     // With neither flag nobody has looked at the checksum yet.
     if !vnet.needs_csum && !vnet.data_valid && !checksum_is_right(bytes, &segment, &layout) {
@@ -137,6 +143,34 @@ mod tests {
         let icmp = [2, 0, 0, 0, 0, 0, 5, 0];
         let quoted = [ip(8, about), vec![0, 80, 0x9c, 0x40, 0, 0, 0, 100]].concat();
         [ip(64, 0), hop_by_hop.to_vec(), icmp.to_vec(), quoted].concat()
+    }
+
+    /// An IPv4 packet with a TCP header alone, its checksums right.
+    fn ack() -> Vec<u8> {
+        let mut packet = vec![
+            0x45, 0, 0, 40, 0, 1, 0x40, 0, 64, 6, 0, 0, 10, 1, 0, 2, 10, 2, 0, 2, 0, 80, 0x9c,
+            0x40, 0, 0, 0, 100, 0, 0, 0, 200, 0x50, 0x10, 1, 0, 0, 0, 0, 0,
+        ];
+        let (_, layout) = holdfast_wire::parse(&packet, 0).expect("a segment");
+        let mut header = Header::copy_from(&packet, &layout).expect("a short one");
+        assert!(header.set_payload_len(0));
+        header.set_checksum(&[]);
+        packet.copy_from_slice(header.as_bytes());
+        packet
+    }
+
+    #[test]
+    fn an_ack_with_a_turned_bit_is_not_believed_wherever_the_bit_is() {
+        assert!(matches!(classified(&ack()), Content::Segment(..)));
+        for bit in 0..ack().len() * 8 {
+            let mut packet = ack();
+            packet[bit / 8] ^= 0x80 >> (bit % 8);
+            let content = classified(&packet);
+            assert!(
+                !matches!(content, Content::Segment(..)),
+                "bit {bit}: {content:?}"
+            );
+        }
     }
 
     #[test]

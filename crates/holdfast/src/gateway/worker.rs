@@ -17,10 +17,10 @@ use holdfast_net::datapath::{DataPath, HEARTBEAT_INTERVAL, monotonic_ns};
 use holdfast_net::frame::{BufferPool, Frame};
 use holdfast_net::readiness::{Waker, wait_readable};
 use holdfast_net::tun::LayerKind;
-use holdfast_wire::Instant;
+use holdfast_wire::{Instant, SackBlocks};
 
 use super::command::Command;
-use super::emit;
+use super::emit::{self, Bounds, SackOutcome};
 use super::packet::{Content, Packet, classify};
 use super::records::Records;
 
@@ -43,8 +43,12 @@ const DIRECTIONS: [Direction; 2] = [Direction::Downlink, Direction::Uplink];
 /// What the worker counts.
 #[derive(Clone, Copy, Debug, Default)]
 struct WorkerCounters {
-    /// Segments given back as they came.
+    /// Segments given back, all but those below as they came.
     forwarded: u64,
+    /// Of these, those with other SACK blocks.
+    sack_replaced: u64,
+    /// Those that were to have others, and could not.
+    sack_not_replaced: u64,
     /// Segments not given back at once: kept for later, or answered.
     suppressed: u64,
     /// Pieces sent from the cache.
@@ -86,6 +90,20 @@ impl ReadFailure {
     }
 }
 
+/// What a worker runs with.
+#[derive(Clone, Debug)]
+pub(super) struct WorkerSettings {
+    /// Those of the mechanisms.
+    pub(super) core: Settings,
+    /// How long leaving waits for the MHs' ACKs of what is owed.
+    pub(super) drain: Duration,
+    /// The largest IP packet that the wired interface takes, where it was named, bytes.
+    pub(super) wired_mtu: Option<u32>,
+    /// The DSCP of what is sent again ahead of ordinary traffic, 0 to 63; none: its
+    /// sender's.
+    pub(super) resend_dscp: Option<u8>,
+}
+
 /// The state of the thread.
 pub(super) struct Worker {
     path: DataPath,
@@ -99,8 +117,8 @@ pub(super) struct Worker {
     settings: Settings,
     /// Where the IP header starts, bytes.
     ip: usize,
-    /// The largest IP packet that the wireless interface takes, bytes.
-    mtu: u32,
+    /// What frames of our own keep to.
+    bounds: Bounds,
     /// How long leaving waits for the MHs' ACKs of what is owed.
     drain: Duration,
     /// When to leave at the latest, once told to.
@@ -121,13 +139,18 @@ impl Worker {
     /// A worker for the data path; `found` is what a predecessor left.
     pub(super) fn new(
         path: DataPath,
-        settings: Settings,
+        settings: WorkerSettings,
         records: Records,
         found: &[FlowRecord],
-        drain: Duration,
         commands: Receiver<Command>,
         waker: Waker,
     ) -> Self {
+        let WorkerSettings {
+            core: settings,
+            drain,
+            wired_mtu,
+            resend_dscp,
+        } = settings;
         let mut engine = Gateway::new(settings.clone());
         for record in found {
             engine.import(record, clock());
@@ -138,7 +161,11 @@ impl Worker {
                 LayerKind::Ethernet => 14,
                 LayerKind::RawIp => 0,
             },
-            mtu: interface.mtu,
+            bounds: Bounds {
+                wireless_mtu: interface.mtu,
+                wired_mtu,
+                resend_dscp,
+            },
             // Slots are larger than what they hold.
             pool: BufferPool::new(settings.cache_bytes_max * 2 + POOL_SPARE_BYTES),
             engine,
@@ -211,39 +238,52 @@ impl Worker {
     /// One frame: judged, and given back or not.
     fn handle(&mut self, direction: Direction, frame: &Frame) {
         let now = clock();
-        let verdict = match classify(frame, direction, self.ip) {
+        match classify(frame, direction, self.ip) {
             Content::Segment(segment, packet) => {
                 self.counters.no_buffer += u64::from(!frame.is_cacheable());
-                self.engine
-                    .handle_segment(direction, &segment, &packet, now, &mut self.actions)
+                let engine = &mut self.engine;
+                match engine.handle_segment(direction, &segment, &packet, now, &mut self.actions) {
+                    Verdict::Forward => self.forward(direction, frame),
+                    Verdict::ForwardWithSack(sack) => self.forward_with_sack(&packet, &sack),
+                    Verdict::Suppress => self.counters.suppressed += 1,
+                }
             }
             Content::TooBig(too_big) => {
+                // It was a copy: the message itself is on its way already.
                 self.counters.too_big += 1;
                 self.engine
                     .handle_packet_too_big(&too_big, now, &mut self.actions);
-                // It was a copy: the message itself is on its way already.
-                self.perform();
-                return;
             }
             Content::Icmp => return,
             Content::WrongChecksum => {
                 self.counters.wrong_checksum += 1;
-                Verdict::Forward
+                self.forward(direction, frame);
             }
             Content::Unknown => {
                 self.counters.not_understood += 1;
-                Verdict::Forward
+                self.forward(direction, frame);
             }
-        };
-        match verdict {
-            Verdict::Forward => {
-                self.counters.forwarded += 1;
-                let written = self.path.forward(direction, frame);
-                self.count_error(written);
-            }
-            Verdict::Suppress => self.counters.suppressed += 1,
         }
         self.perform();
+    }
+
+    /// One frame given back as it came.
+    fn forward(&mut self, direction: Direction, frame: &Frame) {
+        self.counters.forwarded += 1;
+        let written = self.path.forward(direction, frame);
+        self.count_error(written);
+    }
+
+    /// One segment given back with other SACK blocks.
+    fn forward_with_sack(&mut self, packet: &Packet, sack: &SackBlocks) {
+        self.counters.forwarded += 1;
+        let written = emit::forward_with_sack(&self.path, packet, sack).map(|outcome| {
+            *match outcome {
+                SackOutcome::Replaced => &mut self.counters.sack_replaced,
+                SackOutcome::AsItCame => &mut self.counters.sack_not_replaced,
+            } += 1;
+        });
+        self.count_error(written);
     }
 
     /// What the engine wants done, in its order.
@@ -256,7 +296,7 @@ impl Worker {
             let written = match &action {
                 Action::Resend(piece) => {
                     self.counters.resent += 1;
-                    emit::resend(&self.path, piece, self.mtu)
+                    emit::resend(&self.path, piece, &self.bounds)
                 }
                 Action::Send(made) => {
                     self.counters.made += 1;

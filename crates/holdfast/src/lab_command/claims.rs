@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `holdfast lab claims`: what papers claim, beside what came out.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use holdfast_lab::claims::{self, Entry, Paper, Verdict};
+use holdfast_lab::claims::{self, Entry, Fit, Paper, Verdict};
 use holdfast_lab::demo::own_binary;
-use holdfast_lab::results::ResultLine;
 use holdfast_lab::stop::StopFlag;
 use holdfast_lab::substrate::{ExecutionSettings, Substrate, SubstrateKind};
 
 use super::SCENARIOS_DEFAULT;
+use super::output::print;
+use super::result_lines;
 
 /// Check what papers claim
 ///
@@ -49,13 +49,20 @@ pub(super) struct ClaimsArgs {
 pub(super) fn run(args: &ClaimsArgs) -> anyhow::Result<ExitCode> {
     let stop = StopFlag::on_signals().context("cannot take over signals")?;
     let papers = papers(args.paper.as_deref())?;
-    let mut others = Vec::new();
-    for path in &args.with {
-        others.extend(read_lines(path)?);
-    }
+    let mut others = result_lines::read_all("--with", &args.with)?;
     let mut kinds = vec![SubstrateKind::Model];
     if args.linux {
         kinds.push(SubstrateKind::Linux);
+    }
+    let given = others.len();
+    others.retain(|line| !kinds.iter().any(|kind| kind.name() == line.substrate));
+    if others.len() < given {
+        let names = kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>();
+        eprintln!(
+            "--with: {} results of {} left out: those runs are carried out here",
+            given - others.len(),
+            names.join(" and ")
+        );
     }
     let settings = ExecutionSettings {
         holdfast: own_binary()?,
@@ -67,6 +74,7 @@ pub(super) fn run(args: &ClaimsArgs) -> anyhow::Result<ExitCode> {
         .map(|kind| Substrate::new(*kind, settings.clone()));
     let substrates: Vec<Substrate> = substrates.collect::<anyhow::Result<_>>()?;
     let mut entries: Vec<Entry> = Vec::new();
+    let mut fits: Vec<Fit> = Vec::new();
     for paper in &papers {
         let mut lines = Vec::new();
         for substrate in &substrates {
@@ -75,27 +83,33 @@ pub(super) fn run(args: &ClaimsArgs) -> anyhow::Result<ExitCode> {
                 .map_or_else(|| substrate.kind().jobs_default(), usize::from);
             lines.extend(paper.measure(substrate, jobs, &stop)?);
         }
-        let measured = |line: &&ResultLine| kinds.iter().any(|kind| kind.name() == line.substrate);
-        lines.extend(others.iter().filter(|line| !measured(line)).cloned());
+        lines.extend(others.iter().cloned());
         entries.extend(paper.entries(&lines));
+        fits.extend(paper.fits(&lines));
     }
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&entries)?);
+        print(serde_json::to_string_pretty(&entries)?)?;
         return Ok(ExitCode::SUCCESS);
     }
-    println!("{}", claims::table(&entries));
+    print(claims::table(&entries))?;
     let count = |verdict| {
         entries
             .iter()
             .filter(|entry| entry.verdict == verdict)
             .count()
     };
-    println!(
+    for fit in &fits {
+        print(format_args!(
+            "{}: {} of {} cells are as printed with {}={}",
+            fit.table, fit.as_printed, fit.cells, fit.parameter, fit.value
+        ))?;
+    }
+    print(format_args!(
         "{} hold, {} differ, {} cannot be compared",
         count(Verdict::Holds),
         count(Verdict::Differs),
         count(Verdict::NotComparable)
-    );
+    ))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -114,21 +128,4 @@ pub(super) fn papers(wanted: Option<&Path>) -> anyhow::Result<Vec<Paper>> {
         wanted.display(),
         claims::CLAIMS_FILE
     )
-}
-
-fn read_lines(path: &Path) -> anyhow::Result<Vec<ResultLine>> {
-    let shown = path.display();
-    let text =
-        fs::read_to_string(path).with_context(|| format!("--with: {shown} cannot be read"))?;
-    let lines = text.lines().enumerate();
-    lines
-        .map(|(number, line)| {
-            serde_json::from_str(line).with_context(|| {
-                format!(
-                    "--with: {shown}, line {}: no result of `holdfast lab run`",
-                    number + 1
-                )
-            })
-        })
-        .collect()
 }

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `holdfast lab list`: the scenarios and how many runs they are.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
+use holdfast_lab::substrate::SubstrateKind;
 use serde::Serialize;
 
 use super::load;
+use super::output::print;
 
 /// List scenarios
 #[derive(Args, Clone, Debug)]
@@ -27,14 +30,33 @@ struct Entry {
     name: String,
     file: PathBuf,
     runs: usize,
+    /// How many of them each substrate carries out.
+    runs_on: BTreeMap<&'static str, usize>,
     variants: Vec<String>,
     description: String,
+}
+
+impl Entry {
+    /// `model, linux (24), live (24)`: with the number of runs where that is not all.
+    fn substrates(&self) -> String {
+        let all = SubstrateKind::ALL.map(SubstrateKind::name);
+        let some = all.into_iter().filter_map(|name| {
+            let runs = self.runs_on.get(name).copied().unwrap_or_default();
+            match runs {
+                0 => None,
+                runs if runs == self.runs => Some(name.to_owned()),
+                runs => Some(format!("{name} ({runs})")),
+            }
+        });
+        some.collect::<Vec<_>>().join(", ")
+    }
 }
 
 pub(super) fn run(args: &ListArgs) -> anyhow::Result<ExitCode> {
     let mut entries = Vec::new();
     for scenario in load(&args.scenarios)? {
         let runs = scenario.runs(None)?;
+        let runs_on = SubstrateKind::ALL.map(|kind| (kind.name(), kind.takes(&runs)));
         let mut variants: Vec<String> = runs.iter().map(|run| run.variant.clone()).collect();
         let count = variants.len();
         variants.dedup();
@@ -42,23 +64,29 @@ pub(super) fn run(args: &ListArgs) -> anyhow::Result<ExitCode> {
             name: scenario.name,
             file: scenario.path,
             runs: count,
+            runs_on: runs_on.into(),
             variants,
             description: scenario.description,
         });
     }
     if args.json {
-        println!("{}", serde_json::to_string(&entries)?);
+        print(serde_json::to_string(&entries)?)?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut table = Table::new();
     table.load_preset(presets::ASCII_MARKDOWN);
-    table.set_header(["scenario", "runs", "what it is about"]);
+    table.set_header(["scenario", "runs", "runs on", "what it is about"]);
     if let Some(column) = table.column_mut(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }
     for entry in &entries {
-        table.add_row([&entry.name, &entry.runs.to_string(), &entry.description]);
+        table.add_row([
+            &entry.name,
+            &entry.runs.to_string(),
+            &entry.substrates(),
+            &entry.description,
+        ]);
     }
-    println!("{table}");
+    print(table)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -11,12 +11,14 @@ use holdfast_lab::campaign;
 use holdfast_lab::claims::Paper;
 use holdfast_lab::demo::own_binary;
 use holdfast_lab::report;
-use holdfast_lab::results::ResultLine;
+use holdfast_lab::results::{self, ResultLine};
 use holdfast_lab::scenario::Run;
 use holdfast_lab::stop::StopFlag;
 use holdfast_lab::substrate::{ExecutionSettings, Substrate, SubstrateKind};
 
 use super::claims::papers;
+use super::output::print;
+use super::result_lines;
 
 /// Write a page a paper: its tables beside ours, its figures redrawn
 ///
@@ -50,7 +52,7 @@ pub(super) fn run(args: &ReportArgs) -> anyhow::Result<ExitCode> {
     let papers = papers(args.paper.as_deref())?;
     let mut given: Vec<ResultLine> = Vec::new();
     for path in &args.results {
-        let lines = read_lines(path)?;
+        let lines = result_lines::read("--results", path)?;
         let is_used = |line| papers.iter().any(|paper| report::is_about(paper, line));
         ensure!(
             lines.iter().any(is_used),
@@ -62,11 +64,18 @@ pub(super) fn run(args: &ReportArgs) -> anyhow::Result<ExitCode> {
                 .collect::<Vec<_>>()
                 .join(", ")
         );
-        for line in lines {
-            if !given.iter().any(|other| is_same_run(other, &line)) {
-                given.push(line);
-            }
-        }
+        result_lines::add(&mut given, lines);
+    }
+    let of_others = given.iter().filter(|line| {
+        line.substrate == SubstrateKind::Model.name() && line.commit != results::COMMIT
+    });
+    let of_others = of_others.count();
+    if of_others > 0 {
+        eprintln!(
+            "--results: {of_others} results of the model are of another commit than {}: their \
+             runs are carried out again",
+            results::COMMIT
+        );
     }
     fs::create_dir_all(&args.out)
         .with_context(|| format!("--out: {} cannot be made", args.out.display()))?;
@@ -87,17 +96,9 @@ pub(super) fn run(args: &ReportArgs) -> anyhow::Result<ExitCode> {
         write(&args.out.join(format!("{}.jsonl", paper.name)), &text)?;
         let path = args.out.join(format!("{}.html", paper.name));
         write(&path, &page)?;
-        println!("{}", path.display());
+        print(path.display())?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Whether two lines are of one run: files that overlap count it once.
-fn is_same_run(one: &ResultLine, other: &ResultLine) -> bool {
-    one.seed == other.seed
-        && one.substrate == other.substrate
-        && one.scenario == other.scenario
-        && one.variant == other.variant
 }
 
 /// The lines of the model, in the order of their runs: those that were given, and those
@@ -157,24 +158,6 @@ fn made_by(args: &ReportArgs) -> String {
         add("--results", path);
     }
     words.join(" ")
-}
-
-/// The lines of a file, in their order.
-fn read_lines(path: &Path) -> anyhow::Result<Vec<ResultLine>> {
-    let shown = path.display();
-    let text =
-        fs::read_to_string(path).with_context(|| format!("--results: {shown} cannot be read"))?;
-    let lines = text.lines().enumerate();
-    lines
-        .map(|(number, line)| {
-            serde_json::from_str(line).with_context(|| {
-                format!(
-                    "--results: {shown}, line {}: no result of `holdfast lab run`",
-                    number + 1
-                )
-            })
-        })
-        .collect()
 }
 
 /// Writes a file whole, or not at all.

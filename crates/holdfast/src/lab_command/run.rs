@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `holdfast lab run`: carries scenarios out.
 
-use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -10,12 +10,13 @@ use anyhow::{Context as _, bail, ensure};
 use clap::{Args, ValueEnum};
 use holdfast_lab::campaign;
 use holdfast_lab::demo::own_binary;
-use holdfast_lab::results::{self, ResultLine};
+use holdfast_lab::results;
 use holdfast_lab::scenario::{Run, Shard};
 use holdfast_lab::stop::StopFlag;
-use holdfast_lab::substrate::{ExecutionSettings, Substrate, SubstrateKind};
+use holdfast_lab::substrate::{ExecutionSettings, Lacking, Substrate, SubstrateKind};
 
 use super::load;
+use super::output::{Output, OutputClosed, print};
 
 /// Run scenarios, and print a table of what came out
 ///
@@ -77,58 +78,48 @@ impl From<SubstrateArg> for SubstrateKind {
     }
 }
 
-/// Where lines go.
-enum Output {
-    Nowhere,
-    Standard,
-    File(BufWriter<File>),
-}
-
-impl Output {
-    fn open(path: Option<&Path>) -> anyhow::Result<Self> {
-        Ok(match path {
-            None => Self::Nowhere,
-            Some(path) if path.as_os_str() == "-" => Self::Standard,
-            Some(path) => {
-                Self::File(BufWriter::new(File::create(path).with_context(|| {
-                    format!("--out: {} cannot be written", path.display())
-                })?))
-            }
-        })
-    }
-
-    /// A line, at once: what is there when the run is interrupted is whole.
-    fn write(&mut self, line: &ResultLine) -> anyhow::Result<()> {
-        let text = serde_json::to_string(line)? + "\n";
-        let written: io::Result<()> = match self {
-            Self::Nowhere => Ok(()),
-            Self::Standard => io::stdout().write_all(text.as_bytes()),
-            Self::File(file) => file.write_all(text.as_bytes()).and_then(|()| file.flush()),
-        };
-        written.context("--out: cannot write")
-    }
-}
-
-/// The runs that the substrate can carry out; says how many it cannot, and why.
-fn without_refused<'a>(runs: Vec<&'a Run>, substrate: &Substrate) -> anyhow::Result<Vec<&'a Run>> {
-    let mut refused: Vec<(String, usize)> = Vec::new();
-    let mut taken = Vec::with_capacity(runs.len());
-    for run in runs {
-        match substrate.refusal(run) {
-            None => taken.push(run),
-            Some(why) => match refused.iter_mut().find(|(other, _)| *other == why) {
-                Some((_, count)) => *count += 1,
-                None => refused.push((why, 1)),
-            },
+/// The runs that the substrate carries out; says which it does not, and why.
+///
+/// # Errors
+/// None is left, or a scenario named by its file needs hosts that the substrate has not.
+fn without_refused<'a>(
+    mut runs: Vec<&'a Run>,
+    kind: SubstrateKind,
+    named: &[PathBuf],
+) -> anyhow::Result<Vec<&'a Run>> {
+    let mut without_hosts: BTreeMap<&Path, String> = BTreeMap::new();
+    for run in &runs {
+        if let Some(refusal) = kind.refusal(run)
+            && refusal.lacks == Lacking::Hosts
+        {
+            without_hosts.entry(&run.origin.file).or_insert(refusal.why);
         }
     }
-    if let (true, Some((why, _))) = (taken.is_empty(), refused.first()) {
+    for path in named {
+        if let Some(why) = without_hosts.get(path.as_path()) {
+            bail!("{}: {why}", path.display());
+        }
+    }
+    let mut left_out: BTreeMap<String, (usize, BTreeSet<&str>)> = BTreeMap::new();
+    runs.retain(|run| {
+        let of_scenario = without_hosts.get(run.origin.file.as_path()).cloned();
+        let why = of_scenario.or_else(|| kind.refusal(run).map(|refusal| refusal.why));
+        if let Some(why) = &why {
+            let (count, scenarios) = left_out.entry(why.clone()).or_default();
+            *count += 1;
+            scenarios.insert(&run.scenario);
+        }
+        why.is_none()
+    });
+    if let (true, Some(why)) = (runs.is_empty(), left_out.keys().next()) {
         bail!("{why}");
     }
-    for (why, count) in refused {
-        eprintln!("{count} runs are left out: {why}");
+    for (why, (count, scenarios)) in left_out {
+        let scenarios = Vec::from_iter(scenarios).join(", ");
+        let runs = if count == 1 { "run" } else { "runs" };
+        eprintln!("left out: {count} {runs} of {scenarios}: {why}");
     }
-    Ok(taken)
+    Ok(runs)
 }
 
 /// Runs them; status 1 if bytes arrived that were not sent.
@@ -156,8 +147,16 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         label: args.label.clone(),
         pcap: args.pcap.clone(),
     };
+    if runs.is_empty() {
+        eprintln!(
+            "--shard {}/{}: none of the {} runs is in that part",
+            shard.number,
+            shard.count,
+            all.len()
+        );
+    }
+    let runs = without_refused(runs, kind, &args.scenarios)?;
     let substrate = Substrate::new(kind, settings)?;
-    let runs = without_refused(runs, &substrate)?;
     let mut output = Output::open(args.out.as_deref())?;
     let mut lines = Vec::new();
     let ended = campaign::run(&runs, &substrate, jobs, &stop, |mut line| {
@@ -168,9 +167,12 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         Ok(())
     });
     if !matches!(output, Output::Standard) && !lines.is_empty() {
-        println!("{}", results::table(&lines));
+        print(results::table(&lines))?;
     }
-    if ended.is_err() {
+    if ended
+        .as_ref()
+        .is_err_and(|error| !error.is::<OutputClosed>())
+    {
         eprintln!("{} of {} runs were done", lines.len(), runs.len());
     }
     ended?;

@@ -7,8 +7,11 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::Args;
 use holdfast_lab::demo;
-use holdfast_lab::stop::StopFlag;
+use holdfast_lab::stop::{Interrupted, StopFlag};
 use holdfast_lab::virtual_kernel::{SetupOptions, VirtualKernel};
+
+use super::EXIT_INTERRUPTED;
+use super::output::print;
 
 /// Build the virtual kernel that `--substrate linux` runs on, once
 ///
@@ -49,12 +52,20 @@ pub(super) fn run(args: &SetupArgs) -> anyhow::Result<ExitCode> {
         again: args.again,
         holdfast: demo::own_binary()?,
     };
-    let kernel = VirtualKernel::setup(&options, &stop)?;
-    println!(
+    let kernel = match VirtualKernel::setup(&options, &stop) {
+        Err(error) if error.is::<Interrupted>() => {
+            eprintln!(
+                "interrupted; what was built so far is kept, and holdfast lab setup goes on there"
+            );
+            return Ok(ExitCode::from(EXIT_INTERRUPTED));
+        }
+        kernel => kernel?,
+    };
+    print(format_args!(
         "virtual kernel {}: {}",
         kernel.release(),
         kernel.program().display()
-    );
+    ))?;
     Ok(ExitCode::SUCCESS)
 }
 

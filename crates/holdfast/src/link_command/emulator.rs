@@ -4,24 +4,30 @@
 //! One thread. It sleeps in `ppoll` until a packet comes, one is due, or the
 //! link's state changes; it never spins.
 
+mod burst;
 mod lane;
+mod sampler;
+mod start;
 
 use std::fs::File;
-use std::io::{self, Read as _};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use anyhow::{Context as _, anyhow};
-use holdfast_link::{Departure, Enqueue, LinkPlan, LinkState, OutageSchedule, seed_for};
+use anyhow::Context as _;
+use holdfast_link::{Departure, Enqueue, LinkPlan, LinkState, OutageSchedule, Station, seed_for};
 use holdfast_net::datapath::monotonic_ns;
 use holdfast_net::readiness::wait_readable;
 use holdfast_net::tun::Tun;
-use holdfast_wire::Instant;
+use holdfast_wire::{Instant, dscp};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
+use burst::{Burst, READS_PER_TURN};
 pub(super) use lane::Side;
 use lane::{Carried, Lane};
+use sampler::Sampler;
+use start::Start;
 
 use super::config::LinkConfig;
 use super::endpoint::open_endpoint;
@@ -29,16 +35,12 @@ use super::event_log::{EventLog, LinkLogEvent};
 use super::trace::LinkTrace;
 use super::{LinkArgs, StartArg};
 
-/// Packets read from one device before the other one and the clock have a turn.
-const READS_PER_TURN: usize = 32;
 /// The longest packet a TUN device gives.
 const PACKET_BYTES_MAX: usize = 65_536;
 /// How late the kernel may fire a timer.
 const TIMER_SLACK_NS: &str = "1000";
 /// Our priority among the machine's programs: a late link is a wrong link.
 const NICE: i32 = -15;
-/// The longest line on the standard input.
-const LINE_BYTES_MAX: usize = 64;
 
 /// Whether a packet is for one receiver: multicast is the kernels' own talk.
 fn is_unicast(packet: &[u8]) -> bool {
@@ -78,14 +80,6 @@ impl Signals {
     }
 }
 
-/// What starts the outages and the rate traces.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Start {
-    At(Instant),
-    FirstPacket,
-    Line,
-}
-
 /// A running link.
 pub(super) struct Emulator {
     fh: Tun,
@@ -99,16 +93,15 @@ pub(super) struct Emulator {
     trace: Option<LinkTrace>,
     log: EventLog,
     log_packets: bool,
+    sampler: Option<Sampler>,
     start: Option<Start>,
     /// Time zero of outages and traces, once there.
     origin: Instant,
     input: Option<File>,
     line: Vec<u8>,
     device_drops: u64,
-    /// Packets to read from each device in the next turn. One that was silent in the
-    /// last turn is read once before it is waited for again: packets far between, as
-    /// on a slow link, cost no call in vain.
-    quota: [usize; 2],
+    /// How many packets each device is read for before it is waited for again.
+    bursts: [Burst; 2],
     buffer: Box<[u8]>,
 }
 
@@ -170,20 +163,17 @@ impl Emulator {
             outages_shared: config.outages_shared,
             half_duplex: config.half_duplex,
             frame_overhead_bytes: config.frame_overhead_bytes,
-            trace: args
-                .pcap
-                .as_deref()
-                .map(|path| LinkTrace::create(path, args))
-                .transpose()?,
+            trace: LinkTrace::create(args)?,
             carrier: args.carrier,
             log,
             log_packets: args.log_packets,
+            sampler: args.sample_interval.map(Sampler::new),
             start: Some(start),
             origin: Instant::ZERO,
             input,
             line: Vec::new(),
             device_drops: 0,
-            quota: [READS_PER_TURN; 2],
+            bursts: [Burst::default(); 2],
             buffer: vec![0; PACKET_BYTES_MAX].into_boxed_slice(),
         })
     }
@@ -194,6 +184,7 @@ impl Emulator {
         loop {
             self.start_if_due(now())?;
             self.follow_outages(now())?;
+            self.sample_until(now())?;
             let more = self.read_device(Side::Fh)? | self.read_device(Side::Mh)?;
             self.deliver(self.model_now())?;
             if self.wait(signals, more)? {
@@ -233,12 +224,8 @@ impl Emulator {
             let [fh, mh, ended] = wait_readable([fh, mh, signal], timeout)?;
             ([fh, mh], ended)
         };
-        for (quota, readable) in self.quota.iter_mut().zip(readable) {
-            *quota = match (readable, *quota) {
-                (false, _) => 0,
-                (true, 0) => 1,
-                (true, _) => READS_PER_TURN,
-            };
+        for (burst, readable) in self.bursts.iter_mut().zip(readable) {
+            burst.waited(readable);
         }
         Ok(ended)
     }
@@ -250,11 +237,12 @@ impl Emulator {
             _ => None,
         };
         let change = self.next_change();
+        let sample = self.next_sample();
         let models = [
             self.downlink.model.poll_timeout(),
             self.uplink.model.poll_timeout(),
         ];
-        let due = [models[0], models[1], start, change]
+        let due = [models[0], models[1], start, change, sample]
             .into_iter()
             .flatten()
             .min()?;
@@ -281,24 +269,6 @@ impl Emulator {
             Some(Start::At(at)) => now().min(at),
             _ => now(),
         }
-    }
-
-    fn start_if_due(&mut self, now: Instant) -> anyhow::Result<()> {
-        match self.start {
-            Some(Start::At(at)) if at <= now => self.start_at(at),
-            _ => Ok(()),
-        }
-    }
-
-    fn start_at(&mut self, at: Instant) -> anyhow::Result<()> {
-        self.start = None;
-        self.input = None;
-        self.origin = at;
-        self.downlink.model.start(at);
-        self.uplink.model.start(at);
-        self.log.write(&LinkLogEvent::Start {
-            t_ns: at.as_nanos(),
-        })
     }
 
     /// Lets carrier and log follow the outages up to `now`.
@@ -347,9 +317,18 @@ impl Emulator {
         }
     }
 
+    /// The direction whose model a packet from `side` goes through, and as whose: on a
+    /// half-duplex medium the two ends take turns.
+    fn medium(&self, side: Side) -> (Side, Station) {
+        match side {
+            Side::Mh if self.half_duplex => (Side::Fh, Station::Second),
+            side => (side, Station::First),
+        }
+    }
+
     /// Gives the model what waits in a device; true if more may wait.
     fn read_device(&mut self, side: Side) -> anyhow::Result<bool> {
-        let quota = self.quota[side as usize];
+        let quota = self.bursts[side as usize].quota();
         for _ in 0..quota {
             let device = match side {
                 Side::Fh => &self.fh,
@@ -357,11 +336,15 @@ impl Emulator {
             };
             let len = match device.read(&mut self.buffer) {
                 Ok(len) => len,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.bursts[side as usize].ended();
+                    return Ok(false);
+                }
                 Err(error) => {
                     return Err(error).with_context(|| format!("{}: cannot read", device.name()));
                 }
             };
+            self.bursts[side as usize].read();
             let t = self.model_now();
             if self.start == Some(Start::FirstPacket) && is_unicast(&self.buffer[..len]) {
                 self.start_at(t)?;
@@ -371,10 +354,14 @@ impl Emulator {
                 trace.entered(side, t, &bytes)?;
             }
             let on_medium = len as u64 + u64::from(self.frame_overhead_bytes);
-            let medium = if self.half_duplex { Side::Fh } else { side };
+            let (medium, station) = self.medium(side);
+            let lane = self.lane(medium);
+            let priority = lane.plan.priority_of(dscp(&bytes));
             let packet = Carried { from: side, bytes };
             // What is dropped is counted by the model.
-            let _: Enqueue = self.lane(medium).model.enqueue(packet, on_medium, t);
+            let _: Enqueue = lane
+                .model
+                .enqueue_from(station, priority, packet, on_medium, t);
         }
         Ok(quota == READS_PER_TURN)
     }
@@ -446,41 +433,6 @@ impl Emulator {
                 len_bytes: departure.packet.bytes.len() as u64,
             })?;
         }
-        Ok(())
-    }
-
-    /// Takes what the standard input has; a whole line starts the link.
-    fn read_line(&mut self) -> anyhow::Result<()> {
-        let Some(input) = &mut self.input else {
-            return Ok(());
-        };
-        let mut bytes = [0; LINE_BYTES_MAX];
-        let len = input
-            .read(&mut bytes)
-            .context("--start line: cannot read")?;
-        if len == 0 {
-            // Nobody will ever say start: go on as a link without outages.
-            self.input = None;
-            return Ok(());
-        }
-        self.line.extend_from_slice(&bytes[..len]);
-        let Some(end) = self.line.iter().position(|&byte| byte == b'\n') else {
-            anyhow::ensure!(
-                self.line.len() <= LINE_BYTES_MAX,
-                "standard input: the line is too long"
-            );
-            return Ok(());
-        };
-        let line = String::from_utf8_lossy(&self.line[..end]).trim().to_owned();
-        let at = match line.split_once(' ') {
-            None if line == "start" => Some(now()),
-            Some(("start", ns)) => ns.trim().parse().ok().map(Instant::from_nanos),
-            _ => None,
-        };
-        let at = at.ok_or_else(|| {
-            anyhow!("standard input: got `{line}`, takes `start` or `start NANOSECONDS`")
-        })?;
-        self.start = Some(Start::At(at));
         Ok(())
     }
 }

@@ -64,6 +64,15 @@ pub(super) enum LinkLogEvent<'a> {
         /// Its length, with the IP header.
         len_bytes: u64,
     },
+    /// What is in the link, with `--sample-interval`.
+    Sample {
+        /// When.
+        t_ns: u64,
+        /// Packets that wait in each direction besides the one being sent: downlink, uplink.
+        queue_packets: [u64; 2],
+        /// Whether each direction carries.
+        up: [bool; 2],
+    },
     /// The link is gone.
     End {
         /// When.
@@ -99,14 +108,18 @@ impl EventLog {
         })
     }
 
-    /// Writes an event; all but single packets at once.
+    /// Writes an event; all but single packets and samples at once.
     pub(super) fn write(&mut self, event: &LinkLogEvent<'_>) -> anyhow::Result<()> {
         let Some(output) = &mut self.output else {
             return Ok(());
         };
         serde_json::to_writer(&mut *output, event).context("--log: cannot write")?;
         output.write_all(b"\n").context("--log: cannot write")?;
-        if !matches!(event, LinkLogEvent::Delivered { .. }) {
+        let many = matches!(
+            event,
+            LinkLogEvent::Delivered { .. } | LinkLogEvent::Sample { .. }
+        );
+        if !many {
             output.flush().context("--log: cannot write")?;
         }
         Ok(())

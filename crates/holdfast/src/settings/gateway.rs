@@ -16,7 +16,10 @@ use super::{GATEWAY_SOCKET, SettingsError};
 use crate::control::LinkEvent;
 
 mod key;
-pub(crate) use key::{GATEWAY_KEYS, MOBILE_ENTRY_KEYS, SIGNAL_KEYS};
+mod snoop;
+
+pub(crate) use key::{GATEWAY_KEYS, MOBILE_ENTRY_KEYS, SIGNAL_KEYS, SNOOP_KEYS};
+use snoop::SnoopSetName;
 
 /// What a gateway's settings file may hold.
 pub(crate) const GATEWAY_FILE: &[SectionKeys] = &[
@@ -24,6 +27,11 @@ pub(crate) const GATEWAY_FILE: &[SectionKeys] = &[
         name: "gateway",
         repeated: false,
         keys: GATEWAY_KEYS,
+    },
+    SectionKeys {
+        name: "snoop",
+        repeated: false,
+        keys: SNOOP_KEYS,
     },
     SectionKeys {
         name: "signals",
@@ -51,6 +59,8 @@ pub(crate) enum SchemeName {
     Hold,
     /// M-TCP+: the same, and acknowledge what is kept while the link is down
     MtcpPlus,
+    /// Snoop: retransmit what the wireless half loses, and hide the loss from the fixed host
+    Snoop,
 }
 
 impl SchemeName {
@@ -59,6 +69,7 @@ impl SchemeName {
         match self {
             Self::Hold => "hold",
             Self::MtcpPlus => "mtcp-plus",
+            Self::Snoop => "snoop",
         }
     }
 }
@@ -83,6 +94,7 @@ pub(crate) enum LogFormat {
 Examples:
   holdfast gateway --wireless wlan0 --check
   holdfast gateway --wireless wlan0 --wired eth0 --scheme hold
+  holdfast gateway --wireless wlan0 --scheme snoop --snoop-set 1995
   holdfast gateway --config /etc/holdfast/holdfast.toml --log-format json
   holdfast gateway signal 10.9.0.2 down"
 )]
@@ -99,6 +111,9 @@ pub(crate) struct GatewayArgs {
     /// What is done for the flows
     #[arg(long, value_enum, value_name = "SCHEME")]
     scheme: Option<SchemeName>,
+    /// Which Snoop, for the scheme snoop
+    #[arg(long, value_enum, value_name = "SET")]
+    snoop_set: Option<SnoopSetName>,
     /// The settings file
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -148,6 +163,8 @@ pub(crate) struct GatewaySettings {
     pub(crate) core: Settings,
     /// How long SIGTERM waits for the MHs' ACKs of bytes acknowledged ahead of them.
     pub(crate) drain: Duration,
+    /// The DSCP of what goes ahead of ordinary traffic, 0 to 63; none: its sender's.
+    pub(crate) resend_dscp: Option<u8>,
     /// The control socket.
     pub(crate) control_socket: PathBuf,
     /// Where the successor finds what it needs.
@@ -212,8 +229,12 @@ impl GatewayArgs {
             scheme,
             wireless,
             wired,
-            core: core_settings(&section, scheme)?,
+            core: Settings {
+                snoop: snoop::settings(&file.section("snoop"), self.snoop_set)?,
+                ..core_settings(&section, scheme)?
+            },
             drain: section.get_or_default(&key::DRAIN, Kind::duration)?,
+            resend_dscp: section.get(&key::RESEND_DSCP, Kind::dscp)?,
             control_socket,
             state_file,
             signals: self.signals(file)?,
@@ -283,6 +304,7 @@ fn core_settings(section: &Section<'_>, scheme: SchemeName) -> Result<Settings, 
         scheme: match scheme {
             SchemeName::Hold => Scheme::Hold,
             SchemeName::MtcpPlus => Scheme::MtcpPlus,
+            SchemeName::Snoop => Scheme::Snoop,
         },
         flows_max: count(&key::FLOWS_MAX)?,
         cache_bytes_max: bytes(&key::CACHE_BYTES_MAX)?,

@@ -34,6 +34,10 @@ pub(crate) enum Kind {
     Seconds { min: f64, max: f64 },
     /// A time in milliseconds, whole or not.
     Millis { min: f64, max: f64 },
+    /// A number that is a part or a multiple of something.
+    Factor { min: f64, max: f64 },
+    /// A differentiated services codepoint, by name or number.
+    Dscp,
     /// One of these words.
     Choice(&'static [&'static str]),
     /// The name of a network interface.
@@ -64,6 +68,10 @@ impl Kind {
             Self::Count { min, max } => format!("a whole number from {min} to {max}"),
             Self::Seconds { min, max } => format!("a number of seconds from {min} to {max}"),
             Self::Millis { min, max } => format!("a number of milliseconds from {min} to {max}"),
+            Self::Factor { min, max } => format!("a number from {min} to {max}"),
+            Self::Dscp => "a DSCP, by number from 0 to 63 or by name (ef, va, le, cs0 to cs7, \
+                af11 to af43)"
+                .into(),
             Self::Choice(words) => format!("one of {}", words.join(", ")),
             Self::Interface => "the name of a network interface, 1 to 15 characters".into(),
             Self::Path => "an absolute path".into(),
@@ -114,6 +122,29 @@ impl Kind {
         }
     }
 
+    /// The factor in `value` if the kind takes it.
+    pub(crate) fn factor(self, value: &Value) -> Option<f64> {
+        let Self::Factor { min, max } = self else {
+            return None;
+        };
+        let number = match value {
+            Value::Integer(number) => *number as f64,
+            Value::Float(number) => *number,
+            _ => return None,
+        };
+        (min..=max).contains(&number).then_some(number)
+    }
+
+    /// The DSCP in `value` if the kind takes it.
+    pub(crate) fn dscp(self, value: &Value) -> Option<u8> {
+        let Self::Dscp = self else { return None };
+        match value {
+            Value::Integer(number) => u8::try_from(*number).ok().filter(|dscp| *dscp < 64),
+            Value::String(text) => parse_dscp(text),
+            _ => None,
+        }
+    }
+
     /// The text in `value` if the kind takes it.
     pub(crate) fn text(self, value: &Value) -> Option<String> {
         let text = value.as_str()?;
@@ -136,6 +167,26 @@ pub(crate) fn is_interface_name(text: &str) -> bool {
         && text != "."
         && text != ".."
         && !text.contains(|c: char| c == '/' || c == ':' || c.is_whitespace())
+}
+
+/// A DSCP by its name, of any case, or its number: class selectors (RFC 2474), assured
+/// forwarding (RFC 2597), expedited forwarding (RFC 3246), voice-admit (RFC 5865), lower
+/// effort (RFC 8622).
+pub(crate) fn parse_dscp(text: &str) -> Option<u8> {
+    if text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return text.parse().ok().filter(|dscp| *dscp < 64);
+    }
+    let digit = |byte: u8, max: u8| Some(byte.wrapping_sub(b'0')).filter(|digit| *digit <= max);
+    match text.to_ascii_lowercase().as_bytes() {
+        b"ef" => Some(46),
+        b"va" => Some(44),
+        b"le" => Some(1),
+        [b'c', b's', class] => Some(digit(*class, 7)? * 8),
+        [b'a', b'f', class @ b'1'..=b'4', drop @ b'1'..=b'3'] => {
+            Some(digit(*class, 4)? * 8 + digit(*drop, 3)? * 2)
+        }
+        _ => None,
+    }
 }
 
 const UNITS: [(&str, u64); 8] = [

@@ -3,7 +3,7 @@
 
 use roff::{Inline, Roff, bold, roman};
 
-use super::gateway::{GATEWAY_KEYS, MOBILE_ENTRY_KEYS, SIGNAL_KEYS};
+use super::gateway::{GATEWAY_KEYS, MOBILE_ENTRY_KEYS, SIGNAL_KEYS, SNOOP_KEYS};
 use super::keys::Key;
 use super::mobile::MOBILE_DAEMON_KEYS;
 
@@ -40,6 +40,8 @@ pub(crate) fn settings_manual() -> String {
     page.text(inlines(DESCRIPTION));
     let text = "In holdfast.toml, the file of `holdfast gateway`.";
     section(&mut page, "THE GATEWAY: [gateway]", text, GATEWAY_KEYS);
+    let text = "In the same file: the parameters of the scheme snoop.";
+    section(&mut page, "SNOOP: [snoop]", text, SNOOP_KEYS);
     let text = "In the same file: how mobiles tell of their links.";
     section(&mut page, "LINK SIGNALS: [signals]", text, SIGNAL_KEYS);
     let text = "In the same file, one section for each mobile that sends signals, at most 4096. \
@@ -116,6 +118,7 @@ mod tests {
         let page = settings_manual();
         for keys in [
             GATEWAY_KEYS,
+            SNOOP_KEYS,
             SIGNAL_KEYS,
             MOBILE_ENTRY_KEYS,
             MOBILE_DAEMON_KEYS,

@@ -5,10 +5,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::Parser as _;
-use holdfast_core::{Scheme, Settings};
+use holdfast_core::{Scheme, Settings, SnoopSet, SnoopSettings};
 
 use super::file::SettingsFile;
-use super::gateway::{GATEWAY_FILE, GATEWAY_KEYS, MOBILE_ENTRY_KEYS, SIGNAL_KEYS, SchemeName};
+use super::gateway::{
+    GATEWAY_FILE, GATEWAY_KEYS, MOBILE_ENTRY_KEYS, SIGNAL_KEYS, SNOOP_KEYS, SchemeName,
+};
 use super::keys::{Kind, parse_size, size_text};
 use super::mobile::MOBILE_DAEMON_KEYS;
 use super::*;
@@ -135,8 +137,8 @@ fn a_value_of_the_wrong_kind_is_refused_with_what_the_key_takes() {
         ),
         ("flows_max = 1.5", "got 1.5, takes a whole number"),
         (
-            "scheme = \"snoop\"",
-            "got \"snoop\", takes one of hold, mtcp-plus",
+            "scheme = \"snop\"",
+            "got \"snop\", takes one of hold, mtcp-plus, snoop",
         ),
         ("scheme = 1", "got 1, takes one of hold, mtcp-plus"),
         ("wired = \"eth 0\"", "takes the name of a network interface"),
@@ -388,6 +390,7 @@ fn sizes_are_read_with_their_units() {
 fn every_default_is_one_that_its_key_takes() {
     let all = [
         GATEWAY_KEYS,
+        SNOOP_KEYS,
         SIGNAL_KEYS,
         MOBILE_ENTRY_KEYS,
         MOBILE_DAEMON_KEYS,
@@ -404,6 +407,7 @@ fn every_default_is_one_that_its_key_takes() {
         let taken = match key.kind {
             Kind::Bytes { .. } => key.kind.bytes(value).is_some(),
             Kind::Count { .. } => key.kind.count(value).is_some(),
+            Kind::Factor { .. } => key.kind.factor(value).is_some(),
             Kind::Seconds { .. } | Kind::Millis { .. } => key.kind.duration(value).is_some(),
             _ => key.kind.text(value).is_some(),
         };
@@ -445,6 +449,165 @@ fn the_example_file_is_understood_as_it_is_and_with_every_line_in_force() {
         format!("{:?}", settings.core),
         format!("{:?}", Settings::default())
     );
+    assert_eq!(settings.resend_dscp, Some(40));
+}
+
+#[test]
+fn each_set_of_snoop_has_its_own_values_and_keys_are_laid_over_them() {
+    let snoop = |flags: &[&str], text: &str| {
+        let flags = [&["--wireless", "wlan0"], flags].concat();
+        settings_with(&flags, text).expect("all right").core
+    };
+    let of_file = "[gateway]\nscheme = \"snoop\"\n[snoop]\nset = \"1995\"\n";
+    for (flags, text, expected) in [
+        (&["--scheme", "snoop"][..], "", SnoopSettings::today()),
+        (&["--snoop-set", "1995"], "", SnoopSettings::paper_1995()),
+        (&[], of_file, SnoopSettings::paper_1995()),
+        (&["--snoop-set", "today"], of_file, SnoopSettings::today()),
+    ] {
+        let core = snoop(flags, text);
+        assert_eq!(format!("{:?}", core.snoop), format!("{expected:?}"));
+        let named = flags.contains(&"--scheme") || text == of_file;
+        assert_eq!(core.scheme == Scheme::Snoop, named);
+    }
+    let all = "alpha = 0.5\nretransmit_srtts = 3\nretransmit_interval_min_ms = 7.5\n\
+        persist_ms = 100\nhigh_water_mark_bytes = \"32 KiB\"\nnack_threshold_packets = 4\n\
+        nack_wait_ms = 50\nhide_rtos = 2\ncongested_rtts = 0.125\n";
+    let expected = SnoopSettings {
+        set: SnoopSet::Paper1995,
+        alpha: 0.5,
+        retransmit_srtts: 3,
+        retransmit_interval_min: Duration::from_micros(7_500),
+        persist: Duration::from_millis(100),
+        high_water_mark_bytes: 32 << 10,
+        nack_threshold_packets: 4,
+        nack_wait: Duration::from_millis(50),
+        hide_rtos: 2.0,
+        congested_rtts: 0.125,
+    };
+    let given = snoop(&[], &format!("{of_file}{all}")).snoop;
+    assert_eq!(format!("{given:?}"), format!("{expected:?}"));
+    let keys = all.lines().count() + 1;
+    assert_eq!(keys, SNOOP_KEYS.len(), "a key is not tested");
+}
+
+#[test]
+fn the_page_tells_where_the_sets_of_snoop_differ() {
+    let (paper, today) = (SnoopSettings::paper_1995(), SnoopSettings::today());
+    let page = settings_page();
+    for (name, differs, text) in [
+        (
+            "retransmit_interval_min_ms",
+            paper.retransmit_interval_min != today.retransmit_interval_min,
+            format!("`1995`: {}.", paper.retransmit_interval_min.as_millis()),
+        ),
+        (
+            "high_water_mark_bytes",
+            paper.high_water_mark_bytes != today.high_water_mark_bytes,
+            format!("`1995`: {}.", size_text(paper.high_water_mark_bytes as u64)),
+        ),
+        (
+            "nack_wait_ms",
+            paper.nack_wait != today.nack_wait,
+            format!("`1995`: {}.", paper.nack_wait.as_millis()),
+        ),
+        (
+            "alpha",
+            paper.alpha.to_bits() != today.alpha.to_bits(),
+            String::new(),
+        ),
+        ("persist_ms", paper.persist != today.persist, String::new()),
+    ] {
+        let line = page
+            .lines()
+            .find(|line| line.starts_with(&format!("| `{name}`")));
+        let told = line.expect(name).contains("`1995`");
+        assert_eq!(told, differs, "{name}");
+        assert!(line.expect(name).contains(&text), "{name}: {text}");
+    }
+}
+
+#[test]
+fn parameters_of_snoop_out_of_range_are_refused_in_one_line() {
+    for (text, expected) in [
+        (
+            "alpha = 0",
+            "got 0, takes a number from 0.001 to 1, for example 0.25",
+        ),
+        (
+            "alpha = \"1/4\"",
+            "got \"1/4\", takes a number from 0.001 to 1",
+        ),
+        ("alpha = nan", "takes a number from 0.001 to 1"),
+        (
+            "retransmit_srtts = 0",
+            "got 0, takes a whole number from 1 to 100",
+        ),
+        (
+            "retransmit_interval_min_ms = 0",
+            "takes a number of milliseconds from 1 to 10000",
+        ),
+        (
+            "persist_ms = -1",
+            "got -1, takes a number of milliseconds from 1 to 60000",
+        ),
+        (
+            "high_water_mark_bytes = 1000",
+            "takes a number of bytes from 1 KiB to 1 GiB",
+        ),
+        (
+            "nack_threshold_packets = 1001",
+            "takes a whole number from 1 to 1000",
+        ),
+        (
+            "nack_wait_ms = inf",
+            "takes a number of milliseconds from 1 to 10000",
+        ),
+        ("hide_rtos = 101", "got 101, takes a number from 0 to 100"),
+        ("congested_rtts = -0.1", "takes a number from 0 to 1000"),
+        ("set = \"1996\"", "got \"1996\", takes one of today, 1995"),
+        ("set = 1995", "got 1995, takes one of today, 1995"),
+    ] {
+        let error = error(&format!("[snoop]\n{text}"));
+        let key = text.split(' ').next().expect("a key");
+        let start = format!("hf.toml: key `snoop.{key}`: got ");
+        assert!(error.starts_with(&start), "{text}: {error}");
+        assert!(
+            error.contains(expected) && !error.contains('\n'),
+            "{text}: {error}"
+        );
+    }
+}
+
+#[test]
+fn a_dscp_is_read_by_name_and_by_number() {
+    for (text, dscp) in [
+        ("\"ef\"", 46),
+        ("\"EF\"", 46),
+        ("\"va\"", 44),
+        ("\"le\"", 1),
+        ("\"cs0\"", 0),
+        ("\"CS7\"", 56),
+        ("\"af11\"", 10),
+        ("\"af43\"", 38),
+        ("\"63\"", 63),
+        ("0", 0),
+        ("63", 63),
+    ] {
+        let settings = settings(&format!("[gateway]\nresend_dscp = {text}")).expect(text);
+        assert_eq!(settings.resend_dscp, Some(dscp), "{text}");
+    }
+    assert_eq!(settings("").expect("flags are enough").resend_dscp, None);
+    for text in [
+        "64", "-1", "1.5", "\"cs8\"", "\"af14\"", "\"af51\"", "\"af1\"", "\"\"", "\"64\"", "true",
+    ] {
+        let error = error(&format!("[gateway]\nresend_dscp = {text}"));
+        assert!(
+            error.contains("key `gateway.resend_dscp`: got ")
+                && error.contains("takes a DSCP, by number from 0 to 63 or by name"),
+            "{text}: {error}"
+        );
+    }
 }
 
 #[test]

@@ -4,9 +4,12 @@
 use std::net::IpAddr;
 
 use holdfast_lab::harness::{Flow, accept, connect, listen};
+use holdfast_lab::link_file::LinkFile;
 use holdfast_lab::link_process::EmulatedLink;
 use holdfast_lab::topology::FH;
-use holdfast_link::{OutageAt, OutageEffect};
+use holdfast_link::{
+    BitErrorEffect, Instant, LinkModel, LinkSettings, OutageAt, OutageEffect, seed_for,
+};
 
 use super::{PORT, SCHEMES, await_outage, connection, emulated, fh, harness, start_link, wired};
 
@@ -166,5 +169,86 @@ fn an_upload_survives_an_outage_whole() {
         await_outage(&harness);
         flow.finish()
             .unwrap_or_else(|error| panic!("{scheme}: {error:#}"));
+    }
+}
+
+/// A seed with which no packet has two wrong bits, of which pairs pass TCP's checksum,
+/// in the first 60 Mbit of either direction.
+fn seed_of_lone_errors(settings: &LinkSettings) -> u64 {
+    const PACKETS: u64 = 5000;
+    const PACKET_BYTES: u64 = 1500;
+    let at_once = LinkSettings {
+        rate_mbit_per_s: None,
+        delay_ms: 0.0,
+        ..settings.clone()
+    };
+    let are_lone = |seed: u64| {
+        let mut link = LinkModel::new(&at_once, seed).unwrap();
+        let mut last = None;
+        (0..PACKETS).all(|number| {
+            let _ = link.enqueue((), PACKET_BYTES, Instant::ZERO);
+            let packet = link.poll_departure(Instant::ZERO).unwrap();
+            packet.flipped_bits.iter().all(|bit| {
+                let place = number * PACKET_BYTES * 8 + u64::from(*bit);
+                let before = last.replace(place);
+                before.is_none_or(|before| place - before > 2 * PACKET_BYTES * 8)
+            })
+        })
+    };
+    (1..10_000)
+        .find(|seed| [1, 2].iter().all(|way| are_lone(seed_for(*seed, *way))))
+        .unwrap()
+}
+
+/// Wrong bits that only the checksums of IP and TCP find, both ways.
+#[test]
+fn wrong_bits_are_found_by_the_receivers_and_nothing_is_kept_of_them() {
+    let settings = LinkSettings {
+        rate_mbit_per_s: Some(100.0),
+        delay_ms: 5.0,
+        // 1% of the full packets, and one ACK in 2,400.
+        bit_error_rate: 1e-6,
+        bit_error_effect: BitErrorEffect::Corrupt,
+        ..LinkSettings::default()
+    };
+    let link = EmulatedLink {
+        description: Some(Box::new(LinkFile {
+            seed: Some(seed_of_lone_errors(&settings)),
+            downlink: settings.clone(),
+            uplink: settings,
+            ..LinkFile::default()
+        })),
+        ..fast_link()
+    };
+    for scheme in SCHEMES {
+        let test = "wrong_bits_are_found_by_the_receivers_and_nothing_is_kept_of_them";
+        let Some(mut harness) = harness(test, &emulated(link.clone()), scheme) else {
+            return;
+        };
+        let (down_fh, down_mh) = connection(&harness, fh(), PORT);
+        let (up_fh, up_mh) = connection(&harness, fh(), PORT + 1);
+        let downlink = Flow::start(down_fh, down_mh, 2 * MB, 1);
+        let uplink = Flow::start(up_mh, up_fh, 2 * MB, 2);
+        for (flow, way) in [(downlink, "downlink"), (uplink, "uplink")] {
+            let finished = flow.finish();
+            finished.unwrap_or_else(|error| panic!("{scheme} {way}: {error:#}"));
+        }
+        let status = harness.gateway.as_ref().unwrap().status().unwrap();
+        let counters = harness
+            .topology
+            .link
+            .take()
+            .unwrap()
+            .end()
+            .unwrap()
+            .counters;
+        let wrong = |way: &str| counters[way]["corrupted_packets"].as_u64().unwrap();
+        assert!(wrong("downlink") > 5 && wrong("uplink") > 5, "{counters}");
+        // Those of the uplink come by the gateway, but for what is no TCP any more.
+        let noticed = &status["counters"];
+        let noticed = ["wrong_checksum", "not_understood"]
+            .map(|name| noticed[format!("worker.{name}")].as_u64().unwrap());
+        assert!(noticed[0] > 0, "{status}");
+        assert!(noticed.iter().sum::<u64>() <= wrong("uplink"), "{status}");
     }
 }

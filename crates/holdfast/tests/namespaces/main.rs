@@ -5,6 +5,7 @@
 
 mod bulk;
 mod drain;
+mod losses;
 mod path_mtu;
 mod restart;
 mod router;
@@ -24,8 +25,8 @@ const PORT: u16 = 700;
 /// The binary under test.
 const HOLDFAST: &str = env!("CARGO_BIN_EXE_holdfast");
 
-/// Both schemes: what must hold holds for each.
-const SCHEMES: [&str; 2] = ["hold", "mtcp-plus"];
+/// What must hold holds for each scheme.
+const SCHEMES: [&str; 3] = ["hold", "mtcp-plus", "snoop"];
 
 /// A veth pair in place of the link.
 fn wired(mtu: u32) -> TopologySettings {

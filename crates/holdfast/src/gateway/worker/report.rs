@@ -47,7 +47,7 @@ impl Worker {
                 self.perform();
             }
             Command::Forget(addresses) => self.engine.forget_addresses(&addresses),
-            Command::Mtu(mtu) => self.mtu = mtu,
+            Command::Mtu(mtu) => self.bounds.wireless_mtu = mtu,
             Command::Status {
                 flows_max,
                 named,
@@ -154,9 +154,11 @@ fn largest<T, K: Ord>(
 }
 
 impl WorkerCounters {
-    fn named(&self) -> [(&'static str, u64); 10] {
+    fn named(&self) -> [(&'static str, u64); 12] {
         [
             ("forwarded", self.forwarded),
+            ("sack_replaced", self.sack_replaced),
+            ("sack_not_replaced", self.sack_not_replaced),
             ("suppressed", self.suppressed),
             ("resent", self.resent),
             ("made", self.made),

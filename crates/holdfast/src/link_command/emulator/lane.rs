@@ -24,6 +24,8 @@ pub(super) struct Carried {
 pub(super) struct Lane {
     pub(super) name: &'static str,
     pub(super) model: LinkModel<Carried>,
+    /// What the model does.
+    pub(super) plan: LinkPlan,
     /// The model's outages once more, to be followed in real time.
     pub(super) schedule: OutageSchedule,
     /// The link's state as last told to carrier and log.
@@ -46,6 +48,7 @@ impl Lane {
         Self {
             name,
             model,
+            plan: plan.clone(),
             schedule,
             state,
             told,

@@ -377,3 +377,107 @@ fn on_a_half_duplex_link_both_directions_take_turns_and_frames_cost_their_overhe
     // Five packets in, five out, besides what the kernels say to each other.
     assert!(std::fs::metadata(packets).unwrap().len() > 10 * 100);
 }
+
+#[test]
+fn what_has_the_dscp_goes_ahead_of_what_waits() {
+    if !available_or_skip("what_has_the_dscp_goes_ahead_of_what_waits") {
+        return;
+    }
+    // 1028 bytes take 82 ms: time to send the others.
+    let link = RunningLink::new(&["--rate", "0.1", "--downlink", "priority_dscp_min = 40"]);
+    let rules = "table inet dscp { chain out { type filter hook output priority 0;
+        udp length 13 ip dscp set ef; }; }";
+    let status = link.fh_ns.command("nft").arg(rules).status().unwrap();
+    assert!(status.success());
+    let packets = ["1", "2", "3"].map(|digit| digit.repeat(1000));
+    for packet in &packets {
+        link.fh.send(packet.as_bytes()).unwrap();
+    }
+    link.fh.send(b"ahead").unwrap();
+    let order = [(); 4].map(|()| receive(&link.mh).0);
+    let [first, second, third] = packets;
+    assert_eq!(order, [first, "ahead".to_owned(), second, third]);
+    let end = link.end();
+    // The kernel's own IGMP has CS6 (RFC 2474).
+    assert!(
+        end["downlink"]["ahead_packets"].as_u64() >= Some(1),
+        "{end}"
+    );
+}
+
+#[test]
+fn samples_stand_at_multiples_of_the_interval_with_what_waits_then() {
+    if !available_or_skip("samples_stand_at_multiples_of_the_interval_with_what_waits_then") {
+        return;
+    }
+    let link = RunningLink::new(&[
+        "--outage",
+        "0+1",
+        "--outage-effect",
+        "keep",
+        "--sample-interval",
+        "50",
+    ]);
+    (&link.input).write_all(b"start\n").unwrap();
+    link.wait_for("outage_begin");
+    for _ in 0..5 {
+        link.fh.send(b"waits").unwrap();
+    }
+    for _ in 0..5 {
+        assert_eq!(receive(&link.mh).0, "waits");
+    }
+    let log = link.log.clone();
+    let start_ns = link.wait_for("start")["t_ns"].as_u64().unwrap();
+    // The log's end writes what is buffered.
+    let kept = std::fs::File::open(&log).unwrap();
+    link.end();
+    let text = io::read_to_string(kept).unwrap();
+    let samples: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap())
+        .filter(|event| event["event"] == "sample")
+        .collect();
+    assert!(samples.len() >= 20, "{text}");
+    for (number, sample) in samples.iter().enumerate() {
+        let since_ns = sample["t_ns"].as_u64().unwrap() - start_ns;
+        assert_eq!(since_ns, number as u64 * 50_000_000);
+        let up = since_ns >= 1_000_000_000;
+        assert_eq!(sample["up"], serde_json::json!([up, up]), "{sample}");
+    }
+    // Half a second after the begin all five are there, and at the end none.
+    assert_eq!(samples[19]["queue_packets"], serde_json::json!([5, 0]));
+    assert_eq!(samples.last().unwrap()["queue_packets"][0], 0);
+}
+
+#[test]
+fn the_ends_of_a_half_duplex_medium_take_turns() {
+    if !available_or_skip("the_ends_of_a_half_duplex_medium_take_turns") {
+        return;
+    }
+    let config = tempfile::NamedTempFile::new().unwrap();
+    let text = "half_duplex = true\noutage_effect = \"keep\"\n[downlink]\nrate_mbit_per_s = 0.1\n";
+    std::fs::write(config.path(), text).unwrap();
+    let config = config.path().to_str().unwrap();
+    let link = RunningLink::new(&["--config", config, "--outage", "0+0.5"]);
+    (&link.input).write_all(b"start\n").unwrap();
+    link.wait_for("outage_begin");
+    // All of the one first, and then all of the other: 10 ms each on the medium.
+    for socket in [&link.fh, &link.mh] {
+        for _ in 0..4 {
+            socket.send(&[b'a'; 97]).unwrap();
+        }
+    }
+    let (fh, mh) = (link.fh.try_clone().unwrap(), link.mh.try_clone().unwrap());
+    let arrivals = |socket: UdpSocket| thread::spawn(move || [(); 4].map(|()| receive(&socket).1));
+    let (at_fh, at_mh) = (arrivals(fh), arrivals(mh));
+    let (at_fh, at_mh) = (at_fh.join().unwrap(), at_mh.join().unwrap());
+    assert!(
+        at_fh[0] < at_mh[3] && at_mh[0] < at_fh[3],
+        "{at_fh:?} {at_mh:?}"
+    );
+    let end = link.end();
+    assert!(
+        end["downlink"]["delivered_packets"].as_u64() >= Some(8),
+        "{end}"
+    );
+}

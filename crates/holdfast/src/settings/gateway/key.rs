@@ -18,8 +18,23 @@ pub(crate) const GATEWAY_KEYS: &[Key] = &[
     FLOW_IDLE_MAX,
     OWED_WAIT,
     DRAIN,
+    RESEND_DSCP,
     CONTROL_SOCKET,
     STATE_FILE,
+];
+
+/// `[snoop]`, in the order of the documentation. Defaults are those of the set `today`.
+pub(crate) const SNOOP_KEYS: &[Key] = &[
+    SNOOP_SET,
+    ALPHA,
+    RETRANSMIT_SRTTS,
+    RETRANSMIT_INTERVAL_MIN,
+    PERSIST,
+    HIGH_WATER_MARK_BYTES,
+    NACK_THRESHOLD_PACKETS,
+    NACK_WAIT,
+    HIDE_RTOS,
+    CONGESTED_RTTS,
 ];
 
 /// `[signals]`.
@@ -31,14 +46,15 @@ pub(crate) const MOBILE_ENTRY_KEYS: &[Key] =
 
 pub(super) const SCHEME: Key = Key {
     path: "gateway.scheme",
-    kind: Kind::Choice(&["hold", "mtcp-plus"]),
+    kind: Kind::Choice(&["hold", "mtcp-plus", "snoop"]),
     default: Some("\"hold\""),
     example: "\"hold\"",
     meaning: "What is done for the flows. `hold` keeps the segments of an outage and sends them on \
         after it; it makes no ACK and touches no window. `mtcp-plus` also acknowledges what it keeps \
-        while the link is down.",
+        while the link is down. `snoop` retransmits what the wireless half loses and hides the loss \
+        from the FH, by the parameters of `[snoop]`.",
     cost: "With `mtcp-plus` bytes are acknowledged before the MH has them: a gateway that dies in an \
-        outage breaks those connections. With `hold` none breaks.",
+        outage breaks those connections. With `hold` and `snoop` none breaks.",
 };
 
 pub(super) const WIRELESS: Key = Key {
@@ -190,6 +206,18 @@ pub(super) const DRAIN: Key = Key {
     cost: "Longer: the service stops later. Shorter: flows that are still owed bytes get a RST.",
 };
 
+pub(super) const RESEND_DSCP: Key = Key {
+    path: "gateway.resend_dscp",
+    kind: Kind::Dscp,
+    default: None,
+    example: "\"cs5\"",
+    meaning: "The DSCP of what `snoop` retransmits to go ahead of ordinary traffic; without it as the \
+        sender sent it. On the wireless interface those packets also get the priority of interactive \
+        traffic: queueing disciplines with bands (`pfifo_fast`, `prio`, `fq`) serve them first, as \
+        everything else that passes the gateway downlink with this DSCP. Wi-Fi goes by the DSCP itself.",
+    cost: "What marks its own packets with this DSCP gains the same place in the queue.",
+};
+
 pub(super) const CONTROL_SOCKET: Key = Key {
     path: "gateway.control_socket",
     kind: Kind::Path,
@@ -268,4 +296,122 @@ pub(super) const MOBILE_ADDRESSES: Key = Key {
     meaning: "The addresses and prefixes that the mobile may register. A signal with any other changes \
         nothing and is counted.",
     cost: "Has to be given. Wider: the mobile can speak for more addresses.",
+};
+
+pub(super) const SNOOP_SET: Key = Key {
+    path: "snoop.set",
+    kind: Kind::Choice(&["today", "1995"]),
+    default: Some("\"today\""),
+    example: "\"today\"",
+    meaning: "Which Snoop. `1995`: as published. `today`: for senders with SACK, RACK and D-SACK. The \
+        defaults of the keys below are those of `today`.",
+    cost: "With `1995` today's senders hear of more losses, and outages are not carried through.",
+};
+
+pub(super) const ALPHA: Key = Key {
+    path: "snoop.alpha",
+    kind: Kind::Factor {
+        min: 0.001,
+        max: 1.0,
+    },
+    default: Some("0.25"),
+    example: "0.25",
+    meaning: "Weight of a new measurement in the smoothed round trip of the wireless half, `srtt`.",
+    cost: "Larger: follows changes sooner, and single measurements too.",
+};
+
+pub(super) const RETRANSMIT_SRTTS: Key = Key {
+    path: "snoop.retransmit_srtts",
+    kind: Kind::Count { min: 1, max: 100 },
+    default: Some("2"),
+    example: "2",
+    meaning: "A packet that was retransmitted is retransmitted again after so many `srtt` without an \
+        ACK of it.",
+    cost: "Fewer: a second loss is repaired sooner, for more packets sent in vain.",
+};
+
+pub(super) const RETRANSMIT_INTERVAL_MIN: Key = Key {
+    path: "snoop.retransmit_interval_min_ms",
+    kind: Kind::Millis {
+        min: 1.0,
+        max: 10_000.0,
+    },
+    default: Some("5"),
+    example: "5",
+    meaning: "But no sooner than after this time. `1995`: 40.",
+    cost: "Shorter: as above.",
+};
+
+pub(super) const PERSIST: Key = Key {
+    path: "snoop.persist_ms",
+    kind: Kind::Millis {
+        min: 1.0,
+        max: 60_000.0,
+    },
+    default: Some("200"),
+    example: "200",
+    meaning: "While something is unacknowledged and no packet of either end has come for so long, the \
+        first of it is retransmitted.",
+    cost: "Shorter: the last packet of a burst is repaired sooner, and more often in vain.",
+};
+
+pub(super) const HIGH_WATER_MARK_BYTES: Key = Key {
+    path: "snoop.high_water_mark_bytes",
+    kind: Kind::Bytes {
+        min: 1 << 10,
+        max: 1 << 30,
+    },
+    default: Some("\"6 MiB\""),
+    example: "\"6 MiB\"",
+    meaning: "Bytes cached for a flow up to which packets in the normal sequence are taken in; what \
+        comes out of sequence is cached beyond, up to `flow_cache_bytes_max`. `1995`: 64 KiB.",
+    cost: "Memory. Less than what an FH has in flight: the losses of the rest are left to the FH.",
+};
+
+pub(super) const NACK_THRESHOLD_PACKETS: Key = Key {
+    path: "snoop.nack_threshold_packets",
+    kind: Kind::Count { min: 1, max: 1000 },
+    default: Some("3"),
+    example: "3",
+    meaning: "Uplink: an MH is told of a hole in what it sends after so many packets beyond it.",
+    cost: "Fewer: sooner, and packets that only overtook one another are sent again.",
+};
+
+pub(super) const NACK_WAIT: Key = Key {
+    path: "snoop.nack_wait_ms",
+    kind: Kind::Millis {
+        min: 1.0,
+        max: 10_000.0,
+    },
+    default: Some("10"),
+    example: "10",
+    meaning: "Uplink: or so long after the last of them, if no more come. `1995`: 40.",
+    cost: "As above.",
+};
+
+pub(super) const HIDE_RTOS: Key = Key {
+    path: "snoop.hide_rtos",
+    kind: Kind::Factor {
+        min: 0.0,
+        max: 100.0,
+    },
+    default: Some("0.75"),
+    example: "0.75",
+    meaning: "A loss is hidden from the FH for at most this part of the FH's retransmission timeout as \
+        the gateway estimates it. Of `today` alone.",
+    cost: "Larger: the FH may time out before it hears of the loss. Smaller: it hears of losses that \
+        the next retransmission would have repaired.",
+};
+
+pub(super) const CONGESTED_RTTS: Key = Key {
+    path: "snoop.congested_rtts",
+    kind: Kind::Factor {
+        min: 0.0,
+        max: 1000.0,
+    },
+    default: Some("0.5"),
+    example: "0.5",
+    meaning: "A loss while the link's own queue holds more than this part of the whole path's shortest \
+        round trip is taken for congestion: the FH is told. Of `today` alone.",
+    cost: "Larger: longer queues. Smaller: losses by the radio on a busy link slow the FH down.",
 };

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `holdfast lab endpoint`: one end of a transfer, started by the lab in its host.
+
+use std::process::ExitCode;
+
+use holdfast_lab::endpoint;
+
+/// Does what the standard input says.
+pub(super) fn run() -> anyhow::Result<ExitCode> {
+    endpoint::serve()?;
+    Ok(ExitCode::SUCCESS)
+}

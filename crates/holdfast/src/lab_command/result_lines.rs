@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Results of other runs, read from files.
+
+use std::fs::File;
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use holdfast_lab::results::ResultLine;
+
+/// The lines of a file, in their order; `option` is what named it.
+pub(super) fn read(option: &str, path: &Path) -> anyhow::Result<Vec<ResultLine>> {
+    let shown = path.display();
+    let file = File::open(path).with_context(|| format!("{option}: {shown} cannot be read"))?;
+    let lines = BufReader::new(file).lines().enumerate();
+    lines
+        .map(|(number, line)| {
+            let line = line.with_context(|| format!("{option}: {shown} cannot be read"))?;
+            serde_json::from_str(&line).with_context(|| {
+                format!(
+                    "{option}: {shown}, line {}: no result of `holdfast lab run`",
+                    number + 1
+                )
+            })
+        })
+        .collect()
+}
+
+/// Adds lines to those that are there: of a run that is in both, the first counts. How many
+/// were left out.
+pub(super) fn add(lines: &mut Vec<ResultLine>, more: Vec<ResultLine>) -> usize {
+    let before = lines.len() + more.len();
+    for line in more {
+        if !lines.iter().any(|other| is_same_run(other, &line)) {
+            lines.push(line);
+        }
+    }
+    before - lines.len()
+}
+
+/// Whether two lines are of one run: files that overlap count it once.
+fn is_same_run(one: &ResultLine, other: &ResultLine) -> bool {
+    one.seed == other.seed
+        && one.substrate == other.substrate
+        && one.scenario == other.scenario
+        && one.variant == other.variant
+}
+
+/// All lines of the files that `option` names, each run once; says how many were there more
+/// than once.
+pub(super) fn read_all(option: &str, paths: &[PathBuf]) -> anyhow::Result<Vec<ResultLine>> {
+    let mut lines = Vec::new();
+    for path in paths {
+        let left_out = add(&mut lines, read(option, path)?);
+        if left_out > 0 {
+            eprintln!(
+                "{option}: {}: {left_out} results are of runs that were there before: left out",
+                path.display()
+            );
+        }
+    }
+    Ok(lines)
+}
