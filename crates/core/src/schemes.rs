@@ -196,11 +196,16 @@ impl Scheme {
     }
 
     /// The flow's own deadline of this scheme has come.
-    pub(crate) fn on_timeout<P: Payload>(self, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
+    pub(crate) fn on_timeout<P: Payload>(
+        self,
+        flow: &mut Flow<P>,
+        away: bool,
+        cx: &mut Context<'_, P>,
+    ) {
         match self {
             Self::Hold => {}
             Self::MtcpPlus | Self::Mtcp2007 => mtcp_plus::on_timeout(flow, cx.now, cx.actions),
-            Self::Snoop => snoop::on_timeout(flow, cx),
+            Self::Snoop => snoop::on_timeout(flow, away, cx),
         }
     }
 

@@ -238,6 +238,8 @@ impl<P: Payload> Flow<P> {
         self.cache.purge(unseen.ack);
         self.snoop_uplink = Uplink::default();
         self.sacked.clear();
+        self.transmissions.clear();
+        self.snoop.forget_sent();
         self.sent_nxt = self.fh.max;
         self.forget_sending();
     }

@@ -46,6 +46,7 @@ impl<P: Payload> Flow<P> {
             self.recover = self.cache.end();
             self.timed = None;
             self.transmissions.clear();
+            self.snoop.forget_sent();
             self.resending = Resending {
                 arrived: self.fh.una,
                 repeated: self.fh.una,

@@ -5,9 +5,10 @@
 use holdfast_wire::Instant;
 
 use super::{Counters, Gateway};
-use crate::flow::{Flow, Stage};
+use crate::flow::{Flow, Sender, Stage};
 use crate::mobile::{Link, LinkSource};
 use crate::schemes::Context;
+use crate::settings::Scheme;
 use crate::{Action, Actions, Payload};
 
 /// After so many repetitions in vain the FH's own are let through again.
@@ -161,6 +162,11 @@ impl<P: Payload> Gateway<P> {
             let len_max = whole_segments(flow, allowance);
             if let Some(piece) = flow.take_piece(len_max) {
                 mobile.charge(piece.len.max(1), now);
+                if self.settings.scheme == Scheme::Snoop {
+                    let from = piece.seq;
+                    flow.transmissions
+                        .note(from, flow.sent_nxt, Sender::Fh, now);
+                }
                 self.counters.sent_on += 1;
                 actions.push(Action::Resend(piece));
             }
@@ -190,8 +196,8 @@ impl<P: Payload> Gateway<P> {
         };
         let counters = &mut self.counters;
         let mut cx = Context::new(&self.settings, &mobile.rtt, now, counters, actions);
-        self.settings.scheme.on_timeout(flow, &mut cx);
         let away = mobile.is_away();
+        self.settings.scheme.on_timeout(flow, away, &mut cx);
         self.settings.scheme.on_uplink_timeout(flow, away, &mut cx);
         if flow.repair_at.is_none_or(|at| at > now) {
             return;

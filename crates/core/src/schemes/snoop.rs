@@ -71,6 +71,14 @@ impl Snoop {
         both.into_iter().flatten().min()
     }
 
+    /// What is on its way is sent anew, or not known any more: nothing is hidden, waited for
+    /// or to be repaired.
+    pub(crate) fn forget_sent(&mut self) {
+        self.dup_acks = DupAcks::default();
+        self.reports = Reports::default();
+        self.told = None;
+    }
+
     /// A packet that was sent once took so long to be acknowledged (section 4).
     fn sample(&mut self, rtt: Duration, alpha: f64) {
         let srtt = self
@@ -180,7 +188,8 @@ pub(super) fn on_mh_segment<P: Payload>(
         snoop.rtt = Some(rtt);
     }
     snoop.forget_told(flow.fh.una);
-    snoop.sack_seen |= !segment.options.sack.is_empty();
+    // A block that fits: whoever sends others changes nothing.
+    snoop.sack_seen |= !flow.sacked.is_empty();
     // An older ACK's window reaches less far from here than it says.
     let newest = segment.ack == flow.fh.una;
     let same_window = snoop.window == Some(segment.window);
@@ -211,8 +220,13 @@ fn passes(verdict: Verdict) -> Verdict {
     }
 }
 
-/// Something may be due.
-pub(super) fn on_timeout<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
+/// Something may be due. While the MH is away there is nobody to repair for, and what is on
+/// its way then is sent anew; as published, Snoop knows of no such thing.
+pub(super) fn on_timeout<P: Payload>(flow: &mut Flow<P>, away: bool, cx: &mut Context<'_, P>) {
+    if away {
+        flow.snoop.forget_sent();
+        return;
+    }
     dup_acks::on_timeout(flow, cx);
     reports::on_timeout(flow, cx);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A radio that loses one packet in fifty: what the FH hears of it.
+//! A radio that loses packets now and then: what the FH hears of it.
 
 use holdfast_lab::counters::TcpCounters;
 use holdfast_lab::harness::Flow;

@@ -215,3 +215,24 @@ fn a_flow_without_sack_gets_the_next_hole_repaired_by_a_partial_ack() {
     let answer = bench.up(nth(3));
     assert_eq!((answer.forwarded, answer.lines), (true, vec![second]));
 }
+
+#[test]
+fn of_what_the_wired_half_has_lost_the_fh_hears_at_once() {
+    let mut bench = ten_under_way();
+    assert_eq!(bench.up(nth(10)), passed());
+    // The tenth never came.
+    bench.forward(nth(11), 3);
+    bench.wait(20);
+    assert_eq!(up(&mut bench, nth(10), &[(nth(11), nth(14))]), passed());
+}
+
+#[test]
+fn while_the_mh_is_away_nothing_is_repaired() {
+    let mut bench = ten_under_way();
+    assert_eq!(up(&mut bench, nth(0), &[(nth(1), nth(10))]).lines.len(), 1);
+    assert_eq!(bench.goes_down(), [] as [String; 0]);
+    let probes = bench.wait(500);
+    let first = retransmits(&bench, 0);
+    assert!(probes.iter().all(|sent| *sent == first), "{probes:?}");
+    assert_eq!(probes.len() as u64, bench.counter("probes"));
+}

@@ -43,7 +43,11 @@ impl FixedHalf {
             return;
         };
         if (timestamps.tsecr.wrapping_sub(tsval) as i32) >= 0 {
-            self.rtt.sample(now.saturating_since(at));
+            // An FH that had nothing to send has made it long.
+            let elapsed = now.saturating_since(at);
+            if elapsed <= ECHO_WAIT_MAX {
+                self.rtt.sample(elapsed);
+            }
             self.asked = None;
         }
     }

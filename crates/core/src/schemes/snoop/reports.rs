@@ -9,8 +9,9 @@
 
 use core::time::Duration;
 
-use holdfast_wire::{Instant, SackBlocks, Segment, SeqNum};
+use holdfast_wire::{Flags, Instant, SackBlocks, Segment, SeqNum};
 
+use super::dup_acks::DupAcks;
 use super::retransmit;
 use super::told::{self, DUP_THRESH, QUEUE_MIN, Told};
 use crate::flow::{AckOutcome, Arrivals, Flow, Sender, Transmission};
@@ -52,6 +53,8 @@ pub(super) fn on_ack<P: Payload>(
     duplicate: bool,
     cx: &mut Context<'_, P>,
 ) -> Verdict {
+    // What was begun before the MH was known to speak SACK.
+    flow.snoop.dup_acks = DupAcks::default();
     let reports = &mut flow.snoop.reports;
     reports.probes = 0;
     reports.arrivals.merge(outcome.arrivals);
@@ -65,7 +68,8 @@ pub(super) fn on_ack<P: Payload>(
         reports.hidden_since = None;
     } else if flow.snoop.told.is_none() {
         let since = *reports.hidden_since.get_or_insert(cx.now);
-        if told::is_late(flow, since, cx) {
+        // What the wired half has lost only the FH can send.
+        if !flow.cache.holds(flow.fh.una) || told::is_late(flow, since, cx) {
             told::tell(flow, Told::Late, cx);
         }
     }
@@ -77,7 +81,9 @@ pub(super) fn on_ack<P: Payload>(
     } else {
         shown_blocks(flow, segment)
     };
-    if duplicate && shown.is_empty() && hole {
+    // Less its D-SACK, a duplicate ACK would tell of a loss that is none.
+    let told_nothing = hole || !segment.options.sack.is_empty();
+    if duplicate && shown.is_empty() && told_nothing {
         return Verdict::Suppress;
     }
     if shown == segment.options.sack {
@@ -172,7 +178,7 @@ fn retransmit_range<P: Payload>(
         let Some(piece) = flow.piece_of(seq, end, len_max) else {
             break;
         };
-        seq = piece.seq + piece.len.max(1);
+        seq = piece.seq + piece.len + u32::from(piece.flags.has(Flags::FIN));
         segments += piece.len.div_ceil(segment_len).max(1);
         retransmit(flow, piece, sender, cx);
     }
