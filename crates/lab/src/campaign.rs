@@ -165,7 +165,11 @@ fn collect(
                 });
             }
             Err(mpsc::RecvTimeoutError::Timeout) => progress.tick(),
-            Err(mpsc::RecvTimeoutError::Disconnected) => anyhow::bail!("the workers ended early"),
+            Err(mpsc::RecvTimeoutError::Disconnected) => {
+                // They may have seen the user's wish first.
+                stop.check()?;
+                anyhow::bail!("the workers ended early");
+            }
         }
         while let Some(line) = waiting.remove(&next) {
             stop.check()?;
