@@ -33,7 +33,8 @@ fn a_download_over_a_lossy_radio_arrives_whole() {
             .unwrap_or_else(|error| panic!("{scheme}: {error:#}"));
         let fh = TcpCounters::read(&harness.topology.fh).unwrap();
         assert_eq!(fh.resets, 0, "{scheme}");
-        // Something was lost: not all of it can be kept from the FH.
-        assert!(fh.retransmitted_segments > 0, "{scheme}");
+        // Something was lost; Snoop may keep all of it from the FH.
+        let hears = fh.retransmitted_segments > 0;
+        assert!(hears || scheme == "snoop", "{scheme}");
     }
 }
