@@ -70,11 +70,6 @@ impl Scoreboard {
         self.ranges.iter().copied()
     }
 
-    /// The ranges, in order.
-    pub(crate) fn ranges(&self) -> impl Iterator<Item = (SeqNum, SeqNum)> + '_ {
-        self.ranges.iter().copied()
-    }
-
     /// What lies between `seq` and the last range reported and is not at the MH.
     pub(crate) fn holes(&self, seq: SeqNum) -> impl Iterator<Item = (SeqNum, SeqNum)> + '_ {
         let mut at = seq;

@@ -508,7 +508,7 @@ fn a_loss_while_the_mhs_queue_is_long_is_left_to_the_fh() {
 }
 
 #[test]
-fn a_report_outlives_no_gateway() {
+fn a_new_gateway_passes_what_an_old_one_had_reported() {
     let mut bench = named_and_lost();
     bench.gateway = crate::Gateway::new(snoop());
     // The FH's duplicate ACKs pass; the MH's timeout repairs what was named.

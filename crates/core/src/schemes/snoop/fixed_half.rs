@@ -13,7 +13,7 @@ const REPEATED_MAX: usize = 16;
 /// The least that today's senders add to their round trip (Linux: `TCP_RTO_MIN`).
 const RTO_VARIATION_MIN: Duration = Duration::from_millis(200);
 /// A timestamp whose echo has not come for so long is not waited for any more.
-const ECHO_WAIT_MAX: Duration = Duration::from_secs(2);
+pub(super) const ECHO_WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// What is known of the wired half.
 #[derive(Clone, Debug, Default)]

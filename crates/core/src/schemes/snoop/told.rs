@@ -23,7 +23,8 @@ use crate::flow::{Flow, Transmission};
 use crate::rtt::RttEstimator;
 use crate::schemes::Context;
 
-/// Segments beyond a hole that make a loss of it (RFC 6675, `DupThresh`).
+/// Segments beyond a hole, or duplicate ACKs, that make a loss of it (RFC 5681, 3.2;
+/// RFC 6675, `DupThresh`).
 pub(super) const DUP_THRESH: u32 = 3;
 /// SACK blocks beside timestamps at most (RFC 2018, 3).
 const BLOCKS_MAX: usize = 3;

@@ -34,6 +34,8 @@ use core::time::Duration;
 
 use holdfast_wire::{Flags, Instant, SackBlocks, Segment, SeqNum};
 
+use super::fixed_half::ECHO_WAIT_MAX;
+use super::told::{DUP_THRESH, QUEUE_MIN};
 use super::{SnoopSet, SnoopSettings};
 use crate::cache::{Insertion, SegmentCache};
 use crate::flow::{Arrivals, Flow, Sender, Stage, Transmissions};
@@ -53,10 +55,6 @@ const GAPS_MAX: usize = 64;
 /// An ACK is held back for the wired half's round trip and this: less than what a sender
 /// adds to the whole path's (Linux: `TCP_RTO_MIN`, 200 ms).
 const HOLD_MAX: Duration = Duration::from_millis(100);
-/// A queue shorter than this is never congestion.
-const QUEUE_MIN: Duration = Duration::from_millis(10);
-/// A timestamp whose echo has not come for so long is not waited for any more.
-const ECHO_WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// A hole in what came from the MH.
 #[derive(Clone, Copy, Debug)]

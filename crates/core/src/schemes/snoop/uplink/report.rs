@@ -26,7 +26,7 @@ impl<P: Payload> Uplink<P> {
         }
         let undue = self.gaps.iter().find(|gap| !gap.due).map(|gap| gap.seq);
         let mut beyond = false;
-        for (left, right) in self.passed.ranges() {
+        for (left, right) in self.passed.iter() {
             if undue.is_some_and(|undue| undue.before(left)) {
                 break;
             }

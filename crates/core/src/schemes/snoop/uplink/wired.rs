@@ -8,14 +8,13 @@ use core::time::Duration;
 
 use holdfast_wire::{Flags, Instant, Segment, SeqNum};
 
-use super::{Action, Arrivals, Flow, Payload, RttEstimator, Scoreboard, Sender, Transmissions};
+use super::{
+    Action, Arrivals, DUP_THRESH, Flow, Payload, RttEstimator, Scoreboard, Sender, Transmissions,
+};
 use crate::cache::Piece;
 use crate::schemes::Context;
 use crate::{Direction, Resend};
 
-/// Duplicate ACKs, or segments reported beyond, that tell of a loss (RFC 5681, 3.2;
-/// RFC 6675, 4).
-const DUP_THRESH: u32 = 3;
 /// Pieces sent again for one segment of the FH at most; the next one tells of more.
 const RESENDS_AT_ONCE: usize = 32;
 /// The least that is added to the round trip of the wired half: the FH may delay its ACKs.
