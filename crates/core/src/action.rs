@@ -23,6 +23,13 @@ pub trait Payload: Clone {
     /// Whether it may be kept: its checksum is right and its buffer is not needed
     /// for the next packet.
     fn is_cacheable(&self) -> bool;
+
+    /// `len` bytes of payload from `offset` on are the same as those of `other` from
+    /// `other_offset` on; true if it cannot be told.
+    fn has_same_bytes(&self, offset: u32, other: &Self, other_offset: u32, len: u32) -> bool {
+        let _ = (offset, other, other_offset, len);
+        true
+    }
 }
 
 /// What becomes of the segment in hand.
@@ -35,6 +42,14 @@ pub enum Verdict {
     /// all else as it came. The receiver of the data has reported what they name, in this
     /// segment or before.
     ForwardWithSack(SackBlocks),
+    /// It goes on with this ACK and window in place of its own; all else as it came. A segment
+    /// of the MH alone, and the ACK is of no more than the MH has acknowledged.
+    ForwardWithAck {
+        /// SEG.ACK.
+        ack: SeqNum,
+        /// SEG.WND, not scaled.
+        window: u16,
+    },
     /// It does not go on now: it is kept and will be sent later, or was answered.
     Suppress,
 }

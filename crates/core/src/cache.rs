@@ -11,6 +11,22 @@ use holdfast_wire::{Flags, Segment, SeqNum};
 
 use crate::Payload;
 
+/// A range counts as so many bytes at least, for that is about what it takes besides its
+/// payload: else a limit of bytes would be none for tiny segments.
+const ENTRY_BYTES_MIN: u32 = 256;
+
+/// With nothing kept, room for more entries than this is given back.
+const CAPACITY_KEPT: usize = 256;
+
+/// What a range of `len` bytes of payload counts as.
+const fn counted(len: u32) -> u32 {
+    if len > ENTRY_BYTES_MIN {
+        len
+    } else {
+        ENTRY_BYTES_MIN
+    }
+}
+
 /// One range of a flow's bytes.
 #[derive(Clone, Debug)]
 struct Entry<P> {
@@ -55,7 +71,7 @@ pub(crate) struct Piece<P> {
 pub(crate) enum Insertion {
     /// Everything in it is kept now: newly, or since earlier.
     Kept {
-        /// Bytes that were missing before.
+        /// What was missing before, as it counts against a limit: 0 if nothing was.
         new_bytes: u32,
     },
     /// A limit does not allow it.
@@ -79,7 +95,7 @@ impl<P> Default for SegmentCache<P> {
 }
 
 impl<P: Payload> SegmentCache<P> {
-    /// Bytes of payload kept.
+    /// Bytes of payload kept, as they count against a limit.
     pub(crate) const fn bytes(&self) -> usize {
         self.bytes
     }
@@ -130,10 +146,10 @@ impl<P: Payload> SegmentCache<P> {
                 return Insertion::Kept { new_bytes: 0 };
             }
             let entry = cut(segment, payload, seq, end);
-            if entry.len as usize > bytes_free || self.entries.len() >= entries_max {
+            let new_bytes = counted(entry.len);
+            if new_bytes as usize > bytes_free || self.entries.len() >= entries_max {
                 return Insertion::Full;
             }
-            let new_bytes = entry.len;
             self.bytes += new_bytes as usize;
             self.entries.push_back(entry);
             return Insertion::Kept { new_bytes };
@@ -171,7 +187,7 @@ impl<P: Payload> SegmentCache<P> {
         };
         let new_bytes: u32 = missing
             .iter()
-            .map(|(left, right)| right.distance_from(*left))
+            .map(|(left, right)| counted(right.distance_from(*left)))
             .sum();
         if new_bytes as usize > bytes_free || self.entries.len() + missing.len() > entries_max {
             return Insertion::Full;
@@ -179,7 +195,7 @@ impl<P: Payload> SegmentCache<P> {
         let mut added = 0;
         for (left, right) in missing {
             let entry = cut(segment, payload, left, right);
-            added += entry.len;
+            added += counted(entry.len);
             let index = self.first_ending_after(left);
             self.entries.insert(index, entry);
         }
@@ -192,28 +208,52 @@ impl<P: Payload> SegmentCache<P> {
         let before = self.bytes;
         while let Some(first) = self.entries.front_mut() {
             if first.end().at_or_before(una) {
-                self.bytes -= first.len as usize;
+                self.bytes -= counted(first.len) as usize;
                 self.entries.pop_front();
                 continue;
             }
             let acked = una.distance_from(first.seq).min(first.len);
             if acked > 0 {
+                self.bytes -= counted(first.len) as usize;
                 first.seq += acked;
                 first.offset += acked;
                 first.len -= acked;
-                self.bytes -= acked as usize;
+                self.bytes += counted(first.len) as usize;
                 // CWR went with the first piece.
                 first.flags = first.flags.without(Flags::CWR);
             }
             break;
+        }
+        if self.entries.is_empty() && self.entries.capacity() > CAPACITY_KEPT {
+            self.entries = VecDeque::new();
         }
         before - self.bytes
     }
 
     /// Forgets everything; returns the bytes freed.
     pub(crate) fn clear(&mut self) -> usize {
-        self.entries.clear();
+        self.entries = VecDeque::new();
         core::mem::take(&mut self.bytes)
+    }
+
+    /// What of `segment` is kept since earlier has other bytes in it. What is kept stays: it
+    /// may have been forwarded already (as the ends' reassembly has it).
+    pub(crate) fn contradicts(&self, segment: &Segment, payload: &P) -> bool {
+        let (seq, end) = (segment.seq, segment.seq + segment.payload_len);
+        let from = self.first_ending_after(seq);
+        let overlapping = self.entries.range(from..);
+        let mut overlapping = overlapping.take_while(|entry| entry.seq.before(end));
+        overlapping.any(|entry| {
+            let (left, right) = (entry.seq.max(seq), (entry.seq + entry.len).min(end));
+            let len = if left.before(right) {
+                right.distance_from(left)
+            } else {
+                0
+            };
+            let kept = entry.offset + left.distance_from(entry.seq).min(entry.len);
+            let new = left.distance_from(seq);
+            !entry.payload.has_same_bytes(kept, payload, new, len)
+        })
     }
 
     /// How far the cache reaches from `seq` without a hole; a FIN is not counted in.

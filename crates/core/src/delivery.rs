@@ -47,6 +47,14 @@ impl DeliveryRate {
         self.span_bytes = 0;
     }
 
+    /// What another station measured stands as one measurement, if there is none here.
+    pub(crate) fn seed(&mut self, bytes_per_s: u64) {
+        if self.bytes_per_s().is_none() {
+            self.bytes_per_s[self.next] = bytes_per_s;
+            self.next = (self.next + 1) % SPANS;
+        }
+    }
+
     /// The rate, bytes a second; `None` before the first measurement.
     pub(crate) fn bytes_per_s(&self) -> Option<u64> {
         self.bytes_per_s

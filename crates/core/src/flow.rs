@@ -8,6 +8,7 @@ use holdfast_wire::{Endpoint, Flags, Instant, SackBlocks, Segment, SeqNum, Times
 
 use crate::cache::{Insertion, SegmentCache};
 use crate::sack::Scoreboard;
+use crate::schemes::mtcp::Mtcp;
 use crate::schemes::mtcp_plus::Ahead;
 use crate::schemes::snoop::{Snoop, Uplink};
 use crate::settings::Settings;
@@ -15,6 +16,7 @@ use crate::timers::Scheduled;
 use crate::{Action, Actions, Direction, FlowRecord, Made, Payload, Verdict};
 
 mod credible;
+mod handoff;
 mod sending;
 mod tracking;
 mod transmissions;
@@ -81,6 +83,16 @@ pub(crate) struct FhState {
     /// Its ACKs may have SACK blocks: both SYNs have permitted them, or it has sent some.
     pub sack: bool,
     seen: bool,
+    /// The MH has acknowledged this, which has passed by unseen if it was ever sent.
+    doubted: Option<SeqNum>,
+}
+
+impl FhState {
+    /// The MH's ACKs run ahead of all that was seen: those that seem old may be the true
+    /// ones.
+    pub(crate) const fn is_doubted(&self) -> bool {
+        self.doubted.is_some()
+    }
 }
 
 /// What the gateway knows of the MH.
@@ -139,6 +151,8 @@ pub(crate) struct Flow<P: Payload> {
     pub waits: bool,
     /// M-TCP+: what was acknowledged ahead of the MH.
     pub ahead: Ahead,
+    /// M-TCP: both halves.
+    pub mtcp: Mtcp,
     /// Snoop: what it knows besides.
     pub snoop: Snoop,
     /// Snoop: the MH's data on its way to the FH.
@@ -182,6 +196,7 @@ impl<P: Payload> Flow<P> {
             counted_in_flight: 0,
             waits: false,
             ahead: Ahead::default(),
+            mtcp: Mtcp::default(),
             snoop: Snoop::default(),
             snoop_uplink: Uplink::default(),
             transmissions: Transmissions::default(),
@@ -214,16 +229,26 @@ impl<P: Payload> Flow<P> {
         }
     }
 
+    /// The same, of a flow that the MH's own recovery sends for: 0 of one that is split.
+    pub(crate) fn in_flight_unsplit(&self) -> u32 {
+        if self.is_split() { 0 } else { self.in_flight() }
+    }
+
+    /// The connection is split here (M-TCP): its own sender serves the MH.
+    pub(crate) const fn is_split(&self) -> bool {
+        self.mtcp.split
+    }
+
     /// Brings the MH's total up to date.
     pub(crate) fn count_in_flight(&mut self, total: &mut u64) {
         *total -= u64::from(self.counted_in_flight);
-        self.counted_in_flight = self.in_flight();
+        self.counted_in_flight = self.in_flight_unsplit();
         *total += u64::from(self.counted_in_flight);
     }
 
     /// Joins those that wait to be sent from the cache, if there is something to send.
     pub(crate) fn join(&mut self, place: u32, waiting: &mut VecDeque<u32>) {
-        if !self.waits && self.has_backlog() {
+        if !self.waits && !self.is_split() && self.has_backlog() {
             self.waits = true;
             waiting.push_back(place);
         }
@@ -236,7 +261,7 @@ impl<P: Payload> Flow<P> {
 
     /// What is kept of the flow is sent again by the gateway if it is lost.
     pub(crate) const fn repairs_itself(&self) -> bool {
-        self.recover.is_some() || self.ahead.owed.is_some()
+        !self.is_split() && (self.recover.is_some() || self.ahead.owed.is_some())
     }
 
     /// Keeps what is new in a data segment: at most `room` bytes of it, and no more than
@@ -364,6 +389,23 @@ impl<P: Payload> Flow<P> {
         }))
     }
 
+    /// A bare ACK of the FH with another timestamp echoed.
+    pub(crate) fn made_echo(&self, ack: &Segment, tsecr: u32) -> Option<Action<P>> {
+        Some(Action::Send(Made {
+            direction: Direction::Downlink,
+            template: self.downlink_header.clone()?,
+            seq: ack.seq,
+            ack: ack.ack,
+            window: ack.window,
+            flags: Flags::ACK,
+            timestamps: ack
+                .options
+                .timestamps
+                .map(|own| Timestamps { tsecr, ..own }),
+            sack: ack.options.sack,
+        }))
+    }
+
     /// Both ends get a RST, each with the sequence number that it expects next; and
     /// again whenever they send something, for a RST may be lost.
     pub(crate) fn reset_both_ends(&mut self, actions: &mut Actions<P>) {
@@ -427,6 +469,7 @@ impl<P: Payload> Flow<P> {
         self.held_ack = None;
         self.sacked.clear();
         self.transmissions.clear();
+        self.mtcp = Mtcp::default();
         self.snoop = Snoop::default();
         let freed = self.snoop_uplink.bytes();
         self.snoop_uplink = Uplink::default();

@@ -3,10 +3,10 @@
 
 use core::net::IpAddr;
 
-use holdfast_wire::{Flags, Instant, PacketTooBig, Segment};
+use holdfast_wire::{Flags, Instant, Segment};
 
 use crate::cache::Insertion;
-use crate::flow::{DataOutcome, Flow, FlowKey, Stage};
+use crate::flow::{AckOutcome, DataOutcome, Flow, FlowKey, Stage};
 use crate::mobile::{Link, LinkSource, Mobile};
 use crate::schemes::Context;
 use crate::settings::{Scheme, Settings};
@@ -14,16 +14,17 @@ use crate::table::Table;
 use crate::timers::Timers;
 use crate::{Action, Actions, Direction, FlowRecord, Payload, Verdict};
 
+mod cell;
 mod deadlines;
+mod handoff;
 mod link_events;
+mod path_mtu;
 mod recovery;
+mod split;
 mod view;
 
 use deadlines::SWEEP_INTERVAL;
 pub use view::{Counters, FlowView, MobileView, Stats};
-
-/// The smallest path MTU that is believed: Linux's default for the least of IPv4.
-const PATH_MTU_MIN: u32 = 552;
 
 /// The mechanisms for all flows that pass a gateway.
 pub struct Gateway<P: Payload> {
@@ -40,6 +41,9 @@ pub struct Gateway<P: Payload> {
     draining: bool,
     swept: u32,
     sweep_at: Option<Instant>,
+    /// M-TCP: when the cell is to be shared anew, and when it last was.
+    cell_at: Option<Instant>,
+    cell_shared: Instant,
 }
 
 impl<P: Payload> Gateway<P> {
@@ -57,6 +61,8 @@ impl<P: Payload> Gateway<P> {
             draining: false,
             swept: 0,
             sweep_at: None,
+            cell_at: None,
+            cell_shared: Instant::ZERO,
             settings,
         }
     }
@@ -87,7 +93,8 @@ impl<P: Payload> Gateway<P> {
         let Some(flow) = self.flows.at_mut(place) else {
             return Verdict::Forward;
         };
-        flow.seen = now;
+        let seen = core::mem::replace(&mut flow.seen, now);
+        let implausible = self.counters.implausible;
         if flow.stage == Stage::Closed && !segment.flags.has(Flags::SYN) {
             return flow.on_closed_segment(direction, segment, actions);
         }
@@ -113,9 +120,20 @@ impl<P: Payload> Gateway<P> {
         } else {
             self.handle_uplink(place, segment, payload, now, actions)
         };
+        if self.counters.implausible > implausible {
+            self.saw_nothing(place, seen);
+        }
         self.count_in_flight(place);
         self.after_input(place, mobile, now, actions);
         verdict
+    }
+
+    /// Whoever is off the path keeps no flow alive that is known: it was `seen` before.
+    fn saw_nothing(&mut self, place: u32, seen: Instant) {
+        let flow = self.flows.at_mut(place);
+        if let Some(flow) = flow.filter(|flow| flow.stage == Stage::Open) {
+            flow.seen = seen;
+        }
     }
 
     /// A flow not in the table: entered, unless the table is full.
@@ -198,22 +216,28 @@ impl<P: Payload> Gateway<P> {
             return Verdict::Forward;
         }
         let away = self.mobiles.at(flow.mobile).is_some_and(Mobile::is_away);
-        if self.hears_of_uplink(place, segment, now, actions) {
-            return Verdict::Suppress;
-        }
+        let away = away || flow.mtcp.is_frozen();
+        let held_back = self.hears_of_uplink(place, segment, now, actions);
         let Some(flow) = self.flows.at_mut(place) else {
             return Verdict::Forward;
         };
+        let bare = segment.is_empty() && segment.seq == flow.fh.max && payload.is_cacheable();
+        // One that was said in another goes on as it came.
+        if away && bare && flow.snoop_uplink.ack_for_mh(segment.ack) == segment.ack {
+            flow.held_ack = Some(payload.clone());
+        }
+        if held_back {
+            return Verdict::Suppress;
+        }
         let verdict = if segment.is_empty() || outcome == DataOutcome::Old {
-            if away && segment.is_empty() && segment.seq == flow.fh.max && payload.is_cacheable() {
-                flow.held_ack = Some(payload.clone());
-            }
             let Some(mobile) = self.mobiles.at(flow.mobile) else {
                 return Verdict::Forward;
             };
             let counters = &mut self.counters;
             let mut cx = Context::new(&self.settings, &mobile.rtt, now, counters, actions);
             self.settings.scheme.on_nothing_new(flow, segment, &mut cx)
+        } else if flow.is_split() {
+            self.keep_split(place, segment, payload, now, actions)
         } else {
             self.keep_and_judge(place, segment, payload, now, actions)
         };
@@ -264,6 +288,9 @@ impl<P: Payload> Gateway<P> {
             return Verdict::Forward;
         };
         let backlog = flow.has_backlog();
+        if flow.cache.contradicts(segment, payload) {
+            self.counters.implausible += 1;
+        }
         let room = scheme.cache_room(flow, segment, settings);
         let kept = flow.keep(segment, payload, room, self.cached_bytes, settings);
         let counters = &mut self.counters;
@@ -340,34 +367,26 @@ impl<P: Payload> Gateway<P> {
         let Some(mobile) = self.mobiles.at_mut(mobile_place) else {
             return Verdict::Forward;
         };
-        if let Some(rtt) = outcome.rtt.filter(|_| !mobile.is_away()) {
-            mobile.rtt.sample(rtt);
-        }
-        if outcome.acked > 0 {
-            mobile
-                .delivery
-                .on_acked(outcome.acked, mobile.rtt.srtt(), now);
-            mobile.grow_window(if mobile.link == Link::Recovering {
-                outcome.acked
-            } else {
-                0
-            });
-            flow.repair_at = None;
-        }
-        if flow.finds_link_kept_all(segment) {
-            self.counters.links_that_kept += 1;
-        }
-        flow.count_in_flight(&mut mobile.in_flight);
-        let returned = mobile.hear(now);
-        let counters = &mut self.counters;
-        let mut cx = Context::new(&self.settings, &mobile.rtt, now, counters, actions);
         let scheme = self.settings.scheme;
+        if met {
+            let counters = &mut self.counters;
+            let cx = Context::new(&self.settings, &mobile.rtt, now, counters, actions);
+            scheme.on_met(flow, &cx);
+        }
+        let returned = take_in(mobile, flow, segment, &outcome, &mut self.counters, now);
+        let counters = &mut self.counters;
+        flow.mtcp.note_delivery(mobile.delivery.bytes_per_s());
+        let mut cx = Context::new(&self.settings, &mobile.rtt, now, counters, actions);
         let verdict = scheme.on_mh_segment(flow, segment, &outcome, &mut cx);
         let (kept, away) = (self.cached_bytes, mobile.is_away());
         self.cached_bytes += scheme.on_mh_data(flow, segment, payload, kept, away, &mut cx);
         if flow.repairs_itself() {
             recovery::repair(flow, outcome.loss, &mut self.counters, actions);
         }
+        self.repair_split(place, outcome.loss, now, actions);
+        let Some(flow) = self.flows.at_mut(place) else {
+            return verdict;
+        };
         if flow.is_done() {
             self.cached_bytes -= flow.close();
             actions.push(Action::Record(FlowRecord {
@@ -377,7 +396,10 @@ impl<P: Payload> Gateway<P> {
         }
         if returned && !self.carrier_down {
             self.begin_recovery(mobile_place, LinkSource::Silence, now, actions);
-            return Verdict::Forward;
+            return match scheme {
+                Scheme::Mtcp => verdict,
+                _ => Scheme::verdict_on_return(&self.settings, segment),
+            };
         }
         verdict
     }
@@ -427,45 +449,41 @@ impl<P: Payload> Gateway<P> {
         {
             self.send_on(mobile, now, actions);
         }
+        self.close_split(place, actions);
+        self.watch_cell(place, now);
         self.schedule_flow(place, now);
         self.schedule_mobile(mobile);
     }
+}
 
-    /// A router says that a packet to an MH was too big. Believed if it is about
-    /// bytes in flight (RFC 5927, 4.1).
-    pub fn handle_packet_too_big(
-        &mut self,
-        too_big: &PacketTooBig,
-        now: Instant,
-        actions: &mut Actions<P>,
-    ) {
-        let key = FlowKey {
-            fh: too_big.from,
-            mh: too_big.to,
-        };
-        let Some(place) = self.flows.find(&key) else {
-            return;
-        };
-        let Some(flow) = self.flows.at_mut(place) else {
-            return;
-        };
-        let in_flight = flow.fh.una.at_or_before(too_big.seq) && too_big.seq.before(flow.sent_nxt);
-        if flow.stage != Stage::Open || !in_flight || too_big.mtu < PATH_MTU_MIN {
-            self.counters.implausible += 1;
-            return;
-        }
-        let mobile = flow.mobile;
-        if flow.path_mtu.is_some_and(|mtu| mtu <= too_big.mtu) {
-            return;
-        }
-        flow.path_mtu = Some(too_big.mtu);
-        // The FH has let go of what it has an ACK for: only we can send it again.
-        if flow.repairs_itself() {
-            flow.rewind();
-            self.count_in_flight(place);
-            self.resume_recovery(mobile, now, actions);
-        }
+/// What the MH's segment tells of its link. True if it tells that the MH is back.
+fn take_in<P: Payload>(
+    mobile: &mut Mobile,
+    flow: &mut Flow<P>,
+    segment: &Segment,
+    outcome: &AckOutcome,
+    counters: &mut Counters,
+    now: Instant,
+) -> bool {
+    if let Some(rtt) = outcome.rtt.filter(|_| !mobile.is_away()) {
+        mobile.rtt.sample(rtt);
     }
+    if outcome.acked > 0 {
+        mobile
+            .delivery
+            .on_acked(outcome.acked, mobile.rtt.srtt(), now);
+        mobile.grow_window(if mobile.link == Link::Recovering {
+            outcome.acked
+        } else {
+            0
+        });
+        flow.repair_at = None;
+    }
+    if flow.finds_link_kept_all(segment) {
+        counters.links_that_kept += 1;
+    }
+    flow.count_in_flight(&mut mobile.in_flight);
+    mobile.hear(now)
 }
 
 #[cfg(test)]

@@ -21,10 +21,12 @@
 //! hears meanwhile (`schemes`).
 
 mod action;
+mod bandwidth;
 mod cache;
 mod delivery;
 mod flow;
 mod gateway;
+pub mod handoff;
 mod mobile;
 mod record;
 mod rtt;
@@ -44,6 +46,7 @@ pub use flow::{FlowKey, Stage};
 pub use gateway::{Counters, FlowView, Gateway, MobileView, Stats};
 pub use mobile::{LinkEvent, LinkSource, LinkState};
 pub use record::{FLOW_RECORD_LEN, FlowRecord};
+pub use schemes::mtcp::{MtcpPersist, MtcpRelease, MtcpSettings, RECONNECTION_FLAGS};
 pub use schemes::snoop::{SnoopSet, SnoopSettings};
 pub use settings::{Scheme, Settings};
 pub use side::{Direction, Side};

@@ -33,6 +33,14 @@ impl RttEstimator {
         }
     }
 
+    /// What another station measured stands until something is measured here.
+    pub(crate) fn seed(&mut self, srtt: Duration) {
+        if self.srtt.is_none() {
+            self.srtt = Some(srtt);
+            self.rttvar = srtt / 2;
+        }
+    }
+
     /// `srtt`, once something was measured.
     pub(crate) const fn srtt(&self) -> Option<Duration> {
         self.srtt

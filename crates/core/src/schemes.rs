@@ -9,10 +9,11 @@
 //!   once.
 //! - [`mtcp_plus`]: ACKs of what is kept, with a window of 0, until the MH is back.
 //! - [`mtcp_2007`]: the M-TCP that M-TCP+ is compared with.
+//! - [`mtcp`]: the connection split in two, as published in 1997.
 //! - [`snoop`]: what the wireless half loses without an outage is retransmitted by the
 //!   gateway, and the FH does not hear of it.
 
-use holdfast_wire::{Instant, Segment};
+use holdfast_wire::{Instant, SackBlocks, Segment};
 
 use crate::cache::Insertion;
 use crate::flow::{AckOutcome, Flow};
@@ -21,6 +22,7 @@ use crate::rtt::RttEstimator;
 use crate::settings::{Scheme, Settings};
 use crate::{Actions, Payload, Verdict};
 
+pub(crate) mod mtcp;
 pub(crate) mod mtcp_2007;
 pub(crate) mod mtcp_plus;
 pub(crate) mod snoop;
@@ -62,6 +64,13 @@ impl Scheme {
         settings.scheme != Self::Snoop || settings.snoop.set == SnoopSet::Today
     }
 
+    /// A flow was met, in both directions.
+    pub(crate) fn on_met<P: Payload>(self, flow: &mut Flow<P>, cx: &Context<'_, P>) {
+        if self == Self::Mtcp {
+            mtcp::on_met(flow, cx);
+        }
+    }
+
     /// The MH of `flow` will not be reached for long, somebody says.
     pub(crate) fn on_going_down_soon<P: Payload>(
         self,
@@ -76,7 +85,8 @@ impl Scheme {
     /// The MH of `flow` cannot be reached any more.
     pub(crate) fn on_disconnected<P: Payload>(self, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
         match self {
-            Self::Hold | Self::Snoop => {}
+            Self::Mtcp if flow.is_split() => mtcp::on_disconnected(flow, cx),
+            Self::Hold | Self::Snoop | Self::Mtcp => {}
             Self::MtcpPlus => {
                 let wait = cx.rtt.least().unwrap_or_default();
                 mtcp_plus::on_disconnected(flow, wait, cx.now, cx.actions);
@@ -93,7 +103,7 @@ impl Scheme {
         settings: &Settings,
     ) -> usize {
         match self {
-            Self::Hold | Self::MtcpPlus | Self::Mtcp2007 => usize::MAX,
+            Self::Hold | Self::Mtcp | Self::MtcpPlus | Self::Mtcp2007 => usize::MAX,
             Self::Snoop => snoop::cache_room(flow, segment, &settings.snoop),
         }
     }
@@ -107,7 +117,7 @@ impl Scheme {
         cx: &mut Context<'_, P>,
     ) {
         match self {
-            Self::Hold | Self::MtcpPlus | Self::Mtcp2007 => {}
+            Self::Hold | Self::Mtcp | Self::MtcpPlus | Self::Mtcp2007 => {}
             Self::Snoop => snoop::on_data(flow, segment, kept, cx),
         }
     }
@@ -120,7 +130,7 @@ impl Scheme {
         cx: &mut Context<'_, P>,
     ) {
         match self {
-            Self::Hold | Self::Snoop => {}
+            Self::Hold | Self::Mtcp | Self::Snoop => {}
             Self::MtcpPlus => mtcp_plus::on_kept(flow, cx.now, cx.actions),
             Self::Mtcp2007 => mtcp_2007::on_kept(flow, segment, cx.now, cx.actions),
         }
@@ -135,7 +145,8 @@ impl Scheme {
         cx: &mut Context<'_, P>,
     ) -> Verdict {
         match self {
-            Self::Hold => Verdict::Forward,
+            Self::Mtcp if flow.is_split() => mtcp::on_nothing_new(flow, segment, cx),
+            Self::Hold | Self::Mtcp => Verdict::Forward,
             Self::MtcpPlus | Self::Mtcp2007 => mtcp_plus::on_nothing_new(flow, segment, cx.actions),
             Self::Snoop => snoop::on_nothing_new(flow, segment, cx),
         }
@@ -150,10 +161,22 @@ impl Scheme {
         cx: &mut Context<'_, P>,
     ) -> Verdict {
         match self {
-            Self::Hold => Verdict::Forward,
+            Self::Mtcp if flow.is_split() => mtcp::on_mh_segment(flow, segment, outcome, cx),
+            Self::Hold | Self::Mtcp => Verdict::Forward,
             Self::MtcpPlus => mtcp_plus::on_mh_segment(flow, segment, cx.actions),
             Self::Mtcp2007 => mtcp_2007::on_mh_segment(flow, segment, cx.actions),
             Self::Snoop => snoop::on_mh_segment(flow, segment, outcome, cx),
+        }
+    }
+
+    /// What becomes of an MH's segment that tells that the MH is back: it goes on, by Snoop of
+    /// today without what it tells of losses, for what is on its way is sent anew.
+    pub(crate) fn verdict_on_return(settings: &Settings, segment: &Segment) -> Verdict {
+        let hides = settings.scheme == Self::Snoop && settings.snoop.set == SnoopSet::Today;
+        if hides && !segment.options.sack.is_empty() {
+            Verdict::ForwardWithSack(SackBlocks::default())
+        } else {
+            Verdict::Forward
         }
     }
 
@@ -169,7 +192,7 @@ impl Scheme {
         cx: &mut Context<'_, P>,
     ) -> usize {
         match self {
-            Self::Hold | Self::MtcpPlus | Self::Mtcp2007 => 0,
+            Self::Hold | Self::Mtcp | Self::MtcpPlus | Self::Mtcp2007 => 0,
             Self::Snoop => {
                 snoop::uplink::on_mh_segment(flow, segment, payload, cached_bytes, is_away, cx)
             }
@@ -190,7 +213,8 @@ impl Scheme {
     /// The MH is back; what is kept is about to be sent on.
     pub(crate) fn on_reconnected<P: Payload>(self, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
         match self {
-            Self::Hold | Self::Snoop => {}
+            Self::Mtcp if flow.is_split() => mtcp::on_reconnected(flow, cx),
+            Self::Hold | Self::Snoop | Self::Mtcp => {}
             Self::MtcpPlus | Self::Mtcp2007 => mtcp_plus::on_reconnected(flow, cx.now, cx.actions),
         }
     }
@@ -203,7 +227,8 @@ impl Scheme {
         cx: &mut Context<'_, P>,
     ) {
         match self {
-            Self::Hold => {}
+            Self::Mtcp if flow.is_split() => mtcp::on_timeout(flow, cx),
+            Self::Hold | Self::Mtcp => {}
             Self::MtcpPlus | Self::Mtcp2007 => mtcp_plus::on_timeout(flow, cx.now, cx.actions),
             Self::Snoop => snoop::on_timeout(flow, away, cx),
         }

@@ -3,6 +3,7 @@
 
 use core::time::Duration;
 
+use crate::schemes::mtcp::MtcpSettings;
 use crate::schemes::snoop::SnoopSettings;
 
 /// Which scheme serves the flows.
@@ -20,6 +21,10 @@ pub enum Scheme {
     /// the last byte acknowledged with a window of 0 on disconnection. Strips what the MH
     /// reports by SACK. For the laboratory.
     Mtcp2007,
+    /// M-TCP (Brown and Singh, 1997): the connection is split at the gateway; all but the last
+    /// byte that the MH has acknowledged is acknowledged to the FH, and in an outage that
+    /// byte, with a window of 0. Nothing is acknowledged ahead of the MH.
+    Mtcp,
     /// Snoop (Balakrishnan, Seshan, Amir and Katz, 1995): what the wireless half loses is
     /// found and retransmitted by the gateway; the FH does not hear of it.
     Snoop,
@@ -32,7 +37,7 @@ pub struct Settings {
     pub scheme: Scheme,
     /// Flows followed at most; further ones pass untouched. Each takes about 1 KiB.
     pub flows_max: usize,
-    /// Bytes of payload kept at most, all flows together.
+    /// Bytes of payload kept at most, all flows together. A segment counts as 256 at least.
     pub cache_bytes_max: usize,
     /// Bytes of payload kept at most for one flow.
     pub flow_cache_bytes_max: usize,
@@ -52,6 +57,8 @@ pub struct Settings {
     /// How long bytes acknowledged ahead of the MH wait for it before both ends get
     /// a RST.
     pub owed_wait_max: Duration,
+    /// Parameters of the scheme `Mtcp`.
+    pub mtcp: MtcpSettings,
     /// Parameters of the scheme `Snoop`.
     pub snoop: SnoopSettings,
     /// Seed of the tables' hashes: unpredictable in a daemon, fixed in a test.
@@ -71,6 +78,7 @@ impl Default for Settings {
             probe_interval_max: Duration::from_secs(1),
             flow_idle_max: Duration::from_secs(2 * 3600 + 4 * 60),
             owed_wait_max: Duration::from_secs(600),
+            mtcp: MtcpSettings::default(),
             snoop: SnoopSettings::default(),
             hash_seed: 0,
         }

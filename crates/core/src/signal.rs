@@ -38,7 +38,7 @@ pub use gateway::{
 };
 pub use key::{KeyFormatError, KeyId, MobileKey};
 pub use message::{LinkState, RefusalReason, SignalKind};
-pub use mobile::{MobileCounters, MobileEvent, MobileSession, MobileTimers};
+pub use mobile::{GatewayChallenge, MobileCounters, MobileEvent, MobileSession, MobileTimers};
 pub use prefix::{Prefix, PrefixFormatError};
 pub use rejection::{Rejection, RejectionCounters};
 

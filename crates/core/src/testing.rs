@@ -51,6 +51,11 @@ impl Payload for Packet {
     fn is_cacheable(&self) -> bool {
         self.cacheable
     }
+
+    fn has_same_bytes(&self, offset: u32, other: &Self, other_offset: u32, len: u32) -> bool {
+        let range = |from: u32| from as usize..(from + len) as usize;
+        self.bytes[range(offset)] == other.bytes[range(other_offset)]
+    }
 }
 
 impl Packet {
@@ -90,6 +95,15 @@ impl Packet {
         assert!(sack.iter().count() <= own, "blocks without a place");
         let mut packet = self.clone();
         packet.segment.options.sack = sack;
+        packet
+    }
+
+    /// What a device's edge makes of
+    /// [`Verdict::ForwardWithAck`](crate::Verdict::ForwardWithAck).
+    pub(crate) fn with_ack(&self, ack: SeqNum, window: u16) -> Self {
+        assert_eq!(self.segment.to, FH, "an ACK of the MH alone");
+        let mut packet = self.clone();
+        (packet.segment.ack, packet.segment.window) = (ack, window);
         packet
     }
 

@@ -43,6 +43,12 @@ impl Timers {
         }
     }
 
+    /// Calls `subject` at `at`, however soon it was to be called.
+    pub(crate) fn put_off(&mut self, subject: Subject, scheduled: &mut Scheduled, at: Instant) {
+        scheduled.0 = Some(at);
+        self.heap.push(Reverse((at, subject)));
+    }
+
     /// Takes the next subject that is due at `now`, with the deadline it was
     /// entered for.
     pub(crate) fn pop_due(&mut self, now: Instant) -> Option<(Instant, Subject)> {
@@ -59,6 +65,11 @@ impl Timers {
 }
 
 impl Scheduled {
+    /// The newest entry is due at `now`.
+    pub(crate) fn is_due(self, now: Instant) -> bool {
+        self.0.is_some_and(|at| at <= now)
+    }
+
     /// The entry for `at` was popped: `true` if it is the subject's newest.
     pub(crate) fn popped(&mut self, at: Instant) -> bool {
         if self.0 == Some(at) {

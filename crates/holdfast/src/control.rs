@@ -66,6 +66,9 @@ pub(crate) enum ControlRequest {
         /// Time until the link goes, for `going-down-soon`; 0 if not known.
         #[serde(default)]
         lead_ms: u16,
+        /// The gateway in whose cell the mobile is, for `up`; none: that of before.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        gateway: Option<IpAddr>,
     },
 }
 
@@ -223,6 +226,7 @@ mod tests {
             ControlRequest::Signal {
                 event: LinkEvent::Down,
                 lead_ms: 0,
+                gateway: None,
             },
         ] {
             let line = serde_json::to_string(&request).expect("it is plain data");

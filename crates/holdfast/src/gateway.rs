@@ -39,12 +39,14 @@ mod control;
 mod emit;
 mod packet;
 mod records;
+mod station;
 mod worker;
 
 use check::Severity;
 use command::{COMMANDS_MAX, WorkerHandle};
 use control::{Channels, Control, Interfaces};
 use records::Records;
+use station::{Station, StationEdge, TOLD_MAX};
 use worker::{Worker, WorkerSettings};
 
 /// Runs `holdfast gateway`: the check, or the daemon until it is told to leave.
@@ -91,12 +93,18 @@ fn serve(settings: GatewaySettings) -> anyhow::Result<()> {
     let signals = open_signal_socket(&settings)?;
     let path = DataPath::attach_with(&settings.wireless, AttachMode::Auto, settings.resend_dscp)
         .context("cannot take packets; see: holdfast gateway --check")?;
+    let edge = match &settings.station {
+        Some(station) => Some(StationEdge::open(station, unpredictable()?)?),
+        None => None,
+    };
     // After the devices came up, or their coming up would look like a change.
     let monitor = LinkMonitor::open().context("watching the wireless interface")?;
+    let (tell, told) = tokio::sync::mpsc::channel(TOLD_MAX);
     let channels = Channels {
         listener,
         signals,
         monitor,
+        told,
     };
     let data_path = match path.interface().kind {
         LayerKind::Ethernet => "tc-tap",
@@ -119,13 +127,17 @@ fn serve(settings: GatewaySettings) -> anyhow::Result<()> {
     let interfaces = Interfaces {
         wireless: path.interface().ifindex,
         devices: [Direction::Downlink, Direction::Uplink].map(|way| path.device_ifindex(way)),
+        injector: edge.as_ref().map(StationEdge::ifindex),
     };
+    let of_station = edge.zip(settings.station.clone());
     let of_worker = worker_settings(&settings)?;
     let (done, worker_done) = oneshot::channel();
     let worker = std::thread::Builder::new()
         .name("packets".into())
         .spawn(move || {
-            let worker = Worker::new(path, of_worker, records, &found, queue, waker);
+            let station = of_station.map(|(edge, of)| Station::new(edge, of, tell));
+            let commands = (queue, waker);
+            let worker = Worker::new(path, of_worker, records, &found, commands, station);
             // The control thread may have left already.
             let _ = done.send(worker.run());
         })?;

@@ -5,9 +5,11 @@
 //! it: sealed, repeated until acknowledged (`holdfast_core::signal`).
 
 mod addresses;
+mod cells;
 mod daemon;
 mod keygen;
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use crate::control::{self, ControlRequest, LinkEvent};
@@ -38,6 +40,7 @@ enum MobileCommand {
     /// Have the running daemon tell the gateway of the link, as a script that watches a modem would
     #[command(after_help = "Examples:
   holdfast mobile signal down
+  holdfast mobile signal up --gateway 10.3.0.1
   holdfast mobile signal going-down-soon --lead-ms 300")]
     Signal {
         /// What happened, or is about to happen, to the link
@@ -45,6 +48,9 @@ enum MobileCommand {
         /// Milliseconds until the link goes, for going-down-soon; 0 if not known
         #[arg(long, value_name = "MS", default_value_t = 0)]
         lead_ms: u16,
+        /// The address of the gateway in whose cell the mobile is now, for up
+        #[arg(long, value_name = "ADDRESS")]
+        gateway: Option<IpAddr>,
         /// The daemon's control socket
         #[arg(long, value_name = "PATH", default_value = MOBILE_SOCKET)]
         socket: PathBuf,
@@ -71,11 +77,13 @@ pub(crate) fn run(args: &MobileArgs) -> anyhow::Result<()> {
         Some(MobileCommand::Signal {
             event,
             lead_ms,
+            gateway,
             socket,
         }) => {
             let request = ControlRequest::Signal {
                 event: *event,
                 lead_ms: *lead_ms,
+                gateway: *gateway,
             };
             control::command(socket, &request)
         }

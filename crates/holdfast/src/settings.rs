@@ -16,10 +16,12 @@ use std::fmt;
 use std::path::PathBuf;
 
 pub(crate) use document::{example_files, settings_page};
-pub(crate) use gateway::{GatewayArgs, GatewayCommand, GatewaySettings, LogFormat};
+pub(crate) use gateway::{
+    GatewayArgs, GatewayCommand, GatewaySettings, LogFormat, StationSettings,
+};
 use keys::Key;
 pub(crate) use manual::{MANUAL_FILE, settings_manual};
-pub(crate) use mobile::{MobileDaemonArgs, MobileSettings, resolve};
+pub(crate) use mobile::{Cell, MobileDaemonArgs, MobileSettings, resolve};
 
 /// The gateway's control socket unless told otherwise.
 pub(crate) const GATEWAY_SOCKET: &str = "/run/holdfast/gateway.sock";

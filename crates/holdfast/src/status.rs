@@ -44,11 +44,56 @@ pub(crate) struct StatusReply {
     /// Mobiles with flows, those not described among them.
     #[serde(default)]
     pub(crate) mobiles_total: u64,
+    /// The gateway as a base station, where it has neighbours.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) handoff: Option<HandoffStatus>,
     /// Everything that is counted, by name.
     pub(crate) counters: BTreeMap<String, u64>,
     /// The flows asked for, those with most cached bytes first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) flow_list: Vec<FlowStatus>,
+}
+
+/// A base station's part in handoffs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct HandoffStatus {
+    /// The station's name.
+    pub(crate) name: String,
+    /// Its neighbours.
+    pub(crate) neighbours: u64,
+    /// Memory that buffered packets take.
+    pub(crate) buffered_bytes: u64,
+    /// Most that it may be.
+    pub(crate) buffered_bytes_max: u64,
+    /// The mobiles that it knows of.
+    pub(crate) mobiles: Vec<HandoffMobileStatus>,
+}
+
+/// What a base station is to one mobile.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct HandoffMobileStatus {
+    /// The id of its key.
+    pub(crate) key: String,
+    /// Its addresses.
+    pub(crate) addresses: Vec<IpAddr>,
+    /// `idle`, `buffering`, `synchronising` or `forwarding`.
+    pub(crate) role: String,
+    /// The highest link epoch known.
+    pub(crate) epoch: u64,
+    /// The neighbour that has it.
+    pub(crate) elsewhere: Option<SocketAddr>,
+    /// Neighbours in its group.
+    pub(crate) members: u64,
+    /// The group, if this station is in it.
+    pub(crate) group: Option<IpAddr>,
+    /// Packets buffered.
+    pub(crate) buffered_packets: u64,
+    /// Memory that they take, bytes.
+    pub(crate) buffered_bytes: u64,
+    /// Times that it came here from another station.
+    pub(crate) handoffs: u64,
+    /// From its registration to the end of the last synchronisation, in ms.
+    pub(crate) last_sync_ms: Option<f64>,
 }
 
 /// How full the flow table is.
@@ -273,6 +318,9 @@ pub(crate) fn gateway_text(status: &StatusReply) -> String {
             line!(text, "and {others} mobiles more");
         }
     }
+    if let Some(handoff) = &status.handoff {
+        handoff_text(&mut text, handoff);
+    }
     if !status.flow_list.is_empty() {
         line!(text, "{}", flow_table(&status.flow_list));
     }
@@ -308,6 +356,48 @@ fn mobile_table(mobiles: &[MobileStatus]) -> Table {
         ]);
     }
     table
+}
+
+fn handoff_text(text: &mut String, handoff: &HandoffStatus) {
+    line!(
+        text,
+        "base station {}, {} neighbours, buffered {} of {}",
+        handoff.name,
+        handoff.neighbours,
+        bytes(handoff.buffered_bytes),
+        bytes(handoff.buffered_bytes_max)
+    );
+    if handoff.mobiles.is_empty() {
+        return;
+    }
+    let mut table = table(&[
+        "key",
+        "addresses",
+        "role",
+        "epoch",
+        "at",
+        "members",
+        "group",
+        "buffered",
+        "handoffs",
+        "last took",
+    ]);
+    let or_none = |address: Option<String>| address.unwrap_or_else(|| "-".into());
+    for mobile in &handoff.mobiles {
+        table.add_row([
+            mobile.key.clone(),
+            list(&mobile.addresses),
+            mobile.role.clone(),
+            mobile.epoch.to_string(),
+            or_none(mobile.elsewhere.map(|at| at.to_string())),
+            mobile.members.to_string(),
+            or_none(mobile.group.map(|group| group.to_string())),
+            bytes(mobile.buffered_bytes),
+            mobile.handoffs.to_string(),
+            or_none(mobile.last_sync_ms.map(|ms| format!("{ms:.1} ms"))),
+        ]);
+    }
+    line!(text, "{table}");
 }
 
 fn flow_table(flows: &[FlowStatus]) -> Table {

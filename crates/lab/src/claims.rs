@@ -21,6 +21,7 @@ mod alternative;
 pub mod file;
 mod parameters;
 mod statement;
+mod traced;
 mod verdict;
 
 use std::path::{Path, PathBuf};
@@ -36,6 +37,7 @@ use crate::scenario::{Run, Scenario, in_full};
 use crate::stop::StopFlag;
 use crate::substrate::{Substrate, SubstrateKind};
 pub use file::ClaimsFile;
+pub use traced::Traced;
 pub(crate) use verdict::{has, same, word};
 
 /// The file in a paper's folder.
@@ -185,12 +187,43 @@ impl Paper {
             .iter()
             .filter(|run| substrate.refusal(run).is_none())
             .collect();
-        let mut lines = Vec::with_capacity(runs.len());
-        campaign::run(&runs, substrate, jobs, stop, |line| {
-            lines.push(line);
+        self.carry_out(&runs, substrate, jobs, stop)
+    }
+
+    /// Carries runs out, and reads the packets of those of which a statement needs them.
+    /// The lines are in the runs' order.
+    pub fn carry_out(
+        &self,
+        runs: &[&Run],
+        substrate: &Substrate,
+        jobs: usize,
+        stop: &StopFlag,
+    ) -> anyhow::Result<Vec<ResultLine>> {
+        let traced = self.claims.traced_scenarios().into_iter();
+        let traced: Vec<String> = traced.map(|file| self.scenario_name(file)).collect();
+        let is_traced = |run: &&Run| traced.contains(&run.scenario);
+        let others: Vec<&Run> = runs.iter().copied().filter(|run| !is_traced(run)).collect();
+        let mut of_others = Vec::with_capacity(others.len());
+        campaign::run(&others, substrate, jobs, stop, |line| {
+            of_others.push(line);
             Ok(())
         })?;
+        let mut of_others = of_others.into_iter();
+        let mut lines = Vec::with_capacity(runs.len());
+        for run in runs {
+            if is_traced(run) {
+                lines.push(traced::execute(run, substrate, stop)?);
+            } else {
+                lines.extend(of_others.next());
+            }
+        }
         Ok(lines)
+    }
+
+    /// The name that runs of a scenario in this folder have.
+    pub(crate) fn scenario_name(&self, file: &str) -> String {
+        let stem = Path::new(file).file_stem().unwrap_or_default();
+        format!("{}/{}", self.name, stem.to_string_lossy())
     }
 
     /// Every claim's entry, from lines of whatever substrates and scenarios there are.

@@ -54,7 +54,7 @@ impl DatagramStream {
     /// Starts it; `origin_ns` is the links' start on CLOCK_MONOTONIC.
     pub fn start(&self, topology: &Topology, origin_ns: u64) -> anyhow::Result<RunningStream> {
         let (gateway_to_fh, gateway_to_mh) = (GATEWAY_WIRED.v4, GATEWAY_WIRELESS.v4);
-        let (fh, gateway, mh) = (&topology.fh, &topology.gateway, &topology.mh);
+        let (fh, gateway, mh) = (&topology.fh, topology.gateway(), &topology.mh);
         let ends = match self.over {
             Stretch::Wired => [(fh, FH.v4), (gateway, gateway_to_fh)],
             Stretch::Wireless => [(gateway, gateway_to_mh), (mh, MH.v4)],

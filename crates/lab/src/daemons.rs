@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `holdfast gateway` and `holdfast mobile` as guarded children.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::IpAddr;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -14,6 +16,7 @@ use serde_json::Value;
 
 use crate::link_process::{GATEWAY_IF, MH_IF};
 use crate::stop::StopFlag;
+use crate::topology::base_stations::{mh_device, station};
 use crate::topology::{GATEWAY_WIRED_IF, GATEWAY_WIRELESS, MH, Topology};
 
 /// How long a daemon may take until it answers.
@@ -43,10 +46,30 @@ pub struct GatewayOptions {
     pub mobile_key: Option<PathBuf>,
     /// More lines for the `[gateway]` section of its settings file.
     pub settings: String,
+    /// Its part among several base stations that hand MHs over.
+    pub station: Option<StationOptions>,
+}
+
+/// What a base station needs to hand MHs over.
+#[derive(Clone, Debug)]
+pub struct StationOptions {
+    /// Which one, from 0: its address is [`station`]'s.
+    pub cell: usize,
+    /// Of how many.
+    pub cells: usize,
+    /// The key that all of them have.
+    pub key: PathBuf,
+    /// More lines for the `[handoff]` section of its settings file.
+    pub settings: String,
 }
 
 /// Makes the key that gateway and MH share, in `folder`.
 pub fn make_key(holdfast: &Path, folder: &Path) -> anyhow::Result<PathBuf> {
+    make_key_file(holdfast, folder.join("mobile.key"))
+}
+
+/// Makes a key in a new file.
+pub fn make_key_file(holdfast: &Path, path: PathBuf) -> anyhow::Result<PathBuf> {
     let output = std::process::Command::new(holdfast)
         .args(["mobile", "keygen"])
         .output()?;
@@ -55,7 +78,6 @@ pub fn make_key(holdfast: &Path, folder: &Path) -> anyhow::Result<PathBuf> {
         "holdfast mobile keygen: {}",
         String::from_utf8_lossy(&output.stderr).trim()
     );
-    let path = folder.join("mobile.key");
     let mut file = fs::File::options()
         .write(true)
         .create_new(true)
@@ -75,11 +97,21 @@ impl Daemon {
         folder: &Path,
         stop: &StopFlag,
     ) -> anyhow::Result<Self> {
+        Self::start_gateway_in(topology.gateway(), options, folder, stop)
+    }
+
+    /// The same in the namespace of any base station.
+    pub fn start_gateway_in(
+        gateway: &NetNs,
+        options: &GatewayOptions,
+        folder: &Path,
+        stop: &StopFlag,
+    ) -> anyhow::Result<Self> {
         let socket = folder.join("gateway.sock");
         let config = folder.join("gateway.toml");
         fs::write(&config, gateway_file(options)?)
             .with_context(|| format!("{}: cannot be written", config.display()))?;
-        let mut command = topology.gateway.command(&options.holdfast);
+        let mut command = gateway.command(&options.holdfast);
         command.args([
             "gateway",
             "--wireless",
@@ -95,12 +127,7 @@ impl Daemon {
         command
             .arg("--state-file")
             .arg(folder.join("gateway.state"));
-        let mut daemon = Self::spawn(
-            &topology.gateway,
-            command,
-            socket,
-            folder.join("gateway.log"),
-        )?;
+        let mut daemon = Self::spawn(gateway, command, socket, folder.join("gateway.log"))?;
         daemon.wait_until(stop, "holdfast gateway is attached")?;
         Ok(daemon)
     }
@@ -122,6 +149,35 @@ impl Daemon {
             .arg(key)
             .arg("--control-socket")
             .arg(&socket);
+        let mut daemon = Self::spawn(&topology.mh, command, socket, folder.join("mobile.log"))?;
+        daemon.wait_until(stop, "holdfast mobile answers")?;
+        Ok(daemon)
+    }
+
+    /// Starts the mobile's daemon at the MH of several cells: it registers with the base
+    /// station to which the MH's default route leads.
+    pub fn start_moving_mobile(
+        topology: &Topology,
+        holdfast: &Path,
+        key: &Path,
+        folder: &Path,
+        stop: &StopFlag,
+    ) -> anyhow::Result<Self> {
+        let socket = folder.join("mobile.sock");
+        let config = folder.join("mobile.toml");
+        let cells: Vec<String> = (0..topology.cells.len())
+            .map(|cell| format!("\"{} {}\"", mh_device(cell), station(cell).v4))
+            .collect();
+        let text = format!(
+            "[mobile]\ninterface = \"{MH_IF}\"\ncells = [{}]\nkey_file = '{}'\n",
+            cells.join(", "),
+            key.to_str().context("the key file's path is not UTF-8")?
+        );
+        fs::write(&config, text)
+            .with_context(|| format!("{}: cannot be written", config.display()))?;
+        let mut command = topology.mh.command(holdfast);
+        command.arg("mobile").arg("--config").arg(config);
+        command.arg("--control-socket").arg(&socket);
         let mut daemon = Self::spawn(&topology.mh, command, socket, folder.join("mobile.log"))?;
         daemon.wait_until(stop, "holdfast mobile answers")?;
         Ok(daemon)
@@ -155,14 +211,12 @@ impl Daemon {
 
     /// What the daemon answers to a status request.
     pub fn status(&self) -> anyhow::Result<Value> {
-        let mut stream = UnixStream::connect(&self.socket)?;
-        stream.set_read_timeout(Some(ANSWER_LIMIT))?;
-        stream.write_all(b"{\"command\":\"status\"}\n")?;
-        let mut line = String::new();
-        BufReader::new(stream).read_line(&mut line)?;
-        let status: Value = serde_json::from_str(&line)?;
-        ensure!(status["reply"] != "error", "status: {}", status["message"]);
-        Ok(status)
+        status_at(&self.socket)
+    }
+
+    /// Where it takes commands.
+    pub fn socket(&self) -> &Path {
+        &self.socket
     }
 
     /// SIGTERM, and waits for the end; an error if it does not end by itself
@@ -190,6 +244,41 @@ impl Daemon {
     }
 }
 
+/// What the daemon with this socket answers to a status request.
+pub fn status_at(socket: &Path) -> anyhow::Result<Value> {
+    ask(socket, "{\"command\":\"status\"}\n")
+}
+
+/// Makes the mobile with this socket say that its link goes in `lead_ms` milliseconds.
+pub fn announce_leaving(socket: &Path, lead_ms: u16) -> anyhow::Result<()> {
+    let request =
+        format!("{{\"command\":\"signal\",\"event\":\"going-down-soon\",\"lead_ms\":{lead_ms}}}\n");
+    ask(socket, &request).map(|_| ())
+}
+
+/// Makes the mobile with this socket say that it is in the cell of `gateway`.
+pub fn say_where(socket: &Path, gateway: IpAddr) -> anyhow::Result<()> {
+    let request =
+        format!("{{\"command\":\"signal\",\"event\":\"up\",\"gateway\":\"{gateway}\"}}\n");
+    ask(socket, &request).map(|_| ())
+}
+
+fn ask(socket: &Path, request: &str) -> anyhow::Result<Value> {
+    let mut stream = UnixStream::connect(socket)?;
+    stream.set_read_timeout(Some(ANSWER_LIMIT))?;
+    stream.write_all(request.as_bytes())?;
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line)?;
+    let answer: Value = serde_json::from_str(&line)?;
+    let request = request.trim();
+    ensure!(
+        answer["reply"] != "error",
+        "{request}: {}",
+        answer["message"]
+    );
+    Ok(answer)
+}
+
 /// A gateway says whether packets reach it; a mobile has nothing to attach.
 fn is_ready(status: &Value) -> bool {
     status["reply"] != "gateway" || status["attached"] == true
@@ -197,13 +286,34 @@ fn is_ready(status: &Value) -> bool {
 
 /// The gateway's settings file.
 fn gateway_file(options: &GatewayOptions) -> anyhow::Result<String> {
-    let gateway = format!("[gateway]\n{}\n", options.settings);
-    let Some(key) = &options.mobile_key else {
-        return Ok(gateway);
+    let text = |path: &Path| {
+        let text = path.to_str().context("the key file's path is not UTF-8")?;
+        anyhow::Ok(text.to_owned())
     };
-    let key = key.to_str().context("the key file's path is not UTF-8")?;
-    Ok(format!(
-        "{gateway}[[mobile]]\nname = \"mh\"\nkey_file = '{key}'\naddresses = [\"{}\", \"{}\"]\n",
-        MH.v4, MH.v6
-    ))
+    let mut file = format!("[gateway]\n{}\n", options.settings);
+    if let Some(own) = &options.station {
+        let neighbours: Vec<String> = (0..own.cells)
+            .filter(|cell| *cell != own.cell)
+            .map(|cell| format!("\"{}\"", station(cell).v4))
+            .collect();
+        let _ = writeln!(
+            file,
+            "[handoff]\nname = \"cell-{}\"\nneighbours = [{}]\nkey_file = '{}'\n\
+             interface = \"{GATEWAY_WIRED_IF}\"\n{}",
+            own.cell + 1,
+            neighbours.join(", "),
+            text(&own.key)?,
+            own.settings
+        );
+    }
+    if let Some(key) = &options.mobile_key {
+        let _ = writeln!(
+            file,
+            "[[mobile]]\nname = \"mh\"\nkey_file = '{}'\naddresses = [\"{}\", \"{}\"]",
+            text(key)?,
+            MH.v4,
+            MH.v6
+        );
+    }
+    Ok(file)
 }

@@ -96,6 +96,7 @@ impl Harness {
             scheme: scheme.unwrap_or("hold").to_owned(),
             mobile_key: None,
             settings: String::new(),
+            station: None,
         };
         let stop = StopFlag::default();
         let mut harness = Self {

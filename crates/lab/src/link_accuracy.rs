@@ -185,9 +185,14 @@ fn run_once(options: &LinkAccuracyOptions) -> anyhow::Result<LinkAccuracyRun> {
     wait_for_way(&sender, &receiver)?;
 
     let bits_per_s = options.rate_mbit_per_s * 1e6;
-    let (_, arrivals) = transfer(&sender, &receiver, bits_per_s * 1.2, options.seconds)?;
+    let mut way = Way {
+        sender: &sender,
+        receiver: &receiver,
+        first_number: 0,
+    };
+    let (_, arrivals) = way.transfer(bits_per_s * 1.2, options.seconds)?;
     let rate_mbit_per_s = rate_of(&arrivals)? / 1e6;
-    let (sent, arrivals) = transfer(&sender, &receiver, bits_per_s * 0.5, options.seconds)?;
+    let (sent, arrivals) = way.transfer(bits_per_s * 0.5, options.seconds)?;
     let mut errors_ms = delay_errors_ms(options, &sent, &arrivals)?;
     let delay_error_median_ms = median(errors_ms.clone());
     for error in &mut errors_ms {
@@ -221,24 +226,44 @@ fn wait_for_way(sender: &UdpSocket, receiver: &UdpSocket) -> anyhow::Result<()> 
 /// A packet's number and the time at which it was sent or arrived.
 type Stamp = (u64, u64);
 
-/// Sends at `bits_per_s` for `seconds`; gives what was sent and what arrived.
-fn transfer(
-    sender: &UdpSocket,
-    receiver: &UdpSocket,
-    bits_per_s: f64,
-    seconds: f64,
-) -> anyhow::Result<(Vec<Stamp>, Vec<Stamp>)> {
-    thread::scope(|scope| {
-        let receiving = scope.spawn(|| receive_all(receiver));
-        let sent = send_at_rate(sender, bits_per_s, seconds)?;
-        let arrived = receiving
-            .join()
-            .map_err(|_| anyhow::anyhow!("the receiver failed"))??;
-        Ok((sent, arrived))
-    })
+/// Two sockets with the emulator between them.
+struct Way<'a> {
+    sender: &'a UdpSocket,
+    receiver: &'a UdpSocket,
+    /// The next transfer's first number: what a busy machine delivers after its
+    /// transfer's end is not taken for the next one's.
+    first_number: u64,
 }
 
-fn send_at_rate(sender: &UdpSocket, bits_per_s: f64, seconds: f64) -> io::Result<Vec<Stamp>> {
+impl Way<'_> {
+    /// Sends at `bits_per_s` for `seconds`; gives what was sent and what arrived.
+    fn transfer(
+        &mut self,
+        bits_per_s: f64,
+        seconds: f64,
+    ) -> anyhow::Result<(Vec<Stamp>, Vec<Stamp>)> {
+        let first = self.first_number;
+        let (sent, mut arrived) = thread::scope(|scope| {
+            let receiving = scope.spawn(|| receive_all(self.receiver));
+            let sent = send_at_rate(self.sender, first, bits_per_s, seconds)?;
+            let arrived = receiving
+                .join()
+                .map_err(|_| anyhow::anyhow!("the receiver failed"))??;
+            anyhow::Ok((sent, arrived))
+        })?;
+        let numbers = first..first + sent.len() as u64;
+        arrived.retain(|(number, _)| numbers.contains(number));
+        self.first_number = numbers.end;
+        Ok((sent, arrived))
+    }
+}
+
+fn send_at_rate(
+    sender: &UdpSocket,
+    first: u64,
+    bits_per_s: f64,
+    seconds: f64,
+) -> io::Result<Vec<Stamp>> {
     let (begin_ns, mut sent) = (monotonic_ns(), Vec::new());
     let mut payload = [0; PAYLOAD_BYTES];
     loop {
@@ -248,7 +273,7 @@ fn send_at_rate(sender: &UdpSocket, bits_per_s: f64, seconds: f64) -> io::Result
         }
         let due = (elapsed_s * bits_per_s / (PACKET_BYTES * 8) as f64) as usize;
         while sent.len() < due {
-            let number = sent.len() as u64;
+            let number = first + sent.len() as u64;
             payload[..8].copy_from_slice(&number.to_le_bytes());
             let now_ns = monotonic_ns();
             sender.send(&payload)?;
@@ -301,19 +326,20 @@ fn delay_errors_ms(
         ..LinkSettings::default()
     };
     let mut model = LinkModel::new(&settings, 0)?;
+    let first = sent.first().map_or(0, |first| first.0);
     let mut expected_ns = vec![0; sent.len()];
     for &(number, at_ns) in sent {
         model.enqueue(number, PACKET_BYTES, Instant::from_nanos(at_ns));
     }
     while let Some(at) = model.poll_timeout() {
         while let Some(departure) = model.poll_departure(at) {
-            expected_ns[departure.packet as usize] = departure.at.as_nanos();
+            expected_ns[(departure.packet - first) as usize] = departure.at.as_nanos();
         }
     }
     let warm = sent.first().map_or(0, |first| first.1) + (WARM_UP_S * 1e9) as u64;
     let errors: Vec<f64> = arrivals
         .iter()
-        .map(|&(number, at_ns)| (at_ns, expected_ns[number as usize]))
+        .map(|&(number, at_ns)| (at_ns, expected_ns[(number - first) as usize]))
         .filter(|&(at_ns, expected_ns)| expected_ns > 0 && at_ns >= warm)
         .map(|(at_ns, expected_ns)| (at_ns as f64 - expected_ns as f64) / 1e6)
         .collect();
@@ -353,7 +379,9 @@ mod tests {
     #[test]
     fn an_error_is_the_time_by_which_a_packet_is_late() {
         let base = 1_000_000_000;
-        let sent: Vec<Stamp> = (0..1000).map(|n| (n, base + n * 2_000_000)).collect();
+        let sent: Vec<Stamp> = (0..1000)
+            .map(|n| (7000 + n, base + n * 2_000_000))
+            .collect();
         // 1 ms to send, 25 ms on the way, 0.3 ms too late.
         let arrivals: Vec<Stamp> = sent.iter().map(|&(n, at)| (n, at + 26_300_000)).collect();
         let errors = delay_errors_ms(&options(), &sent, &arrivals).unwrap();

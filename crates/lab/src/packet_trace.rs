@@ -25,7 +25,7 @@ const SNAP_BYTES: usize = 160;
 const FILE_BYTES_MAX: u64 = 4 << 30;
 
 /// Bytes before each packet.
-const VERSION_BYTES: usize = 4;
+pub(crate) const VERSION_BYTES: usize = 4;
 /// AF_INET, everywhere.
 const VERSION_4: u32 = 2;
 /// AF_INET6 as BSD has it, which every reader takes.

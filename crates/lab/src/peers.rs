@@ -55,7 +55,7 @@ impl HaProxy {
     ) -> anyhow::Result<Self> {
         let config = folder.join("haproxy.cfg");
         fs::write(&config, CONFIGURATION)?;
-        let gateway = &topology.gateway;
+        let gateway = topology.gateway();
         for arguments in [
             ["rule", "add", "fwmark", "1", "lookup", "100"].as_slice(),
             &[
@@ -70,7 +70,7 @@ impl HaProxy {
             ensure!(status.success(), "ip {}: {status}", arguments.join(" "));
         }
         load_rules(
-            &topology.gateway,
+            topology.gateway(),
             &format!(
                 "table ip haproxy_peer {{
     chain pre {{

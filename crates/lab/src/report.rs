@@ -15,6 +15,7 @@ mod command;
 mod curves;
 mod interval;
 mod lengths;
+mod rates;
 mod scale;
 mod selection;
 mod statements;
@@ -27,10 +28,11 @@ use std::path::PathBuf;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
+use crate::claims::file::Metric;
 use crate::claims::{Entry, Paper};
 use crate::results::{COMMIT, ResultLine};
 use crate::scenario::{self, Run, Scenario};
-use selection::{grouped, is_own, is_today, scenario_name};
+use selection::{grouped, has, is_own, is_today, same, scenario_name};
 
 pub use command::quoted;
 
@@ -81,6 +83,7 @@ pub fn page(paper: &Paper, lines: &[ResultLine], made_by: &str) -> anyhow::Resul
     let entries = paper.entries(&own);
     let own: Vec<&ResultLine> = own.iter().collect();
     let tables = tables::sections(paper, &own, &entries)?;
+    let rates = rates::sections(paper, &own)?;
     let curves = curve_sections(paper, &own)?;
     let today = today::section(paper, lines)?;
     let about: Vec<&ResultLine> = lines.iter().filter(|line| is_about(paper, line)).collect();
@@ -103,6 +106,7 @@ pub fn page(paper: &Paper, lines: &[ResultLine], made_by: &str) -> anyhow::Resul
                     }
                     @for table in &tables { (table) }
                     (statements::section(paper, &entries))
+                    @for figure in &rates { (figure) }
                     @for curve in &curves { (curve) }
                     h2 { "2. Today's senders" }
                     (today)
@@ -204,10 +208,11 @@ fn variants_of(paper: &Paper) -> &str {
         .map_or("", |table| table.variants.as_str())
 }
 
-/// The scenarios in the paper's folder that record series.
+/// The paper's own scenarios that record series.
 fn recording(paper: &Paper) -> anyhow::Result<Vec<PathBuf>> {
     let mut recording = Vec::new();
-    for file in scenario::find(&paper.folder)? {
+    let files = scenario::find(&paper.folder)?.into_iter();
+    for file in files.filter(|file| !selection::is_today_file(file)) {
         let runs = Scenario::load(&file)?.runs(None)?;
         if runs.iter().any(|run| !run.conditions.record.is_empty()) {
             recording.push(file);
@@ -226,7 +231,7 @@ fn curve_sections(paper: &Paper, lines: &[&ResultLine]) -> anyhow::Result<Vec<Ma
             .copied()
             .filter(|line| line.scenario == name && line.series.is_some())
             .collect();
-        let figures = curves::figures(&own, variants_of(paper));
+        let figures = curves::figures(&own, variants_of(paper), &|line| printed(paper, line));
         if figures.is_empty() {
             continue;
         }
@@ -240,6 +245,21 @@ fn curve_sections(paper: &Paper, lines: &[&ResultLine]) -> anyhow::Result<Vec<Ma
         });
     }
     Ok(sections)
+}
+
+/// The goodput that a table of the paper prints for a line's run.
+fn printed(paper: &Paper, line: &ResultLine) -> Option<f64> {
+    let tables = paper.claims.table.iter();
+    let mut tables = tables.filter(|table| {
+        table.metric == Metric::GoodputMbps
+            && scenario_name(paper, &table.scenario) == line.scenario
+    });
+    tables.find_map(|table| {
+        let row = table.row.iter().find(|row| has(line, &row.of))?;
+        let own = line.parameters.get(&table.column)?;
+        let column = table.columns.iter().position(|value| same(value, own))?;
+        row.printed.get(column).copied()
+    })
 }
 
 /// The files themselves: what was assumed, and how what is not printed was chosen.

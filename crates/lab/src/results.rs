@@ -3,11 +3,15 @@
 //!
 //! Lines carry no wall time: on the model the same run gives the same bytes.
 
+pub mod ceiling;
+
 use comfy_table::{CellAlignment, Table, presets};
 use holdfast_link::{OutageEffect, OutageSchedule, optimal_transfer};
 use holdfast_wire::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
+use crate::claims::Traced;
+use crate::handoffs::{Handoff, HandoffSummary};
 use crate::outage_matrix::median;
 use crate::scenario::{Conditions, HopConditions, Parameters, Run};
 
@@ -37,6 +41,9 @@ pub struct ResultLine {
     pub stalls_s: Vec<Option<f64>>,
     /// Bytes that arrived over the time until the last one, in Mb/s.
     pub goodput_mbps: f64,
+    /// The same of each connection, if there are several; the other figures are of all.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub flow_goodputs_mbps: Vec<f64>,
     /// Segments sent again for each one sent first, in percent.
     pub retransmission_ratio_percent: f64,
     /// Bytes that reached the receiver again, for each byte delivered; none: not known
@@ -73,6 +80,15 @@ pub struct ResultLine {
     /// Kernel parameters that were set at the hosts.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub sysctls: Vec<(String, String)>,
+    /// What each move from cell to cell cost.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub handoffs: Vec<Handoff>,
+    /// The same of all of them; none: there were none.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub handoff: Option<HandoffSummary>,
+    /// What its packets say, if a claim needs them.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub traced: Option<Traced>,
     /// Time series, if asked for.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub series: Option<Series>,
@@ -127,7 +143,21 @@ impl Framing {
             header_bytes: 40 + options,
         }
     }
+
+    /// What hosts with these conditions agree on.
+    pub fn of(conditions: &Conditions) -> Self {
+        let hosts = [&conditions.fh, &conditions.mh];
+        let mss = hosts.iter().filter_map(|host| host.mss).min();
+        let timestamps = hosts.iter().all(|host| {
+            let of_preset = host.preset.is_none_or(|its| its.settings().timestamps);
+            host.timestamps.unwrap_or(of_preset)
+        });
+        Self::new(mss.unwrap_or(MSS_DEFAULT), timestamps)
+    }
 }
+
+/// What a link for packets of 1,500 bytes leaves for a segment, bytes.
+const MSS_DEFAULT: u16 = 1460;
 
 /// The time that no transfer over these links can beat, in seconds: the slowest hop
 /// busy whenever it is up, every segment full, the others' delays added; none if it is
@@ -177,6 +207,7 @@ impl ResultLine {
             optimal_s: optimal_s(&run.conditions, framing),
             stalls_s: Vec::new(),
             goodput_mbps: 0.0,
+            flow_goodputs_mbps: Vec::new(),
             retransmission_ratio_percent: 0.0,
             duplicates_per_byte: None,
             timeouts: None,
@@ -193,6 +224,9 @@ impl ResultLine {
             commit: COMMIT.to_owned(),
             digest: None,
             sysctls: Vec::new(),
+            handoffs: Vec::new(),
+            handoff: None,
+            traced: None,
             series: None,
         }
     }

@@ -24,9 +24,12 @@
 //! values = ["none", "hold"]
 //! ```
 
+mod cells;
 mod conditions;
+mod handoff;
 mod hop;
 mod host;
+mod mtcp;
 mod snoop;
 mod sweep;
 
@@ -36,14 +39,18 @@ use anyhow::{Context as _, bail};
 use serde::Serialize;
 use toml::Table;
 
+pub(crate) use cells::seed_of as cell_seed;
+pub use cells::{Move, MoveAt, MovementConditions, Moves};
 pub use conditions::{
     Conditions, CrossTraffic, GatewayConditions, Record, SchemeChoice, SignalChoice, Stretch,
     TransferConditions, Way,
 };
 pub(crate) use conditions::{PART_WIRED, seconds};
+pub use handoff::{HandoffChoice, HandoffConditions};
 pub use hop::HopConditions;
 pub(crate) use host::PRESET_DEFAULT;
 pub use host::{HostConditions, ShrunkWindow};
+pub use mtcp::{MtcpConditions, MtcpPersistChoice, MtcpReleaseChoice};
 pub use snoop::{SnoopConditions, SnoopSetChoice};
 pub use sweep::Parameters;
 

@@ -167,8 +167,20 @@ impl Substrate {
 }
 
 /// The devices that have a file of packets each: one file with all of them would have
-/// each packet twice, and make nonsense of what Wireshark says about a connection.
-const TRACE_PARTS: [&str; 4] = ["at-fh", "at-gateway-wired", "at-gateway-wireless", "at-mh"];
+/// each packet twice, and make nonsense of what Wireshark says about a connection. Of the
+/// wired hop first, then of each cell, the FH's side first.
+fn trace_parts(cells: usize) -> Vec<[String; 2]> {
+    let mut parts = vec![["at-fh".to_owned(), "at-gateway-wired".to_owned()]];
+    parts.extend((1..=cells).map(|cell| {
+        let of_cell = if cell == 1 {
+            String::new()
+        } else {
+            format!("-{cell}")
+        };
+        ["at-gateway-wireless", "at-mh"].map(|part| format!("{part}{of_cell}"))
+    }));
+    parts
+}
 
 /// A run's file of packets in `folder`.
 fn trace_file(folder: &Path, run: &Run, kind: SubstrateKind, part: &str) -> PathBuf {
@@ -218,7 +230,7 @@ mod tests {
         let mut names = std::collections::BTreeSet::new();
         for run in scenario.runs(None).unwrap() {
             for kind in SubstrateKind::ALL {
-                for part in TRACE_PARTS {
+                for part in trace_parts(2).as_flattened() {
                     let name = trace_name(&run, kind, part);
                     assert!(name.len() <= 255 && !name.contains(['/', ' ']), "{name}");
                     assert!(name.ends_with(&format!("-{part}.pcapng")));
@@ -226,7 +238,7 @@ mod tests {
                 }
             }
         }
-        assert_eq!(names.len(), 4 * 3 * 4);
+        assert_eq!(names.len(), 4 * 3 * 6);
     }
 
     fn on_model(text: &str) -> ResultLine {

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! FH, gateway and MH as network namespaces with the links between them.
+//!
+//! The gateway is router and base station in one; of several cells each has a base station
+//! of its own, behind one router ([`base_stations`]).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
@@ -9,6 +12,9 @@ use holdfast_net::netns::NetNs;
 use holdfast_net::rtnl::{self, RouteOptions, Rtnl};
 
 use crate::link_process::{EmulatedLink, GATEWAY_IF, LinkProcess, MH_IF};
+
+pub mod base_stations;
+pub mod routes;
 
 /// The FH's addresses.
 pub const FH: Addresses = Addresses::of(1, 2);
@@ -37,6 +43,12 @@ pub struct Addresses {
 }
 
 impl Addresses {
+    /// Everybody, with a prefix of no bits.
+    const ALL: Self = Self {
+        v4: Ipv4Addr::UNSPECIFIED,
+        v6: Ipv6Addr::UNSPECIFIED,
+    };
+
     const fn of(net: u8, host: u8) -> Self {
         Self {
             v4: Ipv4Addr::new(10, net, 0, host),
@@ -62,8 +74,10 @@ pub enum Wireless {
 pub struct TopologySettings {
     /// Our own binary, for the link.
     pub holdfast: PathBuf,
-    /// The way between gateway and MH.
+    /// The way between gateway and MH: the first cell.
     pub wireless: Wireless,
+    /// The links of other cells, each with a base station of its own.
+    pub other_cells: Vec<EmulatedLink>,
     /// MTU of the way between FH and gateway in octets.
     pub wired_mtu: u32,
     /// Congestion control of FH and MH, by their default routes.
@@ -99,6 +113,7 @@ impl TopologySettings {
         Self {
             holdfast: holdfast.into(),
             wireless,
+            other_cells: Vec::new(),
             wired_mtu: 1500,
             congestion_control: "cubic".into(),
             host_sysctls: Vec::new(),
@@ -135,19 +150,28 @@ const GATEWAY_SYSCTLS: &[(&str, &str)] = &[
     ("net.ipv6.conf.all.forwarding", "1"),
 ];
 
-/// The three namespaces and their links; all is gone when it is dropped.
+/// The namespaces and their links; all is gone when it is dropped.
 #[derive(Debug)]
 pub struct Topology {
     /// The fixed host.
     pub fh: NetNs,
-    /// The router between the wired and the wireless part.
-    pub gateway: NetNs,
+    /// The router before several base stations; none: the only gateway is it.
+    pub router: Option<NetNs>,
+    /// One or more.
+    pub cells: Vec<Cell>,
     /// The mobile host.
     pub mh: NetNs,
-    /// The emulated link, if that is the way between gateway and MH.
-    pub link: Option<LinkProcess>,
-    /// The emulated link between FH and gateway, if that is the way.
+    /// The emulated link between the FH and its router, if that is the way.
     pub wired_link: Option<LinkProcess>,
+}
+
+/// A base station and the link of its cell.
+#[derive(Debug)]
+pub struct Cell {
+    /// The router between the wired and the wireless part.
+    pub gateway: NetNs,
+    /// The emulated link to the MH, if that is the way.
+    pub link: Option<LinkProcess>,
 }
 
 impl Topology {
@@ -155,90 +179,109 @@ impl Topology {
     /// first namespace.
     pub fn build(settings: &TopologySettings) -> anyhow::Result<Self> {
         let fh = NetNs::new()?;
-        let gateway = NetNs::new()?;
+        // The router, or the only gateway.
+        let inner = NetNs::new()?;
         let mh = NetNs::new()?;
-        for ns in [&fh, &gateway, &mh] {
+        for ns in [&fh, &inner, &mh] {
             ns.run(|| set_sysctls(QUIET_SYSCTLS))??;
         }
         let wired_link = if let Some(link) = &settings.wired {
-            let (fh_end, gateway_end) = ((&fh, FH_IF), (&gateway, GATEWAY_WIRED_IF));
+            let (fh_end, inner_end) = ((&fh, FH_IF), (&inner, GATEWAY_WIRED_IF));
             Some(LinkProcess::spawn_between(
                 &settings.holdfast,
                 fh_end,
-                gateway_end,
+                inner_end,
                 link,
             )?)
         } else {
-            gateway.run(|| Rtnl::open()?.add_veth(FH_IF, &fh, GATEWAY_WIRED_IF, &gateway))??;
+            inner.run(|| Rtnl::open()?.add_veth(FH_IF, &fh, GATEWAY_WIRED_IF, &inner))??;
             None
         };
-        let link = match &settings.wireless {
-            Wireless::Emulated(link) => {
-                Some(LinkProcess::spawn(&settings.holdfast, &gateway, &mh, link)?)
-            }
-            Wireless::Veth { .. } => {
-                gateway.run(|| Rtnl::open()?.add_veth(GATEWAY_IF, &gateway, MH_IF, &mh))??;
-                None
-            }
+        let (router, cells) = if settings.other_cells.is_empty() {
+            let link = only_link(settings, &inner, &mh)?;
+            let gateway = inner;
+            (None, vec![Cell { gateway, link }])
+        } else {
+            let Wireless::Emulated(first) = &settings.wireless else {
+                anyhow::bail!("several cells need emulated links");
+            };
+            let links = std::iter::once(first).chain(&settings.other_cells);
+            let cells = links
+                .enumerate()
+                .map(|its| base_stations::build(&settings.holdfast, &inner, &mh, its));
+            let cells = cells.collect::<anyhow::Result<_>>()?;
+            (Some(inner), cells)
         };
         let topology = Self {
             fh,
-            gateway,
+            router,
+            cells,
             mh,
-            link,
             wired_link,
         };
         topology.configure(settings)?;
         Ok(topology)
     }
 
+    /// The gateway; of several the first cell's, where the MH begins.
+    pub fn gateway(&self) -> &NetNs {
+        &self.cells[0].gateway
+    }
+
     fn configure(&self, settings: &TopologySettings) -> anyhow::Result<()> {
-        let wireless_mtu = match &settings.wireless {
+        let mtu_of = |wireless: &Wireless| match wireless {
             Wireless::Emulated(link) => link.mtu,
             Wireless::Veth { mtu } => *mtu,
         };
+        let wireless_mtu = mtu_of(&settings.wireless);
         let wired_mtu = settings.wired_mtu;
-        self.gateway.run(|| {
-            set_sysctls(GATEWAY_SYSCTLS)?;
-            set_interface(GATEWAY_WIRED_IF, GATEWAY_WIRED, wired_mtu)?;
-            set_interface(GATEWAY_IF, GATEWAY_WIRELESS, wireless_mtu)?;
-            set_owned_sysctls(&settings.gateway_sysctls)
-        })??;
-        let hosts = [
-            (&self.fh, FH_IF, FH, GATEWAY_WIRED, wired_mtu, &settings.fh),
-            (
-                &self.mh,
-                MH_IF,
-                MH,
-                GATEWAY_WIRELESS,
-                wireless_mtu,
-                &settings.mh,
-            ),
-        ];
-        for (ns, name, own, router, mtu, tuning) in hosts {
-            let congestion_control = tuning
-                .congestion_control
-                .as_ref()
-                .unwrap_or(&settings.congestion_control);
-            let routes = RouteOptions {
-                congestion_control: Some(congestion_control.clone()),
-                mtu: None,
-            };
-            ns.run(|| {
-                set_sysctls(HOST_SYSCTLS)?;
-                set_owned_sysctls(&settings.host_sysctls)?;
-                set_owned_sysctls(&tuning.sysctls)?;
-                set_interface(name, own, mtu)?;
-                set_default_routes(name, router, &routes)
+        self.configure_host(&self.fh, settings, &settings.fh)?;
+        self.configure_host(&self.mh, settings, &settings.mh)?;
+        self.fh.run(|| set_interface(FH_IF, FH, wired_mtu))??;
+        if let Some(router) = &self.router {
+            let others = settings.other_cells.iter().map(|link| link.mtu);
+            let mtus: Vec<u32> = std::iter::once(wireless_mtu).chain(others).collect();
+            base_stations::configure(self, router, wired_mtu, &mtus)?;
+        } else {
+            self.mh.run(|| set_interface(MH_IF, MH, wireless_mtu))??;
+            self.gateway().run(|| {
+                set_sysctls(GATEWAY_SYSCTLS)?;
+                set_interface(GATEWAY_WIRED_IF, GATEWAY_WIRED, wired_mtu)?;
+                set_interface(GATEWAY_IF, GATEWAY_WIRELESS, wireless_mtu)
             })??;
-            if !tuning.route_options.is_empty() {
-                tune_default_routes(ns, name, router, congestion_control, &tuning.route_options)?;
+        }
+        let mh_router = match &self.router {
+            Some(_) => base_stations::station(0),
+            None => GATEWAY_WIRELESS,
+        };
+        set_default_routes(&self.fh, FH_IF, GATEWAY_WIRED, (settings, &settings.fh))?;
+        set_default_routes(&self.mh, MH_IF, mh_router, (settings, &settings.mh))?;
+        for cell in &self.cells {
+            cell.gateway
+                .run(|| set_owned_sysctls(&settings.gateway_sysctls))??;
+            if !settings.gateway_nft.is_empty() {
+                load_rules(&cell.gateway, &settings.gateway_nft)?;
             }
         }
-        if !settings.gateway_nft.is_empty() {
-            load_rules(&self.gateway, &settings.gateway_nft)?;
-        }
         Ok(())
+    }
+
+    fn configure_host(
+        &self,
+        ns: &NetNs,
+        settings: &TopologySettings,
+        tuning: &HostTuning,
+    ) -> anyhow::Result<()> {
+        let several = self.router.is_some();
+        ns.run(|| {
+            set_sysctls(HOST_SYSCTLS)?;
+            if several {
+                // What comes by the new cell may be there before the route is.
+                set_sysctls(&[("net.ipv4.conf.all.rp_filter", "2")])?;
+            }
+            set_owned_sysctls(&settings.host_sysctls)?;
+            set_owned_sysctls(&tuning.sysctls)
+        })?
     }
 
     /// Takes the MH's device down, or up again with its route of IPv4. Over a veth
@@ -298,41 +341,77 @@ fn set_interface(name: &str, addresses: Addresses, mtu: u32) -> anyhow::Result<(
     Ok(rtnl.set_up(ifindex)?)
 }
 
-/// Gives the default routes more options, by `ip route`.
-fn tune_default_routes(
+/// What a host's routes say beside where they lead, as `ip route` takes it.
+fn route_arguments(congestion_control: &str, tuning: &HostTuning) -> Vec<String> {
+    let own = tuning.congestion_control.as_deref();
+    let mut arguments = vec![
+        "congctl".to_owned(),
+        own.unwrap_or(congestion_control).to_owned(),
+    ];
+    arguments.extend(tuning.route_options.iter().cloned());
+    arguments
+}
+
+/// Default routes of both families by way of `router`.
+fn set_default_routes(
     ns: &NetNs,
     name: &str,
     router: Addresses,
-    congestion_control: &str,
-    options: &[String],
+    (settings, tuning): (&TopologySettings, &HostTuning),
 ) -> anyhow::Result<()> {
+    let own = tuning.congestion_control.as_ref();
+    let congestion_control = own.unwrap_or(&settings.congestion_control);
+    let options = RouteOptions {
+        congestion_control: Some(congestion_control.clone()),
+        mtu: None,
+    };
+    ns.run(|| {
+        let rtnl = Rtnl::open()?;
+        let ifindex = rtnl.link_index(name)?;
+        let families = [
+            (IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V4(router.v4)),
+            (IpAddr::V6(Ipv6Addr::UNSPECIFIED), IpAddr::V6(router.v6)),
+        ];
+        for (everywhere, via) in families {
+            rtnl.add_route_with(everywhere, 0, Some(via), ifindex, &options)?;
+        }
+        anyhow::Ok(())
+    })??;
+    if tuning.route_options.is_empty() {
+        return Ok(());
+    }
+    // The options that netlink's library has no words for.
     for (family, via) in [("-4", router.v4.to_string()), ("-6", router.v6.to_string())] {
         let mut command = ns.command("ip");
         command.args([
             family, "route", "change", "default", "via", &via, "dev", name,
         ]);
-        command.args(["congctl", congestion_control]).args(options);
+        command.args(route_arguments(congestion_control, tuning));
         let output = command.output().context("cannot start ip")?;
         anyhow::ensure!(
             output.status.success(),
             "ip route {}: {}",
-            options.join(" "),
+            tuning.route_options.join(" "),
             String::from_utf8_lossy(&output.stderr).trim()
         );
     }
     Ok(())
 }
 
-/// Default routes of both families by way of `router`.
-fn set_default_routes(name: &str, router: Addresses, options: &RouteOptions) -> anyhow::Result<()> {
-    let rtnl = Rtnl::open()?;
-    let ifindex = rtnl.link_index(name)?;
-    let families = [
-        (IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V4(router.v4)),
-        (IpAddr::V6(Ipv6Addr::UNSPECIFIED), IpAddr::V6(router.v6)),
-    ];
-    for (everywhere, via) in families {
-        rtnl.add_route_with(everywhere, 0, Some(via), ifindex, options)?;
+/// The gateway's own link, which is no cell among others.
+fn only_link(
+    settings: &TopologySettings,
+    gateway: &NetNs,
+    mh: &NetNs,
+) -> anyhow::Result<Option<LinkProcess>> {
+    match &settings.wireless {
+        Wireless::Emulated(link) => {
+            let link = LinkProcess::spawn(&settings.holdfast, gateway, mh, link)?;
+            Ok(Some(link))
+        }
+        Wireless::Veth { .. } => {
+            gateway.run(|| Rtnl::open()?.add_veth(GATEWAY_IF, gateway, MH_IF, mh))??;
+            Ok(None)
+        }
     }
-    Ok(())
 }

@@ -2,7 +2,7 @@
 //! One transfer over one link, plain or through a gateway, and what it took.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
@@ -15,19 +15,27 @@ use serde::Serialize;
 
 use crate::counters::TcpCounters;
 use crate::cross_traffic::DatagramStream;
-use crate::daemons::{Daemon, GatewayOptions, make_key};
-use crate::download::{DownloadWatch, Received};
+use crate::daemons::Daemon;
+use crate::download::Received;
 use crate::endpoint::Sample;
 use crate::endpoint::pair::Exchange;
-use crate::link_process::{EmulatedLink, LinkSample};
+use crate::link_process::{EmulatedLink, LinkEnd, LinkProcess, LinkSample};
+use crate::movement::MovingMh;
 use crate::peers::HaProxy;
-use crate::seeded_file::SeededContent;
+use crate::scenario::Move;
+use crate::seeded_file::{SeededContent, Sha256Sum};
 use crate::stall;
 use crate::stop::StopFlag;
-use crate::topology::{HostTuning, Topology, TopologySettings, Wireless};
+use crate::topology::{HostTuning, Topology};
 use application::{Ended, ReadyApplication};
+use buffers::BufferWatch;
 
 mod application;
+mod buffers;
+mod parts;
+mod watch;
+
+pub use watch::{Moment, TransferWatch};
 
 /// Payload of a full segment over a 1500-octet link with timestamps.
 const MSS_BYTES: u64 = 1448;
@@ -63,7 +71,7 @@ pub struct TransferSettings {
     pub holdfast: PathBuf,
     /// What stands at the gateway.
     pub middle: Middle,
-    /// The link.
+    /// The link between gateway and MH, as the MH finds it.
     pub link: EmulatedLink,
     /// The sender's congestion control.
     pub congestion_control: String,
@@ -80,6 +88,14 @@ pub struct TransferSettings {
 pub struct TransferExtras {
     /// An emulated link between FH and gateway, too.
     pub wired: Option<EmulatedLink>,
+    /// The link of each cell, where there are several: in outage while the MH is elsewhere.
+    /// Empty: the transfer's link is the only one.
+    pub cells: Vec<EmulatedLink>,
+    /// How the MH goes from cell to cell.
+    pub moves: Vec<Move>,
+    /// The base stations hand it over, with these lines in their `[handoff]` section; none:
+    /// they know nothing of each other.
+    pub handoff: Option<String>,
     /// What is the FH's own.
     pub fh: HostTuning,
     /// What is the MH's own.
@@ -114,6 +130,32 @@ pub struct TransferResult {
     pub sha256_ok: bool,
 }
 
+/// One more connection of a transfer.
+#[derive(Clone, Copy, Debug)]
+pub struct OtherFlow {
+    /// Bytes that arrived.
+    pub bytes: u64,
+    /// Their hash.
+    pub sha256: Sha256Sum,
+    /// It came to a good end within the limit.
+    pub whole: bool,
+    /// From the begin to its last byte that arrived, in seconds.
+    pub last_byte_s: f64,
+}
+
+impl OtherFlow {
+    fn of(ended: &Ended, started_ns: u64) -> Self {
+        let last = ended.received.arrivals.last();
+        let last_ns = last.map_or(started_ns, |arrival| arrival.at_ns);
+        Self {
+            bytes: ended.received.bytes(),
+            sha256: ended.received.sha256,
+            whole: ended.whole,
+            last_byte_s: last_ns.saturating_sub(started_ns) as f64 / 1e9,
+        }
+    }
+}
+
 /// A transfer's result and what else was counted.
 #[derive(Clone, Debug)]
 pub struct Measurement {
@@ -135,6 +177,11 @@ pub struct Measurement {
     pub link_samples: Vec<LinkSample>,
     /// Time zero of the links, CLOCK_MONOTONIC.
     pub origin_ns: u64,
+    /// The transfer's other connections.
+    pub others: Vec<OtherFlow>,
+    /// The most bytes that the base stations were seen to keep for the MH at a time; none:
+    /// they do not.
+    pub buffered_bytes_max: Option<u64>,
 }
 
 impl TransferResult {
@@ -144,71 +191,14 @@ impl TransferResult {
     }
 }
 
-/// What can be seen of a transfer from another thread.
-#[derive(Debug, Default)]
-pub struct TransferWatch {
-    /// The download.
-    pub download: DownloadWatch,
-    started_ns: AtomicU64,
-}
-
-/// A moment of a transfer, to be shown.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Moment {
-    /// Since its start, in seconds.
-    pub elapsed_s: f64,
-    /// Bytes that have arrived.
-    pub bytes: u64,
-    /// Whether the link carries anything.
-    pub link_up: bool,
-    /// Since the link is up and nothing came, in seconds; 0 in an outage.
-    pub stall_s: f64,
-}
-
-impl TransferWatch {
-    /// The moment that is now; none before the start. The link's state is
-    /// `link`'s schedule's.
-    pub fn moment(&self, link: &EmulatedLink) -> Option<Moment> {
-        let started_ns = self.started_ns.load(Ordering::Relaxed);
-        let now_ns = monotonic_ns();
-        if started_ns == 0 || now_ns < started_ns {
-            return None;
-        }
-        let seconds = |from_ns: u64| now_ns.saturating_sub(from_ns) as f64 / 1e9;
-        let elapsed_s = seconds(started_ns);
-        let over = |at_s: f64| started_ns + (at_s * 1e9) as u64;
-        let link_up = !link
-            .outages
-            .iter()
-            .any(|outage| (outage.at_s..outage.at_s + outage.for_s).contains(&elapsed_s));
-        let returned_ns = link
-            .outages
-            .iter()
-            .map(|outage| over(outage.at_s + outage.for_s))
-            .filter(|&end_ns| end_ns <= now_ns)
-            .max();
-        let last_ns = self
-            .download
-            .last_ns()
-            .max(returned_ns.unwrap_or(0))
-            .max(started_ns);
-        let stall_s = if link_up { seconds(last_ns) } else { 0.0 };
-        Some(Moment {
-            elapsed_s,
-            bytes: self.download.bytes(),
-            link_up,
-            stall_s,
-        })
-    }
-}
-
 /// A transfer with everything in place but the bytes.
 #[derive(Debug)]
 pub struct PreparedTransfer {
     // In the order in which they end.
     application: Option<ReadyApplication>,
     mobile: Option<Daemon>,
-    gateway: Option<Daemon>,
+    /// Of each cell, if they run.
+    gateways: Vec<Daemon>,
     _proxy: Option<HaProxy>,
     topology: Topology,
     settings: TransferSettings,
@@ -224,43 +214,8 @@ impl PreparedTransfer {
         files: &Path,
         stop: &StopFlag,
     ) -> anyhow::Result<Self> {
-        let mut topology_settings = TopologySettings::new(
-            &settings.holdfast,
-            Wireless::Emulated(settings.link.clone()),
-        );
-        topology_settings
-            .congestion_control
-            .clone_from(&settings.congestion_control);
-        topology_settings
-            .host_sysctls
-            .clone_from(&settings.host_sysctls);
-        topology_settings.wired.clone_from(&settings.extras.wired);
-        topology_settings.fh.clone_from(&settings.extras.fh);
-        topology_settings.mh.clone_from(&settings.extras.mh);
-        let topology = Topology::build(&topology_settings)?;
-        let (mut gateway, mut mobile) = (None, None);
-        if let Middle::Gateway {
-            scheme,
-            mobile_signals,
-        } = &settings.middle
-        {
-            let key = mobile_signals
-                .then(|| make_key(&settings.holdfast, folder))
-                .transpose()?;
-            let options = GatewayOptions {
-                holdfast: settings.holdfast.clone(),
-                scheme: scheme.clone(),
-                mobile_key: key.clone(),
-                settings: settings.extras.gateway_settings.clone(),
-            };
-            gateway = Some(Daemon::start_gateway(&topology, &options, folder, stop)?);
-            if let Some(key) = key {
-                let holdfast = &settings.holdfast;
-                mobile = Some(Daemon::start_mobile(
-                    &topology, holdfast, &key, folder, stop,
-                )?);
-            }
-        }
+        let topology = Topology::build(&parts::topology(settings))?;
+        let (gateways, mobile) = parts::daemons(settings, &topology, folder, stop)?;
         let proxy = match settings.middle {
             Middle::HaProxy => Some(HaProxy::start(
                 &topology,
@@ -275,7 +230,7 @@ impl PreparedTransfer {
         Ok(Self {
             application: Some(application),
             mobile,
-            gateway,
+            gateways,
             _proxy: proxy,
             topology,
             settings,
@@ -310,6 +265,11 @@ impl PreparedTransfer {
             .iter()
             .map(|stream| stream.start(&self.topology, origin_ns))
             .collect::<anyhow::Result<Vec<_>>>()?;
+        let moving = self.set_out(origin_ns)?;
+        let buffers = extras
+            .handoff
+            .is_some()
+            .then(|| BufferWatch::start(&self.gateways));
         let started_ns = origin_ns + extras.start_after.as_nanos() as u64;
         watch.started_ns.store(origin_ns, Ordering::Relaxed);
         let times = (origin_ns, started_ns);
@@ -318,8 +278,11 @@ impl PreparedTransfer {
             in_time,
             whole,
             samples,
+            others,
         } = application.run(&self.topology, times, self.settings.limit, watch, stop)?;
         let ended_ns = monotonic_ns();
+        moving.map_or(Ok(()), MovingMh::finish)?;
+        let buffered_bytes_max = buffers.map(BufferWatch::finish);
         let retransmitted = self.retransmitted()? - retransmitted_before;
         let after = self.counters()?;
         let times = Times {
@@ -343,18 +306,36 @@ impl PreparedTransfer {
             samples,
             link_samples,
             origin_ns,
+            others: others
+                .iter()
+                .map(|one| OtherFlow::of(one, started_ns))
+                .collect(),
+            buffered_bytes_max,
         })
+    }
+
+    /// The MH begins to move, if it does.
+    fn set_out(&self, origin_ns: u64) -> anyhow::Result<Option<MovingMh>> {
+        let extras = &self.settings.extras;
+        if extras.moves.is_empty() {
+            return Ok(None);
+        }
+        let mobile = self.mobile.as_ref().filter(|_| extras.handoff.is_some());
+        let its_routes = (self.settings.congestion_control.as_str(), &extras.mh);
+        let socket = mobile.map(Daemon::socket);
+        let moving = MovingMh::start(&self.topology, &extras.moves, its_routes, socket, origin_ns)?;
+        Ok(Some(moving))
     }
 
     /// Starts the clocks of all links at one moment, which it returns.
     fn start_links(&mut self) -> anyhow::Result<u64> {
         let origin_ns = monotonic_ns();
         let topology = &mut self.topology;
-        let link = topology
-            .link
-            .as_mut()
-            .context("a transfer needs an emulated link")?;
-        link.start_clock(origin_ns)?;
+        for cell in &mut topology.cells {
+            let link = cell.link.as_mut();
+            link.context("a transfer needs an emulated link")?
+                .start_clock(origin_ns)?;
+        }
         if let Some(wired) = &mut topology.wired_link {
             wired.start_clock(origin_ns)?;
         }
@@ -416,15 +397,17 @@ impl PreparedTransfer {
     /// Segments sent again so far by the sender, and by the gateway where a split
     /// proxy sends in its place; a gateway without one has no TCP of its own.
     fn retransmitted(&self) -> anyhow::Result<u64> {
-        let hosts = [self.sender(), &self.topology.gateway];
-        let counts = hosts.map(|ns| Ok(TcpCounters::read(ns)?.retransmitted_segments));
-        counts.into_iter().sum()
+        let gateways = self.topology.cells.iter().map(|cell| &cell.gateway);
+        std::iter::once(self.sender())
+            .chain(gateways)
+            .map(|ns| Ok(TcpCounters::read(ns)?.retransmitted_segments))
+            .sum()
     }
 
     /// Ends daemons and links as an operator would; an error if one does not. What the
     /// wireless link has sampled.
     fn end(&mut self) -> anyhow::Result<Vec<LinkSample>> {
-        for daemon in [&mut self.mobile, &mut self.gateway].into_iter().flatten() {
+        for daemon in self.mobile.iter_mut().chain(&mut self.gateways) {
             daemon.stop()?;
         }
         // The gateway would take the end of its interface for an accident.
@@ -432,10 +415,14 @@ impl PreparedTransfer {
         if let Some(wired) = topology.wired_link.take() {
             wired.end()?;
         }
-        match topology.link.take() {
-            Some(link) => Ok(link.end()?.samples),
-            None => Ok(Vec::new()),
-        }
+        let links = topology
+            .cells
+            .iter_mut()
+            .filter_map(|cell| cell.link.take());
+        let ends: Vec<LinkEnd> = links.map(LinkProcess::end).collect::<anyhow::Result<_>>()?;
+        // Of several cells nobody asks for more than the first's.
+        let first = ends.into_iter().next();
+        Ok(first.map(|end| end.samples).unwrap_or_default())
     }
 }
 

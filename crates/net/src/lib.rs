@@ -8,6 +8,8 @@
 
 pub mod datapath;
 pub mod frame;
+pub mod group;
+pub mod inject;
 pub mod monitor;
 pub mod netns;
 pub mod readiness;

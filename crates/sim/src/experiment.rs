@@ -35,6 +35,9 @@ use crate::tcp::TcpSettings;
 
 mod build;
 mod reference;
+mod roaming;
+
+pub use roaming::{Move, Roaming};
 
 /// One run: everything it depends on. The same experiment gives the same outcome, to
 /// the bit, on every machine.
@@ -47,7 +50,10 @@ pub struct Experiment {
     /// From the FHs to the MHs; all of them lie beyond the two ends of this chain. At
     /// least one.
     pub hops: Vec<Hop>,
-    /// The gateway, if there is one.
+    /// More cells than the last hop, and how the MHs go from one to another; none: they
+    /// stay on it.
+    pub roaming: Option<Roaming>,
+    /// The gateway, if there is one; with [`Self::roaming`] each base station is one.
     pub gateway: Option<GatewayPlan>,
     /// TCP transfers. Each has a connection of its own; an FH and an MH may have many.
     pub transfers: Vec<Transfer>,
@@ -251,6 +257,7 @@ impl Experiment {
             seed,
             limit,
             hops: Vec::new(),
+            roaming: None,
             gateway: None,
             transfers: Vec::new(),
             cross_traffic: Vec::new(),

@@ -31,7 +31,8 @@ pub mod packet;
 pub mod tcp;
 
 pub use experiment::{
-    CrossTraffic, Experiment, GatewayPlan, Hop, LinkSignal, Reading, RunUntil, Transfer,
+    CrossTraffic, Experiment, GatewayPlan, Hop, LinkSignal, Move, Reading, Roaming, RunUntil,
+    Transfer,
 };
 pub use network::Network;
 pub use observe::{LinkId, Observer, PacketEvent};

@@ -2,8 +2,9 @@
 //! Nodes, the links between them, and the loop that works off events.
 //!
 //! A node is host and router in one: what is for it goes to its connections, what is
-//! not goes on by the shortest way, the link entered first among equals. A node can
-//! have the gateway's engine in front of some of its neighbours (`gateway`).
+//! not goes on by the shortest way, the link entered first among equals, until it is told
+//! another one (`change`). A node can have the gateway's engine in front of some of its
+//! neighbours (`gateway`).
 //!
 //! An input is worked off at once: a packet that arrives makes its host answer, and the
 //! answers are on their links before the next event is looked at. Each link, connection
@@ -23,14 +24,18 @@ use crate::outcome::CrossOutcome;
 use crate::packet::{Body, NodeId, Packet};
 use crate::tcp::{Connection, State};
 
+mod change;
 mod gateway;
 mod graph;
+mod handoff;
 mod traffic;
 mod watch;
 
+use change::Change;
 use gateway::GatewayNode;
 pub use gateway::GatewayRole;
 pub use graph::MediumPlan;
+use handoff::{MobileWord, Stations};
 use traffic::Source;
 pub use traffic::SourceSettings;
 use watch::Slot;
@@ -63,6 +68,14 @@ enum Event {
     Restart(u32),
     /// A source of cross traffic sends.
     Source(u32),
+    /// A way through the network becomes another one.
+    Change(u32),
+    /// The mobile says to an engine's station where it is.
+    MobileWord(u32, MobileWord),
+    /// What one station has sent to another is there.
+    Mail,
+    /// A station's timer.
+    Station(u32),
     /// A point of the time series.
     Sample,
 }
@@ -124,9 +137,11 @@ pub struct Network {
     media: Vec<Medium>,
     slots: Vec<Slot>,
     engines: Vec<GatewayNode>,
+    stations: Stations,
     sources: Vec<Source>,
     /// The link to take, by node and destination.
     routes: Vec<Vec<u32>>,
+    changes: Vec<Change>,
     series_interval: Option<Duration>,
     started: bool,
     /// Kept to be filled again: nothing is allocated for a packet.
@@ -250,6 +265,10 @@ impl Network {
             Event::Warning(id, begins) => self.warn_engine(id, begins, observer),
             Event::Restart(id) => self.restart_engine(id),
             Event::Source(id) => self.handle_source(id, observer),
+            Event::Change(id) => self.handle_change(id),
+            Event::MobileWord(id, word) => self.handle_mobile_word(id, word, observer),
+            Event::Mail => self.handle_mail(observer),
+            Event::Station(id) => self.handle_station_timeout(id, observer),
             Event::Sample => self.take_samples(),
         }
     }

@@ -16,8 +16,10 @@ pub struct Outcome {
     pub hops: Vec<[LinkCounters; 2]>,
     /// In the order of its cross traffic.
     pub cross_traffic: Vec<CrossOutcome>,
-    /// The gateway's own counters, by name; empty without one.
+    /// The gateway's own counters, by name, of several the sums; empty without one.
     pub gateway: Vec<(&'static str, u64)>,
+    /// What the base stations did, if they hand MHs over.
+    pub handoff: Option<HandoffOutcome>,
     /// When the run ended.
     pub ended_at: Instant,
     /// Events worked off.
@@ -25,6 +27,21 @@ pub struct Outcome {
     /// A hash over every packet at every link with its time: equal for equal runs. Of a
     /// segment it has numbers, length, window and flags, not options, addresses or ports.
     pub digest: u64,
+}
+
+/// What base stations did for MHs that went from one to another; all of them together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HandoffOutcome {
+    /// What they kept took at most at a time, bytes of IP packets.
+    pub buffered_bytes_max: u64,
+    /// Moves that they noticed.
+    pub taken_over: u64,
+    /// Packets kept.
+    pub kept: u64,
+    /// Packets delivered that came as copies or were kept.
+    pub delivered: u64,
+    /// Packets not kept for want of room.
+    pub overflowed: u64,
 }
 
 /// One transfer.

@@ -6,7 +6,7 @@
 //! sequence number says; a byte that stands where another one belongs is seen.
 
 use holdfast_core::{Made, Payload, Resend};
-use holdfast_wire::{Flags, Options, SackBlocks, Segment};
+use holdfast_wire::{Flags, Options, SackBlocks, Segment, SeqNum};
 
 mod frame;
 
@@ -97,6 +97,15 @@ impl Packet {
         let mut packet = *self;
         if let Body::Tcp(tcp) = &mut packet.body {
             tcp.segment.options.sack = sack;
+        }
+        packet
+    }
+
+    /// The packet with this ACK and window in place of its own.
+    pub(crate) fn with_ack(&self, ack: SeqNum, window: u16) -> Self {
+        let mut packet = *self;
+        if let Body::Tcp(tcp) = &mut packet.body {
+            (tcp.segment.ack, tcp.segment.window) = (ack, window);
         }
         packet
     }

@@ -240,6 +240,7 @@ impl<P: Payload> Flow<P> {
         self.sacked.clear();
         self.transmissions.clear();
         self.snoop.forget_sent();
+        self.mtcp.resynchronise(unseen.ack);
         self.sent_nxt = self.fh.max;
         self.forget_sending();
     }

@@ -3,7 +3,7 @@
 
 use holdfast_wire::{Flags, Instant, Segment, SeqNum, Timestamps};
 
-use super::{Flow, Stage};
+use super::{Flow, Sender, Stage};
 use crate::cache::Piece;
 use crate::{Direction, Payload, Resend};
 
@@ -52,6 +52,24 @@ impl<P: Payload> Flow<P> {
                 repeated: self.fh.una,
             };
         }
+    }
+
+    /// The flow is to be sent from the cache from now on, by a sender of its own.
+    pub(crate) fn begin_split(&mut self) {
+        self.resending = Resending {
+            arrived: self.fh.una,
+            repeated: self.fh.una,
+        };
+    }
+
+    /// What ends at `end` goes out for the first time: its ACK gives the round trip.
+    pub(crate) fn time(&mut self, end: SeqNum, now: Instant) {
+        self.timed.get_or_insert((end, now));
+    }
+
+    /// Bytes of payload in each segment of what is sent next; at least 1.
+    pub(crate) fn next_segment_len(&self) -> u32 {
+        self.cache.segment_len_at(self.sent_nxt).unwrap_or(1)
     }
 
     /// Nothing is being sent from the cache, timed or waited for any more.
@@ -163,15 +181,21 @@ impl<P: Payload> Flow<P> {
     }
 
     /// The first piece that the MH has not acknowledged or reported, out of turn.
-    pub(crate) fn first_missing(&mut self) -> Option<Resend<P>> {
+    pub(crate) fn first_missing(&mut self, sender: Sender) -> Option<Resend<P>> {
         let piece = self.missing_segment(self.fh.una)?;
-        Some(self.resend(piece))
+        Some(self.resend_by(sender, piece))
     }
 
     /// A piece of a lost range, out of turn.
-    pub(crate) fn piece_of(&mut self, seq: SeqNum, end: SeqNum, len_max: u32) -> Option<Resend<P>> {
+    pub(crate) fn piece_of(
+        &mut self,
+        seq: SeqNum,
+        end: SeqNum,
+        len_max: u32,
+        sender: Sender,
+    ) -> Option<Resend<P>> {
         let piece = self.cache.piece(seq, Some(end), len_max)?;
-        Some(self.resend(piece))
+        Some(self.resend_by(sender, piece))
     }
 
     /// Something that makes the MH answer: what it lacks, or else anything kept (what
@@ -186,16 +210,25 @@ impl<P: Payload> Flow<P> {
         Some(self.resend(piece))
     }
 
-    fn resend(&mut self, piece: Piece<P>) -> Resend<P> {
+    pub(super) fn resend(&mut self, piece: Piece<P>) -> Resend<P> {
+        self.resend_by(Sender::Gateway, piece)
+    }
+
+    fn resend_by(&mut self, sender: Sender, piece: Piece<P>) -> Resend<P> {
         // Karn: what is sent twice is not timed.
         self.timed = None;
-        let timestamps = self.mh.timestamps.map(|_| Timestamps {
-            tsval: self.note_tsval(piece.tsval),
+        let ahead = sender == Sender::GatewayAhead;
+        let timestamps = self.mh.timestamps.map(|mh| Timestamps {
+            tsval: if ahead {
+                overtaking_tsval(piece.tsval, mh)
+            } else {
+                self.note_tsval(piece.tsval)
+            },
             tsecr: self.fh.tsecr,
         });
         Resend {
             direction: Direction::Downlink,
-            ahead: false,
+            ahead,
             offset: piece.offset,
             len: piece.len,
             seq: piece.seq,
@@ -242,4 +275,12 @@ impl<P: Payload> Flow<P> {
         self.tsval_sent = Some(newest);
         newest
     }
+}
+
+/// The timestamp of what overtakes the link's queue: its own, or what the MH has echoed. With
+/// a newer one in sequence the MH would drop all that waits in the queue by PAWS (RFC 7323,
+/// 5.3): seen, a third of a transfer was sent twice.
+fn overtaking_tsval(tsval: u32, mh: Timestamps) -> u32 {
+    let older = (mh.tsecr.wrapping_sub(tsval) as i32) > 0;
+    if older { mh.tsecr } else { tsval }
 }

@@ -180,6 +180,11 @@ impl<P: Payload> Flow<P> {
         if segment.flags.has(Flags::FIN) {
             self.fh.fin = Some(segment.end());
         }
+        // The FH has sent it indeed.
+        self.fh.doubted = self
+            .fh
+            .doubted
+            .filter(|doubted| doubted.after(segment.end()));
         if segment.end().at_or_before(self.fh.una) {
             return DataOutcome::Old;
         }
@@ -232,7 +237,10 @@ impl<P: Payload> Flow<P> {
             self.mh.timestamps.is_none() || self.clock_fits(segment.options.timestamps, now);
         match self.credit(segment, now) {
             Credit::Fits => {}
-            Credit::FitsUnseen => self.fh.max = segment.ack,
+            Credit::FitsUnseen => {
+                self.fh.max = segment.ack;
+                self.fh.doubted = Some(segment.ack);
+            }
             Credit::None => return outcome,
         }
         if self.stage == Stage::Meeting {
@@ -385,6 +393,6 @@ impl<P: Payload> Flow<P> {
     pub(crate) fn is_done(&self) -> bool {
         let fh_done = self.fh.fin.is_some_and(|fin| fin.at_or_before(self.fh.una));
         let mh_done = self.mh.fin.is_some_and(|fin| fin.at_or_before(self.fh.ack));
-        fh_done && mh_done
+        fh_done && mh_done && self.mtcp.has_told(self.fh.una)
     }
 }

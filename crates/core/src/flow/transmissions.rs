@@ -10,6 +10,8 @@ use holdfast_wire::{Instant, SeqNum};
 /// Ranges remembered for a flow at most; what goes beyond is not found to be lost by its
 /// time, but by the timers.
 const RANGES_MAX: usize = 8_192;
+/// With nothing under way, room for more ranges than this is given back.
+const CAPACITY_KEPT: usize = 256;
 
 /// A range that was sent in one go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,12 +81,19 @@ impl Arrivals {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Transmissions {
     ranges: VecDeque<Transmission>,
+    /// When something went out in its turn last.
+    newest: Option<Instant>,
 }
 
 impl Transmissions {
     /// Nothing is remembered.
     pub(crate) fn is_empty(&self) -> bool {
         self.ranges.is_empty()
+    }
+
+    /// When something went out last that did not go ahead of ordinary traffic.
+    pub(crate) const fn newest(&self) -> Option<Instant> {
+        self.newest
     }
 
     /// Forgets all: the times tell nothing any more.
@@ -100,34 +109,47 @@ impl Transmissions {
 
     /// `seq..end` goes out at `now`.
     pub(crate) fn note(&mut self, seq: SeqNum, end: SeqNum, sender: Sender, now: Instant) {
-        let known = self.ranges.back().map_or(seq, |last| last.end);
-        if seq.before(known) {
-            self.split(seq);
-            self.split(end);
-            let from = self.first_ending_after(seq);
-            for range in self.ranges.range_mut(from..) {
-                if end.at_or_before(range.seq) {
-                    break;
-                }
-                range.at = now;
-                range.ahead = sender == Sender::GatewayAhead;
-                if sender == Sender::Fh {
-                    range.by_fh = true;
-                } else {
-                    range.retransmissions = range.retransmissions.saturating_add(1);
-                }
-            }
+        if sender != Sender::GatewayAhead {
+            self.newest = Some(now);
         }
-        let seq = seq.max(known);
-        if sender == Sender::Fh && seq.before(end) && self.ranges.len() < RANGES_MAX {
-            self.ranges.push_back(Transmission {
-                seq,
-                end,
-                at: now,
-                retransmissions: 0,
-                by_fh: false,
-                ahead: false,
-            });
+        self.split(seq);
+        self.split(end);
+        let mut at = seq;
+        let mut index = self.first_ending_after(seq);
+        while at.before(end) {
+            let next = self
+                .ranges
+                .get(index)
+                .map_or(end, |range| range.seq.min(end));
+            // A gap: what comes late, or was lost before it came here.
+            if at.before(next) && sender == Sender::Fh && self.ranges.len() < RANGES_MAX {
+                let new = Transmission {
+                    seq: at,
+                    end: next,
+                    at: now,
+                    retransmissions: 0,
+                    by_fh: false,
+                    ahead: false,
+                };
+                self.ranges.insert(index, new);
+                index += 1;
+            }
+            let Some(range) = self
+                .ranges
+                .get_mut(index)
+                .filter(|range| range.seq.before(end))
+            else {
+                return;
+            };
+            range.at = now;
+            range.ahead = sender == Sender::GatewayAhead;
+            if sender == Sender::Fh {
+                range.by_fh = true;
+            } else {
+                range.retransmissions = range.retransmissions.saturating_add(1);
+            }
+            at = range.end;
+            index += 1;
         }
     }
 
@@ -155,6 +177,9 @@ impl Transmissions {
                 break;
             }
             self.ranges.pop_front();
+        }
+        if self.ranges.is_empty() && self.ranges.capacity() > CAPACITY_KEPT {
+            self.ranges = VecDeque::new();
         }
     }
 
@@ -247,6 +272,30 @@ mod tests {
             Instant::from_millis(1),
         );
         assert!(sent.is_empty());
+    }
+
+    #[test]
+    fn what_comes_late_fills_the_gap() {
+        let mut sent = Transmissions::default();
+        let at = Instant::from_millis;
+        sent.note(seq(0), seq(100), Sender::Fh, at(1));
+        sent.note(seq(200), seq(300), Sender::Fh, at(2));
+        sent.note(seq(50), seq(250), Sender::Fh, at(3));
+        assert_eq!(
+            ranges(&sent),
+            [
+                (0, 50, 1, 0),
+                (50, 100, 3, 0),
+                (100, 200, 3, 0),
+                (200, 250, 3, 0),
+                (250, 300, 2, 0)
+            ]
+        );
+        // Of what the gateway sends again the gap is not known.
+        sent.purge(seq(300));
+        sent.note(seq(400), seq(500), Sender::Fh, at(4));
+        sent.note(seq(300), seq(450), Sender::GatewayAhead, at(5));
+        assert_eq!(ranges(&sent), [(400, 450, 5, 1), (450, 500, 4, 0)]);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use holdfast_wire::Instant;
 use super::Gateway;
 use crate::flow::{Flow, Stage};
 use crate::mobile::Mobile;
+use crate::schemes::mtcp;
 use crate::table::Table;
 use crate::timers::Subject;
 use crate::{Action, Actions, FlowRecord, Payload};
@@ -20,6 +21,8 @@ pub(super) const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 /// A flow that is closed, or was never seen in both directions, is forgotten after
 /// this time without a segment.
 const CLOSED_WAIT: Duration = Duration::from_secs(30);
+/// The wait of a flow that is due again at once.
+const UNSERVED_WAIT: Duration = Duration::from_millis(1);
 
 impl<P: Payload> Gateway<P> {
     /// Something may be due.
@@ -44,18 +47,35 @@ impl<P: Payload> Gateway<P> {
                     if flow.scheduled.popped(at) {
                         self.on_flow_due(place, now, actions);
                         self.schedule_flow(place, now);
+                        self.put_off(place, now);
                     }
                 }
             }
         }
+        self.on_cell_due(now);
         if self.sweep_at.is_some_and(|at| at <= now) {
             self.sweep(now, actions);
         }
     }
 
+    /// A flow that was served and is due all the same is put off: whatever forgets a deadline
+    /// of its own must not stop all others.
+    fn put_off(&mut self, place: u32, now: Instant) {
+        let Some(flow) = self.flows.at_mut(place) else {
+            return;
+        };
+        if flow.scheduled.is_due(now) {
+            debug_assert!(false, "a deadline that was not served");
+            self.counters.unserved += 1;
+            let subject = Subject::Flow(place, flow.generation);
+            self.timers
+                .put_off(subject, &mut flow.scheduled, now + UNSERVED_WAIT);
+        }
+    }
+
     /// When to call [`Self::handle_timeout`] at the latest.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        [self.timers.next(), self.sweep_at]
+        [self.timers.next(), self.sweep_at, self.cell_at]
             .into_iter()
             .flatten()
             .min()
@@ -121,9 +141,13 @@ impl<P: Payload> Gateway<P> {
         }
     }
 
-    /// Gives up everything owed: the gateway leaves and nobody takes over.
+    /// Gives up everything owed: the gateway leaves and nobody takes over. FHs that were
+    /// told less than their MHs have said hear the rest.
     pub fn abandon_owed(&mut self, actions: &mut Actions<P>) {
         for place in 0..self.flows.places() {
+            if let Some(flow) = self.flows.at_mut(place) {
+                mtcp::leave(flow, actions);
+            }
             if self
                 .flows
                 .at(place)
@@ -134,7 +158,7 @@ impl<P: Payload> Gateway<P> {
         }
     }
 
-    fn forget_flow(&mut self, place: u32, actions: &mut Actions<P>) {
+    pub(super) fn forget_flow(&mut self, place: u32, actions: &mut Actions<P>) {
         let Some(flow) = self.flows.at_mut(place) else {
             return;
         };
@@ -188,6 +212,7 @@ impl<P: Payload> Gateway<P> {
         let deadline = [flow.repair_at, ahead.reopen_at, ahead.acknowledge_at]
             .into_iter()
             .chain(snoop)
+            .chain([mtcp::deadline(flow)])
             .flatten()
             .min();
         self.timers.schedule(

@@ -29,7 +29,11 @@ pub(super) fn repair<P: Payload>(
     counters: &mut Counters,
     actions: &mut Actions<P>,
 ) {
-    let first = if dup_acks { flow.first_missing() } else { None };
+    let first = if dup_acks {
+        flow.first_missing(Sender::Gateway)
+    } else {
+        None
+    };
     let lost = core::iter::from_fn(|| flow.take_lost()).take(REPAIRS_AN_ACK);
     for piece in first.into_iter().chain(lost) {
         counters.repaired += 1;
@@ -77,6 +81,10 @@ impl<P: Payload> Gateway<P> {
             let Some(flow) = self.flows.at_mut(mobile.flows[mobile.cursor]) else {
                 continue;
             };
+            // One that is split has persist packets of its own.
+            if flow.is_split() {
+                continue;
+            }
             if let Some(piece) = flow.probe() {
                 self.counters.probes += 1;
                 actions.push(Action::Resend(piece));
@@ -112,7 +120,9 @@ impl<P: Payload> Gateway<P> {
             let Some(flow) = self.flows.at_mut(*place) else {
                 continue;
             };
-            flow.begin_recovery();
+            if !flow.is_split() {
+                flow.begin_recovery();
+            }
             flow.count_in_flight(&mut mobile.in_flight);
             flow.join(*place, &mut mobile.waiting);
             if told {
@@ -199,6 +209,10 @@ impl<P: Payload> Gateway<P> {
         let away = mobile.is_away();
         self.settings.scheme.on_timeout(flow, away, &mut cx);
         self.settings.scheme.on_uplink_timeout(flow, away, &mut cx);
+        self.close_split(place, actions);
+        let Some(flow) = self.flows.at_mut(place) else {
+            return;
+        };
         if flow.repair_at.is_none_or(|at| at > now) {
             return;
         }

@@ -3,13 +3,16 @@
 
 mod bench;
 mod forged;
+mod handoff;
 mod hold;
 mod host;
 mod limits;
+mod mtcp;
 mod mtcp_2007;
 mod mtcp_plus;
 mod property;
 mod snoop_1995;
+mod snoop_hostile;
 mod snoop_today;
 mod snoop_uplink;
 mod successor;

@@ -31,6 +31,10 @@ pub struct Counters {
     pub(crate) reports: u64,
     pub(crate) repaired_uplink: u64,
     pub(crate) congested_uplink: u64,
+    pub(crate) undone_uplink: u64,
+    pub(crate) freezes: u64,
+    pub(crate) shrinks: u64,
+    pub(crate) unserved: u64,
 }
 
 /// Totals.
@@ -134,6 +138,7 @@ impl<P: Payload> Gateway<P> {
             key: flow.key,
             state: match flow.stage {
                 Stage::Meeting => "meeting",
+                Stage::Open if flow.is_split() => flow.mtcp.state().unwrap_or("open"),
                 Stage::Open if flow.ahead.frozen => "frozen",
                 Stage::Open if flow.ahead.owed.is_some() => "owing",
                 Stage::Open if flow.recover.is_some() => "recovering",
@@ -171,6 +176,10 @@ impl<P: Payload> Gateway<P> {
             ("reports", c.reports),
             ("repaired_uplink", c.repaired_uplink),
             ("congested_uplink", c.congested_uplink),
+            ("undone_uplink", c.undone_uplink),
+            ("freezes", c.freezes),
+            ("shrinks", c.shrinks),
+            ("unserved", c.unserved),
         ]
         .into_iter()
     }

@@ -17,8 +17,9 @@
 //!
 //! Data of the MH (section 3.2) is [`uplink`]'s.
 //!
-//! For the FH no ACK is made but the repetition of the MH's last, which the paper has for
-//! packets that the MH has acknowledged; nothing is acknowledged ahead.
+//! ACKs made for the FH repeat the MH's: its last, which the paper has for packets that the
+//! MH has acknowledged, and those by which `today` tells of congestion ([`told`]). Nothing is
+//! acknowledged ahead.
 
 use core::time::Duration;
 
@@ -27,9 +28,11 @@ use holdfast_wire::{Flags, Instant, SackBlocks, Segment, SeqNum};
 use super::Context;
 use crate::cache::Insertion;
 use crate::flow::{AckOutcome, Flow, Sender};
+use crate::rtt::RttEstimator;
 use crate::{Action, Payload, Resend, Verdict};
 
 mod dup_acks;
+mod echo;
 mod fixed_half;
 mod parameters;
 mod reports;
@@ -37,6 +40,7 @@ mod told;
 pub(super) mod uplink;
 
 use dup_acks::DupAcks;
+pub(crate) use echo::Echo;
 use fixed_half::FixedHalf;
 pub use parameters::{SnoopSet, SnoopSettings};
 use reports::Reports;
@@ -50,12 +54,14 @@ pub(crate) struct Snoop {
     dup_acks: DupAcks,
     reports: Reports,
     fixed_half: FixedHalf,
-    /// `today`: the FH hears everything until the MH has acknowledged this.
-    told: Option<(SeqNum, Told)>,
+    /// `today`: what the FH hears.
+    told: Told,
     /// `today`: the round trip of the newest packet that was sent once.
     rtt: Option<Duration>,
     /// `today`: the same at least, of late.
     standing: StandingRtt,
+    /// `today`: the round trip of what went ahead of ordinary traffic.
+    ahead_rtt: RttEstimator,
     /// The wireless half's round trip, smoothed as the paper does it.
     srtt: Option<Duration>,
     /// SEG.WND of the MH's last ACK.
@@ -67,8 +73,12 @@ pub(crate) struct Snoop {
 impl Snoop {
     /// When something is due.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        let both = [self.dup_acks.deadline(), self.reports.deadline()];
-        both.into_iter().flatten().min()
+        let all = [
+            self.dup_acks.deadline(),
+            self.reports.deadline(),
+            self.told.deadline(),
+        ];
+        all.into_iter().flatten().min()
     }
 
     /// What is on its way is sent anew, or not known any more: nothing is hidden, waited for
@@ -76,7 +86,7 @@ impl Snoop {
     pub(crate) fn forget_sent(&mut self) {
         self.dup_acks = DupAcks::default();
         self.reports = Reports::default();
-        self.told = None;
+        self.told = Told::default();
     }
 
     /// A packet that was sent once took so long to be acknowledged (section 4).
@@ -109,12 +119,17 @@ pub(super) fn cache_room<P: Payload>(
         .saturating_sub(flow.cache.bytes())
 }
 
+/// The MH reports by SACK: both ends have permitted it, or it has been seen.
+fn speaks_sack<P: Payload>(flow: &Flow<P>) -> bool {
+    flow.fh.sack || flow.snoop.sack_seen
+}
+
 /// `snoop_data()`: a segment of the FH is on its way to the MH.
 pub(super) fn on_data<P: Payload>(
     flow: &mut Flow<P>,
     segment: &Segment,
     kept: Insertion,
-    cx: &Context<'_, P>,
+    cx: &mut Context<'_, P>,
 ) {
     let (seq, end) = (segment.seq, segment.end());
     let repeated = seq.before(flow.sent_nxt);
@@ -134,6 +149,7 @@ pub(super) fn on_data<P: Payload>(
     if today && matches!(kept, Insertion::Kept { .. }) {
         flow.transmissions.note(seq, end, Sender::Fh, cx.now);
     }
+    told::is_answered(flow, segment, cx);
     dup_acks::arm_persist(flow, cx);
     reports::arm_probe(flow, cx);
 }
@@ -147,13 +163,18 @@ pub(super) fn on_nothing_new<P: Payload>(
     cx: &mut Context<'_, P>,
 ) -> Verdict {
     flow.snoop.fixed_half.on_fh_segment(segment, cx.now);
-    if segment.is_empty() {
+    if segment.is_empty() || flow.fh.is_doubted() {
         return Verdict::Forward;
     }
     flow.snoop
         .fixed_half
         .note_repeated(segment.seq, segment.end());
-    if cx.settings.snoop.set == SnoopSet::Today {
+    if told::is_answered(flow, segment, cx) {
+        return Verdict::Suppress;
+    }
+    // A keep-alive (RFC 9293, 3.8.4) asks the MH itself.
+    let keep_alive = segment.payload_len <= 1 && segment.seq + 1 == flow.fh.una;
+    if cx.settings.snoop.set == SnoopSet::Today || keep_alive {
         return Verdict::Forward;
     }
     let Some(window) = flow.snoop.window else {
@@ -177,6 +198,19 @@ pub(super) fn on_mh_segment<P: Payload>(
     cx: &mut Context<'_, P>,
 ) -> Verdict {
     let settings = &cx.settings.snoop;
+    if segment.ack.before(flow.fh.una) && flow.fh.is_doubted() {
+        return Verdict::Forward;
+    }
+    let (max, sack) = (flow.fh.max, segment.options.sack);
+    let bad = |(left, right): (SeqNum, SeqNum)| right.after(max) || !left.before(right);
+    let mut read = *segment;
+    if sack.iter().any(bad) {
+        // Whoever says such things is heard no further: the ACK is one without blocks. What
+        // fits of them has been noted, for each for itself is as good as an ACK's word.
+        cx.counters.implausible += 1;
+        read.options.sack = SackBlocks::default();
+    }
+    let segment = &read;
     let snoop = &mut flow.snoop;
     if let Some(rtt) = outcome.rtt {
         snoop.sample(rtt, settings.alpha);
@@ -187,25 +221,46 @@ pub(super) fn on_mh_segment<P: Payload>(
         snoop.standing.sample(rtt, span, cx.now);
         snoop.rtt = Some(rtt);
     }
-    snoop.forget_told(flow.fh.una);
+    if let Some((sent, _)) = outcome.arrivals.ahead {
+        snoop.ahead_rtt.sample(cx.now.saturating_since(sent));
+    }
+    snoop.told.on_acked(flow.fh.una);
     // A block that fits: whoever sends others changes nothing.
     snoop.sack_seen |= !flow.sacked.is_empty();
+    // Data of the MH says nothing of what the FH has sent if it acknowledges nothing new.
+    let tells = outcome.acked > 0 || outcome.arrived_bytes > 0 || segment.is_empty();
+    if tells {
+        snoop.reports.hear();
+    }
     // An older ACK's window reaches less far from here than it says.
     let newest = segment.ack == flow.fh.una;
-    let same_window = snoop.window == Some(segment.window);
+    let window = snoop.window;
+    let same_window = window == Some(segment.window);
     if newest {
         snoop.window = Some(segment.window);
     }
     let speaks = !segment.is_empty() || segment.flags.has(Flags::ECE);
-    let duplicate = same_window && !speaks && outcome.acked == 0;
-    let verdict = if settings.set == SnoopSet::Today && flow.snoop.sack_seen {
-        reports::on_ack(flow, segment, outcome, duplicate, cx)
+    // An FH that asks whether the window is open again is to hear the answer.
+    let closed = segment.window == 0;
+    let duplicate = same_window && !closed && !speaks && outcome.acked == 0;
+    let verdict = if settings.set == SnoopSet::Today && speaks_sack(flow) {
+        reports::on_ack(flow, segment, outcome, duplicate, window, cx)
     } else {
-        dup_acks::on_ack(flow, segment, outcome, duplicate, cx)
+        dup_acks::on_ack(flow, segment, outcome, duplicate, window, cx)
     };
     dup_acks::arm_persist(flow, cx);
-    reports::arm_probe(flow, cx);
-    let verdict = if speaks { passes(verdict) } else { verdict };
+    if tells || !flow.snoop.reports.waits() {
+        reports::arm_probe(flow, cx);
+    }
+    let verdict = if speaks {
+        passes(verdict)
+    } else {
+        told::with_echo(flow, segment, verdict, cx)
+    };
+    if flow.is_done() {
+        // Nothing that waits is left when the flow is closed.
+        told::release(flow, cx);
+    }
     if verdict != Verdict::Suppress {
         flow.snoop.fixed_half.on_told(segment, cx.now);
     }
@@ -224,9 +279,11 @@ fn passes(verdict: Verdict) -> Verdict {
 /// its way then is sent anew; as published, Snoop knows of no such thing.
 pub(super) fn on_timeout<P: Payload>(flow: &mut Flow<P>, away: bool, cx: &mut Context<'_, P>) {
     if away {
+        told::release(flow, cx);
         flow.snoop.forget_sent();
         return;
     }
+    told::on_timeout(flow, cx);
     dup_acks::on_timeout(flow, cx);
     reports::on_timeout(flow, cx);
 }
@@ -242,6 +299,5 @@ fn retransmit<P: Payload>(
     let end = piece.seq + piece.len + u32::from(piece.flags.has(Flags::FIN));
     flow.transmissions.note(piece.seq, end, sender, cx.now);
     cx.counters.repaired += 1;
-    let ahead = sender == Sender::GatewayAhead;
-    cx.actions.push(Action::Resend(Resend { ahead, ..piece }));
+    cx.actions.push(Action::Resend(piece));
 }

@@ -10,11 +10,15 @@ use holdfast_wire::{Duration, Instant};
 use super::key::{KeyId, MobileKey};
 use super::message::{
     Challenge, Incarnation, LinkState, NO_CHALLENGE, RefusalReason, Reply, ReplyKind, Request,
-    SignalKind,
 };
 use super::prefix::Prefix;
 use super::rejection::{Rejection, RejectionCounters};
 use super::seal::{self, NONCE_BYTES, Way};
+
+mod notice;
+
+use notice::notice_kind;
+pub use notice::{LinkNotice, LinkNoticeKind};
 
 /// Fresh random bytes for one datagram. They must come from the operating system's
 /// generator (or from a seed in a simulation) and never be used again.
@@ -35,37 +39,6 @@ pub struct PeerConfig {
     pub key: MobileKey,
     /// The addresses that it may register.
     pub allowed: Vec<Prefix>,
-}
-
-/// What a believed message changes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum LinkNoticeKind {
-    /// The mobile made itself known, or has other addresses now; its link is up.
-    Registered,
-    /// The link carries packets again: a new epoch.
-    Up,
-    /// The link is about to go, in `lead_ms` milliseconds; 0 if the mobile cannot say.
-    GoingDownSoon {
-        /// Time until then.
-        lead_ms: u16,
-    },
-    /// The link carries nothing.
-    Down,
-}
-
-/// Something new about a mobile's link.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LinkNotice {
-    /// Whose.
-    pub key: KeyId,
-    /// What happened.
-    pub kind: LinkNoticeKind,
-    /// All addresses of the mobile.
-    pub addresses: Vec<IpAddr>,
-    /// Addresses that it no longer has.
-    pub removed: Vec<IpAddr>,
-    /// The link epoch.
-    pub epoch: u64,
 }
 
 /// What became of a datagram.
@@ -141,6 +114,8 @@ struct Peer {
     pending: Option<Challenge>,
     session: Option<Session>,
     view: Option<PeerView>,
+    /// Another gateway has believed this link epoch: what is said here must have a higher one.
+    epoch_elsewhere: u64,
 }
 
 /// The gateway's half of the link signals, for all its mobiles.
@@ -188,6 +163,7 @@ impl GatewayPeers {
                 pending: None,
                 session: None,
                 view: None,
+                epoch_elsewhere: 0,
             };
             if let Some(other) = peers.insert(peer.config.key.id(), peer) {
                 return Err(PeersError::SameKeyId(other.config.name, name));
@@ -245,6 +221,14 @@ impl GatewayPeers {
         }
     }
 
+    /// Another gateway has heard of this link epoch of the mobile: from now on a message is
+    /// believed here only with a higher one, and the mobile is told so.
+    pub fn raise_epoch(&mut self, key: KeyId, epoch: u64) {
+        if let Some(peer) = self.peers.get_mut(&key) {
+            peer.epoch_elsewhere = peer.epoch_elsewhere.max(epoch);
+        }
+    }
+
     /// What is believed of the mobile with this key; `None` before its first message.
     pub fn view(&self, key: KeyId) -> Option<&PeerView> {
         self.peers.get(&key)?.view.as_ref()
@@ -285,6 +269,7 @@ impl GatewayPeers {
         let peer = self.peers.get_mut(&key).expect("its datagram was opened");
         let rebased = peer.judge_freshness(request, entropy)?;
         peer.judge_epoch(request, rebased)?;
+        peer.judge_epoch_elsewhere(request, entropy)?;
         peer.judge_addresses(request)?;
         self.judge_owners(key, request, now)
     }
@@ -384,7 +369,7 @@ impl GatewayPeers {
         let reply = Reply {
             kind,
             incarnation: request.incarnation,
-            epoch: peer.view.as_ref().map_or(0, |view| view.epoch),
+            epoch: peer.epoch(),
             counter: request.counter,
         };
         seal::seal(&peer.config.key, Way::ToMobile, nonce, &reply.emit())
@@ -392,6 +377,12 @@ impl GatewayPeers {
 }
 
 impl Peer {
+    /// The highest link epoch known, here or elsewhere.
+    fn epoch(&self) -> u64 {
+        let here = self.view.as_ref().map_or(0, |view| view.epoch);
+        here.max(self.epoch_elsewhere)
+    }
+
     /// Whether nothing newer was believed. `Ok(true)`: by another run of the mobile's
     /// daemon than before, or the first.
     fn judge_freshness(&mut self, request: &Request, entropy: &Entropy) -> Result<bool, Refused> {
@@ -435,6 +426,22 @@ impl Peer {
         Ok(())
     }
 
+    /// Whether the mobile knows of its registration at another gateway.
+    fn judge_epoch_elsewhere(
+        &mut self,
+        request: &Request,
+        entropy: &Entropy,
+    ) -> Result<(), Refused> {
+        let leaves = request.kind.state() != LinkState::Up;
+        if leaves || request.epoch > self.epoch_elsewhere || self.epoch_elsewhere == 0 {
+            return Ok(());
+        }
+        Err(Refused {
+            rejection: Rejection::StaleEpoch,
+            reply: Some(ReplyKind::Challenge(self.challenge(entropy))),
+        })
+    }
+
     fn judge_addresses(&self, request: &Request) -> Result<(), Refused> {
         let allowed = |address: &IpAddr| {
             self.config
@@ -449,29 +456,6 @@ impl Peer {
             rejection: Rejection::AddressNotAllowed,
             reply: Some(ReplyKind::Refusal(RefusalReason::AddressNotAllowed)),
         })
-    }
-}
-
-/// What a believed request changes, if anything.
-fn notice_kind(
-    before: Option<&PeerView>,
-    request: &Request,
-    addresses: &[IpAddr],
-) -> Option<LinkNoticeKind> {
-    let same_link = before
-        .is_some_and(|view| view.epoch == request.epoch && view.state == request.kind.state());
-    let same_addresses = before.is_some_and(|view| view.addresses == addresses);
-    let registered = || (!same_addresses).then_some(LinkNoticeKind::Registered);
-    match request.kind {
-        SignalKind::Up | SignalKind::Register if same_link => registered(),
-        SignalKind::Register if before.is_none() => Some(LinkNoticeKind::Registered),
-        // A new epoch: whatever was on the link in between may be lost.
-        SignalKind::Up | SignalKind::Register => Some(LinkNoticeKind::Up),
-        SignalKind::GoingDownSoon | SignalKind::Down if same_link && same_addresses => None,
-        SignalKind::GoingDownSoon => Some(LinkNoticeKind::GoingDownSoon {
-            lead_ms: request.lead_ms,
-        }),
-        SignalKind::Down => Some(LinkNoticeKind::Down),
     }
 }
 

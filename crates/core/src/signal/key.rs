@@ -60,7 +60,7 @@ impl MobileKey {
     }
 
     /// The secret, for sealing.
-    pub(super) const fn secret(&self) -> &[u8; 32] {
+    pub(crate) const fn secret(&self) -> &[u8; 32] {
         &self.secret
     }
 }

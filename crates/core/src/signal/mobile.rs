@@ -67,6 +67,10 @@ pub struct MobileCounters {
     pub rejections: RejectionCounters,
 }
 
+/// What a gateway has told a session; for the session alone to use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GatewayChallenge(Challenge);
+
 /// How far the newest message has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Progress {
@@ -141,6 +145,20 @@ impl MobileSession {
     pub fn link_up(&mut self, now: Instant) {
         self.epoch += 1;
         self.begin(SignalKind::Up, now);
+    }
+
+    /// The mobile is at another gateway now, where it has been told `challenge` before, or
+    /// nothing ([`None`]): a new epoch begins there. Returns what the gateway before has told,
+    /// for the way back.
+    pub fn hand_over(
+        &mut self,
+        challenge: Option<GatewayChallenge>,
+        now: Instant,
+    ) -> GatewayChallenge {
+        let challenge = challenge.map_or(NO_CHALLENGE, |told| told.0);
+        let before = core::mem::replace(&mut self.challenge, challenge);
+        self.link_up(now);
+        GatewayChallenge(before)
     }
 
     /// The link carries nothing.

@@ -4,6 +4,7 @@
 use std::net::IpAddr;
 use std::sync::mpsc::{SyncSender, TrySendError};
 
+use holdfast_core::signal::LinkNotice;
 use holdfast_net::readiness::Waker;
 use tokio::sync::oneshot;
 
@@ -29,6 +30,8 @@ pub(super) enum Command {
         /// The state of the wireless interface.
         carrier: bool,
     },
+    /// A mobile's own word, for the handoff between base stations.
+    Notice(LinkNotice),
     /// These addresses are no longer those of the mobile that had them.
     Forget(Vec<IpAddr>),
     /// The wireless interface's MTU in bytes.

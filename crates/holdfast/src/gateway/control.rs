@@ -7,7 +7,8 @@
 
 use std::cell::{Cell, RefCell};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -22,10 +23,12 @@ use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{UdpSocket, UnixListener, UnixStream};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc::Receiver;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 
 use super::command::{Command, WorkerHandle};
+use super::station::Told;
 use crate::control::{
     ControlReply, ControlRequest, LinkEvent, REQUEST_BYTES_MAX, parse_request, reply_line,
 };
@@ -36,6 +39,10 @@ use crate::status::{LinkSource, LinkView, MobileStatus, StatusReply};
 const CALLERS_MAX: usize = 16;
 /// How long a caller may take.
 const CALL_MAX: Duration = Duration::from_secs(5);
+/// How long the program that is run when a mobile has come may take.
+const COMMAND_MAX: Duration = Duration::from_secs(10);
+/// Between two looks at whether it has ended.
+const COMMAND_POLL: Duration = Duration::from_millis(20);
 /// How long the worker may take to say what it sees.
 const WORKER_ANSWER_MAX: Duration = Duration::from_secs(2);
 
@@ -47,6 +54,8 @@ pub(super) struct Channels {
     pub(super) signals: Option<std::net::UdpSocket>,
     /// The state of interfaces.
     pub(super) monitor: LinkMonitor,
+    /// What the worker tells of handoffs.
+    pub(super) told: Receiver<Told>,
 }
 
 /// The interfaces whose state matters, by index.
@@ -56,6 +65,8 @@ pub(super) struct Interfaces {
     pub(super) wireless: u32,
     /// The daemon's own devices.
     pub(super) devices: [u32; 2],
+    /// The base station's own device, where there are neighbours.
+    pub(super) injector: Option<u32>,
 }
 
 /// What the tasks of the control thread share.
@@ -112,6 +123,7 @@ impl Control {
         let listener = UnixListener::from_std(channels.listener)?;
         let signals = channels.signals.map(UdpSocket::from_std).transpose()?;
         let mut monitor = register(channels.monitor)?;
+        let mut told = channels.told;
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
         let control = Rc::new(self);
@@ -147,6 +159,7 @@ impl Control {
                     }
                     ready.clear_ready();
                 }
+                Some(told) = told.recv() => control.hear(told),
                 _ = terminate.recv() => control.leave()?,
                 _ = interrupt.recv() => control.leave()?,
             }
@@ -184,7 +197,8 @@ impl Control {
             name,
             ..
         } = state;
-        let is_ours = self.interfaces.devices.contains(&state.ifindex);
+        let is_ours = self.interfaces.devices.contains(&state.ifindex)
+            || self.interfaces.injector == Some(state.ifindex);
         if is_ours && !self.leaving.get() && (!state.up || *removed) {
             // What is redirected to it would be dropped; without us all is passed on.
             bail!("device {name} was taken down from outside; start the gateway again");
@@ -242,6 +256,9 @@ impl Control {
             LinkNoticeKind::GoingDownSoon { .. } => LinkView::GoingDownSoon,
             LinkNoticeKind::Down => LinkView::Down,
         };
+        if self.settings.station.is_some() {
+            self.worker.send(Command::Notice(notice.clone()));
+        }
         let addresses = notice.addresses;
         tracing::info!(?addresses, epoch = notice.epoch, kind = ?notice.kind, "signal");
         if !notice.removed.is_empty() {
@@ -252,6 +269,22 @@ impl Control {
             state,
             source: LinkSource::Signal,
         });
+    }
+
+    /// What the worker tells of handoffs.
+    fn hear(&self, told: Told) {
+        match told {
+            Told::EpochElsewhere { mobile, epoch } => {
+                self.peers.borrow_mut().raise_epoch(mobile, epoch);
+            }
+            Told::TookOver {
+                addresses,
+                command: Some(command),
+            } => {
+                tokio::task::spawn_local(run_command(command, addresses));
+            }
+            Told::TookOver { command: None, .. } => {}
+        }
     }
 
     /// Answers one caller of the control socket.
@@ -390,6 +423,41 @@ impl Control {
             status
                 .counters
                 .insert(format!("signals.{}", rejection.name()), count);
+        }
+    }
+}
+
+/// Runs the operator's program with a mobile's addresses; says how it ended, if not well.
+async fn run_command(command: PathBuf, addresses: Vec<IpAddr>) {
+    let shown = command.display().to_string();
+    let child = std::process::Command::new(&command)
+        .args(addresses.iter().map(IpAddr::to_string))
+        .stdin(std::process::Stdio::null())
+        .spawn();
+    let mut child = match child {
+        Ok(child) => child,
+        Err(error) => {
+            tracing::warn!(command = shown, %error, "cannot be run");
+            return;
+        }
+    };
+    let ended = timeout(COMMAND_MAX, async {
+        loop {
+            if let Some(status) = child.try_wait()? {
+                return io::Result::Ok(status);
+            }
+            tokio::time::sleep(COMMAND_POLL).await;
+        }
+    });
+    match ended.await {
+        Ok(Ok(status)) if status.success() => {}
+        Ok(Ok(status)) => tracing::warn!(command = shown, %status, "failed"),
+        Ok(Err(error)) => tracing::warn!(command = shown, %error, "failed"),
+        Err(_) => {
+            tracing::warn!(command = shown, "took too long; killed");
+            // It may have ended just now.
+            let _ = child.kill();
+            let _ = child.wait();
         }
     }
 }

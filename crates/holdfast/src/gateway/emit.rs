@@ -5,7 +5,7 @@ use std::io::{self, IoSlice};
 
 use holdfast_core::{Direction, Made, Payload as _, Resend};
 use holdfast_net::datapath::{DataPath, Gso, VnetHdr};
-use holdfast_wire::{Flags, Header, SackBlocks};
+use holdfast_wire::{Flags, Header, SackBlocks, SeqNum};
 
 use super::packet::Packet;
 
@@ -97,8 +97,29 @@ pub(super) fn forward_with_sack(
     packet: &Packet,
     sack: &SackBlocks,
 ) -> io::Result<SackOutcome> {
+    forward_with(path, packet, header_with_sack(packet, sack))
+}
+
+/// Gives a segment back with this ACK and window in place of its own, as
+/// [`forward_with_sack`] does.
+///
+/// Errors: that of the device.
+pub(super) fn forward_with_ack(
+    path: &DataPath,
+    packet: &Packet,
+    ack: SeqNum,
+    window: u16,
+) -> io::Result<SackOutcome> {
+    forward_with(path, packet, header_with_ack(packet, ack, window))
+}
+
+fn forward_with(
+    path: &DataPath,
+    packet: &Packet,
+    header: Option<Header>,
+) -> io::Result<SackOutcome> {
     let frame = packet.frame();
-    let Some(header) = header_with_sack(packet, sack) else {
+    let Some(header) = header else {
         path.forward(packet.direction(), frame)?;
         return Ok(SackOutcome::AsItCame);
     };
@@ -115,11 +136,23 @@ fn header_with_sack(packet: &Packet, sack: &SackBlocks) -> Option<Header> {
     if !header.keep_sack_blocks(sack) {
         return None;
     }
-    // Otherwise the field holds the pseudo-header's sum, in which no option counts.
+    Some(corrected(header, &before, packet))
+}
+
+fn header_with_ack(packet: &Packet, ack: SeqNum, window: u16) -> Option<Header> {
+    let before = packet.header()?;
+    let mut header = before;
+    header.set_ack(ack);
+    header.set_window(window);
+    Some(corrected(header, &before, packet))
+}
+
+fn corrected(mut header: Header, before: &Header, packet: &Packet) -> Header {
+    // Otherwise the field holds the pseudo-header's sum, in which nothing of TCP's counts.
     if !packet.frame().vnet().needs_csum {
-        header.correct_checksum(&before);
+        header.correct_checksum(before);
     }
-    Some(header)
+    header
 }
 
 /// One frame's worth of a piece.

@@ -89,6 +89,14 @@ impl Packet {
         self.direction
     }
 
+    /// The same as [`Packet::payload`], to look at; what lies beyond the payload is left out.
+    fn octets(&self, offset: u32, len: u32) -> &[u8] {
+        let whole = &self.frame.bytes()[usize::from(self.payload)..self.end as usize];
+        let from = whole.len().min(offset as usize);
+        let to = whole.len().min(from + len as usize);
+        &whole[from..to]
+    }
+
     /// A part of its payload, by offset and length in bytes.
     pub(super) fn payload(&self, offset: u32, len: u32) -> FrameBytes {
         let start = usize::from(self.payload) + offset as usize;
@@ -115,6 +123,10 @@ impl Payload for Packet {
 
     fn is_cacheable(&self) -> bool {
         self.frame.is_cacheable()
+    }
+
+    fn has_same_bytes(&self, offset: u32, other: &Self, other_offset: u32, len: u32) -> bool {
+        self.octets(offset, len) == other.octets(other_offset, len)
     }
 }
 
@@ -143,6 +155,36 @@ mod tests {
         let icmp = [2, 0, 0, 0, 0, 0, 5, 0];
         let quoted = [ip(8, about), vec![0, 80, 0x9c, 0x40, 0, 0, 0, 100]].concat();
         [ip(64, 0), hop_by_hop.to_vec(), icmp.to_vec(), quoted].concat()
+    }
+
+    /// An IPv4 packet with this payload, its checksums right.
+    fn data(payload: &[u8]) -> Vec<u8> {
+        let mut packet = ack();
+        packet[3] = 40 + payload.len() as u8;
+        packet.extend(payload);
+        let (_, layout) = holdfast_wire::parse(&packet, 0).expect("a segment");
+        let mut header = Header::copy_from(&packet, &layout).expect("a short one");
+        assert!(header.set_payload_len(payload.len()));
+        header.set_checksum(payload);
+        packet[..40].copy_from_slice(header.as_bytes());
+        packet
+    }
+
+    #[test]
+    fn other_bytes_in_place_of_what_was_seen_are_told_apart_wherever_they_lie() {
+        let packet = |payload: &[u8]| match classified(&data(payload)) {
+            Content::Segment(_, packet) => packet,
+            content => panic!("{content:?}"),
+        };
+        let whole = packet(b"abcdefgh");
+        let part = packet(b"cdeXg");
+        assert!(whole.has_same_bytes(0, &whole, 0, 8));
+        assert!(whole.has_same_bytes(2, &part, 0, 3));
+        assert!(!whole.has_same_bytes(2, &part, 0, 4));
+        assert!(whole.has_same_bytes(6, &part, 4, 1));
+        assert!(!whole.has_same_bytes(6, &part, 3, 1));
+        // A FIN, or a segment without any.
+        assert!(whole.has_same_bytes(8, &part, 5, 0));
     }
 
     /// An IPv4 packet with a TCP header alone, its checksums right.

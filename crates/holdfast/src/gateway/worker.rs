@@ -17,13 +17,15 @@ use holdfast_net::datapath::{DataPath, HEARTBEAT_INTERVAL, monotonic_ns};
 use holdfast_net::frame::{BufferPool, Frame};
 use holdfast_net::readiness::{Waker, wait_readable};
 use holdfast_net::tun::LayerKind;
-use holdfast_wire::{Instant, SackBlocks};
+use holdfast_wire::{Instant, SackBlocks, SeqNum};
 
 use super::command::Command;
 use super::emit::{self, Bounds, SackOutcome};
 use super::packet::{Content, Packet, classify};
 use super::records::Records;
+use super::station::{Fate, Station};
 
+mod handoff;
 mod report;
 
 /// Frames of one direction that are read in a row before the other has its turn.
@@ -49,6 +51,9 @@ struct WorkerCounters {
     sack_replaced: u64,
     /// Those that were to have others, and could not.
     sack_not_replaced: u64,
+    /// Of these, those with another ACK; and those that were to have one, and could not.
+    ack_replaced: u64,
+    ack_not_replaced: u64,
     /// Segments not given back at once: kept for later, or answered.
     suppressed: u64,
     /// Pieces sent from the cache.
@@ -129,6 +134,8 @@ pub(super) struct Worker {
     quota: [usize; 2],
     /// The last read found no buffer.
     starved: bool,
+    /// The part of a base station, where there are neighbours.
+    station: Option<Station>,
 }
 
 fn clock() -> Instant {
@@ -142,8 +149,8 @@ impl Worker {
         settings: WorkerSettings,
         records: Records,
         found: &[FlowRecord],
-        commands: Receiver<Command>,
-        waker: Waker,
+        (commands, waker): (Receiver<Command>, Waker),
+        station: Option<Station>,
     ) -> Self {
         let WorkerSettings {
             core: settings,
@@ -179,6 +186,7 @@ impl Worker {
             leave_by: None,
             quota: [BATCH_FRAMES; 2],
             starved: false,
+            station,
             path,
         }
     }
@@ -197,10 +205,12 @@ impl Worker {
                 self.obey(command);
             }
             self.run_deadlines();
+            self.run_station()?;
             if self.is_done() {
                 return self.leave();
             }
-            if more {
+            let more_of_station = self.station.as_ref().is_some_and(|one| one.is_readable);
+            if more || more_of_station {
                 self.quota = [BATCH_FRAMES; 2];
             } else {
                 self.wait()?;
@@ -213,26 +223,32 @@ impl Worker {
         let mut more = false;
         self.starved = false;
         for (direction, quota) in DIRECTIONS.into_iter().zip(self.quota) {
-            let mut left = quota;
-            while left > 0 {
-                match self.path.read(direction, &mut self.pool) {
-                    Ok(Some(frame)) => self.handle(direction, &frame),
-                    Ok(None) => break,
-                    Err(error) => match ReadFailure::of(error.kind()) {
-                        ReadFailure::NoFrame => {}
-                        ReadFailure::Starved => {
-                            self.counters.starved += 1;
-                            self.starved = true;
-                            break;
-                        }
-                        ReadFailure::Broken => return Err(error),
-                    },
-                }
-                left -= 1;
-            }
-            more |= left == 0 && quota == BATCH_FRAMES;
+            let read = self.read_batch(direction, quota)?;
+            more |= read == quota && quota == BATCH_FRAMES;
         }
         Ok(more)
+    }
+
+    /// Reads up to `quota` frames of one direction; how many there were.
+    fn read_batch(&mut self, direction: Direction, quota: usize) -> io::Result<usize> {
+        let mut read = 0;
+        while read < quota {
+            match self.path.read(direction, &mut self.pool) {
+                Ok(Some(frame)) => self.handle(direction, &frame),
+                Ok(None) => break,
+                Err(error) => match ReadFailure::of(error.kind()) {
+                    ReadFailure::NoFrame => {}
+                    ReadFailure::Starved => {
+                        self.counters.starved += 1;
+                        self.starved = true;
+                        break;
+                    }
+                    ReadFailure::Broken => return Err(error),
+                },
+            }
+            read += 1;
+        }
+        Ok(read)
     }
 
     /// One frame: judged, and given back or not.
@@ -241,11 +257,26 @@ impl Worker {
         match classify(frame, direction, self.ip) {
             Content::Segment(segment, packet) => {
                 self.counters.no_buffer += u64::from(!frame.is_cacheable());
+                if direction == Direction::Downlink
+                    && let Some(station) = &mut self.station
+                    && station.arrive(&segment, &packet, now) == Fate::Taken
+                {
+                    self.counters.suppressed += 1;
+                    return;
+                }
                 let engine = &mut self.engine;
                 match engine.handle_segment(direction, &segment, &packet, now, &mut self.actions) {
                     Verdict::Forward => self.forward(direction, frame),
                     Verdict::ForwardWithSack(sack) => self.forward_with_sack(&packet, &sack),
+                    Verdict::ForwardWithAck { ack, window } => {
+                        self.forward_with_ack(&packet, ack, window);
+                    }
                     Verdict::Suppress => self.counters.suppressed += 1,
+                }
+                if direction == Direction::Uplink
+                    && let Some(station) = &mut self.station
+                {
+                    station.handle_uplink(&segment);
                 }
             }
             Content::TooBig(too_big) => {
@@ -281,6 +312,18 @@ impl Worker {
             *match outcome {
                 SackOutcome::Replaced => &mut self.counters.sack_replaced,
                 SackOutcome::AsItCame => &mut self.counters.sack_not_replaced,
+            } += 1;
+        });
+        self.count_error(written);
+    }
+
+    /// One segment given back with another ACK.
+    fn forward_with_ack(&mut self, packet: &Packet, ack: SeqNum, window: u16) {
+        self.counters.forwarded += 1;
+        let written = emit::forward_with_ack(&self.path, packet, ack, window).map(|outcome| {
+            *match outcome {
+                SackOutcome::Replaced => &mut self.counters.ack_replaced,
+                SackOutcome::AsItCame => &mut self.counters.ack_not_replaced,
             } += 1;
         });
         self.count_error(written);
@@ -335,9 +378,15 @@ impl Worker {
     /// Sleeps until there is something to do, at most until the next heartbeat.
     fn wait(&mut self) -> io::Result<()> {
         let now = clock();
-        let deadline = self
-            .engine
-            .poll_timeout()
+        let station = self.station.as_ref();
+        let due = [
+            self.engine.poll_timeout(),
+            station.and_then(Station::poll_timeout),
+        ];
+        let deadline = due
+            .into_iter()
+            .flatten()
+            .min()
             .map_or(HEARTBEAT_INTERVAL, |at| at.saturating_since(now));
         let waker = self.waker.as_fd();
         let [down, up] = if self.starved {
@@ -346,8 +395,13 @@ impl Worker {
         } else {
             DIRECTIONS.map(|direction| self.path.device_fd(direction))
         };
-        let fds = [down, up, waker];
-        let [down, up, woken] = wait_readable(fds, Some(deadline.min(HEARTBEAT_INTERVAL)))?;
+        let fds = [down, up, waker, station.map_or(waker, Station::fd)];
+        let [down, up, woken, neighbours] =
+            wait_readable(fds, Some(deadline.min(HEARTBEAT_INTERVAL)))?;
+        if let Some(station) = &mut self.station {
+            station.is_readable = neighbours;
+            station.drain_device();
+        }
         self.quota = if self.starved {
             [BATCH_FRAMES; 2]
         } else {

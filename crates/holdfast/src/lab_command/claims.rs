@@ -87,30 +87,33 @@ pub(super) fn run(args: &ClaimsArgs) -> anyhow::Result<ExitCode> {
         entries.extend(paper.entries(&lines));
         fits.extend(paper.fits(&lines));
     }
-    if args.json {
-        print(serde_json::to_string_pretty(&entries)?)?;
-        return Ok(ExitCode::SUCCESS);
+    print_all(&entries, &fits, args.json)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print_all(entries: &[Entry], fits: &[Fit], json: bool) -> anyhow::Result<()> {
+    if json {
+        return print(serde_json::to_string_pretty(entries)?);
     }
-    print(claims::table(&entries))?;
+    print(claims::table(entries))?;
+    for fit in fits {
+        print(format_args!(
+            "{}: {} of {} cells are as printed with {}={}",
+            fit.table, fit.as_printed, fit.cells, fit.parameter, fit.value
+        ))?;
+    }
     let count = |verdict| {
         entries
             .iter()
             .filter(|entry| entry.verdict == verdict)
             .count()
     };
-    for fit in &fits {
-        print(format_args!(
-            "{}: {} of {} cells are as printed with {}={}",
-            fit.table, fit.as_printed, fit.cells, fit.parameter, fit.value
-        ))?;
-    }
     print(format_args!(
         "{} hold, {} differ, {} cannot be compared",
         count(Verdict::Holds),
         count(Verdict::Differs),
         count(Verdict::NotComparable)
-    ))?;
-    Ok(ExitCode::SUCCESS)
+    ))
 }
 
 pub(super) fn papers(wanted: Option<&Path>) -> anyhow::Result<Vec<Paper>> {

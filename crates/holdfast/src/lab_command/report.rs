@@ -7,7 +7,6 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, ensure};
 use clap::Args;
-use holdfast_lab::campaign;
 use holdfast_lab::claims::Paper;
 use holdfast_lab::demo::own_binary;
 use holdfast_lab::report;
@@ -128,11 +127,7 @@ fn measured(
     };
     let substrate = Substrate::new(kind, settings)?;
     let jobs = jobs.map_or_else(|| kind.jobs_default(), usize::from);
-    let mut carried_out = Vec::with_capacity(missing.len());
-    campaign::run(&missing, &substrate, jobs, stop, |line| {
-        carried_out.push(line);
-        Ok(())
-    })?;
+    let carried_out = paper.carry_out(&missing, &substrate, jobs, stop)?;
     let mut carried_out = carried_out.into_iter();
     for line in &mut lines {
         if line.is_none() {

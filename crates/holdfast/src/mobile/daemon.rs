@@ -19,6 +19,7 @@ use tokio::net::{UdpSocket, UnixStream};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::addresses::{self, AddressMonitor};
+use super::cells::Cells;
 use crate::control::{
     ControlListener, ControlReply, ControlRequest, LinkEvent, answer_line, request_line,
 };
@@ -57,12 +58,10 @@ struct Daemon {
     settings: MobileSettings,
     started: WallInstant,
     session: MobileSession,
-    /// The interface, while there is one.
+    /// The interface whose addresses are registered, while there is one.
     ifindex: Option<u32>,
-    /// Its carrier, as last seen; `None` before it was seen.
-    carrier: Option<bool>,
-    gateway: Option<SocketAddr>,
-    socket: Option<UdpSocket>,
+    cells: Cells,
+    handovers: u64,
     send_errors: u64,
 }
 
@@ -84,9 +83,8 @@ impl Daemon {
             started: WallInstant::now(),
             session,
             ifindex: None,
-            carrier: None,
-            gateway: None,
-            socket: None,
+            cells: Cells::new(&settings.cells),
+            handovers: 0,
             send_errors: 0,
             settings,
         })
@@ -105,13 +103,17 @@ impl Daemon {
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut datagram = vec![0; DATAGRAM_BYTES_MAX + 1];
         let (found, mut resolved) = tokio::sync::mpsc::channel(1);
-        tokio::spawn(find_gateway(self.settings.gateway.clone(), found));
-        tracing::info!(
-            interface = self.settings.interface,
-            gateway = self.settings.gateway,
-            key = %self.settings.key.id(),
-            "watching"
-        );
+        for (number, cell) in self.settings.cells.iter().enumerate() {
+            let gateway = cell.gateway.clone();
+            tokio::spawn(find_gateway(number, gateway, found.clone()));
+            tracing::info!(
+                interface = cell.interface,
+                gateway = cell.gateway,
+                key = %self.settings.key.id(),
+                "watching"
+            );
+        }
+        drop(found);
         loop {
             self.transmit();
             let timeout = self.timeout();
@@ -128,8 +130,9 @@ impl Daemon {
                     ready.get_inner().drain()?;
                     ready.clear_ready();
                     self.read_addresses();
+                    self.look_where_it_is();
                 }
-                received = receive(self.socket.as_ref(), &mut datagram) => match received {
+                received = receive(self.cells.present().socket.as_ref(), &mut datagram) => match received {
                     Ok(length) => self.handle_datagram(&datagram[..length]),
                     Err(error) => tracing::debug!(%error, "signal socket"),
                 },
@@ -137,7 +140,7 @@ impl Daemon {
                     Ok((stream, _)) => self.answer(stream).await,
                     Err(error) => tracing::warn!(%error, "control socket"),
                 },
-                Some(gateway) = resolved.recv() => self.use_gateway(gateway).await?,
+                Some((cell, gateway)) = resolved.recv() => self.use_gateway(cell, gateway).await?,
                 () = sleep(timeout) => {}
                 _ = terminate.recv() => break,
                 _ = interrupt.recv() => break,
@@ -153,14 +156,16 @@ impl Daemon {
 
     /// When something is due; never before it is known where to send it, and what.
     fn timeout(&self) -> Option<Duration> {
-        self.socket.as_ref()?;
-        self.carrier?;
+        let cell = self.cells.present();
+        cell.socket.as_ref()?;
+        cell.carrier?;
         Some(self.session.poll_timeout().saturating_since(self.now()))
     }
 
     /// Sends all that is due.
     fn transmit(&mut self) {
-        let (Some(socket), Some(gateway), Some(_)) = (&self.socket, self.gateway, self.carrier)
+        let cell = self.cells.present();
+        let (Some(socket), Some(gateway), Some(_)) = (&cell.socket, cell.gateway, cell.carrier)
         else {
             return;
         };
@@ -187,20 +192,32 @@ impl Daemon {
         let InterfaceEvent::State(state) = event else {
             return;
         };
-        if state.name != self.settings.interface && Some(state.ifindex) != self.ifindex {
-            return;
+        let carrier = state.carrier && !state.removed;
+        if state.name == self.settings.interface {
+            self.ifindex = (!state.removed).then_some(state.ifindex);
+        } else if Some(state.ifindex) == self.ifindex {
+            // It has another name now.
+            self.ifindex = None;
+            let interface = self.settings.interface.clone();
+            self.note_carrier(&interface, false);
         }
-        let gone = state.removed || state.name != self.settings.interface;
-        let carrier = state.carrier && !gone;
-        self.ifindex = (!gone).then_some(state.ifindex);
-        let before = self.carrier.replace(carrier);
-        if before == Some(carrier) {
+        let name = state.name.clone();
+        self.note_carrier(&name, carrier);
+    }
+
+    /// The carrier of an interface is this; if it is the link's, the gateway hears of it.
+    fn note_carrier(&mut self, interface: &str, carrier: bool) {
+        let before = (self.cells.number(), self.cells.present().carrier);
+        self.cells.note_carrier(interface, carrier);
+        self.look_where_it_is();
+        let after = (self.cells.number(), self.cells.present().carrier);
+        let (Some(carrier), true) = (after.1, after.0 == before.0 && after.1 != before.1) else {
             return;
-        }
-        tracing::info!(interface = self.settings.interface, carrier, "link");
+        };
+        tracing::info!(interface, carrier, "link");
         self.read_addresses();
         let now = self.now();
-        match (before, carrier) {
+        match (before.1, carrier) {
             (_, false) => self.session.link_down(now),
             (Some(_), true) => self.session.link_up(now),
             // At the start: the registration says it.
@@ -208,12 +225,38 @@ impl Daemon {
         }
     }
 
+    /// Routes or carriers may say that the mobile is in another cell.
+    fn look_where_it_is(&mut self) {
+        if self.settings.cells.len() == 1 {
+            return;
+        }
+        match addresses::default_gateways() {
+            Ok(next_hops) => self.enter(self.cells.choose(&next_hops)),
+            Err(error) => tracing::warn!(%error, "the routes cannot be read"),
+        }
+    }
+
+    /// The mobile is in this cell: its gateway hears of it, if that is news.
+    fn enter(&mut self, number: usize) {
+        if number == self.cells.number() {
+            return;
+        }
+        let now = self.now();
+        let session = &mut self.session;
+        self.cells
+            .enter(number, |told| session.hand_over(told, now));
+        self.handovers += 1;
+        let cell = self.cells.present();
+        tracing::info!(interface = cell.interface, gateway = ?cell.gateway, "in another cell");
+        self.read_addresses();
+    }
+
     fn read_addresses(&mut self) {
         let Some(ifindex) = self.ifindex else { return };
         match addresses::of_interface(ifindex) {
             // A link that went takes IPv6 addresses along, which are as good as before
             // when it is back: they stay registered.
-            Ok(found) if found.is_empty() || self.carrier == Some(false) => {}
+            Ok(found) if found.is_empty() || self.cells.present().carrier == Some(false) => {}
             Ok(found) => self.session.set_addresses(&found, self.now()),
             Err(error) => tracing::warn!(%error, "the interface's addresses cannot be read"),
         }
@@ -238,16 +281,20 @@ impl Daemon {
         }
     }
 
-    /// The gateway's address is known.
-    async fn use_gateway(&mut self, gateway: SocketAddr) -> anyhow::Result<()> {
+    /// The address of a cell's gateway is known.
+    async fn use_gateway(&mut self, number: usize, gateway: SocketAddr) -> anyhow::Result<()> {
         let any = if gateway.is_ipv6() {
             "[::]:0"
         } else {
             "0.0.0.0:0"
         };
-        self.socket = Some(UdpSocket::bind(any).await.context("signal socket")?);
-        self.gateway = Some(gateway);
-        tracing::info!(%gateway, "gateway");
+        let socket = UdpSocket::bind(any).await.context("signal socket")?;
+        if let Some(cell) = self.cells.get_mut(number) {
+            cell.socket = Some(socket);
+            cell.gateway = Some(gateway);
+            tracing::info!(interface = cell.interface, %gateway, "gateway");
+        }
+        self.look_where_it_is();
         Ok(())
     }
 
@@ -265,11 +312,36 @@ impl Daemon {
         let now = self.now();
         match request {
             ControlRequest::Status { .. } => ControlReply::Mobile(Box::new(self.status())),
-            ControlRequest::Signal { event, lead_ms } => {
-                match event {
-                    LinkEvent::Up => self.session.link_up(now),
-                    LinkEvent::Down => self.session.link_down(now),
-                    LinkEvent::GoingDownSoon => self.session.going_down_soon(*lead_ms, now),
+            ControlRequest::Signal {
+                event,
+                lead_ms,
+                gateway,
+            } => {
+                let cell = gateway.map(|gateway| self.cells.of_gateway(gateway));
+                if let (Some(gateway), Some(None)) = (gateway, cell) {
+                    return ControlReply::Error {
+                        message: format!(
+                            "{gateway} is no gateway of this mobile; see mobile.cells"
+                        ),
+                    };
+                }
+                let present = self.cells.number();
+                if let (Some(gateway), Some(Some(cell))) = (gateway, cell)
+                    && *event != LinkEvent::Up
+                    && cell != present
+                {
+                    return ControlReply::Error {
+                        message: format!(
+                            "the mobile is not in the cell of {gateway}; leave out --gateway to \
+                             speak of the one in which it is"
+                        ),
+                    };
+                }
+                match (event, cell.flatten()) {
+                    (LinkEvent::Up, Some(cell)) if cell != present => self.enter(cell),
+                    (LinkEvent::Up, _) => self.session.link_up(now),
+                    (LinkEvent::Down, _) => self.session.link_down(now),
+                    (LinkEvent::GoingDownSoon, _) => self.session.going_down_soon(*lead_ms, now),
                 }
                 tracing::info!(?event, "told on the control socket");
                 ControlReply::Done
@@ -289,6 +361,7 @@ impl Daemon {
             ("challenged".to_owned(), counters.challenged),
             ("refused".to_owned(), counters.refused),
             ("send-errors".to_owned(), self.send_errors),
+            ("handovers".to_owned(), self.handovers),
         ]);
         let rejections = counters.rejections.iter();
         by_name.extend(
@@ -297,9 +370,9 @@ impl Daemon {
         MobileSessionStatus {
             version: env!("CARGO_PKG_VERSION").into(),
             pid: std::process::id(),
-            interface: self.settings.interface.clone(),
-            gateway: self.gateway,
-            link: match (self.carrier, self.session.state()) {
+            interface: self.cells.present().interface.clone(),
+            gateway: self.cells.present().gateway,
+            link: match (self.cells.present().carrier, self.session.state()) {
                 (None, _) => LinkView::Unknown,
                 (_, LinkState::Up) => LinkView::Up,
                 (_, LinkState::GoingDownSoon) => LinkView::GoingDownSoon,
@@ -331,13 +404,17 @@ async fn sleep(timeout: Option<Duration>) {
 }
 
 /// Finds the gateway's address, however long its name cannot be resolved.
-async fn find_gateway(gateway: String, found: tokio::sync::mpsc::Sender<SocketAddr>) {
+async fn find_gateway(
+    cell: usize,
+    gateway: String,
+    found: tokio::sync::mpsc::Sender<(usize, SocketAddr)>,
+) {
     loop {
         let name = gateway.clone();
         match tokio::task::spawn_blocking(move || resolve(&name)).await {
             Ok(Ok(address)) => {
                 // The daemon that no longer listens is leaving.
-                let _ = found.send(address).await;
+                let _ = found.send((cell, address)).await;
                 return;
             }
             Ok(Err(error)) => {

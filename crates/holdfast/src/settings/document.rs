@@ -3,7 +3,9 @@
 
 use std::fmt::Write as _;
 
-use super::gateway::{GATEWAY_KEYS, MOBILE_ENTRY_KEYS, SIGNAL_KEYS, SNOOP_KEYS};
+use super::gateway::{
+    GATEWAY_KEYS, HANDOFF_KEYS, MOBILE_ENTRY_KEYS, MTCP_KEYS, SIGNAL_KEYS, SNOOP_KEYS,
+};
 use super::keys::{Key, Kind};
 use super::mobile::MOBILE_DAEMON_KEYS;
 
@@ -36,11 +38,16 @@ These are not set; they come from the keys above or from what is measured.
 pub(crate) fn settings_page() -> String {
     let mut page = INTRODUCTION.to_owned();
     section(&mut page, "The gateway: `[gateway]`", "", GATEWAY_KEYS);
+    let text = "States, timers, and what the paper says: [schemes/mtcp.md](schemes/mtcp.md).\n";
+    section(&mut page, "The scheme `mtcp`: `[mtcp]`", text, MTCP_KEYS);
     let text = "Names of parameters and their values are those of the paper (Balakrishnan, Seshan, Amir \
         and Katz, 1995), where it has them.\n";
     section(&mut page, "The scheme `snoop`: `[snoop]`", text, SNOOP_KEYS);
     let text = "How mobiles tell of their links: [link-signals.md](link-signals.md).\n";
     section(&mut page, "Link signals: `[signals]`", text, SIGNAL_KEYS);
+    let text = "Several gateways as base stations, between which mobiles move: \
+        [schemes/handoff.md](schemes/handoff.md). Without `name` there is no handoff.\n";
+    section(&mut page, "Handoff: `[handoff]`", text, HANDOFF_KEYS);
     let text = "One section for each mobile that sends signals, at most 4096. Mobiles without one are \
         served too: their outages are seen by the interface and by silence.\n";
     section(
@@ -94,8 +101,10 @@ pub(crate) fn example_files() -> [(&'static str, String); 2] {
 "
     .to_owned();
     example(&mut gateway, "[gateway]", GATEWAY_KEYS, "");
+    example(&mut gateway, "[mtcp]", MTCP_KEYS, "");
     example(&mut gateway, "[snoop]", SNOOP_KEYS, "");
     example(&mut gateway, "[signals]", SIGNAL_KEYS, "");
+    example(&mut gateway, "[handoff]", HANDOFF_KEYS, "# ");
     example(&mut gateway, "[[mobile]]", MOBILE_ENTRY_KEYS, "# ");
     let mut mobile = "\
 # Settings of `holdfast mobile --config /etc/holdfast/mobile.toml`.

@@ -15,10 +15,14 @@ use super::keys::{Kind, is_interface_name};
 use super::{GATEWAY_SOCKET, SettingsError};
 use crate::control::LinkEvent;
 
+mod handoff;
 mod key;
+mod mtcp;
 mod snoop;
 
+pub(crate) use handoff::{KEYS as HANDOFF_KEYS, StationSettings};
 pub(crate) use key::{GATEWAY_KEYS, MOBILE_ENTRY_KEYS, SIGNAL_KEYS, SNOOP_KEYS};
+pub(crate) use mtcp::KEYS as MTCP_KEYS;
 use snoop::SnoopSetName;
 
 /// What a gateway's settings file may hold.
@@ -29,6 +33,11 @@ pub(crate) const GATEWAY_FILE: &[SectionKeys] = &[
         keys: GATEWAY_KEYS,
     },
     SectionKeys {
+        name: "mtcp",
+        repeated: false,
+        keys: MTCP_KEYS,
+    },
+    SectionKeys {
         name: "snoop",
         repeated: false,
         keys: SNOOP_KEYS,
@@ -37,6 +46,11 @@ pub(crate) const GATEWAY_FILE: &[SectionKeys] = &[
         name: "signals",
         repeated: false,
         keys: SIGNAL_KEYS,
+    },
+    SectionKeys {
+        name: "handoff",
+        repeated: false,
+        keys: HANDOFF_KEYS,
     },
     SectionKeys {
         name: "mobile",
@@ -59,6 +73,8 @@ pub(crate) enum SchemeName {
     Hold,
     /// M-TCP+: the same, and acknowledge what is kept while the link is down
     MtcpPlus,
+    /// M-TCP: split connections here, keep fixed hosts waiting while the link is down
+    Mtcp,
     /// Snoop: retransmit what the wireless half loses, and hide the loss from the fixed host
     Snoop,
 }
@@ -69,6 +85,7 @@ impl SchemeName {
         match self {
             Self::Hold => "hold",
             Self::MtcpPlus => "mtcp-plus",
+            Self::Mtcp => "mtcp",
             Self::Snoop => "snoop",
         }
     }
@@ -171,6 +188,8 @@ pub(crate) struct GatewaySettings {
     pub(crate) state_file: PathBuf,
     /// The link signals.
     pub(crate) signals: SignalSettings,
+    /// The neighbours, where there are some.
+    pub(crate) station: Option<StationSettings>,
 }
 
 /// How the gateway hears its mobiles.
@@ -225,11 +244,14 @@ impl GatewayArgs {
         }
         let control_socket = path(&section, &key::CONTROL_SOCKET, self.control_socket.as_ref())?;
         let state_file = path(&section, &key::STATE_FILE, self.state_file.as_ref())?;
+        let station = handoff::settings(&file.section("handoff"), scheme, wired.as_deref())?;
         Ok(GatewaySettings {
+            station,
             scheme,
             wireless,
             wired,
             core: Settings {
+                mtcp: mtcp::settings(&file.section("mtcp"))?,
                 snoop: snoop::settings(&file.section("snoop"), self.snoop_set)?,
                 ..core_settings(&section, scheme)?
             },
@@ -304,6 +326,7 @@ fn core_settings(section: &Section<'_>, scheme: SchemeName) -> Result<Settings, 
         scheme: match scheme {
             SchemeName::Hold => Scheme::Hold,
             SchemeName::MtcpPlus => Scheme::MtcpPlus,
+            SchemeName::Mtcp => Scheme::Mtcp,
             SchemeName::Snoop => Scheme::Snoop,
         },
         flows_max: count(&key::FLOWS_MAX)?,

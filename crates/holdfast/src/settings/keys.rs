@@ -52,6 +52,14 @@ pub(crate) enum Kind {
     SecretKey,
     /// A list of addresses or prefixes.
     Prefixes,
+    /// A list of addresses, each with or without a port.
+    Stations,
+    /// A list of cells: an interface and a gateway each.
+    Cells,
+    /// A multicast address.
+    Group,
+    /// Yes or no.
+    Flag,
 }
 
 impl Kind {
@@ -79,6 +87,12 @@ impl Kind {
             Self::Text => "a text of 1 to 64 characters".into(),
             Self::SecretKey => "a key made by `holdfast mobile keygen`".into(),
             Self::Prefixes => "a list of 1 to 64 addresses or prefixes".into(),
+            Self::Stations => "a list of 1 to 64 addresses, each with or without a port".into(),
+            Self::Cells => "a list of 1 to 64 texts, each an interface and an address with or \
+                without a port"
+                .into(),
+            Self::Group => "a multicast address".into(),
+            Self::Flag => "true or false".into(),
         }
     }
 
@@ -145,6 +159,11 @@ impl Kind {
         }
     }
 
+    /// The answer in `value` if the kind takes it.
+    pub(crate) fn flag(self, value: &Value) -> Option<bool> {
+        matches!(self, Self::Flag).then(|| value.as_bool())?
+    }
+
     /// The text in `value` if the kind takes it.
     pub(crate) fn text(self, value: &Value) -> Option<String> {
         let text = value.as_str()?;
@@ -155,6 +174,9 @@ impl Kind {
             Self::SocketAddr => text.parse::<SocketAddr>().is_ok(),
             Self::Text => (1..=64).contains(&text.chars().count()),
             Self::SecretKey => text.parse::<holdfast_core::signal::MobileKey>().is_ok(),
+            Self::Group => text
+                .parse::<std::net::IpAddr>()
+                .is_ok_and(|group| group.is_multicast()),
             _ => false,
         };
         taken.then(|| text.to_owned())

@@ -3,7 +3,9 @@
 
 use roff::{Inline, Roff, bold, roman};
 
-use super::gateway::{GATEWAY_KEYS, MOBILE_ENTRY_KEYS, SIGNAL_KEYS, SNOOP_KEYS};
+use super::gateway::{
+    GATEWAY_KEYS, HANDOFF_KEYS, MOBILE_ENTRY_KEYS, MTCP_KEYS, SIGNAL_KEYS, SNOOP_KEYS,
+};
 use super::keys::Key;
 use super::mobile::MOBILE_DAEMON_KEYS;
 
@@ -40,10 +42,14 @@ pub(crate) fn settings_manual() -> String {
     page.text(inlines(DESCRIPTION));
     let text = "In holdfast.toml, the file of `holdfast gateway`.";
     section(&mut page, "THE GATEWAY: [gateway]", text, GATEWAY_KEYS);
+    let text = "In the same file: the parameters of the scheme mtcp.";
+    section(&mut page, "M-TCP: [mtcp]", text, MTCP_KEYS);
     let text = "In the same file: the parameters of the scheme snoop.";
     section(&mut page, "SNOOP: [snoop]", text, SNOOP_KEYS);
     let text = "In the same file: how mobiles tell of their links.";
     section(&mut page, "LINK SIGNALS: [signals]", text, SIGNAL_KEYS);
+    let text = "In the same file: several gateways as base stations, between which mobiles move.";
+    section(&mut page, "HANDOFF: [handoff]", text, HANDOFF_KEYS);
     let text = "In the same file, one section for each mobile that sends signals, at most 4096. \
         Mobiles without one are served too: their outages are seen by the interface and by silence.";
     section(
@@ -118,6 +124,7 @@ mod tests {
         let page = settings_manual();
         for keys in [
             GATEWAY_KEYS,
+            MTCP_KEYS,
             SNOOP_KEYS,
             SIGNAL_KEYS,
             MOBILE_ENTRY_KEYS,

@@ -17,8 +17,14 @@ use super::keys::{Key, Kind, is_interface_name};
 const KEY_FILE_BYTES_MAX: u64 = 4096;
 
 /// `[mobile]` of a mobile's own settings file.
-pub(crate) const MOBILE_DAEMON_KEYS: &[Key] =
-    &[INTERFACE, GATEWAY, KEY_FILE, KEEPALIVE, CONTROL_SOCKET];
+pub(crate) const MOBILE_DAEMON_KEYS: &[Key] = &[
+    INTERFACE,
+    GATEWAY,
+    CELLS,
+    KEY_FILE,
+    KEEPALIVE,
+    CONTROL_SOCKET,
+];
 
 /// What a mobile's own settings file may hold.
 const MOBILE_FILE: &[SectionKeys] = &[SectionKeys {
@@ -42,8 +48,32 @@ const GATEWAY: Key = Key {
     default: None,
     example: "\"192.0.2.1:4848\"",
     meaning: "The gateway's signal address: an address or a name, with or without a port (4848).",
-    cost: "Has to be given, here or by `--gateway`.",
+    cost: "This, `--gateway` or `cells` has to be given.",
 };
+
+const CELLS: Key = Key {
+    path: "mobile.cells",
+    kind: Kind::Cells,
+    default: None,
+    example: "[\"wlan0 10.2.0.1\", \"wlan1 10.3.0.1:4848\"]",
+    meaning: "In place of `gateway`: several, each with the interface of its cell; `interface` is then the \
+        one whose addresses are registered. The mobile is in the cell whose gateway is the next hop of its \
+        default route; otherwise, when the interface of its cell has no carrier, in the first that has one; \
+        or where `holdfast mobile signal up --gateway` says.",
+    cost: "None.",
+};
+
+/// Cells at most.
+const CELLS_MAX: usize = 64;
+
+/// A gateway and the interface by which it is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Cell {
+    /// The interface; its carrier is the link's state.
+    pub(crate) interface: String,
+    /// The gateway's signal address, as given; it may need a resolver.
+    pub(crate) gateway: String,
+}
 
 const KEY_FILE: Key = Key {
     path: "mobile.key_file",
@@ -104,10 +134,10 @@ pub(crate) struct MobileDaemonArgs {
 /// What a mobile's daemon runs with: flags over file over defaults.
 #[derive(Debug)]
 pub(crate) struct MobileSettings {
-    /// The interface of the link.
+    /// The interface whose addresses are registered.
     pub(crate) interface: String,
-    /// The gateway's signal address, as given; it may need a resolver.
-    pub(crate) gateway: String,
+    /// The gateways, one at least.
+    pub(crate) cells: Vec<Cell>,
     /// The key.
     pub(crate) key: MobileKey,
     /// Time between two registrations when nothing happens.
@@ -149,7 +179,18 @@ impl MobileDaemonArgs {
             }),
         };
         let interface = required(&INTERFACE, self.interface.as_ref(), "--interface")?;
-        let gateway = required(&GATEWAY, self.gateway.as_ref(), "--gateway")?;
+        let cells = section.get(&CELLS, cells)?;
+        let cells = match (cells, &self.gateway, section.value(&GATEWAY)) {
+            (Some(_), None, Some(_)) => {
+                let problem = "there is a `gateway` too; takes one of them";
+                return Err(section.error(&CELLS, problem));
+            }
+            (Some(cells), None, None) => cells,
+            _ => vec![Cell {
+                interface: interface.clone(),
+                gateway: required(&GATEWAY, self.gateway.as_ref(), "--gateway")?,
+            }],
+        };
         let path = |key: &Key, flag: Option<&PathBuf>| -> Result<PathBuf, SettingsError> {
             let from_file = section.get_or_default(key, Kind::text)?;
             Ok(flag.cloned().unwrap_or_else(|| from_file.into()))
@@ -163,12 +204,29 @@ impl MobileDaemonArgs {
         let control_socket = path(&CONTROL_SOCKET, self.control_socket.as_ref())?;
         Ok(MobileSettings {
             interface,
-            gateway,
+            cells,
             key,
             keepalive,
             control_socket,
         })
     }
+}
+
+fn cells(_: Kind, value: &Value) -> Option<Vec<Cell>> {
+    let values = value.as_array()?;
+    if !(1..=CELLS_MAX).contains(&values.len()) {
+        return None;
+    }
+    let cell = |text: &str| {
+        let (interface, gateway) = text.split_once(' ')?;
+        let gateway = gateway.trim();
+        let one_word = !gateway.is_empty() && !gateway.contains(' ');
+        (is_interface_name(interface) && one_word).then(|| Cell {
+            interface: interface.into(),
+            gateway: gateway.into(),
+        })
+    };
+    values.iter().map(|value| cell(value.as_str()?)).collect()
 }
 
 /// Reads a key file; the error is one line that names it.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Every class of error in settings, word by word, and what a good file gives.
 
+mod handoff;
+
 use std::path::Path;
 use std::time::Duration;
 
@@ -9,7 +11,8 @@ use holdfast_core::{Scheme, Settings, SnoopSet, SnoopSettings};
 
 use super::file::SettingsFile;
 use super::gateway::{
-    GATEWAY_FILE, GATEWAY_KEYS, MOBILE_ENTRY_KEYS, SIGNAL_KEYS, SNOOP_KEYS, SchemeName,
+    GATEWAY_FILE, GATEWAY_KEYS, HANDOFF_KEYS, MOBILE_ENTRY_KEYS, MTCP_KEYS, SIGNAL_KEYS,
+    SNOOP_KEYS, SchemeName,
 };
 use super::keys::{Kind, parse_size, size_text};
 use super::mobile::MOBILE_DAEMON_KEYS;
@@ -138,7 +141,7 @@ fn a_value_of_the_wrong_kind_is_refused_with_what_the_key_takes() {
         ("flows_max = 1.5", "got 1.5, takes a whole number"),
         (
             "scheme = \"snop\"",
-            "got \"snop\", takes one of hold, mtcp-plus, snoop",
+            "got \"snop\", takes one of hold, mtcp-plus, mtcp, snoop",
         ),
         ("scheme = 1", "got 1, takes one of hold, mtcp-plus"),
         ("wired = \"eth 0\"", "takes the name of a network interface"),
@@ -390,8 +393,10 @@ fn sizes_are_read_with_their_units() {
 fn every_default_is_one_that_its_key_takes() {
     let all = [
         GATEWAY_KEYS,
+        MTCP_KEYS,
         SNOOP_KEYS,
         SIGNAL_KEYS,
+        HANDOFF_KEYS,
         MOBILE_ENTRY_KEYS,
         MOBILE_DAEMON_KEYS,
     ];
@@ -409,6 +414,7 @@ fn every_default_is_one_that_its_key_takes() {
             Kind::Count { .. } => key.kind.count(value).is_some(),
             Kind::Factor { .. } => key.kind.factor(value).is_some(),
             Kind::Seconds { .. } | Kind::Millis { .. } => key.kind.duration(value).is_some(),
+            Kind::Flag => key.kind.flag(value).is_some(),
             _ => key.kind.text(value).is_some(),
         };
         assert!(taken, "{} does not take its default {default}", key.path);
@@ -436,15 +442,21 @@ fn the_documentation_is_that_of_the_keys() {
 fn the_example_file_is_understood_as_it_is_and_with_every_line_in_force() {
     let [(_, gateway), _] = example_files();
     settings_with(&[], &gateway).expect("as it is");
+    // The key of a mobile is given itself, that of the stations by a file.
+    let key_file = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(&key_file, KEY).expect("written");
+    let stations = key_file.path().to_str().expect("a path");
     let in_force: String = gateway
         .lines()
         .map(|line| line.strip_prefix("# ").unwrap_or(line))
         .filter(|line| line.starts_with('[') || line.contains(" = "))
-        .filter(|line| !line.starts_with("key_file"))
+        .filter(|line| !line.contains("train-7.key"))
         .map(|line| line.replace("hf1:...", KEY) + "\n")
+        .map(|line| line.replace("/etc/holdfast/stations.key", stations))
         .collect();
     let settings = settings_with(&[], &in_force).expect("with every line in force");
     assert_eq!(settings.signals.mobiles.len(), 1);
+    assert_eq!(settings.station.expect("one").name, "west");
     assert_eq!(
         format!("{:?}", settings.core),
         format!("{:?}", Settings::default())
@@ -489,6 +501,39 @@ fn each_set_of_snoop_has_its_own_values_and_keys_are_laid_over_them() {
     assert_eq!(format!("{given:?}"), format!("{expected:?}"));
     let keys = all.lines().count() + 1;
     assert_eq!(keys, SNOOP_KEYS.len(), "a key is not tested");
+}
+
+#[test]
+fn the_parameters_of_m_tcp_go_to_the_engine() {
+    let defaults = settings("[gateway]\nscheme = \"mtcp\"")
+        .expect("all right")
+        .core;
+    assert_eq!(defaults.scheme, Scheme::Mtcp);
+    assert_eq!(
+        format!("{:?}", defaults.mtcp),
+        format!("{:?}", Settings::default().mtcp)
+    );
+    let all = "persist = \"round-trip\"\nrelease = \"at-once\"\nslow_start = false\n\
+        rto_variation_min_ms = 7.5\nwindow_bytes = \"32 KiB\"\ncell_kbps = 32\n";
+    let given = settings(&format!("[mtcp]\n{all}")).expect("all right").core;
+    assert_eq!(
+        format!("{:?}", given.mtcp),
+        "MtcpSettings { persist: RoundTrip, release: AtOnce, slow_start: false, \
+         rto_variation_min: 7.5ms, window_bytes: 32768, cell_bytes_per_s: Some(4000) }"
+    );
+    assert_eq!(all.lines().count(), MTCP_KEYS.len(), "a key is not tested");
+    for (text, expected) in [
+        ("persist = \"never\"", "takes one of published, round-trip"),
+        ("release = \"late\"", "takes one of wintimer, at-once"),
+        ("slow_start = 1", "key `mtcp.slow_start`: got 1"),
+        ("rto_variation_min_ms = 0", "takes a number of milliseconds"),
+        ("window_bytes = 1000", "takes a number of bytes from 2 KiB"),
+        ("cell_kbps = 0", "takes a whole number from 1"),
+        ("set_up = \"early\"", "set_up"),
+    ] {
+        let error = error(&format!("[mtcp]\n{text}"));
+        assert!(error.contains(expected) && !error.contains('\n'), "{error}");
+    }
 }
 
 #[test]

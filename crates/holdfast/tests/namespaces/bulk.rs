@@ -234,8 +234,7 @@ fn wrong_bits_are_found_by_the_receivers_and_nothing_is_kept_of_them() {
             finished.unwrap_or_else(|error| panic!("{scheme} {way}: {error:#}"));
         }
         let status = harness.gateway.as_ref().unwrap().status().unwrap();
-        let counters = harness
-            .topology
+        let counters = harness.topology.cells[0]
             .link
             .take()
             .unwrap()

@@ -98,7 +98,7 @@ fn both_ends_are_reset_when_the_time_for_what_is_owed_is_over() {
     let at_fh = sender.join().unwrap().expect_err("the FH is told nothing");
     assert_eq!(at_fh.kind(), ErrorKind::ConnectionReset, "the FH");
     // Its RST to the MH had no link to go by: the FH's own answers what it says next.
-    let link = harness.topology.link.as_ref().unwrap();
+    let link = harness.topology.cells[0].link.as_ref().unwrap();
     await_that("the link is back", || link.is_up());
     let said = std::io::Write::write_all(&mut &to_fh, b"?");
     assert!(said.is_ok(), "{said:?}");

@@ -5,10 +5,12 @@
 
 mod bulk;
 mod drain;
+mod handoff;
 mod losses;
 mod path_mtu;
 mod restart;
 mod router;
+mod snoop_uplink;
 mod transparency;
 
 use std::net::{IpAddr, TcpStream};
@@ -59,7 +61,7 @@ fn fh() -> IpAddr {
 /// Starts the clock of the link's outages; when that was.
 fn start_link(harness: &mut Harness) -> u64 {
     let start_ns = monotonic_ns();
-    let link = harness.topology.link.as_mut().unwrap();
+    let link = harness.topology.cells[0].link.as_mut().unwrap();
     link.start_clock(start_ns).unwrap();
     start_ns
 }
@@ -73,6 +75,6 @@ fn await_that(what: &str, mut condition: impl FnMut() -> bool) {
 
 /// Waits until the link's outage has begun.
 fn await_outage(harness: &Harness) {
-    let link = harness.topology.link.as_ref().unwrap();
+    let link = harness.topology.cells[0].link.as_ref().unwrap();
     await_that("the outage begins", || !link.is_up());
 }

@@ -59,7 +59,7 @@ fn a_path_mtu_that_shrinks_in_mid_flow_is_followed() {
         let (at_fh, at_mh) = connection(&harness, fh(), PORT);
         let flow = Flow::start(at_fh, at_mh, 5 * MB, 12);
         flow.wait_bytes(MB).unwrap();
-        set_mtu(&harness.topology.gateway, GATEWAY_IF, SMALL_OCTETS);
+        set_mtu(harness.topology.gateway(), GATEWAY_IF, SMALL_OCTETS);
         flow.finish()
             .unwrap_or_else(|error| panic!("{scheme}: {error:#}"));
     }
@@ -77,7 +77,7 @@ fn what_is_kept_in_an_outage_follows_an_mtu_that_shrinks_within_it() {
         flow.wait_bytes(MB / 2).unwrap();
         let start_ns = start_link(&mut harness);
         await_outage(&harness);
-        set_mtu(&harness.topology.gateway, GATEWAY_IF, SMALL_OCTETS);
+        set_mtu(harness.topology.gateway(), GATEWAY_IF, SMALL_OCTETS);
         load_rules(&harness.topology.mh, TAKES_SMALL_ONLY).unwrap();
         let received = flow
             .finish()
@@ -129,7 +129,7 @@ fn add_host_beyond(harness: &Harness) -> NetNs {
         let net = IpAddr::from([10, 3, 0, 0]);
         rtnl.add_route(net, 24, Some(MH.v4.into()), rtnl.link_index(GATEWAY_IF)?)
     };
-    harness.topology.gateway.run(route).unwrap().unwrap();
+    harness.topology.gateway().run(route).unwrap().unwrap();
     beyond
 }
 

@@ -101,7 +101,7 @@ fn a_hold_gateway_killed_within_an_outage_costs_no_connection() {
     let start_ns = start_link(&mut harness);
     wait_until(start_ns + 1_000_000_000);
     assert!(
-        !harness.topology.link.as_ref().unwrap().is_up(),
+        !harness.topology.cells[0].link.as_ref().unwrap().is_up(),
         "the outage is not there"
     );
     harness.kill_gateway().unwrap();

@@ -13,6 +13,10 @@ use crate::document::{self, DocumentError};
 use crate::results::ResultLine;
 use crate::scenario::ScenarioError;
 
+mod figure;
+
+pub use figure::{ClaimedFigure, PrintedPoint, TodaysComparison};
+
 /// Parameters of runs and the values that they must have.
 pub type Where = BTreeMap<String, Json>;
 
@@ -30,6 +34,9 @@ pub struct ClaimsFile {
     /// Tables.
     #[serde(default)]
     pub table: Vec<ClaimedTable>,
+    /// Figures.
+    #[serde(default)]
+    pub figure: Vec<ClaimedFigure>,
     /// Statements.
     #[serde(default)]
     pub statement: Vec<Statement>,
@@ -53,6 +60,12 @@ pub enum Metric {
     /// its last byte came.
     #[serde(rename = "timeouts_per_100_s")]
     TimeoutsPer100S,
+    /// Median time from leaving a cell to the first packet through the new one, in
+    /// milliseconds.
+    HandoffMs,
+    /// Median time from the MH's first sending of a segment to its second, in milliseconds;
+    /// of runs whose packets were read.
+    SentAgainMs,
 }
 
 impl Metric {
@@ -62,6 +75,8 @@ impl Metric {
             Self::TransferS => line.transfer_s,
             Self::RetransmissionRatioPercent => Some(line.retransmission_ratio_percent),
             Self::GoodputMbps => Some(line.goodput_mbps),
+            Self::HandoffMs => line.handoff.as_ref()?.first_packet_ms_median,
+            Self::SentAgainMs => line.traced.as_ref()?.sent_again_ms,
             Self::TimeoutsPer100S => {
                 let elapsed_s = line
                     .transfer_s
@@ -70,6 +85,20 @@ impl Metric {
                 (elapsed_s > 0.0 && elapsed_s.is_finite()).then(|| timeouts * 100.0 / elapsed_s)
             }
         }
+    }
+
+    /// The same for a median: what a run never came to takes longer than anything; none: it
+    /// was not measured.
+    pub fn rank(self, line: &ResultLine) -> Option<f64> {
+        let never_came = match self {
+            Self::TransferS => true,
+            Self::HandoffMs => line.handoff.is_some(),
+            Self::RetransmissionRatioPercent
+            | Self::GoodputMbps
+            | Self::TimeoutsPer100S
+            | Self::SentAgainMs => false,
+        };
+        self.of(line).or(never_came.then_some(f64::INFINITY))
     }
 }
 
@@ -221,8 +250,37 @@ pub enum Rule {
         than: Json,
         /// The least and the most that is printed.
         printed: [f64; 2],
+        /// How far each may be from its own, in percent.
+        percent: f64,
+    },
+    /// The median over the repetitions lies in a range, for each combination of parameters.
+    Within {
+        /// The metric.
+        metric: Metric,
+        /// The least and the most that is printed.
+        printed: [f64; 2],
         /// How far beyond these, in percent.
         percent: f64,
+    },
+    /// The median of `better` is less than that of `than`, for each combination of the other
+    /// parameters.
+    Less {
+        /// The metric, of which less is better.
+        metric: Metric,
+        /// The parameter.
+        parameter: String,
+        /// The better value.
+        better: Json,
+        /// The other one.
+        than: Json,
+    },
+    /// No ACK reaches the FH with a number that the MH has not sent, in the runs that have
+    /// `value`. Their packets are read for it.
+    AcksOfTheMh {
+        /// The parameter.
+        parameter: String,
+        /// Its value.
+        value: Json,
     },
     /// All runs with one value of a parameter finish, none with another.
     Finishes {
@@ -236,6 +294,19 @@ pub enum Rule {
     /// The retransmission ratio of every run is what its segments give:
     /// 100 × retransmitted / (all − retransmitted).
     RatioIsDefined {},
+}
+
+impl Rule {
+    /// Whether it needs the packets of its runs.
+    fn needs_packets(&self) -> bool {
+        match self {
+            Self::AcksOfTheMh { .. } => true,
+            Self::Less { metric, .. } | Self::Within { metric, .. } => {
+                *metric == Metric::SentAgainMs
+            }
+            _ => false,
+        }
+    }
 }
 
 impl ClaimsFile {
@@ -290,6 +361,10 @@ impl ClaimsFile {
                 }
             }
         }
+        for (number, figure) in claims.figure.iter().enumerate() {
+            let error = figure.check();
+            error.map_err(|error| explain(error.within(&number.to_string()).within("figure")))?;
+        }
         Ok(claims)
     }
 
@@ -312,9 +387,14 @@ impl ClaimsFile {
         }
         for (number, statement) in self.statement.iter().enumerate() {
             let (key, value) = match statement.rule {
-                Rule::Alike { percent, .. } | Rule::Times { percent, .. } => ("percent", percent),
+                Rule::Alike { percent, .. }
+                | Rule::Times { percent, .. }
+                | Rule::Within { percent, .. } => ("percent", percent),
                 Rule::Gain { points, .. } | Rule::ReducedBy { points, .. } => ("points", points),
-                Rule::RatioIsDefined {} | Rule::Finishes { .. } => continue,
+                Rule::RatioIsDefined {}
+                | Rule::Finishes { .. }
+                | Rule::Less { .. }
+                | Rule::AcksOfTheMh { .. } => continue,
             };
             check(key, value).map_err(|error| {
                 let number = number.to_string();
@@ -333,13 +413,33 @@ impl ClaimsFile {
                 .map(|other| other.scenario.as_str());
             std::iter::once(table.scenario.as_str()).chain(others)
         });
-        once(of_tables.chain(self.of_statements()))
+        once(
+            of_tables
+                .chain(self.of_figures())
+                .chain(self.of_statements()),
+        )
     }
 
     /// The same without those of alternatives.
     pub fn stated_scenarios(&self) -> Vec<&str> {
         let of_tables = self.table.iter().map(|table| table.scenario.as_str());
-        once(of_tables.chain(self.of_statements()))
+        once(
+            of_tables
+                .chain(self.of_figures())
+                .chain(self.of_statements()),
+        )
+    }
+
+    /// Those of whose runs a statement needs the packets.
+    pub fn traced_scenarios(&self) -> Vec<&str> {
+        let statements = self.statement.iter();
+        let statements = statements.filter(|statement| statement.rule.needs_packets());
+        once(statements.map(|statement| statement.scenario.as_str()))
+    }
+
+    fn of_figures(&self) -> impl Iterator<Item = &str> {
+        let files = self.figure.iter().flat_map(|figure| &figure.scenarios);
+        files.map(String::as_str)
     }
 
     fn of_statements(&self) -> impl Iterator<Item = &str> {

@@ -68,6 +68,15 @@ impl ClaimsFile {
                     .map_err(|error| explain(at(within(other, "alternative")(error))))?;
             }
         }
+        for (number, figure) in self.figure.iter().enumerate() {
+            for scenario in &figure.scenarios {
+                let swept = Swept::of(scenario, sweeps)?;
+                let checked = swept
+                    .check("x", &figure.x)
+                    .and_then(|()| swept.check("variants", &figure.variants));
+                checked.map_err(|error| explain(within(number, "figure")(error)))?;
+            }
+        }
         for (number, statement) in self.statement.iter().enumerate() {
             let swept = Swept::of(&statement.scenario, sweeps)?;
             check_statement(statement, &swept)
@@ -107,8 +116,10 @@ fn check_statement(statement: &Statement, swept: &Swept<'_>) -> Result<(), Docum
         | Rule::Gain { parameter, .. }
         | Rule::ReducedBy { parameter, .. }
         | Rule::Times { parameter, .. }
+        | Rule::Less { parameter, .. }
+        | Rule::AcksOfTheMh { parameter, .. }
         | Rule::Finishes { parameter, .. } => parameter,
-        Rule::RatioIsDefined {} => return Ok(()),
+        Rule::RatioIsDefined {} | Rule::Within { .. } => return Ok(()),
     };
     swept
         .check("parameter", parameter)

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Statements: what a paper says in words, as rules about runs.
 
+mod counted;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde_json::{Value as Json, json};
 
 use super::file::{Metric, Rule, Statement};
-use super::verdict::{SUBSTRATES, same, select};
+use super::verdict::{SUBSTRATES, same, select, word};
 use super::{Entry, Paper, Verdict};
 use crate::outage_matrix::median;
-use crate::results::{ResultLine, retransmission_ratio_percent};
+use crate::results::ResultLine;
+use counted::{acks_of_the_mh, finishes, ratio_is_defined};
 
 /// What a rule found: what is printed, what came out, whether it is so, and why.
 struct Found {
@@ -80,13 +83,10 @@ fn found(rule: &Rule, lines: &[&ResultLine]) -> Found {
             than,
             printed,
             points,
-        } => gain(
-            *metric,
-            parameter,
-            [better, than],
-            (*printed, *points),
-            lines,
-        ),
+        } => {
+            let printed = (*printed, *points);
+            gain(*metric, parameter, [better, than], printed, lines)
+        }
         Rule::ReducedBy {
             metric,
             parameter,
@@ -101,13 +101,22 @@ fn found(rule: &Rule, lines: &[&ResultLine]) -> Found {
             than,
             printed,
             percent,
-        } => times(
-            *metric,
+        } => {
+            let printed = (*printed, *percent);
+            times(*metric, parameter, [better, than], printed, lines)
+        }
+        Rule::Within {
+            metric,
+            printed,
+            percent,
+        } => within(*metric, (*printed, *percent), lines),
+        Rule::Less {
+            metric,
             parameter,
-            [better, than],
-            (*printed, *percent),
-            lines,
-        ),
+            better,
+            than,
+        } => less(*metric, parameter, [better, than], lines),
+        Rule::AcksOfTheMh { parameter, value } => acks_of_the_mh(parameter, value, lines),
         Rule::Finishes {
             parameter,
             with,
@@ -137,13 +146,17 @@ fn groups<'a>(parameter: &str, lines: &[&'a ResultLine]) -> Vec<Vec<&'a ResultLi
     groups
 }
 
+/// The run of a group whose parameter has this value.
+fn run_of<'a>(group: &[&'a ResultLine], parameter: &str, wanted: &Json) -> Option<&'a ResultLine> {
+    let has = |line: &&&ResultLine| {
+        let value = line.parameters.get(parameter);
+        value.is_some_and(|has| same(has, wanted))
+    };
+    group.iter().find(has).copied()
+}
+
 fn value_of(group: &[&ResultLine], parameter: &str, wanted: &Json, metric: Metric) -> Option<f64> {
-    let line = group.iter().find(|line| {
-        line.parameters
-            .get(parameter)
-            .is_some_and(|has| same(has, wanted))
-    })?;
-    metric.of(line)
+    metric.of(run_of(group, parameter, wanted)?)
 }
 
 /// How far apart the values of a group are, in percent of the least.
@@ -251,151 +264,202 @@ fn gain(
     }
 }
 
+/// The least and the most of what pairs of runs gave.
+struct Extent {
+    least: f64,
+    most: f64,
+    pairs: usize,
+    left_out: usize,
+}
+
+impl Extent {
+    /// Of pairs; none: one that cannot be compared.
+    fn of(pairs: impl IntoIterator<Item = Option<f64>>) -> Self {
+        let mut extent = Self {
+            least: f64::INFINITY,
+            most: f64::NEG_INFINITY,
+            pairs: 0,
+            left_out: 0,
+        };
+        for pair in pairs {
+            extent.pairs += 1;
+            match pair {
+                Some(value) => {
+                    extent.least = extent.least.min(value);
+                    extent.most = extent.most.max(value);
+                }
+                None => extent.left_out += 1,
+            }
+        }
+        extent
+    }
+
+    /// What a rule says of it: `words` of two ends, what counts as the `same`, and whether
+    /// the ends `hold`.
+    fn found(
+        &self,
+        printed: &str,
+        words: impl Fn(f64, f64) -> String,
+        same: &str,
+        holds: impl Fn(f64, f64) -> bool,
+    ) -> Found {
+        let (least, most) = (self.least, self.most);
+        if least > most {
+            return Found {
+                printed: json!(printed),
+                came: None,
+                holds: None,
+                reason: "no two runs to compare".to_owned(),
+            };
+        }
+        let came = words(least, most);
+        let left_out = left_out_text(self.left_out, self.pairs);
+        Found {
+            printed: json!(printed),
+            holds: Some(holds(least, most)),
+            reason: format!("{came} for {printed}; {same} is the same{left_out}"),
+            came: Some(json!(came)),
+        }
+    }
+}
+
 fn reduced(
     metric: Metric,
     parameter: &str,
     better: &Json,
-    (printed, points): ([f64; 2], f64),
+    ([low, high], points): ([f64; 2], f64),
     lines: &[&ResultLine],
 ) -> Found {
-    let (mut least, mut most) = (f64::INFINITY, f64::NEG_INFINITY);
-    let (mut pairs, mut left_out) = (0, 0);
+    let mut shares: Vec<Option<f64>> = Vec::new();
     for group in groups(parameter, lines) {
         let own = value_of(&group, parameter, better, metric);
         let others = group.iter().filter(|line| {
             let has = line.parameters.get(parameter);
             !has.is_some_and(|has| same(has, better))
         });
-        for line in others {
-            pairs += 1;
-            if let (Some(own), Some(other)) = (own, metric.of(line)) {
-                let share = (1.0 - own / other) * 100.0;
-                (least, most) = (least.min(share), most.max(share));
-            } else {
-                left_out += 1;
-            }
+        shares.extend(others.map(|line| Some((1.0 - own? / metric.of(line)?) * 100.0)));
+    }
+    Extent::of(shares).found(
+        &format!("{low}% to {high}%"),
+        |least, most| format!("{least:.1}% to {most:.1}%"),
+        &format!("{points} points apart"),
+        |least, most| (least - low).abs() <= points && (most - high).abs() <= points,
+    )
+}
+
+/// The medians of two values of a parameter, for each combination of the others; infinite:
+/// most runs never came to it.
+fn medians(
+    metric: Metric,
+    parameter: &str,
+    wanted: [&Json; 2],
+    lines: &[&ResultLine],
+) -> Vec<[Option<f64>; 2]> {
+    let mut values: BTreeMap<String, [Vec<f64>; 2]> = BTreeMap::new();
+    for group in groups(parameter, lines) {
+        let mut others = group[0].parameters.clone();
+        others.remove(parameter);
+        let values = values.entry(json!(others).to_string()).or_default();
+        for (values, wanted) in values.iter_mut().zip(wanted) {
+            let run = run_of(&group, parameter, wanted);
+            values.extend(run.and_then(|run| metric.rank(run)));
         }
     }
-    let [low, high] = printed;
-    let printed = json!(format!("{low}% to {high}%"));
-    if least > most {
-        return Found {
-            printed,
-            came: None,
-            holds: None,
-            reason: "no two runs to compare".to_owned(),
-        };
-    }
-    Found {
-        printed,
-        came: Some(json!(format!("{least:.1}% to {most:.1}%"))),
-        holds: Some((least - low).abs() <= points && (most - high).abs() <= points),
-        reason: format!(
-            "{least:.1}% to {most:.1}% for {low}% to {high}%; {points} points apart is the same{}",
-            left_out_text(left_out, pairs)
-        ),
-    }
+    values.into_values().map(|pair| pair.map(median)).collect()
 }
 
 fn times(
     metric: Metric,
     parameter: &str,
     [better, than]: [&Json; 2],
-    (printed, percent): ([f64; 2], f64),
+    ([low, high], percent): ([f64; 2], f64),
     lines: &[&ResultLine],
 ) -> Found {
-    let mut ratios: BTreeMap<String, [Vec<f64>; 2]> = BTreeMap::new();
-    for group in groups(parameter, lines) {
-        let mut others = group[0].parameters.clone();
-        others.remove(parameter);
-        let values = ratios.entry(json!(others).to_string()).or_default();
-        for (values, wanted) in values.iter_mut().zip([better, than]) {
-            values.extend(value_of(&group, parameter, wanted, metric));
-        }
+    let medians = medians(metric, parameter, [better, than], lines);
+    let ratios = medians.into_iter().map(|[better, than]| {
+        let than = than.filter(|than| *than > 0.0)?;
+        // None where neither came to it.
+        Some(better? / than).filter(|ratio| !ratio.is_nan())
+    });
+    let slack = 1.0 + percent / 100.0;
+    Extent::of(ratios).found(
+        &format!("{low} to {high} times"),
+        |least, most| format!("{least:.2} to {most:.2} times"),
+        &format!("{percent}% more or less at either end"),
+        // Both ends are claimed: a factor of up to 20 is no factor of up to 2.
+        |least, most| is_near(least, low, slack) && is_near(most, high, slack),
+    )
+}
+
+/// Whether a value is another one, up to a factor.
+fn is_near(value: f64, other: f64, slack: f64) -> bool {
+    (other / slack..=other * slack).contains(&value)
+}
+
+fn within(metric: Metric, ([low, high], percent): ([f64; 2], f64), lines: &[&ResultLine]) -> Found {
+    let mut values: BTreeMap<String, Vec<Option<f64>>> = BTreeMap::new();
+    for line in lines {
+        let values = values
+            .entry(json!(line.parameters).to_string())
+            .or_default();
+        values.push(metric.of(line));
     }
-    let (mut least, mut most) = (f64::INFINITY, f64::NEG_INFINITY);
-    let (all, mut left_out) = (ratios.len(), 0);
-    for [better, than] in ratios.into_values() {
-        match (median(better), median(than)) {
-            (Some(better), Some(than)) if than > 0.0 => {
-                let ratio = better / than;
-                (least, most) = (least.min(ratio), most.max(ratio));
+    // A run without a value stands for one that never came to it.
+    let medians = values.into_values().map(|values| {
+        let values = values
+            .into_iter()
+            .map(|value| value.unwrap_or(f64::INFINITY));
+        median(values.collect()).filter(|value| value.is_finite())
+    });
+    let extent = Extent::of(medians);
+    let (slack, all_came) = (1.0 + percent / 100.0, extent.left_out == 0);
+    extent.found(
+        &format!("{low} to {high}"),
+        |least, most| format!("{least:.1} to {most:.1}"),
+        &format!("{percent}% beyond"),
+        |least, most| all_came && least >= low / slack && most <= high * slack,
+    )
+}
+
+fn less(
+    metric: Metric,
+    parameter: &str,
+    [better, than]: [&Json; 2],
+    lines: &[&ResultLine],
+) -> Found {
+    let medians = medians(metric, parameter, [better, than], lines);
+    let (mut pairs, mut left_out) = (Vec::new(), 0);
+    for pair in &medians {
+        match pair {
+            [Some(better), Some(than)] if better.is_finite() || than.is_finite() => {
+                pairs.push((*better, *than));
             }
             _ => left_out += 1,
         }
     }
-    let [low, high] = printed;
-    let printed = json!(format!("{low} to {high} times"));
-    if least > most {
-        return Found {
-            printed,
-            came: None,
-            holds: None,
-            reason: "no two runs to compare".to_owned(),
-        };
-    }
-    let slack = 1.0 + percent / 100.0;
+    let word_of = |value: f64| {
+        if value.is_finite() {
+            format!("{value:.1}")
+        } else {
+            "unfinished".to_owned()
+        }
+    };
+    let words =
+        |(better, than): &(f64, f64)| format!("{} for {}", word_of(*better), word_of(*than));
+    let came = pairs.iter().map(words).collect::<Vec<_>>().join(", ");
+    let fewer = pairs.iter().filter(|(better, than)| better < than).count();
     Found {
-        printed,
-        came: Some(json!(format!("{least:.2} to {most:.2} times"))),
-        holds: Some(least >= low / slack && most <= high * slack),
+        printed: json!(format!(
+            "less with {} than with {}",
+            word(better),
+            word(than)
+        )),
+        came: (!pairs.is_empty()).then(|| json!(came)),
+        holds: (!pairs.is_empty()).then_some(fewer == pairs.len()),
         reason: format!(
-            "{least:.2} to {most:.2} times for {low} to {high}; {percent}% beyond is the same{}",
-            left_out_text(left_out, all)
+            "less in {fewer} of {} pairs{}",
+            pairs.len(),
+            left_out_text(left_out, medians.len())
         ),
-    }
-}
-
-fn finishes(parameter: &str, [with, without]: [&Json; 2], lines: &[&ResultLine]) -> Found {
-    let count = |wanted: &Json| {
-        let has = |line: &&&ResultLine| {
-            let value = line.parameters.get(parameter);
-            value.is_some_and(|value| same(value, wanted))
-        };
-        let runs: Vec<_> = lines.iter().filter(has).collect();
-        let finished = runs.iter().filter(|line| line.finished).count();
-        (finished, runs.len())
-    };
-    let ((with_finished, with_runs), (without_finished, without_runs)) =
-        (count(with), count(without));
-    let came = format!(
-        "{with_finished} of {with_runs} with {}, {without_finished} of {without_runs} with {}",
-        word(with),
-        word(without)
-    );
-    Found {
-        printed: json!(format!("with {}, not with {}", word(with), word(without))),
-        holds: (with_runs > 0 && without_runs > 0)
-            .then_some(with_finished == with_runs && without_finished == 0),
-        reason: format!("finished: {came}"),
-        came: Some(json!(came)),
-    }
-}
-
-/// A value as people write it.
-fn word(value: &Json) -> String {
-    value
-        .as_str()
-        .map_or_else(|| value.to_string(), str::to_owned)
-}
-
-/// A definition claims nothing that could come out otherwise: our ratios are computed by it.
-/// Those of a file may not be.
-fn ratio_is_defined(lines: &[&ResultLine]) -> Found {
-    let wrong = lines.iter().filter(|line| {
-        let ratio = retransmission_ratio_percent(line.segments, line.retransmitted_segments);
-        (ratio - line.retransmission_ratio_percent).abs() > 1e-9
-    });
-    let (wrong, all) = (wrong.count(), lines.len());
-    let reason = if wrong == 0 {
-        format!("a definition: the ratios of all {all} runs are computed by it")
-    } else {
-        format!("the ratios of {wrong} of {all} runs are not those of their segments")
-    };
-    Found {
-        printed: json!("100 x retransmitted / (all - retransmitted)"),
-        came: Some(json!(format!("{} of {all} runs", all - wrong))),
-        holds: (wrong > 0).then_some(false),
-        reason,
     }
 }

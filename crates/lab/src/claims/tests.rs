@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
+use crate::handoffs::HandoffSummary;
 use crate::results::Framing;
 use crate::scenario::Scenario;
 
@@ -456,4 +457,186 @@ fn a_papers_name_does_not_depend_on_the_way_to_it() {
     for way in [".", "figures/.."] {
         assert_eq!(Paper::load(&paper.join(way)).unwrap().name, "paper-1999");
     }
+}
+
+/// Lines of two variants with a handoff or packets each, by what `fill` puts into them.
+fn filled(values: [f64; 2], fill: impl Fn(&mut ResultLine, f64)) -> Vec<ResultLine> {
+    let lines = ["a", "b"].map(|tcp| line("s", tcp, 5, Some(1.0)));
+    let mut lines: Vec<ResultLine> = lines.into();
+    for (line, value) in lines.iter_mut().zip(values) {
+        fill(line, value);
+    }
+    lines
+}
+
+#[test]
+fn times_are_as_printed_if_the_least_and_the_most_of_the_medians_are() {
+    let rule = "{ kind = \"times\", metric = \"goodput_mbps\", parameter = \"tcp\", \
+        better = \"a\", than = \"b\", printed = [1, 20], percent = 25 }";
+    let of = |near: f64, far: f64| {
+        let mut lines = filled([near, 1.0], |line, value| line.goodput_mbps = value);
+        let others = filled([far, 1.0], |line, value| line.goodput_mbps = value);
+        lines.extend(others.into_iter().map(|mut line| {
+            line.parameters.insert("len".into(), 180.into());
+            line
+        }));
+        judged(rule, &lines)
+    };
+    let holds = of(0.9, 24.9);
+    assert_eq!(holds.verdict, Verdict::Holds);
+    assert_eq!(
+        holds.reason,
+        "0.90 to 24.90 times for 1 to 20 times; 25% more or less at either end is the same"
+    );
+    assert_eq!(of(0.79, 20.0).verdict, Verdict::Differs);
+    assert_eq!(of(1.0, 25.1).verdict, Verdict::Differs);
+    // Never beyond what is printed, but never near it either.
+    assert_eq!(of(1.0, 1.8).verdict, Verdict::Differs);
+}
+
+#[test]
+fn a_range_is_kept_by_every_median_and_what_has_no_value_is_outside_of_it() {
+    let rule =
+        "{ kind = \"within\", metric = \"timeouts_per_100_s\", printed = [10, 25], percent = 20 }";
+    let of = |values| {
+        judged(
+            rule,
+            &filled(values, |line, value| line.timeouts = Some(value as u64)),
+        )
+    };
+    // Of one second: 100 times as many.
+    assert_eq!(of([1.0, 1.0]).verdict, Verdict::Differs);
+    let mut few = filled([1.0, 2.0], |line, value| {
+        line.transfer_s = Some(10.0);
+        line.timeouts = Some(value as u64);
+    });
+    assert_eq!(judged(rule, &few).verdict, Verdict::Holds);
+    few[1].timeouts = None;
+    let entry = judged(rule, &few);
+    assert_eq!(entry.verdict, Verdict::Differs);
+    assert!(
+        entry.reason.contains("1 of 2 pairs left out"),
+        "{}",
+        entry.reason
+    );
+}
+
+/// Three runs of `a` hung and one was fast; all of `b` were slower than that one.
+fn mostly_hung(metric: fn(&mut ResultLine, Option<f64>)) -> Vec<ResultLine> {
+    let hung = [None, None, None, Some(10.0)].map(|value| ("a", value));
+    let slow = [20.0; 4].map(|value| ("b", Some(value)));
+    let runs = (0..4).flat_map(|seed| [(seed, hung[seed]), (seed, slow[seed])]);
+    let lines = runs.map(|(seed, (tcp, value))| {
+        let mut line = line("s", tcp, 5, None);
+        line.seed = seed as u64;
+        metric(&mut line, value);
+        line
+    });
+    lines.collect()
+}
+
+#[test]
+fn runs_that_never_came_to_it_are_the_longest_of_a_median() {
+    let transfer = |line: &mut ResultLine, value: Option<f64>| line.transfer_s = value;
+    let handoff = |line: &mut ResultLine, value: Option<f64>| {
+        line.handoff = Some(HandoffSummary {
+            count: 1,
+            first_packet_ms_median: value,
+            first_packet_ms_max: value,
+            new_byte_ms_median: value,
+            lost_packets_median: 0.0,
+            duplicate_packets_median: 0.0,
+            sent_again_packets_median: 0.0,
+            buffered_bytes_max: None,
+        });
+    };
+    for (metric, lines) in [
+        ("transfer_s", mostly_hung(transfer)),
+        ("handoff_ms", mostly_hung(handoff)),
+    ] {
+        let rule = |kind: &str, more: &str| {
+            format!(
+                "{{ kind = \"{kind}\", metric = \"{metric}\", parameter = \"tcp\", \
+                 better = \"a\", than = \"b\"{more} }}"
+            )
+        };
+        let less = judged(&rule("less", ""), &lines);
+        assert_eq!(less.verdict, Verdict::Differs, "{metric}: {}", less.reason);
+        assert_eq!(less.model, Some("unfinished for 20.0".into()));
+        // 10 over 20, were the hung ones left out.
+        let half = rule("times", ", printed = [0.5, 0.5], percent = 5");
+        let times = judged(&half, &lines);
+        assert_eq!(
+            times.verdict,
+            Verdict::Differs,
+            "{metric}: {}",
+            times.reason
+        );
+        // Where neither came to it, there is nothing to compare.
+        let hung = lines.into_iter().filter(|line| line.seed < 3);
+        let hung = hung.map(|mut line| {
+            (line.transfer_s, line.handoff) = (None, None);
+            line
+        });
+        let hung: Vec<_> = hung.collect();
+        for rule in [rule("less", ""), half] {
+            assert_eq!(judged(&rule, &hung).verdict, Verdict::NotComparable);
+        }
+    }
+}
+
+fn traced(line: &mut ResultLine, acks_not_of_the_mh: u64, sent_again_ms: f64) {
+    line.traced = Some(Traced {
+        acks: 100,
+        acks_not_of_the_mh,
+        sent_again_ms: Some(sent_again_ms),
+    });
+}
+
+#[test]
+fn less_is_less_in_every_pair() {
+    let rule = "{ kind = \"less\", metric = \"sent_again_ms\", parameter = \"tcp\", better = \"a\", than = \"b\" }";
+    let of = |values| judged(rule, &filled(values, |line, value| traced(line, 0, value)));
+    assert_eq!(of([10.0, 20.0]).verdict, Verdict::Holds);
+    assert_eq!(of([20.0, 20.0]).verdict, Verdict::Differs);
+    // Nobody read the packets.
+    assert_eq!(judged(rule, &lines()).verdict, Verdict::NotComparable);
+}
+
+#[test]
+fn one_ack_that_is_not_the_mhs_is_too_many() {
+    let rule = "{ kind = \"acks-of-the-mh\", parameter = \"tcp\", value = \"a\" }";
+    let of = |values| {
+        judged(
+            rule,
+            &filled(values, |line, value| traced(line, value as u64, 1.0)),
+        )
+    };
+    // b is another variant.
+    let holds = of([0.0, 7.0]);
+    assert_eq!(holds.verdict, Verdict::Holds);
+    assert_eq!(
+        holds.reason,
+        "0 of 100 ACKs are not the MH's, in the packets of 1 runs"
+    );
+    assert_eq!(of([1.0, 0.0]).verdict, Verdict::Differs);
+    assert_eq!(judged(rule, &lines()).verdict, Verdict::NotComparable);
+}
+
+#[test]
+fn packets_are_read_only_where_a_rule_needs_them() {
+    let file = |rule: &str| {
+        let at = CLAIMS.find("rule = ").unwrap();
+        let end = at + CLAIMS[at..].find('\n').unwrap();
+        format!("{}rule = {rule}{}", &CLAIMS[..at], &CLAIMS[end..])
+    };
+    let of = |rule: &str| {
+        let claims = ClaimsFile::parse("claims.toml", &file(rule)).unwrap();
+        claims.traced_scenarios().join(" ")
+    };
+    assert_eq!(
+        of("{ kind = \"acks-of-the-mh\", parameter = \"tcp\", value = \"a\" }"),
+        "s.toml"
+    );
+    assert_eq!(of("{ kind = \"ratio-is-defined\" }"), "");
 }

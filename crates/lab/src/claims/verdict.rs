@@ -2,7 +2,6 @@
 //! From what is printed and what came out to a verdict.
 
 use std::fmt::Write as _;
-use std::path::Path;
 
 use serde_json::{Value as Json, json};
 
@@ -59,11 +58,7 @@ pub(super) fn select<'a>(
     substrate: &str,
     of: &[&Where],
 ) -> Vec<&'a ResultLine> {
-    let own = Path::new(scenario)
-        .file_stem()
-        .unwrap_or_default()
-        .to_string_lossy();
-    let name = format!("{}/{own}", paper.name);
+    let name = paper.scenario_name(scenario);
     let lines = lines.iter();
     lines
         .filter(|line| line.substrate == substrate && line.scenario == name)
@@ -360,16 +355,7 @@ fn order(printed: &[(&str, f64)], came: &[(&str, f64)], tie: Tie) -> (Verdict, S
             }
         }
     }
-    let mut without = String::new();
-    if barely > 0 {
-        let _ = write!(
-            without,
-            "; {barely} of them by less than what counts as equal"
-        );
-    }
-    if !missing.is_empty() {
-        let _ = write!(without, "; no run of {}", missing.join(", "));
-    }
+    let without = reservations(barely, &missing);
     match (right, wrong.is_empty()) {
         (0, true) => (
             Verdict::NotComparable,
@@ -389,6 +375,21 @@ fn order(printed: &[(&str, f64)], came: &[(&str, f64)], tie: Tie) -> (Verdict, S
             )
         }
     }
+}
+
+/// What an order's reason says besides: pairs that are barely apart, variants without runs.
+fn reservations(barely: usize, missing: &[&str]) -> String {
+    let mut words = String::new();
+    if barely > 0 {
+        let _ = write!(
+            words,
+            "; {barely} of them by less than what counts as equal"
+        );
+    }
+    if !missing.is_empty() {
+        let _ = write!(words, "; no run of {}", missing.join(", "));
+    }
+    words
 }
 
 /// `a < b = c`.

@@ -43,11 +43,13 @@ pub struct Exchange {
     pub request_bytes: u64,
     /// Distance of the points of a time series of the sender's socket.
     pub series_interval: Option<Duration>,
+    /// So many connections at once, from [`PORT`] on.
+    pub flows: u16,
 }
 
 impl Exchange {
-    fn task(&self, of: Side) -> EndpointTask {
-        let fh = SocketAddr::new(IpAddr::V4(FH.v4), PORT);
+    fn task(&self, of: Side, number: u16) -> EndpointTask {
+        let fh = SocketAddr::new(IpAddr::V4(FH.v4), PORT + number);
         let request_bytes = match self.direction {
             Direction::Downlink => self.request_bytes,
             Direction::Uplink => 0,
@@ -131,15 +133,17 @@ pub struct Exchanged {
 
 impl EndpointPair {
     /// Starts both ends and waits until the FH's one listens. `holdfast` is our own
-    /// binary.
+    /// binary, `number` the connection's among the exchange's flows.
     pub fn prepare(
         holdfast: &Path,
         topology: &Topology,
         exchange: &Exchange,
+        number: u16,
         stop: &StopFlag,
     ) -> anyhow::Result<Self> {
         let (told, said) = mpsc::channel();
-        let start = |side, ns| Endpoint::start(holdfast, ns, side, exchange, &told);
+        let start =
+            |side, ns| Endpoint::start(holdfast, ns, side, exchange.task(side, number), &told);
         let pair = Self {
             fh: start(Side::Fh, &topology.fh)?,
             mh: start(Side::Mh, &topology.mh)?,
@@ -285,7 +289,7 @@ impl Endpoint {
         holdfast: &Path,
         ns: &NetNs,
         side: Side,
-        exchange: &Exchange,
+        task: EndpointTask,
         told: &Sender<(Side, Said)>,
     ) -> anyhow::Result<Self> {
         let mut command = ns.command(holdfast);
@@ -297,7 +301,7 @@ impl Endpoint {
         let mut input = pipes.stdin.take().context("an endpoint has no input")?;
         let told = told.clone();
         thread::spawn(move || follow(output, side, &told));
-        let task = serde_json::to_string(&exchange.task(side))? + "\n";
+        let task = serde_json::to_string(&task)? + "\n";
         input
             .write_all(task.as_bytes())
             .context("an endpoint takes no task")?;

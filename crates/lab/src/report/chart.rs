@@ -65,6 +65,13 @@ const LOOKS: [Look; 6] = [
     },
 ];
 
+/// How a line looks that no curve can cross.
+pub(super) const CEILING: Look = Look {
+    colour: "#6e6e6e",
+    dashes: "1 2",
+    shape: Shape::Circle,
+};
+
 /// The look of the curve at `index`.
 pub(super) fn look(index: usize) -> Look {
     LOOKS[index % LOOKS.len()]
@@ -268,6 +275,18 @@ pub(super) fn legend(curves: &[(String, Look)], points: bool, more: Markup) -> M
                 }
             }
             (more)
+        }
+    }
+}
+
+/// The legend's words for [`CEILING`].
+pub(super) fn ceiling_legend(words: &str) -> Markup {
+    html! {
+        span {
+            svg.swatch viewBox="0 0 34 12" aria-hidden="true" {
+                line x1="1" x2="33" y1="6" y2="6" stroke=(CEILING.colour) stroke-dasharray=(CEILING.dashes) {}
+            }
+            " " (words)
         }
     }
 }

@@ -27,12 +27,18 @@ const TIME: &str = "time (s)";
 struct Group<'a> {
     title: String,
     curves: Vec<(String, Look, &'a Series)>,
+    /// The goodput that is printed for some of them, in Mb/s.
+    printed: Vec<(Look, f64)>,
     end_s: f64,
 }
 
+/// The goodput that a paper prints for a run, in Mb/s.
+pub(super) type Printed<'a> = &'a dyn Fn(&ResultLine) -> Option<f64>;
+
 /// The figures of all lines with series, one group for each combination of the
-/// parameters other than `variants`; of repetitions the first stands for all.
-pub(super) fn figures(lines: &[&ResultLine], variants: &str) -> Vec<Markup> {
+/// parameters other than `variants`; of repetitions the first stands for all. A printed
+/// goodput is a straight line beside the received sequence numbers.
+pub(super) fn figures(lines: &[&ResultLine], variants: &str, printed: Printed<'_>) -> Vec<Markup> {
     let with_series = lines.iter().copied().filter(|line| line.series.is_some());
     let groups = grouped(with_series, |line| {
         (
@@ -43,28 +49,31 @@ pub(super) fn figures(lines: &[&ResultLine], variants: &str) -> Vec<Markup> {
     });
     groups
         .into_iter()
-        .filter_map(|(_, lines)| Group::of(&lines, variants)?.draw())
+        .filter_map(|(_, lines)| Group::of(&lines, variants, printed)?.draw())
         .collect()
 }
 
 impl<'a> Group<'a> {
-    fn of(lines: &[&'a ResultLine], variants: &str) -> Option<Self> {
+    fn of(lines: &[&'a ResultLine], variants: &str, printed: Printed<'_>) -> Option<Self> {
         let first = lines.first()?;
         let others = without(&first.parameters, &[variants]);
         let seed = lines.iter().map(|line| line.seed).min()?;
-        let curves: Vec<(String, Look, &Series)> = lines
-            .iter()
-            .filter(|line| line.seed == seed)
-            .filter_map(|line| {
-                let name = line
-                    .parameters
-                    .get(variants)
-                    .map_or_else(|| line.sender.clone(), word);
-                Some((name, line.series.as_ref()?))
-            })
+        let shown = lines.iter().filter(|line| line.seed == seed);
+        let shown: Vec<(&ResultLine, &Series, Look)> = shown
+            .filter_map(|line| Some((*line, line.series.as_ref()?)))
             .take(CURVES_MAX)
             .enumerate()
-            .map(|(index, (name, series))| (name, chart::look(index), series))
+            .map(|(index, (line, series))| (line, series, chart::look(index)))
+            .collect();
+        let curves = shown.iter().map(|(line, series, look)| {
+            let name = line.parameters.get(variants);
+            let name = name.map_or_else(|| line.sender.clone(), word);
+            (name, *look, *series)
+        });
+        let curves: Vec<(String, Look, &Series)> = curves.collect();
+        let printed = shown
+            .iter()
+            .filter_map(|(line, _, look)| Some((*look, printed(line)?)))
             .collect();
         let ends = curves
             .iter()
@@ -78,6 +87,7 @@ impl<'a> Group<'a> {
         (end_s > 0.0).then_some(Self {
             title,
             curves,
+            printed,
             end_s,
         })
     }
@@ -113,7 +123,13 @@ impl<'a> Group<'a> {
 
     fn sequence(&self) -> Option<Markup> {
         let of = |series: &Series| received(series).to_vec();
-        self.overlay(SEQUENCE_PANEL, "received sequence number (MB)", 1e-6, &of)
+        self.overlay(
+            SEQUENCE_PANEL,
+            "received sequence number (MB)",
+            1e-6,
+            &of,
+            &self.printed,
+        )
     }
 
     fn queue(&self) -> Option<Markup> {
@@ -125,16 +141,18 @@ impl<'a> Group<'a> {
                 .map(u64::from)
                 .collect()
         };
-        self.overlay(QUEUE_PANEL, "queue (packets)", 1.0, &of)
+        self.overlay(QUEUE_PANEL, "queue (packets)", 1.0, &of, &[])
     }
 
-    /// All curves of one column in one panel; none if all of them are nought.
+    /// All curves of one column in one panel, with straight lines for what is printed; none
+    /// if all of them are nought.
     fn overlay(
         &self,
         height: f64,
         name: &str,
         scale: f64,
         of: &dyn Fn(&Series) -> Vec<u64>,
+        printed: &[(Look, f64)],
     ) -> Option<Markup> {
         let columns: Vec<Vec<u64>> = self
             .curves
@@ -156,6 +174,10 @@ impl<'a> Group<'a> {
             @for ((_, look, series), column) in self.curves.iter().zip(&columns) {
                 (panel.curve(&points(series, column, scale), *look, "curve"))
             }
+            @for (look, mbps) in printed {
+                @let end = straight(*mbps, self.end_s, highest as f64 * scale);
+                (panel.curve(&[(0.0, 0.0), end], *look, "curve thin"))
+            }
         };
         let looks: Vec<(String, Look)> = self
             .curves
@@ -165,7 +187,10 @@ impl<'a> Group<'a> {
         let words = format!("{name} against time, {}", self.title);
         Some(html! {
             figure {
-                (chart::legend(&looks, false, outage_legend(&outages)))
+                (chart::legend(&looks, false, html! {
+                    @if !printed.is_empty() { span { "thin and straight: as printed" } }
+                    (outage_legend(&outages))
+                }))
                 (chart::drawing(6.0 + height + FOOT, &words, content))
                 figcaption { (words) "." }
             }
@@ -215,6 +240,16 @@ impl<'a> Group<'a> {
                 figcaption { (words) "." }
             }
         })
+    }
+}
+
+/// Where a steady goodput in Mb/s leaves a panel of so many seconds and megabytes.
+fn straight(mbps: f64, end_s: f64, highest_mb: f64) -> (f64, f64) {
+    let mb_per_s = mbps / 8.0;
+    if mb_per_s * end_s > highest_mb {
+        (highest_mb / mb_per_s, highest_mb)
+    } else {
+        (end_s, mb_per_s * end_s)
     }
 }
 
@@ -299,6 +334,12 @@ mod tests {
             ..Series::default()
         };
         assert_eq!(known_ssthresh(&series, 5_000), [(1.0, 5.0), (2.0, 4.0)]);
+    }
+
+    #[test]
+    fn a_printed_goodput_ends_where_its_panel_does() {
+        assert_eq!(straight(0.8, 50.0, 10.0), (50.0, 5.0));
+        assert_eq!(straight(0.8, 500.0, 10.0), (100.0, 10.0));
     }
 
     #[test]

@@ -15,6 +15,8 @@ const T_95_BEYOND: [(usize, f64); 3] = [(40, 2.021), (60, 2.000), (120, 1.980)];
 pub(super) struct Mean {
     /// The mean of the values.
     pub(super) value: f64,
+    /// The standard deviation of the values; none: one value has none.
+    pub(super) deviation: Option<f64>,
     /// Half of the interval's length; none: one value has no interval.
     pub(super) half_width: Option<f64>,
 }
@@ -27,15 +29,44 @@ impl Mean {
         }
         let count = values.len() as f64;
         let value = values.iter().sum::<f64>() / count;
-        let half_width = (values.len() > 1).then(|| {
+        let deviation = (values.len() > 1).then(|| {
             let squares: f64 = values
                 .iter()
                 .map(|other| (other - value) * (other - value))
                 .sum();
-            let deviation = (squares / (count - 1.0)).sqrt();
-            t_95(values.len() - 1) * deviation / count.sqrt()
+            (squares / (count - 1.0)).sqrt()
         });
-        Some(Self { value, half_width })
+        Some(Self {
+            value,
+            deviation,
+            half_width: deviation.map(|its| t_95(values.len() - 1) * its / count.sqrt()),
+        })
+    }
+}
+
+/// How one mean stands to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// Higher, and the intervals are apart.
+    Higher,
+    /// Lower, and the intervals are apart.
+    Lower,
+    /// The intervals overlap.
+    NotToldApart,
+}
+
+impl Standing {
+    /// Of one mean to another; none: one of them has no interval.
+    pub(super) fn of(one: Mean, other: Mean) -> Option<Self> {
+        let reach = one.half_width? + other.half_width?;
+        let apart = one.value - other.value;
+        Some(if apart > reach {
+            Self::Higher
+        } else if -apart > reach {
+            Self::Lower
+        } else {
+            Self::NotToldApart
+        })
     }
 }
 
@@ -70,6 +101,20 @@ mod tests {
         );
         assert_eq!(Mean::of(&[]), None);
         assert_eq!(Mean::of(&[2.0, 2.0]).unwrap().half_width, Some(0.0));
+    }
+
+    #[test]
+    fn means_are_told_apart_only_if_their_intervals_are() {
+        let of = |value: f64, half: Option<f64>| Mean {
+            value,
+            deviation: half,
+            half_width: half,
+        };
+        let standing = |one, other| Standing::of(of(one, Some(1.0)), of(other, Some(0.5)));
+        assert_eq!(standing(5.0, 3.4), Some(Standing::Higher));
+        assert_eq!(standing(5.0, 3.6), Some(Standing::NotToldApart));
+        assert_eq!(standing(3.4, 5.0), Some(Standing::Lower));
+        assert_eq!(Standing::of(of(5.0, None), of(3.0, Some(0.1))), None);
     }
 
     #[test]

@@ -84,17 +84,8 @@ impl Figure<'_> {
         if cells.iter().flatten().all(|cell| cell.runs == 0) {
             return None;
         }
-        let ours = cells.iter().flatten().filter_map(Cell::highest);
-        let printed = self
-            .rows
-            .iter()
-            .flat_map(|row| row.printed.iter().copied().flatten());
-        let highest = ours.chain(printed).fold(0.0, f64::max);
-        // What did not finish stands above all that did.
         let any_unfinished = cells.iter().flatten().any(|cell| cell.finished < cell.runs);
-        let room = if any_unfinished { 1.12 } else { 1.02 };
-        let ends = [-0.5, self.columns.len() as f64 - 0.5];
-        let panel = Panel::new(8.0, BOTTOM, ends, highest * room);
+        let panel = self.panel(&cells, any_unfinished);
         let content = html! {
             (panel.frame(metric_name(self.metric)))
             @for (index, column) in self.columns.iter().enumerate() {
@@ -111,6 +102,29 @@ impl Figure<'_> {
             heading(self.column),
             self.title
         );
+        Some(html! {
+            figure {
+                (self.legend(any_unfinished))
+                (chart::drawing(HEIGHT, &words, content))
+                figcaption { (words) ". " (how_many(&self.rows)) }
+            }
+        })
+    }
+
+    fn panel(&self, cells: &[Vec<Cell>], any_unfinished: bool) -> Panel {
+        let ours = cells.iter().flatten().filter_map(Cell::highest);
+        let printed = self
+            .rows
+            .iter()
+            .flat_map(|row| row.printed.iter().copied().flatten());
+        let highest = ours.chain(printed).fold(0.0, f64::max);
+        // What did not finish stands above all that did.
+        let room = if any_unfinished { 1.12 } else { 1.02 };
+        let ends = [-0.5, self.columns.len() as f64 - 0.5];
+        Panel::new(8.0, BOTTOM, ends, highest * room)
+    }
+
+    fn legend(&self, any_unfinished: bool) -> Markup {
         let looks: Vec<(String, Look)> = self
             .rows
             .iter()
@@ -121,16 +135,14 @@ impl Figure<'_> {
             .rows
             .iter()
             .any(|row| row.printed.iter().any(Option::is_some));
-        Some(html! {
-            figure {
-                (chart::legend(&looks, true, html! {
-                    @if has_printed { span { "hollow: as printed" } }
-                    @if any_unfinished { span { "× not finished" } }
-                }))
-                (chart::drawing(HEIGHT, &words, content))
-                figcaption { (words) ". " (how_many(&self.rows)) }
-            }
-        })
+        chart::legend(
+            &looks,
+            true,
+            html! {
+                @if has_printed { span { "hollow: as printed" } }
+                @if any_unfinished { span { "× not finished" } }
+            },
+        )
     }
 
     fn curve(&self, panel: &Panel, index: usize, row: &Row, cells: &[Cell]) -> Markup {

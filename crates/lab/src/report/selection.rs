@@ -18,8 +18,13 @@ const TODAY: &str = "today";
 /// Their files, in the order of their names.
 pub(super) fn today_files(paper: &Paper) -> anyhow::Result<Vec<PathBuf>> {
     let mut files = scenario::find(&paper.folder)?;
-    files.retain(|file| is_today_name(&stem(&file.to_string_lossy())));
+    files.retain(|file| is_today_file(file));
     Ok(files)
+}
+
+/// Whether a scenario has today's senders, by its file's name.
+pub(super) fn is_today_file(file: &Path) -> bool {
+    is_today_name(&stem(&file.to_string_lossy()))
 }
 
 fn is_today_name(name: &str) -> bool {
@@ -42,7 +47,7 @@ pub(super) fn counterpart(paper: &Paper, line: &ResultLine) -> Option<String> {
 
 /// The name that runs of a scenario in a paper's folder have.
 pub(super) fn scenario_name(paper: &Paper, file: &str) -> String {
-    format!("{}/{}", paper.name, stem(file))
+    paper.scenario_name(file)
 }
 
 /// A file's name without its folder and its ending.
@@ -125,6 +130,7 @@ fn name_and_unit(name: &str) -> (String, Option<&'static str>) {
         ("_percent", "%"),
         ("_mbit_per_s", "Mb/s"),
         ("_bytes", "bytes"),
+        ("_kib", "KiB"),
     ];
     let found = units
         .iter()
@@ -142,13 +148,15 @@ pub(super) fn metric_name(metric: Metric) -> &'static str {
         Metric::RetransmissionRatioPercent => "Retransmission ratio (%)",
         Metric::GoodputMbps => "Goodput (Mb/s)",
         Metric::TimeoutsPer100S => "Timeouts in 100 s",
+        Metric::HandoffMs => "Handoff (ms)",
+        Metric::SentAgainMs => "Time until sent again (ms)",
     }
 }
 
 /// A metric's value.
 pub(super) fn metric_text(metric: Metric, value: f64) -> String {
     match metric {
-        Metric::TransferS => format!("{value:.1}"),
+        Metric::TransferS | Metric::HandoffMs | Metric::SentAgainMs => format!("{value:.1}"),
         Metric::RetransmissionRatioPercent | Metric::GoodputMbps | Metric::TimeoutsPer100S => {
             format!("{value:.2}")
         }

@@ -77,13 +77,14 @@ fn fits(table: &ClaimedTable, all: &[Fit]) -> Markup {
         @for (parameter, fits) in &by_parameter {
             table {
                 thead { tr {
-                    th { (heading(parameter)) ", not printed" }
-                    @for fit in fits { th.number { (word(&fit.value)) } }
+                    th { (heading(parameter)) ", not printed" } th.number { "cells as printed" }
                 } }
-                tbody { tr {
-                    th { "cells as printed" }
-                    @for fit in fits { td.cell { (fit.as_printed) " of " (fit.cells) } }
-                } }
+                tbody {
+                    // A row each: there may be more values than a page is wide.
+                    @for fit in fits {
+                        tr { th.number { (word(&fit.value)) } td.cell { (fit.as_printed) " of " (fit.cells) } }
+                    }
+                }
             }
         }
     }

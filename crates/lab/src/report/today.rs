@@ -6,29 +6,33 @@
 //! its variants is judged, for each sender, by the very rules of the first part. For that a
 //! line stands for the first of the paper's runs (of `NAME.toml` alone, if its scenario has
 //! a name) that has the same scheme, the same values of those parameters, and a receiver
-//! that delays its ACKs, as Linux does.
+//! that delays its ACKs, as Linux does. Where several of today's gateways have one scheme
+//! with other parameters, each is judged in a column of its own.
 
+mod against_rates;
 mod by_scheme;
+mod columns;
+mod measured;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use maud::{Markup, html};
 use serde_json::Value as Json;
 
 use super::command::quoted;
-use super::lengths::{self, Figure};
 use super::selection::{
-    counterpart, grouped, heading, is_today, metric_name, metric_text, order_words, same,
+    counterpart, grouped, is_own, is_today, metric_name, metric_text, order_words, same,
     scenario_name, stem, today_files, without, word,
 };
 use super::tables::{SUBSTRATES, commands};
 use super::verdict_mark::{Notes, class, key, mark};
-use super::{curves, variants_of};
+use super::{curves, rates, variants_of};
 use crate::claims::file::{ClaimedTable, Metric, Where};
 use crate::claims::{Entry, Paper, Verdict, has};
 use crate::outage_matrix::median;
 use crate::results::ResultLine;
 use crate::scenario::{Run, Scenario};
+use columns::Kinds;
 
 /// The parameter of the sender.
 const SENDER: &str = "congestion_control";
@@ -36,8 +40,8 @@ const SENDER: &str = "congestion_control";
 const SCHEME: &str = "scheme";
 
 /// The second part; says how to make it if there are no lines for it.
-pub(super) fn section(paper: &Paper, lines: &[ResultLine]) -> anyhow::Result<Markup> {
-    let all: Vec<&ResultLine> = lines.iter().filter(|line| is_today(paper, line)).collect();
+pub(super) fn section(paper: &Paper, given: &[ResultLine]) -> anyhow::Result<Markup> {
+    let all: Vec<&ResultLine> = given.iter().filter(|line| is_today(paper, line)).collect();
     let found = SUBSTRATES
         .into_iter()
         .find(|name| all.iter().any(|line| line.substrate == *name));
@@ -48,25 +52,21 @@ pub(super) fn section(paper: &Paper, lines: &[ResultLine]) -> anyhow::Result<Mar
         .into_iter()
         .filter(|line| line.substrate == substrate)
         .collect();
-    let runs = papers_runs(paper)?;
+    let (runs, todays_runs) = (papers_runs(paper)?, todays_runs(paper)?);
+    let kinds = Kinds::of(&todays_runs);
     let senders = grouped(lines.iter().copied(), |line| parameter(line, SENDER));
     let judged: Vec<(String, Vec<Entry>)> = senders
         .iter()
-        .map(|(sender, lines)| (sender.clone(), judged(paper, lines, &runs)))
+        .flat_map(|(sender, lines)| columns::of(sender, lines, &kinds))
+        .map(|(column, lines)| (column, judged(paper, &lines, &runs, &kinds)))
         .collect();
-    let mut by_file = Vec::new();
-    for file in today_files(paper)? {
-        let name = scenario_name(paper, &file.to_string_lossy());
-        let own = lines.iter().copied().filter(|line| line.scenario == name);
-        by_file.push((file, own.collect::<Vec<_>>()));
-    }
-    let tables = grouped(&paper.claims.table, |table| {
-        (table.metric, table.column.as_str())
-    });
-    let tables: Vec<&ClaimedTable> = tables
-        .into_iter()
-        .filter_map(|(_, tables)| tables.first().copied())
-        .collect();
+    let own: Vec<&ResultLine> = given.iter().filter(|line| is_own(paper, line)).collect();
+    let against_rates = paper.claims.figure.iter();
+    let against_rates: Vec<Markup> = against_rates
+        .map(|figure| against_rates::section(paper, figure, &lines, &todays_runs, &own))
+        .collect::<anyhow::Result<_>>()?;
+    let by_file = by_file(paper, &lines)?;
+    let tables = tables(paper);
     Ok(html! {
         p {
             "The paper's links and outages, with hosts as " (kernels(&lines)) " has them: its options, its "
@@ -74,29 +74,57 @@ pub(super) fn section(paper: &Paper, lines: &[ResultLine]) -> anyhow::Result<Mar
         }
         @for (file, lines) in &by_file { (commands(file, lines)) }
         h3 { "Which of the paper's statements still hold" }
-        p.quiet { "Judged by the rules of the first part. " (stand_ins(paper, &lines, &runs).join("; ")) "." }
+        p.quiet { "Judged by the rules of the first part. " (stand_ins(paper, &lines, &runs, &kinds).join("; ")) "." }
         (statements(paper, &judged))
         @for table in &tables {
             @if lines.iter().any(|line| line.parameters.contains_key(&table.column)) {
-                (measured(table, &lines))
+                (measured::table(table, &lines))
             }
         }
+        @for section in &against_rates { (section) }
         @for (file, lines) in &by_file {
             @let is_shown = |line: &&ResultLine| {
                 tables.iter().any(|table| line.parameters.contains_key(&table.column))
+                    || paper.claims.figure.iter().any(|figure| rates::x_of(figure, line).is_some())
             };
             @if !lines.is_empty() && !lines.iter().any(is_shown) {
                 (by_scheme::table(paper, &description(file), lines))
             }
         }
         @for (sender, lines) in &senders {
-            @let figures = curves::figures(lines, SCHEME);
+            @let figures = curves::figures(lines, SCHEME, &|_| None);
             @if !figures.is_empty() {
                 h3 { (sender) }
                 @for figure in &figures { (figure) }
             }
         }
     })
+}
+
+/// The lines of each of today's scenarios.
+fn by_file<'a>(
+    paper: &Paper,
+    lines: &[&'a ResultLine],
+) -> anyhow::Result<Vec<(PathBuf, Vec<&'a ResultLine>)>> {
+    let mut by_file = Vec::new();
+    for file in today_files(paper)? {
+        let name = scenario_name(paper, &file.to_string_lossy());
+        let own = lines.iter().copied().filter(|line| line.scenario == name);
+        by_file.push((file, own.collect()));
+    }
+    Ok(by_file)
+}
+
+/// The first of the paper's tables for each metric and parameter of columns. Schemes are in
+/// the rows here.
+fn tables(paper: &Paper) -> Vec<&ClaimedTable> {
+    let tables = grouped(&paper.claims.table, |table| {
+        (table.metric, table.column.as_str())
+    });
+    let first = tables
+        .into_iter()
+        .filter_map(|(_, tables)| tables.first().copied());
+    first.filter(|table| table.column != SCHEME).collect()
 }
 
 fn nothing(paper: &Paper) -> anyhow::Result<Markup> {
@@ -165,11 +193,20 @@ fn papers_runs(paper: &Paper) -> anyhow::Result<Vec<Run>> {
     Ok(runs)
 }
 
+/// The runs with today's senders.
+fn todays_runs(paper: &Paper) -> anyhow::Result<Vec<Run>> {
+    let mut runs = Vec::new();
+    for file in today_files(paper)? {
+        runs.extend(Scenario::load(&file)?.runs(None)?);
+    }
+    Ok(runs)
+}
+
 /// The runs, one of each of the paper's scenarios, that a line stands for.
-fn places<'a>(paper: &Paper, line: &ResultLine, runs: &'a [Run]) -> Vec<&'a Run> {
+fn places<'a>(paper: &Paper, line: &ResultLine, runs: &'a [Run], kinds: &Kinds) -> Vec<&'a Run> {
     let only = counterpart(paper, line);
     let shared = without(&line.parameters, &[SENDER, SCHEME]);
-    let scheme = parameter(line, SCHEME);
+    let scheme = kinds.of_line(line);
     let fits = |run: &&Run| {
         only.as_ref().is_none_or(|only| run.scenario == *only)
             && run.conditions.gateway.scheme.name() == scheme
@@ -187,16 +224,18 @@ fn places<'a>(paper: &Paper, line: &ResultLine, runs: &'a [Run]) -> Vec<&'a Run>
 }
 
 /// The entries on orders and statements if one sender's lines were the model's.
-fn judged(paper: &Paper, lines: &[&ResultLine], runs: &[Run]) -> Vec<Entry> {
+fn judged(paper: &Paper, lines: &[&ResultLine], runs: &[Run], kinds: &Kinds) -> Vec<Entry> {
     let standing_in = lines.iter().flat_map(|line| {
-        places(paper, line, runs).into_iter().map(|run| ResultLine {
-            scenario: run.scenario.clone(),
-            parameters: run.parameters.clone(),
-            // Orders are judged on the model's lines alone.
-            substrate: SUBSTRATES[0].to_owned(),
-            series: None,
-            ..(*line).clone()
-        })
+        places(paper, line, runs, kinds)
+            .into_iter()
+            .map(|run| ResultLine {
+                scenario: run.scenario.clone(),
+                parameters: run.parameters.clone(),
+                // Orders are judged on the model's lines alone.
+                substrate: SUBSTRATES[0].to_owned(),
+                series: None,
+                ..(*line).clone()
+            })
     });
     let lines: Vec<ResultLine> = standing_in.collect();
     let is_cell = |entry: &Entry| {
@@ -308,11 +347,12 @@ fn said(paper: &Paper, entry: &Entry) -> String {
         .find(|statement| statement.id == entry.id);
     let order = paper.claims.table.iter().find_map(|table| {
         let rest = entry.id.strip_prefix(&table.id)?.strip_prefix("/order/")?;
+        let of = order_words(rest);
+        let of = if of.is_empty() { of } else { format!(": {of}") };
         Some(format!(
-            "{}, {}, order: {}",
+            "{}, {}, order{of}",
             metric_name(table.metric),
-            stem(&table.scenario),
-            order_words(rest)
+            stem(&table.scenario)
         ))
     });
     let statement = statement.map(|statement| statement.text.clone());
@@ -320,12 +360,14 @@ fn said(paper: &Paper, entry: &Entry) -> String {
 }
 
 /// Which scheme goes by the name of which of the paper's variants in what is judged.
-fn stand_ins(paper: &Paper, lines: &[&ResultLine], runs: &[Run]) -> Vec<String> {
+fn stand_ins(paper: &Paper, lines: &[&ResultLine], runs: &[Run], kinds: &Kinds) -> Vec<String> {
     let all = lines.iter().flat_map(|line| {
-        places(paper, line, runs).into_iter().filter_map(|run| {
-            let variant = run.parameters.get(variants_of(paper))?;
-            Some((word(variant), parameter(line, SCHEME)))
-        })
+        places(paper, line, runs, kinds)
+            .into_iter()
+            .filter_map(|run| {
+                let variant = run.parameters.get(variants_of(paper))?;
+                Some((word(variant), parameter(line, SCHEME)))
+            })
     });
     let words = grouped(all, Clone::clone)
         .into_iter()
@@ -342,87 +384,6 @@ fn statement_cell(entry: &Entry, reference: Markup) -> Markup {
             (mark(entry.verdict)) (reference)
         }
     }
-}
-
-/// What was measured, in the columns of one of the paper's tables, with its figures.
-fn measured(table: &ClaimedTable, lines: &[&ResultLine]) -> Markup {
-    let values = lines
-        .iter()
-        .filter_map(|line| line.parameters.get(&table.column));
-    let columns: Vec<Json> = grouped(values, |value| (*value).clone())
-        .into_iter()
-        .map(|(value, _)| value)
-        .collect();
-    let rows = grouped(lines.iter().copied(), |line| {
-        (parameter(line, SENDER), parameter(line, SCHEME))
-    });
-    html! {
-        section {
-            h3 { (metric_name(table.metric)) ", " (heading(&table.column)) }
-            table {
-                thead { tr {
-                    th { "sender" } th { "gateway" }
-                    @for column in &columns { th.number { (word(column)) } }
-                } }
-                tbody {
-                    @for ((sender, scheme), lines) in &rows {
-                        tr {
-                            th { (sender) } th { (scheme) }
-                            @for column in &columns {
-                                td.cell { (median_text(table.metric, &at(table, column, lines))) }
-                            }
-                        }
-                    }
-                    @if table.metric == Metric::TransferS {
-                        tr {
-                            th colspan="2" { "no transfer can beat" }
-                            @for column in &columns {
-                                td.cell { (optimum(&at(table, column, lines))) }
-                            }
-                        }
-                    }
-                }
-            }
-            @if lengths::is_drawable(&columns) {
-                @for figure in figures(table, &columns, lines) { (figure) }
-            }
-        }
-    }
-}
-
-/// The lines of one column.
-fn at<'a>(table: &ClaimedTable, column: &Json, lines: &[&'a ResultLine]) -> Vec<&'a ResultLine> {
-    let is_at = |line: &&&ResultLine| {
-        line.parameters
-            .get(&table.column)
-            .is_some_and(|value| same(value, column))
-    };
-    lines.iter().filter(is_at).copied().collect()
-}
-
-/// One figure a sender, one curve a scheme.
-fn figures(table: &ClaimedTable, columns: &[Json], lines: &[&ResultLine]) -> Vec<Markup> {
-    let senders = grouped(lines.iter().copied(), |line| parameter(line, SENDER));
-    let figures = senders.into_iter().filter_map(|(sender, lines)| {
-        let schemes = grouped(lines, |line| parameter(line, SCHEME));
-        let rows = schemes.into_iter().map(|(scheme, lines)| lengths::Row {
-            name: scheme,
-            printed: Vec::new(),
-            runs: columns
-                .iter()
-                .map(|column| at(table, column, &lines))
-                .collect(),
-        });
-        let figure = Figure {
-            metric: table.metric,
-            column: &table.column,
-            columns,
-            title: sender,
-            rows: rows.collect(),
-        };
-        figure.draw()
-    });
-    figures.collect()
 }
 
 /// The median, with the least and the most if they differ from it; or that there is none.

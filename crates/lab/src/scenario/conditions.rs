@@ -4,13 +4,16 @@
 use std::path::Path;
 
 use holdfast_core::Direction;
-use holdfast_link::seed_for;
+use holdfast_link::{OutageAt, seed_for};
 use holdfast_wire::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use toml::Table;
 
+use super::cells::{self, Move, MovementConditions};
+use super::handoff::HandoffConditions;
 use super::hop::HopConditions;
 use super::host::HostConditions;
+use super::mtcp::MtcpConditions;
 use super::snoop::SnoopConditions;
 use crate::document::{self, DocumentError};
 
@@ -34,8 +37,15 @@ pub struct Conditions {
     pub transfer: TransferConditions,
     /// From the FH to the gateway; none: as fast as the substrate.
     pub wired: Option<HopConditions>,
-    /// From the gateway to the MH.
+    /// From the gateway to the MH, as the MH finds it: the first cell's link, in an outage
+    /// when no cell carries.
     pub wireless: HopConditions,
+    /// The link of each cell, in an outage while the MH is away: one or more.
+    pub cells: Vec<HopConditions>,
+    /// How the MH goes from one to another; none: it does not.
+    pub movement: Option<MovementConditions>,
+    /// Its moves, of a run, in order.
+    pub moves: Vec<Move>,
     /// What stands between them.
     pub gateway: GatewayConditions,
     /// The FH's TCP.
@@ -64,6 +74,13 @@ pub struct TransferConditions {
     /// Bytes of the MH's request before the FH sends, on the downlink.
     #[serde(default)]
     pub request_bytes: u32,
+    /// So many connections at once, each of that; on live and linux.
+    #[serde(default = "one_flow")]
+    pub flows: u16,
+}
+
+const fn one_flow() -> u16 {
+    1
 }
 
 fn limit_s() -> f64 {
@@ -112,8 +129,12 @@ pub struct GatewayConditions {
     pub probe_interval_max_ms: Option<f64>,
     /// The DSCP of what is resent ahead of ordinary traffic, 0 to 63; none: its sender's.
     pub resend_dscp: Option<u8>,
+    /// Parameters of the scheme `mtcp`; none: the gateway's defaults.
+    pub mtcp: Option<MtcpConditions>,
     /// Parameters of the scheme `snoop`; none: the gateway's defaults.
     pub snoop: Option<SnoopConditions>,
+    /// Whether the base stations of several cells hand the MH over.
+    pub handoff: HandoffConditions,
 }
 
 impl Default for GatewayConditions {
@@ -128,7 +149,9 @@ impl Default for GatewayConditions {
             probe_interval_min_ms: None,
             probe_interval_max_ms: None,
             resend_dscp: None,
+            mtcp: None,
             snoop: None,
+            handoff: HandoffConditions::default(),
         }
     }
 }
@@ -144,6 +167,8 @@ pub enum SchemeChoice {
     Hold,
     /// `mtcp-plus`.
     MtcpPlus,
+    /// `mtcp`: M-TCP.
+    Mtcp,
     /// `mtcp-2007`: M-TCP as the M-TCP+ paper models it, on the model.
     #[serde(rename = "mtcp-2007")]
     Mtcp2007,
@@ -160,6 +185,7 @@ impl SchemeChoice {
             Self::None => "none",
             Self::Hold => "hold",
             Self::MtcpPlus => "mtcp-plus",
+            Self::Mtcp => "mtcp",
             Self::Mtcp2007 => "mtcp-2007",
             Self::Snoop => "snoop",
             Self::Haproxy => "haproxy",
@@ -259,6 +285,10 @@ struct Document {
     wired: Option<Table>,
     wireless: Table,
     #[serde(default)]
+    cells: Vec<Table>,
+    #[serde(default)]
+    movement: Option<MovementConditions>,
+    #[serde(default)]
     gateway: GatewayConditions,
     #[serde(default)]
     hosts: Table,
@@ -286,6 +316,7 @@ pub(super) fn read(table: &Table) -> Result<Conditions, DocumentError> {
     let document: Document = document::read(table)?;
     let hop =
         |name: &str, table: &Table| HopConditions::read(table).map_err(|error| error.within(name));
+    let cells = cells::read(&document.wireless, &document.cells)?;
     let conditions = Conditions {
         seed: document.seed,
         repetitions: document.repetitions,
@@ -297,7 +328,10 @@ pub(super) fn read(table: &Table) -> Result<Conditions, DocumentError> {
             .as_ref()
             .map(|table| hop("wired", table))
             .transpose()?,
-        wireless: hop("wireless", &document.wireless)?,
+        wireless: cells[0].clone(),
+        cells,
+        movement: document.movement,
+        moves: Vec::new(),
         gateway: document.gateway,
         fh: host("fh", &document.hosts, &document.fh)?,
         mh: host("mh", &document.hosts, &document.mh)?,
@@ -329,9 +363,20 @@ impl Conditions {
         if let Some(wired) = &self.wired {
             wired.check(folder).map_err(|error| error.within("wired"))?;
         }
-        self.wireless
-            .check(folder)
-            .map_err(|error| error.within("wireless"))
+        let cells = self.cells.iter().enumerate();
+        for (number, cell) in cells {
+            cell.check(folder)
+                .map_err(|error| self.within_cell(number, error))?;
+        }
+        Ok(())
+    }
+
+    /// An error about the link of a cell, which may be the only one.
+    fn within_cell(&self, number: usize, error: DocumentError) -> DocumentError {
+        if self.cells.len() == 1 {
+            return error.within("wireless");
+        }
+        error.within(&number.to_string()).within("cells")
     }
 
     /// These conditions for one seed: traces found from `folder`, the outages drawn.
@@ -343,10 +388,28 @@ impl Conditions {
                 .drawn(seed_for(seed, PART_WIRED), until, folder)
                 .map_err(|error| error.within("wired"))?;
         }
-        drawn.wireless = drawn
-            .wireless
-            .drawn(seed, until, folder)
-            .map_err(|error| error.within("wireless"))?;
+        let until_s = self.limit().as_secs_f64();
+        if let Some(movement) = &self.movement {
+            drawn.moves = movement.drawn(seed, until_s, self.cells.len())?;
+        }
+        for (number, cell) in drawn.cells.iter_mut().enumerate() {
+            let its = cell
+                .drawn(cells::seed_of(seed, number), until, folder)
+                .map_err(|error| self.within_cell(number, error))?;
+            *cell = its;
+            if self.cells.len() > 1 {
+                let away = cells::away(&drawn.moves, number, until_s);
+                let away = |_, own: &[OutageAt]| cells::either(own, &away);
+                *cell = cell.with_outages(away)?;
+            }
+        }
+        drawn.wireless = drawn.cells[0].clone();
+        if let Some((first, others)) = drawn.cells.split_first().filter(|(_, o)| !o.is_empty()) {
+            drawn.wireless = first.with_outages(|way, own| {
+                let others = others.iter().map(|cell| cell.outages_of(way));
+                others.fold(own.to_vec(), |common, its| cells::both(&common, its))
+            })?;
+        }
         Ok(drawn)
     }
 
@@ -354,7 +417,7 @@ impl Conditions {
     pub fn names_traces(&self) -> bool {
         self.wired
             .iter()
-            .chain([&self.wireless])
+            .chain(&self.cells)
             .any(HopConditions::names_traces)
     }
 

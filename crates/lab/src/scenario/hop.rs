@@ -96,6 +96,21 @@ impl HopConditions {
         })
     }
 
+    /// As [`Self::read`], of a table with another one on top of it.
+    pub(super) fn read_over(common: &Table, own: &Table) -> Result<Self, DocumentError> {
+        let mut table = common.clone();
+        for (key, other) in [
+            ("rate_trace", "rate_mbit_per_s"),
+            ("rate_mbit_per_s", "rate_trace"),
+        ] {
+            if own.contains_key(key) {
+                table.remove(other);
+            }
+        }
+        table.extend(own.clone());
+        Self::read(&table)
+    }
+
     /// Checks both directions, with their traces, which are in `folder`.
     pub(super) fn check(&self, folder: Option<&Path>) -> Result<(), DocumentError> {
         if self.frame_overhead_bytes > FRAME_OVERHEAD_BYTES_MAX {
@@ -138,6 +153,29 @@ impl HopConditions {
         }
         drawn.plans = Some(drawn.planned()?);
         Ok(drawn)
+    }
+
+    /// The hop of a run with its outages replaced: of each direction by what `of` makes of
+    /// those that it has.
+    pub(super) fn with_outages(
+        &self,
+        mut of: impl FnMut(Way, &[OutageAt]) -> Vec<OutageAt>,
+    ) -> Result<Self, DocumentError> {
+        let mut changed = self.clone();
+        for way in [Way::Downlink, Way::Uplink] {
+            let list = of(way, self.outages_of(way));
+            let settings = match way {
+                Way::Downlink => &mut changed.downlink,
+                Way::Uplink => &mut changed.uplink,
+            };
+            settings.outages = if list.is_empty() {
+                OutageSettings::None
+            } else {
+                OutageSettings::List { list }
+            };
+        }
+        changed.plans = Some(changed.planned()?);
+        Ok(changed)
     }
 
     /// The same with the paths of its traces.

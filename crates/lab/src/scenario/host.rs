@@ -34,7 +34,8 @@ pub struct HostConditions {
     pub delayed_ack: Option<bool>,
     /// The largest payload of a segment, options not deducted, bytes.
     pub mss: Option<u16>,
-    /// The largest window that it advertises, bytes.
+    /// The largest window that it advertises, bytes. On the model its send buffer is at
+    /// least as large.
     pub window_bytes_max: Option<u32>,
     /// The initial congestion window, segments.
     pub initial_window_segments: Option<u32>,

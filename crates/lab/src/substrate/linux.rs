@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 
-use super::{ExecutionSettings, SubstrateKind, TRACE_PARTS, trace_name};
+use super::{ExecutionSettings, SubstrateKind, trace_name, trace_parts};
 use crate::results::ResultLine;
 use crate::scenario::Run;
 use crate::scratch::Scratch;
@@ -64,7 +64,7 @@ pub(super) fn execute(
         serde_json::from_str(text.trim()).context("the run's result cannot be read")?;
     line.scenario.clone_from(&run.scenario);
     if let Some(pcap) = &settings.pcap {
-        for part in TRACE_PARTS {
+        for part in trace_parts(run.conditions.cells.len()).as_flattened() {
             collect_trace(run, &folder.path().join(PACKETS_FOLDER), part, pcap)?;
         }
     }

@@ -2,6 +2,7 @@
 //! `live`: the lab's endpoints, the gateway and the links in network namespaces of the
 //! running kernel, by the wall clock.
 
+mod packets;
 mod series;
 
 use std::fmt::Write as _;
@@ -12,15 +13,15 @@ use std::time::Duration;
 use anyhow::Context as _;
 use holdfast_link::{OutageSettings, seed_for};
 
-use super::{ExecutionSettings, Lacking, Refusal, SubstrateKind, TRACE_PARTS, trace_file};
+use super::{ExecutionSettings, Lacking, Refusal};
 use crate::cross_traffic::DatagramStream;
 use crate::endpoint::pair::Exchange;
 use crate::link_file::LinkFile;
 use crate::link_process::EmulatedLink;
 use crate::results::{Framing, ResultLine, retransmission_ratio_percent};
 use crate::scenario::{
-    Conditions, GatewayConditions, HopConditions, HostConditions, PART_WIRED, Record, Run,
-    SchemeChoice, SignalChoice, SnoopConditions, Way,
+    Conditions, GatewayConditions, HopConditions, HostConditions, MtcpConditions, PART_WIRED,
+    Record, Run, SchemeChoice, SignalChoice, SnoopConditions, Way, cell_seed,
 };
 use crate::scratch::Scratch;
 use crate::seeded_file::SeededContent;
@@ -55,13 +56,18 @@ pub(super) fn execute(
     stop: &StopFlag,
 ) -> anyhow::Result<ResultLine> {
     let content = SeededContent::of(run.conditions.transfer.bytes, CONTENT_SEED);
-    let transfer = transfer(run, settings);
     let scratch = Scratch::new("holdfast-run-")?;
     let folder = scratch.path();
+    let files = packets::files(run, settings, folder);
+    let transfer = transfer(run, settings, &files);
     let prepared = PreparedTransfer::prepare(&transfer, folder, folder, stop)
         .map_err(|error| explained(error, &run.conditions))?;
     let measured = prepared.measure(&content, &TransferWatch::default(), stop)?;
-    line(run, &measured)
+    let mut line = line(run, &measured)?;
+    if !run.conditions.moves.is_empty() {
+        packets::add_handoffs(&mut line, &run.conditions, &measured, &files)?;
+    }
+    Ok(line)
 }
 
 /// The kernel refuses what it has not with an errno: says which key asked for it.
@@ -97,42 +103,48 @@ fn unknown_here(name: &str, host: &HostConditions) -> Option<String> {
     unknown.map(|key| format!("{name}.sysctls: got {key}, this kernel has no such parameter"))
 }
 
-fn transfer(run: &Run, settings: &ExecutionSettings) -> TransferSettings {
+fn transfer(
+    run: &Run,
+    settings: &ExecutionSettings,
+    files: &[packets::HopFiles],
+) -> TransferSettings {
     let conditions = &run.conditions;
     let gateway = &conditions.gateway;
-    let trace = |part: &str| {
-        settings
-            .pcap
-            .as_deref()
-            .map(|folder| trace_file(folder, run, SubstrateKind::Live, part))
-    };
     let hears_carrier = matches!(gateway.signal, SignalChoice::Carrier | SignalChoice::Both);
-    let mut wireless = link(&conditions.wireless, run.seed);
-    wireless.outages = conditions
-        .wireless
-        .outages_of(conditions.transfer.direction)
-        .to_vec();
-    wireless.carrier_follows = hears_carrier;
-    let [fh, gateway_wired, gateway_wireless, mh] = TRACE_PARTS.map(trace);
-    wireless.packet_traces = [gateway_wireless, mh];
     let wants = |record| conditions.record.contains(&record);
-    if wants(Record::Queue) || wants(Record::LinkState) {
-        wireless.sample_interval = Some(duration(conditions.record_interval));
-    }
+    let samples = wants(Record::Queue) || wants(Record::LinkState);
+    let radio = |hop: &HopConditions, number: usize| EmulatedLink {
+        outages: hop.outages_of(conditions.transfer.direction).to_vec(),
+        carrier_follows: hears_carrier,
+        packet_traces: files[1 + number].clone(),
+        sample_interval: samples.then(|| duration(conditions.record_interval)),
+        ..link(hop, cell_seed(run.seed, number))
+    };
+    let cells: Vec<EmulatedLink> = match conditions.cells.as_slice() {
+        [_] => Vec::new(),
+        several => several
+            .iter()
+            .zip(0..)
+            .map(|(hop, n)| radio(hop, n))
+            .collect(),
+    };
     let wired = conditions.wired.as_ref().map(|hop| EmulatedLink {
-        packet_traces: [fh.clone(), gateway_wired.clone()],
+        packet_traces: files[0].clone(),
         ..link(hop, seed_for(run.seed, PART_WIRED))
     });
     TransferSettings {
         name: run.variant.clone(),
         holdfast: settings.holdfast.clone(),
         middle: middle(gateway),
-        link: wireless,
+        link: radio(&conditions.wireless, 0),
         congestion_control: conditions.sender().congestion_control.clone(),
         host_sysctls: Vec::new(),
         limit: duration(conditions.limit()),
         extras: TransferExtras {
             wired,
+            cells,
+            moves: conditions.moves.clone(),
+            handoff: gateway.handoff.is_on().then(|| gateway.handoff.to_lines()),
             fh: tuning(&conditions.fh, mss(conditions)),
             mh: tuning(&conditions.mh, mss(conditions)),
             gateway_settings: gateway_settings(gateway),
@@ -153,6 +165,7 @@ fn exchange(conditions: &Conditions) -> Exchange {
         request_bytes: transfer.request_bytes.into(),
         series_interval: (!conditions.record.is_empty())
             .then(|| duration(conditions.record_interval)),
+        flows: transfer.flows,
     }
 }
 
@@ -173,7 +186,9 @@ fn middle(gateway: &GatewayConditions) -> Middle {
         SchemeChoice::Haproxy => Middle::HaProxy,
         scheme => Middle::Gateway {
             scheme: scheme.name().to_owned(),
-            mobile_signals: matches!(gateway.signal, SignalChoice::Mobile | SignalChoice::Both),
+            // A handoff begins with what the MH says.
+            mobile_signals: matches!(gateway.signal, SignalChoice::Mobile | SignalChoice::Both)
+                || gateway.handoff.is_on(),
         },
     }
 }
@@ -204,6 +219,9 @@ fn gateway_settings(gateway: &GatewayConditions) -> String {
     );
     add("resend_dscp", gateway.resend_dscp.map(|n| n.to_string()));
     // A section of its own, behind those lines.
+    if let Some(Ok(section)) = gateway.mtcp.as_ref().map(MtcpConditions::to_section) {
+        lines.push_str(&section);
+    }
     if let Some(Ok(section)) = gateway.snoop.as_ref().map(SnoopConditions::to_section) {
         lines.push_str(&section);
     }
@@ -312,10 +330,31 @@ fn line(run: &Run, measured: &Measurement) -> anyhow::Result<ResultLine> {
     line.retransmitted_segments = retransmitted;
     line.segments = measured.segments;
     line.outages = result.stalls_s.len();
+    add_others(&mut line, measured, conditions.transfer.bytes);
     line.kernel = Some(kernel_release()?);
     line.sysctls = sysctls(conditions);
     line.series = (!conditions.record.is_empty()).then(|| series::of(conditions, measured));
     Ok(line)
+}
+
+/// The transfer's other connections: a line's figures are of all.
+fn add_others(line: &mut ResultLine, measured: &Measurement, bytes: u64) {
+    if measured.others.is_empty() {
+        return;
+    }
+    line.flow_goodputs_mbps.push(line.goodput_mbps);
+    for other in &measured.others {
+        let whole = other.whole && other.bytes == bytes;
+        line.finished &= whole;
+        line.transfer_s = line.transfer_s.filter(|_| whole);
+        line.transfer_s = line.transfer_s.map(|s| s.max(other.last_byte_s));
+        line.intact &= SeededContent::of(other.bytes, CONTENT_SEED).sha256 == other.sha256;
+        line.bytes += other.bytes;
+        let mbps = other.bytes as f64 * 8.0 / 1e6 / other.last_byte_s;
+        line.flow_goodputs_mbps
+            .push(if other.bytes > 0 { mbps } else { 0.0 });
+    }
+    line.goodput_mbps = line.flow_goodputs_mbps.iter().sum();
 }
 
 /// The running kernel's release.

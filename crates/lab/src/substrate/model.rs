@@ -11,14 +11,13 @@ use holdfast_sim::tcp::settings::{
     DelayedAck, IdleRestart, LossRecovery, OnShrunkWindow, RtoFloor,
 };
 use holdfast_sim::{
-    Experiment, GatewayPlan, Hop, LinkId, LinkSignal, Observer, Outcome, Packet, PacketEvent,
-    TcpSettings, Transfer, TransferOutcome,
+    Experiment, GatewayPlan, Hop, LinkSignal, Move, Outcome, Roaming, TcpSettings, Transfer,
+    TransferOutcome,
 };
 use holdfast_wire::Instant;
 
-use super::{Lacking, Refusal, SubstrateKind, TRACE_PARTS, trace_file};
-use crate::link_process::{GATEWAY_IF, MH_IF};
-use crate::packet_trace::{PacketTrace, Passing};
+use super::{Lacking, Refusal};
+use crate::handoffs::{HandoffSummary, Journal};
 use crate::results::{Framing, ResultLine, Series, retransmission_ratio_percent};
 use crate::scenario::{
     Conditions, GatewayConditions, HopConditions, HostConditions, PRESET_DEFAULT, Record, Run,
@@ -26,7 +25,9 @@ use crate::scenario::{
 };
 use crate::stall;
 use crate::stop::{Interrupted, StopFlag};
-use crate::topology::{FH_IF, GATEWAY_WIRED_IF};
+use watcher::Watcher;
+
+mod watcher;
 
 /// Times closer than this are one, which was rounded to nanoseconds.
 const SAME_MOMENT_S: f64 = 1e-6;
@@ -43,6 +44,12 @@ pub(super) fn refusal(conditions: &Conditions) -> Option<Refusal> {
             lacks: Lacking::Scheme,
             why: "gateway.scheme: got haproxy, which runs on real hosts; run it on live or linux"
                 .to_owned(),
+        });
+    }
+    if conditions.transfer.flows > 1 {
+        return Some(Refusal {
+            lacks: Lacking::Hosts,
+            why: "transfer.flows: the model has one connection; run it on live or linux".to_owned(),
         });
     }
     let hosts = [("fh", &conditions.fh), ("mh", &conditions.mh)];
@@ -64,18 +71,38 @@ pub(super) fn execute(
     stop: &StopFlag,
 ) -> anyhow::Result<ResultLine> {
     let experiment = experiment(run)?;
-    let is_stopped = || stop.is_raised();
-    let outcome = match pcap {
-        None => experiment.run_unless(&is_stopped, &mut ()),
-        Some(folder) => {
-            let mut tracer = Tracer::create(folder, run)?;
-            let outcome = experiment.run_unless(&is_stopped, &mut tracer);
-            tracer.finish()?;
-            outcome
-        }
-    };
+    let mut watcher = Watcher::create(run, pcap)?;
+    let outcome = experiment.run_unless(&|| stop.is_raised(), &mut watcher);
+    let journal = watcher.finish()?;
     let outcome = outcome.ok_or(Interrupted)?;
-    line(run, &experiment, &outcome)
+    let mut line = line(run, &experiment, &outcome)?;
+    add_handoffs(&mut line, &run.conditions, journal, &outcome);
+    Ok(line)
+}
+
+/// What the moves cost, and in place of the stalls after one link's outages those after the
+/// times without any cell.
+fn add_handoffs(
+    line: &mut ResultLine,
+    conditions: &Conditions,
+    journal: Option<Journal>,
+    outcome: &Outcome,
+) {
+    let Some(journal) = journal else {
+        return;
+    };
+    let begin_s = conditions.start().as_secs_f64();
+    let end_s = line
+        .transfer_s
+        .map_or(outcome.ended_at.as_secs_f64(), |s| begin_s + s);
+    let outages = conditions
+        .wireless
+        .outages_of(conditions.transfer.direction);
+    line.stalls_s = journal.stalls_s(outages, [begin_s, end_s]);
+    line.outages = line.stalls_s.len();
+    line.handoffs = journal.handoffs(&conditions.moves, [begin_s, end_s]);
+    let bytes_max = outcome.handoff.map(|did| did.buffered_bytes_max);
+    line.handoff = HandoffSummary::of(&line.handoffs, bytes_max);
 }
 
 fn experiment(run: &Run) -> anyhow::Result<Experiment> {
@@ -86,7 +113,8 @@ fn experiment(run: &Run) -> anyhow::Result<Experiment> {
         Some(wired) => hop(wired)?,
         None => Hop::both_ways(&LinkSettings::default())?,
     };
-    experiment.hops = vec![wired, hop(&conditions.wireless)?];
+    experiment.hops = vec![wired, hop(&conditions.cells[0])?];
+    experiment.roaming = roaming(conditions)?;
     experiment.gateway = gateway(&conditions.gateway, &experiment.hops)?;
     experiment.transfers = vec![Transfer {
         direction: transfer.direction.into(),
@@ -100,6 +128,32 @@ fn experiment(run: &Run) -> anyhow::Result<Experiment> {
     experiment.series_interval =
         (!conditions.record.is_empty()).then_some(conditions.record_interval);
     Ok(experiment)
+}
+
+/// The cells besides the first, and the moves; none: there is one cell.
+fn roaming(conditions: &Conditions) -> anyhow::Result<Option<Roaming>> {
+    let Some((_, others)) = conditions
+        .cells
+        .split_first()
+        .filter(|(_, o)| !o.is_empty())
+    else {
+        return Ok(None);
+    };
+    let handoff = &conditions.gateway.handoff;
+    let moves = conditions.moves.iter().map(|its| Move {
+        from: its.from,
+        to: its.to,
+        warning: its.warning_s.map(seconds),
+        enter: seconds(its.enter_s),
+        route: its.route_s.map(seconds),
+    });
+    Ok(Some(Roaming {
+        others: others.iter().map(hop).collect::<anyhow::Result<_>>()?,
+        // As fast as can be, like a bridge inside of one machine.
+        lan: LinkSettings::default().plan()?,
+        moves: moves.collect(),
+        handoff: handoff.is_on().then(|| handoff.settings()),
+    }))
 }
 
 fn hop(conditions: &HopConditions) -> anyhow::Result<Hop> {
@@ -120,6 +174,7 @@ fn gateway(conditions: &GatewayConditions, hops: &[Hop]) -> anyhow::Result<Optio
         SchemeChoice::None => return Ok(None),
         SchemeChoice::Hold => Scheme::Hold,
         SchemeChoice::MtcpPlus => Scheme::MtcpPlus,
+        SchemeChoice::Mtcp => Scheme::Mtcp,
         SchemeChoice::Mtcp2007 => Scheme::Mtcp2007,
         SchemeChoice::Snoop => Scheme::Snoop,
         SchemeChoice::Haproxy => bail!("haproxy does not run on the model"),
@@ -128,6 +183,9 @@ fn gateway(conditions: &GatewayConditions, hops: &[Hop]) -> anyhow::Result<Optio
         scheme,
         ..Settings::default()
     };
+    if let Some(mtcp) = &conditions.mtcp {
+        settings.mtcp = mtcp.settings();
+    }
     if let Some(snoop) = &conditions.snoop {
         settings.snoop = snoop.settings();
     }
@@ -204,6 +262,8 @@ fn tcp(conditions: &HostConditions) -> TcpSettings {
     }
     if let Some(bytes) = conditions.window_bytes_max {
         tcp.receive_buffer_bytes = bytes;
+        // The other end could not fill such a window from a smaller buffer.
+        tcp.send_buffer_bytes = tcp.send_buffer_bytes.map(|own| own.max(bytes));
     }
     if let Some(segments) = conditions.initial_window_segments {
         tcp.initial_window_segments = segments;
@@ -368,67 +428,32 @@ fn series(conditions: &Conditions, of: &TransferOutcome) -> Series {
     }
 }
 
-/// Writes every packet as it enters and as it leaves a link; the run begins in 1970.
-struct Tracer {
-    /// One for each device.
-    traces: [PacketTrace; 4],
-    failed: Option<anyhow::Error>,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::Scenario;
 
-impl Tracer {
-    fn create(folder: &Path, run: &Run) -> anyhow::Result<Self> {
-        let trace = |number: usize, name, description| {
-            let path = trace_file(folder, run, SubstrateKind::Model, TRACE_PARTS[number]);
-            PacketTrace::create(&path, &[(name, description)])
-        };
-        Ok(Self {
-            traces: [
-                trace(0, FH_IF, "the FH's device")?,
-                trace(1, GATEWAY_WIRED_IF, "the gateway's device toward the FH")?,
-                trace(2, GATEWAY_IF, "the gateway's device toward the MH")?,
-                trace(3, MH_IF, "the MH's device")?,
-            ],
-            failed: None,
-        })
+    fn fh(keys: &str) -> TcpSettings {
+        let text = format!("[transfer]\nbytes = 1000\n[wireless]\n[hosts]\n{keys}");
+        let scenario = Scenario::parse(Path::new("s.toml"), &text).unwrap();
+        tcp(&scenario.runs(None).unwrap().remove(0).conditions.fh)
     }
 
-    fn finish(self) -> anyhow::Result<()> {
-        if let Some(error) = self.failed {
-            return Err(error);
-        }
-        for (trace, part) in self.traces.into_iter().zip(TRACE_PARTS) {
-            let left_out = trace.finish()?;
-            if left_out > 0 {
-                eprintln!("--pcap: the file {part} is full: {left_out} packets are not in it");
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Observer for Tracer {
-    fn on_packet(&mut self, link: LinkId, event: PacketEvent, packet: &Packet, now: Instant) {
-        let (hop, uplink) = (link.0 / 2, link.0 % 2 == 1);
-        let (near, far) = if uplink {
-            (2 * hop + 1, 2 * hop)
-        } else {
-            (2 * hop, 2 * hop + 1)
+    #[test]
+    fn a_larger_window_is_not_kept_small_by_the_presets_send_buffer() {
+        let of = |bytes: u32| {
+            let host = fh(&format!(
+                "preset = \"reno43bsd\"\nwindow_bytes_max = {bytes}"
+            ));
+            (host.receive_buffer_bytes, host.send_buffer_bytes)
         };
-        let (device, passing) = match event {
-            PacketEvent::Sent => (near, Passing::Outbound),
-            PacketEvent::Arrived => (far, Passing::Inbound),
-            PacketEvent::Dropped(_) => return,
-        };
-        let at = std::time::Duration::from_nanos(now.as_nanos());
-        let written = self.traces[device as usize].write(
-            0,
-            passing,
-            at,
-            &packet.to_bytes(),
-            packet.len_bytes(),
-        );
-        if let Err(error) = written {
-            self.failed.get_or_insert(error);
-        }
+        let own = fh("preset = \"reno43bsd\"").send_buffer_bytes;
+        assert_eq!(own, Some(16 << 10));
+        assert_eq!(of(65_535), (65_535, Some(65_535)));
+        // A host that advertises little may send much.
+        assert_eq!(of(4096), (4096, own));
+        // And one without a bound gets none.
+        let unbounded = fh("preset = \"linux-reno\"\nwindow_bytes_max = 65535");
+        assert_eq!(unbounded.send_buffer_bytes, None);
     }
 }

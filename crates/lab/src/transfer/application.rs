@@ -3,8 +3,10 @@
 //! own endpoints, for scenarios.
 
 use std::path::Path;
+use std::thread;
 use std::time::Duration;
 
+use anyhow::{Context as _, anyhow};
 use holdfast_net::datapath::monotonic_ns;
 
 use super::{FILE_NAME, TransferSettings, TransferWatch};
@@ -21,7 +23,7 @@ pub(super) enum ReadyApplication {
     /// A download by HTTP.
     Web(WebServer),
     /// The lab's own.
-    Endpoints(Box<EndpointPair>),
+    Endpoints(Vec<EndpointPair>),
 }
 
 /// How a transfer ended.
@@ -34,6 +36,38 @@ pub(super) struct Ended {
     pub(super) whole: bool,
     /// The sender's socket over time, if asked for.
     pub(super) samples: Vec<Sample>,
+    /// The same of the other connections.
+    pub(super) others: Vec<Self>,
+}
+
+/// Several connections at once.
+fn run_all(
+    pairs: Vec<EndpointPair>,
+    start: EndpointStart,
+    limit: Duration,
+    stop: &StopFlag,
+) -> anyhow::Result<Vec<Ended>> {
+    let run = |pair: EndpointPair| {
+        let exchanged = pair.run(start, limit, stop)?;
+        Ok(Ended {
+            whole: exchanged.ended && exchanged.receiver_error.is_none(),
+            in_time: exchanged.ended,
+            received: exchanged.received,
+            samples: exchanged.samples,
+            others: Vec::new(),
+        })
+    };
+    thread::scope(|scope| {
+        let threads: Vec<_> = pairs
+            .into_iter()
+            .map(|pair| scope.spawn(move || run(pair)))
+            .collect();
+        let ended = threads.into_iter().map(|thread| {
+            let joined = thread.join();
+            joined.map_err(|_| anyhow!("a connection's thread panicked"))?
+        });
+        ended.collect()
+    })
 }
 
 impl ReadyApplication {
@@ -47,12 +81,16 @@ impl ReadyApplication {
     ) -> anyhow::Result<Self> {
         Ok(match &settings.extras.exchange {
             None => Self::Web(WebServer::start(&topology.fh, folder, files, stop)?),
-            Some(exchange) => Self::Endpoints(Box::new(EndpointPair::prepare(
-                &settings.holdfast,
-                topology,
-                exchange,
-                stop,
-            )?)),
+            Some(exchange) => {
+                let pair = |number| {
+                    EndpointPair::prepare(&settings.holdfast, topology, exchange, number, stop)
+                };
+                Self::Endpoints(
+                    (0..exchange.flows)
+                        .map(pair)
+                        .collect::<anyhow::Result<_>>()?,
+                )
+            }
         })
     }
 
@@ -70,17 +108,16 @@ impl ReadyApplication {
         let end_ns = origin_ns + limit.as_nanos() as u64;
         let left = || Duration::from_nanos(end_ns.saturating_sub(monotonic_ns()));
         match self {
-            Self::Endpoints(pair) => {
+            Self::Endpoints(pairs) => {
                 let start = EndpointStart {
                     origin_ns,
                     begin_ns,
                 };
-                let exchanged = pair.run(start, left(), stop)?;
+                let mut all = run_all(pairs, start, left(), stop)?.into_iter();
+                let first = all.next().context("a transfer without a connection")?;
                 Ok(Ended {
-                    whole: exchanged.ended && exchanged.receiver_error.is_none(),
-                    in_time: exchanged.ended,
-                    received: exchanged.received,
-                    samples: exchanged.samples,
+                    others: all.collect(),
+                    ..first
                 })
             }
             Self::Web(_server) => {
@@ -105,6 +142,7 @@ impl ReadyApplication {
                     in_time,
                     whole,
                     samples: Vec::new(),
+                    others: Vec::new(),
                 })
             }
         }

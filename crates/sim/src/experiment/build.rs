@@ -12,10 +12,11 @@ use holdfast_wire::{Endpoint, Instant, SeqNum};
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
 
+use super::roaming::{Station, add_cells, connect_stations};
 use super::{Experiment, Hop, Reading, RunUntil, Transfer};
 use crate::network::{ConnectionId, GatewayRole, MediumPlan, Network, SourceSettings};
 use crate::observe::{LinkId, Observer};
-use crate::outcome::{Outcome, TransferOutcome};
+use crate::outcome::{HandoffOutcome, Outcome, TransferOutcome};
 use crate::packet::NodeId;
 use crate::tcp::{Application, Connection, End};
 
@@ -24,6 +25,9 @@ use crate::tcp::{Application, Connection, End};
 const PART_HOPS: u64 = 1000;
 const PART_SOURCES: u64 = 2_000_000;
 const PART_SEQUENCE_NUMBERS: u64 = 3_000_000;
+/// Other cells than the first, which has the run's own seed; the lab's links have the same.
+const PART_CELLS: u64 = 5_000_000;
+const PART_LANS: u64 = 6_000_000;
 
 /// An FH's first port; each transfer has the next one.
 const FH_PORT: u16 = 5000;
@@ -51,7 +55,7 @@ pub(super) fn run(
     interrupted: &dyn Fn() -> bool,
 ) -> (Outcome, ControlFlow<()>) {
     let mut network = Network::new();
-    let nodes = chain(experiment, &mut network);
+    let (nodes, gateways) = chain(experiment, &mut network);
     let pairs = transfers(experiment, &mut network, &nodes);
     cross_traffic(experiment, &mut network, &nodes);
     if let Some(interval) = experiment.series_interval {
@@ -69,40 +73,75 @@ pub(super) fn run(
         };
         done || ended.is_break()
     });
-    (outcome(experiment, &network, &nodes, &pairs), ended)
+    (outcome(experiment, &network, &gateways, &pairs), ended)
 }
 
-fn chain(experiment: &Experiment, network: &mut Network) -> Vec<NodeId> {
+/// The chain's nodes, and those that are gateways.
+fn chain(experiment: &Experiment, network: &mut Network) -> (Vec<NodeId>, Vec<NodeId>) {
     let hops = &experiment.hops;
-    assert!(!hops.is_empty(), "an experiment has at least one hop");
+    let (wireless, wired) = hops
+        .split_last()
+        .expect("an experiment has at least one hop");
     let nodes: Vec<NodeId> = (0..=hops.len()).map(|_| network.add_node()).collect();
-    for (index, hop) in hops.iter().enumerate() {
-        let seed = if index + 1 == hops.len() {
-            experiment.seed
-        } else {
-            seed_for(experiment.seed, PART_HOPS + index as u64)
-        };
+    for (index, hop) in wired.iter().enumerate() {
+        let seed = seed_for(experiment.seed, PART_HOPS + index as u64);
         add_hop(network, hop, nodes[index], nodes[index + 1], seed);
     }
+    let ends = [nodes[wired.len()], nodes[hops.len()]];
+    let stations = add_cells(experiment, network, ends, wireless);
+    let mut gateways = Vec::new();
     if let Some(plan) = &experiment.gateway {
         assert!(
             plan.before_hop > 0 && plan.before_hop < hops.len(),
             "a gateway stands between two hops: before hop 1 to {}",
             hops.len() - 1
         );
-        let role = GatewayRole {
-            settings: plan.settings.clone(),
-            wireless: link_of(plan.before_hop, Direction::Downlink),
-            signal: plan.signal,
-            restarts: plan.restarts.iter().map(|at| Instant::ZERO + *at).collect(),
-            resend_dscp: plan.resend_dscp,
+        let hop = plan.before_hop;
+        // The last hop is one of several cells, each with a base station before it.
+        let places = if hop == wired.len() {
+            stations.clone()
+        } else {
+            let links = [Direction::Downlink, Direction::Uplink].map(|way| link_of(hop, way));
+            vec![Station {
+                node: nodes[hop],
+                links,
+            }]
         };
-        network.add_gateway(nodes[plan.before_hop], role);
+        for station in places {
+            let role = GatewayRole {
+                settings: plan.settings.clone(),
+                wireless: station.links[0],
+                signal: plan.signal,
+                restarts: plan.restarts.iter().map(|at| Instant::ZERO + *at).collect(),
+                resend_dscp: plan.resend_dscp,
+            };
+            network.add_gateway(station.node, role);
+            gateways.push(station.node);
+        }
+        connect_stations(experiment, network, &stations);
     }
-    nodes
+    (nodes, gateways)
 }
 
-fn add_hop(network: &mut Network, hop: &Hop, fixed: NodeId, mobile: NodeId, seed: u64) {
+/// The seed of a cell's link: the run's own for the first.
+pub(super) fn cell_seed(seed: u64, cell: usize) -> u64 {
+    match cell {
+        0 => seed,
+        other => seed_for(seed, PART_CELLS + other as u64),
+    }
+}
+
+pub(super) fn lan_seed(seed: u64, station: usize) -> u64 {
+    seed_for(seed, PART_LANS + station as u64)
+}
+
+pub(super) fn add_hop(
+    network: &mut Network,
+    hop: &Hop,
+    fixed: NodeId,
+    mobile: NodeId,
+    seed: u64,
+) -> [LinkId; 2] {
     // As the emulator numbers them: 0 shared, 1 downlink, 2 uplink.
     let medium = |plan: &LinkPlan, direction: u64| MediumPlan {
         plan: plan.clone(),
@@ -111,17 +150,16 @@ fn add_hop(network: &mut Network, hop: &Hop, fixed: NodeId, mobile: NodeId, seed
         overhead_bytes: hop.frame_overhead_bytes,
     };
     if hop.half_duplex {
-        network.add_half_duplex(fixed, mobile, medium(&hop.downlink, 1));
-        return;
+        return network.add_half_duplex(fixed, mobile, medium(&hop.downlink, 1));
     }
     let mut uplink = hop.uplink.clone();
     if hop.outages_shared {
         uplink.outages = hop.downlink.outages.clone();
     }
-    network.add_link(fixed, mobile, medium(&hop.downlink, 1), medium(&uplink, 2));
+    network.add_link(fixed, mobile, medium(&hop.downlink, 1), medium(&uplink, 2))
 }
 
-fn link_of(hop: usize, direction: Direction) -> LinkId {
+pub(super) fn link_of(hop: usize, direction: Direction) -> LinkId {
     let way = match direction {
         Direction::Downlink => 0,
         Direction::Uplink => 1,
@@ -267,7 +305,7 @@ fn cross_traffic(experiment: &Experiment, network: &mut Network, nodes: &[NodeId
 fn outcome(
     experiment: &Experiment,
     network: &Network,
-    nodes: &[NodeId],
+    gateways: &[NodeId],
     pairs: &[Pair],
 ) -> Outcome {
     let counters = |hop: usize, direction| *network.link_counters(link_of(hop, direction));
@@ -280,7 +318,16 @@ fn outcome(
         };
         [downlink, uplink]
     });
-    let gateway = experiment.gateway.as_ref();
+    let mut gateway: Vec<(&'static str, u64)> = Vec::new();
+    for (name, count) in gateways
+        .iter()
+        .flat_map(|node| network.gateway_counters(*node))
+    {
+        match gateway.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, sum)) => *sum += count,
+            None => gateway.push((name, count)),
+        }
+    }
     Outcome {
         transfers: experiment
             .transfers
@@ -290,13 +337,24 @@ fn outcome(
             .collect(),
         hops: hops.collect(),
         cross_traffic: network.cross_traffic(),
-        gateway: gateway
-            .map(|plan| network.gateway_counters(nodes[plan.before_hop]))
-            .unwrap_or_default(),
+        gateway,
+        handoff: handoff_outcome(experiment, network),
         ended_at: network.now(),
         events: network.events(),
         digest: network.digest(),
     }
+}
+
+fn handoff_outcome(experiment: &Experiment, network: &Network) -> Option<HandoffOutcome> {
+    experiment.roaming.as_ref()?.handoff.as_ref()?;
+    let [taken_over, kept, delivered, overflowed] = network.handoff_counters();
+    Some(HandoffOutcome {
+        buffered_bytes_max: network.buffered_bytes_max() as u64,
+        taken_over,
+        kept,
+        delivered,
+        overflowed,
+    })
 }
 
 fn transfer_outcome(network: &Network, its: &Transfer, pair: &Pair) -> TransferOutcome {

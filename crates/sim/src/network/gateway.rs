@@ -2,6 +2,9 @@
 //! A node with the gateway's engine: the very object of the daemon, between the packets
 //! of the simulation.
 
+use core::net::IpAddr;
+
+use holdfast_core::handoff::FlowState;
 use holdfast_core::{
     Action, Actions, Direction, FlowRecord, Gateway, LinkEvent, LinkSource, Settings, Verdict,
 };
@@ -109,19 +112,91 @@ impl Network {
         let (Some(direction), Some(segment)) = (direction, segment) else {
             return self.forward(node, packet, *dscp, observer);
         };
+        let segment = *segment;
+        if direction == Direction::Downlink && !self.arrives_at_station(id, packet, observer) {
+            return;
+        }
+        self.judge(id, direction, packet, *dscp, observer);
+        if direction == Direction::Uplink {
+            self.leaves_by_station(id, &segment, observer);
+        }
+    }
+
+    /// The engine's verdict on a packet with a segment, and what it asks for.
+    pub(super) fn judge(
+        &mut self,
+        id: u32,
+        direction: Direction,
+        packet: &Packet,
+        dscp: u8,
+        observer: &mut dyn Observer,
+    ) {
+        let Some(segment) = packet.segment() else {
+            return;
+        };
+        let gateway = &mut self.engines[id as usize];
+        let node = gateway.node;
         let mut actions = core::mem::take(&mut gateway.actions);
         let verdict =
             gateway
                 .engine
                 .handle_segment(direction, segment, packet, self.now, &mut actions);
         match verdict {
-            Verdict::Forward => self.forward(node, packet, *dscp, observer),
+            Verdict::Forward => self.forward(node, packet, dscp, observer),
             Verdict::ForwardWithSack(sack) => {
-                self.forward(node, &packet.with_sack(sack), *dscp, observer);
+                self.forward(node, &packet.with_sack(sack), dscp, observer);
+            }
+            Verdict::ForwardWithAck { ack, window } => {
+                self.forward(node, &packet.with_ack(ack, window), dscp, observer);
             }
             Verdict::Suppress => {}
         }
         self.perform(id, actions, observer);
+    }
+
+    /// The engine is told of the link to these addresses.
+    pub(super) fn tell_link(
+        &mut self,
+        id: u32,
+        addresses: &[IpAddr],
+        event: LinkEvent,
+        source: LinkSource,
+        observer: &mut dyn Observer,
+    ) {
+        let now = self.now;
+        let gateway = &mut self.engines[id as usize];
+        let mut actions = core::mem::take(&mut gateway.actions);
+        gateway
+            .engine
+            .handle_link(addresses, event, source, now, &mut actions);
+        self.perform(id, actions, observer);
+    }
+
+    /// The engine takes a flow over.
+    pub(super) fn adopt(&mut self, id: u32, state: &FlowState, observer: &mut dyn Observer) {
+        let now = self.now;
+        let gateway = &mut self.engines[id as usize];
+        let mut actions = core::mem::take(&mut gateway.actions);
+        gateway.engine.adopt(state, now, &mut actions);
+        self.perform(id, actions, observer);
+    }
+
+    /// The engine lets go of these addresses' flows; what it had cached.
+    pub(super) fn release(
+        &mut self,
+        id: u32,
+        addresses: &[IpAddr],
+        observer: &mut dyn Observer,
+    ) -> Vec<Packet> {
+        let gateway = &mut self.engines[id as usize];
+        let mut actions = core::mem::take(&mut gateway.actions);
+        let (mut kept, mut packets) = (Vec::new(), Vec::new());
+        gateway.engine.release(addresses, &mut kept, &mut actions);
+        for piece in &kept {
+            Packet::of_resend(piece, &mut packets);
+        }
+        self.perform(id, actions, observer);
+        packets
     }
 
     pub(super) fn handle_engine_timeout(&mut self, id: u32, observer: &mut dyn Observer) {
@@ -276,6 +351,16 @@ impl Network {
 }
 
 impl GatewayNode {
+    /// The link toward the MHs.
+    pub(super) fn wireless(&self) -> LinkId {
+        self.role.wireless
+    }
+
+    /// What it knows of these addresses' flows, for another station.
+    pub(super) fn export(&self, addresses: &[IpAddr]) -> Vec<FlowState> {
+        self.engine.export(addresses)
+    }
+
     fn keep(&mut self, record: FlowRecord) {
         self.records.retain(|old| old.key != record.key);
         if !record.gone {

@@ -289,7 +289,7 @@ impl Bench {
 }
 
 /// Actions as text; records are left out.
-fn lines(actions: Vec<Action<Packet>>) -> Vec<String> {
+pub(super) fn lines(actions: Vec<Action<Packet>>) -> Vec<String> {
     actions.iter().filter_map(line).collect()
 }
 

@@ -46,6 +46,10 @@ pub(super) struct Host {
     pub una: i64,
     nxt: i64,
     pub max: i64,
+    /// SND.MAX as the end has it: `max`, unless it sets that back to SND.UNA when its window
+    /// is shrunk to 0, as BSD of 1997 did.
+    snd_max: i64,
+    pub sets_back: bool,
     /// Right edge of the window, and SEG.SEQ and SEG.ACK that gave it.
     edge: i64,
     edge_from: (i64, i64),
@@ -81,6 +85,8 @@ impl Host {
             una: 0,
             nxt: 0,
             max: 0,
+            snd_max: 0,
+            sets_back: false,
             edge: window(peer.buffer, peer.window_scale),
             edge_from: (-1, 0),
             cwnd: 10 * its.mss as i64,
@@ -189,6 +195,7 @@ impl Host {
         self.unacked_segments = 0;
         self.ack_at = None;
         self.max = self.max.max(to);
+        self.snd_max = self.snd_max.max(to);
         out.push(Packet::new(segment, &bytes, self.its.mss as u32));
     }
 
@@ -212,7 +219,7 @@ impl Host {
     }
 
     pub(super) fn send_ack(&mut self, now: Instant, out: &mut Vec<Packet>) {
-        let at = self.max;
+        let at = self.snd_max;
         self.emit(at, at, Flags::default(), now, out);
     }
 
@@ -276,11 +283,21 @@ impl Host {
             "{:?} got an ACK of what it never sent",
             self.its.me
         );
+        if ack > self.snd_max {
+            return self.send_ack(now, out);
+        }
         let seq = self.peer_offset(segment.seq);
         let edge = ack + (i64::from(segment.window) << self.peer_scale);
         if ack >= self.una && (seq, ack) >= self.edge_from {
+            // By more than the saved byte and what a scaled window cannot say.
+            let least = 2 + (1 << self.peer_scale);
+            let shrinks = segment.window == 0 && self.edge - edge > least;
             self.edge_from = (seq, ack);
             self.edge = edge;
+            if self.sets_back && shrinks {
+                (self.nxt, self.snd_max) = (ack, ack);
+                self.sacked.clear();
+            }
         }
         for (left, right) in segment.options.sack.iter() {
             let (left, right) = (self.sent_offset(left), self.sent_offset(right));
@@ -476,12 +493,12 @@ impl Host {
         if self.rto_at.is_some_and(|at| at <= now) {
             self.rto_at = None;
             self.backoff += 1;
-            if self.una < self.max {
+            if self.una < self.snd_max {
                 self.ssthresh = (self.cwnd / 2).max(2 * self.its.mss as i64);
                 self.cwnd = self.its.mss as i64;
                 self.sacked.clear();
                 self.repaired = 0;
-                let to = (self.una + self.its.mss as i64).min(self.max);
+                let to = (self.una + self.its.mss as i64).min(self.snd_max);
                 self.emit(self.una, to, Flags::default(), now, out);
                 self.nxt = to;
             } else if self.its.probe_has_byte && self.una < self.sending.len() as i64 {

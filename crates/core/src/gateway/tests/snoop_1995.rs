@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Snoop as published: each branch of the two flowcharts, and both timers.
 
+use holdfast_wire::SeqNum;
+
 use super::bench::{Answer, Bench, LEN, bench_with, kept_back, passed, settings, unmet};
 use crate::{Scheme, Settings, SnoopSettings};
 
@@ -181,12 +183,35 @@ fn the_persist_timer_retransmits_after_200_ms_without_any_packet() {
     let mut bench = ten_under_way();
     bench.wait(100);
     bench.forward(FIRST + 10 * LEN, 1);
-    let first = retransmits(&bench, FIRST);
+    // Ahead of what waits: with its own timestamp, not the newest.
+    let first = format!("DATA {FIRST}..{} ts 1020", FIRST + LEN);
     assert_eq!(bench.wait(199), [] as [String; 0]);
     assert_eq!(bench.wait(1), [first.as_str()]);
     assert_eq!(bench.wait(400), [first.as_str(), first.as_str()]);
     // It expects no duplicate ACK: the first to come is one of a loss.
+    let again = retransmits(&bench, FIRST);
+    assert_eq!(bench.up(FIRST), kept_back(&[&again]));
+}
+
+#[test]
+fn an_mh_that_has_gone_is_sent_to_ever_more_rarely() {
+    let mut bench = ten_under_way();
+    assert_eq!(bench.wait(1000).len(), 5, "each 200 ms");
+    let minute = bench.wait(60_000).len();
+    assert!((5..=12).contains(&minute), "{minute}");
+    assert_eq!(bench.wait(12_800).len(), 1, "64 times as long at the most");
+    // It is back.
+    let first = retransmits(&bench, FIRST);
     assert_eq!(bench.up(FIRST), kept_back(&[&first]));
+    assert_eq!(bench.wait(40), [first.as_str()]);
+}
+
+#[test]
+fn a_keep_alive_with_a_byte_is_answered_by_the_mh_itself() {
+    let mut bench = ten_under_way();
+    assert_eq!(bench.up(FIRST + 10 * LEN), passed());
+    // RFC 9293, 3.8.4: one byte before what is expected next.
+    assert_eq!(bench.down(FIRST + 10 * LEN - 1, 1), passed());
 }
 
 #[test]
@@ -220,4 +245,55 @@ fn an_outage_is_nothing_special() {
     bench.wait(3000);
     assert_eq!(bench.counter("silences"), 0);
     assert_eq!(bench.counter("probes"), 0);
+}
+
+#[test]
+fn a_window_of_nothing_is_not_kept_from_the_fh() {
+    let mut bench = ten_under_way();
+    let closed = |bench: &Bench| {
+        let mut ack = bench.mh_segment(FIRST + 10 * LEN);
+        ack.window = 0;
+        ack
+    };
+    assert_eq!(bench.put(closed(&bench)), passed());
+    for _ in 0..3 {
+        bench.wait(30);
+        // A probe with a byte (RFC 9293, 3.8.6.1).
+        assert_eq!(bench.down(FIRST + 10 * LEN, 1), passed());
+        assert_eq!(bench.put(closed(&bench)), passed());
+    }
+}
+
+#[test]
+fn an_mh_that_is_back_with_data_is_served_as_before() {
+    let mut bench = ten_under_way();
+    bench.wait(60_000);
+    let mut data = bench.mh_segment(FIRST);
+    data.payload_len = 10;
+    assert_eq!(bench.put(data), passed());
+    assert_eq!(bench.wait(200).len(), 1);
+}
+
+#[test]
+fn the_persist_timer_begins_anew_with_a_bare_ack_of_the_fh() {
+    let mut bench = ten_under_way();
+    bench.wait(150);
+    assert_eq!(bench.down(FIRST + 10 * LEN, 0), passed());
+    let first = format!("DATA {FIRST}..{} ts 1020", FIRST + LEN);
+    assert_eq!(bench.wait(199), [] as [String; 0]);
+    assert_eq!(bench.wait(1), [first]);
+}
+
+#[test]
+fn what_does_not_fit_is_no_sign_of_life() {
+    let mut bench = ten_under_way();
+    for _ in 0..3 {
+        bench.wait(50);
+        let mut forged = bench.mh_segment(FIRST.wrapping_add(1 << 31));
+        forged.seq = SeqNum::new(1 << 30);
+        forged.options.timestamps = None;
+        assert_eq!(bench.put(forged), passed());
+    }
+    assert_eq!(bench.counter("passed.implausible"), 3);
+    assert_eq!(bench.wait(50).len(), 1);
 }

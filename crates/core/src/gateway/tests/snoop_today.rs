@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Snoop for today's senders: what is found to be lost, when, and what the FH hears.
 
-use holdfast_wire::{Flags, SackBlocks, SeqNum};
+use holdfast_wire::{Flags, SackBlocks, SeqNum, Timestamps};
 
-use super::bench::{Answer, Bench, LEN, bench_with, kept_back, passed, settings};
+use super::bench::{Answer, Bench, LEN, bench_with, kept_back, passed, settings, unmet};
 use crate::{Scheme, Settings, Verdict};
 
 fn snoop() -> Settings {
@@ -19,7 +19,11 @@ fn nth(n: u32) -> u32 {
 
 /// Ten packets are on their way, one a millisecond; the wireless round trip is 20 ms.
 fn ten_under_way() -> Bench {
-    let mut bench = bench_with(snoop());
+    ten_under_way_with(snoop())
+}
+
+fn ten_under_way_with(settings: Settings) -> Bench {
+    let mut bench = bench_with(settings);
     bench.forward(1, 1);
     bench.wait(20);
     assert_eq!(bench.up(FIRST), passed());
@@ -146,33 +150,94 @@ fn forwards_whole(bench: &mut Bench, ack: u32, block: (u32, u32)) -> bool {
     up(bench, ack, &[block]).forwarded
 }
 
-#[test]
-fn of_a_loss_while_the_queue_is_long_the_fh_hears_once() {
-    let mut bench = ten_under_way();
+/// A loss while everything takes 200 ms longer than at the beginning: it is repaired as
+/// ever, and once the hole is filled the FH hears of it.
+fn told_of_congestion() -> Bench {
+    let mut settings = snoop();
+    settings.snoop.congested_rtts = 0.5;
+    let mut bench = ten_under_way_with(settings);
+    bench.forward(nth(10), 3);
     assert_eq!(bench.up(nth(4)), passed());
-    // Everything takes 200 ms longer than at the beginning.
     bench.wait(150);
     assert_eq!(bench.up(nth(5)), passed());
-    // Three segments beyond make a loss, of the first hole alone.
     let told = [(nth(9), nth(10)), (nth(6), nth(8))];
-    let (verdict, lines) = judge(&mut bench, nth(5), &told);
-    assert_eq!(
-        verdict,
-        Verdict::ForwardWithSack(blocks(&[(nth(6), nth(8)), (nth(9), nth(10))]))
-    );
-    assert_eq!(lines, [] as [String; 0], "both holes are the FH's");
+    let lost = [5, 8].map(|n| retransmits(&bench, n));
+    let lost: Vec<&str> = lost.iter().map(String::as_str).collect();
+    assert_eq!(up(&mut bench, nth(5), &told), kept_back(&lost[..1]));
+    assert_eq!(bench.counter("congested"), 0);
+    bench
+}
+
+#[test]
+fn of_a_loss_while_the_queue_is_long_the_fh_hears_once() {
+    let mut bench = told_of_congestion();
+    let answer = bench.up(nth(11));
+    let dup_ack = format!("ACK {} wnd 1000 seq 5001", nth(5));
+    assert!(!answer.forwarded);
+    assert_eq!(answer.lines.len(), 3, "{answer:?}");
+    assert!(answer.lines.iter().all(|line| line.starts_with(&dup_ack)));
     assert_eq!(bench.counter("congested"), 1);
-    assert_eq!(bench.down(nth(5), LEN), passed());
-    assert_eq!(bench.down(nth(8), LEN), passed());
-    assert_eq!(bench.up(nth(10)), passed());
-    bench.forward(nth(10), 5);
+    // What the MH says waits for the FH's answer, which goes no further.
+    assert_eq!(bench.up(nth(12)), kept_back(&[]));
+    bench.wait(1);
+    let newest = bench.clock();
+    let is_ack = |lines: &[String], ack| {
+        let begin = format!("ACK {ack} wnd 100");
+        let end = format!(",{newest}");
+        lines.len() == 1 && lines[0].starts_with(&begin) && lines[0].ends_with(&end)
+    };
+    let released = bench.down(nth(5), LEN);
+    assert!(!released.forwarded);
+    assert!(is_ack(&released.lines, nth(10)), "{released:?}");
+    // The rest it knows by SACK, until the MH says more or a round trip is over; to say no
+    // more is no reason.
+    let mut update = bench.mh_segment(nth(12));
+    update.window += 1;
+    assert_eq!(bench.put(update), kept_back(&[]));
+    let rest = bench.wait(20);
+    assert!(is_ack(&rest, nth(12)), "{rest:?}");
+    // Once a window.
+    bench.forward(nth(13), 5);
     bench.wait(20);
-    let sent = up(&mut bench, nth(10), &[(nth(11), nth(15))]);
+    let sent = up(&mut bench, nth(13), &[(nth(14), nth(17))]);
     assert_eq!(
         (sent.forwarded, sent.lines.len()),
         (false, 1),
         "hidden again"
     );
+}
+
+#[test]
+fn what_the_mh_acknowledges_with_an_older_echo_goes_on_with_that_of_the_fhs_answer() {
+    let mut bench = told_of_congestion();
+    bench.up(nth(11));
+    bench.wait(1);
+    let newest = bench.clock();
+    assert_eq!(bench.down(nth(5), LEN).lines.len(), 1);
+    let mut ack = bench.mh_segment(nth(12));
+    ack.options.timestamps = ack.options.timestamps.map(|ts| Timestamps {
+        tsecr: newest - 1,
+        ..ts
+    });
+    let answer = bench.put(ack);
+    assert!(!answer.forwarded);
+    assert!(
+        answer.lines[0].ends_with(&format!(",{newest}")),
+        "{answer:?}"
+    );
+    // The MH has got something newer.
+    bench.forward(nth(13), 1);
+    assert_eq!(bench.up(nth(14)), passed());
+}
+
+#[test]
+fn an_fh_that_does_not_answer_gets_the_acks_all_the_same() {
+    let mut bench = told_of_congestion();
+    bench.up(nth(11));
+    let sent = bench.wait(200);
+    let ack = format!("ACK {} wnd 1000 seq 5001", nth(11));
+    assert!(sent.iter().any(|line| line.starts_with(&ack)), "{sent:?}");
+    assert_eq!(bench.up(nth(12)), passed());
 }
 
 #[test]
@@ -185,6 +250,17 @@ fn a_hole_is_hidden_for_less_than_the_fhs_timeout() {
     // RTO: 200 ms and the round trip.
     assert!(up(&mut bench, nth(0), &[(nth(1), nth(6))]).forwarded);
     assert_eq!(bench.counter("shown_late"), 1);
+}
+
+#[test]
+fn a_hole_that_is_hidden_for_too_long_is_shown_though_no_ack_comes_meanwhile() {
+    let mut bench = ten_under_way();
+    assert!(!up(&mut bench, nth(0), &[(nth(1), nth(4))]).forwarded);
+    let first = retransmits(&bench, 0);
+    let sent = bench.wait(180);
+    assert_eq!(bench.counter("shown_late"), 1);
+    assert_eq!(sent.last(), Some(&first), "the MH is asked");
+    assert!(up(&mut bench, nth(0), &[(nth(1), nth(4))]).forwarded);
 }
 
 #[test]
@@ -235,4 +311,169 @@ fn while_the_mh_is_away_nothing_is_repaired() {
     let first = retransmits(&bench, 0);
     assert!(probes.iter().all(|sent| *sent == first), "{probes:?}");
     assert_eq!(probes.len() as u64, bench.counter("probes"));
+}
+
+#[test]
+fn a_repair_that_overtakes_the_queue_has_no_newer_timestamp_than_what_waits_there() {
+    let mut bench = ten_under_way();
+    // Sent a millisecond apart; the MH echoes what came last in sequence.
+    let own = bench.fh_clock_seen - 9;
+    let mut report = bench.mh_segment(nth(0));
+    report.options.timestamps = report.options.timestamps.map(|ts| Timestamps {
+        tsecr: own - 20,
+        ..ts
+    });
+    report.options.sack = blocks(&[(nth(1), nth(4))]);
+    let first = format!("DATA {}..{} ts {own}", nth(0), nth(1));
+    assert_eq!(bench.put(report), kept_back(&[&first]));
+}
+
+#[test]
+fn an_ack_by_which_the_mh_is_back_does_not_tell_of_losses() {
+    let mut bench = ten_under_way();
+    bench.goes_down();
+    bench.wait(500);
+    let (verdict, _) = judge(&mut bench, nth(2), &[(nth(3), nth(6))]);
+    assert_eq!(verdict, Verdict::ForwardWithSack(SackBlocks::default()));
+    assert_eq!(bench.state(), "recovering");
+}
+
+#[test]
+fn an_fh_that_is_told_while_it_knows_the_last_segments_by_sack_alone_hangs_nothing() {
+    let mut bench = told_of_congestion();
+    bench.up(nth(12));
+    assert_eq!(bench.counter("congested"), 1);
+    assert_eq!(bench.down(nth(5), LEN).lines.len(), 1, "it has answered");
+    bench.forward(nth(13), 20);
+    bench.wait(1);
+    assert!(!up(&mut bench, nth(12), &[(nth(13), nth(14))]).forwarded);
+    // The gateway was not scheduled for a while: its timers are late, and all seems to have
+    // taken so long.
+    bench.now += core::time::Duration::from_millis(300);
+    let told = up(&mut bench, nth(20), &[(nth(21), nth(25))]);
+    assert_eq!(bench.counter("congested"), 2, "{told:?}");
+    bench.wait(200);
+    assert_eq!(bench.counter("unserved"), 0);
+    assert!(up(&mut bench, nth(33), &[]).forwarded);
+}
+
+#[test]
+fn a_window_of_nothing_is_not_kept_from_the_fh() {
+    let mut bench = ten_under_way();
+    let closed = |bench: &Bench| {
+        let mut ack = bench.mh_segment(nth(10));
+        ack.window = 0;
+        ack
+    };
+    assert_eq!(bench.put(closed(&bench)), passed());
+    for _ in 0..3 {
+        bench.wait(30);
+        assert_eq!(bench.down(nth(10), 1), passed(), "a probe");
+        assert_eq!(bench.put(closed(&bench)), passed());
+    }
+}
+
+#[test]
+fn the_last_packets_are_asked_for_though_the_mh_sends_data() {
+    let mut bench = ten_under_way();
+    assert_eq!(up(&mut bench, nth(0), &[(nth(1), nth(2))]), kept_back(&[]));
+    assert_eq!(bench.up(nth(9)), passed());
+    let last = retransmits(&bench, 9);
+    let mut sent = Vec::new();
+    for n in 0..110 {
+        let mut data = bench.mh_segment(nth(9));
+        (data.seq, data.payload_len) = (SeqNum::new(5001 + n * 100), 100);
+        sent.extend(bench.put(data).lines);
+        sent.extend(bench.wait(1));
+    }
+    assert_eq!(sent.first(), Some(&last));
+}
+
+#[test]
+fn an_mh_that_may_use_sack_is_not_sent_to_before_a_round_trip_is_known() {
+    let mut bench = unmet(snoop());
+    bench.sack_permitted = true;
+    bench.shake_hands(0, 5000);
+    assert!(bench.up(1).forwarded);
+    bench.forward(1, 3);
+    assert_eq!(bench.wait(600), [] as [String; 0]);
+    assert_eq!(bench.up(nth(2)), passed());
+}
+
+#[test]
+fn without_sack_a_packet_is_sent_again_no_sooner_than_two_round_trips() {
+    let mut bench = bench_with(snoop());
+    bench.forward(1, 1);
+    assert_eq!(bench.wait(300), [] as [String; 0], "none is known");
+    assert_eq!(bench.up(FIRST), passed());
+    bench.forward(FIRST, 1);
+    assert_eq!(bench.wait(599), [] as [String; 0]);
+    assert_eq!(bench.wait(1), [retransmits(&bench, 0)]);
+}
+
+#[test]
+fn of_congestion_the_fh_hears_though_no_hole_is_followed_by_much() {
+    let mut settings = snoop();
+    settings.snoop.congested_rtts = 0.5;
+    let mut bench = ten_under_way_with(settings);
+    // The first of four is lost each time; all take 160 ms.
+    for n in 0..20 {
+        let sent = 10 + 4 * n;
+        bench.forward(nth(sent), 4);
+        bench.wait(20);
+        if n >= 4 {
+            let first = sent - 16;
+            up(&mut bench, nth(first), &[(nth(first + 1), nth(first + 4))]);
+        }
+        bench.wait(20);
+        if n >= 3 {
+            bench.up(nth(sent - 12));
+        }
+    }
+    assert!(bench.counter("repaired") > 10);
+    assert!((1..5).contains(&bench.counter("congested")));
+}
+
+#[test]
+fn an_ack_of_the_fin_that_waits_goes_on() {
+    let mut bench = told_of_congestion();
+    let mut fin = bench.fh_segment(nth(13), 0);
+    fin.flags = fin.flags.with(Flags::FIN);
+    assert_eq!(bench.put(fin), passed());
+    let mut fin = bench.mh_segment(nth(5));
+    fin.flags = fin.flags.with(Flags::FIN);
+    bench.put(fin);
+    let mut answer = bench.fh_segment(nth(13) + 1, 0);
+    answer.ack = SeqNum::new(5002);
+    assert_eq!(bench.put(answer), passed());
+    let mut ack = bench.mh_segment(nth(13) + 1);
+    ack.seq = SeqNum::new(5002);
+    let told = bench.put(ack);
+    let whole = format!("ACK {} ", nth(13) + 1);
+    let heard = told.forwarded || told.lines.iter().any(|line| line.starts_with(&whole));
+    assert!(heard, "{told:?}");
+}
+
+#[test]
+fn an_ack_of_the_fh_that_goes_in_another_is_said_again_after_an_outage() {
+    let mut bench = ten_under_way();
+    let sends = |bench: &mut Bench, n: u32| {
+        let mut data = bench.mh_segment(nth(0));
+        (data.seq, data.payload_len) = (SeqNum::new(5001 + n * LEN), LEN);
+        assert!(bench.put(data).forwarded);
+        bench.wait(1);
+    };
+    for n in [0, 2, 3, 4] {
+        sends(&mut bench, n);
+    }
+    bench.wait(30);
+    sends(&mut bench, 1);
+    assert_eq!(bench.goes_down(), [] as [String; 0]);
+    let mut ack = bench.fh_segment(nth(10), 0);
+    ack.ack = SeqNum::new(5001 + 5 * LEN);
+    let answer = bench.put(ack);
+    assert_eq!((answer.forwarded, answer.lines.len()), (false, 1));
+    assert_eq!(bench.counter("undone_uplink"), 1);
+    let said = bench.recovers();
+    assert!(said[0].starts_with("AGAIN to MH"), "{said:?}");
 }

@@ -67,7 +67,7 @@ impl Ord for Entry {
 
 /// Actions for one input at most; made ACKs among them.
 const ACTIONS_MAX: usize = 400;
-const MADE_MAX: usize = 2;
+const MADE_MAX: usize = 4;
 /// Reports to the MH among them, and an ACK in an ACK's place.
 const REPORTS_MAX: usize = 5;
 /// Inputs of one case at most: a loop of ACKs would pass it.
@@ -86,6 +86,8 @@ pub(super) struct World {
     pub gateway: Gateway<Packet>,
     settings: Settings,
     records: Option<FlowRecord>,
+    /// What the engine was given last.
+    judged: Option<Segment>,
     bypass: bool,
     carrier_down: bool,
     pub uncacheable: u64,
@@ -134,6 +136,7 @@ impl World {
             gateway: Gateway::new(settings.clone()),
             settings,
             records: None,
+            judged: None,
             bypass: false,
             carrier_down: false,
             uncacheable: 0,
@@ -290,8 +293,9 @@ impl World {
         for flow in self.gateway.flows.iter() {
             let at = |seq: SeqNum| self.mh.peer_offset(seq);
             text += &format!(
-                "{:?} una {} max {} sent {} kept to {:?} recover {:?} repair {:?} x{} {:?} edge {:?};",
+                "{:?} {:?} una {} max {} sent {} kept to {:?} recover {:?} repair {:?} x{} {:?} edge {:?};",
                 flow.stage,
+                flow.mtcp,
                 at(flow.fh.una),
                 at(flow.fh.max),
                 at(flow.sent_nxt),
@@ -478,6 +482,7 @@ impl World {
             self.arrived_end += 1;
         }
         let mut actions = Vec::new();
+        self.judged = Some(*segment);
         let verdict =
             self.gateway
                 .handle_segment(direction, segment, packet, self.now, &mut actions);
@@ -495,6 +500,14 @@ impl World {
                 if self.trace {
                     eprintln!("           with {sack:?}");
                 }
+                self.send_out(direction, packet);
+            }
+            Verdict::ForwardWithAck { ack, window } => {
+                let packet = packet.with_ack(ack, window);
+                if self.trace {
+                    eprintln!("           as {}", self.brief(&packet));
+                }
+                self.check_ack(&packet.segment);
                 self.send_out(direction, packet);
             }
             Verdict::Suppress if self.trace => eprintln!("           suppressed"),
@@ -619,10 +632,24 @@ impl World {
         }
     }
 
+    /// The FH's ACK that was just judged, with an earlier timestamp echoed.
+    fn is_earlier_echo(&self, segment: &Segment) -> bool {
+        let (Some(judged), Some(ours)) = (self.judged, segment.options.timestamps) else {
+            return false;
+        };
+        let mut same = *segment;
+        same.options.timestamps = judged.options.timestamps;
+        let echo = judged.options.timestamps.map_or(0, |own| own.tsecr);
+        same == judged && (ours.tsecr.wrapping_sub(echo) as i32) < 0
+    }
+
     /// A report to the MH says nothing that the FH has not said, but of what this engine
     /// has forwarded and holds.
     fn check_report(&self, packet: &Packet) {
         let segment = &packet.segment;
+        if self.is_earlier_echo(segment) {
+            return;
+        }
         assert_eq!(segment.flags, Flags::ACK);
         let ack = self.mh.sent_offset(segment.ack);
         assert!(ack <= self.fh_acked && ack <= self.fh.rcv_nxt, "ahead");
@@ -656,7 +683,7 @@ impl World {
             assert!(self.may_reset, "a RST without a reason");
             return;
         }
-        if segment.from == FH && self.settings.scheme == Scheme::Snoop {
+        if segment.from == FH && matches!(self.settings.scheme, Scheme::Snoop | Scheme::Mtcp) {
             return self.check_report(packet);
         }
         if segment.from == FH {
@@ -665,7 +692,26 @@ impl World {
             assert!(self.fh.peer_offset(segment.ack) <= self.fh.rcv_nxt);
             return;
         }
-        assert!(segment.flags == Flags::ACK && segment.options.sack.is_empty());
+        assert_eq!(segment.flags, Flags::ACK);
+        for (left, right) in segment.options.sack.iter() {
+            let (left, right) = (self.mh.peer_offset(left), self.mh.peer_offset(right));
+            assert_eq!(self.settings.scheme, Scheme::Snoop);
+            assert!(self.mh.has(left, right), "a report of what the MH lacks");
+        }
+        self.check_ack(segment);
+        let ahead = self.settings.scheme == Scheme::MtcpPlus;
+        // An ACK in an ACK's place may be as late as that one was.
+        if let (true, Some(timestamps)) = (ahead, segment.options.timestamps) {
+            assert_eq!(
+                Some(timestamps.tsval),
+                self.mh_tsval,
+                "TSval is not the newest"
+            );
+        }
+    }
+
+    /// An ACK to the FH that is not the MH's own word.
+    fn check_ack(&self, segment: &Segment) {
         let ack = self.fh.sent_offset(segment.ack);
         let ahead = self.settings.scheme == Scheme::MtcpPlus;
         assert!(ahead || ack <= self.mh_acked, "ahead of the MH");
@@ -693,14 +739,6 @@ impl World {
             self.mh.sent_offset(segment.seq) <= self.mh.max,
             "SEQ ahead of the MH"
         );
-        // An ACK in an ACK's place may be as late as that one was.
-        if let (true, Some(timestamps)) = (ahead, segment.options.timestamps) {
-            assert_eq!(
-                Some(timestamps.tsval),
-                self.mh_tsval,
-                "TSval is not the newest"
-            );
-        }
     }
 
     fn check_engine(&self) {
@@ -714,7 +752,7 @@ impl World {
                 .flows
                 .iter()
                 .filter_map(|place| gateway.flows.at(*place));
-            let in_flight: u64 = flows.map(|flow| u64::from(flow.in_flight())).sum();
+            let in_flight: u64 = flows.map(|flow| u64::from(flow.in_flight_unsplit())).sum();
             assert_eq!(mobile.in_flight, in_flight, "bytes in flight");
             for place in &mobile.flows {
                 let Some(flow) = gateway.flows.at(*place) else {
@@ -723,7 +761,7 @@ impl World {
                 let entries = mobile.waiting.iter().filter(|other| *other == place);
                 assert_eq!(entries.count(), usize::from(flow.waits), "who waits");
                 assert!(
-                    flow.waits || !flow.has_backlog(),
+                    flow.waits || flow.is_split() || !flow.has_backlog(),
                     "a backlog waits for ever"
                 );
             }

@@ -2,10 +2,12 @@
 //! Losses found by duplicate ACKs, and the round-trip and persist timers: the paper's
 //! sections 3.1.2 and 4.
 
-use holdfast_wire::{Instant, Segment, SeqNum};
+use core::time::Duration;
 
-use super::told::{self, Told};
-use super::{SnoopSet, retransmit};
+use holdfast_wire::{Flags, Instant, Segment, SeqNum};
+
+use super::told::{self, Hole};
+use super::{SnoopSet, retransmit, speaks_sack};
 use crate::flow::{AckOutcome, Flow, Sender};
 use crate::schemes::Context;
 use crate::{Payload, Verdict};
@@ -20,16 +22,31 @@ pub(super) struct DupAcks {
     recover: Option<SeqNum>,
     /// Since when the FH has not been told.
     hidden_since: Option<Instant>,
+    /// And of what.
+    hole: Option<Hole>,
     /// The round-trip timer: runs once the gateway has retransmitted the first packet.
     round_trip_at: Option<Instant>,
     /// The persist timer.
     persist_at: Option<Instant>,
+    /// What the timers have sent since the MH was heard.
+    unheard: u32,
 }
+
+/// Retransmissions by the timers until they become rarer, each time by half; and how often
+/// they do. The paper has no limit, but an MH that has gone would be sent to for ever.
+const TRIES: u32 = 4;
+const DOUBLINGS_MAX: u32 = 6;
 
 impl DupAcks {
     pub(super) fn deadline(&self) -> Option<Instant> {
         let timers = [self.round_trip_at, self.persist_at];
         timers.into_iter().flatten().min()
+    }
+
+    /// One more retransmission by a timer: how much longer than usual the next wait is.
+    fn tries_again(&mut self) -> u32 {
+        self.unheard = self.unheard.saturating_add(1);
+        1 << self.unheard.saturating_sub(TRIES).min(DOUBLINGS_MAX)
     }
 
     /// The FH has sent the first packet again: its local retransmissions count from zero.
@@ -38,18 +55,28 @@ impl DupAcks {
     }
 }
 
-/// The three kinds of ACK.
+/// The three kinds of ACK; `window` is what the FH knew before.
 pub(super) fn on_ack<P: Payload>(
     flow: &mut Flow<P>,
     segment: &Segment,
     outcome: &AckOutcome,
     duplicate: bool,
+    window: Option<u16>,
     cx: &mut Context<'_, P>,
 ) -> Verdict {
     let today = cx.settings.snoop.set == SnoopSet::Today;
+    hear(flow, cx);
     if outcome.acked > 0 {
+        let filled = flow.snoop.dup_acks.hole;
         on_new_ack(flow, today, cx);
-        return Verdict::Forward;
+        let speaks = !segment.is_empty() || segment.flags.has(Flags::ECE);
+        let tells =
+            filled.is_some_and(|filled| !speaks && told::tells_of_filled(flow, filled, window, cx));
+        return if tells || flow.snoop.told.holds_acks() {
+            Verdict::Suppress
+        } else {
+            Verdict::Forward
+        };
     }
     if segment.ack.before(flow.fh.una) {
         // A spurious one.
@@ -74,6 +101,16 @@ pub(super) fn on_ack<P: Payload>(
         retransmit_and_expect(flow, cx);
     }
     Verdict::Suppress
+}
+
+/// The MH is there: waits that its silence has made long are as usual again.
+fn hear<P: Payload>(flow: &mut Flow<P>, cx: &Context<'_, P>) {
+    let wait = flow.snoop.retransmission_wait(&cx.settings.snoop);
+    let dup_acks = &mut flow.snoop.dup_acks;
+    if core::mem::take(&mut dup_acks.unheard) > TRIES {
+        dup_acks.round_trip_at = dup_acks.round_trip_at.map(|_| cx.now + wait);
+        dup_acks.persist_at = None;
+    }
 }
 
 /// The first packet goes out again; each one sent after it may cause a duplicate ACK still,
@@ -101,6 +138,7 @@ fn on_new_ack<P: Payload>(flow: &mut Flow<P>, today: bool, cx: &mut Context<'_, 
         .recover
         .filter(|recover| recover.after(una));
     flow.snoop.dup_acks = DupAcks::default();
+    flow.snoop.told.hides_nothing();
     let repairs = today && !flow.repairs_itself();
     if let (true, Some(recover)) = (repairs, recover) {
         flow.snoop.dup_acks.recover = Some(recover);
@@ -108,22 +146,21 @@ fn on_new_ack<P: Payload>(flow: &mut Flow<P>, today: bool, cx: &mut Context<'_, 
     }
 }
 
-/// Whether a loss is kept from an FH without SACK: not if it is the FH's overload, and not
-/// for too long.
+/// Whether a loss is kept from an FH without SACK: not for too long.
 fn hides<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) -> bool {
-    let una = flow.fh.una;
-    if flow.snoop.shows_all() || flow.snoop.shows_hole(una) {
+    if flow.snoop.told.shows_all() {
         return false;
     }
-    let first = flow.snoop.dup_acks.hidden_since.is_none();
-    let since = *flow.snoop.dup_acks.hidden_since.get_or_insert(cx.now);
+    let una = flow.fh.una;
+    let dup_acks = &mut flow.snoop.dup_acks;
+    let first = dup_acks.hidden_since.is_none();
+    let since = *dup_acks.hidden_since.get_or_insert(cx.now);
     if first {
-        told::judge_loss(flow, una, cx);
+        dup_acks.hole = flow.cache.segment_len_at(una).map(|len| (una, len));
+        told::judge_loss(flow, cx);
     }
-    if told::is_late(flow, since, cx) {
-        told::tell(flow, Told::Late, cx);
-    }
-    !(flow.snoop.shows_all() || flow.snoop.shows_hole(una))
+    told::hide(flow, since, cx);
+    !flow.snoop.told.shows_all()
 }
 
 /// Packets on their way to the MH beyond the first.
@@ -138,11 +175,11 @@ fn packets_after_first<P: Payload>(flow: &Flow<P>) -> u32 {
 }
 
 /// The first packet goes out again, if it is cached.
-fn retransmit_first<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) -> bool {
+pub(super) fn retransmit_first<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) -> bool {
     if !flow.cache.holds(flow.fh.una) {
         return false;
     }
-    let Some(piece) = flow.first_missing() else {
+    let Some(piece) = flow.first_missing(Sender::GatewayAhead) else {
         return false;
     };
     retransmit(flow, piece, Sender::GatewayAhead, cx);
@@ -151,31 +188,46 @@ fn retransmit_first<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) -> 
 
 pub(super) fn on_timeout<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
     let settings = &cx.settings.snoop;
+    let persist = persist_wait(flow, cx);
     let timers = flow.snoop.dup_acks;
     if timers.round_trip_at.is_some_and(|at| at <= cx.now) {
         let wait = flow.snoop.retransmission_wait(settings);
         let again = retransmit_first(flow, cx);
-        flow.snoop.dup_acks.round_trip_at = again.then_some(cx.now + wait);
+        let dup_acks = &mut flow.snoop.dup_acks;
+        let wait = wait * dup_acks.tries_again();
+        dup_acks.round_trip_at = again.then_some(cx.now + wait);
     }
     if timers.persist_at.is_some_and(|at| at <= cx.now) {
         flow.snoop.dup_acks.persist_at = None;
-        let quiet = cx.now.saturating_since(flow.seen) >= settings.persist;
-        if quiet && retransmit_first(flow, cx) {
-            flow.snoop.dup_acks.expected = 0;
-            flow.snoop.dup_acks.persist_at = Some(cx.now + settings.persist);
+        let Some(persist) = persist else {
+            return;
+        };
+        if cx.now < flow.seen + persist {
+            flow.snoop.dup_acks.persist_at = Some(flow.seen + persist);
+        } else if retransmit_first(flow, cx) {
+            let dup_acks = &mut flow.snoop.dup_acks;
+            dup_acks.expected = 0;
+            dup_acks.persist_at = Some(cx.now + persist * dup_acks.tries_again());
         }
     }
 }
 
 /// The persist timer runs while something cached is not acknowledged.
 pub(super) fn arm_persist<P: Payload>(flow: &mut Flow<P>, cx: &Context<'_, P>) {
-    let runs = cx.settings.snoop.set == SnoopSet::Paper1995 || !flow.snoop.sack_seen;
+    let wait = persist_wait(flow, cx).filter(|_| !flow.cache.is_empty());
+    let seen = flow.seen;
     let timer = &mut flow.snoop.dup_acks.persist_at;
-    if !runs || flow.cache.is_empty() {
-        *timer = None;
-    } else {
-        let at = flow.seen + cx.settings.snoop.persist;
-        // Put off by each packet; a retransmission has put it off further.
-        *timer = Some(timer.map_or(at, |old| old.max(at)));
+    // Put off by each packet; a retransmission has put it off further.
+    *timer = wait.map(|wait| timer.map_or(seen + wait, |old| old.max(seen + wait)));
+}
+
+/// The persist timer's wait, if it runs. Today the reports find what is lost, and without
+/// them a round trip may be longer than the paper's wait.
+fn persist_wait<P: Payload>(flow: &Flow<P>, cx: &Context<'_, P>) -> Option<Duration> {
+    let settings = &cx.settings.snoop;
+    if settings.set == SnoopSet::Paper1995 {
+        return Some(settings.persist);
     }
+    let srtt = flow.snoop.srtt.or(cx.rtt.srtt())?;
+    (!speaks_sack(flow)).then(|| settings.persist.max(srtt * 2))
 }

@@ -6,21 +6,23 @@ use core::time::Duration;
 
 use holdfast_wire::{Instant, Segment, SeqNum};
 
+use super::echo::Echo;
 use crate::rtt::RttEstimator;
 
 /// Ranges remembered that the FH has sent again.
 const REPEATED_MAX: usize = 16;
 /// The least that today's senders add to their round trip (Linux: `TCP_RTO_MIN`).
 const RTO_VARIATION_MIN: Duration = Duration::from_millis(200);
-/// A timestamp whose echo has not come for so long is not waited for any more.
-pub(super) const ECHO_WAIT_MAX: Duration = Duration::from_secs(2);
+/// What its queues are taken to add to the wired half's shortest round trip at most: so much
+/// more is hidden for less than the FH's timeout, with the settings' part of it.
+const WIRED_VARIATION_MAX: Duration = Duration::from_millis(50);
 
 /// What is known of the wired half.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FixedHalf {
     rtt: RttEstimator,
-    /// The MH's timestamp that was let through, and when: its echo gives the round trip.
-    asked: Option<(u32, Instant)>,
+    /// The MH's timestamps, echoed by the FH.
+    echo: Echo,
     /// The newest are kept, in a ring.
     repeated: [Option<(SeqNum, SeqNum)>; REPEATED_MAX],
     next: usize,
@@ -29,26 +31,14 @@ pub(super) struct FixedHalf {
 impl FixedHalf {
     /// A segment of the MH goes to the FH.
     pub(super) fn on_told(&mut self, segment: &Segment, now: Instant) {
-        let waits = self
-            .asked
-            .is_some_and(|(_, at)| now.saturating_since(at) < ECHO_WAIT_MAX);
-        if let (false, Some(timestamps)) = (waits, segment.options.timestamps) {
-            self.asked = Some((timestamps.tsval, now));
-        }
+        self.echo.ask(segment.options.timestamps, now);
     }
 
     /// A segment of the FH.
     pub(super) fn on_fh_segment(&mut self, segment: &Segment, now: Instant) {
-        let (Some((tsval, at)), Some(timestamps)) = (self.asked, segment.options.timestamps) else {
-            return;
-        };
-        if (timestamps.tsecr.wrapping_sub(tsval) as i32) >= 0 {
-            // An FH that had nothing to send has made it long.
-            let elapsed = now.saturating_since(at);
-            if elapsed <= ECHO_WAIT_MAX {
-                self.rtt.sample(elapsed);
-            }
-            self.asked = None;
+        // An FH that had nothing to send has made it long.
+        if let Some(rtt) = self.echo.take(segment.options.timestamps, now) {
+            self.rtt.sample(rtt);
         }
     }
 
@@ -62,10 +52,21 @@ impl FixedHalf {
         self.rtt.least()
     }
 
-    /// What the FH waits for an ACK, the wireless half's estimator given (RFC 6298, with
-    /// the floor of today's senders).
+    /// What the FH waits for an ACK at least, the wireless half's estimator given (RFC 6298,
+    /// with the floor of today's senders). An FH that sends a little now and then has made
+    /// its own half's round trip long.
     pub(super) fn rto(&self, wireless: &RttEstimator) -> Duration {
-        self.rtt.srtt().unwrap_or_default() + wireless.rto(RTO_VARIATION_MIN)
+        let longest = self.rtt.least().unwrap_or_default() + WIRED_VARIATION_MAX;
+        let wired = self.rtt.srtt().unwrap_or_default().min(longest);
+        wired + wireless.rto(RTO_VARIATION_MIN)
+    }
+
+    /// How long an FH that is asked for something may take to send it, `unknown` if its
+    /// round trip was not measured; `variation_min` as in [`RttEstimator::rto`].
+    pub(super) fn answer_wait(&self, unknown: Duration, variation_min: Duration) -> Duration {
+        self.rtt.least().map_or(unknown, |least| {
+            self.rtt.rto(variation_min).min(least + RTO_VARIATION_MIN)
+        })
     }
 
     /// The FH has sent `seq..end` again.
@@ -94,6 +95,20 @@ mod tests {
 
     fn seq(number: u32) -> SeqNum {
         SeqNum::new(number)
+    }
+
+    #[test]
+    fn an_fh_that_has_nothing_to_send_does_not_make_its_timeout_long() {
+        let ms = Duration::from_millis;
+        let mut half = FixedHalf::default();
+        let mut wireless = RttEstimator::default();
+        wireless.sample(ms(20));
+        for rtt in [40, 1000, 1000, 1000, 1000] {
+            half.rtt.sample(ms(rtt));
+        }
+        assert_eq!(half.rto(&wireless), ms(40 + 50 + 20 + 200));
+        assert_eq!(half.answer_wait(ms(50), ms(20)), ms(240));
+        assert_eq!(FixedHalf::default().answer_wait(ms(50), ms(20)), ms(50));
     }
 
     #[test]

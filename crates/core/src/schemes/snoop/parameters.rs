@@ -71,7 +71,7 @@ impl SnoopSettings {
             high_water_mark_bytes: 6 << 20,
             nack_wait: Duration::from_millis(10),
             hide_rtos: 0.75,
-            congested_rtts: 1.0,
+            congested_rtts: 2.0,
             ..Self::paper_1995()
         }
     }

@@ -12,8 +12,8 @@ use core::time::Duration;
 use holdfast_wire::{Flags, Instant, SackBlocks, Segment, SeqNum};
 
 use super::dup_acks::DupAcks;
-use super::retransmit;
-use super::told::{self, DUP_THRESH, QUEUE_MIN, Told};
+use super::told::{self, DUP_THRESH, Hole, QUEUE_MIN};
+use super::{retransmit, speaks_sack};
 use crate::flow::{AckOutcome, Arrivals, Flow, Sender, Transmission};
 use crate::schemes::Context;
 use crate::{Payload, Verdict};
@@ -21,6 +21,8 @@ use crate::{Payload, Verdict};
 /// Segments retransmitted at once besides as many as have arrived: what has left the link
 /// makes room on it, and a full queue would lose them again.
 const REPAIRS_BESIDES: u32 = 1;
+/// And for one ACK, however much it tells.
+const REPAIRS_MAX: u32 = 64;
 /// Probes in a row; after these the silence is an outage.
 const PROBES_MAX: u32 = 2;
 /// A host may delay the ACK of a single segment so long (Linux: `TCP_DELACK_MIN`).
@@ -29,6 +31,8 @@ const DELAYED_ACK: Duration = Duration::from_millis(40);
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reports {
     arrivals: Arrivals,
+    /// The first packet that the MH lacks.
+    hole: Option<Hole>,
     /// Since when the FH has not been told of a hole.
     hidden_since: Option<Instant>,
     /// When a segment may be taken for lost that is not yet.
@@ -43,44 +47,48 @@ impl Reports {
         let timers = [self.lost_at, self.probe_at];
         timers.into_iter().flatten().min()
     }
+
+    /// The MH has said what it holds.
+    pub(super) fn hear(&mut self) {
+        self.probes = 0;
+    }
+
+    /// A probe is waited for, or there have been enough of them.
+    pub(super) fn waits(&self) -> bool {
+        self.probe_at.is_some() || self.probes >= PROBES_MAX
+    }
 }
 
-/// An ACK of a flow with SACK.
+/// An ACK of a flow with SACK; `window` is what the FH knew before.
 pub(super) fn on_ack<P: Payload>(
     flow: &mut Flow<P>,
     segment: &Segment,
     outcome: &AckOutcome,
     duplicate: bool,
+    window: Option<u16>,
     cx: &mut Context<'_, P>,
 ) -> Verdict {
     // What was begun before the MH was known to speak SACK.
     flow.snoop.dup_acks = DupAcks::default();
     let reports = &mut flow.snoop.reports;
-    reports.probes = 0;
     reports.arrivals.merge(outcome.arrivals);
+    let filled = reports.hole.take().filter(|_| outcome.acked > 0);
     if outcome.acked > 0 {
         reports.hidden_since = None;
     }
     repair(flow, outcome.arrived_bytes, cx);
     let hole = !flow.sacked.is_empty();
-    let reports = &mut flow.snoop.reports;
-    if !hole {
-        reports.hidden_since = None;
-    } else if flow.snoop.told.is_none() {
-        let since = *reports.hidden_since.get_or_insert(cx.now);
-        // What the wired half has lost only the FH can send.
-        if !flow.cache.holds(flow.fh.una) || told::is_late(flow, since, cx) {
-            told::tell(flow, Told::Late, cx);
-        }
+    note_hole(flow, hole, cx);
+    let speaks = !segment.is_empty() || segment.flags.has(Flags::ECE);
+    let tells =
+        filled.is_some_and(|filled| !speaks && told::tells_of_filled(flow, filled, window, cx));
+    if tells || flow.snoop.told.holds_acks() {
+        return Verdict::Suppress;
     }
-    if flow.snoop.shows_all() {
+    if flow.snoop.told.shows_all() {
         return Verdict::Forward;
     }
-    let shown = if flow.snoop.shows_hole(flow.fh.una) {
-        hole_shown(flow, segment)
-    } else {
-        shown_blocks(flow, segment)
-    };
+    let shown = shown_blocks(flow, segment);
     // Less its D-SACK, a duplicate ACK would tell of a loss that is none.
     let told_nothing = hole || !segment.options.sack.is_empty();
     if duplicate && shown.is_empty() && told_nothing {
@@ -90,6 +98,28 @@ pub(super) fn on_ack<P: Payload>(
         Verdict::Forward
     } else {
         Verdict::ForwardWithSack(shown)
+    }
+}
+
+/// Whether there is a hole now, and since when the FH does not know of it.
+fn note_hole<P: Payload>(flow: &mut Flow<P>, hole: bool, cx: &mut Context<'_, P>) {
+    let una = flow.fh.una;
+    if !hole {
+        flow.snoop.reports.hidden_since = None;
+        flow.snoop.told.hides_nothing();
+        return;
+    }
+    let len = flow.cache.segment_len_at(una);
+    flow.snoop.reports.hole = len.map(|len| (una, len));
+    if flow.snoop.told.shows_all() {
+        return;
+    }
+    let since = *flow.snoop.reports.hidden_since.get_or_insert(cx.now);
+    if flow.cache.holds(una) {
+        told::hide(flow, since, cx);
+    } else {
+        // What the wired half has lost only the FH can send.
+        told::tell_all(flow, cx);
     }
 }
 
@@ -104,27 +134,11 @@ fn shown_blocks<P: Payload>(flow: &Flow<P>, segment: &Segment) -> SackBlocks {
     let inside =
         |outer: (SeqNum, SeqNum)| outer.0.at_or_before(left) && right.at_or_before(outer.1);
     let twice = right.at_or_before(segment.ack) || second.is_some_and(inside);
-    if twice && flow.snoop.fixed_half.has_repeated(left, right) {
+    let asked = flow.snoop.told.has_asked_for(left, right);
+    if twice && !asked && flow.snoop.fixed_half.has_repeated(left, right) {
         shown.push(left, right);
     }
     shown
-}
-
-/// Of what the MH has reported just so much that the FH takes the first hole for lost. No
-/// more blocks than the ACK has: they take their places.
-fn hole_shown<P: Payload>(flow: &mut Flow<P>, segment: &Segment) -> SackBlocks {
-    told::show_more(flow);
-    let mut blocks = SackBlocks::default();
-    let Some(shown) = flow.snoop.shown_end() else {
-        return blocks;
-    };
-    let places = segment.options.sack.iter().count();
-    for (left, right) in flow.sacked.iter().take(places) {
-        if left.before(shown) {
-            blocks.push(left, right.min(shown));
-        }
-    }
-    blocks
 }
 
 /// Retransmits what is lost.
@@ -135,31 +149,31 @@ fn repair<P: Payload>(flow: &mut Flow<P>, arrived_bytes: u32, cx: &mut Context<'
         return;
     }
     let segment_len = flow.cache.segment_len_at(flow.fh.una).unwrap_or(u32::MAX);
-    let mut left = arrived_bytes.div_ceil(segment_len) + REPAIRS_BESIDES;
-    while left > 0 {
-        let (lost, next) = first_lost(flow, cx);
-        let Some(lost) = lost else {
-            flow.snoop.reports.lost_at = next;
-            return;
-        };
-        let sent_once = lost.retransmissions == 0 && !lost.by_fh;
-        if sent_once {
-            told::judge_loss(flow, lost.seq, cx);
+    let arrived = arrived_bytes.div_ceil(segment_len);
+    let mut left = (arrived + REPAIRS_BESIDES).min(REPAIRS_MAX);
+    let (lost, next) = find_lost(flow, left, cx);
+    for lost in lost {
+        if left == 0 {
+            break;
         }
-        if flow.snoop.leaves_to_fh(&lost) {
-            continue;
+        if lost.retransmissions == 0 && !lost.by_fh {
+            told::judge_loss(flow, cx);
         }
         let sent = retransmit_range(flow, lost.seq, lost.end, left, Sender::GatewayAhead, cx);
         if sent == 0 {
             // Not cached: to be resent by the FH.
             let (seq, end) = (lost.seq, lost.end);
             flow.transmissions.note(seq, end, Sender::Gateway, cx.now);
-            told::tell(flow, Told::Late, cx);
+            told::tell_all(flow, cx);
         }
         left = left.saturating_sub(sent.max(1));
     }
-    // The rest with the next ACK, or at once if none comes.
-    flow.snoop.reports.lost_at = Some(cx.now + cx.settings.snoop.retransmit_interval_min);
+    flow.snoop.reports.lost_at = if left == 0 {
+        // The rest with the next ACK, or at once if none comes.
+        Some(cx.now + cx.settings.snoop.retransmit_interval_min)
+    } else {
+        next
+    };
 }
 
 /// Sends `seq..end` again, at most so many segments; how many it were.
@@ -175,7 +189,7 @@ fn retransmit_range<P: Payload>(
     while seq.before(end) && segments < segments_max && flow.cache.holds(seq) {
         let segment_len = flow.cache.segment_len_at(seq).unwrap_or(1);
         let len_max = segment_len.saturating_mul(segments_max - segments);
-        let Some(piece) = flow.piece_of(seq, end, len_max) else {
+        let Some(piece) = flow.piece_of(seq, end, len_max, sender) else {
             break;
         };
         seq = piece.seq + piece.len + u32::from(piece.flags.has(Flags::FIN));
@@ -185,47 +199,80 @@ fn retransmit_range<P: Payload>(
     segments
 }
 
-/// The first lost range, or else when there may be one.
-fn first_lost<P: Payload>(
+/// The first lost ranges, `most` of them at most, and when there may be another.
+fn find_lost<P: Payload>(
     flow: &Flow<P>,
+    most: u32,
     cx: &Context<'_, P>,
-) -> (Option<Transmission>, Option<Instant>) {
-    let reports = &flow.snoop.reports;
-    let wait = flow.snoop.retransmission_wait(&cx.settings.snoop);
+) -> (Vec<Transmission>, Option<Instant>) {
+    let arrivals = &flow.snoop.reports.arrivals;
     let highest = flow.sacked.highest().unwrap_or(flow.fh.una);
-    let rtt = flow.snoop.rtt.unwrap_or(wait);
-    let reorder_wait = rtt + cx.rtt.least().unwrap_or(rtt) / 4;
-    let mut next: Option<Instant> = None;
+    let (mut lost, mut next) = (Vec::new(), None);
     for (left, right) in flow.sacked.holes(flow.fh.una) {
-        let holes = flow.transmissions.within(left, right);
-        for sent in holes.filter(|sent| !flow.snoop.leaves_to_fh(sent)) {
-            let retransmitted = sent.retransmissions > 0;
-            let overtaken = reports.arrivals.overtook(&sent);
+        for sent in flow.transmissions.within(left, right) {
             let segment_len = sent.end.distance_from(sent.seq).clamp(1, 1460);
             let far = highest.distance_from(sent.end) >= DUP_THRESH * segment_len;
-            let at = match (overtaken, retransmitted) {
-                (true, _) if far => cx.now,
-                (true, _) => sent.at + reorder_wait,
-                (false, true) => sent.at + wait,
-                (false, false) => continue,
+            let at = match (arrivals.overtook(&sent), far) {
+                (true, true) => cx.now,
+                (true, false) => sent.at + reordering_wait(flow, cx),
+                (false, _) if sent.retransmissions > 0 => unanswered_at(flow, &sent, cx),
+                (false, _) => continue,
             };
-            if at <= cx.now && sent.at < cx.now {
-                return (Some(sent), None);
+            // What goes out at this moment is not sent twice at it.
+            let at = if sent.at < cx.now {
+                at
+            } else {
+                at.max(cx.now + cx.settings.snoop.retransmit_interval_min)
+            };
+            if at > cx.now {
+                next = Some(next.map_or(at, |next: Instant| next.min(at)));
+                continue;
             }
-            next = Some(next.map_or(at, |next| next.min(at)));
+            lost.push(sent);
+            if lost.len() >= most as usize {
+                return (lost, None);
+            }
         }
     }
-    (None, next)
+    (lost, next)
 }
 
-/// The probe's wait begins anew with each segment of either end.
+/// What has been overtaken by less than three segments may yet come for so long.
+fn reordering_wait<P: Payload>(flow: &Flow<P>, cx: &Context<'_, P>) -> Duration {
+    let rtt = newest_rtt(flow, cx);
+    rtt + cx.rtt.least().unwrap_or(rtt) / 4
+}
+
+fn newest_rtt<P: Payload>(flow: &Flow<P>, cx: &Context<'_, P>) -> Duration {
+    let wait = || flow.snoop.retransmission_wait(&cx.settings.snoop);
+    flow.snoop.rtt.unwrap_or_else(wait)
+}
+
+/// When a retransmission of which nothing is known is taken for lost. One that waits its
+/// turn is overtaken by what is sent later, if anything is: the timer is for what is last.
+/// One ahead of ordinary traffic meets no queue, and its kind has a round trip of its own.
+fn unanswered_at<P: Payload>(flow: &Flow<P>, sent: &Transmission, cx: &Context<'_, P>) -> Instant {
+    let wait = flow.snoop.retransmission_wait(&cx.settings.snoop);
+    let ahead = &flow.snoop.ahead_rtt;
+    if sent.ahead && ahead.srtt().is_some() {
+        return sent.at + ahead.rto(QUEUE_MIN);
+    }
+    let srtt = flow.snoop.srtt.unwrap_or(wait);
+    let wait = wait.max(newest_rtt(flow, cx) + srtt);
+    let newest = flow.transmissions.newest().unwrap_or(sent.at);
+    sent.at.max(newest) + wait
+}
+
+/// The probe's wait begins anew with data of the FH, and with whatever the MH says of it.
 pub(super) fn arm_probe<P: Payload>(flow: &mut Flow<P>, cx: &Context<'_, P>) {
     let in_flight = flow.in_flight();
-    let runs = flow.snoop.sack_seen
+    let runs = speaks_sack(flow)
         && in_flight > 0
         && flow.snoop.reports.probes < PROBES_MAX
         && !flow.repairs_itself();
-    let Some(srtt) = flow.snoop.srtt.filter(|_| runs) else {
+    // Other flows of the MH may have measured what this one has not yet.
+    let srtt = flow.snoop.srtt.or(cx.rtt.srtt());
+    let Some(srtt) = srtt.filter(|_| runs) else {
         flow.snoop.reports.probe_at = None;
         return;
     };

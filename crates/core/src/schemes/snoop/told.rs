@@ -1,139 +1,310 @@
 // SPDX-License-Identifier: Apache-2.0
 //! When the FH is told after all.
 //!
-//! A loss while the link's own queue is long is the FH's overload. Once a window the FH is
-//! shown one that was not repaired yet: as soon as the MH has all before it, just so much of
-//! the MH's report as makes a loss of it (three segments beyond). The FH repairs that hole
-//! itself; an ACK of the gateway's retransmission would echo a timestamp from before the
-//! FH's own, and the FH would take its window back (Eifel, RFC 3522). All other holes are
-//! repaired as ever. Whoever hid
-//! everything would fill the queue for ever; and whoever left all repairs to the FH would
-//! lose what Snoop is for whenever the queue is long.
+//! A loss while the link's own queue is long is the FH's overload: whoever hid everything
+//! would fill the queue for ever. It is repaired all the same, for whatever waited for the
+//! FH's own repair would wait behind that queue and let it run dry. Once a window, when a
+//! hole has been filled, the FH hears of it as if it were open still: three duplicate ACKs,
+//! with SACK of three segments beyond; the MH has sent that ACK many times. The MH's newer
+//! ACKs wait until the FH sends the segment again, about a round trip of the wired half;
+//! that goes no further. ACKs that follow echo no timestamp older than that segment's: else
+//! the FH would take its window back (Eifel, RFC 3522), for the MH got the gateway's copy.
+//! And the first one comes so soon that the FH takes it for an answer to the lost copy
+//! (RFC 8985, 6.2, step 2); else all that it has sent before its second copy, and knows
+//! nothing of, would be lost to it. That ACK leaves two segments to a SACK block, whose
+//! round trips the FH then takes: it has nothing else to measure by than the timestamp, and
+//! a shortest round trip without the wireless half would be with it for minutes.
 //!
-//! A hole that stays hidden for most of the FH's retransmission timeout is shown too, with
+//! A hole that stays hidden for most of the FH's retransmission timeout is shown, with
 //! all else, for a fast retransmit costs it less.
 
 use core::time::Duration;
 
-use holdfast_wire::{Instant, SeqNum};
+use holdfast_wire::{Instant, SackBlocks, Segment, SeqNum};
 
-use super::Snoop;
-use crate::Payload;
-use crate::flow::{Flow, Transmission};
+use super::dup_acks::retransmit_first;
+use super::{Snoop, SnoopSet};
+use crate::flow::Flow;
 use crate::rtt::RttEstimator;
 use crate::schemes::Context;
+use crate::{Action, Made, Payload, Verdict};
 
 /// Segments beyond a hole, or duplicate ACKs, that make a loss of it (RFC 5681, 3.2;
 /// RFC 6675, `DupThresh`).
 pub(super) const DUP_THRESH: u32 = 3;
-/// SACK blocks beside timestamps at most (RFC 2018, 3).
-const BLOCKS_MAX: usize = 3;
 /// A queue shorter than this is never congestion.
 pub(super) const QUEUE_MIN: Duration = Duration::from_millis(10);
+/// Segments that the first ACK after the FH's answer leaves to SACK: one of them is whole,
+/// wherever they begin.
+const SACKED_LAST: u32 = 2;
+/// The wait for an FH whose round trip is not known.
+const ANSWER_WAIT: Duration = Duration::from_millis(50);
 
-/// Why the FH hears everything.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Told {
-    /// The link's queue is long: the FH hears of the hole at this number, in its turn.
-    Congestion {
-        /// Where the hole is.
-        hole: SeqNum,
-        /// The end of what is shown: holes before are the FH's to repair.
-        shown: SeqNum,
-        /// That is enough for the FH to take the hole for lost.
-        heard: bool,
-    },
-    /// A hole was hidden for too long.
-    Late,
+/// The first packet that the MH lacks, or lacked, and the length of its segments.
+pub(super) type Hole = (SeqNum, u32);
+
+/// What the FH hears and has heard.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Told {
+    /// A hole was hidden for too long: everything, until the MH has acknowledged this.
+    all_until: Option<SeqNum>,
+    /// When that will be.
+    late_at: Option<Instant>,
+    /// Since when a loss was congestion, and the FH is to hear of the next hole that is filled.
+    due_since: Option<Instant>,
+    /// It has heard: not again until the MH has acknowledged this.
+    until: Option<SeqNum>,
+    /// It is asked to send this again, and the MH's ACKs are held until then.
+    asked: Option<(Hole, Instant)>,
+    /// It knows the last segments before this by SACK alone, and gets an ACK of no more than
+    /// these at that time alone.
+    rest: Option<(SeqNum, Instant)>,
+    /// What it was asked for last: the MH's D-SACK of that would have it undo.
+    last: Option<SeqNum>,
+    /// No ACK echoes an older timestamp.
+    echo_min: Option<u32>,
 }
 
-impl Snoop {
+impl Told {
+    /// When something is due.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        let asked = self.asked.map(|(_, at)| at);
+        let rest = self.rest.map(|(_, at)| at);
+        [asked, rest, self.late_at].into_iter().flatten().min()
+    }
+
     /// The MH has acknowledged everything before `una`.
-    pub(super) fn forget_told(&mut self, una: SeqNum) {
-        let holds = |(until, told): &(SeqNum, Told)| {
-            let missed = match told {
-                // Repaired before the FH could hear enough of it.
-                Told::Congestion { hole, heard, .. } => una.after(*hole) && !heard,
-                Told::Late => false,
-            };
-            until.after(una) && !missed
-        };
-        self.told = self.told.filter(holds);
-    }
-
-    /// The FH is to hear of the hole at `una`.
-    pub(super) fn shows_hole(&self, una: SeqNum) -> bool {
-        matches!(self.told, Some((_, Told::Congestion { hole, .. })) if hole == una)
-    }
-
-    /// A hole at `seq` is left to the FH, as long as the FH has not sent it again.
-    pub(super) fn leaves_to_fh(&self, sent: &Transmission) -> bool {
-        match self.told {
-            Some((_, Told::Congestion { hole, shown, .. })) => {
-                let told = sent.seq == hole || sent.seq.before(shown);
-                told && hole.at_or_before(sent.seq) && sent.retransmissions == 0 && !sent.by_fh
-            }
-            _ => false,
-        }
-    }
-
-    /// The end of what the FH is shown beyond a hole, as far as it is known.
-    pub(super) fn shown_end(&self) -> Option<SeqNum> {
-        match self.told {
-            Some((_, Told::Congestion { shown, .. })) => Some(shown),
-            _ => None,
-        }
+    pub(super) fn on_acked(&mut self, una: SeqNum) {
+        self.all_until = self.all_until.filter(|until| until.after(una));
+        self.until = self.until.filter(|until| until.after(una));
     }
 
     /// The FH hears everything.
-    pub(super) fn shows_all(&self) -> bool {
-        matches!(self.told, Some((_, Told::Late)))
+    pub(super) const fn shows_all(&self) -> bool {
+        self.all_until.is_some()
+    }
+
+    /// The MH's ACKs wait for the FH to send a segment again.
+    pub(super) const fn holds_acks(&self) -> bool {
+        self.asked.is_some()
+    }
+
+    /// The FH was asked for something of `seq..end`.
+    pub(super) fn has_asked_for(&self, seq: SeqNum, end: SeqNum) -> bool {
+        let within = |hole: SeqNum| seq.at_or_before(hole) && hole.before(end);
+        self.last.is_some_and(within)
+    }
+
+    /// No hole is open, or the FH has been told.
+    pub(super) fn hides_nothing(&mut self) {
+        self.late_at = None;
     }
 }
 
-/// The FH is told of the first hole from now on, or of everything; until all that it has
-/// sent is acknowledged it is not told again.
-pub(super) fn tell<P: Payload>(flow: &mut Flow<P>, why: Told, cx: &mut Context<'_, P>) {
-    flow.snoop.told = Some((flow.fh.max, why));
-    match why {
-        Told::Congestion { .. } => cx.counters.congested += 1,
-        Told::Late => cx.counters.shown_late += 1,
+/// A hole is hidden since `since`; when it has been for too long, the FH hears everything.
+pub(super) fn hide<P: Payload>(flow: &mut Flow<P>, since: Instant, cx: &mut Context<'_, P>) {
+    let rto = flow.snoop.fixed_half.rto(cx.rtt);
+    let late_at = since + rto.mul_f64(cx.settings.snoop.hide_rtos);
+    flow.snoop.told.late_at = Some(late_at);
+    if cx.now > late_at {
+        tell_all(flow, cx);
     }
 }
 
-/// A packet that was sent once, at `hole`, is lost: the FH is told if it is its overload.
-pub(super) fn judge_loss<P: Payload>(flow: &mut Flow<P>, hole: SeqNum, cx: &mut Context<'_, P>) {
-    if flow.snoop.told.is_none() && is_congested(flow, cx) {
-        let why = Told::Congestion {
-            hole,
-            shown: hole,
-            heard: false,
-        };
-        tell(flow, why, cx);
-        show_more(flow);
+/// The FH hears everything until all that it has sent is acknowledged.
+pub(super) fn tell_all<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
+    flow.snoop.told.late_at = None;
+    if flow.snoop.told.all_until.replace(flow.fh.max).is_none() {
+        cx.counters.shown_late += 1;
     }
 }
 
-/// Until it is enough, all is shown that the MH has reported next to the hole.
-pub(super) fn show_more<P: Payload>(flow: &mut Flow<P>) {
+/// A packet that was sent once is lost: the FH is to be told if it is its overload.
+pub(super) fn judge_loss<P: Payload>(flow: &mut Flow<P>, cx: &Context<'_, P>) {
+    let told = &flow.snoop.told;
+    if told.until.is_none() && told.asked.is_none() && is_congested(flow, cx) {
+        flow.snoop.told.due_since.get_or_insert(cx.now);
+    }
+}
+
+/// A hole was filled: if the FH is to be told of congestion it hears of that hole, in ACKs
+/// with the window that it knows, and true is returned.
+pub(super) fn tells_of_filled<P: Payload>(
+    flow: &mut Flow<P>,
+    (hole, len): Hole,
+    window: Option<u16>,
+    cx: &mut Context<'_, P>,
+) -> bool {
     let una = flow.fh.una;
-    let segment_len = flow.cache.segment_len_at(una).unwrap_or(1);
-    let mut wanted = DUP_THRESH.saturating_mul(segment_len);
-    let max = flow.fh.max;
-    let Some((until, Told::Congestion { hole, shown, heard })) = &mut flow.snoop.told else {
-        return;
-    };
-    if *heard || *hole != una {
-        return;
+    let left = hole + len;
+    let right = left + DUP_THRESH.saturating_mul(len);
+    let told = flow.snoop.told;
+    let waits = told.due_since.is_some() && told.asked.is_none();
+    if !waits || cx.settings.snoop.set != SnoopSet::Today {
+        return false;
     }
-    for (left, right) in flow.sacked.iter().take(BLOCKS_MAX) {
-        let len = right.distance_from(left).min(wanted);
-        *shown = left + len;
-        wanted -= len;
-        if wanted == 0 {
-            (*heard, *until) = (true, max);
-            return;
+    let tells = (right + SACKED_LAST * len).at_or_before(una);
+    if ends_waiting(flow, tells, cx) {
+        return false;
+    }
+    let tsecr = flow.mh.timestamps.map_or(0, |mh| mh.tsecr);
+    let Some(window) = window.filter(|_| tells) else {
+        return false;
+    };
+    let mut sack = SackBlocks::default();
+    if flow.snoop.sack_seen {
+        sack.push(left, right);
+    }
+    for _ in 0..DUP_THRESH {
+        if let Some(Action::Send(made)) = flow.made_ack(hole, window, tsecr) {
+            cx.actions.push(Action::Send(Made { sack, ..made }));
         }
+    }
+    let fixed_half = &flow.snoop.fixed_half;
+    let wait = fixed_half.answer_wait(ANSWER_WAIT, QUEUE_MIN * 2);
+    let told = &mut flow.snoop.told;
+    (told.due_since, told.until) = (None, Some(flow.fh.max));
+    (told.asked, told.last) = (Some(((hole, len), cx.now + wait)), Some(hole));
+    // These ACKs say that as well.
+    told.rest = None;
+    cx.counters.congested += 1;
+    true
+}
+
+/// For a round trip no hole has been filled by which the FH could be told. If the queue is
+/// gone there is nothing to tell any more; else, unless this hole `tells`, the FH hears
+/// everything for a window. True if one of these is so.
+fn ends_waiting<P: Payload>(flow: &mut Flow<P>, tells: bool, cx: &mut Context<'_, P>) -> bool {
+    let wired = flow.snoop.fixed_half.least_rtt().unwrap_or_default();
+    let rtt = flow.snoop.rtt.unwrap_or_default() + wired;
+    let is_over = |since: Instant| cx.now.saturating_since(since) > rtt;
+    if !flow.snoop.told.due_since.is_some_and(is_over) {
+        return false;
+    }
+    let congested = is_congested(flow, cx);
+    if congested && tells {
+        return false;
+    }
+    flow.snoop.told.due_since = None;
+    if congested {
+        flow.snoop.told.until = Some(flow.fh.max);
+        cx.counters.congested += 1;
+        tell_all(flow, cx);
+    }
+    true
+}
+
+/// A segment of the FH: if it was asked for, the ACKs that wait go on. Whether it was.
+pub(super) fn is_answered<P: Payload>(
+    flow: &mut Flow<P>,
+    segment: &Segment,
+    cx: &mut Context<'_, P>,
+) -> bool {
+    let Some(((hole, len), _)) = flow.snoop.told.asked else {
+        return false;
+    };
+    if !(segment.seq.at_or_before(hole) && hole.before(segment.end())) {
+        return false;
+    }
+    flow.snoop.told.echo_min = segment.options.timestamps.map(|own| own.tsval);
+    flow.snoop.told.until = Some(flow.fh.max);
+    if !flow.snoop.sack_seen {
+        release(flow, cx);
+        return true;
+    }
+    let una = flow.fh.una;
+    let last = una - SACKED_LAST * len;
+    let mut sack = SackBlocks::default();
+    sack.push(last, una);
+    send_newest(flow, last, sack, cx);
+    flow.snoop.told.asked = None;
+    flow.snoop.told.rest = Some((una, cx.now + cx.rtt.least().unwrap_or(ANSWER_WAIT)));
+    true
+}
+
+/// The newest ACK that has waited goes on.
+pub(super) fn release<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
+    let told = &mut flow.snoop.told;
+    let (asked, rest) = (told.asked.take(), told.rest.take());
+    if asked.is_some() || rest.is_some() {
+        send_newest(flow, flow.fh.una, SackBlocks::default(), cx);
+    }
+}
+
+/// An ACK with what the MH has said last.
+fn send_newest<P: Payload>(flow: &Flow<P>, ack: SeqNum, sack: SackBlocks, cx: &mut Context<'_, P>) {
+    let newest = flow.mh.timestamps.map_or(0, |mh| mh.tsecr);
+    let least = flow.snoop.told.echo_min.unwrap_or(newest);
+    let tsecr = if is_older(newest, least) {
+        least
+    } else {
+        newest
+    };
+    let made = flow
+        .snoop
+        .window
+        .and_then(|window| flow.made_ack(ack, window, tsecr));
+    if let Some(Action::Send(made)) = made {
+        cx.actions.push(Action::Send(Made { sack, ..made }));
+    }
+}
+
+/// Whoever has not answered is told at the next loss; whoever does not know of a hole for
+/// too long hears of it by the MH's next ACK, which is asked for.
+pub(super) fn on_timeout<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
+    let told = flow.snoop.told;
+    let waits = [told.asked.map(|(_, at)| at), told.rest.map(|(_, at)| at)];
+    if waits.into_iter().flatten().any(|at| at <= cx.now) {
+        release(flow, cx);
+    }
+    if told.late_at.is_some_and(|at| at <= cx.now) {
+        tell_all(flow, cx);
+        if !flow.repairs_itself() {
+            retransmit_first(flow, cx);
+        }
+    }
+}
+
+const fn is_older(tsecr: u32, least: u32) -> bool {
+    (least.wrapping_sub(tsecr) as i32) > 0
+}
+
+/// An ACK that goes to the FH: in one of its own if its echo is older than may be.
+pub(super) fn with_echo<P: Payload>(
+    flow: &mut Flow<P>,
+    segment: &Segment,
+    verdict: Verdict,
+    cx: &mut Context<'_, P>,
+) -> Verdict {
+    let bare = match verdict {
+        Verdict::Forward => segment.options.sack.is_empty(),
+        Verdict::ForwardWithSack(blocks) => blocks.is_empty(),
+        _ => false,
+    };
+    if let Some((una, _)) = flow.snoop.told.rest {
+        if segment.ack.at_or_before(una) {
+            return Verdict::Suppress;
+        }
+        if verdict != Verdict::Suppress {
+            flow.snoop.told.rest = None;
+        }
+    }
+    let (Some(least), Some(own)) = (flow.snoop.told.echo_min, segment.options.timestamps) else {
+        return verdict;
+    };
+    if !is_older(own.tsecr, least) {
+        flow.snoop.told.echo_min = None;
+        return verdict;
+    }
+    if !bare {
+        return verdict;
+    }
+    match flow.made_ack(segment.ack, segment.window, least) {
+        Some(made) => {
+            cx.actions.push(made);
+            Verdict::Suppress
+        }
+        None => verdict,
     }
 }
 
@@ -185,11 +356,5 @@ fn is_congested<P: Payload>(flow: &Flow<P>, cx: &Context<'_, P>) -> bool {
         |rtt: Option<Duration>, limit| rtt.is_some_and(|rtt| rtt.saturating_sub(least) > limit);
     // What a burst of a window's length makes is over after one round trip; twice that is
     // slow start that has overshot.
-    is_over(flow.snoop.standing.get(), queue_max) || is_over(flow.snoop.rtt, path * 2)
-}
-
-/// A hole that the FH does not know of since `since` is about to run into its timeout.
-pub(super) fn is_late<P: Payload>(flow: &Flow<P>, since: Instant, cx: &Context<'_, P>) -> bool {
-    let rto = flow.snoop.fixed_half.rto(cx.rtt);
-    cx.now.saturating_since(since) > rto.mul_f64(cx.settings.snoop.hide_rtos)
+    is_over(flow.snoop.standing.get(), queue_max) || is_over(flow.snoop.rtt, queue_max * 2)
 }

@@ -16,15 +16,16 @@
 //! - An ACK of the FH that ends within a named range looks as if the FH had dropped what it
 //!   reported (RFC 2018, 8), to which Linux answers with a timeout. Such ACKs without data
 //!   are held back until the FH reaches the range's end: a round trip of the wired half,
-//!   and a little more at the most ([`HOLD_MAX`]).
+//!   and a little more at the most ([`HOLD_MAX`]). An ACK with data is not; so while the FH
+//!   sends data of its own, and for as long after, nothing is reported.
 //!
 //! What was named and then lost on the wired half is the gateway's to repair, for the MH
 //! sends it again only after a timeout ([`wired`]); until that is over, nothing is reported.
 //! If the gateway dies, that timeout repairs it.
 //!
-//! `today`: a loss while the MH's own queue is long is its overload: nothing is reported, and
-//! the MH hears of it from the FH. It would take what a report names for delivered, and send
-//! so much more at once into that queue.
+//! `today`: nothing is reported ([`mod@report`]). What the wireless half has lost costs the MH no
+//! window in the end ([`undo`]), unless it was lost while the MH's own queue was long: that is
+//! its overload.
 //!
 //! Reports are for flows whose ends have agreed on SACK. They begin after a number of
 //! packets beyond a hole, or when nothing new comes for a while; they are repeated after a
@@ -34,7 +35,7 @@ use core::time::Duration;
 
 use holdfast_wire::{Flags, Instant, SackBlocks, Segment, SeqNum};
 
-use super::fixed_half::ECHO_WAIT_MAX;
+use super::echo::Echo;
 use super::told::{DUP_THRESH, QUEUE_MIN};
 use super::{SnoopSet, SnoopSettings};
 use crate::cache::{Insertion, SegmentCache};
@@ -45,9 +46,11 @@ use crate::schemes::Context;
 use crate::{Action, Payload};
 
 mod report;
+mod undo;
 mod wired;
 
 use report::report;
+use undo::Undo;
 use wired::Wired;
 
 /// Holes followed at most; of further ones nothing is reported.
@@ -55,6 +58,9 @@ const GAPS_MAX: usize = 64;
 /// An ACK is held back for the wired half's round trip and this: less than what a sender
 /// adds to the whole path's (Linux: `TCP_RTO_MIN`, 200 ms).
 const HOLD_MAX: Duration = Duration::from_millis(100);
+/// Before a round trip is known: an MH that is silent for longer had nothing to send (RFC
+/// 6298, 2.1).
+const SILENCE_MAX: Duration = Duration::from_secs(1);
 
 /// A hole in what came from the MH.
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +69,10 @@ struct Gap {
     end: SeqNum,
     /// Packets that had come when it opened.
     packets: u32,
+    /// The MH's clock then.
+    tsval: Option<u32>,
+    /// The MH's own queue was long: its overload.
+    is_overload: bool,
     /// It is to be reported.
     due: bool,
     reported_at: Option<Instant>,
@@ -95,13 +105,19 @@ pub(crate) struct Uplink<P> {
     shown: bool,
     /// Since when ACKs of the FH are held back.
     held_since: Option<Instant>,
-    /// The FH's timestamp that was let through, and when: its echo gives the round trip.
-    asked: Option<(u32, Instant)>,
-    tsval_passed: Option<u32>,
+    /// Until then it is not told of holes, for the FH sends data.
+    fh_sends_until: Option<Instant>,
+    /// The FH's timestamps, echoed by the MH.
+    echo: Echo,
+    /// The FH had all that had passed when the echo was asked for.
+    may_be_idle: bool,
+    /// When the MH was last heard.
+    heard_at: Option<Instant>,
     rtt: RttEstimator,
     newest_rtt: Option<Duration>,
     /// `today`: losses that show until then are the MH's overload.
     congested_until: Option<Instant>,
+    undo: Undo,
     wired: Wired,
 }
 
@@ -121,11 +137,14 @@ impl<P> Default for Uplink<P> {
             trusted_from: None,
             shown: false,
             held_since: None,
-            asked: None,
-            tsval_passed: None,
+            fh_sends_until: None,
+            echo: Echo::default(),
+            may_be_idle: false,
+            heard_at: None,
             rtt: RttEstimator::default(),
             newest_rtt: None,
             congested_until: None,
+            undo: Undo::default(),
             wired: Wired::default(),
         }
     }
@@ -204,10 +223,14 @@ impl<P: Payload> Uplink<P> {
 
     /// Gaps, or parts of them, that are filled are none any more.
     fn forget_filled(&mut self) {
-        let passed = &self.passed;
+        let (passed, undo) = (&self.passed, &mut self.undo);
         self.gaps.retain_mut(|gap| {
             gap.seq = passed.next_missing(gap.seq).0;
-            gap.seq.before(gap.end)
+            let open = gap.seq.before(gap.end);
+            if !open {
+                undo.note_filled(gap);
+            }
+            open
         });
         if self.gaps.is_empty() {
             (self.quiet_at, self.report_at) = (None, None);
@@ -215,7 +238,7 @@ impl<P: Payload> Uplink<P> {
     }
 
     /// Takes in where a data segment lies. True if it brings something new and was noted.
-    fn note_passed(&mut self, seq: SeqNum, end: SeqNum, packets: u32) -> bool {
+    fn note_passed(&mut self, seq: SeqNum, end: SeqNum, packets: u32, tsval: Option<u32>) -> bool {
         let Some(una) = self.una else {
             return false;
         };
@@ -230,6 +253,8 @@ impl<P: Payload> Uplink<P> {
                 seq: highest,
                 end: seq,
                 packets: self.packets,
+                tsval,
+                is_overload: false,
                 due: false,
                 reported_at: None,
             });
@@ -259,33 +284,23 @@ impl<P: Payload> Uplink<P> {
         }
     }
 
-    /// The echo of what was let through.
-    fn take_echo(&mut self, segment: &Segment, now: Instant) {
-        let (Some((tsval, at)), Some(timestamps)) = (self.asked, segment.options.timestamps) else {
-            return;
-        };
-        if (timestamps.tsecr.wrapping_sub(tsval) as i32) >= 0 {
-            self.asked = None;
-            let rtt = now.saturating_since(at);
-            self.rtt.sample(rtt);
-            self.newest_rtt = Some(rtt);
-        }
+    /// The longest silence of an MH that has something to send.
+    fn silence_max(&self) -> Duration {
+        let least = self.rtt.least();
+        least.map_or(SILENCE_MAX, |least| least + least.max(QUEUE_MIN))
     }
 
-    /// An ACK of the FH goes to the MH: its echo is waited for, if no other is and it has
-    /// a timestamp that no other had.
-    fn ask_for_echo(&mut self, segment: &Segment, now: Instant) {
-        let Some(timestamps) = segment.options.timestamps else {
-            return;
-        };
-        let newer = |old: u32| (timestamps.tsval.wrapping_sub(old) as i32) > 0;
-        if !self.tsval_passed.is_none_or(newer) {
-            return;
+    /// The echo of what was let through.
+    fn take_echo(&mut self, segment: &Segment, now: Instant) {
+        let silent = self.heard_at.replace(now).into_iter();
+        let silent_since = silent.chain(self.echo.asked_at()).max();
+        let silence = silent_since.map(|since| now.saturating_since(since));
+        if self.may_be_idle && silence.is_some_and(|silence| silence > self.silence_max()) {
+            self.echo.forget();
         }
-        self.tsval_passed = Some(timestamps.tsval);
-        let waits = |at: Instant| now.saturating_since(at) < ECHO_WAIT_MAX;
-        if !self.asked.is_some_and(|(_, at)| waits(at)) {
-            self.asked = Some((timestamps.tsval, now));
+        if let Some(rtt) = self.echo.take(segment.options.timestamps, now) {
+            self.rtt.sample(rtt);
+            self.newest_rtt = Some(rtt);
         }
     }
 }
@@ -344,34 +359,55 @@ fn take_data<P: Payload>(
     let sack = flow.fh.sack;
     let keeps = sack && Flow::may_keep(segment, payload);
     let uplink = &mut flow.snoop_uplink;
-    let highest = uplink.passed.highest().unwrap_or(seq);
+    let una = uplink.una.unwrap_or(seq);
+    let highest = uplink.passed.highest().unwrap_or(una).max(una);
     let packets = segment.payload_len.div_ceil(payload.segment_len().max(1));
     uplink.note_congestion(settings, cx.now);
-    let is_new = uplink.note_passed(seq, end, packets.max(1));
+    let tsval = segment.options.timestamps.map(|mh| mh.tsval);
+    let is_new = uplink.note_passed(seq, end, packets.max(1), tsval);
     uplink.repeats = 0;
-    uplink.wired.note_sent(seq.min(highest), seq, end, cx.now);
     if is_new {
         uplink.forget_filled();
         uplink.find_due(settings.nack_threshold_packets);
-        let opened = seq.after(highest) && uplink.gaps.last().is_some_and(|gap| gap.end == seq);
-        if opened && uplink.congested_until.is_some_and(|until| cx.now < until) {
+        let opened = uplink.gaps.last_mut().filter(|gap| gap.end == seq);
+        let congested = uplink.congested_until.is_some_and(|until| cx.now < until);
+        if let (Some(gap), true) = (opened, congested && seq.after(highest)) {
+            gap.is_overload = true;
             cx.counters.congested_uplink += u64::from(uplink.trusted_from.is_none());
             uplink.trusted_from = uplink.passed.highest();
         }
         let waits = sack && !uplink.gaps.is_empty();
         uplink.quiet_at = waits.then(|| cx.now + settings.nack_wait);
     }
-    if !is_new || !keeps {
-        return 0;
+    if uplink.cache.contradicts(segment, payload) {
+        cx.counters.implausible += 1;
     }
-    let una = uplink.una.unwrap_or(seq);
-    match uplink
-        .cache
-        .insert(segment, payload, una, bytes_free, entries_max)
-    {
-        Insertion::Kept { new_bytes } => new_bytes as usize,
-        Insertion::Full => 0,
+    let mut kept = 0;
+    if is_new && keeps {
+        let cache = &mut uplink.cache;
+        if let Insertion::Kept { new_bytes } =
+            cache.insert(segment, payload, una, bytes_free, entries_max)
+        {
+            kept = new_bytes as usize;
+        }
     }
+    // Of what is not kept nothing is named; without SACK nothing is at all.
+    if !sack || uplink.cache.holds(seq) {
+        uplink.wired.note_sent(seq.min(highest), seq, end, cx.now);
+    }
+    kept
+}
+
+/// Nothing but an ACK that makes sense: what is made in its place says the same.
+fn is_bare(segment: &Segment, mh_nxt: SeqNum) -> bool {
+    let plain = segment.flags == Flags::ACK && !segment.options.others;
+    segment.is_empty() && plain && !has_bad_blocks(segment, mh_nxt)
+}
+
+/// It reports what the MH has not sent, or nothing that could be.
+fn has_bad_blocks(segment: &Segment, mh_nxt: SeqNum) -> bool {
+    let bad = |(left, right): (SeqNum, SeqNum)| right.after(mh_nxt) || !left.before(right);
+    segment.options.sack.iter().any(bad)
 }
 
 /// A segment of the FH that fits. True if it goes no further.
@@ -389,8 +425,9 @@ pub(in crate::schemes) fn on_fh_segment<P: Payload>(
     }
     flow.snoop.fixed_half.on_fh_segment(segment, cx.now);
     wired::on_fh_segment(flow, segment, cx);
+    let mh_nxt = flow.mh.nxt;
     let uplink = &mut flow.snoop_uplink;
-    let bare = segment.is_empty() && segment.flags == Flags::ACK && !segment.options.others;
+    let bare = is_bare(segment, mh_nxt);
     let within = segment.ack.after(uplink.told) && uplink.has_named(segment.ack);
     let late = uplink.held_until().is_some_and(|until| until <= cx.now);
     if within && bare && !uplink.shown && !late {
@@ -402,13 +439,21 @@ pub(in crate::schemes) fn on_fh_segment<P: Payload>(
         uplink.show();
     }
     uplink.told = uplink.told.max(segment.ack);
-    if segment.is_empty() {
-        uplink.ask_for_echo(segment, cx.now);
+    if !segment.is_empty() {
+        let wired = uplink.wired.rtt.srtt().unwrap_or_default();
+        uplink.fh_sends_until = Some(cx.now + wired + HOLD_MAX);
+    } else if segment.ack.before(mh_nxt) || segment.ack.after(una) {
+        // An MH that has no more to send leaves it unanswered, or answers much later.
+        uplink.echo.ask(segment.options.timestamps, cx.now);
+        if uplink.echo.asked_at() == Some(cx.now) {
+            uplink.may_be_idle = segment.ack == mh_nxt;
+        }
     }
+    let undone = cx.settings.snoop.set == SnoopSet::Today && undo::says_undone(flow, segment, cx);
     if segment.ack.after(una) {
         report(flow, is_away, cx);
     }
-    false
+    undone
 }
 
 /// Something may be due.

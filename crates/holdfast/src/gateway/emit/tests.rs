@@ -291,6 +291,32 @@ fn a_segment_goes_on_with_other_blocks_and_a_right_checksum() {
 }
 
 #[test]
+fn a_segment_goes_on_with_another_ack_and_a_right_checksum() {
+    for v6 in [false, true] {
+        for payload in [&b""[..], b"odd"] {
+            let whole = with_options(v6, &two_blocks(), payload);
+            for needs_csum in [false, true] {
+                let vnet = VnetHdr {
+                    needs_csum,
+                    ..VnetHdr::default()
+                };
+                let packet = read(&vnet, Direction::Uplink, &whole);
+                let ack = holdfast_wire::SeqNum::new(0xfedc_ba98);
+                let header = header_with_ack(&packet, ack, 0xabcd).unwrap();
+                let made = [header.as_bytes(), payload].concat();
+                let (segment, layout) = holdfast_wire::parse(&made, 0).unwrap();
+                let (mut before, _) = holdfast_wire::parse(&whole, 0).unwrap();
+                (before.ack, before.window) = (ack, 0xabcd);
+                assert_eq!(segment, before);
+                let is_right = holdfast_wire::checksum_is_right(&made, &segment, &layout);
+                // What is left to the device is left as it was.
+                assert_eq!(is_right, !needs_csum);
+            }
+        }
+    }
+}
+
+#[test]
 fn a_segment_whose_options_are_not_understood_goes_on_as_it_came() {
     // MD5 (RFC 2385) and a block.
     let mut options = vec![1, 1, 19, 18];

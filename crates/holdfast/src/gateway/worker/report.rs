@@ -32,6 +32,12 @@ impl Worker {
                 let (Some(event), Some(source)) = (event_of(state), source_of(source)) else {
                     return;
                 };
+                let told = source == Source::Command && event == LinkEvent::GoingDownSoon;
+                if let Some(station) = self.station.as_mut().filter(|_| told) {
+                    for address in &addresses {
+                        station.prepare(*address, now);
+                    }
+                }
                 self.engine
                     .handle_link(&addresses, event, source, now, &mut self.actions);
                 self.perform();
@@ -45,6 +51,11 @@ impl Worker {
                 self.engine
                     .handle_all_links(event, Source::Carrier, now, &mut self.actions);
                 self.perform();
+            }
+            Command::Notice(notice) => {
+                if let Some(station) = &mut self.station {
+                    station.handle_notice(&notice, now);
+                }
             }
             Command::Forget(addresses) => self.engine.forget_addresses(&addresses),
             Command::Mtu(mtu) => self.bounds.wireless_mtu = mtu,
@@ -79,7 +90,11 @@ impl Worker {
                 .counters()
                 .map(|(name, count)| (name.to_owned(), count)),
         );
+        if let Some(station) = &self.station {
+            counters.extend(station.counters());
+        }
         StatusReply {
+            handoff: self.station.as_ref().map(|station| station.status(now)),
             attached: self.leave_by.is_none(),
             flows: FlowTableStatus {
                 tracked: seen.flows as u64,
@@ -154,11 +169,13 @@ fn largest<T, K: Ord>(
 }
 
 impl WorkerCounters {
-    fn named(&self) -> [(&'static str, u64); 12] {
+    fn named(&self) -> [(&'static str, u64); 14] {
         [
             ("forwarded", self.forwarded),
             ("sack_replaced", self.sack_replaced),
             ("sack_not_replaced", self.sack_not_replaced),
+            ("ack_replaced", self.ack_replaced),
+            ("ack_not_replaced", self.ack_not_replaced),
             ("suppressed", self.suppressed),
             ("resent", self.resent),
             ("made", self.made),

@@ -12,6 +12,8 @@ const LIMIT_MAX_S: f64 = 1_000_000.0;
 const REPETITIONS_MAX: u64 = 100_000;
 /// Points of a time series at most.
 const POINTS_MAX: f64 = 1e6;
+/// Connections of one transfer at most: each has two processes.
+const FLOWS_MAX: f64 = 64.0;
 /// What one transfer sends at most: in bytes.
 const TRANSFER_BYTES_MAX: u64 = 1_000_000_000_000;
 /// The least and the most that the gateway takes for one flow's cache, in bytes; and the
@@ -45,6 +47,23 @@ impl Conditions {
         self.gateway
             .check()
             .map_err(|error| error.within("gateway"))?;
+        if self.cells.len() > 1 && self.wired.is_none() {
+            let problem = "several cells are behind one wired link; give [wired]";
+            return Err(DocumentError::at("cells", problem));
+        }
+        let hands_over = matches!(
+            self.gateway.scheme,
+            SchemeChoice::Hold | SchemeChoice::Snoop
+        );
+        if self.gateway.handoff.is_on() && !(hands_over && self.cells.len() > 1) {
+            let problem = "takes several [[cells]], and gateway.scheme hold or snoop";
+            return Err(DocumentError::at("gateway.handoff.kind", problem));
+        }
+        if let Some(movement) = &self.movement {
+            movement
+                .check(self.cells.len())
+                .map_err(|error| error.within("movement"))?;
+        }
         for (number, cross) in self.cross_traffic.iter().enumerate() {
             let within =
                 |error: DocumentError| error.within(&number.to_string()).within("cross_traffic");
@@ -64,6 +83,7 @@ impl TransferConditions {
             let problem = "an uplink has no request; leave it out, or take downlink";
             return Err(DocumentError::at("request_bytes", problem));
         }
+        range("flows", f64::from(self.flows), 1.0, FLOWS_MAX, "")?;
         range("limit_s", self.limit_s, 0.001, LIMIT_MAX_S, " s")?;
         range("start_s", self.start_s, 0.0, self.limit_s, " s")
     }
@@ -82,9 +102,15 @@ impl GatewayConditions {
         range("warning_ms", self.warning_ms, 0.0, 60_000.0, " ms")?;
         let dscp = f64::from(self.resend_dscp.unwrap_or_default());
         range("resend_dscp", dscp, 0.0, 63.0, "")?;
+        if let Some(mtcp) = &self.mtcp {
+            mtcp.check().map_err(|error| error.within("mtcp"))?;
+        }
         if let Some(snoop) = &self.snoop {
             snoop.check().map_err(|error| error.within("snoop"))?;
         }
+        self.handoff
+            .check()
+            .map_err(|error| error.within("handoff"))?;
         let [least, most] = FLOW_CACHE_BYTES;
         match self.flow_cache_bytes_max {
             // The paper's SH may keep nothing; the daemon has not that scheme.

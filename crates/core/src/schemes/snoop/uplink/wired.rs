@@ -10,15 +10,19 @@ use holdfast_wire::{Flags, Instant, Segment, SeqNum};
 
 use super::{
     Action, Arrivals, DUP_THRESH, Flow, Payload, RttEstimator, Scoreboard, Sender, Transmissions,
+    Uplink, has_bad_blocks,
 };
 use crate::cache::Piece;
+use crate::flow::Transmission;
 use crate::schemes::Context;
 use crate::{Direction, Resend};
 
-/// Pieces sent again for one segment of the FH at most; the next one tells of more.
-const RESENDS_AT_ONCE: usize = 32;
+/// Pieces sent again for one segment of the FH at most, however much it tells of.
+const RESENDS_AT_ONCE: u32 = 32;
 /// The least that is added to the round trip of the wired half: the FH may delay its ACKs.
 const VARIATION_MIN: Duration = Duration::from_millis(200);
+/// A super-segment goes out as segments of no more than this.
+const SEGMENT_LEN_MAX: u32 = 1460;
 /// Timeouts in a row; after these it is left to the MH.
 const TIMEOUTS_MAX: u32 = 5;
 
@@ -44,6 +48,11 @@ pub(super) struct Wired {
 impl Wired {
     pub(super) const fn deadline(&self) -> Option<Instant> {
         self.resend_at
+    }
+
+    /// The wired half has lost something that the FH does not have yet.
+    pub(super) const fn is_repairing(&self) -> bool {
+        self.recover.is_some()
     }
 
     /// `seq..end` goes to the FH at `now`; a gap from `from` up to it counts as sent with
@@ -100,13 +109,14 @@ pub(super) fn on_fh_segment<P: Payload>(
     let wired = &mut uplink.wired;
     wired.rtt = *flow.snoop.fixed_half.rtt();
     let same_window = wired.window.replace(segment.window) == Some(segment.window);
+    let reported = wired.reported.bytes_before(nxt);
     if ack.after(una) {
         wired.advance(una, ack, cx.now);
     }
     let reports = wired.take_reports(segment, nxt, cx.now);
-    if !reports && segment.options.sack.iter().any(|block| block.1.after(nxt)) {
-        cx.counters.implausible += 1;
-    }
+    let arrived_bytes =
+        (ack.distance_from(una) + wired.reported.bytes_before(nxt)).saturating_sub(reported);
+    cx.counters.implausible += u64::from(has_bad_blocks(segment, nxt));
     flow.fh.sack |= reports;
     if ack.after(una) {
         uplink.advance(ack);
@@ -120,8 +130,33 @@ pub(super) fn on_fh_segment<P: Payload>(
             resend_first(flow, cx);
         }
     }
-    resend_lost(flow, cx);
+    let uplink = &mut flow.snoop_uplink;
+    if let (true, Some(highest)) = (uplink.lacks_what_passed(cx.now), uplink.passed.highest()) {
+        uplink.undo.note_congestion(highest);
+    }
+    resend_lost(flow, arrived_bytes, cx);
     arm(flow, cx);
+}
+
+impl<P: Payload> Uplink<P> {
+    /// By its reports or its duplicate ACKs the FH lacks something that has passed, and that
+    /// has had time enough to arrive.
+    fn lacks_what_passed(&self, now: Instant) -> bool {
+        let Some(una) = self.una else {
+            return false;
+        };
+        let wired = &self.wired;
+        let has_passed = |seq: SeqNum| self.passed.next_missing(seq).0 != seq;
+        let lost = |sent: &Transmission| has_passed(sent.seq) && wired.arrivals.overtook(sent);
+        let mut holes = wired.reported.holes(una);
+        if holes.any(|(from, to)| wired.sent.within(from, to).any(|sent| lost(&sent))) {
+            return true;
+        }
+        let wait = wired.rtt.rto(Duration::ZERO);
+        let sent = wired.sent.within(una, una + 1).next();
+        let late = sent.is_some_and(|sent| sent.at + wait <= now);
+        wired.dup_acks >= DUP_THRESH && has_passed(una) && late
+    }
 }
 
 /// The timer runs while the FH lacks first what a report has named.
@@ -166,29 +201,35 @@ fn resend_first<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
 }
 
 /// What was named, was overtaken on its way, and lies DupThresh segments below what the FH
-/// has reported.
-fn resend_lost<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
+/// has reported. As much goes out as has arrived, and one segment more: what is lost on the
+/// wired half was too much for it.
+fn resend_lost<P: Payload>(flow: &mut Flow<P>, arrived_bytes: u32, cx: &mut Context<'_, P>) {
     let uplink = &flow.snoop_uplink;
     let wired = &uplink.wired;
     let (Some(una), Some(highest)) = (uplink.una, wired.reported.highest()) else {
         return;
     };
     let mut lost = Vec::new();
-    for (left, right) in wired.reported.holes(una) {
-        for sent in wired.sent.within(left, right) {
-            let segment_len = sent.end.distance_from(sent.seq).clamp(1, 1460);
+    let mut left = None;
+    'holes: for (from, to) in wired.reported.holes(una) {
+        for sent in wired.sent.within(from, to) {
+            let segment_len = sent.end.distance_from(sent.seq).clamp(1, SEGMENT_LEN_MAX);
             let far = highest.distance_from(sent.end) >= DUP_THRESH * segment_len;
-            if far && wired.arrivals.overtook(&sent) && uplink.answers_for(sent.seq) {
-                let named = uplink.named.next_missing(sent.seq + 1).0;
-                lost.extend(
-                    uplink
-                        .cache
-                        .piece(sent.seq, Some(named.min(sent.end)), u32::MAX),
-                );
+            if !(far && wired.arrivals.overtook(&sent) && uplink.answers_for(sent.seq)) {
+                continue;
             }
-        }
-        if lost.len() >= RESENDS_AT_ONCE {
-            break;
+            let named = uplink.named.next_missing(sent.seq + 1).0.min(sent.end);
+            let Some(piece) = uplink.cache.piece(sent.seq, Some(named), u32::MAX) else {
+                continue;
+            };
+            let allowed = (arrived_bytes / segment_len + 1).min(RESENDS_AT_ONCE);
+            let left = left.get_or_insert(allowed);
+            let segments = piece.len.div_ceil(segment_len).max(1);
+            if *left == 0 {
+                break 'holes;
+            }
+            *left = left.saturating_sub(segments);
+            lost.push(piece);
         }
     }
     for piece in lost {

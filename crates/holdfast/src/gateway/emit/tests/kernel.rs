@@ -96,7 +96,7 @@ fn the_fh_takes_segments_with_other_blocks_and_recovers_by_what_is_left_of_them(
         let listener = listen(&topology.fh, FH.v4.into(), 700).unwrap();
         let stop = AtomicBool::new(false);
         let (taking, is_taking) = mpsc::channel();
-        let (gateway_ns, stop_of) = (&topology.gateway, &stop);
+        let (gateway_ns, stop_of) = (topology.gateway(), &stop);
         let done = std::thread::scope(|scope| {
             let gateway = scope.spawn(move || {
                 let run = || {

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What routers between gateway and MH say of the size of packets.
+
+use holdfast_wire::{Instant, PacketTooBig};
+
+use super::Gateway;
+use crate::flow::{FlowKey, Stage};
+use crate::schemes::{Context, mtcp};
+use crate::{Actions, Payload};
+
+/// The smallest path MTU that is believed: Linux's default for the least of IPv4.
+const PATH_MTU_MIN: u32 = 552;
+
+impl<P: Payload> Gateway<P> {
+    /// A router says that a packet to an MH was too big. Believed if it is about
+    /// bytes in flight (RFC 5927, 4.1).
+    pub fn handle_packet_too_big(
+        &mut self,
+        too_big: &PacketTooBig,
+        now: Instant,
+        actions: &mut Actions<P>,
+    ) {
+        let key = FlowKey {
+            fh: too_big.from,
+            mh: too_big.to,
+        };
+        let Some(place) = self.flows.find(&key) else {
+            return;
+        };
+        let Some(flow) = self.flows.at_mut(place) else {
+            return;
+        };
+        let in_flight = flow.fh.una.at_or_before(too_big.seq) && too_big.seq.before(flow.sent_nxt);
+        if flow.stage != Stage::Open || !in_flight || too_big.mtu < PATH_MTU_MIN {
+            self.counters.implausible += 1;
+            return;
+        }
+        let mobile = flow.mobile;
+        if flow.path_mtu.is_some_and(|mtu| mtu <= too_big.mtu) {
+            return;
+        }
+        flow.path_mtu = Some(too_big.mtu);
+        // The FH has let go of what it has an ACK for: only we can send it again.
+        if flow.is_split() {
+            let Some(mobile) = self.mobiles.at(mobile) else {
+                return;
+            };
+            let counters = &mut self.counters;
+            let mut cx = Context::new(&self.settings, &mobile.rtt, now, counters, actions);
+            mtcp::on_path_mtu(flow, &mut cx);
+            self.schedule_flow(place, now);
+        } else if flow.repairs_itself() {
+            flow.rewind();
+            self.count_in_flight(place);
+            self.resume_recovery(mobile, now, actions);
+        }
+    }
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Data for an MH whose connection is split here (M-TCP): all of it goes into the cache, and
+//! out at the pace of the flow's own sender.
+
+use holdfast_wire::{Flags, Instant, Segment};
+
+use super::{Gateway, recovery};
+use crate::cache::Insertion;
+use crate::flow::Flow;
+use crate::schemes::{Context, mtcp};
+use crate::{Action, Actions, FlowRecord, Payload, Verdict};
+
+impl<P: Payload> Gateway<P> {
+    /// Data that the MH lacks, for a flow that is split.
+    pub(super) fn keep_split(
+        &mut self,
+        place: u32,
+        segment: &Segment,
+        payload: &P,
+        now: Instant,
+        actions: &mut Actions<P>,
+    ) -> Verdict {
+        let settings = &self.settings;
+        let Some(flow) = self.flows.at_mut(place) else {
+            return Verdict::Forward;
+        };
+        let Some(mobile) = self.mobiles.at(flow.mobile) else {
+            return Verdict::Forward;
+        };
+        let backlog = flow.has_backlog();
+        let new_fin = segment.flags.has(Flags::FIN) && !flow.cache.holds(segment.end() - 1);
+        let kept = flow.keep(segment, payload, usize::MAX, self.cached_bytes, settings);
+        let counters = &mut self.counters;
+        let mut cx = Context::new(settings, &mobile.rtt, now, counters, actions);
+        let Insertion::Kept { new_bytes } = kept else {
+            cx.counters.cache_full += 1;
+            mtcp::on_passed(flow, segment, &mut cx);
+            // What is still waiting in the cache is not skipped.
+            if !backlog {
+                flow.on_forwarded(segment, now);
+            }
+            return Verdict::Forward;
+        };
+        self.cached_bytes += new_bytes as usize;
+        let is_new = new_bytes > 0 || new_fin;
+        mtcp::on_data(flow, segment, is_new, backlog, &mut cx)
+    }
+
+    /// SH-TCP may have said its last after the MH did: then nothing more is done.
+    pub(super) fn close_split(&mut self, place: u32, actions: &mut Actions<P>) {
+        let done = |flow: &&mut Flow<P>| flow.is_split() && flow.is_done();
+        if let Some(flow) = self.flows.at_mut(place).filter(done) {
+            self.cached_bytes -= flow.close();
+            actions.push(Action::Record(FlowRecord {
+                gone: true,
+                ..flow.record()
+            }));
+        }
+    }
+
+    /// What the MH's ACK shows to be lost, once more; it takes its time at the flow's rate.
+    pub(super) fn repair_split(
+        &mut self,
+        place: u32,
+        dup_acks: bool,
+        now: Instant,
+        actions: &mut Actions<P>,
+    ) {
+        let before = actions.len();
+        let split = |flow: &&mut Flow<P>| {
+            flow.is_split() && !flow.mtcp.is_frozen() && !flow.mtcp.is_closed()
+        };
+        if let Some(flow) = self.flows.at_mut(place).filter(split) {
+            recovery::repair(flow, dup_acks, &mut self.counters, actions);
+            let sent = actions[before..].iter().map(|action| match action {
+                Action::Resend(piece) => piece.len,
+                _ => 0,
+            });
+            let sent: u32 = sent.sum();
+            if sent > 0 {
+                flow.mtcp.on_repeated();
+            }
+            flow.mtcp.charge(sent, now);
+        }
+    }
+
+    /// An MH that was not known to be away says that its link is up: the greeting for those of
+    /// its flows that have frozen.
+    pub(super) fn greet_split(&mut self, place: u32, now: Instant, actions: &mut Actions<P>) {
+        let Some(mobile) = self.mobiles.at(place) else {
+            return;
+        };
+        let counters = &mut self.counters;
+        let mut cx = Context::new(&self.settings, &mobile.rtt, now, counters, actions);
+        for flow in &mobile.flows {
+            if let Some(flow) = self.flows.at_mut(*flow).filter(|it| it.mtcp.is_frozen()) {
+                self.settings.scheme.on_reconnected(flow, &mut cx);
+            }
+        }
+        self.schedule_flows_of(place, now);
+    }
+}

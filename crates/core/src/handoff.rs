@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Handoff between base stations (Snoop, section 3.3), sans-IO.
+//!
+//! A base station (BS) is a gateway with neighbours. The wired network's route to an MH
+//! points at one BS; that BS sends a copy of each of the MH's packets to the MH's multicast
+//! group while a neighbour has joined it. Each BS acts by its [`Role`] for the mobile.
+//!
+//! ```text
+//!             prepare                       mobile registers here
+//!     IDLE -------------> BUFFERING ---------------------------> SYNCHRONISING
+//!      ^ <-------------------+  ^                                     |
+//!      |     time is over       | another BS takes over     state or  | time is over
+//!      |                        +------------------ FORWARDING <------+
+//!      +---- mobile registers here, and nobody is known to have it --^
+//! ```
+//!
+//! Layers, each of use without those above it:
+//!
+//! - [`FlowState`]: what one engine knows of a flow, in at most [`FLOW_STATE_BYTES_MAX`]
+//!   bytes; [`Gateway::export`](crate::Gateway::export) and
+//!   [`Gateway::adopt`](crate::Gateway::adopt).
+//! - [`Sending`] and [`Receiving`]: records of any kind from one station to another, each
+//!   datagram acknowledged; lost, doubled and reordered ones harmless.
+//! - [`Handoff`]: who has the mobile, who buffers, what is to be done. Values in, values
+//!   out: [`Message`]s and [`HandoffAction`]s. A simulation may carry the values as they are.
+//! - [`Channel`]: messages as sealed datagrams between [`Peers`].
+//!
+//! Ownership carries the link epoch that the mobile's registration has raised; the highest
+//! epoch wins, and of equal ones the higher [`StationId`]. Nobody owning a mobile is plain
+//! forwarding; two for a moment send some segments twice.
+
+use core::net::IpAddr;
+use core::time::Duration;
+
+use holdfast_wire::Segment;
+
+use crate::signal::KeyId;
+
+mod buffer;
+mod bytes;
+mod channel;
+mod machine;
+mod message;
+mod mobile;
+mod peers;
+mod state;
+mod transfer;
+
+#[cfg(test)]
+mod tests;
+
+pub use channel::{Channel, ChannelCounters, Incarnation, Incoming, NONCE_BYTES, Refused};
+pub use machine::{Handoff, HandoffCounters, HandoffView};
+pub use message::{CopyKind, Message, MessageError, Outcome};
+pub use peers::{PeerId, Peers};
+pub use state::{FLOW_STATE_BYTES_MAX, FlowState};
+pub use transfer::{DATAGRAM_RECORDS_BYTES_MAX, Receiving, Sending};
+
+/// UDP port of the messages and the copies unless told otherwise.
+pub const PORT_DEFAULT: u16 = 4849;
+
+/// A base station's name in a number that all stations know: decides between equal epochs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StationId(pub u32);
+
+impl StationId {
+    /// The number of a name (FNV-1a).
+    pub fn of_name(name: &str) -> Self {
+        Self(name.bytes().fold(0x811c_9dc5, |hash, byte| {
+            (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+        }))
+    }
+}
+
+/// What a station is to a mobile.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Role {
+    /// Nothing: packets for it that come by the wired route pass as without handoff.
+    #[default]
+    Idle,
+    /// In its group: keeps what comes for it, and sends it nothing.
+    Buffering,
+    /// The mobile has come here, and what the station before knows of its flows is awaited:
+    /// what comes is kept.
+    Synchronising,
+    /// The mobile is here: what comes is delivered.
+    Forwarding,
+}
+
+impl Role {
+    /// The role as status and logs name it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Buffering => "buffering",
+            Self::Synchronising => "synchronising",
+            Self::Forwarding => "forwarding",
+        }
+    }
+}
+
+/// A packet for an MH that can be kept and delivered later.
+pub trait Copied: Clone {
+    /// What its headers say.
+    fn segment(&self) -> &Segment;
+
+    /// Bytes of memory that it takes.
+    fn bytes(&self) -> usize;
+}
+
+/// Settings of a [`Handoff`].
+#[derive(Clone, Debug)]
+pub struct HandoffSettings {
+    /// The station's own number; no two stations may have the same.
+    pub station: StationId,
+    /// The neighbours buffer for every mobile that is here, not only when it is about to go.
+    pub always: bool,
+    /// How long neighbours buffer after they were last asked to, and how long a packet is
+    /// kept at all.
+    pub buffer_time: Duration,
+    /// How long a mobile's packets are kept back while the station before is awaited.
+    pub sync_wait: Duration,
+    /// Time between two repetitions of what is not acknowledged.
+    pub retry: Duration,
+    /// So often is it sent at most.
+    pub tries_max: u32,
+    /// Time between two announcements of a role.
+    pub announce: Duration,
+    /// Another station's announcement counts for so long.
+    pub announced_lifetime: Duration,
+    /// Bytes kept at most for one mobile; beyond, the oldest go. Right after it has left, the
+    /// newest: what the engine had cached comes first. While it is here nothing goes, see
+    /// [`Handoff::has_room`].
+    pub mobile_buffer_bytes_max: usize,
+    /// Bytes kept at most for all mobiles; beyond, nothing more is kept.
+    pub buffer_bytes_max: usize,
+    /// Mobiles known at most; further ones have no handoff, unless one that is nothing to
+    /// this station can be forgotten for them.
+    pub mobiles_max: usize,
+    /// Multicast groups in use: a mobile's is its key's id modulo this. At least 1.
+    pub groups: u16,
+}
+
+impl Default for HandoffSettings {
+    /// Buffers on request; 10 s, 50 ms, 10 times each 20 ms, 500 ms and 3 s; 1 MiB a mobile,
+    /// 64 MiB in all, 4096 mobiles, 256 groups.
+    fn default() -> Self {
+        Self {
+            station: StationId::default(),
+            always: false,
+            buffer_time: Duration::from_secs(10),
+            sync_wait: Duration::from_millis(50),
+            retry: Duration::from_millis(20),
+            tries_max: 10,
+            announce: Duration::from_millis(500),
+            announced_lifetime: Duration::from_secs(3),
+            mobile_buffer_bytes_max: 1 << 20,
+            buffer_bytes_max: 64 << 20,
+            mobiles_max: 4096,
+            groups: 256,
+        }
+    }
+}
+
+impl HandoffSettings {
+    /// The number of a mobile's group, below [`groups`](Self::groups).
+    pub fn group_of(&self, mobile: KeyId) -> u16 {
+        (mobile.0 % u32::from(self.groups.max(1))) as u16
+    }
+}
+
+/// What is to be done with a packet for an MH that came by the wired route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// Send a copy to this mobile's group, by its number.
+    pub copy: Option<(KeyId, u16)>,
+    /// And here?
+    pub way: Way,
+}
+
+/// What becomes of a packet at this station.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// To the engine, as without handoff.
+    Deliver,
+    /// To [`Handoff::keep`] if it [has room](Handoff::has_room), and no further now; else to
+    /// the engine.
+    Keep(KeyId),
+    /// Nowhere: the mobile is at another station, which gets the copy.
+    Elsewhere,
+}
+
+/// Something to be done, in order.
+#[derive(Clone, Debug, PartialEq)]
+pub enum HandoffAction<C> {
+    /// Send a message to a neighbour.
+    Send {
+        /// Whom.
+        to: PeerId,
+        /// What.
+        message: Message,
+    },
+    /// Send a kept packet to a neighbour that lacks it: as a [`CopyKind::Wanted`].
+    SendCopy {
+        /// Whom.
+        to: PeerId,
+        /// Whose packet.
+        mobile: KeyId,
+        /// The packet.
+        copy: C,
+    },
+    /// Join the multicast group with this number.
+    Join(u16),
+    /// Leave it.
+    Leave(u16),
+    /// Hand the engine's knowledge of these addresses' flows to
+    /// [`Handoff::send_state`]; the engine goes on until [`Stop`](Self::Stop).
+    Export {
+        /// Whose.
+        mobile: KeyId,
+        /// Its addresses.
+        addresses: Vec<IpAddr>,
+        /// For whom.
+        to: PeerId,
+    },
+    /// The mobile is at another station: the engine lets go of it
+    /// ([`Gateway::release`](crate::Gateway::release)); what it had cached goes to
+    /// [`Handoff::keep`].
+    Stop {
+        /// Whose.
+        mobile: KeyId,
+        /// Its addresses.
+        addresses: Vec<IpAddr>,
+    },
+    /// The engine takes this over ([`Gateway::adopt`](crate::Gateway::adopt)).
+    Adopt(FlowState),
+    /// The engine keeps what comes for these addresses until [`Go`](Self::Go): the link is
+    /// down as far as it knows.
+    Hold(Vec<IpAddr>),
+    /// A packet for the mobile: by the kernel's routing to the engine, as if the wired route
+    /// had brought it.
+    Deliver(C),
+    /// What was held goes on: the link is up.
+    Go(Vec<IpAddr>),
+    /// The mobile is here now: the wired route may be moved.
+    TookOver {
+        /// Whose.
+        mobile: KeyId,
+        /// Its addresses.
+        addresses: Vec<IpAddr>,
+    },
+    /// Another station has the mobile with this link epoch: what the mobile says here must
+    /// have a higher one.
+    EpochElsewhere {
+        /// Whose.
+        mobile: KeyId,
+        /// The epoch.
+        epoch: u64,
+    },
+}

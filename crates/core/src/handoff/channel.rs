@@ -1,0 +1,412 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Messages and copies as sealed datagrams between stations with the same group key.
+//!
+//! ```text
+//!  0      2         3      4         8          32                     n-16
+//! +------+---------+------+---------+----------+----------------------+-----+
+//! | "HO" | version | way  | key id  | nonce    | sealed               | tag |
+//! +------+---------+------+---------+----------+----------------------+-----+
+//! sealed: sender's incarnation 8, receiver's incarnation 8 (group: 0), counter 8, body
+//! ```
+//!
+//! XChaCha20-Poly1305 with the header in clear as associated data and a random nonce, as the
+//! link signals. Each run of a station has an incarnation of its own, random. What carries
+//! the receiver's was made for this run of it; the counter tells repetitions. Who does not
+//! know the other's incarnation yet, or an old one, gets a greeting: an empty body with the
+//! own one, and the asker's as proof that it is fresh. So no recorded message replays, and no
+//! clock or disk is needed. Copies for a group carry the sender's incarnation alone: one
+//! that is not known, or a counter that has come before, is not taken. A receiver that has
+//! restarted, or was long out of the group, does not know which counters have come before:
+//! recorded copies of the sender's present run are taken once more then.
+
+use core::fmt;
+use core::net::SocketAddr;
+use std::collections::VecDeque;
+
+use chacha20poly1305::{AeadInPlace as _, KeyInit as _, Tag, XChaCha20Poly1305, XNonce};
+
+use super::message::{COPY_HEADER_BYTES, CopyKind, Message, copy_header, parse_copy};
+use super::peers::{PeerId, Peers};
+use crate::signal::{KeyId, MobileKey};
+
+/// Length of a nonce: fresh random bytes for each datagram.
+pub const NONCE_BYTES: usize = 24;
+
+/// A station's random value of one run of its daemon; not 0.
+pub type Incarnation = u64;
+
+const MAGIC: [u8; 2] = *b"HO";
+const VERSION: u8 = 1;
+const HEADER_BYTES: usize = 8;
+const SEALED_AT: usize = HEADER_BYTES + NONCE_BYTES;
+const TAG_BYTES: usize = 16;
+/// Incarnations and counter.
+const INNER_BYTES: usize = 24;
+/// The longest datagram of UDP over IPv4.
+const DATAGRAM_BYTES_MAX: usize = 65_507;
+
+/// To whom a datagram goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Path {
+    Station = 0,
+    Group = 1,
+}
+
+/// What a datagram turned out to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Incoming {
+    /// A message.
+    Message(PeerId, Message),
+    /// A copy of a packet, from its IP header on.
+    Copy {
+        /// Who sent it.
+        from: PeerId,
+        /// Whose it is.
+        mobile: KeyId,
+        /// Why.
+        kind: CopyKind,
+        /// The packet.
+        packet: Vec<u8>,
+    },
+    /// Nothing to act on; with a peer, it waits for a [`Channel::greeting`].
+    Greeting(Option<PeerId>),
+}
+
+/// Why a datagram changed nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// Not of this format, version, or sealed with another key.
+    Foreign,
+    /// Not sealed with the key that it names, or changed on the way.
+    BadSeal,
+    /// Not from a neighbour.
+    Stranger,
+    /// It has come before, or is too old to tell.
+    Replayed,
+    /// Made for an earlier run of this station, or by an unknown run of a neighbour: a
+    /// [`Channel::greeting`] for this one is due.
+    Unacquainted(PeerId),
+    /// Sealed, yet no message.
+    Senseless,
+}
+
+/// What a channel counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ChannelCounters {
+    /// Datagrams opened and taken.
+    pub taken: u64,
+    /// Those refused for whatever reason.
+    pub refused: u64,
+    /// Of them, those that had come before.
+    pub replayed: u64,
+}
+
+/// Counters that have come, the newest 128 of them one by one.
+#[derive(Clone, Copy, Debug, Default)]
+struct ReplayWindow {
+    newest: u64,
+    seen: u128,
+}
+
+impl ReplayWindow {
+    /// Takes a counter: false if it has come before, or may have.
+    fn take(&mut self, counter: u64) -> bool {
+        if counter > self.newest {
+            let ahead = counter - self.newest;
+            self.seen = if ahead >= 128 { 0 } else { self.seen << ahead };
+            self.seen |= 1;
+            self.newest = counter;
+            return true;
+        }
+        let behind = self.newest - counter;
+        let bit = 1_u128.checked_shl(u32::try_from(behind).unwrap_or(u32::MAX));
+        let new = bit.is_some_and(|bit| self.seen & bit == 0);
+        self.seen |= bit.unwrap_or(0);
+        new
+    }
+}
+
+/// Earlier runs of a neighbour that are remembered, so that nothing of theirs is taken.
+const RETIRED_MAX: usize = 64;
+
+/// What is known of a neighbour's present run; 0: nothing.
+#[derive(Clone, Debug, Default)]
+struct Acquaintance {
+    incarnation: Incarnation,
+    retired: VecDeque<Incarnation>,
+    /// Who asked last without knowing this station's run: a greeting proves itself to it.
+    asked: Incarnation,
+    unicast: ReplayWindow,
+    group: ReplayWindow,
+    /// The counter of the newest datagram to it.
+    sent: u64,
+}
+
+impl Acquaintance {
+    /// Another run of the neighbour speaks: false if it is an earlier one.
+    fn renew(&mut self, incarnation: Incarnation) -> bool {
+        if self.retired.contains(&incarnation) {
+            return false;
+        }
+        if self.incarnation != 0 {
+            if self.retired.len() == RETIRED_MAX {
+                self.retired.pop_front();
+            }
+            self.retired.push_back(self.incarnation);
+        }
+        self.incarnation = incarnation;
+        self.unicast = ReplayWindow::default();
+        self.group = ReplayWindow::default();
+        true
+    }
+}
+
+/// The datagrams of one station.
+pub struct Channel {
+    key: MobileKey,
+    cipher: XChaCha20Poly1305,
+    incarnation: Incarnation,
+    peers: Peers,
+    known: Vec<Acquaintance>,
+    group_sent: u64,
+    counters: ChannelCounters,
+}
+
+impl Channel {
+    /// A station that knows nobody's incarnation yet. `incarnation` is random, and 1 if 0 is
+    /// given.
+    pub fn new(key: MobileKey, incarnation: Incarnation, peers: Peers) -> Self {
+        Self {
+            cipher: XChaCha20Poly1305::new(key.secret().into()),
+            key,
+            incarnation: incarnation.max(1),
+            known: vec![Acquaintance::default(); peers.len()],
+            peers,
+            group_sent: 0,
+            counters: ChannelCounters::default(),
+        }
+    }
+
+    /// The neighbours.
+    pub const fn peers(&self) -> &Peers {
+        &self.peers
+    }
+
+    /// What was counted.
+    pub const fn counters(&self) -> ChannelCounters {
+        self.counters
+    }
+
+    /// The datagram of a message for a neighbour.
+    pub fn seal(&mut self, to: PeerId, message: &Message, nonce: &[u8; NONCE_BYTES]) -> Vec<u8> {
+        self.seal_for(to, &message.to_bytes(), &[], nonce)
+    }
+
+    /// The datagram of a packet for a neighbour that has asked for it.
+    pub fn seal_wanted(
+        &mut self,
+        to: PeerId,
+        mobile: KeyId,
+        packet: &[u8],
+        nonce: &[u8; NONCE_BYTES],
+    ) -> Vec<u8> {
+        let header = copy_header(mobile, CopyKind::Wanted);
+        self.seal_for(to, &header, packet, nonce)
+    }
+
+    /// The datagram of a packet for a mobile's group.
+    pub fn seal_copy(
+        &mut self,
+        mobile: KeyId,
+        packet: &[u8],
+        nonce: &[u8; NONCE_BYTES],
+    ) -> Vec<u8> {
+        self.group_sent += 1;
+        let inner = inner(self.incarnation, 0, self.group_sent);
+        let header = copy_header(mobile, CopyKind::Group);
+        self.seal_parts(Path::Group, [&inner, &header, packet], nonce)
+    }
+
+    /// The datagram that makes this station known to a neighbour: at the start to all, and
+    /// whenever [`open`](Self::open) asks for it.
+    pub fn greeting(&mut self, to: PeerId, nonce: &[u8; NONCE_BYTES]) -> Vec<u8> {
+        self.seal_for(to, &[], &[], nonce)
+    }
+
+    fn seal_for(
+        &mut self,
+        to: PeerId,
+        head: &[u8],
+        rest: &[u8],
+        nonce: &[u8; NONCE_BYTES],
+    ) -> Vec<u8> {
+        let (theirs, counter) = match self.known.get_mut(usize::from(to.0)) {
+            Some(known) => {
+                known.sent += 1;
+                let asked = core::mem::take(&mut known.asked);
+                let greets = head.is_empty() && asked != 0;
+                let theirs = if greets { asked } else { known.incarnation };
+                (theirs, known.sent)
+            }
+            None => (0, 0),
+        };
+        let inner = inner(self.incarnation, theirs, counter);
+        self.seal_parts(Path::Station, [&inner, head, rest], nonce)
+    }
+
+    fn seal_parts(&self, path: Path, parts: [&[u8]; 3], nonce: &[u8; NONCE_BYTES]) -> Vec<u8> {
+        let len: usize = parts.iter().map(|part| part.len()).sum();
+        let mut datagram = Vec::with_capacity(SEALED_AT + len + TAG_BYTES);
+        datagram.extend_from_slice(&MAGIC);
+        datagram.extend_from_slice(&[VERSION, path as u8]);
+        datagram.extend_from_slice(&self.key.id().0.to_be_bytes());
+        datagram.extend_from_slice(nonce);
+        for part in parts {
+            datagram.extend_from_slice(part);
+        }
+        let (head, sealed) = datagram.split_at_mut(SEALED_AT);
+        let tag = self
+            .cipher
+            .encrypt_in_place_detached(XNonce::from_slice(nonce), &head[..HEADER_BYTES], sealed)
+            .expect("a datagram is far below the cipher's limit");
+        datagram.extend_from_slice(&tag);
+        datagram
+    }
+
+    /// What a datagram from `from` says.
+    ///
+    /// Errors: it changes nothing; [`Refused::Unacquainted`] asks for a greeting.
+    pub fn open(&mut self, datagram: &[u8], from: SocketAddr) -> Result<Incoming, Refused> {
+        let opened = self.open_datagram(datagram, from);
+        match opened {
+            Ok(_) => self.counters.taken += 1,
+            Err(refused) => {
+                self.counters.refused += 1;
+                self.counters.replayed += u64::from(refused == Refused::Replayed);
+            }
+        }
+        opened
+    }
+
+    fn open_datagram(&mut self, datagram: &[u8], from: SocketAddr) -> Result<Incoming, Refused> {
+        let path = self.path_of(datagram)?;
+        let peer = self.peers.find(from).ok_or(Refused::Stranger)?;
+        let (head, sealed) = datagram.split_at(SEALED_AT);
+        let (sealed, tag) = sealed.split_at(sealed.len() - TAG_BYTES);
+        let mut opened = sealed.to_vec();
+        self.cipher
+            .decrypt_in_place_detached(
+                XNonce::from_slice(&head[HEADER_BYTES..]),
+                &head[..HEADER_BYTES],
+                &mut opened,
+                Tag::from_slice(tag),
+            )
+            .map_err(|_| Refused::BadSeal)?;
+        let body = opened.split_off(INNER_BYTES);
+        let field = |at: usize| u64::from_be_bytes(opened[at..at + 8].try_into().expect("8 bytes"));
+        let (theirs, ours, counter) = (field(0), field(8), field(16));
+        match path {
+            Path::Group => self.take_from_group(peer, theirs, counter)?,
+            Path::Station => {
+                if ours != self.incarnation {
+                    self.known[usize::from(peer.0)].asked = theirs;
+                    return Err(Refused::Unacquainted(peer));
+                }
+                let news = self.take_from_station(peer, theirs, counter)?;
+                if body.is_empty() {
+                    return Ok(Incoming::Greeting(news.then_some(peer)));
+                }
+            }
+        }
+        Self::read(peer, path, body)
+    }
+
+    fn path_of(&self, datagram: &[u8]) -> Result<Path, Refused> {
+        let len = SEALED_AT + INNER_BYTES + TAG_BYTES..=DATAGRAM_BYTES_MAX;
+        let ours = len.contains(&datagram.len())
+            && datagram[..2] == MAGIC
+            && datagram[2] == VERSION
+            && datagram[4..HEADER_BYTES] == self.key.id().0.to_be_bytes();
+        match datagram.get(3) {
+            Some(0) if ours => Ok(Path::Station),
+            Some(1) if ours => Ok(Path::Group),
+            _ => Err(Refused::Foreign),
+        }
+    }
+
+    fn take_from_group(
+        &mut self,
+        peer: PeerId,
+        theirs: Incarnation,
+        counter: u64,
+    ) -> Result<(), Refused> {
+        let known = &mut self.known[usize::from(peer.0)];
+        if known.incarnation != theirs {
+            return Err(Refused::Unacquainted(peer));
+        }
+        if !known.group.take(counter) {
+            return Err(Refused::Replayed);
+        }
+        Ok(())
+    }
+
+    /// True if the sender's run is news.
+    fn take_from_station(
+        &mut self,
+        peer: PeerId,
+        theirs: Incarnation,
+        counter: u64,
+    ) -> Result<bool, Refused> {
+        let known = &mut self.known[usize::from(peer.0)];
+        let news = known.incarnation != theirs;
+        if news && !known.renew(theirs) {
+            return Err(Refused::Replayed);
+        }
+        if !known.unicast.take(counter) {
+            return Err(Refused::Replayed);
+        }
+        Ok(news)
+    }
+
+    fn read(from: PeerId, path: Path, mut body: Vec<u8>) -> Result<Incoming, Refused> {
+        let copy = parse_copy(&body);
+        match (path, copy) {
+            (Path::Group, Some((mobile, CopyKind::Group)))
+            | (Path::Station, Some((mobile, CopyKind::Wanted))) => {
+                let kind = match path {
+                    Path::Group => CopyKind::Group,
+                    Path::Station => CopyKind::Wanted,
+                };
+                let packet = body.split_off(COPY_HEADER_BYTES);
+                Ok(Incoming::Copy {
+                    from,
+                    mobile,
+                    kind,
+                    packet,
+                })
+            }
+            (Path::Station, None) => Message::from_bytes(&body)
+                .map(|message| Incoming::Message(from, message))
+                .map_err(|_| Refused::Senseless),
+            _ => Err(Refused::Senseless),
+        }
+    }
+}
+
+impl fmt::Debug for Channel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Channel");
+        shown.field("key", &self.key).field("peers", &self.peers);
+        shown
+            .field("counters", &self.counters)
+            .finish_non_exhaustive()
+    }
+}
+
+fn inner(ours: Incarnation, theirs: Incarnation, counter: u64) -> [u8; INNER_BYTES] {
+    let mut bytes = [0; INNER_BYTES];
+    bytes[..8].copy_from_slice(&ours.to_be_bytes());
+    bytes[8..16].copy_from_slice(&theirs.to_be_bytes());
+    bytes[16..].copy_from_slice(&counter.to_be_bytes());
+    bytes
+}

@@ -1,0 +1,469 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The state machine of one station, for all its mobiles.
+
+use core::net::IpAddr;
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+
+use holdfast_wire::{Instant, SeqNum};
+
+use super::buffer::{Buffer, flow_of};
+use super::message::{Message, Outcome};
+use super::mobile::{Asking, Mobile, Owner, Sync, Wanted, answered};
+use super::peers::PeerId;
+use super::transfer::{Receiving, Sending};
+use super::{Arrival, Copied, FlowState, HandoffAction, HandoffSettings, Role, StationId, Way};
+use crate::FlowKey;
+use crate::signal::{KeyId, LinkNotice, LinkNoticeKind};
+
+mod claims;
+mod synchronising;
+mod timers;
+
+/// What a station counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HandoffCounters {
+    /// Mobiles that have come here from another station.
+    pub taken_over: u64,
+    /// Mobiles that another station has taken over.
+    pub yielded: u64,
+    /// Claims and notices with an epoch that was too low.
+    pub stale: u64,
+    /// Times that neighbours were asked to buffer.
+    pub prepared: u64,
+    /// Copies that came.
+    pub copies: u64,
+    /// Packets kept.
+    pub kept: u64,
+    /// Packets not kept, or forgotten, because of a limit.
+    pub overflowed: u64,
+    /// Packets delivered to a mobile that came as copies or were kept.
+    pub delivered: u64,
+    /// Of what was kept, packets that the mobile had already.
+    pub purged: u64,
+    /// Records of flows sent.
+    pub states_sent: u64,
+    /// Records taken over.
+    pub states_adopted: u64,
+    /// Bytes of records sent.
+    pub state_bytes: u64,
+    /// Synchronisations that ended by their time, not by what came.
+    pub sync_timeouts: u64,
+    /// Mobiles without handoff: the table is full.
+    pub table_full: u64,
+    /// Claims that carry this station's own number, not believed: another station has the
+    /// same name, or this one is among its own neighbours.
+    pub own_number: u64,
+}
+
+/// A mobile as seen from outside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HandoffView {
+    /// Whose.
+    pub mobile: KeyId,
+    /// Its addresses.
+    pub addresses: Vec<IpAddr>,
+    /// What this station is to it.
+    pub role: Role,
+    /// The highest link epoch known.
+    pub epoch: u64,
+    /// The neighbour that has it.
+    pub elsewhere: Option<PeerId>,
+    /// Neighbours in its group.
+    pub members: usize,
+    /// This station is in its group, by this number.
+    pub group: Option<u16>,
+    /// Packets kept.
+    pub buffered_packets: usize,
+    /// Bytes of memory that they take.
+    pub buffered_bytes: usize,
+    /// Times that it came here from another station.
+    pub handoffs: u64,
+    /// From its registration to the end of the last synchronisation.
+    pub last_sync: Option<Duration>,
+}
+
+/// One station's part in the handoffs of all its mobiles. See the [module](super).
+///
+/// Its size is bounded by the settings: mobiles, neighbours, bytes kept.
+#[derive(Debug)]
+pub struct Handoff<C> {
+    settings: HandoffSettings,
+    peers: Vec<PeerId>,
+    mobiles: BTreeMap<KeyId, Mobile<C>>,
+    by_address: BTreeMap<IpAddr, KeyId>,
+    /// Mobiles for which each group is joined.
+    groups: BTreeMap<u16, usize>,
+    due: BTreeSet<(Instant, KeyId)>,
+    buffered_bytes: usize,
+    counters: HandoffCounters,
+}
+
+type Actions<C> = Vec<HandoffAction<C>>;
+
+impl<C: Copied> Handoff<C> {
+    /// A station that knows of no mobile.
+    pub fn new(settings: HandoffSettings, peers: impl IntoIterator<Item = PeerId>) -> Self {
+        Self {
+            settings,
+            peers: peers.into_iter().collect(),
+            mobiles: BTreeMap::new(),
+            by_address: BTreeMap::new(),
+            groups: BTreeMap::new(),
+            due: BTreeSet::new(),
+            buffered_bytes: 0,
+            counters: HandoffCounters::default(),
+        }
+    }
+
+    /// What a mobile says of its link here: that it is here, or will be gone soon.
+    pub fn handle_notice(&mut self, notice: &LinkNotice, now: Instant, actions: &mut Actions<C>) {
+        match notice.kind {
+            LinkNoticeKind::Registered | LinkNoticeKind::Up => {
+                self.handle_registration(notice, now, actions);
+            }
+            LinkNoticeKind::GoingDownSoon { .. } => self.ask_to_prepare(notice.key, now, actions),
+            LinkNoticeKind::Down => {}
+        }
+        self.schedule(notice.key);
+    }
+
+    /// A mobile with this address is expected to leave: the neighbours are to buffer.
+    pub fn prepare(&mut self, address: IpAddr, now: Instant, actions: &mut Actions<C>) {
+        if let Some(key) = self.by_address.get(&address).copied() {
+            self.ask_to_prepare(key, now, actions);
+            self.schedule(key);
+        }
+    }
+
+    /// A message of a neighbour.
+    pub fn handle_message(
+        &mut self,
+        from: PeerId,
+        message: Message,
+        now: Instant,
+        actions: &mut Actions<C>,
+    ) {
+        let mobile = message.mobile();
+        match message {
+            Message::Answer { epoch, outcome, .. } => {
+                self.handle_answer(from, mobile, epoch, outcome, now, actions);
+            }
+            Message::State {
+                epoch,
+                number,
+                count,
+                records,
+                ..
+            } => {
+                let part = (number, count, &records[..]);
+                self.handle_state(from, mobile, epoch, part, now, actions);
+            }
+            Message::StateHeard { epoch, number, .. } => {
+                self.handle_state_heard(from, mobile, epoch, number, now, actions);
+            }
+            Message::Want {
+                flow,
+                from: first,
+                to,
+                ..
+            } => self.handle_want(from, mobile, &flow, first, to, actions),
+            Message::Given {
+                flow,
+                from: first,
+                to,
+                ..
+            } => self.handle_given(from, mobile, &flow, (first, to), now, actions),
+            claim => self.handle_claim(from, claim, now, actions),
+        }
+        self.schedule(mobile);
+    }
+
+    fn handle_state_heard(
+        &mut self,
+        from: PeerId,
+        key: KeyId,
+        epoch: u64,
+        number: u16,
+        now: Instant,
+        actions: &mut Actions<C>,
+    ) {
+        if let Some(known) = self.mobiles.get_mut(&key) {
+            for (to, of, sending) in &mut known.sendings {
+                if *to == from && *of == epoch {
+                    sending.acknowledge(number);
+                }
+            }
+            transmit(known, now, actions);
+        }
+    }
+
+    /// A neighbour has started anew: it is told which mobiles it had.
+    pub fn handle_restart(&self, peer: PeerId, actions: &mut Actions<C>) {
+        let had = self.mobiles.values();
+        let had = had.filter(|one| one.claimed_by == Some(peer) && one.owner != Owner::Me);
+        actions.extend(had.map(|mobile| HandoffAction::Send {
+            to: peer,
+            message: Message::Yours {
+                mobile: mobile.key,
+                epoch: mobile.claim.0,
+                station: mobile.claim.1,
+                addresses: mobile.addresses.clone(),
+            },
+        }));
+    }
+
+    /// A copy of a packet came, to the group or to this station.
+    pub fn handle_copy(&mut self, mobile: KeyId, copy: C, now: Instant, actions: &mut Actions<C>) {
+        self.counters.copies += 1;
+        match self.mobiles.get(&mobile).map(Mobile::role) {
+            None | Some(Role::Idle) => {}
+            Some(Role::Forwarding) => {
+                self.counters.delivered += 1;
+                actions.push(HandoffAction::Deliver(copy));
+            }
+            Some(Role::Synchronising) if !self.has_room(mobile, core::slice::from_ref(&copy)) => {
+                self.counters.delivered += 1;
+                actions.push(HandoffAction::Deliver(copy));
+            }
+            Some(Role::Buffering | Role::Synchronising) => {
+                let (flow, segment) = (flow_of(&copy), copy.segment());
+                let range = (segment.seq, segment.end());
+                self.keep(mobile, copy, now);
+                self.note_kept(mobile, &flow, range);
+                self.try_to_finish(mobile, now, actions);
+                self.schedule(mobile);
+            }
+        }
+    }
+
+    /// What is to be done with a packet for this address that the wired route has brought.
+    pub fn arrival(&self, address: IpAddr, now: Instant) -> Arrival {
+        let key = self.by_address.get(&address);
+        let Some(mobile) = key.and_then(|key| self.mobiles.get(key)) else {
+            return Arrival {
+                copy: None,
+                way: Way::Deliver,
+            };
+        };
+        let copy = mobile
+            .has_members(now)
+            .then(|| (mobile.key, self.settings.group_of(mobile.key)));
+        let way = match mobile.role() {
+            Role::Synchronising => Way::Keep(mobile.key),
+            Role::Forwarding => Way::Deliver,
+            // Nobody is known to have it: plain forwarding.
+            _ if mobile.elsewhere(now).is_none() => Way::Deliver,
+            Role::Buffering => Way::Keep(mobile.key),
+            Role::Idle => Way::Elsewhere,
+        };
+        Arrival { copy, way }
+    }
+
+    /// All of these may be kept. Ask before [`keep`](Self::keep) for a packet of
+    /// [`Way::Keep`]: what has no room goes to the engine at once, for a limit drops nothing
+    /// that a mobile is here for. True of a mobile that is elsewhere: it gets them there.
+    pub fn has_room(&self, mobile: KeyId, copies: &[C]) -> bool {
+        let here = self.mobiles.get(&mobile);
+        let Some(known) = here.filter(|one| one.owner == Owner::Me) else {
+            return true;
+        };
+        let bytes = copies
+            .iter()
+            .map(|copy| Buffer::<C>::taken_by(copy.bytes()));
+        let bytes: usize = bytes.sum();
+        known.buffer.bytes() + bytes <= self.settings.mobile_buffer_bytes_max
+            && self.buffered_bytes + bytes <= self.settings.buffer_bytes_max
+    }
+
+    /// Keeps a packet: one of [`Way::Keep`], or what the engine has let go of.
+    pub fn keep(&mut self, mobile: KeyId, copy: C, now: Instant) {
+        let Some(known) = self.mobiles.get_mut(&mobile) else {
+            return;
+        };
+        let before = known.buffer.bytes();
+        let bytes = Buffer::<C>::taken_by(copy.bytes());
+        if self.buffered_bytes + bytes > self.settings.buffer_bytes_max {
+            self.counters.overflowed += 1;
+            return;
+        }
+        let bytes_max = self.settings.mobile_buffer_bytes_max;
+        let from_front = now < known.front_until;
+        self.counters.kept += 1;
+        self.counters.overflowed += known.buffer.push(copy, bytes_max, from_front, now);
+        self.buffered_bytes = self.buffered_bytes - before + known.buffer.bytes();
+    }
+
+    /// Some packets of the mobile with this address wait for its ACK: call
+    /// [`handle_uplink`](Self::handle_uplink) with its segments.
+    pub fn wants_uplink(&self, address: IpAddr) -> bool {
+        let key = self.by_address.get(&address);
+        key.and_then(|key| self.mobiles.get(key))
+            .is_some_and(|mobile| mobile.unsynchronised)
+    }
+
+    /// All mobiles, in the order of their keys.
+    pub fn views(&self, now: Instant) -> impl Iterator<Item = HandoffView> + '_ {
+        self.mobiles.values().map(move |mobile| HandoffView {
+            mobile: mobile.key,
+            addresses: mobile.addresses.clone(),
+            role: mobile.role(),
+            epoch: mobile.claim.0,
+            elsewhere: mobile.elsewhere(now),
+            members: mobile.members.iter().filter(|one| one.1 > now).count(),
+            group: mobile.joined.then(|| self.settings.group_of(mobile.key)),
+            buffered_packets: mobile.buffer.len(),
+            buffered_bytes: mobile.buffer.bytes(),
+            handoffs: mobile.handoffs,
+            last_sync: mobile.last_sync,
+        })
+    }
+
+    /// What was counted.
+    pub const fn counters(&self) -> HandoffCounters {
+        self.counters
+    }
+
+    /// Bytes of memory that kept packets take.
+    pub const fn buffered_bytes(&self) -> usize {
+        self.buffered_bytes
+    }
+
+    /// The mobile with this key, new or not; `None` at the limit, unless one that is nothing
+    /// to this station can be forgotten for it.
+    fn entry(&mut self, key: KeyId) -> Option<&mut Mobile<C>> {
+        if !self.mobiles.contains_key(&key) && self.mobiles.len() >= self.settings.mobiles_max {
+            let idle = self.mobiles.values().find(|one| one.is_idle());
+            let Some(idle) = idle.map(|one| one.key) else {
+                self.counters.table_full += 1;
+                return None;
+            };
+            self.forget(idle);
+        }
+        Some(self.mobiles.entry(key).or_insert_with(|| Mobile::new(key)))
+    }
+
+    fn forget(&mut self, key: KeyId) {
+        self.set_addresses(key, &[]);
+        if let Some(at) = self.mobiles.remove(&key).and_then(|one| one.scheduled) {
+            self.due.remove(&(at, key));
+        }
+    }
+
+    /// These are the mobile's addresses, and of no other.
+    fn set_addresses(&mut self, key: KeyId, addresses: &[IpAddr]) {
+        let Some(mobile) = self.mobiles.get_mut(&key) else {
+            return;
+        };
+        if mobile.addresses == addresses {
+            return;
+        }
+        for address in core::mem::replace(&mut mobile.addresses, addresses.to_vec()) {
+            if self.by_address.get(&address) == Some(&key) {
+                self.by_address.remove(&address);
+            }
+        }
+        for address in addresses {
+            if let Some(other) = self.by_address.insert(*address, key)
+                && let Some(other) = self.mobiles.get_mut(&other).filter(|of| of.key != key)
+            {
+                other.addresses.retain(|one| one != address);
+            }
+        }
+    }
+
+    /// The mobile's group is joined if it is not.
+    fn join(&mut self, key: KeyId, actions: &mut Actions<C>) {
+        let Some(mobile) = self.mobiles.get_mut(&key) else {
+            return;
+        };
+        if core::mem::replace(&mut mobile.joined, true) {
+            return;
+        }
+        let group = self.settings.group_of(key);
+        let count = self.groups.entry(group).or_default();
+        *count += 1;
+        if *count == 1 {
+            actions.push(HandoffAction::Join(group));
+        }
+    }
+
+    /// The mobile is nothing to this station any more: group and buffer go.
+    fn leave(&mut self, key: KeyId, actions: &mut Actions<C>) {
+        let Some(mobile) = self.mobiles.get_mut(&key) else {
+            return;
+        };
+        mobile.buffering_until = None;
+        mobile.announce_at = None;
+        self.buffered_bytes -= mobile.buffer.bytes();
+        mobile.buffer.take().for_each(drop);
+        if !core::mem::replace(&mut mobile.joined, false) {
+            return;
+        }
+        let group = self.settings.group_of(key);
+        let Some(count) = self.groups.get_mut(&group) else {
+            return;
+        };
+        *count -= 1;
+        if *count == 0 {
+            self.groups.remove(&group);
+            actions.push(HandoffAction::Leave(group));
+        }
+    }
+
+    /// The station's role for the mobile, for its neighbours.
+    fn status(&self, key: KeyId, now: Instant) -> Option<Message> {
+        let mobile = self.mobiles.get(&key)?;
+        let prepare = if self.settings.always {
+            self.settings.buffer_time
+        } else {
+            mobile.prepared_until.saturating_since(now)
+        };
+        let is_here = mobile.owner == Owner::Me;
+        let prepare_ms = if is_here { prepare.as_millis() } else { 0 };
+        Some(Message::Status {
+            mobile: key,
+            epoch: mobile.claim.0,
+            station: self.settings.station,
+            role: mobile.role(),
+            prepare_ms: u32::try_from(prepare_ms).unwrap_or(u32::MAX),
+            addresses: mobile.addresses.clone(),
+        })
+    }
+
+    /// What of `buffered_bytes` is the mobile's has changed from `before`.
+    fn recount(&mut self, key: KeyId, before: usize) {
+        let after = self
+            .mobiles
+            .get(&key)
+            .map_or(0, |mobile| mobile.buffer.bytes());
+        self.buffered_bytes = self.buffered_bytes - before + after;
+    }
+}
+
+fn send_to_all<C>(peers: &[PeerId], message: &Message, actions: &mut Actions<C>) {
+    actions.extend(peers.iter().map(|to| HandoffAction::Send {
+        to: *to,
+        message: message.clone(),
+    }));
+}
+
+/// Sends what of the mobile's transfers is due.
+fn transmit<C>(mobile: &mut Mobile<C>, now: Instant, actions: &mut Actions<C>) {
+    let key = mobile.key;
+    for (to, epoch, sending) in &mut mobile.sendings {
+        let count = sending.count();
+        for (number, records) in sending.poll_transmit(now) {
+            actions.push(HandoffAction::Send {
+                to: *to,
+                message: Message::State {
+                    mobile: key,
+                    epoch: *epoch,
+                    number,
+                    count,
+                    records,
+                },
+            });
+        }
+    }
+}

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The neighbours of a station. Today a list from the settings; whatever finds them later
+//! (a registry that several gateways share) takes this one's place.
+
+use core::net::SocketAddr;
+
+/// A neighbour, as this station numbers them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PeerId(pub u16);
+
+/// The neighbours and where their messages go.
+#[derive(Clone, Debug, Default)]
+pub struct Peers {
+    addresses: Vec<SocketAddr>,
+}
+
+impl Peers {
+    /// These neighbours, numbered in this order; beyond 65,535 they are ignored.
+    pub fn new(addresses: impl IntoIterator<Item = SocketAddr>) -> Self {
+        let addresses = addresses.into_iter().take(usize::from(u16::MAX));
+        Self {
+            addresses: addresses.map(canonical).collect(),
+        }
+    }
+
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.addresses.len()
+    }
+
+    /// None at all.
+    pub fn is_empty(&self) -> bool {
+        self.addresses.is_empty()
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = PeerId> + use<> {
+        (0..self.addresses.len() as u16).map(PeerId)
+    }
+
+    /// Where a neighbour's messages go.
+    pub fn address(&self, peer: PeerId) -> Option<SocketAddr> {
+        self.addresses.get(usize::from(peer.0)).copied()
+    }
+
+    /// Who sends from this address.
+    pub fn find(&self, from: SocketAddr) -> Option<PeerId> {
+        let from = canonical(from);
+        let at = self.addresses.iter().position(|address| *address == from)?;
+        Some(PeerId(at as u16))
+    }
+}
+
+/// An IPv4 address in IPv6 clothes is the IPv4 address.
+fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}

@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What goes wrong in a handoff: epochs raised in the middle of it, full buffers, late and
+//! foreign words.
+
+use super::*;
+
+fn acknowledges(actions: &Actions) -> bool {
+    actions.iter().any(|action| {
+        matches!(
+            action,
+            HandoffAction::Send {
+                message: Message::StateHeard { .. },
+                ..
+            }
+        )
+    })
+}
+
+fn wants(actions: &Actions) -> Vec<(u32, u32)> {
+    let wants = actions.iter().filter_map(|action| match action {
+        HandoffAction::Send {
+            message: Message::Want { from, to, .. },
+            ..
+        } => Some((from.get(), to.get())),
+        _ => None,
+    });
+    wants.collect()
+}
+
+#[test]
+fn an_epoch_that_is_raised_while_the_state_is_awaited_does_not_lose_the_state() {
+    let mut east = about_to_take_over();
+    registers(&mut east, 6, at(11));
+    let yielded = answer(5, Outcome::Yielded { datagrams: 1 });
+    hears(&mut east, WEST, yielded, at(12));
+    let actions = hears(&mut east, WEST, part(5, &[state(200, 300)]), at(13));
+    assert_eq!(delivered(&actions), [200]);
+    assert_eq!(role(&east, at(13)), Role::Forwarding);
+    // And the station before, which hears of the second epoch by a repetition.
+    let mut west = station(1);
+    registers(&mut west, 4, at(0));
+    hears(&mut west, EAST, take_over(5, 2), at(10));
+    done(&mut west, |west, actions| {
+        west.send_state(MOBILE, EAST, &[state(200, 300)], at(10), actions);
+    });
+    let actions = hears(&mut west, EAST, take_over(6, 2), at(11));
+    let told = HandoffAction::Send {
+        to: EAST,
+        message: answer(6, Outcome::Yielded { datagrams: 1 }),
+    };
+    assert_eq!(actions.last(), Some(&told));
+}
+
+#[test]
+fn a_state_that_is_not_taken_is_not_acknowledged() {
+    let mut east = about_to_take_over();
+    let actions = hears(&mut east, WEST, part(4, &[state(200, 300)]), at(12));
+    assert!(!acknowledges(&actions), "of an epoch before: {actions:?}");
+    hears(&mut east, WEST, take_over(7, 1), at(13));
+    let actions = hears(&mut east, WEST, part(5, &[state(200, 300)]), at(14));
+    assert!(!acknowledges(&actions), "it is elsewhere: {actions:?}");
+}
+
+#[test]
+fn a_claim_with_the_own_number_is_not_believed() {
+    let mut west = station(1);
+    registers(&mut west, 4, at(0));
+    let not_here = HandoffAction::Send {
+        to: EAST,
+        message: answer(4, Outcome::NotHere),
+    };
+    assert_eq!(hears(&mut west, EAST, take_over(4, 1), at(1)), [not_here]);
+    assert_eq!(
+        hears(&mut west, EAST, status(9, 1, Role::Forwarding, 9), at(2)),
+        []
+    );
+    assert_eq!(role(&west, at(3)), Role::Forwarding);
+    assert_eq!(west.arrival(MH.address, at(3)).copy, None);
+    assert_eq!(west.counters().own_number, 2);
+}
+
+#[test]
+fn what_the_mh_has_reported_is_not_waited_for() {
+    let mut east = about_to_take_over();
+    let mut holes = state(40, 400);
+    let seq = SeqNum::new;
+    holes.reported = vec![(seq(60), seq(90)), (seq(300), seq(400))];
+    let actions = hears(&mut east, WEST, part(5, &[holes]), at(12));
+    assert_eq!(wants(&actions), [(40, 60), (90, 100)]);
+    let mut actions = Vec::new();
+    for (first, len) in [(40, 20), (90, 10)] {
+        let copy = packet(first, len);
+        actions = done(&mut east, |east, actions| {
+            east.handle_copy(MOBILE, copy, at(13), actions);
+        });
+    }
+    assert_eq!(delivered(&actions), [40, 90, 100, 200]);
+    assert_eq!(east.counters().sync_timeouts, 0);
+}
+
+#[test]
+fn what_the_station_before_does_not_have_is_not_waited_for() {
+    let mut east = about_to_take_over();
+    let actions = hears(&mut east, WEST, part(5, &[state(40, 300)]), at(12));
+    assert_eq!(wants(&actions), [(40, 100)]);
+    let again = done(&mut east, |east, actions| {
+        east.handle_timeout(at(32), actions);
+    });
+    assert_eq!(wants(&again), [(40, 100)], "asked again: it may be lost");
+    let mut west = station(1);
+    registers(&mut west, 4, at(0));
+    hears(&mut west, EAST, take_over(5, 2), at(11));
+    let want = Message::Want {
+        mobile: MOBILE,
+        flow: FlowKey { fh: FH, mh: MH },
+        from: SeqNum::new(40),
+        to: SeqNum::new(100),
+    };
+    let sent = hears(&mut west, EAST, want, at(32));
+    let [HandoffAction::Send { message, .. }] = &sent[..] else {
+        panic!("{sent:?}");
+    };
+    let actions = hears(&mut east, WEST, message.clone(), at(33));
+    assert_eq!(delivered(&actions), [100, 200]);
+    assert_eq!(east.counters().sync_timeouts, 0);
+}
+
+#[test]
+fn a_full_buffer_takes_nothing_from_a_mobile_that_is_here() {
+    let settings = HandoffSettings {
+        station: StationId(2),
+        mobile_buffer_bytes_max: 3000,
+        ..HandoffSettings::default()
+    };
+    let mut east = Handoff::new(settings, [WEST, EAST]);
+    let asked = status(4, 1, Role::Forwarding, 10_000);
+    hears(&mut east, WEST, asked, at(0));
+    east.keep(MOBILE, packet(100, 1000), at(1));
+    registers(&mut east, 5, at(10));
+    let mut seen = Vec::new();
+    for seq in [1100, 2100, 3100] {
+        let copy = packet(seq, 1000);
+        assert_eq!(
+            east.has_room(MOBILE, core::slice::from_ref(&copy)),
+            seq == 1100,
+            "{seq}: {}",
+            east.buffered_bytes()
+        );
+        let actions = done(&mut east, |east, actions| {
+            east.handle_copy(MOBILE, copy, at(11), actions);
+        });
+        seen.extend(delivered(&actions));
+    }
+    assert_eq!(seen, [2100, 3100], "at once");
+    let actions = hears(&mut east, WEST, part(5, &[state(100, 4100)]), at(12));
+    seen.extend(delivered(&actions));
+    let given = Message::Given {
+        mobile: MOBILE,
+        flow: FlowKey { fh: FH, mh: MH },
+        from: SeqNum::new(2100),
+        to: SeqNum::new(4100),
+    };
+    let actions = hears(&mut east, WEST, given, at(13));
+    seen.extend(delivered(&actions));
+    assert_eq!(seen, [2100, 3100, 100, 1100]);
+    assert_eq!(east.counters().overflowed, 0);
+}
+
+#[test]
+fn of_what_the_engine_lets_go_of_the_front_is_kept() {
+    let settings = HandoffSettings {
+        station: StationId(1),
+        mobile_buffer_bytes_max: 3000,
+        ..HandoffSettings::default()
+    };
+    let mut west = Handoff::new(settings, [WEST, EAST]);
+    registers(&mut west, 4, at(0));
+    hears(&mut west, EAST, take_over(5, 2), at(10));
+    for seq in [100, 1100, 2100, 3100] {
+        west.keep(MOBILE, packet(seq, 1000), at(10));
+    }
+    let want = Message::Want {
+        mobile: MOBILE,
+        flow: FlowKey { fh: FH, mh: MH },
+        from: SeqNum::new(100),
+        to: SeqNum::new(4100),
+    };
+    let sent = hears(&mut west, EAST, want, at(11));
+    let copies = sent.iter().filter_map(|action| match action {
+        HandoffAction::SendCopy { copy, .. } => Some(copy.segment.seq.get()),
+        _ => None,
+    });
+    assert_eq!(copies.collect::<Vec<_>>(), [100, 1100]);
+    assert_eq!(west.counters().overflowed, 2);
+    // Later the newest are of more use again.
+    west.keep(MOBILE, packet(9100, 1000), at(2000));
+    assert_eq!(west.counters().overflowed, 3);
+}
+
+#[test]
+fn a_late_word_of_the_owner_from_before_it_was_the_owner_changes_nothing() {
+    let mut west = station(1);
+    registers(&mut west, 4, at(0));
+    hears(&mut west, EAST, take_over(5, 2), at(10));
+    for late in [Role::Buffering, Role::Idle] {
+        hears(&mut west, EAST, status(4, 2, late, 0), at(11));
+        let arrival = west.arrival(MH.address, at(12));
+        assert_eq!(arrival.way, Way::Keep(MOBILE), "{late:?}");
+        assert!(arrival.copy.is_some(), "{late:?}");
+    }
+}
+
+#[test]
+fn a_claim_from_before_is_not_believed_when_the_owner_has_fallen_silent() {
+    let mut west = station(1);
+    hears(&mut west, EAST, status(5, 2, Role::Forwarding, 0), at(0));
+    done(&mut west, |west, actions| {
+        west.handle_timeout(at(4000), actions);
+    });
+    assert_eq!(way(&west, at(4000)), Way::Deliver, "nobody has it");
+    hears(&mut west, WEST, status(4, 7, Role::Forwarding, 0), at(4001));
+    assert_eq!(way(&west, at(4002)), Way::Deliver);
+    hears(&mut west, WEST, status(6, 7, Role::Forwarding, 0), at(4003));
+    assert_eq!(way(&west, at(4004)), Way::Elsewhere);
+}
+
+#[test]
+fn an_ack_of_what_was_never_sent_purges_nothing() {
+    let mut east = about_to_take_over();
+    done(&mut east, |east, actions| {
+        east.handle_timeout(at(60), actions);
+    });
+    let key = FlowKey { fh: FH, mh: MH };
+    for forged in [301, 1 << 30] {
+        let actions = done(&mut east, |east, actions| {
+            east.handle_uplink(&key, SeqNum::new(forged), actions);
+        });
+        assert_eq!(actions, []);
+    }
+    let actions = done(&mut east, |east, actions| {
+        east.handle_uplink(&key, SeqNum::new(50), actions);
+    });
+    assert_eq!(
+        delivered(&actions),
+        [100, 200],
+        "the MH lacks more than is kept"
+    );
+}
+
+#[test]
+fn acks_kept_for_a_flow_of_which_nobody_tells_are_delivered_too() {
+    let mut east = station(2);
+    let asked = status(4, 1, Role::Forwarding, 10_000);
+    hears(&mut east, WEST, asked, at(0));
+    for ack in [5001, 5002] {
+        let mut empty = packet(300, 0);
+        empty.segment.ack = SeqNum::new(ack);
+        empty.segment.flags = Flags::ACK;
+        east.keep(MOBILE, empty, at(1));
+    }
+    registers(&mut east, 5, at(10));
+    let actions = done(&mut east, |east, actions| {
+        east.handle_timeout(at(60), actions);
+    });
+    let acks = actions.iter().filter_map(|action| match action {
+        HandoffAction::Deliver(packet) => Some(packet.segment.ack.get()),
+        _ => None,
+    });
+    assert_eq!(acks.collect::<Vec<_>>(), [5002]);
+    assert!(!east.wants_uplink(MH.address));
+}
+
+#[test]
+fn a_full_table_forgets_a_mobile_that_is_nothing_to_it() {
+    let settings = HandoffSettings {
+        mobiles_max: 2,
+        ..HandoffSettings::default()
+    };
+    let mut west: Handoff<Packet> = Handoff::new(settings, [WEST]);
+    for mobile in 0..5 {
+        let mut message = status(4, 1, Role::Forwarding, 0);
+        if let Message::Status {
+            mobile: of,
+            addresses,
+            ..
+        } = &mut message
+        {
+            *of = KeyId(mobile);
+            addresses.clear();
+        }
+        let now = at(u64::from(mobile) * 4000);
+        done(&mut west, |west, actions| {
+            west.handle_timeout(now, actions);
+        });
+        hears(&mut west, WEST, message, now);
+        assert!(west.views(now).any(|view| view.mobile == KeyId(mobile)));
+    }
+    assert_eq!(west.counters().table_full, 0);
+}
+
+#[test]
+fn a_station_that_has_restarted_gets_its_mobiles_back_from_its_neighbours() {
+    let mut west = station(1);
+    hears(&mut west, EAST, take_over(5, 2), at(0));
+    for silence in [0, 4000] {
+        let now = at(10 + silence);
+        done(&mut west, |west, actions| {
+            west.handle_timeout(now, actions);
+        });
+        let told = done(&mut west, |west, actions| {
+            west.handle_restart(EAST, actions);
+        });
+        let [HandoffAction::Send { to: EAST, message }] = &told[..] else {
+            panic!("{told:?}");
+        };
+        let mut east = station(2);
+        let actions = hears(&mut east, WEST, message.clone(), now);
+        assert_eq!(role(&east, now), Role::Forwarding);
+        assert!(actions.contains(&HandoffAction::Send {
+            to: WEST,
+            message: take_over(5, 2)
+        }));
+        // One that the mobile has told more is not taken back.
+        registers(&mut east, 6, at(5000));
+        assert_eq!(hears(&mut east, WEST, message.clone(), at(5001)), []);
+        assert_eq!(east.views(at(5001)).map(|view| view.epoch).max(), Some(6));
+    }
+    let none = done(&mut west, |west, actions| {
+        west.handle_restart(WEST, actions);
+    });
+    assert_eq!(none, [], "it had none");
+}
+
+#[test]
+fn a_mobile_that_goes_on_before_its_state_has_come_takes_it_along() {
+    // West has it, then east, then this peer of both.
+    let mut west = station(1);
+    registers(&mut west, 4, at(0));
+    hears(&mut west, EAST, take_over(5, 2), at(10));
+    done(&mut west, |west, actions| {
+        west.send_state(MOBILE, EAST, &[state(200, 300)], at(10), actions);
+    });
+    let actions = hears(&mut west, WEST, take_over(6, 3), at(12));
+    let yielded = HandoffAction::Send {
+        to: WEST,
+        message: answer(6, Outcome::Yielded { datagrams: 1 }),
+    };
+    assert!(actions.contains(&yielded), "{actions:?}");
+    let state = HandoffAction::Send {
+        to: WEST,
+        message: part(6, &[state(200, 300)]),
+    };
+    assert!(actions.contains(&state), "{actions:?}");
+    // And east, which has nothing yet, does not say that this is all.
+    let mut east = about_to_take_over();
+    hears(&mut east, EAST, take_over(6, 3), at(12));
+    let actions = done(&mut east, |east, actions| {
+        east.send_state(MOBILE, EAST, &[], at(12), actions);
+    });
+    let not_here = HandoffAction::Send {
+        to: EAST,
+        message: answer(6, Outcome::NotHere),
+    };
+    assert_eq!(actions, [not_here]);
+}

@@ -1,0 +1,388 @@
+// SPDX-License-Identifier: Apache-2.0
+//! M-TCP at the SH: the half toward the MH (sections 4.2 and 5.1, figure 5).
+//!
+//! ```text
+//!               REXMT expires: freeze; SH-TCP shrinks the FH's window
+//!   NOFREEZE ----------------------------------------------------------> FROZEN
+//!      ^  ^                                                          persist packets
+//!      |  +-- marked ACK (reconnection): all unacknowledged again -------+  |
+//!      +----- any other ACK: nothing sent again ----------------------------+
+//! ```
+//!
+//! REXMT runs while something in sequence is unacknowledged that the MH's window has room
+//! for, and anew with each ACK of something new (RFC 6298, 5.3). The congestion window never
+//! shrinks.
+//!
+//! Where the paper is silent:
+//!
+//! - an ACK of no more than the persist packet, in answer to it, tells that what was sent
+//!   before is lost: all of it is sent again. That is how an MH without M-TCP comes back;
+//! - an MH that is heard an RTO after something was sent, and does not acknowledge it, is not
+//!   away: the first segment goes again, and an ACK of no more than that tells that what was
+//!   sent after it is lost as well;
+//! - what lies beyond the window of the MH when that is closed (probes) is the FH's to repeat;
+//!   when it opens, all of that goes again;
+//! - what is lost without an outage is found by SACK or three duplicate ACKs and repaired
+//!   here (section 3.1, "local error recovery");
+//! - somebody's word of the link (a signal, the carrier) freezes and resumes as well.
+
+use core::time::Duration;
+
+use holdfast_wire::{Flags, Instant, Segment, SeqNum};
+
+use super::persist::Persist;
+use super::{Context, RECONNECTION_FLAGS};
+use crate::bandwidth::Pacer;
+use crate::flow::{AckOutcome, Flow, Sender};
+use crate::{Action, Payload};
+
+/// Bytes sent at once on a link of which nothing was measured: ten segments (RFC 6928).
+const BURST_UNKNOWN: u64 = 10 * 1460;
+/// A round trip, as long as none was measured.
+const SRTT_INITIAL: Duration = Duration::from_millis(100);
+/// A piece of the cache may be so long that it takes the link this time.
+const QUANTUM: Duration = Duration::from_millis(2);
+/// Without an assigned rate, the pace in 1/16 of the delivery rate measured.
+const PACE_GAIN_16: u64 = 17;
+/// Pieces for one input; the rest a moment later.
+const PIECES_MAX: usize = 64;
+const PIECES_PAUSE: Duration = Duration::from_millis(1);
+
+/// The M-TCP state (MS) of figure 5.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Freeze {
+    #[default]
+    NoFreeze,
+    Frozen,
+}
+
+/// The sender toward the MH.
+#[derive(Clone, Debug, Default)]
+pub(super) struct MTcp {
+    state: Freeze,
+    /// The REXMT timer.
+    rexmt_at: Option<Instant>,
+    persist: Persist,
+    /// The end of what went alone to make the MH answer: a persist packet, or the first
+    /// segment again.
+    asked_end: Option<SeqNum>,
+    /// It was REXMT that froze it.
+    expired: bool,
+    /// Somebody has said that the MH is away.
+    told_away: bool,
+    /// The MH offers no window: what was sent lies beyond.
+    pub closed: bool,
+    /// Bytes; none: no congestion window.
+    cwnd: Option<u32>,
+    /// The end of what was ever sent.
+    sent_max: SeqNum,
+    pub pacer: Pacer,
+    /// What the bandwidth management module has assigned, and what the link has delivered
+    /// of late, bytes a second.
+    pub assigned: Option<u64>,
+    /// Bytes that the FH has sent since the shares were made.
+    pub offered: u64,
+    pub estimate: Option<u64>,
+}
+
+impl MTcp {
+    pub(super) const fn is_frozen(&self) -> bool {
+        matches!(self.state, Freeze::Frozen)
+    }
+
+    /// Somebody has said that the MH is away, and nobody that it is back.
+    pub(super) const fn is_told_away(&self) -> bool {
+        self.told_away
+    }
+
+    /// Everything up to `sent` is on its way or acknowledged.
+    pub(super) fn begin(&mut self, sent: SeqNum) {
+        self.state = Freeze::NoFreeze;
+        self.rexmt_at = None;
+        self.persist = Persist::default();
+        (self.asked_end, self.expired) = (None, false);
+        (self.told_away, self.closed) = (false, false);
+        self.sent_max = sent;
+    }
+
+    fn room(&self, in_flight: u32) -> u32 {
+        self.cwnd
+            .map_or(u32::MAX, |cwnd| cwnd.saturating_sub(in_flight))
+    }
+}
+
+/// The half is set up: slow start begins.
+pub(super) fn open<P: Payload>(flow: &mut Flow<P>, cx: &Context<'_, P>) {
+    // NetBSD of 1997: a segment. Its size is not known before the first one comes.
+    flow.mtcp.m.cwnd = cx.settings.mtcp.slow_start.then_some(1);
+}
+
+/// Something in sequence is on its way to the MH.
+fn is_outstanding<P: Payload>(flow: &Flow<P>) -> bool {
+    flow.sent_nxt.after(flow.fh.una) && flow.cache.holds(flow.fh.una) && !is_closed(flow)
+}
+
+/// The MH offers no window.
+pub(super) const fn is_closed<P: Payload>(flow: &Flow<P>) -> bool {
+    flow.mtcp.m.closed
+}
+
+fn rto<P: Payload>(cx: &Context<'_, P>) -> Duration {
+    cx.rtt.rto(cx.settings.mtcp.rto_variation_min)
+}
+
+/// A segment that is in the cache may go as it came; then it counts as sent.
+pub(super) fn takes<P: Payload>(
+    flow: &mut Flow<P>,
+    segment: &Segment,
+    backlog: bool,
+    cx: &Context<'_, P>,
+) -> bool {
+    if flow.mtcp.m.is_frozen() {
+        return false;
+    }
+    // What fills a hole in what was sent is not held up.
+    let in_turn = flow.sent_nxt.at_or_before(segment.seq);
+    let room = flow.mtcp.m.room(flow.in_flight());
+    let m = &mut flow.mtcp.m;
+    let fits = segment.payload_len <= room && m.pacer.is_ready(cx.now);
+    if in_turn && (backlog || !fits) {
+        return false;
+    }
+    if let Some(assigned) = m.assigned {
+        m.pacer.charge(segment.payload_len, assigned, cx.now);
+    }
+    flow.on_forwarded(segment, cx.now);
+    note_sent(flow, segment.end(), cx);
+    true
+}
+
+fn note_sent<P: Payload>(flow: &mut Flow<P>, end: SeqNum, cx: &Context<'_, P>) {
+    let m = &mut flow.mtcp.m;
+    m.sent_max = m.sent_max.max(end);
+    arm(flow, cx);
+}
+
+/// REXMT runs while something is outstanding.
+fn arm<P: Payload>(flow: &mut Flow<P>, cx: &Context<'_, P>) {
+    if !flow.mtcp.m.is_frozen() && is_outstanding(flow) {
+        flow.mtcp.m.rexmt_at.get_or_insert(cx.now + rto(cx));
+    }
+}
+
+/// What the pace is while something waits: as assigned, or as the link has delivered.
+fn pace<P: Payload>(flow: &Flow<P>, cx: &Context<'_, P>) -> u64 {
+    let m = &flow.mtcp.m;
+    let measured = m
+        .estimate
+        .map(|rate| (rate / 16 * PACE_GAIN_16).max(BURST_UNKNOWN));
+    m.assigned.or(measured).unwrap_or_else(|| {
+        let srtt = cx.rtt.srtt().unwrap_or(SRTT_INITIAL).as_micros().max(1);
+        let window = m.cwnd.map_or(BURST_UNKNOWN, u64::from).max(BURST_UNKNOWN);
+        2 * window * 1_000_000 / srtt as u64
+    })
+}
+
+/// The window has room for the next segment, or nothing is in flight: no small pieces.
+fn has_room<P: Payload>(flow: &Flow<P>) -> bool {
+    let in_flight = flow.in_flight();
+    in_flight == 0 || flow.mtcp.m.room(in_flight) >= flow.next_segment_len()
+}
+
+/// Sends of the cache what window and pace allow.
+pub(super) fn send<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
+    arm(flow, cx);
+    if flow.mtcp.m.is_frozen() || !flow.has_backlog() {
+        return;
+    }
+    let rate = pace(flow, cx).max(1);
+    let quantum = u32::try_from(rate / (1_000 / QUANTUM.as_millis() as u64)).unwrap_or(u32::MAX);
+    let mut pieces = 0;
+    while flow.has_backlog() && flow.mtcp.m.pacer.is_ready(cx.now) {
+        let segment_len = flow.next_segment_len();
+        let in_flight = flow.in_flight();
+        if flow.mtcp.m.cwnd.is_some_and(|cwnd| cwnd < segment_len) {
+            flow.mtcp.m.cwnd = Some(segment_len);
+        }
+        if !has_room(flow) {
+            break;
+        }
+        let room = flow.mtcp.m.room(in_flight);
+        if pieces == PIECES_MAX {
+            flow.mtcp.m.pacer.wait_until(cx.now + PIECES_PAUSE);
+            break;
+        }
+        let len_max = (room.min(quantum) / segment_len).max(1) * segment_len;
+        let Some(piece) = flow.take_piece(len_max) else {
+            continue;
+        };
+        pieces += 1;
+        let end = flow.sent_nxt;
+        flow.mtcp.m.pacer.charge(piece.len.max(1), rate, cx.now);
+        if !piece.seq.before(flow.mtcp.m.sent_max) {
+            flow.time(end, cx.now);
+        }
+        cx.counters.sent_on += 1;
+        cx.actions.push(Action::Resend(piece));
+        note_sent(flow, end, cx);
+    }
+}
+
+/// A segment of the MH. True if it tells that the MH was away and is back.
+pub(super) fn on_ack<P: Payload>(
+    flow: &mut Flow<P>,
+    segment: &Segment,
+    outcome: &AckOutcome,
+    cx: &mut Context<'_, P>,
+) -> bool {
+    let una = flow.fh.una;
+    let all_arrived = flow.sent_nxt.at_or_before(una);
+    let m = &mut flow.mtcp.m;
+    if let Some(cwnd) = &mut m.cwnd {
+        *cwnd = cwnd.saturating_add(outcome.acked);
+    }
+    let was_frozen = core::mem::take(&mut m.state) == Freeze::Frozen;
+    let expired = core::mem::take(&mut m.expired);
+    let marked = segment.is_empty() && segment.flags == RECONNECTION_FLAGS;
+    let asked = m.asked_end.filter(|end| una.at_or_before(*end));
+    let asked_of_frozen = was_frozen && m.persist.sent > 0;
+    let answers = asked.is_some() && !all_arrived && (outcome.acked > 0 || asked_of_frozen);
+    let reconnected = (was_frozen && marked) || answers;
+    if reconnected || asked.is_none() || outcome.acked > 0 {
+        m.asked_end = None;
+    }
+    m.persist = Persist::default();
+    if reconnected {
+        resume(flow);
+    } else if was_frozen && expired && outcome.acked == 0 && is_outstanding(flow) {
+        repeat_first(flow, cx);
+    }
+    follow_window(flow, segment);
+    let begins_anew = was_frozen || outcome.acked > 0;
+    if !is_outstanding(flow) {
+        flow.mtcp.m.rexmt_at = None;
+    } else if begins_anew {
+        flow.mtcp.m.rexmt_at = Some(cx.now + rto(cx));
+    } else {
+        arm(flow, cx);
+    }
+    reconnected
+}
+
+/// The MH is heard, and still lacks what was sent an RTO ago.
+fn repeat_first<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
+    let Some(piece) = flow.first_missing(Sender::Gateway) else {
+        return;
+    };
+    let fin = piece.flags.has(Flags::FIN);
+    flow.mtcp.m.asked_end = Some(piece.seq + piece.len + u32::from(fin));
+    flow.mtcp.charge(piece.len, cx.now);
+    flow.mtcp.on_repeated();
+    cx.counters.repaired += 1;
+    cx.actions.push(Action::Resend(piece));
+}
+
+/// What was sent into a closed window is sent again when that opens.
+fn follow_window<P: Payload>(flow: &mut Flow<P>, segment: &Segment) {
+    if segment.ack.before(flow.fh.una) {
+        return;
+    }
+    let was_closed = core::mem::replace(&mut flow.mtcp.m.closed, segment.window == 0);
+    if was_closed && is_outstanding(flow) {
+        flow.mtcp.on_repeated();
+        flow.rewind();
+    }
+}
+
+/// The MH is gone: nothing more is sent, and none of what was is timed.
+pub(super) fn freeze<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
+    let m = &mut flow.mtcp.m;
+    if m.is_frozen() {
+        return;
+    }
+    cx.counters.freezes += 1;
+    m.state = Freeze::Frozen;
+    m.rexmt_at = None;
+    m.persist = Persist::default();
+    m.asked_end = None;
+    arm_persist(flow, cx);
+}
+
+/// Somebody says that the MH is away.
+pub(super) fn on_disconnected<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
+    freeze(flow, cx);
+    (flow.mtcp.m.told_away, flow.mtcp.m.expired) = (true, false);
+}
+
+/// Somebody says that the MH is there: if it was away, everything unacknowledged is sent
+/// again.
+pub(super) fn on_reconnected<P: Payload>(flow: &mut Flow<P>) {
+    if flow.mtcp.m.is_frozen() || flow.mtcp.m.told_away {
+        resume(flow);
+    }
+}
+
+/// There is something to ask the MH with.
+fn arm_persist<P: Payload>(flow: &mut Flow<P>, cx: &Context<'_, P>) {
+    if !flow.cache.is_empty() {
+        let interval_min = cx.settings.probe_interval_min;
+        let persist = &mut flow.mtcp.m.persist;
+        persist.arm(cx.settings.mtcp.persist, cx.rtt, interval_min, cx.now);
+    }
+}
+
+/// The MH is back: everything unacknowledged is sent again.
+fn resume<P: Payload>(flow: &mut Flow<P>) {
+    let m = &mut flow.mtcp.m;
+    m.state = Freeze::NoFreeze;
+    m.rexmt_at = None;
+    m.persist = Persist::default();
+    (m.asked_end, m.expired, m.told_away) = (None, false, false);
+    flow.begin_recovery();
+}
+
+/// Something may be due. True if M-TCP has frozen.
+pub(super) fn on_timeout<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) -> bool {
+    if flow.mtcp.m.is_frozen() {
+        arm_persist(flow, cx);
+        let interval_min = cx.settings.probe_interval_min;
+        let mode = cx.settings.mtcp.persist;
+        let due = flow
+            .mtcp
+            .m
+            .persist
+            .is_due(mode, cx.rtt, interval_min, cx.now);
+        if let (true, Some(packet)) = (due, flow.probe()) {
+            let fin = packet.flags.has(Flags::FIN);
+            flow.mtcp.m.asked_end = Some(packet.seq + packet.len + u32::from(fin));
+            cx.counters.probes += 1;
+            cx.actions.push(Action::Resend(packet));
+        }
+        return false;
+    }
+    if flow.mtcp.m.rexmt_at.is_none_or(|at| at > cx.now) {
+        return false;
+    }
+    flow.mtcp.m.rexmt_at = None;
+    if !is_outstanding(flow) {
+        return false;
+    }
+    freeze(flow, cx);
+    flow.mtcp.m.expired = true;
+    true
+}
+
+/// When something is due.
+pub(super) fn deadline<P: Payload>(flow: &Flow<P>) -> Option<Instant> {
+    let m = &flow.mtcp.m;
+    if m.is_frozen() {
+        return m.persist.deadline();
+    }
+    let sends = flow.has_backlog() && has_room(flow);
+    let pace = if sends {
+        Some(m.pacer.ready_at())
+    } else {
+        None
+    };
+    [m.rexmt_at, pace].into_iter().flatten().min()
+}

@@ -1,0 +1,481 @@
+// SPDX-License-Identifier: Apache-2.0
+//! SH-TCP: the half toward the FH (sections 4.1 and 5, figure 4).
+//!
+//! ```text
+//!                wintimer expires, or M-TCP freezes:             new M-TCP ACK, or
+//!                ACK of the saved byte, window 0                 the MH is back: window opened
+//!   NOSHRINK --------------------------------------> SHRUNK ------------------> RECOVERING
+//!    ^  |  ^                                       persist packets                   |
+//!    |  |  |                                       answered, window 0                |
+//!    +--+  +-------------------------------------------------------------------------+
+//!     M-TCP ACK of x: ACK of x - 1            the FH has sent as far as the SH has received
+//!     wintimer, and nothing is unacknowledged, or the saved byte is all: ACK, no shrink
+//! ```
+//!
+//! The FH may have set `snd_max` back to `snd_una` when it left persist state; so
+//! RECOVERING acknowledges nothing beyond what it has sent since.
+//!
+//! Where the paper is silent:
+//!
+//! - a last byte whose ACK cannot be followed by another goes at once: a FIN's, or when the
+//!   MH itself has closed its window;
+//! - what the FH sends again of what the MH has, or a probe, gets the saved byte, whatever
+//!   the timers say: so no sender ever gives up;
+//! - nothing is shrunk while the byte that the MH waits for is not in the cache: only the
+//!   FH can send it;
+//! - the wintimer runs also while a byte is saved and no new segment comes, and does not
+//!   shrink when the FH was told of something new within its length: that has set the FH's
+//!   own timer anew;
+//! - the ACK that opens the window may be lost: it is repeated;
+//! - an FH that sends nothing that the MH lacks for the wired half's RTO, its window open, waits
+//!   for ACKs of what it has sent before: it has not set `snd_max` back, and RECOVERING ends.
+
+use core::time::Duration;
+
+use holdfast_wire::{Instant, SackBlocks, Segment, SeqNum};
+
+use super::{Context, MtcpRelease, m_tcp};
+use crate::flow::{AckOutcome, Flow};
+use crate::rtt::RttEstimator;
+use crate::schemes::snoop::Echo;
+use crate::{Actions, Payload, Verdict};
+
+mod recovering;
+
+use recovering::{catch_up, end_recovering, open_again, recover, reopen, wired_rto};
+
+/// The window state (WS) of figure 4.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Window {
+    #[default]
+    NoShrink,
+    Shrunk,
+    Recovering,
+}
+
+/// The receiver that the FH sees.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ShTcp {
+    state: Window,
+    /// The FH was sent an ACK of this, and when it last was one of something new.
+    told: SeqNum,
+    told_at: Option<Instant>,
+    /// The window of the MH's newest segment.
+    mh_window: Option<u16>,
+    wintimer: Option<Instant>,
+    /// RECOVERING: what the FH has sent up to since its window was opened, and how long
+    /// that is waited for.
+    sent_since: SeqNum,
+    recovering_until: Option<Instant>,
+    reopen_at: Option<Instant>,
+    reopens: u32,
+    /// It was SHRUNK before.
+    was_shrunk: bool,
+    /// From a segment's arrival here to the MH's ACK.
+    rtt: RttEstimator,
+    timed: Option<(SeqNum, Instant)>,
+    /// The round trip between SH and FH, by the FH's echoes of the MH's timestamps.
+    wired_rtt: RttEstimator,
+    echo: Echo,
+    /// A probe of the MH's closed window went to it, and nothing came of it since.
+    probed: bool,
+    /// The MH has sent data since it was sent an ACK of all of it.
+    uplink_open: bool,
+}
+
+impl ShTcp {
+    pub(super) const fn state(&self) -> Window {
+        self.state
+    }
+
+    /// The FH was told of everything up to `una`.
+    pub(super) fn begin(&mut self, una: SeqNum) {
+        *self = Self {
+            told: una,
+            rtt: self.rtt,
+            wired_rtt: self.wired_rtt,
+            echo: self.echo,
+            ..Self::default()
+        };
+    }
+
+    /// What the MH acknowledges next may have been sent twice.
+    pub(super) const fn forget_timed(&mut self) {
+        self.timed = None;
+    }
+
+    /// A segment of the FH may echo what was waited for.
+    fn hear_fh(&mut self, segment: &Segment, now: Instant) {
+        if let Some(rtt) = self.echo.take(segment.options.timestamps, now) {
+            self.wired_rtt.sample(rtt);
+        }
+    }
+
+    /// The FH was told of everything up to `una`.
+    pub(super) fn has_told(&self, una: SeqNum) -> bool {
+        una.at_or_before(self.told)
+    }
+
+    /// When something is due.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        let both = [self.wintimer, self.recovering_until, self.reopen_at];
+        both.into_iter().flatten().min()
+    }
+}
+
+/// Section 5.3.2: RTO of the wireless half, from a segment's arrival here to the MH's ACK.
+fn rto<P: Payload>(flow: &Flow<P>, cx: &Context<'_, P>) -> Duration {
+    let rtt = &flow.mtcp.sh.rtt;
+    let own = if rtt.srtt().is_some() { rtt } else { cx.rtt };
+    own.rto(cx.settings.mtcp.rto_variation_min)
+}
+
+/// The window that the FH is to see with `ack`: the MH's, within SH-TCP's own.
+fn window_at<P: Payload>(flow: &Flow<P>, ack: SeqNum, own_max: usize) -> u16 {
+    let (Some(edge), Some(shift)) = (flow.mh.right_edge, flow.mh.window_scale) else {
+        return 0;
+    };
+    let window = u16::try_from(edge.distance_from(ack) >> shift).unwrap_or(u16::MAX);
+    within_own(window, shift, own_max)
+}
+
+fn within_own(window: u16, shift: u8, own_max: usize) -> u16 {
+    if own_max == 0 {
+        return window;
+    }
+    let own = u16::try_from(own_max >> shift).unwrap_or(u16::MAX);
+    window.min(own.max(1))
+}
+
+/// An ACK of SH-TCP's.
+fn tell<P: Payload>(flow: &mut Flow<P>, ack: SeqNum, window: u16, cx: &mut Context<'_, P>) {
+    let tsecr = flow.mh.timestamps.map_or(0, |mh| mh.tsecr);
+    let made = flow.made_ack(ack, window, tsecr);
+    note_told(flow, ack, cx.now);
+    cx.actions.extend(made);
+}
+
+fn tell_open<P: Payload>(flow: &mut Flow<P>, ack: SeqNum, cx: &mut Context<'_, P>) {
+    let window = window_at(flow, ack, cx.settings.mtcp.window_bytes);
+    tell(flow, ack, window, cx);
+}
+
+fn note_told<P: Payload>(flow: &mut Flow<P>, ack: SeqNum, now: Instant) {
+    let sh = &mut flow.mtcp.sh;
+    if ack.after(sh.told) {
+        sh.told = ack;
+        sh.told_at = Some(now);
+    }
+    sh.echo.ask(flow.mh.timestamps, now);
+}
+
+/// All of the saved byte's fellows are acknowledged: what the FH may hear of what the MH
+/// has. `closed`: the MH offers no window.
+fn ack_for_fh<P: Payload>(flow: &Flow<P>, closed: bool, release: MtcpRelease) -> SeqNum {
+    let una = flow.fh.una;
+    let all = flow.fh.max.at_or_before(una);
+    let fin = flow.fh.fin.is_some_and(|fin| fin.at_or_before(una));
+    if fin || (all && (closed || release == MtcpRelease::AtOnce)) {
+        una
+    } else {
+        flow.mtcp.sh.told.max(una - 1)
+    }
+}
+
+/// Data of the FH; `is_new` if it was not in the cache.
+pub(super) fn on_data<P: Payload>(
+    flow: &mut Flow<P>,
+    segment: &Segment,
+    is_new: bool,
+    cx: &mut Context<'_, P>,
+) {
+    let rto = rto(flow, cx);
+    let wait = wired_rto(flow, cx);
+    let sh = &mut flow.mtcp.sh;
+    sh.hear_fh(segment, cx.now);
+    if is_new {
+        sh.wintimer = Some(cx.now + rto);
+        sh.timed.get_or_insert((segment.end(), cx.now));
+    }
+    if sh.state != Window::Shrunk {
+        // The FH has seen the window open.
+        sh.reopen_at = None;
+    }
+    match sh.state {
+        Window::NoShrink => on_probe(flow, segment, cx),
+        // In persist state: a probe has a byte (RFC 9293, 3.8.6.1), kept like any other.
+        Window::Shrunk => {
+            let told = sh.told;
+            tell(flow, told, 0, cx);
+        }
+        Window::Recovering => {
+            sh.sent_since = sh.sent_since.max(segment.end());
+            sh.recovering_until = Some(cx.now + wait);
+            let told = sh.told;
+            catch_up(flow, cx);
+            // It repeats itself: what was said may not have come through.
+            if !is_new && flow.mtcp.sh.told == told {
+                tell_open(flow, told, cx);
+            }
+        }
+    }
+}
+
+/// NOSHRINK, and the MH itself offers no window: the FH probes it. Probes go to the MH, and
+/// the FH hears of the SH if it does not of the MH.
+fn on_probe<P: Payload>(flow: &mut Flow<P>, segment: &Segment, cx: &mut Context<'_, P>) {
+    let una = flow.fh.una;
+    if !m_tcp::is_closed(flow) || segment.seq.after(una) {
+        return;
+    }
+    let away = flow.mtcp.m.is_frozen();
+    let unanswered = core::mem::replace(&mut flow.mtcp.sh.probed, true);
+    if unanswered || away {
+        let told = flow.mtcp.sh.told;
+        tell(flow, told, 0, cx);
+    }
+}
+
+/// A byte is saved: the wintimer runs.
+fn save<P: Payload>(flow: &mut Flow<P>, cx: &Context<'_, P>) {
+    if flow.mtcp.sh.state == Window::NoShrink && flow.mtcp.sh.told.before(flow.fh.una) {
+        let at = cx.now + rto(flow, cx);
+        let all = flow.fh.max.at_or_before(flow.fh.una);
+        let wintimer = flow.mtcp.sh.wintimer.get_or_insert(at);
+        // Nothing is to be shrunk: what was known of the round trip before does not count.
+        if all {
+            *wintimer = at.min(*wintimer);
+        }
+    }
+}
+
+/// A segment of the FH that brings nothing new.
+pub(super) fn on_nothing_new<P: Payload>(
+    flow: &mut Flow<P>,
+    segment: &Segment,
+    cx: &mut Context<'_, P>,
+) -> Verdict {
+    flow.mtcp.sh.hear_fh(segment, cx.now);
+    let verdict = answer_nothing_new(flow, segment, cx);
+    let all = flow.mh.nxt.at_or_before(segment.ack);
+    if verdict == Verdict::Forward {
+        flow.mtcp.sh.uplink_open &= !all;
+    } else if flow.mtcp.sh.uplink_open && segment.is_empty() && !flow.mtcp.m.is_frozen() {
+        // The MH takes no ACK out of a segment that lies before what it has (RFC 9293, 3.10.7.4).
+        let made = flow.made_report(segment.ack, SackBlocks::default());
+        cx.actions.extend(made);
+        flow.mtcp.sh.uplink_open = !all;
+    }
+    verdict
+}
+
+fn answer_nothing_new<P: Payload>(
+    flow: &mut Flow<P>,
+    segment: &Segment,
+    cx: &mut Context<'_, P>,
+) -> Verdict {
+    let una = flow.fh.una;
+    let sh = &mut flow.mtcp.sh;
+    // A challenge ACK and any ACK in turn have SEG.SEQ = SND.NXT and are not answered: no
+    // loop. A probe lies before what the MH has acknowledged.
+    if segment.is_empty() && !segment.seq.before(una) {
+        return Verdict::Forward;
+    }
+    let told = sh.told;
+    match sh.state {
+        Window::Shrunk => tell(flow, told, 0, cx),
+        Window::Recovering => {
+            sh.sent_since = sh.sent_since.max(segment.end());
+            catch_up(flow, cx);
+            if flow.mtcp.sh.told == told {
+                tell_open(flow, told, cx);
+            }
+        }
+        // Its own ACK tells where its `snd_max` is: it did set that back, and answers an ACK
+        // beyond it with an ACK, for ever.
+        Window::NoShrink if segment.is_empty() && sh.was_shrunk && segment.seq.before(told - 1) => {
+            sh.told = segment.seq;
+            recover(flow, cx);
+            tell_open(flow, segment.seq, cx);
+        }
+        Window::NoShrink if segment.is_empty() => {
+            // The MH answers, and what it says goes through to the last byte.
+            sh.told = una;
+            on_probe(flow, segment, cx);
+            return Verdict::Forward;
+        }
+        Window::NoShrink => {
+            // One that has set `snd_max` back takes no ACK of more than it has sent.
+            if sh.was_shrunk && segment.end().before(told) {
+                tell_open(flow, segment.end(), cx);
+            }
+            tell_open(flow, una, cx);
+        }
+    }
+    Verdict::Suppress
+}
+
+/// A segment of the MH, after M-TCP took it.
+pub(super) fn on_ack<P: Payload>(
+    flow: &mut Flow<P>,
+    segment: &Segment,
+    outcome: &AckOutcome,
+    cx: &mut Context<'_, P>,
+) -> Verdict {
+    let una = flow.fh.una;
+    flow.mtcp.sh.probed = false;
+    flow.mtcp.sh.uplink_open |= !segment.is_empty();
+    if let Some((end, at)) = flow.mtcp.sh.timed
+        && end.at_or_before(una)
+    {
+        flow.mtcp.sh.rtt.sample(cx.now.saturating_since(at));
+        flow.mtcp.sh.timed = None;
+    }
+    let shift = flow.mh.window_scale.unwrap_or_default();
+    let window = within_own(segment.window, shift, cx.settings.mtcp.window_bytes);
+    let moved = flow.mtcp.sh.mh_window.replace(window) != Some(window);
+    let told = flow.mtcp.sh.told;
+    match flow.mtcp.sh.state {
+        Window::NoShrink => {}
+        Window::Shrunk if outcome.acked == 0 => return instead(flow, segment, cx),
+        Window::Shrunk => {
+            reopen(flow, cx);
+            return instead(flow, segment, cx);
+        }
+        Window::Recovering => {
+            catch_up(flow, cx);
+            if moved && flow.mtcp.sh.told == told {
+                tell_open(flow, told, cx);
+            }
+            return instead(flow, segment, cx);
+        }
+    }
+    if segment.ack.before(una) {
+        return Verdict::Forward;
+    }
+    let ack = ack_for_fh(flow, segment.window == 0, cx.settings.mtcp.release);
+    let verdict = if !moved && is_ours_to_repair(flow, segment, outcome, cx) {
+        Verdict::Suppress
+    } else if ack == segment.ack && window == segment.window {
+        Verdict::Forward
+    } else {
+        Verdict::ForwardWithAck { ack, window }
+    };
+    if verdict != Verdict::Suppress {
+        note_told(flow, ack, cx.now);
+    }
+    save(flow, cx);
+    verdict
+}
+
+/// With a share of a known capacity the wireless half is M-TCP's alone: of what it loses
+/// the FH hears nothing (section 3.1).
+fn is_ours_to_repair<P: Payload>(
+    flow: &Flow<P>,
+    segment: &Segment,
+    outcome: &AckOutcome,
+    cx: &Context<'_, P>,
+) -> bool {
+    // Without a window it answers a probe.
+    let duplicate = segment.is_empty() && outcome.acked == 0 && segment.window > 0;
+    cx.settings.mtcp.cell_bytes_per_s.is_some()
+        && duplicate
+        && flow.fh.max.after(flow.fh.una)
+        && flow.cache.holds(flow.fh.una)
+}
+
+/// What goes to the FH in place of the MH's segment, with an ACK of what the FH was told:
+/// nothing, if that has no more to say than an ACK.
+fn instead<P: Payload>(flow: &mut Flow<P>, segment: &Segment, cx: &Context<'_, P>) -> Verdict {
+    if segment.is_empty() {
+        return Verdict::Suppress;
+    }
+    let ack = flow.mtcp.sh.told;
+    let window = match flow.mtcp.sh.state {
+        Window::Shrunk => 0,
+        // Its own may be an older one.
+        _ => window_at(flow, ack, cx.settings.mtcp.window_bytes),
+    };
+    note_told(flow, ack, cx.now);
+    Verdict::ForwardWithAck { ack, window }
+}
+
+/// The MH is back.
+pub(super) fn on_reconnected<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
+    flow.mtcp.sh.timed = None;
+    if flow.mtcp.sh.state == Window::Shrunk {
+        reopen(flow, cx);
+    }
+}
+
+/// The MH is gone, or slow: the saved byte is acknowledged, and the window closed unless
+/// one of the exceptions holds.
+pub(super) fn shrink<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
+    let una = flow.fh.una;
+    let sh = &mut flow.mtcp.sh;
+    sh.wintimer = None;
+    sh.timed = None;
+    // Nothing is left to acknowledge: an ACK of nothing new shrinks no window.
+    if sh.state != Window::NoShrink || sh.told == una {
+        return;
+    }
+    // The saved byte acknowledges all that came, or what comes next only the FH has.
+    if flow.fh.max.at_or_before(una) || !flow.cache.holds(una) {
+        return tell_open(flow, una, cx);
+    }
+    sh.state = Window::Shrunk;
+    sh.was_shrunk = true;
+    cx.counters.shrinks += 1;
+    tell(flow, una, 0, cx);
+}
+
+/// Something may be due.
+pub(super) fn on_timeout<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
+    let due = |at: Option<Instant>| at.is_some_and(|at| at <= cx.now);
+    let (wintimer, recovering, reopening) = {
+        let sh = &flow.mtcp.sh;
+        (
+            due(sh.wintimer),
+            due(sh.recovering_until),
+            due(sh.reopen_at),
+        )
+    };
+    if wintimer {
+        on_wintimer(flow, cx);
+    }
+    if recovering {
+        end_recovering(flow, cx);
+    }
+    if reopening {
+        flow.mtcp.sh.reopen_at = None;
+        if flow.mtcp.sh.state != Window::Shrunk {
+            open_again(flow, cx);
+        }
+    }
+}
+
+fn on_wintimer<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
+    let rto = rto(flow, cx);
+    let sh = &mut flow.mtcp.sh;
+    sh.wintimer = None;
+    if sh.state != Window::NoShrink || sh.told == flow.fh.una {
+        return;
+    }
+    let rest = sh.told_at.map(|at| at + rto).filter(|at| *at > cx.now);
+    let all = flow.fh.max.at_or_before(flow.fh.una);
+    match rest {
+        // The FH's own timer runs since then.
+        Some(at) if !all => sh.wintimer = Some(at),
+        _ => shrink(flow, cx),
+    }
+}
+
+/// The gateway leaves: the FH is told all that the MH has said.
+pub(super) fn leave<P: Payload>(flow: &mut Flow<P>, actions: &mut Actions<P>) {
+    let una = flow.fh.una;
+    let owes = flow.mtcp.sh.told.before(una) || flow.mtcp.sh.state != Window::NoShrink;
+    if owes {
+        let tsecr = flow.mh.timestamps.map_or(0, |mh| mh.tsecr);
+        actions.extend(flow.made_ack(una, window_at(flow, una, 0), tsecr));
+    }
+}

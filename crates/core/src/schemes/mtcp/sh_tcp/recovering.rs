@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+//! SH-TCP in RECOVERING: the window of the FH has been opened, and what it takes for sent is
+//! not known yet.
+
+use core::time::Duration;
+
+use super::{Context, Window, ack_for_fh, save, tell_open, window_at};
+use crate::Payload;
+use crate::flow::Flow;
+
+/// The ACK that opens the window is repeated so often at most until the FH is heard.
+const REOPEN_REPEATS: u32 = 6;
+/// The wait before its first repetition; it doubles.
+const REOPEN_INTERVAL: Duration = Duration::from_millis(100);
+
+/// SHRUNK: the window is opened by an ACK of what was acknowledged (section 4.1, footnote).
+pub(super) fn reopen<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
+    recover(flow, cx);
+    flow.mtcp.sh.reopens = 0;
+    open_again(flow, cx);
+    catch_up(flow, cx);
+}
+
+/// The FH may have set `snd_max` back to what it was told.
+pub(super) fn recover<P: Payload>(flow: &mut Flow<P>, cx: &Context<'_, P>) {
+    let wait = wired_rto(flow, cx);
+    let sh = &mut flow.mtcp.sh;
+    sh.state = Window::Recovering;
+    sh.sent_since = sh.told;
+    sh.recovering_until = Some(cx.now + wait);
+}
+
+/// The ACK that opens the window, and when it is repeated.
+pub(super) fn open_again<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
+    let sh = &mut flow.mtcp.sh;
+    let again = sh.reopens < REOPEN_REPEATS;
+    sh.reopen_at = again.then(|| cx.now + REOPEN_INTERVAL * (1 << sh.reopens));
+    sh.reopens += 1;
+    let told = sh.told;
+    tell_open(flow, told, cx);
+}
+
+/// RECOVERING: what the FH has sent again may be acknowledged.
+pub(super) fn catch_up<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
+    let sh = &mut flow.mtcp.sh;
+    if flow.fh.max.at_or_before(sh.sent_since) {
+        sh.state = Window::NoShrink;
+        sh.recovering_until = None;
+    }
+    let limit = sh.sent_since;
+    let ack = ack_for_fh(flow, false, cx.settings.mtcp.release).min(limit);
+    if ack.after(flow.mtcp.sh.told) {
+        tell_open(flow, ack, cx);
+    }
+    save(flow, cx);
+}
+
+/// RECOVERING: the FH has sent nothing for so long. If it could have.
+pub(super) fn end_recovering<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
+    let closed = window_at(flow, flow.mtcp.sh.told, cx.settings.mtcp.window_bytes) == 0;
+    let wait = wired_rto(flow, cx);
+    let sh = &mut flow.mtcp.sh;
+    sh.recovering_until = None;
+    if sh.state != Window::Recovering {
+        return;
+    }
+    if closed {
+        sh.recovering_until = Some(cx.now + wait);
+    } else {
+        sh.sent_since = flow.fh.max;
+        catch_up(flow, cx);
+    }
+}
+
+/// How long the FH is waited for: RTO of the wired half.
+pub(super) fn wired_rto<P: Payload>(flow: &Flow<P>, cx: &Context<'_, P>) -> Duration {
+    let rtt = &flow.mtcp.sh.wired_rtt;
+    rtt.rto(cx.settings.mtcp.rto_variation_min)
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `today`: what the wireless half has lost is no congestion, but an MH that hears of a loss
+//! makes its window smaller, and an unmodified one cannot be told why. It takes that back if
+//! the ACK of what it has sent again echoes a timestamp from before it did so (Eifel, RFC
+//! 3522; Linux), for then the first transmission must have arrived.
+//!
+//! So the ACK that acknowledges a hole of the wireless half echoes the timestamp with which
+//! the MH sent what showed the hole. A hole that opened while the MH's own queue was long is
+//! its overload; of what the wired half has lost the gateway knows no hole, and if the FH
+//! shows that it lacks something that has passed, no hole of the same window is undone either:
+//! those ACKs pass as they came.
+
+use holdfast_wire::{Segment, SeqNum};
+
+use super::{Context, Flow, GAPS_MAX, Gap, Payload, is_bare};
+
+/// Holes of the wireless half that were filled and that the FH has not acknowledged.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Undo {
+    /// Their ends, each with the MH's clock when it showed.
+    filled: Vec<(SeqNum, u32)>,
+    /// The FH lacked something that had passed: until it has all before this, what the MH
+    /// has done about that stands.
+    congested_to: Option<SeqNum>,
+}
+
+impl Undo {
+    /// All of `gap` has come.
+    pub(super) fn note_filled(&mut self, gap: &Gap) {
+        if let (Some(tsval), false) = (gap.tsval, gap.is_overload) {
+            if self.filled.len() >= GAPS_MAX {
+                self.filled.remove(0);
+            }
+            self.filled.push((gap.end, tsval));
+        }
+    }
+
+    /// The wired half has lost something; `highest` has passed, and the MH has sent no more
+    /// when it hears of that for the last time.
+    pub(super) fn note_congestion(&mut self, highest: SeqNum) {
+        self.congested_to = Some(highest);
+    }
+
+    /// The earliest clock of the holes that lie before `ack`, which are forgotten.
+    fn take(&mut self, ack: SeqNum) -> Option<u32> {
+        let mut earliest: Option<u32> = None;
+        self.filled.retain(|(end, tsval)| {
+            let acknowledged = end.at_or_before(ack);
+            if acknowledged && earliest.is_none_or(|other| is_before(*tsval, other)) {
+                earliest = Some(*tsval);
+            }
+            !acknowledged
+        });
+        earliest
+    }
+}
+
+/// By RFC 7323's arithmetic.
+const fn is_before(tsval: u32, other: u32) -> bool {
+    (tsval.wrapping_sub(other) as i32) < 0
+}
+
+/// An ACK of the FH goes to the MH. True if another one, that says the same and has the MH
+/// undo what it did for a loss, goes in its place.
+pub(super) fn says_undone<P: Payload>(
+    flow: &mut Flow<P>,
+    segment: &Segment,
+    cx: &mut Context<'_, P>,
+) -> bool {
+    let congested = flow.snoop_uplink.undo.congested_to;
+    if congested.is_some_and(|to| to.at_or_before(segment.ack)) {
+        flow.snoop_uplink.undo.congested_to = None;
+    }
+    let bare = is_bare(segment, flow.mh.nxt);
+    let uplink = &mut flow.snoop_uplink;
+    let Some(earliest) = uplink.undo.take(segment.ack) else {
+        return false;
+    };
+    let later = segment
+        .options
+        .timestamps
+        .is_some_and(|fh| is_before(earliest, fh.tsecr));
+    if !later || !bare || congested.is_some() || uplink.wired.is_repairing() {
+        return false;
+    }
+    let Some(made) = flow.made_echo(segment, earliest) else {
+        return false;
+    };
+    cx.counters.undone_uplink += 1;
+    cx.actions.push(made);
+    true
+}

@@ -1,0 +1,475 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The gateway as a base station with neighbours: sockets and the routing at the edge of
+//! [`Handoff`]. It belongs to the packet worker, as the engine does.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use holdfast_core::handoff::{
+    Channel, Handoff, HandoffAction, Incoming, NONCE_BYTES, PeerId, Refused, Way,
+};
+use holdfast_core::signal::{KeyId, LinkNotice};
+use holdfast_core::{FlowKey, handoff::Copied as _};
+use holdfast_net::group::{Batch, GroupSocket};
+use holdfast_net::inject::Injector;
+use holdfast_wire::{Flags, Instant, Segment};
+use tokio::sync::mpsc::Sender;
+
+use super::packet::Packet;
+use crate::settings::StationSettings;
+use crate::status::{HandoffMobileStatus, HandoffStatus};
+
+mod copy;
+
+pub(super) use copy::CopiedPacket;
+use copy::Injected;
+
+/// What the control thread hears of handoffs.
+#[derive(Clone, Debug)]
+pub(super) enum Told {
+    /// A mobile has come here.
+    TookOver {
+        /// Its addresses.
+        addresses: Vec<IpAddr>,
+        /// The program to run then.
+        command: Option<PathBuf>,
+    },
+    /// A mobile is known elsewhere by this epoch.
+    EpochElsewhere {
+        /// Whose.
+        mobile: KeyId,
+        /// The epoch.
+        epoch: u64,
+    },
+}
+
+/// What may wait for the control thread.
+pub(super) const TOLD_MAX: usize = 1024;
+
+/// What a station counts at its edge.
+#[derive(Clone, Copy, Debug, Default)]
+struct StationCounters {
+    copies_sent: u64,
+    copy_bytes_sent: u64,
+    not_sent: u64,
+    injected: u64,
+    not_injected: u64,
+    elsewhere: u64,
+    not_copied: u64,
+}
+
+/// Groups that cannot be joined are tried again after this time.
+const JOIN_AGAIN: Duration = Duration::from_secs(1);
+
+/// What becomes of a downlink segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// To the engine.
+    Engine,
+    /// No further: kept here, or sent elsewhere.
+    Taken,
+}
+
+/// The station.
+pub(super) struct Station {
+    settings: StationSettings,
+    handoff: Handoff<CopiedPacket>,
+    channel: Channel,
+    socket: GroupSocket,
+    batch: Batch,
+    injector: Injector,
+    injected: Injected,
+    /// What is to be done, in order.
+    pub(super) actions: VecDeque<HandoffAction<CopiedPacket>>,
+    told: Sender<Told>,
+    counters: StationCounters,
+    /// Groups that could not be joined, and when they are tried again.
+    not_joined: (BTreeSet<u16>, Instant),
+    /// It was said that another station has this one's name.
+    has_warned: bool,
+    /// There may be more to receive.
+    pub(super) is_readable: bool,
+}
+
+/// What is opened on the daemon's first thread, before it says that it is ready.
+pub(super) struct StationEdge {
+    socket: GroupSocket,
+    injector: Injector,
+    incarnation: u64,
+}
+
+impl StationEdge {
+    /// Errors: no such interface, the port is taken, no TUN device.
+    pub(super) fn open(settings: &StationSettings, incarnation: u64) -> anyhow::Result<Self> {
+        let is_v6 = settings.group.is_ipv6();
+        let socket = GroupSocket::open(is_v6, settings.port, &settings.interface, settings.hops)
+            .context("cannot hear the other base stations; see [handoff]")?;
+        let injector = Injector::create().context("cannot give copies to the routing")?;
+        Ok(Self {
+            socket,
+            injector,
+            incarnation,
+        })
+    }
+
+    /// The index of its device.
+    pub(super) const fn ifindex(&self) -> u32 {
+        self.injector.ifindex()
+    }
+}
+
+impl Station {
+    pub(super) fn new(edge: StationEdge, settings: StationSettings, told: Sender<Told>) -> Self {
+        let peers = settings.peers.clone();
+        let ids: Vec<PeerId> = peers.iter().collect();
+        let mut station = Self {
+            handoff: Handoff::new(settings.core.clone(), ids.iter().copied()),
+            channel: Channel::new(settings.key.clone(), edge.incarnation, peers),
+            settings,
+            socket: edge.socket,
+            batch: Batch::default(),
+            injector: edge.injector,
+            injected: Injected::default(),
+            actions: VecDeque::new(),
+            told,
+            counters: StationCounters::default(),
+            not_joined: (BTreeSet::new(), Instant::ZERO),
+            has_warned: false,
+            is_readable: true,
+        };
+        for peer in ids {
+            station.greet(peer);
+        }
+        station
+    }
+
+    /// The socket, to wait for.
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// When something is due.
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        self.handoff.poll_timeout()
+    }
+
+    /// Hands an input to the mechanism; what it wants done joins the rest.
+    fn with(
+        &mut self,
+        input: impl FnOnce(&mut Handoff<CopiedPacket>, &mut Vec<HandoffAction<CopiedPacket>>),
+    ) {
+        let mut actions = Vec::new();
+        input(&mut self.handoff, &mut actions);
+        self.actions.extend(actions);
+    }
+
+    /// Something may be due.
+    pub(super) fn handle_timeout(&mut self, now: Instant) {
+        if !self.not_joined.0.is_empty() && self.not_joined.1 <= now {
+            self.not_joined.1 = now + JOIN_AGAIN;
+            for group in core::mem::take(&mut self.not_joined.0) {
+                self.join(group);
+            }
+        }
+        if self.poll_timeout().is_some_and(|at| at <= now) {
+            self.with(|handoff, actions| handoff.handle_timeout(now, actions));
+        }
+    }
+
+    /// What a mobile says here.
+    pub(super) fn handle_notice(&mut self, notice: &LinkNotice, now: Instant) {
+        self.with(|handoff, actions| handoff.handle_notice(notice, now, actions));
+    }
+
+    /// The operator expects a mobile to leave.
+    pub(super) fn prepare(&mut self, address: IpAddr, now: Instant) {
+        self.with(|handoff, actions| handoff.prepare(address, now, actions));
+    }
+
+    /// A segment for an MH has come to the wireless interface.
+    pub(super) fn arrive(&mut self, segment: &Segment, packet: &Packet, now: Instant) -> Fate {
+        if self.injected.take(segment) {
+            return Fate::Engine;
+        }
+        let arrival = self.handoff.arrival(segment.to.address, now);
+        if arrival.copy.is_none() && arrival.way == Way::Deliver {
+            return Fate::Engine;
+        }
+        let pieces = CopiedPacket::of_frame(segment, packet);
+        if pieces.is_empty() {
+            self.counters.not_copied += 1;
+            return Fate::Engine;
+        }
+        let mut is_sent = false;
+        if let Some((mobile, group)) = arrival.copy {
+            let to = SocketAddr::new(self.settings.group_address(group), self.settings.port);
+            for piece in &pieces {
+                is_sent |= self.send_copy(mobile, to, piece);
+            }
+        }
+        match arrival.way {
+            Way::Deliver => return Fate::Engine,
+            // What could not be copied goes where the route leads.
+            Way::Elsewhere if !is_sent => return Fate::Engine,
+            Way::Elsewhere => self.counters.elsewhere += 1,
+            Way::Keep(mobile) if !self.handoff.has_room(mobile, &pieces) => return Fate::Engine,
+            Way::Keep(mobile) => {
+                for piece in pieces {
+                    self.handoff.keep(mobile, piece, now);
+                }
+            }
+        }
+        Fate::Taken
+    }
+
+    /// A segment of an MH has passed.
+    pub(super) fn handle_uplink(&mut self, segment: &Segment) {
+        let flags = segment.flags;
+        let tells = flags.has(Flags::ACK) && !flags.has(Flags::SYN) && !flags.has(Flags::RST);
+        if tells && self.handoff.wants_uplink(segment.from.address) {
+            let key = FlowKey::of(segment, holdfast_core::Direction::Uplink);
+            let ack = segment.ack;
+            self.with(|handoff, actions| handoff.handle_uplink(&key, ack, actions));
+        }
+    }
+
+    /// What the engine has let go of is kept.
+    pub(super) fn keep(&mut self, mobile: KeyId, copy: CopiedPacket, now: Instant) {
+        self.handoff.keep(mobile, copy, now);
+    }
+
+    /// The engine's flows for the station that has taken over.
+    pub(super) fn send_state(
+        &mut self,
+        mobile: KeyId,
+        to: PeerId,
+        states: &[holdfast_core::handoff::FlowState],
+        now: Instant,
+    ) {
+        self.with(|handoff, actions| handoff.send_state(mobile, to, states, now, actions));
+    }
+
+    /// Takes a batch of what the neighbours have sent.
+    ///
+    /// Errors: the socket broke.
+    pub(super) fn receive(&mut self, now: Instant) -> io::Result<()> {
+        let mut datagrams = Vec::new();
+        let (channel, batch) = (&mut self.channel, &mut self.batch);
+        let count = self.socket.receive(batch, |bytes, from| {
+            datagrams.push((channel.open(bytes, from), from));
+        })?;
+        self.is_readable = GroupSocket::is_full(count);
+        for (opened, from) in datagrams {
+            match opened {
+                Ok(Incoming::Message(peer, message)) => {
+                    tracing::trace!(%from, ?message, "handoff");
+                    self.with(|handoff, actions| {
+                        handoff.handle_message(peer, message, now, actions);
+                    });
+                }
+                Ok(Incoming::Copy { mobile, packet, .. }) => {
+                    if let Some(copy) = CopiedPacket::parse(packet) {
+                        self.with(|handoff, actions| {
+                            handoff.handle_copy(mobile, copy, now, actions);
+                        });
+                    }
+                }
+                Ok(Incoming::Greeting(None)) => {}
+                Ok(Incoming::Greeting(Some(peer))) => {
+                    self.greet(peer);
+                    self.with(|handoff, actions| handoff.handle_restart(peer, actions));
+                }
+                Err(Refused::Unacquainted(peer)) => self.greet(peer),
+                Err(refused) => tracing::debug!(%from, ?refused, "handoff"),
+            }
+        }
+        if !self.has_warned && self.handoff.counters().own_number > 0 {
+            self.has_warned = true;
+            let name = &self.settings.name;
+            tracing::warn!(
+                name,
+                "a neighbour speaks with this station's number and is not believed; give each \
+                 its own handoff.name, and take this one out of its handoff.neighbours"
+            );
+        }
+        Ok(())
+    }
+
+    /// Does what needs the station's edge alone; gives back what needs the engine.
+    pub(super) fn perform(
+        &mut self,
+        action: HandoffAction<CopiedPacket>,
+    ) -> Option<HandoffAction<CopiedPacket>> {
+        match action {
+            HandoffAction::Send { to, message } => {
+                if let (Some(nonce), Some(address)) = (nonce(), self.settings.peers.address(to)) {
+                    let datagram = self.channel.seal(to, &message, &nonce);
+                    self.send(address, &datagram);
+                }
+            }
+            HandoffAction::SendCopy { to, mobile, copy } => {
+                if let (Some(nonce), Some(address)) = (nonce(), self.settings.peers.address(to)) {
+                    let datagram = self
+                        .channel
+                        .seal_wanted(to, mobile, copy.as_bytes(), &nonce);
+                    self.send(address, &datagram);
+                }
+            }
+            HandoffAction::Join(group) => self.join(group),
+            HandoffAction::Leave(group) => {
+                self.not_joined.0.remove(&group);
+                self.socket.leave(self.settings.group_address(group));
+            }
+            HandoffAction::Deliver(copy) => self.inject(&copy),
+            HandoffAction::TookOver { mobile, addresses } => {
+                tracing::info!(%mobile, ?addresses, "the mobile is here");
+                let command = self.settings.took_over_command.clone();
+                self.tell(Told::TookOver { addresses, command });
+            }
+            HandoffAction::EpochElsewhere { mobile, epoch } => {
+                self.tell(Told::EpochElsewhere { mobile, epoch });
+            }
+            of_the_engine => return Some(of_the_engine),
+        }
+        None
+    }
+
+    fn join(&mut self, group: u16) {
+        let address = self.settings.group_address(group);
+        if let Err(error) = self.socket.join(address) {
+            tracing::warn!(%error, %address, "no copies come; trying again");
+            self.not_joined.0.insert(group);
+        }
+    }
+
+    fn tell(&self, told: Told) {
+        if self.told.try_send(told).is_err() {
+            tracing::warn!("the control thread does not listen");
+        }
+    }
+
+    fn greet(&mut self, peer: PeerId) {
+        if let (Some(nonce), Some(address)) = (nonce(), self.settings.peers.address(peer)) {
+            let datagram = self.channel.greeting(peer, &nonce);
+            self.send(address, &datagram);
+        }
+    }
+
+    /// False if it could not be sent.
+    fn send_copy(&mut self, mobile: KeyId, to: SocketAddr, copy: &CopiedPacket) -> bool {
+        let Some(nonce) = nonce() else { return false };
+        let datagram = self.channel.seal_copy(mobile, copy.as_bytes(), &nonce);
+        self.counters.copies_sent += 1;
+        self.counters.copy_bytes_sent += copy.bytes() as u64;
+        self.send(to, &datagram)
+    }
+
+    /// Lost like any datagram if it cannot be sent now: false.
+    fn send(&mut self, to: SocketAddr, datagram: &[u8]) -> bool {
+        let sent = self.socket.send(to, datagram);
+        if let Err(error) = &sent {
+            self.counters.not_sent += 1;
+            tracing::debug!(%error, %to, "handoff: not sent");
+        }
+        sent.is_ok()
+    }
+
+    fn inject(&mut self, copy: &CopiedPacket) {
+        match self.injector.inject(copy.as_bytes()) {
+            Ok(()) => {
+                self.injected.note(copy.segment());
+                self.counters.injected += 1;
+            }
+            Err(error) => {
+                self.counters.not_injected += 1;
+                tracing::debug!(%error, "handoff: not delivered");
+            }
+        }
+    }
+
+    /// What `holdfast status` shows.
+    pub(super) fn status(&self, now: Instant) -> HandoffStatus {
+        let mobiles = self.handoff.views(now).map(|view| HandoffMobileStatus {
+            key: view.mobile.to_string(),
+            addresses: view.addresses,
+            role: view.role.name().into(),
+            epoch: view.epoch,
+            elsewhere: view
+                .elsewhere
+                .and_then(|peer| self.settings.peers.address(peer)),
+            members: view.members as u64,
+            group: view.group.map(|group| self.settings.group_address(group)),
+            buffered_packets: view.buffered_packets as u64,
+            buffered_bytes: view.buffered_bytes as u64,
+            handoffs: view.handoffs,
+            last_sync_ms: view.last_sync.map(|time| time.as_secs_f64() * 1e3),
+        });
+        HandoffStatus {
+            name: self.settings.name.clone(),
+            neighbours: self.settings.peers.len() as u64,
+            buffered_bytes: self.handoff.buffered_bytes() as u64,
+            buffered_bytes_max: self.settings.core.buffer_bytes_max as u64,
+            mobiles: mobiles.collect(),
+        }
+    }
+
+    /// All counters, by name.
+    pub(super) fn counters(&self) -> impl Iterator<Item = (String, u64)> {
+        let (core, edge, channel) = (
+            self.handoff.counters(),
+            self.counters,
+            self.channel.counters(),
+        );
+        [
+            ("taken_over", core.taken_over),
+            ("yielded", core.yielded),
+            ("stale", core.stale),
+            ("prepared", core.prepared),
+            ("copies", core.copies),
+            ("kept", core.kept),
+            ("overflowed", core.overflowed),
+            ("delivered", core.delivered),
+            ("purged", core.purged),
+            ("states_sent", core.states_sent),
+            ("states_adopted", core.states_adopted),
+            ("state_bytes", core.state_bytes),
+            ("sync_timeouts", core.sync_timeouts),
+            ("table_full", core.table_full),
+            ("own_number", core.own_number),
+            ("copies_sent", edge.copies_sent),
+            ("copy_bytes_sent", edge.copy_bytes_sent),
+            ("not_sent", edge.not_sent),
+            ("injected", edge.injected),
+            ("not_injected", edge.not_injected),
+            ("elsewhere", edge.elsewhere),
+            ("not_copied", edge.not_copied),
+            ("datagrams_taken", channel.taken),
+            ("datagrams_refused", channel.refused),
+            ("datagrams_replayed", channel.replayed),
+        ]
+        .into_iter()
+        .map(|(name, count)| (format!("handoff.{name}"), count))
+    }
+
+    /// What was routed into the station's device by mistake is forgotten.
+    pub(super) fn drain_device(&self) {
+        self.injector.drain();
+    }
+}
+
+/// Fresh bytes; without them nothing can be sealed.
+fn nonce() -> Option<[u8; NONCE_BYTES]> {
+    let mut nonce = [0; NONCE_BYTES];
+    match getrandom::fill(&mut nonce) {
+        Ok(()) => Some(nonce),
+        Err(error) => {
+            tracing::error!(%error, "no random bytes: nothing can be sealed");
+            None
+        }
+    }
+}

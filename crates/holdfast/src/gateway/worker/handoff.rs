@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a handoff asks of the engine, and the station's share of the worker's loop.
+
+use std::io;
+
+use holdfast_core::handoff::HandoffAction;
+use holdfast_core::{Direction, LinkEvent, LinkSource};
+
+use super::{BATCH_FRAMES, Worker, clock};
+use crate::gateway::station::CopiedPacket;
+
+/// Packets that are delivered in a row before the device that takes them is read: its queue
+/// has an end.
+const DELIVERED_IN_A_ROW: usize = 64;
+
+/// Frames read at most before what was held goes on.
+const FRAMES_BEFORE_GO: usize = 16_384;
+
+impl Worker {
+    /// Receives what neighbours have sent and does what is due between stations.
+    ///
+    /// Errors: socket or devices broke.
+    pub(super) fn run_station(&mut self) -> io::Result<()> {
+        let now = clock();
+        let Some(station) = &mut self.station else {
+            return Ok(());
+        };
+        if station.is_readable {
+            station.receive(now)?;
+        }
+        station.handle_timeout(now);
+        self.do_handoff()
+    }
+
+    /// Does what the handoffs want, in order.
+    ///
+    /// Errors: the devices broke.
+    pub(super) fn do_handoff(&mut self) -> io::Result<()> {
+        let mut delivered = 0;
+        while let Some(station) = &mut self.station {
+            let Some(action) = station.actions.pop_front() else {
+                break;
+            };
+            delivered += usize::from(matches!(action, HandoffAction::Deliver(_)));
+            if let Some(action) = station.perform(action) {
+                self.do_in_engine(action)?;
+            }
+            if delivered == DELIVERED_IN_A_ROW {
+                delivered = 0;
+                self.read_downlink(2 * DELIVERED_IN_A_ROW)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn do_in_engine(&mut self, action: HandoffAction<CopiedPacket>) -> io::Result<()> {
+        let now = clock();
+        match action {
+            HandoffAction::Export {
+                mobile,
+                addresses,
+                to,
+            } => {
+                let states = self.engine.export(&addresses);
+                if let Some(station) = &mut self.station {
+                    station.send_state(mobile, to, &states, now);
+                }
+            }
+            HandoffAction::Stop { mobile, addresses } => {
+                let mut pieces = Vec::new();
+                self.engine
+                    .release(&addresses, &mut pieces, &mut self.actions);
+                let copies = pieces.iter().filter_map(CopiedPacket::of_piece);
+                if let Some(station) = &mut self.station {
+                    copies.for_each(|copy| station.keep(mobile, copy, now));
+                }
+            }
+            HandoffAction::Adopt(state) => {
+                self.engine.adopt(&state, now, &mut self.actions);
+            }
+            HandoffAction::Hold(addresses) => {
+                let (event, source) = (LinkEvent::Down, LinkSource::Command);
+                self.engine
+                    .handle_link(&addresses, event, source, now, &mut self.actions);
+            }
+            HandoffAction::Go(addresses) => {
+                // What was delivered is on its way here through the routing.
+                self.read_downlink(FRAMES_BEFORE_GO)?;
+                let (event, source) = (LinkEvent::Up, LinkSource::Command);
+                self.engine
+                    .handle_link(&addresses, event, source, now, &mut self.actions);
+            }
+            // The station's own.
+            _ => {}
+        }
+        self.perform();
+        Ok(())
+    }
+
+    /// Reads up to `frames` from the downlink device, without waiting.
+    fn read_downlink(&mut self, frames: usize) -> io::Result<()> {
+        for _ in 0..frames.div_ceil(BATCH_FRAMES) {
+            let read = self.read_batch(Direction::Downlink, BATCH_FRAMES)?;
+            if read < BATCH_FRAMES {
+                break;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The cells that a mobile may be in, and in which it is.
+
+use std::net::{IpAddr, SocketAddr};
+
+use holdfast_core::signal::GatewayChallenge;
+use tokio::net::UdpSocket;
+
+use crate::settings;
+
+/// A gateway and the link to it.
+#[derive(Debug)]
+pub(super) struct Cell {
+    /// The interface of the link.
+    pub(super) interface: String,
+    /// Its carrier, as last seen; `None` before it was seen.
+    pub(super) carrier: Option<bool>,
+    /// Where the gateway hears signals, once it is known.
+    pub(super) gateway: Option<SocketAddr>,
+    /// What signals go out by.
+    pub(super) socket: Option<UdpSocket>,
+    /// What the gateway told when the mobile was last here.
+    pub(super) challenge: Option<GatewayChallenge>,
+}
+
+/// All cells, one at least.
+#[derive(Debug)]
+pub(super) struct Cells {
+    cells: Vec<Cell>,
+    present: usize,
+}
+
+impl Cells {
+    /// The cells of the settings; the mobile is taken to be in the first.
+    pub(super) fn new(cells: &[settings::Cell]) -> Self {
+        let cells = cells.iter().map(|cell| Cell {
+            interface: cell.interface.clone(),
+            carrier: None,
+            gateway: None,
+            socket: None,
+            challenge: None,
+        });
+        Self {
+            cells: cells.collect(),
+            present: 0,
+        }
+    }
+
+    /// The one in which the mobile is.
+    pub(super) fn present(&self) -> &Cell {
+        &self.cells[self.present]
+    }
+
+    /// Its number.
+    pub(super) const fn number(&self) -> usize {
+        self.present
+    }
+
+    /// The cell with this number.
+    pub(super) fn get_mut(&mut self, number: usize) -> Option<&mut Cell> {
+        self.cells.get_mut(number)
+    }
+
+    /// An interface has a carrier, or none.
+    pub(super) fn note_carrier(&mut self, interface: &str, carrier: bool) {
+        let on_it = self
+            .cells
+            .iter_mut()
+            .filter(|cell| cell.interface == interface);
+        on_it.for_each(|cell| cell.carrier = Some(carrier));
+    }
+
+    /// The cell of the gateway with this address.
+    pub(super) fn of_gateway(&self, address: IpAddr) -> Option<usize> {
+        let is_it = |cell: &Cell| cell.gateway.is_some_and(|gateway| gateway.ip() == address);
+        self.cells.iter().position(is_it)
+    }
+
+    /// Where the mobile is by its default routes' next hops, the preferred first, and by the
+    /// carriers.
+    pub(super) fn choose(&self, next_hops: &[IpAddr]) -> usize {
+        let routed = next_hops.iter().find_map(|hop| self.of_gateway(*hop));
+        let carries = |cell: &Cell| cell.carrier == Some(true);
+        let by_carrier = || match self.present().carrier {
+            Some(false) => self.cells.iter().position(carries),
+            _ => None,
+        };
+        routed.or_else(by_carrier).unwrap_or(self.present)
+    }
+
+    /// The mobile is in this cell now. Returns what its gateway has told it, if ever; `leave`
+    /// makes of that what the one before has told.
+    pub(super) fn enter(
+        &mut self,
+        number: usize,
+        leave: impl FnOnce(Option<GatewayChallenge>) -> GatewayChallenge,
+    ) {
+        let told = self.cells.get(number).and_then(|cell| cell.challenge);
+        self.cells[self.present].challenge = Some(leave(told));
+        self.present = number.min(self.cells.len() - 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cells() -> Cells {
+        let of = |interface: &str, gateway: &str| settings::Cell {
+            interface: interface.into(),
+            gateway: gateway.into(),
+        };
+        let mut cells = Cells::new(&[
+            of("wlan0", "10.2.0.1"),
+            of("wlan1", "10.3.0.1"),
+            of("wlan1", "10.4.0.1"),
+        ]);
+        for (number, last) in [(0, 2), (1, 3), (2, 4)] {
+            let gateway = SocketAddr::from(([10, last, 0, 1], 4848));
+            cells.get_mut(number).expect("three").gateway = Some(gateway);
+        }
+        cells
+    }
+
+    #[test]
+    fn the_default_route_says_in_which_cell_the_mobile_is_and_else_the_carrier() {
+        let mut cells = cells();
+        let hop = |last: u8| IpAddr::from([10, last, 0, 1]);
+        assert_eq!(cells.choose(&[]), 0, "nothing says otherwise");
+        assert_eq!(cells.choose(&[hop(9), hop(4), hop(3)]), 2);
+        cells.note_carrier("wlan0", false);
+        assert_eq!(cells.choose(&[]), 0, "no other is known to carry");
+        cells.note_carrier("wlan1", true);
+        assert_eq!(cells.choose(&[]), 1);
+        assert_eq!(cells.choose(&[hop(2)]), 0, "the route is somebody's will");
+    }
+}

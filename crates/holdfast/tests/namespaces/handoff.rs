@@ -1,0 +1,474 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Two base stations, one router, an FH, and an MH that moves to and fro between their cells
+//! under load in both directions: real sockets, real IP multicast.
+//!
+//! ```text
+//!   FH --- router ===+=== west ---(cell, veth with 40 Mb/s)--- MH (10.9.0.2)
+//!                    +=== east ---(cell, veth with 40 Mb/s)---+
+//! ```
+//!
+//! The MH leaves a cell by hearing nothing from it any more.
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use holdfast_lab::download::Received;
+use holdfast_lab::harness::{Flow, accept, connect, listen};
+use holdfast_net::datapath::monotonic_ns;
+use holdfast_net::netns::{ChildGuard, NetNs};
+use serde_json::Value;
+
+use super::{HOLDFAST, PORT, await_that};
+
+const MB: u64 = 1_000_000;
+
+/// The MH's own address, the same in both cells.
+const MH: &str = "10.9.0.2";
+const FH: &str = "10.1.0.2";
+
+/// The longest time without a byte around a handoff, on a machine with other work.
+const GAP_MAX_MS: u64 = 250;
+
+/// The longest synchronisation of an announced move with the base station before alive: below
+/// `sync_wait_ms`, at which it is given up.
+const SYNC_MAX_MS: f64 = 25.0;
+
+/// The same where the base station before dies as the MH leaves it: the FH's own timeout
+/// repairs what was lost.
+const KILLED_GAP_MAX_MS: u64 = 3_000;
+
+const KEY: &str = "hf1:0000000a:1111111111111111111111111111111111111111111111111111111111111111";
+const GROUP_KEY: &str =
+    "hf1:0000000b:2222222222222222222222222222222222222222222222222222222222222222";
+
+/// A base station: its name, its number on the wired side, the network of its cell.
+#[derive(Clone, Copy, Debug)]
+struct Station {
+    name: &'static str,
+    wired: &'static str,
+    cell: u8,
+}
+
+const WEST: Station = Station {
+    name: "west",
+    wired: "10.0.0.1",
+    cell: 2,
+};
+const EAST: Station = Station {
+    name: "east",
+    wired: "10.0.0.2",
+    cell: 3,
+};
+
+struct World {
+    fh: NetNs,
+    router: NetNs,
+    mh: NetNs,
+    stations: [(Station, NetNs, Option<ChildGuard>); 2],
+    mobile: Option<ChildGuard>,
+    folder: tempfile::TempDir,
+    /// The station of the MH's cell.
+    cell: usize,
+}
+
+/// Runs a shell line in a namespace.
+fn sh(ns: &NetNs, line: &str) {
+    let output = ns.command("sh").args(["-ec", line]).output();
+    let output = output.unwrap_or_else(|error| panic!("{line}: {error}"));
+    let problem = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{line}: {problem}");
+}
+
+fn veth(a: (&NetNs, &str), b: (&NetNs, &str)) {
+    a.0.run(|| {
+        let rtnl = holdfast_net::rtnl::Rtnl::open().unwrap();
+        rtnl.add_veth(a.1, a.0, b.1, b.0).unwrap();
+    })
+    .unwrap();
+}
+
+/// A counter of TCP in a namespace, of `/proc/net/snmp` or `/proc/net/netstat`.
+fn tcp_counter(ns: &NetNs, file: &str, name: &str) -> u64 {
+    let path = format!("/proc/thread-self/net/{file}");
+    let text = ns.run(|| std::fs::read_to_string(&path)).unwrap().unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    let pairs = lines
+        .chunks_exact(2)
+        .filter(|pair| pair[0].starts_with("Tcp"));
+    pairs
+        .flat_map(|pair| pair[0].split_whitespace().zip(pair[1].split_whitespace()))
+        .find(|(key, _)| *key == name)
+        .and_then(|(_, count)| count.parse().ok())
+        .unwrap_or_else(|| panic!("no {name} in {file}"))
+}
+
+/// The longest time without a byte around a move.
+fn gap_ms(received: &Received, (from_ns, to_ns): (u64, u64)) -> u64 {
+    let arrivals: Vec<u64> = received.arrivals.iter().map(|one| one.at_ns).collect();
+    let gaps = arrivals.windows(2).filter(|pair| {
+        // It ends after the move began, and began soon after it was over.
+        pair[1] > from_ns && pair[0] < to_ns + 500_000_000
+    });
+    let longest = gaps.map(|pair| pair[1] - pair[0]).max();
+    longest.expect("something came after it") / 1_000_000
+}
+
+const FORWARDING: &str = "sysctl -qw net.ipv4.ip_forward=1 net.ipv4.conf.all.rp_filter=0 \
+    net.ipv4.conf.default.rp_filter=0";
+
+impl World {
+    /// None where there are no namespaces.
+    fn new(test: &str, scheme: &str, always: bool) -> Option<Self> {
+        if !holdfast_net::netns::available_or_skip(test) {
+            return None;
+        }
+        let ns = || NetNs::new().unwrap();
+        let (fh, router, mh) = (ns(), ns(), ns());
+        let stations = [WEST, EAST].map(|station| (station, ns(), None));
+        for one in [&router, &stations[0].1, &stations[1].1, &mh] {
+            sh(one, FORWARDING);
+        }
+        veth((&fh, "eth0"), (&router, "fh"));
+        sh(
+            &fh,
+            "ip addr add 10.1.0.2/24 dev eth0; ip link set eth0 up; ip route add default via 10.1.0.1",
+        );
+        sh(
+            &router,
+            "ip link add br0 type bridge; ip link set br0 up; ip addr add 10.0.0.254/24 dev br0",
+        );
+        sh(&router, "ip addr add 10.1.0.1/24 dev fh; ip link set fh up");
+        for (station, ns, _) in &stations {
+            let Station { name, wired, cell } = station;
+            veth((ns, "eth0"), (&router, name));
+            sh(&router, &format!("ip link set {name} master br0 up"));
+            sh(
+                ns,
+                &format!("ip addr add {wired}/24 dev eth0; ip link set eth0 up"),
+            );
+            sh(ns, "ip route add default via 10.0.0.254");
+            veth((ns, "wl0"), (&mh, name));
+            sh(
+                ns,
+                &format!("ip addr add 10.{cell}.0.1/24 dev wl0; ip link set wl0 up"),
+            );
+            sh(
+                &mh,
+                &format!("ip addr add 10.{cell}.0.2/24 dev {name}; ip link set {name} up"),
+            );
+            sh(ns, &format!("ip route add {MH} via 10.{cell}.0.2 dev wl0"));
+            // The cell's rate; its queue is what 50 ms of it hold.
+            for (ns, device) in [(ns, "wl0"), (&mh, *name)] {
+                let tbf = "root tbf rate 40mbit burst 32k latency 50ms";
+                sh(ns, &format!("tc qdisc add dev {device} {tbf}"));
+            }
+        }
+        sh(
+            &mh,
+            &format!("ip addr add {MH}/32 dev lo; nft add table inet radio"),
+        );
+        sh(
+            &mh,
+            "nft 'add chain inet radio in { type filter hook prerouting priority -300; }'",
+        );
+        let mut world = Self {
+            fh,
+            router,
+            mh,
+            stations,
+            mobile: None,
+            folder: tempfile::tempdir().unwrap(),
+            cell: 0,
+        };
+        world.route_to(0);
+        world.hear_only(0);
+        for number in 0..2 {
+            world.start_station(number, scheme, always);
+        }
+        world.start_mobile();
+        Some(world)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.path(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    fn start_station(&mut self, number: usize, scheme: &str, always: bool) {
+        let station = self.stations[number].0;
+        let other = self.stations[1 - number].0;
+        let name = station.name;
+        let group_key = self.write("stations.key", GROUP_KEY);
+        let group_key = group_key.display();
+        let (socket, state) = (self.path(&format!("{name}.sock")), self.path(name));
+        let (socket, state) = (socket.display(), state.display());
+        let text = format!(
+            "[gateway]\nwireless = \"wl0\"\nwired = \"eth0\"\nscheme = \"{scheme}\"\n\
+             control_socket = \"{socket}\"\nstate_file = \"{state}\"\n\
+             [handoff]\nname = \"{name}\"\nneighbours = [\"{}\"]\nkey_file = \"{group_key}\"\n\
+             always = {always}\n\
+             [[mobile]]\nname = \"mh\"\nkey = \"{KEY}\"\naddresses = [\"10.0.0.0/8\"]\n",
+            other.wired,
+        );
+        let config = self.write(&format!("{name}.toml"), &text);
+        let ns = &self.stations[number].1;
+        let child = self.spawn(ns, &["gateway", "--config"], &config, name);
+        self.stations[number].2 = Some(child);
+        await_that("the station answers", || self.try_status(number).is_some());
+    }
+
+    fn start_mobile(&mut self) {
+        let key = self.write("mobile.key", KEY);
+        let socket = self.path("mobile.sock");
+        let (key, socket) = (key.display(), socket.display());
+        let text = format!(
+            "[mobile]\ninterface = \"lo\"\nkey_file = \"{key}\"\ncontrol_socket = \"{socket}\"\n\
+             cells = [\"west 10.2.0.1\", \"east 10.3.0.1\"]\n"
+        );
+        let config = self.write("mobile.toml", &text);
+        let child = self.spawn(&self.mh, &["mobile", "--config"], &config, "mobile");
+        self.mobile = Some(child);
+        await_that("the MH is registered", || self.role(0) == "forwarding");
+    }
+
+    fn spawn(&self, ns: &NetNs, arguments: &[&str], config: &Path, name: &str) -> ChildGuard {
+        let log = std::fs::File::create(self.path(&format!("{name}.log"))).unwrap();
+        let mut command = ns.command(HOLDFAST);
+        command.args(arguments).arg(config).stderr(log);
+        command.env("HOLDFAST_LOG", "debug");
+        ns.spawn_guarded(command).unwrap()
+    }
+
+    fn try_status(&self, number: usize) -> Option<Value> {
+        let socket = self.path(&format!("{}.sock", self.stations[number].0.name));
+        let mut command = Command::new(HOLDFAST);
+        let output = command.args(["status", "--json", "--socket"]).arg(socket);
+        serde_json::from_slice(&output.output().ok()?.stdout).ok()
+    }
+
+    fn status(&self, number: usize) -> Value {
+        self.try_status(number).expect("a status")
+    }
+
+    fn counter(&self, number: usize, name: &str) -> u64 {
+        let status = self.status(number);
+        status["counters"][format!("handoff.{name}")]
+            .as_u64()
+            .unwrap()
+    }
+
+    fn role(&self, number: usize) -> String {
+        let status = self.status(number);
+        let role = status["handoff"]["mobiles"][0]["role"].as_str();
+        role.unwrap_or("none").to_owned()
+    }
+
+    /// The wired network sends what is for the MH to this station.
+    fn route_to(&self, number: usize) {
+        let wired = self.stations[number].0.wired;
+        sh(&self.router, &format!("ip route replace {MH} via {wired}"));
+    }
+
+    /// The MH hears one cell only.
+    fn hear_only(&self, number: usize) {
+        let other = self.stations[1 - number].0.name;
+        let lines =
+            format!("flush chain inet radio in; add rule inet radio in iifname {other} drop");
+        sh(&self.mh, &format!("nft '{lines}'"));
+        let cell = self.stations[number].0.cell;
+        let route = format!("ip route replace default via 10.{cell}.0.1 src {MH}");
+        sh(&self.mh, &route);
+    }
+
+    /// The MH says that it will leave, and the other station buffers.
+    fn prepare(&self) {
+        // On a busy machine the daemon may take too long to listen.
+        await_that("the mobile's daemon hears", || {
+            let mut command = Command::new(HOLDFAST);
+            command.args(["mobile", "signal", "going-down-soon", "--socket"]);
+            let said = command.arg(self.path("mobile.sock")).status();
+            said.is_ok_and(|status| status.success())
+        });
+        let other = 1 - self.cell;
+        await_that("the other station buffers", || {
+            self.role(other) == "buffering"
+        });
+    }
+
+    /// The MH is in the other cell from now on; when that was, and when it was done.
+    fn leave(&mut self) -> (u64, u64) {
+        self.cell = 1 - self.cell;
+        let before_ns = monotonic_ns();
+        self.hear_only(self.cell);
+        (before_ns, monotonic_ns())
+    }
+
+    /// The MH is at the station of its cell; what the handoff took there, ms. None if that one
+    /// knew of no other.
+    fn arrived(&self) -> Option<f64> {
+        let cell = self.cell;
+        await_that("the MH is there", || self.role(cell) == "forwarding");
+        let status = self.status(cell);
+        status["handoff"]["mobiles"][0]["last_sync_ms"].as_f64()
+    }
+
+    /// Segments that both ends have sent again, and of all that has come to the MH those that
+    /// it had already.
+    fn repeated(&self) -> (u64, u64) {
+        let again = [&self.fh, &self.mh].map(|ns| tcp_counter(ns, "snmp", "RetransSegs"));
+        let again = again.iter().sum();
+        let had = ["TCPDSACKOldSent", "TCPDSACKOfoSent"];
+        let had = had.map(|name| tcp_counter(&self.mh, "netstat", name));
+        (again, had.iter().sum())
+    }
+
+    fn kill(&mut self, number: usize) {
+        let mut child = self.stations[number].2.take().expect("it runs");
+        child.kill().unwrap();
+    }
+
+    /// A transfer each way; the FH's and the MH's data.
+    fn flows(&self, bytes: u64) -> (Flow, Flow) {
+        let address: IpAddr = FH.parse().unwrap();
+        let connection = |port: u16| {
+            let listener = listen(&self.fh, address, port).unwrap();
+            let at_mh = connect(&self.mh, address, port).unwrap();
+            let (at_fh, _) = accept(&listener).unwrap();
+            (at_fh, at_mh)
+        };
+        let (at_fh, at_mh) = connection(PORT);
+        let down = Flow::start(at_fh, at_mh, bytes, 1);
+        let (at_fh, at_mh) = connection(PORT + 1);
+        let up = Flow::start(at_mh, at_fh, bytes / 2, 2);
+        (down, up)
+    }
+
+    fn tell(&self, what: &str) {
+        for number in 0..2 {
+            let Some(status) = self.try_status(number) else {
+                continue;
+            };
+            let counters = status["counters"].as_object().unwrap().iter();
+            let shown: Vec<String> = counters
+                .filter(|(name, count)| name.starts_with("handoff.") && **count != 0)
+                .map(|(name, count)| format!("{}={count}", &name[8..]))
+                .collect();
+            let mobile = &status["handoff"]["mobiles"][0];
+            println!(
+                "{what}: {}: {} {mobile}",
+                self.stations[number].0.name,
+                shown.join(" ")
+            );
+        }
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.tell("at the end");
+            for name in ["west.log", "east.log", "mobile.log"] {
+                let log = std::fs::read_to_string(self.path(name)).unwrap_or_default();
+                let lines: Vec<&str> = log.lines().collect();
+                let last = &lines[lines.len().saturating_sub(40)..];
+                println!("--- {name}\n{}", last.join("\n"));
+            }
+        }
+    }
+}
+
+fn moves_to_and_fro(test: &str, scheme: &str) {
+    let Some(mut world) = World::new(test, scheme, false) else {
+        return;
+    };
+    let (down, up) = world.flows(40 * MB);
+    let mut moves = Vec::new();
+    for round in 0..4 {
+        let before = down.watch().bytes();
+        down.wait_bytes(before + 3 * MB).unwrap();
+        // By turns announced and not; the wired route is moved in the second half only.
+        let is_prepared = round % 2 == 0;
+        let repeated = world.repeated();
+        if is_prepared {
+            world.prepare();
+        }
+        let at_ns = world.leave();
+        let took_ms = world.arrived().expect("a synchronisation, and its time");
+        let before = down.watch().bytes();
+        down.wait_bytes(before + MB).unwrap();
+        let after = world.repeated();
+        let (again, had) = (after.0 - repeated.0, after.1 - repeated.1);
+        if is_prepared {
+            let timeouts = world.counter(world.cell, "sync_timeouts");
+            assert_eq!(timeouts, 0, "{scheme}: it ended by its time");
+            assert!(took_ms < SYNC_MAX_MS, "{scheme}: {took_ms} ms");
+        }
+        moves.push((at_ns, is_prepared, took_ms, again, had));
+        if round >= 2 {
+            world.route_to(world.cell);
+        }
+    }
+    let down = down.finish();
+    let down = down.unwrap_or_else(|error| panic!("{scheme} downlink: {error:#}"));
+    up.finish()
+        .unwrap_or_else(|error| panic!("{scheme} uplink: {error:#}"));
+    for (at_ns, is_prepared, took_ms, again, had) in moves {
+        let gap_ms = gap_ms(&down, at_ns);
+        println!(
+            "{scheme}, announced {is_prepared}: nothing for {gap_ms} ms, synchronised in \
+             {took_ms:.1} ms, {again} segments again by both ends, {had} came twice"
+        );
+        assert!(gap_ms < GAP_MAX_MS, "nothing came for {gap_ms} ms");
+    }
+    world.tell(scheme);
+    for number in 0..2 {
+        assert!(world.counter(number, "copies") > 0, "no multicast came");
+        assert_eq!(world.counter(number, "taken_over"), 2, "station {number}");
+        assert!(world.counter(number, "states_adopted") > 0);
+    }
+}
+
+#[test]
+fn an_mh_moves_to_and_fro_under_load_and_every_byte_arrives() {
+    let test = "an_mh_moves_to_and_fro_under_load_and_every_byte_arrives";
+    for scheme in ["hold", "snoop"] {
+        moves_to_and_fro(test, scheme);
+    }
+}
+
+#[test]
+fn the_station_before_is_killed_as_the_mh_leaves_it() {
+    let test = "the_station_before_is_killed_as_the_mh_leaves_it";
+    for scheme in ["hold", "snoop"] {
+        let Some(mut world) = World::new(test, scheme, true) else {
+            return;
+        };
+        let (down, up) = world.flows(24 * MB);
+        down.wait_bytes(4 * MB).unwrap();
+        await_that("the other station buffers", || world.role(1) == "buffering");
+        world.kill(0);
+        let at_ns = world.leave();
+        world.arrived();
+        // Nobody sends copies any more: the network has to move its route.
+        world.route_to(1);
+        down.wait_bytes(8 * MB).unwrap();
+        world.start_station(0, scheme, true);
+        world.leave();
+        world.arrived();
+        world.route_to(0);
+        let down = down.finish();
+        let down = down.unwrap_or_else(|error| panic!("{scheme} downlink: {error:#}"));
+        up.finish()
+            .unwrap_or_else(|error| panic!("{scheme} uplink: {error:#}"));
+        let gap_ms = gap_ms(&down, at_ns);
+        println!("{scheme}: killed: nothing for {gap_ms} ms");
+        assert!(gap_ms < KILLED_GAP_MAX_MS, "nothing came for {gap_ms} ms");
+        world.tell(scheme);
+    }
+}

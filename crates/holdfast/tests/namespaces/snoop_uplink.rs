@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the MH sends over a radio that loses, with Snoop at the gateway: what is lost behind a
+//! report is made good, and an unmodified Linux survives that the gateway dies after one.
+
+use holdfast_lab::harness::{Flow, Harness};
+use holdfast_lab::link_process::EmulatedLink;
+use holdfast_lab::topology::TopologySettings;
+use holdfast_net::datapath::monotonic_ns;
+
+use super::{PORT, await_that, connection, emulated, fh};
+
+const KB: u64 = 1_000;
+
+/// Either way of each half.
+const WIRELESS_MS: f64 = 15.0;
+const WIRED_MS: f64 = 75.0;
+
+/// A short radio that loses, and a long wired half.
+fn settings(wireless_loss: f64, wired_loss: f64) -> TopologySettings {
+    let wired = EmulatedLink {
+        rate_mbit_per_s: 100.0,
+        delay_ms: WIRED_MS,
+        loss: wired_loss,
+        seed: 5,
+        ..EmulatedLink::default()
+    };
+    TopologySettings {
+        wired: Some(wired),
+        ..emulated(EmulatedLink {
+            delay_ms: WIRELESS_MS,
+            loss: wireless_loss,
+            seed: 4,
+            ..EmulatedLink::default()
+        })
+    }
+}
+
+/// With a gateway that reports as the paper has it; none: skipped.
+fn harness(test: &str, settings: &TopologySettings) -> Option<Harness> {
+    let mut harness = super::harness(test, settings, "snoop")?;
+    harness.set_gateway_settings("[snoop]\nset = \"1995\"");
+    harness.stop_gateway().unwrap();
+    harness.start_gateway().unwrap();
+    Some(harness)
+}
+
+/// A counter of the gateway.
+fn counter(harness: &Harness, name: &str) -> u64 {
+    let status = harness.gateway.as_ref().unwrap().status().unwrap();
+    status["counters"][name].as_u64().unwrap()
+}
+
+#[test]
+fn what_the_wired_half_loses_behind_a_report_is_made_good() {
+    let test = "what_the_wired_half_loses_behind_a_report_is_made_good";
+    let Some(harness) = harness(test, &settings(0.03, 0.03)) else {
+        return;
+    };
+    let (at_fh, at_mh) = connection(&harness, fh(), PORT);
+    let flow = Flow::start(at_mh, at_fh, 500 * KB, 24);
+    flow.finish().unwrap();
+    assert!(counter(&harness, "reports") > 0);
+    assert!(counter(&harness, "repaired_uplink") > 0);
+}
+
+/// The gateway is killed as soon as it has reported something more; the longest time without
+/// a byte after that, in milliseconds.
+fn killed_after_a_report(harness: &mut Harness, restart: bool) -> u64 {
+    let (at_fh, at_mh) = connection(harness, fh(), PORT);
+    let flow = Flow::start(at_mh, at_fh, 400 * KB, 25);
+    flow.wait_bytes(20 * KB).unwrap();
+    let before = counter(harness, "reports");
+    await_that("something is reported", || {
+        counter(harness, "reports") > before
+    });
+    harness.kill_gateway().unwrap();
+    let killed_ns = monotonic_ns();
+    if restart {
+        harness.start_gateway().unwrap();
+    }
+    let received = flow.finish().unwrap();
+    received.longest_gap_ns(killed_ns) / 1_000_000
+}
+
+#[test]
+fn a_gateway_killed_just_after_a_report_costs_a_timeout_of_the_mh() {
+    for restart in [false, true] {
+        let test = "a_gateway_killed_just_after_a_report_costs_a_timeout_of_the_mh";
+        let Some(mut harness) = harness(test, &settings(0.03, 0.03)) else {
+            return;
+        };
+        let gap_ms = killed_after_a_report(&mut harness, restart);
+        println!("killed after a report, started again: {restart}: {gap_ms} ms without a byte");
+        // Its RTO is the path's round trip and 200 ms, and may have doubled twice.
+        assert!(gap_ms < 4_000, "{gap_ms} ms without a byte");
+    }
+}

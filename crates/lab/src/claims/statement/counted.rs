@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Rules that count: ACKs, runs that finish, ratios that are what they should be.
+
+use serde_json::{Value as Json, json};
+
+use super::Found;
+use crate::claims::verdict::{same, word};
+use crate::results::{ResultLine, retransmission_ratio_percent};
+
+pub(super) fn acks_of_the_mh(parameter: &str, value: &Json, lines: &[&ResultLine]) -> Found {
+    let traced: Vec<_> = lines
+        .iter()
+        .filter(|line| {
+            let has = line.parameters.get(parameter);
+            has.is_some_and(|has| same(has, value))
+        })
+        .filter_map(|line| line.traced.as_ref())
+        .collect();
+    let all: u64 = traced.iter().map(|its| its.acks).sum();
+    let others: u64 = traced.iter().map(|its| its.acks_not_of_the_mh).sum();
+    let came = format!("{others} of {all} ACKs are not the MH's");
+    Found {
+        printed: json!("no ACK that the MH did not send"),
+        holds: (all > 0).then_some(others == 0),
+        reason: format!("{came}, in the packets of {} runs", traced.len()),
+        came: (all > 0).then(|| json!(came)),
+    }
+}
+
+pub(super) fn finishes(
+    parameter: &str,
+    [with, without]: [&Json; 2],
+    lines: &[&ResultLine],
+) -> Found {
+    let count = |wanted: &Json| {
+        let has = |line: &&&ResultLine| {
+            let value = line.parameters.get(parameter);
+            value.is_some_and(|value| same(value, wanted))
+        };
+        let runs: Vec<_> = lines.iter().filter(has).collect();
+        let finished = runs.iter().filter(|line| line.finished).count();
+        (finished, runs.len())
+    };
+    let ((with_finished, with_runs), (without_finished, without_runs)) =
+        (count(with), count(without));
+    let came = format!(
+        "{with_finished} of {with_runs} with {}, {without_finished} of {without_runs} with {}",
+        word(with),
+        word(without)
+    );
+    Found {
+        printed: json!(format!("with {}, not with {}", word(with), word(without))),
+        holds: (with_runs > 0 && without_runs > 0)
+            .then_some(with_finished == with_runs && without_finished == 0),
+        reason: format!("finished: {came}"),
+        came: Some(json!(came)),
+    }
+}
+
+/// A definition claims nothing that could come out otherwise: our ratios are computed by it.
+/// Those of a file may not be.
+pub(super) fn ratio_is_defined(lines: &[&ResultLine]) -> Found {
+    let wrong = lines.iter().filter(|line| {
+        let ratio = retransmission_ratio_percent(line.segments, line.retransmitted_segments);
+        (ratio - line.retransmission_ratio_percent).abs() > 1e-9
+    });
+    let (wrong, all) = (wrong.count(), lines.len());
+    let reason = if wrong == 0 {
+        format!("a definition: the ratios of all {all} runs are computed by it")
+    } else {
+        format!("the ratios of {wrong} of {all} runs are not those of their segments")
+    };
+    Found {
+        printed: json!("100 x retransmitted / (all - retransmitted)"),
+        came: Some(json!(format!("{} of {all} runs", all - wrong))),
+        holds: (wrong > 0).then_some(false),
+        reason,
+    }
+}

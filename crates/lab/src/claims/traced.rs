@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the packets of a run say of its acknowledgements and retransmissions, where a claim
+//! is about these.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use pcap_file::pcapng::{Block, PcapNgReader};
+use serde::{Deserialize, Serialize};
+
+use crate::demo::own_binary;
+use crate::outage_matrix::median;
+use crate::packet_trace::VERSION_BYTES;
+use crate::results::ResultLine;
+use crate::scenario::Run;
+use crate::stop::StopFlag;
+use crate::substrate::{ExecutionSettings, Substrate};
+
+/// What was seen.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Traced {
+    /// ACKs that reached the FH.
+    pub acks: u64,
+    /// Of these, those with a number that the MH had not sent by then.
+    pub acks_not_of_the_mh: u64,
+    /// Median time from a segment's first sending by the MH to its second, in milliseconds;
+    /// none: it sent none again.
+    pub sent_again_ms: Option<f64>,
+}
+
+/// Carries out a run on a substrate of this kind, and reads its packets.
+pub(super) fn execute(
+    run: &Run,
+    substrate: &Substrate,
+    stop: &StopFlag,
+) -> anyhow::Result<ResultLine> {
+    let folder = tempfile::tempdir().context("no folder for packets can be made")?;
+    let settings = ExecutionSettings {
+        holdfast: own_binary()?,
+        label: None,
+        pcap: Some(folder.path().to_owned()),
+    };
+    let mut line = Substrate::new(substrate.kind(), settings)?.execute(run, stop)?;
+    let of = |end: &str| -> anyhow::Result<Vec<Segment>> { read(&file(folder.path(), end)?) };
+    line.traced = Some(facts(&of("at-mh")?, &of("at-fh")?));
+    Ok(line)
+}
+
+fn file(folder: &Path, end: &str) -> anyhow::Result<PathBuf> {
+    let end = format!("-{end}.pcapng");
+    let files = std::fs::read_dir(folder).context("the folder for packets cannot be read")?;
+    let mut paths = files.filter_map(|entry| Some(entry.ok()?.path()));
+    paths
+        .find(|path| path.to_string_lossy().ends_with(&end))
+        .with_context(|| format!("the run wrote no file of packets *{end}"))
+}
+
+/// A TCP segment in a file, as far as it counts here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Segment {
+    at: Duration,
+    from_port: u16,
+    seq: u32,
+    ack: Option<u32>,
+    len: u32,
+    opens: bool,
+}
+
+fn read(path: &Path) -> anyhow::Result<Vec<Segment>> {
+    let unreadable = || format!("{}: cannot be read", path.display());
+    let file = File::open(path).with_context(unreadable)?;
+    let mut reader = PcapNgReader::new(BufReader::new(file)).with_context(unreadable)?;
+    let mut segments = Vec::new();
+    while let Some(block) = reader.next_block() {
+        let Block::EnhancedPacket(packet) = block.with_context(unreadable)? else {
+            continue;
+        };
+        let bytes = packet.data.get(VERSION_BYTES..).unwrap_or_default();
+        segments.extend(parse(bytes, packet.timestamp));
+    }
+    Ok(segments)
+}
+
+/// An IPv4 packet's segment; none: it has none. The lab's hosts speak IPv4.
+fn parse(packet: &[u8], at: Duration) -> Option<Segment> {
+    const TCP: u8 = 6;
+    const SYN: u8 = 0x02;
+    const ACK: u8 = 0x10;
+    if packet.first()? >> 4 != 4 || *packet.get(9)? != TCP {
+        return None;
+    }
+    let header = usize::from(packet[0] & 0xf) * 4;
+    let total = usize::from(u16::from_be_bytes(packet.get(2..4)?.try_into().ok()?));
+    let tcp = packet.get(header..)?;
+    let long = |at: usize| Some(u32::from_be_bytes(tcp.get(at..at + 4)?.try_into().ok()?));
+    let (own, flags) = (usize::from(tcp.get(12)? >> 4) * 4, *tcp.get(13)?);
+    Some(Segment {
+        at,
+        from_port: u16::from_be_bytes(tcp.get(..2)?.try_into().ok()?),
+        seq: long(4)?,
+        ack: if flags & ACK != 0 { long(8) } else { None },
+        len: total.checked_sub(header + own)? as u32,
+        opens: flags & (SYN | ACK) == SYN,
+    })
+}
+
+/// From what passed the MH's end of its link and the FH's end of its own. The MH opens the
+/// connection.
+fn facts(at_mh: &[Segment], at_fh: &[Segment]) -> Traced {
+    let Some(opening) = at_mh.iter().find(|segment| segment.opens) else {
+        return Traced::default();
+    };
+    let is_the_mhs = |segment: &&Segment| segment.from_port == opening.from_port;
+    let mut acked: BTreeMap<u32, Duration> = BTreeMap::new();
+    let mut sent: BTreeMap<u32, (Duration, Option<Duration>)> = BTreeMap::new();
+    for segment in at_mh.iter().filter(is_the_mhs) {
+        if let Some(ack) = segment.ack {
+            acked.entry(ack).or_insert(segment.at);
+        }
+        if segment.len > 0 {
+            let times = sent.entry(segment.seq).or_insert((segment.at, None));
+            if times.0 < segment.at {
+                times.1.get_or_insert(segment.at);
+            }
+        }
+    }
+    let acks = at_fh.iter().filter(is_the_mhs);
+    let acks: Vec<(u32, Duration)> = acks
+        .filter_map(|segment| Some((segment.ack?, segment.at)))
+        .collect();
+    let unknown = acks
+        .iter()
+        .filter(|(ack, at)| acked.get(ack).is_none_or(|since| since > at));
+    let again = sent
+        .values()
+        .filter_map(|(first, again)| Some((*again)?.saturating_sub(*first).as_secs_f64() * 1e3));
+    Traced {
+        acks: acks.len() as u64,
+        acks_not_of_the_mh: unknown.count() as u64,
+        sent_again_ms: median(again.collect()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn segment(at_ms: u64, from_port: u16, seq: u32, ack: u32, len: u32) -> Segment {
+        Segment {
+            at: Duration::from_millis(at_ms),
+            from_port,
+            seq,
+            ack: Some(ack),
+            len,
+            opens: false,
+        }
+    }
+
+    fn opening() -> Segment {
+        Segment {
+            ack: None,
+            opens: true,
+            ..segment(0, 7, 0, 0, 0)
+        }
+    }
+
+    #[test]
+    fn an_ack_that_the_mh_has_not_sent_yet_is_not_the_mhs() {
+        let at_mh = [
+            opening(),
+            segment(10, 7, 1, 100, 0),
+            segment(30, 7, 1, 200, 0),
+        ];
+        let at_fh = [
+            segment(15, 7, 1, 100, 0),
+            // Again, the same number.
+            segment(16, 7, 1, 100, 0),
+            // Ahead of the MH, and never sent at all.
+            segment(20, 7, 1, 200, 0),
+            segment(40, 7, 1, 300, 0),
+            // The FH's own.
+            segment(41, 80, 1, 999, 0),
+        ];
+        let traced = facts(&at_mh, &at_fh);
+        assert_eq!((traced.acks, traced.acks_not_of_the_mh), (4, 2));
+    }
+
+    #[test]
+    fn the_time_to_the_second_sending_is_that_of_the_segments_that_had_one() {
+        let at_mh = [
+            opening(),
+            segment(10, 7, 1, 1, 100),
+            segment(11, 7, 101, 1, 100),
+            segment(12, 7, 201, 1, 100),
+            segment(30, 7, 101, 1, 100),
+            segment(90, 7, 101, 1, 100),
+            segment(52, 7, 201, 1, 100),
+        ];
+        let traced = facts(&at_mh, &[]);
+        // 19 and 40 ms.
+        assert_eq!(traced.sent_again_ms, Some(29.5));
+        assert_eq!(facts(&[], &[]), Traced::default());
+    }
+}

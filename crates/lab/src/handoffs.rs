@@ -1,0 +1,415 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What moves from cell to cell cost a transfer, by one rule on every substrate: from the
+//! packets of its connection as they were seen at the ends of the links.
+//!
+//! A [`Journal`] is filled by whoever sees packets (the simulator's observer, or the files
+//! of packets that the links write); [`Journal::handoffs`] lays the run's moves over it.
+
+pub mod files;
+
+use std::collections::BTreeMap;
+
+use holdfast_link::OutageAt;
+use serde::{Deserialize, Serialize};
+
+use crate::outage_matrix::median;
+use crate::scenario::Move;
+use crate::stall;
+
+/// One move of the MH from cell to cell, in the middle of a transfer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Handoff {
+    /// When it left the old cell, in seconds since the start of the links' clocks.
+    pub left_s: f64,
+    /// The cell that it left, from 1.
+    pub from: usize,
+    /// The cell that it entered, from 1.
+    pub to: usize,
+    /// From leaving to entering, in milliseconds.
+    pub gap_ms: f64,
+    /// So long before leaving it had been announced, in milliseconds; none: it had not.
+    pub announced_ms: Option<f64>,
+    /// From leaving to the first packet of the connection that reached the MH through the
+    /// new cell, in milliseconds; none: none did until it left again.
+    pub first_packet_ms: Option<f64>,
+    /// From leaving to the first new byte in sequence at the receiver, in milliseconds; none:
+    /// none came until it left again.
+    pub new_byte_ms: Option<f64>,
+    /// Packets with data that their sender sent around it and that no link delivered.
+    pub lost_packets: u64,
+    /// Packets whose data the receiver had already.
+    pub duplicate_packets: u64,
+    /// Packets that the sender sent again.
+    pub sent_again_packets: u64,
+}
+
+/// All handoffs of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HandoffSummary {
+    /// How many.
+    pub count: usize,
+    /// Median of [`Handoff::first_packet_ms`] where there is one.
+    pub first_packet_ms_median: Option<f64>,
+    /// The longest; none if one has none.
+    pub first_packet_ms_max: Option<f64>,
+    /// Median of [`Handoff::new_byte_ms`] where there is one.
+    pub new_byte_ms_median: Option<f64>,
+    /// Median of [`Handoff::lost_packets`].
+    pub lost_packets_median: f64,
+    /// Median of [`Handoff::duplicate_packets`].
+    pub duplicate_packets_median: f64,
+    /// Median of [`Handoff::sent_again_packets`].
+    pub sent_again_packets_median: f64,
+    /// The most bytes that the base stations other than the MH's own kept for it at a time;
+    /// none: nobody looked.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub buffered_bytes_max: Option<u64>,
+}
+
+impl HandoffSummary {
+    /// Of these; none if there are none.
+    pub fn of(handoffs: &[Handoff], buffered_bytes_max: Option<u64>) -> Option<Self> {
+        let count = |of: fn(&Handoff) -> u64| {
+            median(handoffs.iter().map(|handoff| of(handoff) as f64).collect())
+        };
+        let times = |of: fn(&Handoff) -> Option<f64>| -> Vec<f64> {
+            handoffs.iter().filter_map(of).collect()
+        };
+        let first = times(|handoff| handoff.first_packet_ms);
+        let max = first.iter().copied().max_by(f64::total_cmp);
+        Some(Self {
+            count: handoffs.len(),
+            first_packet_ms_max: max.filter(|_| first.len() == handoffs.len()),
+            first_packet_ms_median: median(first),
+            new_byte_ms_median: median(times(|handoff| handoff.new_byte_ms)),
+            lost_packets_median: count(|handoff| handoff.lost_packets)?,
+            duplicate_packets_median: count(|handoff| handoff.duplicate_packets)?,
+            sent_again_packets_median: count(|handoff| handoff.sent_again_packets)?,
+            buffered_bytes_max,
+        })
+    }
+}
+
+/// A segment with data, at its time; the bytes are counted from the connection's first.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Data {
+    at_s: f64,
+    begin: u64,
+    end: u64,
+}
+
+/// What was seen of a connection; times in seconds since the start of the links' clocks,
+/// in any order.
+#[derive(Clone, Debug, Default)]
+pub struct Journal {
+    sent: Vec<Data>,
+    received: Vec<Data>,
+    /// When the MH got a packet, and through which cell, from 0.
+    heard: Vec<(f64, usize)>,
+    numbers: Option<Numbers>,
+}
+
+/// Sequence numbers as places in the stream.
+#[derive(Clone, Copy, Debug)]
+struct Numbers {
+    near: u64,
+    seq: u32,
+}
+
+impl Numbers {
+    /// Far enough from the begin for what is before the first number seen.
+    const BEGIN: u64 = 1 << 32;
+
+    fn place(&mut self, seq: u32) -> u64 {
+        let ahead = seq.wrapping_sub(self.seq).cast_signed();
+        let place = self.near.wrapping_add_signed(i64::from(ahead));
+        if ahead > 0 {
+            (self.near, self.seq) = (place, seq);
+        }
+        place
+    }
+}
+
+impl Journal {
+    fn data(&mut self, at_s: f64, seq: u32, len: u32) -> Data {
+        let numbers = self.numbers.get_or_insert(Numbers {
+            near: Numbers::BEGIN,
+            seq,
+        });
+        let begin = numbers.place(seq);
+        Data {
+            at_s,
+            begin,
+            end: begin + u64::from(len),
+        }
+    }
+
+    /// The sender of the bytes has sent a segment of `len` bytes; those without any do not
+    /// count.
+    pub fn note_sent(&mut self, at_s: f64, seq: u32, len: u32) {
+        if len > 0 {
+            let data = self.data(at_s, seq, len);
+            self.sent.push(data);
+        }
+    }
+
+    /// The receiver has got one.
+    pub fn note_received(&mut self, at_s: f64, seq: u32, len: u32) {
+        if len > 0 {
+            let data = self.data(at_s, seq, len);
+            self.received.push(data);
+        }
+    }
+
+    /// The MH has got a packet through this cell, from 0.
+    pub fn note_heard(&mut self, at_s: f64, cell: usize) {
+        self.heard.push((at_s, cell));
+    }
+
+    /// What each of `moves` cost, of those between the transfer's begin and end.
+    pub fn handoffs(mut self, moves: &[Move], [begin_s, end_s]: [f64; 2]) -> Vec<Handoff> {
+        for list in [&mut self.sent, &mut self.received] {
+            list.sort_by(|a, b| a.at_s.total_cmp(&b.at_s));
+        }
+        self.heard.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let (lost_s, again_s) = (self.lost(), self.sent_again());
+        let (progress_s, duplicate_s) = self.progress();
+        // To the microsecond: what a sum of seconds leaves beyond it says nothing.
+        let ms = |s: f64| (s * 1e6).round() / 1e3;
+        let mut handoffs = Vec::new();
+        for (index, its) in moves.iter().enumerate() {
+            if its.leave_s < begin_s || its.leave_s >= end_s {
+                continue;
+            }
+            let next = moves.get(index + 1);
+            let next_s = next.map_or(f64::INFINITY, |next| next.leave_s);
+            let before = index.checked_sub(1).map(|before| moves[before].enter_s);
+            // Half of the stay before it, and half of the one after it.
+            let from_s = before.map_or(0.0, |entered_s| f64::midpoint(entered_s, its.leave_s));
+            let to_s = f64::midpoint(its.enter_s, next_s);
+            let around = |times: &[f64]| {
+                let within = times.iter().filter(|at_s| (from_s..to_s).contains(*at_s));
+                within.count() as u64
+            };
+            let first = self
+                .heard
+                .iter()
+                .find(|(at_s, cell)| *cell == its.to && (its.enter_s..next_s).contains(at_s));
+            let new = progress_s
+                .iter()
+                .find(|at_s| (its.leave_s..next_s).contains(*at_s));
+            handoffs.push(Handoff {
+                left_s: its.leave_s,
+                from: its.from + 1,
+                to: its.to + 1,
+                gap_ms: ms(its.enter_s - its.leave_s),
+                announced_ms: its.warning_s.map(|at_s| ms(its.leave_s - at_s)),
+                first_packet_ms: first.map(|(at_s, _)| ms(at_s - its.leave_s)),
+                new_byte_ms: new.map(|at_s| ms(at_s - its.leave_s)),
+                lost_packets: around(&lost_s),
+                duplicate_packets: around(&duplicate_s),
+                sent_again_packets: around(&again_s),
+            });
+        }
+        handoffs
+    }
+
+    /// When the segments were sent that never arrived. What arrives belongs to the latest
+    /// segment from its first byte on that had been sent by then and to which nothing
+    /// belongs yet: a gateway may deliver one twice.
+    fn lost(&self) -> Vec<f64> {
+        let mut arrived: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
+        for data in &self.received {
+            arrived.entry(data.begin).or_default().push(data.at_s);
+        }
+        let longest = self.received.iter().map(|data| data.end - data.begin).max();
+        let mut lost = Vec::new();
+        for data in self.sent.iter().rev() {
+            if let Some(times) = arrived.get_mut(&data.begin) {
+                match times.last() {
+                    Some(at_s) if *at_s >= data.at_s => {
+                        times.pop();
+                    }
+                    _ => lost.push(data.at_s),
+                }
+                continue;
+            }
+            // Cut in another way on its way, or sent again in another one.
+            let near = data.begin.saturating_sub(longest.unwrap_or(0));
+            let covers = |other: &Data| {
+                other.begin >= near && other.begin <= data.begin && other.end > data.begin
+            };
+            let came = |other: &Data| other.at_s >= data.at_s && covers(other);
+            if !self.received.iter().any(came) {
+                lost.push(data.at_s);
+            }
+        }
+        lost
+    }
+
+    /// When segments were sent of which nothing was new.
+    fn sent_again(&self) -> Vec<f64> {
+        let mut highest = 0;
+        let mut again = Vec::new();
+        for data in &self.sent {
+            if data.end <= highest {
+                again.push(data.at_s);
+            }
+            highest = highest.max(data.end);
+        }
+        again
+    }
+
+    /// When bytes arrived that were next in sequence; and when a segment did of which
+    /// nothing was new.
+    fn progress(&self) -> (Vec<f64>, Vec<f64>) {
+        let (mut progress, mut duplicates) = (Vec::new(), Vec::new());
+        let first = self.sent.iter().chain(&self.received);
+        let mut next = first.map(|data| data.begin).min().unwrap_or(0);
+        // Beyond holes: begin and end, apart.
+        let mut ahead: BTreeMap<u64, u64> = BTreeMap::new();
+        for data in &self.received {
+            let before = ahead.range(..=data.begin).next_back();
+            let known = data.end <= next || before.is_some_and(|(_, end)| *end >= data.end);
+            if known {
+                duplicates.push(data.at_s);
+                continue;
+            }
+            if data.begin > next {
+                let end = ahead.entry(data.begin).or_insert(data.end);
+                *end = (*end).max(data.end);
+                continue;
+            }
+            next = data.end;
+            while let Some((begin, end)) = ahead.first_key_value().map(|(b, e)| (*b, *e)) {
+                if begin > next {
+                    break;
+                }
+                next = next.max(end);
+                ahead.remove(&begin);
+            }
+            progress.push(data.at_s);
+        }
+        (progress, duplicates)
+    }
+
+    /// When the receiver got new bytes in sequence.
+    fn progress_s(&self) -> Vec<f64> {
+        let mut sorted = self.clone();
+        sorted.received.sort_by(|a, b| a.at_s.total_cmp(&b.at_s));
+        sorted.progress().0
+    }
+
+    /// What followed the times without any cell, by the rule of all substrates.
+    pub fn stalls_s(&self, outages: &[OutageAt], between_s: [f64; 2]) -> Vec<Option<f64>> {
+        let progress_s = self.progress_s();
+        stall::stalls_s(outages, between_s, |from_s, until_s| {
+            let after = progress_s.partition_point(|at_s| *at_s < from_s);
+            let first = progress_s.get(after).copied();
+            first.filter(|at_s| *at_s < until_s)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOVES: [Move; 2] = [
+        Move {
+            from: 0,
+            to: 1,
+            warning_s: Some(0.9),
+            leave_s: 1.0,
+            enter_s: 1.02,
+            route_s: Some(1.05),
+        },
+        Move {
+            from: 1,
+            to: 0,
+            warning_s: None,
+            leave_s: 2.0,
+            enter_s: 2.02,
+            route_s: Some(2.05),
+        },
+    ];
+
+    /// A connection that begins shortly before its sequence numbers wrap around.
+    const FIRST: u32 = u32::MAX - 1500;
+
+    fn seq(packet: u32) -> u32 {
+        FIRST.wrapping_add(packet * 1000)
+    }
+
+    fn journal(sent: &[(f64, u32)], received: &[(f64, u32, usize)]) -> Journal {
+        let mut journal = Journal::default();
+        for (at_s, packet) in sent {
+            journal.note_sent(*at_s, seq(*packet), 1000);
+        }
+        for (at_s, packet, cell) in received {
+            journal.note_received(*at_s, seq(*packet), 1000);
+            journal.note_heard(*at_s, *cell);
+        }
+        journal
+    }
+
+    #[test]
+    fn a_packet_that_came_late_is_not_lost_and_one_that_never_came_is() {
+        let sent = [(0.8, 0), (0.99, 1), (1.01, 2), (1.2, 1), (1.3, 3), (1.9, 4)];
+        let received = [
+            (0.85, 0, 0),
+            // Kept, and delivered through the new cell.
+            (1.03, 2, 1),
+            (1.25, 1, 1),
+            (1.35, 3, 1),
+            (1.95, 4, 1),
+        ];
+        let handoffs = journal(&sent, &received).handoffs(&MOVES, [0.0, 3.0]);
+        let first = &handoffs[0];
+        assert_eq!((first.from, first.to), (1, 2));
+        assert_eq!(
+            (first.lost_packets, first.duplicate_packets),
+            (1, 0),
+            "{first:?}"
+        );
+        assert_eq!(first.sent_again_packets, 1);
+        let near = |ms: Option<f64>, s: f64| (ms.unwrap() - s).abs() < 1e-6;
+        assert!(near(first.first_packet_ms, 30.0) && near(first.new_byte_ms, 250.0));
+        assert!(near(first.announced_ms, 100.0) && near(Some(first.gap_ms), 20.0));
+        // Nothing came through the first cell any more.
+        assert_eq!(handoffs[1].first_packet_ms, None);
+        let summary = HandoffSummary::of(&handoffs, None).unwrap();
+        assert_eq!((summary.count, summary.first_packet_ms_max), (2, None));
+        assert!(near(summary.first_packet_ms_median, 30.0));
+    }
+
+    #[test]
+    fn what_is_delivered_twice_is_a_duplicate_and_no_loss_of_another() {
+        let sent = [(0.99, 0), (1.0, 1), (1.1, 0)];
+        let received = [(1.03, 0, 1), (1.04, 0, 1), (1.05, 1, 1), (1.15, 0, 1)];
+        let handoffs = journal(&sent, &received).handoffs(&MOVES, [0.0, 3.0]);
+        let counts = |h: &Handoff| (h.lost_packets, h.duplicate_packets, h.sent_again_packets);
+        assert_eq!(counts(&handoffs[0]), (0, 2, 1), "{handoffs:?}");
+        // Neither copy came: both are lost.
+        let handoffs = journal(&sent, &[(1.05, 1, 1)]).handoffs(&MOVES, [0.0, 3.0]);
+        assert_eq!(counts(&handoffs[0]), (2, 0, 1), "{handoffs:?}");
+    }
+
+    #[test]
+    fn a_segment_that_was_cut_in_two_has_arrived() {
+        let mut journal = Journal::default();
+        journal.note_sent(0.99, FIRST, 1000);
+        journal.note_sent(0.99, FIRST.wrapping_add(1000), 1000);
+        journal.note_received(1.1, FIRST, 600);
+        journal.note_received(1.1, FIRST.wrapping_add(600), 1400);
+        assert_eq!(journal.progress_s(), [1.1, 1.1]);
+        assert_eq!(journal.handoffs(&MOVES, [0.0, 3.0])[0].lost_packets, 0);
+    }
+
+    #[test]
+    fn moves_outside_of_the_transfer_do_not_count() {
+        assert!(journal(&[], &[]).handoffs(&MOVES, [2.5, 9.0]).is_empty());
+        assert_eq!(journal(&[], &[]).handoffs(&MOVES, [0.0, 1.5]).len(), 1);
+        assert_eq!(HandoffSummary::of(&[], None), None);
+    }
+}

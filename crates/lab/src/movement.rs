@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+//! An MH that goes from cell to cell while a transfer runs: its default route and the
+//! router's route to it are changed when the run's moves say so, and it announces that it
+//! leaves. (What is on the air when is
+//! the cells' links' own.)
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow};
+use holdfast_net::datapath::monotonic_ns;
+
+use crate::daemons::{announce_leaving, say_where};
+use crate::scenario::Move;
+use crate::topology::base_stations::{mh_routes, router_routes, station};
+use crate::topology::routes::RouteChanger;
+use crate::topology::{HostTuning, Topology};
+
+/// A sleep ends at the latest after this, to see whether it is over.
+const SLEEP_MAX: Duration = Duration::from_millis(50);
+
+/// What happens at one moment of a move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// The MH says that it will leave in so many milliseconds.
+    Announce(u16),
+    /// The MH sends through this cell, from 0.
+    Enter(usize),
+    /// The router sends what is for the MH to this cell's base station, from 0.
+    Route(usize),
+}
+
+/// The moments of `moves`, in order; times in seconds since the start of the links' clocks.
+fn steps(moves: &[Move]) -> Vec<(f64, Step)> {
+    let mut steps: Vec<(f64, Step)> = moves
+        .iter()
+        .flat_map(|its| {
+            let lead_ms = |at_s: f64| ((its.leave_s - at_s) * 1e3).round() as u16;
+            let announce = its
+                .warning_s
+                .map(|at_s| (at_s, Step::Announce(lead_ms(at_s))));
+            let enter = Some((its.enter_s, Step::Enter(its.to)));
+            let route = its.route_s.map(|at_s| (at_s, Step::Route(its.to)));
+            [announce, enter, route].into_iter().flatten()
+        })
+        .collect();
+    steps.sort_by(|a, b| a.0.total_cmp(&b.0));
+    steps
+}
+
+/// An MH on its way; it stays where it is when this is dropped.
+#[derive(Debug)]
+pub struct MovingMh {
+    over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<anyhow::Result<()>>>,
+}
+
+impl MovingMh {
+    /// Sets out; `origin_ns` is the links' start on CLOCK_MONOTONIC. `congestion_control`
+    /// and `tuning` are the MH's, for its routes; `mobile` is the socket of its daemon, if
+    /// that is to say when it leaves.
+    pub fn start(
+        topology: &Topology,
+        moves: &[Move],
+        (congestion_control, tuning): (&str, &HostTuning),
+        mobile: Option<&Path>,
+        origin_ns: u64,
+    ) -> anyhow::Result<Self> {
+        let router = topology.router.as_ref();
+        let router = router.context("a moving MH needs several cells")?;
+        let mut mh = RouteChanger::start(&topology.mh)?;
+        let mut router = RouteChanger::start(router)?;
+        let of_mh: Vec<[String; 2]> = (0..topology.cells.len())
+            .map(|cell| mh_routes(cell, congestion_control, tuning))
+            .collect();
+        let steps = steps(moves);
+        let mobile = mobile.map(Path::to_owned);
+        let over = Arc::new(AtomicBool::new(false));
+        let is_over = Arc::clone(&over);
+        let thread = thread::spawn(move || {
+            for (at_s, step) in steps {
+                if !sleep_until(origin_ns + (at_s * 1e9) as u64, &is_over) {
+                    break;
+                }
+                match step {
+                    Step::Announce(lead_ms) => {
+                        if let Some(socket) = &mobile {
+                            announce_leaving(socket, lead_ms)?;
+                        }
+                    }
+                    Step::Enter(cell) => {
+                        mh.replace(&of_mh[cell])?;
+                        if let Some(socket) = &mobile {
+                            say_where(socket, station(cell).v4.into())?;
+                        }
+                    }
+                    Step::Route(cell) => router.replace(&router_routes(cell))?,
+                }
+            }
+            mh.finish()?;
+            router.finish()
+        });
+        Ok(Self {
+            over,
+            thread: Some(thread),
+        })
+    }
+
+    /// Makes it stay where it is.
+    ///
+    /// # Errors
+    /// A route could not be changed.
+    pub fn finish(mut self) -> anyhow::Result<()> {
+        self.over.store(true, Ordering::Relaxed);
+        let thread = self.thread.take().context("the MH stays already")?;
+        thread
+            .join()
+            .map_err(|_| anyhow!("the thread of the moving MH is broken"))?
+    }
+}
+
+impl Drop for MovingMh {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // An error was to be had by `finish`.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// False: it is over before.
+fn sleep_until(at_ns: u64, over: &AtomicBool) -> bool {
+    loop {
+        if over.load(Ordering::Relaxed) {
+            return false;
+        }
+        let left = Duration::from_nanos(at_ns.saturating_sub(monotonic_ns()));
+        if left.is_zero() {
+            return true;
+        }
+        thread::sleep(left.min(SLEEP_MAX));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn routes_change_in_the_order_of_their_times() {
+        let one = |from: usize, to: usize, enter_s: f64, route_s: Option<f64>| Move {
+            from,
+            to,
+            warning_s: None,
+            leave_s: enter_s - 0.01,
+            enter_s,
+            route_s,
+        };
+        let moves = [
+            one(0, 1, 1.0, Some(1.5)),
+            one(1, 2, 1.2, None),
+            Move {
+                warning_s: Some(1.04),
+                ..one(2, 0, 1.3, Some(1.6))
+            },
+        ];
+        let order: Vec<Step> = steps(&moves).into_iter().map(|(_, step)| step).collect();
+        assert_eq!(
+            order,
+            [
+                Step::Enter(1),
+                Step::Announce(250),
+                Step::Enter(2),
+                Step::Enter(0),
+                Step::Route(1),
+                Step::Route(0)
+            ]
+        );
+    }
+}

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The most that a wireless hop can carry which loses packets at random: each segment sent
+//! until it gets through, and nothing sent that need not be.
+//!
+//! On a medium of its own no sender beats it, whatever it knows. On one that both directions
+//! share the ACKs take their turns too: one for two segments (RFC 5681, 4.2), or one for each
+//! if the receiver does not delay them; those that losses call for are left out. There it is
+//! no bound for a receiver that acknowledges more segments at once, as Linux may after GRO,
+//! and ACKs that are lost cost the medium a little less than is counted.
+
+use holdfast_core::Direction;
+use holdfast_link::{BitErrorEffect, LinkSettings, OutageSettings};
+
+use super::Framing;
+use crate::scenario::Conditions;
+
+/// What can be known of a hop before anything runs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ceiling {
+    /// Payload in Mb/s.
+    pub goodput_mbps: f64,
+    /// The share of full segments that one sending loses, 0 to 1.
+    pub loss_share: f64,
+}
+
+impl Ceiling {
+    /// Of the wireless hop of `conditions`, or of the wired one where that is slower; none:
+    /// the hop has outages, other traffic, or a rate that is not constant.
+    pub fn of(conditions: &Conditions, framing: Framing) -> Option<Self> {
+        let hop = &conditions.wireless;
+        let (way, back) = match Direction::from(conditions.transfer.direction) {
+            Direction::Downlink => (&hop.downlink, &hop.uplink),
+            Direction::Uplink => (&hop.uplink, &hop.downlink),
+        };
+        // A shared medium has one rate and one model of loss for both.
+        let way = if hop.half_duplex { &hop.downlink } else { way };
+        let calm = [way, back]
+            .iter()
+            .all(|its| its.outages == OutageSettings::None);
+        if !calm || !conditions.cross_traffic.is_empty() || way.rate_trace.is_some() {
+            return None;
+        }
+        let overhead = f64::from(hop.frame_overhead_bytes);
+        let rate = way.rate_mbit_per_s?;
+        let payload = framing.payload_bytes as f64;
+        let header = framing.header_bytes as f64;
+        let loss_share = loss_share(way, payload + header, overhead);
+        let mut bytes = (payload + header + overhead) / (1.0 - loss_share);
+        if hop.half_duplex {
+            bytes += (header + overhead) / segments_per_ack(conditions);
+        }
+        let wireless_mbps = rate * payload / bytes;
+        let wired_mbps = conditions.wired.as_ref().and_then(|wired| {
+            let way = match Direction::from(conditions.transfer.direction) {
+                Direction::Uplink if !wired.half_duplex => &wired.uplink,
+                Direction::Downlink | Direction::Uplink => &wired.downlink,
+            };
+            let rate = way.rate_mbit_per_s?;
+            let each = payload + header + f64::from(wired.frame_overhead_bytes);
+            Some(rate * payload / each)
+        });
+        Some(Self {
+            goodput_mbps: wired_mbps.map_or(wireless_mbps, |wired| wired.min(wireless_mbps)),
+            loss_share,
+        })
+    }
+}
+
+/// Segments that one ACK of a receiver is for.
+fn segments_per_ack(conditions: &Conditions) -> f64 {
+    let receiver = match Direction::from(conditions.transfer.direction) {
+        Direction::Downlink => &conditions.mh,
+        Direction::Uplink => &conditions.fh,
+    };
+    if receiver.delayed_ack == Some(false) {
+        1.0
+    } else {
+        2.0
+    }
+}
+
+/// The share of packets of so many bytes that a direction loses, 0 to 1.
+fn loss_share(way: &LinkSettings, packet_bytes: f64, overhead_bytes: f64) -> f64 {
+    let bytes = match way.bit_error_effect {
+        BitErrorEffect::Lose => packet_bytes + overhead_bytes,
+        // What a frame costs besides carries none of the packet's bits.
+        BitErrorEffect::Corrupt => packet_bytes,
+    };
+    let in_state = way.gilbert_elliott.as_ref().map_or(0.0, |its| {
+        let bad = its.good_to_bad / (its.good_to_bad + its.bad_to_good);
+        bad * its.loss_bad + (1.0 - bad) * its.loss_good
+    });
+    let sound = libm::pow(1.0 - way.bit_error_rate, bytes * 8.0);
+    1.0 - (1.0 - way.loss) * (1.0 - in_state) * sound
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::Scenario;
+    use std::path::Path;
+
+    fn ceiling(more: &str) -> Option<Ceiling> {
+        let text = format!("[transfer]\nbytes = 1000000\n{more}");
+        let scenario = Scenario::parse(Path::new("s.toml"), &text).unwrap();
+        let run = scenario.runs(None).unwrap().remove(0);
+        Ceiling::of(&run.conditions, Framing::new(1460, false))
+    }
+
+    fn goodput(more: &str) -> f64 {
+        ceiling(more).unwrap().goodput_mbps
+    }
+
+    #[test]
+    fn without_loss_headers_alone_are_lost() {
+        let goodput = goodput("[wireless]\nrate_mbit_per_s = 15");
+        assert!((goodput - 14.6).abs() < 1e-9, "{goodput}");
+    }
+
+    #[test]
+    fn what_is_lost_has_to_be_sent_again_until_it_arrives() {
+        let goodput = goodput("[wireless]\nrate_mbit_per_s = 15\nloss = 0.5");
+        assert!((goodput - 7.3).abs() < 1e-9, "{goodput}");
+        // 1 - (1 - 1e-5)^12000.
+        let bits = ceiling("[wireless]\nrate_mbit_per_s = 15\nbit_error_rate = 1e-5").unwrap();
+        assert!((bits.loss_share - 0.113_080).abs() < 1e-5, "{bits:?}");
+    }
+
+    #[test]
+    fn on_a_shared_medium_acks_take_their_turns() {
+        // Two packets of 1,703 bytes and an ACK of 243, as papers/snoop-1995 has them.
+        let hop = "[wireless]\nhalf_duplex = true\nrate_mbit_per_s = 2\nframe_overhead_bytes = 203";
+        let goodput = goodput(hop);
+        assert!((goodput - 2.0 * 2920.0 / 3649.0).abs() < 1e-9, "{goodput}");
+        let each = super::tests::goodput(&format!("{hop}\n[mh]\ndelayed_ack = false"));
+        assert!((each - 2.0 * 1460.0 / 1946.0).abs() < 1e-9, "{each}");
+    }
+
+    #[test]
+    fn bits_beside_the_packet_count_only_where_they_lose_it() {
+        let hop = "[wireless]\nrate_mbit_per_s = 2\nframe_overhead_bytes = 1500\nbit_error_rate = 1e-5\nbit_error_effect = ";
+        let lost = ceiling(&format!("{hop}\"lose\"")).unwrap().loss_share;
+        let corrupt = ceiling(&format!("{hop}\"corrupt\"")).unwrap().loss_share;
+        assert!((1.0 - (1.0 - corrupt) * (1.0 - corrupt) - lost).abs() < 1e-9);
+    }
+
+    #[test]
+    fn an_uplink_is_bounded_by_the_wired_hops_uplink() {
+        let hops = "direction = \"uplink\"\n[wired]\nrate_mbit_per_s = 15\n\
+                    uplink = { rate_mbit_per_s = 1.5 }\n[wireless]\nrate_mbit_per_s = 15";
+        assert!((goodput(hops) - 1.46).abs() < 1e-9);
+        // And a download by its downlink.
+        let other = hops.replace("direction = \"uplink\"", "");
+        assert!((goodput(&other) - 14.6).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_slower_hop_is_the_ceiling_and_outages_have_none() {
+        let wired = "[wired]\nrate_mbit_per_s = 1.5\n[wireless]\nrate_mbit_per_s = 15";
+        assert!((goodput(wired) - 1.46).abs() < 1e-9);
+        let outage = "[wireless]\nrate_mbit_per_s = 2\noutages = { kind = \"list\", list = [{ at_s = 1, for_s = 1 }] }";
+        assert_eq!(ceiling(outage), None);
+        assert_eq!(ceiling("[wireless]\ndelay_ms = 5"), None);
+    }
+}

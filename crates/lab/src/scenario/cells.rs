@@ -1,0 +1,504 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `[[cells]]` and `[movement]`: several base stations, each with a wireless link of its
+//! own, and an MH that goes from one to another.
+//!
+//! The MH hears one cell at a time, or none on its way between two. What is a cell's link
+//! and what is the MH's way are the same to a substrate: a cell from which the MH is away
+//! is a link in an outage. A scenario without `[[cells]]` is one cell that is never left.
+
+use holdfast_link::{OutageAt, seed_for};
+use rand_chacha::ChaCha8Rng;
+use rand_core::{RngCore as _, SeedableRng as _};
+use serde::Deserialize;
+use toml::Table;
+
+use super::hop::HopConditions;
+use crate::document::DocumentError;
+
+/// Cells of one scenario at most.
+const CELLS_MAX: usize = 16;
+/// Moves of one run at most.
+const MOVES_MAX: usize = 10_000;
+/// The shortest time between two cells, and in one, in seconds: what an outage takes.
+const APART_MIN_S: f64 = 0.001;
+/// The longest of the times around a move, in milliseconds.
+const AROUND_MAX_MS: f64 = 60_000.0;
+/// The part of the seed that is the random movement's.
+const PART_MOVEMENT: u64 = 4_000_000;
+/// With the cell's number added: the part of the seed that is another cell's than the
+/// first.
+const PART_CELLS: u64 = 5_000_000;
+
+/// `[movement]`: when the MH goes where.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MovementConditions {
+    /// The moves.
+    pub moves: Moves,
+    /// From leaving a cell to entering the next one, in milliseconds.
+    #[serde(default = "gap_ms")]
+    pub gap_ms: f64,
+    /// So long before leaving the MH says where it is going, in milliseconds; 0: it does
+    /// not say.
+    #[serde(default)]
+    pub warning_ms: f64,
+    /// From entering a cell until the wired route to the MH leads there, in milliseconds;
+    /// none: it never does.
+    #[serde(default)]
+    pub route_after_ms: Option<f64>,
+}
+
+fn gap_ms() -> f64 {
+    10.0
+}
+
+/// When the MH moves, as a scenario writes it. It begins in cell 1.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Moves {
+    /// At the times given, in order.
+    List {
+        /// The moves.
+        list: Vec<MoveAt>,
+    },
+    /// At equal distances, from each cell to the next one, from the last to the first.
+    Periodic {
+        /// When it first leaves a cell, in seconds.
+        first_at_s: f64,
+        /// From leaving to leaving, in seconds.
+        every_s: f64,
+    },
+    /// After stays from an exponential distribution, to any other cell with the same
+    /// probability.
+    Random {
+        /// Mean of a stay, in seconds.
+        stay_mean_s: f64,
+        /// The shortest stay; what is drawn below counts as this, in seconds.
+        #[serde(default = "stay_min_s")]
+        stay_min_s: f64,
+    },
+}
+
+fn stay_min_s() -> f64 {
+    0.1
+}
+
+/// One move of a list; what is not given is the movement's.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MoveAt {
+    /// When it leaves the cell that it is in, in seconds.
+    pub at_s: f64,
+    /// The cell that it enters, from 1.
+    pub to: usize,
+    /// [`MovementConditions::gap_ms`].
+    #[serde(default)]
+    pub gap_ms: Option<f64>,
+    /// [`MovementConditions::warning_ms`].
+    #[serde(default)]
+    pub warning_ms: Option<f64>,
+    /// [`MovementConditions::route_after_ms`].
+    #[serde(default)]
+    pub route_after_ms: Option<f64>,
+}
+
+/// A move of a run: when what happens, in seconds since the start of the links' clocks.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Move {
+    /// The cell that is left, from 0.
+    pub from: usize,
+    /// The cell that is entered, from 0.
+    pub to: usize,
+    /// The MH says that it is about to leave; none: it does not.
+    pub warning_s: Option<f64>,
+    /// It leaves.
+    pub leave_s: f64,
+    /// It enters.
+    pub enter_s: f64,
+    /// The wired route leads to the new cell; none: it stays as it is.
+    pub route_s: Option<f64>,
+}
+
+/// The cells of a scenario: the wireless hop's own table, and on top of it each cell's.
+/// Without cells the hop is the only one.
+pub(super) fn read(wireless: &Table, cells: &[Table]) -> Result<Vec<HopConditions>, DocumentError> {
+    if cells.len() > CELLS_MAX {
+        return Err(DocumentError::at(
+            "cells",
+            format!("more than {CELLS_MAX} cells; take fewer"),
+        ));
+    }
+    let common = HopConditions::read(wireless).map_err(|error| error.within("wireless"))?;
+    if cells.is_empty() {
+        return Ok(vec![common]);
+    }
+    let each = cells.iter().enumerate().map(|(number, own)| {
+        let within = |error: DocumentError| error.within(&number.to_string()).within("cells");
+        // For an error that names the key where it stands.
+        HopConditions::read(own).map_err(within)?;
+        HopConditions::read_over(wireless, own).map_err(within)
+    });
+    each.collect()
+}
+
+impl MovementConditions {
+    /// Refuses what cannot be, with `cells` cells.
+    pub(super) fn check(&self, cells: usize) -> Result<(), DocumentError> {
+        if cells < 2 {
+            let problem = "there is nowhere to go; give two [[cells]] or more";
+            return Err(DocumentError::at("moves", problem));
+        }
+        around("gap_ms", Some(self.gap_ms), APART_MIN_S * 1e3)?;
+        around("warning_ms", Some(self.warning_ms), 0.0)?;
+        around("route_after_ms", self.route_after_ms, 0.0)?;
+        self.check_moves(cells)
+            .map_err(|error| error.within("moves"))
+    }
+
+    fn check_moves(&self, cells: usize) -> Result<(), DocumentError> {
+        let least = |key: &str, value: f64, min: f64| {
+            if value.is_finite() && value >= min {
+                return Ok(());
+            }
+            Err(DocumentError::at(key, format!("takes at least {min} s")))
+        };
+        let apart_s = self.gap_ms / 1e3 + APART_MIN_S;
+        match &self.moves {
+            Moves::List { list } => check_list(self, list, cells),
+            Moves::Periodic {
+                first_at_s,
+                every_s,
+            } => {
+                least("first_at_s", *first_at_s, APART_MIN_S)?;
+                least("every_s", *every_s, apart_s)
+            }
+            Moves::Random {
+                stay_mean_s,
+                stay_min_s,
+            } => {
+                least("stay_mean_s", *stay_mean_s, APART_MIN_S)?;
+                least("stay_min_s", *stay_min_s, APART_MIN_S)
+            }
+        }
+    }
+
+    /// The moves of a run with this seed that begin before `until_s`, of an MH that begins
+    /// in the first of `cells` cells.
+    pub(super) fn drawn(
+        &self,
+        seed: u64,
+        until_s: f64,
+        cells: usize,
+    ) -> Result<Vec<Move>, DocumentError> {
+        let mut random = ChaCha8Rng::seed_from_u64(seed_for(seed, PART_MOVEMENT));
+        let (mut moves, mut cell, mut entered_s): (Vec<Move>, usize, f64) = (Vec::new(), 0, 0.0);
+        while let Some(next) = self.next(moves.len(), cell, entered_s, cells, &mut random) {
+            if next.at_s >= until_s {
+                break;
+            }
+            if moves.len() == MOVES_MAX {
+                let problem = format!("more than {MOVES_MAX} moves in a run; take fewer");
+                return Err(DocumentError::at("movement.moves", problem));
+            }
+            let its = self.planned(&next, cell, entered_s);
+            (cell, entered_s) = (its.to, its.enter_s);
+            moves.push(its);
+        }
+        Ok(moves)
+    }
+
+    /// The move after `done` others, by an MH that is in `cell` since `entered_s`.
+    fn next(
+        &self,
+        done: usize,
+        cell: usize,
+        entered_s: f64,
+        cells: usize,
+        random: &mut ChaCha8Rng,
+    ) -> Option<MoveAt> {
+        let (at_s, to) = match &self.moves {
+            Moves::List { list } => return list.get(done).copied(),
+            Moves::Periodic {
+                first_at_s,
+                every_s,
+            } => (first_at_s + every_s * done as f64, (cell + 1) % cells),
+            Moves::Random {
+                stay_mean_s,
+                stay_min_s,
+            } => {
+                let unit = (random.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
+                let stay_s = -stay_mean_s * libm::log(1.0 - unit);
+                let ahead = 1 + random.next_u64() as usize % (cells - 1);
+                (entered_s + stay_s.max(*stay_min_s), (cell + ahead) % cells)
+            }
+        };
+        Some(MoveAt {
+            at_s,
+            to: to + 1,
+            gap_ms: None,
+            warning_ms: None,
+            route_after_ms: None,
+        })
+    }
+
+    /// What happens when at a move from `cell`, which was entered at `entered_s`.
+    fn planned(&self, its: &MoveAt, cell: usize, entered_s: f64) -> Move {
+        let warning_s = its.warning_ms.unwrap_or(self.warning_ms) / 1e3;
+        let enter_s = its.at_s + its.gap_ms.unwrap_or(self.gap_ms) / 1e3;
+        let route_after_ms = its.route_after_ms.or(self.route_after_ms);
+        Move {
+            from: cell,
+            to: its.to - 1,
+            warning_s: (warning_s > 0.0).then(|| (its.at_s - warning_s).max(entered_s)),
+            leave_s: its.at_s,
+            enter_s,
+            route_s: route_after_ms.map(|ms| enter_s + ms / 1e3),
+        }
+    }
+}
+
+fn around(key: &str, value: Option<f64>, min: f64) -> Result<(), DocumentError> {
+    if value.is_some_and(|value| !(min..=AROUND_MAX_MS).contains(&value)) {
+        let problem = format!("takes {min} to {AROUND_MAX_MS} ms");
+        return Err(DocumentError::at(key, problem));
+    }
+    Ok(())
+}
+
+fn check_list(
+    movement: &MovementConditions,
+    list: &[MoveAt],
+    cells: usize,
+) -> Result<(), DocumentError> {
+    let (mut cell, mut entered_s, mut routed_s) = (0, 0.0, 0.0);
+    for (number, its) in list.iter().enumerate() {
+        let at = |key: &str, problem: String| {
+            let error = DocumentError::at(key, problem);
+            Err(error.within(&number.to_string()).within("list"))
+        };
+        let checked = around("gap_ms", its.gap_ms, APART_MIN_S * 1e3)
+            .and_then(|()| around("warning_ms", its.warning_ms, 0.0))
+            .and_then(|()| around("route_after_ms", its.route_after_ms, 0.0));
+        checked.map_err(|error| error.within(&number.to_string()).within("list"))?;
+        if !(1..=cells).contains(&its.to) || its.to == cell + 1 {
+            let here = cell + 1;
+            return at(
+                "to",
+                format!("takes one of 1 to {cells}, and not {here}, where it is"),
+            );
+        }
+        let least_s: f64 = entered_s + APART_MIN_S;
+        if !(its.at_s.is_finite() && its.at_s >= least_s) {
+            return at(
+                "at_s",
+                format!("takes at least {least_s} s, after the move before it"),
+            );
+        }
+        let planned = movement.planned(its, cell, entered_s);
+        if planned.route_s.is_some_and(|route_s| route_s < routed_s) {
+            let problem = "the route would be moved before that of the move before it";
+            return at("route_after_ms", problem.to_owned());
+        }
+        (cell, entered_s) = (planned.to, planned.enter_s);
+        routed_s = planned.route_s.unwrap_or(routed_s);
+    }
+    Ok(())
+}
+
+/// The seed of a cell's link: the run's own for the first.
+pub(crate) fn seed_of(seed: u64, cell: usize) -> u64 {
+    match cell {
+        0 => seed,
+        other => seed_for(seed, PART_CELLS + other as u64),
+    }
+}
+
+/// When the MH is away from `cell` before `until_s`, in order and apart.
+pub(super) fn away(moves: &[Move], cell: usize, until_s: f64) -> Vec<OutageAt> {
+    let mut away = Vec::new();
+    // It begins in the first one.
+    let mut left_s = (cell != 0).then_some(0.0);
+    for its in moves {
+        if its.from == cell {
+            left_s = Some(its.leave_s);
+        }
+        if its.to == cell
+            && let Some(at_s) = left_s.take()
+        {
+            away.push(OutageAt {
+                at_s,
+                for_s: its.enter_s - at_s,
+            });
+        }
+    }
+    if let Some(at_s) = left_s {
+        away.push(OutageAt {
+            at_s,
+            // It does not come back within the run.
+            for_s: until_s - at_s + 1.0,
+        });
+    }
+    away
+}
+
+/// Outages of either list, in order and apart.
+pub(super) fn either(a: &[OutageAt], b: &[OutageAt]) -> Vec<OutageAt> {
+    let mut all: Vec<OutageAt> = a.iter().chain(b).copied().collect();
+    all.sort_by(|x, y| x.at_s.total_cmp(&y.at_s));
+    let mut merged: Vec<OutageAt> = Vec::new();
+    for outage in all {
+        let end_s = outage.at_s + outage.for_s;
+        match merged.last_mut() {
+            // Closer than two outages may be.
+            Some(last) if outage.at_s < last.at_s + last.for_s + APART_MIN_S => {
+                last.for_s = last.for_s.max(end_s - last.at_s);
+            }
+            _ => merged.push(outage),
+        }
+    }
+    merged
+}
+
+/// Outages that are in both lists, each of which is in order and apart.
+pub(super) fn both(a: &[OutageAt], b: &[OutageAt]) -> Vec<OutageAt> {
+    let mut common = Vec::new();
+    for x in a {
+        for y in b {
+            let at_s = x.at_s.max(y.at_s);
+            let for_s = (x.at_s + x.for_s).min(y.at_s + y.for_s) - at_s;
+            // As the list takes them, but for what is lost in subtracting.
+            if for_s > APART_MIN_S * 0.999 {
+                common.push(OutageAt {
+                    at_s,
+                    for_s: for_s.max(APART_MIN_S),
+                });
+            }
+        }
+    }
+    common.sort_by(|x, y| x.at_s.total_cmp(&y.at_s));
+    common
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn movement(text: &str) -> MovementConditions {
+        toml::from_str(text).unwrap()
+    }
+
+    fn list(text: &str) -> MovementConditions {
+        movement(&format!("moves = {{ kind = \"list\", list = [{text}] }}"))
+    }
+
+    fn of(pairs: &[(f64, f64)]) -> Vec<OutageAt> {
+        let outage = |&(at_s, for_s): &(f64, f64)| OutageAt { at_s, for_s };
+        pairs.iter().map(outage).collect()
+    }
+
+    fn ms(outages: &[OutageAt]) -> Vec<(i64, i64)> {
+        let ms = |s: f64| (s * 1e3).round() as i64;
+        outages.iter().map(|o| (ms(o.at_s), ms(o.for_s))).collect()
+    }
+
+    #[test]
+    fn away_from_a_cell_is_from_leaving_it_to_entering_it_again() {
+        let its =
+            movement("moves = { kind = \"periodic\", first_at_s = 2, every_s = 2 }\ngap_ms = 10");
+        its.check(2).unwrap();
+        let moves = its.drawn(1, 7.0, 2).unwrap();
+        assert_eq!(moves.len(), 3);
+        let [one, two] = [0, 1].map(|cell| ms(&away(&moves, cell, 7.0)));
+        assert_eq!(one, [(2000, 2010), (6000, 2000)]);
+        assert_eq!(two, [(0, 2010), (4000, 2010)]);
+        let none = both(&away(&moves, 0, 7.0), &away(&moves, 1, 7.0));
+        assert_eq!(ms(&none), [(2000, 10), (4000, 10), (6000, 10)]);
+    }
+
+    #[test]
+    fn a_move_says_when_it_is_announced_and_when_the_route_follows() {
+        let its = movement(
+            "moves = { kind = \"list\", list = [{ at_s = 1, to = 3 }, \
+             { at_s = 1.1, to = 2, warning_ms = 500, route_after_ms = 5 }] }\n\
+             gap_ms = 20\nwarning_ms = 100\nroute_after_ms = 30",
+        );
+        its.check(3).unwrap();
+        let moves = its.drawn(1, 9.0, 3).unwrap();
+        let near = |a: f64, b: f64| (a - b).abs() < 1e-9;
+        assert_eq!((moves[0].from, moves[0].to), (0, 2));
+        assert!(near(moves[0].warning_s.unwrap(), 0.9), "{moves:?}");
+        assert!(near(moves[0].enter_s, 1.02) && near(moves[0].route_s.unwrap(), 1.05));
+        // It was not there before.
+        assert_eq!((moves[1].from, moves[1].to), (2, 1));
+        assert!(near(moves[1].warning_s.unwrap(), 1.02), "{moves:?}");
+        assert!(near(moves[1].route_s.unwrap(), 1.125), "{moves:?}");
+    }
+
+    #[test]
+    fn random_moves_are_those_of_the_seed_and_never_to_where_the_mh_is() {
+        let its = movement("moves = { kind = \"random\", stay_mean_s = 1 }");
+        its.check(4).unwrap();
+        let moves = its.drawn(7, 500.0, 4).unwrap();
+        assert_eq!(moves, its.drawn(7, 500.0, 4).unwrap());
+        assert_ne!(moves, its.drawn(8, 500.0, 4).unwrap());
+        assert!((400..600).contains(&moves.len()), "{}", moves.len());
+        let mut seen = [0; 4];
+        let (mut cell, mut entered_s) = (0, 0.0);
+        for its in &moves {
+            assert!(its.from == cell && its.to != cell && its.to < 4);
+            assert!(its.leave_s >= entered_s + 0.1 - 1e-9, "{its:?}");
+            (cell, entered_s) = (its.to, its.enter_s);
+            seen[cell] += 1;
+        }
+        assert!(seen.iter().all(|count| *count > 50), "{seen:?}");
+    }
+
+    #[test]
+    fn a_move_that_cannot_be_is_refused_with_its_key() {
+        for (its, key) in [
+            (list("{ at_s = 1, to = 1 }"), "list.0.to"),
+            (list("{ at_s = 1, to = 3 }"), "list.0.to"),
+            (
+                list("{ at_s = 1, to = 2 }, { at_s = 1.005, to = 1 }"),
+                "list.1.at_s",
+            ),
+            (list("{ at_s = 0, to = 2 }"), "list.0.at_s"),
+            (list("{ at_s = nan, to = 2 }"), "list.0.at_s"),
+            (list("{ at_s = 1, to = 2, gap_ms = 0 }"), "list.0.gap_ms"),
+            (
+                list(
+                    "{ at_s = 1, to = 2, route_after_ms = 500 }, \
+                     { at_s = 1.2, to = 1, route_after_ms = 5 }",
+                ),
+                "list.1.route_after_ms",
+            ),
+            (
+                movement("moves = { kind = \"periodic\", first_at_s = 1, every_s = 0.01 }"),
+                "every_s",
+            ),
+            (
+                movement("moves = { kind = \"random\", stay_mean_s = 0 }"),
+                "stay_mean_s",
+            ),
+            (
+                movement("moves = { kind = \"random\", stay_mean_s = 1 }\nwarning_ms = -1"),
+                "warning_ms",
+            ),
+        ] {
+            let error = its.check(2).unwrap_err().to_string();
+            assert!(error.contains(key), "{error}");
+        }
+        let its = list("{ at_s = 1, to = 2 }");
+        assert!(its.check(1).unwrap_err().to_string().contains("[[cells]]"));
+    }
+
+    #[test]
+    fn outages_of_either_list_are_merged_where_they_touch() {
+        let merged = either(
+            &of(&[(1.0, 1.0), (5.0, 1.0)]),
+            &of(&[(1.5, 1.0), (4.0, 1.0)]),
+        );
+        assert_eq!(ms(&merged), [(1000, 1500), (4000, 2000)]);
+        assert_eq!(ms(&either(&of(&[(1.0, 1.0)]), &[])), [(1000, 1000)]);
+    }
+}

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Who watches a run's packets: the files of packets, and the journal of moves.
+
+use std::path::Path;
+
+use holdfast_core::Direction;
+use holdfast_sim::packet::Body;
+use holdfast_sim::{LinkId, Observer, Packet, PacketEvent};
+use holdfast_wire::Instant;
+
+use crate::handoffs::Journal;
+use crate::link_process::{GATEWAY_IF, MH_IF};
+use crate::packet_trace::{PacketTrace, Passing};
+use crate::scenario::Run;
+use crate::substrate::{SubstrateKind, trace_file, trace_parts};
+use crate::topology::{FH_IF, GATEWAY_WIRED_IF};
+
+/// What is wanted of a run's packets.
+pub(super) struct Watcher {
+    tracer: Option<Tracer>,
+    journal: Option<Keeper>,
+}
+
+impl Watcher {
+    /// Its packets go to files in `pcap`; a journal is kept if the MH moves.
+    pub(super) fn create(run: &Run, pcap: Option<&Path>) -> anyhow::Result<Self> {
+        let tracer = pcap.map(|folder| Tracer::create(folder, run)).transpose()?;
+        let journal = (!run.conditions.moves.is_empty()).then(|| Keeper {
+            journal: Journal::default(),
+            direction: run.conditions.transfer.direction.into(),
+            cells: run.conditions.cells.len() as u32,
+        });
+        Ok(Self { tracer, journal })
+    }
+
+    /// Writes what is left.
+    pub(super) fn finish(self) -> anyhow::Result<Option<Journal>> {
+        if let Some(tracer) = self.tracer {
+            tracer.finish()?;
+        }
+        Ok(self.journal.map(|keeper| keeper.journal))
+    }
+}
+
+impl Observer for Watcher {
+    fn on_packet(&mut self, link: LinkId, event: PacketEvent, packet: &Packet, now: Instant) {
+        if let Some(tracer) = &mut self.tracer {
+            tracer.note(link, event, packet, now);
+        }
+        if let Some(keeper) = &mut self.journal {
+            keeper.note(link, event, packet, now);
+        }
+    }
+
+    fn wants_packets(&self) -> bool {
+        self.tracer.is_some() || self.journal.is_some()
+    }
+}
+
+/// The hop of a link, the wired one first, then the cells; and its direction.
+const fn place(link: LinkId) -> (u32, Direction) {
+    let direction = if link.0.is_multiple_of(2) {
+        Direction::Downlink
+    } else {
+        Direction::Uplink
+    };
+    (link.0 / 2, direction)
+}
+
+/// Fills a journal.
+struct Keeper {
+    journal: Journal,
+    direction: Direction,
+    cells: u32,
+}
+
+impl Keeper {
+    fn note(&mut self, link: LinkId, event: PacketEvent, packet: &Packet, now: Instant) {
+        let Body::Tcp(tcp) = &packet.body else {
+            return;
+        };
+        let (hop, direction) = place(link);
+        if hop > self.cells || packet.corrupted && event == PacketEvent::Arrived {
+            return;
+        }
+        let at_s = now.as_secs_f64();
+        let (seq, len) = (tcp.segment.seq.get(), tcp.segment.payload_len);
+        let at_fh = hop == 0;
+        let is_data = direction == self.direction;
+        match (event, direction) {
+            (PacketEvent::Sent, Direction::Downlink) if at_fh && is_data => {
+                self.journal.note_sent(at_s, seq, len);
+            }
+            (PacketEvent::Sent, Direction::Uplink) if !at_fh && is_data => {
+                self.journal.note_sent(at_s, seq, len);
+            }
+            (PacketEvent::Arrived, Direction::Downlink) if !at_fh => {
+                self.journal.note_heard(at_s, hop as usize - 1);
+                if is_data {
+                    self.journal.note_received(at_s, seq, len);
+                }
+            }
+            (PacketEvent::Arrived, Direction::Uplink) if at_fh && is_data => {
+                self.journal.note_received(at_s, seq, len);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Writes every packet as it enters and as it leaves a link; the run begins in 1970.
+struct Tracer {
+    /// Of each hop, for both devices.
+    traces: Vec<[(String, PacketTrace); 2]>,
+    failed: Option<anyhow::Error>,
+}
+
+impl Tracer {
+    fn create(folder: &Path, run: &Run) -> anyhow::Result<Self> {
+        let trace = |part: String, device, description| {
+            let path = trace_file(folder, run, SubstrateKind::Model, &part);
+            let trace = PacketTrace::create(&path, &[(device, description)])?;
+            anyhow::Ok((part, trace))
+        };
+        let parts = trace_parts(run.conditions.cells.len()).into_iter();
+        let traces = parts.enumerate().map(|(hop, [near, far])| {
+            let (devices, descriptions) = match hop {
+                0 => (
+                    [FH_IF, GATEWAY_WIRED_IF],
+                    ["the FH's device", "the gateway's device toward the FH"],
+                ),
+                _ => (
+                    [GATEWAY_IF, MH_IF],
+                    ["the gateway's device toward the MH", "the MH's device"],
+                ),
+            };
+            Ok([
+                trace(near, devices[0], descriptions[0])?,
+                trace(far, devices[1], descriptions[1])?,
+            ])
+        });
+        Ok(Self {
+            traces: traces.collect::<anyhow::Result<_>>()?,
+            failed: None,
+        })
+    }
+
+    fn finish(self) -> anyhow::Result<()> {
+        if let Some(error) = self.failed {
+            return Err(error);
+        }
+        for (part, trace) in self.traces.into_iter().flatten() {
+            let left_out = trace.finish()?;
+            if left_out > 0 {
+                eprintln!("--pcap: the file {part} is full: {left_out} packets are not in it");
+            }
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, link: LinkId, event: PacketEvent, packet: &Packet, now: Instant) {
+        let (hop, direction) = place(link);
+        let (near, far) = match direction {
+            Direction::Downlink => (0, 1),
+            Direction::Uplink => (1, 0),
+        };
+        let (device, passing) = match event {
+            PacketEvent::Sent => (near, Passing::Outbound),
+            PacketEvent::Arrived => (far, Passing::Inbound),
+            PacketEvent::Dropped(_) => return,
+        };
+        // The wires between router and base stations have no files.
+        let Some(traces) = self.traces.get_mut(hop as usize) else {
+            return;
+        };
+        let at = std::time::Duration::from_nanos(now.as_nanos());
+        let (_, trace) = &mut traces[device];
+        let written = trace.write(0, passing, at, &packet.to_bytes(), packet.len_bytes());
+        if let Err(error) = written {
+            self.failed.get_or_insert(error);
+        }
+    }
+}

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Packets given to this host's own routing, as if an interface had brought them.
+//!
+//! A TUN device: what is written to it is routed, filtered and has its neighbour resolved as
+//! any forwarded packet. It loses one hop (TTL) on the way, as with any router.
+
+use std::io;
+use std::net::Ipv4Addr;
+
+use crate::rtnl::{Rtnl, sysctl};
+use crate::tun::{LayerKind, Tun, TunOptions};
+
+/// The device's own address: without one, the loose check of a packet's source
+/// (`rp_filter` 2) drops all. It is IPv4's dummy address (RFC 7600), which no host has.
+const ADDRESS: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 8);
+
+/// The device's MTU: not below any interface's.
+const MTU: u32 = 65_535;
+
+/// The device.
+#[derive(Debug)]
+pub struct Injector {
+    tun: Tun,
+}
+
+impl Injector {
+    /// Creates the device in the calling thread's namespace; it goes with this value.
+    ///
+    /// Errors: those of [`Tun::create`], or of a kernel parameter.
+    pub fn create() -> io::Result<Self> {
+        let tun = Tun::create(&TunOptions {
+            name: "hfg%d".into(),
+            kind: LayerKind::RawIp,
+            mtu: Some(MTU),
+            ..TunOptions::default()
+        })?;
+        let name = tun.name();
+        sysctl(&format!("net/ipv4/conf/{name}/rp_filter"), "2")?;
+        sysctl(&format!("net/ipv4/conf/{name}/forwarding"), "1")?;
+        // Without IPv6 there is nothing to set.
+        let v6 = [
+            ("addr_gen_mode", "1"),
+            ("accept_ra", "0"),
+            ("forwarding", "1"),
+        ];
+        for (parameter, value) in v6 {
+            let path = format!("net/ipv6/conf/{name}/{parameter}");
+            match sysctl(&path, value) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        Rtnl::open()?.add_address(tun.ifindex(), ADDRESS.into(), 32)?;
+        tun.set_up()?;
+        Ok(Self { tun })
+    }
+
+    /// The device's name.
+    pub fn name(&self) -> &str {
+        self.tun.name()
+    }
+
+    /// The device's index.
+    pub const fn ifindex(&self) -> u32 {
+        self.tun.ifindex()
+    }
+
+    /// Gives a packet, from its IP header on and with right checksums, to the routing.
+    pub fn inject(&self, packet: &[u8]) -> io::Result<()> {
+        self.tun.write(packet).map(|_| ())
+    }
+
+    /// Takes what was routed into the device by mistake, and forgets it.
+    pub fn drain(&self) {
+        let mut buffer = [0; 64];
+        while self.tun.read(&mut buffer).is_ok() {}
+    }
+}

@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Several base stations, and MHs that go from one to another.
+//!
+//! ```text
+//!   FHs --- hops --- router --+-- base station 0 --- the last hop --+-- MHs
+//!                             +-- base station 1 --- others[0] -----+
+//!                             +-- base station 2 --- others[1] -----+
+//! ```
+//!
+//! The chain's last hop is the first cell. A cell that the MHs are not in is a link in an
+//! outage, which its plan has; a move changes ways alone.
+
+use holdfast_core::Direction;
+use holdfast_core::handoff::HandoffSettings;
+use holdfast_link::LinkPlan;
+use holdfast_wire::{Duration, Instant};
+
+use super::{Experiment, Hop, build};
+use crate::network::Network;
+use crate::observe::LinkId;
+use crate::packet::NodeId;
+
+/// Cells besides the last hop of the chain.
+#[derive(Clone, Debug)]
+pub struct Roaming {
+    /// The link between router and MHs of each other cell.
+    pub others: Vec<Hop>,
+    /// The link between the router and each base station, of the first cell too.
+    pub lan: LinkPlan,
+    /// When the MHs go where, in order.
+    pub moves: Vec<Move>,
+    /// The base stations hand MHs over; none: each is a gateway that knows of no other. The
+    /// MHs say where they are, and where they are about to leave; what they say takes the
+    /// cell's propagation delay and is not lost. Without [`Experiment::gateway`] nothing.
+    pub handoff: Option<HandoffSettings>,
+}
+
+/// All MHs go from the cell that they are in to another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Move {
+    /// The cell that they are in: 0 is the last hop of the chain.
+    pub from: usize,
+    /// The cell that they go to.
+    pub to: usize,
+    /// They say that they are about to leave; none: they do not.
+    pub warning: Option<Duration>,
+    /// From here on they send by its link.
+    pub enter: Duration,
+    /// From here on the router's way to them is by its base station; none: as it was.
+    pub route: Option<Duration>,
+}
+
+/// A base station in the network.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Station {
+    pub(super) node: NodeId,
+    /// Of its cell: toward the MH, and from it.
+    pub(super) links: [LinkId; 2],
+}
+
+impl Experiment {
+    /// A direction of a cell's link; cell 0 is the last hop.
+    pub fn cell_link(&self, cell: usize, direction: Direction) -> LinkId {
+        build::link_of(self.hops.len() - 1 + cell, direction)
+    }
+}
+
+/// Adds base stations and cells between `router` and `mobile`; `wireless` is the first
+/// cell's. Each base station is a node of its own only if there are several.
+pub(super) fn add_cells(
+    experiment: &Experiment,
+    network: &mut Network,
+    [router, mobile]: [NodeId; 2],
+    wireless: &Hop,
+) -> Vec<Station> {
+    let Some(roaming) = &experiment.roaming else {
+        let links = build::add_hop(network, wireless, router, mobile, experiment.seed);
+        return vec![Station {
+            node: router,
+            links,
+        }];
+    };
+    let cells = std::iter::once(wireless).chain(&roaming.others).enumerate();
+    let stations: Vec<Station> = cells
+        .map(|(number, cell)| {
+            let node = network.add_node();
+            let seed = build::cell_seed(experiment.seed, number);
+            let links = build::add_hop(network, cell, node, mobile, seed);
+            Station { node, links }
+        })
+        .collect();
+    let lans: Vec<[LinkId; 2]> = stations
+        .iter()
+        .enumerate()
+        .map(|(number, station)| {
+            let lan = Hop::of_plans(roaming.lan.clone(), roaming.lan.clone());
+            let seed = build::lan_seed(experiment.seed, number);
+            build::add_hop(network, &lan, router, station.node, seed)
+        })
+        .collect();
+    for its in &roaming.moves {
+        assert!(
+            its.to < stations.len(),
+            "a move to a cell that there is not"
+        );
+        network.change_cell(Instant::ZERO + its.enter, mobile, stations[its.to].links);
+        if let Some(route) = its.route {
+            let [there, _] = lans[its.to];
+            network.change_route(Instant::ZERO + route, router, mobile, there);
+        }
+    }
+    stations
+}
+
+/// Lets the base stations hand MHs over, if they are to. The MHs begin at the first.
+pub(super) fn connect_stations(
+    experiment: &Experiment,
+    network: &mut Network,
+    stations: &[Station],
+) {
+    let Some(roaming) = &experiment.roaming else {
+        return;
+    };
+    let Some(settings) = &roaming.handoff else {
+        return;
+    };
+    network.connect_stations(settings, roaming.lan.delay * 2);
+    let delay = |cell: usize| {
+        let link = match cell.checked_sub(1) {
+            None => experiment.hops.last(),
+            Some(other) => roaming.others.get(other),
+        };
+        link.map_or(Duration::ZERO, |link| link.uplink.delay)
+    };
+    let mut say = |after: Duration, cell: usize, leaving: bool| {
+        let at = Instant::ZERO + after + delay(cell);
+        network.register(at, stations[cell].node, leaving);
+    };
+    say(Duration::ZERO, 0, false);
+    for its in &roaming.moves {
+        if let Some(warning) = its.warning {
+            say(warning, its.from, true);
+        }
+        say(its.enter, its.to, false);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_core::{LinkSource, Scheme, Settings};
+    use holdfast_link::{LinkSettings, OutageAt, OutageSettings};
+
+    use super::*;
+    use crate::experiment::{GatewayPlan, LinkSignal, Transfer};
+    use crate::observe::{Observer, PacketEvent};
+    use crate::outcome::Outcome;
+    use crate::packet::Packet;
+    use crate::tcp::Preset;
+
+    const CELLS: usize = 3;
+    const BYTES: u64 = 2_000_000;
+    /// From leaving to entering.
+    const GAP_MS: u64 = 10;
+
+    fn millis(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    /// Round the cells, a move every two seconds; the route follows after a second.
+    fn moves(warning_ms: u64) -> Vec<Move> {
+        let one = |number: u64| {
+            let leave = 2000 + 2000 * number;
+            Move {
+                from: number as usize % CELLS,
+                to: (number as usize + 1) % CELLS,
+                warning: (warning_ms > 0).then(|| millis(leave - warning_ms)),
+                enter: millis(leave + GAP_MS),
+                route: Some(millis(leave + GAP_MS + 1000)),
+            }
+        };
+        (0..4).map(one).collect()
+    }
+
+    /// A radio that is in an outage while the MH is elsewhere.
+    fn cell(number: usize, moves: &[Move]) -> Hop {
+        let s = |time: Duration| time.as_secs_f64();
+        let mut list = Vec::new();
+        let mut left = (number > 0).then_some(0.0);
+        for its in moves {
+            if its.from == number {
+                left = Some(s(its.enter) - GAP_MS as f64 / 1e3);
+            }
+            if let (true, Some(at_s)) = (its.to == number, left) {
+                left = None;
+                list.push(OutageAt {
+                    at_s,
+                    for_s: s(its.enter) - at_s,
+                });
+            }
+        }
+        if let Some(at_s) = left {
+            list.push(OutageAt { at_s, for_s: 1e4 });
+        }
+        let radio = LinkSettings {
+            rate_mbit_per_s: Some(2.0),
+            delay_ms: 1.0,
+            queue_packets_max: Some(50),
+            outages: OutageSettings::List { list },
+            ..LinkSettings::default()
+        };
+        Hop::both_ways(&radio).unwrap()
+    }
+
+    fn experiment(warning_ms: u64, handoff: Option<HandoffSettings>) -> Experiment {
+        let moves = moves(warning_ms);
+        let wired = LinkSettings {
+            rate_mbit_per_s: Some(10.0),
+            delay_ms: 1.0,
+            ..LinkSettings::default()
+        };
+        let mut experiment = Experiment::new(3, Duration::from_secs(60));
+        experiment.hops = vec![Hop::both_ways(&wired).unwrap(), cell(0, &moves)];
+        experiment.roaming = Some(Roaming {
+            others: (1..CELLS).map(|number| cell(number, &moves)).collect(),
+            lan: LinkSettings::default().plan().unwrap(),
+            moves,
+            handoff,
+        });
+        let transfer = Transfer::download(BYTES, Preset::Reno43bsd.settings());
+        experiment.transfers = vec![transfer];
+        experiment
+    }
+
+    fn with_snoop(mut experiment: Experiment) -> Experiment {
+        let settings = Settings {
+            scheme: Scheme::Snoop,
+            ..Settings::default()
+        };
+        let plan = GatewayPlan::before_last(settings, &experiment.hops);
+        experiment.gateway = Some(GatewayPlan {
+            signal: Some(LinkSignal {
+                source: LinkSource::Carrier,
+                down_after: Some(Duration::ZERO),
+                up_after: Some(Duration::ZERO),
+                warned_before: None,
+            }),
+            ..plan
+        });
+        experiment
+    }
+
+    /// When the MH heard something, by cell.
+    #[derive(Default)]
+    struct Heard([Vec<u64>; CELLS]);
+
+    impl Observer for Heard {
+        fn on_packet(&mut self, link: LinkId, event: PacketEvent, _: &Packet, now: Instant) {
+            let hop = (link.0 / 2) as usize;
+            if event == PacketEvent::Arrived
+                && link.0.is_multiple_of(2)
+                && (1..=CELLS).contains(&hop)
+            {
+                self.0[hop - 1].push(now.as_nanos() / 1_000_000);
+            }
+        }
+    }
+
+    fn run(experiment: &Experiment) -> (Outcome, Heard) {
+        let mut heard = Heard::default();
+        let outcome = experiment.run_observed(&mut heard);
+        let of = &outcome.transfers[0];
+        assert!(of.finished && of.intact, "{of:?}");
+        (outcome, heard)
+    }
+
+    /// From each leaving until something came through the new cell, in milliseconds.
+    fn first_packets_ms(experiment: &Experiment, heard: &Heard) -> Vec<u64> {
+        let moves = &experiment.roaming.as_ref().unwrap().moves;
+        let first = |its: &Move| {
+            let entered = its.enter.as_millis() as u64;
+            let through = heard.0[its.to].iter();
+            through
+                .copied()
+                .find(|at| *at >= entered)
+                .map(|at| at + GAP_MS - entered)
+        };
+        moves.iter().filter_map(first).collect()
+    }
+
+    #[test]
+    fn without_handoff_nothing_comes_through_the_new_cell_before_the_route_does() {
+        for (its, gateways) in [
+            (experiment(0, None), false),
+            (with_snoop(experiment(0, None)), true),
+        ] {
+            let (outcome, heard) = run(&its);
+            let mut first = first_packets_ms(&its, &heard);
+            // A gateway that has the MH back sends what it once kept.
+            first.truncate(if gateways { 1 } else { 4 });
+            // A cell may be left before the sender tries again.
+            assert!(!first.is_empty(), "{first:?}");
+            assert!(first.iter().all(|ms| *ms >= 1000), "{first:?}");
+            assert!(heard.0.iter().filter(|through| !through.is_empty()).count() > 1);
+            assert_eq!(outcome.handoff, None);
+            assert!(outcome.transfers[0].sender.timeouts > 0);
+        }
+    }
+
+    #[test]
+    fn stations_that_hand_over_deliver_what_they_kept_at_once() {
+        for warning_ms in [0, 200] {
+            let its = with_snoop(experiment(warning_ms, Some(HandoffSettings::default())));
+            let (outcome, heard) = run(&its);
+            let first = first_packets_ms(&its, &heard);
+            assert_eq!(first.len(), 4, "{first:?}");
+            assert!(first.iter().all(|ms| *ms < 100), "{first:?}");
+            let did = outcome.handoff.unwrap();
+            assert_eq!(did.taken_over, 4, "{did:?}");
+            assert!(did.buffered_bytes_max > 0 && did.delivered > 0, "{did:?}");
+            assert_eq!(outcome.transfers[0].sender.timeouts, 0, "{did:?}");
+        }
+    }
+
+    #[test]
+    fn a_run_with_moves_is_the_same_twice() {
+        let its = with_snoop(experiment(200, Some(HandoffSettings::default())));
+        assert_eq!(run(&its).0, run(&its).0);
+    }
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Ways that change while the network runs: a router's route to a host, and the link that a
+//! moving host is on.
+
+use holdfast_wire::Instant;
+
+use super::{Event, Network};
+use crate::observe::LinkId;
+use crate::packet::NodeId;
+
+/// What becomes different.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Change {
+    /// What is for `destination` leaves `node` by `by`.
+    Route {
+        node: NodeId,
+        destination: NodeId,
+        by: LinkId,
+    },
+    /// Everything leaves `node` by `uplink`, and comes by `downlink`.
+    Cell {
+        node: NodeId,
+        downlink: LinkId,
+        uplink: LinkId,
+    },
+}
+
+impl Network {
+    /// From `at` on, what is for `destination` leaves `node` by the link `by`.
+    pub fn change_route(&mut self, at: Instant, node: NodeId, destination: NodeId, by: LinkId) {
+        self.add_change(
+            at,
+            Change::Route {
+                node,
+                destination,
+                by,
+            },
+        );
+    }
+
+    /// From `at` on, the moving host `node` is on the link with these directions, the one
+    /// toward it first: it sends all by it, and the stalls of its connections are those
+    /// after that link's outages.
+    pub fn change_cell(&mut self, at: Instant, node: NodeId, [downlink, uplink]: [LinkId; 2]) {
+        let change = Change::Cell {
+            node,
+            downlink,
+            uplink,
+        };
+        self.add_change(at, change);
+    }
+
+    fn add_change(&mut self, at: Instant, change: Change) {
+        self.queue
+            .push(at, Event::Change(self.changes.len() as u32));
+        self.changes.push(change);
+    }
+
+    pub(super) fn handle_change(&mut self, id: u32) {
+        match self.changes[id as usize] {
+            Change::Route {
+                node,
+                destination,
+                by,
+            } => self.routes[node.0 as usize][destination.0 as usize] = by.0,
+            Change::Cell {
+                node,
+                downlink,
+                uplink,
+            } => {
+                for (destination, route) in self.routes[node.0 as usize].iter_mut().enumerate() {
+                    if destination != node.0 as usize {
+                        *route = uplink.0;
+                    }
+                }
+                for slot in &mut self.slots {
+                    let Some(watched) = slot.watches else {
+                        continue;
+                    };
+                    let its = &self.links[watched.0 as usize];
+                    if its.to == node {
+                        slot.watches = Some(downlink);
+                    } else if its.from == node {
+                        slot.watches = Some(uplink);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,402 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Base stations that hand MHs over: beside the engine of each the daemon's own
+//! [`Handoff`], what the stations say to each other, and the copies that they send to a
+//! group.
+//!
+//! Messages and copies take an equal time from station to station and are not lost: they go
+//! beside the links. An MH is all connections' ends beyond the stations' links; the word that
+//! it is at a station comes when it is told to ([`Network::register`]).
+
+use core::net::IpAddr;
+use std::collections::{BTreeSet, VecDeque};
+
+use holdfast_core::handoff::{
+    Copied, Handoff, HandoffAction, HandoffSettings, Message, PeerId, StationId, Way,
+};
+use holdfast_core::signal::{KeyId, LinkNotice, LinkNoticeKind};
+use holdfast_core::{Direction, FlowKey, LinkEvent, LinkSource};
+use holdfast_wire::{Duration, Instant, Segment};
+
+use super::{Event, Network};
+use crate::observe::Observer;
+use crate::packet::{NodeId, Packet};
+
+/// The one mobile: all MHs move together.
+const MOBILE: KeyId = KeyId(1);
+
+/// A TCP packet as stations keep it.
+#[derive(Clone, Debug, PartialEq)]
+struct Copy {
+    packet: Packet,
+    segment: Segment,
+}
+
+impl Copied for Copy {
+    fn segment(&self) -> &Segment {
+        &self.segment
+    }
+
+    fn bytes(&self) -> usize {
+        self.packet.len_bytes() as usize
+    }
+}
+
+/// What the mobile says of its link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum MobileWord {
+    /// It is here.
+    Here,
+    /// It will be gone soon.
+    Leaving,
+}
+
+/// On its way from one station to another, by the engines' numbers.
+#[derive(Debug)]
+enum Mail {
+    Message {
+        from: u32,
+        to: u32,
+        message: Message,
+    },
+    Copied {
+        to: u32,
+        mobile: KeyId,
+        copy: Box<Copy>,
+    },
+}
+
+/// What stands beside an engine.
+#[derive(Debug)]
+struct Station {
+    handoff: Handoff<Copy>,
+    /// The engines of its neighbours, in the order of their [`PeerId`]s.
+    neighbours: Vec<u32>,
+    groups: BTreeSet<u16>,
+    scheduled: Option<Instant>,
+}
+
+impl Station {
+    fn peer(&self, engine: u32) -> Option<PeerId> {
+        let place = self.neighbours.iter().position(|own| *own == engine)?;
+        Some(PeerId(place as u16))
+    }
+}
+
+/// All stations of a network; none: handoff is nobody's business.
+#[derive(Debug, Default)]
+pub(super) struct Stations {
+    /// In the order of the engines.
+    all: Vec<Station>,
+    mail: VecDeque<Mail>,
+    mail_time: Duration,
+    /// The mobile's link epoch.
+    epoch: u64,
+    /// What buffered packets took at most, of all stations together.
+    bytes_max: usize,
+}
+
+impl Network {
+    /// Makes base stations of all gateways, neighbours of each other. What one sends to
+    /// another takes `mail_time`.
+    pub fn connect_stations(&mut self, settings: &HandoffSettings, mail_time: Duration) {
+        let count = self.engines.len() as u32;
+        self.stations.mail_time = mail_time;
+        self.stations.all = (0..count)
+            .map(|own| {
+                let neighbours: Vec<u32> = (0..count).filter(|other| *other != own).collect();
+                let peers = (0..neighbours.len()).map(|place| PeerId(place as u16));
+                let settings = HandoffSettings {
+                    station: StationId(own),
+                    ..settings.clone()
+                };
+                Station {
+                    handoff: Handoff::new(settings, peers),
+                    neighbours,
+                    groups: BTreeSet::new(),
+                    scheduled: None,
+                }
+            })
+            .collect();
+    }
+
+    /// At `at` the gateway on `node` hears the MHs say that they are there; with `leaving`,
+    /// that they will be gone soon.
+    pub fn register(&mut self, at: Instant, node: NodeId, leaving: bool) {
+        let word = if leaving {
+            MobileWord::Leaving
+        } else {
+            MobileWord::Here
+        };
+        if let Some(engine) = self.nodes[node.0 as usize].engine {
+            self.queue.push(at, Event::MobileWord(engine, word));
+        }
+    }
+
+    /// What packets kept by the stations took at most at a time, bytes of IP packets.
+    pub fn buffered_bytes_max(&self) -> usize {
+        self.stations.bytes_max
+    }
+
+    /// The stations' counters: mobiles taken over, packets kept, delivered from there, and
+    /// not kept for want of room.
+    pub fn handoff_counters(&self) -> [u64; 4] {
+        let mut sums = [0; 4];
+        for station in &self.stations.all {
+            let own = station.handoff.counters();
+            let counts = [own.taken_over, own.kept, own.delivered, own.overflowed];
+            for (sum, count) in sums.iter_mut().zip(counts) {
+                *sum += count;
+            }
+        }
+        sums
+    }
+
+    /// The mobile has said something to an engine.
+    pub(super) fn handle_mobile_word(
+        &mut self,
+        id: u32,
+        word: MobileWord,
+        observer: &mut dyn Observer,
+    ) {
+        let now = self.now;
+        let wireless = self.engines[id as usize].wireless();
+        let mobiles = self.links[wireless.0 as usize].to;
+        let addresses = self.mobile_addresses(mobiles);
+        let (kind, event) = match word {
+            MobileWord::Here => {
+                self.stations.epoch += 1;
+                (LinkNoticeKind::Up, LinkEvent::Up)
+            }
+            MobileWord::Leaving => (
+                LinkNoticeKind::GoingDownSoon { lead_ms: 0 },
+                LinkEvent::GoingDownSoon,
+            ),
+        };
+        let notice = LinkNotice {
+            key: MOBILE,
+            kind,
+            addresses: addresses.clone(),
+            removed: Vec::new(),
+            epoch: self.stations.epoch,
+        };
+        self.with_station(id, observer, |station, actions| {
+            station.handle_notice(&notice, now, actions);
+        });
+        self.tell_link(id, &addresses, event, LinkSource::Signal, observer);
+    }
+
+    /// What becomes of a packet for an MH that came by the wired route. True: the engine is
+    /// to have it.
+    pub(super) fn arrives_at_station(
+        &mut self,
+        id: u32,
+        packet: &Packet,
+        observer: &mut dyn Observer,
+    ) -> bool {
+        let (now, Some(segment)) = (self.now, packet.segment().copied()) else {
+            return true;
+        };
+        let Some(station) = self.stations.all.get(id as usize) else {
+            return true;
+        };
+        let arrival = station.handoff.arrival(segment.to.address, now);
+        let copy = Copy {
+            packet: *packet,
+            segment,
+        };
+        if let Some((mobile, group)) = arrival.copy {
+            for to in 0..self.stations.all.len() as u32 {
+                let is_member = self.stations.all[to as usize].groups.contains(&group);
+                if to != id && is_member {
+                    let copy = Box::new(copy.clone());
+                    self.post(Mail::Copied { to, mobile, copy });
+                }
+            }
+        }
+        match arrival.way {
+            Way::Deliver => true,
+            Way::Elsewhere => false,
+            Way::Keep(mobile)
+                if !self.stations.all[id as usize]
+                    .handoff
+                    .has_room(mobile, core::slice::from_ref(&copy)) =>
+            {
+                true
+            }
+            Way::Keep(mobile) => {
+                self.with_station(id, observer, |station, _| station.keep(mobile, copy, now));
+                false
+            }
+        }
+    }
+
+    /// An MH's segment has passed the engine.
+    pub(super) fn leaves_by_station(
+        &mut self,
+        id: u32,
+        segment: &Segment,
+        observer: &mut dyn Observer,
+    ) {
+        let address = segment.from.address;
+        let station = self.stations.all.get(id as usize);
+        if station.is_some_and(|station| station.handoff.wants_uplink(address)) {
+            let flow = FlowKey::of(segment, Direction::Uplink);
+            self.with_station(id, observer, |station, actions| {
+                station.handle_uplink(&flow, segment.ack, actions);
+            });
+        }
+    }
+
+    pub(super) fn handle_mail(&mut self, observer: &mut dyn Observer) {
+        let now = self.now;
+        match self.stations.mail.pop_front() {
+            None => {}
+            Some(Mail::Message { from, to, message }) => {
+                let station = &self.stations.all[to as usize];
+                if let Some(peer) = station.peer(from) {
+                    self.with_station(to, observer, |station, actions| {
+                        station.handle_message(peer, message, now, actions);
+                    });
+                }
+            }
+            Some(Mail::Copied { to, mobile, copy }) => {
+                self.with_station(to, observer, |station, actions| {
+                    station.handle_copy(mobile, *copy, now, actions);
+                });
+            }
+        }
+    }
+
+    pub(super) fn handle_station_timeout(&mut self, id: u32, observer: &mut dyn Observer) {
+        let now = self.now;
+        let station = &mut self.stations.all[id as usize];
+        if station.scheduled != Some(now) {
+            return;
+        }
+        station.scheduled = None;
+        self.with_station(id, observer, |station, actions| {
+            if station.poll_timeout().is_some_and(|at| at <= now) {
+                station.handle_timeout(now, actions);
+            }
+        });
+    }
+
+    /// All take the same time: what is posted first is there first.
+    fn post(&mut self, mail: Mail) {
+        self.stations.mail.push_back(mail);
+        self.queue
+            .push(self.now + self.stations.mail_time, Event::Mail);
+    }
+
+    /// Lets a station act, if there is one beside the engine, and does what it asks for.
+    fn with_station(
+        &mut self,
+        id: u32,
+        observer: &mut dyn Observer,
+        act: impl FnOnce(&mut Handoff<Copy>, &mut Vec<HandoffAction<Copy>>),
+    ) {
+        let Some(station) = self.stations.all.get_mut(id as usize) else {
+            return;
+        };
+        let mut actions = Vec::new();
+        act(&mut station.handoff, &mut actions);
+        for action in actions {
+            self.perform_handoff(id, action, observer);
+        }
+        let stations = &mut self.stations.all;
+        let bytes = stations
+            .iter()
+            .map(|one| one.handoff.buffered_bytes())
+            .sum();
+        self.stations.bytes_max = self.stations.bytes_max.max(bytes);
+        let station = &mut self.stations.all[id as usize];
+        if let Some(at) = station.handoff.poll_timeout()
+            && station.scheduled.is_none_or(|scheduled| at < scheduled)
+        {
+            let at = at.max(self.now);
+            station.scheduled = Some(at);
+            self.queue.push(at, Event::Station(id));
+        }
+    }
+
+    fn perform_handoff(
+        &mut self,
+        id: u32,
+        action: HandoffAction<Copy>,
+        observer: &mut dyn Observer,
+    ) {
+        let now = self.now;
+        let station = &mut self.stations.all[id as usize];
+        let neighbour = |to: PeerId| station.neighbours[usize::from(to.0)];
+        match action {
+            HandoffAction::Send { to, message } => {
+                let to = neighbour(to);
+                self.post(Mail::Message {
+                    from: id,
+                    to,
+                    message,
+                });
+            }
+            HandoffAction::SendCopy { to, mobile, copy } => {
+                let to = neighbour(to);
+                let copy = Box::new(copy);
+                self.post(Mail::Copied { to, mobile, copy });
+            }
+            HandoffAction::Join(group) => {
+                station.groups.insert(group);
+            }
+            HandoffAction::Leave(group) => {
+                station.groups.remove(&group);
+            }
+            HandoffAction::Export {
+                mobile,
+                addresses,
+                to,
+            } => {
+                let states = self.engines[id as usize].export(&addresses);
+                self.with_station(id, observer, |station, actions| {
+                    station.send_state(mobile, to, &states, now, actions);
+                });
+            }
+            HandoffAction::Stop { mobile, addresses } => {
+                let pieces = self.release(id, &addresses, observer);
+                self.with_station(id, observer, |station, _| {
+                    for packet in pieces {
+                        let segment = packet.segment().copied();
+                        if let Some(segment) = segment {
+                            station.keep(mobile, Copy { packet, segment }, now);
+                        }
+                    }
+                });
+            }
+            HandoffAction::Adopt(state) => self.adopt(id, &state, observer),
+            HandoffAction::Hold(addresses) => {
+                self.command_link(id, &addresses, LinkEvent::Down, observer);
+            }
+            HandoffAction::Go(addresses) => {
+                self.command_link(id, &addresses, LinkEvent::Up, observer);
+            }
+            HandoffAction::Deliver(copy) => {
+                self.judge(
+                    id,
+                    Direction::Downlink,
+                    &copy.packet,
+                    super::DSCP_DEFAULT,
+                    observer,
+                );
+            }
+            // Routes change when the experiment says so, and the mobile counts for all.
+            HandoffAction::TookOver { .. } | HandoffAction::EpochElsewhere { .. } => {}
+        }
+    }
+
+    fn command_link(
+        &mut self,
+        id: u32,
+        addresses: &[IpAddr],
+        event: LinkEvent,
+        observer: &mut dyn Observer,
+    ) {
+        self.tell_link(id, addresses, event, LinkSource::Command, observer);
+    }
+}
