@@ -64,7 +64,7 @@ fn bad_usage_ends_with_64() {
     expect_usage_error(&["gatway"], "gateway");
     expect_usage_error(&["gateway", "--wirless", "wlan0"], "--wireless");
     expect_usage_error(
-        &["gateway", "--wireless", "wlan0", "--scheme", "mtcp"],
+        &["gateway", "--wireless", "wlan0", "--scheme", "mtcp-2"],
         "mtcp-plus",
     );
     expect_usage_error(&["gateway", "--wireless", "a/b"], "1 to 15 characters");

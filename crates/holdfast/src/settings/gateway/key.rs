@@ -410,8 +410,8 @@ pub(super) const CONGESTED_RTTS: Key = Key {
         min: 0.0,
         max: 1000.0,
     },
-    default: Some("1"),
-    example: "1",
+    default: Some("2"),
+    example: "2",
     meaning: "A loss while the link's own queue holds more than this part of the whole path's shortest \
         round trip is taken for congestion: the FH is told. Of `today` alone.",
     cost: "Larger: longer queues. Smaller: losses by the radio on a busy link slow the FH down.",
