@@ -149,9 +149,7 @@ impl Daemon {
             .arg(key)
             .arg("--control-socket")
             .arg(&socket);
-        let mut daemon = Self::spawn(&topology.mh, command, socket, folder.join("mobile.log"))?;
-        daemon.wait_until(stop, "holdfast mobile answers")?;
-        Ok(daemon)
+        Self::start_at_the_mh(topology, command, socket, folder, stop)
     }
 
     /// Starts the mobile's daemon at the MH of several cells: it registers with the base
@@ -178,6 +176,16 @@ impl Daemon {
         let mut command = topology.mh.command(holdfast);
         command.arg("mobile").arg("--config").arg(config);
         command.arg("--control-socket").arg(&socket);
+        Self::start_at_the_mh(topology, command, socket, folder, stop)
+    }
+
+    fn start_at_the_mh(
+        topology: &Topology,
+        command: std::process::Command,
+        socket: PathBuf,
+        folder: &Path,
+        stop: &StopFlag,
+    ) -> anyhow::Result<Self> {
         let mut daemon = Self::spawn(&topology.mh, command, socket, folder.join("mobile.log"))?;
         daemon.wait_until(stop, "holdfast mobile answers")?;
         Ok(daemon)

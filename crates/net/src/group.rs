@@ -16,6 +16,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use libc::{c_int, c_void};
 
+use crate::syscall::{at, check};
 use crate::tun::query_ifindex;
 
 /// Bytes of a datagram at most; longer ones are not taken.
@@ -340,18 +341,6 @@ fn from_storage(storage: &libc::sockaddr_storage) -> Option<SocketAddr> {
         }
         _ => None,
     }
-}
-
-fn check(result: c_int) -> io::Result<()> {
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
-}
-
-fn at(step: &str, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("{step}: {error}"))
 }
 
 #[cfg(test)]

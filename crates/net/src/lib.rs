@@ -15,5 +15,6 @@ pub mod netns;
 pub mod readiness;
 pub mod rtnl;
 pub mod state_file;
+mod syscall;
 pub mod tcp_info;
 pub mod tun;

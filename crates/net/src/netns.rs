@@ -23,6 +23,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::syscall::{at, check};
+
 /// A network namespace held by a file descriptor; clones share it.
 #[derive(Clone, Debug)]
 pub struct NetNs {
@@ -273,18 +275,6 @@ pub fn available_or_skip(test: &str) -> bool {
     // Not eprintln, which the test harness captures.
     drop(writeln!(io::stderr(), "{message}"));
     false
-}
-
-fn check(result: c_int) -> io::Result<()> {
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
-}
-
-fn at(step: &str, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("{step}: {error}"))
 }
 
 #[cfg(test)]

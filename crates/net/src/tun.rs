@@ -14,6 +14,8 @@ use std::io::{self, IoSlice, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
+use crate::syscall::{at, check};
+
 /// Octets of the `virtio_net_hdr` before each frame of a device with offloads.
 pub const VNET_HDR_BYTES: usize = 10;
 
@@ -253,18 +255,6 @@ fn request_name(request: &libc::ifreq) -> String {
         .take_while(|&&octet| octet != 0)
         .map(|&octet| char::from(octet as u8))
         .collect()
-}
-
-fn check(result: c_int) -> io::Result<()> {
-    if result < 0 {
-        Err(io::Error::last_os_error())
-    } else {
-        Ok(())
-    }
-}
-
-fn at(step: &str, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("{step}: {error}"))
 }
 
 #[cfg(test)]

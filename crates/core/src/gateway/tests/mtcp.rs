@@ -519,6 +519,22 @@ fn slow_start_begins_with_a_segment_and_no_timeout_shrinks_its_window() {
 }
 
 #[test]
+fn slow_start_doubles_what_goes_out_each_round_trip_whatever_was_delivered_so_far() {
+    let mut bench = bench_with(with(MtcpSettings::default()));
+    for i in 0..256 {
+        let _ = bench.down(1 + i * LEN, LEN);
+    }
+    let mut sent = Vec::new();
+    for round in 0..7 {
+        // All of the window is acknowledged at once, 50 ms after it went.
+        let lines = bench.wait(50);
+        let (_, more) = bench.judge(bench.mh_segment(1 + ((1 << (round + 1)) - 1) * LEN));
+        sent.push(counts(&[lines, more, bench.wait(49)].concat(), "DATA"));
+    }
+    assert_eq!(sent, [2, 4, 8, 16, 32, 64, 128]);
+}
+
+#[test]
 fn a_hole_of_the_wireless_half_is_filled_from_the_cache() {
     let mut bench = mtcp();
     bench.forward(1, 5);
