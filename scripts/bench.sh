@@ -11,6 +11,8 @@
 #     outages     stall and transfer time by outage, sender, remedy     crates/holdfast/benches/
 #     cost        throughput either way, latency and connections a
 #                 second that the gateway costs                         crates/holdfast/benches/
+#     packets     instructions a packet, scheme by scheme (valgrind)    crates/core/benches/
+#     speed       how much faster than real time the simulator is       crates/sim/benches/
 #
 # Without names all of them run, one after the other. Results go to target/bench/<time>/. The exit
 # status is not 0 if one failed or missed what it promises.
@@ -27,15 +29,13 @@ program="$(readlink -f "$1")"
 readonly program
 shift
 benches=("$@")
-[ ${#benches[@]} -gt 0 ] || benches=(link cost outages)
+readonly all=(link cost packets speed outages)
+[ ${#benches[@]} -gt 0 ] || benches=("${all[@]}")
 for bench in "${benches[@]}"; do
-    case "$bench" in
-    link | cost | outages) ;;
-    *)
-        echo "$0: there is no measurement $bench; there are link, cost and outages" >&2
+    if [[ " ${all[*]} " != *" $bench "* ]]; then
+        echo "$0: there is no measurement $bench; there are: ${all[*]}" >&2
         exit 2
-        ;;
-    esac
+    fi
 done
 
 if [ "$(id -u)" -ne 0 ]; then
@@ -57,7 +57,8 @@ conditions() {
 conditions | tee "$folder/conditions.txt"
 
 # Built before the first is timed.
-cargo bench --locked --package holdfast-lab --package holdfast --bench link --bench cost --bench outages --no-run
+cargo bench --locked --package holdfast-lab --package holdfast --package holdfast-core --package holdfast-sim \
+    --bench link --bench cost --bench outages --bench packet_cost --bench speed --no-run
 
 # Another load on the machine is in every figure: two seconds are watched.
 busy_and_all() { awk '/^cpu / { print $2 + $3 + $4 + $7 + $8, $2 + $3 + $4 + $5 + $6 + $7 + $8; exit }' /proc/stat; }
@@ -74,6 +75,8 @@ run() {
     case "$1" in
     link) cargo bench --locked --quiet --package holdfast-lab --bench link -- "$program" --json "$kept/link.json" ;;
     # Its first line is the result as JSON.
+    packets) cargo bench --locked --quiet --package holdfast-core --bench packet_cost ;;
+    speed) cargo bench --locked --quiet --package holdfast-sim --bench speed ;;
     cost) cargo bench --locked --quiet --package holdfast --bench cost ;;
     outages) cargo bench --locked --quiet --package holdfast --bench outages -- --lines "$kept/outages.jsonl" ;;
     esac

@@ -35,7 +35,8 @@ readonly run='
 readonly measure='
     iperf3          iperf3'
 readonly compare='
-    haproxy         haproxy'
+    haproxy         haproxy
+    valgrind        valgrind'
 
 # Packages whose post-installation enables a service, and that service.
 readonly services='

@@ -29,8 +29,9 @@ const PART_SEQUENCE_NUMBERS: u64 = 3_000_000;
 const PART_CELLS: u64 = 5_000_000;
 const PART_LANS: u64 = 6_000_000;
 
-/// An FH's first port; each transfer has the next one.
-const FH_PORT: u16 = 5000;
+/// An FH's first port; each transfer has the next one. Not one that a packet analyser takes
+/// for another protocol's.
+const FH_PORT: u16 = 5100;
 /// An MH's first port.
 const MH_PORT: u16 = 30_000;
 /// Ports for transfers.
