@@ -38,7 +38,9 @@ done
 # 2. What the compiled code asks for: what each object file leaves to the linker, less what
 #    another object file of the same library has. `link-dead-code` makes the compiler emit every
 #    function, also those it would only inline elsewhere.
-readonly c_functions='mem(cpy|move|set|cmp)|bcmp|rust_eh_personality|_Unwind_Resume|_GLOBAL_OFFSET_TABLE_|__rust_.*|__[a-z]+[dstf]i[0-9]|f?(round|floor|ceil|trunc|rint)(even)?f?'
+# zstd is C, and computes: of its functions those that compress and decompress one buffer, and make
+# and free what they work with. They allocate, and read no clock, file or socket.
+readonly c_functions='ZSTD_(create|free)[CD]Ctx|ZSTD_(de)?compress_usingDict|ZSTD_isError|mem(cpy|move|set|cmp)|bcmp|rust_eh_personality|_Unwind_Resume|_GLOBAL_OFFSET_TABLE_|__rust_.*|__[a-z]+[dstf]i[0-9]|f?(round|floor|ceil|trunc|rint)(even)?f?'
 libraries="$(RUSTFLAGS='-C link-dead-code' CARGO_PROFILE_DEV_OPT_LEVEL=0 CARGO_PROFILE_DEV_DEBUG=0 \
     cargo build --locked --target-dir "${CARGO_TARGET_DIR:-target}/purity" "${selected[@]}" \
     --message-format json-render-diagnostics |

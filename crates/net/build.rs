@@ -1,14 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Compiles the BPF programs; the objects are embedded by `datapath/program.rs`.
+//! Compiles the BPF programs; the objects are embedded by `datapath/program.rs`
+//! and `mobile_path/program.rs`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 fn main() {
-    let source = Path::new(&environment("CARGO_MANIFEST_DIR")).join("../../bpf/gateway.bpf.c");
-    let object = PathBuf::from(environment("OUT_DIR")).join("gateway.bpf.o");
-    println!("cargo::rerun-if-changed={}", source.display());
+    let folder = Path::new(&environment("CARGO_MANIFEST_DIR")).join("../../bpf");
     println!("cargo::rerun-if-env-changed=CLANG");
+    println!(
+        "cargo::rerun-if-changed={}",
+        folder.join("path.h").display()
+    );
+    println!(
+        "cargo::rerun-if-changed={}",
+        folder.join("lccwe.h").display()
+    );
+    for program in ["gateway", "mobile", "lccwe"] {
+        let source = folder.join(format!("{program}.bpf.c"));
+        println!("cargo::rerun-if-changed={}", source.display());
+        let object = PathBuf::from(environment("OUT_DIR")).join(format!("{program}.bpf.o"));
+        compile(&source, &object);
+    }
+}
+
+fn compile(source: &Path, object: &Path) {
     let clang = std::env::var("CLANG").unwrap_or_else(|_| "clang".into());
     let output = Command::new(&clang)
         .args(["-O2", "-g", "-Wall", "-Wextra", "-Werror", "-target", "bpf"])
@@ -18,9 +34,9 @@ fn main() {
             environment("CARGO_CFG_TARGET_ARCH")
         ))
         .arg("-c")
-        .arg(&source)
+        .arg(source)
         .arg("-o")
-        .arg(&object)
+        .arg(object)
         .output();
     let output = match output {
         Ok(output) => output,

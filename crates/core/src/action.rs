@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a mechanism answers: a verdict on the segment in hand, and actions.
 
-use holdfast_wire::{Flags, SackBlocks, SeqNum, Timestamps};
+use holdfast_wire::{Flags, SackBlocks, Segment, SeqNum, Timestamps};
 
-use crate::{Direction, FlowRecord};
+use crate::{Direction, FlowKey, FlowRecord};
 
 /// A segment's payload, as far as a mechanism is concerned: real bytes shared with
 /// the cache, or a length alone in a simulation.
@@ -24,11 +24,33 @@ pub trait Payload: Clone {
     /// for the next packet.
     fn is_cacheable(&self) -> bool;
 
+    /// The packet with the numbers, the window and the SACK blocks of `header` (which has no
+    /// more of them than it), and with no timestamps if that has none; its length, its ends and
+    /// its payload as they are. None if its headers cannot be copied.
+    fn renumbered(&self, header: &Segment) -> Option<Self> {
+        let _ = header;
+        None
+    }
+
+    /// A packet without data back to where this one came from, with just the header `answer`.
+    /// None if its headers cannot be copied.
+    fn answered(&self, answer: &Segment) -> Option<Self> {
+        let _ = answer;
+        None
+    }
+
     /// `len` bytes of payload from `offset` on are the same as those of `other` from
     /// `other_offset` on; true if it cannot be told.
     fn has_same_bytes(&self, offset: u32, other: &Self, other_offset: u32, len: u32) -> bool {
         let _ = (offset, other, other_offset, len);
         true
+    }
+
+    /// `len` bytes of payload from `offset` on, to be compressed; `None` if there is a length
+    /// only.
+    fn octets(&self, offset: u32, len: u32) -> Option<&[u8]> {
+        let _ = (offset, len);
+        None
     }
 }
 
@@ -82,6 +104,9 @@ pub struct Resend<P> {
     pub segment_len: u32,
     /// The largest IP packet that the path beyond takes, where a router said so.
     pub path_mtu: Option<u32>,
+    /// The flow, if each segment of the piece is to be offered to
+    /// [`Gateway::compress`](crate::Gateway::compress) before it goes out.
+    pub compress: Option<FlowKey>,
 }
 
 /// A header without payload that the gateway made: an ACK or a RST.
@@ -112,7 +137,8 @@ pub enum Action<P: Payload> {
     Resend(Resend<P>),
     /// Send an ACK or a RST of our own.
     Send(Made<P::Header>),
-    /// Forward, once more, a segment that came earlier and was without payload.
+    /// Forward a segment as it is, the way it names: one that came earlier, without payload, or
+    /// [one that was made](Payload::renumbered) of one.
     Repeat(P),
     /// Write down what a successor has to know of the flow.
     Record(FlowRecord),

@@ -1,14 +1,101 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The bandwidth management module of M-TCP's supervisor host (sections 3.1 and 4): what a
-//! cell carries is shared among its connections by their needs, and each is paced to its
-//! share.
+//! cell carries is shared among its mobiles by their needs and weights, what a mobile gets among
+//! its connections, and each is paced to its share.
 
+use core::net::IpAddr;
 use core::time::Duration;
 
 use holdfast_wire::Instant;
 
+use crate::signal::Prefix;
+
+/// What is known of the cells behind the gateway. Without a cell nothing is shared.
+#[derive(Clone, Debug, Default)]
+pub struct BandwidthSettings {
+    /// The cells; a mobile is in the first that has its address.
+    pub cells: Vec<CellSettings>,
+    /// How often the share of a mobile counts: the first that has its address, else once.
+    pub weights: Vec<(Prefix, u32)>,
+}
+
+/// A cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CellSettings {
+    /// Its mobiles; none: all.
+    pub mobiles: Option<Prefix>,
+    /// What it carries toward the mobiles, bytes of payload a second; none: estimated.
+    pub bytes_per_s: Option<u64>,
+}
+
+impl BandwidthSettings {
+    /// One cell with all mobiles.
+    pub fn one_cell(bytes_per_s: Option<u64>) -> Self {
+        Self {
+            cells: vec![CellSettings {
+                mobiles: None,
+                bytes_per_s,
+            }],
+            weights: Vec::new(),
+        }
+    }
+
+    /// The cell of a mobile, by its place in the list.
+    pub(crate) fn cell_of(&self, mobile: IpAddr) -> Option<usize> {
+        let has = |cell: &CellSettings| cell.mobiles.is_none_or(|of| of.contains(mobile));
+        self.cells.iter().position(has)
+    }
+
+    /// How often the mobile's share counts; at least once.
+    pub(crate) fn weight_of(&self, mobile: IpAddr) -> u32 {
+        let mut weights = self.weights.iter();
+        let own = weights.find(|(of, _)| of.contains(mobile));
+        own.map_or(1, |(_, weight)| (*weight).max(1))
+    }
+}
+
+/// A queue on the link that stands longer tells that it carries no more.
+const QUEUE_STANDS: Duration = Duration::from_millis(25);
+/// An estimate grows by this part of it while more is wanted and no queue stands.
+const GROWTH: u64 = 16;
+/// And is a little less than what went while one stood, so that it goes away.
+const DRAIN: u64 = 16;
+/// No estimate is less, bytes a second.
+const ESTIMATE_MIN: u64 = 10_000;
+
+/// What a cell of unknown capacity carries, by what it has delivered.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Estimate {
+    bytes_per_s: Option<u64>,
+}
+
+impl Estimate {
+    /// What the cell carries, once that was seen.
+    pub(crate) const fn bytes_per_s(self) -> Option<u64> {
+        self.bytes_per_s
+    }
+
+    /// `delivered` bytes a second of late, while a packet stood for `queue` in the link's queue;
+    /// `wanted`: there was more that waited for its pace.
+    pub(crate) fn update(&mut self, delivered: u64, queue: Duration, wanted: bool) {
+        let before = self.bytes_per_s;
+        if queue > QUEUE_STANDS && delivered > 0 {
+            // A wait alone is no queue: with little delivered it is a delayed ACK's.
+            let least = before.map_or(0, |rate| rate - rate / 8);
+            self.bytes_per_s = Some((delivered - delivered / DRAIN).max(least).max(ESTIMATE_MIN));
+        } else if let Some(rate) = before {
+            // What waits for something else than its pace tells nothing.
+            let used = wanted && delivered >= rate / 2;
+            let grown = if used { rate.saturating_add(rate / GROWTH) } else { rate };
+            self.bytes_per_s = Some(grown.max(delivered));
+        }
+    }
+}
+
 /// A late timer may catch up by so much, not by more.
 const CATCH_UP_MAX: Duration = Duration::from_millis(4);
+/// Nobody waits longer for its turn, whatever its share was.
+const WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// Keeps a sender to a rate.
 #[derive(Clone, Copy, Debug, Default)]
@@ -30,7 +117,15 @@ impl Pacer {
     /// `bytes` went out at `now` and take their time at `bytes_per_s`, at least 1.
     pub(crate) fn charge(&mut self, bytes: u32, bytes_per_s: u64, now: Instant) {
         let nanos = u64::from(bytes) * 1_000_000_000 / bytes_per_s.max(1);
-        self.at = self.at.max(now - CATCH_UP_MAX) + Duration::from_nanos(nanos);
+        let at = self.at.max(now - CATCH_UP_MAX) + Duration::from_nanos(nanos);
+        self.at = at.min(now + WAIT_MAX);
+    }
+
+    /// So many of the bytes charged did not go out after all.
+    pub(crate) fn refund(&mut self, bytes: u32, bytes_per_s: u64) {
+        let nanos = u64::from(bytes) * 1_000_000_000 / bytes_per_s.max(1);
+        let saved = Duration::from_nanos(nanos).min(self.at.saturating_since(Instant::ZERO));
+        self.at = self.at - saved;
     }
 
     /// Nothing goes before `at`.
@@ -39,7 +134,7 @@ impl Pacer {
     }
 }
 
-/// What a connection of a cell needs and weighs.
+/// What a mobile of a cell, or a connection of a mobile, needs and weighs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Need {
     /// Its share counts so many times; at least 1.
@@ -155,6 +250,62 @@ mod tests {
     }
 
     #[test]
+    fn an_estimate_finds_the_rate_of_a_link_and_keeps_its_queue_short() {
+        // A link of 2.5 MB/s, asked for all that the estimate allows.
+        let (mut estimate, mut queue_bytes) = (Estimate::default(), 0_u64);
+        let (mut longest, mut least) = (Duration::ZERO, u64::MAX);
+        for period in 0..400 {
+            let sent = estimate.bytes_per_s().unwrap_or(5_000_000) / 4;
+            let carried = (queue_bytes + sent).min(625_000);
+            queue_bytes = (queue_bytes + sent - carried).min(300_000);
+            let queue = Duration::from_micros(queue_bytes * 10 / 25);
+            estimate.update(carried * 4, queue, true);
+            if period > 40 {
+                longest = longest.max(queue);
+                least = least.min(carried * 4);
+            }
+        }
+        assert!(longest < Duration::from_millis(80), "{longest:?}");
+        assert!(least > 2_200_000, "{least}");
+    }
+
+    #[test]
+    fn an_estimate_does_not_collapse_for_acks_that_are_late() {
+        let mut estimate = Estimate::default();
+        estimate.update(2_000_000, Duration::from_millis(50), false);
+        for _ in 0..3 {
+            estimate.update(10_000, Duration::from_millis(40), false);
+        }
+        assert!(estimate.bytes_per_s().unwrap() > 1_200_000);
+        for _ in 0..20 {
+            estimate.update(1_000_000, Duration::ZERO, true);
+        }
+        assert!(estimate.bytes_per_s().unwrap() > 2_000_000);
+    }
+
+    #[test]
+    fn a_mobile_is_in_the_first_cell_that_has_it_and_weighs_what_is_set() {
+        let prefix = |text: &str| text.parse::<Prefix>().unwrap();
+        let address = |text: &str| text.parse::<IpAddr>().unwrap();
+        let cell = |mobiles, bytes_per_s| CellSettings {
+            mobiles,
+            bytes_per_s,
+        };
+        let settings = BandwidthSettings {
+            cells: vec![
+                cell(Some(prefix("10.2.0.0/24")), Some(1)),
+                cell(Some(prefix("10.2.0.0/16")), None),
+            ],
+            weights: vec![(prefix("10.2.0.7"), 3)],
+        };
+        assert_eq!(settings.cell_of(address("10.2.0.7")), Some(0));
+        assert_eq!(settings.cell_of(address("10.2.1.7")), Some(1));
+        assert_eq!(settings.cell_of(address("10.3.1.7")), None);
+        assert_eq!(settings.weight_of(address("10.2.0.7")), 3);
+        assert_eq!(settings.weight_of(address("10.2.0.8")), 1);
+    }
+
+    #[test]
     fn a_pacer_keeps_to_its_rate_and_catches_up_little() {
         let mut pacer = Pacer::default();
         let mut now = Instant::from_millis(1000);
@@ -171,5 +322,8 @@ mod tests {
         now += Duration::from_secs(5);
         pacer.charge(1000, 100_000, now);
         assert!(!pacer.is_ready(now));
+        // A share of next to nothing stops nobody.
+        pacer.charge(1000, 1, now);
+        assert!(pacer.is_ready(now + Duration::from_secs(1)));
     }
 }

@@ -230,6 +230,26 @@ impl<P: Payload> SegmentCache<P> {
         before - self.bytes
     }
 
+    /// What is kept of the payload from `left` to `right`, in order.
+    pub(crate) fn each_between(
+        &self,
+        left: SeqNum,
+        right: SeqNum,
+        mut take: impl FnMut(SeqNum, &[u8]),
+    ) {
+        for entry in self.entries.range(self.first_ending_after(left)..) {
+            if !entry.seq.before(right) {
+                return;
+            }
+            let from = entry.seq.max(left);
+            let len = (entry.seq + entry.len).min(right).distance_from(from);
+            let offset = entry.offset + from.distance_from(entry.seq);
+            if let Some(octets) = entry.payload.octets(offset, len) {
+                take(from, octets);
+            }
+        }
+    }
+
     /// Forgets everything; returns the bytes freed.
     pub(crate) fn clear(&mut self) -> usize {
         self.entries = VecDeque::new();

@@ -7,9 +7,11 @@ use std::collections::VecDeque;
 use holdfast_wire::{Endpoint, Flags, Instant, SackBlocks, Segment, SeqNum, Timestamps};
 
 use crate::cache::{Insertion, SegmentCache};
+use crate::compression::SentCompression;
 use crate::sack::Scoreboard;
 use crate::schemes::mtcp::Mtcp;
 use crate::schemes::mtcp_plus::Ahead;
+use crate::gateway::Early;
 use crate::schemes::snoop::{Snoop, Uplink};
 use crate::settings::Settings;
 use crate::timers::Scheduled;
@@ -26,7 +28,7 @@ pub(crate) use tracking::{AckOutcome, DataOutcome};
 pub(crate) use transmissions::{Arrivals, Sender, Transmission, Transmissions};
 
 /// A connection's two ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowKey {
     /// The end on the wired side.
     pub fh: Endpoint,
@@ -149,10 +151,14 @@ pub(crate) struct Flow<P: Payload> {
     counted_in_flight: u32,
     /// It stands among its MH's [`waiting`](crate::mobile::Mobile::waiting).
     pub waits: bool,
+    /// What comes is kept and not sent before more has come (`crate::handoff`).
+    pub held: bool,
     /// M-TCP+: what was acknowledged ahead of the MH.
     pub ahead: Ahead,
     /// M-TCP: both halves.
     pub mtcp: Mtcp,
+    /// What goes to the MH is compressed, if it pays.
+    pub compression: Option<Box<SentCompression>>,
     /// Snoop: what it knows besides.
     pub snoop: Snoop,
     /// Snoop: the MH's data on its way to the FH.
@@ -166,6 +172,8 @@ pub(crate) struct Flow<P: Payload> {
     pub path_mtu: Option<u32>,
     /// Both ends are to get a RST for whatever they send.
     refused: bool,
+    /// It is, or was, set up early: its halves have their own numbers.
+    pub early: Option<Early<P>>,
     pub seen: Instant,
 }
 
@@ -195,8 +203,10 @@ impl<P: Payload> Flow<P> {
             timed: None,
             counted_in_flight: 0,
             waits: false,
+            held: false,
             ahead: Ahead::default(),
             mtcp: Mtcp::default(),
+            compression: None,
             snoop: Snoop::default(),
             snoop_uplink: Uplink::default(),
             transmissions: Transmissions::default(),
@@ -205,6 +215,7 @@ impl<P: Payload> Flow<P> {
             downlink_header: None,
             path_mtu: None,
             refused: false,
+            early: None,
             seen: now,
         }
     }
@@ -215,6 +226,7 @@ impl<P: Payload> Flow<P> {
             key: self.key,
             mh_window_scale: self.mh.window_scale,
             owed: self.ahead.owed,
+            renumber: self.early.as_ref().and_then(|early| early.numbers().copied()),
             gone: false,
         }
     }
@@ -351,10 +363,11 @@ impl<P: Payload> Flow<P> {
 
     /// An ACK to the FH in the MH's name.
     pub(crate) fn made_ack(&self, ack: SeqNum, window: u16, tsecr: u32) -> Option<Action<P>> {
+        let (seq, ack, window) = self.for_fh(self.mh.nxt, ack, window);
         Some(Action::Send(Made {
             direction: Direction::Uplink,
             template: self.uplink_header.clone()?,
-            seq: self.mh.nxt,
+            seq,
             ack,
             window,
             flags: Flags::ACK,
@@ -416,6 +429,11 @@ impl<P: Payload> Flow<P> {
         self.close();
     }
 
+    /// Whatever an end sends from now on is answered with a RST.
+    pub(crate) const fn refuse(&mut self) {
+        self.refused = true;
+    }
+
     /// A segment of a flow that is closed.
     pub(crate) fn on_closed_segment(
         &self,
@@ -438,6 +456,13 @@ impl<P: Payload> Flow<P> {
     }
 
     fn made_reset(&self, direction: Direction, seq: SeqNum, ack: SeqNum) -> Option<Action<P>> {
+        let (seq, ack) = match direction {
+            Direction::Uplink => {
+                let (seq, ack, _) = self.for_fh(seq, ack, 0);
+                (seq, ack)
+            }
+            Direction::Downlink => (seq, ack),
+        };
         let template = match direction {
             Direction::Uplink => self.uplink_header.clone(),
             Direction::Downlink => self.downlink_header.clone(),
@@ -470,6 +495,7 @@ impl<P: Payload> Flow<P> {
         self.sacked.clear();
         self.transmissions.clear();
         self.mtcp = Mtcp::default();
+        self.compression = None;
         self.snoop = Snoop::default();
         let freed = self.snoop_uplink.bytes();
         self.snoop_uplink = Uplink::default();

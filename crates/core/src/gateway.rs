@@ -15,7 +15,9 @@ use crate::timers::Timers;
 use crate::{Action, Actions, Direction, FlowRecord, Payload, Verdict};
 
 mod cell;
+mod compression;
 mod deadlines;
+mod early;
 mod handoff;
 mod link_events;
 mod path_mtu;
@@ -23,7 +25,9 @@ mod recovery;
 mod split;
 mod view;
 
+use compression::Compression;
 use deadlines::SWEEP_INTERVAL;
+pub(crate) use early::Early;
 pub use view::{Counters, FlowView, MobileView, Stats};
 
 /// The mechanisms for all flows that pass a gateway.
@@ -39,11 +43,14 @@ pub struct Gateway<P: Payload> {
     cached_bytes: usize,
     carrier_down: bool,
     draining: bool,
+    /// Some flows may have been set up early.
+    has_early: bool,
     swept: u32,
     sweep_at: Option<Instant>,
-    /// M-TCP: when the cell is to be shared anew, and when it last was.
+    /// The cells, and when they are to be shared anew.
+    cells: Vec<cell::Cell>,
     cell_at: Option<Instant>,
-    cell_shared: Instant,
+    compression: Option<Compression>,
 }
 
 impl<P: Payload> Gateway<P> {
@@ -59,10 +66,12 @@ impl<P: Payload> Gateway<P> {
             cached_bytes: 0,
             carrier_down: false,
             draining: false,
+            has_early: Self::expects_early(&settings),
             swept: 0,
             sweep_at: None,
+            cells: cell::Cell::all(&settings),
             cell_at: None,
-            cell_shared: Instant::ZERO,
+            compression: settings.compression.map(Compression::new),
             settings,
         }
     }
@@ -70,12 +79,13 @@ impl<P: Payload> Gateway<P> {
     /// Takes over what a predecessor left of a flow; used when the flow is met.
     pub fn import(&mut self, record: &FlowRecord, now: Instant) {
         self.predecessor.insert(record.key, |_| *record);
+        self.has_early |= record.renumber.is_some();
         self.predecessor_until = Some(now + self.settings.flow_idle_max);
         self.sweep_at.get_or_insert(now + SWEEP_INTERVAL);
     }
 
-    /// A segment on its way.
-    pub fn handle_segment(
+    /// A segment on its way, by the numbers of the MH's half.
+    fn judge(
         &mut self,
         direction: Direction,
         segment: &Segment,
@@ -145,6 +155,8 @@ impl<P: Payload> Gateway<P> {
         let mobile = self.mobiles.find(&address).or_else(|| {
             self.mobiles.insert(address, |generation| {
                 let mut mobile = Mobile::new(address, generation, now);
+                mobile.cell = settings.bandwidth.cell_of(address);
+                mobile.weight = settings.bandwidth.weight_of(address);
                 if carrier_down && survives {
                     mobile.go_down(LinkSource::Carrier, settings, now);
                 }
@@ -165,7 +177,13 @@ impl<P: Payload> Gateway<P> {
                 .predecessor
                 .at(record)
                 .and_then(|record| record.mh_window_scale);
-            self.flows.at_mut(place)?.mh.window_scale = scale;
+            let numbers = self
+                .predecessor
+                .at(record)
+                .and_then(|record| record.renumber);
+            let flow = self.flows.at_mut(place)?;
+            flow.mh.window_scale = scale;
+            flow.renumber(numbers);
         }
         place
     }
@@ -312,10 +330,11 @@ impl<P: Payload> Gateway<P> {
         let waits_its_turn =
             (backlog || !mobile.takes_segments()) && segment.end().after(flow.sent_nxt);
         let mut cx = Context::new(settings, &mobile.rtt, now, counters, actions);
-        if !(mobile.is_away() || waits_its_turn || (repeated && ours)) {
+        if !(mobile.is_away() || flow.held || waits_its_turn || (repeated && ours)) {
             scheme.on_data(flow, segment, kept, &mut cx);
             flow.on_forwarded(segment, now);
             mobile.on_sent(now);
+            mobile.passed += u64::from(segment.payload_len);
             if !repeated {
                 flow.ahead.reopen_at = None;
             }
@@ -372,7 +391,17 @@ impl<P: Payload> Gateway<P> {
             let counters = &mut self.counters;
             let cx = Context::new(&self.settings, &mobile.rtt, now, counters, actions);
             scheme.on_met(flow, &cx);
+            self.equip(place);
         }
+        if outcome.proves_compression {
+            self.prove_compression(place);
+        }
+        let Some(flow) = self.flows.at_mut(place) else {
+            return Verdict::Forward;
+        };
+        let Some(mobile) = self.mobiles.at_mut(mobile_place) else {
+            return Verdict::Forward;
+        };
         let returned = take_in(mobile, flow, segment, &outcome, &mut self.counters, now);
         let counters = &mut self.counters;
         flow.mtcp.note_delivery(mobile.delivery.bytes_per_s());
@@ -469,6 +498,7 @@ fn take_in<P: Payload>(
         mobile.rtt.sample(rtt);
     }
     if outcome.acked > 0 {
+        mobile.acked += u64::from(outcome.acked);
         mobile
             .delivery
             .on_acked(outcome.acked, mobile.rtt.srtt(), now);

@@ -34,6 +34,7 @@ use core::time::Duration;
 
 use holdfast_wire::Segment;
 
+use crate::FlowKey;
 use crate::signal::KeyId;
 
 mod buffer;
@@ -234,14 +235,15 @@ pub enum HandoffAction<C> {
     },
     /// The engine takes this over ([`Gateway::adopt`](crate::Gateway::adopt)).
     Adopt(FlowState),
-    /// The engine keeps what comes for these addresses until [`Go`](Self::Go): the link is
-    /// down as far as it knows.
-    Hold(Vec<IpAddr>),
+    /// The engine keeps what comes for these flows until [`Go`](Self::Go)
+    /// ([`Gateway::hold`](crate::Gateway::hold)).
+    Hold(Vec<FlowKey>),
     /// A packet for the mobile: by the kernel's routing to the engine, as if the wired route
     /// had brought it.
     Deliver(C),
-    /// What was held goes on: the link is up.
-    Go(Vec<IpAddr>),
+    /// All is here that is to come of these flows: they go on
+    /// ([`Gateway::go`](crate::Gateway::go)).
+    Go(Vec<FlowKey>),
     /// The mobile is here now: the wired route may be moved.
     TookOver {
         /// Whose.

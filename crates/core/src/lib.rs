@@ -12,6 +12,8 @@
 //!   latest, unless an input comes first; ask again after each input.
 //! - A segment with [`Verdict::Forward`] is sent on before the actions are done.
 //!
+//! An MH that does something for its own flows has a [`mobile_host::MobileHost`].
+//!
 //! # A segment's way
 //!
 //! [`Gateway::handle_segment`] finds its flow in the [table](FlowKey), the flow follows
@@ -23,12 +25,16 @@
 mod action;
 mod bandwidth;
 mod cache;
+pub mod compression;
 mod delivery;
 mod flow;
 mod gateway;
 pub mod handoff;
+pub mod lccwe;
 mod mobile;
+pub mod mobile_host;
 mod record;
+mod renumber;
 mod rtt;
 mod sack;
 mod schemes;
@@ -42,11 +48,16 @@ mod timers;
 mod testing;
 
 pub use action::{Action, Actions, Made, Payload, Resend, Verdict};
+pub use bandwidth::{BandwidthSettings, CellSettings};
 pub use flow::{FlowKey, Stage};
 pub use gateway::{Counters, FlowView, Gateway, MobileView, Stats};
 pub use mobile::{LinkEvent, LinkSource, LinkState};
 pub use record::{FLOW_RECORD_LEN, FlowRecord};
-pub use schemes::mtcp::{MtcpPersist, MtcpRelease, MtcpSettings, RECONNECTION_FLAGS};
+pub use renumber::{Renumber, Rescale};
+pub use schemes::mtcp::{
+    MtcpHandoff, MtcpPersist, MtcpRelease, MtcpSetUp, MtcpSettings, MtcpShrink, RECONNECTION_FLAGS,
+    SplitState,
+};
 pub use schemes::snoop::{SnoopSet, SnoopSettings};
 pub use settings::{Scheme, Settings};
 pub use side::{Direction, Side};

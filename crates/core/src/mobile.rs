@@ -122,6 +122,17 @@ pub(crate) struct Mobile {
     /// Recovery: the most to have in flight, and when the next piece may go.
     window: u64,
     pub pace_at: Instant,
+    /// Its cell, by the place in the settings, how often its share counts there, and whether
+    /// it takes part now.
+    pub cell: Option<usize>,
+    pub weight: u32,
+    pub takes_part: bool,
+    /// Its share of the cell, bytes a second, and how many of its connections have one of that.
+    pub share: Option<u64>,
+    pub sharing_flows: u32,
+    /// Bytes that went to it as they came, and that it acknowledged, since the cell was shared.
+    pub passed: u64,
+    pub acked: u64,
 }
 
 impl Mobile {
@@ -148,7 +159,19 @@ impl Mobile {
             probe_at: None,
             window: 0,
             pace_at: now,
+            cell: None,
+            weight: 1,
+            takes_part: false,
+            share: None,
+            sharing_flows: 0,
+            passed: 0,
+            acked: 0,
         }
+    }
+
+    /// What was kept is being sent on.
+    pub(crate) fn is_recovering(&self) -> bool {
+        self.link == Link::Recovering
     }
 
     fn srtt(&self) -> Duration {
@@ -295,6 +318,9 @@ impl Mobile {
     }
 
     fn pace_bytes_per_s(&self) -> u64 {
+        if let Some(share) = self.share {
+            return share;
+        }
         let measured = self
             .delivery
             .bytes_per_s()

@@ -3,7 +3,7 @@
 
 use holdfast_wire::{Endpoint, SeqNum};
 
-use crate::FlowKey;
+use crate::{FlowKey, Renumber};
 
 /// The state of one flow that its packets do not tell a gateway which meets it in
 /// mid-stream.
@@ -15,14 +15,19 @@ pub struct FlowRecord {
     pub mh_window_scale: Option<u8>,
     /// Bytes up to here were acknowledged to the FH ahead of the MH.
     pub owed: Option<SeqNum>,
+    /// How the numbers of its halves differ, if it was set up early.
+    pub renumber: Option<Renumber>,
     /// The flow is gone: its record may be reused.
     pub gone: bool,
 }
 
 /// Bytes of a record as written by [`FlowRecord::to_bytes`].
-pub const FLOW_RECORD_LEN: usize = 48;
+pub const FLOW_RECORD_LEN: usize = 64;
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+
+/// Where what tells a torn record stands.
+const CHECK: usize = FLOW_RECORD_LEN - 4;
 
 impl FlowRecord {
     /// The record in a fixed length, for a file that a crash leaves behind.
@@ -31,7 +36,7 @@ impl FlowRecord {
         bytes[0] = VERSION;
         bytes[1] = u8::from(matches!(self.key.fh.address, core::net::IpAddr::V6(_)));
         bytes[2] = self.mh_window_scale.map_or(0xff, |shift| shift);
-        bytes[3] = u8::from(self.owed.is_some());
+        bytes[3] = u8::from(self.owed.is_some()) | u8::from(self.renumber.is_some()) << 1;
         for (at, end) in [(4, self.key.fh), (22, self.key.mh)] {
             match end.address {
                 core::net::IpAddr::V4(v4) => bytes[at..at + 4].copy_from_slice(&v4.octets()),
@@ -40,8 +45,10 @@ impl FlowRecord {
             bytes[at + 16..at + 18].copy_from_slice(&end.port.to_be_bytes());
         }
         bytes[40..44].copy_from_slice(&self.owed.unwrap_or_default().get().to_be_bytes());
-        let check = fold(&bytes[..44]);
-        bytes[44..48].copy_from_slice(&check.to_be_bytes());
+        let numbers = self.renumber.unwrap_or_default().to_bytes();
+        bytes[44..44 + Renumber::BYTES].copy_from_slice(&numbers);
+        let check = fold(&bytes[..CHECK]);
+        bytes[CHECK..].copy_from_slice(&check.to_be_bytes());
         bytes
     }
 
@@ -49,7 +56,7 @@ impl FlowRecord {
     pub fn from_bytes(bytes: &[u8; FLOW_RECORD_LEN]) -> Option<Self> {
         let word =
             |at: usize| -> [u8; 4] { [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]] };
-        if bytes[0] != VERSION || fold(&bytes[..44]) != u32::from_be_bytes(word(44)) {
+        if bytes[0] != VERSION || fold(&bytes[..CHECK]) != u32::from_be_bytes(word(CHECK)) {
             return None;
         }
         let end = |at: usize| {
@@ -64,13 +71,19 @@ impl FlowRecord {
                 port: u16::from_be_bytes([bytes[at + 16], bytes[at + 17]]),
             }
         };
+        let numbers = bytes[44..44 + Renumber::BYTES].try_into().ok()?;
+        let renumber = match bytes[3] & 2 {
+            0 => None,
+            _ => Some(Renumber::from_bytes(numbers)?),
+        };
         Some(Self {
             key: FlowKey {
                 fh: end(4),
                 mh: end(22),
             },
             mh_window_scale: Some(bytes[2]).filter(|shift| *shift <= 14),
-            owed: (bytes[3] == 1).then(|| SeqNum::new(u32::from_be_bytes(word(40)))),
+            owed: (bytes[3] & 1 != 0).then(|| SeqNum::new(u32::from_be_bytes(word(40)))),
+            renumber,
             gone: false,
         })
     }
@@ -102,6 +115,12 @@ mod tests {
             },
             mh_window_scale: Some(7),
             owed: Some(SeqNum::new(0xffff_fff0)),
+            renumber: Some(Renumber {
+                uplink: 7,
+                downlink: u32::MAX,
+                fh_sack: true,
+                ..Renumber::default()
+            }),
             gone: false,
         };
         let mut bytes = record.to_bytes();

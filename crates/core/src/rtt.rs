@@ -7,6 +7,8 @@ use core::time::Duration;
 /// Smoothed round trip and its variation (RFC 6298, 2).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RttEstimator {
+    /// The shortest since [`Self::take_queue`].
+    of_late: Option<Duration>,
     srtt: Option<Duration>,
     rttvar: Duration,
     least: Option<Duration>,
@@ -18,6 +20,7 @@ const RTO_INITIAL: Duration = Duration::from_secs(1);
 impl RttEstimator {
     /// Takes in a measurement of a segment sent once (Karn).
     pub(crate) fn sample(&mut self, rtt: Duration) {
+        self.of_late = Some(self.of_late.map_or(rtt, |least| least.min(rtt)));
         self.least = Some(self.least.map_or(rtt, |least| least.min(rtt)));
         match self.srtt {
             // RFC 6298, 2.2.
@@ -49,6 +52,12 @@ impl RttEstimator {
     /// The shortest round trip measured: without a queue, if there ever was none.
     pub(crate) const fn least(&self) -> Option<Duration> {
         self.least
+    }
+
+    /// By how much every measurement since this was asked last has exceeded the shortest of
+    /// all: the time for which a queue has stood on the link. None: nothing was measured.
+    pub(crate) fn take_queue(&mut self) -> Option<Duration> {
+        Some(self.of_late.take()?.saturating_sub(self.least?))
     }
 
     /// `srtt` + max(4 `rttvar`, `variation_min`).

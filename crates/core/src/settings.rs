@@ -3,6 +3,8 @@
 
 use core::time::Duration;
 
+use crate::bandwidth::BandwidthSettings;
+use crate::compression::CompressionSettings;
 use crate::schemes::mtcp::MtcpSettings;
 use crate::schemes::snoop::SnoopSettings;
 
@@ -57,8 +59,13 @@ pub struct Settings {
     /// How long bytes acknowledged ahead of the MH wait for it before both ends get
     /// a RST.
     pub owed_wait_max: Duration,
+    /// What the cells carry, for all schemes that send from the cache.
+    pub bandwidth: BandwidthSettings,
     /// Parameters of the scheme `Mtcp`.
     pub mtcp: MtcpSettings,
+    /// How payload for mobiles that can read it is compressed (scheme `Mtcp` alone); none: not
+    /// at all.
+    pub compression: Option<CompressionSettings>,
     /// Parameters of the scheme `Snoop`.
     pub snoop: SnoopSettings,
     /// Seed of the tables' hashes: unpredictable in a daemon, fixed in a test.
@@ -78,7 +85,9 @@ impl Default for Settings {
             probe_interval_max: Duration::from_secs(1),
             flow_idle_max: Duration::from_secs(2 * 3600 + 4 * 60),
             owed_wait_max: Duration::from_secs(600),
+            bandwidth: BandwidthSettings::default(),
             mtcp: MtcpSettings::default(),
+            compression: None,
             snoop: SnoopSettings::default(),
             hash_seed: 0,
         }

@@ -33,11 +33,11 @@ mod seal;
 mod tests;
 
 pub use gateway::{
-    Entropy, GatewayPeers, Handled, LinkNotice, LinkNoticeKind, Outcome, PeerConfig, PeerCounters,
+    AbilitiesNotice, Entropy, GatewayPeers, Handled, LinkNotice, LinkNoticeKind, Outcome, PeerConfig, PeerCounters,
     PeerView, PeersError,
 };
 pub use key::{KeyFormatError, KeyId, MobileKey};
-pub use message::{LinkState, RefusalReason, SignalKind};
+pub use message::{Abilities, LinkState, RefusalReason, SignalKind};
 pub use mobile::{GatewayChallenge, MobileCounters, MobileEvent, MobileSession, MobileTimers};
 pub use prefix::{Prefix, PrefixFormatError};
 pub use rejection::{Rejection, RejectionCounters};

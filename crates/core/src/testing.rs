@@ -52,9 +52,29 @@ impl Payload for Packet {
         self.cacheable
     }
 
+    fn renumbered(&self, header: &Segment) -> Option<Self> {
+        assert_eq!(header.payload_len, self.segment.payload_len);
+        let sack = |one: &Segment| one.options.sack.len();
+        assert!(sack(header) <= sack(&self.segment), "blocks without a place");
+        let packet = Self {
+            segment: *header,
+            ..self.clone()
+        };
+        Some(packet)
+    }
+
+    fn answered(&self, answer: &Segment) -> Option<Self> {
+        assert_eq!((answer.from, answer.to), (self.segment.to, self.segment.from));
+        Some(Self::new(*answer, &[], 1))
+    }
+
     fn has_same_bytes(&self, offset: u32, other: &Self, other_offset: u32, len: u32) -> bool {
         let range = |from: u32| from as usize..(from + len) as usize;
         self.bytes[range(offset)] == other.bytes[range(other_offset)]
+    }
+
+    fn octets(&self, offset: u32, len: u32) -> Option<&[u8]> {
+        self.bytes.get(offset as usize..(offset + len) as usize)
     }
 }
 

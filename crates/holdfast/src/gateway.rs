@@ -37,9 +37,10 @@ mod check;
 mod command;
 mod control;
 mod emit;
-mod packet;
+pub(crate) mod packet;
 mod records;
 mod station;
+mod took_over;
 mod worker;
 
 use check::Severity;

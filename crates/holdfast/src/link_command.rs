@@ -146,6 +146,8 @@ pub(crate) enum OutageEffectArg {
     Lose,
     /// The link stands still and goes on with them.
     Keep,
+    /// The link goes on sending; what comes out while an outage lasts is lost.
+    LoseArriving,
 }
 
 impl From<OutageEffectArg> for OutageEffect {
@@ -153,6 +155,7 @@ impl From<OutageEffectArg> for OutageEffect {
         match effect {
             OutageEffectArg::Lose => Self::Lose,
             OutageEffectArg::Keep => Self::Keep,
+            OutageEffectArg::LoseArriving => Self::LoseArriving,
         }
     }
 }

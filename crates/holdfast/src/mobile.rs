@@ -2,11 +2,15 @@
 //! `holdfast mobile`: the daemon of the mobile side, and what goes with it.
 //!
 //! The daemon watches one interface, by netlink, and tells the gateway what becomes of
-//! it: sealed, repeated until acknowledged (`holdfast_core::signal`).
+//! it: sealed, repeated until acknowledged (`holdfast_core::signal`). With a scheme it also
+//! does something for the mobile's own flows (`holdfast_core::mobile_host`), gateway or none.
 
 mod addresses;
 mod cells;
 mod daemon;
+mod decompress;
+mod guard;
+mod host;
 mod keygen;
 
 use std::net::IpAddr;
@@ -15,7 +19,7 @@ use std::path::PathBuf;
 use crate::control::{self, ControlRequest, LinkEvent};
 use crate::settings::{MOBILE_SOCKET, MobileDaemonArgs};
 
-/// Tell the gateway of the own link: the daemon for a vehicle, a ship, a laptop.
+/// Tell the gateway of the own link, or help the own flows without one: the daemon for a vehicle, a ship, a laptop.
 #[derive(Debug, clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -25,6 +29,7 @@ Examples:
   holdfast mobile keygen /etc/holdfast/mobile.key
   holdfast mobile --interface wwan0 --gateway 192.0.2.1
   holdfast mobile --config /etc/holdfast/mobile.toml --log-format json
+  holdfast mobile --iface wwan0 --scheme freeze
   holdfast mobile signal going-down-soon --lead-ms 300"
 )]
 pub(crate) struct MobileArgs {
@@ -37,7 +42,7 @@ pub(crate) struct MobileArgs {
 /// Other things than to run the daemon.
 #[derive(Debug, clap::Subcommand)]
 enum MobileCommand {
-    /// Have the running daemon tell the gateway of the link, as a script that watches a modem would
+    /// Tell the running daemon of the link, as a script that watches a modem would
     #[command(after_help = "Examples:
   holdfast mobile signal down
   holdfast mobile signal up --gateway 10.3.0.1
@@ -55,6 +60,9 @@ enum MobileCommand {
         #[arg(long, value_name = "PATH", default_value = MOBILE_SOCKET)]
         socket: PathBuf,
     },
+    /// Opens windows that the daemon has closed, if it dies; started by the daemon
+    #[command(hide = true)]
+    Guard(guard::GuardArgs),
     /// Make a key for a mobile and its gateway
     #[command(
         after_help = "The file goes to the mobile as it is, and to the gateway as
@@ -87,6 +95,7 @@ pub(crate) fn run(args: &MobileArgs) -> anyhow::Result<()> {
             };
             control::command(socket, &request)
         }
+        Some(MobileCommand::Guard(args)) => guard::run(args),
         Some(MobileCommand::Keygen { file }) => keygen::run(file.as_deref()),
     }
 }

@@ -199,6 +199,9 @@ pub(crate) struct MobileSessionStatus {
     pub(crate) pid: u32,
     /// The watched interface.
     pub(crate) interface: String,
+    /// What is done for the mobile's own flows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) scheme: Option<String>,
     /// The gateway's signal address.
     pub(crate) gateway: Option<SocketAddr>,
     /// What was last told of the link.
@@ -435,10 +438,14 @@ pub(crate) fn mobile_text(status: &MobileSessionStatus) -> String {
         match &status.refused {
             Some(reason) => format!("REFUSED by the gateway: {reason}"),
             None if status.acknowledged => "acknowledged by the gateway".into(),
+            None if status.gateway.is_none() && status.scheme.is_some() => "told to nobody".into(),
             None => "not acknowledged yet".into(),
         }
     );
     line!(text, "addresses {}", list(&status.addresses));
+    if let Some(scheme) = &status.scheme {
+        line!(text, "own flows: {scheme}");
+    }
     counters_text(&mut text, &status.counters);
     text
 }

@@ -21,7 +21,7 @@ pub mod pair;
 mod series;
 
 use std::io::{self, Write as _};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -29,6 +29,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use holdfast_net::datapath::monotonic_ns;
+use rustix::net::{self, AddressFamily, SocketType};
 use serde::{Deserialize, Serialize};
 
 use crate::download::{Arrival, DownloadWatch, receive};
@@ -63,6 +64,8 @@ pub enum Opening {
     Listen(SocketAddr),
     /// It opens one to this address.
     Connect(SocketAddr),
+    /// It opens one to the first address, from the second.
+    ConnectFrom(SocketAddr, IpAddr),
 }
 
 /// What an end does.
@@ -119,7 +122,7 @@ pub fn serve() -> anyhow::Result<()> {
     let task = next_line()?.context("standard input: no task")?;
     let task: EndpointTask = serde_json::from_str(&task).context("standard input: task")?;
     let listener = match task.opening {
-        Opening::Connect(_) => None,
+        Opening::Connect(_) | Opening::ConnectFrom(..) => None,
         Opening::Listen(at) => {
             Some(TcpListener::bind(at).with_context(|| format!("{at}: cannot be listened at"))?)
         }
@@ -219,6 +222,20 @@ fn open(
             sleep_until(start.begin_ns);
             TcpStream::connect(to)
         }
+        (Opening::ConnectFrom(to, from), _) => {
+            let socket = net::socket(family(from), SocketType::STREAM, None)?;
+            net::bind(&socket, &SocketAddr::new(from, 0))?;
+            sleep_until(start.begin_ns);
+            net::connect(&socket, &to)?;
+            Ok(socket.into())
+        }
+    }
+}
+
+const fn family(address: IpAddr) -> AddressFamily {
+    match address {
+        IpAddr::V4(_) => AddressFamily::INET,
+        IpAddr::V6(_) => AddressFamily::INET6,
     }
 }
 
@@ -251,7 +268,7 @@ fn send(
                 origin_ns: start.origin_ns,
                 interval_ns,
             };
-            let opens = matches!(task.opening, Opening::Connect(_));
+            let opens = !matches!(task.opening, Opening::Listen(_));
             SocketSampler::start(stream, grid, opens, bytes)
         })
         .transpose()?;

@@ -32,8 +32,8 @@ pub struct Handoff {
     /// From leaving to the first packet of the connection that reached the MH through the
     /// new cell, in milliseconds; none: none did until it left again.
     pub first_packet_ms: Option<f64>,
-    /// From leaving to the first new byte in sequence at the receiver, in milliseconds; none:
-    /// none came until it left again.
+    /// From leaving to the first new byte in sequence at the receiver that came after the MH had
+    /// entered the new cell, in milliseconds; none: none came until it left again.
     pub new_byte_ms: Option<f64>,
     /// Packets with data that their sender sent around it and that no link delivered.
     pub lost_packets: u64,
@@ -195,9 +195,10 @@ impl Journal {
                 .heard
                 .iter()
                 .find(|(at_s, cell)| *cell == its.to && (its.enter_s..next_s).contains(at_s));
+            // What an upload had on its wired way when the MH left still arrives before.
             let new = progress_s
                 .iter()
-                .find(|at_s| (its.leave_s..next_s).contains(*at_s));
+                .find(|at_s| (its.enter_s..next_s).contains(*at_s));
             handoffs.push(Handoff {
                 left_s: its.leave_s,
                 from: its.from + 1,

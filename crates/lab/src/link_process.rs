@@ -131,6 +131,7 @@ impl EmulatedLink {
         let effect = match self.outage_effect {
             OutageEffect::Lose => "lose",
             OutageEffect::Keep => "keep",
+            OutageEffect::LoseArriving => "lose-arriving",
         };
         command.args(["--outage-effect", effect]);
         Ok(None)

@@ -288,6 +288,7 @@ pub fn markdown(settings: &MatrixSettings, measured: &[Measured]) -> String {
                 let packets = match effect {
                     OutageEffect::Lose => "lost",
                     OutageEffect::Keep => "kept",
+                    OutageEffect::LoseArriving => "lost arriving",
                 };
                 let _ = write!(text, "| {outage_s} s | {congestion_control} | {packets} |");
                 for &remedy in &settings.remedies {

@@ -13,7 +13,7 @@
 mod chart;
 mod command;
 mod curves;
-mod interval;
+pub(crate) mod interval;
 mod lengths;
 mod rates;
 mod scale;

@@ -14,6 +14,7 @@ use crate::claims::Traced;
 use crate::handoffs::{Handoff, HandoffSummary};
 use crate::outage_matrix::median;
 use crate::scenario::{Conditions, HopConditions, Parameters, Run};
+pub use crate::substrate::Hits;
 
 /// The commit that this program was built from; `unknown` outside of a checkout.
 pub const COMMIT: &str = env!("HOLDFAST_COMMIT");
@@ -86,6 +87,9 @@ pub struct ResultLine {
     /// The same of all of them; none: there were none.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub handoff: Option<HandoffSummary>,
+    /// How often the sender's loss classifier was right, on the model.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub lc_cwe: Option<Hits>,
     /// What its packets say, if a claim needs them.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub traced: Option<Traced>,
@@ -226,6 +230,7 @@ impl ResultLine {
             sysctls: Vec::new(),
             handoffs: Vec::new(),
             handoff: None,
+            lc_cwe: None,
             traced: None,
             series: None,
         }

@@ -25,10 +25,12 @@
 //! ```
 
 mod cells;
+mod bandwidth;
 mod conditions;
 mod handoff;
 mod hop;
 mod host;
+mod lc_cwe;
 mod mtcp;
 mod snoop;
 mod sweep;
@@ -42,7 +44,7 @@ use toml::Table;
 pub(crate) use cells::seed_of as cell_seed;
 pub use cells::{Move, MoveAt, MovementConditions, Moves};
 pub use conditions::{
-    Conditions, CrossTraffic, GatewayConditions, Record, SchemeChoice, SignalChoice, Stretch,
+    Conditions, ContentChoice, CrossTraffic, GatewayConditions, Record, SchemeChoice, SignalChoice, Stretch,
     TransferConditions, Way,
 };
 pub(crate) use conditions::{PART_WIRED, seconds};
@@ -50,7 +52,9 @@ pub use handoff::{HandoffChoice, HandoffConditions};
 pub use hop::HopConditions;
 pub(crate) use host::PRESET_DEFAULT;
 pub use host::{HostConditions, ShrunkWindow};
-pub use mtcp::{MtcpConditions, MtcpPersistChoice, MtcpReleaseChoice};
+pub use bandwidth::BandwidthConditions;
+pub use lc_cwe::{LcCweConditions, OnHandoffChoice, OnNeitherChoice, TimeoutRttChoice};
+pub use mtcp::{MtcpCompressionChoice, MtcpConditions, MtcpPersistChoice, MtcpReleaseChoice, MtcpSetChoice, MtcpShrinkChoice};
 pub use snoop::{SnoopConditions, SnoopSetChoice};
 pub use sweep::Parameters;
 

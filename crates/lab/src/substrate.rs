@@ -13,6 +13,7 @@ mod model;
 
 use std::path::{Path, PathBuf};
 
+pub use model::Hits;
 use crate::results::ResultLine;
 use crate::scenario::Run;
 use crate::stop::StopFlag;

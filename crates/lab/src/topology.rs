@@ -25,6 +25,9 @@ pub const GATEWAY_WIRELESS: Addresses = Addresses::of(2, 1);
 /// The MH's addresses.
 pub const MH: Addresses = Addresses::of(2, 2);
 
+/// The addresses of a second mobile, which shares the MH's host, device and link.
+pub const SECOND_MH: Addresses = Addresses::of(2, 3);
+
 /// The FH's device.
 pub const FH_IF: &str = "fh0";
 /// The gateway's device toward the FH.
@@ -243,7 +246,11 @@ impl Topology {
             let mtus: Vec<u32> = std::iter::once(wireless_mtu).chain(others).collect();
             base_stations::configure(self, router, wired_mtu, &mtus)?;
         } else {
-            self.mh.run(|| set_interface(MH_IF, MH, wireless_mtu))??;
+            self.mh.run(|| {
+                set_interface(MH_IF, MH, wireless_mtu)?;
+                // Later than the MH's own, so that nothing is sent from it unless told to.
+                add_addresses(MH_IF, SECOND_MH)
+            })??;
             self.gateway().run(|| {
                 set_sysctls(GATEWAY_SYSCTLS)?;
                 set_interface(GATEWAY_WIRED_IF, GATEWAY_WIRED, wired_mtu)?;
@@ -336,9 +343,16 @@ fn set_interface(name: &str, addresses: Addresses, mtu: u32) -> anyhow::Result<(
     let rtnl = Rtnl::open()?;
     let ifindex = rtnl.link_index(name)?;
     rtnl.set_mtu(ifindex, mtu)?;
+    add_addresses(name, addresses)?;
+    Ok(rtnl.set_up(ifindex)?)
+}
+
+fn add_addresses(name: &str, addresses: Addresses) -> anyhow::Result<()> {
+    let rtnl = Rtnl::open()?;
+    let ifindex = rtnl.link_index(name)?;
     rtnl.add_address(ifindex, IpAddr::V4(addresses.v4), PREFIX_BITS_V4)?;
     rtnl.add_address(ifindex, IpAddr::V6(addresses.v6), PREFIX_BITS_V6)?;
-    Ok(rtnl.set_up(ifindex)?)
+    Ok(())
 }
 
 /// What a host's routes say beside where they lead, as `ip route` takes it.

@@ -237,6 +237,11 @@ impl PreparedTransfer {
         })
     }
 
+    /// The MH's namespace.
+    pub fn mobile_namespace(&self) -> NetNs {
+        self.topology.mh.clone()
+    }
+
     /// Carries it out, with the link's clock starting at the same moment, or sooner if
     /// [`TransferExtras::start_after`] says so.
     pub fn run(

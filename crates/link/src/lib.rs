@@ -38,6 +38,6 @@ pub use outage::{
 pub use random::seed_for;
 pub use settings::{
     BitErrorEffect, GilbertElliott, Jitter, LinkPlan, LinkSettings, QUEUE_PACKETS_DEFAULT,
-    SettingsError,
+    SettingsError, SlowPlan, SlowSpells,
 };
 pub use trace::{Trace, TraceError, TraceFormat};

@@ -145,10 +145,11 @@ impl<P> LinkModel<P> {
         self.stop_sending(now);
         (self.origin, self.started, self.sent_last) = (now, true, None);
         self.enter_schedule();
-        if self.state == LinkState::Up {
-            self.resume_sending(now);
-        } else {
+        if self.state == LinkState::Down {
             self.begin_outage(now);
+        }
+        if self.carries() {
+            self.resume_sending(now);
         }
     }
 
@@ -228,7 +229,7 @@ impl<P> LinkModel<P> {
             LinkState::Down if self.plan.outage_effect == OutageEffect::Lose => {
                 return self.refuse(DropReason::OutageArrival);
             }
-            LinkState::Up if self.sending.is_none() => {
+            LinkState::Up | LinkState::Down if self.carries() && self.sending.is_none() => {
                 self.queues.pass_turn(station);
                 self.begin_sending(waiting, now);
                 // Without a rate it has been sent already.
@@ -325,7 +326,9 @@ impl<P> LinkModel<P> {
         match self.state {
             LinkState::Up => {
                 self.state = LinkState::Down;
-                self.stop_sending(at);
+                if !self.carries() {
+                    self.stop_sending(at);
+                }
                 self.begin_outage(at);
             }
             LinkState::Down => {
@@ -426,10 +429,16 @@ impl<P> LinkModel<P> {
         if reason != DropReason::InFlightLimit || self.in_flight.len() >= IN_FLIGHT_MAX {
             return self.counters.count_drop(reason, 1);
         }
-        let mut arrive_at = at + self.plan.delay + extra;
+        let slow = self.plan.slow.map_or(Duration::ZERO, |slow| {
+            slow.more_at(self.model_time(at).saturating_since(Instant::ZERO))
+        });
+        let mut arrive_at = at + self.plan.delay + slow + extra;
         if !self.reorders() {
             arrive_at = arrive_at.max(self.arrive_after);
             self.arrive_after = arrive_at;
+        }
+        if self.is_lost_arriving(arrive_at) {
+            return self.counters.count_drop(DropReason::OutageInFlight, 1);
         }
         let place = self
             .in_flight
@@ -450,6 +459,7 @@ impl<P> LinkModel<P> {
             .in_flight
             .partition_point(|packet| packet.arrive_at <= at);
         match self.plan.outage_effect {
+            OutageEffect::LoseArriving => {}
             OutageEffect::Lose => {
                 let lost_on_the_way = self.in_flight.len() - arrived;
                 self.in_flight.truncate(arrived);

@@ -41,6 +41,10 @@ pub enum OutageEffect {
     /// its limit, what is on the way arrives later by as long as the outage
     /// lasted.
     Keep,
+    /// The link goes on sending what it has, and takes more; what would come out at
+    /// its other end while the outage lasts is lost there. So M-TCP's authors emulated
+    /// disconnections: the mobile's IP discarded what came (Brown and Singh, 1997, 6).
+    LoseArriving,
 }
 
 /// One outage.

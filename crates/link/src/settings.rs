@@ -195,6 +195,58 @@ impl Jitter {
     }
 }
 
+/// Spells in which the propagation delay is a multiple of its own (Liao, Kao and Chien,
+/// 2005: a channel in the bad state for so long in every 10 s).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SlowSpells {
+    /// When the first one begins, in seconds.
+    #[serde(default)]
+    pub first_at_s: f64,
+    /// From begin to begin, in seconds, above 0.
+    pub every_s: f64,
+    /// How long each lasts, in seconds, at most `every_s`.
+    pub for_s: f64,
+    /// Times the delay, 1 to 1000.
+    pub factor: f64,
+}
+
+impl SlowSpells {
+    fn plan(&self, delay: Duration) -> Result<SlowPlan, SettingsError> {
+        let seconds = |key: &str, value: f64, min: f64, max: f64| {
+            let s = in_range(key, value, min, max, "s")?;
+            Ok(Duration::from_nanos((s * 1e9).round() as u64))
+        };
+        let factor = in_range("factor", self.factor, 1.0, 1000.0, "times")?;
+        Ok(SlowPlan {
+            first: seconds("first_at_s", self.first_at_s, 0.0, 1e6)?,
+            every: seconds("every_s", self.every_s, 1e-3, 1e6)?,
+            length: seconds("for_s", self.for_s, 0.0, self.every_s)?,
+            more: Duration::from_nanos((delay.as_nanos() as f64 * (factor - 1.0)).round() as u64),
+        })
+    }
+}
+
+/// The same in integers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlowPlan {
+    first: Duration,
+    every: Duration,
+    length: Duration,
+    more: Duration,
+}
+
+impl SlowPlan {
+    /// What comes on top of the delay of a packet sent so long after the link's clock
+    /// started.
+    pub fn more_at(&self, elapsed: Duration) -> Duration {
+        let slow = elapsed.checked_sub(self.first).is_some_and(|since| {
+            since.as_nanos() % self.every.as_nanos().max(1) < self.length.as_nanos()
+        });
+        if slow { self.more } else { Duration::ZERO }
+    }
+}
+
 /// One direction of a link, as the user writes it. Without any key: no limit of
 /// rate, no delay, a queue of 1000 packets, no loss, no outages.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -210,6 +262,8 @@ pub struct LinkSettings {
     pub delay_ms: f64,
     /// Jitter on top of it.
     pub jitter: Option<Jitter>,
+    /// Spells of a longer delay.
+    pub slow: Option<SlowSpells>,
     /// Packets that may wait, besides the one being sent.
     pub queue_packets_max: Option<u32>,
     /// Bytes that may wait, besides the packet being sent.
@@ -240,6 +294,8 @@ pub struct LinkPlan {
     pub delay: Duration,
     /// Jitter on top of it.
     pub jitter: Option<Jitter>,
+    /// Spells of a longer delay.
+    pub slow: Option<SlowPlan>,
     /// Packets that may wait.
     pub queue_packets_max: usize,
     /// Bytes that may wait.
@@ -324,10 +380,15 @@ impl LinkSettings {
                 "(a DSCP)",
             )?;
         }
+        let delay = millis("delay_ms", self.delay_ms)?;
         Ok(LinkPlan {
             capacity: self.capacity(rate_trace.as_ref())?,
-            delay: millis("delay_ms", self.delay_ms)?,
+            delay,
             jitter: self.jitter,
+            slow: self
+                .slow
+                .map(|slow| slow.plan(delay).map_err(|error| error.within("slow")))
+                .transpose()?,
             queue_packets_max: packets as usize,
             queue_bytes_max: self.queue_bytes_max.unwrap_or(u64::MAX),
             priority_dscp_min: self.priority_dscp_min,
@@ -414,6 +475,30 @@ mod tests {
             Some((0.0, 1.0))
         );
         assert_ne!(*plan.outages, OutagePlan::none());
+    }
+
+    #[test]
+    fn a_slow_spell_multiplies_the_delay_while_it_lasts() {
+        let text = "delay_ms = 100\nslow = { first_at_s = 3, every_s = 10, for_s = 2, factor = 2 }";
+        let plan = toml::from_str::<LinkSettings>(text)
+            .unwrap()
+            .plan()
+            .unwrap();
+        let more = |ms: u64| plan.slow.unwrap().more_at(Duration::from_millis(ms));
+        let twice = Duration::from_millis(100);
+        for (ms, expected) in [
+            (0, Duration::ZERO),
+            (2999, Duration::ZERO),
+            (3000, twice),
+            (4999, twice),
+            (5000, Duration::ZERO),
+            (13_000, twice),
+            (15_000, Duration::ZERO),
+        ] {
+            assert_eq!(more(ms), expected, "{ms} ms");
+        }
+        let error = error("slow = { every_s = 1, for_s = 2, factor = 2 }");
+        assert_eq!(error, "slow.for_s: got 2, takes 0 to 1 s");
     }
 
     #[test]

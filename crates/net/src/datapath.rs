@@ -14,9 +14,7 @@
 //! it dies programs and devices vanish with it. See `docs/data-path.md`.
 
 use std::io::{self, IoSlice};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use holdfast_core::Direction;
@@ -30,12 +28,14 @@ mod interface;
 mod program;
 mod vnet;
 
+pub(crate) use counters::sums;
 pub use counters::{CounterValues, Counters};
-pub use interface::{Interface, tcx_program_count};
-pub use program::AttachMode;
+pub use crate::bpf::AttachMode;
+pub use interface::{Interface, has_carrier, tcx_program_count};
 pub use vnet::{Gso, VnetHdr};
 
-use program::{Hook, HookSide, ProgramSettings, Programs};
+use crate::bpf::{Hook, HookSide, SharedWords};
+use program::ProgramSettings;
 
 /// The marks of packets on their way from an uplink device up into the router: this
 /// plus the lower half of the device's index, so that two data paths never take each
@@ -64,7 +64,7 @@ pub const WRITE_PARTS_MAX: usize = 15;
 /// are empty.
 #[derive(Debug)]
 pub struct DataPath {
-    heartbeat: Heartbeat,
+    heartbeat: SharedWords,
     // Fields drop in this order: no packet may be redirected to a device that is gone.
     _taking: [Hook; 2],
     giving: [Hook; 2],
@@ -96,15 +96,16 @@ impl DataPath {
         let interface = Interface::query(wireless)?;
         let down = create_device("hfd%d", interface.kind)?;
         let up = create_device("hfu%d", interface.kind)?;
-        let programs = Programs::load(&ProgramSettings {
+        let programs = ProgramSettings {
             heartbeat_max_age_ns: HEARTBEAT_AGE_MAX.as_nanos() as u64,
             wireless_ifindex: interface.ifindex,
             down_ifindex: down.ifindex(),
             up_ifindex: up.ifindex(),
             kind: interface.kind,
             ahead_dscp,
-        })?;
-        let heartbeat = Heartbeat::map(&programs.map("heartbeat")?)?;
+        }
+        .load()?;
+        let heartbeat = SharedWords::map(&programs.map("heartbeat")?)?;
         let counters = programs.map("counters")?;
         let give = |name, tun: &Tun| programs.attach(name, tun.ifindex(), HookSide::Ingress, mode);
         let giving = [give("give_down", &down)?, give("give_up", &up)?];
@@ -192,12 +193,12 @@ impl DataPath {
 
     /// A sign of life, with CLOCK_MONOTONIC in nanoseconds; costs one store.
     pub fn beat(&self, monotonic_ns: u64) {
-        self.heartbeat.store(monotonic_ns);
+        self.heartbeat.store(0, monotonic_ns);
     }
 
     /// Has all packets passed on from now on, until the next beat.
     pub fn stop_taking(&self) {
-        self.heartbeat.store(0);
+        self.heartbeat.store(0, 0);
     }
 
     /// A reader of the programs' counters.
@@ -232,7 +233,7 @@ pub fn monotonic_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-fn create_device(name: &str, kind: LayerKind) -> io::Result<Tun> {
+pub(crate) fn create_device(name: &str, kind: LayerKind) -> io::Result<Tun> {
     let tun = Tun::create(&TunOptions {
         name: name.into(),
         kind,
@@ -253,56 +254,12 @@ fn create_device(name: &str, kind: LayerKind) -> io::Result<Tun> {
 }
 
 /// Repeats a write that a signal interrupted.
-fn retry(mut write: impl FnMut() -> io::Result<usize>) -> io::Result<()> {
+pub(crate) fn retry(mut write: impl FnMut() -> io::Result<usize>) -> io::Result<()> {
     loop {
         match write() {
             Ok(_) => return Ok(()),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
-    }
-}
-
-/// The heartbeat map's only value, mapped into our memory.
-#[derive(Debug)]
-struct Heartbeat {
-    page: NonNull<AtomicU64>,
-}
-
-// SAFETY: the page is shared memory that is accessed only by atomic stores.
-unsafe impl Send for Heartbeat {}
-
-impl Heartbeat {
-    const BYTES: usize = 4096;
-
-    fn map(map: &MapHandle) -> io::Result<Self> {
-        // SAFETY: a fresh mapping of a page that the kernel chooses; the map is
-        // mappable (BPF_F_MMAPABLE) and at least one page long.
-        let address = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                Self::BYTES,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED,
-                map.as_fd().as_raw_fd(),
-                0,
-            )
-        };
-        match NonNull::new(address.cast()) {
-            Some(page) if address != libc::MAP_FAILED => Ok(Self { page }),
-            _ => Err(io::Error::last_os_error()),
-        }
-    }
-
-    fn store(&self, monotonic_ns: u64) {
-        // SAFETY: the page is mapped as long as self lives, and aligned.
-        unsafe { self.page.as_ref() }.store(monotonic_ns, Ordering::Relaxed);
-    }
-}
-
-impl Drop for Heartbeat {
-    fn drop(&mut self) {
-        // SAFETY: the page was mapped with this length, and nothing refers to it now.
-        unsafe { libc::munmap(self.page.as_ptr().cast(), Self::BYTES) };
     }
 }

@@ -6,10 +6,14 @@
 //! the kernel and views of buffers that the kernel fills.
 #![allow(unsafe_code, reason = "calls of the kernel that no safe crate offers")]
 
+mod bpf;
+pub mod bpf_stats;
 pub mod datapath;
 pub mod frame;
 pub mod group;
 pub mod inject;
+pub mod lccwe;
+pub mod mobile_path;
 pub mod monitor;
 pub mod netns;
 pub mod readiness;

@@ -28,6 +28,16 @@ pub enum LayerKind {
     Ethernet,
 }
 
+impl LayerKind {
+    /// Octets of the link layer's header.
+    pub const fn header_bytes(self) -> u32 {
+        match self {
+            Self::RawIp => 0,
+            Self::Ethernet => 14,
+        }
+    }
+}
+
 /// How a device is to be created; every field but the name has a default.
 #[derive(Clone, Debug)]
 pub struct TunOptions {

@@ -27,6 +27,7 @@ use holdfast_core::{Direction, LinkSource, Settings};
 use holdfast_link::{LinkPlan, LinkSettings, SettingsError};
 use holdfast_wire::{Duration, Instant};
 
+use crate::content::ContentKind;
 use crate::observe::Observer;
 #[cfg(test)]
 use crate::outcome::CrossOutcome;
@@ -74,6 +75,8 @@ pub enum RunUntil {
     Delivered,
     /// When, besides, every connection is closed at both ends (TIME-WAIT included).
     Closed,
+    /// At its limit and not before.
+    Limit,
 }
 
 /// One link, both directions.
@@ -133,6 +136,9 @@ pub struct GatewayPlan {
     /// The DSCP of what it resends ahead of ordinary traffic, 0 to 63; none: as its
     /// sender sent it (`priority_dscp_min` of a link).
     pub resend_dscp: Option<u8>,
+    /// How long it takes to compress a packet of 1,400 bytes, others in proportion; what comes
+    /// after it waits.
+    pub compression_time: Duration,
 }
 
 impl GatewayPlan {
@@ -144,6 +150,7 @@ impl GatewayPlan {
             signal: None,
             restarts: Vec::new(),
             resend_dscp: None,
+            compression_time: Duration::ZERO,
         }
     }
 }
@@ -181,8 +188,12 @@ pub struct Transfer {
     /// Which MH: those of equal number share an address, and so a mobile of the
     /// gateway.
     pub mobile: u32,
+    /// What is sent.
+    pub content: ContentKind,
     /// How fast the receiving application reads.
     pub reading: Reading,
+    /// The sender closes when it has sent everything; otherwise it stays, silent.
+    pub closes: bool,
 }
 
 impl Transfer {
@@ -196,7 +207,9 @@ impl Transfer {
             fh: tcp,
             mh: tcp,
             mobile: 0,
+            content: ContentKind::Bulk,
             reading: Reading::AtOnce,
+            closes: true,
         }
     }
 

@@ -22,6 +22,7 @@
 //! In the order of a segment's way: [`tcp`] (a host's connection makes it), [`network`]
 //! (links and nodes carry it), its `gateway` (the engine judges it), [`outcome`].
 
+pub mod content;
 pub mod event;
 pub mod experiment;
 pub mod network;
@@ -30,6 +31,7 @@ pub mod outcome;
 pub mod packet;
 pub mod tcp;
 
+pub use content::ContentKind;
 pub use experiment::{
     CrossTraffic, Experiment, GatewayPlan, Hop, LinkSignal, Move, Reading, Roaming, RunUntil,
     Transfer,
@@ -38,4 +40,4 @@ pub use network::Network;
 pub use observe::{LinkId, Observer, PacketEvent};
 pub use outcome::{CrossOutcome, Outcome, Sample, Stall, TransferOutcome};
 pub use packet::{NodeId, Packet};
-pub use tcp::{Preset, TcpSettings};
+pub use tcp::{Judged, OnHandoff, Preset, TcpSettings};

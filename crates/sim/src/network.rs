@@ -11,8 +11,6 @@
 //! and engine has at most one event that counts in the queue: one for an earlier time
 //! replaces it, one for a later time is entered when the earlier one comes.
 
-use core::net::IpAddr;
-
 use holdfast_link::{
     Counters as LinkCounters, Departure, Enqueue, LinkModel, LinkState, OutageSchedule, Station,
 };
@@ -25,6 +23,7 @@ use crate::packet::{Body, NodeId, Packet};
 use crate::tcp::{Connection, State};
 
 mod change;
+mod compression;
 mod gateway;
 mod graph;
 mod handoff;
@@ -32,6 +31,7 @@ mod traffic;
 mod watch;
 
 use change::Change;
+use compression::{MobileDecompression, Payloads};
 use gateway::GatewayNode;
 pub use gateway::GatewayRole;
 pub use graph::MediumPlan;
@@ -76,6 +76,8 @@ enum Event {
     Mail,
     /// A station's timer.
     Station(u32),
+    /// A gateway has compressed a packet.
+    Compressed(u32),
     /// A point of the time series.
     Sample,
 }
@@ -125,6 +127,7 @@ struct Node {
     /// (own port, other end's port, connection), in order.
     ports: Vec<(u16, u16, u32)>,
     engine: Option<u32>,
+    decompression: MobileDecompression,
 }
 
 /// A network of any shape.
@@ -148,6 +151,8 @@ pub struct Network {
     scratch: Vec<Packet>,
     /// Ends that wait for bytes and are not dead.
     undelivered: usize,
+    /// What compressed packets carry.
+    payloads: Payloads,
     events: u64,
     digest: u64,
 }
@@ -269,6 +274,7 @@ impl Network {
             Event::MobileWord(id, word) => self.handle_mobile_word(id, word, observer),
             Event::Mail => self.handle_mail(observer),
             Event::Station(id) => self.handle_station_timeout(id, observer),
+            Event::Compressed(id) => self.handle_compressed(id, observer),
             Event::Sample => self.take_samples(),
         }
     }
@@ -355,6 +361,9 @@ impl Network {
     }
 
     fn deliver(&mut self, node: NodeId, packet: &Packet, observer: &mut dyn Observer) {
+        let Some(packet) = &self.restore(node, packet) else {
+            return;
+        };
         match packet.body {
             Body::Datagram { source, .. } => {
                 self.sources[source as usize].outcome.arrived += u64::from(!packet.corrupted);
@@ -413,7 +422,11 @@ impl Network {
             // Whoever is to send the rest has given up.
             self.undelivered -= 1;
         }
-        for packet in &out {
+        let content = self.slots[id as usize].content;
+        for packet in &mut out {
+            if let Body::Tcp(tcp) = &mut packet.body {
+                tcp.content = content;
+            }
             self.forward(node, packet, DSCP_DEFAULT, observer);
         }
         out.clear();
@@ -478,20 +491,8 @@ impl Network {
                 self.slots[index].note_link(*link, state, begun, now);
             }
         }
+        self.tell_mobiles(&links, observer);
         self.note_change_for_engines(&links, state);
-    }
-
-    /// The addresses of connections' ends beyond a link, for words of mobiles.
-    fn mobile_addresses(&self, node: NodeId) -> Vec<IpAddr> {
-        let mut addresses: Vec<IpAddr> = self
-            .slots
-            .iter()
-            .filter(|slot| slot.node == node)
-            .map(|slot| slot.connection.address())
-            .collect();
-        addresses.sort_unstable();
-        addresses.dedup();
-        addresses
     }
 }
 

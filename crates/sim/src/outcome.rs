@@ -4,6 +4,7 @@
 use holdfast_link::Counters as LinkCounters;
 use holdfast_wire::{Duration, Instant};
 
+use crate::tcp::Judged;
 pub use crate::tcp::{Counters as TcpCounters, Ending};
 
 /// The outcome of an [`Experiment`](crate::Experiment).
@@ -68,6 +69,8 @@ pub struct TransferOutcome {
     pub sender: TcpCounters,
     /// What the receiver's TCP did.
     pub receiver: TcpCounters,
+    /// What the sender's loss classifier has judged, if it has one.
+    pub judgements: Vec<Judged>,
     /// Points in time, if asked for.
     pub series: Vec<Sample>,
 }

@@ -6,7 +6,9 @@
 //! sequence number says; a byte that stands where another one belongs is seen.
 
 use holdfast_core::{Made, Payload, Resend};
-use holdfast_wire::{Flags, Options, SackBlocks, Segment, SeqNum};
+use holdfast_wire::{Endpoint, Flags, Options, SackBlocks, Segment, SeqNum};
+
+use crate::content::ContentKind;
 
 mod frame;
 
@@ -40,6 +42,10 @@ pub struct TcpPacket {
     /// The sender has sent some of its sequence space before, or a gateway sends it
     /// from its cache: for statistics and traces alone.
     pub repeated: bool,
+    /// What the bytes are, as far as it matters.
+    pub content: ContentKind,
+    /// The number of the compressed payload that it carries in place of the bytes.
+    pub wire: Option<u32>,
 }
 
 /// What is in a packet.
@@ -72,6 +78,32 @@ pub struct Packet {
 }
 
 impl Packet {
+    /// A TCP packet without data from one node's end to another's, all numbers 0.
+    pub(crate) fn made((node, from): (NodeId, Endpoint), (peer, to): (NodeId, Endpoint)) -> Self {
+        let segment = Segment {
+            from,
+            to,
+            seq: SeqNum::default(),
+            ack: SeqNum::default(),
+            flags: Flags::ACK,
+            window: 0,
+            options: Options::default(),
+            payload_len: 0,
+        };
+        Self {
+            from: node,
+            to: peer,
+            body: Body::Tcp(TcpPacket {
+                segment,
+                origin: Origin::default(),
+                repeated: false,
+                content: ContentKind::Bulk,
+                wire: None,
+            }),
+            corrupted: false,
+        }
+    }
+
     /// Length of the IP packet, bytes.
     pub fn len_bytes(&self) -> u32 {
         match &self.body {
@@ -146,6 +178,8 @@ impl Packet {
                         ..kept.origin
                     },
                     repeated: true,
+                    content: kept.content,
+                    wire: None,
                 }),
                 ..resend.payload
             });
@@ -196,6 +230,31 @@ impl Payload for Packet {
 
     fn is_cacheable(&self) -> bool {
         !self.corrupted
+    }
+
+    fn octets(&self, offset: u32, len: u32) -> Option<&[u8]> {
+        let Body::Tcp(tcp) = &self.body else {
+            return None;
+        };
+        let from = tcp.origin.offset + u64::from(offset);
+        tcp.content.bytes(from, len as usize)
+    }
+
+    fn renumbered(&self, header: &Segment) -> Option<Self> {
+        let mut packet = *self;
+        if let Body::Tcp(tcp) = &mut packet.body {
+            tcp.segment = *header;
+        }
+        Some(packet)
+    }
+
+    fn answered(&self, answer: &Segment) -> Option<Self> {
+        let mut packet = *self;
+        (packet.from, packet.to) = (self.to, self.from);
+        if let Body::Tcp(tcp) = &mut packet.body {
+            (tcp.segment, tcp.origin, tcp.repeated) = (*answer, Origin::default(), false);
+        }
+        Some(packet)
     }
 }
 

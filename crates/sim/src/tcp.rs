@@ -11,7 +11,9 @@
 //! By file, in the order of a transfer: `handshake`, `output` (what may be sent),
 //! `receive` (data in, ACKs out), `ack` (ACKs in), `congestion` (windows), `recovery`
 //! (losses that duplicate ACKs tell), `scoreboard` (RFC 6675's sets), `timeout` (losses
-//! that silence tells, persist), `rto` (how long silence may last).
+//! that silence tells, persist), `rto` (how long silence may last),
+//! `mobile` (M-TCP at a host whose link goes and comes), `lccwe` (LC and CWE at such a
+//! host).
 //!
 //! Left out: urgent data, Nagle's algorithm (bulk transfers alone), simultaneous open,
 //! ECN, D-SACK, F-RTO, Eifel, RACK, proportional rate reduction, pacing, timestamps older
@@ -23,6 +25,8 @@ mod ack;
 mod congestion;
 mod connection;
 mod handshake;
+mod lccwe;
+mod mobile;
 mod output;
 mod preset;
 mod reassembly;
@@ -37,7 +41,8 @@ mod variables;
 pub use connection::Connection;
 pub use preset::Preset;
 pub use rto::RtoEstimator;
-pub use settings::{DelayedAck, TcpSettings};
+pub use lccwe::Judged;
+pub use settings::{DelayedAck, OnHandoff, TcpSettings};
 pub use variables::{Application, Counters, End, Ending, State, View};
 
 #[cfg(test)]

@@ -6,7 +6,9 @@ use crate::checksum::Sum;
 use crate::{Flags, Layout, Segment, SeqNum};
 use core::net::IpAddr;
 
+mod made;
 mod options;
+mod set_up;
 
 /// The longest link-layer, IP and TCP headers that are copied, bytes: Ethernet with
 /// two tags, IPv6 with some extension headers, TCP with all its options.

@@ -6,7 +6,7 @@ use core::net::IpAddr;
 use crate::SeqNum;
 
 /// One end of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Endpoint {
     /// The host.
     pub address: IpAddr,

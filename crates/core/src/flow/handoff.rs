@@ -43,6 +43,11 @@ impl<P: Payload> Flow<P> {
             reported: self.sacked.iter().take(FlowState::REPORTED_MAX).collect(),
             srtt,
             bytes_per_s,
+            split: self.mtcp.split_state(),
+            renumber: self
+                .early
+                .as_ref()
+                .and_then(|early| early.numbers().copied()),
         })
     }
 
@@ -80,6 +85,25 @@ impl<P: Payload> Flow<P> {
         for (left, right) in &state.reported {
             self.sacked.add(*left, *right);
         }
+    }
+
+    /// What this station could not see of a flow that it has met in mid-stream.
+    pub(crate) fn complete(&mut self, state: &FlowState) {
+        let (fh, mh) = (&mut self.fh, &mut self.mh);
+        mh.window_scale = mh.window_scale.or(state.mh_window_scale);
+        fh.window_scale = fh.window_scale.or(state.fh_window_scale);
+        fh.sack |= state.fh_sack;
+        fh.fin = fh.fin.or(state.fh_fin);
+        mh.fin = mh.fin.or(state.mh_fin);
+        // An end may have been so bold as to send what the station before has seen alone.
+        fh.max = fh.max.max(state.fh_max);
+        mh.nxt = mh.nxt.max(state.mh_nxt);
+        if let Some(edge) = state.mh_right_edge {
+            mh.right_edge = Some(mh.right_edge.map_or(edge, |own| own.max(edge)));
+        }
+        mh.window_largest = mh.window_largest.max(state.mh_window_largest);
+        fh.window_largest = fh.window_largest.max(state.fh_window_largest);
+        self.path_mtu = self.path_mtu.or(state.path_mtu);
     }
 
     /// What is kept and the MH may lack, a segment's worth a piece; to be delivered by

@@ -3,9 +3,9 @@
 
 use holdfast_wire::{Flags, Instant, Segment, SeqNum, Timestamps};
 
-use super::{Flow, Sender, Stage};
+use super::{Flow, FlowKey, Sender, Stage};
 use crate::cache::Piece;
-use crate::{Direction, Payload, Resend};
+use crate::{Action, Actions, Direction, Payload, Resend};
 
 /// A piece is lost when the MH reports something that was sent after it and lies so many
 /// segments beyond (RFC 6675, `DupThresh`, measured as FACK does: by the farthest report).
@@ -60,11 +60,6 @@ impl<P: Payload> Flow<P> {
             arrived: self.fh.una,
             repeated: self.fh.una,
         };
-    }
-
-    /// What ends at `end` goes out for the first time: its ACK gives the round trip.
-    pub(crate) fn time(&mut self, end: SeqNum, now: Instant) {
-        self.timed.get_or_insert((end, now));
     }
 
     /// Bytes of payload in each segment of what is sent next; at least 1.
@@ -157,7 +152,18 @@ impl<P: Payload> Flow<P> {
         if let Some(before) = &mut self.before_outage {
             before.resent = before.resent.max(piece.end);
         }
-        Some(self.resend(piece))
+        Some(self.send(Sender::Gateway, piece, true))
+    }
+
+    /// The same of what was not sent before: what is timed already goes on being timed.
+    pub(crate) fn take_first(&mut self, len_max: u32, now: Instant) -> Option<Resend<P>> {
+        let timed = self.timed;
+        let piece = self.take_piece(len_max);
+        self.timed = timed;
+        if piece.is_some() {
+            self.timed.get_or_insert((self.sent_nxt, now));
+        }
+        piece
     }
 
     /// A piece sent since the outage and lost, if there is one that was not repeated.
@@ -215,6 +221,52 @@ impl<P: Payload> Flow<P> {
     }
 
     fn resend_by(&mut self, sender: Sender, piece: Piece<P>) -> Resend<P> {
+        self.send(sender, piece, false)
+    }
+
+    /// A segment that goes out as it came goes as pieces of the cache instead, to be offered
+    /// for compression. False if it need not be: then nothing is changed.
+    pub(crate) fn offer(&mut self, segment: &Segment, actions: &mut Actions<P>) -> bool {
+        let segment_len = self.cache.segment_len_at(segment.seq).unwrap_or(1);
+        let segments = segment.payload_len.div_ceil(segment_len);
+        let Some(compression) = &mut self.compression else {
+            return false;
+        };
+        if !compression.wants(segment.payload_len, segments) {
+            return false;
+        }
+        let (timed, end) = (self.timed, segment.end());
+        let mut seq = segment.seq;
+        while let Some(piece) = self.cache.piece(seq, Some(end), u32::MAX) {
+            seq = piece.end;
+            let compress = Some(self.key);
+            let piece = self.made_of(Sender::Gateway, piece, compress);
+            actions.push(Action::Resend(piece));
+        }
+        // It goes for the first time.
+        self.timed = timed;
+        true
+    }
+
+    /// `first`: it is sent in its turn, not to repair.
+    fn send(&mut self, sender: Sender, piece: Piece<P>, first: bool) -> Resend<P> {
+        let segment_len = piece.payload.segment_len().max(1);
+        let compress = self.compression.as_mut().and_then(|compression| {
+            let wanted = first && compression.wants(piece.len, piece.len.div_ceil(segment_len));
+            if !wanted {
+                compression.on_plain(piece.seq, piece.seq + piece.len);
+            }
+            wanted.then_some(self.key)
+        });
+        self.made_of(sender, piece, compress)
+    }
+
+    fn made_of(
+        &mut self,
+        sender: Sender,
+        piece: Piece<P>,
+        compress: Option<FlowKey>,
+    ) -> Resend<P> {
         // Karn: what is sent twice is not timed.
         self.timed = None;
         let ahead = sender == Sender::GatewayAhead;
@@ -238,12 +290,16 @@ impl<P: Payload> Flow<P> {
             timestamps,
             segment_len: piece.payload.segment_len().max(1),
             path_mtu: self.path_mtu,
+            compress,
             payload: piece.payload,
         }
     }
 
     /// A segment of the FH goes to the MH as it came, with or without data.
     pub(crate) fn note_passed(&mut self, segment: &Segment, now: Instant) {
+        if let Some(compression) = &mut self.compression {
+            compression.on_plain(segment.seq, segment.seq + segment.payload_len);
+        }
         // RFC 7323, 4.3: the MH takes it from what it accepts in turn alone.
         let in_turn =
             segment.seq.at_or_before(self.sent_nxt) && self.fh.una.at_or_before(segment.end());

@@ -53,6 +53,8 @@ pub(crate) struct AckOutcome {
     /// What newly arrived, by when it was sent, and bytes of it.
     pub arrivals: Arrivals,
     pub arrived_bytes: u32,
+    /// The MH has read what was compressed.
+    pub proves_compression: bool,
 }
 
 impl<P: Payload> Flow<P> {
@@ -341,11 +343,20 @@ impl<P: Payload> Flow<P> {
     }
 
     fn advance(&mut self, ack: SeqNum, now: Instant, outcome: &mut AckOutcome) {
-        outcome.acked = ack.distance_from(self.fh.una);
+        let from = self.fh.una;
+        outcome.acked = ack.distance_from(from);
         self.fh.una = ack;
         // What is owed is on its way: the wait for the MH begins anew.
         self.ahead.owed_since = None;
         self.sent_nxt = self.sent_nxt.max(ack);
+        if let Some(compression) = &mut self.compression {
+            outcome.proves_compression = compression.on_acked(from, ack);
+            if compression.has_dictionary() {
+                self.cache.each_between(from, ack, |seq, octets| {
+                    compression.keep(seq, octets);
+                });
+            }
+        }
         outcome.freed = self.cache.purge(ack);
         self.sacked.purge(ack);
         self.transmissions.purge(ack);

@@ -68,12 +68,16 @@ impl Arrivals {
         }
     }
 
-    /// Something sent after `sent` on the same or a slower way has arrived.
+    /// Something sent after `sent` on the same or a slower way has arrived. Of what was sent at
+    /// the same moment only the same kind tells: which kind the link took first is not known.
     pub(crate) fn overtook(&self, sent: &Transmission) -> bool {
-        let later = |newest: &Option<(Instant, SeqNum)>| {
-            newest.is_some_and(|(at, end)| sent.at < at || (sent.at == at && end.after(sent.end)))
+        let later = |newest: &Option<(Instant, SeqNum)>, same_kind: bool| {
+            newest.is_some_and(|(at, end)| {
+                sent.at < at || (same_kind && sent.at == at && end.after(sent.end))
+            })
         };
-        later(&self.ordinary) || (sent.ahead && later(&self.ahead))
+        let first = sent.retransmissions == 0 && !sent.by_fh;
+        later(&self.ordinary, first) || (sent.ahead && later(&self.ahead, true))
     }
 }
 
@@ -318,6 +322,10 @@ mod tests {
         sent.note(seq(0), seq(100), Sender::GatewayAhead, at(21));
         let ahead = sent.arrived(seq(0), seq(100), least, at(40));
         assert_eq!(overtaken(ahead, &sent), [] as [u32; 0]);
+        // Nor that of what was sent at the same moment of the retransmission.
+        sent.note(seq(300), seq(400), Sender::Fh, at(21));
+        let ordinary = sent.arrived(seq(300), seq(400), least, at(40));
+        assert_eq!(overtaken(ordinary, &sent), [100, 200]);
         // Too soon to be an answer to it.
         assert_eq!(
             sent.arrived(seq(0), seq(100), least, at(25)),

@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! M-TCP's bandwidth management: what the cell carries is shared anew, again and again, among
-//! the connections that are split here.
+//! M-TCP's bandwidth management: what a cell carries is shared anew, again and again, among
+//! the mobiles that need any of it, and a mobile's part among its connections.
 //!
-//! One cell: all that lies behind the gateway's wireless interface.
+//! A connection that is split is paced to its share. Of any other scheme's what the FH sends
+//! passes as it comes, and counts; what is sent from the cache is paced to the mobile's share
+//! ([`Mobile::share`](crate::mobile::Mobile)).
+//!
+//! Who comes in between two sharings gets what would be its part, so that the sum may exceed
+//! the cell for that time.
 
 use core::time::Duration;
 
@@ -10,69 +15,216 @@ use holdfast_wire::Instant;
 
 use super::Gateway;
 use crate::Payload;
-use crate::bandwidth::{Need, shares};
+use crate::bandwidth::{Estimate, Need, shares};
+use crate::settings::Settings;
 
 /// Shares hold so long.
 const PERIOD: Duration = Duration::from_millis(250);
 
+/// A cell at work.
+#[derive(Debug, Default)]
+pub(super) struct Cell {
+    /// What it is set to carry, bytes a second.
+    set: Option<u64>,
+    estimate: Estimate,
+    /// Mobiles that take part, by place and generation.
+    active: Vec<(u32, u32)>,
+    /// Their weights together.
+    weights: u64,
+    shared: Instant,
+}
+
+impl Cell {
+    /// Those of the settings.
+    pub(super) fn all(settings: &Settings) -> Vec<Self> {
+        let cell = |set: &crate::bandwidth::CellSettings| Self {
+            set: set.bytes_per_s,
+            ..Self::default()
+        };
+        settings.bandwidth.cells.iter().map(cell).collect()
+    }
+
+    /// What it carries, bytes a second; none: not known yet.
+    fn capacity(&self) -> Option<u64> {
+        self.set.or(self.estimate.bytes_per_s())
+    }
+
+    /// Until it is shared anew, what one of so much weight that takes part may have.
+    fn part(&self, weight: u32) -> Option<u64> {
+        let of = u128::from(self.weights.max(1));
+        let part = u128::from(self.capacity()?) * u128::from(weight) / of;
+        Some(u64::try_from(part).unwrap_or(u64::MAX).max(1))
+    }
+}
+
 impl<P: Payload> Gateway<P> {
-    /// A connection has been split, or was heard: its cell is looked after.
+    /// Something was heard of a connection: it takes part in its cell.
     pub(super) fn watch_cell(&mut self, place: u32, now: Instant) {
-        let Some(capacity) = self.settings.mtcp.cell_bytes_per_s else {
+        if self.cells.is_empty() {
+            return;
+        }
+        let Some(flow) = self.flows.at_mut(place) else {
             return;
         };
-        let Some(flow) = self.flows.at_mut(place).filter(|flow| flow.is_split()) else {
+        let Some(mobile) = self.mobiles.at_mut(flow.mobile) else {
             return;
         };
-        self.cell_at.get_or_insert(now + PERIOD);
-        if !flow.mtcp.is_assigned() {
-            flow.mtcp.assign(Some(capacity));
-            self.share_cell(now);
+        let Some(cell) = mobile.cell.and_then(|cell| self.cells.get_mut(cell)) else {
+            return;
+        };
+        if !mobile.takes_part {
+            mobile.takes_part = true;
+            mobile.sharing_flows = 0;
+            cell.active.push((flow.mobile, mobile.generation));
+            cell.weights += u64::from(mobile.weight);
+            if self.cell_at.is_none() {
+                cell.shared = now;
+                self.cell_at = Some(now + PERIOD);
+            }
+        }
+        if flow.is_split() && !flow.mtcp.is_assigned() {
+            mobile.sharing_flows += 1;
+            let part = cell.part(mobile.weight);
+            let flows = u64::from(mobile.sharing_flows);
+            flow.mtcp.assign(part.map(|part| (part / flows).max(1)));
         }
     }
 
     /// The shares are due.
     pub(super) fn on_cell_due(&mut self, now: Instant) {
-        if self.cell_at.is_some_and(|at| at <= now) {
-            self.cell_at = None;
-            if self.share_cell(now) {
-                self.cell_at = Some(now + PERIOD);
+        if self.cell_at.is_none_or(|at| at > now) {
+            return;
+        }
+        for place in 0..self.cells.len() {
+            self.share_cell(place, now);
+        }
+        let busy = self.cells.iter().any(|cell| !cell.active.is_empty());
+        self.cell_at = busy.then(|| now + PERIOD);
+    }
+
+    /// Every mobile that needs any gets its share; the others take part no more.
+    fn share_cell(&mut self, place: usize, now: Instant) {
+        let Some(cell) = self.cells.get_mut(place) else {
+            return;
+        };
+        let elapsed = now
+            .saturating_since(cell.shared)
+            .max(Duration::from_millis(1));
+        cell.shared = now;
+        cell.weights = 0;
+        let active = core::mem::take(&mut cell.active);
+        let (mut places, mut needs) = (Vec::new(), Vec::new());
+        let (mut delivered, mut queue) = (0, None::<Duration>);
+        for (at, generation) in active {
+            let Some(mobile) = self.mobiles.at_mut(at) else {
+                continue;
+            };
+            if mobile.generation != generation {
+                continue;
             }
+            delivered += rate(core::mem::take(&mut mobile.acked), elapsed);
+            let away = mobile.is_away();
+            if let Some(waited) = mobile.rtt.take_queue().filter(|_| !away) {
+                queue = Some(queue.map_or(waited, |least| least.min(waited)));
+            }
+            let need = self.need_of(at, elapsed);
+            let Some(mobile) = self.mobiles.at_mut(at) else {
+                continue;
+            };
+            if let Some(need) = need {
+                places.push((at, generation));
+                needs.push(need);
+            } else {
+                // Its share stays, for what an outage may have held up.
+                mobile.takes_part = false;
+            }
+        }
+        let wanted = needs.iter().any(|need| need.bytes_per_s.is_none());
+        let Some(cell) = self.cells.get_mut(place) else {
+            return;
+        };
+        cell.estimate
+            .update(delivered, queue.unwrap_or_default(), wanted);
+        cell.weights = needs.iter().map(|need| u64::from(need.weight)).sum();
+        cell.active.clone_from(&places);
+        let Some(capacity) = cell.capacity() else {
+            return;
+        };
+        let parts: Vec<_> = needs.iter().map(|need| cell.part(need.weight)).collect();
+        let shares = shares(capacity, &needs);
+        for (((at, _), need), (share, part)) in
+            places.iter().zip(&needs).zip(shares.into_iter().zip(parts))
+        {
+            // Who needs less than its own part may take up to that at any time.
+            let spare = need.bytes_per_s.and(part).unwrap_or_default();
+            self.share_mobile(*at, share.max(spare).max(1));
         }
     }
 
-    /// Every connection gets its share. True if there is one that needs any.
-    fn share_cell(&mut self, now: Instant) -> bool {
-        let Some(capacity) = self.settings.mtcp.cell_bytes_per_s else {
-            return false;
-        };
-        let elapsed = now.saturating_since(self.cell_shared).max(PERIOD);
-        self.cell_shared = now;
-        let (mut places, mut needs) = (Vec::new(), Vec::new());
-        for place in 0..self.flows.places() {
-            let Some(flow) = self.flows.at_mut(place).filter(|flow| flow.is_split()) else {
+    /// What a mobile has needed of late, and its weight; none: nothing. Its connections that
+    /// need nothing lose their shares.
+    fn need_of(&mut self, at: u32, elapsed: Duration) -> Option<Need> {
+        let mobile = self.mobiles.at_mut(at)?;
+        let away = mobile.is_away();
+        let mut bytes = core::mem::take(&mut mobile.passed);
+        let mut greedy = !away && mobile.is_recovering() && !mobile.waiting.is_empty();
+        for place in &mobile.flows {
+            let Some(flow) = self.flows.at_mut(*place).filter(|flow| flow.is_split()) else {
                 continue;
             };
-            let backlog = flow.has_backlog() && !flow.mtcp.is_frozen();
-            let offered = u128::from(flow.mtcp.take_offered()) * 1_000_000_000;
-            let offered = u64::try_from(offered / elapsed.as_nanos()).unwrap_or(u64::MAX);
-            if flow.mtcp.is_frozen() || (offered == 0 && !backlog) {
-                continue;
-            }
-            places.push(place);
-            needs.push(Need {
-                weight: 1,
-                bytes_per_s: if backlog { None } else { Some(offered) },
-            });
+            let offered = flow.mtcp.take_offered();
+            let waits = flow.has_backlog() && !flow.mtcp.is_frozen();
+            let need = if waits {
+                None
+            } else {
+                Some(rate(offered, elapsed))
+            };
+            flow.mtcp.note_need(need);
+            bytes += offered;
+            greedy |= waits;
         }
-        let own = capacity / (needs.len() as u64).max(1);
-        for ((place, need), share) in places.iter().zip(&needs).zip(shares(capacity, &needs)) {
+        let need = Need {
+            weight: mobile.weight,
+            bytes_per_s: (!greedy).then(|| rate(bytes, elapsed)),
+        };
+        (greedy || bytes > 0).then_some(need)
+    }
+
+    /// A mobile's share, and those of its connections.
+    fn share_mobile(&mut self, at: u32, share: u64) {
+        let Some(mobile) = self.mobiles.at_mut(at) else {
+            return;
+        };
+        mobile.share = Some(share);
+        let (mut places, mut needs) = (Vec::new(), Vec::new());
+        for place in &mobile.flows {
+            let Some(flow) = self.flows.at_mut(*place).filter(|flow| flow.is_split()) else {
+                continue;
+            };
+            match flow.mtcp.need() {
+                Some(0) => flow.mtcp.assign(None),
+                need => {
+                    places.push(*place);
+                    needs.push(Need {
+                        weight: 1,
+                        bytes_per_s: need,
+                    });
+                }
+            }
+        }
+        mobile.sharing_flows = places.len() as u32;
+        let own = share / (places.len() as u64).max(1);
+        for ((place, need), share) in places.iter().zip(&needs).zip(shares(share, &needs)) {
             if let Some(flow) = self.flows.at_mut(*place) {
-                // Who needs less than its own part may take up to that at any time.
                 let spare = need.bytes_per_s.map_or(0, |_| own);
                 flow.mtcp.assign(Some(share.max(spare).max(1)));
             }
         }
-        !places.is_empty()
     }
+}
+
+/// Bytes a second.
+fn rate(bytes: u64, elapsed: Duration) -> u64 {
+    let rate = u128::from(bytes) * 1_000_000_000 / elapsed.as_nanos().max(1);
+    u64::try_from(rate).unwrap_or(u64::MAX)
 }

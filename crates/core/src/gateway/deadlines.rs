@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use holdfast_wire::Instant;
 
-use super::Gateway;
+use super::{Early, Gateway};
 use crate::flow::{Flow, Stage};
 use crate::mobile::Mobile;
 use crate::schemes::mtcp;
@@ -45,6 +45,7 @@ impl<P: Payload> Gateway<P> {
                         continue;
                     };
                     if flow.scheduled.popped(at) {
+                        self.on_early_due(place, now, actions);
                         self.on_flow_due(place, now, actions);
                         self.schedule_flow(place, now);
                         self.put_off(place, now);
@@ -212,7 +213,10 @@ impl<P: Payload> Gateway<P> {
         let deadline = [flow.repair_at, ahead.reopen_at, ahead.acknowledge_at]
             .into_iter()
             .chain(snoop)
-            .chain([mtcp::deadline(flow)])
+            .chain([
+                mtcp::deadline(flow),
+                flow.early.as_ref().and_then(Early::deadline),
+            ])
             .flatten()
             .min();
         self.timers.schedule(

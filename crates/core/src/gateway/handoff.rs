@@ -7,33 +7,53 @@ use holdfast_wire::Instant;
 
 use super::Gateway;
 use super::deadlines::SWEEP_INTERVAL;
-use crate::flow::Stage;
+use crate::flow::{FlowKey, Stage};
 use crate::handoff::FlowState;
-use crate::schemes::mtcp;
+use crate::mobile::{Link, LinkSource};
+use crate::schemes::mtcp::{self, MtcpHandoff};
+use crate::schemes::Context;
+use crate::settings::Scheme;
 use crate::{Action, Actions, Payload, Resend};
 
 impl<P: Payload> Gateway<P> {
-    /// What is known of all flows of these addresses, for another station.
-    pub fn export(&self, addresses: &[IpAddr]) -> Vec<FlowState> {
-        let mobiles = addresses.iter().filter_map(|address| {
-            let place = self.mobiles.find(address)?;
-            self.mobiles.at(place)
-        });
-        mobiles
-            .flat_map(|mobile| {
-                let (srtt, rate) = (mobile.rtt.srtt(), mobile.delivery.bytes_per_s());
-                let flows = mobile
-                    .flows
-                    .iter()
-                    .filter_map(|place| self.flows.at(*place));
-                flows.filter_map(move |flow| flow.state(srtt, rate))
-            })
-            .collect()
+    /// What is known of all flows of these addresses, for another station that has the mobile
+    /// now. What FHs are to hear of that is in `actions`.
+    pub fn export(
+        &mut self,
+        addresses: &[IpAddr],
+        now: Instant,
+        actions: &mut Actions<P>,
+    ) -> Vec<FlowState> {
+        let mut states = Vec::new();
+        for address in addresses {
+            let place = self.mobiles.find(address);
+            let Some(mobile) = place.and_then(|place| self.mobiles.at(place)) else {
+                continue;
+            };
+            let (srtt, rate) = (mobile.rtt.srtt(), mobile.delivery.bytes_per_s());
+            for place in &mobile.flows {
+                let Some(flow) = self.flows.at_mut(*place) else {
+                    continue;
+                };
+                let counters = &mut self.counters;
+                let mut cx = Context::new(&self.settings, &mobile.rtt, now, counters, actions);
+                mtcp::hand_over(flow, &mut cx);
+                states.extend(flow.state(srtt, rate));
+            }
+        }
+        states
     }
 
-    /// Takes over a flow as another station knew it. False if this one knows it already, or
-    /// has no room; then nothing of its own knowledge changes.
-    pub fn adopt(&mut self, state: &FlowState, now: Instant, actions: &mut Actions<P>) -> bool {
+    /// Takes over a flow as another station knew it. `uplink` is a header for segments of the
+    /// MH, where none has passed here yet. False if this one knows the flow already, or has no
+    /// room; then nothing of its own knowledge changes, but what it could not know is filled in.
+    pub fn adopt(
+        &mut self,
+        state: &FlowState,
+        uplink: Option<P::Header>,
+        now: Instant,
+        actions: &mut Actions<P>,
+    ) -> bool {
         self.sweep_at.get_or_insert(now + SWEEP_INTERVAL);
         let found = self.flows.find(&state.key);
         let Some(place) = found.or_else(|| self.meet(state.key, now)) else {
@@ -43,28 +63,88 @@ impl<P: Payload> Gateway<P> {
         let Some(flow) = self.flows.at_mut(place) else {
             return false;
         };
-        if flow.stage != Stage::Meeting {
-            return false;
+        let stage = flow.stage;
+        match stage {
+            Stage::Meeting => flow.adopt(state, now),
+            Stage::Open => flow.complete(state),
+            Stage::Opaque | Stage::Closed => return false,
         }
-        flow.adopt(state, now);
+        flow.uplink_header = flow.uplink_header.take().or(uplink);
+        flow.renumber(state.renumber);
+        self.has_early |= state.renumber.is_some();
+        let mobile_place = flow.mobile;
         if flow.mh.window_scale.is_some() {
             actions.push(Action::Record(flow.record()));
         }
-        let mobile = flow.mobile;
         self.predecessor.remove(&state.key);
-        if let Some(mobile) = self.mobiles.at_mut(mobile) {
-            state
-                .srtt
-                .into_iter()
-                .for_each(|srtt| mobile.rtt.seed(srtt));
-            let rate = state.bytes_per_s.into_iter();
-            rate.for_each(|rate| mobile.delivery.seed(rate));
+        let Some(mobile) = self.mobiles.at_mut(mobile_place) else {
+            return false;
+        };
+        let srtt = state.srtt.into_iter();
+        srtt.for_each(|srtt| mobile.rtt.seed(srtt));
+        let rate = state.bytes_per_s.into_iter();
+        rate.for_each(|rate| mobile.delivery.seed(rate));
+        if let Some(split) = state
+            .split
+            .filter(|_| self.settings.scheme == Scheme::Mtcp)
+        {
+            let counters = &mut self.counters;
+            let cx = Context::new(&self.settings, &mobile.rtt, now, counters, actions);
+            mtcp::adopt(flow, &split, stage == Stage::Open, &cx);
         }
-        self.counters.flows_met += 1;
+        self.equip(place);
+        self.counters.flows_met += u64::from(stage == Stage::Meeting);
         self.count_in_flight(place);
+        self.watch_cell(place, now);
         self.schedule_flow(place, now);
-        self.schedule_mobile(mobile);
-        true
+        self.schedule_mobile(mobile_place);
+        stage == Stage::Meeting
+    }
+
+    /// What comes for these flows is kept until [`Self::go`], and then sent at the link's pace.
+    /// Nothing with a scheme that knows no outages, or that sends at its own pace anyway.
+    pub fn hold(&mut self, flows: &[FlowKey]) {
+        if !Scheme::survives_outages(&self.settings) {
+            return;
+        }
+        for key in flows {
+            let place = self.flows.find(key);
+            if let Some(flow) = place.and_then(|place| self.flows.at_mut(place)) {
+                flow.held = true;
+            }
+        }
+    }
+
+    /// What was kept of these flows goes on; their MH is here.
+    pub fn go(&mut self, flows: &[FlowKey], now: Instant, actions: &mut Actions<P>) {
+        for key in flows {
+            let Some(place) = self.flows.find(key) else {
+                continue;
+            };
+            let Some(flow) = self.flows.at_mut(place) else {
+                continue;
+            };
+            let was_held = core::mem::replace(&mut flow.held, false);
+            let mobile_place = flow.mobile;
+            let Some(mobile) = self.mobiles.at(mobile_place) else {
+                continue;
+            };
+            if flow.is_split() {
+                let counters = &mut self.counters;
+                let mut cx = Context::new(&self.settings, &mobile.rtt, now, counters, actions);
+                self.settings.scheme.on_reconnected(flow, &mut cx);
+            } else if was_held {
+                flow.begin_recovery();
+            }
+            let is_silent = mobile.link == Link::Silent;
+            self.count_in_flight(place);
+            if is_silent {
+                self.begin_recovery(mobile_place, LinkSource::Command, now, actions);
+            } else if was_held {
+                self.resume_recovery(mobile_place, now, actions);
+            }
+            self.schedule_flow(place, now);
+        }
     }
 
     /// Lets go of all flows of these addresses: another station has the mobile. What was kept
@@ -75,6 +155,7 @@ impl<P: Payload> Gateway<P> {
         pieces: &mut Vec<Resend<P>>,
         actions: &mut Actions<P>,
     ) {
+        let discards = self.settings.mtcp.handoff == MtcpHandoff::Published;
         for address in addresses {
             let place = self.mobiles.find(address);
             let mobile = place.and_then(|place| self.mobiles.at(place));
@@ -86,8 +167,10 @@ impl<P: Payload> Gateway<P> {
                 if flow.ahead.owed.is_some() {
                     continue;
                 }
-                mtcp::leave(flow, actions);
-                flow.kept_pieces(pieces);
+                mtcp::let_go(flow, actions);
+                if !(discards && flow.mtcp.is_handed_over()) {
+                    flow.kept_pieces(pieces);
+                }
                 self.forget_flow(place, actions);
             }
         }

@@ -59,6 +59,7 @@ impl<P: Payload> Gateway<P> {
     }
 
     /// What the MH's ACK shows to be lost, once more; it takes its time at the flow's rate.
+    /// Without a share of a cell the FH hears of it, and repeats what no outage took.
     pub(super) fn repair_split(
         &mut self,
         place: u32,
@@ -68,7 +69,8 @@ impl<P: Payload> Gateway<P> {
     ) {
         let before = actions.len();
         let split = |flow: &&mut Flow<P>| {
-            flow.is_split() && !flow.mtcp.is_frozen() && !flow.mtcp.is_closed()
+            let ours = flow.mtcp.is_in_cell() || flow.recover.is_some();
+            flow.is_split() && ours && !flow.mtcp.is_frozen() && !flow.mtcp.is_closed()
         };
         if let Some(flow) = self.flows.at_mut(place).filter(split) {
             recovery::repair(flow, dup_acks, &mut self.counters, actions);

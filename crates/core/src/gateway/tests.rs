@@ -2,6 +2,10 @@
 //! The engine, packet in and packet out; and a whole flow through all that can happen.
 
 mod bench;
+mod cell;
+mod compression;
+mod dice;
+mod early;
 mod forged;
 mod handoff;
 mod hold;
@@ -13,6 +17,7 @@ mod mtcp_plus;
 mod property;
 mod snoop_1995;
 mod snoop_hostile;
+mod snoop_overload;
 mod snoop_today;
 mod snoop_uplink;
 mod successor;

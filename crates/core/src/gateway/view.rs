@@ -34,7 +34,15 @@ pub struct Counters {
     pub(crate) undone_uplink: u64,
     pub(crate) freezes: u64,
     pub(crate) shrinks: u64,
+    pub(crate) early_joined: u64,
+    pub(crate) early_refused: u64,
+    pub(crate) early_lost: u64,
     pub(crate) unserved: u64,
+    pub(crate) compressed: u64,
+    pub(crate) compressed_in_vain: u64,
+    pub(crate) compressed_from_bytes: u64,
+    pub(crate) compressed_to_bytes: u64,
+    pub(crate) compression_proofs: u64,
 }
 
 /// Totals.
@@ -179,7 +187,15 @@ impl<P: Payload> Gateway<P> {
             ("undone_uplink", c.undone_uplink),
             ("freezes", c.freezes),
             ("shrinks", c.shrinks),
+            ("early_joined", c.early_joined),
+            ("early_refused", c.early_refused),
+            ("early_lost", c.early_lost),
             ("unserved", c.unserved),
+            ("compressed", c.compressed),
+            ("compressed_in_vain", c.compressed_in_vain),
+            ("compressed_from_bytes", c.compressed_from_bytes),
+            ("compressed_to_bytes", c.compressed_to_bytes),
+            ("compression_proofs", c.compression_proofs),
         ]
         .into_iter()
     }
@@ -187,6 +203,7 @@ impl<P: Payload> Gateway<P> {
     /// Addresses have left a mobile: that its link would go soon no longer holds for
     /// them. An outage ends for them as for any, by a segment of theirs.
     pub fn forget_addresses(&mut self, addresses: &[IpAddr]) {
+        self.forget_abilities(addresses);
         for address in addresses {
             let place = self.mobiles.find(address);
             if let Some(mobile) = place.and_then(|place| self.mobiles.at_mut(place)) {

@@ -1,28 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a buffering station keeps of one mobile's packets: the newest, within a limit.
+//!
+//! Found by flow: what a mobile with thousands of flows has here is gone through once, not
+//! once for each of them.
 
 use core::time::Duration;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use holdfast_wire::{Instant, SeqNum};
 
 use super::Copied;
 use crate::{Direction, FlowKey};
 
-/// Bytes that a packet takes beside itself.
-const ENTRY_BYTES: usize = 128;
+/// Bytes that a packet takes beside itself: its segment's values, the places in both maps and
+/// what the allocator adds.
+const ENTRY_BYTES: usize = 320;
 
 /// The packets of one mobile in the order in which they came.
 #[derive(Clone, Debug)]
 pub(super) struct Buffer<C> {
-    entries: VecDeque<(Instant, C)>,
+    /// By their numbers, which grow.
+    entries: BTreeMap<u64, (Instant, C)>,
+    /// The numbers of each flow's, in order.
+    flows: BTreeMap<FlowKey, VecDeque<u64>>,
+    next: u64,
     bytes: usize,
 }
 
 impl<C> Default for Buffer<C> {
     fn default() -> Self {
         Self {
-            entries: VecDeque::new(),
+            entries: BTreeMap::new(),
+            flows: BTreeMap::new(),
+            next: 0,
             bytes: 0,
         }
     }
@@ -68,13 +78,25 @@ impl<C: Copied> Buffer<C> {
             gone += 1;
         }
         self.bytes += bytes;
-        self.entries.push_back((now, copy));
+        let of_flow = self.flows.entry(flow_of(&copy)).or_default();
+        of_flow.push_back(self.next);
+        self.entries.insert(self.next, (now, copy));
+        self.next += 1;
         gone
     }
 
+    /// The oldest of all goes: it is its flow's oldest too.
     fn pop(&mut self) {
-        if let Some((_, copy)) = self.entries.pop_front() {
-            self.bytes -= copy.bytes() + ENTRY_BYTES;
+        let Some((_, (_, copy))) = self.entries.pop_first() else {
+            return;
+        };
+        self.bytes -= Self::taken_by(copy.bytes());
+        let key = flow_of(&copy);
+        if let Some(of_flow) = self.flows.get_mut(&key) {
+            of_flow.pop_front();
+            if of_flow.is_empty() {
+                self.flows.remove(&key);
+            }
         }
     }
 
@@ -82,31 +104,28 @@ impl<C: Copied> Buffer<C> {
     pub(super) fn forget_older(&mut self, age: Duration, now: Instant) {
         while self
             .entries
-            .front()
-            .is_some_and(|(at, _)| now.saturating_since(*at) > age)
+            .first_key_value()
+            .is_some_and(|(_, (at, _))| now.saturating_since(*at) > age)
         {
             self.pop();
         }
     }
 
-    /// Everything, in order; nothing is left.
-    pub(super) fn take(&mut self) -> impl Iterator<Item = C> + use<C> {
+    /// Forgets everything.
+    pub(super) fn clear(&mut self) {
+        (self.entries, self.flows) = (BTreeMap::new(), BTreeMap::new());
         self.bytes = 0;
-        let entries = core::mem::take(&mut self.entries);
-        entries.into_iter().map(|(_, copy)| copy)
     }
 
     /// The packets of one flow that end after `una`, in the order of their numbers, taken
     /// out; of those without data the newest alone. What ends before goes.
     pub(super) fn take_flow(&mut self, key: &FlowKey, una: SeqNum) -> Vec<C> {
         let (mut taken, mut empty) = (Vec::new(), None);
-        let mut left = VecDeque::with_capacity(self.entries.len());
-        for (at, copy) in core::mem::take(&mut self.entries) {
-            if flow_of(&copy) != *key {
-                left.push_back((at, copy));
+        for number in self.flows.remove(key).unwrap_or_default() {
+            let Some((_, copy)) = self.entries.remove(&number) else {
                 continue;
-            }
-            self.bytes -= copy.bytes() + ENTRY_BYTES;
+            };
+            self.bytes -= Self::taken_by(copy.bytes());
             let segment = copy.segment();
             if segment.is_empty() {
                 empty = Some(copy);
@@ -114,7 +133,6 @@ impl<C: Copied> Buffer<C> {
                 taken.push(copy);
             }
         }
-        self.entries = left;
         taken.sort_by_key(|copy| place(copy.segment().seq, una));
         taken.extend(empty);
         taken
@@ -122,29 +140,35 @@ impl<C: Copied> Buffer<C> {
 
     /// The flows of which something is kept, each once, in the order of their first packets.
     pub(super) fn flows(&self) -> Vec<FlowKey> {
-        let mut flows = Vec::new();
-        for (_, copy) in &self.entries {
-            let flow = flow_of(copy);
-            if !flows.contains(&flow) {
-                flows.push(flow);
-            }
-        }
-        flows
+        let firsts = self.flows.iter();
+        let mut firsts: Vec<(u64, FlowKey)> = firsts
+            .filter_map(|(key, of_flow)| Some((*of_flow.front()?, *key)))
+            .collect();
+        firsts.sort_unstable_by_key(|(first, _)| *first);
+        firsts.into_iter().map(|(_, key)| key).collect()
     }
 
     /// The packets of a flow without data, taken out: the newest, and how many went.
     pub(super) fn take_empty(&mut self, key: &FlowKey) -> (Option<C>, u64) {
         let (mut newest, mut gone) = (None, 0);
-        let bytes = &mut self.bytes;
-        self.entries.retain(|(_, copy)| {
-            let is_one = copy.segment().is_empty() && flow_of(copy) == *key;
-            if is_one {
+        let Some(of_flow) = self.flows.get_mut(key) else {
+            return (None, 0);
+        };
+        let (entries, bytes) = (&mut self.entries, &mut self.bytes);
+        of_flow.retain(|number| {
+            let is_empty = entries
+                .get(number)
+                .is_some_and(|(_, copy)| copy.segment().is_empty());
+            if is_empty && let Some((_, copy)) = entries.remove(number) {
                 *bytes -= Self::taken_by(copy.bytes());
-                newest = Some(copy.clone());
+                newest = Some(copy);
                 gone += 1;
             }
-            !is_one
+            !is_empty
         });
+        if of_flow.is_empty() {
+            self.flows.remove(key);
+        }
         (newest, gone)
     }
 
@@ -155,8 +179,7 @@ impl<C: Copied> Buffer<C> {
 
     /// The newest packet of a flow.
     pub(super) fn newest_of(&self, key: &FlowKey) -> Option<&C> {
-        let mut entries = self.entries.iter().rev().map(|(_, copy)| copy);
-        entries.find(|copy| flow_of(*copy) == *key && !copy.segment().is_empty())
+        self.of(key).rev().find(|copy| !copy.segment().is_empty())
     }
 
     /// What of `from..to` is neither kept nor in one of the ranges `beside`, in order.
@@ -185,10 +208,14 @@ impl<C: Copied> Buffer<C> {
         gaps
     }
 
+    /// The packets of a flow, in the order in which they came.
+    fn of(&self, key: &FlowKey) -> impl DoubleEndedIterator<Item = &C> {
+        let numbers = self.flows.get(key).into_iter().flatten();
+        numbers.filter_map(|number| self.entries.get(number).map(|(_, copy)| copy))
+    }
+
     fn ranges(&self, key: &FlowKey) -> impl Iterator<Item = (SeqNum, SeqNum)> {
-        let of_flow = self.entries.iter().map(|(_, copy)| copy);
-        let of_flow = of_flow.filter(move |copy| flow_of(*copy) == *key);
-        of_flow
+        self.of(key)
             .map(|copy| (copy.segment().seq, copy.segment().end()))
             .filter(|(seq, end)| seq.before(*end))
     }
@@ -200,13 +227,10 @@ impl<C: Copied> Buffer<C> {
         from: SeqNum,
         to: SeqNum,
     ) -> impl Iterator<Item = &C> {
-        self.entries
-            .iter()
-            .map(|(_, copy)| copy)
-            .filter(move |copy| {
-                let segment = copy.segment();
-                flow_of(*copy) == *key && segment.seq.before(to) && segment.end().after(from)
-            })
+        self.of(key).filter(move |copy| {
+            let segment = copy.segment();
+            segment.seq.before(to) && segment.end().after(from)
+        })
     }
 }
 

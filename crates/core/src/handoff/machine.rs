@@ -216,7 +216,11 @@ impl<C: Copied> Handoff<C> {
     /// A copy of a packet came, to the group or to this station.
     pub fn handle_copy(&mut self, mobile: KeyId, copy: C, now: Instant, actions: &mut Actions<C>) {
         self.counters.copies += 1;
-        match self.mobiles.get(&mobile).map(Mobile::role) {
+        let known = self.mobiles.get(&mobile);
+        let address = copy.segment().to.address;
+        // A neighbour that is astray must not have packets for others routed here.
+        let known = known.filter(|known| known.addresses.contains(&address));
+        match known.map(Mobile::role) {
             None | Some(Role::Idle) => {}
             Some(Role::Forwarding) => {
                 self.counters.delivered += 1;
@@ -396,7 +400,7 @@ impl<C: Copied> Handoff<C> {
         mobile.buffering_until = None;
         mobile.announce_at = None;
         self.buffered_bytes -= mobile.buffer.bytes();
-        mobile.buffer.take().for_each(drop);
+        mobile.buffer.clear();
         if !core::mem::replace(&mut mobile.joined, false) {
             return;
         }

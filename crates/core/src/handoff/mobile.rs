@@ -3,6 +3,7 @@
 
 use core::net::IpAddr;
 use core::time::Duration;
+use std::collections::BTreeMap;
 
 use holdfast_wire::{Instant, SeqNum};
 
@@ -111,7 +112,7 @@ pub(super) struct Mobile<C> {
     /// From whom state comes.
     pub receiving: Option<(PeerId, Receiving)>,
     /// Where the MH's flows stood, by the station before.
-    pub told: Vec<(FlowKey, SeqNum)>,
+    pub told: BTreeMap<FlowKey, SeqNum>,
     /// Something is kept of flows of which nobody has told; an ACK of the MH will.
     pub unsynchronised: bool,
     pub sendings: Vec<(PeerId, u64, Sending)>,
@@ -143,7 +144,7 @@ impl<C: Copied> Mobile<C> {
             prepared_until: Instant::ZERO,
             sync: None,
             receiving: None,
-            told: Vec::new(),
+            told: BTreeMap::new(),
             unsynchronised: false,
             sendings: Vec::new(),
             announce_at: None,

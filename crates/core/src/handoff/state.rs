@@ -3,8 +3,9 @@
 //! both directions from the start.
 //!
 //! ```text
-//! 0  version, 1           then both ends (7 or 19 bytes each), the numbers of the FH, those of
-//! 1  flags, 2 bytes       the MH; as the flags say timestamps, what the MH has reported
+//! 0  version, 2           then both ends (7 or 19 bytes each), the numbers of the FH, those of
+//! 1  flags, 2 bytes       the MH; as the flags say timestamps, M-TCP's halves; what the MH has
+//!                         reported
 //! ```
 
 use core::time::Duration;
@@ -12,7 +13,8 @@ use core::time::Duration;
 use holdfast_wire::{SeqNum, Timestamps};
 
 use super::bytes::{Reader, Writer};
-use crate::FlowKey;
+use crate::{FlowKey, Renumber};
+use crate::schemes::mtcp::SplitState;
 
 /// The longest record of a flow, bytes.
 pub const FLOW_STATE_BYTES_MAX: usize = 500;
@@ -20,7 +22,7 @@ pub const FLOW_STATE_BYTES_MAX: usize = 500;
 /// Ranges that the MH has reported, at most, in a record.
 const REPORTED_MAX: usize = 32;
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// The numbers of a flow at one moment. A part that is missing is not known.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,6 +69,11 @@ pub struct FlowState {
     pub srtt: Option<Duration>,
     /// What the link there delivered, bytes a second.
     pub bytes_per_s: Option<u64>,
+    /// M-TCP: the halves, of a connection that is split.
+    pub split: Option<SplitState>,
+    /// M-TCP: how the numbers of the halves differ, of a connection that was set up early; all
+    /// numbers here are those of the MH's half.
+    pub renumber: Option<Renumber>,
 }
 
 impl FlowState {
@@ -89,6 +96,8 @@ impl FlowState {
             self.path_mtu.is_some(),
             self.srtt.is_some(),
             self.bytes_per_s.is_some(),
+            self.split.is_some(),
+            self.renumber.is_some(),
         ];
         let bits = flags.iter().enumerate();
         w.u16(bits.fold(0, |bits, (at, flag)| bits | u16::from(*flag) << at));
@@ -116,9 +125,13 @@ impl FlowState {
         self.mh_fin.into_iter().for_each(|fin| w.seq(fin));
         self.tsval_sent.into_iter().for_each(|tsval| w.u32(tsval));
         self.path_mtu.into_iter().for_each(|mtu| w.u32(mtu));
-        let micros = |time: Duration| u32::try_from(time.as_micros()).unwrap_or(u32::MAX);
         self.srtt.into_iter().for_each(|srtt| w.u32(micros(srtt)));
         self.bytes_per_s.into_iter().for_each(|rate| w.u64(rate));
+        self.split
+            .iter()
+            .for_each(|split| write_split(&mut w, split));
+        let numbers = self.renumber.iter();
+        numbers.for_each(|numbers| w.0.extend(numbers.to_bytes()));
         let reported = self.reported.iter().take(REPORTED_MAX);
         w.u8(reported.len() as u8);
         for (left, right) in reported {
@@ -159,6 +172,8 @@ impl FlowState {
             reported: Vec::new(),
             srtt: None,
             bytes_per_s: None,
+            split: None,
+            renumber: None,
         };
         state.read_optional(&mut r, has)?;
         let count = usize::from(r.u8()?);
@@ -201,6 +216,13 @@ impl FlowState {
         if has(10) {
             self.bytes_per_s = Some(r.u64()?);
         }
+        if has(11) {
+            self.split = Some(read_split(r)?);
+        }
+        if has(12) {
+            let bytes = r.take(Renumber::BYTES)?.try_into().ok()?;
+            self.renumber = Some(Renumber::from_bytes(bytes)?);
+        }
         Some(())
     }
 
@@ -217,8 +239,54 @@ impl FlowState {
             && at.at_or_before(self.fh_max)
             && self.fh_una.at_or_before(self.fh_max)
             && self.reported.len() <= REPORTED_MAX
+            && self
+                .split
+                .is_none_or(|split| split.told.at_or_before(self.fh_una))
             && shifts.into_iter().flatten().all(|shift| shift <= 14)
     }
+}
+
+fn micros(time: Duration) -> u32 {
+    u32::try_from(time.as_micros()).unwrap_or(u32::MAX)
+}
+
+/// Which parts there are, then they.
+fn write_split(w: &mut Writer, split: &SplitState) {
+    let flags = [
+        split.is_shrunk,
+        split.was_shrunk,
+        split.uplink_open,
+        split.cwnd.is_some(),
+        split.srtt.is_some(),
+        split.wired_srtt.is_some(),
+    ];
+    let bits = flags.iter().enumerate();
+    w.u8(bits.fold(0, |bits, (at, flag)| bits | u8::from(*flag) << at));
+    w.seq(split.told);
+    split.cwnd.into_iter().for_each(|cwnd| w.u32(cwnd));
+    let both = [split.srtt, split.wired_srtt];
+    both.into_iter()
+        .flatten()
+        .for_each(|srtt| w.u32(micros(srtt)));
+}
+
+fn read_split(r: &mut Reader<'_>) -> Option<SplitState> {
+    let flags = r.u8()?;
+    let has = |at: u8| flags & 1 << at != 0;
+    let told = r.seq()?;
+    let mut number = |at: u8| -> Option<Option<u32>> {
+        Some(if has(at) { Some(r.u32()?) } else { None })
+    };
+    let time = |micros: Option<u32>| micros.map(|micros| Duration::from_micros(micros.into()));
+    Some(SplitState {
+        told,
+        is_shrunk: has(0),
+        was_shrunk: has(1),
+        uplink_open: has(2),
+        cwnd: number(3)?,
+        srtt: time(number(4)?),
+        wired_srtt: time(number(5)?),
+    })
 }
 
 #[cfg(test)]
@@ -257,6 +325,21 @@ mod tests {
             reported: (0..32).map(|i| (seq(i * 100), seq(i * 100 + 50))).collect(),
             srtt: Some(Duration::from_micros(12_345)),
             bytes_per_s: Some(2_500_000),
+            split: Some(SplitState {
+                told: seq(u32::MAX - 501),
+                is_shrunk: true,
+                was_shrunk: false,
+                uplink_open: true,
+                cwnd: Some(14_600),
+                srtt: Some(Duration::from_millis(7)),
+                wired_srtt: Some(Duration::from_millis(9)),
+            }),
+            renumber: Some(Renumber {
+                uplink: 3,
+                downlink: 4,
+                fh_sack: true,
+                ..Renumber::default()
+            }),
         }
     }
 
@@ -282,5 +365,11 @@ mod tests {
         refused(|state| state.fh_max = state.fh_una - 1);
         refused(|state| state.reported.swap(0, 1));
         refused(|state| state.reported[0].0 = state.fh_una - 1);
+        refused(|state| {
+            state.split = Some(SplitState {
+                told: state.fh_una + 1,
+                ..SplitState::default()
+            });
+        });
     }
 }

@@ -139,6 +139,8 @@ fn state(una: u32, max: u32) -> FlowState {
         reported: Vec::new(),
         srtt: None,
         bytes_per_s: None,
+        split: None,
+        renumber: None,
     }
 }
 
@@ -271,7 +273,7 @@ fn the_new_station_purges_up_to_the_ack_and_delivers_what_the_mh_lacks() {
     let actions = hears(&mut east, WEST, part(5, &[state(200, 300)]), at(12));
     assert!(matches!(actions[1], HandoffAction::Adopt(_)), "{actions:?}");
     assert_eq!(delivered(&actions), [200], "100 is at the MH");
-    assert_eq!(actions.last(), Some(&HandoffAction::Go(vec![MH.address])));
+    assert_eq!(actions.last(), Some(&HandoffAction::Go(vec![FlowKey { fh: FH, mh: MH }])));
     assert_eq!(role(&east, at(12)), Role::Forwarding);
     assert_eq!(east.buffered_bytes(), 0);
     let again = hears(&mut east, WEST, part(5, &[state(200, 300)]), at(13));
@@ -366,14 +368,18 @@ fn a_claim_with_a_lower_epoch_changes_nothing_and_is_contradicted() {
     };
     assert_eq!(actions, [told]);
     assert_eq!(role(&west, at(1)), Role::Forwarding);
-    // The one that is told so stops.
+    // The one that is told so stops; what it knows is for the other one.
     let mut east = station(2);
     registers(&mut east, 6, at(0));
     let actions = hears(&mut east, WEST, answer(6, stale), at(2));
-    assert!(
-        matches!(actions[0], HandoffAction::Stop { .. }),
-        "{actions:?}"
+    let handed_over = matches!(
+        actions[..2],
+        [
+            HandoffAction::Export { to: WEST, .. },
+            HandoffAction::Stop { .. }
+        ]
     );
+    assert!(handed_over, "{actions:?}");
     assert!(actions.contains(&HandoffAction::EpochElsewhere {
         mobile: MOBILE,
         epoch: 7

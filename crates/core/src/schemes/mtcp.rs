@@ -23,13 +23,16 @@ use super::mtcp_plus::serves;
 use crate::flow::{AckOutcome, Flow};
 use crate::{Action, Actions, Payload, Verdict};
 
+mod handoff;
 mod m_tcp;
 mod parameters;
 mod persist;
 mod sh_tcp;
 
+pub(crate) use handoff::{adopt, hand_over, let_go};
+pub use handoff::{MtcpHandoff, SplitState};
 use m_tcp::MTcp;
-pub use parameters::{MtcpPersist, MtcpRelease, MtcpSettings};
+pub use parameters::{MtcpPersist, MtcpRelease, MtcpSetUp, MtcpSettings, MtcpShrink};
 use sh_tcp::ShTcp;
 
 /// The control bits of the ACK by which M-TCP at the MH says that it is connected again
@@ -45,6 +48,8 @@ pub const RECONNECTION_FLAGS: Flags = Flags(Flags::ACK.0 | Flags::PSH.0);
 pub(crate) struct Mtcp {
     /// The connection is split here.
     pub split: bool,
+    /// Another SH has been told of it.
+    is_handed_over: bool,
     sh: ShTcp,
     m: MTcp,
 }
@@ -97,6 +102,7 @@ impl Mtcp {
     /// The share of its cell that was assigned to the connection, bytes a second.
     pub(crate) const fn assign(&mut self, bytes_per_s: Option<u64>) {
         self.m.assigned = bytes_per_s;
+        self.m.in_cell |= bytes_per_s.is_some();
     }
 
     /// So many bytes went out of turn.
@@ -106,9 +112,31 @@ impl Mtcp {
         }
     }
 
+    /// So many bytes that were charged did not take the link.
+    pub(crate) fn refund(&mut self, bytes: u32) {
+        if let Some(assigned) = self.m.assigned {
+            self.m.pacer.refund(bytes, assigned);
+        }
+    }
+
     /// It has a share.
     pub(crate) const fn is_assigned(&self) -> bool {
         self.m.assigned.is_some()
+    }
+
+    /// It has had a share of its cell.
+    pub(crate) const fn is_in_cell(&self) -> bool {
+        self.m.in_cell
+    }
+
+    /// What it needs, bytes a second; none: whatever it gets.
+    pub(crate) const fn note_need(&mut self, bytes_per_s: Option<u64>) {
+        self.m.need = bytes_per_s;
+    }
+
+    /// What it needed when that was asked last.
+    pub(crate) const fn need(&self) -> Option<u64> {
+        self.m.need
     }
 
     /// Bytes that the FH has sent since this was asked last.
@@ -155,15 +183,20 @@ pub(crate) fn on_data<P: Payload>(
         if m_tcp::is_closed(flow) && !flow.mtcp.m.is_frozen() {
             return Verdict::Forward;
         }
-        // It is M-TCP's to repeat, if the MH waits for what is here.
-        return if flow.cache.holds(flow.fh.una) {
+        return if m_tcp::repeats_itself(flow, segment) {
             Verdict::Suppress
         } else {
+            flow.mtcp.on_repeated();
+            flow.on_forwarded(segment, cx.now);
             Verdict::Forward
         };
     }
     if m_tcp::takes(flow, segment, backlog, cx) {
-        return Verdict::Forward;
+        return if flow.offer(segment, cx.actions) {
+            Verdict::Suppress
+        } else {
+            Verdict::Forward
+        };
     }
     cx.counters.kept_back += 1;
     m_tcp::send(flow, cx);

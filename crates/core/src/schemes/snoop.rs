@@ -35,6 +35,7 @@ mod dup_acks;
 mod echo;
 mod fixed_half;
 mod parameters;
+mod radio;
 mod reports;
 mod told;
 pub(super) mod uplink;
@@ -43,6 +44,7 @@ use dup_acks::DupAcks;
 pub(crate) use echo::Echo;
 use fixed_half::FixedHalf;
 pub use parameters::{SnoopSet, SnoopSettings};
+use radio::Radio;
 use reports::Reports;
 use told::{StandingRtt, Told};
 pub(crate) use uplink::Uplink;
@@ -60,6 +62,8 @@ pub(crate) struct Snoop {
     rtt: Option<Duration>,
     /// `today`: the same at least, of late.
     standing: StandingRtt,
+    /// `today`: whether anything is lost but by a queue.
+    radio: Radio,
     /// `today`: the round trip of what went ahead of ordinary traffic.
     ahead_rtt: RttEstimator,
     /// The wireless half's round trip, smoothed as the paper does it.
@@ -220,6 +224,9 @@ pub(super) fn on_mh_segment<P: Payload>(
         let span = told::path_rtt(snoop, cx.rtt).unwrap_or(rtt);
         snoop.standing.sample(rtt, span, cx.now);
         snoop.rtt = Some(rtt);
+        if let Some(least) = cx.rtt.least() {
+            snoop.radio.on_arrived(rtt.saturating_sub(least), cx.now);
+        }
     }
     if let Some((sent, _)) = outcome.arrivals.ahead {
         snoop.ahead_rtt.sample(cx.now.saturating_since(sent));

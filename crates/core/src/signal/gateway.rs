@@ -18,7 +18,7 @@ use super::seal::{self, NONCE_BYTES, Way};
 mod notice;
 
 use notice::notice_kind;
-pub use notice::{LinkNotice, LinkNoticeKind};
+pub use notice::{AbilitiesNotice, LinkNotice, LinkNoticeKind};
 
 /// Fresh random bytes for one datagram. They must come from the operating system's
 /// generator (or from a seed in a simulation) and never be used again.
@@ -57,6 +57,8 @@ pub struct Handled {
     pub outcome: Outcome,
     /// What it changed; `None` also for a believed repetition.
     pub notice: Option<LinkNotice>,
+    /// What the mobile says that it can do; for every believed message of a link that is up.
+    pub abilities: Option<AbilitiesNotice>,
     /// A datagram for the datagram's sender, never longer than what came.
     pub reply: Option<Vec<u8>>,
 }
@@ -193,14 +195,17 @@ impl GatewayPeers {
                 return Handled {
                     outcome,
                     notice: None,
+                    abilities: None,
                     reply: None,
                 };
             }
         };
+        let mut abilities = None;
         let (outcome, notice, reply) = match self.judge(key, &request, now, entropy) {
             Ok(()) => {
                 self.counters.believed += 1;
                 let notice = self.believe(key, &request, from, now);
+                abilities = AbilitiesNotice::of(&request, now + self.lifetime);
                 (Outcome::Believed, notice, Some(ReplyKind::Ack))
             }
             Err(Refused { rejection, reply }) => {
@@ -217,6 +222,7 @@ impl GatewayPeers {
         Handled {
             outcome,
             notice,
+            abilities,
             reply,
         }
     }

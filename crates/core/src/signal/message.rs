@@ -6,6 +6,7 @@
 //!  0   kind          1 byte                     0   kind          1 byte
 //!  1   addresses     1 byte, 0 to 16            1   reason        1 byte, refusals only
 //!  2   lead_ms       2 bytes                    2   zero          2 bytes
+//!      or abilities, in `register` and `up`
 //!  4   challenge    16 bytes, zero for none     4   challenge    16 bytes, challenges only
 //! 20   incarnation   8 bytes                   20   incarnation   8 bytes, echoed
 //! 28   epoch         8 bytes                   28   epoch         8 bytes, the gateway's view
@@ -79,6 +80,52 @@ impl SignalKind {
     }
 }
 
+/// What a mobile can do besides, as its `register` and `up` messages say.
+///
+/// It stands where `going-down-soon` has its lead time. A first byte of 0xa7 tells it from what
+/// mobiles sent there before there were abilities: 0, or a lead time that has passed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Abilities(u8);
+
+impl Abilities {
+    /// None.
+    pub const NONE: Self = Self(0);
+    /// It restores segments compressed by raw deflate.
+    pub const DEFLATE: Self = Self(1);
+    /// It restores those compressed by zstd, and follows their flows for dictionaries
+    /// (`crate::compression`).
+    pub const ZSTD: Self = Self(2);
+
+    const MARK: u8 = 0xa7;
+
+    /// Both sets.
+    #[must_use]
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// All of `other`'s are among these.
+    pub const fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// The two bytes of a message.
+    pub(super) const fn to_field(self) -> u16 {
+        if self.0 == 0 {
+            return 0;
+        }
+        u16::from_be_bytes([Self::MARK, self.0])
+    }
+
+    /// What a message of `kind` with these two bytes says.
+    pub(super) const fn of_field(kind: SignalKind, field: u16) -> Self {
+        match (kind, field.to_be_bytes()) {
+            (SignalKind::Register | SignalKind::Up, [Self::MARK, abilities]) => Self(abilities),
+            _ => Self(0),
+        }
+    }
+}
+
 /// Why a gateway refuses a message that it believes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RefusalReason {
@@ -93,7 +140,8 @@ pub enum RefusalReason {
 pub(super) struct Request {
     /// What it says.
     pub(super) kind: SignalKind,
-    /// Time until the link goes, in ms; 0 if not known. For `GoingDownSoon`.
+    /// Time until the link goes, in ms; 0 if not known. For `GoingDownSoon`; otherwise the
+    /// mobile's [`Abilities`].
     pub(super) lead_ms: u16,
     /// The challenge that it answers.
     pub(super) challenge: Challenge,

@@ -8,8 +8,8 @@ use holdfast_wire::{Duration, Instant};
 use super::ADDRESSES_MAX;
 use super::key::MobileKey;
 use super::message::{
-    Challenge, Incarnation, LinkState, NO_CHALLENGE, RefusalReason, Reply, ReplyKind, Request,
-    SignalKind,
+    Abilities, Challenge, Incarnation, LinkState, NO_CHALLENGE, RefusalReason, Reply, ReplyKind,
+    Request, SignalKind,
 };
 use super::rejection::{Rejection, RejectionCounters};
 use super::seal::{self, Way};
@@ -104,6 +104,7 @@ pub struct MobileSession {
     counter_first: u64,
     epoch: u64,
     lead_ms: u16,
+    abilities: Abilities,
     addresses: Vec<IpAddr>,
     /// The newest message.
     kind: SignalKind,
@@ -132,6 +133,7 @@ impl MobileSession {
             counter_first: 1,
             epoch: 1,
             lead_ms: 0,
+            abilities: Abilities::NONE,
             addresses: bounded(addresses),
             kind: SignalKind::Register,
             progress: Progress::Unanswered { due: now, sent: 0 },
@@ -195,6 +197,14 @@ impl MobileSession {
         }
     }
 
+    /// The mobile can do this from now on; the gateway is told if that is new.
+    pub fn set_abilities(&mut self, abilities: Abilities, now: Instant) {
+        if abilities != self.abilities {
+            self.abilities = abilities;
+            self.register(now);
+        }
+    }
+
     /// Takes a gateway's datagram. A rejected one changes nothing.
     pub fn handle_datagram(
         &mut self,
@@ -232,7 +242,10 @@ impl MobileSession {
         };
         let request = Request {
             kind: self.kind,
-            lead_ms: self.lead_ms,
+            lead_ms: match self.kind {
+                SignalKind::Register | SignalKind::Up => self.abilities.to_field(),
+                SignalKind::GoingDownSoon | SignalKind::Down => self.lead_ms,
+            },
             challenge: self.challenge,
             incarnation: self.incarnation,
             epoch: self.epoch,

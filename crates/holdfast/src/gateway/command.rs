@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 use std::sync::mpsc::{SyncSender, TrySendError};
 
-use holdfast_core::signal::LinkNotice;
+use holdfast_core::signal::{AbilitiesNotice, LinkNotice};
 use holdfast_net::readiness::Waker;
 use tokio::sync::oneshot;
 
@@ -32,6 +32,8 @@ pub(super) enum Command {
     },
     /// A mobile's own word, for the handoff between base stations.
     Notice(LinkNotice),
+    /// A mobile's word of what it can do.
+    Abilities(AbilitiesNotice),
     /// These addresses are no longer those of the mobile that had them.
     Forget(Vec<IpAddr>),
     /// The wireless interface's MTU in bytes.

@@ -7,8 +7,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::io;
-use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -16,7 +15,7 @@ use anyhow::{Context as _, bail};
 use holdfast_core::signal::{
     DATAGRAM_BYTES_MAX, Entropy, GatewayPeers, LinkNotice, LinkNoticeKind, Outcome,
 };
-use holdfast_net::datapath::{Counters, monotonic_ns};
+use holdfast_net::datapath::{Counters, has_carrier, monotonic_ns};
 use holdfast_net::monitor::{LinkEvent as InterfaceEvent, LinkMonitor, LinkState};
 use holdfast_wire::Instant;
 use tokio::io::unix::AsyncFd;
@@ -29,6 +28,7 @@ use tokio::time::timeout;
 
 use super::command::{Command, WorkerHandle};
 use super::station::Told;
+use super::took_over::TookOver;
 use crate::control::{
     ControlReply, ControlRequest, LinkEvent, REQUEST_BYTES_MAX, parse_request, reply_line,
 };
@@ -39,10 +39,6 @@ use crate::status::{LinkSource, LinkView, MobileStatus, StatusReply};
 const CALLERS_MAX: usize = 16;
 /// How long a caller may take.
 const CALL_MAX: Duration = Duration::from_secs(5);
-/// How long the program that is run when a mobile has come may take.
-const COMMAND_MAX: Duration = Duration::from_secs(10);
-/// Between two looks at whether it has ended.
-const COMMAND_POLL: Duration = Duration::from_millis(20);
 /// How long the worker may take to say what it sees.
 const WORKER_ANSWER_MAX: Duration = Duration::from_secs(2);
 
@@ -83,6 +79,8 @@ pub(super) struct Control {
     callers: Semaphore,
     /// Told to leave: our devices will go.
     leaving: Cell<bool>,
+    /// What is run when a mobile has come.
+    took_over: Rc<TookOver>,
 }
 
 impl Control {
@@ -108,6 +106,7 @@ impl Control {
             interface: RefCell::new(None),
             callers: Semaphore::new(CALLERS_MAX),
             leaving: Cell::new(false),
+            took_over: Rc::default(),
         })
     }
 
@@ -191,7 +190,7 @@ impl Control {
             return Ok(());
         };
         let LinkState {
-            carrier,
+            carrier: carrier_then,
             removed,
             mtu,
             name,
@@ -209,12 +208,14 @@ impl Control {
         if *removed {
             bail!("interface {name} was removed; start the gateway again when it is back");
         }
-        let before = self.interface.replace(Some((*carrier, *mtu)));
-        if before.map(|(carrier, _)| carrier) != Some(*carrier) {
+        // The kernel's word may be a second late: by now the carrier may be another.
+        let carrier = has_carrier(name).unwrap_or(*carrier_then);
+        let before = self.interface.replace(Some((carrier, *mtu)));
+        if before.map(|(carrier, _)| carrier) != Some(carrier) {
             tracing::info!(interface = name, carrier, "wireless interface");
             // At the start a carrier is nothing new.
             if before.is_some() || !carrier {
-                self.order(Command::AllLinks { carrier: *carrier })?;
+                self.order(Command::AllLinks { carrier })?;
             }
         }
         if *mtu > 0 && before.map(|(_, mtu)| mtu) != Some(*mtu) {
@@ -246,6 +247,11 @@ impl Control {
         }
         if let Some(notice) = handled.notice {
             self.tell(notice);
+        }
+        // After the notice, which may take addresses from another mobile.
+        let compresses = self.settings.core.compression.is_some();
+        if let Some(abilities) = handled.abilities.filter(|_| compresses) {
+            self.worker.send(Command::Abilities(abilities));
         }
         handled.reply
     }
@@ -281,7 +287,7 @@ impl Control {
                 addresses,
                 command: Some(command),
             } => {
-                tokio::task::spawn_local(run_command(command, addresses));
+                self.took_over.run(command, addresses);
             }
             Told::TookOver { command: None, .. } => {}
         }
@@ -423,41 +429,6 @@ impl Control {
             status
                 .counters
                 .insert(format!("signals.{}", rejection.name()), count);
-        }
-    }
-}
-
-/// Runs the operator's program with a mobile's addresses; says how it ended, if not well.
-async fn run_command(command: PathBuf, addresses: Vec<IpAddr>) {
-    let shown = command.display().to_string();
-    let child = std::process::Command::new(&command)
-        .args(addresses.iter().map(IpAddr::to_string))
-        .stdin(std::process::Stdio::null())
-        .spawn();
-    let mut child = match child {
-        Ok(child) => child,
-        Err(error) => {
-            tracing::warn!(command = shown, %error, "cannot be run");
-            return;
-        }
-    };
-    let ended = timeout(COMMAND_MAX, async {
-        loop {
-            if let Some(status) = child.try_wait()? {
-                return io::Result::Ok(status);
-            }
-            tokio::time::sleep(COMMAND_POLL).await;
-        }
-    });
-    match ended.await {
-        Ok(Ok(status)) if status.success() => {}
-        Ok(Ok(status)) => tracing::warn!(command = shown, %status, "failed"),
-        Ok(Err(error)) => tracing::warn!(command = shown, %error, "failed"),
-        Err(_) => {
-            tracing::warn!(command = shown, "took too long; killed");
-            // It may have ended just now.
-            let _ = child.kill();
-            let _ = child.wait();
         }
     }
 }

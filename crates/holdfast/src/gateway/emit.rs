@@ -3,9 +3,10 @@
 
 use std::io::{self, IoSlice};
 
-use holdfast_core::{Direction, Made, Payload as _, Resend};
+use holdfast_core::compression::marked;
+use holdfast_core::{Direction, Gateway, Made, Payload as _, Resend};
 use holdfast_net::datapath::{DataPath, Gso, VnetHdr};
-use holdfast_wire::{Flags, Header, SackBlocks, SeqNum};
+use holdfast_wire::{Flags, Header, Instant, SackBlocks, SeqNum};
 
 use super::packet::Packet;
 
@@ -53,6 +54,39 @@ pub(super) fn resend(path: &DataPath, piece: &Resend<Packet>, bounds: &Bounds) -
     Ok(())
 }
 
+/// The same, segment by segment: of each the engine says, at this time, what goes out in place
+/// of its payload, if anything.
+pub(super) fn resend_compressed(
+    path: &DataPath,
+    piece: &Resend<Packet>,
+    bounds: &Bounds,
+    (engine, now): (&mut Gateway<Packet>, Instant),
+) -> io::Result<()> {
+    let mut sent = 0;
+    while let Some(part) = next_segment(piece, bounds, sent)? {
+        let flags = part.flags;
+        if let Some(payload) = engine.compress(piece, sent, part.len, flags, now) {
+            let mut header = part.header;
+            header.set_flags(marked(flags));
+            if !header.set_payload_len(payload.len()) {
+                return Err(io::ErrorKind::InvalidData.into());
+            }
+            header.set_checksum_partial(payload.len());
+            let parts = [IoSlice::new(header.as_bytes()), IoSlice::new(payload)];
+            path.write(piece.direction, &part.vnet, &parts)?;
+        } else {
+            let payload = piece.payload.payload(piece.offset + sent, part.len);
+            let parts = [IoSlice::new(part.header.as_bytes()), IoSlice::new(&payload)];
+            path.write(piece.direction, &part.vnet, &parts)?;
+        }
+        sent += part.len;
+        if part.len == 0 {
+            break;
+        }
+    }
+    Ok(())
+}
+
 /// Sends a header without payload.
 pub(super) fn send_made(path: &DataPath, made: &Made<Header>) -> io::Result<()> {
     let header = made_header(made).ok_or(io::ErrorKind::InvalidData)?;
@@ -85,6 +119,27 @@ pub(super) enum SackOutcome {
     /// It went on as it came: its headers cannot be copied, or its options are not
     /// understood.
     AsItCame,
+}
+
+/// Gives a packet back: the frame as it came, or behind other headers.
+///
+/// Errors: that of the device.
+pub(super) fn forward(path: &DataPath, packet: &Packet) -> io::Result<()> {
+    let frame = packet.frame();
+    match packet.other_header() {
+        None => path.forward(packet.direction(), frame),
+        Some(other) if other.is_alone => path.write(
+            packet.direction(),
+            &VnetHdr::default(),
+            &[IoSlice::new(other.header.as_bytes())],
+        ),
+        Some(other) => {
+            // Padding included, as it came.
+            let rest = &frame.bytes()[other.header.len()..];
+            let parts = [IoSlice::new(other.header.as_bytes()), IoSlice::new(rest)];
+            path.write(packet.direction(), frame.vnet(), &parts)
+        }
+    }
 }
 
 /// Gives a segment back with these SACK blocks in place of its own, of which they are
@@ -160,6 +215,7 @@ fn corrected(mut header: Header, before: &Header, packet: &Packet) -> Header {
 struct Part {
     header: Header,
     vnet: VnetHdr,
+    flags: Flags,
     /// Bytes of payload.
     len: u32,
 }
@@ -169,6 +225,21 @@ struct Part {
 /// A piece is one frame, a super-segment if it is longer than one segment: the kernel
 /// cuts it. Only where the headers have grown may it take two.
 fn next_part(piece: &Resend<Packet>, bounds: &Bounds, sent: u32) -> io::Result<Option<Part>> {
+    part_of(piece, bounds, sent, u32::MAX)
+}
+
+/// The same, a segment on the wire at a time.
+fn next_segment(piece: &Resend<Packet>, bounds: &Bounds, sent: u32) -> io::Result<Option<Part>> {
+    part_of(piece, bounds, sent, 1)
+}
+
+/// A frame of at most so many segments.
+fn part_of(
+    piece: &Resend<Packet>,
+    bounds: &Bounds,
+    sent: u32,
+    segments_max: u32,
+) -> io::Result<Option<Part>> {
     // A FIN may come alone.
     if sent >= piece.len && (sent > 0 || piece.len > 0) {
         return Ok(None);
@@ -179,7 +250,16 @@ fn next_part(piece: &Resend<Packet>, bounds: &Bounds, sent: u32) -> io::Result<O
         header.set_dscp(dscp);
     }
     let headers_len = header.network_len() as u32;
-    let len = (piece.len - sent).min(IP_PACKET_BYTES_MAX - headers_len);
+    let mtu = bounds.mtu(piece.direction);
+    let mtu = piece.path_mtu.map_or(mtu, |path_mtu| path_mtu.min(mtu));
+    // An MTU without room for a byte is no MTU.
+    let segment_len = piece
+        .segment_len
+        .min(mtu.saturating_sub(headers_len))
+        .max(1);
+    let len = (piece.len - sent)
+        .min(IP_PACKET_BYTES_MAX - headers_len)
+        .min(segment_len.saturating_mul(segments_max));
     let mut flags = piece.flags;
     // As segmentation offload has it: CWR on the first, FIN and PSH on the last.
     if sent > 0 {
@@ -196,15 +276,13 @@ fn next_part(piece: &Resend<Packet>, bounds: &Bounds, sent: u32) -> io::Result<O
         return Err(io::ErrorKind::InvalidData.into());
     }
     header.set_checksum_partial(len as usize);
-    let mtu = bounds.mtu(piece.direction);
-    let mtu = piece.path_mtu.map_or(mtu, |path_mtu| path_mtu.min(mtu));
-    // An MTU without room for a byte is no MTU.
-    let segment_len = piece
-        .segment_len
-        .min(mtu.saturating_sub(headers_len))
-        .max(1);
     let vnet = partial_vnet(&header, flags, len, segment_len);
-    Ok(Some(Part { header, vnet, len }))
+    Ok(Some(Part {
+        header,
+        vnet,
+        flags,
+        len,
+    }))
 }
 
 /// What the kernel has to know to complete the checksum and to cut the frame.

@@ -10,7 +10,7 @@ use holdfast_wire::{
 
 /// A TCP frame; a clone shares its buffer.
 #[derive(Clone, Debug)]
-pub(super) struct Packet {
+pub(crate) struct Packet {
     frame: Frame,
     direction: Direction,
     ip: u16,
@@ -19,11 +19,22 @@ pub(super) struct Packet {
     segment_len: u16,
     /// The end of the payload; what lies behind is padding.
     end: u32,
+    /// Other headers than the frame's.
+    header: Option<Box<OtherHeader>>,
+}
+
+/// Headers in the place of a frame's.
+#[derive(Clone, Debug)]
+pub(super) struct OtherHeader {
+    /// They.
+    pub(super) header: Header,
+    /// Nothing of the frame follows.
+    pub(super) is_alone: bool,
 }
 
 /// What a frame turned out to be.
 #[derive(Debug)]
-pub(super) enum Content {
+pub(crate) enum Content {
     /// A TCP segment whose checksum is right, or left to the sender's device.
     Segment(Segment, Packet),
     /// A router's word that a packet was too big: a copy, never to be given back.
@@ -37,7 +48,7 @@ pub(super) enum Content {
 }
 
 /// Looks into a frame whose IP header starts at `ip`.
-pub(super) fn classify(frame: &Frame, direction: Direction, ip: usize) -> Content {
+pub(crate) fn classify(frame: &Frame, direction: Direction, ip: usize) -> Content {
     let bytes = frame.bytes();
     let Ok((segment, layout)) = holdfast_wire::parse(bytes, ip) else {
         return match holdfast_wire::parse_packet_too_big(bytes, ip) {
@@ -76,7 +87,13 @@ impl Packet {
             payload: layout.payload as u16,
             segment_len,
             end: layout.end as u32,
+            header: None,
         }
+    }
+
+    /// The headers that go out in place of the frame's, if others do.
+    pub(super) fn other_header(&self) -> Option<&OtherHeader> {
+        self.header.as_deref()
     }
 
     /// The frame as it came.
@@ -90,7 +107,7 @@ impl Packet {
     }
 
     /// The same as [`Packet::payload`], to look at; what lies beyond the payload is left out.
-    fn octets(&self, offset: u32, len: u32) -> &[u8] {
+    fn part(&self, offset: u32, len: u32) -> &[u8] {
         let whole = &self.frame.bytes()[usize::from(self.payload)..self.end as usize];
         let from = whole.len().min(offset as usize);
         let to = whole.len().min(from + len as usize);
@@ -108,6 +125,9 @@ impl Payload for Packet {
     type Header = Header;
 
     fn header(&self) -> Option<Header> {
+        if let Some(other) = &self.header {
+            return Some(other.header);
+        }
         let layout = Layout {
             ip: self.ip.into(),
             tcp: self.tcp.into(),
@@ -125,8 +145,67 @@ impl Payload for Packet {
         self.frame.is_cacheable()
     }
 
+    fn renumbered(&self, own: &Segment) -> Option<Self> {
+        let before = self.header()?;
+        let mut header = before;
+        header.set_seq(own.seq);
+        header.set_ack(own.ack);
+        header.set_flags(own.flags);
+        header.set_window(own.window);
+        if !header.keep_sack_blocks(&own.options.sack) {
+            return None;
+        }
+        if own.options.timestamps.is_none() && !header.blank_timestamps() {
+            return None;
+        }
+        // Otherwise the field holds the pseudo-header's sum, in which nothing of TCP's counts.
+        if !self.frame.vnet().needs_csum {
+            header.correct_checksum(&before);
+        }
+        let is_alone = self.header.as_ref().is_some_and(|other| other.is_alone);
+        let header = OtherHeader { header, is_alone };
+        Some(Self {
+            header: Some(Box::new(header)),
+            ..self.clone()
+        })
+    }
+
+    fn answered(&self, answer: &Segment) -> Option<Self> {
+        let its = self.header()?;
+        let mut link = its.link().to_vec();
+        if link.len() >= 12 {
+            let (to, from) = link.split_at_mut(6);
+            to.swap_with_slice(&mut from[..6]);
+        }
+        let mut header = Header::made(&link, answer.from, answer.to)?;
+        header.set_seq(answer.seq);
+        header.set_ack(answer.ack);
+        header.set_flags(answer.flags);
+        header.set_window(answer.window);
+        header.set_syn_options(&answer.options);
+        if !header.set_payload_len(0) {
+            return None;
+        }
+        header.set_checksum(&[]);
+        Some(Self {
+            direction: match self.direction {
+                Direction::Downlink => Direction::Uplink,
+                Direction::Uplink => Direction::Downlink,
+            },
+            header: Some(Box::new(OtherHeader {
+                header,
+                is_alone: true,
+            })),
+            ..self.clone()
+        })
+    }
+
     fn has_same_bytes(&self, offset: u32, other: &Self, other_offset: u32, len: u32) -> bool {
-        self.octets(offset, len) == other.octets(other_offset, len)
+        self.part(offset, len) == other.part(other_offset, len)
+    }
+
+    fn octets(&self, offset: u32, len: u32) -> Option<&[u8]> {
+        Some(self.part(offset, len)).filter(|part| part.len() == len as usize)
     }
 }
 

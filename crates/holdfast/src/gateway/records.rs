@@ -78,6 +78,7 @@ mod tests {
             },
             mh_window_scale: Some(7),
             owed: owed.map(SeqNum::new),
+            renumber: None,
             gone: false,
         }
     }

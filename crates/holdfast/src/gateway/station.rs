@@ -2,7 +2,7 @@
 //! The gateway as a base station with neighbours: sockets and the routing at the edge of
 //! [`Handoff`]. It belongs to the packet worker, as the engine does.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -15,10 +15,12 @@ use holdfast_core::handoff::{
 };
 use holdfast_core::signal::{KeyId, LinkNotice};
 use holdfast_core::{FlowKey, handoff::Copied as _};
+use holdfast_net::datapath::monotonic_ns;
 use holdfast_net::group::{Batch, GroupSocket};
 use holdfast_net::inject::Injector;
 use holdfast_wire::{Flags, Instant, Segment};
 use tokio::sync::mpsc::Sender;
+use tokio::sync::mpsc::error::TrySendError;
 
 use super::packet::Packet;
 use crate::settings::StationSettings;
@@ -66,6 +68,9 @@ struct StationCounters {
 /// Groups that cannot be joined are tried again after this time.
 const JOIN_AGAIN: Duration = Duration::from_secs(1);
 
+/// The least time between two greetings of one neighbour.
+const GREET_INTERVAL: Duration = Duration::from_millis(100);
+
 /// What becomes of a downlink segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
@@ -87,6 +92,9 @@ pub(super) struct Station {
     /// What is to be done, in order.
     pub(super) actions: VecDeque<HandoffAction<CopiedPacket>>,
     told: Sender<Told>,
+    /// What could not be told yet; true: [`Told::TookOver`].
+    untold: BTreeMap<(KeyId, bool), Told>,
+    greeted: BTreeMap<PeerId, Instant>,
     counters: StationCounters,
     /// Groups that could not be joined, and when they are tried again.
     not_joined: (BTreeSet<u16>, Instant),
@@ -137,6 +145,8 @@ impl Station {
             injected: Injected::default(),
             actions: VecDeque::new(),
             told,
+            untold: BTreeMap::new(),
+            greeted: BTreeMap::new(),
             counters: StationCounters::default(),
             not_joined: (BTreeSet::new(), Instant::ZERO),
             has_warned: false,
@@ -170,6 +180,7 @@ impl Station {
 
     /// Something may be due.
     pub(super) fn handle_timeout(&mut self, now: Instant) {
+        self.tell_again();
         if !self.not_joined.0.is_empty() && self.not_joined.1 <= now {
             self.not_joined.1 = now + JOIN_AGAIN;
             for group in core::mem::take(&mut self.not_joined.0) {
@@ -329,10 +340,10 @@ impl Station {
             HandoffAction::TookOver { mobile, addresses } => {
                 tracing::info!(%mobile, ?addresses, "the mobile is here");
                 let command = self.settings.took_over_command.clone();
-                self.tell(Told::TookOver { addresses, command });
+                self.tell(mobile, Told::TookOver { addresses, command });
             }
             HandoffAction::EpochElsewhere { mobile, epoch } => {
-                self.tell(Told::EpochElsewhere { mobile, epoch });
+                self.tell(mobile, Told::EpochElsewhere { mobile, epoch });
             }
             of_the_engine => return Some(of_the_engine),
         }
@@ -347,13 +358,35 @@ impl Station {
         }
     }
 
-    fn tell(&self, told: Told) {
-        if self.told.try_send(told).is_err() {
-            tracing::warn!("the control thread does not listen");
+    /// Of what the control thread has no room for now the newest of each mobile is kept.
+    fn tell(&mut self, mobile: KeyId, told: Told) {
+        let kind = matches!(told, Told::TookOver { .. });
+        if let Err(TrySendError::Full(told)) = self.told.try_send(told) {
+            if self.untold.is_empty() {
+                tracing::warn!("the control thread does not keep up");
+            }
+            self.untold.insert((mobile, kind), told);
         }
     }
 
+    fn tell_again(&mut self) {
+        while let Some((key, told)) = self.untold.pop_first() {
+            if let Err(TrySendError::Full(told)) = self.told.try_send(told) {
+                self.untold.insert(key, told);
+                return;
+            }
+        }
+    }
+
+    /// Whatever asks for it, a neighbour is greeted now and then only: a recorded datagram
+    /// with its address would have it greeted each time.
     fn greet(&mut self, peer: PeerId) {
+        let now = Instant::from_nanos(monotonic_ns());
+        let last = self.greeted.insert(peer, now);
+        if last.is_some_and(|last| now.saturating_since(last) < GREET_INTERVAL) {
+            self.greeted.extend(last.map(|last| (peer, last)));
+            return;
+        }
         if let (Some(nonce), Some(address)) = (nonce(), self.settings.peers.address(peer)) {
             let datagram = self.channel.greeting(peer, &nonce);
             self.send(address, &datagram);

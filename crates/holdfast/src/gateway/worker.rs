@@ -337,6 +337,11 @@ impl Worker {
         let mut actions = std::mem::take(&mut self.actions);
         for action in actions.drain(..) {
             let written = match &action {
+                Action::Resend(piece) if piece.compress.is_some() => {
+                    self.counters.resent += 1;
+                    let compressed = (&mut self.engine, clock());
+                    emit::resend_compressed(&self.path, piece, &self.bounds, compressed)
+                }
                 Action::Resend(piece) => {
                     self.counters.resent += 1;
                     emit::resend(&self.path, piece, &self.bounds)
@@ -347,7 +352,7 @@ impl Worker {
                 }
                 Action::Repeat(packet) => {
                     self.counters.forwarded += 1;
-                    self.path.forward(packet.direction(), packet.frame())
+                    emit::forward(&self.path, packet)
                 }
                 Action::Record(record) => {
                     self.records.note(record);

@@ -108,7 +108,7 @@ mod tests {
     fn cells() -> Cells {
         let of = |interface: &str, gateway: &str| settings::Cell {
             interface: interface.into(),
-            gateway: gateway.into(),
+            gateway: Some(gateway.into()),
         };
         let mut cells = Cells::new(&[
             of("wlan0", "10.2.0.1"),

@@ -9,8 +9,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::time::{Duration, Instant as WallInstant};
 
 use anyhow::Context as _;
+use holdfast_core::mobile_host::HostLinkEvent;
 use holdfast_core::signal::{
-    DATAGRAM_BYTES_MAX, LinkState, MobileEvent, MobileSession, MobileTimers,
+    Abilities, DATAGRAM_BYTES_MAX, LinkState, MobileEvent, MobileKey, MobileSession, MobileTimers,
 };
 use holdfast_net::monitor::{LinkEvent as InterfaceEvent, LinkMonitor};
 use holdfast_wire::Instant;
@@ -20,6 +21,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::addresses::{self, AddressMonitor};
 use super::cells::Cells;
+use super::host::Host;
 use crate::control::{
     ControlListener, ControlReply, ControlRequest, LinkEvent, answer_line, request_line,
 };
@@ -61,6 +63,8 @@ struct Daemon {
     /// The interface whose addresses are registered, while there is one.
     ifindex: Option<u32>,
     cells: Cells,
+    /// What is done for the own flows, if anything.
+    host: Option<Host>,
     handovers: u64,
     send_errors: u64,
 }
@@ -72,18 +76,23 @@ impl Daemon {
             keepalive: settings.keepalive,
             ..MobileTimers::default()
         };
-        let session = MobileSession::new(
-            settings.key.clone(),
-            incarnation,
-            &[],
-            timers,
-            Instant::ZERO,
-        );
+        // Without a gateway the session tells nobody anything, and keeps the link's state.
+        let key = match &settings.key {
+            Some(key) => key.clone(),
+            None => MobileKey::from_random(super::random_bytes()?),
+        };
+        let host = settings.host.map(|host| {
+            let decompresses = settings.decompress && settings.key.is_some();
+            Host::open(&settings.interface, host, settings.flows_max, decompresses)
+                .with_context(|| format!("interface {}", settings.interface))
+        });
+        let session = MobileSession::new(key, incarnation, &[], timers, Instant::ZERO);
         Ok(Self {
             started: WallInstant::now(),
             session,
             ifindex: None,
             cells: Cells::new(&settings.cells),
+            host: host.transpose()?,
             handovers: 0,
             send_errors: 0,
             settings,
@@ -104,17 +113,23 @@ impl Daemon {
         let mut datagram = vec![0; DATAGRAM_BYTES_MAX + 1];
         let (found, mut resolved) = tokio::sync::mpsc::channel(1);
         for (number, cell) in self.settings.cells.iter().enumerate() {
-            let gateway = cell.gateway.clone();
-            tokio::spawn(find_gateway(number, gateway, found.clone()));
+            if let Some(gateway) = cell.gateway.clone() {
+                tokio::spawn(find_gateway(number, gateway, found.clone()));
+            }
+            let key = self.settings.key.as_ref().map(|key| key.id().to_string());
             tracing::info!(
                 interface = cell.interface,
                 gateway = cell.gateway,
-                key = %self.settings.key.id(),
+                key,
                 "watching"
             );
         }
         drop(found);
         loop {
+            if let Some(host) = &mut self.host {
+                host.handle_timeout();
+            }
+            self.announce_abilities();
             self.transmit();
             let timeout = self.timeout();
             tokio::select! {
@@ -147,6 +162,9 @@ impl Daemon {
             }
         }
         tracing::info!("leaving");
+        if let Some(host) = &mut self.host {
+            host.release();
+        }
         Ok(())
     }
 
@@ -154,12 +172,35 @@ impl Daemon {
         Instant::ZERO + self.started.elapsed()
     }
 
-    /// When something is due; never before it is known where to send it, and what.
+    /// When something is due.
     fn timeout(&self) -> Option<Duration> {
+        let host = self.host.as_ref().and_then(Host::timeout);
+        [self.signal_timeout(), host].into_iter().flatten().min()
+    }
+
+    /// When something is to be sent; never before it is known where to, and what.
+    fn signal_timeout(&self) -> Option<Duration> {
         let cell = self.cells.present();
         cell.socket.as_ref()?;
         cell.carrier?;
         Some(self.session.poll_timeout().saturating_since(self.now()))
+    }
+
+    /// The gateway compresses only while somebody here restores.
+    fn announce_abilities(&mut self) {
+        let abilities = if self.host.as_ref().is_some_and(Host::can_decompress) {
+            Abilities::DEFLATE.with(Abilities::ZSTD)
+        } else {
+            Abilities::NONE
+        };
+        self.session.set_abilities(abilities, self.now());
+    }
+
+    /// Something became of the link: for the own flows.
+    fn tell_host(&mut self, event: HostLinkEvent) {
+        if let Some(host) = &mut self.host {
+            host.handle_link(event);
+        }
     }
 
     /// Sends all that is due.
@@ -193,6 +234,7 @@ impl Daemon {
             return;
         };
         let carrier = state.carrier && !state.removed;
+        let before = self.ifindex;
         if state.name == self.settings.interface {
             self.ifindex = (!state.removed).then_some(state.ifindex);
         } else if Some(state.ifindex) == self.ifindex {
@@ -200,6 +242,11 @@ impl Daemon {
             self.ifindex = None;
             let interface = self.settings.interface.clone();
             self.note_carrier(&interface, false);
+        }
+        if let Some(host) = &mut self.host
+            && self.ifindex != before
+        {
+            host.note_interface(self.ifindex);
         }
         let name = state.name.clone();
         self.note_carrier(&name, carrier);
@@ -218,8 +265,14 @@ impl Daemon {
         self.read_addresses();
         let now = self.now();
         match (before.1, carrier) {
-            (_, false) => self.session.link_down(now),
-            (Some(_), true) => self.session.link_up(now),
+            (_, false) => {
+                self.session.link_down(now);
+                self.tell_host(HostLinkEvent::Down);
+            }
+            (Some(_), true) => {
+                self.session.link_up(now);
+                self.tell_host(HostLinkEvent::Up);
+            }
             // At the start: the registration says it.
             (None, true) => self.session.register(now),
         }
@@ -248,6 +301,7 @@ impl Daemon {
         self.handovers += 1;
         let cell = self.cells.present();
         tracing::info!(interface = cell.interface, gateway = ?cell.gateway, "in another cell");
+        self.tell_host(HostLinkEvent::Up);
         self.read_addresses();
     }
 
@@ -339,9 +393,19 @@ impl Daemon {
                 }
                 match (event, cell.flatten()) {
                     (LinkEvent::Up, Some(cell)) if cell != present => self.enter(cell),
-                    (LinkEvent::Up, _) => self.session.link_up(now),
-                    (LinkEvent::Down, _) => self.session.link_down(now),
-                    (LinkEvent::GoingDownSoon, _) => self.session.going_down_soon(*lead_ms, now),
+                    (LinkEvent::Up, _) => {
+                        self.session.link_up(now);
+                        self.tell_host(HostLinkEvent::Up);
+                    }
+                    (LinkEvent::Down, _) => {
+                        self.session.link_down(now);
+                        self.tell_host(HostLinkEvent::Down);
+                    }
+                    (LinkEvent::GoingDownSoon, _) => {
+                        self.session.going_down_soon(*lead_ms, now);
+                        let lead = (*lead_ms > 0).then(|| Duration::from_millis((*lead_ms).into()));
+                        self.tell_host(HostLinkEvent::GoingDownSoon(lead));
+                    }
                 }
                 tracing::info!(?event, "told on the control socket");
                 ControlReply::Done
@@ -367,10 +431,14 @@ impl Daemon {
         by_name.extend(
             rejections.map(|(rejection, count)| (format!("rejected.{}", rejection.name()), count)),
         );
+        if let Some(host) = &self.host {
+            by_name.extend(host.counters());
+        }
         MobileSessionStatus {
             version: env!("CARGO_PKG_VERSION").into(),
             pid: std::process::id(),
             interface: self.cells.present().interface.clone(),
+            scheme: self.settings.host.map(|host| host.scheme.to_string()),
             gateway: self.cells.present().gateway,
             link: match (self.cells.present().carrier, self.session.state()) {
                 (None, _) => LinkView::Unknown,

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use super::gateway::{
-    GATEWAY_KEYS, HANDOFF_KEYS, MOBILE_ENTRY_KEYS, MTCP_KEYS, SIGNAL_KEYS, SNOOP_KEYS,
+    BANDWIDTH_KEYS, GATEWAY_KEYS, HANDOFF_KEYS, MOBILE_ENTRY_KEYS, MTCP_KEYS, SIGNAL_KEYS, SNOOP_KEYS,
 };
 use super::keys::{Key, Kind};
 use super::mobile::MOBILE_DAEMON_KEYS;
@@ -38,6 +38,9 @@ These are not set; they come from the keys above or from what is measured.
 pub(crate) fn settings_page() -> String {
     let mut page = INTRODUCTION.to_owned();
     section(&mut page, "The gateway: `[gateway]`", "", GATEWAY_KEYS);
+    let text = "What the cells carry, for all schemes that send from the cache: \
+        [schemes/mtcp.md](schemes/mtcp.md#bandwidth-management).\n";
+    section(&mut page, "The cells: `[bandwidth]`", text, BANDWIDTH_KEYS);
     let text = "States, timers, and what the paper says: [schemes/mtcp.md](schemes/mtcp.md).\n";
     section(&mut page, "The scheme `mtcp`: `[mtcp]`", text, MTCP_KEYS);
     let text = "Names of parameters and their values are those of the paper (Balakrishnan, Seshan, Amir \
@@ -101,6 +104,7 @@ pub(crate) fn example_files() -> [(&'static str, String); 2] {
 "
     .to_owned();
     example(&mut gateway, "[gateway]", GATEWAY_KEYS, "");
+    example(&mut gateway, "[bandwidth]", BANDWIDTH_KEYS, "");
     example(&mut gateway, "[mtcp]", MTCP_KEYS, "");
     example(&mut gateway, "[snoop]", SNOOP_KEYS, "");
     example(&mut gateway, "[signals]", SIGNAL_KEYS, "");

@@ -15,11 +15,14 @@ use super::keys::{Kind, is_interface_name};
 use super::{GATEWAY_SOCKET, SettingsError};
 use crate::control::LinkEvent;
 
+mod bandwidth;
 mod handoff;
 mod key;
+mod compression;
 mod mtcp;
 mod snoop;
 
+pub(crate) use bandwidth::KEYS as BANDWIDTH_KEYS;
 pub(crate) use handoff::{KEYS as HANDOFF_KEYS, StationSettings};
 pub(crate) use key::{GATEWAY_KEYS, MOBILE_ENTRY_KEYS, SIGNAL_KEYS, SNOOP_KEYS};
 pub(crate) use mtcp::KEYS as MTCP_KEYS;
@@ -31,6 +34,11 @@ pub(crate) const GATEWAY_FILE: &[SectionKeys] = &[
         name: "gateway",
         repeated: false,
         keys: GATEWAY_KEYS,
+    },
+    SectionKeys {
+        name: "bandwidth",
+        repeated: false,
+        keys: BANDWIDTH_KEYS,
     },
     SectionKeys {
         name: "mtcp",
@@ -251,7 +259,9 @@ impl GatewayArgs {
             wireless,
             wired,
             core: Settings {
+                bandwidth: bandwidth::settings(&file.section("bandwidth"))?,
                 mtcp: mtcp::settings(&file.section("mtcp"))?,
+                compression: compression::settings(&file.section("mtcp"))?,
                 snoop: snoop::settings(&file.section("snoop"), self.snoop_set)?,
                 ..core_settings(&section, scheme)?
             },

@@ -56,6 +56,10 @@ pub(crate) enum Kind {
     Stations,
     /// A list of cells: an interface and a gateway each.
     Cells,
+    /// A list of cells: their mobiles and what they carry.
+    Capacities,
+    /// A list of mobiles and how often their shares count.
+    Weights,
     /// A multicast address.
     Group,
     /// Yes or no.
@@ -90,6 +94,12 @@ impl Kind {
             Self::Stations => "a list of 1 to 64 addresses, each with or without a port".into(),
             Self::Cells => "a list of 1 to 64 texts, each an interface and an address with or \
                 without a port"
+                .into(),
+            Self::Capacities => "a list of 1 to 64 texts, each an address, a prefix or `*` for all, and \
+                kilobits a second from 1 to 100000000 or `estimate`"
+                .into(),
+            Self::Weights => "a list of 1 to 64 texts, each an address or a prefix, and a number from 1 to \
+                1000"
                 .into(),
             Self::Group => "a multicast address".into(),
             Self::Flag => "true or false".into(),

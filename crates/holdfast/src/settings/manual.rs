@@ -4,7 +4,7 @@
 use roff::{Inline, Roff, bold, roman};
 
 use super::gateway::{
-    GATEWAY_KEYS, HANDOFF_KEYS, MOBILE_ENTRY_KEYS, MTCP_KEYS, SIGNAL_KEYS, SNOOP_KEYS,
+    BANDWIDTH_KEYS, GATEWAY_KEYS, HANDOFF_KEYS, MOBILE_ENTRY_KEYS, MTCP_KEYS, SIGNAL_KEYS, SNOOP_KEYS,
 };
 use super::keys::Key;
 use super::mobile::MOBILE_DAEMON_KEYS;
@@ -42,6 +42,8 @@ pub(crate) fn settings_manual() -> String {
     page.text(inlines(DESCRIPTION));
     let text = "In holdfast.toml, the file of `holdfast gateway`.";
     section(&mut page, "THE GATEWAY: [gateway]", text, GATEWAY_KEYS);
+    let text = "In the same file: what the cells carry.";
+    section(&mut page, "CELLS: [bandwidth]", text, BANDWIDTH_KEYS);
     let text = "In the same file: the parameters of the scheme mtcp.";
     section(&mut page, "M-TCP: [mtcp]", text, MTCP_KEYS);
     let text = "In the same file: the parameters of the scheme snoop.";
@@ -124,6 +126,7 @@ mod tests {
         let page = settings_manual();
         for keys in [
             GATEWAY_KEYS,
+            BANDWIDTH_KEYS,
             MTCP_KEYS,
             SNOOP_KEYS,
             SIGNAL_KEYS,

@@ -5,11 +5,12 @@ use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use holdfast_core::mobile_host::{FreezeSet, MobileHostSettings, MobileScheme};
 use holdfast_core::signal::{MobileKey, PORT_DEFAULT};
 use toml::Value;
 
 use super::SettingsError;
-use super::file::{SectionKeys, SettingsFile};
+use super::file::{Section, SectionKeys, SettingsFile};
 use super::gateway::LogFormat;
 use super::keys::{Key, Kind, is_interface_name};
 
@@ -24,6 +25,13 @@ pub(crate) const MOBILE_DAEMON_KEYS: &[Key] = &[
     KEY_FILE,
     KEEPALIVE,
     CONTROL_SOCKET,
+    SCHEME,
+    FREEZE_SET,
+    WARNING_ROUND_TRIPS,
+    TR_ACKS,
+    FALSE_ALARM,
+    FLOWS_MAX,
+    DECOMPRESS,
 ];
 
 /// What a mobile's own settings file may hold.
@@ -48,7 +56,7 @@ const GATEWAY: Key = Key {
     default: None,
     example: "\"192.0.2.1:4848\"",
     meaning: "The gateway's signal address: an address or a name, with or without a port (4848).",
-    cost: "This, `--gateway` or `cells` has to be given.",
+    cost: "This, `--gateway` or `cells` has to be given, or a `scheme` that needs no gateway.",
 };
 
 const CELLS: Key = Key {
@@ -71,8 +79,9 @@ const CELLS_MAX: usize = 64;
 pub(crate) struct Cell {
     /// The interface; its carrier is the link's state.
     pub(crate) interface: String,
-    /// The gateway's signal address, as given; it may need a resolver.
-    pub(crate) gateway: String,
+    /// The gateway's signal address, as given; it may need a resolver. None: the mobile is
+    /// on its own.
+    pub(crate) gateway: Option<String>,
 }
 
 const KEY_FILE: Key = Key {
@@ -105,11 +114,92 @@ const CONTROL_SOCKET: Key = Key {
     cost: "None.",
 };
 
+/// The names of the schemes, as [`MobileScheme::name`] has them.
+const SCHEMES: &[&str] = &["freeze", "fast-retransmit", "mtcp"];
+
+const SCHEME: Key = Key {
+    path: "mobile.scheme",
+    kind: Kind::Choice(SCHEMES),
+    default: None,
+    example: "\"freeze\"",
+    meaning: "What the mobile does for its own TCP flows: `freeze` (closes their windows when an outage is \
+        announced, and sends three ACKs after it), `fast-retransmit` (the three ACKs alone), `mtcp` (one marked \
+        ACK after an outage, for a gateway with the scheme `mtcp`). Without it the mobile only signals.",
+    cost: "A BPF program on each packet of the interface. `freeze` and `fast-retransmit` need no gateway; \
+        docs/schemes/freeze.md says what today's senders make of them.",
+};
+
+const FREEZE_SET: Key = Key {
+    path: "mobile.freeze_set",
+    kind: Kind::Choice(&["2000", "today"]),
+    default: Some("\"today\""),
+    example: "\"today\"",
+    meaning: "The parameter set of `freeze`. `2000`: as published, any warning closes the windows. `today`: only \
+        those of flows whose round trip, as measured, ends before the outage begins.",
+    cost: "With `2000` a warning shorter than the round trip makes Linux senders far slower than no warning.",
+};
+
+const WARNING_ROUND_TRIPS: Key = Key {
+    path: "mobile.warning_round_trips",
+    kind: Kind::Factor {
+        min: 0.05,
+        max: 16.0,
+    },
+    default: Some("1"),
+    example: "1",
+    meaning: "How long before an announced outage `freeze` closes a flow's window, in round trips of the flow.",
+    cost: "More: the flow idles before the outage. Less: what is on its way is lost in the outage.",
+};
+
+const TR_ACKS: Key = Key {
+    path: "mobile.tr_acks",
+    kind: Kind::Flag,
+    default: Some("true"),
+    example: "true",
+    meaning: "Whether `freeze` sends three copies of the last ACK to every flow after an outage; otherwise one, to \
+        those whose window it has closed.",
+    cost: "Three small packets a flow and outage.",
+};
+
+const FALSE_ALARM: Key = Key {
+    path: "mobile.false_alarm_ms",
+    kind: Kind::Millis {
+        min: 10.0,
+        max: 60_000.0,
+    },
+    default: Some("500"),
+    example: "500",
+    meaning: "How long after the announced time `freeze` keeps windows closed if the outage does not come.",
+    cost: "More: a false alarm costs so much more.",
+};
+
+const FLOWS_MAX: Key = Key {
+    path: "mobile.flows_max",
+    kind: Kind::Count {
+        min: 64,
+        max: 1 << 20,
+    },
+    default: Some("8192"),
+    example: "8192",
+    meaning: "Flows that are followed; beyond, those that were seen least recently are forgotten.",
+    cost: "About 300 bytes of kernel memory each.",
+};
+
+const DECOMPRESS: Key = Key {
+    path: "mobile.decompress",
+    kind: Kind::Flag,
+    default: Some("true"),
+    example: "true",
+    meaning: "With `scheme = \"mtcp\"` and a gateway: restore segments that the gateway has compressed, and tell \
+        it that this can be done. Whether it compresses is its own setting.",
+    cost: "A device beside the interface and a thread; plain segments take no detour.",
+};
+
 /// The flags of the daemon.
 #[derive(Debug, clap::Args)]
 pub(crate) struct MobileDaemonArgs {
     /// The interface of the link
-    #[arg(long, value_name = "IF", value_parser = interface)]
+    #[arg(long, alias = "iface", value_name = "IF", value_parser = interface)]
     interface: Option<String>,
     /// The gateway's signal address; port 4848 unless given
     #[arg(long, value_name = "HOST[:PORT]")]
@@ -126,6 +216,12 @@ pub(crate) struct MobileDaemonArgs {
     /// Seconds between two registrations when nothing happens
     #[arg(long, value_name = "SECONDS", value_parser = keepalive)]
     keepalive: Option<Duration>,
+    /// What to do for the own TCP flows
+    #[arg(long, value_name = "SCHEME", value_parser = scheme)]
+    scheme: Option<MobileScheme>,
+    /// The parameter set of freeze: 2000 or today
+    #[arg(long, value_name = "SET", value_parser = freeze_set)]
+    freeze_set: Option<FreezeSet>,
     /// How to write the log, on standard error
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
     pub(crate) log_format: LogFormat,
@@ -138,12 +234,28 @@ pub(crate) struct MobileSettings {
     pub(crate) interface: String,
     /// The gateways, one at least.
     pub(crate) cells: Vec<Cell>,
-    /// The key.
-    pub(crate) key: MobileKey,
+    /// The key; none without a gateway.
+    pub(crate) key: Option<MobileKey>,
     /// Time between two registrations when nothing happens.
     pub(crate) keepalive: Duration,
     /// The control socket.
     pub(crate) control_socket: PathBuf,
+    /// What to do for the own flows.
+    pub(crate) host: Option<MobileHostSettings>,
+    /// How many of them to follow.
+    pub(crate) flows_max: u32,
+    /// Whether to restore what the gateway has compressed.
+    pub(crate) decompress: bool,
+}
+
+fn scheme(text: &str) -> Result<MobileScheme, String> {
+    text.parse()
+        .map_err(|_| format!("takes {}", SCHEME.kind.takes()))
+}
+
+fn freeze_set(text: &str) -> Result<FreezeSet, String> {
+    text.parse()
+        .map_err(|_| format!("takes {}", FREEZE_SET.kind.takes()))
 }
 
 fn interface(text: &str) -> Result<String, String> {
@@ -179,6 +291,7 @@ impl MobileDaemonArgs {
             }),
         };
         let interface = required(&INTERFACE, self.interface.as_ref(), "--interface")?;
+        let host = self.host(&section)?;
         let cells = section.get(&CELLS, cells)?;
         let cells = match (cells, &self.gateway, section.value(&GATEWAY)) {
             (Some(_), None, Some(_)) => {
@@ -186,29 +299,68 @@ impl MobileDaemonArgs {
                 return Err(section.error(&CELLS, problem));
             }
             (Some(cells), None, None) => cells,
+            (None, None, None) if host.is_some() => vec![Cell {
+                interface: interface.clone(),
+                gateway: None,
+            }],
             _ => vec![Cell {
                 interface: interface.clone(),
-                gateway: required(&GATEWAY, self.gateway.as_ref(), "--gateway")?,
+                gateway: Some(required(&GATEWAY, self.gateway.as_ref(), "--gateway")?),
             }],
         };
         let path = |key: &Key, flag: Option<&PathBuf>| -> Result<PathBuf, SettingsError> {
             let from_file = section.get_or_default(key, Kind::text)?;
             Ok(flag.cloned().unwrap_or_else(|| from_file.into()))
         };
-        let key_file = path(&KEY_FILE, self.key_file.as_ref())?;
-        let key = read_key(&key_file).map_err(|problem| section.error(&KEY_FILE, problem))?;
+        let key = if cells.iter().any(|cell| cell.gateway.is_some()) {
+            let key_file = path(&KEY_FILE, self.key_file.as_ref())?;
+            Some(read_key(&key_file).map_err(|problem| section.error(&KEY_FILE, problem))?)
+        } else {
+            None
+        };
         let keepalive = match self.keepalive {
             Some(keepalive) => keepalive,
             None => section.get_or_default(&KEEPALIVE, Kind::duration)?,
         };
         let control_socket = path(&CONTROL_SOCKET, self.control_socket.as_ref())?;
+        let is_mtcp = host.is_some_and(|host| host.scheme == MobileScheme::Mtcp);
+        let decompress = is_mtcp && section.get_or_default(&DECOMPRESS, Kind::flag)?;
         Ok(MobileSettings {
             interface,
             cells,
             key,
             keepalive,
             control_socket,
+            host,
+            flows_max: section.get_or_default(&FLOWS_MAX, Kind::count)? as u32,
+            decompress,
         })
+    }
+
+    /// What to do for the own flows: flags over the section.
+    fn host(&self, section: &Section<'_>) -> Result<Option<MobileHostSettings>, SettingsError> {
+        let parsed = |kind: Kind, value: &Value| kind.text(value)?.parse().ok();
+        let named = match self.scheme {
+            Some(scheme) => Some(scheme),
+            None => section.get(&SCHEME, parsed)?,
+        };
+        let set = match self.freeze_set {
+            Some(set) => set,
+            None => {
+                let parsed = |kind: Kind, value: &Value| kind.text(value)?.parse().ok();
+                section.get_or_default(&FREEZE_SET, parsed)?
+            }
+        };
+        let warning_round_trips = section.get_or_default(&WARNING_ROUND_TRIPS, Kind::factor)?;
+        let tr_acks = section.get_or_default(&TR_ACKS, Kind::flag)?;
+        let false_alarm = section.get_or_default(&FALSE_ALARM, Kind::duration)?;
+        Ok(named.map(|scheme| MobileHostSettings {
+            scheme,
+            set,
+            warning_round_trips,
+            tr_acks,
+            false_alarm,
+        }))
     }
 }
 
@@ -223,7 +375,7 @@ fn cells(_: Kind, value: &Value) -> Option<Vec<Cell>> {
         let one_word = !gateway.is_empty() && !gateway.contains(' ');
         (is_interface_name(interface) && one_word).then(|| Cell {
             interface: interface.into(),
-            gateway: gateway.into(),
+            gateway: Some(gateway.into()),
         })
     };
     values.iter().map(|value| cell(value.as_str()?)).collect()

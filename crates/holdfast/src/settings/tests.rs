@@ -7,11 +7,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::Parser as _;
-use holdfast_core::{Scheme, Settings, SnoopSet, SnoopSettings};
+use holdfast_core::{BandwidthSettings, CellSettings, Scheme, Settings, SnoopSet, SnoopSettings};
 
 use super::file::SettingsFile;
 use super::gateway::{
-    GATEWAY_FILE, GATEWAY_KEYS, HANDOFF_KEYS, MOBILE_ENTRY_KEYS, MTCP_KEYS, SIGNAL_KEYS,
+    BANDWIDTH_KEYS, GATEWAY_FILE, GATEWAY_KEYS, HANDOFF_KEYS, MOBILE_ENTRY_KEYS, MTCP_KEYS, SIGNAL_KEYS,
     SNOOP_KEYS, SchemeName,
 };
 use super::keys::{Kind, parse_size, size_text};
@@ -393,6 +393,7 @@ fn sizes_are_read_with_their_units() {
 fn every_default_is_one_that_its_key_takes() {
     let all = [
         GATEWAY_KEYS,
+        BANDWIDTH_KEYS,
         MTCP_KEYS,
         SNOOP_KEYS,
         SIGNAL_KEYS,
@@ -457,10 +458,10 @@ fn the_example_file_is_understood_as_it_is_and_with_every_line_in_force() {
     let settings = settings_with(&[], &in_force).expect("with every line in force");
     assert_eq!(settings.signals.mobiles.len(), 1);
     assert_eq!(settings.station.expect("one").name, "west");
-    // Two lines have no default to be an example of.
+    // Some lines have no default to be an example of.
     let mut expected = Settings::default();
     expected.mtcp.window_bytes = 128 << 10;
-    expected.mtcp.cell_bytes_per_s = Some(2_500_000);
+    expected.bandwidth = bandwidth_of_the_example();
     assert_eq!(format!("{:?}", settings.core), format!("{expected:?}"));
     assert_eq!(settings.resend_dscp, Some(40));
 }
@@ -504,6 +505,41 @@ fn each_set_of_snoop_has_its_own_values_and_keys_are_laid_over_them() {
     assert_eq!(keys, SNOOP_KEYS.len(), "a key is not tested");
 }
 
+fn bandwidth_of_the_example() -> BandwidthSettings {
+    let cell = |mobiles: Option<&str>, bytes_per_s| CellSettings {
+        mobiles: mobiles.map(|text| text.parse().expect("a prefix")),
+        bytes_per_s,
+    };
+    BandwidthSettings {
+        cells: vec![
+            cell(Some("10.2.1.0/24"), Some(2_500_000)),
+            cell(None, None),
+        ],
+        weights: vec![("10.2.1.7".parse().expect("an address"), 3)],
+    }
+}
+
+#[test]
+fn cells_and_weights_go_to_the_engine_and_nonsense_is_refused() {
+    let text = "cells = [\"10.2.1.0/24 20000\", \"* estimate\"]\nweights = [\"10.2.1.7 3\"]";
+    let given = settings(&format!("[bandwidth]\n{text}")).expect("all right").core;
+    let expected = bandwidth_of_the_example();
+    assert_eq!(format!("{:?}", given.bandwidth), format!("{expected:?}"));
+    for text in [
+        "cells = []",
+        "cells = [\"*\"]",
+        "cells = [\"* 0\"]",
+        "cells = [\"* 20000 1\"]",
+        "cells = [\"10.2.1 20000\"]",
+        "cells = 20000",
+        "weights = [\"* 3\"]",
+        "weights = [\"10.2.1.7 0\"]",
+    ] {
+        let error = error(&format!("[bandwidth]\n{text}"));
+        assert!(error.contains("key `bandwidth.") && error.contains("takes a list"), "{error}");
+    }
+}
+
 #[test]
 fn the_parameters_of_m_tcp_go_to_the_engine() {
     let defaults = settings("[gateway]\nscheme = \"mtcp\"")
@@ -514,23 +550,28 @@ fn the_parameters_of_m_tcp_go_to_the_engine() {
         format!("{:?}", defaults.mtcp),
         format!("{:?}", Settings::default().mtcp)
     );
-    let all = "persist = \"round-trip\"\nrelease = \"at-once\"\nslow_start = false\n\
-        rto_variation_min_ms = 7.5\nwindow_bytes = \"32 KiB\"\ncell_kbps = 32\n";
+    let all = "set = \"published\"\nshrink = \"late\"\npersist = \"round-trip\"\nrelease = \"at-once\"\n\
+        slow_start = false\ninitial_window_segments = 4\nrto_variation_min_ms = 7.5\n\
+        window_bytes = \"32 KiB\"\n\
+        handoff = \"forward\"\nset_up = \"early\"\n";
     let given = settings(&format!("[mtcp]\n{all}")).expect("all right").core;
     assert_eq!(
         format!("{:?}", given.mtcp),
-        "MtcpSettings { persist: RoundTrip, release: AtOnce, slow_start: false, \
-         rto_variation_min: 7.5ms, window_bytes: 32768, cell_bytes_per_s: Some(4000) }"
+        "MtcpSettings { shrink: Late, persist: RoundTrip, release: AtOnce, slow_start: false, \
+         initial_window_segments: 4, rto_variation_min: 7.5ms, window_bytes: 32768, \
+         handoff: Forward, set_up: Early }"
     );
     assert_eq!(all.lines().count(), MTCP_KEYS.len(), "a key is not tested");
     for (text, expected) in [
         ("persist = \"never\"", "takes one of published, round-trip"),
+        ("set = \"1997\"", "takes one of today, published"),
         ("release = \"late\"", "takes one of wintimer, at-once"),
         ("slow_start = 1", "key `mtcp.slow_start`: got 1"),
         ("rto_variation_min_ms = 0", "takes a number of milliseconds"),
         ("window_bytes = 1000", "takes a number of bytes from 2 KiB"),
-        ("cell_kbps = 0", "takes a whole number from 1"),
-        ("set_up = \"early\"", "set_up"),
+        ("cell_kbps = 20000", "cell_kbps"),
+        ("handoff = \"late\"", "takes one of published, forward"),
+        ("set_up = \"late\"", "takes one of lock-step, early"),
     ] {
         let error = error(&format!("[mtcp]\n{text}"));
         assert!(error.contains(expected) && !error.contains('\n'), "{error}");

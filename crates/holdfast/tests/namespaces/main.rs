@@ -5,8 +5,10 @@
 
 mod bulk;
 mod drain;
+mod early;
 mod handoff;
 mod losses;
+mod mobile_host;
 mod path_mtu;
 mod restart;
 mod router;

@@ -14,8 +14,10 @@ use crate::results::ResultLine;
 use crate::scenario::ScenarioError;
 
 mod figure;
+mod rule;
 
 pub use figure::{ClaimedFigure, PrintedPoint, TodaysComparison};
+pub use rule::{Rule, Spread};
 
 /// Parameters of runs and the values that they must have.
 pub type Where = BTreeMap<String, Json>;
@@ -66,6 +68,14 @@ pub enum Metric {
     /// Median time from the MH's first sending of a segment to its second, in milliseconds;
     /// of runs whose packets were read.
     SentAgainMs,
+    /// How many times the time that no transfer over the run's links can beat.
+    TimesOptimum,
+    /// Bytes of data that the receiver got, once or again, for each byte delivered.
+    ReceivesPerByte,
+    /// Losses of which the sender's loss classifier knew the cause, in percent.
+    HitRatioPercent,
+    /// Mean of the recorded congestion window, KiB.
+    CwndMeanKib,
 }
 
 impl Metric {
@@ -77,6 +87,18 @@ impl Metric {
             Self::GoodputMbps => Some(line.goodput_mbps),
             Self::HandoffMs => line.handoff.as_ref()?.first_packet_ms_median,
             Self::SentAgainMs => line.traced.as_ref()?.sent_again_ms,
+            Self::TimesOptimum => Some(line.transfer_s? / line.optimal_s?),
+            // Of what was discarded as incomplete there is no figure.
+            Self::ReceivesPerByte => {
+                line.transfer_s?;
+                Some(1.0 + line.duplicates_per_byte?)
+            }
+            Self::HitRatioPercent => line.lc_cwe?.hit_ratio_percent,
+            Self::CwndMeanKib => {
+                let points = &line.series.as_ref()?.cwnd;
+                let sum: u64 = points.iter().sum();
+                (!points.is_empty()).then(|| sum as f64 / points.len() as f64 / 1024.0)
+            }
             Self::TimeoutsPer100S => {
                 let elapsed_s = line
                     .transfer_s
@@ -92,10 +114,14 @@ impl Metric {
     pub fn rank(self, line: &ResultLine) -> Option<f64> {
         let never_came = match self {
             Self::TransferS => true,
+            Self::TimesOptimum => line.optimal_s.is_some(),
             Self::HandoffMs => line.handoff.is_some(),
             Self::RetransmissionRatioPercent
             | Self::GoodputMbps
             | Self::TimeoutsPer100S
+            | Self::ReceivesPerByte
+            | Self::HitRatioPercent
+            | Self::CwndMeanKib
             | Self::SentAgainMs => false,
         };
         self.of(line).or(never_came.then_some(f64::INFINITY))
@@ -193,122 +219,6 @@ pub struct Statement {
     pub rule: Rule,
 }
 
-/// What is to be true of a statement's runs.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
-pub enum Rule {
-    /// The runs that differ in `parameter` alone have the metric within `percent` of each
-    /// other.
-    Alike {
-        /// The metric.
-        metric: Metric,
-        /// The parameter.
-        parameter: String,
-        /// The most, in percent of the least of them.
-        percent: f64,
-    },
-    /// One value of a parameter is better than another by so many percent: the metric of
-    /// `than` over that of `better`, less one; of response times a gain in goodput.
-    Gain {
-        /// The metric.
-        metric: Metric,
-        /// The parameter.
-        parameter: String,
-        /// The better value.
-        better: Json,
-        /// The other one.
-        than: Json,
-        /// What is printed, in percent.
-        printed: f64,
-        /// How far from it, in percentage points.
-        points: f64,
-    },
-    /// The metric of `better` is less than that of each other value of the parameter, for
-    /// all runs that are otherwise the same, by a share that lies in a range.
-    ReducedBy {
-        /// The metric.
-        metric: Metric,
-        /// The parameter.
-        parameter: String,
-        /// The better value.
-        better: Json,
-        /// The least and the most that is printed, in percent.
-        printed: [f64; 2],
-        /// How far from them, in percentage points.
-        points: f64,
-    },
-    /// The metric of `better` is so many times that of `than`: the medians over repetitions,
-    /// for each combination of the other parameters.
-    Times {
-        /// The metric, of which more is better.
-        metric: Metric,
-        /// The parameter.
-        parameter: String,
-        /// The better value.
-        better: Json,
-        /// The other one.
-        than: Json,
-        /// The least and the most that is printed.
-        printed: [f64; 2],
-        /// How far each may be from its own, in percent.
-        percent: f64,
-    },
-    /// The median over the repetitions lies in a range, for each combination of parameters.
-    Within {
-        /// The metric.
-        metric: Metric,
-        /// The least and the most that is printed.
-        printed: [f64; 2],
-        /// How far beyond these, in percent.
-        percent: f64,
-    },
-    /// The median of `better` is less than that of `than`, for each combination of the other
-    /// parameters.
-    Less {
-        /// The metric, of which less is better.
-        metric: Metric,
-        /// The parameter.
-        parameter: String,
-        /// The better value.
-        better: Json,
-        /// The other one.
-        than: Json,
-    },
-    /// No ACK reaches the FH with a number that the MH has not sent, in the runs that have
-    /// `value`. Their packets are read for it.
-    AcksOfTheMh {
-        /// The parameter.
-        parameter: String,
-        /// Its value.
-        value: Json,
-    },
-    /// All runs with one value of a parameter finish, none with another.
-    Finishes {
-        /// The parameter.
-        parameter: String,
-        /// The value with which transfers finish.
-        with: Json,
-        /// The one with which they do not.
-        without: Json,
-    },
-    /// The retransmission ratio of every run is what its segments give:
-    /// 100 × retransmitted / (all − retransmitted).
-    RatioIsDefined {},
-}
-
-impl Rule {
-    /// Whether it needs the packets of its runs.
-    fn needs_packets(&self) -> bool {
-        match self {
-            Self::AcksOfTheMh { .. } => true,
-            Self::Less { metric, .. } | Self::Within { metric, .. } => {
-                *metric == Metric::SentAgainMs
-            }
-            _ => false,
-        }
-    }
-}
-
 impl ClaimsFile {
     /// Reads and checks a file.
     ///
@@ -386,20 +296,12 @@ impl ClaimsFile {
             check("absolute", tolerance.absolute).map_err(within)?;
         }
         for (number, statement) in self.statement.iter().enumerate() {
-            let (key, value) = match statement.rule {
-                Rule::Alike { percent, .. }
-                | Rule::Times { percent, .. }
-                | Rule::Within { percent, .. } => ("percent", percent),
-                Rule::Gain { points, .. } | Rule::ReducedBy { points, .. } => ("points", points),
-                Rule::RatioIsDefined {}
-                | Rule::Finishes { .. }
-                | Rule::Less { .. }
-                | Rule::AcksOfTheMh { .. } => continue,
-            };
-            check(key, value).map_err(|error| {
-                let number = number.to_string();
-                error.within("rule").within(&number).within("statement")
-            })?;
+            for (key, value) in statement.rule.distances() {
+                check(key, value).map_err(|error| {
+                    let number = number.to_string();
+                    error.within("rule").within(&number).within("statement")
+                })?;
+            }
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 //! Whether a claims file speaks of what its scenarios sweep. A parameter that no run has
 //! would make groups of one run each, and rules about them that cannot fail.
 
-use super::file::{Alternative, ClaimedTable, ClaimsFile, Rule, Statement, Where};
+use super::file::{Alternative, ClaimedTable, ClaimsFile, Statement, Where};
 use crate::document::{DocumentError, nearest};
 use crate::scenario::ScenarioError;
 
@@ -73,7 +73,8 @@ impl ClaimsFile {
                 let swept = Swept::of(scenario, sweeps)?;
                 let checked = swept
                     .check("x", &figure.x)
-                    .and_then(|()| swept.check("variants", &figure.variants));
+                    .and_then(|()| swept.check("variants", &figure.variants))
+                    .and_then(|()| swept.check_all("where", &figure.of));
                 checked.map_err(|error| explain(within(number, "figure")(error)))?;
             }
         }
@@ -111,17 +112,9 @@ fn check_alternative(other: &Alternative, swept: &Swept<'_>) -> Result<(), Docum
 
 fn check_statement(statement: &Statement, swept: &Swept<'_>) -> Result<(), DocumentError> {
     swept.check_all("where", &statement.of)?;
-    let parameter = match &statement.rule {
-        Rule::Alike { parameter, .. }
-        | Rule::Gain { parameter, .. }
-        | Rule::ReducedBy { parameter, .. }
-        | Rule::Times { parameter, .. }
-        | Rule::Less { parameter, .. }
-        | Rule::AcksOfTheMh { parameter, .. }
-        | Rule::Finishes { parameter, .. } => parameter,
-        Rule::RatioIsDefined {} | Rule::Within { .. } => return Ok(()),
-    };
-    swept
-        .check("parameter", parameter)
-        .map_err(|error| error.within("rule"))
+    let named = statement.rule.parameters();
+    named.into_iter().try_for_each(|(key, parameter)| {
+        let checked = swept.check(key, parameter);
+        checked.map_err(|error| error.within("rule"))
+    })
 }

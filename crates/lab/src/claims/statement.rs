@@ -2,6 +2,7 @@
 //! Statements: what a paper says in words, as rules about runs.
 
 mod counted;
+mod spread;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,7 +14,7 @@ use super::verdict::{SUBSTRATES, same, select, word};
 use super::{Entry, Paper, Verdict};
 use crate::outage_matrix::median;
 use crate::results::ResultLine;
-use counted::{acks_of_the_mh, finishes, ratio_is_defined};
+use counted::{acks_of_the_mh, all_finish, finishes, ratio_is_defined, some_unfinished};
 
 /// What a rule found: what is printed, what came out, whether it is so, and why.
 struct Found {
@@ -123,6 +124,15 @@ fn found(rule: &Rule, lines: &[&ResultLine]) -> Found {
             without,
         } => finishes(parameter, [with, without], lines),
         Rule::RatioIsDefined {} => ratio_is_defined(lines),
+        Rule::AllFinish { parameter, value } => all_finish(parameter, value, lines),
+        Rule::SomeUnfinished {
+            parameter,
+            all,
+            some,
+        } => some_unfinished(parameter, [all, some], lines),
+        Rule::AtMost { .. } | Rule::Apart { .. } | Rule::GapShrinks { .. } => {
+            spread::found(rule, lines)
+        }
     }
 }
 

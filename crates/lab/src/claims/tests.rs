@@ -55,7 +55,7 @@ fn paper(text: &str) -> Paper {
     }
 }
 
-fn line(scenario: &str, tcp: &str, len: u64, transfer_s: Option<f64>) -> ResultLine {
+pub(super) fn line(scenario: &str, tcp: &str, len: u64, transfer_s: Option<f64>) -> ResultLine {
     let text = "[transfer]\nbytes = 1000\n[wireless]";
     let run = Scenario::parse(Path::new("papers/p/s.toml"), text)
         .unwrap()
@@ -259,7 +259,7 @@ fn the_json_is_what_readers_are_promised() {
 }
 
 /// The entry of the statement with this rule.
-fn judged(rule: &str, lines: &[ResultLine]) -> Entry {
+pub(super) fn judged(rule: &str, lines: &[ResultLine]) -> Entry {
     let text = format!(
         "title = \"t\"\n[tolerance]\n[[statement]]\nid = \"said\"\ntext = \"so\"\n\
          scenario = \"s.toml\"\nrule = {rule}"

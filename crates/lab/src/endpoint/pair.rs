@@ -18,7 +18,7 @@ use super::{
 };
 use crate::download::{Arrival, Received};
 use crate::stop::StopFlag;
-use crate::topology::{FH, Topology};
+use crate::topology::{FH, SECOND_MH, Topology};
 
 /// The port at which the FH's end listens: one that Wireshark takes for no protocol.
 pub const PORT: u16 = 40_000;
@@ -45,6 +45,8 @@ pub struct Exchange {
     pub series_interval: Option<Duration>,
     /// So many connections at once, from [`PORT`] on.
     pub flows: u16,
+    /// So many of them, the last ones, are a second mobile's.
+    pub flows_of_second_mobile: u16,
 }
 
 impl Exchange {
@@ -57,6 +59,9 @@ impl Exchange {
         EndpointTask {
             opening: match of {
                 Side::Fh => Opening::Listen(fh),
+                Side::Mh if number + self.flows_of_second_mobile >= self.flows => {
+                    Opening::ConnectFrom(fh, IpAddr::V4(SECOND_MH.v4))
+                }
                 Side::Mh => Opening::Connect(fh),
             },
             work: if of == self.sender() {

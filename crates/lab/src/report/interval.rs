@@ -12,18 +12,18 @@ const T_95_BEYOND: [(usize, f64); 3] = [(40, 2.021), (60, 2.000), (120, 1.980)];
 
 /// A mean and what is known of it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Mean {
+pub(crate) struct Mean {
     /// The mean of the values.
-    pub(super) value: f64,
+    pub(crate) value: f64,
     /// The standard deviation of the values; none: one value has none.
-    pub(super) deviation: Option<f64>,
+    pub(crate) deviation: Option<f64>,
     /// Half of the interval's length; none: one value has no interval.
-    pub(super) half_width: Option<f64>,
+    pub(crate) half_width: Option<f64>,
 }
 
 impl Mean {
     /// Of values; none: there are none.
-    pub(super) fn of(values: &[f64]) -> Option<Self> {
+    pub(crate) fn of(values: &[f64]) -> Option<Self> {
         if values.is_empty() {
             return None;
         }
@@ -46,7 +46,7 @@ impl Mean {
 
 /// How one mean stands to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(crate) enum Standing {
     /// Higher, and the intervals are apart.
     Higher,
     /// Lower, and the intervals are apart.
@@ -57,7 +57,7 @@ pub(super) enum Standing {
 
 impl Standing {
     /// Of one mean to another; none: one of them has no interval.
-    pub(super) fn of(one: Mean, other: Mean) -> Option<Self> {
+    pub(crate) fn of(one: Mean, other: Mean) -> Option<Self> {
         let reach = one.half_width? + other.half_width?;
         let apart = one.value - other.value;
         Some(if apart > reach {

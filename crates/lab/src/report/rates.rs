@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Figures of a metric against a rate on a scale of powers of two, with the most that the
-//! link can carry: what is printed beside the means of the runs, a drawing and a table.
+//! Figures of a metric against a rate, with the most that the link can carry or what no
+//! transfer over it can beat: what is printed beside the means of the runs, a drawing and a table.
 
 use maud::{Markup, html};
 
 use super::chart::{self, Look, Panel};
 use super::interval::Mean;
-use super::selection::{grouped, heading, metric_name, metric_text, same, scenario_name, word};
+use super::selection::{
+    grouped, has, heading, metric_name, metric_text, same, scenario_name, word,
+};
 use super::tables::{SUBSTRATES, commands};
 use crate::claims::Paper;
 use crate::claims::file::ClaimedFigure;
@@ -128,6 +130,34 @@ impl RateFigure<'_> {
         }
     }
 
+    /// Where a rate stands on the axis: neighbours of a linear one are at least 1 apart.
+    fn place(&self, x: f64) -> f64 {
+        if !self.of.linear {
+            return libm::log2(x);
+        }
+        let gaps = self.rates.windows(2).map(|pair| pair[1].x - pair[0].x);
+        let least = gaps.fold(f64::INFINITY, f64::min);
+        if least.is_finite() && least > 0.0 {
+            x / least
+        } else {
+            x
+        }
+    }
+
+    /// The mean of what no transfer of the runs at a rate can beat; none: not asked for.
+    fn optimum(&self, index: usize) -> Option<f64> {
+        let runs = self.rows.iter().filter_map(|row| row.runs.get(index));
+        let of_runs = runs.flatten().filter_map(|line| line.optimal_s);
+        let values: Vec<f64> = of_runs.filter(|_| self.of.optimum).collect();
+        Mean::of(&values).map(|mean| mean.value)
+    }
+
+    /// The line that is drawn besides the curves.
+    fn bound(&self, index: usize) -> Option<f64> {
+        let ceiling = self.rates.get(index)?.ceiling;
+        ceiling.map_or_else(|| self.optimum(index), |its| Some(its.goodput_mbps))
+    }
+
     fn points(&self, row: &Row<'_>) -> Vec<Point> {
         (0..self.rates.len())
             .map(|index| self.point(row, index))
@@ -161,12 +191,14 @@ impl RateFigure<'_> {
             .collect();
         let any_printed = self.rows.iter().any(|row| !row.printed.is_empty());
         let any_ceiling = self.rates.iter().any(|rate| rate.ceiling.is_some());
+        let any_optimum = self.of.optimum;
         let any_unfinished = points.iter().flatten().any(|point| point.unfinished > 0);
         chart::legend(
             &looks,
             true,
             html! {
                 @if any_ceiling { (chart::ceiling_legend("the most that the link can carry")) }
+                @if any_optimum { (chart::ceiling_legend("optimum: the link busy whenever it is up")) }
                 @if any_printed { span { "hollow: as printed" } }
                 @if any_unfinished { span { "× some not finished" } }
             },
@@ -180,12 +212,11 @@ impl RateFigure<'_> {
         });
         let printed = self.rows.iter().flat_map(|row| &row.printed);
         let printed = printed.map(|(_, value)| *value);
-        let ceilings = self.rates.iter().filter_map(|rate| rate.ceiling);
-        let ceilings = ceilings.map(|ceiling| ceiling.goodput_mbps);
+        let ceilings = (0..self.rates.len()).filter_map(|index| self.bound(index));
         let highest = ours.chain(printed).chain(ceilings).fold(0.0, f64::max);
         let ends = [
-            self.rates.first().map_or(0.0, |rate| place(rate.x)) - 0.5,
-            self.rates.last().map_or(0.0, |rate| place(rate.x)) + 0.5,
+            self.rates.first().map_or(0.0, |rate| self.place(rate.x)) - 0.5,
+            self.rates.last().map_or(0.0, |rate| self.place(rate.x)) + 0.5,
         ];
         Panel::new(8.0, BOTTOM, ends, highest * 1.02)
     }
@@ -195,11 +226,12 @@ impl RateFigure<'_> {
         let ceilings: Vec<(f64, f64)> = self
             .rates
             .iter()
-            .filter_map(|rate| Some((place(rate.x), rate.ceiling?.goodput_mbps)))
+            .enumerate()
+            .filter_map(|(index, rate)| Some((self.place(rate.x), self.bound(index)?)))
             .collect();
         html! {
             (panel.frame(metric_name(self.of.metric)))
-            @for rate in &self.rates { (panel.x_mark(place(rate.x), &number(rate.x))) }
+            @for rate in &self.rates { (panel.x_mark(self.place(rate.x), &number(rate.x))) }
             (panel.x_name(&self.x_name()))
             (panel.curve(&ceilings, chart::CEILING, "curve"))
             @for (index, (row, points)) in self.rows.iter().zip(points).enumerate() {
@@ -211,7 +243,7 @@ impl RateFigure<'_> {
     fn curve(&self, panel: &Panel, index: usize, row: &Row<'_>, points: &[Point]) -> Markup {
         let look = chart::look(index);
         let offset = (index as f64 - (self.rows.len() as f64 - 1.0) / 2.0) * APART;
-        let at = |rate: &Rate| place(rate.x) + offset;
+        let at = |rate: &Rate| self.place(rate.x) + offset;
         let text = |value: f64| metric_text(self.of.metric, value);
         let means = self.rates.iter().zip(points);
         let means: Vec<(f64, f64)> = means
@@ -221,7 +253,7 @@ impl RateFigure<'_> {
             (panel.curve(&means, look, "curve"))
             @for (x, value) in &row.printed {
                 @let words = format!("{}, printed: {}", row.name, text(*value));
-                (panel.point((place(*x) + offset, *value), look, true, &words))
+                (panel.point((self.place(*x) + offset, *value), look, true, &words))
             }
             @for (rate, point) in self.rates.iter().zip(points) {
                 @if let Some(mean) = point.mean {
@@ -261,6 +293,7 @@ impl RateFigure<'_> {
                         th.number { (row.name) }
                         @if has_ceiling { th.number { "of the most" } }
                     }
+                    @if self.of.optimum { th.number { "optimum" } }
                     @if is_pair { th.number { (self.rows[0].name) " / " (self.rows[1].name) } }
                 } }
                 tbody {
@@ -273,6 +306,9 @@ impl RateFigure<'_> {
                             }
                             @for (row, points) in self.rows.iter().zip(points) {
                                 (self.cells(row, rate, points[index], has_ceiling))
+                            }
+                            @if self.of.optimum {
+                                td.share { (self.optimum(index).map_or("–".to_owned(), |s| metric_text(self.of.metric, s))) }
                             }
                             @if is_pair { td.share { (ratio(points[0][index], points[1][index])) } }
                         }
@@ -310,11 +346,6 @@ fn ratio(one: Point, other: Point) -> String {
         (Some(one), Some(other)) if other.value > 0.0 => format!("{:.1}", one.value / other.value),
         _ => "–".to_owned(),
     }
-}
-
-/// Where a rate stands on the axis.
-fn place(x: f64) -> f64 {
-    libm::log2(x)
 }
 
 /// A rate without needless decimals.
@@ -412,8 +443,9 @@ pub(super) fn own<'a>(
         .collect();
     let mut figures = Vec::new();
     for substrate in SUBSTRATES {
-        let is_own =
-            |line: &&ResultLine| line.substrate == substrate && names.contains(&line.scenario);
+        let is_own = |line: &&ResultLine| {
+            line.substrate == substrate && names.contains(&line.scenario) && has(line, &figure.of)
+        };
         let lines: Vec<&ResultLine> = lines.iter().copied().filter(is_own).collect();
         if lines.is_empty() {
             continue;
@@ -435,7 +467,11 @@ pub(super) fn own<'a>(
             of: figure,
             title: substrate.to_owned(),
             rates,
-            bar: Bar::Deviation,
+            bar: if figure.intervals {
+                Bar::Confidence
+            } else {
+                Bar::Deviation
+            },
             rows,
         });
     }

@@ -150,16 +150,25 @@ pub(super) fn metric_name(metric: Metric) -> &'static str {
         Metric::TimeoutsPer100S => "Timeouts in 100 s",
         Metric::HandoffMs => "Handoff (ms)",
         Metric::SentAgainMs => "Time until sent again (ms)",
+        Metric::TimesOptimum => "Times the optimum",
+        Metric::ReceivesPerByte => "Receives per byte",
+        Metric::HitRatioPercent => "Hit ratio (%)",
+        Metric::CwndMeanKib => "Mean congestion window (KiB)",
     }
 }
 
 /// A metric's value.
 pub(super) fn metric_text(metric: Metric, value: f64) -> String {
     match metric {
-        Metric::TransferS | Metric::HandoffMs | Metric::SentAgainMs => format!("{value:.1}"),
+        Metric::TransferS
+        | Metric::HandoffMs
+        | Metric::SentAgainMs
+        | Metric::HitRatioPercent
+        | Metric::CwndMeanKib => format!("{value:.1}"),
         Metric::RetransmissionRatioPercent | Metric::GoodputMbps | Metric::TimeoutsPer100S => {
             format!("{value:.2}")
         }
+        Metric::TimesOptimum | Metric::ReceivesPerByte => format!("{value:.3}"),
     }
 }
 

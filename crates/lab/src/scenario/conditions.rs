@@ -11,6 +11,7 @@ use toml::Table;
 
 use super::cells::{self, Move, MovementConditions};
 use super::handoff::HandoffConditions;
+use super::bandwidth::BandwidthConditions;
 use super::hop::HopConditions;
 use super::host::HostConditions;
 use super::mtcp::MtcpConditions;
@@ -77,6 +78,30 @@ pub struct TransferConditions {
     /// So many connections at once, each of that; on live and linux.
     #[serde(default = "one_flow")]
     pub flows: u16,
+    /// So many of them, the last ones, are of a second mobile with an address of its own, which
+    /// shares the link and the MH's host; not with several cells.
+    #[serde(default)]
+    pub flows_of_second_mobile: u16,
+    /// The sender does not close: it stays silent until the run's limit, and the transfer has
+    /// finished if its connection is alive then. On the model.
+    #[serde(default)]
+    pub stays_open: bool,
+    /// What the bytes are, on the model: for a gateway that compresses them.
+    #[serde(default)]
+    pub content: ContentChoice,
+}
+
+/// What is sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ContentChoice {
+    /// Bytes that nobody looks at.
+    #[default]
+    Bulk,
+    /// Prose.
+    Text,
+    /// Something like a program.
+    Binary,
 }
 
 const fn one_flow() -> u16 {
@@ -129,6 +154,8 @@ pub struct GatewayConditions {
     pub probe_interval_max_ms: Option<f64>,
     /// The DSCP of what is resent ahead of ordinary traffic, 0 to 63; none: its sender's.
     pub resend_dscp: Option<u8>,
+    /// What the cells carry; none: not known.
+    pub bandwidth: Option<BandwidthConditions>,
     /// Parameters of the scheme `mtcp`; none: the gateway's defaults.
     pub mtcp: Option<MtcpConditions>,
     /// Parameters of the scheme `snoop`; none: the gateway's defaults.
@@ -149,6 +176,7 @@ impl Default for GatewayConditions {
             probe_interval_min_ms: None,
             probe_interval_max_ms: None,
             resend_dscp: None,
+            bandwidth: None,
             mtcp: None,
             snoop: None,
             handoff: HandoffConditions::default(),
@@ -354,6 +382,10 @@ fn host(name: &str, common: &Table, own: &Table) -> Result<HostConditions, Docum
     table.extend(own.clone());
     let host = read(name, &table)?;
     host.check_tick().map_err(|error| error.within(name))?;
+    if host.m_tcp && name != "mh" {
+        let problem = "is the mobile's part; takes true in [mh] alone";
+        return Err(DocumentError::at("m_tcp", problem).within(name));
+    }
     Ok(host)
 }
 

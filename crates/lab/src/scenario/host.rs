@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use holdfast_sim::Preset;
 use serde::{Deserialize, Serialize};
 
+use super::lc_cwe::{LcCweConditions, OnHandoffChoice};
 use crate::document::DocumentError;
 
 /// The congestion control unless one is named: the one that every kernel has, and the
@@ -48,6 +49,15 @@ pub struct HostConditions {
     /// What a model host does when its window shrinks to zero over bytes in flight, if not
     /// what its preset does.
     pub shrunk_window: Option<ShrunkWindow>,
+    /// The send buffer of a model host, bytes, whatever the window; none: the preset's.
+    pub send_buffer_bytes: Option<u32>,
+    /// A model MH with M-TCP's mobile part: its timers stand still while its link is down,
+    /// and it sends a marked ACK when that is back.
+    pub m_tcp: bool,
+    /// What a model MH's sender does about handoffs.
+    pub on_handoff: OnHandoffChoice,
+    /// Numbers and readings of its LC and CWE.
+    pub lc_cwe: Option<LcCweConditions>,
     /// More kernel parameters of Linux hosts.
     pub sysctls: BTreeMap<String, String>,
 }
@@ -80,6 +90,10 @@ impl Default for HostConditions {
             rto_min_s: None,
             tick_phase_s: None,
             shrunk_window: None,
+            send_buffer_bytes: None,
+            m_tcp: false,
+            on_handoff: OnHandoffChoice::Nothing,
+            lc_cwe: None,
             sysctls: BTreeMap::new(),
         }
     }
@@ -115,6 +129,15 @@ impl HostConditions {
             1,
             1_000,
         )?;
+        in_range(
+            "send_buffer_bytes",
+            self.send_buffer_bytes.map(u64::from),
+            64,
+            1 << 30,
+        )?;
+        if let Some(numbers) = &self.lc_cwe {
+            numbers.check()?;
+        }
         in_range("retries_max", self.retries_max.map(u64::from), 1, 255)?;
         for (key, value) in [
             ("rto_min_s", self.rto_min_s),

@@ -2,16 +2,20 @@
 //! `live`: the lab's endpoints, the gateway and the links in network namespaces of the
 //! running kernel, by the wall clock.
 
+mod lccwe;
 mod packets;
 mod series;
 
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
 use holdfast_link::{OutageSettings, seed_for};
+use holdfast_net::lccwe::{CongestionControl, NAME};
 
 use super::{ExecutionSettings, Lacking, Refusal};
 use crate::cross_traffic::DatagramStream;
@@ -20,8 +24,7 @@ use crate::link_file::LinkFile;
 use crate::link_process::EmulatedLink;
 use crate::results::{Framing, ResultLine, retransmission_ratio_percent};
 use crate::scenario::{
-    Conditions, GatewayConditions, HopConditions, HostConditions, MtcpConditions, PART_WIRED,
-    Record, Run, SchemeChoice, SignalChoice, SnoopConditions, Way, cell_seed,
+    BandwidthConditions, ContentChoice, Conditions, GatewayConditions, HopConditions, HostConditions, MtcpConditions, PART_WIRED, OnHandoffChoice, Record, Run, SchemeChoice, SignalChoice, SnoopConditions, Way, cell_seed,
 };
 use crate::scratch::Scratch;
 use crate::seeded_file::SeededContent;
@@ -42,6 +45,34 @@ const SYSCTLS: &str = "/proc/sys";
 
 /// What real hosts cannot do here.
 pub(super) fn refusal(conditions: &Conditions) -> Option<Refusal> {
+    let hosts = [("fh", &conditions.fh), ("mh", &conditions.mh)];
+    let of_the_model = hosts.into_iter().find_map(|(name, host)| {
+        let key = match host {
+            _ if host.m_tcp => "m_tcp",
+            _ if host.on_handoff != OnHandoffChoice::Nothing => "on_handoff",
+            _ if host.send_buffer_bytes.is_some() => "send_buffer_bytes",
+            _ => return None,
+        };
+        Some(Refusal {
+            lacks: Lacking::Hosts,
+            why: format!("{name}.{key} is of the model's hosts; run it on the model"),
+        })
+    });
+    if of_the_model.is_some() {
+        return of_the_model;
+    }
+    let transfer = &conditions.transfer;
+    let key = match transfer.content {
+        _ if transfer.stays_open => Some("stays_open"),
+        ContentChoice::Bulk => None,
+        ContentChoice::Text | ContentChoice::Binary => Some("content"),
+    };
+    if let Some(key) = key {
+        return Some(Refusal {
+            lacks: Lacking::Hosts,
+            why: format!("transfer.{key} is of the model's hosts; run it on the model"),
+        });
+    }
     (conditions.gateway.scheme == SchemeChoice::Mtcp2007).then(|| Refusal {
         lacks: Lacking::Scheme,
         why: "gateway.scheme: got mtcp-2007, which the daemon has not; run it on the model"
@@ -59,15 +90,45 @@ pub(super) fn execute(
     let scratch = Scratch::new("holdfast-run-")?;
     let folder = scratch.path();
     let files = packets::files(run, settings, folder);
-    let transfer = transfer(run, settings, &files);
+    let control = lccwe::register(&run.conditions)?;
+    let mut transfer = transfer(run, settings, &files);
+    if let Some(control) = &control {
+        control.name().clone_into(&mut transfer.congestion_control);
+        transfer.extras.mh.congestion_control = Some(control.name().to_owned());
+    }
     let prepared = PreparedTransfer::prepare(&transfer, folder, folder, stop)
         .map_err(|error| explained(error, &run.conditions))?;
-    let measured = prepared.measure(&content, &TransferWatch::default(), stop)?;
+    let measured = measure(run, prepared, &content, control.as_ref(), stop)?;
     let mut line = line(run, &measured)?;
     if !run.conditions.moves.is_empty() {
         packets::add_handoffs(&mut line, &run.conditions, &measured, &files)?;
     }
     Ok(line)
+}
+
+/// Carries it out, and tells the MH's congestion control of handoffs meanwhile.
+fn measure(
+    run: &Run,
+    prepared: PreparedTransfer,
+    content: &SeededContent,
+    control: Option<&CongestionControl>,
+    stop: &StopFlag,
+) -> anyhow::Result<Measurement> {
+    let watch = TransferWatch::default();
+    let Some(control) = control else {
+        return prepared.measure(content, &watch, stop);
+    };
+    let (mh, over) = (prepared.mobile_namespace(), AtomicBool::new(false));
+    let outages = run.conditions.wireless.outages_of(Way::Downlink);
+    thread::scope(|scope| {
+        let feeder = scope.spawn(|| lccwe::feed(control, &mh, outages, &watch, &over));
+        let measured = prepared.measure(content, &watch, stop);
+        over.store(true, Ordering::Relaxed);
+        let fed = feeder.join();
+        let measured = measured?;
+        fed.map_err(|_| anyhow!("the thread that tells of handoffs is broken"))??;
+        Ok(measured)
+    })
 }
 
 /// The kernel refuses what it has not with an errno: says which key asked for it.
@@ -85,6 +146,9 @@ fn explained(error: anyhow::Error, conditions: &Conditions) -> anyhow::Error {
 /// What a host asks for and the running kernel has not.
 fn unknown_here(name: &str, host: &HostConditions) -> Option<String> {
     let wanted = &host.congestion_control;
+    if wanted == NAME {
+        return None;
+    }
     let known = fs::read_to_string(format!(
         "{SYSCTLS}/net/ipv4/tcp_available_congestion_control"
     ));
@@ -166,6 +230,7 @@ fn exchange(conditions: &Conditions) -> Exchange {
         series_interval: (!conditions.record.is_empty())
             .then(|| duration(conditions.record_interval)),
         flows: transfer.flows,
+        flows_of_second_mobile: transfer.flows_of_second_mobile,
     }
 }
 
@@ -219,6 +284,10 @@ fn gateway_settings(gateway: &GatewayConditions) -> String {
     );
     add("resend_dscp", gateway.resend_dscp.map(|n| n.to_string()));
     // A section of its own, behind those lines.
+    let bandwidth = gateway.bandwidth.as_ref();
+    if let Some(Ok(section)) = bandwidth.map(BandwidthConditions::to_section) {
+        lines.push_str(&section);
+    }
     if let Some(Ok(section)) = gateway.mtcp.as_ref().map(MtcpConditions::to_section) {
         lines.push_str(&section);
     }

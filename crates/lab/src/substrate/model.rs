@@ -11,8 +11,8 @@ use holdfast_sim::tcp::settings::{
     DelayedAck, IdleRestart, LossRecovery, OnShrunkWindow, RtoFloor,
 };
 use holdfast_sim::{
-    Experiment, GatewayPlan, Hop, LinkSignal, Move, Outcome, Roaming, TcpSettings, Transfer,
-    TransferOutcome,
+    ContentKind, Experiment, GatewayPlan, Hop, LinkSignal, Move, Outcome, Preset, Roaming, RunUntil, TcpSettings,
+    Transfer, TransferOutcome,
 };
 use holdfast_wire::Instant;
 
@@ -20,13 +20,16 @@ use super::{Lacking, Refusal};
 use crate::handoffs::{HandoffSummary, Journal};
 use crate::results::{Framing, ResultLine, Series, retransmission_ratio_percent};
 use crate::scenario::{
-    Conditions, GatewayConditions, HopConditions, HostConditions, PRESET_DEFAULT, Record, Run,
-    SchemeChoice, ShrunkWindow, SignalChoice, Stretch, seconds,
+    BandwidthConditions, Conditions, ContentChoice, GatewayConditions, HopConditions, HostConditions,
+    PRESET_DEFAULT, Record, Run,
+    SchemeChoice, ShrunkWindow, SignalChoice, Stretch, Way, seconds,
 };
 use crate::stall;
 use crate::stop::{Interrupted, StopFlag};
+pub use fates::Hits;
 use watcher::Watcher;
 
+mod fates;
 mod watcher;
 
 /// Times closer than this are one, which was rounded to nanoseconds.
@@ -73,9 +76,13 @@ pub(super) fn execute(
     let experiment = experiment(run)?;
     let mut watcher = Watcher::create(run, pcap)?;
     let outcome = experiment.run_unless(&|| stop.is_raised(), &mut watcher);
-    let journal = watcher.finish()?;
+    let (journal, fates) = watcher.finish()?;
     let outcome = outcome.ok_or(Interrupted)?;
     let mut line = line(run, &experiment, &outcome)?;
+    line.lc_cwe = fates.map(|fates| {
+        let judged = &outcome.transfers[0].judgements;
+        fates.hits(judged, &handoffs(&run.conditions))
+    });
     add_handoffs(&mut line, &run.conditions, journal, &outcome);
     Ok(line)
 }
@@ -105,6 +112,18 @@ fn add_handoffs(
     line.handoff = HandoffSummary::of(&line.handoffs, bytes_max);
 }
 
+/// When handoffs of the MH begin and end: its moves, or what its only link does.
+fn handoffs(conditions: &Conditions) -> Vec<[Instant; 2]> {
+    let at = |s: f64| Instant::ZERO + seconds(s);
+    if conditions.cells.len() > 1 {
+        let moves = conditions.moves.iter();
+        return moves.map(|its| [at(its.leave_s), at(its.enter_s)]).collect();
+    }
+    let outages = conditions.wireless.outages_of(Way::Downlink);
+    let each = outages.iter().map(|its| [at(its.at_s), at(its.at_s + its.for_s)]);
+    each.collect()
+}
+
 fn experiment(run: &Run) -> anyhow::Result<Experiment> {
     let conditions = &run.conditions;
     let transfer = &conditions.transfer;
@@ -122,8 +141,17 @@ fn experiment(run: &Run) -> anyhow::Result<Experiment> {
         start: conditions.start(),
         fh: tcp(&conditions.fh),
         mh: tcp(&conditions.mh),
+        content: match transfer.content {
+            ContentChoice::Bulk => ContentKind::Bulk,
+            ContentChoice::Text => ContentKind::Text,
+            ContentChoice::Binary => ContentKind::Binary,
+        },
+        closes: !transfer.stays_open,
         ..Transfer::download(transfer.bytes, TcpSettings::default())
     }];
+    if transfer.stays_open {
+        experiment.run_until = RunUntil::Limit;
+    }
     experiment.cross_traffic = cross_traffic(conditions);
     experiment.series_interval =
         (!conditions.record.is_empty()).then_some(conditions.record_interval);
@@ -183,8 +211,16 @@ fn gateway(conditions: &GatewayConditions, hops: &[Hop]) -> anyhow::Result<Optio
         scheme,
         ..Settings::default()
     };
+    if let Some(Ok(bandwidth)) = conditions
+        .bandwidth
+        .as_ref()
+        .map(BandwidthConditions::settings)
+    {
+        settings.bandwidth = bandwidth;
+    }
     if let Some(mtcp) = &conditions.mtcp {
         settings.mtcp = mtcp.settings();
+        settings.compression = mtcp.compression();
     }
     if let Some(snoop) = &conditions.snoop {
         settings.snoop = snoop.settings();
@@ -208,6 +244,7 @@ fn gateway(conditions: &GatewayConditions, hops: &[Hop]) -> anyhow::Result<Optio
             *setting = millis(ms);
         }
     }
+    let compression_ms = conditions.mtcp.as_ref().and_then(|mtcp| mtcp.compression_ms);
     let delay = seconds(conditions.signal_delay_ms / 1e3);
     let warned_before = (conditions.warning_ms > 0.0).then(|| seconds(conditions.warning_ms / 1e3));
     let signal = match conditions.signal {
@@ -230,6 +267,7 @@ fn gateway(conditions: &GatewayConditions, hops: &[Hop]) -> anyhow::Result<Optio
         before_hop: WIRELESS,
         signal,
         resend_dscp: conditions.resend_dscp,
+        compression_time: compression_ms.map_or(holdfast_wire::Duration::ZERO, |ms| seconds(ms / 1e3)),
         ..GatewayPlan::before_last(settings, hops)
     }))
 }
@@ -265,6 +303,15 @@ fn tcp(conditions: &HostConditions) -> TcpSettings {
         // The other end could not fill such a window from a smaller buffer.
         tcp.send_buffer_bytes = tcp.send_buffer_bytes.map(|own| own.max(bytes));
     }
+    if let Some(bytes) = conditions.send_buffer_bytes {
+        tcp.send_buffer_bytes = Some(bytes);
+    }
+    if let (Some(Preset::Reno2005), Some(bytes)) = (conditions.preset, conditions.window_bytes_max) {
+        // ns-2's `window_` is the sender's own, and its first `ssthresh_`.
+        tcp.initial_ssthresh_bytes = Some(bytes);
+    }
+    tcp.m_tcp = conditions.m_tcp;
+    tcp.on_handoff = conditions.on_handoff.settings(conditions.lc_cwe);
     if let Some(segments) = conditions.initial_window_segments {
         tcp.initial_window_segments = segments;
     }
@@ -345,7 +392,7 @@ fn line(run: &Run, experiment: &Experiment, outcome: &Outcome) -> anyhow::Result
         retransmission_ratio_percent(first, of.sender.data_segments_repeated);
     line.duplicates_per_byte = Some(of.duplicates_per_byte());
     line.timeouts = Some(of.sender.timeouts);
-    line.finished = of.finished;
+    line.finished = of.finished && !(conditions.transfer.stays_open && has_died(of));
     line.intact = of.intact;
     ending(of).clone_into(&mut line.ending);
     line.bytes = of.delivered_bytes;
@@ -355,6 +402,12 @@ fn line(run: &Run, experiment: &Experiment, outcome: &Outcome) -> anyhow::Result
     line.digest = Some(format!("{:016x}", outcome.digest));
     line.series = (!conditions.record.is_empty()).then(|| series(conditions, of));
     Ok(line)
+}
+
+/// One of its ends gave up, or was reset.
+fn has_died(of: &TransferOutcome) -> bool {
+    let died = |ending: &Ending| matches!(ending, Ending::GaveUp | Ending::Reset);
+    of.endings.iter().any(died)
 }
 
 fn ending(of: &TransferOutcome) -> &'static str {
@@ -455,5 +508,56 @@ mod tests {
         // And one without a bound gets none.
         let unbounded = fh("preset = \"linux-reno\"\nwindow_bytes_max = 65535");
         assert_eq!(unbounded.send_buffer_bytes, None);
+    }
+
+    /// "Independent bursts of 6 packets", "of 32 packets" (Brown and Singh, 1997, 6.1), over
+    /// the wired hop of its far sender, with its cross traffic: the share that is lost.
+    fn burst_loss(packets: u64) -> f64 {
+        const BURSTS: u64 = 1500;
+        const APART_S: u64 = 2;
+        let file = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../papers/mtcp-1997/disconnections.toml");
+        let runs = Scenario::load(&file).unwrap().runs(None).unwrap();
+        let mut far = runs
+            .into_iter()
+            .find(|run| run.parameters["hops"] == 15)
+            .unwrap();
+        far.conditions.transfer.limit_s = ((BURSTS + 1) * APART_S) as f64;
+        let mut experiment = experiment(&far.drawn().unwrap()).unwrap();
+        // Nothing but the bursts, until the end.
+        experiment.transfers[0].start = experiment.limit;
+        let others = experiment.cross_traffic.len();
+        let packet_bytes = 552;
+        let rate_bit_per_s = 1_000_000_000;
+        let length = packets * packet_bytes * 8 * 1_000_000_000 / rate_bit_per_s;
+        experiment.cross_traffic.extend((1..=BURSTS).map(|burst| {
+            let start = holdfast_wire::Duration::from_secs(burst * APART_S);
+            holdfast_sim::CrossTraffic {
+                direction: Direction::Downlink,
+                from_hop: WIRED,
+                to_hop: WIRED,
+                rate_bit_per_s,
+                packet_bytes: packet_bytes as u32,
+                start,
+                stop: start + holdfast_wire::Duration::from_nanos(length),
+                poisson: false,
+            }
+        }));
+        let outcome = experiment.run();
+        let bursts = &outcome.cross_traffic[others..];
+        let sent: u64 = bursts.iter().map(|its| its.sent).sum();
+        assert_eq!(sent, BURSTS * packets);
+        1.0 - bursts.iter().map(|its| its.arrived).sum::<u64>() as f64 / sent as f64
+    }
+
+    #[test]
+    fn bursts_over_the_far_senders_path_are_lost_as_its_authors_measured() {
+        for (packets, printed) in [(6, 0.051), (32, 0.238)] {
+            let lost = burst_loss(packets);
+            assert!(
+                (lost / printed - 1.0).abs() < 0.1,
+                "{packets}: {lost} for {printed}"
+            );
+        }
     }
 }

@@ -31,6 +31,12 @@ pub struct Moment {
 }
 
 impl TransferWatch {
+    /// Time zero of the links, CLOCK_MONOTONIC; none before the start.
+    pub fn origin_ns(&self) -> Option<u64> {
+        let origin_ns = self.started_ns.load(Ordering::Relaxed);
+        (origin_ns > 0).then_some(origin_ns)
+    }
+
     /// The moment that is now; none before the start. The link's state is
     /// `link`'s schedule's.
     pub fn moment(&self, link: &EmulatedLink) -> Option<Moment> {

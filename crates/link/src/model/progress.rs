@@ -3,8 +3,10 @@
 
 use holdfast_wire::Instant;
 
+use super::LinkModel;
 use super::queue::Waiting;
 use crate::capacity::NanoBits;
+use crate::outage::{LinkState, OutageEffect};
 
 /// How far sending has come.
 #[derive(Clone, Copy, Debug)]
@@ -29,4 +31,19 @@ pub(super) struct InFlight<P> {
     pub waiting: Waiting<P>,
     pub arrive_at: Instant,
     pub flipped_bits: Vec<u32>,
+}
+
+impl<P> LinkModel<P> {
+    /// What is given to the link is sent: it is up, or its outages are the other end's.
+    pub(super) fn carries(&self) -> bool {
+        self.state == LinkState::Up || self.plan.outage_effect == OutageEffect::LoseArriving
+    }
+
+    /// What comes out at the other end at `at` is lost there.
+    pub(super) fn is_lost_arriving(&mut self, at: Instant) -> bool {
+        let at = self.model_time(at);
+        self.started
+            && self.plan.outage_effect == OutageEffect::LoseArriving
+            && self.schedule.state_at(at) == LinkState::Down
+    }
 }

@@ -446,7 +446,11 @@ fn any_settings() -> impl Strategy<Value = LinkSettings> {
             for_s: 0.01
         }),
     ];
-    let effect = prop_oneof![Just(OutageEffect::Lose), Just(OutageEffect::Keep)];
+    let effect = prop_oneof![
+        Just(OutageEffect::Lose),
+        Just(OutageEffect::Keep),
+        Just(OutageEffect::LoseArriving)
+    ];
     let bits = prop_oneof![Just(BitErrorEffect::Lose), Just(BitErrorEffect::Corrupt)];
     let limits = (
         1u32..30,
@@ -692,4 +696,48 @@ proptest! {
         let last = std::iter::from_fn(|| one_queue.poll_departure(end())).last();
         prop_assert_eq!(out.last().map(|d| d.at), last.map(|d| d.at));
     }
+}
+
+/// M-TCP's testbed: the link's queue drains on, and the mobile discards what comes.
+#[test]
+fn with_lose_arriving_the_link_goes_on_and_what_would_come_out_in_the_outage_is_lost() {
+    // 1 ms a packet, 25 ms of way: down from 28 to 31 ms.
+    let mut link = link(&with_outages(OutageEffect::LoseArriving, &[(0.028, 0.003)]));
+    send(&mut link, 0..8, ms(0));
+    assert_eq!(
+        arrivals(&mut link, ms(40)),
+        [
+            (0, 26_000),
+            (1, 27_000),
+            (5, 31_000),
+            (6, 32_000),
+            (7, 33_000)
+        ]
+    );
+    assert_eq!(link.counters().dropped_outage_in_flight, 3);
+    assert_eq!(link.counters().dropped_outage_queued, 0);
+    // What is given to it in an outage and comes out after it is not lost.
+    let mut late = self::link(&with_outages(OutageEffect::LoseArriving, &[(0.0, 0.020)]));
+    send(&mut late, 0..1, ms(1));
+    assert_eq!(arrivals(&mut late, ms(60)), [(0, 27_000)]);
+}
+
+#[test]
+fn with_lose_arriving_no_question_about_the_time_changes_what_is_lost() {
+    let outages = [(0.010, 0.004), (0.030, 0.010)];
+    let run = |step: u64| {
+        let mut link = link(&with_outages(OutageEffect::LoseArriving, &outages));
+        let mut got = Vec::new();
+        for n in 0..40 {
+            send(&mut link, n..n + 1, ms(n));
+            if n % step == 0 {
+                got.extend(arrivals(&mut link, ms(n)));
+            }
+        }
+        got.extend(arrivals(&mut link, ms(200)));
+        got
+    };
+    assert_eq!(run(1), run(7));
+    assert_eq!(run(1), run(100));
+    assert_eq!(run(1).len(), 40 - 10);
 }

@@ -55,17 +55,24 @@ impl Counters {
     /// Reads all counters.
     pub fn read(&self) -> io::Result<CounterValues> {
         let mut values = CounterValues::default();
-        for (key, sum) in (0_u32..).zip(&mut values.0) {
-            let found = self
-                .map
-                .lookup_percpu(&key.to_ne_bytes(), MapFlags::ANY)
-                .map_err(io::Error::other)?;
-            *sum = found
-                .iter()
-                .flatten()
-                .filter_map(|octets| octets.first_chunk().copied().map(u64::from_ne_bytes))
-                .sum();
+        for (value, sum) in values.0.iter_mut().zip(sums(&self.map, NAMES.len())?) {
+            *value = sum;
         }
         Ok(values)
     }
+}
+
+/// The first `count` counters of a program's map, each summed over the processors.
+pub(crate) fn sums(map: &MapHandle, count: usize) -> io::Result<Vec<u64>> {
+    (0..count as u32)
+        .map(|key| {
+            let found = map
+                .lookup_percpu(&key.to_ne_bytes(), MapFlags::ANY)
+                .map_err(io::Error::other)?;
+            let octets = found.iter().flatten();
+            Ok(octets
+                .filter_map(|octets| octets.first_chunk().copied().map(u64::from_ne_bytes))
+                .sum())
+        })
+        .collect()
 }

@@ -23,6 +23,8 @@ pub struct Interface {
     pub kind: LayerKind,
     /// Its MTU in octets.
     pub mtu: u32,
+    /// Its own address; zeros without an Ethernet header.
+    pub mac: [u8; 6],
 }
 
 impl Interface {
@@ -36,7 +38,8 @@ impl Interface {
         let mut request = named_request(name)?;
         interface_ioctl(libc::SIOCGIFHWADDR, &mut request)?;
         // SAFETY: SIOCGIFHWADDR filled the union's hwaddr.
-        let link_type = unsafe { request.ifr_ifru.ifru_hwaddr.sa_family };
+        let hwaddr = unsafe { request.ifr_ifru.ifru_hwaddr };
+        let link_type = hwaddr.sa_family;
         let kind = if WITH_ETHERNET.contains(&link_type) {
             LayerKind::Ethernet
         } else if WITHOUT_HEADER.contains(&link_type) {
@@ -50,6 +53,10 @@ impl Interface {
                 ),
             ));
         };
+        let mut mac = [0; 6];
+        if kind == LayerKind::Ethernet {
+            mac = core::array::from_fn(|at| hwaddr.sa_data[at] as u8);
+        }
         let mut request = named_request(name)?;
         interface_ioctl(libc::SIOCGIFMTU, &mut request)?;
         // SAFETY: SIOCGIFMTU filled the union's mtu.
@@ -59,8 +66,34 @@ impl Interface {
             ifindex,
             kind,
             mtu,
+            mac,
         })
     }
+}
+
+/// `SIOCETHTOOL` with `ETHTOOL_GLINK` (`include/uapi/linux/ethtool.h`).
+const ETHTOOL_GLINK: u32 = 0x0a;
+
+/// `struct ethtool_value`.
+#[repr(C)]
+struct EthtoolValue {
+    cmd: u32,
+    data: u32,
+}
+
+/// Whether the interface is up and has a carrier at this moment. What netlink tells of it may
+/// be a second old: the kernel gathers changes of the carrier (`linkwatch`).
+///
+/// Errors: no such interface, or its driver does not say.
+pub fn has_carrier(name: &str) -> io::Result<bool> {
+    let mut value = EthtoolValue {
+        cmd: ETHTOOL_GLINK,
+        data: 0,
+    };
+    let mut request = named_request(name)?;
+    request.ifr_ifru.ifru_data = (&raw mut value).cast();
+    interface_ioctl(libc::SIOCETHTOOL, &mut request)?;
+    Ok(value.data != 0)
 }
 
 /// How many TCX programs others have attached to an interface, by way; empty where the

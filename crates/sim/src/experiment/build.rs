@@ -71,6 +71,7 @@ pub(super) fn run(
         let done = match run_until {
             RunUntil::Delivered => network.is_delivered(),
             RunUntil::Closed => network.is_delivered() && network.is_closed(),
+            RunUntil::Limit => false,
         };
         done || ended.is_break()
     });
@@ -115,6 +116,7 @@ fn chain(experiment: &Experiment, network: &mut Network) -> (Vec<NodeId>, Vec<No
                 signal: plan.signal,
                 restarts: plan.restarts.iter().map(|at| Instant::ZERO + *at).collect(),
                 resend_dscp: plan.resend_dscp,
+                compression_time: plan.compression_time,
             };
             network.add_gateway(station.node, role);
             gateways.push(station.node);
@@ -237,6 +239,7 @@ fn connect(network: &mut Network, its: &Transfer, fh: End, mh: End, watches: Lin
         }
     };
     network.pair(pair.receiver, pair.sender);
+    network.set_content(pair.sender, its.content);
     pair
 }
 
@@ -253,7 +256,7 @@ fn applications(its: &Transfer) -> (Application, Application) {
             Application {
                 sends: its.bytes,
                 after_receiving: u64::from(its.request_bytes),
-                closes_first: true,
+                closes_first: its.closes,
                 ..idle
             },
             Application {
@@ -269,7 +272,7 @@ fn applications(its: &Transfer) -> (Application, Application) {
             },
             Application {
                 sends: its.bytes,
-                closes_first: true,
+                closes_first: its.closes,
                 ..idle
             },
         ),
@@ -382,6 +385,7 @@ fn transfer_outcome(network: &Network, its: &Transfer, pair: &Pair) -> TransferO
         stalls: network.stalls(pair.receiver),
         sender: *sender.counters(),
         receiver: *receiver.counters(),
+        judgements: sender.judgements().to_vec(),
         series: network.series(pair.receiver).to_vec(),
     }
 }

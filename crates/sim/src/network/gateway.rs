@@ -6,11 +6,12 @@ use core::net::IpAddr;
 
 use holdfast_core::handoff::FlowState;
 use holdfast_core::{
-    Action, Actions, Direction, FlowRecord, Gateway, LinkEvent, LinkSource, Settings, Verdict,
+    Action, Actions, Direction, FlowKey, FlowRecord, Gateway, LinkEvent, LinkSource, Settings, Verdict,
 };
 use holdfast_link::LinkState;
-use holdfast_wire::Instant;
+use holdfast_wire::{Duration, Instant};
 
+use super::compression::Compressing;
 use super::{Carried, DSCP_DEFAULT, Event, Network};
 use crate::experiment::LinkSignal;
 use crate::observe::{LinkId, Observer};
@@ -32,17 +33,21 @@ pub struct GatewayRole {
     /// a [`priority_dscp_min`](holdfast_link::LinkSettings::priority_dscp_min) up to it
     /// serve that first. None: as its sender sent it.
     pub resend_dscp: Option<u8>,
+    /// How long it takes to compress 1,400 bytes.
+    pub compression_time: Duration,
 }
 
 pub(super) struct GatewayNode {
-    role: GatewayRole,
-    node: NodeId,
-    engine: Gateway<Packet>,
+    pub(super) role: GatewayRole,
+    pub(super) node: NodeId,
+    pub(super) engine: Gateway<Packet>,
     actions: Actions<Packet>,
     scheduled: Option<Instant>,
     /// What an engine would have in its state file.
     records: Vec<FlowRecord>,
     carrier_down: bool,
+    /// Packets that are being compressed, or wait behind one that is.
+    pub(super) compressing: Compressing,
 }
 
 impl core::fmt::Debug for GatewayNode {
@@ -70,6 +75,7 @@ impl Network {
             scheduled: None,
             records: Vec::new(),
             carrier_down: false,
+            compressing: Compressing::default(),
         });
     }
 
@@ -83,6 +89,7 @@ impl Network {
 
     pub(super) fn start_engines(&mut self) {
         for id in 0..self.engines.len() as u32 {
+            self.tell_abilities(id);
             self.schedule_engine(id);
             self.schedule_warning(id, Instant::ZERO);
         }
@@ -142,6 +149,9 @@ impl Network {
                 .engine
                 .handle_segment(direction, segment, packet, self.now, &mut actions);
         match verdict {
+            Verdict::Forward if direction == Direction::Downlink => {
+                self.forward_in_turn(id, packet, dscp, observer);
+            }
             Verdict::Forward => self.forward(node, packet, dscp, observer),
             Verdict::ForwardWithSack(sack) => {
                 self.forward(node, &packet.with_sack(sack), dscp, observer);
@@ -175,9 +185,44 @@ impl Network {
     /// The engine takes a flow over.
     pub(super) fn adopt(&mut self, id: u32, state: &FlowState, observer: &mut dyn Observer) {
         let now = self.now;
+        let uplink = self.uplink_header(&state.key);
         let gateway = &mut self.engines[id as usize];
         let mut actions = core::mem::take(&mut gateway.actions);
-        gateway.engine.adopt(state, now, &mut actions);
+        gateway.engine.adopt(state, uplink, now, &mut actions);
+        self.perform(id, actions, observer);
+    }
+
+    /// For what is made in the name of an MH from which nothing has passed here yet.
+    fn uplink_header(&self, key: &FlowKey) -> Option<Packet> {
+        let slot_of = |address: IpAddr| {
+            let mut slots = self.slots.iter();
+            slots.find(|slot| slot.connection.address() == address)
+        };
+        let (mh, fh) = (slot_of(key.mh.address)?, slot_of(key.fh.address)?);
+        Some(Packet::made((mh.node, key.mh), (fh.node, key.fh)))
+    }
+
+    /// What an engine knows of these addresses' flows, for another station.
+    pub(super) fn export(
+        &mut self,
+        id: u32,
+        addresses: &[IpAddr],
+        observer: &mut dyn Observer,
+    ) -> Vec<FlowState> {
+        let now = self.now;
+        let gateway = &mut self.engines[id as usize];
+        let mut actions = core::mem::take(&mut gateway.actions);
+        let states = gateway.engine.export(addresses, now, &mut actions);
+        self.perform(id, actions, observer);
+        states
+    }
+
+    /// What was held of these flows goes on.
+    pub(super) fn go(&mut self, id: u32, flows: &[FlowKey], observer: &mut dyn Observer) {
+        let now = self.now;
+        let gateway = &mut self.engines[id as usize];
+        let mut actions = core::mem::take(&mut gateway.actions);
+        gateway.engine.go(flows, now, &mut actions);
         self.perform(id, actions, observer);
     }
 
@@ -229,14 +274,20 @@ impl Network {
                     // Hosts send all their packets with the default.
                     let dscp = ahead_dscp.filter(|_| resend.ahead).unwrap_or(DSCP_DEFAULT);
                     Packet::of_resend(&resend, &mut pieces);
+                    if resend.compress.is_some() {
+                        self.send_compressed(id, &resend, &pieces, dscp, observer);
+                        pieces.clear();
+                    }
                     for piece in pieces.drain(..) {
-                        self.forward(node, &piece, dscp, observer);
+                        self.forward_in_turn(id, &piece, dscp, observer);
                     }
                 }
                 Action::Send(made) => {
                     self.forward(node, &Packet::of_made(&made), DSCP_DEFAULT, observer);
                 }
-                Action::Repeat(packet) => self.forward(node, &packet, DSCP_DEFAULT, observer),
+                Action::Repeat(packet) => {
+                    self.forward_in_turn(id, &packet, DSCP_DEFAULT, observer);
+                }
                 Action::Record(record) => self.engines[id as usize].keep(record),
             }
         }
@@ -292,6 +343,19 @@ impl Network {
         }
     }
 
+    /// The addresses of connections' ends beyond a link, for words of mobiles.
+    pub(super) fn mobile_addresses(&self, node: NodeId) -> Vec<IpAddr> {
+        let mut addresses: Vec<IpAddr> = self
+            .slots
+            .iter()
+            .filter(|slot| slot.node == node)
+            .map(|slot| slot.connection.address())
+            .collect();
+        addresses.sort_unstable();
+        addresses.dedup();
+        addresses
+    }
+
     /// The link is going down soon.
     pub(super) fn warn_engine(&mut self, id: u32, begins: Instant, observer: &mut dyn Observer) {
         let now = self.now;
@@ -337,6 +401,8 @@ impl Network {
         for record in &gateway.records {
             gateway.engine.import(record, now);
         }
+        self.tell_abilities(id);
+        let gateway = &mut self.engines[id as usize];
         if gateway.carrier_down {
             let mut actions = Vec::new();
             gateway.engine.handle_all_links(
@@ -356,9 +422,9 @@ impl GatewayNode {
         self.role.wireless
     }
 
-    /// What it knows of these addresses' flows, for another station.
-    pub(super) fn export(&self, addresses: &[IpAddr]) -> Vec<FlowState> {
-        self.engine.export(addresses)
+    /// What comes for these flows is kept.
+    pub(super) fn hold(&mut self, flows: &[FlowKey]) {
+        self.engine.hold(flows);
     }
 
     fn keep(&mut self, record: FlowRecord) {

@@ -7,7 +7,6 @@
 //! beside the links. An MH is all connections' ends beyond the stations' links; the word that
 //! it is at a station comes when it is told to ([`Network::register`]).
 
-use core::net::IpAddr;
 use std::collections::{BTreeSet, VecDeque};
 
 use holdfast_core::handoff::{
@@ -353,7 +352,7 @@ impl Network {
                 addresses,
                 to,
             } => {
-                let states = self.engines[id as usize].export(&addresses);
+                let states = self.export(id, &addresses, observer);
                 self.with_station(id, observer, |station, actions| {
                     station.send_state(mobile, to, &states, now, actions);
                 });
@@ -370,12 +369,8 @@ impl Network {
                 });
             }
             HandoffAction::Adopt(state) => self.adopt(id, &state, observer),
-            HandoffAction::Hold(addresses) => {
-                self.command_link(id, &addresses, LinkEvent::Down, observer);
-            }
-            HandoffAction::Go(addresses) => {
-                self.command_link(id, &addresses, LinkEvent::Up, observer);
-            }
+            HandoffAction::Hold(flows) => self.engines[id as usize].hold(&flows),
+            HandoffAction::Go(flows) => self.go(id, &flows, observer),
             HandoffAction::Deliver(copy) => {
                 self.judge(
                     id,
@@ -388,15 +383,5 @@ impl Network {
             // Routes change when the experiment says so, and the mobile counts for all.
             HandoffAction::TookOver { .. } | HandoffAction::EpochElsewhere { .. } => {}
         }
-    }
-
-    fn command_link(
-        &mut self,
-        id: u32,
-        addresses: &[IpAddr],
-        event: LinkEvent,
-        observer: &mut dyn Observer,
-    ) {
-        self.tell_link(id, addresses, event, LinkSource::Command, observer);
     }
 }

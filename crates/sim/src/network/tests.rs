@@ -147,6 +147,7 @@ fn traffic_between_wired_hosts_passes_by_the_engine() {
             signal: None,
             restarts: Vec::new(),
             resend_dscp: None,
+            compression_time: Duration::ZERO,
         },
     );
     let segments = |network: &Network| {

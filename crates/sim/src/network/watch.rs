@@ -5,7 +5,8 @@ use holdfast_link::LinkState;
 use holdfast_wire::Instant;
 
 use super::{ConnectionId, Event, Network};
-use crate::observe::LinkId;
+use crate::content::ContentKind;
+use crate::observe::{LinkId, Observer};
 use crate::outcome::{Sample, Stall};
 use crate::packet::NodeId;
 use crate::tcp::{Connection, Ending};
@@ -17,6 +18,8 @@ pub(super) struct Slot {
     pub node: NodeId,
     pub scheduled: Option<Instant>,
     pub opened: bool,
+    /// What it sends.
+    pub content: ContentKind,
     pub sender: Option<ConnectionId>,
     /// The end that its bytes are for.
     pub receiver: Option<ConnectionId>,
@@ -45,6 +48,7 @@ impl Slot {
             node,
             scheduled: None,
             opened: false,
+            content: ContentKind::Bulk,
             sender: None,
             receiver: None,
             watches,
@@ -167,6 +171,34 @@ impl Network {
     pub fn pair(&mut self, receiver: ConnectionId, sender: ConnectionId) {
         self.slots[receiver.0 as usize].sender = Some(sender);
         self.slots[sender.0 as usize].receiver = Some(receiver);
+    }
+
+    /// Links have gone or come: the hosts at their ends that listen to their hardware hear
+    /// of it. One is connected as long as any link toward it carries.
+    pub(super) fn tell_mobiles(&mut self, links: &[LinkId], observer: &mut dyn Observer) {
+        let now = self.now;
+        for index in 0..self.slots.len() {
+            let node = self.slots[index].node;
+            let is_at_end = |link: &LinkId| self.links[link.0 as usize].to == node;
+            if !self.slots[index].connection.hears_link() || !links.iter().any(is_at_end) {
+                continue;
+            }
+            let media: Vec<u32> = self
+                .links
+                .iter()
+                .filter(|link| link.to == node)
+                .map(|link| link.medium)
+                .collect();
+            let mut up = false;
+            for medium in media {
+                let medium = &mut self.media[medium as usize];
+                up |= medium.schedule.state_at(now) == LinkState::Up;
+            }
+            let mut out = core::mem::take(&mut self.scratch);
+            let connection = &mut self.slots[index].connection;
+            connection.handle_link(up, now, &mut out);
+            self.send_all(index as u32, out, observer);
+        }
     }
 
     /// A point in the series of each receiver that has a sender.

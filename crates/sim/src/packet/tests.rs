@@ -4,6 +4,7 @@ use core::net::Ipv4Addr;
 use holdfast_core::Direction;
 use holdfast_wire::{Endpoint, SackBlocks, SeqNum, Timestamps, checksum_is_right, parse};
 
+use crate::content::ContentKind;
 use super::*;
 
 fn segment(options: Options, payload_len: u32) -> Segment {
@@ -34,6 +35,8 @@ fn packet(options: Options, payload_len: u32) -> Packet {
                 offset: 5000,
             },
             repeated: false,
+            content: ContentKind::Bulk,
+            wire: None,
         }),
         corrupted: false,
     }
@@ -125,6 +128,7 @@ fn piece_of_a_cache_is_the_bytes_of_its_place_in_segments() {
         timestamps: None,
         segment_len: 600,
         path_mtu: None,
+        compress: None,
     };
     let mut pieces = Vec::new();
     Packet::of_resend(&resend, &mut pieces);

@@ -103,6 +103,7 @@ impl Connection {
         self.congestion.timed_out = false;
         self.snd.una = ack;
         self.snd.nxt = self.snd.nxt.max(ack);
+        self.note_ack_for_handoffs(now);
         self.board.advance(ack);
         if ack >= self.congestion.recover {
             self.congestion.after_timeout = false;
@@ -136,6 +137,7 @@ impl Connection {
                 // RFC 7323, appendix G: ceil (FlightSize / (SMSS * 2)).
                 let expected = self.flight().div_ceil(2 * self.smss);
                 self.rto.on_one_of_many(rtt, expected as u32);
+                self.note_round_trip_for_handoffs(rtt);
                 self.counters.rtt_samples += 1;
             }
             return;
@@ -145,6 +147,7 @@ impl Connection {
         {
             self.timed = None;
             self.rto.on_timed(timed.sent, now);
+            self.note_round_trip_for_handoffs(now.saturating_since(timed.sent));
             self.counters.rtt_samples += 1;
         }
     }

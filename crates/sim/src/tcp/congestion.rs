@@ -185,7 +185,13 @@ impl Congestion {
             self.ssthresh = self.halved(flight, window);
         }
         self.cwnd = self.smss;
-        (self.timed_out, self.after_timeout) = (true, true);
+        self.timed_out = true;
+        self.on_timeout_without_congestion(max);
+    }
+
+    /// The same, and it was no congestion: `cwnd` and `ssthresh` stay.
+    pub(super) fn on_timeout_without_congestion(&mut self, max: u64) {
+        self.after_timeout = true;
         self.left_segments = 0;
         self.recovering = false;
         self.bytes_acked = 0;

@@ -6,6 +6,7 @@ use core::net::IpAddr;
 use holdfast_wire::{Flags, Instant, Options, SeqNum, Timestamps};
 
 use super::congestion::Congestion;
+use super::lccwe::Handoffs;
 use super::reassembly::Reassembly;
 use super::rto::RtoEstimator;
 use super::scoreboard::Scoreboard;
@@ -45,6 +46,10 @@ pub struct Connection {
     pub(super) sent_at: Instant,
     pub(super) heard_at: Instant,
     pub(super) intact: bool,
+    /// What it knows of handoffs of its host.
+    pub(super) handoffs: Handoffs,
+    /// M-TCP: since when the timers stand still.
+    pub(super) frozen_since: Option<Instant>,
     /// New bytes, in order or not, that have arrived so far.
     pub(super) arrived: u64,
     pub(super) counters: Counters,
@@ -105,6 +110,8 @@ impl Connection {
             sent_at: Instant::ZERO,
             heard_at: Instant::ZERO,
             intact: true,
+            handoffs: Handoffs::new(its.on_handoff),
+            frozen_since: None,
             arrived: 0,
             counters: Counters::default(),
         }
@@ -168,6 +175,9 @@ impl Connection {
 
     /// Something may be due.
     pub fn handle_timeout(&mut self, now: Instant, out: &mut Vec<Packet>) {
+        if self.frozen_since.is_some() {
+            return self.handle_timeout_frozen(now, out);
+        }
         let due = |timer: Option<Instant>| timer.is_some_and(|at| at <= now);
         if due(self.timers.delayed_ack) {
             self.send_ack(now, out);
@@ -192,6 +202,10 @@ impl Connection {
     /// When to call [`Self::handle_timeout`], unless a segment comes first.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let timers = &self.timers;
+        if self.frozen_since.is_some() {
+            // The application's own.
+            return timers.read;
+        }
         [
             timers.retransmit,
             timers.persist,

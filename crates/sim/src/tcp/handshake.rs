@@ -7,6 +7,7 @@ use holdfast_wire::{Flags, Instant, Options, Segment, SeqNum, Timestamps};
 
 use super::connection::Connection;
 use super::variables::{Ending, State, Timed};
+use crate::content::ContentKind;
 use crate::packet::{Body, Origin, Packet, TcpPacket};
 
 /// Bytes that the timestamps option takes of a segment (RFC 7323, appendix A).
@@ -209,6 +210,8 @@ impl Connection {
                 segment,
                 origin,
                 repeated,
+                content: ContentKind::Bulk,
+                wire: None,
             }),
             corrupted: false,
         }

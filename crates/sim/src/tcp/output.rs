@@ -11,7 +11,7 @@ use crate::packet::{Origin, Packet};
 impl Connection {
     /// Sends what the windows allow.
     pub(super) fn output(&mut self, now: Instant, out: &mut Vec<Packet>) {
-        if !self.may_send() {
+        if !self.may_send() || self.is_frozen_by_handoff() {
             return;
         }
         self.restart_if_idle(now);
@@ -22,12 +22,22 @@ impl Connection {
         if self.congestion.recovering && self.uses_sack() {
             self.send_by_pipe(now, out);
         } else {
+            self.send_by_window(now, out);
+        }
+        self.arm_persist_if_stuck(now);
+    }
+
+    fn send_by_window(&mut self, now: Instant, out: &mut Vec<Packet>) {
+        loop {
             while let Some((from, to)) = self.next_segment() {
                 self.emit(from, to, now, out);
                 self.snd.nxt = self.snd.nxt.max(to);
             }
+            let is_full = self.snd.nxt < self.data_end() && self.congestion_room() < self.smss;
+            if !is_full || !self.extrapolate(now) {
+                return;
+            }
         }
-        self.arm_persist_if_stuck(now);
     }
 
     fn may_send(&self) -> bool {
@@ -100,11 +110,19 @@ impl Connection {
         let worth_it = len >= self.smss
             || to == data_end
             || len >= self.snd.wnd_max / 2
+            || self.is_all_that_fits(to)
             || from < self.snd.max;
         if len == 0 || !worth_it {
             return None;
         }
         Some((from, if to == data_end { end } else { to }))
+    }
+
+    /// Nothing is outstanding, and the send buffer has no room for more (4.3BSD's
+    /// `tcp_output`: "idle", and all that the buffer holds).
+    fn is_all_that_fits(&self, to: u64) -> bool {
+        let buffer = self.its.send_buffer_bytes.map_or(u64::MAX, u64::from);
+        self.snd.una == self.snd.max && to == self.snd.una.saturating_add(buffer)
     }
 
     /// Bytes that `cwnd` has room for.
@@ -164,6 +182,7 @@ impl Connection {
             // RFC 6298, 3: Karn's algorithm.
             self.timed = None;
         }
+        self.note_transmitted(from, now);
         let is_repeated = from < self.snd.highest;
         self.snd.max = self.snd.max.max(to);
         self.snd.highest = self.snd.highest.max(to);

@@ -41,11 +41,16 @@ pub enum Preset {
     /// OPNET's TCP SACK with the same.
     #[serde(rename = "sack-2007")]
     Sack2007,
+    /// ns-2's Agent/TCP/Reno with its defaults of 2003 (LC and CWE: Liao, Kao and Chien,
+    /// 2005), but for the window, which it limits to 20 segments: that is a host's setting
+    /// here.
+    #[serde(rename = "reno-2005")]
+    Reno2005,
 }
 
 impl Preset {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Reno,
         Self::NewReno,
         Self::Sack,
@@ -55,6 +60,7 @@ impl Preset {
         Self::LinuxReno,
         Self::NewReno2007,
         Self::Sack2007,
+        Self::Reno2005,
     ];
 
     /// Its name in scenarios and results.
@@ -69,6 +75,7 @@ impl Preset {
             Self::LinuxReno => "linux-reno",
             Self::NewReno2007 => "newreno-2007",
             Self::Sack2007 => "sack-2007",
+            Self::Reno2005 => "reno-2005",
         }
     }
 
@@ -97,6 +104,7 @@ impl Preset {
             Self::LinuxReno => linux_reno(),
             Self::NewReno2007 => opnet_2007(LossRecovery::NewReno),
             Self::Sack2007 => opnet_2007(LossRecovery::Sack),
+            Self::Reno2005 => ns_2_reno(),
         }
     }
 }
@@ -188,6 +196,39 @@ fn linux_reno() -> TcpSettings {
             ..PersistSettings::RFC9293
         },
         on_shrunk_window: OnShrunkWindow::RetransmissionTimerRuns,
+        ..TcpSettings::default()
+    }
+}
+
+/// `ns-default.tcl` and `tcp.cc`, `tcp-reno.cc`: segments of 1000 bytes, a sink that
+/// acknowledges each, ticks of 10 ms, a least timeout that no path of ours meets, limited transmit (`singledup_`),
+/// one fast retransmit a window (`bug_fix_`), half of the window after each loss.
+fn ns_2_reno() -> TcpSettings {
+    TcpSettings {
+        mss: 1000,
+        timestamps: false,
+        sack: false,
+        recovery: LossRecovery::Reno,
+        recovers_once: true,
+        limited_transmit: true,
+        increase: WindowIncrease::PerAck,
+        increase_when_limited_only: false,
+        initial_window_segments: 2,
+        half_of: HalfOf::Window,
+        rto: RtoSettings {
+            initial: Duration::from_secs(6),
+            floor: RtoFloor::Timeout(Duration::from_millis(200)),
+            max: Duration::from_secs(64),
+            clock: RttClock::Rfc6298 {
+                granularity: Duration::from_millis(10),
+            },
+            samples_share_weight: false,
+            doublings_max: 6,
+            retries_max: 100,
+            ..RtoSettings::RFC6298
+        },
+        delayed_ack: DelayedAck::Off,
+        idle_restart: IdleRestart::Never,
         ..TcpSettings::default()
     }
 }

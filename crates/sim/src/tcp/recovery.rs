@@ -2,6 +2,7 @@
 //! Losses that duplicate ACKs tell: fast retransmit and fast recovery (RFC 5681, 3.2),
 //! NewReno (RFC 6582), SACK (RFC 6675).
 
+use holdfast_core::lccwe::Cause;
 use holdfast_wire::Instant;
 
 use super::connection::Connection;
@@ -65,7 +66,9 @@ impl Connection {
     fn may_recover(&self, recovery: LossRecovery) -> bool {
         let (una, recover) = (self.snd.una, self.congestion.recover);
         match recovery {
-            LossRecovery::Tahoe | LossRecovery::Reno => true,
+            LossRecovery::Tahoe | LossRecovery::Reno => {
+                !self.its.recovers_once || una >= recover || !self.congestion.after_timeout
+            }
             // RFC 6582, 3.2, step 2: "covers more than recover".
             LossRecovery::NewReno => una > recover,
             // RFC 6675, 5.1: not before HighACK reaches RecoveryPoint.
@@ -76,8 +79,17 @@ impl Connection {
     fn enter_recovery(&mut self, recovery: LossRecovery, now: Instant, out: &mut Vec<Packet>) {
         self.counters.fast_retransmits += 1;
         self.timed = None;
-        self.congestion.on_loss(self.flight(), self.snd.wnd);
-        let halved = self.congestion.ssthresh;
+        let halved = match self.cause_of_loss(false, now) {
+            Cause::Congestion => {
+                self.congestion.on_loss(self.flight(), self.snd.wnd);
+                self.congestion.ssthresh
+            }
+            Cause::Handoff => {
+                self.keep_windows();
+                self.congestion.partial_acks = 0;
+                self.congestion.cwnd
+            }
+        };
         let (una, max, smss) = (self.snd.una, self.snd.max, self.smss);
         let to = self.first_unacknowledged();
         let congestion = &mut self.congestion;
@@ -108,6 +120,14 @@ impl Connection {
         self.emit(una, to, now, out);
     }
 
+    /// The segment at `snd.una` goes again as if duplicate ACKs had asked for it.
+    pub(super) fn fast_retransmit(&mut self, now: Instant, out: &mut Vec<Packet>) {
+        if !self.congestion.recovering {
+            self.congestion.dup_acks = self.its.dup_ack_threshold.max(1);
+            self.enter_recovery(self.recovery(), now, out);
+        }
+    }
+
     /// The end of the first segment that is not acknowledged.
     pub(super) fn first_unacknowledged(&self) -> u64 {
         let una = self.snd.una;
@@ -127,6 +147,7 @@ impl Connection {
                 // RFC 5681, 3.2, step 6.
                 self.congestion.cwnd = self.congestion.ssthresh;
                 self.congestion.recovering = false;
+                self.restore_windows();
                 self.restart_or_stop_timer(now);
             }
             LossRecovery::NewReno if all => {
@@ -137,12 +158,16 @@ impl Connection {
                 };
                 self.congestion.cwnd = self.congestion.ssthresh.min(most);
                 self.congestion.recovering = false;
+                self.restore_windows();
                 self.restart_or_stop_timer(now);
             }
             LossRecovery::NewReno => self.on_partial_ack(acked, now, out),
             LossRecovery::Sack => {
                 // RFC 6675, 5, (A) and (B).
                 self.congestion.recovering = !all;
+                if all {
+                    self.restore_windows();
+                }
                 self.restart_or_stop_timer(now);
             }
         }

@@ -4,6 +4,7 @@
 //! [`TcpSettings::default`] is what the RFCs of today ask for; [`Preset`](super::Preset) names the
 //! senders of the papers.
 
+use holdfast_core::lccwe::Parameters;
 use holdfast_wire::Duration;
 
 /// How losses are found and repaired before the retransmission timer expires.
@@ -204,6 +205,27 @@ pub enum IdleRestart {
     SinceHeard,
 }
 
+/// What a sender does about handoffs of its own host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnHandoff {
+    /// It does not hear of them.
+    Nothing,
+    /// LC and CWE (Liao, Kao and Chien, 2005), or one of the two.
+    LcCwe {
+        /// Losses are put down to congestion or to a handoff (LC); otherwise all to
+        /// congestion.
+        classifies: bool,
+        /// The window makes up for the handoff (CWE).
+        extrapolates: bool,
+        /// Numbers and readings.
+        parameters: Parameters,
+    },
+    /// The retransmission timer stands still in a handoff, and nothing is sent; then fast
+    /// retransmit at once (their combination of Freeze-TCP with Caceres and Iftode, 1995,
+    /// at the sender).
+    FreezeAndFastRetransmit,
+}
+
 /// Which segments update the send window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WindowUpdates {
@@ -269,6 +291,15 @@ pub struct TcpSettings {
     pub window_updates: WindowUpdates,
     /// 2 MSL: how long TIME-WAIT lasts (RFC 9293, 3.4.2: 4 minutes; most: 60 s).
     pub time_wait: Duration,
+    /// What it does about handoffs of its host, of which it is told.
+    pub on_handoff: OnHandoff,
+    /// After a timeout no duplicate ACKs make for a fast retransmit until all that was
+    /// outstanding then is acknowledged (RFC 6582, 3.2, step 2; ns-2's `bug_fix_`, in Reno
+    /// too).
+    pub recovers_once: bool,
+    /// M-TCP at the mobile (Brown and Singh, 1997, 4.2): its timers stand still while its
+    /// link is down, and when that is back it sends a marked ACK.
+    pub m_tcp: bool,
 }
 
 impl Default for TcpSettings {
@@ -300,6 +331,9 @@ impl Default for TcpSettings {
             on_persist_exit: OnPersistExit::KeepSndMax,
             window_updates: WindowUpdates::Rfc9293,
             time_wait: Duration::from_secs(60),
+            on_handoff: OnHandoff::Nothing,
+            recovers_once: false,
+            m_tcp: false,
         }
     }
 }

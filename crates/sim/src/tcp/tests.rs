@@ -15,10 +15,12 @@ use holdfast_wire::{
 use super::settings::{DelayedAck, LossRecovery, RtoFloor, RtoSettings};
 use super::variables::{Application, End, State};
 use super::{Connection, TcpSettings};
+use crate::content::ContentKind;
 use crate::experiment::Reading;
 use crate::packet::{Body, NodeId, Origin, Packet, TcpPacket};
 
 mod closing;
+mod mobile;
 mod newreno;
 mod persist;
 mod receiver;
@@ -162,6 +164,8 @@ impl Script {
                 segment,
                 origin: Origin { stream: 2, offset },
                 repeated: false,
+                content: ContentKind::Bulk,
+                wire: None,
             }),
             corrupted: false,
         };

@@ -2,6 +2,7 @@
 //! Losses that silence tells, and persist state (RFC 6298, 5; RFC 9293, 3.8.3 and
 //! 3.8.6.1).
 
+use holdfast_core::lccwe::Cause;
 use holdfast_wire::{Flags, Instant};
 
 use super::connection::Connection;
@@ -29,7 +30,16 @@ impl Connection {
         self.counters.timeouts += 1;
         let flight = self.congestion.in_network(self.flight());
         let (window, max) = (self.snd.wnd, self.snd.max);
-        self.congestion.on_timeout(flight, window, max, probes);
+        match self.cause_of_loss(true, now) {
+            Cause::Congestion => {
+                self.forget_kept_windows();
+                self.congestion.on_timeout(flight, window, max, probes);
+            }
+            Cause::Handoff => {
+                self.restore_windows();
+                self.congestion.on_timeout_without_congestion(max);
+            }
+        }
         // RFC 6298, 5.5; and 3: Karn's algorithm.
         self.rto.back_off();
         self.timed = None;

@@ -6,13 +6,13 @@ use crate::checksum::Sum;
 use crate::{SackBlocks, Timestamps};
 
 // Kinds and lengths of options (RFC 9293, 3.1; RFC 7323; RFC 2018).
-const END: u8 = 0;
-const NO_OPERATION: u8 = 1;
-const MAXIMUM_SEGMENT_SIZE: u8 = 2;
-const WINDOW_SCALE: u8 = 3;
-const SACK_PERMITTED: u8 = 4;
+pub(super) const END: u8 = 0;
+pub(super) const NO_OPERATION: u8 = 1;
+pub(super) const MAXIMUM_SEGMENT_SIZE: u8 = 2;
+pub(super) const WINDOW_SCALE: u8 = 3;
+pub(super) const SACK_PERMITTED: u8 = 4;
 const SACK: u8 = 5;
-const TIMESTAMPS: u8 = 8;
+pub(super) const TIMESTAMPS: u8 = 8;
 const TIMESTAMPS_LEN: u8 = 10;
 /// Kind and length, before the blocks.
 const SACK_HEAD_LEN: usize = 2;
@@ -123,7 +123,7 @@ fn replace_sack(options: &mut [u8], blocks: &SackBlocks) -> bool {
 
 /// The length of the first option; none if it is not understood. Understands what
 /// [`parse`](crate::parse()) does.
-fn first_len(options: &[u8]) -> Option<usize> {
+pub(super) fn first_len(options: &[u8]) -> Option<usize> {
     let lens: &[u8] = match *options.first()? {
         NO_OPERATION => return Some(1),
         MAXIMUM_SEGMENT_SIZE => &[4],

@@ -7,672 +7,26 @@
 //! `HOLDFAST_SEED=n` replays one case with a trace, `HOLDFAST_CASES=n` changes how many are
 //! run.
 
-use core::cmp::Reverse;
 use core::time::Duration;
-use std::collections::{BTreeSet, BinaryHeap};
+use std::collections::BinaryHeap;
 
-use holdfast_wire::{Flags, Instant};
+use holdfast_wire::Instant;
 use rand_chacha::ChaCha8Rng;
-use rand_core::{RngCore, SeedableRng};
+use rand_core::SeedableRng;
 
-use super::host::{Character, Host};
-use crate::handoff::{
-    Arrival, Copied, FlowState, Handoff, HandoffAction, HandoffSettings, Message, PeerId, Role,
-    StationId, Way,
-};
-use crate::signal::{KeyId, LinkNotice, LinkNoticeKind};
-use crate::testing::{FH, MH, Packet};
-use crate::{
-    Action, Direction, FlowKey, Gateway, LinkEvent, LinkSource, Scheme, Settings, Side, Stage,
-    Verdict,
-};
+use super::dice::Dice;
+use super::host::Host;
+use crate::MtcpSetUp::{Early, LockStep};
+use crate::handoff::HandoffSettings;
+use crate::testing::{FH, MH};
+use crate::{MtcpHandoff, MtcpPersist, MtcpSetUp, MtcpSettings, Scheme, Settings, Side};
 
-const STATIONS: usize = 3;
-const MOBILE: KeyId = KeyId(77);
-/// The MH says again where it is.
-const KEEPALIVE: Duration = Duration::from_secs(5);
-/// After the last trouble everything has to be done within this time.
-const LIVENESS: Duration = Duration::from_secs(240);
-/// After the last move and with messages that arrive, roles are settled after this time.
-const SETTLED: Duration = Duration::from_secs(12);
-const EVENTS_MAX: u64 = 600_000;
+mod world;
 
-impl Copied for Packet {
-    fn segment(&self) -> &holdfast_wire::Segment {
-        &self.segment
-    }
-
-    fn bytes(&self) -> usize {
-        self.bytes.len() + 52
-    }
-}
-
-#[derive(Clone, Debug)]
-enum Event {
-    /// By the wired route, or from the MH.
-    Arrive(usize, Direction, Packet),
-    ToHost(Side, Packet),
-    Message(usize, usize, Message),
-    Copy(usize, Packet),
-    /// The MH is in this cell from now on, and says so after a while.
-    Move(usize, Duration),
-    Register(usize, u64),
-    /// In this cell the MH says once more that its link is up, with an epoch one higher.
-    Raise(usize),
-    Warn,
-    Route(usize),
-    Crash(usize),
-    Restart(usize),
-    Keepalive,
-    Read,
-    Heal,
-}
-
-struct Entry(Instant, u64, Event);
-
-impl PartialEq for Entry {
-    fn eq(&self, other: &Self) -> bool {
-        (self.0, self.1) == (other.0, other.1)
-    }
-}
-impl Eq for Entry {}
-impl PartialOrd for Entry {
-    fn partial_cmp(&self, other: &Self) -> Option<core::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for Entry {
-    fn cmp(&self, other: &Self) -> core::cmp::Ordering {
-        (self.0, self.1).cmp(&(other.0, other.1))
-    }
-}
-
-struct Station {
-    gateway: Gateway<Packet>,
-    handoff: Handoff<Packet>,
-    joined: BTreeSet<u16>,
-    alive: bool,
-}
-
-struct World {
-    now: Instant,
-    fh: Host,
-    mh: Host,
-    stations: Vec<Station>,
-    settings: Settings,
-    handoff_settings: HandoffSettings,
-    route: usize,
-    cell: usize,
-    epoch: u64,
-    /// Chances in 1/1000 and times of what goes between stations, and over the air.
-    message_loss: u64,
-    duplication: u64,
-    message_jitter: Duration,
-    air_loss: u64,
-    air_delay: Duration,
-    wired_delay: Duration,
-    rng: ChaCha8Rng,
-    events: BinaryHeap<Reverse<Entry>>,
-    serial: u64,
-    inputs: u64,
-    checked: [usize; 2],
-    trace: bool,
-    adopted: u64,
-    by_copy: u64,
-    /// Packets for an MH that is here which the buffer had no room for.
-    no_room: u64,
-    largest_state: usize,
-}
-
-impl World {
-    fn chance(&mut self, thousandths: u64) -> bool {
-        thousandths > 0 && u64::from(self.rng.next_u32()) % 1000 < thousandths
-    }
-
-    fn at(&mut self, at: Instant, event: Event) {
-        self.serial += 1;
-        self.events.push(Reverse(Entry(at, self.serial, event)));
-    }
-
-    fn after(&mut self, delay: Duration, event: Event) {
-        self.at(self.now + delay, event);
-    }
-
-    fn new_station(&self, number: usize) -> Station {
-        let settings = HandoffSettings {
-            station: StationId(number as u32),
-            ..self.handoff_settings.clone()
-        };
-        let peers = (0..STATIONS - 1).map(|peer| PeerId(peer as u16));
-        Station {
-            gateway: Gateway::new(self.settings.clone()),
-            handoff: Handoff::new(settings, peers),
-            joined: BTreeSet::new(),
-            alive: true,
-        }
-    }
-
-    fn is_done(&self) -> bool {
-        self.fh.is_done() && self.mh.is_done()
-    }
-
-    fn run_until(&mut self, deadline: Instant, stop_when_done: bool) {
-        while !(stop_when_done && self.is_done()) {
-            let event_at = self.events.peek().map(|Reverse(entry)| entry.0);
-            let of_stations = self.stations.iter().filter(|one| one.alive);
-            let of_stations = of_stations
-                .flat_map(|one| [one.gateway.poll_timeout(), one.handoff.poll_timeout()]);
-            let timers = [self.fh.deadline(), self.mh.deadline(), event_at];
-            let next = timers.into_iter().chain(of_stations).flatten().min();
-            let Some(next) = next.filter(|next| *next <= deadline) else {
-                self.now = self.now.max(deadline);
-                return;
-            };
-            self.now = self.now.max(next);
-            self.inputs += 1;
-            assert!(self.inputs < EVENTS_MAX, "a loop of events");
-            if event_at == Some(next) {
-                if let Some(Reverse(Entry(_, _, event))) = self.events.pop() {
-                    self.handle(event);
-                }
-            } else {
-                self.handle_timeouts();
-            }
-            self.check();
-        }
-    }
-
-    fn handle_timeouts(&mut self) {
-        let now = self.now;
-        for side in [Side::Fh, Side::Mh] {
-            let mut out = Vec::new();
-            let host = self.host(side);
-            if host.deadline().is_some_and(|at| at <= now) {
-                host.handle_timeout(now, &mut out);
-                self.transmit(side, out);
-            }
-        }
-        for number in 0..STATIONS {
-            let station = &mut self.stations[number];
-            if !station.alive {
-                continue;
-            }
-            let (mut actions, mut handoffs) = (Vec::new(), Vec::new());
-            if station.gateway.poll_timeout().is_some_and(|at| at <= now) {
-                station.gateway.handle_timeout(now, &mut actions);
-            }
-            if station.handoff.poll_timeout().is_some_and(|at| at <= now) {
-                station.handoff.handle_timeout(now, &mut handoffs);
-                let next = station.handoff.poll_timeout();
-                assert!(next.is_none_or(|at| at > now), "a timer runs hot");
-            }
-            self.act(number, actions);
-            self.act_on_handoff(number, handoffs);
-        }
-    }
-
-    fn host(&mut self, side: Side) -> &mut Host {
-        match side {
-            Side::Fh => &mut self.fh,
-            Side::Mh => &mut self.mh,
-        }
-    }
-
-    fn handle(&mut self, event: Event) {
-        let now = self.now;
-        if self.trace {
-            self.tell(&event);
-        }
-        match event {
-            Event::Arrive(station, direction, packet) => self.arrive(station, direction, &packet),
-            Event::ToHost(side, packet) => {
-                let mut out = Vec::new();
-                self.host(side).receive(&packet, now, &mut out);
-                assert!(!self.host(side).reset, "{side:?} was reset");
-                self.check_received(side);
-                self.transmit(side, out);
-            }
-            Event::Message(from, to, message) => {
-                let peer = PeerId((if from < to { from } else { from - 1 }) as u16);
-                self.with(to, |handoff, actions| {
-                    handoff.handle_message(peer, message, now, actions);
-                });
-            }
-            Event::Copy(to, packet) => self.with(to, |handoff, actions| {
-                handoff.handle_copy(MOBILE, packet, now, actions);
-            }),
-            Event::Move(cell, silence) => {
-                self.cell = cell;
-                self.epoch += 1;
-                self.after(silence, Event::Register(cell, self.epoch));
-            }
-            Event::Register(cell, epoch) => self.register(cell, epoch),
-            Event::Raise(cell) => {
-                if cell == self.cell {
-                    self.epoch += 1;
-                    self.register(cell, self.epoch);
-                }
-            }
-            Event::Warn => {
-                let cell = self.cell;
-                self.notice(cell, LinkNoticeKind::GoingDownSoon { lead_ms: 0 });
-            }
-            Event::Route(station) => self.route = station,
-            Event::Crash(station) => {
-                self.stations[station].alive = false;
-                self.stations[station].joined.clear();
-            }
-            Event::Restart(station) => {
-                self.stations[station] = self.new_station(station);
-                for other in (0..STATIONS).filter(|other| *other != station) {
-                    let number = if station < other {
-                        station
-                    } else {
-                        station - 1
-                    };
-                    let peer = PeerId(number as u16);
-                    self.with(other, |handoff, actions| {
-                        handoff.handle_restart(peer, actions);
-                    });
-                }
-            }
-            Event::Keepalive => {
-                self.register(self.cell, self.epoch);
-                self.after(KEEPALIVE, Event::Keepalive);
-            }
-            Event::Read => {
-                for side in [Side::Fh, Side::Mh] {
-                    let mut out = Vec::new();
-                    self.host(side).read(usize::MAX, now, &mut out);
-                    self.transmit(side, out);
-                }
-                self.after(Duration::from_millis(100), Event::Read);
-            }
-            Event::Heal => {
-                (self.message_loss, self.duplication, self.air_loss) = (0, 0, 0);
-                for station in 0..STATIONS {
-                    if !self.stations[station].alive {
-                        self.stations[station] = self.new_station(station);
-                    }
-                }
-            }
-        }
-    }
-
-    /// The signals repeat it until the station answers.
-    fn register(&mut self, cell: usize, epoch: u64) {
-        if cell != self.cell || epoch != self.epoch {
-            return;
-        }
-        if self.stations[cell].alive {
-            self.notice(cell, LinkNoticeKind::Up);
-        } else {
-            self.after(Duration::from_millis(200), Event::Register(cell, epoch));
-        }
-    }
-
-    fn notice(&mut self, station: usize, kind: LinkNoticeKind) {
-        let notice = LinkNotice {
-            key: MOBILE,
-            kind,
-            addresses: vec![MH.address],
-            removed: Vec::new(),
-            epoch: self.epoch,
-        };
-        let now = self.now;
-        self.with(station, |handoff, actions| {
-            handoff.handle_notice(&notice, now, actions);
-        });
-    }
-
-    fn with(
-        &mut self,
-        station: usize,
-        input: impl FnOnce(&mut Handoff<Packet>, &mut Vec<HandoffAction<Packet>>),
-    ) {
-        if self.stations[station].alive {
-            let mut actions = Vec::new();
-            input(&mut self.stations[station].handoff, &mut actions);
-            self.act_on_handoff(station, actions);
-        }
-    }
-
-    /// What a host sends.
-    fn transmit(&mut self, side: Side, packets: Vec<Packet>) {
-        for packet in packets {
-            match side {
-                Side::Fh => {
-                    let delay = self.wired_delay;
-                    let route = self.route;
-                    self.after(delay, Event::Arrive(route, Direction::Downlink, packet));
-                }
-                Side::Mh => {
-                    let cell = self.cell;
-                    for packet in packet.split() {
-                        if !self.chance(self.air_loss) {
-                            let delay = self.air_delay;
-                            self.after(delay, Event::Arrive(cell, Direction::Uplink, packet));
-                        }
-                    }
-                }
-            }
-        }
-    }
-
-    fn send_out(&mut self, station: usize, direction: Direction, packet: Packet) {
-        match direction {
-            Direction::Uplink => {
-                self.after(self.wired_delay, Event::ToHost(Side::Fh, packet));
-            }
-            Direction::Downlink if station != self.cell => {}
-            Direction::Downlink => {
-                for packet in packet.split() {
-                    if !self.chance(self.air_loss) {
-                        self.after(self.air_delay, Event::ToHost(Side::Mh, packet));
-                    }
-                }
-            }
-        }
-    }
-
-    fn arrive(&mut self, number: usize, direction: Direction, packet: &Packet) {
-        if !self.stations[number].alive {
-            self.send_out(number, direction, packet.clone());
-            return;
-        }
-        let now = self.now;
-        if direction == Direction::Downlink {
-            let Arrival { copy, way } = self.stations[number].handoff.arrival(MH.address, now);
-            if let Some((mobile, group)) = copy {
-                assert_eq!(mobile, MOBILE);
-                self.multicast(number, group, packet);
-            }
-            match way {
-                Way::Deliver => {}
-                Way::Elsewhere => return,
-                Way::Keep(mobile) => {
-                    let pieces = packet.split();
-                    let handoff = &mut self.stations[number].handoff;
-                    if handoff.has_room(mobile, &pieces) {
-                        for piece in pieces {
-                            handoff.keep(mobile, piece, now);
-                        }
-                        return;
-                    }
-                    self.no_room += 1;
-                }
-            }
-        }
-        self.judge(number, direction, packet);
-        let flags = packet.segment.flags;
-        let tells = flags.has(Flags::ACK) && !flags.has(Flags::SYN) && !flags.has(Flags::RST);
-        if direction == Direction::Uplink && tells {
-            let ack = packet.segment.ack;
-            let key = FlowKey { fh: FH, mh: MH };
-            if self.stations[number].handoff.wants_uplink(MH.address) {
-                self.with(number, |handoff, actions| {
-                    handoff.handle_uplink(&key, ack, actions);
-                });
-            }
-        }
-    }
-
-    /// To the engine.
-    fn judge(&mut self, number: usize, direction: Direction, packet: &Packet) {
-        let mut actions = Vec::new();
-        let gateway = &mut self.stations[number].gateway;
-        let verdict =
-            gateway.handle_segment(direction, &packet.segment, packet, self.now, &mut actions);
-        match verdict {
-            Verdict::Forward => self.send_out(number, direction, packet.clone()),
-            Verdict::ForwardWithSack(sack) => {
-                self.send_out(number, direction, packet.with_sack(sack));
-            }
-            Verdict::ForwardWithAck { ack, window } => {
-                self.send_out(number, direction, packet.with_ack(ack, window));
-            }
-            Verdict::Suppress => {}
-        }
-        self.act(number, actions);
-    }
-
-    fn multicast(&mut self, from: usize, group: u16, packet: &Packet) {
-        for to in (0..STATIONS).filter(|to| *to != from) {
-            for packet in packet.split() {
-                if self.stations[to].joined.contains(&group) {
-                    self.between(Event::Copy(to, packet));
-                }
-            }
-        }
-    }
-
-    /// From a station to another.
-    fn between(&mut self, event: Event) {
-        if self.chance(self.message_loss) {
-            return;
-        }
-        for _ in 0..=u32::from(self.chance(self.duplication)) {
-            let jitter = self.message_jitter.as_micros() as u64;
-            let micros = 200 + self.rng.next_u64() % (jitter + 1);
-            self.after(Duration::from_micros(micros), event.clone());
-        }
-    }
-
-    fn act(&mut self, number: usize, actions: Vec<Action<Packet>>) {
-        for action in actions {
-            match action {
-                Action::Resend(piece) => {
-                    let packet = Packet::of_resend(&piece);
-                    self.send_out(number, piece.direction, packet);
-                }
-                Action::Send(made) => {
-                    let packet = Packet::of_made(&made);
-                    self.send_out(number, made.direction, packet);
-                }
-                Action::Repeat(packet) => self.send_out(number, Direction::Downlink, packet),
-                Action::Record(_) => {}
-            }
-        }
-    }
-
-    fn act_on_handoff(&mut self, number: usize, actions: Vec<HandoffAction<Packet>>) {
-        let now = self.now;
-        let mut queue = std::collections::VecDeque::from(actions);
-        while let Some(action) = queue.pop_front() {
-            if self.trace {
-                eprintln!("           station {number}: {action:?}");
-            }
-            let (mut of_engine, mut more) = (Vec::new(), Vec::new());
-            let station = &mut self.stations[number];
-            match action {
-                HandoffAction::Send { to, message } => {
-                    self.between(Event::Message(number, peer(number, to), message));
-                }
-                HandoffAction::SendCopy { to, copy, .. } => {
-                    self.between(Event::Copy(peer(number, to), copy));
-                }
-                HandoffAction::Join(group) => assert!(station.joined.insert(group)),
-                HandoffAction::Leave(group) => assert!(station.joined.remove(&group)),
-                HandoffAction::Export {
-                    mobile,
-                    addresses,
-                    to,
-                } => {
-                    let states = station.gateway.export(&addresses);
-                    let longest = states.iter().map(|state| state.to_bytes().len()).max();
-                    self.largest_state = self.largest_state.max(longest.unwrap_or(0));
-                    station
-                        .handoff
-                        .send_state(mobile, to, &states, now, &mut more);
-                }
-                HandoffAction::Stop { mobile, addresses } => {
-                    let mut pieces = Vec::new();
-                    station
-                        .gateway
-                        .release(&addresses, &mut pieces, &mut of_engine);
-                    for piece in pieces {
-                        let packet = Packet::of_resend(&piece);
-                        station.handoff.keep(mobile, packet, now);
-                    }
-                }
-                HandoffAction::Adopt(state) => {
-                    self.adopted += 1;
-                    check_state(&state);
-                    station.gateway.adopt(&state, now, &mut of_engine);
-                }
-                HandoffAction::Hold(addresses) => station.gateway.handle_link(
-                    &addresses,
-                    LinkEvent::Down,
-                    LinkSource::Command,
-                    now,
-                    &mut of_engine,
-                ),
-                HandoffAction::Go(addresses) => station.gateway.handle_link(
-                    &addresses,
-                    LinkEvent::Up,
-                    LinkSource::Command,
-                    now,
-                    &mut of_engine,
-                ),
-                HandoffAction::Deliver(packet) => {
-                    self.by_copy += 1;
-                    self.judge(number, Direction::Downlink, &packet);
-                }
-                HandoffAction::TookOver { .. } | HandoffAction::EpochElsewhere { .. } => {}
-            }
-            self.act(number, of_engine);
-            queue.extend(more);
-        }
-    }
-
-    /// Bounded, at every moment.
-    fn check(&self) {
-        for station in self.stations.iter().filter(|one| one.alive) {
-            let limit = self.handoff_settings.mobile_buffer_bytes_max;
-            assert!(station.handoff.buffered_bytes() <= limit);
-            let views: Vec<_> = station.handoff.views(self.now).collect();
-            assert!(views.len() <= 1);
-            let sum: usize = views.iter().map(|view| view.buffered_bytes).sum();
-            assert_eq!(sum, station.handoff.buffered_bytes());
-            assert!(station.joined.len() <= 1);
-            assert!(station.gateway.cached_bytes <= self.settings.cache_bytes_max);
-        }
-    }
-
-    /// A prefix of what the other end sends.
-    fn check_received(&mut self, side: Side) {
-        let (host, peer) = match side {
-            Side::Fh => (&self.fh, &self.mh),
-            Side::Mh => (&self.mh, &self.fh),
-        };
-        let checked = self.checked[side as usize];
-        let received = host.received.len();
-        assert!(received <= peer.sending.len());
-        assert_eq!(host.received[checked..], peer.sending[checked..received]);
-        self.checked[side as usize] = received;
-    }
-
-    /// When all is quiet, one station at most has the mobile, and it alone resends.
-    fn check_settled(&self) {
-        let has = |station: &&Station| {
-            let mut views = station.handoff.views(self.now);
-            views.any(|view| matches!(view.role, Role::Forwarding | Role::Synchronising))
-        };
-        let owners = self.stations.iter().filter(has).count();
-        assert!(owners <= 1, "{owners} stations have the mobile");
-        let resends = |station: &&Station| {
-            let mut flows = station.gateway.flows.iter();
-            flows.any(|flow| flow.stage == Stage::Open && flow.in_flight() > 0)
-        };
-        let resending = self.stations.iter().filter(resends).count();
-        assert!(resending <= 1, "{resending} stations may resend");
-        let here = &self.stations[self.cell];
-        assert!(has(&here), "the station of the cell does not have it");
-    }
-
-    fn tell(&self, event: &Event) {
-        let at = self.now.as_nanos() / 1000;
-        match event {
-            Event::Arrive(station, direction, packet) => {
-                let segment = &packet.segment;
-                let (seq, ack) = (segment.seq, segment.ack);
-                let len = segment.payload_len;
-                eprintln!("{at:>9} {direction:?} at {station}: {seq:?} +{len} ack {ack:?}");
-            }
-            Event::ToHost(side, packet) => {
-                let (seq, ack) = (packet.segment.seq, packet.segment.ack);
-                eprintln!("{at:>9} to {side:?}: {seq:?} ack {ack:?}");
-            }
-            Event::Read | Event::Keepalive => {}
-            other => eprintln!("{at:>9} {other:?}"),
-        }
-    }
-}
-
-/// The number of a station's neighbour.
-fn peer(number: usize, peer: PeerId) -> usize {
-    let peer = usize::from(peer.0);
-    if peer < number { peer } else { peer + 1 }
-}
-
-fn check_state(state: &FlowState) {
-    let bytes = state.to_bytes();
-    assert!(bytes.len() <= crate::handoff::FLOW_STATE_BYTES_MAX);
-    assert_eq!(FlowState::from_bytes(&bytes).as_ref(), Some(state));
-}
-
-struct Dice(ChaCha8Rng);
-
-impl Dice {
-    fn range(&mut self, low: u64, high: u64) -> u64 {
-        low + self.0.next_u64() % (high - low)
-    }
-
-    fn chance(&mut self, percent: u64) -> bool {
-        self.range(0, 100) < percent
-    }
-
-    fn millis(&mut self, low: u64, high: u64) -> Duration {
-        Duration::from_micros(self.range(low * 1000, high * 1000))
-    }
-
-    fn bytes(&mut self, len: u64) -> Vec<u8> {
-        let mut bytes = vec![0; len as usize];
-        self.0.fill_bytes(&mut bytes);
-        bytes
-    }
-
-    fn end(
-        &mut self,
-        me: holdfast_wire::Endpoint,
-        peer: holdfast_wire::Endpoint,
-        (timestamps, sack): (bool, bool),
-    ) -> Character {
-        Character {
-            me,
-            peer,
-            iss: if self.chance(50) {
-                u32::MAX - self.range(0, 60_000) as u32
-            } else {
-                self.0.next_u32()
-            },
-            mss: self.range(500, 1460) as usize,
-            gso: self.range(1, 4) as usize,
-            buffer: (self.range(16_000, 200_000) as usize >> 3) << 3,
-            window_scale: 3,
-            timestamps,
-            clock_start: self.0.next_u32(),
-            sack,
-            ack_every: self.range(1, 3) as u32,
-            ack_delay: self.millis(20, 100),
-            probe_has_byte: false,
-            closes_last: false,
-        }
-    }
-}
+use world::{Event, KEEPALIVE, LIVENESS, SETTLED, STATIONS, World};
 
 /// Moves, warnings, crashes and routes; then the end of all trouble.
-fn plan(dice: &mut Dice, world: &mut World) -> Instant {
+fn plan(dice: &mut Dice, world: &mut World, may_crash: bool) -> Instant {
     let start = world.now;
     let mut at = start;
     for _ in 0..dice.range(1, 7) {
@@ -695,7 +49,7 @@ fn plan(dice: &mut Dice, world: &mut World) -> Instant {
         }
     }
     let span = at.saturating_since(start).as_millis() as u64 + 500;
-    if dice.chance(50) {
+    if may_crash && dice.chance(50) {
         for _ in 0..dice.range(1, 3) {
             let station = dice.range(0, STATIONS as u64) as usize;
             let dies = start + dice.millis(0, span);
@@ -711,10 +65,28 @@ fn plan(dice: &mut Dice, world: &mut World) -> Instant {
     healed
 }
 
-fn world_of(scheme: Scheme, seed: u64) -> (World, Instant) {
-    let mut dice = Dice(ChaCha8Rng::seed_from_u64(seed));
-    let options = (dice.chance(75), dice.chance(75));
-    let (fh, mh) = (dice.end(FH, MH, options), dice.end(MH, FH, options));
+/// What the stations run.
+#[derive(Clone, Copy, Debug)]
+struct Variant(Scheme, MtcpHandoff, MtcpSetUp);
+
+fn mtcp_settings(handoff: MtcpHandoff, dice: &mut Dice) -> MtcpSettings {
+    MtcpSettings {
+        persist: if dice.chance(50) {
+            MtcpPersist::Published
+        } else {
+            MtcpPersist::RoundTrip
+        },
+        slow_start: dice.chance(50),
+        handoff,
+        ..MtcpSettings::default()
+    }
+}
+
+fn world_of(Variant(scheme, handoff, set_up): Variant, seed: u64) -> (World, Instant) {
+    let mut dice = Dice::of_seed(seed);
+    let is_early = set_up == MtcpSetUp::Early;
+    let options = (dice.chance(75) && !is_early, dice.chance(75));
+    let (fh, mh) = (dice.large_end((FH, MH), options), dice.large_end((MH, FH), options));
     let down = dice.range(1, 300_000);
     let up = if dice.chance(50) {
         dice.range(0, 60_000)
@@ -733,6 +105,10 @@ fn world_of(scheme: Scheme, seed: u64) -> (World, Instant) {
             flows_max: 8,
             cache_bytes_max: 1 << 20,
             flow_cache_bytes_max: 1 << 20,
+            mtcp: MtcpSettings {
+                set_up,
+                ..mtcp_settings(handoff, &mut Dice::of_seed(seed ^ 0x517))
+            },
             ..Settings::default()
         },
         handoff_settings: HandoffSettings {
@@ -768,12 +144,12 @@ fn world_of(scheme: Scheme, seed: u64) -> (World, Instant) {
         let station = world.new_station(number);
         world.stations.push(station);
     }
-    let healed = plan(&mut dice, &mut world);
+    let healed = plan(&mut dice, &mut world, !is_early);
     (world, healed)
 }
 
 /// Says which case it was if it fails.
-struct Case(Scheme, u64);
+struct Case(Variant, u64);
 
 impl Drop for Case {
     fn drop(&mut self) {
@@ -783,11 +159,21 @@ impl Drop for Case {
     }
 }
 
-fn run(scheme: Scheme, seed: u64, trace: bool) -> World {
-    let _case = Case(scheme, seed);
-    let (mut world, healed) = world_of(scheme, seed);
+fn run(variant: Variant, seed: u64, trace: bool) -> World {
+    let _case = Case(variant, seed);
+    let (mut world, healed) = world_of(variant, seed);
     world.trace = trace;
+    let by_fh = variant.2 == Early && seed.is_multiple_of(2);
+    world.shake_hands(if by_fh { Side::Fh } else { Side::Mh });
     world.register(0, 1);
+    if variant.2 == Early {
+        let refused = world.stations[0].gateway.counters.early_refused;
+        if refused > 0 {
+            // The numbers were too near each other.
+            return world;
+        }
+        (world.fh.hears_others, world.mh.hears_others) = (true, true);
+    }
     for side in [Side::Fh, Side::Mh] {
         let (now, mut out) = (world.now, Vec::new());
         world.host(side).pump(now, &mut out);
@@ -802,16 +188,16 @@ fn run(scheme: Scheme, seed: u64, trace: bool) -> World {
     world
 }
 
-fn run_all(scheme: Scheme) {
+fn run_all(variant: Variant) {
     let number = |name: &str| std::env::var(name).ok()?.parse().ok();
     if let Some(seed) = number("HOLDFAST_SEED") {
-        run(scheme, seed, true);
+        run(variant, seed, true);
         return;
     }
     let first = number("HOLDFAST_FIRST").unwrap_or(0);
     let (mut adopted, mut by_copy, mut no_room, mut largest) = (0, 0, 0, 0);
     for seed in first..first + number("HOLDFAST_CASES").unwrap_or(500) {
-        let world = run(scheme, seed, false);
+        let world = run(variant, seed, false);
         adopted += world.adopted;
         by_copy += world.by_copy;
         no_room += world.no_room;
@@ -826,10 +212,27 @@ fn run_all(scheme: Scheme) {
 
 #[test]
 fn an_mh_moves_about_with_hold_and_every_byte_arrives() {
-    run_all(Scheme::Hold);
+    run_all(Variant(Scheme::Hold, MtcpHandoff::Published, LockStep));
 }
 
 #[test]
 fn an_mh_moves_about_with_snoop_and_every_byte_arrives() {
-    run_all(Scheme::Snoop);
+    run_all(Variant(Scheme::Snoop, MtcpHandoff::Published, LockStep));
+}
+
+#[test]
+fn an_mh_moves_about_with_mtcp_that_discards_its_buffers_and_every_byte_arrives() {
+    run_all(Variant(Scheme::Mtcp, MtcpHandoff::Published, LockStep));
+}
+
+#[test]
+fn an_mh_moves_about_with_mtcp_that_forwards_its_buffers_and_every_byte_arrives() {
+    run_all(Variant(Scheme::Mtcp, MtcpHandoff::Forward, LockStep));
+}
+
+#[test]
+fn an_mh_moves_about_with_connections_that_were_set_up_early_and_every_byte_arrives() {
+    for handoff in [MtcpHandoff::Published, MtcpHandoff::Forward] {
+        run_all(Variant(Scheme::Mtcp, handoff, Early));
+    }
 }

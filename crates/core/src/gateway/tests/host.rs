@@ -73,6 +73,9 @@ pub(super) struct Host {
     unacked_segments: u32,
     ack_at: Option<Instant>,
     pub reset: bool,
+    /// Segments of another numbering may come; challenge ACKs have a limit then, as Linux's.
+    pub hears_others: bool,
+    challenge_at: Instant,
 }
 
 impl Host {
@@ -108,6 +111,8 @@ impl Host {
             unacked_segments: 0,
             ack_at: None,
             reset: false,
+            hears_others: false,
+            challenge_at: Instant::ZERO,
             its,
         }
     }
@@ -218,6 +223,48 @@ impl Host {
         ranges
     }
 
+    /// Its SYN, with or without an ACK.
+    pub(super) fn syn(&self, flags: Flags, ack: u32) -> Packet {
+        let segment = Segment {
+            from: self.its.me,
+            to: self.its.peer,
+            seq: SeqNum::new(self.its.iss),
+            ack: SeqNum::new(ack),
+            flags,
+            window: self.its.buffer.min(65_535) as u16,
+            options: Options {
+                window_scale: Some(self.its.window_scale),
+                sack_permitted: self.its.sack,
+                ..Options::default()
+            },
+            payload_len: 0,
+        };
+        Packet::new(segment, &[], 1)
+    }
+
+    /// The other end's SYN has come; what is said to that.
+    pub(super) fn hear_syn(&mut self, syn: &Segment) -> Option<Packet> {
+        if !syn.flags.has(Flags::SYN) {
+            return None;
+        }
+        self.peer_iss = syn.seq.get();
+        self.peer_scale = syn.options.window_scale.unwrap_or(0);
+        self.edge = i64::from(syn.window);
+        let next = syn.seq + 1;
+        if !syn.flags.has(Flags::ACK) {
+            return Some(self.syn(Flags::SYN.with(Flags::ACK), next.get()));
+        }
+        let mut ack = self.syn(Flags::ACK, next.get()).segment;
+        ack.seq += 1;
+        ack.window = self.window();
+        ack.options = Options::default();
+        ack.options.timestamps = self.its.timestamps.then_some(Timestamps {
+            tsval: self.its.clock_start,
+            tsecr: self.ts_recent,
+        });
+        Some(Packet::new(ack, &[], 1))
+    }
+
     pub(super) fn send_ack(&mut self, now: Instant, out: &mut Vec<Packet>) {
         let at = self.snd_max;
         self.emit(at, at, Flags::default(), now, out);
@@ -260,8 +307,12 @@ impl Host {
         let old = timestamps.is_some_and(|ts| before(ts.tsval, self.ts_recent));
         let unacceptable =
             seq + length < self.rcv_nxt || seq > self.advertised.max(self.rcv_nxt) + 1;
-        if old || unacceptable {
-            self.send_ack(now, out);
+        let beyond = self.hears_others && self.sent_offset(segment.ack) > self.max;
+        if old || unacceptable || beyond {
+            if !self.hears_others || self.challenge_at <= now {
+                self.challenge_at = now + Duration::from_millis(500);
+                self.send_ack(now, out);
+            }
             return;
         }
         if let Some(ts) = timestamps
@@ -322,7 +373,8 @@ impl Host {
             self.backoff = 0;
             self.rto_at = None;
             self.sacked.retain(|range| range.1 > ack);
-            if let Some(ts) = segment.options.timestamps {
+            // 0 is no echo, as Linux and FreeBSD read it.
+            if let Some(ts) = segment.options.timestamps.filter(|ts| ts.tsecr != 0) {
                 let rtt = self.clock(now).wrapping_sub(ts.tsecr);
                 assert!(rtt < 1 << 31, "an echo from the future: {rtt}");
                 let rtt = Duration::from_millis(u64::from(rtt.min(5_000)));

@@ -9,55 +9,24 @@ use core::time::Duration;
 
 use holdfast_wire::Instant;
 use rand_chacha::ChaCha8Rng;
-use rand_core::{RngCore, SeedableRng};
+use rand_core::SeedableRng;
 
+use super::compression::{self, Daemon};
+use super::dice::Dice;
 use super::host::{Character, Host};
 use super::world::{Event, Half, World};
+use crate::compression::{CompressionSettings, Method};
 use crate::mobile::{LinkEvent, LinkSource};
 use crate::testing::{FH, MH};
 use crate::{
-    MtcpPersist, MtcpRelease, MtcpSettings, Scheme, Settings, Side, SnoopSet, SnoopSettings,
+    BandwidthSettings, MtcpPersist, MtcpRelease, MtcpSettings, MtcpShrink, Scheme, Settings, Side, SnoopSet, SnoopSettings,
 };
 
 /// After the last trouble everything has to be done within this virtual time: some of
 /// the ends' longest timeouts (10 s), and the slowest reader.
 const LIVENESS: Duration = Duration::from_secs(240);
 
-struct Dice(ChaCha8Rng);
-
 impl Dice {
-    /// From `low` up to and not including `high`.
-    fn range(&mut self, low: u64, high: u64) -> u64 {
-        low + self.0.next_u64() % (high - low)
-    }
-
-    fn chance(&mut self, percent: u64) -> bool {
-        self.range(0, 100) < percent
-    }
-
-    fn millis(&mut self, low: u64, high: u64) -> Duration {
-        Duration::from_micros(self.range(low * 1000, high * 1000))
-    }
-
-    fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
-        choices[self.range(0, choices.len() as u64) as usize]
-    }
-
-    /// A number near the wrap, or anywhere.
-    fn number(&mut self) -> u32 {
-        if self.chance(50) {
-            u32::MAX - self.range(0, 60_000) as u32
-        } else {
-            self.0.next_u32()
-        }
-    }
-
-    fn bytes(&mut self, len: u64) -> Vec<u8> {
-        let mut bytes = vec![0; len as usize];
-        self.0.fill_bytes(&mut bytes);
-        bytes
-    }
-
     fn half(&mut self) -> Half {
         let bad = self.chance(60);
         let rate = if self.chance(50) {
@@ -194,19 +163,41 @@ fn plan(dice: &mut Dice, world: &mut World) -> Instant {
     end
 }
 
+/// The MH's daemon says what it can do, dies and comes back, or not.
+fn plan_daemon(dice: &mut Dice, world: &mut World, end: Instant) {
+    let start = world.now;
+    let span = end.saturating_since(start).as_millis() as u64;
+    for _ in 0..dice.range(0, 3) {
+        let at = start + dice.millis(0, span);
+        world.at(at, Event::Daemon(false));
+        if dice.chance(60) {
+            let back = at + dice.millis(0, 3000);
+            world.at(back, Event::Daemon(true));
+            world.at(back + dice.millis(0, 300), Event::Register);
+        }
+    }
+    let (mut at, step) = (start, dice.millis(50, 2000));
+    while at < end {
+        world.at(at, Event::Register);
+        at += step;
+    }
+}
+
 fn mtcp_settings(dice: &mut Dice) -> MtcpSettings {
     MtcpSettings {
         persist: dice.pick(&[MtcpPersist::Published, MtcpPersist::RoundTrip]),
         release: dice.pick(&[MtcpRelease::Wintimer, MtcpRelease::AtOnce]),
+        shrink: dice.pick(&[MtcpShrink::Published, MtcpShrink::Late]),
+        initial_window_segments: dice.pick(&[1, 1, 10]),
         slow_start: dice.chance(50),
         rto_variation_min: dice.millis(1, 300),
         window_bytes: dice.pick(&[0, 0, 3_000, 20_000]),
-        cell_bytes_per_s: dice.pick(&[None, None, Some(20_000), Some(1_000_000)]),
+        ..MtcpSettings::default()
     }
 }
 
-/// A scheme, and for Snoop the set of its parameters.
-type Variant = (Scheme, SnoopSet);
+/// A scheme, for Snoop the set of its parameters, and whether payload is compressed.
+type Variant = (Scheme, SnoopSet, bool);
 
 /// Says which case it was if it fails.
 struct Case(Variant, u64);
@@ -219,8 +210,8 @@ impl Drop for Case {
     }
 }
 
-fn world_of((scheme, set): Variant, seed: u64) -> (World, Instant) {
-    let mut dice = Dice(ChaCha8Rng::seed_from_u64(seed));
+fn world_of((scheme, set, compressed): Variant, seed: u64) -> (World, Instant) {
+    let mut dice = Dice::of_seed(seed);
     let (fh, mh) = ends(&mut dice);
     let most = dice.pick(&[2_000, 40_000, 150_000]);
     let down = dice.range(1, most);
@@ -229,7 +220,16 @@ fn world_of((scheme, set): Variant, seed: u64) -> (World, Instant) {
         _ if dice.chance(50) => dice.range(0, 8_000),
         _ => 0,
     };
-    let (down, up) = (dice.bytes(down), dice.bytes(up));
+    let (mut down, up) = (dice.bytes(down), dice.bytes(up));
+    let mut daemon = Daemon::default();
+    let mut compression = None;
+    if compressed {
+        let (method, level) = (dice.pick(&[Method::Deflate, Method::Zstd]), 3);
+        compression = Some(CompressionSettings { method, level });
+        let damage = dice.pick(&[0, 0, 30]);
+        daemon = Daemon::new(method, damage);
+        compression::make_compressible(&mut down, dice.range(0, 4));
+    }
     let tight = dice.chance(30);
     let settings = Settings {
         scheme,
@@ -263,6 +263,13 @@ fn world_of((scheme, set): Variant, seed: u64) -> (World, Instant) {
         } else {
             MtcpSettings::default()
         },
+        compression,
+        bandwidth: match seed % 6 {
+            0 => BandwidthSettings::one_cell(Some(20_000)),
+            1 => BandwidthSettings::one_cell(Some(1_000_000)),
+            2 => BandwidthSettings::one_cell(None),
+            _ => BandwidthSettings::default(),
+        },
         ..Settings::default()
     };
     let rng = ChaCha8Rng::seed_from_u64(seed ^ 0x5eed);
@@ -270,6 +277,7 @@ fn world_of((scheme, set): Variant, seed: u64) -> (World, Instant) {
     host_fh.sets_back = scheme == Scheme::Mtcp && dice.chance(30);
     let host_mh = Host::new(mh, &fh, up);
     let mut world = World::new(host_fh, host_mh, settings, rng);
+    world.daemon = daemon;
     (world.wired, world.wireless) = (dice.half(), dice.half());
     world.wired.rate = 0;
     world.keeps = dice.chance(30);
@@ -283,6 +291,9 @@ fn world_of((scheme, set): Variant, seed: u64) -> (World, Instant) {
         world.shake_hands();
     }
     let healed = plan(&mut dice, &mut world);
+    if compressed {
+        plan_daemon(&mut dice, &mut world, healed);
+    }
     // An FH that sets `snd_max` back can be left open still when both ends close just then
     // (docs/schemes/mtcp.md, limits; seed 81): tried only where asked for.
     world.fh.sets_back &= std::env::var_os("HOLDFAST_SETS_BACK").is_some();
@@ -328,6 +339,9 @@ fn run(variant: Variant, seed: u64, trace: bool) -> World {
 /// What was done in all cases.
 #[derive(Clone, Copy, Debug, Default)]
 struct Done {
+    /// Segments that the MH has restored, and that it could not.
+    restored: u64,
+    dropped: u64,
     made: u64,
     resent: u64,
     /// Of the MH's data.
@@ -352,6 +366,9 @@ fn run_all(variant: Variant) -> Option<Done> {
     let mut done = Done::default();
     for seed in first..first + cases {
         let world = run(variant, seed, false);
+        let counters = world.daemon.counters();
+        done.restored += counters.restored;
+        done.dropped += counters.bad_header + counters.bad_bytes + counters.unknown_dictionary;
         done.made += world.made;
         done.resent += world.resent;
         done.reported += world.reported;
@@ -362,35 +379,42 @@ fn run_all(variant: Variant) -> Option<Done> {
 
 #[test]
 fn hold_delivers_every_byte_and_makes_no_ack() {
-    if let Some(done) = run_all((Scheme::Hold, SnoopSet::Today)) {
+    if let Some(done) = run_all((Scheme::Hold, SnoopSet::Today, false)) {
         assert!(done.made == 0 && done.resent > 0, "{done:?}");
     }
 }
 
 #[test]
 fn mtcp_plus_delivers_every_byte_or_resets_both_ends() {
-    if let Some(done) = run_all((Scheme::MtcpPlus, SnoopSet::Today)) {
+    if let Some(done) = run_all((Scheme::MtcpPlus, SnoopSet::Today, false)) {
         assert!(done.made > 0 && done.resent > 0, "{done:?}");
     }
 }
 
 #[test]
 fn the_m_tcp_of_2007_delivers_every_byte_and_acknowledges_none_ahead() {
-    if let Some(done) = run_all((Scheme::Mtcp2007, SnoopSet::Today)) {
+    if let Some(done) = run_all((Scheme::Mtcp2007, SnoopSet::Today, false)) {
         assert!(done.made > 0 && done.resent > 0, "{done:?}");
     }
 }
 
 #[test]
 fn m_tcp_delivers_every_byte_and_acknowledges_none_ahead() {
-    if let Some(done) = run_all((Scheme::Mtcp, SnoopSet::Today)) {
+    if let Some(done) = run_all((Scheme::Mtcp, SnoopSet::Today, false)) {
         assert!(done.made > 0 && done.resent > 0, "{done:?}");
     }
 }
 
 #[test]
+fn compressed_m_tcp_delivers_every_byte_whatever_becomes_of_segments_and_daemons() {
+    if let Some(done) = run_all((Scheme::Mtcp, SnoopSet::Today, true)) {
+        assert!(done.restored > 0 && done.dropped > 0, "{done:?}");
+    }
+}
+
+#[test]
 fn snoop_of_1995_delivers_every_byte() {
-    if let Some(done) = run_all((Scheme::Snoop, SnoopSet::Paper1995)) {
+    if let Some(done) = run_all((Scheme::Snoop, SnoopSet::Paper1995, false)) {
         assert!(done.made > 0 && done.resent > 0, "{done:?}");
         assert!(done.reported > 0 && done.resent_uplink > 0, "{done:?}");
     }
@@ -398,7 +422,7 @@ fn snoop_of_1995_delivers_every_byte() {
 
 #[test]
 fn snoop_of_today_delivers_every_byte_and_acknowledges_none_ahead() {
-    if let Some(done) = run_all((Scheme::Snoop, SnoopSet::Today)) {
+    if let Some(done) = run_all((Scheme::Snoop, SnoopSet::Today, false)) {
         assert!(done.made > 0 && done.resent > 0, "{done:?}");
         // No report, and so nothing of the MH's to make good; but ACKs that have it undo.
         assert!(done.reported > 0 && done.resent_uplink == 0, "{done:?}");

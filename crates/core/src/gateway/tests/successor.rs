@@ -15,6 +15,7 @@ const RECORD: FlowRecord = FlowRecord {
     key: FlowKey { fh: FH, mh: MH },
     mh_window_scale: Some(7),
     owed: Some(SeqNum::new(2001)),
+    renumber: None,
     gone: false,
 };
 

@@ -10,11 +10,13 @@ use holdfast_wire::{Flags, Instant, Segment, SeqNum};
 use rand_chacha::ChaCha8Rng;
 use rand_core::RngCore;
 
+use super::compression::Daemon;
 use super::host::Host;
 use crate::flow::Flow;
+use crate::compression::marked;
 use crate::mobile::{LinkEvent, LinkSource};
 use crate::testing::{FH, MH, Packet};
-use crate::{Action, Direction, FlowRecord, Gateway, Scheme, Settings, Side, Stage, Verdict};
+use crate::{Action, Direction, FlowRecord, Gateway, Resend, Scheme, Settings, Side, Stage, Verdict};
 
 /// Chances are in 1/1000.
 #[derive(Clone, Copy, Debug, Default)]
@@ -42,6 +44,9 @@ pub(super) enum Event {
     /// Segments go round the engine: it hangs, or is not there.
     Bypass(bool),
     Read(Side, usize),
+    /// The MH's daemon starts, or dies; and says what it can do.
+    Daemon(bool),
+    Register,
     /// From now on nothing goes wrong any more.
     Heal,
 }
@@ -84,6 +89,8 @@ pub(super) struct World {
     pub keeps: bool,
     held: Vec<(Direction, Packet)>,
     pub gateway: Gateway<Packet>,
+    /// What restores compressed segments at the MH.
+    pub daemon: Daemon,
     settings: Settings,
     records: Option<FlowRecord>,
     /// What the engine was given last.
@@ -115,6 +122,8 @@ pub(super) struct World {
     pub trace: bool,
     pub made: u64,
     pub resent: u64,
+    /// Bytes of the FH that came by more than once.
+    pub sent_again: u64,
     /// ACKs made for the MH, and what was sent to the FH again.
     pub reported: u64,
     pub resent_uplink: u64,
@@ -134,6 +143,7 @@ impl World {
             keeps: false,
             held: Vec::new(),
             gateway: Gateway::new(settings.clone()),
+            daemon: Daemon::default(),
             settings,
             records: None,
             judged: None,
@@ -158,6 +168,7 @@ impl World {
             trace: false,
             made: 0,
             resent: 0,
+            sent_again: 0,
             reported: 0,
             resent_uplink: 0,
         }
@@ -244,6 +255,11 @@ impl World {
             Event::ToGateway(direction, packet) => self.arrive(direction, &packet),
             Event::ToHost(side, packet) => {
                 let (now, mut out) = (self.now, Vec::new());
+                let restored = match side {
+                    Side::Fh => Some(packet),
+                    Side::Mh => self.daemon.restore(packet, now),
+                };
+                let Some(packet) = restored else { return };
                 self.host(side).receive(&packet, now, &mut out);
                 assert!(
                     !self.host(side).reset || self.may_reset,
@@ -268,6 +284,8 @@ impl World {
             Event::Say(event, source) => self.say(event, source),
             Event::Restart => self.restart(),
             Event::Bypass(bypass) => self.bypass = bypass,
+            Event::Daemon(lives) => self.daemon.set_alive(lives),
+            Event::Register => self.register(),
             Event::Heal => self.heal(),
         }
     }
@@ -462,7 +480,8 @@ impl World {
             Direction::Downlink => {
                 let from = self.mh.peer_offset(segment.seq);
                 for offset in from.max(0)..from + i64::from(packet.segment.payload_len) {
-                    self.arrived[offset as usize] = true;
+                    let before = core::mem::replace(&mut self.arrived[offset as usize], true);
+                    self.sent_again += u64::from(before);
                 }
                 let ack = self.mh.sent_offset(segment.ack);
                 let window = i64::from(segment.window) << self.fh.its.window_scale;
@@ -559,6 +578,10 @@ impl World {
                         self.resent += 1;
                         self.check_resend(&packet);
                     }
+                    if resend.compress.is_some() {
+                        self.send_compressed(&resend, &packet);
+                        continue;
+                    }
                     self.send_out(resend.direction, packet);
                 }
                 Action::Send(made) => {
@@ -586,6 +609,40 @@ impl World {
             }
         }
         self.check_engine();
+    }
+
+    /// A piece goes out segment by segment, each compressed if the engine says so.
+    fn send_compressed(&mut self, resend: &Resend<Packet>, packet: &Packet) {
+        let mut sent = 0;
+        for mut plain in packet.split() {
+            let len = plain.segment.payload_len;
+            let flags = plain.segment.flags;
+            let payload = self.gateway.compress(resend, sent, len, flags, self.now);
+            if let Some(payload) = payload {
+                assert!(payload.len() < plain.bytes.len(), "larger than plain");
+                plain.segment.flags = marked(flags);
+                plain = Packet::new(
+                    Segment {
+                        payload_len: payload.len() as u32,
+                        ..plain.segment
+                    },
+                    payload,
+                    plain.segment_len,
+                );
+                self.daemon.damage(&mut plain, &mut self.rng);
+            }
+            sent += len;
+            self.send_out(Direction::Downlink, plain);
+        }
+    }
+
+    /// The MH's word of what it can do reaches the gateway.
+    fn register(&mut self) {
+        if let Some((abilities, session)) = self.daemon.abilities() {
+            let until = self.now + Duration::from_secs(90);
+            self.gateway
+                .handle_abilities(&[MH.address], abilities, session, until);
+        }
     }
 
     /// What goes to the MH is what the FH sent, in all that counts.
@@ -784,24 +841,9 @@ impl World {
 
     /// The SYNs pass.
     pub(super) fn shake_hands(&mut self) {
-        let syn = |host: &Host, flags: Flags, ack: u32| {
-            let mut segment = holdfast_wire::Segment {
-                from: host.its.me,
-                to: host.its.peer,
-                seq: SeqNum::new(host.its.iss),
-                ack: SeqNum::new(ack),
-                flags,
-                window: host.its.buffer.min(65_535) as u16,
-                options: holdfast_wire::Options::default(),
-                payload_len: 0,
-            };
-            segment.options.window_scale = Some(host.its.window_scale);
-            segment.options.sack_permitted = host.its.sack;
-            Packet::new(segment, &[], 1)
-        };
-        let asks = syn(&self.mh, Flags::SYN, 0);
+        let asks = self.mh.syn(Flags::SYN, 0);
         let next = self.mh.its.iss.wrapping_add(1);
-        let answers = syn(&self.fh, Flags::SYN.with(Flags::ACK), next);
+        let answers = self.fh.syn(Flags::SYN.with(Flags::ACK), next);
         for (direction, packet) in [(Direction::Uplink, asks), (Direction::Downlink, answers)] {
             let verdict = self.gateway.handle_segment(
                 direction,

@@ -432,6 +432,7 @@ impl<C: Copied> Handoff<C> {
         now: Instant,
         actions: &mut Actions<C>,
     ) {
+        let (retry, tries_max) = (self.settings.retry, self.settings.tries_max);
         let Some(mobile) = self.mobiles.get_mut(&key) else {
             return;
         };
@@ -453,7 +454,15 @@ impl<C: Copied> Handoff<C> {
                 mobile.claim = (epoch, station);
                 mobile.owner = Owner::Nobody;
                 mobile.end_ownership();
+                mobile.front_until = now + retry * tries_max;
                 let addresses = mobile.addresses.clone();
+                // Whoever claims it may be heard before its own word is. If that is not the
+                // one that answers, what is known is passed on to it as soon as it is heard.
+                actions.push(HandoffAction::Export {
+                    mobile: key,
+                    addresses: addresses.clone(),
+                    to: from,
+                });
                 actions.push(HandoffAction::Stop {
                     mobile: key,
                     addresses,

@@ -2,7 +2,7 @@
 //! What the station before knows comes in, and what was kept goes out.
 
 use super::{
-    Actions, Copied, FlowKey, FlowState, Handoff, HandoffAction, Instant, IpAddr, KeyId, Message,
+    Actions, Copied, FlowKey, FlowState, Handoff, HandoffAction, Instant, KeyId, Message,
     Owner, PeerId, Receiving, SeqNum, Wanted,
 };
 
@@ -99,7 +99,7 @@ impl<C: Copied> Handoff<C> {
         let gaps = mobile.buffer.gaps(&flow, (una, max), &state.reported);
         actions.push(HandoffAction::Adopt(state));
         if mobile.told.len() < TOLD_MAX {
-            mobile.told.push((flow, una));
+            mobile.told.insert(flow, una);
         }
         let waiting = mobile.sync.as_ref().map_or(0, |sync| sync.wanted.len());
         let wanted = gaps.into_iter().map(|(first, to)| Wanted {
@@ -115,8 +115,9 @@ impl<C: Copied> Handoff<C> {
                 sync.ask_again_at.get_or_insert(now + self.settings.retry);
             }
         }
-        if mobile.sync.is_none() && mobile.unsynchronised {
+        if mobile.sync.is_none() {
             self.deliver_flow(key, &flow, una, actions);
+            actions.push(HandoffAction::Go(vec![flow]));
         }
     }
 
@@ -216,16 +217,16 @@ impl<C: Copied> Handoff<C> {
         };
         mobile.last_sync = Some(now.saturating_since(sync.since));
         let told = core::mem::take(&mut mobile.told);
-        let addresses = mobile.addresses.clone();
-        let flows = mobile.buffer.flows();
-        actions.push(HandoffAction::Hold(addresses.clone()));
-        for flow in &flows {
-            match told.iter().find(|(of, _)| of == flow) {
-                Some((_, una)) => self.deliver_kept(key, flow, *una, actions),
+        let flows: Vec<FlowKey> = told.keys().copied().collect();
+        let kept = mobile.buffer.flows();
+        actions.push(HandoffAction::Hold(flows.clone()));
+        for flow in &kept {
+            match told.get(flow) {
+                Some(una) => self.deliver_kept(key, flow, *una, actions),
                 None => self.question(key, flow, actions),
             }
         }
-        actions.push(HandoffAction::Go(addresses));
+        actions.push(HandoffAction::Go(flows));
         if let Some(mobile) = self.mobiles.get_mut(&key) {
             mobile.told = told;
             mobile.unsynchronised = mobile.buffer.len() > 0;
@@ -272,10 +273,9 @@ impl<C: Copied> Handoff<C> {
             return;
         };
         if mobile.owner == Owner::Me && mobile.buffer.newest_of(flow).is_some() {
-            let addresses: Vec<IpAddr> = mobile.addresses.clone();
-            actions.push(HandoffAction::Hold(addresses.clone()));
+            actions.push(HandoffAction::Hold(vec![*flow]));
             self.deliver_kept(key, flow, una, actions);
-            actions.push(HandoffAction::Go(addresses));
+            actions.push(HandoffAction::Go(vec![*flow]));
         }
         if let Some(mobile) = self.mobiles.get_mut(&key) {
             mobile.unsynchronised = mobile.buffer.len() > 0;

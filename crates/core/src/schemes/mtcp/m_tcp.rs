@@ -42,8 +42,12 @@ const BURST_UNKNOWN: u64 = 10 * 1460;
 const SRTT_INITIAL: Duration = Duration::from_millis(100);
 /// A piece of the cache may be so long that it takes the link this time.
 const QUANTUM: Duration = Duration::from_millis(2);
-/// Without an assigned rate, the pace in 1/16 of the delivery rate measured.
+/// Without an assigned rate, the pace of what an outage has held up, in 1/16 of the delivery
+/// rate measured; of what waits behind that; and of what the congestion window lets go, in
+/// windows a round trip (RFC 9002, 7.7).
 const PACE_GAIN_16: u64 = 17;
+const PACE_GAIN_BEHIND_16: u64 = 32;
+const PACE_GAIN_WINDOW: u64 = 2;
 /// Pieces for one input; the rest a moment later.
 const PIECES_MAX: usize = 64;
 const PIECES_PAUSE: Duration = Duration::from_millis(1);
@@ -66,6 +70,8 @@ pub(super) struct MTcp {
     /// The end of what went alone to make the MH answer: a persist packet, or the first
     /// segment again.
     asked_end: Option<SeqNum>,
+    /// Its timestamp: an ACK that echoes an older one answers what went before (RFC 3522).
+    asked_tsval: Option<u32>,
     /// It was REXMT that froze it.
     expired: bool,
     /// Somebody has said that the MH is away.
@@ -73,15 +79,22 @@ pub(super) struct MTcp {
     /// The MH offers no window: what was sent lies beyond.
     pub closed: bool,
     /// Bytes; none: no congestion window.
-    cwnd: Option<u32>,
+    pub cwnd: Option<u32>,
     /// The end of what was ever sent.
     sent_max: SeqNum,
+    /// The end of what an outage has held up, as long as anything waits since.
+    held_end: Option<SeqNum>,
+    /// What the MH has reported beyond its ACK, bytes.
+    reported: u32,
     pub pacer: Pacer,
     /// What the bandwidth management module has assigned, and what the link has delivered
     /// of late, bytes a second.
     pub assigned: Option<u64>,
-    /// Bytes that the FH has sent since the shares were made.
+    /// It has had a share: what the wireless half loses is kept from the FH.
+    pub in_cell: bool,
+    /// Bytes that the FH has sent since the shares were made; what was needed then.
     pub offered: u64,
+    pub need: Option<u64>,
     pub estimate: Option<u64>,
 }
 
@@ -102,7 +115,7 @@ impl MTcp {
         self.persist = Persist::default();
         (self.asked_end, self.expired) = (None, false);
         (self.told_away, self.closed) = (false, false);
-        self.sent_max = sent;
+        (self.sent_max, self.held_end) = (sent, None);
     }
 
     fn room(&self, in_flight: u32) -> u32 {
@@ -113,7 +126,7 @@ impl MTcp {
 
 /// The half is set up: slow start begins.
 pub(super) fn open<P: Payload>(flow: &mut Flow<P>, cx: &Context<'_, P>) {
-    // NetBSD of 1997: a segment. Its size is not known before the first one comes.
+    // How long a segment is is not known before the first one comes.
     flow.mtcp.m.cwnd = cx.settings.mtcp.slow_start.then_some(1);
 }
 
@@ -170,17 +183,38 @@ fn arm<P: Payload>(flow: &mut Flow<P>, cx: &Context<'_, P>) {
     }
 }
 
-/// What the pace is while something waits: as assigned, or as the link has delivered.
+/// A copy that the FH sends of what is kept goes no further. Without a share of a cell what
+/// is lost without an outage is the FH's to repeat, which regulates itself by that; but not
+/// what has not gone out yet, or goes out again from here, nor what it repeats because its
+/// window was closed.
+pub(super) fn repeats_itself<P: Payload>(flow: &Flow<P>, segment: &Segment) -> bool {
+    let m = &flow.mtcp.m;
+    let repeating = m.asked_end.is_some() || flow.recover.is_some();
+    let ours = repeating || m.is_frozen() || m.in_cell || !flow.mtcp.sh.is_open();
+    let waits = segment.end().after(flow.sent_nxt);
+    (ours || waits) && flow.cache.holds(flow.fh.una)
+}
+
+/// What the pace is while something waits: as assigned. If it is not, what an outage has held
+/// up goes as the link has delivered; what only the congestion window holds up is clocked by
+/// the ACKs, and the link's rate is found by it.
 fn pace<P: Payload>(flow: &Flow<P>, cx: &Context<'_, P>) -> u64 {
     let m = &flow.mtcp.m;
-    let measured = m
-        .estimate
-        .map(|rate| (rate / 16 * PACE_GAIN_16).max(BURST_UNKNOWN));
-    m.assigned.or(measured).unwrap_or_else(|| {
-        let srtt = cx.rtt.srtt().unwrap_or(SRTT_INITIAL).as_micros().max(1);
-        let window = m.cwnd.map_or(BURST_UNKNOWN, u64::from).max(BURST_UNKNOWN);
-        2 * window * 1_000_000 / srtt as u64
-    })
+    if let Some(assigned) = m.assigned {
+        return assigned;
+    }
+    let srtt = cx.rtt.srtt().unwrap_or(SRTT_INITIAL).as_micros().max(1);
+    let window = m.cwnd.map_or(BURST_UNKNOWN, u64::from).max(BURST_UNKNOWN);
+    let by_window = PACE_GAIN_WINDOW * window * 1_000_000 / srtt as u64;
+    let delivered = |gain: u64| {
+        m.estimate
+            .map(|rate: u64| (rate / 16 * gain).max(BURST_UNKNOWN))
+    };
+    match m.held_end {
+        Some(end) if flow.sent_nxt.before(end) => delivered(PACE_GAIN_16).unwrap_or(by_window),
+        Some(_) => delivered(PACE_GAIN_BEHIND_16).unwrap_or(by_window),
+        None => by_window.max(delivered(PACE_GAIN_BEHIND_16).unwrap_or_default()),
+    }
 }
 
 /// The window has room for the next segment, or nothing is in flight: no small pieces.
@@ -202,7 +236,8 @@ pub(super) fn send<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
         let segment_len = flow.next_segment_len();
         let in_flight = flow.in_flight();
         if flow.mtcp.m.cwnd.is_some_and(|cwnd| cwnd < segment_len) {
-            flow.mtcp.m.cwnd = Some(segment_len);
+            let segments = cx.settings.mtcp.initial_window_segments.max(1);
+            flow.mtcp.m.cwnd = Some(segment_len.saturating_mul(segments));
         }
         if !has_room(flow) {
             break;
@@ -213,18 +248,24 @@ pub(super) fn send<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
             break;
         }
         let len_max = (room.min(quantum) / segment_len).max(1) * segment_len;
-        let Some(piece) = flow.take_piece(len_max) else {
+        let first = !flow.sent_nxt.before(flow.mtcp.m.sent_max);
+        let piece = if first {
+            flow.take_first(len_max, cx.now)
+        } else {
+            flow.take_piece(len_max)
+        };
+        let Some(piece) = piece else {
             continue;
         };
         pieces += 1;
         let end = flow.sent_nxt;
         flow.mtcp.m.pacer.charge(piece.len.max(1), rate, cx.now);
-        if !piece.seq.before(flow.mtcp.m.sent_max) {
-            flow.time(end, cx.now);
-        }
         cx.counters.sent_on += 1;
         cx.actions.push(Action::Resend(piece));
         note_sent(flow, end, cx);
+    }
+    if !flow.has_backlog() {
+        flow.mtcp.m.held_end = None;
     }
 }
 
@@ -244,21 +285,32 @@ pub(super) fn on_ack<P: Payload>(
     let was_frozen = core::mem::take(&mut m.state) == Freeze::Frozen;
     let expired = core::mem::take(&mut m.expired);
     let marked = segment.is_empty() && segment.flags == RECONNECTION_FLAGS;
-    let asked = m.asked_end.filter(|end| una.at_or_before(*end));
+    // Beyond a hole the answer reaches as far as the MH had it before.
+    let holes = flow.sacked.highest().is_some_and(|end| end.after(una));
+    let asked = m.asked_end.filter(|end| una.at_or_before(*end) || holes);
     let asked_of_frozen = was_frozen && m.persist.sent > 0;
+    let late = m.asked_tsval.zip(segment.options.timestamps);
+    let late = late.is_some_and(|(asked, own)| (own.tsecr.wrapping_sub(asked) as i32) < 0);
+    let asked = asked.filter(|_| !late);
     let answers = asked.is_some() && !all_arrived && (outcome.acked > 0 || asked_of_frozen);
     let reconnected = (was_frozen && marked) || answers;
     if reconnected || asked.is_none() || outcome.acked > 0 {
         m.asked_end = None;
     }
     m.persist = Persist::default();
+    if was_frozen && let Some(compression) = &mut flow.compression {
+        compression.on_heard(marked, una);
+    }
     if reconnected {
         resume(flow);
     } else if was_frozen && expired && outcome.acked == 0 && is_outstanding(flow) {
         repeat_first(flow, cx);
     }
     follow_window(flow, segment);
-    let begins_anew = was_frozen || outcome.acked > 0;
+    // What is reported is news of the MH as well, and what it lacks is being repaired.
+    let reported = flow.sacked.bytes_before(flow.sent_nxt);
+    let reports_more = reported > core::mem::replace(&mut flow.mtcp.m.reported, reported);
+    let begins_anew = was_frozen || outcome.acked > 0 || reports_more;
     if !is_outstanding(flow) {
         flow.mtcp.m.rexmt_at = None;
     } else if begins_anew {
@@ -276,6 +328,7 @@ fn repeat_first<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
     };
     let fin = piece.flags.has(Flags::FIN);
     flow.mtcp.m.asked_end = Some(piece.seq + piece.len + u32::from(fin));
+    flow.mtcp.m.asked_tsval = piece.timestamps.map(|own| own.tsval);
     flow.mtcp.charge(piece.len, cx.now);
     flow.mtcp.on_repeated();
     cx.counters.repaired += 1;
@@ -302,6 +355,9 @@ pub(super) fn freeze<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
     }
     cx.counters.freezes += 1;
     m.state = Freeze::Frozen;
+    if let Some(compression) = &mut flow.compression {
+        compression.on_frozen();
+    }
     m.rexmt_at = None;
     m.persist = Persist::default();
     m.asked_end = None;
@@ -318,6 +374,9 @@ pub(super) fn on_disconnected<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'
 /// again.
 pub(super) fn on_reconnected<P: Payload>(flow: &mut Flow<P>) {
     if flow.mtcp.m.is_frozen() || flow.mtcp.m.told_away {
+        if let Some(compression) = &mut flow.compression {
+            compression.on_heard(true, flow.fh.una);
+        }
         resume(flow);
     }
 }
@@ -338,6 +397,7 @@ fn resume<P: Payload>(flow: &mut Flow<P>) {
     m.rexmt_at = None;
     m.persist = Persist::default();
     (m.asked_end, m.expired, m.told_away) = (None, false, false);
+    m.held_end = flow.cache.end();
     flow.begin_recovery();
 }
 
@@ -355,6 +415,7 @@ pub(super) fn on_timeout<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>
         if let (true, Some(packet)) = (due, flow.probe()) {
             let fin = packet.flags.has(Flags::FIN);
             flow.mtcp.m.asked_end = Some(packet.seq + packet.len + u32::from(fin));
+            flow.mtcp.m.asked_tsval = packet.timestamps.map(|own| own.tsval);
             cx.counters.probes += 1;
             cx.actions.push(Action::Resend(packet));
         }

@@ -34,15 +34,21 @@ use core::time::Duration;
 
 use holdfast_wire::{Instant, SackBlocks, Segment, SeqNum};
 
-use super::{Context, MtcpRelease, m_tcp};
+use super::{Context, MtcpRelease, MtcpShrink, m_tcp};
 use crate::flow::{AckOutcome, Flow};
 use crate::rtt::RttEstimator;
 use crate::schemes::snoop::Echo;
 use crate::{Actions, Payload, Verdict};
 
+mod handoff;
+mod late;
 mod recovering;
+mod window;
 
+pub(super) use handoff::resume_saving;
+use late::{shrinks_late, wake};
 use recovering::{catch_up, end_recovering, open_again, recover, reopen, wired_rto};
+use window::{window_at, window_of_mh, within_own};
 
 /// The window state (WS) of figure 4.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,6 +66,8 @@ pub(super) struct ShTcp {
     /// The FH was sent an ACK of this, and when it last was one of something new.
     told: SeqNum,
     told_at: Option<Instant>,
+    /// The right edge of the window that it was shown, where that is SH-TCP's own.
+    told_edge: Option<SeqNum>,
     /// The window of the MH's newest segment.
     mh_window: Option<u16>,
     wintimer: Option<Instant>,
@@ -81,11 +89,18 @@ pub(super) struct ShTcp {
     probed: bool,
     /// The MH has sent data since it was sent an ACK of all of it.
     uplink_open: bool,
+    /// The FH has repeated its first segment so often into a freeze, and heard nothing.
+    unanswered: u32,
 }
 
 impl ShTcp {
     pub(super) const fn state(&self) -> Window {
         self.state
+    }
+
+    /// NOSHRINK.
+    pub(super) const fn is_open(&self) -> bool {
+        matches!(self.state, Window::NoShrink)
     }
 
     /// The FH was told of everything up to `una`.
@@ -130,23 +145,6 @@ fn rto<P: Payload>(flow: &Flow<P>, cx: &Context<'_, P>) -> Duration {
     own.rto(cx.settings.mtcp.rto_variation_min)
 }
 
-/// The window that the FH is to see with `ack`: the MH's, within SH-TCP's own.
-fn window_at<P: Payload>(flow: &Flow<P>, ack: SeqNum, own_max: usize) -> u16 {
-    let (Some(edge), Some(shift)) = (flow.mh.right_edge, flow.mh.window_scale) else {
-        return 0;
-    };
-    let window = u16::try_from(edge.distance_from(ack) >> shift).unwrap_or(u16::MAX);
-    within_own(window, shift, own_max)
-}
-
-fn within_own(window: u16, shift: u8, own_max: usize) -> u16 {
-    if own_max == 0 {
-        return window;
-    }
-    let own = u16::try_from(own_max >> shift).unwrap_or(u16::MAX);
-    window.min(own.max(1))
-}
-
 /// An ACK of SH-TCP's.
 fn tell<P: Payload>(flow: &mut Flow<P>, ack: SeqNum, window: u16, cx: &mut Context<'_, P>) {
     let tsecr = flow.mh.timestamps.map_or(0, |mh| mh.tsecr);
@@ -156,7 +154,7 @@ fn tell<P: Payload>(flow: &mut Flow<P>, ack: SeqNum, window: u16, cx: &mut Conte
 }
 
 fn tell_open<P: Payload>(flow: &mut Flow<P>, ack: SeqNum, cx: &mut Context<'_, P>) {
-    let window = window_at(flow, ack, cx.settings.mtcp.window_bytes);
+    let window = window_at(flow, ack, cx);
     tell(flow, ack, window, cx);
 }
 
@@ -191,6 +189,7 @@ pub(super) fn on_data<P: Payload>(
 ) {
     let rto = rto(flow, cx);
     let wait = wired_rto(flow, cx);
+    let shrinks_late = shrinks_late(flow, segment, is_new, cx);
     let sh = &mut flow.mtcp.sh;
     sh.hear_fh(segment, cx.now);
     if is_new {
@@ -202,6 +201,10 @@ pub(super) fn on_data<P: Payload>(
         sh.reopen_at = None;
     }
     match sh.state {
+        Window::NoShrink if shrinks_late => {
+            let told = sh.told;
+            shrink_at(flow, told, cx);
+        }
         Window::NoShrink => on_probe(flow, segment, cx),
         // In persist state: a probe has a byte (RFC 9293, 3.8.6.1), kept like any other.
         Window::Shrunk => {
@@ -323,7 +326,7 @@ pub(super) fn on_ack<P: Payload>(
     cx: &mut Context<'_, P>,
 ) -> Verdict {
     let una = flow.fh.una;
-    flow.mtcp.sh.probed = false;
+    (flow.mtcp.sh.probed, flow.mtcp.sh.unanswered) = (false, 0);
     flow.mtcp.sh.uplink_open |= !segment.is_empty();
     if let Some((end, at)) = flow.mtcp.sh.timed
         && end.at_or_before(una)
@@ -331,13 +334,14 @@ pub(super) fn on_ack<P: Payload>(
         flow.mtcp.sh.rtt.sample(cx.now.saturating_since(at));
         flow.mtcp.sh.timed = None;
     }
-    let shift = flow.mh.window_scale.unwrap_or_default();
-    let window = within_own(segment.window, shift, cx.settings.mtcp.window_bytes);
-    let moved = flow.mtcp.sh.mh_window.replace(window) != Some(window);
+    let moved = flow.mtcp.sh.mh_window.replace(segment.window) != Some(segment.window);
     let told = flow.mtcp.sh.told;
     match flow.mtcp.sh.state {
         Window::NoShrink => {}
         Window::Shrunk if outcome.acked == 0 => return instead(flow, segment, cx),
+        Window::Shrunk if cx.settings.mtcp.shrink == MtcpShrink::Late => {
+            flow.mtcp.sh.state = Window::NoShrink;
+        }
         Window::Shrunk => {
             reopen(flow, cx);
             return instead(flow, segment, cx);
@@ -354,7 +358,8 @@ pub(super) fn on_ack<P: Payload>(
         return Verdict::Forward;
     }
     let ack = ack_for_fh(flow, segment.window == 0, cx.settings.mtcp.release);
-    let verdict = if !moved && is_ours_to_repair(flow, segment, outcome, cx) {
+    let window = within_own(flow, ack, segment.window, cx);
+    let verdict = if !moved && is_ours_to_repair(flow, segment, outcome) {
         Verdict::Suppress
     } else if ack == segment.ack && window == segment.window {
         Verdict::Forward
@@ -374,11 +379,10 @@ fn is_ours_to_repair<P: Payload>(
     flow: &Flow<P>,
     segment: &Segment,
     outcome: &AckOutcome,
-    cx: &Context<'_, P>,
 ) -> bool {
     // Without a window it answers a probe.
     let duplicate = segment.is_empty() && outcome.acked == 0 && segment.window > 0;
-    cx.settings.mtcp.cell_bytes_per_s.is_some()
+    flow.mtcp.m.in_cell
         && duplicate
         && flow.fh.max.after(flow.fh.una)
         && flow.cache.holds(flow.fh.una)
@@ -394,7 +398,7 @@ fn instead<P: Payload>(flow: &mut Flow<P>, segment: &Segment, cx: &Context<'_, P
     let window = match flow.mtcp.sh.state {
         Window::Shrunk => 0,
         // Its own may be an older one.
-        _ => window_at(flow, ack, cx.settings.mtcp.window_bytes),
+        _ => window_at(flow, ack, cx),
     };
     note_told(flow, ack, cx.now);
     Verdict::ForwardWithAck { ack, window }
@@ -403,8 +407,11 @@ fn instead<P: Payload>(flow: &mut Flow<P>, segment: &Segment, cx: &Context<'_, P
 /// The MH is back.
 pub(super) fn on_reconnected<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
     flow.mtcp.sh.timed = None;
-    if flow.mtcp.sh.state == Window::Shrunk {
-        reopen(flow, cx);
+    let late = cx.settings.mtcp.shrink == MtcpShrink::Late;
+    match flow.mtcp.sh.state {
+        Window::Shrunk if !late => reopen(flow, cx),
+        Window::Shrunk | Window::NoShrink if late => wake(flow, cx),
+        _ => {}
     }
 }
 
@@ -423,10 +430,17 @@ pub(super) fn shrink<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
     if flow.fh.max.at_or_before(una) || !flow.cache.holds(una) {
         return tell_open(flow, una, cx);
     }
+    if cx.settings.mtcp.shrink == MtcpShrink::Published {
+        shrink_at(flow, una, cx);
+    }
+}
+
+fn shrink_at<P: Payload>(flow: &mut Flow<P>, ack: SeqNum, cx: &mut Context<'_, P>) {
+    let sh = &mut flow.mtcp.sh;
     sh.state = Window::Shrunk;
     sh.was_shrunk = true;
     cx.counters.shrinks += 1;
-    tell(flow, una, 0, cx);
+    tell(flow, ack, 0, cx);
 }
 
 /// Something may be due.
@@ -476,6 +490,6 @@ pub(super) fn leave<P: Payload>(flow: &mut Flow<P>, actions: &mut Actions<P>) {
     let owes = flow.mtcp.sh.told.before(una) || flow.mtcp.sh.state != Window::NoShrink;
     if owes {
         let tsecr = flow.mh.timestamps.map_or(0, |mh| mh.tsecr);
-        actions.extend(flow.made_ack(una, window_at(flow, una, 0), tsecr));
+        actions.extend(flow.made_ack(una, window_of_mh(flow, una), tsecr));
     }
 }

@@ -142,6 +142,7 @@ fn on_new_ack<P: Payload>(flow: &mut Flow<P>, today: bool, cx: &mut Context<'_, 
     let repairs = today && !flow.repairs_itself();
     if let (true, Some(recover)) = (repairs, recover) {
         flow.snoop.dup_acks.recover = Some(recover);
+        told::judge_loss(flow, cx);
         retransmit_and_expect(flow, cx);
     }
 }

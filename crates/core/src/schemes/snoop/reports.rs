@@ -76,6 +76,10 @@ pub(super) fn on_ack<P: Payload>(
     if outcome.acked > 0 {
         reports.hidden_since = None;
     }
+    if !knows_radio(flow, segment, cx) {
+        (flow.snoop.reports.lost_at, flow.snoop.reports.hidden_since) = (None, None);
+        return Verdict::Forward;
+    }
     repair(flow, outcome.arrived_bytes, cx);
     let hole = !flow.sacked.is_empty();
     note_hole(flow, hole, cx);
@@ -99,6 +103,28 @@ pub(super) fn on_ack<P: Payload>(
     } else {
         Verdict::ForwardWithSack(shown)
     }
+}
+
+/// The radio is known to lose packets, or a hole that shows now tells so.
+fn knows_radio<P: Payload>(flow: &mut Flow<P>, segment: &Segment, cx: &Context<'_, P>) -> bool {
+    if flow.snoop.radio.loses() || flow.repairs_itself() {
+        return true;
+    }
+    let (Some(noted), Some(rtt), Some(least)) =
+        (flow.sacked.highest(), flow.snoop.rtt, cx.rtt.least())
+    else {
+        return false;
+    };
+    // What is too much to be noted is not news later.
+    let reported = segment.options.sack.iter().map(|(_, right)| right);
+    let highest = reported.fold(noted, SeqNum::max);
+    let from = flow.snoop.radio.unjudged(flow.fh.una, highest);
+    if flow.sacked.holes(from).next().is_some() {
+        let queue_min = told::short_queue(&flow.snoop, cx.rtt);
+        let queue = rtt.saturating_sub(least);
+        flow.snoop.radio.on_hole(queue, queue_min);
+    }
+    flow.snoop.radio.loses()
 }
 
 /// Whether there is a hole now, and since when the FH does not know of it.

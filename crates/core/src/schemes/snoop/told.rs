@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //! When the FH is told after all.
 //!
-//! A loss while the link's own queue is long is the FH's overload: whoever hid everything
-//! would fill the queue for ever. It is repaired all the same, for whatever waited for the
-//! FH's own repair would wait behind that queue and let it run dry. Once a window, when a
-//! hole has been filled, the FH hears of it as if it were open still: three duplicate ACKs,
-//! with SACK of three segments beyond; the MH has sent that ACK many times. The MH's newer
-//! ACKs wait until the FH sends the segment again, about a round trip of the wired half;
-//! that goes no further. ACKs that follow echo no timestamp older than that segment's: else
-//! the FH would take its window back (Eifel, RFC 3522), for the MH got the gateway's copy.
-//! And the first one comes so soon that the FH takes it for an answer to the lost copy
-//! (RFC 8985, 6.2, step 2); else all that it has sent before its second copy, and knows
-//! nothing of, would be lost to it. That ACK leaves two segments to a SACK block, whose
-//! round trips the FH then takes: it has nothing else to measure by than the timestamp, and
-//! a shortest round trip without the wireless half would be with it for minutes.
+//! A loss while the link's own queue is long, or among so many that the queue overflows, is
+//! the FH's overload: whoever hid everything would fill the queue for ever. It is repaired
+//! all the same, for whatever waited for the FH's own repair would wait behind that queue
+//! and let it run dry. Once a window, when a hole has been filled, the FH hears of it as if
+//! it were open still: three duplicate ACKs, with SACK of what lies beyond, three segments
+//! at most; the MH has sent that ACK many times. The MH's newer ACKs wait until the FH sends
+//! the segment again, about a round trip of the wired half; that goes no further. ACKs that
+//! follow echo no timestamp older than that segment's: else the FH would take its window
+//! back (Eifel, RFC 3522), for the MH got the gateway's copy. They echo none (0): the FH
+//! would take a newer one for a round trip without the wireless half, and BBR's shortest
+//! is with it for ten seconds. And the first one comes so soon that the FH takes it for an
+//! answer to the lost copy (RFC 8985, 6.2, step 2); else all that it has sent before its
+//! second copy, and knows nothing of, would be lost to it.
 //!
 //! A hole that stays hidden for most of the FH's retransmission timeout is shown, with
 //! all else, for a fast retransmit costs it less.
@@ -34,11 +34,17 @@ use crate::{Action, Made, Payload, Verdict};
 pub(super) const DUP_THRESH: u32 = 3;
 /// A queue shorter than this is never congestion.
 pub(super) const QUEUE_MIN: Duration = Duration::from_millis(10);
-/// Segments that the first ACK after the FH's answer leaves to SACK: one of them is whole,
-/// wherever they begin.
-const SACKED_LAST: u32 = 2;
+/// So many segments that the MH lacks, and this part of all that is under way, are more than a
+/// radio loses.
+const OVERFLOW_SEGMENTS_MIN: u32 = 8;
+const OVERFLOW_PART: u32 = 4;
 /// The wait for an FH whose round trip is not known.
 const ANSWER_WAIT: Duration = Duration::from_millis(50);
+/// An FH that hears of less than [`DUP_THRESH`] segments beyond a hole waits for a quarter of
+/// the shortest round trip (RFC 8985, 6.2), by a timer as coarse as this.
+const TIMER_GRAIN: Duration = Duration::from_millis(10);
+/// In place of a timestamp's echo: none (Linux, FreeBSD).
+const NO_ECHO: u32 = 0;
 
 /// The first packet that the MH lacks, or lacked, and the length of its segments.
 pub(super) type Hole = (SeqNum, u32);
@@ -55,10 +61,7 @@ pub(super) struct Told {
     /// It has heard: not again until the MH has acknowledged this.
     until: Option<SeqNum>,
     /// It is asked to send this again, and the MH's ACKs are held until then.
-    asked: Option<(Hole, Instant)>,
-    /// It knows the last segments before this by SACK alone, and gets an ACK of no more than
-    /// these at that time alone.
-    rest: Option<(SeqNum, Instant)>,
+    asked: Option<(SeqNum, Instant)>,
     /// What it was asked for last: the MH's D-SACK of that would have it undo.
     last: Option<SeqNum>,
     /// No ACK echoes an older timestamp.
@@ -69,8 +72,7 @@ impl Told {
     /// When something is due.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let asked = self.asked.map(|(_, at)| at);
-        let rest = self.rest.map(|(_, at)| at);
-        [asked, rest, self.late_at].into_iter().flatten().min()
+        [asked, self.late_at].into_iter().flatten().min()
     }
 
     /// The MH has acknowledged everything before `una`.
@@ -137,13 +139,12 @@ pub(super) fn tells_of_filled<P: Payload>(
 ) -> bool {
     let una = flow.fh.una;
     let left = hole + len;
-    let right = left + DUP_THRESH.saturating_mul(len);
     let told = flow.snoop.told;
     let waits = told.due_since.is_some() && told.asked.is_none();
     if !waits || cx.settings.snoop.set != SnoopSet::Today {
         return false;
     }
-    let tells = (right + SACKED_LAST * len).at_or_before(una);
+    let tells = (left + len).at_or_before(una);
     if ends_waiting(flow, tells, cx) {
         return false;
     }
@@ -151,6 +152,7 @@ pub(super) fn tells_of_filled<P: Payload>(
     let Some(window) = window.filter(|_| tells) else {
         return false;
     };
+    let right = una.min(left + DUP_THRESH.saturating_mul(len));
     let mut sack = SackBlocks::default();
     if flow.snoop.sack_seen {
         sack.push(left, right);
@@ -161,12 +163,13 @@ pub(super) fn tells_of_filled<P: Payload>(
         }
     }
     let fixed_half = &flow.snoop.fixed_half;
-    let wait = fixed_half.answer_wait(ANSWER_WAIT, QUEUE_MIN * 2);
+    let mut wait = fixed_half.answer_wait(ANSWER_WAIT, QUEUE_MIN * 2);
+    if right.distance_from(left) < DUP_THRESH.saturating_mul(len) {
+        wait += path_rtt(&flow.snoop, cx.rtt).unwrap_or_default() / 4 + TIMER_GRAIN;
+    }
     let told = &mut flow.snoop.told;
     (told.due_since, told.until) = (None, Some(flow.fh.max));
-    (told.asked, told.last) = (Some(((hole, len), cx.now + wait)), Some(hole));
-    // These ACKs say that as well.
-    told.rest = None;
+    (told.asked, told.last) = (Some((hole, cx.now + wait)), Some(hole));
     cx.counters.congested += 1;
     true
 }
@@ -200,7 +203,7 @@ pub(super) fn is_answered<P: Payload>(
     segment: &Segment,
     cx: &mut Context<'_, P>,
 ) -> bool {
-    let Some(((hole, len), _)) = flow.snoop.told.asked else {
+    let Some((hole, _)) = flow.snoop.told.asked else {
         return false;
     };
     if !(segment.seq.at_or_before(hole) && hole.before(segment.end())) {
@@ -208,53 +211,34 @@ pub(super) fn is_answered<P: Payload>(
     }
     flow.snoop.told.echo_min = segment.options.timestamps.map(|own| own.tsval);
     flow.snoop.told.until = Some(flow.fh.max);
-    if !flow.snoop.sack_seen {
-        release(flow, cx);
-        return true;
-    }
-    let una = flow.fh.una;
-    let last = una - SACKED_LAST * len;
-    let mut sack = SackBlocks::default();
-    sack.push(last, una);
-    send_newest(flow, last, sack, cx);
-    flow.snoop.told.asked = None;
-    flow.snoop.told.rest = Some((una, cx.now + cx.rtt.least().unwrap_or(ANSWER_WAIT)));
+    release(flow, cx);
     true
 }
 
 /// The newest ACK that has waited goes on.
 pub(super) fn release<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
-    let told = &mut flow.snoop.told;
-    let (asked, rest) = (told.asked.take(), told.rest.take());
-    if asked.is_some() || rest.is_some() {
-        send_newest(flow, flow.fh.una, SackBlocks::default(), cx);
+    if flow.snoop.told.asked.take().is_none() {
+        return;
     }
-}
-
-/// An ACK with what the MH has said last.
-fn send_newest<P: Payload>(flow: &Flow<P>, ack: SeqNum, sack: SackBlocks, cx: &mut Context<'_, P>) {
-    let newest = flow.mh.timestamps.map_or(0, |mh| mh.tsecr);
+    let newest = flow.mh.timestamps.map_or(NO_ECHO, |mh| mh.tsecr);
     let least = flow.snoop.told.echo_min.unwrap_or(newest);
     let tsecr = if is_older(newest, least) {
-        least
+        NO_ECHO
     } else {
         newest
     };
     let made = flow
         .snoop
         .window
-        .and_then(|window| flow.made_ack(ack, window, tsecr));
-    if let Some(Action::Send(made)) = made {
-        cx.actions.push(Action::Send(Made { sack, ..made }));
-    }
+        .and_then(|window| flow.made_ack(flow.fh.una, window, tsecr));
+    cx.actions.extend(made);
 }
 
 /// Whoever has not answered is told at the next loss; whoever does not know of a hole for
 /// too long hears of it by the MH's next ACK, which is asked for.
 pub(super) fn on_timeout<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
     let told = flow.snoop.told;
-    let waits = [told.asked.map(|(_, at)| at), told.rest.map(|(_, at)| at)];
-    if waits.into_iter().flatten().any(|at| at <= cx.now) {
+    if told.asked.is_some_and(|(_, at)| at <= cx.now) {
         release(flow, cx);
     }
     if told.late_at.is_some_and(|at| at <= cx.now) {
@@ -269,7 +253,7 @@ const fn is_older(tsecr: u32, least: u32) -> bool {
     (least.wrapping_sub(tsecr) as i32) > 0
 }
 
-/// An ACK that goes to the FH: in one of its own if its echo is older than may be.
+/// An ACK that goes to the FH: without its echo if that is older than may be.
 pub(super) fn with_echo<P: Payload>(
     flow: &mut Flow<P>,
     segment: &Segment,
@@ -281,14 +265,6 @@ pub(super) fn with_echo<P: Payload>(
         Verdict::ForwardWithSack(blocks) => blocks.is_empty(),
         _ => false,
     };
-    if let Some((una, _)) = flow.snoop.told.rest {
-        if segment.ack.at_or_before(una) {
-            return Verdict::Suppress;
-        }
-        if verdict != Verdict::Suppress {
-            flow.snoop.told.rest = None;
-        }
-    }
     let (Some(least), Some(own)) = (flow.snoop.told.echo_min, segment.options.timestamps) else {
         return verdict;
     };
@@ -299,7 +275,7 @@ pub(super) fn with_echo<P: Payload>(
     if !bare {
         return verdict;
     }
-    match flow.made_ack(segment.ack, segment.window, least) {
+    match flow.made_ack(segment.ack, segment.window, NO_ECHO) {
         Some(made) => {
             cx.actions.push(made);
             Verdict::Suppress
@@ -342,8 +318,33 @@ pub(super) fn path_rtt(snoop: &Snoop, rtt: &RttEstimator) -> Option<Duration> {
     Some(least + snoop.fixed_half.least_rtt().unwrap_or(least))
 }
 
-/// The link's own queue is so long that a loss is the FH's overload: as long as the whole
-/// path's shortest round trip takes, or the settings' part of it.
+/// A queue shorter than this does not overflow.
+pub(super) fn short_queue(snoop: &Snoop, rtt: &RttEstimator) -> Duration {
+    path_rtt(snoop, rtt).map_or(QUEUE_MIN, |path| QUEUE_MIN.min(path / 8))
+}
+
+/// The MH lacks so much of what has been sent that a queue must have overflowed, and one
+/// stands. What a radio loses is never so much of a window, or comes in a burst; what a burst
+/// of the FH loses in a queue that runs empty after it is no congestion either.
+fn overflows<P: Payload>(flow: &Flow<P>, cx: &Context<'_, P>) -> bool {
+    let una = flow.fh.una;
+    let (Some(standing), Some(least)) = (flow.snoop.standing.get(), cx.rtt.least()) else {
+        return false;
+    };
+    if standing.saturating_sub(least) < short_queue(&flow.snoop, cx.rtt) {
+        return false;
+    }
+    let (Some(highest), Some(len)) = (flow.sacked.highest(), flow.cache.segment_len_at(una)) else {
+        return false;
+    };
+    let reach = highest.distance_from(una);
+    let missing = reach.saturating_sub(flow.sacked.bytes_before(highest));
+    let sent = flow.fh.max.distance_from(una);
+    missing >= OVERFLOW_SEGMENTS_MIN.saturating_mul(len) && missing >= sent / OVERFLOW_PART
+}
+
+/// The link's own queue overflows, or is so long that a loss is the FH's overload: as long as
+/// the whole path's shortest round trip takes, or the settings' part of it.
 fn is_congested<P: Payload>(flow: &Flow<P>, cx: &Context<'_, P>) -> bool {
     let Some(least) = cx.rtt.least() else {
         return false;
@@ -356,5 +357,7 @@ fn is_congested<P: Payload>(flow: &Flow<P>, cx: &Context<'_, P>) -> bool {
         |rtt: Option<Duration>, limit| rtt.is_some_and(|rtt| rtt.saturating_sub(least) > limit);
     // What a burst of a window's length makes is over after one round trip; twice that is
     // slow start that has overshot.
-    is_over(flow.snoop.standing.get(), queue_max) || is_over(flow.snoop.rtt, queue_max * 2)
+    overflows(flow, cx)
+        || is_over(flow.snoop.standing.get(), queue_max)
+        || is_over(flow.snoop.rtt, queue_max * 2)
 }

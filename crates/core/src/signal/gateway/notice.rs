@@ -3,9 +3,11 @@
 
 use core::net::IpAddr;
 
+use holdfast_wire::Instant;
+
 use super::PeerView;
 use crate::signal::key::KeyId;
-use crate::signal::message::{Request, SignalKind};
+use crate::signal::message::{Abilities, LinkState, Request, SignalKind};
 
 /// What a believed message changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -36,6 +38,32 @@ pub struct LinkNotice {
     pub removed: Vec<IpAddr>,
     /// The link epoch.
     pub epoch: u64,
+}
+
+/// What a mobile says that it can do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AbilitiesNotice {
+    /// Its addresses.
+    pub addresses: Vec<IpAddr>,
+    /// What it can do.
+    pub abilities: Abilities,
+    /// The run of its daemon: another number, and nothing of before is known there.
+    pub session: u64,
+    /// Until then it is believed, unless said again.
+    pub until: Instant,
+}
+
+impl AbilitiesNotice {
+    /// What a believed request tells; `None` if its link is not up.
+    pub(super) fn of(request: &Request, until: Instant) -> Option<Self> {
+        let up = request.kind.state() == LinkState::Up;
+        up.then(|| Self {
+            addresses: request.addresses.clone(),
+            abilities: Abilities::of_field(request.kind, request.lead_ms),
+            session: u64::from_be_bytes(request.incarnation),
+            until,
+        })
+    }
 }
 
 /// What a believed request changes, if anything.

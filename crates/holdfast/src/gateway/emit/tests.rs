@@ -129,6 +129,7 @@ fn piece(payload: Packet, len: u32, flags: Flags) -> Resend<Packet> {
         timestamps: Some(Timestamps { tsval: 1, tsecr: 2 }),
         segment_len: 1448,
         path_mtu: None,
+        compress: None,
     }
 }
 

@@ -4,7 +4,10 @@
 use std::io;
 
 use holdfast_core::handoff::HandoffAction;
-use holdfast_core::{Direction, LinkEvent, LinkSource};
+use holdfast_core::{Direction, FlowKey};
+use holdfast_net::datapath::monotonic_ns;
+use holdfast_net::tun::LayerKind;
+use holdfast_wire::Header;
 
 use super::{BATCH_FRAMES, Worker, clock};
 use crate::gateway::station::CopiedPacket;
@@ -61,7 +64,7 @@ impl Worker {
                 addresses,
                 to,
             } => {
-                let states = self.engine.export(&addresses);
+                let states = self.engine.export(&addresses, now, &mut self.actions);
                 if let Some(station) = &mut self.station {
                     station.send_state(mobile, to, &states, now);
                 }
@@ -76,19 +79,15 @@ impl Worker {
                 }
             }
             HandoffAction::Adopt(state) => {
-                self.engine.adopt(&state, now, &mut self.actions);
-            }
-            HandoffAction::Hold(addresses) => {
-                let (event, source) = (LinkEvent::Down, LinkSource::Command);
+                let uplink = self.uplink_header(&state.key);
                 self.engine
-                    .handle_link(&addresses, event, source, now, &mut self.actions);
+                    .adopt(&state, uplink, now, &mut self.actions);
             }
-            HandoffAction::Go(addresses) => {
+            HandoffAction::Hold(flows) => self.engine.hold(&flows),
+            HandoffAction::Go(flows) => {
                 // What was delivered is on its way here through the routing.
                 self.read_downlink(FRAMES_BEFORE_GO)?;
-                let (event, source) = (LinkEvent::Up, LinkSource::Command);
-                self.engine
-                    .handle_link(&addresses, event, source, now, &mut self.actions);
+                self.engine.go(&flows, now, &mut self.actions);
             }
             // The station's own.
             _ => {}
@@ -97,9 +96,28 @@ impl Worker {
         Ok(())
     }
 
+    /// For what is made in the name of an MH from which nothing has passed here yet: addressed
+    /// to the router, as its own would be.
+    fn uplink_header(&self, key: &FlowKey) -> Option<Header> {
+        let interface = self.path.interface();
+        let ether_type: u16 = if key.mh.address.is_ipv4() {
+            0x0800
+        } else {
+            0x86dd
+        };
+        let ethernet = [&interface.mac[..], &[0; 6], &ether_type.to_be_bytes()].concat();
+        let link = match interface.kind {
+            LayerKind::Ethernet => &ethernet[..],
+            LayerKind::RawIp => &[],
+        };
+        Header::made(link, key.mh, key.fh)
+    }
+
     /// Reads up to `frames` from the downlink device, without waiting.
     fn read_downlink(&mut self, frames: usize) -> io::Result<()> {
         for _ in 0..frames.div_ceil(BATCH_FRAMES) {
+            // Sealing takes its time; without a beat the kernel would pass everything by.
+            self.path.beat(monotonic_ns());
             let read = self.read_batch(Direction::Downlink, BATCH_FRAMES)?;
             if read < BATCH_FRAMES {
                 break;

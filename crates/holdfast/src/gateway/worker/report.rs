@@ -57,6 +57,12 @@ impl Worker {
                     station.handle_notice(&notice, now);
                 }
             }
+            Command::Abilities(told) => self.engine.handle_abilities(
+                &told.addresses,
+                told.abilities,
+                told.session,
+                told.until,
+            ),
             Command::Forget(addresses) => self.engine.forget_addresses(&addresses),
             Command::Mtu(mtu) => self.bounds.wireless_mtu = mtu,
             Command::Status {

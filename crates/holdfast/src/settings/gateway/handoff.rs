@@ -81,15 +81,9 @@ pub(super) fn settings(
         }
         return Ok(None);
     };
-    let owing = match scheme {
-        SchemeName::MtcpPlus => Some("mtcp-plus"),
-        SchemeName::Mtcp => Some("mtcp"),
-        _ => None,
-    };
-    if let Some(scheme) = owing {
-        let problem = format!(
-            "the scheme {scheme} owes bytes that no other base station has; takes the scheme hold or snoop"
-        );
+    if scheme == SchemeName::MtcpPlus {
+        let problem = "the scheme mtcp-plus owes bytes that no other base station has; takes the \
+            scheme hold, snoop or mtcp";
         return Err(section.error(&NAME, problem));
     }
     let port = section.get_or_default(&PORT, Kind::count)? as u16;

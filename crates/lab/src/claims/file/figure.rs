@@ -4,10 +4,10 @@
 use serde::Deserialize;
 use serde_json::Value as Json;
 
-use super::Metric;
+use super::{Metric, Where};
 use crate::document::DocumentError;
 
-/// A metric against a parameter that is a number above 0, on a scale of powers of two.
+/// A metric against a parameter that is a number above 0.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClaimedFigure {
@@ -19,8 +19,20 @@ pub struct ClaimedFigure {
     pub metric: Metric,
     /// The scenarios with its runs, in the paper's folder.
     pub scenarios: Vec<String>,
+    /// Its runs.
+    #[serde(default, rename = "where")]
+    pub of: Where,
     /// The parameter along the x axis.
     pub x: String,
+    /// The x axis is in proportion, and not a scale of powers of two.
+    #[serde(default)]
+    pub linear: bool,
+    /// Bars are 95% confidence intervals of the means, and not standard deviations.
+    #[serde(default)]
+    pub intervals: bool,
+    /// Draws the mean of what no transfer over the runs' links can beat.
+    #[serde(default)]
+    pub optimum: bool,
     /// The axis in words; without it the parameter's name.
     #[serde(default)]
     pub x_name: Option<String>,
@@ -69,6 +81,10 @@ impl ClaimedFigure {
         if self.ceiling && self.metric != Metric::GoodputMbps {
             let problem = "the most that a link can carry is a goodput: takes false here";
             return Err(DocumentError::at("ceiling", problem));
+        }
+        if self.optimum && self.metric != Metric::TransferS {
+            let problem = "what no transfer can beat is a time: takes false here";
+            return Err(DocumentError::at("optimum", problem));
         }
         for (number, point) in self.printed.iter().enumerate() {
             let at = |error: DocumentError| error.within(&number.to_string()).within("printed");

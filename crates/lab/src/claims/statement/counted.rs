@@ -27,22 +27,60 @@ pub(super) fn acks_of_the_mh(parameter: &str, value: &Json, lines: &[&ResultLine
     }
 }
 
+/// How many runs with a value finished, of how many.
+fn count(parameter: &str, wanted: &Json, lines: &[&ResultLine]) -> (usize, usize) {
+    let has = |line: &&&ResultLine| {
+        let value = line.parameters.get(parameter);
+        value.is_some_and(|value| same(value, wanted))
+    };
+    let runs: Vec<_> = lines.iter().filter(has).collect();
+    let finished = runs.iter().filter(|line| line.finished).count();
+    (finished, runs.len())
+}
+
+pub(super) fn all_finish(parameter: &str, value: &Json, lines: &[&ResultLine]) -> Found {
+    let (finished, runs) = count(parameter, value, lines);
+    let came = format!("{finished} of {runs} with {}", word(value));
+    Found {
+        printed: json!("all finish"),
+        holds: (runs > 0).then_some(finished == runs),
+        reason: format!("finished: {came}"),
+        came: (runs > 0).then(|| json!(came)),
+    }
+}
+
+pub(super) fn some_unfinished(
+    parameter: &str,
+    [all, some]: [&Json; 2],
+    lines: &[&ResultLine],
+) -> Found {
+    let (of_all, all_runs) = count(parameter, all, lines);
+    let (of_some, some_runs) = count(parameter, some, lines);
+    let came = format!(
+        "{of_all} of {all_runs} with {}, {of_some} of {some_runs} with {}",
+        word(all),
+        word(some)
+    );
+    let has_runs = all_runs > 0 && some_runs > 0;
+    Found {
+        printed: json!(format!(
+            "all with {}, not all with {}",
+            word(all),
+            word(some)
+        )),
+        holds: has_runs.then_some(of_all == all_runs && of_some < some_runs),
+        reason: format!("finished: {came}"),
+        came: has_runs.then(|| json!(came)),
+    }
+}
+
 pub(super) fn finishes(
     parameter: &str,
     [with, without]: [&Json; 2],
     lines: &[&ResultLine],
 ) -> Found {
-    let count = |wanted: &Json| {
-        let has = |line: &&&ResultLine| {
-            let value = line.parameters.get(parameter);
-            value.is_some_and(|value| same(value, wanted))
-        };
-        let runs: Vec<_> = lines.iter().filter(has).collect();
-        let finished = runs.iter().filter(|line| line.finished).count();
-        (finished, runs.len())
-    };
-    let ((with_finished, with_runs), (without_finished, without_runs)) =
-        (count(with), count(without));
+    let (with_finished, with_runs) = count(parameter, with, lines);
+    let (without_finished, without_runs) = count(parameter, without, lines);
     let came = format!(
         "{with_finished} of {with_runs} with {}, {without_finished} of {without_runs} with {}",
         word(with),

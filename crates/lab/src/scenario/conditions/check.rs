@@ -53,10 +53,10 @@ impl Conditions {
         }
         let hands_over = matches!(
             self.gateway.scheme,
-            SchemeChoice::Hold | SchemeChoice::Snoop
+            SchemeChoice::Hold | SchemeChoice::Snoop | SchemeChoice::Mtcp
         );
         if self.gateway.handoff.is_on() && !(hands_over && self.cells.len() > 1) {
-            let problem = "takes several [[cells]], and gateway.scheme hold or snoop";
+            let problem = "takes several [[cells]], and gateway.scheme hold, snoop or mtcp";
             return Err(DocumentError::at("gateway.handoff.kind", problem));
         }
         if let Some(movement) = &self.movement {
@@ -84,6 +84,9 @@ impl TransferConditions {
             return Err(DocumentError::at("request_bytes", problem));
         }
         range("flows", f64::from(self.flows), 1.0, FLOWS_MAX, "")?;
+        let second = f64::from(self.flows_of_second_mobile);
+        let first = f64::from(self.flows) - 1.0;
+        range("flows_of_second_mobile", second, 0.0, first, "")?;
         range("limit_s", self.limit_s, 0.001, LIMIT_MAX_S, " s")?;
         range("start_s", self.start_s, 0.0, self.limit_s, " s")
     }
@@ -102,6 +105,9 @@ impl GatewayConditions {
         range("warning_ms", self.warning_ms, 0.0, 60_000.0, " ms")?;
         let dscp = f64::from(self.resend_dscp.unwrap_or_default());
         range("resend_dscp", dscp, 0.0, 63.0, "")?;
+        if let Some(bandwidth) = &self.bandwidth {
+            bandwidth.check().map_err(|error| error.within("bandwidth"))?;
+        }
         if let Some(mtcp) = &self.mtcp {
             mtcp.check().map_err(|error| error.within("mtcp"))?;
         }

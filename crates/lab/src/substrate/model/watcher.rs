@@ -8,10 +8,11 @@ use holdfast_sim::packet::Body;
 use holdfast_sim::{LinkId, Observer, Packet, PacketEvent};
 use holdfast_wire::Instant;
 
+use super::fates::Fates;
 use crate::handoffs::Journal;
 use crate::link_process::{GATEWAY_IF, MH_IF};
 use crate::packet_trace::{PacketTrace, Passing};
-use crate::scenario::Run;
+use crate::scenario::{OnHandoffChoice, Run};
 use crate::substrate::{SubstrateKind, trace_file, trace_parts};
 use crate::topology::{FH_IF, GATEWAY_WIRED_IF};
 
@@ -19,6 +20,7 @@ use crate::topology::{FH_IF, GATEWAY_WIRED_IF};
 pub(super) struct Watcher {
     tracer: Option<Tracer>,
     journal: Option<Keeper>,
+    fates: Option<Fates>,
 }
 
 impl Watcher {
@@ -30,15 +32,21 @@ impl Watcher {
             direction: run.conditions.transfer.direction.into(),
             cells: run.conditions.cells.len() as u32,
         });
-        Ok(Self { tracer, journal })
+        let hears = run.conditions.mh.on_handoff != OnHandoffChoice::Nothing;
+        let fates = hears.then(Fates::default);
+        Ok(Self {
+            tracer,
+            journal,
+            fates,
+        })
     }
 
     /// Writes what is left.
-    pub(super) fn finish(self) -> anyhow::Result<Option<Journal>> {
+    pub(super) fn finish(self) -> anyhow::Result<(Option<Journal>, Option<Fates>)> {
         if let Some(tracer) = self.tracer {
             tracer.finish()?;
         }
-        Ok(self.journal.map(|keeper| keeper.journal))
+        Ok((self.journal.map(|keeper| keeper.journal), self.fates))
     }
 }
 
@@ -50,10 +58,13 @@ impl Observer for Watcher {
         if let Some(keeper) = &mut self.journal {
             keeper.note(link, event, packet, now);
         }
+        if let Some(fates) = &mut self.fates {
+            fates.note(place(link), event, packet, now);
+        }
     }
 
     fn wants_packets(&self) -> bool {
-        self.tracer.is_some() || self.journal.is_some()
+        self.tracer.is_some() || self.journal.is_some() || self.fates.is_some()
     }
 }
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The engine of the daemon, inside the simulation.
 
-use holdfast_core::SnoopSettings;
+use holdfast_core::{BandwidthSettings, MtcpSettings, RECONNECTION_FLAGS, SnoopSettings};
 
 use super::*;
 
-fn settings(scheme: Scheme) -> Settings {
+pub(super) fn settings(scheme: Scheme) -> Settings {
     Settings {
         scheme,
         ..Settings::default()
@@ -13,7 +13,7 @@ fn settings(scheme: Scheme) -> Settings {
 }
 
 /// Carrier, told a millisecond late.
-const CARRIER: LinkSignal = LinkSignal {
+pub(super) const CARRIER: LinkSignal = LinkSignal {
     source: LinkSource::Carrier,
     down_after: Some(Duration::from_millis(1)),
     up_after: Some(Duration::from_millis(1)),
@@ -219,4 +219,61 @@ fn an_mh_that_snoop_tells_of_its_losses_repairs_them_in_half_the_time() {
     assert!(without > Duration::from_millis(55), "{without:?}");
     let wait = repair_wait(Some(SnoopSettings::paper_1995()));
     assert!(wait * 2 < without, "{wait:?}, {without:?} without");
+}
+
+/// Marked ACKs that mobiles have sent.
+#[derive(Default)]
+struct Greetings(Vec<Instant>);
+
+impl Observer for Greetings {
+    fn on_packet(&mut self, _: LinkId, event: PacketEvent, packet: &Packet, now: Instant) {
+        let marked = |s: &&holdfast_wire::Segment| s.is_empty() && s.flags == RECONNECTION_FLAGS;
+        if event == PacketEvent::Sent && packet.segment().filter(marked).is_some() {
+            self.0.push(now);
+        }
+    }
+
+    fn wants_packets(&self) -> bool {
+        true
+    }
+}
+
+/// M-TCP's mobile part tells the SH of its return in a round trip; without it the SH's
+/// persist packets do, after up to their interval of 5 s.
+#[test]
+fn a_mobile_with_m_tcp_greets_the_sh_and_one_without_is_asked() {
+    let radio = LinkSettings {
+        rate_mbit_per_s: Some(1.0),
+        outages: one_outage(4.0, 3.0),
+        ..radio()
+    };
+    let mut experiment = with_gateway(download(2_000_000, Preset::Reno43bsd, &radio), Scheme::Mtcp);
+    let plan = experiment.gateway.as_mut().unwrap();
+    plan.signal = None;
+    plan.settings.mtcp = MtcpSettings::published();
+    plan.settings.bandwidth = BandwidthSettings::one_cell(Some(121_000));
+    let stall = |experiment: &Experiment, greetings: &mut Greetings| {
+        let outcome = experiment.run_observed(greetings);
+        let transfer = &outcome.transfers[0];
+        assert!(transfer.finished && transfer.intact);
+        transfer.stalls_total()
+    };
+    let mut none = Greetings::default();
+    let without = stall(&experiment, &mut none);
+    assert_eq!(none.0, []);
+    experiment.transfers[0].mh.m_tcp = true;
+    let mut greetings = Greetings::default();
+    let with = stall(&experiment, &mut greetings);
+    // One for the connection, at the link's return: sent by the MH, and on by the gateway or not.
+    assert_eq!(greetings.0[0], Instant::from_millis(7000));
+    assert!(
+        greetings
+            .0
+            .iter()
+            .all(|at| *at < Instant::from_millis(7100))
+    );
+    assert!(
+        with < Duration::from_millis(200) && without > Duration::from_millis(1000),
+        "{with:?} {without:?}"
+    );
 }

@@ -6,6 +6,7 @@ use holdfast_core::{Action, Direction, Made, Resend};
 use holdfast_wire::{Flags, Options, SackBlocks, Segment};
 
 use super::*;
+use crate::content::ContentKind;
 use crate::packet::{Origin, TcpPacket};
 
 const RESEND_DSCP: u8 = 46;
@@ -60,6 +61,7 @@ impl Row {
             signal: None,
             restarts: Vec::new(),
             resend_dscp,
+            compression_time: Duration::ZERO,
         };
         network.add_gateway(gateway, role);
         network.run(Instant::ZERO, &mut (), |_| false);
@@ -94,6 +96,8 @@ impl Row {
                 segment,
                 origin: Origin::default(),
                 repeated: false,
+                content: ContentKind::Bulk,
+                wire: None,
             }),
             corrupted: false,
         }
@@ -119,6 +123,7 @@ impl Row {
             timestamps: None,
             segment_len: 960,
             path_mtu: None,
+            compress: None,
         };
         self.network
             .perform(0, vec![Action::Resend(piece)], &mut ());

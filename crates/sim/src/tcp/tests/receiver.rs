@@ -2,6 +2,7 @@
 //! The receiver: delayed ACKs, holes, SACK blocks, windows, timestamps (RFC 5681, 4.2;
 //! RFC 2018; RFC 9293, 3.8.6.2.2; RFC 7323; RFC 5961).
 
+use crate::content::ContentKind;
 use super::*;
 
 fn delayed(heartbeat: bool) -> TcpSettings {
@@ -227,6 +228,8 @@ fn corrupted_segment_is_dropped_and_a_misplaced_byte_is_seen() {
                 offset: 0,
             },
             repeated: false,
+            content: ContentKind::Bulk,
+            wire: None,
         }),
         corrupted: true,
     };

@@ -4,7 +4,7 @@
 
 use core::time::Duration;
 
-use super::{Context, Window, ack_for_fh, save, tell_open, window_at};
+use super::{Context, Window, ack_for_fh, save, tell_open, window_of_mh};
 use crate::Payload;
 use crate::flow::Flow;
 
@@ -57,7 +57,7 @@ pub(super) fn catch_up<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) 
 
 /// RECOVERING: the FH has sent nothing for so long. If it could have.
 pub(super) fn end_recovering<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
-    let closed = window_at(flow, flow.mtcp.sh.told, cx.settings.mtcp.window_bytes) == 0;
+    let closed = window_of_mh(flow, flow.mtcp.sh.told) == 0;
     let wait = wired_rto(flow, cx);
     let sh = &mut flow.mtcp.sh;
     sh.recovering_until = None;

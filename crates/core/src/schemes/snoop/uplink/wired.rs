@@ -267,6 +267,7 @@ fn resend<P: Payload>(flow: &mut Flow<P>, piece: Piece<P>, cx: &mut Context<'_, 
         timestamps: flow.mh.timestamps,
         segment_len: piece.payload.segment_len().max(1),
         path_mtu: None,
+        compress: None,
         payload: piece.payload,
     }));
 }

@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The MH's side: compressed segments back to what they were.
+
+use core::time::Duration;
+
+use holdfast_wire::{Flags, Instant, Segment, SeqNum};
+
+use super::codec::Decoder;
+use super::format::{Coding, PayloadHeader};
+use super::history::History;
+use super::{CONTROL_BITS, DICTIONARY_BYTES_MAX, HISTORY_BYTES, is_marked};
+use crate::{Direction, FlowKey};
+
+/// A flow of which nothing was seen for so long may go for another one.
+const IDLE_MAX: Duration = Duration::from_secs(60);
+
+/// What the MH's side may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DecompressorLimits {
+    /// Flows whose bytes are kept for dictionaries, at most. A further one takes the place of
+    /// one that has ended or was idle for a minute; if there is none, what it sends by zstd is
+    /// dropped, and the gateway goes on plain.
+    pub flows_max: usize,
+    /// Bytes kept of each; at least [`HISTORY_BYTES`].
+    pub history_bytes: usize,
+    /// The longest payload that may be restored, bytes.
+    pub plain_len_max: usize,
+}
+
+impl Default for DecompressorLimits {
+    /// 256 flows of 256 KiB, and whatever an IP packet can hold.
+    fn default() -> Self {
+        Self {
+            flows_max: 256,
+            history_bytes: HISTORY_BYTES as usize,
+            plain_len_max: 65_475,
+        }
+    }
+}
+
+/// Why a marked segment could not be restored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotRestored {
+    /// No header of ours, or a plain payload longer than allowed.
+    BadHeader,
+    /// Its dictionary is not known here, not whole, or too long.
+    UnknownDictionary,
+    /// The bytes are not what was sent.
+    BadBytes,
+    /// Its flow would have to be followed, and there is no room.
+    NoRoom,
+}
+
+/// What became of a segment.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Restored<'a> {
+    /// It is not marked: it goes on as it came.
+    NotCompressed,
+    /// It goes on with these control bits and this payload.
+    Segment {
+        /// The control bits of the plain segment.
+        flags: Flags,
+        /// Its payload.
+        payload: &'a [u8],
+        /// Plain segments of the flow have to come here as well from now on.
+        follow: bool,
+    },
+    /// It is dropped.
+    Dropped(NotRestored),
+}
+
+/// What was counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DecompressionCounters {
+    /// Segments restored.
+    pub restored: u64,
+    /// Their payload on the wire, bytes.
+    pub wire_bytes: u64,
+    /// Their payload restored, bytes.
+    pub plain_bytes: u64,
+    /// Dropped: [`NotRestored::BadHeader`].
+    pub bad_header: u64,
+    /// Dropped: [`NotRestored::UnknownDictionary`].
+    pub unknown_dictionary: u64,
+    /// Dropped: [`NotRestored::BadBytes`].
+    pub bad_bytes: u64,
+    /// Dropped: [`NotRestored::NoRoom`].
+    pub no_room: u64,
+}
+
+impl DecompressionCounters {
+    /// All of them, by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        [
+            ("restored", self.restored),
+            ("wire_bytes", self.wire_bytes),
+            ("plain_bytes", self.plain_bytes),
+            ("dropped.bad_header", self.bad_header),
+            ("dropped.unknown_dictionary", self.unknown_dictionary),
+            ("dropped.bad_bytes", self.bad_bytes),
+            ("dropped.no_room", self.no_room),
+        ]
+        .into_iter()
+    }
+
+    fn drop(&mut self, reason: NotRestored) -> Restored<'static> {
+        *match reason {
+            NotRestored::BadHeader => &mut self.bad_header,
+            NotRestored::UnknownDictionary => &mut self.unknown_dictionary,
+            NotRestored::BadBytes => &mut self.bad_bytes,
+            NotRestored::NoRoom => &mut self.no_room,
+        } += 1;
+        Restored::Dropped(reason)
+    }
+}
+
+/// A flow whose bytes are kept.
+#[derive(Debug)]
+struct Followed {
+    key: FlowKey,
+    history: History,
+    seen: Instant,
+    /// A FIN or a RST was seen.
+    has_ended: bool,
+}
+
+/// Restores the compressed segments of all flows of an MH.
+///
+/// Flows with dictionaries are *followed*: their plain segments have to pass here too, so that
+/// all that the MH acknowledges is known. The gateway makes a dictionary only of what it has
+/// sent after the ACK of a segment that made the flow a followed one.
+///
+/// A forged segment from off the path restores to nothing that a plain forged one would not
+/// be; at worst it spoils a dictionary, and what comes next is dropped until the gateway sends
+/// plain.
+pub struct Decompressor {
+    limits: DecompressorLimits,
+    decoder: Decoder,
+    dictionary: Vec<u8>,
+    flows: Vec<Followed>,
+    forgotten: Vec<FlowKey>,
+    counters: DecompressionCounters,
+}
+
+impl Decompressor {
+    /// Without flows.
+    pub fn new(limits: DecompressorLimits) -> Self {
+        Self {
+            limits,
+            decoder: Decoder::new(),
+            dictionary: Vec::with_capacity(DICTIONARY_BYTES_MAX as usize),
+            flows: Vec::new(),
+            forgotten: Vec::new(),
+            counters: DecompressionCounters::default(),
+        }
+    }
+
+    /// A downlink segment, its TCP checksum right, and its payload as it came.
+    pub fn handle(&mut self, segment: &Segment, payload: &[u8], now: Instant) -> Restored<'_> {
+        let key = FlowKey::of(segment, Direction::Downlink);
+        if !is_marked(segment.flags) {
+            self.handle_plain(&key, segment, payload, now);
+            return Restored::NotCompressed;
+        }
+        let Some((header, compressed)) = PayloadHeader::parse(payload) else {
+            return self.counters.drop(NotRestored::BadHeader);
+        };
+        if usize::from(header.plain_len) > self.limits.plain_len_max {
+            return self.counters.drop(NotRestored::BadHeader);
+        }
+        self.dictionary.clear();
+        if let Coding::ZstdWith(name) = header.coding {
+            let known = name.len() <= DICTIONARY_BYTES_MAX
+                && self.flows.iter().any(|flow| {
+                    let end = name.end(segment.seq);
+                    flow.key == key && flow.history.copy(end, name.len(), &mut self.dictionary)
+                });
+            if !known {
+                return self.counters.drop(NotRestored::UnknownDictionary);
+            }
+        }
+        let plain = self.decoder.decode(&header, compressed, &self.dictionary);
+        let Some(plain) = plain else {
+            return self.counters.drop(NotRestored::BadBytes);
+        };
+        let follow = header.coding != Coding::Deflate;
+        if follow {
+            let place = followed(&mut self.flows, &mut self.forgotten, &self.limits, key, now);
+            let Some(flow) = place else {
+                return self.counters.drop(NotRestored::NoRoom);
+            };
+            flow.keep(segment.seq, plain, &self.limits);
+        }
+        self.counters.restored += 1;
+        self.counters.wire_bytes += payload.len() as u64;
+        self.counters.plain_bytes += plain.len() as u64;
+        Restored::Segment {
+            flags: unmarked(segment.flags, header.psh),
+            payload: plain,
+            follow,
+        }
+    }
+
+    fn handle_plain(&mut self, key: &FlowKey, segment: &Segment, payload: &[u8], now: Instant) {
+        let place = self.flows.iter().position(|flow| flow.key == *key);
+        let Some(place) = place else { return };
+        let flow = &mut self.flows[place];
+        flow.seen = now;
+        if segment.flags.has(Flags::SYN) {
+            // Another connection of the same two ends.
+            self.flows.swap_remove(place);
+            self.forgotten.push(*key);
+            return;
+        }
+        flow.has_ended |= segment.flags.has(Flags::FIN) || segment.flags.has(Flags::RST);
+        flow.history.insert(segment.seq, payload);
+    }
+
+    /// Flows that are not followed any more since this was asked last.
+    pub fn take_forgotten(&mut self) -> impl Iterator<Item = FlowKey> + '_ {
+        self.forgotten.drain(..)
+    }
+
+    /// The MH is done with a flow, or somebody else has its numbers now.
+    pub fn forget(&mut self, key: &FlowKey) {
+        self.flows.retain(|flow| flow.key != *key);
+    }
+
+    /// Flows followed.
+    pub fn followed(&self) -> usize {
+        self.flows.len()
+    }
+
+    /// What was counted since the start.
+    pub const fn counters(&self) -> &DecompressionCounters {
+        &self.counters
+    }
+}
+
+impl Followed {
+    fn keep(&mut self, seq: SeqNum, plain: &[u8], limits: &DecompressorLimits) {
+        if !self.history.insert(seq, plain) {
+            // So much has passed by unseen that what is known is of no use any more.
+            self.history = History::new(history_bytes(limits));
+            self.history.insert(seq, plain);
+        }
+    }
+}
+
+fn history_bytes(limits: &DecompressorLimits) -> usize {
+    limits.history_bytes.max(HISTORY_BYTES as usize)
+}
+
+/// The flow, followed from now on; another one goes for it if need be.
+fn followed<'a>(
+    flows: &'a mut Vec<Followed>,
+    forgotten: &mut Vec<FlowKey>,
+    limits: &DecompressorLimits,
+    key: FlowKey,
+    now: Instant,
+) -> Option<&'a mut Followed> {
+    if let Some(place) = flows.iter().position(|flow| flow.key == key) {
+        let flow = &mut flows[place];
+        flow.seen = now;
+        return Some(flow);
+    }
+    if flows.len() >= limits.flows_max {
+        let all = flows.iter().enumerate();
+        let (place, oldest) = all.min_by_key(|(_, flow)| (!flow.has_ended, flow.seen))?;
+        // One that is in use is not driven out by another, for they would drive out each
+        // other by turns.
+        if !oldest.has_ended && now.saturating_since(oldest.seen) < IDLE_MAX {
+            return None;
+        }
+        forgotten.push(flows.swap_remove(place).key);
+    }
+    flows.push(Followed {
+        key,
+        history: History::new(history_bytes(limits)),
+        seen: now,
+        has_ended: false,
+    });
+    flows.last_mut()
+}
+
+/// The control bits of the plain segment; ECN's stay as they came.
+const fn unmarked(flags: Flags, psh: bool) -> Flags {
+    let ecn = Flags(flags.0 & !CONTROL_BITS);
+    let flags = ecn.with(Flags::ACK);
+    if psh { flags.with(Flags::PSH) } else { flags }
+}

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Compression of what goes to mobiles that have said that they can read it
+//! (`crate::compression`).
+
+use core::net::IpAddr;
+use std::collections::BTreeMap;
+
+use holdfast_wire::{Flags, Instant};
+
+use super::Gateway;
+use crate::compression::{CompressionSettings, Compressor, Emission, Method};
+use crate::signal::Abilities;
+use crate::{Payload, Resend};
+
+/// Addresses whose abilities are remembered at most.
+const ADDRESSES_MAX: usize = 65_536;
+
+/// What a mobile has said of itself.
+#[derive(Clone, Copy, Debug)]
+struct Told {
+    abilities: Abilities,
+    session: u64,
+    until: Instant,
+}
+
+/// The gateway's compression.
+pub(super) struct Compression {
+    compressor: Compressor,
+    told: BTreeMap<IpAddr, Told>,
+}
+
+impl Compression {
+    pub(super) fn new(settings: CompressionSettings) -> Self {
+        Self {
+            compressor: Compressor::new(settings),
+            told: BTreeMap::new(),
+        }
+    }
+
+    fn reads(&self, abilities: Abilities) -> bool {
+        match self.compressor.method() {
+            Method::Deflate => abilities.has(Abilities::DEFLATE),
+            Method::Zstd => abilities.has(Abilities::ZSTD),
+        }
+    }
+}
+
+impl<P: Payload> Gateway<P> {
+    /// The mobile with these addresses has said what it can, in this `session` of its daemon;
+    /// that holds until `until`, unless it says so again.
+    pub fn handle_abilities(
+        &mut self,
+        addresses: &[IpAddr],
+        abilities: Abilities,
+        session: u64,
+        until: Instant,
+    ) {
+        let Some(compression) = &mut self.compression else {
+            return;
+        };
+        let told = Told {
+            abilities,
+            session,
+            until,
+        };
+        for address in addresses {
+            let room = compression.told.len() < ADDRESSES_MAX;
+            if room || compression.told.contains_key(address) {
+                compression.told.insert(*address, told);
+            }
+        }
+        for address in addresses {
+            let place = self.mobiles.find(address);
+            let mobile = place.and_then(|place| self.mobiles.at(place));
+            for flow in mobile.map_or(Vec::new(), |mobile| mobile.flows.clone()) {
+                self.equip(flow);
+            }
+        }
+    }
+
+    /// These addresses are no longer those of the mobile that had them.
+    pub(super) fn forget_abilities(&mut self, addresses: &[IpAddr]) {
+        let Some(compression) = &mut self.compression else {
+            return;
+        };
+        for address in addresses {
+            compression.told.remove(address);
+            let place = self.mobiles.find(address);
+            let mobile = place.and_then(|place| self.mobiles.at(place));
+            for place in mobile.map_or(&[][..], |mobile| &mobile.flows) {
+                if let Some(flow) = self.flows.at_mut(*place) {
+                    flow.compression = None;
+                }
+            }
+        }
+    }
+
+    /// A flow may have become one that is compressed, or is none any more.
+    pub(super) fn equip(&mut self, place: u32) {
+        let Some(compression) = &self.compression else {
+            return;
+        };
+        let Some(flow) = self.flows.at_mut(place) else {
+            return;
+        };
+        let told = compression.told.get(&flow.key.mh.address);
+        let Some(told) = told.filter(|told| flow.is_split() && compression.reads(told.abilities))
+        else {
+            flow.compression = None;
+            return;
+        };
+        if let Some(known) = &mut flow.compression {
+            known.renew(told.session, told.until);
+        } else {
+            let nxt = flow.sent_nxt.max(flow.fh.una);
+            let begun = compression.compressor.begin(nxt, told.session, told.until);
+            flow.compression = Some(Box::new(begun));
+        }
+    }
+
+    /// The MH of a flow is known to read what is compressed.
+    pub(super) fn prove_compression(&mut self, place: u32) {
+        let flow = self.flows.at_mut(place);
+        let known = flow.and_then(|flow| flow.compression.as_mut());
+        if let (Some(compression), Some(known)) = (&self.compression, known) {
+            self.counters.compression_proofs += 1;
+            compression.compressor.on_proof(known);
+        }
+    }
+
+    /// The payload to send in place of the `len` bytes after the first `sent` of a piece that
+    /// has [`compress`](Resend::compress), a segment on the wire with these control bits; it
+    /// goes out with those of [`marked`](crate::compression::marked). `None`: the segment goes
+    /// as it is.
+    pub fn compress(
+        &mut self,
+        piece: &Resend<P>,
+        sent: u32,
+        len: u32,
+        flags: Flags,
+        now: Instant,
+    ) -> Option<&[u8]> {
+        let compression = self.compression.as_mut()?;
+        let place = self.flows.find(&piece.compress?)?;
+        let flow = self.flows.at_mut(place)?;
+        let known = flow.compression.as_mut()?;
+        let seq = piece.seq + sent;
+        let bytes = piece.payload.octets(piece.offset + sent, len);
+        let readable = flags.has(Flags::ACK) && !flags.has(Flags::FIN) && !flags.has(Flags::URG);
+        let Some(bytes) = bytes.filter(|_| readable) else {
+            known.on_plain(seq, seq + len);
+            return None;
+        };
+        let psh = flags.has(Flags::PSH);
+        let counters = &mut self.counters;
+        let wire_len = match compression.compressor.emit(known, bytes, seq, psh, now) {
+            Emission::Plain => return None,
+            Emission::Vain => {
+                counters.compressed_in_vain += 1;
+                return None;
+            }
+            Emission::Compressed(wire_len) => wire_len,
+        };
+        counters.compressed += 1;
+        counters.compressed_from_bytes += u64::from(len);
+        counters.compressed_to_bytes += wire_len as u64;
+        // The link carries what is on the wire, and the share is of that: the next piece may go
+        // the sooner.
+        flow.mtcp.refund(len - wire_len as u32);
+        if flow.has_backlog() {
+            self.schedule_flow(place, now);
+        }
+        let compression = self.compression.as_ref()?;
+        Some(compression.compressor.payload(wire_len))
+    }
+
+    /// Flows with a dictionary.
+    pub fn dictionaries(&self) -> usize {
+        let compression = self.compression.as_ref();
+        compression.map_or(0, |compression| compression.compressor.dictionaries())
+    }
+}

@@ -1,0 +1,559 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Connections that are set up early (M-TCP, section 5.3.1): "complete the TCP connection
+//! between the fixed host and the SH; then initiate and complete the M-TCP connection between
+//! the SH and the MH." For one that the MH opens, the other way round.
+//!
+//! ```text
+//!   end that opens            gateway                 the other end
+//!        SYN  ------------------>|
+//!        |<----------------- SYN/ACK                    (repeated 3 times at most)
+//!        ACK  ------------------>| SYN, as it came ------->|
+//!        data ------------------>| held                    | (repeated 3 times, then RST back)
+//!        |                       |<------------------- SYN/ACK
+//!        |                       | ACK and data, renumbered ->|
+//!        |<======= renumbered, both ways =========>|
+//! ```
+//!
+//! Offered in the other end's name before that has said a word: SACK if the opener has it (the
+//! other end's refusal leaves out the blocks), a window scale if the opener has one (windows are
+//! rescaled), no timestamps (they could not be taken back), an MSS of the opener's at most and
+//! low enough for tunnels, for the other end's is not known and routers' words of packets that
+//! were too big name numbers of the other half.
+//!
+//! No byte is acknowledged ahead of its receiver: what the opener sends is held and goes on when
+//! the other half is there. What is given up is point 3 of what must always hold: without the
+//! gateway each end takes the other's numbers for another connection's, and both stand still.
+
+use core::hash::{Hash, Hasher};
+use core::time::Duration;
+
+use holdfast_wire::{Flags, Instant, Options, Segment, SeqNum};
+
+use super::Gateway;
+use crate::flow::{Flow, FlowKey, Stage};
+use crate::renumber::{Renumber, Rescale};
+use crate::schemes::mtcp::MtcpSetUp;
+use crate::settings::Scheme;
+use crate::{Action, Actions, Direction, Payload, Side, Verdict};
+
+/// The window scale offered in the other end's name.
+const SHIFT: u8 = 7;
+/// The window offered before the other end's is known: ten segments (RFC 6928).
+const WINDOW: u16 = 14_600;
+/// The MSS offered at most, for IPv4 and IPv6: packets of 1400 bytes.
+const MSS_MAX: [u16; 2] = [1360, 1340];
+/// The MSS of an end that names none (RFC 9293, 3.7.1).
+const MSS_UNNAMED: [u16; 2] = [536, 1220];
+/// Segments of the opener that are held at most.
+const HELD_MAX: usize = 32;
+/// A SYN or SYN/ACK of ours is sent so often, at intervals that double: over before the flow
+/// would be forgotten as an idle one.
+const TRIES_MAX: u32 = 4;
+/// The other end's number has to differ from the one chosen in its name by more than a window of
+/// ours ([`SHIFT`]) can hold: whatever passes when no gateway is there must not be taken for data.
+const APART_MIN: u32 = 1 << 23;
+/// The first interval (RFC 6298, 2.1).
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// A connection whose halves have numbers of their own.
+pub(crate) enum Early<P> {
+    /// One half is being set up, or both are not yet.
+    Opening(Box<Opening<P>>),
+    /// Both are.
+    Split(Renumber),
+}
+
+impl<P> Early<P> {
+    /// How numbers are changed, once both halves are there.
+    pub(crate) const fn numbers(&self) -> Option<&Renumber> {
+        match self {
+            Self::Opening(_) => None,
+            Self::Split(numbers) => Some(numbers),
+        }
+    }
+
+    /// When something is due.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        match self {
+            Self::Opening(opening) => opening.again_at,
+            Self::Split(_) => None,
+        }
+    }
+}
+
+/// The set-up.
+pub(crate) struct Opening<P> {
+    opener: Side,
+    /// Its SYN, as the other end gets it: without timestamps.
+    syn: Segment,
+    syn_packet: P,
+    /// The answer, in the other end's name.
+    answer: P,
+    /// The number that was chosen there.
+    iss: SeqNum,
+    /// The opener has acknowledged that: the other end has been asked.
+    asked: bool,
+    again_at: Option<Instant>,
+    tries: u32,
+    /// What the opener has sent since, in the order in which it came.
+    held: Vec<(Segment, P)>,
+}
+
+impl<P> Opening<P> {
+    fn wait(&mut self, now: Instant) {
+        self.again_at = Some(now + INTERVAL * (1 << self.tries.min(TRIES_MAX)));
+        self.tries += 1;
+    }
+}
+
+impl<P: Payload> Opening<P> {
+    /// The opener wants the connection no more: a RST for the other end.
+    fn reset_other(&self) -> Option<P> {
+        let mut reset = self.syn;
+        (reset.seq, reset.flags) = (self.syn.seq + 1, Flags::RST);
+        reset.options = Options::default();
+        self.syn_packet.renumbered(&reset)
+    }
+}
+
+fn side_of(direction: Direction) -> Side {
+    match direction {
+        Direction::Downlink => Side::Fh,
+        Direction::Uplink => Side::Mh,
+    }
+}
+
+impl<P: Payload> Gateway<P> {
+    /// A segment on its way.
+    pub fn handle_segment(
+        &mut self,
+        direction: Direction,
+        segment: &Segment,
+        payload: &P,
+        now: Instant,
+        actions: &mut Actions<P>,
+    ) -> Verdict {
+        if !self.has_early {
+            return self.judge(direction, segment, payload, now, actions);
+        }
+        let key = FlowKey::of(segment, direction);
+        let found = self.flows.find(&key);
+        let place = found.or_else(|| self.meet_renumbered(key, now));
+        let flow = place.and_then(|place| self.flows.at(place));
+        match flow.and_then(|flow| flow.early.as_ref()) {
+            Some(Early::Opening(_)) => {
+                self.counters.segments += 1;
+                self.on_opening(key, direction, segment, payload, now, actions);
+                Verdict::Suppress
+            }
+            Some(Early::Split(numbers)) => {
+                let numbers = *numbers;
+                let is_over = flow.is_none_or(|flow| flow.stage == Stage::Closed);
+                if is_over && self.begins_early(segment, payload) {
+                    return self.open_early(key, direction, segment, payload, now, actions);
+                }
+                self.pass_renumbered(&numbers, direction, segment, payload, now, actions);
+                Verdict::Suppress
+            }
+            None => {
+                let is_open = flow.is_some_and(|flow| flow.stage == Stage::Open);
+                if !is_open && self.begins_early(segment, payload) {
+                    return self.open_early(key, direction, segment, payload, now, actions);
+                }
+                self.judge(direction, segment, payload, now, actions)
+            }
+        }
+    }
+
+    /// A flow of a predecessor whose halves have their own numbers.
+    fn meet_renumbered(&mut self, key: FlowKey, now: Instant) -> Option<u32> {
+        let record = self.predecessor.find(&key)?;
+        let record = self.predecessor.at(record)?;
+        record.renumber?;
+        self.meet(key, now)
+    }
+
+    /// Flows may have numbers of their own on either half.
+    pub(super) fn expects_early(settings: &crate::Settings) -> bool {
+        settings.scheme == Scheme::Mtcp && settings.mtcp.set_up == MtcpSetUp::Early
+    }
+
+    /// A SYN that begins a connection which can be set up early.
+    fn begins_early(&self, segment: &Segment, payload: &P) -> bool {
+        let others = Flags::ACK.with(Flags::RST).with(Flags::FIN);
+        Self::expects_early(&self.settings)
+            && !self.draining
+            && segment.flags.has(Flags::SYN)
+            && (segment.flags.0 & others.0) == 0
+            && segment.payload_len == 0
+            && !segment.options.others
+            && payload.is_cacheable()
+    }
+
+    fn open_early(
+        &mut self,
+        key: FlowKey,
+        direction: Direction,
+        segment: &Segment,
+        payload: &P,
+        now: Instant,
+        actions: &mut Actions<P>,
+    ) -> Verdict {
+        let mut syn = *segment;
+        syn.options.timestamps = None;
+        let iss = self.choose_iss(&key, now);
+        let answer = payload.answered(&answer_to(&syn, iss));
+        let syn_packet = payload.renumbered(&syn);
+        let found = self.flows.find(&key);
+        let place = found.or_else(|| self.meet(key, now));
+        let (Some(answer), Some(syn_packet), Some(place)) = (answer, syn_packet, place) else {
+            return self.judge(direction, segment, payload, now, actions);
+        };
+        self.predecessor.remove(&key);
+        let Some(flow) = self.flows.at_mut(place) else {
+            return Verdict::Forward;
+        };
+        self.counters.segments += 1;
+        flow.stage = Stage::Meeting;
+        self.cached_bytes -= flow.on_syn(direction == Direction::Uplink, &syn, now);
+        let (own, back) = match direction {
+            Direction::Downlink => (&mut flow.downlink_header, &mut flow.uplink_header),
+            Direction::Uplink => (&mut flow.uplink_header, &mut flow.downlink_header),
+        };
+        *own = payload.header();
+        *back = answer.header();
+        let mut opening = Opening {
+            opener: side_of(direction),
+            syn,
+            syn_packet,
+            answer: answer.clone(),
+            iss,
+            asked: false,
+            again_at: None,
+            tries: 0,
+            held: Vec::new(),
+        };
+        opening.wait(now);
+        flow.early = Some(Early::Opening(Box::new(opening)));
+        flow.seen = now;
+        self.sweep_at.get_or_insert(now + super::deadlines::SWEEP_INTERVAL);
+        actions.push(Action::Repeat(answer));
+        self.schedule_flow(place, now);
+        Verdict::Suppress
+    }
+
+    /// Nobody off the path can tell it (RFC 6528): a keyed hash of the ends, and a clock that
+    /// keeps numbers of one pair of ends apart.
+    fn choose_iss(&self, key: &FlowKey, now: Instant) -> SeqNum {
+        let mut hasher = std::hash::DefaultHasher::new();
+        self.settings.hash_seed.hash(&mut hasher);
+        key.hash(&mut hasher);
+        self.settings.hash_seed.rotate_left(32).hash(&mut hasher);
+        let ticks = now.as_nanos() / 4_000;
+        SeqNum::new((hasher.finish() as u32).wrapping_add(ticks as u32))
+    }
+
+    /// A segment of a connection of which one half is not there yet.
+    fn on_opening(
+        &mut self,
+        key: FlowKey,
+        direction: Direction,
+        segment: &Segment,
+        payload: &P,
+        now: Instant,
+        actions: &mut Actions<P>,
+    ) {
+        let Some(place) = self.flows.find(&key) else {
+            return;
+        };
+        let Some(flow) = self.flows.at_mut(place) else {
+            return;
+        };
+        let Some(Early::Opening(opening)) = &mut flow.early else {
+            return;
+        };
+        flow.seen = now;
+        let is_opener = side_of(direction) == opening.opener;
+        let flags = segment.flags;
+        if is_opener && flags.has(Flags::SYN) && segment.seq != opening.syn.seq {
+            // It has forgotten the one before.
+            flow.early = None;
+            flow.stage = Stage::Meeting;
+            if self.begins_early(segment, payload) {
+                let _ = self.open_early(key, direction, segment, payload, now, actions);
+            }
+            return;
+        }
+        if is_opener {
+            self.hear_opener(place, segment, payload, now, actions);
+        } else if flags.has(Flags::ACK) && segment.ack == opening.syn.seq + 1 {
+            if flags.has(Flags::RST) {
+                self.refuse(place, actions);
+            } else if flags.has(Flags::SYN) {
+                self.join_halves(place, segment, now, actions);
+            }
+        }
+        self.schedule_flow(place, now);
+    }
+
+    /// The end that opens says something.
+    fn hear_opener(
+        &mut self,
+        place: u32,
+        segment: &Segment,
+        payload: &P,
+        now: Instant,
+        actions: &mut Actions<P>,
+    ) {
+        let Some(flow) = self.flows.at_mut(place) else {
+            return;
+        };
+        let Some(Early::Opening(opening)) = &mut flow.early else {
+            return;
+        };
+        let first = opening.syn.seq + 1;
+        if segment.flags.has(Flags::SYN) {
+            actions.push(Action::Repeat(opening.answer.clone()));
+        } else if segment.flags.has(Flags::RST) {
+            // RFC 5961, 3.2: exactly what is expected next.
+            let next = opening.held.iter().map(|(held, _)| held.end());
+            if next.fold(first, SeqNum::max) == segment.seq || segment.seq == first {
+                if opening.asked {
+                    actions.extend(opening.reset_other().map(Action::Repeat));
+                }
+                flow.early = None;
+                self.cached_bytes -= flow.close();
+            }
+        } else if segment.flags.has(Flags::ACK) && segment.ack == opening.iss + 1 {
+            let farthest = first + u32::from(WINDOW);
+            let known = |(held, _): &(Segment, P)| {
+                held.seq == segment.seq && held.payload_len == segment.payload_len
+            };
+            let fits = first.at_or_before(segment.seq) && segment.end().at_or_before(farthest);
+            if fits && opening.held.len() < HELD_MAX && !opening.held.iter().any(known) {
+                opening.held.push((*segment, payload.clone()));
+            }
+            if !core::mem::replace(&mut opening.asked, true) {
+                opening.tries = 0;
+                opening.wait(now);
+                actions.push(Action::Repeat(opening.syn_packet.clone()));
+            }
+        }
+    }
+
+    /// The other end does not want the connection, or does not answer: the opener is reset.
+    fn refuse(&mut self, place: u32, actions: &mut Actions<P>) {
+        let Some(flow) = self.flows.at_mut(place) else {
+            return;
+        };
+        let Some(Early::Opening(opening)) = flow.early.take() else {
+            return;
+        };
+        let held = opening.held.iter().map(|(held, _)| held.end());
+        let ack = held.fold(opening.syn.seq + 1, SeqNum::max);
+        let reset = Segment {
+            seq: opening.iss + 1,
+            ack,
+            flags: Flags::RST.with(Flags::ACK),
+            window: 0,
+            options: Options::default(),
+            ..answer_to(&opening.syn, opening.iss)
+        };
+        actions.extend(opening.syn_packet.answered(&reset).map(Action::Repeat));
+        self.counters.early_refused += 1;
+        flow.refuse();
+        self.cached_bytes -= flow.close();
+    }
+
+    /// The other end has answered: both halves are there.
+    fn join_halves(
+        &mut self,
+        place: u32,
+        answer: &Segment,
+        now: Instant,
+        actions: &mut Actions<P>,
+    ) {
+        let Some(flow) = self.flows.at_mut(place) else {
+            return;
+        };
+        let Some(Early::Opening(opening)) = &flow.early else {
+            return;
+        };
+        let apart = opening.iss.get().wrapping_sub(answer.seq.get());
+        if apart.wrapping_add(APART_MIN) < 2 * APART_MIN {
+            actions.extend(opening.reset_other().map(Action::Repeat));
+            return self.refuse(place, actions);
+        }
+        let Some(Early::Opening(opening)) = flow.early.take() else {
+            return;
+        };
+        let numbers = numbers(&opening, answer);
+        let mut own = match opening.opener {
+            Side::Fh => *answer,
+            Side::Mh => numbers.to_mh(answer),
+        };
+        own.options.timestamps = None;
+        if opening.opener == Side::Mh {
+            // What the MH believes of the FH's half.
+            own.options.window_scale = opening.syn.options.window_scale.map(|_| SHIFT);
+        }
+        self.cached_bytes -= flow.on_syn(opening.opener == Side::Fh, &own, now);
+        flow.early = Some(Early::Split(numbers));
+        self.counters.early_joined += 1;
+        actions.push(Action::Record(flow.record()));
+        let direction = match opening.opener {
+            Side::Fh => Direction::Downlink,
+            Side::Mh => Direction::Uplink,
+        };
+        for (segment, payload) in &opening.held {
+            self.pass_renumbered(&numbers, direction, segment, payload, now, actions);
+        }
+    }
+
+    /// A segment of a connection whose halves have their own numbers.
+    fn pass_renumbered(
+        &mut self,
+        numbers: &Renumber,
+        direction: Direction,
+        segment: &Segment,
+        payload: &P,
+        now: Instant,
+        actions: &mut Actions<P>,
+    ) {
+        let at = actions.len();
+        let (own, own_payload) = match direction {
+            Direction::Uplink => (*segment, Some(payload.clone())),
+            Direction::Downlink => {
+                let own = numbers.to_mh(segment);
+                (own, payload.renumbered(&own))
+            }
+        };
+        let Some(own_payload) = own_payload else {
+            // As it came it would be another connection's.
+            self.counters.early_lost += 1;
+            return;
+        };
+        let mut out = own;
+        match self.judge(direction, &own, &own_payload, now, actions) {
+            Verdict::Forward => {}
+            Verdict::ForwardWithSack(sack) => out.options.sack = sack,
+            Verdict::ForwardWithAck { ack, window } => (out.ack, out.window) = (ack, window),
+            Verdict::Suppress => return,
+        }
+        if direction == Direction::Uplink {
+            out = numbers.to_fh(&out);
+        }
+        let renumbered = payload.renumbered(&out);
+        self.counters.early_lost += u64::from(renumbered.is_none());
+        if let Some(packet) = renumbered {
+            actions.insert(at, Action::Repeat(packet));
+        }
+    }
+
+    /// What is due for a connection that is being set up.
+    pub(super) fn on_early_due(&mut self, place: u32, now: Instant, actions: &mut Actions<P>) {
+        let Some(flow) = self.flows.at_mut(place) else {
+            return;
+        };
+        let Some(Early::Opening(opening)) = &mut flow.early else {
+            return;
+        };
+        if opening.again_at.is_none_or(|at| at > now) {
+            return;
+        }
+        if opening.tries < TRIES_MAX {
+            opening.wait(now);
+            let again = if opening.asked {
+                &opening.syn_packet
+            } else {
+                &opening.answer
+            };
+            actions.push(Action::Repeat(again.clone()));
+        } else if opening.asked {
+            self.refuse(place, actions);
+        } else {
+            // The opener has gone, or never was.
+            flow.early = None;
+            self.cached_bytes -= flow.close();
+        }
+    }
+}
+
+/// A SYN/ACK in the other end's name.
+fn answer_to(syn: &Segment, iss: SeqNum) -> Segment {
+    let family = usize::from(syn.from.address.is_ipv6());
+    let own = syn.options.mss.unwrap_or(MSS_UNNAMED[family]);
+    Segment {
+        from: syn.to,
+        to: syn.from,
+        seq: iss,
+        ack: syn.seq + 1,
+        flags: Flags::SYN.with(Flags::ACK),
+        window: WINDOW,
+        options: Options {
+            mss: Some(own.min(MSS_MAX[family])),
+            window_scale: syn.options.window_scale.map(|_| SHIFT),
+            sack_permitted: syn.options.sack_permitted,
+            ..Options::default()
+        },
+        payload_len: 0,
+    }
+}
+
+/// What the two SYNs and the gateway's answer make of the numbers.
+fn numbers<P>(opening: &Opening<P>, answer: &Segment) -> Renumber {
+    let (syn, answer_options) = (&opening.syn.options, &answer.options);
+    let difference = opening.iss.get().wrapping_sub(answer.seq.get());
+    // On the opener's half both have a scale if it does; on the other's if both do.
+    let offered = syn.window_scale.map(|_| SHIFT);
+    let both = syn.window_scale.and(answer_options.window_scale);
+    let of_opener = Rescale {
+        from: syn.window_scale.unwrap_or(0),
+        to: both.and(syn.window_scale).unwrap_or(0),
+    };
+    let of_other = Rescale {
+        from: both.unwrap_or(0),
+        to: offered.unwrap_or(0),
+    };
+    let sack = syn.sack_permitted && answer_options.sack_permitted;
+    match opening.opener {
+        Side::Fh => Renumber {
+            uplink: difference,
+            downlink: 0,
+            uplink_window: of_other,
+            downlink_window: of_opener,
+            fh_sack: syn.sack_permitted,
+            mh_sack: sack,
+        },
+        Side::Mh => Renumber {
+            uplink: 0,
+            downlink: difference,
+            uplink_window: of_opener,
+            downlink_window: of_other,
+            fh_sack: sack,
+            mh_sack: syn.sack_permitted,
+        },
+    }
+}
+
+impl<P: Payload> Flow<P> {
+    /// The numbers of the FH's half of what is made in the MH's name; `segment` has those of
+    /// the MH's.
+    pub(crate) fn for_fh(&self, seq: SeqNum, ack: SeqNum, window: u16) -> (SeqNum, SeqNum, u16) {
+        match self.early.as_ref().and_then(Early::numbers) {
+            None => (seq, ack, window),
+            Some(numbers) => (
+                seq + numbers.uplink,
+                ack + numbers.downlink.wrapping_neg(),
+                numbers.uplink_window.apply(window),
+            ),
+        }
+    }
+
+    /// A flow as a predecessor or another station knew it.
+    pub(crate) fn renumber(&mut self, numbers: Option<Renumber>) {
+        if let Some(numbers) = numbers {
+            self.early = Some(Early::Split(numbers));
+        }
+    }
+}

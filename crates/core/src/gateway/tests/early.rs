@@ -1,0 +1,447 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Early set-up, arrow by arrow, both orders.
+
+use core::time::Duration;
+
+use holdfast_wire::{Flags, Instant, Options, SackBlocks, Segment, SeqNum, Timestamps};
+
+use crate::testing::{FH, MH, Packet};
+use crate::{
+    Action, Actions, Direction, FlowRecord, Gateway, MtcpSetUp, MtcpSettings, Scheme, Settings,
+    Verdict,
+};
+
+const SYN_ACK: Flags = Flags::SYN.with(Flags::ACK);
+const OPENER: u32 = 1000;
+const OTHER: u32 = 900_000;
+
+fn settings() -> Settings {
+    Settings {
+        scheme: Scheme::Mtcp,
+        mtcp: MtcpSettings {
+            set_up: MtcpSetUp::Early,
+            slow_start: false,
+            ..MtcpSettings::default()
+        },
+        hash_seed: 0x5eed,
+        ..Settings::default()
+    }
+}
+
+fn at(ms: u64) -> Instant {
+    Instant::from_millis(1000 + ms)
+}
+
+/// The gateway between two ends, of which `opener` opens.
+struct Bench {
+    gateway: Gateway<Packet>,
+    /// The way of what the opener sends.
+    way: Direction,
+    records: Vec<FlowRecord>,
+}
+
+fn other_way(way: Direction) -> Direction {
+    match way {
+        Direction::Downlink => Direction::Uplink,
+        Direction::Uplink => Direction::Downlink,
+    }
+}
+
+impl Bench {
+    fn new(way: Direction) -> Self {
+        Self {
+            gateway: Gateway::new(settings()),
+            way,
+            records: Vec::new(),
+        }
+    }
+
+    /// A segment by the opener, or by the other end.
+    fn segment(&self, by_opener: bool, flags: Flags, seq: SeqNum, ack: SeqNum) -> Segment {
+        let way = if by_opener {
+            self.way
+        } else {
+            other_way(self.way)
+        };
+        let (from, to) = match way {
+            Direction::Downlink => (FH, MH),
+            Direction::Uplink => (MH, FH),
+        };
+        Segment {
+            from,
+            to,
+            seq,
+            ack,
+            flags,
+            window: 1000,
+            options: Options::default(),
+            payload_len: 0,
+        }
+    }
+
+    fn give(&mut self, segment: Segment, bytes: &[u8], ms: u64) -> Vec<Packet> {
+        let segment = Segment {
+            payload_len: bytes.len() as u32,
+            ..segment
+        };
+        let packet = Packet::new(segment, bytes, 1000);
+        let way = match segment.from == FH {
+            true => Direction::Downlink,
+            false => Direction::Uplink,
+        };
+        let mut actions = Vec::new();
+        let gateway = &mut self.gateway;
+        let verdict = gateway.handle_segment(way, &segment, &packet, at(ms), &mut actions);
+        let mut out = match verdict {
+            Verdict::Forward => vec![packet],
+            Verdict::ForwardWithAck { ack, window } => vec![packet.with_ack(ack, window)],
+            Verdict::ForwardWithSack(sack) => vec![packet.with_sack(sack)],
+            Verdict::Suppress => Vec::new(),
+        };
+        out.extend(self.sent(actions));
+        out
+    }
+
+    fn sent(&mut self, actions: Actions<Packet>) -> Vec<Packet> {
+        let mut out = Vec::new();
+        for action in actions {
+            match action {
+                Action::Resend(piece) => out.push(Packet::of_resend(&piece)),
+                Action::Send(made) => out.push(Packet::of_made(&made)),
+                Action::Repeat(packet) => out.push(packet),
+                Action::Record(record) => {
+                    self.records.retain(|old| old.key != record.key);
+                    self.records.extend((!record.gone).then_some(record));
+                }
+            }
+        }
+        out
+    }
+
+    fn wait(&mut self, ms: u64) -> Vec<Packet> {
+        let mut out = Vec::new();
+        while let Some(due) = self.gateway.poll_timeout().filter(|due| *due <= at(ms)) {
+            let mut actions = Vec::new();
+            self.gateway.handle_timeout(due, &mut actions);
+            out.extend(self.sent(actions));
+        }
+        out
+    }
+
+    fn syn(&self) -> Segment {
+        let mut syn = self.segment(true, Flags::SYN, SeqNum::new(OPENER), SeqNum::default());
+        syn.options = Options {
+            mss: Some(1460),
+            window_scale: Some(9),
+            sack_permitted: true,
+            timestamps: Some(Timestamps { tsval: 5, tsecr: 0 }),
+            ..Options::default()
+        };
+        syn
+    }
+
+    /// The opener's SYN; the number in the answer.
+    fn open(&mut self) -> SeqNum {
+        let syn = self.syn();
+        let out = self.give(syn, &[], 0);
+        assert_eq!(out.len(), 1, "{out:?}");
+        out[0].segment.seq
+    }
+
+    /// As far as the SYN for the other end.
+    fn ask(&mut self) -> SeqNum {
+        let iss = self.open();
+        let ack = self.segment(true, Flags::ACK, SeqNum::new(OPENER + 1), iss + 1);
+        let out = self.give(ack, &[], 10);
+        assert_eq!(out.len(), 1, "{out:?}");
+        assert_eq!(out[0].segment.flags, Flags::SYN);
+        iss
+    }
+
+    fn answer(&self) -> Segment {
+        let mut answer = self.segment(
+            false,
+            SYN_ACK,
+            SeqNum::new(OTHER),
+            SeqNum::new(OPENER + 1),
+        );
+        answer.options = Options {
+            mss: Some(1400),
+            window_scale: Some(3),
+            sack_permitted: true,
+            ..Options::default()
+        };
+        answer
+    }
+
+    /// Both halves are there; the number that the opener knows the other end by.
+    fn connect(&mut self) -> SeqNum {
+        let iss = self.ask();
+        let answer = self.answer();
+        let out = self.give(answer, &[], 20);
+        assert_eq!(out.len(), 1, "the ACK that was held: {out:?}");
+        let ack = &out[0].segment;
+        assert_eq!((ack.flags, ack.ack), (Flags::ACK, SeqNum::new(OTHER + 1)));
+        assert_eq!(ack.seq, SeqNum::new(OPENER + 1));
+        iss
+    }
+}
+
+const BOTH: [Direction; 2] = [Direction::Downlink, Direction::Uplink];
+
+#[test]
+fn a_syn_is_answered_in_the_other_ends_name_without_timestamps_and_goes_no_further() {
+    for way in BOTH {
+        let mut bench = Bench::new(way);
+        let syn = bench.syn();
+        let out = bench.give(syn, &[], 0);
+        assert_eq!(out.len(), 1, "{out:?}");
+        let answer = &out[0].segment;
+        assert_eq!((answer.from, answer.to), (syn.to, syn.from));
+        assert_eq!((answer.flags, answer.ack), (SYN_ACK, syn.seq + 1));
+        let options = &answer.options;
+        assert_eq!((options.mss, options.window_scale), (Some(1360), Some(7)));
+        assert!(options.sack_permitted && options.timestamps.is_none());
+        // Once more, the same answer.
+        assert_eq!(bench.give(syn, &[], 5)[0], out[0]);
+    }
+}
+
+#[test]
+fn the_other_end_is_asked_with_the_openers_own_syn_when_that_has_acknowledged_ours() {
+    for way in BOTH {
+        let mut bench = Bench::new(way);
+        let iss = bench.open();
+        let wrong = bench.segment(true, Flags::ACK, SeqNum::new(OPENER + 1), iss + 2);
+        assert!(bench.give(wrong, &[], 1).is_empty(), "a forged one");
+        let ack = bench.segment(true, Flags::ACK, SeqNum::new(OPENER + 1), iss + 1);
+        let out = bench.give(ack, &[], 2);
+        let mut expected = bench.syn();
+        expected.options.timestamps = None;
+        assert_eq!(out[0].segment, expected);
+        assert!(bench.give(ack, &[], 3).is_empty(), "asked once");
+    }
+}
+
+#[test]
+fn numbers_windows_and_blocks_are_translated_both_ways() {
+    for way in BOTH {
+        let mut bench = Bench::new(way);
+        let iss = bench.connect();
+        let mut from_other = bench.segment(
+            false,
+            Flags::ACK,
+            SeqNum::new(OTHER + 1),
+            SeqNum::new(OPENER + 1),
+        );
+        from_other.window = 2000;
+        let out = bench.give(from_other, b"hello", 30);
+        let got = &out.last().unwrap().segment;
+        assert_eq!(got.seq, iss + 1, "{way:?}");
+        assert_eq!(u32::from(got.window) << 7, 2000 << 3 >> 7 << 7, "{way:?}");
+        let mut from_opener = bench.segment(true, Flags::ACK, SeqNum::new(OPENER + 1), iss + 1);
+        let mut sack = SackBlocks::default();
+        sack.push(iss + 3, iss + 6);
+        from_opener.options.sack = sack;
+        let out = bench.give(from_opener, &[], 40);
+        let got = &out.last().unwrap().segment;
+        assert_eq!(got.ack, SeqNum::new(OTHER + 1), "{way:?}");
+        let blocks: Vec<_> = got.options.sack.iter().collect();
+        assert_eq!(blocks, [(SeqNum::new(OTHER + 3), SeqNum::new(OTHER + 6))]);
+        assert_eq!(got.window, 1000, "the opener's own scale");
+        // A RST names the number that its receiver expects.
+        let reset = bench.segment(false, Flags::RST, SeqNum::new(OTHER + 6), SeqNum::default());
+        let out = bench.give(reset, &[], 50);
+        assert_eq!(out[0].segment.seq, iss + 6);
+        assert!(bench.records.is_empty(), "{:?}", bench.records);
+    }
+}
+
+#[test]
+fn data_that_comes_before_the_other_half_is_there_is_held_and_not_acknowledged() {
+    for way in BOTH {
+        let mut bench = Bench::new(way);
+        let iss = bench.ask();
+        let data = bench.segment(true, Flags::ACK, SeqNum::new(OPENER + 1), iss + 1);
+        assert!(bench.give(data, b"request", 11).is_empty());
+        assert!(bench.give(data, b"request", 12).is_empty(), "sent again");
+        let answer = bench.answer();
+        let out = bench.give(answer, &[], 20);
+        assert_eq!(out.len(), 2, "the ACK and the data once: {out:?}");
+        assert_eq!(&out[1].bytes[..], b"request");
+        assert_eq!(out[1].segment.ack, SeqNum::new(OTHER + 1));
+    }
+}
+
+#[test]
+fn an_other_end_that_refuses_resets_the_opener_and_whatever_that_sends_then() {
+    for way in BOTH {
+        let mut bench = Bench::new(way);
+        let iss = bench.ask();
+        let stray = bench.segment(
+            false,
+            Flags::RST.with(Flags::ACK),
+            SeqNum::default(),
+            SeqNum::new(OPENER + 2),
+        );
+        assert!(bench.give(stray, &[], 11).is_empty(), "forged");
+        let reset = Segment {
+            ack: SeqNum::new(OPENER + 1),
+            ..stray
+        };
+        let out = bench.give(reset, &[], 12);
+        assert_eq!(out.len(), 1);
+        assert!(out[0].segment.flags.has(Flags::RST));
+        assert_eq!(out[0].segment.seq, iss + 1);
+        let data = bench.segment(true, Flags::ACK, SeqNum::new(OPENER + 1), iss + 1);
+        let out = bench.give(data, b"x", 20);
+        assert!(out[0].segment.flags.has(Flags::RST));
+        // It may begin anew.
+        assert_eq!(bench.open().get(), iss.get(), "of the same moment");
+    }
+}
+
+#[test]
+fn an_other_end_whose_number_is_too_near_is_refused_and_so_is_the_opener() {
+    for way in BOTH {
+        let mut bench = Bench::new(way);
+        let iss = bench.ask();
+        let mut answer = bench.answer();
+        answer.seq = iss + (1 << 22);
+        let out = bench.give(answer, &[], 20);
+        assert_eq!(out.len(), 2);
+        assert!(out.iter().all(|it| it.segment.flags.has(Flags::RST)));
+        assert_eq!(out[0].segment.to, answer.from);
+        assert_eq!((out[1].segment.to, out[1].segment.seq), (answer.to, iss + 1));
+    }
+}
+
+#[test]
+fn an_other_end_that_is_silent_is_asked_four_times_and_then_the_opener_is_reset() {
+    for way in BOTH {
+        let mut bench = Bench::new(way);
+        let iss = bench.ask();
+        let out = bench.wait(29_000);
+        let (resets, syns): (Vec<_>, Vec<_>) = out
+            .iter()
+            .partition(|packet| packet.segment.flags.has(Flags::RST));
+        assert_eq!(syns.len(), 3, "{syns:?}");
+        assert!(syns.iter().all(|syn| syn.segment.flags == Flags::SYN));
+        assert_eq!(resets.len(), 1);
+        assert_eq!(resets[0].segment.seq, iss + 1);
+    }
+}
+
+#[test]
+fn an_opener_that_vanishes_is_answered_again_and_then_forgotten_in_silence() {
+    for way in BOTH {
+        let mut bench = Bench::new(way);
+        bench.open();
+        let out = bench.wait(40_000);
+        assert_eq!(out.len(), 3, "{out:?}");
+        assert!(out.iter().all(|packet| packet.segment.flags == SYN_ACK));
+    }
+}
+
+#[test]
+fn an_opener_that_gives_up_while_the_other_end_is_asked_resets_that_too() {
+    for way in BOTH {
+        let mut bench = Bench::new(way);
+        bench.ask();
+        let far = bench.segment(true, Flags::RST, SeqNum::new(OPENER + 77), SeqNum::default());
+        assert!(bench.give(far, &[], 11).is_empty(), "forged");
+        let reset = bench.segment(true, Flags::RST, SeqNum::new(OPENER + 1), SeqNum::default());
+        let out = bench.give(reset, &[], 12);
+        assert_eq!(out.len(), 1);
+        assert_eq!(out[0].segment.to, bench.answer().from);
+        assert_eq!(out[0].segment.seq, SeqNum::new(OPENER + 1));
+    }
+}
+
+#[test]
+fn an_end_without_scale_and_sack_gets_windows_and_acks_that_it_understands() {
+    for way in BOTH {
+        let mut bench = Bench::new(way);
+        let iss = bench.ask();
+        let mut answer = bench.answer();
+        answer.options = Options {
+            mss: Some(536),
+            ..Options::default()
+        };
+        let _ = bench.give(answer, &[], 20);
+        let mut from_opener = bench.segment(true, Flags::ACK, SeqNum::new(OPENER + 1), iss + 1);
+        from_opener.window = 100;
+        from_opener.options.sack.push(iss + 3, iss + 6);
+        let out = bench.give(from_opener, &[], 30);
+        let got = &out.last().unwrap().segment;
+        assert_eq!(got.window, 100 << 9, "{way:?}");
+        assert!(got.options.sack.is_empty());
+        let mut from_other = bench.segment(
+            false,
+            Flags::ACK,
+            SeqNum::new(OTHER + 1),
+            SeqNum::new(OPENER + 1),
+        );
+        from_other.window = 65_535;
+        let out = bench.give(from_other, &[], 40);
+        let got = &out.last().unwrap().segment;
+        assert_eq!(got.window, (65_535_u32 >> 7) as u16);
+    }
+}
+
+#[test]
+fn a_successor_goes_on_with_the_numbers_that_the_state_file_tells() {
+    for way in BOTH {
+        let mut bench = Bench::new(way);
+        let iss = bench.connect();
+        assert_eq!(bench.records.len(), 1);
+        let record = bench.records[0];
+        let bytes = record.to_bytes();
+        assert_eq!(FlowRecord::from_bytes(&bytes), Some(record));
+        bench.gateway = Gateway::new(Settings::default());
+        bench.gateway.import(&record, at(25));
+        let from_other = bench.segment(
+            false,
+            Flags::ACK,
+            SeqNum::new(OTHER + 1),
+            SeqNum::new(OPENER + 1),
+        );
+        let out = bench.give(from_other, b"hello", 30);
+        assert_eq!(out.last().unwrap().segment.seq, iss + 1, "{way:?}");
+        let from_opener = bench.segment(true, Flags::ACK, SeqNum::new(OPENER + 1), iss + 6);
+        let out = bench.give(from_opener, &[], 40);
+        assert_eq!(out.last().unwrap().segment.ack, SeqNum::new(OTHER + 6));
+    }
+}
+
+#[test]
+fn what_cannot_be_set_up_early_passes_as_it_came() {
+    let mut bench = Bench::new(Direction::Downlink);
+    let mut syn = bench.syn();
+    syn.options.others = true;
+    assert_eq!(bench.give(syn, &[], 0)[0].segment, syn, "MPTCP, TFO");
+    let mut full = Bench::new(Direction::Downlink);
+    full.gateway = Gateway::new(Settings {
+        flows_max: 0,
+        ..settings()
+    });
+    let syn = full.syn();
+    assert_eq!(full.give(syn, &[], 0)[0].segment, syn, "the table is full");
+}
+
+#[test]
+fn held_segments_have_a_limit() {
+    let mut bench = Bench::new(Direction::Downlink);
+    let iss = bench.ask();
+    for number in 0..200 {
+        let seq = SeqNum::new(OPENER + 1 + number);
+        let data = bench.segment(true, Flags::ACK, seq, iss + 1);
+        assert!(bench.give(data, b"x", 11).is_empty());
+    }
+    let answer = bench.answer();
+    assert_eq!(bench.give(answer, &[], 20).len(), 32);
+    assert_eq!(
+        bench.wait(20 + Duration::from_secs(1).as_millis() as u64).len(),
+        0
+    );
+}

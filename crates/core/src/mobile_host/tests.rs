@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Freeze-TCP, fast retransmit and M-TCP at the MH, event by event.
+
+use super::*;
+use holdfast_wire::Endpoint;
+
+const LEAD: Duration = Duration::from_millis(300);
+const RTT: Duration = Duration::from_millis(80);
+
+fn at(millis: u64) -> Instant {
+    Instant::from_millis(10_000 + millis)
+}
+
+fn flow(port: u16) -> HostFlow {
+    let end = |host: u8, port| Endpoint {
+        address: [10, 0, 0, host].into(),
+        port,
+    };
+    HostFlow {
+        key: FlowKey {
+            fh: end(1, 443),
+            mh: end(2, port),
+        },
+        snd_nxt: SeqNum::new(100),
+        rcv_nxt: SeqNum::new(5_000),
+        window: 501,
+        timestamps: None,
+        sack: SackBlocks::default(),
+        srtt: Some(RTT),
+        rtt: Some(RTT),
+        sent_at: at(0),
+        heard_at: Some(at(0)),
+        is_opaque: false,
+        is_finished: false,
+    }
+}
+
+/// A machine, its flows and what it asked for.
+struct Bench {
+    host: MobileHost,
+    flows: Vec<HostFlow>,
+}
+
+impl Bench {
+    fn new(settings: MobileHostSettings) -> Self {
+        let flows = vec![flow(1000), flow(1001)];
+        let host = MobileHost::new(settings);
+        Self { host, flows }
+    }
+
+    fn of(scheme: MobileScheme) -> Self {
+        Self::new(MobileHostSettings::new(scheme))
+    }
+
+    fn link(&mut self, event: HostLinkEvent, now: Instant) -> Vec<HostAction> {
+        let mut actions = Vec::new();
+        let flows = self.flows.clone();
+        let mut source = || flows.clone();
+        self.host.handle_link(event, now, &mut source, &mut actions);
+        actions
+    }
+
+    /// Lets time pass, with all that is due in it.
+    fn until(&mut self, end: Instant) -> Vec<(Instant, HostAction)> {
+        let mut all = Vec::new();
+        while let Some(due) = self.host.poll_timeout().filter(|due| *due <= end) {
+            let mut actions = Vec::new();
+            let flows = self.flows.clone();
+            let mut source = || flows.clone();
+            self.host.handle_timeout(due, &mut source, &mut actions);
+            let again = self.host.poll_timeout();
+            assert!(again.is_none_or(|again| again > due), "due for ever");
+            all.extend(actions.into_iter().map(|action| (due, action)));
+        }
+        all
+    }
+
+    fn keys(&self) -> Vec<FlowKey> {
+        self.flows.iter().map(|flow| flow.key).collect()
+    }
+}
+
+fn send(key: FlowKey, ack: MadeAck, copies: u8) -> HostAction {
+    HostAction::Send { key, ack, copies }
+}
+
+#[test]
+fn a_warning_closes_each_window_one_round_trip_before_the_link_goes() {
+    let mut bench = Bench::of(MobileScheme::Freeze);
+    let slow = Duration::from_millis(200);
+    bench.flows[1].srtt = Some(slow);
+    let [quick_key, slow_key] = bench.keys().try_into().unwrap();
+    assert!(
+        bench
+            .link(HostLinkEvent::GoingDownSoon(Some(LEAD)), at(0))
+            .is_empty()
+    );
+    let happened = bench.until(at(299));
+    let expected = [(slow_key, slow), (quick_key, RTT)].map(|(key, ahead)| {
+        let when = Instant::from_nanos(at(300).as_nanos() - ahead.as_nanos() as u64);
+        [
+            (when, HostAction::Close(key)),
+            (when, send(key, MadeAck::ZeroWindow, 1)),
+        ]
+    });
+    assert_eq!(happened, expected.concat());
+}
+
+#[test]
+fn a_warning_shorter_than_the_round_trip_closes_at_once_as_published_and_never_today() {
+    for set in FreezeSet::ALL {
+        let mut settings = MobileHostSettings::new(MobileScheme::Freeze);
+        settings.set = set;
+        for lead in [None, Some(RTT / 2)] {
+            let mut bench = Bench::new(settings);
+            let actions = bench.link(HostLinkEvent::GoingDownSoon(lead), at(0));
+            let closed = bench.host.closed_count();
+            match set {
+                FreezeSet::Published => assert_eq!((actions.len(), closed), (4, 2)),
+                FreezeSet::Today => {
+                    assert_eq!((actions.len(), closed), (0, 0));
+                    assert_eq!(bench.host.counters().not_covered, 2);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn after_a_warned_outage_windows_open_and_three_copies_of_the_last_ack_go_out() {
+    let mut bench = Bench::of(MobileScheme::Freeze);
+    bench.link(HostLinkEvent::GoingDownSoon(None), at(0));
+    assert!(bench.link(HostLinkEvent::Down, at(50)).is_empty());
+    assert!(
+        bench.until(at(20_000)).is_empty(),
+        "closed as long as it lasts"
+    );
+    assert!(bench.host.orders_until(at(20_000)).is_some());
+    let actions = bench.link(HostLinkEvent::Up, at(20_000));
+    let keys = bench.keys();
+    let opens = keys.iter().map(|key| HostAction::Open(*key));
+    let acks = keys.iter().map(|key| send(*key, MadeAck::Last, 3));
+    assert_eq!(actions, opens.chain(acks).collect::<Vec<_>>());
+    assert_eq!(bench.host.orders_until(at(20_000)), None);
+    assert_eq!(bench.host.poll_timeout(), None);
+}
+
+#[test]
+fn orders_are_renewed_well_before_they_lapse() {
+    let mut bench = Bench::of(MobileScheme::Freeze);
+    bench.link(HostLinkEvent::GoingDownSoon(None), at(0));
+    bench.link(HostLinkEvent::Down, at(1));
+    let due = bench.host.poll_timeout().unwrap();
+    let lapses = bench.host.orders_until(at(0)).unwrap();
+    assert!(due + ORDER_RENEWAL * 2 < lapses);
+}
+
+#[test]
+fn a_warning_of_which_nothing_comes_costs_less_than_a_second() {
+    let mut bench = Bench::of(MobileScheme::Freeze);
+    bench.link(HostLinkEvent::GoingDownSoon(Some(LEAD)), at(0));
+    let happened = bench.until(at(5_000));
+    for key in bench.keys() {
+        let when = |wanted: HostAction| {
+            let of = |(when, action): &(Instant, HostAction)| (*action == wanted).then_some(*when);
+            happened.iter().find_map(of).unwrap()
+        };
+        let frozen = when(HostAction::Open(key)).saturating_since(when(HostAction::Close(key)));
+        assert!(frozen < Duration::from_secs(1), "{frozen:?}");
+        assert!(
+            happened
+                .iter()
+                .any(|(_, action)| *action == send(key, MadeAck::Last, 2))
+        );
+    }
+    assert_eq!(bench.host.counters().false_alarms, 1);
+    assert_eq!(bench.host.poll_timeout(), None);
+}
+
+#[test]
+fn a_flow_that_begins_after_the_warning_is_closed_too() {
+    let mut bench = Bench::of(MobileScheme::Freeze);
+    bench.link(HostLinkEvent::GoingDownSoon(Some(LEAD)), at(0));
+    let late = flow(1002);
+    bench.flows.push(late);
+    let happened = bench.until(at(300));
+    assert!(
+        happened
+            .iter()
+            .any(|(_, action)| *action == HostAction::Close(late.key))
+    );
+}
+
+#[test]
+fn an_outage_that_nobody_foresaw_closes_nothing_and_ends_in_three_acks() {
+    for scheme in [MobileScheme::Freeze, MobileScheme::FastRetransmit] {
+        let mut bench = Bench::of(scheme);
+        assert!(bench.link(HostLinkEvent::Down, at(0)).is_empty());
+        let actions = bench.link(HostLinkEvent::Up, at(900));
+        let keys = bench.keys();
+        assert_eq!(
+            actions,
+            [0, 1].map(|n| send(keys[n], MadeAck::Last, 3)),
+            "{scheme}"
+        );
+    }
+}
+
+#[test]
+fn without_tr_acks_only_what_was_closed_hears_of_the_return() {
+    let mut settings = MobileHostSettings::new(MobileScheme::Freeze);
+    settings.tr_acks = false;
+    let mut bench = Bench::new(settings);
+    bench.flows.truncate(1);
+    bench.link(HostLinkEvent::GoingDownSoon(None), at(0));
+    bench.link(HostLinkEvent::Down, at(50));
+    let key = bench.keys()[0];
+    bench.flows.push(flow(1002));
+    let actions = bench.link(HostLinkEvent::Up, at(1_000));
+    assert_eq!(
+        actions,
+        [HostAction::Open(key), send(key, MadeAck::Last, 1)]
+    );
+}
+
+#[test]
+fn two_sources_that_tell_of_one_return_cause_one_set_of_acks() {
+    let mut bench = Bench::of(MobileScheme::FastRetransmit);
+    bench.link(HostLinkEvent::Down, at(0));
+    assert_eq!(bench.link(HostLinkEvent::Up, at(900)).len(), 2);
+    assert!(bench.link(HostLinkEvent::Up, at(950)).is_empty());
+    // An outage that nobody told of lies between.
+    assert_eq!(bench.link(HostLinkEvent::Up, at(3_000)).len(), 2);
+}
+
+#[test]
+fn the_marked_ack_goes_once_to_who_answers_and_again_to_who_does_not() {
+    let mut bench = Bench::of(MobileScheme::Mtcp);
+    bench.link(HostLinkEvent::Down, at(0));
+    let keys = bench.keys();
+    let actions = bench.link(HostLinkEvent::Up, at(2_000));
+    assert_eq!(actions, [0, 1].map(|n| send(keys[n], MadeAck::Marked, 1)));
+    bench.flows[0].heard_at = Some(at(2_050));
+    let happened = bench.until(at(60_000));
+    let times: Vec<_> = happened
+        .iter()
+        .map(|(when, action)| {
+            assert_eq!(*action, send(keys[1], MadeAck::Marked, 1));
+            when.saturating_since(at(2_000)).as_millis()
+        })
+        .collect();
+    assert_eq!(times, [100, 300, 700], "and then no more");
+}
+
+#[test]
+fn flows_that_are_idle_finished_or_not_understood_are_left_alone() {
+    let mut bench = Bench::of(MobileScheme::FastRetransmit);
+    bench.flows[0].is_opaque = true;
+    bench.flows[1].is_finished = true;
+    let mut idle = flow(1002);
+    let now = at(700_000);
+    idle.heard_at = None;
+    bench.flows.push(idle);
+    bench.link(HostLinkEvent::Down, at(0));
+    assert!(bench.link(HostLinkEvent::Up, now).is_empty());
+}
+
+#[test]
+fn no_event_makes_acks_for_more_flows_than_the_limit_and_the_newest_come_first() {
+    let mut bench = Bench::of(MobileScheme::FastRetransmit);
+    bench.flows = (0..3_000).map(flow).collect();
+    for (number, flow) in bench.flows.iter_mut().enumerate() {
+        flow.heard_at = Some(at(number as u64));
+    }
+    bench.link(HostLinkEvent::Down, at(3_000));
+    let actions = bench.link(HostLinkEvent::Up, at(4_000));
+    assert_eq!(actions.len(), FLOWS_SERVED_MAX);
+    assert_eq!(actions[0], send(flow(2_999).key, MadeAck::Last, 3));
+}
+
+#[test]
+fn whoever_leaves_opens_what_is_closed() {
+    let mut bench = Bench::of(MobileScheme::Freeze);
+    bench.link(HostLinkEvent::GoingDownSoon(None), at(0));
+    let mut actions = Vec::new();
+    bench.host.release(&mut actions);
+    let opened = actions
+        .iter()
+        .filter(|action| matches!(action, HostAction::Open(_)));
+    assert_eq!(opened.count(), 2);
+    assert_eq!(bench.host.closed_count(), 0);
+    assert_eq!(bench.host.poll_timeout(), None);
+}
+
+#[test]
+fn a_warning_during_the_outage_changes_nothing() {
+    let mut bench = Bench::of(MobileScheme::Freeze);
+    bench.link(HostLinkEvent::Down, at(0));
+    assert!(
+        bench
+            .link(HostLinkEvent::GoingDownSoon(None), at(10))
+            .is_empty()
+    );
+    assert_eq!(bench.host.poll_timeout(), None);
+}

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The two halves of a connection that was set up early (M-TCP, section 5.3.1) have their own
+//! sequence numbers: the end that answers the gateway's SYN has chosen others than the gateway
+//! did in its name.
+//!
+//! Inside the gateway numbers and windows are those of the MH's half. What comes from the FH is
+//! renumbered as it comes, what goes to the FH as it goes. Addresses and ports are the same on
+//! both halves.
+
+use holdfast_wire::{Flags, SackBlocks, Segment, SeqNum};
+
+/// A window of one half in the scale of the other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rescale {
+    /// The shift in which it is given.
+    pub from: u8,
+    /// The shift in which it is read.
+    pub to: u8,
+}
+
+impl Rescale {
+    /// The window; what the other scale cannot say is left out.
+    pub const fn apply(self, window: u16) -> u16 {
+        let scaled = ((window as u32) << self.from) >> self.to;
+        if scaled > u16::MAX as u32 {
+            u16::MAX
+        } else {
+            scaled as u16
+        }
+    }
+}
+
+/// How the numbers of one half are made those of the other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Renumber {
+    /// Added to the sequence numbers of the MH's data on their way to the FH.
+    pub uplink: u32,
+    /// Added to those of the FH's data on their way to the MH.
+    pub downlink: u32,
+    /// The MH's windows for the FH.
+    pub uplink_window: Rescale,
+    /// The FH's windows for the MH.
+    pub downlink_window: Rescale,
+    /// The FH has permitted the MH's SACK blocks, and the MH the FH's.
+    pub fh_sack: bool,
+    /// See [`fh_sack`](Self::fh_sack).
+    pub mh_sack: bool,
+}
+
+fn back(seq: SeqNum, by: u32) -> SeqNum {
+    seq + by.wrapping_neg()
+}
+
+fn shift(blocks: &SackBlocks, by: u32) -> SackBlocks {
+    let mut shifted = SackBlocks::default();
+    for (left, right) in blocks.iter() {
+        shifted.push(left + by, right + by);
+    }
+    shifted
+}
+
+/// A SYN's window is in no scale (RFC 7323, 2.2).
+const fn rescaled(segment: &Segment, scale: Rescale) -> u16 {
+    if segment.flags.has(Flags::SYN) {
+        segment.window
+    } else {
+        scale.apply(segment.window)
+    }
+}
+
+impl Renumber {
+    /// A segment of the FH, as the MH is to see it.
+    #[must_use]
+    pub fn to_mh(&self, segment: &Segment) -> Segment {
+        let mut own = *segment;
+        own.seq = segment.seq + self.downlink;
+        own.ack = back(segment.ack, self.uplink);
+        own.window = rescaled(segment, self.downlink_window);
+        own.options.sack = if self.mh_sack {
+            shift(&segment.options.sack, self.uplink.wrapping_neg())
+        } else {
+            SackBlocks::default()
+        };
+        own
+    }
+
+    /// A segment of the MH, or one made in its name, as the FH is to see it.
+    #[must_use]
+    pub fn to_fh(&self, segment: &Segment) -> Segment {
+        let mut own = *segment;
+        own.seq = segment.seq + self.uplink;
+        own.ack = back(segment.ack, self.downlink);
+        own.window = rescaled(segment, self.uplink_window);
+        own.options.sack = if self.fh_sack {
+            shift(&segment.options.sack, self.downlink.wrapping_neg())
+        } else {
+            SackBlocks::default()
+        };
+        own
+    }
+
+    /// The bytes of a record.
+    pub const BYTES: usize = 13;
+
+    /// The record.
+    pub fn to_bytes(self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        bytes[..4].copy_from_slice(&self.uplink.to_be_bytes());
+        bytes[4..8].copy_from_slice(&self.downlink.to_be_bytes());
+        let (up, down) = (self.uplink_window, self.downlink_window);
+        bytes[8..12].copy_from_slice(&[up.from, up.to, down.from, down.to]);
+        bytes[12] = u8::from(self.fh_sack) | u8::from(self.mh_sack) << 1;
+        bytes
+    }
+
+    /// Reads a record back; none if it says what cannot be.
+    pub fn from_bytes(bytes: &[u8; Self::BYTES]) -> Option<Self> {
+        let word =
+            |at: usize| u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        let fits = bytes[8..12].iter().all(|shift| *shift <= 14) && bytes[12] < 4;
+        fits.then(|| Self {
+            uplink: word(0),
+            downlink: word(4),
+            uplink_window: Rescale {
+                from: bytes[8],
+                to: bytes[9],
+            },
+            downlink_window: Rescale {
+                from: bytes[10],
+                to: bytes[11],
+            },
+            fh_sack: bytes[12] & 1 != 0,
+            mh_sack: bytes[12] & 2 != 0,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::data;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_goes_to_and_fro_is_what_it_was(
+            uplink: u32, downlink: u32, seq: u32, ack: u32, left: u32, window: u16
+        ) {
+            let numbers = Renumber {
+                uplink,
+                downlink,
+                fh_sack: true,
+                mh_sack: true,
+                ..Renumber::default()
+            };
+            let (mut segment, _) = data(seq, b"abc");
+            segment.ack = SeqNum::new(ack);
+            segment.window = window;
+            segment.options.sack.push(SeqNum::new(left), SeqNum::new(left) + 9);
+            let there = numbers.to_mh(&segment);
+            prop_assert_eq!(there.seq, segment.seq + downlink);
+            prop_assert_eq!(there.ack + uplink, segment.ack);
+            // What one end says of the other's bytes is said of the same bytes.
+            let of = |one: &Segment| one.options.sack.iter().next().unwrap().0 - one.ack.get();
+            prop_assert_eq!(of(&there), of(&segment));
+            prop_assert_eq!(numbers.to_fh(&Segment { ..there }).seq, there.seq + uplink);
+            let bytes = numbers.to_bytes();
+            prop_assert_eq!(Renumber::from_bytes(&bytes), Some(numbers));
+        }
+    }
+
+    #[test]
+    fn windows_change_their_scale_and_never_grow() {
+        let rescale = |from, to| Rescale { from, to };
+        assert_eq!(rescale(10, 7).apply(3), 24);
+        assert_eq!(rescale(0, 7).apply(1000), 7);
+        assert_eq!(rescale(14, 0).apply(65_535), 65_535);
+        for (from, to, window) in [(3, 7, 12_345_u16), (7, 3, 600), (14, 7, 9)] {
+            let applied = rescale(from, to).apply(window);
+            assert!(u32::from(applied) << to <= u32::from(window) << from);
+        }
+    }
+
+    #[test]
+    fn blocks_that_the_other_half_has_not_permitted_are_left_out() {
+        let (mut segment, _) = data(1, b"");
+        segment.options.sack.push(SeqNum::new(5), SeqNum::new(9));
+        let numbers = Renumber::default();
+        assert!(numbers.to_mh(&segment).options.sack.is_empty());
+        assert!(numbers.to_fh(&segment).options.sack.is_empty());
+    }
+}

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Handoff between supervisor hosts (sections 4.3 and 5.2): "M-TCP is notified and the send
+//! window is shrunk on the TCP side; next, some of the state regarding the connection is
+//! serialized at the old SH and passed to the new SH. At the new SH, the connection state is
+//! unserialized, and the TCP send window is re-opened."
+//!
+//! Who does what when is the handoff's ([`crate::handoff`]); here is what of it concerns the
+//! two halves.
+
+use core::time::Duration;
+
+use holdfast_wire::SeqNum;
+
+use super::{Context, Mtcp, m_tcp, sh_tcp};
+use crate::flow::Flow;
+use crate::schemes::mtcp_plus::serves;
+use crate::{Actions, Payload};
+
+/// What becomes of the data that an SH keeps for a mobile that has gone to another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MtcpHandoff {
+    /// As published: discarded. The FH's window is closed until the new SH opens it, and the FH
+    /// sends again what was outstanding.
+    #[default]
+    Published,
+    /// The new SH asks for it, as Snoop's base stations do. The FH's window is left as it is.
+    Forward,
+}
+
+/// What the SH after has to know of a connection that is split, beside what every scheme
+/// knows of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SplitState {
+    /// The FH was sent an ACK of this.
+    pub told: SeqNum,
+    /// The FH's window is closed, or was just opened: it is to be opened (again).
+    pub is_shrunk: bool,
+    /// The FH's window was closed at some time.
+    pub was_shrunk: bool,
+    /// The MH has sent data since it was sent an ACK of all of it.
+    pub uplink_open: bool,
+    /// The congestion window of the wireless half, bytes, if there is one.
+    pub cwnd: Option<u32>,
+    /// From a segment's arrival at the SH to the MH's ACK, smoothed.
+    pub srtt: Option<Duration>,
+    /// The wired half's round trip, smoothed.
+    pub wired_srtt: Option<Duration>,
+}
+
+impl Mtcp {
+    /// The halves for another SH; none if the connection is not split here.
+    pub(crate) fn split_state(&self) -> Option<SplitState> {
+        self.split.then(|| SplitState {
+            cwnd: self.m.cwnd,
+            ..self.sh.split_state()
+        })
+    }
+
+    /// Another SH knows all that is to be known: the FH hears no more from here.
+    pub(crate) const fn is_handed_over(&self) -> bool {
+        self.is_handed_over
+    }
+}
+
+/// The mobile is at another SH, which is about to be told of the connection.
+pub(crate) fn hand_over<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
+    if !flow.is_split() {
+        return;
+    }
+    if cx.settings.mtcp.handoff == MtcpHandoff::Published {
+        m_tcp::freeze(flow, cx);
+        sh_tcp::shrink(flow, cx);
+    }
+    flow.mtcp.is_handed_over = true;
+}
+
+/// The SH before has told of a connection that was split there: it is generated here.
+/// `has_passed`: what the MH has said here before that has gone through to the FH.
+pub(crate) fn adopt<P: Payload>(
+    flow: &mut Flow<P>,
+    state: &SplitState,
+    has_passed: bool,
+    cx: &Context<'_, P>,
+) {
+    if flow.is_split() {
+        // Whatever the SH before has closed is to be opened.
+        flow.mtcp.sh.adopt(state, None);
+        return;
+    }
+    if !serves(flow) {
+        return;
+    }
+    flow.begin_split();
+    flow.mtcp.split = true;
+    flow.mtcp.sh.begin(flow.fh.una);
+    let una = flow.fh.una;
+    flow.mtcp.sh.adopt(state, (!has_passed).then_some(una));
+    flow.mtcp.m.begin(flow.sent_nxt);
+    m_tcp::open(flow, cx);
+    if flow.mtcp.m.cwnd.is_some() {
+        flow.mtcp.m.cwnd = state.cwnd.or(flow.mtcp.m.cwnd);
+    }
+    sh_tcp::resume_saving(flow, cx);
+}
+
+/// The gateway lets go of the flow: the FH is told all that the MH has said, unless another
+/// SH goes on from there.
+pub(crate) fn let_go<P: Payload>(flow: &mut Flow<P>, actions: &mut Actions<P>) {
+    if !flow.mtcp.is_handed_over {
+        super::leave(flow, actions);
+    }
+}

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+//! SH-TCP taken to another SH, and brought from there.
+
+use holdfast_wire::SeqNum;
+
+use super::{Context, ShTcp, Window, save};
+use crate::Payload;
+use crate::flow::Flow;
+use crate::schemes::mtcp::SplitState;
+
+impl ShTcp {
+    /// What another SH has to know; without the wireless half's congestion window.
+    pub(in crate::schemes::mtcp) fn split_state(&self) -> SplitState {
+        SplitState {
+            told: self.told,
+            is_shrunk: self.state != Window::NoShrink,
+            was_shrunk: self.was_shrunk,
+            uplink_open: self.uplink_open,
+            cwnd: None,
+            srtt: self.rtt.srtt(),
+            wired_srtt: self.wired_rtt.srtt(),
+        }
+    }
+
+    /// As the SH before has left it. `una`: the MH has acknowledged that to the SH before, and
+    /// nothing has passed here; if something has, none.
+    pub(in crate::schemes::mtcp) fn adopt(&mut self, state: &SplitState, una: Option<SeqNum>) {
+        if let Some(una) = una {
+            self.told = state.told.min(una);
+        }
+        if state.is_shrunk {
+            self.state = Window::Shrunk;
+        }
+        self.was_shrunk |= state.was_shrunk;
+        self.uplink_open |= state.uplink_open;
+        state.srtt.into_iter().for_each(|srtt| self.rtt.seed(srtt));
+        let wired = state.wired_srtt.into_iter();
+        wired.for_each(|srtt| self.wired_rtt.seed(srtt));
+    }
+}
+
+/// A byte may be saved: the wintimer runs again.
+pub(in crate::schemes::mtcp) fn resume_saving<P: Payload>(
+    flow: &mut Flow<P>,
+    cx: &Context<'_, P>,
+) {
+    save(flow, cx);
+}

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the schemes of the mobile side do to a download through one outage, by sender and by how
+//! long ahead the outage was announced; no gateway:
+//!
+//! ```text
+//! cargo bench -p holdfast --bench freeze -- --repetitions 3
+//! ```
+//!
+//! One line for each: medians of the stall (from the link's return to the first byte) and of the
+//! bytes received in the whole run. Wall clock, namespaces, root; two runs at a time.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{IpAddr, Shutdown, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::Mutex;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use clap::Parser;
+use holdfast_lab::download::{DownloadWatch, receive};
+use holdfast_lab::harness::{Harness, accept, connect, listen};
+use holdfast_lab::link_process::{EmulatedLink, MH_IF};
+use holdfast_lab::stop::StopFlag;
+use holdfast_lab::topology::{FH, TopologySettings, Wireless};
+use holdfast_link::OutageAt;
+use holdfast_net::datapath::monotonic_ns;
+
+const HOLDFAST: &str = env!("CARGO_BIN_EXE_holdfast");
+const PORT: u16 = 700;
+const CHUNK_BYTES: usize = 1 << 16;
+/// Runs at a time: as many as the harness allows in one process.
+const PARALLEL: usize = 2;
+
+/// What is to be measured.
+#[derive(Parser)]
+struct Args {
+    /// The senders
+    #[arg(long, value_delimiter = ',', default_value = "cubic,reno,bbr")]
+    senders: Vec<String>,
+    /// Schemes, each with the announcement in milliseconds before the outage where it has one
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "none,fast-retransmit,2000@50,2000@100,2000@250,2000@500,today@100,today@250,today@500"
+    )]
+    policies: Vec<String>,
+    /// Length of the outage in seconds
+    #[arg(long, default_value_t = 5.0)]
+    outage: f64,
+    /// Packets in the link's queue
+    #[arg(long, default_value_t = 200)]
+    queue: u32,
+    /// Repetitions of each
+    #[arg(long, default_value_t = 3)]
+    repetitions: usize,
+    /// Given by cargo
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+/// The outage begins so long after the link's clock.
+const OUTAGE_AT_S: f64 = 3.0;
+/// The run ends so long after the outage.
+const AFTER_S: f64 = 5.0;
+
+/// One run's outcome.
+#[derive(Clone, Copy)]
+struct Outcome {
+    stall_ms: u64,
+    received: u64,
+    frozen: u64,
+}
+
+fn ns(seconds: f64) -> u64 {
+    (seconds * 1e9) as u64
+}
+
+fn wait_until(at_ns: u64) {
+    let left = at_ns.saturating_sub(monotonic_ns());
+    thread::sleep(Duration::from_nanos(left));
+}
+
+/// One request on the daemon's socket, and its answer.
+fn ask(socket: &Path, request: &str) -> anyhow::Result<serde_json::Value> {
+    let mut stream = UnixStream::connect(socket)?;
+    writeln!(stream, "{request}")?;
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line)?;
+    Ok(serde_json::from_str(&line)?)
+}
+
+fn run(args: &Args, sender: &str, policy: &str, seed: u64) -> anyhow::Result<Outcome> {
+    let (scheme, lead_ms) = match policy.split_once('@') {
+        Some((set, lead)) => (set, Some(lead.parse::<u64>()?)),
+        None => (policy, None),
+    };
+    let link = EmulatedLink {
+        outages: vec![OutageAt {
+            at_s: OUTAGE_AT_S,
+            for_s: args.outage,
+        }],
+        queue_packets: args.queue,
+        seed,
+        ..EmulatedLink::default()
+    };
+    let mut settings = TopologySettings::new(HOLDFAST, Wireless::Emulated(link));
+    settings.congestion_control = sender.into();
+    let harness = Harness::new("bench freeze", &settings, None)?;
+    let mut harness = harness.context("no namespaces")?;
+    let socket = harness.folder().join("mobile.sock");
+    let mut command = harness.topology.mh.command(HOLDFAST);
+    command.args(["mobile", "--iface", MH_IF]);
+    match scheme {
+        "none" | "fast-retransmit" => command.args(["--scheme", "fast-retransmit"]),
+        set => command.args(["--scheme", "freeze", "--freeze-set", set]),
+    };
+    command.arg("--control-socket").arg(&socket);
+    command.stderr(Stdio::null());
+    let _mobile = if scheme == "none" {
+        None
+    } else {
+        let child = harness.topology.mh.spawn_guarded(command)?;
+        let answers = || Ok(ask(&socket, r#"{"command":"status"}"#).ok().map(|_| ()));
+        StopFlag::default().wait_for("the daemon answers", Duration::from_secs(10), answers)?;
+        Some(child)
+    };
+    let fh: IpAddr = FH.v4.into();
+    let listener = listen(&harness.topology.fh, fh, PORT)?;
+    let at_mh = connect(&harness.topology.mh, fh, PORT)?;
+    let (at_fh, _) = accept(&listener)?;
+    let start_ns = monotonic_ns();
+    let link = harness.topology.cells[0].link.as_mut();
+    link.context("no link")?.start_clock(start_ns)?;
+    let outage_ns = start_ns + ns(OUTAGE_AT_S);
+    let returns_ns = outage_ns + ns(args.outage);
+    let watch = DownloadWatch::default();
+    let seen = watch.clone();
+    let ends = at_mh.try_clone()?;
+    let receiver = thread::spawn(move || receive(&at_mh, &seen));
+    let sending = thread::spawn(move || send_for_ever(&at_fh));
+    let mut frozen = 0;
+    if let Some(lead_ms) = lead_ms {
+        wait_until(outage_ns - lead_ms * 1_000_000);
+        let request =
+            format!(r#"{{"command":"signal","event":"going-down-soon","lead_ms":{lead_ms}}}"#);
+        ask(&socket, &request)?;
+        wait_until(outage_ns + ns(0.2));
+        let status = ask(&socket, r#"{"command":"status"}"#)?;
+        frozen = status["counters"]["host.frozen"].as_u64().unwrap_or(0);
+    }
+    wait_until(returns_ns + ns(AFTER_S));
+    ends.shutdown(Shutdown::Both)?;
+    let received = receiver
+        .join()
+        .map_err(|_| anyhow::anyhow!("the receiver failed"))?;
+    drop(harness);
+    let _ = sending.join();
+    ensure!(received.bytes() > 0, "nothing arrived");
+    Ok(Outcome {
+        stall_ms: received.stall_ms(returns_ns).min(ns(AFTER_S) / 1_000_000),
+        received: received.bytes(),
+        frozen,
+    })
+}
+
+fn send_for_ever(mut stream: &TcpStream) {
+    let chunk = vec![0x5a; CHUNK_BYTES];
+    while stream.write_all(&chunk).is_ok() {}
+}
+
+fn median(mut values: Vec<u64>) -> u64 {
+    values.sort_unstable();
+    values[values.len() / 2]
+}
+
+fn main() -> anyhow::Result<()> {
+    let args = Args::parse();
+    let mut jobs = Vec::new();
+    for repetition in 0..args.repetitions {
+        for sender in &args.senders {
+            for policy in &args.policies {
+                jobs.push((sender.clone(), policy.clone(), repetition as u64 + 1));
+            }
+        }
+    }
+    let total = jobs.len();
+    let jobs = Mutex::new(jobs.into_iter());
+    let outcomes = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for _ in 0..PARALLEL {
+            scope.spawn(|| {
+                while let Some((sender, policy, seed)) = {
+                    let mut jobs = jobs.lock().expect("no thread panics holding it");
+                    jobs.next()
+                } {
+                    let outcome = run(&args, &sender, &policy, seed);
+                    let mut outcomes = outcomes.lock().expect("no thread panics holding it");
+                    outcomes.push((sender, policy, outcome));
+                    eprint!("\r{}/{total}", outcomes.len());
+                }
+            });
+        }
+    });
+    let outcomes = outcomes.into_inner()?;
+    println!("| sender | policy | stall ms | received MB | flows frozen | runs |");
+    println!("| --- | --- | --- | --- | --- | --- |");
+    for sender in &args.senders {
+        for policy in &args.policies {
+            let of = |wanted: &&(String, String, anyhow::Result<Outcome>)| {
+                wanted.0 == *sender && wanted.1 == *policy
+            };
+            let mut runs = Vec::new();
+            for (_, _, outcome) in outcomes.iter().filter(of) {
+                match outcome {
+                    Ok(outcome) => runs.push(*outcome),
+                    Err(error) => eprintln!("{sender} {policy}: {error:#}"),
+                }
+            }
+            if runs.is_empty() {
+                continue;
+            }
+            println!(
+                "| {sender} | {policy} | {} | {:.1} | {} | {} |",
+                median(runs.iter().map(|run| run.stall_ms).collect()),
+                median(runs.iter().map(|run| run.received).collect()) as f64 / 1e6,
+                median(runs.iter().map(|run| run.frozen).collect()),
+                runs.len()
+            );
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The operator's program that moves the wired network's route when a mobile has come here.
+//!
+//! For one mobile one runs at a time: the route ends where the mobile went last.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::io;
+use std::net::IpAddr;
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::rc::Rc;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+/// How long it may take.
+const COMMAND_MAX: Duration = Duration::from_secs(10);
+/// Between two looks at whether it has ended.
+const COMMAND_POLL: Duration = Duration::from_millis(20);
+
+/// The programs that run, by the addresses of the mobiles for which they do, and which of them
+/// are to run once more: the mobile has come anew.
+#[derive(Debug, Default)]
+pub(super) struct TookOver {
+    running: RefCell<BTreeSet<Vec<IpAddr>>>,
+    again: RefCell<BTreeSet<Vec<IpAddr>>>,
+}
+
+impl TookOver {
+    /// Runs the program with the mobile's addresses, at once or as soon as the one that runs
+    /// for it has ended.
+    pub(super) fn run(self: &Rc<Self>, command: PathBuf, addresses: Vec<IpAddr>) {
+        if !self.running.borrow_mut().insert(addresses.clone()) {
+            self.again.borrow_mut().insert(addresses);
+            return;
+        }
+        let this = Rc::clone(self);
+        tokio::task::spawn_local(async move {
+            loop {
+                run_command(&command, &addresses).await;
+                if !this.again.borrow_mut().remove(&addresses) {
+                    break;
+                }
+            }
+            this.running.borrow_mut().remove(&addresses);
+        });
+    }
+}
+
+/// Says how it ended, if not well.
+async fn run_command(command: &PathBuf, addresses: &[IpAddr]) {
+    let shown = command.display().to_string();
+    let child = Command::new(command)
+        .args(addresses.iter().map(IpAddr::to_string))
+        .stdin(Stdio::null())
+        .process_group(0)
+        .spawn();
+    let mut child = match child {
+        Ok(child) => child,
+        Err(error) => {
+            tracing::warn!(command = shown, %error, "cannot be run");
+            return;
+        }
+    };
+    match tokio::time::timeout(COMMAND_MAX, ended(&mut child)).await {
+        Ok(Ok(true)) => {}
+        Ok(Ok(false)) => tracing::warn!(command = shown, "failed"),
+        Ok(Err(error)) => tracing::warn!(command = shown, %error, "failed"),
+        Err(_) => {
+            tracing::warn!(command = shown, "took too long; killed");
+            if let Some(group) = Pid::from_raw(child.id() as i32) {
+                // It may have ended just now.
+                let _ = kill_process_group(group, Signal::KILL);
+            }
+            drop(tokio::time::timeout(COMMAND_MAX, ended(&mut child)).await);
+        }
+    }
+}
+
+/// Waits until it has ended: true if well.
+async fn ended(child: &mut Child) -> io::Result<bool> {
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status.success());
+        }
+        tokio::time::sleep(COMMAND_POLL).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Deadline of whatever the tests wait for.
+    const LIMIT: Duration = Duration::from_secs(8);
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn of_many_words_for_one_mobile_the_program_runs_twice_and_never_beside_itself() {
+        let folder = tempfile::tempdir().unwrap();
+        let (program, log) = (folder.path().join("moved"), folder.path().join("log"));
+        let shown = log.display();
+        let script = format!("#!/bin/sh\necho begins >> {shown}\nsleep 0.2\necho ends >> {shown}\n");
+        std::fs::write(&program, script).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&program, mode).unwrap();
+        let commands = Rc::new(TookOver::default());
+        let local = tokio::task::LocalSet::new();
+        let done = local.run_until(async {
+            for _ in 0..5 {
+                commands.run(program.clone(), vec![[10, 9, 0, 2].into()]);
+            }
+            tokio::time::timeout(LIMIT, async {
+                while !commands.running.borrow().is_empty() {
+                    tokio::time::sleep(COMMAND_POLL).await;
+                }
+            })
+            .await
+        });
+        done.await.expect("it ends");
+        let log = std::fs::read_to_string(&log).unwrap();
+        assert_eq!(log, "begins\nends\n".repeat(2));
+    }
+}

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A process that opens the windows which the daemon has closed, if the daemon cannot any more.
+//!
+//! What is closed ends by itself: the programs go with the daemon (TCX), or their deadline
+//! passes. But the FH has been told of a window of 0, and without a packet of the MH it learns
+//! nothing else until its next probe. So the daemon starts this process ahead, which holds the
+//! maps and a packet socket of its own. It sleeps until it is told that something is closed,
+//! and then looks whether the deadline is still put off. If the pipe to the daemon ends, or the
+//! deadline passes, it sends what the daemon would have sent.
+
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::AsFd as _;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use holdfast_core::mobile_host::MadeAck;
+use holdfast_net::datapath::{Interface, monotonic_ns};
+use holdfast_net::mobile_path::{AckSender, FlowMaps, MapIds, MobilePath, NotedFlow};
+use holdfast_net::readiness::wait_readable;
+use holdfast_wire::Instant;
+
+/// How often it looks while something is closed.
+const LOOK: Duration = Duration::from_millis(100);
+/// Copies of the ACK that opens a window, the first time.
+const COPIES: u8 = 3;
+/// After a death the ACK may fall into an outage: it is repeated after so long, and twice as
+/// long each time...
+const REPEATED_AFTER: Duration = Duration::from_millis(100);
+/// ... so often. The last goes out 25 s after the first.
+const REPETITIONS: u32 = 8;
+
+/// What the guard has to be told on its command line.
+#[derive(Debug, clap::Args)]
+pub(crate) struct GuardArgs {
+    /// The interface
+    #[arg(long)]
+    interface: String,
+    /// The map of flows
+    #[arg(long)]
+    flows: u32,
+    /// The map of closed flows
+    #[arg(long)]
+    closed: u32,
+    /// The map of the deadline
+    #[arg(long)]
+    control: u32,
+}
+
+/// The daemon's side: the process and the pipe to it.
+pub(super) struct Guard {
+    child: Child,
+    pipe: ChildStdin,
+    watching: bool,
+}
+
+impl Guard {
+    /// Starts the process.
+    ///
+    /// Errors: one line.
+    pub(super) fn start(interface: &str, path: &MobilePath) -> anyhow::Result<Self> {
+        let ids = path.maps().ids().context("the guard's maps")?;
+        let program = std::env::current_exe().context("the guard's program")?;
+        let mut command = Command::new(program);
+        command.args(["mobile", "guard", "--interface", interface]);
+        for (flag, id) in [
+            ("--flows", ids.flows),
+            ("--closed", ids.closed),
+            ("--control", ids.control),
+        ] {
+            command.arg(flag).arg(id.to_string());
+        }
+        // What is sent to the daemon's group is not meant for it.
+        command.process_group(0);
+        command.stdin(Stdio::piped()).stdout(Stdio::null());
+        let mut child = command.spawn().context("the guard cannot be started")?;
+        let pipe = child.stdin.take().context("the guard has no pipe")?;
+        Ok(Self {
+            child,
+            pipe,
+            watching: false,
+        })
+    }
+
+    /// Something is closed, or nothing is any more.
+    pub(super) fn watch(&mut self, something: bool) {
+        if self.watching != something {
+            self.watching = something;
+            // If it has died there is nobody to tell: windows end by their deadline alone.
+            if let Err(error) = self.pipe.write_all(&[u8::from(something)]) {
+                tracing::warn!(%error, "the guard of closed windows is gone");
+            }
+        }
+    }
+
+    /// It is not needed any more: nothing is closed, or there is no interface to send on.
+    /// (Merely dropped, it takes over.)
+    pub(super) fn dismiss(mut self) {
+        // It fails when it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Runs the guard until the daemon is gone and all is open.
+pub(super) fn run(args: &GuardArgs) -> anyhow::Result<()> {
+    // A service manager sends these to all of a service. It ends when its daemon does.
+    for signal in [
+        signal_hook::consts::SIGTERM,
+        signal_hook::consts::SIGINT,
+        signal_hook::consts::SIGHUP,
+    ] {
+        signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)))?;
+    }
+    let interface = Interface::query(&args.interface)?;
+    let ids = MapIds {
+        flows: args.flows,
+        closed: args.closed,
+        control: args.control,
+    };
+    let maps = FlowMaps::open(&ids, &interface).context("the daemon's maps")?;
+    let sender = AckSender::open(&interface)?;
+    let keeper = Keeper { maps, sender };
+    watch(&keeper)?;
+    keeper.open_for_good()
+}
+
+/// Looks after closed windows until the pipe from the daemon ends.
+fn watch(keeper: &Keeper) -> io::Result<()> {
+    // Not through the buffer of standard input, which poll does not see.
+    let mut pipe = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let mut something = false;
+    // By which deadline windows were opened already.
+    let mut opened_at = Instant::ZERO;
+    loop {
+        let limit = something.then_some(LOOK);
+        let [ready] = wait_readable([pipe.as_fd()], limit)?;
+        if ready {
+            let mut told = [0; 64];
+            match pipe.read(&mut told) {
+                Ok(0) => return Ok(()),
+                Ok(count) => something = told[count - 1] != 0,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let until = keeper.maps.orders_until();
+        if something && until < now() && until != opened_at {
+            // The daemon hangs. What it has closed stays in the map: it may go on.
+            keeper.send_all(COPIES)?;
+            opened_at = until;
+        }
+    }
+}
+
+struct Keeper {
+    maps: FlowMaps,
+    sender: AckSender,
+}
+
+impl Keeper {
+    fn send(&self, flow: &NotedFlow, copies: u8) {
+        // The link may be down: it is tried again.
+        let _ = self.sender.send(flow, MadeAck::Last, copies);
+    }
+
+    fn send_all(&self, copies: u8) -> io::Result<()> {
+        for flow in self.maps.closed_flows()? {
+            self.send(&flow, copies);
+        }
+        Ok(())
+    }
+
+    /// The daemon is gone: opens all that it has left closed.
+    fn open_for_good(&self) -> anyhow::Result<()> {
+        let closed = self.maps.closed_flows()?;
+        // Filters of a kernel without TCX are still there.
+        self.maps.set_orders_until(Instant::ZERO);
+        for flow in &closed {
+            self.maps.open_window(&flow.flow.key)?;
+            self.send(flow, COPIES);
+        }
+        let mut wait = REPEATED_AFTER;
+        for _ in 0..REPETITIONS {
+            if closed.is_empty() {
+                break;
+            }
+            std::thread::sleep(wait);
+            wait *= 2;
+            for flow in &closed {
+                // What the kernel has said since is newer, where the filters noted it.
+                let newest = self.maps.flow(&flow.flow.key)?;
+                self.send(newest.as_ref().unwrap_or(flow), 1);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn now() -> Instant {
+    Instant::from_nanos(monotonic_ns())
+}

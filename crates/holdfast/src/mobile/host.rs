@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the daemon does for the mobile's own flows: the machine of `core::mobile_host`
+//! between the interface's data path and the sender of ACKs.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::time::Duration;
+
+use holdfast_core::mobile_host::{
+    HostAction, HostFlow, HostLinkEvent, MobileHost, MobileHostSettings, MobileScheme,
+};
+use holdfast_net::datapath::{AttachMode, Interface, monotonic_ns};
+use holdfast_net::mobile_path::{AckSender, MobilePath};
+use holdfast_wire::Instant;
+
+use super::decompress::Decompression;
+use super::guard::Guard;
+
+/// The own flows of one interface.
+pub(super) struct Host {
+    interface: String,
+    flows_max: u32,
+    machine: MobileHost,
+    scheme: MobileScheme,
+    /// Whether segments that the gateway has compressed are restored here.
+    decompresses: bool,
+    attached: Option<Attached>,
+    send_errors: u64,
+    path_errors: u64,
+}
+
+/// What is there while the interface is.
+struct Attached {
+    /// Its device goes after the programs that redirect to it.
+    path: MobilePath,
+    sender: AckSender,
+    /// Opens the windows if this process cannot any more.
+    guard: Option<Guard>,
+    decompression: Option<Decompression>,
+}
+
+impl Host {
+    /// Attaches to the interface; if there is none yet, when it appears.
+    ///
+    /// Errors: no permission, a kernel without what is needed; one line.
+    pub(super) fn open(
+        interface: &str,
+        settings: MobileHostSettings,
+        flows_max: u32,
+        decompresses: bool,
+    ) -> anyhow::Result<Self> {
+        let mut host = Self {
+            interface: interface.to_owned(),
+            flows_max,
+            scheme: settings.scheme,
+            decompresses,
+            machine: MobileHost::new(settings),
+            attached: None,
+            send_errors: 0,
+            path_errors: 0,
+        };
+        match Interface::query(interface) {
+            Err(error) if error.kind() != io::ErrorKind::Unsupported => {
+                tracing::warn!(interface, "no such interface yet");
+            }
+            _ => host.attach()?,
+        }
+        Ok(host)
+    }
+
+    fn attach(&mut self) -> anyhow::Result<()> {
+        let (path, decompression) = self.attach_path()?;
+        let sender = AckSender::open(path.interface())?;
+        let guard = match self.scheme {
+            MobileScheme::Freeze => Some(Guard::start(&self.interface, &path)?),
+            MobileScheme::FastRetransmit | MobileScheme::Mtcp => None,
+        };
+        tracing::info!(
+            interface = self.interface,
+            scheme = %self.scheme,
+            tcx = path.detaches_on_death(),
+            "following flows"
+        );
+        self.attached = Some(Attached {
+            path,
+            sender,
+            guard,
+            decompression,
+        });
+        Ok(())
+    }
+
+    fn attach_path(&self) -> anyhow::Result<(MobilePath, Option<Decompression>)> {
+        let (interface, mode) = (&self.interface, AttachMode::Auto);
+        if !self.decompresses {
+            let path = MobilePath::attach(interface, mode, self.flows_max)?;
+            return Ok((path, None));
+        }
+        let (path, detour) = MobilePath::attach_with_detour(interface, mode, self.flows_max)?;
+        Ok((path, Some(Decompression::start(detour)?)))
+    }
+
+    /// Whether compressed segments are restored at the moment.
+    pub(super) fn can_decompress(&self) -> bool {
+        let decompression = |attached: &Attached| {
+            let thread = attached.decompression.as_ref();
+            thread.is_some_and(Decompression::runs)
+        };
+        self.attached.as_ref().is_some_and(decompression)
+    }
+
+    /// The interface is there, under this index, or none of that name is.
+    pub(super) fn note_interface(&mut self, ifindex: Option<u32>) {
+        let attached_to = |attached: &Attached| attached.path.interface().ifindex;
+        let before = self.attached.as_ref().map(attached_to);
+        if before.is_some() && before != ifindex {
+            self.detach();
+        }
+        if ifindex.is_some() && self.attached.is_none() {
+            if let Err(error) = self.attach() {
+                tracing::warn!(%error, "the flows of the interface are not followed");
+            }
+        }
+    }
+
+    /// Something became of the link.
+    pub(super) fn handle_link(&mut self, event: HostLinkEvent) {
+        tracing::debug!(?event, "for the own flows");
+        self.drive(|machine, now, flows, actions| machine.handle_link(event, now, flows, actions));
+    }
+
+    /// How long until [`handle_timeout`](Self::handle_timeout) is due.
+    pub(super) fn timeout(&self) -> Option<Duration> {
+        let due = self.machine.poll_timeout()?;
+        Some(due.saturating_since(now()))
+    }
+
+    /// Does what is due.
+    pub(super) fn handle_timeout(&mut self) {
+        if self.timeout() == Some(Duration::ZERO) {
+            self.drive(MobileHost::handle_timeout);
+        }
+    }
+
+    /// Opens what is closed, and leaves.
+    pub(super) fn release(&mut self) {
+        self.drive(|machine, _, _, actions| machine.release(actions));
+        self.detach();
+    }
+
+    fn detach(&mut self) {
+        if let Some(guard) = self.attached.take().and_then(|attached| attached.guard) {
+            guard.dismiss();
+        }
+    }
+
+    /// What was counted, by name.
+    pub(super) fn counters(&self) -> BTreeMap<String, u64> {
+        let machine = self.machine.counters();
+        let mut by_name = BTreeMap::from([
+            ("host.frozen".to_owned(), machine.frozen),
+            ("host.not-covered".to_owned(), machine.not_covered),
+            ("host.false-alarms".to_owned(), machine.false_alarms),
+            ("host.acks-made".to_owned(), machine.acks_made),
+            (
+                "host.closed-now".to_owned(),
+                self.machine.closed_count() as u64,
+            ),
+            ("host.send-errors".to_owned(), self.send_errors),
+            ("host.path-errors".to_owned(), self.path_errors),
+        ]);
+        if let Some(Ok(counters)) = self.attached.as_ref().map(|of| of.path.counters()) {
+            let named = counters.into_iter();
+            by_name.extend(named.map(|(name, count)| (format!("path.{name}"), count)));
+        }
+        let decompression = self
+            .attached
+            .as_ref()
+            .and_then(|of| of.decompression.as_ref());
+        by_name.extend(decompression.into_iter().flat_map(Decompression::counters));
+        by_name
+    }
+
+    /// Asks the machine, and does what it says.
+    fn drive(
+        &mut self,
+        ask: impl FnOnce(
+            &mut MobileHost,
+            Instant,
+            &mut dyn FnMut() -> Vec<HostFlow>,
+            &mut Vec<HostAction>,
+        ),
+    ) {
+        let now = now();
+        let mut actions = Vec::new();
+        let attached = self.attached.as_ref();
+        let mut errors = 0;
+        let mut flows = || {
+            let Some(attached) = attached else {
+                return Vec::new();
+            };
+            match attached.path.maps().flows() {
+                Ok(noted) => noted.into_iter().map(|noted| noted.flow).collect(),
+                Err(error) => {
+                    tracing::warn!(%error, "the flows cannot be read");
+                    errors += 1;
+                    Vec::new()
+                }
+            }
+        };
+        ask(&mut self.machine, now, &mut flows, &mut actions);
+        self.path_errors += errors;
+        if let Some(attached) = &mut self.attached {
+            let until = self.machine.orders_until(now).unwrap_or(Instant::ZERO);
+            attached.path.maps().set_orders_until(until);
+            if let Some(guard) = &mut attached.guard {
+                guard.watch(self.machine.closed_count() > 0);
+            }
+        }
+        for action in actions {
+            self.perform(action);
+        }
+    }
+
+    fn perform(&mut self, action: HostAction) {
+        let Some(attached) = &self.attached else {
+            return;
+        };
+        let maps = attached.path.maps();
+        let done = match action {
+            HostAction::Close(key) => maps.close(&key),
+            HostAction::Open(key) => maps.open_window(&key),
+            HostAction::Send { key, ack, copies } => match maps.flow(&key) {
+                Ok(None) => Ok(()),
+                Ok(Some(flow)) => {
+                    if let Err(error) = attached.sender.send(&flow, ack, copies) {
+                        self.send_errors += 1;
+                        tracing::debug!(%error, ?ack, "not sent");
+                    }
+                    Ok(())
+                }
+                Err(error) => Err(error),
+            },
+        };
+        if let Err(error) = done {
+            self.path_errors += 1;
+            tracing::warn!(%error, ?action, "not done");
+        }
+    }
+}
+
+/// The clock of the programs.
+fn now() -> Instant {
+    Instant::from_nanos(monotonic_ns())
+}

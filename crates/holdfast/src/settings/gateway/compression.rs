@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The keys of `[mtcp]` for compression toward the mobiles.
+
+use holdfast_core::compression::{CompressionSettings, Method};
+use toml::Value;
+
+use super::super::SettingsError;
+use super::super::file::Section;
+use super::super::keys::{Key, Kind};
+
+pub(super) const COMPRESSION: Key = Key {
+    path: "mtcp.compression",
+    kind: Kind::Choice(&["off", "deflate", "zstd"]),
+    default: Some("\"off\""),
+    example: "\"zstd\"",
+    meaning: "The payload of what goes to mobiles that can read it is compressed, packet by packet: by \
+        `deflate` each on its own, as published; by `zstd` with the help of what the MH has \
+        acknowledged before. Mobiles say so by their signals; to others, and of payload that does not \
+        shrink, everything goes as it is.",
+    cost: "Processor time for each packet, ten times and more what forwarding it takes; for slow links. \
+        With `zstd` 64 KiB of memory a flow, for 1,024 flows at most.",
+};
+
+pub(super) const COMPRESSION_LEVEL: Key = Key {
+    path: "mtcp.compression_level",
+    kind: Kind::Count { min: 1, max: 9 },
+    default: Some("3"),
+    example: "3",
+    meaning: "How hard is tried, from 1 (fast) to 9 (small). 3 as published.",
+    cost: "Higher: more processor time, for a few percent less on the link.",
+};
+
+fn method_of(kind: Kind, value: &Value) -> Option<Option<Method>> {
+    match kind.text(value)?.as_str() {
+        "off" => Some(None),
+        "deflate" => Some(Some(Method::Deflate)),
+        "zstd" => Some(Some(Method::Zstd)),
+        _ => None,
+    }
+}
+
+/// What `[mtcp]` says of it.
+pub(super) fn settings(
+    section: &Section<'_>,
+) -> Result<Option<CompressionSettings>, SettingsError> {
+    let method = section.get_or_default(&COMPRESSION, method_of)?;
+    let level = section.get_or_default(&COMPRESSION_LEVEL, Kind::count)? as u8;
+    Ok(method.map(|method| CompressionSettings { method, level }))
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+//! M-TCP's early set-up between real kernels: both orders, both ways, refused and killed.
+
+use std::io::ErrorKind;
+use std::net::{IpAddr, TcpStream};
+
+use holdfast_lab::harness::{Flow, Harness, accept, connect, listen};
+use holdfast_lab::topology::MH;
+use holdfast_net::netns::NetNs;
+
+use super::{PORT, await_that, fh, harness, wired};
+
+const MB: u64 = 1_000_000;
+
+const EARLY: &str = "[mtcp]\nset_up = \"early\"\n";
+
+fn early(test: &str) -> Option<Harness> {
+    let mut harness = harness(test, &wired(1500), "mtcp")?;
+    harness.stop_gateway().unwrap();
+    harness.set_gateway_settings(EARLY);
+    harness.start_gateway().unwrap();
+    Some(harness)
+}
+
+/// A connection between two hosts: the listener's end, and that of the one that opens it.
+fn open(at: &NetNs, from: &NetNs, address: IpAddr, port: u16) -> (TcpStream, TcpStream) {
+    let listener = listen(at, address, port).unwrap();
+    let opened = connect(from, address, port).unwrap();
+    (accept(&listener).unwrap().0, opened)
+}
+
+fn counter(harness: &Harness, name: &str) -> u64 {
+    let status = harness.gateway.as_ref().unwrap().status().unwrap();
+    status["counters"][name].as_u64().unwrap_or(0)
+}
+
+#[test]
+fn data_goes_whole_both_ways_whichever_end_opens() {
+    let test = "data_goes_whole_both_ways_whichever_end_opens";
+    let Some(harness) = early(test) else { return };
+    let topology = &harness.topology;
+    let opened_by_mh = open(&topology.fh, &topology.mh, fh(), PORT);
+    let opened_by_fh = open(&topology.mh, &topology.fh, MH.v4.into(), PORT + 1);
+    for (number, (one, other)) in [opened_by_mh, opened_by_fh].into_iter().enumerate() {
+        let back = (other.try_clone().unwrap(), one.try_clone().unwrap());
+        let there = Flow::start(one, other, 20 * MB, number as u64);
+        let back = Flow::start(back.0, back.1, 10 * MB, 7 + number as u64);
+        let there = there.finish();
+        there.unwrap_or_else(|error| panic!("{number}, there: {error:#}"));
+        let back = back.finish();
+        back.unwrap_or_else(|error| panic!("{number}, back: {error:#}"));
+    }
+    assert_eq!(counter(&harness, "early_joined"), 2);
+    assert_eq!(counter(&harness, "early_lost"), 0);
+}
+
+#[test]
+fn an_end_that_refuses_resets_the_one_that_opened() {
+    let test = "an_end_that_refuses_resets_the_one_that_opened";
+    let Some(harness) = early(test) else { return };
+    let topology = &harness.topology;
+    for (from, address) in [(&topology.mh, fh()), (&topology.fh, MH.v4.into())] {
+        // Connected first, and told then.
+        let stream = connect(from, address, PORT + 9).unwrap();
+        let ended = std::io::Read::read(&mut &stream, &mut [0; 1]).expect_err("nobody listens");
+        assert_eq!(ended.kind(), ErrorKind::ConnectionReset);
+    }
+    assert_eq!(counter(&harness, "early_refused"), 2);
+}
+
+#[test]
+fn a_connection_stands_still_without_the_gateway_and_goes_on_with_the_next() {
+    let test = "a_connection_stands_still_without_the_gateway_and_goes_on_with_the_next";
+    let Some(mut harness) = early(test) else {
+        return;
+    };
+    let topology = &harness.topology;
+    let (one, other) = open(&topology.mh, &topology.fh, MH.v4.into(), PORT);
+    let flow = Flow::start(other, one, 30 * MB, 3);
+    flow.wait_bytes(4 * MB).unwrap();
+    harness.kill_gateway().unwrap();
+    // What was on its way is there; then nothing is, for a while.
+    let mut last = (flow.watch().bytes(), std::time::Instant::now());
+    await_that("the connection stands still", || {
+        let bytes = flow.watch().bytes();
+        if bytes != last.0 {
+            last = (bytes, std::time::Instant::now());
+        }
+        last.1.elapsed().as_millis() > 700
+    });
+    assert!(flow.watch().bytes() < 30 * MB, "it went on by itself");
+    harness.start_gateway().unwrap();
+    let received = flow.finish().unwrap_or_else(|error| panic!("{error:#}"));
+    assert_eq!(received.bytes(), 30 * MB);
+}

@@ -1,0 +1,411 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `holdfast mobile` with a scheme for the MH's own flows, without any gateway: freezing, what
+//! is left of a freeze when the daemon is killed or hangs, flaps; and with an M-TCP gateway,
+//! what the marked ACK gains and what is compressed.
+
+use std::io::{Read as _, Write as _};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use holdfast_lab::daemons::make_key;
+use holdfast_lab::download::Received;
+use holdfast_lab::harness::{Flow, Harness};
+use holdfast_lab::link_process::{EmulatedLink, MH_IF};
+use holdfast_lab::topology::{GATEWAY_WIRELESS, MH, TopologySettings};
+use holdfast_link::OutageAt;
+use holdfast_net::datapath::monotonic_ns;
+use holdfast_net::netns::ChildGuard;
+
+use super::{HOLDFAST, PORT, await_that, connection, emulated, fh, start_link, wired};
+
+const MB: u64 = 1_000_000;
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// The daemon at the MH.
+struct Mobile {
+    child: ChildGuard,
+    socket: PathBuf,
+}
+
+impl Mobile {
+    fn start(harness: &Harness, scheme: &str, more: &[&str]) -> Self {
+        let socket = harness.folder().join("mobile.sock");
+        let mut command = harness.topology.mh.command(HOLDFAST);
+        command
+            .args(["mobile", "--iface", MH_IF, "--scheme", scheme])
+            .args(more)
+            .arg("--control-socket")
+            .arg(&socket)
+            .stderr(Stdio::null());
+        let child = harness.topology.mh.spawn_guarded(command).unwrap();
+        let mobile = Self { child, socket };
+        await_that("the mobile's daemon answers", || mobile.status().is_some());
+        mobile
+    }
+
+    fn run(&self, args: &[&str]) -> Option<String> {
+        let output = std::process::Command::new(HOLDFAST)
+            .args(args)
+            .arg("--socket")
+            .arg(&self.socket)
+            .output()
+            .unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        output.status.success().then_some(text)
+    }
+
+    fn status(&self) -> Option<serde_json::Value> {
+        let text = self.run(&["status", "--json"])?;
+        Some(serde_json::from_str(&text).unwrap())
+    }
+
+    fn counter(&self, name: &str) -> u64 {
+        let status = self.status().expect("the daemon answers");
+        status["counters"][name].as_u64().unwrap_or(0)
+    }
+
+    fn signal(&self, words: &[&str]) {
+        let args = [&["mobile", "signal"], words].concat();
+        assert!(self.run(&args).is_some(), "{words:?}");
+    }
+
+    /// The same without a process of its own, which may take long to start.
+    fn tell(&self, event: &str) {
+        let mut stream = UnixStream::connect(&self.socket).unwrap();
+        writeln!(stream, r#"{{"command":"signal","event":"{event}"}}"#).unwrap();
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).unwrap();
+        assert!(reply.contains("done"), "{reply}");
+    }
+}
+
+/// A topology without a gateway.
+fn plain(test: &str, link: EmulatedLink) -> Option<Harness> {
+    Harness::new(test, &emulated(link), None).unwrap_or_else(|error| panic!("{test}: {error:#}"))
+}
+
+fn download(harness: &Harness, bytes: u64) -> Flow {
+    let (at_fh, at_mh) = connection(harness, fh(), PORT);
+    let flow = Flow::start(at_fh, at_mh, bytes, 5);
+    flow.wait_bytes(MB / 2).unwrap();
+    flow
+}
+
+/// When the first byte arrived after nothing had for so long.
+fn resumed_after_ns(received: &Received, at_ns: u64) -> u64 {
+    received
+        .first_from(at_ns)
+        .map_or(u64::MAX, |first| first.at_ns - at_ns)
+}
+
+#[test]
+fn a_warned_outage_freezes_the_flow_and_its_end_opens_it_at_once() {
+    let test = "a_warned_outage_freezes_the_flow_and_its_end_opens_it_at_once";
+    let link = EmulatedLink {
+        outages: vec![OutageAt {
+            at_s: 1.0,
+            for_s: 4.0,
+        }],
+        ..EmulatedLink::default()
+    };
+    let Some(mut harness) = plain(test, link) else {
+        return;
+    };
+    let mobile = Mobile::start(&harness, "freeze", &["--freeze-set", "2000"]);
+    let flow = download(&harness, 12 * MB);
+    let start_ns = start_link(&mut harness);
+    mobile.signal(&["going-down-soon", "--lead-ms", "700"]);
+    let received = flow.finish().unwrap();
+    assert!(mobile.counter("host.frozen") > 0);
+    assert!(mobile.counter("path.window_closed") > 0);
+    assert_eq!(mobile.counter("path.window_not_closed"), 0);
+    assert_eq!(mobile.counter("host.closed-now"), 0);
+    // A sender that had timed out would be in its back-off: seconds.
+    let stall_ms = received.stall_ms(start_ns + 5 * SECOND_NS);
+    assert!(stall_ms < 500, "stalled for {stall_ms} ms");
+}
+
+/// A flow that stands still because its window is closed, long enough for the FH's probes to
+/// be seconds apart.
+fn frozen(harness: &Harness, mobile: &Mobile) -> Flow {
+    let flow = download(harness, 8 * MB);
+    mobile.signal(&["going-down-soon"]);
+    mobile.signal(&["down"]);
+    await_that("the window is closed", || {
+        mobile.counter("path.window_closed") > 0
+    });
+    let watch = flow.watch();
+    let (mut bytes, mut since) = (watch.bytes(), monotonic_ns());
+    await_that("the flow stands still for four seconds", || {
+        if watch.bytes() != bytes {
+            (bytes, since) = (watch.bytes(), monotonic_ns());
+        }
+        monotonic_ns() - since > 4 * SECOND_NS
+    });
+    flow
+}
+
+#[test]
+fn a_daemon_killed_in_a_freeze_leaves_no_flow_frozen() {
+    let test = "a_daemon_killed_in_a_freeze_leaves_no_flow_frozen";
+    let Some(harness) = plain(test, EmulatedLink::default()) else {
+        return;
+    };
+    let mut mobile = Mobile::start(&harness, "freeze", &["--freeze-set", "2000"]);
+    let flow = frozen(&harness, &mobile);
+    let killed_ns = monotonic_ns();
+    mobile.child.kill().unwrap();
+    let received = flow.finish().unwrap();
+    let resumed = Duration::from_nanos(resumed_after_ns(&received, killed_ns));
+    assert!(resumed < Duration::from_secs(1), "{resumed:?}");
+}
+
+#[test]
+fn a_daemon_that_hangs_in_a_freeze_leaves_no_flow_frozen() {
+    let test = "a_daemon_that_hangs_in_a_freeze_leaves_no_flow_frozen";
+    let Some(harness) = plain(test, EmulatedLink::default()) else {
+        return;
+    };
+    let mut mobile = Mobile::start(&harness, "freeze", &["--freeze-set", "2000"]);
+    let flow = frozen(&harness, &mobile);
+    let stopped_ns = monotonic_ns();
+    mobile.child.signal(libc::SIGSTOP).unwrap();
+    let received = flow.finish().unwrap();
+    let resumed = Duration::from_nanos(resumed_after_ns(&received, stopped_ns));
+    assert!(resumed < Duration::from_millis(1_500), "{resumed:?}");
+    mobile.child.signal(libc::SIGCONT).unwrap();
+    await_that("it goes on", || mobile.status().is_some());
+    let (status, by_itself) = mobile.child.terminate(Duration::from_secs(10)).unwrap();
+    assert!(status.success() && by_itself);
+}
+
+#[test]
+fn a_false_alarm_costs_less_than_a_second() {
+    let test = "a_false_alarm_costs_less_than_a_second";
+    let Some(harness) = plain(test, EmulatedLink::default()) else {
+        return;
+    };
+    let mobile = Mobile::start(&harness, "freeze", &["--freeze-set", "2000"]);
+    let flow = download(&harness, 6 * MB);
+    let warned_ns = monotonic_ns();
+    mobile.signal(&["going-down-soon", "--lead-ms", "200"]);
+    let received = flow.finish().unwrap();
+    assert_eq!(mobile.counter("host.false-alarms"), 1);
+    assert!(mobile.counter("path.window_closed") > 0);
+    let gap = Duration::from_nanos(received.longest_gap_ns(warned_ns));
+    assert!(gap < Duration::from_secs(1), "{gap:?}");
+}
+
+#[test]
+fn flaps_fifty_times_a_minute_warned_or_not_harm_no_byte() {
+    let test = "flaps_fifty_times_a_minute_warned_or_not_harm_no_byte";
+    let outages = (0..12)
+        .map(|flap| OutageAt {
+            at_s: 0.7 + 1.2 * f64::from(flap),
+            for_s: 0.4,
+        })
+        .collect();
+    let link = EmulatedLink {
+        outages,
+        ..EmulatedLink::default()
+    };
+    let Some(mut harness) = plain(test, link) else {
+        return;
+    };
+    let mobile = Mobile::start(&harness, "freeze", &["--freeze-set", "2000"]);
+    let flow = download(&harness, 10 * MB);
+    let start_ns = start_link(&mut harness);
+    for flap in 0..12_u64 {
+        let warn_ns = start_ns + 500_000_000 + flap * 1_200_000_000;
+        await_that("it is time", || monotonic_ns() >= warn_ns);
+        if flap % 2 == 0 {
+            mobile.signal(&["going-down-soon", "--lead-ms", "200"]);
+        }
+    }
+    flow.finish().unwrap();
+    assert!(mobile.counter("host.frozen") >= 3);
+    await_that("nothing is closed", || {
+        mobile.counter("host.closed-now") == 0
+    });
+}
+
+#[test]
+fn forwarded_and_super_segments_have_their_window_closed_with_right_checksums() {
+    let test = "forwarded_and_super_segments_have_their_window_closed_with_right_checksums";
+    // Veth: local sockets leave checksums and segmentation to the device.
+    let harness = Harness::new(test, &wired(1500), None).unwrap();
+    let Some(harness) = harness else { return };
+    let mobile = Mobile::start(&harness, "freeze", &["--freeze-set", "2000"]);
+    // Both ways at once: uplink data carries the closed window too.
+    let (at_fh, at_mh) = connection(&harness, fh(), PORT);
+    let uplink = Flow::start(
+        at_mh.try_clone().unwrap(),
+        at_fh.try_clone().unwrap(),
+        400 * MB,
+        6,
+    );
+    let downlink = Flow::start(at_fh, at_mh, 400 * MB, 7);
+    uplink.wait_bytes(MB).unwrap();
+    mobile.signal(&["going-down-soon", "--lead-ms", "100"]);
+    await_that("windows are closed", || {
+        mobile.counter("path.window_closed") > 0
+    });
+    mobile.signal(&["up"]);
+    uplink.finish().unwrap();
+    downlink.finish().unwrap();
+    assert_eq!(mobile.counter("path.window_not_closed"), 0);
+}
+
+#[test]
+fn an_m_tcp_gateway_hears_of_the_links_return_by_the_marked_ack() {
+    let test = "an_m_tcp_gateway_hears_of_the_links_return_by_the_marked_ack";
+    let stall = |marked: bool| {
+        let link = EmulatedLink {
+            outages: vec![OutageAt {
+                at_s: 0.5,
+                for_s: 3.0,
+            }],
+            // The gateway is told by nobody else.
+            carrier_follows: false,
+            ..EmulatedLink::default()
+        };
+        let mut harness = super::harness(test, &emulated(link), "mtcp")?;
+        let mobile = marked.then(|| Mobile::start(&harness, "mtcp", &[]));
+        let flow = download(&harness, 6 * MB);
+        let start_ns = start_link(&mut harness);
+        let returns_ns = start_ns + 3_500_000_000;
+        super::await_outage(&harness);
+        if let Some(mobile) = &mobile {
+            mobile.tell("down");
+        }
+        await_that("the link is back", || monotonic_ns() >= returns_ns);
+        if let Some(mobile) = &mobile {
+            mobile.tell("up");
+        }
+        let received = flow.finish().unwrap();
+        if let Some(mobile) = &mobile {
+            assert!(mobile.counter("host.acks-made") > 0);
+        }
+        Some(received.stall_ms(returns_ns))
+    };
+    let (Some(marked), Some(plain)) = (stall(true), stall(false)) else {
+        return;
+    };
+    println!("first data after the outage: {marked} ms with the mark, {plain} ms without");
+    // The gateway's own probes find the MH too, later.
+    assert!(marked < 600, "{marked} ms, {plain} ms without");
+}
+
+/// A text that shrinks, and differs from line to line.
+fn text(bytes: usize) -> Vec<u8> {
+    let mut text = Vec::with_capacity(bytes + 100);
+    for line in 0_u64.. {
+        if text.len() >= bytes {
+            break;
+        }
+        let value = line.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 44;
+        writeln!(
+            text,
+            "{line:08} sensor {} reports {value} of what it measures, as it did before",
+            line % 17
+        )
+        .unwrap();
+    }
+    text
+}
+
+/// An M-TCP gateway that compresses by `method`, and a mobile that restores.
+fn compressing(test: &str, settings: &TopologySettings, method: &str) -> Option<(Harness, Mobile)> {
+    let mut harness = super::harness(test, settings, "mtcp")?;
+    harness.stop_gateway().unwrap();
+    let key = make_key(Path::new(HOLDFAST), harness.folder()).unwrap();
+    let key = key.to_str().unwrap();
+    harness.set_gateway_settings(&format!(
+        "[mtcp]\ncompression = \"{method}\"\n[[mobile]]\nname = \"mh\"\nkey_file = '{key}'\n\
+         addresses = [\"{}\", \"{}\"]",
+        MH.v4, MH.v6
+    ));
+    harness.start_gateway().unwrap();
+    let gateway = GATEWAY_WIRELESS.v4.to_string();
+    let more = ["--gateway", &gateway, "--key-file", key];
+    let mobile = Mobile::start(&harness, "mtcp", &more);
+    await_that("the gateway knows what the mobile can", || {
+        mobile
+            .status()
+            .is_some_and(|status| status["acknowledged"] == true)
+    });
+    Some((harness, mobile))
+}
+
+/// Sends the text from the FH; what arrived at the MH.
+fn transfer(harness: &Harness, text: &[u8], mut meanwhile: impl FnMut(u64)) -> Vec<u8> {
+    let (mut at_fh, mut at_mh) = connection(harness, fh(), PORT);
+    let mut received = Vec::with_capacity(text.len());
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            at_fh.write_all(text).unwrap();
+            at_fh.shutdown(Shutdown::Write).unwrap();
+            // Until the MH has closed too.
+            let _ = at_fh.read(&mut [0; 1]);
+        });
+        let mut buffer = vec![0; 1 << 16];
+        loop {
+            let len = at_mh.read(&mut buffer).unwrap();
+            if len == 0 {
+                break;
+            }
+            received.extend_from_slice(&buffer[..len]);
+            meanwhile(received.len() as u64);
+        }
+        drop(at_mh);
+    });
+    received
+}
+
+#[test]
+fn compressed_segments_are_restored_before_the_mh_sees_them() {
+    let test = "compressed_segments_are_restored_before_the_mh_sees_them";
+    for (settings, method) in [
+        (emulated(EmulatedLink::default()), "deflate"),
+        (emulated(EmulatedLink::default()), "zstd"),
+        (wired(1500), "zstd"),
+    ] {
+        let Some((harness, mobile)) = compressing(test, &settings, method) else {
+            return;
+        };
+        let text = text(3_000_000);
+        assert!(
+            transfer(&harness, &text, |_| {}) == text,
+            "{method}: other bytes"
+        );
+        let restored = mobile.counter("decompression.restored");
+        assert!(restored > 500, "{method}: {restored}");
+        let [wire, plain] = ["wire_bytes", "plain_bytes"]
+            .map(|name| mobile.counter(&format!("decompression.{name}")));
+        assert!(wire * 2 < plain, "{method}: {plain} bytes in {wire}");
+    }
+}
+
+#[test]
+fn a_mobile_daemon_killed_while_it_restores_loses_no_byte() {
+    let test = "a_mobile_daemon_killed_while_it_restores_loses_no_byte";
+    let settings = emulated(EmulatedLink::default());
+    for method in ["deflate", "zstd"] {
+        let Some((harness, mut mobile)) = compressing(test, &settings, method) else {
+            return;
+        };
+        let text = text(3_000_000);
+        let mut restored = 0;
+        let received = transfer(&harness, &text, |bytes| {
+            if bytes > 1_000_000 && restored == 0 {
+                restored = mobile.counter("decompression.restored");
+                mobile.child.kill().unwrap();
+            }
+        });
+        assert!(restored > 0, "{method}");
+        assert!(received == text, "{method}: {} bytes", received.len());
+    }
+}

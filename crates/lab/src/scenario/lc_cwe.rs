@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `on_handoff` and `lc_cwe` of a model host: what its sender does about handoffs, and the
+//! numbers and readings of LC and CWE.
+
+use holdfast_core::lccwe::arithmetic::ONE;
+use holdfast_core::lccwe::{OnNeither, Parameters, TimeoutRtt};
+use holdfast_sim::OnHandoff;
+use serde::{Deserialize, Serialize};
+
+use crate::document::DocumentError;
+
+/// What a host's sender does about handoffs of the host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnHandoffChoice {
+    /// It does not hear of them.
+    #[default]
+    Nothing,
+    /// Loss classifier and window extrapolator.
+    LcCwe,
+    /// The classifier alone.
+    Lc,
+    /// The extrapolator alone.
+    Cwe,
+    /// The timer stands still, then fast retransmit.
+    FreezeFastRetransmit,
+}
+
+/// `lc_cwe`: what is not given is as published, or what docs/schemes/lc-cwe.md says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LcCweConditions {
+    /// w_c, 0 to 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub history_weight: Option<f64>,
+    /// w_a, 0 to 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interval_weight: Option<f64>,
+    /// The first congestion history, 0 to 100.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_history: Option<f64>,
+    /// The RTT of P_C after a timeout.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout_rtt: Option<TimeoutRttChoice>,
+    /// A loss for which both probabilities are 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_neither: Option<OnNeitherChoice>,
+}
+
+/// The RTT of P_C after a timeout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TimeoutRttChoice {
+    /// The last one measured.
+    LastSample,
+    /// The timeout.
+    Timeout,
+}
+
+/// What a loss is for which both probabilities are 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnNeitherChoice {
+    /// Congestion.
+    Congestion,
+    /// A handoff.
+    Handoff,
+}
+
+impl LcCweConditions {
+    pub(super) fn check(&self) -> Result<(), DocumentError> {
+        for (key, value, most) in [
+            ("history_weight", self.history_weight, 1.0),
+            ("interval_weight", self.interval_weight, 1.0),
+            ("first_history", self.first_history, 100.0),
+        ] {
+            if value.is_some_and(|value| !(0.0..=most).contains(&value)) {
+                let problem = format!("takes 0 to {most}");
+                return Err(DocumentError::at(key, problem).within("lc_cwe"));
+            }
+        }
+        Ok(())
+    }
+
+    fn parameters(&self) -> Parameters {
+        let published = Parameters::PUBLISHED;
+        let fixed = |value: Option<f64>, default: u32| {
+            value.map_or(default, |value| (value * f64::from(ONE)).round() as u32)
+        };
+        Parameters {
+            history_weight: fixed(self.history_weight, published.history_weight),
+            interval_weight: fixed(self.interval_weight, published.interval_weight),
+            first_history: fixed(self.first_history, published.first_history),
+            timeout_rtt: match self.timeout_rtt {
+                None => published.timeout_rtt,
+                Some(TimeoutRttChoice::LastSample) => TimeoutRtt::LastSample,
+                Some(TimeoutRttChoice::Timeout) => TimeoutRtt::Timeout,
+            },
+            on_neither: match self.on_neither {
+                None => published.on_neither,
+                Some(OnNeitherChoice::Congestion) => OnNeither::Congestion,
+                Some(OnNeitherChoice::Handoff) => OnNeither::Handoff,
+            },
+        }
+    }
+}
+
+impl OnHandoffChoice {
+    /// The same for the model.
+    pub(crate) fn settings(self, numbers: Option<LcCweConditions>) -> OnHandoff {
+        let parameters = numbers.unwrap_or_default().parameters();
+        let lc_cwe = |classifies, extrapolates| OnHandoff::LcCwe {
+            classifies,
+            extrapolates,
+            parameters,
+        };
+        match self {
+            Self::Nothing => OnHandoff::Nothing,
+            Self::LcCwe => lc_cwe(true, true),
+            Self::Lc => lc_cwe(true, false),
+            Self::Cwe => lc_cwe(false, true),
+            Self::FreezeFastRetransmit => OnHandoff::FreezeAndFastRetransmit,
+        }
+    }
+}

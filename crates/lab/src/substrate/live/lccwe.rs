@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+//! LC and CWE at a Linux MH: the congestion control is registered for one run, and told of
+//! the outages of the run's link, which are its handoffs, when they begin and end.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use holdfast_link::OutageAt;
+use holdfast_net::datapath::monotonic_ns;
+use holdfast_net::lccwe::{CongestionControl, NAME};
+use holdfast_net::netns::NetNs;
+use holdfast_net::rtnl::Rtnl;
+
+use crate::link_process::MH_IF;
+use crate::scenario::Conditions;
+use crate::transfer::TransferWatch;
+
+/// The longest sleep between two looks at whether the transfer is over.
+const SLEEP_MAX: Duration = Duration::from_millis(20);
+/// Between two looks at whether the links have started.
+const START_LOOK: Duration = Duration::from_millis(1);
+
+/// Runs of this process so far.
+static RUNS: AtomicU32 = AtomicU32::new(0);
+
+/// Registers it if the MH is to use it: under a name of this run alone, for a
+/// registration is the whole kernel's.
+pub(super) fn register(conditions: &Conditions) -> anyhow::Result<Option<CongestionControl>> {
+    if conditions.mh.congestion_control != NAME {
+        return Ok(None);
+    }
+    let run = RUNS.fetch_add(1, Ordering::Relaxed);
+    let name = format!("hl{}x{run}", std::process::id() % 1_000_000);
+    let control = CongestionControl::register(&name).context("mh.congestion_control")?;
+    Ok(Some(control))
+}
+
+/// Tells of each outage at its time, from a thread of its own in the MH's namespace, until
+/// `over`.
+pub(super) fn feed(
+    control: &CongestionControl,
+    mh: &NetNs,
+    outages: &[OutageAt],
+    watch: &TransferWatch,
+    over: &AtomicBool,
+) -> anyhow::Result<()> {
+    mh.enter()?;
+    let ifindex = Rtnl::open()?.link_index(MH_IF)?;
+    let origin_ns = loop {
+        match watch.origin_ns() {
+            Some(origin_ns) => break origin_ns,
+            None if over.load(Ordering::Relaxed) => return Ok(()),
+            None => thread::sleep(START_LOOK),
+        }
+    };
+    let at_ns = |s: f64| origin_ns + (s * 1e9) as u64;
+    for outage in outages {
+        if !sleep_until(at_ns(outage.at_s), over) {
+            break;
+        }
+        control.handoff_started(ifindex)?;
+        if !sleep_until(at_ns(outage.at_s + outage.for_s), over) {
+            break;
+        }
+        control.handoff_finished(ifindex)?;
+    }
+    Ok(())
+}
+
+/// False: it is over before.
+fn sleep_until(at_ns: u64, over: &AtomicBool) -> bool {
+    loop {
+        if over.load(Ordering::Relaxed) {
+            return false;
+        }
+        let left = Duration::from_nanos(at_ns.saturating_sub(monotonic_ns()));
+        if left.is_zero() {
+            return true;
+        }
+        thread::sleep(left.min(SLEEP_MAX));
+    }
+}

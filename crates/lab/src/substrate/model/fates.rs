@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What really became of the segments that a sender's loss classifier has judged.
+//!
+//! Each sending of a segment is followed over the links of its way: what a queue refuses
+//! is congestion; what enters a wireless link and does not come out is the handoff's if
+//! the cell was without the MH meanwhile, and an error of the channel if not. A segment
+//! that came to the FH was not lost: the handoff's if one kept its ACK away, and otherwise
+//! a false alarm, of which there is no right judgement.
+
+use std::collections::BTreeMap;
+
+use holdfast_core::Direction;
+use holdfast_core::lccwe::Cause;
+use holdfast_link::DropReason;
+use holdfast_sim::packet::Body;
+use holdfast_sim::{Judged, Packet, PacketEvent};
+use holdfast_wire::Instant;
+use serde::{Deserialize, Serialize};
+
+/// How often the classifier was right.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Hits {
+    /// Losses of handoffs taken for such.
+    pub handoff_right: u64,
+    /// Losses of handoffs taken for congestion.
+    pub handoff_wrong: u64,
+    /// Losses in queues taken for congestion.
+    pub congestion_right: u64,
+    /// Losses in queues taken for a handoff's.
+    pub congestion_wrong: u64,
+    /// Errors of the channel taken for congestion, as the sender is to act.
+    pub error_as_congestion: u64,
+    /// Errors of the channel taken for a handoff's.
+    pub error_as_handoff: u64,
+    /// False alarms taken for congestion.
+    pub false_as_congestion: u64,
+    /// False alarms taken for a handoff's.
+    pub false_as_handoff: u64,
+    /// Right judgements for each 100 of segments that were lost, errors of the channel
+    /// counted as wrong; none: no segment was.
+    pub hit_ratio_percent: Option<f64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Air,
+    /// Past the wireless link.
+    Wire,
+    Refused,
+    Delivered,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Sending {
+    at: Instant,
+    place: Place,
+}
+
+/// Follows the segments of the MH.
+#[derive(Debug, Default)]
+pub(super) struct Fates {
+    /// By offset in the stream: each sending.
+    sendings: BTreeMap<u64, Vec<Sending>>,
+}
+
+impl Fates {
+    /// A packet at a link; hop 0 is the wired one.
+    pub(super) fn note(
+        &mut self,
+        (hop, direction): (u32, Direction),
+        event: PacketEvent,
+        packet: &Packet,
+        now: Instant,
+    ) {
+        let Body::Tcp(tcp) = &packet.body else {
+            return;
+        };
+        if direction != Direction::Uplink || tcp.segment.payload_len == 0 {
+            return;
+        }
+        let sendings = self.sendings.entry(tcp.origin.offset).or_default();
+        if hop > 0 && event == PacketEvent::Sent {
+            let place = Place::Air;
+            sendings.push(Sending { at: now, place });
+            return;
+        }
+        // A second sending is a timeout later than the first, and past links in its turn.
+        let (from, to) = match (hop, event) {
+            (1.., PacketEvent::Arrived) if packet.corrupted => return,
+            (1.., PacketEvent::Arrived) => (Place::Air, Place::Wire),
+            (1.., PacketEvent::Dropped(reason)) => match reason {
+                DropReason::QueuePackets | DropReason::QueueBytes => (Place::Air, Place::Refused),
+                _ => return,
+            },
+            (0, PacketEvent::Dropped(_)) => (Place::Wire, Place::Refused),
+            (0, PacketEvent::Arrived) => (Place::Wire, Place::Delivered),
+            _ => return,
+        };
+        if let Some(sending) = sendings.iter_mut().rev().find(|its| its.place == from) {
+            sending.place = to;
+        }
+    }
+
+    /// What became of what was judged; `handoffs` are begins and ends.
+    pub(super) fn hits(&self, judged: &[Judged], handoffs: &[[Instant; 2]]) -> Hits {
+        let mut hits = Hits::default();
+        for its in judged {
+            let by_handoff = its.judgement.cause == Cause::Handoff;
+            let overlaps = handoffs
+                .iter()
+                .any(|[begin, end]| *begin <= its.at && its.transmitted <= *end);
+            let place = self.place_of(its);
+            let count = match (place, overlaps, by_handoff) {
+                (Some(Place::Refused), _, true) => &mut hits.congestion_wrong,
+                (Some(Place::Refused), _, false) => &mut hits.congestion_right,
+                (Some(Place::Air | Place::Delivered), true, true) => &mut hits.handoff_right,
+                (Some(Place::Air | Place::Delivered), true, false) => &mut hits.handoff_wrong,
+                (Some(Place::Air), false, true) => &mut hits.error_as_handoff,
+                (Some(Place::Air), false, false) => &mut hits.error_as_congestion,
+                (Some(Place::Delivered | Place::Wire) | None, _, true) => {
+                    &mut hits.false_as_handoff
+                }
+                (Some(Place::Delivered | Place::Wire) | None, _, false) => {
+                    &mut hits.false_as_congestion
+                }
+            };
+            *count += 1;
+        }
+        let right = hits.handoff_right + hits.congestion_right;
+        let wrong = hits.handoff_wrong
+            + hits.congestion_wrong
+            + hits.error_as_congestion
+            + hits.error_as_handoff;
+        let all = right + wrong;
+        hits.hit_ratio_percent = (all > 0).then(|| right as f64 * 100.0 / all as f64);
+        hits
+    }
+
+    fn place_of(&self, judged: &Judged) -> Option<Place> {
+        let (_, sendings) = self.sendings.range(..=judged.offset).next_back()?;
+        let is_it = |sending: &&Sending| sending.at == judged.transmitted;
+        sendings.iter().find(is_it).map(|its| its.place)
+    }
+}

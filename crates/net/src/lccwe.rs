@@ -1,0 +1,395 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The congestion control of LC and CWE in the kernel (`bpf/lccwe.bpf.c`): loaded,
+//! registered under a name, and told of handoffs.
+//!
+//! A congestion control is registered for the whole kernel, and any socket may select it
+//! by its name (`TCP_CONGESTION`). From Linux 6.4 on the registration is a link, which
+//! goes with its owner, however that ends; sockets that have selected it keep it. Before
+//! 6.4 it goes when [`CongestionControl`] is dropped, and a killed owner leaves it.
+
+mod event;
+
+use std::io::{self, Read as _};
+use std::os::fd::{AsFd, AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::path::Path;
+use std::time::Duration;
+
+use libbpf_rs::{
+    Iter, Link, MapCore as _, MapFlags, Object, ObjectBuilder, OpenObject, RingBufferBuilder,
+};
+
+pub use event::{Event, EventKind};
+
+use crate::datapath::monotonic_ns;
+
+static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/lccwe.bpf.o"));
+
+/// The name that it has unless another one is given.
+pub const NAME: &str = "holdfast_lccwe";
+
+/// Bytes of a congestion control's name with the 0 at its end (`TCP_CA_NAME_MAX`).
+const NAME_BYTES: usize = 16;
+/// Its registration by a link, and without one.
+const LINKED: &str = "lccwe_linked";
+const UNLINKED: &str = "lccwe_unlinked";
+/// `struct handoff`'s end of one that goes on.
+const GOES_ON: u64 = u64::MAX;
+/// Events that one look takes at most.
+const EVENTS_MAX: usize = 4096;
+
+/// A registered congestion control; its registration goes when this is dropped.
+pub struct CongestionControl {
+    // Dropped first: the registration before what it stands on.
+    _registration: Link,
+    nudge: Option<Link>,
+    object: Object,
+    name: String,
+    linked: bool,
+}
+
+impl std::fmt::Debug for CongestionControl {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CongestionControl")
+            .field("name", &self.name)
+            .field("linked", &self.linked)
+            .field("nudges", &self.nudge.is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+/// What of the object is loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Parts {
+    linked: bool,
+    nudge: bool,
+}
+
+/// From the newest kernels to the oldest.
+const ATTEMPTS: [Parts; 3] = [
+    Parts {
+        linked: true,
+        nudge: true,
+    },
+    Parts {
+        linked: false,
+        nudge: true,
+    },
+    Parts {
+        linked: false,
+        nudge: false,
+    },
+];
+
+impl CongestionControl {
+    /// Loads the programs and registers them as `name`, of at most 15 letters, digits,
+    /// `_` and `-`.
+    ///
+    /// # Errors
+    /// One line: what the kernel lacks, or that the name is taken.
+    pub fn register(name: &str) -> io::Result<Self> {
+        check_name(name)?;
+        let mut first_error = None;
+        for parts in ATTEMPTS {
+            match load(name, parts) {
+                Ok(object) => return Self::attach(object, parts, name),
+                Err(error) => first_error = first_error.or(Some(error)),
+            }
+        }
+        let error = first_error.unwrap_or_else(|| io::Error::other("nothing was tried"));
+        Err(explain(name, &error))
+    }
+
+    fn attach(mut object: Object, parts: Parts, name: &str) -> io::Result<Self> {
+        let map_name = if parts.linked { LINKED } else { UNLINKED };
+        let mut map = object
+            .maps_mut()
+            .find(|map| map.name() == map_name)
+            .ok_or_else(|| io::Error::other("BPF programs: no congestion control"))?;
+        let registration = map.attach_struct_ops().map_err(|error| {
+            let taken = error.kind() == libbpf_rs::ErrorKind::AlreadyExists;
+            if taken {
+                let text = format!("congestion control {name}: the name is taken; choose another one, or end its owner (before Linux 6.4: bpftool struct_ops unregister name {UNLINKED})");
+                return io::Error::new(io::ErrorKind::AlreadyExists, text);
+            }
+            explain(name, &io::Error::other(error.to_string()))
+        })?;
+        drop(map);
+        let nudge = if parts.nudge {
+            let program = object.progs_mut().find(|program| program.name() == "nudge");
+            program.and_then(|program| program.attach().ok())
+        } else {
+            None
+        };
+        Ok(Self {
+            _registration: registration,
+            nudge,
+            object,
+            name: name.to_owned(),
+            linked: parts.linked,
+        })
+    }
+
+    /// The name that sockets select it by.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its registration goes with its owner, however that ends (Linux 6.4).
+    pub const fn is_linked(&self) -> bool {
+        self.linked
+    }
+
+    /// Its sockets can be made to send at the end of a handoff.
+    pub const fn nudges(&self) -> bool {
+        self.nudge.is_some()
+    }
+
+    /// The interface of the calling thread's network namespace is being handed off since
+    /// now; sockets see it at once.
+    pub fn handoff_started(&self, ifindex: u32) -> io::Result<()> {
+        self.set_handoff(ifindex, monotonic_ns(), GOES_ON)
+    }
+
+    /// The handoff that was started last is over: the ambiguous period begins, and the
+    /// interface's sockets in the calling thread's namespace try to send. Without a start
+    /// it is nothing.
+    pub fn handoff_finished(&self, ifindex: u32) -> io::Result<()> {
+        let Some([start_ns, GOES_ON]) = self.handoff(ifindex)? else {
+            return Ok(());
+        };
+        self.set_handoff(ifindex, start_ns, monotonic_ns())?;
+        self.nudge()
+    }
+
+    /// A handoff with its begin and end, nanoseconds of CLOCK_MONOTONIC, for one that was
+    /// known later than it was.
+    pub fn set_handoff(&self, ifindex: u32, start_ns: u64, finish_ns: u64) -> io::Result<()> {
+        let mut value = [0; 16];
+        value[..8].copy_from_slice(&start_ns.to_ne_bytes());
+        value[8..].copy_from_slice(&finish_ns.to_ne_bytes());
+        self.handoffs()?
+            .update(&Self::key(ifindex)?, &value, MapFlags::ANY)
+            .map_err(|error| bpf("handoff", &error))
+    }
+
+    /// Forgets an interface.
+    pub fn forget(&self, ifindex: u32) -> io::Result<()> {
+        match self.handoffs()?.delete(&Self::key(ifindex)?) {
+            Err(error) if error.kind() != libbpf_rs::ErrorKind::NotFound => {
+                Err(bpf("handoff", &error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What was judged since the last look; the ring keeps some 500 of them.
+    pub fn events(&self) -> io::Result<Vec<Event>> {
+        let mut events = Vec::new();
+        let map = self.map("judgements")?;
+        let mut builder = RingBufferBuilder::new();
+        builder
+            .add(&map, |bytes: &[u8]| {
+                if events.len() < EVENTS_MAX {
+                    events.extend(Event::parse(bytes));
+                }
+                0
+            })
+            .map_err(|error| bpf("ring", &error))?;
+        let ring = builder.build().map_err(|error| bpf("ring", &error))?;
+        ring.consume().map_err(|error| bpf("ring", &error))?;
+        drop(ring);
+        Ok(events)
+    }
+
+    fn handoff(&self, ifindex: u32) -> io::Result<Option<[u64; 2]>> {
+        let value = self
+            .handoffs()?
+            .lookup(&Self::key(ifindex)?, MapFlags::ANY)
+            .map_err(|error| bpf("handoff", &error))?;
+        Ok(value.map(|value| {
+            [0, 8].map(|at| {
+                let mut octets = [0; 8];
+                octets.copy_from_slice(&value[at..at + 8]);
+                u64::from_ne_bytes(octets)
+            })
+        }))
+    }
+
+    /// Each of its sockets in the calling thread's namespace tries to send.
+    fn nudge(&self) -> io::Result<()> {
+        let Some(link) = &self.nudge else {
+            return Ok(());
+        };
+        let mut iterator = Iter::new(link).map_err(|error| bpf("iterator", &error))?;
+        let mut nothing = [0; 64];
+        while iterator.read(&mut nothing)? > 0 {}
+        Ok(())
+    }
+
+    /// `struct place`.
+    fn key(ifindex: u32) -> io::Result<[u8; 16]> {
+        let mut key = [0; 16];
+        key[..8].copy_from_slice(&net_cookie()?.to_ne_bytes());
+        key[8..12].copy_from_slice(&ifindex.to_ne_bytes());
+        Ok(key)
+    }
+
+    fn handoffs(&self) -> io::Result<libbpf_rs::Map<'_>> {
+        self.map("handoffs")
+    }
+
+    fn map(&self, name: &str) -> io::Result<libbpf_rs::Map<'_>> {
+        self.object
+            .maps()
+            .find(|map| map.name() == name)
+            .ok_or_else(|| io::Error::other(format!("BPF programs: no map {name}")))
+    }
+}
+
+fn check_name(name: &str) -> io::Result<()> {
+    let is_name = (1..NAME_BYTES).contains(&name.len())
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-');
+    if is_name {
+        return Ok(());
+    }
+    let text =
+        format!("congestion control {name}: takes a name of 1 to 15 letters, digits, `_` and `-`");
+    Err(io::Error::new(io::ErrorKind::InvalidInput, text))
+}
+
+fn load(name: &str, parts: Parts) -> io::Result<Object> {
+    let mut open = open(name)?;
+    for mut map in open.maps_mut() {
+        let is_wanted = match map.name().to_str() {
+            Some(LINKED) => parts.linked,
+            Some(UNLINKED) => !parts.linked,
+            _ => continue,
+        };
+        map.set_autocreate(is_wanted)
+            .map_err(|error| bpf("map", &error))?;
+    }
+    for mut program in open.progs_mut() {
+        match program.name().to_str() {
+            Some("nudge") => program.set_autoload(parts.nudge),
+            Some("vector") => program.set_autoload(false),
+            _ => {}
+        }
+    }
+    open.load().map_err(|error| bpf("load", &error))
+}
+
+/// The object with `name` written into it.
+fn open(name: &str) -> io::Result<OpenObject> {
+    libbpf_rs::set_print(None);
+    let mut open = ObjectBuilder::default()
+        .open_memory(OBJECT)
+        .map_err(|error| bpf("open", &error))?;
+    let mut padded = [0; NAME_BYTES];
+    padded[..name.len()].copy_from_slice(name.as_bytes());
+    let mut written = 0;
+    for mut map in open.maps_mut() {
+        let map_name = map.name().to_string_lossy().into_owned();
+        let Some(value) = map.initial_value_mut() else {
+            continue;
+        };
+        let at = if map_name.ends_with(".rodata") && value.len() == NAME_BYTES {
+            Some(0)
+        } else if map_name == LINKED || map_name == UNLINKED {
+            let is_placeholder = |bytes: &[u8]| bytes.starts_with(NAME.as_bytes());
+            value.windows(NAME_BYTES).position(is_placeholder)
+        } else {
+            continue;
+        };
+        if let Some(at) = at {
+            value[at..at + NAME_BYTES].copy_from_slice(&padded);
+            written += 1;
+        }
+    }
+    if written == 3 {
+        return Ok(open);
+    }
+    Err(io::Error::other("BPF programs: no place for the name"))
+}
+
+/// One line on why the kernel does not take it.
+fn explain(name: &str, error: &io::Error) -> io::Error {
+    let why = if !Path::new("/sys/kernel/btf/vmlinux").exists() {
+        "this kernel has no type information (CONFIG_DEBUG_INFO_BTF); ".to_owned()
+    } else if error.kind() == io::ErrorKind::PermissionDenied {
+        "needs root, or CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN; ".to_owned()
+    } else {
+        "this kernel may lack BPF struct_ops (CONFIG_BPF_JIT, Linux 6.1); ".to_owned()
+    };
+    let text = format!("congestion control {name}: not registered: {why}{error}");
+    io::Error::new(error.kind(), text)
+}
+
+/// The cookie of the calling thread's network namespace (Linux 5.14).
+fn net_cookie() -> io::Result<u64> {
+    // SAFETY: takes no pointers.
+    let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: fd was just opened and is owned by nobody else.
+    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+    let mut cookie = 0_u64;
+    let mut len = size_of::<u64>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes to `cookie`; both outlive the call.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            SO_NETNS_COOKIE,
+            (&raw mut cookie).cast(),
+            &raw mut len,
+        )
+    };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(cookie)
+}
+
+/// `include/uapi/asm-generic/socket.h`.
+const SO_NETNS_COOKIE: libc::c_int = 71;
+
+/// Makes `socket` use the congestion control `name`.
+///
+/// # Errors
+/// There is none of this name, or the caller may not use it.
+pub fn select(socket: impl AsFd, name: &str) -> io::Result<()> {
+    // SAFETY: the kernel reads `name.len()` bytes of `name`, which outlives the call.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_CONGESTION,
+            name.as_ptr().cast(),
+            name.len() as libc::socklen_t,
+        )
+    };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
+
+/// Now, as segments are stamped and handoffs are told: CLOCK_MONOTONIC.
+pub fn now() -> Duration {
+    Duration::from_nanos(monotonic_ns())
+}
+
+fn bpf(step: &str, error: &libbpf_rs::Error) -> io::Error {
+    let kind = match error.kind() {
+        libbpf_rs::ErrorKind::PermissionDenied => io::ErrorKind::PermissionDenied,
+        libbpf_rs::ErrorKind::NotFound => io::ErrorKind::NotFound,
+        _ => io::ErrorKind::Other,
+    };
+    io::Error::new(kind, format!("BPF programs: {step}: {error}"))
+}
+
+#[cfg(test)]
+mod tests;

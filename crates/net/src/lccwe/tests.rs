@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The program's arithmetic in the kernel against the vectors that `holdfast_core`'s is
+//! held against too; names, registration, and what is left of it.
+
+use super::*;
+use crate::netns::available_or_skip;
+
+const VECTORS: &str = include_str!("../../../core/src/lccwe/vectors.txt");
+const FUNCTIONS: [&str; 6] = [
+    "p_handoff",
+    "p_congestion",
+    "next_alpha",
+    "next_ack_interval",
+    "steps",
+    "grow",
+];
+
+/// A name of this process and test alone.
+fn name_of(test: &str) -> String {
+    format!("hf{}_{test}", std::process::id())
+}
+
+fn is_available(name: &str) -> bool {
+    let names = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
+    names.unwrap().split_whitespace().any(|each| each == name)
+}
+
+#[test]
+fn programs_calculate_as_the_vectors_say() {
+    if !available_or_skip("programs_calculate_as_the_vectors_say") {
+        return;
+    }
+    let mut open = open(NAME).unwrap();
+    for mut map in open.maps_mut() {
+        if map.name() == LINKED || map.name() == UNLINKED {
+            map.set_autocreate(false).unwrap();
+        }
+    }
+    for mut program in open.progs_mut() {
+        let is_it = program.name() == "vector";
+        program.set_autoload(is_it);
+    }
+    let object = open.load().unwrap();
+    let program = object
+        .progs_mut()
+        .find(|program| program.name() == "vector")
+        .unwrap();
+    let mut checked = 0;
+    for line in VECTORS.lines().filter(|line| !line.starts_with('#')) {
+        let mut words = line.split_whitespace();
+        let function = words.next().unwrap();
+        let number = FUNCTIONS.iter().position(|its| *its == function).unwrap();
+        let mut values: Vec<u64> = words.map(|word| word.parse().unwrap()).collect();
+        let results = if function == "grow" { 2 } else { 1 };
+        let expected = values.split_off(values.len() - results);
+        values.resize(4, 0);
+        let mut context: Vec<u8> = std::iter::once(number as u64)
+            .chain(values)
+            .chain([0, 0])
+            .flat_map(u64::to_ne_bytes)
+            .collect();
+        let input = libbpf_rs::ProgramInput {
+            context_in: Some(&mut context),
+            ..Default::default()
+        };
+        let output = program.test_run(input).unwrap();
+        assert_eq!(output.return_value, 0, "{line}");
+        let came: Vec<u64> = context[40..40 + 8 * results]
+            .chunks_exact(8)
+            .map(|octets| u64::from_ne_bytes(octets.try_into().unwrap()))
+            .collect();
+        assert_eq!(came, expected, "{line}");
+        checked += 1;
+    }
+    assert!(checked > 150, "{checked}");
+}
+
+#[test]
+fn a_registration_ends_with_its_guard_and_a_name_is_taken_once() {
+    if !available_or_skip("a_registration_ends_with_its_guard_and_a_name_is_taken_once") {
+        return;
+    }
+    let name = name_of("once");
+    let first = CongestionControl::register(&name).unwrap();
+    assert!(is_available(&name));
+    let error = CongestionControl::register(&name).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+    assert!(error.to_string().contains("the name is taken"), "{error}");
+    let other = name_of("other");
+    let second = CongestionControl::register(&other).unwrap();
+    drop(first);
+    assert!(!is_available(&name) && is_available(&other));
+    drop(second);
+    assert!(!is_available(&other));
+}
+
+#[test]
+fn handoffs_begin_before_they_end() {
+    if !available_or_skip("handoffs_begin_before_they_end") {
+        return;
+    }
+    let control = CongestionControl::register(&name_of("map")).unwrap();
+    control.handoff_finished(7).unwrap();
+    assert_eq!(control.handoff(7).unwrap(), None);
+    control.handoff_started(7).unwrap();
+    let [start, end] = control.handoff(7).unwrap().unwrap();
+    assert!(start > 0 && end == GOES_ON);
+    control.handoff_finished(7).unwrap();
+    let [same, end] = control.handoff(7).unwrap().unwrap();
+    assert!(same == start && (start..=monotonic_ns()).contains(&end));
+    // A second end is none.
+    control.handoff_finished(7).unwrap();
+    assert_eq!(control.handoff(7).unwrap(), Some([start, end]));
+    control.forget(7).unwrap();
+    control.forget(7).unwrap();
+    assert_eq!(control.handoff(7).unwrap(), None);
+    assert_eq!(control.events().unwrap(), Vec::new());
+}
+
+#[test]
+fn a_name_too_long_is_refused_in_a_line() {
+    for name in ["", "sixteen_letters_", "a b", "é"] {
+        let error = CongestionControl::register(name).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+        assert!(!error.to_string().contains('\n'));
+    }
+}

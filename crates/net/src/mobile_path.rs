@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The mobile's data path: what each flow of an interface said last is noted, and its window
+//! closed while that is ordered. No packet takes a detour.
+//!
+//! [`MobilePath::attach`] attaches the programs of `bpf/mobile.bpf.c` to both ways of the
+//! interface. [`FlowMaps`] reads what they noted and tells them what to do; it can be opened
+//! by another process too, which then knows the flows of an owner that has died.
+//! [`AckSender`] sends ACKs as if the MH had.
+
+use std::io;
+use std::time::Duration;
+
+use holdfast_core::FlowKey;
+use holdfast_wire::Instant;
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
+
+use crate::bpf::{AttachMode, Hook, HookSide, Programs, SharedWords};
+use crate::datapath::{self, Interface};
+use crate::tun::{LayerKind, Tun};
+
+mod counters;
+mod detour;
+mod program;
+mod record;
+mod sender;
+#[cfg(test)]
+mod tests;
+
+pub use detour::{Detour, FOLLOWED_MAX};
+pub use record::NotedFlow;
+pub use sender::AckSender;
+
+use program::ProgramSettings;
+use record::{KEY_BYTES, Read, VALUE_BYTES};
+
+/// The marks of packets on their way from a device up into the host: this plus the lower half
+/// of the device's index. See [`crate::datapath::OWN_MARK_BASE`], which is another's.
+const OWN_MARK_BASE: u32 = 0x484d_0000;
+
+/// Older than this, the heartbeat no longer holds and nothing is taken.
+const HEARTBEAT_AGE_MAX: Duration = Duration::from_millis(200);
+
+/// Flows that are noted unless told otherwise; beyond, those that were seen least go.
+pub const FLOWS_MAX: u32 = 8192;
+
+/// Flows read with one call.
+const BATCH: u32 = 256;
+
+/// A record that is being written so often when it is read is left out.
+const READ_TRIES: usize = 4;
+
+// Words of `struct control` in the C source.
+const ORDERS_UNTIL: usize = 0;
+const FOLLOWED: usize = 1;
+
+/// The programs and maps on one interface; one owner. Dropping it detaches them.
+#[derive(Debug)]
+pub struct MobilePath {
+    // Detached before the maps go.
+    hooks: [Hook; 2],
+    interface: Interface,
+    maps: FlowMaps,
+    counters: MapHandle,
+    programs: Programs,
+}
+
+impl MobilePath {
+    /// Attaches to `interface` of the calling thread's network namespace, with room for
+    /// `flows_max` flows.
+    ///
+    /// Errors: no such interface, a link type that is not known, no permission
+    /// (`CAP_NET_ADMIN`, `CAP_BPF`); the message names the step.
+    pub fn attach(interface: &str, mode: AttachMode, flows_max: u32) -> io::Result<Self> {
+        Ok(Self::attach_with(Interface::query(interface)?, mode, flows_max, None)?.0)
+    }
+
+    /// The same, with a device for what the gateway has compressed.
+    pub fn attach_with_detour(
+        interface: &str,
+        mode: AttachMode,
+        flows_max: u32,
+    ) -> io::Result<(Self, Detour)> {
+        let interface = Interface::query(interface)?;
+        let device = Detour::create_device(&interface)?;
+        let (path, detour) = Self::attach_with(interface, mode, flows_max, Some(device))?;
+        let detour = detour.ok_or_else(|| io::Error::other("no device for compressed segments"))?;
+        Ok((path, detour))
+    }
+
+    fn attach_with(
+        interface: Interface,
+        mode: AttachMode,
+        flows_max: u32,
+        device: Option<Tun>,
+    ) -> io::Result<(Self, Option<Detour>)> {
+        let device_ifindex = device.as_ref().map(Tun::ifindex);
+        let programs = load(&interface, flows_max, device_ifindex)?;
+        let maps = FlowMaps::of(&programs, &interface)?;
+        let counters = programs.map("counters")?;
+        // Who gives back stands before who takes.
+        let detour = device.map(|device| Detour::attach(&programs, device, mode));
+        let detour = detour.transpose()?;
+        let attach = |name, side| programs.attach(name, interface.ifindex, side, mode);
+        let hooks = [
+            attach("mobile_egress", HookSide::Egress)?,
+            attach("mobile_ingress", HookSide::Ingress)?,
+        ];
+        let path = Self {
+            hooks,
+            interface,
+            maps,
+            counters,
+            programs,
+        };
+        Ok((path, detour))
+    }
+
+    /// The interface as it was when attached.
+    pub const fn interface(&self) -> &Interface {
+        &self.interface
+    }
+
+    /// Whether the programs detach by themselves when this process dies (TCX).
+    pub fn detaches_on_death(&self) -> bool {
+        self.hooks.iter().all(Hook::is_tcx)
+    }
+
+    /// The flows' maps.
+    pub const fn maps(&self) -> &FlowMaps {
+        &self.maps
+    }
+
+    /// Of each program: its name, how often it ran while statistics were gathered
+    /// ([`crate::bpf_stats`]), nanoseconds a run.
+    pub(crate) fn run_times(&self) -> io::Result<Vec<(String, u64, f64)>> {
+        self.programs.run_times()
+    }
+
+    /// Each counter's name and value, summed over the processors; packets, a super-segment
+    /// being one.
+    pub fn counters(&self) -> io::Result<Vec<(&'static str, u64)>> {
+        let values = datapath::sums(&self.counters, counters::NAMES.len())?;
+        Ok(counters::NAMES.into_iter().zip(values).collect())
+    }
+}
+
+fn load(interface: &Interface, flows_max: u32, device: Option<u32>) -> io::Result<Programs> {
+    ProgramSettings {
+        heartbeat_max_age_ns: HEARTBEAT_AGE_MAX.as_nanos() as u64,
+        kind: interface.kind,
+        mobile_ifindex: interface.ifindex,
+        device_ifindex: device.unwrap_or(0),
+        own_mark: Detour::mark(device.unwrap_or(0)),
+        flows_max,
+    }
+    .load()
+}
+
+/// By what another process finds an owner's maps; they live as long as one of the two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MapIds {
+    /// The map of flows.
+    pub flows: u32,
+    /// The map of flows whose window is closed.
+    pub closed: u32,
+    /// The map of the deadline.
+    pub control: u32,
+}
+
+/// What is known of flows, and what is ordered for them.
+#[derive(Debug)]
+pub struct FlowMaps {
+    flows: MapHandle,
+    closed: MapHandle,
+    control: MapHandle,
+    words: SharedWords,
+    kind: LayerKind,
+}
+
+impl FlowMaps {
+    fn of(programs: &Programs, interface: &Interface) -> io::Result<Self> {
+        let map = |name| programs.map(name);
+        Self::new([map("flows")?, map("closed")?, map("control")?], interface)
+    }
+
+    /// The maps of another process that is attached to `interface`.
+    ///
+    /// Errors: there are no such maps any more, or no permission (`CAP_SYS_ADMIN`).
+    pub fn open(ids: &MapIds, interface: &Interface) -> io::Result<Self> {
+        let map = |id| MapHandle::from_map_id(id).map_err(io::Error::other);
+        Self::new(
+            [map(ids.flows)?, map(ids.closed)?, map(ids.control)?],
+            interface,
+        )
+    }
+
+    fn new([flows, closed, control]: [MapHandle; 3], interface: &Interface) -> io::Result<Self> {
+        let sizes = (flows.key_size(), flows.value_size(), closed.key_size());
+        if sizes != (KEY_BYTES as u32, VALUE_BYTES as u32, KEY_BYTES as u32) {
+            let message = format!("maps of another version: {sizes:?}");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+        }
+        let words = SharedWords::map(&control)?;
+        Ok(Self {
+            flows,
+            closed,
+            control,
+            words,
+            kind: interface.kind,
+        })
+    }
+
+    /// By what another process finds these maps.
+    pub fn ids(&self) -> io::Result<MapIds> {
+        let id = |map: &MapHandle| {
+            map.info()
+                .map(|info| info.info.id)
+                .map_err(io::Error::other)
+        };
+        Ok(MapIds {
+            flows: id(&self.flows)?,
+            closed: id(&self.closed)?,
+            control: id(&self.control)?,
+        })
+    }
+
+    /// All flows of which the MH has sent an ACK.
+    pub fn flows(&self) -> io::Result<Vec<NotedFlow>> {
+        let mut found = Vec::new();
+        let batch = self
+            .flows
+            .lookup_batch(BATCH, MapFlags::ANY, MapFlags::ANY)
+            .map_err(io::Error::other)?;
+        for (key, value) in batch {
+            let (Some(key), Some(value)) = (key.first_chunk(), value.first_chunk()) else {
+                continue;
+            };
+            match record::read(key, value, self.kind) {
+                Read::Flow(flow) => found.push(*flow),
+                Read::NotOpen => {}
+                Read::Torn => found.extend(self.read(key)?),
+            }
+        }
+        Ok(found)
+    }
+
+    /// One flow, if it is known and the MH has sent an ACK of it.
+    pub fn flow(&self, flow: &FlowKey) -> io::Result<Option<NotedFlow>> {
+        self.read(&record::key(flow))
+    }
+
+    fn read(&self, key: &[u8; KEY_BYTES]) -> io::Result<Option<NotedFlow>> {
+        for _ in 0..READ_TRIES {
+            let value = self
+                .flows
+                .lookup(key, MapFlags::ANY)
+                .map_err(io::Error::other)?;
+            let Some(value) = value.as_deref().and_then(<[u8]>::first_chunk) else {
+                return Ok(None);
+            };
+            match record::read(key, value, self.kind) {
+                Read::Flow(flow) => return Ok(Some(*flow)),
+                Read::NotOpen => return Ok(None),
+                Read::Torn => {}
+            }
+        }
+        Ok(None)
+    }
+
+    /// From now on, and while the deadline holds, the flow's window is 0 in all that goes out.
+    pub fn close(&self, flow: &FlowKey) -> io::Result<()> {
+        self.closed
+            .update(&record::key(flow), &1_u32.to_ne_bytes(), MapFlags::ANY)
+            .map_err(io::Error::other)
+    }
+
+    /// No longer.
+    pub fn open_window(&self, flow: &FlowKey) -> io::Result<()> {
+        match self.closed.delete(&record::key(flow)) {
+            // An evicted one is open already.
+            Err(error) if error.kind() != libbpf_rs::ErrorKind::NotFound => {
+                Err(io::Error::other(error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The flows that are closed, as far as they are known.
+    pub fn closed_flows(&self) -> io::Result<Vec<NotedFlow>> {
+        let mut found = Vec::new();
+        for key in self.closed.keys() {
+            if let Some(key) = key.first_chunk() {
+                found.extend(self.read(key)?);
+            }
+        }
+        Ok(found)
+    }
+
+    /// What is ordered holds until then, CLOCK_MONOTONIC; costs one store.
+    pub fn set_orders_until(&self, deadline: Instant) {
+        self.words.store(ORDERS_UNTIL, deadline.as_nanos());
+    }
+
+    /// Until when what is ordered holds.
+    pub fn orders_until(&self) -> Instant {
+        Instant::from_nanos(self.words.load(ORDERS_UNTIL))
+    }
+}

@@ -1,0 +1,399 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The congestion control of LC and CWE with a real socket: an MH that sends over a link
+//! with a delay, and is handed off in the middle.
+//!
+//! ```text
+//!   mh [wl0] 10.2.0.2 ---- a thread: 30 ms each way, 200 packets at most ---- 10.2.0.1 [wl0] fh
+//! ```
+#![allow(missing_docs, reason = "a test")]
+
+use std::collections::VecDeque;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd as _;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use holdfast_core::lccwe::Parameters;
+use holdfast_core::lccwe::arithmetic::{
+    ONE, Window, grow, next_alpha, p_congestion, p_handoff, parp, steps,
+};
+use holdfast_net::lccwe::{CongestionControl, Event, EventKind, select};
+use holdfast_net::netns::{NetNs, available_or_skip};
+use holdfast_net::readiness::wait_readable;
+use holdfast_net::rtnl::Rtnl;
+use holdfast_net::tun::{LayerKind, Tun, TunOptions};
+
+const WAIT_MAX: Duration = Duration::from_secs(60);
+const DELAY: Duration = Duration::from_millis(30);
+const PACKETS_MAX: usize = 200;
+const MH: &str = "10.2.0.2";
+const FH: &str = "10.2.0.1";
+/// The name that a child process registers, if the tests' binary is to be that child.
+const CHILD_ENV: &str = "HOLDFAST_LCCWE_CHILD";
+
+fn is_available(name: &str) -> bool {
+    let names = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control");
+    names.unwrap().split_whitespace().any(|each| each == name)
+}
+
+fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + WAIT_MAX;
+    while !condition() {
+        assert!(Instant::now() < deadline, "not in time: {what}");
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// What the link's thread and the test share.
+#[derive(Default)]
+struct Shared {
+    stop: AtomicBool,
+    /// In an outage: everything on the link is lost.
+    down: AtomicBool,
+    /// Bytes of the stream that the FH has.
+    received: AtomicU64,
+}
+
+/// MH, FH and the link between them.
+struct World {
+    mh: Arc<NetNs>,
+    fh: Arc<NetNs>,
+    ifindex: u32,
+    shared: Arc<Shared>,
+    link: Option<JoinHandle<()>>,
+}
+
+impl World {
+    fn new() -> Self {
+        let (mh, fh) = (
+            Arc::new(NetNs::new().unwrap()),
+            Arc::new(NetNs::new().unwrap()),
+        );
+        let ends = [(&mh, MH), (&fh, FH)].map(|(ns, address)| {
+            ns.run(|| {
+                let tun = Tun::create(&TunOptions {
+                    name: "wl0".into(),
+                    kind: LayerKind::RawIp,
+                    ..TunOptions::default()
+                })
+                .unwrap();
+                tun.set_up().unwrap();
+                let rtnl = Rtnl::open().unwrap();
+                rtnl.add_address(tun.ifindex(), address.parse().unwrap(), 24)
+                    .unwrap();
+                tun
+            })
+            .unwrap()
+        });
+        let ifindex = ends[0].ifindex();
+        let shared = Arc::new(Shared::default());
+        let its = Arc::clone(&shared);
+        let link = Some(thread::spawn(move || carry(&ends, &its)));
+        Self {
+            mh,
+            fh,
+            ifindex,
+            shared,
+            link,
+        }
+    }
+
+    /// A connection with the congestion control `name` at the MH, and the FH's reader,
+    /// which says what it got.
+    fn connect(&self, name: &str) -> (TcpStream, JoinHandle<Vec<u8>>) {
+        let at = SocketAddr::new(FH.parse().unwrap(), 0);
+        let listener = self.fh.run(|| TcpListener::bind(at).unwrap()).unwrap();
+        let at = listener.local_addr().unwrap();
+        let stream = self
+            .mh
+            .run(|| TcpStream::connect_timeout(&at, WAIT_MAX).unwrap())
+            .unwrap();
+        select(&stream, name).unwrap();
+        stream.set_write_timeout(Some(WAIT_MAX)).unwrap();
+        let shared = Arc::clone(&self.shared);
+        let reader = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.set_read_timeout(Some(WAIT_MAX)).unwrap();
+            let (mut all, mut part) = (Vec::new(), vec![0; 1 << 16]);
+            loop {
+                match stream.read(&mut part).unwrap() {
+                    0 => return all,
+                    len => {
+                        all.extend_from_slice(&part[..len]);
+                        shared.received.fetch_add(len as u64, Ordering::Relaxed);
+                    }
+                }
+            }
+        });
+        (stream, reader)
+    }
+
+    fn received(&self) -> u64 {
+        self.shared.received.load(Ordering::Relaxed)
+    }
+
+    fn set_down(&self, down: bool) {
+        self.shared.down.store(down, Ordering::SeqCst);
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        if let Some(link) = self.link.take() {
+            let _ = link.join();
+        }
+    }
+}
+
+/// Carries packets with a delay, until it is told to stop.
+fn carry(ends: &[Tun; 2], shared: &Shared) {
+    let mut ways: [VecDeque<(Instant, Vec<u8>)>; 2] = Default::default();
+    let mut frame = vec![0; 70_000];
+    while !shared.stop.load(Ordering::Relaxed) {
+        let fds = [ends[0].as_fd(), ends[1].as_fd()];
+        wait_readable(fds, Some(Duration::from_millis(1))).unwrap();
+        let down = shared.down.load(Ordering::SeqCst);
+        let now = Instant::now();
+        for from in [0, 1] {
+            let way = &mut ways[from];
+            for _ in 0..64 {
+                let Ok(len) = ends[from].read(&mut frame) else {
+                    break;
+                };
+                if way.len() < PACKETS_MAX {
+                    way.push_back((now + DELAY, frame[..len].to_vec()));
+                }
+            }
+            if down {
+                way.clear();
+            }
+            while way.front().is_some_and(|(at, _)| *at <= now) {
+                if let Some((_, packet)) = way.pop_front() {
+                    let _ = ends[1 - from].write(&packet);
+                }
+            }
+        }
+    }
+}
+
+/// Bytes that repeat at no distance that a lost or doubled segment could hide in.
+fn content(len: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state as u8
+    };
+    (0..len).map(|_| next()).collect()
+}
+
+/// What the kernel's program did is what `holdfast_core` makes of the same numbers.
+fn check(event: &Event) {
+    let its = Parameters::PUBLISHED;
+    if event.kind == EventKind::Extrapolated {
+        let length_us = event.handoff_finish_us - event.handoff_start_us;
+        let window = Window {
+            cwnd: event.cwnd_before,
+            counted: event.counted_before,
+            ssthresh: event.ssthresh_before,
+        };
+        let passes = steps(length_us, event.srtt_us, event.ack_interval_ns);
+        // Both ends of the handoff are rounded down to microseconds there.
+        let either = [
+            passes,
+            steps(length_us + 1, event.srtt_us, event.ack_interval_ns),
+        ];
+        let came = (event.cwnd_after, event.counted_after);
+        let grown = either.map(|passes| grow(window, passes));
+        assert!(
+            grown.iter().any(|its| (its.cwnd, its.counted) == came),
+            "{event:?}"
+        );
+        return;
+    }
+    let period = parp(event.transmit_us, event.srtt_us, event.rttvar_us);
+    let ph = if event.handoff_start_us == 0 {
+        0
+    } else {
+        p_handoff(period, event.handoff_finish_us)
+    };
+    let pc = p_congestion(event.rtt_us, event.srtt_us, event.alpha_before);
+    assert_eq!((event.p_handoff, event.p_congestion), (ph, pc), "{event:?}");
+    let congestion = pc > ph || (pc == 0 && ph == 0);
+    assert_eq!(event.by_handoff, !congestion, "{event:?}");
+    let value_us = if event.kind == EventKind::JudgedTimeout {
+        event.rto_us
+    } else {
+        event.rtt_us
+    };
+    let next = next_alpha(
+        event.alpha_before,
+        value_us,
+        event.srtt_us,
+        its.history_weight,
+    );
+    // In the ambiguous period it stays.
+    assert!(
+        event.alpha_after == next || event.alpha_after == event.alpha_before,
+        "{event:?}"
+    );
+}
+
+#[test]
+fn a_handoff_in_a_transfer_leaves_the_window_and_the_bytes_as_they_were() {
+    if !available_or_skip("a_handoff_in_a_transfer_leaves_the_window_and_the_bytes_as_they_were") {
+        return;
+    }
+    let world = World::new();
+    let name = format!("hf{}_cut", std::process::id());
+    let control = world
+        .mh
+        .run(|| CongestionControl::register(&name))
+        .unwrap()
+        .unwrap();
+    let sent = content(40 << 20);
+    let (mut stream, reader) = world.connect(&name);
+    let writer = thread::spawn({
+        let sent = sent.clone();
+        move || stream.write_all(&sent).map(|()| drop(stream))
+    });
+    wait_until("a megabyte", || world.received() > 1 << 20);
+    control.events().unwrap();
+    world.set_down(true);
+    let started = || control.handoff_started(world.ifindex);
+    world.mh.run(started).unwrap().unwrap();
+    let mut events = Vec::new();
+    let timeouts_by_handoff = |events: &[Event]| {
+        let is_one = |event: &&Event| event.kind == EventKind::JudgedTimeout && event.by_handoff;
+        events.iter().filter(is_one).count()
+    };
+    wait_until("two timeouts of the handoff", || {
+        events.extend(control.events().unwrap());
+        timeouts_by_handoff(&events) >= 2
+    });
+    world.set_down(false);
+    world
+        .mh
+        .run(|| control.handoff_finished(world.ifindex))
+        .unwrap()
+        .unwrap();
+    writer.join().unwrap().unwrap();
+    assert!(reader.join().unwrap() == sent, "other bytes arrived");
+    events.extend(control.events().unwrap());
+    for event in &events {
+        check(event);
+    }
+    let of_handoff: Vec<&Event> = events
+        .iter()
+        .filter(|event| event.kind == EventKind::JudgedTimeout && event.p_handoff == ONE)
+        .collect();
+    assert!(of_handoff.len() >= 2, "{events:?}");
+    for event in of_handoff {
+        assert!(event.by_handoff);
+        // Linux has set it to 1 or 2 just before.
+        assert!(event.cwnd_before > 4, "{event:?}");
+        assert_eq!(event.cwnd_after, event.cwnd_before, "{event:?}");
+    }
+}
+
+#[test]
+fn the_window_makes_up_for_a_short_handoff_at_its_end() {
+    if !available_or_skip("the_window_makes_up_for_a_short_handoff_at_its_end") {
+        return;
+    }
+    let world = World::new();
+    let name = format!("hf{}_cwe", std::process::id());
+    let control = world
+        .mh
+        .run(|| CongestionControl::register(&name))
+        .unwrap()
+        .unwrap();
+    assert!(control.nudges());
+    let (mut stream, reader) = world.connect(&name);
+    let stop = Arc::new(AtomicBool::new(false));
+    let stopped = Arc::clone(&stop);
+    let writer = thread::spawn(move || {
+        let part = content(1 << 16);
+        let mut sent = Vec::new();
+        while !stopped.load(Ordering::Relaxed) {
+            if stream.write_all(&part).is_err() {
+                break;
+            }
+            sent.extend_from_slice(&part);
+        }
+        sent
+    });
+    let mut events = Vec::new();
+    let mut before = 0;
+    // Shorter than any timeout; on a busy machine the timer may win.
+    wait_until("an extrapolation", || {
+        wait_until("progress", || world.received() > before + (1 << 20));
+        before = world.received();
+        world.set_down(true);
+        let started = || control.handoff_started(world.ifindex);
+        world.mh.run(started).unwrap().unwrap();
+        thread::sleep(4 * DELAY);
+        world.set_down(false);
+        world
+            .mh
+            .run(|| control.handoff_finished(world.ifindex))
+            .unwrap()
+            .unwrap();
+        events.extend(control.events().unwrap());
+        events
+            .iter()
+            .any(|event: &Event| event.kind == EventKind::Extrapolated)
+    });
+    stop.store(true, Ordering::Relaxed);
+    let sent = writer.join().unwrap();
+    assert!(reader.join().unwrap() == sent, "other bytes arrived");
+    for event in &events {
+        check(event);
+    }
+    let grown = events
+        .iter()
+        .find(|event| event.kind == EventKind::Extrapolated)
+        .unwrap();
+    assert!(
+        (grown.cwnd_after, grown.counted_after) != (grown.cwnd_before, grown.counted_before),
+        "{grown:?}"
+    );
+}
+
+/// Not a test of its own: what the next one starts as another process.
+#[test]
+fn child_that_registers_and_waits() {
+    let Ok(name) = std::env::var(CHILD_ENV) else {
+        return;
+    };
+    let control = CongestionControl::register(&name).unwrap();
+    // Until it is killed, or its parent has gone.
+    let _ = std::io::stdin().read(&mut [0; 1]);
+    drop(control);
+}
+
+#[test]
+fn a_killed_owner_leaves_no_registration() {
+    if !available_or_skip("a_killed_owner_leaves_no_registration") {
+        return;
+    }
+    let name = format!("hf{}_kill", std::process::id());
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "child_that_registers_and_waits"])
+        .env(CHILD_ENV, &name)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    wait_until("the child's registration", || is_available(&name));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    wait_until("the end of the registration", || !is_available(&name));
+}

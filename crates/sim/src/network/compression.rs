@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Compression on the way from a gateway to its mobiles: the daemon's own code at both ends, on
+//! the bytes that the packets stand for.
+
+use std::collections::VecDeque;
+
+use holdfast_core::Resend;
+use holdfast_core::compression::{Decompressor, DecompressorLimits, Restored, is_marked, marked};
+use holdfast_core::signal::Abilities;
+use holdfast_wire::{Duration, Instant};
+
+use super::{ConnectionId, Event, Network};
+use crate::content::ContentKind;
+use crate::observe::Observer;
+use crate::packet::{Body, NodeId, Packet};
+
+/// Compressed payloads that are remembered: more than any queue holds packets.
+const PAYLOADS_MAX: usize = 16_384;
+/// The payload that a gateway's time for compression is told of, bytes.
+const TIMED_BYTES: u32 = 1_400;
+/// The stream of bytes that nobody has sent.
+const NO_STREAM: u32 = u32::MAX;
+
+/// The payloads of compressed packets on their way, each with its number.
+#[derive(Debug, Default)]
+pub(super) struct Payloads {
+    first: u32,
+    kept: VecDeque<Vec<u8>>,
+}
+
+impl Payloads {
+    fn add(&mut self, payload: &[u8]) -> u32 {
+        let mut room = Vec::new();
+        if self.kept.len() == PAYLOADS_MAX {
+            room = self.kept.pop_front().unwrap_or_default();
+            self.first += 1;
+        }
+        room.clear();
+        room.extend_from_slice(payload);
+        self.kept.push_back(room);
+        self.first + self.kept.len() as u32 - 1
+    }
+
+    fn get(&self, number: u32) -> Option<&[u8]> {
+        let place = number.checked_sub(self.first)? as usize;
+        self.kept.get(place).map(Vec::as_slice)
+    }
+}
+
+/// What a gateway's processor is at.
+#[derive(Debug, Default)]
+pub(super) struct Compressing {
+    waiting: VecDeque<(Packet, u8)>,
+    busy_until: Instant,
+}
+
+/// A host's decompressor, once something compressed has come.
+#[derive(Default)]
+pub(super) struct MobileDecompression(Option<Box<Decompressor>>);
+
+impl core::fmt::Debug for MobileDecompression {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_tuple("MobileDecompression")
+            .field(&self.0.is_some())
+            .finish()
+    }
+}
+
+impl Network {
+    /// What a connection's end sends is this.
+    pub fn set_content(&mut self, id: ConnectionId, content: ContentKind) {
+        self.slots[id.0 as usize].content = content;
+    }
+
+    /// A gateway knows of the mobiles with M-TCP that they can decompress: their registration,
+    /// at once and for the whole run.
+    pub(super) fn tell_abilities(&mut self, id: u32) {
+        let slots = self.slots.iter();
+        let able = slots.filter(|slot| slot.connection.decompresses());
+        let mut addresses: Vec<_> = able.map(|slot| slot.connection.address()).collect();
+        addresses.sort_unstable();
+        addresses.dedup();
+        let abilities = Abilities::DEFLATE.with(Abilities::ZSTD);
+        let until = Instant::from_nanos(u64::MAX);
+        let engine = &mut self.engines[id as usize].engine;
+        engine.handle_abilities(&addresses, abilities, 1, until);
+    }
+
+    /// A piece of the cache that is to be compressed, as packets.
+    pub(super) fn send_compressed(
+        &mut self,
+        id: u32,
+        resend: &Resend<Packet>,
+        pieces: &[Packet],
+        dscp: u8,
+        observer: &mut dyn Observer,
+    ) {
+        let mut sent = 0;
+        for plain in pieces {
+            let mut packet = *plain;
+            let Body::Tcp(tcp) = &mut packet.body else {
+                continue;
+            };
+            let (len, flags) = (tcp.segment.payload_len, tcp.segment.flags);
+            let gateway = &mut self.engines[id as usize];
+            let payload = gateway.engine.compress(resend, sent, len, flags, self.now);
+            sent += len;
+            let mut time = Duration::ZERO;
+            if let Some(payload) = payload {
+                tcp.segment.flags = marked(flags);
+                tcp.segment.payload_len = payload.len() as u32;
+                tcp.wire = Some(self.payloads.add(payload));
+                time = gateway.role.compression_time * len / TIMED_BYTES;
+            }
+            self.forward_after(id, &packet, dscp, time, observer);
+        }
+    }
+
+    /// Toward the MHs, behind what is being compressed.
+    pub(super) fn forward_in_turn(
+        &mut self,
+        id: u32,
+        packet: &Packet,
+        dscp: u8,
+        observer: &mut dyn Observer,
+    ) {
+        self.forward_after(id, packet, dscp, Duration::ZERO, observer);
+    }
+
+    fn forward_after(
+        &mut self,
+        id: u32,
+        packet: &Packet,
+        dscp: u8,
+        time: Duration,
+        observer: &mut dyn Observer,
+    ) {
+        let now = self.now;
+        let gateway = &mut self.engines[id as usize];
+        let compressing = &mut gateway.compressing;
+        if compressing.waiting.is_empty() && time == Duration::ZERO {
+            let node = gateway.node;
+            return self.forward(node, packet, dscp, observer);
+        }
+        compressing.busy_until = compressing.busy_until.max(now) + time;
+        let at = compressing.busy_until;
+        compressing.waiting.push_back((*packet, dscp));
+        self.queue.push(at, Event::Compressed(id));
+    }
+
+    /// A packet is compressed, or has waited for one that is now.
+    pub(super) fn handle_compressed(&mut self, id: u32, observer: &mut dyn Observer) {
+        let gateway = &mut self.engines[id as usize];
+        let node = gateway.node;
+        if let Some((packet, dscp)) = gateway.compressing.waiting.pop_front() {
+            self.forward(node, &packet, dscp, observer);
+        }
+    }
+
+    /// What goes up the stack of the host at `node`: restored, if it is compressed and can be.
+    pub(super) fn restore(&mut self, node: NodeId, packet: &Packet) -> Option<Packet> {
+        let Body::Tcp(tcp) = &packet.body else {
+            return Some(*packet);
+        };
+        let own = &mut self.nodes[node.0 as usize].decompression.0;
+        if packet.corrupted || (own.is_none() && !is_marked(tcp.segment.flags)) {
+            return Some(*packet);
+        }
+        let limits = DecompressorLimits::default();
+        let decompressor = own.get_or_insert_with(|| Box::new(Decompressor::new(limits)));
+        let len = tcp.segment.payload_len as usize;
+        let bytes = match tcp.wire {
+            Some(number) => self.payloads.get(number)?,
+            None => tcp.content.bytes(tcp.origin.offset, len).unwrap_or(&[]),
+        };
+        match decompressor.handle(&tcp.segment, bytes, self.now) {
+            Restored::NotCompressed => Some(*packet),
+            Restored::Dropped(_) => None,
+            Restored::Segment { flags, payload, .. } => {
+                let mut restored = *packet;
+                if let Body::Tcp(tcp) = &mut restored.body {
+                    (tcp.segment.flags, tcp.wire) = (flags, None);
+                    tcp.segment.payload_len = payload.len() as u32;
+                    let sent = tcp.content.bytes(tcp.origin.offset, payload.len());
+                    if sent != Some(payload) {
+                        tcp.origin.stream = NO_STREAM;
+                    }
+                }
+                Some(restored)
+            }
+        }
+    }
+}

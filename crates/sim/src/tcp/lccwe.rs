@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a sender at a mobile host does about handoffs: LC and CWE (Liao, Kao and Chien,
+//! 2005), with the mechanism of `holdfast_core::lccwe`; and what that paper compares them
+//! with, a frozen timer with fast retransmit at the sender.
+//!
+//! A loss that is put down to a handoff leaves `cwnd` and `ssthresh` as they are. The
+//! segment is sent again as ever: after duplicate ACKs alone, after a timeout with all
+//! that follows it (ns-2's Reno goes on from the lost segment too, with its window of
+//! one). The timer backs off as ever: the paper speaks of windows alone.
+
+use std::collections::BTreeMap;
+
+use holdfast_core::lccwe::arithmetic::Window;
+use holdfast_core::lccwe::{Cause, Judgement, LcCwe, Loss, LossSign};
+use holdfast_wire::{Duration, Instant};
+
+use super::connection::Connection;
+use super::settings::OnHandoff;
+use super::variables::State;
+use crate::packet::Packet;
+
+/// Judgements that a connection keeps.
+const JUDGEMENTS_MAX: usize = 100_000;
+
+/// What a connection knows of handoffs.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Handoffs {
+    mechanism: Option<LcCwe>,
+    /// The begins of segments not acknowledged, and when they were sent last.
+    transmitted: BTreeMap<u64, Instant>,
+    judgements: Vec<Judged>,
+    /// cwnd and ssthresh that a fast recovery without congestion comes back to.
+    kept: Option<(u64, u64)>,
+    /// The timer stands still and nothing is sent.
+    frozen: bool,
+}
+
+/// A loss that the classifier has judged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Judged {
+    /// When.
+    pub at: Instant,
+    /// The lost segment's first byte, as an offset in the stream.
+    pub offset: u64,
+    /// When it was sent last.
+    pub transmitted: Instant,
+    /// The retransmission timer found it; otherwise duplicate ACKs.
+    pub by_timeout: bool,
+    /// The verdict.
+    pub judgement: Judgement,
+}
+
+impl Handoffs {
+    pub(super) fn new(on_handoff: OnHandoff) -> Self {
+        let mechanism = match on_handoff {
+            OnHandoff::LcCwe { parameters, .. } => Some(LcCwe::new(parameters)),
+            OnHandoff::Nothing | OnHandoff::FreezeAndFastRetransmit => None,
+        };
+        Self {
+            mechanism,
+            ..Self::default()
+        }
+    }
+}
+
+impl Connection {
+    /// The losses judged so far, the first ones.
+    pub fn judgements(&self) -> &[Judged] {
+        &self.handoffs.judgements
+    }
+
+    /// It does something about handoffs.
+    pub(super) fn handles_handoffs(&self) -> bool {
+        self.its.on_handoff != OnHandoff::Nothing
+    }
+
+    /// The host's link has gone, or is back.
+    pub(super) fn handle_handoff(&mut self, up: bool, now: Instant, out: &mut Vec<Packet>) {
+        if let Some(mechanism) = &mut self.handoffs.mechanism {
+            if up {
+                mechanism.handle_handoff_finish(now);
+                // What it makes room for goes at once.
+                self.output(now, out);
+            } else {
+                mechanism.handle_handoff_start(now);
+            }
+            return;
+        }
+        if up && self.handoffs.frozen {
+            self.handoffs.frozen = false;
+            if self.snd.una < self.snd.max && self.state != State::SynSent {
+                self.fast_retransmit(now, out);
+            }
+            self.output(now, out);
+        } else if !up && self.state == State::Established {
+            self.handoffs.frozen = true;
+            self.timers.retransmit = None;
+        }
+    }
+
+    /// Nothing may be sent, and no timer runs.
+    pub(super) fn is_frozen_by_handoff(&self) -> bool {
+        self.handoffs.frozen
+    }
+
+    pub(super) fn note_transmitted(&mut self, from: u64, now: Instant) {
+        if self.handoffs.mechanism.is_some() {
+            self.handoffs.transmitted.insert(from, now);
+        }
+    }
+
+    /// Something new is acknowledged.
+    pub(super) fn note_ack_for_handoffs(&mut self, now: Instant) {
+        if let Some(mechanism) = &mut self.handoffs.mechanism {
+            mechanism.handle_ack(now);
+            self.handoffs.transmitted = self.handoffs.transmitted.split_off(&self.snd.una);
+        }
+    }
+
+    pub(super) fn note_round_trip_for_handoffs(&mut self, rtt: Duration) {
+        if let Some(mechanism) = &mut self.handoffs.mechanism {
+            mechanism.handle_round_trip(rtt);
+        }
+    }
+
+    /// Why the segment at `snd.una` is lost.
+    pub(super) fn cause_of_loss(&mut self, by_timeout: bool, now: Instant) -> Cause {
+        // Without the classifier nothing is known to be congestion: CWE alone goes on.
+        let OnHandoff::LcCwe {
+            classifies: true, ..
+        } = self.its.on_handoff
+        else {
+            return Cause::Congestion;
+        };
+        let una = self.snd.una;
+        let transmitted = self.handoffs.transmitted.range(..=una).next_back();
+        let transmitted = transmitted.map_or(self.sent_at, |(_, at)| *at);
+        let Some(mechanism) = &mut self.handoffs.mechanism else {
+            return Cause::Congestion;
+        };
+        let sign = if by_timeout {
+            let rto = self.rto.rto();
+            LossSign::Timeout { rto }
+        } else {
+            LossSign::DupAcks
+        };
+        let loss = Loss {
+            sign,
+            transmitted,
+            srtt: self.rto.srtt().unwrap_or_default(),
+            rttvar: self.rto.rttvar(),
+        };
+        let judgement = mechanism.judge(&loss, now);
+        if self.handoffs.judgements.len() < JUDGEMENTS_MAX {
+            self.handoffs.judgements.push(Judged {
+                at: now,
+                offset: una.saturating_sub(1),
+                transmitted,
+                by_timeout,
+                judgement,
+            });
+        }
+        judgement.cause
+    }
+
+    /// Fast recovery begins, and a handoff is to blame: the windows that it ends with.
+    pub(super) fn keep_windows(&mut self) {
+        let its = &self.congestion;
+        self.handoffs.kept = Some((its.cwnd, its.ssthresh));
+    }
+
+    /// Fast recovery has ended with `ssthresh`, or with what was kept.
+    pub(super) fn restore_windows(&mut self) {
+        if let Some((cwnd, ssthresh)) = self.handoffs.kept.take() {
+            (self.congestion.cwnd, self.congestion.ssthresh) = (cwnd, ssthresh);
+        }
+    }
+
+    /// A timeout ends a fast recovery: what it has inflated is let go.
+    pub(super) fn forget_kept_windows(&mut self) -> Option<(u64, u64)> {
+        self.handoffs.kept.take()
+    }
+
+    /// The window has no room for a segment: table I, if it is time for it. True if there
+    /// may be room now.
+    pub(super) fn extrapolate(&mut self, now: Instant) -> bool {
+        let OnHandoff::LcCwe {
+            extrapolates: true, ..
+        } = self.its.on_handoff
+        else {
+            return false;
+        };
+        let (Some(mechanism), Some(srtt)) = (&mut self.handoffs.mechanism, self.rto.srtt()) else {
+            return false;
+        };
+        let congestion = &mut self.congestion;
+        let segments = |bytes: u64| u32::try_from(bytes / self.smss).unwrap_or(u32::MAX);
+        let cwnd = segments(congestion.cwnd).max(1);
+        let fraction = congestion.cwnd % self.smss;
+        let window = Window {
+            cwnd,
+            counted: (fraction * u64::from(cwnd) / self.smss) as u32,
+            ssthresh: segments(congestion.ssthresh),
+        };
+        let Some(grown) = mechanism.extrapolate(window, srtt, now) else {
+            return false;
+        };
+        let bytes = u64::from(grown.cwnd) * self.smss
+            + u64::from(grown.counted) * self.smss / u64::from(grown.cwnd.max(1));
+        let grows = bytes > congestion.cwnd;
+        congestion.cwnd = congestion.cwnd.max(bytes);
+        if let Some((kept, _)) = &mut self.handoffs.kept {
+            *kept = (*kept).max(bytes);
+        }
+        grows
+    }
+}

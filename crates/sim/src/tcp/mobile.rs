@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+//! M-TCP at the mobile (Brown and Singh, 1997, 4.2): what a connection does when its host's
+//! hardware says that the link has gone, and that it is back.
+//!
+//! - While the link is down its timers stand still: a disconnection is no congestion.
+//! - When it is back it sends an ACK of the highest byte received in sequence, marked by a
+//!   combination of flags that other segments do not have, and its timers go on.
+//!
+//! Where the paper is silent: a SYN that was not answered when the link went is sent again
+//! when it is back; there is nothing to acknowledge then.
+
+use holdfast_core::RECONNECTION_FLAGS;
+use holdfast_wire::{Duration, Instant};
+
+use super::connection::Connection;
+use super::variables::{State, Timers};
+use crate::packet::{Origin, Packet};
+
+impl Connection {
+    /// It listens to its host's hardware.
+    pub fn hears_link(&self) -> bool {
+        self.its.m_tcp || self.handles_handoffs()
+    }
+
+    /// Its host restores compressed segments (4.2.1).
+    pub fn decompresses(&self) -> bool {
+        self.its.m_tcp
+    }
+
+    /// The host's link carries now, or does not. What goes out is added to `out`.
+    pub fn handle_link(&mut self, up: bool, now: Instant, out: &mut Vec<Packet>) {
+        if self.handles_handoffs() {
+            return self.handle_handoff(up, now, out);
+        }
+        match (up, self.frozen_since) {
+            (false, None) => self.frozen_since = Some(now),
+            (true, Some(since)) => {
+                self.frozen_since = None;
+                self.thaw(now.saturating_since(since));
+                self.greet(now, out);
+            }
+            _ => {}
+        }
+    }
+
+    /// Everything that was due, or timed, is later by this.
+    fn thaw(&mut self, length: Duration) {
+        let Timers {
+            retransmit,
+            persist,
+            delayed_ack,
+            // The application's own.
+            read: _,
+            time_wait,
+        } = &mut self.timers;
+        for timer in [retransmit, persist, delayed_ack, time_wait] {
+            *timer = timer.map(|at| at + length);
+        }
+        if let Some(timed) = &mut self.timed {
+            timed.sent += length;
+        }
+    }
+
+    fn greet(&mut self, now: Instant, out: &mut Vec<Packet>) {
+        match self.state {
+            State::Closed | State::Listen | State::SynReceived | State::TimeWait => {}
+            State::SynSent => self.send_syn(now, out),
+            State::Established
+            | State::FinWait1
+            | State::FinWait2
+            | State::CloseWait
+            | State::Closing
+            | State::LastAck => {
+                self.counters.pure_acks += 1;
+                let seq = self.snd.nxt.max(self.snd.max);
+                let flags = RECONNECTION_FLAGS;
+                self.transmit(seq, 0, flags, Origin::default(), false, now, out);
+            }
+        }
+    }
+
+    /// In a disconnection only the application's own time goes on.
+    pub(super) fn handle_timeout_frozen(&mut self, now: Instant, out: &mut Vec<Packet>) {
+        if self.timers.read.is_some_and(|at| at <= now) {
+            self.timers.read = None;
+            self.read(now, out);
+        }
+    }
+}
