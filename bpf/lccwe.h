@@ -16,7 +16,7 @@
 #define ONE (1U << 16)
 #define ALPHA_MAX (1U << 26)
 #define STEPS_MAX (1U << 16)
-#define AVOIDANCE_GROWTH_MAX 16
+#define AVOIDANCE_GROWTH_MAX 362 /* what STEPS_MAX passes make from a window of one */
 #define ACK_INTERVAL_NS_MAX (1ULL << 40)
 
 #define HISTORY_WEIGHT (ONE / 5)      /* w_c, printed */

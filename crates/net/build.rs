@@ -8,14 +8,13 @@ use std::process::Command;
 fn main() {
     let folder = Path::new(&environment("CARGO_MANIFEST_DIR")).join("../../bpf");
     println!("cargo::rerun-if-env-changed=CLANG");
-    println!(
-        "cargo::rerun-if-changed={}",
-        folder.join("path.h").display()
-    );
-    println!(
-        "cargo::rerun-if-changed={}",
-        folder.join("lccwe.h").display()
-    );
+    for header in ["path.h", "tcp.h", "noted.h"] {
+        let header = folder.join(header);
+        println!("cargo::rerun-if-changed={}", header.display());
+    }
+    for header in ["lccwe.h", "lccwe_judge.h", "lccwe_kernel.h"] {
+        println!("cargo::rerun-if-changed={}", folder.join(header).display());
+    }
     for program in ["gateway", "mobile", "lccwe"] {
         let source = folder.join(format!("{program}.bpf.c"));
         println!("cargo::rerun-if-changed={}", source.display());

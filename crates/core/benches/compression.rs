@@ -44,6 +44,8 @@ fn main() -> ExitCode {
     ];
     times(&text);
     ratios(&kinds);
+    dictionaries(&text);
+    several_segments(&text);
     ExitCode::SUCCESS
 }
 
@@ -93,11 +95,15 @@ struct Outcome {
 
 /// Sends `stream` in packets of `size`; the dictionary is what was acknowledged.
 fn measure(settings: CompressionSettings, stream: &[u8], size: usize) -> Outcome {
+    measure_with(settings, stream, size, DICTIONARY_BYTES_MAX as usize)
+}
+
+/// The same, with a dictionary of at most `most` bytes.
+fn measure_with(settings: CompressionSettings, stream: &[u8], size: usize, most: usize) -> Outcome {
     let mut codec = PlainCodec::new(settings);
     let packets = stream.len() / size;
     let dictionary_of = |packet: usize| {
         let acked = packet.saturating_sub(IN_FLIGHT) * size;
-        let most = DICTIONARY_BYTES_MAX as usize;
         let from = acked.saturating_sub(most);
         match settings.method {
             Method::Deflate => &stream[..0],
@@ -176,5 +182,44 @@ fn ratios(kinds: &[(&str, &[u8])]) {
                 println!("{line}");
             }
         }
+    }
+}
+
+/// What a longer dictionary gains and costs.
+fn dictionaries(text: &[u8]) {
+    println!("zstd, text, packets of 1448 bytes, by the dictionary's length");
+    for level in [1, 3] {
+        let mut line = format!("level {level}:");
+        for kib in [0, 4, 8, 16, 32, 63] {
+            let settings = CompressionSettings {
+                method: Method::Zstd,
+                level,
+            };
+            let outcome = measure_with(settings, text, 1448, kib << 10);
+            let (percent, us) = (
+                100.0 * outcome.ratio,
+                outcome.compression_ns as f64 / 1000.0,
+            );
+            let _ = write!(line, "  {kib} KiB {percent:.1} % {us:.1} us");
+        }
+        println!("{line}");
+    }
+}
+
+/// What it would gain to compress several segments into one packet.
+fn several_segments(text: &[u8]) {
+    println!(
+        "text, level 3: on the wire with headers of 52 bytes a packet, %, by segments a packet"
+    );
+    for (method, name) in [(Method::Deflate, "deflate"), (Method::Zstd, "zstd")] {
+        let mut line = format!("{name:>8}:");
+        for segments in 1..=3 {
+            let size = 1448 * segments;
+            let outcome = measure(CompressionSettings { method, level: 3 }, text, size);
+            let wire = outcome.ratio * size as f64 + 52.0;
+            let percent = 100.0 * wire / (1500 * segments) as f64;
+            let _ = write!(line, "  {segments}: {percent:.1} %");
+        }
+        println!("{line}");
     }
 }

@@ -60,6 +60,9 @@ const QUEUE_STANDS: Duration = Duration::from_millis(25);
 const GROWTH: u64 = 16;
 /// And is a little less than what went while one stood, so that it goes away.
 const DRAIN: u64 = 16;
+/// A queue of more than so many times that is drained faster.
+const QUEUE_IS_LONG: u32 = 4;
+const DRAIN_LONG: u64 = 4;
 /// No estimate is less, bytes a second.
 const ESTIMATE_MIN: u64 = 10_000;
 
@@ -80,13 +83,16 @@ impl Estimate {
     pub(crate) fn update(&mut self, delivered: u64, queue: Duration, wanted: bool) {
         let before = self.bytes_per_s;
         if queue > QUEUE_STANDS && delivered > 0 {
-            // A wait alone is no queue: with little delivered it is a delayed ACK's.
-            let least = before.map_or(0, |rate| rate - rate / 8);
-            self.bytes_per_s = Some((delivered - delivered / DRAIN).max(least).max(ESTIMATE_MIN));
+            let least = before.map_or(0, |rate| rate - rate / DRAIN_LONG);
+            self.bytes_per_s = Some(drained(delivered, queue).max(least).max(ESTIMATE_MIN));
         } else if let Some(rate) = before {
             // What waits for something else than its pace tells nothing.
             let used = wanted && delivered >= rate / 2;
-            let grown = if used { rate.saturating_add(rate / GROWTH) } else { rate };
+            let grown = if used {
+                rate.saturating_add(rate / GROWTH)
+            } else {
+                rate
+            };
             self.bytes_per_s = Some(grown.max(delivered));
         }
     }
@@ -95,7 +101,54 @@ impl Estimate {
 /// A late timer may catch up by so much, not by more.
 const CATCH_UP_MAX: Duration = Duration::from_millis(4);
 /// Nobody waits longer for its turn, whatever its share was.
-const WAIT_MAX: Duration = Duration::from_secs(1);
+pub(crate) const WAIT_MAX: Duration = Duration::from_secs(1);
+
+/// A queue that is drained for so many periods and stands all the same is none: the path has
+/// become longer.
+const STANDING_PERIODS_MAX: u32 = 12;
+
+/// Which waits tell of a queue of ours: those while more was wanted than the capacity, and
+/// nearly all of that delivered; and not for longer than it takes to drain one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Standing {
+    periods: u32,
+}
+
+impl Standing {
+    /// What of the `queue` that was measured is to be drained; none: the round trip without a
+    /// queue is no longer what it was.
+    pub(crate) fn take(
+        &mut self,
+        queue: Duration,
+        wanted: bool,
+        delivered: u64,
+        capacity: Option<u64>,
+    ) -> Option<Duration> {
+        let used = capacity.is_none_or(|rate| wanted && delivered >= rate - rate / 4);
+        if queue <= QUEUE_STANDS || !used {
+            self.periods = 0;
+            return Some(Duration::ZERO);
+        }
+        self.periods += 1;
+        if self.periods > STANDING_PERIODS_MAX {
+            self.periods = 0;
+            return None;
+        }
+        Some(queue)
+    }
+}
+
+/// What may go of `bytes_per_s` while a packet stands for `queue` in the link's queue: less, until
+/// that is short.
+pub(crate) fn drained(bytes_per_s: u64, queue: Duration) -> u64 {
+    if queue <= QUEUE_STANDS {
+        bytes_per_s
+    } else if queue <= QUEUE_STANDS * QUEUE_IS_LONG {
+        bytes_per_s - bytes_per_s / DRAIN
+    } else {
+        bytes_per_s - bytes_per_s / DRAIN_LONG
+    }
+}
 
 /// Keeps a sender to a rate.
 #[derive(Clone, Copy, Debug, Default)]
@@ -269,18 +322,33 @@ mod tests {
         assert!(least > 2_200_000, "{least}");
     }
 
-    #[test]
-    fn an_estimate_does_not_collapse_for_acks_that_are_late() {
-        let mut estimate = Estimate::default();
+    /// What remains of an estimate of 2 MB/s after 400 periods of a wait that no drain ends.
+    fn after(base: Duration, wanted: bool, delivered: impl Fn(u64) -> u64) -> u64 {
+        let (mut estimate, mut standing) = (Estimate::default(), Standing::default());
         estimate.update(2_000_000, Duration::from_millis(50), false);
-        for _ in 0..3 {
-            estimate.update(10_000, Duration::from_millis(40), false);
+        let mut known = Duration::ZERO;
+        for _ in 0..400 {
+            let rate = estimate.bytes_per_s().unwrap();
+            let queue = base.saturating_sub(known);
+            let taken = standing.take(queue, wanted, delivered(rate), Some(rate));
+            if taken.is_none() {
+                known = base;
+            }
+            estimate.update(delivered(rate), taken.unwrap_or_default(), wanted);
         }
-        assert!(estimate.bytes_per_s().unwrap() > 1_200_000);
-        for _ in 0..20 {
-            estimate.update(1_000_000, Duration::ZERO, true);
+        estimate.bytes_per_s().unwrap()
+    }
+
+    #[test]
+    fn an_estimate_does_not_collapse_for_acks_that_are_late_nor_for_a_path_that_became_longer() {
+        let late = after(Duration::from_millis(40), false, |_| 10_000);
+        assert!(late >= 1_700_000, "{late}");
+        for longer in [60, 300] {
+            let longer = after(Duration::from_millis(longer), true, |rate| {
+                rate.min(2_000_000)
+            });
+            assert!(longer >= 1_700_000, "{longer}");
         }
-        assert!(estimate.bytes_per_s().unwrap() > 2_000_000);
     }
 
     #[test]

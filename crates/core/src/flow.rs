@@ -8,17 +8,18 @@ use holdfast_wire::{Endpoint, Flags, Instant, SackBlocks, Segment, SeqNum, Times
 
 use crate::cache::{Insertion, SegmentCache};
 use crate::compression::SentCompression;
+use crate::gateway::Early;
 use crate::sack::Scoreboard;
 use crate::schemes::mtcp::Mtcp;
 use crate::schemes::mtcp_plus::Ahead;
-use crate::gateway::Early;
 use crate::schemes::snoop::{Snoop, Uplink};
 use crate::settings::Settings;
 use crate::timers::Scheduled;
-use crate::{Action, Actions, Direction, FlowRecord, Made, Payload, Verdict};
+use crate::{Action, Direction, FlowRecord, Made, Payload};
 
 mod credible;
 mod handoff;
+mod resets;
 mod sending;
 mod tracking;
 mod transmissions;
@@ -226,7 +227,10 @@ impl<P: Payload> Flow<P> {
             key: self.key,
             mh_window_scale: self.mh.window_scale,
             owed: self.ahead.owed,
-            renumber: self.early.as_ref().and_then(|early| early.numbers().copied()),
+            renumber: self
+                .early
+                .as_ref()
+                .and_then(|early| early.numbers().copied()),
             gone: false,
         }
     }
@@ -312,8 +316,9 @@ impl<P: Payload> Flow<P> {
     }
 
     /// Bytes of payload kept, both ways.
-    pub(crate) const fn kept_bytes(&self) -> usize {
-        self.cache.bytes() + self.snoop_uplink.bytes()
+    pub(crate) fn kept_bytes(&self) -> usize {
+        let held = self.early.as_ref().map_or(0, Early::held_bytes);
+        self.cache.bytes() + self.snoop_uplink.bytes() + held
     }
 
     /// A segment of the FH goes to the MH as it came.
@@ -419,66 +424,6 @@ impl<P: Payload> Flow<P> {
         }))
     }
 
-    /// Both ends get a RST, each with the sequence number that it expects next; and
-    /// again whenever they send something, for a RST may be lost.
-    pub(crate) fn reset_both_ends(&mut self, actions: &mut Actions<P>) {
-        let owed = self.ahead.owed.unwrap_or(self.fh.max);
-        actions.extend(self.made_reset(Direction::Uplink, self.fh.ack, owed));
-        actions.extend(self.made_reset(Direction::Downlink, self.fh.una, self.mh.nxt));
-        self.refused = true;
-        self.close();
-    }
-
-    /// Whatever an end sends from now on is answered with a RST.
-    pub(crate) const fn refuse(&mut self) {
-        self.refused = true;
-    }
-
-    /// A segment of a flow that is closed.
-    pub(crate) fn on_closed_segment(
-        &self,
-        direction: Direction,
-        segment: &Segment,
-        actions: &mut Actions<P>,
-    ) -> Verdict {
-        if !self.refused || segment.flags.has(Flags::RST) {
-            return Verdict::Forward;
-        }
-        let back = match direction {
-            Direction::Downlink => Direction::Uplink,
-            Direction::Uplink => Direction::Downlink,
-        };
-        let Some(reset) = self.made_reset(back, segment.ack, segment.end()) else {
-            return Verdict::Forward;
-        };
-        actions.push(reset);
-        Verdict::Suppress
-    }
-
-    fn made_reset(&self, direction: Direction, seq: SeqNum, ack: SeqNum) -> Option<Action<P>> {
-        let (seq, ack) = match direction {
-            Direction::Uplink => {
-                let (seq, ack, _) = self.for_fh(seq, ack, 0);
-                (seq, ack)
-            }
-            Direction::Downlink => (seq, ack),
-        };
-        let template = match direction {
-            Direction::Uplink => self.uplink_header.clone(),
-            Direction::Downlink => self.downlink_header.clone(),
-        };
-        Some(Action::Send(Made {
-            direction,
-            template: template?,
-            seq,
-            ack,
-            window: 0,
-            flags: Flags::RST.with(Flags::ACK),
-            timestamps: None,
-            sack: SackBlocks::default(),
-        }))
-    }
-
     /// Nothing more is done for the flow; returns the bytes freed.
     pub(crate) fn close(&mut self) -> usize {
         self.stage = Stage::Closed;
@@ -497,7 +442,9 @@ impl<P: Payload> Flow<P> {
         self.mtcp = Mtcp::default();
         self.compression = None;
         self.snoop = Snoop::default();
-        let freed = self.snoop_uplink.bytes();
+        let mut freed = self.snoop_uplink.bytes();
+        freed += self.early.as_ref().map_or(0, Early::held_bytes);
+        self.early.take_if(|early| early.numbers().is_none());
         self.snoop_uplink = Uplink::default();
         self.sent_nxt = self.fh.max;
         freed + self.cache.clear()

@@ -20,6 +20,7 @@ mod deadlines;
 mod early;
 mod handoff;
 mod link_events;
+mod meeting;
 mod path_mtu;
 mod recovery;
 mod split;
@@ -144,48 +145,6 @@ impl<P: Payload> Gateway<P> {
         if let Some(flow) = flow.filter(|flow| flow.stage == Stage::Open) {
             flow.seen = seen;
         }
-    }
-
-    /// A flow not in the table: entered, unless the table is full.
-    fn meet(&mut self, key: FlowKey, now: Instant) -> Option<u32> {
-        let (carrier_down, draining) = (self.carrier_down, self.draining);
-        let survives = Scheme::survives_outages(&self.settings);
-        let settings = &self.settings;
-        let address = key.mh.address;
-        let mobile = self.mobiles.find(&address).or_else(|| {
-            self.mobiles.insert(address, |generation| {
-                let mut mobile = Mobile::new(address, generation, now);
-                mobile.cell = settings.bandwidth.cell_of(address);
-                mobile.weight = settings.bandwidth.weight_of(address);
-                if carrier_down && survives {
-                    mobile.go_down(LinkSource::Carrier, settings, now);
-                }
-                mobile
-            })
-        })?;
-        let place = self.flows.insert(key, |generation| {
-            let mut flow = Flow::new(key, mobile, generation, now);
-            flow.ahead.draining = draining;
-            flow
-        });
-        match place {
-            Some(place) => self.mobiles.at_mut(mobile)?.flows.push(place),
-            None => self.forget_mobile_without_flows(mobile),
-        }
-        if let (Some(place), Some(record)) = (place, self.predecessor.find(&key)) {
-            let scale = self
-                .predecessor
-                .at(record)
-                .and_then(|record| record.mh_window_scale);
-            let numbers = self
-                .predecessor
-                .at(record)
-                .and_then(|record| record.renumber);
-            let flow = self.flows.at_mut(place)?;
-            flow.mh.window_scale = scale;
-            flow.renumber(numbers);
-        }
-        place
     }
 
     fn handle_rst(
@@ -404,7 +363,6 @@ impl<P: Payload> Gateway<P> {
         };
         let returned = take_in(mobile, flow, segment, &outcome, &mut self.counters, now);
         let counters = &mut self.counters;
-        flow.mtcp.note_delivery(mobile.delivery.bytes_per_s());
         let mut cx = Context::new(&self.settings, &mobile.rtt, now, counters, actions);
         let verdict = scheme.on_mh_segment(flow, segment, &outcome, &mut cx);
         let (kept, away) = (self.cached_bytes, mobile.is_away());
@@ -431,32 +389,6 @@ impl<P: Payload> Gateway<P> {
             };
         }
         verdict
-    }
-
-    /// A flow is met for which a predecessor left a record. Bytes that it owed are
-    /// lost with it: both ends are told by a RST, never a silent gap. True if so.
-    fn settle_with_predecessor(
-        &mut self,
-        place: u32,
-        key: &FlowKey,
-        actions: &mut Actions<P>,
-    ) -> bool {
-        let Some(flow) = self.flows.at_mut(place) else {
-            return false;
-        };
-        let owed = self.predecessor.remove(key).and_then(|record| record.owed);
-        flow.ahead.owed = owed.filter(|owed| flow.fh.una.before(*owed));
-        if flow.mh.window_scale.is_some() {
-            actions.push(Action::Record(flow.record()));
-        }
-        if flow.ahead.owed.is_none() {
-            return false;
-        }
-        // The record stays until the flow is forgotten: both RSTs may be lost, and the next
-        // gateway has to say them again.
-        flow.reset_both_ends(actions);
-        self.counters.owed_lost += 1;
-        true
     }
 
     /// The bytes in flight and the backlog of the flow may have changed.

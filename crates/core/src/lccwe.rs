@@ -148,6 +148,8 @@ impl LcCwe {
 
     /// The link is being changed.
     pub fn handle_handoff_start(&mut self, now: Instant) {
+        // What passes between two ACKs around a handoff is no interval of the flow's.
+        self.last_ack = None;
         self.handoff = Some(Handoff {
             start: now,
             finish: None,
@@ -162,6 +164,7 @@ impl LcCwe {
             && handoff.finish.is_none()
         {
             handoff.finish = Some(now);
+            self.last_ack = None;
         }
     }
 

@@ -21,6 +21,7 @@ use std::collections::VecDeque;
 
 use holdfast_wire::Instant;
 
+use crate::bandwidth::WAIT_MAX;
 use crate::delivery::DeliveryRate;
 use crate::rtt::RttEstimator;
 use crate::settings::{Scheme, Settings};
@@ -334,7 +335,8 @@ impl Mobile {
     pub(crate) fn charge(&mut self, len: u32, now: Instant) {
         let nanos = u64::from(len) * 1_000_000_000 / self.pace_bytes_per_s();
         // A late timer may catch up by two quanta, not by more.
-        self.pace_at = self.pace_at.max(now - QUANTUM * 2) + Duration::from_nanos(nanos);
+        let at = self.pace_at.max(now - QUANTUM * 2) + Duration::from_nanos(nanos);
+        self.pace_at = at.min(now + WAIT_MAX);
         self.on_sent(now);
     }
 

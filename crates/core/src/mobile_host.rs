@@ -22,14 +22,19 @@
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
-use holdfast_wire::{Instant, SackBlocks, SeqNum, Timestamps};
+use holdfast_wire::Instant;
 
 use crate::FlowKey;
 
+mod action;
+mod flow;
 mod settings;
 #[cfg(test)]
 mod tests;
 
+pub use action::{HostAction, HostLinkEvent, MadeAck};
+pub use flow::HostFlow;
+use flow::{ROUND_TRIP_UNKNOWN, served};
 pub use settings::{FreezeSet, MobileHostSettings, MobileScheme};
 
 /// Flows for which ACKs are made at one event, the newest first.
@@ -40,106 +45,28 @@ const COPIES_AFTER_OUTAGE: u8 = 3;
 /// Copies of the ACK that opens a window of which the sender may know no outage: one more
 /// than needed. Three might be taken for a loss.
 const COPIES_AFTER_FALSE_ALARM: u8 = 2;
-/// A flow of which neither end was heard for so long has nothing to lose.
-const IDLE_MAX: Duration = Duration::from_secs(600);
 /// An `up` so soon after another is the same one, by another source.
 const SAME_UP: Duration = Duration::from_secs(1);
-/// How long closed windows stay closed if nobody says so again.
-const ORDER_LIFE: Duration = Duration::from_millis(200);
+/// How long closed windows stay closed if nobody says so again: longer than a slow caller can
+/// keep the daemon from saying it.
+const ORDER_LIFE: Duration = Duration::from_millis(500);
 /// How often it is said again.
 const ORDER_RENEWAL: Duration = Duration::from_millis(50);
 /// How often flows that begin after a warning are looked for.
 const ADOPTION: Duration = Duration::from_millis(100);
-/// The marked ACK is repeated to a flow of which nothing was heard since: after so long...
-const MARK_REPEATED_AFTER: Duration = Duration::from_millis(100);
-/// ... and twice as long each time, so often.
+/// The marked ACK, and one that opens a window, is repeated to a flow of which nothing was
+/// heard since: after so long...
+const REPEATED_AFTER: Duration = Duration::from_millis(100);
+/// ... and twice as long each time, so often, the first counted.
 const MARKS_MAX: u32 = 4;
-
-/// A flow as the data path knows it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HostFlow {
-    /// Its ends.
-    pub key: FlowKey,
-    /// The next byte that the MH sends: SEG.SEQ of a made ACK.
-    pub snd_nxt: SeqNum,
-    /// What the MH has acknowledged.
-    pub rcv_nxt: SeqNum,
-    /// The window that the MH itself said last, not scaled.
-    pub window: u16,
-    /// The newest clocks that the MH sent.
-    pub timestamps: Option<Timestamps>,
-    /// The SACK blocks of its last ACK.
-    pub sack: SackBlocks,
-    /// The smoothed round trip (RFC 6298), queues included.
-    pub srtt: Option<Duration>,
-    /// The newest round trip.
-    pub rtt: Option<Duration>,
-    /// When the MH last sent something.
-    pub sent_at: Instant,
-    /// When something of the FH last came.
-    pub heard_at: Option<Instant>,
-    /// It carries options that a made ACK could not have (MPTCP, MD5, AO).
-    pub is_opaque: bool,
-    /// The FH has sent all that it has to send.
-    pub is_finished: bool,
-}
-
-impl HostFlow {
-    /// The round trip that a warning has to cover: the longer of the newest and the usual.
-    pub fn round_trip(&self) -> Option<Duration> {
-        self.srtt.max(self.rtt)
-    }
-
-    fn newest(&self) -> Instant {
-        self.heard_at
-            .map_or(self.sent_at, |heard| heard.max(self.sent_at))
-    }
-
-    fn is_live(&self, now: Instant) -> bool {
-        let idle = now.saturating_since(self.newest());
-        !self.is_opaque && !self.is_finished && idle < IDLE_MAX
-    }
-}
-
-/// What became of the link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HostLinkEvent {
-    /// It carries again.
-    Up,
-    /// It carries nothing.
-    Down,
-    /// It will go in so long; none: soon.
-    GoingDownSoon(Option<Duration>),
-}
-
-/// An ACK to be made for a flow. All have the newest SEQ, ACK, clocks and SACK blocks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MadeAck {
-    /// With a window of 0 ("ZWA").
-    ZeroWindow,
-    /// The last one once more, with the true window.
-    Last,
-    /// The same with [`crate::RECONNECTION_FLAGS`].
-    Marked,
-}
-
-/// What is to be done, in order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HostAction {
-    /// From now on the flow's window is 0 in all that goes out.
-    Close(FlowKey),
-    /// No longer.
-    Open(FlowKey),
-    /// Send so many of this ACK.
-    Send {
-        /// The flow.
-        key: FlowKey,
-        /// Which ACK.
-        ack: MadeAck,
-        /// How many.
-        copies: u8,
-    },
-}
+const OPENINGS_MAX: u32 = 7;
+/// How often it is looked whether a link that is said to be down carries all the same.
+const LOOK: Duration = Duration::from_secs(1);
+/// What still comes so soon after a `down`, or a round trip after, was on its way.
+const ON_ITS_WAY: Duration = Duration::from_millis(500);
+/// Warnings of which nothing comes keep windows closed for so long beyond `false_alarm`, and
+/// are then not heard for as long.
+const WARNED_MAX: Duration = Duration::from_secs(2);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -150,15 +77,23 @@ enum Phase {
         until: Instant,
         adopt_at: Instant,
     },
-    Down,
+    /// `look_at`: when it is next looked whether that is so.
+    Down {
+        since: Instant,
+        look_at: Instant,
+    },
 }
 
-/// Marked ACKs that wait for an answer.
-#[derive(Clone, Copy, Debug)]
-struct Marks {
+/// ACKs that wait for an answer.
+#[derive(Clone, Debug)]
+struct Unanswered {
+    ack: MadeAck,
+    /// Of these flows; none: of all that are live.
+    of: Option<BTreeSet<FlowKey>>,
     since: Instant,
     due: Instant,
     sent: u32,
+    most: u32,
 }
 
 /// What the machine has done.
@@ -184,9 +119,15 @@ pub struct MobileHost {
     closed: BTreeSet<FlowKey>,
     /// Whose windows are to be closed, and when.
     pending: BTreeMap<FlowKey, Instant>,
+    /// Flows that the warning came too late for.
+    left_alone: BTreeSet<FlowKey>,
     renew_at: Instant,
-    marks: Option<Marks>,
+    unanswered: Option<Unanswered>,
     last_up: Option<Instant>,
+    /// Since when something is closed without an outage.
+    closed_since: Option<Instant>,
+    /// Warnings are not heard until then.
+    deaf_until: Instant,
     counters: MobileHostCounters,
 }
 
@@ -198,9 +139,12 @@ impl MobileHost {
             phase: Phase::Up,
             closed: BTreeSet::new(),
             pending: BTreeMap::new(),
+            left_alone: BTreeSet::new(),
             renew_at: Instant::ZERO,
-            marks: None,
+            unanswered: None,
             last_up: None,
+            closed_since: None,
+            deaf_until: Instant::ZERO,
             counters: MobileHostCounters {
                 frozen: 0,
                 not_covered: 0,
@@ -236,10 +180,14 @@ impl MobileHost {
         match event {
             HostLinkEvent::GoingDownSoon(lead) => self.on_warning(lead, now, flows, actions),
             HostLinkEvent::Down => {
-                self.phase = Phase::Down;
+                if !matches!(self.phase, Phase::Down { .. }) {
+                    let (since, look_at) = (now, now + LOOK);
+                    self.phase = Phase::Down { since, look_at };
+                }
                 // Nothing reaches the FH any more.
                 self.pending.clear();
-                self.marks = None;
+                self.unanswered = None;
+                self.closed_since = None;
             }
             HostLinkEvent::Up => self.on_up(now, flows, actions),
         }
@@ -251,12 +199,14 @@ impl MobileHost {
             Phase::Warned {
                 until, adopt_at, ..
             } => Some(until.min(adopt_at)),
-            Phase::Up | Phase::Down => None,
+            Phase::Down { look_at, .. } if !self.closed.is_empty() => Some(look_at),
+            Phase::Up | Phase::Down { .. } => None,
         };
         let renewal = (!self.closed.is_empty()).then_some(self.renew_at);
         let pending = self.pending.values().min().copied();
-        let mark = self.marks.map(|marks| marks.due);
-        [warned, renewal, pending, mark].into_iter().flatten().min()
+        let repetition = self.unanswered.as_ref().map(|unanswered| unanswered.due);
+        let all = [warned, renewal, pending, repetition];
+        all.into_iter().flatten().min()
     }
 
     /// Does what is due.
@@ -266,26 +216,21 @@ impl MobileHost {
         flows: &mut dyn FnMut() -> Vec<HostFlow>,
         actions: &mut Vec<HostAction>,
     ) {
-        let due: Vec<_> = self
-            .pending
-            .iter()
-            .filter(|(_, at)| **at <= now)
-            .map(|(key, _)| *key)
-            .collect();
-        for key in due {
-            self.close(key, actions);
+        if now >= self.renew_at {
+            self.renew_at = now + ORDER_RENEWAL;
         }
-        if let Phase::Warned {
-            goes_at,
-            until,
-            adopt_at,
-        } = self.phase
-        {
-            if now >= until {
-                self.counters.false_alarms += 1;
-                self.phase = Phase::Up;
-                self.open_all(COPIES_AFTER_FALSE_ALARM, actions);
-            } else if now >= adopt_at {
+        let is_due = |(key, at): (&FlowKey, &Instant)| (*at <= now).then_some(*key);
+        let due: Vec<_> = self.pending.iter().filter_map(is_due).collect();
+        for key in due {
+            self.close(key, now, actions);
+        }
+        match self.phase {
+            Phase::Warned { until, .. } if now >= until => self.end_false_alarm(now, actions),
+            Phase::Warned {
+                goes_at,
+                until,
+                adopt_at,
+            } if now >= adopt_at => {
                 self.phase = Phase::Warned {
                     goes_at,
                     until,
@@ -293,20 +238,56 @@ impl MobileHost {
                 };
                 self.warn_flows(goes_at, now, &flows(), actions);
             }
+            Phase::Down { since, look_at } if now >= look_at && !self.closed.is_empty() => {
+                let look_at = now + LOOK;
+                self.phase = Phase::Down { since, look_at };
+                self.look_whether_it_carries(since, now, &flows(), actions);
+            }
+            _ => {}
         }
-        if self.marks.is_some_and(|marks| marks.due <= now) {
-            self.mark_again(now, &flows(), actions);
+        if matches!(&self.unanswered, Some(unanswered) if unanswered.due <= now) {
+            self.say_again(now, &flows(), actions);
         }
-        if now >= self.renew_at {
-            self.renew_at = now + ORDER_RENEWAL;
+    }
+
+    /// Nothing came of a warning, or of one after another.
+    fn end_false_alarm(&mut self, now: Instant, actions: &mut Vec<HostAction>) {
+        self.counters.false_alarms += 1;
+        if let Some(since) = self.closed_since {
+            let closed = now.saturating_since(since);
+            if closed >= self.settings.false_alarm + WARNED_MAX {
+                self.deaf_until = now + closed;
+            }
+        }
+        self.phase = Phase::Up;
+        self.open_all(now, COPIES_AFTER_FALSE_ALARM, actions);
+    }
+
+    /// A link that is said to be down, but of which something new is heard, is up: nobody may
+    /// be there to say so.
+    fn look_whether_it_carries(
+        &mut self,
+        since: Instant,
+        now: Instant,
+        flows: &[HostFlow],
+        actions: &mut Vec<HostAction>,
+    ) {
+        let carries = flows.iter().any(|flow| {
+            let late = since + flow.round_trip().unwrap_or_default().max(ON_ITS_WAY);
+            flow.heard_at.is_some_and(|heard| heard > late)
+        });
+        if carries {
+            self.phase = Phase::Up;
+            self.last_up = Some(now);
+            self.open_all(now, COPIES_AFTER_OUTAGE, actions);
         }
     }
 
     /// Opens what is closed: the owner is leaving.
-    pub fn release(&mut self, actions: &mut Vec<HostAction>) {
+    pub fn release(&mut self, now: Instant, actions: &mut Vec<HostAction>) {
         self.phase = Phase::Up;
-        self.marks = None;
-        self.open_all(COPIES_AFTER_OUTAGE, actions);
+        self.open_all(now, COPIES_AFTER_OUTAGE, actions);
+        self.unanswered = None;
     }
 
     fn on_warning(
@@ -316,15 +297,21 @@ impl MobileHost {
         flows: &mut dyn FnMut() -> Vec<HostFlow>,
         actions: &mut Vec<HostAction>,
     ) {
-        if self.settings.scheme != MobileScheme::Freeze || self.phase == Phase::Down {
+        let is_down = matches!(self.phase, Phase::Down { .. });
+        if self.settings.scheme != MobileScheme::Freeze || is_down || now < self.deaf_until {
             return;
         }
         let goes_at = lead.map(|lead| now + lead);
+        let until = goes_at.unwrap_or(now) + self.settings.false_alarm;
+        // Warnings one after another do not keep windows closed for ever.
+        let most = self.settings.false_alarm + WARNED_MAX;
+        let most = self.closed_since.map(|since| since + most);
         self.phase = Phase::Warned {
             goes_at,
-            until: goes_at.unwrap_or(now) + self.settings.false_alarm,
+            until: most.map_or(until, |most| until.min(most)),
             adopt_at: now + ADOPTION,
         };
+        self.left_alone.clear();
         // A newer warning tells a better time.
         self.pending.clear();
         self.warn_flows(goes_at, now, &flows(), actions);
@@ -343,43 +330,68 @@ impl MobileHost {
             if self.closed.contains(&flow.key) || self.pending.contains_key(&flow.key) {
                 continue;
             }
-            let ahead = flow.round_trip().map(|rtt| self.settings.ahead(rtt));
-            let at = match (goes_at, ahead) {
-                (Some(goes_at), Some(ahead)) => Instant::from_nanos(
-                    (goes_at.as_nanos()).saturating_sub(ahead.as_nanos() as u64),
-                ),
-                _ => now,
-            };
+            let round_trip = flow.round_trip().unwrap_or(ROUND_TRIP_UNKNOWN);
+            let ahead = self.settings.ahead(round_trip).as_nanos() as u64;
+            let at = goes_at.map_or(now, |goes_at| {
+                Instant::from_nanos(goes_at.as_nanos().saturating_sub(ahead))
+            });
             if self.settings.set == FreezeSet::Today {
                 // A warning that does not cover the round trip does more harm than none.
-                let covers = goes_at.is_some() && ahead.is_some() && at >= now;
+                let covers = goes_at.is_some() && flow.round_trip().is_some() && at >= now;
                 if !covers {
-                    self.counters.not_covered += 1;
+                    self.counters.not_covered += u64::from(self.left_alone.insert(flow.key));
                     continue;
                 }
             }
             if at <= now {
-                self.close(flow.key, actions);
+                self.close(flow.key, now, actions);
             } else {
                 self.pending.insert(flow.key, at);
             }
         }
     }
 
-    fn close(&mut self, key: FlowKey, actions: &mut Vec<HostAction>) {
+    fn close(&mut self, key: FlowKey, now: Instant, actions: &mut Vec<HostAction>) {
         self.pending.remove(&key);
+        if self.closed.len() >= FLOWS_SERVED_MAX {
+            return;
+        }
         self.closed.insert(key);
+        self.closed_since.get_or_insert(now);
         self.counters.frozen += 1;
         actions.push(HostAction::Close(key));
         self.send(key, MadeAck::ZeroWindow, 1, actions);
     }
 
-    fn open_all(&mut self, copies: u8, actions: &mut Vec<HostAction>) {
+    /// Opens what is closed and says so, again to those that do not answer.
+    fn open_all(&mut self, now: Instant, copies: u8, actions: &mut Vec<HostAction>) {
         self.pending.clear();
-        for key in core::mem::take(&mut self.closed) {
-            actions.push(HostAction::Open(key));
-            self.send(key, MadeAck::Last, copies, actions);
+        self.closed_since = None;
+        let opened = core::mem::take(&mut self.closed);
+        for key in &opened {
+            actions.push(HostAction::Open(*key));
+            self.send(*key, MadeAck::Last, copies, actions);
         }
+        if !opened.is_empty() {
+            self.await_answers(MadeAck::Last, Some(opened), OPENINGS_MAX, now);
+        }
+    }
+
+    fn await_answers(
+        &mut self,
+        ack: MadeAck,
+        of: Option<BTreeSet<FlowKey>>,
+        most: u32,
+        now: Instant,
+    ) {
+        self.unanswered = Some(Unanswered {
+            ack,
+            of,
+            since: now,
+            due: now + REPEATED_AFTER,
+            sent: 1,
+            most,
+        });
     }
 
     fn on_up(
@@ -396,67 +408,62 @@ impl MobileHost {
             return;
         }
         self.last_up = Some(now);
-        let warned = matches!(was, Phase::Warned { .. });
-        if warned && !self.closed.is_empty() {
-            // The outage was shorter than anybody could see, or there was none.
-            self.open_all(COPIES_AFTER_OUTAGE, actions);
+        // Those that were closed come first, whatever is known of them.
+        let opened = self.closed.clone();
+        let without_tr_acks =
+            self.settings.scheme == MobileScheme::Freeze && !self.settings.tr_acks;
+        let copies = if without_tr_acks {
+            1
+        } else {
+            COPIES_AFTER_OUTAGE
+        };
+        self.open_all(now, copies, actions);
+        if without_tr_acks {
             return;
         }
-        let opened: Vec<_> = core::mem::take(&mut self.closed).into_iter().collect();
-        self.pending.clear();
-        actions.extend(opened.iter().map(|key| HostAction::Open(*key)));
-        let flows = flows();
-        match self.settings.scheme {
-            MobileScheme::Freeze if !self.settings.tr_acks => {
-                for key in opened {
-                    self.send(key, MadeAck::Last, 1, actions);
-                }
+        let (ack, copies) = match self.settings.scheme {
+            MobileScheme::Freeze | MobileScheme::FastRetransmit => (MadeAck::Last, copies),
+            MobileScheme::Mtcp => (MadeAck::Marked, 1),
+        };
+        let was_down = matches!(was, Phase::Down { .. });
+        for flow in served(&flows(), now) {
+            // Without a word of an outage: one that is heard needs nothing, and its sender
+            // would take three equal ACKs for a loss.
+            let is_well = !was_down && flow.is_heard(now);
+            if !is_well && !opened.contains(&flow.key) {
+                self.send(flow.key, ack, copies, actions);
             }
-            MobileScheme::Freeze | MobileScheme::FastRetransmit => {
-                for flow in served(&flows, now) {
-                    self.send(flow.key, MadeAck::Last, COPIES_AFTER_OUTAGE, actions);
-                }
-            }
-            MobileScheme::Mtcp => {
-                for flow in served(&flows, now) {
-                    self.send(flow.key, MadeAck::Marked, 1, actions);
-                }
-                self.marks = Some(Marks {
-                    since: now,
-                    due: now + MARK_REPEATED_AFTER,
-                    sent: 1,
-                });
-            }
+        }
+        if ack == MadeAck::Marked {
+            self.await_answers(ack, None, MARKS_MAX, now);
         }
     }
 
-    /// Flows of which nothing was heard since the link is back: the mark may be lost.
-    fn mark_again(&mut self, now: Instant, flows: &[HostFlow], actions: &mut Vec<HostAction>) {
-        let Some(marks) = self.marks.take() else {
+    /// Flows of which nothing was heard since the link is back: the ACK may be lost.
+    fn say_again(&mut self, now: Instant, flows: &[HostFlow], actions: &mut Vec<HostAction>) {
+        let Some(mut of) = self.unanswered.take() else {
             return;
         };
-        let unanswered = |flow: &&HostFlow| flow.heard_at.is_none_or(|at| at < marks.since);
-        for flow in served(flows, now).into_iter().filter(unanswered) {
-            self.send(flow.key, MadeAck::Marked, 1, actions);
+        let waits = |flow: &&HostFlow| {
+            let asked = of.of.as_ref().is_none_or(|keys| keys.contains(&flow.key));
+            asked && flow.heard_at.is_none_or(|at| at < of.since)
+        };
+        let waiting: Vec<_> = flows.iter().filter(waits).copied().collect();
+        for flow in waiting.iter().take(FLOWS_SERVED_MAX) {
+            // Marks are for what is live; what was closed is to be opened in any case.
+            if of.of.is_some() || flow.is_live(now) {
+                self.send(flow.key, of.ack, 1, actions);
+            }
         }
-        let sent = marks.sent + 1;
-        self.marks = (sent < MARKS_MAX).then(|| Marks {
-            due: now + MARK_REPEATED_AFTER * (1 << (sent - 1)),
-            sent,
-            ..marks
-        });
+        of.due = now + REPEATED_AFTER * (1 << of.sent);
+        of.sent += 1;
+        if of.sent < of.most && !waiting.is_empty() {
+            self.unanswered = Some(of);
+        }
     }
 
     fn send(&mut self, key: FlowKey, ack: MadeAck, copies: u8, actions: &mut Vec<HostAction>) {
         self.counters.acks_made += u64::from(copies);
         actions.push(HostAction::Send { key, ack, copies });
     }
-}
-
-/// The flows that something can be done for, the newest first.
-fn served(flows: &[HostFlow], now: Instant) -> Vec<&HostFlow> {
-    let mut live: Vec<_> = flows.iter().filter(|flow| flow.is_live(now)).collect();
-    live.sort_by_key(|flow| (core::cmp::Reverse(flow.newest()), flow.key));
-    live.truncate(FLOWS_SERVED_MAX);
-    live
 }

@@ -9,6 +9,8 @@
 
 use holdfast_wire::{Flags, SackBlocks, Segment, SeqNum};
 
+use crate::Resend;
+
 /// A window of one half in the scale of the other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rescale {
@@ -99,6 +101,20 @@ impl Renumber {
         own
     }
 
+    /// A number of the FH's data, by the MH's half, as the FH has it.
+    #[must_use]
+    pub fn of_fh(&self, seq: SeqNum) -> SeqNum {
+        back(seq, self.downlink)
+    }
+
+    /// A piece of the FH's data that is kept by the MH's numbers, as the FH sent it.
+    pub(crate) fn as_of_fh<P>(&self, piece: &mut Resend<P>) {
+        piece.seq = back(piece.seq, self.downlink);
+        piece.ack += self.uplink;
+        let Rescale { from, to } = self.downlink_window;
+        piece.window = Rescale { from: to, to: from }.apply(piece.window);
+    }
+
     /// The bytes of a record.
     pub const BYTES: usize = 13;
 
@@ -115,8 +131,9 @@ impl Renumber {
 
     /// Reads a record back; none if it says what cannot be.
     pub fn from_bytes(bytes: &[u8; Self::BYTES]) -> Option<Self> {
-        let word =
-            |at: usize| u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        let word = |at: usize| {
+            u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+        };
         let fits = bytes[8..12].iter().all(|shift| *shift <= 14) && bytes[12] < 4;
         fits.then(|| Self {
             uplink: word(0),

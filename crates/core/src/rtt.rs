@@ -9,6 +9,8 @@ use core::time::Duration;
 pub(crate) struct RttEstimator {
     /// The shortest since [`Self::take_queue`].
     of_late: Option<Duration>,
+    /// The shortest that [`Self::take_queue`] has met.
+    base: Option<Duration>,
     srtt: Option<Duration>,
     rttvar: Duration,
     least: Option<Duration>,
@@ -54,10 +56,18 @@ impl RttEstimator {
         self.least
     }
 
-    /// By how much every measurement since this was asked last has exceeded the shortest of
-    /// all: the time for which a queue has stood on the link. None: nothing was measured.
+    /// The path has become longer: what comes is measured against what comes from now on.
+    pub(crate) const fn forget_base(&mut self) {
+        self.base = None;
+    }
+
+    /// By how much every measurement since this was asked last has exceeded the shortest
+    /// that it met: the time for which a queue has stood on the link. None: nothing was measured.
     pub(crate) fn take_queue(&mut self) -> Option<Duration> {
-        Some(self.of_late.take()?.saturating_sub(self.least?))
+        let of_late = self.of_late.take()?;
+        let base = self.base.map_or(of_late, |base| base.min(of_late));
+        self.base = Some(base);
+        Some(of_late.saturating_sub(base))
     }
 
     /// `srtt` + max(4 `rttvar`, `variation_min`).

@@ -33,8 +33,8 @@ mod seal;
 mod tests;
 
 pub use gateway::{
-    AbilitiesNotice, Entropy, GatewayPeers, Handled, LinkNotice, LinkNoticeKind, Outcome, PeerConfig, PeerCounters,
-    PeerView, PeersError,
+    AbilitiesNotice, Entropy, GatewayPeers, Handled, LinkNotice, LinkNoticeKind, Outcome,
+    PeerConfig, PeerCounters, PeerView, PeersError,
 };
 pub use key::{KeyFormatError, KeyId, MobileKey};
 pub use message::{Abilities, LinkState, RefusalReason, SignalKind};

@@ -55,7 +55,10 @@ impl Payload for Packet {
     fn renumbered(&self, header: &Segment) -> Option<Self> {
         assert_eq!(header.payload_len, self.segment.payload_len);
         let sack = |one: &Segment| one.options.sack.len();
-        assert!(sack(header) <= sack(&self.segment), "blocks without a place");
+        assert!(
+            sack(header) <= sack(&self.segment),
+            "blocks without a place"
+        );
         let packet = Self {
             segment: *header,
             ..self.clone()
@@ -64,7 +67,10 @@ impl Payload for Packet {
     }
 
     fn answered(&self, answer: &Segment) -> Option<Self> {
-        assert_eq!((answer.from, answer.to), (self.segment.to, self.segment.from));
+        assert_eq!(
+            (answer.from, answer.to),
+            (self.segment.to, self.segment.from)
+        );
         Some(Self::new(*answer, &[], 1))
     }
 

@@ -138,7 +138,7 @@ fn run(args: &Args, sender: &str, policy: &str, seed: u64) -> anyhow::Result<Out
     let returns_ns = outage_ns + ns(args.outage);
     let watch = DownloadWatch::default();
     let seen = watch.clone();
-    let ends = at_mh.try_clone()?;
+    let ends = [at_mh.try_clone()?, at_fh.try_clone()?];
     let receiver = thread::spawn(move || receive(&at_mh, &seen));
     let sending = thread::spawn(move || send_for_ever(&at_fh));
     let mut frozen = 0;
@@ -152,7 +152,9 @@ fn run(args: &Args, sender: &str, policy: &str, seed: u64) -> anyhow::Result<Out
         frozen = status["counters"]["host.frozen"].as_u64().unwrap_or(0);
     }
     wait_until(returns_ns + ns(AFTER_S));
-    ends.shutdown(Shutdown::Both)?;
+    for end in ends {
+        end.shutdown(Shutdown::Both)?;
+    }
     let received = receiver
         .join()
         .map_err(|_| anyhow::anyhow!("the receiver failed"))?;

@@ -7,6 +7,7 @@
 
 mod addresses;
 mod cells;
+mod congestion;
 mod daemon;
 mod decompress;
 mod guard;

@@ -4,6 +4,8 @@
 //! The reply types are the contract between the daemons, which fill them, and
 //! this command, which prints them; `--json` prints them as they are.
 
+mod units;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
@@ -15,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::control::{ControlReply, ControlRequest, ask};
 use crate::settings::GATEWAY_SOCKET;
+use units::{bytes, seconds};
 
 /// What a gateway sees.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -477,27 +480,6 @@ fn list(addresses: &[IpAddr]) -> String {
         .map(IpAddr::to_string)
         .collect::<Vec<_>>()
         .join(" ")
-}
-
-/// A time for people, in the unit that fits.
-fn seconds(s: f64) -> String {
-    match s {
-        _ if s < 1.0 => format!("{:.0} ms", s * 1e3),
-        _ if s < 120.0 => format!("{s:.1} s"),
-        _ if s < 7200.0 => format!("{:.0} min", s / 60.0),
-        _ => format!("{:.1} h", s / 3600.0),
-    }
-}
-
-/// A size for people, in the unit that fits.
-fn bytes(count: u64) -> String {
-    const UNITS: [(u64, &str); 3] = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
-    UNITS
-        .iter()
-        .find(|(unit, _)| count >= *unit)
-        .map_or(format!("{count} B"), |(unit, name)| {
-            format!("{:.1} {name}", count as f64 / *unit as f64)
-        })
 }
 
 #[cfg(test)]

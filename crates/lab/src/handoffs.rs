@@ -64,6 +64,10 @@ pub struct HandoffSummary {
     /// none: nobody looked.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub buffered_bytes_max: Option<u64>,
+    /// The longest record of a connection that one base station has given another, bytes; on the
+    /// model.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub state_bytes_max: Option<u64>,
 }
 
 impl HandoffSummary {
@@ -86,6 +90,7 @@ impl HandoffSummary {
             duplicate_packets_median: count(|handoff| handoff.duplicate_packets)?,
             sent_again_packets_median: count(|handoff| handoff.sent_again_packets)?,
             buffered_bytes_max,
+            state_bytes_max: None,
         })
     }
 }

@@ -24,8 +24,8 @@
 //! values = ["none", "hold"]
 //! ```
 
-mod cells;
 mod bandwidth;
+mod cells;
 mod conditions;
 mod handoff;
 mod hop;
@@ -41,20 +41,23 @@ use anyhow::{Context as _, bail};
 use serde::Serialize;
 use toml::Table;
 
+pub use bandwidth::BandwidthConditions;
 pub(crate) use cells::seed_of as cell_seed;
 pub use cells::{Move, MoveAt, MovementConditions, Moves};
 pub use conditions::{
-    Conditions, ContentChoice, CrossTraffic, GatewayConditions, Record, SchemeChoice, SignalChoice, Stretch,
-    TransferConditions, Way,
+    Conditions, ContentChoice, CrossTraffic, GatewayConditions, Record, SchemeChoice, SignalChoice,
+    Stretch, TransferConditions, Way,
 };
 pub(crate) use conditions::{PART_WIRED, seconds};
 pub use handoff::{HandoffChoice, HandoffConditions};
 pub use hop::HopConditions;
 pub(crate) use host::PRESET_DEFAULT;
 pub use host::{HostConditions, ShrunkWindow};
-pub use bandwidth::BandwidthConditions;
 pub use lc_cwe::{LcCweConditions, OnHandoffChoice, OnNeitherChoice, TimeoutRttChoice};
-pub use mtcp::{MtcpCompressionChoice, MtcpConditions, MtcpPersistChoice, MtcpReleaseChoice, MtcpSetChoice, MtcpShrinkChoice};
+pub use mtcp::{
+    MtcpCompressionChoice, MtcpConditions, MtcpPersistChoice, MtcpReleaseChoice, MtcpSetChoice,
+    MtcpShrinkChoice,
+};
 pub use snoop::{SnoopConditions, SnoopSetChoice};
 pub use sweep::Parameters;
 

@@ -13,11 +13,11 @@ mod model;
 
 use std::path::{Path, PathBuf};
 
-pub use model::Hits;
 use crate::results::ResultLine;
 use crate::scenario::Run;
 use crate::stop::StopFlag;
 use crate::virtual_kernel::VirtualKernel;
+pub use model::Hits;
 
 /// One of the substrates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -28,9 +28,9 @@ mod interface;
 mod program;
 mod vnet;
 
+pub use crate::bpf::AttachMode;
 pub(crate) use counters::sums;
 pub use counters::{CounterValues, Counters};
-pub use crate::bpf::AttachMode;
 pub use interface::{Interface, has_carrier, tcx_program_count};
 pub use vnet::{Gso, VnetHdr};
 

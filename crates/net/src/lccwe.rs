@@ -5,13 +5,15 @@
 //! A congestion control is registered for the whole kernel, and any socket may select it
 //! by its name (`TCP_CONGESTION`). From Linux 6.4 on the registration is a link, which
 //! goes with its owner, however that ends; sockets that have selected it keep it. Before
-//! 6.4 it goes when [`CongestionControl`] is dropped, and a killed owner leaves it.
+//! 6.4 a child process takes a killed owner's back (`guardian`).
 
 mod event;
+mod guardian;
 
 use std::io::{self, Read as _};
 use std::os::fd::{AsFd, AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use libbpf_rs::{
@@ -19,6 +21,7 @@ use libbpf_rs::{
 };
 
 pub use event::{Event, EventKind};
+use guardian::Guardian;
 
 use crate::datapath::monotonic_ns;
 
@@ -41,11 +44,18 @@ const EVENTS_MAX: usize = 4096;
 pub struct CongestionControl {
     // Dropped first: the registration before what it stands on.
     _registration: Link,
+    // Only where the registration is no link of the kernel's.
+    _guardian: Option<Guardian>,
     nudge: Option<Link>,
     object: Object,
     name: String,
     linked: bool,
+    /// Handoffs that go on, by their places: no more than the map has.
+    going_on: Mutex<Vec<Place>>,
 }
+
+/// `struct place`.
+type Place = [u8; 16];
 
 impl std::fmt::Debug for CongestionControl {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -87,9 +97,13 @@ impl CongestionControl {
     /// # Errors
     /// One line: what the kernel lacks, or that the name is taken.
     pub fn register(name: &str) -> io::Result<Self> {
+        Self::register_by(name, &ATTEMPTS)
+    }
+
+    fn register_by(name: &str, attempts: &[Parts]) -> io::Result<Self> {
         check_name(name)?;
         let mut first_error = None;
-        for parts in ATTEMPTS {
+        for &parts in attempts {
             match load(name, parts) {
                 Ok(object) => return Self::attach(object, parts, name),
                 Err(error) => first_error = first_error.or(Some(error)),
@@ -105,6 +119,12 @@ impl CongestionControl {
             .maps_mut()
             .find(|map| map.name() == map_name)
             .ok_or_else(|| io::Error::other("BPF programs: no congestion control"))?;
+        // Before there is something to take back.
+        let guardian = if parts.linked {
+            None
+        } else {
+            Some(Guardian::start(map.as_fd())?)
+        };
         let registration = map.attach_struct_ops().map_err(|error| {
             let taken = error.kind() == libbpf_rs::ErrorKind::AlreadyExists;
             if taken {
@@ -122,10 +142,12 @@ impl CongestionControl {
         };
         Ok(Self {
             _registration: registration,
+            _guardian: guardian,
             nudge,
             object,
             name: name.to_owned(),
             linked: parts.linked,
+            going_on: Mutex::default(),
         })
     }
 
@@ -147,7 +169,10 @@ impl CongestionControl {
     /// The interface of the calling thread's network namespace is being handed off since
     /// now; sockets see it at once.
     pub fn handoff_started(&self, ifindex: u32) -> io::Result<()> {
-        self.set_handoff(ifindex, monotonic_ns(), GOES_ON)
+        let place = Self::key(ifindex)?;
+        self.set_handoff(ifindex, monotonic_ns(), GOES_ON)?;
+        self.note_begin(place);
+        Ok(())
     }
 
     /// The handoff that was started last is over: the ambiguous period begins, and the
@@ -167,14 +192,29 @@ impl CongestionControl {
         let mut value = [0; 16];
         value[..8].copy_from_slice(&start_ns.to_ne_bytes());
         value[8..].copy_from_slice(&finish_ns.to_ne_bytes());
+        let place = Self::key(ifindex)?;
         self.handoffs()?
-            .update(&Self::key(ifindex)?, &value, MapFlags::ANY)
-            .map_err(|error| bpf("handoff", &error))
+            .update(&place, &value, MapFlags::ANY)
+            .map_err(|error| bpf("handoff", &error))?;
+        self.note_end(&place);
+        Ok(())
+    }
+
+    /// An interface has another index now, as a modem that was away has: a handoff that goes
+    /// on is the new one's, and the old one is forgotten.
+    pub fn rename(&self, old: u32, new: u32) -> io::Result<()> {
+        if let Some([start_ns, GOES_ON]) = self.handoff(old)? {
+            self.set_handoff(new, start_ns, GOES_ON)?;
+            self.note_begin(Self::key(new)?);
+        }
+        self.forget(old)
     }
 
     /// Forgets an interface.
     pub fn forget(&self, ifindex: u32) -> io::Result<()> {
-        match self.handoffs()?.delete(&Self::key(ifindex)?) {
+        let place = Self::key(ifindex)?;
+        self.note_end(&place);
+        match self.handoffs()?.delete(&place) {
             Err(error) if error.kind() != libbpf_rs::ErrorKind::NotFound => {
                 Err(bpf("handoff", &error))
             }
@@ -182,7 +222,7 @@ impl CongestionControl {
         }
     }
 
-    /// What was judged since the last look; the ring keeps some 500 of them.
+    /// What was judged since the last look; of more than some 500 the first ones.
     pub fn events(&self) -> io::Result<Vec<Event>> {
         let mut events = Vec::new();
         let map = self.map("judgements")?;
@@ -199,6 +239,18 @@ impl CongestionControl {
         ring.consume().map_err(|error| bpf("ring", &error))?;
         drop(ring);
         Ok(events)
+    }
+
+    fn note_begin(&self, place: Place) {
+        let mut going_on = self.going_on.lock().unwrap_or_else(PoisonError::into_inner);
+        if !going_on.contains(&place) {
+            going_on.push(place);
+        }
+    }
+
+    fn note_end(&self, place: &Place) {
+        let mut going_on = self.going_on.lock().unwrap_or_else(PoisonError::into_inner);
+        going_on.retain(|other| other != place);
     }
 
     fn handoff(&self, ifindex: u32) -> io::Result<Option<[u64; 2]>> {
@@ -227,7 +279,7 @@ impl CongestionControl {
     }
 
     /// `struct place`.
-    fn key(ifindex: u32) -> io::Result<[u8; 16]> {
+    fn key(ifindex: u32) -> io::Result<Place> {
         let mut key = [0; 16];
         key[..8].copy_from_slice(&net_cookie()?.to_ne_bytes());
         key[8..12].copy_from_slice(&ifindex.to_ne_bytes());
@@ -243,6 +295,26 @@ impl CongestionControl {
             .maps()
             .find(|map| map.name() == name)
             .ok_or_else(|| io::Error::other(format!("BPF programs: no map {name}")))
+    }
+}
+
+/// Sockets keep the programs and the map: what goes on there would never end. (A killed
+/// owner's handoff ends by itself, `HANDOFF_NS_MAX` after its begin.)
+impl Drop for CongestionControl {
+    fn drop(&mut self) {
+        let mut going_on = self.going_on.lock().unwrap_or_else(PoisonError::into_inner);
+        let places = std::mem::take(&mut *going_on);
+        drop(going_on);
+        let Ok(handoffs) = self.handoffs() else {
+            return;
+        };
+        for place in places {
+            if let Ok(Some(mut value)) = handoffs.lookup(&place, MapFlags::ANY) {
+                value[8..16].copy_from_slice(&monotonic_ns().to_ne_bytes());
+                // It fails only if the entry has gone, and then there is no handoff.
+                let _ = handoffs.update(&place, &value, MapFlags::EXIST);
+            }
+        }
     }
 }
 

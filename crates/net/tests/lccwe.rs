@@ -21,7 +21,7 @@ use holdfast_core::lccwe::Parameters;
 use holdfast_core::lccwe::arithmetic::{
     ONE, Window, grow, next_alpha, p_congestion, p_handoff, parp, steps,
 };
-use holdfast_net::lccwe::{CongestionControl, Event, EventKind, select};
+use holdfast_net::lccwe::{self, CongestionControl, Event, EventKind, select};
 use holdfast_net::netns::{NetNs, available_or_skip};
 use holdfast_net::readiness::wait_readable;
 use holdfast_net::rtnl::Rtnl;
@@ -299,6 +299,41 @@ fn a_handoff_in_a_transfer_leaves_the_window_and_the_bytes_as_they_were() {
         // Linux has set it to 1 or 2 just before.
         assert!(event.cwnd_before > 4, "{event:?}");
         assert_eq!(event.cwnd_after, event.cwnd_before, "{event:?}");
+    }
+}
+
+#[test]
+fn a_handoff_that_nobody_ends_is_none_after_a_minute() {
+    if !available_or_skip("a_handoff_that_nobody_ends_is_none_after_a_minute") {
+        return;
+    }
+    let world = World::new();
+    let name = format!("hf{}_old", std::process::id());
+    let control = CongestionControl::register(&name).unwrap();
+    let sent = content(8 << 20);
+    let (mut stream, reader) = world.connect(&name);
+    let writer = thread::spawn({
+        let sent = sent.clone();
+        move || stream.write_all(&sent).map(|()| drop(stream))
+    });
+    wait_until("a megabyte", || world.received() > 1 << 20);
+    let began = lccwe::now().checked_sub(Duration::from_secs(61)).unwrap();
+    let told = || control.set_handoff(world.ifindex, began.as_nanos() as u64, u64::MAX);
+    world.mh.run(told).unwrap().unwrap();
+    world.set_down(true);
+    control.events().unwrap();
+    let mut events = Vec::new();
+    wait_until("a timeout", || {
+        events.extend(control.events().unwrap());
+        let is_timeout = |event: &Event| event.kind == EventKind::JudgedTimeout;
+        events.iter().any(is_timeout)
+    });
+    world.set_down(false);
+    writer.join().unwrap().unwrap();
+    assert!(reader.join().unwrap() == sent, "other bytes arrived");
+    for event in &events {
+        check(event);
+        assert!(!event.by_handoff, "{event:?}");
     }
 }
 

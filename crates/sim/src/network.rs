@@ -163,11 +163,6 @@ impl Network {
         Self::default()
     }
 
-    /// Points of time series at this distance.
-    pub fn set_series_interval(&mut self, interval: Duration) {
-        self.series_interval = Some(interval.max(Duration::from_micros(1)));
-    }
-
     /// The connection's end.
     pub fn connection(&self, id: ConnectionId) -> &Connection {
         &self.slots[id.0 as usize].connection

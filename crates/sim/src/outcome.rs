@@ -35,6 +35,8 @@ pub struct Outcome {
 pub struct HandoffOutcome {
     /// What they kept took at most at a time, bytes of IP packets.
     pub buffered_bytes_max: u64,
+    /// The longest record of a connection that one has given another, bytes.
+    pub state_bytes_max: u64,
     /// Moves that they noticed.
     pub taken_over: u64,
     /// Packets kept.

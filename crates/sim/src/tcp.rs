@@ -39,9 +39,9 @@ mod timeout;
 mod variables;
 
 pub use connection::Connection;
+pub use lccwe::Judged;
 pub use preset::Preset;
 pub use rto::RtoEstimator;
-pub use lccwe::Judged;
 pub use settings::{DelayedAck, OnHandoff, TcpSettings};
 pub use variables::{Application, Counters, End, Ending, State, View};
 

@@ -17,8 +17,8 @@ use std::hint::black_box;
 use std::process::{Command, ExitCode};
 
 use holdfast_core::{
-    Action, Actions, Direction, Gateway, Made, Payload, Resend, Scheme, Settings, SnoopSettings,
-    Verdict,
+    Action, Actions, BandwidthSettings, Direction, Gateway, Made, Payload, Resend, Scheme,
+    Settings, SnoopSettings, Verdict,
 };
 use holdfast_wire::{Flags, Header, Instant, SackBlocks, Segment, SeqNum, parse};
 
@@ -38,6 +38,8 @@ const WIRED_STEPS: u64 = 15;
 const WIRELESS_STEPS: u64 = 15;
 /// Steps without news until the sender repeats what was not acknowledged.
 const TIMEOUT_STEPS: u64 = 500;
+/// Of the wireless half, in payload.
+const CELL_BYTES_PER_S: u64 = 2_400_000;
 /// Every so many data packets on the wireless half one is lost.
 const LOSS_EVERY: u64 = 100;
 /// Data packets of the two runs.
@@ -55,14 +57,20 @@ enum Case {
     Hold,
     Snoop1995,
     SnoopToday,
+    /// M-TCP of today.
+    Mtcp,
+    /// The same, in a cell of known capacity.
+    MtcpCell,
 }
 
-const CASES: [(Case, &str); 5] = [
+const CASES: [(Case, &str); 7] = [
     (Case::Parsed, "parsed"),
     (Case::PassedThrough, "passed-through"),
     (Case::Hold, "hold"),
     (Case::Snoop1995, "snoop-1995"),
     (Case::SnoopToday, "snoop-today"),
+    (Case::Mtcp, "mtcp"),
+    (Case::MtcpCell, "mtcp-cell"),
 ];
 
 /// A length with the headers that came before it.
@@ -115,11 +123,16 @@ impl World {
         let settings = Settings {
             scheme: match case {
                 Case::Snoop1995 | Case::SnoopToday => Scheme::Snoop,
+                Case::Mtcp | Case::MtcpCell => Scheme::Mtcp,
                 _ => Scheme::Hold,
             },
             snoop: match case {
                 Case::Snoop1995 => SnoopSettings::paper_1995(),
                 _ => SnoopSettings::today(),
+            },
+            bandwidth: match case {
+                Case::MtcpCell => BandwidthSettings::one_cell(Some(CELL_BYTES_PER_S)),
+                _ => BandwidthSettings::default(),
             },
             ..Settings::default()
         };
@@ -217,7 +230,7 @@ impl World {
             return;
         }
         match verdict {
-            // No scheme of these rewrites an ACK's number.
+            // M-TCP's saved byte: the sender here counts whole segments, and gets it at once.
             Verdict::Forward | Verdict::ForwardWithAck { .. } => self.goes_on(way, said),
             Verdict::ForwardWithSack(sack) => {
                 said.sack = blocks(&sack);

@@ -28,10 +28,10 @@ pub struct DecompressorLimits {
 }
 
 impl Default for DecompressorLimits {
-    /// 256 flows of 256 KiB, and whatever an IP packet can hold.
+    /// 64 flows of 256 KiB, and whatever an IP packet can hold.
     fn default() -> Self {
         Self {
-            flows_max: 256,
+            flows_max: 64,
             history_bytes: HISTORY_BYTES as usize,
             plain_len_max: 65_475,
         }
@@ -130,9 +130,10 @@ struct Followed {
 /// all that the MH acknowledges is known. The gateway makes a dictionary only of what it has
 /// sent after the ACK of a segment that made the flow a followed one.
 ///
-/// A forged segment from off the path restores to nothing that a plain forged one would not
-/// be; at worst it spoils a dictionary, and what comes next is dropped until the gateway sends
-/// plain.
+/// Sequence numbers are not checked here: a segment forged from off the path, its addresses and
+/// ports right, restores to what a plain one would be, but may spoil the flow's dictionary or
+/// take another one's place; what comes next is dropped until the gateway sends plain. Whoever
+/// hands segments in should hand in those alone that fit the connection.
 pub struct Decompressor {
     limits: DecompressorLimits,
     decoder: Decoder,

@@ -181,6 +181,17 @@ impl SentCompression {
         }
     }
 
+    /// Nothing was tried yet, or all is to be tried anew.
+    pub(crate) fn is_untried(&self) -> bool {
+        self.trust == Trust::Untried
+    }
+
+    /// Others of the same mobile have tried in vain: some bytes go plain first, twice as many
+    /// for each doubling.
+    pub(crate) fn rest_first(&mut self, doublings: u32) {
+        self.trust = Trust::Resting(REST_BYTES << doublings.min(REST_DOUBLINGS_MAX));
+    }
+
     fn distrust(&mut self, trust: Trust) {
         self.trust = trust;
         self.dictionary = None;

@@ -6,6 +6,7 @@ use core::time::Duration;
 use holdfast_wire::{Instant, SeqNum};
 
 use super::{FhState, Flow, MhState, Stage};
+use crate::gateway::Early;
 use crate::handoff::FlowState;
 use crate::{Payload, Resend};
 
@@ -107,7 +108,7 @@ impl<P: Payload> Flow<P> {
     }
 
     /// What is kept and the MH may lack, a segment's worth a piece; to be delivered by
-    /// another station.
+    /// another station. By the numbers of the FH.
     pub(crate) fn kept_pieces(&mut self, pieces: &mut Vec<Resend<P>>) {
         let mut at: SeqNum = self.fh.una;
         loop {
@@ -115,7 +116,11 @@ impl<P: Payload> Flow<P> {
             let len = self.cache.segment_len_at(from).unwrap_or(1);
             if let Some(piece) = self.cache.piece(from, limit, len) {
                 at = piece.end;
-                pieces.push(self.resend(piece));
+                let mut piece = self.resend(piece);
+                if let Some(numbers) = self.early.as_ref().and_then(Early::numbers) {
+                    numbers.as_of_fh(&mut piece);
+                }
+                pieces.push(piece);
             } else if let Some(reported) = limit.filter(|limit| limit.after(at)) {
                 at = reported;
             } else {

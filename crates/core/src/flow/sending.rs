@@ -62,6 +62,12 @@ impl<P: Payload> Flow<P> {
         };
     }
 
+    /// Acknowledged up to `una`: no mark is left so far behind that it would come round.
+    pub(super) fn follow_resending(&mut self, una: SeqNum) {
+        let Resending { arrived, repeated } = &mut self.resending;
+        (*arrived, *repeated) = ((*arrived).max(una), (*repeated).max(una));
+    }
+
     /// Bytes of payload in each segment of what is sent next; at least 1.
     pub(crate) fn next_segment_len(&self) -> u32 {
         self.cache.segment_len_at(self.sent_nxt).unwrap_or(1)
@@ -261,12 +267,7 @@ impl<P: Payload> Flow<P> {
         self.made_of(sender, piece, compress)
     }
 
-    fn made_of(
-        &mut self,
-        sender: Sender,
-        piece: Piece<P>,
-        compress: Option<FlowKey>,
-    ) -> Resend<P> {
+    fn made_of(&mut self, sender: Sender, piece: Piece<P>, compress: Option<FlowKey>) -> Resend<P> {
         // Karn: what is sent twice is not timed.
         self.timed = None;
         let ahead = sender == Sender::GatewayAhead;

@@ -349,6 +349,7 @@ impl<P: Payload> Flow<P> {
         // What is owed is on its way: the wait for the MH begins anew.
         self.ahead.owed_since = None;
         self.sent_nxt = self.sent_nxt.max(ack);
+        self.follow_resending(ack);
         if let Some(compression) = &mut self.compression {
             outcome.proves_compression = compression.on_acked(from, ack);
             if compression.has_dictionary() {

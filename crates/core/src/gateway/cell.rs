@@ -15,7 +15,7 @@ use holdfast_wire::Instant;
 
 use super::Gateway;
 use crate::Payload;
-use crate::bandwidth::{Estimate, Need, shares};
+use crate::bandwidth::{Estimate, Need, Standing, drained, shares};
 use crate::settings::Settings;
 
 /// Shares hold so long.
@@ -27,6 +27,7 @@ pub(super) struct Cell {
     /// What it is set to carry, bytes a second.
     set: Option<u64>,
     estimate: Estimate,
+    standing: Standing,
     /// Mobiles that take part, by place and generation.
     active: Vec<(u32, u32)>,
     /// Their weights together.
@@ -143,18 +144,28 @@ impl<P: Payload> Gateway<P> {
         let Some(cell) = self.cells.get_mut(place) else {
             return;
         };
-        cell.estimate
-            .update(delivered, queue.unwrap_or_default(), wanted);
+        let (queue, capacity) = (queue.unwrap_or_default(), cell.capacity());
+        let standing = cell.standing.take(queue, wanted, delivered, capacity);
+        let queue = standing.unwrap_or_default();
+        cell.estimate.update(delivered, queue, wanted);
         cell.weights = needs.iter().map(|need| u64::from(need.weight)).sum();
         cell.active.clone_from(&places);
         let Some(capacity) = cell.capacity() else {
             return;
+        };
+        // An estimate has come down for that already.
+        let capacity = match cell.set {
+            Some(_) => drained(capacity, queue),
+            None => capacity,
         };
         let parts: Vec<_> = needs.iter().map(|need| cell.part(need.weight)).collect();
         let shares = shares(capacity, &needs);
         for (((at, _), need), (share, part)) in
             places.iter().zip(&needs).zip(shares.into_iter().zip(parts))
         {
+            if let Some(mobile) = self.mobiles.at_mut(*at).filter(|_| standing.is_none()) {
+                mobile.rtt.forget_base();
+            }
             // Who needs less than its own part may take up to that at any time.
             let spare = need.bytes_per_s.and(part).unwrap_or_default();
             self.share_mobile(*at, share.max(spare).max(1));

@@ -12,8 +12,11 @@ use crate::compression::{CompressionSettings, Compressor, Emission, Method};
 use crate::signal::Abilities;
 use crate::{Payload, Resend};
 
-/// Addresses whose abilities are remembered at most.
+/// Addresses whose abilities are remembered at most; then the one that lapses first goes.
 const ADDRESSES_MAX: usize = 65_536;
+/// After so many trials in a row that proved nothing, further flows begin with some bytes plain:
+/// something on the way may drop all that is compressed.
+const TRIALS_IN_VAIN: u32 = 4;
 
 /// What a mobile has said of itself.
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +24,8 @@ struct Told {
     abilities: Abilities,
     session: u64,
     until: Instant,
+    /// Trials since one has proved something, all flows.
+    trials: u32,
 }
 
 /// The gateway's compression.
@@ -35,6 +40,27 @@ impl Compression {
             compressor: Compressor::new(settings),
             told: BTreeMap::new(),
         }
+    }
+
+    fn remember(&mut self, address: IpAddr, abilities: Abilities, session: u64, until: Instant) {
+        let known = self.told.get(&address);
+        if known.is_none() && self.told.len() >= ADDRESSES_MAX {
+            let first = self.told.iter().min_by_key(|(_, told)| told.until);
+            if let Some(first) = first.map(|(address, _)| *address) {
+                self.told.remove(&first);
+            }
+        }
+        let same = self
+            .told
+            .get(&address)
+            .filter(|told| told.session == session);
+        let told = Told {
+            abilities,
+            session,
+            until,
+            trials: same.map_or(0, |told| told.trials),
+        };
+        self.told.insert(address, told);
     }
 
     fn reads(&self, abilities: Abilities) -> bool {
@@ -58,16 +84,8 @@ impl<P: Payload> Gateway<P> {
         let Some(compression) = &mut self.compression else {
             return;
         };
-        let told = Told {
-            abilities,
-            session,
-            until,
-        };
         for address in addresses {
-            let room = compression.told.len() < ADDRESSES_MAX;
-            if room || compression.told.contains_key(address) {
-                compression.told.insert(*address, told);
-            }
+            compression.remember(*address, abilities, session, until);
         }
         for address in addresses {
             let place = self.mobiles.find(address);
@@ -112,19 +130,28 @@ impl<P: Payload> Gateway<P> {
         if let Some(known) = &mut flow.compression {
             known.renew(told.session, told.until);
         } else {
-            let nxt = flow.sent_nxt.max(flow.fh.una);
-            let begun = compression.compressor.begin(nxt, told.session, told.until);
+            // What was sent before may arrive yet, and proves nothing.
+            let nxt = flow.fh.max.max(flow.fh.una);
+            let mut begun = compression.compressor.begin(nxt, told.session, told.until);
+            if let Some(doublings) = told.trials.checked_sub(TRIALS_IN_VAIN) {
+                begun.rest_first(doublings);
+            }
             flow.compression = Some(Box::new(begun));
         }
     }
 
     /// The MH of a flow is known to read what is compressed.
     pub(super) fn prove_compression(&mut self, place: u32) {
-        let flow = self.flows.at_mut(place);
-        let known = flow.and_then(|flow| flow.compression.as_mut());
-        if let (Some(compression), Some(known)) = (&self.compression, known) {
+        let (Some(compression), Some(flow)) = (&mut self.compression, self.flows.at_mut(place))
+        else {
+            return;
+        };
+        if let Some(known) = &mut flow.compression {
             self.counters.compression_proofs += 1;
             compression.compressor.on_proof(known);
+            if let Some(told) = compression.told.get_mut(&flow.key.mh.address) {
+                told.trials = 0;
+            }
         }
     }
 
@@ -151,7 +178,7 @@ impl<P: Payload> Gateway<P> {
             known.on_plain(seq, seq + len);
             return None;
         };
-        let psh = flags.has(Flags::PSH);
+        let (psh, untried) = (flags.has(Flags::PSH), known.is_untried());
         let counters = &mut self.counters;
         let wire_len = match compression.compressor.emit(known, bytes, seq, psh, now) {
             Emission::Plain => return None,
@@ -161,13 +188,16 @@ impl<P: Payload> Gateway<P> {
             }
             Emission::Compressed(wire_len) => wire_len,
         };
+        if untried && let Some(told) = compression.told.get_mut(&flow.key.mh.address) {
+            told.trials = told.trials.saturating_add(1);
+        }
         counters.compressed += 1;
         counters.compressed_from_bytes += u64::from(len);
         counters.compressed_to_bytes += wire_len as u64;
         // The link carries what is on the wire, and the share is of that: the next piece may go
         // the sooner.
         flow.mtcp.refund(len - wire_len as u32);
-        if flow.has_backlog() {
+        if flow.mtcp.is_assigned() && flow.has_backlog() {
             self.schedule_flow(place, now);
         }
         let compression = self.compression.as_ref()?;

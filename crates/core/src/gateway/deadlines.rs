@@ -21,6 +21,9 @@ pub(super) const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 /// A flow that is closed, or was never seen in both directions, is forgotten after
 /// this time without a segment.
 const CLOSED_WAIT: Duration = Duration::from_secs(30);
+/// The same of a closed one whose halves have their own numbers: twice the MSL (RFC 9293,
+/// 3.4.2).
+const RENUMBERED_CLOSED_WAIT: Duration = Duration::from_secs(240);
 /// The wait of a flow that is due again at once.
 const UNSERVED_WAIT: Duration = Duration::from_millis(1);
 
@@ -98,7 +101,14 @@ impl<P: Payload> Gateway<P> {
                 }
                 continue;
             }
+            let is_renumbered = flow
+                .early
+                .as_ref()
+                .is_some_and(|early| early.numbers().is_some());
             let wait = match flow.stage {
+                // Without the numbers its ends could say nothing more to each other.
+                Stage::Closed if is_renumbered => RENUMBERED_CLOSED_WAIT,
+                Stage::Meeting if is_renumbered => self.settings.flow_idle_max,
                 Stage::Closed | Stage::Meeting => CLOSED_WAIT,
                 Stage::Open | Stage::Opaque => self.settings.flow_idle_max,
             };

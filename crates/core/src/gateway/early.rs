@@ -25,96 +25,28 @@
 //! gateway each end takes the other's numbers for another connection's, and both stand still.
 
 use core::hash::{Hash, Hasher};
-use core::time::Duration;
 
 use holdfast_wire::{Flags, Instant, Options, Segment, SeqNum};
 
 use super::Gateway;
 use crate::flow::{Flow, FlowKey, Stage};
-use crate::renumber::{Renumber, Rescale};
+use crate::renumber::Renumber;
 use crate::schemes::mtcp::MtcpSetUp;
 use crate::settings::Scheme;
 use crate::{Action, Actions, Direction, Payload, Side, Verdict};
 
-/// The window scale offered in the other end's name.
-const SHIFT: u8 = 7;
-/// The window offered before the other end's is known: ten segments (RFC 6928).
-const WINDOW: u16 = 14_600;
-/// The MSS offered at most, for IPv4 and IPv6: packets of 1400 bytes.
-const MSS_MAX: [u16; 2] = [1360, 1340];
-/// The MSS of an end that names none (RFC 9293, 3.7.1).
-const MSS_UNNAMED: [u16; 2] = [536, 1220];
+mod opening;
+
+pub(crate) use opening::Early;
+use opening::{Opening, SHIFT, TRIES_MAX, WINDOW, answer_to, numbers};
+
 /// Segments of the opener that are held at most.
 const HELD_MAX: usize = 32;
-/// A SYN or SYN/ACK of ours is sent so often, at intervals that double: over before the flow
-/// would be forgotten as an idle one.
-const TRIES_MAX: u32 = 4;
+/// Each counts as so many bytes at least: about what the buffer of a small frame takes.
+const HELD_BYTES_MIN: usize = 2_304;
 /// The other end's number has to differ from the one chosen in its name by more than a window of
 /// ours ([`SHIFT`]) can hold: whatever passes when no gateway is there must not be taken for data.
 const APART_MIN: u32 = 1 << 23;
-/// The first interval (RFC 6298, 2.1).
-const INTERVAL: Duration = Duration::from_secs(1);
-
-/// A connection whose halves have numbers of their own.
-pub(crate) enum Early<P> {
-    /// One half is being set up, or both are not yet.
-    Opening(Box<Opening<P>>),
-    /// Both are.
-    Split(Renumber),
-}
-
-impl<P> Early<P> {
-    /// How numbers are changed, once both halves are there.
-    pub(crate) const fn numbers(&self) -> Option<&Renumber> {
-        match self {
-            Self::Opening(_) => None,
-            Self::Split(numbers) => Some(numbers),
-        }
-    }
-
-    /// When something is due.
-    pub(crate) fn deadline(&self) -> Option<Instant> {
-        match self {
-            Self::Opening(opening) => opening.again_at,
-            Self::Split(_) => None,
-        }
-    }
-}
-
-/// The set-up.
-pub(crate) struct Opening<P> {
-    opener: Side,
-    /// Its SYN, as the other end gets it: without timestamps.
-    syn: Segment,
-    syn_packet: P,
-    /// The answer, in the other end's name.
-    answer: P,
-    /// The number that was chosen there.
-    iss: SeqNum,
-    /// The opener has acknowledged that: the other end has been asked.
-    asked: bool,
-    again_at: Option<Instant>,
-    tries: u32,
-    /// What the opener has sent since, in the order in which it came.
-    held: Vec<(Segment, P)>,
-}
-
-impl<P> Opening<P> {
-    fn wait(&mut self, now: Instant) {
-        self.again_at = Some(now + INTERVAL * (1 << self.tries.min(TRIES_MAX)));
-        self.tries += 1;
-    }
-}
-
-impl<P: Payload> Opening<P> {
-    /// The opener wants the connection no more: a RST for the other end.
-    fn reset_other(&self) -> Option<P> {
-        let mut reset = self.syn;
-        (reset.seq, reset.flags) = (self.syn.seq + 1, Flags::RST);
-        reset.options = Options::default();
-        self.syn_packet.renumbered(&reset)
-    }
-}
 
 fn side_of(direction: Direction) -> Side {
     match direction {
@@ -141,6 +73,11 @@ impl<P: Payload> Gateway<P> {
         let place = found.or_else(|| self.meet_renumbered(key, now));
         let flow = place.and_then(|place| self.flows.at(place));
         match flow.and_then(|flow| flow.early.as_ref()) {
+            Some(Early::Opening(opening)) if opening.is_contradicted(direction, segment) => {
+                // The connection is there already: the SYN was none of its opener's.
+                self.forget_opening(place);
+                self.judge(direction, segment, payload, now, actions)
+            }
             Some(Early::Opening(_)) => {
                 self.counters.segments += 1;
                 self.on_opening(key, direction, segment, payload, now, actions);
@@ -156,8 +93,12 @@ impl<P: Payload> Gateway<P> {
                 Verdict::Suppress
             }
             None => {
-                let is_open = flow.is_some_and(|flow| flow.stage == Stage::Open);
-                if !is_open && self.begins_early(segment, payload) {
+                // Of one that is known, or was to a predecessor, a SYN may be forged.
+                let is_new = match flow {
+                    Some(flow) => flow.stage == Stage::Closed,
+                    None => self.predecessor.find(&key).is_none(),
+                };
+                if is_new && self.begins_early(segment, payload) {
                     return self.open_early(key, direction, segment, payload, now, actions);
                 }
                 self.judge(direction, segment, payload, now, actions)
@@ -201,6 +142,8 @@ impl<P: Payload> Gateway<P> {
     ) -> Verdict {
         let mut syn = *segment;
         syn.options.timestamps = None;
+        // Without ECN too: the other end's consent is not known when the opener is answered.
+        syn.flags = Flags::SYN;
         let iss = self.choose_iss(&key, now);
         let answer = payload.answered(&answer_to(&syn, iss));
         let syn_packet = payload.renumbered(&syn);
@@ -232,11 +175,13 @@ impl<P: Payload> Gateway<P> {
             again_at: None,
             tries: 0,
             held: Vec::new(),
+            held_bytes: 0,
         };
         opening.wait(now);
         flow.early = Some(Early::Opening(Box::new(opening)));
         flow.seen = now;
-        self.sweep_at.get_or_insert(now + super::deadlines::SWEEP_INTERVAL);
+        self.sweep_at
+            .get_or_insert(now + super::deadlines::SWEEP_INTERVAL);
         actions.push(Action::Repeat(answer));
         self.schedule_flow(place, now);
         Verdict::Suppress
@@ -276,17 +221,34 @@ impl<P: Payload> Gateway<P> {
         let is_opener = side_of(direction) == opening.opener;
         let flags = segment.flags;
         if is_opener && flags.has(Flags::SYN) && segment.seq != opening.syn.seq {
+            if opening.asked {
+                // It is connected as far as it has said: RFC 5961, 4.
+                actions.extend(opening.challenge().map(Action::Repeat));
+                return;
+            }
             // It has forgotten the one before.
-            flow.early = None;
-            flow.stage = Stage::Meeting;
+            self.forget_opening(Some(place));
             if self.begins_early(segment, payload) {
                 let _ = self.open_early(key, direction, segment, payload, now, actions);
             }
             return;
         }
+        let is_answer = flags.has(Flags::ACK) && segment.ack == opening.syn.seq + 1;
+        if !is_opener && opening.asked && !is_answer && !flags.has(Flags::RST) {
+            // It is still in an older connection: what the opener would say to that (RFC 9293,
+            // 3.5.1).
+            let ack = flags.has(Flags::ACK) && !flags.has(Flags::SYN);
+            let reset = if ack {
+                opening.reset_other_at(segment.ack)
+            } else {
+                None
+            };
+            actions.extend(reset.map(Action::Repeat));
+            return;
+        }
         if is_opener {
             self.hear_opener(place, segment, payload, now, actions);
-        } else if flags.has(Flags::ACK) && segment.ack == opening.syn.seq + 1 {
+        } else if is_answer {
             if flags.has(Flags::RST) {
                 self.refuse(place, actions);
             } else if flags.has(Flags::SYN) {
@@ -308,6 +270,7 @@ impl<P: Payload> Gateway<P> {
         let Some(flow) = self.flows.at_mut(place) else {
             return;
         };
+        let bytes_free = flow.bytes_free(self.cached_bytes, &self.settings);
         let Some(Early::Opening(opening)) = &mut flow.early else {
             return;
         };
@@ -321,17 +284,22 @@ impl<P: Payload> Gateway<P> {
                 if opening.asked {
                     actions.extend(opening.reset_other().map(Action::Repeat));
                 }
-                flow.early = None;
-                self.cached_bytes -= flow.close();
+                self.forget_opening(Some(place));
+                self.close_flow(place);
             }
         } else if segment.flags.has(Flags::ACK) && segment.ack == opening.iss + 1 {
             let farthest = first + u32::from(WINDOW);
-            let known = |(held, _): &(Segment, P)| {
-                held.seq == segment.seq && held.payload_len == segment.payload_len
-            };
+            let known =
+                |(held, _): &(Segment, P)| (held.seq, held.end()) == (segment.seq, segment.end());
             let fits = first.at_or_before(segment.seq) && segment.end().at_or_before(farthest);
-            if fits && opening.held.len() < HELD_MAX && !opening.held.iter().any(known) {
+            let bytes = (segment.payload_len as usize).max(HELD_BYTES_MIN);
+            // What has no room its sender sends again: nobody has acknowledged it.
+            let has_room = opening.held.len() < HELD_MAX && bytes <= bytes_free;
+            let may_keep = Flow::may_keep(segment, payload);
+            if fits && has_room && may_keep && !opening.held.iter().any(known) {
                 opening.held.push((*segment, payload.clone()));
+                opening.held_bytes += bytes;
+                self.cached_bytes += bytes;
             }
             if !core::mem::replace(&mut opening.asked, true) {
                 opening.tries = 0;
@@ -341,14 +309,44 @@ impl<P: Payload> Gateway<P> {
         }
     }
 
+    /// Nothing more is known of a set-up; the flow is as one that was not met.
+    fn forget_opening(&mut self, place: Option<u32>) {
+        let flow = place.and_then(|place| self.flows.at_mut(place));
+        if let Some(flow) = flow
+            && let Some(Early::Opening(opening)) = flow.early.take()
+        {
+            self.cached_bytes -= opening.held_bytes;
+            flow.stage = Stage::Meeting;
+        }
+    }
+
+    fn close_flow(&mut self, place: u32) {
+        if let Some(flow) = self.flows.at_mut(place) {
+            self.cached_bytes -= flow.close();
+        }
+    }
+
+    /// The mobile has gone to another station, which cannot go on with a set-up: the opener is
+    /// to begin anew, and the other end to forget it.
+    pub(super) fn end_opening(&mut self, place: u32, actions: &mut Actions<P>) {
+        let flow = self.flows.at(place);
+        if let Some(Early::Opening(opening)) = flow.and_then(|flow| flow.early.as_ref()) {
+            if opening.asked {
+                actions.extend(opening.reset_other().map(Action::Repeat));
+            }
+            self.refuse(place, actions);
+        }
+    }
+
     /// The other end does not want the connection, or does not answer: the opener is reset.
-    fn refuse(&mut self, place: u32, actions: &mut Actions<P>) {
+    pub(super) fn refuse(&mut self, place: u32, actions: &mut Actions<P>) {
         let Some(flow) = self.flows.at_mut(place) else {
             return;
         };
         let Some(Early::Opening(opening)) = flow.early.take() else {
             return;
         };
+        self.cached_bytes -= opening.held_bytes;
         let held = opening.held.iter().map(|(held, _)| held.end());
         let ack = held.fold(opening.syn.seq + 1, SeqNum::max);
         let reset = Segment {
@@ -387,6 +385,7 @@ impl<P: Payload> Gateway<P> {
         let Some(Early::Opening(opening)) = flow.early.take() else {
             return;
         };
+        self.cached_bytes -= opening.held_bytes;
         let numbers = numbers(&opening, answer);
         let mut own = match opening.opener {
             Side::Fh => *answer,
@@ -434,6 +433,15 @@ impl<P: Payload> Gateway<P> {
             return;
         };
         let mut out = own;
+        if segment.flags.has(Flags::SYN) {
+            // Nothing is known by it: it may be a copy of an old one, or forged. The other end
+            // judges it.
+            if direction == Direction::Uplink {
+                out = numbers.to_fh(&out);
+            }
+            actions.extend(payload.renumbered(&out).map(Action::Repeat));
+            return;
+        }
         match self.judge(direction, &own, &own_payload, now, actions) {
             Verdict::Forward => {}
             Verdict::ForwardWithSack(sack) => out.options.sack = sack,
@@ -473,87 +481,8 @@ impl<P: Payload> Gateway<P> {
             self.refuse(place, actions);
         } else {
             // The opener has gone, or never was.
-            flow.early = None;
-            self.cached_bytes -= flow.close();
-        }
-    }
-}
-
-/// A SYN/ACK in the other end's name.
-fn answer_to(syn: &Segment, iss: SeqNum) -> Segment {
-    let family = usize::from(syn.from.address.is_ipv6());
-    let own = syn.options.mss.unwrap_or(MSS_UNNAMED[family]);
-    Segment {
-        from: syn.to,
-        to: syn.from,
-        seq: iss,
-        ack: syn.seq + 1,
-        flags: Flags::SYN.with(Flags::ACK),
-        window: WINDOW,
-        options: Options {
-            mss: Some(own.min(MSS_MAX[family])),
-            window_scale: syn.options.window_scale.map(|_| SHIFT),
-            sack_permitted: syn.options.sack_permitted,
-            ..Options::default()
-        },
-        payload_len: 0,
-    }
-}
-
-/// What the two SYNs and the gateway's answer make of the numbers.
-fn numbers<P>(opening: &Opening<P>, answer: &Segment) -> Renumber {
-    let (syn, answer_options) = (&opening.syn.options, &answer.options);
-    let difference = opening.iss.get().wrapping_sub(answer.seq.get());
-    // On the opener's half both have a scale if it does; on the other's if both do.
-    let offered = syn.window_scale.map(|_| SHIFT);
-    let both = syn.window_scale.and(answer_options.window_scale);
-    let of_opener = Rescale {
-        from: syn.window_scale.unwrap_or(0),
-        to: both.and(syn.window_scale).unwrap_or(0),
-    };
-    let of_other = Rescale {
-        from: both.unwrap_or(0),
-        to: offered.unwrap_or(0),
-    };
-    let sack = syn.sack_permitted && answer_options.sack_permitted;
-    match opening.opener {
-        Side::Fh => Renumber {
-            uplink: difference,
-            downlink: 0,
-            uplink_window: of_other,
-            downlink_window: of_opener,
-            fh_sack: syn.sack_permitted,
-            mh_sack: sack,
-        },
-        Side::Mh => Renumber {
-            uplink: 0,
-            downlink: difference,
-            uplink_window: of_opener,
-            downlink_window: of_other,
-            fh_sack: sack,
-            mh_sack: syn.sack_permitted,
-        },
-    }
-}
-
-impl<P: Payload> Flow<P> {
-    /// The numbers of the FH's half of what is made in the MH's name; `segment` has those of
-    /// the MH's.
-    pub(crate) fn for_fh(&self, seq: SeqNum, ack: SeqNum, window: u16) -> (SeqNum, SeqNum, u16) {
-        match self.early.as_ref().and_then(Early::numbers) {
-            None => (seq, ack, window),
-            Some(numbers) => (
-                seq + numbers.uplink,
-                ack + numbers.downlink.wrapping_neg(),
-                numbers.uplink_window.apply(window),
-            ),
-        }
-    }
-
-    /// A flow as a predecessor or another station knew it.
-    pub(crate) fn renumber(&mut self, numbers: Option<Renumber>) {
-        if let Some(numbers) = numbers {
-            self.early = Some(Early::Split(numbers));
+            self.forget_opening(Some(place));
+            self.close_flow(place);
         }
     }
 }

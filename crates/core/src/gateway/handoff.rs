@@ -10,8 +10,8 @@ use super::deadlines::SWEEP_INTERVAL;
 use crate::flow::{FlowKey, Stage};
 use crate::handoff::FlowState;
 use crate::mobile::{Link, LinkSource};
-use crate::schemes::mtcp::{self, MtcpHandoff};
 use crate::schemes::Context;
+use crate::schemes::mtcp::{self, MtcpHandoff};
 use crate::settings::Scheme;
 use crate::{Action, Actions, Payload, Resend};
 
@@ -66,6 +66,11 @@ impl<P: Payload> Gateway<P> {
         let stage = flow.stage;
         match stage {
             Stage::Meeting => flow.adopt(state, now),
+            Stage::Open if state.renumber.is_some() && flow.early.is_none() => {
+                // It was met by numbers that do not go together.
+                self.cached_bytes -= flow.forget_kept();
+                flow.adopt(state, now);
+            }
             Stage::Open => flow.complete(state),
             Stage::Opaque | Stage::Closed => return false,
         }
@@ -84,13 +89,11 @@ impl<P: Payload> Gateway<P> {
         srtt.for_each(|srtt| mobile.rtt.seed(srtt));
         let rate = state.bytes_per_s.into_iter();
         rate.for_each(|rate| mobile.delivery.seed(rate));
-        if let Some(split) = state
-            .split
-            .filter(|_| self.settings.scheme == Scheme::Mtcp)
-        {
+        if let Some(split) = state.split.filter(|_| self.settings.scheme == Scheme::Mtcp) {
             let counters = &mut self.counters;
             let cx = Context::new(&self.settings, &mobile.rtt, now, counters, actions);
-            mtcp::adopt(flow, &split, stage == Stage::Open, &cx);
+            let has_passed = stage == Stage::Open && state.renumber.is_none();
+            mtcp::adopt(flow, &split, has_passed, &cx);
         }
         self.equip(place);
         self.counters.flows_met += u64::from(stage == Stage::Meeting);
@@ -167,6 +170,12 @@ impl<P: Payload> Gateway<P> {
                 if flow.ahead.owed.is_some() {
                     continue;
                 }
+                if flow.early.is_some() {
+                    self.end_opening(place, actions);
+                }
+                let Some(flow) = self.flows.at_mut(place) else {
+                    continue;
+                };
                 mtcp::let_go(flow, actions);
                 if !(discards && flow.mtcp.is_handed_over()) {
                     flow.kept_pieces(pieces);

@@ -207,6 +207,7 @@ impl<P: Payload> Gateway<P> {
         let counters = &mut self.counters;
         let mut cx = Context::new(&self.settings, &mobile.rtt, now, counters, actions);
         let away = mobile.is_away();
+        flow.mtcp.note_flows(mobile.flows.len());
         self.settings.scheme.on_timeout(flow, away, &mut cx);
         self.settings.scheme.on_uplink_timeout(flow, away, &mut cx);
         self.close_split(place, actions);

@@ -70,6 +70,7 @@ impl<P: Payload> Gateway<P> {
         let before = actions.len();
         let split = |flow: &&mut Flow<P>| {
             let ours = flow.mtcp.is_in_cell() || flow.recover.is_some();
+            let ours = ours || !flow.mtcp.is_open_to_fh();
             flow.is_split() && ours && !flow.mtcp.is_frozen() && !flow.mtcp.is_closed()
         };
         if let Some(flow) = self.flows.at_mut(place).filter(split) {

@@ -13,8 +13,8 @@ use core::time::Duration;
 use holdfast_wire::{SeqNum, Timestamps};
 
 use super::bytes::{Reader, Writer};
-use crate::{FlowKey, Renumber};
 use crate::schemes::mtcp::SplitState;
+use crate::{FlowKey, Renumber};
 
 /// The longest record of a flow, bytes.
 pub const FLOW_STATE_BYTES_MAX: usize = 500;
@@ -274,9 +274,8 @@ fn read_split(r: &mut Reader<'_>) -> Option<SplitState> {
     let flags = r.u8()?;
     let has = |at: u8| flags & 1 << at != 0;
     let told = r.seq()?;
-    let mut number = |at: u8| -> Option<Option<u32>> {
-        Some(if has(at) { Some(r.u32()?) } else { None })
-    };
+    let mut number =
+        |at: u8| -> Option<Option<u32>> { Some(if has(at) { Some(r.u32()?) } else { None }) };
     let time = |micros: Option<u32>| micros.map(|micros| Duration::from_micros(micros.into()));
     Some(SplitState {
         told,

@@ -273,7 +273,10 @@ fn the_new_station_purges_up_to_the_ack_and_delivers_what_the_mh_lacks() {
     let actions = hears(&mut east, WEST, part(5, &[state(200, 300)]), at(12));
     assert!(matches!(actions[1], HandoffAction::Adopt(_)), "{actions:?}");
     assert_eq!(delivered(&actions), [200], "100 is at the MH");
-    assert_eq!(actions.last(), Some(&HandoffAction::Go(vec![FlowKey { fh: FH, mh: MH }])));
+    assert_eq!(
+        actions.last(),
+        Some(&HandoffAction::Go(vec![FlowKey { fh: FH, mh: MH }]))
+    );
     assert_eq!(role(&east, at(12)), Role::Forwarding);
     assert_eq!(east.buffered_bytes(), 0);
     let again = hears(&mut east, WEST, part(5, &[state(200, 300)]), at(13));

@@ -16,9 +16,9 @@ pub const ALPHA_MAX: u32 = 1 << 26;
 /// segments of any window in use, and a bound for what a wrong interval can do.
 pub const STEPS_MAX: u32 = 1 << 16;
 
-/// Segments by which one handoff lets the window grow in congestion avoidance at most.
-/// As many intervals as the window has segments make one.
-pub const AVOIDANCE_GROWTH_MAX: u32 = 16;
+/// Segments by which one handoff lets the window grow in congestion avoidance at most: what
+/// [`STEPS_MAX`] passes make from a window of one. The kernel's verifier wants a bound.
+pub const AVOIDANCE_GROWTH_MAX: u32 = 362;
 
 /// The possible acknowledgement returning period of one segment, microseconds since any
 /// epoch.

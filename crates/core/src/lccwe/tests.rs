@@ -211,6 +211,16 @@ fn the_window_grows_once_and_in_the_ambiguous_period_alone() {
 }
 
 #[test]
+fn the_time_of_a_handoff_is_no_interval_between_acks() {
+    let mut its = with_acks();
+    its.handle_handoff_finish(at(15_000));
+    its.handle_ack(at(15_100));
+    assert_eq!(its.ack_interval(), Duration::from_millis(1));
+    its.handle_ack(at(15_101));
+    assert_eq!(its.ack_interval(), Duration::from_millis(1));
+}
+
+#[test]
 fn a_long_handoff_is_made_up_for_by_a_round_trip() {
     let mut its = with_acks();
     its.handle_handoff_finish(at(15_000));

@@ -2,7 +2,7 @@
 //! Freeze-TCP, fast retransmit and M-TCP at the MH, event by event.
 
 use super::*;
-use holdfast_wire::Endpoint;
+use holdfast_wire::{Endpoint, SackBlocks, SeqNum};
 
 const LEAD: Duration = Duration::from_millis(300);
 const RTT: Duration = Duration::from_millis(80);
@@ -138,11 +138,89 @@ fn after_a_warned_outage_windows_open_and_three_copies_of_the_last_ack_go_out() 
     assert!(bench.host.orders_until(at(20_000)).is_some());
     let actions = bench.link(HostLinkEvent::Up, at(20_000));
     let keys = bench.keys();
-    let opens = keys.iter().map(|key| HostAction::Open(*key));
-    let acks = keys.iter().map(|key| send(*key, MadeAck::Last, 3));
-    assert_eq!(actions, opens.chain(acks).collect::<Vec<_>>());
+    let expected = keys
+        .iter()
+        .map(|key| [HostAction::Open(*key), send(*key, MadeAck::Last, 3)]);
+    assert_eq!(actions, expected.collect::<Vec<_>>().concat());
     assert_eq!(bench.host.orders_until(at(20_000)), None);
+    // One answers, one does not.
+    bench.flows[0].heard_at = Some(at(20_050));
+    let again = bench.until(at(60_000));
+    assert_eq!(again.len(), 6, "and then no more");
+    assert!(
+        again
+            .iter()
+            .all(|(_, action)| *action == send(keys[1], MadeAck::Last, 1))
+    );
     assert_eq!(bench.host.poll_timeout(), None);
+}
+
+#[test]
+fn a_link_said_to_be_down_of_which_something_is_heard_is_up() {
+    let mut bench = Bench::of(MobileScheme::Freeze);
+    bench.link(HostLinkEvent::GoingDownSoon(None), at(0));
+    bench.link(HostLinkEvent::Down, at(50));
+    // It was on its way.
+    bench.flows[0].heard_at = Some(at(300));
+    assert!(bench.until(at(5_000)).is_empty());
+    bench.flows[0].heard_at = Some(at(5_100));
+    let happened = bench.until(at(6_100));
+    let opened = happened
+        .iter()
+        .filter(|(_, action)| matches!(action, HostAction::Open(_)));
+    assert_eq!(opened.count(), 2);
+    assert_eq!(bench.host.closed_count(), 0);
+}
+
+#[test]
+fn warnings_one_after_another_do_not_keep_windows_closed() {
+    let mut bench = Bench::of(MobileScheme::Freeze);
+    let mut closed = Duration::ZERO;
+    for turn in 0..150 {
+        let now = at(turn * 400);
+        bench.link(HostLinkEvent::GoingDownSoon(None), now);
+        bench.until(now + Duration::from_millis(399));
+        if bench.host.closed_count() > 0 {
+            closed += Duration::from_millis(400);
+        }
+    }
+    assert!(closed < Duration::from_secs(36), "{closed:?} of 60 s");
+}
+
+#[test]
+fn what_was_closed_is_opened_after_an_outage_of_any_length() {
+    let mut bench = Bench::of(MobileScheme::Freeze);
+    bench.link(HostLinkEvent::GoingDownSoon(None), at(0));
+    bench.link(HostLinkEvent::Down, at(50));
+    bench.flows[0].is_finished = true;
+    let now = at(3_600_000);
+    let actions = bench.link(HostLinkEvent::Up, now);
+    for key in bench.keys() {
+        assert!(actions.contains(&send(key, MadeAck::Last, 3)));
+    }
+}
+
+#[test]
+fn a_flow_without_a_round_trip_is_not_closed_long_before_the_link_goes() {
+    let mut bench = Bench::of(MobileScheme::Freeze);
+    for flow in &mut bench.flows {
+        (flow.srtt, flow.rtt) = (None, None);
+    }
+    let lead = Duration::from_secs(60);
+    bench.link(HostLinkEvent::GoingDownSoon(Some(lead)), at(0));
+    bench.until(at(58_900));
+    assert_eq!(bench.host.closed_count(), 0);
+    bench.until(at(59_100));
+    assert_eq!(bench.host.closed_count(), 2);
+}
+
+#[test]
+fn flows_that_are_heard_are_left_alone_when_an_up_comes_out_of_nothing() {
+    let mut bench = Bench::of(MobileScheme::FastRetransmit);
+    bench.flows[0].heard_at = Some(at(4_990));
+    let keys = bench.keys();
+    let actions = bench.link(HostLinkEvent::Up, at(5_000));
+    assert_eq!(actions, [send(keys[1], MadeAck::Last, 3)]);
 }
 
 #[test]
@@ -159,7 +237,7 @@ fn orders_are_renewed_well_before_they_lapse() {
 fn a_warning_of_which_nothing_comes_costs_less_than_a_second() {
     let mut bench = Bench::of(MobileScheme::Freeze);
     bench.link(HostLinkEvent::GoingDownSoon(Some(LEAD)), at(0));
-    let happened = bench.until(at(5_000));
+    let happened = bench.until(at(60_000));
     for key in bench.keys() {
         let when = |wanted: HostAction| {
             let of = |(when, action): &(Instant, HostAction)| (*action == wanted).then_some(*when);
@@ -283,7 +361,7 @@ fn whoever_leaves_opens_what_is_closed() {
     let mut bench = Bench::of(MobileScheme::Freeze);
     bench.link(HostLinkEvent::GoingDownSoon(None), at(0));
     let mut actions = Vec::new();
-    bench.host.release(&mut actions);
+    bench.host.release(at(10), &mut actions);
     let opened = actions
         .iter()
         .filter(|action| matches!(action, HostAction::Open(_)));

@@ -29,8 +29,8 @@ mod parameters;
 mod persist;
 mod sh_tcp;
 
-pub(crate) use handoff::{adopt, hand_over, let_go};
 pub use handoff::{MtcpHandoff, SplitState};
+pub(crate) use handoff::{adopt, hand_over, let_go};
 use m_tcp::MTcp;
 pub use parameters::{MtcpPersist, MtcpRelease, MtcpSetUp, MtcpSettings, MtcpShrink};
 use sh_tcp::ShTcp;
@@ -89,9 +89,14 @@ impl Mtcp {
         self.m.begin(una);
     }
 
-    /// What the link to the MH has delivered of late, bytes a second.
-    pub(crate) const fn note_delivery(&mut self, bytes_per_s: Option<u64>) {
-        self.m.estimate = bytes_per_s;
+    /// So many connections does the MH have.
+    pub(crate) fn note_flows(&mut self, flows: usize) {
+        self.m.persist.flows = u32::try_from(flows).unwrap_or(u32::MAX);
+    }
+
+    /// The FH's window is open, and nothing of that has still to be made good.
+    pub(crate) const fn is_open_to_fh(&self) -> bool {
+        self.sh.is_open()
     }
 
     /// Something was sent to the MH again: its ACK tells no round trip (Karn).

@@ -245,13 +245,14 @@ impl Control {
         if let Outcome::Rejected(rejection) = handled.outcome {
             tracing::debug!(%from, ?rejection, "signal");
         }
-        if let Some(notice) = handled.notice {
-            self.tell(notice);
-        }
-        // After the notice, which may take addresses from another mobile.
+        // Before the notice: a new run of the daemon knows no dictionary, and what an outage has
+        // swallowed goes out as soon as the link is said to be up.
         let compresses = self.settings.core.compression.is_some();
         if let Some(abilities) = handled.abilities.filter(|_| compresses) {
             self.worker.send(Command::Abilities(abilities));
+        }
+        if let Some(notice) = handled.notice {
+            self.tell(notice);
         }
         handled.reply
     }

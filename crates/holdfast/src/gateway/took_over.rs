@@ -101,7 +101,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (program, log) = (folder.path().join("moved"), folder.path().join("log"));
         let shown = log.display();
-        let script = format!("#!/bin/sh\necho begins >> {shown}\nsleep 0.2\necho ends >> {shown}\n");
+        let script =
+            format!("#!/bin/sh\necho begins >> {shown}\nsleep 0.2\necho ends >> {shown}\n");
         std::fs::write(&program, script).unwrap();
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(&program, mode).unwrap();

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The mobile's daemon: one thread between netlink, the gateway and the control socket.
 
-use std::collections::BTreeMap;
 use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
@@ -11,23 +10,23 @@ use std::time::{Duration, Instant as WallInstant};
 use anyhow::Context as _;
 use holdfast_core::mobile_host::HostLinkEvent;
 use holdfast_core::signal::{
-    Abilities, DATAGRAM_BYTES_MAX, LinkState, MobileEvent, MobileKey, MobileSession, MobileTimers,
+    Abilities, DATAGRAM_BYTES_MAX, MobileEvent, MobileKey, MobileSession, MobileTimers,
 };
 use holdfast_net::monitor::{LinkEvent as InterfaceEvent, LinkMonitor};
 use holdfast_wire::Instant;
 use tokio::io::unix::AsyncFd;
-use tokio::net::{UdpSocket, UnixStream};
+use tokio::net::UdpSocket;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::addresses::{self, AddressMonitor};
 use super::cells::Cells;
+use super::congestion::HandoffTimes;
 use super::host::Host;
-use crate::control::{
-    ControlListener, ControlReply, ControlRequest, LinkEvent, answer_line, request_line,
-};
+use crate::control::ControlListener;
 use crate::log;
 use crate::settings::{LogFormat, MobileSettings, resolve};
-use crate::status::{LinkView, MobileSessionStatus};
+
+mod requests;
 
 /// Time between two tries to find the gateway's address by its name.
 const RESOLVE_AGAIN: Duration = Duration::from_secs(5);
@@ -65,6 +64,8 @@ struct Daemon {
     cells: Cells,
     /// What is done for the own flows, if anything.
     host: Option<Host>,
+    /// The congestion control for what is sent from here, if there is one.
+    congestion: Option<HandoffTimes>,
     handovers: u64,
     send_errors: u64,
 }
@@ -83,7 +84,10 @@ impl Daemon {
         };
         let host = settings.host.map(|host| {
             let decompresses = settings.decompress && settings.key.is_some();
-            Host::open(&settings.interface, host, settings.flows_max, decompresses)
+            // What tells a gateway goes on telling it without.
+            let may_wait = settings.key.is_some();
+            let (interface, flows_max) = (&settings.interface, settings.flows_max);
+            Host::open(interface, host, flows_max, decompresses, may_wait)
                 .with_context(|| format!("interface {}", settings.interface))
         });
         let session = MobileSession::new(key, incarnation, &[], timers, Instant::ZERO);
@@ -93,6 +97,7 @@ impl Daemon {
             ifindex: None,
             cells: Cells::new(&settings.cells),
             host: host.transpose()?,
+            congestion: HandoffTimes::open(&settings),
             handovers: 0,
             send_errors: 0,
             settings,
@@ -188,7 +193,10 @@ impl Daemon {
 
     /// The gateway compresses only while somebody here restores.
     fn announce_abilities(&mut self) {
-        let abilities = if self.host.as_ref().is_some_and(Host::can_decompress) {
+        // In a cell on another interface nobody restores anything.
+        let here = |host: &Host| host.interface() == self.cells.present().interface;
+        let can = |host: &Host| host.can_decompress() && here(host);
+        let abilities = if self.host.as_ref().is_some_and(can) {
             Abilities::DEFLATE.with(Abilities::ZSTD)
         } else {
             Abilities::NONE
@@ -198,6 +206,9 @@ impl Daemon {
 
     /// Something became of the link: for the own flows.
     fn tell_host(&mut self, event: HostLinkEvent) {
+        if let Some(congestion) = &self.congestion {
+            congestion.handle_link(event, &self.cells.present().interface);
+        }
         if let Some(host) = &mut self.host {
             host.handle_link(event);
         }
@@ -234,6 +245,9 @@ impl Daemon {
             return;
         };
         let carrier = state.carrier && !state.removed;
+        if let Some(congestion) = &mut self.congestion {
+            congestion.note_interface(state);
+        }
         let before = self.ifindex;
         if state.name == self.settings.interface {
             self.ifindex = (!state.removed).then_some(state.ifindex);
@@ -350,108 +364,6 @@ impl Daemon {
         }
         self.look_where_it_is();
         Ok(())
-    }
-
-    /// Answers a caller of the control socket. One at a time, each within its limits.
-    async fn answer(&mut self, stream: UnixStream) {
-        let mut stream = stream;
-        let reply = match request_line(&mut stream).await {
-            Ok(request) => self.obey(&request),
-            Err(reply) => reply,
-        };
-        answer_line(&mut stream, &reply).await;
-    }
-
-    fn obey(&mut self, request: &ControlRequest) -> ControlReply {
-        let now = self.now();
-        match request {
-            ControlRequest::Status { .. } => ControlReply::Mobile(Box::new(self.status())),
-            ControlRequest::Signal {
-                event,
-                lead_ms,
-                gateway,
-            } => {
-                let cell = gateway.map(|gateway| self.cells.of_gateway(gateway));
-                if let (Some(gateway), Some(None)) = (gateway, cell) {
-                    return ControlReply::Error {
-                        message: format!(
-                            "{gateway} is no gateway of this mobile; see mobile.cells"
-                        ),
-                    };
-                }
-                let present = self.cells.number();
-                if let (Some(gateway), Some(Some(cell))) = (gateway, cell)
-                    && *event != LinkEvent::Up
-                    && cell != present
-                {
-                    return ControlReply::Error {
-                        message: format!(
-                            "the mobile is not in the cell of {gateway}; leave out --gateway to \
-                             speak of the one in which it is"
-                        ),
-                    };
-                }
-                match (event, cell.flatten()) {
-                    (LinkEvent::Up, Some(cell)) if cell != present => self.enter(cell),
-                    (LinkEvent::Up, _) => {
-                        self.session.link_up(now);
-                        self.tell_host(HostLinkEvent::Up);
-                    }
-                    (LinkEvent::Down, _) => {
-                        self.session.link_down(now);
-                        self.tell_host(HostLinkEvent::Down);
-                    }
-                    (LinkEvent::GoingDownSoon, _) => {
-                        self.session.going_down_soon(*lead_ms, now);
-                        let lead = (*lead_ms > 0).then(|| Duration::from_millis((*lead_ms).into()));
-                        self.tell_host(HostLinkEvent::GoingDownSoon(lead));
-                    }
-                }
-                tracing::info!(?event, "told on the control socket");
-                ControlReply::Done
-            }
-            ControlRequest::Link { .. } => ControlReply::Error {
-                message: "this is a mobile's daemon; a gateway's takes that".into(),
-            },
-        }
-    }
-
-    fn status(&self) -> MobileSessionStatus {
-        let counters = self.session.counters();
-        let mut by_name = BTreeMap::from([
-            ("sent".to_owned(), counters.sent),
-            ("repeated".to_owned(), counters.repeated),
-            ("acknowledged".to_owned(), counters.acknowledged),
-            ("challenged".to_owned(), counters.challenged),
-            ("refused".to_owned(), counters.refused),
-            ("send-errors".to_owned(), self.send_errors),
-            ("handovers".to_owned(), self.handovers),
-        ]);
-        let rejections = counters.rejections.iter();
-        by_name.extend(
-            rejections.map(|(rejection, count)| (format!("rejected.{}", rejection.name()), count)),
-        );
-        if let Some(host) = &self.host {
-            by_name.extend(host.counters());
-        }
-        MobileSessionStatus {
-            version: env!("CARGO_PKG_VERSION").into(),
-            pid: std::process::id(),
-            interface: self.cells.present().interface.clone(),
-            scheme: self.settings.host.map(|host| host.scheme.to_string()),
-            gateway: self.cells.present().gateway,
-            link: match (self.cells.present().carrier, self.session.state()) {
-                (None, _) => LinkView::Unknown,
-                (_, LinkState::Up) => LinkView::Up,
-                (_, LinkState::GoingDownSoon) => LinkView::GoingDownSoon,
-                (_, LinkState::Down) => LinkView::Down,
-            },
-            epoch: self.session.epoch(),
-            acknowledged: self.session.is_acknowledged(),
-            refused: self.session.refusal().map(|reason| format!("{reason:?}")),
-            addresses: self.session.addresses().to_vec(),
-            counters: by_name,
-        }
     }
 }
 

@@ -84,6 +84,7 @@ struct Worker {
     decompressor: Decompressor,
     forgotten: Vec<FlowKey>,
     passed: u64,
+    errors: u64,
 }
 
 impl Worker {
@@ -97,14 +98,20 @@ impl Worker {
             decompressor: Decompressor::new(limits),
             forgotten: Vec::new(),
             passed: 0,
+            errors: 0,
         }
     }
 
     fn run(mut self, stop: &Waker, counters: &Mutex<Counters>) -> io::Result<()> {
         let mut pool = BufferPool::new(POOL_BYTES_MAX);
+        let mut report_at = 0;
         loop {
-            self.detour.beat(monotonic_ns());
-            self.report(counters);
+            let now = monotonic_ns();
+            self.detour.beat(now);
+            if now >= report_at {
+                self.report(counters);
+                report_at = now + HEARTBEAT_INTERVAL.as_nanos() as u64;
+            }
             let waited = wait_readable(
                 [self.detour.as_fd(), stop.as_fd()],
                 Some(HEARTBEAT_INTERVAL),
@@ -123,7 +130,10 @@ impl Worker {
                 let Some(frame) = self.detour.read(&mut pool)? else {
                     break;
                 };
-                self.handle(&frame)?;
+                if let Err(error) = self.handle(&frame) {
+                    self.errors += 1;
+                    tracing::debug!(%error, "a segment is lost");
+                }
             }
         }
     }
@@ -160,7 +170,7 @@ impl Worker {
             Restored::Dropped(reason) => tracing::debug!(?reason, "not restored"),
         }
         self.forgotten.extend(self.decompressor.take_forgotten());
-        for key in self.forgotten.drain(..) {
+        while let Some(key) = self.forgotten.pop() {
             self.detour.forget(&key)?;
         }
         Ok(())
@@ -175,6 +185,7 @@ impl Worker {
             shown.insert(format!("decompression.{name}"), count);
         }
         shown.insert("decompression.passed".into(), self.passed);
+        shown.insert("decompression.errors".into(), self.errors);
         let followed = self.detour.followed() as u64;
         shown.insert("decompression.followed".into(), followed);
     }

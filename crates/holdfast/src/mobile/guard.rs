@@ -10,20 +10,24 @@
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use holdfast_core::mobile_host::MadeAck;
 use holdfast_net::datapath::{Interface, monotonic_ns};
 use holdfast_net::mobile_path::{AckSender, FlowMaps, MapIds, MobilePath, NotedFlow};
 use holdfast_net::readiness::wait_readable;
 use holdfast_wire::Instant;
 
+/// This program, even if another version has taken the place of its file.
+const OWN_PROGRAM: &str = "/proc/self/exe";
+/// How long it may take to start.
+const READY_WITHIN: Duration = Duration::from_secs(5);
 /// How often it looks while something is closed.
 const LOOK: Duration = Duration::from_millis(100);
 /// Copies of the ACK that opens a window, the first time.
@@ -64,8 +68,7 @@ impl Guard {
     /// Errors: one line.
     pub(super) fn start(interface: &str, path: &MobilePath) -> anyhow::Result<Self> {
         let ids = path.maps().ids().context("the guard's maps")?;
-        let program = std::env::current_exe().context("the guard's program")?;
-        let mut command = Command::new(program);
+        let mut command = Command::new(OWN_PROGRAM);
         command.args(["mobile", "guard", "--interface", interface]);
         for (flag, id) in [
             ("--flows", ids.flows),
@@ -76,14 +79,29 @@ impl Guard {
         }
         // What is sent to the daemon's group is not meant for it.
         command.process_group(0);
-        command.stdin(Stdio::piped()).stdout(Stdio::null());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().context("the guard cannot be started")?;
         let pipe = child.stdin.take().context("the guard has no pipe")?;
-        Ok(Self {
+        let ready = child.stdout.take().context("the guard has no pipe")?;
+        let guard = Self {
             child,
             pipe,
             watching: false,
-        })
+        };
+        let [answers] = wait_readable([ready.as_fd()], Some(READY_WITHIN))?;
+        let mut answer = [0];
+        if !answers || File::from(OwnedFd::from(ready)).read(&mut answer)? == 0 {
+            guard.dismiss();
+            bail!(
+                "the guard of closed windows does not start; it needs CAP_SYS_ADMIN and CAP_NET_RAW"
+            );
+        }
+        Ok(guard)
+    }
+
+    /// Whether it still is there.
+    pub(super) fn lives(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
     }
 
     /// Something is closed, or nothing is any more.
@@ -125,6 +143,8 @@ pub(super) fn run(args: &GuardArgs) -> anyhow::Result<()> {
     let maps = FlowMaps::open(&ids, &interface).context("the daemon's maps")?;
     let sender = AckSender::open(&interface)?;
     let keeper = Keeper { maps, sender };
+    io::stdout().write_all(&[1])?;
+    io::stdout().flush()?;
     watch(&keeper)?;
     keeper.open_for_good()
 }

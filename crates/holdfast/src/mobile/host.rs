@@ -16,6 +16,9 @@ use holdfast_wire::Instant;
 use super::decompress::Decompression;
 use super::guard::Guard;
 
+/// How long after a failure following the flows is tried again.
+const ATTACH_AGAIN: Duration = Duration::from_secs(5);
+
 /// The own flows of one interface.
 pub(super) struct Host {
     interface: String,
@@ -25,6 +28,8 @@ pub(super) struct Host {
     /// Whether segments that the gateway has compressed are restored here.
     decompresses: bool,
     attached: Option<Attached>,
+    /// The interface is there, and following its flows is tried again then.
+    retry_at: Option<Instant>,
     send_errors: u64,
     path_errors: u64,
 }
@@ -42,12 +47,14 @@ struct Attached {
 impl Host {
     /// Attaches to the interface; if there is none yet, when it appears.
     ///
-    /// Errors: no permission, a kernel without what is needed; one line.
+    /// Errors: no permission, a kernel without what is needed; one line. Not if it `may_wait`:
+    /// then it is tried again.
     pub(super) fn open(
         interface: &str,
         settings: MobileHostSettings,
         flows_max: u32,
         decompresses: bool,
+        may_wait: bool,
     ) -> anyhow::Result<Self> {
         let mut host = Self {
             interface: interface.to_owned(),
@@ -56,6 +63,7 @@ impl Host {
             decompresses,
             machine: MobileHost::new(settings),
             attached: None,
+            retry_at: None,
             send_errors: 0,
             path_errors: 0,
         };
@@ -63,6 +71,7 @@ impl Host {
             Err(error) if error.kind() != io::ErrorKind::Unsupported => {
                 tracing::warn!(interface, "no such interface yet");
             }
+            _ if may_wait => host.try_to_attach(),
             _ => host.attach()?,
         }
         Ok(host)
@@ -116,35 +125,76 @@ impl Host {
         if before.is_some() && before != ifindex {
             self.detach();
         }
+        self.retry_at = None;
         if ifindex.is_some() && self.attached.is_none() {
-            if let Err(error) = self.attach() {
-                tracing::warn!(%error, "the flows of the interface are not followed");
+            self.try_to_attach();
+        }
+    }
+
+    fn try_to_attach(&mut self) {
+        self.retry_at = None;
+        if let Err(error) = self.attach() {
+            tracing::warn!(%error, "the flows of the interface are not followed; trying again");
+            self.retry_at = Some(now() + ATTACH_AGAIN);
+        }
+    }
+
+    /// Without a guard nothing is closed: one that has died is replaced, if that can be done.
+    fn is_guarded(&mut self) -> bool {
+        let Some(attached) = &mut self.attached else {
+            return false;
+        };
+        if attached.guard.as_mut().is_some_and(Guard::lives) {
+            return true;
+        }
+        match Guard::start(&self.interface, &attached.path) {
+            Ok(guard) => {
+                attached.guard = Some(guard);
+                true
+            }
+            Err(error) => {
+                tracing::warn!(%error, "no window is closed");
+                false
             }
         }
+    }
+
+    /// The interface whose flows these are.
+    pub(super) fn interface(&self) -> &str {
+        &self.interface
     }
 
     /// Something became of the link.
     pub(super) fn handle_link(&mut self, event: HostLinkEvent) {
         tracing::debug!(?event, "for the own flows");
+        let closes =
+            matches!(event, HostLinkEvent::GoingDownSoon(_)) && self.scheme == MobileScheme::Freeze;
+        if closes && !self.is_guarded() {
+            return;
+        }
         self.drive(|machine, now, flows, actions| machine.handle_link(event, now, flows, actions));
     }
 
     /// How long until [`handle_timeout`](Self::handle_timeout) is due.
     pub(super) fn timeout(&self) -> Option<Duration> {
-        let due = self.machine.poll_timeout()?;
+        let due = [self.machine.poll_timeout(), self.retry_at];
+        let due = due.into_iter().flatten().min()?;
         Some(due.saturating_since(now()))
     }
 
     /// Does what is due.
     pub(super) fn handle_timeout(&mut self) {
-        if self.timeout() == Some(Duration::ZERO) {
+        if self.retry_at.is_some_and(|at| at <= now()) {
+            self.try_to_attach();
+        }
+        if self.machine.poll_timeout().is_some_and(|at| at <= now()) {
             self.drive(MobileHost::handle_timeout);
         }
     }
 
     /// Opens what is closed, and leaves.
     pub(super) fn release(&mut self) {
-        self.drive(|machine, _, _, actions| machine.release(actions));
+        self.drive(|machine, now, _, actions| machine.release(now, actions));
         self.detach();
     }
 

@@ -16,9 +16,9 @@ use super::{GATEWAY_SOCKET, SettingsError};
 use crate::control::LinkEvent;
 
 mod bandwidth;
+mod compression;
 mod handoff;
 mod key;
-mod compression;
 mod mtcp;
 mod snoop;
 

@@ -95,12 +95,16 @@ impl Kind {
             Self::Cells => "a list of 1 to 64 texts, each an interface and an address with or \
                 without a port"
                 .into(),
-            Self::Capacities => "a list of 1 to 64 texts, each an address, a prefix or `*` for all, and \
+            Self::Capacities => {
+                "a list of 1 to 64 texts, each an address, a prefix or `*` for all, and \
                 kilobits a second from 1 to 100000000 or `estimate`"
-                .into(),
-            Self::Weights => "a list of 1 to 64 texts, each an address or a prefix, and a number from 1 to \
+                    .into()
+            }
+            Self::Weights => {
+                "a list of 1 to 64 texts, each an address or a prefix, and a number from 1 to \
                 1000"
-                .into(),
+                    .into()
+            }
             Self::Group => "a multicast address".into(),
             Self::Flag => "true or false".into(),
         }

@@ -4,7 +4,8 @@
 use roff::{Inline, Roff, bold, roman};
 
 use super::gateway::{
-    BANDWIDTH_KEYS, GATEWAY_KEYS, HANDOFF_KEYS, MOBILE_ENTRY_KEYS, MTCP_KEYS, SIGNAL_KEYS, SNOOP_KEYS,
+    BANDWIDTH_KEYS, GATEWAY_KEYS, HANDOFF_KEYS, MOBILE_ENTRY_KEYS, MTCP_KEYS, SIGNAL_KEYS,
+    SNOOP_KEYS,
 };
 use super::keys::Key;
 use super::mobile::MOBILE_DAEMON_KEYS;

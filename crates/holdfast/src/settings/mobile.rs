@@ -32,6 +32,7 @@ pub(crate) const MOBILE_DAEMON_KEYS: &[Key] = &[
     FALSE_ALARM,
     FLOWS_MAX,
     DECOMPRESS,
+    CONGESTION_CONTROL,
 ];
 
 /// What a mobile's own settings file may hold.
@@ -195,6 +196,18 @@ const DECOMPRESS: Key = Key {
     cost: "A device beside the interface and a thread; plain segments take no detour.",
 };
 
+const CONGESTION_CONTROL: Key = Key {
+    path: "mobile.congestion_control",
+    kind: Kind::Text,
+    default: None,
+    example: "\"holdfast_lccwe\"",
+    meaning: "Registers the congestion control of LC and CWE in the kernel under this name, of at most 15 letters, \
+        digits, `_` and `-`, and tells it when the interface loses its carrier and has it again. Sockets select it by \
+        that name (`TCP_CONGESTION`), or `net.ipv4.tcp_congestion_control` makes it a namespace's default. Needs no gateway.",
+    cost: "The name is the whole kernel's, and goes with the daemon. Linux 6.1; where it cannot be, the log says why and \
+        all else goes on. docs/schemes/lc-cwe.md says what it is good for.",
+};
+
 /// The flags of the daemon.
 #[derive(Debug, clap::Args)]
 pub(crate) struct MobileDaemonArgs {
@@ -246,6 +259,8 @@ pub(crate) struct MobileSettings {
     pub(crate) flows_max: u32,
     /// Whether to restore what the gateway has compressed.
     pub(crate) decompress: bool,
+    /// The name to register the congestion control of LC and CWE by, if it is to be.
+    pub(crate) congestion_control: Option<String>,
 }
 
 fn scheme(text: &str) -> Result<MobileScheme, String> {
@@ -292,6 +307,7 @@ impl MobileDaemonArgs {
         };
         let interface = required(&INTERFACE, self.interface.as_ref(), "--interface")?;
         let host = self.host(&section)?;
+        let congestion_control = section.get(&CONGESTION_CONTROL, Kind::text)?;
         let cells = section.get(&CELLS, cells)?;
         let cells = match (cells, &self.gateway, section.value(&GATEWAY)) {
             (Some(_), None, Some(_)) => {
@@ -299,7 +315,7 @@ impl MobileDaemonArgs {
                 return Err(section.error(&CELLS, problem));
             }
             (Some(cells), None, None) => cells,
-            (None, None, None) if host.is_some() => vec![Cell {
+            (None, None, None) if host.is_some() || congestion_control.is_some() => vec![Cell {
                 interface: interface.clone(),
                 gateway: None,
             }],
@@ -334,6 +350,7 @@ impl MobileDaemonArgs {
             host,
             flows_max: section.get_or_default(&FLOWS_MAX, Kind::count)? as u32,
             decompress,
+            congestion_control,
         })
     }
 
@@ -412,4 +429,69 @@ pub(crate) fn resolve(gateway: &str) -> std::io::Result<SocketAddr> {
     addresses
         .next()
         .ok_or_else(|| std::io::Error::other(format!("{gateway} has no address")))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    #[derive(Debug, clap::Parser)]
+    struct Flags {
+        #[command(flatten)]
+        mobile: MobileDaemonArgs,
+    }
+
+    fn settings(arguments: &[&str]) -> Result<MobileSettings, String> {
+        let arguments = ["holdfast", "--iface", "lo"].iter().chain(arguments);
+        let flags = Flags::try_parse_from(arguments).map_err(|error| error.to_string())?;
+        flags.mobile.settings().map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_scheme_needs_neither_gateway_nor_key() {
+        let settings = settings(&["--scheme", "freeze"]).expect("enough");
+        let host = settings.host.expect("a scheme");
+        assert_eq!(host.scheme, MobileScheme::Freeze);
+        assert_eq!(host.set, FreezeSet::Today, "the one that does no harm");
+        assert!(settings.key.is_none() && !settings.decompress);
+        assert!(settings.cells.iter().all(|cell| cell.gateway.is_none()));
+    }
+
+    #[test]
+    fn without_a_scheme_a_gateway_has_to_be_named() {
+        let shown = settings(&[]).expect_err("too little");
+        assert!(shown.contains("mobile.gateway"), "{shown}");
+    }
+
+    #[test]
+    fn schemes_and_sets_that_are_none_are_refused_with_those_that_are() {
+        for (flag, known) in [("--scheme", "fast-retransmit"), ("--freeze-set", "today")] {
+            let shown = settings(&[flag, "wake-up"]).expect_err("unknown");
+            assert!(shown.contains(known), "{shown}");
+        }
+        for scheme in MobileScheme::ALL {
+            assert!(SCHEMES.contains(&scheme.name()));
+        }
+    }
+
+    #[test]
+    fn flags_stand_over_the_file() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let config = folder.path().join("mobile.toml");
+        let text = "[mobile]\nscheme = \"mtcp\"\nfreeze_set = \"2000\"\nwarning_round_trips = 2\n\
+            tr_acks = false\nfalse_alarm_ms = 250\nflows_max = 100\n";
+        std::fs::write(&config, text).expect("written");
+        let config = config.to_str().expect("a path");
+        let settings = settings(&["--config", config, "--scheme", "freeze"]).expect("good");
+        let expected = MobileHostSettings {
+            scheme: MobileScheme::Freeze,
+            set: FreezeSet::Published,
+            warning_round_trips: 2.0,
+            tr_acks: false,
+            false_alarm: Duration::from_millis(250),
+        };
+        assert_eq!((settings.host, settings.flows_max), (Some(expected), 100));
+    }
 }

@@ -11,8 +11,8 @@ use holdfast_core::{BandwidthSettings, CellSettings, Scheme, Settings, SnoopSet,
 
 use super::file::SettingsFile;
 use super::gateway::{
-    BANDWIDTH_KEYS, GATEWAY_FILE, GATEWAY_KEYS, HANDOFF_KEYS, MOBILE_ENTRY_KEYS, MTCP_KEYS, SIGNAL_KEYS,
-    SNOOP_KEYS, SchemeName,
+    BANDWIDTH_KEYS, GATEWAY_FILE, GATEWAY_KEYS, HANDOFF_KEYS, MOBILE_ENTRY_KEYS, MTCP_KEYS,
+    SIGNAL_KEYS, SNOOP_KEYS, SchemeName,
 };
 use super::keys::{Kind, parse_size, size_text};
 use super::mobile::MOBILE_DAEMON_KEYS;
@@ -511,10 +511,7 @@ fn bandwidth_of_the_example() -> BandwidthSettings {
         bytes_per_s,
     };
     BandwidthSettings {
-        cells: vec![
-            cell(Some("10.2.1.0/24"), Some(2_500_000)),
-            cell(None, None),
-        ],
+        cells: vec![cell(Some("10.2.1.0/24"), Some(2_500_000)), cell(None, None)],
         weights: vec![("10.2.1.7".parse().expect("an address"), 3)],
     }
 }
@@ -522,7 +519,9 @@ fn bandwidth_of_the_example() -> BandwidthSettings {
 #[test]
 fn cells_and_weights_go_to_the_engine_and_nonsense_is_refused() {
     let text = "cells = [\"10.2.1.0/24 20000\", \"* estimate\"]\nweights = [\"10.2.1.7 3\"]";
-    let given = settings(&format!("[bandwidth]\n{text}")).expect("all right").core;
+    let given = settings(&format!("[bandwidth]\n{text}"))
+        .expect("all right")
+        .core;
     let expected = bandwidth_of_the_example();
     assert_eq!(format!("{:?}", given.bandwidth), format!("{expected:?}"));
     for text in [
@@ -536,7 +535,10 @@ fn cells_and_weights_go_to_the_engine_and_nonsense_is_refused() {
         "weights = [\"10.2.1.7 0\"]",
     ] {
         let error = error(&format!("[bandwidth]\n{text}"));
-        assert!(error.contains("key `bandwidth.") && error.contains("takes a list"), "{error}");
+        assert!(
+            error.contains("key `bandwidth.") && error.contains("takes a list"),
+            "{error}"
+        );
     }
 }
 

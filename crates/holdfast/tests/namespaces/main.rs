@@ -4,6 +4,7 @@
 //! with `HOLDFAST_NO_SKIP=1` it fails.
 
 mod bulk;
+mod compression;
 mod drain;
 mod early;
 mod handoff;

@@ -68,6 +68,8 @@ pub enum Metric {
     /// Median time from the MH's first sending of a segment to its second, in milliseconds;
     /// of runs whose packets were read.
     SentAgainMs,
+    /// The longest record of a connection that one base station has given another, bytes.
+    HandoffStateBytes,
     /// How many times the time that no transfer over the run's links can beat.
     TimesOptimum,
     /// Bytes of data that the receiver got, once or again, for each byte delivered.
@@ -87,6 +89,7 @@ impl Metric {
             Self::GoodputMbps => Some(line.goodput_mbps),
             Self::HandoffMs => line.handoff.as_ref()?.first_packet_ms_median,
             Self::SentAgainMs => line.traced.as_ref()?.sent_again_ms,
+            Self::HandoffStateBytes => Some(line.handoff.as_ref()?.state_bytes_max? as f64),
             Self::TimesOptimum => Some(line.transfer_s? / line.optimal_s?),
             // Of what was discarded as incomplete there is no figure.
             Self::ReceivesPerByte => {
@@ -120,6 +123,7 @@ impl Metric {
             | Self::GoodputMbps
             | Self::TimeoutsPer100S
             | Self::ReceivesPerByte
+            | Self::HandoffStateBytes
             | Self::HitRatioPercent
             | Self::CwndMeanKib
             | Self::SentAgainMs => false,

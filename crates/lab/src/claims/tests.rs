@@ -548,6 +548,7 @@ fn runs_that_never_came_to_it_are_the_longest_of_a_median() {
             duplicate_packets_median: 0.0,
             sent_again_packets_median: 0.0,
             buffered_bytes_max: None,
+            state_bytes_max: None,
         });
     };
     for (metric, lines) in [

@@ -150,6 +150,7 @@ pub(super) fn metric_name(metric: Metric) -> &'static str {
         Metric::TimeoutsPer100S => "Timeouts in 100 s",
         Metric::HandoffMs => "Handoff (ms)",
         Metric::SentAgainMs => "Time until sent again (ms)",
+        Metric::HandoffStateBytes => "State of a handoff (bytes)",
         Metric::TimesOptimum => "Times the optimum",
         Metric::ReceivesPerByte => "Receives per byte",
         Metric::HitRatioPercent => "Hit ratio (%)",
@@ -169,6 +170,7 @@ pub(super) fn metric_text(metric: Metric, value: f64) -> String {
             format!("{value:.2}")
         }
         Metric::TimesOptimum | Metric::ReceivesPerByte => format!("{value:.3}"),
+        Metric::HandoffStateBytes => format!("{value:.0}"),
     }
 }
 

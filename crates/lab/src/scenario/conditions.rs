@@ -9,9 +9,9 @@ use holdfast_wire::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use toml::Table;
 
+use super::bandwidth::BandwidthConditions;
 use super::cells::{self, Move, MovementConditions};
 use super::handoff::HandoffConditions;
-use super::bandwidth::BandwidthConditions;
 use super::hop::HopConditions;
 use super::host::HostConditions;
 use super::mtcp::MtcpConditions;

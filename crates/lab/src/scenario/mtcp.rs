@@ -5,9 +5,7 @@
 use core::time::Duration;
 
 use holdfast_core::compression::{CompressionSettings, Method};
-use holdfast_core::{
-    MtcpHandoff, MtcpPersist, MtcpRelease, MtcpSetUp, MtcpSettings, MtcpShrink,
-};
+use holdfast_core::{MtcpHandoff, MtcpPersist, MtcpRelease, MtcpSetUp, MtcpSettings, MtcpShrink};
 use serde::{Deserialize, Serialize};
 
 use crate::document::DocumentError;

@@ -24,7 +24,9 @@ use crate::link_file::LinkFile;
 use crate::link_process::EmulatedLink;
 use crate::results::{Framing, ResultLine, retransmission_ratio_percent};
 use crate::scenario::{
-    BandwidthConditions, ContentChoice, Conditions, GatewayConditions, HopConditions, HostConditions, MtcpConditions, PART_WIRED, OnHandoffChoice, Record, Run, SchemeChoice, SignalChoice, SnoopConditions, Way, cell_seed,
+    BandwidthConditions, Conditions, ContentChoice, GatewayConditions, HopConditions,
+    HostConditions, MtcpConditions, OnHandoffChoice, PART_WIRED, Record, Run, SchemeChoice,
+    SignalChoice, SnoopConditions, Way, cell_seed,
 };
 use crate::scratch::Scratch;
 use crate::seeded_file::SeededContent;

@@ -11,8 +11,8 @@ use holdfast_sim::tcp::settings::{
     DelayedAck, IdleRestart, LossRecovery, OnShrunkWindow, RtoFloor,
 };
 use holdfast_sim::{
-    ContentKind, Experiment, GatewayPlan, Hop, LinkSignal, Move, Outcome, Preset, Roaming, RunUntil, TcpSettings,
-    Transfer, TransferOutcome,
+    ContentKind, Experiment, GatewayPlan, Hop, LinkSignal, Move, Outcome, Preset, Roaming,
+    RunUntil, TcpSettings, Transfer, TransferOutcome,
 };
 use holdfast_wire::Instant;
 
@@ -20,9 +20,9 @@ use super::{Lacking, Refusal};
 use crate::handoffs::{HandoffSummary, Journal};
 use crate::results::{Framing, ResultLine, Series, retransmission_ratio_percent};
 use crate::scenario::{
-    BandwidthConditions, Conditions, ContentChoice, GatewayConditions, HopConditions, HostConditions,
-    PRESET_DEFAULT, Record, Run,
-    SchemeChoice, ShrunkWindow, SignalChoice, Stretch, Way, seconds,
+    BandwidthConditions, Conditions, ContentChoice, GatewayConditions, HopConditions,
+    HostConditions, PRESET_DEFAULT, Record, Run, SchemeChoice, ShrunkWindow, SignalChoice, Stretch,
+    Way, seconds,
 };
 use crate::stall;
 use crate::stop::{Interrupted, StopFlag};
@@ -110,6 +110,10 @@ fn add_handoffs(
     line.handoffs = journal.handoffs(&conditions.moves, [begin_s, end_s]);
     let bytes_max = outcome.handoff.map(|did| did.buffered_bytes_max);
     line.handoff = HandoffSummary::of(&line.handoffs, bytes_max);
+    if let Some(summary) = &mut line.handoff {
+        let of_state = outcome.handoff.map(|did| did.state_bytes_max);
+        summary.state_bytes_max = of_state.filter(|bytes| *bytes > 0);
+    }
 }
 
 /// When handoffs of the MH begin and end: its moves, or what its only link does.
@@ -117,10 +121,14 @@ fn handoffs(conditions: &Conditions) -> Vec<[Instant; 2]> {
     let at = |s: f64| Instant::ZERO + seconds(s);
     if conditions.cells.len() > 1 {
         let moves = conditions.moves.iter();
-        return moves.map(|its| [at(its.leave_s), at(its.enter_s)]).collect();
+        return moves
+            .map(|its| [at(its.leave_s), at(its.enter_s)])
+            .collect();
     }
     let outages = conditions.wireless.outages_of(Way::Downlink);
-    let each = outages.iter().map(|its| [at(its.at_s), at(its.at_s + its.for_s)]);
+    let each = outages
+        .iter()
+        .map(|its| [at(its.at_s), at(its.at_s + its.for_s)]);
     each.collect()
 }
 
@@ -244,7 +252,10 @@ fn gateway(conditions: &GatewayConditions, hops: &[Hop]) -> anyhow::Result<Optio
             *setting = millis(ms);
         }
     }
-    let compression_ms = conditions.mtcp.as_ref().and_then(|mtcp| mtcp.compression_ms);
+    let compression_ms = conditions
+        .mtcp
+        .as_ref()
+        .and_then(|mtcp| mtcp.compression_ms);
     let delay = seconds(conditions.signal_delay_ms / 1e3);
     let warned_before = (conditions.warning_ms > 0.0).then(|| seconds(conditions.warning_ms / 1e3));
     let signal = match conditions.signal {
@@ -267,7 +278,8 @@ fn gateway(conditions: &GatewayConditions, hops: &[Hop]) -> anyhow::Result<Optio
         before_hop: WIRELESS,
         signal,
         resend_dscp: conditions.resend_dscp,
-        compression_time: compression_ms.map_or(holdfast_wire::Duration::ZERO, |ms| seconds(ms / 1e3)),
+        compression_time: compression_ms
+            .map_or(holdfast_wire::Duration::ZERO, |ms| seconds(ms / 1e3)),
         ..GatewayPlan::before_last(settings, hops)
     }))
 }
@@ -306,7 +318,8 @@ fn tcp(conditions: &HostConditions) -> TcpSettings {
     if let Some(bytes) = conditions.send_buffer_bytes {
         tcp.send_buffer_bytes = Some(bytes);
     }
-    if let (Some(Preset::Reno2005), Some(bytes)) = (conditions.preset, conditions.window_bytes_max) {
+    if let (Some(Preset::Reno2005), Some(bytes)) = (conditions.preset, conditions.window_bytes_max)
+    {
         // ns-2's `window_` is the sender's own, and its first `ssthresh_`.
         tcp.initial_ssthresh_bytes = Some(bytes);
     }

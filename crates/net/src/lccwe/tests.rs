@@ -2,10 +2,15 @@
 //! The program's arithmetic in the kernel against the vectors that `holdfast_core`'s is
 //! held against too; names, registration, and what is left of it.
 
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
 use super::*;
 use crate::netns::available_or_skip;
 
 const VECTORS: &str = include_str!("../../../core/src/lccwe/vectors.txt");
+/// The name that a child process registers.
+const CHILD_ENV: &str = "HOLDFAST_LCCWE_CHILD";
 const FUNCTIONS: [&str; 6] = [
     "p_handoff",
     "p_congestion",
@@ -94,6 +99,53 @@ fn a_registration_ends_with_its_guard_and_a_name_is_taken_once() {
     assert!(!is_available(&other));
 }
 
+/// Not a test of its own: what the next one starts as another process.
+#[test]
+fn child_that_registers_as_on_old_kernels() {
+    let Ok(name) = std::env::var(CHILD_ENV) else {
+        return;
+    };
+    let control = CongestionControl::register_by(&name, &ATTEMPTS[1..]).unwrap();
+    assert!(!control.is_linked());
+    let _ = io::stdin().read(&mut [0; 1]);
+}
+
+#[test]
+fn without_links_a_killed_owner_leaves_no_registration_either() {
+    if !available_or_skip("without_links_a_killed_owner_leaves_no_registration_either") {
+        return;
+    }
+    let name = name_of("old");
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args([
+            "--exact",
+            "lccwe::tests::child_that_registers_as_on_old_kernels",
+        ])
+        .env(CHILD_ENV, &name)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    wait_until("the child's registration", || is_available(&name));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    wait_until("the end of the registration", || !is_available(&name));
+    // In good order too.
+    let control = CongestionControl::register_by(&name, &ATTEMPTS[1..]).unwrap();
+    assert!(is_available(&name));
+    drop(control);
+    assert!(!is_available(&name));
+}
+
+fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !condition() {
+        assert!(Instant::now() < deadline, "not in time: {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
 #[test]
 fn handoffs_begin_before_they_end() {
     if !available_or_skip("handoffs_begin_before_they_end") {
@@ -115,6 +167,26 @@ fn handoffs_begin_before_they_end() {
     control.forget(7).unwrap();
     assert_eq!(control.handoff(7).unwrap(), None);
     assert_eq!(control.events().unwrap(), Vec::new());
+}
+
+#[test]
+fn a_handoff_follows_its_interface_and_ends_with_its_owner() {
+    if !available_or_skip("a_handoff_follows_its_interface_and_ends_with_its_owner") {
+        return;
+    }
+    let control = CongestionControl::register(&name_of("own")).unwrap();
+    control.handoff_started(7).unwrap();
+    let [start, _] = control.handoff(7).unwrap().unwrap();
+    control.rename(7, 8).unwrap();
+    assert_eq!(control.handoff(7).unwrap(), None);
+    assert_eq!(control.handoff(8).unwrap(), Some([start, GOES_ON]));
+    // What sockets that have selected it keep.
+    let map = libbpf_rs::MapHandle::try_from(&control.handoffs().unwrap()).unwrap();
+    let key = CongestionControl::key(8).unwrap();
+    drop(control);
+    let value = map.lookup(&key, MapFlags::ANY).unwrap().unwrap();
+    let finish = u64::from_ne_bytes(value[8..16].try_into().unwrap());
+    assert!((start..=monotonic_ns()).contains(&finish), "{finish}");
 }
 
 #[test]

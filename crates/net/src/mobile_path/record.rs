@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The maps' keys and values: `struct flow` and `struct state` of `bpf/mobile.bpf.c`.
+//! The maps' keys and values: `struct flow` of `bpf/path.h` and `struct state` of `bpf/noted.h`.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -21,7 +21,6 @@ const FACTS: usize = 88;
 // Facts, as in the C source.
 const FACT_V6: u32 = 0x01;
 const FACT_OPAQUE: u32 = 0x02;
-const FACT_FH_FIN: u32 = 0x20;
 const FACT_OPEN: u32 = 0x40;
 const FACT_TIMESTAMPS: u32 = 0x80;
 
@@ -100,6 +99,10 @@ impl Words<'_> {
         u32::from_ne_bytes(*self.0[at..].first_chunk().unwrap_or(&[0; 4]))
     }
 
+    fn seq(&self, at: usize) -> SeqNum {
+        SeqNum::new(self.u32(at))
+    }
+
     fn u64(&self, at: usize) -> u64 {
         u64::from_ne_bytes(*self.0[at..].first_chunk().unwrap_or(&[0; 8]))
     }
@@ -148,8 +151,8 @@ pub(super) fn read(key: &[u8; KEY_BYTES], value: &[u8; VALUE_BYTES], kind: Layer
     let scale = words.u32(80);
     let flow = HostFlow {
         key: flow_key(key, facts & FACT_V6 != 0),
-        snd_nxt: SeqNum::new(words.u32(4)),
-        rcv_nxt: SeqNum::new(words.u32(8)),
+        snd_nxt: words.seq(4),
+        rcv_nxt: words.seq(8),
         window: words.u32(20) as u16,
         timestamps,
         sack,
@@ -158,13 +161,14 @@ pub(super) fn read(key: &[u8; KEY_BYTES], value: &[u8; VALUE_BYTES], kind: Layer
         sent_at: Instant::from_nanos(words.u64(112)),
         heard_at: words.instant(120),
         is_opaque: facts & FACT_OPAQUE != 0,
-        is_finished: facts & FACT_FH_FIN != 0,
+        // Nothing is missing before the FIN.
+        is_finished: words.u32(92) != 0 && !words.seq(100).after(words.seq(8)),
     };
     Read::Flow(Box::new(NotedFlow {
         flow,
         mh_scale: (scale <= 14).then_some(scale as u8),
         fh_tsval: words.u32(96),
-        fh_nxt: SeqNum::new(words.u32(100)),
+        fh_nxt: words.seq(100),
         rtt_at: words.instant(152),
         data_at: words.instant(128),
         link: value[64..64 + kind.header_bytes() as usize].to_vec(),

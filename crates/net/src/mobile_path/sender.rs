@@ -12,7 +12,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use holdfast_core::RECONNECTION_FLAGS;
 use holdfast_core::mobile_host::MadeAck;
-use holdfast_wire::{Flags, Header};
+use holdfast_wire::{Flags, Header, SackBlocks, SeqNum};
 
 use super::NotedFlow;
 use crate::datapath::Interface;
@@ -109,9 +109,52 @@ pub(super) fn made(noted: &NotedFlow, ack: MadeAck) -> Option<Header> {
         MadeAck::ZeroWindow => 0,
         MadeAck::Marked | MadeAck::Last => flow.window,
     });
-    header.set_options(flow.timestamps, &flow.sack);
+    header.set_options(flow.timestamps, &without_dsack(&flow.sack, flow.rcv_nxt));
     header.set_payload_len(0).then(|| {
         header.set_checksum(&[]);
         header
     })
+}
+
+/// The blocks without a first one that tells of a duplicate (RFC 2883): said again, it would
+/// tell of one more.
+fn without_dsack(sack: &SackBlocks, rcv_nxt: SeqNum) -> SackBlocks {
+    let mut blocks = sack.iter();
+    let mut kept = SackBlocks::default();
+    if let Some((left, right)) = blocks.next() {
+        let within = |(from, to): (SeqNum, SeqNum)| !left.before(from) && !right.after(to);
+        let is_duplicate = !right.after(rcv_nxt) || sack.iter().nth(1).is_some_and(within);
+        if !is_duplicate {
+            kept.push(left, right);
+        }
+    }
+    for (left, right) in blocks {
+        kept.push(left, right);
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_that_tells_of_a_duplicate_is_not_said_again() {
+        let blocks = |edges: &[(u32, u32)]| {
+            let mut blocks = SackBlocks::default();
+            for (left, right) in edges {
+                blocks.push(SeqNum::new(*left), SeqNum::new(*right));
+            }
+            blocks
+        };
+        for (said, again) in [
+            (&[(50, 60), (200, 300)][..], &[(200, 300)][..]),
+            (&[(210, 220), (200, 300)], &[(200, 300)]),
+            (&[(200, 300), (400, 500)], &[(200, 300), (400, 500)]),
+            (&[], &[]),
+        ] {
+            let kept = without_dsack(&blocks(said), SeqNum::new(100));
+            assert_eq!(kept, blocks(again));
+        }
+    }
 }

@@ -491,15 +491,15 @@ impl TestRng {
     }
 }
 
-/// Frames that no honest host sends.
-fn hostile() -> Vec<Vec<u8>> {
+/// Frames that no honest host sends, made of the segments that `base` gives for a flow.
+fn hostile(base: fn(FlowKey) -> Spec) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     for is_v6 in [false, true] {
         let key = flow(is_v6, 4_000);
         let tcp = LINK + if is_v6 { 40 } else { 20 };
         let whole = Spec {
             payload: 60,
-            ..Spec::uplink(key)
+            ..base(key)
         }
         .frame();
         frames.extend((LINK..whole.len()).map(|len| whole[..len].to_vec()));
@@ -538,8 +538,8 @@ fn hostile() -> Vec<Vec<u8>> {
         vlan.splice(12..12, [0x81, 0, 0, 5]);
         frames.push(vlan);
     }
-    frames.extend(extended());
-    let v4 = Spec::uplink(flow(false, 4_000)).frame();
+    frames.extend(extended(base));
+    let v4 = base(flow(false, 4_000)).frame();
     for (at, value) in [
         (LINK, 0x40),
         (LINK, 0x44),
@@ -555,8 +555,8 @@ fn hostile() -> Vec<Vec<u8>> {
 }
 
 /// IPv6 extension headers: chains, fragments, one that points beyond the end, too many.
-fn extended() -> Vec<Vec<u8>> {
-    let plain = Spec::uplink(flow(true, 4_000)).frame();
+fn extended(base: fn(FlowKey) -> Spec) -> Vec<Vec<u8>> {
+    let plain = base(flow(true, 4_000)).frame();
     let with = |chain: &[(u8, usize)], announced: u8| {
         let mut frame = plain.clone();
         let mut headers = Vec::new();
@@ -584,19 +584,11 @@ fn extended() -> Vec<Vec<u8>> {
     ]
 }
 
-#[test]
-fn hostile_packets_pass_unchanged_or_with_their_window_closed_and_nothing_else() {
-    let test = "hostile_packets_pass_unchanged_or_with_their_window_closed_and_nothing_else";
-    let Some(loaded) = Loaded::new(test) else {
-        return;
-    };
+/// The frames, and thousands of others that come of damaging them.
+fn damaged(mut frames: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     let mut rng = TestRng(SEED);
-    let mut frames = hostile();
-    let seeds: Vec<_> = frames
-        .iter()
-        .filter(|frame| frame.len() > 60)
-        .cloned()
-        .collect();
+    let long = |frame: &&Vec<u8>| frame.len() > 60;
+    let seeds: Vec<_> = frames.iter().filter(long).cloned().collect();
     for _ in 0..3_000 {
         let mut frame = seeds[rng.below(seeds.len())].clone();
         for _ in 0..=rng.below(4) {
@@ -605,51 +597,103 @@ fn hostile_packets_pass_unchanged_or_with_their_window_closed_and_nothing_else()
         }
         frames.push(frame);
     }
+    frames
+}
+
+/// Runs each frame through `program`, after what begins the flow anew, and hands what came of
+/// it to `judge`. Those that the test facility refuses, since it wants a whole IP header, are
+/// few.
+fn run_hostile(
+    loaded: &Loaded,
+    program: &str,
+    base: fn(FlowKey) -> Spec,
+    begin: &[Vec<u8>],
+    mut judge: impl FnMut(&[u8], &[u8], &str),
+) {
+    let mut refused = 0;
+    for (number, frame) in damaged(hostile(base)).iter().enumerate() {
+        for frame in begin {
+            loaded.egress(frame);
+        }
+        let of = format!("seed {SEED}, frame {number}: {frame:02x?}");
+        let Ok((answer, left, _)) = run_once(&loaded.programs, program, frame, 1) else {
+            assert!(frame.len() < LINK + 40, "{of}");
+            refused += 1;
+            continue;
+        };
+        assert_eq!((answer, left.len()), (NEXT, frame.len()), "{of}");
+        judge(frame, &left, &of);
+    }
+    assert!(refused < 150, "too many are refused: {refused}");
+}
+
+#[test]
+fn hostile_packets_pass_out_unchanged_or_with_their_window_closed_and_nothing_else() {
+    let test = "hostile_packets_pass_out_unchanged_or_with_their_window_closed_and_nothing_else";
+    let Some(loaded) = Loaded::new(test) else {
+        return;
+    };
     for is_v6 in [false, true] {
         loaded.close(&flow(is_v6, 4_000));
     }
-    let syns = [false, true].map(|is_v6| {
+    // Options that are not understood stay with a flow: it begins anew each time.
+    let begin = [false, true].map(|is_v6| {
         let flags = Flags::SYN;
         let spec = Spec::uplink(flow(is_v6, 4_000));
         Spec { flags, ..spec }.frame()
     });
-    let (mut closed, mut refused) = (0, 0);
-    for (number, frame) in frames.iter().enumerate() {
-        let of = || format!("seed {SEED}, frame {number}: {frame:02x?}");
-        // Options that are not understood stay with a flow: begin it anew.
-        for syn in &syns {
-            loaded.egress(syn);
-        }
-        let ran = run_once(&loaded.programs, "mobile_egress", frame, 1);
-        let Ok((answer, left, _)) = ran else {
-            // The test facility wants a whole IP header; a driver does not ask.
-            assert!(frame.len() < LINK + 40, "{}", of());
-            refused += 1;
-            continue;
-        };
-        assert_eq!((answer, left.len()), (NEXT, frame.len()), "{}", of());
+    let mut closed = 0;
+    let judge = |frame: &[u8], left: &[u8], of: &str| {
         let changed: Vec<_> = (0..frame.len())
             .filter(|at| frame[*at] != left[*at])
             .collect();
-        if let (Some(first), Some(last)) = (changed.first(), changed.last()) {
-            closed += 1;
-            assert!(last - first <= 3, "window and checksum alone, {}", of());
-            // As right or wrong as it was.
-            if let (Ok((was, at)), Ok((is, _))) = (parse(frame, LINK), parse(&left, LINK)) {
-                assert_eq!(is.window, 0, "{}", of());
-                let right = checksum_is_right(frame, &was, &at);
-                assert_eq!(checksum_is_right(&left, &is, &at), right, "{}", of());
-            }
+        let (Some(first), Some(last)) = (changed.first(), changed.last()) else {
+            return;
+        };
+        closed += 1;
+        assert!(last - first <= 3, "window and checksum alone, {of}");
+        // As right or wrong as it was.
+        if let (Ok((was, at)), Ok((is, _))) = (parse(frame, LINK), parse(left, LINK)) {
+            assert_eq!(is.window, 0, "{of}");
+            let right = checksum_is_right(frame, &was, &at);
+            assert_eq!(checksum_is_right(left, &is, &at), right, "{of}");
         }
-        let (answer, left, _) = run_once(&loaded.programs, "mobile_ingress", frame, 1).unwrap();
-        assert_eq!((answer, &left), (NEXT, frame), "{}", of());
-    }
-    assert!(
-        refused < 150,
-        "the kernel itself refuses so many: {refused}"
-    );
-    assert!(
-        closed > 100,
-        "the frames are not so wrong that none is a segment: {closed}"
-    );
+    };
+    run_hostile(&loaded, "mobile_egress", Spec::uplink, &begin, judge);
+    assert!(closed > 100, "hardly any is a segment: {closed}");
+}
+
+#[test]
+fn hostile_packets_come_in_unchanged_and_change_nothing_of_what_the_mh_said() {
+    let test = "hostile_packets_come_in_unchanged_and_change_nothing_of_what_the_mh_said";
+    let Some(loaded) = Loaded::new(test) else {
+        return;
+    };
+    let begin = [false, true].map(|is_v6| {
+        let ack = Spec::uplink(flow(is_v6, 4_000));
+        let syn = Spec {
+            seq: 999,
+            flags: Flags::SYN,
+            ..ack
+        };
+        [syn.frame(), ack.frame()]
+    });
+    let begin = begin.concat();
+    let (mut taken, mut forgotten) = (0, 0);
+    let judge = |frame: &[u8], left: &[u8], of: &str| {
+        assert_eq!(frame, left, "{of}");
+        for is_v6 in [false, true] {
+            let Some(noted) = loaded.maps.flow(&flow(is_v6, 4_000)).unwrap() else {
+                // A RST that names the next byte.
+                forgotten += 1;
+                continue;
+            };
+            let said = (noted.flow.snd_nxt, noted.flow.rcv_nxt, noted.flow.window);
+            assert_eq!(said, (SeqNum::new(1_000), SeqNum::new(70_000), 501), "{of}");
+            taken += u32::from(noted.flow.heard_at.is_some());
+        }
+    };
+    run_hostile(&loaded, "mobile_ingress", Spec::downlink, &begin, judge);
+    assert!(taken > 100, "hardly any is a segment: {taken}");
+    assert!(forgotten < 100, "{forgotten}");
 }

@@ -354,6 +354,7 @@ fn handoff_outcome(experiment: &Experiment, network: &Network) -> Option<Handoff
     let [taken_over, kept, delivered, overflowed] = network.handoff_counters();
     Some(HandoffOutcome {
         buffered_bytes_max: network.buffered_bytes_max() as u64,
+        state_bytes_max: network.handoff_state_bytes_max() as u64,
         taken_over,
         kept,
         delivered,

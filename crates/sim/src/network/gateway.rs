@@ -6,7 +6,8 @@ use core::net::IpAddr;
 
 use holdfast_core::handoff::FlowState;
 use holdfast_core::{
-    Action, Actions, Direction, FlowKey, FlowRecord, Gateway, LinkEvent, LinkSource, Settings, Verdict,
+    Action, Actions, Direction, FlowKey, FlowRecord, Gateway, LinkEvent, LinkSource, Settings,
+    Verdict,
 };
 use holdfast_link::LinkState;
 use holdfast_wire::{Duration, Instant};

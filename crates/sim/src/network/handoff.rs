@@ -92,6 +92,8 @@ pub(super) struct Stations {
     epoch: u64,
     /// What buffered packets took at most, of all stations together.
     bytes_max: usize,
+    /// The longest record of a connection that one has given another.
+    state_bytes_max: usize,
 }
 
 impl Network {
@@ -148,6 +150,11 @@ impl Network {
             }
         }
         sums
+    }
+
+    /// The longest record of a connection that one station has given another, bytes.
+    pub fn handoff_state_bytes_max(&self) -> usize {
+        self.stations.state_bytes_max
     }
 
     /// The mobile has said something to an engine.
@@ -353,6 +360,9 @@ impl Network {
                 to,
             } => {
                 let states = self.export(id, &addresses, observer);
+                let lens = states.iter().map(|state| state.to_bytes().len());
+                let longest = lens.max().unwrap_or_default();
+                self.stations.state_bytes_max = self.stations.state_bytes_max.max(longest);
                 self.with_station(id, observer, |station, actions| {
                     station.send_state(mobile, to, &states, now, actions);
                 });

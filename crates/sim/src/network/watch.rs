@@ -2,7 +2,7 @@
 //! A connection's place in the network, and what is noted of it on the way.
 
 use holdfast_link::LinkState;
-use holdfast_wire::Instant;
+use holdfast_wire::{Duration, Instant};
 
 use super::{ConnectionId, Event, Network};
 use crate::content::ContentKind;
@@ -146,6 +146,11 @@ fn sample(sender: &Slot, receiver: &Slot, link: Option<(u32, bool)>, now: Instan
 }
 
 impl Network {
+    /// Points of time series at this distance.
+    pub fn set_series_interval(&mut self, interval: Duration) {
+        self.series_interval = Some(interval.max(Duration::from_micros(1)));
+    }
+
     /// When the last byte expected arrived in order.
     pub fn delivered_at(&self, id: ConnectionId) -> Option<Instant> {
         self.slots[id.0 as usize].done_at

@@ -4,8 +4,8 @@ use core::net::Ipv4Addr;
 use holdfast_core::Direction;
 use holdfast_wire::{Endpoint, SackBlocks, SeqNum, Timestamps, checksum_is_right, parse};
 
-use crate::content::ContentKind;
 use super::*;
+use crate::content::ContentKind;
 
 fn segment(options: Options, payload_len: u32) -> Segment {
     let end = |last, port| Endpoint {

@@ -113,7 +113,12 @@ impl Connection {
     pub(super) fn note_ack_for_handoffs(&mut self, now: Instant) {
         if let Some(mechanism) = &mut self.handoffs.mechanism {
             mechanism.handle_ack(now);
-            self.handoffs.transmitted = self.handoffs.transmitted.split_off(&self.snd.una);
+            // The segment that has `snd.una` in its middle is kept.
+            let transmitted = &mut self.handoffs.transmitted;
+            let first = transmitted.range(..=self.snd.una).next_back();
+            if let Some((&first, _)) = first {
+                *transmitted = transmitted.split_off(&first);
+            }
         }
     }
 

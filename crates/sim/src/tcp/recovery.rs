@@ -66,9 +66,7 @@ impl Connection {
     fn may_recover(&self, recovery: LossRecovery) -> bool {
         let (una, recover) = (self.snd.una, self.congestion.recover);
         match recovery {
-            LossRecovery::Tahoe | LossRecovery::Reno => {
-                !self.its.recovers_once || una >= recover || !self.congestion.after_timeout
-            }
+            LossRecovery::Tahoe | LossRecovery::Reno => !self.its.recovers_once || una > recover,
             // RFC 6582, 3.2, step 2: "covers more than recover".
             LossRecovery::NewReno => una > recover,
             // RFC 6675, 5.1: not before HighACK reaches RecoveryPoint.

@@ -293,9 +293,8 @@ pub struct TcpSettings {
     pub time_wait: Duration,
     /// What it does about handoffs of its host, of which it is told.
     pub on_handoff: OnHandoff,
-    /// After a timeout no duplicate ACKs make for a fast retransmit until all that was
-    /// outstanding then is acknowledged (RFC 6582, 3.2, step 2; ns-2's `bug_fix_`, in Reno
-    /// too).
+    /// After a loss no duplicate ACKs make for a fast retransmit until more is acknowledged
+    /// than was outstanding then (RFC 6582, 3.2, step 2; ns-2's `bug_fix_`, in Reno too).
     pub recovers_once: bool,
     /// M-TCP at the mobile (Brown and Singh, 1997, 4.2): its timers stand still while its
     /// link is down, and when that is back it sends a marked ACK.

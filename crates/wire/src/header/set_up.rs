@@ -70,12 +70,14 @@ mod tests {
     fn the_options_of_a_syn_are_read_as_they_were_set() {
         let every = [None, Some(1360)].into_iter().flat_map(|mss| {
             [None, Some(7)].into_iter().flat_map(move |window_scale| {
-                [false, true].into_iter().map(move |sack_permitted| Options {
-                    mss,
-                    window_scale,
-                    sack_permitted,
-                    ..Options::default()
-                })
+                [false, true]
+                    .into_iter()
+                    .map(move |sack_permitted| Options {
+                        mss,
+                        window_scale,
+                        sack_permitted,
+                        ..Options::default()
+                    })
             })
         });
         for options in every {
@@ -98,7 +100,10 @@ mod tests {
         let len = header.len();
         assert!(header.blank_timestamps());
         let (segment, _) = parse(header.as_bytes(), 0).unwrap();
-        assert_eq!((segment.options.timestamps, segment.options.sack), (None, sack));
+        assert_eq!(
+            (segment.options.timestamps, segment.options.sack),
+            (None, sack)
+        );
         assert_eq!(header.len(), len);
     }
 }

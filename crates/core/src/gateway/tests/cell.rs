@@ -414,7 +414,7 @@ fn hold_sends_on_what_it_kept_at_the_mobiles_share() {
         let mut cell = Cell::new(settings, &[2, 1]);
         cell.run(2000);
         let addresses: Vec<IpAddr> = cell.connections.iter().map(|of| of.mh.address).collect();
-        let mut say = |cell: &mut Cell, event| {
+        let say = |cell: &mut Cell, event| {
             let mut actions = Vec::new();
             let source = LinkSource::Signal;
             cell.gateway

@@ -129,7 +129,9 @@ impl Bench {
     }
 
     fn syn(&self) -> Segment {
-        let mut syn = self.segment(true, Flags::SYN, SeqNum::new(OPENER), SeqNum::default());
+        // Asks for ECN, as many do.
+        let flags = Flags(Flags::SYN.0 | 0xc0);
+        let mut syn = self.segment(true, flags, SeqNum::new(OPENER), SeqNum::default());
         syn.options = Options {
             mss: Some(1460),
             window_scale: Some(9),
@@ -159,12 +161,7 @@ impl Bench {
     }
 
     fn answer(&self) -> Segment {
-        let mut answer = self.segment(
-            false,
-            SYN_ACK,
-            SeqNum::new(OTHER),
-            SeqNum::new(OPENER + 1),
-        );
+        let mut answer = self.segment(false, SYN_ACK, SeqNum::new(OTHER), SeqNum::new(OPENER + 1));
         answer.options = Options {
             mss: Some(1400),
             window_scale: Some(3),
@@ -218,6 +215,7 @@ fn the_other_end_is_asked_with_the_openers_own_syn_when_that_has_acknowledged_ou
         let out = bench.give(ack, &[], 2);
         let mut expected = bench.syn();
         expected.options.timestamps = None;
+        expected.flags = Flags::SYN;
         assert_eq!(out[0].segment, expected);
         assert!(bench.give(ack, &[], 3).is_empty(), "asked once");
     }
@@ -312,7 +310,10 @@ fn an_other_end_whose_number_is_too_near_is_refused_and_so_is_the_opener() {
         assert_eq!(out.len(), 2);
         assert!(out.iter().all(|it| it.segment.flags.has(Flags::RST)));
         assert_eq!(out[0].segment.to, answer.from);
-        assert_eq!((out[1].segment.to, out[1].segment.seq), (answer.to, iss + 1));
+        assert_eq!(
+            (out[1].segment.to, out[1].segment.seq),
+            (answer.to, iss + 1)
+        );
     }
 }
 
@@ -348,7 +349,12 @@ fn an_opener_that_gives_up_while_the_other_end_is_asked_resets_that_too() {
     for way in BOTH {
         let mut bench = Bench::new(way);
         bench.ask();
-        let far = bench.segment(true, Flags::RST, SeqNum::new(OPENER + 77), SeqNum::default());
+        let far = bench.segment(
+            true,
+            Flags::RST,
+            SeqNum::new(OPENER + 77),
+            SeqNum::default(),
+        );
         assert!(bench.give(far, &[], 11).is_empty(), "forged");
         let reset = bench.segment(true, Flags::RST, SeqNum::new(OPENER + 1), SeqNum::default());
         let out = bench.give(reset, &[], 12);
@@ -441,7 +447,152 @@ fn held_segments_have_a_limit() {
     let answer = bench.answer();
     assert_eq!(bench.give(answer, &[], 20).len(), 32);
     assert_eq!(
-        bench.wait(20 + Duration::from_secs(1).as_millis() as u64).len(),
+        bench
+            .wait(20 + Duration::from_secs(1).as_millis() as u64)
+            .len(),
         0
     );
+}
+
+#[test]
+fn a_syn_that_comes_late_or_is_forged_does_not_take_the_numbers_away() {
+    for way in BOTH {
+        for is_imported in [false, true] {
+            let mut bench = Bench::new(way);
+            let iss = bench.connect();
+            if is_imported {
+                let record = bench.records[0];
+                bench.gateway = Gateway::new(settings());
+                bench.gateway.import(&record, at(25));
+            }
+            for (by_opener, seq) in [(true, OPENER), (true, 77), (false, 78)] {
+                let syn = bench.segment(by_opener, Flags::SYN, SeqNum::new(seq), SeqNum::default());
+                let out = bench.give(syn, &[], 30);
+                assert_eq!(out.len(), 1, "the end judges it: {out:?}");
+                assert_eq!(out[0].segment.flags, Flags::SYN);
+            }
+            let from_other = bench.segment(
+                false,
+                Flags::ACK,
+                SeqNum::new(OTHER + 1),
+                SeqNum::new(OPENER + 1),
+            );
+            let out = bench.give(from_other, b"hello", 40);
+            assert_eq!(out.last().unwrap().segment.seq, iss + 1, "{way:?}");
+        }
+    }
+}
+
+#[test]
+fn a_syn_with_another_number_gets_a_challenge_once_the_opener_is_connected() {
+    for way in BOTH {
+        let mut bench = Bench::new(way);
+        let iss = bench.ask();
+        let forged = bench.segment(true, Flags::SYN, SeqNum::new(5), SeqNum::default());
+        let out = bench.give(forged, &[], 11);
+        assert_eq!(out.len(), 1);
+        let challenge = &out[0].segment;
+        assert_eq!((challenge.flags, challenge.seq), (Flags::ACK, iss + 1));
+        assert_eq!(challenge.ack, SeqNum::new(OPENER + 1));
+        let answer = bench.answer();
+        assert_eq!(bench.give(answer, &[], 20).len(), 1, "it goes on");
+    }
+}
+
+#[test]
+fn an_other_end_that_is_in_an_older_connection_is_reset_and_asked_again() {
+    for way in BOTH {
+        let mut bench = Bench::new(way);
+        bench.ask();
+        let old = bench.segment(false, Flags::ACK, SeqNum::new(50), SeqNum::new(60));
+        let out = bench.give(old, &[], 11);
+        assert_eq!(out.len(), 1);
+        assert_eq!(out[0].segment.flags, Flags::RST);
+        assert_eq!(out[0].segment.seq, SeqNum::new(60));
+        let out = bench.wait(1_100);
+        assert!(out.iter().any(|packet| packet.segment.flags == Flags::SYN));
+    }
+}
+
+#[test]
+fn a_forged_syn_into_a_connection_that_is_not_known_ends_with_the_other_ends_next_word() {
+    for way in BOTH {
+        let mut bench = Bench::new(way);
+        bench.open();
+        let word = bench.segment(false, Flags::ACK, SeqNum::new(50), SeqNum::new(60));
+        assert_eq!(bench.give(word, b"data", 5)[0].segment.seq, word.seq);
+        let word = bench.segment(true, Flags::ACK, SeqNum::new(60), SeqNum::new(54));
+        assert_eq!(bench.give(word, &[], 6)[0].segment.seq, word.seq);
+    }
+}
+
+#[test]
+fn what_is_held_counts_against_the_caches_limit() {
+    let mut bench = Bench::new(Direction::Downlink);
+    bench.gateway = Gateway::new(Settings {
+        cache_bytes_max: 10_000,
+        ..settings()
+    });
+    let iss = bench.ask();
+    let kept = bench.gateway.cached_bytes;
+    assert!(kept > 0, "the ACK");
+    for number in 0..32 {
+        let seq = SeqNum::new(OPENER + 1 + number);
+        let data = bench.segment(true, Flags::ACK, seq, iss + 1);
+        assert!(bench.give(data, b"x", 11).is_empty());
+        assert!(bench.gateway.cached_bytes <= 10_000);
+    }
+    let refused = bench.segment(
+        false,
+        Flags::RST.with(Flags::ACK),
+        SeqNum::default(),
+        SeqNum::new(OPENER + 1),
+    );
+    let _ = bench.give(refused, &[], 12);
+    assert_eq!(bench.gateway.cached_bytes, 0);
+}
+
+#[test]
+fn a_mobile_that_goes_to_another_station_during_the_set_up_resets_both_ends() {
+    for way in BOTH {
+        let mut bench = Bench::new(way);
+        bench.ask();
+        let (mut pieces, mut actions) = (Vec::new(), Vec::new());
+        let states = bench.gateway.export(&[MH.address], at(12), &mut actions);
+        assert!(states.is_empty());
+        bench
+            .gateway
+            .release(&[MH.address], &mut pieces, &mut actions);
+        let out = bench.sent(actions);
+        assert_eq!(out.len(), 2, "{out:?}");
+        assert!(out.iter().all(|it| it.segment.flags.has(Flags::RST)));
+        assert_ne!(out[0].segment.to, out[1].segment.to);
+    }
+}
+
+#[test]
+fn another_station_gets_what_is_kept_as_the_fh_sent_it() {
+    let mut bench = Bench::new(Direction::Uplink);
+    let iss = bench.connect();
+    let word = bench.segment(true, Flags::ACK, SeqNum::new(OPENER + 1), iss + 1);
+    let _ = bench.give(word, b"request", 30);
+    let data = bench.segment(
+        false,
+        Flags::ACK,
+        SeqNum::new(OTHER + 1),
+        SeqNum::new(OPENER + 8),
+    );
+    let out = bench.give(data, &[7; 500], 40);
+    assert_eq!(out.last().unwrap().segment.seq, iss + 1);
+    let (mut pieces, mut actions) = (Vec::new(), Vec::new());
+    let states = bench.gateway.export(&[MH.address], at(50), &mut actions);
+    let numbers = states[0].renumber.expect("its halves differ");
+    assert_eq!(states[0].fh_una, iss + 1);
+    assert_eq!(numbers.of_fh(states[0].fh_una), SeqNum::new(OTHER + 1));
+    bench
+        .gateway
+        .release(&[MH.address], &mut pieces, &mut actions);
+    assert_eq!(pieces.len(), 1);
+    let piece = Packet::of_resend(&pieces[0]).segment;
+    assert_eq!((piece.seq, piece.ack), (data.seq, data.ack));
 }

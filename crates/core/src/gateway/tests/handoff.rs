@@ -19,7 +19,10 @@ use super::host::Host;
 use crate::MtcpSetUp::{Early, LockStep};
 use crate::handoff::HandoffSettings;
 use crate::testing::{FH, MH};
-use crate::{MtcpHandoff, MtcpPersist, MtcpSetUp, MtcpSettings, Scheme, Settings, Side};
+use crate::{
+    MtcpHandoff, MtcpPersist, MtcpRelease, MtcpSetUp, MtcpSettings, MtcpShrink, Scheme, Settings,
+    Side,
+};
 
 mod world;
 
@@ -77,6 +80,8 @@ fn mtcp_settings(handoff: MtcpHandoff, dice: &mut Dice) -> MtcpSettings {
             MtcpPersist::RoundTrip
         },
         slow_start: dice.chance(50),
+        shrink: dice.pick(&[MtcpShrink::Published, MtcpShrink::Late]),
+        release: dice.pick(&[MtcpRelease::Wintimer, MtcpRelease::AtOnce]),
         handoff,
         ..MtcpSettings::default()
     }
@@ -86,7 +91,10 @@ fn world_of(Variant(scheme, handoff, set_up): Variant, seed: u64) -> (World, Ins
     let mut dice = Dice::of_seed(seed);
     let is_early = set_up == MtcpSetUp::Early;
     let options = (dice.chance(75) && !is_early, dice.chance(75));
-    let (fh, mh) = (dice.large_end((FH, MH), options), dice.large_end((MH, FH), options));
+    let (fh, mh) = (
+        dice.large_end((FH, MH), options),
+        dice.large_end((MH, FH), options),
+    );
     let down = dice.range(1, 300_000);
     let up = if dice.chance(50) {
         dice.range(0, 60_000)
@@ -136,6 +144,7 @@ fn world_of(Variant(scheme, handoff, set_up): Variant, seed: u64) -> (World, Ins
         checked: [0; 2],
         trace: false,
         adopted: 0,
+        shrunk: 0,
         by_copy: 0,
         no_room: 0,
         largest_state: 0,
@@ -195,19 +204,22 @@ fn run_all(variant: Variant) {
         return;
     }
     let first = number("HOLDFAST_FIRST").unwrap_or(0);
-    let (mut adopted, mut by_copy, mut no_room, mut largest) = (0, 0, 0, 0);
+    let (mut adopted, mut shrunk, mut by_copy, mut no_room, mut largest) = (0, 0, 0, 0, 0);
     for seed in first..first + number("HOLDFAST_CASES").unwrap_or(500) {
         let world = run(variant, seed, false);
         adopted += world.adopted;
+        shrunk += world.shrunk;
         by_copy += world.by_copy;
         no_room += world.no_room;
         largest = largest.max(world.largest_state);
     }
     println!(
-        "{adopted} states taken over, {by_copy} packets by copies, {no_room} with no room, \
+        "{adopted} states taken over, {shrunk} with the window closed, {by_copy} packets by copies, {no_room} with no room, \
          largest record {largest}"
     );
     assert!(adopted > 0 && by_copy > 0);
+    let closes = variant.0 == Scheme::Mtcp && variant.1 == MtcpHandoff::Published;
+    assert!(shrunk > 0 || !closes);
 }
 
 #[test]

@@ -19,7 +19,8 @@ use crate::compression::{CompressionSettings, Method};
 use crate::mobile::{LinkEvent, LinkSource};
 use crate::testing::{FH, MH};
 use crate::{
-    BandwidthSettings, MtcpPersist, MtcpRelease, MtcpSettings, MtcpShrink, Scheme, Settings, Side, SnoopSet, SnoopSettings,
+    BandwidthSettings, MtcpPersist, MtcpRelease, MtcpSettings, MtcpShrink, Scheme, Settings, Side,
+    SnoopSet, SnoopSettings,
 };
 
 /// After the last trouble everything has to be done within this virtual time: some of

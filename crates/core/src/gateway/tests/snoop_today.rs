@@ -80,6 +80,26 @@ fn a_loss_is_repaired_and_the_fh_does_not_hear_of_it() {
 }
 
 #[test]
+fn until_the_radio_has_lost_something_the_fh_hears_of_a_hole_that_shows_with_the_longest_queue() {
+    let mut bench = ten_under_way();
+    bench.wait(150);
+    assert_eq!(bench.up(nth(4)), passed());
+    for last in 6..9 {
+        assert_eq!(up(&mut bench, nth(4), &[(nth(5), nth(last))]), passed());
+    }
+    assert_eq!(bench.counter("repaired"), 0);
+    // Its copy.
+    assert_eq!(bench.down(nth(4), LEN), passed());
+    assert_eq!(bench.up(nth(10)), passed());
+    // The queue is short now.
+    bench.forward(nth(10), 5);
+    bench.wait(20);
+    let lost = retransmits(&bench, 10);
+    let sent = up(&mut bench, nth(10), &[(nth(11), nth(14))]);
+    assert_eq!(sent, kept_back(&[&lost]));
+}
+
+#[test]
 fn several_holes_are_repaired_at_once() {
     let mut bench = ten_under_way();
     let blocks = [(nth(5), nth(9)), (nth(3), nth(4)), (nth(1), nth(2))];
@@ -185,7 +205,10 @@ fn of_a_loss_while_the_queue_is_long_the_fh_hears_once() {
     bench.wait(1);
     let released = bench.down(nth(5), LEN);
     assert!(!released.forwarded);
-    assert!(is_ack_without_echo(&released.lines, nth(12)), "{released:?}");
+    assert!(
+        is_ack_without_echo(&released.lines, nth(12)),
+        "{released:?}"
+    );
     // Once a window.
     bench.forward(nth(13), 5);
     bench.wait(20);
@@ -427,6 +450,7 @@ fn of_congestion_the_fh_hears_though_no_hole_is_followed_by_much() {
     }
     assert!(bench.counter("repaired") > 10);
     assert!((1..5).contains(&bench.counter("congested")));
+    assert_eq!(bench.counter("shown_late"), 0, "by one hole each time");
 }
 
 #[test]

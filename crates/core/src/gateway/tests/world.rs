@@ -12,11 +12,13 @@ use rand_core::RngCore;
 
 use super::compression::Daemon;
 use super::host::Host;
-use crate::flow::Flow;
 use crate::compression::marked;
+use crate::flow::Flow;
 use crate::mobile::{LinkEvent, LinkSource};
 use crate::testing::{FH, MH, Packet};
-use crate::{Action, Direction, FlowRecord, Gateway, Resend, Scheme, Settings, Side, Stage, Verdict};
+use crate::{
+    Action, Direction, FlowRecord, Gateway, Resend, Scheme, Settings, Side, Stage, Verdict,
+};
 
 /// Chances are in 1/1000.
 #[derive(Clone, Copy, Debug, Default)]

@@ -2,8 +2,8 @@
 //! What the station before knows comes in, and what was kept goes out.
 
 use super::{
-    Actions, Copied, FlowKey, FlowState, Handoff, HandoffAction, Instant, KeyId, Message,
-    Owner, PeerId, Receiving, SeqNum, Wanted,
+    Actions, Copied, FlowKey, FlowState, Handoff, HandoffAction, Instant, KeyId, Message, Owner,
+    PeerId, Receiving, SeqNum, Wanted,
 };
 
 /// Flows of a mobile whose ACK is remembered for what was kept of them.
@@ -91,12 +91,17 @@ impl<C: Copied> Handoff<C> {
         actions: &mut Actions<C>,
     ) {
         self.counters.states_adopted += 1;
-        let (flow, una, max) = (state.key, state.fh_una, state.fh_max);
+        let flow = state.key;
+        // Stations keep what the FH has sent, by its own numbers.
+        let of_fh = |seq| state.renumber.map_or(seq, |numbers| numbers.of_fh(seq));
+        let (una, max) = (of_fh(state.fh_una), of_fh(state.fh_max));
+        let reported = state.reported.iter();
+        let reported: Vec<_> = reported.map(|one| (of_fh(one.0), of_fh(one.1))).collect();
         let Some(mobile) = self.mobiles.get_mut(&key) else {
             return;
         };
         // What the MH has reported it does not lack, and the station before has it no more.
-        let gaps = mobile.buffer.gaps(&flow, (una, max), &state.reported);
+        let gaps = mobile.buffer.gaps(&flow, (una, max), &reported);
         actions.push(HandoffAction::Adopt(state));
         if mobile.told.len() < TOLD_MAX {
             mobile.told.insert(flow, una);

@@ -69,7 +69,7 @@ pub(crate) fn hand_over<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>)
     }
     if cx.settings.mtcp.handoff == MtcpHandoff::Published {
         m_tcp::freeze(flow, cx);
-        sh_tcp::shrink(flow, cx);
+        sh_tcp::close(flow, cx);
     }
     flow.mtcp.is_handed_over = true;
 }

@@ -33,6 +33,7 @@ use holdfast_wire::{Flags, Instant, Segment, SeqNum};
 use super::persist::Persist;
 use super::{Context, RECONNECTION_FLAGS};
 use crate::bandwidth::Pacer;
+use crate::delivery::DeliveryRate;
 use crate::flow::{AckOutcome, Flow, Sender};
 use crate::{Action, Payload};
 
@@ -43,8 +44,8 @@ const SRTT_INITIAL: Duration = Duration::from_millis(100);
 /// A piece of the cache may be so long that it takes the link this time.
 const QUANTUM: Duration = Duration::from_millis(2);
 /// Without an assigned rate, the pace of what an outage has held up, in 1/16 of the delivery
-/// rate measured; of what waits behind that; and of what the congestion window lets go, in
-/// windows a round trip (RFC 9002, 7.7).
+/// rate measured, and of what waits behind that. Of a link of which nothing was measured, in
+/// congestion windows a round trip (RFC 9002, 7.7).
 const PACE_GAIN_16: u64 = 17;
 const PACE_GAIN_BEHIND_16: u64 = 32;
 const PACE_GAIN_WINDOW: u64 = 2;
@@ -66,12 +67,18 @@ pub(super) struct MTcp {
     state: Freeze,
     /// The REXMT timer.
     rexmt_at: Option<Instant>,
-    persist: Persist,
+    pub persist: Persist,
     /// The end of what went alone to make the MH answer: a persist packet, or the first
     /// segment again.
     asked_end: Option<SeqNum>,
     /// Its timestamp: an ACK that echoes an older one answers what went before (RFC 3522).
     asked_tsval: Option<u32>,
+    /// What was sent before a freeze, and not again after it, ends here: if something beyond
+    /// arrives sooner, it is lost.
+    doubted_end: Option<SeqNum>,
+    /// In a cell, without SACK: what was sent before the third duplicate ACK ends here
+    /// (RFC 6582).
+    loss_end: Option<SeqNum>,
     /// It was REXMT that froze it.
     expired: bool,
     /// Somebody has said that the MH is away.
@@ -87,15 +94,15 @@ pub(super) struct MTcp {
     /// What the MH has reported beyond its ACK, bytes.
     reported: u32,
     pub pacer: Pacer,
-    /// What the bandwidth management module has assigned, and what the link has delivered
-    /// of late, bytes a second.
+    /// What the bandwidth management module has assigned, bytes a second.
     pub assigned: Option<u64>,
     /// It has had a share: what the wireless half loses is kept from the FH.
     pub in_cell: bool,
     /// Bytes that the FH has sent since the shares were made; what was needed then.
     pub offered: u64,
     pub need: Option<u64>,
-    pub estimate: Option<u64>,
+    /// What the MH has acknowledged of late.
+    delivery: DeliveryRate,
 }
 
 impl MTcp {
@@ -112,10 +119,11 @@ impl MTcp {
     pub(super) fn begin(&mut self, sent: SeqNum) {
         self.state = Freeze::NoFreeze;
         self.rexmt_at = None;
-        self.persist = Persist::default();
+        self.persist = self.persist.afresh();
         (self.asked_end, self.expired) = (None, false);
         (self.told_away, self.closed) = (false, false);
         (self.sent_max, self.held_end) = (sent, None);
+        (self.doubted_end, self.loss_end) = (None, None);
     }
 
     fn room(&self, in_flight: u32) -> u32 {
@@ -157,8 +165,13 @@ pub(super) fn takes<P: Payload>(
     // What fills a hole in what was sent is not held up.
     let in_turn = flow.sent_nxt.at_or_before(segment.seq);
     let room = flow.mtcp.m.room(flow.in_flight());
+    let piece = flow.cache.segment_len_at(segment.seq).unwrap_or(1);
     let m = &mut flow.mtcp.m;
-    let fits = segment.payload_len <= room && m.pacer.is_ready(cx.now);
+    // Of a share no more at once than what is cut from the cache.
+    let at_once = m
+        .assigned
+        .map_or(u32::MAX, |share| quantum(share).max(piece));
+    let fits = segment.payload_len <= room.min(at_once) && m.pacer.is_ready(cx.now);
     if in_turn && (backlog || !fits) {
         return false;
     }
@@ -196,7 +209,7 @@ pub(super) fn repeats_itself<P: Payload>(flow: &Flow<P>, segment: &Segment) -> b
 }
 
 /// What the pace is while something waits: as assigned. If it is not, what an outage has held
-/// up goes as the link has delivered; what only the congestion window holds up is clocked by
+/// up goes as the MH has acknowledged; what only the congestion window holds up is clocked by
 /// the ACKs, and the link's rate is found by it.
 fn pace<P: Payload>(flow: &Flow<P>, cx: &Context<'_, P>) -> u64 {
     let m = &flow.mtcp.m;
@@ -207,13 +220,13 @@ fn pace<P: Payload>(flow: &Flow<P>, cx: &Context<'_, P>) -> u64 {
     let window = m.cwnd.map_or(BURST_UNKNOWN, u64::from).max(BURST_UNKNOWN);
     let by_window = PACE_GAIN_WINDOW * window * 1_000_000 / srtt as u64;
     let delivered = |gain: u64| {
-        m.estimate
-            .map(|rate: u64| (rate / 16 * gain).max(BURST_UNKNOWN))
+        let rate = m.delivery.bytes_per_s();
+        rate.map(|rate| (rate / 16 * gain).max(BURST_UNKNOWN))
     };
     match m.held_end {
         Some(end) if flow.sent_nxt.before(end) => delivered(PACE_GAIN_16).unwrap_or(by_window),
         Some(_) => delivered(PACE_GAIN_BEHIND_16).unwrap_or(by_window),
-        None => by_window.max(delivered(PACE_GAIN_BEHIND_16).unwrap_or_default()),
+        None => u64::MAX,
     }
 }
 
@@ -223,6 +236,11 @@ fn has_room<P: Payload>(flow: &Flow<P>) -> bool {
     in_flight == 0 || flow.mtcp.m.room(in_flight) >= flow.next_segment_len()
 }
 
+/// Bytes that take the link for [`QUANTUM`].
+fn quantum(bytes_per_s: u64) -> u32 {
+    u32::try_from(bytes_per_s / (1_000 / QUANTUM.as_millis() as u64)).unwrap_or(u32::MAX)
+}
+
 /// Sends of the cache what window and pace allow.
 pub(super) fn send<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
     arm(flow, cx);
@@ -230,7 +248,7 @@ pub(super) fn send<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
         return;
     }
     let rate = pace(flow, cx).max(1);
-    let quantum = u32::try_from(rate / (1_000 / QUANTUM.as_millis() as u64)).unwrap_or(u32::MAX);
+    let quantum = quantum(rate);
     let mut pieces = 0;
     while flow.has_backlog() && flow.mtcp.m.pacer.is_ready(cx.now) {
         let segment_len = flow.next_segment_len();
@@ -278,11 +296,15 @@ pub(super) fn on_ack<P: Payload>(
 ) -> bool {
     let una = flow.fh.una;
     let all_arrived = flow.sent_nxt.at_or_before(una);
+    let outstanding = is_outstanding(flow);
     let m = &mut flow.mtcp.m;
     if let Some(cwnd) = &mut m.cwnd {
         *cwnd = cwnd.saturating_add(outcome.acked);
     }
     let was_frozen = core::mem::take(&mut m.state) == Freeze::Frozen;
+    if outcome.acked > 0 {
+        m.delivery.on_acked(outcome.acked, cx.rtt.srtt(), cx.now);
+    }
     let expired = core::mem::take(&mut m.expired);
     let marked = segment.is_empty() && segment.flags == RECONNECTION_FLAGS;
     // Beyond a hole the answer reaches as far as the MH had it before.
@@ -292,14 +314,34 @@ pub(super) fn on_ack<P: Payload>(
     let late = m.asked_tsval.zip(segment.options.timestamps);
     let late = late.is_some_and(|(asked, own)| (own.tsecr.wrapping_sub(asked) as i32) < 0);
     let asked = asked.filter(|_| !late);
-    let answers = asked.is_some() && !all_arrived && (outcome.acked > 0 || asked_of_frozen);
-    let reconnected = (was_frozen && marked) || answers;
+    let again = m
+        .asked_end
+        .is_some_and(|end| was_received_twice(segment, end));
+    let by_ack = asked.is_some() && (outcome.acked > 0 || asked_of_frozen);
+    let answers = !all_arrived && (again || by_ack);
+    let lost = m.doubted_end.is_some_and(|end| {
+        let reported = flow.sacked.highest();
+        una.before(end) && reported.is_some_and(|reported| reported.after(end))
+    });
+    if m.doubted_end.is_some_and(|end| end.at_or_before(una)) {
+        m.doubted_end = None;
+    }
+    // A mark says more than a timer that has not expired yet.
+    let reconnected = (marked && (was_frozen || outstanding)) || answers || lost;
+    if was_frozen && !reconnected {
+        m.doubted_end = Some(flow.sent_nxt);
+    }
     if reconnected || asked.is_none() || outcome.acked > 0 {
         m.asked_end = None;
     }
-    m.persist = Persist::default();
-    if was_frozen && let Some(compression) = &mut flow.compression {
-        compression.on_heard(marked, una);
+    m.persist = m.persist.afresh();
+    if let Some(compression) = &mut flow.compression {
+        if was_frozen {
+            compression.on_heard(marked, una);
+        } else if reconnected && marked {
+            compression.on_frozen();
+            compression.on_heard(true, una);
+        }
     }
     if reconnected {
         resume(flow);
@@ -307,6 +349,7 @@ pub(super) fn on_ack<P: Payload>(
         repeat_first(flow, cx);
     }
     follow_window(flow, segment);
+    follow_loss(flow, outcome, cx);
     // What is reported is news of the MH as well, and what it lacks is being repaired.
     let reported = flow.sacked.bytes_before(flow.sent_nxt);
     let reports_more = reported > core::mem::replace(&mut flow.mtcp.m.reported, reported);
@@ -321,6 +364,14 @@ pub(super) fn on_ack<P: Payload>(
     reconnected
 }
 
+/// The MH has what ends at `end` from before: a D-SACK (RFC 2883) answers a copy of it.
+fn was_received_twice(segment: &Segment, end: SeqNum) -> bool {
+    let first = segment.options.sack.iter().next();
+    first.is_some_and(|(left, right)| {
+        right.at_or_before(segment.ack) && left.before(end) && end.at_or_before(right)
+    })
+}
+
 /// The MH is heard, and still lacks what was sent an RTO ago.
 fn repeat_first<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
     let Some(piece) = flow.first_missing(Sender::Gateway) else {
@@ -333,6 +384,26 @@ fn repeat_first<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
     flow.mtcp.on_repeated();
     cx.counters.repaired += 1;
     cx.actions.push(Action::Resend(piece));
+}
+
+/// Without SACK each ACK of some of what was sent before a loss was found tells of the next.
+fn follow_loss<P: Payload>(flow: &mut Flow<P>, outcome: &AckOutcome, cx: &mut Context<'_, P>) {
+    let una = flow.fh.una;
+    let m = &mut flow.mtcp.m;
+    if outcome.loss && m.in_cell {
+        m.loss_end = Some(m.sent_max);
+    }
+    let Some(end) = m.loss_end.filter(|_| outcome.acked > 0) else {
+        return;
+    };
+    if end.at_or_before(una) || !flow.sacked.is_empty() {
+        m.loss_end = None;
+    } else if let Some(piece) = flow.first_missing(Sender::Gateway) {
+        flow.mtcp.charge(piece.len, cx.now);
+        flow.mtcp.on_repeated();
+        cx.counters.repaired += 1;
+        cx.actions.push(Action::Resend(piece));
+    }
 }
 
 /// What was sent into a closed window is sent again when that opens.
@@ -355,11 +426,12 @@ pub(super) fn freeze<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
     }
     cx.counters.freezes += 1;
     m.state = Freeze::Frozen;
+    m.delivery.interrupt();
     if let Some(compression) = &mut flow.compression {
         compression.on_frozen();
     }
     m.rexmt_at = None;
-    m.persist = Persist::default();
+    m.persist = m.persist.afresh();
     m.asked_end = None;
     arm_persist(flow, cx);
 }
@@ -395,9 +467,10 @@ fn resume<P: Payload>(flow: &mut Flow<P>) {
     let m = &mut flow.mtcp.m;
     m.state = Freeze::NoFreeze;
     m.rexmt_at = None;
-    m.persist = Persist::default();
+    m.persist = m.persist.afresh();
     (m.asked_end, m.expired, m.told_away) = (None, false, false);
     m.held_end = flow.cache.end();
+    (m.doubted_end, m.loss_end) = (None, None);
     flow.begin_recovery();
 }
 

@@ -11,6 +11,11 @@ use crate::rtt::RttEstimator;
 /// As published: the first interval, and the longest.
 const INTERVAL_FIRST: Duration = Duration::from_secs(5);
 const INTERVAL_MAX: Duration = Duration::from_secs(60);
+/// At the round trip: it is counted once more after each so many packets, and as often as the
+/// MH has connections, up to so many; the longest interval.
+const SENT_STEP: u32 = 64;
+const FLOWS_MAX: u32 = 16;
+const INTERVAL_ROUND_TRIP_MAX: Duration = Duration::from_secs(1);
 /// A round trip, as long as none was measured.
 const RTT_INITIAL: Duration = Duration::from_millis(200);
 
@@ -20,11 +25,14 @@ pub(super) struct Persist {
     at: Option<Instant>,
     /// Packets sent since the flow froze.
     pub sent: u32,
+    /// Connections that the MH has.
+    pub flows: u32,
 }
 
 impl Persist {
     /// The wait before the next packet. `interval_min` keeps a link of no delay from being
-    /// flooded.
+    /// flooded, and so does that an MH that is away for long, or has many connections, is
+    /// asked less often by each.
     fn interval(
         self,
         persist: MtcpPersist,
@@ -33,7 +41,20 @@ impl Persist {
     ) -> Duration {
         match persist {
             MtcpPersist::Published => (INTERVAL_FIRST * (1 << self.sent.min(4))).min(INTERVAL_MAX),
-            MtcpPersist::RoundTrip => rtt.srtt().unwrap_or(RTT_INITIAL).max(interval_min),
+            MtcpPersist::RoundTrip => {
+                let round_trip = rtt.srtt().unwrap_or(RTT_INITIAL).max(interval_min);
+                let flows = self.flows.clamp(1, FLOWS_MAX);
+                let times = flows * (1 + self.sent.min(10_000) / SENT_STEP);
+                (round_trip * times).min(INTERVAL_ROUND_TRIP_MAX.max(round_trip))
+            }
+        }
+    }
+
+    /// Nothing is asked any more.
+    pub(super) fn afresh(self) -> Self {
+        Self {
+            flows: self.flows,
+            ..Self::default()
         }
     }
 
@@ -106,5 +127,25 @@ mod tests {
         let mut rtt = RttEstimator::default();
         rtt.sample(Duration::from_micros(10));
         assert_eq!(intervals(MtcpPersist::RoundTrip, &rtt), [20; 6]);
+    }
+
+    #[test]
+    fn at_the_round_trip_an_mh_with_many_connections_or_away_for_long_is_asked_less_often() {
+        let mut rtt = RttEstimator::default();
+        rtt.sample(Duration::from_millis(50));
+        let interval = |sent, flows| {
+            let persist = Persist {
+                at: None,
+                sent,
+                flows,
+            };
+            let interval = persist.interval(MtcpPersist::RoundTrip, &rtt, Duration::ZERO);
+            interval.as_millis()
+        };
+        assert_eq!(
+            (interval(0, 1), interval(0, 10), interval(0, 1000)),
+            (50, 500, 800)
+        );
+        assert_eq!((interval(64, 1), interval(1_000_000, 1)), (100, 1000));
     }
 }

@@ -45,7 +45,7 @@ mod late;
 mod recovering;
 mod window;
 
-pub(super) use handoff::resume_saving;
+pub(super) use handoff::{close, resume_saving};
 use late::{shrinks_late, wake};
 use recovering::{catch_up, end_recovering, open_again, recover, reopen, wired_rto};
 use window::{window_at, window_of_mh, within_own};
@@ -190,11 +190,14 @@ pub(super) fn on_data<P: Payload>(
     let rto = rto(flow, cx);
     let wait = wired_rto(flow, cx);
     let shrinks_late = shrinks_late(flow, segment, is_new, cx);
+    let is_frozen = flow.mtcp.m.is_frozen();
     let sh = &mut flow.mtcp.sh;
     sh.hear_fh(segment, cx.now);
     if is_new {
         sh.wintimer = Some(cx.now + rto);
-        sh.timed.get_or_insert((segment.end(), cx.now));
+        if !is_frozen {
+            sh.timed.get_or_insert((segment.end(), cx.now));
+        }
     }
     if sh.state != Window::Shrunk {
         // The FH has seen the window open.
@@ -357,7 +360,14 @@ pub(super) fn on_ack<P: Payload>(
     if segment.ack.before(una) {
         return Verdict::Forward;
     }
-    let ack = ack_for_fh(flow, segment.window == 0, cx.settings.mtcp.release);
+    // What only the FH can send it finds by ACKs of all before it: less a byte it would send
+    // one byte less of it.
+    let lost_before = flow.fh.max.after(una) && !flow.cache.holds(una);
+    let ack = if lost_before {
+        una
+    } else {
+        ack_for_fh(flow, segment.window == 0, cx.settings.mtcp.release)
+    };
     let window = within_own(flow, ack, segment.window, cx);
     let verdict = if !moved && is_ours_to_repair(flow, segment, outcome) {
         Verdict::Suppress
@@ -375,11 +385,7 @@ pub(super) fn on_ack<P: Payload>(
 
 /// With a share of a known capacity the wireless half is M-TCP's alone: of what it loses
 /// the FH hears nothing (section 3.1).
-fn is_ours_to_repair<P: Payload>(
-    flow: &Flow<P>,
-    segment: &Segment,
-    outcome: &AckOutcome,
-) -> bool {
+fn is_ours_to_repair<P: Payload>(flow: &Flow<P>, segment: &Segment, outcome: &AckOutcome) -> bool {
     // Without a window it answers a probe.
     let duplicate = segment.is_empty() && outcome.acked == 0 && segment.window > 0;
     flow.mtcp.m.in_cell

@@ -80,8 +80,7 @@ impl Worker {
             }
             HandoffAction::Adopt(state) => {
                 let uplink = self.uplink_header(&state.key);
-                self.engine
-                    .adopt(&state, uplink, now, &mut self.actions);
+                self.engine.adopt(&state, uplink, now, &mut self.actions);
             }
             HandoffAction::Hold(flows) => self.engine.hold(&flows),
             HandoffAction::Go(flows) => {

@@ -96,6 +96,7 @@ impl Worker {
                 .counters()
                 .map(|(name, count)| (name.to_owned(), count)),
         );
+        counters.insert("dictionaries".into(), self.engine.dictionaries() as u64);
         if let Some(station) = &self.station {
             counters.extend(station.counters());
         }

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `[mtcp]`: the parameters of the scheme `mtcp`.
 
-use holdfast_core::{
-    MtcpHandoff, MtcpPersist, MtcpRelease, MtcpSetUp, MtcpSettings, MtcpShrink,
-};
+use holdfast_core::{MtcpHandoff, MtcpPersist, MtcpRelease, MtcpSetUp, MtcpSettings, MtcpShrink};
 use toml::Value;
 
 use super::super::SettingsError;
@@ -211,9 +209,7 @@ pub(super) fn settings(section: &Section<'_>) -> Result<MtcpSettings, SettingsEr
             .get(&RTO_VARIATION_MIN, Kind::duration)?
             .unwrap_or(set.rto_variation_min),
         window_bytes: window.map_or(set.window_bytes, |bytes| bytes as usize),
-        handoff: section
-            .get(&HANDOFF, handoff_of)?
-            .unwrap_or(set.handoff),
+        handoff: section.get(&HANDOFF, handoff_of)?.unwrap_or(set.handoff),
         set_up: section.get(&SET_UP, set_up_of)?.unwrap_or(set.set_up),
     })
 }

@@ -106,7 +106,9 @@ impl GatewayConditions {
         let dscp = f64::from(self.resend_dscp.unwrap_or_default());
         range("resend_dscp", dscp, 0.0, 63.0, "")?;
         if let Some(bandwidth) = &self.bandwidth {
-            bandwidth.check().map_err(|error| error.within("bandwidth"))?;
+            bandwidth
+                .check()
+                .map_err(|error| error.within("bandwidth"))?;
         }
         if let Some(mtcp) = &self.mtcp {
             mtcp.check().map_err(|error| error.within("mtcp"))?;

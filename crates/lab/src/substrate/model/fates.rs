@@ -57,13 +57,22 @@ struct Sending {
 }
 
 /// Follows the segments of the MH.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Fates {
+    /// The hops with higher numbers are wires between router and base stations.
+    cells: u32,
     /// By offset in the stream: each sending.
     sendings: BTreeMap<u64, Vec<Sending>>,
 }
 
 impl Fates {
+    pub(super) const fn new(cells: u32) -> Self {
+        Self {
+            cells,
+            sendings: BTreeMap::new(),
+        }
+    }
+
     /// A packet at a link; hop 0 is the wired one.
     pub(super) fn note(
         &mut self,
@@ -75,7 +84,7 @@ impl Fates {
         let Body::Tcp(tcp) = &packet.body else {
             return;
         };
-        if direction != Direction::Uplink || tcp.segment.payload_len == 0 {
+        if direction != Direction::Uplink || tcp.segment.payload_len == 0 || hop > self.cells {
             return;
         }
         let sendings = self.sendings.entry(tcp.origin.offset).or_default();

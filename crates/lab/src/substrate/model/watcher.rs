@@ -33,7 +33,7 @@ impl Watcher {
             cells: run.conditions.cells.len() as u32,
         });
         let hears = run.conditions.mh.on_handoff != OnHandoffChoice::Nothing;
-        let fates = hears.then(Fates::default);
+        let fates = hears.then(|| Fates::new(run.conditions.cells.len() as u32));
         Ok(Self {
             tracer,
             journal,

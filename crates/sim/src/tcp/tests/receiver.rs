@@ -2,8 +2,8 @@
 //! The receiver: delayed ACKs, holes, SACK blocks, windows, timestamps (RFC 5681, 4.2;
 //! RFC 2018; RFC 9293, 3.8.6.2.2; RFC 7323; RFC 5961).
 
-use crate::content::ContentKind;
 use super::*;
+use crate::content::ContentKind;
 
 fn delayed(heartbeat: bool) -> TcpSettings {
     TcpSettings {

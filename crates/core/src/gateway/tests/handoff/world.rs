@@ -112,6 +112,8 @@ pub(super) struct World {
     pub checked: [usize; 2],
     pub trace: bool,
     pub adopted: u64,
+    /// Of these, with the FH's window closed.
+    pub shrunk: u64,
     pub by_copy: u64,
     /// Packets for an MH that is here which the buffer had no room for.
     pub no_room: u64,
@@ -542,6 +544,8 @@ impl World {
                 }
                 HandoffAction::Adopt(state) => {
                     self.adopted += 1;
+                    let split = state.split.as_ref();
+                    self.shrunk += u64::from(split.is_some_and(|split| split.is_shrunk));
                     check_state(&state);
                     let uplink = uplink_header();
                     station

@@ -39,10 +39,19 @@ impl ShTcp {
     }
 }
 
+/// The mobile is at another SH, and what is kept here is discarded: the FH's window is closed, as
+/// [`shrink`](super::shrink) does it, for whatever sender.
+pub(in crate::schemes::mtcp) fn close<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
+    let una = flow.fh.una;
+    super::shrink(flow, cx);
+    let sh = &flow.mtcp.sh;
+    let outstanding = flow.fh.max.after(una) && flow.cache.holds(una);
+    if sh.state == Window::NoShrink && sh.told != una && outstanding {
+        super::shrink_at(flow, una, cx);
+    }
+}
+
 /// A byte may be saved: the wintimer runs again.
-pub(in crate::schemes::mtcp) fn resume_saving<P: Payload>(
-    flow: &mut Flow<P>,
-    cx: &Context<'_, P>,
-) {
+pub(in crate::schemes::mtcp) fn resume_saving<P: Payload>(flow: &mut Flow<P>, cx: &Context<'_, P>) {
     save(flow, cx);
 }

@@ -38,10 +38,20 @@ pub(super) fn within_own<P: Payload>(
     cx: &Context<'_, P>,
 ) -> u16 {
     let own = own_bytes(flow, cx);
-    let (Some(own), Some(shift)) = (own, flow.mh.window_scale) else {
+    let Some(shift) = flow.mh.window_scale else {
         return window;
     };
+    let in_cell = flow.mtcp.m.in_cell;
     let told = &mut flow.mtcp.sh.told_edge;
+    // Nothing is left so far back that it would come round.
+    *told = told.map(|old| old.max(ack));
+    let Some(own) = own else {
+        let edge = ack + (u32::from(window) << shift);
+        if in_cell {
+            *told = Some(told.map_or(edge, |old| old.max(edge)));
+        }
+        return window;
+    };
     let edge = (ack + own).max(told.unwrap_or(ack));
     let own = u16::try_from(edge.distance_from(ack) >> shift).unwrap_or(u16::MAX);
     let window = window.min(own.max(1));

@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What is known of each flow, and how it becomes known: from the MH's segments
+ * on the way out, from the FH's on the way in.
+ *
+ * The program that includes it has `settings.link_header_bytes`, and NOTED_EGRESS,
+ * NOTED_INGRESS and NOT_CREDIBLE among its counters.
+ */
+#ifndef HOLDFAST_NOTED_H
+#define HOLDFAST_NOTED_H
+
+#include "tcp.h"
+
+#define LINK_HEADER_BYTES_MAX 14
+/* Sequence numbers that lie further apart are no neighbours. */
+#define SEQUENCE_REACH (1 << 30)
+
+/* A time measurement that nothing has answered by then begins anew. */
+#define TIMED_NS_MAX 10000000000ULL
+
+/* Facts of a flow, by the way out; shared with crates/net/src/mobile_path/record.rs. */
+#define FACT_V6 0x01
+#define FACT_OPAQUE 0x02 /* carries options that a made ACK could not have */
+#define FACT_OPEN 0x40 /* the MH has sent an ACK that is not a SYN */
+#define FACT_TIMESTAMPS 0x80
+
+/*
+ * What is known of a flow; shared with crates/net/src/mobile_path/record.rs.
+ *
+ * Of an ACK the way out writes `ended`, the fields, `begun`, in this order: who
+ * reads from the front to the back and finds the two equal has not read halves
+ * of two ACKs, where processors keep the order of stores (x86). Where they do
+ * not, a mixture is possible, of numbers that the MH has all said. The way in
+ * writes what is behind; the scale is settled before there is an ACK.
+ */
+struct state {
+	__u32 begun;
+	__u32 snd_nxt;
+	__u32 rcv_nxt;
+	__u32 tsval;
+	__u32 tsecr;
+	__u32 window; /* as it stands in the header */
+	__u32 sack[2 * SACK_BLOCKS_MAX];
+	__u32 sack_blocks;
+	__u32 traffic_class;
+	__u8 link[16]; /* the link layer's header */
+	__u32 mh_scale;
+	__u32 ended;
+
+	__u32 facts;
+	__u32 fh_has_finished;
+	__u32 fh_tsval;
+	__u32 fh_nxt;
+	__u32 timed_tsval;
+	__u32 timed_seq;
+	__u64 egress_at_ns;
+	__u64 ingress_at_ns; /* newest segment of the FH */
+	__u64 data_at_ns;    /* newest payload of the FH */
+	__u64 tsval_timed_at_ns;
+	__u64 seq_timed_at_ns;
+	__u64 rtt_at_ns;
+	__u64 rtt_ns;
+	__u64 srtt_ns; /* RFC 6298 */
+};
+
+_Static_assert(sizeof(struct flow) == 36 && sizeof(struct state) == 176, "as in record.rs");
+_Static_assert(__builtin_offsetof(struct state, link) == 64 && __builtin_offsetof(struct state, facts) == 88 &&
+		       __builtin_offsetof(struct state, egress_at_ns) == 112,
+	       "as in record.rs");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 8192); /* replaced before loading */
+	__type(key, struct flow);
+	__type(value, struct state);
+} flows SEC(".maps");
+
+/* A state with nothing in it; too large for the stack. */
+const volatile struct state fresh SEC(".rodata.fresh") = { .mh_scale = SCALE_UNKNOWN };
+
+static __always_inline __u32 traffic_class(struct __sk_buff *skb)
+{
+	__u8 start[2] = {};
+
+	bpf_skb_load_bytes(skb, settings.link_header_bytes, start, sizeof(start));
+	/* RFC 2474; in IPv6 it lies across the first two bytes. */
+	return start[0] >> 4 == 4 ? start[1] : (start[0] << 4 | start[1] >> 4) & 0xff;
+}
+
+static __always_inline void sample(struct state *state, __u64 rtt_ns, __u64 now)
+{
+	if (!state->srtt_ns)
+		state->srtt_ns = rtt_ns;
+	else
+		state->srtt_ns += rtt_ns / 8 - state->srtt_ns / 8;
+	state->rtt_ns = rtt_ns;
+	state->rtt_at_ns = now;
+}
+
+/* The entry of a flow, new if need be; its SYN makes it a new one. */
+static __always_inline struct state *enter(const struct flow *key, const struct packet *packet,
+					   const struct segment *segment)
+{
+	struct state *state = bpf_map_lookup_elem(&flows, key);
+	int again = state && segment->flags & SYN && state->snd_nxt == segment->seq + 1;
+
+	if (state && (!(segment->flags & SYN) || again))
+		return state;
+	if (bpf_map_update_elem(&flows, key, (const void *)&fresh, BPF_ANY))
+		return 0;
+	state = bpf_map_lookup_elem(&flows, key);
+	if (!state)
+		return 0;
+	state->facts = packet->version == 6 ? FACT_V6 : 0;
+	state->snd_nxt = segment->seq;
+	state->rcv_nxt = segment->ack;
+	return state;
+}
+
+/* Starts the clocks by which the FH's answer is a round trip. */
+static __always_inline void time_egress(struct state *state, const struct segment *segment,
+					const struct options *options, __u32 length, __u64 now)
+{
+	if (options->timestamps) {
+		/* The first segment with this value: an earlier one might be what is answered. */
+		int first = options->tsval != state->tsval || !(state->facts & FACT_TIMESTAMPS);
+		int idle = !state->tsval_timed_at_ns || now - state->tsval_timed_at_ns > TIMED_NS_MAX;
+
+		if (first && idle) {
+			state->timed_tsval = options->tsval;
+			state->tsval_timed_at_ns = now;
+		}
+		state->facts |= FACT_TIMESTAMPS;
+	}
+	if (!length)
+		return;
+	if (segment->seq != state->snd_nxt) {
+		/* Sent again: its ACK tells no round trip (Karn). */
+		state->seq_timed_at_ns = 0;
+	} else if (!state->seq_timed_at_ns || now - state->seq_timed_at_ns > TIMED_NS_MAX) {
+		state->timed_seq = segment->seq + length;
+		state->seq_timed_at_ns = now;
+	}
+}
+
+static __always_inline void note_ack(struct __sk_buff *skb, struct state *state, const struct segment *segment,
+				     const struct options *options, __u32 end)
+{
+	__u32 turn = state->ended + 1;
+
+	state->ended = turn;
+	barrier();
+	if (at_or_after(end, state->snd_nxt))
+		state->snd_nxt = end;
+	state->rcv_nxt = segment->ack;
+	state->window = segment->window;
+	if (options->timestamps) {
+		state->tsval = options->tsval;
+		state->tsecr = options->tsecr;
+	}
+#pragma unroll
+	for (int i = 0; i < 2 * SACK_BLOCKS_MAX; i++)
+		state->sack[i] = options->sack[i];
+	state->sack_blocks = options->sack_blocks;
+	state->traffic_class = traffic_class(skb);
+	if (settings.link_header_bytes == LINK_HEADER_BYTES_MAX)
+		bpf_skb_load_bytes(skb, 0, state->link, LINK_HEADER_BYTES_MAX);
+	barrier();
+	state->begun = turn;
+}
+
+static __always_inline void note_egress(struct __sk_buff *skb, struct state *state, const struct segment *segment)
+{
+	__u32 length = segment->payload + !!(segment->flags & SYN) + !!(segment->flags & FIN);
+	__u64 now = bpf_ktime_get_ns();
+	struct options *options;
+
+	options = read_options(skb, segment);
+	if (!options)
+		return;
+	time_egress(state, segment, options, length, now);
+	if (segment->flags & SYN) {
+		state->mh_scale = options->scale == SCALE_UNKNOWN ? 0 : options->scale;
+		state->snd_nxt = segment->seq + length;
+	} else {
+		if (options->others)
+			state->facts |= FACT_OPAQUE;
+		if (segment->flags & ACK) {
+			/* One that another processor has overtaken is not the newest. */
+			if (!(state->facts & FACT_OPEN) || at_or_after(segment->ack, state->rcv_nxt))
+				note_ack(skb, state, segment, options, segment->seq + length);
+			state->facts |= FACT_OPEN;
+		}
+	}
+	state->egress_at_ns = now;
+	count(NOTED_EGRESS);
+}
+
+/* What an off-path sender would have to guess (RFC 9293, 3.10.7.4; RFC 5961). */
+static __always_inline int credible(const struct state *state, const struct segment *segment, __u32 end)
+{
+	__u32 shift = state->mh_scale == SCALE_UNKNOWN ? SCALE_MAX : state->mh_scale;
+	__s32 window = state->window << (shift & 15);
+
+	if (!(segment->flags & ACK))
+		return 0;
+	if (at_or_after(segment->ack, state->snd_nxt + 1) ||
+	    !at_or_after(segment->ack, state->snd_nxt - SEQUENCE_REACH))
+		return 0;
+	if (segment->flags & SYN)
+		return !(state->facts & FACT_OPEN) && segment->ack == state->snd_nxt;
+	if (!(state->facts & FACT_OPEN))
+		return 0;
+	/* An end's own retransmissions lie before, by a window at most. */
+	return (__s32)(segment->seq - state->rcv_nxt) <= window + (1 << 16) &&
+	       (__s32)(end - state->rcv_nxt) >= -(window + (1 << 16));
+}
+
+static __always_inline void time_ingress(struct state *state, const struct segment *segment,
+					 const struct options *options, __u64 now)
+{
+	__u64 gap = now - state->ingress_at_ns;
+	__u64 rtt = 0;
+
+	if (state->seq_timed_at_ns && at_or_after(segment->ack, state->timed_seq)) {
+		rtt = now - state->seq_timed_at_ns;
+		state->seq_timed_at_ns = 0;
+	}
+	if (state->tsval_timed_at_ns && options->timestamps && at_or_after(options->tsecr, state->timed_tsval) &&
+	    at_or_after(state->tsval, options->tsecr)) {
+		__u64 since = now - state->tsval_timed_at_ns;
+
+		/* The FH may have had nothing to say: a pause as long as all that tells nothing. */
+		if (!rtt && (gap < since / 2 || since < state->srtt_ns))
+			rtt = since;
+		state->tsval_timed_at_ns = 0;
+	}
+	if (rtt)
+		sample(state, rtt, now);
+}
+
+static __always_inline void note_ingress(struct __sk_buff *skb, struct state *state, const struct segment *segment)
+{
+	__u32 end = segment->seq + segment->payload + !!(segment->flags & SYN) + !!(segment->flags & FIN);
+	__u64 now = bpf_ktime_get_ns();
+	struct options *options;
+
+	if (!credible(state, segment, end)) {
+		count(NOT_CREDIBLE);
+		return;
+	}
+	options = read_options(skb, segment);
+	if (!options)
+		return;
+	time_ingress(state, segment, options, now);
+	if (segment->flags & SYN) {
+		/* RFC 7323, 2.2: one end without it, and neither scales. */
+		if (options->scale == SCALE_UNKNOWN)
+			state->mh_scale = 0;
+		state->fh_nxt = end;
+	} else if (at_or_after(end, state->fh_nxt) || !state->ingress_at_ns) {
+		state->fh_nxt = end;
+	}
+	if (options->timestamps)
+		state->fh_tsval = options->tsval;
+	if (segment->flags & FIN)
+		state->fh_has_finished = 1;
+	state->ingress_at_ns = now;
+	if (segment->payload)
+		state->data_at_ns = now;
+	count(NOTED_INGRESS);
+}
+
+#endif

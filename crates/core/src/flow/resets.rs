@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Resetting both ends of a flow, and whatever they send then.
+
+use holdfast_wire::{Flags, SackBlocks, Segment, SeqNum};
+
+use super::Flow;
+use crate::{Action, Actions, Direction, Made, Payload, Verdict};
+
+impl<P: Payload> Flow<P> {
+    /// Both ends get a RST, each with the sequence number that it expects next; and
+    /// again whenever they send something, for a RST may be lost.
+    pub(crate) fn reset_both_ends(&mut self, actions: &mut Actions<P>) {
+        let owed = self.ahead.owed.unwrap_or(self.fh.max);
+        actions.extend(self.made_reset(Direction::Uplink, self.fh.ack, owed));
+        actions.extend(self.made_reset(Direction::Downlink, self.fh.una, self.mh.nxt));
+        self.refused = true;
+        self.close();
+    }
+
+    /// Whatever an end sends from now on is answered with a RST.
+    pub(crate) const fn refuse(&mut self) {
+        self.refused = true;
+    }
+
+    /// A segment of a flow that is closed.
+    pub(crate) fn on_closed_segment(
+        &self,
+        direction: Direction,
+        segment: &Segment,
+        actions: &mut Actions<P>,
+    ) -> Verdict {
+        if !self.refused || segment.flags.has(Flags::RST) {
+            return Verdict::Forward;
+        }
+        let back = match direction {
+            Direction::Downlink => Direction::Uplink,
+            Direction::Uplink => Direction::Downlink,
+        };
+        let Some(reset) = self.made_reset(back, segment.ack, segment.end()) else {
+            return Verdict::Forward;
+        };
+        actions.push(reset);
+        Verdict::Suppress
+    }
+
+    fn made_reset(&self, direction: Direction, seq: SeqNum, ack: SeqNum) -> Option<Action<P>> {
+        let (seq, ack) = match direction {
+            Direction::Uplink => {
+                let (seq, ack, _) = self.for_fh(seq, ack, 0);
+                (seq, ack)
+            }
+            Direction::Downlink => (seq, ack),
+        };
+        let template = match direction {
+            Direction::Uplink => self.uplink_header.clone(),
+            Direction::Downlink => self.downlink_header.clone(),
+        };
+        Some(Action::Send(Made {
+            direction,
+            template: template?,
+            seq,
+            ack,
+            window: 0,
+            flags: Flags::RST.with(Flags::ACK),
+            timestamps: None,
+            sack: SackBlocks::default(),
+        }))
+    }
+}

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What is known of a connection while its halves are set up, and what comes of it.
+
+use core::time::Duration;
+
+use holdfast_wire::{Flags, Instant, Options, Segment, SeqNum};
+
+use crate::flow::Flow;
+use crate::renumber::{Renumber, Rescale};
+use crate::{Direction, Payload, Side};
+
+/// The window scale offered in the other end's name.
+pub(super) const SHIFT: u8 = 7;
+/// The window offered before the other end's is known: ten segments (RFC 6928).
+pub(super) const WINDOW: u16 = 14_600;
+/// The MSS offered at most, for IPv4 and IPv6: packets of 1400 bytes.
+const MSS_MAX: [u16; 2] = [1360, 1340];
+/// The MSS of an end that names none (RFC 9293, 3.7.1).
+const MSS_UNNAMED: [u16; 2] = [536, 1220];
+/// A SYN or SYN/ACK of ours is sent so often, at intervals that double: over before the flow
+/// would be forgotten as an idle one.
+pub(super) const TRIES_MAX: u32 = 4;
+/// The first interval (RFC 6298, 2.1).
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// A connection whose halves have numbers of their own.
+pub(crate) enum Early<P> {
+    /// One half is being set up, or both are not yet.
+    Opening(Box<Opening<P>>),
+    /// Both are.
+    Split(Renumber),
+}
+
+impl<P> Early<P> {
+    /// How numbers are changed, once both halves are there.
+    pub(crate) const fn numbers(&self) -> Option<&Renumber> {
+        match self {
+            Self::Opening(_) => None,
+            Self::Split(numbers) => Some(numbers),
+        }
+    }
+
+    /// What is held meanwhile, in bytes as they count.
+    pub(crate) fn held_bytes(&self) -> usize {
+        match self {
+            Self::Opening(opening) => opening.held_bytes,
+            Self::Split(_) => 0,
+        }
+    }
+
+    /// When something is due.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        match self {
+            Self::Opening(opening) => opening.again_at,
+            Self::Split(_) => None,
+        }
+    }
+}
+
+/// The set-up.
+pub(crate) struct Opening<P> {
+    pub opener: Side,
+    /// Its SYN, as the other end gets it: without timestamps.
+    pub syn: Segment,
+    pub syn_packet: P,
+    /// The answer, in the other end's name.
+    pub answer: P,
+    /// The number that was chosen there.
+    pub iss: SeqNum,
+    /// The opener has acknowledged that: the other end has been asked.
+    pub asked: bool,
+    pub again_at: Option<Instant>,
+    pub tries: u32,
+    /// What the opener has sent since, in the order in which it came.
+    pub held: Vec<(Segment, P)>,
+    /// What that counts as against the cache's limits.
+    pub held_bytes: usize,
+}
+
+impl<P> Opening<P> {
+    pub(super) fn wait(&mut self, now: Instant) {
+        self.again_at = Some(now + INTERVAL * (1 << self.tries.min(TRIES_MAX)));
+        self.tries += 1;
+    }
+}
+
+impl<P: Payload> Opening<P> {
+    /// The opener wants the connection no more: a RST for the other end.
+    pub(super) fn reset_other(&self) -> Option<P> {
+        self.reset_other_at(self.syn.seq + 1)
+    }
+
+    /// The same with another number.
+    pub(super) fn reset_other_at(&self, seq: SeqNum) -> Option<P> {
+        let mut reset = self.syn;
+        (reset.seq, reset.flags) = (seq, Flags::RST);
+        reset.options = Options::default();
+        self.syn_packet.renumbered(&reset)
+    }
+
+    /// An ACK to the opener of what it has sent.
+    pub(super) fn challenge(&self) -> Option<P> {
+        let ack = Segment {
+            seq: self.iss + 1,
+            flags: Flags::ACK,
+            options: Options::default(),
+            ..answer_to(&self.syn, self.iss)
+        };
+        self.syn_packet.answered(&ack)
+    }
+
+    /// Nobody was asked yet, and the other end speaks as one that is connected.
+    pub(super) fn is_contradicted(&self, direction: Direction, segment: &Segment) -> bool {
+        let of_opener = (direction == Direction::Downlink) == (self.opener == Side::Fh);
+        let flags = segment.flags;
+        !of_opener && !self.asked && flags.has(Flags::ACK) && !flags.has(Flags::SYN)
+    }
+}
+
+/// A SYN/ACK in the other end's name.
+pub(super) fn answer_to(syn: &Segment, iss: SeqNum) -> Segment {
+    let family = usize::from(syn.from.address.is_ipv6());
+    let own = syn.options.mss.unwrap_or(MSS_UNNAMED[family]);
+    Segment {
+        from: syn.to,
+        to: syn.from,
+        seq: iss,
+        ack: syn.seq + 1,
+        flags: Flags::SYN.with(Flags::ACK),
+        window: WINDOW,
+        options: Options {
+            mss: Some(own.min(MSS_MAX[family])),
+            window_scale: syn.options.window_scale.map(|_| SHIFT),
+            sack_permitted: syn.options.sack_permitted,
+            ..Options::default()
+        },
+        payload_len: 0,
+    }
+}
+
+/// What the two SYNs and the gateway's answer make of the numbers.
+pub(super) fn numbers<P>(opening: &Opening<P>, answer: &Segment) -> Renumber {
+    let (syn, answer_options) = (&opening.syn.options, &answer.options);
+    let difference = opening.iss.get().wrapping_sub(answer.seq.get());
+    // On the opener's half both have a scale if it does; on the other's if both do.
+    let offered = syn.window_scale.map(|_| SHIFT);
+    let both = syn.window_scale.and(answer_options.window_scale);
+    let of_opener = Rescale {
+        from: syn.window_scale.unwrap_or(0),
+        to: both.and(syn.window_scale).unwrap_or(0),
+    };
+    let of_other = Rescale {
+        from: both.unwrap_or(0),
+        to: offered.unwrap_or(0),
+    };
+    let sack = syn.sack_permitted && answer_options.sack_permitted;
+    match opening.opener {
+        Side::Fh => Renumber {
+            uplink: difference,
+            downlink: 0,
+            uplink_window: of_other,
+            downlink_window: of_opener,
+            fh_sack: syn.sack_permitted,
+            mh_sack: sack,
+        },
+        Side::Mh => Renumber {
+            uplink: 0,
+            downlink: difference,
+            uplink_window: of_opener,
+            downlink_window: of_other,
+            fh_sack: sack,
+            mh_sack: syn.sack_permitted,
+        },
+    }
+}
+
+impl<P: Payload> Flow<P> {
+    /// The numbers of the FH's half of what is made in the MH's name; `segment` has those of
+    /// the MH's.
+    pub(crate) fn for_fh(&self, seq: SeqNum, ack: SeqNum, window: u16) -> (SeqNum, SeqNum, u16) {
+        match self.early.as_ref().and_then(Early::numbers) {
+            None => (seq, ack, window),
+            Some(numbers) => (
+                seq + numbers.uplink,
+                ack + numbers.downlink.wrapping_neg(),
+                numbers.uplink_window.apply(window),
+            ),
+        }
+    }
+
+    /// A flow as a predecessor or another station knew it.
+    pub(crate) fn renumber(&mut self, numbers: Option<Renumber>) {
+        if let Some(numbers) = numbers {
+            self.early = Some(Early::Split(numbers));
+        }
+    }
+}

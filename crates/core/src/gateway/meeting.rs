@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Flows that were not known before: of this gateway, or of one before it.
+
+use holdfast_wire::Instant;
+
+use super::Gateway;
+use crate::flow::{Flow, FlowKey};
+use crate::mobile::{LinkSource, Mobile};
+use crate::settings::Scheme;
+use crate::{Action, Actions, Payload};
+
+impl<P: Payload> Gateway<P> {
+    /// A flow not in the table: entered, unless the table is full.
+    pub(super) fn meet(&mut self, key: FlowKey, now: Instant) -> Option<u32> {
+        let (carrier_down, draining) = (self.carrier_down, self.draining);
+        let survives = Scheme::survives_outages(&self.settings);
+        let settings = &self.settings;
+        let address = key.mh.address;
+        let mobile = self.mobiles.find(&address).or_else(|| {
+            self.mobiles.insert(address, |generation| {
+                let mut mobile = Mobile::new(address, generation, now);
+                mobile.cell = settings.bandwidth.cell_of(address);
+                mobile.weight = settings.bandwidth.weight_of(address);
+                if carrier_down && survives {
+                    mobile.go_down(LinkSource::Carrier, settings, now);
+                }
+                mobile
+            })
+        })?;
+        let place = self.flows.insert(key, |generation| {
+            let mut flow = Flow::new(key, mobile, generation, now);
+            flow.ahead.draining = draining;
+            flow
+        });
+        match place {
+            Some(place) => self.mobiles.at_mut(mobile)?.flows.push(place),
+            None => self.forget_mobile_without_flows(mobile),
+        }
+        if let (Some(place), Some(record)) = (place, self.predecessor.find(&key)) {
+            let scale = self
+                .predecessor
+                .at(record)
+                .and_then(|record| record.mh_window_scale);
+            let numbers = self
+                .predecessor
+                .at(record)
+                .and_then(|record| record.renumber);
+            let flow = self.flows.at_mut(place)?;
+            flow.mh.window_scale = scale;
+            flow.renumber(numbers);
+        }
+        place
+    }
+
+    /// A flow is met for which a predecessor left a record. Bytes that it owed are
+    /// lost with it: both ends are told by a RST, never a silent gap. True if so.
+    pub(super) fn settle_with_predecessor(
+        &mut self,
+        place: u32,
+        key: &FlowKey,
+        actions: &mut Actions<P>,
+    ) -> bool {
+        let Some(flow) = self.flows.at_mut(place) else {
+            return false;
+        };
+        let owed = self.predecessor.remove(key).and_then(|record| record.owed);
+        flow.ahead.owed = owed.filter(|owed| flow.fh.una.before(*owed));
+        if flow.mh.window_scale.is_some() {
+            actions.push(Action::Record(flow.record()));
+        }
+        if flow.ahead.owed.is_none() {
+            return false;
+        }
+        // The record stays until the flow is forgotten: both RSTs may be lost, and the next
+        // gateway has to say them again.
+        flow.reset_both_ends(actions);
+        self.counters.owed_lost += 1;
+        true
+    }
+}

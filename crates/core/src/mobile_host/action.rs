@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the machine is told of the link, and what it wants done.
+
+use core::time::Duration;
+
+use crate::FlowKey;
+
+/// What became of the link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HostLinkEvent {
+    /// It carries again.
+    Up,
+    /// It carries nothing.
+    Down,
+    /// It will go in so long; none: soon.
+    GoingDownSoon(Option<Duration>),
+}
+
+/// An ACK to be made for a flow. All have the newest SEQ, ACK, clocks and SACK blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MadeAck {
+    /// With a window of 0 ("ZWA").
+    ZeroWindow,
+    /// The last one once more, with the true window.
+    Last,
+    /// The same with [`crate::RECONNECTION_FLAGS`].
+    Marked,
+}
+
+/// What is to be done, in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HostAction {
+    /// From now on the flow's window is 0 in all that goes out.
+    Close(FlowKey),
+    /// No longer.
+    Open(FlowKey),
+    /// Send so many of this ACK.
+    Send {
+        /// The flow.
+        key: FlowKey,
+        /// Which ACK.
+        ack: MadeAck,
+        /// How many.
+        copies: u8,
+    },
+}

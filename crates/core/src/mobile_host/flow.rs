@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A flow as the MH's data path knows it.
+
+use core::time::Duration;
+
+use holdfast_wire::{Instant, SackBlocks, SeqNum, Timestamps};
+
+use super::FLOWS_SERVED_MAX;
+use crate::FlowKey;
+
+/// A flow of which neither end was heard for so long has nothing to lose.
+const IDLE_MAX: Duration = Duration::from_secs(600);
+/// The round trip of a flow of which none was measured (RFC 6298, 2.1: the first RTO).
+pub(super) const ROUND_TRIP_UNKNOWN: Duration = Duration::from_secs(1);
+
+/// A flow as the data path knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostFlow {
+    /// Its ends.
+    pub key: FlowKey,
+    /// The next byte that the MH sends: SEG.SEQ of a made ACK.
+    pub snd_nxt: SeqNum,
+    /// What the MH has acknowledged.
+    pub rcv_nxt: SeqNum,
+    /// The window that the MH itself said last, not scaled.
+    pub window: u16,
+    /// The newest clocks that the MH sent.
+    pub timestamps: Option<Timestamps>,
+    /// The SACK blocks of its last ACK.
+    pub sack: SackBlocks,
+    /// The smoothed round trip (RFC 6298), queues included.
+    pub srtt: Option<Duration>,
+    /// The newest round trip.
+    pub rtt: Option<Duration>,
+    /// When the MH last sent something.
+    pub sent_at: Instant,
+    /// When something of the FH last came.
+    pub heard_at: Option<Instant>,
+    /// It carries options that a made ACK could not have (MPTCP, MD5, AO).
+    pub is_opaque: bool,
+    /// The FH has sent all that it has to send.
+    pub is_finished: bool,
+}
+
+impl HostFlow {
+    /// The round trip that a warning has to cover: the longer of the newest and the usual.
+    pub fn round_trip(&self) -> Option<Duration> {
+        self.srtt.max(self.rtt)
+    }
+
+    pub(super) fn newest(&self) -> Instant {
+        self.heard_at
+            .map_or(self.sent_at, |heard| heard.max(self.sent_at))
+    }
+
+    /// Something of the FH came within the last round trip.
+    pub(super) fn is_heard(&self, now: Instant) -> bool {
+        let round_trip = self.round_trip().unwrap_or(ROUND_TRIP_UNKNOWN);
+        self.heard_at
+            .is_some_and(|heard| now.saturating_since(heard) <= round_trip)
+    }
+
+    pub(super) fn is_live(&self, now: Instant) -> bool {
+        let idle = now.saturating_since(self.newest());
+        !self.is_opaque && !self.is_finished && idle < IDLE_MAX
+    }
+}
+
+/// The flows that something can be done for, the newest first.
+pub(super) fn served(flows: &[HostFlow], now: Instant) -> Vec<&HostFlow> {
+    let mut live: Vec<_> = flows.iter().filter(|flow| flow.is_live(now)).collect();
+    live.sort_by_key(|flow| (core::cmp::Reverse(flow.newest()), flow.key));
+    live.truncate(FLOWS_SERVED_MAX);
+    live
+}

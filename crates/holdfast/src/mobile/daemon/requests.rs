@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What callers of the control socket ask of the mobile's daemon.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use holdfast_core::mobile_host::HostLinkEvent;
+use holdfast_core::signal::LinkState;
+use tokio::net::UnixStream;
+
+use super::Daemon;
+use crate::control::{ControlReply, ControlRequest, LinkEvent, answer_line, request_line};
+use crate::status::{LinkView, MobileSessionStatus};
+
+impl Daemon {
+    /// Answers a caller of the control socket. One at a time, each within its limits.
+    pub(super) async fn answer(&mut self, stream: UnixStream) {
+        let mut stream = stream;
+        let reply = match request_line(&mut stream).await {
+            Ok(request) => self.obey(&request),
+            Err(reply) => reply,
+        };
+        answer_line(&mut stream, &reply).await;
+    }
+
+    fn obey(&mut self, request: &ControlRequest) -> ControlReply {
+        let now = self.now();
+        match request {
+            ControlRequest::Status { .. } => ControlReply::Mobile(Box::new(self.status())),
+            ControlRequest::Signal {
+                event,
+                lead_ms,
+                gateway,
+            } => {
+                let cell = gateway.map(|gateway| self.cells.of_gateway(gateway));
+                if let (Some(gateway), Some(None)) = (gateway, cell) {
+                    return ControlReply::Error {
+                        message: format!(
+                            "{gateway} is no gateway of this mobile; see mobile.cells"
+                        ),
+                    };
+                }
+                let present = self.cells.number();
+                if let (Some(gateway), Some(Some(cell))) = (gateway, cell)
+                    && *event != LinkEvent::Up
+                    && cell != present
+                {
+                    return ControlReply::Error {
+                        message: format!(
+                            "the mobile is not in the cell of {gateway}; leave out --gateway to \
+                             speak of the one in which it is"
+                        ),
+                    };
+                }
+                match (event, cell.flatten()) {
+                    (LinkEvent::Up, Some(cell)) if cell != present => self.enter(cell),
+                    (LinkEvent::Up, _) => {
+                        self.session.link_up(now);
+                        self.tell_host(HostLinkEvent::Up);
+                    }
+                    (LinkEvent::Down, _) => {
+                        self.session.link_down(now);
+                        self.tell_host(HostLinkEvent::Down);
+                    }
+                    (LinkEvent::GoingDownSoon, _) => {
+                        self.session.going_down_soon(*lead_ms, now);
+                        let lead = (*lead_ms > 0).then(|| Duration::from_millis((*lead_ms).into()));
+                        self.tell_host(HostLinkEvent::GoingDownSoon(lead));
+                    }
+                }
+                tracing::info!(?event, "told on the control socket");
+                ControlReply::Done
+            }
+            ControlRequest::Link { .. } => ControlReply::Error {
+                message: "this is a mobile's daemon; a gateway's takes that".into(),
+            },
+        }
+    }
+
+    fn status(&self) -> MobileSessionStatus {
+        let counters = self.session.counters();
+        let mut by_name = BTreeMap::from([
+            ("sent".to_owned(), counters.sent),
+            ("repeated".to_owned(), counters.repeated),
+            ("acknowledged".to_owned(), counters.acknowledged),
+            ("challenged".to_owned(), counters.challenged),
+            ("refused".to_owned(), counters.refused),
+            ("send-errors".to_owned(), self.send_errors),
+            ("handovers".to_owned(), self.handovers),
+        ]);
+        let rejections = counters.rejections.iter();
+        by_name.extend(
+            rejections.map(|(rejection, count)| (format!("rejected.{}", rejection.name()), count)),
+        );
+        if let Some(host) = &self.host {
+            by_name.extend(host.counters());
+        }
+        MobileSessionStatus {
+            version: env!("CARGO_PKG_VERSION").into(),
+            pid: std::process::id(),
+            interface: self.cells.present().interface.clone(),
+            scheme: self.settings.host.map(|host| host.scheme.to_string()),
+            gateway: self.cells.present().gateway,
+            link: match (self.cells.present().carrier, self.session.state()) {
+                (None, _) => LinkView::Unknown,
+                (_, LinkState::Up) => LinkView::Up,
+                (_, LinkState::GoingDownSoon) => LinkView::GoingDownSoon,
+                (_, LinkState::Down) => LinkView::Down,
+            },
+            epoch: self.session.epoch(),
+            acknowledged: self.session.is_acknowledged(),
+            refused: self.session.refusal().map(|reason| format!("{reason:?}")),
+            addresses: self.session.addresses().to_vec(),
+            counters: by_name,
+        }
+    }
+}

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The mobile's data path with real sockets: a download over a veth pair, by TCX links and by
+//! clsact filters.
+#![allow(missing_docs, reason = "a test")]
+
+use std::io::{Read as _, Write as _};
+use std::net::{IpAddr, Ipv6Addr, Shutdown, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use holdfast_core::mobile_host::MadeAck;
+use holdfast_net::datapath::{AttachMode, monotonic_ns};
+use holdfast_net::mobile_path::{AckSender, FLOWS_MAX, FlowMaps, MobilePath, NotedFlow};
+use holdfast_net::netns::{NetNs, available_or_skip};
+use holdfast_net::rtnl::{Rtnl, sysctl};
+use holdfast_wire::Instant as Clock;
+
+const LIMIT: Duration = Duration::from_secs(20);
+const MODES: [AttachMode; 2] = [AttachMode::Auto, AttachMode::Clsact];
+
+/// FH and MH with a link between, and a download that never ends by itself.
+struct Download {
+    path: Option<MobilePath>,
+    mh: NetNs,
+    received: Arc<AtomicU64>,
+    ends: [TcpStream; 2],
+    threads: Vec<JoinHandle<()>>,
+}
+
+fn addresses(is_v6: bool) -> [IpAddr; 2] {
+    if is_v6 {
+        [1, 2].map(|last| Ipv6Addr::new(0xfd01, 0, 0, 0, 0, 0, 0, last).into())
+    } else {
+        [1, 2].map(|last| [10, 1, 0, last].into())
+    }
+}
+
+fn await_that(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + LIMIT;
+    while !condition() {
+        assert!(Instant::now() < deadline, "{what}: not within {LIMIT:?}");
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+impl Download {
+    fn new(mode: AttachMode, is_v6: bool) -> Self {
+        let [fh, mh] = [(); 2].map(|()| NetNs::new().unwrap());
+        for ns in [&fh, &mh] {
+            ns.run(|| sysctl("net.ipv6.conf.default.accept_dad", "0").unwrap())
+                .unwrap();
+        }
+        Rtnl::open()
+            .unwrap()
+            .add_veth("link", &fh, "link", &mh)
+            .unwrap();
+        let [fh_address, mh_address] = addresses(is_v6);
+        for (ns, address) in [(&fh, fh_address), (&mh, mh_address)] {
+            ns.run(|| {
+                let rtnl = Rtnl::open().unwrap();
+                let ifindex = rtnl.link_index("link").unwrap();
+                rtnl.set_up(ifindex).unwrap();
+                let prefix = if is_v6 { 64 } else { 24 };
+                rtnl.add_address(ifindex, address, prefix).unwrap();
+            })
+            .unwrap();
+        }
+        let path = mh
+            .run(|| MobilePath::attach("link", mode, FLOWS_MAX).unwrap())
+            .unwrap();
+        let listener = fh
+            .run(|| TcpListener::bind((fh_address, 0)).unwrap())
+            .unwrap();
+        let to = listener.local_addr().unwrap();
+        let at_mh = mh.run(|| TcpStream::connect(to).unwrap()).unwrap();
+        let (at_fh, _) = listener.accept().unwrap();
+        let ends = [at_mh.try_clone().unwrap(), at_fh.try_clone().unwrap()];
+        let received = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&received);
+        let threads = vec![
+            thread::spawn(move || {
+                let (mut at_fh, chunk) = (at_fh, vec![7; 1 << 16]);
+                while at_fh.write_all(&chunk).is_ok() {}
+            }),
+            thread::spawn(move || {
+                let (mut at_mh, mut buffer) = (at_mh, vec![0; 1 << 16]);
+                while let Ok(bytes @ 1..) = at_mh.read(&mut buffer) {
+                    counted.fetch_add(bytes as u64, Ordering::Relaxed);
+                }
+            }),
+        ];
+        Self {
+            path: Some(path),
+            mh,
+            received,
+            ends,
+            threads,
+        }
+    }
+
+    fn path(&self) -> &MobilePath {
+        self.path.as_ref().unwrap()
+    }
+
+    fn noted(&self) -> NotedFlow {
+        let flows = self.path().maps().flows().unwrap();
+        assert_eq!(flows.len(), 1, "{flows:?}");
+        flows.into_iter().next().unwrap()
+    }
+
+    fn bytes(&self) -> u64 {
+        self.received.load(Ordering::Relaxed)
+    }
+
+    fn await_more(&self, what: &str) {
+        let before = self.bytes();
+        await_that(what, || self.bytes() > before + 1_000_000);
+    }
+
+    /// Closes the window until `until`, and waits until nothing comes any more.
+    fn close(&self, maps: &FlowMaps, until: Duration) {
+        let flow = self.noted();
+        maps.close(&flow.flow.key).unwrap();
+        let deadline = monotonic_ns() + until.as_nanos() as u64;
+        maps.set_orders_until(Clock::from_nanos(deadline));
+        let mut before = (self.bytes(), Instant::now());
+        await_that("nothing comes any more", || {
+            if self.bytes() != before.0 {
+                before = (self.bytes(), Instant::now());
+            }
+            before.1.elapsed() > Duration::from_millis(150)
+        });
+    }
+}
+
+impl Drop for Download {
+    fn drop(&mut self) {
+        for end in &self.ends {
+            let _ = end.shutdown(Shutdown::Both);
+        }
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+        // Filters are taken off by the interface's number, which is another's elsewhere.
+        let path = self.path.take();
+        let _ = self.mh.run(|| drop(path));
+    }
+}
+
+#[test]
+fn a_download_is_noted_closed_and_opened_again_by_a_made_ack() {
+    let test = "a_download_is_noted_closed_and_opened_again_by_a_made_ack";
+    if !available_or_skip(test) {
+        return;
+    }
+    for mode in MODES {
+        for is_v6 in [false, true] {
+            let download = Download::new(mode, is_v6);
+            download.await_more("it runs");
+            await_that("its round trip is known", || {
+                download.noted().flow.round_trip().is_some()
+            });
+            let noted = download.noted();
+            assert!(noted.flow.round_trip().unwrap() < LIMIT);
+            assert!(noted.mh_scale.is_some(), "its SYN was seen");
+            assert!(noted.flow.timestamps.is_some() && noted.data_at.is_some());
+            let maps = download.path().maps();
+            download.close(maps, LIMIT);
+            maps.open_window(&noted.flow.key).unwrap();
+            let interface = download.path().interface();
+            let sender = download.mh.run(|| AckSender::open(interface)).unwrap();
+            let sender = sender.unwrap();
+            // In the worst case the FH has just asked and asks again after some seconds.
+            let opened = Instant::now();
+            sender.send(&download.noted(), MadeAck::Last, 3).unwrap();
+            download.await_more("it goes on");
+            let took = opened.elapsed();
+            assert!(took < Duration::from_secs(2), "{mode:?}: {took:?}");
+        }
+    }
+}
+
+#[test]
+fn a_deadline_that_nobody_puts_off_opens_what_another_process_has_closed() {
+    let test = "a_deadline_that_nobody_puts_off_opens_what_another_process_has_closed";
+    if !available_or_skip(test) {
+        return;
+    }
+    for mode in MODES {
+        let download = Download::new(mode, false);
+        download.await_more("it runs");
+        let ids = download.path().maps().ids().unwrap();
+        let maps = FlowMaps::open(&ids, download.path().interface()).unwrap();
+        download.close(&maps, Duration::from_millis(900));
+        assert_eq!(maps.closed_flows().unwrap().len(), 1);
+        // The FH asks, and the MH's own window goes out.
+        download.await_more("it goes on by itself");
+    }
+}
+
+#[test]
+fn nothing_stays_on_the_interface() {
+    if !available_or_skip("nothing_stays_on_the_interface") {
+        return;
+    }
+    for mode in MODES {
+        let download = Download::new(mode, false);
+        let ids = download.path().maps().ids().unwrap();
+        let interface = download.path().interface().clone();
+        drop(download);
+        // The kernel frees programs and maps a moment after the last reference is gone.
+        await_that("the maps are gone", || {
+            FlowMaps::open(&ids, &interface).is_err()
+        });
+    }
+}
