@@ -53,6 +53,8 @@ for library in $libraries; do
     while read -r symbol; do
         case "$symbol" in
         '') continue ;;
+        # A value that is made once: whoever comes meanwhile waits. It reads nothing.
+        *std::sys::sync::once::*) continue ;;
         *std::*) fail "$(basename "$library" .rlib) uses $symbol" ;;
         *::*) continue ;; # of core, alloc or a crate that step 1 has let through
         *) grep -E -q -x "$c_functions" <<<"$symbol" ||

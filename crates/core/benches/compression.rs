@@ -9,13 +9,19 @@
 //!
 //! Text is this repository's documentation, the program this bench's own machine code, TLS random
 //! bytes.
-//! The time of a packet is the least of some; what is shown is the mean over packets. Ratios are of payloads, our header of 7 or 12 bytes counted.
+//! The time of a packet is the least of some; what is shown is the mean over packets. Ratios are
+//! of payloads, our header of 7 or 12 bytes counted.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "what is measured is time"
+)]
 
 use std::fmt::Write as _;
 use std::hint::black_box;
 use std::path::Path;
 use std::process::ExitCode;
-#[expect(clippy::disallowed_types, reason = "what is measured is time")]
 use std::time::Instant;
 
 use holdfast_core::compression::{CompressionSettings, DICTIONARY_BYTES_MAX, Method, PlainCodec};

@@ -22,10 +22,10 @@
 //! distance, not the number, stands in the header, so that a node that translates sequence
 //! numbers changes nothing.
 //!
-//! - [`sender`] decides at the SH what is compressed, and when it is not;
+//! - `sender` decides at the SH what is compressed, and when it is not;
 //! - [`Decompressor`] is the MH's side;
-//! - [`format`](self::format) is the header, [`codec`] the two methods, [`dictionary`] and
-//!   [`history`] the acknowledged bytes at either end, [`worth`] finds out payload that does
+//! - `format` is the header, `codec` the two methods, `dictionary` and
+//!   `history` the acknowledged bytes at either end, `worth` finds out payload that does
 //!   not shrink.
 
 use holdfast_wire::{Flags, Header};

@@ -222,7 +222,9 @@ impl SlowSpells {
             first: seconds("first_at_s", self.first_at_s, 0.0, 1e6)?,
             every: seconds("every_s", self.every_s, 1e-3, 1e6)?,
             length: seconds("for_s", self.for_s, 0.0, self.every_s)?,
-            more: Duration::from_nanos((delay.as_nanos() as f64 * (factor - 1.0)).round() as u64),
+            more: Duration::from_nanos(
+                (delay.as_nanos() as u64 as f64 * (factor - 1.0)).round() as u64
+            ),
         })
     }
 }

@@ -133,7 +133,6 @@ impl CongestionControl {
             }
             explain(name, &io::Error::other(error.to_string()))
         })?;
-        drop(map);
         let nudge = if parts.nudge {
             let program = object.progs_mut().find(|program| program.name() == "nudge");
             program.and_then(|program| program.attach().ok())

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the bytes of a stream are, where it matters: to a gateway that compresses them.
 //!
-//! A stream of text or of a program is a block of [`BLOCK_BYTES`] over and over; the block is
+//! A stream of text or of a program is a block of 1 MiB over and over; the block is
 //! made once, of a fixed seed. Both are made up. Deflate of level 3 on pieces of 1,400 bytes
 //! leaves about half of the text and three quarters of the program.
 
@@ -112,7 +112,7 @@ fn binary(rng: &mut ChaCha8Rng, out: &mut Vec<u8>) {
             2 => out.extend((0..rng.next_u32() % 24).map(|_| rng.next_u32() as u8)),
             _ => {
                 let operation = operations[zipf(rng, operations.len())];
-                out.extend_from_slice(&operation[..1 + rng.next_u32() as usize % 3]);
+                out.extend_from_slice(&operation[..=rng.next_u32() as usize % 3]);
                 match rng.next_u32() % 4 {
                     0 => out.extend_from_slice(&(rng.next_u32() as u16).to_le_bytes()),
                     1 | 2 => out.push(zipf(rng, 256) as u8),

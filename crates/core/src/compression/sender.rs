@@ -89,7 +89,7 @@ impl Compressor {
 
     /// A flow whose MH can decompress what begins at `nxt`, as it has said in the `session`
     /// of its daemon, and as long as that holds.
-    pub(crate) fn begin(&self, nxt: SeqNum, session: u64, until: Instant) -> SentCompression {
+    pub(crate) fn begin(nxt: SeqNum, session: u64, until: Instant) -> SentCompression {
         SentCompression {
             session,
             until,

@@ -132,7 +132,7 @@ impl<P: Payload> Gateway<P> {
         } else {
             // What was sent before may arrive yet, and proves nothing.
             let nxt = flow.fh.max.max(flow.fh.una);
-            let mut begun = compression.compressor.begin(nxt, told.session, told.until);
+            let mut begun = Compressor::begin(nxt, told.session, told.until);
             if let Some(doublings) = told.trials.checked_sub(TRIALS_IN_VAIN) {
                 begun.rest_first(doublings);
             }

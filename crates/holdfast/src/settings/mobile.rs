@@ -361,12 +361,11 @@ impl MobileDaemonArgs {
             Some(scheme) => Some(scheme),
             None => section.get(&SCHEME, parsed)?,
         };
-        let set = match self.freeze_set {
-            Some(set) => set,
-            None => {
-                let parsed = |kind: Kind, value: &Value| kind.text(value)?.parse().ok();
-                section.get_or_default(&FREEZE_SET, parsed)?
-            }
+        let set = if let Some(set) = self.freeze_set {
+            set
+        } else {
+            let parsed = |kind: Kind, value: &Value| kind.text(value)?.parse().ok();
+            section.get_or_default(&FREEZE_SET, parsed)?
         };
         let warning_round_trips = section.get_or_default(&WARNING_ROUND_TRIPS, Kind::factor)?;
         let tr_acks = section.get_or_default(&TR_ACKS, Kind::flag)?;

@@ -555,13 +555,18 @@ fn the_parameters_of_m_tcp_go_to_the_engine() {
     let all = "set = \"published\"\nshrink = \"late\"\npersist = \"round-trip\"\nrelease = \"at-once\"\n\
         slow_start = false\ninitial_window_segments = 4\nrto_variation_min_ms = 7.5\n\
         window_bytes = \"32 KiB\"\n\
-        handoff = \"forward\"\nset_up = \"early\"\n";
+        handoff = \"forward\"\nset_up = \"early\"\n\
+        compression = \"zstd\"\ncompression_level = 5\n";
     let given = settings(&format!("[mtcp]\n{all}")).expect("all right").core;
     assert_eq!(
         format!("{:?}", given.mtcp),
         "MtcpSettings { shrink: Late, persist: RoundTrip, release: AtOnce, slow_start: false, \
          initial_window_segments: 4, rto_variation_min: 7.5ms, window_bytes: 32768, \
          handoff: Forward, set_up: Early }"
+    );
+    assert_eq!(
+        format!("{:?}", given.compression),
+        "Some(CompressionSettings { method: Zstd, level: 5 })"
     );
     assert_eq!(all.lines().count(), MTCP_KEYS.len(), "a key is not tested");
     for (text, expected) in [
@@ -574,6 +579,7 @@ fn the_parameters_of_m_tcp_go_to_the_engine() {
         ("cell_kbps = 20000", "cell_kbps"),
         ("handoff = \"late\"", "takes one of published, forward"),
         ("set_up = \"late\"", "takes one of lock-step, early"),
+        ("compression = \"gzip\"", "takes one of off, deflate, zstd"),
     ] {
         let error = error(&format!("[mtcp]\n{text}"));
         assert!(error.contains(expected) && !error.contains('\n'), "{error}");

@@ -258,7 +258,7 @@ impl RateFigure<'_> {
             @for (rate, point) in self.rates.iter().zip(points) {
                 @if let Some(mean) = point.mean {
                     @if let Some(half) = self.bar.half(mean) {
-                        (panel.interval(at(rate), [mean.value - half, mean.value + half], look))
+                        (panel.interval(at(rate), [(mean.value - half).max(0.0), mean.value + half], look))
                     }
                     @let words = format!("{}: {}", row.name, self.with_bar(mean));
                     (panel.point((at(rate), mean.value), look, false, &words))

@@ -37,6 +37,7 @@ impl Guardian {
         // process with threads may do, and does not return.
         match unsafe { libc::fork() } {
             -1 => Err(io::Error::last_os_error()),
+            // SAFETY: this is that child.
             0 => unsafe { guard(read_fd, map_fd) },
             pid => Ok(Self {
                 pipe: Some(write),

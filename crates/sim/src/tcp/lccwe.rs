@@ -220,3 +220,105 @@ impl Connection {
         grows
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use holdfast_core::lccwe::Parameters;
+    use holdfast_link::{LinkSettings, OutageAt, OutageSettings};
+
+    use super::super::Preset;
+    use super::super::settings::TcpSettings;
+    use super::*;
+    use crate::experiment::{Experiment, Hop, Transfer};
+    use crate::outcome::Outcome;
+
+    const LC_CWE: OnHandoff = OnHandoff::LcCwe {
+        classifies: true,
+        extrapolates: true,
+        parameters: Parameters::PUBLISHED,
+    };
+    const LEAVES_S: f64 = 20.0;
+    const AWAY_S: f64 = 1.0;
+
+    /// An MH that sends over 10 Mb/s and a round trip of 600 ms, away for a second.
+    fn run(on_handoff: OnHandoff, with_outage: bool) -> Outcome {
+        let mut list = Vec::new();
+        if with_outage {
+            list.push(OutageAt {
+                at_s: LEAVES_S,
+                for_s: AWAY_S,
+            });
+        }
+        let radio = LinkSettings {
+            rate_mbit_per_s: Some(10.0),
+            delay_ms: 100.0,
+            outages: OutageSettings::List { list },
+            ..LinkSettings::default()
+        };
+        let wired = LinkSettings {
+            delay_ms: 200.0,
+            ..LinkSettings::default()
+        };
+        let mut experiment = Experiment::new(1, Duration::from_secs(60));
+        experiment.hops = [wired, radio]
+            .iter()
+            .map(|link| Hop::both_ways(link).unwrap())
+            .collect();
+        let host = TcpSettings {
+            receive_buffer_bytes: 20_000,
+            initial_ssthresh_bytes: Some(20_000),
+            ..Preset::Reno2005.settings()
+        };
+        experiment.transfers = vec![Transfer {
+            mh: TcpSettings { on_handoff, ..host },
+            ..Transfer::upload(1_000_000, host)
+        }];
+        experiment.series_interval = Some(Duration::from_millis(20));
+        experiment.run()
+    }
+
+    /// The least congestion window from the handoff's begin on, segments.
+    fn least_window(outcome: &Outcome) -> u64 {
+        let after = |sample: &&crate::outcome::Sample| sample.at.as_secs_f64() > LEAVES_S;
+        let series = outcome.transfers[0].series.iter().filter(after);
+        series.map(|sample| sample.cwnd).min().unwrap() / 1000
+    }
+
+    #[test]
+    fn a_handoff_leaves_the_window_where_reno_begins_with_one_segment() {
+        let (reno, own) = (run(OnHandoff::Nothing, true), run(LC_CWE, true));
+        for outcome in [&reno, &own] {
+            assert!(outcome.transfers[0].finished && outcome.transfers[0].intact);
+            assert!(outcome.transfers[0].sender.timeouts > 0);
+        }
+        assert_eq!(least_window(&reno), 1);
+        assert!(least_window(&own) >= 20, "{}", least_window(&own));
+        let judged = &own.transfers[0].judgements;
+        assert!(!judged.is_empty());
+        for its in judged {
+            assert_eq!(its.judgement.cause, Cause::Handoff, "{its:?}");
+        }
+        assert!(own.transfers[0].transfer_time < reno.transfers[0].transfer_time);
+    }
+
+    #[test]
+    fn without_a_handoff_it_is_reno_to_the_bit() {
+        let digest = |on_handoff| run(on_handoff, false).digest;
+        assert_eq!(digest(LC_CWE), digest(OnHandoff::Nothing));
+        assert_eq!(
+            digest(OnHandoff::FreezeAndFastRetransmit),
+            digest(OnHandoff::Nothing)
+        );
+    }
+
+    #[test]
+    fn a_frozen_timer_does_not_expire_and_the_window_is_halved() {
+        let frozen = run(OnHandoff::FreezeAndFastRetransmit, true);
+        let its = &frozen.transfers[0];
+        assert!(its.finished && its.intact);
+        assert!(its.sender.fast_retransmits > 0);
+        assert_eq!(its.sender.timeouts, 0, "{:?}", its.sender);
+        let least = least_window(&frozen);
+        assert!((5..20).contains(&least), "{least}");
+    }
+}

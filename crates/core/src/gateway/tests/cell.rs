@@ -27,12 +27,12 @@ const SHIFT: u8 = 7;
 const FH_INITIAL: u32 = 10 * LEN;
 const FH_MAX: u32 = 300_000;
 
+/// What reaches one of them.
 #[derive(Debug)]
 enum Event {
-    /// It reaches the gateway.
-    AtGateway(Direction, Packet),
-    AtFh(Segment),
-    AtMh(Segment),
+    Gateway(Direction, Packet),
+    Fh(Segment),
+    Mh(Segment),
 }
 
 /// A connection, both ends.
@@ -183,9 +183,9 @@ impl Cell {
             self.now = at;
             let (_, event) = self.events.pop_first().expect("one");
             match event {
-                Event::AtGateway(direction, packet) => self.at_gateway(direction, packet),
-                Event::AtFh(ack) => self.at_fh(&ack),
-                Event::AtMh(data) => self.at_mh(&data),
+                Event::Gateway(direction, packet) => self.at_gateway(direction, packet),
+                Event::Fh(ack) => self.at_fh(&ack),
+                Event::Mh(data) => self.at_mh(&data),
             }
         }
         self.now = until;
@@ -204,7 +204,7 @@ impl Cell {
             let packet = Packet::new(data, &[0; LEN as usize], LEN);
             self.at(
                 self.now + WIRED_DELAY,
-                Event::AtGateway(Direction::Downlink, packet),
+                Event::Gateway(Direction::Downlink, packet),
             );
         }
     }
@@ -227,7 +227,7 @@ impl Cell {
             of.echo = data.options.timestamps.map_or(of.echo, |own| own.tsval);
         }
         let ack = Packet::new(self.ack_of(number), &[], 1);
-        self.at(self.now + DELAY, Event::AtGateway(Direction::Uplink, ack));
+        self.at(self.now + DELAY, Event::Gateway(Direction::Uplink, ack));
     }
 
     fn at_gateway(&mut self, direction: Direction, packet: Packet) {
@@ -248,7 +248,7 @@ impl Cell {
                 self.out(direction, packet.with_ack(ack, window).segment);
             }
             Verdict::Suppress => {}
-            other => panic!("{other:?}"),
+            other @ Verdict::ForwardWithSack(_) => panic!("{other:?}"),
         }
         self.act(actions);
     }
@@ -274,7 +274,7 @@ impl Cell {
             return;
         }
         if direction == Direction::Uplink {
-            return self.at(self.now + WIRED_DELAY, Event::AtFh(segment));
+            return self.at(self.now + WIRED_DELAY, Event::Fh(segment));
         }
         if self.link_is_down {
             return;
@@ -283,7 +283,7 @@ impl Cell {
         self.longest_wait = self.longest_wait.max(wait);
         let nanos = u64::from(segment.payload_len) * 1_000_000_000 / RATE;
         self.free_at = self.free_at.max(self.now) + Duration::from_nanos(nanos);
-        self.at(self.free_at + DELAY, Event::AtMh(segment));
+        self.at(self.free_at + DELAY, Event::Mh(segment));
     }
 
     /// What each mobile receives in so long, in thousandths of what the link carries.
@@ -423,7 +423,7 @@ fn hold_sends_on_what_it_kept_at_the_mobiles_share() {
         };
         cell.link_is_down = true;
         cell.events
-            .retain(|_, event| !matches!(event, Event::AtMh(_)));
+            .retain(|_, event| !matches!(event, Event::Mh(_)));
         say(&mut cell, LinkEvent::Down);
         cell.run(3000);
         cell.link_is_down = false;

@@ -82,7 +82,7 @@ impl Daemon {
         if rng.next_u32().is_multiple_of(3) {
             bytes.truncate(rng.next_u32() as usize % bytes.len());
         } else {
-            for _ in 0..1 + rng.next_u32() % 4 {
+            for _ in 0..=rng.next_u32() % 4 {
                 let at = rng.next_u32() as usize % bytes.len();
                 bytes[at] ^= 1 << (rng.next_u32() % 8);
             }
@@ -488,4 +488,29 @@ pub(super) fn make_compressible(bytes: &mut [u8], kind: u64) {
         }
         at += if skip { word.len() } else { 0 };
     }
+}
+
+#[test]
+fn after_some_flows_whose_first_segment_was_lost_further_ones_begin_plain() {
+    let mut line = Line::registered(Method::Deflate);
+    let mut tried = 0;
+    for port in 0..12 {
+        line.bench.mh_port = 41_000 + port;
+        line.bench.shake_hands(0, 5000);
+        assert!(line.bench.up(1).forwarded);
+        // Whatever goes compressed is lost on the way, and sent again by the FH.
+        let compressed = line.down(1) == [(1, true)];
+        tried += u32::from(compressed);
+        assert_eq!(line.down(1), [(1, false)]);
+        line.up(1001);
+    }
+    assert_eq!(tried, 4);
+    // A new run of the daemon may be somewhere else.
+    line.daemon.set_alive(false);
+    line.daemon.set_alive(true);
+    line.register(90);
+    line.bench.mh_port = 42_000;
+    line.bench.shake_hands(0, 5000);
+    assert!(line.bench.up(1).forwarded);
+    assert_eq!(line.down(1), [(1, true)]);
 }

@@ -85,9 +85,10 @@ impl Bench {
             ..segment
         };
         let packet = Packet::new(segment, bytes, 1000);
-        let way = match segment.from == FH {
-            true => Direction::Downlink,
-            false => Direction::Uplink,
+        let way = if segment.from == FH {
+            Direction::Downlink
+        } else {
+            Direction::Uplink
         };
         let mut actions = Vec::new();
         let gateway = &mut self.gateway;

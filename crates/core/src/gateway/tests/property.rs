@@ -232,24 +232,19 @@ fn world_of((scheme, set, compressed): Variant, seed: u64) -> (World, Instant) {
         compression::make_compressible(&mut down, dice.range(0, 4));
     }
     let tight = dice.chance(30);
+    let limit = |dice: &mut Dice, from, to, roomy| {
+        if tight {
+            dice.range(from, to) as usize
+        } else {
+            roomy
+        }
+    };
     let settings = Settings {
         scheme,
         flows_max: 8,
-        cache_bytes_max: if tight {
-            dice.range(1_000, 20_000) as usize
-        } else {
-            1 << 20
-        },
-        flow_cache_bytes_max: if tight {
-            dice.range(1_000, 20_000) as usize
-        } else {
-            1 << 20
-        },
-        flow_cache_entries_max: if tight {
-            dice.range(1, 20) as usize
-        } else {
-            1000
-        },
+        cache_bytes_max: limit(&mut dice, 1_000, 20_000, 1 << 20),
+        flow_cache_bytes_max: limit(&mut dice, 1_000, 20_000, 1 << 20),
+        flow_cache_entries_max: limit(&mut dice, 1, 20, 1000),
         flow_idle_max: Duration::from_secs(60),
         snoop: match set {
             SnoopSet::Paper1995 => SnoopSettings::paper_1995(),

@@ -22,8 +22,8 @@
 //!   sent after it is lost as well;
 //! - what lies beyond the window of the MH when that is closed (probes) is the FH's to repeat;
 //!   when it opens, all of that goes again;
-//! - what is lost without an outage is found by SACK or three duplicate ACKs and repaired
-//!   here (section 3.1, "local error recovery");
+//! - in a cell what is lost without an outage is found by SACK or three duplicate ACKs and
+//!   repaired here (section 3.1, "local error recovery"); without, the FH hears of it;
 //! - somebody's word of the link (a signal, the carrier) freezes and resumes as well.
 
 use core::time::Duration;
@@ -37,18 +37,12 @@ use crate::delivery::DeliveryRate;
 use crate::flow::{AckOutcome, Flow, Sender};
 use crate::{Action, Payload};
 
-/// Bytes sent at once on a link of which nothing was measured: ten segments (RFC 6928).
-const BURST_UNKNOWN: u64 = 10 * 1460;
-/// A round trip, as long as none was measured.
-const SRTT_INITIAL: Duration = Duration::from_millis(100);
-/// A piece of the cache may be so long that it takes the link this time.
-const QUANTUM: Duration = Duration::from_millis(2);
-/// Without an assigned rate, the pace of what an outage has held up, in 1/16 of the delivery
-/// rate measured, and of what waits behind that. Of a link of which nothing was measured, in
-/// congestion windows a round trip (RFC 9002, 7.7).
-const PACE_GAIN_16: u64 = 17;
-const PACE_GAIN_BEHIND_16: u64 = 32;
-const PACE_GAIN_WINDOW: u64 = 2;
+mod losses;
+mod pace;
+
+use losses::{answers, follow_loss};
+use pace::{pace, quantum};
+
 /// Pieces for one input; the rest a moment later.
 const PIECES_MAX: usize = 64;
 const PIECES_PAUSE: Duration = Duration::from_millis(1);
@@ -208,37 +202,10 @@ pub(super) fn repeats_itself<P: Payload>(flow: &Flow<P>, segment: &Segment) -> b
     (ours || waits) && flow.cache.holds(flow.fh.una)
 }
 
-/// What the pace is while something waits: as assigned. If it is not, what an outage has held
-/// up goes as the MH has acknowledged; what only the congestion window holds up is clocked by
-/// the ACKs, and the link's rate is found by it.
-fn pace<P: Payload>(flow: &Flow<P>, cx: &Context<'_, P>) -> u64 {
-    let m = &flow.mtcp.m;
-    if let Some(assigned) = m.assigned {
-        return assigned;
-    }
-    let srtt = cx.rtt.srtt().unwrap_or(SRTT_INITIAL).as_micros().max(1);
-    let window = m.cwnd.map_or(BURST_UNKNOWN, u64::from).max(BURST_UNKNOWN);
-    let by_window = PACE_GAIN_WINDOW * window * 1_000_000 / srtt as u64;
-    let delivered = |gain: u64| {
-        let rate = m.delivery.bytes_per_s();
-        rate.map(|rate| (rate / 16 * gain).max(BURST_UNKNOWN))
-    };
-    match m.held_end {
-        Some(end) if flow.sent_nxt.before(end) => delivered(PACE_GAIN_16).unwrap_or(by_window),
-        Some(_) => delivered(PACE_GAIN_BEHIND_16).unwrap_or(by_window),
-        None => u64::MAX,
-    }
-}
-
 /// The window has room for the next segment, or nothing is in flight: no small pieces.
 fn has_room<P: Payload>(flow: &Flow<P>) -> bool {
     let in_flight = flow.in_flight();
     in_flight == 0 || flow.mtcp.m.room(in_flight) >= flow.next_segment_len()
-}
-
-/// Bytes that take the link for [`QUANTUM`].
-fn quantum(bytes_per_s: u64) -> u32 {
-    u32::try_from(bytes_per_s / (1_000 / QUANTUM.as_millis() as u64)).unwrap_or(u32::MAX)
 }
 
 /// Sends of the cache what window and pace allow.
@@ -295,8 +262,6 @@ pub(super) fn on_ack<P: Payload>(
     cx: &mut Context<'_, P>,
 ) -> bool {
     let una = flow.fh.una;
-    let all_arrived = flow.sent_nxt.at_or_before(una);
-    let outstanding = is_outstanding(flow);
     let m = &mut flow.mtcp.m;
     if let Some(cwnd) = &mut m.cwnd {
         *cwnd = cwnd.saturating_add(outcome.acked);
@@ -307,32 +272,12 @@ pub(super) fn on_ack<P: Payload>(
     }
     let expired = core::mem::take(&mut m.expired);
     let marked = segment.is_empty() && segment.flags == RECONNECTION_FLAGS;
-    // Beyond a hole the answer reaches as far as the MH had it before.
-    let holes = flow.sacked.highest().is_some_and(|end| end.after(una));
-    let asked = m.asked_end.filter(|end| una.at_or_before(*end) || holes);
-    let asked_of_frozen = was_frozen && m.persist.sent > 0;
-    let late = m.asked_tsval.zip(segment.options.timestamps);
-    let late = late.is_some_and(|(asked, own)| (own.tsecr.wrapping_sub(asked) as i32) < 0);
-    let asked = asked.filter(|_| !late);
-    let again = m
-        .asked_end
-        .is_some_and(|end| was_received_twice(segment, end));
-    let by_ack = asked.is_some() && (outcome.acked > 0 || asked_of_frozen);
-    let answers = !all_arrived && (again || by_ack);
-    let lost = m.doubted_end.is_some_and(|end| {
-        let reported = flow.sacked.highest();
-        una.before(end) && reported.is_some_and(|reported| reported.after(end))
-    });
-    if m.doubted_end.is_some_and(|end| end.at_or_before(una)) {
-        m.doubted_end = None;
-    }
     // A mark says more than a timer that has not expired yet.
-    let reconnected = (marked && (was_frozen || outstanding)) || answers || lost;
+    let greets = marked && (was_frozen || is_outstanding(flow));
+    let reconnected = answers(flow, segment, outcome, was_frozen) || greets;
+    let m = &mut flow.mtcp.m;
     if was_frozen && !reconnected {
         m.doubted_end = Some(flow.sent_nxt);
-    }
-    if reconnected || asked.is_none() || outcome.acked > 0 {
-        m.asked_end = None;
     }
     m.persist = m.persist.afresh();
     if let Some(compression) = &mut flow.compression {
@@ -364,14 +309,6 @@ pub(super) fn on_ack<P: Payload>(
     reconnected
 }
 
-/// The MH has what ends at `end` from before: a D-SACK (RFC 2883) answers a copy of it.
-fn was_received_twice(segment: &Segment, end: SeqNum) -> bool {
-    let first = segment.options.sack.iter().next();
-    first.is_some_and(|(left, right)| {
-        right.at_or_before(segment.ack) && left.before(end) && end.at_or_before(right)
-    })
-}
-
 /// The MH is heard, and still lacks what was sent an RTO ago.
 fn repeat_first<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
     let Some(piece) = flow.first_missing(Sender::Gateway) else {
@@ -384,26 +321,6 @@ fn repeat_first<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
     flow.mtcp.on_repeated();
     cx.counters.repaired += 1;
     cx.actions.push(Action::Resend(piece));
-}
-
-/// Without SACK each ACK of some of what was sent before a loss was found tells of the next.
-fn follow_loss<P: Payload>(flow: &mut Flow<P>, outcome: &AckOutcome, cx: &mut Context<'_, P>) {
-    let una = flow.fh.una;
-    let m = &mut flow.mtcp.m;
-    if outcome.loss && m.in_cell {
-        m.loss_end = Some(m.sent_max);
-    }
-    let Some(end) = m.loss_end.filter(|_| outcome.acked > 0) else {
-        return;
-    };
-    if end.at_or_before(una) || !flow.sacked.is_empty() {
-        m.loss_end = None;
-    } else if let Some(piece) = flow.first_missing(Sender::Gateway) {
-        flow.mtcp.charge(piece.len, cx.now);
-        flow.mtcp.on_repeated();
-        cx.counters.repaired += 1;
-        cx.actions.push(Action::Resend(piece));
-    }
 }
 
 /// What was sent into a closed window is sent again when that opens.

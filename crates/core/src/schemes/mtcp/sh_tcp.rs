@@ -38,14 +38,14 @@ use super::{Context, MtcpRelease, MtcpShrink, m_tcp};
 use crate::flow::{AckOutcome, Flow};
 use crate::rtt::RttEstimator;
 use crate::schemes::snoop::Echo;
-use crate::{Actions, Payload, Verdict};
+use crate::{Payload, Verdict};
 
 mod handoff;
 mod late;
 mod recovering;
 mod window;
 
-pub(super) use handoff::{close, resume_saving};
+pub(super) use handoff::{close, leave, resume_saving};
 use late::{shrinks_late, wake};
 use recovering::{catch_up, end_recovering, open_again, recover, reopen, wired_rto};
 use window::{window_at, window_of_mh, within_own};
@@ -487,15 +487,5 @@ fn on_wintimer<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
         // The FH's own timer runs since then.
         Some(at) if !all => sh.wintimer = Some(at),
         _ => shrink(flow, cx),
-    }
-}
-
-/// The gateway leaves: the FH is told all that the MH has said.
-pub(super) fn leave<P: Payload>(flow: &mut Flow<P>, actions: &mut Actions<P>) {
-    let una = flow.fh.una;
-    let owes = flow.mtcp.sh.told.before(una) || flow.mtcp.sh.state != Window::NoShrink;
-    if owes {
-        let tsecr = flow.mh.timestamps.map_or(0, |mh| mh.tsecr);
-        actions.extend(flow.made_ack(una, window_of_mh(flow, una), tsecr));
     }
 }

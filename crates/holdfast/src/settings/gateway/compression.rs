@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The keys of `[mtcp]` for compression toward the mobiles.
 
-use holdfast_core::compression::{CompressionSettings, Method};
-use toml::Value;
-
 use super::super::SettingsError;
 use super::super::file::Section;
 use super::super::keys::{Key, Kind};
+use holdfast_core::compression::{CompressionSettings, Method};
 
 pub(super) const COMPRESSION: Key = Key {
     path: "mtcp.compression",
@@ -30,11 +28,11 @@ pub(super) const COMPRESSION_LEVEL: Key = Key {
     cost: "Higher: more processor time, for a few percent less on the link.",
 };
 
-fn method_of(kind: Kind, value: &Value) -> Option<Option<Method>> {
-    match kind.text(value)?.as_str() {
-        "off" => Some(None),
-        "deflate" => Some(Some(Method::Deflate)),
-        "zstd" => Some(Some(Method::Zstd)),
+/// The method of a name; none of `off`.
+fn method_of(name: &str) -> Option<Method> {
+    match name {
+        "deflate" => Some(Method::Deflate),
+        "zstd" => Some(Method::Zstd),
         _ => None,
     }
 }
@@ -43,7 +41,7 @@ fn method_of(kind: Kind, value: &Value) -> Option<Option<Method>> {
 pub(super) fn settings(
     section: &Section<'_>,
 ) -> Result<Option<CompressionSettings>, SettingsError> {
-    let method = section.get_or_default(&COMPRESSION, method_of)?;
+    let method = method_of(&section.get_or_default(&COMPRESSION, Kind::text)?);
     let level = section.get_or_default(&COMPRESSION_LEVEL, Kind::count)? as u8;
     Ok(method.map(|method| CompressionSettings { method, level }))
 }

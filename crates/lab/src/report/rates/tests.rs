@@ -138,13 +138,13 @@ fn times() -> (Paper, Vec<ResultLine>) {
     let lines = runs(&paper).unwrap().into_iter().map(|run| {
         let run = run.drawn().unwrap();
         let mut line = ResultLine::of(&run, "model", "reno".into(), Framing::new(1460, false));
-        let is = |name: &str, value: &str| line.parameters[name].to_string() == value;
-        let base = match (is("hops", "15"), is("scheme", "\"tcp\"")) {
+        let is = |name: &str, value: serde_json::Value| line.parameters[name] == value;
+        let base = match (is("hops", 15.into()), is("scheme", "tcp".into())) {
             (true, _) => 1000.0,
             (_, true) => 20.0,
             _ => 10.0,
         };
-        let late = is("scheme", "\"tcp\"") && is("disconnection_s", "3.5") && run.seed == 2;
+        let late = is("scheme", "tcp".into()) && is("disconnection_s", 3.5.into()) && run.seed == 2;
         line.transfer_s = (!late).then_some(base + (run.seed * 2) as f64);
         line.finished = !late;
         line

@@ -97,10 +97,9 @@ impl Fates {
         let (from, to) = match (hop, event) {
             (1.., PacketEvent::Arrived) if packet.corrupted => return,
             (1.., PacketEvent::Arrived) => (Place::Air, Place::Wire),
-            (1.., PacketEvent::Dropped(reason)) => match reason {
-                DropReason::QueuePackets | DropReason::QueueBytes => (Place::Air, Place::Refused),
-                _ => return,
-            },
+            (1.., PacketEvent::Dropped(DropReason::QueuePackets | DropReason::QueueBytes)) => {
+                (Place::Air, Place::Refused)
+            }
             (0, PacketEvent::Dropped(_)) => (Place::Wire, Place::Refused),
             (0, PacketEvent::Arrived) => (Place::Wire, Place::Delivered),
             _ => return,

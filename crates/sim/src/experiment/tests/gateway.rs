@@ -227,8 +227,8 @@ struct Greetings(Vec<Instant>);
 
 impl Observer for Greetings {
     fn on_packet(&mut self, _: LinkId, event: PacketEvent, packet: &Packet, now: Instant) {
-        let marked = |s: &&holdfast_wire::Segment| s.is_empty() && s.flags == RECONNECTION_FLAGS;
-        if event == PacketEvent::Sent && packet.segment().filter(marked).is_some() {
+        let marked = |s: &holdfast_wire::Segment| s.is_empty() && s.flags == RECONNECTION_FLAGS;
+        if event == PacketEvent::Sent && packet.segment().is_some_and(marked) {
             self.0.push(now);
         }
     }
@@ -273,7 +273,7 @@ fn a_mobile_with_m_tcp_greets_the_sh_and_one_without_is_asked() {
             .all(|at| *at < Instant::from_millis(7100))
     );
     assert!(
-        with < Duration::from_millis(200) && without > Duration::from_millis(1000),
+        with < Duration::from_millis(200) && without > Duration::from_secs(1),
         "{with:?} {without:?}"
     );
 }

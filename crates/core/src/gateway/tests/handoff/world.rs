@@ -214,6 +214,21 @@ impl World {
         }
     }
 
+    fn restart(&mut self, station: usize) {
+        self.stations[station] = self.new_station(station);
+        for other in (0..STATIONS).filter(|other| *other != station) {
+            let number = if station < other {
+                station
+            } else {
+                station - 1
+            };
+            let peer = PeerId(number as u16);
+            self.with(other, |handoff, actions| {
+                handoff.handle_restart(peer, actions);
+            });
+        }
+    }
+
     fn handle(&mut self, event: Event) {
         let now = self.now;
         if self.trace {
@@ -262,20 +277,7 @@ impl World {
                 self.stations[station].alive = false;
                 self.stations[station].joined.clear();
             }
-            Event::Restart(station) => {
-                self.stations[station] = self.new_station(station);
-                for other in (0..STATIONS).filter(|other| *other != station) {
-                    let number = if station < other {
-                        station
-                    } else {
-                        station - 1
-                    };
-                    let peer = PeerId(number as u16);
-                    self.with(other, |handoff, actions| {
-                        handoff.handle_restart(peer, actions);
-                    });
-                }
-            }
+            Event::Restart(station) => self.restart(station),
             Event::Keepalive => {
                 self.register(self.cell, self.epoch);
                 self.after(KEEPALIVE, Event::Keepalive);

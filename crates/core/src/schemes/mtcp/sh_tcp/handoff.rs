@@ -3,10 +3,10 @@
 
 use holdfast_wire::SeqNum;
 
-use super::{Context, ShTcp, Window, save};
-use crate::Payload;
+use super::{Context, ShTcp, Window, save, window_of_mh};
 use crate::flow::Flow;
 use crate::schemes::mtcp::SplitState;
+use crate::{Actions, Payload};
 
 impl ShTcp {
     /// What another SH has to know; without the wireless half's congestion window.
@@ -54,4 +54,14 @@ pub(in crate::schemes::mtcp) fn close<P: Payload>(flow: &mut Flow<P>, cx: &mut C
 /// A byte may be saved: the wintimer runs again.
 pub(in crate::schemes::mtcp) fn resume_saving<P: Payload>(flow: &mut Flow<P>, cx: &Context<'_, P>) {
     save(flow, cx);
+}
+
+/// The gateway leaves: the FH is told all that the MH has said.
+pub(in crate::schemes::mtcp) fn leave<P: Payload>(flow: &mut Flow<P>, actions: &mut Actions<P>) {
+    let una = flow.fh.una;
+    let owes = flow.mtcp.sh.told.before(una) || flow.mtcp.sh.state != Window::NoShrink;
+    if owes {
+        let tsecr = flow.mh.timestamps.map_or(0, |mh| mh.tsecr);
+        actions.extend(flow.made_ack(una, window_of_mh(flow, una), tsecr));
+    }
 }

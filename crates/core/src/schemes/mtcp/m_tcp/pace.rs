@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How fast M-TCP sends of the cache.
+
+use core::time::Duration;
+
+use super::Context;
+use crate::Payload;
+use crate::flow::Flow;
+
+/// Bytes sent at once on a link of which nothing was measured: ten segments (RFC 6928).
+const BURST_UNKNOWN: u64 = 10 * 1460;
+/// A round trip, as long as none was measured.
+const SRTT_INITIAL: Duration = Duration::from_millis(100);
+/// A piece of the cache may be so long that it takes the link this time.
+const QUANTUM: Duration = Duration::from_millis(2);
+/// Without an assigned rate, the pace of what an outage has held up, in 1/16 of the delivery
+/// rate measured, and of what waits behind that. Of a link of which nothing was measured, in
+/// congestion windows a round trip (RFC 9002, 7.7).
+const PACE_GAIN_16: u64 = 17;
+const PACE_GAIN_BEHIND_16: u64 = 32;
+const PACE_GAIN_WINDOW: u64 = 2;
+
+/// What the pace is while something waits: as assigned. If it is not, what an outage has held
+/// up goes as the MH has acknowledged; what only the congestion window holds up is clocked by
+/// the ACKs, and the link's rate is found by it.
+pub(super) fn pace<P: Payload>(flow: &Flow<P>, cx: &Context<'_, P>) -> u64 {
+    let m = &flow.mtcp.m;
+    if let Some(assigned) = m.assigned {
+        return assigned;
+    }
+    let srtt = cx.rtt.srtt().unwrap_or(SRTT_INITIAL).as_micros().max(1);
+    let window = m.cwnd.map_or(BURST_UNKNOWN, u64::from).max(BURST_UNKNOWN);
+    let by_window = PACE_GAIN_WINDOW * window * 1_000_000 / srtt as u64;
+    let delivered = |gain: u64| {
+        let rate = m.delivery.bytes_per_s();
+        rate.map(|rate| (rate / 16 * gain).max(BURST_UNKNOWN))
+    };
+    match m.held_end {
+        Some(end) if flow.sent_nxt.before(end) => delivered(PACE_GAIN_16).unwrap_or(by_window),
+        Some(_) => delivered(PACE_GAIN_BEHIND_16).unwrap_or(by_window),
+        None => u64::MAX,
+    }
+}
+
+/// Bytes that take the link for [`QUANTUM`].
+pub(super) fn quantum(bytes_per_s: u64) -> u32 {
+    u32::try_from(bytes_per_s / (1_000 / QUANTUM.as_millis() as u64)).unwrap_or(u32::MAX)
+}
