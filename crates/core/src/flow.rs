@@ -156,12 +156,12 @@ pub(crate) struct Flow<P: Payload> {
     pub held: bool,
     /// M-TCP+: what was acknowledged ahead of the MH.
     pub ahead: Ahead,
-    /// M-TCP: both halves.
-    pub mtcp: Mtcp,
+    /// M-TCP: both halves. Apart, as Snoop's: the table has room for more flows than there are.
+    pub mtcp: Box<Mtcp>,
     /// What goes to the MH is compressed, if it pays.
     pub compression: Option<Box<SentCompression>>,
     /// Snoop: what it knows besides.
-    pub snoop: Snoop,
+    pub snoop: Box<Snoop>,
     /// Snoop: the MH's data on its way to the FH.
     pub snoop_uplink: Uplink<P>,
     /// When what is on its way to the MH was sent; of interest to Snoop alone.
@@ -206,9 +206,9 @@ impl<P: Payload> Flow<P> {
             waits: false,
             held: false,
             ahead: Ahead::default(),
-            mtcp: Mtcp::default(),
+            mtcp: Box::default(),
             compression: None,
-            snoop: Snoop::default(),
+            snoop: Box::default(),
             snoop_uplink: Uplink::default(),
             transmissions: Transmissions::default(),
             held_ack: None,
@@ -439,9 +439,9 @@ impl<P: Payload> Flow<P> {
         self.held_ack = None;
         self.sacked.clear();
         self.transmissions.clear();
-        self.mtcp = Mtcp::default();
+        *self.mtcp = Mtcp::default();
         self.compression = None;
-        self.snoop = Snoop::default();
+        *self.snoop = Snoop::default();
         let mut freed = self.snoop_uplink.bytes();
         freed += self.early.as_ref().map_or(0, Early::held_bytes);
         self.early.take_if(|early| early.numbers().is_none());

@@ -420,7 +420,7 @@ mod tests {
         );
         assert_eq!(
             error("link = { outage_effect = 'lsoe' }"),
-            "a.toml: key `link.outage_effect`: got `lsoe`, takes one of lose, lose-arriving, keep; did you mean `lose`?"
+            "a.toml: key `link.outage_effect`: got `lsoe`, takes one of lose, keep, lose-arriving; did you mean `lose`?"
         );
         assert_eq!(error(""), "a.toml: key `link`: missing; give it a value");
         assert!(

@@ -247,9 +247,11 @@ impl Topology {
             base_stations::configure(self, router, wired_mtu, &mtus)?;
         } else {
             self.mh.run(|| {
+                // Nothing is sent from the second unless told to: of IPv4 addresses Linux takes
+                // the one that was there first, of IPv6 addresses the newest.
+                add_address(MH_IF, IpAddr::V6(SECOND_MH.v6), PREFIX_BITS_V6)?;
                 set_interface(MH_IF, MH, wireless_mtu)?;
-                // Later than the MH's own, so that nothing is sent from it unless told to.
-                add_addresses(MH_IF, SECOND_MH)
+                add_address(MH_IF, IpAddr::V4(SECOND_MH.v4), PREFIX_BITS_V4)
             })??;
             self.gateway().run(|| {
                 set_sysctls(GATEWAY_SYSCTLS)?;
@@ -343,16 +345,14 @@ fn set_interface(name: &str, addresses: Addresses, mtu: u32) -> anyhow::Result<(
     let rtnl = Rtnl::open()?;
     let ifindex = rtnl.link_index(name)?;
     rtnl.set_mtu(ifindex, mtu)?;
-    add_addresses(name, addresses)?;
+    add_address(name, IpAddr::V4(addresses.v4), PREFIX_BITS_V4)?;
+    add_address(name, IpAddr::V6(addresses.v6), PREFIX_BITS_V6)?;
     Ok(rtnl.set_up(ifindex)?)
 }
 
-fn add_addresses(name: &str, addresses: Addresses) -> anyhow::Result<()> {
+fn add_address(name: &str, address: IpAddr, prefix_bits: u8) -> anyhow::Result<()> {
     let rtnl = Rtnl::open()?;
-    let ifindex = rtnl.link_index(name)?;
-    rtnl.add_address(ifindex, IpAddr::V4(addresses.v4), PREFIX_BITS_V4)?;
-    rtnl.add_address(ifindex, IpAddr::V6(addresses.v6), PREFIX_BITS_V6)?;
-    Ok(())
+    Ok(rtnl.add_address(rtnl.link_index(name)?, address, prefix_bits)?)
 }
 
 /// What a host's routes say beside where they lead, as `ip route` takes it.
