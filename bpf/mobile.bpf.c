@@ -83,10 +83,13 @@ struct {
 	__type(value, __u32);
 } closed SEC(".maps");
 
-/* Flows whose plain segments the daemon is to see too. */
+/*
+ * Flows whose plain segments the daemon is to see too: as many as it follows, and one that
+ * comes before the one goes whose place it takes.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 64);
+	__uint(max_entries, 64 + 1);
 	__type(key, struct flow);
 	__type(value, __u32);
 } followed SEC(".maps");
@@ -193,12 +196,16 @@ static __always_inline int is_followed(const struct flow *key)
 	return bpf_map_lookup_elem(&followed, key) != 0;
 }
 
-/* Whether the daemon is to have it: compressed, or of a flow that it follows. */
-static __always_inline int to_daemon(const struct segment *segment, const struct flow *key)
+/*
+ * Whether the daemon is to have it: compressed, or of a flow that it follows. What does
+ * not fit the connection would spoil what the daemon knows of it: the host drops that.
+ */
+static __always_inline int to_daemon(const struct state *state, const struct segment *segment, const struct flow *key)
 {
+	__u32 end = segment->seq + segment->payload + !!(segment->flags & FIN);
 	__u32 reason;
 
-	if (!settings.device_ifindex || !segment->payload)
+	if (!settings.device_ifindex || !(segment->payload || segment->flags & (FIN | RST)))
 		return 0;
 	if ((segment->flags & (FIN | SYN | RST | PSH | ACK | URG)) == PSH &&
 	    segment->payload > COMPRESSED_HEADER_BYTES)
@@ -207,6 +214,11 @@ static __always_inline int to_daemon(const struct segment *segment, const struct
 		reason = TAKEN_FOLLOWED;
 	else
 		return 0;
+	/* A RST as the host takes it: RFC 5961, 3.2. */
+	if (!state || (segment->flags & RST ? segment->seq != state->rcv_nxt : !fits(state, segment, end))) {
+		count(NOT_CREDIBLE);
+		return 0;
+	}
 	if (!daemon_lives(settings.heartbeat_max_age_ns)) {
 		count(PASSED_STALE_HEARTBEAT);
 		return 0;
@@ -242,9 +254,9 @@ int mobile_ingress(struct __sk_buff *skb)
 	if (flow_of(skb, settings.link_header_bytes, &packet, &key))
 		return pass(PASSED_MALFORMED);
 	turn_round(&packet, &key);
-	if (!own && to_daemon(&segment, &key))
-		return bpf_redirect(settings.device_ifindex, 0);
 	state = bpf_map_lookup_elem(&flows, &key);
+	if (!own && to_daemon(state, &segment, &key))
+		return bpf_redirect(settings.device_ifindex, 0);
 	if (!state)
 		return NEXT;
 	if (segment.flags & RST) {

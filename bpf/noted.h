@@ -196,24 +196,33 @@ static __always_inline void note_egress(struct __sk_buff *skb, struct state *sta
 	count(NOTED_EGRESS);
 }
 
-/* What an off-path sender would have to guess (RFC 9293, 3.10.7.4; RFC 5961). */
-static __always_inline int credible(const struct state *state, const struct segment *segment, __u32 end)
+/*
+ * What an off-path sender would have to guess (RFC 9293, 3.10.7.4; RFC 5961), of a
+ * segment of a connection that stands; its ACK bit is not asked for.
+ */
+static __always_inline int fits(const struct state *state, const struct segment *segment, __u32 end)
 {
 	__u32 shift = state->mh_scale == SCALE_UNKNOWN ? SCALE_MAX : state->mh_scale;
 	__s32 window = state->window << (shift & 15);
 
-	if (!(segment->flags & ACK))
+	if (!(state->facts & FACT_OPEN) || segment->flags & SYN)
 		return 0;
 	if (at_or_after(segment->ack, state->snd_nxt + 1) ||
 	    !at_or_after(segment->ack, state->snd_nxt - SEQUENCE_REACH))
 		return 0;
-	if (segment->flags & SYN)
-		return !(state->facts & FACT_OPEN) && segment->ack == state->snd_nxt;
-	if (!(state->facts & FACT_OPEN))
-		return 0;
 	/* An end's own retransmissions lie before, by a window at most. */
 	return (__s32)(segment->seq - state->rcv_nxt) <= window + (1 << 16) &&
 	       (__s32)(end - state->rcv_nxt) >= -(window + (1 << 16));
+}
+
+/* The same of any segment whose ACK is to be believed. */
+static __always_inline int credible(const struct state *state, const struct segment *segment, __u32 end)
+{
+	if (!(segment->flags & ACK))
+		return 0;
+	if (segment->flags & SYN)
+		return !(state->facts & FACT_OPEN) && segment->ack == state->snd_nxt;
+	return fits(state, segment, end);
 }
 
 static __always_inline void time_ingress(struct state *state, const struct segment *segment,
@@ -239,7 +248,8 @@ static __always_inline void time_ingress(struct state *state, const struct segme
 		sample(state, rtt, now);
 }
 
-static __always_inline void note_ingress(struct __sk_buff *skb, struct state *state, const struct segment *segment)
+/* Whether it fits, and is noted. */
+static __always_inline int note_ingress(struct __sk_buff *skb, struct state *state, const struct segment *segment)
 {
 	__u32 end = segment->seq + segment->payload + !!(segment->flags & SYN) + !!(segment->flags & FIN);
 	__u64 now = bpf_ktime_get_ns();
@@ -247,11 +257,11 @@ static __always_inline void note_ingress(struct __sk_buff *skb, struct state *st
 
 	if (!credible(state, segment, end)) {
 		count(NOT_CREDIBLE);
-		return;
+		return 0;
 	}
 	options = read_options(skb, segment);
 	if (!options)
-		return;
+		return 0;
 	time_ingress(state, segment, options, now);
 	if (segment->flags & SYN) {
 		/* RFC 7323, 2.2: one end without it, and neither scales. */
@@ -269,6 +279,7 @@ static __always_inline void note_ingress(struct __sk_buff *skb, struct state *st
 	if (segment->payload)
 		state->data_at_ns = now;
 	count(NOTED_INGRESS);
+	return 1;
 }
 
 #endif

@@ -60,6 +60,9 @@ const QUEUE_STANDS: Duration = Duration::from_millis(25);
 const GROWTH: u64 = 16;
 /// And is a little less than what went while one stood, so that it goes away.
 const DRAIN: u64 = 16;
+/// What a segment and the next, for which its ACK may wait (RFC 1122, 4.2.3.2), take of a link
+/// is no queue, bytes (RFC 8289, 4.4).
+const NO_QUEUE_BYTES: u64 = 2 * 1500;
 /// A queue of more than so many times that is drained faster.
 const QUEUE_IS_LONG: u32 = 4;
 const DRAIN_LONG: u64 = 4;
@@ -125,6 +128,8 @@ impl Standing {
         capacity: Option<u64>,
     ) -> Option<Duration> {
         let used = capacity.is_none_or(|rate| wanted && delivered >= rate - rate / 4);
+        let nanos = capacity.map_or(0, |rate| NO_QUEUE_BYTES * 1_000_000_000 / rate.max(1));
+        let queue = queue.saturating_sub(Duration::from_nanos(nanos));
         if queue <= QUEUE_STANDS || !used {
             self.periods = 0;
             return Some(Duration::ZERO);

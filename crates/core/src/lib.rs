@@ -31,6 +31,7 @@ mod flow;
 mod gateway;
 pub mod handoff;
 pub mod lccwe;
+pub mod link_prediction;
 mod mobile;
 pub mod mobile_host;
 mod record;

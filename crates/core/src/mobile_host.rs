@@ -18,6 +18,8 @@
 //! - `fast-retransmit` (R. Caceres and L. Iftode, 1994): the three copies alone.
 //! - `mtcp` (K. Brown and S. Singh, "M-TCP", 1997, section 5.1): one marked ACK, by which an
 //!   M-TCP gateway knows that the MH is connected again.
+//! - `wake` (ours, docs/schemes/wake.md): one ACK of a segment kept in reserve ([`wake`]), which
+//!   wakes a Linux sender in its back-off.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,6 +33,7 @@ mod flow;
 mod settings;
 #[cfg(test)]
 mod tests;
+pub mod wake;
 
 pub use action::{HostAction, HostLinkEvent, MadeAck};
 pub use flow::HostFlow;
@@ -52,6 +55,8 @@ const SAME_UP: Duration = Duration::from_secs(1);
 const ORDER_LIFE: Duration = Duration::from_millis(500);
 /// How often it is said again.
 const ORDER_RENEWAL: Duration = Duration::from_millis(50);
+/// The same for orders that always stand: what a hang of the daemon leaves held is one segment.
+const STANDING_ORDER_RENEWAL: Duration = Duration::from_millis(200);
 /// How often flows that begin after a warning are looked for.
 const ADOPTION: Duration = Duration::from_millis(100);
 /// The marked ACK, and one that opens a window, is repeated to a flow of which nothing was
@@ -165,8 +170,23 @@ impl MobileHost {
     }
 
     /// Until when closed windows are to stay closed; none if none is.
+    ///
+    /// With `wake` it holds always: until then a reserve is kept.
     pub fn orders_until(&self, now: Instant) -> Option<Instant> {
-        (!self.closed.is_empty()).then(|| now + ORDER_LIFE)
+        self.has_orders().then(|| now + ORDER_LIFE)
+    }
+
+    fn has_orders(&self) -> bool {
+        self.settings.scheme == MobileScheme::Wake || !self.closed.is_empty()
+    }
+
+    /// The FH pauses, and the data path has let the flow's reserve go: nothing below the MH's own
+    /// number leaves any more.
+    pub fn handle_pause(&mut self, key: FlowKey, actions: &mut Vec<HostAction>) {
+        // In an outage it would be lost; what wakes the FH then says the same.
+        if !matches!(self.phase, Phase::Down { .. }) {
+            self.send(key, MadeAck::Last, 1, actions);
+        }
     }
 
     /// Something became of the link.
@@ -202,7 +222,7 @@ impl MobileHost {
             Phase::Down { look_at, .. } if !self.closed.is_empty() => Some(look_at),
             Phase::Up | Phase::Down { .. } => None,
         };
-        let renewal = (!self.closed.is_empty()).then_some(self.renew_at);
+        let renewal = self.has_orders().then_some(self.renew_at);
         let pending = self.pending.values().min().copied();
         let repetition = self.unanswered.as_ref().map(|unanswered| unanswered.due);
         let all = [warned, renewal, pending, repetition];
@@ -217,7 +237,12 @@ impl MobileHost {
         actions: &mut Vec<HostAction>,
     ) {
         if now >= self.renew_at {
-            self.renew_at = now + ORDER_RENEWAL;
+            self.renew_at = now
+                + if self.settings.scheme == MobileScheme::Wake {
+                    STANDING_ORDER_RENEWAL
+                } else {
+                    ORDER_RENEWAL
+                };
         }
         let is_due = |(key, at): (&FlowKey, &Instant)| (*at <= now).then_some(*key);
         let due: Vec<_> = self.pending.iter().filter_map(is_due).collect();
@@ -370,9 +395,11 @@ impl MobileHost {
         let opened = core::mem::take(&mut self.closed);
         for key in &opened {
             actions.push(HostAction::Open(*key));
-            self.send(*key, MadeAck::Last, copies, actions);
+            if copies > 0 {
+                self.send(*key, MadeAck::Last, copies, actions);
+            }
         }
-        if !opened.is_empty() {
+        if !opened.is_empty() && copies > 0 {
             self.await_answers(MadeAck::Last, Some(opened), OPENINGS_MAX, now);
         }
     }
@@ -412,10 +439,11 @@ impl MobileHost {
         let opened = self.closed.clone();
         let without_tr_acks =
             self.settings.scheme == MobileScheme::Freeze && !self.settings.tr_acks;
-        let copies = if without_tr_acks {
-            1
-        } else {
-            COPIES_AFTER_OUTAGE
+        let copies = match self.settings.set {
+            _ if !without_tr_acks => COPIES_AFTER_OUTAGE,
+            // Section IV-A, "No TR-ACK": it waits for the sender's next segment.
+            FreezeSet::Published => 0,
+            FreezeSet::Today => 1,
         };
         self.open_all(now, copies, actions);
         if without_tr_acks {
@@ -424,6 +452,7 @@ impl MobileHost {
         let (ack, copies) = match self.settings.scheme {
             MobileScheme::Freeze | MobileScheme::FastRetransmit => (MadeAck::Last, copies),
             MobileScheme::Mtcp => (MadeAck::Marked, 1),
+            MobileScheme::Wake => (MadeAck::Wake, 1),
         };
         let was_down = matches!(was, Phase::Down { .. });
         for flow in served(&flows(), now) {
@@ -434,7 +463,7 @@ impl MobileHost {
                 self.send(flow.key, ack, copies, actions);
             }
         }
-        if ack == MadeAck::Marked {
+        if matches!(ack, MadeAck::Marked | MadeAck::Wake) {
             self.await_answers(ack, None, MARKS_MAX, now);
         }
     }

@@ -23,6 +23,7 @@
 //! # Ok::<(), holdfast_link::SettingsError>(())
 //! ```
 
+use holdfast_core::mobile_host::MobileHostSettings;
 use holdfast_core::{Direction, LinkSource, Settings};
 use holdfast_link::{LinkPlan, LinkSettings, SettingsError};
 use holdfast_wire::{Duration, Instant};
@@ -56,6 +57,8 @@ pub struct Experiment {
     pub roaming: Option<Roaming>,
     /// The gateway, if there is one; with [`Self::roaming`] each base station is one.
     pub gateway: Option<GatewayPlan>,
+    /// What the MHs do for their own flows; none: nothing.
+    pub mobile: Option<MobilePlan>,
     /// TCP transfers. Each has a connection of its own; an FH and an MH may have many.
     pub transfers: Vec<Transfer>,
     /// Cross traffic.
@@ -153,6 +156,19 @@ impl GatewayPlan {
             compression_time: Duration::ZERO,
         }
     }
+}
+
+/// What the MHs do for their own flows (`holdfast_core::mobile_host`, the very same as in
+/// `holdfast mobile`), and what they hear of their link, the last hop.
+#[derive(Clone, Copy, Debug)]
+pub struct MobilePlan {
+    /// The machine's settings, the scheme among them.
+    pub settings: MobileHostSettings,
+    /// From the begin or end of an outage to the word of it; none: nobody tells of it.
+    pub told_after: Option<Duration>,
+    /// So long before an outage begins it is announced, with its time; sooner than that after
+    /// the last one: as soon as the link is back. None: never.
+    pub warned_before: Option<Duration>,
 }
 
 /// How the gateway learns of outages besides by silence.
@@ -272,6 +288,7 @@ impl Experiment {
             hops: Vec::new(),
             roaming: None,
             gateway: None,
+            mobile: None,
             transfers: Vec::new(),
             cross_traffic: Vec::new(),
             series_interval: None,

@@ -33,7 +33,7 @@ pub mod tcp;
 
 pub use content::ContentKind;
 pub use experiment::{
-    CrossTraffic, Experiment, GatewayPlan, Hop, LinkSignal, Move, Reading, Roaming, RunUntil,
+    CrossTraffic, Experiment, GatewayPlan, Hop, LinkSignal, MobilePlan, Move, Reading, Roaming, RunUntil,
     Transfer,
 };
 pub use network::Network;

@@ -27,6 +27,7 @@ mod compression;
 mod gateway;
 mod graph;
 mod handoff;
+mod mobile;
 mod traffic;
 mod watch;
 
@@ -36,6 +37,8 @@ use gateway::GatewayNode;
 pub use gateway::GatewayRole;
 pub use graph::MediumPlan;
 use handoff::{MobileWord, Stations};
+use mobile::MobileNode;
+pub use mobile::MobileRole;
 use traffic::Source;
 pub use traffic::SourceSettings;
 use watch::Slot;
@@ -72,6 +75,12 @@ enum Event {
     Change(u32),
     /// The mobile says to an engine's station where it is.
     MobileWord(u32, MobileWord),
+    /// A moving host hears of its link.
+    MobileLink(u32, LinkState),
+    /// A moving host hears that its link goes at this time.
+    MobileWarning(u32, Instant),
+    /// A moving host's machine has something to do.
+    MobileTimer(u32),
     /// What one station has sent to another is there.
     Mail,
     /// A station's timer.
@@ -127,6 +136,7 @@ struct Node {
     /// (own port, other end's port, connection), in order.
     ports: Vec<(u16, u16, u32)>,
     engine: Option<u32>,
+    mobile: Option<u32>,
     decompression: MobileDecompression,
 }
 
@@ -140,6 +150,7 @@ pub struct Network {
     media: Vec<Medium>,
     slots: Vec<Slot>,
     engines: Vec<GatewayNode>,
+    mobiles: Vec<MobileNode>,
     stations: Stations,
     sources: Vec<Source>,
     /// The link to take, by node and destination.
@@ -243,6 +254,7 @@ impl Network {
         }
         self.start_sources();
         self.start_engines();
+        self.start_mobiles();
         if self.series_interval.is_some() {
             self.queue.push(self.now, Event::Sample);
         }
@@ -267,6 +279,9 @@ impl Network {
             Event::Source(id) => self.handle_source(id, observer),
             Event::Change(id) => self.handle_change(id),
             Event::MobileWord(id, word) => self.handle_mobile_word(id, word, observer),
+            Event::MobileLink(id, state) => self.tell_mobile_host(id, state, observer),
+            Event::MobileWarning(id, begins) => self.warn_mobile_host(id, begins, observer),
+            Event::MobileTimer(id) => self.handle_mobile_timeout(id, observer),
             Event::Mail => self.handle_mail(observer),
             Event::Station(id) => self.handle_station_timeout(id, observer),
             Event::Compressed(id) => self.handle_compressed(id, observer),
@@ -373,6 +388,9 @@ impl Network {
                 if (own, its) != ports {
                     return;
                 }
+                if !packet.corrupted {
+                    self.reaches_mobile(node, &tcp.segment);
+                }
                 let mut out = core::mem::take(&mut self.scratch);
                 let slot = &mut self.slots[id as usize];
                 slot.opened = true;
@@ -422,6 +440,7 @@ impl Network {
             if let Body::Tcp(tcp) = &mut packet.body {
                 tcp.content = content;
             }
+            self.leaves_mobile(node, packet);
             self.forward(node, packet, DSCP_DEFAULT, observer);
         }
         out.clear();
@@ -461,33 +480,6 @@ impl Network {
         if observer.wants_packets() {
             observer.on_packet(link, event, packet, self.now);
         }
-    }
-
-    fn schedule_change(&mut self, id: u32, after: Instant) {
-        if let Some(at) = self.media[id as usize].schedule.next_change(after) {
-            self.queue.push(at, Event::LinkState(id));
-        }
-    }
-
-    fn handle_link_state(&mut self, id: u32, observer: &mut dyn Observer) {
-        let now = self.now;
-        let medium = &mut self.media[id as usize];
-        let state = medium.schedule.state_at(now);
-        let links = medium.links.clone();
-        if now > Instant::ZERO || state == LinkState::Up {
-            self.schedule_change(id, now);
-        }
-        for link in &links {
-            observer.on_link_state(*link, state, now);
-            for index in 0..self.slots.len() {
-                let slot = &self.slots[index];
-                let sender = slot.sender.map(|sender| &self.slots[sender.0 as usize]);
-                let begun = slot.opened || sender.is_some_and(|sender| sender.opened);
-                self.slots[index].note_link(*link, state, begun, now);
-            }
-        }
-        self.tell_mobiles(&links, observer);
-        self.note_change_for_engines(&links, state);
     }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What came of a run.
 
+use holdfast_core::mobile_host::MobileHostCounters;
 use holdfast_link::Counters as LinkCounters;
 use holdfast_wire::{Duration, Instant};
 
@@ -21,6 +22,8 @@ pub struct Outcome {
     pub gateway: Vec<(&'static str, u64)>,
     /// What the base stations did, if they hand MHs over.
     pub handoff: Option<HandoffOutcome>,
+    /// What the MHs did for their own flows, if they do.
+    pub mobile: Option<MobileHostCounters>,
     /// When the run ended.
     pub ended_at: Instant,
     /// Events worked off.

@@ -133,7 +133,8 @@ struct Followed {
 /// Sequence numbers are not checked here: a segment forged from off the path, its addresses and
 /// ports right, restores to what a plain one would be, but may spoil the flow's dictionary or
 /// take another one's place; what comes next is dropped until the gateway sends plain. Whoever
-/// hands segments in should hand in those alone that fit the connection.
+/// hands segments in hands in those alone that fit the connection (`bpf/mobile.bpf.c` takes no
+/// others).
 pub struct Decompressor {
     limits: DecompressorLimits,
     decoder: Decoder,

@@ -81,8 +81,8 @@ impl<P: Payload> Gateway<P> {
                 } else {
                     mobile.going_down_soon = false;
                     mobile.warned_until = mobile.warned_until.map(|_| now);
-                    self.greet_split(place, now, actions);
                 }
+                self.greet_split(place, now, actions);
             }
         }
         self.schedule_mobile(place);

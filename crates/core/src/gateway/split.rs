@@ -87,8 +87,8 @@ impl<P: Payload> Gateway<P> {
         }
     }
 
-    /// An MH that was not known to be away says that its link is up: the greeting for those of
-    /// its flows that have frozen.
+    /// An MH says that its link is up, whatever was known of that: the greeting for those of its
+    /// flows that have frozen, or shrunk the FH's window, and were not greeted yet.
     pub(super) fn greet_split(&mut self, place: u32, now: Instant, actions: &mut Actions<P>) {
         let Some(mobile) = self.mobiles.at(place) else {
             return;
@@ -96,7 +96,7 @@ impl<P: Payload> Gateway<P> {
         let counters = &mut self.counters;
         let mut cx = Context::new(&self.settings, &mobile.rtt, now, counters, actions);
         for flow in &mobile.flows {
-            if let Some(flow) = self.flows.at_mut(*flow).filter(|it| it.mtcp.is_frozen()) {
+            if let Some(flow) = self.flows.at_mut(*flow).filter(|it| it.mtcp.waits_for_mh()) {
                 self.settings.scheme.on_reconnected(flow, &mut cx);
             }
         }

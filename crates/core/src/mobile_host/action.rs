@@ -25,6 +25,9 @@ pub enum MadeAck {
     Last,
     /// The same with [`crate::RECONNECTION_FLAGS`].
     Marked,
+    /// The same as `Last`, with an echo of the FH's clock as it is now ([`super::wake::FhClock`]):
+    /// what it acknowledges is new to the FH, and nothing below leaves after it.
+    Wake,
 }
 
 /// What is to be done, in order.

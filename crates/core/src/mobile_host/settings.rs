@@ -14,11 +14,13 @@ pub enum MobileScheme {
     FastRetransmit,
     /// M-TCP at the MH: one marked ACK after an outage, for an M-TCP gateway.
     Mtcp,
+    /// A segment kept unacknowledged in a bulk download, acknowledged after an outage.
+    Wake,
 }
 
 impl MobileScheme {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Freeze, Self::FastRetransmit, Self::Mtcp];
+    pub const ALL: [Self; 4] = [Self::Freeze, Self::FastRetransmit, Self::Mtcp, Self::Wake];
 
     /// Its name in settings and on the command line.
     pub const fn name(self) -> &'static str {
@@ -26,6 +28,7 @@ impl MobileScheme {
             Self::Freeze => "freeze",
             Self::FastRetransmit => "fast-retransmit",
             Self::Mtcp => "mtcp",
+            Self::Wake => "wake",
         }
     }
 }

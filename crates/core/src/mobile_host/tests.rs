@@ -285,20 +285,27 @@ fn an_outage_that_nobody_foresaw_closes_nothing_and_ends_in_three_acks() {
 }
 
 #[test]
-fn without_tr_acks_only_what_was_closed_hears_of_the_return() {
-    let mut settings = MobileHostSettings::new(MobileScheme::Freeze);
-    settings.tr_acks = false;
-    let mut bench = Bench::new(settings);
-    bench.flows.truncate(1);
-    bench.link(HostLinkEvent::GoingDownSoon(None), at(0));
-    bench.link(HostLinkEvent::Down, at(50));
-    let key = bench.keys()[0];
-    bench.flows.push(flow(1002));
-    let actions = bench.link(HostLinkEvent::Up, at(1_000));
-    assert_eq!(
-        actions,
-        [HostAction::Open(key), send(key, MadeAck::Last, 1)]
-    );
+fn without_tr_acks_only_what_was_closed_hears_of_the_return_and_as_published_nobody() {
+    for set in FreezeSet::ALL {
+        let mut settings = MobileHostSettings::new(MobileScheme::Freeze);
+        (settings.tr_acks, settings.set) = (false, set);
+        let mut bench = Bench::new(settings);
+        bench.flows.truncate(1);
+        bench.link(HostLinkEvent::GoingDownSoon(Some(LEAD)), at(0));
+        bench.until(at(299));
+        bench.link(HostLinkEvent::Down, at(300));
+        let key = bench.keys()[0];
+        bench.flows.push(flow(1002));
+        let actions = bench.link(HostLinkEvent::Up, at(1_000));
+        let open = HostAction::Open(key);
+        match set {
+            FreezeSet::Published => {
+                assert_eq!(actions, [open]);
+                assert_eq!(bench.host.poll_timeout(), None);
+            }
+            FreezeSet::Today => assert_eq!(actions, [open, send(key, MadeAck::Last, 1)]),
+        }
+    }
 }
 
 #[test]
@@ -380,4 +387,45 @@ fn a_warning_during_the_outage_changes_nothing() {
             .is_empty()
     );
     assert_eq!(bench.host.poll_timeout(), None);
+}
+
+#[test]
+fn after_an_unforeseen_outage_each_live_flow_is_woken_and_again_until_it_answers() {
+    let mut bench = Bench::of(MobileScheme::Wake);
+    assert!(bench.link(HostLinkEvent::Down, at(0)).is_empty());
+    let keys = bench.keys();
+    let actions = bench.link(HostLinkEvent::Up, at(2_000));
+    assert_eq!(actions, [0, 1].map(|n| send(keys[n], MadeAck::Wake, 1)));
+    bench.flows[0].heard_at = Some(at(2_050));
+    let times: Vec<_> = bench
+        .until(at(10_000))
+        .into_iter()
+        .map(|(when, action)| {
+            assert_eq!(action, send(keys[1], MadeAck::Wake, 1));
+            when.saturating_since(at(2_000)).as_millis()
+        })
+        .collect();
+    assert_eq!(times, [100, 300, 700], "and then no more");
+}
+
+#[test]
+fn the_order_to_keep_reserves_stands_while_somebody_renews_it() {
+    let mut bench = Bench::of(MobileScheme::Wake);
+    bench.until(at(0));
+    let due = bench.host.poll_timeout().unwrap();
+    let lapses = bench.host.orders_until(at(0)).unwrap();
+    assert!(due + STANDING_ORDER_RENEWAL < lapses);
+}
+
+#[test]
+fn a_pause_is_answered_by_the_true_number_but_not_in_an_outage() {
+    let mut bench = Bench::of(MobileScheme::Wake);
+    let key = bench.keys()[0];
+    let mut actions = Vec::new();
+    bench.host.handle_pause(key, &mut actions);
+    assert_eq!(actions, [send(key, MadeAck::Last, 1)]);
+    bench.link(HostLinkEvent::Down, at(0));
+    actions.clear();
+    bench.host.handle_pause(key, &mut actions);
+    assert!(actions.is_empty());
 }

@@ -78,6 +78,11 @@ impl Mtcp {
         self.split && self.m.is_frozen()
     }
 
+    /// M-TCP is frozen, or SH-TCP has closed the FH's window.
+    pub(crate) const fn waits_for_mh(&self) -> bool {
+        self.split && (self.m.is_frozen() || matches!(self.sh.state(), sh_tcp::Window::Shrunk))
+    }
+
     /// The MH offers no window: its duplicate ACKs answer probes.
     pub(crate) const fn is_closed(&self) -> bool {
         self.m.closed

@@ -81,7 +81,9 @@ impl Host {
         let (path, decompression) = self.attach_path()?;
         let sender = AckSender::open(path.interface())?;
         let guard = match self.scheme {
-            MobileScheme::Freeze => Some(Guard::start(&self.interface, &path)?),
+            MobileScheme::Freeze | MobileScheme::Wake => {
+                Some(Guard::start(&self.interface, &path)?)
+            }
             MobileScheme::FastRetransmit | MobileScheme::Mtcp => None,
         };
         tracing::info!(

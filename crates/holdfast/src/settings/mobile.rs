@@ -116,7 +116,7 @@ const CONTROL_SOCKET: Key = Key {
 };
 
 /// The names of the schemes, as [`MobileScheme::name`] has them.
-const SCHEMES: &[&str] = &["freeze", "fast-retransmit", "mtcp"];
+const SCHEMES: &[&str] = &["freeze", "fast-retransmit", "mtcp", "wake"];
 
 const SCHEME: Key = Key {
     path: "mobile.scheme",
@@ -125,7 +125,8 @@ const SCHEME: Key = Key {
     example: "\"freeze\"",
     meaning: "What the mobile does for its own TCP flows: `freeze` (closes their windows when an outage is \
         announced, and sends three ACKs after it), `fast-retransmit` (the three ACKs alone), `mtcp` (one marked \
-        ACK after an outage, for a gateway with the scheme `mtcp`). Without it the mobile only signals.",
+        ACK after an outage, for a gateway with the scheme `mtcp`), `wake` (keeps one segment of each bulk \
+        download unacknowledged and acknowledges it after an outage). Without it the mobile only signals.",
     cost: "A BPF program on each packet of the interface. `freeze` and `fast-retransmit` need no gateway; \
         docs/schemes/freeze.md says what today's senders make of them.",
 };

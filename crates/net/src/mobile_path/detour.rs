@@ -20,7 +20,8 @@ use crate::datapath::{Interface, VnetHdr, create_device, retry};
 use crate::frame::{BufferPool, Frame};
 use crate::tun::{Tun, VNET_HDR_BYTES};
 
-/// Flows that are followed at most: room of the map in the C source.
+/// Flows that are followed at most; the map in the C source has room for one more, which comes
+/// before the one goes whose place it takes.
 pub const FOLLOWED_MAX: usize = 64;
 
 /// The device, and what the programs are told about it; one owner. Packets are redirected

@@ -103,11 +103,11 @@ pub(super) fn made(noted: &NotedFlow, ack: MadeAck) -> Option<Header> {
     header.set_ack(flow.rcv_nxt);
     header.set_flags(match ack {
         MadeAck::Marked => RECONNECTION_FLAGS,
-        MadeAck::ZeroWindow | MadeAck::Last => Flags::ACK,
+        MadeAck::ZeroWindow | MadeAck::Last | MadeAck::Wake => Flags::ACK,
     });
     header.set_window(match ack {
         MadeAck::ZeroWindow => 0,
-        MadeAck::Marked | MadeAck::Last => flow.window,
+        MadeAck::Marked | MadeAck::Last | MadeAck::Wake => flow.window,
     });
     header.set_options(flow.timestamps, &without_dsack(&flow.sack, flow.rcv_nxt));
     header.set_payload_len(0).then(|| {

@@ -15,6 +15,8 @@ use crate::netns::available_or_skip;
 
 /// TCX_NEXT.
 const NEXT: i32 = -1;
+/// TCX_REDIRECT.
+const REDIRECT: i32 = 7;
 const LINK: usize = 14;
 const FLOWS: u32 = 512;
 /// `TestRng`'s seed, printed by who uses it.
@@ -27,6 +29,19 @@ struct Loaded {
 
 impl Loaded {
     fn new(test: &str) -> Option<Self> {
+        Self::with(test, None)
+    }
+
+    /// With a daemon that lives, behind this device.
+    fn with_daemon(test: &str) -> Option<Self> {
+        let loaded = Self::with(test, Some(1))?;
+        let heartbeat = loaded.programs.map("heartbeat").unwrap();
+        let later = monotonic_ns() + 3_600_000_000_000;
+        SharedWords::map(&heartbeat).unwrap().store(0, later);
+        Some(loaded)
+    }
+
+    fn with(test: &str, device: Option<u32>) -> Option<Self> {
         if !available_or_skip(test) {
             return None;
         }
@@ -37,7 +52,7 @@ impl Loaded {
             mtu: 1500,
             mac: [0; 6],
         };
-        let programs = load(&interface, FLOWS, None).unwrap();
+        let programs = load(&interface, FLOWS, device).unwrap();
         let maps = FlowMaps::of(&programs, &interface).unwrap();
         Some(Self { programs, maps })
     }
@@ -54,6 +69,25 @@ impl Loaded {
 
     fn ingress(&self, frame: &[u8]) {
         assert_eq!(self.run("mobile_ingress", frame), frame);
+    }
+
+    /// Whether it goes to the daemon; it is as it was in any case.
+    fn is_taken(&self, spec: &Spec) -> bool {
+        let frame = spec.frame();
+        let (answer, left, _) = run_once(&self.programs, "mobile_ingress", &frame, 1).unwrap();
+        assert_eq!(left, frame);
+        assert!([NEXT, REDIRECT].contains(&answer), "{answer}");
+        answer == REDIRECT
+    }
+
+    /// Plain segments of the flow go to the daemon too.
+    fn follow(&self, flow: &FlowKey) -> io::Result<()> {
+        let followed = self.programs.map("followed")?;
+        followed
+            .update(&record::key(flow), &1_u32.to_ne_bytes(), MapFlags::ANY)
+            .map_err(io::Error::other)?;
+        self.maps.words.store(FOLLOWED, 1);
+        Ok(())
     }
 
     fn close(&self, flow: &FlowKey) {
@@ -80,7 +114,7 @@ fn flow(is_v6: bool, port: u16) -> FlowKey {
 }
 
 /// A segment as it stands in a test.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Spec {
     flow: FlowKey,
     downlink: bool,
@@ -353,6 +387,87 @@ fn what_the_fh_says_counts_only_where_it_fits() {
     };
     loaded.ingress(&reset.frame());
     assert!(loaded.maps.flow(&key).unwrap().is_none());
+}
+
+#[test]
+fn what_does_not_fit_the_connection_is_left_to_the_host_and_never_reaches_the_daemon() {
+    let test = "what_does_not_fit_the_connection_is_left_to_the_host_and_never_reaches_the_daemon";
+    let Some(loaded) = Loaded::with_daemon(test) else {
+        return;
+    };
+    for is_v6 in [false, true] {
+        let key = flow(is_v6, 4_000);
+        loaded.egress(&Spec::uplink(key).frame());
+        loaded.follow(&key).unwrap();
+        for flags in [Flags::PSH, PSH_ACK] {
+            let fits = Spec {
+                flags,
+                ..Spec::downlink(key)
+            };
+            let forged = [
+                Spec { ack: 1_001, ..fits },
+                Spec {
+                    ack: 0x8000_0000,
+                    ..fits
+                },
+                Spec {
+                    seq: 0x4000_0000,
+                    ..fits
+                },
+                Spec {
+                    seq: 70_000_u32.wrapping_sub(0x2000_0000),
+                    ..fits
+                },
+                // Of a flow that nobody here has.
+                Spec {
+                    flow: flow(is_v6, 4_001),
+                    ..fits
+                },
+            ];
+            for spec in forged {
+                assert!(!loaded.is_taken(&spec), "{spec:?}");
+            }
+            assert!(loaded.is_taken(&fits), "{fits:?}");
+        }
+    }
+}
+
+#[test]
+fn the_end_of_a_followed_flow_reaches_the_daemon_without_payload_too() {
+    let test = "the_end_of_a_followed_flow_reaches_the_daemon_without_payload_too";
+    let Some(loaded) = Loaded::with_daemon(test) else {
+        return;
+    };
+    let key = flow(false, 4_000);
+    loaded.egress(&Spec::uplink(key).frame());
+    loaded.follow(&key).unwrap();
+    let bare = |flags, seq| Spec {
+        flags,
+        seq,
+        payload: 0,
+        ..Spec::downlink(key)
+    };
+    assert!(!loaded.is_taken(&bare(Flags::ACK, 70_000)));
+    assert!(loaded.is_taken(&bare(FIN_ACK, 70_000)));
+    assert!(loaded.is_taken(&bare(Flags::RST, 70_000)));
+    assert!(!loaded.is_taken(&bare(Flags::RST, 70_001)), "RFC 5961");
+    let other = Spec {
+        flow: flow(false, 4_001),
+        ..bare(FIN_ACK, 70_000)
+    };
+    loaded.egress(&Spec::uplink(other.flow).frame());
+    assert!(!loaded.is_taken(&other), "nobody follows it");
+}
+
+#[test]
+fn a_flow_that_takes_anothers_place_finds_room_before_that_one_goes() {
+    let test = "a_flow_that_takes_anothers_place_finds_room_before_that_one_goes";
+    let Some(loaded) = Loaded::with_daemon(test) else {
+        return;
+    };
+    for port in 0..=FOLLOWED_MAX as u16 {
+        loaded.follow(&flow(false, 4_000 + port)).unwrap();
+    }
 }
 
 #[test]

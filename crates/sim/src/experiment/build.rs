@@ -14,7 +14,9 @@ use rand_core::{RngCore, SeedableRng};
 
 use super::roaming::{Station, add_cells, connect_stations};
 use super::{Experiment, Hop, Reading, RunUntil, Transfer};
-use crate::network::{ConnectionId, GatewayRole, MediumPlan, Network, SourceSettings};
+use crate::network::{
+    ConnectionId, GatewayRole, MediumPlan, MobileRole, Network, SourceSettings,
+};
 use crate::observe::{LinkId, Observer};
 use crate::outcome::{HandoffOutcome, Outcome, TransferOutcome};
 use crate::packet::NodeId;
@@ -57,6 +59,7 @@ pub(super) fn run(
 ) -> (Outcome, ControlFlow<()>) {
     let mut network = Network::new();
     let (nodes, gateways) = chain(experiment, &mut network);
+    let mobiles = nodes[experiment.hops.len()];
     let pairs = transfers(experiment, &mut network, &nodes);
     cross_traffic(experiment, &mut network, &nodes);
     if let Some(interval) = experiment.series_interval {
@@ -75,7 +78,9 @@ pub(super) fn run(
         };
         done || ended.is_break()
     });
-    (outcome(experiment, &network, &gateways, &pairs), ended)
+    let mut outcome = outcome(experiment, &network, &gateways, &pairs);
+    outcome.mobile = network.mobile_counters(mobiles);
+    (outcome, ended)
 }
 
 /// The chain's nodes, and those that are gateways.
@@ -122,6 +127,15 @@ fn chain(experiment: &Experiment, network: &mut Network) -> (Vec<NodeId>, Vec<No
             gateways.push(station.node);
         }
         connect_stations(experiment, network, &stations);
+    }
+    if let Some(plan) = experiment.mobile {
+        let role = MobileRole {
+            settings: plan.settings,
+            wireless: link_of(wired.len(), Direction::Downlink),
+            told_after: plan.told_after,
+            warned_before: plan.warned_before,
+        };
+        network.add_mobile(nodes[hops.len()], role);
     }
     (nodes, gateways)
 }
@@ -343,6 +357,7 @@ fn outcome(
         cross_traffic: network.cross_traffic(),
         gateway,
         handoff: handoff_outcome(experiment, network),
+        mobile: None,
         ended_at: network.now(),
         events: network.events(),
         digest: network.digest(),

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Ways that change while the network runs: a router's route to a host, and the link that a
-//! moving host is on.
+//! What changes while the network runs: links that go and come, a router's route to a host,
+//! and the link that a moving host is on.
 
+use holdfast_link::LinkState;
 use holdfast_wire::Instant;
 
 use super::{Event, Network};
-use crate::observe::LinkId;
+use crate::observe::{LinkId, Observer};
 use crate::packet::NodeId;
 
 /// What becomes different.
@@ -86,5 +87,33 @@ impl Network {
                 }
             }
         }
+    }
+
+    pub(super) fn schedule_change(&mut self, id: u32, after: Instant) {
+        if let Some(at) = self.media[id as usize].schedule.next_change(after) {
+            self.queue.push(at, Event::LinkState(id));
+        }
+    }
+
+    pub(super) fn handle_link_state(&mut self, id: u32, observer: &mut dyn Observer) {
+        let now = self.now;
+        let medium = &mut self.media[id as usize];
+        let state = medium.schedule.state_at(now);
+        let links = medium.links.clone();
+        if now > Instant::ZERO || state == LinkState::Up {
+            self.schedule_change(id, now);
+        }
+        for link in &links {
+            observer.on_link_state(*link, state, now);
+            for index in 0..self.slots.len() {
+                let slot = &self.slots[index];
+                let sender = slot.sender.map(|sender| &self.slots[sender.0 as usize]);
+                let begun = slot.opened || sender.is_some_and(|sender| sender.opened);
+                self.slots[index].note_link(*link, state, begun, now);
+            }
+        }
+        self.tell_mobiles(&links, observer);
+        self.note_change_for_engines(&links, state);
+        self.note_change_for_mobiles(&links, state);
     }
 }

@@ -33,6 +33,8 @@ enum Event {
     Gateway(Direction, Packet),
     Fh(Segment),
     Mh(Segment),
+    /// A delayed ACK of that connection is due.
+    Ack(usize),
 }
 
 /// A connection, both ends.
@@ -46,6 +48,8 @@ struct Connection {
     /// The MH: what it has received, and the timestamp that it echoes.
     received: SeqNum,
     echo: u32,
+    /// Segments that it has not acknowledged yet.
+    unacked: u32,
     /// It has something to send.
     sends: bool,
 }
@@ -60,6 +64,11 @@ struct Cell {
     free_at: Instant,
     longest_wait: Duration,
     link_is_down: bool,
+    /// What the link carries, bytes a second.
+    rate: u64,
+    /// The MHs acknowledge each second segment, and what waits at the ticks of such a clock (as
+    /// BSD does).
+    delayed_ack: Option<Duration>,
 }
 
 impl Cell {
@@ -74,6 +83,8 @@ impl Cell {
             free_at: Instant::from_millis(1000),
             longest_wait: Duration::ZERO,
             link_is_down: false,
+            rate: RATE,
+            delayed_ack: None,
         };
         for (mobile, flows) in flows.iter().enumerate() {
             for flow in 0..*flows {
@@ -94,6 +105,7 @@ impl Cell {
             cwnd: FH_INITIAL,
             received: SeqNum::new(1),
             echo: 0,
+            unacked: 0,
             sends: true,
         });
         let mut syn = self.ack_of(number);
@@ -186,6 +198,7 @@ impl Cell {
                 Event::Gateway(direction, packet) => self.at_gateway(direction, packet),
                 Event::Fh(ack) => self.at_fh(&ack),
                 Event::Mh(data) => self.at_mh(&data),
+                Event::Ack(number) => self.acknowledge(number),
             }
         }
         self.now = until;
@@ -224,7 +237,24 @@ impl Cell {
         let of = &mut self.connections[number];
         if data.seq.at_or_before(of.received) {
             of.received = of.received.max(data.end());
-            of.echo = data.options.timestamps.map_or(of.echo, |own| own.tsval);
+            if of.unacked == 0 {
+                of.echo = data.options.timestamps.map_or(of.echo, |own| own.tsval);
+            }
+        }
+        of.unacked += 1;
+        match self.delayed_ack {
+            Some(tick) if of.unacked < 2 => {
+                let ticks = self.now.as_nanos() / tick.as_nanos() as u64 + 1;
+                let at = Instant::ZERO + tick * ticks as u32;
+                self.at(at, Event::Ack(number));
+            }
+            _ => self.acknowledge(number),
+        }
+    }
+
+    fn acknowledge(&mut self, number: usize) {
+        if core::mem::take(&mut self.connections[number].unacked) == 0 {
+            return;
         }
         let ack = Packet::new(self.ack_of(number), &[], 1);
         self.at(self.now + DELAY, Event::Gateway(Direction::Uplink, ack));
@@ -281,7 +311,7 @@ impl Cell {
         }
         let wait = self.free_at.saturating_since(self.now);
         self.longest_wait = self.longest_wait.max(wait);
-        let nanos = u64::from(segment.payload_len) * 1_000_000_000 / RATE;
+        let nanos = u64::from(segment.payload_len) * 1_000_000_000 / self.rate;
         self.free_at = self.free_at.max(self.now) + Duration::from_nanos(nanos);
         self.at(self.free_at + DELAY, Event::Mh(segment));
     }
@@ -296,7 +326,7 @@ impl Cell {
             let bytes = u64::from(of.received.distance_from(before));
             *by_mobile.entry(of.mh.address).or_insert(0) += bytes;
         }
-        let carried = RATE * millis / 1000;
+        let carried = self.rate * millis / 1000;
         by_mobile
             .values()
             .map(|bytes| bytes * 1000 / carried)
@@ -439,4 +469,16 @@ fn hold_sends_on_what_it_kept_at_the_mobiles_share() {
         (60..=100).contains(&with[0]) && without[0] > 300,
         "{with:?} {without:?}"
     );
+}
+
+#[test]
+fn a_slow_link_is_not_slowed_for_the_time_that_a_segment_and_a_delayed_ack_take() {
+    // 32 kbit/s: a segment takes a quarter of a second.
+    let rate = 4000;
+    let bandwidth = BandwidthSettings::one_cell(Some(rate - rate / 32));
+    let mut cell = Cell::new(with(bandwidth), &[1]);
+    (cell.rate, cell.delayed_ack) = (rate, Some(Duration::from_millis(200)));
+    cell.run(20_000);
+    let shares = cell.received(60_000);
+    assert!(shares[0] >= 950, "{shares:?}");
 }

@@ -339,7 +339,9 @@ impl Host {
         }
         let seq = self.peer_offset(segment.seq);
         let edge = ack + (i64::from(segment.window) << self.peer_scale);
-        if ack >= self.una && (seq, ack) >= self.edge_from {
+        // 4.4BSD takes no smaller window out of a segment with the same numbers: it may be older.
+        let older = self.sets_back && (seq, ack) == self.edge_from && edge <= self.edge;
+        if ack >= self.una && (seq, ack) >= self.edge_from && !older {
             // By more than the saved byte and what a scaled window cannot say.
             let least = 2 + (1 << self.peer_scale);
             let shrinks = segment.window == 0 && self.edge - edge > least;
@@ -356,7 +358,8 @@ impl Host {
                 left < right && right <= self.max,
                 "SACK of what was never sent"
             );
-            if left > self.una {
+            // Of what it does not take for sent it hears nothing.
+            if left > self.una && right <= self.snd_max {
                 self.sacked.push((left, right));
             }
         }

@@ -589,6 +589,23 @@ fn somebodys_word_freezes_and_resumes_as_well() {
     assert_eq!(counts(&lines, "DATA 2001..3001"), 1, "{lines:?}");
 }
 
+/// The gateway had not called it away yet: REXMT froze the flow, and the mobile was silent for
+/// less than it takes to be sure.
+#[test]
+fn an_mh_that_says_it_is_back_ends_every_freeze_whatever_was_known_of_its_absence() {
+    for away_ms in (20..2500).step_by(20) {
+        let mut bench = one_of_three_acknowledged();
+        bench.wait(away_ms);
+        let was_frozen = bench.counter("freezes") > 0;
+        let mut lines = bench.comes_up();
+        let state = bench.state();
+        lines.extend(bench.wait(40));
+        assert!(["split", "reopening"].contains(&state), "{away_ms} ms: {state}");
+        let again = counts(&lines, "DATA 1001..2001");
+        assert!(again == usize::from(was_frozen), "{away_ms} ms: {lines:?}");
+    }
+}
+
 #[test]
 fn slow_start_begins_with_a_segment_and_no_timeout_shrinks_its_window() {
     let mut bench = bench_with(with(MtcpSettings::published()));

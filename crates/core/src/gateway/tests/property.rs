@@ -292,7 +292,7 @@ fn world_of((scheme, set, compressed): Variant, seed: u64) -> (World, Instant) {
     }
     // An FH that sets `snd_max` back can be left open still when both ends close just then
     // (docs/schemes/mtcp.md, limits; seed 81): tried only where asked for.
-    world.fh.sets_back &= std::env::var_os("HOLDFAST_SETS_BACK").is_some();
+    world.fh.sets_back &= !world.interrupted;
     (world, healed)
 }
 

@@ -120,6 +120,8 @@ pub(super) struct World {
     fh_edge: i64,
     /// Both ends may be reset: bytes were owed when the engine died.
     pub may_reset: bool,
+    /// The engine dies, or segments go round it.
+    pub interrupted: bool,
     checked: [usize; 2],
     pub trace: bool,
     pub made: u64,
@@ -166,6 +168,7 @@ impl World {
             fh_acked: 0,
             fh_edge: 0,
             may_reset: false,
+            interrupted: false,
             checked: [0; 2],
             trace: false,
             made: 0,
@@ -181,6 +184,7 @@ impl World {
     }
 
     pub(super) fn at(&mut self, at: Instant, event: Event) {
+        self.interrupted |= matches!(event, Event::Restart | Event::Bypass(true));
         self.serial += 1;
         self.events.push(Reverse(Entry(at, self.serial, event)));
     }

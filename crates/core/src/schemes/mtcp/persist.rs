@@ -16,8 +16,9 @@ const INTERVAL_MAX: Duration = Duration::from_secs(60);
 const SENT_STEP: u32 = 64;
 const FLOWS_MAX: u32 = 16;
 const INTERVAL_ROUND_TRIP_MAX: Duration = Duration::from_secs(1);
-/// A round trip, as long as none was measured.
-const RTT_INITIAL: Duration = Duration::from_millis(200);
+/// As long as no round trip was measured: the first interval, which doubles (RFC 6298, 2.1 and
+/// 5.5). A packet may take a slow link longer than any guess.
+const INTERVAL_UNKNOWN: Duration = Duration::from_secs(1);
 
 /// The persist timer of one flow.
 #[derive(Clone, Copy, Debug, Default)]
@@ -42,7 +43,10 @@ impl Persist {
         match persist {
             MtcpPersist::Published => (INTERVAL_FIRST * (1 << self.sent.min(4))).min(INTERVAL_MAX),
             MtcpPersist::RoundTrip => {
-                let round_trip = rtt.srtt().unwrap_or(RTT_INITIAL).max(interval_min);
+                let Some(round_trip) = rtt.srtt() else {
+                    return (INTERVAL_UNKNOWN * (1 << self.sent.min(6))).min(INTERVAL_MAX);
+                };
+                let round_trip = round_trip.max(interval_min);
                 let flows = self.flows.clamp(1, FLOWS_MAX);
                 let times = flows * (1 + self.sent.min(10_000) / SENT_STEP);
                 (round_trip * times).min(INTERVAL_ROUND_TRIP_MAX.max(round_trip))
@@ -127,6 +131,15 @@ mod tests {
         let mut rtt = RttEstimator::default();
         rtt.sample(Duration::from_micros(10));
         assert_eq!(intervals(MtcpPersist::RoundTrip, &rtt), [20; 6]);
+    }
+
+    #[test]
+    fn at_the_round_trip_they_double_from_1_s_as_long_as_none_was_measured() {
+        let rtt = RttEstimator::default();
+        assert_eq!(
+            intervals(MtcpPersist::RoundTrip, &rtt),
+            [1000, 2000, 4000, 8000, 16_000, 32_000]
+        );
     }
 
     #[test]

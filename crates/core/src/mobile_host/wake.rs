@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The reserve of `wake`, one flow's: which ACK number and window each segment of the MH leaves
+//! with, so that after an outage there is one segment left to acknowledge.
+//!
+//! A Linux sender in its RTO back-off is woken by an ACK of something new and by nothing else.
+//! So while a flow downloads in bulk, what leaves acknowledges one segment of the FH less than
+//! the MH has said; when the link is back, that segment is acknowledged by a made ACK.
+//!
+//! ```text
+//!            bulk, nothing missing            the FH pauses, something is missing, a FIN,
+//!   LET GO ------------------------> HELD     the daemon is gone, the link is back
+//!      ^                               |
+//!      +-------------------------------+
+//! ```
+//!
+//! The kernel's program (`bpf/reserve.h`) does the same to packets; `wake/vectors.txt` is what
+//! both are held against. This one is the reference, and the model's.
+
+use core::time::Duration;
+
+use holdfast_wire::{Instant, SeqNum};
+
+mod clock;
+#[cfg(test)]
+mod tests;
+
+pub use clock::FhClock;
+
+/// Segments in a round trip from which on a reserve is kept: it takes as much of a sender that
+/// its congestion window limits and no queue, 1 in so many.
+pub const BULK_SEGMENTS: u32 = 64;
+/// The same if packets wait in a queue: then nothing is taken of the rate.
+pub const QUEUED_SEGMENTS: u32 = 16;
+/// Windows that hold less than so many segments leave as they are.
+const WINDOW_SEGMENTS_MIN: u32 = 16;
+/// A round trip this much longer than the shortest has a queue in it: a quarter.
+const QUEUE_SHARE: u32 = 4;
+/// The FH pauses if nothing comes for a round trip and this. Linux probes for a lost tail
+/// 200 ms or more after a round trip (`tcp_schedule_loss_probe`); RFC 8985, 7.2 has two round
+/// trips and the longest delay of an ACK.
+const QUIET: Duration = Duration::from_millis(50);
+/// No pause is longer.
+const QUIET_MAX: Duration = Duration::from_millis(500);
+/// Over what the segments are counted: a round trip, within these.
+const EPOCH_MIN: Duration = Duration::from_millis(10);
+const EPOCH_MAX: Duration = Duration::from_millis(1_000);
+
+/// Where segments of the FH end: from `start` to `end` all `piece` bytes, but the last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Grid {
+    /// The first byte.
+    pub start: SeqNum,
+    /// The one after the last.
+    pub end: SeqNum,
+    /// Bytes of a segment; 0: nothing is known.
+    pub piece: u32,
+}
+
+impl Grid {
+    /// Data came that follow on what is known, or not.
+    fn note(&mut self, seq: SeqNum, len: u32, piece: u32) {
+        let piece = piece.min(len);
+        let follows = seq == self.end && self.piece != 0;
+        // A whole number of pieces so far, and no larger ones now. A smaller one may be the last.
+        let whole = follows && self.end.distance_from(self.start) % self.piece == 0;
+        let fits = piece == self.piece || (len < self.piece && len == piece);
+        if !(whole && fits) {
+            *self = Self {
+                start: seq,
+                end: seq,
+                piece,
+            };
+        }
+        self.end = seq + len;
+    }
+
+    /// The last end of a segment before `ack`, if it is known.
+    fn before(&self, ack: SeqNum) -> Option<SeqNum> {
+        let known = self.piece != 0 && self.start.before(ack) && !ack.after(self.end);
+        known.then(|| {
+            let within = ack.distance_from(self.start) - 1;
+            self.start + within / self.piece * self.piece
+        })
+    }
+}
+
+/// ACK number and window of a segment, as it leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Leaves {
+    /// SEG.ACK.
+    pub ack: SeqNum,
+    /// The window field, not scaled.
+    pub window: u16,
+}
+
+/// The segment's own number and window, lowered by one segment where that can be: not below
+/// `floor`, not if the window field could not say the same right edge (rounded down to its
+/// unit), not if the window is small.
+pub fn lowered(own: Leaves, scale: u8, floor: SeqNum, grid: &Grid) -> Leaves {
+    let Some(boundary) = grid.before(own.ack) else {
+        return own;
+    };
+    let ack = if boundary.before(floor) {
+        floor
+    } else {
+        boundary
+    };
+    if !ack.before(own.ack) || u32::from(own.window) << scale < WINDOW_SEGMENTS_MIN * grid.piece {
+        return own;
+    }
+    let window = u32::from(own.window) + (own.ack.distance_from(ack) >> scale);
+    u16::try_from(window).map_or(own, |window| Leaves { ack, window })
+}
+
+/// Data of the FH, as they come: a super-segment whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FromFh {
+    /// The first byte.
+    pub seq: SeqNum,
+    /// Bytes of payload, more than 0.
+    pub len: u32,
+    /// Bytes of each segment in it, but for the last.
+    pub piece: u32,
+    /// It has PSH.
+    pub push: bool,
+}
+
+/// A segment of the MH on its way out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FromMh {
+    /// What it acknowledges, and its window.
+    pub own: Leaves,
+    /// The MH's window scale; none: not known, and nothing is held.
+    pub scale: Option<u8>,
+    /// It has payload.
+    pub has_payload: bool,
+    /// It has SACK blocks: something is missing, or came twice.
+    pub has_sack: bool,
+    /// The FH or the MH has sent its FIN.
+    pub is_ending: bool,
+}
+
+/// One flow's reserve.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reserve {
+    grid: Grid,
+    /// The end of what came with PSH last.
+    pushed_end: Option<SeqNum>,
+    /// The end of what came after a gap.
+    beyond_gap: Option<SeqNum>,
+    epoch_at: Instant,
+    epoch_bytes: u32,
+    is_bulk: bool,
+    rtt_min: Duration,
+    /// The highest number that has left.
+    acked_out: Option<SeqNum>,
+    /// What was let go: nothing below leaves.
+    let_go: Option<SeqNum>,
+    /// The MH's own number, when it was last lowered, and when that was.
+    held: Option<(SeqNum, Instant)>,
+}
+
+impl Reserve {
+    /// Data of the FH have come. `rtt`: the newest round trip.
+    pub fn note_fh(&mut self, data: &FromFh, rtt: Option<Duration>, now: Instant) {
+        if data.len == 0 {
+            return;
+        }
+        let end = data.seq + data.len;
+        let is_first = self.grid.piece == 0;
+        if !is_first && data.seq.before(self.grid.end) {
+            // Sent again.
+            return;
+        }
+        if !is_first && data.seq.after(self.grid.end) {
+            self.beyond_gap = Some(end);
+        }
+        self.grid.note(data.seq, data.len, data.piece);
+        if data.push {
+            self.pushed_end = Some(end);
+        }
+        self.count(data.len, rtt, now);
+    }
+
+    fn count(&mut self, bytes: u32, rtt: Option<Duration>, now: Instant) {
+        let Some(rtt) = rtt else {
+            return;
+        };
+        if self.rtt_min.is_zero() || rtt < self.rtt_min {
+            self.rtt_min = rtt;
+        }
+        self.epoch_bytes = self.epoch_bytes.saturating_add(bytes);
+        let since = now.saturating_since(self.epoch_at);
+        let epoch = rtt.clamp(EPOCH_MIN, EPOCH_MAX);
+        if since < epoch {
+            return;
+        }
+        let queued = rtt > self.rtt_min + self.rtt_min / QUEUE_SHARE;
+        let least = if queued {
+            QUEUED_SEGMENTS
+        } else {
+            BULK_SEGMENTS
+        };
+        // After a pause the time is longer than what was counted: it begins anew.
+        self.is_bulk = since < epoch * 2 && self.epoch_bytes / self.grid.piece.max(1) >= least;
+        self.epoch_at = now;
+        self.epoch_bytes = 0;
+    }
+
+    /// What a segment of the MH leaves with. `ordered`: the daemon lives, and the flow is not one
+    /// that it has just woken.
+    pub fn pass(&mut self, segment: &FromMh, ordered: bool, now: Instant) -> Leaves {
+        let own = segment.own;
+        let Some(floor) = self.floor() else {
+            // The first that is seen says what it says.
+            self.acked_out = Some(own.ack);
+            return own;
+        };
+        if own.ack.before(floor) {
+            // Another one has overtaken it.
+            return own;
+        }
+        let is_missing = segment.has_sack || self.beyond_gap.is_some_and(|end| own.ack.before(end));
+        if !is_missing {
+            self.beyond_gap = None;
+        }
+        let asks = segment.has_payload && self.pushed_end == Some(own.ack);
+        let may = ordered && self.is_bulk && !is_missing && !asks && !segment.is_ending;
+        let leaves = match segment.scale {
+            Some(scale) if may => lowered(own, scale, floor, &self.grid),
+            _ => own,
+        };
+        self.acked_out = Some(leaves.ack);
+        self.held = (leaves.ack != own.ack).then_some((own.ack, now));
+        leaves
+    }
+
+    /// Nothing below leaves any more.
+    fn floor(&self) -> Option<SeqNum> {
+        match (self.acked_out, self.let_go) {
+            (Some(out), Some(let_go)) if let_go.after(out) => Some(let_go),
+            (out, _) => out,
+        }
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) is due: the FH pauses then.
+    pub fn poll_timeout(&self, srtt: Option<Duration>) -> Option<Instant> {
+        let (_, at) = self.held?;
+        Some(at + (srtt.unwrap_or_default() + QUIET).min(QUIET_MAX))
+    }
+
+    /// If it is due: the number that a made ACK is to say, before the FH probes for it.
+    pub fn handle_timeout(&mut self, srtt: Option<Duration>, now: Instant) -> Option<SeqNum> {
+        let (ack, _) = self.held?;
+        if now < self.poll_timeout(srtt)? {
+            return None;
+        }
+        self.let_go(ack);
+        Some(ack)
+    }
+
+    /// A made ACK says this number: nothing below leaves any more, and nothing is held until the
+    /// flow is a bulk download again.
+    pub fn let_go(&mut self, ack: SeqNum) {
+        if self.let_go.is_none_or(|before| ack.after(before)) {
+            self.let_go = Some(ack);
+        }
+        self.is_bulk = false;
+        self.epoch_bytes = 0;
+        self.held = None;
+    }
+
+    /// Whether something is held.
+    pub const fn is_held(&self) -> bool {
+        self.held.is_some()
+    }
+}

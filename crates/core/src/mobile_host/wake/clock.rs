@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The FH's clock, as its TSvals show it: what it says now.
+
+use core::time::Duration;
+
+use holdfast_wire::Instant;
+
+/// Ticks in a second of the clocks that are in use: 1 kHz is Linux, BSD, Apple; 1 MHz is Linux
+/// with `tcp_usec_ts`; 100 and 250 Hz are old ones.
+const USUAL_HZ: [u64; 4] = [1_000, 1_000_000, 250, 100];
+/// Over less than this the way's own delays blur what is measured: it is 1 kHz.
+const MEASURED_MIN: Duration = Duration::from_millis(400);
+/// Over this it is measured well enough to be believed if it is none of the usual ones.
+const MEASURED_WELL: Duration = Duration::from_secs(5);
+/// From how long ago it is measured, and twice that at most: a clock of 1 MHz turns over in 71
+/// minutes.
+const MEASURED_FROM: Duration = Duration::from_secs(300);
+/// No clock is faster than this (RFC 7323, 5.4 has 1 ms to 1 s; Linux 1 us).
+const HZ_MAX: u64 = 2_000_000;
+/// An older reading tells nothing.
+const READING_MAX: Duration = Duration::from_secs(86_400);
+
+/// Readings of an FH's clock, and when they came first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FhClock {
+    /// The one that the rate is measured from.
+    pub first: (u32, Instant),
+    /// The one that it will be measured from next.
+    pub next: (u32, Instant),
+    /// The newest one.
+    pub newest: (u32, Instant),
+}
+
+impl FhClock {
+    /// A TSval has come.
+    pub fn note(&mut self, tsval: u32, now: Instant) {
+        let reading = (tsval, now);
+        if self.newest.1 == Instant::ZERO {
+            (self.first, self.next, self.newest) = (reading, reading, reading);
+        } else if (tsval.wrapping_sub(self.newest.0) as i32) > 0 {
+            self.newest = reading;
+            if now.saturating_since(self.next.1) > MEASURED_FROM {
+                (self.first, self.next) = (self.next, reading);
+            }
+        }
+    }
+
+    /// Its ticks in a second: what was measured, or the usual rate next to it.
+    pub fn ticks_per_s(&self) -> u64 {
+        let span = self.newest.1.saturating_since(self.first.1);
+        let ticks = u64::from(self.newest.0.wrapping_sub(self.first.0));
+        if span < MEASURED_MIN || span > READING_MAX {
+            return USUAL_HZ[0];
+        }
+        // 32 bits by 10^6: no overflow.
+        let hz = ticks * 1_000_000 / (span.as_micros() as u64);
+        // Closer the longer it was watched: within a third at first, a fiftieth at last.
+        let part = if span < MEASURED_WELL { 3 } else { 50 };
+        let near = |usual: &u64| usual.abs_diff(hz) <= usual / part;
+        match USUAL_HZ.into_iter().find(near) {
+            Some(usual) => usual,
+            None if span >= MEASURED_WELL && (1..=HZ_MAX).contains(&hz) => hz,
+            None => USUAL_HZ[0],
+        }
+    }
+
+    /// What an ACK that leaves at `now` echoes so that the FH sees a round trip as long as the one
+    /// of its newest reading: that reading, and the time since it came. It had taken the way
+    /// down when it came, and the ACK will have taken the way up when it arrives.
+    pub fn echo(&self, now: Instant) -> u32 {
+        let (tsval, at) = self.newest;
+        let since = now.saturating_since(at).min(READING_MAX);
+        let ticks = since.as_micros() as u64 * self.ticks_per_s() / 1_000_000;
+        tsval.wrapping_add(ticks as u32)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AT: Instant = Instant::from_millis(1_000);
+
+    fn clock(hz: u64, span: Duration) -> FhClock {
+        let mut clock = FhClock::default();
+        let steps = 50;
+        for step in 0..=steps {
+            let since = span * step / steps;
+            let ticks = since.as_micros() as u64 * hz / 1_000_000;
+            // From just below the turn of the number.
+            clock.note(
+                u32::MAX.wrapping_sub(20).wrapping_add(ticks as u32),
+                AT + since,
+            );
+        }
+        clock
+    }
+
+    #[test]
+    fn the_rate_of_each_usual_clock_is_found() {
+        for hz in USUAL_HZ {
+            for seconds in [1, 10, 300] {
+                assert_eq!(clock(hz, Duration::from_secs(seconds)).ticks_per_s(), hz);
+            }
+        }
+        assert_eq!(clock(500, Duration::from_secs(10)).ticks_per_s(), 500);
+        let short = clock(250, Duration::from_millis(100));
+        assert_eq!(short.ticks_per_s(), 1_000, "too short to be measured");
+        assert_eq!(FhClock::default().ticks_per_s(), 1_000);
+    }
+
+    #[test]
+    fn an_echo_after_an_outage_is_a_round_trip_old_on_the_senders_clock() {
+        for hz in USUAL_HZ {
+            let clock = clock(hz, Duration::from_secs(2));
+            for outage in [1, 7, 60, 3_600] {
+                let now = clock.newest.1 + Duration::from_secs(outage);
+                // 25 ms each way.
+                let said = u64::from(clock.newest.0);
+                let on_arrival = said + hz * outage + hz * 50 / 1_000;
+                let seen = (on_arrival as u32).wrapping_sub(clock.echo(now));
+                assert!(
+                    u64::from(seen).abs_diff(hz * 50 / 1_000) <= 1,
+                    "{hz} Hz, {outage} s: {seen} ticks"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_fast_clock_is_known_for_longer_than_its_turn() {
+        let clock = clock(1_000_000, Duration::from_secs(7_200));
+        assert_eq!(clock.ticks_per_s(), 1_000_000);
+        assert!(clock.newest.1.saturating_since(clock.first.1) >= MEASURED_FROM);
+    }
+
+    #[test]
+    fn what_comes_late_does_not_turn_the_clock_back() {
+        let mut clock = clock(1_000, Duration::from_secs(2));
+        let before = clock;
+        clock.note(before.newest.0.wrapping_sub(7), AT + Duration::from_secs(3));
+        assert_eq!(clock, before);
+    }
+}

@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The reserve against the vectors, event by event, and against a transfer that a seed makes up.
+
+use super::*;
+
+const VECTORS: &str = include_str!("vectors.txt");
+const PIECE: u32 = 1_448;
+const SCALE: u8 = 7;
+const RTT: Duration = Duration::from_millis(50);
+const START: u32 = 4_294_900_000;
+
+fn at(millis: u64) -> Instant {
+    Instant::from_millis(5_000 + millis)
+}
+
+fn after(segments: u32) -> SeqNum {
+    SeqNum::new(START) + segments * PIECE
+}
+
+fn data(first: u32, count: u32) -> FromFh {
+    FromFh {
+        seq: after(first),
+        len: count * PIECE,
+        piece: PIECE,
+        push: false,
+    }
+}
+
+fn ack(segments: u32) -> FromMh {
+    FromMh {
+        own: Leaves {
+            ack: after(segments),
+            window: 4_000,
+        },
+        scale: Some(SCALE),
+        has_payload: false,
+        has_sack: false,
+        is_ending: false,
+    }
+}
+
+/// A download of 200 segments in a round trip, until `segments` have come and are acknowledged.
+fn bulk(segments: u32) -> Reserve {
+    let mut reserve = Reserve::default();
+    for number in (0..segments).step_by(2) {
+        let now = at(u64::from(number) / 4);
+        reserve.note_fh(&data(number, 2), Some(RTT), now);
+        reserve.pass(&ack(number + 2), true, now);
+    }
+    reserve
+}
+
+#[test]
+fn numbers_and_windows_are_those_of_the_vectors() {
+    let mut changed = 0;
+    let lines = VECTORS.lines().filter(|line| !line.starts_with('#'));
+    for line in lines {
+        let values: Vec<u32> = line
+            .split_whitespace()
+            .skip(1)
+            .map(|word| word.parse().unwrap())
+            .collect();
+        let [
+            ack,
+            window,
+            scale,
+            floor,
+            start,
+            end,
+            piece,
+            ack_left,
+            window_left,
+        ] = values.try_into().unwrap();
+        let leaves = |ack, window| Leaves {
+            ack: SeqNum::new(ack),
+            window: u16::try_from(window).unwrap(),
+        };
+        let grid = Grid {
+            start: SeqNum::new(start),
+            end: SeqNum::new(end),
+            piece,
+        };
+        let own = leaves(ack, window);
+        let left = lowered(own, scale as u8, SeqNum::new(floor), &grid);
+        assert_eq!(left, leaves(ack_left, window_left), "{line}");
+        changed += u32::from(left != own);
+    }
+    assert!(changed > 50, "hardly any is lowered: {changed}");
+}
+
+#[test]
+fn a_bulk_download_leaves_one_segment_unacknowledged_and_its_right_edge_where_it_is() {
+    let mut reserve = bulk(400);
+    reserve.note_fh(&data(400, 2), Some(RTT), at(100));
+    let left = reserve.pass(&ack(402), true, at(100));
+    assert_eq!(left.ack, after(401));
+    let edge = |leaves: Leaves| leaves.ack + (u32::from(leaves.window) << SCALE);
+    let short = edge(ack(402).own).distance_from(edge(left));
+    assert!(short < 1 << SCALE, "{short}");
+    assert!(reserve.is_held());
+}
+
+#[test]
+fn few_segments_in_a_round_trip_are_no_bulk_unless_they_wait_in_a_queue() {
+    for (rtt, held) in [(40, false), (80, true)] {
+        let mut reserve = Reserve::default();
+        for number in 0..120 {
+            let now = at(u64::from(number) * 2);
+            // The shortest round trip is 40 ms: 20 segments.
+            let rtt = Duration::from_millis(if number < 60 { 40 } else { rtt });
+            reserve.note_fh(&data(number, 1), Some(rtt), now);
+            reserve.pass(&ack(number + 1), true, now);
+        }
+        assert_eq!(reserve.is_held(), held, "{rtt} ms");
+    }
+}
+
+#[test]
+fn nothing_is_held_without_order_scale_or_round_trip_nor_at_an_end() {
+    let mut reserve = bulk(400);
+    let bare = FromMh {
+        scale: None,
+        ..ack(400)
+    };
+    let ending = FromMh {
+        is_ending: true,
+        ..ack(400)
+    };
+    for (segment, ordered) in [(ack(400), false), (bare, true), (ending, true)] {
+        let mut reserve = reserve;
+        assert_eq!(reserve.pass(&segment, ordered, at(100)), segment.own);
+        assert!(!reserve.is_held());
+    }
+    assert_ne!(reserve.pass(&ack(400), true, at(100)), ack(400).own);
+    let mut unmeasured = Reserve::default();
+    for number in (0..400).step_by(2) {
+        unmeasured.note_fh(&data(number, 2), None, at(u64::from(number)));
+        let left = unmeasured.pass(&ack(number + 2), true, at(u64::from(number)));
+        assert_eq!(left, ack(number + 2).own);
+    }
+}
+
+#[test]
+fn while_something_is_missing_the_fh_hears_all_and_then_one_is_held_again() {
+    for has_sack in [true, false] {
+        let mut reserve = bulk(400);
+        // Segment 400 is lost.
+        for number in 401..410 {
+            reserve.note_fh(&data(number, 1), Some(RTT), at(100));
+            let segment = FromMh {
+                has_sack,
+                ..ack(400)
+            };
+            assert_eq!(reserve.pass(&segment, true, at(100)), segment.own);
+        }
+        reserve.note_fh(&data(400, 1), Some(RTT), at(110));
+        let left = reserve.pass(&ack(410), true, at(110));
+        assert_eq!(left.ack, after(409));
+    }
+}
+
+#[test]
+fn a_new_request_acknowledges_the_whole_answer() {
+    let mut reserve = bulk(400);
+    let last = FromFh {
+        push: true,
+        ..data(400, 2)
+    };
+    reserve.note_fh(&last, Some(RTT), at(100));
+    let pure = ack(402);
+    assert_eq!(reserve.pass(&pure, true, at(100)).ack, after(401));
+    let request = FromMh {
+        has_payload: true,
+        ..pure
+    };
+    assert_eq!(reserve.pass(&request, true, at(100)), request.own);
+    // Upload in the same flow, amid the download.
+    let mut reserve = bulk(400);
+    reserve.note_fh(&data(400, 2), Some(RTT), at(100));
+    assert_eq!(
+        reserve
+            .pass(
+                &FromMh {
+                    has_payload: true,
+                    ..ack(402)
+                },
+                true,
+                at(100)
+            )
+            .ack,
+        after(401)
+    );
+}
+
+#[test]
+fn a_pause_lets_go_before_the_fh_probes_and_the_number_never_goes_back() {
+    let mut reserve = bulk(400);
+    let now = at(100);
+    assert_eq!(reserve.pass(&ack(400), true, now).ack, after(399));
+    let due = reserve.poll_timeout(Some(RTT)).unwrap();
+    // Linux probes 200 ms after a round trip.
+    assert!(due > now + RTT && due <= now + RTT + Duration::from_millis(100));
+    assert_eq!(reserve.handle_timeout(Some(RTT), now), None);
+    assert_eq!(reserve.handle_timeout(Some(RTT), due), Some(after(400)));
+    assert_eq!(reserve.poll_timeout(Some(RTT)), None);
+    // A window update, then the download goes on.
+    assert_eq!(reserve.pass(&ack(400), true, due), ack(400).own);
+    reserve.note_fh(&data(400, 2), Some(RTT), due);
+    assert_eq!(
+        reserve.pass(&ack(402), true, due),
+        ack(402).own,
+        "not bulk any more"
+    );
+}
+
+#[test]
+fn what_is_overtaken_on_the_way_out_leaves_as_it_is() {
+    let mut reserve = bulk(400);
+    assert_eq!(reserve.pass(&ack(300), true, at(100)), ack(300).own);
+    assert_eq!(reserve.pass(&ack(400), true, at(100)).ack, after(399));
+}
+
+#[test]
+fn whatever_comes_nothing_is_acknowledged_that_was_not_received_and_no_number_goes_back() {
+    for seed in 1..200_u64 {
+        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        let mut below = |limit: u64| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state % limit
+        };
+        let mut reserve = Reserve::default();
+        let (mut received, mut highest, mut out) = (0_u32, 0_u32, None::<SeqNum>);
+        let mut now = at(0);
+        for _ in 0..2_000 {
+            now += Duration::from_micros(below(1_500));
+            let count = 1 + below(4) as u32;
+            let first = if below(50) == 0 {
+                highest + 1
+            } else {
+                highest.min(received + 8)
+            };
+            let first = if below(30) == 0 { received } else { first };
+            let push = below(40) == 0;
+            reserve.note_fh(
+                &FromFh {
+                    push,
+                    ..data(first, count)
+                },
+                Some(RTT),
+                now,
+            );
+            highest = highest.max(first + count);
+            if first <= received {
+                received = received.max(first + count);
+            }
+            let segment = FromMh {
+                has_payload: below(9) == 0,
+                has_sack: highest > received,
+                ..ack(received)
+            };
+            let left = reserve.pass(&segment, below(100) > 0, now);
+            assert!(!left.ack.after(segment.own.ack), "seed {seed}");
+            assert!(
+                out.is_none_or(|out| !left.ack.before(out)),
+                "seed {seed}: back"
+            );
+            let held = segment.own.ack.distance_from(left.ack);
+            assert!(held <= PIECE, "seed {seed}: {held} bytes held");
+            out = Some(left.ack);
+            if below(200) == 0 {
+                now += Duration::from_millis(300);
+                let let_go = reserve.handle_timeout(Some(RTT), now);
+                assert_eq!(let_go.is_some(), held > 0, "seed {seed}");
+                out = Some(let_go.unwrap_or(left.ack));
+            }
+        }
+    }
+}

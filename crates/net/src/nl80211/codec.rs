@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The few messages of nl80211 that are asked for or understood (`include/uapi/linux/nl80211.h`).
+//!
+//! Attributes that nobody here needs are stepped over unread: a driver's or a later kernel's
+//! addition to one of them does not cost the event.
+
+use netlink_packet_core::{DecodeError, Emitable, NlaBuffer, NlasIterator, ParseableParametrized};
+use netlink_packet_generic::{GenlFamily, GenlHeader};
+
+const CMD_GET_STATION: u8 = 17;
+const CMD_NEW_STATION: u8 = 19;
+const CMD_AUTHENTICATE: u8 = 37;
+const CMD_DEAUTHENTICATE: u8 = 39;
+const CMD_DISASSOCIATE: u8 = 40;
+const CMD_CONNECT: u8 = 46;
+const CMD_ROAM: u8 = 47;
+const CMD_DISCONNECT: u8 = 48;
+const CMD_SET_CQM: u8 = 63;
+const CMD_NOTIFY_CQM: u8 = 64;
+
+const ATTR_IFINDEX: u16 = 3;
+const ATTR_STA_INFO: u16 = 21;
+const ATTR_TIMED_OUT: u16 = 65;
+const ATTR_STATUS_CODE: u16 = 72;
+const ATTR_CQM: u16 = 94;
+
+const STA_INFO_SIGNAL: u16 = 7;
+const STA_INFO_SIGNAL_AVG: u16 = 13;
+
+const CQM_RSSI_THOLD: u16 = 1;
+const CQM_RSSI_HYST: u16 = 2;
+const CQM_RSSI_THRESHOLD_EVENT: u16 = 3;
+const CQM_BEACON_LOSS_EVENT: u16 = 8;
+const CQM_RSSI_LEVEL: u16 = 9;
+const CQM_EVENT_LOW: u32 = 0;
+const CQM_EVENT_HIGH: u32 = 1;
+
+/// `NLA_F_NESTED`.
+const NESTED: u16 = 1 << 15;
+
+/// What a station's interface tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WifiEvent {
+    /// It authenticates with an access point: it has left the one that it was with, if any.
+    Authenticating,
+    /// It is associated with an access point, for the first time or after roaming.
+    Joined,
+    /// It tried to and was refused, or heard nothing.
+    Refused,
+    /// It is with no access point any more.
+    Left,
+    /// The signal crossed the threshold that somebody has set.
+    Threshold {
+        /// It fell below; otherwise it rose above.
+        is_low: bool,
+        /// The signal, dBm, if the driver says.
+        dbm: Option<i32>,
+    },
+    /// Beacons of the access point stay away.
+    BeaconLoss,
+    /// The kernel dropped events, for nobody read them in time.
+    Overrun,
+}
+
+/// A message of nl80211: its command and its attributes as they stand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Message {
+    command: u8,
+    attributes: Vec<u8>,
+}
+
+impl GenlFamily for Message {
+    fn family_name() -> &'static str {
+        "nl80211"
+    }
+
+    fn version(&self) -> u8 {
+        1
+    }
+
+    fn command(&self) -> u8 {
+        self.command
+    }
+}
+
+impl Emitable for Message {
+    fn buffer_len(&self) -> usize {
+        self.attributes.len()
+    }
+
+    fn emit(&self, buffer: &mut [u8]) {
+        buffer[..self.attributes.len()].copy_from_slice(&self.attributes);
+    }
+}
+
+impl ParseableParametrized<[u8], GenlHeader> for Message {
+    fn parse_with_param(octets: &[u8], header: GenlHeader) -> Result<Self, DecodeError> {
+        Ok(Self {
+            command: header.cmd,
+            attributes: octets.to_vec(),
+        })
+    }
+}
+
+impl Message {
+    /// Asks for the stations of an interface: of a station's own, its access point.
+    pub(super) fn get_stations(ifindex: u32) -> Self {
+        Self {
+            command: CMD_GET_STATION,
+            attributes: attribute(ATTR_IFINDEX, &ifindex.to_ne_bytes()),
+        }
+    }
+
+    /// Asks for an event when the signal crosses a threshold.
+    pub(super) fn set_threshold(ifindex: u32, dbm: i32, hysteresis_db: u32) -> Self {
+        let threshold = [
+            attribute(CQM_RSSI_THOLD, &dbm.to_ne_bytes()),
+            attribute(CQM_RSSI_HYST, &hysteresis_db.to_ne_bytes()),
+        ];
+        Self {
+            command: CMD_SET_CQM,
+            attributes: [
+                attribute(ATTR_IFINDEX, &ifindex.to_ne_bytes()),
+                attribute(ATTR_CQM | NESTED, &threshold.concat()),
+            ]
+            .concat(),
+        }
+    }
+
+    /// The signal of a station, dBm.
+    pub(super) fn signal(&self) -> Option<i8> {
+        if self.command != CMD_NEW_STATION {
+            return None;
+        }
+        let info = find(&self.attributes, ATTR_STA_INFO)?;
+        let average = find(info, STA_INFO_SIGNAL_AVG).or_else(|| find(info, STA_INFO_SIGNAL));
+        average?.first().map(|octet| *octet as i8)
+    }
+
+    /// What it tells of the interface with this index.
+    pub(super) fn event(&self, ifindex: u32) -> Option<WifiEvent> {
+        if number(find(&self.attributes, ATTR_IFINDEX)?)? != ifindex {
+            return None;
+        }
+        match self.command {
+            CMD_AUTHENTICATE if self.has(ATTR_TIMED_OUT) => Some(WifiEvent::Refused),
+            CMD_AUTHENTICATE => Some(WifiEvent::Authenticating),
+            CMD_DEAUTHENTICATE | CMD_DISASSOCIATE | CMD_DISCONNECT => Some(WifiEvent::Left),
+            CMD_CONNECT => {
+                let status = find(&self.attributes, ATTR_STATUS_CODE)
+                    .and_then(|octets| octets.first_chunk())
+                    .map_or(0, |octets| u16::from_ne_bytes(*octets));
+                let refused = status != 0 || self.has(ATTR_TIMED_OUT);
+                Some(if refused {
+                    WifiEvent::Refused
+                } else {
+                    WifiEvent::Joined
+                })
+            }
+            CMD_ROAM => Some(WifiEvent::Joined),
+            CMD_NOTIFY_CQM => quality(find(&self.attributes, ATTR_CQM)?),
+            _ => None,
+        }
+    }
+
+    fn has(&self, kind: u16) -> bool {
+        find(&self.attributes, kind).is_some()
+    }
+}
+
+fn quality(told: &[u8]) -> Option<WifiEvent> {
+    if find(told, CQM_BEACON_LOSS_EVENT).is_some() {
+        return Some(WifiEvent::BeaconLoss);
+    }
+    let dbm = find(told, CQM_RSSI_LEVEL).and_then(number);
+    let is_low = match number(find(told, CQM_RSSI_THRESHOLD_EVENT)?)? {
+        CQM_EVENT_LOW => true,
+        CQM_EVENT_HIGH => false,
+        _ => return None,
+    };
+    Some(WifiEvent::Threshold {
+        is_low,
+        dbm: dbm.map(|dbm| dbm as i32),
+    })
+}
+
+/// The value of the first attribute of this kind.
+fn find(attributes: &[u8], kind: u16) -> Option<&[u8]> {
+    let mut rest = NlasIterator::new(attributes);
+    // An iterator that fails ends; what stood before it counts.
+    rest.find_map(|attribute| {
+        let attribute: NlaBuffer<&[u8]> = attribute.ok()?;
+        (attribute.kind() == kind).then(|| attribute.value())
+    })
+}
+
+fn number(octets: &[u8]) -> Option<u32> {
+    octets.first_chunk().map(|octets| u32::from_ne_bytes(*octets))
+}
+
+fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+    let mut octets = Vec::with_capacity(4 + value.len().next_multiple_of(4));
+    octets.extend((4 + value.len() as u16).to_ne_bytes());
+    octets.extend(kind.to_ne_bytes());
+    octets.extend(value);
+    octets.resize(4 + value.len().next_multiple_of(4), 0);
+    octets
+}

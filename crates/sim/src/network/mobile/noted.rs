@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What is known of each flow, by the rules of `bpf/noted.h`: the newest ACK header of the MH,
+//! and the round trip as the MH can see it.
+
+use holdfast_core::mobile_host::{HostFlow, MadeAck};
+use holdfast_core::{FlowKey, RECONNECTION_FLAGS};
+use holdfast_wire::{Duration, Flags, Instant, Options, SackBlocks, Segment, SeqNum};
+
+use crate::packet::{Body, Origin, Packet};
+
+/// A time measurement that nothing has answered by then begins anew.
+const TIMED_MAX: Duration = Duration::from_secs(10);
+
+/// One flow.
+#[derive(Clone, Debug)]
+pub(super) struct Noted {
+    flow: HostFlow,
+    /// What a made ACK is made of: the MH's last packet.
+    template: Packet,
+    /// The MH has sent an ACK that is not a SYN.
+    is_open: bool,
+    has_timestamps: bool,
+    timed_tsval: u32,
+    tsval_timed_at: Option<Instant>,
+    timed_seq: SeqNum,
+    seq_timed_at: Option<Instant>,
+}
+
+impl Noted {
+    /// One of which the first packet goes out.
+    pub(super) fn new(key: FlowKey, packet: &Packet, now: Instant) -> Self {
+        let (seq, ack) = packet
+            .segment()
+            .map_or_else(Default::default, |its| (its.seq, its.ack));
+        Self {
+            flow: HostFlow {
+                key,
+                snd_nxt: seq,
+                rcv_nxt: ack,
+                window: 0,
+                timestamps: None,
+                sack: SackBlocks::default(),
+                srtt: None,
+                rtt: None,
+                sent_at: now,
+                heard_at: None,
+                is_opaque: false,
+                is_finished: false,
+            },
+            template: *packet,
+            is_open: false,
+            has_timestamps: false,
+            timed_tsval: 0,
+            tsval_timed_at: None,
+            timed_seq: seq,
+            seq_timed_at: None,
+        }
+    }
+
+    /// The flow, as soon as there is an ACK of it.
+    pub(super) fn flow(&self) -> Option<HostFlow> {
+        self.is_open.then_some(self.flow)
+    }
+
+    /// The MH sends a segment.
+    pub(super) fn note_egress(&mut self, segment: &Segment, packet: &Packet, now: Instant) {
+        self.time_egress(segment, now);
+        let end = segment.seq + segment.len();
+        if segment.flags.has(Flags::SYN) {
+            self.flow.snd_nxt = end;
+        } else if segment.flags.has(Flags::ACK) {
+            if !self.is_open || !segment.ack.before(self.flow.rcv_nxt) {
+                self.note_ack(segment, packet, end);
+            }
+            self.is_open = true;
+        }
+        self.flow.sent_at = now;
+    }
+
+    fn note_ack(&mut self, segment: &Segment, packet: &Packet, end: SeqNum) {
+        let flow = &mut self.flow;
+        if !end.before(flow.snd_nxt) {
+            flow.snd_nxt = end;
+        }
+        flow.rcv_nxt = segment.ack;
+        flow.window = segment.window;
+        flow.timestamps = segment.options.timestamps.or(flow.timestamps);
+        flow.sack = without_duplicates(segment);
+        self.template = *packet;
+    }
+
+    /// Starts the clocks by which the FH's answer is a round trip.
+    fn time_egress(&mut self, segment: &Segment, now: Instant) {
+        let is_over =
+            |since: Option<Instant>| since.is_none_or(|at| now.saturating_since(at) > TIMED_MAX);
+        if let Some(timestamps) = segment.options.timestamps {
+            // The first segment with this value: an earlier one might be what is answered.
+            let last = self.flow.timestamps.map(|own| own.tsval);
+            let is_first = !self.has_timestamps || last != Some(timestamps.tsval);
+            if is_first && is_over(self.tsval_timed_at) {
+                self.timed_tsval = timestamps.tsval;
+                self.tsval_timed_at = Some(now);
+            }
+            self.has_timestamps = true;
+        }
+        if segment.is_empty() {
+            return;
+        }
+        if segment.seq != self.flow.snd_nxt {
+            // Sent again: its ACK tells no round trip (Karn).
+            self.seq_timed_at = None;
+        } else if is_over(self.seq_timed_at) {
+            self.timed_seq = segment.seq + segment.len();
+            self.seq_timed_at = Some(now);
+        }
+    }
+
+    /// A segment of the FH has come.
+    pub(super) fn note_ingress(&mut self, segment: &Segment, now: Instant) {
+        self.time_ingress(segment, now);
+        if segment.flags.has(Flags::FIN) {
+            self.flow.is_finished = true;
+        }
+        self.flow.heard_at = Some(now);
+    }
+
+    fn time_ingress(&mut self, segment: &Segment, now: Instant) {
+        let mut rtt = None;
+        if let Some(at) = self.seq_timed_at
+            && !segment.ack.before(self.timed_seq)
+        {
+            rtt = Some(now.saturating_since(at));
+            self.seq_timed_at = None;
+        }
+        if let (Some(at), Some(timestamps)) = (self.tsval_timed_at, segment.options.timestamps)
+            && (timestamps.tsecr.wrapping_sub(self.timed_tsval) as i32) >= 0
+        {
+            let since = now.saturating_since(at);
+            let gap = self.flow.heard_at.map(|heard| now.saturating_since(heard));
+            // The FH may have had nothing to say: a pause as long as all that tells nothing.
+            let tells = gap.is_some_and(|gap| gap < since / 2)
+                || self.flow.srtt.is_some_and(|srtt| since < srtt);
+            rtt = rtt.or(tells.then_some(since));
+            self.tsval_timed_at = None;
+        }
+        if let Some(rtt) = rtt {
+            let srtt = self.flow.srtt.map_or(rtt, |srtt| srtt - srtt / 8 + rtt / 8);
+            (self.flow.srtt, self.flow.rtt) = (Some(srtt), Some(rtt));
+        }
+    }
+
+    /// An ACK that looks like the MH's last one; none: there was none.
+    pub(super) fn made(&self, ack: MadeAck) -> Option<Packet> {
+        let (flow, mut packet) = (self.flow()?, self.template);
+        let Body::Tcp(tcp) = &mut packet.body else {
+            return None;
+        };
+        tcp.segment = Segment {
+            seq: flow.snd_nxt,
+            ack: flow.rcv_nxt,
+            flags: match ack {
+                MadeAck::Marked => RECONNECTION_FLAGS,
+                MadeAck::ZeroWindow | MadeAck::Last | MadeAck::Wake => Flags::ACK,
+            },
+            window: match ack {
+                MadeAck::ZeroWindow => 0,
+                MadeAck::Last | MadeAck::Marked | MadeAck::Wake => flow.window,
+            },
+            options: Options {
+                timestamps: flow.timestamps,
+                sack: flow.sack,
+                ..Options::default()
+            },
+            payload_len: 0,
+            ..tcp.segment
+        };
+        (tcp.origin, tcp.repeated) = (Origin::default(), false);
+        Some(packet)
+    }
+}
+
+/// Its SACK blocks, but for a first one that tells of a duplicate (RFC 2883).
+fn without_duplicates(segment: &Segment) -> SackBlocks {
+    let mut kept = SackBlocks::default();
+    let sack = &segment.options.sack;
+    for (place, (left, right)) in sack.iter().enumerate() {
+        let within =
+            |block: (SeqNum, SeqNum)| block.0.at_or_before(left) && right.at_or_before(block.1);
+        let tells = right.at_or_before(segment.ack) || sack.iter().nth(1).is_some_and(within);
+        if place > 0 || !tells {
+            kept.push(left, right);
+        }
+    }
+    kept
+}

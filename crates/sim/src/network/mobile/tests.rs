@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The schemes of `holdfast mobile` with the simulator's senders.
+
+use holdfast_core::mobile_host::{FreezeSet, MobileHostSettings, MobileScheme};
+use holdfast_link::{LinkSettings, LinkState, OutageEffect, OutageSettings};
+use holdfast_wire::{Duration, Instant};
+
+use crate::observe::{LinkId, Observer, PacketEvent};
+use crate::packet::Packet;
+use crate::{Experiment, Hop, MobilePlan, Outcome, Preset, Transfer};
+
+const OUTAGE_AT_S: f64 = 4.0;
+const OUTAGE_S: f64 = 3.0;
+/// A window of 32 KiB takes 133 ms on this path: so long is the round trip.
+const WARNING: Duration = Duration::from_millis(300);
+const UPLINK: LinkId = LinkId(3);
+
+/// 2 Mb/s, 20 ms, one outage, a Linux 2.1 sender of the year 2000.
+fn experiment(mobile: Option<MobilePlan>) -> Experiment {
+    let wired = LinkSettings::default();
+    let radio = LinkSettings {
+        rate_mbit_per_s: Some(2.0),
+        delay_ms: 10.0,
+        queue_packets_max: Some(100),
+        outage_effect: OutageEffect::LoseArriving,
+        outages: OutageSettings::Periodic {
+            first_at_s: OUTAGE_AT_S,
+            every_s: 1000.0,
+            for_s: OUTAGE_S,
+        },
+        ..LinkSettings::default()
+    };
+    let mut experiment = Experiment::new(3, Duration::from_secs(200));
+    let hop = |settings| Hop::both_ways(settings).unwrap();
+    experiment.hops = vec![hop(&wired), hop(&radio)];
+    experiment.transfers = vec![Transfer::download(3_000_000, Preset::Linux21.settings())];
+    experiment.mobile = mobile;
+    experiment
+}
+
+fn plan(scheme: MobileScheme) -> MobilePlan {
+    MobilePlan {
+        settings: MobileHostSettings::new(scheme),
+        told_after: Some(Duration::ZERO),
+        warned_before: Some(WARNING),
+    }
+}
+
+/// The windows that the MH's segments leave with, by time.
+#[derive(Default)]
+struct Windows(Vec<(Instant, u16)>);
+
+impl Observer for Windows {
+    fn on_packet(&mut self, link: LinkId, event: PacketEvent, packet: &Packet, now: Instant) {
+        if let (UPLINK, PacketEvent::Sent, Some(segment)) = (link, event, packet.segment()) {
+            self.0.push((now, segment.window));
+        }
+    }
+
+    fn on_link_state(&mut self, _: LinkId, _: LinkState, _: Instant) {}
+}
+
+fn at(s: f64) -> Instant {
+    Instant::from_nanos((s * 1e9) as u64)
+}
+
+fn run(mobile: Option<MobilePlan>) -> (Outcome, Windows) {
+    let mut windows = Windows::default();
+    let outcome = experiment(mobile).run_observed(&mut windows);
+    assert!(outcome.transfers[0].finished && outcome.transfers[0].intact);
+    (outcome, windows)
+}
+
+fn time(outcome: &Outcome) -> Duration {
+    outcome.transfers[0].transfer_time.unwrap()
+}
+
+#[test]
+fn a_warned_sender_of_2000_neither_times_out_nor_waits_for_a_probe() {
+    let (plain, _) = run(None);
+    let (frozen, windows) = run(Some(plan(MobileScheme::Freeze)));
+    assert!(plain.transfers[0].sender.timeouts > 0);
+    assert_eq!(frozen.transfers[0].sender.timeouts, 0);
+    assert_eq!(frozen.mobile.unwrap().frozen, 1);
+    assert!(
+        time(&frozen) + Duration::from_millis(500) < time(&plain),
+        "{:?} against {:?}",
+        time(&frozen),
+        time(&plain)
+    );
+    let stall = frozen.transfers[0].stalls[0].length;
+    assert!(stall < Duration::from_millis(100), "{stall:?}");
+    let (goes, back) = (at(OUTAGE_AT_S), at(OUTAGE_AT_S + OUTAGE_S));
+    for (when, window) in &windows.0 {
+        // A round trip before: not shorter than the path, not longer than the window.
+        let closed = *when > goes - Duration::from_millis(20) && *when < back;
+        let open = *when < goes - Duration::from_millis(180) || *when >= back;
+        assert!(!closed || *window == 0, "{window} at {when:?}");
+        assert!(!open || *window > 0, "{window} at {when:?}");
+    }
+}
+
+#[test]
+fn three_acks_after_the_outage_are_the_mobiles_last_one() {
+    let (outcome, windows) = run(Some(plan(MobileScheme::FastRetransmit)));
+    let back = at(OUTAGE_AT_S + OUTAGE_S);
+    let made = windows.0.iter().filter(|(when, _)| *when == back);
+    assert_eq!(made.count(), 3);
+    assert_eq!(outcome.mobile.unwrap().acks_made, 3);
+    let stall = outcome.transfers[0].stalls[0].length;
+    assert!(stall < Duration::from_millis(100), "{stall:?}");
+}
+
+#[test]
+fn without_tr_acks_nothing_is_said_after_the_outage_as_published() {
+    let mut silent = plan(MobileScheme::Freeze);
+    silent.settings.tr_acks = false;
+    let (outcome, windows) = run(Some(silent));
+    assert_eq!(outcome.mobile.unwrap().acks_made, 1, "the one that closes");
+    let back = at(OUTAGE_AT_S + OUTAGE_S);
+    assert!(windows.0.iter().all(|(when, _)| *when != back));
+}
+
+#[test]
+fn todays_set_leaves_alone_what_a_warning_does_not_cover() {
+    let mut late = plan(MobileScheme::Freeze);
+    late.settings.set = FreezeSet::Today;
+    late.warned_before = Some(Duration::from_millis(10));
+    let (outcome, windows) = run(Some(late));
+    let counters = outcome.mobile.unwrap();
+    assert_eq!((counters.frozen, counters.not_covered), (0, 1));
+    assert!(windows.0.iter().all(|(_, window)| *window > 0));
+}
+
+#[test]
+fn a_mobile_that_hears_nothing_does_nothing() {
+    let (plain, _) = run(None);
+    let (deaf, _) = run(Some(MobilePlan {
+        told_after: None,
+        warned_before: None,
+        ..plan(MobileScheme::Freeze)
+    }));
+    assert_eq!(plain.digest, deaf.digest);
+}
