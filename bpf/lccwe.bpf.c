@@ -3,7 +3,7 @@
  * The congestion control of LC and CWE: Reno at a mobile host that tells losses of
  * handoffs from congestion (Liao, Kao and Chien, 2005; docs/schemes/lc-cwe.md).
  *
- *  1. The daemon writes into the map `handoffs`, by interface, when a handoff begins
+ *  1. The daemon writes into the map `lccwe_handoffs`, by interface, when a handoff begins
  *     and when it is over (CLOCK_MONOTONIC, as the kernel's own times of segments).
  *  2. The kernel finds a loss and asks `ssthresh`. The time at which the first
  *     segment outstanding was sent last is read from the retransmission queue;
@@ -86,8 +86,10 @@ void BPF_PROG(lccwe_set_state, struct sock *sk, __u8 new_state)
 			its->kept_cwnd = largest(tp->snd_ssthresh, 2);
 			its->kept_ssthresh = tp->snd_ssthresh;
 		}
-		if (its->verdict == BY_HANDOFF && its->kept_cwnd)
+		if (its->verdict == BY_HANDOFF && its->kept_cwnd) {
 			tp->snd_cwnd = its->kept_cwnd;
+			pace(sk);
+		}
 		note_judgement(sk, its, JUDGED_TIMEOUT);
 	} else if (new_state == TCP_CA_RECOVERY && its->verdict != NOT_JUDGED) {
 		note_judgement(sk, its, JUDGED_DUP_ACKS);
@@ -176,6 +178,7 @@ static __always_inline void extrapolate(struct sock *sk, struct memory *its)
 		event->ssthresh_after = window.ssthresh;
 		bpf_ringbuf_submit(event, 0);
 	}
+	pace(sk);
 	tp->snd_cwnd = window.cwnd;
 	tp->snd_cwnd_cnt = window.counted;
 	if (its->kept_cwnd)
@@ -201,32 +204,22 @@ __u32 BPF_PROG(lccwe_undo_cwnd, struct sock *sk)
 	return largest(tcp_sk(sk)->snd_cwnd, tcp_sk(sk)->prior_cwnd);
 }
 
+#define OPERATIONS                                                                       \
+	{                                                                                \
+		.ssthresh = (void *)lccwe_ssthresh, .cong_avoid = (void *)lccwe_cong_avoid, \
+		.set_state = (void *)lccwe_set_state,                                    \
+		.pkts_acked = (void *)lccwe_pkts_acked,                                  \
+		.min_tso_segs = (void *)lccwe_min_tso_segs,                              \
+		.undo_cwnd = (void *)lccwe_undo_cwnd, .init = (void *)lccwe_init,        \
+		.flags = TCP_CONG_NON_RESTRICTED, .name = "holdfast_lccwe",              \
+	}
+
 SEC(".struct_ops.link")
-struct tcp_congestion_ops lccwe_linked = {
-	.ssthresh = (void *)lccwe_ssthresh,
-	.cong_avoid = (void *)lccwe_cong_avoid,
-	.set_state = (void *)lccwe_set_state,
-	.pkts_acked = (void *)lccwe_pkts_acked,
-	.min_tso_segs = (void *)lccwe_min_tso_segs,
-	.undo_cwnd = (void *)lccwe_undo_cwnd,
-	.init = (void *)lccwe_init,
-	.flags = TCP_CONG_NON_RESTRICTED,
-	.name = "holdfast_lccwe",
-};
+struct tcp_congestion_ops lccwe_linked = OPERATIONS;
 
 /* For kernels without links of struct_ops (before 6.4). */
 SEC(".struct_ops")
-struct tcp_congestion_ops lccwe_unlinked = {
-	.ssthresh = (void *)lccwe_ssthresh,
-	.cong_avoid = (void *)lccwe_cong_avoid,
-	.set_state = (void *)lccwe_set_state,
-	.pkts_acked = (void *)lccwe_pkts_acked,
-	.min_tso_segs = (void *)lccwe_min_tso_segs,
-	.undo_cwnd = (void *)lccwe_undo_cwnd,
-	.init = (void *)lccwe_init,
-	.flags = TCP_CONG_NON_RESTRICTED,
-	.name = "holdfast_lccwe",
-};
+struct tcp_congestion_ops lccwe_unlinked = OPERATIONS;
 
 /*
  * Makes our sockets try to send: setting TCP_NODELAY does, and is taken back where the

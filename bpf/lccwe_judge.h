@@ -12,7 +12,7 @@
 #include "lccwe.h"
 #include "lccwe_kernel.h"
 
-#define HANDOFFS_MAX 64
+#define HANDOFFS_MAX 1024
 #define RTX_DEPTH_MAX 40 /* a red-black tree of a million segments is not deeper */
 #define GOES_ON (~0ULL)
 /* Nobody may be left to say that it is over: then it counts as over by itself. */
@@ -31,12 +31,17 @@ struct place {
 	__u32 zero;
 };
 
+/*
+ * Handoffs are facts of interfaces, not of owners: the loader takes the map that is there
+ * already, so that sockets of an owner that has gone hear of its successor's. Shared by
+ * its name with crates/net/src/lccwe.rs. Whatever is evicted was no handoff.
+ */
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, HANDOFFS_MAX);
 	__type(key, struct place);
 	__type(value, struct handoff);
-} handoffs SEC(".maps");
+} lccwe_handoffs SEC(".maps");
 
 enum event_kind {
 	JUDGED_TIMEOUT = 1,
@@ -114,6 +119,17 @@ static __always_inline __u32 largest(__u32 a, __u32 b)
 	return a > b ? a : b;
 }
 
+/*
+ * After a handoff the whole window may go out at once, into a queue that is shorter: from
+ * then on the kernel paces, at the rate that it makes of window and round trip. Who paces
+ * already (fq) goes on doing so.
+ */
+static __always_inline void pace(struct sock *sk)
+{
+	if (sk->sk_pacing_status == SK_PACING_NONE)
+		sk->sk_pacing_status = SK_PACING_NEEDED;
+}
+
 /* The interface that it sends by: that of its route, or of the last one it had. */
 static __always_inline __u32 interface_of(struct sock *sk, struct memory *its)
 {
@@ -132,7 +148,7 @@ static __always_inline int last_handoff(struct sock *sk, struct memory *its,
 		.net_cookie = BPF_CORE_READ(sk, __sk_common.skc_net.net, net_cookie),
 		.ifindex = interface_of(sk, its),
 	};
-	struct handoff *found = bpf_map_lookup_elem(&handoffs, &place);
+	struct handoff *found = bpf_map_lookup_elem(&lccwe_handoffs, &place);
 
 	if (!found || found->start_ns == 0)
 		return 0;

@@ -41,6 +41,10 @@ enum counter {
 	PASSED_OTHER_HOST,
 	PASSED_VLAN,
 	PASSED_MALFORMED,
+	HELD_BACK,
+	HELD_NOT,
+	LET_GO,
+	ECHO_RENEWED,
 	COUNTERS,
 };
 
@@ -56,15 +60,19 @@ struct settings {
 	__u32 mobile_ifindex;
 	__u32 device_ifindex; /* of the daemon's device; 0: none */
 	__u32 own_mark;
+	__u32 keeps_reserves; /* `wake` */
+	__u32 has_timers;     /* else the daemon looks which flows pause */
 };
 const volatile struct settings settings = {};
 
 #include "noted.h"
+#include "reserve.h"
 
 /* What the daemon says by stores, through mmap; shared with mobile_path.rs. */
 struct control {
 	__u64 orders_until_ns; /* CLOCK_MONOTONIC; older: no order holds */
 	__u64 followed;	       /* flows in the map of that name */
+	__u64 woken_until_ns;  /* older: no flow was woken lately */
 };
 
 struct {
@@ -100,6 +108,14 @@ static __always_inline __u64 orders_until(void)
 	struct control *said = bpf_map_lookup_elem(&control, &zero);
 
 	return said ? *(volatile __u64 *)&said->orders_until_ns : 0;
+}
+
+static __always_inline __u64 woken_until(void)
+{
+	__u32 zero = 0;
+	struct control *said = bpf_map_lookup_elem(&control, &zero);
+
+	return said ? *(volatile __u64 *)&said->woken_until_ns : 0;
 }
 
 /* Window 0 in place of the MH's, if it is so ordered. */
@@ -158,7 +174,9 @@ int mobile_egress(struct __sk_buff *skb)
 	if (!state)
 		return NEXT;
 	note_egress(skb, state, &segment);
-	if (orders_until() > state->egress_at_ns && !(state->facts & FACT_OPAQUE))
+	if (settings.keeps_reserves)
+		reserve_egress(skb, &packet, &key, &segment, state, orders_until(), woken_until());
+	else if (orders_until() > state->egress_at_ns && !(state->facts & FACT_OPAQUE))
 		close_window(skb, &packet, &key, &segment);
 	return NEXT;
 }
@@ -265,7 +283,8 @@ int mobile_ingress(struct __sk_buff *skb)
 			bpf_map_delete_elem(&flows, &key);
 		return NEXT;
 	}
-	note_ingress(skb, state, &segment);
+	if (note_ingress(skb, state, &segment) && settings.keeps_reserves)
+		reserve_ingress(skb, &key, state, &segment);
 	return NEXT;
 }
 

@@ -103,7 +103,7 @@ struct woken {
 	__u32 let_go;
 	__u32 stale; /* the newest TSecr from before the outage */
 	__u32 echo;  /* the FH's clock at `echo_at_ns`, less the way */
-	__u32 unused;
+	__u32 renews; /* echoes up to `stale` are renewed */
 	__u64 echo_at_ns;
 	__u64 ticks_per_s;
 	__u64 until_ns; /* and then no longer */
@@ -302,6 +302,9 @@ static __always_inline void hold(struct reserve *reserve, __u32 ack, __u64 srtt,
 {
 	reserve->held_ack = ack;
 	reserve->held_at_ns = now;
+	/* The interpreter, where there is no compiler, has no callbacks. */
+	if (!settings.has_timers)
+		return;
 	/* A barrier: either the timer sees what is held, or we that it is not set. */
 	__sync_fetch_and_add(&reserve->turns, 1);
 	if (*(volatile __u32 *)&reserve->armed)
@@ -449,7 +452,7 @@ static __always_inline void reserve_egress(struct __sk_buff *skb, const struct p
 	to.ack = bpf_htonl(left.ack);
 	to.window = bpf_htons(left.window);
 	to.echo = from.echo;
-	if (of && options->timestamps && at_or_after(of->stale, options->tsecr)) {
+	if (of && of->renews && options->timestamps && at_or_after(of->stale, options->tsecr)) {
 		to.echo = bpf_htonl(fresh_echo(of, now));
 		count(ECHO_RENEWED);
 	}
@@ -457,9 +460,9 @@ static __always_inline void reserve_egress(struct __sk_buff *skb, const struct p
 		return;
 	if (from.ack != to.ack)
 		count(HELD_BACK);
-	if (store_fields(skb, packet->upper_offset, options->clocks_offset, &from, &to)) {
+	if (store_fields(skb, packet->upper_offset, options->echo_offset, &from, &to)) {
 		/* As it was: what can be written once can be written again. */
-		store_fields(skb, packet->upper_offset, options->clocks_offset, &to, &from);
+		store_fields(skb, packet->upper_offset, options->echo_offset, &to, &from);
 		count(HELD_NOT);
 	}
 }

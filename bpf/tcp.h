@@ -56,7 +56,7 @@ struct options {
 	__u32 sack[2 * SACK_BLOCKS_MAX];
 	__u32 sack_blocks;
 	__u32 scale;
-	__u32 clocks_offset; /* of the TSecr, in the options */
+	__u32 echo_offset; /* of the TSecr, in the options */
 	__u8 timestamps;
 	__u8 others;
 };
@@ -169,7 +169,7 @@ static __always_inline void walk_options(struct __sk_buff *skb, const struct seg
 		options->tsval = word(bytes + 4);
 		options->tsecr = word(bytes + 8);
 		options->timestamps = 1;
-		options->clocks_offset = 8;
+		options->echo_offset = 8;
 		return;
 	}
 	for (int i = 0; i < TCP_OPTIONS_BYTES_MAX; i++) {
@@ -189,7 +189,7 @@ static __always_inline void walk_options(struct __sk_buff *skb, const struct seg
 			return;
 		}
 		if (option[0] == 8)
-			options->clocks_offset = at + 6;
+			options->echo_offset = at + 6;
 		if (option[0] != 1)
 			read_option(option, length, options);
 		at += length;

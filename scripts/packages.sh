@@ -33,6 +33,7 @@ readonly run='
     procps          ps
     util-linux      unshare'
 readonly measure='
+    dbus-daemon     dbus-daemon
     iperf3          iperf3'
 readonly compare='
     haproxy         haproxy

@@ -79,7 +79,9 @@ fn options() -> Result<Options, String> {
     let mut arguments = env::args().skip(1);
     while let Some(argument) = arguments.next() {
         let mut number = || {
-            let text = arguments.next().ok_or(format!("{argument} takes a number"))?;
+            let text = arguments
+                .next()
+                .ok_or(format!("{argument} takes a number"))?;
             text.parse::<f64>()
                 .ok()
                 .filter(|number| (0.0..1e6).contains(number))
@@ -129,7 +131,11 @@ fn run(options: &Options) -> Result<(), String> {
 fn rows(text: &str) -> Result<Vec<Row>, String> {
     let mut lines = text.lines();
     let header = lines.next().ok_or("empty")?;
-    let columns: BTreeMap<_, _> = header.split(',').enumerate().map(|(n, name)| (name, n)).collect();
+    let columns: BTreeMap<_, _> = header
+        .split(',')
+        .enumerate()
+        .map(|(n, name)| (name, n))
+        .collect();
     let find = |names: &[&str]| names.iter().find_map(|name| columns.get(name).copied());
     let level = find(&["dbm", "RSRP", "rssi"]).ok_or("no column dbm, RSRP or rssi")?;
     let (rate, factor) = match (find(&["mbit_s"]), find(&["DL_bitrate"])) {
@@ -252,7 +258,9 @@ fn show(name: &str, gone_dbm: f64, outcome: &Outcome) {
         let mut values = values.to_vec();
         values.sort_by(f64::total_cmp);
         let place = (at * values.len().saturating_sub(1) as f64).round() as usize;
-        values.get(place).map_or("-".into(), |value| format!("{value:.1}"))
+        values
+            .get(place)
+            .map_or("-".into(), |value| format!("{value:.1}"))
     };
     println!(
         "| {name} | {gone_dbm} | {} | {hits} ({}) | {} | {} | {:.1} | {} | {:.0}% | {}, {}, {} | {} |",

@@ -9,6 +9,7 @@ use holdfast_wire::{Endpoint, Flags, Instant, SackBlocks, Segment, SeqNum, Times
 use crate::cache::{Insertion, SegmentCache};
 use crate::compression::SentCompression;
 use crate::gateway::Early;
+use crate::mobile::InFlight;
 use crate::sack::Scoreboard;
 use crate::schemes::mtcp::Mtcp;
 use crate::schemes::mtcp_plus::Ahead;
@@ -256,10 +257,10 @@ impl<P: Payload> Flow<P> {
     }
 
     /// Brings the MH's total up to date.
-    pub(crate) fn count_in_flight(&mut self, total: &mut u64) {
-        *total -= u64::from(self.counted_in_flight);
-        self.counted_in_flight = self.in_flight_unsplit();
-        *total += u64::from(self.counted_in_flight);
+    pub(crate) fn count_in_flight(&mut self, total: &mut InFlight) {
+        let now = self.in_flight_unsplit();
+        total.count(self.counted_in_flight, now);
+        self.counted_in_flight = now;
     }
 
     /// Joins those that wait to be sent from the cache, if there is something to send.

@@ -211,7 +211,7 @@ impl<P: Payload> Gateway<P> {
                 return Verdict::Forward;
             };
             let counters = &mut self.counters;
-            let mut cx = Context::new(&self.settings, &mobile.rtt, now, counters, actions);
+            let mut cx = Context::new(&self.settings, mobile, now, counters, actions);
             self.settings.scheme.on_nothing_new(flow, segment, &mut cx)
         } else if flow.is_split() {
             self.keep_split(place, segment, payload, now, actions)
@@ -240,7 +240,7 @@ impl<P: Payload> Gateway<P> {
         };
         let kept = flow.snoop_uplink.bytes();
         let counters = &mut self.counters;
-        let mut cx = Context::new(&self.settings, &mobile.rtt, now, counters, actions);
+        let mut cx = Context::new(&self.settings, mobile, now, counters, actions);
         let away = mobile.is_away();
         let held_back = self.settings.scheme.on_fh_ack(flow, segment, away, &mut cx);
         self.cached_bytes -= kept.saturating_sub(flow.snoop_uplink.bytes());
@@ -273,7 +273,7 @@ impl<P: Payload> Gateway<P> {
         let counters = &mut self.counters;
         let Insertion::Kept { new_bytes } = kept else {
             counters.cache_full += 1;
-            let mut cx = Context::new(settings, &mobile.rtt, now, counters, actions);
+            let mut cx = Context::new(settings, mobile, now, counters, actions);
             scheme.on_data(flow, segment, kept, &mut cx);
             // What is still waiting in the cache is not skipped.
             if !backlog {
@@ -288,7 +288,7 @@ impl<P: Payload> Gateway<P> {
         // Kept back only if it is certain to be sent from the cache.
         let waits_its_turn =
             (backlog || !mobile.takes_segments()) && segment.end().after(flow.sent_nxt);
-        let mut cx = Context::new(settings, &mobile.rtt, now, counters, actions);
+        let mut cx = Context::new(settings, mobile, now, counters, actions);
         if !(mobile.is_away() || flow.held || waits_its_turn || (repeated && ours)) {
             scheme.on_data(flow, segment, kept, &mut cx);
             flow.on_forwarded(segment, now);
@@ -331,26 +331,10 @@ impl<P: Payload> Gateway<P> {
             self.counters.implausible += u64::from(flow.stage == Stage::Open);
             return Verdict::Forward;
         }
-        let key = flow.key;
         let mobile_place = flow.mobile;
-        if met {
-            self.counters.flows_met += 1;
-            if self.settle_with_predecessor(place, &key, actions) {
-                return Verdict::Suppress;
-            }
-        }
-        let Some(flow) = self.flows.at_mut(place) else {
-            return Verdict::Forward;
-        };
-        let Some(mobile) = self.mobiles.at_mut(mobile_place) else {
-            return Verdict::Forward;
-        };
         let scheme = self.settings.scheme;
-        if met {
-            let counters = &mut self.counters;
-            let cx = Context::new(&self.settings, &mobile.rtt, now, counters, actions);
-            scheme.on_met(flow, &cx);
-            self.equip(place);
+        if met && self.begins(place, now, actions) {
+            return Verdict::Suppress;
         }
         if outcome.proves_compression {
             self.prove_compression(place);
@@ -363,7 +347,7 @@ impl<P: Payload> Gateway<P> {
         };
         let returned = take_in(mobile, flow, segment, &outcome, &mut self.counters, now);
         let counters = &mut self.counters;
-        let mut cx = Context::new(&self.settings, &mobile.rtt, now, counters, actions);
+        let mut cx = Context::new(&self.settings, mobile, now, counters, actions);
         let verdict = scheme.on_mh_segment(flow, segment, &outcome, &mut cx);
         let (kept, away) = (self.cached_bytes, mobile.is_away());
         self.cached_bytes += scheme.on_mh_data(flow, segment, payload, kept, away, &mut cx);
@@ -371,10 +355,7 @@ impl<P: Payload> Gateway<P> {
             recovery::repair(flow, outcome.loss, &mut self.counters, actions);
         }
         self.repair_split(place, outcome.loss, now, actions);
-        let Some(flow) = self.flows.at_mut(place) else {
-            return verdict;
-        };
-        if flow.is_done() {
+        if let Some(flow) = self.flows.at_mut(place).filter(|flow| flow.is_done()) {
             self.cached_bytes -= flow.close();
             actions.push(Action::Record(FlowRecord {
                 gone: true,
@@ -389,6 +370,27 @@ impl<P: Payload> Gateway<P> {
             };
         }
         verdict
+    }
+
+    /// Both halves of a flow are known now. True if its MH's segment goes no further.
+    fn begins(&mut self, place: u32, now: Instant, actions: &mut Actions<P>) -> bool {
+        self.counters.flows_met += 1;
+        let Some(key) = self.flows.at(place).map(|flow| flow.key) else {
+            return false;
+        };
+        if self.settle_with_predecessor(place, &key, actions) {
+            return true;
+        }
+        let Some(flow) = self.flows.at_mut(place) else {
+            return false;
+        };
+        if let Some(mobile) = self.mobiles.at(flow.mobile) {
+            let counters = &mut self.counters;
+            let cx = Context::new(&self.settings, mobile, now, counters, actions);
+            self.settings.scheme.on_met(flow, &cx);
+            self.equip(place);
+        }
+        false
     }
 
     /// The bytes in flight and the backlog of the flow may have changed.
@@ -440,6 +442,9 @@ fn take_in<P: Payload>(
             0
         });
         flow.repair_at = None;
+    }
+    if flow.snoop.knows_that_radio_loses() {
+        mobile.radio_lost_at = Some(now);
     }
     if flow.finds_link_kept_all(segment) {
         counters.links_that_kept += 1;

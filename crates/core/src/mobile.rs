@@ -87,8 +87,31 @@ const SRTT_INITIAL: Duration = Duration::from_millis(100);
 const WARNING_MAX: Duration = Duration::from_secs(1);
 /// A probe has gone unanswered so often before silence passes for a disconnection.
 const PROBES_UNTIL_DISCONNECTED: u32 = 2;
+/// What a flow has found of the radio is known so long after it was heard last.
+const RADIO_KNOWN: Duration = Duration::from_secs(60);
 /// So many probes go out at the first interval; then it grows.
 const PROBES_AT_FIRST_INTERVAL: u32 = 256;
+
+/// What is on its way to an MH.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct InFlight {
+    pub bytes: u64,
+    /// The flows that have a part of it.
+    pub flows: u32,
+}
+
+impl InFlight {
+    /// A flow that had `before` bytes of it has `now`.
+    pub(crate) fn count(&mut self, before: u32, now: u32) {
+        self.bytes = self.bytes - u64::from(before) + u64::from(now);
+        self.flows = self.flows - u32::from(before > 0) + u32::from(now > 0);
+    }
+
+    /// What each of the flows would have if all had as much, in bytes.
+    pub(crate) fn fair_part(&self) -> u64 {
+        self.bytes / u64::from(self.flows.max(1))
+    }
+}
 
 /// An MH.
 pub(crate) struct Mobile {
@@ -114,8 +137,10 @@ pub(crate) struct Mobile {
     pub outages: u64,
     pub rtt: RttEstimator,
     pub delivery: DeliveryRate,
-    /// Bytes sent to it and not acknowledged, all flows.
-    pub in_flight: u64,
+    /// What was sent to it and is not acknowledged, all flows.
+    pub in_flight: InFlight,
+    /// When a flow that knows that the radio loses packets was heard last.
+    pub radio_lost_at: Option<Instant>,
     /// Since when data in flight waits for an answer.
     unanswered_since: Option<Instant>,
     probes: u32,
@@ -154,7 +179,8 @@ impl Mobile {
             outages: 0,
             rtt: RttEstimator::default(),
             delivery: DeliveryRate::default(),
-            in_flight: 0,
+            in_flight: InFlight::default(),
+            radio_lost_at: None,
             unanswered_since: None,
             probes: 0,
             probe_at: None,
@@ -182,6 +208,12 @@ impl Mobile {
     /// Segments pass to it as they come.
     pub(crate) fn takes_segments(&self) -> bool {
         self.link == Link::Up
+    }
+
+    /// A flow has found of late that the radio loses packets.
+    pub(crate) fn radio_loses(&self, now: Instant) -> bool {
+        let of_late = |at: Instant| now.saturating_since(at) < RADIO_KNOWN;
+        self.radio_lost_at.is_some_and(of_late)
     }
 
     /// It is taken for unreachable.
@@ -269,7 +301,7 @@ impl Mobile {
 
     /// A segment of the MH came. True if that tells that the link is back.
     pub(crate) fn hear(&mut self, now: Instant) -> bool {
-        self.unanswered_since = (self.in_flight > 0).then_some(now);
+        self.unanswered_since = (self.in_flight.bytes > 0).then_some(now);
         match self.link {
             Link::Silent => true,
             // What was on its way when the link went may still come.
@@ -311,7 +343,7 @@ impl Mobile {
 
     /// How long a piece may be that is sent now; `None` if nothing may be.
     pub(crate) fn allowance(&self, now: Instant) -> Option<u32> {
-        let free = self.window.saturating_sub(self.in_flight);
+        let free = self.window.saturating_sub(self.in_flight.bytes);
         let room = free > 0 && self.pace_at <= now;
         room.then(|| {
             u32::try_from(scaled(self.pace_bytes_per_s(), QUANTUM).min(free)).unwrap_or(u32::MAX)
@@ -348,7 +380,7 @@ impl Mobile {
         } else {
             self.silent_at(settings)
         };
-        let window_open = self.window > self.in_flight;
+        let window_open = self.window > self.in_flight.bytes;
         let pace =
             (backlog_waits && self.link == Link::Recovering && window_open).then_some(self.pace_at);
         [probe, silent, pace, self.warned_until]

@@ -57,7 +57,7 @@ const ORDER_LIFE: Duration = Duration::from_millis(500);
 const ORDER_RENEWAL: Duration = Duration::from_millis(50);
 /// The same for orders that always stand: what a hang of the daemon leaves held is one segment.
 const STANDING_ORDER_RENEWAL: Duration = Duration::from_millis(200);
-/// How often flows that begin after a warning are looked for.
+/// How often flows that begin after a warning are looked for, and round trips that have grown.
 const ADOPTION: Duration = Duration::from_millis(100);
 /// The marked ACK, and one that opens a window, is repeated to a flow of which nothing was
 /// heard since: after so long...
@@ -352,18 +352,18 @@ impl MobileHost {
         actions: &mut Vec<HostAction>,
     ) {
         for flow in served(flows, now) {
-            if self.closed.contains(&flow.key) || self.pending.contains_key(&flow.key) {
+            if self.closed.contains(&flow.key) {
                 continue;
             }
-            let round_trip = flow.round_trip().unwrap_or(ROUND_TRIP_UNKNOWN);
-            let ahead = self.settings.ahead(round_trip).as_nanos() as u64;
-            let at = goes_at.map_or(now, |goes_at| {
-                Instant::from_nanos(goes_at.as_nanos().saturating_sub(ahead))
-            });
+            let round_trip = flow.round_trip();
+            let ahead = self.settings.ahead(round_trip.unwrap_or(ROUND_TRIP_UNKNOWN));
+            let at = goes_at.map_or(now, |goes_at| goes_at - ahead);
             if self.settings.set == FreezeSet::Today {
                 // A warning that does not cover the round trip does more harm than none.
-                let covers = goes_at.is_some() && flow.round_trip().is_some() && at >= now;
-                if !covers {
+                let left = goes_at.map(|goes_at| goes_at.saturating_since(now));
+                let least = round_trip.map(|round_trip| self.settings.least(round_trip));
+                if least.is_none() || left < least {
+                    self.pending.remove(&flow.key);
                     self.counters.not_covered += u64::from(self.left_alone.insert(flow.key));
                     continue;
                 }
@@ -480,7 +480,8 @@ impl MobileHost {
         let waiting: Vec<_> = flows.iter().filter(waits).copied().collect();
         for flow in waiting.iter().take(FLOWS_SERVED_MAX) {
             // Marks are for what is live; what was closed is to be opened in any case.
-            if of.of.is_some() || flow.is_live(now) {
+            let wanted = of.of.is_some() || flow.is_live(now);
+            if wanted && flow.is_late(of.since, now) {
                 self.send(flow.key, of.ack, 1, actions);
             }
         }

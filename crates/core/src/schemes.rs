@@ -18,6 +18,7 @@ use holdfast_wire::{Instant, SackBlocks, Segment};
 use crate::cache::Insertion;
 use crate::flow::{AckOutcome, Flow};
 use crate::gateway::Counters;
+use crate::mobile::{InFlight, Mobile};
 use crate::rtt::RttEstimator;
 use crate::settings::{Scheme, Settings};
 use crate::{Actions, Payload, Verdict};
@@ -34,22 +35,28 @@ pub(crate) struct Context<'a, P: Payload> {
     pub settings: &'a Settings,
     /// The wireless half's round trip, all flows of the MH together.
     pub rtt: &'a RttEstimator,
+    /// What is on its way to the MH, all flows together.
+    pub in_flight: InFlight,
+    /// A flow of the MH has found of late that the radio loses packets.
+    pub radio_loses: bool,
     pub now: Instant,
     pub counters: &'a mut Counters,
     pub actions: &'a mut Actions<P>,
 }
 
 impl<'a, P: Payload> Context<'a, P> {
-    pub(crate) const fn new(
+    pub(crate) fn new(
         settings: &'a Settings,
-        rtt: &'a RttEstimator,
+        mobile: &'a Mobile,
         now: Instant,
         counters: &'a mut Counters,
         actions: &'a mut Actions<P>,
     ) -> Self {
         Self {
             settings,
-            rtt,
+            rtt: &mobile.rtt,
+            in_flight: mobile.in_flight,
+            radio_loses: mobile.radio_loses(now),
             now,
             counters,
             actions,

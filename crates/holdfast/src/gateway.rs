@@ -107,20 +107,7 @@ fn serve(settings: GatewaySettings) -> anyhow::Result<()> {
         monitor,
         told,
     };
-    let data_path = match path.interface().kind {
-        LayerKind::Ethernet => "tc-tap",
-        LayerKind::RawIp => "tc-tun",
-    };
-    tracing::info!(
-        wireless = settings.wireless,
-        scheme = settings.scheme.name(),
-        data_path,
-        detaches_on_death = path.detaches_on_death(),
-        device_down = path.device_name(Direction::Downlink),
-        device_up = path.device_name(Direction::Uplink),
-        flows_of_predecessor = found.len(),
-        "gateway starts"
-    );
+    let data_path = announce(&settings, &path, found.len());
     let waker = Waker::new()?;
     let (commands, queue) = sync_channel(COMMANDS_MAX);
     let handle = WorkerHandle::new(commands, waker.clone());
@@ -154,6 +141,25 @@ fn serve(settings: GatewaySettings) -> anyhow::Result<()> {
         tracing::info!("gateway left");
     }
     result
+}
+
+/// Says in the log what begins; the data path's name.
+fn announce(settings: &GatewaySettings, path: &DataPath, found: usize) -> &'static str {
+    let data_path = match path.interface().kind {
+        LayerKind::Ethernet => "tc-tap",
+        LayerKind::RawIp => "tc-tun",
+    };
+    tracing::info!(
+        wireless = settings.wireless,
+        scheme = settings.scheme.name(),
+        data_path,
+        detaches_on_death = path.detaches_on_death(),
+        device_down = path.device_name(Direction::Downlink),
+        device_up = path.device_name(Direction::Uplink),
+        flows_of_predecessor = found,
+        "gateway starts"
+    );
+    data_path
 }
 
 fn worker_settings(settings: &GatewaySettings) -> anyhow::Result<WorkerSettings> {

@@ -84,9 +84,15 @@ pub(crate) struct LinkArgs {
     #[arg(long)]
     pub(crate) seed: Option<u64>,
 
-    /// The carrier of both devices follows the outages
-    #[arg(long)]
-    pub(crate) carrier: bool,
+    /// The carrier of both devices follows the outages, or (`mh`) that of the MH's alone
+    #[arg(
+        long,
+        value_name = "ENDS",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "both"
+    )]
+    pub(crate) carrier: Option<CarrierArg>,
     /// When outages and rate traces begin to run
     #[arg(
         long,
@@ -137,6 +143,15 @@ pub(crate) enum StartArg {
     /// With a line on the standard input: `start`, or `start NANOSECONDS` of
     /// CLOCK_MONOTONIC.
     Line,
+}
+
+/// `--carrier`: whose device's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CarrierArg {
+    /// That of both devices.
+    Both,
+    /// That of the device toward the MH.
+    Mh,
 }
 
 /// `--outage-effect`.

@@ -13,6 +13,7 @@ mod decompress;
 mod guard;
 mod host;
 mod keygen;
+mod sources;
 
 use std::net::IpAddr;
 use std::path::PathBuf;

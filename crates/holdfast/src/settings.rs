@@ -21,7 +21,9 @@ pub(crate) use gateway::{
 };
 use keys::Key;
 pub(crate) use manual::{MANUAL_FILE, settings_manual};
-pub(crate) use mobile::{Cell, MobileDaemonArgs, MobileSettings, resolve};
+pub(crate) use mobile::{
+    Cell, MobileDaemonArgs, MobileSettings, ModemChoice, SourceSettings, resolve,
+};
 
 /// The gateway's control socket unless told otherwise.
 pub(crate) const GATEWAY_SOCKET: &str = "/run/holdfast/gateway.sock";

@@ -4,6 +4,7 @@
 //! The reply types are the contract between the daemons, which fill them, and
 //! this command, which prints them; `--json` prints them as they are.
 
+mod sources;
 mod units;
 
 use std::collections::BTreeMap;
@@ -17,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::control::{ControlReply, ControlRequest, ask};
 use crate::settings::GATEWAY_SOCKET;
+pub(crate) use sources::SourceStatus;
 use units::{bytes, seconds};
 
 /// What a gateway sees.
@@ -217,6 +219,9 @@ pub(crate) struct MobileSessionStatus {
     pub(crate) refused: Option<String>,
     /// The addresses told to the gateway.
     pub(crate) addresses: Vec<IpAddr>,
+    /// What tells of the link.
+    #[serde(default)]
+    pub(crate) sources: Vec<SourceStatus>,
     /// Everything that is counted, by name.
     pub(crate) counters: BTreeMap<String, u64>,
 }
@@ -448,6 +453,9 @@ pub(crate) fn mobile_text(status: &MobileSessionStatus) -> String {
     line!(text, "addresses {}", list(&status.addresses));
     if let Some(scheme) = &status.scheme {
         line!(text, "own flows: {scheme}");
+    }
+    for source in &status.sources {
+        line!(text, "{}", source.text());
     }
     counters_text(&mut text, &status.counters);
     text

@@ -132,23 +132,29 @@ impl Daemon {
         Ok(daemon)
     }
 
-    /// Starts the mobile's daemon at the MH and waits until it answers.
+    /// Starts the mobile's daemon at the MH and waits until it answers: for the gateway, if
+    /// there is a `key`, and for the MH's own flows, if there is a scheme among `settings`,
+    /// lines of its `[mobile]` section.
     pub fn start_mobile(
         topology: &Topology,
         holdfast: &Path,
-        key: &Path,
+        key: Option<&Path>,
+        settings: &str,
         folder: &Path,
         stop: &StopFlag,
     ) -> anyhow::Result<Self> {
         let socket = folder.join("mobile.sock");
+        let config = folder.join("mobile.toml");
+        fs::write(&config, format!("[mobile]\n{settings}"))
+            .with_context(|| format!("{}: cannot be written", config.display()))?;
         let mut command = topology.mh.command(holdfast);
         command.args(["mobile", "--interface", MH_IF]);
-        command.args(["--gateway", &GATEWAY_WIRELESS.v4.to_string()]);
-        command
-            .arg("--key-file")
-            .arg(key)
-            .arg("--control-socket")
-            .arg(&socket);
+        command.arg("--config").arg(&config);
+        if let Some(key) = key {
+            command.args(["--gateway", &GATEWAY_WIRELESS.v4.to_string()]);
+            command.arg("--key-file").arg(key);
+        }
+        command.arg("--control-socket").arg(&socket);
         Self::start_at_the_mh(topology, command, socket, folder, stop)
     }
 
@@ -261,6 +267,12 @@ pub fn status_at(socket: &Path) -> anyhow::Result<Value> {
 pub fn announce_leaving(socket: &Path, lead_ms: u16) -> anyhow::Result<()> {
     let request =
         format!("{{\"command\":\"signal\",\"event\":\"going-down-soon\",\"lead_ms\":{lead_ms}}}\n");
+    ask(socket, &request).map(|_| ())
+}
+
+/// Tells the mobile with this socket that its link is `up` or `down`.
+pub fn say_link(socket: &Path, event: &str) -> anyhow::Result<()> {
+    let request = format!("{{\"command\":\"signal\",\"event\":\"{event}\"}}\n");
     ask(socket, &request).map(|_| ())
 }
 

@@ -35,6 +35,7 @@ pub mod link_file;
 pub mod link_process;
 pub mod movement;
 pub mod outage_matrix;
+pub mod own_flows;
 pub mod packet_trace;
 pub mod peers;
 pub mod report;

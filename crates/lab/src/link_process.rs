@@ -45,6 +45,8 @@ pub struct EmulatedLink {
     pub outage_effect: OutageEffect,
     /// Whether the devices' carrier follows the outages.
     pub carrier_follows: bool,
+    /// Whether that is the MH's device alone.
+    pub carrier_of_mh_alone: bool,
     /// MTU of both devices in octets.
     pub mtu: u32,
     /// Seed of all that is random.
@@ -70,6 +72,7 @@ impl Default for EmulatedLink {
             outages: Vec::new(),
             outage_effect: OutageEffect::Lose,
             carrier_follows: true,
+            carrier_of_mh_alone: false,
             mtu: 1500,
             seed: 1,
             description: None,
@@ -103,7 +106,8 @@ impl EmulatedLink {
         let mtu = self.mtu.to_string();
         command.args(["--mtu", &mtu, "--seed", &self.seed.to_string()]);
         if self.carrier_follows {
-            command.arg("--carrier");
+            let of = if self.carrier_of_mh_alone { "mh" } else { "both" };
+            command.arg(format!("--carrier={of}"));
         }
         for (flag, path) in ["--pcap-fh", "--pcap-mh"].iter().zip(&self.packet_traces) {
             if let Some(path) = path {

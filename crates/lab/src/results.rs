@@ -5,6 +5,8 @@
 
 pub mod ceiling;
 
+use std::collections::BTreeMap;
+
 use comfy_table::{CellAlignment, Table, presets};
 use holdfast_link::{OutageEffect, OutageSchedule, optimal_transfer};
 use holdfast_wire::{Duration, Instant};
@@ -90,6 +92,9 @@ pub struct ResultLine {
     /// How often the sender's loss classifier was right, on the model.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub lc_cwe: Option<Hits>,
+    /// What the MH did for its own flows, by the names of the daemon's counters.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub mobile: Option<BTreeMap<String, u64>>,
     /// What its packets say, if a claim needs them.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub traced: Option<Traced>,
@@ -231,6 +236,7 @@ impl ResultLine {
             handoffs: Vec::new(),
             handoff: None,
             lc_cwe: None,
+            mobile: None,
             traced: None,
             series: None,
         }

@@ -31,6 +31,7 @@ mod handoff;
 mod hop;
 mod host;
 mod lc_cwe;
+mod mobile;
 mod mtcp;
 mod snoop;
 mod sweep;
@@ -54,6 +55,9 @@ pub use hop::HopConditions;
 pub(crate) use host::PRESET_DEFAULT;
 pub use host::{HostConditions, ShrunkWindow};
 pub use lc_cwe::{LcCweConditions, OnHandoffChoice, OnNeitherChoice, TimeoutRttChoice};
+pub use mobile::{
+    FreezeSetChoice, MobileConditions, MobileSchemeChoice, MobileSignalChoice,
+};
 pub use mtcp::{
     MtcpCompressionChoice, MtcpConditions, MtcpPersistChoice, MtcpReleaseChoice, MtcpSetChoice,
     MtcpShrinkChoice,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One transfer over one link, plain or through a gateway, and what it took.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -20,7 +21,7 @@ use crate::download::Received;
 use crate::endpoint::Sample;
 use crate::endpoint::pair::Exchange;
 use crate::link_process::{EmulatedLink, LinkEnd, LinkProcess, LinkSample};
-use crate::movement::MovingMh;
+use crate::own_flows::{self, OwnFlows};
 use crate::peers::HaProxy;
 use crate::scenario::Move;
 use crate::seeded_file::{SeededContent, Sha256Sum};
@@ -28,10 +29,11 @@ use crate::stall;
 use crate::stop::StopFlag;
 use crate::topology::{HostTuning, Topology};
 use application::{Ended, ReadyApplication};
-use buffers::BufferWatch;
+use course::Course;
 
 mod application;
 mod buffers;
+mod course;
 mod parts;
 mod watch;
 
@@ -108,6 +110,8 @@ pub struct TransferExtras {
     pub cross_traffic: Vec<DatagramStream>,
     /// What the lab's own ends exchange; none: nginx serves and curl downloads.
     pub exchange: Option<Exchange>,
+    /// What the MH's daemon does for its own flows; none: nothing.
+    pub own_flows: Option<OwnFlows>,
 }
 
 /// What a transfer took.
@@ -182,6 +186,8 @@ pub struct Measurement {
     /// The most bytes that the base stations were seen to keep for the MH at a time; none:
     /// they do not.
     pub buffered_bytes_max: Option<u64>,
+    /// What the MH's daemon counted about its own flows, if it does something for them.
+    pub own_flows: Option<BTreeMap<String, u64>>,
 }
 
 impl TransferResult {
@@ -270,66 +276,44 @@ impl PreparedTransfer {
             .iter()
             .map(|stream| stream.start(&self.topology, origin_ns))
             .collect::<anyhow::Result<Vec<_>>>()?;
-        let moving = self.set_out(origin_ns)?;
-        let buffers = extras
-            .handoff
-            .is_some()
-            .then(|| BufferWatch::start(&self.gateways));
+        let course = Course::set_out(&self, origin_ns)?;
         let started_ns = origin_ns + extras.start_after.as_nanos() as u64;
         watch.started_ns.store(origin_ns, Ordering::Relaxed);
         let times = (origin_ns, started_ns);
-        let Ended {
-            received,
-            in_time,
-            whole,
-            samples,
-            others,
-        } = application.run(&self.topology, times, self.settings.limit, watch, stop)?;
-        let ended_ns = monotonic_ns();
-        moving.map_or(Ok(()), MovingMh::finish)?;
-        let buffered_bytes_max = buffers.map(BufferWatch::finish);
-        let retransmitted = self.retransmitted()? - retransmitted_before;
-        let after = self.counters()?;
+        let ended = application.run(&self.topology, times, self.settings.limit, watch, stop)?;
         let times = Times {
             origin_ns,
             started_ns,
-            ended_ns,
+            ended_ns: monotonic_ns(),
         };
-        let result = self.result(content, times, &received, whole, retransmitted)?;
-        let last_ns = received
-            .arrivals
-            .last()
-            .map_or(started_ns, |arrival| arrival.at_ns);
-        let link_samples = self.end()?;
+        let buffered_bytes_max = course.finish()?;
+        let retransmitted = self.retransmitted()? - retransmitted_before;
+        let after = self.counters()?;
+        let result = self.result(content, times, &ended.received, ended.whole, retransmitted)?;
+        let last = ended.received.arrivals.last();
+        let last_ns = last.map_or(started_ns, |arrival| arrival.at_ns);
+        let others = ended.others.iter();
         Ok(Measurement {
             result,
             segments: after.0.segments - before.0.segments,
             duplicate_segments: after.1.duplicates_reported - before.1.duplicates_reported,
-            ended: in_time,
+            ended: ended.in_time,
             last_byte_s: last_ns.saturating_sub(started_ns) as f64 / 1e9,
-            received,
-            samples,
-            link_samples,
+            others: others.map(|one| OtherFlow::of(one, started_ns)).collect(),
+            received: ended.received,
+            samples: ended.samples,
+            own_flows: self.own_flows()?,
+            link_samples: self.end()?,
             origin_ns,
-            others: others
-                .iter()
-                .map(|one| OtherFlow::of(one, started_ns))
-                .collect(),
             buffered_bytes_max,
         })
     }
 
-    /// The MH begins to move, if it does.
-    fn set_out(&self, origin_ns: u64) -> anyhow::Result<Option<MovingMh>> {
-        let extras = &self.settings.extras;
-        if extras.moves.is_empty() {
-            return Ok(None);
-        }
-        let mobile = self.mobile.as_ref().filter(|_| extras.handoff.is_some());
-        let its_routes = (self.settings.congestion_control.as_str(), &extras.mh);
-        let socket = mobile.map(Daemon::socket);
-        let moving = MovingMh::start(&self.topology, &extras.moves, its_routes, socket, origin_ns)?;
-        Ok(Some(moving))
+    /// What the MH's daemon has counted about its own flows.
+    fn own_flows(&self) -> anyhow::Result<Option<BTreeMap<String, u64>>> {
+        let daemon = self.mobile.as_ref();
+        let daemon = daemon.filter(|_| self.settings.extras.own_flows.is_some());
+        daemon.map(own_flows::counters).transpose()
     }
 
     /// Starts the clocks of all links at one moment, which it returns.

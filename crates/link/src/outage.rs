@@ -62,7 +62,7 @@ pub struct Outage {
 pub struct OutageAt {
     /// Begin, in seconds since the start; 0 or more.
     pub at_s: f64,
-    /// Length in seconds, at least 0.001.
+    /// Length in seconds, at least 0.0001.
     pub for_s: f64,
 }
 

@@ -338,24 +338,15 @@ impl LinkSettings {
         &self,
         mut load: impl FnMut(&str) -> Result<String, String>,
     ) -> Result<LinkPlan, SettingsError> {
-        let mut read = |key: &str, file: &str| -> Result<Trace, SettingsError> {
-            let format = self
-                .trace_format
-                .unwrap_or_else(|| TraceFormat::of_file_name(file));
-            let takes =
-                |reason: String| SettingsError::new(key, file, format!("a trace ({reason})"));
-            Trace::parse(&load(file).map_err(takes)?, format)
-                .map_err(|error| takes(error.to_string()))
-        };
         let rate_trace = self
             .rate_trace
             .as_deref()
-            .map(|file| read("rate_trace", file))
+            .map(|file| self.trace("rate_trace", file, &mut load))
             .transpose()?;
         let gaps_of = match &self.outages {
             OutageSettings::Trace {
                 file: Some(file), ..
-            } => Some(read("outages.file", file)?),
+            } => Some(self.trace("outages.file", file, &mut load)?),
             _ => rate_trace.clone(),
         };
         if let Some(jitter) = &self.jitter {
@@ -365,14 +356,6 @@ impl LinkSettings {
             loss.check()
                 .map_err(|error| error.within("gilbert_elliott"))?;
         }
-        let packets = self.queue_packets_max.unwrap_or(QUEUE_PACKETS_DEFAULT);
-        in_range(
-            "queue_packets_max",
-            f64::from(packets),
-            1.0,
-            QUEUE_PACKETS_MAX,
-            "packets",
-        )?;
         if let Some(dscp) = self.priority_dscp_min {
             in_range(
                 "priority_dscp_min",
@@ -391,7 +374,7 @@ impl LinkSettings {
                 .slow
                 .map(|slow| slow.plan(delay).map_err(|error| error.within("slow")))
                 .transpose()?,
-            queue_packets_max: packets as usize,
+            queue_packets_max: self.queue_packets()?,
             queue_bytes_max: self.queue_bytes_max.unwrap_or(u64::MAX),
             priority_dscp_min: self.priority_dscp_min,
             loss: probability("loss", self.loss)?,
@@ -411,6 +394,33 @@ impl LinkSettings {
     /// As [`Self::plan_with`]; a trace is one.
     pub fn plan(&self) -> Result<LinkPlan, SettingsError> {
         self.plan_with(|_| Err("no files are read here".to_owned()))
+    }
+
+    /// The trace in `file`, which `load` reads; an error names `key`.
+    fn trace(
+        &self,
+        key: &str,
+        file: &str,
+        load: &mut impl FnMut(&str) -> Result<String, String>,
+    ) -> Result<Trace, SettingsError> {
+        let format = self
+            .trace_format
+            .unwrap_or_else(|| TraceFormat::of_file_name(file));
+        let takes = |reason: String| SettingsError::new(key, file, format!("a trace ({reason})"));
+        Trace::parse(&load(file).map_err(takes)?, format).map_err(|error| takes(error.to_string()))
+    }
+
+    /// The queue's limit.
+    fn queue_packets(&self) -> Result<usize, SettingsError> {
+        let packets = self.queue_packets_max.unwrap_or(QUEUE_PACKETS_DEFAULT);
+        in_range(
+            "queue_packets_max",
+            f64::from(packets),
+            1.0,
+            QUEUE_PACKETS_MAX,
+            "packets",
+        )?;
+        Ok(packets as usize)
     }
 
     fn capacity(&self, trace: Option<&Trace>) -> Result<Capacity, SettingsError> {

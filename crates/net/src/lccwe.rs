@@ -16,8 +16,10 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use libbpf_rs::query::{MapInfo, MapInfoIter};
 use libbpf_rs::{
-    Iter, Link, MapCore as _, MapFlags, Object, ObjectBuilder, OpenObject, RingBufferBuilder,
+    Iter, Link, MapCore as _, MapFlags, MapHandle, MapType, Object, ObjectBuilder, OpenObject,
+    RingBufferBuilder,
 };
 
 pub use event::{Event, EventKind};
@@ -35,6 +37,9 @@ const NAME_BYTES: usize = 16;
 /// Its registration by a link, and without one.
 const LINKED: &str = "lccwe_linked";
 const UNLINKED: &str = "lccwe_unlinked";
+/// The map of handoffs, and `HANDOFFS_MAX`.
+const HANDOFFS: &str = "lccwe_handoffs";
+const HANDOFFS_MAX: u32 = 1024;
 /// `struct handoff`'s end of one that goes on.
 const GOES_ON: u64 = u64::MAX;
 /// Events that one look takes at most.
@@ -286,7 +291,7 @@ impl CongestionControl {
     }
 
     fn handoffs(&self) -> io::Result<libbpf_rs::Map<'_>> {
-        self.map("handoffs")
+        self.map(HANDOFFS)
     }
 
     fn map(&self, name: &str) -> io::Result<libbpf_rs::Map<'_>> {
@@ -332,7 +337,12 @@ fn check_name(name: &str) -> io::Result<()> {
 
 fn load(name: &str, parts: Parts) -> io::Result<Object> {
     let mut open = open(name)?;
+    let known = known_handoffs();
     for mut map in open.maps_mut() {
+        if let (Some(known), HANDOFFS) = (&known, map.name().to_str().unwrap_or_default()) {
+            map.reuse_fd(known.as_fd())
+                .map_err(|error| bpf("handoffs", &error))?;
+        }
         let is_wanted = match map.name().to_str() {
             Some(LINKED) => parts.linked,
             Some(UNLINKED) => !parts.linked,
@@ -349,6 +359,20 @@ fn load(name: &str, parts: Parts) -> io::Result<Object> {
         }
     }
     open.load().map_err(|error| bpf("load", &error))
+}
+
+/// The map that an owner before has made, if sockets of its or another owner still hold it.
+fn known_handoffs() -> Option<MapHandle> {
+    let size = size_of::<Place>() as u32;
+    let is_it = |info: &MapInfo| {
+        let sizes = (info.key_size, info.value_size, info.max_entries);
+        info.name.as_bytes() == HANDOFFS.as_bytes()
+            && info.ty == MapType::LruHash
+            && sizes == (size, size, HANDOFFS_MAX)
+    };
+    let found = MapInfoIter::default().find(is_it)?;
+    // It may have gone meanwhile.
+    MapHandle::from_map_id(found.id).ok()
 }
 
 /// The object with `name` written into it.

@@ -16,6 +16,7 @@ pub mod lccwe;
 pub mod mobile_path;
 pub mod monitor;
 pub mod netns;
+pub mod nl80211;
 pub mod readiness;
 pub mod rtnl;
 pub mod state_file;

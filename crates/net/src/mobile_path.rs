@@ -11,6 +11,7 @@ use std::io;
 use std::time::Duration;
 
 use holdfast_core::FlowKey;
+use holdfast_core::mobile_host::wake;
 use holdfast_wire::Instant;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
@@ -22,12 +23,14 @@ mod counters;
 mod detour;
 mod program;
 mod record;
+mod reserve;
 mod sender;
 #[cfg(test)]
 mod tests;
 
 pub use detour::{Detour, FOLLOWED_MAX};
 pub use record::NotedFlow;
+pub use reserve::{NotedReserve, Pause, Pauses, Woken};
 pub use sender::AckSender;
 
 use program::ProgramSettings;
@@ -52,6 +55,7 @@ const READ_TRIES: usize = 4;
 // Words of `struct control` in the C source.
 const ORDERS_UNTIL: usize = 0;
 const FOLLOWED: usize = 1;
+const WOKEN_UNTIL: usize = 2;
 
 /// The programs and maps on one interface; one owner. Dropping it detaches them.
 #[derive(Debug)]
@@ -71,7 +75,29 @@ impl MobilePath {
     /// Errors: no such interface, a link type that is not known, no permission
     /// (`CAP_NET_ADMIN`, `CAP_BPF`); the message names the step.
     pub fn attach(interface: &str, mode: AttachMode, flows_max: u32) -> io::Result<Self> {
-        Ok(Self::attach_with(Interface::query(interface)?, mode, flows_max, None)?.0)
+        let interface = Interface::query(interface)?;
+        let programs = load(&interface, flows_max, None)?;
+        Ok(Self::attach_with(programs, interface, mode, None)?.0)
+    }
+
+    /// The same for `wake`: of each bulk download a segment is left unacknowledged, while the
+    /// deadline of what is ordered holds. And the word of flows that pause; none where the kernel
+    /// has no compiler for programs: there [`FlowMaps::pausing`] is to be asked.
+    pub fn attach_with_reserves(
+        interface: &str,
+        mode: AttachMode,
+        flows_max: u32,
+    ) -> io::Result<(Self, Option<Pauses>)> {
+        let interface = Interface::query(interface)?;
+        let (programs, pauses) = match load_with_reserves(&interface, flows_max, true) {
+            Ok(programs) => {
+                let pauses = Pauses::open(&programs.map("pauses")?)?;
+                (programs, Some(pauses))
+            }
+            Err(_) => (load_with_reserves(&interface, flows_max, false)?, None),
+        };
+        let (path, _) = Self::attach_with(programs, interface, mode, None)?;
+        Ok((path, pauses))
     }
 
     /// The same, with a device for what the gateway has compressed.
@@ -82,19 +108,18 @@ impl MobilePath {
     ) -> io::Result<(Self, Detour)> {
         let interface = Interface::query(interface)?;
         let device = Detour::create_device(&interface)?;
-        let (path, detour) = Self::attach_with(interface, mode, flows_max, Some(device))?;
+        let programs = load(&interface, flows_max, Some(device.ifindex()))?;
+        let (path, detour) = Self::attach_with(programs, interface, mode, Some(device))?;
         let detour = detour.ok_or_else(|| io::Error::other("no device for compressed segments"))?;
         Ok((path, detour))
     }
 
     fn attach_with(
+        programs: Programs,
         interface: Interface,
         mode: AttachMode,
-        flows_max: u32,
         device: Option<Tun>,
     ) -> io::Result<(Self, Option<Detour>)> {
-        let device_ifindex = device.as_ref().map(Tun::ifindex);
-        let programs = load(&interface, flows_max, device_ifindex)?;
         let maps = FlowMaps::of(&programs, &interface)?;
         let counters = programs.map("counters")?;
         // Who gives back stands before who takes.
@@ -145,6 +170,23 @@ impl MobilePath {
 }
 
 fn load(interface: &Interface, flows_max: u32, device: Option<u32>) -> io::Result<Programs> {
+    settings(interface, flows_max, device).load()
+}
+
+fn load_with_reserves(
+    interface: &Interface,
+    flows_max: u32,
+    has_timers: bool,
+) -> io::Result<Programs> {
+    ProgramSettings {
+        keeps_reserves: true,
+        has_timers,
+        ..settings(interface, flows_max, None)
+    }
+    .load()
+}
+
+fn settings(interface: &Interface, flows_max: u32, device: Option<u32>) -> ProgramSettings {
     ProgramSettings {
         heartbeat_max_age_ns: HEARTBEAT_AGE_MAX.as_nanos() as u64,
         kind: interface.kind,
@@ -152,8 +194,9 @@ fn load(interface: &Interface, flows_max: u32, device: Option<u32>) -> io::Resul
         device_ifindex: device.unwrap_or(0),
         own_mark: Detour::mark(device.unwrap_or(0)),
         flows_max,
+        keeps_reserves: false,
+        has_timers: false,
     }
-    .load()
 }
 
 /// By what another process finds an owner's maps; they live as long as one of the two.
@@ -165,6 +208,10 @@ pub struct MapIds {
     pub closed: u32,
     /// The map of the deadline.
     pub control: u32,
+    /// The map of reserves.
+    pub reserves: u32,
+    /// The map of flows that were woken.
+    pub woken: u32,
 }
 
 /// What is known of flows, and what is ordered for them.
@@ -173,6 +220,8 @@ pub struct FlowMaps {
     flows: MapHandle,
     closed: MapHandle,
     control: MapHandle,
+    reserves: MapHandle,
+    woken: MapHandle,
     words: SharedWords,
     kind: LayerKind,
 }
@@ -180,7 +229,8 @@ pub struct FlowMaps {
 impl FlowMaps {
     fn of(programs: &Programs, interface: &Interface) -> io::Result<Self> {
         let map = |name| programs.map(name);
-        Self::new([map("flows")?, map("closed")?, map("control")?], interface)
+        let maps = [map("flows")?, map("closed")?, map("control")?];
+        Self::new(maps, [map("reserves")?, map("woken")?], interface)
     }
 
     /// The maps of another process that is attached to `interface`.
@@ -188,15 +238,20 @@ impl FlowMaps {
     /// Errors: there are no such maps any more, or no permission (`CAP_SYS_ADMIN`).
     pub fn open(ids: &MapIds, interface: &Interface) -> io::Result<Self> {
         let map = |id| MapHandle::from_map_id(id).map_err(io::Error::other);
-        Self::new(
-            [map(ids.flows)?, map(ids.closed)?, map(ids.control)?],
-            interface,
-        )
+        let maps = [map(ids.flows)?, map(ids.closed)?, map(ids.control)?];
+        Self::new(maps, [map(ids.reserves)?, map(ids.woken)?], interface)
     }
 
-    fn new([flows, closed, control]: [MapHandle; 3], interface: &Interface) -> io::Result<Self> {
-        let sizes = (flows.key_size(), flows.value_size(), closed.key_size());
-        if sizes != (KEY_BYTES as u32, VALUE_BYTES as u32, KEY_BYTES as u32) {
+    fn new(
+        [flows, closed, control]: [MapHandle; 3],
+        [reserves, woken]: [MapHandle; 2],
+        interface: &Interface,
+    ) -> io::Result<Self> {
+        let keys = [&flows, &closed, &reserves, &woken].map(MapCore::key_size);
+        let values = [&flows, &reserves, &woken].map(MapCore::value_size);
+        let sizes = (keys, values);
+        let expected = [VALUE_BYTES, reserve::VALUE_BYTES, reserve::WOKEN_BYTES];
+        if sizes != ([KEY_BYTES as u32; 4], expected.map(|bytes| bytes as u32)) {
             let message = format!("maps of another version: {sizes:?}");
             return Err(io::Error::new(io::ErrorKind::InvalidData, message));
         }
@@ -205,6 +260,8 @@ impl FlowMaps {
             flows,
             closed,
             control,
+            reserves,
+            woken,
             words,
             kind: interface.kind,
         })
@@ -221,6 +278,8 @@ impl FlowMaps {
             flows: id(&self.flows)?,
             closed: id(&self.closed)?,
             control: id(&self.control)?,
+            reserves: id(&self.reserves)?,
+            woken: id(&self.woken)?,
         })
     }
 
@@ -294,6 +353,65 @@ impl FlowMaps {
             }
         }
         Ok(found)
+    }
+
+    /// What is known of the flow's reserve.
+    pub fn reserve(&self, flow: &FlowKey) -> io::Result<Option<NotedReserve>> {
+        let value = self
+            .reserves
+            .lookup(&record::key(flow), MapFlags::ANY)
+            .map_err(io::Error::other)?;
+        let value = value.as_deref().and_then(<[u8]>::first_chunk);
+        Ok(value.map(reserve::read))
+    }
+
+    /// The flow of which the programs say that it pauses, if the MH has said nothing newer since.
+    pub fn paused(&self, pause: &Pause) -> io::Result<Option<NotedFlow>> {
+        let flow = self.read(&pause.key)?;
+        Ok(flow.filter(|noted| noted.flow.rcv_nxt == pause.ack))
+    }
+
+    /// The flows of which something is held back: a segment of theirs is not acknowledged.
+    pub fn held_flows(&self) -> io::Result<Vec<NotedFlow>> {
+        let held = self.held()?;
+        Ok(held.into_iter().map(|(noted, _)| noted).collect())
+    }
+
+    /// Those of them that pause at `now`: nothing was held back lately.
+    pub fn pausing(&self, now: Instant) -> io::Result<Vec<NotedFlow>> {
+        let mut held = self.held()?;
+        held.retain(|(noted, reserve)| {
+            let quiet = wake::quiet(noted.flow.srtt);
+            reserve.held_at.is_some_and(|at| at + quiet <= now)
+        });
+        Ok(held.into_iter().map(|(noted, _)| noted).collect())
+    }
+
+    fn held(&self) -> io::Result<Vec<(NotedFlow, NotedReserve)>> {
+        let mut found = Vec::new();
+        for key in self.reserves.keys() {
+            let value = self.reserves.lookup(&key, MapFlags::ANY);
+            let value = value.map_err(io::Error::other)?;
+            let value = value.as_deref().and_then(<[u8]>::first_chunk);
+            let (Some(key), Some(value)) = (key.first_chunk(), value) else {
+                continue;
+            };
+            let reserve = reserve::read(value);
+            if reserve.is_held() {
+                found.extend(self.read(key)?.map(|noted| (noted, reserve)));
+            }
+        }
+        Ok(found)
+    }
+
+    /// The flow was woken, by a made ACK that says `woken.let_go`.
+    pub fn wake(&self, flow: &FlowKey, woken: &Woken) -> io::Result<()> {
+        self.woken
+            .update(&record::key(flow), &woken.emit(), MapFlags::ANY)
+            .map_err(io::Error::other)?;
+        let until = self.words.load(WOKEN_UNTIL).max(woken.until.as_nanos());
+        self.words.store(WOKEN_UNTIL, until);
+        Ok(())
     }
 
     /// What is ordered holds until then, CLOCK_MONOTONIC; costs one store.

@@ -57,7 +57,7 @@ impl WifiMonitor {
         let ifindex = Interface::query(interface)?.ifindex;
         let requests = socket()?;
         let (family, groups) = family_of_nl80211(&requests)?;
-        let mut events = socket()?;
+        let events = socket()?;
         for group in groups {
             events.add_membership(group)?;
         }
@@ -208,7 +208,10 @@ where
         let fd = unsafe { BorrowedFd::borrow_raw(socket.as_raw_fd()) };
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(io::Error::new(io::ErrorKind::TimedOut, "nl80211: no answer"));
+            return Err(io::Error::new(
+                io::ErrorKind::TimedOut,
+                "nl80211: no answer",
+            ));
         }
         let [ready] = wait_readable([fd], Some(left))?;
         if !ready {
@@ -245,7 +248,9 @@ fn messages<T: NetlinkDeserializable>(
         // A header's length.
         let length = u32::from_ne_bytes(*rest.first_chunk()?) as usize;
         let (message, after) = rest.split_at_checked(length.max(1))?;
-        rest = after.get(length.next_multiple_of(4) - length..).unwrap_or(&[]);
+        rest = after
+            .get(length.next_multiple_of(4) - length..)
+            .unwrap_or(&[]);
         let invalid = |error: netlink_packet_core::DecodeError| {
             io::Error::new(io::ErrorKind::InvalidData, error.to_string())
         };

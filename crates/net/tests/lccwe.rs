@@ -9,7 +9,7 @@
 
 use std::collections::VecDeque;
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd as _;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -25,6 +25,7 @@ use holdfast_net::lccwe::{self, CongestionControl, Event, EventKind, select};
 use holdfast_net::netns::{NetNs, available_or_skip};
 use holdfast_net::readiness::wait_readable;
 use holdfast_net::rtnl::Rtnl;
+use holdfast_net::tcp_info::TcpInfo;
 use holdfast_net::tun::{LayerKind, Tun, TunOptions};
 
 const WAIT_MAX: Duration = Duration::from_secs(60);
@@ -132,12 +133,68 @@ impl World {
         (stream, reader)
     }
 
+    /// A transfer of so much by `name`, of which a megabyte has arrived.
+    fn transfer(&self, name: &str, bytes: usize) -> Transfer {
+        let sent = content(bytes);
+        let (mut stream, reader) = self.connect(name);
+        let socket = stream.try_clone().unwrap();
+        let writer = thread::spawn({
+            let sent = sent.clone();
+            move || {
+                let written = stream.write_all(&sent);
+                stream.shutdown(Shutdown::Write).unwrap();
+                written
+            }
+        });
+        wait_until("a megabyte", || self.received() > 1 << 20);
+        Transfer {
+            sent,
+            socket,
+            writer,
+            reader,
+        }
+    }
+
+    /// An outage, of which `control` hears, until `is_enough`.
+    fn hand_off(&self, control: &CongestionControl, what: &str, is_enough: impl FnMut() -> bool) {
+        self.set_down(true);
+        let started = || control.handoff_started(self.ifindex);
+        self.mh.run(started).unwrap().unwrap();
+        wait_until(what, is_enough);
+        self.set_down(false);
+        let finished = || control.handoff_finished(self.ifindex);
+        self.mh.run(finished).unwrap().unwrap();
+    }
+
+    fn register(&self, name: &str) -> CongestionControl {
+        let registered = self.mh.run(|| CongestionControl::register(name));
+        registered.unwrap().unwrap()
+    }
+
     fn received(&self) -> u64 {
         self.shared.received.load(Ordering::Relaxed)
     }
 
     fn set_down(&self, down: bool) {
         self.shared.down.store(down, Ordering::SeqCst);
+    }
+}
+
+/// A transfer that is under way.
+struct Transfer {
+    sent: Vec<u8>,
+    socket: TcpStream,
+    writer: JoinHandle<std::io::Result<()>>,
+    reader: JoinHandle<Vec<u8>>,
+}
+
+impl Transfer {
+    fn finish(self) {
+        self.writer.join().unwrap().unwrap();
+        assert!(
+            self.reader.join().unwrap() == self.sent,
+            "other bytes arrived"
+        );
     }
 }
 
@@ -252,39 +309,19 @@ fn a_handoff_in_a_transfer_leaves_the_window_and_the_bytes_as_they_were() {
     }
     let world = World::new();
     let name = format!("hf{}_cut", std::process::id());
-    let control = world
-        .mh
-        .run(|| CongestionControl::register(&name))
-        .unwrap()
-        .unwrap();
-    let sent = content(40 << 20);
-    let (mut stream, reader) = world.connect(&name);
-    let writer = thread::spawn({
-        let sent = sent.clone();
-        move || stream.write_all(&sent).map(|()| drop(stream))
-    });
-    wait_until("a megabyte", || world.received() > 1 << 20);
+    let control = world.register(&name);
+    let transfer = world.transfer(&name, 40 << 20);
     control.events().unwrap();
-    world.set_down(true);
-    let started = || control.handoff_started(world.ifindex);
-    world.mh.run(started).unwrap().unwrap();
     let mut events = Vec::new();
     let timeouts_by_handoff = |events: &[Event]| {
         let is_one = |event: &&Event| event.kind == EventKind::JudgedTimeout && event.by_handoff;
         events.iter().filter(is_one).count()
     };
-    wait_until("two timeouts of the handoff", || {
+    world.hand_off(&control, "two timeouts of the handoff", || {
         events.extend(control.events().unwrap());
         timeouts_by_handoff(&events) >= 2
     });
-    world.set_down(false);
-    world
-        .mh
-        .run(|| control.handoff_finished(world.ifindex))
-        .unwrap()
-        .unwrap();
-    writer.join().unwrap().unwrap();
-    assert!(reader.join().unwrap() == sent, "other bytes arrived");
+    transfer.finish();
     events.extend(control.events().unwrap());
     for event in &events {
         check(event);
@@ -303,6 +340,30 @@ fn a_handoff_in_a_transfer_leaves_the_window_and_the_bytes_as_they_were() {
 }
 
 #[test]
+fn a_socket_whose_owner_has_gone_hears_of_handoffs_from_the_next_one() {
+    if !available_or_skip("a_socket_whose_owner_has_gone_hears_of_handoffs_from_the_next_one") {
+        return;
+    }
+    let world = World::new();
+    let name = format!("hf{}_next", std::process::id());
+    let first = world.register(&name);
+    let transfer = world.transfer(&name, 24 << 20);
+    drop(first);
+    let next = world.register(&name);
+    let info = || TcpInfo::of(&transfer.socket).unwrap();
+    let before = info();
+    let mut window = 0;
+    world.hand_off(&next, "two segments sent again", || {
+        let now = info();
+        window = now.snd_cwnd;
+        now.bytes_retrans >= before.bytes_retrans + 2 * u64::from(before.snd_mss)
+    });
+    // By congestion's verdict it would be 1 or 2.
+    assert!(window > 4, "{window} segments");
+    transfer.finish();
+}
+
+#[test]
 fn a_handoff_that_nobody_ends_is_none_after_a_minute() {
     if !available_or_skip("a_handoff_that_nobody_ends_is_none_after_a_minute") {
         return;
@@ -310,13 +371,7 @@ fn a_handoff_that_nobody_ends_is_none_after_a_minute() {
     let world = World::new();
     let name = format!("hf{}_old", std::process::id());
     let control = CongestionControl::register(&name).unwrap();
-    let sent = content(8 << 20);
-    let (mut stream, reader) = world.connect(&name);
-    let writer = thread::spawn({
-        let sent = sent.clone();
-        move || stream.write_all(&sent).map(|()| drop(stream))
-    });
-    wait_until("a megabyte", || world.received() > 1 << 20);
+    let transfer = world.transfer(&name, 8 << 20);
     let began = lccwe::now().checked_sub(Duration::from_secs(61)).unwrap();
     let told = || control.set_handoff(world.ifindex, began.as_nanos() as u64, u64::MAX);
     world.mh.run(told).unwrap().unwrap();
@@ -329,8 +384,7 @@ fn a_handoff_that_nobody_ends_is_none_after_a_minute() {
         events.iter().any(is_timeout)
     });
     world.set_down(false);
-    writer.join().unwrap().unwrap();
-    assert!(reader.join().unwrap() == sent, "other bytes arrived");
+    transfer.finish();
     for event in &events {
         check(event);
         assert!(!event.by_handoff, "{event:?}");
@@ -344,11 +398,7 @@ fn the_window_makes_up_for_a_short_handoff_at_its_end() {
     }
     let world = World::new();
     let name = format!("hf{}_cwe", std::process::id());
-    let control = world
-        .mh
-        .run(|| CongestionControl::register(&name))
-        .unwrap()
-        .unwrap();
+    let control = world.register(&name);
     assert!(control.nudges());
     let (mut stream, reader) = world.connect(&name);
     let stop = Arc::new(AtomicBool::new(false));
@@ -370,16 +420,8 @@ fn the_window_makes_up_for_a_short_handoff_at_its_end() {
     wait_until("an extrapolation", || {
         wait_until("progress", || world.received() > before + (1 << 20));
         before = world.received();
-        world.set_down(true);
-        let started = || control.handoff_started(world.ifindex);
-        world.mh.run(started).unwrap().unwrap();
-        thread::sleep(4 * DELAY);
-        world.set_down(false);
-        world
-            .mh
-            .run(|| control.handoff_finished(world.ifindex))
-            .unwrap()
-            .unwrap();
+        let begun = Instant::now();
+        world.hand_off(&control, "some time", || begun.elapsed() >= 4 * DELAY);
         events.extend(control.events().unwrap());
         events
             .iter()

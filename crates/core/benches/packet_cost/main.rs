@@ -14,8 +14,11 @@
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::hint::black_box;
+use std::net::{IpAddr, Ipv4Addr};
 use std::process::{Command, ExitCode};
 
+use holdfast_core::compression::{CompressionSettings, Method};
+use holdfast_core::signal::Abilities;
 use holdfast_core::{
     Action, Actions, BandwidthSettings, Direction, Gateway, Made, Payload, Resend, Scheme,
     Settings, SnoopSettings, Verdict,
@@ -61,9 +64,12 @@ enum Case {
     Mtcp,
     /// The same, in a cell of known capacity.
     MtcpCell,
+    /// In the cell, to an MH that reads zstd: bytes that do not shrink, and text.
+    MtcpTls,
+    MtcpText,
 }
 
-const CASES: [(Case, &str); 7] = [
+const CASES: [(Case, &str); 9] = [
     (Case::Parsed, "parsed"),
     (Case::PassedThrough, "passed-through"),
     (Case::Hold, "hold"),
@@ -71,11 +77,16 @@ const CASES: [(Case, &str); 7] = [
     (Case::SnoopToday, "snoop-today"),
     (Case::Mtcp, "mtcp"),
     (Case::MtcpCell, "mtcp-cell"),
+    (Case::MtcpTls, "mtcp-cell, zstd, TLS"),
+    (Case::MtcpText, "mtcp-cell, zstd, text"),
 ];
 
-/// A length with the headers that came before it.
+/// What the streams' bytes are taken from.
+const CONTENT_BYTES: usize = 1 << 20;
+
+/// A length with the headers that came before it, and the bytes if there are any.
 #[derive(Clone)]
-struct Length(Header, u32);
+struct Length(Header, u32, Option<&'static [u8]>);
 
 impl Payload for Length {
     type Header = Header;
@@ -91,6 +102,44 @@ impl Payload for Length {
     fn is_cacheable(&self) -> bool {
         true
     }
+
+    fn octets(&self, offset: u32, len: u32) -> Option<&[u8]> {
+        self.2?.get(offset as usize..(offset + len) as usize)
+    }
+}
+
+impl Case {
+    const fn is_compressed(self) -> bool {
+        matches!(self, Self::MtcpTls | Self::MtcpText)
+    }
+
+    /// The bytes of the stream, again and again.
+    fn content(self) -> Option<&'static [u8]> {
+        const WORDS: [&str; 16] = [
+            "the ", "link ", "carries ", "nothing ", "while ", "an ", "outage ", "lasts, ", "and ",
+            "a ", "sender ", "waits ", "for ", "its ", "timer.\n", "segment ",
+        ];
+        let mut state = 1_u64;
+        let mut next = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 33) as usize
+        };
+        let mut bytes: Vec<u8> = Vec::with_capacity(CONTENT_BYTES + 16);
+        while bytes.len() < CONTENT_BYTES {
+            match self {
+                Self::MtcpTls => bytes.push(next() as u8),
+                Self::MtcpText => bytes.extend(WORDS[next() % WORDS.len()].bytes()),
+                _ => return None,
+            }
+        }
+        Some(bytes.leak())
+    }
+}
+
+/// The bytes of the segment that begins at `seq`.
+fn content_at(content: Option<&'static [u8]>, seq: u32) -> Option<&'static [u8]> {
+    let from = seq.wrapping_sub(1) as usize % (CONTENT_BYTES - SEGMENT_LEN as usize);
+    content?.get(from..from + SEGMENT_LEN as usize)
 }
 
 /// Segments on their way, each with the step at which it arrives.
@@ -116,6 +165,7 @@ struct World {
     data_sent: u64,
     packets: u64,
     timeouts: u64,
+    content: Option<&'static [u8]>,
 }
 
 impl World {
@@ -123,7 +173,7 @@ impl World {
         let settings = Settings {
             scheme: match case {
                 Case::Snoop1995 | Case::SnoopToday => Scheme::Snoop,
-                Case::Mtcp | Case::MtcpCell => Scheme::Mtcp,
+                Case::Mtcp | Case::MtcpCell | Case::MtcpTls | Case::MtcpText => Scheme::Mtcp,
                 _ => Scheme::Hold,
             },
             snoop: match case {
@@ -131,14 +181,22 @@ impl World {
                 _ => SnoopSettings::today(),
             },
             bandwidth: match case {
-                Case::MtcpCell => BandwidthSettings::one_cell(Some(CELL_BYTES_PER_S)),
+                Case::MtcpCell | Case::MtcpTls | Case::MtcpText => BandwidthSettings::one_cell(Some(CELL_BYTES_PER_S)),
                 _ => BandwidthSettings::default(),
             },
+            compression: case.is_compressed().then_some(CompressionSettings {
+                method: Method::Zstd,
+                level: 3,
+            }),
             ..Settings::default()
         };
+        let mut gateway = Gateway::new(settings);
+        let mh = IpAddr::V4(Ipv4Addr::new(10, 2, 0, 2));
+        let end = Instant::from_nanos(u64::MAX);
+        gateway.handle_abilities(&[mh], Abilities::ZSTD, 1, end);
         let mut world = Self {
             case,
-            gateway: Gateway::new(settings),
+            gateway,
             actions: Actions::new(),
             data_way,
             loses,
@@ -160,6 +218,7 @@ impl World {
             data_sent: 0,
             packets: 0,
             timeouts: 0,
+            content: case.content(),
         };
         for (way, ack) in [(Direction::Uplink, 0), (Direction::Downlink, 1)] {
             let syn = Said {
@@ -223,7 +282,9 @@ impl World {
             black_box(gateways_own_parsing(&bytes));
             Verdict::Forward
         } else {
-            gateways_own_packet(&mut self.gateway, way, &bytes, now, &mut self.actions)
+            let content = content_at(self.content, said.seq).filter(|_| said.len > 0);
+            let (gateway, actions) = (&mut self.gateway, &mut self.actions);
+            gateways_own_packet(gateway, way, &bytes, content, now, actions)
         };
         if said.syn {
             self.actions.clear();
@@ -245,6 +306,8 @@ impl World {
         for action in core::mem::take(&mut self.actions) {
             match action {
                 Action::Resend(resend) => {
+                    let now = self.now();
+                    gateways_own_compression(&mut self.gateway, &resend, now);
                     let (way, said) = of_resend(&resend);
                     self.goes_on(way, said);
                 }
@@ -355,7 +418,7 @@ fn of_made(made: &Made<Header>) -> Said {
 fn gateways_own_parsing(frame: &[u8]) -> Option<(Segment, Length)> {
     let (segment, layout) = parse(frame, 0).ok()?;
     let header = Header::copy_from(frame, &layout)?;
-    Some((segment, Length(header, segment.payload_len)))
+    Some((segment, Length(header, segment.payload_len, None)))
 }
 
 /// The same, and the engine.
@@ -364,6 +427,7 @@ fn gateways_own_packet(
     gateway: &mut Gateway<Length>,
     way: Direction,
     frame: &[u8],
+    content: Option<&'static [u8]>,
     now: Instant,
     actions: &mut Actions<Length>,
 ) -> Verdict {
@@ -373,8 +437,19 @@ fn gateways_own_packet(
     let Some(header) = Header::copy_from(frame, &layout) else {
         return Verdict::Forward;
     };
-    let payload = Length(header, segment.payload_len);
+    let payload = Length(header, segment.payload_len, content);
     gateway.handle_segment(way, &segment, &payload, now, actions)
+}
+
+/// A piece is written: its segments, compressed where that is to be.
+#[inline(never)]
+fn gateways_own_compression(gateway: &mut Gateway<Length>, piece: &Resend<Length>, now: Instant) {
+    let mut sent = 0;
+    while piece.compress.is_some() && sent < piece.len {
+        let len = SEGMENT_LEN.min(piece.len - sent);
+        black_box(gateway.compress(piece, sent, len, piece.flags, now));
+        sent += len;
+    }
 }
 
 /// What is due.
@@ -410,6 +485,10 @@ fn carry_out(case: Case, way: Direction, loses: bool, data_packets: u64) {
         counter("reports"),
         world.step,
     );
+    if case.is_compressed() {
+        let [tried, vain] = ["compressed", "compressed_in_vain"].map(counter);
+        eprintln!("{case:?}: compressed {tried}, in vain {vain}");
+    }
 }
 
 /// Instructions, and what [`carry_out`] has printed.

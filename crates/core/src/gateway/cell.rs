@@ -58,6 +58,18 @@ impl Cell {
     }
 }
 
+/// What the mobiles of a cell have got and need.
+#[derive(Default)]
+struct Asked {
+    /// Those that need something, by place and generation, and what.
+    places: Vec<(u32, u32)>,
+    needs: Vec<Need>,
+    /// What all have got, bytes a second.
+    delivered: u64,
+    /// The shortest time that anything has waited in their queues.
+    queue: Option<Duration>,
+}
+
 impl<P: Payload> Gateway<P> {
     /// Something was heard of a connection: it takes part in its cell.
     pub(super) fn watch_cell(&mut self, place: u32, now: Instant) {
@@ -114,32 +126,12 @@ impl<P: Payload> Gateway<P> {
         cell.shared = now;
         cell.weights = 0;
         let active = core::mem::take(&mut cell.active);
-        let (mut places, mut needs) = (Vec::new(), Vec::new());
-        let (mut delivered, mut queue) = (0, None::<Duration>);
-        for (at, generation) in active {
-            let Some(mobile) = self.mobiles.at_mut(at) else {
-                continue;
-            };
-            if mobile.generation != generation {
-                continue;
-            }
-            delivered += rate(core::mem::take(&mut mobile.acked), elapsed);
-            let away = mobile.is_away();
-            if let Some(waited) = mobile.rtt.take_queue().filter(|_| !away) {
-                queue = Some(queue.map_or(waited, |least| least.min(waited)));
-            }
-            let need = self.need_of(at, elapsed);
-            let Some(mobile) = self.mobiles.at_mut(at) else {
-                continue;
-            };
-            if let Some(need) = need {
-                places.push((at, generation));
-                needs.push(need);
-            } else {
-                // Its share stays, for what an outage may have held up.
-                mobile.takes_part = false;
-            }
-        }
+        let Asked {
+            places,
+            needs,
+            delivered,
+            queue,
+        } = self.ask(active, elapsed);
         let wanted = needs.iter().any(|need| need.bytes_per_s.is_none());
         let Some(cell) = self.cells.get_mut(place) else {
             return;
@@ -170,6 +162,33 @@ impl<P: Payload> Gateway<P> {
             let spare = need.bytes_per_s.and(part).unwrap_or_default();
             self.share_mobile(*at, share.max(spare).max(1));
         }
+    }
+
+    /// What these mobiles, by place and generation, have got and need.
+    fn ask(&mut self, active: Vec<(u32, u32)>, elapsed: Duration) -> Asked {
+        let mut asked = Asked::default();
+        for (at, generation) in active {
+            let Some(mobile) = self.mobiles.at_mut(at) else {
+                continue;
+            };
+            if mobile.generation != generation {
+                continue;
+            }
+            asked.delivered += rate(core::mem::take(&mut mobile.acked), elapsed);
+            let away = mobile.is_away();
+            if let Some(waited) = mobile.rtt.take_queue().filter(|_| !away) {
+                let least = asked.queue.unwrap_or(waited);
+                asked.queue = Some(least.min(waited));
+            }
+            if let Some(need) = self.need_of(at, elapsed) {
+                asked.places.push((at, generation));
+                asked.needs.push(need);
+            } else if let Some(mobile) = self.mobiles.at_mut(at) {
+                // Its share stays, for what an outage may have held up.
+                mobile.takes_part = false;
+            }
+        }
+        asked
     }
 
     /// What a mobile has needed of late, and its weight; none: nothing. Its connections that

@@ -25,6 +25,7 @@ impl<P: Payload> Gateway<P> {
         actions: &mut Actions<P>,
     ) -> Vec<FlowState> {
         let mut states = Vec::new();
+        self.meet_renumbered_of(addresses, now);
         for address in addresses {
             let place = self.mobiles.find(address);
             let Some(mobile) = place.and_then(|place| self.mobiles.at(place)) else {
@@ -36,7 +37,7 @@ impl<P: Payload> Gateway<P> {
                     continue;
                 };
                 let counters = &mut self.counters;
-                let mut cx = Context::new(&self.settings, &mobile.rtt, now, counters, actions);
+                let mut cx = Context::new(&self.settings, mobile, now, counters, actions);
                 mtcp::hand_over(flow, &mut cx);
                 states.extend(flow.state(srtt, rate));
             }
@@ -65,6 +66,12 @@ impl<P: Payload> Gateway<P> {
         };
         let stage = flow.stage;
         match stage {
+            Stage::Meeting if state.is_bare => flow.meet_by(state),
+            Stage::Open if state.is_bare && flow.early.is_none() => {
+                self.cached_bytes -= flow.forget_kept();
+                flow.meet_by(state);
+            }
+            Stage::Open if state.is_bare => return false,
             Stage::Meeting => flow.adopt(state, now),
             Stage::Open if state.renumber.is_some() && flow.early.is_none() => {
                 // It was met by numbers that do not go together.
@@ -91,7 +98,7 @@ impl<P: Payload> Gateway<P> {
         rate.for_each(|rate| mobile.delivery.seed(rate));
         if let Some(split) = state.split.filter(|_| self.settings.scheme == Scheme::Mtcp) {
             let counters = &mut self.counters;
-            let cx = Context::new(&self.settings, &mobile.rtt, now, counters, actions);
+            let cx = Context::new(&self.settings, mobile, now, counters, actions);
             let has_passed = stage == Stage::Open && state.renumber.is_none();
             mtcp::adopt(flow, &split, has_passed, &cx);
         }
@@ -134,7 +141,7 @@ impl<P: Payload> Gateway<P> {
             };
             if flow.is_split() {
                 let counters = &mut self.counters;
-                let mut cx = Context::new(&self.settings, &mobile.rtt, now, counters, actions);
+                let mut cx = Context::new(&self.settings, mobile, now, counters, actions);
                 self.settings.scheme.on_reconnected(flow, &mut cx);
             } else if was_held {
                 flow.begin_recovery();

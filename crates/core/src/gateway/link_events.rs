@@ -62,7 +62,7 @@ impl<P: Payload> Gateway<P> {
             LinkEvent::GoingDownSoon => {
                 mobile.warn(now);
                 let counters = &mut self.counters;
-                let mut cx = Context::new(&self.settings, &mobile.rtt, now, counters, actions);
+                let mut cx = Context::new(&self.settings, mobile, now, counters, actions);
                 for flow in &mobile.flows {
                     if let Some(flow) = self.flows.at_mut(*flow) {
                         self.settings.scheme.on_going_down_soon(flow, &mut cx);
@@ -97,7 +97,7 @@ impl<P: Payload> Gateway<P> {
             return;
         }
         let counters = &mut self.counters;
-        let mut cx = Context::new(&self.settings, &mobile.rtt, now, counters, actions);
+        let mut cx = Context::new(&self.settings, mobile, now, counters, actions);
         for flow in &mobile.flows {
             if let Some(flow) = self.flows.at_mut(*flow) {
                 self.settings.scheme.on_reconnected(flow, &mut cx);
@@ -115,7 +115,7 @@ impl<P: Payload> Gateway<P> {
             return;
         }
         let counters = &mut self.counters;
-        let mut cx = Context::new(&self.settings, &mobile.rtt, now, counters, actions);
+        let mut cx = Context::new(&self.settings, mobile, now, counters, actions);
         for flow in &mobile.flows {
             if let Some(flow) = self.flows.at_mut(*flow) {
                 self.settings.scheme.on_disconnected(flow, &mut cx);

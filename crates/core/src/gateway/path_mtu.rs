@@ -46,7 +46,7 @@ impl<P: Payload> Gateway<P> {
                 return;
             };
             let counters = &mut self.counters;
-            let mut cx = Context::new(&self.settings, &mobile.rtt, now, counters, actions);
+            let mut cx = Context::new(&self.settings, mobile, now, counters, actions);
             mtcp::on_path_mtu(flow, &mut cx);
             self.schedule_flow(place, now);
         } else if flow.repairs_itself() {

@@ -127,7 +127,7 @@ impl<P: Payload> Gateway<P> {
             flow.join(*place, &mut mobile.waiting);
             if told {
                 let counters = &mut self.counters;
-                let mut cx = Context::new(&self.settings, &mobile.rtt, now, counters, actions);
+                let mut cx = Context::new(&self.settings, mobile, now, counters, actions);
                 self.settings.scheme.on_reconnected(flow, &mut cx);
             }
             if let Some(ack) = flow.held_ack.take() {
@@ -205,7 +205,7 @@ impl<P: Payload> Gateway<P> {
             return;
         };
         let counters = &mut self.counters;
-        let mut cx = Context::new(&self.settings, &mobile.rtt, now, counters, actions);
+        let mut cx = Context::new(&self.settings, mobile, now, counters, actions);
         let away = mobile.is_away();
         flow.mtcp.note_flows(mobile.flows.len());
         self.settings.scheme.on_timeout(flow, away, &mut cx);

@@ -31,7 +31,7 @@ impl<P: Payload> Gateway<P> {
         let new_fin = segment.flags.has(Flags::FIN) && !flow.cache.holds(segment.end() - 1);
         let kept = flow.keep(segment, payload, usize::MAX, self.cached_bytes, settings);
         let counters = &mut self.counters;
-        let mut cx = Context::new(settings, &mobile.rtt, now, counters, actions);
+        let mut cx = Context::new(settings, mobile, now, counters, actions);
         let Insertion::Kept { new_bytes } = kept else {
             cx.counters.cache_full += 1;
             mtcp::on_passed(flow, segment, &mut cx);
@@ -94,7 +94,7 @@ impl<P: Payload> Gateway<P> {
             return;
         };
         let counters = &mut self.counters;
-        let mut cx = Context::new(&self.settings, &mobile.rtt, now, counters, actions);
+        let mut cx = Context::new(&self.settings, mobile, now, counters, actions);
         for flow in &mobile.flows {
             if let Some(flow) = self.flows.at_mut(*flow).filter(|it| it.mtcp.waits_for_mh()) {
                 self.settings.scheme.on_reconnected(flow, &mut cx);

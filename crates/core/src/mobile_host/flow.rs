@@ -60,6 +60,12 @@ impl HostFlow {
             .is_some_and(|heard| now.saturating_since(heard) <= round_trip)
     }
 
+    /// An answer to what was sent then would be here by now. Copies sent before that would be
+    /// taken for duplicates of a loss.
+    pub(super) fn is_late(&self, since: Instant, now: Instant) -> bool {
+        now.saturating_since(since) > self.round_trip().unwrap_or_default()
+    }
+
     pub(super) fn is_live(&self, now: Instant) -> bool {
         let idle = now.saturating_since(self.newest());
         !self.is_opaque && !self.is_finished && idle < IDLE_MAX

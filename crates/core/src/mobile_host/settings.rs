@@ -115,9 +115,24 @@ impl MobileHostSettings {
     }
 
     /// How long before the link goes the window of a flow with this round trip is closed.
+    /// Today's senders need one more than the published one: what was sent until the word of the
+    /// closed window was there has to arrive, and so has its ACK.
     pub(super) fn ahead(&self, round_trip: Duration) -> Duration {
+        let more = match self.set {
+            FreezeSet::Published => 0.0,
+            FreezeSet::Today => 1.0,
+        };
+        self.round_trips(round_trip, more)
+    }
+
+    /// If there is less time than this, a window is not closed: an ACK takes half a round trip.
+    pub(super) fn least(&self, round_trip: Duration) -> Duration {
+        self.round_trips(round_trip, 0.5)
+    }
+
+    fn round_trips(&self, round_trip: Duration, more: f64) -> Duration {
         // Bounded: no setting makes of it what is no duration.
-        let factor = self.warning_round_trips.clamp(0.0, 16.0);
+        let factor = self.warning_round_trips.clamp(0.0, 16.0) + more;
         round_trip.min(Duration::from_secs(180)).mul_f64(factor)
     }
 }

@@ -127,6 +127,31 @@ fn a_warning_shorter_than_the_round_trip_closes_at_once_as_published_and_never_t
 }
 
 #[test]
+fn today_the_last_acks_have_the_time_to_arrive_and_a_round_trip_that_has_grown_counts() {
+    let mut settings = MobileHostSettings::new(MobileScheme::Freeze);
+    settings.set = FreezeSet::Today;
+    let mut bench = Bench::new(settings);
+    bench.flows.truncate(1);
+    let key = bench.keys()[0];
+    let warned = HostLinkEvent::GoingDownSoon(Some(Duration::from_secs(1)));
+    assert!(bench.link(warned, at(0)).is_empty());
+    bench.until(at(300));
+    // Two round trips of 80 ms would be at 840.
+    bench.flows[0].rtt = Some(RTT * 2);
+    let happened = bench.until(at(999));
+    assert_eq!(happened[0], (at(680), HostAction::Close(key)));
+
+    // Grown beyond what is left: not at all.
+    let mut bench = Bench::new(settings);
+    bench.flows.truncate(1);
+    bench.link(warned, at(0));
+    bench.until(at(300));
+    bench.flows[0].rtt = Some(Duration::from_millis(600));
+    assert!(bench.until(at(999)).is_empty());
+    assert_eq!(bench.host.counters().not_covered, 1);
+}
+
+#[test]
 fn after_a_warned_outage_windows_open_and_three_copies_of_the_last_ack_go_out() {
     let mut bench = Bench::of(MobileScheme::Freeze);
     bench.link(HostLinkEvent::GoingDownSoon(None), at(0));
@@ -153,6 +178,26 @@ fn after_a_warned_outage_windows_open_and_three_copies_of_the_last_ack_go_out() 
             .all(|(_, action)| *action == send(keys[1], MadeAck::Last, 1))
     );
     assert_eq!(bench.host.poll_timeout(), None);
+}
+
+#[test]
+fn a_flow_whose_answer_cannot_be_there_yet_gets_no_more_copies() {
+    let mut bench = Bench::of(MobileScheme::Freeze);
+    let long = Duration::from_millis(650);
+    bench.flows[1].srtt = Some(long);
+    let [quick_key, long_key] = bench.keys().try_into().unwrap();
+    bench.link(HostLinkEvent::GoingDownSoon(None), at(0));
+    bench.link(HostLinkEvent::Down, at(50));
+    bench.link(HostLinkEvent::Up, at(1_000));
+    let again = bench.until(at(60_000));
+    let first = |key| {
+        let of = |(when, action): &(Instant, HostAction)| {
+            (*action == send(key, MadeAck::Last, 1)).then_some(when.saturating_since(at(1_000)))
+        };
+        again.iter().find_map(of).unwrap()
+    };
+    assert!(first(quick_key) < Duration::from_millis(200));
+    assert!(first(long_key) > long && first(long_key) < long * 2);
 }
 
 #[test]

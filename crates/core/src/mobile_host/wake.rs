@@ -140,6 +140,11 @@ pub struct FromMh {
     pub is_ending: bool,
 }
 
+/// How long nothing is to be held back anew until the FH is taken to pause.
+pub fn quiet(srtt: Option<Duration>) -> Duration {
+    (srtt.unwrap_or_default() + QUIET).min(QUIET_MAX)
+}
+
 /// One flow's reserve.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reserve {
@@ -246,7 +251,7 @@ impl Reserve {
     /// When [`handle_timeout`](Self::handle_timeout) is due: the FH pauses then.
     pub fn poll_timeout(&self, srtt: Option<Duration>) -> Option<Instant> {
         let (_, at) = self.held?;
-        Some(at + (srtt.unwrap_or_default() + QUIET).min(QUIET_MAX))
+        Some(at + quiet(srtt))
     }
 
     /// If it is due: the number that a made ACK is to say, before the FH probes for it.

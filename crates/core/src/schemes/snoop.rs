@@ -85,6 +85,11 @@ impl Snoop {
         all.into_iter().flatten().min()
     }
 
+    /// It has found, or heard, that the radio loses packets.
+    pub(crate) const fn knows_that_radio_loses(&self) -> bool {
+        self.radio.loses()
+    }
+
     /// What is on its way is sent anew, or not known any more: nothing is hidden, waited for
     /// or to be repaired.
     pub(crate) fn forget_sent(&mut self) {

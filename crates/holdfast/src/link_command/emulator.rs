@@ -33,7 +33,7 @@ use super::config::LinkConfig;
 use super::endpoint::open_endpoint;
 use super::event_log::{EventLog, LinkLogEvent};
 use super::trace::LinkTrace;
-use super::{LinkArgs, StartArg};
+use super::{CarrierArg, LinkArgs, StartArg};
 
 /// The longest packet a TUN device gives.
 const PACKET_BYTES_MAX: usize = 65_536;
@@ -89,7 +89,7 @@ pub(super) struct Emulator {
     outages_shared: bool,
     half_duplex: bool,
     frame_overhead_bytes: u32,
-    carrier: bool,
+    carrier: Option<CarrierArg>,
     trace: Option<LinkTrace>,
     log: EventLog,
     log_packets: bool,
@@ -299,11 +299,13 @@ impl Emulator {
                 })?;
             }
         }
-        if changed && self.carrier {
+        if let Some(of) = self.carrier.filter(|_| changed) {
             let up = [&self.downlink, &self.uplink]
                 .iter()
                 .all(|lane| lane.state == LinkState::Up);
-            self.fh.set_carrier(up)?;
+            if of == CarrierArg::Both {
+                self.fh.set_carrier(up)?;
+            }
             self.mh.set_carrier(up)?;
         }
         Ok(())

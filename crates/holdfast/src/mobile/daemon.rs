@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The mobile's daemon: one thread between netlink, the gateway and the control socket.
+//! The mobile's daemon: one thread between the sources of the link, the gateway and the
+//! control socket.
 
 use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::time::{Duration, Instant as WallInstant};
 
 use anyhow::Context as _;
@@ -12,21 +12,24 @@ use holdfast_core::mobile_host::HostLinkEvent;
 use holdfast_core::signal::{
     Abilities, DATAGRAM_BYTES_MAX, MobileEvent, MobileKey, MobileSession, MobileTimers,
 };
-use holdfast_net::monitor::{LinkEvent as InterfaceEvent, LinkMonitor};
+use holdfast_net::monitor::LinkState as InterfaceState;
 use holdfast_wire::Instant;
-use tokio::io::unix::AsyncFd;
 use tokio::net::UdpSocket;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::addresses::{self, AddressMonitor};
+use super::addresses;
 use super::cells::Cells;
 use super::congestion::HandoffTimes;
 use super::host::Host;
+use super::sources::{SourceKind, Sources};
 use crate::control::ControlListener;
 use crate::log;
 use crate::settings::{LogFormat, MobileSettings, resolve};
 
+mod link;
 mod requests;
+
+use link::Link;
 
 /// Time between two tries to find the gateway's address by its name.
 const RESOLVE_AGAIN: Duration = Duration::from_secs(5);
@@ -40,21 +43,6 @@ pub(super) fn run(settings: MobileSettings, format: LogFormat) -> anyhow::Result
         .block_on(Daemon::open(settings)?.run())
 }
 
-/// A netlink socket as tokio waits for it.
-struct MonitorFd(LinkMonitor);
-
-impl AsRawFd for MonitorFd {
-    fn as_raw_fd(&self) -> RawFd {
-        self.as_fd().as_raw_fd()
-    }
-}
-
-impl AsFd for MonitorFd {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
-    }
-}
-
 struct Daemon {
     settings: MobileSettings,
     started: WallInstant,
@@ -62,6 +50,8 @@ struct Daemon {
     /// The interface whose addresses are registered, while there is one.
     ifindex: Option<u32>,
     cells: Cells,
+    /// What the sources say of the link.
+    link: Link,
     /// What is done for the own flows, if anything.
     host: Option<Host>,
     /// The congestion control for what is sent from here, if there is one.
@@ -96,6 +86,7 @@ impl Daemon {
             session,
             ifindex: None,
             cells: Cells::new(&settings.cells),
+            link: Link::new(&settings.sources),
             host: host.transpose()?,
             congestion: HandoffTimes::open(&settings),
             handovers: 0,
@@ -104,15 +95,11 @@ impl Daemon {
         })
     }
 
-    #[expect(
-        deprecated,
-        reason = "its replacement is unsafe; these descriptors never change"
-    )]
     async fn run(mut self) -> anyhow::Result<()> {
         let listener = ControlListener::bind(&self.settings.control_socket)?;
         let accept = tokio::net::UnixListener::from_std(listener.try_clone()?)?;
-        let mut links = AsyncFd::new(MonitorFd(LinkMonitor::open().context("netlink: links")?))?;
-        let changes = AsyncFd::new(AddressMonitor::open().context("netlink: addresses")?)?;
+        let mut sources = Sources::start(&self.settings);
+        self.link.note_started(sources.kinds());
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut datagram = vec![0; DATAGRAM_BYTES_MAX + 1];
@@ -134,24 +121,12 @@ impl Daemon {
             if let Some(host) = &mut self.host {
                 host.handle_timeout();
             }
+            self.end_false_alarm();
             self.announce_abilities();
             self.transmit();
             let timeout = self.timeout();
             tokio::select! {
-                ready = links.readable_mut() => {
-                    let mut ready = ready?;
-                    while let Some(event) = ready.get_inner_mut().0.poll_event()? {
-                        self.handle_interface(&event);
-                    }
-                    ready.clear_ready();
-                }
-                ready = changes.readable() => {
-                    let mut ready = ready?;
-                    ready.get_inner().drain()?;
-                    ready.clear_ready();
-                    self.read_addresses();
-                    self.look_where_it_is();
-                }
+                Some(report) = sources.next() => self.handle_report(report),
                 received = receive(self.cells.present().socket.as_ref(), &mut datagram) => match received {
                     Ok(length) => self.handle_datagram(&datagram[..length]),
                     Err(error) => tracing::debug!(%error, "signal socket"),
@@ -160,6 +135,11 @@ impl Daemon {
                     Ok((stream, _)) => self.answer(stream).await,
                     Err(error) => tracing::warn!(%error, "control socket"),
                 },
+                () = paused(self.host.as_ref()) => {
+                    if let Some(host) = &mut self.host {
+                        host.handle_pauses();
+                    }
+                }
                 Some((cell, gateway)) = resolved.recv() => self.use_gateway(cell, gateway).await?,
                 () = sleep(timeout) => {}
                 _ = terminate.recv() => break,
@@ -180,7 +160,11 @@ impl Daemon {
     /// When something is due.
     fn timeout(&self) -> Option<Duration> {
         let host = self.host.as_ref().and_then(Host::timeout);
-        [self.signal_timeout(), host].into_iter().flatten().min()
+        let false_alarm = self.link.false_alarm_in(self.now());
+        [self.signal_timeout(), host, false_alarm]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// When something is to be sent; never before it is known where to, and what.
@@ -240,10 +224,7 @@ impl Daemon {
         }
     }
 
-    fn handle_interface(&mut self, event: &InterfaceEvent) {
-        let InterfaceEvent::State(state) = event else {
-            return;
-        };
+    fn handle_interface(&mut self, state: &InterfaceState) {
         let carrier = state.carrier && !state.removed;
         if let Some(congestion) = &mut self.congestion {
             congestion.note_interface(state);
@@ -279,14 +260,8 @@ impl Daemon {
         self.read_addresses();
         let now = self.now();
         match (before.1, carrier) {
-            (_, false) => {
-                self.session.link_down(now);
-                self.tell_host(HostLinkEvent::Down);
-            }
-            (Some(_), true) => {
-                self.session.link_up(now);
-                self.tell_host(HostLinkEvent::Up);
-            }
+            (_, false) => self.hear(SourceKind::Carrier, HostLinkEvent::Down),
+            (Some(_), true) => self.hear(SourceKind::Carrier, HostLinkEvent::Up),
             // At the start: the registration says it.
             (None, true) => self.session.register(now),
         }
@@ -313,6 +288,7 @@ impl Daemon {
         self.cells
             .enter(number, |told| session.hand_over(told, now));
         self.handovers += 1;
+        self.link.forget();
         let cell = self.cells.present();
         tracing::info!(interface = cell.interface, gateway = ?cell.gateway, "in another cell");
         self.tell_host(HostLinkEvent::Up);
@@ -371,6 +347,14 @@ impl Daemon {
 async fn receive(socket: Option<&UdpSocket>, datagram: &mut [u8]) -> io::Result<usize> {
     match socket {
         Some(socket) => socket.recv(datagram).await,
+        None => pending().await,
+    }
+}
+
+/// Until flows of the host pause.
+async fn paused(host: Option<&Host>) {
+    match host {
+        Some(host) => host.paused().await,
         None => pending().await,
     }
 }

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A process that opens the windows which the daemon has closed, if the daemon cannot any more.
+//! A process that opens the windows which the daemon has closed, and acknowledges what it has held
+//! back, if the daemon cannot any more.
 //!
 //! What is closed ends by itself: the programs go with the daemon (TCX), or their deadline
 //! passes. But the FH has been told of a window of 0, and without a packet of the MH it learns
-//! nothing else until its next probe. So the daemon starts this process ahead, which holds the
+//! nothing else until its next probe; and of a segment that was held back, that it arrived, only
+//! when the flow goes on. So the daemon starts this process ahead, which holds the
 //! maps and a packet socket of its own. It sleeps until it is told that something is closed,
 //! and then looks whether the deadline is still put off. If the pipe to the daemon ends, or the
 //! deadline passes, it sends what the daemon would have sent.
@@ -53,6 +55,12 @@ pub(crate) struct GuardArgs {
     /// The map of the deadline
     #[arg(long)]
     control: u32,
+    /// The map of reserves
+    #[arg(long)]
+    reserves: u32,
+    /// The map of flows that were woken
+    #[arg(long)]
+    woken: u32,
 }
 
 /// The daemon's side: the process and the pipe to it.
@@ -74,6 +82,8 @@ impl Guard {
             ("--flows", ids.flows),
             ("--closed", ids.closed),
             ("--control", ids.control),
+            ("--reserves", ids.reserves),
+            ("--woken", ids.woken),
         ] {
             command.arg(flag).arg(id.to_string());
         }
@@ -139,6 +149,8 @@ pub(super) fn run(args: &GuardArgs) -> anyhow::Result<()> {
         flows: args.flows,
         closed: args.closed,
         control: args.control,
+        reserves: args.reserves,
+        woken: args.woken,
     };
     let maps = FlowMaps::open(&ids, &interface).context("the daemon's maps")?;
     let sender = AckSender::open(&interface)?;
@@ -192,6 +204,9 @@ impl Keeper {
         for flow in self.maps.closed_flows()? {
             self.send(&flow, copies);
         }
+        for flow in self.maps.held_flows()? {
+            self.send(&flow, 1);
+        }
         Ok(())
     }
 
@@ -200,6 +215,9 @@ impl Keeper {
         let closed = self.maps.closed_flows()?;
         // Filters of a kernel without TCX are still there.
         self.maps.set_orders_until(Instant::ZERO);
+        for flow in self.maps.held_flows()? {
+            self.send(&flow, 1);
+        }
         for flow in &closed {
             self.maps.open_window(&flow.flow.key)?;
             self.send(flow, COPIES);

@@ -4,20 +4,28 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::os::fd::AsFd as _;
 use std::time::Duration;
 
+use holdfast_core::FlowKey;
 use holdfast_core::mobile_host::{
-    HostAction, HostFlow, HostLinkEvent, MobileHost, MobileHostSettings, MobileScheme,
+    HostAction, HostFlow, HostLinkEvent, MadeAck, MobileHost, MobileHostSettings, MobileScheme,
 };
 use holdfast_net::datapath::{AttachMode, Interface, monotonic_ns};
-use holdfast_net::mobile_path::{AckSender, MobilePath};
-use holdfast_wire::Instant;
+use holdfast_net::mobile_path::{AckSender, FlowMaps, MobilePath, NotedFlow, Pauses, Woken};
+use holdfast_wire::{Instant, SeqNum};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 
 use super::decompress::Decompression;
 use super::guard::Guard;
 
 /// How long after a failure following the flows is tried again.
 const ATTACH_AGAIN: Duration = Duration::from_secs(5);
+/// After a flow was woken, echoes from before the outage are renewed for so long.
+const RENEWED_FOR: Duration = Duration::from_secs(10);
+/// How often it is looked which flows pause, where the programs have no timers.
+const LOOK_FOR_PAUSES: Duration = Duration::from_millis(25);
 
 /// The own flows of one interface.
 pub(super) struct Host {
@@ -42,6 +50,11 @@ struct Attached {
     /// Opens the windows if this process cannot any more.
     guard: Option<Guard>,
     decompression: Option<Decompression>,
+    /// Of `wake`: which flows pause.
+    pauses: Option<Pauses>,
+    /// Of `wake` without them: when it is looked which flows pause, and what was let go of them.
+    look_at: Option<Instant>,
+    let_go: BTreeMap<FlowKey, SeqNum>,
 }
 
 impl Host {
@@ -78,7 +91,7 @@ impl Host {
     }
 
     fn attach(&mut self) -> anyhow::Result<()> {
-        let (path, decompression) = self.attach_path()?;
+        let (path, decompression, pauses) = self.attach_path()?;
         let sender = AckSender::open(path.interface())?;
         let guard = match self.scheme {
             MobileScheme::Freeze | MobileScheme::Wake => {
@@ -86,6 +99,7 @@ impl Host {
             }
             MobileScheme::FastRetransmit | MobileScheme::Mtcp => None,
         };
+        let looks = self.scheme == MobileScheme::Wake && pauses.is_none();
         tracing::info!(
             interface = self.interface,
             scheme = %self.scheme,
@@ -97,18 +111,82 @@ impl Host {
             sender,
             guard,
             decompression,
+            look_at: looks.then(now),
+            let_go: BTreeMap::new(),
+            pauses,
         });
         Ok(())
     }
 
-    fn attach_path(&self) -> anyhow::Result<(MobilePath, Option<Decompression>)> {
+    #[expect(
+        clippy::type_complexity,
+        reason = "the parts of `Attached` that come of one call"
+    )]
+    fn attach_path(&self) -> anyhow::Result<(MobilePath, Option<Decompression>, Option<Pauses>)> {
         let (interface, mode) = (&self.interface, AttachMode::Auto);
+        if self.scheme == MobileScheme::Wake {
+            let (path, pauses) =
+                MobilePath::attach_with_reserves(interface, mode, self.flows_max)?;
+            return Ok((path, None, pauses));
+        }
         if !self.decompresses {
             let path = MobilePath::attach(interface, mode, self.flows_max)?;
-            return Ok((path, None));
+            return Ok((path, None, None));
         }
         let (path, detour) = MobilePath::attach_with_detour(interface, mode, self.flows_max)?;
-        Ok((path, Some(Decompression::start(detour)?)))
+        Ok((path, Some(Decompression::start(detour)?), None))
+    }
+
+    /// Returns when flows pause: then [`handle_pauses`](Self::handle_pauses) is due.
+    #[expect(
+        deprecated,
+        reason = "its replacement is unsafe; the ring's descriptor never changes"
+    )]
+    pub(super) async fn paused(&self) {
+        let pauses = self.attached.as_ref().and_then(|of| of.pauses.as_ref());
+        let Some(pauses) = pauses else {
+            return std::future::pending().await;
+        };
+        // Of each waiting: the interface, and with it the ring, comes and goes.
+        match AsyncFd::with_interest(pauses.as_fd(), Interest::READABLE) {
+            Ok(ring) => match ring.readable().await {
+                Ok(mut ready) => ready.clear_ready(),
+                Err(error) => tracing::warn!(%error, "pauses"),
+            },
+            Err(error) => {
+                tracing::warn!(%error, "pauses are not heard of");
+                std::future::pending().await
+            }
+        }
+    }
+
+    /// Acknowledges what was held back of flows that pause.
+    pub(super) fn handle_pauses(&mut self) {
+        let Some(attached) = &self.attached else {
+            return;
+        };
+        let Some(pauses) = &attached.pauses else {
+            return;
+        };
+        let paused = match pauses.take() {
+            Ok(paused) => paused,
+            Err(error) => {
+                tracing::warn!(%error, "pauses");
+                return;
+            }
+        };
+        let mut keys = Vec::new();
+        for pause in &paused {
+            // Else the MH has said more itself.
+            if let Ok(Some(noted)) = attached.path.maps().paused(pause) {
+                keys.push(noted.flow.key);
+            }
+        }
+        self.drive(|machine, _, _, actions| {
+            for key in keys {
+                machine.handle_pause(key, actions);
+            }
+        });
     }
 
     /// Whether compressed segments are restored at the moment.
@@ -179,7 +257,8 @@ impl Host {
 
     /// How long until [`handle_timeout`](Self::handle_timeout) is due.
     pub(super) fn timeout(&self) -> Option<Duration> {
-        let due = [self.machine.poll_timeout(), self.retry_at];
+        let look_at = self.attached.as_ref().and_then(|of| of.look_at);
+        let due = [self.machine.poll_timeout(), self.retry_at, look_at];
         let due = due.into_iter().flatten().min()?;
         Some(due.saturating_since(now()))
     }
@@ -192,11 +271,61 @@ impl Host {
         if self.machine.poll_timeout().is_some_and(|at| at <= now()) {
             self.drive(MobileHost::handle_timeout);
         }
+        self.look_for_pauses();
     }
 
-    /// Opens what is closed, and leaves.
+    /// What the programs do by timers where they can.
+    fn look_for_pauses(&mut self) {
+        let now = now();
+        let Some(attached) = &mut self.attached else {
+            return;
+        };
+        if attached.look_at.is_none_or(|at| at > now) {
+            return;
+        }
+        attached.look_at = Some(now + LOOK_FOR_PAUSES);
+        let pausing = match attached.path.maps().pausing(now) {
+            Ok(pausing) => pausing,
+            Err(error) => {
+                tracing::warn!(%error, "pauses");
+                return;
+            }
+        };
+        let known = core::mem::take(&mut attached.let_go);
+        let mut keys = Vec::new();
+        for noted in pausing {
+            let (key, ack) = (noted.flow.key, noted.flow.rcv_nxt);
+            if known.get(&key) != Some(&ack) {
+                let woken = let_go(&noted, now);
+                if let Err(error) = attached.path.maps().wake(&key, &woken) {
+                    tracing::debug!(%error, "what leaves is not changed");
+                }
+                keys.push(key);
+            }
+            attached.let_go.insert(key, ack);
+        }
+        if !keys.is_empty() {
+            self.drive(|machine, _, _, actions| {
+                for key in keys {
+                    machine.handle_pause(key, actions);
+                }
+            });
+        }
+    }
+
+    /// Opens what is closed, acknowledges what is held back, and leaves.
     pub(super) fn release(&mut self) {
         self.drive(|machine, now, _, actions| machine.release(now, actions));
+        if let Some(attached) = &self.attached
+            && self.scheme == MobileScheme::Wake
+        {
+            // From here on nothing is held back.
+            attached.path.maps().set_orders_until(Instant::ZERO);
+            for noted in attached.path.maps().held_flows().unwrap_or_default() {
+                // The link may be down.
+                let _ = attached.sender.send(&noted, MadeAck::Last, 1);
+            }
+        }
         self.detach();
     }
 
@@ -266,7 +395,7 @@ impl Host {
             let until = self.machine.orders_until(now).unwrap_or(Instant::ZERO);
             attached.path.maps().set_orders_until(until);
             if let Some(guard) = &mut attached.guard {
-                guard.watch(self.machine.closed_count() > 0);
+                guard.watch(self.machine.orders_until(now).is_some());
             }
         }
         for action in actions {
@@ -284,7 +413,10 @@ impl Host {
             HostAction::Open(key) => maps.open_window(&key),
             HostAction::Send { key, ack, copies } => match maps.flow(&key) {
                 Ok(None) => Ok(()),
-                Ok(Some(flow)) => {
+                Ok(Some(mut flow)) => {
+                    if ack == MadeAck::Wake {
+                        wake(maps, &key, &mut flow);
+                    }
                     if let Err(error) = attached.sender.send(&flow, ack, copies) {
                         self.send_errors += 1;
                         tracing::debug!(%error, ?ack, "not sent");
@@ -298,6 +430,41 @@ impl Host {
             self.path_errors += 1;
             tracing::warn!(%error, ?action, "not done");
         }
+    }
+}
+
+/// Nothing below what the MH itself says is to leave any more.
+fn let_go(noted: &NotedFlow, now: Instant) -> Woken {
+    Woken {
+        let_go: noted.flow.rcv_nxt,
+        stale: None,
+        echo: 0,
+        at: now,
+        ticks_per_s: 0,
+        until: now + RENEWED_FOR,
+    }
+}
+
+/// Nothing below what the ACK says is to leave any more, and its echo is one of now, as those of
+/// the MH's own ACKs will be.
+fn wake(maps: &FlowMaps, key: &FlowKey, noted: &mut NotedFlow) {
+    let clock = match maps.reserve(key) {
+        Ok(reserve) => reserve.map(|reserve| reserve.clock),
+        Err(error) => {
+            tracing::debug!(%error, "no clock");
+            None
+        }
+    };
+    let now = now();
+    let mut woken = let_go(noted, now);
+    if let (Some(timestamps), Some(clock)) = (&mut noted.flow.timestamps, clock) {
+        woken.stale = Some(timestamps.tsecr);
+        woken.echo = clock.echo(now);
+        woken.ticks_per_s = clock.ticks_per_s();
+        timestamps.tsecr = woken.echo;
+    }
+    if let Err(error) = maps.wake(key, &woken) {
+        tracing::debug!(%error, "what leaves is not changed");
     }
 }
 

@@ -8,7 +8,7 @@ use super::gateway::{
     SNOOP_KEYS,
 };
 use super::keys::{Key, Kind};
-use super::mobile::MOBILE_DAEMON_KEYS;
+use super::mobile::{MOBILE_DAEMON_KEYS, SOURCE_KEYS};
 
 const INTRODUCTION: &str = "\
 <!-- Made by `holdfast generate settings docs/`; a test compares. -->
@@ -69,6 +69,14 @@ pub(crate) fn settings_page() -> String {
         text,
         MOBILE_DAEMON_KEYS,
     );
+    let text = "In the mobile's own file: what tells of its link, beside the interface's carrier. What each \
+        knows, and how good predictions are: [link-signals.md](link-signals.md#sources).\n";
+    section(
+        &mut page,
+        "The mobile's sources: `[sources]`",
+        text,
+        SOURCE_KEYS,
+    );
     page
 }
 
@@ -117,6 +125,7 @@ pub(crate) fn example_files() -> [(&'static str, String); 2] {
 "
     .to_owned();
     example(&mut mobile, "[mobile]", MOBILE_DAEMON_KEYS, "");
+    example(&mut mobile, "[sources]", SOURCE_KEYS, "");
     [("holdfast.toml", gateway), ("mobile.toml", mobile)]
 }
 

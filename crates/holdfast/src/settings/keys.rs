@@ -50,6 +50,8 @@ pub(crate) enum Kind {
     Text,
     /// A key of `holdfast mobile keygen`.
     SecretKey,
+    /// A modem of ModemManager.
+    Modem,
     /// A list of addresses or prefixes.
     Prefixes,
     /// A list of addresses, each with or without a port.
@@ -90,6 +92,7 @@ impl Kind {
             Self::SocketAddr => "an address and a port".into(),
             Self::Text => "a text of 1 to 64 characters".into(),
             Self::SecretKey => "a key made by `holdfast mobile keygen`".into(),
+            Self::Modem => "`auto` or the D-Bus path of a modem".into(),
             Self::Prefixes => "a list of 1 to 64 addresses or prefixes".into(),
             Self::Stations => "a list of 1 to 64 addresses, each with or without a port".into(),
             Self::Cells => "a list of 1 to 64 texts, each an interface and an address with or \
@@ -187,6 +190,7 @@ impl Kind {
             Self::Path => text.starts_with('/'),
             Self::SocketAddr => text.parse::<SocketAddr>().is_ok(),
             Self::Text => (1..=64).contains(&text.chars().count()),
+            Self::Modem => text == "auto" || text.starts_with('/'),
             Self::SecretKey => text.parse::<holdfast_core::signal::MobileKey>().is_ok(),
             Self::Group => text
                 .parse::<std::net::IpAddr>()

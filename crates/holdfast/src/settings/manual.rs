@@ -8,7 +8,7 @@ use super::gateway::{
     SNOOP_KEYS,
 };
 use super::keys::Key;
-use super::mobile::MOBILE_DAEMON_KEYS;
+use super::mobile::{MOBILE_DAEMON_KEYS, SOURCE_KEYS};
 
 /// Name of the page's file.
 pub(crate) const MANUAL_FILE: &str = "holdfast.toml.5";
@@ -67,6 +67,14 @@ pub(crate) fn settings_manual() -> String {
         "THE MOBILE'S OWN FILE: [mobile]",
         text,
         MOBILE_DAEMON_KEYS,
+    );
+    let text =
+        "In mobile.toml too: what tells of the mobile's link, beside the interface's carrier.";
+    section(
+        &mut page,
+        "THE MOBILE'S SOURCES: [sources]",
+        text,
+        SOURCE_KEYS,
     );
     page.control("SH", ["EXAMPLE"]);
     page.control("nf", []);
@@ -133,6 +141,7 @@ mod tests {
             SIGNAL_KEYS,
             MOBILE_ENTRY_KEYS,
             MOBILE_DAEMON_KEYS,
+            SOURCE_KEYS,
         ] {
             for key in keys {
                 let name = key.path.rsplit('.').next().unwrap();

@@ -14,6 +14,10 @@ use super::file::{Section, SectionKeys, SettingsFile};
 use super::gateway::LogFormat;
 use super::keys::{Key, Kind, is_interface_name};
 
+mod sources;
+
+pub(crate) use sources::{ModemChoice, SOURCE_KEYS, SourceSettings};
+
 /// Longest key file, in bytes.
 const KEY_FILE_BYTES_MAX: u64 = 4096;
 
@@ -36,11 +40,18 @@ pub(crate) const MOBILE_DAEMON_KEYS: &[Key] = &[
 ];
 
 /// What a mobile's own settings file may hold.
-const MOBILE_FILE: &[SectionKeys] = &[SectionKeys {
-    name: "mobile",
-    repeated: false,
-    keys: MOBILE_DAEMON_KEYS,
-}];
+const MOBILE_FILE: &[SectionKeys] = &[
+    SectionKeys {
+        name: "mobile",
+        repeated: false,
+        keys: MOBILE_DAEMON_KEYS,
+    },
+    SectionKeys {
+        name: "sources",
+        repeated: false,
+        keys: SOURCE_KEYS,
+    },
+];
 
 const INTERFACE: Key = Key {
     path: "mobile.interface",
@@ -262,6 +273,8 @@ pub(crate) struct MobileSettings {
     pub(crate) decompress: bool,
     /// The name to register the congestion control of LC and CWE by, if it is to be.
     pub(crate) congestion_control: Option<String>,
+    /// What tells of the link, beside the carrier.
+    pub(crate) sources: SourceSettings,
 }
 
 fn scheme(text: &str) -> Result<MobileScheme, String> {
@@ -295,36 +308,11 @@ impl MobileDaemonArgs {
             None => SettingsFile::default(),
         };
         let section = file.section("mobile");
-        let required = |key: &Key, flag: Option<&String>, name: &str| match flag {
-            Some(value) => Ok(value.clone()),
-            None => section.get(key, Kind::text)?.ok_or_else(|| {
-                let takes = key.kind.takes();
-                let problem = format!(
-                    "missing; takes {takes}, for example {} (or the flag {name})",
-                    key.example
-                );
-                section.error(key, problem)
-            }),
-        };
-        let interface = required(&INTERFACE, self.interface.as_ref(), "--interface")?;
+        let interface = required(&section, &INTERFACE, self.interface.as_ref(), "--interface")?;
         let host = self.host(&section)?;
         let congestion_control = section.get(&CONGESTION_CONTROL, Kind::text)?;
-        let cells = section.get(&CELLS, cells)?;
-        let cells = match (cells, &self.gateway, section.value(&GATEWAY)) {
-            (Some(_), None, Some(_)) => {
-                let problem = "there is a `gateway` too; takes one of them";
-                return Err(section.error(&CELLS, problem));
-            }
-            (Some(cells), None, None) => cells,
-            (None, None, None) if host.is_some() || congestion_control.is_some() => vec![Cell {
-                interface: interface.clone(),
-                gateway: None,
-            }],
-            _ => vec![Cell {
-                interface: interface.clone(),
-                gateway: Some(required(&GATEWAY, self.gateway.as_ref(), "--gateway")?),
-            }],
-        };
+        let needs_gateway = host.is_none() && congestion_control.is_none();
+        let cells = self.cells(&section, &interface, needs_gateway)?;
         let path = |key: &Key, flag: Option<&PathBuf>| -> Result<PathBuf, SettingsError> {
             let from_file = section.get_or_default(key, Kind::text)?;
             Ok(flag.cloned().unwrap_or_else(|| from_file.into()))
@@ -352,7 +340,34 @@ impl MobileDaemonArgs {
             flows_max: section.get_or_default(&FLOWS_MAX, Kind::count)? as u32,
             decompress,
             congestion_control,
+            sources: SourceSettings::of(&file.section("sources"))?,
         })
+    }
+
+    /// The gateways, and what they are reached by.
+    fn cells(
+        &self,
+        section: &Section<'_>,
+        interface: &str,
+        needs_gateway: bool,
+    ) -> Result<Vec<Cell>, SettingsError> {
+        let of = |gateway| {
+            vec![Cell {
+                interface: interface.to_owned(),
+                gateway,
+            }]
+        };
+        let listed = section.get(&CELLS, cells)?;
+        match (listed, &self.gateway, section.value(&GATEWAY)) {
+            (Some(_), None, Some(_)) => {
+                let problem = "there is a `gateway` too; takes one of them";
+                Err(section.error(&CELLS, problem))
+            }
+            (Some(cells), None, None) => Ok(cells),
+            (None, None, None) if !needs_gateway => Ok(of(None)),
+            _ => required(section, &GATEWAY, self.gateway.as_ref(), "--gateway")
+                .map(|gateway| of(Some(gateway))),
+        }
     }
 
     /// What to do for the own flows: flags over the section.
@@ -378,6 +393,26 @@ impl MobileDaemonArgs {
             tr_acks,
             false_alarm,
         }))
+    }
+}
+
+/// A text that has to be given, by its flag `name` or in the file.
+fn required(
+    section: &Section<'_>,
+    key: &Key,
+    flag: Option<&String>,
+    name: &str,
+) -> Result<String, SettingsError> {
+    match flag {
+        Some(value) => Ok(value.clone()),
+        None => section.get(key, Kind::text)?.ok_or_else(|| {
+            let takes = key.kind.takes();
+            let problem = format!(
+                "missing; takes {takes}, for example {} (or the flag {name})",
+                key.example
+            );
+            section.error(key, problem)
+        }),
     }
 }
 

@@ -24,7 +24,7 @@ fn slow() -> EmulatedLink {
 
 /// Sends the text to the MH; what arrived, and in how many seconds. `meanwhile` is told how much
 /// has arrived.
-fn transfer(
+pub(super) fn transfer(
     harness: &mut Harness,
     text: &[u8],
     mut meanwhile: impl FnMut(&mut Harness, usize),

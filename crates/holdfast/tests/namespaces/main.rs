@@ -10,10 +10,12 @@ mod early;
 mod handoff;
 mod losses;
 mod mobile_host;
+mod mobile_wake;
 mod path_mtu;
 mod restart;
 mod router;
 mod snoop_uplink;
+mod sources;
 mod transparency;
 
 use std::net::{IpAddr, TcpStream};

@@ -4,7 +4,6 @@
 //! what the marked ACK gains and what is compressed.
 
 use std::io::{Read as _, Write as _};
-use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -19,20 +18,21 @@ use holdfast_link::OutageAt;
 use holdfast_net::datapath::monotonic_ns;
 use holdfast_net::netns::{ChildGuard, NetNs};
 
+use super::compression::transfer;
 use super::router::MASQUERADE;
 use super::{HOLDFAST, PORT, await_that, connection, emulated, fh, start_link, wired};
 
-const MB: u64 = 1_000_000;
+pub(super) const MB: u64 = 1_000_000;
 const SECOND_NS: u64 = 1_000_000_000;
 
 /// The daemon at the MH.
 pub(super) struct Mobile {
-    child: ChildGuard,
+    pub(super) child: ChildGuard,
     socket: PathBuf,
 }
 
 impl Mobile {
-    fn start(harness: &Harness, scheme: &str, more: &[&str]) -> Self {
+    pub(super) fn start(harness: &Harness, scheme: &str, more: &[&str]) -> Self {
         Self::start_at(&harness.topology.mh, MH_IF, harness, scheme, more)
     }
 
@@ -76,7 +76,7 @@ impl Mobile {
         output.status.success().then_some(text)
     }
 
-    fn status(&self) -> Option<serde_json::Value> {
+    pub(super) fn status(&self) -> Option<serde_json::Value> {
         let text = self.run(&["status", "--json"])?;
         Some(serde_json::from_str(&text).unwrap())
     }
@@ -102,11 +102,11 @@ impl Mobile {
 }
 
 /// A topology without a gateway.
-fn plain(test: &str, link: EmulatedLink) -> Option<Harness> {
+pub(super) fn plain(test: &str, link: EmulatedLink) -> Option<Harness> {
     Harness::new(test, &emulated(link), None).unwrap_or_else(|error| panic!("{test}: {error:#}"))
 }
 
-fn download(harness: &Harness, bytes: u64) -> Flow {
+pub(super) fn download(harness: &Harness, bytes: u64) -> Flow {
     let (at_fh, at_mh) = connection(harness, fh(), PORT);
     let flow = Flow::start(at_fh, at_mh, bytes, 5);
     flow.wait_bytes(MB / 2).unwrap();
@@ -374,31 +374,6 @@ pub(super) fn compressing(
     Some((harness, mobile))
 }
 
-/// Sends the text from the FH; what arrived at the MH.
-fn transfer(harness: &Harness, text: &[u8], mut meanwhile: impl FnMut(u64)) -> Vec<u8> {
-    let (mut at_fh, mut at_mh) = connection(harness, fh(), PORT);
-    let mut received = Vec::with_capacity(text.len());
-    std::thread::scope(|scope| {
-        scope.spawn(move || {
-            at_fh.write_all(text).unwrap();
-            at_fh.shutdown(Shutdown::Write).unwrap();
-            // Until the MH has closed too.
-            let _ = at_fh.read(&mut [0; 1]);
-        });
-        let mut buffer = vec![0; 1 << 16];
-        loop {
-            let len = at_mh.read(&mut buffer).unwrap();
-            if len == 0 {
-                break;
-            }
-            received.extend_from_slice(&buffer[..len]);
-            meanwhile(received.len() as u64);
-        }
-        drop(at_mh);
-    });
-    received
-}
-
 #[test]
 fn compressed_segments_are_restored_before_the_mh_sees_them() {
     let test = "compressed_segments_are_restored_before_the_mh_sees_them";
@@ -407,12 +382,12 @@ fn compressed_segments_are_restored_before_the_mh_sees_them() {
         (emulated(EmulatedLink::default()), "zstd"),
         (wired(1500), "zstd"),
     ] {
-        let Some((harness, mobile)) = compressing(test, &settings, method) else {
+        let Some((mut harness, mobile)) = compressing(test, &settings, method) else {
             return;
         };
         let text = text(3_000_000);
         assert!(
-            transfer(&harness, &text, |_| {}) == text,
+            transfer(&mut harness, &text, |_, _| {}).0 == text,
             "{method}: other bytes"
         );
         let restored = mobile.counter("decompression.restored");
@@ -428,12 +403,12 @@ fn a_mobile_daemon_killed_while_it_restores_loses_no_byte() {
     let test = "a_mobile_daemon_killed_while_it_restores_loses_no_byte";
     let settings = emulated(EmulatedLink::default());
     for method in ["deflate", "zstd"] {
-        let Some((harness, mut mobile)) = compressing(test, &settings, method) else {
+        let Some((mut harness, mut mobile)) = compressing(test, &settings, method) else {
             return;
         };
         let text = text(3_000_000);
         let mut restored = 0;
-        let received = transfer(&harness, &text, |bytes| {
+        let (received, _) = transfer(&mut harness, &text, |_, bytes| {
             if bytes > 1_000_000 && restored == 0 {
                 restored = mobile.counter("decompression.restored");
                 mobile.child.kill().unwrap();

@@ -2,6 +2,7 @@
 //! Statements: what a paper says in words, as rules about runs.
 
 mod counted;
+mod extra;
 mod spread;
 
 use std::collections::BTreeMap;
@@ -14,7 +15,6 @@ use super::verdict::{SUBSTRATES, same, select, word};
 use super::{Entry, Paper, Verdict};
 use crate::outage_matrix::median;
 use crate::results::ResultLine;
-use counted::{acks_of_the_mh, all_finish, finishes, ratio_is_defined, some_unfinished};
 
 /// What a rule found: what is printed, what came out, whether it is so, and why.
 struct Found {
@@ -117,22 +117,11 @@ fn found(rule: &Rule, lines: &[&ResultLine]) -> Found {
             better,
             than,
         } => less(*metric, parameter, [better, than], lines),
-        Rule::AcksOfTheMh { parameter, value } => acks_of_the_mh(parameter, value, lines),
-        Rule::Finishes {
-            parameter,
-            with,
-            without,
-        } => finishes(parameter, [with, without], lines),
-        Rule::RatioIsDefined {} => ratio_is_defined(lines),
-        Rule::AllFinish { parameter, value } => all_finish(parameter, value, lines),
-        Rule::SomeUnfinished {
-            parameter,
-            all,
-            some,
-        } => some_unfinished(parameter, [all, some], lines),
+        Rule::ExtraSegments { .. } => extra::found(rule, lines),
         Rule::AtMost { .. } | Rule::Apart { .. } | Rule::GapShrinks { .. } => {
             spread::found(rule, lines)
         }
+        _ => counted::found(rule, lines),
     }
 }
 

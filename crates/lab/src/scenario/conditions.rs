@@ -14,6 +14,7 @@ use super::cells::{self, Move, MovementConditions};
 use super::handoff::HandoffConditions;
 use super::hop::HopConditions;
 use super::host::HostConditions;
+use super::mobile::MobileConditions;
 use super::mtcp::MtcpConditions;
 use super::snoop::SnoopConditions;
 use crate::document::{self, DocumentError};
@@ -49,6 +50,8 @@ pub struct Conditions {
     pub moves: Vec<Move>,
     /// What stands between them.
     pub gateway: GatewayConditions,
+    /// What the MH does for its own flows.
+    pub mobile: MobileConditions,
     /// The FH's TCP.
     pub fh: HostConditions,
     /// The MH's TCP.
@@ -319,6 +322,8 @@ struct Document {
     #[serde(default)]
     gateway: GatewayConditions,
     #[serde(default)]
+    mobile: MobileConditions,
+    #[serde(default)]
     hosts: Table,
     #[serde(default)]
     fh: Table,
@@ -361,6 +366,7 @@ pub(super) fn read(table: &Table) -> Result<Conditions, DocumentError> {
         movement: document.movement,
         moves: Vec::new(),
         gateway: document.gateway,
+        mobile: document.mobile,
         fh: host("fh", &document.hosts, &document.fh)?,
         mh: host("mh", &document.hosts, &document.mh)?,
         cross_traffic: document.cross_traffic,

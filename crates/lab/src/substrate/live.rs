@@ -22,10 +22,11 @@ use crate::cross_traffic::DatagramStream;
 use crate::endpoint::pair::Exchange;
 use crate::link_file::LinkFile;
 use crate::link_process::EmulatedLink;
+use crate::own_flows::{OwnFlows, words};
 use crate::results::{Framing, ResultLine, retransmission_ratio_percent};
 use crate::scenario::{
     BandwidthConditions, Conditions, ContentChoice, GatewayConditions, HopConditions,
-    HostConditions, MtcpConditions, OnHandoffChoice, PART_WIRED, Record, Run, SchemeChoice,
+    HostConditions, MobileSignalChoice, MtcpConditions, OnHandoffChoice, PART_WIRED, Record, Run, SchemeChoice,
     SignalChoice, SnoopConditions, Way, cell_seed,
 };
 use crate::scratch::Scratch;
@@ -176,12 +177,14 @@ fn transfer(
 ) -> TransferSettings {
     let conditions = &run.conditions;
     let gateway = &conditions.gateway;
-    let hears_carrier = matches!(gateway.signal, SignalChoice::Carrier | SignalChoice::Both);
+    let hears_carrier = carrier_follows(conditions);
+    let mh_alone = gateway.signal == SignalChoice::Mobile;
     let wants = |record| conditions.record.contains(&record);
     let samples = wants(Record::Queue) || wants(Record::LinkState);
     let radio = |hop: &HopConditions, number: usize| EmulatedLink {
         outages: hop.outages_of(conditions.transfer.direction).to_vec(),
         carrier_follows: hears_carrier,
+        carrier_of_mh_alone: mh_alone,
         packet_traces: files[1 + number].clone(),
         sample_interval: samples.then(|| duration(conditions.record_interval)),
         ..link(hop, cell_seed(run.seed, number))
@@ -217,8 +220,41 @@ fn transfer(
             start_after: duration(conditions.start()),
             cross_traffic: cross_traffic(run),
             exchange: Some(exchange(conditions)),
+            own_flows: own_flows(conditions),
         },
     }
+}
+
+/// Whether the wireless link's devices, or the MH's alone, lose their carrier in an outage.
+fn carrier_follows(conditions: &Conditions) -> bool {
+    let gateway = &conditions.gateway;
+    let of_mobile = conditions.mobile.signal == MobileSignalChoice::Carrier;
+    let stands = !matches!(gateway.scheme, SchemeChoice::None | SchemeChoice::Haproxy);
+    match gateway.signal {
+        SignalChoice::Carrier | SignalChoice::Both => {
+            of_mobile || (stands && !conditions.mobile.is_on())
+        }
+        // Its daemon has nothing to say if it does not see the link go and come.
+        SignalChoice::Mobile => stands && !conditions.mobile.is_on(),
+        SignalChoice::None => false,
+    }
+}
+
+/// What the MH's daemon does for its own flows; none: nothing.
+fn own_flows(conditions: &Conditions) -> Option<OwnFlows> {
+    let mobile = &conditions.mobile;
+    let Ok(Some(settings)) = mobile.to_lines() else {
+        return None;
+    };
+    let outages = conditions.wireless.outages_of(Way::Downlink);
+    Some(OwnFlows {
+        settings,
+        words: words(
+            outages,
+            mobile.warning_ms,
+            mobile.signal == MobileSignalChoice::Command,
+        ),
+    })
 }
 
 /// What the endpoints do.
@@ -401,6 +437,7 @@ fn line(run: &Run, measured: &Measurement) -> anyhow::Result<ResultLine> {
     line.retransmitted_segments = retransmitted;
     line.segments = measured.segments;
     line.outages = result.stalls_s.len();
+    line.mobile.clone_from(&measured.own_flows);
     add_others(&mut line, measured, conditions.transfer.bytes);
     line.kernel = Some(kernel_release()?);
     line.sysctls = sysctls(conditions);

@@ -3,16 +3,13 @@
 
 use std::path::Path;
 
-use anyhow::{Context as _, bail};
-use holdfast_core::{Direction, LinkSource, Scheme, Settings};
+use anyhow::Context as _;
+use holdfast_core::Direction;
 use holdfast_link::{LinkPlan, LinkSettings};
 use holdfast_sim::outcome::{Ending, Stall};
-use holdfast_sim::tcp::settings::{
-    DelayedAck, IdleRestart, LossRecovery, OnShrunkWindow, RtoFloor,
-};
 use holdfast_sim::{
-    ContentKind, Experiment, GatewayPlan, Hop, LinkSignal, Move, Outcome, Preset, Roaming,
-    RunUntil, TcpSettings, Transfer, TransferOutcome,
+    ContentKind, Experiment, Hop, Move, Outcome, Roaming, RunUntil, TcpSettings, Transfer,
+    TransferOutcome,
 };
 use holdfast_wire::Instant;
 
@@ -20,8 +17,7 @@ use super::{Lacking, Refusal};
 use crate::handoffs::{HandoffSummary, Journal};
 use crate::results::{Framing, ResultLine, Series, retransmission_ratio_percent};
 use crate::scenario::{
-    BandwidthConditions, Conditions, ContentChoice, GatewayConditions, HopConditions,
-    HostConditions, PRESET_DEFAULT, Record, Run, SchemeChoice, ShrunkWindow, SignalChoice, Stretch,
+    Conditions, ContentChoice, HopConditions, PRESET_DEFAULT, Record, Run, SchemeChoice, Stretch,
     Way, seconds,
 };
 use crate::stall;
@@ -30,6 +26,9 @@ pub use fates::Hits;
 use watcher::Watcher;
 
 mod fates;
+mod gateway;
+mod host;
+mod mobile;
 mod watcher;
 
 /// Times closer than this are one, which was rounded to nanoseconds.
@@ -142,13 +141,14 @@ fn experiment(run: &Run) -> anyhow::Result<Experiment> {
     };
     experiment.hops = vec![wired, hop(&conditions.cells[0])?];
     experiment.roaming = roaming(conditions)?;
-    experiment.gateway = gateway(&conditions.gateway, &experiment.hops)?;
+    experiment.gateway = gateway::plan(&conditions.gateway, &experiment.hops)?;
+    experiment.mobile = mobile::plan(&conditions.mobile);
     experiment.transfers = vec![Transfer {
         direction: transfer.direction.into(),
         request_bytes: transfer.request_bytes,
         start: conditions.start(),
-        fh: tcp(&conditions.fh),
-        mh: tcp(&conditions.mh),
+        fh: host::tcp(&conditions.fh),
+        mh: host::tcp(&conditions.mh),
         content: match transfer.content {
             ContentChoice::Bulk => ContentKind::Bulk,
             ContentChoice::Text => ContentKind::Text,
@@ -203,158 +203,6 @@ fn hop(conditions: &HopConditions) -> anyhow::Result<Hop> {
         half_duplex: conditions.half_duplex,
         frame_overhead_bytes: conditions.frame_overhead_bytes,
     })
-}
-
-fn gateway(conditions: &GatewayConditions, hops: &[Hop]) -> anyhow::Result<Option<GatewayPlan>> {
-    let scheme = match conditions.scheme {
-        SchemeChoice::None => return Ok(None),
-        SchemeChoice::Hold => Scheme::Hold,
-        SchemeChoice::MtcpPlus => Scheme::MtcpPlus,
-        SchemeChoice::Mtcp => Scheme::Mtcp,
-        SchemeChoice::Mtcp2007 => Scheme::Mtcp2007,
-        SchemeChoice::Snoop => Scheme::Snoop,
-        SchemeChoice::Haproxy => bail!("haproxy does not run on the model"),
-    };
-    let mut settings = Settings {
-        scheme,
-        ..Settings::default()
-    };
-    if let Some(Ok(bandwidth)) = conditions
-        .bandwidth
-        .as_ref()
-        .map(BandwidthConditions::settings)
-    {
-        settings.bandwidth = bandwidth;
-    }
-    if let Some(mtcp) = &conditions.mtcp {
-        settings.mtcp = mtcp.settings();
-        settings.compression = mtcp.compression();
-    }
-    if let Some(snoop) = &conditions.snoop {
-        settings.snoop = snoop.settings();
-    }
-    if let Some(bytes) = conditions.flow_cache_bytes_max {
-        settings.flow_cache_bytes_max = bytes as usize;
-    }
-    let millis = |ms: f64| std::time::Duration::from_nanos((ms * 1e6) as u64);
-    for (own, setting) in [
-        (conditions.silence_min_ms, &mut settings.silence_min),
-        (
-            conditions.probe_interval_min_ms,
-            &mut settings.probe_interval_min,
-        ),
-        (
-            conditions.probe_interval_max_ms,
-            &mut settings.probe_interval_max,
-        ),
-    ] {
-        if let Some(ms) = own {
-            *setting = millis(ms);
-        }
-    }
-    let compression_ms = conditions
-        .mtcp
-        .as_ref()
-        .and_then(|mtcp| mtcp.compression_ms);
-    let delay = seconds(conditions.signal_delay_ms / 1e3);
-    let warned_before = (conditions.warning_ms > 0.0).then(|| seconds(conditions.warning_ms / 1e3));
-    let signal = match conditions.signal {
-        SignalChoice::None => None,
-        SignalChoice::Carrier | SignalChoice::Both => Some(LinkSignal {
-            source: LinkSource::Carrier,
-            down_after: Some(delay),
-            up_after: Some(delay),
-            warned_before,
-        }),
-        // "Down" cannot cross a link that is down; "up" takes the link's own delay.
-        SignalChoice::Mobile => Some(LinkSignal {
-            source: LinkSource::Signal,
-            down_after: None,
-            up_after: Some(delay + hops[WIRELESS].uplink.delay),
-            warned_before,
-        }),
-    };
-    Ok(Some(GatewayPlan {
-        before_hop: WIRELESS,
-        signal,
-        resend_dscp: conditions.resend_dscp,
-        compression_time: compression_ms
-            .map_or(holdfast_wire::Duration::ZERO, |ms| seconds(ms / 1e3)),
-        ..GatewayPlan::before_last(settings, hops)
-    }))
-}
-
-/// A host's TCP: its preset's, or today's Linux with Reno, and what is set besides.
-fn tcp(conditions: &HostConditions) -> TcpSettings {
-    let preset = conditions.preset.unwrap_or(PRESET_DEFAULT);
-    let mut tcp = preset.settings();
-    if let Some(sack) = conditions.sack {
-        tcp.sack = sack;
-        if !sack && tcp.recovery == LossRecovery::Sack {
-            tcp.recovery = LossRecovery::NewReno;
-        }
-    }
-    if let Some(timestamps) = conditions.timestamps {
-        tcp.timestamps = timestamps;
-    }
-    match conditions.window_scaling {
-        Some(true) => tcp.window_scale = tcp.window_scale.or(Some(7)),
-        Some(false) => tcp.window_scale = None,
-        None => {}
-    }
-    match conditions.delayed_ack {
-        Some(false) => tcp.delayed_ack = DelayedAck::Off,
-        Some(true) if tcp.delayed_ack == DelayedAck::Off => tcp.delayed_ack = DelayedAck::RFC5681,
-        _ => {}
-    }
-    if let Some(mss) = conditions.mss {
-        tcp.mss = mss;
-    }
-    if let Some(bytes) = conditions.window_bytes_max {
-        tcp.receive_buffer_bytes = bytes;
-        // The other end could not fill such a window from a smaller buffer.
-        tcp.send_buffer_bytes = tcp.send_buffer_bytes.map(|own| own.max(bytes));
-    }
-    if let Some(bytes) = conditions.send_buffer_bytes {
-        tcp.send_buffer_bytes = Some(bytes);
-    }
-    if let (Some(Preset::Reno2005), Some(bytes)) = (conditions.preset, conditions.window_bytes_max)
-    {
-        // ns-2's `window_` is the sender's own, and its first `ssthresh_`.
-        tcp.initial_ssthresh_bytes = Some(bytes);
-    }
-    tcp.m_tcp = conditions.m_tcp;
-    tcp.on_handoff = conditions.on_handoff.settings(conditions.lc_cwe);
-    if let Some(segments) = conditions.initial_window_segments {
-        tcp.initial_window_segments = segments;
-    }
-    if let Some(retries) = conditions.retries_max {
-        tcp.rto.retries_max = retries;
-    }
-    if let Some(s) = conditions.rto_min_s {
-        tcp.rto.floor = match tcp.rto.floor {
-            RtoFloor::Timeout(_) => RtoFloor::Timeout(seconds(s)),
-            RtoFloor::Variance(_) => RtoFloor::Variance(seconds(s)),
-        };
-    }
-    if let Some(behaviour) = conditions.shrunk_window {
-        tcp.on_shrunk_window = match behaviour {
-            ShrunkWindow::PersistAtOnce => OnShrunkWindow::PersistAtOnce,
-            ShrunkWindow::TimerRuns => OnShrunkWindow::RetransmissionTimerRuns,
-            ShrunkWindow::TimerCounts => OnShrunkWindow::RetransmissionTimerCounts,
-        };
-    }
-    if let Some(s) = conditions.tick_phase_s {
-        tcp.rto.tick_phase = seconds(s);
-    }
-    if conditions
-        .sysctls
-        .get("net.ipv4.tcp_slow_start_after_idle")
-        .is_some_and(|v| v == "0")
-    {
-        tcp.idle_restart = IdleRestart::Never;
-    }
-    tcp
 }
 
 fn cross_traffic(conditions: &Conditions) -> Vec<holdfast_sim::CrossTraffic> {
@@ -412,6 +260,7 @@ fn line(run: &Run, experiment: &Experiment, outcome: &Outcome) -> anyhow::Result
     line.retransmitted_segments = of.sender.data_segments_repeated;
     line.segments = first;
     line.outages = line.stalls_s.len();
+    line.mobile = outcome.mobile.as_ref().map(mobile::counters);
     line.digest = Some(format!("{:016x}", outcome.digest));
     line.series = (!conditions.record.is_empty()).then(|| series(conditions, of));
     Ok(line)

@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use super::{Middle, TransferSettings};
 use crate::daemons::{Daemon, GatewayOptions, StationOptions, make_key, make_key_file};
 use crate::stop::StopFlag;
-use crate::topology::{Topology, TopologySettings, Wireless};
+use crate::topology::{Cell, Topology, TopologySettings, Wireless};
 
 /// How long the MH may take until its base station knows it.
 const READY_LIMIT: Duration = Duration::from_secs(10);
@@ -41,59 +41,21 @@ pub(super) fn daemons(
     folder: &Path,
     stop: &StopFlag,
 ) -> anyhow::Result<(Vec<Daemon>, Option<Daemon>)> {
-    let Middle::Gateway {
-        scheme,
-        mobile_signals,
-    } = &settings.middle
-    else {
-        return Ok((Vec::new(), None));
+    let key = match settings.middle {
+        Middle::Gateway {
+            mobile_signals: true,
+            ..
+        } => Some(make_key(&settings.holdfast, folder)?),
+        Middle::Gateway { .. } | Middle::Plain | Middle::HaProxy => None,
     };
-    let holdfast = &settings.holdfast;
-    let key = mobile_signals
-        .then(|| make_key(holdfast, folder))
-        .transpose()?;
-    let options = GatewayOptions {
-        holdfast: holdfast.clone(),
-        scheme: scheme.clone(),
-        mobile_key: key.clone(),
-        settings: settings.extras.gateway_settings.clone(),
-        station: None,
+    let gateways = match &settings.middle {
+        Middle::Gateway { scheme, .. } => {
+            gateways(scheme, key.as_deref(), settings, topology, folder, stop)?
+        }
+        Middle::Plain | Middle::HaProxy => Vec::new(),
     };
-    let stations_key = settings
-        .extras
-        .handoff
-        .is_some()
-        .then(|| make_key_file(holdfast, folder.join("stations.key")))
-        .transpose()?;
-    let mut gateways = Vec::new();
-    for (number, cell) in topology.cells.iter().enumerate() {
-        let station = stations_key.as_ref().map(|key| StationOptions {
-            cell: number,
-            cells: topology.cells.len(),
-            key: key.clone(),
-            settings: settings.extras.handoff.clone().unwrap_or_default(),
-        });
-        let options = GatewayOptions {
-            station,
-            ..options.clone()
-        };
-        let own = folder.join(format!("cell-{}", number + 1));
-        fs::create_dir_all(&own).with_context(|| format!("{}: cannot be made", own.display()))?;
-        gateways.push(Daemon::start_gateway_in(
-            &cell.gateway,
-            &options,
-            &own,
-            stop,
-        )?);
-    }
-    let start = match topology.cells.len() {
-        1 => Daemon::start_mobile,
-        _ => Daemon::start_moving_mobile,
-    };
-    let mobile = key
-        .map(|key| start(topology, holdfast, &key, folder, stop))
-        .transpose()?;
-    if stations_key.is_some() {
+    let mobile = mobile(key.as_deref(), settings, topology, folder, stop)?;
+    if settings.extras.handoff.is_some() && !gateways.is_empty() {
         stop.wait_for("the MH is at its first base station", READY_LIMIT, || {
             let status = gateways[0].status()?;
             let role = &status["handoff"]["mobiles"][0]["role"];
@@ -101,4 +63,63 @@ pub(super) fn daemons(
         })?;
     }
     Ok((gateways, mobile))
+}
+
+/// The gateway of each cell.
+fn gateways(
+    scheme: &str,
+    key: Option<&Path>,
+    settings: &TransferSettings,
+    topology: &Topology,
+    folder: &Path,
+    stop: &StopFlag,
+) -> anyhow::Result<Vec<Daemon>> {
+    let extras = &settings.extras;
+    let stations_key = extras
+        .handoff
+        .is_some()
+        .then(|| make_key_file(&settings.holdfast, folder.join("stations.key")))
+        .transpose()?;
+    let start = |(number, cell): (usize, &Cell)| {
+        let station = stations_key.as_ref().map(|key| StationOptions {
+            cell: number,
+            cells: topology.cells.len(),
+            key: key.clone(),
+            settings: extras.handoff.clone().unwrap_or_default(),
+        });
+        let options = GatewayOptions {
+            holdfast: settings.holdfast.clone(),
+            scheme: scheme.to_owned(),
+            mobile_key: key.map(Path::to_owned),
+            settings: extras.gateway_settings.clone(),
+            station,
+        };
+        let own = folder.join(format!("cell-{}", number + 1));
+        fs::create_dir_all(&own).with_context(|| format!("{}: cannot be made", own.display()))?;
+        Daemon::start_gateway_in(&cell.gateway, &options, &own, stop)
+    };
+    topology.cells.iter().enumerate().map(start).collect()
+}
+
+/// The mobile's daemon, for a gateway, for own flows, or for both.
+fn mobile(
+    key: Option<&Path>,
+    settings: &TransferSettings,
+    topology: &Topology,
+    folder: &Path,
+    stop: &StopFlag,
+) -> anyhow::Result<Option<Daemon>> {
+    let holdfast = &settings.holdfast;
+    let own_flows = settings.extras.own_flows.as_ref();
+    if key.is_none() && own_flows.is_none() {
+        return Ok(None);
+    }
+    let daemon = match (topology.cells.len(), key) {
+        (2.., Some(key)) => Daemon::start_moving_mobile(topology, holdfast, key, folder, stop)?,
+        _ => {
+            let lines = own_flows.map_or("", |own| &own.settings);
+            Daemon::start_mobile(topology, holdfast, key, lines, folder, stop)?
+        }
+    };
+    Ok(Some(daemon))
 }

@@ -10,6 +10,8 @@ use crate::trace::Trace;
 
 /// The shortest time up or down, in seconds.
 const LENGTH_MIN_S: f64 = 0.001;
+/// The shortest outage in a list, in seconds.
+const LISTED_MIN_S: f64 = 0.0001;
 /// The longest time in any outage setting, in seconds: a year.
 const TIME_MAX_S: f64 = 31_536_000.0;
 /// The most outages in a list.
@@ -115,7 +117,9 @@ fn checked_list(list: &[OutageAt]) -> Result<Kind, SettingsError> {
     let mut outages_ns: Vec<(u64, u64)> = Vec::with_capacity(list.len());
     for (i, outage) in list.iter().enumerate() {
         let begin = point(&format!("list[{i}].at_s"), outage.at_s)?;
-        let end = begin + nanos(length(&format!("list[{i}].for_s"), outage.for_s)?);
+        let key = format!("list[{i}].for_s");
+        let for_s = in_range(&key, outage.for_s, LISTED_MIN_S, TIME_MAX_S, "s")?;
+        let end = begin + nanos(for_s);
         if outages_ns.last().is_some_and(|last| begin <= last.1) {
             let takes = "a time after the end of the outage before; outages are listed in order";
             return Err(SettingsError::new(

@@ -2,7 +2,7 @@
 //! What the mobile's BPF programs counted.
 
 /// Names in the order of `enum counter` in `bpf/mobile.bpf.c`.
-pub(super) const NAMES: [&str; 16] = [
+pub(super) const NAMES: [&str; 20] = [
     "noted_egress",
     "noted_ingress",
     "window_closed",
@@ -19,4 +19,8 @@ pub(super) const NAMES: [&str; 16] = [
     "passed_other_host",
     "passed_vlan",
     "passed_malformed",
+    "held_back",
+    "held_not",
+    "let_go",
+    "echo_renewed",
 ];

@@ -18,22 +18,35 @@ pub(super) struct ProgramSettings {
     pub(super) device_ifindex: u32,
     pub(super) own_mark: u32,
     pub(super) flows_max: u32,
+    /// `wake`: a segment of each bulk download is left unacknowledged.
+    pub(super) keeps_reserves: bool,
+    /// The programs see by timers which flows pause. Without a compiler (JIT) the kernel takes
+    /// none: then somebody has to look.
+    pub(super) has_timers: bool,
 }
 
 impl ProgramSettings {
     pub(super) fn load(&self) -> io::Result<Programs> {
-        let entries = [("flows", self.flows_max), ("closed", self.flows_max)];
+        let of = |is: bool| if is { self.flows_max } else { 1 };
+        let entries = [
+            ("flows", self.flows_max),
+            ("closed", of(!self.keeps_reserves)),
+            ("reserves", of(self.keeps_reserves)),
+            ("woken", of(self.keeps_reserves)),
+        ];
         Programs::load(OBJECT, &self.emit(), &entries)
     }
 
-    fn emit(&self) -> [u8; 24] {
-        let mut octets = [0; 24];
+    fn emit(&self) -> [u8; 32] {
+        let mut octets = [0; 32];
         octets[..8].copy_from_slice(&self.heartbeat_max_age_ns.to_ne_bytes());
         let words = [
             self.kind.header_bytes(),
             self.mobile_ifindex,
             self.device_ifindex,
             self.own_mark,
+            u32::from(self.keeps_reserves),
+            u32::from(self.has_timers),
         ];
         for (to, word) in octets[8..].chunks_exact_mut(4).zip(words) {
             to.copy_from_slice(&word.to_ne_bytes());

@@ -13,6 +13,8 @@ use crate::bpf::run_once;
 use crate::datapath::monotonic_ns;
 use crate::netns::available_or_skip;
 
+mod held;
+
 /// TCX_NEXT.
 const NEXT: i32 = -1;
 /// TCX_REDIRECT.
@@ -21,6 +23,16 @@ const LINK: usize = 14;
 const FLOWS: u32 = 512;
 /// `TestRng`'s seed, printed by who uses it.
 const SEED: u64 = 20_000_526;
+
+fn interface() -> Interface {
+    Interface {
+        name: "none".into(),
+        ifindex: 1,
+        kind: LayerKind::Ethernet,
+        mtu: 1500,
+        mac: [0; 6],
+    }
+}
 
 struct Loaded {
     programs: Programs,
@@ -45,13 +57,7 @@ impl Loaded {
         if !available_or_skip(test) {
             return None;
         }
-        let interface = Interface {
-            name: "none".into(),
-            ifindex: 1,
-            kind: LayerKind::Ethernet,
-            mtu: 1500,
-            mac: [0; 6],
-        };
+        let interface = interface();
         let programs = load(&interface, FLOWS, device).unwrap();
         let maps = FlowMaps::of(&programs, &interface).unwrap();
         Some(Self { programs, maps })

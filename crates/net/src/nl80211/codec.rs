@@ -4,7 +4,7 @@
 //! Attributes that nobody here needs are stepped over unread: a driver's or a later kernel's
 //! addition to one of them does not cost the event.
 
-use netlink_packet_core::{DecodeError, Emitable, NlaBuffer, NlasIterator, ParseableParametrized};
+use netlink_packet_core::{DecodeError, Emitable, NlaBuffer, ParseableParametrized};
 use netlink_packet_generic::{GenlFamily, GenlHeader};
 
 const CMD_GET_STATION: u8 = 17;
@@ -184,18 +184,23 @@ fn quality(told: &[u8]) -> Option<WifiEvent> {
     })
 }
 
-/// The value of the first attribute of this kind.
+/// The value of the first attribute of this kind; what comes after a damaged one is not looked at.
 fn find(attributes: &[u8], kind: u16) -> Option<&[u8]> {
-    let mut rest = NlasIterator::new(attributes);
-    // An iterator that fails ends; what stood before it counts.
-    rest.find_map(|attribute| {
-        let attribute: NlaBuffer<&[u8]> = attribute.ok()?;
-        (attribute.kind() == kind).then(|| attribute.value())
-    })
+    let mut rest = attributes;
+    loop {
+        let attribute = NlaBuffer::new_checked(rest).ok()?;
+        let (is_it, length) = (attribute.kind() == kind, usize::from(attribute.length()));
+        if is_it {
+            return rest.get(4..length);
+        }
+        rest = rest.get(length.next_multiple_of(4)..)?;
+    }
 }
 
 fn number(octets: &[u8]) -> Option<u32> {
-    octets.first_chunk().map(|octets| u32::from_ne_bytes(*octets))
+    octets
+        .first_chunk()
+        .map(|octets| u32::from_ne_bytes(*octets))
 }
 
 fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {

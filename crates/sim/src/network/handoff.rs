@@ -7,6 +7,7 @@
 //! beside the links. An MH is all connections' ends beyond the stations' links; the word that
 //! it is at a station comes when it is told to ([`Network::register`]).
 
+use core::net::IpAddr;
 use std::collections::{BTreeSet, VecDeque};
 
 use holdfast_core::handoff::{
@@ -331,7 +332,6 @@ impl Network {
         action: HandoffAction<Copy>,
         observer: &mut dyn Observer,
     ) {
-        let now = self.now;
         let station = &mut self.stations.all[id as usize];
         let neighbour = |to: PeerId| station.neighbours[usize::from(to.0)];
         match action {
@@ -359,24 +359,10 @@ impl Network {
                 addresses,
                 to,
             } => {
-                let states = self.export(id, &addresses, observer);
-                let lens = states.iter().map(|state| state.to_bytes().len());
-                let longest = lens.max().unwrap_or_default();
-                self.stations.state_bytes_max = self.stations.state_bytes_max.max(longest);
-                self.with_station(id, observer, |station, actions| {
-                    station.send_state(mobile, to, &states, now, actions);
-                });
+                self.export_to(id, (mobile, to), &addresses, observer);
             }
             HandoffAction::Stop { mobile, addresses } => {
-                let pieces = self.release(id, &addresses, observer);
-                self.with_station(id, observer, |station, _| {
-                    for packet in pieces {
-                        let segment = packet.segment().copied();
-                        if let Some(segment) = segment {
-                            station.keep(mobile, Copy { packet, segment }, now);
-                        }
-                    }
-                });
+                self.keep_released(id, mobile, &addresses, observer);
             }
             HandoffAction::Adopt(state) => self.adopt(id, &state, observer),
             HandoffAction::Hold(flows) => self.engines[id as usize].hold(&flows),
@@ -393,5 +379,42 @@ impl Network {
             // Routes change when the experiment says so, and the mobile counts for all.
             HandoffAction::TookOver { .. } | HandoffAction::EpochElsewhere { .. } => {}
         }
+    }
+
+    /// What the engine knows of a mobile's flows goes to a neighbour.
+    fn export_to(
+        &mut self,
+        id: u32,
+        (mobile, to): (KeyId, PeerId),
+        addresses: &[IpAddr],
+        observer: &mut dyn Observer,
+    ) {
+        let now = self.now;
+        let states = self.export(id, addresses, observer);
+        let lens = states.iter().map(|state| state.to_bytes().len());
+        let longest = lens.max().unwrap_or_default();
+        self.stations.state_bytes_max = self.stations.state_bytes_max.max(longest);
+        self.with_station(id, observer, |station, actions| {
+            station.send_state(mobile, to, &states, now, actions);
+        });
+    }
+
+    /// What the engine had cached for a mobile that has gone is kept by the station.
+    fn keep_released(
+        &mut self,
+        id: u32,
+        mobile: KeyId,
+        addresses: &[IpAddr],
+        observer: &mut dyn Observer,
+    ) {
+        let now = self.now;
+        let pieces = self.release(id, addresses, observer);
+        self.with_station(id, observer, |station, _| {
+            for packet in pieces {
+                if let Some(segment) = packet.segment().copied() {
+                    station.keep(mobile, Copy { packet, segment }, now);
+                }
+            }
+        });
     }
 }

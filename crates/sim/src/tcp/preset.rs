@@ -29,6 +29,9 @@ pub enum Preset {
     /// Linux 2.1 (Freeze-TCP's senders): SACK, timestamps, a clock of 10 ms, at least
     /// 200 ms, persist at once.
     Linux21,
+    /// Solaris 2.6 (Freeze-TCP's near sender): no SACK, timestamps if they are offered, a send buffer of
+    /// 8 KiB, at least 200 ms, 240 s at most, persist at once.
+    Solaris26,
     /// What is known of today's Linux with Reno: windows grow by what is acknowledged, are
     /// halved in whole segments and set to `ssthresh` when recovery ends; the floor of the
     /// timeout; the shrunk window. No tail loss probes, RACK, F-RTO, undo or proportional
@@ -50,13 +53,14 @@ pub enum Preset {
 
 impl Preset {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Reno,
         Self::NewReno,
         Self::Sack,
         Self::Reno43bsd,
         Self::Reno43bsdResetsSndMax,
         Self::Linux21,
+        Self::Solaris26,
         Self::LinuxReno,
         Self::NewReno2007,
         Self::Sack2007,
@@ -72,6 +76,7 @@ impl Preset {
             Self::Reno43bsd => "reno43bsd",
             Self::Reno43bsdResetsSndMax => "reno43bsd-resets-snd-max",
             Self::Linux21 => "linux21",
+            Self::Solaris26 => "solaris26",
             Self::LinuxReno => "linux-reno",
             Self::NewReno2007 => "newreno-2007",
             Self::Sack2007 => "sack-2007",
@@ -101,6 +106,7 @@ impl Preset {
                 ..reno_4_3bsd()
             },
             Self::Linux21 => linux_2_1(),
+            Self::Solaris26 => solaris_2_6(),
             Self::LinuxReno => linux_reno(),
             Self::NewReno2007 => opnet_2007(LossRecovery::NewReno),
             Self::Sack2007 => opnet_2007(LossRecovery::Sack),
@@ -158,11 +164,39 @@ fn linux_2_1() -> TcpSettings {
             syn_retries_max: 10,
             ..RtoSettings::RFC6298
         },
+        // `tcp_delack_estimator`: quick until there is a second segment to estimate from.
+        quick_acks: 2,
         persist: PersistSettings {
             probe: ProbeKind::Empty,
             ..PersistSettings::RFC9293
         },
         ..TcpSettings::default()
+    }
+}
+
+/// The defaults of its `tcp.c` (`tcp_rexmit_interval_min` and `_max`, `tcp_xmit_hiwat`, `tcp_recv_hiwat`,
+/// `tcp_deferred_ack_interval`); what else there is, as Linux of the time.
+fn solaris_2_6() -> TcpSettings {
+    let linux = linux_2_1();
+    TcpSettings {
+        sack: false,
+        receive_buffer_bytes: 8 << 10,
+        send_buffer_bytes: Some(8 << 10),
+        rto: RtoSettings {
+            max: Duration::from_secs(240),
+            ..linux.rto
+        },
+        delayed_ack: DelayedAck::On {
+            every: 2,
+            delay: Duration::from_millis(50),
+            heartbeat: false,
+        },
+        quick_acks: 0,
+        persist: PersistSettings {
+            probe: ProbeKind::NextByte,
+            ..linux.persist
+        },
+        ..linux
     }
 }
 

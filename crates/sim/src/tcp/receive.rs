@@ -131,12 +131,13 @@ impl Connection {
 
     fn acknowledge(&mut self, at_once: bool, now: Instant, out: &mut Vec<Packet>) {
         self.rcv.unacked_segments += 1;
+        let is_quick = self.counters.data_segments_received <= u64::from(self.its.quick_acks);
         match self.its.delayed_ack {
             DelayedAck::On {
                 every,
                 delay,
                 heartbeat,
-            } if !at_once && self.rcv.unacked_segments < every => {
+            } if !at_once && !is_quick && self.rcv.unacked_segments < every => {
                 let beat = delay.as_nanos().max(1) as u64;
                 let at = if heartbeat {
                     Instant::from_nanos((now.as_nanos() / beat + 1) * beat)

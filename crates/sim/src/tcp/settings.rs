@@ -281,6 +281,9 @@ pub struct TcpSettings {
     pub rto: RtoSettings,
     /// When ACKs are sent.
     pub delayed_ack: DelayedAck,
+    /// The first so many segments with data are acknowledged at once, so that a sender's slow
+    /// start does not wait (Linux: its quick ACK mode).
+    pub quick_acks: u32,
     /// The persist timer.
     pub persist: PersistSettings,
     /// A window of zero over bytes in flight.
@@ -325,6 +328,7 @@ impl Default for TcpSettings {
             idle_restart: IdleRestart::SinceSent,
             rto: RtoSettings::RFC6298,
             delayed_ack: DelayedAck::RFC5681,
+            quick_acks: 0,
             persist: PersistSettings::RFC9293,
             on_shrunk_window: OnShrunkWindow::PersistAtOnce,
             on_persist_exit: OnPersistExit::KeepSndMax,

@@ -100,6 +100,29 @@ fn until_the_radio_has_lost_something_the_fh_hears_of_a_hole_that_shows_with_the
 }
 
 #[test]
+fn what_one_flow_has_found_of_the_radio_all_flows_of_the_mh_know_for_a_minute() {
+    let hole_with_the_longest_queue = |a_flow_knows: bool, later: u64| {
+        let mut bench = ten_under_way();
+        if a_flow_knows {
+            assert!(!up(&mut bench, nth(0), &[(nth(1), nth(2))]).forwarded);
+        }
+        bench.up(nth(10));
+        bench.wait(later);
+        bench.mh_port += 1;
+        bench.shake_hands(0, 5000);
+        bench.up(1);
+        bench.forward(1, 11);
+        bench.wait(150);
+        bench.up(nth(4));
+        up(&mut bench, nth(4), &[(nth(5), nth(8))]).forwarded
+    };
+    assert!(hole_with_the_longest_queue(false, 0));
+    assert!(!hole_with_the_longest_queue(true, 0));
+    assert!(!hole_with_the_longest_queue(true, 59_000));
+    assert!(hole_with_the_longest_queue(true, 61_000));
+}
+
+#[test]
 fn several_holes_are_repaired_at_once() {
     let mut bench = ten_under_way();
     let blocks = [(nth(5), nth(9)), (nth(3), nth(4)), (nth(1), nth(2))];

@@ -14,7 +14,7 @@ use super::compression::Daemon;
 use super::host::Host;
 use crate::compression::marked;
 use crate::flow::Flow;
-use crate::mobile::{LinkEvent, LinkSource};
+use crate::mobile::{InFlight, LinkEvent, LinkSource};
 use crate::testing::{FH, MH, Packet};
 use crate::{
     Action, Direction, FlowRecord, Gateway, Resend, Scheme, Settings, Side, Stage, Verdict,
@@ -815,8 +815,9 @@ impl World {
                 .flows
                 .iter()
                 .filter_map(|place| gateway.flows.at(*place));
-            let in_flight: u64 = flows.map(|flow| u64::from(flow.in_flight_unsplit())).sum();
-            assert_eq!(mobile.in_flight, in_flight, "bytes in flight");
+            let mut in_flight = InFlight::default();
+            flows.for_each(|flow| in_flight.count(0, flow.in_flight_unsplit()));
+            assert_eq!(mobile.in_flight, in_flight, "what is in flight");
             for place in &mobile.flows {
                 let Some(flow) = gateway.flows.at(*place) else {
                     panic!("a flow that is not there");

@@ -43,11 +43,14 @@ use crate::{Payload, Verdict};
 mod handoff;
 mod late;
 mod recovering;
+mod shrinking;
 mod window;
 
 pub(super) use handoff::{close, leave, resume_saving};
 use late::{shrinks_late, wake};
 use recovering::{catch_up, end_recovering, open_again, recover, reopen, wired_rto};
+pub(super) use shrinking::shrink;
+use shrinking::{on_wintimer, shrink_at};
 use window::{window_at, window_of_mh, within_own};
 
 /// The window state (WS) of figure 4.
@@ -75,6 +78,9 @@ pub(super) struct ShTcp {
     /// that is waited for.
     sent_since: SeqNum,
     recovering_until: Option<Instant>,
+    /// It was told of more than it is known to take for sent: so long is a word of it waited
+    /// for, before the flow is done.
+    unproved_until: Option<Instant>,
     reopen_at: Option<Instant>,
     reopens: u32,
     /// It was SHRUNK before.
@@ -124,17 +130,25 @@ impl ShTcp {
         if let Some(rtt) = self.echo.take(segment.options.timestamps, now) {
             self.wired_rtt.sample(rtt);
         }
+        if self.told.at_or_before(segment.seq) {
+            self.unproved_until = None;
+        }
     }
 
-    /// The FH was told of everything up to `una`.
+    /// The FH was told of everything up to `una`, and took it, as far as is known.
     pub(super) fn has_told(&self, una: SeqNum) -> bool {
-        una.at_or_before(self.told)
+        una.at_or_before(self.told) && self.unproved_until.is_none()
     }
 
     /// When something is due.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        let both = [self.wintimer, self.recovering_until, self.reopen_at];
-        both.into_iter().flatten().min()
+        let all = [
+            self.wintimer,
+            self.recovering_until,
+            self.reopen_at,
+            self.unproved_until,
+        ];
+        all.into_iter().flatten().min()
     }
 }
 
@@ -421,37 +435,12 @@ pub(super) fn on_reconnected<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_
     }
 }
 
-/// The MH is gone, or slow: the saved byte is acknowledged, and the window closed unless
-/// one of the exceptions holds.
-pub(super) fn shrink<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
-    let una = flow.fh.una;
-    let sh = &mut flow.mtcp.sh;
-    sh.wintimer = None;
-    sh.timed = None;
-    // Nothing is left to acknowledge: an ACK of nothing new shrinks no window.
-    if sh.state != Window::NoShrink || sh.told == una {
-        return;
-    }
-    // The saved byte acknowledges all that came, or what comes next only the FH has.
-    if flow.fh.max.at_or_before(una) || !flow.cache.holds(una) {
-        return tell_open(flow, una, cx);
-    }
-    if cx.settings.mtcp.shrink == MtcpShrink::Published {
-        shrink_at(flow, una, cx);
-    }
-}
-
-fn shrink_at<P: Payload>(flow: &mut Flow<P>, ack: SeqNum, cx: &mut Context<'_, P>) {
-    let sh = &mut flow.mtcp.sh;
-    sh.state = Window::Shrunk;
-    sh.was_shrunk = true;
-    cx.counters.shrinks += 1;
-    tell(flow, ack, 0, cx);
-}
-
 /// Something may be due.
 pub(super) fn on_timeout<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
     let due = |at: Option<Instant>| at.is_some_and(|at| at <= cx.now);
+    if due(flow.mtcp.sh.unproved_until) {
+        flow.mtcp.sh.unproved_until = None;
+    }
     let (wintimer, recovering, reopening) = {
         let sh = &flow.mtcp.sh;
         (
@@ -471,21 +460,5 @@ pub(super) fn on_timeout<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>
         if flow.mtcp.sh.state != Window::Shrunk {
             open_again(flow, cx);
         }
-    }
-}
-
-fn on_wintimer<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
-    let rto = rto(flow, cx);
-    let sh = &mut flow.mtcp.sh;
-    sh.wintimer = None;
-    if sh.state != Window::NoShrink || sh.told == flow.fh.una {
-        return;
-    }
-    let rest = sh.told_at.map(|at| at + rto).filter(|at| *at > cx.now);
-    let all = flow.fh.max.at_or_before(flow.fh.una);
-    match rest {
-        // The FH's own timer runs since then.
-        Some(at) if !all => sh.wintimer = Some(at),
-        _ => shrink(flow, cx),
     }
 }

@@ -33,8 +33,10 @@ pub(super) struct DupAcks {
 }
 
 /// Retransmissions by the timers until they become rarer, each time by half; and how often
-/// they do. The paper has no limit, but an MH that has gone would be sent to for ever.
-const TRIES: u32 = 4;
+/// they do. The paper has no limit, but an MH that has gone would be sent to for ever. A radio
+/// that loses every other packet, and every other ACK, leaves one try in four: so many fail one
+/// after the other once in 10,000 times.
+const TRIES: u32 = 32;
 const DOUBLINGS_MAX: u32 = 6;
 
 impl DupAcks {

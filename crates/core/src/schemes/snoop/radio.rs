@@ -2,6 +2,9 @@
 //! Whether the radio loses packets. A hole that shows while the link's queue is short, or much
 //! shorter than it has been, is the radio's: no queue overflows then. Until one was seen every
 //! hole may be the FH's own overload, which needs no help: it hears of it as it comes.
+//!
+//! What one flow has found all flows of the MH know: where others keep a queue none could find
+//! it out for itself, and whoever hears of each loss would lose its share to those who do not.
 
 use core::time::Duration;
 
@@ -25,6 +28,11 @@ impl Radio {
     /// It has lost something.
     pub(super) const fn loses(&self) -> bool {
         self.loses
+    }
+
+    /// Another flow of the MH knows that it does.
+    pub(super) const fn hear_that_it_loses(&mut self) {
+        self.loses = true;
     }
 
     /// Something has arrived that found so long a queue.

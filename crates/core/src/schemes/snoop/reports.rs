@@ -107,6 +107,9 @@ pub(super) fn on_ack<P: Payload>(
 
 /// The radio is known to lose packets, or a hole that shows now tells so.
 fn knows_radio<P: Payload>(flow: &mut Flow<P>, segment: &Segment, cx: &Context<'_, P>) -> bool {
+    if cx.radio_loses {
+        flow.snoop.radio.hear_that_it_loses();
+    }
     if flow.snoop.radio.loses() || flow.repairs_itself() {
         return true;
     }

@@ -25,6 +25,7 @@ use holdfast_wire::{Instant, SackBlocks, Segment, SeqNum};
 use super::dup_acks::retransmit_first;
 use super::{Snoop, SnoopSet};
 use crate::flow::Flow;
+use crate::mobile::InFlight;
 use crate::rtt::RttEstimator;
 use crate::schemes::Context;
 use crate::{Action, Made, Payload, Verdict};
@@ -38,6 +39,10 @@ pub(super) const QUEUE_MIN: Duration = Duration::from_millis(10);
 /// radio loses.
 const OVERFLOW_SEGMENTS_MIN: u32 = 8;
 const OVERFLOW_PART: u32 = 4;
+/// A flow with more or less than its part of what is on its way: the least and the most of the
+/// queue's limit that counts for it.
+const QUEUE_PART_MIN: f64 = 0.5;
+const QUEUE_PART_MAX: f64 = 4.0;
 /// The wait for an FH whose round trip is not known.
 const ANSWER_WAIT: Duration = Duration::from_millis(50);
 /// An FH that hears of less than [`DUP_THRESH`] segments beyond a hole waits for a quarter of
@@ -343,15 +348,23 @@ fn overflows<P: Payload>(flow: &Flow<P>, cx: &Context<'_, P>) -> bool {
     missing >= OVERFLOW_SEGMENTS_MIN.saturating_mul(len) && missing >= sent / OVERFLOW_PART
 }
 
+/// The queue is of all flows of the MH: who has more on its way than the others hears of it
+/// sooner, and who has less later, or those that began small would stay small.
+fn queue_part(own_bytes: u32, all: InFlight) -> f64 {
+    let own = f64::from(own_bytes.max(1));
+    (all.fair_part() as f64 / own).clamp(QUEUE_PART_MIN, QUEUE_PART_MAX)
+}
+
 /// The link's own queue overflows, or is so long that a loss is the FH's overload: as long as
-/// the whole path's shortest round trip takes, or the settings' part of it.
+/// the whole path's shortest round trip takes, or the settings' part of it, for a flow with its
+/// fair part of what is on its way.
 fn is_congested<P: Payload>(flow: &Flow<P>, cx: &Context<'_, P>) -> bool {
     let Some(least) = cx.rtt.least() else {
         return false;
     };
     let path = path_rtt(&flow.snoop, cx.rtt).unwrap_or(least);
     let queue_max = path
-        .mul_f64(cx.settings.snoop.congested_rtts)
+        .mul_f64(cx.settings.snoop.congested_rtts * queue_part(flow.in_flight(), cx.in_flight))
         .max(QUEUE_MIN);
     let is_over =
         |rtt: Option<Duration>, limit| rtt.is_some_and(|rtt| rtt.saturating_sub(least) > limit);
@@ -360,4 +373,25 @@ fn is_congested<P: Payload>(flow: &Flow<P>, cx: &Context<'_, P>) -> bool {
     overflows(flow, cx)
         || is_over(flow.snoop.standing.get(), queue_max)
         || is_over(flow.snoop.rtt, queue_max * 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_more_than_the_others_hears_of_the_queue_sooner_and_who_has_less_later() {
+        let all = |flows: &[u32]| {
+            let mut all = InFlight::default();
+            flows.iter().for_each(|bytes| all.count(0, *bytes));
+            all
+        };
+        assert_eq!(queue_part(100, all(&[100])), 1.0, "a flow alone");
+        assert_eq!(queue_part(100, all(&[100, 100, 0])), 1.0, "one idle");
+        assert_eq!(queue_part(150, all(&[150, 100, 50])), 100.0 / 150.0);
+        assert_eq!(queue_part(50, all(&[150, 100, 50])), 2.0);
+        assert_eq!(queue_part(10_000, all(&[10_000, 1, 1, 1])), QUEUE_PART_MIN);
+        assert_eq!(queue_part(1, all(&[10_000, 1, 1, 1])), QUEUE_PART_MAX);
+        assert_eq!(queue_part(0, all(&[])), QUEUE_PART_MIN);
+    }
 }

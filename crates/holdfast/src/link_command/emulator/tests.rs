@@ -195,6 +195,18 @@ fn packets_cross_both_ways_no_sooner_than_the_model_says() {
 }
 
 #[test]
+fn the_carrier_of_the_mhs_device_alone_follows_if_asked_so() {
+    if !available_or_skip("the_carrier_of_the_mhs_device_alone_follows_if_asked_so") {
+        return;
+    }
+    let link = RunningLink::new(&["--outage", "0.1+0.5", "--carrier=mh"]);
+    (&link.input).write_all(b"start\n").unwrap();
+    wait_until("carrier off", || link.carriers() == [true, false]);
+    wait_until("carrier on", || link.carriers() == [true, true]);
+    link.end();
+}
+
+#[test]
 fn the_carrier_follows_the_outage_and_the_log_tells_it() {
     if !available_or_skip("the_carrier_follows_the_outage_and_the_log_tells_it") {
         return;

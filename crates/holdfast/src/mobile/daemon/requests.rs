@@ -8,6 +8,7 @@ use holdfast_core::mobile_host::HostLinkEvent;
 use holdfast_core::signal::LinkState;
 use tokio::net::UnixStream;
 
+use super::super::sources::SourceKind;
 use super::Daemon;
 use crate::control::{ControlReply, ControlRequest, LinkEvent, answer_line, request_line};
 use crate::status::{LinkView, MobileSessionStatus};
@@ -24,7 +25,6 @@ impl Daemon {
     }
 
     fn obey(&mut self, request: &ControlRequest) -> ControlReply {
-        let now = self.now();
         match request {
             ControlRequest::Status { .. } => ControlReply::Mobile(Box::new(self.status())),
             ControlRequest::Signal {
@@ -54,18 +54,11 @@ impl Daemon {
                 }
                 match (event, cell.flatten()) {
                     (LinkEvent::Up, Some(cell)) if cell != present => self.enter(cell),
-                    (LinkEvent::Up, _) => {
-                        self.session.link_up(now);
-                        self.tell_host(HostLinkEvent::Up);
-                    }
-                    (LinkEvent::Down, _) => {
-                        self.session.link_down(now);
-                        self.tell_host(HostLinkEvent::Down);
-                    }
+                    (LinkEvent::Up, _) => self.hear(SourceKind::Command, HostLinkEvent::Up),
+                    (LinkEvent::Down, _) => self.hear(SourceKind::Command, HostLinkEvent::Down),
                     (LinkEvent::GoingDownSoon, _) => {
-                        self.session.going_down_soon(*lead_ms, now);
                         let lead = (*lead_ms > 0).then(|| Duration::from_millis((*lead_ms).into()));
-                        self.tell_host(HostLinkEvent::GoingDownSoon(lead));
+                        self.hear(SourceKind::Command, HostLinkEvent::GoingDownSoon(lead));
                     }
                 }
                 tracing::info!(?event, "told on the control socket");
@@ -111,6 +104,7 @@ impl Daemon {
             acknowledged: self.session.is_acknowledged(),
             refused: self.session.refusal().map(|reason| format!("{reason:?}")),
             addresses: self.session.addresses().to_vec(),
+            sources: self.link.status(),
             counters: by_name,
         }
     }

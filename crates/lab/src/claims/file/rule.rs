@@ -127,6 +127,22 @@ pub enum Rule {
         #[serde(default = "all")]
         share: f64,
     },
+    /// With `better` in place of `than` a transfer is shorter, stalls apart, by the segments
+    /// that equation (3) of Freeze-TCP gives for each outage: medians, for each window.
+    ExtraSegments {
+        /// The parameter.
+        parameter: String,
+        /// Its value with the window kept.
+        better: Json,
+        /// The other one.
+        than: Json,
+        /// The parameter that is the window, in segments.
+        window: String,
+        /// How long the link takes for a segment, in milliseconds.
+        segment_ms: f64,
+        /// How far from the equation, in percent.
+        percent: f64,
+    },
     /// The mean of the finished runs of `better` is less than that of `than`, and their 95%
     /// confidence intervals are apart, in every combination of the other parameters.
     Apart {
@@ -209,6 +225,7 @@ impl Rule {
         match self {
             Self::Alike { percent, .. }
             | Self::Times { percent, .. }
+            | Self::ExtraSegments { percent, .. }
             | Self::Within { percent, .. } => vec![("percent", *percent)],
             Self::Gain { points, .. } | Self::ReducedBy { points, .. } => vec![("points", *points)],
             Self::AtMost { times, share, .. } => vec![("times", *times), ("share", *share)],
@@ -229,6 +246,9 @@ impl Rule {
             Self::GapShrinks {
                 parameter, along, ..
             } => vec![("parameter", parameter), ("along", along)],
+            Self::ExtraSegments {
+                parameter, window, ..
+            } => vec![("parameter", parameter), ("window", window)],
             Self::Alike { parameter, .. }
             | Self::Gain { parameter, .. }
             | Self::ReducedBy { parameter, .. }

@@ -4,10 +4,36 @@
 use serde_json::{Value as Json, json};
 
 use super::Found;
+use crate::claims::file::Rule;
 use crate::claims::verdict::{same, word};
 use crate::results::{ResultLine, retransmission_ratio_percent};
 
-pub(super) fn acks_of_the_mh(parameter: &str, value: &Json, lines: &[&ResultLine]) -> Found {
+/// What such a rule found; nothing for others.
+pub(super) fn found(rule: &Rule, lines: &[&ResultLine]) -> Found {
+    match rule {
+        Rule::AcksOfTheMh { parameter, value } => acks_of_the_mh(parameter, value, lines),
+        Rule::Finishes {
+            parameter,
+            with,
+            without,
+        } => finishes(parameter, [with, without], lines),
+        Rule::RatioIsDefined {} => ratio_is_defined(lines),
+        Rule::AllFinish { parameter, value } => all_finish(parameter, value, lines),
+        Rule::SomeUnfinished {
+            parameter,
+            all,
+            some,
+        } => some_unfinished(parameter, [all, some], lines),
+        _ => Found {
+            printed: json!(null),
+            came: None,
+            holds: None,
+            reason: "a rule that counts nothing".to_owned(),
+        },
+    }
+}
+
+fn acks_of_the_mh(parameter: &str, value: &Json, lines: &[&ResultLine]) -> Found {
     let traced: Vec<_> = lines
         .iter()
         .filter(|line| {
@@ -38,7 +64,7 @@ fn count(parameter: &str, wanted: &Json, lines: &[&ResultLine]) -> (usize, usize
     (finished, runs.len())
 }
 
-pub(super) fn all_finish(parameter: &str, value: &Json, lines: &[&ResultLine]) -> Found {
+fn all_finish(parameter: &str, value: &Json, lines: &[&ResultLine]) -> Found {
     let (finished, runs) = count(parameter, value, lines);
     let came = format!("{finished} of {runs} with {}", word(value));
     Found {
@@ -49,11 +75,7 @@ pub(super) fn all_finish(parameter: &str, value: &Json, lines: &[&ResultLine]) -
     }
 }
 
-pub(super) fn some_unfinished(
-    parameter: &str,
-    [all, some]: [&Json; 2],
-    lines: &[&ResultLine],
-) -> Found {
+fn some_unfinished(parameter: &str, [all, some]: [&Json; 2], lines: &[&ResultLine]) -> Found {
     let (of_all, all_runs) = count(parameter, all, lines);
     let (of_some, some_runs) = count(parameter, some, lines);
     let came = format!(
@@ -74,11 +96,7 @@ pub(super) fn some_unfinished(
     }
 }
 
-pub(super) fn finishes(
-    parameter: &str,
-    [with, without]: [&Json; 2],
-    lines: &[&ResultLine],
-) -> Found {
+fn finishes(parameter: &str, [with, without]: [&Json; 2], lines: &[&ResultLine]) -> Found {
     let (with_finished, with_runs) = count(parameter, with, lines);
     let (without_finished, without_runs) = count(parameter, without, lines);
     let came = format!(
@@ -97,7 +115,7 @@ pub(super) fn finishes(
 
 /// A definition claims nothing that could come out otherwise: our ratios are computed by it.
 /// Those of a file may not be.
-pub(super) fn ratio_is_defined(lines: &[&ResultLine]) -> Found {
+fn ratio_is_defined(lines: &[&ResultLine]) -> Found {
     let wrong = lines.iter().filter(|line| {
         let ratio = retransmission_ratio_percent(line.segments, line.retransmitted_segments);
         (ratio - line.retransmission_ratio_percent).abs() > 1e-9

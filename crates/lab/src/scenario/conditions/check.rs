@@ -51,14 +51,7 @@ impl Conditions {
             let problem = "several cells are behind one wired link; give [wired]";
             return Err(DocumentError::at("cells", problem));
         }
-        let hands_over = matches!(
-            self.gateway.scheme,
-            SchemeChoice::Hold | SchemeChoice::Snoop | SchemeChoice::Mtcp
-        );
-        if self.gateway.handoff.is_on() && !(hands_over && self.cells.len() > 1) {
-            let problem = "takes several [[cells]], and gateway.scheme hold, snoop or mtcp";
-            return Err(DocumentError::at("gateway.handoff.kind", problem));
-        }
+        self.check_mobile()?;
         if let Some(movement) = &self.movement {
             movement
                 .check(self.cells.len())
@@ -68,6 +61,26 @@ impl Conditions {
             let within =
                 |error: DocumentError| error.within(&number.to_string()).within("cross_traffic");
             cross.check(self.wired.is_some()).map_err(within)?;
+        }
+        Ok(())
+    }
+
+    /// What the base stations and the MH do is possible with these cells.
+    fn check_mobile(&self) -> Result<(), DocumentError> {
+        let within = |error: DocumentError| error.within("mobile");
+        self.mobile.check().map_err(within)?;
+        self.mobile.check_beside(&self.gateway).map_err(within)?;
+        if self.mobile.is_on() && self.cells.len() > 1 {
+            let problem = "the mobile's schemes are for one cell; leave out [[cells]]";
+            return Err(DocumentError::at("mobile.scheme", problem));
+        }
+        let hands_over = matches!(
+            self.gateway.scheme,
+            SchemeChoice::Hold | SchemeChoice::Snoop | SchemeChoice::Mtcp
+        );
+        if self.gateway.handoff.is_on() && !(hands_over && self.cells.len() > 1) {
+            let problem = "takes several [[cells]], and gateway.scheme hold, snoop or mtcp";
+            return Err(DocumentError::at("gateway.handoff.kind", problem));
         }
         Ok(())
     }
@@ -129,6 +142,11 @@ impl GatewayConditions {
             }
             _ => {}
         }
+        self.check_times()
+    }
+
+    /// Silence, and the intervals of probes.
+    fn check_times(&self) -> Result<(), DocumentError> {
         let times = [
             ("silence_min_ms", self.silence_min_ms, [10.0, 60_000.0]),
             (

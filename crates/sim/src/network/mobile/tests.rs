@@ -79,8 +79,13 @@ fn time(outcome: &Outcome) -> Duration {
 fn a_warned_sender_of_2000_neither_times_out_nor_waits_for_a_probe() {
     let (plain, _) = run(None);
     let (frozen, windows) = run(Some(plan(MobileScheme::Freeze)));
-    assert!(plain.transfers[0].sender.timeouts > 0);
-    assert_eq!(frozen.transfers[0].sender.timeouts, 0);
+    let mut undisturbed = experiment(None);
+    let radio = &mut undisturbed.hops[1];
+    radio.downlink.outages = OutageSettings::None;
+    radio.uplink.outages = OutageSettings::None;
+    let timeouts = |outcome: &Outcome| outcome.transfers[0].sender.timeouts;
+    assert_eq!(timeouts(&frozen), timeouts(&undisturbed.run()));
+    assert!(timeouts(&frozen) < timeouts(&plain));
     assert_eq!(frozen.mobile.unwrap().frozen, 1);
     assert!(
         time(&frozen) + Duration::from_millis(500) < time(&plain),

@@ -28,6 +28,19 @@ fn every_second_segment_is_acknowledged_and_a_single_one_late() {
     assert_eq!(s.end.poll_timeout(), None);
 }
 
+/// Linux: the sender's slow start does not wait for a delayed ACK.
+#[test]
+fn the_first_segments_are_acknowledged_at_once_if_so_set() {
+    let mut s = Script::receiver(TcpSettings {
+        quick_acks: 2,
+        ..delayed(false)
+    });
+    assert_eq!(s.data(0, 1000), "=1000");
+    assert_eq!(s.data(1000, 2000), "=2000");
+    assert_eq!(s.data(2000, 3000), "");
+    assert_eq!(s.data(3000, 4000), "=4000");
+}
+
 #[test]
 fn without_delay_each_segment_is_acknowledged() {
     let mut s = Script::receiver(plain());

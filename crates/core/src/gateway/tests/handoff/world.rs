@@ -18,7 +18,8 @@ use crate::handoff::{
 use crate::signal::{KeyId, LinkNotice, LinkNoticeKind};
 use crate::testing::{FH, MH, Packet};
 use crate::{
-    Action, Direction, FlowKey, Gateway, LinkEvent, LinkSource, Settings, Side, Stage, Verdict,
+    Action, Direction, FlowKey, FlowRecord, Gateway, LinkEvent, LinkSource, Settings, Side, Stage,
+    Verdict,
 };
 
 pub(super) const STATIONS: usize = 3;
@@ -86,6 +87,8 @@ pub(super) struct Station {
     pub handoff: Handoff<Packet>,
     pub joined: BTreeSet<u16>,
     pub alive: bool,
+    /// Its state file.
+    pub record: Option<FlowRecord>,
 }
 
 pub(super) struct World {
@@ -145,6 +148,7 @@ impl World {
             handoff: Handoff::new(settings, peers),
             joined: BTreeSet::new(),
             alive: true,
+            record: None,
         }
     }
 
@@ -215,7 +219,12 @@ impl World {
     }
 
     fn restart(&mut self, station: usize) {
+        let record = self.stations[station].record;
         self.stations[station] = self.new_station(station);
+        if let Some(record) = record {
+            self.stations[station].gateway.import(&record, self.now);
+            self.stations[station].record = Some(record);
+        }
         for other in (0..STATIONS).filter(|other| *other != station) {
             let number = if station < other {
                 station
@@ -499,7 +508,9 @@ impl World {
                     };
                     self.send_out(number, way, packet);
                 }
-                Action::Record(_) => {}
+                Action::Record(record) => {
+                    self.stations[number].record = Some(record).filter(|record| !record.gone);
+                }
             }
         }
     }

@@ -12,6 +12,9 @@ use crate::flow::Flow;
 const REOPEN_REPEATS: u32 = 6;
 /// The wait before its first repetition; it doubles.
 const REOPEN_INTERVAL: Duration = Duration::from_millis(100);
+/// A sender that has set `snd_max` back, and was told of more, says so when it repeats itself:
+/// the longest interval of 4.3BSD's timer (`TCPTV_REXMTMAX`).
+const PROOF_WAIT: Duration = Duration::from_secs(64);
 
 /// SHRUNK: the window is opened by an ACK of what was acknowledged (section 4.1, footnote).
 pub(super) fn reopen<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
@@ -68,6 +71,7 @@ pub(super) fn end_recovering<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_
         sh.recovering_until = Some(cx.now + wait);
     } else {
         sh.sent_since = flow.fh.max;
+        sh.unproved_until = Some(cx.now + PROOF_WAIT);
         catch_up(flow, cx);
     }
 }

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the sources say of the link, and what is done of it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use holdfast_core::mobile_host::HostLinkEvent;
+use holdfast_wire::Instant;
+
+use super::Daemon;
+use crate::mobile::sources::{Forecast, LinkClaims, Report, SourceKind, Told};
+use crate::settings::SourceSettings;
+use crate::status::SourceStatus;
+
+/// A source's warning of which nothing has come so long after the time that it named was none:
+/// the gateway hears that the link is up.
+const FALSE_ALARM_AFTER: Duration = Duration::from_secs(2);
+
+/// What is known of a source.
+#[derive(Debug, Default)]
+struct SourceState {
+    runs: bool,
+    problem: Option<String>,
+    note: Option<String>,
+    events: u64,
+    failures: u64,
+}
+
+/// The link as its sources have it.
+#[derive(Debug)]
+pub(super) struct Link {
+    claims: LinkClaims,
+    forecast: Forecast,
+    sources: BTreeMap<SourceKind, SourceState>,
+    /// When a warning is taken for a false alarm.
+    false_alarm_at: Option<Instant>,
+}
+
+impl Link {
+    pub(super) fn new(settings: &SourceSettings) -> Self {
+        Self {
+            claims: LinkClaims::default(),
+            forecast: Forecast::new(settings),
+            sources: BTreeMap::new(),
+            false_alarm_at: None,
+        }
+    }
+
+    /// These sources were started.
+    pub(super) fn note_started(&mut self, kinds: &[SourceKind]) {
+        for kind in kinds {
+            self.sources.entry(*kind).or_default();
+        }
+    }
+
+    /// The mobile is in another cell: nothing that was said is about it.
+    pub(super) fn forget(&mut self) {
+        self.claims.forget();
+        self.forecast.handle_link(true);
+        self.false_alarm_at = None;
+    }
+
+    /// How long until a warning is taken for a false alarm.
+    pub(super) fn false_alarm_in(&self, now: Instant) -> Option<Duration> {
+        Some(self.false_alarm_at?.saturating_since(now))
+    }
+
+    /// What is shown of the sources.
+    pub(super) fn status(&self) -> Vec<SourceStatus> {
+        let shown = self.sources.iter().map(|(kind, state)| {
+            let signal = self.forecast.view(*kind);
+            SourceStatus {
+                name: kind.name().into(),
+                runs: state.runs,
+                says_down: self.claims.down().any(|down| down == *kind),
+                problem: state.problem.clone(),
+                note: state.note.clone(),
+                events: state.events,
+                failures: state.failures,
+                signal_dbm: signal.dbm,
+                samples: signal.samples,
+                warnings: signal.warnings,
+            }
+        });
+        shown.collect()
+    }
+}
+
+impl Daemon {
+    /// A source says something.
+    pub(super) fn handle_report(&mut self, report: Report) {
+        let Report { source, told } = report;
+        let state = self.link.sources.entry(source).or_default();
+        match told {
+            Told::Runs => {
+                state.runs = true;
+                state.problem = None;
+                tracing::info!(source = source.name(), "runs");
+            }
+            Told::Failed(problem) => self.handle_failure(source, problem),
+            Told::Note(note) => {
+                tracing::info!(source = source.name(), "{note}");
+                state.note = Some(note);
+            }
+            Told::Interface(interface) => self.handle_interface(&interface),
+            Told::Addresses => {
+                self.read_addresses();
+                self.look_where_it_is();
+            }
+            Told::Link(event) => {
+                tracing::info!(source = source.name(), ?event, "link");
+                self.hear(source, event);
+            }
+            Told::Signal(dbm) => {
+                let now = self.now();
+                if let Some(lead) = self.link.forecast.handle_signal(source, dbm, now) {
+                    tracing::info!(source = source.name(), dbm, ?lead, "the signal is going");
+                    let lead = (!lead.is_zero()).then_some(lead);
+                    self.hear(source, HostLinkEvent::GoingDownSoon(lead));
+                }
+            }
+        }
+    }
+
+    fn handle_failure(&mut self, source: SourceKind, problem: String) {
+        let state = self.link.sources.entry(source).or_default();
+        state.runs = false;
+        state.failures += 1;
+        // Once a reason: it is tried again and again.
+        if state.problem.as_ref() == Some(&problem) {
+            tracing::debug!(source = source.name(), "{problem}");
+        } else {
+            tracing::warn!(source = source.name(), "{problem}; trying again");
+        }
+        state.problem = Some(problem);
+        // The carrier is as it was last seen: its next run tells of changes alone.
+        if source != SourceKind::Carrier
+            && let Some(event) = self.link.claims.withdraw(source)
+        {
+            self.link_becomes(source, event);
+        }
+    }
+
+    /// A source says that this became of the link.
+    pub(super) fn hear(&mut self, source: SourceKind, event: HostLinkEvent) {
+        self.link.sources.entry(source).or_default().events += 1;
+        // What watches an interface tells nothing of a cell on another one.
+        let is_here = self.cells.present().interface == self.settings.interface;
+        let is_about_here = matches!(source, SourceKind::Carrier | SourceKind::Command) || is_here;
+        if is_about_here && let Some(event) = self.link.claims.handle(source, event) {
+            self.link_becomes(source, event);
+        }
+    }
+
+    fn link_becomes(&mut self, source: SourceKind, event: HostLinkEvent) {
+        let now = self.now();
+        self.link.false_alarm_at = None;
+        match event {
+            HostLinkEvent::Up => {
+                self.link.forecast.handle_link(true);
+                self.session.link_up(now);
+            }
+            HostLinkEvent::Down => {
+                self.link.forecast.handle_link(false);
+                self.session.link_down(now);
+            }
+            HostLinkEvent::GoingDownSoon(lead) => {
+                let lead = lead.unwrap_or_default();
+                let lead_ms = u16::try_from(lead.as_millis()).unwrap_or(u16::MAX);
+                self.session.going_down_soon(lead_ms, now);
+                // Who gives a command says himself when it was none.
+                if source != SourceKind::Command {
+                    self.link.false_alarm_at = Some(now + lead + FALSE_ALARM_AFTER);
+                }
+            }
+        }
+        self.tell_host(event);
+    }
+
+    /// A warning of which nothing has come: the gateway hears that the link is up. What the
+    /// own flows make of it is their machine's.
+    pub(super) fn end_false_alarm(&mut self) {
+        let now = self.now();
+        if self.link.false_alarm_at.is_some_and(|at| at <= now) {
+            self.link.false_alarm_at = None;
+            tracing::info!("a false alarm");
+            self.session.link_up(now);
+        }
+    }
+}

@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The interface's modem: its state and its signal, as ModemManager tells them on the system's
+//! bus.
+
+use std::collections::{BTreeMap, HashMap};
+use std::convert::Infallible;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use futures_util::StreamExt as _;
+use holdfast_core::mobile_host::HostLinkEvent;
+use zbus::fdo::{DBusProxy, ObjectManagerProxy, PropertiesProxy};
+use zbus::names::InterfaceName;
+use zbus::zvariant::{ObjectPath, OwnedValue};
+use zbus::{Connection, MatchRule, Message, MessageStream, message};
+
+use super::{LinkSource, Teller, Told};
+use crate::settings::ModemChoice;
+
+const SERVICE: &str = "org.freedesktop.ModemManager1";
+const ROOT: &str = "/org/freedesktop/ModemManager1";
+const MODEM: &str = "org.freedesktop.ModemManager1.Modem";
+const SIGNAL: &str = "org.freedesktop.ModemManager1.Modem.Signal";
+const PROPERTIES: &str = "org.freedesktop.DBus.Properties";
+/// Why a source ends.
+const BUS_GONE: &str = "sources.modem: the system's D-Bus is gone";
+/// How long ModemManager may take to answer.
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+
+/// `MM_MODEM_STATE_CONNECTED`.
+const STATE_CONNECTED: i32 = 11;
+/// Names of `MMModemState`, from -1 on.
+const STATES: [&str; 13] = [
+    "failed",
+    "unknown",
+    "initializing",
+    "locked",
+    "disabled",
+    "disabling",
+    "enabling",
+    "enabled",
+    "searching",
+    "registered",
+    "disconnecting",
+    "connecting",
+    "connected",
+];
+/// Properties of the interface for signals and what of each is the level in dBm, the newest
+/// technology first: what several have is the newest one's.
+const LEVELS: [(&str, &str); 5] = [
+    ("Nr5g", "rsrp"),
+    ("Lte", "rsrp"),
+    ("Umts", "rscp"),
+    ("Gsm", "rssi"),
+    ("Cdma", "rssi"),
+];
+/// ModemManager has no value; some modems say so by a number far below any signal.
+const LEVEL_MIN_DBM: f64 = -200.0;
+
+type Values = HashMap<String, OwnedValue>;
+
+/// ModemManager.
+pub(super) struct ModemSource {
+    interface: String,
+    choice: ModemChoice,
+    poll: Duration,
+    /// Another bus than the system's.
+    bus: Option<String>,
+}
+
+impl ModemSource {
+    pub(super) fn new(interface: &str, choice: ModemChoice, poll: Duration) -> Self {
+        Self {
+            interface: interface.to_owned(),
+            choice,
+            poll,
+            bus: None,
+        }
+    }
+
+    async fn connect(&self) -> anyhow::Result<Connection> {
+        let connection = match &self.bus {
+            Some(address) => zbus::connection::Builder::address(address.as_str())?,
+            None => zbus::connection::Builder::system()?,
+        };
+        let connection = connection.method_timeout(ANSWER_WITHIN);
+        let bus = tokio::time::timeout(ANSWER_WITHIN, connection.build()).await;
+        let bus = bus.context("sources.modem: the system's D-Bus does not answer")?;
+        bus.context("sources.modem: no system D-Bus")
+    }
+
+    /// Has the signal asked for, and reads what is so at the moment.
+    async fn begin(
+        &self,
+        bus: &Connection,
+        path: &ObjectPath<'_>,
+        modem: &mut Modem,
+    ) -> anyhow::Result<Vec<Told>> {
+        let problem = start_signal(bus, path, self.poll).await.err();
+        let mut told = modem.handle(MODEM, &all(bus, path, MODEM).await?);
+        if let Some(problem) = problem {
+            let text = format!("sources.modem: the modem tells no signal in dBm: {problem}");
+            told.push(Told::Note(text));
+        } else {
+            told.extend(modem.handle(SIGNAL, &all(bus, path, SIGNAL).await?));
+        }
+        Ok(told)
+    }
+
+    /// The path of the modem.
+    async fn find(&self, bus: &Connection) -> anyhow::Result<String> {
+        let manager = ObjectManagerProxy::new(bus, SERVICE, ROOT).await?;
+        let objects = manager.get_managed_objects().await;
+        let objects: BTreeMap<_, _> = objects
+            .context("sources.modem: ModemManager does not answer; is it running?")?
+            .into_iter()
+            .map(|(path, interfaces)| (path.to_string(), interfaces))
+            .collect();
+        let modem = |path: &String| {
+            let interfaces = objects.get(path)?;
+            interfaces
+                .iter()
+                .find_map(|(name, values)| (name.as_str() == MODEM).then_some(values))
+        };
+        if let ModemChoice::Path(path) = &self.choice {
+            if modem(path).is_none() {
+                bail!(
+                    "sources.modem = \"{path}\": ModemManager has no such modem; it has {:?}",
+                    objects.keys().collect::<Vec<_>>()
+                );
+            }
+            return Ok(path.clone());
+        }
+        let has_interface = |path: &&String| {
+            modem(path)
+                .and_then(ports)
+                .is_some_and(|ports| ports.contains(&self.interface))
+        };
+        let found = objects.keys().find(has_interface).cloned();
+        found.with_context(|| {
+            format!(
+                "sources.modem = \"auto\": no modem of ModemManager has the interface {}; takes \
+                 one of {:?}",
+                self.interface,
+                objects.keys().collect::<Vec<_>>()
+            )
+        })
+    }
+}
+
+/// The names of a modem's ports.
+fn ports(values: &Values) -> Option<Vec<String>> {
+    let ports = values.get("Ports")?.try_clone().ok()?;
+    let ports = Vec::<(String, u32)>::try_from(ports).ok()?;
+    Some(ports.into_iter().map(|(name, _)| name).collect())
+}
+
+impl LinkSource for ModemSource {
+    async fn run(&mut self, teller: &Teller) -> anyhow::Result<Infallible> {
+        let bus = self.connect().await?;
+        let names = DBusProxy::new(&bus).await?;
+        let mut owners = names
+            .receive_name_owner_changed_with_args(&[(0, SERVICE)])
+            .await?;
+        let path = self.find(&bus).await?;
+        let path = ObjectPath::try_from(path).context("sources.modem: no D-Bus path")?;
+        let mut changes = changes(&bus, &path).await?;
+        let manager = ObjectManagerProxy::new(&bus, SERVICE, ROOT).await?;
+        let mut removed = manager.receive_interfaces_removed().await?;
+        let mut modem = Modem::default();
+        let first = self.begin(&bus, &path, &mut modem).await?;
+        teller.tell(Told::Runs).await?;
+        for told in first {
+            teller.tell(told).await?;
+        }
+        loop {
+            tokio::select! {
+                message = changes.next() => {
+                    let message = message.context(BUS_GONE)??;
+                    let Some((interface, values)) = changed(&message) else { continue };
+                    for told in modem.handle(&interface, &values) {
+                        teller.tell(told).await?;
+                    }
+                }
+                owner = owners.next() => {
+                    owner.context(BUS_GONE)?;
+                    bail!("sources.modem: ModemManager has ended or begun anew");
+                }
+                gone = removed.next() => {
+                    if *gone.context(BUS_GONE)?.args()?.object_path() == path {
+                        bail!("sources.modem: the modem is gone");
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The modem's changes of properties.
+async fn changes(bus: &Connection, path: &ObjectPath<'_>) -> zbus::Result<MessageStream> {
+    let rule = MatchRule::builder()
+        .msg_type(message::Type::Signal)
+        .sender(SERVICE)?
+        .path(path.clone())?
+        .interface(PROPERTIES)?
+        .member("PropertiesChanged")?
+        .build();
+    MessageStream::for_match_rule(rule, bus, None).await
+}
+
+/// Has ModemManager ask the modem for its signal.
+async fn start_signal(bus: &Connection, path: &ObjectPath<'_>, poll: Duration) -> zbus::Result<()> {
+    let seconds = poll.as_secs_f64().ceil().max(1.0) as u32;
+    let called = bus.call_method(Some(SERVICE), path, Some(SIGNAL), "Setup", &seconds);
+    called.await.map(drop)
+}
+
+async fn all(bus: &Connection, path: &ObjectPath<'_>, interface: &str) -> anyhow::Result<Values> {
+    let properties = PropertiesProxy::new(bus, SERVICE, path.clone()).await?;
+    let name = InterfaceName::try_from(interface)?;
+    Ok(properties.get_all(name.into()).await?)
+}
+
+/// Which interface's properties have changed, and to what.
+fn changed(message: &Message) -> Option<(String, Values)> {
+    let body = message.body();
+    let (interface, values, _) = body.deserialize::<(String, Values, Vec<String>)>().ok()?;
+    Some((interface, values))
+}
+
+/// What is known of the modem.
+#[derive(Debug, Default)]
+struct Modem {
+    state: Option<i32>,
+    technologies: Option<u32>,
+}
+
+impl Modem {
+    /// These properties are so now; what is to be told of it.
+    fn handle(&mut self, interface: &str, values: &Values) -> Vec<Told> {
+        match interface {
+            MODEM => self.handle_modem(values),
+            SIGNAL => level(values).map(Told::Signal).into_iter().collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn handle_modem(&mut self, values: &Values) -> Vec<Told> {
+        let mut told = Vec::new();
+        let number = |name: &str| values.get(name).and_then(|value| u32::try_from(value).ok());
+        if let Some(technologies) = number("AccessTechnologies") {
+            let before = self.technologies.replace(technologies);
+            if before.is_some_and(|before| before != technologies) {
+                let text = format!("access technologies {:#x}", technologies);
+                told.push(Told::Note(text));
+            }
+        }
+        let state = values
+            .get("State")
+            .and_then(|value| i32::try_from(value).ok());
+        if let Some(state) = state {
+            let before = self.state.replace(state);
+            if let Some(before) = before.filter(|before| *before != state) {
+                told.push(Told::Note(format!(
+                    "modem {}, was {}",
+                    name(state),
+                    name(before)
+                )));
+                match (before == STATE_CONNECTED, state == STATE_CONNECTED) {
+                    (true, false) => told.push(Told::Link(HostLinkEvent::Down)),
+                    (false, true) => told.push(Told::Link(HostLinkEvent::Up)),
+                    _ => {}
+                }
+            }
+        }
+        told
+    }
+}
+
+fn name(state: i32) -> &'static str {
+    let place = usize::try_from(state + 1).ok();
+    place
+        .and_then(|place| STATES.get(place))
+        .unwrap_or(&"in a state that is not known")
+}
+
+/// The level of the newest technology that has one, dBm.
+fn level(values: &Values) -> Option<f64> {
+    LEVELS.iter().find_map(|(technology, name)| {
+        let of = values.get(*technology)?.try_clone().ok()?;
+        let of = HashMap::<String, OwnedValue>::try_from(of).ok()?;
+        let dbm = of.get(*name).and_then(|value| f64::try_from(value).ok())?;
+        (dbm.is_finite() && (LEVEL_MIN_DBM..0.0).contains(&dbm)).then_some(dbm)
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A bus of our own, and something on it that speaks as ModemManager does.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Child, Command, Stdio};
+
+use tokio::sync::mpsc::{self, Receiver};
+use zbus::object_server::InterfaceRef;
+
+use super::super::{Report, SourceKind, keep};
+use super::*;
+
+const LIMIT: Duration = Duration::from_secs(20);
+const PATH: &str = "/org/freedesktop/ModemManager1/Modem/3";
+const CONNECTED: i32 = STATE_CONNECTED;
+const REGISTERED: i32 = 8;
+
+/// A `dbus-daemon` of its own, ended when dropped.
+struct Bus {
+    process: Child,
+    address: String,
+    _config: tempfile::NamedTempFile,
+}
+
+impl Bus {
+    fn start(test: &str) -> Option<Self> {
+        let mut config = tempfile::NamedTempFile::new().expect("a file");
+        let text = "<busconfig><type>session</type><listen>unix:tmpdir=/tmp</listen>\
+            <policy context=\"default\"><allow send_destination=\"*\" eavesdrop=\"true\"/>\
+            <allow eavesdrop=\"true\"/><allow own=\"*\"/></policy></busconfig>";
+        config.write_all(text.as_bytes()).expect("written");
+        let mut command = Command::new("dbus-daemon");
+        command.arg("--nofork").arg("--print-address=1");
+        command.arg(format!("--config-file={}", config.path().display()));
+        let Ok(mut process) = command.stdout(Stdio::piped()).spawn() else {
+            eprintln!("SKIPPED {test}: no dbus-daemon");
+            return None;
+        };
+        let mut address = String::new();
+        let output = process.stdout.take().expect("its output");
+        BufReader::new(output)
+            .read_line(&mut address)
+            .expect("its address");
+        Some(Self {
+            process,
+            address: address.trim().to_owned(),
+            _config: config,
+        })
+    }
+}
+
+impl Drop for Bus {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// `org.freedesktop.ModemManager1.Modem`, as far as it is asked.
+struct FakeModem {
+    state: i32,
+    technologies: u32,
+}
+
+#[zbus::interface(name = "org.freedesktop.ModemManager1.Modem")]
+impl FakeModem {
+    #[zbus(property)]
+    fn state(&self) -> i32 {
+        self.state
+    }
+
+    #[zbus(property)]
+    fn access_technologies(&self) -> u32 {
+        self.technologies
+    }
+
+    #[zbus(property)]
+    fn ports(&self) -> Vec<(String, u32)> {
+        vec![("cdc-wdm0".into(), 6), ("wwan0".into(), 2)]
+    }
+}
+
+/// `org.freedesktop.ModemManager1.Modem.Signal`.
+#[derive(Default)]
+struct FakeSignal {
+    rate: u32,
+    rsrp: Option<f64>,
+}
+
+#[zbus::interface(name = "org.freedesktop.ModemManager1.Modem.Signal")]
+impl FakeSignal {
+    fn setup(&mut self, rate: u32) {
+        self.rate = rate;
+    }
+
+    #[zbus(property)]
+    fn lte(&self) -> HashMap<String, OwnedValue> {
+        let rsrp = self
+            .rsrp
+            .map(|dbm| ("rsrp".to_owned(), OwnedValue::from(dbm)));
+        rsrp.into_iter().collect()
+    }
+}
+
+/// A modem on the bus, and what is said of it.
+struct World {
+    service: Connection,
+    heard: Receiver<Report>,
+}
+
+impl World {
+    async fn service(bus: &Bus, state: i32) -> Connection {
+        let technologies = 1 << 14;
+        let modem = FakeModem {
+            state,
+            technologies,
+        };
+        let service = zbus::connection::Builder::address(bus.address.as_str()).expect("an address");
+        let service = service
+            .serve_at(ROOT, zbus::fdo::ObjectManager)
+            .and_then(|service| service.serve_at(PATH, modem))
+            .and_then(|service| service.serve_at(PATH, FakeSignal::default()))
+            .and_then(|service| service.name(SERVICE));
+        service
+            .expect("a service")
+            .build()
+            .await
+            .expect("on the bus")
+    }
+
+    async fn new(bus: &Bus, choice: ModemChoice, state: i32) -> Self {
+        let service = Self::service(bus, state).await;
+        let (reports, heard) = mpsc::channel(8);
+        let source = SourceKind::Modem;
+        let mut modem = ModemSource::new("wwan0", choice, Duration::from_millis(1_500));
+        modem.bus = Some(bus.address.clone());
+        tokio::spawn(keep(modem, Teller { source, reports }));
+        Self { service, heard }
+    }
+
+    async fn next(&mut self) -> Told {
+        let report = tokio::time::timeout(LIMIT, self.heard.recv()).await;
+        report.expect("in time").expect("a report").told
+    }
+
+    /// The next one that is no note.
+    async fn next_of_weight(&mut self) -> Told {
+        loop {
+            let told = self.next().await;
+            if !matches!(told, Told::Note(_)) {
+                return told;
+            }
+        }
+    }
+
+    async fn modem(&self) -> InterfaceRef<FakeModem> {
+        self.service
+            .object_server()
+            .interface(PATH)
+            .await
+            .expect("the modem")
+    }
+
+    async fn set_state(&self, state: i32) {
+        let modem = self.modem().await;
+        modem.get_mut().await.state = state;
+        let emitter = modem.signal_emitter();
+        modem
+            .get()
+            .await
+            .state_changed(emitter)
+            .await
+            .expect("told");
+    }
+
+    async fn set_rsrp(&self, dbm: f64) {
+        let server = self.service.object_server();
+        let signal: InterfaceRef<FakeSignal> = server.interface(PATH).await.expect("it");
+        signal.get_mut().await.rsrp = Some(dbm);
+        let emitter = signal.signal_emitter();
+        signal.get().await.lte_changed(emitter).await.expect("told");
+    }
+}
+
+fn run(test: &str, body: impl AsyncFnOnce(&Bus)) {
+    let Some(bus) = Bus::start(test) else { return };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    runtime.expect("a runtime").block_on(body(&bus));
+}
+
+#[test]
+fn the_modem_of_the_interface_is_found_and_its_state_is_the_links() {
+    let test = "the_modem_of_the_interface_is_found_and_its_state_is_the_links";
+    run(test, async |bus| {
+        let mut world = World::new(bus, ModemChoice::OfInterface, CONNECTED).await;
+        assert_eq!(world.next().await, Told::Runs);
+        world.set_state(REGISTERED).await;
+        let Told::Note(note) = world.next().await else {
+            panic!("a note");
+        };
+        assert_eq!(note, "modem registered, was connected");
+        assert_eq!(world.next().await, Told::Link(HostLinkEvent::Down));
+        world.set_state(10).await;
+        world.set_state(CONNECTED).await;
+        assert_eq!(world.next_of_weight().await, Told::Link(HostLinkEvent::Up));
+    });
+}
+
+#[test]
+fn the_signal_is_asked_for_and_each_value_is_a_sample() {
+    run(
+        "the_signal_is_asked_for_and_each_value_is_a_sample",
+        async |bus| {
+            let choice = ModemChoice::Path(PATH.into());
+            let mut world = World::new(bus, choice, CONNECTED).await;
+            assert_eq!(world.next().await, Told::Runs);
+            let server = world.service.object_server();
+            let signal: InterfaceRef<FakeSignal> = server.interface(PATH).await.expect("it");
+            assert_eq!(signal.get().await.rate, 2, "1.5 s, rounded up");
+            for dbm in [-97.5, -104.0] {
+                world.set_rsrp(dbm).await;
+                assert_eq!(world.next_of_weight().await, Told::Signal(dbm));
+            }
+            world.set_rsrp(-32_768.0).await;
+            world.set_rsrp(-90.0).await;
+            let told = world.next_of_weight().await;
+            assert_eq!(told, Told::Signal(-90.0), "no value is none");
+        },
+    );
+}
+
+#[test]
+fn another_modem_manager_is_taken_up_when_the_one_before_has_ended() {
+    let test = "another_modem_manager_is_taken_up_when_the_one_before_has_ended";
+    run(test, async |bus| {
+        let mut world = World::new(bus, ModemChoice::OfInterface, CONNECTED).await;
+        assert_eq!(world.next().await, Told::Runs);
+        let ended = world.service.clone();
+        ended.release_name(SERVICE).await.expect("released");
+        ended.close().await.expect("closed");
+        let Told::Failed(problem) = world.next_of_weight().await else {
+            panic!("a failure");
+        };
+        assert!(problem.starts_with("sources.modem"), "{problem}");
+        world.service = World::service(bus, CONNECTED).await;
+        // It may be tried once more before the new one is there.
+        while world.next_of_weight().await != Told::Runs {}
+        world.set_state(REGISTERED).await;
+        assert_eq!(
+            world.next_of_weight().await,
+            Told::Link(HostLinkEvent::Down)
+        );
+    });
+}
+
+#[test]
+fn a_modem_that_is_none_is_named_with_those_that_are() {
+    run(
+        "a_modem_that_is_none_is_named_with_those_that_are",
+        async |bus| {
+            let choice = ModemChoice::Path("/org/freedesktop/ModemManager1/Modem/9".into());
+            let mut world = World::new(bus, choice, CONNECTED).await;
+            let Told::Failed(problem) = world.next().await else {
+                panic!("a failure");
+            };
+            assert!(
+                problem.contains("sources.modem") && problem.contains(PATH),
+                "{problem}"
+            );
+            assert!(!problem.contains('\n'), "{problem}");
+        },
+    );
+}
+
+#[test]
+fn values_that_are_not_what_they_should_be_tell_nothing() {
+    let mut modem = Modem::default();
+    let value = |text: &str| OwnedValue::from(zbus::zvariant::Str::from(text.to_owned()));
+    for (interface, name) in [
+        (MODEM, "State"),
+        (MODEM, "AccessTechnologies"),
+        (SIGNAL, "Lte"),
+        ("org.example", "State"),
+    ] {
+        let values = Values::from([(name.to_owned(), value("connected"))]);
+        assert_eq!(modem.handle(interface, &values), []);
+    }
+    let values = Values::from([("Ports".to_owned(), value("wwan0"))]);
+    assert_eq!(ports(&values), None);
+    assert_eq!(name(STATE_CONNECTED), "connected");
+    assert_eq!(name(99), "in a state that is not known");
+}

@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A program of the operator's, whose lines are events.
+
+use std::convert::Infallible;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use holdfast_core::mobile_host::HostLinkEvent;
+use tokio::io::AsyncReadExt as _;
+use tokio::process::{Child, Command};
+
+use super::{LinkSource, Teller, Told};
+
+/// What a line may say, for whoever wrote another one.
+const LINES: &str = "up, down, going-down-soon [MILLISECONDS], signal DBM";
+/// Longest line, in bytes.
+const LINE_BYTES_MAX: usize = 256;
+/// A warning further ahead than the signals to a gateway can say is none.
+const LEAD_MS_MAX: u64 = u16::MAX as u64;
+
+/// The program, started again when it ends.
+pub(super) struct ScriptSource {
+    program: PathBuf,
+    interface: OsString,
+}
+
+impl ScriptSource {
+    pub(super) fn new(program: &Path, interface: &str) -> Self {
+        Self {
+            program: program.to_owned(),
+            interface: interface.into(),
+        }
+    }
+}
+
+/// The program and all that it has started, ended when dropped.
+struct Group(Child);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // It is its group's first; one that was waited for has no number any more.
+        let first = self
+            .0
+            .id()
+            .and_then(|id| rustix::process::Pid::from_raw(id as i32));
+        if let Some(first) = first {
+            let _ = rustix::process::kill_process_group(first, rustix::process::Signal::KILL);
+        }
+    }
+}
+
+impl LinkSource for ScriptSource {
+    async fn run(&mut self, teller: &Teller) -> anyhow::Result<Infallible> {
+        let shown = self.program.display();
+        let mut command = Command::new(&self.program);
+        command
+            .arg(&self.interface)
+            .process_group(0)
+            .kill_on_drop(true);
+        // Its input ends when the daemon does, however that ends.
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let started = command.spawn();
+        let mut group = Group(started.with_context(|| {
+            format!("sources.script = \"{shown}\" cannot be started; takes an executable file")
+        })?);
+        let mut output = group.0.stdout.take().context("no standard output")?;
+        teller.tell(Told::Runs).await?;
+        let mut lines = Lines::default();
+        let mut has_complained = false;
+        let mut octets = [0; 1024];
+        loop {
+            let length = output.read(&mut octets).await?;
+            if length == 0 {
+                let status = tokio::time::timeout(Duration::from_secs(1), group.0.wait()).await;
+                match status {
+                    Ok(status) => bail!("sources.script = \"{shown}\" has ended: {}", status?),
+                    Err(_) => bail!("sources.script = \"{shown}\" has closed its output"),
+                }
+            }
+            for line in lines.split(&octets[..length]) {
+                match parse(&line) {
+                    Ok(told) => teller.tell(told).await?,
+                    Err(problem) if !has_complained => {
+                        has_complained = true;
+                        let text = format!("sources.script = \"{shown}\": {problem}");
+                        teller.tell(Told::Note(text)).await?;
+                    }
+                    Err(_) => {}
+                }
+            }
+        }
+    }
+}
+
+/// Bytes on their way to lines.
+#[derive(Debug, Default)]
+struct Lines {
+    begun: Vec<u8>,
+    /// What was begun is too long, and is skipped to its end.
+    too_long: bool,
+}
+
+impl Lines {
+    /// The lines that these bytes end.
+    fn split(&mut self, octets: &[u8]) -> Vec<String> {
+        let mut found = Vec::new();
+        for octet in octets {
+            if *octet == b'\n' {
+                let line = String::from_utf8_lossy(&self.begun).trim().to_owned();
+                if self.too_long || !line.is_empty() {
+                    found.push(line);
+                }
+                self.begun.clear();
+                self.too_long = false;
+            } else if self.begun.len() < LINE_BYTES_MAX && !self.too_long {
+                self.begun.push(*octet);
+            } else {
+                // It is no event; what is shown of it is its begin.
+                self.too_long = true;
+            }
+        }
+        found
+    }
+}
+
+fn parse(line: &str) -> Result<Told, String> {
+    let words: Vec<_> = line.split_whitespace().collect();
+    let refused = || format!("{:?} is no event; takes {LINES}", line);
+    match words[..] {
+        ["up"] => Ok(Told::Link(HostLinkEvent::Up)),
+        ["down"] => Ok(Told::Link(HostLinkEvent::Down)),
+        ["going-down-soon"] => Ok(Told::Link(HostLinkEvent::GoingDownSoon(None))),
+        ["going-down-soon", lead] => match lead.parse::<u64>() {
+            Ok(ms) if ms <= LEAD_MS_MAX => {
+                let lead = (ms > 0).then(|| Duration::from_millis(ms));
+                Ok(Told::Link(HostLinkEvent::GoingDownSoon(lead)))
+            }
+            _ => Err(refused()),
+        },
+        ["signal", dbm] => match dbm.parse::<f64>() {
+            Ok(dbm) if (-200.0..=50.0).contains(&dbm) => Ok(Told::Signal(dbm)),
+            _ => Err(refused()),
+        },
+        _ => Err(refused()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use tokio::sync::mpsc;
+
+    use super::super::{Report, SourceKind, keep};
+    use super::*;
+
+    #[test]
+    fn lines_are_events_and_others_are_refused_with_those_that_are() {
+        let soon = |lead| Ok(Told::Link(HostLinkEvent::GoingDownSoon(lead)));
+        assert_eq!(parse("up"), Ok(Told::Link(HostLinkEvent::Up)));
+        assert_eq!(parse(" down "), Ok(Told::Link(HostLinkEvent::Down)));
+        assert_eq!(parse("going-down-soon"), soon(None));
+        assert_eq!(parse("going-down-soon 0"), soon(None));
+        let lead = Duration::from_millis(400);
+        assert_eq!(parse("going-down-soon 400"), soon(Some(lead)));
+        assert_eq!(parse("signal -97"), Ok(Told::Signal(-97.0)));
+        for line in [
+            "UP",
+            "down 3",
+            "going-down-soon -4",
+            "going-down-soon 65536",
+            "signal",
+            "signal NaN",
+            "signal 51",
+            "signal -97 dBm",
+        ] {
+            let problem = parse(line).expect_err(line);
+            assert!(
+                problem.contains(LINES) && !problem.contains('\n'),
+                "{problem}"
+            );
+        }
+    }
+
+    #[test]
+    fn lines_come_in_pieces_and_have_a_limit() {
+        let mut lines = Lines::default();
+        assert_eq!(lines.split(b"do"), [""; 0]);
+        assert_eq!(lines.split(b"wn\r\n\n  \nup\nsig"), ["down", "up"]);
+        let long = vec![b'x'; 10 * LINE_BYTES_MAX];
+        assert_eq!(lines.split(&long), [""; 0]);
+        assert!(lines.begun.len() <= LINE_BYTES_MAX);
+        let rest = lines.split(b"\nup\n");
+        assert_eq!(rest.len(), 2);
+        assert!(parse(&rest[0]).is_err());
+        assert_eq!(rest[1], "up");
+    }
+
+    /// Runs a script of this text, and hands its reports to `judge` until that is content.
+    fn run(text: &str, mut judge: impl FnMut(&Told) -> bool) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let program = folder.path().join("link-watch");
+        std::fs::write(&program, text).expect("written");
+        let rights = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(&program, rights).expect("executable");
+        let runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = { runtime }.enable_all().build().expect("a runtime");
+        runtime.block_on(async {
+            let (reports, mut heard) = mpsc::channel(8);
+            let source = SourceKind::Script;
+            let teller = Teller { source, reports };
+            tokio::spawn(keep(ScriptSource::new(&program, "wwan0"), teller));
+            let content = async {
+                while let Some(Report { told, .. }) = heard.recv().await {
+                    // Another test's child had the file open at that moment.
+                    let is_busy = |text: &String| text.contains("Text file busy");
+                    if matches!(&told, Told::Failed(text) if is_busy(text)) {
+                        continue;
+                    }
+                    if judge(&told) {
+                        return;
+                    }
+                }
+                panic!("no more reports");
+            };
+            let limit = Duration::from_secs(20);
+            tokio::time::timeout(limit, content).await.expect("in time");
+        });
+    }
+
+    #[test]
+    fn a_script_is_heard_and_started_again_when_it_ends() {
+        let mut told = Vec::new();
+        let text =
+            "#!/bin/sh\necho \"signal -9$#\"\necho nonsense\necho nonsense\necho down\nexit 3\n";
+        run(text, |report| {
+            told.push(report.clone());
+            told.iter().filter(|told| **told == Told::Runs).count() == 2
+        });
+        let [
+            Told::Runs,
+            Told::Signal(dbm),
+            Told::Note(note),
+            down,
+            Told::Failed(end),
+            Told::Runs,
+        ] = &told[..]
+        else {
+            panic!("{told:?}");
+        };
+        assert!((dbm + 91.0).abs() < 1e-9, "one argument: {dbm}");
+        assert!(
+            note.contains("nonsense") && note.contains("sources.script"),
+            "{note}"
+        );
+        assert_eq!(*down, Told::Link(HostLinkEvent::Down));
+        assert!(end.contains("exit status: 3"), "{end}");
+    }
+
+    #[test]
+    fn one_that_cannot_be_started_is_named_with_its_key_and_the_remedy() {
+        run("#!/no/such/shell\n", |report| {
+            let Told::Failed(problem) = report else {
+                panic!("{report:?}");
+            };
+            assert!(problem.contains("sources.script") && problem.contains("executable"));
+            assert!(!problem.contains('\n'), "{problem}");
+            true
+        });
+    }
+
+    #[test]
+    fn what_a_script_has_started_ends_with_the_daemon() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let number = folder.path().join("number");
+        let text = format!(
+            "#!/bin/sh\nsleep 600 &\necho $! > {}.new\nmv {}.new {}\necho up\nwait\n",
+            number.display(),
+            number.display(),
+            number.display()
+        );
+        run(&text, |told| *told == Told::Link(HostLinkEvent::Up));
+        let number = std::fs::read_to_string(number).expect("its number");
+        let shown = PathBuf::from(format!("/proc/{}/stat", number.trim()));
+        let runs = || {
+            let stat = std::fs::read_to_string(&shown).unwrap_or_default();
+            // A zombie waits for its new parent alone.
+            !stat.is_empty() && !stat.contains(") Z")
+        };
+        let deadline = std::time::Instant::now() + Duration::from_secs(10);
+        while runs() {
+            assert!(std::time::Instant::now() < deadline, "it still runs");
+            std::thread::yield_now();
+        }
+    }
+}

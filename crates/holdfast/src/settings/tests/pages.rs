@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The documents that are made of the keys.
+
+use super::schemes::bandwidth_of_the_example;
+use super::*;
+
+#[test]
+fn every_default_is_one_that_its_key_takes() {
+    let all = [
+        GATEWAY_KEYS,
+        BANDWIDTH_KEYS,
+        MTCP_KEYS,
+        SNOOP_KEYS,
+        SIGNAL_KEYS,
+        HANDOFF_KEYS,
+        MOBILE_ENTRY_KEYS,
+        MOBILE_DAEMON_KEYS,
+        SOURCE_KEYS,
+    ];
+    for key in all.into_iter().flatten() {
+        assert!(
+            !key.meaning.is_empty() && !key.cost.is_empty(),
+            "{} is not documented",
+            key.path
+        );
+        let Some(default) = key.default else { continue };
+        let table: toml::Table = format!("value = {default}").parse().expect(key.path);
+        let value = &table["value"];
+        let taken = match key.kind {
+            Kind::Bytes { .. } => key.kind.bytes(value).is_some(),
+            Kind::Count { .. } => key.kind.count(value).is_some(),
+            Kind::Factor { .. } => key.kind.factor(value).is_some(),
+            Kind::Seconds { .. } | Kind::Millis { .. } => key.kind.duration(value).is_some(),
+            Kind::Flag => key.kind.flag(value).is_some(),
+            _ => key.kind.text(value).is_some(),
+        };
+        assert!(taken, "{} does not take its default {default}", key.path);
+    }
+}
+
+#[test]
+fn the_documentation_is_that_of_the_keys() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let read = |name: &str| std::fs::read_to_string(root.join(name)).expect(name);
+    let remedy = "run `holdfast generate settings docs && holdfast generate examples etc`";
+    assert!(
+        read("docs/settings.md") == settings_page(),
+        "docs/settings.md is old: {remedy}"
+    );
+    for (name, text) in example_files() {
+        assert!(
+            read(&format!("etc/{name}")) == text,
+            "etc/{name} is old: {remedy}"
+        );
+    }
+}
+
+#[test]
+fn the_example_file_is_understood_as_it_is_and_with_every_line_in_force() {
+    let [(_, gateway), _] = example_files();
+    settings_with(&[], &gateway).expect("as it is");
+    // The key of a mobile is given itself, that of the stations by a file.
+    let key_file = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(&key_file, KEY).expect("written");
+    let stations = key_file.path().to_str().expect("a path");
+    let in_force: String = gateway
+        .lines()
+        .map(|line| line.strip_prefix("# ").unwrap_or(line))
+        .filter(|line| line.starts_with('[') || line.contains(" = "))
+        .filter(|line| !line.contains("train-7.key"))
+        .map(|line| line.replace("hf1:...", KEY) + "\n")
+        .map(|line| line.replace("/etc/holdfast/stations.key", stations))
+        .collect();
+    let settings = settings_with(&[], &in_force).expect("with every line in force");
+    assert_eq!(settings.signals.mobiles.len(), 1);
+    assert_eq!(settings.station.expect("one").name, "west");
+    // Some lines have no default to be an example of.
+    let mut expected = Settings::default();
+    expected.mtcp.window_bytes = 128 << 10;
+    expected.bandwidth = bandwidth_of_the_example();
+    assert_eq!(format!("{:?}", settings.core), format!("{expected:?}"));
+    assert_eq!(settings.resend_dscp, Some(40));
+}
+
+#[test]
+fn the_page_tells_where_the_sets_of_snoop_differ() {
+    let (paper, today) = (SnoopSettings::paper_1995(), SnoopSettings::today());
+    let page = settings_page();
+    for (name, differs, text) in [
+        (
+            "retransmit_interval_min_ms",
+            paper.retransmit_interval_min != today.retransmit_interval_min,
+            format!("`1995`: {}.", paper.retransmit_interval_min.as_millis()),
+        ),
+        (
+            "high_water_mark_bytes",
+            paper.high_water_mark_bytes != today.high_water_mark_bytes,
+            format!("`1995`: {}.", size_text(paper.high_water_mark_bytes as u64)),
+        ),
+        (
+            "nack_wait_ms",
+            paper.nack_wait != today.nack_wait,
+            format!("`1995`: {}.", paper.nack_wait.as_millis()),
+        ),
+        (
+            "alpha",
+            paper.alpha.to_bits() != today.alpha.to_bits(),
+            String::new(),
+        ),
+        ("persist_ms", paper.persist != today.persist, String::new()),
+    ] {
+        let line = page
+            .lines()
+            .find(|line| line.starts_with(&format!("| `{name}`")));
+        let told = line.expect(name).contains("`1995`");
+        assert_eq!(told, differs, "{name}");
+        assert!(line.expect(name).contains(&text), "{name}: {text}");
+    }
+}
+
+/// What the page says of buffers is what the pool does.
+#[test]
+fn the_page_tells_what_a_small_segment_pins_and_where_the_pool_ends() {
+    use holdfast_net::frame::{BufferPool, FRAME_BYTES_MAX};
+    use holdfast_net::tun::VNET_HDR_BYTES;
+
+    let page = settings_page();
+    let says = |bytes: usize| {
+        let digits = bytes.to_string();
+        let groups: Vec<_> = digits.as_bytes().rchunks(3).rev().collect();
+        let text = String::from_utf8(groups.join(&b","[..])).unwrap();
+        assert!(page.contains(&text), "docs/settings.md does not say {text}");
+    };
+    says(BufferPool::new(usize::MAX).bytes_max());
+    says(FRAME_BYTES_MAX);
+    for packet_bytes in [52, 2_000, 9_000] {
+        let mut pool = BufferPool::new(1 << 24);
+        let frame = pool.read(|_| Ok(VNET_HDR_BYTES + packet_bytes)).unwrap();
+        // One of the largest stands ready for the next read.
+        says(pool.in_use_bytes() - FRAME_BYTES_MAX);
+        drop(frame);
+    }
+}

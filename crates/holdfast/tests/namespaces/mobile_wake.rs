@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `holdfast mobile --scheme wake`, on an unmodified sender: an outage that nobody foresaw, what a
+//! pause leaves, request and response, upload in the same flow, the daemon's death and hang.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use holdfast_lab::harness::{Flow, Harness};
+use holdfast_lab::link_process::EmulatedLink;
+use holdfast_link::OutageAt;
+use holdfast_net::datapath::monotonic_ns;
+
+use super::mobile_host::{Mobile, plain};
+use super::{PORT, await_that, connection, fh, start_link};
+
+const MB: u64 = 1_000_000;
+const SECOND_NS: u64 = 1_000_000_000;
+
+fn with_outages(outages: &[(f64, f64)]) -> EmulatedLink {
+    let outages = outages.iter().map(|(at_s, for_s)| OutageAt {
+        at_s: *at_s,
+        for_s: *for_s,
+    });
+    EmulatedLink {
+        outages: outages.collect(),
+        ..EmulatedLink::default()
+    }
+}
+
+/// A number that the FH's TCP counts, by its name in `/proc/net/netstat`.
+fn counted(harness: &Harness, name: &str) -> u64 {
+    let read = || std::fs::read_to_string("/proc/thread-self/net/netstat");
+    let text = harness.topology.fh.run(read).unwrap().unwrap();
+    let lines: Vec<Vec<&str>> = text
+        .lines()
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    let pair = lines
+        .chunks(2)
+        .find_map(|pair| Some((pair[1].clone(), pair[0].iter().position(|n| *n == name)?)));
+    let (values, at) = pair.unwrap_or_else(|| panic!("nothing is called {name}"));
+    values[at].parse().unwrap()
+}
+
+/// Bytes that the FH has sent, or is to send, and that are not acknowledged.
+fn unacknowledged(harness: &Harness) -> u64 {
+    let mut command = harness.topology.fh.command("ss");
+    let filter = format!("sport = :{PORT}");
+    command.args(["-Htn", "state", "established", &filter]);
+    let output = command.output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let of = |line: &str| line.split_whitespace().nth(1)?.parse::<u64>().ok();
+    text.lines().filter_map(of).sum()
+}
+
+/// Both ends of a connection, of which the FH has sent `bytes` and the MH read them, and no end
+/// has closed.
+fn burst(harness: &Harness, bytes: usize) -> (TcpStream, TcpStream) {
+    let (at_fh, at_mh) = connection(harness, fh(), PORT);
+    read_burst(&at_fh, &at_mh, bytes);
+    (at_fh, at_mh)
+}
+
+fn read_burst(mut at_fh: &TcpStream, mut at_mh: &TcpStream, bytes: usize) {
+    std::thread::scope(|scope| {
+        scope.spawn(move || at_fh.write_all(&vec![7; bytes]).unwrap());
+        at_mh.read_exact(&mut vec![0; bytes]).unwrap();
+    });
+}
+
+#[test]
+fn an_outage_that_nobody_foresaw_ends_in_data_within_a_few_round_trips() {
+    let test = "an_outage_that_nobody_foresaw_ends_in_data_within_a_few_round_trips";
+    let Some(mut harness) = plain(test, with_outages(&[(3.0, 5.0)])) else {
+        return;
+    };
+    let mobile = Mobile::start(&harness, "wake", &[]);
+    let (at_fh, at_mh) = connection(&harness, fh(), PORT);
+    let flow = Flow::start(at_fh, at_mh, 14 * MB, 5);
+    let start_ns = start_link(&mut harness);
+    let received = flow.finish().unwrap();
+    assert!(mobile.counter("path.held_back") > 100);
+    assert_eq!(mobile.counter("path.held_not"), 0);
+    assert_eq!(mobile.counter("host.send-errors"), 0);
+    // In its back-off the sender would be silent for seconds; two round trips are 100 ms.
+    let stall_ms = received.stall_ms(start_ns + 8 * SECOND_NS);
+    println!("first data after the outage: {stall_ms} ms");
+    assert!(stall_ms < 700, "stalled for {stall_ms} ms");
+}
+
+#[test]
+fn several_outages_in_a_row_and_upload_in_the_same_flow_harm_no_byte() {
+    let test = "several_outages_in_a_row_and_upload_in_the_same_flow_harm_no_byte";
+    let outages = [(2.0, 1.0), (3.3, 0.8), (4.25, 0.3), (5.0, 2.0)];
+    let Some(mut harness) = plain(test, with_outages(&outages)) else {
+        return;
+    };
+    let mobile = Mobile::start(&harness, "wake", &[]);
+    let (at_fh, at_mh) = connection(&harness, fh(), PORT);
+    let [up_from, up_to] = [&at_mh, &at_fh].map(|end| end.try_clone().unwrap());
+    let uplink = Flow::start(up_from, up_to, 8 * MB, 6);
+    let downlink = Flow::start(at_fh, at_mh, 14 * MB, 7);
+    start_link(&mut harness);
+    // By their hashes.
+    uplink.finish().unwrap();
+    downlink.finish().unwrap();
+    assert!(mobile.counter("path.held_back") > 100);
+    assert_eq!(mobile.counter("path.held_not"), 0);
+}
+
+#[test]
+fn a_pause_leaves_nothing_unacknowledged_and_provokes_no_probe() {
+    let test = "a_pause_leaves_nothing_unacknowledged_and_provokes_no_probe";
+    let Some(harness) = plain(test, EmulatedLink::default()) else {
+        return;
+    };
+    let mobile = Mobile::start(&harness, "wake", &[]);
+    let (at_fh, at_mh) = burst(&harness, 4_000_000);
+    for _ in 0..8 {
+        await_that("all is acknowledged", || unacknowledged(&harness) == 0);
+        read_burst(&at_fh, &at_mh, 1_500_000);
+    }
+    await_that("all is acknowledged", || unacknowledged(&harness) == 0);
+    assert!(mobile.counter("path.held_back") > 100);
+    assert!(mobile.counter("path.let_go") >= 4);
+    // The queue's own losses may have some; a probe each pause would be nine.
+    let probes = counted(&harness, "TCPLossProbes");
+    assert!(probes <= 2, "{probes} probes");
+}
+
+#[test]
+fn a_request_after_a_long_answer_is_answered_as_soon_as_without() {
+    let test = "a_request_after_a_long_answer_is_answered_as_soon_as_without";
+    let run = |scheme: Option<&str>| {
+        let harness = plain(test, EmulatedLink::default())?;
+        let mobile = scheme.map(|scheme| Mobile::start(&harness, scheme, &[]));
+        let (mut at_fh, mut at_mh) = burst(&harness, 1_000_000);
+        let mut times = Vec::new();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut request = [0; 100];
+                while at_fh.read_exact(&mut request).is_ok() {
+                    at_fh.write_all(&[7; 150_000]).unwrap();
+                }
+            });
+            for _ in 0..40 {
+                let began = monotonic_ns();
+                at_mh.write_all(&[1; 100]).unwrap();
+                at_mh.read_exact(&mut [0; 150_000]).unwrap();
+                times.push(Duration::from_nanos(monotonic_ns() - began));
+            }
+            at_mh.shutdown(std::net::Shutdown::Write).unwrap();
+        });
+        times.sort_unstable();
+        let held = mobile.map_or(0, |mobile| mobile.counter("path.held_back"));
+        Some((
+            times[20],
+            times[38],
+            counted(&harness, "TCPLossProbes"),
+            held,
+        ))
+    };
+    let (Some(plain), Some(wake)) = (run(None), run(Some("wake"))) else {
+        return;
+    };
+    println!("median, 38th of 40, probes, held: {plain:?} without, {wake:?} with wake");
+    assert!(
+        wake.0 < plain.0 + Duration::from_millis(25),
+        "a round trip is 50 ms"
+    );
+    assert!(wake.2 <= plain.2 + 1, "probes");
+}
+
+#[test]
+fn a_daemon_that_dies_or_hangs_leaves_nothing_held_back() {
+    let test = "a_daemon_that_dies_or_hangs_leaves_nothing_held_back";
+    for signal in [libc::SIGKILL, libc::SIGSTOP] {
+        let Some(mut harness) = plain(test, with_outages(&[(3.0, 2.0)])) else {
+            return;
+        };
+        let mut mobile = Mobile::start(&harness, "wake", &[]);
+        let (at_fh, at_mh) = connection(&harness, fh(), PORT);
+        let flow = Flow::start(at_fh, at_mh, 10 * MB, 5);
+        let start_ns = start_link(&mut harness);
+        await_that("something is held back", || {
+            mobile.counter("path.held_back") > 100
+        });
+        await_that("it is in the midst", || {
+            monotonic_ns() > start_ns + 2 * SECOND_NS
+        });
+        mobile.child.signal(signal).unwrap();
+        flow.finish().unwrap();
+        await_that("all is acknowledged", || unacknowledged(&harness) == 0);
+        if signal == libc::SIGSTOP {
+            mobile.child.signal(libc::SIGCONT).unwrap();
+            await_that("it goes on", || mobile.status().is_some());
+        }
+    }
+}

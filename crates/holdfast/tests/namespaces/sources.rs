@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What tells a mobile's daemon of its link: sources that fail, a script, a prediction; and the
+//! congestion control that hears of it.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use holdfast_lab::harness::{Flow, Harness};
+use holdfast_lab::link_process::EmulatedLink;
+use holdfast_link::OutageAt;
+use holdfast_net::datapath::monotonic_ns;
+use holdfast_net::lccwe::select;
+use holdfast_net::tcp_info::TcpInfo;
+
+use super::mobile_host::{MB, Mobile, download, plain};
+use super::{PORT, await_that, connection, fh, start_link};
+
+/// A script that says what is written into a pipe, and the pipe.
+fn script(harness: &Harness) -> (PathBuf, PathBuf) {
+    let (program, pipe) = ["link-watch", "link-said"]
+        .map(|name| harness.folder().join(name))
+        .into();
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.unwrap().success());
+    let text = format!("#!/bin/sh\nexec cat {}\n", pipe.display());
+    std::fs::write(&program, text).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    (program, pipe)
+}
+
+/// A daemon that hears the script, with these lines among its settings; and the script's voice.
+fn listening(harness: &Harness, scheme: &str, mobile: &str, sources: &str) -> (Mobile, File) {
+    let (program, pipe) = script(harness);
+    let config = harness.folder().join("mobile.toml");
+    let text = format!("[mobile]\n{mobile}\n[sources]\nscript = {program:?}\n{sources}\n");
+    std::fs::write(&config, text).unwrap();
+    let daemon = Mobile::start(harness, scheme, &["--config", config.to_str().unwrap()]);
+    // For both, so that it does not wait for the script.
+    let voice = OpenOptions::new().read(true).write(true).open(pipe);
+    let voice = voice.unwrap();
+    (daemon, voice)
+}
+
+/// What the status says of a source.
+fn source(daemon: &Mobile, name: &str) -> serde_json::Value {
+    let status = daemon.status().expect("the daemon answers");
+    let sources = status["sources"].as_array().expect("sources").clone();
+    let found = sources.into_iter().find(|source| source["name"] == name);
+    found.unwrap_or_default()
+}
+
+fn link(daemon: &Mobile) -> serde_json::Value {
+    daemon.status().expect("the daemon answers")["link"].clone()
+}
+
+#[test]
+fn a_script_says_what_becomes_of_the_link_and_sources_that_fail_stop_nothing() {
+    let test = "a_script_says_what_becomes_of_the_link_and_sources_that_fail_stop_nothing";
+    let Some(harness) = plain(test, EmulatedLink::default()) else {
+        return;
+    };
+    // Neither is there: the interface is no Wi-Fi, and no modem has it.
+    let sources = "wifi = true\nmodem = \"auto\"";
+    let (daemon, mut voice) = listening(&harness, "freeze", "", sources);
+    await_that("carrier and script run", || {
+        source(&daemon, "carrier")["runs"] == true && source(&daemon, "script")["runs"] == true
+    });
+    for (line, state) in [
+        ("going-down-soon 60000", "going-down-soon"),
+        ("down", "down"),
+        ("up", "up"),
+    ] {
+        writeln!(voice, "{line}").unwrap();
+        await_that(line, || link(&daemon) == state);
+    }
+    for name in ["wifi", "modem"] {
+        await_that("it has failed twice", || {
+            source(&daemon, name)["failures"].as_u64().unwrap() >= 2
+        });
+        let problem = source(&daemon, name)["problem"].to_string();
+        println!("{name}: {problem}");
+        assert!(!problem.contains("\\n"), "{problem}");
+    }
+    // A script that ends takes its word along, and is started again.
+    writeln!(voice, "down").unwrap();
+    await_that("down", || link(&daemon) == "down");
+    drop(voice);
+    await_that("its word goes with it", || link(&daemon) == "up");
+    assert!(source(&daemon, "script")["failures"].as_u64() >= Some(1));
+}
+
+#[test]
+fn a_prediction_that_is_none_costs_less_than_a_second() {
+    let test = "a_prediction_that_is_none_costs_less_than_a_second";
+    let Some(harness) = plain(test, EmulatedLink::default()) else {
+        return;
+    };
+    let sources = "predict = true\nhorizon_ms = 1000";
+    let (daemon, mut voice) = listening(&harness, "freeze", "", sources);
+    let flow = download(&harness, 12 * MB);
+    let before_ns = monotonic_ns();
+    // 40 dB a second, and then no more: -115 dBm are never reached.
+    let mut dbm = -60;
+    await_that("the trend is a warning", || {
+        writeln!(voice, "signal {dbm}").unwrap();
+        dbm = (dbm - 2).max(-112);
+        std::thread::sleep(Duration::from_millis(50));
+        source(&daemon, "script")["warnings"] == 1
+    });
+    await_that("the alarm was false", || {
+        daemon.counter("host.false-alarms") == 1
+    });
+    let after_ns = monotonic_ns();
+    let received = flow.finish().unwrap();
+    assert!(daemon.counter("path.window_closed") > 0);
+    await_that("the gateway would hear so too", || link(&daemon) == "up");
+    let gap = Duration::from_nanos(received.longest_gap_ns(before_ns));
+    println!(
+        "a false alarm: no data for {gap:?}; {:?} from the first sample to its end",
+        Duration::from_nanos(after_ns - before_ns)
+    );
+    assert!(gap < Duration::from_secs(1), "{gap:?}");
+}
+
+#[test]
+fn the_mobiles_congestion_control_hears_of_handoffs_by_the_daemons_sources() {
+    let test = "the_mobiles_congestion_control_hears_of_handoffs_by_the_daemons_sources";
+    let outage = OutageAt {
+        at_s: 0.5,
+        for_s: 3.0,
+    };
+    let path = EmulatedLink {
+        outages: vec![outage],
+        carrier_follows: false,
+        ..EmulatedLink::default()
+    };
+    let name = format!("hfe{}", std::process::id());
+    let own = format!("congestion_control = {name:?}");
+    // What the window is in the outage, with the daemon that tells of it and by Reno.
+    let window = |is_told: bool| {
+        let mut harness = plain(test, path.clone())?;
+        let (daemon, mut voice) = listening(&harness, "fast-retransmit", &own, "");
+        let (at_fh, at_mh) = connection(&harness, fh(), PORT);
+        select(&at_mh, if is_told { &name } else { "reno" }).unwrap();
+        let watched = at_mh.try_clone().unwrap();
+        let flow = Flow::start(at_mh, at_fh, 6 * MB, 5);
+        flow.wait_bytes(MB / 2).unwrap();
+        start_link(&mut harness);
+        super::await_outage(&harness);
+        writeln!(voice, "down").unwrap();
+        await_that("the daemon knows", || link(&daemon) == "down");
+        let info = || TcpInfo::of(&watched).unwrap();
+        let before = info();
+        await_that("two segments were sent again", || {
+            info().bytes_retrans >= before.bytes_retrans + 2 * u64::from(before.snd_mss)
+        });
+        let in_outage = info().snd_cwnd;
+        await_that("the link is back", || {
+            harness.topology.cells[0].link.as_ref().unwrap().is_up()
+        });
+        writeln!(voice, "up").unwrap();
+        flow.finish().unwrap();
+        Some(in_outage)
+    };
+    let (Some(told), Some(reno)) = (window(true), window(false)) else {
+        return;
+    };
+    println!("window after two timeouts in the outage: {told} segments, Reno {reno}");
+    assert!(reno <= 2 && told >= 10, "{told}, Reno {reno}");
+}

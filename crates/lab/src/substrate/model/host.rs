@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `[fh]` and `[mh]` as the simulator has them.
+
+use holdfast_sim::tcp::settings::{
+    DelayedAck, IdleRestart, LossRecovery, OnShrunkWindow, RtoFloor,
+};
+use holdfast_sim::{Preset, TcpSettings};
+
+use crate::scenario::{HostConditions, PRESET_DEFAULT, ShrunkWindow, seconds};
+
+/// A host's TCP: its preset's, or today's Linux with Reno, and what is set besides.
+pub(super) fn tcp(conditions: &HostConditions) -> TcpSettings {
+    let preset = conditions.preset.unwrap_or(PRESET_DEFAULT);
+    let mut tcp = preset.settings();
+    if let Some(sack) = conditions.sack {
+        tcp.sack = sack;
+        if !sack && tcp.recovery == LossRecovery::Sack {
+            tcp.recovery = LossRecovery::NewReno;
+        }
+    }
+    if let Some(timestamps) = conditions.timestamps {
+        tcp.timestamps = timestamps;
+    }
+    match conditions.window_scaling {
+        Some(true) => tcp.window_scale = tcp.window_scale.or(Some(7)),
+        Some(false) => tcp.window_scale = None,
+        None => {}
+    }
+    match conditions.delayed_ack {
+        Some(false) => tcp.delayed_ack = DelayedAck::Off,
+        Some(true) if tcp.delayed_ack == DelayedAck::Off => tcp.delayed_ack = DelayedAck::RFC5681,
+        _ => {}
+    }
+    if let Some(mss) = conditions.mss {
+        tcp.mss = mss;
+    }
+    if let Some(bytes) = conditions.window_bytes_max {
+        tcp.receive_buffer_bytes = bytes;
+        // The other end could not fill such a window from a smaller buffer.
+        tcp.send_buffer_bytes = tcp.send_buffer_bytes.map(|own| own.max(bytes));
+    }
+    if let Some(bytes) = conditions.send_buffer_bytes {
+        tcp.send_buffer_bytes = Some(bytes);
+    }
+    if let (Some(Preset::Reno2005), Some(bytes)) = (conditions.preset, conditions.window_bytes_max)
+    {
+        // ns-2's `window_` is the sender's own, and its first `ssthresh_`.
+        tcp.initial_ssthresh_bytes = Some(bytes);
+    }
+    tcp.m_tcp = conditions.m_tcp;
+    tcp.on_handoff = conditions.on_handoff.settings(conditions.lc_cwe);
+    set_timers_and_windows(&mut tcp, conditions);
+    tcp
+}
+
+fn set_timers_and_windows(tcp: &mut TcpSettings, conditions: &HostConditions) {
+    if let Some(segments) = conditions.initial_window_segments {
+        tcp.initial_window_segments = segments;
+    }
+    if let Some(retries) = conditions.retries_max {
+        tcp.rto.retries_max = retries;
+    }
+    if let Some(s) = conditions.rto_min_s {
+        tcp.rto.floor = match tcp.rto.floor {
+            RtoFloor::Timeout(_) => RtoFloor::Timeout(seconds(s)),
+            RtoFloor::Variance(_) => RtoFloor::Variance(seconds(s)),
+        };
+    }
+    if let Some(behaviour) = conditions.shrunk_window {
+        tcp.on_shrunk_window = match behaviour {
+            ShrunkWindow::PersistAtOnce => OnShrunkWindow::PersistAtOnce,
+            ShrunkWindow::TimerRuns => OnShrunkWindow::RetransmissionTimerRuns,
+            ShrunkWindow::TimerCounts => OnShrunkWindow::RetransmissionTimerCounts,
+        };
+    }
+    if let Some(s) = conditions.tick_phase_s {
+        tcp.rto.tick_phase = seconds(s);
+    }
+    if conditions
+        .sysctls
+        .get("net.ipv4.tcp_slow_start_after_idle")
+        .is_some_and(|v| v == "0")
+    {
+        tcp.idle_restart = IdleRestart::Never;
+    }
+}

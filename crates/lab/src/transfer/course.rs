@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What goes on beside a transfer.
+
+use super::PreparedTransfer;
+use super::buffers::BufferWatch;
+use crate::daemons::Daemon;
+use crate::movement::MovingMh;
+use crate::own_flows::Announcer;
+
+/// What goes on beside a transfer.
+pub(super) struct Course {
+    moving: Option<MovingMh>,
+    announcer: Option<Announcer>,
+    buffers: Option<BufferWatch>,
+}
+
+impl Course {
+    /// What goes on beside the transfer begins: the MH's moves, words about its link, a look
+    /// at what base stations keep.
+    pub(super) fn set_out(transfer: &PreparedTransfer, origin_ns: u64) -> anyhow::Result<Self> {
+        let extras = &transfer.settings.extras;
+        let daemon = transfer.mobile.as_ref().map(Daemon::socket);
+        let moving = if extras.moves.is_empty() {
+            None
+        } else {
+            let its_routes = (transfer.settings.congestion_control.as_str(), &extras.mh);
+            let socket = daemon.filter(|_| extras.handoff.is_some());
+            let moves = &extras.moves;
+            Some(MovingMh::start(
+                &transfer.topology,
+                moves,
+                its_routes,
+                socket,
+                origin_ns,
+            )?)
+        };
+        let own_flows = extras.own_flows.as_ref().zip(daemon);
+        Ok(Self {
+            moving,
+            announcer: own_flows.map(|(own, to)| Announcer::start(&own.words, to, origin_ns)),
+            buffers: extras
+                .handoff
+                .is_some()
+                .then(|| BufferWatch::start(&transfer.gateways)),
+        })
+    }
+
+    /// Ends it; the most bytes that base stations were seen to keep.
+    pub(super) fn finish(self) -> anyhow::Result<Option<u64>> {
+        self.moving.map_or(Ok(()), MovingMh::finish)?;
+        self.announcer.map_or(Ok(()), Announcer::finish)?;
+        Ok(self.buffers.map(BufferWatch::finish))
+    }
+}

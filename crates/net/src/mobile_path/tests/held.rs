@@ -1,0 +1,429 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The reserve of `wake` in the kernel: against the vectors that `holdfast_core`'s is held against
+//! too, and packet by packet.
+
+use holdfast_core::mobile_host::wake::FhClock;
+
+use super::*;
+
+const VECTORS: &str = include_str!("../../../../core/src/mobile_host/wake/vectors.txt");
+
+/// Where words of `struct reserve` stand.
+const ACKED_OUT: usize = 84;
+const OUT_FACTS: usize = 88;
+const BULK: usize = 28;
+
+fn wake(test: &str) -> Option<Loaded> {
+    if !available_or_skip(test) {
+        return None;
+    }
+    let interface = interface();
+    let programs = load_with_reserves(&interface, FLOWS, true).unwrap();
+    let maps = FlowMaps::of(&programs, &interface).unwrap();
+    let loaded = Loaded { programs, maps };
+    loaded.order(3_600);
+    Some(loaded)
+}
+
+impl Loaded {
+    fn order(&self, seconds: u64) {
+        let until = monotonic_ns() + seconds * 1_000_000_000;
+        self.maps.set_orders_until(Instant::from_nanos(until));
+    }
+
+    /// The flow's scale is known by its SYN, and its first ACK has left.
+    fn begin(&self, key: FlowKey, shift: u8, ack: u32) {
+        self.egress(&with_scale(key, shift));
+        let open = Spec {
+            ack,
+            ..Spec::uplink(key)
+        };
+        self.egress(&open.frame());
+    }
+
+    /// Puts a reserve in place of what the programs have found.
+    fn put(&self, key: FlowKey, words: &[(usize, u32)]) {
+        let mut value = [0; reserve::VALUE_BYTES];
+        for (at, word) in words {
+            value[*at..at + 4].copy_from_slice(&word.to_ne_bytes());
+        }
+        let key = record::key(&key);
+        self.maps
+            .reserves
+            .update(&key, &value, MapFlags::ANY)
+            .unwrap();
+    }
+
+    /// What the segment leaves with: number, window, echo.
+    fn leaves(&self, spec: &Spec) -> (u32, u16, Option<u32>) {
+        let frame = spec.frame();
+        let left = self.egress(&frame);
+        let (segment, layout) = parse(&left, LINK).unwrap();
+        assert!(checksum_is_right(&left, &segment, &layout));
+        assert_eq!(left.len(), frame.len());
+        let echo = segment.options.timestamps.map(|clocks| clocks.tsecr);
+        (segment.ack.get(), segment.window, echo)
+    }
+}
+
+fn with_scale(key: FlowKey, shift: u8) -> Vec<u8> {
+    let syn = Spec {
+        seq: 999,
+        ack: 0,
+        flags: Flags::SYN,
+        ..Spec::uplink(key)
+    };
+    let mut frame = syn.frame();
+    // In place of the clocks: NOP, window scale, and NOPs.
+    let at = frame.len() - 12;
+    frame[at..].copy_from_slice(&[1, 3, 3, shift, 1, 1, 1, 1, 1, 1, 1, 1]);
+    frame
+}
+
+const PIECE: u32 = 1_000;
+const FIRST: u32 = 70_000;
+
+/// A flow in bulk of which 100 segments have come and are acknowledged.
+fn bulk(loaded: &Loaded, key: FlowKey) {
+    loaded.begin(key, 7, FIRST);
+    let end = FIRST + 100 * PIECE;
+    loaded.put(
+        key,
+        &[
+            (0, FIRST),
+            (4, end),
+            (8, PIECE),
+            (BULK, 1),
+            (ACKED_OUT, end - PIECE),
+            (OUT_FACTS, 1),
+        ],
+    );
+}
+
+fn last(key: FlowKey) -> Spec {
+    Spec {
+        ack: FIRST + 100 * PIECE,
+        clocks: Some((60, 50)),
+        ..Spec::uplink(key)
+    }
+}
+
+#[test]
+fn numbers_and_windows_are_those_of_the_vectors_in_the_kernel_too() {
+    let Some(loaded) = wake("numbers_and_windows_are_those_of_the_vectors_in_the_kernel_too")
+    else {
+        return;
+    };
+    let (mut checked, mut lowered) = (0, 0);
+    for (number, line) in VECTORS
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .enumerate()
+    {
+        let values: Vec<u32> = line
+            .split_whitespace()
+            .skip(1)
+            .map(|word| word.parse().unwrap())
+            .collect();
+        let [
+            ack,
+            window,
+            scale,
+            floor,
+            start,
+            end,
+            piece,
+            ack_left,
+            window_left,
+        ] = values.try_into().unwrap();
+        let key = flow(number % 2 == 1, 10_000 + number as u16);
+        loaded.begin(key, scale as u8, ack);
+        loaded.put(
+            key,
+            &[
+                (0, start),
+                (4, end),
+                (8, piece),
+                (BULK, 1),
+                (ACKED_OUT, floor),
+                (OUT_FACTS, 1),
+            ],
+        );
+        let spec = Spec {
+            ack,
+            window: window as u16,
+            payload: number % 3 * 7,
+            ..Spec::uplink(key)
+        };
+        let (left, window, _) = loaded.leaves(&spec);
+        assert_eq!((left, u32::from(window)), (ack_left, window_left), "{line}");
+        checked += 1;
+        lowered += u32::from(left != ack);
+    }
+    assert!(checked > 150 && lowered > 50, "{checked}, {lowered}");
+}
+
+#[test]
+fn one_segment_is_held_back_while_it_is_ordered_and_nothing_is_missing() {
+    let Some(loaded) = wake("one_segment_is_held_back_while_it_is_ordered_and_nothing_is_missing")
+    else {
+        return;
+    };
+    for is_v6 in [false, true] {
+        let key = flow(is_v6, 4_000);
+        let own = last(key);
+        bulk(&loaded, key);
+        // 1000 bytes are 7 units of 128, and some.
+        assert_eq!(loaded.leaves(&own), (own.ack - PIECE, 508, Some(50)));
+        assert!(loaded.maps.reserve(&key).unwrap().unwrap().is_held());
+        assert_eq!(
+            loaded.maps.flow(&key).unwrap().unwrap().flow.rcv_nxt,
+            SeqNum::new(own.ack)
+        );
+        assert!(
+            loaded
+                .maps
+                .held_flows()
+                .unwrap()
+                .iter()
+                .any(|noted| noted.flow.key == key)
+        );
+        let mut sack = SackBlocks::default();
+        sack.push(SeqNum::new(own.ack + 5_000), SeqNum::new(own.ack + 6_000));
+        let frame = own.frame_with(&sack);
+        assert_eq!(loaded.egress(&frame), frame, "something is missing");
+        assert_eq!(loaded.leaves(&own).0, own.ack, "it has left: never below");
+        bulk(&loaded, key);
+        loaded.order(0);
+        assert_eq!(loaded.leaves(&own), (own.ack, 501, Some(50)), "no daemon");
+        loaded.order(3_600);
+        bulk(&loaded, key);
+        let fin = Spec {
+            flags: FIN_ACK,
+            ..own
+        };
+        assert_eq!(loaded.leaves(&fin).0, own.ack);
+    }
+}
+
+#[test]
+fn data_of_the_fh_tell_where_segments_end_and_whether_it_is_bulk() {
+    let Some(loaded) = wake("data_of_the_fh_tell_where_segments_end_and_whether_it_is_bulk") else {
+        return;
+    };
+    let key = flow(false, 4_000);
+    loaded.begin(key, 7, FIRST);
+    let mut seq = FIRST;
+    let mut sent = Vec::new();
+    let began = monotonic_ns();
+    // A round trip of microseconds is measured: it is taken as 10 ms.
+    while monotonic_ns() - began < 60_000_000 {
+        let ms = ((monotonic_ns() - began) / 1_000_000) as u32;
+        let data = Spec {
+            seq,
+            clocks: Some((31 + ms, 40 + ms)),
+            ..Spec::downlink(key)
+        };
+        loaded.ingress(&data.frame());
+        seq += PIECE;
+        let ack = Spec {
+            ack: seq,
+            clocks: Some((41 + ms, 31 + ms)),
+            ..Spec::uplink(key)
+        };
+        sent.push((seq, loaded.leaves(&ack).0));
+    }
+    assert!(
+        sent.windows(2).all(|pair| pair[0].1 <= pair[1].1),
+        "backwards"
+    );
+    let held = sent
+        .iter()
+        .filter(|(own, left)| own - left == PIECE)
+        .count();
+    assert!(sent.iter().all(|(own, left)| own - left <= PIECE));
+    assert!(held * 3 > sent.len(), "{held} of {}", sent.len());
+    let clock = loaded.maps.reserve(&key).unwrap().unwrap().clock;
+    let FhClock { first, newest, .. } = clock;
+    assert_eq!(first.0, 31);
+    assert!(newest.0 > 60 && newest.1.saturating_since(first.1) > Duration::from_millis(25));
+}
+
+#[test]
+fn a_pause_lets_go_by_itself_and_is_told() {
+    let Some(loaded) = wake("a_pause_lets_go_by_itself_and_is_told") else {
+        return;
+    };
+    let pauses = Pauses::open(&loaded.programs.map("pauses").unwrap()).unwrap();
+    let key = flow(true, 4_000);
+    let own = last(key);
+    bulk(&loaded, key);
+    assert_eq!(loaded.leaves(&own).0, own.ack - PIECE);
+    let began = monotonic_ns();
+    let told = loop {
+        let told = pauses.take().unwrap();
+        if !told.is_empty() {
+            break told;
+        }
+        assert!(monotonic_ns() - began < 5_000_000_000, "nobody says so");
+    };
+    let after = Duration::from_nanos(monotonic_ns() - began);
+    assert!(after >= Duration::from_millis(45), "{after:?}");
+    assert_eq!(told.len(), 1);
+    assert_eq!(told[0].ack, SeqNum::new(own.ack));
+    let noted = loaded.maps.paused(&told[0]).unwrap().unwrap();
+    assert_eq!(noted.flow.key, key);
+    let reserve = loaded.maps.reserve(&key).unwrap().unwrap();
+    assert!(!reserve.is_held());
+    assert_eq!(reserve.floor, Some(SeqNum::new(own.ack)));
+    assert_eq!(loaded.leaves(&own).0, own.ack, "nothing below");
+    // Held again and again, the same timer serves.
+    bulk(&loaded, key);
+    assert_eq!(loaded.leaves(&own).0, own.ack - PIECE);
+    let began = monotonic_ns();
+    while pauses.take().unwrap().is_empty() {
+        assert!(monotonic_ns() - began < 5_000_000_000, "the second time");
+    }
+}
+
+#[test]
+fn a_woken_flow_holds_nothing_and_its_old_echoes_are_renewed_wherever_they_stand() {
+    let test = "a_woken_flow_holds_nothing_and_its_old_echoes_are_renewed_wherever_they_stand";
+    let Some(loaded) = wake(test) else {
+        return;
+    };
+    for is_v6 in [false, true] {
+        let key = flow(is_v6, 4_000);
+        let own = last(key);
+        bulk(&loaded, key);
+        let now = Instant::from_nanos(monotonic_ns());
+        let woken = Woken {
+            let_go: SeqNum::new(own.ack),
+            stale: Some(50),
+            echo: 7_050,
+            at: now,
+            ticks_per_s: 1_000,
+            until: now + Duration::from_secs(10),
+        };
+        loaded.maps.wake(&key, &woken).unwrap();
+        let (ack, window, echo) = loaded.leaves(&own);
+        assert_eq!((ack, window), (own.ack, 501));
+        assert!((7_050..7_950).contains(&echo.unwrap()), "{echo:?}");
+        let newer = Spec {
+            clocks: Some((61, 51)),
+            ..own
+        };
+        assert_eq!(loaded.leaves(&newer).2, Some(51), "from after the outage");
+        // Clocks at an odd place: NOP, clocks, end.
+        let mut odd = own.frame();
+        let at = odd.len() - 12;
+        let clocks = odd[at + 2..].to_vec();
+        odd[at + 1..at + 11].copy_from_slice(&clocks);
+        odd[at + 11] = 0;
+        let tcp = LINK + if is_v6 { 40 } else { 20 };
+        let before = sum_of(&odd, tcp);
+        let left = loaded.egress(&odd);
+        assert_ne!(left[at + 7..at + 11], odd[at + 7..at + 11]);
+        assert_eq!(sum_of(&left, tcp), before, "as right or wrong as it was");
+        loaded
+            .maps
+            .wake(
+                &key,
+                &Woken {
+                    until: now,
+                    ..woken
+                },
+            )
+            .unwrap();
+        assert_eq!(loaded.leaves(&own).2, Some(50), "no longer");
+    }
+}
+
+/// The sum of a TCP segment's words, without the pseudo-header.
+fn sum_of(frame: &[u8], tcp: usize) -> u16 {
+    let mut sum = 0_u32;
+    for pair in frame[tcp..].chunks(2) {
+        sum += u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0));
+    }
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum as u16
+}
+
+#[test]
+fn hostile_packets_leave_with_number_window_and_echo_changed_at_most_and_none_beyond_its_own() {
+    let test =
+        "hostile_packets_leave_with_number_window_and_echo_changed_at_most_and_none_beyond_its_own";
+    let Some(loaded) = wake(test) else {
+        return;
+    };
+    let base = |key| Spec {
+        ack: FIRST + 50 * PIECE,
+        ..Spec::uplink(key)
+    };
+    let mut changed = 0;
+    for frame in damaged(hostile(base)) {
+        for is_v6 in [false, true] {
+            bulk(&loaded, flow(is_v6, 4_000));
+            let grid = [(0, FIRST), (4, FIRST + 100 * PIECE), (8, PIECE)];
+            let out = [(BULK, 1), (ACKED_OUT, FIRST), (OUT_FACTS, 1)];
+            loaded.put(flow(is_v6, 4_000), &[&grid[..], &out[..]].concat());
+        }
+        let of = format!("seed {SEED}: {frame:02x?}");
+        let Ok((answer, left, _)) = run_once(&loaded.programs, "mobile_egress", &frame, 1) else {
+            continue;
+        };
+        assert_eq!((answer, left.len()), (NEXT, frame.len()), "{of}");
+        if left == frame {
+            continue;
+        }
+        changed += 1;
+        // The programs take a length of 0 for one that is not said.
+        let (Ok((was, at)), Ok((is, _))) = (parse(&frame, LINK), parse(&left, LINK)) else {
+            continue;
+        };
+        assert!(
+            !is.ack.after(was.ack) && is.ack.after(SeqNum::new(FIRST - 1)),
+            "{of}"
+        );
+        let right = checksum_is_right(&frame, &was, &at);
+        assert_eq!(checksum_is_right(&left, &is, &at), right, "{of}");
+    }
+    assert!(changed > 100, "hardly any is a segment: {changed}");
+}
+
+#[test]
+fn hostile_data_of_the_fh_never_make_the_mh_acknowledge_more_than_it_said() {
+    let test = "hostile_data_of_the_fh_never_make_the_mh_acknowledge_more_than_it_said";
+    let Some(loaded) = wake(test) else {
+        return;
+    };
+    let keys = [false, true].map(|is_v6| flow(is_v6, 4_000));
+    for key in keys {
+        loaded.begin(key, 7, FIRST);
+    }
+    let mut out = [FIRST; 2];
+    for frame in damaged(hostile(Spec::downlink)) {
+        let run = run_once(&loaded.programs, "mobile_ingress", &frame, 1);
+        if let Ok((answer, left, _)) = run {
+            assert_eq!((answer, &left), (NEXT, &frame), "seed {SEED}");
+        }
+        for (key, out) in keys.into_iter().zip(&mut out) {
+            if loaded.maps.flow(&key).unwrap().is_none() {
+                // A RST that names the next byte.
+                loaded.begin(key, 7, FIRST);
+            }
+            let own = Spec {
+                ack: FIRST,
+                ..Spec::uplink(key)
+            };
+            let (ack, _, _) = loaded.leaves(&own);
+            assert_eq!(
+                ack, FIRST,
+                "seed {SEED}: nothing more was said, and no less may leave"
+            );
+            *out = ack;
+        }
+    }
+}
