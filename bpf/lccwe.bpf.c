@@ -86,10 +86,8 @@ void BPF_PROG(lccwe_set_state, struct sock *sk, __u8 new_state)
 			its->kept_cwnd = largest(tp->snd_ssthresh, 2);
 			its->kept_ssthresh = tp->snd_ssthresh;
 		}
-		if (its->verdict == BY_HANDOFF && its->kept_cwnd) {
+		if (its->verdict == BY_HANDOFF && its->kept_cwnd)
 			tp->snd_cwnd = its->kept_cwnd;
-			pace(sk);
-		}
 		note_judgement(sk, its, JUDGED_TIMEOUT);
 	} else if (new_state == TCP_CA_RECOVERY && its->verdict != NOT_JUDGED) {
 		note_judgement(sk, its, JUDGED_DUP_ACKS);
@@ -178,7 +176,6 @@ static __always_inline void extrapolate(struct sock *sk, struct memory *its)
 		event->ssthresh_after = window.ssthresh;
 		bpf_ringbuf_submit(event, 0);
 	}
-	pace(sk);
 	tp->snd_cwnd = window.cwnd;
 	tp->snd_cwnd_cnt = window.counted;
 	if (its->kept_cwnd)

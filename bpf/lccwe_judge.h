@@ -119,17 +119,6 @@ static __always_inline __u32 largest(__u32 a, __u32 b)
 	return a > b ? a : b;
 }
 
-/*
- * After a handoff the whole window may go out at once, into a queue that is shorter: from
- * then on the kernel paces, at the rate that it makes of window and round trip. Who paces
- * already (fq) goes on doing so.
- */
-static __always_inline void pace(struct sock *sk)
-{
-	if (sk->sk_pacing_status == SK_PACING_NONE)
-		sk->sk_pacing_status = SK_PACING_NEEDED;
-}
-
 /* The interface that it sends by: that of its route, or of the last one it had. */
 static __always_inline __u32 interface_of(struct sock *sk, struct memory *its)
 {

@@ -17,10 +17,6 @@
 
 #define TCP_INFINITE_SSTHRESH 0x7fffffff
 
-/* enum sk_pacing */
-#define SK_PACING_NONE 0
-#define SK_PACING_NEEDED 1
-
 #define SOL_TCP 6
 #define TCP_NODELAY 1
 
@@ -63,7 +59,6 @@ struct sock {
 	struct sock_common __sk_common;
 	struct rb_root tcp_rtx_queue;
 	struct dst_entry *sk_dst_cache;
-	__u32 sk_pacing_status;
 };
 
 struct inet_connection_sock {

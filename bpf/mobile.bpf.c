@@ -166,6 +166,8 @@ int mobile_egress(struct __sk_buff *skb)
 		return pass(reason);
 	if (flow_of(skb, settings.link_header_bytes, &packet, &key))
 		return pass(PASSED_MALFORMED);
+	if (segment.flags & (RST | SYN))
+		forget_reserve(&key);
 	if (segment.flags & RST) {
 		bpf_map_delete_elem(&flows, &key);
 		return NEXT;
@@ -279,8 +281,10 @@ int mobile_ingress(struct __sk_buff *skb)
 		return NEXT;
 	if (segment.flags & RST) {
 		/* RFC 5961, 3.2: any other the MH itself does not take either. */
-		if (segment.seq == state->rcv_nxt)
+		if (segment.seq == state->rcv_nxt) {
 			bpf_map_delete_elem(&flows, &key);
+			forget_reserve(&key);
+		}
 		return NEXT;
 	}
 	if (note_ingress(skb, state, &segment) && settings.keeps_reserves)

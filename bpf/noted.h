@@ -267,6 +267,9 @@ static __always_inline int note_ingress(struct __sk_buff *skb, struct state *sta
 		/* RFC 7323, 2.2: one end without it, and neither scales. */
 		if (options->scale == SCALE_UNKNOWN)
 			state->mh_scale = 0;
+		/* The same for clocks (3.2). */
+		if (!options->timestamps)
+			state->facts &= ~FACT_TIMESTAMPS;
 		state->fh_nxt = end;
 	} else if (at_or_after(end, state->fh_nxt) || !state->ingress_at_ns) {
 		state->fh_nxt = end;

@@ -10,8 +10,9 @@
  *     ^                               |
  *     +-------------------------------+
  *
- * Who writes what: the way in its part, the way out its own, the timer `let_go` and
- * `bulk`. So no lock is needed: whatever is written, nothing below `let_go` leaves.
+ * Who writes what: the way in its part, the way out its own, the timer `let_go`. So no lock
+ * is needed: nothing below `let_go` leaves. `bulk` is cleared by all three: what is lost then
+ * is a round trip.
  *
  * The program that includes it has `orders_until`, and HELD_BACK, HELD_NOT, LET_GO and
  * ECHO_RENEWED among its counters.
@@ -25,6 +26,9 @@
 #define BULK_SEGMENTS 64
 #define QUEUED_SEGMENTS 16
 #define WINDOW_SEGMENTS_MIN 16
+#define PIECE_MIN 500
+#define SPAN_MAX (1 << 30)
+#define AHEAD_MAX (1 << 20)
 #define QUEUE_SHARE 4
 #define QUIET_NS 50000000ULL
 #define QUIET_NS_MAX 500000000ULL
@@ -32,6 +36,7 @@
 #define EPOCH_NS_MAX 1000000000ULL
 /* Of wake/clock.rs. */
 #define MEASURED_FROM_NS 300000000000ULL
+#define UNHEARD_NS_MAX 1000000000000ULL
 
 #define CLOCK_OF_TIMERS 1 /* CLOCK_MONOTONIC */
 #define ACK_OFFSET 8
@@ -52,12 +57,12 @@ struct reserve {
 	__u32 in_facts;
 	__u32 pushed_end;
 	__u32 beyond_gap;
-	__u32 epoch_bytes;
-	__u32 bulk;
+	__u32 epoch_segments;
+	__u32 bulk; /* the timer and who wakes the FH clear it */
 	__u64 epoch_at_ns;
 	__u64 rtt_min_ns;
 
-	/* The FH's clock, three readings of it. */
+	/* The FH's clock, three readings of it; by CLOCK_BOOTTIME, which goes on in a suspend. */
 	__u64 clock_first_at_ns;
 	__u64 clock_next_at_ns;
 	__u64 clock_newest_at_ns;
@@ -69,9 +74,10 @@ struct reserve {
 	__u32 acked_out;
 	__u32 out_facts;
 	__u32 held_ack; /* the MH's own number */
-	__u64 held_at_ns; /* 0: nothing is held */
+	__u64 held_at_ns; /* 0, or the same as done_at_ns: nothing is held */
 
-	/* The timer's, and who wakes the FH: nothing below leaves. */
+	/* The timer's: what was held at that time is let go; nothing below leaves. */
+	__u64 done_at_ns;
 	__u32 let_go;
 	__u32 has_let_go;
 	__u32 armed;
@@ -82,7 +88,7 @@ struct reserve {
 _Static_assert(__builtin_offsetof(struct reserve, epoch_at_ns) == 32 &&
 		       __builtin_offsetof(struct reserve, clock_first) == 72 &&
 		       __builtin_offsetof(struct reserve, held_at_ns) == 96 &&
-		       __builtin_offsetof(struct reserve, timer) == 120 && sizeof(struct reserve) == 136,
+		       __builtin_offsetof(struct reserve, timer) == 128 && sizeof(struct reserve) == 144,
 	       "as in reserve.rs");
 
 struct {
@@ -104,7 +110,7 @@ struct woken {
 	__u32 stale; /* the newest TSecr from before the outage */
 	__u32 echo;  /* the FH's clock at `echo_at_ns`, less the way */
 	__u32 renews; /* echoes up to `stale` are renewed */
-	__u64 echo_at_ns;
+	__u64 echo_at_ns; /* CLOCK_BOOTTIME */
 	__u64 ticks_per_s;
 	__u64 until_ns; /* and then no longer */
 };
@@ -127,6 +133,15 @@ struct {
 	__uint(max_entries, 1 << 16);
 } pauses SEC(".maps");
 
+/* Another connection, or none any more: what was known says nothing of it. */
+static __always_inline void forget_reserve(const struct flow *key)
+{
+	if (!settings.keeps_reserves)
+		return;
+	bpf_map_delete_elem(&reserves, key);
+	bpf_map_delete_elem(&woken, key);
+}
+
 struct leaves {
 	__u32 ack;
 	__u32 window; /* not scaled */
@@ -140,7 +155,7 @@ static __always_inline struct leaves lowered(struct leaves own, __u32 scale, __u
 	__u32 start = reserve->grid_start;
 	__u32 window;
 
-	if (!piece || at_or_after(start, own.ack) || !at_or_after(reserve->grid_end, own.ack))
+	if (piece < PIECE_MIN || at_or_after(start, own.ack) || !at_or_after(reserve->grid_end, own.ack))
 		return own;
 	left.ack = start + (own.ack - start - 1) / piece * piece;
 	if (!at_or_after(left.ack, floor))
@@ -149,15 +164,19 @@ static __always_inline struct leaves lowered(struct leaves own, __u32 scale, __u
 	if (at_or_after(left.ack, own.ack) || own.window << scale < WINDOW_SEGMENTS_MIN * piece)
 		return own;
 	window = own.window + ((own.ack - left.ack) >> scale);
-	if (window > 0xffff)
+	/* Neither beyond what the field can say, nor a unit that is more than a segment. */
+	if (window > 0xffff || window == own.window)
 		return own;
 	left.window = window;
 	return left;
 }
 
-static __always_inline void note_clock(struct reserve *reserve, __u32 tsval, __u64 now)
+static __always_inline void note_clock(struct reserve *reserve, __u32 tsval)
 {
-	if (!reserve->clock_newest_at_ns) {
+	__u64 now = bpf_ktime_get_boot_ns();
+
+	/* What is 1000 s old is no measure any more: a fast clock may have turned over. */
+	if (!reserve->clock_newest_at_ns || now - reserve->clock_newest_at_ns > UNHEARD_NS_MAX) {
 		reserve->clock_first = reserve->clock_next = reserve->clock_newest = tsval;
 		reserve->clock_first_at_ns = reserve->clock_next_at_ns = reserve->clock_newest_at_ns = now;
 		return;
@@ -184,10 +203,13 @@ static __always_inline void note_grid(struct reserve *reserve, __u32 seq, __u32 
 		reserve->piece = piece;
 	}
 	reserve->grid_end = seq + length;
+	/* Numbers turn over: the start follows at a distance. */
+	if (reserve->grid_end - reserve->grid_start > SPAN_MAX)
+		reserve->grid_start += SPAN_MAX / 2 / (piece ?: 1) * piece;
 }
 
 /* Whether the flow downloads in bulk: by segments in a round trip. */
-static __always_inline void count_bulk(struct reserve *reserve, __u32 bytes, __u64 rtt, __u64 now)
+static __always_inline void count_bulk(struct reserve *reserve, __u32 segments, __u64 rtt, __u64 now)
 {
 	__u64 epoch = rtt;
 	__u64 since;
@@ -197,7 +219,7 @@ static __always_inline void count_bulk(struct reserve *reserve, __u32 bytes, __u
 		return;
 	if (!reserve->rtt_min_ns || rtt < reserve->rtt_min_ns)
 		reserve->rtt_min_ns = rtt;
-	reserve->epoch_bytes += bytes;
+	reserve->epoch_segments += segments;
 	since = now - reserve->epoch_at_ns;
 	if (epoch < EPOCH_NS_MIN)
 		epoch = EPOCH_NS_MIN;
@@ -206,9 +228,9 @@ static __always_inline void count_bulk(struct reserve *reserve, __u32 bytes, __u
 	if (since < epoch)
 		return;
 	least = rtt > reserve->rtt_min_ns + reserve->rtt_min_ns / QUEUE_SHARE ? QUEUED_SEGMENTS : BULK_SEGMENTS;
-	reserve->bulk = since < 2 * epoch && reserve->epoch_bytes / (reserve->piece ?: 1) >= least;
+	reserve->bulk = since < 2 * epoch && reserve->epoch_segments >= least;
 	reserve->epoch_at_ns = now;
-	reserve->epoch_bytes = 0;
+	reserve->epoch_segments = 0;
 }
 
 /* A segment of the FH that fits; `note_ingress` has noted it. */
@@ -230,11 +252,13 @@ static __always_inline void reserve_ingress(struct __sk_buff *skb, const struct 
 			return;
 	}
 	if (state->facts & FACT_TIMESTAMPS)
-		note_clock(reserve, state->fh_tsval, now);
+		note_clock(reserve, state->fh_tsval);
 	if (!length)
 		return;
 	if (!piece || piece > length)
 		piece = length;
+	if (reserve->in_facts & IN_GAP && at_or_after(state->rcv_nxt, reserve->beyond_gap))
+		reserve->in_facts &= ~IN_GAP;
 	if (reserve->piece && !at_or_after(segment->seq, reserve->grid_end))
 		return; /* sent again */
 	if (reserve->piece && segment->seq != reserve->grid_end) {
@@ -246,7 +270,7 @@ static __always_inline void reserve_ingress(struct __sk_buff *skb, const struct 
 		reserve->pushed_end = segment->seq + length;
 		reserve->in_facts |= IN_PUSHED;
 	}
-	count_bulk(reserve, length, state->rtt_ns, now);
+	count_bulk(reserve, (length + piece - 1) / piece, state->rtt_ns, now);
 }
 
 static __always_inline __u64 quiet_ns(__u64 srtt)
@@ -274,7 +298,7 @@ static int look_whether_it_pauses(void *map, struct flow *key, struct reserve *r
 	/* A barrier: what is held from here on sets the timer itself. */
 	__sync_fetch_and_add(&reserve->turns, 1);
 	held_at = *(volatile __u64 *)&reserve->held_at_ns;
-	if (!held_at)
+	if (!held_at || held_at == reserve->done_at_ns)
 		return 0;
 	since = now > held_at ? now - held_at : 0;
 	if (since < quiet) {
@@ -286,8 +310,10 @@ static int look_whether_it_pauses(void *map, struct flow *key, struct reserve *r
 	barrier();
 	reserve->has_let_go = 1;
 	reserve->bulk = 0;
-	reserve->epoch_bytes = 0;
-	reserve->held_at_ns = 0;
+	reserve->epoch_segments = 0;
+	reserve->epoch_at_ns = now;
+	/* What is held by then is not what was let go. */
+	reserve->done_at_ns = held_at;
 	count(LET_GO);
 	pause = bpf_ringbuf_reserve(&pauses, sizeof(*pause), 0);
 	if (!pause)
@@ -370,12 +396,12 @@ static __always_inline __u32 fresh_echo(const struct woken *of, __u64 now)
 	return of->echo + (__u32)(since * of->ticks_per_s / 1000000000ULL);
 }
 
-/* What nothing that leaves goes below. */
+/* What nothing that leaves goes below. An old number that has turned over is no floor. */
 static __always_inline __u32 floor_of(const struct reserve *reserve)
 {
 	__u32 floor = reserve->acked_out;
 
-	if (*(volatile __u32 *)&reserve->has_let_go && !at_or_after(floor, reserve->let_go))
+	if (*(volatile __u32 *)&reserve->has_let_go && reserve->let_go - floor < AHEAD_MAX)
 		floor = reserve->let_go;
 	return floor;
 }
@@ -397,14 +423,12 @@ static __always_inline struct leaves decide(struct reserve *reserve, const struc
 	floor = floor_of(reserve);
 	if (!at_or_after(own.ack, floor))
 		return own; /* another one has overtaken it */
-	if (reserve->in_facts & IN_GAP) {
-		if (at_or_after(own.ack, reserve->beyond_gap))
-			reserve->in_facts &= ~IN_GAP;
-		else
-			missing = 1;
-	}
-	if (segment->payload && reserve->in_facts & IN_PUSHED && reserve->pushed_end == own.ack)
-		ordered = 0; /* a new request */
+	if (reserve->in_facts & IN_GAP && !at_or_after(own.ack, reserve->beyond_gap))
+		missing = 1;
+	/* An answer's end: a new request, or a short segment, on which Nagle's rule may wait. */
+	if (reserve->in_facts & IN_PUSHED && reserve->pushed_end == own.ack &&
+	    (segment->payload || (own.ack - reserve->grid_start) % (reserve->piece ?: 1)))
+		ordered = 0;
 	if (segment->flags & FIN || state->fh_has_finished || state->facts & FACT_OPAQUE || state->mh_scale > SCALE_MAX)
 		ordered = 0;
 	if (ordered && reserve->bulk && !missing)
@@ -443,7 +467,8 @@ static __always_inline void reserve_egress(struct __sk_buff *skb, const struct p
 		reserve->let_go = of->let_go;
 		reserve->has_let_go = 1;
 		reserve->bulk = 0;
-		reserve->epoch_bytes = 0;
+		reserve->epoch_segments = 0;
+		reserve->epoch_at_ns = now;
 	}
 	left = decide(reserve, state, segment, options, now < orders);
 	from.ack = bpf_htonl(segment->ack);
@@ -453,7 +478,7 @@ static __always_inline void reserve_egress(struct __sk_buff *skb, const struct p
 	to.window = bpf_htons(left.window);
 	to.echo = from.echo;
 	if (of && of->renews && options->timestamps && at_or_after(of->stale, options->tsecr)) {
-		to.echo = bpf_htonl(fresh_echo(of, now));
+		to.echo = bpf_htonl(fresh_echo(of, bpf_ktime_get_boot_ns()));
 		count(ECHO_RENEWED);
 	}
 	if (from.ack == to.ack && from.echo == to.echo)
@@ -463,6 +488,8 @@ static __always_inline void reserve_egress(struct __sk_buff *skb, const struct p
 	if (store_fields(skb, packet->upper_offset, options->echo_offset, &from, &to)) {
 		/* As it was: what can be written once can be written again. */
 		store_fields(skb, packet->upper_offset, options->echo_offset, &to, &from);
+		reserve->acked_out = segment->ack;
+		reserve->held_at_ns = 0;
 		count(HELD_NOT);
 	}
 }

@@ -188,7 +188,7 @@ static __always_inline void walk_options(struct __sk_buff *skb, const struct seg
 			options->others = 1;
 			return;
 		}
-		if (option[0] == 8)
+		if (option[0] == 8 && length == 10)
 			options->echo_offset = at + 6;
 		if (option[0] != 1)
 			read_option(option, length, options);

@@ -156,9 +156,12 @@ fn rows(text: &str) -> Result<Vec<Row>, String> {
         let (Some(at), Some(dbm), Some(rate)) = (at, value(level), value(rate)) else {
             continue;
         };
+        if !(0.0..1e9).contains(&at) {
+            continue;
+        }
         let at = Instant::ZERO + Duration::from_secs_f64(at);
         // Two rows within a second: the newer one says more.
-        if rows.last().is_some_and(|last| last.at >= at) {
+        while rows.last().is_some_and(|last| last.at >= at) {
             rows.pop();
         }
         rows.push(Row {

@@ -129,8 +129,8 @@ impl Standing {
     ) -> Option<Duration> {
         let used = capacity.is_none_or(|rate| wanted && delivered >= rate - rate / 4);
         let nanos = capacity.map_or(0, |rate| NO_QUEUE_BYTES * 1_000_000_000 / rate.max(1));
-        let queue = queue.saturating_sub(Duration::from_nanos(nanos));
-        if queue <= QUEUE_STANDS || !used {
+        let stands = QUEUE_STANDS.max(Duration::from_nanos(nanos));
+        if queue <= stands || !used {
             self.periods = 0;
             return Some(Duration::ZERO);
         }

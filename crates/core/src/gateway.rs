@@ -443,9 +443,7 @@ fn take_in<P: Payload>(
         });
         flow.repair_at = None;
     }
-    if flow.snoop.knows_that_radio_loses() {
-        mobile.radio_lost_at = Some(now);
-    }
+    mobile.radio_lost_at = mobile.radio_lost_at.max(flow.snoop.radio_lost_at());
     if flow.finds_link_kept_all(segment) {
         counters.links_that_kept += 1;
     }

@@ -38,6 +38,8 @@ pub struct PredictionSettings {
 pub struct LinkPredictor {
     settings: PredictionSettings,
     samples: VecDeque<(Instant, f64)>,
+    /// The link carries.
+    is_up: bool,
     /// A warning may be given.
     is_armed: bool,
     warnings: u64,
@@ -58,6 +60,7 @@ impl LinkPredictor {
         Self {
             settings,
             samples: VecDeque::new(),
+            is_up: true,
             is_armed: true,
             warnings: 0,
         }
@@ -85,7 +88,9 @@ impl LinkPredictor {
         if trend.level >= self.settings.gone_dbm + self.settings.rearm_db {
             self.is_armed = true;
         }
-        let warning = self.reaches_end_in(trend).filter(|_| self.is_armed)?;
+        let warning = self
+            .reaches_end_in(trend)
+            .filter(|_| self.is_armed && self.is_up)?;
         self.is_armed = false;
         self.warnings += 1;
         Some(warning)
@@ -94,7 +99,13 @@ impl LinkPredictor {
     /// The link carries, or does not. What it was like before tells nothing any more.
     pub fn handle_link(&mut self, carries: bool) {
         self.samples.clear();
-        self.is_armed = carries;
+        self.is_up = carries;
+        self.is_armed = true;
+    }
+
+    /// What follows is another radio's signal: the trend begins anew.
+    pub fn forget(&mut self) {
+        self.samples.clear();
     }
 
     /// Warnings given.
@@ -211,7 +222,8 @@ mod tests {
         assert!(feed(&mut predictor, 60_000, vec![-104.0; 40]).is_empty());
         assert_eq!(feed(&mut predictor, 80_000, vec![-112.0; 40]).len(), 1);
         predictor.handle_link(false);
-        assert!(feed(&mut predictor, 100_000, vec![-112.0; 40]).is_empty());
+        let up_and_down = [vec![-80.0; 40], vec![-112.0; 40]].concat();
+        assert!(feed(&mut predictor, 100_000, up_and_down).is_empty());
         predictor.handle_link(true);
         assert_eq!(feed(&mut predictor, 120_000, vec![-112.0; 40]).len(), 1);
     }

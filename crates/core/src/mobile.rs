@@ -87,8 +87,6 @@ const SRTT_INITIAL: Duration = Duration::from_millis(100);
 const WARNING_MAX: Duration = Duration::from_secs(1);
 /// A probe has gone unanswered so often before silence passes for a disconnection.
 const PROBES_UNTIL_DISCONNECTED: u32 = 2;
-/// What a flow has found of the radio is known so long after it was heard last.
-const RADIO_KNOWN: Duration = Duration::from_secs(60);
 /// So many probes go out at the first interval; then it grows.
 const PROBES_AT_FIRST_INTERVAL: u32 = 256;
 
@@ -139,7 +137,7 @@ pub(crate) struct Mobile {
     pub delivery: DeliveryRate,
     /// What was sent to it and is not acknowledged, all flows.
     pub in_flight: InFlight,
-    /// When a flow that knows that the radio loses packets was heard last.
+    /// When a flow has found last that the radio has lost something.
     pub radio_lost_at: Option<Instant>,
     /// Since when data in flight waits for an answer.
     unanswered_since: Option<Instant>,
@@ -208,12 +206,6 @@ impl Mobile {
     /// Segments pass to it as they come.
     pub(crate) fn takes_segments(&self) -> bool {
         self.link == Link::Up
-    }
-
-    /// A flow has found of late that the radio loses packets.
-    pub(crate) fn radio_loses(&self, now: Instant) -> bool {
-        let of_late = |at: Instant| now.saturating_since(at) < RADIO_KNOWN;
-        self.radio_lost_at.is_some_and(of_late)
     }
 
     /// It is taken for unreachable.

@@ -356,7 +356,8 @@ impl MobileHost {
                 continue;
             }
             let round_trip = flow.round_trip();
-            let ahead = self.settings.ahead(round_trip.unwrap_or(ROUND_TRIP_UNKNOWN));
+            let assumed = round_trip.unwrap_or(ROUND_TRIP_UNKNOWN);
+            let ahead = self.settings.ahead(assumed);
             let at = goes_at.map_or(now, |goes_at| goes_at - ahead);
             if self.settings.set == FreezeSet::Today {
                 // A warning that does not cover the round trip does more harm than none.
@@ -437,16 +438,14 @@ impl MobileHost {
         self.last_up = Some(now);
         // Those that were closed come first, whatever is known of them.
         let opened = self.closed.clone();
-        let without_tr_acks =
-            self.settings.scheme == MobileScheme::Freeze && !self.settings.tr_acks;
-        let copies = match self.settings.set {
-            _ if !without_tr_acks => COPIES_AFTER_OUTAGE,
-            // Section IV-A, "No TR-ACK": it waits for the sender's next segment.
-            FreezeSet::Published => 0,
-            FreezeSet::Today => 1,
-        };
+        let is_freeze = self.settings.scheme == MobileScheme::Freeze;
+        let without_tr_acks = is_freeze && !self.settings.tr_acks;
+        let is_today = self.settings.set == FreezeSet::Today;
+        // Section IV-A, "No TR-ACK": it waits for the sender's next segment.
+        let copies = [COPIES_AFTER_OUTAGE, u8::from(is_today)][usize::from(without_tr_acks)];
         self.open_all(now, copies, actions);
-        if without_tr_acks {
+        // An ACK with an old clock may make a Linux sender undo its timeout, and wait for what is lost.
+        if without_tr_acks || is_freeze && is_today {
             return;
         }
         let (ack, copies) = match self.settings.scheme {

@@ -28,7 +28,7 @@ pub(crate) mod mtcp_2007;
 pub(crate) mod mtcp_plus;
 pub(crate) mod snoop;
 
-use snoop::SnoopSet;
+use snoop::{SnoopSet, radio};
 
 /// What a hook may look at, and where it puts what it wants done.
 pub(crate) struct Context<'a, P: Payload> {
@@ -56,7 +56,7 @@ impl<'a, P: Payload> Context<'a, P> {
             settings,
             rtt: &mobile.rtt,
             in_flight: mobile.in_flight,
-            radio_loses: mobile.radio_loses(now),
+            radio_loses: radio::is_known(mobile.radio_lost_at, now),
             now,
             counters,
             actions,

@@ -17,7 +17,7 @@ use serde_json::Value;
 use crate::link_process::{GATEWAY_IF, MH_IF};
 use crate::stop::StopFlag;
 use crate::topology::base_stations::{mh_device, station};
-use crate::topology::{GATEWAY_WIRED_IF, GATEWAY_WIRELESS, MH, Topology};
+use crate::topology::{GATEWAY_WIRED_IF, GATEWAY_WIRELESS, MH, SECOND_MH, Topology};
 
 /// How long a daemon may take until it answers.
 const READY_LIMIT: Duration = Duration::from_secs(10);
@@ -329,10 +329,13 @@ fn gateway_file(options: &GatewayOptions) -> anyhow::Result<String> {
     if let Some(key) = &options.mobile_key {
         let _ = writeln!(
             file,
-            "[[mobile]]\nname = \"mh\"\nkey_file = '{}'\naddresses = [\"{}\", \"{}\"]",
+            "[[mobile]]\nname = \"mh\"\nkey_file = '{}'\naddresses = [\"{}\", \"{}\", \"{}\", \"{}\"]",
             text(key)?,
             MH.v4,
-            MH.v6
+            MH.v6,
+            // On the same device: its daemon registers them all, or is refused.
+            SECOND_MH.v4,
+            SECOND_MH.v6
         );
     }
     Ok(file)

@@ -69,7 +69,7 @@ pub fn words(outages: &[OutageAt], warning_ms: f64, states: bool) -> Vec<(f64, W
 #[derive(Debug)]
 pub(crate) struct Announcer {
     over: Arc<AtomicBool>,
-    thread: Option<JoinHandle<anyhow::Result<()>>>,
+    thread: Option<JoinHandle<anyhow::Result<u64>>>,
 }
 
 impl Announcer {
@@ -79,17 +79,21 @@ impl Announcer {
         let over = Arc::new(AtomicBool::new(false));
         let is_over = Arc::clone(&over);
         let thread = thread::spawn(move || {
+            let mut announced = 0;
             for (at_s, word) in words {
                 if !sleep_until(origin_ns + (at_s * 1e9) as u64, &is_over) {
                     break;
                 }
                 match word {
-                    Word::GoingDownSoon(lead_ms) => announce_leaving(&socket, lead_ms)?,
+                    Word::GoingDownSoon(lead_ms) => {
+                        announce_leaving(&socket, lead_ms)?;
+                        announced += 1;
+                    }
                     Word::Down => say_link(&socket, "down")?,
                     Word::Up => say_link(&socket, "up")?,
                 }
             }
-            Ok(())
+            Ok(announced)
         });
         Self {
             over,
@@ -97,11 +101,11 @@ impl Announcer {
         }
     }
 
-    /// Makes it silent.
+    /// Makes it silent; how many outages it has announced.
     ///
     /// # Errors
     /// The daemon did not take a word.
-    pub(crate) fn finish(mut self) -> anyhow::Result<()> {
+    pub(crate) fn finish(mut self) -> anyhow::Result<u64> {
         self.over.store(true, Ordering::Relaxed);
         let thread = self.thread.take().context("it is silent already")?;
         thread
@@ -151,10 +155,8 @@ mod tests {
 
     #[test]
     fn outages_are_announced_ahead_but_not_in_the_one_before() {
-        let outages = [(2.0, 1.0), (3.1, 1.0), (9.0, 0.5)].map(|(at_s, for_s)| OutageAt {
-            at_s,
-            for_s,
-        });
+        let outages =
+            [(2.0, 1.0), (3.1, 1.0), (9.0, 0.5)].map(|(at_s, for_s)| OutageAt { at_s, for_s });
         let said = words(&outages, 200.0, true);
         let order: Vec<Word> = said.iter().map(|(_, word)| *word).collect();
         assert_eq!(

@@ -286,7 +286,7 @@ impl PreparedTransfer {
             started_ns,
             ended_ns: monotonic_ns(),
         };
-        let buffered_bytes_max = course.finish()?;
+        let [buffered_bytes_max, announced] = course.finish()?;
         let retransmitted = self.retransmitted()? - retransmitted_before;
         let after = self.counters()?;
         let result = self.result(content, times, &ended.received, ended.whole, retransmitted)?;
@@ -302,18 +302,21 @@ impl PreparedTransfer {
             others: others.map(|one| OtherFlow::of(one, started_ns)).collect(),
             received: ended.received,
             samples: ended.samples,
-            own_flows: self.own_flows()?,
+            own_flows: self.own_flows(announced)?,
             link_samples: self.end()?,
             origin_ns,
             buffered_bytes_max,
         })
     }
 
-    /// What the MH's daemon has counted about its own flows.
-    fn own_flows(&self) -> anyhow::Result<Option<BTreeMap<String, u64>>> {
-        let daemon = self.mobile.as_ref();
-        let daemon = daemon.filter(|_| self.settings.extras.own_flows.is_some());
-        daemon.map(own_flows::counters).transpose()
+    /// What the MH's daemon has counted about its own flows, and what it was told ahead.
+    fn own_flows(&self, announced: Option<u64>) -> anyhow::Result<Option<BTreeMap<String, u64>>> {
+        let (Some(daemon), Some(announced)) = (&self.mobile, announced) else {
+            return Ok(None);
+        };
+        let mut counters = own_flows::counters(daemon)?;
+        counters.insert("announced".to_owned(), announced);
+        Ok(Some(counters))
     }
 
     /// Starts the clocks of all links at one moment, which it returns.

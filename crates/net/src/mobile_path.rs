@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use holdfast_core::FlowKey;
 use holdfast_core::mobile_host::wake;
-use holdfast_wire::Instant;
+use holdfast_wire::{Instant, SeqNum};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use crate::bpf::{AttachMode, Hook, HookSide, Programs, SharedWords};
@@ -30,7 +30,7 @@ mod tests;
 
 pub use detour::{Detour, FOLLOWED_MAX};
 pub use record::NotedFlow;
-pub use reserve::{NotedReserve, Pause, Pauses, Woken};
+pub use reserve::{boottime, NotedReserve, Pause, Pauses, Woken};
 pub use sender::AckSender;
 
 use program::ProgramSettings;
@@ -48,6 +48,10 @@ pub const FLOWS_MAX: u32 = 8192;
 
 /// Flows read with one call.
 const BATCH: u32 = 256;
+
+/// A number that was let go is kept for so long by itself; the programs keep it from the flow's next
+/// segment on.
+const LET_GO_FOR: Duration = Duration::from_secs(600);
 
 /// A record that is being written so often when it is read is left out.
 const READ_TRIES: usize = 4;
@@ -94,7 +98,11 @@ impl MobilePath {
                 let pauses = Pauses::open(&programs.map("pauses")?)?;
                 (programs, Some(pauses))
             }
-            Err(_) => (load_with_reserves(&interface, flows_max, false)?, None),
+            // What a kernel without a compiler says of callbacks.
+            Err(error) if error.kind() != io::ErrorKind::PermissionDenied => {
+                (load_with_reserves(&interface, flows_max, false)?, None)
+            }
+            Err(error) => return Err(error),
         };
         let (path, _) = Self::attach_with(programs, interface, mode, None)?;
         Ok((path, pauses))
@@ -412,6 +420,23 @@ impl FlowMaps {
         let until = self.words.load(WOKEN_UNTIL).max(woken.until.as_nanos());
         self.words.store(WOKEN_UNTIL, until);
         Ok(())
+    }
+
+    /// Nothing below leaves any more: a made ACK says this number. Echoes that are being renewed go
+    /// on being so.
+    pub fn let_go(&self, flow: &FlowKey, ack: SeqNum) -> io::Result<()> {
+        let before = self
+            .woken
+            .lookup(&record::key(flow), MapFlags::ANY)
+            .map_err(io::Error::other)?;
+        let before = before.as_deref().and_then(<[u8]>::first_chunk);
+        let now = Instant::from_nanos(datapath::monotonic_ns());
+        let let_go = Woken {
+            let_go: ack,
+            ..before.map_or_else(|| Woken::nothing_renewed(ack, now), Woken::parse)
+        };
+        let until = let_go.until.max(now + LET_GO_FOR);
+        self.wake(flow, &Woken { until, ..let_go })
     }
 
     /// What is ordered holds until then, CLOCK_MONOTONIC; costs one store.

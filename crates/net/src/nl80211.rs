@@ -28,7 +28,7 @@ mod codec;
 mod tests;
 
 use codec::Message;
-pub use codec::WifiEvent;
+pub use codec::{StationSignal, WifiEvent};
 
 /// Multicast groups that tell of a station's connections; events come by one of them.
 const GROUPS: [&str; 2] = ["mlme", "config"];
@@ -46,6 +46,7 @@ pub struct WifiMonitor {
     ifindex: u32,
     pending: VecDeque<WifiEvent>,
     sequence: u32,
+    has_threshold: bool,
 }
 
 impl WifiMonitor {
@@ -68,6 +69,7 @@ impl WifiMonitor {
             ifindex,
             pending: VecDeque::new(),
             sequence: 1,
+            has_threshold: false,
         };
         monitor.signal().map_err(|error| {
             let told = error.raw_os_error();
@@ -112,20 +114,24 @@ impl WifiMonitor {
         }
     }
 
-    /// The signal of the access point that the interface is associated with, dBm: an average
-    /// if the driver has one. None: it is with none, or the driver does not say.
-    pub fn signal(&mut self) -> io::Result<Option<i8>> {
+    /// The signal of the access point that the interface is associated with.
+    ///
+    /// It may take as long as the driver takes to ask its hardware.
+    pub fn signal(&mut self) -> io::Result<StationSignal> {
         let request = Message::get_stations(self.ifindex);
         let answers = self.ask(request, NLM_F_DUMP)?;
-        Ok(answers.iter().find_map(Message::signal))
+        let told = answers.iter().find_map(Message::signal);
+        Ok(told.unwrap_or(StationSignal::NoStation))
     }
 
     /// From now on an event tells when the signal falls below `dbm`, and when it has risen
-    /// above it by `hysteresis_db`. It takes the place of what anybody else has set, a
-    /// supplicant's background scan for one.
+    /// above it by `hysteresis_db`; until it is associated anew, or this is dropped. It takes
+    /// the place of what anybody else has set, a supplicant's background scan for one.
     pub fn set_threshold(&mut self, dbm: i32, hysteresis_db: u32) -> io::Result<()> {
         let request = Message::set_threshold(self.ifindex, dbm, hysteresis_db);
-        self.ask(request, NLM_F_ACK).map(drop)
+        self.ask(request, NLM_F_ACK)?;
+        self.has_threshold = true;
+        Ok(())
     }
 
     fn ask(&mut self, request: Message, flags: u16) -> io::Result<Vec<Message>> {
@@ -134,6 +140,16 @@ impl WifiMonitor {
         message.set_resolved_family_id(self.family);
         let answers = ask(&self.requests, message, flags, self.sequence)?;
         Ok(answers.into_iter().map(|answer| answer.payload).collect())
+    }
+}
+
+impl Drop for WifiMonitor {
+    fn drop(&mut self) {
+        if self.has_threshold {
+            // 0: none. If the interface has gone, so has the threshold.
+            let request = Message::set_threshold(self.ifindex, 0, 0);
+            let _ = self.ask(request, NLM_F_ACK);
+        }
     }
 }
 

@@ -20,14 +20,16 @@ use std::process::{Command, ExitCode};
 use holdfast_core::compression::{CompressionSettings, Method};
 use holdfast_core::signal::Abilities;
 use holdfast_core::{
-    Action, Actions, BandwidthSettings, Direction, Gateway, Made, Payload, Resend, Scheme,
-    Settings, SnoopSettings, Verdict,
+    Action, Actions, BandwidthSettings, Direction, Gateway, Resend, Scheme, Settings,
+    SnoopSettings, Verdict,
 };
-use holdfast_wire::{Flags, Header, Instant, SackBlocks, Segment, SeqNum, parse};
+use holdfast_wire::{Header, Instant, Segment, parse};
 
+mod content;
 mod ends;
 mod segment;
 
+use content::{Length, blocks, content_at, of_made, of_resend};
 use ends::{Sink, Source};
 use segment::{Said, frame};
 
@@ -81,67 +83,6 @@ const CASES: [(Case, &str); 9] = [
     (Case::MtcpText, "mtcp-cell, zstd, text"),
 ];
 
-/// What the streams' bytes are taken from.
-const CONTENT_BYTES: usize = 1 << 20;
-
-/// A length with the headers that came before it, and the bytes if there are any.
-#[derive(Clone)]
-struct Length(Header, u32, Option<&'static [u8]>);
-
-impl Payload for Length {
-    type Header = Header;
-
-    fn header(&self) -> Option<Header> {
-        Some(self.0)
-    }
-
-    fn segment_len(&self) -> u32 {
-        self.1
-    }
-
-    fn is_cacheable(&self) -> bool {
-        true
-    }
-
-    fn octets(&self, offset: u32, len: u32) -> Option<&[u8]> {
-        self.2?.get(offset as usize..(offset + len) as usize)
-    }
-}
-
-impl Case {
-    const fn is_compressed(self) -> bool {
-        matches!(self, Self::MtcpTls | Self::MtcpText)
-    }
-
-    /// The bytes of the stream, again and again.
-    fn content(self) -> Option<&'static [u8]> {
-        const WORDS: [&str; 16] = [
-            "the ", "link ", "carries ", "nothing ", "while ", "an ", "outage ", "lasts, ", "and ",
-            "a ", "sender ", "waits ", "for ", "its ", "timer.\n", "segment ",
-        ];
-        let mut state = 1_u64;
-        let mut next = || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            (state >> 33) as usize
-        };
-        let mut bytes: Vec<u8> = Vec::with_capacity(CONTENT_BYTES + 16);
-        while bytes.len() < CONTENT_BYTES {
-            match self {
-                Self::MtcpTls => bytes.push(next() as u8),
-                Self::MtcpText => bytes.extend(WORDS[next() % WORDS.len()].bytes()),
-                _ => return None,
-            }
-        }
-        Some(bytes.leak())
-    }
-}
-
-/// The bytes of the segment that begins at `seq`.
-fn content_at(content: Option<&'static [u8]>, seq: u32) -> Option<&'static [u8]> {
-    let from = seq.wrapping_sub(1) as usize % (CONTENT_BYTES - SEGMENT_LEN as usize);
-    content?.get(from..from + SEGMENT_LEN as usize)
-}
-
 /// Segments on their way, each with the step at which it arrives.
 type Way = VecDeque<(u64, Said)>;
 
@@ -181,7 +122,9 @@ impl World {
                 _ => SnoopSettings::today(),
             },
             bandwidth: match case {
-                Case::MtcpCell | Case::MtcpTls | Case::MtcpText => BandwidthSettings::one_cell(Some(CELL_BYTES_PER_S)),
+                Case::MtcpCell | Case::MtcpTls | Case::MtcpText => {
+                    BandwidthSettings::one_cell(Some(CELL_BYTES_PER_S))
+                }
                 _ => BandwidthSettings::default(),
             },
             compression: case.is_compressed().then_some(CompressionSettings {
@@ -378,38 +321,6 @@ const fn other(way: Direction) -> Direction {
     match way {
         Direction::Downlink => Direction::Uplink,
         Direction::Uplink => Direction::Downlink,
-    }
-}
-
-fn blocks(sack: &SackBlocks) -> Vec<(u32, u32)> {
-    let numbers = |(left, right): (SeqNum, SeqNum)| (left.get(), right.get());
-    sack.iter().map(numbers).collect()
-}
-
-fn of_resend(resend: &Resend<Length>) -> (Direction, Said) {
-    let stamps = resend.timestamps.map_or((0, 0), |ts| (ts.tsval, ts.tsecr));
-    let said = Said {
-        seq: resend.seq.get(),
-        ack: resend.ack.get(),
-        len: resend.len,
-        tsval: stamps.0,
-        tsecr: stamps.1,
-        sack: Vec::new(),
-        syn: resend.flags.has(Flags::SYN),
-    };
-    (resend.direction, said)
-}
-
-fn of_made(made: &Made<Header>) -> Said {
-    let stamps = made.timestamps.map_or((0, 0), |ts| (ts.tsval, ts.tsecr));
-    Said {
-        seq: made.seq.get(),
-        ack: made.ack.get(),
-        len: 0,
-        tsval: stamps.0,
-        tsecr: stamps.1,
-        sack: blocks(&made.sack),
-        syn: false,
     }
 }
 

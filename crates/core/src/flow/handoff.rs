@@ -18,9 +18,6 @@ impl<P: Payload> Flow<P> {
         srtt: Option<Duration>,
         bytes_per_s: Option<u64>,
     ) -> Option<FlowState> {
-        if self.stage == Stage::Meeting {
-            return FlowState::of_record(&self.record());
-        }
         if self.stage != Stage::Open || self.ahead.owed.is_some() {
             return None;
         }
@@ -52,20 +49,7 @@ impl<P: Payload> Flow<P> {
                 .early
                 .as_ref()
                 .and_then(|early| early.numbers().copied()),
-            is_bare: false,
         })
-    }
-
-    /// Of this flow nothing but its numbers is known: it is met by them, from here on.
-    pub(crate) fn meet_by(&mut self, state: &FlowState) {
-        let scale = self.mh.window_scale.or(state.mh_window_scale);
-        self.stage = Stage::Meeting;
-        self.fh = FhState::default();
-        self.mh = MhState {
-            window_scale: scale,
-            ..MhState::default()
-        };
-        (self.unseen, self.tsval_sent) = (None, None);
     }
 
     /// A flow in which this station has seen too little becomes one as another knew it.

@@ -106,6 +106,14 @@ impl<P: Payload> Gateway<P> {
         }
     }
 
+    /// A flow of a predecessor whose halves have their own numbers.
+    fn meet_renumbered(&mut self, key: FlowKey, now: Instant) -> Option<u32> {
+        let record = self.predecessor.find(&key)?;
+        let record = self.predecessor.at(record)?;
+        record.renumber?;
+        self.meet(key, now)
+    }
+
     /// Flows may have numbers of their own on either half.
     pub(super) fn expects_early(settings: &crate::Settings) -> bool {
         settings.scheme == Scheme::Mtcp && settings.mtcp.set_up == MtcpSetUp::Early

@@ -7,7 +7,7 @@ use holdfast_wire::Instant;
 
 use super::Gateway;
 use super::deadlines::SWEEP_INTERVAL;
-use crate::flow::{FlowKey, Stage};
+use crate::flow::{Flow, FlowKey, Stage};
 use crate::handoff::FlowState;
 use crate::mobile::{Link, LinkSource};
 use crate::schemes::Context;
@@ -25,7 +25,6 @@ impl<P: Payload> Gateway<P> {
         actions: &mut Actions<P>,
     ) -> Vec<FlowState> {
         let mut states = Vec::new();
-        self.meet_renumbered_of(addresses, now);
         for address in addresses {
             let place = self.mobiles.find(address);
             let Some(mobile) = place.and_then(|place| self.mobiles.at(place)) else {
@@ -65,22 +64,10 @@ impl<P: Payload> Gateway<P> {
             return false;
         };
         let stage = flow.stage;
-        match stage {
-            Stage::Meeting if state.is_bare => flow.meet_by(state),
-            Stage::Open if state.is_bare && flow.early.is_none() => {
-                self.cached_bytes -= flow.forget_kept();
-                flow.meet_by(state);
-            }
-            Stage::Open if state.is_bare => return false,
-            Stage::Meeting => flow.adopt(state, now),
-            Stage::Open if state.renumber.is_some() && flow.early.is_none() => {
-                // It was met by numbers that do not go together.
-                self.cached_bytes -= flow.forget_kept();
-                flow.adopt(state, now);
-            }
-            Stage::Open => flow.complete(state),
-            Stage::Opaque | Stage::Closed => return false,
-        }
+        let Some(freed) = take_state(flow, state, now) else {
+            return false;
+        };
+        self.cached_bytes -= freed;
         flow.uplink_header = flow.uplink_header.take().or(uplink);
         flow.renumber(state.renumber);
         self.has_early |= state.renumber.is_some();
@@ -191,4 +178,20 @@ impl<P: Payload> Gateway<P> {
             }
         }
     }
+}
+
+/// What another station knew becomes what this one knows; the bytes freed by that. None: this one
+/// knows better.
+fn take_state<P: Payload>(flow: &mut Flow<P>, state: &FlowState, now: Instant) -> Option<usize> {
+    let stage = flow.stage;
+    // It was met by numbers that do not go together.
+    let misread = stage == Stage::Open && state.renumber.is_some() && flow.early.is_none();
+    let freed = if misread { flow.forget_kept() } else { 0 };
+    match stage {
+        Stage::Meeting => flow.adopt(state, now),
+        Stage::Open if misread => flow.adopt(state, now),
+        Stage::Open => flow.complete(state),
+        Stage::Opaque | Stage::Closed => return None,
+    }
+    Some(freed)
 }

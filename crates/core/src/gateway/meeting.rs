@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Flows that were not known before: of this gateway, or of one before it.
 
-use core::net::IpAddr;
-
 use holdfast_wire::Instant;
 
 use super::Gateway;
 use crate::flow::{Flow, FlowKey};
 use crate::mobile::{LinkSource, Mobile};
 use crate::settings::Scheme;
-use crate::{Action, Actions, FlowRecord, Payload};
+use crate::{Action, Actions, Payload};
 
 impl<P: Payload> Gateway<P> {
     /// A flow not in the table: entered, unless the table is full.
@@ -78,31 +76,5 @@ impl<P: Payload> Gateway<P> {
         flow.reset_both_ends(actions);
         self.counters.owed_lost += 1;
         true
-    }
-
-    /// A flow of a predecessor whose halves have their own numbers.
-    pub(super) fn meet_renumbered(&mut self, key: FlowKey, now: Instant) -> Option<u32> {
-        let record = self.predecessor.find(&key)?;
-        let record = self.predecessor.at(record)?;
-        record.renumber?;
-        self.meet(key, now)
-    }
-
-    /// Those of these addresses, before another station is told of them.
-    pub(super) fn meet_renumbered_of(&mut self, addresses: &[IpAddr], now: Instant) {
-        if !self.has_early {
-            return;
-        }
-        let of_these = |record: &&FlowRecord| addresses.contains(&record.key.mh.address);
-        let keys: Vec<FlowKey> = self
-            .predecessor
-            .iter()
-            .filter(of_these)
-            .map(|record| record.key)
-            .filter(|key| self.flows.find(key).is_none())
-            .collect();
-        for key in keys {
-            self.meet_renumbered(key, now);
-        }
     }
 }

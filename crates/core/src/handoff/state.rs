@@ -3,7 +3,7 @@
 //! both directions from the start.
 //!
 //! ```text
-//! 0  version, 3           then both ends (7 or 19 bytes each), the numbers of the FH, those of
+//! 0  version, 2           then both ends (7 or 19 bytes each), the numbers of the FH, those of
 //! 1  flags, 2 bytes       the MH; as the flags say timestamps, M-TCP's halves; what the MH has
 //!                         reported
 //! ```
@@ -14,7 +14,7 @@ use holdfast_wire::{SeqNum, Timestamps};
 
 use super::bytes::{Reader, Writer};
 use crate::schemes::mtcp::SplitState;
-use crate::{FlowKey, FlowRecord, Renumber};
+use crate::{FlowKey, Renumber};
 
 /// The longest record of a flow, bytes.
 pub const FLOW_STATE_BYTES_MAX: usize = 500;
@@ -22,7 +22,7 @@ pub const FLOW_STATE_BYTES_MAX: usize = 500;
 /// Ranges that the MH has reported, at most, in a record.
 const REPORTED_MAX: usize = 32;
 
-const VERSION: u8 = 3;
+const VERSION: u8 = 2;
 
 /// The numbers of a flow at one moment. A part that is missing is not known.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,55 +74,11 @@ pub struct FlowState {
     /// M-TCP: how the numbers of the halves differ, of a connection that was set up early; all
     /// numbers here are those of the MH's half.
     pub renumber: Option<Renumber>,
-    /// Nothing but the key, the MH's window scale and [`renumber`](Self::renumber) is known: the
-    /// station began anew, and has met the flow only in its state file. The other numbers are 0.
-    pub is_bare: bool,
 }
 
 impl FlowState {
     /// Ranges in [`reported`](Self::reported) at most.
     pub const REPORTED_MAX: usize = REPORTED_MAX;
-
-    /// Of a connection of which a station has the record alone; `None` if that tells no numbers.
-    pub(crate) fn of_record(record: &FlowRecord) -> Option<Self> {
-        record.renumber?;
-        Some(Self {
-            mh_window_scale: record.mh_window_scale,
-            renumber: record.renumber,
-            is_bare: true,
-            ..Self::empty(record.key)
-        })
-    }
-
-    const fn empty(key: FlowKey) -> Self {
-        let zero = SeqNum::new(0);
-        Self {
-            key,
-            fh_max: zero,
-            fh_una: zero,
-            fh_ack: zero,
-            fh_window: 0,
-            fh_window_largest: 0,
-            fh_window_scale: None,
-            fh_tsecr: 0,
-            fh_fin: None,
-            fh_sack: false,
-            mh_nxt: zero,
-            mh_window_scale: None,
-            mh_window_largest: 0,
-            mh_right_edge: None,
-            mh_timestamps: None,
-            mh_fin: None,
-            tsval_sent: None,
-            path_mtu: None,
-            reported: Vec::new(),
-            srtt: None,
-            bytes_per_s: None,
-            split: None,
-            renumber: None,
-            is_bare: false,
-        }
-    }
 
     /// The record, at most [`FLOW_STATE_BYTES_MAX`] bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
@@ -142,7 +98,6 @@ impl FlowState {
             self.bytes_per_s.is_some(),
             self.split.is_some(),
             self.renumber.is_some(),
-            self.is_bare,
         ];
         let bits = flags.iter().enumerate();
         w.u16(bits.fold(0, |bits, (at, flag)| bits | u16::from(*flag) << at));
@@ -195,16 +150,31 @@ impl FlowState {
         }
         let flags = r.u16()?;
         let has = |at: u16| flags & 1 << at != 0;
-        let mut state = Self::empty(r.flow()?);
-        state.fh_max = r.seq()?;
-        state.fh_una = r.seq()?;
-        state.fh_ack = r.seq()?;
-        state.fh_window = r.u16()?;
-        state.fh_window_largest = r.u16()?;
-        state.fh_tsecr = r.u32()?;
-        state.mh_nxt = r.seq()?;
-        state.mh_window_largest = r.u16()?;
-        (state.fh_sack, state.is_bare) = (has(2), has(13));
+        let mut state = Self {
+            key: r.flow()?,
+            fh_max: r.seq()?,
+            fh_una: r.seq()?,
+            fh_ack: r.seq()?,
+            fh_window: r.u16()?,
+            fh_window_largest: r.u16()?,
+            fh_tsecr: r.u32()?,
+            mh_nxt: r.seq()?,
+            mh_window_largest: r.u16()?,
+            fh_window_scale: None,
+            fh_fin: None,
+            fh_sack: has(2),
+            mh_window_scale: None,
+            mh_right_edge: None,
+            mh_timestamps: None,
+            mh_fin: None,
+            tsval_sent: None,
+            path_mtu: None,
+            reported: Vec::new(),
+            srtt: None,
+            bytes_per_s: None,
+            split: None,
+            renumber: None,
+        };
         state.read_optional(&mut r, has)?;
         let count = usize::from(r.u8()?);
         for _ in 0..count {
@@ -266,7 +236,6 @@ impl FlowState {
             fits
         });
         in_order
-            && (!self.is_bare || self.renumber.is_some())
             && at.at_or_before(self.fh_max)
             && self.fh_una.at_or_before(self.fh_max)
             && self.reported.len() <= REPORTED_MAX
@@ -370,27 +339,7 @@ mod tests {
                 fh_sack: true,
                 ..Renumber::default()
             }),
-            is_bare: false,
         }
-    }
-
-    #[test]
-    fn the_numbers_of_a_connection_that_is_known_by_its_record_alone_survive() {
-        let state = full();
-        let record = FlowRecord {
-            key: state.key,
-            mh_window_scale: Some(10),
-            owed: None,
-            renumber: state.renumber,
-            gone: false,
-        };
-        let bare = FlowState::of_record(&record).unwrap();
-        assert_eq!(FlowState::from_bytes(&bare.to_bytes()), Some(bare.clone()));
-        let other = FlowRecord {
-            renumber: None,
-            ..record
-        };
-        assert_eq!(FlowState::of_record(&other), None);
     }
 
     #[test]

@@ -141,7 +141,6 @@ fn state(una: u32, max: u32) -> FlowState {
         bytes_per_s: None,
         split: None,
         renumber: None,
-        is_bare: false,
     }
 }
 

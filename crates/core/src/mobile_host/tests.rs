@@ -330,6 +330,25 @@ fn an_outage_that_nobody_foresaw_closes_nothing_and_ends_in_three_acks() {
 }
 
 #[test]
+fn today_who_was_not_closed_is_left_to_its_sender() {
+    let mut settings = MobileHostSettings::new(MobileScheme::Freeze);
+    settings.set = FreezeSet::Today;
+    let mut bench = Bench::new(settings);
+    bench.link(HostLinkEvent::GoingDownSoon(Some(RTT * 3)), at(0));
+    let late = flow(1002);
+    bench.until(at(239));
+    bench.link(HostLinkEvent::Down, at(240));
+    bench.flows.push(late);
+    let actions = bench.link(HostLinkEvent::Up, at(900));
+    let to_late =
+        |action: &HostAction| matches!(action, HostAction::Send { key, .. } if *key == late.key);
+    assert!(actions.len() == 4 && !actions.iter().any(to_late));
+    // Nobody foresaw the next one.
+    bench.link(HostLinkEvent::Down, at(5_000));
+    assert!(bench.link(HostLinkEvent::Up, at(9_000)).is_empty());
+}
+
+#[test]
 fn without_tr_acks_only_what_was_closed_hears_of_the_return_and_as_published_nobody() {
     for set in FreezeSet::ALL {
         let mut settings = MobileHostSettings::new(MobileScheme::Freeze);

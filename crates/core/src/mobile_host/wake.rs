@@ -14,7 +14,7 @@
 //! ```
 //!
 //! The kernel's program (`bpf/reserve.h`) does the same to packets; `wake/vectors.txt` is what
-//! both are held against. This one is the reference, and the model's.
+//! both are held against. This one is the reference.
 
 use core::time::Duration;
 
@@ -33,6 +33,12 @@ pub const BULK_SEGMENTS: u32 = 64;
 pub const QUEUED_SEGMENTS: u32 = 16;
 /// Windows that hold less than so many segments leave as they are.
 const WINDOW_SEGMENTS_MIN: u32 = 16;
+/// Segments that are smaller are no bulk download's.
+const PIECE_MIN: u32 = 500;
+/// Numbers turn over: what is known begins no further back than this.
+const SPAN_MAX: u32 = 1 << 30;
+/// What was let go is no further ahead of what has left than this; else it is of an earlier turn.
+const AHEAD_MAX: u32 = 1 << 20;
 /// A round trip this much longer than the shortest has a queue in it: a quarter.
 const QUEUE_SHARE: u32 = 4;
 /// The FH pauses if nothing comes for a round trip and this. Linux probes for a lost tail
@@ -72,11 +78,14 @@ impl Grid {
             };
         }
         self.end = seq + len;
+        if self.end.distance_from(self.start) > SPAN_MAX {
+            self.start += SPAN_MAX / 2 / piece.max(1) * piece;
+        }
     }
 
     /// The last end of a segment before `ack`, if it is known.
     fn before(&self, ack: SeqNum) -> Option<SeqNum> {
-        let known = self.piece != 0 && self.start.before(ack) && !ack.after(self.end);
+        let known = self.piece >= PIECE_MIN && self.start.before(ack) && !ack.after(self.end);
         known.then(|| {
             let within = ack.distance_from(self.start) - 1;
             self.start + within / self.piece * self.piece
@@ -108,8 +117,12 @@ pub fn lowered(own: Leaves, scale: u8, floor: SeqNum, grid: &Grid) -> Leaves {
     if !ack.before(own.ack) || u32::from(own.window) << scale < WINDOW_SEGMENTS_MIN * grid.piece {
         return own;
     }
-    let window = u32::from(own.window) + (own.ack.distance_from(ack) >> scale);
-    u16::try_from(window).map_or(own, |window| Leaves { ack, window })
+    let more = own.ack.distance_from(ack) >> scale;
+    match u16::try_from(u32::from(own.window) + more) {
+        // A unit that is more than a segment cannot say it.
+        Ok(window) if more > 0 => Leaves { ack, window },
+        _ => own,
+    }
 }
 
 /// Data of the FH, as they come: a super-segment whole.
@@ -154,7 +167,7 @@ pub struct Reserve {
     /// The end of what came after a gap.
     beyond_gap: Option<SeqNum>,
     epoch_at: Instant,
-    epoch_bytes: u32,
+    epoch_segments: u32,
     is_bulk: bool,
     rtt_min: Duration,
     /// The highest number that has left.
@@ -184,17 +197,18 @@ impl Reserve {
         if data.push {
             self.pushed_end = Some(end);
         }
-        self.count(data.len, rtt, now);
+        let piece = data.piece.clamp(1, data.len);
+        self.count(data.len.div_ceil(piece), rtt, now);
     }
 
-    fn count(&mut self, bytes: u32, rtt: Option<Duration>, now: Instant) {
+    fn count(&mut self, segments: u32, rtt: Option<Duration>, now: Instant) {
         let Some(rtt) = rtt else {
             return;
         };
         if self.rtt_min.is_zero() || rtt < self.rtt_min {
             self.rtt_min = rtt;
         }
-        self.epoch_bytes = self.epoch_bytes.saturating_add(bytes);
+        self.epoch_segments = self.epoch_segments.saturating_add(segments);
         let since = now.saturating_since(self.epoch_at);
         let epoch = rtt.clamp(EPOCH_MIN, EPOCH_MAX);
         if since < epoch {
@@ -207,9 +221,9 @@ impl Reserve {
             BULK_SEGMENTS
         };
         // After a pause the time is longer than what was counted: it begins anew.
-        self.is_bulk = since < epoch * 2 && self.epoch_bytes / self.grid.piece.max(1) >= least;
+        self.is_bulk = since < epoch * 2 && self.epoch_segments >= least;
         self.epoch_at = now;
-        self.epoch_bytes = 0;
+        self.epoch_segments = 0;
     }
 
     /// What a segment of the MH leaves with. `ordered`: the daemon lives, and the flow is not one
@@ -229,7 +243,9 @@ impl Reserve {
         if !is_missing {
             self.beyond_gap = None;
         }
-        let asks = segment.has_payload && self.pushed_end == Some(own.ack);
+        // An answer's end: a new request, or a short segment, on which Nagle's rule may wait.
+        let is_short = own.ack.distance_from(self.grid.start) % self.grid.piece.max(1) != 0;
+        let asks = self.pushed_end == Some(own.ack) && (segment.has_payload || is_short);
         let may = ordered && self.is_bulk && !is_missing && !asks && !segment.is_ending;
         let leaves = match segment.scale {
             Some(scale) if may => lowered(own, scale, floor, &self.grid),
@@ -243,7 +259,11 @@ impl Reserve {
     /// Nothing below leaves any more.
     fn floor(&self) -> Option<SeqNum> {
         match (self.acked_out, self.let_go) {
-            (Some(out), Some(let_go)) if let_go.after(out) => Some(let_go),
+            (Some(out), Some(let_go))
+                if let_go.after(out) && let_go.distance_from(out) < AHEAD_MAX =>
+            {
+                Some(let_go)
+            }
             (out, _) => out,
         }
     }
@@ -260,18 +280,17 @@ impl Reserve {
         if now < self.poll_timeout(srtt)? {
             return None;
         }
-        self.let_go(ack);
+        self.let_go(ack, now);
         Some(ack)
     }
 
     /// A made ACK says this number: nothing below leaves any more, and nothing is held until the
     /// flow is a bulk download again.
-    pub fn let_go(&mut self, ack: SeqNum) {
-        if self.let_go.is_none_or(|before| ack.after(before)) {
-            self.let_go = Some(ack);
-        }
+    pub fn let_go(&mut self, ack: SeqNum, now: Instant) {
+        self.let_go = Some(ack);
         self.is_bulk = false;
-        self.epoch_bytes = 0;
+        self.epoch_at = now;
+        self.epoch_segments = 0;
         self.held = None;
     }
 

@@ -35,7 +35,7 @@ mod dup_acks;
 mod echo;
 mod fixed_half;
 mod parameters;
-mod radio;
+pub(crate) mod radio;
 mod reports;
 mod told;
 pub(super) mod uplink;
@@ -85,9 +85,9 @@ impl Snoop {
         all.into_iter().flatten().min()
     }
 
-    /// It has found, or heard, that the radio loses packets.
-    pub(crate) const fn knows_that_radio_loses(&self) -> bool {
-        self.radio.loses()
+    /// When it has found that the radio has lost something last.
+    pub(crate) const fn radio_lost_at(&self) -> Option<Instant> {
+        self.radio.lost_at()
     }
 
     /// What is on its way is sent anew, or not known any more: nothing is hidden, waited for

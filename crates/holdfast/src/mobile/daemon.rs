@@ -121,7 +121,7 @@ impl Daemon {
             if let Some(host) = &mut self.host {
                 host.handle_timeout();
             }
-            self.end_false_alarm();
+            self.handle_link_timeout();
             self.announce_abilities();
             self.transmit();
             let timeout = self.timeout();
@@ -160,8 +160,8 @@ impl Daemon {
     /// When something is due.
     fn timeout(&self) -> Option<Duration> {
         let host = self.host.as_ref().and_then(Host::timeout);
-        let false_alarm = self.link.false_alarm_in(self.now());
-        [self.signal_timeout(), host, false_alarm]
+        let link = self.link.timeout(self.now());
+        [self.signal_timeout(), host, link]
             .into_iter()
             .flatten()
             .min()

@@ -204,7 +204,13 @@ impl Keeper {
         for flow in self.maps.closed_flows()? {
             self.send(&flow, copies);
         }
+        self.acknowledge_held()
+    }
+
+    /// What was held back is acknowledged, and nothing below leaves any more.
+    fn acknowledge_held(&self) -> io::Result<()> {
         for flow in self.maps.held_flows()? {
+            self.maps.let_go(&flow.flow.key, flow.flow.rcv_nxt)?;
             self.send(&flow, 1);
         }
         Ok(())
@@ -215,9 +221,7 @@ impl Keeper {
         let closed = self.maps.closed_flows()?;
         // Filters of a kernel without TCX are still there.
         self.maps.set_orders_until(Instant::ZERO);
-        for flow in self.maps.held_flows()? {
-            self.send(&flow, 1);
-        }
+        self.acknowledge_held()?;
         for flow in &closed {
             self.maps.open_window(&flow.flow.key)?;
             self.send(flow, COPIES);

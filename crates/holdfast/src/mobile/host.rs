@@ -4,7 +4,6 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::AsFd as _;
 use std::time::Duration;
 
 use holdfast_core::FlowKey;
@@ -12,21 +11,18 @@ use holdfast_core::mobile_host::{
     HostAction, HostFlow, HostLinkEvent, MadeAck, MobileHost, MobileHostSettings, MobileScheme,
 };
 use holdfast_net::datapath::{AttachMode, Interface, monotonic_ns};
-use holdfast_net::mobile_path::{AckSender, FlowMaps, MobilePath, NotedFlow, Pauses, Woken};
+use holdfast_net::mobile_path::{AckSender, MobilePath, Pauses};
 use holdfast_wire::{Instant, SeqNum};
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 
 use super::decompress::Decompression;
 use super::guard::Guard;
 
+mod wake;
+
+use wake::{RENEWED_FOR, let_go, wake};
+
 /// How long after a failure following the flows is tried again.
 const ATTACH_AGAIN: Duration = Duration::from_secs(5);
-/// After a flow was woken, echoes from before the outage are renewed for so long.
-const RENEWED_FOR: Duration = Duration::from_secs(10);
-/// How often it is looked which flows pause, where the programs have no timers.
-const LOOK_FOR_PAUSES: Duration = Duration::from_millis(25);
-
 /// The own flows of one interface.
 pub(super) struct Host {
     interface: String,
@@ -100,6 +96,9 @@ impl Host {
             MobileScheme::FastRetransmit | MobileScheme::Mtcp => None,
         };
         let looks = self.scheme == MobileScheme::Wake && pauses.is_none();
+        if looks {
+            tracing::info!("no timers for programs in this kernel: pauses are looked for");
+        }
         tracing::info!(
             interface = self.interface,
             scheme = %self.scheme,
@@ -125,8 +124,7 @@ impl Host {
     fn attach_path(&self) -> anyhow::Result<(MobilePath, Option<Decompression>, Option<Pauses>)> {
         let (interface, mode) = (&self.interface, AttachMode::Auto);
         if self.scheme == MobileScheme::Wake {
-            let (path, pauses) =
-                MobilePath::attach_with_reserves(interface, mode, self.flows_max)?;
+            let (path, pauses) = MobilePath::attach_with_reserves(interface, mode, self.flows_max)?;
             return Ok((path, None, pauses));
         }
         if !self.decompresses {
@@ -135,58 +133,6 @@ impl Host {
         }
         let (path, detour) = MobilePath::attach_with_detour(interface, mode, self.flows_max)?;
         Ok((path, Some(Decompression::start(detour)?), None))
-    }
-
-    /// Returns when flows pause: then [`handle_pauses`](Self::handle_pauses) is due.
-    #[expect(
-        deprecated,
-        reason = "its replacement is unsafe; the ring's descriptor never changes"
-    )]
-    pub(super) async fn paused(&self) {
-        let pauses = self.attached.as_ref().and_then(|of| of.pauses.as_ref());
-        let Some(pauses) = pauses else {
-            return std::future::pending().await;
-        };
-        // Of each waiting: the interface, and with it the ring, comes and goes.
-        match AsyncFd::with_interest(pauses.as_fd(), Interest::READABLE) {
-            Ok(ring) => match ring.readable().await {
-                Ok(mut ready) => ready.clear_ready(),
-                Err(error) => tracing::warn!(%error, "pauses"),
-            },
-            Err(error) => {
-                tracing::warn!(%error, "pauses are not heard of");
-                std::future::pending().await
-            }
-        }
-    }
-
-    /// Acknowledges what was held back of flows that pause.
-    pub(super) fn handle_pauses(&mut self) {
-        let Some(attached) = &self.attached else {
-            return;
-        };
-        let Some(pauses) = &attached.pauses else {
-            return;
-        };
-        let paused = match pauses.take() {
-            Ok(paused) => paused,
-            Err(error) => {
-                tracing::warn!(%error, "pauses");
-                return;
-            }
-        };
-        let mut keys = Vec::new();
-        for pause in &paused {
-            // Else the MH has said more itself.
-            if let Ok(Some(noted)) = attached.path.maps().paused(pause) {
-                keys.push(noted.flow.key);
-            }
-        }
-        self.drive(|machine, _, _, actions| {
-            for key in keys {
-                machine.handle_pause(key, actions);
-            }
-        });
     }
 
     /// Whether compressed segments are restored at the moment.
@@ -253,6 +199,9 @@ impl Host {
             return;
         }
         self.drive(|machine, now, flows, actions| machine.handle_link(event, now, flows, actions));
+        if event == HostLinkEvent::Down && self.scheme == MobileScheme::Wake {
+            self.prepare_to_wake();
+        }
     }
 
     /// How long until [`handle_timeout`](Self::handle_timeout) is due.
@@ -272,45 +221,6 @@ impl Host {
             self.drive(MobileHost::handle_timeout);
         }
         self.look_for_pauses();
-    }
-
-    /// What the programs do by timers where they can.
-    fn look_for_pauses(&mut self) {
-        let now = now();
-        let Some(attached) = &mut self.attached else {
-            return;
-        };
-        if attached.look_at.is_none_or(|at| at > now) {
-            return;
-        }
-        attached.look_at = Some(now + LOOK_FOR_PAUSES);
-        let pausing = match attached.path.maps().pausing(now) {
-            Ok(pausing) => pausing,
-            Err(error) => {
-                tracing::warn!(%error, "pauses");
-                return;
-            }
-        };
-        let known = core::mem::take(&mut attached.let_go);
-        let mut keys = Vec::new();
-        for noted in pausing {
-            let (key, ack) = (noted.flow.key, noted.flow.rcv_nxt);
-            if known.get(&key) != Some(&ack) {
-                let woken = let_go(&noted, now);
-                if let Err(error) = attached.path.maps().wake(&key, &woken) {
-                    tracing::debug!(%error, "what leaves is not changed");
-                }
-                keys.push(key);
-            }
-            attached.let_go.insert(key, ack);
-        }
-        if !keys.is_empty() {
-            self.drive(|machine, _, _, actions| {
-                for key in keys {
-                    machine.handle_pause(key, actions);
-                }
-            });
-        }
     }
 
     /// Opens what is closed, acknowledges what is held back, and leaves.
@@ -414,8 +324,10 @@ impl Host {
             HostAction::Send { key, ack, copies } => match maps.flow(&key) {
                 Ok(None) => Ok(()),
                 Ok(Some(mut flow)) => {
-                    if ack == MadeAck::Wake {
-                        wake(maps, &key, &mut flow);
+                    match ack {
+                        MadeAck::Wake => wake(maps, &mut flow, RENEWED_FOR),
+                        MadeAck::Last if self.scheme == MobileScheme::Wake => let_go(maps, &flow),
+                        _ => {}
                     }
                     if let Err(error) = attached.sender.send(&flow, ack, copies) {
                         self.send_errors += 1;
@@ -430,41 +342,6 @@ impl Host {
             self.path_errors += 1;
             tracing::warn!(%error, ?action, "not done");
         }
-    }
-}
-
-/// Nothing below what the MH itself says is to leave any more.
-fn let_go(noted: &NotedFlow, now: Instant) -> Woken {
-    Woken {
-        let_go: noted.flow.rcv_nxt,
-        stale: None,
-        echo: 0,
-        at: now,
-        ticks_per_s: 0,
-        until: now + RENEWED_FOR,
-    }
-}
-
-/// Nothing below what the ACK says is to leave any more, and its echo is one of now, as those of
-/// the MH's own ACKs will be.
-fn wake(maps: &FlowMaps, key: &FlowKey, noted: &mut NotedFlow) {
-    let clock = match maps.reserve(key) {
-        Ok(reserve) => reserve.map(|reserve| reserve.clock),
-        Err(error) => {
-            tracing::debug!(%error, "no clock");
-            None
-        }
-    };
-    let now = now();
-    let mut woken = let_go(noted, now);
-    if let (Some(timestamps), Some(clock)) = (&mut noted.flow.timestamps, clock) {
-        woken.stale = Some(timestamps.tsecr);
-        woken.echo = clock.echo(now);
-        woken.ticks_per_s = clock.ticks_per_s();
-        timestamps.tsecr = woken.echo;
-    }
-    if let Err(error) = maps.wake(key, &woken) {
-        tracing::debug!(%error, "what leaves is not changed");
     }
 }
 

@@ -31,6 +31,8 @@ use wifi::WifiSource;
 
 /// Reports that wait for the daemon; a source that has more to say waits.
 const WAITING_MAX: usize = 64;
+/// Why a source ends when the daemon does.
+const UNHEARD: &str = "nobody listens any more";
 /// How long after a failure a source is tried again: at first...
 const RETRY_MIN: Duration = Duration::from_secs(1);
 /// ... and at most. One that has run for so long begins with the least again.
@@ -77,6 +79,11 @@ pub(super) enum Told {
     Addresses,
     /// Something became of the link.
     Link(HostLinkEvent),
+    /// The link carries, as it may have done all along: if this source has said otherwise,
+    /// that is over.
+    Carries,
+    /// What follows is another radio's signal.
+    OtherRadio,
     /// The signal, dBm.
     Signal(f64),
     /// Something that an operator may want to know, and that changes nothing.
@@ -105,7 +112,21 @@ impl Teller {
         let source = self.source;
         let report = Report { source, told };
         let sent = self.reports.send(report).await;
-        sent.map_err(|_| anyhow::anyhow!("nobody listens any more"))
+        sent.map_err(|_| anyhow::anyhow!(UNHEARD))
+    }
+
+    /// The same on a thread that may wait.
+    fn tell_blocking(&self, told: Told) -> anyhow::Result<()> {
+        let source = self.source;
+        let report = Report { source, told };
+        let sent = self.reports.blocking_send(report);
+        sent.map_err(|_| anyhow::anyhow!(UNHEARD))
+    }
+
+    /// Errors: the daemon is leaving.
+    fn is_heard(&self) -> anyhow::Result<()> {
+        anyhow::ensure!(!self.reports.is_closed(), UNHEARD);
+        Ok(())
     }
 }
 
@@ -114,10 +135,7 @@ trait LinkSource: Send + 'static {
     /// Tells what it hears, until it fails.
     ///
     /// Errors: one line, with what to do where the settings can help.
-    fn run(
-        &mut self,
-        teller: &Teller,
-    ) -> impl Future<Output = anyhow::Result<Infallible>> + Send;
+    fn run(&mut self, teller: &Teller) -> impl Future<Output = anyhow::Result<Infallible>> + Send;
 }
 
 /// Runs a source for as long as somebody listens.
@@ -126,7 +144,11 @@ async fn keep(mut source: impl LinkSource, teller: Teller) {
     loop {
         let begun = Instant::now();
         let Err(error) = source.run(&teller).await;
-        if teller.tell(Told::Failed(format!("{error:#}"))).await.is_err() {
+        if teller
+            .tell(Told::Failed(format!("{error:#}")))
+            .await
+            .is_err()
+        {
             return;
         }
         if begun.elapsed() >= RETRY_MAX {

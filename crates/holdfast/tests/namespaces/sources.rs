@@ -70,6 +70,9 @@ fn a_script_says_what_becomes_of_the_link_and_sources_that_fail_stop_nothing() {
     });
     for (line, state) in [
         ("going-down-soon 60000", "going-down-soon"),
+        // It has come to nothing, as the script has seen.
+        ("up", "up"),
+        ("going-down-soon 60000", "going-down-soon"),
         ("down", "down"),
         ("up", "up"),
     ] {
@@ -84,7 +87,7 @@ fn a_script_says_what_becomes_of_the_link_and_sources_that_fail_stop_nothing() {
         println!("{name}: {problem}");
         assert!(!problem.contains("\\n"), "{problem}");
     }
-    // A script that ends takes its word along, and is started again.
+    // What a script that ends has said holds for a while: it is started again.
     writeln!(voice, "down").unwrap();
     await_that("down", || link(&daemon) == "down");
     drop(voice);

@@ -121,7 +121,11 @@ fn found(rule: &Rule, lines: &[&ResultLine]) -> Found {
         Rule::AtMost { .. } | Rule::Apart { .. } | Rule::GapShrinks { .. } => {
             spread::found(rule, lines)
         }
-        _ => counted::found(rule, lines),
+        Rule::AcksOfTheMh { .. }
+        | Rule::Finishes { .. }
+        | Rule::RatioIsDefined {}
+        | Rule::AllFinish { .. }
+        | Rule::SomeUnfinished { .. } => counted::found(rule, lines),
     }
 }
 

@@ -5,35 +5,29 @@
 use core::time::Duration;
 
 use holdfast_core::mobile_host::{FreezeSet, MobileHostSettings, MobileScheme};
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde::{Deserialize, Deserializer, de};
 
 use super::conditions::{GatewayConditions, SchemeChoice, SignalChoice};
 use crate::document::DocumentError;
 
 /// The table. What is not given is the daemon's default.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MobileConditions {
     /// The scheme.
     pub scheme: MobileSchemeChoice,
     /// How it hears that its link has gone, and that it is back.
-    #[serde(skip_serializing)]
     pub signal: MobileSignalChoice,
     /// So long before an outage it hears of it, with its time, in milliseconds; 0: it does not.
-    #[serde(skip_serializing)]
     pub warning_ms: f64,
     /// The parameter set of `freeze`: `2000` or `today`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub freeze_set: Option<FreezeSetChoice>,
     /// How long before an announced outage `freeze` closes windows, in round trips.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub warning_round_trips: Option<f64>,
     /// Three ACKs after an outage with `freeze`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub tr_acks: Option<bool>,
     /// How long windows stay closed if an outage that was announced does not come, in
     /// milliseconds.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub false_alarm_ms: Option<f64>,
 }
 
@@ -54,12 +48,6 @@ impl MobileSchemeChoice {
     }
 }
 
-impl Serialize for MobileSchemeChoice {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.name())
-    }
-}
-
 impl<'de> Deserialize<'de> for MobileSchemeChoice {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let name = String::deserialize(deserializer)?;
@@ -75,7 +63,7 @@ impl<'de> Deserialize<'de> for MobileSchemeChoice {
 }
 
 /// How the MH hears what has become of its link.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MobileSignalChoice {
     /// By the carrier of its interface.
@@ -88,7 +76,7 @@ pub enum MobileSignalChoice {
 }
 
 /// The sets of parameters of `freeze`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub enum FreezeSetChoice {
     /// As published.
     #[serde(rename = "2000")]
@@ -155,12 +143,28 @@ impl MobileConditions {
 
     /// The lines of the daemon's `[mobile]` section, without its interface; none: there is no
     /// daemon for a scheme.
-    ///
-    /// # Errors
-    /// None is known: every value can be written.
-    pub fn to_lines(&self) -> Result<Option<String>, toml::ser::Error> {
-        let lines = || toml::to_string(self);
-        self.is_on().then(lines).transpose()
+    pub fn to_lines(&self) -> Option<String> {
+        let scheme = self.scheme.0?;
+        let set = self.freeze_set.map(|set| match set {
+            FreezeSetChoice::Published => "\"2000\"".to_owned(),
+            FreezeSetChoice::Today => "\"today\"".to_owned(),
+        });
+        // As TOML has floats: with a point.
+        let float = |value: f64| format!("{value:?}");
+        let given = [
+            ("freeze_set", set),
+            ("warning_round_trips", self.warning_round_trips.map(float)),
+            ("tr_acks", self.tr_acks.map(|tr_acks| tr_acks.to_string())),
+            ("false_alarm_ms", self.false_alarm_ms.map(float)),
+        ];
+        let given = given
+            .into_iter()
+            .filter_map(|(key, value)| Some((key, value?)));
+        let lines = given.map(|(key, value)| format!("{key} = {value}\n"));
+        Some(format!(
+            "scheme = \"{scheme}\"\n{}",
+            lines.collect::<String>()
+        ))
     }
 }
 
@@ -175,7 +179,7 @@ mod tests {
         let own: MobileConditions =
             toml::from_str(&format!("{text}warning_ms = 250\nsignal = \"command\"\n")).unwrap();
         own.check().unwrap();
-        assert_eq!(own.to_lines().unwrap().unwrap(), text);
+        assert_eq!(own.to_lines().unwrap(), text);
         let settings = own.settings().unwrap();
         assert_eq!(settings.scheme, MobileScheme::Freeze);
         assert_eq!(settings.set, FreezeSet::Published);
@@ -186,7 +190,7 @@ mod tests {
     #[test]
     fn without_a_scheme_nobody_does_anything_and_freeze_is_todays_unless_told_otherwise() {
         let none = MobileConditions::default();
-        assert!(none.settings().is_none() && none.to_lines().unwrap().is_none());
+        assert!(none.settings().is_none() && none.to_lines().is_none());
         let freeze: MobileConditions = toml::from_str("scheme = \"freeze\"").unwrap();
         assert_eq!(freeze.settings().unwrap().set, FreezeSet::Today);
     }

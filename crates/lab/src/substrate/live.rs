@@ -178,7 +178,7 @@ fn transfer(
     let conditions = &run.conditions;
     let gateway = &conditions.gateway;
     let hears_carrier = carrier_follows(conditions);
-    let mh_alone = gateway.signal == SignalChoice::Mobile;
+    let mh_alone = gateway.signal == SignalChoice::Mobile && !conditions.mobile.is_on();
     let wants = |record| conditions.record.contains(&record);
     let samples = wants(Record::Queue) || wants(Record::LinkState);
     let radio = |hop: &HopConditions, number: usize| EmulatedLink {
@@ -228,14 +228,16 @@ fn transfer(
 /// Whether the wireless link's devices, or the MH's alone, lose their carrier in an outage.
 fn carrier_follows(conditions: &Conditions) -> bool {
     let gateway = &conditions.gateway;
-    let of_mobile = conditions.mobile.signal == MobileSignalChoice::Carrier;
-    let stands = !matches!(gateway.scheme, SchemeChoice::None | SchemeChoice::Haproxy);
+    if conditions.mobile.is_on() {
+        return conditions.mobile.signal == MobileSignalChoice::Carrier;
+    }
     match gateway.signal {
         SignalChoice::Carrier | SignalChoice::Both => {
-            of_mobile || (stands && !conditions.mobile.is_on())
+            !matches!(gateway.scheme, SchemeChoice::None | SchemeChoice::Haproxy)
         }
-        // Its daemon has nothing to say if it does not see the link go and come.
-        SignalChoice::Mobile => stands && !conditions.mobile.is_on(),
+        // Its daemon has nothing to say if it does not see the link go and come; and the link is
+        // the same for those it is compared with.
+        SignalChoice::Mobile => true,
         SignalChoice::None => false,
     }
 }
@@ -243,9 +245,7 @@ fn carrier_follows(conditions: &Conditions) -> bool {
 /// What the MH's daemon does for its own flows; none: nothing.
 fn own_flows(conditions: &Conditions) -> Option<OwnFlows> {
     let mobile = &conditions.mobile;
-    let Ok(Some(settings)) = mobile.to_lines() else {
-        return None;
-    };
+    let settings = mobile.to_lines()?;
     let outages = conditions.wireless.outages_of(Way::Downlink);
     Some(OwnFlows {
         settings,

@@ -45,10 +45,11 @@ impl Course {
         })
     }
 
-    /// Ends it; the most bytes that base stations were seen to keep.
-    pub(super) fn finish(self) -> anyhow::Result<Option<u64>> {
+    /// Ends it; the most bytes that base stations were seen to keep, and the outages that were
+    /// announced.
+    pub(super) fn finish(self) -> anyhow::Result<[Option<u64>; 2]> {
         self.moving.map_or(Ok(()), MovingMh::finish)?;
-        self.announcer.map_or(Ok(()), Announcer::finish)?;
-        Ok(self.buffers.map(BufferWatch::finish))
+        let announced = self.announcer.map(Announcer::finish).transpose()?;
+        Ok([self.buffers.map(BufferWatch::finish), announced])
     }
 }

@@ -114,12 +114,11 @@ fn mobile(
     if key.is_none() && own_flows.is_none() {
         return Ok(None);
     }
-    let daemon = match (topology.cells.len(), key) {
-        (2.., Some(key)) => Daemon::start_moving_mobile(topology, holdfast, key, folder, stop)?,
-        _ => {
-            let lines = own_flows.map_or("", |own| &own.settings);
-            Daemon::start_mobile(topology, holdfast, key, lines, folder, stop)?
-        }
+    let daemon = if let (2.., Some(key)) = (topology.cells.len(), key) {
+        Daemon::start_moving_mobile(topology, holdfast, key, folder, stop)?
+    } else {
+        let lines = own_flows.map_or("", |own| &own.settings);
+        Daemon::start_mobile(topology, holdfast, key, lines, folder, stop)?
     };
     Ok(Some(daemon))
 }

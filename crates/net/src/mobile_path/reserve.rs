@@ -13,7 +13,7 @@ use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
 use super::record::KEY_BYTES;
 
 /// `struct reserve`, with the kernel's timer.
-pub(super) const VALUE_BYTES: usize = 136;
+pub(super) const VALUE_BYTES: usize = 144;
 /// `struct woken`.
 pub(super) const WOKEN_BYTES: usize = 40;
 /// `struct pause`.
@@ -23,10 +23,22 @@ const PAUSES_MAX: usize = 4096;
 
 const OUT_SEEN: u32 = 0x01;
 
+/// CLOCK_BOOTTIME: it goes on while the machine is suspended, as the FH's clock does.
+pub fn boottime() -> Instant {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the kernel writes one timespec, which outlives the call. It does not fail for a
+    // clock that there is.
+    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut time) };
+    Instant::from_nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}
+
 /// What is known of a flow's reserve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotedReserve {
-    /// The FH's clock.
+    /// The FH's clock, by [`boottime`].
     pub clock: FhClock,
     /// The number below which nothing leaves; none: nothing has left.
     pub floor: Option<SeqNum>,
@@ -55,7 +67,7 @@ pub(super) fn read(value: &[u8; VALUE_BYTES]) -> NotedReserve {
         newest: (u32_at(80), instant_at(64)),
     };
     let out = (u32_at(88) & OUT_SEEN != 0).then(|| SeqNum::new(u32_at(84)));
-    let let_go = (u32_at(108) != 0).then(|| SeqNum::new(u32_at(104)));
+    let let_go = (u32_at(116) != 0).then(|| SeqNum::new(u32_at(112)));
     let floor = match (out, let_go) {
         (Some(out), Some(let_go)) => Some(out.max(let_go)),
         (out, let_go) => out.or(let_go),
@@ -63,7 +75,7 @@ pub(super) fn read(value: &[u8; VALUE_BYTES]) -> NotedReserve {
     NotedReserve {
         clock,
         floor,
-        held_at: Some(instant_at(96)).filter(|at| *at != Instant::ZERO),
+        held_at: Some(instant_at(96)).filter(|at| *at != Instant::ZERO && *at != instant_at(104)),
     }
 }
 
@@ -74,7 +86,7 @@ pub struct Woken {
     pub let_go: SeqNum,
     /// Echoes up to this one are from before the outage, and are renewed; none: none is.
     pub stale: Option<u32>,
-    /// An echo that fits at `at`...
+    /// An echo that fits at `at`, by [`boottime`]...
     pub echo: u32,
     /// ... and moves on from there.
     pub at: Instant,
@@ -85,6 +97,30 @@ pub struct Woken {
 }
 
 impl Woken {
+    pub(super) const fn nothing_renewed(let_go: SeqNum, now: Instant) -> Self {
+        Self {
+            let_go,
+            stale: None,
+            echo: 0,
+            at: now,
+            ticks_per_s: 0,
+            until: now,
+        }
+    }
+
+    pub(super) fn parse(octets: &[u8; WOKEN_BYTES]) -> Self {
+        let word = |at: usize| u32::from_ne_bytes(*octets[at..].first_chunk().unwrap_or(&[0; 4]));
+        let long = |at: usize| u64::from_ne_bytes(*octets[at..].first_chunk().unwrap_or(&[0; 8]));
+        Self {
+            let_go: SeqNum::new(word(0)),
+            stale: (word(12) != 0).then(|| word(4)),
+            echo: word(8),
+            at: Instant::from_nanos(long(16)),
+            ticks_per_s: long(24),
+            until: Instant::from_nanos(long(32)),
+        }
+    }
+
     pub(super) fn emit(&self) -> [u8; WOKEN_BYTES] {
         let mut octets = [0; WOKEN_BYTES];
         let stale = self.stale.unwrap_or(0);

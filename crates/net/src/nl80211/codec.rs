@@ -62,6 +62,17 @@ pub enum WifiEvent {
     Overrun,
 }
 
+/// What is known of a station's signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StationSignal {
+    /// It is associated with no access point.
+    NoStation,
+    /// With one, of whose signal the driver says nothing, or nothing yet.
+    Unknown,
+    /// Its average if the driver has one, dBm, below 0.
+    Dbm(i8),
+}
+
 /// A message of nl80211: its command and its attributes as they stand.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Message {
@@ -127,14 +138,17 @@ impl Message {
         }
     }
 
-    /// The signal of a station, dBm.
-    pub(super) fn signal(&self) -> Option<i8> {
+    /// What a station's answer says of its signal.
+    pub(super) fn signal(&self) -> Option<StationSignal> {
         if self.command != CMD_NEW_STATION {
             return None;
         }
-        let info = find(&self.attributes, ATTR_STA_INFO)?;
-        let average = find(info, STA_INFO_SIGNAL_AVG).or_else(|| find(info, STA_INFO_SIGNAL));
-        average?.first().map(|octet| *octet as i8)
+        let info = find(&self.attributes, ATTR_STA_INFO).unwrap_or_default();
+        let told = [STA_INFO_SIGNAL_AVG, STA_INFO_SIGNAL].into_iter();
+        let mut levels = told.filter_map(|kind| Some(*find(info, kind)?.first()? as i8));
+        // Before the first beacon some drivers answer 0.
+        let level = levels.find(|dbm| *dbm < 0);
+        Some(level.map_or(StationSignal::Unknown, StationSignal::Dbm))
     }
 
     /// What it tells of the interface with this index.

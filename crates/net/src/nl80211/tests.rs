@@ -146,9 +146,17 @@ fn station(signal: &[(u16, i8)]) -> Message {
 
 #[test]
 fn the_signal_is_the_average_where_there_is_one() {
-    assert_eq!(station(&[(7, -61)]).signal(), Some(-61));
-    assert_eq!(station(&[(7, -61), (13, -58)]).signal(), Some(-58));
-    assert_eq!(station(&[]).signal(), None);
+    let dbm = |dbm| Some(StationSignal::Dbm(dbm));
+    assert_eq!(station(&[(7, -61)]).signal(), dbm(-61));
+    assert_eq!(station(&[(7, -61), (13, -58)]).signal(), dbm(-58));
+    assert_eq!(
+        station(&[(7, -61), (13, 0)]).signal(),
+        dbm(-61),
+        "no average yet"
+    );
+    for nothing in [&[][..], &[(7, 0)], &[(7, 20), (13, 0)]] {
+        assert_eq!(station(nothing).signal(), Some(StationSignal::Unknown));
+    }
     assert_eq!(Message::get_stations(9).signal(), None, "the question");
 }
 

@@ -26,6 +26,9 @@ mod noted;
 /// is back comes first.
 const AFTER_RETURN: Duration = Duration::from_nanos(1);
 
+/// Flows that are followed: the daemon's default (`mobile.flows_max`).
+const FLOWS_MAX: usize = 8192;
+
 /// What a moving host does for its own flows, and what it hears.
 #[derive(Clone, Copy, Debug)]
 pub struct MobileRole {
@@ -230,6 +233,9 @@ impl MobileNode {
             self.flows.remove(&key);
             return;
         }
+        if !self.flows.contains_key(&key) && self.flows.len() >= FLOWS_MAX {
+            self.forget_one();
+        }
         let noted = self
             .flows
             .entry(key)
@@ -241,6 +247,15 @@ impl MobileNode {
             && let Body::Tcp(tcp) = &mut packet.body
         {
             tcp.segment.window = 0;
+        }
+    }
+
+    /// The flow that was seen least recently, as the program's maps forget.
+    fn forget_one(&mut self) {
+        let oldest = self.flows.iter().min_by_key(|(_, noted)| noted.seen_at());
+        if let Some(key) = oldest.map(|(key, _)| *key) {
+            self.flows.remove(&key);
+            self.closed.remove(&key);
         }
     }
 

@@ -6,10 +6,14 @@ use core::time::Duration;
 use holdfast_wire::Instant;
 
 /// Ticks in a second of the clocks that are in use: 1 kHz is Linux, BSD, Apple; 1 MHz is Linux
-/// with `tcp_usec_ts`; 100 and 250 Hz are old ones.
-const USUAL_HZ: [u64; 4] = [1_000, 1_000_000, 250, 100];
+/// with `tcp_usec_ts`; 100, 250 and 300 Hz are old ones.
+const USUAL_HZ: [u64; 5] = [1_000, 1_000_000, 300, 250, 100];
 /// Over less than this the way's own delays blur what is measured: it is 1 kHz.
-const MEASURED_MIN: Duration = Duration::from_millis(400);
+const MEASURED_MIN: Duration = Duration::from_secs(1);
+/// What a queue that fills or drains meanwhile may add to what is measured or take of it.
+const QUEUED_MAX: Duration = Duration::from_secs(2);
+/// After so long without a word it is measured anew.
+const UNHEARD_MAX: Duration = Duration::from_secs(1_000);
 /// Over this it is measured well enough to be believed if it is none of the usual ones.
 const MEASURED_WELL: Duration = Duration::from_secs(5);
 /// From how long ago it is measured, and twice that at most: a clock of 1 MHz turns over in 71
@@ -35,7 +39,8 @@ impl FhClock {
     /// A TSval has come.
     pub fn note(&mut self, tsval: u32, now: Instant) {
         let reading = (tsval, now);
-        if self.newest.1 == Instant::ZERO {
+        let unheard = now.saturating_since(self.newest.1) > UNHEARD_MAX;
+        if self.newest.1 == Instant::ZERO || unheard {
             (self.first, self.next, self.newest) = (reading, reading, reading);
         } else if (tsval.wrapping_sub(self.newest.0) as i32) > 0 {
             self.newest = reading;
@@ -54,13 +59,17 @@ impl FhClock {
         }
         // 32 bits by 10^6: no overflow.
         let hz = ticks * 1_000_000 / (span.as_micros() as u64);
-        // Closer the longer it was watched: within a third at first, a fiftieth at last.
-        let part = if span < MEASURED_WELL { 3 } else { 50 };
-        let near = |usual: &u64| usual.abs_diff(hz) <= usual / part;
-        match USUAL_HZ.into_iter().find(near) {
-            Some(usual) => usual,
-            None if span >= MEASURED_WELL && (1..=HZ_MAX).contains(&hz) => hz,
-            None => USUAL_HZ[0],
+        let nearest = USUAL_HZ
+            .into_iter()
+            .min_by_key(|usual| usual.abs_diff(hz) * 1_000_000 / usual);
+        let usual = nearest.unwrap_or(USUAL_HZ[0]);
+        // In microseconds: how far off it would be, and how far it may be.
+        let off = u128::from(usual.abs_diff(hz)) * span.as_micros() / u128::from(usual);
+        let may = QUEUED_MAX.as_micros() + span.as_micros() / 50;
+        if off <= may || span < MEASURED_WELL || !(1..=HZ_MAX).contains(&hz) {
+            usual
+        } else {
+            hz
         }
     }
 
@@ -99,11 +108,11 @@ mod tests {
     #[test]
     fn the_rate_of_each_usual_clock_is_found() {
         for hz in USUAL_HZ {
-            for seconds in [1, 10, 300] {
+            for seconds in [2, 10, 300] {
                 assert_eq!(clock(hz, Duration::from_secs(seconds)).ticks_per_s(), hz);
             }
         }
-        assert_eq!(clock(500, Duration::from_secs(10)).ticks_per_s(), 500);
+        assert_eq!(clock(500, Duration::from_secs(60)).ticks_per_s(), 500);
         let short = clock(250, Duration::from_millis(100));
         assert_eq!(short.ticks_per_s(), 1_000, "too short to be measured");
         assert_eq!(FhClock::default().ticks_per_s(), 1_000);
@@ -132,6 +141,34 @@ mod tests {
         let clock = clock(1_000_000, Duration::from_secs(7_200));
         assert_eq!(clock.ticks_per_s(), 1_000_000);
         assert!(clock.newest.1.saturating_since(clock.first.1) >= MEASURED_FROM);
+    }
+
+    #[test]
+    fn a_queue_that_fills_or_drains_makes_no_other_clock_of_it() {
+        for seconds in [2, 5, 6, 20, 100] {
+            for queue_ms in [120_i64, 500, 1_000] {
+                for fills in [true, false] {
+                    let span = Duration::from_secs(seconds);
+                    let mut clock = clock(1_000, span);
+                    let queue = Duration::from_millis(queue_ms as u64);
+                    if fills {
+                        clock.newest.1 += queue;
+                    } else {
+                        clock.first.1 += queue;
+                    }
+                    assert_eq!(clock.ticks_per_s(), 1_000, "{seconds} s, {queue_ms} ms");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn after_a_long_silence_it_is_measured_anew() {
+        let mut clock = clock(1_000_000, Duration::from_secs(100));
+        let later = clock.newest.1 + Duration::from_secs(4_500);
+        clock.note(clock.newest.0.wrapping_add(205_032_704), later);
+        assert_eq!((clock.first, clock.next), (clock.newest, clock.newest));
+        assert_eq!(clock.newest.1, later);
     }
 
     #[test]

@@ -19,6 +19,8 @@ const INTERVAL_ROUND_TRIP_MAX: Duration = Duration::from_secs(1);
 /// As long as no round trip was measured: the first interval, which doubles (RFC 6298, 2.1 and
 /// 5.5). A packet may take a slow link longer than any guess.
 const INTERVAL_UNKNOWN: Duration = Duration::from_secs(1);
+/// So far, for nobody else may ask whether the MH is back.
+const UNKNOWN_DOUBLINGS_MAX: u32 = 2;
 
 /// The persist timer of one flow.
 #[derive(Clone, Copy, Debug, Default)]
@@ -44,7 +46,7 @@ impl Persist {
             MtcpPersist::Published => (INTERVAL_FIRST * (1 << self.sent.min(4))).min(INTERVAL_MAX),
             MtcpPersist::RoundTrip => {
                 let Some(round_trip) = rtt.srtt() else {
-                    return (INTERVAL_UNKNOWN * (1 << self.sent.min(6))).min(INTERVAL_MAX);
+                    return INTERVAL_UNKNOWN * (1 << self.sent.min(UNKNOWN_DOUBLINGS_MAX));
                 };
                 let round_trip = round_trip.max(interval_min);
                 let flows = self.flows.clamp(1, FLOWS_MAX);
@@ -134,11 +136,11 @@ mod tests {
     }
 
     #[test]
-    fn at_the_round_trip_they_double_from_1_s_as_long_as_none_was_measured() {
+    fn at_the_round_trip_they_double_from_1_to_4_s_as_long_as_none_was_measured() {
         let rtt = RttEstimator::default();
         assert_eq!(
             intervals(MtcpPersist::RoundTrip, &rtt),
-            [1000, 2000, 4000, 8000, 16_000, 32_000]
+            [1000, 2000, 4000, 4000, 4000, 4000]
         );
     }
 

@@ -13,7 +13,7 @@ use holdfast_wire::{Flags, Instant, SackBlocks, Segment, SeqNum};
 
 use super::dup_acks::DupAcks;
 use super::told::{self, DUP_THRESH, Hole, QUEUE_MIN};
-use super::{retransmit, speaks_sack};
+use super::{radio, retransmit, speaks_sack};
 use crate::flow::{AckOutcome, Arrivals, Flow, Sender, Transmission};
 use crate::schemes::Context;
 use crate::{Payload, Verdict};
@@ -107,16 +107,14 @@ pub(super) fn on_ack<P: Payload>(
 
 /// The radio is known to lose packets, or a hole that shows now tells so.
 fn knows_radio<P: Payload>(flow: &mut Flow<P>, segment: &Segment, cx: &Context<'_, P>) -> bool {
-    if cx.radio_loses {
-        flow.snoop.radio.hear_that_it_loses();
-    }
-    if flow.snoop.radio.loses() || flow.repairs_itself() {
+    if flow.repairs_itself() {
         return true;
     }
+    let is_known = cx.radio_loses || radio::is_known(flow.snoop.radio.lost_at(), cx.now);
     let (Some(noted), Some(rtt), Some(least)) =
         (flow.sacked.highest(), flow.snoop.rtt, cx.rtt.least())
     else {
-        return false;
+        return is_known;
     };
     // What is too much to be noted is not news later.
     let reported = segment.options.sack.iter().map(|(_, right)| right);
@@ -125,9 +123,10 @@ fn knows_radio<P: Payload>(flow: &mut Flow<P>, segment: &Segment, cx: &Context<'
     if flow.sacked.holes(from).next().is_some() {
         let queue_min = told::short_queue(&flow.snoop, cx.rtt);
         let queue = rtt.saturating_sub(least);
-        flow.snoop.radio.on_hole(queue, queue_min);
+        let radio = &mut flow.snoop.radio;
+        radio.on_hole(queue, queue_min, is_known, cx.now);
     }
-    flow.snoop.radio.loses()
+    is_known || radio::is_known(flow.snoop.radio.lost_at(), cx.now)
 }
 
 /// Whether there is a hole now, and since when the FH does not know of it.

@@ -40,7 +40,9 @@ pub(super) const QUEUE_MIN: Duration = Duration::from_millis(10);
 const OVERFLOW_SEGMENTS_MIN: u32 = 8;
 const OVERFLOW_PART: u32 = 4;
 /// A flow with more or less than its part of what is on its way: the least and the most of the
-/// queue's limit that counts for it.
+/// queue's limit that counts for it. Half leaves a path's round trip of queue, so that a halved
+/// window still fills the link; with four times as much a flow of a quarter of its part hears of
+/// nothing but an overflow, and its part is too small to make the queue.
 const QUEUE_PART_MIN: f64 = 0.5;
 const QUEUE_PART_MAX: f64 = 4.0;
 /// The wait for an FH whose round trip is not known.
@@ -351,8 +353,10 @@ fn overflows<P: Payload>(flow: &Flow<P>, cx: &Context<'_, P>) -> bool {
 /// The queue is of all flows of the MH: who has more on its way than the others hears of it
 /// sooner, and who has less later, or those that began small would stay small.
 fn queue_part(own_bytes: u32, all: InFlight) -> f64 {
-    let own = f64::from(own_bytes.max(1));
-    (all.fair_part() as f64 / own).clamp(QUEUE_PART_MIN, QUEUE_PART_MAX)
+    if own_bytes == 0 {
+        return 1.0;
+    }
+    (all.fair_part() as f64 / f64::from(own_bytes)).clamp(QUEUE_PART_MIN, QUEUE_PART_MAX)
 }
 
 /// The link's own queue overflows, or is so long that a loss is the FH's overload: as long as
@@ -392,6 +396,6 @@ mod tests {
         assert_eq!(queue_part(50, all(&[150, 100, 50])), 2.0);
         assert_eq!(queue_part(10_000, all(&[10_000, 1, 1, 1])), QUEUE_PART_MIN);
         assert_eq!(queue_part(1, all(&[10_000, 1, 1, 1])), QUEUE_PART_MAX);
-        assert_eq!(queue_part(0, all(&[])), QUEUE_PART_MIN);
+        assert_eq!(queue_part(0, all(&[])), 1.0);
     }
 }

@@ -16,6 +16,11 @@ use crate::status::SourceStatus;
 /// the gateway hears that the link is up.
 const FALSE_ALARM_AFTER: Duration = Duration::from_secs(2);
 
+/// What a source has said holds for so long after it has failed: another run may say the same.
+const HOLDS: Duration = Duration::from_secs(10);
+/// A modem that is reset, and ModemManager, take longer to be there again.
+const MODEM_HOLDS: Duration = Duration::from_mins(2);
+
 /// What is known of a source.
 #[derive(Debug, Default)]
 struct SourceState {
@@ -24,6 +29,8 @@ struct SourceState {
     note: Option<String>,
     events: u64,
     failures: u64,
+    /// It has failed: until then what it has said holds, if it does not say otherwise.
+    holds_until: Option<Instant>,
 }
 
 /// The link as its sources have it.
@@ -32,8 +39,8 @@ pub(super) struct Link {
     claims: LinkClaims,
     forecast: Forecast,
     sources: BTreeMap<SourceKind, SourceState>,
-    /// When a warning is taken for a false alarm.
-    false_alarm_at: Option<Instant>,
+    /// When a warning is taken for a false alarm, and whose it is.
+    false_alarm: Option<(Instant, SourceKind)>,
 }
 
 impl Link {
@@ -42,7 +49,7 @@ impl Link {
             claims: LinkClaims::default(),
             forecast: Forecast::new(settings),
             sources: BTreeMap::new(),
-            false_alarm_at: None,
+            false_alarm: None,
         }
     }
 
@@ -57,12 +64,25 @@ impl Link {
     pub(super) fn forget(&mut self) {
         self.claims.forget();
         self.forecast.handle_link(true);
-        self.false_alarm_at = None;
+        self.false_alarm = None;
     }
 
-    /// How long until a warning is taken for a false alarm.
-    pub(super) fn false_alarm_in(&self, now: Instant) -> Option<Duration> {
-        Some(self.false_alarm_at?.saturating_since(now))
+    /// How long until something is due.
+    pub(super) fn timeout(&self, now: Instant) -> Option<Duration> {
+        let words = self.sources.values().filter_map(|state| state.holds_until);
+        let due = words.chain(self.false_alarm.map(|(at, _)| at)).min()?;
+        Some(due.saturating_since(now))
+    }
+
+    /// Sources that have failed, and whose word holds no longer.
+    fn take_silent(&mut self, now: Instant) -> Vec<SourceKind> {
+        let over = |state: &SourceState| state.holds_until.is_some_and(|until| until <= now);
+        let silent = self.sources.iter_mut().filter(|(_, state)| over(state));
+        let silent = silent.map(|(kind, state)| {
+            state.holds_until = None;
+            *kind
+        });
+        silent.collect()
     }
 
     /// What is shown of the sources.
@@ -107,13 +127,15 @@ impl Daemon {
                 self.read_addresses();
                 self.look_where_it_is();
             }
-            Told::Link(event) => {
-                tracing::info!(source = source.name(), ?event, "link");
-                self.hear(source, event);
-            }
+            Told::Link(event) => self.hear(source, event),
+            Told::Carries => self.lift(source),
+            Told::OtherRadio => self.link.forecast.forget(source),
             Told::Signal(dbm) => {
+                // Of another cell's it is no news what becomes of the one here.
                 let now = self.now();
-                if let Some(lead) = self.link.forecast.handle_signal(source, dbm, now) {
+                if self.is_about_here(source)
+                    && let Some(lead) = self.link.forecast.handle_signal(source, dbm, now)
+                {
                     tracing::info!(source = source.name(), dbm, ?lead, "the signal is going");
                     let lead = (!lead.is_zero()).then_some(lead);
                     self.hear(source, HostLinkEvent::GoingDownSoon(lead));
@@ -123,6 +145,11 @@ impl Daemon {
     }
 
     fn handle_failure(&mut self, source: SourceKind, problem: String) {
+        let holds = match source {
+            SourceKind::Modem => MODEM_HOLDS,
+            _ => HOLDS,
+        };
+        let until = self.now() + holds;
         let state = self.link.sources.entry(source).or_default();
         state.runs = false;
         state.failures += 1;
@@ -134,27 +161,50 @@ impl Daemon {
         }
         state.problem = Some(problem);
         // The carrier is as it was last seen: its next run tells of changes alone.
-        if source != SourceKind::Carrier
-            && let Some(event) = self.link.claims.withdraw(source)
-        {
+        if source != SourceKind::Carrier {
+            state.holds_until.get_or_insert(until);
+        }
+    }
+
+    /// What a source has said of an outage is over, or what it has warned of did not come.
+    fn lift(&mut self, source: SourceKind) {
+        let state = self.link.sources.entry(source).or_default();
+        state.events += 1;
+        state.holds_until = None;
+        let warned = self.link.false_alarm.is_some_and(|(_, by)| by == source);
+        let event = self.link.claims.withdraw(source);
+        if let Some(event) = event.or(warned.then_some(HostLinkEvent::Up)) {
             self.link_becomes(source, event);
         }
     }
 
+    /// What watches an interface tells nothing of a cell on another one.
+    fn is_about_here(&self, source: SourceKind) -> bool {
+        matches!(source, SourceKind::Carrier | SourceKind::Command)
+            || self.cells.present().interface == self.settings.interface
+    }
+
     /// A source says that this became of the link.
     pub(super) fn hear(&mut self, source: SourceKind, event: HostLinkEvent) {
-        self.link.sources.entry(source).or_default().events += 1;
-        // What watches an interface tells nothing of a cell on another one.
-        let is_here = self.cells.present().interface == self.settings.interface;
-        let is_about_here = matches!(source, SourceKind::Carrier | SourceKind::Command) || is_here;
+        let is_about_here = self.is_about_here(source);
+        let state = self.link.sources.entry(source).or_default();
+        state.events += 1;
+        state.holds_until = None;
+        if (source, event) == (SourceKind::Carrier, HostLinkEvent::Up) {
+            // It has seen the link come back; who has failed has not.
+            for silent in self.link.take_silent(Instant::from_nanos(u64::MAX)) {
+                self.link.claims.withdraw(silent);
+            }
+        }
         if is_about_here && let Some(event) = self.link.claims.handle(source, event) {
             self.link_becomes(source, event);
         }
     }
 
     fn link_becomes(&mut self, source: SourceKind, event: HostLinkEvent) {
+        tracing::info!(source = source.name(), ?event, "link");
         let now = self.now();
-        self.link.false_alarm_at = None;
+        self.link.false_alarm = None;
         match event {
             HostLinkEvent::Up => {
                 self.link.forecast.handle_link(true);
@@ -170,19 +220,25 @@ impl Daemon {
                 self.session.going_down_soon(lead_ms, now);
                 // Who gives a command says himself when it was none.
                 if source != SourceKind::Command {
-                    self.link.false_alarm_at = Some(now + lead + FALSE_ALARM_AFTER);
+                    self.link.false_alarm = Some((now + lead + FALSE_ALARM_AFTER, source));
                 }
             }
         }
         self.tell_host(event);
     }
 
-    /// A warning of which nothing has come: the gateway hears that the link is up. What the
-    /// own flows make of it is their machine's.
-    pub(super) fn end_false_alarm(&mut self) {
+    /// Does what is due.
+    pub(super) fn handle_link_timeout(&mut self) {
         let now = self.now();
-        if self.link.false_alarm_at.is_some_and(|at| at <= now) {
-            self.link.false_alarm_at = None;
+        for source in self.link.take_silent(now) {
+            if let Some(event) = self.link.claims.withdraw(source) {
+                self.link_becomes(source, event);
+            }
+        }
+        // A warning of which nothing has come: the gateway hears that the link is up. What the
+        // own flows make of it is their machine's.
+        if self.link.false_alarm.is_some_and(|(at, _)| at <= now) {
+            self.link.false_alarm = None;
             tracing::info!("a false alarm");
             self.session.link_up(now);
         }

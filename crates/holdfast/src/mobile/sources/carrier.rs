@@ -33,6 +33,8 @@ impl LinkSource for CarrierSource {
     async fn run(&mut self, teller: &Teller) -> anyhow::Result<Infallible> {
         let (mut links, changes) = open()?;
         teller.tell(Told::Runs).await?;
+        // They may have changed while nobody listened.
+        teller.tell(Told::Addresses).await?;
         loop {
             tokio::select! {
                 ready = links.readable_mut() => {

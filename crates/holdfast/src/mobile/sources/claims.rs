@@ -44,7 +44,7 @@ impl LinkClaims {
         }
     }
 
-    /// A source has failed: what it has said holds no longer.
+    /// What a source has said holds no longer: it says so itself, or it has failed.
     pub(in crate::mobile) fn withdraw(&mut self, source: SourceKind) -> Option<HostLinkEvent> {
         let had_said = self.down.remove(&source);
         (had_said && self.down.is_empty()).then_some(HostLinkEvent::Up)

@@ -67,6 +67,13 @@ impl Forecast {
         }
     }
 
+    /// What follows is another radio's signal.
+    pub(in crate::mobile) fn forget(&mut self, source: SourceKind) {
+        if let Some(predictor) = self.predictors.get_mut(&source) {
+            predictor.forget();
+        }
+    }
+
     /// What is shown of a source's signal.
     pub(in crate::mobile) fn view(&self, source: SourceKind) -> SignalView {
         self.views.get(&source).copied().unwrap_or_default()

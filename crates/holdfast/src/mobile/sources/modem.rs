@@ -9,8 +9,9 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use futures_util::StreamExt as _;
 use holdfast_core::mobile_host::HostLinkEvent;
+use tokio::time::MissedTickBehavior;
 use zbus::fdo::{DBusProxy, ObjectManagerProxy, PropertiesProxy};
-use zbus::names::InterfaceName;
+use zbus::names::{InterfaceName, OwnedUniqueName};
 use zbus::zvariant::{ObjectPath, OwnedValue};
 use zbus::{Connection, MatchRule, Message, MessageStream, message};
 
@@ -26,6 +27,9 @@ const PROPERTIES: &str = "org.freedesktop.DBus.Properties";
 const BUS_GONE: &str = "sources.modem: the system's D-Bus is gone";
 /// How long ModemManager may take to answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+
+/// Modems named in a message at most.
+const SHOWN_MAX: usize = 8;
 
 /// `MM_MODEM_STATE_CONNECTED`.
 const STATE_CONNECTED: i32 = 11;
@@ -89,6 +93,11 @@ impl ModemSource {
         bus.context("sources.modem: no system D-Bus")
     }
 
+    /// As ModemManager takes it.
+    fn poll_seconds(&self) -> u32 {
+        self.poll.as_secs_f64().ceil().max(1.0) as u32
+    }
+
     /// Has the signal asked for, and reads what is so at the moment.
     async fn begin(
         &self,
@@ -96,7 +105,7 @@ impl ModemSource {
         path: &ObjectPath<'_>,
         modem: &mut Modem,
     ) -> anyhow::Result<Vec<Told>> {
-        let problem = start_signal(bus, path, self.poll).await.err();
+        let problem = start_signal(bus, path, self.poll_seconds()).await.err();
         let mut told = modem.handle(MODEM, &all(bus, path, MODEM).await?);
         if let Some(problem) = problem {
             let text = format!("sources.modem: the modem tells no signal in dBm: {problem}");
@@ -126,7 +135,7 @@ impl ModemSource {
             if modem(path).is_none() {
                 bail!(
                     "sources.modem = \"{path}\": ModemManager has no such modem; it has {:?}",
-                    objects.keys().collect::<Vec<_>>()
+                    objects.keys().take(SHOWN_MAX).collect::<Vec<_>>()
                 );
             }
             return Ok(path.clone());
@@ -142,7 +151,7 @@ impl ModemSource {
                 "sources.modem = \"auto\": no modem of ModemManager has the interface {}; takes \
                  one of {:?}",
                 self.interface,
-                objects.keys().collect::<Vec<_>>()
+                objects.keys().take(SHOWN_MAX).collect::<Vec<_>>()
             )
         })
     }
@@ -163,6 +172,8 @@ impl LinkSource for ModemSource {
             .receive_name_owner_changed_with_args(&[(0, SERVICE)])
             .await?;
         let path = self.find(&bus).await?;
+        // Others may send a message that looks alike, if to us alone.
+        let owner = names.get_name_owner(SERVICE.try_into()?).await?;
         let path = ObjectPath::try_from(path).context("sources.modem: no D-Bus path")?;
         let mut changes = changes(&bus, &path).await?;
         let manager = ObjectManagerProxy::new(&bus, SERVICE, ROOT).await?;
@@ -173,12 +184,21 @@ impl LinkSource for ModemSource {
         for told in first {
             teller.tell(told).await?;
         }
+        let mut poll = tokio::time::interval(Duration::from_secs(self.poll_seconds().into()));
+        poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 message = changes.next() => {
                     let message = message.context(BUS_GONE)??;
-                    let Some((interface, values)) = changed(&message) else { continue };
+                    let Some((interface, values)) = changed(&message, &owner) else { continue };
                     for told in modem.handle(&interface, &values) {
+                        teller.tell(told).await?;
+                    }
+                }
+                // A level that stays is not told again: it is a sample all the same.
+                _ = poll.tick(), if modem.level().is_some() => {
+                    let values = all(&bus, &path, SIGNAL).await?;
+                    for told in modem.handle(SIGNAL, &values) {
                         teller.tell(told).await?;
                     }
                 }
@@ -188,6 +208,7 @@ impl LinkSource for ModemSource {
                 }
                 gone = removed.next() => {
                     if *gone.context(BUS_GONE)?.args()?.object_path() == path {
+                        teller.tell(Told::Link(HostLinkEvent::Down)).await?;
                         bail!("sources.modem: the modem is gone");
                     }
                 }
@@ -209,8 +230,7 @@ async fn changes(bus: &Connection, path: &ObjectPath<'_>) -> zbus::Result<Messag
 }
 
 /// Has ModemManager ask the modem for its signal.
-async fn start_signal(bus: &Connection, path: &ObjectPath<'_>, poll: Duration) -> zbus::Result<()> {
-    let seconds = poll.as_secs_f64().ceil().max(1.0) as u32;
+async fn start_signal(bus: &Connection, path: &ObjectPath<'_>, seconds: u32) -> zbus::Result<()> {
     let called = bus.call_method(Some(SERVICE), path, Some(SIGNAL), "Setup", &seconds);
     called.await.map(drop)
 }
@@ -221,8 +241,11 @@ async fn all(bus: &Connection, path: &ObjectPath<'_>, interface: &str) -> anyhow
     Ok(properties.get_all(name.into()).await?)
 }
 
-/// Which interface's properties have changed, and to what.
-fn changed(message: &Message) -> Option<(String, Values)> {
+/// Which interface's properties the owner of the name says have changed, and to what.
+fn changed(message: &Message, owner: &OwnedUniqueName) -> Option<(String, Values)> {
+    if message.header().sender()? != owner {
+        return None;
+    }
     let body = message.body();
     let (interface, values, _) = body.deserialize::<(String, Values, Vec<String>)>().ok()?;
     Some((interface, values))
@@ -233,6 +256,8 @@ fn changed(message: &Message) -> Option<(String, Values)> {
 struct Modem {
     state: Option<i32>,
     technologies: Option<u32>,
+    /// The level of each of [`LEVELS`], dBm.
+    levels: [Option<f64>; LEVELS.len()],
 }
 
 impl Modem {
@@ -240,40 +265,63 @@ impl Modem {
     fn handle(&mut self, interface: &str, values: &Values) -> Vec<Told> {
         match interface {
             MODEM => self.handle_modem(values),
-            SIGNAL => level(values).map(Told::Signal).into_iter().collect(),
+            SIGNAL => self.handle_signal(values),
             _ => Vec::new(),
         }
     }
 
     fn handle_modem(&mut self, values: &Values) -> Vec<Told> {
         let mut told = Vec::new();
-        let number = |name: &str| values.get(name).and_then(|value| u32::try_from(value).ok());
-        if let Some(technologies) = number("AccessTechnologies") {
+        let technologies = values.get("AccessTechnologies");
+        if let Some(technologies) = technologies.and_then(|value| u32::try_from(value).ok()) {
             let before = self.technologies.replace(technologies);
             if before.is_some_and(|before| before != technologies) {
-                let text = format!("access technologies {:#x}", technologies);
+                let text = format!("access technologies {technologies:#x}");
                 told.push(Told::Note(text));
             }
         }
-        let state = values
-            .get("State")
-            .and_then(|value| i32::try_from(value).ok());
-        if let Some(state) = state {
+        let state = values.get("State");
+        if let Some(state) = state.and_then(|value| i32::try_from(value).ok()) {
             let before = self.state.replace(state);
-            if let Some(before) = before.filter(|before| *before != state) {
-                told.push(Told::Note(format!(
-                    "modem {}, was {}",
-                    name(state),
-                    name(before)
-                )));
-                match (before == STATE_CONNECTED, state == STATE_CONNECTED) {
-                    (true, false) => told.push(Told::Link(HostLinkEvent::Down)),
-                    (false, true) => told.push(Told::Link(HostLinkEvent::Up)),
-                    _ => {}
-                }
+            if before == Some(state) {
+                return told;
+            }
+            let was = before.map_or(String::new(), |before| format!(", was {}", name(before)));
+            told.push(Told::Note(format!("modem {}{was}", name(state))));
+            let connected = |state| state == STATE_CONNECTED;
+            if connected(state) {
+                told.push(Told::Carries);
+            } else if before.is_none_or(connected) {
+                told.push(Told::Link(HostLinkEvent::Down));
             }
         }
         told
+    }
+
+    fn handle_signal(&mut self, values: &Values) -> Vec<Told> {
+        let before = self.level().map(|(technology, _)| technology);
+        let mut is_told = false;
+        for (place, (technology, name)) in LEVELS.iter().enumerate() {
+            if let Some(of) = values.get(*technology) {
+                self.levels[place] = level(of, name);
+                is_told = true;
+            }
+        }
+        let Some((technology, dbm)) = self.level().filter(|_| is_told) else {
+            return Vec::new();
+        };
+        let mut told = Vec::new();
+        if before.is_some_and(|before| before != technology) {
+            told.push(Told::OtherRadio);
+        }
+        told.push(Told::Signal(dbm));
+        told
+    }
+
+    /// The newest technology that has a level, by its place among [`LEVELS`], and that, dBm.
+    fn level(&self) -> Option<(usize, f64)> {
+        let mut levels = self.levels.iter().enumerate();
+        levels.find_map(|(place, level)| Some((place, (*level)?)))
     }
 }
 
@@ -284,14 +332,12 @@ fn name(state: i32) -> &'static str {
         .unwrap_or(&"in a state that is not known")
 }
 
-/// The level of the newest technology that has one, dBm.
-fn level(values: &Values) -> Option<f64> {
-    LEVELS.iter().find_map(|(technology, name)| {
-        let of = values.get(*technology)?.try_clone().ok()?;
-        let of = HashMap::<String, OwnedValue>::try_from(of).ok()?;
-        let dbm = of.get(*name).and_then(|value| f64::try_from(value).ok())?;
-        (dbm.is_finite() && (LEVEL_MIN_DBM..0.0).contains(&dbm)).then_some(dbm)
-    })
+/// A technology's level, dBm.
+fn level(of: &OwnedValue, name: &str) -> Option<f64> {
+    let of = of.try_clone().ok()?;
+    let of = HashMap::<String, OwnedValue>::try_from(of).ok()?;
+    let dbm = of.get(name).and_then(|value| f64::try_from(value).ok())?;
+    (LEVEL_MIN_DBM..0.0).contains(&dbm).then_some(dbm)
 }
 
 #[cfg(test)]

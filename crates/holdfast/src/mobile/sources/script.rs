@@ -37,18 +37,38 @@ impl ScriptSource {
 }
 
 /// The program and all that it has started, ended when dropped.
-struct Group(Child);
+struct Group {
+    program: Child,
+    /// Its group's number, which is taken while the program is not waited for.
+    number: Option<rustix::process::Pid>,
+}
+
+impl Group {
+    fn new(program: Child) -> Self {
+        let number = program.id().and_then(|id| i32::try_from(id).ok());
+        let number = number.and_then(rustix::process::Pid::from_raw);
+        Self { program, number }
+    }
+
+    fn kill(&self) {
+        if let Some(number) = self.number {
+            // It fails when all have ended already.
+            let _ = rustix::process::kill_process_group(number, rustix::process::Signal::KILL);
+        }
+    }
+
+    /// How it ended. What it has started ends with it.
+    async fn end(&mut self) -> std::io::Result<std::process::ExitStatus> {
+        self.kill();
+        let status = self.program.wait().await?;
+        self.number = None;
+        Ok(status)
+    }
+}
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // It is its group's first; one that was waited for has no number any more.
-        let first = self
-            .0
-            .id()
-            .and_then(|id| rustix::process::Pid::from_raw(id as i32));
-        if let Some(first) = first {
-            let _ = rustix::process::kill_process_group(first, rustix::process::Signal::KILL);
-        }
+        self.kill();
     }
 }
 
@@ -63,10 +83,10 @@ impl LinkSource for ScriptSource {
         // Its input ends when the daemon does, however that ends.
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let started = command.spawn();
-        let mut group = Group(started.with_context(|| {
+        let mut group = Group::new(started.with_context(|| {
             format!("sources.script = \"{shown}\" cannot be started; takes an executable file")
         })?);
-        let mut output = group.0.stdout.take().context("no standard output")?;
+        let mut output = group.program.stdout.take().context("no standard output")?;
         teller.tell(Told::Runs).await?;
         let mut lines = Lines::default();
         let mut has_complained = false;
@@ -74,11 +94,8 @@ impl LinkSource for ScriptSource {
         loop {
             let length = output.read(&mut octets).await?;
             if length == 0 {
-                let status = tokio::time::timeout(Duration::from_secs(1), group.0.wait()).await;
-                match status {
-                    Ok(status) => bail!("sources.script = \"{shown}\" has ended: {}", status?),
-                    Err(_) => bail!("sources.script = \"{shown}\" has closed its output"),
-                }
+                let status = group.end().await?;
+                bail!("sources.script = \"{shown}\" has ended, or closed its output: {status}");
             }
             for line in lines.split(&octets[..length]) {
                 match parse(&line) {
@@ -130,7 +147,7 @@ fn parse(line: &str) -> Result<Told, String> {
     let words: Vec<_> = line.split_whitespace().collect();
     let refused = || format!("{:?} is no event; takes {LINES}", line);
     match words[..] {
-        ["up"] => Ok(Told::Link(HostLinkEvent::Up)),
+        ["up"] => Ok(Told::Carries),
         ["down"] => Ok(Told::Link(HostLinkEvent::Down)),
         ["going-down-soon"] => Ok(Told::Link(HostLinkEvent::GoingDownSoon(None))),
         ["going-down-soon", lead] => match lead.parse::<u64>() {
@@ -141,7 +158,7 @@ fn parse(line: &str) -> Result<Told, String> {
             _ => Err(refused()),
         },
         ["signal", dbm] => match dbm.parse::<f64>() {
-            Ok(dbm) if (-200.0..=50.0).contains(&dbm) => Ok(Told::Signal(dbm)),
+            Ok(dbm) if (-200.0..0.0).contains(&dbm) => Ok(Told::Signal(dbm)),
             _ => Err(refused()),
         },
         _ => Err(refused()),
@@ -160,7 +177,7 @@ mod tests {
     #[test]
     fn lines_are_events_and_others_are_refused_with_those_that_are() {
         let soon = |lead| Ok(Told::Link(HostLinkEvent::GoingDownSoon(lead)));
-        assert_eq!(parse("up"), Ok(Told::Link(HostLinkEvent::Up)));
+        assert_eq!(parse("up"), Ok(Told::Carries));
         assert_eq!(parse(" down "), Ok(Told::Link(HostLinkEvent::Down)));
         assert_eq!(parse("going-down-soon"), soon(None));
         assert_eq!(parse("going-down-soon 0"), soon(None));
@@ -174,7 +191,7 @@ mod tests {
             "going-down-soon 65536",
             "signal",
             "signal NaN",
-            "signal 51",
+            "signal 0",
             "signal -97 dBm",
         ] {
             let problem = parse(line).expect_err(line);
@@ -272,6 +289,33 @@ mod tests {
         });
     }
 
+    /// Whether the process whose number is in this file runs.
+    fn runs(number: &Path) -> bool {
+        let number = std::fs::read_to_string(number).expect("its number");
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", number.trim()));
+        let stat = stat.unwrap_or_default();
+        // A zombie waits for its new parent alone.
+        !stat.is_empty() && !stat.contains(") Z")
+    }
+
+    fn await_end(number: &Path) {
+        let deadline = std::time::Instant::now() + Duration::from_secs(10);
+        while runs(number) {
+            assert!(std::time::Instant::now() < deadline, "it still runs");
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn what_a_script_leaves_behind_when_it_ends_ends_too() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let number = folder.path().join("number");
+        let shown = number.display();
+        let text = format!("#!/bin/sh\nsleep 600 > /dev/null &\necho $! > {shown}\nexit 0\n");
+        run(&text, |told| matches!(told, Told::Failed(_)));
+        await_end(&number);
+    }
+
     #[test]
     fn what_a_script_has_started_ends_with_the_daemon() {
         let folder = tempfile::tempdir().expect("a folder");
@@ -282,18 +326,7 @@ mod tests {
             number.display(),
             number.display()
         );
-        run(&text, |told| *told == Told::Link(HostLinkEvent::Up));
-        let number = std::fs::read_to_string(number).expect("its number");
-        let shown = PathBuf::from(format!("/proc/{}/stat", number.trim()));
-        let runs = || {
-            let stat = std::fs::read_to_string(&shown).unwrap_or_default();
-            // A zombie waits for its new parent alone.
-            !stat.is_empty() && !stat.contains(") Z")
-        };
-        let deadline = std::time::Instant::now() + Duration::from_secs(10);
-        while runs() {
-            assert!(std::time::Instant::now() < deadline, "it still runs");
-            std::thread::yield_now();
-        }
+        run(&text, |told| *told == Told::Carries);
+        await_end(&number);
     }
 }

@@ -2,13 +2,12 @@
 //! The interface's Wi-Fi: leaving an access point, joining one, the signal.
 
 use std::convert::Infallible;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::AsFd as _;
 use std::time::{Duration, Instant};
 
 use holdfast_core::mobile_host::HostLinkEvent;
-use holdfast_net::nl80211::{WifiEvent, WifiMonitor};
-use tokio::io::unix::AsyncFd;
-use tokio::time::MissedTickBehavior;
+use holdfast_net::nl80211::{StationSignal, WifiEvent, WifiMonitor};
+use holdfast_net::readiness::wait_readable;
 
 use super::{LinkSource, Teller, Told};
 use crate::settings::SourceSettings;
@@ -18,10 +17,13 @@ const THRESHOLD_HYSTERESIS_DB: u32 = 4;
 /// A station that is said to be away, and has an access point all the same after so long, has
 /// come back without an event.
 const BACK_UNTOLD: Duration = Duration::from_secs(2);
-/// So many answers in a row without an access point: it has gone without an event.
-const ABSENCES: u32 = 2;
+/// No access point for so long: it has gone without an event.
+const GONE_UNTOLD: Duration = Duration::from_secs(1);
+/// How often it is looked whether anybody listens.
+const LOOK: Duration = Duration::from_millis(200);
 
 /// nl80211.
+#[derive(Clone)]
 pub(super) struct WifiSource {
     interface: String,
     poll: Duration,
@@ -38,65 +40,57 @@ impl WifiSource {
     }
 }
 
-struct MonitorFd(WifiMonitor);
-
-impl AsRawFd for MonitorFd {
-    fn as_raw_fd(&self) -> RawFd {
-        self.0.as_fd().as_raw_fd()
-    }
-}
-
-impl AsFd for MonitorFd {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
-    }
-}
-
-#[expect(
-    deprecated,
-    reason = "its replacement is unsafe; the descriptor never changes"
-)]
-fn open(interface: &str) -> anyhow::Result<AsyncFd<MonitorFd>> {
-    Ok(AsyncFd::new(MonitorFd(WifiMonitor::open(interface)?))?)
-}
-
 impl LinkSource for WifiSource {
+    /// On a thread of its own: a driver may take long to ask its hardware, and does so best
+    /// while the station roams.
     async fn run(&mut self, teller: &Teller) -> anyhow::Result<Infallible> {
-        let opened = open(&self.interface);
-        let mut monitor = opened.map_err(|error| anyhow::anyhow!("sources.wifi: {error:#}"))?;
-        teller.tell(Told::Runs).await?;
-        if let Some(dbm) = self.threshold_dbm
-            && let Err(error) = monitor
-                .get_mut()
-                .0
-                .set_threshold(dbm, THRESHOLD_HYSTERESIS_DB)
-        {
-            let text = format!("sources.wifi_threshold_dbm: the driver does not take it: {error}");
-            teller.tell(Told::Note(text)).await?;
-        }
+        let (watch, teller) = (self.clone(), teller.clone());
+        tokio::task::spawn_blocking(move || watch.watch(&teller)).await?
+    }
+}
+
+impl WifiSource {
+    fn watch(&self, teller: &Teller) -> anyhow::Result<Infallible> {
+        let opened = WifiMonitor::open(&self.interface);
+        let mut monitor = opened.map_err(|error| anyhow::anyhow!("sources.wifi: {error}"))?;
+        teller.tell_blocking(Told::Runs)?;
+        self.set_threshold(&mut monitor, teller)?;
         let mut station = Station::default();
-        let mut poll = tokio::time::interval(self.poll);
-        poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut poll_at = Instant::now();
         loop {
-            let told = tokio::select! {
-                ready = monitor.readable_mut() => {
-                    let mut ready = ready?;
-                    let mut told = Vec::new();
-                    while let Some(event) = ready.get_inner_mut().0.poll_event()? {
-                        told.extend(station.handle(event, Instant::now()));
+            let left = poll_at.saturating_duration_since(Instant::now());
+            let [ready] = wait_readable([monitor.as_fd()], Some(left.min(LOOK)))?;
+            if ready {
+                while let Some(event) = monitor.poll_event()? {
+                    if let Some(told) = station.handle(event, Instant::now()) {
+                        teller.tell_blocking(told)?;
                     }
-                    ready.clear_ready();
-                    told
+                    if event == WifiEvent::Joined {
+                        self.set_threshold(&mut monitor, teller)?;
+                    }
                 }
-                _ = poll.tick() => {
-                    let signal = monitor.get_mut().0.signal()?;
-                    station.handle_signal(signal, Instant::now())
-                }
-            };
-            for told in told {
-                teller.tell(told).await?;
             }
+            if Instant::now() >= poll_at {
+                let signal = monitor.signal()?;
+                poll_at = Instant::now() + self.poll;
+                for told in station.handle_signal(signal, Instant::now()) {
+                    teller.tell_blocking(told)?;
+                }
+            }
+            teller.is_heard()?;
         }
+    }
+
+    /// It ends with each association: another one's comes in its place.
+    fn set_threshold(&self, monitor: &mut WifiMonitor, teller: &Teller) -> anyhow::Result<()> {
+        let Some(dbm) = self.threshold_dbm else {
+            return Ok(());
+        };
+        let set = monitor.set_threshold(dbm, THRESHOLD_HYSTERESIS_DB);
+        set.or_else(|error| {
+            let text = format!("sources.wifi_threshold_dbm: the driver does not take it: {error}");
+            teller.tell_blocking(Told::Note(text))
+        })
     }
 }
 
@@ -107,8 +101,8 @@ struct Station {
     away_since: Option<Instant>,
     /// It had an access point when it was last asked.
     was_seen: bool,
-    /// Answers in a row that told of none.
-    absences: u32,
+    /// Since when the answers tell of none.
+    absent_since: Option<Instant>,
 }
 
 impl Station {
@@ -128,24 +122,29 @@ impl Station {
     }
 
     /// The answer to the question for the signal.
-    fn handle_signal(&mut self, dbm: Option<i8>, now: Instant) -> Vec<Told> {
-        let Some(dbm) = dbm else {
-            self.absences += 1;
-            if self.was_seen && self.absences >= ABSENCES {
+    fn handle_signal(&mut self, signal: StationSignal, now: Instant) -> Vec<Told> {
+        if signal == StationSignal::NoStation {
+            let since = *self.absent_since.get_or_insert(now);
+            if self.was_seen && now.duration_since(since) >= GONE_UNTOLD {
                 self.was_seen = false;
                 return self.leaves(now).into_iter().collect();
             }
             return Vec::new();
-        };
-        self.was_seen = true;
-        self.absences = 0;
-        let is_back = |since: &Instant| now.duration_since(*since) >= BACK_UNTOLD;
-        let mut told = Vec::new();
-        if self.away_since.as_ref().is_some_and(is_back) {
-            self.away_since = None;
-            told.push(Told::Link(HostLinkEvent::Up));
         }
-        told.push(Told::Signal(dbm.into()));
+        self.absent_since = None;
+        let mut told = Vec::new();
+        let is_back = |since: &Instant| now.duration_since(*since) >= BACK_UNTOLD;
+        // The first answer: what the run before has said is over.
+        if !self.was_seen && self.away_since.is_none()
+            || self.away_since.as_ref().is_some_and(is_back)
+        {
+            self.away_since = None;
+            told.push(Told::Carries);
+        }
+        self.was_seen = true;
+        if let StationSignal::Dbm(dbm) = signal {
+            told.push(Told::Signal(dbm.into()));
+        }
         told
     }
 
@@ -160,6 +159,7 @@ impl Station {
 mod tests {
     use super::*;
     use HostLinkEvent::{Down, GoingDownSoon, Up};
+    use StationSignal::{Dbm, NoStation, Unknown};
 
     fn at(millis: u64) -> Instant {
         static BEGIN: std::sync::LazyLock<Instant> = std::sync::LazyLock::new(Instant::now);
@@ -169,7 +169,8 @@ mod tests {
     #[test]
     fn roaming_is_an_outage_from_the_authentication_to_the_association() {
         let mut station = Station::default();
-        station.handle_signal(Some(-70), at(0));
+        let first = station.handle_signal(Dbm(-70), at(0));
+        assert_eq!(first, [Told::Carries, Told::Signal(-70.0)]);
         // As wpa_supplicant roams: the old access point is told only then.
         let down = station.handle(WifiEvent::Authenticating, at(100));
         assert_eq!(down, Some(Told::Link(Down)));
@@ -189,21 +190,35 @@ mod tests {
         let mut station = Station::default();
         station.handle(WifiEvent::Authenticating, at(0));
         assert_eq!(station.handle(WifiEvent::Refused, at(50)), None);
-        let soon = station.handle_signal(Some(-60), at(500));
+        let soon = station.handle_signal(Dbm(-60), at(500));
         assert_eq!(soon, [Told::Signal(-60.0)], "the old one, perhaps");
-        let later = station.handle_signal(Some(-60), at(2_000));
-        assert_eq!(later, [Told::Link(Up), Told::Signal(-60.0)]);
+        let later = station.handle_signal(Unknown, at(2_000));
+        assert_eq!(later, [Told::Carries], "of whose signal nothing is known");
     }
 
     #[test]
     fn an_access_point_that_is_lost_without_an_event_is_missed() {
         let mut station = Station::default();
-        assert_eq!(station.handle_signal(None, at(0)), [], "there was none yet");
-        assert_eq!(station.handle_signal(None, at(500)), []);
-        station.handle_signal(Some(-80), at(1_000));
-        assert_eq!(station.handle_signal(None, at(1_500)), []);
-        assert_eq!(station.handle_signal(None, at(2_000)), [Told::Link(Down)]);
-        assert_eq!(station.handle_signal(None, at(2_500)), [], "once");
+        assert_eq!(
+            station.handle_signal(NoStation, at(0)),
+            [],
+            "there was none yet"
+        );
+        assert_eq!(station.handle_signal(NoStation, at(1_500)), []);
+        station.handle_signal(Dbm(-80), at(2_000));
+        // However often it is asked, and whatever the driver knows of the signal.
+        for ms in (2_050..2_500).step_by(50) {
+            assert_eq!(station.handle_signal(Unknown, at(ms)), []);
+        }
+        assert_eq!(station.handle_signal(NoStation, at(2_500)), []);
+        assert_eq!(station.handle_signal(NoStation, at(3_400)), []);
+        assert_eq!(
+            station.handle_signal(NoStation, at(3_500)),
+            [Told::Link(Down)]
+        );
+        assert_eq!(station.handle_signal(NoStation, at(4_500)), [], "once");
+        let back = station.handle_signal(Dbm(-70), at(6_000));
+        assert_eq!(back, [Told::Carries, Told::Signal(-70.0)]);
     }
 
     #[test]

@@ -84,3 +84,35 @@ fn set_timers_and_windows(tcp: &mut TcpSettings, conditions: &HostConditions) {
         tcp.idle_restart = IdleRestart::Never;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::scenario::Scenario;
+
+    fn fh(keys: &str) -> TcpSettings {
+        let text = format!("[transfer]\nbytes = 1000\n[wireless]\n[hosts]\n{keys}");
+        let scenario = Scenario::parse(Path::new("s.toml"), &text).unwrap();
+        tcp(&scenario.runs(None).unwrap().remove(0).conditions.fh)
+    }
+
+    #[test]
+    fn a_larger_window_is_not_kept_small_by_the_presets_send_buffer() {
+        let of = |bytes: u32| {
+            let host = fh(&format!(
+                "preset = \"reno43bsd\"\nwindow_bytes_max = {bytes}"
+            ));
+            (host.receive_buffer_bytes, host.send_buffer_bytes)
+        };
+        let own = fh("preset = \"reno43bsd\"").send_buffer_bytes;
+        assert_eq!(own, Some(16 << 10));
+        assert_eq!(of(65_535), (65_535, Some(65_535)));
+        // A host that advertises little may send much.
+        assert_eq!(of(4096), (4096, own));
+        // And one without a bound gets none.
+        let unbounded = fh("preset = \"linux-reno\"\nwindow_bytes_max = 65535");
+        assert_eq!(unbounded.send_buffer_bytes, None);
+    }
+}

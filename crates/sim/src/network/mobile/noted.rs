@@ -62,6 +62,12 @@ impl Noted {
         self.is_open.then_some(self.flow)
     }
 
+    /// When one of its ends was last seen.
+    pub(super) fn seen_at(&self) -> Instant {
+        let sent = self.flow.sent_at;
+        self.flow.heard_at.map_or(sent, |heard| heard.max(sent))
+    }
+
     /// The MH sends a segment.
     pub(super) fn note_egress(&mut self, segment: &Segment, packet: &Packet, now: Instant) {
         self.time_egress(segment, now);
@@ -144,7 +150,7 @@ impl Noted {
             self.tsval_timed_at = None;
         }
         if let Some(rtt) = rtt {
-            let srtt = self.flow.srtt.map_or(rtt, |srtt| srtt - srtt / 8 + rtt / 8);
+            let srtt = self.flow.srtt.map_or(rtt, |srtt| srtt * 7 / 8 + rtt / 8);
             (self.flow.srtt, self.flow.rtt) = (Some(srtt), Some(rtt));
         }
     }

@@ -17,17 +17,24 @@ const UPLINK: LinkId = LinkId(3);
 
 /// 2 Mb/s, 20 ms, one outage, a Linux 2.1 sender of the year 2000.
 fn experiment(mobile: Option<MobilePlan>) -> Experiment {
+    experiment_with(
+        OutageSettings::Periodic {
+            first_at_s: OUTAGE_AT_S,
+            every_s: 1000.0,
+            for_s: OUTAGE_S,
+        },
+        mobile,
+    )
+}
+
+fn experiment_with(outages: OutageSettings, mobile: Option<MobilePlan>) -> Experiment {
     let wired = LinkSettings::default();
     let radio = LinkSettings {
         rate_mbit_per_s: Some(2.0),
         delay_ms: 10.0,
         queue_packets_max: Some(100),
         outage_effect: OutageEffect::LoseArriving,
-        outages: OutageSettings::Periodic {
-            first_at_s: OUTAGE_AT_S,
-            every_s: 1000.0,
-            for_s: OUTAGE_S,
-        },
+        outages,
         ..LinkSettings::default()
     };
     let mut experiment = Experiment::new(3, Duration::from_secs(200));
@@ -79,10 +86,7 @@ fn time(outcome: &Outcome) -> Duration {
 fn a_warned_sender_of_2000_neither_times_out_nor_waits_for_a_probe() {
     let (plain, _) = run(None);
     let (frozen, windows) = run(Some(plan(MobileScheme::Freeze)));
-    let mut undisturbed = experiment(None);
-    let radio = &mut undisturbed.hops[1];
-    radio.downlink.outages = OutageSettings::None;
-    radio.uplink.outages = OutageSettings::None;
+    let undisturbed = experiment_with(OutageSettings::None, None);
     let timeouts = |outcome: &Outcome| outcome.transfers[0].sender.timeouts;
     assert_eq!(timeouts(&frozen), timeouts(&undisturbed.run()));
     assert!(timeouts(&frozen) < timeouts(&plain));

@@ -17,7 +17,7 @@ const QUANTUM: Duration = Duration::from_millis(2);
 /// rate measured, and of what waits behind that. Of a link of which nothing was measured, in
 /// congestion windows a round trip (RFC 9002, 7.7).
 const PACE_GAIN_16: u64 = 17;
-const PACE_GAIN_BEHIND_16: u64 = 18;
+const PACE_GAIN_BEHIND_16: u64 = 32;
 const PACE_GAIN_WINDOW: u64 = 2;
 
 /// What the pace is while something waits: as assigned. If it is not, what an outage has held

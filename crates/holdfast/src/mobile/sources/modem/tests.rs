@@ -143,6 +143,11 @@ impl World {
         report.expect("in time").expect("a report").told
     }
 
+    /// The next ones of weight, until this one.
+    async fn await_told(&mut self, wanted: &Told) {
+        while self.next_of_weight().await != *wanted {}
+    }
+
     /// The next one that is no note.
     async fn next_of_weight(&mut self) -> Told {
         loop {
@@ -196,6 +201,8 @@ fn the_modem_of_the_interface_is_found_and_its_state_is_the_links() {
     run(test, async |bus| {
         let mut world = World::new(bus, ModemChoice::OfInterface, CONNECTED).await;
         assert_eq!(world.next().await, Told::Runs);
+        assert_eq!(world.next().await, Told::Note("modem connected".into()));
+        assert_eq!(world.next().await, Told::Carries, "whatever it said before");
         world.set_state(REGISTERED).await;
         let Told::Note(note) = world.next().await else {
             panic!("a note");
@@ -204,31 +211,101 @@ fn the_modem_of_the_interface_is_found_and_its_state_is_the_links() {
         assert_eq!(world.next().await, Told::Link(HostLinkEvent::Down));
         world.set_state(10).await;
         world.set_state(CONNECTED).await;
-        assert_eq!(world.next_of_weight().await, Told::Link(HostLinkEvent::Up));
+        assert_eq!(world.next_of_weight().await, Told::Carries);
+    });
+}
+
+#[test]
+fn a_modem_that_is_not_connected_at_the_start_is_an_outage() {
+    let test = "a_modem_that_is_not_connected_at_the_start_is_an_outage";
+    run(test, async |bus| {
+        let mut world = World::new(bus, ModemChoice::OfInterface, REGISTERED).await;
+        assert_eq!(world.next().await, Told::Runs);
+        assert_eq!(
+            world.next_of_weight().await,
+            Told::Link(HostLinkEvent::Down)
+        );
+    });
+}
+
+#[test]
+fn what_others_on_the_bus_say_of_the_modem_is_not_heard() {
+    let test = "what_others_on_the_bus_say_of_the_modem_is_not_heard";
+    run(test, async |bus| {
+        let mut world = World::new(bus, ModemChoice::OfInterface, CONNECTED).await;
+        world.await_told(&Told::Carries).await;
+        let other = zbus::connection::Builder::address(bus.address.as_str()).expect("an address");
+        let other = other.build().await.expect("on the bus");
+        let names = DBusProxy::new(&other).await.expect("the bus");
+        let state = HashMap::from([("State", zbus::zvariant::Value::from(REGISTERED))]);
+        let body = (MODEM, state, Vec::<String>::new());
+        // To each one alone, as a bus lets anybody do.
+        for name in names.list_names().await.expect("names") {
+            if name.as_str().starts_with(':') {
+                let sent = other.emit_signal(
+                    Some(name.as_str()),
+                    PATH,
+                    PROPERTIES,
+                    "PropertiesChanged",
+                    &body,
+                );
+                sent.await.expect("sent");
+            }
+        }
+        // What comes after it on the same bus is heard.
+        world.set_rsrp(-91.0).await;
+        assert_eq!(world.next_of_weight().await, Told::Signal(-91.0));
     });
 }
 
 #[test]
 fn the_signal_is_asked_for_and_each_value_is_a_sample() {
-    run(
-        "the_signal_is_asked_for_and_each_value_is_a_sample",
-        async |bus| {
-            let choice = ModemChoice::Path(PATH.into());
-            let mut world = World::new(bus, choice, CONNECTED).await;
-            assert_eq!(world.next().await, Told::Runs);
-            let server = world.service.object_server();
-            let signal: InterfaceRef<FakeSignal> = server.interface(PATH).await.expect("it");
-            assert_eq!(signal.get().await.rate, 2, "1.5 s, rounded up");
-            for dbm in [-97.5, -104.0] {
-                world.set_rsrp(dbm).await;
-                assert_eq!(world.next_of_weight().await, Told::Signal(dbm));
-            }
-            world.set_rsrp(-32_768.0).await;
-            world.set_rsrp(-90.0).await;
-            let told = world.next_of_weight().await;
-            assert_eq!(told, Told::Signal(-90.0), "no value is none");
-        },
-    );
+    let test = "the_signal_is_asked_for_and_each_value_is_a_sample";
+    run(test, async |bus| {
+        let choice = ModemChoice::Path(PATH.into());
+        let mut world = World::new(bus, choice, CONNECTED).await;
+        world.await_told(&Told::Carries).await;
+        let server = world.service.object_server();
+        let signal: InterfaceRef<FakeSignal> = server.interface(PATH).await.expect("it");
+        assert_eq!(signal.get().await.rate, 2, "1.5 s, rounded up");
+        for dbm in [-97.5, -104.0] {
+            world.set_rsrp(dbm).await;
+            world.await_told(&Told::Signal(dbm)).await;
+        }
+        // It stays, and is told again.
+        assert_eq!(world.next_of_weight().await, Told::Signal(-104.0));
+        assert_eq!(world.next_of_weight().await, Told::Signal(-104.0));
+    });
+}
+
+/// What `Signal` says of these technologies.
+fn signal(levels: &[(&str, &str, f64)]) -> Values {
+    let of = |(technology, name, dbm): &(&str, &str, f64)| {
+        let of = HashMap::from([((*name).to_owned(), OwnedValue::from(*dbm))]);
+        let of = zbus::zvariant::Value::from(of)
+            .try_into_owned()
+            .expect("no descriptor");
+        ((*technology).to_owned(), of)
+    };
+    levels.iter().map(of).collect()
+}
+
+#[test]
+fn the_level_is_the_newest_technologys_and_another_ones_begins_a_trend_anew() {
+    let mut modem = Modem::default();
+    let lte = signal(&[("Lte", "rsrp", -100.0)]);
+    assert_eq!(modem.handle(SIGNAL, &lte), [Told::Signal(-100.0)]);
+    let both = signal(&[("Lte", "rsrp", -101.0), ("Nr5g", "rsrp", -80.0)]);
+    let of_5g = [Told::OtherRadio, Told::Signal(-80.0)];
+    assert_eq!(modem.handle(SIGNAL, &both), of_5g);
+    // LTE alone has changed.
+    let lte = signal(&[("Lte", "rsrp", -103.0)]);
+    assert_eq!(modem.handle(SIGNAL, &lte), [Told::Signal(-80.0)]);
+    let none = signal(&[("Nr5g", "rsrp", -32_768.0)]);
+    let of_lte = [Told::OtherRadio, Told::Signal(-103.0)];
+    assert_eq!(modem.handle(SIGNAL, &none), of_lte, "no value is none");
+    let none = signal(&[("Lte", "rsrp", f64::NAN)]);
+    assert_eq!(modem.handle(SIGNAL, &none), []);
 }
 
 #[test]
@@ -236,7 +313,7 @@ fn another_modem_manager_is_taken_up_when_the_one_before_has_ended() {
     let test = "another_modem_manager_is_taken_up_when_the_one_before_has_ended";
     run(test, async |bus| {
         let mut world = World::new(bus, ModemChoice::OfInterface, CONNECTED).await;
-        assert_eq!(world.next().await, Told::Runs);
+        world.await_told(&Told::Carries).await;
         let ended = world.service.clone();
         ended.release_name(SERVICE).await.expect("released");
         ended.close().await.expect("closed");
@@ -246,7 +323,8 @@ fn another_modem_manager_is_taken_up_when_the_one_before_has_ended() {
         assert!(problem.starts_with("sources.modem"), "{problem}");
         world.service = World::service(bus, CONNECTED).await;
         // It may be tried once more before the new one is there.
-        while world.next_of_weight().await != Told::Runs {}
+        world.await_told(&Told::Runs).await;
+        world.await_told(&Told::Carries).await;
         world.set_state(REGISTERED).await;
         assert_eq!(
             world.next_of_weight().await,

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What must be true of each packet that the gateway sends, and of the gateway itself, at any time.
+
+use holdfast_wire::{Flags, Segment};
+
+use super::World;
+use crate::flow::Flow;
+use crate::mobile::InFlight;
+use crate::testing::{FH, Packet};
+use crate::{Scheme, Side};
+
+impl World {
+    /// What goes to the MH is what the FH sent, in all that counts.
+    pub(super) fn check_resend(&self, packet: &Packet) {
+        let segment = &packet.segment;
+        let from = self.mh.peer_offset(segment.seq);
+        let sent = &self.fh.sending[from as usize..][..packet.bytes.len()];
+        assert_eq!(&packet.bytes[..], sent, "other bytes at {from}");
+        let end = from + i64::from(segment.len());
+        assert!(end <= self.fh.max, "sent on before it was sent");
+        let is_end = end == self.fh.sending.len() as i64 + 1;
+        assert_eq!(
+            segment.flags.has(Flags::FIN),
+            is_end,
+            "FIN in the wrong place"
+        );
+        let ack = self.fh.peer_offset(segment.ack);
+        assert!(ack <= self.fh.rcv_nxt, "an ACK to the MH ahead of the FH");
+        if self.trace {
+            eprintln!("           resend {}", self.brief(packet));
+        }
+    }
+
+    /// What goes to the FH again is what the MH sent and this engine has forwarded.
+    pub(super) fn check_uplink_resend(&self, packet: &Packet) {
+        let segment = &packet.segment;
+        let from = self.fh.peer_offset(segment.seq);
+        let sent = &self.mh.sending[from as usize..][..packet.bytes.len()];
+        assert_eq!(&packet.bytes[..], sent, "other bytes at {from}");
+        let end = from + i64::from(segment.len());
+        let passed = &self.mh_passed[from as usize..end as usize];
+        assert!(passed.iter().all(|passed| *passed), "not forwarded before");
+        let flow = self.gateway.flows.iter().next().expect("a flow");
+        assert!(segment.end().after(flow.fh.ack), "the FH has it");
+        let is_end = end == self.mh.sending.len() as i64 + 1;
+        assert_eq!(segment.flags.has(Flags::FIN), is_end, "FIN misplaced");
+        let ack = self.fh.sent_offset(segment.ack);
+        assert!(ack <= self.mh_acked, "an ACK to the FH ahead of the MH");
+        let shift = self.mh.its.window_scale;
+        let edge = ack + (i64::from(segment.window) << shift);
+        assert!(edge <= self.mh.advertised, "a window that the MH lacks");
+        if self.trace {
+            eprintln!("           resend {}", self.brief(packet));
+        }
+    }
+
+    /// The FH's ACK that was just judged, with an earlier timestamp echoed.
+    fn is_earlier_echo(&self, segment: &Segment) -> bool {
+        let (Some(judged), Some(ours)) = (self.judged, segment.options.timestamps) else {
+            return false;
+        };
+        let mut same = *segment;
+        same.options.timestamps = judged.options.timestamps;
+        let echo = judged.options.timestamps.map_or(0, |own| own.tsecr);
+        same == judged && (ours.tsecr.wrapping_sub(echo) as i32) < 0
+    }
+
+    /// A report to the MH says nothing that the FH has not said, but of what this engine
+    /// has forwarded and holds.
+    pub(super) fn check_report(&self, packet: &Packet) {
+        let segment = &packet.segment;
+        if self.is_earlier_echo(segment) {
+            return;
+        }
+        assert_eq!(segment.flags, Flags::ACK);
+        let ack = self.mh.sent_offset(segment.ack);
+        assert!(ack <= self.fh_acked && ack <= self.fh.rcv_nxt, "ahead");
+        assert!(self.mh.peer_offset(segment.seq) <= self.fh.max);
+        let edge = ack + (i64::from(segment.window) << self.fh.its.window_scale);
+        assert!(edge <= self.fh_edge, "a window that the FH lacks");
+        let blocks: Vec<_> = segment.options.sack.iter().collect();
+        assert!(blocks.is_empty() || (self.fh.its.sack && self.mh.its.sack));
+        assert!(blocks.len() <= 3);
+        let flow = self.gateway.flows.iter().next().expect("a flow");
+        let mut farthest = None;
+        for (left, right) in blocks {
+            let (from, to) = (self.mh.sent_offset(left), self.mh.sent_offset(right));
+            assert!(ack < from && from < to && to <= self.mh.max, "{from}..{to}");
+            assert!(farthest.is_none_or(|before| to < before), "out of order");
+            farthest = Some(from);
+            for offset in from..to {
+                let acked = offset < self.fh_acked;
+                assert!(acked || self.mh_passed[offset as usize], "not forwarded");
+                let seq = left + (offset - from) as u32;
+                assert!(acked || flow.snoop_uplink.holds(seq), "not kept");
+            }
+        }
+    }
+
+    /// What is made in the MH's name keeps within what may be said.
+    pub(super) fn check_made(&self, packet: &Packet) {
+        let segment = &packet.segment;
+        assert_ne!(self.settings.scheme, Scheme::Hold, "hold makes nothing");
+        if segment.flags.has(Flags::RST) {
+            assert!(self.may_reset, "a RST without a reason");
+            return;
+        }
+        if segment.from == FH && matches!(self.settings.scheme, Scheme::Snoop | Scheme::Mtcp) {
+            return self.check_report(packet);
+        }
+        if segment.from == FH {
+            let keep_alive = self.mh.peer_offset(segment.seq) + 1;
+            assert!(keep_alive <= self.mh_acked && segment.flags == Flags::ACK);
+            assert!(self.fh.peer_offset(segment.ack) <= self.fh.rcv_nxt);
+            return;
+        }
+        assert_eq!(segment.flags, Flags::ACK);
+        for (left, right) in segment.options.sack.iter() {
+            let (left, right) = (self.mh.peer_offset(left), self.mh.peer_offset(right));
+            assert_eq!(self.settings.scheme, Scheme::Snoop);
+            assert!(self.mh.has(left, right), "a report of what the MH lacks");
+        }
+        self.check_ack(segment);
+        let ahead = self.settings.scheme == Scheme::MtcpPlus;
+        // An ACK in an ACK's place may be as late as that one was.
+        if let (true, Some(timestamps)) = (ahead, segment.options.timestamps) {
+            assert_eq!(
+                Some(timestamps.tsval),
+                self.mh_tsval,
+                "TSval is not the newest"
+            );
+        }
+    }
+
+    /// An ACK to the FH that is not the MH's own word.
+    pub(super) fn check_ack(&self, segment: &Segment) {
+        let ack = self.fh.sent_offset(segment.ack);
+        let ahead = self.settings.scheme == Scheme::MtcpPlus;
+        assert!(ahead || ack <= self.mh_acked, "ahead of the MH");
+        assert!(
+            ack <= self.arrived_end.max(self.mh_acked),
+            "{ack} acknowledged, {} came without a hole",
+            self.arrived_end
+        );
+        let fin = self.fh.sending.len() as i64;
+        assert!(
+            ack <= fin || self.mh_acked > fin,
+            "the FIN is acknowledged ahead"
+        );
+        let flow = self.gateway.flows.iter().next().expect("a flow");
+        let held = flow.cache.contiguous_end(flow.fh.una);
+        assert!(segment.ack.at_or_before(held), "acknowledged and not held");
+        let shift = self.mh.its.window_scale;
+        let edge = ack + (i64::from(segment.window) << shift);
+        assert!(
+            segment.window == 0 || edge <= self.mh.advertised,
+            "the window reaches to {edge}, the MH's to {}",
+            self.mh.advertised
+        );
+        assert!(
+            self.mh.sent_offset(segment.seq) <= self.mh.max,
+            "SEQ ahead of the MH"
+        );
+    }
+
+    pub(super) fn check_engine(&self) {
+        let gateway = &self.gateway;
+        let kept: usize = gateway.flows.iter().map(Flow::kept_bytes).sum();
+        assert_eq!(gateway.cached_bytes, kept, "bytes kept and bytes counted");
+        assert!(kept <= self.settings.cache_bytes_max);
+        assert!(kept <= self.settings.flow_cache_bytes_max);
+        for mobile in gateway.mobiles.iter() {
+            let flows = mobile
+                .flows
+                .iter()
+                .filter_map(|place| gateway.flows.at(*place));
+            let mut in_flight = InFlight::default();
+            flows.for_each(|flow| in_flight.count(0, flow.in_flight_unsplit()));
+            assert_eq!(mobile.in_flight, in_flight, "what is in flight");
+            for place in &mobile.flows {
+                let Some(flow) = gateway.flows.at(*place) else {
+                    panic!("a flow that is not there");
+                };
+                let entries = mobile.waiting.iter().filter(|other| *other == place);
+                assert_eq!(entries.count(), usize::from(flow.waits), "who waits");
+                assert!(
+                    flow.waits || flow.is_split() || !flow.has_backlog(),
+                    "a backlog waits for ever"
+                );
+            }
+            assert!(mobile.waiting.len() <= mobile.flows.len());
+        }
+    }
+
+    /// A prefix of what the other end sends, at every moment.
+    pub(super) fn check_received(&mut self, side: Side) {
+        let (host, peer) = match side {
+            Side::Fh => (&self.fh, &self.mh),
+            Side::Mh => (&self.mh, &self.fh),
+        };
+        let checked = self.checked[side as usize];
+        let received = host.received.len();
+        assert!(received <= peer.sending.len());
+        assert_eq!(host.received[checked..], peer.sending[checked..received]);
+        self.checked[side as usize] = received;
+    }
+}

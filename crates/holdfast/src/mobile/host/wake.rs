@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What `wake` needs of the daemon besides its machine: the word of flows that pause, and what the
+//! programs are to know of flows that are woken.
+
+use std::os::fd::AsFd as _;
+use std::time::Duration;
+
+use holdfast_core::mobile_host::FLOWS_SERVED_MAX;
+use holdfast_net::mobile_path::{FlowMaps, NotedFlow, Woken, boottime};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use super::{Host, now};
+
+/// After a flow was woken, echoes from before the outage are renewed for so long.
+pub(super) const RENEWED_FOR: Duration = Duration::from_secs(10);
+/// And from the outage's begin for so long.
+const OUTAGE_MAX: Duration = Duration::from_secs(3_600);
+/// How often it is looked which flows pause, where the programs have no timers.
+const LOOK_FOR_PAUSES: Duration = Duration::from_millis(25);
+
+impl Host {
+    /// Returns when flows pause: then [`handle_pauses`](Self::handle_pauses) is due.
+    #[expect(
+        deprecated,
+        reason = "its replacement is unsafe; the ring's descriptor never changes"
+    )]
+    pub(in crate::mobile) async fn paused(&self) {
+        let pauses = self.attached.as_ref().and_then(|of| of.pauses.as_ref());
+        let Some(pauses) = pauses else {
+            return std::future::pending().await;
+        };
+        // Of each waiting: the interface, and with it the ring, comes and goes.
+        match AsyncFd::with_interest(pauses.as_fd(), Interest::READABLE) {
+            Ok(ring) => match ring.readable().await {
+                Ok(mut ready) => ready.clear_ready(),
+                Err(error) => tracing::warn!(%error, "pauses"),
+            },
+            Err(error) => {
+                tracing::warn!(%error, "pauses are not heard of");
+                std::future::pending().await
+            }
+        }
+    }
+
+    /// Acknowledges what was held back of flows that pause.
+    pub(in crate::mobile) fn handle_pauses(&mut self) {
+        let Some(attached) = &self.attached else {
+            return;
+        };
+        let Some(pauses) = &attached.pauses else {
+            return;
+        };
+        let paused = match pauses.take() {
+            Ok(paused) => paused,
+            Err(error) => {
+                tracing::warn!(%error, "pauses");
+                return;
+            }
+        };
+        let mut keys = Vec::new();
+        for pause in &paused {
+            // Else the MH has said more itself.
+            if let Ok(Some(noted)) = attached.path.maps().paused(pause) {
+                keys.push(noted.flow.key);
+            }
+        }
+        self.drive(|machine, _, _, actions| {
+            for key in keys {
+                machine.handle_pause(key, actions);
+            }
+        });
+    }
+
+    /// What the MH itself sends when the link is back, before anybody says so, is to have an echo of
+    /// that time too.
+    pub(super) fn prepare_to_wake(&mut self) {
+        let Some(attached) = &self.attached else {
+            return;
+        };
+        let maps = attached.path.maps();
+        let mut noted = maps.flows().unwrap_or_else(|error| {
+            tracing::warn!(%error, "the flows cannot be read");
+            Vec::new()
+        });
+        noted.sort_by_key(|noted| std::cmp::Reverse(noted.flow.heard_at));
+        for noted in noted.iter_mut().take(FLOWS_SERVED_MAX) {
+            wake(maps, noted, OUTAGE_MAX);
+        }
+    }
+
+    /// What the programs do by timers where they can.
+    pub(super) fn look_for_pauses(&mut self) {
+        let now = now();
+        let Some(attached) = &mut self.attached else {
+            return;
+        };
+        if attached.look_at.is_none_or(|at| at > now) {
+            return;
+        }
+        attached.look_at = Some(now + LOOK_FOR_PAUSES);
+        let pausing = match attached.path.maps().pausing(now) {
+            Ok(pausing) => pausing,
+            Err(error) => {
+                tracing::warn!(%error, "pauses");
+                return;
+            }
+        };
+        let known = core::mem::take(&mut attached.let_go);
+        let mut keys = Vec::new();
+        for noted in pausing {
+            let (key, ack) = (noted.flow.key, noted.flow.rcv_nxt);
+            if known.get(&key) != Some(&ack) {
+                keys.push(key);
+            }
+            attached.let_go.insert(key, ack);
+        }
+        if !keys.is_empty() {
+            self.drive(|machine, _, _, actions| {
+                for key in keys {
+                    machine.handle_pause(key, actions);
+                }
+            });
+        }
+    }
+}
+
+/// Nothing below what the MH itself says is to leave any more: a made ACK says it.
+pub(super) fn let_go(maps: &FlowMaps, noted: &NotedFlow) {
+    if let Err(error) = maps.let_go(&noted.flow.key, noted.flow.rcv_nxt) {
+        tracing::debug!(%error, "what leaves is not changed");
+    }
+}
+
+/// The same, and the ACK's echo is one of now, as those of the MH's own ACKs will be for so long.
+pub(super) fn wake(maps: &FlowMaps, noted: &mut NotedFlow, renewed_for: Duration) {
+    let clock = match maps.reserve(&noted.flow.key) {
+        Ok(reserve) => reserve.map(|reserve| reserve.clock),
+        Err(error) => {
+            tracing::debug!(%error, "no clock");
+            None
+        }
+    };
+    let at = boottime();
+    let mut woken = Woken {
+        let_go: noted.flow.rcv_nxt,
+        stale: None,
+        echo: 0,
+        at,
+        ticks_per_s: 0,
+        until: now() + renewed_for,
+    };
+    if let (Some(timestamps), Some(clock)) = (&mut noted.flow.timestamps, clock) {
+        // What came last may not have been echoed yet.
+        let is_newer = (noted.fh_tsval.wrapping_sub(timestamps.tsecr) as i32) > 0;
+        woken.stale = Some(if is_newer {
+            noted.fh_tsval
+        } else {
+            timestamps.tsecr
+        });
+        woken.echo = clock.echo(at);
+        woken.ticks_per_s = clock.ticks_per_s();
+        timestamps.tsecr = woken.echo;
+    }
+    if let Err(error) = maps.wake(&noted.flow.key, &woken) {
+        tracing::debug!(%error, "what leaves is not changed");
+    }
+}
