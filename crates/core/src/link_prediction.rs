@@ -85,12 +85,12 @@ impl LinkPredictor {
             self.samples.pop_front();
         }
         let trend = self.trend(now)?;
-        if trend.level >= self.settings.gone_dbm + self.settings.rearm_db {
+        let ahead = self.reaches_end_in(trend);
+        let recovered = self.settings.gone_dbm + self.settings.rearm_db;
+        if ahead.is_none() && trend.level >= recovered {
             self.is_armed = true;
         }
-        let warning = self
-            .reaches_end_in(trend)
-            .filter(|_| self.is_armed && self.is_up)?;
+        let warning = ahead.filter(|_| self.is_armed && self.is_up)?;
         self.is_armed = false;
         self.warnings += 1;
         Some(warning)
@@ -260,9 +260,10 @@ mod tests {
                     assert!(recovered, "seed {seed}: no recovery in between");
                     recovered = false;
                 }
-                recovered |= predictor
-                    .trend(at(ms))
-                    .is_some_and(|trend| trend.level >= SETTINGS.gone_dbm + SETTINGS.rearm_db);
+                recovered |= predictor.trend(at(ms)).is_some_and(|trend| {
+                    trend.level >= SETTINGS.gone_dbm + SETTINGS.rearm_db
+                        && predictor.reaches_end_in(trend).is_none()
+                });
             }
             assert!(predictor.warnings() > 0, "seed {seed}");
         }

@@ -2,7 +2,7 @@
 //! The schemes: what each does at the points where they differ.
 //!
 //! Keeping segments, noticing outages and sending on afterwards is the same for all
-//! ([`Flow`], [`Mobile`](crate::mobile::Mobile)). A scheme decides
+//! ([`Flow`], [`Mobile`]). A scheme decides
 //! what the FH hears meanwhile.
 //!
 //! - `hold`: nothing but what the MH says. It has no code here: every hook returns at

@@ -106,7 +106,11 @@ impl EmulatedLink {
         let mtu = self.mtu.to_string();
         command.args(["--mtu", &mtu, "--seed", &self.seed.to_string()]);
         if self.carrier_follows {
-            let of = if self.carrier_of_mh_alone { "mh" } else { "both" };
+            let of = if self.carrier_of_mh_alone {
+                "mh"
+            } else {
+                "both"
+            };
             command.arg(format!("--carrier={of}"));
         }
         for (flag, path) in ["--pcap-fh", "--pcap-mh"].iter().zip(&self.packet_traces) {

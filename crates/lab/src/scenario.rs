@@ -55,9 +55,7 @@ pub use hop::HopConditions;
 pub(crate) use host::PRESET_DEFAULT;
 pub use host::{HostConditions, ShrunkWindow};
 pub use lc_cwe::{LcCweConditions, OnHandoffChoice, OnNeitherChoice, TimeoutRttChoice};
-pub use mobile::{
-    FreezeSetChoice, MobileConditions, MobileSchemeChoice, MobileSignalChoice,
-};
+pub use mobile::{FreezeSetChoice, MobileConditions, MobileSchemeChoice, MobileSignalChoice};
 pub use mtcp::{
     MtcpCompressionChoice, MtcpConditions, MtcpPersistChoice, MtcpReleaseChoice, MtcpSetChoice,
     MtcpShrinkChoice,

@@ -30,7 +30,7 @@ mod tests;
 
 pub use detour::{Detour, FOLLOWED_MAX};
 pub use record::NotedFlow;
-pub use reserve::{boottime, NotedReserve, Pause, Pauses, Woken};
+pub use reserve::{NotedReserve, Pause, Pauses, Woken, boottime};
 pub use sender::AckSender;
 
 use program::ProgramSettings;

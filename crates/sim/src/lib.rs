@@ -33,8 +33,8 @@ pub mod tcp;
 
 pub use content::ContentKind;
 pub use experiment::{
-    CrossTraffic, Experiment, GatewayPlan, Hop, LinkSignal, MobilePlan, Move, Reading, Roaming, RunUntil,
-    Transfer,
+    CrossTraffic, Experiment, GatewayPlan, Hop, LinkSignal, MobilePlan, Move, Reading, Roaming,
+    RunUntil, Transfer,
 };
 pub use network::Network;
 pub use observe::{LinkId, Observer, PacketEvent};

@@ -49,7 +49,7 @@ const QUIET: Duration = Duration::from_millis(50);
 const QUIET_MAX: Duration = Duration::from_millis(500);
 /// Over what the segments are counted: a round trip, within these.
 const EPOCH_MIN: Duration = Duration::from_millis(10);
-const EPOCH_MAX: Duration = Duration::from_millis(1_000);
+const EPOCH_MAX: Duration = Duration::from_secs(1);
 
 /// Where segments of the FH end: from `start` to `end` all `piece` bytes, but the last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,7 +68,11 @@ impl Grid {
         let piece = piece.min(len);
         let follows = seq == self.end && self.piece != 0;
         // A whole number of pieces so far, and no larger ones now. A smaller one may be the last.
-        let whole = follows && self.end.distance_from(self.start) % self.piece == 0;
+        let whole = follows
+            && self
+                .end
+                .distance_from(self.start)
+                .is_multiple_of(self.piece);
         let fits = piece == self.piece || (len < self.piece && len == piece);
         if !(whole && fits) {
             *self = Self {
@@ -244,7 +248,8 @@ impl Reserve {
             self.beyond_gap = None;
         }
         // An answer's end: a new request, or a short segment, on which Nagle's rule may wait.
-        let is_short = own.ack.distance_from(self.grid.start) % self.grid.piece.max(1) != 0;
+        let piece = self.grid.piece.max(1);
+        let is_short = !own.ack.distance_from(self.grid.start).is_multiple_of(piece);
         let asks = self.pushed_end == Some(own.ack) && (segment.has_payload || is_short);
         let may = ordered && self.is_bulk && !is_missing && !asks && !segment.is_ending;
         let leaves = match segment.scale {

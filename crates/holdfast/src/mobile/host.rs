@@ -117,10 +117,6 @@ impl Host {
         Ok(())
     }
 
-    #[expect(
-        clippy::type_complexity,
-        reason = "the parts of `Attached` that come of one call"
-    )]
     fn attach_path(&self) -> anyhow::Result<(MobilePath, Option<Decompression>, Option<Pauses>)> {
         let (interface, mode) = (&self.interface, AttachMode::Auto);
         if self.scheme == MobileScheme::Wake {

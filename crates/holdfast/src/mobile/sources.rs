@@ -36,7 +36,7 @@ const UNHEARD: &str = "nobody listens any more";
 /// How long after a failure a source is tried again: at first...
 const RETRY_MIN: Duration = Duration::from_secs(1);
 /// ... and at most. One that has run for so long begins with the least again.
-const RETRY_MAX: Duration = Duration::from_mins(1);
+const RETRY_MAX: Duration = Duration::from_secs(60);
 
 /// Who speaks of the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

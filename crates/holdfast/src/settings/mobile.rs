@@ -148,7 +148,7 @@ const FREEZE_SET: Key = Key {
     default: Some("\"today\""),
     example: "\"today\"",
     meaning: "The parameter set of `freeze`. `2000`: as published, any warning closes the windows. `today`: only \
-        those of flows whose round trip, as measured, ends before the outage begins.",
+        those of flows for which one and a half of their round trips, as measured, end before the outage begins.",
     cost: "With `2000` a warning shorter than the round trip makes Linux senders far slower than no warning.",
 };
 
@@ -160,7 +160,8 @@ const WARNING_ROUND_TRIPS: Key = Key {
     },
     default: Some("1"),
     example: "1",
-    meaning: "How long before an announced outage `freeze` closes a flow's window, in round trips of the flow.",
+    meaning: "How long before an announced outage `freeze` closes a flow's window, in round trips of the flow; \
+        with `today` one more.",
     cost: "More: the flow idles before the outage. Less: what is on its way is lost in the outage.",
 };
 
@@ -169,8 +170,8 @@ const TR_ACKS: Key = Key {
     kind: Kind::Flag,
     default: Some("true"),
     example: "true",
-    meaning: "Whether `freeze` sends three copies of the last ACK to every flow after an outage; otherwise one, to \
-        those whose window it has closed.",
+    meaning: "Whether `freeze` sends three copies of the last ACK after an outage: with `2000` to every flow, with \
+        `today` to those whose window it has closed; otherwise none, or with `today` one.",
     cost: "Three small packets a flow and outage.",
 };
 

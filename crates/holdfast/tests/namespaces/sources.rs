@@ -35,7 +35,8 @@ fn script(harness: &Harness) -> (PathBuf, PathBuf) {
 fn listening(harness: &Harness, scheme: &str, mobile: &str, sources: &str) -> (Mobile, File) {
     let (program, pipe) = script(harness);
     let config = harness.folder().join("mobile.toml");
-    let text = format!("[mobile]\n{mobile}\n[sources]\nscript = {program:?}\n{sources}\n");
+    let program = program.display();
+    let text = format!("[mobile]\n{mobile}\n[sources]\nscript = \"{program}\"\n{sources}\n");
     std::fs::write(&config, text).unwrap();
     let daemon = Mobile::start(harness, scheme, &["--config", config.to_str().unwrap()]);
     // For both, so that it does not wait for the script.

@@ -26,8 +26,8 @@ use crate::own_flows::{OwnFlows, words};
 use crate::results::{Framing, ResultLine, retransmission_ratio_percent};
 use crate::scenario::{
     BandwidthConditions, Conditions, ContentChoice, GatewayConditions, HopConditions,
-    HostConditions, MobileSignalChoice, MtcpConditions, OnHandoffChoice, PART_WIRED, Record, Run, SchemeChoice,
-    SignalChoice, SnoopConditions, Way, cell_seed,
+    HostConditions, MobileSignalChoice, MtcpConditions, OnHandoffChoice, PART_WIRED, Record, Run,
+    SchemeChoice, SignalChoice, SnoopConditions, Way, cell_seed,
 };
 use crate::scratch::Scratch;
 use crate::seeded_file::SeededContent;

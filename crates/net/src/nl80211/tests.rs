@@ -134,7 +134,7 @@ fn station(signal: &[(u16, i8)]) -> Message {
     let attributes = [
         attribute(3, &[9, 0, 0, 0]),
         attribute(6, &[2, 0, 0, 0, 1, 0]),
-        attribute(21 | 1 << 15, &info),
+        attribute(0x8015, &info),
     ];
     let header = netlink_packet_generic::GenlHeader {
         cmd: 19,

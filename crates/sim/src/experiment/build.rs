@@ -14,9 +14,7 @@ use rand_core::{RngCore, SeedableRng};
 
 use super::roaming::{Station, add_cells, connect_stations};
 use super::{Experiment, Hop, Reading, RunUntil, Transfer};
-use crate::network::{
-    ConnectionId, GatewayRole, MediumPlan, MobileRole, Network, SourceSettings,
-};
+use crate::network::{ConnectionId, GatewayRole, MediumPlan, MobileRole, Network, SourceSettings};
 use crate::observe::{LinkId, Observer};
 use crate::outcome::{HandoffOutcome, Outcome, TransferOutcome};
 use crate::packet::NodeId;

@@ -61,7 +61,8 @@ impl FhClock {
         let hz = ticks * 1_000_000 / (span.as_micros() as u64);
         let nearest = USUAL_HZ
             .into_iter()
-            .min_by_key(|usual| usual.abs_diff(hz) * 1_000_000 / usual);
+            // By their ratio, whichever is larger: 2 kHz is next to 1 kHz, not to 1 MHz.
+            .min_by_key(|usual| hz.max(*usual) * 1_000 / hz.min(*usual).max(1));
         let usual = nearest.unwrap_or(USUAL_HZ[0]);
         // In microseconds: how far off it would be, and how far it may be.
         let off = u128::from(usual.abs_diff(hz)) * span.as_micros() / u128::from(usual);

@@ -383,19 +383,23 @@ fn is_congested<P: Payload>(flow: &Flow<P>, cx: &Context<'_, P>) -> bool {
 mod tests {
     use super::*;
 
+    /// The part, in percent, for a flow with the first of so many bytes on their way.
+    fn percent(flows: &[u32]) -> u32 {
+        let mut all = InFlight::default();
+        for bytes in flows {
+            all.count(0, *bytes);
+        }
+        (queue_part(flows[0], all) * 100.0).round() as u32
+    }
+
     #[test]
     fn who_has_more_than_the_others_hears_of_the_queue_sooner_and_who_has_less_later() {
-        let all = |flows: &[u32]| {
-            let mut all = InFlight::default();
-            flows.iter().for_each(|bytes| all.count(0, *bytes));
-            all
-        };
-        assert_eq!(queue_part(100, all(&[100])), 1.0, "a flow alone");
-        assert_eq!(queue_part(100, all(&[100, 100, 0])), 1.0, "one idle");
-        assert_eq!(queue_part(150, all(&[150, 100, 50])), 100.0 / 150.0);
-        assert_eq!(queue_part(50, all(&[150, 100, 50])), 2.0);
-        assert_eq!(queue_part(10_000, all(&[10_000, 1, 1, 1])), QUEUE_PART_MIN);
-        assert_eq!(queue_part(1, all(&[10_000, 1, 1, 1])), QUEUE_PART_MAX);
-        assert_eq!(queue_part(0, all(&[])), 1.0);
+        assert_eq!(percent(&[100]), 100, "a flow alone");
+        assert_eq!(percent(&[100, 100, 0]), 100, "one idle");
+        assert_eq!(percent(&[150, 100, 50]), 67);
+        assert_eq!(percent(&[50, 150, 100]), 200);
+        assert_eq!(percent(&[10_000, 1, 1, 1]), 50, "at the least");
+        assert_eq!(percent(&[1, 10_000, 1, 1]), 400, "at the most");
+        assert_eq!(percent(&[0]), 100);
     }
 }

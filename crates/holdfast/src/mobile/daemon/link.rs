@@ -19,7 +19,7 @@ const FALSE_ALARM_AFTER: Duration = Duration::from_secs(2);
 /// What a source has said holds for so long after it has failed: another run may say the same.
 const HOLDS: Duration = Duration::from_secs(10);
 /// A modem that is reset, and ModemManager, take longer to be there again.
-const MODEM_HOLDS: Duration = Duration::from_mins(2);
+const MODEM_HOLDS: Duration = Duration::from_secs(120);
 
 /// What is known of a source.
 #[derive(Debug, Default)]

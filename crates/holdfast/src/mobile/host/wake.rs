@@ -38,7 +38,7 @@ impl Host {
             },
             Err(error) => {
                 tracing::warn!(%error, "pauses are not heard of");
-                std::future::pending().await
+                std::future::pending::<()>().await;
             }
         }
     }

@@ -238,7 +238,7 @@ async fn start_signal(bus: &Connection, path: &ObjectPath<'_>, seconds: u32) -> 
 async fn all(bus: &Connection, path: &ObjectPath<'_>, interface: &str) -> anyhow::Result<Values> {
     let properties = PropertiesProxy::new(bus, SERVICE, path.clone()).await?;
     let name = InterfaceName::try_from(interface)?;
-    Ok(properties.get_all(name.into()).await?)
+    Ok(properties.get_all(name).await?)
 }
 
 /// Which interface's properties the owner of the name says have changed, and to what.

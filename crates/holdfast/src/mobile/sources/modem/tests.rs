@@ -75,6 +75,7 @@ impl FakeModem {
     }
 
     #[zbus(property)]
+    #[expect(clippy::unused_self, reason = "zbus gives it to each property")]
     fn ports(&self) -> Vec<(String, u32)> {
         vec![("cdc-wdm0".into(), 6), ("wwan0".into(), 2)]
     }
