@@ -19,6 +19,7 @@
 //! no names: nothing is left behind on any way out. Loops watch a
 //! [`stop::StopFlag`], which SIGINT and SIGTERM raise.
 
+mod appointed;
 pub mod campaign;
 pub mod claims;
 pub mod counters;

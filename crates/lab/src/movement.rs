@@ -8,19 +8,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
-use holdfast_net::datapath::monotonic_ns;
 
+use crate::appointed::sleep_until;
 use crate::daemons::{announce_leaving, say_where};
 use crate::scenario::Move;
 use crate::topology::base_stations::{mh_routes, router_routes, station};
 use crate::topology::routes::RouteChanger;
 use crate::topology::{HostTuning, Topology};
-
-/// A sleep ends at the latest after this, to see whether it is over.
-const SLEEP_MAX: Duration = Duration::from_millis(50);
 
 /// What happens at one moment of a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,20 +125,6 @@ impl Drop for MovingMh {
             // An error was to be had by `finish`.
             let _ = thread.join();
         }
-    }
-}
-
-/// False: it is over before.
-fn sleep_until(at_ns: u64, over: &AtomicBool) -> bool {
-    loop {
-        if over.load(Ordering::Relaxed) {
-            return false;
-        }
-        let left = Duration::from_nanos(at_ns.saturating_sub(monotonic_ns()));
-        if left.is_zero() {
-            return true;
-        }
-        thread::sleep(left.min(SLEEP_MAX));
     }
 }
 

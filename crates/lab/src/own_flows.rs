@@ -8,16 +8,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use holdfast_link::OutageAt;
-use holdfast_net::datapath::monotonic_ns;
 
+use crate::appointed::sleep_until;
 use crate::daemons::{Daemon, announce_leaving, say_link};
 
-/// A sleep ends at the latest after this, to see whether it is over.
-const SLEEP_MAX: Duration = Duration::from_millis(50);
 /// After an outage the next one is announced no sooner than this: the daemon has to hear
 /// first, by netlink, that the link is back.
 const AFTER_RETURN_S: f64 = 0.005;
@@ -121,20 +118,6 @@ impl Drop for Announcer {
             // An error was to be had by `finish`.
             let _ = thread.join();
         }
-    }
-}
-
-/// False: it is over before.
-fn sleep_until(at_ns: u64, over: &AtomicBool) -> bool {
-    loop {
-        if over.load(Ordering::Relaxed) {
-            return false;
-        }
-        let left = Duration::from_nanos(at_ns.saturating_sub(monotonic_ns()));
-        if left.is_zero() {
-            return true;
-        }
-        thread::sleep(left.min(SLEEP_MAX));
     }
 }
 

@@ -8,17 +8,15 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use holdfast_link::OutageAt;
-use holdfast_net::datapath::monotonic_ns;
 use holdfast_net::lccwe::{CongestionControl, NAME};
 use holdfast_net::netns::NetNs;
 use holdfast_net::rtnl::Rtnl;
 
+use crate::appointed::sleep_until;
 use crate::link_process::MH_IF;
 use crate::scenario::Conditions;
 use crate::transfer::TransferWatch;
 
-/// The longest sleep between two looks at whether the transfer is over.
-const SLEEP_MAX: Duration = Duration::from_millis(20);
 /// Between two looks at whether the links have started.
 const START_LOOK: Duration = Duration::from_millis(1);
 
@@ -67,18 +65,4 @@ pub(super) fn feed(
         control.handoff_finished(ifindex)?;
     }
     Ok(())
-}
-
-/// False: it is over before.
-fn sleep_until(at_ns: u64, over: &AtomicBool) -> bool {
-    loop {
-        if over.load(Ordering::Relaxed) {
-            return false;
-        }
-        let left = Duration::from_nanos(at_ns.saturating_sub(monotonic_ns()));
-        if left.is_zero() {
-            return true;
-        }
-        thread::sleep(left.min(SLEEP_MAX));
-    }
 }
