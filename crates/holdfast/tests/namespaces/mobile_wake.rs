@@ -83,7 +83,8 @@ fn an_outage_that_nobody_foresaw_ends_in_data_within_a_few_round_trips() {
     let received = flow.finish().unwrap();
     assert!(mobile.counter("path.held_back") > 100);
     assert_eq!(mobile.counter("path.held_not"), 0);
-    assert_eq!(mobile.counter("host.send-errors"), 0);
+    // An ACK for a pause may find the link gone before the daemon has heard of it.
+    assert!(mobile.counter("host.send-errors") <= 1);
     // In its back-off the sender would be silent for seconds; two round trips are 100 ms.
     let stall_ms = received.stall_ms(start_ns + 8 * SECOND_NS);
     println!("first data after the outage: {stall_ms} ms");
