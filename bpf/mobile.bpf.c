@@ -62,6 +62,8 @@ struct settings {
 	__u32 own_mark;
 	__u32 keeps_reserves; /* `wake` */
 	__u32 has_timers;     /* else the daemon looks which flows pause */
+	__u32 reorders_stores; /* the processor does */
+	__u32 reads_slowly;    /* quick_read() is left out, for tests */
 };
 const volatile struct settings settings = {};
 
@@ -147,42 +149,6 @@ static __always_inline void close_window(struct __sk_buff *skb, const struct pac
 	count(WINDOW_CLOSED);
 }
 
-SEC("tc")
-int mobile_egress(struct __sk_buff *skb)
-{
-	struct packet packet = {};
-	struct segment segment;
-	struct state *state;
-	struct flow key;
-	int reason;
-
-	reason = parse(skb, settings.link_header_bytes, &packet);
-	if (reason != FOUND)
-		return pass(reason);
-	if (packet.upper != NEXT_TCP)
-		return pass(PASSED_NOT_TCP);
-	reason = read_segment(skb, settings.link_header_bytes, &packet, &segment);
-	if (reason)
-		return pass(reason);
-	if (flow_of(skb, settings.link_header_bytes, &packet, &key))
-		return pass(PASSED_MALFORMED);
-	if (segment.flags & (RST | SYN))
-		forget_reserve(&key);
-	if (segment.flags & RST) {
-		bpf_map_delete_elem(&flows, &key);
-		return NEXT;
-	}
-	state = enter(&key, &packet, &segment);
-	if (!state)
-		return NEXT;
-	note_egress(skb, state, &segment);
-	if (settings.keeps_reserves)
-		reserve_egress(skb, &packet, &key, &segment, state, orders_until(), woken_until());
-	else if (orders_until() > state->egress_at_ns && !(state->facts & FACT_OPAQUE))
-		close_window(skb, &packet, &key, &segment);
-	return NEXT;
-}
-
 static __always_inline void turn_round(const struct packet *packet, struct flow *key)
 {
 	__u32 length = packet->version == 4 ? 4 : 16;
@@ -204,6 +170,77 @@ static __always_inline void turn_round(const struct packet *packet, struct flow 
 			key->addresses[i + 16] = byte;
 		}
 	}
+}
+
+/* What a packet says; the key has the MH's end first. */
+struct read {
+	struct packet packet;
+	struct segment segment;
+	struct flow key;
+	struct outer outer; /* on the way out */
+	const struct options *options;
+	struct options quick;
+};
+
+/* By path.h and tcp.h; FOUND, or a reason to pass. */
+static __always_inline int read_slowly(struct __sk_buff *skb, int inward, struct read *read)
+{
+	__u32 link = settings.link_header_bytes;
+	int reason = parse(skb, link, &read->packet);
+
+	if (reason != FOUND)
+		return reason;
+	if (read->packet.upper != NEXT_TCP)
+		return PASSED_NOT_TCP;
+	reason = read_segment(skb, link, &read->packet, &read->segment);
+	if (reason)
+		return reason;
+	if (flow_of(skb, link, &read->packet, &read->key))
+		return PASSED_MALFORMED;
+	if (inward)
+		turn_round(&read->packet, &read->key);
+	else
+		read_outer(skb, &read->outer);
+	read->options = read_options(skb, &read->segment);
+	return read->options ? FOUND : PASSED_MALFORMED;
+}
+
+static __always_inline int read_packet(struct __sk_buff *skb, int inward, struct read *read)
+{
+	if (!settings.reads_slowly && quick_read(skb, settings.link_header_bytes, inward, &read->packet, &read->segment,
+						 &read->key, &read->quick, &read->outer)) {
+		read->options = &read->quick;
+		return FOUND;
+	}
+	return read_slowly(skb, inward, read);
+}
+
+SEC("tc")
+int mobile_egress(struct __sk_buff *skb)
+{
+	struct state *state;
+	struct read read;
+	int reason;
+
+	reason = read_packet(skb, 0, &read);
+	if (reason != FOUND)
+		return pass(reason);
+	if (read.segment.flags & (RST | SYN))
+		forget_reserve(&read.key);
+	if (read.segment.flags & RST) {
+		bpf_map_delete_elem(&flows, &read.key);
+		return NEXT;
+	}
+	state = enter(&read.key, &read.packet, &read.segment);
+	if (!state)
+		return NEXT;
+	note_egress(state, &read.segment, read.options, &read.outer);
+	if (settings.keeps_reserves)
+		reserve_egress(skb, &read.packet, &read.key, &read.segment, read.options, state, orders_until(),
+			       woken_until());
+	else if (orders_until() > state->egress_at_ns && !(state->facts & FACT_OPAQUE))
+		close_window(skb, &read.packet, &read.key, &read.segment);
+	return NEXT;
 }
 
 static __always_inline int is_followed(const struct flow *key)
@@ -251,10 +288,8 @@ SEC("tc")
 int mobile_ingress(struct __sk_buff *skb)
 {
 	int own = settings.device_ifindex && skb->mark == settings.own_mark;
-	struct packet packet = {};
-	struct segment segment;
 	struct state *state;
-	struct flow key;
+	struct read read;
 	int reason;
 
 	if (own) {
@@ -263,32 +298,24 @@ int mobile_ingress(struct __sk_buff *skb)
 	}
 	if (skb->pkt_type != 0 /* PACKET_HOST */)
 		return pass(PASSED_OTHER_HOST);
-	reason = parse(skb, settings.link_header_bytes, &packet);
+	reason = read_packet(skb, 1, &read);
 	if (reason != FOUND)
 		return pass(reason);
-	if (packet.upper != NEXT_TCP)
-		return pass(PASSED_NOT_TCP);
-	reason = read_segment(skb, settings.link_header_bytes, &packet, &segment);
-	if (reason)
-		return pass(reason);
-	if (flow_of(skb, settings.link_header_bytes, &packet, &key))
-		return pass(PASSED_MALFORMED);
-	turn_round(&packet, &key);
-	state = bpf_map_lookup_elem(&flows, &key);
-	if (!own && to_daemon(state, &segment, &key))
+	state = bpf_map_lookup_elem(&flows, &read.key);
+	if (!own && to_daemon(state, &read.segment, &read.key))
 		return bpf_redirect(settings.device_ifindex, 0);
 	if (!state)
 		return NEXT;
-	if (segment.flags & RST) {
+	if (read.segment.flags & RST) {
 		/* RFC 5961, 3.2: any other the MH itself does not take either. */
-		if (segment.seq == state->rcv_nxt) {
-			bpf_map_delete_elem(&flows, &key);
-			forget_reserve(&key);
+		if (read.segment.seq == state->rcv_nxt) {
+			bpf_map_delete_elem(&flows, &read.key);
+			forget_reserve(&read.key);
 		}
 		return NEXT;
 	}
-	if (note_ingress(skb, state, &segment) && settings.keeps_reserves)
-		reserve_ingress(skb, &key, state, &segment);
+	if (note_ingress(state, &read.segment, read.options) && settings.keeps_reserves)
+		reserve_ingress(skb, &read.key, state, &read.segment);
 	return NEXT;
 }
 

@@ -3,13 +3,13 @@
  * What is known of each flow, and how it becomes known: from the MH's segments
  * on the way out, from the FH's on the way in.
  *
- * The program that includes it has `settings.link_header_bytes`, and NOTED_EGRESS,
- * NOTED_INGRESS and NOT_CREDIBLE among its counters.
+ * The program that includes it has `settings.link_header_bytes` and `settings.reorders_stores`,
+ * and NOTED_EGRESS, NOTED_INGRESS and NOT_CREDIBLE among its counters.
  */
 #ifndef HOLDFAST_NOTED_H
 #define HOLDFAST_NOTED_H
 
-#include "tcp.h"
+#include "quick.h"
 
 #define LINK_HEADER_BYTES_MAX 14
 /* Sequence numbers that lie further apart are no neighbours. */
@@ -27,45 +27,61 @@
 /*
  * What is known of a flow; shared with crates/net/src/mobile_path/record.rs.
  *
- * Of an ACK the way out writes `ended`, the fields, `begun`, in this order: who
- * reads from the front to the back and finds the two equal has not read halves
- * of two ACKs, where processors keep the order of stores (x86). Where they do
- * not, a mixture is possible, of numbers that the MH has all said. The way in
- * writes what is behind; the scale is settled before there is an ACK.
+ * The parts are cache lines, since the two ways of a flow often run on two processors: in the
+ * map the first comes behind 88 bytes of the kernel's and the key's, which every lookup reads.
+ *
+ * Of an ACK the way out writes `ended`, the fields, `begun`, in this order; its SACK blocks have
+ * a pair of their own. Who reads from the front to the back and finds the two equal has not read
+ * halves of two, where processors keep the order of stores; of others see order_stores().
  */
 struct state {
+	/* Of both ways; seldom written. */
+	__u32 facts;
+	__u32 mh_scale; /* settled before there is an ACK */
+	__u32 fh_has_finished;
+	__u32 timed_tsval;
+	__u32 timed_seq;
+	__u32 unused;
+	__u64 tsval_timed_at_ns;
+	__u64 seq_timed_at_ns;
+
+	/* The way out, with each ACK. */
 	__u32 begun;
 	__u32 snd_nxt;
 	__u32 rcv_nxt;
 	__u32 tsval;
 	__u32 tsecr;
-	__u32 window; /* as it stands in the header */
-	__u32 sack[2 * SACK_BLOCKS_MAX];
-	__u32 sack_blocks;
-	__u32 traffic_class;
-	__u8 link[16]; /* the link layer's header */
-	__u32 mh_scale;
+	__u16 window; /* as it stands in the header */
+	__u8 sack_blocks;
+	__u8 traffic_class;
+	__u64 egress_at_ns;
+	__u64 link[2]; /* the link layer's header */
+	__u32 unused_out[2];
+	__u32 orders; /* nothing but a place for order_stores() */
 	__u32 ended;
 
-	__u32 facts;
-	__u32 fh_has_finished;
-	__u32 fh_tsval;
-	__u32 fh_nxt;
-	__u32 timed_tsval;
-	__u32 timed_seq;
-	__u64 egress_at_ns;
+	/* The way in. */
 	__u64 ingress_at_ns; /* newest segment of the FH */
 	__u64 data_at_ns;    /* newest payload of the FH */
-	__u64 tsval_timed_at_ns;
-	__u64 seq_timed_at_ns;
 	__u64 rtt_at_ns;
 	__u64 rtt_ns;
 	__u64 srtt_ns; /* RFC 6298 */
+	__u32 fh_tsval;
+	__u32 fh_nxt;
+	__u32 fh_ack; /* of its newest segment */
+	__u32 unused_in[3];
+
+	/* The way out, with each ACK that has blocks: `sack_begun` is then the ACK's `begun`. */
+	__u32 sack_begun;
+	__u32 sack[2 * SACK_BLOCKS_MAX];
+	__u32 sack_ended;
+	__u64 unused_sack[3];
 };
 
-_Static_assert(sizeof(struct flow) == 36 && sizeof(struct state) == 176, "as in record.rs");
-_Static_assert(__builtin_offsetof(struct state, link) == 64 && __builtin_offsetof(struct state, facts) == 88 &&
-		       __builtin_offsetof(struct state, egress_at_ns) == 112,
+_Static_assert(sizeof(struct flow) == 36 && sizeof(struct state) == 232, "as in record.rs");
+_Static_assert(__builtin_offsetof(struct state, begun) == 40 && __builtin_offsetof(struct state, link) == 72 &&
+		       __builtin_offsetof(struct state, ingress_at_ns) == 104 &&
+		       __builtin_offsetof(struct state, sack_begun) == 168,
 	       "as in record.rs");
 
 struct {
@@ -78,13 +94,35 @@ struct {
 /* A state with nothing in it; too large for the stack. */
 const volatile struct state fresh SEC(".rodata.fresh") = { .mh_scale = SCALE_UNKNOWN };
 
-static __always_inline __u32 traffic_class(struct __sk_buff *skb)
+/* What quick_read() reads too, of a packet that goes out. */
+static __always_inline void read_outer(struct __sk_buff *skb, struct outer *outer)
 {
 	__u8 start[2] = {};
 
 	bpf_skb_load_bytes(skb, settings.link_header_bytes, start, sizeof(start));
-	/* RFC 2474; in IPv6 it lies across the first two bytes. */
-	return start[0] >> 4 == 4 ? start[1] : (start[0] << 4 | start[1] >> 4) & 0xff;
+	/* In IPv6 it lies across the first two bytes. */
+	outer->traffic_class = start[0] >> 4 == 4 ? start[1] : (start[0] << 4 | start[1] >> 4) & 0xff;
+	outer->link[0] = outer->link[1] = 0;
+	if (settings.link_header_bytes == LINK_HEADER_BYTES_MAX)
+		bpf_skb_load_bytes(skb, 0, outer->link, LINK_HEADER_BYTES_MAX);
+}
+
+/*
+ * No store that follows is seen before one that came before. Where the processor does not see
+ * to that itself an addition whose result is asked for does, which the kernel makes a barrier:
+ * w2 = atomic_fetch_add((u32 *)(r1 + 0), w2), of an instruction set (v3) with which the rest
+ * would take the verifier ten times as long.
+ */
+static __always_inline void order_stores(struct state *state)
+{
+	barrier();
+	if (settings.reorders_stores)
+		asm volatile("r1 = %0\n"
+			     "r2 = 1\n"
+			     ".8byte 0x00000001000021c3\n"
+			     :
+			     : "r"(&state->orders)
+			     : "r1", "r2", "memory");
 }
 
 static __always_inline void sample(struct state *state, __u64 rtt_ns, __u64 now)
@@ -117,6 +155,12 @@ static __always_inline struct state *enter(const struct flow *key, const struct 
 	return state;
 }
 
+static __always_inline void add_facts(struct state *state, __u32 facts)
+{
+	if ((state->facts & facts) != facts)
+		state->facts |= facts;
+}
+
 /* Starts the clocks by which the FH's answer is a round trip. */
 static __always_inline void time_egress(struct state *state, const struct segment *segment,
 					const struct options *options, __u32 length, __u64 now)
@@ -130,26 +174,38 @@ static __always_inline void time_egress(struct state *state, const struct segmen
 			state->timed_tsval = options->tsval;
 			state->tsval_timed_at_ns = now;
 		}
-		state->facts |= FACT_TIMESTAMPS;
+		add_facts(state, FACT_TIMESTAMPS);
 	}
 	if (!length)
 		return;
 	if (segment->seq != state->snd_nxt) {
 		/* Sent again: its ACK tells no round trip (Karn). */
-		state->seq_timed_at_ns = 0;
+		if (state->seq_timed_at_ns)
+			state->seq_timed_at_ns = 0;
 	} else if (!state->seq_timed_at_ns || now - state->seq_timed_at_ns > TIMED_NS_MAX) {
 		state->timed_seq = segment->seq + length;
 		state->seq_timed_at_ns = now;
 	}
 }
 
-static __always_inline void note_ack(struct __sk_buff *skb, struct state *state, const struct segment *segment,
-				     const struct options *options, __u32 end)
+static __always_inline void note_sack(struct state *state, const struct options *options, __u32 turn)
+{
+	state->sack_ended = turn;
+	order_stores(state);
+#pragma unroll
+	for (int i = 0; i < 2 * SACK_BLOCKS_MAX; i++)
+		state->sack[i] = options->sack[i];
+	order_stores(state);
+	state->sack_begun = turn;
+}
+
+static __always_inline void note_ack(struct state *state, const struct segment *segment, const struct options *options,
+				     const struct outer *outer, __u32 end)
 {
 	__u32 turn = state->ended + 1;
 
 	state->ended = turn;
-	barrier();
+	order_stores(state);
 	if (at_or_after(end, state->snd_nxt))
 		state->snd_nxt = end;
 	state->rcv_nxt = segment->ack;
@@ -158,38 +214,34 @@ static __always_inline void note_ack(struct __sk_buff *skb, struct state *state,
 		state->tsval = options->tsval;
 		state->tsecr = options->tsecr;
 	}
-#pragma unroll
-	for (int i = 0; i < 2 * SACK_BLOCKS_MAX; i++)
-		state->sack[i] = options->sack[i];
 	state->sack_blocks = options->sack_blocks;
-	state->traffic_class = traffic_class(skb);
-	if (settings.link_header_bytes == LINK_HEADER_BYTES_MAX)
-		bpf_skb_load_bytes(skb, 0, state->link, LINK_HEADER_BYTES_MAX);
-	barrier();
+	state->traffic_class = outer->traffic_class;
+	if (options->sack_blocks)
+		note_sack(state, options, turn);
+	state->link[0] = outer->link[0];
+	state->link[1] = outer->link[1];
+	order_stores(state);
 	state->begun = turn;
 }
 
-static __always_inline void note_egress(struct __sk_buff *skb, struct state *state, const struct segment *segment)
+static __always_inline void note_egress(struct state *state, const struct segment *segment,
+					const struct options *options, const struct outer *outer)
 {
 	__u32 length = segment->payload + !!(segment->flags & SYN) + !!(segment->flags & FIN);
 	__u64 now = bpf_ktime_get_ns();
-	struct options *options;
 
-	options = read_options(skb, segment);
-	if (!options)
-		return;
 	time_egress(state, segment, options, length, now);
 	if (segment->flags & SYN) {
 		state->mh_scale = options->scale == SCALE_UNKNOWN ? 0 : options->scale;
 		state->snd_nxt = segment->seq + length;
 	} else {
 		if (options->others)
-			state->facts |= FACT_OPAQUE;
+			add_facts(state, FACT_OPAQUE);
 		if (segment->flags & ACK) {
 			/* One that another processor has overtaken is not the newest. */
 			if (!(state->facts & FACT_OPEN) || at_or_after(segment->ack, state->rcv_nxt))
-				note_ack(skb, state, segment, options, segment->seq + length);
-			state->facts |= FACT_OPEN;
+				note_ack(state, segment, options, outer, segment->seq + length);
+			add_facts(state, FACT_OPEN);
 		}
 	}
 	state->egress_at_ns = now;
@@ -215,9 +267,21 @@ static __always_inline int fits(const struct state *state, const struct segment 
 	       (__s32)(end - state->rcv_nxt) >= -(window + (1 << 16));
 }
 
+/*
+ * The next one after a segment that was believed, with the same ACK: who hits that knows both
+ * numbers. So what the way out writes need not be read for it.
+ */
+static __always_inline int continues(const struct state *state, const struct segment *segment)
+{
+	return (segment->flags & (SYN | ACK)) == ACK && segment->seq == state->fh_nxt &&
+	       segment->ack == state->fh_ack && state->ingress_at_ns && state->facts & FACT_OPEN;
+}
+
 /* The same of any segment whose ACK is to be believed. */
 static __always_inline int credible(const struct state *state, const struct segment *segment, __u32 end)
 {
+	if (continues(state, segment))
+		return 1;
 	if (!(segment->flags & ACK))
 		return 0;
 	if (segment->flags & SYN)
@@ -249,19 +313,17 @@ static __always_inline void time_ingress(struct state *state, const struct segme
 }
 
 /* Whether it fits, and is noted. */
-static __always_inline int note_ingress(struct __sk_buff *skb, struct state *state, const struct segment *segment)
+static __always_inline int note_ingress(struct state *state, const struct segment *segment,
+					const struct options *options)
 {
 	__u32 end = segment->seq + segment->payload + !!(segment->flags & SYN) + !!(segment->flags & FIN);
-	__u64 now = bpf_ktime_get_ns();
-	struct options *options;
+	__u64 now;
 
 	if (!credible(state, segment, end)) {
 		count(NOT_CREDIBLE);
 		return 0;
 	}
-	options = read_options(skb, segment);
-	if (!options)
-		return 0;
+	now = bpf_ktime_get_ns();
 	time_ingress(state, segment, options, now);
 	if (segment->flags & SYN) {
 		/* RFC 7323, 2.2: one end without it, and neither scales. */
@@ -276,6 +338,7 @@ static __always_inline int note_ingress(struct __sk_buff *skb, struct state *sta
 	}
 	if (options->timestamps)
 		state->fh_tsval = options->tsval;
+	state->fh_ack = segment->ack;
 	if (segment->flags & FIN)
 		state->fh_has_finished = 1;
 	state->ingress_at_ns = now;

@@ -443,25 +443,18 @@ static __always_inline struct leaves decide(struct reserve *reserve, const struc
 
 /* A segment of the MH; `note_egress` has noted it, and its options are read. */
 static __always_inline void reserve_egress(struct __sk_buff *skb, const struct packet *packet, const struct flow *key,
-					   const struct segment *segment, const struct state *state, __u64 orders,
-					   __u64 woken_until)
+					   const struct segment *segment, const struct options *options,
+					   const struct state *state, __u64 orders, __u64 woken_until)
 {
 	struct reserve *reserve = bpf_map_lookup_elem(&reserves, key);
 	__u64 now = state->egress_at_ns;
-	const struct options *options;
 	const struct woken *of;
-	struct scratch *scratch;
 	struct leaves left;
 	struct fields from = {};
 	struct fields to;
-	__u32 zero = 0;
 
 	if (!reserve || segment->flags & (SYN | RST) || !(segment->flags & ACK))
 		return;
-	scratch = bpf_map_lookup_elem(&scratches, &zero);
-	if (!scratch)
-		return;
-	options = &scratch->options;
 	of = woken_now(key, woken_until, now);
 	if (of && (!reserve->has_let_go || !at_or_after(reserve->let_go, of->let_go))) {
 		reserve->let_go = of->let_go;

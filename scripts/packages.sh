@@ -3,7 +3,7 @@
 #
 # Makes sure that the programs and headers a task needs are on this machine.
 #
-#     scripts/packages.sh build|test|demo|bench|lint
+#     scripts/packages.sh build|test|demo|bench|lint|kernel
 #
 # Prints nothing when all is there. Otherwise, as root on a Debian system, installs the missing
 # packages and nothing else; in any other case names them, with the command, and fails.
@@ -38,14 +38,24 @@ readonly measure='
 readonly compare='
     haproxy         haproxy
     valgrind        valgrind'
+readonly machine='
+    qemu-system-x86 qemu-system-x86_64
+    busybox-static  /bin/busybox
+    cpio            cpio
+    kmod            depmod
+    iw              iw
+    hostapd         hostapd
+    wpasupplicant   wpa_supplicant'
 
 # Packages whose post-installation enables a service, and that service.
 readonly services='
     nginx-light     nginx.service
-    haproxy         haproxy.service'
+    haproxy         haproxy.service
+    hostapd         hostapd.service
+    wpasupplicant   wpa_supplicant.service'
 
 usage() {
-    echo "usage: $0 build|lint|demo|test|bench" >&2
+    echo "usage: $0 build|lint|demo|test|bench|kernel" >&2
     exit 2
 }
 
@@ -54,6 +64,7 @@ build | lint) wanted="$build" ;;
 demo) wanted="$build$run" ;;
 test) wanted="$build$run$measure" ;;
 bench) wanted="$build$run$measure$compare" ;;
+kernel) wanted="$build$run$measure$machine" ;;
 *) usage ;;
 esac
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Compiles the BPF programs; the objects are embedded by `datapath/program.rs`
-//! and `mobile_path/program.rs`.
+//! Compiles the BPF programs; the objects are embedded by `datapath/program.rs`,
+//! `mobile_path/program.rs`, `lccwe.rs` and `lccwe/default.rs`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,14 +8,14 @@ use std::process::Command;
 fn main() {
     let folder = Path::new(&environment("CARGO_MANIFEST_DIR")).join("../../bpf");
     println!("cargo::rerun-if-env-changed=CLANG");
-    for header in ["path.h", "tcp.h", "noted.h", "reserve.h"] {
+    for header in ["path.h", "tcp.h", "noted.h", "reserve.h", "quick.h"] {
         let header = folder.join(header);
         println!("cargo::rerun-if-changed={}", header.display());
     }
     for header in ["lccwe.h", "lccwe_judge.h", "lccwe_kernel.h"] {
         println!("cargo::rerun-if-changed={}", folder.join(header).display());
     }
-    for program in ["gateway", "mobile", "lccwe"] {
+    for program in ["gateway", "mobile", "lccwe", "lccwe_cgroup"] {
         let source = folder.join(format!("{program}.bpf.c"));
         println!("cargo::rerun-if-changed={}", source.display());
         let object = PathBuf::from(environment("OUT_DIR")).join(format!("{program}.bpf.o"));

@@ -12,13 +12,14 @@ use crate::schemes::Context;
 use crate::settings::{Scheme, Settings};
 use crate::table::Table;
 use crate::timers::Timers;
-use crate::{Action, Actions, Direction, FlowRecord, Payload, Verdict};
+use crate::{Actions, Direction, FlowRecord, Payload, Verdict};
 
 mod cell;
 mod compression;
 mod deadlines;
 mod early;
 mod handoff;
+mod hooks;
 mod link_events;
 mod meeting;
 mod path_mtu;
@@ -97,7 +98,7 @@ impl<P: Payload> Gateway<P> {
         self.counters.segments += 1;
         self.sweep_at.get_or_insert(now + SWEEP_INTERVAL);
         let key = FlowKey::of(segment, direction);
-        let Some(place) = self.flows.find(&key).or_else(|| self.meet(key, now)) else {
+        let Some(place) = self.find_or_meet(key, now) else {
             self.counters.table_full += 1;
             return Verdict::Forward;
         };
@@ -158,11 +159,7 @@ impl<P: Payload> Gateway<P> {
             return;
         };
         if flow.accepts_rst(direction == Direction::Uplink, segment) {
-            self.cached_bytes -= flow.close();
-            actions.push(Action::Record(FlowRecord {
-                gone: true,
-                ..flow.record()
-            }));
+            self.end_flow(place, actions);
         } else {
             self.counters.implausible += 1;
         }
@@ -184,8 +181,7 @@ impl<P: Payload> Gateway<P> {
         self.cached_bytes -= cached.saturating_sub(flow.kept_bytes());
         if outcome == DataOutcome::Unknown {
             self.counters.implausible += u64::from(flow.stage == Stage::Open);
-            let record = self.predecessor.find(&flow.key);
-            let record = record.and_then(|record| self.predecessor.at(record));
+            let record = self.predecessor.get(&flow.key);
             if let (Stage::Meeting, Some(owed)) = (flow.stage, record.and_then(|old| old.owed)) {
                 // In persist state the FH may say nothing that the MH would answer.
                 actions.extend(flow.made_question(segment, owed));
@@ -207,12 +203,13 @@ impl<P: Payload> Gateway<P> {
             return Verdict::Suppress;
         }
         let verdict = if segment.is_empty() || outcome == DataOutcome::Old {
-            let Some(mobile) = self.mobiles.at(flow.mobile) else {
+            let judged = self.with_context(place, now, actions, |flow, _, cx| {
+                cx.settings.scheme.on_nothing_new(flow, segment, cx)
+            });
+            let Some(verdict) = judged else {
                 return Verdict::Forward;
             };
-            let counters = &mut self.counters;
-            let mut cx = Context::new(&self.settings, mobile, now, counters, actions);
-            self.settings.scheme.on_nothing_new(flow, segment, &mut cx)
+            verdict
         } else if flow.is_split() {
             self.keep_split(place, segment, payload, now, actions)
         } else {
@@ -232,18 +229,13 @@ impl<P: Payload> Gateway<P> {
         now: Instant,
         actions: &mut Actions<P>,
     ) -> bool {
-        let Some(flow) = self.flows.at_mut(place) else {
-            return false;
-        };
-        let Some(mobile) = self.mobiles.at(flow.mobile) else {
-            return false;
-        };
-        let kept = flow.snoop_uplink.bytes();
-        let counters = &mut self.counters;
-        let mut cx = Context::new(&self.settings, mobile, now, counters, actions);
-        let away = mobile.is_away();
-        let held_back = self.settings.scheme.on_fh_ack(flow, segment, away, &mut cx);
-        self.cached_bytes -= kept.saturating_sub(flow.snoop_uplink.bytes());
+        let heard = self.with_context(place, now, actions, |flow, mobile, cx| {
+            let (kept, away) = (flow.snoop_uplink.bytes(), mobile.is_away());
+            let held_back = cx.settings.scheme.on_fh_ack(flow, segment, away, cx);
+            (held_back, kept.saturating_sub(flow.snoop_uplink.bytes()))
+        });
+        let (held_back, freed) = heard.unwrap_or_default();
+        self.cached_bytes -= freed;
         held_back
     }
 
@@ -355,12 +347,8 @@ impl<P: Payload> Gateway<P> {
             recovery::repair(flow, outcome.loss, &mut self.counters, actions);
         }
         self.repair_split(place, outcome.loss, now, actions);
-        if let Some(flow) = self.flows.at_mut(place).filter(|flow| flow.is_done()) {
-            self.cached_bytes -= flow.close();
-            actions.push(Action::Record(FlowRecord {
-                gone: true,
-                ..flow.record()
-            }));
+        if self.flows.at(place).is_some_and(Flow::is_done) {
+            self.end_flow(place, actions);
         }
         if returned && !self.carrier_down {
             self.begin_recovery(mobile_place, LinkSource::Silence, now, actions);
@@ -381,15 +369,10 @@ impl<P: Payload> Gateway<P> {
         if self.settle_with_predecessor(place, &key, actions) {
             return true;
         }
-        let Some(flow) = self.flows.at_mut(place) else {
-            return false;
-        };
-        if let Some(mobile) = self.mobiles.at(flow.mobile) {
-            let counters = &mut self.counters;
-            let cx = Context::new(&self.settings, mobile, now, counters, actions);
-            self.settings.scheme.on_met(flow, &cx);
-            self.equip(place);
-        }
+        self.with_context(place, now, actions, |flow, _, cx| {
+            cx.settings.scheme.on_met(flow, cx);
+        });
+        self.equip(place);
         false
     }
 

@@ -30,6 +30,11 @@ const VERSION: u8 = 2;
 const CHECK: usize = FLOW_RECORD_LEN - 4;
 
 impl FlowRecord {
+    /// The same of a flow that is gone.
+    pub(crate) const fn ended(self) -> Self {
+        Self { gone: true, ..self }
+    }
+
     /// The record in a fixed length, for a file that a crash leaves behind.
     pub fn to_bytes(&self) -> [u8; FLOW_RECORD_LEN] {
         let mut bytes = [0; FLOW_RECORD_LEN];

@@ -70,35 +70,34 @@ const fn rescaled(segment: &Segment, scale: Rescale) -> u16 {
     }
 }
 
+/// A segment whose numbers are `own` higher on the other half; those of the end that it goes to
+/// are `others` higher there.
+fn renumbered(segment: &Segment, own: u32, others: u32, windows: Rescale, sack: bool) -> Segment {
+    let mut out = *segment;
+    out.seq = segment.seq + own;
+    out.ack = back(segment.ack, others);
+    out.window = rescaled(segment, windows);
+    out.options.sack = if sack {
+        shift(&segment.options.sack, others.wrapping_neg())
+    } else {
+        SackBlocks::default()
+    };
+    out
+}
+
 impl Renumber {
     /// A segment of the FH, as the MH is to see it.
     #[must_use]
     pub fn to_mh(&self, segment: &Segment) -> Segment {
-        let mut own = *segment;
-        own.seq = segment.seq + self.downlink;
-        own.ack = back(segment.ack, self.uplink);
-        own.window = rescaled(segment, self.downlink_window);
-        own.options.sack = if self.mh_sack {
-            shift(&segment.options.sack, self.uplink.wrapping_neg())
-        } else {
-            SackBlocks::default()
-        };
-        own
+        let windows = self.downlink_window;
+        renumbered(segment, self.downlink, self.uplink, windows, self.mh_sack)
     }
 
     /// A segment of the MH, or one made in its name, as the FH is to see it.
     #[must_use]
     pub fn to_fh(&self, segment: &Segment) -> Segment {
-        let mut own = *segment;
-        own.seq = segment.seq + self.uplink;
-        own.ack = back(segment.ack, self.downlink);
-        own.window = rescaled(segment, self.uplink_window);
-        own.options.sack = if self.fh_sack {
-            shift(&segment.options.sack, self.downlink.wrapping_neg())
-        } else {
-            SackBlocks::default()
-        };
-        own
+        let windows = self.uplink_window;
+        renumbered(segment, self.uplink, self.downlink, windows, self.fh_sack)
     }
 
     /// A number of the FH's data, by the MH's half, as the FH has it.

@@ -10,6 +10,16 @@ pub enum Side {
     Mh,
 }
 
+impl Side {
+    /// The way of what this end sends.
+    pub const fn sends(self) -> Direction {
+        match self {
+            Self::Fh => Direction::Downlink,
+            Self::Mh => Direction::Uplink,
+        }
+    }
+}
+
 /// The way of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Direction {
@@ -25,6 +35,19 @@ impl Direction {
         match self {
             Self::Downlink => Side::Mh,
             Self::Uplink => Side::Fh,
+        }
+    }
+
+    /// The end that sends segments of this direction.
+    pub const fn sender(self) -> Side {
+        self.back().toward()
+    }
+
+    /// The way of what answers a segment of this direction.
+    pub const fn back(self) -> Self {
+        match self {
+            Self::Downlink => Self::Uplink,
+            Self::Uplink => Self::Downlink,
         }
     }
 }

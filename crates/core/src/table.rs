@@ -49,6 +49,16 @@ impl<K: Hash + Eq + Copy, V> Table<K, V> {
         self.places.get_mut(place as usize)?.as_mut()
     }
 
+    /// The value with this key.
+    pub(crate) fn get(&self, key: &K) -> Option<&V> {
+        self.at(self.find(key)?)
+    }
+
+    /// The value with this key, to be changed.
+    pub(crate) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
+        self.at_mut(self.find(key)?)
+    }
+
     /// Adds what `make` makes of its generation; `None` at the limit.
     pub(crate) fn insert(&mut self, key: K, make: impl FnOnce(u32) -> V) -> Option<u32> {
         if self.index.len() >= self.entries_max {

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use holdfast_wire::{Endpoint, Flags, Options, SackBlocks, Segment, SeqNum, Timestamps};
 
-use crate::{Direction, Made, Payload, Resend};
+use crate::{Direction, Made, Payload, Resend, Verdict};
 
 /// Real bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -133,15 +133,21 @@ impl Packet {
         packet
     }
 
+    /// What goes on of it by this verdict.
+    pub(crate) fn judged(&self, verdict: Verdict) -> Option<Self> {
+        match verdict {
+            Verdict::Forward => Some(self.clone()),
+            Verdict::ForwardWithSack(sack) => Some(self.with_sack(sack)),
+            Verdict::ForwardWithAck { ack, window } => Some(self.with_ack(ack, window)),
+            Verdict::Suppress => None,
+        }
+    }
+
     /// What a device's edge makes of [`Made`].
     pub(crate) fn of_made(made: &Made<Segment>) -> Self {
-        let way = if made.template.to == FH {
-            Direction::Uplink
-        } else {
-            Direction::Downlink
-        };
         assert_eq!(
-            made.direction, way,
+            made.direction,
+            way(&made.template),
             "the template is of the other direction"
         );
         let segment = Segment {
@@ -198,6 +204,15 @@ pub(crate) const MH: Endpoint = Endpoint {
     address: core::net::IpAddr::V4(core::net::Ipv4Addr::new(10, 2, 0, 2)),
     port: 40_000,
 };
+
+/// The way of a segment to or from [`FH`].
+pub(crate) fn way(segment: &Segment) -> Direction {
+    if segment.to == FH {
+        Direction::Uplink
+    } else {
+        Direction::Downlink
+    }
+}
 
 /// A data segment from FH to MH.
 pub(crate) fn data(seq: u32, bytes: &[u8]) -> (Segment, Bytes) {

@@ -3,6 +3,7 @@
 
 use anyhow::Context as _;
 use holdfast_net::netns::NetNs;
+use serde::{Deserialize, Serialize};
 
 /// What `/proc/net/snmp` says of TCP, since the namespace was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -16,6 +17,34 @@ pub struct TcpCounters {
     /// Segments that came again, as told to their sender by D-SACK (`TCPDSACKOldSent`
     /// and `TCPDSACKOfoSent`).
     pub duplicates_reported: u64,
+    /// What its timers have sent.
+    pub timers: TimerCounts,
+}
+
+/// What the timers of a kernel's TCP have made it send, and what it undid.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TimerCounts {
+    /// Tail-loss probes (`TCPLossProbes`).
+    pub loss_probes: u64,
+    /// Losses that such a probe has repaired (`TCPLossProbeRecovery`).
+    pub loss_probe_recoveries: u64,
+    /// Retransmission timeouts taken for false and undone: by F-RTO (`TCPSpuriousRTOs`).
+    pub spurious_timeouts: u64,
+    /// Expiries of retransmission timers (`TCPTimeouts`).
+    pub timeouts: u64,
+}
+
+impl TimerCounts {
+    /// What has come since `before`.
+    #[must_use]
+    pub fn since(self, before: Self) -> Self {
+        Self {
+            loss_probes: self.loss_probes - before.loss_probes,
+            loss_probe_recoveries: self.loss_probe_recoveries - before.loss_probe_recoveries,
+            spurious_timeouts: self.spurious_timeouts - before.spurious_timeouts,
+            timeouts: self.timeouts - before.timeouts,
+        }
+    }
 }
 
 impl TcpCounters {
@@ -39,6 +68,12 @@ impl TcpCounters {
             resets: value(snmp, "Tcp: ", "EstabResets")?,
             segments: value(snmp, "Tcp: ", "OutSegs")?,
             duplicates_reported: extended("TCPDSACKOldSent") + extended("TCPDSACKOfoSent"),
+            timers: TimerCounts {
+                loss_probes: extended("TCPLossProbes"),
+                loss_probe_recoveries: extended("TCPLossProbeRecovery"),
+                spurious_timeouts: extended("TCPSpuriousRTOs"),
+                timeouts: extended("TCPTimeouts"),
+            },
         })
     }
 }
@@ -62,10 +97,11 @@ mod tests {
     fn counters_are_found_by_name() {
         let snmp =
             "Ip: A B\nIp: 1 2\nTcp: RtoMin EstabResets RetransSegs OutSegs\nTcp: 200 3 12 70\n";
-        let netstat = "TcpExt: A TCPDSACKOldSent TCPDSACKOfoSent\nTcpExt: 9 4 1\n";
+        let netstat = "TcpExt: A TCPDSACKOldSent TCPDSACKOfoSent TCPLossProbes\nTcpExt: 9 4 1 6\n";
         let counters = TcpCounters::parse(snmp, netstat).unwrap();
         assert_eq!((counters.retransmitted_segments, counters.resets), (12, 3));
         assert_eq!((counters.segments, counters.duplicates_reported), (70, 5));
+        assert_eq!(counters.timers.loss_probes, 6);
         assert_eq!(
             TcpCounters::parse(snmp, "").map(|c| c.duplicates_reported),
             Some(0)

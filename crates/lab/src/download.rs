@@ -161,31 +161,72 @@ impl Download {
 }
 
 /// Reads to the end, or to the first error, hashing and noting each arrival.
-pub fn receive(mut output: impl Read, watch: &DownloadWatch) -> Received {
-    let mut buffer = vec![0; READ_BYTES_MAX];
-    let mut hash = Sha256::new();
-    let mut arrivals: Vec<Arrival> = Vec::new();
-    let mut bytes_total = 0;
-    loop {
-        let len = match output.read(&mut buffer) {
-            Ok(0) => break,
-            Ok(len) => len,
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
-            Err(_) => break,
-        };
-        let at_ns = monotonic_ns();
-        bytes_total += len as u64;
-        hash.update(&buffer[..len]);
-        watch.0.bytes.store(bytes_total, Ordering::Relaxed);
-        watch.0.last_ns.store(at_ns, Ordering::Relaxed);
-        if arrivals.len() == ARRIVALS_MAX {
-            arrivals.pop();
-        }
-        arrivals.push(Arrival { at_ns, bytes_total });
+pub fn receive(output: impl Read, watch: &DownloadWatch) -> Received {
+    let mut intake = Intake::new(output);
+    while intake.read_some(READ_BYTES_MAX) > 0 {
+        watch.0.bytes.store(intake.bytes, Ordering::Relaxed);
+        watch.0.last_ns.store(intake.last_ns(), Ordering::Relaxed);
     }
-    Received {
-        arrivals,
-        sha256: hash.finalize().into(),
+    intake.finish()
+}
+
+/// Takes bytes in, hashing and noting each arrival.
+pub(crate) struct Intake<R> {
+    from: R,
+    buffer: Vec<u8>,
+    hash: Sha256,
+    arrivals: Vec<Arrival>,
+    bytes: u64,
+}
+
+impl<R: Read> Intake<R> {
+    /// With nothing read yet.
+    pub(crate) fn new(from: R) -> Self {
+        Self {
+            from,
+            buffer: vec![0; READ_BYTES_MAX],
+            hash: Sha256::new(),
+            arrivals: Vec::new(),
+            bytes: 0,
+        }
+    }
+
+    /// Reads once, `bytes_max` at most; how many came. 0: that was all, or it is broken.
+    pub(crate) fn read_some(&mut self, bytes_max: usize) -> usize {
+        let wanted = bytes_max.min(READ_BYTES_MAX);
+        let len = loop {
+            match self.from.read(&mut self.buffer[..wanted]) {
+                Ok(len) => break len,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(_) => break 0,
+            }
+        };
+        if len == 0 {
+            return 0;
+        }
+        self.bytes += len as u64;
+        self.hash.update(&self.buffer[..len]);
+        if self.arrivals.len() == ARRIVALS_MAX {
+            self.arrivals.pop();
+        }
+        self.arrivals.push(Arrival {
+            at_ns: monotonic_ns(),
+            bytes_total: self.bytes,
+        });
+        len
+    }
+
+    /// When the last bytes came, CLOCK_MONOTONIC; 0 before the first.
+    pub(crate) fn last_ns(&self) -> u64 {
+        self.arrivals.last().map_or(0, |arrival| arrival.at_ns)
+    }
+
+    /// What came.
+    pub(crate) fn finish(self) -> Received {
+        Received {
+            arrivals: self.arrivals,
+            sha256: self.hash.finalize().into(),
+        }
     }
 }
 

@@ -17,6 +17,7 @@
 //! The report comes when the connection has ended, or soon after the end of the
 //! standard input, with what there is until then. [`pair`] is the other side of it.
 
+mod conversation;
 pub mod pair;
 mod series;
 
@@ -32,8 +33,7 @@ use holdfast_net::datapath::monotonic_ns;
 use rustix::net::{self, AddressFamily, SocketType};
 use serde::{Deserialize, Serialize};
 
-use crate::download::{Arrival, DownloadWatch, receive};
-use crate::seeded_file::{SeededStream, Sha256Sum};
+use crate::seeded_file::Sha256Sum;
 use series::{Grid, SocketSample, SocketSampler};
 
 pub use series::SocketSample as Sample;
@@ -78,15 +78,27 @@ pub enum Work {
         bytes: u64,
         /// Of which seed.
         seed: u64,
-        /// How many bytes it waits for before.
+        /// How many bytes it waits for before each part.
         after_bytes: u64,
+        /// In so many equal parts.
+        parts: u32,
+        /// How many bytes it takes from the other end meanwhile.
+        back_bytes: u64,
         /// Distance of the points of a time series of its socket, nanoseconds.
         series_interval_ns: Option<u64>,
     },
     /// Receives until the other end closes.
     Receive {
-        /// How many bytes it sends before.
+        /// How many bytes it sends before; none: it waits.
         request_bytes: u64,
+        /// More than one: so often, with an answer after each.
+        requests: u32,
+        /// Bytes of each answer, if there are several.
+        answer_bytes: u64,
+        /// From an answer to the next request, nanoseconds.
+        think_ns: u64,
+        /// How many bytes it sends meanwhile.
+        back_bytes: u64,
     },
 }
 
@@ -107,6 +119,10 @@ pub struct EndpointReport {
     pub arrivals: Vec<(u64, u64)>,
     /// The SHA-256 of it.
     pub sha256: Sha256Sum,
+    /// From each request to its answer's last byte, nanoseconds.
+    pub latencies_ns: Vec<u64>,
+    /// What came to the end that sends: bytes and their SHA-256; none: nothing was to come.
+    pub back: Option<(u64, Sha256Sum)>,
     /// The series of its socket, if it was asked for.
     pub samples: Vec<SocketSample>,
     /// What broke the connection; none: it ended as it should.
@@ -205,7 +221,7 @@ fn work(
         .map_err(anyhow::Error::from)
         .and_then(|stream| match task.work {
             Work::Send { .. } => send(task, start, &stream, &mut report),
-            Work::Receive { request_bytes } => receive_all(&stream, request_bytes, &mut report),
+            Work::Receive { .. } => conversation::receive(&stream, task.work, &mut report),
         });
     report.error = ended.err().map(|error| format!("{error:#}"));
     report
@@ -255,9 +271,8 @@ fn send(
 ) -> anyhow::Result<()> {
     let Work::Send {
         bytes,
-        seed,
-        after_bytes,
         series_interval_ns,
+        ..
     } = task.work
     else {
         return Err(anyhow!("only an end that sends can send"));
@@ -272,41 +287,7 @@ fn send(
             SocketSampler::start(stream, grid, opens, bytes)
         })
         .transpose()?;
-    let ended = converse(stream, bytes, seed, after_bytes);
+    let ended = conversation::send(stream, task.work, report);
     report.samples = sampler.map_or_else(Vec::new, SocketSampler::finish);
-    Ok(ended?)
-}
-
-fn converse(mut stream: &TcpStream, bytes: u64, seed: u64, after_bytes: u64) -> io::Result<()> {
-    let mut request = io::Read::take(stream, after_bytes);
-    if io::copy(&mut request, &mut io::sink())? < after_bytes {
-        return Err(io::ErrorKind::UnexpectedEof.into());
-    }
-    let mut content = SeededStream::new(bytes, seed);
-    while let Some(chunk) = content.next_chunk() {
-        stream.write_all(chunk)?;
-    }
-    stream.shutdown(Shutdown::Write)?;
-    io::copy(&mut stream, &mut io::sink())?;
-    Ok(())
-}
-
-/// Sends the request and takes everything until the other end closes.
-fn receive_all(
-    mut stream: &TcpStream,
-    request_bytes: u64,
-    report: &mut EndpointReport,
-) -> anyhow::Result<()> {
-    let mut request = SeededStream::new(request_bytes, 0);
-    while let Some(chunk) = request.next_chunk() {
-        stream.write_all(chunk)?;
-    }
-    let received = receive(stream, &DownloadWatch::default());
-    let pair = |arrival: &Arrival| (arrival.at_ns, arrival.bytes_total);
-    report.arrivals = received.arrivals.iter().map(pair).collect();
-    report.sha256 = received.sha256;
-    match stream.take_error()? {
-        Some(error) => Err(error.into()),
-        None => Ok(()),
-    }
+    ended
 }

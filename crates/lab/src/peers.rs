@@ -115,6 +115,7 @@ fn send_like_a_host(congestion_control: &str) -> anyhow::Result<()> {
     let options = RouteOptions {
         congestion_control: Some(congestion_control.to_owned()),
         mtu: None,
+        microsecond_timestamps: false,
     };
     // The halves with MH and FH in them, more specific than the interfaces' own /24.
     for (interface, net) in [(GATEWAY_IF, 2), (GATEWAY_WIRED_IF, 1)] {

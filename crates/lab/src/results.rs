@@ -4,6 +4,7 @@
 //! Lines carry no wall time: on the model the same run gives the same bytes.
 
 pub mod ceiling;
+mod latency;
 
 use std::collections::BTreeMap;
 
@@ -13,10 +14,13 @@ use holdfast_wire::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use crate::claims::Traced;
+use crate::counters::TimerCounts;
+use crate::full_rate::{PathRate, full_rates_s};
 use crate::handoffs::{Handoff, HandoffSummary};
 use crate::outage_matrix::median;
 use crate::scenario::{Conditions, HopConditions, Parameters, Run};
 pub use crate::substrate::Hits;
+pub use latency::Latency;
 
 /// The commit that this program was built from; `unknown` outside of a checkout.
 pub const COMMIT: &str = env!("HOLDFAST_COMMIT");
@@ -42,11 +46,30 @@ pub struct ResultLine {
     /// For each outage of the wireless hop within the transfer: from the link's return
     /// to the first new byte at the receiver, in seconds; none: there never was one.
     pub stalls_s: Vec<Option<f64>>,
+    /// For each of them: from the link's return to the full rate, in seconds; none: that was not
+    /// reached before the next outage or the end. Empty too if the links have no constant rate.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub full_rate_s: Vec<Option<f64>>,
+    /// The same in round trips of the path without queues.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub full_rate_round_trips: Vec<Option<f64>>,
     /// Bytes that arrived over the time until the last one, in Mb/s.
     pub goodput_mbps: f64,
     /// The same of each connection, if there are several; the other figures are of all.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub flow_goodputs_mbps: Vec<f64>,
+    /// `stalls_s` of each connection, if there are several.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub flow_stalls_s: Vec<Vec<Option<f64>>>,
+    /// How long answers took, if there were several requests; of all connections.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub latency: Option<Latency>,
+    /// Bytes that came the other way, if some were to; of all connections.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub back_bytes: Option<u64>,
+    /// What the sender's host has sent because of its timers; none: not known (on the model).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub sender_timers: Option<TimerCounts>,
     /// Segments sent again for each one sent first, in percent.
     pub retransmission_ratio_percent: f64,
     /// Bytes that reached the receiver again, for each byte delivered; none: not known
@@ -153,6 +176,17 @@ impl Framing {
         }
     }
 
+    /// The same segments over IPv6, whose header is 20 bytes longer; with `shrinks` the payload is
+    /// shorter by as much: the packets are as long as the link takes.
+    #[must_use]
+    pub fn over_ipv6(self, shrinks: bool) -> Self {
+        const LONGER_BYTES: u64 = 20;
+        Self {
+            payload_bytes: self.payload_bytes - if shrinks { LONGER_BYTES } else { 0 },
+            header_bytes: self.header_bytes + LONGER_BYTES,
+        }
+    }
+
     /// What hosts with these conditions agree on.
     pub fn of(conditions: &Conditions) -> Self {
         let hosts = [&conditions.fh, &conditions.mh];
@@ -215,8 +249,14 @@ impl ResultLine {
             transfer_s: None,
             optimal_s: optimal_s(&run.conditions, framing),
             stalls_s: Vec::new(),
+            full_rate_s: Vec::new(),
+            full_rate_round_trips: Vec::new(),
             goodput_mbps: 0.0,
             flow_goodputs_mbps: Vec::new(),
+            flow_stalls_s: Vec::new(),
+            latency: None,
+            back_bytes: None,
+            sender_timers: None,
             retransmission_ratio_percent: 0.0,
             duplicates_per_byte: None,
             timeouts: None,
@@ -239,6 +279,29 @@ impl ResultLine {
             mobile: None,
             traced: None,
             series: None,
+        }
+    }
+
+    /// Notes when the full rate came after each outage, from arrivals in order: times since the
+    /// start of the links' clocks, and all bytes until then.
+    pub(crate) fn note_full_rates(
+        &mut self,
+        conditions: &Conditions,
+        framing: Framing,
+        end_s: f64,
+        arrivals: &[(f64, u64)],
+    ) {
+        let Some(path) = PathRate::of(conditions, framing) else {
+            return;
+        };
+        let begin_s = conditions.start().as_secs_f64();
+        let outages = conditions
+            .wireless
+            .outages_of(conditions.transfer.direction);
+        self.full_rate_s = full_rates_s(outages, [begin_s, end_s], path, arrivals);
+        let round_trips = |s: &Option<f64>| s.map(|s| s / path.round_trip_s);
+        if path.round_trip_s > 0.0 {
+            self.full_rate_round_trips = self.full_rate_s.iter().map(round_trips).collect();
         }
     }
 

@@ -35,6 +35,7 @@ mod mobile;
 mod mtcp;
 mod snoop;
 mod sweep;
+mod transfer;
 
 use std::path::{Path, PathBuf};
 
@@ -46,8 +47,7 @@ pub use bandwidth::BandwidthConditions;
 pub(crate) use cells::seed_of as cell_seed;
 pub use cells::{Move, MoveAt, MovementConditions, Moves};
 pub use conditions::{
-    Conditions, ContentChoice, CrossTraffic, GatewayConditions, Record, SchemeChoice, SignalChoice,
-    Stretch, TransferConditions, Way,
+    Conditions, CrossTraffic, GatewayConditions, Record, SchemeChoice, SignalChoice, Stretch, Way,
 };
 pub(crate) use conditions::{PART_WIRED, seconds};
 pub use handoff::{HandoffChoice, HandoffConditions};
@@ -62,6 +62,7 @@ pub use mtcp::{
 };
 pub use snoop::{SnoopConditions, SnoopSetChoice};
 pub use sweep::Parameters;
+pub use transfer::{ContentChoice, TransferConditions};
 
 use crate::document::{self, DocumentError};
 

@@ -108,6 +108,8 @@ pub struct HostTuning {
     pub sysctls: Vec<(String, String)>,
     /// Options of its default routes, as `ip route` takes them.
     pub route_options: Vec<String>,
+    /// Its timestamps are microseconds; without route options.
+    pub microsecond_timestamps: bool,
 }
 
 impl TopologySettings {
@@ -378,6 +380,7 @@ fn set_default_routes(
     let options = RouteOptions {
         congestion_control: Some(congestion_control.clone()),
         mtu: None,
+        microsecond_timestamps: tuning.microsecond_timestamps,
     };
     ns.run(|| {
         let rtnl = Rtnl::open()?;
@@ -394,6 +397,10 @@ fn set_default_routes(
     if tuning.route_options.is_empty() {
         return Ok(());
     }
+    anyhow::ensure!(
+        !tuning.microsecond_timestamps,
+        "ip route would take the microseconds of timestamps away"
+    );
     // The options that netlink's library has no words for.
     for (family, via) in [("-4", router.v4.to_string()), ("-6", router.v6.to_string())] {
         let mut command = ns.command("ip");

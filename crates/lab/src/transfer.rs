@@ -14,17 +14,17 @@ use holdfast_net::netns::NetNs;
 use holdfast_wire::Instant;
 use serde::Serialize;
 
-use crate::counters::TcpCounters;
+use crate::counters::{TcpCounters, TimerCounts};
 use crate::cross_traffic::DatagramStream;
 use crate::daemons::Daemon;
 use crate::download::Received;
 use crate::endpoint::Sample;
-use crate::endpoint::pair::Exchange;
+use crate::endpoint::pair::{Back, Exchange};
 use crate::link_process::{EmulatedLink, LinkEnd, LinkProcess, LinkSample};
 use crate::own_flows::{self, OwnFlows};
 use crate::peers::HaProxy;
 use crate::scenario::Move;
-use crate::seeded_file::{SeededContent, Sha256Sum};
+use crate::seeded_file::SeededContent;
 use crate::stall;
 use crate::stop::StopFlag;
 use crate::topology::{HostTuning, Topology};
@@ -135,27 +135,33 @@ pub struct TransferResult {
 }
 
 /// One more connection of a transfer.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct OtherFlow {
-    /// Bytes that arrived.
-    pub bytes: u64,
-    /// Their hash.
-    pub sha256: Sha256Sum,
+    /// What arrived when, and its hash.
+    pub received: Received,
     /// It came to a good end within the limit.
     pub whole: bool,
     /// From the begin to its last byte that arrived, in seconds.
     pub last_byte_s: f64,
+    /// As the transfer's own.
+    pub stalls_s: Vec<Option<f64>>,
+    /// As the transfer's own.
+    pub latencies_ns: Vec<u64>,
+    /// As the transfer's own.
+    pub back: Option<Back>,
 }
 
 impl OtherFlow {
-    fn of(ended: &Ended, started_ns: u64) -> Self {
+    fn of(ended: Ended, link: &EmulatedLink, times: Times) -> Self {
         let last = ended.received.arrivals.last();
-        let last_ns = last.map_or(started_ns, |arrival| arrival.at_ns);
+        let last_ns = last.map_or(times.started_ns, |arrival| arrival.at_ns);
         Self {
-            bytes: ended.received.bytes(),
-            sha256: ended.received.sha256,
+            stalls_s: stalls_s(link, times, &ended.received, ended.whole),
+            received: ended.received,
             whole: ended.whole,
-            last_byte_s: last_ns.saturating_sub(started_ns) as f64 / 1e9,
+            last_byte_s: last_ns.saturating_sub(times.started_ns) as f64 / 1e9,
+            latencies_ns: ended.latencies_ns,
+            back: ended.back,
         }
     }
 }
@@ -169,12 +175,18 @@ pub struct Measurement {
     pub segments: u64,
     /// Segments that the receiver got again and reported by D-SACK (RFC 2883).
     pub duplicate_segments: u64,
+    /// What the sender's host has sent because of its timers.
+    pub sender_timers: TimerCounts,
     /// The connection ended before the limit.
     pub ended: bool,
     /// From the begin to the last byte that arrived, in seconds.
     pub last_byte_s: f64,
     /// What arrived when, and its hash.
     pub received: Received,
+    /// From each request to its answer's last byte, nanoseconds; of several requests.
+    pub latencies_ns: Vec<u64>,
+    /// What came the other way, if something was to.
+    pub back: Option<Back>,
     /// The sender's socket over time, if asked for; times since the links' start.
     pub samples: Vec<Sample>,
     /// The wireless link over time, if asked for.
@@ -292,15 +304,19 @@ impl PreparedTransfer {
         let result = self.result(content, times, &ended.received, ended.whole, retransmitted)?;
         let last = ended.received.arrivals.last();
         let last_ns = last.map_or(started_ns, |arrival| arrival.at_ns);
-        let others = ended.others.iter();
+        let link = &self.settings.link;
+        let others = ended.others.into_iter();
         Ok(Measurement {
             result,
             segments: after.0.segments - before.0.segments,
             duplicate_segments: after.1.duplicates_reported - before.1.duplicates_reported,
+            sender_timers: after.0.timers.since(before.0.timers),
             ended: ended.in_time,
             last_byte_s: last_ns.saturating_sub(started_ns) as f64 / 1e9,
-            others: others.map(|one| OtherFlow::of(one, started_ns)).collect(),
+            others: others.map(|one| OtherFlow::of(one, link, times)).collect(),
             received: ended.received,
+            latencies_ns: ended.latencies_ns,
+            back: ended.back,
             samples: ended.samples,
             own_flows: self.own_flows(announced)?,
             link_samples: self.end()?,

@@ -7,7 +7,7 @@
 //! replaces them.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -66,6 +66,27 @@ impl Programs {
             .filter(|value| value.len() == settings.len())
             .ok_or_else(|| io::Error::other("BPF programs: settings of another size"))?;
         value.copy_from_slice(settings);
+        let object = open.load().map_err(|error| bpf("load", &error))?;
+        Ok(Self { object })
+    }
+
+    /// The maps of `object` named in `maps`, as somebody else has loaded them, by their
+    /// descriptors; no other map, and no program.
+    pub(crate) fn of_maps(object: &[u8], maps: &[(&str, BorrowedFd<'_>)]) -> io::Result<Self> {
+        silence_libbpf();
+        let mut open = ObjectBuilder::default()
+            .open_memory(object)
+            .map_err(|e| bpf("open", &e))?;
+        open.progs_mut()
+            .for_each(|mut program| program.set_autoload(false));
+        for mut map in open.maps_mut() {
+            let lent = maps.iter().find(|(name, _)| map.name() == *name);
+            match lent {
+                Some((_, fd)) => map.reuse_fd(*fd),
+                None => map.set_autocreate(false),
+            }
+            .map_err(|error| bpf("lent map", &error))?;
+        }
         let object = open.load().map_err(|error| bpf("load", &error))?;
         Ok(Self { object })
     }

@@ -5,13 +5,16 @@
 //! A congestion control is registered for the whole kernel, and any socket may select it
 //! by its name (`TCP_CONGESTION`). From Linux 6.4 on the registration is a link, which
 //! goes with its owner, however that ends; sockets that have selected it keep it. Before
-//! 6.4 a child process takes a killed owner's back (`guardian`).
+//! 6.4 a child process takes a killed owner's back (`guardian`). It can be the default of a
+//! namespace or of a control group (`default`).
 
+mod default;
 mod event;
 mod guardian;
+mod socket;
 
 use std::io::{self, Read as _};
-use std::os::fd::{AsFd, AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::os::fd::AsFd as _;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -22,8 +25,11 @@ use libbpf_rs::{
     RingBufferBuilder,
 };
 
+pub use default::{DefaultControl, Scope};
 pub use event::{Event, EventKind};
-use guardian::Guardian;
+use guardian::{Guardian, NAME_BYTES, Undo};
+use socket::net_cookie;
+pub use socket::{select, selected};
 
 use crate::datapath::monotonic_ns;
 
@@ -32,8 +38,6 @@ static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/lccwe.bpf.o"));
 /// The name that it has unless another one is given.
 pub const NAME: &str = "holdfast_lccwe";
 
-/// Bytes of a congestion control's name with the 0 at its end (`TCP_CA_NAME_MAX`).
-const NAME_BYTES: usize = 16;
 /// Its registration by a link, and without one.
 const LINKED: &str = "lccwe_linked";
 const UNLINKED: &str = "lccwe_unlinked";
@@ -128,7 +132,7 @@ impl CongestionControl {
         let guardian = if parts.linked {
             None
         } else {
-            Some(Guardian::start(map.as_fd())?)
+            Some(Guardian::start(map.as_fd(), Undo::Registration)?)
         };
         let registration = map.attach_struct_ops().map_err(|error| {
             let taken = error.kind() == libbpf_rs::ErrorKind::AlreadyExists;
@@ -335,6 +339,13 @@ fn check_name(name: &str) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, text))
 }
 
+/// A checked name with zeros behind it.
+fn padded(name: &str) -> [u8; NAME_BYTES] {
+    let mut padded = [0; NAME_BYTES];
+    padded[..name.len()].copy_from_slice(name.as_bytes());
+    padded
+}
+
 fn load(name: &str, parts: Parts) -> io::Result<Object> {
     let mut open = open(name)?;
     let known = known_handoffs();
@@ -381,8 +392,7 @@ fn open(name: &str) -> io::Result<OpenObject> {
     let mut open = ObjectBuilder::default()
         .open_memory(OBJECT)
         .map_err(|error| bpf("open", &error))?;
-    let mut padded = [0; NAME_BYTES];
-    padded[..name.len()].copy_from_slice(name.as_bytes());
+    let name = padded(name);
     let mut written = 0;
     for mut map in open.maps_mut() {
         let map_name = map.name().to_string_lossy().into_owned();
@@ -398,7 +408,7 @@ fn open(name: &str) -> io::Result<OpenObject> {
             continue;
         };
         if let Some(at) = at {
-            value[at..at + NAME_BYTES].copy_from_slice(&padded);
+            value[at..at + NAME_BYTES].copy_from_slice(&name);
             written += 1;
         }
     }
@@ -419,57 +429,6 @@ fn explain(name: &str, error: &io::Error) -> io::Error {
     };
     let text = format!("congestion control {name}: not registered: {why}{error}");
     io::Error::new(error.kind(), text)
-}
-
-/// The cookie of the calling thread's network namespace (Linux 5.14).
-fn net_cookie() -> io::Result<u64> {
-    // SAFETY: takes no pointers.
-    let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: fd was just opened and is owned by nobody else.
-    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
-    let mut cookie = 0_u64;
-    let mut len = size_of::<u64>() as libc::socklen_t;
-    // SAFETY: the kernel writes at most `len` bytes to `cookie`; both outlive the call.
-    let result = unsafe {
-        libc::getsockopt(
-            socket.as_fd().as_raw_fd(),
-            libc::SOL_SOCKET,
-            SO_NETNS_COOKIE,
-            (&raw mut cookie).cast(),
-            &raw mut len,
-        )
-    };
-    if result < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(cookie)
-}
-
-/// `include/uapi/asm-generic/socket.h`.
-const SO_NETNS_COOKIE: libc::c_int = 71;
-
-/// Makes `socket` use the congestion control `name`.
-///
-/// # Errors
-/// There is none of this name, or the caller may not use it.
-pub fn select(socket: impl AsFd, name: &str) -> io::Result<()> {
-    // SAFETY: the kernel reads `name.len()` bytes of `name`, which outlives the call.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_fd().as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_CONGESTION,
-            name.as_ptr().cast(),
-            name.len() as libc::socklen_t,
-        )
-    };
-    if result < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(())
 }
 
 /// Now, as segments are stamped and handoffs are told: CLOCK_MONOTONIC.

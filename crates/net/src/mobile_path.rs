@@ -3,8 +3,8 @@
 //! closed while that is ordered. No packet takes a detour.
 //!
 //! [`MobilePath::attach`] attaches the programs of `bpf/mobile.bpf.c` to both ways of the
-//! interface. [`FlowMaps`] reads what they noted and tells them what to do; it can be opened
-//! by another process too, which then knows the flows of an owner that has died.
+//! interface. [`FlowMaps`] reads what they noted and tells them what to do; it can be lent
+//! to another process too, which then knows the flows of an owner that has died.
 //! [`AckSender`] sends ACKs as if the MH had.
 
 use std::io;
@@ -21,14 +21,17 @@ use crate::tun::{LayerKind, Tun};
 
 mod counters;
 mod detour;
+mod lent;
 mod program;
 mod record;
 mod reserve;
 mod sender;
 #[cfg(test)]
 mod tests;
+mod unreachable;
 
 pub use detour::{Detour, FOLLOWED_MAX};
+pub use lent::LentMaps;
 pub use record::NotedFlow;
 pub use reserve::{NotedReserve, Pause, Pauses, Woken, boottime};
 pub use sender::AckSender;
@@ -204,22 +207,9 @@ fn settings(interface: &Interface, flows_max: u32, device: Option<u32>) -> Progr
         flows_max,
         keeps_reserves: false,
         has_timers: false,
+        reorders_stores: record::REORDERS_STORES,
+        reads_slowly: false,
     }
-}
-
-/// By what another process finds an owner's maps; they live as long as one of the two.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MapIds {
-    /// The map of flows.
-    pub flows: u32,
-    /// The map of flows whose window is closed.
-    pub closed: u32,
-    /// The map of the deadline.
-    pub control: u32,
-    /// The map of reserves.
-    pub reserves: u32,
-    /// The map of flows that were woken.
-    pub woken: u32,
 }
 
 /// What is known of flows, and what is ordered for them.
@@ -239,15 +229,6 @@ impl FlowMaps {
         let map = |name| programs.map(name);
         let maps = [map("flows")?, map("closed")?, map("control")?];
         Self::new(maps, [map("reserves")?, map("woken")?], interface)
-    }
-
-    /// The maps of another process that is attached to `interface`.
-    ///
-    /// Errors: there are no such maps any more, or no permission (`CAP_SYS_ADMIN`).
-    pub fn open(ids: &MapIds, interface: &Interface) -> io::Result<Self> {
-        let map = |id| MapHandle::from_map_id(id).map_err(io::Error::other);
-        let maps = [map(ids.flows)?, map(ids.closed)?, map(ids.control)?];
-        Self::new(maps, [map(ids.reserves)?, map(ids.woken)?], interface)
     }
 
     fn new(
@@ -275,20 +256,19 @@ impl FlowMaps {
         })
     }
 
-    /// By what another process finds these maps.
-    pub fn ids(&self) -> io::Result<MapIds> {
-        let id = |map: &MapHandle| {
-            map.info()
-                .map(|info| info.info.id)
-                .map_err(io::Error::other)
-        };
-        Ok(MapIds {
-            flows: id(&self.flows)?,
-            closed: id(&self.closed)?,
-            control: id(&self.control)?,
-            reserves: id(&self.reserves)?,
-            woken: id(&self.woken)?,
-        })
+    /// The kernel's numbers of these maps.
+    pub fn ids(&self) -> io::Result<Vec<u32>> {
+        [
+            &self.flows,
+            &self.closed,
+            &self.control,
+            &self.reserves,
+            &self.woken,
+        ]
+        .map(|map| map.info().map(|info| info.info.id))
+        .into_iter()
+        .collect::<Result<_, _>>()
+        .map_err(io::Error::other)
     }
 
     /// All flows of which the MH has sent an ACK.
@@ -303,9 +283,9 @@ impl FlowMaps {
                 continue;
             };
             match record::read(key, value, self.kind) {
-                Read::Flow(flow) => found.push(*flow),
+                Read::Flow(flow) if !record::REORDERS_STORES => found.push(*flow),
                 Read::NotOpen => {}
-                Read::Torn => found.extend(self.read(key)?),
+                Read::Flow(_) | Read::Torn => found.extend(self.read(key)?),
             }
         }
         Ok(found)
@@ -317,6 +297,7 @@ impl FlowMaps {
     }
 
     fn read(&self, key: &[u8; KEY_BYTES]) -> io::Result<Option<NotedFlow>> {
+        let mut before = None;
         for _ in 0..READ_TRIES {
             let value = self
                 .flows
@@ -325,11 +306,14 @@ impl FlowMaps {
             let Some(value) = value.as_deref().and_then(<[u8]>::first_chunk) else {
                 return Ok(None);
             };
+            let settled = !record::REORDERS_STORES
+                || before.is_some_and(|before| record::are_of_one_ack(&before, value));
             match record::read(key, value, self.kind) {
-                Read::Flow(flow) => return Ok(Some(*flow)),
+                Read::Flow(flow) if settled => return Ok(Some(*flow)),
                 Read::NotOpen => return Ok(None),
-                Read::Torn => {}
+                Read::Flow(_) | Read::Torn => {}
             }
+            before = Some(*value);
         }
         Ok(None)
     }

@@ -242,16 +242,26 @@ where
             if message.header.sequence_number != sequence {
                 continue;
             }
-            match message.payload {
-                NetlinkPayload::InnerMessage(answer) => answers.push(answer),
-                NetlinkPayload::Done(_) => return Ok(answers),
-                NetlinkPayload::Error(error) => match error.code {
-                    None => return Ok(answers),
-                    Some(_) => return Err(error.to_io()),
-                },
-                _ => {}
+            if let NetlinkPayload::InnerMessage(answer) = message.payload {
+                answers.push(answer);
+            } else if let Some(end) = end_of(&message.payload) {
+                return end.map(|()| answers);
             }
         }
+    }
+}
+
+/// Whether the kernel says that this is all, or that it has failed.
+fn end_of<T>(payload: &NetlinkPayload<T>) -> Option<io::Result<()>> {
+    match payload {
+        // What a dump has failed of comes with its end.
+        NetlinkPayload::Done(done) if done.code < 0 => {
+            Some(Err(io::Error::from_raw_os_error(-done.code)))
+        }
+        NetlinkPayload::Done(_) => Some(Ok(())),
+        NetlinkPayload::Error(error) if error.code.is_some() => Some(Err(error.to_io())),
+        NetlinkPayload::Error(_) => Some(Ok(())),
+        _ => None,
     }
 }
 

@@ -23,6 +23,8 @@ use crate::netns::NetNs;
 /// `RTAX_CC_ALGO` (`include/uapi/linux/rtnetlink.h`): a route's congestion
 /// control, a string from user space.
 const RTAX_CC_ALGO: u16 = 16;
+/// `RTAX_FEATURE_TCP_USEC_TS`, a bit of a route's features.
+const RTAX_FEATURE_TCP_USEC_TS: u32 = 1 << 4;
 
 /// A netlink route socket with a private runtime.
 #[derive(Debug)]
@@ -283,6 +285,8 @@ pub struct RouteOptions {
     pub congestion_control: Option<String>,
     /// The path MTU in octets.
     pub mtu: Option<u32>,
+    /// TCP timestamps in microseconds (Linux 6.7 and later; older ones refuse the route).
+    pub microsecond_timestamps: bool,
 }
 
 impl RouteOptions {
@@ -295,6 +299,9 @@ impl RouteOptions {
         }
         if let Some(octets) = self.mtu {
             metrics.push(RouteMetric::Mtu(octets));
+        }
+        if self.microsecond_timestamps {
+            metrics.push(RouteMetric::Features(RTAX_FEATURE_TCP_USEC_TS));
         }
         metrics
     }

@@ -229,7 +229,7 @@ pub(crate) fn interface_ioctl(call: c_ulong, request: &mut libc::ifreq) -> io::R
 }
 
 /// The index of the interface `name` in the calling thread's namespace.
-pub(crate) fn query_ifindex(name: &str) -> io::Result<u32> {
+pub fn query_ifindex(name: &str) -> io::Result<u32> {
     let mut request = named_request(name)?;
     interface_ioctl(libc::SIOCGIFINDEX, &mut request)?;
     // SAFETY: SIOCGIFINDEX filled the union's ifindex.

@@ -5,6 +5,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, Ipv6Addr, Shutdown, TcpListener, TcpStream};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
@@ -16,6 +17,7 @@ use holdfast_net::mobile_path::{AckSender, FLOWS_MAX, FlowMaps, MobilePath, Note
 use holdfast_net::netns::{NetNs, available_or_skip};
 use holdfast_net::rtnl::{Rtnl, sysctl};
 use holdfast_wire::Instant as Clock;
+use libbpf_rs::MapHandle;
 
 const LIMIT: Duration = Duration::from_secs(20);
 const MODES: [AttachMode; 2] = [AttachMode::Auto, AttachMode::Clsact];
@@ -191,8 +193,10 @@ fn a_deadline_that_nobody_puts_off_opens_what_another_process_has_closed() {
     for mode in MODES {
         let download = Download::new(mode, false);
         download.await_more("it runs");
-        let ids = download.path().maps().ids().unwrap();
-        let maps = FlowMaps::open(&ids, download.path().interface()).unwrap();
+        // Never started: the descriptors are this process's own.
+        let mut command = Command::new("true");
+        let lent = download.path().maps().lend(&mut command).unwrap();
+        let maps = FlowMaps::inherited(&lent, download.path().interface()).unwrap();
         download.close(&maps, Duration::from_millis(900));
         assert_eq!(maps.closed_flows().unwrap().len(), 1);
         // The FH asks, and the MH's own window goes out.
@@ -208,11 +212,11 @@ fn nothing_stays_on_the_interface() {
     for mode in MODES {
         let download = Download::new(mode, false);
         let ids = download.path().maps().ids().unwrap();
-        let interface = download.path().interface().clone();
         drop(download);
         // The kernel frees programs and maps a moment after the last reference is gone.
         await_that("the maps are gone", || {
-            FlowMaps::open(&ids, &interface).is_err()
+            let mut ids = ids.iter();
+            ids.all(|id| MapHandle::from_map_id(*id).is_err())
         });
     }
 }

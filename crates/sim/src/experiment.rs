@@ -66,6 +66,8 @@ pub struct Experiment {
     /// Distance of the points of time series ([`crate::TransferOutcome::series`]);
     /// none: no series.
     pub series_interval: Option<Duration>,
+    /// Every arrival of new bytes is noted ([`crate::TransferOutcome::arrivals`]).
+    pub notes_arrivals: bool,
     /// When the run may end before `limit`.
     pub run_until: RunUntil,
 }
@@ -292,6 +294,7 @@ impl Experiment {
             transfers: Vec::new(),
             cross_traffic: Vec::new(),
             series_interval: None,
+            notes_arrivals: false,
             run_until: RunUntil::Delivered,
         }
     }

@@ -308,19 +308,12 @@ impl World {
             return;
         }
         let sack = self.sink.ranges.iter().copied().take(3).collect();
-        let back = self.said(other(way), 1, self.sink.nxt, 0, sack);
+        let back = self.said(way.back(), 1, self.sink.nxt, 0, sack);
         if way == Direction::Downlink {
             self.from_mh.push_back((self.step + WIRELESS_STEPS, back));
         } else {
             self.from_fh.push_back((self.step + WIRED_STEPS, back));
         }
-    }
-}
-
-const fn other(way: Direction) -> Direction {
-    match way {
-        Direction::Downlink => Direction::Uplink,
-        Direction::Uplink => Direction::Downlink,
     }
 }
 

@@ -32,11 +32,7 @@ impl<P: Payload> Flow<P> {
         if !self.refused || segment.flags.has(Flags::RST) {
             return Verdict::Forward;
         }
-        let back = match direction {
-            Direction::Downlink => Direction::Uplink,
-            Direction::Uplink => Direction::Downlink,
-        };
-        let Some(reset) = self.made_reset(back, segment.ack, segment.end()) else {
+        let Some(reset) = self.made_reset(direction.back(), segment.ack, segment.end()) else {
             return Verdict::Forward;
         };
         actions.push(reset);

@@ -88,8 +88,7 @@ impl<P: Payload> Gateway<P> {
             compression.remember(*address, abilities, session, until);
         }
         for address in addresses {
-            let place = self.mobiles.find(address);
-            let mobile = place.and_then(|place| self.mobiles.at(place));
+            let mobile = self.mobiles.get(address);
             for flow in mobile.map_or(Vec::new(), |mobile| mobile.flows.clone()) {
                 self.equip(flow);
             }
@@ -103,8 +102,7 @@ impl<P: Payload> Gateway<P> {
         };
         for address in addresses {
             compression.told.remove(address);
-            let place = self.mobiles.find(address);
-            let mobile = place.and_then(|place| self.mobiles.at(place));
+            let mobile = self.mobiles.get(address);
             for place in mobile.map_or(&[][..], |mobile| &mobile.flows) {
                 if let Some(flow) = self.flows.at_mut(*place) {
                     flow.compression = None;

@@ -12,7 +12,7 @@ use crate::mobile::Mobile;
 use crate::schemes::mtcp;
 use crate::table::Table;
 use crate::timers::Subject;
-use crate::{Action, Actions, FlowRecord, Payload};
+use crate::{Action, Actions, Payload};
 
 /// The table is walked in steps of so many places.
 const SWEEP_PLACES: u32 = 4096;
@@ -119,11 +119,7 @@ impl<P: Payload> Gateway<P> {
         if self.predecessor_until.is_some_and(|at| at <= now) {
             self.predecessor_until = None;
             let unmet = core::mem::replace(&mut self.predecessor, Table::new(0, 0));
-            let gone = |record: &FlowRecord| FlowRecord {
-                gone: true,
-                ..*record
-            };
-            actions.extend(unmet.iter().map(|record| Action::Record(gone(record))));
+            actions.extend(unmet.iter().map(|record| Action::Record(record.ended())));
         }
         let busy = self.flows.len() > 0 || self.predecessor_until.is_some();
         self.sweep_at = busy.then(|| now + SWEEP_INTERVAL);
@@ -169,6 +165,14 @@ impl<P: Payload> Gateway<P> {
         }
     }
 
+    /// The connection is over: what is kept of it goes, and its record.
+    pub(super) fn end_flow(&mut self, place: u32, actions: &mut Actions<P>) {
+        if let Some(flow) = self.flows.at_mut(place) {
+            self.cached_bytes -= flow.close();
+            actions.push(Action::Record(flow.record().ended()));
+        }
+    }
+
     pub(super) fn forget_flow(&mut self, place: u32, actions: &mut Actions<P>) {
         let Some(flow) = self.flows.at_mut(place) else {
             return;
@@ -187,10 +191,7 @@ impl<P: Payload> Gateway<P> {
         // What a predecessor owed stays written down until its flow is met.
         let removed = self.flows.remove(&key);
         if let Some(flow) = removed.filter(|_| self.predecessor.find(&key).is_none()) {
-            actions.push(Action::Record(FlowRecord {
-                gone: true,
-                ..flow.record()
-            }));
+            actions.push(Action::Record(flow.record().ended()));
         }
         self.forget_mobile_without_flows(mobile);
     }

@@ -48,13 +48,6 @@ const HELD_BYTES_MIN: usize = 2_304;
 /// ours ([`SHIFT`]) can hold: whatever passes when no gateway is there must not be taken for data.
 const APART_MIN: u32 = 1 << 23;
 
-fn side_of(direction: Direction) -> Side {
-    match direction {
-        Direction::Downlink => Side::Fh,
-        Direction::Uplink => Side::Mh,
-    }
-}
-
 impl<P: Payload> Gateway<P> {
     /// A segment on its way.
     pub fn handle_segment(
@@ -108,9 +101,7 @@ impl<P: Payload> Gateway<P> {
 
     /// A flow of a predecessor whose halves have their own numbers.
     fn meet_renumbered(&mut self, key: FlowKey, now: Instant) -> Option<u32> {
-        let record = self.predecessor.find(&key)?;
-        let record = self.predecessor.at(record)?;
-        record.renumber?;
+        self.predecessor.get(&key)?.renumber?;
         self.meet(key, now)
     }
 
@@ -147,8 +138,7 @@ impl<P: Payload> Gateway<P> {
         let iss = self.choose_iss(&key, now);
         let answer = payload.answered(&answer_to(&syn, iss));
         let syn_packet = payload.renumbered(&syn);
-        let found = self.flows.find(&key);
-        let place = found.or_else(|| self.meet(key, now));
+        let place = self.find_or_meet(key, now);
         let (Some(answer), Some(syn_packet), Some(place)) = (answer, syn_packet, place) else {
             return self.judge(direction, segment, payload, now, actions);
         };
@@ -166,7 +156,7 @@ impl<P: Payload> Gateway<P> {
         *own = payload.header();
         *back = answer.header();
         let mut opening = Opening {
-            opener: side_of(direction),
+            opener: direction.sender(),
             syn,
             syn_packet,
             answer: answer.clone(),
@@ -218,7 +208,7 @@ impl<P: Payload> Gateway<P> {
             return;
         };
         flow.seen = now;
-        let is_opener = side_of(direction) == opening.opener;
+        let is_opener = direction.sender() == opening.opener;
         let flags = segment.flags;
         if is_opener && flags.has(Flags::SYN) && segment.seq != opening.syn.seq {
             if opening.asked {
@@ -400,10 +390,7 @@ impl<P: Payload> Gateway<P> {
         flow.early = Some(Early::Split(numbers));
         self.counters.early_joined += 1;
         actions.push(Action::Record(flow.record()));
-        let direction = match opening.opener {
-            Side::Fh => Direction::Downlink,
-            Side::Mh => Direction::Uplink,
-        };
+        let direction = opening.opener.sends();
         for (segment, payload) in &opening.held {
             self.pass_renumbered(&numbers, direction, segment, payload, now, actions);
         }

@@ -26,20 +26,14 @@ impl<P: Payload> Gateway<P> {
     ) -> Vec<FlowState> {
         let mut states = Vec::new();
         for address in addresses {
-            let place = self.mobiles.find(address);
-            let Some(mobile) = place.and_then(|place| self.mobiles.at(place)) else {
+            let Some(place) = self.mobiles.find(address) else {
                 continue;
             };
-            let (srtt, rate) = (mobile.rtt.srtt(), mobile.delivery.bytes_per_s());
-            for place in &mobile.flows {
-                let Some(flow) = self.flows.at_mut(*place) else {
-                    continue;
-                };
-                let counters = &mut self.counters;
-                let mut cx = Context::new(&self.settings, mobile, now, counters, actions);
-                mtcp::hand_over(flow, &mut cx);
+            self.with_flows_of(place, now, actions, |flow, mobile, cx| {
+                mtcp::hand_over(flow, cx);
+                let (srtt, rate) = (mobile.rtt.srtt(), mobile.delivery.bytes_per_s());
                 states.extend(flow.state(srtt, rate));
-            }
+            });
         }
         states
     }
@@ -55,8 +49,7 @@ impl<P: Payload> Gateway<P> {
         actions: &mut Actions<P>,
     ) -> bool {
         self.sweep_at.get_or_insert(now + SWEEP_INTERVAL);
-        let found = self.flows.find(&state.key);
-        let Some(place) = found.or_else(|| self.meet(state.key, now)) else {
+        let Some(place) = self.find_or_meet(state.key, now) else {
             self.counters.table_full += 1;
             return false;
         };
@@ -105,8 +98,7 @@ impl<P: Payload> Gateway<P> {
             return;
         }
         for key in flows {
-            let place = self.flows.find(key);
-            if let Some(flow) = place.and_then(|place| self.flows.at_mut(place)) {
+            if let Some(flow) = self.flows.get_mut(key) {
                 flow.held = true;
             }
         }
@@ -154,8 +146,7 @@ impl<P: Payload> Gateway<P> {
     ) {
         let discards = self.settings.mtcp.handoff == MtcpHandoff::Published;
         for address in addresses {
-            let place = self.mobiles.find(address);
-            let mobile = place.and_then(|place| self.mobiles.at(place));
+            let mobile = self.mobiles.get(address);
             let flows = mobile.map_or(Vec::new(), |mobile| mobile.flows.clone());
             for place in flows {
                 let Some(flow) = self.flows.at_mut(place) else {

@@ -7,7 +7,6 @@ use holdfast_wire::Instant;
 
 use super::Gateway;
 use crate::mobile::{LinkEvent, LinkSource};
-use crate::schemes::Context;
 use crate::settings::Scheme;
 use crate::{Actions, Payload};
 
@@ -61,13 +60,9 @@ impl<P: Payload> Gateway<P> {
         match event {
             LinkEvent::GoingDownSoon => {
                 mobile.warn(now);
-                let counters = &mut self.counters;
-                let mut cx = Context::new(&self.settings, mobile, now, counters, actions);
-                for flow in &mobile.flows {
-                    if let Some(flow) = self.flows.at_mut(*flow) {
-                        self.settings.scheme.on_going_down_soon(flow, &mut cx);
-                    }
-                }
+                self.with_flows_of(place, now, actions, |flow, _, cx| {
+                    cx.settings.scheme.on_going_down_soon(flow, cx);
+                });
             }
             LinkEvent::Down => {
                 mobile.go_down(source, &self.settings, now);
@@ -96,13 +91,9 @@ impl<P: Payload> Gateway<P> {
         if !mobile.was_warned_in_vain(now) {
             return;
         }
-        let counters = &mut self.counters;
-        let mut cx = Context::new(&self.settings, mobile, now, counters, actions);
-        for flow in &mobile.flows {
-            if let Some(flow) = self.flows.at_mut(*flow) {
-                self.settings.scheme.on_reconnected(flow, &mut cx);
-            }
-        }
+        self.with_flows_of(place, now, actions, |flow, _, cx| {
+            cx.settings.scheme.on_reconnected(flow, cx);
+        });
         self.schedule_flows_of(place, now);
     }
 
@@ -114,13 +105,9 @@ impl<P: Payload> Gateway<P> {
         if core::mem::replace(&mut mobile.disconnected, true) {
             return;
         }
-        let counters = &mut self.counters;
-        let mut cx = Context::new(&self.settings, mobile, now, counters, actions);
-        for flow in &mobile.flows {
-            if let Some(flow) = self.flows.at_mut(*flow) {
-                self.settings.scheme.on_disconnected(flow, &mut cx);
-            }
-        }
+        self.with_flows_of(place, now, actions, |flow, _, cx| {
+            cx.settings.scheme.on_disconnected(flow, cx);
+        });
         self.schedule_flows_of(place, now);
     }
 }

@@ -10,6 +10,11 @@ use crate::settings::Scheme;
 use crate::{Action, Actions, Payload};
 
 impl<P: Payload> Gateway<P> {
+    /// The place of a flow; one that is not known is met now. None: the table is full.
+    pub(super) fn find_or_meet(&mut self, key: FlowKey, now: Instant) -> Option<u32> {
+        self.flows.find(&key).or_else(|| self.meet(key, now))
+    }
+
     /// A flow not in the table: entered, unless the table is full.
     pub(super) fn meet(&mut self, key: FlowKey, now: Instant) -> Option<u32> {
         let (carrier_down, draining) = (self.carrier_down, self.draining);
@@ -36,18 +41,10 @@ impl<P: Payload> Gateway<P> {
             Some(place) => self.mobiles.at_mut(mobile)?.flows.push(place),
             None => self.forget_mobile_without_flows(mobile),
         }
-        if let (Some(place), Some(record)) = (place, self.predecessor.find(&key)) {
-            let scale = self
-                .predecessor
-                .at(record)
-                .and_then(|record| record.mh_window_scale);
-            let numbers = self
-                .predecessor
-                .at(record)
-                .and_then(|record| record.renumber);
+        if let (Some(place), Some(record)) = (place, self.predecessor.get(&key)) {
             let flow = self.flows.at_mut(place)?;
-            flow.mh.window_scale = scale;
-            flow.renumber(numbers);
+            flow.mh.window_scale = record.mh_window_scale;
+            flow.renumber(record.renumber);
         }
         place
     }

@@ -5,7 +5,7 @@ use holdfast_wire::{Instant, PacketTooBig};
 
 use super::Gateway;
 use crate::flow::{FlowKey, Stage};
-use crate::schemes::{Context, mtcp};
+use crate::schemes::mtcp;
 use crate::{Actions, Payload};
 
 /// The smallest path MTU that is believed: Linux's default for the least of IPv4.
@@ -42,12 +42,9 @@ impl<P: Payload> Gateway<P> {
         flow.path_mtu = Some(too_big.mtu);
         // The FH has let go of what it has an ACK for: only we can send it again.
         if flow.is_split() {
-            let Some(mobile) = self.mobiles.at(mobile) else {
-                return;
-            };
-            let counters = &mut self.counters;
-            let mut cx = Context::new(&self.settings, mobile, now, counters, actions);
-            mtcp::on_path_mtu(flow, &mut cx);
+            self.with_context(place, now, actions, |flow, _, cx| {
+                mtcp::on_path_mtu(flow, cx);
+            });
             self.schedule_flow(place, now);
         } else if flow.repairs_itself() {
             flow.rewind();

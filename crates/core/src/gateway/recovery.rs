@@ -198,18 +198,12 @@ impl<P: Payload> Gateway<P> {
     }
 
     pub(super) fn on_flow_due(&mut self, place: u32, now: Instant, actions: &mut Actions<P>) {
-        let Some(flow) = self.flows.at_mut(place) else {
-            return;
-        };
-        let Some(mobile) = self.mobiles.at(flow.mobile) else {
-            return;
-        };
-        let counters = &mut self.counters;
-        let mut cx = Context::new(&self.settings, mobile, now, counters, actions);
-        let away = mobile.is_away();
-        flow.mtcp.note_flows(mobile.flows.len());
-        self.settings.scheme.on_timeout(flow, away, &mut cx);
-        self.settings.scheme.on_uplink_timeout(flow, away, &mut cx);
+        self.with_context(place, now, actions, |flow, mobile, cx| {
+            let (scheme, away) = (cx.settings.scheme, mobile.is_away());
+            flow.mtcp.note_flows(mobile.flows.len());
+            scheme.on_timeout(flow, away, cx);
+            scheme.on_uplink_timeout(flow, away, cx);
+        });
         self.close_split(place, actions);
         let Some(flow) = self.flows.at_mut(place) else {
             return;

@@ -8,7 +8,7 @@ use super::{Gateway, recovery};
 use crate::cache::Insertion;
 use crate::flow::Flow;
 use crate::schemes::{Context, mtcp};
-use crate::{Action, Actions, FlowRecord, Payload, Verdict};
+use crate::{Action, Actions, Payload, Verdict};
 
 impl<P: Payload> Gateway<P> {
     /// Data that the MH lacks, for a flow that is split.
@@ -48,13 +48,9 @@ impl<P: Payload> Gateway<P> {
 
     /// SH-TCP may have said its last after the MH did: then nothing more is done.
     pub(super) fn close_split(&mut self, place: u32, actions: &mut Actions<P>) {
-        let done = |flow: &&mut Flow<P>| flow.is_split() && flow.is_done();
-        if let Some(flow) = self.flows.at_mut(place).filter(done) {
-            self.cached_bytes -= flow.close();
-            actions.push(Action::Record(FlowRecord {
-                gone: true,
-                ..flow.record()
-            }));
+        let done = |flow: &Flow<P>| flow.is_split() && flow.is_done();
+        if self.flows.at(place).is_some_and(done) {
+            self.end_flow(place, actions);
         }
     }
 
@@ -90,16 +86,11 @@ impl<P: Payload> Gateway<P> {
     /// An MH says that its link is up, whatever was known of that: the greeting for those of its
     /// flows that have frozen, or shrunk the FH's window, and were not greeted yet.
     pub(super) fn greet_split(&mut self, place: u32, now: Instant, actions: &mut Actions<P>) {
-        let Some(mobile) = self.mobiles.at(place) else {
-            return;
-        };
-        let counters = &mut self.counters;
-        let mut cx = Context::new(&self.settings, mobile, now, counters, actions);
-        for flow in &mobile.flows {
-            if let Some(flow) = self.flows.at_mut(*flow).filter(|it| it.mtcp.waits_for_mh()) {
-                self.settings.scheme.on_reconnected(flow, &mut cx);
+        self.with_flows_of(place, now, actions, |flow, _, cx| {
+            if flow.mtcp.waits_for_mh() {
+                cx.settings.scheme.on_reconnected(flow, cx);
             }
-        }
+        });
         self.schedule_flows_of(place, now);
     }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The engine, packet in and packet out; and a whole flow through all that can happen.
 
+mod agenda;
 mod bench;
 mod cell;
 mod compression;

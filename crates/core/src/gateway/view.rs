@@ -119,8 +119,7 @@ impl<P: Payload> Gateway<P> {
 
     /// The mobile with this address, if it has flows.
     pub fn mobile(&self, address: IpAddr) -> Option<MobileView> {
-        let place = self.mobiles.find(&address)?;
-        Some(self.view(self.mobiles.at(place)?))
+        Some(self.view(self.mobiles.get(&address)?))
     }
 
     fn view(&self, mobile: &Mobile) -> MobileView {

@@ -188,10 +188,7 @@ impl Payload for Packet {
         }
         header.set_checksum(&[]);
         Some(Self {
-            direction: match self.direction {
-                Direction::Downlink => Direction::Uplink,
-                Direction::Uplink => Direction::Downlink,
-            },
+            direction: self.direction.back(),
             header: Some(Box::new(OtherHeader {
                 header,
                 is_alone: true,

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use holdfast_core::mobile_host::HostLinkEvent;
-use holdfast_net::lccwe::CongestionControl;
+use holdfast_net::lccwe::{CongestionControl, DefaultControl, Scope};
 use holdfast_net::monitor::LinkState;
 
 use crate::settings::MobileSettings;
@@ -13,6 +13,8 @@ use crate::settings::MobileSettings;
 /// goes with this.
 #[derive(Debug)]
 pub(super) struct HandoffTimes {
+    // Dropped first: nobody is given what is no more.
+    _default: Option<DefaultControl>,
     control: CongestionControl,
     /// The indices of the interfaces that the cells have, the last ones known.
     indices: BTreeMap<String, Option<u32>>,
@@ -33,7 +35,9 @@ impl HandoffTimes {
                 );
                 let cells = settings.cells.iter();
                 let indices = cells.map(|cell| (cell.interface.clone(), None));
+                let scope = settings.congestion_control_default.clone();
                 Some(Self {
+                    _default: scope.and_then(|scope| make_default(&control, scope)),
                     control,
                     indices: indices.collect(),
                 })
@@ -69,6 +73,20 @@ impl HandoffTimes {
             // The handoff begins when the link goes.
             HostLinkEvent::GoingDownSoon(_) => return,
         });
+    }
+}
+
+/// None, with a line in the log, if it cannot be: sockets can still select it.
+fn make_default(control: &CongestionControl, scope: Scope) -> Option<DefaultControl> {
+    match control.make_default(scope) {
+        Ok(default) => {
+            tracing::info!(?default, "congestion control made a default");
+            Some(default)
+        }
+        Err(error) => {
+            tracing::warn!("mobile.congestion_control_default: {error}");
+            None
+        }
     }
 }
 

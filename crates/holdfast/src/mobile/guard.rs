@@ -22,7 +22,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use holdfast_core::mobile_host::MadeAck;
 use holdfast_net::datapath::{Interface, monotonic_ns};
-use holdfast_net::mobile_path::{AckSender, FlowMaps, MapIds, MobilePath, NotedFlow};
+use holdfast_net::mobile_path::{AckSender, FlowMaps, LentMaps, MobilePath, NotedFlow};
 use holdfast_net::readiness::wait_readable;
 use holdfast_wire::Instant;
 
@@ -46,21 +46,21 @@ pub(crate) struct GuardArgs {
     /// The interface
     #[arg(long)]
     interface: String,
-    /// The map of flows
+    /// The descriptor of the map of flows
     #[arg(long)]
-    flows: u32,
-    /// The map of closed flows
+    flows: i32,
+    /// That of closed flows
     #[arg(long)]
-    closed: u32,
-    /// The map of the deadline
+    closed: i32,
+    /// That of the deadline
     #[arg(long)]
-    control: u32,
-    /// The map of reserves
+    control: i32,
+    /// That of reserves
     #[arg(long)]
-    reserves: u32,
-    /// The map of flows that were woken
+    reserves: i32,
+    /// That of flows that were woken
     #[arg(long)]
-    woken: u32,
+    woken: i32,
 }
 
 /// The daemon's side: the process and the pipe to it.
@@ -75,17 +75,18 @@ impl Guard {
     ///
     /// Errors: one line.
     pub(super) fn start(interface: &str, path: &MobilePath) -> anyhow::Result<Self> {
-        let ids = path.maps().ids().context("the guard's maps")?;
         let mut command = Command::new(OWN_PROGRAM);
         command.args(["mobile", "guard", "--interface", interface]);
-        for (flag, id) in [
-            ("--flows", ids.flows),
-            ("--closed", ids.closed),
-            ("--control", ids.control),
-            ("--reserves", ids.reserves),
-            ("--woken", ids.woken),
+        let lent = path.maps().lend(&mut command);
+        let lent = lent.context("the guard's maps")?;
+        for (flag, descriptor) in [
+            ("--flows", lent.flows),
+            ("--closed", lent.closed),
+            ("--control", lent.control),
+            ("--reserves", lent.reserves),
+            ("--woken", lent.woken),
         ] {
-            command.arg(flag).arg(id.to_string());
+            command.arg(flag).arg(descriptor.to_string());
         }
         // What is sent to the daemon's group is not meant for it.
         command.process_group(0);
@@ -102,9 +103,7 @@ impl Guard {
         let mut answer = [0];
         if !answers || File::from(OwnedFd::from(ready)).read(&mut answer)? == 0 {
             guard.dismiss();
-            bail!(
-                "the guard of closed windows does not start; it needs CAP_SYS_ADMIN and CAP_NET_RAW"
-            );
+            bail!("the guard of closed windows does not start; it needs CAP_BPF and CAP_NET_RAW");
         }
         Ok(guard)
     }
@@ -145,14 +144,14 @@ pub(super) fn run(args: &GuardArgs) -> anyhow::Result<()> {
         signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)))?;
     }
     let interface = Interface::query(&args.interface)?;
-    let ids = MapIds {
+    let lent = LentMaps {
         flows: args.flows,
         closed: args.closed,
         control: args.control,
         reserves: args.reserves,
         woken: args.woken,
     };
-    let maps = FlowMaps::open(&ids, &interface).context("the daemon's maps")?;
+    let maps = FlowMaps::inherited(&lent, &interface).context("the daemon's maps")?;
     let sender = AckSender::open(&interface)?;
     let keeper = Keeper { maps, sender };
     io::stdout().write_all(&[1])?;

@@ -174,7 +174,7 @@ impl Sources {
             kinds: Vec::new(),
         };
         let (interface, wanted) = (&settings.interface, &settings.sources);
-        sources.add(SourceKind::Carrier, CarrierSource, &sender);
+        sources.add(SourceKind::Carrier, CarrierSource::default(), &sender);
         if wanted.wifi {
             let source = WifiSource::new(interface, wanted);
             sources.add(SourceKind::Wifi, source, &sender);

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use holdfast_core::mobile_host::{FreezeSet, MobileHostSettings, MobileScheme};
 use holdfast_core::signal::{MobileKey, PORT_DEFAULT};
+use holdfast_net::lccwe::Scope;
 use toml::Value;
 
 use super::SettingsError;
@@ -37,6 +38,7 @@ pub(crate) const MOBILE_DAEMON_KEYS: &[Key] = &[
     FLOWS_MAX,
     DECOMPRESS,
     CONGESTION_CONTROL,
+    CONGESTION_CONTROL_DEFAULT,
 ];
 
 /// What a mobile's own settings file may hold.
@@ -216,9 +218,20 @@ const CONGESTION_CONTROL: Key = Key {
     example: "\"holdfast_lccwe\"",
     meaning: "Registers the congestion control of LC and CWE in the kernel under this name, of at most 15 letters, \
         digits, `_` and `-`, and tells it when the interface loses its carrier and has it again. Sockets select it by \
-        that name (`TCP_CONGESTION`), or `net.ipv4.tcp_congestion_control` makes it a namespace's default. Needs no gateway.",
+        that name (`TCP_CONGESTION`), or `congestion_control_default` gives it to them. Needs no gateway.",
     cost: "The name is the whole kernel's, and goes with the daemon. Linux 6.1; where it cannot be, the log says why and \
         all else goes on. docs/schemes/lc-cwe.md says what it is good for.",
+};
+
+const CONGESTION_CONTROL_DEFAULT: Key = Key {
+    path: "mobile.congestion_control_default",
+    kind: Kind::Text,
+    default: None,
+    example: "\"namespace\"",
+    meaning: "Whose new sockets have that congestion control without asking for it: `namespace`, all of the daemon's \
+        network namespace (`net.ipv4.tcp_congestion_control`), or the folder of a control group in a `cgroup2` file \
+        system, as `/sys/fs/cgroup/system.slice/backup.service`: those of its processes.",
+    cost: "What was before is again when the daemon ends, however it ends. Connections that were made meanwhile keep what they have.",
 };
 
 /// The flags of the daemon.
@@ -274,6 +287,8 @@ pub(crate) struct MobileSettings {
     pub(crate) decompress: bool,
     /// The name to register the congestion control of LC and CWE by, if it is to be.
     pub(crate) congestion_control: Option<String>,
+    /// Whose sockets have it without asking.
+    pub(crate) congestion_control_default: Option<Scope>,
     /// What tells of the link, beside the carrier.
     pub(crate) sources: SourceSettings,
 }
@@ -299,6 +314,19 @@ fn keepalive(text: &str) -> Result<Duration, String> {
         .ok()
         .and_then(|number| KEEPALIVE.kind.duration(&Value::Float(number)))
         .ok_or_else(|| format!("takes {}", KEEPALIVE.kind.takes()))
+}
+
+/// Whose sockets have the congestion control without asking for it.
+fn congestion_control_default(section: &Section<'_>) -> Result<Option<Scope>, SettingsError> {
+    let key = &CONGESTION_CONTROL_DEFAULT;
+    let Some(text) = section.get(key, Kind::text)? else {
+        return Ok(None);
+    };
+    let scope = match section.get(&CONGESTION_CONTROL, Kind::text)? {
+        Some(_) => text.parse().map(Some),
+        None => Err("needs mobile.congestion_control, the name to register".to_owned()),
+    };
+    scope.map_err(|problem| section.error(key, problem))
 }
 
 impl MobileDaemonArgs {
@@ -340,6 +368,7 @@ impl MobileDaemonArgs {
             host,
             flows_max: section.get_or_default(&FLOWS_MAX, Kind::count)? as u32,
             decompress,
+            congestion_control_default: congestion_control_default(&section)?,
             congestion_control,
             sources: SourceSettings::of(&file.section("sources"))?,
         })
@@ -483,6 +512,36 @@ mod tests {
         let arguments = ["holdfast", "--iface", "lo"].iter().chain(arguments);
         let flags = Flags::try_parse_from(arguments).map_err(|error| error.to_string())?;
         flags.mobile.settings().map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_default_congestion_control_has_a_name_and_a_scope() {
+        let folder = std::env::temp_dir().join(format!("holdfast-default-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let file = folder.join("mobile.toml");
+        let scope = |lines: &str| {
+            std::fs::write(&file, format!("[mobile]\n{lines}\n")).expect("a file");
+            let settings = settings(&["--config", file.to_str().expect("a path")]);
+            settings.map(|settings| settings.congestion_control_default)
+        };
+        let named = "congestion_control = \"holdfast_lccwe\"\ncongestion_control_default = ";
+        assert_eq!(
+            scope(&format!("{named}\"namespace\"")),
+            Ok(Some(Scope::Namespace))
+        );
+        let group = Scope::Cgroup("/sys/fs/cgroup/a".into());
+        assert_eq!(
+            scope(&format!("{named}\"/sys/fs/cgroup/a\"")),
+            Ok(Some(group))
+        );
+        let error = scope(&format!("{named}\"a\"")).expect_err("no scope");
+        assert!(
+            error.contains("mobile.congestion_control_default") && error.contains("got a, takes"),
+            "{error}"
+        );
+        let error = scope("congestion_control_default = \"namespace\"").expect_err("no name");
+        assert!(error.contains("needs mobile.congestion_control"), "{error}");
+        std::fs::remove_dir_all(&folder).expect("removed");
     }
 
     #[test]

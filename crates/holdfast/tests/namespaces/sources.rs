@@ -12,7 +12,7 @@ use holdfast_lab::harness::{Flow, Harness};
 use holdfast_lab::link_process::EmulatedLink;
 use holdfast_link::OutageAt;
 use holdfast_net::datapath::monotonic_ns;
-use holdfast_net::lccwe::select;
+use holdfast_net::lccwe::{select, selected};
 use holdfast_net::tcp_info::TcpInfo;
 
 use super::mobile_host::{MB, Mobile, download, plain};
@@ -142,13 +142,16 @@ fn the_mobiles_congestion_control_hears_of_handoffs_by_the_daemons_sources() {
         ..EmulatedLink::default()
     };
     let name = format!("hfe{}", std::process::id());
-    let own = format!("congestion_control = {name:?}");
+    let own = format!("congestion_control = {name:?}\ncongestion_control_default = \"namespace\"");
     // What the window is in the outage, with the daemon that tells of it and by Reno.
     let window = |is_told: bool| {
         let mut harness = plain(test, path.clone())?;
         let (daemon, mut voice) = listening(&harness, "fast-retransmit", &own, "");
         let (at_fh, at_mh) = connection(&harness, fh(), PORT);
-        select(&at_mh, if is_told { &name } else { "reno" }).unwrap();
+        assert_eq!(selected(&at_mh).unwrap(), name, "the default");
+        if !is_told {
+            select(&at_mh, "reno").unwrap();
+        }
         let watched = at_mh.try_clone().unwrap();
         let flow = Flow::start(at_mh, at_fh, 6 * MB, 5);
         flow.wait_bytes(MB / 2).unwrap();

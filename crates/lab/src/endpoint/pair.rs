@@ -13,12 +13,14 @@ use anyhow::{Context as _, bail};
 use holdfast_core::Direction;
 use holdfast_net::netns::{ChildGuard, NetNs};
 
+use super::conversation::BACK_SEED;
 use super::{
     ENDPOINT_ARGUMENTS, EndpointReport, EndpointStart, EndpointTask, Opening, READY, Work,
 };
 use crate::download::{Arrival, Received};
 use crate::stop::StopFlag;
-use crate::topology::{FH, SECOND_MH, Topology};
+use crate::seeded_file::{SeededContent, Sha256Sum};
+use crate::topology::{Addresses, FH, SECOND_MH, Topology};
 
 /// The port at which the FH's end listens: one that Wireshark takes for no protocol.
 pub const PORT: u16 = 40_000;
@@ -41,6 +43,14 @@ pub struct Exchange {
     pub seed: u64,
     /// Bytes that the MH sends before the FH sends; on the downlink.
     pub request_bytes: u64,
+    /// How often it does, each time for an equal part of the bytes.
+    pub requests: u32,
+    /// From an answer to the next request.
+    pub think: Duration,
+    /// Bytes the other way meanwhile.
+    pub back_bytes: u64,
+    /// Over IPv6.
+    pub ipv6: bool,
     /// Distance of the points of a time series of the sender's socket.
     pub series_interval: Option<Duration>,
     /// So many connections at once, from [`PORT`] on.
@@ -51,7 +61,11 @@ pub struct Exchange {
 
 impl Exchange {
     fn task(&self, of: Side, number: u16) -> EndpointTask {
-        let fh = SocketAddr::new(IpAddr::V4(FH.v4), PORT + number);
+        let address = |of: Addresses| match self.ipv6 {
+            true => IpAddr::V6(of.v6),
+            false => IpAddr::V4(of.v4),
+        };
+        let fh = SocketAddr::new(address(FH), PORT + number);
         let request_bytes = match self.direction {
             Direction::Downlink => self.request_bytes,
             Direction::Uplink => 0,
@@ -60,7 +74,7 @@ impl Exchange {
             opening: match of {
                 Side::Fh => Opening::Listen(fh),
                 Side::Mh if number + self.flows_of_second_mobile >= self.flows => {
-                    Opening::ConnectFrom(fh, IpAddr::V4(SECOND_MH.v4))
+                    Opening::ConnectFrom(fh, address(SECOND_MH))
                 }
                 Side::Mh => Opening::Connect(fh),
             },
@@ -69,12 +83,20 @@ impl Exchange {
                     bytes: self.bytes,
                     seed: self.seed,
                     after_bytes: request_bytes,
+                    parts: self.requests,
+                    back_bytes: self.back_bytes,
                     series_interval_ns: self
                         .series_interval
                         .map(|interval| interval.as_nanos().max(1) as u64),
                 }
             } else {
-                Work::Receive { request_bytes }
+                Work::Receive {
+                    request_bytes,
+                    requests: self.requests,
+                    answer_bytes: self.bytes / u64::from(self.requests.max(1)),
+                    think_ns: self.think.as_nanos() as u64,
+                    back_bytes: self.back_bytes,
+                }
             },
         }
     }
@@ -132,8 +154,30 @@ pub struct Exchanged {
     pub sender_error: Option<String>,
     /// The same at the receiver.
     pub receiver_error: Option<String>,
+    /// From each request to its answer's last byte, nanoseconds; of several requests.
+    pub latencies_ns: Vec<u64>,
+    /// What came the other way, if something was to.
+    pub back: Option<Back>,
     /// The sender's socket over time, if asked for.
     pub samples: Vec<super::Sample>,
+}
+
+/// What came the other way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Back {
+    /// Bytes.
+    pub bytes: u64,
+    /// They are those that were sent.
+    pub intact: bool,
+}
+
+impl Back {
+    fn of((bytes, sha256): (u64, Sha256Sum)) -> Self {
+        Self {
+            bytes,
+            intact: SeededContent::of(bytes, BACK_SEED).sha256 == sha256,
+        }
+    }
 }
 
 impl EndpointPair {
@@ -223,6 +267,8 @@ impl EndpointPair {
             ended,
             sender_error: sender.error,
             receiver_error: receiver.error,
+            latencies_ns: receiver.latencies_ns,
+            back: sender.back.map(Back::of),
             samples: sender.samples,
         })
     }

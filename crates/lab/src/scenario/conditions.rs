@@ -17,9 +17,10 @@ use super::host::HostConditions;
 use super::mobile::MobileConditions;
 use super::mtcp::MtcpConditions;
 use super::snoop::SnoopConditions;
+use super::transfer::TransferConditions;
 use crate::document::{self, DocumentError};
 
-mod check;
+pub(super) mod check;
 
 /// The part of the seed that is the wired hop's, on all substrates.
 pub(crate) const PART_WIRED: u64 = 1000;
@@ -58,61 +59,6 @@ pub struct Conditions {
     pub mh: HostConditions,
     /// Other traffic.
     pub cross_traffic: Vec<CrossTraffic>,
-}
-
-/// `[transfer]`: what is sent.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct TransferConditions {
-    /// How many bytes.
-    pub bytes: u64,
-    /// Which way.
-    #[serde(default)]
-    pub direction: Way,
-    /// When it begins, in seconds since the start of the links' clocks.
-    #[serde(default)]
-    pub start_s: f64,
-    /// The run ends here at the latest, in seconds since the start of the links' clocks.
-    #[serde(default = "limit_s")]
-    pub limit_s: f64,
-    /// Bytes of the MH's request before the FH sends, on the downlink.
-    #[serde(default)]
-    pub request_bytes: u32,
-    /// So many connections at once, each of that; on live and linux.
-    #[serde(default = "one_flow")]
-    pub flows: u16,
-    /// So many of them, the last ones, are of a second mobile with an address of its own, which
-    /// shares the link and the MH's host; not with several cells.
-    #[serde(default)]
-    pub flows_of_second_mobile: u16,
-    /// The sender does not close: it stays silent until the run's limit, and the transfer has
-    /// finished if its connection is alive then. On the model.
-    #[serde(default)]
-    pub stays_open: bool,
-    /// What the bytes are, on the model: for a gateway that compresses them.
-    #[serde(default)]
-    pub content: ContentChoice,
-}
-
-/// What is sent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ContentChoice {
-    /// Bytes that nobody looks at.
-    #[default]
-    Bulk,
-    /// Prose.
-    Text,
-    /// Something like a program.
-    Binary,
-}
-
-const fn one_flow() -> u16 {
-    1
-}
-
-fn limit_s() -> f64 {
-    600.0
 }
 
 /// A direction as scenarios write it.

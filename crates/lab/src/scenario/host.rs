@@ -29,6 +29,8 @@ pub struct HostConditions {
     pub sack: Option<bool>,
     /// Timestamps.
     pub timestamps: Option<bool>,
+    /// Timestamps in microseconds (Linux 6.7 and later: `features tcp_usec_ts` of its routes).
+    pub microsecond_timestamps: bool,
     /// Window scaling.
     pub window_scaling: Option<bool>,
     /// Delayed acknowledgements; `false`: each segment is acknowledged at once.
@@ -81,6 +83,7 @@ impl Default for HostConditions {
             congestion_control: CONGESTION_CONTROL_DEFAULT.to_owned(),
             sack: None,
             timestamps: None,
+            microsecond_timestamps: false,
             window_scaling: None,
             delayed_ack: None,
             mss: None,
@@ -146,6 +149,11 @@ impl HostConditions {
             if value.is_some_and(|value| !(0.0..=60.0).contains(&value)) {
                 return Err(DocumentError::at(key, "takes 0 to 60 seconds"));
             }
+        }
+        if self.microsecond_timestamps && !self.linux_route_options().is_empty() {
+            let problem = "takes a host whose routes have no other options: without mss, window_bytes_max, \
+                initial_window_segments, rto_min_s and delayed_ack";
+            return Err(DocumentError::at("microsecond_timestamps", problem));
         }
         if let Some(name) = self.sysctls.keys().find(|name| !name.starts_with("net.")) {
             let problem = format!("`{name}` is no parameter of a network namespace; takes net.…");

@@ -3,6 +3,7 @@
 //! running kernel, by the wall clock.
 
 mod lccwe;
+mod line;
 mod packets;
 mod series;
 
@@ -13,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context as _, anyhow};
+use anyhow::anyhow;
 use holdfast_link::{OutageSettings, seed_for};
 use holdfast_net::lccwe::{CongestionControl, NAME};
 
@@ -23,7 +24,7 @@ use crate::endpoint::pair::Exchange;
 use crate::link_file::LinkFile;
 use crate::link_process::EmulatedLink;
 use crate::own_flows::{OwnFlows, words};
-use crate::results::{Framing, ResultLine, retransmission_ratio_percent};
+use crate::results::ResultLine;
 use crate::scenario::{
     BandwidthConditions, Conditions, ContentChoice, GatewayConditions, HopConditions,
     HostConditions, MobileSignalChoice, MtcpConditions, OnHandoffChoice, PART_WIRED, Record, Run,
@@ -32,7 +33,7 @@ use crate::scenario::{
 use crate::scratch::Scratch;
 use crate::seeded_file::SeededContent;
 use crate::stop::StopFlag;
-use crate::topology::{HOST_SYSCTLS, HostTuning};
+use crate::topology::HostTuning;
 use crate::transfer::{
     Measurement, Middle, PreparedTransfer, TransferExtras, TransferSettings, TransferWatch,
 };
@@ -102,7 +103,7 @@ pub(super) fn execute(
     let prepared = PreparedTransfer::prepare(&transfer, folder, folder, stop)
         .map_err(|error| explained(error, &run.conditions))?;
     let measured = measure(run, prepared, &content, control.as_ref(), stop)?;
-    let mut line = line(run, &measured)?;
+    let mut line = line::line(run, &measured)?;
     if !run.conditions.moves.is_empty() {
         packets::add_handoffs(&mut line, &run.conditions, &measured, &files)?;
     }
@@ -265,6 +266,10 @@ fn exchange(conditions: &Conditions) -> Exchange {
         bytes: transfer.bytes,
         seed: CONTENT_SEED,
         request_bytes: transfer.request_bytes.into(),
+        requests: transfer.requests,
+        think: Duration::from_secs_f64(transfer.think_ms / 1e3),
+        back_bytes: transfer.back_bytes,
+        ipv6: transfer.ip_version == 6,
         series_interval: (!conditions.record.is_empty())
             .then(|| duration(conditions.record_interval)),
         flows: transfer.flows,
@@ -369,6 +374,7 @@ fn tuning(host: &HostConditions, mss: Option<u16>) -> HostTuning {
         congestion_control: Some(host.congestion_control.clone()),
         sysctls: host.linux_sysctls(),
         route_options: host.linux_route_options(),
+        microsecond_timestamps: host.microsecond_timestamps,
     }
 }
 
@@ -388,109 +394,6 @@ fn cross_traffic(run: &Run) -> Vec<DatagramStream> {
         seed: seed_for(run.seed, 100 + number as u64),
     });
     stream.collect()
-}
-
-fn line(run: &Run, measured: &Measurement) -> anyhow::Result<ResultLine> {
-    let conditions = &run.conditions;
-    let result = &measured.result;
-    let sender = conditions.sender();
-    let both = |of: fn(&HostConditions) -> Option<bool>| {
-        [&conditions.fh, &conditions.mh]
-            .into_iter()
-            .all(|host| of(host) != Some(false))
-    };
-    let framing = Framing::new(
-        mss(conditions).unwrap_or(MSS_DEFAULT),
-        both(|host| host.timestamps),
-    );
-    let finished = result.transfer_s.is_some();
-    let intact = if finished {
-        result.sha256_ok
-    } else {
-        SeededContent::of(result.bytes, CONTENT_SEED).sha256 == measured.received.sha256
-    };
-    let ending = match (finished, measured.ended) {
-        (true, _) => "delivered",
-        (false, true) => "given up",
-        (false, false) => "not in time",
-    };
-    let reports_duplicates = both(|host| host.sack);
-    let retransmitted = result.retransmitted_segments;
-    let mut line = ResultLine::of(run, "live", sender.congestion_control.clone(), framing);
-    line.transfer_s = result.transfer_s;
-    line.stalls_s.clone_from(&result.stalls_s);
-    line.goodput_mbps = if measured.last_byte_s > 0.0 {
-        result.bytes as f64 * 8.0 / 1e6 / measured.last_byte_s
-    } else {
-        0.0
-    };
-    line.retransmission_ratio_percent =
-        retransmission_ratio_percent(measured.segments, retransmitted);
-    line.duplicates_per_byte = reports_duplicates.then(|| {
-        let bytes = measured.duplicate_segments * framing.payload_bytes;
-        bytes as f64 / result.bytes.max(1) as f64
-    });
-    line.finished = finished;
-    line.intact = intact;
-    ending.clone_into(&mut line.ending);
-    line.bytes = result.bytes;
-    line.retransmitted_segments = retransmitted;
-    line.segments = measured.segments;
-    line.outages = result.stalls_s.len();
-    line.mobile.clone_from(&measured.own_flows);
-    add_others(&mut line, measured, conditions.transfer.bytes);
-    line.kernel = Some(kernel_release()?);
-    line.sysctls = sysctls(conditions);
-    line.series = (!conditions.record.is_empty()).then(|| series::of(conditions, measured));
-    Ok(line)
-}
-
-/// The transfer's other connections: a line's figures are of all.
-fn add_others(line: &mut ResultLine, measured: &Measurement, bytes: u64) {
-    if measured.others.is_empty() {
-        return;
-    }
-    line.flow_goodputs_mbps.push(line.goodput_mbps);
-    for other in &measured.others {
-        let whole = other.whole && other.bytes == bytes;
-        line.finished &= whole;
-        line.transfer_s = line.transfer_s.filter(|_| whole);
-        line.transfer_s = line.transfer_s.map(|s| s.max(other.last_byte_s));
-        line.intact &= SeededContent::of(other.bytes, CONTENT_SEED).sha256 == other.sha256;
-        line.bytes += other.bytes;
-        let mbps = other.bytes as f64 * 8.0 / 1e6 / other.last_byte_s;
-        line.flow_goodputs_mbps
-            .push(if other.bytes > 0 { mbps } else { 0.0 });
-    }
-    line.goodput_mbps = line.flow_goodputs_mbps.iter().sum();
-}
-
-/// The running kernel's release.
-pub fn kernel_release() -> anyhow::Result<String> {
-    let path = "/proc/sys/kernel/osrelease";
-    let text = fs::read_to_string(path).with_context(|| format!("{path}: cannot be read"))?;
-    Ok(text.trim().to_owned())
-}
-
-/// What was set at both hosts, and at one of them.
-fn sysctls(conditions: &Conditions) -> Vec<(String, String)> {
-    let pinned = HOST_SYSCTLS
-        .iter()
-        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-    let own = |host: &str, conditions: &HostConditions| {
-        let mut set = conditions.linux_sysctls();
-        let options = conditions.linux_route_options();
-        if !options.is_empty() {
-            set.push(("route".to_owned(), options.join(" ")));
-        }
-        let host = host.to_owned();
-        set.into_iter()
-            .map(move |(name, value)| (format!("{host}: {name}"), value))
-    };
-    pinned
-        .chain(own("fh", &conditions.fh))
-        .chain(own("mh", &conditions.mh))
-        .collect()
 }
 
 #[cfg(test)]

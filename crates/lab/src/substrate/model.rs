@@ -48,13 +48,28 @@ pub(super) fn refusal(conditions: &Conditions) -> Option<Refusal> {
                 .to_owned(),
         });
     }
-    if conditions.transfer.flows > 1 {
-        return Some(Refusal {
-            lacks: Lacking::Hosts,
-            why: "transfer.flows: the model has one connection; run it on live or linux".to_owned(),
-        });
-    }
     let hosts = [("fh", &conditions.fh), ("mh", &conditions.mh)];
+    let transfer = &conditions.transfer;
+    let lacks = |why: &str| {
+        Some(Refusal {
+            lacks: Lacking::Hosts,
+            why: format!("{why}; run it on live or linux"),
+        })
+    };
+    match transfer {
+        _ if transfer.flows > 1 => return lacks("transfer.flows: the model has one connection"),
+        _ if transfer.requests > 1 => return lacks("transfer.requests: the model asks once"),
+        _ if transfer.back_bytes > 0 => {
+            return lacks("transfer.back_bytes: the model sends one way");
+        }
+        _ if transfer.ip_version == 6 => return lacks("transfer.ip_version: the model has IPv4"),
+        _ => {}
+    }
+    if let Some((name, _)) = hosts.iter().find(|(_, host)| host.microsecond_timestamps) {
+        return lacks(&format!(
+            "{name}.microsecond_timestamps: the model's are milliseconds"
+        ));
+    }
     hosts.into_iter().find_map(|(name, host)| {
         let other = &host.congestion_control;
         (host.preset.is_none() && other != "reno").then(|| Refusal {
@@ -160,6 +175,10 @@ fn experiment(run: &Run) -> anyhow::Result<Experiment> {
     if transfer.stays_open {
         experiment.run_until = RunUntil::Limit;
     }
+    experiment.notes_arrivals = !conditions
+        .wireless
+        .outages_of(transfer.direction)
+        .is_empty();
     experiment.cross_traffic = cross_traffic(conditions);
     experiment.series_interval =
         (!conditions.record.is_empty()).then_some(conditions.record_interval);
@@ -260,6 +279,15 @@ fn line(run: &Run, experiment: &Experiment, outcome: &Outcome) -> anyhow::Result
     line.retransmitted_segments = of.sender.data_segments_repeated;
     line.segments = first;
     line.outages = line.stalls_s.len();
+    let arrivals = of.arrivals.iter();
+    let arrivals: Vec<_> = arrivals
+        .map(|(at, bytes)| (at.as_secs_f64(), *bytes))
+        .collect();
+    let begin_s = conditions.start().as_secs_f64();
+    let end_s = line
+        .transfer_s
+        .map_or(outcome.ended_at.as_secs_f64(), |s| begin_s + s);
+    line.note_full_rates(conditions, framing, end_s, &arrivals);
     line.mobile = outcome.mobile.as_ref().map(mobile::counters);
     line.digest = Some(format!("{:016x}", outcome.digest));
     line.series = (!conditions.record.is_empty()).then(|| series(conditions, of));

@@ -11,7 +11,7 @@ use holdfast_net::datapath::monotonic_ns;
 
 use super::{FILE_NAME, TransferSettings, TransferWatch};
 use crate::download::{Download, Received};
-use crate::endpoint::pair::EndpointPair;
+use crate::endpoint::pair::{Back, EndpointPair};
 use crate::endpoint::{EndpointStart, Sample};
 use crate::stop::StopFlag;
 use crate::topology::{FH, Topology};
@@ -36,6 +36,10 @@ pub(super) struct Ended {
     pub(super) whole: bool,
     /// The sender's socket over time, if asked for.
     pub(super) samples: Vec<Sample>,
+    /// From each request to its answer's last byte, nanoseconds; of several requests.
+    pub(super) latencies_ns: Vec<u64>,
+    /// What came the other way, if something was to.
+    pub(super) back: Option<Back>,
     /// The same of the other connections.
     pub(super) others: Vec<Self>,
 }
@@ -54,6 +58,8 @@ fn run_all(
             in_time: exchanged.ended,
             received: exchanged.received,
             samples: exchanged.samples,
+            latencies_ns: exchanged.latencies_ns,
+            back: exchanged.back,
             others: Vec::new(),
         })
     };
@@ -142,6 +148,8 @@ impl ReadyApplication {
                     in_time,
                     whole,
                     samples: Vec::new(),
+                    latencies_ns: Vec::new(),
+                    back: None,
                     others: Vec::new(),
                 })
             }

@@ -2,6 +2,7 @@
 //! The mobile's BPF programs, and what they are loaded with.
 
 use std::io;
+use std::os::fd::BorrowedFd;
 
 use crate::bpf::Programs;
 use crate::tun::LayerKind;
@@ -23,6 +24,15 @@ pub(super) struct ProgramSettings {
     /// The programs see by timers which flows pause. Without a compiler (JIT) the kernel takes
     /// none: then somebody has to look.
     pub(super) has_timers: bool,
+    /// Another processor may see stores in another order than they were made in.
+    pub(super) reorders_stores: bool,
+    /// No segment is read by the quick way: for tests, which hold the two ways against each other.
+    pub(super) reads_slowly: bool,
+}
+
+/// The programs' maps as somebody else has loaded them; none of the programs.
+pub(super) fn of_maps(maps: &[(&str, BorrowedFd<'_>)]) -> io::Result<Programs> {
+    Programs::of_maps(OBJECT, maps)
 }
 
 impl ProgramSettings {
@@ -37,8 +47,8 @@ impl ProgramSettings {
         Programs::load(OBJECT, &self.emit(), &entries)
     }
 
-    fn emit(&self) -> [u8; 32] {
-        let mut octets = [0; 32];
+    fn emit(&self) -> [u8; 40] {
+        let mut octets = [0; 40];
         octets[..8].copy_from_slice(&self.heartbeat_max_age_ns.to_ne_bytes());
         let words = [
             self.kind.header_bytes(),
@@ -47,6 +57,8 @@ impl ProgramSettings {
             self.own_mark,
             u32::from(self.keeps_reserves),
             u32::from(self.has_timers),
+            u32::from(self.reorders_stores),
+            u32::from(self.reads_slowly),
         ];
         for (to, word) in octets[8..].chunks_exact_mut(4).zip(words) {
             to.copy_from_slice(&word.to_ne_bytes());

@@ -2,6 +2,7 @@
 //! The maps' keys and values: `struct flow` of `bpf/path.h` and `struct state` of `bpf/noted.h`.
 
 use std::net::IpAddr;
+use std::ops::Range;
 use std::time::Duration;
 
 use holdfast_core::FlowKey;
@@ -11,12 +12,39 @@ use holdfast_wire::{Endpoint, Instant, SackBlocks, SeqNum, Timestamps};
 use crate::tun::LayerKind;
 
 pub(super) const KEY_BYTES: usize = 36;
-pub(super) const VALUE_BYTES: usize = 176;
+pub(super) const VALUE_BYTES: usize = 232;
 
-// Where the words stand that say how the others are to be read.
-const BEGUN: usize = 0;
-const ENDED: usize = 84;
-const FACTS: usize = 88;
+// Where the fields stand.
+const FACTS: usize = 0;
+const MH_SCALE: usize = 4;
+const FH_HAS_FINISHED: usize = 8;
+const BEGUN: usize = 40;
+const SND_NXT: usize = 44;
+const RCV_NXT: usize = 48;
+const TSVAL: usize = 52;
+const TSECR: usize = 56;
+const WINDOW: usize = 60;
+const SACK_BLOCKS: usize = 62;
+const TRAFFIC_CLASS: usize = 63;
+const EGRESS_AT: usize = 64;
+const LINK: usize = 72;
+const ENDED: usize = 100;
+const INGRESS_AT: usize = 104;
+const DATA_AT: usize = 112;
+const RTT_AT: usize = 120;
+const RTT: usize = 128;
+const SRTT: usize = 136;
+const FH_TSVAL: usize = 144;
+const FH_NXT: usize = 148;
+const SACK_BEGUN: usize = 168;
+const SACK: usize = 172;
+const SACK_ENDED: usize = 204;
+
+/// Where an ACK and its SACK blocks stand.
+const OF_AN_ACK: [Range<usize>; 2] = [BEGUN..ENDED + 4, SACK_BEGUN..SACK_ENDED + 4];
+
+/// Whether another processor may see stores in another order than they were made in.
+pub(super) const REORDERS_STORES: bool = !cfg!(any(target_arch = "x86_64", target_arch = "x86"));
 
 // Facts, as in the C source.
 const FACT_V6: u32 = 0x01;
@@ -95,6 +123,10 @@ fn flow_key(octets: &[u8; KEY_BYTES], is_v6: bool) -> FlowKey {
 struct Words<'a>(&'a [u8; VALUE_BYTES]);
 
 impl Words<'_> {
+    fn u16(&self, at: usize) -> u16 {
+        u16::from_ne_bytes(*self.0[at..].first_chunk().unwrap_or(&[0; 2]))
+    }
+
     fn u32(&self, at: usize) -> u32 {
         u32::from_ne_bytes(*self.0[at..].first_chunk().unwrap_or(&[0; 4]))
     }
@@ -139,41 +171,59 @@ pub(super) fn read(key: &[u8; KEY_BYTES], value: &[u8; VALUE_BYTES], kind: Layer
     if words.u32(BEGUN) != words.u32(ENDED) {
         return Read::Torn;
     }
-    let mut sack = SackBlocks::default();
-    for block in 0..words.u32(56).min(4) as usize {
-        let edge = |at: usize| SeqNum::new(words.u32(24 + 8 * block + at));
-        sack.push(edge(0), edge(4));
-    }
     let timestamps = (facts & FACT_TIMESTAMPS != 0).then(|| Timestamps {
-        tsval: words.u32(12),
-        tsecr: words.u32(16),
+        tsval: words.u32(TSVAL),
+        tsecr: words.u32(TSECR),
     });
-    let scale = words.u32(80);
+    let scale = words.u32(MH_SCALE);
     let flow = HostFlow {
         key: flow_key(key, facts & FACT_V6 != 0),
-        snd_nxt: words.seq(4),
-        rcv_nxt: words.seq(8),
-        window: words.u32(20) as u16,
+        snd_nxt: words.seq(SND_NXT),
+        rcv_nxt: words.seq(RCV_NXT),
+        window: words.u16(WINDOW),
         timestamps,
-        sack,
-        srtt: words.duration(168),
-        rtt: words.duration(160),
-        sent_at: Instant::from_nanos(words.u64(112)),
-        heard_at: words.instant(120),
+        sack: sack(&words),
+        srtt: words.duration(SRTT),
+        rtt: words.duration(RTT),
+        sent_at: Instant::from_nanos(words.u64(EGRESS_AT)),
+        heard_at: words.instant(INGRESS_AT),
         is_opaque: facts & FACT_OPAQUE != 0,
         // Nothing is missing before the FIN.
-        is_finished: words.u32(92) != 0 && !words.seq(100).after(words.seq(8)),
+        is_finished: words.u32(FH_HAS_FINISHED) != 0
+            && !words.seq(FH_NXT).after(words.seq(RCV_NXT)),
     };
     Read::Flow(Box::new(NotedFlow {
         flow,
         mh_scale: (scale <= 14).then_some(scale as u8),
-        fh_tsval: words.u32(96),
-        fh_nxt: words.seq(100),
-        rtt_at: words.instant(152),
-        data_at: words.instant(128),
-        link: value[64..64 + kind.header_bytes() as usize].to_vec(),
-        dscp: (words.u32(60) >> 2) as u8 & 0x3f,
+        fh_tsval: words.u32(FH_TSVAL),
+        fh_nxt: words.seq(FH_NXT),
+        rtt_at: words.instant(RTT_AT),
+        data_at: words.instant(DATA_AT),
+        link: value[LINK..LINK + kind.header_bytes() as usize].to_vec(),
+        dscp: value[TRAFFIC_CLASS] >> 2,
     }))
+}
+
+/// The blocks of the ACK; none if those of another ACK stand there, for an ACK may leave them out.
+fn sack(words: &Words<'_>) -> SackBlocks {
+    let mut sack = SackBlocks::default();
+    let turn = words.u32(BEGUN);
+    if words.u32(SACK_BEGUN) != turn || words.u32(SACK_ENDED) != turn {
+        return sack;
+    }
+    for block in 0..words.0[SACK_BLOCKS].min(4) as usize {
+        let edge = |at: usize| words.seq(SACK + 8 * block + at);
+        sack.push(edge(0), edge(4));
+    }
+    sack
+}
+
+/// Whether two records that were read one after the other tell of one ACK: then nobody was writing
+/// it, in whatever order the reading was done.
+pub(super) fn are_of_one_ack(first: &[u8; VALUE_BYTES], second: &[u8; VALUE_BYTES]) -> bool {
+    OF_AN_ACK
+        .into_iter()
+        .all(|part| first[part.clone()] == second[part])
 }
 
 #[cfg(test)]
@@ -205,7 +255,29 @@ mod tests {
         assert_eq!(read_it(&value), Read::NotOpen);
         value[FACTS..FACTS + 4].copy_from_slice(&FACT_OPEN.to_ne_bytes());
         assert!(matches!(read_it(&value), Read::Flow(_)));
+        let whole = value;
         value[ENDED] = 1;
         assert_eq!(read_it(&value), Read::Torn);
+        assert!(are_of_one_ack(&whole, &whole) && !are_of_one_ack(&whole, &value));
+        value[INGRESS_AT] = 1;
+        value[ENDED] = 0;
+        assert!(are_of_one_ack(&whole, &value), "the way in is no part of it");
+    }
+
+    #[test]
+    fn blocks_of_another_ack_are_left_out() {
+        let mut value = [0; VALUE_BYTES];
+        value[FACTS..FACTS + 4].copy_from_slice(&FACT_OPEN.to_ne_bytes());
+        for (at, word) in [(SACK, 10_u32), (SACK + 4, 20)] {
+            value[at..at + 4].copy_from_slice(&word.to_ne_bytes());
+        }
+        value[SACK_BLOCKS] = 1;
+        for (begun, ended, blocks) in [(0, 0, 1), (1, 0, 0), (0, 1, 0), (1, 1, 0)] {
+            (value[SACK_BEGUN], value[SACK_ENDED]) = (begun, ended);
+            let Read::Flow(noted) = read(&[0; KEY_BYTES], &value, LayerKind::RawIp) else {
+                panic!("no flow");
+            };
+            assert_eq!(noted.flow.sack.iter().count(), blocks, "{begun}, {ended}");
+        }
     }
 }

@@ -15,6 +15,7 @@ use holdfast_core::mobile_host::MadeAck;
 use holdfast_wire::{Flags, Header, SackBlocks, SeqNum};
 
 use super::NotedFlow;
+use super::unreachable::unreachable;
 use crate::datapath::Interface;
 use crate::syscall::{at, check};
 
@@ -65,6 +66,17 @@ impl AckSender {
         let header = made(noted, ack).ok_or(io::ErrorKind::InvalidData)?;
         for _ in 0..copies {
             self.send_frame(header.as_bytes(), header.is_ipv4())?;
+        }
+        Ok(())
+    }
+
+    /// Says so often that the segment which the MH waits for could not be delivered (RFC 6069).
+    ///
+    /// Errors: as of [`send`](Self::send).
+    pub fn send_unreachable(&self, noted: &NotedFlow, copies: u8) -> io::Result<()> {
+        let frame = unreachable(noted).ok_or(io::ErrorKind::InvalidData)?;
+        for _ in 0..copies {
+            self.send_frame(&frame, noted.flow.key.mh.address.is_ipv4())?;
         }
         Ok(())
     }

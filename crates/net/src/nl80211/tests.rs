@@ -161,6 +161,20 @@ fn the_signal_is_the_average_where_there_is_one() {
 }
 
 #[test]
+fn a_dump_of_an_interface_that_has_gone_has_failed_and_an_empty_one_has_not() {
+    // NLMSG_DONE, as Linux 6.1 ended a dump with it; behind the header the code.
+    let end = |code: i32| {
+        let mut datagram = octets("14000000030002000200000000000000");
+        datagram.extend(code.to_ne_bytes());
+        let mut read = messages::<GenlMessage<Message>>(&datagram);
+        end_of(&read.next().expect("a message").expect("whole").payload)
+    };
+    let gone = end(-libc::ENODEV).expect("an end").expect_err("a failure");
+    assert_eq!(gone.raw_os_error(), Some(libc::ENODEV));
+    assert!(end(0).expect("an end").is_ok());
+}
+
+#[test]
 fn damaged_datagrams_end_and_say_nothing_of_other_interfaces() {
     const SEED: u64 = 20_261_121;
     let mut state = SEED;

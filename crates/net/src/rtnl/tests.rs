@@ -73,6 +73,7 @@ fn a_route_names_its_congestion_control() {
                 &RouteOptions {
                     congestion_control: Some("reno".into()),
                     mtu: Some(1400),
+                    microsecond_timestamps: false,
                 },
             )
             .unwrap();

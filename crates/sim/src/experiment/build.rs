@@ -63,6 +63,11 @@ pub(super) fn run(
     if let Some(interval) = experiment.series_interval {
         network.set_series_interval(interval);
     }
+    if experiment.notes_arrivals {
+        for pair in &pairs {
+            network.note_arrivals(pair.receiver);
+        }
+    }
     let run_until = experiment.run_until;
     let mut ended = ControlFlow::Continue(());
     network.run(limit, observer, |network| {
@@ -401,5 +406,6 @@ fn transfer_outcome(network: &Network, its: &Transfer, pair: &Pair) -> TransferO
         receiver: *receiver.counters(),
         judgements: sender.judgements().to_vec(),
         series: network.series(pair.receiver).to_vec(),
+        arrivals: network.arrivals(pair.receiver).to_vec(),
     }
 }

@@ -4,23 +4,27 @@
 //!
 //! What `bpf/mobile.bpf.c` does for the daemon is done here: each flow's newest ACK header is
 //! noted (`noted`), its window closed while that is ordered, ACKs made that look like
-//! the host's last one. Made ACKs are not noted themselves, as they go past the programs there.
+//! the host's last one, and with `wake` a segment of each bulk download held back (`wake`). Made
+//! ACKs are not noted themselves, as they go past the programs there.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use holdfast_core::FlowKey;
 use holdfast_core::mobile_host::{
-    HostAction, HostFlow, HostLinkEvent, MobileHost, MobileHostCounters, MobileHostSettings,
+    HostAction, HostFlow, HostLinkEvent, MadeAck, MobileHost, MobileHostCounters,
+    MobileHostSettings, MobileScheme,
 };
 use holdfast_link::LinkState;
-use holdfast_wire::{Duration, Flags, Instant, Segment};
+use holdfast_wire::{Duration, Flags, Instant, Segment, Timestamps};
 
 use super::{DSCP_DEFAULT, Event, Network};
 use crate::observe::{LinkId, Observer};
 use crate::packet::{Body, NodeId, Packet};
 use noted::Noted;
+use wake::Waking;
 
 mod noted;
+mod wake;
 
 /// After an outage a warning of the next one comes no sooner than this: the word that the link
 /// is back comes first.
@@ -50,6 +54,8 @@ pub(super) struct MobileNode {
     node: NodeId,
     machine: MobileHost,
     flows: BTreeMap<FlowKey, Noted>,
+    /// Those of `flows`, with `wake`.
+    waking: BTreeMap<FlowKey, Waking>,
     closed: BTreeSet<FlowKey>,
     scheduled: Option<Instant>,
 }
@@ -63,6 +69,7 @@ impl Network {
             role,
             node,
             flows: BTreeMap::new(),
+            waking: BTreeMap::new(),
             closed: BTreeSet::new(),
             scheduled: None,
         });
@@ -87,6 +94,7 @@ impl Network {
             return;
         };
         self.mobiles[id as usize].note_egress(packet, now);
+        self.schedule_mobile(id);
     }
 
     /// About to reach a host's connections.
@@ -125,6 +133,10 @@ impl Network {
         self.drive_mobile(id, observer, |machine, now, flows, actions| {
             machine.handle_link(event, now, flows, actions);
         });
+        if state == LinkState::Down {
+            let now = self.now;
+            self.mobiles[id as usize].prepare_to_wake(now);
+        }
     }
 
     /// The first outage that begins after `after` is announced, if outages are.
@@ -173,6 +185,15 @@ impl Network {
             return;
         }
         mobile.scheduled = None;
+        let pausing = mobile.pausing(now);
+        if !pausing.is_empty() {
+            self.drive_mobile(id, observer, |machine, _, _, actions| {
+                for key in pausing {
+                    machine.handle_pause(key, actions);
+                }
+            });
+        }
+        let mobile = &self.mobiles[id as usize];
         if mobile.machine.poll_timeout().is_some_and(|at| at <= now) {
             self.drive_mobile(id, observer, MobileHost::handle_timeout);
         } else {
@@ -200,7 +221,7 @@ impl Network {
         ask(&mut mobile.machine, now, &mut flows, &mut actions);
         let node = mobile.node;
         for action in actions {
-            for packet in self.mobiles[id as usize].perform(action) {
+            for packet in self.mobiles[id as usize].perform(action, now) {
                 self.forward(node, &packet, DSCP_DEFAULT, observer);
             }
         }
@@ -209,7 +230,8 @@ impl Network {
 
     fn schedule_mobile(&mut self, id: u32) {
         let mobile = &mut self.mobiles[id as usize];
-        if let Some(at) = mobile.machine.poll_timeout()
+        let due = [mobile.machine.poll_timeout(), mobile.pause_at()];
+        if let Some(at) = due.into_iter().flatten().min()
             && mobile.scheduled.is_none_or(|scheduled| at < scheduled)
         {
             let at = at.max(self.now);
@@ -230,7 +252,7 @@ impl MobileNode {
             mh: segment.from,
         };
         if segment.flags.has(Flags::RST) {
-            self.flows.remove(&key);
+            self.forget(&key);
             return;
         }
         if !self.flows.contains_key(&key) && self.flows.len() >= FLOWS_MAX {
@@ -248,15 +270,27 @@ impl MobileNode {
         {
             tcp.segment.window = 0;
         }
+        if self.role.settings.scheme == MobileScheme::Wake
+            && let Body::Tcp(tcp) = &mut packet.body
+        {
+            let flow = self.flows.get(&key).and_then(Noted::flow);
+            let waking = self.waking.entry(key).or_default();
+            waking.pass(&mut tcp.segment, flow.as_ref(), now);
+        }
     }
 
     /// The flow that was seen least recently, as the program's maps forget.
     fn forget_one(&mut self) {
         let oldest = self.flows.iter().min_by_key(|(_, noted)| noted.seen_at());
         if let Some(key) = oldest.map(|(key, _)| *key) {
-            self.flows.remove(&key);
+            self.forget(&key);
             self.closed.remove(&key);
         }
+    }
+
+    fn forget(&mut self, key: &FlowKey) {
+        self.flows.remove(key);
+        self.waking.remove(key);
     }
 
     fn note_ingress(&mut self, segment: &Segment, now: Instant) {
@@ -265,14 +299,47 @@ impl MobileNode {
             mh: segment.to,
         };
         if segment.flags.has(Flags::RST) {
-            self.flows.remove(&key);
+            self.forget(&key);
         } else if let Some(noted) = self.flows.get_mut(&key) {
             noted.note_ingress(segment, now);
+            if let Some(waking) = self.waking.get_mut(&key) {
+                waking.note_ingress(segment, noted.flow().as_ref(), now);
+            }
+        }
+    }
+
+    /// When it is to be looked next whether an FH pauses.
+    fn pause_at(&self) -> Option<Instant> {
+        let flow = |key| self.flows.get(key).and_then(Noted::flow);
+        let due = self
+            .waking
+            .iter()
+            .filter_map(|(key, waking)| waking.poll_timeout(flow(key).as_ref()));
+        due.min()
+    }
+
+    /// The flows whose FH pauses.
+    fn pausing(&mut self, now: Instant) -> Vec<FlowKey> {
+        let flows = &self.flows;
+        let pausing = self.waking.iter_mut().filter_map(|(key, waking)| {
+            let flow = flows.get(key).and_then(Noted::flow);
+            waking.pauses(flow.as_ref(), now).then_some(*key)
+        });
+        pausing.collect()
+    }
+
+    /// What the MH itself sends when the link is back, before anybody says so, is to have an echo
+    /// of that time too.
+    fn prepare_to_wake(&mut self, now: Instant) {
+        for (key, waking) in &mut self.waking {
+            if let Some(flow) = self.flows.get(key).and_then(Noted::flow) {
+                waking.wake(&flow, wake::OUTAGE_MAX, now);
+            }
         }
     }
 
     /// Does what the machine asks for; gives what it wants sent.
-    fn perform(&mut self, action: HostAction) -> Vec<Packet> {
+    fn perform(&mut self, action: HostAction, now: Instant) -> Vec<Packet> {
         match action {
             HostAction::Close(key) => {
                 self.closed.insert(key);
@@ -282,11 +349,32 @@ impl MobileNode {
             }
             HostAction::Send { key, ack, copies } => {
                 let noted = self.flows.get(&key);
-                let made = noted.and_then(|noted| noted.made(ack));
+                let mut made = noted.and_then(|noted| noted.made(ack));
+                let flow = noted.and_then(Noted::flow);
+                if let (Some(waking), Some(flow)) = (self.waking.get_mut(&key), flow) {
+                    match ack {
+                        MadeAck::Wake => {
+                            let clocks = waking.wake(&flow, wake::RENEWED_FOR, now);
+                            renew(made.as_mut(), clocks);
+                        }
+                        MadeAck::Last => waking.let_go(&flow, now),
+                        MadeAck::ZeroWindow | MadeAck::Marked => {}
+                    }
+                }
                 return made.map_or_else(Vec::new, |made| vec![made; copies.into()]);
             }
         }
         Vec::new()
+    }
+}
+
+/// Gives a made ACK other clocks, if there are some.
+fn renew(made: Option<&mut Packet>, clocks: Option<Timestamps>) {
+    if let Some(packet) = made
+        && let Body::Tcp(tcp) = &mut packet.body
+        && clocks.is_some()
+    {
+        tcp.segment.options.timestamps = clocks;
     }
 }
 

@@ -34,7 +34,12 @@ pub(super) struct Slot {
     /// The link is back since, and nothing new has come.
     stalled_since: Option<Instant>,
     stalls: Vec<Stall>,
+    /// None: not asked for.
+    arrivals: Option<Vec<(Instant, u64)>>,
 }
+
+/// Arrivals that are noted at most.
+const ARRIVALS_MAX: usize = 1_000_000;
 
 impl Slot {
     pub(super) fn new(
@@ -61,6 +66,7 @@ impl Slot {
             arrived: 0,
             stalled_since: None,
             stalls: Vec::new(),
+            arrivals: None,
         }
     }
 
@@ -69,6 +75,11 @@ impl Slot {
         let arrived = self.connection.arrived();
         if arrived > self.arrived {
             self.arrived = arrived;
+            if let Some(noted) = &mut self.arrivals
+                && noted.len() < ARRIVALS_MAX
+            {
+                noted.push((now, arrived));
+            }
             self.end_stall(now, true);
         }
         let delivered = self.connection.delivered();
@@ -159,6 +170,17 @@ impl Network {
     /// When anything last arrived in order.
     pub fn progressed_at(&self, id: ConnectionId) -> Instant {
         self.slots[id.0 as usize].progressed_at
+    }
+
+    /// From now on the arrivals of new bytes at `receiver` are noted.
+    pub fn note_arrivals(&mut self, receiver: ConnectionId) {
+        self.slots[receiver.0 as usize].arrivals = Some(Vec::new());
+    }
+
+    /// When new bytes reached it, in order or not, and all of them until then.
+    pub fn arrivals(&self, receiver: ConnectionId) -> &[(Instant, u64)] {
+        let noted = self.slots[receiver.0 as usize].arrivals.as_deref();
+        noted.unwrap_or_default()
     }
 
     /// What followed outages, so far.

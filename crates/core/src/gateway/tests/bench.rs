@@ -10,7 +10,7 @@ use core::time::Duration;
 use holdfast_wire::{Endpoint, Flags, Instant, Options, SackBlocks, Segment, SeqNum, Timestamps};
 
 use crate::mobile::{LinkEvent, LinkSource};
-use crate::testing::{FH, MH, Packet};
+use crate::testing::{FH, MH, Packet, way};
 use crate::{Action, Direction, Gateway, Scheme, Settings, Verdict};
 
 pub(super) const WINDOW: u16 = 1000;
@@ -183,11 +183,7 @@ impl Bench {
             &stream(segment.seq.get(), segment.payload_len),
             LEN,
         );
-        let direction = if segment.from == FH {
-            Direction::Downlink
-        } else {
-            Direction::Uplink
-        };
+        let direction = way(&segment);
         let mut actions = Vec::new();
         let verdict =
             self.gateway

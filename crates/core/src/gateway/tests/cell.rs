@@ -11,9 +11,10 @@ use std::collections::BTreeMap;
 
 use holdfast_wire::{Endpoint, Flags, Instant, Options, Segment, SeqNum, Timestamps};
 
+use super::agenda::Agenda;
 use super::bench::settings;
 use crate::bandwidth::CellSettings;
-use crate::testing::{FH, Packet};
+use crate::testing::{FH, Packet, way};
 use crate::{
     Action, BandwidthSettings, Direction, Gateway, LinkEvent, LinkSource, Scheme, Settings, Verdict,
 };
@@ -57,8 +58,7 @@ struct Connection {
 struct Cell {
     gateway: Gateway<Packet>,
     now: Instant,
-    events: BTreeMap<(Instant, u64), Event>,
-    serial: u64,
+    agenda: Agenda<Event>,
     connections: Vec<Connection>,
     /// When the link is free; the longest wait for it.
     free_at: Instant,
@@ -77,8 +77,7 @@ impl Cell {
         let mut cell = Self {
             gateway: Gateway::new(settings),
             now: Instant::from_millis(1000),
-            events: BTreeMap::new(),
-            serial: 0,
+            agenda: Agenda::of_inputs(u64::MAX),
             connections: Vec::new(),
             free_at: Instant::from_millis(1000),
             longest_wait: Duration::ZERO,
@@ -171,8 +170,7 @@ impl Cell {
     }
 
     fn at(&mut self, at: Instant, event: Event) {
-        self.serial += 1;
-        self.events.insert((at, self.serial), event);
+        self.agenda.at(at, event);
     }
 
     fn run(&mut self, millis: u64) {
@@ -182,8 +180,7 @@ impl Cell {
         }
         loop {
             let due = self.gateway.poll_timeout().filter(|at| *at <= until);
-            let next = self.events.keys().next().map(|key| key.0);
-            let next = next.filter(|at| *at <= until);
+            let next = self.agenda.next_at().filter(|at| *at <= until);
             if let Some(at) = due.filter(|at| next.is_none_or(|next| *at < next)) {
                 self.now = self.now.max(at);
                 let mut actions = Vec::new();
@@ -193,8 +190,7 @@ impl Cell {
             }
             let Some(at) = next else { break };
             self.now = at;
-            let (_, event) = self.events.pop_first().expect("one");
-            match event {
+            match self.agenda.take(at).expect("one") {
                 Event::Gateway(direction, packet) => self.at_gateway(direction, packet),
                 Event::Fh(ack) => self.at_fh(&ack),
                 Event::Mh(data) => self.at_mh(&data),
@@ -290,11 +286,7 @@ impl Cell {
                 Action::Send(made) => Packet::of_made(made),
                 _ => continue,
             };
-            let direction = if packet.segment.to == FH {
-                Direction::Uplink
-            } else {
-                Direction::Downlink
-            };
+            let direction = way(&packet.segment);
             self.out(direction, packet.segment);
         }
     }
@@ -452,8 +444,7 @@ fn hold_sends_on_what_it_kept_at_the_mobiles_share() {
             cell.act(actions);
         };
         cell.link_is_down = true;
-        cell.events
-            .retain(|_, event| !matches!(event, Event::Mh(_)));
+        cell.agenda.forget(|event| matches!(event, Event::Mh(_)));
         say(&mut cell, LinkEvent::Down);
         cell.run(3000);
         cell.link_is_down = false;

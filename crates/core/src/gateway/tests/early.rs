@@ -5,10 +5,9 @@ use core::time::Duration;
 
 use holdfast_wire::{Flags, Instant, Options, SackBlocks, Segment, SeqNum, Timestamps};
 
-use crate::testing::{FH, MH, Packet};
+use crate::testing::{FH, MH, Packet, way};
 use crate::{
     Action, Actions, Direction, FlowRecord, Gateway, MtcpSetUp, MtcpSettings, Scheme, Settings,
-    Verdict,
 };
 
 const SYN_ACK: Flags = Flags::SYN.with(Flags::ACK);
@@ -40,13 +39,6 @@ struct Bench {
     records: Vec<FlowRecord>,
 }
 
-fn other_way(way: Direction) -> Direction {
-    match way {
-        Direction::Downlink => Direction::Uplink,
-        Direction::Uplink => Direction::Downlink,
-    }
-}
-
 impl Bench {
     fn new(way: Direction) -> Self {
         Self {
@@ -58,11 +50,7 @@ impl Bench {
 
     /// A segment by the opener, or by the other end.
     fn segment(&self, by_opener: bool, flags: Flags, seq: SeqNum, ack: SeqNum) -> Segment {
-        let way = if by_opener {
-            self.way
-        } else {
-            other_way(self.way)
-        };
+        let way = if by_opener { self.way } else { self.way.back() };
         let (from, to) = match way {
             Direction::Downlink => (FH, MH),
             Direction::Uplink => (MH, FH),
@@ -85,20 +73,11 @@ impl Bench {
             ..segment
         };
         let packet = Packet::new(segment, bytes, 1000);
-        let way = if segment.from == FH {
-            Direction::Downlink
-        } else {
-            Direction::Uplink
-        };
+        let way = way(&segment);
         let mut actions = Vec::new();
         let gateway = &mut self.gateway;
         let verdict = gateway.handle_segment(way, &segment, &packet, at(ms), &mut actions);
-        let mut out = match verdict {
-            Verdict::Forward => vec![packet],
-            Verdict::ForwardWithAck { ack, window } => vec![packet.with_ack(ack, window)],
-            Verdict::ForwardWithSack(sack) => vec![packet.with_sack(sack)],
-            Verdict::Suppress => Vec::new(),
-        };
+        let mut out = Vec::from_iter(packet.judged(verdict));
         out.extend(self.sent(actions));
         out
     }

@@ -8,12 +8,12 @@
 //! run.
 
 use core::time::Duration;
-use std::collections::BinaryHeap;
 
 use holdfast_wire::Instant;
 use rand_chacha::ChaCha8Rng;
 use rand_core::SeedableRng;
 
+use super::agenda::Agenda;
 use super::dice::Dice;
 use super::host::Host;
 use crate::MtcpSetUp::{Early, LockStep};
@@ -26,7 +26,7 @@ use crate::{
 
 mod world;
 
-use world::{Event, KEEPALIVE, LIVENESS, SETTLED, STATIONS, World};
+use world::{Event, INPUTS_MAX, KEEPALIVE, LIVENESS, SETTLED, STATIONS, World};
 
 /// Moves, warnings, crashes and routes; then the end of all trouble.
 ///
@@ -141,10 +141,7 @@ fn world_of(Variant(scheme, handoff, set_up): Variant, seed: u64) -> (World, Ins
         air_delay: dice.millis(1, 30),
         wired_delay: dice.millis(1, 60),
         rng: ChaCha8Rng::seed_from_u64(seed ^ 0x5eed),
-        events: BinaryHeap::new(),
-        serial: 0,
-        inputs: 0,
-        checked: [0; 2],
+        agenda: Agenda::of_inputs(INPUTS_MAX),
         trace: false,
         adopted: 0,
         shrunk: 0,

@@ -63,6 +63,8 @@ pub(super) struct Host {
     backoff: u32,
     rto_at: Option<Instant>,
     pub received: Vec<u8>,
+    /// So many of them were compared with what the other end sends.
+    checked: usize,
     pub rcv_nxt: i64,
     ahead: BTreeMap<i64, Vec<u8>>,
     peer_fin: Option<i64>,
@@ -101,6 +103,7 @@ impl Host {
             backoff: 0,
             rto_at: None,
             received: Vec::new(),
+            checked: 0,
             rcv_nxt: 0,
             ahead: BTreeMap::new(),
             peer_fin: None,
@@ -202,6 +205,15 @@ impl Host {
         self.max = self.max.max(to);
         self.snd_max = self.snd_max.max(to);
         out.push(Packet::new(segment, &bytes, self.its.mss as u32));
+    }
+
+    /// What has come is the beginning of what the other end sends.
+    pub(super) fn check_received(&mut self, peer: &Self) {
+        let received = self.received.len();
+        assert!(received <= peer.sending.len());
+        let new = self.checked..received;
+        assert_eq!(self.received[new.clone()], peer.sending[new]);
+        self.checked = received;
     }
 
     /// Every byte of the other end's from `from` to `to` has arrived here.

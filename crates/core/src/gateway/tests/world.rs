@@ -2,14 +2,13 @@
 //! FH, wired half, gateway, wireless half and MH on a virtual clock, and what must hold
 //! at every moment.
 
-use core::cmp::Reverse;
 use core::time::Duration;
-use std::collections::BinaryHeap;
 
 use holdfast_wire::{Flags, Instant, Segment, SeqNum};
 use rand_chacha::ChaCha8Rng;
 use rand_core::RngCore;
 
+use super::agenda::Agenda;
 use super::compression::Daemon;
 use super::host::Host;
 use crate::compression::marked;
@@ -54,32 +53,13 @@ pub(super) enum Event {
     Heal,
 }
 
-struct Entry(Instant, u64, Event);
-
-impl PartialEq for Entry {
-    fn eq(&self, other: &Self) -> bool {
-        (self.0, self.1) == (other.0, other.1)
-    }
-}
-impl Eq for Entry {}
-impl PartialOrd for Entry {
-    fn partial_cmp(&self, other: &Self) -> Option<core::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for Entry {
-    fn cmp(&self, other: &Self) -> core::cmp::Ordering {
-        (self.0, self.1).cmp(&(other.0, other.1))
-    }
-}
-
 /// Actions for one input at most; made ACKs among them.
 const ACTIONS_MAX: usize = 400;
 const MADE_MAX: usize = 4;
 /// Reports to the MH among them, and an ACK in an ACK's place.
 const REPORTS_MAX: usize = 5;
 /// Inputs of one case at most: a loop of ACKs would pass it.
-const EVENTS_MAX: u64 = 400_000;
+const INPUTS_MAX: u64 = 400_000;
 
 pub(super) struct World {
     pub now: Instant,
@@ -104,9 +84,7 @@ pub(super) struct World {
     /// Super-segments come in pieces.
     pub splits: u64,
     rng: ChaCha8Rng,
-    events: BinaryHeap<Reverse<Entry>>,
-    serial: u64,
-    inputs: u64,
+    agenda: Agenda<Event>,
     busy_until: [Instant; 2],
     /// The FH's bytes that came by this engine, and how far without a hole.
     arrived: Vec<bool>,
@@ -123,7 +101,6 @@ pub(super) struct World {
     pub may_reset: bool,
     /// The engine dies, or segments go round it.
     pub interrupted: bool,
-    checked: [usize; 2],
     pub trace: bool,
     pub made: u64,
     pub resent: u64,
@@ -157,9 +134,7 @@ impl World {
             uncacheable: 0,
             splits: 0,
             rng,
-            events: BinaryHeap::new(),
-            serial: 0,
-            inputs: 0,
+            agenda: Agenda::of_inputs(INPUTS_MAX),
             busy_until: [Instant::ZERO; 2],
             arrived,
             arrived_end: 0,
@@ -170,7 +145,6 @@ impl World {
             fh_edge: 0,
             may_reset: false,
             interrupted: false,
-            checked: [0; 2],
             trace: false,
             made: 0,
             resent: 0,
@@ -186,8 +160,7 @@ impl World {
 
     pub(super) fn at(&mut self, at: Instant, event: Event) {
         self.interrupted |= matches!(event, Event::Restart | Event::Bypass(true));
-        self.serial += 1;
-        self.events.push(Reverse(Entry(at, self.serial, event)));
+        self.agenda.at(at, event);
     }
 
     fn host(&mut self, side: Side) -> &mut Host {
@@ -203,27 +176,24 @@ impl World {
             if stop_when_done && self.is_settled() {
                 return;
             }
-            let event_at = self.events.peek().map(|Reverse(entry)| entry.0);
             let timers = [
                 self.fh.deadline(),
                 self.mh.deadline(),
                 self.gateway.poll_timeout().filter(|_| !self.bypass),
             ];
-            let next = timers.into_iter().flatten().chain(event_at).min();
+            let next = timers
+                .into_iter()
+                .flatten()
+                .chain(self.agenda.next_at())
+                .min();
             let Some(next) = next.filter(|next| *next <= deadline) else {
                 self.now = self.now.max(deadline);
                 return;
             };
             self.now = self.now.max(next);
-            self.inputs += 1;
-            assert!(self.inputs < EVENTS_MAX, "a loop of events");
-            if event_at == Some(next) {
-                let Some(Reverse(Entry(_, _, event))) = self.events.pop() else {
-                    return;
-                };
-                self.handle(event);
-            } else {
-                self.handle_timeouts();
+            match self.agenda.take(next) {
+                Some(event) => self.handle(event),
+                None => self.handle_timeouts(),
             }
         }
     }
@@ -272,7 +242,8 @@ impl World {
                     !self.host(side).reset || self.may_reset,
                     "{side:?} was reset"
                 );
-                self.check_received(side);
+                self.fh.check_received(&self.mh);
+                self.mh.check_received(&self.fh);
                 self.transmit(side, out);
             }
             Event::Read(side, bytes) => {
@@ -515,29 +486,10 @@ impl World {
         if direction == Direction::Uplink {
             self.note_mh_tsval(segment);
         }
-        match verdict {
-            Verdict::Forward => self.send_out(direction, packet.clone()),
-            Verdict::ForwardWithSack(sack) => {
-                for (left, right) in sack.iter() {
-                    let (left, right) = (self.mh.peer_offset(left), self.mh.peer_offset(right));
-                    assert!(self.mh.has(left, right), "a report of what the MH lacks");
-                }
-                let packet = packet.with_sack(sack);
-                if self.trace {
-                    eprintln!("           with {sack:?}");
-                }
-                self.send_out(direction, packet);
-            }
-            Verdict::ForwardWithAck { ack, window } => {
-                let packet = packet.with_ack(ack, window);
-                if self.trace {
-                    eprintln!("           as {}", self.brief(&packet));
-                }
-                self.check_ack(&packet.segment);
-                self.send_out(direction, packet);
-            }
-            Verdict::Suppress if self.trace => eprintln!("           suppressed"),
-            Verdict::Suppress => {}
+        let judged = packet.judged(verdict);
+        self.check_judged(verdict, judged.as_ref());
+        if let Some(packet) = judged {
+            self.send_out(direction, packet);
         }
         self.act(actions);
     }

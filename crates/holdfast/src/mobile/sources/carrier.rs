@@ -1,18 +1,58 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Interfaces, their carriers, addresses and routes, as the kernel tells them.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
 use anyhow::Context as _;
-use holdfast_net::monitor::{LinkEvent, LinkMonitor};
+use holdfast_net::monitor::{LinkEvent, LinkMonitor, LinkState};
+use holdfast_net::tun::query_ifindex;
 use tokio::io::unix::AsyncFd;
 
 use super::{LinkSource, Teller, Told};
 use crate::mobile::addresses::AddressMonitor;
 
 /// Netlink. Its first reports are the present states.
-pub(super) struct CarrierSource;
+#[derive(Default)]
+pub(super) struct CarrierSource {
+    /// The interfaces that were told of, by number: what goes while nobody listens is in no
+    /// answer of the kernel's.
+    known: BTreeMap<u32, String>,
+}
+
+impl CarrierSource {
+    /// What is there no longer, or has another number now.
+    fn gone(&mut self) -> Vec<LinkState> {
+        let is_there =
+            |ifindex: u32, name: &str| query_ifindex(name).is_ok_and(|found| found == ifindex);
+        let gone = self.known.iter();
+        let gone = gone.filter(|(ifindex, name)| !is_there(**ifindex, name));
+        let gone = gone.map(|(ifindex, name)| LinkState {
+            ifindex: *ifindex,
+            name: name.clone(),
+            carrier: false,
+            up: false,
+            removed: true,
+            mtu: 0,
+        });
+        let gone: Vec<_> = gone.collect();
+        for state in &gone {
+            self.known.remove(&state.ifindex);
+        }
+        gone
+    }
+
+    /// Tells of a state.
+    async fn tell(&mut self, state: LinkState, teller: &Teller) -> anyhow::Result<()> {
+        if state.removed {
+            self.known.remove(&state.ifindex);
+        } else {
+            self.known.insert(state.ifindex, state.name.clone());
+        }
+        teller.tell(Told::Interface(state)).await
+    }
+}
 
 /// A netlink socket as tokio waits for it.
 struct MonitorFd(LinkMonitor);
@@ -34,6 +74,9 @@ impl LinkSource for CarrierSource {
         let (mut links, changes) = open()?;
         teller.tell(Told::Runs).await?;
         // They may have changed while nobody listened.
+        for state in self.gone() {
+            teller.tell(Told::Interface(state)).await?;
+        }
         teller.tell(Told::Addresses).await?;
         loop {
             tokio::select! {
@@ -41,14 +84,15 @@ impl LinkSource for CarrierSource {
                     let mut ready = ready?;
                     let mut states = Vec::new();
                     while let Some(event) = ready.get_inner_mut().0.poll_event()? {
-                        // After an overrun the present states follow.
-                        if let LinkEvent::State(state) = event {
-                            states.push(state);
+                        match event {
+                            LinkEvent::State(state) => states.push(state),
+                            // The present states follow.
+                            LinkEvent::Overrun => states.extend(self.gone()),
                         }
                     }
                     ready.clear_ready();
                     for state in states {
-                        teller.tell(Told::Interface(state)).await?;
+                        self.tell(state, teller).await?;
                     }
                 }
                 ready = changes.readable() => {

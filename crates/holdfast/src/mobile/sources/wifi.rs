@@ -5,6 +5,7 @@ use std::convert::Infallible;
 use std::os::fd::AsFd as _;
 use std::time::{Duration, Instant};
 
+use anyhow::Context as _;
 use holdfast_core::mobile_host::HostLinkEvent;
 use holdfast_net::nl80211::{StationSignal, WifiEvent, WifiMonitor};
 use holdfast_net::readiness::wait_readable;
@@ -45,14 +46,14 @@ impl LinkSource for WifiSource {
     /// while the station roams.
     async fn run(&mut self, teller: &Teller) -> anyhow::Result<Infallible> {
         let (watch, teller) = (self.clone(), teller.clone());
-        tokio::task::spawn_blocking(move || watch.watch(&teller)).await?
+        let watched = tokio::task::spawn_blocking(move || watch.watch(&teller)).await?;
+        watched.context("sources.wifi")
     }
 }
 
 impl WifiSource {
     fn watch(&self, teller: &Teller) -> anyhow::Result<Infallible> {
-        let opened = WifiMonitor::open(&self.interface);
-        let mut monitor = opened.map_err(|error| anyhow::anyhow!("sources.wifi: {error}"))?;
+        let mut monitor = WifiMonitor::open(&self.interface)?;
         teller.tell_blocking(Told::Runs)?;
         self.set_threshold(&mut monitor, teller)?;
         let mut station = Station::default();

@@ -2,25 +2,22 @@
 //! What a scenario's values may be, beside what their types say.
 
 use super::{
-    Conditions, CrossTraffic, GatewayConditions, SchemeChoice, Stretch, TransferConditions, Way,
+    Conditions, CrossTraffic, GatewayConditions, SchemeChoice, Stretch,
 };
 use crate::document::DocumentError;
 
 /// The longest run, in seconds.
-const LIMIT_MAX_S: f64 = 1_000_000.0;
+pub(in crate::scenario) const LIMIT_MAX_S: f64 = 1_000_000.0;
 /// Repetitions of one combination at most.
 const REPETITIONS_MAX: u64 = 100_000;
 /// Points of a time series at most.
 const POINTS_MAX: f64 = 1e6;
-/// Connections of one transfer at most: each has two processes.
-const FLOWS_MAX: f64 = 64.0;
-/// What one transfer sends at most: in bytes.
-const TRANSFER_BYTES_MAX: u64 = 1_000_000_000_000;
 /// The least and the most that the gateway takes for one flow's cache, in bytes; and the
 /// most that it keeps of all flows unless told otherwise.
 const FLOW_CACHE_BYTES: [u64; 2] = [64 << 10, 256 << 20];
 
-fn range(key: &str, value: f64, min: f64, max: f64, unit: &str) -> Result<(), DocumentError> {
+/// An error unless the value is within its range.
+pub(in crate::scenario) fn range(key: &str, value: f64, min: f64, max: f64, unit: &str) -> Result<(), DocumentError> {
     if (min..=max).contains(&value) {
         return Ok(());
     }
@@ -50,6 +47,14 @@ impl Conditions {
         if self.cells.len() > 1 && self.wired.is_none() {
             let problem = "several cells are behind one wired link; give [wired]";
             return Err(DocumentError::at("cells", problem));
+        }
+        let hosts = [("fh", &self.fh), ("mh", &self.mh)];
+        if let Some((name, _)) = hosts
+            .into_iter()
+            .find(|(_, host)| host.microsecond_timestamps && self.cells.len() > 1)
+        {
+            let problem = "takes one cell: a host that moves changes its routes";
+            return Err(DocumentError::at("microsecond_timestamps", problem).within(name));
         }
         self.check_mobile()?;
         if let Some(movement) = &self.movement {
@@ -83,25 +88,6 @@ impl Conditions {
             return Err(DocumentError::at("gateway.handoff.kind", problem));
         }
         Ok(())
-    }
-}
-
-impl TransferConditions {
-    fn check(&self) -> Result<(), DocumentError> {
-        if !(1..=TRANSFER_BYTES_MAX).contains(&self.bytes) {
-            let problem = format!("takes 1 to {TRANSFER_BYTES_MAX}");
-            return Err(DocumentError::at("bytes", problem));
-        }
-        if self.direction == Way::Uplink && self.request_bytes > 0 {
-            let problem = "an uplink has no request; leave it out, or take downlink";
-            return Err(DocumentError::at("request_bytes", problem));
-        }
-        range("flows", f64::from(self.flows), 1.0, FLOWS_MAX, "")?;
-        let second = f64::from(self.flows_of_second_mobile);
-        let first = f64::from(self.flows) - 1.0;
-        range("flows_of_second_mobile", second, 0.0, first, "")?;
-        range("limit_s", self.limit_s, 0.001, LIMIT_MAX_S, " s")?;
-        range("start_s", self.start_s, 0.0, self.limit_s, " s")
     }
 }
 

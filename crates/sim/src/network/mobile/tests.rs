@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The schemes of `holdfast mobile` with the simulator's senders.
 
+use std::collections::BTreeMap;
+
 use holdfast_core::mobile_host::{FreezeSet, MobileHostSettings, MobileScheme};
 use holdfast_link::{LinkSettings, LinkState, OutageEffect, OutageSettings};
-use holdfast_wire::{Duration, Instant};
+use holdfast_wire::{Duration, Flags, Instant, SeqNum};
 
 use crate::observe::{LinkId, Observer, PacketEvent};
 use crate::packet::Packet;
-use crate::{Experiment, Hop, MobilePlan, Outcome, Preset, Transfer};
+use crate::{Experiment, Hop, MobilePlan, Outcome, Preset, RunUntil, Transfer};
 
 const OUTAGE_AT_S: f64 = 4.0;
 const OUTAGE_S: f64 = 3.0;
@@ -145,4 +147,144 @@ fn a_mobile_that_hears_nothing_does_nothing() {
         ..plan(MobileScheme::Freeze)
     }));
     assert_eq!(plain.digest, deaf.digest);
+}
+
+/// 20 Mb/s, 50 ms; an outage of so many seconds of which nobody was warned, that loses what
+/// is on its way; all senders with timestamps, SACK or without.
+fn unforeseen(for_s: f64, sender: Preset, scheme: Option<MobileScheme>) -> Experiment {
+    let wired = LinkSettings {
+        rate_mbit_per_s: Some(100.0),
+        delay_ms: 24.0,
+        ..LinkSettings::default()
+    };
+    let radio = LinkSettings {
+        rate_mbit_per_s: Some(20.0),
+        delay_ms: 1.0,
+        queue_packets_max: Some(200),
+        outage_effect: OutageEffect::Lose,
+        outages: OutageSettings::Periodic {
+            first_at_s: 9.3,
+            every_s: 1000.0,
+            for_s,
+        },
+        ..LinkSettings::default()
+    };
+    let mut experiment = Experiment::new(5, Duration::from_secs(400));
+    experiment.hops = vec![
+        Hop::both_ways(&wired).unwrap(),
+        Hop::both_ways(&radio).unwrap(),
+    ];
+    let mut tcp = sender.settings();
+    tcp.receive_buffer_bytes = 4 << 20;
+    tcp.window_scale = Some(7);
+    tcp.send_buffer_bytes = None;
+    experiment.transfers = vec![Transfer::download(40_000_000, tcp)];
+    experiment.mobile = scheme.map(|scheme| MobilePlan {
+        warned_before: None,
+        ..plan(scheme)
+    });
+    experiment
+}
+
+/// Round trips of the path, 50 ms; two of them and what a packet takes on the links.
+const TWO_ROUND_TRIPS: Duration = Duration::from_millis(102);
+
+fn stall(experiment: &Experiment) -> Duration {
+    let outcome = experiment.run();
+    let of = &outcome.transfers[0];
+    assert!(of.finished && of.intact);
+    of.stalls[0].length
+}
+
+#[test]
+fn after_an_outage_that_nobody_foresaw_a_sender_that_was_woken_goes_on_within_two_round_trips() {
+    for sender in [Preset::LinuxReno, Preset::NewReno, Preset::Reno] {
+        let mut plain = Duration::ZERO;
+        for for_s in [1.0, 3.0, 7.0, 15.0, 60.0] {
+            let woken = stall(&unforeseen(for_s, sender, Some(MobileScheme::Wake)));
+            assert!(woken <= TWO_ROUND_TRIPS, "{sender:?} {for_s} s: {woken:?}");
+            plain += stall(&unforeseen(for_s, sender, None));
+        }
+        // One of them alone may find the sender's timer about to expire.
+        assert!(plain > Duration::from_secs(10), "{sender:?}: {plain:?}");
+    }
+}
+
+#[test]
+fn a_sender_that_has_sent_all_is_not_kept_waiting_for_the_last_acknowledgement() {
+    // Undisturbed: what is held back costs nothing at the end.
+    let mut with = unforeseen(1.0, Preset::LinuxReno, Some(MobileScheme::Wake));
+    let mut without = unforeseen(1.0, Preset::LinuxReno, None);
+    for experiment in [&mut with, &mut without] {
+        experiment.hops[1].downlink.outages = experiment.hops[0].downlink.outages.clone();
+        experiment.hops[1].uplink.outages = experiment.hops[0].downlink.outages.clone();
+        // Room for all that the receiver's window allows: no loss makes the two differ.
+        experiment.hops[1].downlink.queue_packets_max = 2_000;
+        experiment.transfers[0].mh.receive_buffer_bytes = 1 << 20;
+        experiment.run_until = RunUntil::Closed;
+    }
+    let [with, without] = [with, without].map(|experiment| experiment.run());
+    let timeouts = |outcome: &Outcome| outcome.transfers[0].sender.timeouts;
+    assert_eq!(timeouts(&with), timeouts(&without));
+    assert!(time(&with) <= time(&without) + Duration::from_millis(20));
+    let late = with.ended_at.saturating_since(without.ended_at);
+    assert!(late <= Duration::from_millis(400), "{late:?}");
+}
+
+/// What the MH's own ACKs say, as they leave: the highest, and how far it is behind what has
+/// arrived at most.
+#[derive(Default)]
+struct Acknowledged {
+    highest: Option<SeqNum>,
+    arrived: Option<SeqNum>,
+    behind: BTreeMap<u32, u32>,
+    went_back: u32,
+    ahead: u32,
+}
+
+impl Observer for Acknowledged {
+    fn on_packet(&mut self, link: LinkId, event: PacketEvent, packet: &Packet, _: Instant) {
+        let Some(segment) = packet.segment() else {
+            return;
+        };
+        if segment.flags.has(Flags::SYN) {
+            return;
+        }
+        match (link, event) {
+            (LinkId(2), PacketEvent::Arrived) => {
+                let end = segment.seq + segment.len();
+                if self.arrived.is_none_or(|known| end.after(known)) {
+                    self.arrived = Some(end);
+                }
+            }
+            (UPLINK, PacketEvent::Sent) => {
+                let ack = segment.ack;
+                if let Some(arrived) = self.arrived {
+                    self.ahead += u32::from(ack.after(arrived));
+                    let behind = arrived.distance_from(ack);
+                    *self.behind.entry(behind).or_default() += 1;
+                }
+                self.went_back += u32::from(self.highest.is_some_and(|known| ack.before(known)));
+                self.highest = Some(ack);
+            }
+            _ => {}
+        }
+    }
+
+    fn on_link_state(&mut self, _: LinkId, _: LinkState, _: Instant) {}
+}
+
+#[test]
+fn what_leaves_is_a_segment_behind_and_never_goes_back_nor_ahead_of_what_has_arrived() {
+    let mut seen = Acknowledged::default();
+    let outcome =
+        unforeseen(7.0, Preset::LinuxReno, Some(MobileScheme::Wake)).run_observed(&mut seen);
+    assert!(outcome.transfers[0].finished && outcome.transfers[0].intact);
+    assert_eq!((seen.went_back, seen.ahead), (0, 0));
+    let one = u32::from(Preset::LinuxReno.settings().mss) - 12;
+    let [held, all]: [u32; 2] = [
+        seen.behind.get(&one).copied().unwrap_or_default(),
+        seen.behind.values().sum(),
+    ];
+    assert!(held * 2 > all, "{held} of {all}: {:?}", seen.behind);
 }

@@ -2,21 +2,21 @@
 //! Three base stations, an FH and an MH on a virtual clock, what goes between them, and what
 //! must hold at every moment.
 
-use core::cmp::Reverse;
 use core::time::Duration;
-use std::collections::{BTreeSet, BinaryHeap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 
 use holdfast_wire::{Flags, Instant, Options, Segment, SeqNum};
 use rand_chacha::ChaCha8Rng;
 use rand_core::RngCore;
 
+use super::super::agenda::Agenda;
 use super::super::host::Host;
 use crate::handoff::{
     Arrival, Copied, FlowState, Handoff, HandoffAction, HandoffSettings, Message, PeerId, Role,
     StationId, Way,
 };
 use crate::signal::{KeyId, LinkNotice, LinkNoticeKind};
-use crate::testing::{FH, MH, Packet};
+use crate::testing::{FH, MH, Packet, way};
 use crate::{
     Action, Direction, FlowKey, FlowRecord, Gateway, LinkEvent, LinkSource, Settings, Side, Stage,
     Verdict,
@@ -30,7 +30,8 @@ pub(super) const KEEPALIVE: Duration = Duration::from_secs(5);
 pub(super) const LIVENESS: Duration = Duration::from_secs(240);
 /// After the last move and with messages that arrive, roles are settled after this time.
 pub(super) const SETTLED: Duration = Duration::from_secs(12);
-pub(super) const EVENTS_MAX: u64 = 600_000;
+/// Inputs of one case at most.
+pub(super) const INPUTS_MAX: u64 = 600_000;
 
 impl Copied for Packet {
     fn segment(&self) -> &holdfast_wire::Segment {
@@ -63,25 +64,6 @@ pub(super) enum Event {
     Heal,
 }
 
-pub(super) struct Entry(Instant, u64, Event);
-
-impl PartialEq for Entry {
-    fn eq(&self, other: &Self) -> bool {
-        (self.0, self.1) == (other.0, other.1)
-    }
-}
-impl Eq for Entry {}
-impl PartialOrd for Entry {
-    fn partial_cmp(&self, other: &Self) -> Option<core::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for Entry {
-    fn cmp(&self, other: &Self) -> core::cmp::Ordering {
-        (self.0, self.1).cmp(&(other.0, other.1))
-    }
-}
-
 pub(super) struct Station {
     pub gateway: Gateway<Packet>,
     pub handoff: Handoff<Packet>,
@@ -109,10 +91,7 @@ pub(super) struct World {
     pub air_delay: Duration,
     pub wired_delay: Duration,
     pub rng: ChaCha8Rng,
-    pub events: BinaryHeap<Reverse<Entry>>,
-    pub serial: u64,
-    pub inputs: u64,
-    pub checked: [usize; 2],
+    pub agenda: Agenda<Event>,
     pub trace: bool,
     pub adopted: u64,
     /// Of these, with the FH's window closed.
@@ -129,8 +108,7 @@ impl World {
     }
 
     pub(super) fn at(&mut self, at: Instant, event: Event) {
-        self.serial += 1;
-        self.events.push(Reverse(Entry(at, self.serial, event)));
+        self.agenda.at(at, event);
     }
 
     fn after(&mut self, delay: Duration, event: Event) {
@@ -158,10 +136,10 @@ impl World {
 
     pub(super) fn run_until(&mut self, deadline: Instant, stop_when_done: bool) {
         while !(stop_when_done && self.is_done()) {
-            let event_at = self.events.peek().map(|Reverse(entry)| entry.0);
             let of_stations = self.stations.iter().filter(|one| one.alive);
             let of_stations = of_stations
                 .flat_map(|one| [one.gateway.poll_timeout(), one.handoff.poll_timeout()]);
+            let event_at = self.agenda.next_at();
             let timers = [self.fh.deadline(), self.mh.deadline(), event_at];
             let next = timers.into_iter().chain(of_stations).flatten().min();
             let Some(next) = next.filter(|next| *next <= deadline) else {
@@ -169,14 +147,9 @@ impl World {
                 return;
             };
             self.now = self.now.max(next);
-            self.inputs += 1;
-            assert!(self.inputs < EVENTS_MAX, "a loop of events");
-            if event_at == Some(next) {
-                if let Some(Reverse(Entry(_, _, event))) = self.events.pop() {
-                    self.handle(event);
-                }
-            } else {
-                self.handle_timeouts();
+            match self.agenda.take(next) {
+                Some(event) => self.handle(event),
+                None => self.handle_timeouts(),
             }
             self.check();
         }
@@ -249,7 +222,8 @@ impl World {
                 let mut out = Vec::new();
                 self.host(side).receive(&packet, now, &mut out);
                 assert!(!self.host(side).reset, "{side:?} was reset");
-                self.check_received(side);
+                self.fh.check_received(&self.mh);
+                self.mh.check_received(&self.fh);
                 self.transmit(side, out);
             }
             Event::Message(from, to, message) => {
@@ -454,15 +428,8 @@ impl World {
         let gateway = &mut self.stations[number].gateway;
         let verdict =
             gateway.handle_segment(direction, &packet.segment, packet, self.now, &mut actions);
-        match verdict {
-            Verdict::Forward => self.send_out(number, direction, packet.clone()),
-            Verdict::ForwardWithSack(sack) => {
-                self.send_out(number, direction, packet.with_sack(sack));
-            }
-            Verdict::ForwardWithAck { ack, window } => {
-                self.send_out(number, direction, packet.with_ack(ack, window));
-            }
-            Verdict::Suppress => {}
+        if let Some(packet) = packet.judged(verdict) {
+            self.send_out(number, direction, packet);
         }
         self.act(number, actions);
     }
@@ -501,12 +468,7 @@ impl World {
                     self.send_out(number, made.direction, packet);
                 }
                 Action::Repeat(packet) => {
-                    let way = if packet.segment.to == FH {
-                        Direction::Uplink
-                    } else {
-                        Direction::Downlink
-                    };
-                    self.send_out(number, way, packet);
+                    self.send_out(number, way(&packet.segment), packet);
                 }
                 Action::Record(record) => {
                     self.stations[number].record = Some(record).filter(|record| !record.gone);
@@ -592,19 +554,6 @@ impl World {
         }
     }
 
-    /// A prefix of what the other end sends.
-    fn check_received(&mut self, side: Side) {
-        let (host, peer) = match side {
-            Side::Fh => (&self.fh, &self.mh),
-            Side::Mh => (&self.mh, &self.fh),
-        };
-        let checked = self.checked[side as usize];
-        let received = host.received.len();
-        assert!(received <= peer.sending.len());
-        assert_eq!(host.received[checked..], peer.sending[checked..received]);
-        self.checked[side as usize] = received;
-    }
-
     /// The SYNs have passed the first station; each end knows the other by what came of that.
     pub(super) fn shake_hands(&mut self, opener: Side) {
         let mut queue = VecDeque::from([match opener {
@@ -612,14 +561,11 @@ impl World {
             Side::Mh => self.mh.syn(Flags::SYN, 0),
         }]);
         while let Some(packet) = queue.pop_front() {
-            let way = if packet.segment.from == FH {
-                Direction::Downlink
-            } else {
-                Direction::Uplink
-            };
+            let direction = way(&packet.segment);
             let (gateway, mut actions) = (&mut self.stations[0].gateway, Vec::new());
             let segment = &packet.segment;
-            let verdict = gateway.handle_segment(way, segment, &packet, self.now, &mut actions);
+            let verdict =
+                gateway.handle_segment(direction, segment, &packet, self.now, &mut actions);
             let mut out = Vec::new();
             out.extend((verdict == Verdict::Forward).then_some(packet));
             out.extend(actions.into_iter().filter_map(|action| match action {
@@ -627,11 +573,7 @@ impl World {
                 _ => None,
             }));
             for packet in out {
-                let side = if packet.segment.to == FH {
-                    Side::Fh
-                } else {
-                    Side::Mh
-                };
+                let side = way(&packet.segment).toward();
                 queue.extend(self.host(side).hear_syn(&packet.segment));
             }
         }

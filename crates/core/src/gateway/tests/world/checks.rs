@@ -7,9 +7,32 @@ use super::World;
 use crate::flow::Flow;
 use crate::mobile::InFlight;
 use crate::testing::{FH, Packet};
-use crate::{Scheme, Side};
+use crate::{Scheme, Verdict};
 
 impl World {
+    /// What goes on of a segment by a verdict.
+    pub(super) fn check_judged(&self, verdict: Verdict, packet: Option<&Packet>) {
+        match (verdict, packet) {
+            (Verdict::ForwardWithSack(sack), _) => {
+                for (left, right) in sack.iter() {
+                    let (left, right) = (self.mh.peer_offset(left), self.mh.peer_offset(right));
+                    assert!(self.mh.has(left, right), "a report of what the MH lacks");
+                }
+                if self.trace {
+                    eprintln!("           with {sack:?}");
+                }
+            }
+            (Verdict::ForwardWithAck { .. }, Some(packet)) => {
+                if self.trace {
+                    eprintln!("           as {}", self.brief(packet));
+                }
+                self.check_ack(&packet.segment);
+            }
+            (Verdict::Suppress, _) if self.trace => eprintln!("           suppressed"),
+            _ => {}
+        }
+    }
+
     /// What goes to the MH is what the FH sent, in all that counts.
     pub(super) fn check_resend(&self, packet: &Packet) {
         let segment = &packet.segment;
@@ -192,18 +215,5 @@ impl World {
             }
             assert!(mobile.waiting.len() <= mobile.flows.len());
         }
-    }
-
-    /// A prefix of what the other end sends, at every moment.
-    pub(super) fn check_received(&mut self, side: Side) {
-        let (host, peer) = match side {
-            Side::Fh => (&self.fh, &self.mh),
-            Side::Mh => (&self.mh, &self.fh),
-        };
-        let checked = self.checked[side as usize];
-        let received = host.received.len();
-        assert!(received <= peer.sending.len());
-        assert_eq!(host.received[checked..], peer.sending[checked..received]);
-        self.checked[side as usize] = received;
     }
 }

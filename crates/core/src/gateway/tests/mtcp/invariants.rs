@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What must always hold: flows met in the middle, gateways that leave, full caches.
+
+use super::super::bench::{LEN, WINDOW, bench_with, kept_back, lines, passed, unmet};
+use super::{ack_line, counts, shrunk, told, unpaced, with};
+use crate::Settings;
+
+#[test]
+fn without_the_window_scale_it_acts_as_hold() {
+    let mut bench = unmet(with(unpaced()));
+    assert!(bench.down(1, LEN).forwarded);
+    assert!(bench.up(1).forwarded);
+    assert!(bench.down(1001, LEN).forwarded);
+    assert_eq!(bench.state(), "open");
+    assert_eq!(bench.up(2001), passed());
+    bench.forward(2001, 1);
+    assert_eq!(bench.goes_down(), [] as [&str; 0]);
+    assert_eq!(bench.down(3001, LEN), kept_back(&[]));
+    bench.wait(3000);
+    let lines = bench.recovers();
+    assert_eq!(counts(&lines, "DATA"), 2, "{lines:?}");
+}
+
+#[test]
+fn a_successor_goes_on_with_what_the_mh_has_said_and_saves_nothing_of_that() {
+    let mut bench = shrunk();
+    let mut actions = Vec::new();
+    let record = bench.gateway.flows.iter().next().unwrap().record();
+    bench.gateway = crate::Gateway::new(with(unpaced()));
+    bench.gateway.import(&record, bench.now);
+    bench.gateway.handle_timeout(bench.now, &mut actions);
+    bench.wait(100);
+    // The FH probes, as its window is 0; the MH answers, and the window opens.
+    assert!(bench.down(1000, 0).forwarded);
+    assert_eq!(told(&mut bench, 1001), (1001, WINDOW));
+    bench.wait(10);
+    assert!(bench.down(1001, LEN).forwarded);
+    // Met: all that the MH says first.
+    assert_eq!(told(&mut bench, 2001), (2001, WINDOW));
+    assert_eq!(bench.state(), "split");
+    assert!(bench.down(2001, LEN).forwarded);
+    assert_eq!(told(&mut bench, 3001), (3000, WINDOW));
+}
+
+#[test]
+fn a_gateway_that_leaves_gives_back_byte_and_window() {
+    let mut bench = shrunk();
+    let mut actions = Vec::new();
+    bench.gateway.stop_acknowledging();
+    bench.gateway.abandon_owed(&mut actions);
+    let lines = lines(actions);
+    assert_eq!(lines, [ack_line(1001, WINDOW.into(), 1000, &bench)]);
+    assert_eq!(bench.gateway.owed_bytes(), 0);
+}
+
+#[test]
+fn a_gateway_that_releases_a_mobile_gives_its_fhs_back_byte_and_window() {
+    let mut bench = shrunk();
+    let (mut pieces, mut actions) = (Vec::new(), Vec::new());
+    let addresses = [crate::testing::MH.address];
+    bench.gateway.release(&addresses, &mut pieces, &mut actions);
+    let lines = lines(actions);
+    assert_eq!(lines, [ack_line(1001, WINDOW.into(), 1000, &bench)]);
+}
+
+#[test]
+fn with_the_cache_full_segments_pass_and_none_is_dropped() {
+    let mut bench = bench_with(Settings {
+        flow_cache_bytes_max: 2500,
+        ..with(unpaced())
+    });
+    bench.forward(1, 5);
+    bench.goes_down();
+    assert!(bench.down(5001, LEN).forwarded);
+    assert_eq!(bench.cached(), 2000);
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How fast the wireless half is sent to: slow start, round trips, a share of a cell; and who
+//! repeats what it loses.
+
+use holdfast_wire::SeqNum;
+
+use super::super::bench::{LEN, bench_with, kept_back, passed};
+use super::{counts, in_cell, mtcp, told, with};
+use crate::{MtcpSettings, Verdict};
+
+#[test]
+fn slow_start_begins_with_a_segment_and_no_timeout_shrinks_its_window() {
+    let mut bench = bench_with(with(MtcpSettings::published()));
+    let first = bench.down(1, LEN);
+    assert_eq!(first, kept_back(&["DATA 1..1001 ts 1000"]));
+    for i in 1..8 {
+        assert_eq!(bench.down(1 + i * LEN, LEN), kept_back(&[]));
+    }
+    let (_, lines) = bench.judge(bench.mh_segment(1001));
+    let lines = [lines, bench.wait(20)].concat();
+    assert_eq!(counts(&lines, "DATA"), 2, "{lines:?}");
+    let (_, lines) = bench.judge(bench.mh_segment(3001));
+    let lines = [lines, bench.wait(20)].concat();
+    assert_eq!(counts(&lines, "DATA"), 4, "{lines:?}");
+    // Away and back: as large as it was.
+    bench.wait(5000);
+    assert_eq!(bench.state(), "shrunk");
+    let lines = bench.recovers();
+    assert_eq!(counts(&lines, "DATA"), 4, "{lines:?}");
+}
+
+#[test]
+fn slow_start_doubles_what_goes_out_each_round_trip_whatever_was_delivered_so_far() {
+    let mut bench = bench_with(with(MtcpSettings::published()));
+    for i in 0..127 {
+        let _ = bench.down(1 + i * LEN, LEN);
+    }
+    let mut sent = Vec::new();
+    for round in 0..6 {
+        // All of the window is acknowledged at once, 50 ms after it went.
+        let lines = bench.wait(50);
+        let (_, more) = bench.judge(bench.mh_segment(1 + ((1 << (round + 1)) - 1) * LEN));
+        sent.push(counts(&[lines, more, bench.wait(49)].concat(), "DATA"));
+    }
+    assert_eq!(sent, [2, 4, 8, 16, 32, 64]);
+}
+
+#[test]
+fn the_round_trip_is_measured_while_the_cache_always_has_something_to_send() {
+    let mut bench = bench_with(in_cell(100_000));
+    for i in 0..100 {
+        let _ = bench.down(1 + i * LEN, LEN);
+    }
+    // A segment each 10 ms; 50 ms later it is acknowledged.
+    for i in 0..40 {
+        bench.wait(10);
+        if i >= 5 {
+            let _ = bench.up(1001 + (i - 5) * LEN);
+        }
+    }
+    let mobile = bench.gateway.mobiles.iter().next().unwrap();
+    let srtt = mobile.rtt.srtt().unwrap().as_millis();
+    assert!((40..=65).contains(&srtt), "{srtt} ms");
+}
+
+#[test]
+fn todays_wireless_half_begins_with_the_window_that_the_fh_begins_with() {
+    let mut bench = bench_with(with(MtcpSettings::today()));
+    for i in 0..10 {
+        let lines = bench.down(1 + i * LEN, LEN);
+        assert!(lines.forwarded || counts(&lines.lines, "DATA") == 1);
+    }
+    assert_eq!(bench.down(10_001, LEN), kept_back(&[]));
+}
+
+#[test]
+fn without_a_cell_what_the_wireless_half_loses_is_the_fhs_to_repeat() {
+    let mut bench = mtcp();
+    bench.forward(1, 5);
+    let _ = told(&mut bench, 1001);
+    let mut forwarded = 0;
+    for _ in 0..3 {
+        let (verdict, lines) = bench.judge(bench.mh_segment(1001));
+        assert_eq!(counts(&lines, "DATA"), 0, "{lines:?}");
+        forwarded += i32::from(verdict != Verdict::Suppress);
+    }
+    assert_eq!(forwarded, 3, "the FH hears of it");
+    assert_eq!(bench.down(1001, LEN), passed());
+}
+
+#[test]
+fn with_a_cell_the_fh_hears_nothing_of_what_the_wireless_half_loses() {
+    let mut bench = bench_with(in_cell(10_000_000));
+    bench.down(1, LEN);
+    for i in 1..5 {
+        bench.wait(5);
+        bench.down(1 + i * LEN, LEN);
+    }
+    let _ = told(&mut bench, 1001);
+    for _ in 0..3 {
+        assert!(!bench.up(1001).forwarded);
+    }
+    assert!(bench.counter("repaired") > 0);
+    let _ = told(&mut bench, 5001);
+}
+
+#[test]
+fn a_connection_is_paced_to_its_share_of_the_cell() {
+    let mut bench = bench_with(in_cell(10_000));
+    for i in 0..20 {
+        let _ = bench.down(1 + i * LEN, LEN);
+    }
+    // M-TCP does not freeze within its first RTO of a second.
+    let sent = 1 + counts(&bench.wait(990), "DATA");
+    assert!((10..=11).contains(&sent), "{sent} segments in a second");
+}
+
+#[test]
+fn two_connections_share_the_cell() {
+    let mut bench = bench_with(in_cell(100_000));
+    bench.mh_port = 40_001;
+    bench.shake_hands(0, 5000);
+    assert!(bench.up(1).forwarded);
+    let ports = [40_000, 40_001];
+    let mut sent = [0; 2];
+    let mut next = [1; 2];
+    for _ in 0..20 {
+        for (flow, port) in ports.into_iter().enumerate() {
+            bench.mh_port = port;
+            // The first needs all, the second a fifth.
+            for _ in 0..[10, 1][flow] {
+                let _ = bench.down(next[flow], LEN);
+                next[flow] += LEN;
+            }
+            let _ = bench.up(1);
+        }
+        bench.wait(50);
+    }
+    for (flow, port) in ports.into_iter().enumerate() {
+        let view = bench.gateway.flows().find(|view| view.key.mh.port == port);
+        let flow_at = bench.gateway.flows.find(&view.unwrap().key).unwrap();
+        let it = bench.gateway.flows.at(flow_at).unwrap();
+        sent[flow] = it.sent_nxt.distance_from(SeqNum::new(1)) / LEN;
+    }
+    assert!((18..=20).contains(&sent[1]), "{sent:?}");
+    assert!((75..=90).contains(&sent[0]), "{sent:?}");
+}

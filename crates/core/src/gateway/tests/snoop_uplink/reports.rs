@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the MH is told of a loss on the wireless half, and when.
+
+use holdfast_wire::SeqNum;
+
+use super::super::bench::{Answer, Bench, LEN, passed, settings, unmet};
+use super::{NONE, bench_with_sack, fh_says, nth, packet, report, send_all, sends, snoop};
+use crate::{Scheme, Settings};
+
+#[test]
+fn after_three_packets_beyond_a_hole_the_mh_is_told_all_that_has_passed() {
+    let mut bench = bench_with_sack(snoop());
+    assert_eq!(send_all(&mut bench, [0, 1, 3, 4]), NONE);
+    // Of the first byte beyond its ACK nothing can be said.
+    let told = report(&bench, nth(0), &[(nth(3), nth(6)), (nth(0) + 1, nth(2))]);
+    assert_eq!(sends(&mut bench, 5), [told]);
+    assert_eq!(bench.counter("reports"), 1);
+}
+
+#[test]
+fn a_hole_right_after_the_ack_needs_one_block() {
+    let mut bench = bench_with_sack(snoop());
+    let told = report(&bench, nth(0), &[(nth(1), nth(4))]);
+    assert_eq!(send_all(&mut bench, [1, 2, 3]), [told]);
+}
+
+#[test]
+fn a_super_segment_counts_as_its_pieces() {
+    let mut bench = bench_with_sack(snoop());
+    let mut super_segment = packet(&bench, 1);
+    super_segment.payload_len = 3 * LEN;
+    let told = report(&bench, nth(0), &[(nth(1), nth(4))]);
+    assert_eq!(bench.put(super_segment).lines, [told]);
+}
+
+#[test]
+fn fewer_packets_are_told_of_after_a_wait() {
+    let mut bench = bench_with_sack(snoop());
+    assert_eq!(send_all(&mut bench, [1, 2]), NONE);
+    assert_eq!(bench.wait(38), NONE);
+    let told = report(&bench, nth(0), &[(nth(1), nth(3))]);
+    assert_eq!(bench.wait(1), [told]);
+}
+
+#[test]
+fn new_packets_begin_the_wait_anew_and_old_ones_do_not() {
+    let mut bench = bench_with_sack(snoop());
+    assert_eq!(send_all(&mut bench, [1]), NONE);
+    assert_eq!(bench.wait(30), NONE);
+    assert_eq!(send_all(&mut bench, [2]), NONE);
+    assert_eq!(bench.wait(30), NONE);
+    // Not the one that is missing.
+    assert_eq!(send_all(&mut bench, [2]), NONE);
+    let told = report(&bench, nth(0), &[(nth(1), nth(3))]);
+    assert_eq!(bench.wait(8), [told]);
+}
+
+#[test]
+fn a_hole_that_is_filled_in_time_is_not_told() {
+    let mut bench = bench_with_sack(snoop());
+    assert_eq!(send_all(&mut bench, [1, 2, 0, 3, 4, 5]), NONE);
+    assert_eq!(bench.wait(1000), NONE);
+}
+
+#[test]
+fn a_report_is_repeated_after_a_round_trip_and_not_before() {
+    let mut bench = bench_with_sack(snoop());
+    assert_eq!(send_all(&mut bench, [1, 2, 3]).len(), 1);
+    // Nothing was measured: 40 ms stand for the round trip.
+    assert_eq!(send_all(&mut bench, 4..40), NONE);
+    let told = report(&bench, nth(0), &[(nth(1), nth(43))]);
+    assert_eq!(send_all(&mut bench, 40..45), [told]);
+}
+
+#[test]
+fn the_round_trip_is_that_of_the_fhs_timestamp_and_its_echo() {
+    let mut bench = bench_with_sack(snoop());
+    assert_eq!(send_all(&mut bench, [0]), NONE);
+    assert_eq!(fh_says(&mut bench, 0, &[]), passed());
+    bench.wait(80);
+    // The echo, and three packets beyond a hole.
+    assert_eq!(send_all(&mut bench, [2, 3, 4]).len(), 1);
+    assert_eq!(send_all(&mut bench, 5..85), NONE);
+    assert_eq!(send_all(&mut bench, 85..250).len(), 1);
+}
+
+#[test]
+fn while_the_mh_is_silent_reports_become_rarer_and_end() {
+    let mut bench = bench_with_sack(snoop());
+    assert_eq!(send_all(&mut bench, [1, 2, 3]).len(), 1);
+    let mut reports = 1;
+    let mut after = Vec::new();
+    for millis in 0..60_000 {
+        let lines = bench.wait(1);
+        if !lines.is_empty() {
+            reports += lines.len();
+            after.push(millis);
+        }
+    }
+    assert_eq!(reports, 9, "{after:?}");
+    assert!(after.windows(3).all(|of| of[2] - of[1] > of[1] - of[0]));
+    // It speaks, and is told again.
+    assert_eq!(send_all(&mut bench, [4]).len(), 1);
+}
+
+#[test]
+fn a_filled_hole_ends_the_reports_and_its_bytes_are_named_with_the_next() {
+    let mut bench = bench_with_sack(snoop());
+    assert_eq!(send_all(&mut bench, [1, 2, 3]).len(), 1);
+    assert_eq!(send_all(&mut bench, [0]), NONE);
+    assert_eq!(bench.wait(200), NONE);
+    let told = report(&bench, nth(0), &[(nth(5), nth(8)), (nth(0) + 1, nth(4))]);
+    assert_eq!(send_all(&mut bench, [5, 6, 7]), [told]);
+}
+
+#[test]
+fn a_second_hole_is_told_when_three_packets_are_beyond_it() {
+    let mut bench = bench_with_sack(snoop());
+    assert_eq!(send_all(&mut bench, [1, 2, 3]).len(), 1);
+    assert_eq!(send_all(&mut bench, [5, 6]), NONE);
+    let told = report(&bench, nth(0), &[(nth(5), nth(8)), (nth(1), nth(4))]);
+    assert_eq!(send_all(&mut bench, [7]), [told]);
+}
+
+#[test]
+fn many_ranges_take_several_reports_the_lowest_first() {
+    let mut bench = bench_with_sack(snoop());
+    let lines = send_all(&mut bench, [1, 3, 5, 7, 9]);
+    let ranges = |of: &[u32]| -> Vec<_> { of.iter().map(|n| (nth(*n), nth(n + 1))).collect() };
+    // Two packets lie beyond the third hole, and one beyond the fourth.
+    assert_eq!(
+        lines.last().unwrap(),
+        &report(&bench, nth(0), &ranges(&[5, 3, 1]))
+    );
+    let all = bench.wait(40);
+    let expected = [ranges(&[5, 3, 1]), ranges(&[9, 7])];
+    assert_eq!(all, expected.map(|blocks| report(&bench, nth(0), &blocks)));
+}
+
+#[test]
+fn a_flow_without_sack_is_left_alone_until_the_fh_sends_some() {
+    let mut bench = unmet(snoop());
+    bench.shake_hands(0, 5000);
+    assert!(bench.up(1).forwarded);
+    assert_eq!(fh_says(&mut bench, 0, &[]), passed());
+    assert_eq!(send_all(&mut bench, [1, 2, 3]), NONE);
+    assert_eq!(bench.wait(500), NONE);
+    assert_eq!(bench.cached(), 0);
+    assert_eq!(fh_says(&mut bench, 0, &[(1, 4)]), passed());
+    // What passed before is not kept, so that nothing can be said until the FH has it.
+    assert_eq!(send_all(&mut bench, [5, 6, 7]), NONE);
+    let told = report(&bench, nth(4), &[(nth(5), nth(8))]);
+    assert_eq!(fh_says(&mut bench, 4, &[(5, 8)]).lines, [told]);
+}
+
+#[test]
+fn what_the_cache_does_not_take_is_not_named_nor_what_lies_beyond() {
+    let mut bench = bench_with_sack(Settings {
+        flow_cache_bytes_max: 3 * LEN as usize,
+        ..snoop()
+    });
+    let told = report(&bench, nth(0), &[(nth(1), nth(4))]);
+    assert_eq!(send_all(&mut bench, 1..4), std::slice::from_ref(&told));
+    assert_eq!(send_all(&mut bench, 4..30), NONE);
+    assert_eq!(bench.wait(15), [told], "no more than what is kept");
+    assert_eq!(bench.cached(), 3 * u64::from(LEN));
+}
+
+#[test]
+fn a_flow_met_in_the_middle_is_reported_of_from_where_it_was_met() {
+    let mut bench = unmet(snoop());
+    assert_eq!(fh_says(&mut bench, 2, &[]), passed());
+    assert_eq!(send_all(&mut bench, [10, 11]), NONE);
+    assert_eq!(fh_says(&mut bench, 2, &[(4, 6)]), passed());
+    assert_eq!(
+        send_all(&mut bench, [12, 13, 15, 16, 17]),
+        NONE,
+        "3 is not known"
+    );
+    let told = report(
+        &bench,
+        nth(12),
+        &[(nth(15), nth(18)), (nth(12) + 1, nth(14))],
+    );
+    assert_eq!(fh_says(&mut bench, 12, &[]).lines, [told]);
+}
+
+#[test]
+fn blocks_of_a_report_are_of_no_more_than_three() {
+    let mut bench = bench_with_sack(snoop());
+    let lines = send_all(&mut bench, (1..40).filter(|n| n % 2 == 1));
+    let most = |line: &String| line.matches("..").count() <= 3;
+    assert!(!lines.is_empty() && lines.iter().all(most), "{lines:?}");
+}
+
+/// A segment of the FH with data of its own, that has everything before the nth packet.
+fn fh_sends(bench: &mut Bench, seq: u32, n: u32) -> Answer {
+    let mut segment = bench.fh_segment(seq, LEN);
+    segment.ack = SeqNum::new(nth(n));
+    bench.put(segment)
+}
+
+#[test]
+fn while_the_fh_sends_data_of_its_own_nothing_is_reported() {
+    let mut bench = bench_with_sack(snoop());
+    assert_eq!(fh_sends(&mut bench, 1, 0), passed());
+    // An ACK that ends within what was named cannot be held back if it has data with it.
+    assert_eq!(send_all(&mut bench, [0, 1, 3, 4, 5]), NONE);
+    // It has been quiet for longer than a round trip.
+    let told = report(&bench, nth(0), &[(nth(3), nth(6)), (nth(0) + 1, nth(2))]);
+    let told = told.replace("seq 1 ", &format!("seq {} ", 1 + LEN));
+    assert_eq!(bench.wait(90), NONE);
+    assert_eq!(bench.wait(20), [told]);
+}
+
+#[test]
+fn today_nothing_is_reported() {
+    let mut bench = bench_with_sack(settings(Scheme::Snoop));
+    assert_eq!(send_all(&mut bench, [0, 1, 3, 4, 5, 6]), NONE);
+    assert_eq!(bench.wait(100), NONE);
+    assert_eq!(fh_says(&mut bench, 2, &[(3, 7)]), passed());
+    assert_eq!(bench.wait(1000), NONE);
+    assert_eq!(bench.counter("reports"), 0);
+}

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Losses of the MH's own queue, and of the wired half, told from those of the wireless half;
+//! what the latter have cost is undone.
+
+use holdfast_wire::SeqNum;
+
+use super::super::bench::{Answer, Bench, LEN, passed, settings, unmet};
+use super::{NONE, bench_with_sack, fh_says, nth, packet, send_all, sends, snoop};
+use crate::{Action, Direction, Scheme, Verdict, testing::Packet};
+
+#[test]
+fn a_loss_while_the_mhs_queue_is_long_is_left_to_the_fh() {
+    let mut bench = bench_with_sack(settings(Scheme::Snoop));
+    assert_eq!(sends(&mut bench, 0), NONE);
+    for (n, round_trip) in [(1, 10), (3, 300)] {
+        bench.wait(1);
+        assert!(fh_says(&mut bench, 0, &[]).forwarded);
+        bench.wait(round_trip);
+        assert_eq!(sends(&mut bench, n), NONE);
+    }
+    assert_eq!(send_all(&mut bench, [4, 5, 6]), NONE);
+    assert_eq!(bench.wait(1000), NONE);
+    assert_eq!(bench.counter("congested_uplink"), 1);
+}
+
+#[test]
+fn an_mh_that_had_nothing_to_send_has_no_queue() {
+    let mut bench = bench_with_sack(settings(Scheme::Snoop));
+    bench.wait(1);
+    assert!(fh_says(&mut bench, 0, &[]).forwarded);
+    bench.wait(10);
+    assert_eq!(sends(&mut bench, 0), NONE);
+    bench.wait(10);
+    // The FH has all that the MH has sent; the MH has more only later.
+    assert!(fh_says(&mut bench, 1, &[]).forwarded);
+    bench.wait(1500);
+    assert_eq!(send_all(&mut bench, [2, 3, 4]), NONE);
+    assert_eq!(bench.counter("congested_uplink"), 0);
+}
+
+#[test]
+fn an_echo_that_comes_very_late_tells_of_no_queue() {
+    let mut bench = bench_with_sack(settings(Scheme::Snoop));
+    bench.wait(1);
+    assert_eq!(send_all(&mut bench, [0, 1]), NONE);
+    assert!(fh_says(&mut bench, 1, &[]).forwarded);
+    bench.wait(10);
+    assert_eq!(sends(&mut bench, 2), NONE);
+    bench.wait(1);
+    assert!(fh_says(&mut bench, 2, &[]).forwarded);
+    bench.wait(5000);
+    assert_eq!(send_all(&mut bench, [4, 5, 6]), NONE);
+    assert_eq!(bench.counter("congested_uplink"), 0);
+}
+
+/// An ACK of the FH as it comes, and what goes to the MH for it.
+fn fh_echoes(bench: &mut Bench, n: u32, tsecr: u32) -> Answer {
+    let mut segment = bench.fh_segment(1, 0);
+    segment.ack = SeqNum::new(nth(n));
+    segment.options.timestamps.as_mut().expect("some").tsecr = tsecr;
+    let way = Direction::Downlink;
+    let packet = Packet::new(segment, &[], LEN);
+    let mut actions = Vec::new();
+    let now = bench.now;
+    let verdict = bench
+        .gateway
+        .handle_segment(way, &segment, &packet, now, &mut actions);
+    let lines = actions.iter().filter_map(|action| match action {
+        Action::Send(made) => {
+            let own = made.timestamps.expect("some");
+            assert_eq!(own.tsval, segment.options.timestamps.expect("some").tsval);
+            assert_eq!((made.seq, made.window), (segment.seq, segment.window));
+            Some(format!("ack {:?} echo {}", made.ack, own.tsecr))
+        }
+        _ => None,
+    });
+    Answer {
+        forwarded: verdict == Verdict::Forward,
+        lines: lines.collect(),
+    }
+}
+
+#[test]
+fn the_ack_of_a_hole_that_was_filled_echoes_the_clock_from_before() {
+    let mut bench = bench_with_sack(settings(Scheme::Snoop));
+    assert_eq!(send_all(&mut bench, [0]), NONE);
+    let before = bench.clock() + 70_000;
+    send_all(&mut bench, [2, 3, 4]);
+    bench.wait(30);
+    send_all(&mut bench, [1]);
+    let newest = bench.mh_clock_newest;
+    let expected = format!("ack {} echo {before}", nth(5));
+    let Answer { forwarded, lines } = fh_echoes(&mut bench, 5, newest);
+    assert!(!forwarded);
+    assert_eq!(lines, [expected]);
+    assert_eq!(bench.counter("undone_uplink"), 1);
+    // And no other.
+    send_all(&mut bench, [5]);
+    let newest = bench.mh_clock_newest;
+    assert!(fh_echoes(&mut bench, 6, newest).forwarded);
+}
+
+#[test]
+fn what_the_mhs_own_queue_or_the_wired_half_has_lost_is_not_undone() {
+    let mut bench = bench_with_sack(settings(Scheme::Snoop));
+    assert_eq!(sends(&mut bench, 0), NONE);
+    for (n, round_trip) in [(1, 10), (3, 300)] {
+        bench.wait(1);
+        assert!(fh_says(&mut bench, 0, &[]).forwarded);
+        bench.wait(round_trip);
+        assert_eq!(sends(&mut bench, n), NONE);
+    }
+    bench.wait(30);
+    send_all(&mut bench, [2]);
+    let newest = bench.mh_clock_newest;
+    assert!(fh_echoes(&mut bench, 4, newest).forwarded, "its own queue");
+    // The gateway has seen all; the FH lacks 4, and the MH sends it again.
+    send_all(&mut bench, [4, 5, 6, 7, 4]);
+    let newest = bench.mh_clock_newest;
+    assert!(fh_echoes(&mut bench, 8, newest).forwarded, "the wired half");
+    assert_eq!(bench.counter("undone_uplink"), 0);
+}
+
+#[test]
+fn as_published_no_ack_of_the_fh_is_touched_for_a_hole_that_was_filled() {
+    let mut bench = bench_with_sack(snoop());
+    send_all(&mut bench, [0, 2, 3, 4]);
+    bench.wait(30);
+    send_all(&mut bench, [1]);
+    let newest = bench.mh_clock_newest;
+    assert!(fh_echoes(&mut bench, 5, newest).forwarded);
+}
+
+/// These packets, a millisecond apart, each with the echo of what the FH said so many
+/// milliseconds before; the FH acknowledges each before the next comes.
+fn send_through_a_queue(bench: &mut Bench, packets: core::ops::Range<u32>, millis: u32) {
+    for n in packets {
+        let mut segment = packet(bench, n);
+        let stamps = segment.options.timestamps.as_mut().expect("some");
+        stamps.tsecr = bench.clock() - millis;
+        assert!(bench.put(segment).forwarded);
+        assert_eq!(fh_says(bench, n + 1, &[]), passed());
+        bench.wait(1);
+    }
+}
+
+/// The FH is near and has acknowledged all that passed; the 200th packet is lost behind so
+/// long a queue, and comes again. True if the MH is to undo what that has cost.
+fn lost_near_the_fh_is_undone(queue_ms: u32) -> bool {
+    let mut bench = bench_with_sack(settings(Scheme::Snoop));
+    send_through_a_queue(&mut bench, 0..40, 5);
+    send_through_a_queue(&mut bench, 40..200, 5 + queue_ms);
+    assert_eq!(send_all(&mut bench, [201, 202, 203]), NONE);
+    assert_eq!(fh_says(&mut bench, 200, &[(201, 204)]), passed());
+    bench.wait(30);
+    send_all(&mut bench, [200]);
+    let overload = u64::from(queue_ms > 0);
+    assert_eq!(bench.counter("congested_uplink"), overload);
+    let newest = bench.mh_clock_newest;
+    !fh_echoes(&mut bench, 204, newest).forwarded
+}
+
+#[test]
+fn the_mhs_own_overload_shows_though_the_fh_lacks_nothing_that_has_passed() {
+    assert!(lost_near_the_fh_is_undone(0), "a loss of the wireless half");
+    assert!(!lost_near_the_fh_is_undone(80), "its own queue's");
+}
+
+#[test]
+fn a_loss_of_the_wired_half_is_not_undone_with_one_of_the_wireless_half() {
+    let mut bench = bench_with_sack(settings(Scheme::Snoop));
+    // 2 is lost before the gateway, and 1 behind it.
+    send_all(&mut bench, [0, 1, 3, 4, 5]);
+    bench.wait(20);
+    assert_eq!(fh_says(&mut bench, 1, &[(3, 6)]), passed());
+    send_all(&mut bench, [1, 2]);
+    bench.wait(20);
+    let newest = bench.mh_clock_newest;
+    assert!(fh_echoes(&mut bench, 6, newest).forwarded);
+    assert_eq!(bench.counter("undone_uplink"), 0);
+    // The next one is.
+    send_all(&mut bench, [6, 8, 9, 10]);
+    bench.wait(20);
+    assert_eq!(fh_says(&mut bench, 7, &[(8, 11)]), passed());
+    send_all(&mut bench, [7]);
+    bench.wait(20);
+    let newest = bench.mh_clock_newest;
+    assert!(!fh_echoes(&mut bench, 11, newest).forwarded);
+}
+
+/// Without SACK: packet 6 is lost on the wireless half, and perhaps 5 behind the gateway. True
+/// if the MH is to undo what that has cost.
+fn without_sack_is_undone(lost_behind: bool) -> bool {
+    let mut bench = unmet(settings(Scheme::Snoop));
+    bench.shake_hands(0, 5000);
+    assert!(bench.up(1).forwarded);
+    for n in 0..5 {
+        send_all(&mut bench, [n]);
+        bench.wait(9);
+        assert_eq!(fh_says(&mut bench, n + 1, &[]), passed());
+    }
+    // What it echoes with duplicate ACKs (RFC 7323, 4.3).
+    let in_sequence = bench.mh_clock_newest;
+    send_all(&mut bench, [5, 7, 8, 9, 10]);
+    bench.wait(100);
+    let lacks = if lost_behind { 5 } else { 6 };
+    for _ in 0..4 {
+        assert_eq!(fh_echoes(&mut bench, lacks, in_sequence), passed());
+    }
+    send_all(&mut bench, lacks..7);
+    // What it said before it got that.
+    assert_eq!(fh_echoes(&mut bench, lacks, in_sequence), passed());
+    bench.wait(9);
+    let newest = bench.mh_clock_newest;
+    !fh_echoes(&mut bench, 11, newest).forwarded
+}
+
+#[test]
+fn without_sack_three_duplicate_acks_tell_of_a_loss_of_the_wired_half() {
+    assert!(without_sack_is_undone(false));
+    assert!(!without_sack_is_undone(true));
+}

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Loss on the wired half behind a report: what the gateway makes good there, and what it
+//! believes of it.
+
+use core::time::Duration;
+
+use holdfast_wire::{Flags, SeqNum};
+
+use super::super::bench::{Bench, LEN, passed};
+use super::{NONE, bench_with_sack, data, fh_says, nth, packet, report, send_all, snoop};
+use crate::{Action, Direction, testing::Packet};
+
+/// Packet 0 was lost on the wireless half and came again; the FH lacks 1, which was named.
+fn named_and_lost() -> Bench {
+    let mut bench = bench_with_sack(snoop());
+    assert_eq!(send_all(&mut bench, [1, 2, 3, 4, 5]).len(), 1);
+    assert_eq!(send_all(&mut bench, [0]), NONE);
+    bench.wait(10);
+    bench
+}
+
+#[test]
+fn three_duplicate_acks_of_the_fh_have_it_sent_again() {
+    let mut bench = named_and_lost();
+    assert_eq!(fh_says(&mut bench, 1, &[]).lines, NONE);
+    assert_eq!(fh_says(&mut bench, 1, &[]).lines, NONE);
+    assert_eq!(fh_says(&mut bench, 1, &[]).lines, NONE);
+    let again = data(&bench, 1);
+    assert_eq!(fh_says(&mut bench, 1, &[]).lines, [again]);
+    assert_eq!(fh_says(&mut bench, 1, &[]).lines, NONE, "once");
+    assert_eq!(bench.counter("repaired_uplink"), 1);
+    assert_eq!(fh_says(&mut bench, 6, &[]), passed());
+}
+
+#[test]
+fn reports_of_the_fh_have_it_sent_again() {
+    let mut bench = named_and_lost();
+    assert_eq!(fh_says(&mut bench, 1, &[(2, 3)]).lines, NONE);
+    assert_eq!(fh_says(&mut bench, 1, &[(2, 4)]).lines, NONE);
+    let again = data(&bench, 1);
+    assert_eq!(fh_says(&mut bench, 1, &[(2, 5)]).lines, [again]);
+}
+
+#[test]
+fn a_silent_fh_gets_it_again_later_and_later() {
+    let mut bench = named_and_lost();
+    assert_eq!(fh_says(&mut bench, 1, &[]).lines, NONE);
+    let mut at = Vec::new();
+    for millis in 0..100_000 {
+        for line in bench.wait(1) {
+            if line.starts_with("DATA") {
+                assert_eq!(line, data(&bench, 1));
+                at.push(millis);
+            }
+        }
+    }
+    assert_eq!(at.len(), 5, "then it is the MH's: {at:?}");
+    assert!(
+        at.windows(3).all(|of| of[2] - of[1] > of[1] - of[0]),
+        "{at:?}"
+    );
+}
+
+#[test]
+fn after_such_a_loss_the_mh_hears_of_losses_from_the_fh_alone_until_that_has_all() {
+    let mut bench = named_and_lost();
+    for _ in 0..4 {
+        fh_says(&mut bench, 1, &[]);
+    }
+    assert_eq!(bench.counter("repaired_uplink"), 1);
+    assert_eq!(send_all(&mut bench, [7, 8, 9]), NONE);
+    let told = report(&bench, nth(6), &[(nth(7), nth(10))]);
+    assert_eq!(fh_says(&mut bench, 6, &[]).lines, [told]);
+}
+
+#[test]
+fn a_partial_ack_has_the_next_loss_sent_again() {
+    let mut bench = named_and_lost();
+    for _ in 0..4 {
+        fh_says(&mut bench, 1, &[]);
+    }
+    let again = data(&bench, 3);
+    assert_eq!(fh_says(&mut bench, 3, &[]).lines, [again]);
+}
+
+#[test]
+fn a_fin_is_kept_and_sent_again_with_its_data() {
+    let mut bench = bench_with_sack(snoop());
+    let mut last = packet(&bench, 1);
+    last.flags = last.flags.with(Flags::FIN).with(Flags::ECE);
+    assert_eq!(bench.put(last), passed());
+    let told = report(&bench, nth(0), &[(nth(1), nth(2) + 1)]);
+    assert_eq!(bench.wait(40), [told]);
+    assert_eq!(send_all(&mut bench, [0]), NONE);
+    bench.wait(10);
+    for _ in 0..3 {
+        assert_eq!(fh_says(&mut bench, 1, &[]).lines, NONE);
+    }
+    let tsval = bench.mh_clock_newest;
+    let again = format!("DATA {}..{} FIN ts {tsval}", nth(1), nth(2) + 1);
+    assert_eq!(fh_says(&mut bench, 1, &[]).lines, [again]);
+}
+
+#[test]
+fn what_was_not_named_is_the_mhs_to_send_again() {
+    let mut bench = bench_with_sack(snoop());
+    assert_eq!(send_all(&mut bench, 0..6), NONE);
+    bench.wait(10);
+    for _ in 0..6 {
+        assert_eq!(fh_says(&mut bench, 1, &[(2, 6)]), passed());
+    }
+    assert_eq!(bench.wait(5000), NONE);
+}
+
+#[test]
+fn what_goes_to_the_fh_again_says_the_newest_of_the_mh() {
+    let mut bench = named_and_lost();
+    bench.forward(1, 2);
+    let mut newest = packet(&bench, 6);
+    (newest.ack, newest.window) = (SeqNum::new(1 + LEN), 777);
+    assert!(bench.put(newest).forwarded);
+    let mut actions = Vec::new();
+    for _ in 0..4 {
+        let mut ack = bench.fh_segment(1 + 2 * LEN, 0);
+        ack.ack = SeqNum::new(nth(1));
+        let packet = Packet::new(ack, &[], 1);
+        let now = bench.now;
+        let way = Direction::Downlink;
+        let _ = bench
+            .gateway
+            .handle_segment(way, &ack, &packet, now, &mut actions);
+    }
+    let resent = actions.iter().find_map(|action| match action {
+        Action::Resend(resend) if resend.direction == Direction::Uplink => Some(resend),
+        _ => None,
+    });
+    let resent = resent.expect("sent again");
+    assert_eq!((resent.ack, resent.window), (SeqNum::new(1 + LEN), 777));
+    assert_eq!(resent.timestamps, newest.options.timestamps);
+}
+
+#[test]
+fn blocks_outside_of_what_the_mh_has_sent_are_counted_and_change_nothing() {
+    let mut bench = named_and_lost();
+    assert_eq!(fh_says(&mut bench, 1, &[]).lines, NONE);
+    let before = bench.counter("passed.implausible");
+    assert_eq!(fh_says(&mut bench, 1, &[(2, 90)]).lines, NONE);
+    assert_eq!(fh_says(&mut bench, 1, &[(5, 2)]).lines, NONE);
+    assert_eq!(bench.counter("passed.implausible"), before + 2);
+    assert_eq!(bench.counter("repaired_uplink"), 0);
+}
+
+#[test]
+fn a_new_gateway_passes_what_an_old_one_had_reported() {
+    let mut bench = named_and_lost();
+    bench.gateway = crate::Gateway::new(snoop());
+    // The FH's duplicate ACKs pass; the MH's timeout repairs what was named.
+    for _ in 0..5 {
+        assert_eq!(fh_says(&mut bench, 1, &[(2, 6)]), passed());
+    }
+    assert_eq!(send_all(&mut bench, 1..6), NONE);
+    assert_eq!(fh_says(&mut bench, 6, &[]), passed());
+    assert_eq!(bench.wait(Duration::from_secs(10).as_millis() as u64), NONE);
+}
+
+#[test]
+fn of_a_hole_of_many_ranges_no_more_is_sent_again_than_has_arrived_and_one() {
+    let mut bench = bench_with_sack(snoop());
+    bench.wait(1);
+    send_all(&mut bench, 1..100);
+    assert!(bench.counter("reports") > 0);
+    send_all(&mut bench, [0]);
+    bench.wait(50);
+    // It has the first, and then one far beyond: 48 were overtaken.
+    let again = fh_says(&mut bench, 1, &[(49, 60)]).lines;
+    assert_eq!(again.len(), 13, "{again:?}");
+    assert_eq!(again[0], data(&bench, 1));
+    // The first again by the partial ACK.
+    let more = fh_says(&mut bench, 3, &[(49, 60)]).lines;
+    assert_eq!(more, [3, 14, 15, 16].map(|n| data(&bench, n)));
+}

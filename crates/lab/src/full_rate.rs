@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+//! From an outage's end to the full rate, by one rule on every substrate: the first moment at
+//! which the next [`WINDOW_ROUND_TRIPS`] round trips of the path, and as many after those, each
+//! carry [`FULL_SHARE`] of what the slowest hop can carry of payload. Two windows, so that bytes
+//! which had waited for a gap to be filled are not taken for the link's rate.
+
+use holdfast_core::Direction;
+use holdfast_link::{Capacity, OutageAt};
+
+use crate::results::Framing;
+use crate::scenario::{Conditions, HopConditions};
+
+/// The length of a window in round trips of the path, without queues.
+pub(crate) const WINDOW_ROUND_TRIPS: f64 = 4.0;
+/// The least length of a window, in seconds: some packets have to be in it.
+const WINDOW_MIN_S: f64 = 0.02;
+/// The share of the link's rate that counts as full.
+pub(crate) const FULL_SHARE: f64 = 0.9;
+
+/// What a path can carry, without its queues.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct PathRate {
+    /// Payload, bytes a second.
+    bytes_per_s: f64,
+    /// Both ways' propagation, in seconds.
+    pub(crate) round_trip_s: f64,
+}
+
+impl PathRate {
+    /// Of a run's links in the direction of its bytes; none: there is no constant rate, or both
+    /// directions share a medium.
+    pub(crate) fn of(conditions: &Conditions, framing: Framing) -> Option<Self> {
+        let hops: Vec<&HopConditions> = conditions
+            .wired
+            .iter()
+            .chain(std::iter::once(&conditions.wireless))
+            .collect();
+        let way = match Direction::from(conditions.transfer.direction) {
+            Direction::Downlink => 0,
+            Direction::Uplink => 1,
+        };
+        let mut rate: Option<f64> = None;
+        let mut round_trip_s = 0.0;
+        for hop in hops {
+            if hop.half_duplex {
+                return None;
+            }
+            let plans = hop.plans()?;
+            round_trip_s += plans
+                .iter()
+                .map(|plan| plan.delay.as_secs_f64())
+                .sum::<f64>();
+            let packet = framing.header_bytes
+                + framing.payload_bytes
+                + u64::from(hop.frame_overhead_bytes);
+            match &plans[way].capacity {
+                Capacity::Unlimited => {}
+                Capacity::Constant(bit_per_s) => {
+                    let share = framing.payload_bytes as f64 / packet as f64;
+                    let its = *bit_per_s as f64 / 8.0 * share;
+                    rate = Some(rate.map_or(its, |least| least.min(its)));
+                }
+                _ => return None,
+            }
+        }
+        Some(Self {
+            bytes_per_s: rate?,
+            round_trip_s,
+        })
+    }
+
+    fn window_s(self) -> f64 {
+        (self.round_trip_s * WINDOW_ROUND_TRIPS).max(WINDOW_MIN_S)
+    }
+}
+
+/// For each of `outages` that overlaps the transfer, which lasted from `begin_s` to `end_s`: from
+/// its end to the full rate, in seconds; none: that did not come before the next outage, or the
+/// transfer's end. `arrivals`: times and all bytes until then, in order. All times are since the
+/// start of the links' clocks.
+pub(crate) fn full_rates_s(
+    outages: &[OutageAt],
+    [begin_s, end_s]: [f64; 2],
+    path: PathRate,
+    arrivals: &[(f64, u64)],
+) -> Vec<Option<f64>> {
+    let nexts = outages.iter().skip(1).map(|next| next.at_s);
+    let nexts = nexts.chain(std::iter::once(f64::INFINITY));
+    let met = outages
+        .iter()
+        .zip(nexts)
+        .map(|(outage, next_s)| (outage.at_s, outage.at_s + outage.for_s, next_s))
+        .filter(|(down_s, up_s, _)| *up_s > begin_s && *down_s < end_s);
+    met.map(|(_, up_s, next_s)| {
+        let at_s = full_from_s(path, arrivals, [up_s, next_s.min(end_s)])?;
+        Some(at_s - up_s)
+    })
+    .collect()
+}
+
+/// The first moment from `from_s` on, with both windows before `until_s`.
+fn full_from_s(
+    path: PathRate,
+    arrivals: &[(f64, u64)],
+    [from_s, until_s]: [f64; 2],
+) -> Option<f64> {
+    let window_s = path.window_s();
+    let least = path.bytes_per_s * window_s * FULL_SHARE;
+    // Bytes until a time, that included.
+    let bytes_until = |at_s: f64| {
+        let count = arrivals.partition_point(|(its_s, _)| *its_s <= at_s);
+        count.checked_sub(1).map_or(0, |last| arrivals[last].1) as f64
+    };
+    let is_full = |at_s: f64| {
+        let counts = [0.0, 1.0, 2.0].map(|windows| bytes_until(at_s + windows * window_s));
+        counts.windows(2).all(|pair| pair[1] - pair[0] >= least)
+    };
+    let first = arrivals.partition_point(|(at_s, _)| *at_s <= from_s);
+    let moments = arrivals[first..].iter().map(|(at_s, _)| *at_s);
+    std::iter::once(from_s)
+        .chain(moments)
+        .take_while(|at_s| at_s + 2.0 * window_s <= until_s)
+        .find(|at_s| is_full(*at_s))
+}
+
+/// Arrivals of several connections as one: times, and all bytes until then.
+pub(crate) fn together(flows: &[Vec<(f64, u64)>]) -> Vec<(f64, u64)> {
+    let mut parts: Vec<(f64, u64)> = Vec::new();
+    for arrivals in flows {
+        let mut before = 0;
+        for (at_s, bytes) in arrivals {
+            parts.push((*at_s, bytes - before));
+            before = *bytes;
+        }
+    }
+    parts.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let mut total = 0;
+    for (_, bytes) in &mut parts {
+        total += *bytes;
+        *bytes = total;
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 1,000 bytes each millisecond, and 40 ms.
+    const PATH: PathRate = PathRate {
+        bytes_per_s: 1e6,
+        round_trip_s: 0.04,
+    };
+
+    fn outages() -> Vec<OutageAt> {
+        vec![OutageAt {
+            at_s: 1.0,
+            for_s: 1.0,
+        }]
+    }
+
+    /// A segment of 1,000 bytes at each of these milliseconds.
+    fn arrivals(ms: impl Iterator<Item = u32>) -> Vec<(f64, u64)> {
+        let times = ms.zip(1..);
+        times
+            .map(|(ms, number)| (f64::from(ms) / 1e3, number * 1_000))
+            .collect()
+    }
+
+    #[test]
+    fn the_full_rate_begins_where_two_windows_are_full() {
+        // Every tenth millisecond until 2.5 s, then each.
+        let slow = (2_000..2_500).step_by(10);
+        let got = full_rates_s(
+            &outages(),
+            [0.0, 5.0],
+            PATH,
+            &arrivals(slow.chain(2_500..5_000)),
+        );
+        let full_s = got[0].unwrap();
+        assert!((0.48..=0.501).contains(&full_s), "{full_s}");
+    }
+
+    #[test]
+    fn bytes_that_waited_for_a_gap_to_be_filled_are_no_rate() {
+        let mut list = arrivals(2_500..5_000);
+        for arrival in &mut list {
+            arrival.1 += 300_000;
+        }
+        list.insert(0, (2.1, 300_000));
+        let got = full_rates_s(&outages(), [0.0, 5.0], PATH, &list);
+        assert!(got[0].unwrap() > 0.45, "{got:?}");
+    }
+
+    #[test]
+    fn what_the_next_outage_or_the_end_cuts_short_has_no_full_rate() {
+        let mut two = outages();
+        two.push(OutageAt {
+            at_s: 2.3,
+            for_s: 0.1,
+        });
+        let list = arrivals((2_000..2_300).chain(2_400..2_500));
+        let got = full_rates_s(&two, [0.0, 2.5], PATH, &list);
+        assert_eq!(got, [None, None]);
+        let list = arrivals((2_000..2_300).step_by(9).chain(2_450..4_000));
+        let got = full_rates_s(&two, [0.0, 4.0], PATH, &list);
+        assert!(got[0].is_none() && got[1].is_some_and(|s| s < 0.06), "{got:?}");
+    }
+
+    #[test]
+    fn several_connections_carry_the_rate_together() {
+        let halves = [0, 1].map(|odd| arrivals((2_000 + odd..4_000).step_by(2)));
+        let all = together(&halves);
+        assert_eq!(all.last().unwrap().1, 2_000_000);
+        let got = full_rates_s(&outages(), [0.0, 4.0], PATH, &all);
+        assert!(got[0].unwrap() < 0.005, "{got:?}");
+        let alone = full_rates_s(&outages(), [0.0, 4.0], PATH, &halves[0]);
+        assert_eq!(alone, [None]);
+    }
+}

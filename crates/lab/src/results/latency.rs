@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How long answers took.
+
+use serde::{Deserialize, Serialize};
+
+/// Quantiles of the times from a request to its answer's last byte, in milliseconds: of all
+/// requests that were answered.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Latency {
+    /// Requests answered.
+    pub count: usize,
+    /// The median.
+    pub p50_ms: f64,
+    /// Nine of ten took no longer.
+    pub p90_ms: f64,
+    /// 99 of 100 took no longer.
+    pub p99_ms: f64,
+    /// The longest.
+    pub max_ms: f64,
+    /// The mean.
+    pub mean_ms: f64,
+}
+
+impl Latency {
+    /// Of these, in nanoseconds; none: there are none.
+    pub fn of(mut times_ns: Vec<u64>) -> Option<Self> {
+        times_ns.sort_unstable();
+        let count = times_ns.len();
+        let ms = |ns: u64| ns as f64 / 1e6;
+        // The least that so many of a hundred do not exceed.
+        let quantile = |percent: usize| {
+            let rank = (count * percent).div_ceil(100).max(1);
+            times_ns.get(rank - 1).copied().map(ms)
+        };
+        let total: f64 = times_ns.iter().copied().map(ms).sum();
+        Some(Self {
+            count,
+            p50_ms: quantile(50)?,
+            p90_ms: quantile(90)?,
+            p99_ms: quantile(99)?,
+            max_ms: quantile(100)?,
+            mean_ms: total / count as f64,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_times_that_were_measured() {
+        let of = Latency::of((1..=200).rev().map(|ms| ms * 1_000_000).collect()).unwrap();
+        let all = [of.p50_ms, of.p90_ms, of.p99_ms, of.max_ms, of.mean_ms];
+        assert_eq!(all, [100.0, 180.0, 198.0, 200.0, 100.5]);
+        let one = Latency::of(vec![3_000_000]).unwrap();
+        assert_eq!((one.p50_ms, one.p99_ms, one.count), (3.0, 3.0, 1));
+        assert_eq!(Latency::of(Vec::new()), None);
+    }
+}

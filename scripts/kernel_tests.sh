@@ -1,0 +1,262 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Runs tests on another kernel than this machine's: boots a kernel image of Debian in QEMU, with
+# this machine's files below it, read only.
+#
+#     scripts/kernel_tests.sh [-k KERNEL] [SUITE [FILTER...]]
+#     scripts/kernel_tests.sh [-k KERNEL] -c COMMAND
+#
+# KERNEL is a package of Debian's (linux-image-amd64 unless given; linux-image-6.1.0-56-amd64),
+# which is downloaded and unpacked and not installed, or a folder with boot/ and lib/modules/.
+# What was unpacked is kept in target/kernels/.
+#
+# SUITE is one of these (each of them in turn, unless given); a FILTER names tests of it.
+#
+#     lccwe     the congestion control holdfast_lccwe
+#     mobile    the mobile's data path
+#     gateway   the gateway's data path
+#     wifi      nl80211, with radios of mac80211_hwsim
+#
+# COMMAND is run there by a shell in place of tests.
+#
+# The last line is `N passed, N failed`. What the machine printed is in target/kernels/run.log.
+#
+# HOLDFAST_KERNEL_TESTS_LIMIT_S   the machine is ended after so long; 1200 unless set
+# HOLDFAST_KERNEL_TESTS_ACCEL     QEMU's accelerators, in the order tried; kvm:tcg unless set
+
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export PATH="$PATH:${CARGO_HOME:-$HOME/.cargo}/bin:/usr/local/sbin:/usr/sbin:/sbin"
+
+readonly limit_s="${HOLDFAST_KERNEL_TESTS_LIMIT_S:-1200}"
+readonly accel="${HOLDFAST_KERNEL_TESTS_ACCEL:-kvm:tcg}"
+target="$(realpath -m "${CARGO_TARGET_DIR:-target}")"
+readonly target kernels="$target/kernels"
+
+usage() {
+    sed -n 's/^# \{0,1\}//; 4,26p' "$0" >&2
+    exit 2
+}
+
+kernel=linux-image-amd64
+command=
+while getopts k:c: option; do
+    case "$option" in
+    k) kernel="$OPTARG" ;;
+    c) command="$OPTARG" ;;
+    *) usage ;;
+    esac
+done
+shift $((OPTIND - 1))
+suite="${1-all}"
+[ $# -eq 0 ] || shift
+case "$suite" in
+all | lccwe | mobile | gateway | wifi) ;;
+*) usage ;;
+esac
+
+scripts/packages.sh kernel
+scripts/toolchain.sh
+mkdir -p "$kernels"
+
+# The package that holds the image itself: what a meta package depends on.
+image_package() {
+    local depends
+    depends="$(apt-cache depends "$1" | awk '/Depends: linux-image-[0-9]/ { print $2; exit }')"
+    echo "${depends:-$1}"
+}
+
+# Unpacks a package, once.
+unpacked() {
+    local package folder
+    package="$(image_package "$1")"
+    folder="$kernels/$package"
+    if [ ! -d "$folder" ]; then
+        echo "kernel_tests.sh: downloading $package" >&2
+        rm -rf "$folder.new"
+        mkdir -p "$folder.new"
+        (cd "$folder.new" && apt-get -q download "$package" >&2)
+        dpkg-deb -x "$folder.new/"*.deb "$folder.new"
+        rm "$folder.new/"*.deb
+        mv "$folder.new" "$folder"
+    fi
+    echo "$folder"
+}
+
+if [ -d "$kernel" ]; then
+    root="$(realpath "$kernel")"
+else
+    root="$(unpacked "$kernel")"
+fi
+readonly root
+images=("$root"/boot/vmlinuz-*)
+readonly image="${images[0]}"
+if [ ! -e "$image" ]; then
+    echo "kernel_tests.sh: $root/boot has no vmlinuz-*; takes a package or its folder" >&2
+    exit 1
+fi
+readonly version="${image##*/vmlinuz-}"
+[ -e "$root/lib/modules/$version/modules.dep" ] || depmod -b "$root" "$version"
+
+# The programs of a suite, one a line. Built here: the other machine has no network.
+programs() {
+    cargo test --locked --no-run --message-format=json-render-diagnostics "$@" |
+        sed -n 's/.*"profile":{[^}]*"test":true}.*"executable":"\([^"]*\)".*/\1/p'
+}
+lccwe_programs() { programs -p holdfast-net --lib --test lccwe; }
+mobile_programs() { programs -p holdfast-net --lib --test mobile_path; }
+gateway_programs() { programs -p holdfast-net --test data_path; }
+wifi_programs() { programs -p holdfast --features wifi-tests --test wifi; }
+
+work="$(mktemp -d)"
+qemu=
+leave() {
+    [ -z "$qemu" ] || kill -KILL "$qemu" 2>/dev/null || true
+    rm -rf "$work"
+}
+trap leave EXIT
+trap 'exit 129' HUP
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+# What is to be run there: a program and its arguments a line.
+add() {
+    local built
+    built="$("$1_programs")"
+    [ -n "$built" ] || {
+        echo "kernel_tests.sh: nothing was built for $1" >&2
+        exit 1
+    }
+    local program filters
+    while read -r program; do
+        case "$#$program" in
+        2*/holdfast_net-*) filters="$2" ;;
+        *) filters="${*:3}" ;;
+        esac
+        echo "run $program $filters"
+    done <<<"$built"
+}
+if [ -n "$command" ]; then
+    echo "$command"
+else
+    case "$suite" in all | lccwe) add lccwe lccwe:: "$@" ;; esac
+    case "$suite" in all | mobile) add mobile mobile_path:: "$@" ;; esac
+    case "$suite" in all | gateway) add gateway '' "$@" ;; esac
+    case "$suite" in all | wifi) add wifi '' "$@" ;; esac
+fi >"$work/runs"
+
+# The first file system: it loads what is needed to see this machine's files.
+initramfs="$work/initramfs"
+mkdir -p "$initramfs"/{bin,mods,dev,proc,sys,base,over,new}
+cp "$(command -v busybox)" "$initramfs/bin/busybox"
+for module in virtio_pci 9pnet_virtio 9p overlay; do
+    # In the order in which they are needed; built-in ones have no file.
+    modprobe -d "$root" -S "$version" --show-depends "$module" 2>/dev/null |
+        awk '$1 == "insmod" { print $2 }'
+done | awk '!seen[$0]++' >"$work/modules"
+while read -r module; do
+    cp "$module" "$initramfs/mods/"
+    basename "$module" >>"$initramfs/mods/order"
+done <"$work/modules"
+cat >"$initramfs/init" <<'INIT'
+#!/bin/busybox sh
+export PATH=/bin
+/bin/busybox --install -s /bin
+mount -t proc proc /proc
+mount -t devtmpfs dev /dev
+while read -r module; do
+    insmod "/mods/$module" || echo "kernel_tests: $module is not loaded"
+done </mods/order
+mount -t 9p -o ro,trans=virtio,version=9p2000.L,msize=262144,cache=loose,access=any base /base ||
+    poweroff -f
+mount -t tmpfs tmpfs /over
+mkdir /over/up /over/work
+mount -t overlay -o lowerdir=/base,upperdir=/over/up,workdir=/over/work overlay /new ||
+    poweroff -f
+umount /proc
+mount --move /dev /new/dev
+exec switch_root /new /bin/sh "$(cat /second)"
+INIT
+chmod 755 "$initramfs/init"
+echo "$work/second" >"$initramfs/second"
+
+cat >"$work/second" <<SECOND
+export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root
+export HOLDFAST_NO_SKIP=1 HOLDFAST_ON_KERNEL=$version RUST_BACKTRACE=1
+mount -t proc proc /proc
+mount -t sysfs sysfs /sys
+mount -t bpf bpf /sys/fs/bpf
+mount -t debugfs debugfs /sys/kernel/debug
+mount -t cgroup2 cgroup2 /sys/fs/cgroup
+mount -t tmpfs tmpfs /run
+mkdir -p /dev/pts /dev/shm /dev/net
+[ -e /dev/net/tun ] || mknod /dev/net/tun c 10 200
+mount -t tmpfs tmpfs /dev/shm
+mount -t devpts devpts /dev/pts
+mkdir -p /lib/modules
+mount -t tmpfs tmpfs /lib/modules
+ln -s '$root/lib/modules/$version' '/lib/modules/$version'
+ip link set lo up
+dmesg -n 1
+echo "kernel_tests: \$(cat /proc/version)"
+cd '$PWD'
+run() {
+    echo "kernel_tests: \$*"
+    "\$@" --test-threads=1 --color=never --show-output </dev/null
+    echo "kernel_tests: exit \$?"
+}
+. '$work/runs'
+echo 'kernel_tests: over'
+poweroff -f
+SECOND
+sed -i 's/poweroff -f$/busybox poweroff -f/' "$work/second"
+(cd "$initramfs" && find . | cpio --quiet -o -H newc | gzip -1) >"$work/initramfs.gz"
+
+echo "kernel_tests.sh: booting $version" >&2
+log="$kernels/run.log"
+: >"$log"
+accels=()
+IFS=: read -ra names <<<"$accel"
+for name in "${names[@]}"; do
+    case "$name" in
+    # Without hardware's help it is there and does not work.
+    kvm) if ! grep -qwE 'vmx|svm' /proc/cpuinfo || [ ! -w /dev/kvm ]; then continue; fi ;;
+    esac
+    accels+=(-accel "$name")
+done
+qemu-system-x86_64 "${accels[@]}" -cpu max -smp 2 -m 3072 \
+    -nodefaults -no-user-config -no-reboot -display none -serial "file:$log" \
+    -kernel "$image" -initrd "$work/initramfs.gz" \
+    -append 'console=ttyS0 quiet panic=-1 mitigations=off' \
+    -fsdev local,id=base,path=/,security_model=none,readonly=on,multidevs=remap \
+    -device virtio-9p-pci,fsdev=base,mount_tag=base &
+qemu=$!
+deadline=$((SECONDS + limit_s))
+while kill -0 "$qemu" 2>/dev/null; do
+    if [ "$SECONDS" -ge "$deadline" ]; then
+        echo "kernel_tests.sh: ended after the limit of $limit_s s" >&2
+        break
+    fi
+    sleep 1
+done
+
+if [ -n "$command" ]; then
+    tr -d '\r' <"$log"
+    grep -q '^kernel_tests: over' "$log"
+    exit
+fi
+tr -d '\r' <"$log" | grep -E '^(test |kernel_tests: )|SKIPPED|panicked' || true
+counts="$(awk '/^test result:/ { passed += $4; failed += $6 }
+    END { print passed + 0, failed + 0 }' "$log")"
+read -r passed failed <<<"$counts"
+status=0
+if ! grep -q '^kernel_tests: over' "$log"; then
+    echo "kernel_tests.sh: it did not come to its end; see $log" >&2
+    status=1
+fi
+if grep -E '^kernel_tests: exit ' "$log" | tr -d '\r' | grep -qv 'exit 0$' || [ "$passed" -eq 0 ]; then
+    status=1
+fi
+echo "$passed passed, $failed failed"
+exit "$status"
