@@ -33,7 +33,7 @@ test-virtual: ## the tests that need the virtual kernel, which is built first: s
 lint: ## formatting, clippy, purity, and the rules of CONTRIBUTING.md
 	@scripts/lint.sh
 
-bench: ## the published measurements; ARGS name some of them: link cost packets speed outages
+bench: ## the published measurements; ARGS name some of them: link cost wake packets speed outages freeze
 	@scripts/packages.sh bench
 	@$(MAKE) --no-print-directory build
 	@scripts/bench.sh $(HOLDFAST) $(ARGS)

@@ -85,12 +85,18 @@ struct {
 	__type(value, struct control);
 } control SEC(".maps");
 
-/* Flows whose window is to be closed. One that is evicted is open again. */
+/* What is ordered for a window; shared with mobile_path.rs. */
+struct order {
+	__u32 limited; /* 0: the window is closed */
+	__u32 edge;    /* else it ends here; moved on to where it has been said to end */
+};
+
+/* Flows whose window is to be closed or limited. One that is evicted is open again. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 8192); /* replaced before loading */
 	__type(key, struct flow);
-	__type(value, __u32);
+	__type(value, struct order);
 } closed SEC(".maps");
 
 /*
@@ -120,29 +126,54 @@ static __always_inline __u64 woken_until(void)
 	return said ? *(volatile __u64 *)&said->woken_until_ns : 0;
 }
 
-/* Window 0 in place of the MH's, if it is so ordered. */
+/*
+ * The window that is ordered: 0, or what of the MH's own lies before the edge. A unit that has
+ * begun counts as one, and the edge goes with it: it is never said to be further back.
+ */
+static __always_inline __u16 ordered_window(struct order *order, const struct state *state,
+					    const struct segment *segment)
+{
+	__u32 shift = state->mh_scale == SCALE_UNKNOWN ? 0 : state->mh_scale & 15;
+	__s32 room = order->edge - segment->ack;
+	__u32 units;
+
+	if (!order->limited || room <= 0)
+		return 0;
+	units = ((__u32)room + (1U << shift) - 1) >> shift;
+	if (units >= segment->window)
+		return segment->window;
+	order->edge = segment->ack + (units << shift);
+	return units;
+}
+
+/* The window as it is ordered in place of the MH's. */
 static __always_inline void close_window(struct __sk_buff *skb, const struct packet *packet, const struct flow *key,
-					 const struct segment *segment)
+					 const struct state *state, const struct segment *segment)
 {
 	__u32 tcp = packet->upper_offset;
-	__u16 none = 0;
 	__u16 window = bpf_htons(segment->window);
+	struct order *order;
+	__u16 said;
 
 	if (segment->flags & (SYN | RST) || !(segment->flags & ACK) || !window)
 		return;
-	if (!bpf_map_lookup_elem(&closed, key))
+	order = bpf_map_lookup_elem(&closed, key);
+	if (!order)
+		return;
+	said = bpf_htons(ordered_window(order, state, segment));
+	if (said == window)
 		return;
 	/*
 	 * The window is not part of the pseudo-header: while the checksum is left to the
 	 * device (CHECKSUM_PARTIAL) the helper changes nothing, as is right.
 	 */
-	if (bpf_l4_csum_replace(skb, tcp + CHECKSUM_OFFSET, window, none, sizeof(window))) {
+	if (bpf_l4_csum_replace(skb, tcp + CHECKSUM_OFFSET, window, said, sizeof(window))) {
 		count(WINDOW_NOT_CLOSED);
 		return;
 	}
-	if (bpf_skb_store_bytes(skb, tcp + WINDOW_OFFSET, &none, sizeof(none), 0)) {
+	if (bpf_skb_store_bytes(skb, tcp + WINDOW_OFFSET, &said, sizeof(said), 0)) {
 		/* As it was: the one without the other would be a wrong checksum. */
-		bpf_l4_csum_replace(skb, tcp + CHECKSUM_OFFSET, none, window, sizeof(window));
+		bpf_l4_csum_replace(skb, tcp + CHECKSUM_OFFSET, said, window, sizeof(window));
 		count(WINDOW_NOT_CLOSED);
 		return;
 	}
@@ -239,7 +270,7 @@ int mobile_egress(struct __sk_buff *skb)
 		reserve_egress(skb, &read.packet, &read.key, &read.segment, read.options, state, orders_until(),
 			       woken_until());
 	else if (orders_until() > state->egress_at_ns && !(state->facts & FACT_OPAQUE))
-		close_window(skb, &read.packet, &read.key, &read.segment);
+		close_window(skb, &read.packet, &read.key, state, &read.segment);
 	return NEXT;
 }
 

@@ -234,6 +234,7 @@ static __always_inline void note_egress(struct state *state, const struct segmen
 	if (segment->flags & SYN) {
 		state->mh_scale = options->scale == SCALE_UNKNOWN ? 0 : options->scale;
 		state->snd_nxt = segment->seq + length;
+		state->tsval = options->tsval;
 	} else {
 		if (options->others)
 			add_facts(state, FACT_OPAQUE);

@@ -23,7 +23,7 @@
 #include "noted.h"
 
 /* The constants of wake.rs. */
-#define BULK_SEGMENTS 64
+#define BULK_SEGMENTS 128
 #define QUEUED_SEGMENTS 16
 #define WINDOW_SEGMENTS_MIN 16
 #define PIECE_MIN 500
@@ -34,6 +34,8 @@
 #define QUIET_NS_MAX 500000000ULL
 #define EPOCH_NS_MIN 10000000ULL
 #define EPOCH_NS_MAX 1000000000ULL
+/* Of wake/shortest.rs. */
+#define SHORTEST_NS 10000000000ULL
 /* Of wake/clock.rs. */
 #define MEASURED_FROM_NS 300000000000ULL
 #define UNHEARD_NS_MAX 1000000000000ULL
@@ -82,13 +84,17 @@ struct reserve {
 	__u32 has_let_go;
 	__u32 armed;
 	__u32 turns;
+
+	/* The way in: since when rtt_min_ns is the shortest, and that of the time before. */
+	__u64 rtt_min_at_ns;
+	__u64 rtt_before_ns;
 	struct bpf_timer timer;
 };
 
 _Static_assert(__builtin_offsetof(struct reserve, epoch_at_ns) == 32 &&
 		       __builtin_offsetof(struct reserve, clock_first) == 72 &&
 		       __builtin_offsetof(struct reserve, held_at_ns) == 96 &&
-		       __builtin_offsetof(struct reserve, timer) == 128 && sizeof(struct reserve) == 144,
+		       __builtin_offsetof(struct reserve, timer) == 144 && sizeof(struct reserve) == 160,
 	       "as in reserve.rs");
 
 struct {
@@ -212,11 +218,17 @@ static __always_inline void note_grid(struct reserve *reserve, __u32 seq, __u32 
 static __always_inline void count_bulk(struct reserve *reserve, __u32 segments, __u64 rtt, __u64 now)
 {
 	__u64 epoch = rtt;
+	__u64 shortest;
 	__u64 since;
 	__u32 least;
 
 	if (!rtt)
 		return;
+	if (now - reserve->rtt_min_at_ns > SHORTEST_NS) {
+		reserve->rtt_before_ns = reserve->rtt_min_ns;
+		reserve->rtt_min_ns = rtt;
+		reserve->rtt_min_at_ns = now;
+	}
 	if (!reserve->rtt_min_ns || rtt < reserve->rtt_min_ns)
 		reserve->rtt_min_ns = rtt;
 	reserve->epoch_segments += segments;
@@ -227,7 +239,10 @@ static __always_inline void count_bulk(struct reserve *reserve, __u32 segments, 
 		epoch = EPOCH_NS_MAX;
 	if (since < epoch)
 		return;
-	least = rtt > reserve->rtt_min_ns + reserve->rtt_min_ns / QUEUE_SHARE ? QUEUED_SEGMENTS : BULK_SEGMENTS;
+	shortest = reserve->rtt_min_ns;
+	if (reserve->rtt_before_ns && reserve->rtt_before_ns < shortest)
+		shortest = reserve->rtt_before_ns;
+	least = rtt > shortest + shortest / QUEUE_SHARE ? QUEUED_SEGMENTS : BULK_SEGMENTS;
 	reserve->bulk = since < 2 * epoch && reserve->epoch_segments >= least;
 	reserve->epoch_at_ns = now;
 	reserve->epoch_segments = 0;

@@ -158,11 +158,15 @@ static __always_inline void walk_options(struct __sk_buff *skb, const struct seg
 					 struct options *options)
 {
 	__u32 end = segment->options_bytes;
+	__u32 beyond_4;
 	__u32 at = 0;
 
 	if (end < 4 || end > TCP_OPTIONS_BYTES_MAX)
 		return;
-	if (bpf_skb_load_bytes(skb, segment->options_offset, bytes, end))
+	/* It is below already; the verifier of Linux 6.1 forgets what was compared once it is spilled. */
+	beyond_4 = end - 4;
+	asm volatile("%0 &= %1" : "+r"(beyond_4) : "i"(OPTIONS_MASK));
+	if (bpf_skb_load_bytes(skb, segment->options_offset, bytes, beyond_4 + 4))
 		return;
 	/* What most segments have (RFC 7323, appendix A). */
 	if (end == 12 && word(bytes) == 0x0101080a) {

@@ -3,7 +3,7 @@
 #
 # Runs the published measurements and keeps them with the conditions they were taken under.
 #
-#     scripts/bench.sh PROGRAM [name...]      such as: target/release/holdfast link outages
+#     scripts/bench.sh PROGRAM [--short] [name...]      such as: target/release/holdfast link outages
 #
 # The measurements, each with options of its own (its file says which):
 #
@@ -11,10 +11,15 @@
 #     outages     stall and transfer time by outage, sender, remedy     crates/holdfast/benches/
 #     cost        throughput either way, latency and connections a
 #                 second that the gateway costs                         crates/holdfast/benches/
+#     wake        what the scheme wake of the mobile side costs
+#                 downloads and requests without an outage              crates/holdfast/benches/
 #     packets     instructions a packet, scheme by scheme (valgrind)    crates/core/benches/
 #     speed       how much faster than real time the simulator is       crates/sim/benches/
+#     freeze      stall and bytes by scheme of the mobile side, sender
+#                 and warning                                           crates/holdfast/benches/
 #
-# Without names all of them run, one after the other. Results go to target/bench/<time>/. The exit
+# Without names all of them run, one after the other. With --short each is as short as it can be: that
+# shows that they run, and its figures say little. Results go to target/bench/<time>/. The exit
 # status is not 0 if one failed or missed what it promises.
 
 set -euo pipefail
@@ -22,14 +27,20 @@ cd "$(dirname "$0")/.."
 export PATH="$PATH:${CARGO_HOME:-$HOME/.cargo}/bin:/usr/local/sbin:/usr/sbin:/sbin"
 
 if [ $# -lt 1 ] || [ ! -x "$1" ]; then
-    echo "usage: $0 PROGRAM [name...]" >&2
+    echo "usage: $0 PROGRAM [--short] [name...]" >&2
     exit 2
 fi
 program="$(readlink -f "$1")"
 readonly program
 shift
+short=
+if [ "${1:-}" = --short ]; then
+    short=1
+    shift
+fi
+readonly short
 benches=("$@")
-readonly all=(link cost packets speed outages)
+readonly all=(link cost wake packets speed outages freeze)
 [ ${#benches[@]} -gt 0 ] || benches=("${all[@]}")
 for bench in "${benches[@]}"; do
     if [[ " ${all[*]} " != *" $bench "* ]]; then
@@ -58,7 +69,7 @@ conditions | tee "$folder/conditions.txt"
 
 # Built before the first is timed.
 cargo bench --locked --package holdfast-lab --package holdfast --package holdfast-core --package holdfast-sim \
-    --bench link --bench cost --bench outages --bench packet_cost --bench speed --no-run
+    --bench link --bench cost --bench wake --bench outages --bench freeze --bench packet_cost --bench speed --no-run
 
 # Another load on the machine is in every figure: two seconds are watched.
 busy_and_all() { awk '/^cpu / { print $2 + $3 + $4 + $7 + $8, $2 + $3 + $4 + $5 + $6 + $7 + $8; exit }' /proc/stat; }
@@ -69,22 +80,38 @@ if [ $(((busy_after - busy_before) * 10)) -gt $((all_after - all_before)) ]; the
     echo 'bench.sh: this machine is busy with something else: the figures will show it' | tee -a "$folder/conditions.txt" >&2
 fi
 
+# The arguments after the name are for its short form.
 run() {
-    local kept
+    local name="$1" kept
+    shift
+    [ -n "$short" ] || set --
     kept="$(readlink -f "$folder")"
-    case "$1" in
-    link) cargo bench --locked --quiet --package holdfast-lab --bench link -- "$program" --json "$kept/link.json" ;;
+    case "$name" in
+    link) cargo bench --locked --quiet --package holdfast-lab --bench link -- "$program" --json "$kept/link.json" "$@" ;;
     # Its first line is the result as JSON.
     packets) cargo bench --locked --quiet --package holdfast-core --bench packet_cost ;;
     speed) cargo bench --locked --quiet --package holdfast-sim --bench speed ;;
-    cost) cargo bench --locked --quiet --package holdfast --bench cost ;;
-    outages) cargo bench --locked --quiet --package holdfast --bench outages -- --lines "$kept/outages.jsonl" ;;
+    outages) cargo bench --locked --quiet --package holdfast --bench outages -- --lines "$kept/outages.jsonl" "$@" ;;
+    *) cargo bench --locked --quiet --package holdfast --bench "$name" -- "$@" ;;
+    esac
+}
+
+run_by_name() {
+    case "$1" in
+    link) run link --seconds 3 --runs 1 ;;
+    cost) run cost --pairs 2 --each-ms 300 --requests 200 --connections 50 ;;
+    wake) run wake --pairs 1 --senders cubic ;;
+    outages) run outages --outages 1 --congestion-controls cubic --repetitions 1 --bytes 2000000 ;;
+    freeze) run freeze --senders cubic --policies none,today@250 --outage 2 --repetitions 1 ;;
+    *) run "$1" ;;
     esac
 }
 
 status=0
 for bench in "${benches[@]}"; do
-    run "$bench" | tee "$folder/$bench.txt" || status=1
+    began=$SECONDS
+    run_by_name "$bench" | tee "$folder/$bench.txt" || status=1
+    echo "bench.sh: $bench took $((SECONDS - began)) s" | tee -a "$folder/conditions.txt"
 done
 echo "bench.sh: kept in $folder"
 exit $status

@@ -2,7 +2,7 @@
 //! How good the warnings of `link_prediction` are on recorded signals.
 //!
 //! ```text
-//! cargo run --release -p holdfast-core --example signal_prediction -- [-s SECONDS] [-w MS] [-h MS] [-r DB] FILE...
+//! cargo run --release -p holdfast-core --example signal_prediction -- [OPTION...] FILE...
 //! ```
 //!
 //! A file is a CSV with a header. The level is taken from the first column that is called `dbm`,
@@ -13,7 +13,11 @@
 //! An outage is a run of rows with at most 50 kbit/s, of at least `-s` seconds (2). A warning is
 //! a hit if an outage begins before its horizon (`-h`, 2,000 ms) and a second of grace have
 //! passed, else a false alarm. `by chance`: of moments taken anywhere while the link carries,
-//! so many would be hits.
+//! so many would be hits. `-w` and `-r` are the trend's window and what rearms it.
+//!
+//! Two rules that the daemon has not, to see whether they would be better: `-l QUANTILE` learns
+//! the level at which the link is gone from those at which the last 20 outages began; with `-m
+//! SECONDS` warnings are given so soon after an outage alone.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -28,6 +32,9 @@ use holdfast_wire::Instant;
 const OUTAGE_MBIT_S: f64 = 0.05;
 /// Samples come once a second: a warning may be so much too early.
 const GRACE: Duration = Duration::from_secs(1);
+/// Outages from which a level is learnt: the last ones, and at least.
+const LEARNT_MAX: usize = 20;
+const LEARNT_MIN: usize = 3;
 /// Levels at which the link is taken to carry nothing.
 const LEVELS_DBM: [f64; 8] = [-120.0, -116.0, -112.0, -108.0, -104.0, -100.0, -96.0, -90.0];
 
@@ -41,7 +48,75 @@ struct Row {
 struct Options {
     outage_min: Duration,
     settings: PredictionSettings,
+    rule: Rule,
     files: Vec<String>,
+}
+
+/// What is tried beyond the trend.
+#[derive(Clone, Copy, Default)]
+struct Rule {
+    /// The level at which the link is gone is this quantile of those at which outages began.
+    learnt: Option<f64>,
+    /// So soon after an outage alone.
+    memory: Option<Duration>,
+}
+
+/// The predictor with such a rule.
+struct Ruled {
+    rule: Rule,
+    settings: PredictionSettings,
+    predictor: LinkPredictor,
+    level: Option<f64>,
+    begins: Vec<f64>,
+    ended: Option<Instant>,
+}
+
+impl Ruled {
+    fn new(rule: Rule, settings: PredictionSettings) -> Self {
+        Self {
+            rule,
+            settings,
+            predictor: LinkPredictor::new(settings),
+            level: None,
+            begins: Vec::new(),
+            ended: None,
+        }
+    }
+
+    fn handle_outage(&mut self) {
+        self.predictor.handle_link(false);
+        let (Some(at), Some(level)) = (self.rule.learnt, self.level.take()) else {
+            return;
+        };
+        if self.begins.len() == LEARNT_MAX {
+            self.begins.remove(0);
+        }
+        self.begins.push(level);
+        let mut sorted = self.begins.clone();
+        sorted.sort_by(f64::total_cmp);
+        self.settings.gone_dbm = sorted[(at * (sorted.len() - 1) as f64) as usize];
+        self.predictor = LinkPredictor::new(self.settings);
+        self.predictor.handle_link(false);
+    }
+
+    fn handle_end(&mut self, now: Instant) {
+        self.predictor.handle_link(true);
+        self.ended = Some(now);
+    }
+
+    fn handle_sample(&mut self, dbm: f64, now: Instant) -> Option<Duration> {
+        self.level = Some(dbm);
+        let is_near = |memory: Duration| {
+            self.ended
+                .is_some_and(|ended| now.saturating_since(ended) <= memory)
+        };
+        if self.rule.learnt.is_some() && self.begins.len() < LEARNT_MIN
+            || !self.rule.memory.is_none_or(is_near)
+        {
+            return None;
+        }
+        self.predictor.handle_sample(dbm, now)
+    }
 }
 
 #[derive(Default)]
@@ -74,6 +149,7 @@ fn options() -> Result<Options, String> {
             window: Duration::from_secs(4),
             horizon: Duration::from_secs(2),
         },
+        rule: Rule::default(),
         files: Vec::new(),
     };
     let mut arguments = env::args().skip(1);
@@ -92,6 +168,8 @@ fn options() -> Result<Options, String> {
             "-w" => options.settings.window = Duration::from_secs_f64(number()? / 1e3),
             "-h" => options.settings.horizon = Duration::from_secs_f64(number()? / 1e3),
             "-r" => options.settings.rearm_db = number()?,
+            "-l" => options.rule.learnt = Some(number()?.min(1.0)),
+            "-m" => options.rule.memory = Some(Duration::from_secs_f64(number()?)),
             _ => options.files.push(argument),
         }
     }
@@ -117,12 +195,17 @@ fn run(options: &Options) -> Result<(), String> {
         let text = fs::read_to_string(file).map_err(|error| format!("{file}: {error}"))?;
         let rows = rows(&text).map_err(|error| format!("{file}: {error}"))?;
         let name = file.rsplit('/').next().unwrap_or(file);
+        if options.rule.learnt.is_some() {
+            show(name, "learnt", &judge(&rows, options, options.settings));
+            continue;
+        }
         for gone_dbm in LEVELS_DBM {
             let settings = PredictionSettings {
                 gone_dbm,
                 ..options.settings
             };
-            show(name, gone_dbm, &judge(&rows, settings, options.outage_min));
+            let outcome = judge(&rows, options, settings);
+            show(name, &gone_dbm.to_string(), &outcome);
         }
     }
     Ok(())
@@ -201,8 +284,8 @@ fn outages(rows: &[Row], min: Duration) -> Vec<(usize, usize)> {
     found
 }
 
-fn judge(rows: &[Row], settings: PredictionSettings, min: Duration) -> Outcome {
-    let outages = outages(rows, min);
+fn judge(rows: &[Row], options: &Options, settings: PredictionSettings) -> Outcome {
+    let outages = outages(rows, options.outage_min);
     let mut outcome = Outcome {
         outages: outages.len(),
         ..Outcome::default()
@@ -212,16 +295,16 @@ fn judge(rows: &[Row], settings: PredictionSettings, min: Duration) -> Outcome {
     };
     outcome.hours = last.at.saturating_since(first.at).as_secs_f64() / 3600.0;
     let reach = settings.horizon + GRACE;
-    let mut predictor = LinkPredictor::new(settings);
+    let mut predictor = Ruled::new(options.rule, settings);
     let mut hit = vec![false; outages.len()];
     let (mut next, mut up_rows, mut near_rows) = (0, 0, 0);
     for (number, row) in rows.iter().enumerate() {
         if next < outages.len() && number >= outages[next].1 {
-            predictor.handle_link(true);
+            predictor.handle_end(row.at);
             next += 1;
         }
         if next < outages.len() && number >= outages[next].0 {
-            predictor.handle_link(false);
+            predictor.handle_outage();
             continue;
         }
         let ahead = outages
@@ -248,7 +331,7 @@ fn judge(rows: &[Row], settings: PredictionSettings, min: Duration) -> Outcome {
     outcome
 }
 
-fn show(name: &str, gone_dbm: f64, outcome: &Outcome) {
+fn show(name: &str, gone_dbm: &str, outcome: &Outcome) {
     let hits = outcome.hits.len();
     let share = |part: usize, of: usize| {
         if of == 0 {

@@ -29,15 +29,20 @@ use holdfast_wire::Instant;
 use crate::FlowKey;
 
 mod action;
+mod answers;
 mod flow;
+mod opening;
 mod settings;
 #[cfg(test)]
 mod tests;
 pub mod wake;
+mod warning;
 
 pub use action::{HostAction, HostLinkEvent, MadeAck};
+use answers::Unanswered;
 pub use flow::HostFlow;
-use flow::{ROUND_TRIP_UNKNOWN, served};
+use flow::served;
+use opening::{Closed, Opening};
 pub use settings::{FreezeSet, MobileHostSettings, MobileScheme};
 
 /// Flows for which ACKs are made at one event, the newest first.
@@ -64,7 +69,6 @@ const ADOPTION: Duration = Duration::from_millis(100);
 const REPEATED_AFTER: Duration = Duration::from_millis(100);
 /// ... and twice as long each time, so often, the first counted.
 const MARKS_MAX: u32 = 4;
-const OPENINGS_MAX: u32 = 7;
 /// How often it is looked whether a link that is said to be down carries all the same.
 const LOOK: Duration = Duration::from_secs(1);
 /// What still comes so soon after a `down`, or a round trip after, was on its way.
@@ -89,18 +93,6 @@ enum Phase {
     },
 }
 
-/// ACKs that wait for an answer.
-#[derive(Clone, Debug)]
-struct Unanswered {
-    ack: MadeAck,
-    /// Of these flows; none: of all that are live.
-    of: Option<BTreeSet<FlowKey>>,
-    since: Instant,
-    due: Instant,
-    sent: u32,
-    most: u32,
-}
-
 /// What the machine has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MobileHostCounters {
@@ -112,6 +104,8 @@ pub struct MobileHostCounters {
     pub false_alarms: u64,
     /// ACKs made, copies counted.
     pub acks_made: u64,
+    /// Windows opened in steps (`today`).
+    pub opened_in_steps: u64,
 }
 
 /// The machine. `flows` of its inputs is asked for what the data path knows at the moment, and only
@@ -121,7 +115,9 @@ pub struct MobileHost {
     settings: MobileHostSettings,
     phase: Phase,
     /// Whose windows are closed.
-    closed: BTreeSet<FlowKey>,
+    closed: BTreeMap<FlowKey, Closed>,
+    /// Whose windows open in steps.
+    openings: BTreeMap<FlowKey, Opening>,
     /// Whose windows are to be closed, and when.
     pending: BTreeMap<FlowKey, Instant>,
     /// Flows that the warning came too late for.
@@ -142,7 +138,8 @@ impl MobileHost {
         Self {
             settings,
             phase: Phase::Up,
-            closed: BTreeSet::new(),
+            closed: BTreeMap::new(),
+            openings: BTreeMap::new(),
             pending: BTreeMap::new(),
             left_alone: BTreeSet::new(),
             renew_at: Instant::ZERO,
@@ -155,6 +152,7 @@ impl MobileHost {
                 not_covered: 0,
                 false_alarms: 0,
                 acks_made: 0,
+                opened_in_steps: 0,
             },
         }
     }
@@ -169,7 +167,7 @@ impl MobileHost {
         self.closed.len()
     }
 
-    /// Until when closed windows are to stay closed; none if none is.
+    /// Until when closed windows are to stay closed, and limited ones limited; none if there is none.
     ///
     /// With `wake` it holds always: until then a reserve is kept.
     pub fn orders_until(&self, now: Instant) -> Option<Instant> {
@@ -177,7 +175,8 @@ impl MobileHost {
     }
 
     fn has_orders(&self) -> bool {
-        self.settings.scheme == MobileScheme::Wake || !self.closed.is_empty()
+        let some = !self.closed.is_empty() || !self.openings.is_empty();
+        self.settings.scheme == MobileScheme::Wake || some
     }
 
     /// The FH pauses, and the data path has let the flow's reserve go: nothing below the MH's own
@@ -206,8 +205,10 @@ impl MobileHost {
                 }
                 // Nothing reaches the FH any more.
                 self.pending.clear();
-                self.unanswered = None;
                 self.closed_since = None;
+                if self.unanswered.is_some() {
+                    self.close_again(&flows(), actions);
+                }
             }
             HostLinkEvent::Up => self.on_up(now, flows, actions),
         }
@@ -224,8 +225,9 @@ impl MobileHost {
         };
         let renewal = self.has_orders().then_some(self.renew_at);
         let pending = self.pending.values().min().copied();
+        let step = self.openings.values().map(Opening::due).min();
         let repetition = self.unanswered.as_ref().map(|unanswered| unanswered.due);
-        let all = [warned, renewal, pending, repetition];
+        let all = [warned, renewal, pending, step, repetition];
         all.into_iter().flatten().min()
     }
 
@@ -244,13 +246,16 @@ impl MobileHost {
                     ORDER_RENEWAL
                 };
         }
-        let is_due = |(key, at): (&FlowKey, &Instant)| (*at <= now).then_some(*key);
-        let due: Vec<_> = self.pending.iter().filter_map(is_due).collect();
-        for key in due {
-            self.close(key, now, actions);
+        if self.pending.values().any(|at| *at <= now) {
+            self.close_due(now, &flows(), actions);
+        }
+        if self.openings.values().any(|opening| opening.due() <= now) {
+            self.step_openings(now, &flows(), actions);
         }
         match self.phase {
-            Phase::Warned { until, .. } if now >= until => self.end_false_alarm(now, actions),
+            Phase::Warned { until, .. } if now >= until => {
+                self.end_false_alarm(now, &flows(), actions);
+            }
             Phase::Warned {
                 goes_at,
                 until,
@@ -275,19 +280,6 @@ impl MobileHost {
         }
     }
 
-    /// Nothing came of a warning, or of one after another.
-    fn end_false_alarm(&mut self, now: Instant, actions: &mut Vec<HostAction>) {
-        self.counters.false_alarms += 1;
-        if let Some(since) = self.closed_since {
-            let closed = now.saturating_since(since);
-            if closed >= self.settings.false_alarm + WARNED_MAX {
-                self.deaf_until = now + closed;
-            }
-        }
-        self.phase = Phase::Up;
-        self.open_all(now, COPIES_AFTER_FALSE_ALARM, actions);
-    }
-
     /// A link that is said to be down, but of which something new is heard, is up: nobody may
     /// be there to say so.
     fn look_whether_it_carries(
@@ -304,122 +296,20 @@ impl MobileHost {
         if carries {
             self.phase = Phase::Up;
             self.last_up = Some(now);
-            self.open_all(now, COPIES_AFTER_OUTAGE, actions);
+            self.open_all(now, COPIES_AFTER_OUTAGE, flows, actions);
         }
     }
 
     /// Opens what is closed: the owner is leaving.
     pub fn release(&mut self, now: Instant, actions: &mut Vec<HostAction>) {
         self.phase = Phase::Up;
-        self.open_all(now, COPIES_AFTER_OUTAGE, actions);
+        // Nobody is there for steps.
+        self.open_all(now, COPIES_AFTER_OUTAGE, &[], actions);
+        for key in core::mem::take(&mut self.openings).into_keys() {
+            actions.push(HostAction::Open(key));
+            self.send(key, MadeAck::Last, 1, actions);
+        }
         self.unanswered = None;
-    }
-
-    fn on_warning(
-        &mut self,
-        lead: Option<Duration>,
-        now: Instant,
-        flows: &mut dyn FnMut() -> Vec<HostFlow>,
-        actions: &mut Vec<HostAction>,
-    ) {
-        let is_down = matches!(self.phase, Phase::Down { .. });
-        if self.settings.scheme != MobileScheme::Freeze || is_down || now < self.deaf_until {
-            return;
-        }
-        let goes_at = lead.map(|lead| now + lead);
-        let until = goes_at.unwrap_or(now) + self.settings.false_alarm;
-        // Warnings one after another do not keep windows closed for ever.
-        let most = self.settings.false_alarm + WARNED_MAX;
-        let most = self.closed_since.map(|since| since + most);
-        self.phase = Phase::Warned {
-            goes_at,
-            until: most.map_or(until, |most| until.min(most)),
-            adopt_at: now + ADOPTION,
-        };
-        self.left_alone.clear();
-        // A newer warning tells a better time.
-        self.pending.clear();
-        self.warn_flows(goes_at, now, &flows(), actions);
-        self.renew_at = now + ORDER_RENEWAL;
-    }
-
-    /// Closes the windows of flows for which it is time, and notes when it is for the others.
-    fn warn_flows(
-        &mut self,
-        goes_at: Option<Instant>,
-        now: Instant,
-        flows: &[HostFlow],
-        actions: &mut Vec<HostAction>,
-    ) {
-        for flow in served(flows, now) {
-            if self.closed.contains(&flow.key) {
-                continue;
-            }
-            let round_trip = flow.round_trip();
-            let assumed = round_trip.unwrap_or(ROUND_TRIP_UNKNOWN);
-            let ahead = self.settings.ahead(assumed);
-            let at = goes_at.map_or(now, |goes_at| goes_at - ahead);
-            if self.settings.set == FreezeSet::Today {
-                // A warning that does not cover the round trip does more harm than none.
-                let left = goes_at.map(|goes_at| goes_at.saturating_since(now));
-                let least = round_trip.map(|round_trip| self.settings.least(round_trip));
-                if least.is_none() || left < least {
-                    self.pending.remove(&flow.key);
-                    self.counters.not_covered += u64::from(self.left_alone.insert(flow.key));
-                    continue;
-                }
-            }
-            if at <= now {
-                self.close(flow.key, now, actions);
-            } else {
-                self.pending.insert(flow.key, at);
-            }
-        }
-    }
-
-    fn close(&mut self, key: FlowKey, now: Instant, actions: &mut Vec<HostAction>) {
-        self.pending.remove(&key);
-        if self.closed.len() >= FLOWS_SERVED_MAX {
-            return;
-        }
-        self.closed.insert(key);
-        self.closed_since.get_or_insert(now);
-        self.counters.frozen += 1;
-        actions.push(HostAction::Close(key));
-        self.send(key, MadeAck::ZeroWindow, 1, actions);
-    }
-
-    /// Opens what is closed and says so, again to those that do not answer.
-    fn open_all(&mut self, now: Instant, copies: u8, actions: &mut Vec<HostAction>) {
-        self.pending.clear();
-        self.closed_since = None;
-        let opened = core::mem::take(&mut self.closed);
-        for key in &opened {
-            actions.push(HostAction::Open(*key));
-            if copies > 0 {
-                self.send(*key, MadeAck::Last, copies, actions);
-            }
-        }
-        if !opened.is_empty() && copies > 0 {
-            self.await_answers(MadeAck::Last, Some(opened), OPENINGS_MAX, now);
-        }
-    }
-
-    fn await_answers(
-        &mut self,
-        ack: MadeAck,
-        of: Option<BTreeSet<FlowKey>>,
-        most: u32,
-        now: Instant,
-    ) {
-        self.unanswered = Some(Unanswered {
-            ack,
-            of,
-            since: now,
-            due: now + REPEATED_AFTER,
-            sent: 1,
-            most,
-        });
     }
 
     fn on_up(
@@ -437,13 +327,18 @@ impl MobileHost {
         }
         self.last_up = Some(now);
         // Those that were closed come first, whatever is known of them.
-        let opened = self.closed.clone();
+        let opened: BTreeSet<_> = self.closed.keys().copied().collect();
+        let known = if opened.is_empty() {
+            Vec::new()
+        } else {
+            flows()
+        };
         let is_freeze = self.settings.scheme == MobileScheme::Freeze;
         let without_tr_acks = is_freeze && !self.settings.tr_acks;
         let is_today = self.settings.set == FreezeSet::Today;
         // Section IV-A, "No TR-ACK": it waits for the sender's next segment.
         let copies = [COPIES_AFTER_OUTAGE, u8::from(is_today)][usize::from(without_tr_acks)];
-        self.open_all(now, copies, actions);
+        self.open_all(now, copies, &known, actions);
         // An ACK with an old clock may make a Linux sender undo its timeout, and wait for what is lost.
         if without_tr_acks || is_freeze && is_today {
             return;
@@ -464,30 +359,6 @@ impl MobileHost {
         }
         if matches!(ack, MadeAck::Marked | MadeAck::Wake) {
             self.await_answers(ack, None, MARKS_MAX, now);
-        }
-    }
-
-    /// Flows of which nothing was heard since the link is back: the ACK may be lost.
-    fn say_again(&mut self, now: Instant, flows: &[HostFlow], actions: &mut Vec<HostAction>) {
-        let Some(mut of) = self.unanswered.take() else {
-            return;
-        };
-        let waits = |flow: &&HostFlow| {
-            let asked = of.of.as_ref().is_none_or(|keys| keys.contains(&flow.key));
-            asked && flow.heard_at.is_none_or(|at| at < of.since)
-        };
-        let waiting: Vec<_> = flows.iter().filter(waits).copied().collect();
-        for flow in waiting.iter().take(FLOWS_SERVED_MAX) {
-            // Marks are for what is live; what was closed is to be opened in any case.
-            let wanted = of.of.is_some() || flow.is_live(now);
-            if wanted && flow.is_late(of.since, now) {
-                self.send(flow.key, of.ack, 1, actions);
-            }
-        }
-        of.due = now + REPEATED_AFTER * (1 << of.sent);
-        of.sent += 1;
-        if of.sent < of.most && !waiting.is_empty() {
-            self.unanswered = Some(of);
         }
     }
 

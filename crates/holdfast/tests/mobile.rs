@@ -90,25 +90,29 @@ fn spawn(mobile_ns: &NetNs, folder: &Path) -> ChildGuard {
     mobile_ns.spawn_guarded(command).unwrap()
 }
 
+/// A device whose carrier the test holds.
+fn wireless(ns: &NetNs, name: &str, address: IpAddr) -> Tun {
+    ns.run(|| {
+        let options = TunOptions {
+            name: name.into(),
+            kind: LayerKind::RawIp,
+            up: true,
+            ..TunOptions::default()
+        };
+        let tun = Tun::create(&options).unwrap();
+        let rtnl = Rtnl::open().unwrap();
+        rtnl.add_address(rtnl.link_index(name).unwrap(), address, 32)
+            .unwrap();
+        tun
+    })
+    .unwrap()
+}
+
 impl Place {
     fn new() -> Self {
         let [gateway_ns, mobile_ns] = [(); 2].map(|()| NetNs::new().unwrap());
         connect_namespaces(&gateway_ns, &mobile_ns);
-        let wwan = mobile_ns
-            .run(|| {
-                let options = TunOptions {
-                    name: "wwan0".into(),
-                    kind: LayerKind::RawIp,
-                    up: true,
-                    ..TunOptions::default()
-                };
-                let tun = Tun::create(&options).unwrap();
-                let rtnl = Rtnl::open().unwrap();
-                rtnl.add_address(rtnl.link_index("wwan0").unwrap(), MOBILE, 32)
-                    .unwrap();
-                tun
-            })
-            .unwrap();
+        let wwan = wireless(&mobile_ns, "wwan0", MOBILE);
         let socket = gateway_ns
             .run(|| UdpSocket::bind((GATEWAY, PORT_DEFAULT)).unwrap())
             .unwrap();
@@ -174,6 +178,38 @@ impl Place {
             (kind, addresses)
         );
         notice
+    }
+
+    /// Takes what comes until the link is this by the daemon itself and, with these addresses,
+    /// by what the gateway has heard last: its epoch.
+    #[track_caller]
+    fn settle(&mut self, link: &str, kind: LinkNoticeKind, addresses: &[IpAddr]) -> u64 {
+        let deadline = Instant::now() + LIMIT;
+        let mut last: Option<LinkNotice> = None;
+        loop {
+            last = self.take_datagram().1.or(last);
+            let status = self.status();
+            if let Some(last) = &last
+                && last.kind == kind
+                && last.addresses == addresses
+                && status["link"] == link
+            {
+                return last.epoch;
+            }
+            assert!(Instant::now() < deadline, "{last:?}, {status}");
+        }
+    }
+
+    /// Messages of rtnetlink that sockets in the mobile's namespace have missed.
+    fn missed_messages(&self) -> u64 {
+        let path = format!("/proc/{}/net/netlink", self.daemon.id());
+        let sockets = std::fs::read_to_string(path).unwrap();
+        let missed = sockets.lines().skip(1).filter_map(|line| {
+            // sk, Eth, Pid, Groups, Rmem, Wmem, Dump, Locks, Drops, Inode
+            let words: Vec<_> = line.split_whitespace().collect();
+            (words[1] == "0").then(|| words[8].parse::<u64>().ok())?
+        });
+        missed.sum()
     }
 
     fn signal(&self, arguments: &[&str]) {
@@ -299,4 +335,58 @@ fn a_mobile_outside_its_prefixes_says_that_it_was_refused() {
         assert!(Instant::now() < deadline, "{}", place.status());
         assert_eq!(place.take_datagram().1, None, "it changes nothing");
     }
+}
+
+#[test]
+fn after_fifty_flaps_the_link_is_what_it_was_last() {
+    if !available_or_skip("after_fifty_flaps_the_link_is_what_it_was_last") {
+        return;
+    }
+    let mut place = Place::new();
+    let first = place.expect(LinkNoticeKind::Registered, &[MOBILE]).epoch;
+    for last in [false, true] {
+        for _ in 0..25 {
+            for carrier in [!last, last] {
+                place.wwan.set_carrier(carrier).unwrap();
+                place.take_datagram();
+            }
+        }
+        let (link, kind) = if last {
+            ("up", LinkNoticeKind::Up)
+        } else {
+            ("down", LinkNoticeKind::Down)
+        };
+        let epoch = place.settle(link, kind, &[MOBILE]);
+        println!("{link} after 25 flaps, epoch {first} to {epoch}");
+        assert!((1..=50).contains(&(epoch - first)), "{first}, {epoch}");
+    }
+    assert_eq!(place.status()["sources"][0]["failures"], 0);
+}
+
+#[test]
+fn a_daemon_that_was_stopped_for_longer_than_the_kernel_keeps_news_learns_what_is_so() {
+    let test = "a_daemon_that_was_stopped_for_longer_than_the_kernel_keeps_news_learns_what_is_so";
+    if !available_or_skip(test) {
+        return;
+    }
+    let mut place = Place::new();
+    let first = place.expect(LinkNoticeKind::Registered, &[MOBILE]).epoch;
+    place.daemon.signal(libc::SIGSTOP).unwrap();
+    let deadline = Instant::now() + LIMIT;
+    while place.missed_messages() == 0 {
+        assert!(Instant::now() < deadline, "the kernel keeps them all");
+        for octets in [1400, 1500] {
+            place.wwan.set_mtu(octets).unwrap();
+        }
+    }
+    // The device is gone, and what said so was missed.
+    let other = wireless(&place.mobile_ns, "other0", MOBILE);
+    drop(std::mem::replace(&mut place.wwan, other));
+    place.daemon.signal(libc::SIGCONT).unwrap();
+    place.settle("down", LinkNoticeKind::Down, &[MOBILE]);
+    // It comes back with another number, and another address.
+    let second = IpAddr::from([10, 9, 0, 3]);
+    place.wwan = wireless(&place.mobile_ns, "wwan0", second);
+    let epoch = place.settle("up", LinkNoticeKind::Up, &[second]);
+    assert!(epoch > first, "{first}, {epoch}");
 }

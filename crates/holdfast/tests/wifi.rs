@@ -167,7 +167,11 @@ impl Air {
 
     /// The daemon, with these lines among the settings of its sources.
     fn start_daemon(&mut self, sources: &str) {
-        let key = make_key(Path::new(HOLDFAST), self.folder.path()).unwrap();
+        let folder = self.folder.path();
+        let key = folder.join("mobile.key");
+        if !key.exists() {
+            make_key(Path::new(HOLDFAST), folder).unwrap();
+        }
         let config = self.path("mobile.toml");
         std::fs::write(&config, format!("[sources]\nwifi = true\n{sources}\n")).unwrap();
         let args = [

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Waiting for an appointed time in a thread that may be told that it is over before.
+//! What is done at appointed times beside a transfer: a thread that may be told that it is over.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use anyhow::{Context as _, anyhow};
 use holdfast_net::datapath::monotonic_ns;
 
 /// A sleep ends at the latest after this, to see whether it is over.
@@ -21,5 +23,72 @@ pub(crate) fn sleep_until(at_ns: u64, over: &AtomicBool) -> bool {
             return true;
         }
         thread::sleep(left.min(SLEEP_MAX));
+    }
+}
+
+/// A thread that does something at appointed times; over when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Appointed<T> {
+    over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<anyhow::Result<T>>>,
+}
+
+impl<T: Send + 'static> Appointed<T> {
+    /// Begins; `work` waits with [`sleep_until`] and the flag that it is given.
+    pub(crate) fn start(
+        work: impl FnOnce(&AtomicBool) -> anyhow::Result<T> + Send + 'static,
+    ) -> Self {
+        let over = Arc::new(AtomicBool::new(false));
+        let is_over = Arc::clone(&over);
+        Self {
+            over,
+            thread: Some(thread::spawn(move || work(&is_over))),
+        }
+    }
+}
+
+impl<T> Appointed<T> {
+    /// Ends it, whatever is still to come; what it has to tell.
+    ///
+    /// # Errors
+    /// Those of its work.
+    pub(crate) fn finish(mut self) -> anyhow::Result<T> {
+        self.over.store(true, Ordering::Relaxed);
+        let thread = self.thread.take().context("it is over already")?;
+        thread
+            .join()
+            .map_err(|_| anyhow!("a thread of appointed times is broken"))?
+    }
+}
+
+impl<T> Drop for Appointed<T> {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // An error was to be had by `finish`.
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_over_does_nothing_that_was_to_come() {
+        let far_ns = monotonic_ns() + 3_600_000_000_000;
+        let appointed = Appointed::start(move |over| {
+            let first = sleep_until(0, over);
+            Ok([first, sleep_until(far_ns, over)])
+        });
+        assert_eq!(appointed.finish().unwrap(), [true, false]);
+    }
+
+    #[test]
+    fn an_error_of_the_work_is_told() {
+        let appointed = Appointed::<()>::start(|_| anyhow::bail!("no route"));
+        let told = appointed.finish().unwrap_err().to_string();
+        assert_eq!(told, "no route");
     }
 }

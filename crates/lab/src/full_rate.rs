@@ -9,6 +9,7 @@ use holdfast_link::{Capacity, OutageAt};
 
 use crate::results::Framing;
 use crate::scenario::{Conditions, HopConditions};
+use crate::stall::met;
 
 /// The length of a window in round trips of the path, without queues.
 pub(crate) const WINDOW_ROUND_TRIPS: f64 = 4.0;
@@ -50,9 +51,8 @@ impl PathRate {
                 .iter()
                 .map(|plan| plan.delay.as_secs_f64())
                 .sum::<f64>();
-            let packet = framing.header_bytes
-                + framing.payload_bytes
-                + u64::from(hop.frame_overhead_bytes);
+            let packet =
+                framing.header_bytes + framing.payload_bytes + u64::from(hop.frame_overhead_bytes);
             match &plans[way].capacity {
                 Capacity::Unlimited => {}
                 Capacity::Constant(bit_per_s) => {
@@ -84,18 +84,12 @@ pub(crate) fn full_rates_s(
     path: PathRate,
     arrivals: &[(f64, u64)],
 ) -> Vec<Option<f64>> {
-    let nexts = outages.iter().skip(1).map(|next| next.at_s);
-    let nexts = nexts.chain(std::iter::once(f64::INFINITY));
-    let met = outages
-        .iter()
-        .zip(nexts)
-        .map(|(outage, next_s)| (outage.at_s, outage.at_s + outage.for_s, next_s))
-        .filter(|(down_s, up_s, _)| *up_s > begin_s && *down_s < end_s);
-    met.map(|(_, up_s, next_s)| {
-        let at_s = full_from_s(path, arrivals, [up_s, next_s.min(end_s)])?;
-        Some(at_s - up_s)
-    })
-    .collect()
+    met(outages, [begin_s, end_s])
+        .map(|[up_s, next_s]| {
+            let at_s = full_from_s(path, arrivals, [up_s, next_s.min(end_s)])?;
+            Some(at_s - up_s)
+        })
+        .collect()
 }
 
 /// The first moment from `from_s` on, with both windows before `until_s`.
@@ -204,7 +198,10 @@ mod tests {
         assert_eq!(got, [None, None]);
         let list = arrivals((2_000..2_300).step_by(9).chain(2_450..4_000));
         let got = full_rates_s(&two, [0.0, 4.0], PATH, &list);
-        assert!(got[0].is_none() && got[1].is_some_and(|s| s < 0.06), "{got:?}");
+        assert!(
+            got[0].is_none() && got[1].is_some_and(|s| s < 0.06),
+            "{got:?}"
+        );
     }
 
     #[test]

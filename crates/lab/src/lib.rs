@@ -35,7 +35,7 @@ pub mod harness;
 pub mod link_accuracy;
 pub mod link_file;
 pub mod link_process;
-pub mod movement;
+mod movement;
 pub mod outage_matrix;
 pub mod own_flows;
 pub mod packet_trace;

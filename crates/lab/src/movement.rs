@@ -5,13 +5,10 @@
 //! the cells' links' own.)
 
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
 
-use anyhow::{Context as _, anyhow};
+use anyhow::Context as _;
 
-use crate::appointed::sleep_until;
+use crate::appointed::{Appointed, sleep_until};
 use crate::daemons::{announce_leaving, say_where};
 use crate::scenario::Move;
 use crate::topology::base_stations::{mh_routes, router_routes, station};
@@ -47,85 +44,48 @@ fn steps(moves: &[Move]) -> Vec<(f64, Step)> {
     steps
 }
 
-/// An MH on its way; it stays where it is when this is dropped.
-#[derive(Debug)]
-pub struct MovingMh {
-    over: Arc<AtomicBool>,
-    thread: Option<JoinHandle<anyhow::Result<()>>>,
-}
-
-impl MovingMh {
-    /// Sets out; `origin_ns` is the links' start on CLOCK_MONOTONIC. `congestion_control`
-    /// and `tuning` are the MH's, for its routes; `mobile` is the socket of its daemon, if
-    /// that is to say when it leaves.
-    pub fn start(
-        topology: &Topology,
-        moves: &[Move],
-        (congestion_control, tuning): (&str, &HostTuning),
-        mobile: Option<&Path>,
-        origin_ns: u64,
-    ) -> anyhow::Result<Self> {
-        let router = topology.router.as_ref();
-        let router = router.context("a moving MH needs several cells")?;
-        let mut mh = RouteChanger::start(&topology.mh)?;
-        let mut router = RouteChanger::start(router)?;
-        let of_mh: Vec<[String; 2]> = (0..topology.cells.len())
-            .map(|cell| mh_routes(cell, congestion_control, tuning))
-            .collect();
-        let steps = steps(moves);
-        let mobile = mobile.map(Path::to_owned);
-        let over = Arc::new(AtomicBool::new(false));
-        let is_over = Arc::clone(&over);
-        let thread = thread::spawn(move || {
-            for (at_s, step) in steps {
-                if !sleep_until(origin_ns + (at_s * 1e9) as u64, &is_over) {
-                    break;
-                }
-                match step {
-                    Step::Announce(lead_ms) => {
-                        if let Some(socket) = &mobile {
-                            announce_leaving(socket, lead_ms)?;
-                        }
-                    }
-                    Step::Enter(cell) => {
-                        mh.replace(&of_mh[cell])?;
-                        if let Some(socket) = &mobile {
-                            say_where(socket, station(cell).v4.into())?;
-                        }
-                    }
-                    Step::Route(cell) => router.replace(&router_routes(cell))?,
-                }
+/// Sets the MH out on its way; it stays where it is when this is dropped. `origin_ns` is the links'
+/// start on CLOCK_MONOTONIC, `congestion_control` and `tuning` are the MH's, for its routes; `mobile` is
+/// the socket of its daemon, if that is to say when it leaves.
+pub(crate) fn set_out(
+    topology: &Topology,
+    moves: &[Move],
+    (congestion_control, tuning): (&str, &HostTuning),
+    mobile: Option<&Path>,
+    origin_ns: u64,
+) -> anyhow::Result<Appointed<()>> {
+    let router = topology.router.as_ref();
+    let router = router.context("a moving MH needs several cells")?;
+    let mut mh = RouteChanger::start(&topology.mh)?;
+    let mut router = RouteChanger::start(router)?;
+    let of_mh: Vec<[String; 2]> = (0..topology.cells.len())
+        .map(|cell| mh_routes(cell, congestion_control, tuning))
+        .collect();
+    let steps = steps(moves);
+    let mobile = mobile.map(Path::to_owned);
+    Ok(Appointed::start(move |over| {
+        for (at_s, step) in steps {
+            if !sleep_until(origin_ns + (at_s * 1e9) as u64, over) {
+                break;
             }
-            mh.finish()?;
-            router.finish()
-        });
-        Ok(Self {
-            over,
-            thread: Some(thread),
-        })
-    }
-
-    /// Makes it stay where it is.
-    ///
-    /// # Errors
-    /// A route could not be changed.
-    pub fn finish(mut self) -> anyhow::Result<()> {
-        self.over.store(true, Ordering::Relaxed);
-        let thread = self.thread.take().context("the MH stays already")?;
-        thread
-            .join()
-            .map_err(|_| anyhow!("the thread of the moving MH is broken"))?
-    }
-}
-
-impl Drop for MovingMh {
-    fn drop(&mut self) {
-        self.over.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            // An error was to be had by `finish`.
-            let _ = thread.join();
+            match step {
+                Step::Announce(lead_ms) => {
+                    if let Some(socket) = &mobile {
+                        announce_leaving(socket, lead_ms)?;
+                    }
+                }
+                Step::Enter(cell) => {
+                    mh.replace(&of_mh[cell])?;
+                    if let Some(socket) = &mobile {
+                        say_where(socket, station(cell).v4.into())?;
+                    }
+                }
+                Step::Route(cell) => router.replace(&router_routes(cell))?,
+            }
         }
-    }
+        mh.finish()?;
+        router.finish()
+    }))
 }
 
 #[cfg(test)]

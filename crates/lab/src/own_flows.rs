@@ -5,21 +5,21 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
+use std::sync::atomic::AtomicBool;
 
-use anyhow::{Context as _, anyhow};
+use anyhow::Context as _;
 use holdfast_link::OutageAt;
+use holdfast_net::datapath::monotonic_ns;
 
-use crate::appointed::sleep_until;
-use crate::daemons::{Daemon, announce_leaving, say_link};
+use crate::appointed::{Appointed, sleep_until};
+use crate::daemons::{Daemon, announce_leaving, say_link, status_at};
 
-/// After an outage the next one is announced no sooner than this: the daemon has to hear
-/// first, by netlink, that the link is back.
+/// After an outage the next one is announced no sooner than this, and not before the daemon has
+/// heard, by netlink, that the link is back.
 const AFTER_RETURN_S: f64 = 0.005;
 /// The daemon's counters for own flows have this before their name.
 const COUNTERS: &str = "host.";
+const NS_PER_MS: u64 = 1_000_000;
 
 /// What the MH's daemon does for its own flows.
 #[derive(Clone, Debug, PartialEq)]
@@ -62,63 +62,66 @@ pub fn words(outages: &[OutageAt], warning_ms: f64, states: bool) -> Vec<(f64, W
     words
 }
 
-/// Somebody who says words at their times; silent when this is dropped.
-#[derive(Debug)]
-pub(crate) struct Announcer {
-    over: Arc<AtomicBool>,
-    thread: Option<JoinHandle<anyhow::Result<u64>>>,
+/// How many outages were announced.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Announced {
+    /// To a daemon that did not take its link to be down: it hears a warning.
+    pub(crate) heard: u64,
+    /// Not at all: until the outage it took its link to be down.
+    pub(crate) unheard: u64,
 }
 
-impl Announcer {
-    /// Begins; `origin_ns` is the links' start on CLOCK_MONOTONIC, `socket` the daemon's.
-    pub(crate) fn start(words: &[(f64, Word)], socket: &Path, origin_ns: u64) -> Self {
-        let (words, socket) = (words.to_vec(), socket.to_owned());
-        let over = Arc::new(AtomicBool::new(false));
-        let is_over = Arc::clone(&over);
-        let thread = thread::spawn(move || {
-            let mut announced = 0;
-            for (at_s, word) in words {
-                if !sleep_until(origin_ns + (at_s * 1e9) as u64, &is_over) {
-                    break;
-                }
-                match word {
-                    Word::GoingDownSoon(lead_ms) => {
-                        announce_leaving(&socket, lead_ms)?;
-                        announced += 1;
-                    }
-                    Word::Down => say_link(&socket, "down")?,
-                    Word::Up => say_link(&socket, "up")?,
-                }
+/// Says words at their times; `origin_ns` is the links' start on CLOCK_MONOTONIC, `socket` the
+/// daemon's.
+pub(crate) fn announce(
+    words: &[(f64, Word)],
+    socket: &Path,
+    origin_ns: u64,
+) -> Appointed<Announced> {
+    let (words, socket) = (words.to_vec(), socket.to_owned());
+    Appointed::start(move |over| {
+        let mut announced = Announced::default();
+        for (at_s, word) in words {
+            let at_ns = origin_ns + (at_s * 1e9) as u64;
+            if !sleep_until(at_ns, over) {
+                break;
             }
-            Ok(announced)
-        });
-        Self {
-            over,
-            thread: Some(thread),
+            match word {
+                Word::GoingDownSoon(lead_ms) => {
+                    let goes_ns = at_ns + u64::from(lead_ms) * NS_PER_MS;
+                    match lead_once_up(&socket, (at_ns, goes_ns), over)? {
+                        Some(lead_ms) => {
+                            announce_leaving(&socket, lead_ms)?;
+                            announced.heard += 1;
+                        }
+                        None => announced.unheard += 1,
+                    }
+                }
+                Word::Down => say_link(&socket, "down")?,
+                Word::Up => say_link(&socket, "up")?,
+            }
         }
-    }
-
-    /// Makes it silent; how many outages it has announced.
-    ///
-    /// # Errors
-    /// The daemon did not take a word.
-    pub(crate) fn finish(mut self) -> anyhow::Result<u64> {
-        self.over.store(true, Ordering::Relaxed);
-        let thread = self.thread.take().context("it is silent already")?;
-        thread
-            .join()
-            .map_err(|_| anyhow!("the thread that announces outages is broken"))?
-    }
+        Ok(announced)
+    })
 }
 
-impl Drop for Announcer {
-    fn drop(&mut self) {
-        self.over.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            // An error was to be had by `finish`.
-            let _ = thread.join();
+/// Waits while the daemon takes its link to be down, for then it hears no warning: so many
+/// milliseconds are left then of the time between `at_ns` and `goes_ns`. None: it still does by
+/// then.
+fn lead_once_up(
+    socket: &Path,
+    (at_ns, goes_ns): (u64, u64),
+    over: &AtomicBool,
+) -> anyhow::Result<Option<u16>> {
+    let mut said_ns = at_ns;
+    while status_at(socket)?["link"] == "down" {
+        said_ns = monotonic_ns() + NS_PER_MS;
+        if said_ns >= goes_ns || !sleep_until(said_ns, over) {
+            return Ok(None);
         }
     }
+    let lead_ms = goes_ns.saturating_sub(said_ns) / NS_PER_MS;
+    Ok((lead_ms > 0).then_some(lead_ms as u16))
 }
 
 /// What the daemon has counted about own flows.

@@ -14,15 +14,25 @@ pub(crate) fn stalls_s(
     [begin_s, end_s]: [f64; 2],
     first_byte_s: impl Fn(f64, f64) -> Option<f64>,
 ) -> Vec<Option<f64>> {
+    met(outages, [begin_s, end_s])
+        .map(|[up_s, next_s]| Some(first_byte_s(up_s, next_s)? - up_s))
+        .collect()
+}
+
+/// The outages that overlap a transfer from `begin_s` to `end_s`: when each ended, and when the next
+/// one began.
+pub(crate) fn met(
+    outages: &[OutageAt],
+    [begin_s, end_s]: [f64; 2],
+) -> impl Iterator<Item = [f64; 2]> {
     let nexts = outages.iter().skip(1).map(|next| next.at_s);
     let nexts = nexts.chain(std::iter::once(f64::INFINITY));
-    let met = outages
+    outages
         .iter()
         .zip(nexts)
         .map(|(outage, next_s)| (outage.at_s, outage.at_s + outage.for_s, next_s))
-        .filter(|(down_s, up_s, _)| *up_s > begin_s && *down_s < end_s);
-    met.map(|(_, up_s, next_s)| Some(first_byte_s(up_s, next_s)? - up_s))
-        .collect()
+        .filter(move |(down_s, up_s, _)| *up_s > begin_s && *down_s < end_s)
+        .map(|(_, up_s, next_s)| [up_s, next_s])
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ use crate::download::Received;
 use crate::endpoint::Sample;
 use crate::endpoint::pair::{Back, Exchange};
 use crate::link_process::{EmulatedLink, LinkEnd, LinkProcess, LinkSample};
-use crate::own_flows::{self, OwnFlows};
+use crate::own_flows::{self, Announced, OwnFlows};
 use crate::peers::HaProxy;
 use crate::scenario::Move;
 use crate::seeded_file::SeededContent;
@@ -298,7 +298,7 @@ impl PreparedTransfer {
             started_ns,
             ended_ns: monotonic_ns(),
         };
-        let [buffered_bytes_max, announced] = course.finish()?;
+        let (buffered_bytes_max, announced) = course.finish()?;
         let retransmitted = self.retransmitted()? - retransmitted_before;
         let after = self.counters()?;
         let result = self.result(content, times, &ended.received, ended.whole, retransmitted)?;
@@ -326,12 +326,16 @@ impl PreparedTransfer {
     }
 
     /// What the MH's daemon has counted about its own flows, and what it was told ahead.
-    fn own_flows(&self, announced: Option<u64>) -> anyhow::Result<Option<BTreeMap<String, u64>>> {
+    fn own_flows(
+        &self,
+        announced: Option<Announced>,
+    ) -> anyhow::Result<Option<BTreeMap<String, u64>>> {
         let (Some(daemon), Some(announced)) = (&self.mobile, announced) else {
             return Ok(None);
         };
         let mut counters = own_flows::counters(daemon)?;
-        counters.insert("announced".to_owned(), announced);
+        counters.insert("announced".to_owned(), announced.heard);
+        counters.insert("unheard".to_owned(), announced.unheard);
         Ok(Some(counters))
     }
 

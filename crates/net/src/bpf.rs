@@ -243,6 +243,7 @@ fn bpf(step: &str, error: &libbpf_rs::Error) -> io::Error {
     let kind = match error.kind() {
         libbpf_rs::ErrorKind::PermissionDenied => io::ErrorKind::PermissionDenied,
         libbpf_rs::ErrorKind::NotFound => io::ErrorKind::NotFound,
+        libbpf_rs::ErrorKind::InvalidInput => io::ErrorKind::InvalidInput,
         _ => io::ErrorKind::Other,
     };
     io::Error::new(kind, format!("BPF programs: {step}: {error}"))
@@ -321,15 +322,33 @@ pub(crate) fn run_once(
     frame: &[u8],
     repeat: u32,
 ) -> io::Result<(i32, Vec<u8>, std::time::Duration)> {
+    run_super(programs, name, frame, 0, repeat)
+}
+
+/// The same of a super-segment of pieces of `gso_size` bytes; 0: it is none.
+#[cfg(test)]
+pub(crate) fn run_super(
+    programs: &Programs,
+    name: &str,
+    frame: &[u8],
+    gso_size: u32,
+    repeat: u32,
+) -> io::Result<(i32, Vec<u8>, std::time::Duration)> {
+    /// Where the length of the pieces stands in `struct __sk_buff` (linux/bpf.h).
+    const GSO_SIZE: usize = 176;
+
     let program = programs
         .object
         .progs_mut()
         .find(|program| program.name() == name)
         .ok_or_else(|| io::Error::other(format!("no program {name}")))?;
     let mut out = vec![0; frame.len() + 256];
+    let mut context = [0; GSO_SIZE + 4];
+    context[GSO_SIZE..].copy_from_slice(&gso_size.to_ne_bytes());
     let input = libbpf_rs::ProgramInput {
         data_in: Some(frame),
         data_out: Some(&mut out),
+        context_in: (gso_size != 0).then_some(&mut context[..]),
         repeat,
         ..Default::default()
     };

@@ -26,6 +26,8 @@ use crate::tun::{LayerKind, Tun, TunOptions, VNET_HDR_BYTES};
 mod counters;
 mod interface;
 mod program;
+#[cfg(test)]
+mod tests;
 mod vnet;
 
 pub use crate::bpf::AttachMode;

@@ -27,7 +27,7 @@ mod record;
 mod reserve;
 mod sender;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod unreachable;
 
 pub use detour::{Detour, FOLLOWED_MAX};
@@ -63,6 +63,9 @@ const READ_TRIES: usize = 4;
 const ORDERS_UNTIL: usize = 0;
 const FOLLOWED: usize = 1;
 const WOKEN_UNTIL: usize = 2;
+
+/// `struct order` of the C source.
+const ORDER_BYTES: usize = 8;
 
 /// The programs and maps on one interface; one owner. Dropping it detaches them.
 #[derive(Debug)]
@@ -101,8 +104,9 @@ impl MobilePath {
                 let pauses = Pauses::open(&programs.map("pauses")?)?;
                 (programs, Some(pauses))
             }
-            // What a kernel without a compiler says of callbacks.
-            Err(error) if error.kind() != io::ErrorKind::PermissionDenied => {
+            // What a kernel without a compiler says of callbacks (EINVAL; before 5.15, which has no
+            // timers either, the same).
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
                 (load_with_reserves(&interface, flows_max, false)?, None)
             }
             Err(error) => return Err(error),
@@ -237,9 +241,14 @@ impl FlowMaps {
         interface: &Interface,
     ) -> io::Result<Self> {
         let keys = [&flows, &closed, &reserves, &woken].map(MapCore::key_size);
-        let values = [&flows, &reserves, &woken].map(MapCore::value_size);
+        let values = [&flows, &closed, &reserves, &woken].map(MapCore::value_size);
         let sizes = (keys, values);
-        let expected = [VALUE_BYTES, reserve::VALUE_BYTES, reserve::WOKEN_BYTES];
+        let expected = [
+            VALUE_BYTES,
+            ORDER_BYTES,
+            reserve::VALUE_BYTES,
+            reserve::WOKEN_BYTES,
+        ];
         if sizes != ([KEY_BYTES as u32; 4], expected.map(|bytes| bytes as u32)) {
             let message = format!("maps of another version: {sizes:?}");
             return Err(io::Error::new(io::ErrorKind::InvalidData, message));
@@ -320,8 +329,21 @@ impl FlowMaps {
 
     /// From now on, and while the deadline holds, the flow's window is 0 in all that goes out.
     pub fn close(&self, flow: &FlowKey) -> io::Result<()> {
+        self.order(flow, [0, 0])
+    }
+
+    /// From now on, and while the deadline holds, its window ends at `edge` in all that goes out,
+    /// or before, where the MH's own does.
+    pub fn limit_window(&self, flow: &FlowKey, edge: SeqNum) -> io::Result<()> {
+        self.order(flow, [1, edge.get()])
+    }
+
+    fn order(&self, flow: &FlowKey, [limited, edge]: [u32; 2]) -> io::Result<()> {
+        let mut order = [0; ORDER_BYTES];
+        order[..4].copy_from_slice(&limited.to_ne_bytes());
+        order[4..].copy_from_slice(&edge.to_ne_bytes());
         self.closed
-            .update(&record::key(flow), &1_u32.to_ne_bytes(), MapFlags::ANY)
+            .update(&record::key(flow), &order, MapFlags::ANY)
             .map_err(io::Error::other)
     }
 
@@ -336,7 +358,7 @@ impl FlowMaps {
         }
     }
 
-    /// The flows that are closed, as far as they are known.
+    /// The flows that are closed or limited, as far as they are known.
     pub fn closed_flows(&self) -> io::Result<Vec<NotedFlow>> {
         let mut found = Vec::new();
         for key in self.closed.keys() {
@@ -381,11 +403,12 @@ impl FlowMaps {
 
     fn held(&self) -> io::Result<Vec<(NotedFlow, NotedReserve)>> {
         let mut found = Vec::new();
-        for key in self.reserves.keys() {
-            let value = self.reserves.lookup(&key, MapFlags::ANY);
-            let value = value.map_err(io::Error::other)?;
-            let value = value.as_deref().and_then(<[u8]>::first_chunk);
-            let (Some(key), Some(value)) = (key.first_chunk(), value) else {
+        let batch = self
+            .reserves
+            .lookup_batch(BATCH, MapFlags::ANY, MapFlags::ANY)
+            .map_err(io::Error::other)?;
+        for (key, value) in batch {
+            let (Some(key), Some(value)) = (key.first_chunk(), value.first_chunk()) else {
                 continue;
             };
             let reserve = reserve::read(value);

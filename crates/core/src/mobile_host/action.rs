@@ -3,6 +3,8 @@
 
 use core::time::Duration;
 
+use holdfast_wire::SeqNum;
+
 use crate::FlowKey;
 
 /// What became of the link.
@@ -25,6 +27,8 @@ pub enum MadeAck {
     Last,
     /// The same with [`crate::RECONNECTION_FLAGS`].
     Marked,
+    /// The same as `Last`, with no more of the window than up to this number.
+    Limited(SeqNum),
     /// The same as `Last`, with an echo of the FH's clock as it is now ([`super::wake::FhClock`]):
     /// what it acknowledges is new to the FH, and nothing below leaves after it.
     Wake,
@@ -37,6 +41,14 @@ pub enum HostAction {
     Close(FlowKey),
     /// No longer.
     Open(FlowKey),
+    /// From now on its window ends here at the latest in all that goes out. Said again it lies
+    /// further ahead; a window once said does not shrink.
+    Limit {
+        /// The flow.
+        key: FlowKey,
+        /// The number after the last that it takes.
+        edge: SeqNum,
+    },
     /// Send so many of this ACK.
     Send {
         /// The flow.

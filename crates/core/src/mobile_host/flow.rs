@@ -24,6 +24,8 @@ pub struct HostFlow {
     pub rcv_nxt: SeqNum,
     /// The window that the MH itself said last, not scaled.
     pub window: u16,
+    /// By so many bits that is shifted (RFC 7323, Rcv.Wind.Shift), 0 to 14.
+    pub window_shift: u8,
     /// The newest clocks that the MH sent.
     pub timestamps: Option<Timestamps>,
     /// The SACK blocks of its last ACK.
@@ -46,6 +48,22 @@ impl HostFlow {
     /// The round trip that a warning has to cover: the longer of the newest and the usual.
     pub fn round_trip(&self) -> Option<Duration> {
         self.srtt.max(self.rtt)
+    }
+
+    /// The window that the MH itself said last, in bytes.
+    pub fn window_bytes(&self) -> u32 {
+        u32::from(self.window) << self.window_shift.min(14)
+    }
+
+    /// As much of the MH's own window as does not lie beyond `edge`, as it stands in a header:
+    /// a unit that has begun counts as one.
+    pub fn window_until(&self, edge: SeqNum) -> u16 {
+        if !edge.after(self.rcv_nxt) {
+            return 0;
+        }
+        let unit = 1_u32 << self.window_shift.min(14);
+        let units = edge.distance_from(self.rcv_nxt).div_ceil(unit);
+        u16::try_from(units).map_or(self.window, |units| units.min(self.window))
     }
 
     pub(super) fn newest(&self) -> Instant {

@@ -4,6 +4,9 @@
 use super::*;
 use holdfast_wire::{Endpoint, SackBlocks, SeqNum};
 
+mod property;
+mod steps;
+
 const LEAD: Duration = Duration::from_millis(300);
 const RTT: Duration = Duration::from_millis(80);
 
@@ -24,6 +27,7 @@ fn flow(port: u16) -> HostFlow {
         snd_nxt: SeqNum::new(100),
         rcv_nxt: SeqNum::new(5_000),
         window: 501,
+        window_shift: 7,
         timestamps: None,
         sack: SackBlocks::default(),
         srtt: Some(RTT),
@@ -343,6 +347,9 @@ fn today_who_was_not_closed_is_left_to_its_sender() {
     let to_late =
         |action: &HostAction| matches!(action, HostAction::Send { key, .. } if *key == late.key);
     assert!(actions.len() == 4 && !actions.iter().any(to_late));
+    for flow in &mut bench.flows {
+        flow.heard_at = Some(at(980));
+    }
     // Nobody foresaw the next one.
     bench.link(HostLinkEvent::Down, at(5_000));
     assert!(bench.link(HostLinkEvent::Up, at(9_000)).is_empty());

@@ -21,14 +21,18 @@ use core::time::Duration;
 use holdfast_wire::{Instant, SeqNum};
 
 mod clock;
+mod shortest;
+mod silence;
 #[cfg(test)]
 mod tests;
 
 pub use clock::FhClock;
+use shortest::Shortest;
+pub use silence::{Silence, doublings};
 
 /// Segments in a round trip from which on a reserve is kept: it takes as much of a sender that
-/// its congestion window limits and no queue, 1 in so many.
-pub const BULK_SEGMENTS: u32 = 64;
+/// its congestion window limits and no queue, 1 in so many, less than 1%.
+pub const BULK_SEGMENTS: u32 = 128;
 /// The same if packets wait in a queue: then nothing is taken of the rate.
 pub const QUEUED_SEGMENTS: u32 = 16;
 /// Windows that hold less than so many segments leave as they are.
@@ -94,6 +98,19 @@ impl Grid {
             let within = ack.distance_from(self.start) - 1;
             self.start + within / self.piece * self.piece
         })
+    }
+}
+
+impl Grid {
+    /// The ends of segments below `ack`, `most` at most, ascending. An FH that has missed the last
+    /// ACKs hears by these of its retransmitted segment first, and alone.
+    pub fn ends_below(&self, ack: SeqNum, most: u32) -> Vec<SeqNum> {
+        let Some(last) = self.before(ack) else {
+            return Vec::new();
+        };
+        let known = last.distance_from(self.start) / self.piece;
+        let steps = (0..known.min(most)).rev();
+        steps.map(|step| last - step * self.piece).collect()
     }
 }
 
@@ -173,7 +190,8 @@ pub struct Reserve {
     epoch_at: Instant,
     epoch_segments: u32,
     is_bulk: bool,
-    rtt_min: Duration,
+    /// The shortest round trip of late.
+    shortest: Shortest,
     /// The highest number that has left.
     acked_out: Option<SeqNum>,
     /// What was let go: nothing below leaves.
@@ -209,16 +227,15 @@ impl Reserve {
         let Some(rtt) = rtt else {
             return;
         };
-        if self.rtt_min.is_zero() || rtt < self.rtt_min {
-            self.rtt_min = rtt;
-        }
+        self.shortest.note(rtt, now);
         self.epoch_segments = self.epoch_segments.saturating_add(segments);
         let since = now.saturating_since(self.epoch_at);
         let epoch = rtt.clamp(EPOCH_MIN, EPOCH_MAX);
         if since < epoch {
             return;
         }
-        let queued = rtt > self.rtt_min + self.rtt_min / QUEUE_SHARE;
+        let shortest = self.shortest.get();
+        let queued = rtt > shortest + shortest / QUEUE_SHARE;
         let least = if queued {
             QUEUED_SEGMENTS
         } else {

@@ -19,7 +19,7 @@ use super::guard::Guard;
 
 mod wake;
 
-use wake::{RENEWED_FOR, let_go, wake};
+use wake::{Waking, let_go};
 
 /// How long after a failure following the flows is tried again.
 const ATTACH_AGAIN: Duration = Duration::from_secs(5);
@@ -36,6 +36,10 @@ pub(super) struct Host {
     retry_at: Option<Instant>,
     send_errors: u64,
     path_errors: u64,
+    /// Of `wake`.
+    waking: Waking,
+    /// Wake-ups of flows that were silent without an outage that anybody told of.
+    silence_broken: u64,
 }
 
 /// What is there while the interface is.
@@ -75,6 +79,8 @@ impl Host {
             retry_at: None,
             send_errors: 0,
             path_errors: 0,
+            waking: Waking::default(),
+            silence_broken: 0,
         };
         match Interface::query(interface) {
             Err(error) if error.kind() != io::ErrorKind::Unsupported => {
@@ -203,7 +209,8 @@ impl Host {
     /// How long until [`handle_timeout`](Self::handle_timeout) is due.
     pub(super) fn timeout(&self) -> Option<Duration> {
         let look_at = self.attached.as_ref().and_then(|of| of.look_at);
-        let due = [self.machine.poll_timeout(), self.retry_at, look_at];
+        let silence = self.waking.poll_timeout();
+        let due = [self.machine.poll_timeout(), self.retry_at, look_at, silence];
         let due = due.into_iter().flatten().min()?;
         Some(due.saturating_since(now()))
     }
@@ -217,6 +224,7 @@ impl Host {
             self.drive(MobileHost::handle_timeout);
         }
         self.look_for_pauses();
+        self.look_for_silence();
     }
 
     /// Opens what is closed, acknowledges what is held back, and leaves.
@@ -227,7 +235,11 @@ impl Host {
         {
             // From here on nothing is held back.
             attached.path.maps().set_orders_until(Instant::ZERO);
-            for noted in attached.path.maps().held_flows().unwrap_or_default() {
+            let held = attached.path.maps().held_flows().unwrap_or_else(|error| {
+                tracing::warn!(%error, "what is held back cannot be read");
+                Vec::new()
+            });
+            for noted in held {
                 // The link may be down.
                 let _ = attached.sender.send(&noted, MadeAck::Last, 1);
             }
@@ -249,12 +261,14 @@ impl Host {
             ("host.not-covered".to_owned(), machine.not_covered),
             ("host.false-alarms".to_owned(), machine.false_alarms),
             ("host.acks-made".to_owned(), machine.acks_made),
+            ("host.opened-in-steps".to_owned(), machine.opened_in_steps),
             (
                 "host.closed-now".to_owned(),
                 self.machine.closed_count() as u64,
             ),
             ("host.send-errors".to_owned(), self.send_errors),
             ("host.path-errors".to_owned(), self.path_errors),
+            ("host.silences".to_owned(), self.silence_broken),
         ]);
         if let Some(Ok(counters)) = self.attached.as_ref().map(|of| of.path.counters()) {
             let named = counters.into_iter();
@@ -317,15 +331,18 @@ impl Host {
         let done = match action {
             HostAction::Close(key) => maps.close(&key),
             HostAction::Open(key) => maps.open_window(&key),
+            HostAction::Limit { key, edge } => maps.limit_window(&key, edge),
             HostAction::Send { key, ack, copies } => match maps.flow(&key) {
                 Ok(None) => Ok(()),
                 Ok(Some(mut flow)) => {
-                    match ack {
-                        MadeAck::Wake => wake(maps, &mut flow, RENEWED_FOR),
-                        MadeAck::Last if self.scheme == MobileScheme::Wake => let_go(maps, &flow),
-                        _ => {}
+                    if ack == MadeAck::Last && self.scheme == MobileScheme::Wake {
+                        let_go(maps, &flow);
                     }
-                    if let Err(error) = attached.sender.send(&flow, ack, copies) {
+                    let sent = match ack {
+                        MadeAck::Wake => self.waking.wake_up(maps, &attached.sender, &mut flow),
+                        _ => attached.sender.send(&flow, ack, copies),
+                    };
+                    if let Err(error) = sent {
                         self.send_errors += 1;
                         tracing::debug!(%error, ?ack, "not sent");
                     }

@@ -11,12 +11,14 @@ mod handoff;
 mod losses;
 mod mobile_host;
 mod mobile_wake;
+mod mobile_wake_senders;
 mod path_mtu;
 mod restart;
 mod router;
 mod snoop_uplink;
 mod sources;
 mod transparency;
+mod units;
 
 use std::net::{IpAddr, TcpStream};
 

@@ -44,7 +44,7 @@ impl Mobile {
         Self::start(harness, "freeze", &["--config", config.to_str().unwrap()])
     }
 
-    fn start_at(
+    pub(super) fn start_at(
         ns: &NetNs,
         interface: &str,
         harness: &Harness,

@@ -18,7 +18,7 @@ const MB: u64 = 1_000_000;
 const SECOND_NS: u64 = 1_000_000_000;
 const ANSWER_BYTES: usize = 150_000;
 
-fn with_outages(outages: &[(f64, f64)]) -> EmulatedLink {
+pub(super) fn with_outages(outages: &[(f64, f64)]) -> EmulatedLink {
     let outages = outages.iter().map(|(at_s, for_s)| OutageAt {
         at_s: *at_s,
         for_s: *for_s,
@@ -30,7 +30,7 @@ fn with_outages(outages: &[(f64, f64)]) -> EmulatedLink {
 }
 
 /// A number that the FH's TCP counts, by its name in `/proc/net/netstat`.
-fn counted(harness: &Harness, name: &str) -> u64 {
+pub(super) fn counted(harness: &Harness, name: &str) -> u64 {
     let read = || std::fs::read_to_string("/proc/thread-self/net/netstat");
     let text = harness.topology.fh.run(read).unwrap().unwrap();
     let lines: Vec<Vec<&str>> = text

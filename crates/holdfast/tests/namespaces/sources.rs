@@ -5,8 +5,8 @@
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::PathBuf;
-use std::time::Duration;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use holdfast_lab::harness::{Flow, Harness};
 use holdfast_lab::link_process::EmulatedLink;
@@ -18,27 +18,44 @@ use holdfast_net::tcp_info::TcpInfo;
 use super::mobile_host::{MB, Mobile, download, plain};
 use super::{PORT, await_that, connection, fh, start_link};
 
+/// A script of these lines.
+fn program(harness: &Harness, text: &str) -> PathBuf {
+    let program = harness.folder().join("link-watch");
+    std::fs::write(&program, format!("#!/bin/sh\n{text}\n")).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    program
+}
+
 /// A script that says what is written into a pipe, and the pipe.
 fn script(harness: &Harness) -> (PathBuf, PathBuf) {
-    let (program, pipe) = ["link-watch", "link-said"]
-        .map(|name| harness.folder().join(name))
-        .into();
+    let pipe = harness.folder().join("link-said");
     let made = std::process::Command::new("mkfifo").arg(&pipe).status();
     assert!(made.unwrap().success());
-    let text = format!("#!/bin/sh\nexec cat {}\n", pipe.display());
-    std::fs::write(&program, text).unwrap();
-    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
-    (program, pipe)
+    (
+        program(harness, &format!("exec cat {}", pipe.display())),
+        pipe,
+    )
+}
+
+/// A daemon that hears this script.
+fn hearing(
+    harness: &Harness,
+    program: &Path,
+    scheme: &str,
+    mobile: &str,
+    sources: &str,
+) -> Mobile {
+    let config = harness.folder().join("mobile.toml");
+    let program = program.display();
+    let text = format!("[mobile]\n{mobile}\n[sources]\nscript = \"{program}\"\n{sources}\n");
+    std::fs::write(&config, text).unwrap();
+    Mobile::start(harness, scheme, &["--config", config.to_str().unwrap()])
 }
 
 /// A daemon that hears the script, with these lines among its settings; and the script's voice.
 fn listening(harness: &Harness, scheme: &str, mobile: &str, sources: &str) -> (Mobile, File) {
     let (program, pipe) = script(harness);
-    let config = harness.folder().join("mobile.toml");
-    let program = program.display();
-    let text = format!("[mobile]\n{mobile}\n[sources]\nscript = \"{program}\"\n{sources}\n");
-    std::fs::write(&config, text).unwrap();
-    let daemon = Mobile::start(harness, scheme, &["--config", config.to_str().unwrap()]);
+    let daemon = hearing(harness, &program, scheme, mobile, sources);
     // For both, so that it does not wait for the script.
     let voice = OpenOptions::new().read(true).write(true).open(pipe);
     let voice = voice.unwrap();
@@ -94,6 +111,35 @@ fn a_script_says_what_becomes_of_the_link_and_sources_that_fail_stop_nothing() {
     drop(voice);
     await_that("its word goes with it", || link(&daemon) == "up");
     assert!(source(&daemon, "script")["failures"].as_u64() >= Some(1));
+}
+
+#[test]
+fn a_script_that_floods_the_daemon_keeps_nobody_from_it() {
+    let test = "a_script_that_floods_the_daemon_keeps_nobody_from_it";
+    let Some(harness) = plain(test, EmulatedLink::default()) else {
+        return;
+    };
+    // 10 MB of `up`, as fast as they are taken; then something that is news.
+    let text = "yes up | head -c 10000000\necho down\nexec cat";
+    let program = program(&harness, text);
+    let begun = Instant::now();
+    let daemon = hearing(&harness, &program, "freeze", "", "");
+    let (mut asked, mut longest) = (0, Duration::ZERO);
+    await_that("all was taken", || {
+        let asks = Instant::now();
+        let is_down = link(&daemon) == "down";
+        longest = longest.max(asks.elapsed());
+        asked += 1;
+        is_down
+    });
+    let script = source(&daemon, "script");
+    println!(
+        "10 MB of lines in {:?}; {asked} questions meanwhile, the slowest took {longest:?}: {script}",
+        begun.elapsed()
+    );
+    assert_eq!(script["failures"], 0);
+    assert!(script["events"].as_u64() > Some(3_000_000), "{script}");
+    assert!(asked > 2 && longest < Duration::from_secs(2), "{longest:?}");
 }
 
 #[test]

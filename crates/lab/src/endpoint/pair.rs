@@ -18,8 +18,8 @@ use super::{
     ENDPOINT_ARGUMENTS, EndpointReport, EndpointStart, EndpointTask, Opening, READY, Work,
 };
 use crate::download::{Arrival, Received};
-use crate::stop::StopFlag;
 use crate::seeded_file::{SeededContent, Sha256Sum};
+use crate::stop::StopFlag;
 use crate::topology::{Addresses, FH, SECOND_MH, Topology};
 
 /// The port at which the FH's end listens: one that Wireshark takes for no protocol.

@@ -3,14 +3,15 @@
 
 use super::PreparedTransfer;
 use super::buffers::BufferWatch;
+use crate::appointed::Appointed;
 use crate::daemons::Daemon;
-use crate::movement::MovingMh;
-use crate::own_flows::Announcer;
+use crate::movement;
+use crate::own_flows::{self, Announced};
 
 /// What goes on beside a transfer.
 pub(super) struct Course {
-    moving: Option<MovingMh>,
-    announcer: Option<Announcer>,
+    moving: Option<Appointed<()>>,
+    announcer: Option<Appointed<Announced>>,
     buffers: Option<BufferWatch>,
 }
 
@@ -26,7 +27,7 @@ impl Course {
             let its_routes = (transfer.settings.congestion_control.as_str(), &extras.mh);
             let socket = daemon.filter(|_| extras.handoff.is_some());
             let moves = &extras.moves;
-            Some(MovingMh::start(
+            Some(movement::set_out(
                 &transfer.topology,
                 moves,
                 its_routes,
@@ -37,7 +38,7 @@ impl Course {
         let own_flows = extras.own_flows.as_ref().zip(daemon);
         Ok(Self {
             moving,
-            announcer: own_flows.map(|(own, to)| Announcer::start(&own.words, to, origin_ns)),
+            announcer: own_flows.map(|(own, to)| own_flows::announce(&own.words, to, origin_ns)),
             buffers: extras
                 .handoff
                 .is_some()
@@ -47,9 +48,9 @@ impl Course {
 
     /// Ends it; the most bytes that base stations were seen to keep, and the outages that were
     /// announced.
-    pub(super) fn finish(self) -> anyhow::Result<[Option<u64>; 2]> {
-        self.moving.map_or(Ok(()), MovingMh::finish)?;
-        let announced = self.announcer.map(Announcer::finish).transpose()?;
-        Ok([self.buffers.map(BufferWatch::finish), announced])
+    pub(super) fn finish(self) -> anyhow::Result<(Option<u64>, Option<Announced>)> {
+        self.moving.map_or(Ok(()), Appointed::finish)?;
+        let announced = self.announcer.map(Appointed::finish).transpose()?;
+        Ok((self.buffers.map(BufferWatch::finish), announced))
     }
 }

@@ -6,14 +6,14 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use holdfast_core::mobile_host::wake::FhClock;
+use holdfast_core::mobile_host::wake::{FhClock, Grid};
 use holdfast_wire::{Instant, SeqNum};
 use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
 
 use super::record::KEY_BYTES;
 
 /// `struct reserve`, with the kernel's timer.
-pub(super) const VALUE_BYTES: usize = 144;
+pub(super) const VALUE_BYTES: usize = 160;
 /// `struct woken`.
 pub(super) const WOKEN_BYTES: usize = 40;
 /// `struct pause`.
@@ -21,6 +21,7 @@ const PAUSE_BYTES: usize = KEY_BYTES + 4;
 /// Pauses that wait to be read: more are dropped. The flow's numbers are right without.
 const PAUSES_MAX: usize = 4096;
 
+const IN_PUSHED: u32 = 0x01;
 const OUT_SEEN: u32 = 0x01;
 
 /// CLOCK_BOOTTIME: it goes on while the machine is suspended, as the FH's clock does.
@@ -44,6 +45,10 @@ pub struct NotedReserve {
     pub floor: Option<SeqNum>,
     /// When something was last held back, if something is.
     pub held_at: Option<Instant>,
+    /// The end of what came with PSH last.
+    pub pushed_end: Option<SeqNum>,
+    /// Where segments of the FH end.
+    pub grid: Grid,
 }
 
 impl NotedReserve {
@@ -76,6 +81,12 @@ pub(super) fn read(value: &[u8; VALUE_BYTES]) -> NotedReserve {
         clock,
         floor,
         held_at: Some(instant_at(96)).filter(|at| *at != Instant::ZERO && *at != instant_at(104)),
+        grid: Grid {
+            start: SeqNum::new(u32_at(0)),
+            end: SeqNum::new(u32_at(4)),
+            piece: u32_at(8),
+        },
+        pushed_end: (u32_at(12) & IN_PUSHED != 0).then(|| SeqNum::new(u32_at(16))),
     }
 }
 

@@ -115,11 +115,12 @@ pub(super) fn made(noted: &NotedFlow, ack: MadeAck) -> Option<Header> {
     header.set_ack(flow.rcv_nxt);
     header.set_flags(match ack {
         MadeAck::Marked => RECONNECTION_FLAGS,
-        MadeAck::ZeroWindow | MadeAck::Last | MadeAck::Wake => Flags::ACK,
+        MadeAck::ZeroWindow | MadeAck::Last | MadeAck::Limited(_) | MadeAck::Wake => Flags::ACK,
     });
     header.set_window(match ack {
         MadeAck::ZeroWindow => 0,
         MadeAck::Marked | MadeAck::Last | MadeAck::Wake => flow.window,
+        MadeAck::Limited(edge) => flow.window_until(edge),
     });
     header.set_options(flow.timestamps, &without_dsack(&flow.sack, flow.rcv_nxt));
     header.set_payload_len(0).then(|| {
@@ -130,7 +131,7 @@ pub(super) fn made(noted: &NotedFlow, ack: MadeAck) -> Option<Header> {
 
 /// The blocks without a first one that tells of a duplicate (RFC 2883): said again, it would
 /// tell of one more.
-fn without_dsack(sack: &SackBlocks, rcv_nxt: SeqNum) -> SackBlocks {
+pub(super) fn without_dsack(sack: &SackBlocks, rcv_nxt: SeqNum) -> SackBlocks {
     let mut blocks = sack.iter();
     let mut kept = SackBlocks::default();
     if let Some((left, right)) = blocks.next() {

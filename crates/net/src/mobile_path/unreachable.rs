@@ -70,3 +70,85 @@ pub(super) fn unreachable(noted: &NotedFlow) -> Option<Vec<u8>> {
     frame[at + 2..at + 4].copy_from_slice(&sum.finish().to_be_bytes());
     Some(frame)
 }
+
+#[cfg(test)]
+mod tests {
+    use holdfast_core::FlowKey;
+    use holdfast_core::mobile_host::HostFlow;
+    use holdfast_wire::{Endpoint, Instant, SackBlocks, SeqNum};
+
+    use super::*;
+
+    fn noted(fh: &str, mh: &str) -> NotedFlow {
+        let end = |address: &str, port| Endpoint {
+            address: address.parse().unwrap(),
+            port,
+        };
+        NotedFlow {
+            flow: HostFlow {
+                key: FlowKey {
+                    fh: end(fh, 443),
+                    mh: end(mh, 40_000),
+                },
+                snd_nxt: SeqNum::new(1),
+                rcv_nxt: SeqNum::new(0xfedc_ba98),
+                window: 500,
+                window_shift: 0,
+                timestamps: None,
+                sack: SackBlocks::default(),
+                srtt: None,
+                rtt: None,
+                sent_at: Instant::ZERO,
+                heard_at: None,
+                is_opaque: false,
+                is_finished: false,
+            },
+            mh_scale: None,
+            fh_tsval: 0,
+            fh_nxt: SeqNum::new(0),
+            rtt_at: None,
+            data_at: None,
+            link: vec![7; 14],
+            dscp: 0,
+        }
+    }
+
+    fn sum(octets: &[&[u8]]) -> u16 {
+        let mut sum = Sum::default();
+        for octets in octets {
+            sum.add(octets);
+        }
+        sum.finish()
+    }
+
+    #[test]
+    fn it_quotes_the_segment_that_the_mh_waits_for_in_both_families() {
+        let (fh, mh) = ([10, 1, 0, 2], [10, 2, 0, 2]);
+        let frame = unreachable(&noted("10.1.0.2", "10.2.0.2")).unwrap();
+        assert_eq!(frame[..14], [7; 14]);
+        let (ip, icmp) = frame[14..].split_at(20);
+        assert_eq!(sum(&[ip]), 0);
+        assert_eq!(
+            usize::from(u16::from_be_bytes([ip[2], ip[3]])),
+            frame.len() - 14
+        );
+        assert_eq!((ip[9], &ip[12..16], &ip[16..]), (1, &mh[..], &fh[..]));
+        assert_eq!((&icmp[..2], sum(&[icmp])), (&UNREACHABLE[..], 0));
+        // From the FH to the MH: its address first, then the ports, then the number.
+        let quoted = &icmp[8..];
+        assert_eq!((&quoted[12..16], &quoted[16..20]), (&fh[..], &mh[..]));
+        assert_eq!(quoted[20..28], [1, 187, 156, 64, 0xfe, 0xdc, 0xba, 0x98]);
+
+        let frame = unreachable(&noted("fd01::2", "fd02::2")).unwrap();
+        let (ip, icmp) = frame[14..].split_at(40);
+        assert_eq!(
+            (ip[6], &ip[8..10], &ip[24..26]),
+            (58, &[0xfd, 2][..], &[0xfd, 1][..])
+        );
+        let length = (icmp.len() as u32).to_be_bytes();
+        assert_eq!(sum(&[&ip[8..], &length, &[0, 0, 0, 58], icmp]), 0);
+        assert_eq!(icmp[..2], UNREACHABLE_V6);
+        assert_eq!(icmp[8 + 40 + 4..8 + 40 + 8], [0xfe, 0xdc, 0xba, 0x98]);
+        assert_eq!(unreachable(&noted("10.1.0.2", "fd02::2")), None);
+    }
+}

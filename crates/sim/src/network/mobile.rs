@@ -7,7 +7,7 @@
 //! the host's last one, and with `wake` a segment of each bulk download held back (`wake`). Made
 //! ACKs are not noted themselves, as they go past the programs there.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use holdfast_core::FlowKey;
 use holdfast_core::mobile_host::{
@@ -15,7 +15,7 @@ use holdfast_core::mobile_host::{
     MobileHostSettings, MobileScheme,
 };
 use holdfast_link::LinkState;
-use holdfast_wire::{Duration, Flags, Instant, Segment, Timestamps};
+use holdfast_wire::{Duration, Flags, Instant, Segment, SeqNum, Timestamps};
 
 use super::{DSCP_DEFAULT, Event, Network};
 use crate::observe::{LinkId, Observer};
@@ -56,7 +56,8 @@ pub(super) struct MobileNode {
     flows: BTreeMap<FlowKey, Noted>,
     /// Those of `flows`, with `wake`.
     waking: BTreeMap<FlowKey, Waking>,
-    closed: BTreeSet<FlowKey>,
+    /// Flows whose window is ordered: closed, or to end here.
+    closed: BTreeMap<FlowKey, Option<SeqNum>>,
     scheduled: Option<Instant>,
 }
 
@@ -70,7 +71,7 @@ impl Network {
             node,
             flows: BTreeMap::new(),
             waking: BTreeMap::new(),
-            closed: BTreeSet::new(),
+            closed: BTreeMap::new(),
             scheduled: None,
         });
     }
@@ -265,10 +266,10 @@ impl MobileNode {
         noted.note_egress(&segment, packet, now);
         let closes = !segment.flags.has(Flags::SYN) && segment.flags.has(Flags::ACK);
         if closes
-            && self.closed.contains(&key)
+            && let Some(order) = self.closed.get_mut(&key)
             && let Body::Tcp(tcp) = &mut packet.body
         {
-            tcp.segment.window = 0;
+            tcp.segment.window = ordered_window(order, noted.shift(), &tcp.segment);
         }
         if self.role.settings.scheme == MobileScheme::Wake
             && let Body::Tcp(tcp) = &mut packet.body
@@ -301,8 +302,8 @@ impl MobileNode {
         if segment.flags.has(Flags::RST) {
             self.forget(&key);
         } else if let Some(noted) = self.flows.get_mut(&key) {
-            noted.note_ingress(segment, now);
-            if let Some(waking) = self.waking.get_mut(&key) {
+            let fits = noted.note_ingress(segment, now);
+            if fits && let Some(waking) = self.waking.get_mut(&key) {
                 waking.note_ingress(segment, noted.flow().as_ref(), now);
             }
         }
@@ -342,10 +343,13 @@ impl MobileNode {
     fn perform(&mut self, action: HostAction, now: Instant) -> Vec<Packet> {
         match action {
             HostAction::Close(key) => {
-                self.closed.insert(key);
+                self.closed.insert(key, None);
             }
             HostAction::Open(key) => {
                 self.closed.remove(&key);
+            }
+            HostAction::Limit { key, edge } => {
+                self.closed.insert(key, Some(edge));
             }
             HostAction::Send { key, ack, copies } => {
                 let noted = self.flows.get(&key);
@@ -358,7 +362,7 @@ impl MobileNode {
                             renew(made.as_mut(), clocks);
                         }
                         MadeAck::Last => waking.let_go(&flow, now),
-                        MadeAck::ZeroWindow | MadeAck::Marked => {}
+                        MadeAck::ZeroWindow | MadeAck::Limited(_) | MadeAck::Marked => {}
                     }
                 }
                 return made.map_or_else(Vec::new, |made| vec![made; copies.into()]);
@@ -376,6 +380,22 @@ fn renew(made: Option<&mut Packet>, clocks: Option<Timestamps>) {
     {
         tcp.segment.options.timestamps = clocks;
     }
+}
+
+/// The window that is ordered, as `ordered_window` of `bpf/mobile.bpf.c` has it.
+fn ordered_window(order: &mut Option<SeqNum>, shift: u8, segment: &Segment) -> u16 {
+    let Some(edge) = order else {
+        return 0;
+    };
+    let unit = 1_u32 << shift;
+    let units = edge.distance_from(segment.ack).div_ceil(unit);
+    if units >= u32::from(segment.window) {
+        return segment.window;
+    }
+    if units > 0 {
+        *edge = segment.ack + units * unit;
+    }
+    units as u16
 }
 
 #[cfg(test)]

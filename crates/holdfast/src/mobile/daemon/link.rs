@@ -202,7 +202,13 @@ impl Daemon {
     }
 
     fn link_becomes(&mut self, source: SourceKind, event: HostLinkEvent) {
-        tracing::info!(source = source.name(), ?event, "link");
+        let is_warning = matches!(event, HostLinkEvent::GoingDownSoon(_));
+        if is_warning && self.link.false_alarm.is_some() {
+            // One who warns again and again is heard, and fills no log.
+            tracing::debug!(source = source.name(), ?event, "link");
+        } else {
+            tracing::info!(source = source.name(), ?event, "link");
+        }
         let now = self.now();
         self.link.false_alarm = None;
         match event {

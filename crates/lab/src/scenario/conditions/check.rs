@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a scenario's values may be, beside what their types say.
 
-use super::{
-    Conditions, CrossTraffic, GatewayConditions, SchemeChoice, Stretch,
-};
+use super::{Conditions, CrossTraffic, GatewayConditions, SchemeChoice, Stretch};
 use crate::document::DocumentError;
 
 /// The longest run, in seconds.
@@ -17,7 +15,13 @@ const POINTS_MAX: f64 = 1e6;
 const FLOW_CACHE_BYTES: [u64; 2] = [64 << 10, 256 << 20];
 
 /// An error unless the value is within its range.
-pub(in crate::scenario) fn range(key: &str, value: f64, min: f64, max: f64, unit: &str) -> Result<(), DocumentError> {
+pub(in crate::scenario) fn range(
+    key: &str,
+    value: f64,
+    min: f64,
+    max: f64,
+    unit: &str,
+) -> Result<(), DocumentError> {
     if (min..=max).contains(&value) {
         return Ok(());
     }

@@ -13,7 +13,7 @@ const ACKED_OUT: usize = 84;
 const OUT_FACTS: usize = 88;
 const BULK: usize = 28;
 
-fn wake(test: &str) -> Option<Loaded> {
+pub(super) fn wake(test: &str) -> Option<Loaded> {
     if !available_or_skip(test) {
         return None;
     }
@@ -26,7 +26,7 @@ fn wake(test: &str) -> Option<Loaded> {
 }
 
 impl Loaded {
-    fn order(&self, seconds: u64) {
+    pub(super) fn order(&self, seconds: u64) {
         let until = monotonic_ns() + seconds * 1_000_000_000;
         self.maps.set_orders_until(Instant::from_nanos(until));
     }
@@ -39,6 +39,13 @@ impl Loaded {
             ..Spec::uplink(key)
         };
         self.egress(&open.frame());
+    }
+
+    /// The flow is in bulk, and 100 segments of `piece` from `start` on have come.
+    pub(super) fn hold_from(&self, key: FlowKey, start: u32, piece: u32) {
+        let grid = [(0, start), (4, start + 100 * piece), (8, piece)];
+        let out = [(BULK, 1), (ACKED_OUT, start), (OUT_FACTS, 1)];
+        self.put(key, &[&grid[..], &out[..]].concat());
     }
 
     /// Puts a reserve in place of what the programs have found.
@@ -100,7 +107,7 @@ const PIECE: u32 = 1_000;
 const FIRST: u32 = 70_000;
 
 /// A flow in bulk of which 100 segments have come and are acknowledged.
-fn bulk(loaded: &Loaded, key: FlowKey) {
+pub(super) fn bulk(loaded: &Loaded, key: FlowKey) {
     loaded.begin(key, 7, FIRST);
     let end = FIRST + 100 * PIECE;
     loaded.put(
@@ -116,7 +123,7 @@ fn bulk(loaded: &Loaded, key: FlowKey) {
     );
 }
 
-fn last(key: FlowKey) -> Spec {
+pub(super) fn last(key: FlowKey) -> Spec {
     Spec {
         ack: FIRST + 100 * PIECE,
         clocks: Some((60, 50)),

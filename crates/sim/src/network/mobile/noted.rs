@@ -10,6 +10,10 @@ use crate::packet::{Body, Origin, Packet};
 
 /// A time measurement that nothing has answered by then begins anew.
 const TIMED_MAX: Duration = Duration::from_secs(10);
+/// Sequence numbers that lie further apart are no neighbours.
+const SEQUENCE_REACH: u32 = 1 << 30;
+/// RFC 7323, 2.3.
+const SHIFT_MAX: u8 = 14;
 
 /// One flow.
 #[derive(Clone, Debug)]
@@ -20,6 +24,15 @@ pub(super) struct Noted {
     /// The MH has sent an ACK that is not a SYN.
     is_open: bool,
     has_timestamps: bool,
+    /// The MH's newest clock, its SYN's too.
+    tsval: u32,
+    /// By how many bits the MH's windows are shifted; none: its SYN was not seen.
+    mh_shift: Option<u8>,
+    fh_has_finished: bool,
+    /// The number after the FH's highest.
+    fh_nxt: SeqNum,
+    /// What its newest segment acknowledged.
+    fh_ack: SeqNum,
     timed_tsval: u32,
     tsval_timed_at: Option<Instant>,
     timed_seq: SeqNum,
@@ -38,6 +51,7 @@ impl Noted {
                 snd_nxt: seq,
                 rcv_nxt: ack,
                 window: 0,
+                window_shift: 0,
                 timestamps: None,
                 sack: SackBlocks::default(),
                 srtt: None,
@@ -50,6 +64,11 @@ impl Noted {
             template: *packet,
             is_open: false,
             has_timestamps: false,
+            tsval: 0,
+            mh_shift: None,
+            fh_has_finished: false,
+            fh_nxt: ack,
+            fh_ack: seq,
             timed_tsval: 0,
             tsval_timed_at: None,
             timed_seq: seq,
@@ -59,7 +78,17 @@ impl Noted {
 
     /// The flow, as soon as there is an ACK of it.
     pub(super) fn flow(&self) -> Option<HostFlow> {
-        self.is_open.then_some(self.flow)
+        // Nothing is missing before the FIN.
+        let is_finished = self.fh_has_finished && !self.fh_nxt.after(self.flow.rcv_nxt);
+        self.is_open.then_some(HostFlow {
+            is_finished,
+            ..self.flow
+        })
+    }
+
+    /// By how many bits its windows are shifted.
+    pub(super) const fn shift(&self) -> u8 {
+        self.flow.window_shift
     }
 
     /// When one of its ends was last seen.
@@ -74,6 +103,11 @@ impl Noted {
         let end = segment.seq + segment.len();
         if segment.flags.has(Flags::SYN) {
             self.flow.snd_nxt = end;
+            self.mh_shift = Some(segment.options.window_scale.unwrap_or(0).min(SHIFT_MAX));
+            if let Some(timestamps) = segment.options.timestamps {
+                self.tsval = timestamps.tsval;
+            }
+            self.flow.window_shift = segment.options.window_scale.unwrap_or(0).min(14);
         } else if segment.flags.has(Flags::ACK) {
             if !self.is_open || !segment.ack.before(self.flow.rcv_nxt) {
                 self.note_ack(segment, packet, end);
@@ -90,7 +124,10 @@ impl Noted {
         }
         flow.rcv_nxt = segment.ack;
         flow.window = segment.window;
-        flow.timestamps = segment.options.timestamps.or(flow.timestamps);
+        if let Some(timestamps) = segment.options.timestamps {
+            flow.timestamps = Some(timestamps);
+            self.tsval = timestamps.tsval;
+        }
         flow.sack = without_duplicates(segment);
         self.template = *packet;
     }
@@ -101,8 +138,7 @@ impl Noted {
             |since: Option<Instant>| since.is_none_or(|at| now.saturating_since(at) > TIMED_MAX);
         if let Some(timestamps) = segment.options.timestamps {
             // The first segment with this value: an earlier one might be what is answered.
-            let last = self.flow.timestamps.map(|own| own.tsval);
-            let is_first = !self.has_timestamps || last != Some(timestamps.tsval);
+            let is_first = !self.has_timestamps || self.tsval != timestamps.tsval;
             if is_first && is_over(self.tsval_timed_at) {
                 self.timed_tsval = timestamps.tsval;
                 self.tsval_timed_at = Some(now);
@@ -121,13 +157,60 @@ impl Noted {
         }
     }
 
-    /// A segment of the FH has come.
-    pub(super) fn note_ingress(&mut self, segment: &Segment, now: Instant) {
-        self.time_ingress(segment, now);
-        if segment.flags.has(Flags::FIN) {
-            self.flow.is_finished = true;
+    /// What an off-path sender would have to guess (RFC 9293, 3.10.7.4; RFC 5961).
+    fn fits(&self, segment: &Segment) -> bool {
+        let flow = &self.flow;
+        if !self.is_open || segment.flags.has(Flags::SYN) {
+            return false;
         }
+        let behind = flow.snd_nxt.distance_from(segment.ack);
+        if segment.ack.after(flow.snd_nxt) || behind > SEQUENCE_REACH {
+            return false;
+        }
+        let window = i32::from(flow.window) << self.mh_shift.unwrap_or(SHIFT_MAX);
+        let off = |number: SeqNum| number.get().wrapping_sub(flow.rcv_nxt.get()) as i32;
+        // An end's own retransmissions lie before, by a window at most.
+        off(segment.seq) <= window + (1 << 16) && off(segment.end()) >= -(window + (1 << 16))
+    }
+
+    /// The next one after a segment that was believed, with the same ACK.
+    fn continues(&self, segment: &Segment) -> bool {
+        let is_next = segment.seq == self.fh_nxt && segment.ack == self.fh_ack;
+        is_next && !segment.flags.has(Flags::SYN) && self.is_open && self.flow.heard_at.is_some()
+    }
+
+    fn is_credible(&self, segment: &Segment) -> bool {
+        if !segment.flags.has(Flags::ACK) {
+            return false;
+        }
+        if segment.flags.has(Flags::SYN) {
+            return !self.is_open && segment.ack == self.flow.snd_nxt;
+        }
+        self.continues(segment) || self.fits(segment)
+    }
+
+    /// A segment of the FH has come; whether it fits, and is noted.
+    pub(super) fn note_ingress(&mut self, segment: &Segment, now: Instant) -> bool {
+        if !self.is_credible(segment) {
+            return false;
+        }
+        self.time_ingress(segment, now);
+        if segment.flags.has(Flags::SYN) {
+            // RFC 7323, 2.2 and 3.2: one end without it, and neither scales or has clocks.
+            if segment.options.window_scale.is_none() {
+                self.flow.window_shift = 0;
+                self.mh_shift = Some(0);
+            }
+            self.has_timestamps &= segment.options.timestamps.is_some();
+        }
+        let is_newest = !segment.end().before(self.fh_nxt) || self.flow.heard_at.is_none();
+        if segment.flags.has(Flags::SYN) || is_newest {
+            self.fh_nxt = segment.end();
+        }
+        self.fh_ack = segment.ack;
+        self.fh_has_finished |= segment.flags.has(Flags::FIN);
         self.flow.heard_at = Some(now);
+        true
     }
 
     fn time_ingress(&mut self, segment: &Segment, now: Instant) {
@@ -140,6 +223,7 @@ impl Noted {
         }
         if let (Some(at), Some(timestamps)) = (self.tsval_timed_at, segment.options.timestamps)
             && (timestamps.tsecr.wrapping_sub(self.timed_tsval) as i32) >= 0
+            && (self.tsval.wrapping_sub(timestamps.tsecr) as i32) >= 0
         {
             let since = now.saturating_since(at);
             let gap = self.flow.heard_at.map(|heard| now.saturating_since(heard));
@@ -166,11 +250,14 @@ impl Noted {
             ack: flow.rcv_nxt,
             flags: match ack {
                 MadeAck::Marked => RECONNECTION_FLAGS,
-                MadeAck::ZeroWindow | MadeAck::Last | MadeAck::Wake => Flags::ACK,
+                MadeAck::ZeroWindow | MadeAck::Last | MadeAck::Limited(_) | MadeAck::Wake => {
+                    Flags::ACK
+                }
             },
             window: match ack {
                 MadeAck::ZeroWindow => 0,
                 MadeAck::Last | MadeAck::Marked | MadeAck::Wake => flow.window,
+                MadeAck::Limited(edge) => flow.window_until(edge),
             },
             options: Options {
                 timestamps: flow.timestamps,
@@ -199,3 +286,6 @@ fn without_duplicates(segment: &Segment) -> SackBlocks {
     }
     kept
 }
+
+#[cfg(test)]
+mod tests;

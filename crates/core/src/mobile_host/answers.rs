@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Windows that open, at once or in steps, and ACKs that are said again to flows of which nothing is
+//! heard.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use holdfast_wire::{Instant, SeqNum};
+
+use super::flow::HostFlow;
+use super::opening::{Closed, Opening, Step};
+use super::{FLOWS_SERVED_MAX, FreezeSet, HostAction, MadeAck, MobileHost, REPEATED_AFTER};
+use crate::FlowKey;
+
+/// Windows that open in steps at a time; the others open at once.
+const OPENINGS_MAX: usize = 32;
+/// ACKs that open a window go out so often, the first counted.
+const REPETITIONS_MAX: u32 = 7;
+
+/// ACKs that wait for an answer.
+#[derive(Clone, Debug)]
+pub(super) struct Unanswered {
+    pub(super) ack: MadeAck,
+    /// Of these flows; none: of all that are live.
+    pub(super) of: Option<BTreeMap<FlowKey, Closed>>,
+    pub(super) since: Instant,
+    pub(super) due: Instant,
+    pub(super) sent: u32,
+    pub(super) most: u32,
+}
+
+impl MobileHost {
+    /// Opens what is closed and says so, again to those that do not answer.
+    pub(super) fn open_all(
+        &mut self,
+        now: Instant,
+        copies: u8,
+        flows: &[HostFlow],
+        actions: &mut Vec<HostAction>,
+    ) {
+        self.pending.clear();
+        self.closed_since = None;
+        let opened = core::mem::take(&mut self.closed);
+        let steps = self.settings.set == FreezeSet::Today;
+        let known: BTreeMap<_, _> = flows.iter().map(|flow| (flow.key, flow)).collect();
+        for (key, closed) in &opened {
+            let known = known.get(key).filter(|_| steps);
+            let opening = known.and_then(|flow| Opening::begin(flow, closed, now));
+            if let Some(opening) = opening.filter(|_| self.openings.len() < OPENINGS_MAX) {
+                self.counters.opened_in_steps += 1;
+                self.limit(*key, opening.edge(), actions);
+                self.openings.insert(*key, opening);
+                continue;
+            }
+            actions.push(HostAction::Open(*key));
+            if copies > 0 {
+                self.send(*key, MadeAck::Last, copies, actions);
+            }
+        }
+        if !opened.is_empty() && copies > 0 {
+            self.await_answers(MadeAck::Last, Some(opened), REPETITIONS_MAX, now);
+        }
+    }
+
+    fn limit(&mut self, key: FlowKey, edge: SeqNum, actions: &mut Vec<HostAction>) {
+        actions.push(HostAction::Limit { key, edge });
+        self.send(key, MadeAck::Limited(edge), 1, actions);
+    }
+
+    /// The steps that are due.
+    pub(super) fn step_openings(
+        &mut self,
+        now: Instant,
+        flows: &[HostFlow],
+        actions: &mut Vec<HostAction>,
+    ) {
+        let mut openings = core::mem::take(&mut self.openings);
+        openings.retain(|key, opening| {
+            if opening.due() > now {
+                return true;
+            }
+            let flow = flows.iter().find(|flow| flow.key == *key);
+            let before = opening.edge();
+            match flow.map_or(Step::Open, |flow| opening.step(flow, now)) {
+                Step::Edge(edge) if edge == before => true,
+                Step::Edge(edge) => {
+                    self.limit(*key, edge, actions);
+                    true
+                }
+                Step::Open => {
+                    actions.push(HostAction::Open(*key));
+                    self.send(*key, MadeAck::Last, 1, actions);
+                    false
+                }
+            }
+        });
+        self.openings = openings;
+    }
+
+    /// The link is gone: of flows that were being opened, or that have not answered yet, nothing is
+    /// known but that their windows were closed. They are again.
+    ///
+    /// The word of a carrier may come so late that the announced outage was taken for a false alarm.
+    pub(super) fn close_again(&mut self, flows: &[HostFlow], actions: &mut Vec<HostAction>) {
+        let openings = core::mem::take(&mut self.openings);
+        let stepped = openings.iter().map(|(key, opening)| {
+            let over = Closed {
+                rcv_nxt: None,
+                at: opening.closed_at(),
+                round_trip: Some(opening.usual()),
+                flight: Some(opening.flight()),
+            };
+            (*key, over)
+        });
+        let mut again: BTreeMap<_, _> = stepped.collect();
+        if let Some(Unanswered {
+            of: Some(of),
+            since,
+            ..
+        }) = self.unanswered.take()
+        {
+            let answered = |flow: &&HostFlow| flow.heard_at.is_some_and(|at| at >= since);
+            let answered: BTreeSet<_> = flows.iter().filter(answered).map(|of| of.key).collect();
+            for (key, over) in of {
+                if !answered.contains(&key) {
+                    again.entry(key).or_insert(over);
+                }
+            }
+        }
+        for (key, over) in again {
+            if self.closed.len() < FLOWS_SERVED_MAX {
+                self.closed.insert(key, over);
+                actions.push(HostAction::Close(key));
+            } else {
+                actions.push(HostAction::Open(key));
+            }
+        }
+    }
+
+    pub(super) fn await_answers(
+        &mut self,
+        ack: MadeAck,
+        of: Option<BTreeMap<FlowKey, Closed>>,
+        most: u32,
+        now: Instant,
+    ) {
+        self.unanswered = Some(Unanswered {
+            ack,
+            of,
+            since: now,
+            due: now + REPEATED_AFTER,
+            sent: 1,
+            most,
+        });
+    }
+
+    /// Flows of which nothing was heard since the link is back: the ACK may be lost.
+    pub(super) fn say_again(
+        &mut self,
+        now: Instant,
+        flows: &[HostFlow],
+        actions: &mut Vec<HostAction>,
+    ) {
+        let Some(mut of) = self.unanswered.take() else {
+            return;
+        };
+        let waits = |flow: &&HostFlow| {
+            let asked = of
+                .of
+                .as_ref()
+                .is_none_or(|keys| keys.contains_key(&flow.key));
+            asked && flow.heard_at.is_none_or(|at| at < of.since)
+        };
+        let waiting: Vec<_> = flows.iter().filter(waits).copied().collect();
+        for flow in waiting.iter().take(FLOWS_SERVED_MAX) {
+            // Marks are for what is live; what was closed is to be opened in any case.
+            let wanted = of.of.is_some() || flow.is_live(now);
+            // Of one that opens in steps each step is an ACK.
+            let wanted = wanted && !self.openings.contains_key(&flow.key);
+            if wanted && flow.is_late(of.since, now) {
+                self.send(flow.key, of.ack, 1, actions);
+            }
+        }
+        of.due = now + REPEATED_AFTER * (1 << of.sent);
+        of.sent += 1;
+        if of.sent < of.most && !waiting.is_empty() {
+            self.unanswered = Some(of);
+        }
+    }
+}

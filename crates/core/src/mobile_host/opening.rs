@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A window that opens in steps after an outage (`today`).
+//!
+//! A sender that was frozen begins again, if it was idle for longer than its retransmission
+//! timeout, with less than its window and in slow start (RFC 5681, 4.1; Linux:
+//! `tcp_slow_start_after_idle`): each ACK brings two segments, in a burst twice as fast as the link,
+//! and half a window of them waits in the link's queue. Where the queue is shorter, so much is
+//! lost, and the freeze has cost more than the outage would have. The window is the MH's means to
+//! prevent that: its right edge moves on
+//!
+//! - in the first round trip, until something comes, by twice what a sender that begins again is
+//!   expected to send: that halves its window with each timeout that it is idle;
+//! - from then on twice as fast as data came during the last round trip, but no more than a
+//!   quarter faster than before the freeze; a sender that has used all of the first round trip
+//!   has not begun again, and goes on with half its rate at least;
+//! - and never further ahead of what has come than what was on its way before, plus an eighth of
+//!   it with each round trip after the old rate is reached.
+//!
+//! So the sender's window doubles with each round trip as its own rules have it, but spread over
+//! it; nothing waits in the queue that did not wait there before. The edge never moves back.
+//! What was on its way is what came after the window was closed: all of a round trip.
+
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use holdfast_wire::{Instant, SeqNum};
+
+use super::flow::HostFlow;
+
+/// Less than this on its way opens at once: little more than what any sender may begin with (RFC
+/// 6928, ten segments).
+const FLIGHT_MIN: u32 = 32 * 1024;
+/// What may come at once: RFC 6928, section 2.
+const FIRST_BURST: u32 = 14_600;
+/// What a sender begins with after a long time idle; twice as much.
+const BEGINNING_TWICE: u32 = 2 * FIRST_BURST;
+/// Its timeout is longer than its round trip by this: Linux, `TCP_RTO_MIN`.
+const RTO_MORE: Duration = Duration::from_millis(200);
+/// It has used all if no more than this is left: segments are not cut.
+const REMAINDER: u32 = 3000;
+/// Steps of a round trip, but none sooner than [`STEP_MIN`] after the last.
+const STEPS: u32 = 16;
+const STEP_MIN: Duration = Duration::from_millis(5);
+/// The window is open after so many round trips at the latest...
+const ROUNDS_MAX: u32 = 16;
+/// ... or so many after the old rate is reached.
+const ROUNDS_AT_RATE: u32 = 6;
+/// If nothing comes for so many round trips, and [`SILENCE_MIN`], steps are no use.
+const ROUNDS_SILENT: u32 = 4;
+const SILENCE_MIN: Duration = Duration::from_millis(300);
+
+/// What a window was closed over.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Closed {
+    /// What the MH had acknowledged; none: the flow was not known any more.
+    pub(super) rcv_nxt: Option<SeqNum>,
+    /// When.
+    pub(super) at: Instant,
+    /// The flow's round trip, queues included.
+    pub(super) round_trip: Option<Duration>,
+    /// What was on its way before an earlier one, from which it had not recovered.
+    pub(super) flight: Option<u32>,
+}
+
+impl Closed {
+    pub(super) fn over(flow: Option<&HostFlow>, at: Instant) -> Self {
+        match flow {
+            Some(flow) => Self {
+                rcv_nxt: Some(flow.rcv_nxt),
+                at,
+                round_trip: flow.round_trip(),
+                flight: None,
+            },
+            None => Self {
+                rcv_nxt: None,
+                at,
+                round_trip: None,
+                flight: None,
+            },
+        }
+    }
+}
+
+/// A step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// The window ends here from now on.
+    Edge(SeqNum),
+    /// It needs no limit any more.
+    Open,
+}
+
+/// One flow's window on its way.
+#[derive(Clone, Debug)]
+pub(super) struct Opening {
+    edge: SeqNum,
+    /// Bytes that were on their way before.
+    flight: u32,
+    /// In this time.
+    usual: Duration,
+    began: Instant,
+    closed_at: Instant,
+    /// What had come when it began.
+    first: SeqNum,
+    /// What may come in the first round trip.
+    beginning: u32,
+    /// All of that has come.
+    used_all: bool,
+    /// The round trip since: from the beginning to the first that comes.
+    round_trip: Option<Duration>,
+    /// When what had come, of the last round trip.
+    came: VecDeque<(Instant, SeqNum)>,
+    at_rate_since: Option<Instant>,
+    stepped_at: Instant,
+}
+
+impl Opening {
+    /// Begins; none if the window may open at once.
+    pub(super) fn begin(flow: &HostFlow, closed: &Closed, now: Instant) -> Option<Self> {
+        let usual = closed.round_trip.filter(|usual| !usual.is_zero())?;
+        let came = || {
+            let before = closed.rcv_nxt?;
+            Some(flow.rcv_nxt.distance_from(before))
+        };
+        let flight = closed.flight.or_else(came)?;
+        let own = flow.window_bytes();
+        // More than the window was never on its way: the numbers are of another connection.
+        if flight < FLIGHT_MIN || flight > own.saturating_mul(2) {
+            return None;
+        }
+        let idle = now.saturating_since(closed.at).saturating_sub(usual);
+        let halvings = idle.as_nanos() / (usual + RTO_MORE).as_nanos();
+        let expected = flight >> halvings.min(31);
+        let beginning = (expected * 2).max(BEGINNING_TWICE).min(flight / 2);
+        Some(Self {
+            edge: flow.rcv_nxt + FIRST_BURST.min(beginning),
+            beginning,
+            used_all: false,
+            flight,
+            usual,
+            began: now,
+            closed_at: closed.at,
+            first: flow.rcv_nxt,
+            round_trip: None,
+            came: VecDeque::new(),
+            at_rate_since: None,
+            stepped_at: now,
+        })
+    }
+
+    /// Where the window ends.
+    pub(super) const fn edge(&self) -> SeqNum {
+        self.edge
+    }
+
+    /// What was on its way before.
+    pub(super) const fn flight(&self) -> u32 {
+        self.flight
+    }
+
+    /// When the window was closed.
+    pub(super) const fn closed_at(&self) -> Instant {
+        self.closed_at
+    }
+
+    /// The round trip of then.
+    pub(super) const fn usual(&self) -> Duration {
+        self.usual
+    }
+
+    /// When the next step is due.
+    pub(super) fn due(&self) -> Instant {
+        let round_trip = self.round_trip.unwrap_or(self.usual);
+        self.stepped_at + (round_trip / STEPS).max(STEP_MIN)
+    }
+
+    /// The next step.
+    pub(super) fn step(&mut self, flow: &HostFlow, now: Instant) -> Step {
+        // After a pause of the caller nothing is made up for: that would be a burst.
+        let since = now.saturating_since(self.stepped_at);
+        let since = since.min((self.round_trip.unwrap_or(self.usual) / 4).max(STEP_MIN));
+        self.stepped_at = now;
+        let (moves, limit) = if flow.rcv_nxt == self.first {
+            let silence = (self.usual * ROUNDS_SILENT).max(SILENCE_MIN);
+            if now.saturating_since(self.began) >= silence {
+                return Step::Open;
+            }
+            (share(self.beginning, since, self.usual), self.beginning)
+        } else {
+            match self.after_first(flow.rcv_nxt, since, now) {
+                Some(step) => step,
+                None => return Step::Open,
+            }
+        };
+        let ahead = self.edge + moves;
+        self.edge = self.edge.max(ahead.min(flow.rcv_nxt + limit));
+        if self.edge.distance_from(flow.rcv_nxt) >= flow.window_bytes() {
+            return Step::Open;
+        }
+        Step::Edge(self.edge)
+    }
+
+    /// How far the edge moves, and how far ahead of what has come it may be; none: it is enough.
+    fn after_first(
+        &mut self,
+        rcv_nxt: SeqNum,
+        since: Duration,
+        now: Instant,
+    ) -> Option<(u32, u32)> {
+        let elapsed = now.saturating_since(self.began);
+        let (usual, first) = (self.usual, self.first);
+        let round_trip = *self
+            .round_trip
+            .get_or_insert_with(|| elapsed.clamp(STEP_MIN, usual.max(STEP_MIN)));
+        if elapsed >= round_trip * ROUNDS_MAX {
+            return None;
+        }
+        self.came.push_back((now, rcv_nxt));
+        // One that is older than a round trip stays.
+        while self
+            .came
+            .get(1)
+            .is_some_and(|(at, _)| now.saturating_since(*at) >= round_trip)
+        {
+            self.came.pop_front();
+        }
+        let before = match self.came.front() {
+            Some((at, before)) if now.saturating_since(*at) >= round_trip => *before,
+            _ => first,
+        };
+        let recent = rcv_nxt.distance_from(before);
+        // What is sent in the second round trip comes in the third.
+        if elapsed < round_trip * 7 / 4 {
+            self.used_all |= rcv_nxt.distance_from(first) + REMAINDER >= self.beginning;
+        }
+        let usual_share = share(self.flight, round_trip, self.usual);
+        if recent >= usual_share / 4 * 3 {
+            self.at_rate_since.get_or_insert(now);
+        }
+        let mut limit = self.flight;
+        if let Some(at) = self.at_rate_since {
+            let at_rate = now.saturating_since(at);
+            if at_rate >= round_trip * ROUNDS_AT_RATE {
+                return None;
+            }
+            limit += share(self.flight / 8, at_rate, round_trip);
+        }
+        let least = if self.used_all && elapsed < round_trip * 3 {
+            usual_share / 2
+        } else {
+            FIRST_BURST
+        };
+        let most = (usual_share / 4 * 5).max(FIRST_BURST);
+        let allowance = (recent.saturating_mul(2)).clamp(least.min(most), most);
+        Some((share(allowance, since, round_trip), limit))
+    }
+}
+
+/// Of so many bytes in `whole`, those of `part`; no more than all.
+fn share(bytes: u32, part: Duration, whole: Duration) -> u32 {
+    let whole = whole.as_nanos().max(1);
+    let share = u128::from(bytes) * part.as_nanos().min(whole) / whole;
+    share as u32
+}

@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Whatever happens: warnings, outages told late or never, answers that are lost or late, a daemon
+//! that dies, a machine that is suspended. What a data path would have been told is kept, and asked
+//! after each event.
+//!
+//! The seeds are 1 to 400; another one: `HOLDFAST_SEED=N`. A failure prints its own.
+
+use std::collections::BTreeMap;
+
+use rand_chacha::ChaCha8Rng;
+use rand_core::{RngCore as _, SeedableRng as _};
+
+use super::*;
+
+const EVENTS: usize = 120;
+
+/// What is ordered for a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    Closed,
+    Until(SeqNum),
+}
+
+struct World {
+    seed: u64,
+    rng: ChaCha8Rng,
+    settings: MobileHostSettings,
+    host: MobileHost,
+    now: Instant,
+    flows: Vec<HostFlow>,
+    /// What the machine is shown: of a moment before.
+    shown: Vec<HostFlow>,
+    carries: bool,
+    orders: BTreeMap<FlowKey, Order>,
+    /// Of these the FH last heard of a window of 0, or a limit.
+    owed: BTreeMap<FlowKey, Order>,
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let mut settings = MobileHostSettings::new(MobileScheme::Freeze);
+        settings.set = FreezeSet::ALL[(rng.next_u32() % 2) as usize];
+        let flows: Vec<_> = (0..4)
+            .map(|port| {
+                let round_trip = Duration::from_millis(5 + u64::from(rng.next_u32() % 400));
+                HostFlow {
+                    srtt: Some(round_trip).filter(|_| rng.next_u32() % 8 > 0),
+                    rtt: Some(round_trip),
+                    window: 1 + (rng.next_u32() % 60_000) as u16,
+                    window_shift: (rng.next_u32() % 15) as u8,
+                    rcv_nxt: SeqNum::new(rng.next_u32()),
+                    ..flow(1_000 + port)
+                }
+            })
+            .collect();
+        Self {
+            seed,
+            rng,
+            settings,
+            host: MobileHost::new(settings),
+            now: at(0),
+            shown: flows.clone(),
+            flows,
+            carries: true,
+            orders: BTreeMap::new(),
+            owed: BTreeMap::new(),
+        }
+    }
+
+    fn below(&mut self, limit: u32) -> u32 {
+        self.rng.next_u32() % limit
+    }
+
+    fn drive(
+        &mut self,
+        ask: impl FnOnce(
+            &mut MobileHost,
+            Instant,
+            &mut dyn FnMut() -> Vec<HostFlow>,
+            &mut Vec<HostAction>,
+        ),
+    ) {
+        let mut actions = Vec::new();
+        let shown = self.shown.clone();
+        ask(
+            &mut self.host,
+            self.now,
+            &mut || shown.clone(),
+            &mut actions,
+        );
+        let seed = self.seed;
+        for action in actions {
+            self.perform(&action);
+        }
+        let ordered = !self.orders.is_empty();
+        let until = self.host.orders_until(self.now);
+        assert_eq!(until.is_some(), ordered, "seed {seed}: {:?}", self.orders);
+        if let Some(until) = until {
+            assert!(
+                until.saturating_since(self.now) <= ORDER_LIFE,
+                "seed {seed}"
+            );
+            let renewed = self.host.poll_timeout();
+            assert!(
+                renewed.is_some_and(|at| at < until),
+                "seed {seed}: orders lapse"
+            );
+        }
+        let closed = self
+            .orders
+            .values()
+            .filter(|order| **order == Order::Closed);
+        assert_eq!(self.host.closed_count(), closed.count(), "seed {seed}");
+    }
+
+    fn perform(&mut self, action: &HostAction) {
+        let seed = self.seed;
+        match *action {
+            HostAction::Close(key) => {
+                self.orders.insert(key, Order::Closed);
+                self.owed.insert(key, Order::Closed);
+            }
+            HostAction::Open(key) => {
+                let before = self.orders.remove(&key);
+                assert!(before.is_some(), "seed {seed}: opened twice");
+            }
+            HostAction::Limit { key, edge } => {
+                if let Some(Order::Until(before)) = self.orders.insert(key, Order::Until(edge)) {
+                    assert!(edge.after(before), "seed {seed}: {before:?} to {edge:?}");
+                }
+                self.owed.insert(key, Order::Until(edge));
+            }
+            HostAction::Send { key, ack, copies } => {
+                assert!(copies > 0, "seed {seed}");
+                let order = self.orders.get(&key).copied();
+                match ack {
+                    MadeAck::ZeroWindow => assert_eq!(order, Some(Order::Closed), "seed {seed}"),
+                    MadeAck::Limited(edge) => {
+                        assert_eq!(order, Some(Order::Until(edge)), "seed {seed}");
+                    }
+                    MadeAck::Last => {
+                        assert_eq!(order, None, "seed {seed}: against the order");
+                        // Lost or not: it was said.
+                        self.owed.remove(&key);
+                    }
+                    MadeAck::Marked | MadeAck::Wake => panic!("seed {seed}: {ack:?}"),
+                }
+            }
+        }
+    }
+
+    /// Lets time pass with what is due in it; a suspended machine does it all at the end.
+    fn pass(&mut self, time: Duration, suspended: bool) {
+        let end = self.now + time;
+        if suspended {
+            self.now = end;
+        }
+        let mut turns = 0;
+        while let Some(due) = self.host.poll_timeout().filter(|due| *due <= end) {
+            self.now = self.now.max(due);
+            self.drive(MobileHost::handle_timeout);
+            turns += 1;
+            assert!(turns < 100_000, "seed {}: due for ever", self.seed);
+        }
+        self.now = end;
+    }
+
+    /// Segments of the FHs come, or are lost, and the machine may see it late.
+    fn hear(&mut self) {
+        let (carries, now) = (self.carries, self.now);
+        for place in 0..self.flows.len() {
+            let (comes, bytes) = (self.below(3) > 0, self.below(400_000));
+            if carries && comes {
+                let flow = &mut self.flows[place];
+                flow.rcv_nxt = flow.rcv_nxt + bytes;
+                flow.heard_at = Some(now);
+                flow.sent_at = now;
+            }
+        }
+        // What is read while it is being written, or was overtaken, is of before.
+        if self.below(4) > 0 {
+            self.shown.clone_from(&self.flows);
+        }
+    }
+
+    fn event(&mut self) {
+        match self.below(12) {
+            0..=2 => {
+                let lead = match self.below(4) {
+                    0 => None,
+                    _ => Some(Duration::from_millis(u64::from(self.below(1_500)))),
+                };
+                let event = HostLinkEvent::GoingDownSoon(lead);
+                self.drive(|host, now, flows, actions| {
+                    host.handle_link(event, now, flows, actions)
+                });
+            }
+            3 | 4 => {
+                self.carries = false;
+                // The word of it comes, or does not.
+                if self.below(4) > 0 {
+                    self.tell(HostLinkEvent::Down);
+                }
+            }
+            5 | 6 => {
+                self.carries = true;
+                if self.below(4) > 0 {
+                    self.tell(HostLinkEvent::Up);
+                }
+            }
+            7 => self.crash(),
+            8 => {
+                let time = Duration::from_millis(u64::from(self.below(3_600_000)));
+                self.pass(time, true);
+            }
+            _ => self.hear(),
+        }
+        let time = Duration::from_micros(u64::from(self.below(600_000)));
+        self.pass(time, false);
+    }
+
+    fn tell(&mut self, event: HostLinkEvent) {
+        self.drive(|host, now, flows, actions| host.handle_link(event, now, flows, actions));
+    }
+
+    /// The daemon dies: what it has ordered lapses, and the guard says so for it. Its successor
+    /// knows nothing.
+    fn crash(&mut self) {
+        if self.below(2) == 0 {
+            self.drive(|host, now, _, actions| host.release(now, actions));
+            assert!(self.owed.is_empty(), "seed {}: {:?}", self.seed, self.owed);
+        }
+        self.orders.clear();
+        self.owed.clear();
+        self.host = MobileHost::new(self.settings);
+    }
+}
+
+#[test]
+fn whatever_happens_edges_go_forward_orders_are_renewed_and_all_is_open_in_the_end() {
+    let seeds = match std::env::var("HOLDFAST_SEED") {
+        Ok(seed) => vec![seed.parse().expect("HOLDFAST_SEED is a number")],
+        Err(_) => (1..=400).collect(),
+    };
+    let (mut frozen, mut in_steps, mut false_alarms) = (0, 0, 0);
+    for seed in seeds {
+        let mut world = World::new(seed);
+        for _ in 0..EVENTS {
+            world.event();
+        }
+        // The link is back for good, and somebody says so or something is heard.
+        world.carries = true;
+        world.tell(HostLinkEvent::Up);
+        for _ in 0..40 {
+            world.hear();
+            world.pass(Duration::from_secs(1), false);
+        }
+        assert!(world.orders.is_empty(), "seed {seed}: {:?}", world.orders);
+        // Every FH that was told of less than the MH's window was told of all of it.
+        let unknown = world
+            .owed
+            .keys()
+            .filter(|key| world.flows.iter().any(|of| of.key == **key));
+        assert_eq!(unknown.count(), 0, "seed {seed}: {:?}", world.owed);
+        assert_eq!(world.host.poll_timeout(), None, "seed {seed}");
+        let counters = world.host.counters();
+        frozen += counters.frozen;
+        in_steps += counters.opened_in_steps;
+        false_alarms += counters.false_alarms;
+    }
+    // It was about something.
+    let all = (frozen, in_steps, false_alarms);
+    if std::env::var_os("HOLDFAST_SEED").is_none() {
+        assert!(
+            frozen > 1_000 && in_steps > 100 && false_alarms > 100,
+            "{all:?}"
+        );
+    }
+}

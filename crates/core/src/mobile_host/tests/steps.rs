@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Windows that open in steps, and an outage of which the word comes late.
+
+use std::collections::VecDeque;
+
+use super::*;
+
+const SEGMENT: u32 = 1448;
+/// What was on its way before the freeze, in segments: 172 on a path of 100 ms and 20 Mbit/s, and
+/// most of a queue of 50.
+const FLIGHT: u32 = 200;
+/// The round trip with that queue.
+const FULL: Duration = Duration::from_millis(116);
+
+fn today() -> Bench {
+    let mut settings = MobileHostSettings::new(MobileScheme::Freeze);
+    settings.set = FreezeSet::Today;
+    let mut bench = Bench::new(settings);
+    bench.flows.truncate(1);
+    bench.flows[0].srtt = Some(FULL);
+    bench.flows[0].rtt = Some(FULL);
+    bench.flows[0].window = 24_000;
+    bench
+}
+
+/// Closed at 0 with a flight behind it, gone at 300, back after `for_ms`.
+fn frozen(bench: &mut Bench, for_ms: u64) -> Vec<HostAction> {
+    let lead = FULL * 2 - Duration::from_millis(1);
+    let actions = bench.link(HostLinkEvent::GoingDownSoon(Some(lead)), at(0));
+    let key = bench.keys()[0];
+    assert_eq!(actions[0], HostAction::Close(key));
+    bench.flows[0].rcv_nxt = bench.flows[0].rcv_nxt + FLIGHT * SEGMENT;
+    bench.until(at(231));
+    bench.link(HostLinkEvent::Down, at(231));
+    bench.until(at(231 + for_ms));
+    bench.link(HostLinkEvent::Up, at(231 + for_ms))
+}
+
+fn edge_of(action: &HostAction) -> Option<SeqNum> {
+    match action {
+        HostAction::Limit { edge, .. } => Some(*edge),
+        _ => None,
+    }
+}
+
+/// A sender in slow start at the far end of a link, in segments and milliseconds: 50 ms each way
+/// but for the link's queue, which drains 12 segments in 7 ms.
+struct Sender {
+    window: u32,
+    slow_until: u32,
+    sent: u32,
+    acked: u32,
+    queue: u32,
+    drained: u32,
+    longest_queue: u32,
+    to_mh: VecDeque<u64>,
+    to_fh: VecDeque<(u64, u32)>,
+    edges: VecDeque<(u64, u32)>,
+    edge: u32,
+    came: u32,
+}
+
+impl Sender {
+    fn new(window: u32) -> Self {
+        Self {
+            window,
+            slow_until: 160,
+            sent: 0,
+            acked: 0,
+            queue: 0,
+            drained: 0,
+            longest_queue: 0,
+            to_mh: VecDeque::new(),
+            to_fh: VecDeque::new(),
+            edges: VecDeque::new(),
+            edge: 0,
+            came: 0,
+        }
+    }
+
+    /// One millisecond; what has come at the MH by then.
+    fn tick(&mut self, now: u64) -> u32 {
+        while let Some((_, edge)) = self.edges.front().filter(|(at, _)| *at <= now) {
+            self.edge = self.edge.max(*edge);
+            self.edges.pop_front();
+        }
+        while let Some((_, acked)) = self.to_fh.front().filter(|(at, _)| *at <= now) {
+            if self.window < self.slow_until {
+                self.window += acked - self.acked;
+            }
+            self.acked = *acked;
+            self.to_fh.pop_front();
+        }
+        // The wired link is five times as fast.
+        for _ in 0..8 {
+            if self.sent < self.edge && self.sent - self.acked < self.window {
+                self.sent += 1;
+                self.queue += 1;
+            }
+        }
+        self.longest_queue = self.longest_queue.max(self.queue);
+        let drains = ((now + 1) * 12 / 7) - (now * 12 / 7);
+        for _ in 0..drains {
+            if self.queue > 0 {
+                self.queue -= 1;
+                self.drained += 1;
+                self.to_mh.push_back(now + 50);
+            }
+        }
+        while self.to_mh.front().is_some_and(|at| *at <= now) {
+            self.to_mh.pop_front();
+            self.came += 1;
+            self.to_fh.push_back((now + 50, self.came));
+        }
+        self.came
+    }
+}
+
+/// Runs the sender against the machine: the longest queue, what came in the second second, and
+/// the edges as they were said.
+fn opened(window: u32, steps: bool) -> (u32, u32, Vec<SeqNum>) {
+    let idle_ms = if window < 20 { 5_000 } else { 500 };
+    let mut bench = today();
+    let actions = frozen(&mut bench, idle_ms);
+    let first = bench.flows[0].rcv_nxt;
+    let mut sender = Sender::new(window);
+    let mut edges: Vec<_> = actions.iter().filter_map(edge_of).collect();
+    assert_eq!(edges.len(), 1);
+    let own = bench.flows[0].window_bytes() / SEGMENT;
+    let began = 231 + idle_ms;
+    let mut second = 0;
+    let said = |edge: SeqNum| edge.distance_from(first) / SEGMENT;
+    sender
+        .edges
+        .push_back((50, if steps { said(edges[0]) } else { own }));
+    for now in 0..2_000 {
+        let came = sender.tick(now);
+        bench.flows[0].rcv_nxt = first + came * SEGMENT;
+        if came > 0 {
+            bench.flows[0].heard_at = Some(at(began + now));
+        }
+        for (_, action) in bench.until(at(began + now)) {
+            if let Some(edge) = edge_of(&action) {
+                edges.push(edge);
+            }
+            let edge = match action {
+                HostAction::Limit { edge, .. } => said(edge),
+                HostAction::Open(_) => came + own,
+                _ => continue,
+            };
+            if steps {
+                sender.edges.push_back((now + 50, edge));
+            }
+        }
+        if now == 999 {
+            second = came;
+        }
+    }
+    assert_eq!(bench.host.poll_timeout(), None, "it ends");
+    assert_eq!(bench.host.counters().opened_in_steps, 1);
+    (sender.longest_queue, sender.came - second, edges)
+}
+
+#[test]
+fn a_sender_that_begins_again_overflows_no_short_queue_and_reaches_its_rate() {
+    for window in [10, 50, 100] {
+        let (queue, second, edges) = opened(window, true);
+        assert!(queue <= 50, "{window}: {queue} segments wait");
+        // 1714 segments a second are the link's; the sender's own window is 160 in 100 ms.
+        assert!(second >= 1_450, "{window}: {second} in the second second");
+        for pair in edges.windows(2) {
+            assert!(pair[1].after(pair[0]), "the edge moves on: {pair:?}");
+        }
+    }
+    // What it is for: the same sender, whose window opens at once.
+    let (queue, ..) = opened(50, false);
+    assert!(queue > 50, "{queue}");
+}
+
+#[test]
+fn a_sender_that_has_kept_its_window_is_at_its_rate_within_four_round_trips() {
+    let mut bench = today();
+    let actions = frozen(&mut bench, 5_000);
+    let first = bench.flows[0].rcv_nxt;
+    let mut sender = Sender::new(400);
+    let edge = edge_of(&actions[0]).unwrap();
+    let said = |edge: SeqNum| edge.distance_from(first) / SEGMENT;
+    sender.edges.push_back((50, said(edge)));
+    let mut came_by = Vec::new();
+    for now in 0..1_000 {
+        let came = sender.tick(now);
+        bench.flows[0].rcv_nxt = first + came * SEGMENT;
+        for (_, action) in bench.until(at(5_231 + now)) {
+            if let Some(edge) = edge_of(&action) {
+                sender.edges.push_back((now + 50, said(edge)));
+            }
+        }
+        came_by.push(came);
+    }
+    assert!(sender.longest_queue <= 50, "{}", sender.longest_queue);
+    let fifth = came_by[600] - came_by[500];
+    assert!(fifth > 150, "{fifth} segments in the fifth round trip");
+}
+
+#[test]
+fn a_flow_with_little_on_its_way_opens_at_once_and_as_published_every_flow_does() {
+    let mut bench = today();
+    let lead = FULL * 2 - Duration::from_millis(1);
+    bench.link(HostLinkEvent::GoingDownSoon(Some(lead)), at(0));
+    bench.flows[0].rcv_nxt = bench.flows[0].rcv_nxt + 10 * SEGMENT;
+    bench.link(HostLinkEvent::Down, at(231));
+    let key = bench.keys()[0];
+    let at_once = [HostAction::Open(key), send(key, MadeAck::Last, 3)];
+    assert_eq!(bench.link(HostLinkEvent::Up, at(900)), at_once);
+
+    let mut bench = Bench::of(MobileScheme::Freeze);
+    bench.flows.truncate(1);
+    bench.link(HostLinkEvent::GoingDownSoon(None), at(0));
+    bench.flows[0].rcv_nxt = bench.flows[0].rcv_nxt + FLIGHT * SEGMENT;
+    bench.link(HostLinkEvent::Down, at(100));
+    assert_eq!(bench.link(HostLinkEvent::Up, at(900)), at_once);
+}
+
+#[test]
+fn steps_that_nobody_answers_end_and_the_opening_ack_is_said_again() {
+    let mut bench = today();
+    let actions = frozen(&mut bench, 500);
+    assert!(edge_of(&actions[0]).is_some());
+    let happened = bench.until(at(60_000));
+    let opened = happened
+        .iter()
+        .find(|(_, action)| matches!(action, HostAction::Open(_)));
+    let opened = opened.unwrap().0.saturating_since(at(731));
+    assert!(opened < FULL * 5, "{opened:?}");
+    let after = happened
+        .iter()
+        .filter(|(when, action)| {
+            let last = matches!(
+                action,
+                HostAction::Send {
+                    ack: MadeAck::Last,
+                    ..
+                }
+            );
+            last && when.saturating_since(at(731)) > opened
+        })
+        .count();
+    assert!(after >= 3, "{after} more");
+    assert_eq!(bench.host.poll_timeout(), None);
+}
+
+#[test]
+fn an_outage_whose_word_comes_after_it_was_taken_for_a_false_alarm_is_one_all_the_same() {
+    for carrier_late_ms in [760, 900, 1_400] {
+        let mut bench = Bench::new(MobileHostSettings {
+            set: FreezeSet::Today,
+            ..MobileHostSettings::new(MobileScheme::Freeze)
+        });
+        bench.link(HostLinkEvent::GoingDownSoon(Some(RTT * 3)), at(0));
+        // The link goes at 240. Nothing is heard, and nobody says why.
+        bench.until(at(carrier_late_ms));
+        assert_eq!(bench.host.counters().false_alarms, 1);
+        assert_eq!(bench.host.closed_count(), 0);
+        bench.link(HostLinkEvent::Down, at(carrier_late_ms));
+        assert_eq!(bench.host.closed_count(), 2, "they are closed again");
+        bench.until(at(3_239));
+        let actions = bench.link(HostLinkEvent::Up, at(3_240));
+        for key in bench.keys() {
+            assert!(actions.contains(&HostAction::Open(key)));
+            assert!(actions.contains(&send(key, MadeAck::Last, 3)));
+        }
+    }
+}
+
+#[test]
+fn a_flow_that_has_answered_since_the_false_alarm_is_not_closed_again() {
+    let mut bench = today();
+    bench.link(HostLinkEvent::GoingDownSoon(Some(FULL * 2)), at(0));
+    bench.until(at(760));
+    assert_eq!(bench.host.counters().false_alarms, 1);
+    bench.flows[0].heard_at = Some(at(800));
+    assert!(bench.link(HostLinkEvent::Down, at(5_000)).is_empty());
+    assert_eq!(bench.host.closed_count(), 0);
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a warning does: which windows are closed, when, and what if nothing comes of it.
+
+use core::time::Duration;
+
+use holdfast_wire::Instant;
+
+use super::flow::{HostFlow, ROUND_TRIP_UNKNOWN, served};
+use super::opening::{Closed, Opening};
+use super::{
+    ADOPTION, COPIES_AFTER_FALSE_ALARM, FLOWS_SERVED_MAX, FreezeSet, HostAction, MadeAck,
+    MobileHost, MobileScheme, ORDER_RENEWAL, Phase, WARNED_MAX,
+};
+use crate::FlowKey;
+
+impl MobileHost {
+    pub(super) fn on_warning(
+        &mut self,
+        lead: Option<Duration>,
+        now: Instant,
+        flows: &mut dyn FnMut() -> Vec<HostFlow>,
+        actions: &mut Vec<HostAction>,
+    ) {
+        let is_down = matches!(self.phase, Phase::Down { .. });
+        if self.settings.scheme != MobileScheme::Freeze || is_down || now < self.deaf_until {
+            return;
+        }
+        let goes_at = lead.map(|lead| now + lead);
+        let until = goes_at.unwrap_or(now) + self.settings.false_alarm;
+        // Warnings one after another do not keep windows closed for ever.
+        let most = self.settings.false_alarm + WARNED_MAX;
+        let most = self.closed_since.map(|since| since + most);
+        self.phase = Phase::Warned {
+            goes_at,
+            until: most.map_or(until, |most| until.min(most)),
+            adopt_at: now + ADOPTION,
+        };
+        self.left_alone.clear();
+        // A newer warning tells a better time.
+        self.pending.clear();
+        self.warn_flows(goes_at, now, &flows(), actions);
+        self.renew_at = now + ORDER_RENEWAL;
+    }
+
+    /// Closes the windows of flows for which it is time, and notes when it is for the others.
+    pub(super) fn warn_flows(
+        &mut self,
+        goes_at: Option<Instant>,
+        now: Instant,
+        flows: &[HostFlow],
+        actions: &mut Vec<HostAction>,
+    ) {
+        for flow in served(flows, now) {
+            if self.closed.contains_key(&flow.key) {
+                continue;
+            }
+            let round_trip = flow.round_trip();
+            let assumed = round_trip.unwrap_or(ROUND_TRIP_UNKNOWN);
+            let ahead = self.settings.ahead(assumed);
+            let at = goes_at.map_or(now, |goes_at| goes_at - ahead);
+            if self.settings.set == FreezeSet::Today {
+                // A warning that does not cover the round trip does more harm than none.
+                let left = goes_at.map(|goes_at| goes_at.saturating_since(now));
+                let least = round_trip.map(|round_trip| self.settings.least(round_trip));
+                if least.is_none() || left < least {
+                    self.pending.remove(&flow.key);
+                    self.counters.not_covered += u64::from(self.left_alone.insert(flow.key));
+                    continue;
+                }
+            }
+            if at <= now {
+                self.close(flow.key, Closed::over(Some(flow), now), now, actions);
+            } else {
+                self.pending.insert(flow.key, at);
+            }
+        }
+    }
+
+    /// Closes the windows for which it is time.
+    pub(super) fn close_due(
+        &mut self,
+        now: Instant,
+        flows: &[HostFlow],
+        actions: &mut Vec<HostAction>,
+    ) {
+        let is_due = |(key, at): (&FlowKey, &Instant)| (*at <= now).then_some(*key);
+        let due: Vec<_> = self.pending.iter().filter_map(is_due).collect();
+        for key in due {
+            let flow = flows.iter().find(|flow| flow.key == key);
+            self.close(key, Closed::over(flow, now), now, actions);
+        }
+    }
+
+    fn close(&mut self, key: FlowKey, over: Closed, now: Instant, actions: &mut Vec<HostAction>) {
+        self.pending.remove(&key);
+        if self.closed.len() >= FLOWS_SERVED_MAX {
+            return;
+        }
+        let before = self.openings.remove(&key);
+        let flight = before.as_ref().map(Opening::flight);
+        self.closed.insert(key, Closed { flight, ..over });
+        self.closed_since.get_or_insert(now);
+        self.counters.frozen += 1;
+        actions.push(HostAction::Close(key));
+        self.send(key, MadeAck::ZeroWindow, 1, actions);
+    }
+
+    /// Nothing came of a warning, or of one after another.
+    pub(super) fn end_false_alarm(
+        &mut self,
+        now: Instant,
+        flows: &[HostFlow],
+        actions: &mut Vec<HostAction>,
+    ) {
+        self.counters.false_alarms += 1;
+        if let Some(since) = self.closed_since {
+            let closed = now.saturating_since(since);
+            if closed >= self.settings.false_alarm + WARNED_MAX {
+                self.deaf_until = now + closed;
+            }
+        }
+        self.phase = Phase::Up;
+        self.open_all(now, COPIES_AFTER_FALSE_ALARM, flows, actions);
+    }
+}

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `holdfast mobile --scheme wake` where nobody says that the link is down or back, with other
+//! senders and paths, in a second outage amid the repair of the first, after false alarms, and
+//! without its guard.
+
+use holdfast_lab::harness::{Flow, Harness};
+use holdfast_lab::link_process::EmulatedLink;
+use holdfast_lab::topology::{FH, GATEWAY_WIRED_IF, HostTuning, TopologySettings};
+use holdfast_net::datapath::monotonic_ns;
+
+use super::mobile_host::{MB, Mobile, plain};
+use super::mobile_wake::{counted, with_outages};
+use super::router::MASQUERADE;
+use super::{HOLDFAST, PORT, await_that, connection, emulated, fh, start_link, wired};
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// Of which nobody is told.
+fn silent(outages: &[(f64, f64)]) -> EmulatedLink {
+    EmulatedLink {
+        carrier_follows: false,
+        ..with_outages(outages)
+    }
+}
+
+/// How long nothing came after the link's return at `up_s`, in milliseconds, and what the daemon
+/// has counted by then.
+fn stall_ms(harness: &mut Harness, mobile: Option<&Mobile>, is_v6: bool, up_s: u64) -> (u64, u64) {
+    let address = if is_v6 { FH.v6.into() } else { fh() };
+    let (at_fh, at_mh) = connection(harness, address, PORT);
+    let flow = Flow::start(at_fh, at_mh, 14 * MB, 5);
+    let start_ns = start_link(harness);
+    let received = flow.finish().unwrap();
+    let silences = mobile.map_or(0, |mobile| mobile.counter("host.silences"));
+    let stall = received.stall_ms(start_ns + up_s * SECOND_NS);
+    (stall, silences)
+}
+
+#[test]
+fn an_outage_of_which_nobody_is_told_ends_within_a_second_and_a_half() {
+    let test = "an_outage_of_which_nobody_is_told_ends_within_a_second_and_a_half";
+    let Some(mut harness) = plain(test, silent(&[(3.0, 5.0)])) else {
+        return;
+    };
+    let without = stall_ms(&mut harness, None, false, 8).0;
+    drop(harness);
+    let mut harness = plain(test, silent(&[(3.0, 5.0)])).unwrap();
+    let mobile = Mobile::start(&harness, "wake", &[]);
+    let (stall, silences) = stall_ms(&mut harness, Some(&mobile), false, 8);
+    println!("{without} ms without, {stall} ms with {silences} wake-ups");
+    // 0.3, 0.9, 1.9 ... s after the silence was seen, until something is heard.
+    assert!((3..12).contains(&silences), "{silences} wake-ups");
+    assert!(stall < 1_500, "{stall} ms, {without} ms without");
+}
+
+#[test]
+fn senders_of_every_kind_are_woken() {
+    let test = "senders_of_every_kind_are_woken";
+    let no = |name: &str| vec![(format!("net.ipv4.{name}"), "0".to_owned())];
+    for (control, sysctls, is_v6) in [
+        ("reno", no("tcp_timestamps"), false),
+        ("cubic", no("tcp_sack"), false),
+        ("bbr", Vec::new(), true),
+    ] {
+        let settings = TopologySettings {
+            congestion_control: control.to_owned(),
+            fh: HostTuning {
+                sysctls,
+                ..HostTuning::default()
+            },
+            ..emulated(with_outages(&[(3.0, 4.0)]))
+        };
+        let Some(mut harness) = Harness::new(test, &settings, None).unwrap() else {
+            return;
+        };
+        let mobile = Mobile::start(&harness, "wake", &[]);
+        let (stall, _) = stall_ms(&mut harness, Some(&mobile), is_v6, 7);
+        println!("{control}, IPv6 {is_v6}: {stall} ms");
+        assert!(mobile.counter("path.held_back") > 100);
+        assert!(stall < 1_000, "{control}, IPv6 {is_v6}: {stall} ms");
+    }
+}
+
+#[test]
+fn an_outage_amid_the_repair_of_another_is_got_over_too() {
+    let test = "an_outage_amid_the_repair_of_another_is_got_over_too";
+    let outages = with_outages(&[(3.0, 2.0), (5.2, 2.0), (7.35, 3.0)]);
+    let Some(mut harness) = plain(test, outages) else {
+        return;
+    };
+    let mobile = Mobile::start(&harness, "wake", &[]);
+    // 10.35 s: the stall is that much shorter.
+    let (stall, _) = stall_ms(&mut harness, Some(&mobile), false, 10);
+    println!("{stall} ms after 10 s");
+    assert!(stall < 1_350, "{stall} ms");
+}
+
+#[test]
+fn false_alarms_make_no_sender_time_out() {
+    let test = "false_alarms_make_no_sender_time_out";
+    let Some(harness) = plain(test, EmulatedLink::default()) else {
+        return;
+    };
+    let mobile = Mobile::start(&harness, "wake", &[]);
+    let (at_fh, at_mh) = connection(&harness, fh(), PORT);
+    let flow = Flow::start(at_fh, at_mh, 12 * MB, 5);
+    for bytes in [3, 5, 7] {
+        flow.wait_bytes(bytes * MB).unwrap();
+        mobile.signal(&["down"]);
+        mobile.signal(&["up"]);
+    }
+    flow.finish().unwrap();
+    assert!(mobile.counter("host.acks-made") >= 3);
+    assert_eq!(counted(&harness, "TCPSpuriousRTOs"), 0);
+    assert_eq!(counted(&harness, "TCPTimeouts"), 0);
+}
+
+#[test]
+fn forwarded_and_masqueraded_flows_are_woken_by_the_router() {
+    let test = "forwarded_and_masqueraded_flows_are_woken_by_the_router";
+    let settings = TopologySettings {
+        gateway_nft: MASQUERADE.into(),
+        wired: Some(silent(&[(3.0, 4.0)])),
+        ..wired(1500)
+    };
+    let Some(harness) = Harness::new(test, &settings, None).unwrap() else {
+        return;
+    };
+    // A vehicle's router: its own uplink is what the gateway's wired side is here.
+    let ns = harness.topology.gateway();
+    let mobile = Mobile::start_at(ns, GATEWAY_WIRED_IF, &harness, "wake", &[]);
+    let (at_fh, at_mh) = connection(&harness, fh(), PORT);
+    let flow = Flow::start(at_fh, at_mh, 12 * MB, 5);
+    let start_ns = monotonic_ns();
+    let mut harness = harness;
+    let link = harness.topology.wired_link.as_mut().unwrap();
+    link.start_clock(start_ns).unwrap();
+    let received = flow.finish().unwrap();
+    let stall = received.stall_ms(start_ns + 7 * SECOND_NS);
+    println!("{stall} ms");
+    assert!(mobile.counter("path.held_back") > 100);
+    assert!(mobile.counter("host.silences") > 1);
+    assert!(stall < 1_500, "{stall} ms");
+}
+
+/// The processes that `parent` has started.
+fn children(parent: u32) -> Vec<u32> {
+    let mut found = Vec::new();
+    for thread in std::fs::read_dir(format!("/proc/{parent}/task"))
+        .unwrap()
+        .flatten()
+    {
+        let text = std::fs::read_to_string(thread.path().join("children")).unwrap_or_default();
+        let pids = text
+            .split_whitespace()
+            .map(|pid| pid.parse::<u32>().unwrap());
+        found.extend(pids);
+    }
+    found
+}
+
+#[test]
+fn a_guard_that_died_is_replaced() {
+    let test = "a_guard_that_died_is_replaced";
+    let Some(harness) = plain(test, EmulatedLink::default()) else {
+        return;
+    };
+    let mobile = Mobile::start(&harness, "wake", &[]);
+    let daemon = mobile.child.id();
+    await_that("there is a guard", || children(daemon).len() == 1);
+    let guard = children(daemon)[0];
+    let killed = std::process::Command::new("kill")
+        .args(["-9", &guard.to_string()])
+        .status()
+        .unwrap();
+    assert!(killed.success());
+    await_that(
+        "there is another one",
+        || matches!(children(daemon)[..], [other] if other != guard),
+    );
+}

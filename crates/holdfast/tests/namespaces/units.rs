@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The daemons with no more privileges than their units in `dist/` leave them.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use holdfast_lab::harness::{Flow, Harness};
+use holdfast_lab::link_process::{EmulatedLink, MH_IF};
+use holdfast_lab::scratch::Scratch;
+use holdfast_lab::topology::{TopologySettings, Wireless};
+
+use super::mobile_host::{download, plain};
+use super::{HOLDFAST, PORT, await_that, connection, fh};
+
+const MB: u64 = 1_000_000;
+
+/// A program in `folder` that is the binary under test, as root with the unit's capabilities
+/// and nothing that could give it more.
+fn confined(unit: &str, folder: &Path) -> PathBuf {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dist");
+    let text = fs::read_to_string(path.join(unit)).unwrap();
+    let granted = text
+        .lines()
+        .find_map(|line| line.strip_prefix("CapabilityBoundingSet="))
+        .expect("the unit's capabilities");
+    let set: Vec<String> = granted
+        .split_whitespace()
+        .map(|name| format!("+{}", name.trim_start_matches("CAP_").to_lowercase()))
+        .collect();
+    assert!(text.contains("\nNoNewPrivileges=yes\n"), "{unit}");
+    let (set, program) = (set.join(","), folder.join("holdfast"));
+    let script = format!(
+        "#!/bin/sh\nexec setpriv --bounding-set=-all,{set} --no-new-privs {HOLDFAST} \"$@\"\n"
+    );
+    fs::write(&program, script).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    program
+}
+
+#[test]
+fn a_gateway_with_its_units_capabilities_takes_segments_and_leaves_a_state() {
+    let test = "a_gateway_with_its_units_capabilities_takes_segments_and_leaves_a_state";
+    let folder = Scratch::new("holdfast-test-").unwrap();
+    let program = confined("holdfast-gateway.service", folder.path());
+    let wireless = Wireless::Veth { mtu: 1500 };
+    let settings = TopologySettings::new(program, wireless);
+    let harness = Harness::new(test, &settings, Some("mtcp-plus"));
+    let Some(mut harness) = harness.unwrap_or_else(|error| panic!("{test}: {error:#}")) else {
+        return;
+    };
+    let (at_fh, at_mh) = connection(&harness, fh(), PORT);
+    let flow = Flow::start(at_fh, at_mh, 20 * MB, 5);
+    flow.wait_bytes(MB).unwrap();
+    // Its successor goes on in mid-flow.
+    harness.kill_gateway().unwrap();
+    harness.start_gateway().unwrap();
+    let gateway = harness.gateway.as_ref().unwrap();
+    await_that("segments pass the successor", || {
+        gateway.status().unwrap()["counters"]["segments"]
+            .as_u64()
+            .is_some_and(|count| count > 0)
+    });
+    flow.finish().unwrap();
+}
+
+#[test]
+fn a_mobile_with_its_units_capabilities_closes_windows_and_has_a_guard_that_opens_them() {
+    let test =
+        "a_mobile_with_its_units_capabilities_closes_windows_and_has_a_guard_that_opens_them";
+    let Some(harness) = plain(test, EmulatedLink::default()) else {
+        return;
+    };
+    let program = confined("holdfast-mobile.service", harness.folder());
+    let socket = harness.folder().join("mobile.sock");
+    let mut command = harness.topology.mh.command(program);
+    command
+        .args(["mobile", "--iface", MH_IF, "--scheme", "freeze"])
+        .arg("--control-socket")
+        .arg(&socket)
+        .stderr(Stdio::null());
+    let mut child = harness.topology.mh.spawn_guarded(command).unwrap();
+    let ask = |words: &[&str]| {
+        let mut command = Command::new(HOLDFAST);
+        let output = command.args(words).arg("--socket").arg(&socket).output();
+        let output = output.unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        output.status.success().then_some(text)
+    };
+    let closed = || {
+        let status: serde_json::Value = serde_json::from_str(&ask(&["status", "--json"])?).ok()?;
+        status["counters"]["path.window_closed"].as_u64()
+    };
+    await_that("the daemon follows flows", || closed().is_some());
+    let flow = download(&harness, 8 * MB);
+    // Without its guard it would close nothing.
+    assert!(ask(&["mobile", "signal", "going-down-soon"]).is_some());
+    await_that("the window is closed", || closed() > Some(0));
+    child.kill().unwrap();
+    flow.finish().unwrap();
+}

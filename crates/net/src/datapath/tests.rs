@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The gateway's programs in the kernel's verifier and in BPF_PROG_RUN, on packets that somebody has
+//! thought out.
+
+use libbpf_rs::{MapCore, MapFlags};
+
+use super::program::ProgramSettings;
+use super::*;
+use crate::bpf::{Programs, run_once};
+use crate::mobile_path::tests::hostile;
+use crate::netns::{NetNs, available_or_skip};
+
+/// TCX_NEXT.
+const NEXT: i32 = -1;
+/// TCX_REDIRECT.
+const REDIRECT: i32 = 7;
+/// MARKED_FLOWS_MAX of the C source.
+const MARKED_FLOWS_MAX: usize = 16_384;
+const ALL: [&str; 4] = [
+    "wireless_egress",
+    "wireless_ingress",
+    "give_down",
+    "give_up",
+];
+
+fn load(kind: LayerKind) -> Programs {
+    let settings = ProgramSettings {
+        heartbeat_max_age_ns: 200_000_000,
+        wireless_ifindex: 1,
+        down_ifindex: 2,
+        up_ifindex: 3,
+        kind,
+        ahead_dscp: Some(46),
+    };
+    settings.load().unwrap()
+}
+
+fn beat(programs: &Programs, at_ns: u64) {
+    let heartbeat = programs.map("heartbeat").unwrap();
+    SharedWords::map(&heartbeat).unwrap().store(0, at_ns);
+}
+
+fn counted(programs: &Programs, name: &str) -> u64 {
+    let counters = Counters::new(programs.map("counters").unwrap());
+    counters.read().unwrap().get(name).unwrap()
+}
+
+#[test]
+fn hostile_packets_are_taken_or_passed_as_they_came_and_all_pass_without_a_daemon() {
+    let test = "hostile_packets_are_taken_or_passed_as_they_came_and_all_pass_without_a_daemon";
+    if !available_or_skip(test) {
+        return;
+    }
+    // What is copied to the daemon's device goes nowhere: there is none.
+    let nowhere = NetNs::new().unwrap();
+    let ran = nowhere.run(|| {
+        for kind in [LayerKind::Ethernet, LayerKind::RawIp] {
+            let programs = load(kind);
+            for lives in [true, false] {
+                let at = monotonic_ns() + 3_600_000_000_000;
+                beat(&programs, if lives { at } else { 0 });
+                run_all(&programs, lives);
+            }
+            if kind == LayerKind::Ethernet {
+                assert!(counted(&programs, "taken_downlink") > 1_000);
+                assert!(counted(&programs, "taken_uplink") > 1_000);
+                assert!(counted(&programs, "passed_malformed") > 10);
+            }
+        }
+    });
+    ran.unwrap();
+}
+
+fn run_all(programs: &Programs, lives: bool) {
+    for downlink in [true, false] {
+        for (number, frame) in hostile::frames(downlink).iter().enumerate() {
+            for program in ALL {
+                let of = format!("{program}, seed {}, {number}: {frame:02x?}", hostile::SEED);
+                // The test facility itself refuses some that are short.
+                let Ok((answer, left, _)) = run_once(programs, program, frame, 1) else {
+                    assert!(frame.len() < 60, "{of}");
+                    continue;
+                };
+                assert_eq!(&left, frame, "{of}");
+                let gives = program.starts_with("give");
+                let expected = if gives {
+                    &[REDIRECT][..]
+                } else {
+                    &[NEXT, REDIRECT]
+                };
+                assert!(expected.contains(&answer), "{answer}, {of}");
+                assert!(gives || lives || answer == NEXT, "{of}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_flows_whose_mark_is_kept_have_a_limit() {
+    if !available_or_skip("the_flows_whose_mark_is_kept_have_a_limit") {
+        return;
+    }
+    let programs = load(LayerKind::Ethernet);
+    let handlings = programs.map("handlings").unwrap();
+    let key = |number: u32| [&number.to_ne_bytes()[..], &[0; 32]].concat();
+    for number in 0..2 * MARKED_FLOWS_MAX as u32 {
+        handlings
+            .update(&key(number), &[1; 8], MapFlags::ANY)
+            .unwrap();
+    }
+    let kept = handlings.keys().count();
+    assert!((1..=MARKED_FLOWS_MAX).contains(&kept), "{kept}");
+    let newest = handlings.lookup(&key(2 * MARKED_FLOWS_MAX as u32 - 1), MapFlags::ANY);
+    assert!(newest.unwrap().is_some());
+}

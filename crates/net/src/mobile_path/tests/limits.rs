@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The limits of the maps.
+
+use super::*;
+
+#[test]
+fn a_flow_that_takes_anothers_place_finds_room_before_that_one_goes() {
+    let test = "a_flow_that_takes_anothers_place_finds_room_before_that_one_goes";
+    let Some(loaded) = Loaded::with_daemon(test) else {
+        return;
+    };
+    for port in 0..=FOLLOWED_MAX as u16 {
+        loaded.follow(&flow(false, 4_000 + port)).unwrap();
+    }
+    let one_more = loaded.follow(&flow(false, 5_000));
+    assert!(one_more.is_err(), "and no more");
+}
+
+#[test]
+fn the_flows_that_are_noted_have_a_limit_and_the_newest_stay() {
+    let test = "the_flows_that_are_noted_have_a_limit_and_the_newest_stay";
+    let Some(loaded) = Loaded::new(test) else {
+        return;
+    };
+    for port in 1_000..9_000 {
+        loaded.egress(&Spec::uplink(flow(false, port)).frame());
+    }
+    let flows = loaded.maps.flows().unwrap();
+    assert!(
+        !flows.is_empty() && flows.len() <= FLOWS as usize,
+        "{}",
+        flows.len()
+    );
+    assert!(loaded.maps.flow(&flow(false, 8_999)).unwrap().is_some());
+    for port in 1_000..9_000 {
+        loaded.maps.close(&flow(false, port)).unwrap();
+    }
+    let closed: Vec<_> = loaded.maps.closed.keys().collect();
+    assert!(
+        (1..=FLOWS as usize).contains(&closed.len()),
+        "{}",
+        closed.len()
+    );
+    // One that had to go is open again.
+    let until = monotonic_ns() + 3_600_000_000_000;
+    loaded.maps.set_orders_until(Instant::from_nanos(until));
+    for port in [1_000, 8_999] {
+        let frame = Spec::uplink(flow(false, port)).frame();
+        let is_closed = closed.contains(&record::key(&flow(false, port)).to_vec());
+        assert_eq!(is_closed, port == 8_999);
+        assert_eq!(loaded.egress(&frame) != frame, is_closed, "{port}");
+    }
+}
+
+#[test]
+fn reserves_and_flows_that_were_woken_have_a_limit_and_the_newest_stay() {
+    let test = "reserves_and_flows_that_were_woken_have_a_limit_and_the_newest_stay";
+    let Some(loaded) = held::wake(test) else {
+        return;
+    };
+    let now = Instant::from_nanos(monotonic_ns());
+    for port in 1_000..5_000 {
+        let key = flow(false, port);
+        loaded.egress(&Spec::uplink(key).frame());
+        loaded.ingress(&Spec::downlink(key).frame());
+        let woken = Woken::nothing_renewed(SeqNum::new(1), now);
+        loaded.maps.wake(&key, &woken).unwrap();
+    }
+    let newest = flow(false, 4_999);
+    for map in [&loaded.maps.reserves, &loaded.maps.woken] {
+        let kept = map.keys().count();
+        assert!((1..=FLOWS as usize).contains(&kept), "{kept}");
+        let newest = map.lookup(&record::key(&newest), MapFlags::ANY);
+        assert!(newest.unwrap().is_some());
+    }
+}
+
+#[test]
+fn of_more_pauses_than_the_ring_holds_some_are_not_told_and_the_flows_are_let_go_all_the_same() {
+    const AT_ONCE: u64 = 200;
+    /// Each has a header of eight bytes (Documentation/bpf/ringbuf.rst).
+    const TOLD_MAX: usize = (1 << 16) / (8 + 40);
+
+    let test = "of_more_pauses_than_the_ring_holds_some_are_not_told_and_the_flows_are_let_go_all_the_same";
+    let Some(loaded) = held::wake(test) else {
+        return;
+    };
+    let pauses = Pauses::open(&loaded.programs.map("pauses").unwrap()).unwrap();
+    let counters = loaded.programs.map("counters").unwrap();
+    let place = counters::NAMES.iter().position(|name| *name == "let_go");
+    let let_go = || datapath::sums(&counters, counters::NAMES.len()).unwrap()[place.unwrap()];
+    let began = monotonic_ns();
+    for round in 1..=8 {
+        for port in 0..AT_ONCE as u16 {
+            let key = flow(false, 1_000 + port);
+            held::bulk(&loaded, key);
+            loaded.egress(&held::last(key).frame());
+        }
+        while let_go() < round * AT_ONCE {
+            let waited = monotonic_ns() - began;
+            assert!(waited < 60_000_000_000, "round {round}: {}", let_go());
+            std::thread::yield_now();
+        }
+    }
+    assert!(loaded.maps.held_flows().unwrap().is_empty());
+    let told = pauses.take().unwrap().len();
+    assert!((TOLD_MAX - 10..=TOLD_MAX).contains(&told), "{told}");
+}
