@@ -18,7 +18,7 @@ int choose(struct bpf_sock_ops *socket)
 {
 	char name[CA_NAME_BYTES];
 
-	/* Before its SYN, or once it is accepted: nothing has been sent that a window limits. */
+	/* Before its SYN, or with the handshake's end: but for TCP Fast Open nothing was sent that a window limits. */
 	if (socket->op != BPF_SOCK_OPS_TCP_CONNECT_CB && socket->op != BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB)
 		return 1;
 	for (int i = 0; i < CA_NAME_BYTES; i++)

@@ -15,7 +15,10 @@
 /* Sequence numbers that lie further apart are no neighbours. */
 #define SEQUENCE_REACH (1 << 30)
 
-/* A time measurement that nothing has answered by then begins anew. */
+/* So much may follow a segment of the FH that was held against the MH's numbers, unseen by them. */
+#define UNCHECKED_MAX (1 << 18)
+
+/* A time measurement that nothing has answered by then begins anew, and tells nothing. */
 #define TIMED_NS_MAX 10000000000ULL
 
 /* Facts of a flow, by the way out; shared with crates/net/src/mobile_path/record.rs. */
@@ -69,7 +72,8 @@ struct state {
 	__u32 fh_tsval;
 	__u32 fh_nxt;
 	__u32 fh_ack; /* of its newest segment */
-	__u32 unused_in[3];
+	__u32 fh_checked; /* the end of the newest that fits() */
+	__u32 unused_in[2];
 
 	/* The way out, with each ACK that has blocks: `sack_begun` is then the ACK's `begun`. */
 	__u32 sack_begun;
@@ -270,24 +274,30 @@ static __always_inline int fits(const struct state *state, const struct segment 
 
 /*
  * The next one after a segment that was believed, with the same ACK: who hits that knows both
- * numbers. So what the way out writes need not be read for it.
+ * numbers. So what the way out writes need not be read for each.
  */
-static __always_inline int continues(const struct state *state, const struct segment *segment)
+static __always_inline int continues(const struct state *state, const struct segment *segment, __u32 end)
 {
 	return (segment->flags & (SYN | ACK)) == ACK && segment->seq == state->fh_nxt &&
-	       segment->ack == state->fh_ack && state->ingress_at_ns && state->facts & FACT_OPEN;
+	       segment->ack == state->fh_ack && end - state->fh_checked <= UNCHECKED_MAX && state->ingress_at_ns &&
+	       state->facts & FACT_OPEN;
 }
 
-/* The same of any segment whose ACK is to be believed. */
-static __always_inline int credible(const struct state *state, const struct segment *segment, __u32 end)
+/* Any segment whose ACK is to be believed. */
+static __always_inline int credible(struct state *state, const struct segment *segment, __u32 end)
 {
-	if (continues(state, segment))
+	if (continues(state, segment, end))
 		return 1;
 	if (!(segment->flags & ACK))
 		return 0;
-	if (segment->flags & SYN)
-		return !(state->facts & FACT_OPEN) && segment->ack == state->snd_nxt;
-	return fits(state, segment, end);
+	if (segment->flags & SYN) {
+		if (state->facts & FACT_OPEN || segment->ack != state->snd_nxt)
+			return 0;
+	} else if (!fits(state, segment, end)) {
+		return 0;
+	}
+	state->fh_checked = end;
+	return 1;
 }
 
 static __always_inline void time_ingress(struct state *state, const struct segment *segment,
@@ -309,6 +319,9 @@ static __always_inline void time_ingress(struct state *state, const struct segme
 			rtt = since;
 		state->tsval_timed_at_ns = 0;
 	}
+	/* An outage is no round trip. */
+	if (rtt > TIMED_NS_MAX)
+		rtt = 0;
 	if (rtt)
 		sample(state, rtt, now);
 }

@@ -158,13 +158,15 @@ static __always_inline int quick_read(struct __sk_buff *skb, __u32 link_header_b
 	segment->options_offset = packet->upper_offset + TCP_HEADER_BYTES;
 	segment->options_bytes = header_bytes - TCP_HEADER_BYTES;
 	quick_ports(tcp, inward, key);
-	if (!inward && link_header_bytes) {
+	if (!inward) {
 		const __u8 *link = data;
 
-		outer->link[0] = *(const __u64 *)link;
-		outer->link[1] = 0;
-		*(__u32 *)&outer->link[1] = *(const __u32 *)(link + 8);
-		*((__u16 *)&outer->link[1] + 2) = *(const __u16 *)(link + 12);
+		outer->link[0] = outer->link[1] = 0;
+		if (link_header_bytes) {
+			outer->link[0] = *(const __u64 *)link;
+			*(__u32 *)&outer->link[1] = *(const __u32 *)(link + 8);
+			*((__u16 *)&outer->link[1] + 2) = *(const __u16 *)(link + 12);
+		}
 	}
 	return 1;
 }

@@ -2,8 +2,8 @@
 /*
  * The reserve of `wake`: while a flow downloads in bulk, what leaves acknowledges one
  * segment of the FH less than the MH has said. The same as Reserve in
- * crates/core/src/mobile_host/wake.rs, which is the reference: the vectors beside it
- * are run through both.
+ * crates/core/src/mobile_host/wake.rs, which is the reference: of number and window
+ * the vectors beside it are run through both.
  *
  *        bulk, nothing missing            the FH pauses (timer), something is missing,
  *  LET GO ------------------------> HELD  a FIN, no order of the daemon, the link is back
@@ -83,7 +83,7 @@ struct reserve {
 	__u32 let_go;
 	__u32 has_let_go;
 	__u32 armed;
-	__u32 turns;
+	__u32 turns; /* nothing but a place for order_all() */
 
 	/* The way in: since when rtt_min_ns is the shortest, and that of the time before. */
 	__u64 rtt_min_at_ns;
@@ -201,10 +201,10 @@ static __always_inline void note_clock(struct reserve *reserve, __u32 tsval)
 
 static __always_inline void note_grid(struct reserve *reserve, __u32 seq, __u32 length, __u32 piece)
 {
-	__u32 its = reserve->piece;
-	int whole = its && seq == reserve->grid_end && (seq - reserve->grid_start) % its == 0;
+	__u32 known_piece = reserve->piece;
+	int whole = known_piece && seq == reserve->grid_end && (seq - reserve->grid_start) % known_piece == 0;
 
-	if (!whole || (piece != its && (length >= its || length != piece))) {
+	if (!whole || (piece != known_piece && (length >= known_piece || length != piece))) {
 		reserve->grid_start = seq;
 		reserve->piece = piece;
 	}
@@ -288,6 +288,23 @@ static __always_inline void reserve_ingress(struct __sk_buff *skb, const struct 
 	count_bulk(reserve, (length + piece - 1) / piece, state->rtt_ns, now);
 }
 
+/*
+ * What was stored before is seen by others before what is read after. As order_stores(), and where
+ * the processor locks the addition, any will do.
+ */
+static __always_inline void order_all(struct reserve *reserve)
+{
+	if (settings.reorders_stores)
+		asm volatile("r1 = %0\n"
+			     "r2 = 1\n"
+			     ".8byte 0x00000001000021c3\n"
+			     :
+			     : "r"(&reserve->turns)
+			     : "r1", "r2", "memory");
+	else
+		__sync_fetch_and_add(&reserve->turns, 1);
+}
+
 static __always_inline __u64 quiet_ns(__u64 srtt)
 {
 	__u64 quiet = srtt + QUIET_NS;
@@ -310,8 +327,8 @@ static int look_whether_it_pauses(void *map, struct flow *key, struct reserve *r
 
 	(void)map;
 	reserve->armed = 0;
-	/* A barrier: what is held from here on sets the timer itself. */
-	__sync_fetch_and_add(&reserve->turns, 1);
+	/* What is held from here on sets the timer itself. */
+	order_all(reserve);
 	held_at = *(volatile __u64 *)&reserve->held_at_ns;
 	if (!held_at || held_at == reserve->done_at_ns)
 		return 0;
@@ -346,8 +363,8 @@ static __always_inline void hold(struct reserve *reserve, __u32 ack, __u64 srtt,
 	/* The interpreter, where there is no compiler, has no callbacks. */
 	if (!settings.has_timers)
 		return;
-	/* A barrier: either the timer sees what is held, or we that it is not set. */
-	__sync_fetch_and_add(&reserve->turns, 1);
+	/* Either the timer sees what is held, or we that it is not set. */
+	order_all(reserve);
 	if (*(volatile __u32 *)&reserve->armed)
 		return;
 	reserve->armed = 1;

@@ -18,8 +18,8 @@
 #     freeze      stall and bytes by scheme of the mobile side, sender
 #                 and warning                                           crates/holdfast/benches/
 #
-# Without names all of them run, one after the other. With --short each is as short as it can be: that
-# shows that they run, and its figures say little. Results go to target/bench/<time>/. The exit
+# Without names all of them run, one after the other. With --short all but packets and speed are as
+# short as they can be: that shows that they run, and their figures say little. Results go to target/bench/<time>/. The exit
 # status is not 0 if one failed or missed what it promises.
 
 set -euo pipefail

@@ -60,6 +60,12 @@ scripts/packages.sh kernel
 scripts/toolchain.sh
 mkdir -p "$kernels"
 
+exec 8>"$kernels/lock"
+if ! flock -n 8; then
+    echo "kernel_tests.sh: waiting for another run with $kernels" >&2
+    flock 8
+fi
+
 # The package that holds the image itself: what a meta package depends on.
 image_package() {
     local depends
@@ -112,7 +118,8 @@ wifi_programs() { programs -p holdfast --features wifi-tests --test wifi; }
 work="$(mktemp -d)"
 qemu=
 leave() {
-    [ -z "$qemu" ] || kill -KILL "$qemu" 2>/dev/null || true
+    # Its guard ends the machine.
+    [ -z "$qemu" ] || kill -TERM "$qemu" 2>/dev/null || true
     rm -rf "$work"
 }
 trap leave EXIT
@@ -128,17 +135,20 @@ add() {
         echo "kernel_tests.sh: nothing was built for $1" >&2
         exit 1
     }
-    local program filters
+    local program
+    local -a filters
     while read -r program; do
-        case "$#$program" in
-        2*/holdfast_net-*) filters="$2" ;;
-        *) filters="${*:3}" ;;
-        esac
-        echo "run $program $filters"
+        filters=("${@:3}")
+        if [ $# -eq 2 ] && [[ "$program" == */holdfast_net-* ]]; then
+            filters=("$2")
+        fi
+        printf 'run'
+        printf ' %q' "$program" "${filters[@]}"
+        echo
     done <<<"$built"
 }
 if [ -n "$command" ]; then
-    echo "$command"
+    printf '(\n%s\n)\necho "kernel_tests: exit $?"\n' "$command"
 else
     case "$suite" in all | lccwe) add lccwe lccwe:: "$@" ;; esac
     case "$suite" in all | mobile) add mobile mobile_path:: "$@" ;; esac
@@ -183,7 +193,7 @@ echo "$work/second" >"$initramfs/second"
 
 cat >"$work/second" <<SECOND
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root
-export HOLDFAST_NO_SKIP=1 HOLDFAST_ON_KERNEL=$version RUST_BACKTRACE=1
+export HOLDFAST_NO_SKIP=1 RUST_BACKTRACE=1
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
 mount -t bpf bpf /sys/fs/bpf
@@ -225,26 +235,23 @@ for name in "${names[@]}"; do
     esac
     accels+=(-accel "$name")
 done
-qemu-system-x86_64 "${accels[@]}" -cpu max -smp 2 -m 3072 \
+# The limit holds also if this script is killed.
+setpriv --pdeathsig TERM timeout --kill-after=5 "$limit_s" setpriv --pdeathsig KILL \
+    qemu-system-x86_64 "${accels[@]}" -cpu max -smp 2 -m 3072 \
     -nodefaults -no-user-config -no-reboot -display none -serial "file:$log" \
     -kernel "$image" -initrd "$work/initramfs.gz" \
-    -append 'console=ttyS0 quiet panic=-1 mitigations=off' \
+    -append 'console=ttyS0 quiet panic=-1 mitigations=off holdfast.kernel_tests' \
     -fsdev local,id=base,path=/,security_model=none,readonly=on,multidevs=remap \
-    -device virtio-9p-pci,fsdev=base,mount_tag=base &
+    -device virtio-9p-pci,fsdev=base,mount_tag=base 8>&- &
 qemu=$!
-deadline=$((SECONDS + limit_s))
-while kill -0 "$qemu" 2>/dev/null; do
-    if [ "$SECONDS" -ge "$deadline" ]; then
-        echo "kernel_tests.sh: ended after the limit of $limit_s s" >&2
-        break
-    fi
-    sleep 1
-done
+ended=0
+wait "$qemu" || ended=$?
+qemu=
+case "$ended" in 124 | 137) echo "kernel_tests.sh: ended after the limit of $limit_s s" >&2 ;; esac
 
 if [ -n "$command" ]; then
     tr -d '\r' <"$log"
-    grep -q '^kernel_tests: over' "$log"
-    exit
+    exit "$(tr -d '\r' <"$log" | sed -n 's/^kernel_tests: exit \([0-9]*\)$/\1/p' | tail -n 1 | grep . || echo 1)"
 fi
 tr -d '\r' <"$log" | grep -E '^(test |kernel_tests: )|SKIPPED|panicked' || true
 counts="$(awk '/^test result:/ { passed += $4; failed += $6 }

@@ -12,8 +12,8 @@
 //!
 //! An outage is a run of rows with at most 50 kbit/s, of at least `-s` seconds (2). A warning is
 //! a hit if an outage begins before its horizon (`-h`, 2,000 ms) and a second of grace have
-//! passed, else a false alarm. `by chance`: of moments taken anywhere while the link carries,
-//! so many would be hits. `-w` and `-r` are the trend's window and what rearms it.
+//! passed, else a false alarm. `by chance`: of moments taken anywhere while the link carries
+//! (and the rule lets warnings through), so many would be hits. `-w` and `-r` are the trend's window and what rearms it.
 //!
 //! Two rules that the daemon has not, to see whether they would be better: `-l QUANTILE` learns
 //! the level at which the link is gone from those at which the last 20 outages began; with `-m
@@ -106,16 +106,18 @@ impl Ruled {
 
     fn handle_sample(&mut self, dbm: f64, now: Instant) -> Option<Duration> {
         self.level = Some(dbm);
+        let may_warn = self.may_warn(now);
+        may_warn.then(|| self.predictor.handle_sample(dbm, now))?
+    }
+
+    /// Whether the rule lets a warning through now.
+    fn may_warn(&self, now: Instant) -> bool {
         let is_near = |memory: Duration| {
             self.ended
                 .is_some_and(|ended| now.saturating_since(ended) <= memory)
         };
-        if self.rule.learnt.is_some() && self.begins.len() < LEARNT_MIN
-            || !self.rule.memory.is_none_or(is_near)
-        {
-            return None;
-        }
-        self.predictor.handle_sample(dbm, now)
+        (self.rule.learnt.is_none() || self.begins.len() >= LEARNT_MIN)
+            && self.rule.memory.is_none_or(is_near)
     }
 }
 
@@ -311,8 +313,10 @@ fn judge(rows: &[Row], options: &Options, settings: PredictionSettings) -> Outco
             .get(next)
             .map(|outage| rows[outage.0].at.saturating_since(row.at))
             .filter(|ahead| *ahead <= reach);
-        up_rows += 1;
-        near_rows += usize::from(ahead.is_some());
+        if predictor.may_warn(row.at) {
+            up_rows += 1;
+            near_rows += usize::from(ahead.is_some());
+        }
         let Some(named) = predictor.handle_sample(row.dbm, row.at) else {
             continue;
         };

@@ -39,7 +39,7 @@ pub mod wake;
 mod warning;
 
 pub use action::{HostAction, HostLinkEvent, MadeAck};
-use answers::Unanswered;
+use answers::{OPENINGS_MAX, Unanswered};
 pub use flow::HostFlow;
 use flow::served;
 use opening::{Closed, Opening};
@@ -206,7 +206,7 @@ impl MobileHost {
                 // Nothing reaches the FH any more.
                 self.pending.clear();
                 self.closed_since = None;
-                if self.unanswered.is_some() {
+                if self.unanswered.is_some() || !self.openings.is_empty() {
                     self.close_again(&flows(), actions);
                 }
             }
@@ -247,7 +247,10 @@ impl MobileHost {
                 };
         }
         if self.pending.values().any(|at| *at <= now) {
-            self.close_due(now, &flows(), actions);
+            // Of many flows each has too little on its way for steps.
+            let few = self.pending.len() <= OPENINGS_MAX;
+            let known = if few { flows() } else { Vec::new() };
+            self.close_due(now, &known, actions);
         }
         if self.openings.values().any(|opening| opening.due() <= now) {
             self.step_openings(now, &flows(), actions);

@@ -384,6 +384,15 @@ fn a_daemon_that_was_stopped_for_longer_than_the_kernel_keeps_news_learns_what_i
     drop(std::mem::replace(&mut place.wwan, other));
     place.daemon.signal(libc::SIGCONT).unwrap();
     place.settle("down", LinkNoticeKind::Down, &[MOBILE]);
+    // And stays so, when all that waited has been read.
+    let sent = |place: &Place| place.status()["counters"]["sent"].as_u64().unwrap();
+    let before = sent(&place);
+    let deadline = Instant::now() + LIMIT;
+    while sent(&place) < before + 2 {
+        assert!(Instant::now() < deadline, "no keepalive");
+        place.take_datagram();
+    }
+    assert_eq!(place.status()["link"], "down");
     // It comes back with another number, and another address.
     let second = IpAddr::from([10, 9, 0, 3]);
     place.wwan = wireless(&place.mobile_ns, "wwan0", second);

@@ -15,7 +15,7 @@ use sha2::{Digest as _, Sha256};
 use crate::seeded_file::Sha256Sum;
 
 /// Bytes read at a time at most.
-const READ_BYTES_MAX: usize = 1 << 18;
+pub(crate) const READ_BYTES_MAX: usize = 1 << 18;
 
 /// Arrivals remembered; later ones only move the last one. A run of a minute
 /// has some ten thousand.
@@ -204,13 +204,15 @@ impl<R: Read> Intake<R> {
         if len == 0 {
             return 0;
         }
+        // Before the hash, which takes its time.
+        let at_ns = monotonic_ns();
         self.bytes += len as u64;
         self.hash.update(&self.buffer[..len]);
         if self.arrivals.len() == ARRIVALS_MAX {
             self.arrivals.pop();
         }
         self.arrivals.push(Arrival {
-            at_ns: monotonic_ns(),
+            at_ns,
             bytes_total: self.bytes,
         });
         len

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! From an outage's end to the full rate, by one rule on every substrate: the first moment at
 //! which the next [`WINDOW_ROUND_TRIPS`] round trips of the path, and as many after those, each
-//! carry [`FULL_SHARE`] of what the slowest hop can carry of payload. Two windows, so that bytes
-//! which had waited for a gap to be filled are not taken for the link's rate.
+//! carry [`FULL_SHARE`] of what the slowest hop can carry of payload, and each round trip of them
+//! [`SLICE_SHARE`]: bytes which had waited for a gap to be filled come all at once, and are not
+//! taken for the link's rate. What counts are bytes in order at the receiver.
 
 use holdfast_core::Direction;
 use holdfast_link::{Capacity, OutageAt};
@@ -12,11 +13,17 @@ use crate::scenario::{Conditions, HopConditions};
 use crate::stall::met;
 
 /// The length of a window in round trips of the path, without queues.
-pub(crate) const WINDOW_ROUND_TRIPS: f64 = 4.0;
+pub(crate) const WINDOW_ROUND_TRIPS: f64 = SLICES as f64;
 /// The least length of a window, in seconds: some packets have to be in it.
 const WINDOW_MIN_S: f64 = 0.02;
 /// The share of the link's rate that counts as full.
 pub(crate) const FULL_SHARE: f64 = 0.9;
+/// Parts of a window, a round trip each.
+const SLICES: usize = 4;
+/// The least share of each.
+const SLICE_SHARE: f64 = 0.5;
+/// What an outage has cost shows in the bytes of so many seconds after it.
+const AFTER_S: f64 = 10.0;
 
 /// What a path can carry, without its queues.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -92,29 +99,58 @@ pub(crate) fn full_rates_s(
         .collect()
 }
 
-/// The first moment from `from_s` on, with both windows before `until_s`.
+/// The first arrival after `from_s` from which the rate is full, with all its windows before
+/// `until_s`.
 fn full_from_s(
     path: PathRate,
     arrivals: &[(f64, u64)],
     [from_s, until_s]: [f64; 2],
 ) -> Option<f64> {
     let window_s = path.window_s();
-    let least = path.bytes_per_s * window_s * FULL_SHARE;
+    let slice_s = window_s / SLICES as f64;
+    let of_slice = path.bytes_per_s * slice_s;
     // Bytes until a time, that included.
     let bytes_until = |at_s: f64| {
         let count = arrivals.partition_point(|(its_s, _)| *its_s <= at_s);
-        count.checked_sub(1).map_or(0, |last| arrivals[last].1) as f64
+        count.checked_sub(1).map_or(0, |last| arrivals[last].1)
     };
     let is_full = |at_s: f64| {
-        let counts = [0.0, 1.0, 2.0].map(|windows| bytes_until(at_s + windows * window_s));
-        counts.windows(2).all(|pair| pair[1] - pair[0] >= least)
+        let times = (0..=2 * SLICES).map(|slice| at_s + slice as f64 * slice_s);
+        let totals: Vec<u64> = times.map(bytes_until).collect();
+        let slices: Vec<f64> = totals
+            .windows(2)
+            .map(|pair| (pair[1] - pair[0]) as f64)
+            .collect();
+        let least = of_slice * SLICES as f64 * FULL_SHARE;
+        slices.iter().all(|bytes| *bytes >= of_slice * SLICE_SHARE)
+            && slices
+                .chunks(SLICES)
+                .all(|window| window.iter().sum::<f64>() >= least)
     };
     let first = arrivals.partition_point(|(at_s, _)| *at_s <= from_s);
     let moments = arrivals[first..].iter().map(|(at_s, _)| *at_s);
-    std::iter::once(from_s)
-        .chain(moments)
+    moments
         .take_while(|at_s| at_s + 2.0 * window_s <= until_s)
         .find(|at_s| is_full(*at_s))
+}
+
+/// For each of `outages` that overlaps the transfer: the bytes that arrived in the [`AFTER_S`]
+/// after its end, or until the next one, or the transfer's end.
+pub(crate) fn bytes_after(
+    outages: &[OutageAt],
+    [begin_s, end_s]: [f64; 2],
+    arrivals: &[(f64, u64)],
+) -> Vec<u64> {
+    let bytes_until = |at_s: f64| {
+        let count = arrivals.partition_point(|(its_s, _)| *its_s <= at_s);
+        count.checked_sub(1).map_or(0, |last| arrivals[last].1)
+    };
+    met(outages, [begin_s, end_s])
+        .map(|[up_s, next_s]| {
+            let until_s = next_s.min(end_s).min(up_s + AFTER_S).max(up_s);
+            bytes_until(until_s) - bytes_until(up_s)
+        })
+        .collect()
 }
 
 /// Arrivals of several connections as one: times, and all bytes until then.
@@ -164,7 +200,7 @@ mod tests {
     #[test]
     fn the_full_rate_begins_where_two_windows_are_full() {
         // Every tenth millisecond until 2.5 s, then each.
-        let slow = (2_000..2_500).step_by(10);
+        let slow = (2_010..2_500).step_by(10);
         let got = full_rates_s(
             &outages(),
             [0.0, 5.0],
@@ -184,6 +220,25 @@ mod tests {
         list.insert(0, (2.1, 300_000));
         let got = full_rates_s(&outages(), [0.0, 5.0], PATH, &list);
         assert!(got[0].unwrap() > 0.45, "{got:?}");
+    }
+
+    #[test]
+    fn a_burst_right_before_the_full_rate_is_not_its_begin() {
+        // 140,000 bytes at 2.35 s, then nothing until 2.5 s.
+        let mut list = arrivals(2_500..5_000);
+        for arrival in &mut list {
+            arrival.1 += 140_000;
+        }
+        list.insert(0, (2.35, 140_000));
+        let got = full_rates_s(&outages(), [0.0, 5.0], PATH, &list);
+        assert!(got[0].unwrap() > 0.49, "{got:?}");
+    }
+
+    #[test]
+    fn bytes_after_an_outage_are_those_of_ten_seconds_or_until_the_next() {
+        let list = arrivals(0..30_000);
+        let of = |end_s| bytes_after(&outages(), [0.0, end_s], &list)[0];
+        assert_eq!([of(29.0), of(5.0)], [10_000_000, 3_000_000]);
     }
 
     #[test]

@@ -19,6 +19,8 @@ use crate::daemons::{Daemon, announce_leaving, say_link, status_at};
 const AFTER_RETURN_S: f64 = 0.005;
 /// The daemon's counters for own flows have this before their name.
 const COUNTERS: &str = "host.";
+/// And those of its programs on the packets' way this.
+const PATH_COUNTERS: &str = "path.";
 const NS_PER_MS: u64 = 1_000_000;
 
 /// What the MH's daemon does for its own flows.
@@ -130,7 +132,9 @@ pub(crate) fn counters(daemon: &Daemon) -> anyhow::Result<BTreeMap<String, u64>>
     let all = status["counters"].as_object();
     let all = all.context("the mobile's daemon says nothing of its own flows")?;
     let own = all.iter().filter_map(|(name, count)| {
-        Some((name.strip_prefix(COUNTERS)?.to_owned(), count.as_u64()?))
+        let of_path = name.starts_with(PATH_COUNTERS).then_some(name.as_str());
+        let name = name.strip_prefix(COUNTERS).or(of_path)?;
+        Some((name.to_owned(), count.as_u64()?))
     });
     Ok(own.collect())
 }

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::claims::Traced;
 use crate::counters::TimerCounts;
-use crate::full_rate::{PathRate, full_rates_s};
+use crate::full_rate::{PathRate, bytes_after, full_rates_s};
 use crate::handoffs::{Handoff, HandoffSummary};
 use crate::outage_matrix::median;
 use crate::scenario::{Conditions, HopConditions, Parameters, Run};
@@ -53,6 +53,10 @@ pub struct ResultLine {
     /// The same in round trips of the path without queues.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub full_rate_round_trips: Vec<Option<f64>>,
+    /// For each of them: bytes that arrived in the 10 s from the link's return, or until the next
+    /// outage or the end.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub after_outage_bytes: Vec<u64>,
     /// Bytes that arrived over the time until the last one, in Mb/s.
     pub goodput_mbps: f64,
     /// The same of each connection, if there are several; the other figures are of all.
@@ -251,6 +255,7 @@ impl ResultLine {
             stalls_s: Vec::new(),
             full_rate_s: Vec::new(),
             full_rate_round_trips: Vec::new(),
+            after_outage_bytes: Vec::new(),
             goodput_mbps: 0.0,
             flow_goodputs_mbps: Vec::new(),
             flow_stalls_s: Vec::new(),
@@ -291,13 +296,14 @@ impl ResultLine {
         end_s: f64,
         arrivals: &[(f64, u64)],
     ) {
-        let Some(path) = PathRate::of(conditions, framing) else {
-            return;
-        };
         let begin_s = conditions.start().as_secs_f64();
         let outages = conditions
             .wireless
             .outages_of(conditions.transfer.direction);
+        self.after_outage_bytes = bytes_after(outages, [begin_s, end_s], arrivals);
+        let Some(path) = PathRate::of(conditions, framing) else {
+            return;
+        };
         self.full_rate_s = full_rates_s(outages, [begin_s, end_s], path, arrivals);
         let round_trips = |s: &Option<f64>| s.map(|s| s / path.round_trip_s);
         if path.round_trip_s > 0.0 {

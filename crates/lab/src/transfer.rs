@@ -152,11 +152,17 @@ pub struct OtherFlow {
 }
 
 impl OtherFlow {
-    fn of(ended: Ended, link: &EmulatedLink, times: Times) -> Self {
+    /// One of which `bytes` bytes were to come.
+    fn of(ended: Ended, link: &EmulatedLink, times: Times, bytes: u64) -> Self {
         let last = ended.received.arrivals.last();
         let last_ns = last.map_or(times.started_ns, |arrival| arrival.at_ns);
         Self {
-            stalls_s: stalls_s(link, times, &ended.received, ended.whole),
+            stalls_s: stalls_s(
+                link,
+                times,
+                &ended.received,
+                ended.whole && ended.received.bytes() == bytes,
+            ),
             received: ended.received,
             whole: ended.whole,
             last_byte_s: last_ns.saturating_sub(times.started_ns) as f64 / 1e9,
@@ -313,7 +319,9 @@ impl PreparedTransfer {
             sender_timers: after.0.timers.since(before.0.timers),
             ended: ended.in_time,
             last_byte_s: last_ns.saturating_sub(started_ns) as f64 / 1e9,
-            others: others.map(|one| OtherFlow::of(one, link, times)).collect(),
+            others: others
+                .map(|one| OtherFlow::of(one, link, times, content.bytes))
+                .collect(),
             received: ended.received,
             latencies_ns: ended.latencies_ns,
             back: ended.back,

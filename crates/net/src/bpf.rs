@@ -239,7 +239,7 @@ fn raise(link: OwnedFd) -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
-fn bpf(step: &str, error: &libbpf_rs::Error) -> io::Error {
+pub(crate) fn bpf(step: &str, error: &libbpf_rs::Error) -> io::Error {
     let kind = match error.kind() {
         libbpf_rs::ErrorKind::PermissionDenied => io::ErrorKind::PermissionDenied,
         libbpf_rs::ErrorKind::NotFound => io::ErrorKind::NotFound,

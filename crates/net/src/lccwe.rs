@@ -31,6 +31,7 @@ use guardian::{Guardian, NAME_BYTES, Undo};
 use socket::net_cookie;
 pub use socket::{select, selected};
 
+use crate::bpf::bpf;
 use crate::datapath::monotonic_ns;
 
 static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/lccwe.bpf.o"));
@@ -167,6 +168,15 @@ impl CongestionControl {
     /// Its registration goes with its owner, however that ends (Linux 6.4).
     pub const fn is_linked(&self) -> bool {
         self.linked
+    }
+
+    /// Sockets that have selected it under an owner before hear of handoffs: for that the
+    /// caller needs CAP_SYS_ADMIN.
+    pub fn adopts(&self) -> bool {
+        let mut first = 0;
+        // SAFETY: the kernel writes a number to `first`.
+        let result = unsafe { libbpf_sys::bpf_map_get_next_id(0, &raw mut first) };
+        result == 0
     }
 
     /// Its sockets can be made to send at the end of a handoff.
@@ -372,7 +382,8 @@ fn load(name: &str, parts: Parts) -> io::Result<Object> {
     open.load().map_err(|error| bpf("load", &error))
 }
 
-/// The map that an owner before has made, if sockets of its or another owner still hold it.
+/// The map that an owner before has made, if sockets of its or another owner still hold it, and
+/// the kernel lets the caller look (`adopts`).
 fn known_handoffs() -> Option<MapHandle> {
     let size = size_of::<Place>() as u32;
     let is_it = |info: &MapInfo| {
@@ -434,15 +445,6 @@ fn explain(name: &str, error: &io::Error) -> io::Error {
 /// Now, as segments are stamped and handoffs are told: CLOCK_MONOTONIC.
 pub fn now() -> Duration {
     Duration::from_nanos(monotonic_ns())
-}
-
-fn bpf(step: &str, error: &libbpf_rs::Error) -> io::Error {
-    let kind = match error.kind() {
-        libbpf_rs::ErrorKind::PermissionDenied => io::ErrorKind::PermissionDenied,
-        libbpf_rs::ErrorKind::NotFound => io::ErrorKind::NotFound,
-        _ => io::ErrorKind::Other,
-    };
-    io::Error::new(kind, format!("BPF programs: {step}: {error}"))
 }
 
 #[cfg(test)]

@@ -5,16 +5,45 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// From here on the kernel's slack is too short to matter: 5 us.
+const EXACT: Duration = Duration::from_millis(1);
 
 /// Waits until one of `fds` can be read or `timeout` is over; says which can.
 ///
 /// A descriptor with an error counts as readable: reading it says what is wrong. A
-/// signal ends the wait early. The timeout is exact to the nanosecond (`ppoll`).
+/// signal ends the wait early. The timeout is kept to some microseconds, however long it is.
 pub fn wait_readable<const N: usize>(
     fds: [BorrowedFd<'_>; N],
     timeout: Option<Duration>,
 ) -> io::Result<[bool; N]> {
+    let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+    loop {
+        let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+        let (time, is_last) = match left.map(|left| (left, step(left))) {
+            Some((left, step)) => (Some(step), step == left),
+            None => (None, true),
+        };
+        let polled = poll(fds, time)?;
+        if is_last || polled.is_none_or(|readable| readable.contains(&true)) {
+            return Ok(polled.unwrap_or([false; N]));
+        }
+    }
+}
+
+/// How long the next wait is if so much is left. The kernel lets a wait be late by a thousandth of
+/// its length, or a 200th in a process with a lower priority (`select_estimate_accuracy` in
+/// `fs/select.c`): 38 ms of 38 s. So the last bit is waited for anew.
+fn step(left: Duration) -> Duration {
+    if left > EXACT { left - left / 64 } else { left }
+}
+
+/// One `ppoll`. None: a signal has ended it.
+fn poll<const N: usize>(
+    fds: [BorrowedFd<'_>; N],
+    timeout: Option<Duration>,
+) -> io::Result<Option<[bool; N]>> {
     let mut polled = fds.map(|fd| libc::pollfd {
         fd: fd.as_raw_fd(),
         events: libc::POLLIN,
@@ -40,9 +69,9 @@ pub fn wait_readable<const N: usize>(
         if error.kind() != io::ErrorKind::Interrupted {
             return Err(error);
         }
-        return Ok([false; N]);
+        return Ok(None);
     }
-    Ok(polled.map(|fd| fd.revents != 0))
+    Ok(Some(polled.map(|fd| fd.revents != 0)))
 }
 
 /// Wakes a thread that waits for it to become readable: an eventfd. Clones wake
@@ -89,6 +118,34 @@ impl AsFd for Waker {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_step_of_a_wait_ends_after_its_time_for_all_that_the_kernel_adds() {
+        for exponent in 0..42 {
+            let mut left = Duration::from_nanos(1 << exponent);
+            for _ in 0..2000 {
+                let next = step(left);
+                if next == left {
+                    break;
+                }
+                // Linux adds 100 ms at most.
+                let late = (next / 200).min(Duration::from_millis(100));
+                left = left.checked_sub(next + late).expect("late");
+            }
+            assert!(left <= EXACT, "{left:?} of 2^{exponent} ns");
+        }
+    }
+
+    #[test]
+    fn a_wait_of_some_steps_is_as_long_as_it_was_asked_for() {
+        let waker = Waker::new().unwrap();
+        let (asked, began) = (Duration::from_millis(70), Instant::now());
+        assert_eq!(
+            wait_readable([waker.as_fd()], Some(asked)).unwrap(),
+            [false]
+        );
+        assert!(began.elapsed() >= asked);
+    }
 
     #[test]
     fn a_waker_is_readable_from_wake_to_reset() {

@@ -356,6 +356,8 @@ fn a_socket_whose_owner_has_gone_hears_of_handoffs_from_the_next_one() {
     world.hand_off(&next, "two segments sent again", || {
         let now = info();
         window = now.snd_cwnd;
+        static SHOWN: AtomicU64 = AtomicU64::new(0);
+        if lccwe::now().as_secs() > SHOWN.load(Ordering::Relaxed) + 3 { SHOWN.store(lccwe::now().as_secs(), Ordering::Relaxed); println!("DEBUG {now:?} before {before:?} received {}", world.received()); }
         now.bytes_retrans >= before.bytes_retrans + 2 * u64::from(before.snd_mss)
     });
     // By congestion's verdict it would be 1 or 2.
@@ -372,6 +374,9 @@ fn a_handoff_that_nobody_ends_is_none_after_a_minute() {
     let name = format!("hf{}_old", std::process::id());
     let control = CongestionControl::register(&name).unwrap();
     let transfer = world.transfer(&name, 8 << 20);
+    wait_until("a machine that runs for a minute", || {
+        lccwe::now() > Duration::from_secs(62)
+    });
     let began = lccwe::now().checked_sub(Duration::from_secs(61)).unwrap();
     let told = || control.set_handoff(world.ifindex, began.as_nanos() as u64, u64::MAX);
     world.mh.run(told).unwrap().unwrap();

@@ -66,7 +66,7 @@ pub struct Experiment {
     /// Distance of the points of time series ([`crate::TransferOutcome::series`]);
     /// none: no series.
     pub series_interval: Option<Duration>,
-    /// Every arrival of new bytes is noted ([`crate::TransferOutcome::arrivals`]).
+    /// Every arrival of bytes in order is noted ([`crate::TransferOutcome::arrivals`]).
     pub notes_arrivals: bool,
     /// When the run may end before `limit`.
     pub run_until: RunUntil,

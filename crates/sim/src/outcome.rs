@@ -78,8 +78,8 @@ pub struct TransferOutcome {
     pub judgements: Vec<Judged>,
     /// Points in time, if asked for.
     pub series: Vec<Sample>,
-    /// When new bytes reached the receiver, in order or not, and all of them until then; if
-    /// asked for, the first million times.
+    /// When bytes reached the receiver in order, and all of them until then; if asked for, the
+    /// first million times.
     pub arrivals: Vec<(Instant, u64)>,
 }
 

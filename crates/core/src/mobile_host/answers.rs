@@ -12,7 +12,7 @@ use super::{FLOWS_SERVED_MAX, FreezeSet, HostAction, MadeAck, MobileHost, REPEAT
 use crate::FlowKey;
 
 /// Windows that open in steps at a time; the others open at once.
-const OPENINGS_MAX: usize = 32;
+pub(super) const OPENINGS_MAX: usize = 32;
 /// ACKs that open a window go out so often, the first counted.
 const REPETITIONS_MAX: u32 = 7;
 
@@ -40,7 +40,8 @@ impl MobileHost {
         self.pending.clear();
         self.closed_since = None;
         let opened = core::mem::take(&mut self.closed);
-        let steps = self.settings.set == FreezeSet::Today;
+        // Each step reads what is known of the flows: not of very many.
+        let steps = self.settings.set == FreezeSet::Today && flows.len() <= FLOWS_SERVED_MAX;
         let known: BTreeMap<_, _> = flows.iter().map(|flow| (flow.key, flow)).collect();
         for (key, closed) in &opened {
             let known = known.get(key).filter(|_| steps);
@@ -57,6 +58,12 @@ impl MobileHost {
             }
         }
         if !opened.is_empty() && copies > 0 {
+            let mut opened = opened;
+            // Who has not answered an earlier one is asked on.
+            let before = self.unanswered.take().and_then(|before| before.of);
+            for (key, closed) in before.into_iter().flatten() {
+                opened.entry(key).or_insert(closed);
+            }
             self.await_answers(MadeAck::Last, Some(opened), REPETITIONS_MAX, now);
         }
     }
@@ -174,8 +181,10 @@ impl MobileHost {
         for flow in waiting.iter().take(FLOWS_SERVED_MAX) {
             // Marks are for what is live; what was closed is to be opened in any case.
             let wanted = of.of.is_some() || flow.is_live(now);
-            // Of one that opens in steps each step is an ACK.
-            let wanted = wanted && !self.openings.contains_key(&flow.key);
+            // Of one that opens in steps each step is an ACK; one that is closed again waits.
+            let is_open =
+                !self.openings.contains_key(&flow.key) && !self.closed.contains_key(&flow.key);
+            let wanted = wanted && is_open;
             if wanted && flow.is_late(of.since, now) {
                 self.send(flow.key, of.ack, 1, actions);
             }

@@ -66,6 +66,12 @@ impl HostFlow {
         u16::try_from(units).map_or(self.window, |units| units.min(self.window))
     }
 
+    /// The first number from `edge` on at which a window said now can end.
+    pub(super) fn aligned(&self, edge: SeqNum) -> SeqNum {
+        let unit = 1_u32 << self.window_shift.min(14);
+        self.rcv_nxt + edge.distance_from(self.rcv_nxt).div_ceil(unit) * unit
+    }
+
     pub(super) fn newest(&self) -> Instant {
         self.heard_at
             .map_or(self.sent_at, |heard| heard.max(self.sent_at))

@@ -36,6 +36,8 @@ const FIRST_BURST: u32 = 14_600;
 const BEGINNING_TWICE: u32 = 2 * FIRST_BURST;
 /// Its timeout is longer than its round trip by this: Linux, `TCP_RTO_MIN`.
 const RTO_MORE: Duration = Duration::from_millis(200);
+/// A zero-window probe brings no more than this, and may come at any time.
+const PROBE_MAX: u32 = 1500;
 /// It has used all if no more than this is left: segments are not cut.
 const REMAINDER: u32 = 3000;
 /// Steps of a round trip, but none sooner than [`STEP_MIN`] after the last.
@@ -94,6 +96,8 @@ pub(super) enum Step {
 #[derive(Clone, Debug)]
 pub(super) struct Opening {
     edge: SeqNum,
+    /// As it was said: windows are said in units, and none ends before an earlier one.
+    said: SeqNum,
     /// Bytes that were on their way before.
     flight: u32,
     /// In this time.
@@ -134,6 +138,7 @@ impl Opening {
         let beginning = (expected * 2).max(BEGINNING_TWICE).min(flight / 2);
         Some(Self {
             edge: flow.rcv_nxt + FIRST_BURST.min(beginning),
+            said: flow.aligned(flow.rcv_nxt + FIRST_BURST.min(beginning)),
             beginning,
             used_all: false,
             flight,
@@ -150,7 +155,7 @@ impl Opening {
 
     /// Where the window ends.
     pub(super) const fn edge(&self) -> SeqNum {
-        self.edge
+        self.said
     }
 
     /// What was on its way before.
@@ -180,7 +185,7 @@ impl Opening {
         let since = now.saturating_since(self.stepped_at);
         let since = since.min((self.round_trip.unwrap_or(self.usual) / 4).max(STEP_MIN));
         self.stepped_at = now;
-        let (moves, limit) = if flow.rcv_nxt == self.first {
+        let (moves, limit) = if flow.rcv_nxt.distance_from(self.first) <= PROBE_MAX {
             let silence = (self.usual * ROUNDS_SILENT).max(SILENCE_MIN);
             if now.saturating_since(self.began) >= silence {
                 return Step::Open;
@@ -192,12 +197,16 @@ impl Opening {
                 None => return Step::Open,
             }
         };
-        let ahead = self.edge + moves;
+        // An FH that sends beyond it is not held up for that.
+        let ahead = self.edge.max(flow.rcv_nxt) + moves;
         self.edge = self.edge.max(ahead.min(flow.rcv_nxt + limit));
         if self.edge.distance_from(flow.rcv_nxt) >= flow.window_bytes() {
             return Step::Open;
         }
-        Step::Edge(self.edge)
+        if self.edge.after(self.said) {
+            self.said = flow.aligned(self.edge);
+        }
+        Step::Edge(self.said)
     }
 
     /// How far the edge moves, and how far ahead of what has come it may be; none: it is enough.
@@ -243,7 +252,7 @@ impl Opening {
             if at_rate >= round_trip * ROUNDS_AT_RATE {
                 return None;
             }
-            limit += share(self.flight / 8, at_rate, round_trip);
+            limit = limit.saturating_add(grown(self.flight / 8, at_rate, round_trip));
         }
         let least = if self.used_all && elapsed < round_trip * 3 {
             usual_share / 2
@@ -258,7 +267,11 @@ impl Opening {
 
 /// Of so many bytes in `whole`, those of `part`; no more than all.
 fn share(bytes: u32, part: Duration, whole: Duration) -> u32 {
-    let whole = whole.as_nanos().max(1);
-    let share = u128::from(bytes) * part.as_nanos().min(whole) / whole;
-    share as u32
+    grown(bytes, part.min(whole), whole)
+}
+
+/// So many bytes with each `whole` that is in `time`.
+fn grown(bytes: u32, time: Duration, whole: Duration) -> u32 {
+    let grown = u128::from(bytes) * time.as_nanos() / whole.as_nanos().max(1);
+    u32::try_from(grown).unwrap_or(u32::MAX)
 }

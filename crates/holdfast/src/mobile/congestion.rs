@@ -31,6 +31,7 @@ impl HandoffTimes {
                     name,
                     linked = control.is_linked(),
                     nudges = control.nudges(),
+                    adopts = control.adopts(),
                     "congestion control registered"
                 );
                 let cells = settings.cells.iter();

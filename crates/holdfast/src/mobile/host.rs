@@ -18,8 +18,10 @@ use super::decompress::Decompression;
 use super::guard::Guard;
 
 mod wake;
+mod waking;
 
-use wake::{Waking, let_go};
+use wake::let_go;
+use waking::Waking;
 
 /// How long after a failure following the flows is tried again.
 const ATTACH_AGAIN: Duration = Duration::from_secs(5);
@@ -200,6 +202,7 @@ impl Host {
         if closes && !self.is_guarded() {
             return;
         }
+        self.waking.handle_link(event);
         self.drive(|machine, now, flows, actions| machine.handle_link(event, now, flows, actions));
         if event == HostLinkEvent::Down && self.scheme == MobileScheme::Wake {
             self.prepare_to_wake();

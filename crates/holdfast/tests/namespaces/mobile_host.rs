@@ -147,6 +147,91 @@ fn a_warned_outage_freezes_the_flow_and_its_end_opens_it_at_once() {
     assert!(stall_ms < 500, "stalled for {stall_ms} ms");
 }
 
+/// With the set `today`: a download and an outage of three seconds that is announced in time, up
+/// to the moment at which its window opens in steps; with the outage's end.
+fn opening_in_steps(harness: &mut Harness, mobile: &Mobile) -> (Flow, u64) {
+    let flow = download(harness, 12 * MB);
+    let start_ns = start_link(harness);
+    await_that("it is time", || monotonic_ns() >= start_ns + 1_300_000_000);
+    mobile.signal(&["going-down-soon", "--lead-ms", "700"]);
+    await_that("the window is closed", || {
+        mobile.counter("path.window_closed") > 0
+    });
+    await_that("the window opens in steps", || {
+        mobile.counter("host.opened-in-steps") > 0
+    });
+    (flow, start_ns + 5 * SECOND_NS)
+}
+
+fn three_seconds() -> EmulatedLink {
+    EmulatedLink {
+        outages: vec![OutageAt {
+            at_s: 2.0,
+            for_s: 3.0,
+        }],
+        ..EmulatedLink::default()
+    }
+}
+
+#[test]
+fn today_a_window_opens_in_steps_and_is_the_mhs_own_again() {
+    let test = "today_a_window_opens_in_steps_and_is_the_mhs_own_again";
+    let Some(mut harness) = plain(test, three_seconds()) else {
+        return;
+    };
+    let mobile = Mobile::start(&harness, "freeze", &["--freeze-set", "today"]);
+    let (flow, returns_ns) = opening_in_steps(&mut harness, &mobile);
+    let received = flow.finish().unwrap();
+    let stall_ms = received.stall_ms(returns_ns);
+    assert!(stall_ms < 500, "stalled for {stall_ms} ms");
+    assert_eq!(mobile.counter("host.closed-now"), 0);
+    assert_eq!(mobile.counter("path.window_not_closed"), 0);
+}
+
+#[test]
+fn a_daemon_killed_while_a_window_opens_in_steps_leaves_no_flow_limited() {
+    let test = "a_daemon_killed_while_a_window_opens_in_steps_leaves_no_flow_limited";
+    let Some(mut harness) = plain(test, three_seconds()) else {
+        return;
+    };
+    let mut mobile = Mobile::start(&harness, "freeze", &["--freeze-set", "today"]);
+    let (flow, _) = opening_in_steps(&mut harness, &mobile);
+    let killed_ns = monotonic_ns();
+    mobile.child.kill().unwrap();
+    let received = flow.finish().unwrap();
+    let gap = Duration::from_nanos(received.longest_gap_ns(killed_ns));
+    assert!(gap < Duration::from_secs(1), "{gap:?}");
+}
+
+#[test]
+fn a_daemon_for_which_an_outage_and_its_end_are_one_jump_of_the_clock_opens_what_it_has_closed() {
+    let test = "a_daemon_for_which_an_outage_and_its_end_are_one_jump_of_the_clock_opens_what_it_has_closed";
+    let Some(mut harness) = plain(test, three_seconds()) else {
+        return;
+    };
+    let mut mobile = Mobile::start(&harness, "freeze", &["--freeze-set", "2000"]);
+    let flow = download(&harness, 12 * MB);
+    let start_ns = start_link(&mut harness);
+    await_that("it is time", || monotonic_ns() >= start_ns + 1_500_000_000);
+    mobile.signal(&["going-down-soon", "--lead-ms", "500"]);
+    await_that("the window is closed", || {
+        mobile.counter("path.window_closed") > 0
+    });
+    // As a suspended machine's: what happens meanwhile it hears of all at once.
+    mobile.child.signal(libc::SIGSTOP).unwrap();
+    await_that("the link is back", || {
+        monotonic_ns() >= start_ns + 7 * SECOND_NS
+    });
+    let woken_ns = monotonic_ns();
+    mobile.child.signal(libc::SIGCONT).unwrap();
+    let received = flow.finish().unwrap();
+    let resumed = Duration::from_nanos(resumed_after_ns(&received, woken_ns));
+    assert!(resumed < Duration::from_secs(1), "{resumed:?}");
+    await_that("nothing is closed", || {
+        mobile.counter("host.closed-now") == 0
+    });
+}
+
 /// A flow that stands still because its window is closed, long enough for the FH's probes to
 /// be seconds apart.
 fn frozen(harness: &Harness, mobile: &Mobile) -> Flow {

@@ -10,6 +10,7 @@ use holdfast_lab::harness::{Flow, Harness};
 use holdfast_lab::link_process::{EmulatedLink, MH_IF};
 use holdfast_lab::scratch::Scratch;
 use holdfast_lab::topology::{TopologySettings, Wireless};
+use holdfast_net::datapath::monotonic_ns;
 
 use super::mobile_host::{download, plain};
 use super::{HOLDFAST, PORT, await_that, connection, fh};
@@ -65,6 +66,18 @@ fn a_gateway_with_its_units_capabilities_takes_segments_and_leaves_a_state() {
     flow.finish().unwrap();
 }
 
+/// Waits until nothing has come for so long that the FH's probes are seconds apart.
+fn stands_still(flow: &Flow) {
+    let watch = flow.watch();
+    let (mut bytes, mut since) = (watch.bytes(), monotonic_ns());
+    await_that("the flow stands still for four seconds", || {
+        if watch.bytes() != bytes {
+            (bytes, since) = (watch.bytes(), monotonic_ns());
+        }
+        monotonic_ns() - since > 4_000_000_000
+    });
+}
+
 #[test]
 fn a_mobile_with_its_units_capabilities_closes_windows_and_has_a_guard_that_opens_them() {
     let test =
@@ -74,9 +87,14 @@ fn a_mobile_with_its_units_capabilities_closes_windows_and_has_a_guard_that_open
     };
     let program = confined("holdfast-mobile.service", harness.folder());
     let socket = harness.folder().join("mobile.sock");
+    let config = harness.folder().join("mobile.toml");
+    let patient = "[mobile]\nfreeze_set = \"2000\"\nfalse_alarm_ms = 60000\n";
+    fs::write(&config, patient).unwrap();
     let mut command = harness.topology.mh.command(program);
     command
         .args(["mobile", "--iface", MH_IF, "--scheme", "freeze"])
+        .arg("--config")
+        .arg(&config)
         .arg("--control-socket")
         .arg(&socket)
         .stderr(Stdio::null());
@@ -97,6 +115,13 @@ fn a_mobile_with_its_units_capabilities_closes_windows_and_has_a_guard_that_open
     // Without its guard it would close nothing.
     assert!(ask(&["mobile", "signal", "going-down-soon"]).is_some());
     await_that("the window is closed", || closed() > Some(0));
+    stands_still(&flow);
+    let killed_ns = monotonic_ns();
     child.kill().unwrap();
-    flow.finish().unwrap();
+    let received = flow.finish().unwrap();
+    // A probe of the FH would take seconds.
+    let resumed = received
+        .first_from(killed_ns)
+        .map(|it| it.at_ns - killed_ns);
+    assert!(resumed.is_some_and(|ns| ns < 1_000_000_000), "{resumed:?}");
 }

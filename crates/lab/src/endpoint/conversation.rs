@@ -11,15 +11,13 @@ use anyhow::anyhow;
 use holdfast_net::datapath::monotonic_ns;
 
 use super::{EndpointReport, Work};
-use crate::download::{Arrival, Intake, Received};
+use crate::download::{Arrival, Intake, READ_BYTES_MAX, Received};
 use crate::seeded_file::{SeededStream, Sha256Sum};
 
 /// The seed of what goes the other way.
 pub(super) const BACK_SEED: u64 = 2;
 /// Bytes of an answer that are written at a time, at most.
 const WRITE_BYTES_MAX: u64 = 1 << 20;
-/// Bytes read at a time, at most.
-const READ_BYTES_MAX: usize = 1 << 16;
 
 /// Sends everything, closes, and takes what comes until the other end closes.
 pub(super) fn send(
@@ -124,9 +122,9 @@ pub(super) fn receive(
     let Work::Receive {
         request_bytes,
         requests,
-        answer_bytes,
         think_ns,
         back_bytes,
+        ..
     } = work
     else {
         return Err(anyhow!("only an end that receives can receive"));
@@ -134,35 +132,53 @@ pub(super) fn receive(
     let back = stream.try_clone()?;
     let sender = (back_bytes > 0).then(|| thread::spawn(move || send_back(&back, back_bytes)));
     let mut intake = Intake::new(stream);
-    if requests > 1 {
-        for number in 0..requests {
-            if number > 0 && think_ns > 0 {
-                thread::sleep(Duration::from_nanos(think_ns));
-            }
-            let asked_ns = monotonic_ns();
-            ask(stream, request_bytes)?;
-            if !take(&mut intake, answer_bytes) {
-                break;
-            }
-            let answered_ns = intake.last_ns();
-            report
-                .latencies_ns
-                .push(answered_ns.saturating_sub(asked_ns));
-        }
+    let asked = if requests > 1 {
+        let think = Duration::from_nanos(think_ns);
+        ask_again_and_again(&mut intake, stream, work, think, &mut report.latencies_ns)
     } else {
-        ask(stream, request_bytes)?;
-    }
+        ask(stream, request_bytes)
+    };
     while intake.read_some(READ_BYTES_MAX) > 0 {}
+    // Whatever happens now, this came.
     note(report, intake.finish());
-    if let Some(sender) = sender {
-        sender
-            .join()
-            .map_err(|_| anyhow!("the thread that sends back is broken"))??;
-    }
+    let sent = sender.map_or(Ok(Ok(())), thread::JoinHandle::join);
+    asked?;
+    sent.map_err(|_| anyhow!("the thread that sends back is broken"))??;
     match stream.take_error()? {
         Some(error) => Err(error.into()),
         None => Ok(()),
     }
+}
+
+/// Request by request, with a pause between.
+fn ask_again_and_again(
+    intake: &mut Intake<&TcpStream>,
+    stream: &TcpStream,
+    work: Work,
+    think: Duration,
+    latencies_ns: &mut Vec<u64>,
+) -> io::Result<()> {
+    let Work::Receive {
+        request_bytes,
+        requests,
+        answer_bytes,
+        ..
+    } = work
+    else {
+        return Ok(());
+    };
+    for number in 0..requests {
+        if number > 0 && !think.is_zero() {
+            thread::sleep(think);
+        }
+        let asked_ns = monotonic_ns();
+        ask(stream, request_bytes)?;
+        if !take(intake, answer_bytes) {
+            break;
+        }
+        latencies_ns.push(intake.last_ns().saturating_sub(asked_ns));
+    }
+    Ok(())
 }
 
 fn note(report: &mut EndpointReport, received: Received) {
@@ -244,6 +260,40 @@ mod tests {
         assert_eq!(report.latencies_ns.len(), 100);
         assert_eq!(report.sha256, SeededContent::of(bytes, 1).sha256);
         assert_eq!(report.arrivals.last().unwrap().1, bytes);
+    }
+
+    #[test]
+    fn what_came_before_the_connection_broke_is_told_with_what_broke_it() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = listener.local_addr().unwrap();
+        let sender = thread::spawn(move || {
+            let stream = listener.accept().unwrap().0;
+            let sends = Work::Send {
+                bytes: 3_000,
+                seed: 1,
+                after_bytes: 70,
+                parts: 3,
+                back_bytes: 0,
+                series_interval_ns: None,
+            };
+            send_parts(&stream, sends).unwrap();
+            // Three of ten, and no more requests are taken.
+            stream.shutdown(Shutdown::Both).unwrap();
+        });
+        let receives = Work::Receive {
+            request_bytes: 70,
+            requests: 10,
+            answer_bytes: 1_000,
+            think_ns: 20_000_000,
+            back_bytes: 0,
+        };
+        let stream = TcpStream::connect(at).unwrap();
+        let mut report = EndpointReport::default();
+        // An error or none, by whether the next request meets the end or the reset.
+        let _ = receive(&stream, receives, &mut report);
+        sender.join().unwrap();
+        assert_eq!(report.latencies_ns.len(), 3);
+        assert_eq!(report.sha256, SeededContent::of(3_000, 1).sha256);
     }
 
     #[test]

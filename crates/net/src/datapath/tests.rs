@@ -64,7 +64,7 @@ fn hostile_packets_are_taken_or_passed_as_they_came_and_all_pass_without_a_daemo
             if kind == LayerKind::Ethernet {
                 assert!(counted(&programs, "taken_downlink") > 1_000);
                 assert!(counted(&programs, "taken_uplink") > 1_000);
-                assert!(counted(&programs, "passed_malformed") > 10);
+                assert!(counted(&programs, "passed_fragment") > 10);
             }
         }
     });

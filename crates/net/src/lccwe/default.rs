@@ -19,7 +19,6 @@ static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/lccwe_cgroup.bp
 
 /// The calling thread's namespace's.
 const DEFAULT: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
-const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
 
 /// Whose sockets have it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,7 +108,7 @@ fn of_namespace(name: &str) -> io::Result<Kept> {
         .map_err(|error| failed("read", &error))?;
     let undo = Undo::Default {
         ours: padded(name),
-        before: padded(what_was(text.trim(), name)),
+        before: name_before(text.trim(), name),
     };
     // Before there is something to undo.
     let guardian = Guardian::start(&file, undo)?;
@@ -121,15 +120,11 @@ fn of_namespace(name: &str) -> io::Result<Kept> {
     })
 }
 
-/// The default before. If it is ours already, an owner and its child were killed at once:
-/// then it is Linux's own, if it is there.
-fn what_was<'a>(found: &'a str, name: &str) -> &'a str {
-    if found != name && found.len() < NAME_BYTES {
-        return found;
-    }
-    let available = std::fs::read_to_string(AVAILABLE).unwrap_or_default();
-    let has_cubic = available.split_whitespace().any(|each| each == "cubic");
-    if has_cubic { "cubic" } else { "reno" }
+/// What was the default before; nothing, if it is ours already (an owner and its child were
+/// killed at once).
+fn name_before(found: &str, ours: &str) -> [u8; NAME_BYTES] {
+    let is_known = found != ours && found.len() < NAME_BYTES;
+    padded(if is_known { found } else { "" })
 }
 
 fn of_cgroup(name: &str, path: &Path) -> io::Result<Kept> {

@@ -23,7 +23,7 @@ pub(super) enum Undo {
     Default {
         /// What the owner has made it.
         ours: [u8; NAME_BYTES],
-        /// What it was.
+        /// What it was; nothing: not known.
         before: [u8; NAME_BYTES],
     },
 }
@@ -126,8 +126,15 @@ unsafe fn restore(ours: &[u8; NAME_BYTES], before: &[u8; NAME_BYTES]) {
     if found[..length(ours)] != ours[..length(ours)] {
         return;
     }
-    // SAFETY: the kernel reads at most the buffer's length.
-    unsafe { libc::pwrite(HELD, before.as_ptr().cast(), length(before), 0) };
+    // What was before may have gone meanwhile: then Linux's own.
+    let candidates: [&[u8]; 3] = [&before[..length(before)], b"cubic", b"reno"];
+    for name in candidates.into_iter().filter(|name| !name.is_empty()) {
+        // SAFETY: the kernel reads at most the name's length.
+        let written = unsafe { libc::pwrite(HELD, name.as_ptr().cast(), name.len(), 0) };
+        if written >= 0 {
+            return;
+        }
+    }
 }
 
 /// Of the name in it: what ends it is a line's end or a 0.

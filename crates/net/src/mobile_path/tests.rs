@@ -173,12 +173,17 @@ impl Spec {
         [self.link(), self.packet(sack)].concat()
     }
 
-    /// The link layer's header, with addresses of zeros: those of the loopback device, on which
-    /// the kernel lets it run.
+    /// The link layer's header. What comes in is for the loopback device, on which the kernel lets
+    /// it run, with an address of zeros.
     fn link(&self) -> Vec<u8> {
         let is_v4 = self.flow.fh.address.is_ipv4();
         let kind = if is_v4 { [8, 0] } else { [0x86, 0xdd] };
-        [&[0; 12][..], &kind].concat()
+        let addresses: [u8; 12] = if self.downlink {
+            [0; 12]
+        } else {
+            std::array::from_fn(|place| 0x10 + place as u8)
+        };
+        [&addresses[..], &kind].concat()
     }
 
     /// What follows it.

@@ -15,7 +15,7 @@ use holdfast_core::mobile_host::{
     MobileHostSettings, MobileScheme,
 };
 use holdfast_link::LinkState;
-use holdfast_wire::{Duration, Flags, Instant, Segment, SeqNum, Timestamps};
+use holdfast_wire::{Duration, Flags, Instant, SackBlocks, Segment, SeqNum, Timestamps};
 
 use super::{DSCP_DEFAULT, Event, Network};
 use crate::observe::{LinkId, Observer};
@@ -359,7 +359,7 @@ impl MobileNode {
                     match ack {
                         MadeAck::Wake => {
                             let clocks = waking.wake(&flow, wake::RENEWED_FOR, now);
-                            renew(made.as_mut(), clocks);
+                            make_wake_up(made.as_mut(), clocks);
                         }
                         MadeAck::Last => waking.let_go(&flow, now),
                         MadeAck::ZeroWindow | MadeAck::Limited(_) | MadeAck::Marked => {}
@@ -372,13 +372,15 @@ impl MobileNode {
     }
 }
 
-/// Gives a made ACK other clocks, if there are some.
-fn renew(made: Option<&mut Packet>, clocks: Option<Timestamps>) {
+/// Gives a made ACK other clocks, if there are some, and no SACK blocks: of those that the FH has
+/// not heard of it would sample a round trip as long as the outage.
+fn make_wake_up(made: Option<&mut Packet>, clocks: Option<Timestamps>) {
     if let Some(packet) = made
         && let Body::Tcp(tcp) = &mut packet.body
-        && clocks.is_some()
     {
-        tcp.segment.options.timestamps = clocks;
+        let options = &mut tcp.segment.options;
+        options.timestamps = clocks.or(options.timestamps);
+        options.sack = SackBlocks::default();
     }
 }
 

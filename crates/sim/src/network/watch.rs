@@ -75,16 +75,16 @@ impl Slot {
         let arrived = self.connection.arrived();
         if arrived > self.arrived {
             self.arrived = arrived;
-            if let Some(noted) = &mut self.arrivals
-                && noted.len() < ARRIVALS_MAX
-            {
-                noted.push((now, arrived));
-            }
             self.end_stall(now, true);
         }
         let delivered = self.connection.delivered();
         if delivered > self.delivered {
             self.delivered = delivered;
+            if let Some(noted) = &mut self.arrivals
+                && noted.len() < ARRIVALS_MAX
+            {
+                noted.push((now, delivered));
+            }
             self.progressed_at = now;
             if self.expects > 0 && delivered >= self.expects && self.done_at.is_none() {
                 self.done_at = Some(now);
@@ -172,12 +172,12 @@ impl Network {
         self.slots[id.0 as usize].progressed_at
     }
 
-    /// From now on the arrivals of new bytes at `receiver` are noted.
+    /// From now on the arrivals of bytes in order at `receiver` are noted.
     pub fn note_arrivals(&mut self, receiver: ConnectionId) {
         self.slots[receiver.0 as usize].arrivals = Some(Vec::new());
     }
 
-    /// When new bytes reached it, in order or not, and all of them until then.
+    /// When bytes reached it in order, and all of them until then.
     pub fn arrivals(&self, receiver: ConnectionId) -> &[(Instant, u64)] {
         let noted = self.slots[receiver.0 as usize].arrivals.as_deref();
         noted.unwrap_or_default()

@@ -12,7 +12,7 @@ use rand_core::{RngCore as _, SeedableRng as _};
 
 use super::*;
 
-const EVENTS: usize = 120;
+const EVENTS: usize = 300;
 
 /// What is ordered for a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -173,7 +173,7 @@ impl World {
             let (comes, bytes) = (self.below(3) > 0, self.below(400_000));
             if carries && comes {
                 let flow = &mut self.flows[place];
-                flow.rcv_nxt = flow.rcv_nxt + bytes;
+                flow.rcv_nxt += bytes;
                 flow.heard_at = Some(now);
                 flow.sent_at = now;
             }

@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 
 use super::*;
+use crate::mobile_host::opening::Step;
 
 const SEGMENT: u32 = 1448;
 /// What was on its way before the freeze, in segments: 172 on a path of 100 ms and 20 Mbit/s, and
@@ -29,7 +30,7 @@ fn frozen(bench: &mut Bench, for_ms: u64) -> Vec<HostAction> {
     let actions = bench.link(HostLinkEvent::GoingDownSoon(Some(lead)), at(0));
     let key = bench.keys()[0];
     assert_eq!(actions[0], HostAction::Close(key));
-    bench.flows[0].rcv_nxt = bench.flows[0].rcv_nxt + FLIGHT * SEGMENT;
+    bench.flows[0].rcv_nxt += FLIGHT * SEGMENT;
     bench.until(at(231));
     bench.link(HostLinkEvent::Down, at(231));
     bench.until(at(231 + for_ms));
@@ -182,7 +183,7 @@ fn a_sender_that_has_kept_its_window_is_at_its_rate_within_four_round_trips() {
     let mut bench = today();
     let actions = frozen(&mut bench, 5_000);
     let first = bench.flows[0].rcv_nxt;
-    let mut sender = Sender::new(400);
+    let mut sender = Sender::new(FLIGHT);
     let edge = edge_of(&actions[0]).unwrap();
     let said = |edge: SeqNum| edge.distance_from(first) / SEGMENT;
     sender.edges.push_back((50, said(edge)));
@@ -207,7 +208,7 @@ fn a_flow_with_little_on_its_way_opens_at_once_and_as_published_every_flow_does(
     let mut bench = today();
     let lead = FULL * 2 - Duration::from_millis(1);
     bench.link(HostLinkEvent::GoingDownSoon(Some(lead)), at(0));
-    bench.flows[0].rcv_nxt = bench.flows[0].rcv_nxt + 10 * SEGMENT;
+    bench.flows[0].rcv_nxt += 10 * SEGMENT;
     bench.link(HostLinkEvent::Down, at(231));
     let key = bench.keys()[0];
     let at_once = [HostAction::Open(key), send(key, MadeAck::Last, 3)];
@@ -216,7 +217,7 @@ fn a_flow_with_little_on_its_way_opens_at_once_and_as_published_every_flow_does(
     let mut bench = Bench::of(MobileScheme::Freeze);
     bench.flows.truncate(1);
     bench.link(HostLinkEvent::GoingDownSoon(None), at(0));
-    bench.flows[0].rcv_nxt = bench.flows[0].rcv_nxt + FLIGHT * SEGMENT;
+    bench.flows[0].rcv_nxt += FLIGHT * SEGMENT;
     bench.link(HostLinkEvent::Down, at(100));
     assert_eq!(bench.link(HostLinkEvent::Up, at(900)), at_once);
 }
@@ -281,4 +282,64 @@ fn a_flow_that_has_answered_since_the_false_alarm_is_not_closed_again() {
     bench.flows[0].heard_at = Some(at(800));
     assert!(bench.link(HostLinkEvent::Down, at(5_000)).is_empty());
     assert_eq!(bench.host.closed_count(), 0);
+}
+
+#[test]
+fn an_outage_in_the_middle_of_the_steps_ends_them_until_the_link_is_back() {
+    let mut bench = today();
+    frozen(&mut bench, 500);
+    bench.until(at(840));
+    // Something has come: it has answered, and is on its way up.
+    bench.flows[0].rcv_nxt += 20 * SEGMENT;
+    bench.flows[0].heard_at = Some(at(840));
+    bench.until(at(1_100));
+    let key = bench.keys()[0];
+    assert_eq!(
+        bench.link(HostLinkEvent::Down, at(1_100)),
+        [HostAction::Close(key)]
+    );
+    let meanwhile = bench.until(at(4_000));
+    assert!(meanwhile.is_empty(), "{meanwhile:?}");
+    let actions = bench.link(HostLinkEvent::Up, at(4_000));
+    // With what was on its way before the first one.
+    assert!(edge_of(&actions[0]).is_some(), "{actions:?}");
+}
+
+#[test]
+fn at_the_old_rate_an_eighth_more_may_be_on_its_way_with_each_round_trip() {
+    let flight = FLIGHT * SEGMENT;
+    let mut flow = flow(1_000);
+    (flow.window, flow.window_shift) = (60_000, 7);
+    let closed = Closed {
+        rcv_nxt: None,
+        at: at(0),
+        round_trip: Some(FULL),
+        flight: Some(flight),
+    };
+    let mut opening = Opening::begin(&flow, &closed, at(1_000)).unwrap();
+    // What the edge allows comes a round trip later, at the old rate.
+    let a_millisecond = flight / 116;
+    let mut edges = VecDeque::from([opening.edge(); 116]);
+    let mut ahead = Vec::new();
+    for ms in 1..2_000 {
+        edges.push_back(opening.edge());
+        let allowed = edges.pop_front().unwrap();
+        if ms > 116 {
+            flow.rcv_nxt = (flow.rcv_nxt + a_millisecond).min(allowed);
+        }
+        if opening.due() > at(1_000 + ms) {
+            continue;
+        }
+        let Step::Edge(edge) = opening.step(&flow, at(1_000 + ms)) else {
+            break;
+        };
+        ahead.push(edge.distance_from(flow.rcv_nxt));
+    }
+    let most = *ahead.iter().max().unwrap();
+    assert!(most > flight + flight / 8 * 3, "{most} of {flight}");
+    assert!(most <= flight + flight / 8 * 6, "{most} of {flight}");
+    // Nowhere more at once than an eighth and a step.
+    for pair in ahead.windows(2) {
+        assert!(pair[1].saturating_sub(pair[0]) <= flight / 6, "{pair:?}");
+    }
 }

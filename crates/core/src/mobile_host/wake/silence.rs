@@ -77,12 +77,20 @@ impl Silence {
         self.flows.values().map(|silent| silent.due).min()
     }
 
-    /// The flows that are to be woken now, still silent. `flow` is what is known of one.
+    /// The flows that are to be woken now, still silent. `flow` is what is known of one; `heard`: when
+    /// each flow was last heard. Where others are heard it is not the link that is silent, or it is
+    /// back: a flow is woken once more then, and left alone.
     pub fn handle_timeout(
         &mut self,
         now: Instant,
+        heard: impl IntoIterator<Item = (FlowKey, Option<Instant>)>,
         mut flow: impl FnMut(&FlowKey) -> Option<HostFlow>,
     ) -> Vec<FlowKey> {
+        let of_others = heard
+            .into_iter()
+            .filter(|(key, _)| !self.flows.contains_key(key))
+            .filter_map(|(_, at)| at)
+            .max();
         let mut woken = Vec::new();
         self.flows.retain(|key, silent| {
             if silent.due > now {
@@ -96,9 +104,12 @@ impl Silence {
             if !is_silent || now.saturating_since(silent.since) > REPEATED_FOR {
                 return false;
             }
+            woken.push(*key);
+            if of_others.is_some_and(|at| at > silent.since + FIRST_AFTER) {
+                return false;
+            }
             silent.wait = (silent.wait * 2).min(REPEATED_AFTER_MAX);
             silent.due = now + silent.wait;
-            woken.push(*key);
             true
         });
         woken
@@ -147,8 +158,12 @@ mod tests {
         let mut times = Vec::new();
         for _ in 0..6 {
             let due = silence.poll_timeout().unwrap();
-            assert!(silence.handle_timeout(at(0), |_| Some(flow(1))).is_empty());
-            assert_eq!(silence.handle_timeout(due, |_| Some(flow(1))).len(), 1);
+            assert!(
+                silence
+                    .handle_timeout(at(0), [], |_| Some(flow(1)))
+                    .is_empty()
+            );
+            assert_eq!(silence.handle_timeout(due, [], |_| Some(flow(1))).len(), 1);
             times.push(due.saturating_since(at(0)).as_millis());
         }
         assert_eq!(times, [300, 900, 1_900, 2_900, 3_900, 4_900]);
@@ -158,7 +173,7 @@ mod tests {
         };
         assert!(
             silence
-                .handle_timeout(at(6_000), |_| Some(heard))
+                .handle_timeout(at(6_000), [], |_| Some(heard))
                 .is_empty()
         );
         assert_eq!(silence.poll_timeout(), None);
@@ -175,11 +190,23 @@ mod tests {
         silence.begin(&closed, false, at(0));
         assert_eq!(silence.poll_timeout(), None);
         silence.begin(&flow(3), false, at(0));
-        assert!(silence.handle_timeout(at(300), |_| None).is_empty());
+        assert!(silence.handle_timeout(at(300), [], |_| None).is_empty());
         assert_eq!(silence.poll_timeout(), None);
         silence.begin(&flow(4), false, at(0));
         silence.end();
         assert_eq!(silence.poll_timeout(), None);
+    }
+
+    #[test]
+    fn where_others_are_heard_a_flow_is_woken_once_more() {
+        for (heard, due_again) in [(200, true), (500, false)] {
+            let mut silence = Silence::default();
+            silence.begin(&flow(1), false, at(0));
+            let others = [(flow(1).key, Some(at(0))), (flow(2).key, Some(at(heard)))];
+            let woken = silence.handle_timeout(at(600), others, |_| Some(flow(1)));
+            assert_eq!(woken, [flow(1).key]);
+            assert_eq!(silence.poll_timeout().is_some(), due_again, "{heard} ms");
+        }
     }
 
     #[test]
@@ -192,7 +219,7 @@ mod tests {
         let mut sent = 0;
         while let Some(due) = silence.poll_timeout() {
             sent += silence
-                .handle_timeout(due, |key| Some(flow(key.mh.port)))
+                .handle_timeout(due, [], |key| Some(flow(key.mh.port)))
                 .len();
         }
         assert!(sent <= SILENT_MAX * 182, "{sent}");

@@ -24,10 +24,13 @@ pub(super) struct CarrierSource {
 impl CarrierSource {
     /// What is there no longer, or has another number now.
     fn gone(&mut self) -> Vec<LinkState> {
-        let is_there =
-            |ifindex: u32, name: &str| query_ifindex(name).is_ok_and(|found| found == ifindex);
+        let is_gone = |ifindex: u32, name: &str| match query_ifindex(name) {
+            Ok(found) => found != ifindex,
+            // Any other failure says nothing of the interface.
+            Err(error) => error.raw_os_error() == Some(libc::ENODEV),
+        };
         let gone = self.known.iter();
-        let gone = gone.filter(|(ifindex, name)| !is_there(**ifindex, name));
+        let gone = gone.filter(|(ifindex, name)| is_gone(**ifindex, name));
         let gone = gone.map(|(ifindex, name)| LinkState {
             ifindex: *ifindex,
             name: name.clone(),
@@ -43,14 +46,12 @@ impl CarrierSource {
         gone
     }
 
-    /// Tells of a state.
-    async fn tell(&mut self, state: LinkState, teller: &Teller) -> anyhow::Result<()> {
+    fn note(&mut self, state: &LinkState) {
         if state.removed {
             self.known.remove(&state.ifindex);
         } else {
             self.known.insert(state.ifindex, state.name.clone());
         }
-        teller.tell(Told::Interface(state)).await
     }
 }
 
@@ -82,17 +83,23 @@ impl LinkSource for CarrierSource {
             tokio::select! {
                 ready = links.readable_mut() => {
                     let mut ready = ready?;
-                    let mut states = Vec::new();
+                    let (mut states, mut has_missed) = (Vec::new(), false);
                     while let Some(event) = ready.get_inner_mut().0.poll_event()? {
                         match event {
-                            LinkEvent::State(state) => states.push(state),
-                            // The present states follow.
-                            LinkEvent::Overrun => states.extend(self.gone()),
+                            LinkEvent::State(state) => {
+                                self.note(&state);
+                                states.push(state);
+                            }
+                            // What still waits is older; the present states follow it.
+                            LinkEvent::Overrun => has_missed = true,
                         }
                     }
                     ready.clear_ready();
+                    if has_missed {
+                        states.extend(self.gone());
+                    }
                     for state in states {
-                        self.tell(state, teller).await?;
+                        teller.tell(Told::Interface(state)).await?;
                     }
                 }
                 ready = changes.readable() => {

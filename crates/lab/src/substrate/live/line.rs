@@ -108,8 +108,12 @@ fn add_conversation(line: &mut ResultLine, measured: &Measurement, back_bytes: u
     for back in std::iter::once(&measured.back).chain(others.iter().map(|other| &other.back)) {
         let bytes = back.map_or(0, |back| back.bytes);
         line.intact &= back.is_none_or(|back| back.intact);
-        line.finished &= bytes == back_bytes;
         arrived += bytes;
+        if bytes != back_bytes {
+            line.finished = false;
+            line.transfer_s = None;
+            "not in time".clone_into(&mut line.ending);
+        }
     }
     line.back_bytes = Some(arrived);
 }

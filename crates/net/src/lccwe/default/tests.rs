@@ -98,6 +98,26 @@ fn a_default_that_somebody_else_has_changed_is_left_alone() {
     assert_eq!(default_of(&ns), other);
 }
 
+#[test]
+fn a_default_whose_predecessor_has_gone_leaves_one_of_linux() {
+    if !available_or_skip("a_default_whose_predecessor_has_gone_leaves_one_of_linux") {
+        return;
+    }
+    let ns = namespace();
+    let owner = |name: &str| {
+        let control = CongestionControl::register(&name_of(name)).unwrap();
+        let make = || control.make_default(Scope::Namespace);
+        let kept = ns.run(make).unwrap().unwrap();
+        (kept, control)
+    };
+    let (first, second) = (owner("one"), owner("two"));
+    drop(first);
+    assert_eq!(default_of(&ns), name_of("two"));
+    drop(second);
+    let left = default_of(&ns);
+    assert!(["cubic", "reno"].contains(&left.as_str()), "{left}");
+}
+
 /// Not a test of its own: what the next one starts as another process.
 #[test]
 fn child_that_owns_a_default() {

@@ -70,6 +70,42 @@ fn what_the_fh_says_counts_only_where_it_fits() {
 }
 
 #[test]
+fn what_follows_a_segment_that_fits_is_believed_as_far_as_the_mh_follows() {
+    let test = "what_follows_a_segment_that_fits_is_believed_as_far_as_the_mh_follows";
+    let Some(loaded) = Loaded::new(test) else {
+        return;
+    };
+    let key = flow(false, 4_000);
+    // Without its SYN the window may be as large as any.
+    loaded.egress(
+        &Spec {
+            window: 1,
+            ..Spec::uplink(key)
+        }
+        .frame(),
+    );
+    let data = |seq| Spec {
+        seq,
+        ..Spec::downlink(key)
+    };
+    for number in 0..2_000 {
+        loaded.ingress(&data(70_000 + 1_000 * number).frame());
+    }
+    let fh_nxt = || loaded.maps.flow(&key).unwrap().unwrap().fh_nxt.get();
+    let far = fh_nxt() - 70_000;
+    let limit = (1 << 14) + (1 << 16) + (1 << 18);
+    assert!((1 << 16..limit + 2_000).contains(&far), "{far}");
+    let ack = Spec {
+        ack: fh_nxt(),
+        ..Spec::uplink(key)
+    };
+    loaded.egress(&ack.frame());
+    let before = fh_nxt();
+    loaded.ingress(&data(before).frame());
+    assert_eq!(fh_nxt(), before + 1_000, "and on from there");
+}
+
+#[test]
 fn what_does_not_fit_the_connection_is_left_to_the_host_and_never_reaches_the_daemon() {
     let test = "what_does_not_fit_the_connection_is_left_to_the_host_and_never_reaches_the_daemon";
     let Some(loaded) = Loaded::with_daemon(test) else {

@@ -77,7 +77,7 @@ fn reserves_and_flows_that_were_woken_have_a_limit_and_the_newest_stay() {
 
 #[test]
 fn of_more_pauses_than_the_ring_holds_some_are_not_told_and_the_flows_are_let_go_all_the_same() {
-    const AT_ONCE: u64 = 200;
+    const AT_ONCE: u16 = 200;
     /// Each has a header of eight bytes (Documentation/bpf/ringbuf.rst).
     const TOLD_MAX: usize = (1 << 16) / (8 + 40);
 
@@ -90,15 +90,18 @@ fn of_more_pauses_than_the_ring_holds_some_are_not_told_and_the_flows_are_let_go
     let place = counters::NAMES.iter().position(|name| *name == "let_go");
     let let_go = || datapath::sums(&counters, counters::NAMES.len()).unwrap()[place.unwrap()];
     let began = monotonic_ns();
-    for round in 1..=8 {
-        for port in 0..AT_ONCE as u16 {
+    let mut held = 0;
+    while held < TOLD_MAX as u64 + 100 {
+        for port in 0..AT_ONCE {
             let key = flow(false, 1_000 + port);
             held::bulk(&loaded, key);
-            loaded.egress(&held::last(key).frame());
+            // Where the kernel has no timer to spare nothing is held back.
+            let frame = held::last(key).frame();
+            held += u64::from(loaded.egress(&frame) != frame);
         }
-        while let_go() < round * AT_ONCE {
+        while let_go() < held {
             let waited = monotonic_ns() - began;
-            assert!(waited < 60_000_000_000, "round {round}: {}", let_go());
+            assert!(waited < 60_000_000_000, "{} of {held}", let_go());
             std::thread::yield_now();
         }
     }

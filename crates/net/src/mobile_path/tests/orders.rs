@@ -78,3 +78,35 @@ fn syn_rst_and_options_that_are_not_understood_keep_their_window() {
         assert!(loaded.maps.flow(&key).unwrap().unwrap().flow.is_opaque);
     }
 }
+
+#[test]
+fn a_limited_window_ends_at_its_edge_and_never_before_where_it_was_said_to() {
+    let test = "a_limited_window_ends_at_its_edge_and_never_before_where_it_was_said_to";
+    let Some(loaded) = Loaded::new(test) else {
+        return;
+    };
+    let key = flow(false, 4_000);
+    let said = |ack: u32| {
+        let spec = Spec {
+            ack,
+            ..Spec::uplink(key)
+        };
+        let left = loaded.egress(&spec.frame());
+        let (segment, layout) = parse(&left, LINK).unwrap();
+        assert!(checksum_is_right(&left, &segment, &layout));
+        segment.window
+    };
+    // For the deadline.
+    loaded.close(&key);
+    let edge = |number| loaded.maps.limit_window(&key, SeqNum::new(number)).unwrap();
+    edge(70_300);
+    assert_eq!([70_000, 70_100, 70_299].map(said), [300, 200, 1]);
+    assert_eq!(said(70_300), 0, "all of it has come");
+    edge(71_000);
+    assert_eq!(said(70_300), 501, "the MH's own is less");
+    assert_eq!(said(70_600), 400);
+    let noted = loaded.maps.flow(&key).unwrap().unwrap();
+    assert_eq!(noted.flow.window, 501, "as the MH said it");
+    loaded.maps.open_window(&key).unwrap();
+    assert_eq!(said(70_700), 501);
+}

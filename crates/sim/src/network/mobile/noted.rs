@@ -8,10 +8,12 @@ use holdfast_wire::{Duration, Flags, Instant, Options, SackBlocks, Segment, SeqN
 
 use crate::packet::{Body, Origin, Packet};
 
-/// A time measurement that nothing has answered by then begins anew.
+/// A time measurement that nothing has answered by then begins anew, and tells nothing.
 const TIMED_MAX: Duration = Duration::from_secs(10);
 /// Sequence numbers that lie further apart are no neighbours.
 const SEQUENCE_REACH: u32 = 1 << 30;
+/// So much may follow a segment of the FH that was held against the MH's numbers, unseen by them.
+const UNCHECKED_MAX: u32 = 1 << 18;
 /// RFC 7323, 2.3.
 const SHIFT_MAX: u8 = 14;
 
@@ -33,6 +35,8 @@ pub(super) struct Noted {
     fh_nxt: SeqNum,
     /// What its newest segment acknowledged.
     fh_ack: SeqNum,
+    /// The end of the newest segment that was held against the MH's numbers.
+    fh_checked: SeqNum,
     timed_tsval: u32,
     tsval_timed_at: Option<Instant>,
     timed_seq: SeqNum,
@@ -69,6 +73,7 @@ impl Noted {
             fh_has_finished: false,
             fh_nxt: ack,
             fh_ack: seq,
+            fh_checked: ack,
             timed_tsval: 0,
             tsval_timed_at: None,
             timed_seq: seq,
@@ -175,18 +180,28 @@ impl Noted {
 
     /// The next one after a segment that was believed, with the same ACK.
     fn continues(&self, segment: &Segment) -> bool {
+        let unchecked = segment.end().get().wrapping_sub(self.fh_checked.get());
         let is_next = segment.seq == self.fh_nxt && segment.ack == self.fh_ack;
-        is_next && !segment.flags.has(Flags::SYN) && self.is_open && self.flow.heard_at.is_some()
+        is_next && unchecked <= UNCHECKED_MAX && self.is_open && self.flow.heard_at.is_some()
     }
 
-    fn is_credible(&self, segment: &Segment) -> bool {
+    fn is_credible(&mut self, segment: &Segment) -> bool {
         if !segment.flags.has(Flags::ACK) {
             return false;
         }
-        if segment.flags.has(Flags::SYN) {
-            return !self.is_open && segment.ack == self.flow.snd_nxt;
+        let is_syn = segment.flags.has(Flags::SYN);
+        if !is_syn && self.continues(segment) {
+            return true;
         }
-        self.continues(segment) || self.fits(segment)
+        let fits = if is_syn {
+            !self.is_open && segment.ack == self.flow.snd_nxt
+        } else {
+            self.fits(segment)
+        };
+        if fits {
+            self.fh_checked = segment.end();
+        }
+        fits
     }
 
     /// A segment of the FH has come; whether it fits, and is noted.
@@ -233,7 +248,8 @@ impl Noted {
             rtt = rtt.or(tells.then_some(since));
             self.tsval_timed_at = None;
         }
-        if let Some(rtt) = rtt {
+        // An outage is no round trip.
+        if let Some(rtt) = rtt.filter(|rtt| *rtt <= TIMED_MAX) {
             let srtt = self.flow.srtt.map_or(rtt, |srtt| srtt * 7 / 8 + rtt / 8);
             (self.flow.srtt, self.flow.rtt) = (Some(srtt), Some(rtt));
         }

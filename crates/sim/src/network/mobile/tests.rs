@@ -288,3 +288,46 @@ fn what_leaves_is_a_segment_behind_and_never_goes_back_nor_ahead_of_what_has_arr
     ];
     assert!(held * 2 > all, "{held} of {all}: {:?}", seen.behind);
 }
+
+#[test]
+fn todays_set_opens_a_window_in_steps_and_the_right_edge_never_goes_back() {
+    let mut today = plan(MobileScheme::Freeze);
+    today.settings.set = FreezeSet::Today;
+    today.warned_before = Some(Duration::from_secs(1));
+    let mut edges = Edges::default();
+    let mut experiment = experiment(Some(today));
+    // A window of 32 KiB is less than what is opened in steps.
+    let mut wide = Preset::LinuxReno.settings();
+    wide.receive_buffer_bytes = 1 << 18;
+    experiment.transfers = vec![Transfer::download(3_000_000, wide)];
+    let outcome = experiment.run_observed(&mut edges);
+    assert!(outcome.transfers[0].finished && outcome.transfers[0].intact);
+    let counters = outcome.mobile.unwrap();
+    assert_eq!((counters.frozen, counters.opened_in_steps), (1, 1));
+    let back = at(OUTAGE_AT_S + OUTAGE_S);
+    let after: Vec<_> = edges.0.iter().filter(|(when, _)| *when >= back).collect();
+    assert!(after.len() > 20);
+    for pair in after.windows(2) {
+        assert!(!pair[1].1.before(pair[0].1), "{pair:?}");
+    }
+}
+
+/// The right edges that the MH's segments say, not scaled, by time.
+#[derive(Default)]
+struct Edges(Vec<(Instant, SeqNum)>, u8);
+
+impl Observer for Edges {
+    fn on_packet(&mut self, link: LinkId, event: PacketEvent, packet: &Packet, now: Instant) {
+        let (UPLINK, PacketEvent::Sent, Some(segment)) = (link, event, packet.segment()) else {
+            return;
+        };
+        if segment.flags.has(Flags::SYN) {
+            self.1 = segment.options.window_scale.unwrap_or(0);
+        } else {
+            let edge = segment.ack + (u32::from(segment.window) << self.1);
+            self.0.push((now, edge));
+        }
+    }
+
+    fn on_link_state(&mut self, _: LinkId, _: LinkState, _: Instant) {}
+}
