@@ -128,7 +128,8 @@ static __always_inline __u64 woken_until(void)
 
 /*
  * The window that is ordered: 0, or what of the MH's own lies before the edge. A unit that has
- * begun counts as one, and the edge goes with it: it is never said to be further back.
+ * begun counts as one, and the edge goes with it: it is not said to be further back, but by less
+ * than a unit where the daemon moves the edge at that moment.
  */
 static __always_inline __u16 ordered_window(struct order *order, const struct state *state,
 					    const struct segment *segment)

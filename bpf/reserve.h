@@ -211,7 +211,7 @@ static __always_inline void note_grid(struct reserve *reserve, __u32 seq, __u32 
 	reserve->grid_end = seq + length;
 	/* Numbers turn over: the start follows at a distance. */
 	if (reserve->grid_end - reserve->grid_start > SPAN_MAX)
-		reserve->grid_start += SPAN_MAX / 2 / (piece ?: 1) * piece;
+		reserve->grid_start += SPAN_MAX / 2 / (reserve->piece ?: 1) * reserve->piece;
 }
 
 /* Whether the flow downloads in bulk: by segments in a round trip. */
@@ -356,23 +356,28 @@ static int look_whether_it_pauses(void *map, struct flow *key, struct reserve *r
 	return 0;
 }
 
-static __always_inline void hold(struct reserve *reserve, __u32 ack, __u64 srtt, __u64 now)
+/* Whether it can be held: somebody has to let it go. */
+static __always_inline int hold(struct reserve *reserve, __u32 ack, __u64 srtt, __u64 now)
 {
 	reserve->held_ack = ack;
 	reserve->held_at_ns = now;
 	/* The interpreter, where there is no compiler, has no callbacks. */
 	if (!settings.has_timers)
-		return;
+		return 1;
 	/* Either the timer sees what is held, or we that it is not set. */
 	order_all(reserve);
 	if (*(volatile __u32 *)&reserve->armed)
-		return;
+		return 1;
 	reserve->armed = 1;
 	/* It fails if there is one already. */
 	bpf_timer_init(&reserve->timer, &reserves, CLOCK_OF_TIMERS);
 	bpf_timer_set_callback(&reserve->timer, look_whether_it_pauses);
-	if (bpf_timer_start(&reserve->timer, quiet_ns(srtt), 0))
-		reserve->armed = 0;
+	if (!bpf_timer_start(&reserve->timer, quiet_ns(srtt), 0))
+		return 1;
+	/* The kernel has no room for it, for the moment. */
+	reserve->armed = 0;
+	reserve->held_at_ns = 0;
+	return 0;
 }
 
 /* The fields of a segment that may leave changed, as they lie in the packet. */
@@ -465,11 +470,11 @@ static __always_inline struct leaves decide(struct reserve *reserve, const struc
 		ordered = 0;
 	if (ordered && reserve->bulk && !missing)
 		left = lowered(own, state->mh_scale, floor, reserve);
-	reserve->acked_out = left.ack;
-	if (left.ack != own.ack)
-		hold(reserve, own.ack, state->srtt_ns, now);
-	else
+	if (left.ack == own.ack)
 		reserve->held_at_ns = 0;
+	else if (!hold(reserve, own.ack, state->srtt_ns, now))
+		left = own;
+	reserve->acked_out = left.ack;
 	return left;
 }
 
@@ -488,7 +493,9 @@ static __always_inline void reserve_egress(struct __sk_buff *skb, const struct p
 	if (!reserve || segment->flags & (SYN | RST) || !(segment->flags & ACK))
 		return;
 	of = woken_now(key, woken_until, now);
-	if (of && (!reserve->has_let_go || !at_or_after(reserve->let_go, of->let_go))) {
+	/* An old number that has turned over is none. */
+	if (of && (!reserve->has_let_go || of->let_go - reserve->let_go - 1 < AHEAD_MAX ||
+		   reserve->let_go - of->let_go > AHEAD_MAX)) {
 		reserve->let_go = of->let_go;
 		reserve->has_let_go = 1;
 		reserve->bulk = 0;
@@ -502,7 +509,8 @@ static __always_inline void reserve_egress(struct __sk_buff *skb, const struct p
 	to.ack = bpf_htonl(left.ack);
 	to.window = bpf_htons(left.window);
 	to.echo = from.echo;
-	if (of && of->renews && options->timestamps && at_or_after(of->stale, options->tsecr)) {
+	/* Opaque: signed, perhaps. */
+	if (of && of->renews && !(state->facts & FACT_OPAQUE) && options->timestamps && at_or_after(of->stale, options->tsecr)) {
 		to.echo = bpf_htonl(fresh_echo(of, bpf_ktime_get_boot_ns()));
 		count(ECHO_RENEWED);
 	}

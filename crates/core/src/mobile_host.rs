@@ -129,6 +129,8 @@ pub struct MobileHost {
     closed_since: Option<Instant>,
     /// Warnings are not heard until then.
     deaf_until: Instant,
+    /// When the machine was last asked; orders were renewed then.
+    asked_at: Instant,
     counters: MobileHostCounters,
 }
 
@@ -147,6 +149,7 @@ impl MobileHost {
             last_up: None,
             closed_since: None,
             deaf_until: Instant::ZERO,
+            asked_at: Instant::ZERO,
             counters: MobileHostCounters {
                 frozen: 0,
                 not_covered: 0,
@@ -160,6 +163,11 @@ impl MobileHost {
     /// What it has done.
     pub const fn counters(&self) -> &MobileHostCounters {
         &self.counters
+    }
+
+    /// How many windows open in steps.
+    pub fn opening_count(&self) -> usize {
+        self.openings.len()
     }
 
     /// How many windows are closed.
@@ -196,6 +204,7 @@ impl MobileHost {
         flows: &mut dyn FnMut() -> Vec<HostFlow>,
         actions: &mut Vec<HostAction>,
     ) {
+        self.void_what_has_lapsed(now, actions);
         match event {
             HostLinkEvent::GoingDownSoon(lead) => self.on_warning(lead, now, flows, actions),
             HostLinkEvent::Down => {
@@ -238,6 +247,7 @@ impl MobileHost {
         flows: &mut dyn FnMut() -> Vec<HostFlow>,
         actions: &mut Vec<HostAction>,
     ) {
+        self.void_what_has_lapsed(now, actions);
         if now >= self.renew_at {
             self.renew_at = now
                 + if self.settings.scheme == MobileScheme::Wake {

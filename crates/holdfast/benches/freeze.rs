@@ -7,7 +7,7 @@
 //! cargo bench -p holdfast --bench freeze -- --repetitions 5 --policies none,2000@50,2000@250,today@250
 //! ```
 //!
-//! One line for each: medians of the stall (from the link's return to the first byte) and of the
+//! One line for each: single runs unless `--repetitions` says otherwise, then medians of the stall (from the link's return to the first byte) and of the
 //! bytes received in the whole run. Wall clock, namespaces, root; two runs at a time.
 
 use std::io::{BufRead as _, BufReader, Write as _};

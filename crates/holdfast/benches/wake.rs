@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail, ensure};
 use clap::Parser;
-use holdfast_lab::outage_matrix::median;
+use holdfast_lab::outage_matrix::{median, median_with_interval};
 use holdfast_lab::results::ResultLine;
 use holdfast_lab::scenario::Scenario;
 use holdfast_lab::stop::StopFlag;
@@ -162,28 +162,6 @@ impl Bench {
         let run = runs.first().context("a scenario without a run")?;
         self.substrate.execute(run, &self.stop)
     }
-}
-
-/// The median with the interval that holds the true one with 95%: so many of the values on
-/// either side of it are left out as chance leaves there. Few values have no such interval: then
-/// it is all of them.
-fn median_with_interval(mut values: Vec<f64>) -> Option<(f64, [f64; 2])> {
-    values.sort_by(f64::total_cmp);
-    let count = values.len();
-    let mut left_out = 0;
-    // The probability of `left_out` or fewer heads in `count` throws.
-    let mut term = 0.5f64.powi(count as i32);
-    let mut sum = term;
-    loop {
-        term *= (count - left_out) as f64 / (left_out + 1) as f64;
-        sum += term;
-        if sum > 0.025 {
-            break;
-        }
-        left_out += 1;
-    }
-    let interval = [*values.get(left_out)?, *values.get(count - 1 - left_out)?];
-    Some((median(values)?, interval))
 }
 
 /// What a row shows of its goal.

@@ -200,6 +200,18 @@ impl Place {
         }
     }
 
+    /// Stops the daemon, and changes things until the kernel has dropped what it would say.
+    fn stop_until_news_is_missed(&mut self) {
+        self.daemon.signal(libc::SIGSTOP).unwrap();
+        let (before, deadline) = (self.missed_messages(), Instant::now() + LIMIT);
+        while self.missed_messages() == before {
+            assert!(Instant::now() < deadline, "the kernel keeps them all");
+            for octets in [1400, 1500] {
+                self.wwan.set_mtu(octets).unwrap();
+            }
+        }
+    }
+
     /// Messages of rtnetlink that sockets in the mobile's namespace have missed.
     fn missed_messages(&self) -> u64 {
         let path = format!("/proc/{}/net/netlink", self.daemon.id());
@@ -371,14 +383,7 @@ fn a_daemon_that_was_stopped_for_longer_than_the_kernel_keeps_news_learns_what_i
     }
     let mut place = Place::new();
     let first = place.expect(LinkNoticeKind::Registered, &[MOBILE]).epoch;
-    place.daemon.signal(libc::SIGSTOP).unwrap();
-    let deadline = Instant::now() + LIMIT;
-    while place.missed_messages() == 0 {
-        assert!(Instant::now() < deadline, "the kernel keeps them all");
-        for octets in [1400, 1500] {
-            place.wwan.set_mtu(octets).unwrap();
-        }
-    }
+    place.stop_until_news_is_missed();
     // The device is gone, and what said so was missed.
     let other = wireless(&place.mobile_ns, "other0", MOBILE);
     drop(std::mem::replace(&mut place.wwan, other));
@@ -398,4 +403,13 @@ fn a_daemon_that_was_stopped_for_longer_than_the_kernel_keeps_news_learns_what_i
     place.wwan = wireless(&place.mobile_ns, "wwan0", second);
     let epoch = place.settle("up", LinkNoticeKind::Up, &[second]);
     assert!(epoch > first, "{first}, {epoch}");
+    // It goes and is there again before anybody looks.
+    place.stop_until_news_is_missed();
+    let third = IpAddr::from([10, 9, 0, 4]);
+    let other = wireless(&place.mobile_ns, "other1", MOBILE);
+    drop(std::mem::replace(&mut place.wwan, other));
+    place.wwan = wireless(&place.mobile_ns, "wwan0", third);
+    place.daemon.signal(libc::SIGCONT).unwrap();
+    let again = place.settle("up", LinkNoticeKind::Up, &[third]);
+    assert!(again > epoch, "{epoch}, {again}");
 }

@@ -353,6 +353,28 @@ pub fn median(mut values: Vec<f64>) -> Option<f64> {
     Some(f64::midpoint(values[middle - 1], upper))
 }
 
+/// The median with the interval that holds the true one with 95%: so many of the values on
+/// either side of it are left out as chance leaves there. Few values have no such interval: then
+/// it is all of them.
+pub fn median_with_interval(mut values: Vec<f64>) -> Option<(f64, [f64; 2])> {
+    values.sort_by(f64::total_cmp);
+    let count = values.len();
+    let mut left_out = 0;
+    // The probability of `left_out` or fewer heads in `count` throws.
+    let mut term = 0.5f64.powi(count as i32);
+    let mut sum = term;
+    loop {
+        term *= (count - left_out) as f64 / (left_out + 1) as f64;
+        sum += term;
+        if sum > 0.025 {
+            break;
+        }
+        left_out += 1;
+    }
+    let interval = [*values.get(left_out)?, *values.get(count - 1 - left_out)?];
+    Some((median(values)?, interval))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -363,6 +385,21 @@ mod tests {
         assert_eq!(median(vec![1.0, 2.0]), Some(1.5));
         assert_eq!(median(vec![1.0, f64::INFINITY]), Some(f64::INFINITY));
         assert_eq!(median(Vec::new()), None);
+    }
+
+    #[test]
+    fn the_interval_of_a_median_leaves_out_as_many_on_each_side_as_chance_does() {
+        let interval = |count: i32| {
+            let values = (1..=count).map(f64::from).collect();
+            median_with_interval(values).unwrap().1
+        };
+        // 95.9%, 97.9% and 96.9%; of five, all of them hold it with 93.75% alone.
+        assert_eq!(interval(20), [6.0, 15.0]);
+        assert_eq!(interval(10), [2.0, 9.0]);
+        assert_eq!(interval(6), [1.0, 6.0]);
+        assert_eq!(interval(5), [1.0, 5.0]);
+        assert_eq!(median_with_interval(vec![2.0]), Some((2.0, [2.0, 2.0])));
+        assert_eq!(median_with_interval(Vec::new()), None);
     }
 
     #[test]

@@ -9,7 +9,8 @@
 //! time something else was running, and the nanoseconds that each program took a packet (the
 //! kernel's BPF statistics; they are on in an extra turn alone, for they cost something themselves).
 //!
-//! A real-time priority keeps other work away: `chrt -f 1 cargo run ...`.
+//! On a machine that is not idle a real-time priority keeps other work away: `chrt -f 1 cargo run
+//! ...`; the threads `ksoftirqd/N` then need one too.
 #![allow(missing_docs, reason = "a program")]
 
 use std::fs;

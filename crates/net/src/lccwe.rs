@@ -382,8 +382,8 @@ fn load(name: &str, parts: Parts) -> io::Result<Object> {
     open.load().map_err(|error| bpf("load", &error))
 }
 
-/// The map that an owner before has made, if sockets of its or another owner still hold it, and
-/// the kernel lets the caller look (`adopts`).
+/// The map that an owner before or beside has made (places have the namespace in them), if
+/// sockets or an owner still hold it, and the kernel lets the caller look (`adopts`).
 fn known_handoffs() -> Option<MapHandle> {
     let size = size_of::<Place>() as u32;
     let is_it = |info: &MapInfo| {

@@ -54,7 +54,7 @@ const BATCH: u32 = 256;
 
 /// A number that was let go is kept for so long by itself; the programs keep it from the flow's next
 /// segment on.
-const LET_GO_FOR: Duration = Duration::from_secs(600);
+const LET_GO_FOR: Duration = Duration::from_secs(30);
 
 /// A record that is being written so often when it is read is left out.
 const READ_TRIES: usize = 4;

@@ -356,8 +356,6 @@ fn a_socket_whose_owner_has_gone_hears_of_handoffs_from_the_next_one() {
     world.hand_off(&next, "two segments sent again", || {
         let now = info();
         window = now.snd_cwnd;
-        static SHOWN: AtomicU64 = AtomicU64::new(0);
-        if lccwe::now().as_secs() > SHOWN.load(Ordering::Relaxed) + 3 { SHOWN.store(lccwe::now().as_secs(), Ordering::Relaxed); println!("DEBUG {now:?} before {before:?} received {}", world.received()); }
         now.bytes_retrans >= before.bytes_retrans + 2 * u64::from(before.snd_mss)
     });
     // By congestion's verdict it would be 1 or 2.

@@ -2,13 +2,16 @@
 //! Windows that open, at once or in steps, and ACKs that are said again to flows of which nothing is
 //! heard.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use holdfast_wire::{Instant, SeqNum};
 
 use super::flow::HostFlow;
 use super::opening::{Closed, Opening, Step};
-use super::{FLOWS_SERVED_MAX, FreezeSet, HostAction, MadeAck, MobileHost, REPEATED_AFTER};
+use super::{
+    COPIES_AFTER_FALSE_ALARM, FLOWS_SERVED_MAX, FreezeSet, HostAction, MadeAck, MobileHost,
+    ORDER_LIFE, Phase, REPEATED_AFTER,
+};
 use crate::FlowKey;
 
 /// Windows that open in steps at a time; the others open at once.
@@ -60,12 +63,47 @@ impl MobileHost {
         if !opened.is_empty() && copies > 0 {
             let mut opened = opened;
             // Who has not answered an earlier one is asked on.
-            let before = self.unanswered.take().and_then(|before| before.of);
-            for (key, closed) in before.into_iter().flatten() {
-                opened.entry(key).or_insert(closed);
+            for (key, closed) in self.not_answered(flows) {
+                if opened.len() < FLOWS_SERVED_MAX {
+                    opened.entry(key).or_insert(closed);
+                }
             }
             self.await_answers(MadeAck::Last, Some(opened), REPETITIONS_MAX, now);
         }
+    }
+
+    /// Flows of the last opening that are known and have not answered it.
+    fn not_answered(&mut self, flows: &[HostFlow]) -> Vec<(FlowKey, Closed)> {
+        let Some(Unanswered {
+            of: Some(of),
+            since,
+            ..
+        }) = self.unanswered.take()
+        else {
+            return Vec::new();
+        };
+        let waits = |flow: &&HostFlow| flow.heard_at.is_none_or(|at| at < since);
+        let waiting = flows.iter().filter(waits);
+        let of = waiting.filter_map(|flow| of.get(&flow.key).map(|closed| (flow.key, *closed)));
+        of.collect()
+    }
+
+    /// Nobody has asked for so long that the orders have lapsed (the caller hung, or was suspended):
+    /// windows went out as they are, and the FHs were told so. What was ordered is no longer true,
+    /// but in an outage, in which nobody has heard anything.
+    pub(super) fn void_what_has_lapsed(&mut self, now: Instant, actions: &mut Vec<HostAction>) {
+        let asked_at = core::mem::replace(&mut self.asked_at, now);
+        let some = !self.closed.is_empty() || !self.openings.is_empty();
+        let lapsed = some && now.saturating_since(asked_at) > ORDER_LIFE;
+        if !lapsed || matches!(self.phase, Phase::Down { .. }) {
+            return;
+        }
+        for key in core::mem::take(&mut self.openings).into_keys() {
+            actions.push(HostAction::Open(key));
+            self.send(key, MadeAck::Last, 1, actions);
+        }
+        // At once: for steps it is too late.
+        self.open_all(now, COPIES_AFTER_FALSE_ALARM, &[], actions);
     }
 
     fn limit(&mut self, key: FlowKey, edge: SeqNum, actions: &mut Vec<HostAction>) {
@@ -87,7 +125,12 @@ impl MobileHost {
             }
             let flow = flows.iter().find(|flow| flow.key == *key);
             let before = opening.edge();
-            match flow.map_or(Step::Open, |flow| opening.step(flow, now)) {
+            let step = match flow {
+                Some(flow) => opening.step(flow, now),
+                // One that could not be read is not gone.
+                None => opening.miss(now),
+            };
+            match step {
                 Step::Edge(edge) if edge == before => true,
                 Step::Edge(edge) => {
                     self.limit(*key, edge, actions);
@@ -119,19 +162,8 @@ impl MobileHost {
             (*key, over)
         });
         let mut again: BTreeMap<_, _> = stepped.collect();
-        if let Some(Unanswered {
-            of: Some(of),
-            since,
-            ..
-        }) = self.unanswered.take()
-        {
-            let answered = |flow: &&HostFlow| flow.heard_at.is_some_and(|at| at >= since);
-            let answered: BTreeSet<_> = flows.iter().filter(answered).map(|of| of.key).collect();
-            for (key, over) in of {
-                if !answered.contains(&key) {
-                    again.entry(key).or_insert(over);
-                }
-            }
+        for (key, over) in self.not_answered(flows) {
+            again.entry(key).or_insert(over);
         }
         for (key, over) in again {
             if self.closed.len() < FLOWS_SERVED_MAX {

@@ -32,6 +32,8 @@ use super::flow::HostFlow;
 const FLIGHT_MIN: u32 = 32 * 1024;
 /// What may come at once: RFC 6928, section 2.
 const FIRST_BURST: u32 = 14_600;
+/// A flow that is not known so often is gone.
+const MISSES_MAX: u32 = 8;
 /// What a sender begins with after a long time idle; twice as much.
 const BEGINNING_TWICE: u32 = 2 * FIRST_BURST;
 /// Its timeout is longer than its round trip by this: Linux, `TCP_RTO_MIN`.
@@ -116,6 +118,8 @@ pub(super) struct Opening {
     came: VecDeque<(Instant, SeqNum)>,
     at_rate_since: Option<Instant>,
     stepped_at: Instant,
+    /// So often the flow was not known.
+    missed: u32,
 }
 
 impl Opening {
@@ -150,6 +154,7 @@ impl Opening {
             came: VecDeque::new(),
             at_rate_since: None,
             stepped_at: now,
+            missed: 0,
         })
     }
 
@@ -177,6 +182,17 @@ impl Opening {
     pub(super) fn due(&self) -> Instant {
         let round_trip = self.round_trip.unwrap_or(self.usual);
         self.stepped_at + (round_trip / STEPS).max(STEP_MIN)
+    }
+
+    /// Nothing is known of the flow at the moment.
+    pub(super) fn miss(&mut self, now: Instant) -> Step {
+        self.stepped_at = now;
+        self.missed += 1;
+        if self.missed < MISSES_MAX {
+            Step::Edge(self.said)
+        } else {
+            Step::Open
+        }
     }
 
     /// The next step.

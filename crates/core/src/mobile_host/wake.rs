@@ -87,7 +87,8 @@ impl Grid {
         }
         self.end = seq + len;
         if self.end.distance_from(self.start) > SPAN_MAX {
-            self.start += SPAN_MAX / 2 / piece.max(1) * piece;
+            let piece = self.piece.max(1);
+            self.start += SPAN_MAX / 2 / piece * piece;
         }
     }
 

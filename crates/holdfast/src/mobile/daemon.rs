@@ -230,7 +230,12 @@ impl Daemon {
             congestion.note_interface(state);
         }
         let before = self.ifindex;
-        if state.name == self.settings.interface {
+        let is_ours = state.name == self.settings.interface;
+        if is_ours && state.removed && before.is_some_and(|before| before != state.ifindex) {
+            // One that had the name before.
+            return;
+        }
+        if is_ours {
             self.ifindex = (!state.removed).then_some(state.ifindex);
         } else if Some(state.ifindex) == self.ifindex {
             // It has another name now.

@@ -209,7 +209,10 @@ impl Keeper {
     /// What was held back is acknowledged, and nothing below leaves any more.
     fn acknowledge_held(&self) -> io::Result<()> {
         for flow in self.maps.held_flows()? {
-            self.maps.let_go(&flow.flow.key, flow.flow.rcv_nxt)?;
+            // Said all the same: the flow's next segment says no less.
+            if let Err(error) = self.maps.let_go(&flow.flow.key, flow.flow.rcv_nxt) {
+                tracing::warn!(%error, "what leaves is not changed");
+            }
             self.send(&flow, 1);
         }
         Ok(())
@@ -220,11 +223,11 @@ impl Keeper {
         let closed = self.maps.closed_flows()?;
         // Filters of a kernel without TCX are still there.
         self.maps.set_orders_until(Instant::ZERO);
-        self.acknowledge_held()?;
         for flow in &closed {
             self.maps.open_window(&flow.flow.key)?;
             self.send(flow, COPIES);
         }
+        self.acknowledge_held()?;
         let mut wait = REPEATED_AFTER;
         for _ in 0..REPETITIONS {
             if closed.is_empty() {

@@ -202,6 +202,10 @@ impl Host {
         if closes && !self.is_guarded() {
             return;
         }
+        if event == HostLinkEvent::Down && self.scheme == MobileScheme::Freeze {
+            // Windows may be closed again: a guard that has died is replaced. Without one it says so.
+            let _ = self.is_guarded();
+        }
         self.waking.handle_link(event);
         self.drive(|machine, now, flows, actions| machine.handle_link(event, now, flows, actions));
         if event == HostLinkEvent::Down && self.scheme == MobileScheme::Wake {
@@ -265,6 +269,10 @@ impl Host {
             ("host.false-alarms".to_owned(), machine.false_alarms),
             ("host.acks-made".to_owned(), machine.acks_made),
             ("host.opened-in-steps".to_owned(), machine.opened_in_steps),
+            (
+                "host.opening-now".to_owned(),
+                self.machine.opening_count() as u64,
+            ),
             (
                 "host.closed-now".to_owned(),
                 self.machine.closed_count() as u64,

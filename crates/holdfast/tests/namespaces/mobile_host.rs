@@ -158,7 +158,7 @@ fn opening_in_steps(harness: &mut Harness, mobile: &Mobile) -> (Flow, u64) {
         mobile.counter("path.window_closed") > 0
     });
     await_that("the window opens in steps", || {
-        mobile.counter("host.opened-in-steps") > 0
+        mobile.counter("host.opening-now") > 0
     });
     (flow, start_ns + 5 * SECOND_NS)
 }

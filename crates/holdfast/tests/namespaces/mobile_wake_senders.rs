@@ -11,7 +11,7 @@ use holdfast_net::datapath::monotonic_ns;
 use super::mobile_host::{MB, Mobile, plain};
 use super::mobile_wake::{counted, with_outages};
 use super::router::MASQUERADE;
-use super::{HOLDFAST, PORT, await_that, connection, emulated, fh, start_link, wired};
+use super::{PORT, await_that, connection, emulated, fh, start_link, wired};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -50,7 +50,10 @@ fn an_outage_of_which_nobody_is_told_ends_within_a_second_and_a_half() {
     println!("{without} ms without, {stall} ms with {silences} wake-ups");
     // 0.3, 0.9, 1.9 ... s after the silence was seen, until something is heard.
     assert!((3..12).contains(&silences), "{silences} wake-ups");
-    assert!(stall < 1_500, "{stall} ms, {without} ms without");
+    assert!(
+        stall < 1_500 && stall < without,
+        "{stall} ms, {without} ms without"
+    );
 }
 
 #[test]
@@ -111,8 +114,9 @@ fn false_alarms_make_no_sender_time_out() {
     }
     flow.finish().unwrap();
     assert!(mobile.counter("host.acks-made") >= 3);
-    assert_eq!(counted(&harness, "TCPSpuriousRTOs"), 0);
-    assert_eq!(counted(&harness, "TCPTimeouts"), 0);
+    // A busy machine makes one by itself; each alarm would make three.
+    assert!(counted(&harness, "TCPSpuriousRTOs") <= 1);
+    assert!(counted(&harness, "TCPTimeouts") <= 1);
 }
 
 #[test]

@@ -38,13 +38,7 @@ fn script(harness: &Harness) -> (PathBuf, PathBuf) {
 }
 
 /// A daemon that hears this script.
-fn hearing(
-    harness: &Harness,
-    program: &Path,
-    scheme: &str,
-    mobile: &str,
-    sources: &str,
-) -> Mobile {
+fn hearing(harness: &Harness, program: &Path, scheme: &str, mobile: &str, sources: &str) -> Mobile {
     let config = harness.folder().join("mobile.toml");
     let program = program.display();
     let text = format!("[mobile]\n{mobile}\n[sources]\nscript = \"{program}\"\n{sources}\n");

@@ -343,3 +343,59 @@ fn at_the_old_rate_an_eighth_more_may_be_on_its_way_with_each_round_trip() {
         assert!(pair[1].saturating_sub(pair[0]) <= flight / 6, "{pair:?}");
     }
 }
+
+#[test]
+fn orders_that_have_lapsed_while_nobody_asked_do_not_come_alive_again() {
+    // Windows open in steps, and the caller hangs.
+    let mut bench = today();
+    frozen(&mut bench, 500);
+    let key = bench.keys()[0];
+    bench.until(at(800));
+    assert_eq!(bench.host.opening_count(), 1);
+    // The MH's own window was said meanwhile, and data has come beyond the limit.
+    bench.flows[0].rcv_nxt += 2 * FLIGHT * SEGMENT;
+    bench.flows[0].heard_at = Some(at(2_900));
+    let mut actions = Vec::new();
+    let flows = bench.flows.clone();
+    let late = at(3_000);
+    bench
+        .host
+        .handle_timeout(late, &mut || flows.clone(), &mut actions);
+    assert_eq!(
+        actions,
+        [HostAction::Open(key), send(key, MadeAck::Last, 1)]
+    );
+    assert_eq!(bench.host.orders_until(late), None);
+
+    // A window is closed, and nothing came of it.
+    let mut bench = today();
+    let lead = FULL * 2 - Duration::from_millis(1);
+    bench.link(HostLinkEvent::GoingDownSoon(Some(lead)), at(0));
+    assert_eq!(bench.host.closed_count(), 1);
+    let mut actions = Vec::new();
+    let flows = bench.flows.clone();
+    bench
+        .host
+        .handle_timeout(at(1_000), &mut || flows.clone(), &mut actions);
+    assert_eq!(actions[0], HostAction::Open(key));
+    assert_eq!(bench.host.closed_count(), 0);
+}
+
+#[test]
+fn a_flow_that_has_answered_an_opening_gets_nothing_of_the_next_ones_repetitions() {
+    let mut bench = today();
+    bench.flows.push(flow(1_001));
+    let other = bench.flows[1].key;
+    // A false alarm for both; the other one answers.
+    bench.link(HostLinkEvent::GoingDownSoon(Some(FULL * 2)), at(0));
+    bench.until(at(740));
+    assert_eq!(bench.host.counters().false_alarms, 1);
+    bench.flows[1].heard_at = Some(at(800));
+    bench.until(at(1_000));
+    // One for the first alone: the other one is finished.
+    bench.flows[1].is_finished = true;
+    bench.link(HostLinkEvent::GoingDownSoon(Some(FULL * 2)), at(1_000));
+    let happened = bench.until(at(20_000));
+    let to_other = |(_, action): &(Instant, HostAction)| matches!(action, HostAction::Send { key, .. } if *key == other);
+    assert!(!happened.iter().any(to_other), "{happened:?}");
+}

@@ -55,7 +55,8 @@ impl Silence {
     /// the end of an answer (PSH): then its sender pauses.
     pub fn begin(&mut self, flow: &HostFlow, answered: bool, now: Instant) {
         // A window of 0 is why a sender is silent.
-        if answered || flow.window == 0 || self.flows.len() >= SILENT_MAX {
+        let is_new = !self.flows.contains_key(&flow.key);
+        if answered || flow.window == 0 || is_new && self.flows.len() >= SILENT_MAX {
             return;
         }
         let silent = Silent {

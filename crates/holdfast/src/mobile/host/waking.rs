@@ -18,6 +18,8 @@ use super::wake::{OUTAGE_MAX, RENEWED_FOR, wake};
 const IN_FLIGHT_MAX: Duration = Duration::from_secs(5);
 /// The same if nobody told when the outage began.
 const OUTAGE_UNTOLD_MAX: Duration = Duration::from_secs(60);
+/// An `up` so soon after another is the same one, by another source.
+const SAME_UP: Duration = Duration::from_secs(1);
 /// What is said so soon after `up` is the first; later it is a repetition.
 const FIRST_WITHIN: Duration = Duration::from_millis(50);
 /// ACKs that go before a wake-up: as many as an outage may have lost on their way.
@@ -58,6 +60,10 @@ impl Waking {
                 self.silence.end();
             }
             HostLinkEvent::Up => {
+                let since_up = self.up_at.map(|at| now().saturating_since(at));
+                if !self.is_down && since_up.is_some_and(|since| since < SAME_UP) {
+                    return;
+                }
                 if !self.is_down {
                     self.down_at = None;
                 }
@@ -166,8 +172,14 @@ impl Waking {
         };
         let own = noted.flow.rcv_nxt;
         let most = STEPS_MAX.min(self.words_left);
+        // Further below than its window an FH takes no ACK for an old one (RFC 5961, 5.2).
+        let window_bytes = u32::from(noted.flow.window) << scale;
         for end in reserve.grid.ends_below(own, most) {
-            let more = own.distance_from(end) >> scale;
+            let behind = own.distance_from(end);
+            if behind > window_bytes {
+                continue;
+            }
+            let more = behind >> scale;
             // The right edge is the MH's own, rounded down, or nothing is said.
             let Ok(window) = u16::try_from(u32::from(noted.flow.window).saturating_add(more))
             else {
@@ -258,6 +270,21 @@ mod tests {
         assert!(waking.doubled(at(4)) > 3);
         assert_eq!(waking.doubled(at(6)), 0, "idle before the outage");
         assert_eq!(waking.doubled(Some(now())), 0, "no time for a timeout");
+    }
+
+    #[test]
+    fn an_up_by_another_source_gives_no_more_words() {
+        let mut waking = Waking::default();
+        waking.handle_link(HostLinkEvent::Down);
+        waking.handle_link(HostLinkEvent::Up);
+        assert_eq!(waking.words_left, WORDS_MAX);
+        waking.words_left = 7;
+        waking.handle_link(HostLinkEvent::Up);
+        assert_eq!(waking.words_left, 7);
+        assert!(waking.down_at.is_some());
+        waking.handle_link(HostLinkEvent::Down);
+        waking.handle_link(HostLinkEvent::Up);
+        assert_eq!(waking.words_left, WORDS_MAX);
     }
 
     #[test]

@@ -96,7 +96,10 @@ impl LinkSource for CarrierSource {
                     }
                     ready.clear_ready();
                     if has_missed {
-                        states.extend(self.gone());
+                        let gone = self.gone();
+                        let is_gone = |number| gone.iter().any(|gone| gone.ifindex == number);
+                        states.retain(|state| !is_gone(state.ifindex));
+                        states.splice(0..0, gone);
                     }
                     for state in states {
                         teller.tell(Told::Interface(state)).await?;

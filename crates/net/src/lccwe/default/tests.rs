@@ -118,6 +118,23 @@ fn a_default_whose_predecessor_has_gone_leaves_one_of_linux() {
     assert!(["cubic", "reno"].contains(&left.as_str()), "{left}");
 }
 
+#[test]
+fn a_default_that_dead_owners_have_left_is_not_what_was_before() {
+    if !available_or_skip("a_default_that_dead_owners_have_left_is_not_what_was_before") {
+        return;
+    }
+    let ns = namespace();
+    let name = name_of("stale");
+    let control = CongestionControl::register(&name).unwrap();
+    let make = || {
+        std::fs::write(DEFAULT, &name).unwrap();
+        control.make_default(Scope::Namespace)
+    };
+    drop(ns.run(make).unwrap().unwrap());
+    let left = default_of(&ns);
+    assert!(["cubic", "reno"].contains(&left.as_str()), "{left}");
+}
+
 /// Not a test of its own: what the next one starts as another process.
 #[test]
 fn child_that_owns_a_default() {
