@@ -68,7 +68,7 @@ struct settings {
 const volatile struct settings settings = {};
 
 #include "noted.h"
-#include "reserve.h"
+#include "held.h"
 
 /* What the daemon says by stores, through mmap; shared with mobile_path.rs. */
 struct control {

@@ -8,7 +8,14 @@ use std::process::Command;
 fn main() {
     let folder = Path::new(&environment("CARGO_MANIFEST_DIR")).join("../../bpf");
     println!("cargo::rerun-if-env-changed=CLANG");
-    for header in ["path.h", "tcp.h", "noted.h", "reserve.h", "quick.h"] {
+    for header in [
+        "path.h",
+        "tcp.h",
+        "noted.h",
+        "reserve.h",
+        "held.h",
+        "quick.h",
+    ] {
         let header = folder.join(header);
         println!("cargo::rerun-if-changed={}", header.display());
     }

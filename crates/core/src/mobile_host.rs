@@ -39,7 +39,7 @@ pub mod wake;
 mod warning;
 
 pub use action::{HostAction, HostLinkEvent, MadeAck};
-use answers::{OPENINGS_MAX, Unanswered};
+use answers::Unanswered;
 pub use flow::HostFlow;
 use flow::served;
 use opening::{Closed, Opening};
@@ -48,6 +48,9 @@ pub use settings::{FreezeSet, MobileHostSettings, MobileScheme};
 /// Flows for which ACKs are made at one event, the newest first.
 pub const FLOWS_SERVED_MAX: usize = 1024;
 
+/// If more windows are about to be closed, it is not looked what is on its way to each: they open
+/// at once.
+const READ_FOR_MAX: usize = 256;
 /// Copies of the last ACK after an outage (Freeze-TCP, section IV: "TR-ACKs").
 const COPIES_AFTER_OUTAGE: u8 = 3;
 /// Copies of the ACK that opens a window of which the sender may know no outage: one more
@@ -257,8 +260,8 @@ impl MobileHost {
                 };
         }
         if self.pending.values().any(|at| *at <= now) {
-            // Of many flows each has too little on its way for steps.
-            let few = self.pending.len() <= OPENINGS_MAX;
+            // Each has its own time: of very many the reading would take too long.
+            let few = self.pending.len() <= READ_FOR_MAX;
             let known = if few { flows() } else { Vec::new() };
             self.close_due(now, &known, actions);
         }

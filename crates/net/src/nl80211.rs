@@ -258,9 +258,8 @@ fn end_of<T>(payload: &NetlinkPayload<T>) -> Option<io::Result<()>> {
         NetlinkPayload::Done(done) if done.code < 0 => {
             Some(Err(io::Error::from_raw_os_error(-done.code)))
         }
-        NetlinkPayload::Done(_) => Some(Ok(())),
         NetlinkPayload::Error(error) if error.code.is_some() => Some(Err(error.to_io())),
-        NetlinkPayload::Error(_) => Some(Ok(())),
+        NetlinkPayload::Done(_) | NetlinkPayload::Error(_) => Some(Ok(())),
         _ => None,
     }
 }

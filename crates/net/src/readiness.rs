@@ -36,7 +36,11 @@ pub fn wait_readable<const N: usize>(
 /// its length, or a 200th in a process with a lower priority (`select_estimate_accuracy` in
 /// `fs/select.c`): 38 ms of 38 s. So the last bit is waited for anew.
 fn step(left: Duration) -> Duration {
-    if left > EXACT { left - left / 64 } else { left }
+    if left > EXACT {
+        left.saturating_sub(left / 64)
+    } else {
+        left
+    }
 }
 
 /// One `ppoll`. None: a signal has ended it.

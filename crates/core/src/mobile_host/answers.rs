@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use holdfast_wire::{Instant, SeqNum};
 
-use super::flow::HostFlow;
+use super::flow::{HostFlow, served};
 use super::opening::{Closed, Opening, Step};
 use super::{
     COPIES_AFTER_FALSE_ALARM, FLOWS_SERVED_MAX, FreezeSet, HostAction, MadeAck, MobileHost,
@@ -15,7 +15,7 @@ use super::{
 use crate::FlowKey;
 
 /// Windows that open in steps at a time; the others open at once.
-pub(super) const OPENINGS_MAX: usize = 32;
+const OPENINGS_MAX: usize = 32;
 /// ACKs that open a window go out so often, the first counted.
 const REPETITIONS_MAX: u32 = 7;
 
@@ -43,15 +43,16 @@ impl MobileHost {
         self.pending.clear();
         self.closed_since = None;
         let opened = core::mem::take(&mut self.closed);
-        // Each step reads what is known of the flows: not of very many.
-        let steps = self.settings.set == FreezeSet::Today && flows.len() <= FLOWS_SERVED_MAX;
+        // Each step reads what is known of the flows: not where very many are live.
+        let is_today = self.settings.set == FreezeSet::Today;
+        let steps = is_today && served(flows, now).len() < FLOWS_SERVED_MAX;
         let known: BTreeMap<_, _> = flows.iter().map(|flow| (flow.key, flow)).collect();
         for (key, closed) in &opened {
             let known = known.get(key).filter(|_| steps);
             let opening = known.and_then(|flow| Opening::begin(flow, closed, now));
             if let Some(opening) = opening.filter(|_| self.openings.len() < OPENINGS_MAX) {
                 self.counters.opened_in_steps += 1;
-                self.limit(*key, opening.edge(), actions);
+                self.limit(*key, opening.said(), actions);
                 self.openings.insert(*key, opening);
                 continue;
             }
@@ -124,7 +125,7 @@ impl MobileHost {
                 return true;
             }
             let flow = flows.iter().find(|flow| flow.key == *key);
-            let before = opening.edge();
+            let before = opening.said();
             let step = match flow {
                 Some(flow) => opening.step(flow, now),
                 // One that could not be read is not gone.

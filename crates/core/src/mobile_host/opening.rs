@@ -159,7 +159,7 @@ impl Opening {
     }
 
     /// Where the window ends.
-    pub(super) const fn edge(&self) -> SeqNum {
+    pub(super) const fn said(&self) -> SeqNum {
         self.said
     }
 

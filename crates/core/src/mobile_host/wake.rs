@@ -13,7 +13,7 @@
 //!      +-------------------------------+
 //! ```
 //!
-//! The kernel's program (`bpf/reserve.h`) does the same to packets; `wake/vectors.txt` is what
+//! The kernel's program (`bpf/reserve.h`, `bpf/held.h`) does the same to packets; `wake/vectors.txt` is what
 //! both are held against. This one is the reference.
 
 use core::time::Duration;
@@ -103,6 +103,13 @@ impl Grid {
 }
 
 impl Grid {
+    /// Whether `ack` is the end of a segment that is shorter than those before it. With PSH it ends an
+    /// answer; without, PSH says little: Linux gives it to the last segment of each burst.
+    pub fn ends_short(&self, ack: SeqNum) -> bool {
+        let piece = self.piece.max(1);
+        !ack.distance_from(self.start).is_multiple_of(piece)
+    }
+
     /// The ends of segments below `ack`, `most` at most, ascending. An FH that has missed the last
     /// ACKs hears by these of its retransmitted segment first, and alone.
     pub fn ends_below(&self, ack: SeqNum, most: u32) -> Vec<SeqNum> {
@@ -266,8 +273,7 @@ impl Reserve {
             self.beyond_gap = None;
         }
         // An answer's end: a new request, or a short segment, on which Nagle's rule may wait.
-        let piece = self.grid.piece.max(1);
-        let is_short = !own.ack.distance_from(self.grid.start).is_multiple_of(piece);
+        let is_short = self.grid.ends_short(own.ack);
         let asks = self.pushed_end == Some(own.ack) && (segment.has_payload || is_short);
         let may = ordered && self.is_bulk && !is_missing && !asks && !segment.is_ending;
         let leaves = match segment.scale {

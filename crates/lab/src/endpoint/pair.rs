@@ -61,9 +61,12 @@ pub struct Exchange {
 
 impl Exchange {
     fn task(&self, of: Side, number: u16) -> EndpointTask {
-        let address = |of: Addresses| match self.ipv6 {
-            true => IpAddr::V6(of.v6),
-            false => IpAddr::V4(of.v4),
+        let address = |of: Addresses| {
+            if self.ipv6 {
+                IpAddr::V6(of.v6)
+            } else {
+                IpAddr::V4(of.v4)
+            }
         };
         let fh = SocketAddr::new(address(FH), PORT + number);
         let request_bytes = match self.direction {

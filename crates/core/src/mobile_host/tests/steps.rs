@@ -12,6 +12,8 @@ const SEGMENT: u32 = 1448;
 const FLIGHT: u32 = 200;
 /// The round trip with that queue.
 const FULL: Duration = Duration::from_millis(116);
+/// Two of them, but for a millisecond: what is due at two round trips is due at once.
+const SHORT_LEAD: Duration = Duration::from_millis(231);
 
 fn today() -> Bench {
     let mut settings = MobileHostSettings::new(MobileScheme::Freeze);
@@ -26,8 +28,7 @@ fn today() -> Bench {
 
 /// Closed at 0 with a flight behind it, gone at 300, back after `for_ms`.
 fn frozen(bench: &mut Bench, for_ms: u64) -> Vec<HostAction> {
-    let lead = FULL * 2 - Duration::from_millis(1);
-    let actions = bench.link(HostLinkEvent::GoingDownSoon(Some(lead)), at(0));
+    let actions = bench.link(HostLinkEvent::GoingDownSoon(Some(SHORT_LEAD)), at(0));
     let key = bench.keys()[0];
     assert_eq!(actions[0], HostAction::Close(key));
     bench.flows[0].rcv_nxt += FLIGHT * SEGMENT;
@@ -206,8 +207,7 @@ fn a_sender_that_has_kept_its_window_is_at_its_rate_within_four_round_trips() {
 #[test]
 fn a_flow_with_little_on_its_way_opens_at_once_and_as_published_every_flow_does() {
     let mut bench = today();
-    let lead = FULL * 2 - Duration::from_millis(1);
-    bench.link(HostLinkEvent::GoingDownSoon(Some(lead)), at(0));
+    bench.link(HostLinkEvent::GoingDownSoon(Some(SHORT_LEAD)), at(0));
     bench.flows[0].rcv_nxt += 10 * SEGMENT;
     bench.link(HostLinkEvent::Down, at(231));
     let key = bench.keys()[0];
@@ -319,10 +319,10 @@ fn at_the_old_rate_an_eighth_more_may_be_on_its_way_with_each_round_trip() {
     let mut opening = Opening::begin(&flow, &closed, at(1_000)).unwrap();
     // What the edge allows comes a round trip later, at the old rate.
     let a_millisecond = flight / 116;
-    let mut edges = VecDeque::from([opening.edge(); 116]);
+    let mut edges = VecDeque::from([opening.said(); 116]);
     let mut ahead = Vec::new();
     for ms in 1..2_000 {
-        edges.push_back(opening.edge());
+        edges.push_back(opening.said());
         let allowed = edges.pop_front().unwrap();
         if ms > 116 {
             flow.rcv_nxt = (flow.rcv_nxt + a_millisecond).min(allowed);
@@ -369,8 +369,7 @@ fn orders_that_have_lapsed_while_nobody_asked_do_not_come_alive_again() {
 
     // A window is closed, and nothing came of it.
     let mut bench = today();
-    let lead = FULL * 2 - Duration::from_millis(1);
-    bench.link(HostLinkEvent::GoingDownSoon(Some(lead)), at(0));
+    bench.link(HostLinkEvent::GoingDownSoon(Some(SHORT_LEAD)), at(0));
     assert_eq!(bench.host.closed_count(), 1);
     let mut actions = Vec::new();
     let flows = bench.flows.clone();
@@ -398,4 +397,18 @@ fn a_flow_that_has_answered_an_opening_gets_nothing_of_the_next_ones_repetitions
     let happened = bench.until(at(20_000));
     let to_other = |(_, action): &(Instant, HostAction)| matches!(action, HostAction::Send { key, .. } if *key == other);
     assert!(!happened.iter().any(to_other), "{happened:?}");
+}
+
+#[test]
+fn one_download_among_many_idle_flows_opens_in_steps() {
+    let mut bench = today();
+    bench.flows.extend((2_000..2_040).map(flow));
+    let lead = FULL * 3;
+    bench.link(HostLinkEvent::GoingDownSoon(Some(lead)), at(0));
+    bench.until(at(346));
+    assert_eq!(bench.host.closed_count(), 41);
+    bench.flows[0].rcv_nxt += FLIGHT * SEGMENT;
+    bench.link(HostLinkEvent::Down, at(347));
+    bench.link(HostLinkEvent::Up, at(847));
+    assert_eq!(bench.host.counters().opened_in_steps, 1);
 }

@@ -52,7 +52,7 @@ pub struct Silence {
 
 impl Silence {
     /// Nothing came for a round trip in a bulk download, whose reserve was let go. `answered`: it was
-    /// the end of an answer (PSH): then its sender pauses.
+    /// the end of an answer (PSH, in a short segment): then its sender pauses.
     pub fn begin(&mut self, flow: &HostFlow, answered: bool, now: Instant) {
         // A window of 0 is why a sender is silent.
         let is_new = !self.flows.contains_key(&flow.key);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use holdfast_core::mobile_host::{FLOWS_SERVED_MAX, MobileScheme};
 use holdfast_net::mobile_path::{FlowMaps, NotedFlow, Woken, boottime};
-use holdfast_wire::{SackBlocks, SeqNum};
+use holdfast_wire::SackBlocks;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -20,6 +20,7 @@ pub(super) const RENEWED_FOR: Duration = Duration::from_secs(10);
 pub(super) const OUTAGE_MAX: Duration = Duration::from_secs(3_600);
 /// How often it is looked which flows pause, where the programs have no timers.
 const LOOK_FOR_PAUSES: Duration = Duration::from_millis(25);
+
 impl Host {
     /// Returns when flows pause: then [`handle_pauses`](Self::handle_pauses) is due.
     #[expect(
@@ -63,8 +64,8 @@ impl Host {
         for pause in &paused {
             // Else the MH has said more itself.
             if let Ok(Some(noted)) = attached.path.maps().paused(pause) {
-                let end = pushed_end(attached.path.maps(), &noted);
-                self.waking.begin_silence(&noted.flow, end);
+                let answered = is_answered(attached.path.maps(), &noted);
+                self.waking.begin_silence(&noted.flow, answered);
                 keys.push(noted.flow.key);
             }
         }
@@ -116,8 +117,8 @@ impl Host {
         for noted in pausing {
             let (key, ack) = (noted.flow.key, noted.flow.rcv_nxt);
             if known.get(&key) != Some(&ack) {
-                let end = pushed_end(attached.path.maps(), &noted);
-                self.waking.begin_silence(&noted.flow, end);
+                let answered = is_answered(attached.path.maps(), &noted);
+                self.waking.begin_silence(&noted.flow, answered);
                 keys.push(key);
             }
             attached.let_go.insert(key, ack);
@@ -163,13 +164,14 @@ impl Host {
     }
 }
 
-/// Where the flow's last answer ended.
-fn pushed_end(maps: &FlowMaps, noted: &NotedFlow) -> Option<SeqNum> {
+/// Whether what came last was the end of an answer.
+fn is_answered(maps: &FlowMaps, noted: &NotedFlow) -> bool {
     let reserve = maps.reserve(&noted.flow.key).unwrap_or_else(|error| {
         tracing::debug!(%error, "no reserve");
         None
     });
-    reserve.and_then(|reserve| reserve.pushed_end)
+    let ack = noted.flow.rcv_nxt;
+    reserve.is_some_and(|reserve| reserve.pushed_end == Some(ack) && reserve.grid.ends_short(ack))
 }
 
 /// Nothing below what the MH itself says is to leave any more: a made ACK says it.

@@ -9,7 +9,7 @@ use holdfast_core::FlowKey;
 use holdfast_core::mobile_host::wake::{Silence, doublings};
 use holdfast_core::mobile_host::{HostFlow, HostLinkEvent, MadeAck};
 use holdfast_net::mobile_path::{AckSender, FlowMaps, NotedFlow};
-use holdfast_wire::{Instant, SeqNum};
+use holdfast_wire::Instant;
 
 use super::now;
 use super::wake::{OUTAGE_MAX, RENEWED_FOR, wake};
@@ -75,10 +75,10 @@ impl Waking {
         }
     }
 
-    /// A flow's reserve was let go, for nothing came. `pushed_end`: where its last answer ended.
-    pub(super) fn begin_silence(&mut self, flow: &HostFlow, pushed_end: Option<SeqNum>) {
+    /// A flow's reserve was let go, for nothing came. `answered`: what came last was the end of an
+    /// answer.
+    pub(super) fn begin_silence(&mut self, flow: &HostFlow, answered: bool) {
         if !self.is_down {
-            let answered = pushed_end == Some(flow.rcv_nxt);
             self.silence.begin(flow, answered, now());
         }
     }
@@ -215,7 +215,7 @@ pub(super) fn wake_silent(
 
 #[cfg(test)]
 mod tests {
-    use holdfast_wire::{Endpoint, SackBlocks};
+    use holdfast_wire::{Endpoint, SackBlocks, SeqNum};
 
     use super::*;
 
@@ -248,12 +248,12 @@ mod tests {
     fn in_an_outage_that_was_told_of_no_flow_is_silent() {
         let mut waking = Waking::default();
         waking.handle_link(HostLinkEvent::Down);
-        waking.begin_silence(&flow(), None);
+        waking.begin_silence(&flow(), false);
         assert_eq!(waking.poll_timeout(), None);
         waking.handle_link(HostLinkEvent::Up);
-        waking.begin_silence(&flow(), Some(flow().rcv_nxt));
+        waking.begin_silence(&flow(), true);
         assert_eq!(waking.poll_timeout(), None, "the end of an answer");
-        waking.begin_silence(&flow(), None);
+        waking.begin_silence(&flow(), false);
         assert!(waking.poll_timeout().is_some());
         waking.handle_link(HostLinkEvent::Down);
         assert_eq!(waking.poll_timeout(), None);

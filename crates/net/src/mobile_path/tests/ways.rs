@@ -235,7 +235,8 @@ fn by_both_ways_what_is_held_back_and_renewed_leaves_the_same() {
         changed += u32::from(ran.is_some_and(|(_, left)| left != *frame));
         ways.assert_same_notes(&[*flow], &of);
     }
-    assert!(changed > 500, "{changed}");
+    // Of opaque flows nothing is renewed.
+    assert!(changed > 300, "{changed}");
 }
 
 #[test]

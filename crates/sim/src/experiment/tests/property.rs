@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Random links, outages, hosts, gateways and what mobiles do for their own flows: bytes arrive as they were sent, and a
+//! Random links, outages, hosts and gateways: bytes arrive as they were sent, and a
 //! connection finishes or is given up by its own rules.
 
 use proptest::prelude::*;
 
 use super::*;
-use crate::MobilePlan;
-use holdfast_core::mobile_host::{MobileHostSettings, MobileScheme};
 
 /// Safety first, then liveness: all outages are over after about a minute and a half.
 fn outages() -> impl Strategy<Value = OutageSettings> {
@@ -75,27 +73,11 @@ fn reading() -> impl Strategy<Value = Reading> {
     ]
 }
 
-/// What the MH does for its own flows, and whether it hears of outages, and ahead.
-fn mobile() -> impl Strategy<Value = Option<MobilePlan>> {
-    let plan = (
-        0..MobileScheme::ALL.len(),
-        any::<bool>(),
-        prop_oneof![Just(None), (1u64..2_000).prop_map(Some)],
-    );
-    let plan = plan.prop_map(|(scheme, told, warned_ms)| MobilePlan {
-        settings: MobileHostSettings::new(MobileScheme::ALL[scheme]),
-        told_after: told.then_some(Duration::from_millis(2)),
-        warned_before: warned_ms.map(Duration::from_millis),
-    });
-    prop_oneof![Just(None), plan.prop_map(Some)]
-}
-
 fn experiment() -> impl Strategy<Value = Experiment> {
     (
         any::<u64>(),
         link(),
-        // The larger ones are bulk, of which `wake` keeps a reserve.
-        prop_oneof![1u64..400_000, 400_000u64..3_000_000],
+        1u64..400_000,
         (0..Preset::ALL.len(), 0..Preset::ALL.len()),
         any::<bool>(),
         reading(),
@@ -105,14 +87,12 @@ fn experiment() -> impl Strategy<Value = Experiment> {
             Just(Some(Scheme::MtcpPlus))
         ],
         any::<bool>(),
-        mobile(),
     )
         .prop_map(
-            |(seed, radio, bytes, (fh, mh), uplink, reading, scheme, told, mobile)| {
+            |(seed, radio, bytes, (fh, mh), uplink, reading, scheme, told)| {
                 let mut experiment = download(bytes, Preset::ALL[fh], &radio);
                 experiment.seed = seed;
                 experiment.limit = Duration::from_secs(4000);
-                experiment.mobile = mobile;
                 let transfer = &mut experiment.transfers[0];
                 transfer.mh = Preset::ALL[mh].settings();
                 transfer.reading = reading;
