@@ -229,6 +229,9 @@ static __always_inline struct leaves decide(struct reserve *reserve, const struc
 		ordered = 0;
 	if (segment->flags & FIN || state->fh_has_finished || state->facts & FACT_OPAQUE || state->mh_scale > SCALE_MAX)
 		ordered = 0;
+	/* A wake-up without SACK ends in a crawl: docs/schemes/wake.md. */
+	if (!(state->facts & FACT_SACK))
+		ordered = 0;
 	if (ordered && reserve->bulk && !missing)
 		left = lowered(own, state->mh_scale, floor, reserve);
 	if (left.ack == own.ack)

@@ -24,6 +24,7 @@
 /* Facts of a flow, by the way out; shared with crates/net/src/mobile_path/record.rs. */
 #define FACT_V6 0x01
 #define FACT_OPAQUE 0x02 /* carries options that a made ACK could not have */
+#define FACT_SACK 0x04 /* both ends permit it (RFC 2018), or it was seen */
 #define FACT_OPEN 0x40 /* the MH has sent an ACK that is not a SYN */
 #define FACT_TIMESTAMPS 0x80
 
@@ -239,9 +240,13 @@ static __always_inline void note_egress(struct state *state, const struct segmen
 		state->mh_scale = options->scale == SCALE_UNKNOWN ? 0 : options->scale;
 		state->snd_nxt = segment->seq + length;
 		state->tsval = options->tsval;
+		if (options->permits_sack)
+			add_facts(state, FACT_SACK);
 	} else {
 		if (options->others)
 			add_facts(state, FACT_OPAQUE);
+		if (options->sack_blocks)
+			add_facts(state, FACT_SACK);
 		if (segment->flags & ACK) {
 			/* One that another processor has overtaken is not the newest. */
 			if (!(state->facts & FACT_OPEN) || at_or_after(segment->ack, state->rcv_nxt))
@@ -346,6 +351,8 @@ static __always_inline int note_ingress(struct state *state, const struct segmen
 		/* The same for clocks (3.2). */
 		if (!options->timestamps)
 			state->facts &= ~FACT_TIMESTAMPS;
+		if (!options->permits_sack)
+			state->facts &= ~FACT_SACK;
 		state->fh_nxt = end;
 	} else if (at_or_after(end, state->fh_nxt) || !state->ingress_at_ns) {
 		state->fh_nxt = end;

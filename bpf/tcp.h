@@ -58,6 +58,7 @@ struct options {
 	__u32 scale;
 	__u32 echo_offset; /* of the TSecr, in the options */
 	__u8 timestamps;
+	__u8 permits_sack;
 	__u8 others;
 };
 
@@ -137,7 +138,8 @@ static __always_inline void read_option(const __u8 *option, __u32 length, struct
 		if (length == 3)
 			options->scale = option[2] > SCALE_MAX ? SCALE_MAX : option[2];
 		break;
-	case 4: /* SACK permitted */
+	case 4:
+		options->permits_sack = 1;
 		break;
 	case 5:
 		read_sack(option, length, options);

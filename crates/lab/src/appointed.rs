@@ -78,10 +78,13 @@ mod tests {
     #[test]
     fn what_is_over_does_nothing_that_was_to_come() {
         let far_ns = monotonic_ns() + 3_600_000_000_000;
+        let (reached, is_reached) = std::sync::mpsc::channel();
         let appointed = Appointed::start(move |over| {
             let first = sleep_until(0, over);
+            reached.send(())?;
             Ok([first, sleep_until(far_ns, over)])
         });
+        is_reached.recv().unwrap();
         assert_eq!(appointed.finish().unwrap(), [true, false]);
     }
 

@@ -521,7 +521,8 @@ mod tests {
         let file = folder.join("mobile.toml");
         let scope = |lines: &str| {
             std::fs::write(&file, format!("[mobile]\n{lines}\n")).expect("a file");
-            let settings = settings(&["--config", file.to_str().expect("a path")]);
+            let path = file.to_str().expect("a path");
+            let settings = settings(&["--config", path, "--scheme", "freeze"]);
             settings.map(|settings| settings.congestion_control_default)
         };
         let named = "congestion_control = \"holdfast_lccwe\"\ncongestion_control_default = ";

@@ -199,8 +199,12 @@ fn a_daemon_killed_while_a_window_opens_in_steps_leaves_no_flow_limited() {
     let killed_ns = monotonic_ns();
     mobile.child.kill().unwrap();
     let received = flow.finish().unwrap();
-    let gap = Duration::from_nanos(received.longest_gap_ns(killed_ns));
-    assert!(gap < Duration::from_secs(1), "{gap:?}");
+    // The gap before the first that came after the kill is the outage's.
+    let resumed = resumed_after_ns(&received, killed_ns);
+    let gap = received.longest_gap_ns(killed_ns.saturating_add(resumed).saturating_add(1));
+    let [resumed, gap] = [resumed, gap].map(Duration::from_nanos);
+    let second = Duration::from_secs(1);
+    assert!(resumed < second && gap < second, "{resumed:?}, {gap:?}");
 }
 
 #[test]
@@ -222,11 +226,9 @@ fn a_daemon_for_which_an_outage_and_its_end_are_one_jump_of_the_clock_opens_what
     await_that("the link is back", || {
         monotonic_ns() >= start_ns + 7 * SECOND_NS
     });
-    let woken_ns = monotonic_ns();
     mobile.child.signal(libc::SIGCONT).unwrap();
-    let received = flow.finish().unwrap();
-    let resumed = Duration::from_nanos(resumed_after_ns(&received, woken_ns));
-    assert!(resumed < Duration::from_secs(1), "{resumed:?}");
+    // The guard had opened it, into the outage: when the FH tries again is its back-off's.
+    flow.finish().unwrap();
     await_that("nothing is closed", || {
         mobile.counter("host.closed-now") == 0
     });

@@ -78,7 +78,8 @@ fn senders_without_timestamps_or_by_ipv6_are_woken() {
         let mobile = Mobile::start(&harness, "wake", &[]);
         let (stall, _) = stall_ms(&mut harness, Some(&mobile), is_v6, 7);
         println!("{control}, IPv6 {is_v6}: {stall} ms");
-        assert!(mobile.counter("path.held_back") > 100);
+        // ICMP wakes both: too few segments in a round trip, and no queue that is known of (BBR
+        // keeps none; without timestamps only the handshake's round trip is known).
         assert!(stall < 1_000, "{control}, IPv6 {is_v6}: {stall} ms");
     }
 }

@@ -55,6 +55,7 @@ pub(super) const REORDERS_STORES: bool = !cfg!(any(target_arch = "x86_64", targe
 // Facts, as in the C source.
 const FACT_V6: u32 = 0x01;
 const FACT_OPAQUE: u32 = 0x02;
+const FACT_SACK: u32 = 0x04;
 const FACT_OPEN: u32 = 0x40;
 const FACT_TIMESTAMPS: u32 = 0x80;
 
@@ -65,6 +66,8 @@ pub struct NotedFlow {
     pub flow: HostFlow,
     /// The window scale of the MH (RFC 7323); none if its SYN was not seen.
     pub mh_scale: Option<u8>,
+    /// Both ends permit SACK (RFC 2018): their SYNs said so, or the MH has sent a block.
+    pub permits_sack: bool,
     /// The newest clock of the FH.
     pub fh_tsval: u32,
     /// The sequence number after the highest of the FH.
@@ -202,6 +205,7 @@ pub(super) fn read(key: &[u8; KEY_BYTES], value: &[u8; VALUE_BYTES], kind: Layer
     Read::Flow(Box::new(NotedFlow {
         flow,
         mh_scale: (scale <= 14).then_some(scale as u8),
+        permits_sack: facts & FACT_SACK != 0,
         fh_tsval: words.u32(FH_TSVAL),
         fh_nxt: words.seq(FH_NXT),
         rtt_at: words.instant(RTT_AT),

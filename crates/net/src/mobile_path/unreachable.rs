@@ -104,6 +104,7 @@ mod tests {
                 is_finished: false,
             },
             mh_scale: None,
+            permits_sack: false,
             fh_tsval: 0,
             fh_nxt: SeqNum::new(0),
             rtt_at: None,

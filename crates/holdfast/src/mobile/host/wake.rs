@@ -87,8 +87,9 @@ impl Host {
             tracing::warn!(%error, "the flows cannot be read");
             Vec::new()
         });
-        // Where options may be signed nothing is changed.
-        noted.retain(|noted| !noted.flow.is_opaque && !noted.flow.is_finished);
+        // Where options may be signed nothing is changed; an FH without SACK is not woken by ACKs.
+        noted
+            .retain(|noted| !noted.flow.is_opaque && !noted.flow.is_finished && noted.permits_sack);
         noted.sort_by_key(|noted| std::cmp::Reverse(noted.flow.heard_at));
         for noted in noted.iter_mut().take(FLOWS_SERVED_MAX) {
             wake(maps, noted, OUTAGE_MAX);

@@ -121,7 +121,8 @@ impl Waking {
     /// The first time three things, in one go. It is told that what the MH waits for could not be
     /// delivered, so often that nothing of its back-off is left (RFC 6069): that wakes an FH that has heard
     /// all that the MH has acknowledged. Then the ends of the last segments, and what the MH itself
-    /// says. Again the last one alone, and one word.
+    /// says. Again the last one alone, and one word. An FH without SACK gets the words alone: ACKs of
+    /// what it has not sent again are its proof of a false alarm, and then nothing shows it the loss.
     ///
     /// Errors: of the last one.
     pub(super) fn wake_up(
@@ -131,7 +132,9 @@ impl Waking {
         noted: &mut NotedFlow,
     ) -> io::Result<()> {
         let misses = noted.flow.sack.iter().next().is_some();
-        wake(maps, noted, RENEWED_FOR);
+        if noted.permits_sack {
+            wake(maps, noted, RENEWED_FOR);
+        }
         let doubled = self.doubled(noted.data_at);
         if doubled > 0 {
             let is_first = self
@@ -141,9 +144,12 @@ impl Waking {
             self.words_left -= words;
             // They may find no room on the interface; what counts comes after them.
             let told = sender.send_unreachable(noted, words as u8);
-            if is_first && !misses && told.is_ok() {
+            if is_first && !misses && noted.permits_sack && told.is_ok() {
                 self.climb(maps, sender, noted);
             }
+        }
+        if !noted.permits_sack {
+            return Ok(());
         }
         sender.send(noted, MadeAck::Wake, 1)
     }

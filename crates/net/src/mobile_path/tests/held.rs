@@ -33,7 +33,11 @@ impl Loaded {
 
     /// The flow's scale is known by its SYN, and its first ACK has left.
     pub(super) fn begin(&self, key: FlowKey, shift: u8, ack: u32) {
-        self.egress(&with_scale(key, shift));
+        self.begin_by(&syn(key, shift, true), key, ack);
+    }
+
+    fn begin_by(&self, syn: &[u8], key: FlowKey, ack: u32) {
+        self.egress(syn);
         let open = Spec {
             ack,
             ..Spec::uplink(key)
@@ -89,7 +93,7 @@ impl Loaded {
     }
 }
 
-fn with_scale(key: FlowKey, shift: u8) -> Vec<u8> {
+fn syn(key: FlowKey, shift: u8, permits_sack: bool) -> Vec<u8> {
     let syn = Spec {
         seq: 999,
         ack: 0,
@@ -97,9 +101,12 @@ fn with_scale(key: FlowKey, shift: u8) -> Vec<u8> {
         ..Spec::uplink(key)
     };
     let mut frame = syn.frame();
-    // In place of the clocks: NOP, window scale, and NOPs.
+    // In place of the clocks: NOP, window scale, SACK permitted or NOPs, and NOPs.
     let at = frame.len() - 12;
-    frame[at..].copy_from_slice(&[1, 3, 3, shift, 1, 1, 1, 1, 1, 1, 1, 1]);
+    let permitted = if permits_sack { [4, 2] } else { [1, 1] };
+    frame[at..at + 4].copy_from_slice(&[1, 3, 3, shift]);
+    frame[at + 4..at + 6].copy_from_slice(&permitted);
+    frame[at + 6..].fill(1);
     frame
 }
 
@@ -109,6 +116,10 @@ const FIRST: u32 = 70_000;
 /// A flow in bulk of which 100 segments have come and are acknowledged.
 pub(super) fn bulk(loaded: &Loaded, key: FlowKey) {
     loaded.begin(key, 7, FIRST);
+    put_bulk(loaded, key);
+}
+
+fn put_bulk(loaded: &Loaded, key: FlowKey) {
     let end = FIRST + 100 * PIECE;
     loaded.put(
         key,
@@ -128,6 +139,21 @@ pub(super) fn last(key: FlowKey) -> Spec {
         ack: FIRST + 100 * PIECE,
         clocks: Some((60, 50)),
         ..Spec::uplink(key)
+    }
+}
+
+#[test]
+fn nothing_is_held_back_of_an_fh_without_sack() {
+    let Some(loaded) = wake("nothing_is_held_back_of_an_fh_without_sack") else {
+        return;
+    };
+    let own = FIRST + 100 * PIECE;
+    for (port, permits_sack, leaves) in [(4_100, true, own - PIECE), (4_101, false, own)] {
+        let key = flow(false, port);
+        loaded.begin_by(&syn(key, 7, permits_sack), key, FIRST);
+        put_bulk(&loaded, key);
+        let (ack, _, _) = loaded.leaves(&last(key));
+        assert_eq!(ack, leaves, "SACK permitted: {permits_sack}");
     }
 }
 

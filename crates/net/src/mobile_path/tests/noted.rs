@@ -140,9 +140,12 @@ fn a_handshake_tells_scale_and_round_trip_and_a_fin_ends_the_flow() {
     };
     let key = flow(true, 4_000);
     let with_scale = |mut frame: Vec<u8>, shift: u8| {
-        // In place of the clocks: NOP, window scale, and NOPs.
+        // In place of the clocks: NOP, window scale, and NOPs; SACK permitted by the MH alone.
         let at = LINK + 40 + 20;
         frame[at..at + 12].copy_from_slice(&[1, 3, 3, shift, 1, 1, 1, 1, 1, 1, 1, 1]);
+        if shift == 9 {
+            frame[at + 4..at + 6].copy_from_slice(&[4, 2]);
+        }
         frame
     };
     let syn = Spec {
@@ -163,6 +166,7 @@ fn a_handshake_tells_scale_and_round_trip_and_a_fin_ends_the_flow() {
     loaded.egress(&Spec::uplink(key).frame());
     let noted = loaded.maps.flow(&key).unwrap().unwrap();
     assert_eq!(noted.mh_scale, Some(9));
+    assert!(!noted.permits_sack);
     assert!(noted.flow.rtt.is_some());
     loaded.ingress(
         &Spec {
