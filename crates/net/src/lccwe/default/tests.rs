@@ -4,9 +4,9 @@
 
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use super::super::selected;
+use super::super::tests::wait_until;
 use super::*;
 use crate::netns::{NetNs, available_or_skip};
 use crate::rtnl::Rtnl;
@@ -52,14 +52,6 @@ fn child(test: &str, key: &str, value: &str) -> Command {
         .stdout(Stdio::piped())
         .stderr(Stdio::null());
     command
-}
-
-fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while !condition() {
-        assert!(Instant::now() < deadline, "not in time: {what}");
-        std::thread::sleep(Duration::from_millis(2));
-    }
 }
 
 #[test]
