@@ -256,6 +256,8 @@ static __always_inline void reserve_egress(struct __sk_buff *skb, const struct p
 
 	if (!reserve || segment->flags & (SYN | RST) || !(segment->flags & ACK))
 		return;
+	if (segment->payload)
+		reserve->upload_at_ns = now;
 	of = woken_now(key, woken_until, now);
 	/* An old number that has turned over is none. */
 	if (of && (!reserve->has_let_go || of->let_go - reserve->let_go - 1 < AHEAD_MAX ||

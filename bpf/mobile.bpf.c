@@ -53,6 +53,11 @@ enum counter {
 /* The header of a compressed payload, before what follows. */
 #define COMPRESSED_HEADER_BYTES 7
 
+/* How segments are read: by either way, and, for tests, by one alone. */
+#define READS_BOTH 0
+#define READS_SLOWLY 1
+#define READS_QUICKLY 2
+
 /* Set before loading; shared with crates/net/src/mobile_path/program.rs. */
 struct settings {
 	__u64 heartbeat_max_age_ns;
@@ -63,7 +68,7 @@ struct settings {
 	__u32 keeps_reserves; /* `wake` */
 	__u32 has_timers;     /* else the daemon looks which flows pause */
 	__u32 reorders_stores; /* the processor does */
-	__u32 reads_slowly;    /* quick_read() is left out, for tests */
+	__u32 reads;	       /* READS_..., but for tests by both ways */
 };
 const volatile struct settings settings = {};
 
@@ -239,12 +244,12 @@ static __always_inline int read_slowly(struct __sk_buff *skb, int inward, struct
 
 static __always_inline int read_packet(struct __sk_buff *skb, int inward, struct read *read)
 {
-	if (!settings.reads_slowly && quick_read(skb, settings.link_header_bytes, inward, &read->packet, &read->segment,
-						 &read->key, &read->quick, &read->outer)) {
+	if (settings.reads != READS_SLOWLY && quick_read(skb, settings.link_header_bytes, inward, &read->packet,
+							 &read->segment, &read->key, &read->quick, &read->outer)) {
 		read->options = &read->quick;
 		return FOUND;
 	}
-	return read_slowly(skb, inward, read);
+	return settings.reads == READS_QUICKLY ? PASSED_NOT_TCP : read_slowly(skb, inward, read);
 }
 
 SEC("tc")

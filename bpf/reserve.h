@@ -76,13 +76,19 @@ struct reserve {
 	/* The way in: since when rtt_min_ns is the shortest, and that of the time before. */
 	__u64 rtt_min_at_ns;
 	__u64 rtt_before_ns;
+
+	/* When the MH last sent data (the way out), and segments in the last round trip (the way in). */
+	__u64 upload_at_ns;
+	__u32 last_segments;
+	__u32 unused;
 	struct bpf_timer timer;
 };
 
 _Static_assert(__builtin_offsetof(struct reserve, epoch_at_ns) == 32 &&
 		       __builtin_offsetof(struct reserve, clock_first) == 72 &&
 		       __builtin_offsetof(struct reserve, held_at_ns) == 96 &&
-		       __builtin_offsetof(struct reserve, timer) == 144 && sizeof(struct reserve) == 160,
+		       __builtin_offsetof(struct reserve, upload_at_ns) == 144 &&
+		       __builtin_offsetof(struct reserve, timer) == 160 && sizeof(struct reserve) == 176,
 	       "as in reserve.rs");
 
 struct {
@@ -202,6 +208,8 @@ static __always_inline void count_bulk(struct reserve *reserve, __u32 segments, 
 	if (reserve->rtt_before_ns && reserve->rtt_before_ns < shortest)
 		shortest = reserve->rtt_before_ns;
 	least = rtt > shortest + shortest / QUEUE_SHARE ? QUEUED_SEGMENTS : BULK_SEGMENTS;
+	/* After a pause the time is longer than what was counted: it begins anew. */
+	reserve->last_segments = since < 2 * epoch ? reserve->epoch_segments : 0;
 	reserve->bulk = since < 2 * epoch && reserve->epoch_segments >= least;
 	reserve->epoch_at_ns = now;
 	reserve->epoch_segments = 0;

@@ -175,12 +175,12 @@ enum Verdict {
 
 impl Verdict {
     /// Of an interval that is to be at `least` or above.
-    fn at_least(least: f64, [low, high]: [f64; 2], held_back: u64) -> Self {
-        match () {
-            () if held_back == 0 => Self::NothingHeldBack,
-            () if low >= least => Self::Holds,
-            () if high < least => Self::HoldsNot,
-            () => Self::TooFewPairs,
+    fn at_least(least: f64, interval: Option<[f64; 2]>, held_back: u64) -> Self {
+        match interval {
+            _ if held_back == 0 => Self::NothingHeldBack,
+            Some([low, _]) if low >= least => Self::Holds,
+            Some([_, high]) if high < least => Self::HoldsNot,
+            _ => Self::TooFewPairs,
         }
     }
 
@@ -214,8 +214,17 @@ fn median_of(lines: &[&ResultLine], of: impl Fn(&ResultLine) -> f64) -> f64 {
     median(lines.iter().map(|line| of(line)).collect()).unwrap_or(f64::NAN)
 }
 
+/// A median with its interval, if there are pairs enough for one.
+fn shown_with(median: f64, interval: Option<[f64; 2]>, digits: usize) -> String {
+    match interval {
+        Some([low, high]) => format!("{median:.digits$} [{low:.digits$}, {high:.digits$}]"),
+        None => format!("{median:.digits$}"),
+    }
+}
+
 fn p99_ms(line: &ResultLine) -> f64 {
-    line.latency.map_or(f64::NAN, |latency| latency.p99_ms)
+    let latency = line.latency.as_ref();
+    latency.map_or(f64::NAN, |latency| latency.p99_ms)
 }
 
 /// Prints the table of downloads; whether no row misses its goal.
@@ -248,12 +257,11 @@ fn downloads(
             let verdict = Verdict::at_least(RATIO_MIN, interval, held_back(&wake));
             holds &= verdict != Verdict::HoldsNot;
             println!(
-                "| {} | {sender} | {:.2} | {:.2} | {ratio:.4} [{:.4}, {:.4}] | {} and {} | {} | {} |",
+                "| {} | {sender} | {:.2} | {:.2} | {} | {} and {} | {} | {} |",
                 link.name,
                 median_of(&none, |line| line.goodput_mbps),
                 median_of(&wake, |line| line.goodput_mbps),
-                interval[0],
-                interval[1],
+                shown_with(ratio, interval, 4),
                 probes(&none),
                 probes(&wake),
                 held_back(&wake),
@@ -291,7 +299,9 @@ fn requests(bench: &Bench, senders: &[String], pairs: u64, long: bool) -> anyhow
                     .collect::<anyhow::Result<_>>()?;
                 let [none, wake] = [0, 1].map(|which| side(&all, which));
                 let shown = |lines: &[&ResultLine]| {
-                    let p50 = |line: &ResultLine| line.latency.map_or(f64::NAN, |l| l.p50_ms);
+                    let p50 = |line: &ResultLine| {
+                        line.latency.as_ref().map_or(f64::NAN, |its| its.p50_ms)
+                    };
                     format!(
                         "{:.1}, {:.1} ms",
                         median_of(lines, p50),
@@ -303,13 +313,11 @@ fn requests(bench: &Bench, senders: &[String], pairs: u64, long: bool) -> anyhow
                 let verdict = Verdict::at_least(-P99_MORE_MAX_MS, interval, held_back(&wake));
                 holds &= verdict != Verdict::HoldsNot;
                 println!(
-                    "| {} KB | {think_ms} ms | {sender} | {} | {} | {:.2} [{:.2}, {:.2}] ms | {} and {} | {} | {} |",
+                    "| {} KB | {think_ms} ms | {sender} | {} | {} | {} ms | {} and {} | {} | {} |",
                     answer / 1_000,
                     shown(&none),
                     shown(&wake),
-                    -less,
-                    -interval[1],
-                    -interval[0],
+                    shown_with(-less, interval.map(|[low, high]| [-high, -low]), 2),
                     probes(&none),
                     probes(&wake),
                     held_back(&wake),

@@ -416,6 +416,27 @@ fn a_transfer_that_is_not_in_time_is_reported_with_what_came() {
     assert_eq!(line.stalls_s, [None]);
 }
 
+#[test]
+fn an_outage_that_keeps_packets_keeps_them_for_an_mh_whose_device_has_no_carrier() {
+    let test = "an_outage_that_keeps_packets_keeps_them_for_an_mh_whose_device_has_no_carrier";
+    if !available_or_skip(test) {
+        return;
+    }
+    let of_the_gateway = SCENARIO.find("[[sweep]]").unwrap();
+    let text = SCENARIO[..of_the_gateway].replacen(
+        "delay_ms = 10",
+        "delay_ms = 10\noutage_effect = \"keep\"",
+        1,
+    );
+    let (folder, _) = folder_with(&format!("{text}[mobile]\nscheme = \"wake\"\n"));
+    let arguments = ["run", "s.toml", "--substrate", "live", "--out", "-"];
+    let line = lines(&lab(folder.path(), &arguments)).remove(0);
+    assert!(line.finished && line.intact, "{line:?}");
+    // The sender's timer sends one segment again and again, of what it cannot know to be kept; a
+    // gateway's device without a carrier loses all that comes in the outage.
+    assert!(line.retransmitted_segments <= 10, "{line:?}");
+}
+
 /// What a shell gives a program that SIGPIPE ended.
 const CLOSED: i32 = 141;
 

@@ -2,23 +2,19 @@
 //! Datagrams at a constant rate between two hosts of a topology, beside a transfer.
 
 use std::net::{SocketAddr, UdpSocket};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use holdfast_net::datapath::monotonic_ns;
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore as _, SeedableRng as _};
 
+use crate::appointed::{Appointed, sleep_until};
 use crate::scenario::Stretch;
 use crate::topology::{FH, GATEWAY_WIRED, GATEWAY_WIRELESS, MH, Topology};
 
 /// IPv4 and UDP headers.
 const HEADER_BYTES: u32 = 28;
-/// A sleep ends at the latest after this, to see whether it is over.
-const SLEEP_MAX: Duration = Duration::from_millis(50);
 
 /// A stream of datagrams to be sent.
 #[derive(Clone, Debug)]
@@ -44,8 +40,7 @@ pub struct DatagramStream {
 /// A running stream; it ends when dropped.
 #[derive(Debug)]
 pub struct RunningStream {
-    over: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    _sender: Appointed<()>,
     // Open, so that nobody answers that there is no such port.
     _sink: UdpSocket,
 }
@@ -73,12 +68,12 @@ impl DatagramStream {
         let socket = bound(from, source)?;
         socket.connect(sink_socket.local_addr()?)?;
         socket.set_nonblocking(true)?;
-        let over = Arc::new(AtomicBool::new(false));
-        let (stream, is_over) = (self.clone(), Arc::clone(&over));
-        let thread = thread::spawn(move || stream.send(&socket, origin_ns, &is_over));
+        let stream = self.clone();
         Ok(RunningStream {
-            over,
-            thread: Some(thread),
+            _sender: Appointed::start(move |over| {
+                stream.send(&socket, origin_ns, over);
+                Ok(())
+            }),
             _sink: sink_socket,
         })
     }
@@ -88,16 +83,8 @@ impl DatagramStream {
         let mut rng = ChaCha8Rng::seed_from_u64(self.seed);
         let mut due_s = self.start.as_secs_f64();
         while due_s < self.stop.as_secs_f64() {
-            let due_ns = origin_ns + (due_s * 1e9) as u64;
-            loop {
-                if over.load(Ordering::Relaxed) {
-                    return;
-                }
-                let left = Duration::from_nanos(due_ns.saturating_sub(monotonic_ns()));
-                if left.is_zero() {
-                    break;
-                }
-                thread::sleep(left.min(SLEEP_MAX));
+            if !sleep_until(origin_ns + (due_s * 1e9) as u64, over) {
+                return;
             }
             // A datagram that the queue does not take is lost, as on any link.
             let _ = socket.send(&payload);
@@ -114,16 +101,6 @@ impl DatagramStream {
         // From (0, 1].
         let uniform = ((rng.next_u64() >> 11) + 1) as f64 / (1_u64 << 53) as f64;
         -mean_s * uniform.ln()
-    }
-}
-
-impl Drop for RunningStream {
-    fn drop(&mut self) {
-        self.over.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            // It has nothing to tell.
-            let _ = thread.join();
-        }
     }
 }
 

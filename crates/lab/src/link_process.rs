@@ -83,6 +83,14 @@ impl Default for EmulatedLink {
 }
 
 impl EmulatedLink {
+    /// The default with one outage.
+    pub fn with_outage(at_s: f64, for_s: f64) -> Self {
+        Self {
+            outages: vec![OutageAt { at_s, for_s }],
+            ..Self::default()
+        }
+    }
+
     /// The same as the link's models have it.
     pub fn plan(&self) -> anyhow::Result<LinkPlan> {
         let settings = LinkSettings {

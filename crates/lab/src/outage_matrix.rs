@@ -354,26 +354,29 @@ pub fn median(mut values: Vec<f64>) -> Option<f64> {
 }
 
 /// The median with the interval that holds the true one with 95%: so many of the values on
-/// either side of it are left out as chance leaves there. Few values have no such interval: then
-/// it is all of them.
-pub fn median_with_interval(mut values: Vec<f64>) -> Option<(f64, [f64; 2])> {
+/// either side of it are left out as chance leaves there. Fewer than six values have no such
+/// interval.
+pub fn median_with_interval(mut values: Vec<f64>) -> Option<(f64, Option<[f64; 2]>)> {
     values.sort_by(f64::total_cmp);
     let count = values.len();
     let mut left_out = 0;
     // The probability of `left_out` or fewer heads in `count` throws.
     let mut term = 0.5f64.powi(count as i32);
     let mut sum = term;
-    loop {
+    while sum <= TAIL {
         term *= (count - left_out) as f64 / (left_out + 1) as f64;
         sum += term;
-        if sum > 0.025 {
-            break;
-        }
         left_out += 1;
     }
-    let interval = [*values.get(left_out)?, *values.get(count - 1 - left_out)?];
+    // What chance leaves out on each side: one less than the first too many.
+    let interval = left_out
+        .checked_sub(1)
+        .map(|out| [values[out], values[count - 1 - out]]);
     Some((median(values)?, interval))
 }
+
+/// Half of what an interval of 95% leaves out.
+const TAIL: f64 = 0.025;
 
 #[cfg(test)]
 mod tests {
@@ -392,14 +395,14 @@ mod tests {
         let interval = |count: i32| {
             let values = (1..=count).map(f64::from).collect();
             let (_, interval) = median_with_interval(values).unwrap();
-            interval.map(|value| value as i32)
+            interval.map(|ends| ends.map(|value| value as i32))
         };
-        // 95.9%, 97.9% and 96.9%; of five, all of them hold it with 93.75% alone.
-        assert_eq!(interval(20), [6, 15]);
-        assert_eq!(interval(10), [2, 9]);
-        assert_eq!(interval(6), [1, 6]);
-        assert_eq!(interval(5), [1, 5]);
-        assert_eq!(median_with_interval(vec![2.0]), Some((2.0, [2.0, 2.0])));
+        // 95.9%, 97.9% and 96.9%; all of five hold it with 93.75% alone.
+        assert_eq!(interval(20), Some([6, 15]));
+        assert_eq!(interval(10), Some([2, 9]));
+        assert_eq!(interval(6), Some([1, 6]));
+        assert_eq!(interval(5), None);
+        assert_eq!(median_with_interval(vec![2.0]), Some((2.0, None)));
         assert_eq!(median_with_interval(Vec::new()), None);
     }
 

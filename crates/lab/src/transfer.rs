@@ -491,16 +491,9 @@ fn stalls_s(
 mod tests {
     use super::*;
     use crate::download::Arrival;
-    use holdfast_link::OutageAt;
 
     fn link() -> EmulatedLink {
-        EmulatedLink {
-            outages: vec![OutageAt {
-                at_s: 2.0,
-                for_s: 3.0,
-            }],
-            ..EmulatedLink::default()
-        }
+        EmulatedLink::with_outage(2.0, 3.0)
     }
 
     #[test]

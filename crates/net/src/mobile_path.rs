@@ -21,7 +21,9 @@ use crate::tun::{LayerKind, Tun};
 
 mod counters;
 mod detour;
+mod frame_socket;
 mod lent;
+mod next_hop;
 mod program;
 mod record;
 mod reserve;
@@ -36,7 +38,7 @@ pub use record::NotedFlow;
 pub use reserve::{NotedReserve, Pause, Pauses, Woken, boottime};
 pub use sender::AckSender;
 
-use program::ProgramSettings;
+use program::{ProgramSettings, Reads};
 use record::{KEY_BYTES, Read, VALUE_BYTES};
 
 /// The marks of packets on their way from a device up into the host: this plus the lower half
@@ -55,6 +57,10 @@ const BATCH: u32 = 256;
 /// A number that was let go is kept for so long by itself; the programs keep it from the flow's next
 /// segment on.
 const LET_GO_FOR: Duration = Duration::from_secs(30);
+
+/// What was held back no longer ago than this, and let go, is told by the guard if the daemon hangs:
+/// longer than it takes until that is seen.
+const UNSAID_FOR: Duration = Duration::from_secs(3);
 
 /// A record that is being written so often when it is read is left out.
 const READ_TRIES: usize = 4;
@@ -212,7 +218,7 @@ fn settings(interface: &Interface, flows_max: u32, device: Option<u32>) -> Progr
         keeps_reserves: false,
         has_timers: false,
         reorders_stores: record::REORDERS_STORES,
-        reads_slowly: false,
+        reads: Reads::Both,
     }
 }
 
@@ -385,15 +391,20 @@ impl FlowMaps {
         Ok(flow.filter(|noted| noted.flow.rcv_nxt == pause.ack))
     }
 
-    /// The flows of which something is held back: a segment of theirs is not acknowledged.
+    /// The flows of which something is held back: a segment of theirs is not acknowledged. And those of
+    /// which it was lately let go, and the MH has said nothing since: a daemon that hangs does not either.
     pub fn held_flows(&self) -> io::Result<Vec<NotedFlow>> {
-        let held = self.held()?;
+        let now = Instant::from_nanos(datapath::monotonic_ns());
+        let held = self.reserved(|reserve| {
+            let unsaid = reserve.unsaid_from.is_some_and(|at| at + UNSAID_FOR > now);
+            reserve.is_held() || unsaid
+        })?;
         Ok(held.into_iter().map(|(noted, _)| noted).collect())
     }
 
     /// Those of them that pause at `now`: nothing was held back lately.
     pub fn pausing(&self, now: Instant) -> io::Result<Vec<NotedFlow>> {
-        let mut held = self.held()?;
+        let mut held = self.reserved(NotedReserve::is_held)?;
         held.retain(|(noted, reserve)| {
             let quiet = wake::quiet(noted.flow.srtt);
             reserve.held_at.is_some_and(|at| at + quiet <= now)
@@ -401,7 +412,11 @@ impl FlowMaps {
         Ok(held.into_iter().map(|(noted, _)| noted).collect())
     }
 
-    fn held(&self) -> io::Result<Vec<(NotedFlow, NotedReserve)>> {
+    /// The flows whose reserve is such a one.
+    fn reserved(
+        &self,
+        is_such: impl Fn(&NotedReserve) -> bool,
+    ) -> io::Result<Vec<(NotedFlow, NotedReserve)>> {
         let mut found = Vec::new();
         let batch = self
             .reserves
@@ -412,7 +427,7 @@ impl FlowMaps {
                 continue;
             };
             let reserve = reserve::read(value);
-            if reserve.is_held() {
+            if is_such(&reserve) {
                 found.extend(self.read(key)?.map(|noted| (noted, reserve)));
             }
         }

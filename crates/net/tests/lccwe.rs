@@ -28,7 +28,8 @@ use holdfast_net::rtnl::Rtnl;
 use holdfast_net::tcp_info::TcpInfo;
 use holdfast_net::tun::{LayerKind, Tun, TunOptions};
 
-const WAIT_MAX: Duration = Duration::from_secs(60);
+/// An emulated processor is slow: what takes so long does not come.
+const WAIT_MAX: Duration = Duration::from_secs(180);
 const DELAY: Duration = Duration::from_millis(30);
 const PACKETS_MAX: usize = 200;
 const MH: &str = "10.2.0.2";
@@ -103,9 +104,8 @@ impl World {
         }
     }
 
-    /// A connection with the congestion control `name` at the MH, and the FH's reader,
-    /// which says what it got.
-    fn connect(&self, name: &str) -> (TcpStream, JoinHandle<Vec<u8>>) {
+    /// A connection with the congestion control `name` at the MH.
+    fn connect(&self, name: &str) -> [TcpStream; 2] {
         let at = SocketAddr::new(FH.parse().unwrap(), 0);
         let listener = self.fh.run(|| TcpListener::bind(at).unwrap()).unwrap();
         let at = listener.local_addr().unwrap();
@@ -115,41 +115,24 @@ impl World {
             .unwrap();
         select(&stream, name).unwrap();
         stream.set_write_timeout(Some(WAIT_MAX)).unwrap();
-        let shared = Arc::clone(&self.shared);
-        let reader = thread::spawn(move || {
-            let (mut stream, _) = listener.accept().unwrap();
-            stream.set_read_timeout(Some(WAIT_MAX)).unwrap();
-            let (mut all, mut part) = (Vec::new(), vec![0; 1 << 16]);
-            loop {
-                match stream.read(&mut part).unwrap() {
-                    0 => return all,
-                    len => {
-                        all.extend_from_slice(&part[..len]);
-                        shared.received.fetch_add(len as u64, Ordering::Relaxed);
-                    }
-                }
-            }
-        });
-        (stream, reader)
+        let (accepted, _) = listener.accept().unwrap();
+        accepted.set_read_timeout(Some(WAIT_MAX)).unwrap();
+        [stream, accepted]
     }
 
-    /// A transfer of so much by `name`, of which a megabyte has arrived.
-    fn transfer(&self, name: &str, bytes: usize) -> Transfer {
-        let sent = content(bytes);
-        let (mut stream, reader) = self.connect(name);
+    /// A transfer by `name` that goes on until it is finished, of which a megabyte has arrived.
+    fn transfer(&self, name: &str) -> Transfer {
+        let [stream, accepted] = self.connect(name);
         let socket = stream.try_clone().unwrap();
-        let writer = thread::spawn({
-            let sent = sent.clone();
-            move || {
-                let written = stream.write_all(&sent);
-                stream.shutdown(Shutdown::Write).unwrap();
-                written
-            }
-        });
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let writer = thread::spawn(move || write_until(stream, &stopped));
+        let shared = Arc::clone(&self.shared);
+        let reader = thread::spawn(move || read_all(accepted, &shared.received));
         wait_until("a megabyte", || self.received() > 1 << 20);
         Transfer {
-            sent,
             socket,
+            stop,
             writer,
             reader,
         }
@@ -180,21 +163,53 @@ impl World {
     }
 }
 
-/// A transfer that is under way.
+/// A transfer that is under way: however slow the machine is, there is something to be lost.
 struct Transfer {
-    sent: Vec<u8>,
     socket: TcpStream,
-    writer: JoinHandle<std::io::Result<()>>,
-    reader: JoinHandle<Vec<u8>>,
+    stop: Arc<AtomicBool>,
+    writer: JoinHandle<u64>,
+    reader: JoinHandle<u64>,
 }
 
 impl Transfer {
     fn finish(self) {
-        self.writer.join().unwrap().unwrap();
-        assert!(
-            self.reader.join().unwrap() == self.sent,
-            "other bytes arrived"
-        );
+        self.stop.store(true, Ordering::Relaxed);
+        let sent = self.writer.join().unwrap();
+        assert_eq!(self.reader.join().unwrap(), sent, "bytes are missing");
+    }
+}
+
+/// Writes, and says how much, until it is told to stop.
+fn write_until(mut stream: TcpStream, stop: &AtomicBool) -> u64 {
+    let (mut content, mut part, mut sent) = (Content::new(), vec![0; PART_BYTES], 0);
+    while !stop.load(Ordering::Relaxed) {
+        content.fill(&mut part);
+        stream.write_all(&part).unwrap();
+        sent += part.len() as u64;
+    }
+    stream.shutdown(Shutdown::Write).unwrap();
+    sent
+}
+
+/// Reads to the end, and says how much; all must be what was written.
+fn read_all(mut stream: TcpStream, received: &AtomicU64) -> u64 {
+    let (mut content, mut part, mut all) = (Content::new(), vec![0; PART_BYTES], 0);
+    let mut expected = vec![0; PART_BYTES];
+    loop {
+        let mut len = 0;
+        while len < PART_BYTES {
+            match stream.read(&mut part[len..]).unwrap() {
+                0 => break,
+                more => len += more,
+            }
+            received.store(all + len as u64, Ordering::Relaxed);
+        }
+        content.fill(&mut expected);
+        assert!(part[..len] == expected[..len], "other bytes arrived");
+        all += len as u64;
+        if len < PART_BYTES {
+            return all;
+        }
     }
 }
 
@@ -239,15 +254,24 @@ fn carry(ends: &[Tun; 2], shared: &Shared) {
 }
 
 /// Bytes that repeat at no distance that a lost or doubled segment could hide in.
-fn content(len: usize) -> Vec<u8> {
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut next = || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state as u8
-    };
-    (0..len).map(|_| next()).collect()
+struct Content(u64);
+
+/// It comes in such parts.
+const PART_BYTES: usize = 1 << 16;
+
+impl Content {
+    const fn new() -> Self {
+        Self(0x9e37_79b9_7f4a_7c15)
+    }
+
+    fn fill(&mut self, part: &mut [u8]) {
+        for word in part.chunks_exact_mut(8) {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            word.copy_from_slice(&self.0.to_ne_bytes());
+        }
+    }
 }
 
 /// What the kernel's program did is what `holdfast_core` makes of the same numbers.
@@ -310,7 +334,7 @@ fn a_handoff_in_a_transfer_leaves_the_window_and_the_bytes_as_they_were() {
     let world = World::new();
     let name = format!("hf{}_cut", std::process::id());
     let control = world.register(&name);
-    let transfer = world.transfer(&name, 40 << 20);
+    let transfer = world.transfer(&name);
     control.events().unwrap();
     let mut events = Vec::new();
     let timeouts_by_handoff = |events: &[Event]| {
@@ -347,7 +371,7 @@ fn a_socket_whose_owner_has_gone_hears_of_handoffs_from_the_next_one() {
     let world = World::new();
     let name = format!("hf{}_next", std::process::id());
     let first = world.register(&name);
-    let transfer = world.transfer(&name, 24 << 20);
+    let transfer = world.transfer(&name);
     drop(first);
     let next = world.register(&name);
     let info = || TcpInfo::of(&transfer.socket).unwrap();
@@ -371,10 +395,10 @@ fn a_handoff_that_nobody_ends_is_none_after_a_minute() {
     let world = World::new();
     let name = format!("hf{}_old", std::process::id());
     let control = CongestionControl::register(&name).unwrap();
-    let transfer = world.transfer(&name, 8 << 20);
     wait_until("a machine that runs for a minute", || {
         lccwe::now() > Duration::from_secs(62)
     });
+    let transfer = world.transfer(&name);
     let began = lccwe::now().checked_sub(Duration::from_secs(61)).unwrap();
     let told = || control.set_handoff(world.ifindex, began.as_nanos() as u64, u64::MAX);
     world.mh.run(told).unwrap().unwrap();
@@ -403,20 +427,7 @@ fn the_window_makes_up_for_a_short_handoff_at_its_end() {
     let name = format!("hf{}_cwe", std::process::id());
     let control = world.register(&name);
     assert!(control.nudges());
-    let (mut stream, reader) = world.connect(&name);
-    let stop = Arc::new(AtomicBool::new(false));
-    let stopped = Arc::clone(&stop);
-    let writer = thread::spawn(move || {
-        let part = content(1 << 16);
-        let mut sent = Vec::new();
-        while !stopped.load(Ordering::Relaxed) {
-            if stream.write_all(&part).is_err() {
-                break;
-            }
-            sent.extend_from_slice(&part);
-        }
-        sent
-    });
+    let transfer = world.transfer(&name);
     let mut events = Vec::new();
     let mut before = 0;
     // Shorter than any timeout; on a busy machine the timer may win.
@@ -430,9 +441,7 @@ fn the_window_makes_up_for_a_short_handoff_at_its_end() {
             .iter()
             .any(|event: &Event| event.kind == EventKind::Extrapolated)
     });
-    stop.store(true, Ordering::Relaxed);
-    let sent = writer.join().unwrap();
-    assert!(reader.join().unwrap() == sent, "other bytes arrived");
+    transfer.finish();
     for event in &events {
         check(event);
     }

@@ -16,9 +16,13 @@
 //! - and never further ahead of what has come than what was on its way before, plus an eighth of
 //!   it with each round trip after the old rate is reached.
 //!
+//! If the first answer shows that a third or more of the old round trip was queue, the queue has room
+//! for what such a sender does: then the window goes that far at once.
+//!
 //! So the sender's window doubles with each round trip as its own rules have it, but spread over
 //! it; nothing waits in the queue that did not wait there before. The edge never moves back.
-//! What was on its way is what came after the window was closed: all of a round trip.
+//! What was on its way is what came after the window was closed: all of a round trip, which ended with
+//! the last that came.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -51,6 +55,9 @@ const ROUNDS_MAX: u32 = 16;
 const ROUNDS_AT_RATE: u32 = 6;
 /// If nothing comes for so many round trips, and [`SILENCE_MIN`], steps are no use.
 const ROUNDS_SILENT: u32 = 4;
+/// What was on its way came in no less than this part of the round trip that was measured: a sender
+/// that had little to say says nothing of it.
+const TOOK_LEAST: u32 = 4;
 const SILENCE_MIN: Duration = Duration::from_millis(300);
 
 /// What a window was closed over.
@@ -82,6 +89,17 @@ impl Closed {
                 flight: None,
             },
         }
+    }
+
+    /// In what time that came which was on its way. The measured round trip lags behind after a
+    /// queue has drained, and what is taken for too long gives too low a rate.
+    fn took(&self, flow: &HostFlow) -> Option<Duration> {
+        let usual = self.round_trip.filter(|usual| !usual.is_zero())?;
+        let heard = flow.heard_at.filter(|_| self.rcv_nxt.is_some());
+        // A zero-window probe comes later than that.
+        let took = heard.map(|heard| heard.saturating_since(self.at));
+        let took = took.filter(|took| !took.is_zero()).unwrap_or(usual);
+        Some(took.clamp(usual / TOOK_LEAST, usual))
     }
 }
 
@@ -125,7 +143,7 @@ pub(super) struct Opening {
 impl Opening {
     /// Begins; none if the window may open at once.
     pub(super) fn begin(flow: &HostFlow, closed: &Closed, now: Instant) -> Option<Self> {
-        let usual = closed.round_trip.filter(|usual| !usual.is_zero())?;
+        let usual = closed.took(flow)?;
         let came = || {
             let before = closed.rcv_nxt?;
             Some(flow.rcv_nxt.distance_from(before))
@@ -275,6 +293,11 @@ impl Opening {
         } else {
             FIRST_BURST
         };
+        // The queue is empty, and took more than what a slow start leaves in it: half of what the sender
+        // begins again with, a quarter of what was on its way.
+        if round_trip * 3 <= self.usual * 2 {
+            return Some((limit, limit));
+        }
         let most = (usual_share / 4 * 5).max(FIRST_BURST);
         let allowance = (recent.saturating_mul(2)).clamp(least.min(most), most);
         Some((share(allowance, since, round_trip), limit))

@@ -21,12 +21,14 @@ use core::time::Duration;
 use holdfast_wire::{Instant, SeqNum};
 
 mod clock;
+mod outages;
 mod shortest;
 mod silence;
 #[cfg(test)]
 mod tests;
 
 pub use clock::FhClock;
+pub use outages::{Before, Outages, Said, words_for_silent};
 use shortest::Shortest;
 pub use silence::{Silence, doublings};
 
@@ -110,15 +112,28 @@ impl Grid {
         !ack.distance_from(self.start).is_multiple_of(piece)
     }
 
-    /// The ends of segments below `ack`, `most` at most, ascending. An FH that has missed the last
-    /// ACKs hears by these of its retransmitted segment first, and alone.
-    pub fn ends_below(&self, ack: SeqNum, most: u32) -> Vec<SeqNum> {
-        let Some(last) = self.before(ack) else {
+    /// ACKs for the ends of the last segments below the MH's own, `most` at most, ascending. An FH that has
+    /// missed the last ACKs hears by these of its retransmitted segment first, and alone.
+    ///
+    /// Their windows have the right edge of the MH's own, rounded down to its unit; where the field cannot
+    /// say that, there is none. Nor further below than the window, where an FH takes no ACK for an old
+    /// one (RFC 5961, 5.2).
+    pub fn steps(&self, own: Leaves, scale: u8, most: u32) -> Vec<Leaves> {
+        let Some(last) = self.before(own.ack) else {
             return Vec::new();
         };
         let known = last.distance_from(self.start) / self.piece;
         let steps = (0..known.min(most)).rev();
-        steps.map(|step| last - step * self.piece).collect()
+        let ends = steps.map(|step| last - step * self.piece);
+        let leaves = |end| {
+            let behind = own.ack.distance_from(end);
+            let is_near = behind <= u32::from(own.window) << scale;
+            let window = u16::try_from(u32::from(own.window) + (behind >> scale)).ok();
+            window
+                .filter(|_| is_near)
+                .map(|window| Leaves { ack: end, window })
+        };
+        ends.filter_map(leaves).collect()
     }
 }
 
@@ -185,6 +200,16 @@ pub struct FromMh {
 /// How long nothing is to be held back anew until the FH is taken to pause.
 pub fn quiet(srtt: Option<Duration>) -> Duration {
     (srtt.unwrap_or_default() + QUIET).min(QUIET_MAX)
+}
+
+/// Nothing below this leaves: the highest number that has left, or what was let go.
+pub fn floor_of(acked_out: Option<SeqNum>, let_go: Option<SeqNum>) -> Option<SeqNum> {
+    match (acked_out, let_go) {
+        (Some(out), Some(let_go)) if let_go.after(out) && let_go.distance_from(out) < AHEAD_MAX => {
+            Some(let_go)
+        }
+        (out, _) => out,
+    }
 }
 
 /// One flow's reserve.
@@ -287,14 +312,7 @@ impl Reserve {
 
     /// Nothing below leaves any more.
     fn floor(&self) -> Option<SeqNum> {
-        match (self.acked_out, self.let_go) {
-            (Some(out), Some(let_go))
-                if let_go.after(out) && let_go.distance_from(out) < AHEAD_MAX =>
-            {
-                Some(let_go)
-            }
-            (out, _) => out,
-        }
+        floor_of(self.acked_out, self.let_go)
     }
 
     /// When [`handle_timeout`](Self::handle_timeout) is due: the FH pauses then.

@@ -3,9 +3,12 @@
 
 use serde::{Deserialize, Serialize};
 
+/// So many of the longest are kept one by one.
+const LONGEST: usize = 64;
+
 /// Quantiles of the times from a request to its answer's last byte, in milliseconds: of all
 /// requests that were answered.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
     /// Requests answered.
     pub count: usize,
@@ -19,6 +22,10 @@ pub struct Latency {
     pub max_ms: f64,
     /// The mean.
     pub mean_ms: f64,
+    /// The longest ones, 64 at most, the longest first: of several runs together the quantiles
+    /// cannot tell the rare ones.
+    #[serde(default)]
+    pub longest_ms: Vec<f64>,
 }
 
 impl Latency {
@@ -40,6 +47,13 @@ impl Latency {
             p99_ms: quantile(99)?,
             max_ms: quantile(100)?,
             mean_ms: total / count as f64,
+            longest_ms: times_ns
+                .iter()
+                .rev()
+                .take(LONGEST)
+                .copied()
+                .map(ms)
+                .collect(),
         })
     }
 }
@@ -54,6 +68,8 @@ mod tests {
         let all = [of.p50_ms, of.p90_ms, of.p99_ms, of.max_ms, of.mean_ms];
         let tenths = all.map(|ms| (ms * 10.0).round() as u64);
         assert_eq!(tenths, [1_000, 1_800, 1_980, 2_000, 1_005]);
+        assert_eq!(of.longest_ms.len(), LONGEST);
+        assert_eq!(of.longest_ms[..2], [200.0, 199.0]);
         let one = Latency::of(vec![3_000_000]).unwrap();
         assert!((one.p50_ms - 3.0).abs() < 1e-9 && one.count == 1);
         assert_eq!(Latency::of(Vec::new()), None);

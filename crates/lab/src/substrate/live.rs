@@ -179,7 +179,7 @@ fn transfer(
     let conditions = &run.conditions;
     let gateway = &conditions.gateway;
     let hears_carrier = carrier_follows(conditions);
-    let mh_alone = gateway.signal == SignalChoice::Mobile && !conditions.mobile.is_on();
+    let mh_alone = carrier_of_mh_alone(conditions);
     let wants = |record| conditions.record.contains(&record);
     let samples = wants(Record::Queue) || wants(Record::LinkState);
     let radio = |hop: &HopConditions, number: usize| EmulatedLink {
@@ -241,6 +241,16 @@ fn carrier_follows(conditions: &Conditions) -> bool {
         SignalChoice::Mobile => true,
         SignalChoice::None => false,
     }
+}
+
+/// Whether it is the MH's device alone. Where nobody on the gateway listens its device stays as it
+/// is without a scheme: one without a carrier would lose what an outage that keeps packets keeps.
+fn carrier_of_mh_alone(conditions: &Conditions) -> bool {
+    let gateway = &conditions.gateway;
+    if conditions.mobile.is_on() {
+        return matches!(gateway.scheme, SchemeChoice::None | SchemeChoice::Haproxy);
+    }
+    gateway.signal == SignalChoice::Mobile
 }
 
 /// What the MH's daemon does for its own flows; none: nothing.
@@ -399,6 +409,30 @@ fn cross_traffic(run: &Run) -> Vec<DatagramStream> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scenario::Scenario;
+
+    #[test]
+    fn the_gateways_device_loses_its_carrier_only_where_a_daemon_there_listens() {
+        let of = |more: &str| {
+            let text = format!("[transfer]\nbytes = 1000\n{more}");
+            let scenario = Scenario::parse(Path::new("s.toml"), &text).unwrap();
+            let conditions = scenario.runs(None).unwrap().remove(0).conditions;
+            let (follows, mh_alone) = (
+                carrier_follows(&conditions),
+                carrier_of_mh_alone(&conditions),
+            );
+            (follows && !mh_alone, follows)
+        };
+        let wake = "[mobile]\nscheme = \"wake\"\n";
+        let hold = "[gateway]\nscheme = \"hold\"\n";
+        // The gateway's device, the MH's.
+        assert_eq!(of(""), (false, false));
+        assert_eq!(of(wake), (false, true));
+        assert_eq!(of(hold), (true, true));
+        assert_eq!(of(&format!("{hold}{wake}")), (true, true));
+        assert_eq!(of(&format!("{hold}signal = \"mobile\"")), (false, true));
+        assert_eq!(of(&format!("{wake}signal = \"none\"")), (false, false));
+    }
 
     #[test]
     fn what_this_kernel_has_not_is_said_with_its_key() {

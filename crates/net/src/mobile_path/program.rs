@@ -26,8 +26,19 @@ pub(super) struct ProgramSettings {
     pub(super) has_timers: bool,
     /// Another processor may see stores in another order than they were made in.
     pub(super) reorders_stores: bool,
-    /// No segment is read by the quick way: for tests, which hold the two ways against each other.
-    pub(super) reads_slowly: bool,
+    /// For tests, which hold the two ways against each other, by one alone.
+    pub(super) reads: Reads,
+}
+
+/// By which of the two ways segments are read (`bpf/quick.h`).
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Reads {
+    Both,
+    #[cfg(test)]
+    Slowly,
+    /// What needs the long way passes unread.
+    #[cfg(test)]
+    Quickly,
 }
 
 /// The programs' maps as somebody else has loaded them; none of the programs.
@@ -58,7 +69,7 @@ impl ProgramSettings {
             u32::from(self.keeps_reserves),
             u32::from(self.has_timers),
             u32::from(self.reorders_stores),
-            u32::from(self.reads_slowly),
+            self.reads as u32,
         ];
         for (to, word) in octets[8..].chunks_exact_mut(4).zip(words) {
             to.copy_from_slice(&word.to_ne_bytes());

@@ -6,14 +6,14 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use holdfast_core::mobile_host::wake::{FhClock, Grid};
+use holdfast_core::mobile_host::wake::{FhClock, Grid, floor_of};
 use holdfast_wire::{Instant, SeqNum};
 use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
 
 use super::record::KEY_BYTES;
 
 /// `struct reserve`, with the kernel's timer.
-pub(super) const VALUE_BYTES: usize = 160;
+pub(super) const VALUE_BYTES: usize = 176;
 /// `struct woken`.
 pub(super) const WOKEN_BYTES: usize = 40;
 /// `struct pause`.
@@ -45,6 +45,12 @@ pub struct NotedReserve {
     pub floor: Option<SeqNum>,
     /// When something was last held back, if something is.
     pub held_at: Option<Instant>,
+    /// When something was held back last of what was let go, if the MH has not said it since.
+    pub unsaid_from: Option<Instant>,
+    /// Segments in the last round trip; 0: not known.
+    pub segments: u32,
+    /// When the MH last sent data.
+    pub upload_at: Option<Instant>,
     /// The end of what came with PSH last.
     pub pushed_end: Option<SeqNum>,
     /// Where segments of the FH end.
@@ -73,13 +79,13 @@ pub(super) fn read(value: &[u8; VALUE_BYTES]) -> NotedReserve {
     };
     let out = (u32_at(88) & OUT_SEEN != 0).then(|| SeqNum::new(u32_at(84)));
     let let_go = (u32_at(116) != 0).then(|| SeqNum::new(u32_at(112)));
-    let floor = match (out, let_go) {
-        (Some(out), Some(let_go)) => Some(out.max(let_go)),
-        (out, let_go) => out.or(let_go),
-    };
+    let floor = floor_of(out, let_go);
     NotedReserve {
         clock,
         floor,
+        unsaid_from: (floor != out).then(|| instant_at(104)),
+        segments: u32_at(152),
+        upload_at: Some(instant_at(144)).filter(|at| *at != Instant::ZERO),
         held_at: Some(instant_at(96)).filter(|at| *at != Instant::ZERO && *at != instant_at(104)),
         grid: Grid {
             start: SeqNum::new(u32_at(0)),

@@ -3,60 +3,48 @@
 //!
 //! By a packet socket, past the queueing discipline and the tc hooks: neither the host's
 //! conntrack, which would take the ACK of a masqueraded flow for a new connection, nor our own
-//! program sees them. The next hop is that of the flow's newest segment.
+//! program sees them. The next hop is that of the flow's newest segment, and the one of now if that
+//! is another (`next_hop`).
 //!
 //! Source: packet(7).
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::Arc;
 
 use holdfast_core::RECONNECTION_FLAGS;
 use holdfast_core::mobile_host::MadeAck;
 use holdfast_wire::{Flags, Header, SackBlocks, SeqNum};
 
 use super::NotedFlow;
+use super::frame_socket::FrameSocket;
+use super::next_hop::{NextHops, Sent};
 use super::unreachable::unreachable;
 use crate::datapath::Interface;
-use crate::syscall::{at, check};
+use crate::syscall::at;
+use crate::tun::LayerKind;
 
-const ETH_P_IP: u16 = 0x0800;
-const ETH_P_IPV6: u16 = 0x86dd;
-
-/// A packet socket that only sends.
+/// Sends made ACKs on one interface.
 #[derive(Debug)]
 pub struct AckSender {
-    socket: OwnedFd,
-    ifindex: i32,
+    frames: Arc<FrameSocket>,
+    /// None where the link layer has no addresses.
+    next_hops: Option<NextHops>,
 }
 
 impl AckSender {
-    /// Opens the socket for `interface`, of the calling thread's network namespace.
+    /// Opens the sockets for `interface`, of the calling thread's network namespace.
     ///
     /// Errors: no permission (`CAP_NET_RAW`).
     pub fn open(interface: &Interface) -> io::Result<Self> {
-        let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-        // Protocol 0: nothing is received.
-        // SAFETY: socket takes no pointers.
-        let raw = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
-        check(raw).map_err(|error| at("packet socket", &error))?;
-        // SAFETY: raw was just opened and is owned by nobody else.
-        let socket = unsafe { OwnedFd::from_raw_fd(raw) };
-        let yes: libc::c_int = 1;
-        // SAFETY: setsockopt reads one int, which outlives the call.
-        check(unsafe {
-            libc::setsockopt(
-                socket.as_raw_fd(),
-                libc::SOL_PACKET,
-                libc::PACKET_QDISC_BYPASS,
-                (&raw const yes).cast(),
-                size_of::<libc::c_int>() as libc::socklen_t,
-            )
-        })
-        .map_err(|error| at("packet socket: no queueing discipline", &error))?;
-        Ok(Self {
-            socket,
-            ifindex: interface.ifindex as i32,
-        })
+        let frames = Arc::new(FrameSocket::open(interface)?);
+        let next_hops = match interface.kind {
+            LayerKind::Ethernet => {
+                let next_hops = NextHops::start(Arc::clone(&frames));
+                Some(next_hops.map_err(|error| at("neighbours of the interface", &error))?)
+            }
+            LayerKind::RawIp => None,
+        };
+        Ok(Self { frames, next_hops })
     }
 
     /// Sends `copies` of the ACK.
@@ -65,7 +53,8 @@ impl AckSender {
     pub fn send(&self, noted: &NotedFlow, ack: MadeAck, copies: u8) -> io::Result<()> {
         let header = made(noted, ack).ok_or(io::ErrorKind::InvalidData)?;
         for _ in 0..copies {
-            self.send_frame(header.as_bytes(), header.is_ipv4())?;
+            // A late window of 0 would close what has opened meanwhile.
+            self.send_frame(noted, header.as_bytes(), ack != MadeAck::ZeroWindow)?;
         }
         Ok(())
     }
@@ -76,31 +65,20 @@ impl AckSender {
     pub fn send_unreachable(&self, noted: &NotedFlow, copies: u8) -> io::Result<()> {
         let frame = unreachable(noted).ok_or(io::ErrorKind::InvalidData)?;
         for _ in 0..copies {
-            self.send_frame(&frame, noted.flow.key.mh.address.is_ipv4())?;
+            self.send_frame(noted, &frame, true)?;
         }
         Ok(())
     }
 
-    fn send_frame(&self, frame: &[u8], is_v4: bool) -> io::Result<()> {
-        let protocol = if is_v4 { ETH_P_IP } else { ETH_P_IPV6 };
-        // SAFETY: sockaddr_ll is plain data, for which all zeros is a valid value.
-        let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
-        address.sll_family = libc::AF_PACKET as u16;
-        address.sll_protocol = protocol.to_be();
-        address.sll_ifindex = self.ifindex;
-        // SAFETY: sendto reads the frame and the address, which outlive the call.
-        let sent = unsafe {
-            libc::sendto(
-                self.socket.as_raw_fd(),
-                frame.as_ptr().cast(),
-                frame.len(),
-                0,
-                (&raw const address).cast(),
-                size_of::<libc::sockaddr_ll>() as libc::socklen_t,
-            )
-        };
-        if sent < 0 {
-            return Err(io::Error::last_os_error());
+    fn send_frame(&self, noted: &NotedFlow, frame: &[u8], may_be_late: bool) -> io::Result<()> {
+        let key = &noted.flow.key;
+        self.frames.send(frame, key.mh.address.is_ipv4())?;
+        if let Some(next_hops) = &self.next_hops {
+            next_hops.follow(Sent {
+                ends: [key.mh.address, key.fh.address],
+                frame: frame.to_vec(),
+                may_be_late,
+            });
         }
         Ok(())
     }

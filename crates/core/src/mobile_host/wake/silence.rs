@@ -119,8 +119,7 @@ impl Silence {
 
 #[cfg(test)]
 mod tests {
-    use holdfast_wire::{Endpoint, SackBlocks};
-
+    use super::super::tests::host_flow;
     use super::*;
 
     fn at(ms: u64) -> Instant {
@@ -128,28 +127,7 @@ mod tests {
     }
 
     fn flow(port: u16) -> HostFlow {
-        let end = |address: &str, port| Endpoint {
-            address: address.parse().unwrap(),
-            port,
-        };
-        HostFlow {
-            key: FlowKey {
-                fh: end("10.1.0.2", 443),
-                mh: end("10.2.0.2", port),
-            },
-            snd_nxt: SeqNum::new(1),
-            rcv_nxt: SeqNum::new(100),
-            window: 500,
-            window_shift: 7,
-            timestamps: None,
-            sack: SackBlocks::default(),
-            srtt: Some(Duration::from_millis(50)),
-            rtt: None,
-            sent_at: at(0),
-            heard_at: Some(at(0)),
-            is_opaque: false,
-            is_finished: false,
-        }
+        host_flow(port, at(0))
     }
 
     #[test]

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The reserve against the vectors, event by event, and against a transfer that a seed makes up.
 
+use holdfast_wire::{Endpoint, SackBlocks};
+
 use super::*;
+use crate::FlowKey;
+use crate::mobile_host::HostFlow;
 
 const VECTORS: &str = include_str!("vectors.txt");
 const PIECE: u32 = 1_448;
@@ -36,6 +40,32 @@ fn ack(segments: u32) -> FromMh {
         has_payload: false,
         has_sack: false,
         is_ending: false,
+    }
+}
+
+/// A flow of this port that was heard at that time.
+pub(super) fn host_flow(port: u16, heard_at: Instant) -> HostFlow {
+    let end = |address: &str, port| Endpoint {
+        address: address.parse().unwrap(),
+        port,
+    };
+    HostFlow {
+        key: FlowKey {
+            fh: end("10.1.0.2", 443),
+            mh: end("10.2.0.2", port),
+        },
+        snd_nxt: SeqNum::new(1),
+        rcv_nxt: SeqNum::new(100),
+        window: 500,
+        window_shift: 7,
+        timestamps: None,
+        sack: SackBlocks::default(),
+        srtt: Some(RTT),
+        rtt: None,
+        sent_at: heard_at,
+        heard_at: Some(heard_at),
+        is_opaque: false,
+        is_finished: false,
     }
 }
 
@@ -190,6 +220,34 @@ fn a_new_request_acknowledges_the_whole_answer() {
             .ack,
         after(401)
     );
+}
+
+#[test]
+fn steps_end_where_segments_do_and_promise_no_window_that_the_mh_does_not_have() {
+    let grid = Grid {
+        start: after(0),
+        end: after(300),
+        piece: PIECE,
+    };
+    let own = ack(300).own;
+    let steps = grid.steps(own, SCALE, 64);
+    assert_eq!(steps.len(), 64);
+    assert_eq!(steps.last().map(|step| step.ack), Some(after(299)));
+    for (number, step) in (236..).zip(&steps) {
+        assert_eq!(step.ack, after(number), "ascending, one segment each");
+        let edge = step.ack + (u32::from(step.window) << SCALE);
+        let own_edge = own.ack + (u32::from(own.window) << SCALE);
+        assert!(!edge.after(own_edge) && edge.distance_from(own_edge - (1 << SCALE)) <= 1 << SCALE);
+    }
+    // Windows of 16 segments reach no further; nor can a full field say more.
+    let narrow = Leaves { window: 181, ..own };
+    assert_eq!(grid.steps(narrow, SCALE, 64).len(), 16);
+    let full = Leaves {
+        window: u16::MAX,
+        ..own
+    };
+    assert_eq!(grid.steps(full, SCALE, 64), []);
+    assert_eq!(Grid::default().steps(own, SCALE, 64), []);
 }
 
 #[test]

@@ -26,11 +26,6 @@ pub(super) fn line(run: &Run, measured: &Measurement) -> anyhow::Result<ResultLi
     };
     let framing = framing(conditions, both(|host| host.timestamps));
     let finished = result.transfer_s.is_some();
-    let intact = if finished {
-        result.sha256_ok
-    } else {
-        SeededContent::of(result.bytes, CONTENT_SEED).sha256 == measured.received.sha256
-    };
     let ending = match (finished, measured.ended) {
         (true, _) => "delivered",
         (false, true) => "given up",
@@ -53,7 +48,7 @@ pub(super) fn line(run: &Run, measured: &Measurement) -> anyhow::Result<ResultLi
         bytes as f64 / result.bytes.max(1) as f64
     });
     line.finished = finished;
-    line.intact = intact;
+    line.intact = is_intact(&measured.received);
     ending.clone_into(&mut line.ending);
     line.bytes = result.bytes;
     line.retransmitted_segments = retransmitted;
@@ -70,6 +65,11 @@ pub(super) fn line(run: &Run, measured: &Measurement) -> anyhow::Result<ResultLi
     Ok(line)
 }
 
+/// Whether what arrived, all of it or not, is what was sent until there.
+fn is_intact(received: &Received) -> bool {
+    SeededContent::of(received.bytes(), CONTENT_SEED).sha256 == received.sha256
+}
+
 /// The transfer's other connections: a line's figures are of all.
 fn add_others(line: &mut ResultLine, measured: &Measurement, bytes: u64) {
     if measured.others.is_empty() {
@@ -83,8 +83,7 @@ fn add_others(line: &mut ResultLine, measured: &Measurement, bytes: u64) {
         line.finished &= whole;
         line.transfer_s = line.transfer_s.filter(|_| whole);
         line.transfer_s = line.transfer_s.map(|s| s.max(other.last_byte_s));
-        let content = SeededContent::of(arrived, CONTENT_SEED);
-        line.intact &= content.sha256 == other.received.sha256;
+        line.intact &= is_intact(&other.received);
         line.bytes += arrived;
         let mbps = arrived as f64 * 8.0 / 1e6 / other.last_byte_s;
         line.flow_goodputs_mbps
@@ -184,4 +183,33 @@ fn sysctls(conditions: &Conditions) -> Vec<(String, String)> {
         .chain(own("fh", &conditions.fh))
         .chain(own("mh", &conditions.mh))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::download::{DownloadWatch, receive};
+    use crate::seeded_file::SeededStream;
+
+    #[test]
+    fn of_what_did_not_come_whole_each_byte_until_there_is_compared() {
+        let mut sent = Vec::new();
+        let mut stream = SeededStream::new(300_000, CONTENT_SEED);
+        while let Some(chunk) = stream.next_chunk() {
+            sent.extend_from_slice(chunk);
+        }
+        let intact = |bytes: &[u8]| is_intact(&receive(bytes, &DownloadWatch::default()));
+        for came in [0, 1, 65_536, 123_457, 300_000] {
+            assert!(intact(&sent[..came]), "{came}");
+        }
+        for wrong in [0, 65_535, 123_456] {
+            let mut bytes = sent[..123_457].to_vec();
+            bytes[wrong] ^= 1;
+            assert!(!intact(&bytes), "{wrong}");
+        }
+        // A byte left out, or come again.
+        assert!(!intact(&sent[1..1000]));
+        let again = [&sent[..1000], &sent[999..5000]].concat();
+        assert!(!intact(&again));
+    }
 }

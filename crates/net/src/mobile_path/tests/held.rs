@@ -320,12 +320,16 @@ fn a_pause_lets_go_by_itself_and_is_told() {
     assert!(after >= Duration::from_millis(45), "{after:?}");
     assert_eq!(told.len(), 1);
     assert_eq!(told[0].ack, SeqNum::new(own.ack));
+    // The daemon may hang.
+    let unsaid = loaded.maps.held_flows().unwrap();
+    assert!(unsaid.iter().any(|noted| noted.flow.key == key));
     let noted = loaded.maps.paused(&told[0]).unwrap().unwrap();
     assert_eq!(noted.flow.key, key);
     let reserve = loaded.maps.reserve(&key).unwrap().unwrap();
     assert!(!reserve.is_held());
     assert_eq!(reserve.floor, Some(SeqNum::new(own.ack)));
     assert_eq!(loaded.leaves(&own).0, own.ack, "nothing below");
+    assert!(loaded.maps.held_flows().unwrap().is_empty(), "it is said");
     // Held again and again, the same timer serves.
     bulk(&loaded, key);
     assert_eq!(loaded.leaves(&own).0, own.ack - PIECE);
