@@ -264,6 +264,7 @@ static __always_inline void reserve_egress(struct __sk_buff *skb, const struct p
 		   reserve->let_go - of->let_go > AHEAD_MAX)) {
 		reserve->let_go = of->let_go;
 		reserve->has_let_go = 1;
+		reserve->held_at_ns = 0;
 		reserve->bulk = 0;
 		reserve->epoch_segments = 0;
 		reserve->epoch_at_ns = now;

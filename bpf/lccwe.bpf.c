@@ -80,9 +80,10 @@ void BPF_PROG(lccwe_set_state, struct sock *sk, __u8 new_state)
 			}
 		}
 		if (its->verdict == BY_HANDOFF && !its->kept_cwnd &&
-		    tp->inet_conn.icsk_ca_state == TCP_CA_RECOVERY &&
+		    (tp->inet_conn.icsk_ca_state == TCP_CA_RECOVERY ||
+		     tp->inet_conn.icsk_ca_state == TCP_CA_CWR) &&
 		    tp->snd_ssthresh < TCP_INFINITE_SSTHRESH) {
-			/* In a recovery from congestion: what it would have ended with. */
+			/* In a reduction by congestion: what it would have ended with. */
 			its->kept_cwnd = largest(tp->snd_ssthresh, 2);
 			its->kept_ssthresh = tp->snd_ssthresh;
 		}

@@ -18,6 +18,7 @@
 #define SPAN_MAX (1 << 30)
 #define AHEAD_MAX (1 << 20)
 #define QUEUE_SHARE 4
+#define GAP_QUARTERS 3
 #define QUIET_NS 50000000ULL
 #define QUIET_NS_MAX 500000000ULL
 #define EPOCH_NS_MIN 10000000ULL
@@ -77,8 +78,11 @@ struct reserve {
 	__u64 rtt_min_at_ns;
 	__u64 rtt_before_ns;
 
-	/* When the MH last sent data (the way out), and segments in the last round trip (the way in). */
+	/* When the MH last sent data (the way out). */
 	__u64 upload_at_ns;
+
+	/* The way in: when data came last, and segments in the last round trip. */
+	__u64 data_at_ns;
 	__u32 last_segments;
 	__u32 unused;
 	struct bpf_timer timer;
@@ -88,7 +92,7 @@ _Static_assert(__builtin_offsetof(struct reserve, epoch_at_ns) == 32 &&
 		       __builtin_offsetof(struct reserve, clock_first) == 72 &&
 		       __builtin_offsetof(struct reserve, held_at_ns) == 96 &&
 		       __builtin_offsetof(struct reserve, upload_at_ns) == 144 &&
-		       __builtin_offsetof(struct reserve, timer) == 160 && sizeof(struct reserve) == 176,
+		       __builtin_offsetof(struct reserve, timer) == 168 && sizeof(struct reserve) == 184,
 	       "as in reserve.rs");
 
 struct {
@@ -196,12 +200,18 @@ static __always_inline void count_bulk(struct reserve *reserve, __u32 segments, 
 	}
 	if (!reserve->rtt_min_ns || rtt < reserve->rtt_min_ns)
 		reserve->rtt_min_ns = rtt;
-	reserve->epoch_segments += segments;
-	since = now - reserve->epoch_at_ns;
 	if (epoch < EPOCH_NS_MIN)
 		epoch = EPOCH_NS_MIN;
 	if (epoch > EPOCH_NS_MAX)
 		epoch = EPOCH_NS_MAX;
+	if (now - reserve->data_at_ns > epoch / 4 * GAP_QUARTERS) {
+		reserve->bulk = 0;
+		reserve->epoch_segments = 0;
+		reserve->epoch_at_ns = now;
+	}
+	reserve->data_at_ns = now;
+	reserve->epoch_segments += segments;
+	since = now - reserve->epoch_at_ns;
 	if (since < epoch)
 		return;
 	shortest = reserve->rtt_min_ns;

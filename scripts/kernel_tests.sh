@@ -111,7 +111,7 @@ programs() {
         sed -n 's/.*"profile":{[^}]*"test":true}.*"executable":"\([^"]*\)".*/\1/p'
 }
 lccwe_programs() { programs -p holdfast-net --lib --test lccwe; }
-mobile_programs() { programs -p holdfast-net --lib --test mobile_path; }
+mobile_programs() { programs -p holdfast-net --lib --test mobile_path --test next_hop; }
 gateway_programs() { programs -p holdfast-net --test data_path; }
 wifi_programs() { programs -p holdfast --features wifi-tests --test wifi; }
 

@@ -48,9 +48,6 @@ pub use settings::{FreezeSet, MobileHostSettings, MobileScheme};
 /// Flows for which ACKs are made at one event, the newest first.
 pub const FLOWS_SERVED_MAX: usize = 1024;
 
-/// If more windows are about to be closed, it is not looked what is on its way to each: they open
-/// at once.
-const READ_FOR_MAX: usize = 256;
 /// Copies of the last ACK after an outage (Freeze-TCP, section IV: "TR-ACKs").
 const COPIES_AFTER_OUTAGE: u8 = 3;
 /// Copies of the ACK that opens a window of which the sender may know no outage: one more
@@ -243,6 +240,29 @@ impl MobileHost {
         all.into_iter().flatten().min()
     }
 
+    /// Of which flows [`handle_timeout`](Self::handle_timeout) asks at this time; none: of all. Who can
+    /// look up a single one need not read the others: steps are due every few milliseconds.
+    pub fn flows_due(&self, now: Instant) -> Option<BTreeSet<FlowKey>> {
+        let asks_for_all = match self.phase {
+            Phase::Warned {
+                until, adopt_at, ..
+            } => until.min(adopt_at) <= now,
+            Phase::Down { look_at, .. } => look_at <= now && !self.closed.is_empty(),
+            Phase::Up => false,
+        };
+        if asks_for_all {
+            return None;
+        }
+        let pending = self.pending.iter().filter(|(_, at)| **at <= now);
+        let mut due: BTreeSet<_> = pending.map(|(key, _)| *key).collect();
+        let openings = self.openings.iter();
+        due.extend(openings.filter_map(|(key, its)| (its.due() <= now).then_some(*key)));
+        if let Some(unanswered) = self.unanswered.as_ref().filter(|its| its.due <= now) {
+            due.extend(unanswered.of.as_ref()?.keys());
+        }
+        Some(due)
+    }
+
     /// Does what is due.
     pub fn handle_timeout(
         &mut self,
@@ -260,10 +280,7 @@ impl MobileHost {
                 };
         }
         if self.pending.values().any(|at| *at <= now) {
-            // Each has its own time: of very many the reading would take too long.
-            let few = self.pending.len() <= READ_FOR_MAX;
-            let known = if few { flows() } else { Vec::new() };
-            self.close_due(now, &known, actions);
+            self.close_due(now, &flows(), actions);
         }
         if self.openings.values().any(|opening| opening.due() <= now) {
             self.step_openings(now, &flows(), actions);

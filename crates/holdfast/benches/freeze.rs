@@ -3,12 +3,13 @@
 //! long ahead the outage was announced; no gateway:
 //!
 //! ```text
-//! cargo bench -p holdfast --bench freeze                          three minutes
+//! cargo bench -p holdfast --bench freeze                          two minutes
 //! cargo bench -p holdfast --bench freeze -- --repetitions 5 --policies none,2000@50,2000@250,today@250
 //! ```
 //!
-//! One line for each: single runs unless `--repetitions` says otherwise, then medians of the stall (from the link's return to the first byte) and of the
-//! bytes received in the whole run. Wall clock, namespaces, root; two runs at a time.
+//! One line for each: single runs unless `--repetitions` says otherwise, then medians, and the least and
+//! the most, of the stall (from the link's return to the first byte) and of the bytes received in
+//! the whole run. Wall clock, namespaces, root; two runs at a time.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{IpAddr, Shutdown, TcpStream};
@@ -27,7 +28,6 @@ use holdfast_lab::link_process::{EmulatedLink, MH_IF};
 use holdfast_lab::outage_matrix::median;
 use holdfast_lab::stop::StopFlag;
 use holdfast_lab::topology::{FH, TopologySettings, Wireless};
-use holdfast_link::OutageAt;
 use holdfast_net::datapath::monotonic_ns;
 
 const HOLDFAST: &str = env!("CARGO_BIN_EXE_holdfast");
@@ -55,6 +55,10 @@ struct Args {
     /// Packets in the link's queue
     #[arg(long, default_value_t = 200)]
     queue: u32,
+    /// The run ends so many seconds after the outage; stalls that are longer are shown as that, with
+    /// a `>`
+    #[arg(long, default_value_t = 6.0)]
+    after: f64,
     /// Repetitions of each
     #[arg(long, default_value_t = 1)]
     repetitions: usize,
@@ -65,8 +69,6 @@ struct Args {
 
 /// The outage begins so long after the link's clock.
 const OUTAGE_AT_S: f64 = 3.0;
-/// The run ends so long after the outage; stalls that are longer are shown as that, with a `>`.
-const AFTER_S: f64 = 9.0;
 
 /// One run's outcome.
 #[derive(Clone, Copy)]
@@ -100,13 +102,9 @@ fn run(args: &Args, sender: &str, policy: &str, seed: u64) -> anyhow::Result<Out
         None => (policy, None),
     };
     let link = EmulatedLink {
-        outages: vec![OutageAt {
-            at_s: OUTAGE_AT_S,
-            for_s: args.outage,
-        }],
         queue_packets: args.queue,
         seed,
-        ..EmulatedLink::default()
+        ..EmulatedLink::with_outage(OUTAGE_AT_S, args.outage)
     };
     let mut settings = TopologySettings::new(HOLDFAST, Wireless::Emulated(link));
     settings.congestion_control = sender.into();
@@ -153,7 +151,7 @@ fn run(args: &Args, sender: &str, policy: &str, seed: u64) -> anyhow::Result<Out
         let status = ask(&socket, r#"{"command":"status"}"#)?;
         frozen = status["counters"]["host.frozen"].as_u64().unwrap_or(0);
     }
-    wait_until(returns_ns + ns(AFTER_S));
+    wait_until(returns_ns + ns(args.after));
     for end in ends {
         end.shutdown(Shutdown::Both)?;
     }
@@ -164,7 +162,9 @@ fn run(args: &Args, sender: &str, policy: &str, seed: u64) -> anyhow::Result<Out
     let _ = sending.join();
     ensure!(received.bytes() > 0, "nothing arrived");
     Ok(Outcome {
-        stall_ms: received.stall_ms(returns_ns).min(ns(AFTER_S) / 1_000_000),
+        stall_ms: received
+            .stall_ms(returns_ns)
+            .min(ns(args.after) / 1_000_000),
         received: received.bytes(),
         frozen,
     })
@@ -175,13 +175,16 @@ fn send_for_ever(mut stream: &TcpStream) {
     while stream.write_all(&chunk).is_ok() {}
 }
 
-/// The median of a figure of some runs.
-fn middle(runs: &[Outcome], of: impl Fn(&Outcome) -> u64) -> f64 {
-    median(runs.iter().map(|run| of(run) as f64).collect()).unwrap_or(f64::NAN)
+/// The median of a figure of some runs, the least and the most.
+fn spread(runs: &[Outcome], of: impl Fn(&Outcome) -> f64) -> [f64; 3] {
+    let figures: Vec<_> = runs.iter().map(of).collect();
+    let least = figures.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = figures.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    [median(figures).unwrap_or(f64::NAN), least, most]
 }
 
-fn stall_text(stall_ms: f64) -> String {
-    let is_seen = stall_ms < AFTER_S * 1e3;
+fn stall_text(stall_ms: f64, after_s: f64) -> String {
+    let is_seen = stall_ms < after_s * 1e3;
     format!("{}{stall_ms:.0}", if is_seen { "" } else { "> " })
 }
 
@@ -235,11 +238,12 @@ fn main() -> anyhow::Result<()> {
             if runs.is_empty() {
                 continue;
             }
+            let stalls = spread(&runs, |run| run.stall_ms as f64);
+            let [stall, least, most] = stalls.map(|stall| stall_text(stall, args.after));
+            let [bytes, fewest, best] = spread(&runs, |run| run.received as f64 / 1e6);
+            let [frozen, ..] = spread(&runs, |run| run.frozen as f64);
             println!(
-                "| {sender} | {policy} | {} | {:.1} | {:.0} | {} |",
-                stall_text(middle(&runs, |run| run.stall_ms)),
-                middle(&runs, |run| run.received) / 1e6,
-                middle(&runs, |run| run.frozen),
+                "| {sender} | {policy} | {stall} ({least} to {most}) | {bytes:.1} ({fewest:.1} to {best:.1}) | {frozen:.0} | {} |",
                 runs.len()
             );
         }

@@ -10,6 +10,7 @@ mod report;
 mod result_lines;
 mod run;
 mod setup;
+mod table;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -43,6 +44,7 @@ enum LabCommand {
     Report(report::ReportArgs),
     Run(run::RunArgs),
     Setup(setup::SetupArgs),
+    Table(table::TableArgs),
     /// Be the first program of a virtual kernel
     #[command(hide = true)]
     Inside,
@@ -59,6 +61,7 @@ pub(crate) fn run(args: &LabArgs) -> anyhow::Result<ExitCode> {
         LabCommand::Report(args) => report::run(args),
         LabCommand::Run(args) => run::run(args),
         LabCommand::Setup(args) => setup::run(args),
+        LabCommand::Table(args) => table::run(args),
         LabCommand::Inside => inside::run(),
         LabCommand::Endpoint => endpoint::run(),
     };

@@ -4,6 +4,7 @@
 //! Lines carry no wall time: on the model the same run gives the same bytes.
 
 pub mod ceiling;
+pub mod comparison;
 mod latency;
 
 use std::collections::BTreeMap;

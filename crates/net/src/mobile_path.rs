@@ -391,9 +391,15 @@ impl FlowMaps {
         Ok(flow.filter(|noted| noted.flow.rcv_nxt == pause.ack))
     }
 
-    /// The flows of which something is held back: a segment of theirs is not acknowledged. And those of
-    /// which it was lately let go, and the MH has said nothing since: a daemon that hangs does not either.
+    /// The flows of which something is held back: a segment of theirs is not acknowledged.
     pub fn held_flows(&self) -> io::Result<Vec<NotedFlow>> {
+        let held = self.reserved(NotedReserve::is_held)?;
+        Ok(held.into_iter().map(|(noted, _)| noted).collect())
+    }
+
+    /// The same, and those of which it was lately let go and the MH has said nothing since: a daemon that
+    /// hangs does not either.
+    pub fn unsaid_flows(&self) -> io::Result<Vec<NotedFlow>> {
         let now = Instant::from_nanos(datapath::monotonic_ns());
         let held = self.reserved(|reserve| {
             let unsaid = reserve.unsaid_from.is_some_and(|at| at + UNSAID_FOR > now);

@@ -358,7 +358,7 @@ fn a_handoff_in_a_transfer_leaves_the_window_and_the_bytes_as_they_were() {
     for event in of_handoff {
         assert!(event.by_handoff);
         // Linux has set it to 1 or 2 just before.
-        assert!(event.cwnd_before > 4, "{event:?}");
+        assert!(event.cwnd_before > 4, "{event:?} of {events:?}");
         assert_eq!(event.cwnd_after, event.cwnd_before, "{event:?}");
     }
 }

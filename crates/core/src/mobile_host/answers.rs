@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use holdfast_wire::{Instant, SeqNum};
 
-use super::flow::{HostFlow, served};
+use super::flow::HostFlow;
 use super::opening::{Closed, Opening, Step};
 use super::{
     COPIES_AFTER_FALSE_ALARM, FLOWS_SERVED_MAX, FreezeSet, HostAction, MadeAck, MobileHost,
@@ -43,9 +43,7 @@ impl MobileHost {
         self.pending.clear();
         self.closed_since = None;
         let opened = core::mem::take(&mut self.closed);
-        // Each step reads what is known of the flows: not where very many are live.
-        let is_today = self.settings.set == FreezeSet::Today;
-        let steps = is_today && served(flows, now).len() < FLOWS_SERVED_MAX;
+        let steps = self.settings.set == FreezeSet::Today;
         let known: BTreeMap<_, _> = flows.iter().map(|flow| (flow.key, flow)).collect();
         for (key, closed) in &opened {
             let known = known.get(key).filter(|_| steps);

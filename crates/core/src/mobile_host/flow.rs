@@ -24,8 +24,9 @@ pub struct HostFlow {
     pub rcv_nxt: SeqNum,
     /// The window that the MH itself said last, not scaled.
     pub window: u16,
-    /// By so many bits that is shifted (RFC 7323, Rcv.Wind.Shift), 0 to 14.
-    pub window_shift: u8,
+    /// By so many bits that is shifted (RFC 7323, Rcv.Wind.Shift), 0 to 14; none: its SYN was not
+    /// seen.
+    pub window_shift: Option<u8>,
     /// The newest clocks that the MH sent.
     pub timestamps: Option<Timestamps>,
     /// The SACK blocks of its last ACK.
@@ -50,9 +51,14 @@ impl HostFlow {
         self.srtt.max(self.rtt)
     }
 
-    /// The window that the MH itself said last, in bytes.
+    /// Not known: as if windows were not scaled, which is no more than they are.
+    fn shift(&self) -> u8 {
+        self.window_shift.unwrap_or(0).min(14)
+    }
+
+    /// The window that the MH itself said last, in bytes; less, if its scale is not known.
     pub fn window_bytes(&self) -> u32 {
-        u32::from(self.window) << self.window_shift.min(14)
+        u32::from(self.window) << self.shift()
     }
 
     /// As much of the MH's own window as does not lie beyond `edge`, as it stands in a header:
@@ -61,14 +67,14 @@ impl HostFlow {
         if !edge.after(self.rcv_nxt) {
             return 0;
         }
-        let unit = 1_u32 << self.window_shift.min(14);
+        let unit = 1_u32 << self.shift();
         let units = edge.distance_from(self.rcv_nxt).div_ceil(unit);
         u16::try_from(units).map_or(self.window, |units| units.min(self.window))
     }
 
     /// The first number from `edge` on at which a window said now can end.
     pub(super) fn aligned(&self, edge: SeqNum) -> SeqNum {
-        let unit = 1_u32 << self.window_shift.min(14);
+        let unit = 1_u32 << self.shift();
         self.rcv_nxt + edge.distance_from(self.rcv_nxt).div_ceil(unit) * unit
     }
 

@@ -149,6 +149,8 @@ impl Opening {
             Some(flow.rcv_nxt.distance_from(before))
         };
         let flight = closed.flight.or_else(came)?;
+        // An edge is said in units of the window.
+        flow.window_shift?;
         let own = flow.window_bytes();
         // More than the window was never on its way: the numbers are of another connection.
         if flight < FLIGHT_MIN || flight > own.saturating_mul(2) {

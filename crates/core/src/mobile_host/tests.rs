@@ -6,6 +6,7 @@ use holdfast_wire::{Endpoint, SackBlocks, SeqNum};
 
 mod property;
 mod steps;
+mod transfers;
 
 const LEAD: Duration = Duration::from_millis(300);
 const RTT: Duration = Duration::from_millis(80);
@@ -27,7 +28,7 @@ fn flow(port: u16) -> HostFlow {
         snd_nxt: SeqNum::new(100),
         rcv_nxt: SeqNum::new(5_000),
         window: 501,
-        window_shift: 7,
+        window_shift: Some(7),
         timestamps: None,
         sack: SackBlocks::default(),
         srtt: Some(RTT),

@@ -28,7 +28,7 @@ mod silence;
 mod tests;
 
 pub use clock::FhClock;
-pub use outages::{Before, Outages, Said, words_for_silent};
+pub use outages::{Before, Outages, Said, was_download, words_for_silent};
 use shortest::Shortest;
 pub use silence::{Silence, doublings};
 
@@ -47,6 +47,9 @@ const SPAN_MAX: u32 = 1 << 30;
 const AHEAD_MAX: u32 = 1 << 20;
 /// A round trip this much longer than the shortest has a queue in it: a quarter.
 const QUEUE_SHARE: u32 = 4;
+/// After this part of a round trip without data nothing is held for one: three of four quarters. BBR has
+/// four segments in flight while it looks for the shortest round trip, and none of them to spare.
+const GAP_QUARTERS: u32 = 3;
 /// The FH pauses if nothing comes for a round trip and this. Linux probes for a lost tail
 /// 200 ms or more after a round trip (`tcp_schedule_loss_probe`); RFC 8985, 7.2 has two round
 /// trips and the longest delay of an ACK.
@@ -223,6 +226,7 @@ pub struct Reserve {
     epoch_at: Instant,
     epoch_segments: u32,
     is_bulk: bool,
+    data_at: Instant,
     /// The shortest round trip of late.
     shortest: Shortest,
     /// The highest number that has left.
@@ -261,9 +265,14 @@ impl Reserve {
             return;
         };
         self.shortest.note(rtt, now);
+        let epoch = rtt.clamp(EPOCH_MIN, EPOCH_MAX);
+        let gap = now.saturating_since(core::mem::replace(&mut self.data_at, now));
+        if gap > epoch / 4 * GAP_QUARTERS {
+            self.is_bulk = false;
+            (self.epoch_at, self.epoch_segments) = (now, 0);
+        }
         self.epoch_segments = self.epoch_segments.saturating_add(segments);
         let since = now.saturating_since(self.epoch_at);
-        let epoch = rtt.clamp(EPOCH_MIN, EPOCH_MAX);
         if since < epoch {
             return;
         }
@@ -339,6 +348,16 @@ impl Reserve {
         self.epoch_at = now;
         self.epoch_segments = 0;
         self.held = None;
+    }
+
+    /// Where segments of the FH end.
+    pub const fn grid(&self) -> Grid {
+        self.grid
+    }
+
+    /// Whether the flow downloads in bulk.
+    pub const fn is_bulk(&self) -> bool {
+        self.is_bulk
     }
 
     /// Whether something is held.

@@ -2,6 +2,7 @@
 //! What a warning does: which windows are closed, when, and what if nothing comes of it.
 
 use core::time::Duration;
+use std::collections::BTreeMap;
 
 use holdfast_wire::Instant;
 
@@ -85,9 +86,10 @@ impl MobileHost {
     ) {
         let is_due = |(key, at): (&FlowKey, &Instant)| (*at <= now).then_some(*key);
         let due: Vec<_> = self.pending.iter().filter_map(is_due).collect();
+        let known: BTreeMap<_, _> = flows.iter().map(|flow| (flow.key, flow)).collect();
         for key in due {
-            let flow = flows.iter().find(|flow| flow.key == key);
-            self.close(key, Closed::over(flow, now), now, actions);
+            let over = Closed::over(known.get(&key).copied(), now);
+            self.close(key, over, now, actions);
         }
     }
 

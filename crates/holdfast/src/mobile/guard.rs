@@ -30,6 +30,8 @@ use holdfast_wire::Instant;
 const OWN_PROGRAM: &str = "/proc/self/exe";
 /// How long it may take to start.
 const READY_WITHIN: Duration = Duration::from_secs(5);
+/// The same of one that takes the place of another.
+const READY_AGAIN_WITHIN: Duration = Duration::from_secs(1);
 /// How often it looks while something is closed.
 const LOOK: Duration = Duration::from_millis(100);
 /// Copies of the ACK that opens a window, the first time.
@@ -75,6 +77,15 @@ impl Guard {
     ///
     /// Errors: one line.
     pub(super) fn start(interface: &str, path: &MobilePath) -> anyhow::Result<Self> {
+        Self::start_within(interface, path, READY_WITHIN)
+    }
+
+    /// The same while the daemon has other things to do.
+    pub(super) fn start_again(interface: &str, path: &MobilePath) -> anyhow::Result<Self> {
+        Self::start_within(interface, path, READY_AGAIN_WITHIN)
+    }
+
+    fn start_within(interface: &str, path: &MobilePath, within: Duration) -> anyhow::Result<Self> {
         let mut command = Command::new(OWN_PROGRAM);
         command.args(["mobile", "guard", "--interface", interface]);
         let lent = path.maps().lend(&mut command);
@@ -99,7 +110,7 @@ impl Guard {
             pipe,
             watching: false,
         };
-        let [answers] = wait_readable([ready.as_fd()], Some(READY_WITHIN))?;
+        let [answers] = wait_readable([ready.as_fd()], Some(within))?;
         let mut answer = [0];
         if !answers || File::from(OwnedFd::from(ready)).read(&mut answer)? == 0 {
             guard.dismiss();
@@ -208,7 +219,7 @@ impl Keeper {
 
     /// What was held back is acknowledged, and nothing below leaves any more.
     fn acknowledge_held(&self) -> io::Result<()> {
-        for flow in self.maps.held_flows()? {
+        for flow in self.maps.unsaid_flows()? {
             // Said all the same: the flow's next segment says no less.
             if let Err(error) = self.maps.let_go(&flow.flow.key, flow.flow.rcv_nxt) {
                 tracing::warn!(%error, "what leaves is not changed");

@@ -44,6 +44,14 @@ pub(super) struct Host {
     silence_broken: u64,
 }
 
+/// What is read of the flows for the machine.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reads {
+    All,
+    /// What it asks for at its time, one by one.
+    WhatIsDue,
+}
+
 /// What is there while the interface is.
 struct Attached {
     /// Its device goes after the programs that redirect to it.
@@ -228,7 +236,7 @@ impl Host {
             self.try_to_attach();
         }
         if self.machine.poll_timeout().is_some_and(|at| at <= now()) {
-            self.drive(MobileHost::handle_timeout);
+            self.drive_with(Reads::WhatIsDue, MobileHost::handle_timeout);
         }
         self.look_for_pauses();
         self.look_for_silence();
@@ -303,7 +311,24 @@ impl Host {
             &mut Vec<HostAction>,
         ),
     ) {
+        self.drive_with(Reads::All, ask);
+    }
+
+    fn drive_with(
+        &mut self,
+        reads: Reads,
+        ask: impl FnOnce(
+            &mut MobileHost,
+            Instant,
+            &mut dyn FnMut() -> Vec<HostFlow>,
+            &mut Vec<HostAction>,
+        ),
+    ) {
         let now = now();
+        let wanted = match reads {
+            Reads::All => None,
+            Reads::WhatIsDue => self.machine.flows_due(now),
+        };
         let mut actions = Vec::new();
         let attached = self.attached.as_ref();
         let mut errors = 0;
@@ -311,7 +336,15 @@ impl Host {
             let Some(attached) = attached else {
                 return Vec::new();
             };
-            match attached.path.maps().flows() {
+            let maps = attached.path.maps();
+            let noted = match &wanted {
+                None => maps.flows(),
+                Some(keys) => {
+                    let known = keys.iter().filter_map(|key| maps.flow(key).transpose());
+                    known.collect()
+                }
+            };
+            match noted {
                 Ok(noted) => noted.into_iter().map(|noted| noted.flow).collect(),
                 Err(error) => {
                     tracing::warn!(%error, "the flows cannot be read");

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use holdfast_core::Direction;
+use holdfast_core::{Direction, Side};
 use holdfast_net::netns::{ChildGuard, NetNs};
 
 use super::conversation::BACK_SEED;
@@ -81,7 +81,7 @@ impl Exchange {
                 }
                 Side::Mh => Opening::Connect(fh),
             },
-            work: if of == self.sender() {
+            work: if of == self.direction.sender() {
                 Work::Send {
                     bytes: self.bytes,
                     seed: self.seed,
@@ -103,20 +103,6 @@ impl Exchange {
             },
         }
     }
-
-    const fn sender(&self) -> Side {
-        match self.direction {
-            Direction::Downlink => Side::Fh,
-            Direction::Uplink => Side::Mh,
-        }
-    }
-}
-
-/// One of the two ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Side {
-    Fh,
-    Mh,
 }
 
 /// What an end says.
@@ -199,14 +185,14 @@ impl EndpointPair {
         let pair = Self {
             fh: start(Side::Fh, &topology.fh)?,
             mh: start(Side::Mh, &topology.mh)?,
-            sender: exchange.sender(),
+            sender: exchange.direction.sender(),
             said,
         };
         drop(told);
         for _ in 0..2 {
             match pair.next(Instant::now() + READY_LIMIT, stop)? {
                 Some((_, Said::Ready)) => {}
-                Some((side, _)) => bail!("the endpoint at the {} ended", side.name()),
+                Some((side, _)) => bail!("the endpoint at the {} ended", name(side)),
                 None => bail!(
                     "an endpoint is not ready within {} s",
                     READY_LIMIT.as_secs()
@@ -282,7 +268,7 @@ impl EndpointPair {
             return Ok(false);
         };
         let Said::Report(report) = said else {
-            bail!("the endpoint at the {} ended", side.name());
+            bail!("the endpoint at the {} ended", name(side));
         };
         self.of(side).report = Some(*report);
         Ok(true)
@@ -322,19 +308,15 @@ impl EndpointPair {
     }
 
     fn receiver(&mut self) -> &mut Endpoint {
-        self.of(match self.sender {
-            Side::Fh => Side::Mh,
-            Side::Mh => Side::Fh,
-        })
+        self.of(self.sender.sends().toward())
     }
 }
 
-impl Side {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Fh => "FH",
-            Self::Mh => "MH",
-        }
+/// What an error calls an end.
+const fn name(of: Side) -> &'static str {
+    match of {
+        Side::Fh => "FH",
+        Side::Mh => "MH",
     }
 }
 

@@ -414,7 +414,8 @@ mod tests {
     #[test]
     fn the_gateways_device_loses_its_carrier_only_where_a_daemon_there_listens() {
         let of = |more: &str| {
-            let text = format!("[transfer]\nbytes = 1000\n{more}");
+            let text =
+                format!("[transfer]\nbytes = 1000\n[wireless]\nrate_mbit_per_s = 20\n{more}");
             let scenario = Scenario::parse(Path::new("s.toml"), &text).unwrap();
             let conditions = scenario.runs(None).unwrap().remove(0).conditions;
             let (follows, mh_alone) = (

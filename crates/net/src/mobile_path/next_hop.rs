@@ -4,8 +4,9 @@
 //!
 //! A frame goes to the address that was noted, at once. Then a thread asks the kernel for the route
 //! and its neighbour entry, as the MH's own next segment would. If the entry has another address, the
-//! frame goes there too. If it has none, or is not sure of it (the kernel forgets neighbours with the carrier), the
-//! kernel is told to find out, and the frame goes to whoever answers, if that is another one.
+//! frame goes there too. If it has none (the kernel forgets neighbours with the carrier), or an old
+//! one, the kernel is told to find out; and whoever answers, or announces itself, within some
+//! seconds gets the frame, if that is another one.
 //!
 //! Source: rtnetlink(7), `neigh_add` in `net/core/neighbour.c`.
 
@@ -23,7 +24,7 @@ use crate::readiness::{Waker, wait_readable};
 
 mod kernel;
 
-use kernel::{Changes, Kernel, Neighbour};
+use kernel::{Changes, Kernel, Neighbour, Trust};
 
 /// An address of the link layer, and where its destination stands in a frame of Ethernet.
 type Mac = [u8; 6];
@@ -133,7 +134,7 @@ struct Way {
     next_hop: Option<(IpAddr, Neighbour)>,
 }
 
-/// A frame whose next hop is not known for sure.
+/// A frame of whose next hop there may be news.
 #[derive(Debug)]
 struct Waiting {
     next_hop: IpAddr,
@@ -168,7 +169,7 @@ impl Follower {
         if let Some(mac) = neighbour.mac {
             waiting.send_to(mac, &self.frames);
         }
-        if neighbour.is_sure || !sent.may_be_late {
+        if neighbour.trust == Trust::Fixed || !sent.may_be_late {
             return;
         }
         self.forget_old();
@@ -185,7 +186,7 @@ impl Follower {
         }
         let next_hop = self.kernel.next_hop(ends).map(|address| {
             let neighbour = self.kernel.neighbour(address);
-            if !neighbour.is_sure {
+            if neighbour.trust == Trust::None {
                 self.kernel.find_out(address);
             }
             (address, neighbour)
@@ -213,7 +214,7 @@ impl Follower {
                 return true;
             }
             waiting.send_to(mac, frames);
-            !neighbour.is_sure
+            neighbour.trust == Trust::None
         });
     }
 

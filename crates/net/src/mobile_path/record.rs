@@ -185,12 +185,13 @@ pub(super) fn read(key: &[u8; KEY_BYTES], value: &[u8; VALUE_BYTES], kind: Layer
         tsecr: words.u32(TSECR),
     });
     let scale = words.u32(MH_SCALE);
+    let scale = (scale <= 14).then_some(scale as u8);
     let flow = HostFlow {
         key: flow_key(key, facts & FACT_V6 != 0),
         snd_nxt: words.seq(SND_NXT),
         rcv_nxt: words.seq(RCV_NXT),
         window: words.u16(WINDOW),
-        window_shift: if scale <= 14 { scale as u8 } else { 0 },
+        window_shift: scale,
         timestamps,
         sack: sack(&words),
         srtt: words.duration(SRTT),
@@ -204,7 +205,7 @@ pub(super) fn read(key: &[u8; KEY_BYTES], value: &[u8; VALUE_BYTES], kind: Layer
     };
     Read::Flow(Box::new(NotedFlow {
         flow,
-        mh_scale: (scale <= 14).then_some(scale as u8),
+        mh_scale: scale,
         permits_sack: facts & FACT_SACK != 0,
         fh_tsval: words.u32(FH_TSVAL),
         fh_nxt: words.seq(FH_NXT),

@@ -13,7 +13,7 @@ use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
 use super::record::KEY_BYTES;
 
 /// `struct reserve`, with the kernel's timer.
-pub(super) const VALUE_BYTES: usize = 176;
+pub(super) const VALUE_BYTES: usize = 184;
 /// `struct woken`.
 pub(super) const WOKEN_BYTES: usize = 40;
 /// `struct pause`.
@@ -84,7 +84,7 @@ pub(super) fn read(value: &[u8; VALUE_BYTES]) -> NotedReserve {
         clock,
         floor,
         unsaid_from: (floor != out).then(|| instant_at(104)),
-        segments: u32_at(152),
+        segments: u32_at(160),
         upload_at: Some(instant_at(144)).filter(|at| *at != Instant::ZERO),
         held_at: Some(instant_at(96)).filter(|at| *at != Instant::ZERO && *at != instant_at(104)),
         grid: Grid {

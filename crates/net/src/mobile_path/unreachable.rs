@@ -93,7 +93,7 @@ mod tests {
                 snd_nxt: SeqNum::new(1),
                 rcv_nxt: SeqNum::new(0xfedc_ba98),
                 window: 500,
-                window_shift: 0,
+                window_shift: None,
                 timestamps: None,
                 sack: SackBlocks::default(),
                 srtt: None,

@@ -21,6 +21,14 @@ enum Order {
     Until(SeqNum),
 }
 
+/// What the machine is asked.
+#[derive(Clone, Copy, Debug)]
+enum Ask {
+    Link(HostLinkEvent),
+    Due,
+    Release,
+}
+
 struct World {
     seed: u64,
     rng: ChaCha8Rng,
@@ -56,7 +64,7 @@ impl World {
                     srtt: Some(round_trip).filter(|_| rng.next_u32() % 8 > 0),
                     rtt: Some(round_trip),
                     window: 1 + (rng.next_u32() % 60_000) as u16,
-                    window_shift: (rng.next_u32() % 15) as u8,
+                    window_shift: Some((rng.next_u32() % 15) as u8),
                     rcv_nxt: SeqNum::new(rng.next_u32()),
                     ..flow(1_000 + port)
                 }
@@ -81,23 +89,17 @@ impl World {
         self.rng.next_u32() % limit
     }
 
-    fn drive(
-        &mut self,
-        ask: impl FnOnce(
-            &mut MobileHost,
-            Instant,
-            &mut dyn FnMut() -> Vec<HostFlow>,
-            &mut Vec<HostAction>,
-        ),
-    ) {
+    fn drive(&mut self, ask: Ask) {
         let mut actions = Vec::new();
-        let shown = self.shown.clone();
-        ask(
-            &mut self.host,
-            self.now,
-            &mut || shown.clone(),
-            &mut actions,
-        );
+        let (now, shown) = (self.now, self.shown.clone());
+        let mut flows = || shown.clone();
+        match ask {
+            Ask::Link(event) => {
+                self.host.handle_link(event, now, &mut flows, &mut actions);
+            }
+            Ask::Due => self.host.handle_timeout(now, &mut flows, &mut actions),
+            Ask::Release => self.host.release(now, &mut actions),
+        }
         let seed = self.seed;
         for action in actions {
             self.perform(&action);
@@ -169,7 +171,7 @@ impl World {
         let mut turns = 0;
         while let Some(due) = self.host.poll_timeout().filter(|due| *due <= end) {
             self.now = self.now.max(due);
-            self.drive(MobileHost::handle_timeout);
+            self.drive(Ask::Due);
             turns += 1;
             assert!(turns < 100_000, "seed {}: due for ever", self.seed);
         }
@@ -202,9 +204,7 @@ impl World {
                     _ => Some(Duration::from_millis(u64::from(self.below(1_500)))),
                 };
                 let event = HostLinkEvent::GoingDownSoon(lead);
-                self.drive(|host, now, flows, actions| {
-                    host.handle_link(event, now, flows, actions);
-                });
+                self.drive(Ask::Link(event));
             }
             3 | 4 => {
                 self.carries = false;
@@ -240,14 +240,14 @@ impl World {
     }
 
     fn tell(&mut self, event: HostLinkEvent) {
-        self.drive(|host, now, flows, actions| host.handle_link(event, now, flows, actions));
+        self.drive(Ask::Link(event));
     }
 
     /// The daemon dies: what it has ordered lapses, and the guard says so for it. Its successor
     /// knows nothing.
     fn crash(&mut self) {
         if self.below(2) == 0 {
-            self.drive(|host, now, _, actions| host.release(now, actions));
+            self.drive(Ask::Release);
             assert!(self.owed.is_empty(), "seed {}: {:?}", self.seed, self.owed);
         }
         self.orders.clear();

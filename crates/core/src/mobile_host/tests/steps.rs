@@ -309,7 +309,7 @@ fn an_outage_in_the_middle_of_the_steps_ends_them_until_the_link_is_back() {
 fn at_the_old_rate_an_eighth_more_may_be_on_its_way_with_each_round_trip() {
     let flight = FLIGHT * SEGMENT;
     let mut flow = flow(1_000);
-    (flow.window, flow.window_shift) = (60_000, 7);
+    (flow.window, flow.window_shift) = (60_000, Some(7));
     let closed = Closed {
         rcv_nxt: None,
         at: at(0),
@@ -411,4 +411,93 @@ fn one_download_among_many_idle_flows_opens_in_steps() {
     bench.link(HostLinkEvent::Down, at(347));
     bench.link(HostLinkEvent::Up, at(847));
     assert_eq!(bench.host.counters().opened_in_steps, 1);
+}
+
+#[test]
+fn steps_of_one_download_ask_for_no_other_flow_however_many_there_are() {
+    let mut bench = today();
+    bench.flows.extend((2_000..4_000).map(flow));
+    bench.link(HostLinkEvent::GoingDownSoon(Some(FULL * 3)), at(0));
+    let look = bench.host.poll_timeout().unwrap();
+    assert_eq!(bench.host.flows_due(look), None, "new ones are looked for");
+    bench.until(at(346));
+    assert!(bench.host.closed_count() >= 1_000);
+    bench.flows[0].rcv_nxt += FLIGHT * SEGMENT;
+    bench.link(HostLinkEvent::Down, at(347));
+    bench.link(HostLinkEvent::Up, at(847));
+    assert_eq!(bench.host.counters().opened_in_steps, 1);
+    // Neither a renewal nor an answer is due with the first step.
+    let step = at(848) + FULL / 16;
+    let asked = bench.host.flows_due(step).unwrap();
+    assert_eq!(asked.into_iter().collect::<Vec<_>>(), [bench.flows[0].key]);
+}
+
+#[test]
+fn a_flow_whose_scale_is_not_known_opens_at_once() {
+    let mut bench = today();
+    // Its SYN was not seen: an edge cannot be said in its units.
+    bench.flows[0].window_shift = None;
+    let key = bench.keys()[0];
+    let actions = frozen(&mut bench, 500);
+    assert_eq!(
+        actions,
+        [HostAction::Open(key), send(key, MadeAck::Last, 3)]
+    );
+}
+
+/// What was closed with a flight of 200 segments behind it, of which the last came after this time;
+/// a round trip of `usual` was measured.
+fn closed_over(usual: Duration, took_ms: u64) -> (HostFlow, Closed) {
+    let mut flow = flow(1_000);
+    (flow.window, flow.window_shift) = (60_000, Some(7));
+    let closed = Closed::over(
+        Some(&HostFlow {
+            srtt: Some(usual),
+            ..flow
+        }),
+        at(0),
+    );
+    flow.rcv_nxt += FLIGHT * SEGMENT;
+    flow.heard_at = Some(at(took_ms));
+    (flow, closed)
+}
+
+#[test]
+fn the_round_trip_of_before_ends_with_the_last_that_came() {
+    let measured = Duration::from_millis(340);
+    for (took_ms, usual_ms) in [
+        // The queue has drained since it was measured.
+        (172, 172),
+        // A zero-window probe came after it.
+        (900, 340),
+        // A short burst, or nothing at all.
+        (3, 85),
+        (0, 340),
+    ] {
+        let (flow, closed) = closed_over(measured, took_ms);
+        let opening = Opening::begin(&flow, &closed, at(1_000)).unwrap();
+        let usual = Duration::from_millis(usual_ms);
+        assert_eq!(opening.usual(), usual, "{took_ms}");
+    }
+}
+
+#[test]
+fn a_queue_that_was_a_third_of_the_round_trip_and_is_empty_takes_all_at_once() {
+    for (round_trip_ms, roomy) in [(60, true), (110, true), (130, false)] {
+        let (mut flow, closed) = closed_over(Duration::from_millis(172), 172);
+        let began = at(1_000);
+        let mut opening = Opening::begin(&flow, &closed, began).unwrap();
+        let first = began + Duration::from_millis(round_trip_ms);
+        while opening.due() < first {
+            opening.step(&flow, opening.due());
+        }
+        flow.rcv_nxt += 4 * SEGMENT;
+        let Step::Edge(edge) = opening.step(&flow, first) else {
+            panic!("it goes on in steps");
+        };
+        let ahead = edge.distance_from(flow.rcv_nxt);
+        let all = ahead >= FLIGHT * SEGMENT;
+        assert_eq!(all, roomy, "{round_trip_ms}: {ahead}");
+        assert!(ahead <= FLIGHT * SEGMENT + 128, "{ahead}");
+    }
 }

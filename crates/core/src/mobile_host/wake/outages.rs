@@ -10,22 +10,35 @@ use holdfast_wire::Instant;
 
 use super::{Silence, doublings};
 use crate::FlowKey;
+use crate::mobile_host::flow::ROUND_TRIP_UNKNOWN;
 use crate::mobile_host::{FLOWS_SERVED_MAX, HostFlow, HostLinkEvent, ON_ITS_WAY, SAME_UP};
 
 /// The FH of a flow that got no data for so long before an outage has nothing of it in flight.
 const IN_FLIGHT_MAX: Duration = Duration::from_secs(5);
 /// The same if nobody told when the outage began.
 const OUTAGE_UNTOLD_MAX: Duration = Duration::from_secs(60);
-/// Of all flows together, after one `up`: words that nothing could be delivered, and ACKs for the ends
-/// of segments. They go before the user's own packets.
-const WORDS_MAX: u32 = 256;
+/// Of all flows together, at an `up` and at each repetition: words that nothing could be delivered (57 KB), and
+/// ACKs for the ends of segments. They go before the user's own packets.
+const WORDS_MAX: u32 = 1024;
 const STEPS_ALL_MAX: u32 = 256;
+/// Repetitions are no less apart.
+const TURN: Duration = Duration::from_millis(80);
 /// ACKs for the ends of segments of one flow: as many as an outage may have lost on their way.
 const STEPS: u32 = 64;
 /// The same if the MH sends data too: then ACKs stand in its queue, a round trip's at most.
 const STEPS_MAX: u32 = 256;
-/// A silent flow's FH is told that nothing could be delivered from then on, one word a try.
-const TOLD_FROM: Duration = Duration::from_secs(1);
+/// A silent flow's FH is told that nothing could be delivered, with each try, once more from each of these
+/// on: which doubling it has come to is not known.
+const TOLD_FROM: [Duration; 3] = [
+    Duration::from_secs(1),
+    Duration::from_secs(3),
+    Duration::from_secs(10),
+];
+/// Segments in the last round trip of a download that is followed if it falls silent.
+const FOLLOWED_SEGMENTS: u32 = 16;
+/// And so long beyond two round trips; no longer than this.
+const SILENT_AFTER: Duration = Duration::from_millis(200);
+const SILENT_WITHIN: Duration = Duration::from_secs(10);
 
 /// What the way down of a flow was like before the outage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +76,7 @@ pub struct Outages {
     told: BTreeSet<FlowKey>,
     words_left: u32,
     steps_left: u32,
+    turn_at: Instant,
 }
 
 impl Outages {
@@ -88,7 +102,7 @@ impl Outages {
                 self.is_down = false;
                 self.up_at = Some(now);
                 self.told.clear();
-                (self.words_left, self.steps_left) = (WORDS_MAX, STEPS_ALL_MAX);
+                self.begin_turn(now);
             }
             HostLinkEvent::GoingDownSoon(_) => {}
         }
@@ -102,6 +116,25 @@ impl Outages {
         };
         let late = down_at + flow.round_trip().unwrap_or_default().max(ON_ITS_WAY);
         flow.heard_at.is_some_and(|heard| heard > late)
+    }
+
+    fn begin_turn(&mut self, now: Instant) {
+        (self.words_left, self.steps_left) = (WORDS_MAX, STEPS_ALL_MAX);
+        self.turn_at = now;
+    }
+
+    /// Whether nothing came of the flow for long, as of no other one: then
+    /// [`begin_silence`](Self::begin_silence) is for it too, if it [`was_download`], though nothing of it was
+    /// held back. `newest`: when anything was heard of any flow.
+    pub fn is_quiet(&self, flow: &HostFlow, newest: Option<Instant>, now: Instant) -> bool {
+        let Some(heard_at) = flow.heard_at else {
+            return false;
+        };
+        let quiet = flow.round_trip().unwrap_or(ROUND_TRIP_UNKNOWN) * 2 + SILENT_AFTER;
+        let silent = now.saturating_since(heard_at);
+        let is_new = !self.is_down && !self.silence.follows(&flow.key);
+        let all_are = newest.is_none_or(|newest| newest <= heard_at + quiet);
+        is_new && all_are && flow.is_live(now) && (quiet..SILENT_WITHIN).contains(&silent)
     }
 
     /// A flow's reserve was let go, for nothing came. `answered`: what came last was the end of an
@@ -136,9 +169,19 @@ impl Outages {
         if doubled == 0 {
             return Said::default();
         }
-        let is_first = self.told.len() < FLOWS_SERVED_MAX && self.told.insert(flow.key);
-        let words = u32::from(if is_first { doubled } else { 1 }).min(self.words_left);
+        if now.saturating_since(self.turn_at) >= TURN {
+            self.begin_turn(now);
+        }
+        let is_first = !self.told.contains(&flow.key);
+        let words = u32::from(if is_first { doubled } else { 1 });
+        if words > self.words_left {
+            // The next time, then.
+            return Said::default();
+        }
         self.words_left -= words;
+        if self.told.len() < FLOWS_SERVED_MAX {
+            self.told.insert(flow.key);
+        }
         let lost = if flow.uploads {
             flow.segments.clamp(STEPS, STEPS_MAX)
         } else {
@@ -173,7 +216,15 @@ impl Outages {
 
 /// How often the FH of a silent flow is told that nothing could be delivered, with this try.
 pub fn words_for_silent(data_at: Option<Instant>, now: Instant) -> u8 {
-    u8::from(data_at.is_some_and(|at| now.saturating_since(at) >= TOLD_FROM))
+    let Some(silent) = data_at.map(|at| now.saturating_since(at)) else {
+        return 0;
+    };
+    TOLD_FROM.iter().filter(|from| silent >= **from).count() as u8
+}
+
+/// Whether a flow with so many segments in its last round trip was a download.
+pub const fn was_download(segments: u32) -> bool {
+    segments >= FOLLOWED_SEGMENTS
 }
 
 #[cfg(test)]
@@ -270,15 +321,50 @@ mod tests {
         let mut outages = after(0, 7_000);
         // The way of the packets takes time: the last one is the first of its flow all the same.
         let said: Vec<_> = (0..100)
-            .map(|port| outages.say(&before(port, 0), at(7_000 + 2 * u64::from(port))))
+            .map(|port| outages.say(&before(port, 0), at(7_000 + u64::from(port) / 2)))
             .collect();
         let words: u32 = said.iter().map(|said| u32::from(said.words)).sum();
         let steps: u32 = said.iter().map(|said| said.steps).sum();
-        assert_eq!((words, steps), (WORDS_MAX, STEPS_ALL_MAX));
+        // A hundred of Cubic's are told whole.
+        let each = doublings(Duration::from_secs(7));
+        assert_eq!((words, steps), (100 * u32::from(each), STEPS_ALL_MAX));
         assert_eq!(said[3].steps, STEPS, "the flow that was heard last first");
-        let told = said.iter().filter(|said| said.words > 1).count();
-        assert!(told > 35, "{told}");
-        assert_eq!(outages.say(&before(0, 0), at(7_100)), Said::default());
+    }
+
+    #[test]
+    fn of_very_many_flows_those_that_were_not_told_are_told_at_the_repetition() {
+        let mut outages = after(0, 7_000);
+        let mut tell = |ms| -> Vec<_> {
+            let say = |port| outages.say(&before(port, 0), at(ms)).words;
+            (0..300).map(say).collect()
+        };
+        let (first, again) = (tell(7_000), tell(7_100));
+        for told in [&first, &again] {
+            let sum: u32 = told.iter().copied().map(u32::from).sum();
+            assert!(sum <= WORDS_MAX, "{sum}");
+        }
+        assert!(first.iter().any(|words| *words == 0));
+        for (first, again) in first.into_iter().zip(again) {
+            assert_eq!(again == 1, first > 0, "{first} and {again}");
+        }
+    }
+
+    #[test]
+    fn a_download_of_which_nothing_is_held_is_followed_too_if_all_are_silent() {
+        let flow = host_flow(1, at(0));
+        let mut outages = Outages::default();
+        let quiet =
+            |outages: &Outages, newest, now| outages.is_quiet(&flow, Some(at(newest)), at(now));
+        assert!(!quiet(&outages, 0, 250), "two round trips and 200 ms");
+        assert!(quiet(&outages, 0, 350));
+        assert!(!quiet(&outages, 320, 350), "another one is heard");
+        assert!(!quiet(&outages, 0, 10_500), "long ago");
+        outages.begin_silence(&flow, false, at(350));
+        assert!(!quiet(&outages, 0, 400), "it is followed");
+        let mut down = Outages::default();
+        down.handle_link(HostLinkEvent::Down, at(100));
+        assert!(!quiet(&down, 0, 350));
+        assert!(was_download(86) && !was_download(10));
     }
 
     #[test]
@@ -313,7 +399,7 @@ mod tests {
     #[test]
     fn a_silent_fh_is_told_from_a_second_on() {
         assert_eq!(words_for_silent(None, at(0)), 0);
-        assert_eq!(words_for_silent(Some(at(0)), at(900)), 0);
-        assert_eq!(words_for_silent(Some(at(0)), at(1_000)), 1);
+        let words = [900, 1_000, 3_000, 60_000].map(|ms| words_for_silent(Some(at(0)), at(ms)));
+        assert_eq!(words, [0, 1, 2, 3]);
     }
 }

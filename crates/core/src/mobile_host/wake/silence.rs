@@ -55,7 +55,7 @@ impl Silence {
     /// the end of an answer (PSH, in a short segment): then its sender pauses.
     pub fn begin(&mut self, flow: &HostFlow, answered: bool, now: Instant) {
         // A window of 0 is why a sender is silent.
-        let is_new = !self.flows.contains_key(&flow.key);
+        let is_new = !self.follows(&flow.key);
         if answered || flow.window == 0 || is_new && self.flows.len() >= SILENT_MAX {
             return;
         }
@@ -66,6 +66,11 @@ impl Silence {
             rcv_nxt: flow.rcv_nxt,
         };
         self.flows.insert(flow.key, silent);
+    }
+
+    /// Whether the flow is one of them.
+    pub fn follows(&self, key: &FlowKey) -> bool {
+        self.flows.contains_key(key)
     }
 
     /// The link is said to be down: who says so says when it is up.

@@ -57,7 +57,7 @@ pub(super) fn host_flow(port: u16, heard_at: Instant) -> HostFlow {
         snd_nxt: SeqNum::new(1),
         rcv_nxt: SeqNum::new(100),
         window: 500,
-        window_shift: 7,
+        window_shift: Some(7),
         timestamps: None,
         sack: SackBlocks::default(),
         srtt: Some(RTT),
@@ -220,6 +220,18 @@ fn a_new_request_acknowledges_the_whole_answer() {
             .ack,
         after(401)
     );
+}
+
+#[test]
+fn after_a_gap_of_most_of_a_round_trip_nothing_is_held_for_one() {
+    // BBR looks for the shortest round trip: four segments, and nothing until they are acknowledged.
+    for (gap_ms, held) in [(30, true), (40, false)] {
+        let mut reserve = bulk(400);
+        let now = at(99 + gap_ms);
+        reserve.note_fh(&data(400, 4), Some(RTT), now);
+        let left = reserve.pass(&ack(404), true, now);
+        assert_eq!(left.ack != after(404), held, "{gap_ms} ms");
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@
 use std::os::fd::AsFd as _;
 use std::time::Duration;
 
-use holdfast_core::mobile_host::{FLOWS_SERVED_MAX, MobileScheme};
+use holdfast_core::mobile_host::{FLOWS_SERVED_MAX, HostLinkEvent, MobileScheme};
 use holdfast_net::mobile_path::{FlowMaps, NotedFlow, Woken, boottime};
 use holdfast_wire::SackBlocks;
 use tokio::io::Interest;
@@ -13,6 +13,7 @@ use tokio::io::unix::AsyncFd;
 
 use super::waking::wake_silent;
 use super::{Host, now};
+use crate::mobile::guard::Guard;
 
 /// After a flow was woken, echoes from before the outage are renewed for so long.
 pub(super) const RENEWED_FOR: Duration = Duration::from_secs(10);
@@ -45,7 +46,7 @@ impl Host {
         }
     }
 
-    /// Acknowledges what was held back of flows that pause.
+    /// Takes the word of flows that pause.
     pub(in crate::mobile) fn handle_pauses(&mut self) {
         let Some(attached) = &self.attached else {
             return;
@@ -60,18 +61,30 @@ impl Host {
                 return;
             }
         };
-        let mut keys = Vec::new();
-        for pause in &paused {
-            // Else the MH has said more itself.
-            if let Ok(Some(noted)) = attached.path.maps().paused(pause) {
-                let answered = is_answered(attached.path.maps(), &noted);
-                self.waking.begin_silence(&noted.flow, answered);
-                keys.push(noted.flow.key);
-            }
+        // Else the MH has said more itself.
+        let newest = |pause| attached.path.maps().paused(pause).ok().flatten();
+        let pausing: Vec<_> = paused.iter().filter_map(newest).collect();
+        self.acknowledge(&pausing);
+    }
+
+    /// Acknowledges what was held back of flows that pause.
+    fn acknowledge(&mut self, pausing: &[NotedFlow]) {
+        let Some(attached) = self.attached.as_ref().filter(|_| !pausing.is_empty()) else {
+            return;
+        };
+        let mut carries = false;
+        for noted in pausing {
+            carries |= self.waking.carries(&noted.flow);
+            let answered = is_answered(attached.path.maps(), noted);
+            self.waking.begin_silence(&noted.flow, answered);
+        }
+        if carries {
+            tracing::info!("the link was said to be down, and carries");
+            self.handle_link(HostLinkEvent::Up);
         }
         self.drive(|machine, _, _, actions| {
-            for key in keys {
-                machine.handle_pause(key, actions);
+            for noted in pausing {
+                machine.handle_pause(noted.flow.key, actions);
             }
         });
     }
@@ -106,7 +119,7 @@ impl Host {
             return;
         }
         attached.look_at = Some(now + LOOK_FOR_PAUSES);
-        let pausing = match attached.path.maps().pausing(now) {
+        let mut pausing = match attached.path.maps().pausing(now) {
             Ok(pausing) => pausing,
             Err(error) => {
                 tracing::warn!(%error, "pauses");
@@ -114,23 +127,10 @@ impl Host {
             }
         };
         let known = core::mem::take(&mut attached.let_go);
-        let mut keys = Vec::new();
-        for noted in pausing {
-            let (key, ack) = (noted.flow.key, noted.flow.rcv_nxt);
-            if known.get(&key) != Some(&ack) {
-                let answered = is_answered(attached.path.maps(), &noted);
-                self.waking.begin_silence(&noted.flow, answered);
-                keys.push(key);
-            }
-            attached.let_go.insert(key, ack);
-        }
-        if !keys.is_empty() {
-            self.drive(|machine, _, _, actions| {
-                for key in keys {
-                    machine.handle_pause(key, actions);
-                }
-            });
-        }
+        let number = |noted: &NotedFlow| (noted.flow.key, noted.flow.rcv_nxt);
+        attached.let_go = pausing.iter().map(number).collect();
+        pausing.retain(|noted| known.get(&noted.flow.key) != Some(&noted.flow.rcv_nxt));
+        self.acknowledge(&pausing);
     }
 }
 
@@ -140,13 +140,14 @@ impl Host {
         let now = now();
         let is_wake = self.scheme == MobileScheme::Wake && self.attached.is_some();
         if is_wake && self.waking.looks_for_guard(now) {
-            let is_there = self.is_guarded();
+            let is_there = self.replaces_guard();
             self.waking.note_guard(is_there);
         }
+        let looks = is_wake && self.waking.looks_for_silence(now);
         let Some(attached) = &self.attached else {
             return;
         };
-        if !self.waking.is_due(now) {
+        if !looks && !self.waking.is_due(now) {
             return;
         }
         let maps = attached.path.maps();
@@ -154,6 +155,9 @@ impl Host {
             tracing::warn!(%error, "the flows cannot be read");
             Vec::new()
         });
+        if looks {
+            self.waking.look_for_silence(maps, &flows, now);
+        }
         for key in self.waking.silent(now, &flows) {
             let Some(noted) = flows.iter_mut().find(|noted| noted.flow.key == key) else {
                 continue;
@@ -165,8 +169,31 @@ impl Host {
     }
 }
 
+impl Host {
+    /// Whether there is a guard; one that has died is replaced, if that is quickly done: nothing else happens
+    /// meanwhile.
+    fn replaces_guard(&mut self) -> bool {
+        let Some(attached) = &mut self.attached else {
+            return false;
+        };
+        if attached.guard.as_mut().is_some_and(Guard::lives) {
+            return true;
+        }
+        match Guard::start_again(&self.interface, &attached.path) {
+            Ok(guard) => {
+                attached.guard = Some(guard);
+                true
+            }
+            Err(error) => {
+                tracing::warn!(%error, "what is held back stays so in a hang");
+                false
+            }
+        }
+    }
+}
+
 /// Whether what came last was the end of an answer.
-fn is_answered(maps: &FlowMaps, noted: &NotedFlow) -> bool {
+pub(super) fn is_answered(maps: &FlowMaps, noted: &NotedFlow) -> bool {
     let reserve = maps.reserve(&noted.flow.key).unwrap_or_else(|error| {
         tracing::debug!(%error, "no reserve");
         None

@@ -6,16 +6,18 @@ use std::io;
 use std::time::Duration;
 
 use holdfast_core::FlowKey;
-use holdfast_core::mobile_host::wake::{Before, Leaves, Outages, words_for_silent};
+use holdfast_core::mobile_host::wake::{Before, Leaves, Outages, was_download, words_for_silent};
 use holdfast_core::mobile_host::{HostFlow, HostLinkEvent, MadeAck};
 use holdfast_net::mobile_path::{AckSender, FlowMaps, NotedFlow, NotedReserve};
 use holdfast_wire::Instant;
 
 use super::now;
-use super::wake::{OUTAGE_MAX, RENEWED_FOR, wake};
+use super::wake::{OUTAGE_MAX, RENEWED_FOR, is_answered, wake};
 
 /// Data that the MH sent so long before the newest of the FH may stand before its ACKs.
 const UPLOADS_WITHIN: Duration = Duration::from_secs(1);
+/// How often flows are looked for that are silent.
+const LOOK_FOR_SILENCE: Duration = Duration::from_millis(500);
 /// How often it is looked whether the guard lives; and after a failure, twice as long each time...
 const LOOK_FOR_GUARD: Duration = Duration::from_secs(1);
 const LOOK_FOR_GUARD_AGAIN: Duration = Duration::from_secs(5);
@@ -26,6 +28,7 @@ const LOOK_FOR_GUARD_MAX: Duration = Duration::from_secs(60);
 #[derive(Debug, Default)]
 pub(super) struct Waking {
     outages: Outages,
+    silence_look_at: Option<Instant>,
     guard_look_at: Option<Instant>,
     guard_wait: Duration,
 }
@@ -45,6 +48,29 @@ impl Waking {
     /// answer.
     pub(super) fn begin_silence(&mut self, flow: &HostFlow, answered: bool) {
         self.outages.begin_silence(flow, answered, now());
+    }
+
+    /// Whether it is time to look for flows that are silent though nothing of them was held back.
+    pub(super) fn looks_for_silence(&mut self, now: Instant) -> bool {
+        let looks = self.silence_look_at.is_none_or(|at| at <= now);
+        if looks {
+            self.silence_look_at = Some(now + LOOK_FOR_SILENCE);
+        }
+        looks
+    }
+
+    /// Looks for them among `flows`, which are all that are known.
+    pub(super) fn look_for_silence(&mut self, maps: &FlowMaps, flows: &[NotedFlow], now: Instant) {
+        let newest = flows.iter().filter_map(|noted| noted.flow.heard_at).max();
+        for noted in flows {
+            if !self.outages.is_quiet(&noted.flow, newest, now) {
+                continue;
+            }
+            let reserve = maps.reserve(&noted.flow.key).ok().flatten();
+            if reserve.is_some_and(|reserve| was_download(reserve.segments)) {
+                self.begin_silence(&noted.flow, is_answered(maps, noted));
+            }
+        }
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Instant> {

@@ -27,32 +27,39 @@ const READ_MAX: usize = 256;
 pub(super) struct Neighbour {
     /// Its address; none if nobody has answered.
     pub(super) mac: Option<Mac>,
-    /// It has answered lately, or somebody has said so for good.
-    pub(super) is_sure: bool,
+    pub(super) trust: Trust,
+}
+
+/// How well it is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Trust {
+    /// It is to be found out.
+    #[default]
+    None,
+    /// It has answered lately. Another may have come since, and will say so.
+    Answered,
+    /// Somebody has said so for good, or there is nothing to be found out.
+    Fixed,
 }
 
 impl Neighbour {
     fn of(message: &NeighbourMessage) -> Self {
-        use NeighbourState::{Delay, Noarp, Permanent, Probe, Reachable, Stale};
-        let mac = message.attributes.iter().find_map(|attribute| {
+        let octets = message.attributes.iter().find_map(|attribute| {
             let NeighbourAttribute::LinkLocalAddress(octets) = attribute else {
                 return None;
             };
             octets.as_slice().try_into().ok()
         });
-        match message.header.state {
-            Reachable | Permanent => Self { mac, is_sure: true },
-            Stale | Delay | Probe => Self {
-                mac,
-                is_sure: false,
-            },
-            // There is none to be found out.
-            Noarp => Self {
-                mac: None,
-                is_sure: true,
-            },
-            _ => Self::default(),
-        }
+        let (mac, trust) = match message.header.state {
+            NeighbourState::Permanent => (octets, Trust::Fixed),
+            NeighbourState::Noarp => (None, Trust::Fixed),
+            NeighbourState::Reachable => (octets, Trust::Answered),
+            NeighbourState::Stale | NeighbourState::Delay | NeighbourState::Probe => {
+                (octets, Trust::None)
+            }
+            _ => (None, Trust::None),
+        };
+        Self { mac, trust }
     }
 }
 

@@ -55,7 +55,7 @@ impl Noted {
                 snd_nxt: seq,
                 rcv_nxt: ack,
                 window: 0,
-                window_shift: 0,
+                window_shift: None,
                 timestamps: None,
                 sack: SackBlocks::default(),
                 srtt: None,
@@ -93,7 +93,10 @@ impl Noted {
 
     /// By how many bits its windows are shifted.
     pub(super) const fn shift(&self) -> u8 {
-        self.flow.window_shift
+        match self.flow.window_shift {
+            Some(shift) => shift,
+            None => 0,
+        }
     }
 
     /// When one of its ends was last seen.
@@ -112,7 +115,7 @@ impl Noted {
             if let Some(timestamps) = segment.options.timestamps {
                 self.tsval = timestamps.tsval;
             }
-            self.flow.window_shift = segment.options.window_scale.unwrap_or(0).min(14);
+            self.flow.window_shift = self.mh_shift;
         } else if segment.flags.has(Flags::ACK) {
             if !self.is_open || !segment.ack.before(self.flow.rcv_nxt) {
                 self.note_ack(segment, packet, end);
@@ -213,7 +216,7 @@ impl Noted {
         if segment.flags.has(Flags::SYN) {
             // RFC 7323, 2.2 and 3.2: one end without it, and neither scales or has clocks.
             if segment.options.window_scale.is_none() {
-                self.flow.window_shift = 0;
+                self.flow.window_shift = Some(0);
                 self.mh_shift = Some(0);
             }
             self.has_timestamps &= segment.options.timestamps.is_some();

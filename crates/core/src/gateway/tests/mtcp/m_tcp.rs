@@ -9,6 +9,15 @@ use super::{
 };
 use crate::{MtcpPersist, MtcpSettings, RECONNECTION_FLAGS, Verdict};
 
+/// Each segment that begins there went to the MH once.
+#[track_caller]
+fn assert_sent_once<const N: usize>(lines: &[String], begins: [u32; N]) {
+    for seq in begins {
+        let piece = format!("DATA {seq}..{}", seq + LEN);
+        assert_eq!(counts(lines, &piece), 1, "{lines:?}");
+    }
+}
+
 #[test]
 fn nofreeze_rexmt_is_off_while_nothing_is_outstanding() {
     let mut bench = mtcp();
@@ -92,8 +101,7 @@ fn frozen_to_nofreeze_the_marked_ack_has_everything_unacknowledged_sent_again() 
     let lines = [lines, bench.wait(100)].concat();
     let window = format!("ACK 1001 wnd {WINDOW}");
     assert!(lines[0].starts_with(&window), "{lines:?}");
-    assert_eq!(counts(&lines, "DATA 1001..2001"), 1, "{lines:?}");
-    assert_eq!(counts(&lines, "DATA 2001..3001"), 1, "{lines:?}");
+    assert_sent_once(&lines, [1001, 2001]);
 }
 
 #[test]
@@ -123,8 +131,7 @@ fn frozen_to_nofreeze_an_answer_to_a_persist_packet_tells_that_the_rest_is_lost(
     assert_eq!(bench.counter("probes"), 1);
     let answer = bench.up(1001);
     let lines = [answer.lines, bench.wait(100)].concat();
-    assert_eq!(counts(&lines, "DATA 1001..2001"), 1, "{lines:?}");
-    assert_eq!(counts(&lines, "DATA 2001..3001"), 1, "{lines:?}");
+    assert_sent_once(&lines, [1001, 2001]);
 }
 
 #[test]
@@ -157,8 +164,7 @@ fn in_nofreeze_a_marked_ack_has_what_is_outstanding_sent_again() {
     marked.flags = RECONNECTION_FLAGS;
     let (_, lines) = bench.judge(marked);
     let lines = [lines, bench.wait(50)].concat();
-    assert_eq!(counts(&lines, "DATA 1001..2001"), 1, "{lines:?}");
-    assert_eq!(counts(&lines, "DATA 2001..3001"), 1, "{lines:?}");
+    assert_sent_once(&lines, [1001, 2001]);
     assert_eq!(bench.counter("freezes"), 0);
 }
 
@@ -172,8 +178,7 @@ fn an_answer_that_has_the_persist_packet_twice_tells_that_the_rest_is_lost() {
     let mut answer = bench.mh_segment(3001);
     answer.options.sack.push(SeqNum::new(1), SeqNum::new(1001));
     let lines = [bench.judge(answer).1, bench.wait(100)].concat();
-    assert_eq!(counts(&lines, "DATA 3001..4001"), 1, "{lines:?}");
-    assert_eq!(counts(&lines, "DATA 4001..5001"), 1, "{lines:?}");
+    assert_sent_once(&lines, [3001, 4001]);
 }
 
 #[test]
@@ -186,10 +191,7 @@ fn what_was_sent_before_a_freeze_is_lost_if_something_newer_arrives_sooner() {
     let _ = bench.down(5001, LEN);
     let answer = bench.up_with_sack(2001, 5001, 6001);
     let lines = [answer.lines, bench.wait(300)].concat();
-    for seq in [2001, 3001, 4001] {
-        let piece = format!("DATA {seq}..{}", seq + LEN);
-        assert_eq!(counts(&lines, &piece), 1, "{lines:?}");
-    }
+    assert_sent_once(&lines, [2001, 3001, 4001]);
     assert_eq!(counts(&lines, "DATA 5001"), 0, "{lines:?}");
 }
 
@@ -229,8 +231,7 @@ fn somebodys_word_freezes_and_resumes_as_well() {
     let mut bench = shrunk();
     bench.wait(3000);
     let lines = bench.recovers();
-    assert_eq!(counts(&lines, "DATA 1001..2001"), 1, "{lines:?}");
-    assert_eq!(counts(&lines, "DATA 2001..3001"), 1, "{lines:?}");
+    assert_sent_once(&lines, [1001, 2001]);
 }
 
 /// The gateway had not called it away yet: REXMT froze the flow, and the mobile was silent for
