@@ -205,6 +205,9 @@ static __always_inline void count_bulk(struct reserve *reserve, __u32 segments, 
 	if (epoch > EPOCH_NS_MAX)
 		epoch = EPOCH_NS_MAX;
 	if (now - reserve->data_at_ns > epoch / 4 * GAP_QUARTERS) {
+		/* Of a download long ago. */
+		if (now - reserve->data_at_ns > 2 * epoch)
+			reserve->last_segments = 0;
 		reserve->bulk = 0;
 		reserve->epoch_segments = 0;
 		reserve->epoch_at_ns = now;

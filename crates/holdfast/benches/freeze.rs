@@ -3,20 +3,19 @@
 //! long ahead the outage was announced; no gateway:
 //!
 //! ```text
-//! cargo bench -p holdfast --bench freeze                          two minutes
+//! cargo bench -p holdfast --bench freeze                          four minutes
 //! cargo bench -p holdfast --bench freeze -- --repetitions 5 --policies none,2000@50,2000@250,today@250
 //! ```
 //!
 //! One line for each: single runs unless `--repetitions` says otherwise, then medians, and the least and
 //! the most, of the stall (from the link's return to the first byte) and of the bytes received in
-//! the whole run. Wall clock, namespaces, root; two runs at a time.
+//! the whole run. Wall clock, namespaces, root; one run at a time.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{IpAddr, Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Stdio;
-use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
 
@@ -29,12 +28,11 @@ use holdfast_lab::outage_matrix::median;
 use holdfast_lab::stop::StopFlag;
 use holdfast_lab::topology::{FH, TopologySettings, Wireless};
 use holdfast_net::datapath::monotonic_ns;
+use holdfast_net::netns::ChildGuard;
 
 const HOLDFAST: &str = env!("CARGO_BIN_EXE_holdfast");
 const PORT: u16 = 700;
 const CHUNK_BYTES: usize = 1 << 16;
-/// Runs at a time: as many as the harness allows in one process.
-const PARALLEL: usize = 2;
 
 /// What is to be measured.
 #[derive(Parser)]
@@ -96,6 +94,27 @@ fn ask(socket: &Path, request: &str) -> anyhow::Result<serde_json::Value> {
     Ok(serde_json::from_str(&line)?)
 }
 
+/// The daemon at the MH, as soon as it answers; none for the scheme `none`.
+fn start_mobile(
+    harness: &Harness,
+    scheme: &str,
+    socket: &Path,
+) -> anyhow::Result<Option<ChildGuard>> {
+    let mut command = harness.topology.mh.command(HOLDFAST);
+    command.args(["mobile", "--iface", MH_IF]);
+    match scheme {
+        "none" => return Ok(None),
+        "fast-retransmit" => command.args(["--scheme", "fast-retransmit"]),
+        set => command.args(["--scheme", "freeze", "--freeze-set", set]),
+    };
+    command.arg("--control-socket").arg(socket);
+    command.stderr(Stdio::null());
+    let child = harness.topology.mh.spawn_guarded(command)?;
+    let answers = || Ok(ask(socket, r#"{"command":"status"}"#).ok().map(|_| ()));
+    StopFlag::default().wait_for("the daemon answers", Duration::from_secs(10), answers)?;
+    Ok(Some(child))
+}
+
 fn run(args: &Args, sender: &str, policy: &str, seed: u64) -> anyhow::Result<Outcome> {
     let (scheme, lead_ms) = match policy.split_once('@') {
         Some((set, lead)) => (set, Some(lead.parse::<u64>()?)),
@@ -111,22 +130,7 @@ fn run(args: &Args, sender: &str, policy: &str, seed: u64) -> anyhow::Result<Out
     let harness = Harness::new("bench freeze", &settings, None)?;
     let mut harness = harness.context("no namespaces")?;
     let socket = harness.folder().join("mobile.sock");
-    let mut command = harness.topology.mh.command(HOLDFAST);
-    command.args(["mobile", "--iface", MH_IF]);
-    match scheme {
-        "none" | "fast-retransmit" => command.args(["--scheme", "fast-retransmit"]),
-        set => command.args(["--scheme", "freeze", "--freeze-set", set]),
-    };
-    command.arg("--control-socket").arg(&socket);
-    command.stderr(Stdio::null());
-    let _mobile = if scheme == "none" {
-        None
-    } else {
-        let child = harness.topology.mh.spawn_guarded(command)?;
-        let answers = || Ok(ask(&socket, r#"{"command":"status"}"#).ok().map(|_| ()));
-        StopFlag::default().wait_for("the daemon answers", Duration::from_secs(10), answers)?;
-        Some(child)
-    };
+    let _mobile = start_mobile(&harness, scheme, &socket)?;
     let fh: IpAddr = FH.v4.into();
     let listener = listen(&harness.topology.fh, fh, PORT)?;
     let at_mh = connect(&harness.topology.mh, fh, PORT)?;
@@ -188,64 +192,45 @@ fn stall_text(stall_ms: f64, after_s: f64) -> String {
     format!("{}{stall_ms:.0}", if is_seen { "" } else { "> " })
 }
 
+/// The line of one sender and policy.
+fn line(args: &Args, sender: &str, policy: &str, runs: &[Outcome]) -> String {
+    let stalls = spread(runs, |run| run.stall_ms as f64);
+    let [stall, least, most] = stalls.map(|stall| stall_text(stall, args.after));
+    let [bytes, fewest, best] = spread(runs, |run| run.received as f64 / 1e6);
+    let [frozen, ..] = spread(runs, |run| run.frozen as f64);
+    format!(
+        "| {sender} | {policy} | {stall} ({least} to {most}) | \
+         {bytes:.1} ({fewest:.1} to {best:.1}) | {frozen:.0} | {} |",
+        runs.len()
+    )
+}
+
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
-    let mut jobs = Vec::new();
-    for repetition in 0..args.repetitions {
-        for sender in &args.senders {
-            for policy in &args.policies {
-                jobs.push((sender.clone(), policy.clone(), repetition as u64 + 1));
-            }
-        }
-    }
-    let total = jobs.len();
-    let jobs = Mutex::new(jobs.into_iter());
-    let outcomes = Mutex::new(Vec::new());
-    thread::scope(|scope| {
-        for _ in 0..PARALLEL {
-            scope.spawn(|| {
-                while let Some((sender, policy, seed)) = {
-                    let mut jobs = jobs.lock().expect("no thread panics holding it");
-                    jobs.next()
-                } {
-                    let outcome = run(&args, &sender, &policy, seed);
-                    let mut outcomes = outcomes.lock().expect("no thread panics holding it");
-                    outcomes.push((sender, policy, outcome));
-                    eprint!("\r{}/{total}", outcomes.len());
-                }
-            });
-        }
-    });
-    let outcomes = outcomes.into_inner()?;
-    println!("| sender | policy | stall ms | received MB | flows frozen | runs |");
+    let total = args.repetitions * args.senders.len() * args.policies.len();
+    let (mut done, mut failures) = (0, 0);
+    println!("| sender | policy | stall, ms | received, MB | flows frozen | runs |");
     println!("| --- | --- | --- | --- | --- | --- |");
-    let mut failures = 0;
     for sender in &args.senders {
-        for policy in &args.policies {
-            let of = |wanted: &&(String, String, anyhow::Result<Outcome>)| {
-                wanted.0 == *sender && wanted.1 == *policy
-            };
-            let mut runs = Vec::new();
-            for (_, _, outcome) in outcomes.iter().filter(of) {
-                match outcome {
-                    Ok(outcome) => runs.push(*outcome),
+        let mut runs = vec![Vec::new(); args.policies.len()];
+        // One policy after another, so that a busy minute is no policy's own.
+        for seed in 1..=args.repetitions as u64 {
+            for (policy, runs) in args.policies.iter().zip(&mut runs) {
+                match run(&args, sender, policy, seed) {
+                    Ok(outcome) => runs.push(outcome),
                     Err(error) => {
                         failures += 1;
                         eprintln!("{sender} {policy}: {error:#}");
                     }
                 }
+                done += 1;
+                eprint!("\r{done}/{total}");
             }
-            if runs.is_empty() {
-                continue;
+        }
+        for (policy, runs) in args.policies.iter().zip(&runs) {
+            if !runs.is_empty() {
+                println!("{}", line(&args, sender, policy, runs));
             }
-            let stalls = spread(&runs, |run| run.stall_ms as f64);
-            let [stall, least, most] = stalls.map(|stall| stall_text(stall, args.after));
-            let [bytes, fewest, best] = spread(&runs, |run| run.received as f64 / 1e6);
-            let [frozen, ..] = spread(&runs, |run| run.frozen as f64);
-            println!(
-                "| {sender} | {policy} | {stall} ({least} to {most}) | {bytes:.1} ({fewest:.1} to {best:.1}) | {frozen:.0} | {} |",
-                runs.len()
-            );
         }
     }
     ensure!(failures == 0, "{failures} of {total} runs failed");

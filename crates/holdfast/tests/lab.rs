@@ -423,11 +423,14 @@ fn an_outage_that_keeps_packets_keeps_them_for_an_mh_whose_device_has_no_carrier
         return;
     }
     let of_the_gateway = SCENARIO.find("[[sweep]]").unwrap();
-    let text = SCENARIO[..of_the_gateway].replacen(
-        "delay_ms = 10",
-        "delay_ms = 10\noutage_effect = \"keep\"",
-        1,
-    );
+    // Much is on its way to the gateway when the outage begins, and no queue overflows.
+    let text = SCENARIO[..of_the_gateway]
+        .replacen("delay_ms = 2\n", "delay_ms = 20\n", 1)
+        .replacen(
+            "= 100\noutages",
+            "= 5000\noutage_effect = \"keep\"\noutages",
+            1,
+        );
     let (folder, _) = folder_with(&format!("{text}[mobile]\nscheme = \"wake\"\n"));
     let arguments = ["run", "s.toml", "--substrate", "live", "--out", "-"];
     let line = lines(&lab(folder.path(), &arguments)).remove(0);
@@ -435,6 +438,33 @@ fn an_outage_that_keeps_packets_keeps_them_for_an_mh_whose_device_has_no_carrier
     // The sender's timer sends one segment again and again, of what it cannot know to be kept; a
     // gateway's device without a carrier loses all that comes in the outage.
     assert!(line.retransmitted_segments <= 10, "{line:?}");
+}
+
+#[test]
+fn results_are_laid_side_by_side_from_their_files() {
+    let (folder, _) = folder_with(SCENARIO);
+    let ran = lab(folder.path(), &["run", "s.toml", "--out", "s.jsonl"]);
+    assert!(ran.status.success());
+    // A run that is in both counts once.
+    let output = lab(folder.path(), &["table", "s.jsonl", "s.jsonl"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let rows: Vec<&str> = text.lines().collect();
+    assert!(
+        rows[0].starts_with("| none ") && rows[0].contains("| hold "),
+        "{text}"
+    );
+    assert_eq!(rows[2].matches(" s, ").count(), 2, "{text}");
+    assert!(
+        text.contains("2 runs of ") && text.contains("/s on model, commit "),
+        "{text}"
+    );
+    let output = lab(folder.path(), &["table", "s.jsonl", "--across", "sender"]);
+    assert_eq!(
+        String::from_utf8(output.stderr).unwrap().trim(),
+        "holdfast: no parameter sender; there are: scheme"
+    );
+    let output = lab(folder.path(), &["table", "s.toml"]);
+    assert!(!output.status.success() && output.stdout.is_empty());
 }
 
 /// What a shell gives a program that SIGPIPE ended.

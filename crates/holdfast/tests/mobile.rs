@@ -17,7 +17,7 @@ use holdfast_net::rtnl::Rtnl;
 use holdfast_net::tun::{LayerKind, Tun, TunOptions};
 
 /// More than anything here takes on a busy machine.
-const LIMIT: Duration = Duration::from_secs(10);
+const LIMIT: Duration = Duration::from_secs(60);
 const LIFETIME: Duration = Duration::from_secs(90);
 const GATEWAY: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 8, 0, 1));
 const MOBILE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 9, 0, 2));

@@ -10,7 +10,7 @@ use std::io::{self, Read as _, Write as _};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Condvar, Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::thread::{self, JoinHandle, ThreadId};
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
@@ -32,11 +32,10 @@ pub const SOCKET_LIMIT: Duration = Duration::from_secs(30);
 /// Bytes written at a time.
 const CHUNK_BYTES: usize = 1 << 16;
 
-/// Harnesses of one process at a time: with more, what they measure is how busy the
-/// machine is. With two, a test on two slow processors failed now and then.
-const HARNESSES_MAX: usize = 1;
-
-static HARNESSES: Mutex<usize> = Mutex::new(0);
+/// The thread that made the harness that there is: of one process one at a time. With more, what
+/// they measure is how busy the machine is; with two, a test on two slow processors failed now and
+/// then.
+static HARNESS_OF: Mutex<Option<ThreadId>> = Mutex::new(None);
 static HARNESS_ENDED: Condvar = Condvar::new();
 
 /// The right to have a harness.
@@ -45,18 +44,22 @@ struct Permit;
 
 impl Permit {
     /// Waits for its turn.
+    ///
+    /// # Panics
+    /// The same thread has a harness: it would wait for itself.
     fn take() -> Self {
-        let held = HARNESSES.lock().unwrap_or_else(PoisonError::into_inner);
-        let full = |held: &mut usize| *held >= HARNESSES_MAX;
-        let held = HARNESS_ENDED.wait_while(held, full);
-        *held.unwrap_or_else(PoisonError::into_inner) += 1;
+        let own = thread::current().id();
+        let held = HARNESS_OF.lock().unwrap_or_else(PoisonError::into_inner);
+        assert_ne!(*held, Some(own), "this thread has a harness already");
+        let held = HARNESS_ENDED.wait_while(held, |held| held.is_some());
+        *held.unwrap_or_else(PoisonError::into_inner) = Some(own);
         Self
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        *HARNESSES.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        *HARNESS_OF.lock().unwrap_or_else(PoisonError::into_inner) = None;
         HARNESS_ENDED.notify_one();
     }
 }
@@ -296,5 +299,31 @@ impl Flow {
             }
         );
         Ok(received)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    #[test]
+    fn a_second_harness_waits_for_its_turn_and_a_threads_own_second_is_an_error() {
+        let first = Permit::take();
+        let own = std::panic::catch_unwind(Permit::take);
+        assert!(own.is_err());
+        let (told, has) = mpsc::channel();
+        let other = thread::spawn(move || {
+            let permit = Permit::take();
+            told.send(()).unwrap();
+            permit
+        });
+        assert!(has.recv_timeout(Duration::from_millis(100)).is_err());
+        let holder = *HARNESS_OF.lock().unwrap_or_else(PoisonError::into_inner);
+        assert_eq!(holder, Some(thread::current().id()));
+        drop(first);
+        has.recv_timeout(SOCKET_LIMIT).unwrap();
+        drop(other.join().unwrap());
+        drop(Permit::take());
     }
 }

@@ -5,6 +5,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, Ipv6Addr, Shutdown, TcpListener, TcpStream};
+use std::os::fd::AsRawFd as _;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,14 +13,17 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use holdfast_core::mobile_host::MadeAck;
-use holdfast_net::datapath::{AttachMode, monotonic_ns};
-use holdfast_net::mobile_path::{AckSender, FLOWS_MAX, FlowMaps, MobilePath, NotedFlow};
+use holdfast_net::datapath::{AttachMode, Interface, monotonic_ns};
+use holdfast_net::mobile_path::{AckSender, FLOWS_MAX, FlowMaps, LentMaps, MobilePath, NotedFlow};
 use holdfast_net::netns::{NetNs, available_or_skip};
 use holdfast_net::rtnl::{Rtnl, sysctl};
 use holdfast_wire::Instant as Clock;
 use libbpf_rs::MapHandle;
 
-const LIMIT: Duration = Duration::from_secs(20);
+/// An emulated processor is slow.
+const LIMIT: Duration = Duration::from_secs(60);
+/// The descriptors of a child process, if the tests' binary is to be that child.
+const CHILD_ENV: &str = "HOLDFAST_MAPS_CHILD";
 const MODES: [AttachMode; 2] = [AttachMode::Auto, AttachMode::Clsact];
 
 /// FH and MH with a link between, and a download that never ends by itself.
@@ -201,6 +205,83 @@ fn a_deadline_that_nobody_puts_off_opens_what_another_process_has_closed() {
         assert_eq!(maps.closed_flows().unwrap().len(), 1);
         // The FH asks, and the MH's own window goes out.
         download.await_more("it goes on by itself");
+    }
+}
+
+/// Not a test of its own: what the next one starts as another process.
+#[test]
+fn child_that_inherits_maps() {
+    let Ok(said) = std::env::var(CHILD_ENV) else {
+        return;
+    };
+    let numbers: Vec<i32> = said.split(' ').map(|word| word.parse().unwrap()).collect();
+    let lent = lent_from(numbers.try_into().unwrap());
+    let interface = Interface::query("link").unwrap();
+    let maps = FlowMaps::inherited(&lent, &interface).unwrap();
+    println!("inherited {} flows", maps.flows().unwrap().len());
+}
+
+const fn lent_from([flows, closed, control, reserves, woken]: [i32; 5]) -> LentMaps {
+    LentMaps {
+        flows,
+        closed,
+        control,
+        reserves,
+        woken,
+    }
+}
+
+#[test]
+fn a_process_that_is_started_with_the_maps_reads_them_and_no_other_does() {
+    let test = "a_process_that_is_started_with_the_maps_reads_them_and_no_other_does";
+    if !available_or_skip(test) {
+        return;
+    }
+    let download = Download::new(AttachMode::Auto, false);
+    download.await_more("it runs");
+    let maps = download.path().maps();
+    // Kept: its numbers stay taken, so that the second child can have none by chance.
+    let mut never_started = Command::new("true");
+    let others = maps.lend(&mut never_started).unwrap();
+    for is_lent in [true, false] {
+        let mut command = download.mh.command(std::env::current_exe().unwrap());
+        let lent = if is_lent {
+            maps.lend(&mut command).unwrap()
+        } else {
+            others
+        };
+        let numbers = [
+            lent.flows,
+            lent.closed,
+            lent.control,
+            lent.reserves,
+            lent.woken,
+        ];
+        let said = numbers.map(|number| number.to_string()).join(" ");
+        command
+            .args(["--exact", "--nocapture", "child_that_inherits_maps"])
+            .env(CHILD_ENV, said);
+        let output = command.output().unwrap();
+        let printed = String::from_utf8_lossy(&output.stdout);
+        let has_read = printed.contains("inherited 1 flows");
+        assert_eq!(has_read, is_lent, "{printed}");
+    }
+}
+
+#[test]
+fn numbers_that_are_no_maps_are_refused() {
+    if !available_or_skip("numbers_that_are_no_maps_are_refused") {
+        return;
+    }
+    let download = Download::new(AttachMode::Auto, false);
+    let interface = download.path().interface();
+    let file = std::fs::File::open("/dev/null").unwrap();
+    for number in [file.as_raw_fd(), 1_000_000, -1] {
+        let lent = lent_from([number; 5]);
+        assert!(
+            FlowMaps::inherited(&lent, interface).is_err(),
+            "descriptor {number}"
+        );
     }
 }
 

@@ -16,8 +16,9 @@
 //! - and never further ahead of what has come than what was on its way before, plus an eighth of
 //!   it with each round trip after the old rate is reached.
 //!
-//! If the first answer shows that a third or more of the old round trip was queue, the queue has room
-//! for what such a sender does: then the window goes that far at once.
+//! If the first answer shows that a third of the old round trip was queue (half, if the sender was
+//! not idle for its timeout), the queue has room for what it does: then the window goes that far at
+//! once.
 //!
 //! So the sender's window doubles with each round trip as its own rules have it, but spread over
 //! it; nothing waits in the queue that did not wait there before. The edge never moves back.
@@ -56,7 +57,7 @@ const ROUNDS_AT_RATE: u32 = 6;
 /// If nothing comes for so many round trips, and [`SILENCE_MIN`], steps are no use.
 const ROUNDS_SILENT: u32 = 4;
 /// What was on its way came in no less than this part of the round trip that was measured: a sender
-/// that had little to say says nothing of it.
+/// that had little to say says nothing of it. Nor does an answer come sooner.
 const TOOK_LEAST: u32 = 4;
 const SILENCE_MIN: Duration = Duration::from_millis(300);
 
@@ -126,6 +127,8 @@ pub(super) struct Opening {
     closed_at: Instant,
     /// What had come when it began.
     first: SeqNum,
+    /// The sender was idle for longer than its timeout.
+    begins_again: bool,
     /// What may come in the first round trip.
     beginning: u32,
     /// All of that has come.
@@ -164,6 +167,7 @@ impl Opening {
             edge: flow.rcv_nxt + FIRST_BURST.min(beginning),
             said: flow.aligned(flow.rcv_nxt + FIRST_BURST.min(beginning)),
             beginning,
+            begins_again: halvings > 0,
             used_all: false,
             flight,
             usual,
@@ -295,14 +299,25 @@ impl Opening {
         } else {
             FIRST_BURST
         };
-        // The queue is empty, and took more than what a slow start leaves in it: half of what the sender
-        // begins again with, a quarter of what was on its way.
-        if round_trip * 3 <= self.usual * 2 {
+        if self.has_room(round_trip) {
             return Some((limit, limit));
         }
         let most = (usual_share / 4 * 5).max(FIRST_BURST);
         let allowance = (recent.saturating_mul(2)).clamp(least.min(most), most);
         Some((share(allowance, since, round_trip), limit))
+    }
+
+    /// The queue is empty, and took more than what is sent into it at once. A sender that begins
+    /// again leaves a quarter of what was on its way in it in its slow start; one that does not
+    /// sends the half that it had not been given.
+    fn has_room(&self, round_trip: Duration) -> bool {
+        let enough = if self.begins_again {
+            round_trip * 3 <= self.usual * 2
+        } else {
+            round_trip * 2 <= self.usual
+        };
+        // What came so soon was no answer: a link that keeps packets had it.
+        enough && round_trip * TOOK_LEAST >= self.usual
     }
 }
 

@@ -108,11 +108,18 @@ impl Grid {
 }
 
 impl Grid {
-    /// Whether `ack` is the end of a segment that is shorter than those before it. With PSH it ends an
-    /// answer; without, PSH says little: Linux gives it to the last segment of each burst.
+    /// Whether `ack` is the end of a segment that is shorter than those before it, or than any of a
+    /// download. With PSH it ends an answer; without, PSH says little: Linux gives it to the last segment of
+    /// each burst.
     pub fn ends_short(&self, ack: SeqNum) -> bool {
         let piece = self.piece.max(1);
-        !ack.distance_from(self.start).is_multiple_of(piece)
+        piece < PIECE_MIN || !ack.distance_from(self.start).is_multiple_of(piece)
+    }
+
+    /// Whether what ends at `ack`, with PSH, is an answer's end: a short segment, or one that stands alone, a
+    /// message in a segment of whatever size.
+    pub fn ends_answer(&self, ack: SeqNum) -> bool {
+        self.ends_short(ack) || self.end.distance_from(self.start) <= self.piece
     }
 
     /// ACKs for the ends of the last segments below the MH's own, `most` at most, ascending. An FH that has
@@ -225,6 +232,7 @@ pub struct Reserve {
     beyond_gap: Option<SeqNum>,
     epoch_at: Instant,
     epoch_segments: u32,
+    last_segments: u32,
     is_bulk: bool,
     data_at: Instant,
     /// The shortest round trip of late.
@@ -268,6 +276,10 @@ impl Reserve {
         let epoch = rtt.clamp(EPOCH_MIN, EPOCH_MAX);
         let gap = now.saturating_since(core::mem::replace(&mut self.data_at, now));
         if gap > epoch / 4 * GAP_QUARTERS {
+            if gap > epoch * 2 {
+                // Of a download long ago.
+                self.last_segments = 0;
+            }
             self.is_bulk = false;
             (self.epoch_at, self.epoch_segments) = (now, 0);
         }
@@ -284,7 +296,9 @@ impl Reserve {
             BULK_SEGMENTS
         };
         // After a pause the time is longer than what was counted: it begins anew.
-        self.is_bulk = since < epoch * 2 && self.epoch_segments >= least;
+        let counts = since < epoch * 2;
+        self.last_segments = if counts { self.epoch_segments } else { 0 };
+        self.is_bulk = counts && self.epoch_segments >= least;
         self.epoch_at = now;
         self.epoch_segments = 0;
     }
@@ -353,6 +367,11 @@ impl Reserve {
     /// Where segments of the FH end.
     pub const fn grid(&self) -> Grid {
         self.grid
+    }
+
+    /// Segments in the last round trip; 0: it was no whole one, or is long ago.
+    pub const fn segments(&self) -> u32 {
+        self.last_segments
     }
 
     /// Whether the flow downloads in bulk.

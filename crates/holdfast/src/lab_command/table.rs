@@ -25,11 +25,14 @@ pub(super) struct TableArgs {
     /// The parameter with a column for each value; without: the last sweep's
     #[arg(long, value_name = "PARAMETER")]
     across: Option<String>,
+    /// Take runs that differ in it for repetitions; may be given several times
+    #[arg(long, value_name = "PARAMETER")]
+    pool: Vec<String>,
 }
 
 pub(super) fn run(args: &TableArgs) -> anyhow::Result<ExitCode> {
     let lines = read_all("FILE", &args.files)?;
-    let (table, foot) = comparison(&lines, args.across.as_deref())?;
+    let (table, foot) = comparison(&lines, args.across.as_deref(), &args.pool)?;
     print(table)?;
     print(format!("\n{foot}"))?;
     Ok(ExitCode::SUCCESS)

@@ -25,6 +25,13 @@ use waking::Waking;
 
 /// How long after a failure following the flows is tried again.
 const ATTACH_AGAIN: Duration = Duration::from_secs(5);
+/// How often it is looked whether the guard lives, while a window is closed or limited...
+const GUARD_LOOK: Duration = Duration::from_millis(500);
+/// ... and after one could not be started.
+const GUARD_AGAIN: Duration = Duration::from_secs(10);
+/// Starting one takes less than this; what is ordered is not to lapse meanwhile.
+const GUARD_START: Duration = Duration::from_secs(2);
+
 /// The own flows of one interface.
 pub(super) struct Host {
     interface: String,
@@ -38,6 +45,8 @@ pub(super) struct Host {
     retry_at: Option<Instant>,
     send_errors: u64,
     path_errors: u64,
+    /// When it is next looked whether the guard lives.
+    guard_look_at: Instant,
     /// Of `wake`.
     waking: Waking,
     /// Wake-ups of flows that were silent without an outage that anybody told of.
@@ -89,6 +98,7 @@ impl Host {
             retry_at: None,
             send_errors: 0,
             path_errors: 0,
+            guard_look_at: Instant::ZERO,
             waking: Waking::default(),
             silence_broken: 0,
         };
@@ -185,15 +195,38 @@ impl Host {
         if attached.guard.as_mut().is_some_and(Guard::lives) {
             return true;
         }
-        match Guard::start(&self.interface, &attached.path) {
+        if self.machine.orders_until(now()).is_some() {
+            let until = now() + GUARD_START;
+            attached.path.maps().set_orders_until(until);
+        }
+        match Guard::start_again(&self.interface, &attached.path) {
             Ok(guard) => {
                 attached.guard = Some(guard);
                 true
             }
             Err(error) => {
-                tracing::warn!(%error, "no window is closed");
+                tracing::warn!(%error, "no guard: no other window is closed");
                 false
             }
+        }
+    }
+
+    /// While a window is closed or limited a guard stands by. If there can be none it stays so: in an
+    /// outage nobody would hear of anything else, and this daemon lives.
+    fn look_at_guard(&mut self) {
+        let ordered = self.machine.closed_count() + self.machine.opening_count() > 0;
+        if !ordered || now() < self.guard_look_at {
+            return;
+        }
+        let again = if self.is_guarded() {
+            GUARD_LOOK
+        } else {
+            GUARD_AGAIN
+        };
+        self.guard_look_at = now() + again;
+        if let Some(guard) = self.attached.as_mut().and_then(|of| of.guard.as_mut()) {
+            // A new one does not know of anything yet.
+            guard.watch(true);
         }
     }
 
@@ -238,6 +271,7 @@ impl Host {
         if self.machine.poll_timeout().is_some_and(|at| at <= now()) {
             self.drive_with(Reads::WhatIsDue, MobileHost::handle_timeout);
         }
+        self.look_at_guard();
         self.look_for_pauses();
         self.look_for_silence();
     }
@@ -338,20 +372,23 @@ impl Host {
             };
             let maps = attached.path.maps();
             let noted = match &wanted {
-                None => maps.flows(),
-                Some(keys) => {
-                    let known = keys.iter().filter_map(|key| maps.flow(key).transpose());
-                    known.collect()
-                }
-            };
-            match noted {
-                Ok(noted) => noted.into_iter().map(|noted| noted.flow).collect(),
-                Err(error) => {
+                None => maps.flows().unwrap_or_else(|error| {
                     tracing::warn!(%error, "the flows cannot be read");
                     errors += 1;
                     Vec::new()
+                }),
+                Some(keys) => {
+                    let read = |key| {
+                        maps.flow(key).unwrap_or_else(|error| {
+                            tracing::warn!(%error, ?key, "the flow cannot be read");
+                            errors += 1;
+                            None
+                        })
+                    };
+                    keys.iter().filter_map(read).collect()
                 }
-            }
+            };
+            noted.into_iter().map(|noted| noted.flow).collect()
         };
         ask(&mut self.machine, now, &mut flows, &mut actions);
         self.path_errors += errors;

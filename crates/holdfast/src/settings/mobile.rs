@@ -516,9 +516,8 @@ mod tests {
 
     #[test]
     fn a_default_congestion_control_has_a_name_and_a_scope() {
-        let folder = std::env::temp_dir().join(format!("holdfast-default-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("a folder");
-        let file = folder.join("mobile.toml");
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("mobile.toml");
         let scope = |lines: &str| {
             std::fs::write(&file, format!("[mobile]\n{lines}\n")).expect("a file");
             let path = file.to_str().expect("a path");
@@ -542,7 +541,6 @@ mod tests {
         );
         let error = scope("congestion_control_default = \"namespace\"").expect_err("no name");
         assert!(error.contains("needs mobile.congestion_control"), "{error}");
-        std::fs::remove_dir_all(&folder).expect("removed");
     }
 
     #[test]

@@ -17,8 +17,10 @@ use holdfast_lab::topology::{GATEWAY_WIRED_IF, GATEWAY_WIRELESS, MH, TopologySet
 use holdfast_link::OutageAt;
 use holdfast_net::datapath::monotonic_ns;
 use holdfast_net::netns::{ChildGuard, NetNs};
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::compression::transfer;
+use super::mobile_wake_senders::children;
 use super::router::MASQUERADE;
 use super::{HOLDFAST, PORT, await_that, connection, emulated, fh, start_link, wired};
 
@@ -148,10 +150,11 @@ fn a_warned_outage_freezes_the_flow_and_its_end_opens_it_at_once() {
     let Some(mut harness) = plain(test, EmulatedLink::with_outage(2.0, 4.0)) else {
         return;
     };
-    let mobile = Mobile::start(&harness, "freeze", &["--freeze-set", "2000"]);
+    let mobile = Mobile::start_patient(&harness, "2000");
     let flow = download(&harness, 12 * MB);
     let start_ns = start_link(&mut harness);
-    mobile.announce(start_ns + 2 * SECOND_NS);
+    // The last ACKs have the time to arrive: as published they have not.
+    mobile.announce(start_ns + SECOND_NS * 7 / 5);
     let received = flow.finish().unwrap();
     assert!(mobile.counter("host.frozen") > 0);
     assert!(mobile.counter("path.window_closed") > 0);
@@ -284,6 +287,32 @@ fn a_daemon_killed_in_a_freeze_leaves_no_flow_frozen() {
     };
     let mut mobile = Mobile::start_patient(&harness, "2000");
     let flow = frozen(&harness, &mobile);
+    let killed_ns = monotonic_ns();
+    mobile.child.kill().unwrap();
+    let received = flow.finish().unwrap();
+    let resumed = Duration::from_nanos(resumed_after_ns(&received, killed_ns));
+    assert!(resumed < Duration::from_secs(1), "{resumed:?}");
+}
+
+#[test]
+fn a_guard_that_dies_in_a_freeze_has_a_successor_who_opens_what_the_daemon_leaves_closed() {
+    let test =
+        "a_guard_that_dies_in_a_freeze_has_a_successor_who_opens_what_the_daemon_leaves_closed";
+    let Some(harness) = plain(test, EmulatedLink::default()) else {
+        return;
+    };
+    let mut mobile = Mobile::start_patient(&harness, "2000");
+    let daemon = mobile.child.id();
+    await_that("there is a guard", || children(daemon).len() == 1);
+    let guard = children(daemon)[0];
+    let flow = frozen(&harness, &mobile);
+    let pid = Pid::from_raw(guard.try_into().unwrap()).unwrap();
+    kill_process(pid, Signal::KILL).unwrap();
+    await_that(
+        "another takes its place",
+        || matches!(children(daemon)[..], [other] if other != guard),
+    );
+    assert!(mobile.counter("host.closed-now") > 0);
     let killed_ns = monotonic_ns();
     mobile.child.kill().unwrap();
     let received = flow.finish().unwrap();

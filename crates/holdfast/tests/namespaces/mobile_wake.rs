@@ -58,7 +58,7 @@ fn unacknowledged(harness: &Harness) -> u64 {
 
 /// Both ends of a connection, of which the FH has sent `bytes` and the MH read them, and no end
 /// has closed.
-fn burst(harness: &Harness, bytes: usize) -> (TcpStream, TcpStream) {
+pub(super) fn burst(harness: &Harness, bytes: usize) -> (TcpStream, TcpStream) {
     let (at_fh, at_mh) = connection(harness, fh(), PORT);
     read_burst(&at_fh, &at_mh, bytes);
     (at_fh, at_mh)
@@ -144,6 +144,27 @@ fn a_pause_leaves_nothing_unacknowledged_and_provokes_no_probe() {
     // The queue's own losses may have some; a probe each pause would be nine.
     let probes = counted(&harness, "TCPLossProbes");
     assert!(probes <= 2, "{probes} probes");
+}
+
+#[test]
+fn after_a_down_that_no_up_follows_pauses_provoke_no_probe_either() {
+    let test = "after_a_down_that_no_up_follows_pauses_provoke_no_probe_either";
+    let Some(harness) = plain(test, EmulatedLink::default()) else {
+        return;
+    };
+    let mobile = Mobile::start(&harness, "wake", &[]);
+    let (at_fh, at_mh) = burst(&harness, 4_000_000);
+    await_that("all is acknowledged", || unacknowledged(&harness) == 0);
+    let before = mobile.counter("path.held_back");
+    mobile.signal(&["down"]);
+    for _ in 0..8 {
+        read_burst(&at_fh, &at_mh, 2_500_000);
+        await_that("all is acknowledged", || unacknowledged(&harness) == 0);
+    }
+    assert!(mobile.counter("path.held_back") > before);
+    // The first pause or two show that the link is up; then there would be a probe each.
+    let probes = counted(&harness, "TCPLossProbes");
+    assert!(probes <= 4, "{probes} probes");
 }
 
 #[test]

@@ -3,13 +3,15 @@
 //! senders and paths, in a second outage amid the repair of the first, after false alarms, and
 //! without its guard.
 
+use std::io::{Read as _, Write as _};
+
 use holdfast_lab::harness::{Flow, Harness};
 use holdfast_lab::link_process::EmulatedLink;
 use holdfast_lab::topology::{FH, GATEWAY_WIRED_IF, HostTuning, TopologySettings};
 use holdfast_net::datapath::monotonic_ns;
 
 use super::mobile_host::{MB, Mobile, plain};
-use super::mobile_wake::{counted, with_outages};
+use super::mobile_wake::{burst, counted, with_outages};
 use super::router::MASQUERADE;
 use super::{PORT, await_that, connection, emulated, fh, start_link, wired};
 
@@ -48,13 +50,54 @@ fn an_outage_of_which_nobody_is_told_ends_within_a_second_and_a_half() {
         let mobile = Mobile::start(&harness, "wake", &[]);
         stall_ms(&mut harness, Some(&mobile), false, 8)
     };
-    // What begins in a loss recovery, or at what looks like an answer's end, is not noticed.
+    // What begins at what looks like an answer's end is not noticed.
     let noticed = (0..4).map(|_| with()).find(|(_, silences)| *silences > 2);
     let (stall, silences) = noticed.expect("one of four is noticed");
     println!("{stall} ms with {silences} wake-ups");
     // 0.3, 0.9, 1.9 ... s after the silence was seen, until something is heard.
     assert!(silences < 12, "{silences} wake-ups");
     assert!(stall < 1_500, "{stall} ms");
+}
+
+#[test]
+fn a_flow_that_rests_after_a_short_message_is_not_taken_for_silent() {
+    let test = "a_flow_that_rests_after_a_short_message_is_not_taken_for_silent";
+    let Some(harness) = plain(test, EmulatedLink::default()) else {
+        return;
+    };
+    let mobile = Mobile::start(&harness, "wake", &[]);
+    let (mut at_fh, mut at_mh) = burst(&harness, 2_000_000);
+    for bytes in [300, 200] {
+        at_fh.write_all(&vec![7; bytes]).unwrap();
+        at_mh.read_exact(&mut vec![0; bytes]).unwrap();
+        // It would be looked at twice a second, and woken 0.3 s later.
+        let until = monotonic_ns() + 2 * SECOND_NS;
+        await_that("some time has passed", || monotonic_ns() > until);
+    }
+    assert_eq!(mobile.counter("host.silences"), 0);
+}
+
+#[test]
+fn a_silent_outage_of_a_sender_that_keeps_no_queue_is_noticed() {
+    let test = "a_silent_outage_of_a_sender_that_keeps_no_queue_is_noticed";
+    let settings = TopologySettings {
+        congestion_control: "bbr".to_owned(),
+        ..emulated(silent(&[(3.0, 5.0)]))
+    };
+    let harness = || Harness::new(test, &settings, None).unwrap();
+    if harness().is_none() {
+        return;
+    }
+    // What begins at what looks like an answer's end is not noticed.
+    let noticed = (0..4).find_map(|_| {
+        let mut harness = harness()?;
+        let mobile = Mobile::start(&harness, "wake", &[]);
+        let (stall, silences) = stall_ms(&mut harness, Some(&mobile), false, 8);
+        println!("{stall} ms with {silences} wake-ups");
+        Some(silences).filter(|silences| *silences > 2)
+    });
+    let silences = noticed.expect("one of four is noticed");
+    assert!(silences < 12, "{silences} wake-ups");
 }
 
 #[test]
@@ -159,7 +202,7 @@ fn forwarded_and_masqueraded_flows_are_woken_by_the_router() {
 }
 
 /// The processes that `parent` has started.
-fn children(parent: u32) -> Vec<u32> {
+pub(super) fn children(parent: u32) -> Vec<u32> {
     let mut found = Vec::new();
     for thread in std::fs::read_dir(format!("/proc/{parent}/task"))
         .unwrap()

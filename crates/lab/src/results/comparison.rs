@@ -38,7 +38,7 @@ impl Measure {
                 "seconds from each outage's end to the first new byte (of several flows: their median and, in brackets, the longest), round trips from the last one's end to the full rate, MB received; -: not at all; of several repetitions medians"
             }
             Self::Latencies => {
-                "p50, p99 and the longest in ms, of the answers of all repetitions (p50: the median of the repetitions')"
+                "p50, p99 and the longest in ms, of the answers of all repetitions (p50: the median of the repetitions'); compared is p99 of each repetition by itself"
             }
             Self::Goodput => "Mb/s, of several repetitions the median",
         }
@@ -52,12 +52,17 @@ type Cell<'a> = Vec<&'a ResultLine>;
 type Row<'a> = (Vec<String>, Vec<Cell<'a>>);
 
 /// The table of `lines`, and a line below it: what its cells show, and what they are of. `across`:
-/// the parameter that has a column for each value; none: the last sweep's. From two repetitions on
-/// a column says what the last value makes of the first.
+/// the parameter that has a column for each value; none: the last sweep's. Runs that differ in
+/// parameters of `pooled` alone are taken for repetitions. From two repetitions on a column says
+/// what the last value makes of the first.
 ///
 /// # Errors
 /// No such parameter, or lines whose parameters are not the same.
-pub fn comparison(lines: &[ResultLine], across: Option<&str>) -> anyhow::Result<(Table, String)> {
+pub fn comparison(
+    lines: &[ResultLine],
+    across: Option<&str>,
+    pooled: &[String],
+) -> anyhow::Result<(Table, String)> {
     let first = lines.first().context("there are no results")?;
     let mut names = names_in_order(first);
     if let Some(other) = lines.iter().find(|line| names_in_order(line) != names) {
@@ -67,51 +72,72 @@ pub fn comparison(lines: &[ResultLine], across: Option<&str>) -> anyhow::Result<
             other.variant
         );
     }
+    for name in pooled {
+        names.remove(place(&names, name)?);
+    }
     let across = match across {
-        Some(across) => names
-            .iter()
-            .position(|name| name == across)
-            .with_context(|| format!("no parameter {across}; there are: {}", names.join(", ")))?,
+        Some(across) => place(&names, across)?,
         None => names.len().checked_sub(1).context("nothing was swept")?,
     };
     let across = names.remove(across);
-    let (columns, rows) = laid_out(lines, &names, &across);
     let measure = Measure::of(lines);
-    let is_paired = columns.len() > 1
-        && measure != Measure::Outages
-        && rows
-            .iter()
-            .any(|(_, cells)| cells.iter().all(|cell| cell.len() > 1));
-    let counts_probes =
-        measure != Measure::Outages && lines.iter().any(|line| line.sender_timers.is_some());
-    let mut header = names;
-    header.extend(columns.iter().cloned());
-    if is_paired {
-        let [from, to] = [&columns[0], &columns[columns.len() - 1]];
-        header.push(match measure {
+    let (columns, rows) = laid_out(lines, &names, &across);
+    let has_pairs = |(_, cells): &Row<'_>| cells.iter().all(|cell| cell.len() > 1);
+    let wants = Columns {
+        pairs: measure != Measure::Outages && columns.len() > 1 && rows.iter().any(has_pairs),
+        probes: measure != Measure::Outages
+            && lines.iter().any(|line| line.sender_timers.is_some()),
+    };
+    let mut table = Table::new();
+    table.load_preset(presets::ASCII_MARKDOWN);
+    table.set_header(header(names, &columns, measure, wants));
+    for (mut row, cells) in rows {
+        row.extend(cells.iter().map(|cell| shown(measure, cell)));
+        if wants.pairs {
+            row.push(compared(measure, &cells, &across));
+        }
+        if wants.probes {
+            let probes = cells.iter().map(|cell| probes(cell).to_string());
+            row.push(probes.collect::<Vec<_>>().join(", "));
+            let held = cells.iter().map(|cell| held_back(cell));
+            row.push(held.collect::<Vec<_>>().join(", "));
+        }
+        table.add_row(row);
+    }
+    Ok((table, foot(lines, measure, pooled)))
+}
+
+/// What stands behind a row's cells.
+#[derive(Clone, Copy)]
+struct Columns {
+    /// What the last cell makes of the first.
+    pairs: bool,
+    /// Tail-loss probes, and how often something was held back, in each cell.
+    probes: bool,
+}
+
+fn header(
+    mut names: Vec<String>,
+    columns: &[String],
+    measure: Measure,
+    wants: Columns,
+) -> Vec<String> {
+    names.extend_from_slice(columns);
+    if let (true, Some(from), Some(to)) = (wants.pairs, columns.first(), columns.last()) {
+        names.push(match measure {
             Measure::Latencies => format!("p99, {to} less {from}, ms [95%]"),
             _ => format!("{to} / {from} [95%]"),
         });
     }
-    if counts_probes {
-        header.extend(["tail-loss probes", "held back"].map(str::to_owned));
+    if wants.probes {
+        names.extend(["tail-loss probes", "held back"].map(str::to_owned));
     }
-    let mut table = Table::new();
-    table.load_preset(presets::ASCII_MARKDOWN);
-    table.set_header(header);
-    for (mut row, cells) in rows {
-        row.extend(cells.iter().map(|cell| shown(measure, cell)));
-        if is_paired {
-            row.push(compared(measure, &cells));
-        }
-        if counts_probes {
-            let probes = cells.iter().map(|cell| probes(cell).to_string());
-            row.push(probes.collect::<Vec<_>>().join(", "));
-            row.push(held_back(&cells));
-        }
-        table.add_row(row);
-    }
-    Ok((table, foot(lines, measure)))
+    names
+}
+
+fn place(names: &[String], wanted: &str) -> anyhow::Result<usize> {
+    let place = names.iter().position(|name| name == wanted);
+    place.with_context(|| format!("no parameter {wanted}; there are: {}", names.join(", ")))
 }
 
 /// A line's parameters in the order of the sweeps: as its variant has them.
@@ -232,6 +258,10 @@ fn outages(cell: &[&ResultLine]) -> String {
 fn together(cell: &[&ResultLine]) -> (usize, Vec<f64>) {
     let latencies = || cell.iter().filter_map(|line| line.latency.as_ref());
     let count = latencies().map(|its| its.count).sum();
+    // Of a result from before they were told of nothing is known.
+    if latencies().any(|its| its.longest_ms.is_empty()) {
+        return (count, Vec::new());
+    }
     let mut longest: Vec<f64> = latencies().flat_map(|its| its.longest_ms.clone()).collect();
     longest.sort_unstable_by(|one, other| other.total_cmp(one));
     // Shorter than the last that one of them tells of there may be more.
@@ -266,14 +296,18 @@ fn latencies(cell: &[&ResultLine]) -> String {
     )
 }
 
-/// What the last cell makes of the first: the median of the pairs of a seed, with its interval if there are
-/// enough.
-fn compared(measure: Measure, cells: &[Cell<'_>]) -> String {
+/// What the last cell makes of the first: the median of the pairs, which differ in `across` alone, with
+/// its interval if there are enough.
+fn compared(measure: Measure, cells: &[Cell<'_>], across: &str) -> String {
     let (Some(from), Some(to)) = (cells.first(), cells.last()) else {
         return String::new();
     };
     let pairs = from.iter().filter_map(|one| {
-        let other = to.iter().find(|other| other.seed == one.seed)?;
+        let is_its = |other: &&&ResultLine| {
+            let mut others = other.parameters.iter().zip(&one.parameters);
+            other.seed == one.seed && others.all(|(its, own)| its == own || its.0 == across)
+        };
+        let other = to.iter().find(is_its)?;
         Some(match measure {
             Measure::Latencies => other.latency.as_ref()?.p99_ms - one.latency.as_ref()?.p99_ms,
             _ => other.goodput_mbps / one.goodput_mbps,
@@ -294,19 +328,16 @@ fn probes(cell: &[&ResultLine]) -> u64 {
     timers.map(|its| its.loss_probes).sum()
 }
 
-/// In how many ACKs of a run something was held back, by the scheme `wake`.
-fn held_back(cells: &[Cell<'_>]) -> String {
-    let mobiles = cells
-        .iter()
-        .flatten()
-        .filter_map(|line| line.mobile.as_ref());
+/// In how many ACKs of a run something was held back, by the scheme `wake`: the median.
+fn held_back(cell: &[&ResultLine]) -> String {
+    let mobiles = cell.iter().filter_map(|line| line.mobile.as_ref());
     let counts = mobiles.filter_map(|its| its.get("path.held_back"));
     let counts: Vec<f64> = counts.map(|count| *count as f64).collect();
-    median(counts).map_or_else(String::new, |count| format!("{count:.0}"))
+    median(counts).map_or_else(|| "-".to_owned(), |count| format!("{count:.0}"))
 }
 
 /// What stands below the table.
-fn foot(lines: &[ResultLine], measure: Measure) -> String {
+fn foot(lines: &[ResultLine], measure: Measure, pooled: &[String]) -> String {
     let each = |of: &dyn Fn(&ResultLine) -> String| {
         let mut all: Vec<String> = lines.iter().map(of).collect();
         all.sort_unstable();
@@ -322,6 +353,13 @@ fn foot(lines: &[ResultLine], measure: Measure) -> String {
         each(&|line| line.commit.clone()),
         each(&|line| line.kernel.clone().unwrap_or_else(|| "none".to_owned())),
     );
+    if !pooled.is_empty() {
+        let _ = write!(
+            text,
+            " Repetitions: runs that differ in {} too.",
+            pooled.join(", ")
+        );
+    }
     let errors = lines.iter().filter_map(|line| line.mobile.as_ref());
     let errors = errors.filter(|its| its.get("send-errors").is_some_and(|count| *count > 0));
     match errors.count() {

@@ -88,7 +88,8 @@ impl FlowMaps {
     }
 }
 
-/// A descriptor of our own for what one of this number stands for.
+/// A descriptor of our own for what one of this number stands for; what we start ourselves gets
+/// neither.
 fn duplicate(number: i32) -> io::Result<OwnedFd> {
     // SAFETY: F_DUPFD_CLOEXEC takes no pointers, and of a number that is no descriptor the kernel
     // says so.
@@ -97,5 +98,8 @@ fn duplicate(number: i32) -> io::Result<OwnedFd> {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: fd was just opened and is owned by nobody else.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    let own = unsafe { OwnedFd::from_raw_fd(fd) };
+    // SAFETY: F_SETFD takes no pointers; it fails for what is no descriptor alone.
+    unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) };
+    Ok(own)
 }

@@ -30,7 +30,8 @@ use kernel::{Changes, Kernel, Neighbour, Trust};
 type Mac = [u8; 6];
 const DESTINATION: std::ops::Range<usize> = 0..6;
 
-/// Frames that wait for the thread, and that wait for an answer; more go to the noted address alone.
+/// Frames that wait for the thread; more go to the noted address alone. And those that wait for an
+/// answer.
 const FRAMES_MAX: usize = 2048;
 /// Nobody answers any more: the kernel asks three times, a second apart.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
@@ -106,7 +107,8 @@ impl Drop for NextHops {
 fn run(mut follower: Follower, mut changes: Changes, received: &Receiver<Sent>, woken: &Waker) {
     loop {
         if wait_readable([woken.as_fd(), changes.as_fd()], None).is_err() {
-            return;
+            // Without news: what is known when a frame is sent still counts.
+            return received.iter().for_each(|sent| follower.follow(sent));
         }
         // What has changed by now is what is asked for below.
         for (address, neighbour) in changes.take(follower.kernel.ifindex()) {
@@ -173,9 +175,7 @@ impl Follower {
             return;
         }
         self.forget_old();
-        if self.waiting.len() < FRAMES_MAX {
-            self.waiting.push_back(waiting);
-        }
+        keep_newest(&mut self.waiting, waiting);
     }
 
     fn way(&mut self, ends: [IpAddr; 2]) -> Option<(IpAddr, Neighbour)> {
@@ -236,6 +236,14 @@ impl Follower {
     }
 }
 
+/// The oldest goes for the newest if there is no room: of an outage before nobody needs it.
+fn keep_newest<T>(all: &mut VecDeque<T>, one: T) {
+    if all.len() >= FRAMES_MAX {
+        all.pop_front();
+    }
+    all.push_back(one);
+}
+
 impl Waiting {
     /// Unless it went there already.
     fn send_to(&mut self, mac: Mac, frames: &FrameSocket) {
@@ -246,5 +254,21 @@ impl Waiting {
         self.frame[DESTINATION].copy_from_slice(&mac);
         // The link may have gone again: whoever sends tries again.
         let _ = frames.send(&self.frame, self.next_hop.is_ipv4());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_more_frames_than_there_is_room_for_the_newest_wait() {
+        let mut waiting = VecDeque::new();
+        for number in 0..=FRAMES_MAX {
+            keep_newest(&mut waiting, number);
+        }
+        assert_eq!(waiting.len(), FRAMES_MAX);
+        assert_eq!(waiting.front(), Some(&1));
+        assert_eq!(waiting.back(), Some(&FRAMES_MAX));
     }
 }

@@ -483,9 +483,20 @@ fn the_round_trip_of_before_ends_with_the_last_that_came() {
 
 #[test]
 fn a_queue_that_was_a_third_of_the_round_trip_and_is_empty_takes_all_at_once() {
-    for (round_trip_ms, roomy) in [(60, true), (110, true), (130, false)] {
-        let (mut flow, closed) = closed_over(Duration::from_millis(172), 172);
-        let began = at(1_000);
+    let usual = Duration::from_millis(172);
+    for (idle_ms, round_trip_ms, roomy) in [
+        (1_000, 60, true),
+        (1_000, 110, true),
+        (1_000, 130, false),
+        // It has its whole window still.
+        (300, 80, true),
+        (300, 110, false),
+        // No answer: a link that keeps packets had it.
+        (1_000, 6, false),
+        (1_000, 30, false),
+    ] {
+        let (mut flow, closed) = closed_over(usual, 172);
+        let began = at(172 + idle_ms);
         let mut opening = Opening::begin(&flow, &closed, began).unwrap();
         let first = began + Duration::from_millis(round_trip_ms);
         while opening.due() < first {
@@ -497,7 +508,7 @@ fn a_queue_that_was_a_third_of_the_round_trip_and_is_empty_takes_all_at_once() {
         };
         let ahead = edge.distance_from(flow.rcv_nxt);
         let all = ahead >= FLIGHT * SEGMENT;
-        assert_eq!(all, roomy, "{round_trip_ms}: {ahead}");
+        assert_eq!(all, roomy, "{idle_ms}, {round_trip_ms}: {ahead}");
         assert!(ahead <= FLIGHT * SEGMENT + 128, "{ahead}");
     }
 }

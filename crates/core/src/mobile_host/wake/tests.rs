@@ -235,6 +235,37 @@ fn after_a_gap_of_most_of_a_round_trip_nothing_is_held_for_one() {
 }
 
 #[test]
+fn a_message_long_after_a_download_is_no_download_and_ends_an_answer() {
+    let mut reserve = bulk(400);
+    assert!(was_download(reserve.segments()));
+    let end = after(400);
+    let message = FromFh {
+        seq: end,
+        len: 300,
+        piece: 300,
+        push: true,
+    };
+    // What came last was short, too.
+    for (number, ms) in [(0, 1_000), (1, 2_000)] {
+        let seq = end + 300 * number;
+        reserve.note_fh(&FromFh { seq, ..message }, Some(RTT), at(100 + ms));
+        assert!(!was_download(reserve.segments()));
+        assert!(reserve.grid().ends_short(seq + 300));
+    }
+    // Nor are larger ones, each the first after a short one.
+    let seq = end + 600;
+    let larger = FromFh {
+        seq,
+        len: 700,
+        piece: 700,
+        push: true,
+    };
+    reserve.note_fh(&larger, Some(RTT), at(2_200));
+    assert!(reserve.grid().ends_answer(seq + 700));
+    assert!(!bulk(400).grid().ends_answer(after(400)));
+}
+
+#[test]
 fn steps_end_where_segments_do_and_promise_no_window_that_the_mh_does_not_have() {
     let grid = Grid {
         start: after(0),

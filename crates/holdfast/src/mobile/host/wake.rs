@@ -19,6 +19,8 @@ use crate::mobile::guard::Guard;
 pub(super) const RENEWED_FOR: Duration = Duration::from_secs(10);
 /// And from the outage's begin for so long.
 pub(super) const OUTAGE_MAX: Duration = Duration::from_secs(3_600);
+/// The counter of segments that have come.
+const HEARD: &str = "noted_ingress";
 /// How often it is looked which flows pause, where the programs have no timers.
 const LOOK_FOR_PAUSES: Duration = Duration::from_millis(25);
 
@@ -72,13 +74,12 @@ impl Host {
         let Some(attached) = self.attached.as_ref().filter(|_| !pausing.is_empty()) else {
             return;
         };
-        let mut carries = false;
         for noted in pausing {
-            carries |= self.waking.carries(&noted.flow);
             let answered = is_answered(attached.path.maps(), noted);
             self.waking.begin_silence(&noted.flow, answered);
         }
-        if carries {
+        let mut flows = pausing.iter().map(|noted| &noted.flow);
+        if flows.any(|flow| self.waking.carries(flow)) {
             tracing::info!("the link was said to be down, and carries");
             self.handle_link(HostLinkEvent::Up);
         }
@@ -143,18 +144,28 @@ impl Host {
             let is_there = self.replaces_guard();
             self.waking.note_guard(is_there);
         }
-        let looks = is_wake && self.waking.looks_for_silence(now);
         let Some(attached) = &self.attached else {
             return;
         };
+        let heard = || {
+            let counters = attached.path.counters().unwrap_or_default();
+            let mut counters = counters.into_iter();
+            let heard = counters.find(|(name, _)| *name == HEARD);
+            heard.map_or(0, |(_, count)| count)
+        };
+        let looks = is_wake && self.waking.looks_for_silence(now, heard);
         if !looks && !self.waking.is_due(now) {
             return;
         }
         let maps = attached.path.maps();
-        let mut flows = maps.flows().unwrap_or_else(|error| {
-            tracing::warn!(%error, "the flows cannot be read");
-            Vec::new()
-        });
+        // Without them nobody is silent any more: it is tried twice.
+        let mut flows = maps
+            .flows()
+            .or_else(|_| maps.flows())
+            .unwrap_or_else(|error| {
+                tracing::warn!(%error, "the flows cannot be read");
+                Vec::new()
+            });
         if looks {
             self.waking.look_for_silence(maps, &flows, now);
         }
@@ -199,7 +210,7 @@ pub(super) fn is_answered(maps: &FlowMaps, noted: &NotedFlow) -> bool {
         None
     });
     let ack = noted.flow.rcv_nxt;
-    reserve.is_some_and(|reserve| reserve.pushed_end == Some(ack) && reserve.grid.ends_short(ack))
+    reserve.is_some_and(|reserve| reserve.pushed_end == Some(ack) && reserve.grid.ends_answer(ack))
 }
 
 /// Nothing below what the MH itself says is to leave any more: a made ACK says it.

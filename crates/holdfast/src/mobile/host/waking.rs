@@ -18,6 +18,8 @@ use super::wake::{OUTAGE_MAX, RENEWED_FOR, is_answered, wake};
 const UPLOADS_WITHIN: Duration = Duration::from_secs(1);
 /// How often flows are looked for that are silent.
 const LOOK_FOR_SILENCE: Duration = Duration::from_millis(500);
+/// And no longer after the last segment than this.
+const FALLS_SILENT_WITHIN: Duration = Duration::from_secs(10);
 /// How often it is looked whether the guard lives; and after a failure, twice as long each time...
 const LOOK_FOR_GUARD: Duration = Duration::from_secs(1);
 const LOOK_FOR_GUARD_AGAIN: Duration = Duration::from_secs(5);
@@ -29,6 +31,9 @@ const LOOK_FOR_GUARD_MAX: Duration = Duration::from_secs(60);
 pub(super) struct Waking {
     outages: Outages,
     silence_look_at: Option<Instant>,
+    /// Segments that had come when they became more last, and when that was.
+    heard: u64,
+    heard_at: Instant,
     guard_look_at: Option<Instant>,
     guard_wait: Duration,
 }
@@ -51,12 +56,18 @@ impl Waking {
     }
 
     /// Whether it is time to look for flows that are silent though nothing of them was held back.
-    pub(super) fn looks_for_silence(&mut self, now: Instant) -> bool {
-        let looks = self.silence_look_at.is_none_or(|at| at <= now);
-        if looks {
-            self.silence_look_at = Some(now + LOOK_FOR_SILENCE);
+    /// `heard`: how many segments have come; while there are more, or none for long, nobody falls silent.
+    pub(super) fn looks_for_silence(&mut self, now: Instant, heard: impl Fn() -> u64) -> bool {
+        if self.silence_look_at.is_some_and(|at| at > now) {
+            return false;
         }
-        looks
+        self.silence_look_at = Some(now + LOOK_FOR_SILENCE);
+        let heard = heard();
+        if heard != self.heard {
+            (self.heard, self.heard_at) = (heard, now);
+            return false;
+        }
+        now.saturating_since(self.heard_at) < FALLS_SILENT_WITHIN
     }
 
     /// Looks for them among `flows`, which are all that are known.
@@ -175,8 +186,8 @@ fn climb(sender: &AckSender, noted: &NotedFlow, reserve: &NotedReserve, most: u3
     }
 }
 
-/// Wakes the FH of a flow that is silent: once more what the MH itself says, and from a while on one
-/// word that nothing could be delivered.
+/// Wakes the FH of a flow that is silent: once more what the MH itself says, and from a while on words that
+/// nothing could be delivered. An FH without SACK gets these alone, as in [`Waking::wake_up`].
 ///
 /// Errors: of the ACK.
 pub(super) fn wake_silent(
@@ -184,11 +195,16 @@ pub(super) fn wake_silent(
     sender: &AckSender,
     noted: &mut NotedFlow,
 ) -> io::Result<()> {
-    wake(maps, noted, OUTAGE_MAX);
+    if noted.permits_sack {
+        wake(maps, noted, OUTAGE_MAX);
+    }
     let words = words_for_silent(noted.data_at, now());
     if words > 0 {
         // It may find no room on the interface; what counts comes after it.
         let _ = sender.send_unreachable(noted, words);
+    }
+    if !noted.permits_sack {
+        return Ok(());
     }
     sender.send(noted, MadeAck::Wake, 1)
 }
@@ -196,6 +212,19 @@ pub(super) fn wake_silent(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn flows_are_looked_at_only_for_a_while_after_the_last_segment() {
+        let mut waking = Waking::default();
+        let at = |ms: u64| Instant::from_millis(1_000_000 + ms);
+        let mut looks = |ms, heard| waking.looks_for_silence(at(ms), || heard);
+        assert!(!looks(0, 5));
+        assert!(!looks(100, 5), "a moment ago");
+        assert!(looks(500, 5));
+        assert!(!looks(1_000, 6), "more have come");
+        assert!(looks(1_500, 6));
+        assert!(!looks(11_500, 6), "none for long");
+    }
 
     #[test]
     fn a_guard_that_cannot_be_started_is_looked_for_less_and_less() {

@@ -26,7 +26,7 @@ fn lines(more: &str, of: impl Fn(usize, &mut ResultLine)) -> Vec<ResultLine> {
 
 /// The cells of each row.
 fn cells(table: &Table) -> Vec<Vec<String>> {
-    let row = |row: &comfy_table::Row| row.cell_iter().map(|cell| cell.content()).collect();
+    let row = |row: &comfy_table::Row| row.cell_iter().map(comfy_table::Cell::content).collect();
     table.row_iter().map(row).collect()
 }
 
@@ -35,7 +35,7 @@ fn header(table: &Table) -> Vec<String> {
         .header()
         .unwrap()
         .cell_iter()
-        .map(|cell| cell.content())
+        .map(comfy_table::Cell::content)
         .collect()
 }
 
@@ -47,7 +47,7 @@ fn after_outages_a_cell_has_stalls_full_rate_and_bytes() {
         line.full_rate_round_trips = vec![None, (number > 0).then_some(4.6)];
         line.bytes = 1_000_000 * number as u64;
     });
-    let (table, foot) = comparison(&all, None).unwrap();
+    let (table, foot) = comparison(&all, None, &[]).unwrap();
     assert_eq!(header(&table), ["path", "none", "hold"]);
     assert_eq!(
         cells(&table),
@@ -58,10 +58,12 @@ fn after_outages_a_cell_has_stalls_full_rate_and_bytes() {
     );
     assert!(foot.contains("4 runs of s on model"), "{foot}");
     // By another parameter, and with a run that is missing.
-    let (table, _) = comparison(&all[..3], Some("path")).unwrap();
+    let (table, _) = comparison(&all[..3], Some("path"), &[]).unwrap();
     assert_eq!(header(&table), ["a", "a b", "c"]);
     assert_eq!(cells(&table)[1], ["hold", "0.10 - s, 5, 1.0", "not run"]);
-    let error = comparison(&all, Some("sender")).unwrap_err().to_string();
+    let error = comparison(&all, Some("sender"), &[])
+        .unwrap_err()
+        .to_string();
     assert_eq!(error, "no parameter sender; there are: path, a");
 }
 
@@ -74,7 +76,7 @@ fn of_several_flows_the_median_and_the_longest_are_shown() {
         line.full_rate_round_trips = vec![Some(2.0)];
         line.intact = false;
     });
-    let (table, _) = comparison(&all, None).unwrap();
+    let (table, _) = comparison(&all, None, &[]).unwrap();
     assert_eq!(cells(&table)[0][1], "0.20 (-) s, 2, 0.0, 1 BROKEN");
 }
 
@@ -84,10 +86,37 @@ fn pairs_of_repetitions_are_compared() {
         let is_hold = number % 2 == 1;
         line.goodput_mbps = if is_hold { 9.0 } else { 10.0 } * line.seed as f64;
     });
-    let (table, _) = comparison(&all, None).unwrap();
+    let (table, _) = comparison(&all, None, &[]).unwrap();
     assert_eq!(header(&table)[3], "hold / none [95%]");
     let row = &cells(&table)[0];
     assert_eq!(row[1..], ["35.00", "31.50", "0.9000 [0.9000, 0.9000]"]);
+}
+
+#[test]
+fn runs_of_a_pooled_parameter_are_repetitions_and_pairs_are_of_one_value() {
+    let all = lines("", |number, line| {
+        line.goodput_mbps = [10.0, 9.0, 20.0, 16.0][number]
+    });
+    let (table, foot) = comparison(&all, None, &["path".to_owned()]).unwrap();
+    assert!(foot.contains("differ in path too"), "{foot}");
+    assert_eq!(header(&table), ["none", "hold", "hold / none [95%]"]);
+    assert_eq!(cells(&table), [["15.00", "12.50", "0.8500"]]);
+}
+
+#[test]
+fn what_was_held_back_is_counted_for_each_column() {
+    let all = lines("repetitions = 3\n", |number, line| {
+        line.sender_timers = Some(crate::counters::TimerCounts {
+            loss_probes: 1,
+            ..Default::default()
+        });
+        let held = [("path.held_back".to_owned(), 100 * number as u64)];
+        line.mobile = (number % 2 == 1).then(|| held.into());
+    });
+    let (table, _) = comparison(&all, None, &[]).unwrap();
+    assert_eq!(header(&table)[4..], ["tail-loss probes", "held back"]);
+    // The first row's runs are 1, 5 and 9.
+    assert_eq!(cells(&table)[0][4..], ["3, 3", "-, 500"]);
 }
 
 #[test]
@@ -97,7 +126,7 @@ fn the_longest_answers_of_all_repetitions_give_p99() {
         let ms = |n: u64| if n < slow { line.seed * 1_000 - n } else { 10 };
         line.latency = Latency::of((0..400).map(|n| ms(n) * 1_000_000).collect());
     });
-    let (table, _) = comparison(&all, None).unwrap();
+    let (table, _) = comparison(&all, None, &[]).unwrap();
     assert_eq!(header(&table)[3], "p99, hold less none, ms [95%]");
     // Of 800 the ninth longest: six are slow there, forty here, the longest twenty in one repetition.
     let row = &cells(&table)[0];
@@ -105,4 +134,11 @@ fn the_longest_answers_of_all_repetitions_give_p99() {
         row[1..],
         ["10.0, 10.0, 2000.0", "10.0, 1992.0, 2000.0", "1486.0"]
     );
+    // One result that does not tell of them: each by itself.
+    let mut all = all;
+    if let Some(latency) = &mut all[1].latency {
+        latency.longest_ms.clear();
+    }
+    let (table, _) = comparison(&all, None, &[]).unwrap();
+    assert_eq!(cells(&table)[0][2], "10.0, 1496.0, 2000.0");
 }

@@ -323,8 +323,8 @@ fn a_pause_lets_go_by_itself_and_is_told() {
     let key = flow(true, 4_000);
     let own = last(key);
     bulk(&loaded, key);
-    assert_eq!(loaded.leaves(&own).0, own.ack - PIECE);
     let began = monotonic_ns();
+    assert_eq!(loaded.leaves(&own).0, own.ack - PIECE);
     let told = loop {
         let told = pauses.take().unwrap();
         if !told.is_empty() {
@@ -472,7 +472,7 @@ fn hostile_data_of_the_fh_never_make_numbers_go_beyond_the_mhs_own_or_back() {
     let mut own = FIRST + 100 * PIECE;
     bulk(&loaded, key);
     let (mut out, mut held) = (own - PIECE, 0);
-    for frame in damaged(hostile(Spec::downlink)) {
+    for (number, frame) in damaged(hostile(Spec::downlink)).into_iter().enumerate() {
         let run = run_once(&loaded.programs, "mobile_ingress", &frame, 1);
         if let Ok((answer, left, _)) = run {
             assert_eq!((answer, &left), (NEXT, &frame), "seed {SEED}");
@@ -482,8 +482,13 @@ fn hostile_data_of_the_fh_never_make_numbers_go_beyond_the_mhs_own_or_back() {
             bulk(&loaded, key);
             (own, out) = (FIRST + 100 * PIECE, FIRST + 99 * PIECE);
         }
-        loaded.put_words(key, &[(BULK, 1)]);
         own += PIECE;
+        loaded.put_words(key, &[(BULK, 1)]);
+        if number % 2 == 0 {
+            // Else nothing could be held of what they leave.
+            let grid = [(0, own - 50 * PIECE), (4, own + PIECE), (8, PIECE)];
+            loaded.put_words(key, &grid);
+        }
         let segment = Spec {
             ack: own,
             ..Spec::uplink(key)
@@ -498,6 +503,7 @@ fn hostile_data_of_the_fh_never_make_numbers_go_beyond_the_mhs_own_or_back() {
         out = ack;
     }
     println!("{held} held");
+    assert!(held > 300, "{held}");
 }
 
 #[test]

@@ -80,6 +80,8 @@ fn of_more_pauses_than_the_ring_holds_some_are_not_told_and_the_flows_are_let_go
     const AT_ONCE: u16 = 200;
     /// Each has a header of eight bytes (Documentation/bpf/ringbuf.rst).
     const TOLD_MAX: usize = (1 << 16) / (8 + 40);
+    /// An emulated processor is slow.
+    const LATE_NS: u64 = 180_000_000_000;
 
     let test = "of_more_pauses_than_the_ring_holds_some_are_not_told_and_the_flows_are_let_go_all_the_same";
     let Some(loaded) = held::wake(test) else {
@@ -91,7 +93,9 @@ fn of_more_pauses_than_the_ring_holds_some_are_not_told_and_the_flows_are_let_go
     let let_go = || datapath::sums(&counters, counters::NAMES.len()).unwrap()[place.unwrap()];
     let began = monotonic_ns();
     let mut held = 0;
+    let is_late = || monotonic_ns() - began > LATE_NS;
     while held < TOLD_MAX as u64 + 100 {
+        assert!(!is_late(), "{held} held back");
         for port in 0..AT_ONCE {
             let key = flow(false, 1_000 + port);
             held::bulk(&loaded, key);
@@ -100,8 +104,7 @@ fn of_more_pauses_than_the_ring_holds_some_are_not_told_and_the_flows_are_let_go
             held += u64::from(loaded.egress(&frame) != frame);
         }
         while let_go() < held {
-            let waited = monotonic_ns() - began;
-            assert!(waited < 60_000_000_000, "{} of {held}", let_go());
+            assert!(!is_late(), "{} of {held}", let_go());
             std::thread::yield_now();
         }
     }

@@ -110,3 +110,32 @@ fn a_limited_window_ends_at_its_edge_and_never_before_where_it_was_said_to() {
     loaded.maps.open_window(&key).unwrap();
     assert_eq!(said(70_700), 501);
 }
+
+#[test]
+fn a_limited_window_in_large_units_never_takes_back_where_it_ended() {
+    const SCALE: u8 = 7;
+    let test = "a_limited_window_in_large_units_never_takes_back_where_it_ended";
+    let Some(loaded) = Loaded::new(test) else {
+        return;
+    };
+    let key = flow(false, 4_000);
+    loaded.begin(key, SCALE, 70_000);
+    loaded.close(&key);
+    let edge = SeqNum::new(90_000);
+    loaded.maps.limit_window(&key, edge).unwrap();
+    let (mut ended, mut acks) = (90_000, 0);
+    for ack in [70_000, 70_001, 70_001, 70_127, 70_128, 71_448, 89_999] {
+        let spec = Spec {
+            ack,
+            ..Spec::uplink(key)
+        };
+        let left = loaded.egress(&spec.frame());
+        let (segment, layout) = parse(&left, LINK).unwrap();
+        assert!(checksum_is_right(&left, &segment, &layout));
+        let end = ack + (u32::from(segment.window) << SCALE);
+        acks += 1;
+        assert!(end >= ended, "{ended}, then {end} with {ack}");
+        assert!(end < 90_000 + (acks << SCALE), "{end} with {ack}");
+        ended = end;
+    }
+}

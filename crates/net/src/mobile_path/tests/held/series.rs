@@ -5,7 +5,7 @@
 //! The kernel's clock cannot be set. So each event's time and round trip are what the program has noted, and time passes
 //! by setting all that was noted back.
 //!
-//! The seeds are 1 to 60, 1 to 6 where the timer lets go; another one: `HOLDFAST_SEED=N`. A failure prints its own.
+//! The seeds are 1 to 60, so many of them as it takes where the timer lets go; another one: `HOLDFAST_SEED=N`. A failure prints its own.
 
 use holdfast_core::mobile_host::wake::{FromFh, FromMh, Leaves, Reserve};
 
@@ -23,6 +23,9 @@ const EPOCH_AT: usize = 32;
 const DONE_AT: usize = 104;
 const LET_GO: usize = 112;
 const SCALE: u8 = 7;
+/// How long one lasts by the clock.
+const SERIES_NS: u64 = 1_500_000_000;
+const UPTIME_LEFT_NS: u64 = 25_000_000_000;
 const AHEAD_BYTES_MAX: u32 = 30_000;
 
 struct Series<'a> {
@@ -33,6 +36,7 @@ struct Series<'a> {
     rule: Reserve,
     /// So much later it is than the kernel says, in nanoseconds.
     later: u64,
+    began_ns: u64,
     /// What the FH sends next, what has come of it in one piece, and the gap in it.
     next: u32,
     received: u32,
@@ -46,7 +50,7 @@ struct Series<'a> {
     /// What the daemon has let go since the MH's last segment.
     let_go: Option<SeqNum>,
     done_at: u64,
-    checked: [u32; 4],
+    checked: [u32; 5],
 }
 
 impl<'a> Series<'a> {
@@ -63,6 +67,7 @@ impl<'a> Series<'a> {
             key,
             rule: Reserve::default(),
             later: 0,
+            began_ns: monotonic_ns(),
             next: first,
             received: first,
             missing: None,
@@ -73,12 +78,12 @@ impl<'a> Series<'a> {
             ordered: true,
             let_go: None,
             done_at: 0,
-            checked: [0; 4],
+            checked: [0; 5],
         }
     }
 
     fn of(&self) -> String {
-        let [data, held, bulk, _] = self.checked;
+        let [data, held, bulk, ..] = self.checked;
         format!(
             "seed {}, after {data} data, {held} held, {bulk} in bulk",
             self.seed
@@ -100,6 +105,11 @@ impl<'a> Series<'a> {
     /// Lets time pass, in which nothing happens.
     fn pass_time(&mut self, time: Duration) {
         let nanos = time.as_nanos() as u64;
+        // A machine that has just started has no such times.
+        if self.later + nanos + UPTIME_LEFT_NS > self.began_ns {
+            self.checked[4] += 1;
+            return;
+        }
         let set_back = |value: &mut [u8], times: &[usize]| {
             for at in times {
                 let long = long_at(value, *at);
@@ -268,6 +278,7 @@ impl<'a> Series<'a> {
         assert_eq!(known.grid, self.rule.grid(), "{of}");
         let bulk = u32::from_ne_bytes(*value[BULK..].first_chunk().unwrap()) != 0;
         assert_eq!(bulk, self.rule.is_bulk(), "{of}");
+        assert_eq!(known.segments, self.rule.segments(), "{of}");
         assert_eq!(known.is_held(), self.rule.is_held(), "{of}");
         self.checked[2] += u32::from(bulk);
     }
@@ -339,7 +350,7 @@ fn by_one_series_of_events_program_and_rule_hold_the_same() {
     let programs = load_with_reserves(&interface(), FLOWS, false).unwrap();
     let maps = FlowMaps::of(&programs, &interface()).unwrap();
     let loaded = Loaded { programs, maps };
-    let mut checked = [0; 4];
+    let mut checked = [0; 5];
     for seed in seeds(60) {
         let mut series = Series::new(&loaded, seed);
         // What makes a round trip of many segments, of few, or of very few.
@@ -374,11 +385,11 @@ fn by_one_series_of_events_program_and_rule_hold_the_same() {
             *sum += one;
         }
     }
-    println!("data, held back, in bulk, let go: {checked:?}");
+    println!("data, held back, in bulk, let go, times that could not pass: {checked:?}");
     if std::env::var_os("HOLDFAST_SEED").is_none() {
-        let [data, held, bulk, let_go] = checked;
+        let [data, held, bulk, let_go, _] = checked;
         assert!(
-            data > 5_000 && held > 500 && bulk > 2_000 && let_go > 20,
+            data > 10_000 && held > 400 && bulk > 3_000 && let_go > 8,
             "{checked:?}"
         );
     }
@@ -391,11 +402,17 @@ fn by_one_series_of_events_programs_timer_and_rule_let_go_the_same() {
     let Some(loaded) = wake(test) else {
         return;
     };
-    let mut checked = [0; 4];
-    for seed in seeds(6) {
+    let mut checked = [0; 5];
+    // On a busy machine few series are without gaps.
+    for seed in seeds(30) {
+        if checked[1] > 50 && checked[3] > 8 {
+            break;
+        }
         let mut series = Series::new(&loaded, seed);
-        series.round_trip_ms = 20;
-        for step in 0..1_500 {
+        series.round_trip_ms = 60;
+        let began = monotonic_ns();
+        let mut pause_at = 20;
+        while monotonic_ns() - began < SERIES_NS {
             series.note_timer();
             match series.rng.below(8) {
                 0..=4 => series.data(),
@@ -408,7 +425,8 @@ fn by_one_series_of_events_programs_timer_and_rule_let_go_the_same() {
             {
                 break;
             }
-            if step % 400 == 399 && series.rule.is_held() {
+            if series.checked[1] >= pause_at && series.rule.is_held() {
+                pause_at += 20;
                 let began = monotonic_ns();
                 while !series.note_timer() {
                     assert!(monotonic_ns() - began < 5_000_000_000, "{}", series.of());
@@ -419,9 +437,9 @@ fn by_one_series_of_events_programs_timer_and_rule_let_go_the_same() {
             *sum += one;
         }
     }
-    println!("data, held back, in bulk, let go: {checked:?}");
+    println!("data, held back, in bulk, let go, times that could not pass: {checked:?}");
     if std::env::var_os("HOLDFAST_SEED").is_none() {
-        let [_, held, _, let_go] = checked;
-        assert!(held > 50 && let_go > 2, "{checked:?}");
+        let [_, held, _, let_go, _] = checked;
+        assert!(held > 50 && let_go > 8, "{checked:?}");
     }
 }
