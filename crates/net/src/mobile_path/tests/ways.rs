@@ -15,8 +15,8 @@ impl Ways {
     fn new(test: &str, interface: &Interface, settings: ProgramSettings) -> Option<Self> {
         let with = |reads, reorders_stores| {
             let settings = ProgramSettings {
-                reads,
                 reorders_stores,
+                reads,
                 ..settings
             };
             Loaded::of(interface, settings)
