@@ -209,7 +209,7 @@ check 'a reason for each dependency' finds_nothing unexplained_dependencies
 check 'each dependency used' finds_nothing unused_dependencies
 check 'directions of dependencies' dependency_directions
 check 'cargo fmt' cargo fmt --all --check
-# Also the tests that other machines run.
+# With the tests that other machines run.
 check 'clippy' cargo clippy --locked --workspace --all-targets --all-features -- -D warnings
 check 'purity' scripts/purity.sh
 check 'documentation' documentation

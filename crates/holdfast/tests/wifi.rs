@@ -158,7 +158,7 @@ impl Air {
         let status = self.ask(&["status"]);
         let is_complete = status.lines().any(|line| line == "wpa_state=COMPLETED");
         let is_at = |name: &&str| status.contains(&format!("bssid={}", address(name)));
-        is_complete.then(|| ACCESS_POINTS.iter().position(|name| is_at(&name)))?
+        is_complete.then(|| ACCESS_POINTS.iter().position(is_at))?
     }
 
     fn await_associated(&self) -> usize {
@@ -282,15 +282,18 @@ fn the_signal_is_the_access_points_and_a_threshold_is_told_between_two_questions
     await_that("it is near", || (air.dbm() - near).abs() <= 1);
     assert_eq!(air.wifi()["failures"], 0);
     assert_eq!(air.events(), [], "a signal is no event");
-    // Asked once a minute: what comes before is the driver's.
+    // Asked once a minute: what comes before is the driver's. Its first word is on which side the
+    // signal is.
     air.daemon = None;
+    let begun = Instant::now();
     air.start_daemon("poll_ms = 60000\nwifi_threshold_dbm = -50");
-    await_that("the first answer", || air.wifi()["samples"] == 1);
+    await_that("the first answer", || air.dbm() == near);
     set_radio(at, "rx_rssi", -80);
-    let fell = await_that("it has fallen below", || air.wifi()["samples"] == 2);
+    let fell = await_that("it has fallen below", || air.dbm() < -50);
     let below = air.dbm();
     set_radio(at, "rx_rssi", -50);
-    let rose = await_that("it has risen above", || air.wifi()["samples"] == 3);
+    let rose = await_that("it has risen above", || air.dbm() > -50);
+    assert!(begun.elapsed() < Duration::from_secs(60), "asked meanwhile");
     println!(
         "threshold of -50 dBm: {below} dBm after {fell:?}, {} after {rose:?}",
         air.dbm()

@@ -188,11 +188,12 @@ fn today_a_window_opens_in_steps_and_is_the_mhs_own_again() {
     assert_eq!(mobile.counter("path.window_not_closed"), 0);
 }
 
+/// Steps last for four round trips of 300 ms, if nothing comes, and longer otherwise.
+const STEPS_NS: u64 = 4 * 300_000_000;
+
 #[test]
 fn a_daemon_killed_while_a_window_opens_in_steps_leaves_no_flow_limited() {
     let test = "a_daemon_killed_while_a_window_opens_in_steps_leaves_no_flow_limited";
-    // The steps last for four round trips, if nothing comes, and longer otherwise.
-    const STEPS_NS: u64 = 4 * 300_000_000;
     let killed_in_time = (0..5).any(|_| {
         // Nobody but the test speaks of the link, which never goes: it is the same at any load.
         let link = EmulatedLink {

@@ -95,7 +95,7 @@ fn pairs_of_repetitions_are_compared() {
 #[test]
 fn runs_of_a_pooled_parameter_are_repetitions_and_pairs_are_of_one_value() {
     let all = lines("", |number, line| {
-        line.goodput_mbps = [10.0, 9.0, 20.0, 16.0][number]
+        line.goodput_mbps = [10.0, 9.0, 20.0, 16.0][number];
     });
     let (table, foot) = comparison(&all, None, &["path".to_owned()]).unwrap();
     assert!(foot.contains("differ in path too"), "{foot}");
