@@ -27,6 +27,9 @@ pub(crate) const REPLY_BYTES_MAX: u64 = 16 << 20;
 /// How long a caller waits for a daemon's answer.
 const REPLY_WAIT: Duration = Duration::from_secs(5);
 
+/// After a caller could not be taken (no more descriptors): it stays the next one.
+const TAKE_AGAIN_AFTER: Duration = Duration::from_secs(1);
+
 /// How long a mobile's daemon, which does one thing at a time, waits for a caller.
 const REQUEST_WAIT: Duration = Duration::from_millis(200);
 
@@ -102,6 +105,41 @@ pub(crate) fn reply_line(reply: &ControlReply) -> String {
         .unwrap_or_else(|error| format!(r#"{{"reply":"error","message":"{error}"}}"#));
     line.push('\n');
     line
+}
+
+/// The callers of a control socket, one after the other.
+#[derive(Debug)]
+pub(crate) struct Callers {
+    listener: tokio::net::UnixListener,
+    /// When the next one is taken, after one could not be.
+    again_at: Option<tokio::time::Instant>,
+}
+
+impl Callers {
+    /// Those of a listener that does not block; within a tokio runtime.
+    pub(crate) fn of(listener: UnixListener) -> std::io::Result<Self> {
+        Ok(Self {
+            listener: tokio::net::UnixListener::from_std(listener)?,
+            again_at: None,
+        })
+    }
+
+    /// The next one. May be dropped and asked again.
+    pub(crate) async fn next(&mut self) -> tokio::net::UnixStream {
+        loop {
+            if let Some(again_at) = self.again_at {
+                tokio::time::sleep_until(again_at).await;
+                self.again_at = None;
+            }
+            match self.listener.accept().await {
+                Ok((stream, _)) => return stream,
+                Err(error) => {
+                    tracing::warn!(%error, "control socket");
+                    self.again_at = Some(tokio::time::Instant::now() + TAKE_AGAIN_AFTER);
+                }
+            }
+        }
+    }
 }
 
 /// A control socket that goes with its owner.

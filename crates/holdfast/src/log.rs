@@ -1,11 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The daemons' log: structured events on standard error.
 
+use std::sync::OnceLock;
+
 use tracing_subscriber::EnvFilter;
 
 use crate::settings::LogFormat;
 
 const DEFAULT_FILTER: &str = "info,netlink_packet_route=error";
+
+static FORMAT: OnceLock<LogFormat> = OnceLock::new();
+
+/// How this process writes its log, for one that it starts.
+pub(crate) fn format() -> LogFormat {
+    FORMAT.get().copied().unwrap_or_default()
+}
 
 /// Starts the log. `HOLDFAST_LOG` filters it (`debug`, `holdfast::mobile=trace`); `info`
 /// without it, less what the netlink library says of attributes newer than itself.
@@ -14,10 +23,15 @@ pub(crate) fn start(format: LogFormat) {
         EnvFilter::try_from_env("HOLDFAST_LOG").unwrap_or_else(|_| EnvFilter::new(DEFAULT_FILTER));
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr);
-    // A log that is started already stays as it is.
-    let _ = match format {
+        .with_writer(std::io::stderr)
+        // They would be printed there too, and end the process if nobody reads it any more.
+        .log_internal_errors(false);
+    let started = match format {
         LogFormat::Text => log.with_ansi(false).try_init(),
         LogFormat::Json => log.json().flatten_event(true).try_init(),
     };
+    // A log that is started already stays as it is.
+    if started.is_ok() {
+        let _ = FORMAT.set(format);
+    }
 }

@@ -16,6 +16,12 @@ use libbpf_rs::{
     TcHookBuilder,
 };
 
+mod entries;
+
+pub(crate) use entries::for_each_entry;
+#[cfg(test)]
+pub(crate) use entries::for_each_entry_of;
+
 /// Descriptors from this number on are links; see [`raise`].
 const LINK_FD_MIN: i32 = 512;
 /// Where our clsact filters stand, and by what a successor finds them.

@@ -15,7 +15,7 @@ use holdfast_core::mobile_host::wake;
 use holdfast_wire::{Instant, SeqNum};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
-use crate::bpf::{AttachMode, Hook, HookSide, Programs, SharedWords};
+use crate::bpf::{AttachMode, Hook, HookSide, Programs, SharedWords, for_each_entry};
 use crate::datapath::{self, Interface};
 use crate::tun::{LayerKind, Tun};
 
@@ -50,9 +50,6 @@ const HEARTBEAT_AGE_MAX: Duration = Duration::from_millis(200);
 
 /// Flows that are noted unless told otherwise; beyond, those that were seen least go.
 pub const FLOWS_MAX: u32 = 8192;
-
-/// Flows read with one call.
-const BATCH: u32 = 256;
 
 /// A number that was let go is kept for so long by itself; the programs keep it from the flow's next
 /// segment on.
@@ -289,20 +286,14 @@ impl FlowMaps {
     /// All flows of which the MH has sent an ACK.
     pub fn flows(&self) -> io::Result<Vec<NotedFlow>> {
         let mut found = Vec::new();
-        let batch = self
-            .flows
-            .lookup_batch(BATCH, MapFlags::ANY, MapFlags::ANY)
-            .map_err(io::Error::other)?;
-        for (key, value) in batch {
-            let (Some(key), Some(value)) = (key.first_chunk(), value.first_chunk()) else {
-                continue;
-            };
+        for_each_entry(&self.flows, |key, value| {
             match record::read(key, value, self.kind) {
                 Read::Flow(flow) if !record::REORDERS_STORES => found.push(*flow),
                 Read::NotOpen => {}
                 Read::Flow(_) | Read::Torn => found.extend(self.read(key)?),
             }
-        }
+            Ok(())
+        })?;
         Ok(found)
     }
 
@@ -367,12 +358,15 @@ impl FlowMaps {
     /// The flows that are closed or limited, as far as they are known.
     pub fn closed_flows(&self) -> io::Result<Vec<NotedFlow>> {
         let mut found = Vec::new();
-        for key in self.closed.keys() {
-            if let Some(key) = key.first_chunk() {
-                found.extend(self.read(key)?);
+        let mut failed = None;
+        for_each_entry(&self.closed, |key, _: &[u8; ORDER_BYTES]| {
+            match self.read(key) {
+                Ok(flow) => found.extend(flow),
+                Err(error) => failed = Some(error),
             }
-        }
-        Ok(found)
+            Ok(())
+        })?;
+        or_the_others(found, failed)
     }
 
     /// What is known of the flow's reserve.
@@ -424,20 +418,18 @@ impl FlowMaps {
         is_such: impl Fn(&NotedReserve) -> bool,
     ) -> io::Result<Vec<(NotedFlow, NotedReserve)>> {
         let mut found = Vec::new();
-        let batch = self
-            .reserves
-            .lookup_batch(BATCH, MapFlags::ANY, MapFlags::ANY)
-            .map_err(io::Error::other)?;
-        for (key, value) in batch {
-            let (Some(key), Some(value)) = (key.first_chunk(), value.first_chunk()) else {
-                continue;
-            };
+        let mut failed = None;
+        for_each_entry(&self.reserves, |key, value| {
             let reserve = reserve::read(value);
             if is_such(&reserve) {
-                found.extend(self.read(key)?.map(|noted| (noted, reserve)));
+                match self.read(key) {
+                    Ok(flow) => found.extend(flow.map(|noted| (noted, reserve))),
+                    Err(error) => failed = Some(error),
+                }
             }
-        }
-        Ok(found)
+            Ok(())
+        })?;
+        or_the_others(found, failed)
     }
 
     /// The flow was woken, by a made ACK that says `woken.let_go`.
@@ -475,5 +467,17 @@ impl FlowMaps {
     /// Until when what is ordered holds.
     pub fn orders_until(&self) -> Instant {
         Instant::from_nanos(self.words.load(ORDERS_UNTIL))
+    }
+}
+
+/// Of some flows one could not be read: the others count, if there are any.
+fn or_the_others<T>(found: Vec<T>, failed: Option<io::Error>) -> io::Result<Vec<T>> {
+    match failed {
+        Some(error) if found.is_empty() => Err(error),
+        Some(error) => {
+            tracing::warn!(%error, "a flow cannot be read");
+            Ok(found)
+        }
+        None => Ok(found),
     }
 }

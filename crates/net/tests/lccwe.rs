@@ -455,13 +455,9 @@ fn the_window_makes_up_for_a_short_handoff_at_its_end() {
     );
 }
 
-/// Not a test of its own: what the next one starts as another process.
-#[test]
-fn child_that_registers_and_waits() {
-    let Ok(name) = std::env::var(CHILD_ENV) else {
-        return;
-    };
-    let control = CongestionControl::register(&name).unwrap();
+/// What the child process of the next test does.
+fn register_and_wait(name: &str) {
+    let control = CongestionControl::register(name).unwrap();
     // Until it is killed, or its parent has gone.
     let _ = std::io::stdin().read(&mut [0; 1]);
     drop(control);
@@ -469,12 +465,16 @@ fn child_that_registers_and_waits() {
 
 #[test]
 fn a_killed_owner_leaves_no_registration() {
-    if !available_or_skip("a_killed_owner_leaves_no_registration") {
+    let test = "a_killed_owner_leaves_no_registration";
+    if let Ok(name) = std::env::var(CHILD_ENV) {
+        return register_and_wait(&name);
+    }
+    if !available_or_skip(test) {
         return;
     }
     let name = format!("hf{}_kill", std::process::id());
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "child_that_registers_and_waits"])
+        .args(["--exact", test])
         .env(CHILD_ENV, &name)
         .stdin(Stdio::piped())
         .stdout(Stdio::null())

@@ -304,6 +304,43 @@ fn an_opening_ack_arrives(is_v6: bool, with_outage: bool, is_forwarded: bool) {
     );
 }
 
+/// Frames that have come to the router from the MH, whatever address they bear.
+fn come_to_router(world: &World) -> u64 {
+    let read = || std::fs::read_to_string("/proc/thread-self/net/dev").unwrap();
+    let devices = world.router.run(read).unwrap();
+    let mut lines = devices.lines();
+    let line = lines.find_map(|line| line.trim_start().strip_prefix("ap0:"));
+    let frames = line.unwrap().split_whitespace().nth(1);
+    frames.unwrap().parse().unwrap()
+}
+
+#[test]
+fn whoever_makes_acks_and_leaves_leaves_none_of_them_unsent() {
+    /// Three times what leaves at once.
+    const ACKS: u8 = 100;
+    if !available_or_skip("whoever_makes_acks_and_leaves_leaves_none_of_them_unsent") {
+        return;
+    }
+    let world = World::new(false);
+    let download = Download::start(&world, &world.mh);
+    await_that("it runs", || {
+        download.received.load(Ordering::Relaxed) > 1_000_000
+    });
+    let interface = download.path().interface();
+    let sender = world.mh.run(|| AckSender::open(interface)).unwrap();
+    let sender = sender.unwrap();
+    download.close();
+    let noted = download.noted();
+    world.silence(noted.flow.key.mh.address);
+    world.change_router(false);
+    let before = come_to_router(&world);
+    sender.send(&noted, MadeAck::Last, ACKS).unwrap();
+    drop(sender);
+    let came = come_to_router(&world) - before;
+    // To the noted address, and to the one that the router has announced.
+    assert!(came >= 2 * u64::from(ACKS), "{came} frames");
+}
+
 #[test]
 fn made_acks_go_to_the_router_that_answers_after_an_outage() {
     if !available_or_skip("made_acks_go_to_the_router_that_answers_after_an_outage") {

@@ -20,7 +20,7 @@ use holdfast_net::monitor::{LinkEvent as InterfaceEvent, LinkMonitor, LinkState}
 use holdfast_wire::Instant;
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::net::{UdpSocket, UnixListener, UnixStream};
+use tokio::net::{UdpSocket, UnixStream};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::Receiver;
 use tokio::sync::{Semaphore, oneshot};
@@ -30,7 +30,7 @@ use super::command::{Command, WorkerHandle};
 use super::station::Told;
 use super::took_over::TookOver;
 use crate::control::{
-    ControlReply, ControlRequest, LinkEvent, REQUEST_BYTES_MAX, parse_request, reply_line,
+    Callers, ControlReply, ControlRequest, LinkEvent, REQUEST_BYTES_MAX, parse_request, reply_line,
 };
 use crate::settings::GatewaySettings;
 use crate::status::{LinkSource, LinkView, MobileStatus, StatusReply};
@@ -119,7 +119,7 @@ impl Control {
         channels: Channels,
         mut worker_done: oneshot::Receiver<io::Result<()>>,
     ) -> anyhow::Result<()> {
-        let listener = UnixListener::from_std(channels.listener)?;
+        let mut callers = Callers::of(channels.listener)?;
         let signals = channels.signals.map(UdpSocket::from_std).transpose()?;
         let mut monitor = register(channels.monitor)?;
         let mut told = channels.told;
@@ -135,12 +135,9 @@ impl Control {
                         Err(_) => bail!("the packet worker ended without a word"),
                     };
                 }
-                accepted = listener.accept() => match accepted {
-                    Ok((stream, _)) => {
-                        tokio::task::spawn_local(Rc::clone(&control).answer(stream));
-                    }
-                    Err(error) => tracing::warn!(%error, "control socket"),
-                },
+                stream = callers.next() => {
+                    tokio::task::spawn_local(Rc::clone(&control).answer(stream));
+                }
                 received = receive(signals.as_ref(), &mut datagram) => match received {
                     Ok((len, from)) => {
                         let reply = control.handle_datagram(&datagram[..len], from);

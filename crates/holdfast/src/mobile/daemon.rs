@@ -22,7 +22,7 @@ use super::cells::Cells;
 use super::congestion::HandoffTimes;
 use super::host::Host;
 use super::sources::{SourceKind, Sources};
-use crate::control::ControlListener;
+use crate::control::{Callers, ControlListener};
 use crate::log;
 use crate::settings::{LogFormat, MobileSettings, resolve};
 
@@ -97,7 +97,7 @@ impl Daemon {
 
     async fn run(mut self) -> anyhow::Result<()> {
         let listener = ControlListener::bind(&self.settings.control_socket)?;
-        let accept = tokio::net::UnixListener::from_std(listener.try_clone()?)?;
+        let mut callers = Callers::of(listener.try_clone()?)?;
         let mut sources = Sources::start(&self.settings);
         self.link.note_started(sources.kinds());
         let mut terminate = signal(SignalKind::terminate())?;
@@ -131,10 +131,7 @@ impl Daemon {
                     Ok(length) => self.handle_datagram(&datagram[..length]),
                     Err(error) => tracing::debug!(%error, "signal socket"),
                 },
-                accepted = accept.accept() => match accepted {
-                    Ok((stream, _)) => self.answer(stream).await,
-                    Err(error) => tracing::warn!(%error, "control socket"),
-                },
+                stream = callers.next() => self.answer(stream).await,
                 () = paused(self.host.as_ref()) => {
                     if let Some(host) = &mut self.host {
                         host.handle_pauses();

@@ -14,17 +14,21 @@ use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::process::CommandExt as _;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::time::{Duration, Instant as WallInstant};
 
 use anyhow::{Context as _, bail};
+use clap::ValueEnum as _;
 use holdfast_core::mobile_host::MadeAck;
 use holdfast_net::datapath::{Interface, monotonic_ns};
 use holdfast_net::mobile_path::{AckSender, FlowMaps, LentMaps, MobilePath, NotedFlow};
 use holdfast_net::readiness::wait_readable;
 use holdfast_wire::Instant;
+
+use crate::log;
+use crate::settings::LogFormat;
 
 /// This program, even if another version has taken the place of its file.
 const OWN_PROGRAM: &str = "/proc/self/exe";
@@ -63,6 +67,9 @@ pub(crate) struct GuardArgs {
     /// That of flows that were woken
     #[arg(long)]
     woken: i32,
+    /// How the daemon writes its log
+    #[arg(long, value_enum, default_value_t = LogFormat::Text)]
+    log_format: LogFormat,
 }
 
 /// The daemon's side: the process and the pipe to it.
@@ -99,24 +106,31 @@ impl Guard {
         ] {
             command.arg(flag).arg(descriptor.to_string());
         }
+        if let Some(format) = log::format().to_possible_value() {
+            command.arg("--log-format").arg(format.get_name());
+        }
         // What is sent to the daemon's group is not meant for it.
         command.process_group(0);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().context("the guard cannot be started")?;
-        let pipe = child.stdin.take().context("the guard has no pipe")?;
-        let ready = child.stdout.take().context("the guard has no pipe")?;
+        let guard = child.stdin.take().zip(child.stdout.take());
+        let (pipe, ready) = guard.context("the guard has no pipe")?;
         let guard = Self {
             child,
             pipe,
             watching: false,
         };
-        let [answers] = wait_readable([ready.as_fd()], Some(within))?;
-        let mut answer = [0];
-        if !answers || File::from(OwnedFd::from(ready)).read(&mut answer)? == 0 {
-            guard.dismiss();
-            bail!("the guard of closed windows does not start; it needs CAP_BPF and CAP_NET_RAW");
+        match says_ready(ready, within) {
+            Ok(true) => Ok(guard),
+            other => {
+                // Left alone it would take the end of its pipe for the daemon's.
+                guard.dismiss();
+                other.context("the guard's pipe")?;
+                bail!(
+                    "the guard of closed windows does not start; it needs CAP_BPF and CAP_NET_RAW"
+                );
+            }
         }
-        Ok(guard)
     }
 
     /// Whether it still is there.
@@ -144,8 +158,26 @@ impl Guard {
     }
 }
 
+/// Whether the process says in its time that it is there.
+fn says_ready(pipe: ChildStdout, within: Duration) -> io::Result<bool> {
+    let mut pipe = File::from(OwnedFd::from(pipe));
+    let begun = WallInstant::now();
+    loop {
+        let left = within.saturating_sub(begun.elapsed());
+        let [answers] = wait_readable([pipe.as_fd()], Some(left))?;
+        if answers {
+            return Ok(pipe.read(&mut [0])? > 0);
+        }
+        // Or a signal has ended the wait.
+        if left.is_zero() {
+            return Ok(false);
+        }
+    }
+}
+
 /// Runs the guard until the daemon is gone and all is open.
 pub(super) fn run(args: &GuardArgs) -> anyhow::Result<()> {
+    log::start(args.log_format);
     // A service manager sends these to all of a service. It ends when its daemon does.
     for signal in [
         signal_hook::consts::SIGTERM,
@@ -167,8 +199,10 @@ pub(super) fn run(args: &GuardArgs) -> anyhow::Result<()> {
     let keeper = Keeper { maps, sender };
     io::stdout().write_all(&[1])?;
     io::stdout().flush()?;
+    // If that fails the daemon starts another one; what it has closed is its own meanwhile.
     watch(&keeper)?;
-    keeper.open_for_good()
+    keeper.open_for_good();
+    Ok(())
 }
 
 /// Looks after closed windows until the pipe from the daemon ends.
@@ -193,7 +227,7 @@ fn watch(keeper: &Keeper) -> io::Result<()> {
         let until = keeper.maps.orders_until();
         if something && until < now() && until != opened_at {
             // The daemon hangs. What it has closed stays in the map: it may go on.
-            keeper.send_all(COPIES)?;
+            keeper.send_all(COPIES);
             opened_at = until;
         }
     }
@@ -206,54 +240,87 @@ struct Keeper {
 
 impl Keeper {
     fn send(&self, flow: &NotedFlow, copies: u8) {
-        // The link may be down: it is tried again.
-        let _ = self.sender.send(flow, MadeAck::Last, copies);
+        // The link may be down, and all that opens a window is said again.
+        if let Err(error) = self.sender.send(flow, MadeAck::Last, copies) {
+            tracing::debug!(%error, flow = ?flow.flow.key, "not sent");
+        }
     }
 
-    fn send_all(&self, copies: u8) -> io::Result<()> {
-        for flow in self.maps.closed_flows()? {
+    /// Of each kind what can be read: an error is no reason to leave the others closed.
+    fn closed(&self) -> Option<Vec<NotedFlow>> {
+        or_said(self.maps.closed_flows(), "the closed windows")
+    }
+
+    fn send_all(&self, copies: u8) {
+        for flow in self.closed().into_iter().flatten() {
             self.send(&flow, copies);
         }
-        self.acknowledge_held()
+        self.acknowledge_held();
     }
 
     /// What was held back is acknowledged, and nothing below leaves any more.
-    fn acknowledge_held(&self) -> io::Result<()> {
-        for flow in self.maps.unsaid_flows()? {
+    fn acknowledge_held(&self) {
+        let held = or_said(self.maps.unsaid_flows(), "what is held back");
+        for flow in held.into_iter().flatten() {
             // Said all the same: the flow's next segment says no less.
             if let Err(error) = self.maps.let_go(&flow.flow.key, flow.flow.rcv_nxt) {
                 tracing::warn!(%error, "what leaves is not changed");
             }
             self.send(&flow, 1);
         }
-        Ok(())
     }
 
     /// The daemon is gone: opens all that it has left closed.
-    fn open_for_good(&self) -> anyhow::Result<()> {
-        let closed = self.maps.closed_flows()?;
+    fn open_for_good(&self) {
+        let mut closed = self.closed();
         // Filters of a kernel without TCX are still there.
         self.maps.set_orders_until(Instant::ZERO);
-        for flow in &closed {
-            self.maps.open_window(&flow.flow.key)?;
-            self.send(flow, COPIES);
-        }
-        self.acknowledge_held()?;
+        self.open(closed.iter().flatten());
+        self.acknowledge_held();
         let mut wait = REPEATED_AFTER;
         for _ in 0..REPETITIONS {
-            if closed.is_empty() {
+            if closed.as_ref().is_some_and(Vec::is_empty) {
                 break;
             }
             std::thread::sleep(wait);
             wait *= 2;
-            for flow in &closed {
-                // What the kernel has said since is newer, where the filters noted it.
-                let newest = self.maps.flow(&flow.flow.key)?;
-                self.send(newest.as_ref().unwrap_or(flow), 1);
+            if let Some(closed) = &closed {
+                self.say_again(closed);
+            } else {
+                closed = self.closed();
+                self.open(closed.iter().flatten());
             }
         }
-        Ok(())
     }
+
+    fn open<'a>(&self, closed: impl Iterator<Item = &'a NotedFlow>) {
+        for flow in closed {
+            let opened = self.maps.open_window(&flow.flow.key);
+            self.send(flow, COPIES);
+            // With the deadline over it is open in any case.
+            if let Err(error) = opened {
+                tracing::warn!(%error, "an order is left");
+            }
+        }
+    }
+
+    fn say_again(&self, opened: &[NotedFlow]) {
+        for flow in opened {
+            // What the kernel has said since is newer, where the filters noted it.
+            let newest = self.maps.flow(&flow.flow.key).unwrap_or_else(|error| {
+                tracing::debug!(%error, "no newer note");
+                None
+            });
+            self.send(newest.as_ref().unwrap_or(flow), 1);
+        }
+    }
+}
+
+/// The flows; none if they cannot be read.
+fn or_said(flows: io::Result<Vec<NotedFlow>>, what: &str) -> Option<Vec<NotedFlow>> {
+    flows
+        .inspect_err(|error| tracing::warn!(%error, "{what} cannot be read"))
+        .ok()
 }
 
 fn now() -> Instant {

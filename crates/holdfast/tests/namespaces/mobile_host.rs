@@ -3,6 +3,7 @@
 //! is left of a freeze when the daemon is killed or hangs, flaps; and with an M-TCP gateway,
 //! what the marked ACK gains and what is compressed.
 
+use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -17,7 +18,7 @@ use holdfast_lab::topology::{GATEWAY_WIRED_IF, GATEWAY_WIRELESS, MH, TopologySet
 use holdfast_link::OutageAt;
 use holdfast_net::datapath::monotonic_ns;
 use holdfast_net::netns::{ChildGuard, NetNs};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, prlimit};
 
 use super::compression::transfer;
 use super::mobile_wake_senders::children;
@@ -325,6 +326,52 @@ fn a_guard_that_dies_in_a_freeze_has_a_successor_who_opens_what_the_daemon_leave
     let received = flow.finish().unwrap();
     let resumed = Duration::from_nanos(resumed_after_ns(&received, killed_ns));
     assert!(resumed < Duration::from_secs(1), "{resumed:?}");
+}
+
+/// The lowest limit by which the process can open so many more descriptors.
+fn descriptors_limit(pid: u32, spare: usize) -> u64 {
+    let open = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
+    let number = |entry: std::fs::DirEntry| entry.file_name().into_string().unwrap();
+    let open: BTreeSet<u64> = open
+        .map(|entry| number(entry.unwrap()).parse().unwrap())
+        .collect();
+    let mut free = (0_u64..).filter(|number| !open.contains(number));
+    free.nth(spare).unwrap()
+}
+
+#[test]
+fn what_is_closed_stays_so_without_a_guard_until_the_link_is_back_or_there_is_one_again() {
+    let test =
+        "what_is_closed_stays_so_without_a_guard_until_the_link_is_back_or_there_is_one_again";
+    let Some(harness) = plain(test, EmulatedLink::default()) else {
+        return;
+    };
+    let mobile = Mobile::start_patient(&harness, "2000");
+    let daemon = mobile.child.id();
+    await_that("there is a guard", || children(daemon).len() == 1);
+    let flow = frozen(&harness, &mobile);
+    let pid_of = |number: u32| Pid::from_raw(number.try_into().unwrap());
+    // Enough for a caller of the control socket, and too few for a guard and its maps.
+    let few = Rlimit {
+        current: Some(descriptors_limit(daemon, 3)),
+        ..getrlimit(Resource::Nofile)
+    };
+    let enough = prlimit(pid_of(daemon), Resource::Nofile, few).unwrap();
+    kill_process(pid_of(children(daemon)[0]).unwrap(), Signal::KILL).unwrap();
+    await_that("it is missed", || children(daemon).is_empty());
+    // Longer than orders hold that nobody says again.
+    stands_still(&flow, 2 * SECOND_NS);
+    assert!(mobile.counter("host.closed-now") > 0);
+    assert!(children(daemon).is_empty());
+    prlimit(pid_of(daemon), Resource::Nofile, enough).unwrap();
+    await_that("there is a guard again", || children(daemon).len() == 1);
+    assert!(mobile.counter("host.closed-now") > 0);
+    let told_ns = monotonic_ns();
+    mobile.tell("up", 0);
+    let received = flow.finish().unwrap();
+    let resumed = Duration::from_nanos(resumed_after_ns(&received, told_ns));
+    assert!(resumed < Duration::from_secs(1), "{resumed:?}");
+    assert_eq!(mobile.counter("host.closed-now"), 0);
 }
 
 #[test]

@@ -101,28 +101,25 @@ fn a_registration_ends_with_its_guard_and_a_name_is_taken_once() {
     wait_until("the end of the second", || !is_available(&other));
 }
 
-/// Not a test of its own: what the next one starts as another process.
-#[test]
-fn child_that_registers_as_on_old_kernels() {
-    let Ok(name) = std::env::var(CHILD_ENV) else {
-        return;
-    };
-    let control = CongestionControl::register_by(&name, &ATTEMPTS[1..]).unwrap();
+/// What the child process of the next test does.
+fn register_as_on_old_kernels(name: &str) {
+    let control = CongestionControl::register_by(name, &ATTEMPTS[1..]).unwrap();
     assert!(!control.is_linked());
     let _ = io::stdin().read(&mut [0; 1]);
 }
 
 #[test]
 fn without_links_a_killed_owner_leaves_no_registration_either() {
-    if !available_or_skip("without_links_a_killed_owner_leaves_no_registration_either") {
+    let test = "without_links_a_killed_owner_leaves_no_registration_either";
+    if let Ok(name) = std::env::var(CHILD_ENV) {
+        return register_as_on_old_kernels(&name);
+    }
+    if !available_or_skip(test) {
         return;
     }
     let name = name_of("old");
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args([
-            "--exact",
-            "lccwe::tests::child_that_registers_as_on_old_kernels",
-        ])
+        .args(["--exact", &format!("lccwe::tests::{test}")])
         .env(CHILD_ENV, &name)
         .stdin(Stdio::piped())
         .stdout(Stdio::null())

@@ -6,11 +6,18 @@
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
+use holdfast_core::mobile_host::FLOWS_SERVED_MAX;
+
 use crate::datapath::Interface;
 use crate::syscall::{at, check};
 
 const ETH_P_IP: u16 = 0x0800;
 const ETH_P_IPV6: u16 = 0x86dd;
+
+/// Frames that one event makes: three for each of the flows that are served.
+const FRAMES_AT_ONCE: usize = 3 * FLOWS_SERVED_MAX;
+/// What the kernel takes for each of them, 832 bytes (Linux 6.18), and a little more.
+const FRAME_BYTES: usize = 1024;
 
 /// A packet socket that only sends.
 #[derive(Debug)]
@@ -31,22 +38,36 @@ impl FrameSocket {
         check(raw).map_err(|error| at("packet socket", &error))?;
         // SAFETY: raw was just opened and is owned by nobody else.
         let socket = unsafe { OwnedFd::from_raw_fd(raw) };
-        let yes: libc::c_int = 1;
-        // SAFETY: setsockopt reads one int, which outlives the call.
-        check(unsafe {
-            libc::setsockopt(
-                socket.as_raw_fd(),
-                libc::SOL_PACKET,
-                libc::PACKET_QDISC_BYPASS,
-                (&raw const yes).cast(),
-                size_of::<libc::c_int>() as libc::socklen_t,
-            )
-        })
-        .map_err(|error| at("packet socket: no queueing discipline", &error))?;
-        Ok(Self {
+        let frames = Self {
             socket,
             ifindex: interface.ifindex as i32,
-        })
+        };
+        frames
+            .set(libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1)
+            .map_err(|error| at("packet socket: no queueing discipline", &error))?;
+        // Where the device keeps what it has not sent, the usual buffer has room for 280. The kernel
+        // doubles what is asked for: socket(7).
+        let bytes = (FRAMES_AT_ONCE * FRAME_BYTES / 2) as libc::c_int;
+        let set_buffer = |option| frames.set(libc::SOL_SOCKET, option, bytes);
+        set_buffer(libc::SO_SNDBUFFORCE)
+            // Without CAP_NET_ADMIN as much as anybody may have.
+            .or_else(|_| set_buffer(libc::SO_SNDBUF))
+            .map_err(|error| at("packet socket: buffer", &error))?;
+        Ok(frames)
+    }
+
+    fn set(&self, level: libc::c_int, option: libc::c_int, value: libc::c_int) -> io::Result<()> {
+        // SAFETY: setsockopt reads one int, which outlives the call.
+        let result = unsafe {
+            libc::setsockopt(
+                self.socket.as_raw_fd(),
+                level,
+                option,
+                (&raw const value).cast(),
+                size_of::<libc::c_int>() as libc::socklen_t,
+            )
+        };
+        check(result)
     }
 
     pub(super) const fn ifindex(&self) -> u32 {
@@ -78,5 +99,50 @@ impl FrameSocket {
             return Err(io::Error::last_os_error());
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::netns::{NetNs, available_or_skip};
+
+    #[test]
+    fn what_one_event_makes_finds_room_on_a_device_that_keeps_it() {
+        let test = "what_one_event_makes_finds_room_on_a_device_that_keeps_it";
+        if !available_or_skip(test) {
+            return;
+        }
+        let ns = NetNs::new().unwrap();
+        // What is sent on `mv` waits in `base`'s queue, counted as the sender's.
+        for line in [
+            "ip link add base type veth peer name other",
+            "ip link set other up",
+            "ip link set base up",
+            "tc qdisc add dev base root tbf rate 8kbit burst 1600 limit 10mb",
+            "ip link add link base name mv type macvlan mode vepa",
+            "ip link set mv up",
+        ] {
+            let (program, words) = line.split_once(' ').unwrap();
+            let output = ns.command(program).args(words.split(' ')).output().unwrap();
+            let may_be_missing = line.contains("tbf") || line.contains("macvlan");
+            if !output.status.success() {
+                assert!(may_be_missing, "{line}: {output:?}");
+                let said = String::from_utf8_lossy(&output.stderr);
+                println!("SKIPPED {test}: {line}: {said}");
+                return;
+            }
+        }
+        let open = || FrameSocket::open(&Interface::query("mv").unwrap()).unwrap();
+        let frames = ns.run(open).unwrap();
+        let mut frame = [0; 100];
+        frame[..14].copy_from_slice(&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0]);
+        for number in 0..FRAMES_AT_ONCE {
+            let sent = frames.send(&frame, true);
+            assert!(sent.is_ok(), "{number}: {sent:?}");
+        }
+        let more = (0..10 * FRAMES_AT_ONCE).find_map(|_| frames.send(&frame, true).err());
+        let kind = more.map(|error| error.kind());
+        assert_eq!(kind, Some(io::ErrorKind::WouldBlock), "it does keep them");
     }
 }

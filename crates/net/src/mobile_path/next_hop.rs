@@ -10,35 +10,43 @@
 //!
 //! Source: rtnetlink(7), `neigh_add` in `net/core/neighbour.c`.
 
-use std::collections::VecDeque;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+
+use holdfast_core::mobile_host::FLOWS_SERVED_MAX;
 
 use super::frame_socket::FrameSocket;
 use crate::readiness::{Waker, wait_readable};
 
 mod kernel;
+mod waiting;
 
 use kernel::{Changes, Kernel, Neighbour, Trust};
+use waiting::Waiting;
 
-/// An address of the link layer, and where its destination stands in a frame of Ethernet.
+/// An address of the link layer.
 type Mac = [u8; 6];
-const DESTINATION: std::ops::Range<usize> = 0..6;
 
 /// Frames that wait for the thread; more go to the noted address alone. And those that wait for an
 /// answer.
-const FRAMES_MAX: usize = 2048;
-/// Nobody answers any more: the kernel asks three times, a second apart.
-const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+///
+/// Three for each flow that is served at one event, and one at its first repetition.
+const FRAMES_MAX: usize = 4 * FLOWS_SERVED_MAX;
+/// The thread's owner waits so long for what is due.
+const LEAVES_WITHIN: Duration = Duration::from_millis(300);
 /// What the kernel said of a way is so for so long, or until it tells of a change.
 const SAID_FOR: Duration = Duration::from_millis(20);
 /// Ways kept for so long.
 const WAYS_MAX: usize = 64;
+/// If the thread fails it begins anew after so long, and twice as long each time...
+const AGAIN_MIN: Duration = Duration::from_secs(1);
+/// ... up to this.
+const AGAIN_MAX: Duration = Duration::from_secs(60);
 
 /// A frame that went to the noted address.
 #[derive(Debug)]
@@ -62,19 +70,18 @@ pub(super) struct NextHops {
 impl NextHops {
     /// Starts it for an interface of the calling thread's network namespace.
     pub(super) fn start(frames: Arc<FrameSocket>) -> io::Result<Self> {
-        let changes = Changes::open()?;
-        let follower = Follower {
-            kernel: Kernel::open(frames.ifindex())?,
-            frames,
-            ways: Vec::new(),
-            waiting: VecDeque::new(),
-        };
+        let mut opened = Some(Follower::open(&frames)?);
         let (sent, received) = sync_channel(FRAMES_MAX);
         let waker = Waker::new()?;
         let woken = waker.clone();
+        let follow = move |received: &Receiver<Sent>| {
+            // A thread has the network namespace of the one that has started it.
+            let follower = opened.take().map_or_else(|| Follower::open(&frames), Ok);
+            follower?.run(received, &woken)
+        };
         let thread = std::thread::Builder::new()
             .name("next-hops".into())
-            .spawn(move || run(follower, changes, &received, &woken))?;
+            .spawn(move || keep(follow, &received, rest))?;
         Ok(Self {
             sent: Some(sent),
             waker,
@@ -103,27 +110,39 @@ impl Drop for NextHops {
     }
 }
 
-/// The thread's whole life.
-fn run(mut follower: Follower, mut changes: Changes, received: &Receiver<Sent>, woken: &Waker) {
+/// The thread's whole life: `follow` until that ends well, again if it fails. `rest` between is told
+/// why, and says whether there is anything left to do.
+fn keep<T>(
+    mut follow: impl FnMut(&Receiver<T>) -> io::Result<()>,
+    received: &Receiver<T>,
+    mut rest: impl FnMut(&Receiver<T>, &io::Error, Duration) -> bool,
+) {
+    let mut again = AGAIN_MIN;
     loop {
-        if wait_readable([woken.as_fd(), changes.as_fd()], None).is_err() {
-            // Without news: what is known when a frame is sent still counts.
-            return received.iter().for_each(|sent| follower.follow(sent));
+        let begun = Instant::now();
+        let Err(error) = follow(received) else {
+            return;
+        };
+        if begun.elapsed() >= AGAIN_MAX {
+            again = AGAIN_MIN;
         }
-        // What has changed by now is what is asked for below.
-        for (address, neighbour) in changes.take(follower.kernel.ifindex()) {
-            follower.note_change(address, neighbour);
+        if !rest(received, &error, again) {
+            return;
         }
-        if changes.were_lost() {
-            follower.look_again();
-        }
-        woken.reset();
-        loop {
-            match received.try_recv() {
-                Ok(sent) => follower.follow(sent),
-                Err(std::sync::mpsc::TryRecvError::Empty) => break,
-                Err(std::sync::mpsc::TryRecvError::Disconnected) => return,
-            }
+        again = (again * 2).min(AGAIN_MAX);
+    }
+}
+
+/// Made frames go to the noted addresses alone for so long.
+fn rest<T>(received: &Receiver<T>, error: &io::Error, length: Duration) -> bool {
+    tracing::warn!(%error, "no other next hops for made ACKs; trying again in {length:?}");
+    let end = Instant::now() + length;
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        match received.recv_timeout(left) {
+            Ok(_) => {}
+            Err(RecvTimeoutError::Timeout) => return true,
+            Err(RecvTimeoutError::Disconnected) => return false,
         }
     }
 }
@@ -136,46 +155,97 @@ struct Way {
     next_hop: Option<(IpAddr, Neighbour)>,
 }
 
-/// A frame of whose next hop there may be news.
-#[derive(Debug)]
-struct Waiting {
-    next_hop: IpAddr,
-    since: Instant,
-    sent_to: Mac,
-    frame: Vec<u8>,
-}
-
 #[derive(Debug)]
 struct Follower {
     kernel: Kernel,
+    changes: Changes,
     frames: Arc<FrameSocket>,
     /// The newest last.
     ways: Vec<Way>,
-    waiting: VecDeque<Waiting>,
+    waiting: Waiting,
 }
 
 impl Follower {
+    fn open(frames: &Arc<FrameSocket>) -> io::Result<Self> {
+        Ok(Self {
+            // What changes from now on is heard of; what is so is asked for.
+            changes: Changes::open()?,
+            kernel: Kernel::open(frames.ifindex())?,
+            frames: Arc::clone(frames),
+            ways: Vec::new(),
+            waiting: Waiting::new(),
+        })
+    }
+
+    /// Errors: it can wait for nothing any more.
+    fn run(mut self, received: &Receiver<Sent>, woken: &Waker) -> io::Result<()> {
+        loop {
+            let due = self.waiting.poll_timeout();
+            let timeout = due.map(|at| at.saturating_duration_since(Instant::now()));
+            wait_readable([woken.as_fd(), self.changes.as_fd()], timeout)?;
+            // What has changed by now is what is asked for below.
+            for (address, neighbour) in self.changes.take(self.kernel.ifindex()) {
+                self.note_change(address, neighbour);
+            }
+            if self.changes.were_lost() {
+                self.look_again();
+            }
+            woken.reset();
+            loop {
+                match received.try_recv() {
+                    Ok(sent) => self.follow(sent),
+                    Err(TryRecvError::Empty) => break,
+                    Err(TryRecvError::Disconnected) => {
+                        self.leave();
+                        return Ok(());
+                    }
+                }
+            }
+            self.transmit();
+        }
+    }
+
+    fn transmit(&mut self) {
+        let frames = &self.frames;
+        let send = |frame: &[u8], is_v4| frames.send(frame, is_v4);
+        self.waiting.transmit(Instant::now(), send);
+    }
+
+    /// What is due leaves before the thread does.
+    fn leave(&mut self) {
+        let end = Instant::now() + LEAVES_WITHIN;
+        loop {
+            self.transmit();
+            match self.waiting.poll_timeout() {
+                Some(at) if at < end => {
+                    std::thread::sleep(at.saturating_duration_since(Instant::now()));
+                }
+                _ => return,
+            }
+        }
+    }
+
     fn follow(&mut self, sent: Sent) {
         let Some((next_hop, neighbour)) = self.way(sent.ends) else {
             return;
         };
-        let Some(noted) = sent.frame.first_chunk().copied() else {
-            return;
-        };
-        let mut waiting = Waiting {
-            next_hop,
-            since: Instant::now(),
-            sent_to: noted,
-            frame: sent.frame,
-        };
-        if let Some(mac) = neighbour.mac {
-            waiting.send_to(mac, &self.frames);
+        if sent.may_be_late {
+            let now = Instant::now();
+            self.waiting.add(next_hop, neighbour, sent.frame, now);
+        } else if let Some(mac) = neighbour.mac {
+            self.send_now(sent.frame, mac, next_hop.is_ipv4());
         }
-        if neighbour.trust == Trust::Fixed || !sent.may_be_late {
-            return;
+    }
+
+    /// Unless it went there already.
+    fn send_now(&self, mut frame: Vec<u8>, mac: Mac, is_v4: bool) {
+        if let Some(noted) = frame.first_chunk_mut::<6>()
+            && *noted != mac
+        {
+            *noted = mac;
+            // The link may be down: whoever has made the frame knows.
+            let _ = self.frames.send(&frame, is_v4);
         }
-        self.forget_old();
-        keep_newest(&mut self.waiting, waiting);
     }
 
     fn way(&mut self, ends: [IpAddr; 2]) -> Option<(IpAddr, Neighbour)> {
@@ -204,71 +274,53 @@ impl Follower {
 
     fn note_change(&mut self, address: IpAddr, neighbour: Neighbour) {
         self.ways.clear();
-        let Some(mac) = neighbour.mac else {
-            return;
-        };
-        self.forget_old();
-        let frames = &self.frames;
-        self.waiting.retain_mut(|waiting| {
-            if waiting.next_hop != address {
-                return true;
-            }
-            waiting.send_to(mac, frames);
-            neighbour.trust == Trust::None
-        });
+        self.waiting.note_change(address, neighbour, Instant::now());
     }
 
     /// Changes were lost.
     fn look_again(&mut self) {
-        let mut addresses: Vec<_> = self.waiting.iter().map(|of| of.next_hop).collect();
-        addresses.sort_unstable();
-        addresses.dedup();
-        for address in addresses {
+        for address in self.waiting.next_hops() {
             let neighbour = self.kernel.neighbour(address);
             self.note_change(address, neighbour);
         }
-    }
-
-    fn forget_old(&mut self) {
-        while (self.waiting.front()).is_some_and(|oldest| oldest.since.elapsed() > ANSWER_WITHIN) {
-            self.waiting.pop_front();
-        }
-    }
-}
-
-/// The oldest goes for the newest if there is no room: of an outage before nobody needs it.
-fn keep_newest<T>(all: &mut VecDeque<T>, one: T) {
-    if all.len() >= FRAMES_MAX {
-        all.pop_front();
-    }
-    all.push_back(one);
-}
-
-impl Waiting {
-    /// Unless it went there already.
-    fn send_to(&mut self, mac: Mac, frames: &FrameSocket) {
-        if mac == self.sent_to {
-            return;
-        }
-        self.sent_to = mac;
-        self.frame[DESTINATION].copy_from_slice(&mac);
-        // The link may have gone again: whoever sends tries again.
-        let _ = frames.send(&self.frame, self.next_hop.is_ipv4());
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc::channel;
+
     use super::*;
 
     #[test]
-    fn of_more_frames_than_there_is_room_for_the_newest_wait() {
-        let mut waiting = VecDeque::new();
-        for number in 0..=FRAMES_MAX {
-            keep_newest(&mut waiting, number);
-        }
-        assert_eq!(waiting.len(), FRAMES_MAX);
-        assert_eq!(waiting.front(), Some(&1));
-        assert_eq!(waiting.back(), Some(&FRAMES_MAX));
+    fn a_thread_that_fails_says_why_and_begins_anew_until_it_ends_well() {
+        let (_sent, received) = channel::<()>();
+        let mut begun = 0;
+        let follow = |_: &Receiver<()>| {
+            begun += 1;
+            if begun < 9 {
+                return Err(io::Error::from_raw_os_error(libc::ENOMEM));
+            }
+            Ok(())
+        };
+        let mut lengths = Vec::new();
+        let rest = |_: &Receiver<()>, error: &io::Error, length: Duration| {
+            assert_eq!(error.raw_os_error(), Some(libc::ENOMEM));
+            lengths.push(length.as_secs());
+            true
+        };
+        keep(follow, &received, rest);
+        assert_eq!(lengths, [1, 2, 4, 8, 16, 32, 60, 60]);
+    }
+
+    #[test]
+    fn a_thread_that_rests_ends_with_its_owner_and_keeps_no_frame() {
+        let (sent, received) = channel();
+        let error = io::Error::from_raw_os_error(libc::ENOMEM);
+        sent.send(1).unwrap();
+        assert!(rest(&received, &error, Duration::from_millis(1)));
+        assert!(received.try_recv().is_err(), "it went to its noted address");
+        drop(sent);
+        assert!(!rest(&received, &error, AGAIN_MAX));
     }
 }

@@ -11,7 +11,7 @@ use super::*;
 use crate::netns::{NetNs, available_or_skip};
 use crate::rtnl::Rtnl;
 
-/// What a child of these tests does, and the name it is told.
+/// What a child process is told: a test that finds it is that child of its own.
 const OWNER_ENV: &str = "HOLDFAST_LCCWE_OWNER";
 const MEMBER_ENV: &str = "HOLDFAST_LCCWE_MEMBER";
 const HERE: &str = "lccwe::default::tests";
@@ -127,26 +127,26 @@ fn a_default_that_dead_owners_have_left_is_not_what_was_before() {
     assert!(["cubic", "reno"].contains(&left.as_str()), "{left}");
 }
 
-/// Not a test of its own: what the next one starts as another process.
-#[test]
-fn child_that_owns_a_default() {
-    let Ok(name) = std::env::var(OWNER_ENV) else {
-        return;
-    };
-    let control = CongestionControl::register(&name).unwrap();
+/// What the child process of the next test does.
+fn own_a_default(name: &str) {
+    let control = CongestionControl::register(name).unwrap();
     let _kept = control.make_default(Scope::Namespace).unwrap();
     let _ = io::stdin().read(&mut [0; 1]);
 }
 
 #[test]
 fn a_killed_owner_leaves_no_default_behind() {
-    if !available_or_skip("a_killed_owner_leaves_no_default_behind") {
+    let test = "a_killed_owner_leaves_no_default_behind";
+    if let Ok(name) = std::env::var(OWNER_ENV) {
+        return own_a_default(&name);
+    }
+    if !available_or_skip(test) {
         return;
     }
     let ns = namespace();
     let before = default_of(&ns);
     let name = name_of("dead");
-    let start = || child("child_that_owns_a_default", OWNER_ENV, &name).spawn();
+    let start = || child(test, OWNER_ENV, &name).spawn();
     let mut owner = ns.run(start).unwrap().unwrap();
     wait_until("the child's default", || default_of(&ns) == name);
     owner.kill().unwrap();
@@ -154,13 +154,9 @@ fn a_killed_owner_leaves_no_default_behind() {
     wait_until("the default before", || default_of(&ns) == before);
 }
 
-/// Not a test of its own: a process that joins a control group and has a connection.
-#[test]
-fn child_that_is_in_a_group() {
-    let Ok(folder) = std::env::var(MEMBER_ENV) else {
-        return;
-    };
-    let members = Path::new(&folder).join("cgroup.procs");
+/// What the child processes of the next test do.
+fn join_and_connect(group: &str) {
+    let members = Path::new(group).join("cgroup.procs");
     std::fs::write(members, std::process::id().to_string()).unwrap();
     println!("sockets {}", of_new_sockets().join(" "));
 }
@@ -196,6 +192,9 @@ impl Drop for Group {
 #[test]
 fn sockets_of_a_control_group_have_it_and_no_others() {
     let test = "sockets_of_a_control_group_have_it_and_no_others";
+    if let Ok(group) = std::env::var(MEMBER_ENV) {
+        return join_and_connect(&group);
+    }
     if !available_or_skip(test) {
         return;
     }
@@ -210,7 +209,7 @@ fn sockets_of_a_control_group_have_it_and_no_others() {
     let scope = Scope::Cgroup(group.0.clone());
     let of_member = || {
         let folder = group.0.to_str().unwrap();
-        let start = || child("child_that_is_in_a_group", MEMBER_ENV, folder).spawn();
+        let start = || child(test, MEMBER_ENV, folder).spawn();
         output_of(ns.run(start).unwrap().unwrap())
     };
     let kept = control.make_default(scope).unwrap();

@@ -2,6 +2,7 @@
 //! The limits of the maps.
 
 use super::*;
+use crate::bpf::for_each_entry_of;
 
 #[test]
 fn a_flow_that_takes_anothers_place_finds_room_before_that_one_goes() {
@@ -50,6 +51,49 @@ fn the_flows_that_are_noted_have_a_limit_and_the_newest_stay() {
         assert_eq!(is_closed, port == 8_999);
         assert_eq!(loaded.egress(&frame) != frame, is_closed, "{port}");
     }
+}
+
+#[test]
+fn all_flows_are_read_however_many_there_are() {
+    let test = "all_flows_are_read_however_many_there_are";
+    if !available_or_skip(test) {
+        return;
+    }
+    let interface = interface();
+    let programs = load_with_reserves(&interface, FLOWS_MAX, false).unwrap();
+    let maps = FlowMaps::of(&programs, &interface).unwrap();
+    let loaded = Loaded { programs, maps };
+    let ports = 1_000..4_000;
+    for port in ports.clone() {
+        let key = flow(false, port);
+        loaded.egress(&Spec::uplink(key).frame());
+        loaded.hold_from(key, 70_000, 1_000);
+    }
+    let expected: Vec<_> = ports.map(|port| flow(false, port)).collect();
+    let reserved = |_: &NotedReserve| true;
+    let reserved = loaded.maps.reserved(reserved).unwrap();
+    let reserved = reserved.into_iter().map(|(noted, _)| noted).collect();
+    for found in [loaded.maps.flows().unwrap(), reserved] {
+        let mut found: Vec<_> = found.iter().map(|noted| noted.flow.key).collect();
+        found.sort_unstable();
+        assert_eq!(found.len(), expected.len());
+        assert_eq!(found, expected);
+    }
+    // Some buckets hold more than there is room for.
+    let mut found = Vec::new();
+    for_each_entry_of(
+        &loaded.maps.flows,
+        1,
+        |key, _: &[u8; record::VALUE_BYTES]| {
+            found.push(*key);
+            Ok(())
+        },
+    )
+    .unwrap();
+    found.sort_unstable();
+    let mut keys: Vec<_> = expected.iter().map(record::key).collect();
+    keys.sort_unstable();
+    assert_eq!(found, keys);
 }
 
 #[test]
