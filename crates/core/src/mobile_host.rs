@@ -236,7 +236,8 @@ impl MobileHost {
         let pending = self.pending.values().min().copied();
         let step = self.openings.values().map(Opening::due).min();
         let repetition = self.unanswered.as_ref().map(|unanswered| unanswered.due);
-        let all = [warned, renewal, pending, step, repetition];
+        let early = self.next_false_alarm();
+        let all = [warned, early, renewal, pending, step, repetition];
         all.into_iter().flatten().min()
     }
 
@@ -246,7 +247,7 @@ impl MobileHost {
         let asks_for_all = match self.phase {
             Phase::Warned {
                 until, adopt_at, ..
-            } => until.min(adopt_at) <= now,
+            } => until.min(adopt_at) <= now || self.next_false_alarm().is_some_and(|at| at <= now),
             Phase::Down { look_at, .. } => look_at <= now && !self.closed.is_empty(),
             Phase::Up => false,
         };
@@ -284,6 +285,12 @@ impl MobileHost {
         }
         if self.openings.values().any(|opening| opening.due() <= now) {
             self.step_openings(now, &flows(), actions);
+        }
+        if let Phase::Warned { until, .. } = self.phase
+            && now < until
+            && self.next_false_alarm().is_some_and(|at| at <= now)
+        {
+            self.open_early(now, &flows(), actions);
         }
         match self.phase {
             Phase::Warned { until, .. } if now >= until => {

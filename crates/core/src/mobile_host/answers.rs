@@ -43,6 +43,18 @@ impl MobileHost {
         self.pending.clear();
         self.closed_since = None;
         let opened = core::mem::take(&mut self.closed);
+        self.open(opened, now, copies, flows, actions);
+    }
+
+    /// Opens these, which are no longer among the closed ones.
+    pub(super) fn open(
+        &mut self,
+        opened: BTreeMap<FlowKey, Closed>,
+        now: Instant,
+        copies: u8,
+        flows: &[HostFlow],
+        actions: &mut Vec<HostAction>,
+    ) {
         let steps = self.settings.set == FreezeSet::Today;
         let known: BTreeMap<_, _> = flows.iter().map(|flow| (flow.key, flow)).collect();
         for (key, closed) in &opened {

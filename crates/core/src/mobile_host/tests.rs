@@ -4,6 +4,7 @@
 use super::*;
 use holdfast_wire::{Endpoint, SackBlocks, SeqNum};
 
+mod false_alarms;
 mod property;
 mod steps;
 mod transfers;

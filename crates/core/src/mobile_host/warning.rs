@@ -14,6 +14,13 @@ use super::{
 };
 use crate::FlowKey;
 
+/// `today`: a false alarm closes a window for no longer than `false_alarm` and this, 0.9 s in all...
+const CLOSED_MORE: Duration = Duration::from_millis(400);
+/// ... but it stays closed for so long after the announced time: outages come late.
+const LATE: Duration = Duration::from_millis(200);
+/// Windows of flows with about the same round trip open together.
+const OPENED_TOGETHER: Duration = Duration::from_millis(20);
+
 impl MobileHost {
     pub(super) fn on_warning(
         &mut self,
@@ -105,6 +112,54 @@ impl MobileHost {
         self.counters.frozen += 1;
         actions.push(HostAction::Close(key));
         self.send(key, MadeAck::ZeroWindow, 1, actions);
+    }
+
+    /// When this window is opened if nothing comes of the warning: at `until`, or sooner.
+    ///
+    /// A false alarm costs the time before the announced one, two round trips, and that after it. Who was
+    /// closed early is opened early; if the outage has come all the same, and nobody has said so yet,
+    /// nothing is heard of the flow, and it is closed again when somebody does.
+    fn opens_at(&self, closed: &Closed, goes_at: Option<Instant>, until: Instant) -> Instant {
+        if self.settings.set == FreezeSet::Published {
+            return until;
+        }
+        let most = self.settings.false_alarm;
+        // Of warnings one after another `until` may be sooner.
+        let earliest = goes_at.map_or(until, |goes_at| until.min(goes_at + LATE));
+        let wanted = (closed.at + most + CLOSED_MORE).as_nanos();
+        let together = OPENED_TOGETHER.as_nanos() as u64;
+        Instant::from_nanos(wanted - wanted % together).clamp(earliest, until)
+    }
+
+    /// When the first window is opened if nothing comes of the warning.
+    pub(super) fn next_false_alarm(&self) -> Option<Instant> {
+        let Phase::Warned { goes_at, until, .. } = self.phase else {
+            return None;
+        };
+        let closed = self.closed.values();
+        closed
+            .map(|closed| self.opens_at(closed, goes_at, until))
+            .min()
+    }
+
+    /// Nothing came of a warning for flows that were closed early enough for it.
+    pub(super) fn open_early(
+        &mut self,
+        now: Instant,
+        flows: &[HostFlow],
+        actions: &mut Vec<HostAction>,
+    ) {
+        let Phase::Warned { goes_at, until, .. } = self.phase else {
+            return;
+        };
+        let closed = core::mem::take(&mut self.closed);
+        let (due, others) = closed
+            .into_iter()
+            .partition(|(_, closed)| self.opens_at(closed, goes_at, until) <= now);
+        self.closed = others;
+        // Not one that this warning does not cover.
+        self.left_alone.extend(due.keys());
+        self.open(due, now, COPIES_AFTER_FALSE_ALARM, flows, actions);
     }
 
     /// Nothing came of a warning, or of one after another.

@@ -185,7 +185,8 @@ const FALSE_ALARM: Key = Key {
     },
     default: Some("500"),
     example: "500",
-    meaning: "How long after the announced time `freeze` keeps windows closed if the outage does not come.",
+    meaning: "How long after the announced time `freeze` keeps windows closed if the outage does not come. With `today` \
+        less for flows whose windows were closed more than 400 ms before it, so much less, to 200 ms.",
     cost: "More: a false alarm costs so much more.",
 };
 
@@ -238,7 +239,7 @@ const CONGESTION_CONTROL_DEFAULT: Key = Key {
 #[derive(Debug, clap::Args)]
 pub(crate) struct MobileDaemonArgs {
     /// The interface of the link
-    #[arg(long, alias = "iface", value_name = "IF", value_parser = interface)]
+    #[arg(long, visible_alias = "iface", value_name = "IF", value_parser = interface)]
     interface: Option<String>,
     /// The gateway's signal address; port 4848 unless given
     #[arg(long, value_name = "HOST[:PORT]")]
