@@ -211,8 +211,11 @@ static __always_inline struct leaves decide(struct reserve *reserve, const struc
 	struct leaves left = own;
 	__u64 now = state->egress_at_ns;
 	int missing = options->sack_blocks != 0;
+	int answered = reserve->in_facts & IN_PUSHED && reserve->pushed_end == own.ack;
 	__u32 floor;
 
+	if (answered && segment->payload)
+		reserve->asked_at_ns = now;
 	if (!(reserve->out_facts & OUT_SEEN)) {
 		reserve->acked_out = own.ack;
 		reserve->out_facts |= OUT_SEEN;
@@ -224,8 +227,7 @@ static __always_inline struct leaves decide(struct reserve *reserve, const struc
 	if (reserve->in_facts & IN_GAP && !at_or_after(own.ack, reserve->beyond_gap))
 		missing = 1;
 	/* An answer's end: a new request, or a short segment, on which Nagle's rule may wait. */
-	if (reserve->in_facts & IN_PUSHED && reserve->pushed_end == own.ack &&
-	    (segment->payload || (own.ack - reserve->grid_start) % (reserve->piece ?: 1)))
+	if (answered && (segment->payload || (own.ack - reserve->grid_start) % (reserve->piece ?: 1)))
 		ordered = 0;
 	if (segment->flags & FIN || state->fh_has_finished || state->facts & FACT_OPAQUE || state->mh_scale > SCALE_MAX)
 		ordered = 0;

@@ -86,6 +86,7 @@ struct state {
 _Static_assert(sizeof(struct flow) == 36 && sizeof(struct state) == 232, "as in record.rs");
 _Static_assert(__builtin_offsetof(struct state, begun) == 40 && __builtin_offsetof(struct state, link) == 72 &&
 		       __builtin_offsetof(struct state, ingress_at_ns) == 104 &&
+		       __builtin_offsetof(struct state, fh_ack) == 152 &&
 		       __builtin_offsetof(struct state, sack_begun) == 168,
 	       "as in record.rs");
 

@@ -21,6 +21,8 @@
 #define GAP_QUARTERS 3
 #define QUIET_NS 50000000ULL
 #define QUIET_NS_MAX 500000000ULL
+#define ANSWER_NS 2000000000ULL
+#define ASKED_QUARTERS 3
 #define EPOCH_NS_MIN 10000000ULL
 #define EPOCH_NS_MAX 1000000000ULL
 /* Of wake/shortest.rs. */
@@ -85,6 +87,11 @@ struct reserve {
 	__u64 data_at_ns;
 	__u32 last_segments;
 	__u32 unused;
+
+	/* When the MH last sent data that acknowledge all of an answer (the way out), and when the answer to
+	 * that began (the way in). */
+	__u64 asked_at_ns;
+	__u64 answer_at_ns;
 	struct bpf_timer timer;
 };
 
@@ -92,7 +99,8 @@ _Static_assert(__builtin_offsetof(struct reserve, epoch_at_ns) == 32 &&
 		       __builtin_offsetof(struct reserve, clock_first) == 72 &&
 		       __builtin_offsetof(struct reserve, held_at_ns) == 96 &&
 		       __builtin_offsetof(struct reserve, upload_at_ns) == 144 &&
-		       __builtin_offsetof(struct reserve, timer) == 168 && sizeof(struct reserve) == 184,
+		       __builtin_offsetof(struct reserve, asked_at_ns) == 168 &&
+		       __builtin_offsetof(struct reserve, timer) == 184 && sizeof(struct reserve) == 200,
 	       "as in reserve.rs");
 
 struct {
@@ -183,6 +191,25 @@ static __always_inline void note_grid(struct reserve *reserve, __u32 seq, __u32 
 		reserve->grid_start += SPAN_MAX / 2 / (reserve->piece ?: 1) * reserve->piece;
 }
 
+static __always_inline __u64 shortest_ns(const struct reserve *reserve)
+{
+	__u64 before = reserve->rtt_before_ns;
+
+	return before && before < reserve->rtt_min_ns ? before : reserve->rtt_min_ns;
+}
+
+/*
+ * Whether the data that have come are the first of an answer: nothing came since the MH asked, for
+ * as long as it takes; or nothing came before.
+ */
+static __always_inline int begins_answer(const struct reserve *reserve, __u64 now)
+{
+	__u64 asked_at = *(const volatile __u64 *)&reserve->asked_at_ns;
+
+	return !reserve->data_at_ns || (asked_at >= reserve->data_at_ns &&
+					now >= asked_at + shortest_ns(reserve) / 4 * ASKED_QUARTERS);
+}
+
 /* Whether the flow downloads in bulk: by segments in a round trip. */
 static __always_inline void count_bulk(struct reserve *reserve, __u32 segments, __u64 rtt, __u64 now)
 {
@@ -204,6 +231,10 @@ static __always_inline void count_bulk(struct reserve *reserve, __u32 segments, 
 		epoch = EPOCH_NS_MIN;
 	if (epoch > EPOCH_NS_MAX)
 		epoch = EPOCH_NS_MAX;
+	if (begins_answer(reserve, now)) {
+		reserve->answer_at_ns = now;
+		reserve->bulk = 0;
+	}
 	if (now - reserve->data_at_ns > epoch / 4 * GAP_QUARTERS) {
 		/* Of a download long ago. */
 		if (now - reserve->data_at_ns > 2 * epoch)
@@ -217,13 +248,12 @@ static __always_inline void count_bulk(struct reserve *reserve, __u32 segments, 
 	since = now - reserve->epoch_at_ns;
 	if (since < epoch)
 		return;
-	shortest = reserve->rtt_min_ns;
-	if (reserve->rtt_before_ns && reserve->rtt_before_ns < shortest)
-		shortest = reserve->rtt_before_ns;
+	shortest = shortest_ns(reserve);
 	least = rtt > shortest + shortest / QUEUE_SHARE ? QUEUED_SEGMENTS : BULK_SEGMENTS;
 	/* After a pause the time is longer than what was counted: it begins anew. */
 	reserve->last_segments = since < 2 * epoch ? reserve->epoch_segments : 0;
-	reserve->bulk = since < 2 * epoch && reserve->epoch_segments >= least;
+	reserve->bulk = since < 2 * epoch && reserve->epoch_segments >= least &&
+			now >= reserve->answer_at_ns + ANSWER_NS;
 	reserve->epoch_at_ns = now;
 	reserve->epoch_segments = 0;
 }

@@ -31,7 +31,7 @@ Examples:
   holdfast mobile keygen /etc/holdfast/mobile.key
   holdfast mobile --interface wwan0 --gateway 192.0.2.1
   holdfast mobile --config /etc/holdfast/mobile.toml --log-format json
-  holdfast mobile --iface wwan0 --scheme freeze
+  holdfast mobile --interface wwan0 --scheme freeze
   holdfast mobile signal going-down-soon --lead-ms 300"
 )]
 pub(crate) struct MobileArgs {

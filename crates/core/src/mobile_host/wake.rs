@@ -22,15 +22,18 @@ use holdfast_wire::{Instant, SeqNum};
 
 mod clock;
 mod outages;
+mod sentinel;
 mod shortest;
 mod silence;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod vectors;
 
 pub use clock::FhClock;
-pub use outages::{Before, Outages, Said, was_download, words_for_silent};
+pub use outages::{Before, Looked, Outages, Said, was_download, words_for_silent};
 use shortest::Shortest;
-pub use silence::{Silence, doublings};
+pub use silence::{Download, Silence, Try, doublings};
 
 /// Segments in a round trip from which on a reserve is kept: it takes as much of a sender that
 /// its congestion window limits and no queue, 1 in so many, less than 1%.
@@ -56,6 +59,11 @@ const GAP_QUARTERS: u32 = 3;
 const QUIET: Duration = Duration::from_millis(50);
 /// No pause is longer.
 const QUIET_MAX: Duration = Duration::from_millis(500);
+/// Nothing is held back in an answer that is younger. Longer ones are downloads: a segment and a round
+/// trip are a small part of them.
+pub const ANSWER: Duration = Duration::from_secs(2);
+/// An answer begins no sooner after its request than so many quarters of the shortest round trip.
+const ASKED_QUARTERS: u32 = 3;
 /// Over what the segments are counted: a round trip, within these.
 const EPOCH_MIN: Duration = Duration::from_millis(10);
 const EPOCH_MAX: Duration = Duration::from_secs(1);
@@ -234,7 +242,12 @@ pub struct Reserve {
     epoch_segments: u32,
     last_segments: u32,
     is_bulk: bool,
-    data_at: Instant,
+    /// When data came last that were counted; none: they are the first.
+    data_at: Option<Instant>,
+    /// When the MH last sent data that acknowledge all of an answer.
+    asked_at: Instant,
+    /// When the FH's answer to that began.
+    answer_at: Instant,
     /// The shortest round trip of late.
     shortest: Shortest,
     /// The highest number that has left.
@@ -274,7 +287,12 @@ impl Reserve {
         };
         self.shortest.note(rtt, now);
         let epoch = rtt.clamp(EPOCH_MIN, EPOCH_MAX);
-        let gap = now.saturating_since(core::mem::replace(&mut self.data_at, now));
+        if self.begins_answer(now) {
+            self.answer_at = now;
+            self.is_bulk = false;
+        }
+        let before = self.data_at.replace(now).unwrap_or(Instant::ZERO);
+        let gap = now.saturating_since(before);
         if gap > epoch / 4 * GAP_QUARTERS {
             if gap > epoch * 2 {
                 // Of a download long ago.
@@ -298,15 +316,30 @@ impl Reserve {
         // After a pause the time is longer than what was counted: it begins anew.
         let counts = since < epoch * 2;
         self.last_segments = if counts { self.epoch_segments } else { 0 };
-        self.is_bulk = counts && self.epoch_segments >= least;
+        let is_answer = now.saturating_since(self.answer_at) < ANSWER;
+        self.is_bulk = counts && self.epoch_segments >= least && !is_answer;
         self.epoch_at = now;
         self.epoch_segments = 0;
+    }
+
+    /// Whether the data that have come are the first of an answer: nothing came since the MH asked, for as
+    /// long as it takes; or nothing came before.
+    fn begins_answer(&self, now: Instant) -> bool {
+        let Some(data_at) = self.data_at else {
+            return true;
+        };
+        let least = self.shortest.get() / 4 * ASKED_QUARTERS;
+        self.asked_at >= data_at && now.saturating_since(self.asked_at) >= least
     }
 
     /// What a segment of the MH leaves with. `ordered`: the daemon lives, and the flow is not one
     /// that it has just woken.
     pub fn pass(&mut self, segment: &FromMh, ordered: bool, now: Instant) -> Leaves {
         let own = segment.own;
+        let is_answered = self.pushed_end == Some(own.ack);
+        if is_answered && segment.has_payload {
+            self.asked_at = now;
+        }
         let Some(floor) = self.floor() else {
             // The first that is seen says what it says.
             self.acked_out = Some(own.ack);
@@ -322,7 +355,7 @@ impl Reserve {
         }
         // An answer's end: a new request, or a short segment, on which Nagle's rule may wait.
         let is_short = self.grid.ends_short(own.ack);
-        let asks = self.pushed_end == Some(own.ack) && (segment.has_payload || is_short);
+        let asks = is_answered && (segment.has_payload || is_short);
         let may = ordered && self.is_bulk && !is_missing && !asks && !segment.is_ending;
         let leaves = match segment.scale {
             Some(scale) if may => lowered(own, scale, floor, &self.grid),
@@ -372,6 +405,11 @@ impl Reserve {
     /// Segments in the last round trip; 0: it was no whole one, or is long ago.
     pub const fn segments(&self) -> u32 {
         self.last_segments
+    }
+
+    /// When the newest answer of the FH began.
+    pub const fn answer_at(&self) -> Instant {
+        self.answer_at
     }
 
     /// Whether the flow downloads in bulk.

@@ -51,6 +51,9 @@ pub(super) struct Host {
     waking: Waking,
     /// Wake-ups of flows that were silent without an outage that anybody told of.
     silence_broken: u64,
+    /// FHs asked whether the link is back, and outages of which nobody told whose end was heard of so.
+    asked: u64,
+    silent_outages: u64,
 }
 
 /// What is read of the flows for the machine.
@@ -101,6 +104,8 @@ impl Host {
             guard_look_at: Instant::ZERO,
             waking: Waking::default(),
             silence_broken: 0,
+            asked: 0,
+            silent_outages: 0,
         };
         match Interface::query(interface) {
             Err(error) if error.kind() != io::ErrorKind::Unsupported => {
@@ -187,7 +192,8 @@ impl Host {
         }
     }
 
-    /// Without a guard nothing is closed: one that has died is replaced, if that can be done.
+    /// Whether there is a guard: one that has died is replaced, if that can be done. Without one no other
+    /// window is closed.
     fn is_guarded(&mut self) -> bool {
         let Some(attached) = &mut self.attached else {
             return false;
@@ -205,7 +211,7 @@ impl Host {
                 true
             }
             Err(error) => {
-                tracing::warn!(%error, "no guard: no other window is closed");
+                tracing::warn!(%error, "no guard: what is held back stays so in a hang, and no other window is closed");
                 false
             }
         }
@@ -257,7 +263,8 @@ impl Host {
     /// How long until [`handle_timeout`](Self::handle_timeout) is due.
     pub(super) fn timeout(&self) -> Option<Duration> {
         let look_at = self.attached.as_ref().and_then(|of| of.look_at);
-        let silence = self.waking.poll_timeout();
+        let attached = self.attached.as_ref();
+        let silence = attached.and_then(|_| self.waking.poll_timeout());
         let due = [self.machine.poll_timeout(), self.retry_at, look_at, silence];
         let due = due.into_iter().flatten().min()?;
         Some(due.saturating_since(now()))
@@ -273,6 +280,7 @@ impl Host {
         }
         self.look_at_guard();
         self.look_for_pauses();
+        self.watch_silence();
         self.look_for_silence();
     }
 
@@ -300,6 +308,8 @@ impl Host {
         if let Some(guard) = self.attached.take().and_then(|attached| attached.guard) {
             guard.dismiss();
         }
+        // Nothing of it is known any more.
+        self.waking = Waking::default();
     }
 
     /// What was counted, by name.
@@ -322,6 +332,8 @@ impl Host {
             ("host.send-errors".to_owned(), self.send_errors),
             ("host.path-errors".to_owned(), self.path_errors),
             ("host.silences".to_owned(), self.silence_broken),
+            ("host.asked".to_owned(), self.asked),
+            ("host.silent-outages".to_owned(), self.silent_outages),
         ]);
         if let Some(Ok(counters)) = self.attached.as_ref().map(|of| of.path.counters()) {
             let named = counters.into_iter();

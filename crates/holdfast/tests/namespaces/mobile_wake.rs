@@ -64,7 +64,7 @@ pub(super) fn burst(harness: &Harness, bytes: usize) -> (TcpStream, TcpStream) {
     (at_fh, at_mh)
 }
 
-fn read_burst(mut at_fh: &TcpStream, mut at_mh: &TcpStream, bytes: usize) {
+pub(super) fn read_burst(mut at_fh: &TcpStream, mut at_mh: &TcpStream, bytes: usize) {
     std::thread::scope(|scope| {
         scope.spawn(move || at_fh.write_all(&vec![7; bytes]).unwrap());
         at_mh.read_exact(&mut vec![0; bytes]).unwrap();
@@ -84,8 +84,7 @@ fn through_an_outage(test: &str, scheme: Option<&str>) -> Option<(u64, u64)> {
     if let Some(mobile) = mobile {
         assert!(mobile.counter("path.held_back") > 100);
         assert_eq!(mobile.counter("path.held_not"), 0);
-        // Those for pauses may find the link gone before the daemon has heard of it.
-        assert!(mobile.counter("host.acks-made") > mobile.counter("host.send-errors"));
+        assert!(mobile.counter("host.acks-made") > 0);
     }
     Some((received.stall_ms(start_ns + 8 * SECOND_NS), took_ns))
 }
@@ -94,8 +93,8 @@ fn through_an_outage(test: &str, scheme: Option<&str>) -> Option<(u64, u64)> {
 fn an_outage_that_nobody_foresaw_ends_in_data_within_a_few_round_trips() {
     let test = "an_outage_that_nobody_foresaw_ends_in_data_within_a_few_round_trips";
     // On a busy machine packets lie somewhere for as long as the outage, and both ways of it end
-    // by a timeout of ten seconds and more: what one of three shows is `wake`'s.
-    let shown = (0..3).any(|_| {
+    // by a timeout of ten seconds and more: what two of three show is `wake`'s.
+    let shown = (0..3).filter(|_| {
         let Some(without) = through_an_outage(test, None) else {
             return true;
         };
@@ -104,7 +103,7 @@ fn an_outage_that_nobody_foresaw_ends_in_data_within_a_few_round_trips() {
         // In its back-off the sender is silent for seconds; two round trips are 100 ms.
         wake.0 < 1_000 && wake.0 * 2 < without.0 && wake.1 < without.1
     });
-    assert!(shown);
+    assert!(shown.take(2).count() == 2);
 }
 
 #[test]
@@ -173,7 +172,8 @@ fn a_request_after_a_long_answer_is_answered_as_soon_as_without() {
     let run = |scheme: Option<&str>| {
         let harness = plain(test, EmulatedLink::default())?;
         let mobile = scheme.map(|scheme| Mobile::start(&harness, scheme, &[]));
-        let (mut at_fh, mut at_mh) = burst(&harness, 1_000_000);
+        // A download: of shorter answers nothing is held back.
+        let (mut at_fh, mut at_mh) = burst(&harness, 8_000_000);
         let mut times = Vec::new();
         std::thread::scope(|scope| {
             scope.spawn(|| {

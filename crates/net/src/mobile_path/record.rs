@@ -42,6 +42,7 @@ const RTT: usize = 128;
 const SRTT: usize = 136;
 const FH_TSVAL: usize = 144;
 const FH_NXT: usize = 148;
+const FH_ACK: usize = 152;
 const SACK_BEGUN: usize = 168;
 const SACK: usize = 172;
 const SACK_ENDED: usize = 204;
@@ -72,6 +73,8 @@ pub struct NotedFlow {
     pub fh_tsval: u32,
     /// The sequence number after the highest of the FH.
     pub fh_nxt: SeqNum,
+    /// What the FH's newest segment acknowledges.
+    pub fh_ack: SeqNum,
     /// When the newest round trip was measured.
     pub rtt_at: Option<Instant>,
     /// When the newest payload of the FH came.
@@ -209,6 +212,7 @@ pub(super) fn read(key: &[u8; KEY_BYTES], value: &[u8; VALUE_BYTES], kind: Layer
         permits_sack: facts & FACT_SACK != 0,
         fh_tsval: words.u32(FH_TSVAL),
         fh_nxt: words.seq(FH_NXT),
+        fh_ack: words.seq(FH_ACK),
         rtt_at: words.instant(RTT_AT),
         data_at: words.instant(DATA_AT),
         link: value[LINK..LINK + kind.header_bytes() as usize].to_vec(),

@@ -13,7 +13,7 @@ use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
 use super::record::KEY_BYTES;
 
 /// `struct reserve`, with the kernel's timer.
-pub(super) const VALUE_BYTES: usize = 184;
+pub(super) const VALUE_BYTES: usize = 200;
 /// `struct woken`.
 pub(super) const WOKEN_BYTES: usize = 40;
 /// `struct pause`.

@@ -107,6 +107,7 @@ mod tests {
             permits_sack: false,
             fh_tsval: 0,
             fh_nxt: SeqNum::new(0),
+            fh_ack: SeqNum::new(0),
             rtt_at: None,
             data_at: None,
             link: vec![7; 14],

@@ -15,7 +15,8 @@ use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore as _, SeedableRng as _};
 
 use super::wake::{
-    Before, FromFh, FromMh, Leaves, Outages, Reserve, was_download, words_for_silent,
+    Before, Download, FromFh, FromMh, Leaves, Looked, Outages, Reserve, Try, was_download,
+    words_for_silent,
 };
 use super::*;
 
@@ -47,6 +48,13 @@ enum Event {
         ack: SeqNum,
         window: u16,
     },
+    /// Whether the link is back, and that it is.
+    Question {
+        place: usize,
+    },
+    Answer {
+        place: usize,
+    },
     Rto {
         place: usize,
         turn: u64,
@@ -75,6 +83,8 @@ struct Sender {
     doublings: u32,
     same: u32,
     turn: u64,
+    /// It answers no probe before.
+    answers_from: Instant,
     /// More follows until this is settled.
     total: u32,
 }
@@ -91,7 +101,18 @@ struct Receiver {
     reads: bool,
     unacknowledged: u32,
     noted: HostFlow,
+    /// When data came last.
+    data_at: Option<Instant>,
     reserve: Reserve,
+}
+
+impl Receiver {
+    fn download(&self) -> Download {
+        Download {
+            flow: self.noted,
+            data_at: self.data_at,
+        }
+    }
 }
 
 struct Daemon {
@@ -122,6 +143,8 @@ struct World {
     orders: BTreeMap<FlowKey, Option<SeqNum>>,
     held: u64,
     woken: u64,
+    /// Silences of which an FH has told that it pauses, and that the link is back.
+    told_of: [u64; 2],
 }
 
 impl World {
@@ -139,6 +162,7 @@ impl World {
             doublings: 0,
             same: 0,
             turn: 0,
+            answers_from: Instant::ZERO,
             total: u32::MAX / 2,
         });
         let senders = senders.collect();
@@ -159,6 +183,7 @@ impl World {
                 heard_at: None,
                 ..flow(1_000 + place as u16)
             },
+            data_at: None,
             reserve: Reserve::default(),
         });
         let receivers = receivers.collect();
@@ -184,6 +209,7 @@ impl World {
             orders: BTreeMap::new(),
             held: 0,
             woken: 0,
+            told_of: [0; 2],
         };
         world.start_daemon();
         for place in 0..FLOWS {
@@ -237,23 +263,36 @@ impl World {
 
 /// What happens.
 impl World {
+    /// In some worlds nobody tells of the link.
+    const fn is_mute(&self) -> bool {
+        self.seed.is_multiple_of(3)
+    }
+
+    /// How often something of the link is told, less than so often.
+    fn tells(&mut self, below: u32) -> u32 {
+        let times = self.below(below);
+        if self.is_mute() { 0 } else { times }
+    }
+
     fn disturb(&mut self) {
         match self.below(16) {
             0..=2 => {
                 self.carries = false;
                 // The word of it may come late, twice, or not at all.
-                for _ in 0..self.below(3) {
+                for _ in 0..self.tells(3) {
                     let at = self.after_ms(400);
                     self.plan(at, Event::Tell(HostLinkEvent::Down));
                 }
             }
-            3..=6 => {
+            // Where nobody tells of outages they last longer.
+            3..=6 if !self.is_mute() || self.one_in(4) => {
                 self.carries = true;
-                for _ in 0..self.below(3) {
+                for _ in 0..self.tells(3) {
                     let at = self.after_ms(400);
                     self.plan(at, Event::Tell(HostLinkEvent::Up));
                 }
             }
+            7..=9 if self.is_mute() => {}
             7 | 8 => {
                 let lead = Duration::from_millis(u64::from(self.below(600)));
                 self.link(HostLinkEvent::GoingDownSoon(Some(lead)));
@@ -302,18 +341,22 @@ impl World {
         let sleeps = self.now < self.suspended_until;
         match event {
             Event::ToFh { place, ack, window } => self.on_ack(place, ack, window),
+            Event::Question { place } => self.on_question(place),
             Event::Rto { place, turn } if self.senders[place].turn == turn => self.on_rto(place),
             Event::Rto { .. } => {}
             Event::Disturbance if self.is_disturbed() => self.disturb(),
             Event::Disturbance => self.calm(),
             // What comes to a sleeping machine is lost.
-            Event::ToMh { .. } if sleeps => {}
+            Event::ToMh { .. } | Event::Answer { .. } if sleeps => {}
             _ if sleeps => self.plan(self.suspended_until, event),
             Event::ToMh {
                 place,
                 seq,
                 sent_at,
             } => self.on_data(place, seq, sent_at),
+            Event::Answer { place } => {
+                self.receivers[place].noted.heard_at = Some(self.now);
+            }
             Event::DelayedAck { place } => {
                 if self.receivers[place].unacknowledged > 0 {
                     self.acknowledge(place);
@@ -347,8 +390,9 @@ impl World {
     }
 }
 
-/// How many ACKs were held back, and how many wake-ups made.
-fn run(seed: u64, scheme: MobileScheme) -> (u64, u64) {
+/// How many ACKs were held back, how many wake-ups made, and how many answers told of a pause and of the
+/// link's return.
+fn run(seed: u64, scheme: MobileScheme) -> [u64; 4] {
     let mut world = World::new(seed, scheme);
     let end = world.disturbed_until + DONE_WITHIN;
     world.run_until(end, World::is_done);
@@ -367,10 +411,10 @@ fn run(seed: u64, scheme: MobileScheme) -> (u64, u64) {
         assert_eq!(order, None, "{what}: closed");
         assert!(sender.edge > sender.una, "{what}: {sender:?}");
     }
-    (world.held, world.woken)
+    [world.held, world.woken, world.told_of[0], world.told_of[1]]
 }
 
-fn transfers_of(scheme: MobileScheme) -> (u64, u64) {
+fn transfers_of(scheme: MobileScheme) -> [u64; 4] {
     let seeds = match std::env::var("HOLDFAST_SEED") {
         Ok(seed) => {
             let seed = seed.parse().expect("HOLDFAST_SEED is a number");
@@ -379,15 +423,18 @@ fn transfers_of(scheme: MobileScheme) -> (u64, u64) {
         Err(_) => 1..=400,
     };
     let all = seeds.map(|seed| run(seed, scheme));
-    all.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
+    all.fold([0; 4], |sum, one| {
+        core::array::from_fn(|of| sum[of] + one[of])
+    })
 }
 
 #[test]
 fn with_wake_every_transfer_ends_and_nothing_stays_held() {
-    let (held, woken) = transfers_of(MobileScheme::Wake);
-    println!("{held} held back, {woken} wake-ups");
+    let [held, woken, pauses, returns] = transfers_of(MobileScheme::Wake);
+    println!("{held} held back, {woken} wake-ups; answers: {pauses} pauses, {returns} returns");
     // It was about something.
-    assert!(std::env::var_os("HOLDFAST_SEED").is_some() || held > 10_000 && woken > 500);
+    let some = held > 10_000 && woken > 500 && pauses > 100 && returns > 8;
+    assert!(std::env::var_os("HOLDFAST_SEED").is_some() || some);
 }
 
 #[test]

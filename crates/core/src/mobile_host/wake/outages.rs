@@ -8,7 +8,9 @@ use std::collections::BTreeSet;
 
 use holdfast_wire::Instant;
 
-use super::{Silence, doublings};
+use super::sentinel::Sentinel;
+use super::silence::Told;
+use super::{Download, Silence, Try, doublings};
 use crate::FlowKey;
 use crate::mobile_host::flow::ROUND_TRIP_UNKNOWN;
 use crate::mobile_host::{FLOWS_SERVED_MAX, HostFlow, HostLinkEvent, ON_ITS_WAY, SAME_UP};
@@ -47,6 +49,9 @@ pub struct Before {
     pub key: FlowKey,
     /// When its newest data came.
     pub data_at: Option<Instant>,
+    /// The FH can use the word that nothing could be delivered: it knows SACK or timestamps. One without
+    /// either repairs from there on a segment a round trip.
+    pub is_told: bool,
     /// The FH takes ACKs for a repair: it knows SACK, and misses none of the MH's blocks.
     pub climbs: bool,
     /// Segments in its last round trip; 0: not known.
@@ -64,10 +69,24 @@ pub struct Said {
     pub steps: u32,
 }
 
+/// What comes of a look at an interface on which flows are silent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Looked {
+    /// The FH of this flow is to be asked whether the link is back, by a segment that it answers:
+    /// [`Outages::note_asked`] if it was.
+    Ask(FlowKey),
+    /// The FH of this flow has answered at once, and pauses. It is to be told once more what the MH says.
+    Pauses(FlowKey),
+    /// An FH has answered after a while: the link is back. [`Outages::handle_return`] says who is to be
+    /// woken.
+    IsBack,
+}
+
 /// The outages of an interface.
 #[derive(Clone, Debug, Default)]
 pub struct Outages {
     silence: Silence,
+    sentinel: Sentinel,
     is_down: bool,
     /// When the link was said to go, for the `up` that came or comes.
     down_at: Option<Instant>,
@@ -100,6 +119,8 @@ impl Outages {
                     self.down_at = None;
                 }
                 self.is_down = false;
+                // All are woken now, and again by their machine.
+                self.silence.end();
                 self.up_at = Some(now);
                 self.told.clear();
                 self.begin_turn(now);
@@ -123,31 +144,91 @@ impl Outages {
         self.turn_at = now;
     }
 
-    /// Whether nothing came of the flow for long, as of no other one: then
+    /// Whether no data came of the flow for long, and nothing of any other one: then
     /// [`begin_silence`](Self::begin_silence) is for it too, if it [`was_download`], though nothing of it was
     /// held back. `newest`: when anything was heard of any flow.
-    pub fn is_quiet(&self, flow: &HostFlow, newest: Option<Instant>, now: Instant) -> bool {
-        let Some(heard_at) = flow.heard_at else {
+    pub fn is_quiet(&self, of: &Download, newest: Option<Instant>, now: Instant) -> bool {
+        let flow = &of.flow;
+        let Some(data_at) = of.data_at else {
             return false;
         };
         let quiet = flow.round_trip().unwrap_or(ROUND_TRIP_UNKNOWN) * 2 + SILENT_AFTER;
-        let silent = now.saturating_since(heard_at);
-        let is_new = !self.is_down && !self.silence.follows(&flow.key);
-        let all_are = newest.is_none_or(|newest| newest <= heard_at + quiet);
+        let silent = now.saturating_since(data_at);
+        let is_known = self.silence.follows(&flow.key) || self.silence.pauses(flow);
+        let is_new = !self.is_down && !is_known;
+        let all_are = newest.is_none_or(|newest| newest <= data_at + quiet);
         is_new && all_are && flow.is_live(now) && (quiet..SILENT_WITHIN).contains(&silent)
     }
 
     /// A flow's reserve was let go, for nothing came. `answered`: what came last was the end of an
     /// answer.
     pub fn begin_silence(&mut self, flow: &HostFlow, answered: bool, now: Instant) {
-        if !self.is_down {
-            self.silence.begin(flow, answered, now);
+        if self.is_down {
+            return;
+        }
+        let others_wait = self.silence.began().is_some();
+        if self.silence.begin(flow, answered, now) {
+            self.sentinel.begin(others_wait, now);
         }
     }
 
-    /// When [`silent`](Self::silent) is due.
+    /// When [`look`](Self::look) or [`silent`](Self::silent) is due.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.silence.poll_timeout()
+        let looks = self.silence.began().map(|_| self.sentinel.poll_timeout());
+        [self.silence.poll_timeout(), looks]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// Whether [`look`](Self::look) is due.
+    pub fn looks(&self, now: Instant) -> bool {
+        self.silence.began().is_some() && self.sentinel.poll_timeout() <= now
+    }
+
+    /// Looks whether an FH has told that the link is back, while flows are silent. `known` is what is known of
+    /// a flow.
+    pub fn look(
+        &mut self,
+        now: Instant,
+        known: impl Fn(&FlowKey) -> Option<Download>,
+    ) -> Option<Looked> {
+        let turn = self.sentinel.look(now);
+        for key in self.silence.asked() {
+            let told = known(&key).and_then(|of| self.silence.told_by(&of, now));
+            let Some(told) = told else { continue };
+            self.sentinel.note_answer(now);
+            return Some(match told {
+                Told::Pauses => Looked::Pauses(key),
+                Told::IsBack => Looked::IsBack,
+            });
+        }
+        turn.and_then(|turn| self.silence.to_ask(turn))
+            .map(Looked::Ask)
+    }
+
+    /// The FH of this flow was asked.
+    pub fn note_asked(&mut self, key: &FlowKey, now: Instant) {
+        self.silence.note_asked(key, now);
+    }
+
+    /// The link is back, as an FH has told: the flows to be woken now, the one first that was heard last.
+    /// `flows`: all that are known.
+    pub fn handle_return(&mut self, mut flows: Vec<Download>, now: Instant) -> Vec<FlowKey> {
+        let Some(began) = self.silence.began() else {
+            return Vec::new();
+        };
+        self.told.clear();
+        self.begin_turn(now);
+        self.down_at = Some(began);
+        self.up_at = Some(now);
+        flows.retain(|of| {
+            let was_in_flight =
+                self.silence.follows(&of.flow.key) || self.doubled(of.data_at, now) > 0;
+            was_in_flight && self.silence.may_wait(of, began, ON_ITS_WAY)
+        });
+        flows.sort_by_key(|of| (core::cmp::Reverse(of.data_at), of.flow.key));
+        self.silence.wake(&flows, now)
     }
 
     /// The silent flows to be woken now: see [`Silence::handle_timeout`].
@@ -155,9 +236,9 @@ impl Outages {
         &mut self,
         now: Instant,
         heard: impl IntoIterator<Item = (FlowKey, Option<Instant>)>,
-        flow: impl FnMut(&FlowKey) -> Option<HostFlow>,
-    ) -> Vec<FlowKey> {
-        self.silence.handle_timeout(now, heard, flow)
+        known: impl FnMut(&FlowKey) -> Option<Download>,
+    ) -> Vec<Try> {
+        self.silence.handle_timeout(now, heard, known)
     }
 
     /// What is said to the FH of a flow before the ACK that wakes it, after an outage that was told of.
@@ -166,7 +247,7 @@ impl Outages {
     /// 6069), and the ends of the last segments; again one word. All flows share what may be said.
     pub fn say(&mut self, flow: &Before, now: Instant) -> Said {
         let doubled = self.doubled(flow.data_at, now);
-        if doubled == 0 {
+        if doubled == 0 || !flow.is_told {
             return Said::default();
         }
         if now.saturating_since(self.turn_at) >= TURN {
@@ -240,6 +321,7 @@ mod tests {
         Before {
             key: host_flow(port, at(data_ms)).key,
             data_at: Some(at(data_ms)),
+            is_told: true,
             climbs: true,
             segments: 290,
             uploads: false,
@@ -353,8 +435,9 @@ mod tests {
     fn a_download_of_which_nothing_is_held_is_followed_too_if_all_are_silent() {
         let flow = host_flow(1, at(0));
         let mut outages = Outages::default();
-        let quiet =
-            |outages: &Outages, newest, now| outages.is_quiet(&flow, Some(at(newest)), at(now));
+        let quiet = |outages: &Outages, newest, now| {
+            outages.is_quiet(&known(flow, 0), Some(at(newest)), at(now))
+        };
         assert!(!quiet(&outages, 0, 250), "two round trips and 200 ms");
         assert!(quiet(&outages, 0, 350));
         assert!(!quiet(&outages, 320, 350), "another one is heard");
@@ -386,6 +469,19 @@ mod tests {
     }
 
     #[test]
+    fn an_fh_with_neither_sack_nor_timestamps_is_told_nothing() {
+        let mut outages = after(0, 7_000);
+        let neither = Before {
+            is_told: false,
+            climbs: false,
+            ..before(1, 0)
+        };
+        let left = (outages.words_left, outages.steps_left);
+        assert_eq!(outages.say(&neither, at(7_000)), Said::default());
+        assert_eq!((outages.words_left, outages.steps_left), left);
+    }
+
+    #[test]
     fn what_still_comes_long_after_a_down_says_that_the_link_is_up() {
         let mut outages = Outages::default();
         assert!(!outages.carries(&host_flow(1, at(5_000))));
@@ -394,6 +490,117 @@ mod tests {
         assert!(outages.carries(&host_flow(1, at(600))));
         outages.handle_link(HostLinkEvent::Up, at(700));
         assert!(!outages.carries(&host_flow(1, at(800))));
+    }
+
+    fn known(flow: HostFlow, data_ms: u64) -> Download {
+        Download {
+            flow,
+            data_at: Some(at(data_ms)),
+        }
+    }
+
+    /// The first that comes of looking, and when: who is asked is asked then, and has answered at these times
+    /// last.
+    fn looked(
+        outages: &mut Outages,
+        heard_ms: [u64; 2],
+        from: u64,
+        until: u64,
+    ) -> (u64, Vec<Looked>) {
+        let mut seen = Vec::new();
+        for ms in (from..until).filter(|ms| ms.is_multiple_of(20)) {
+            if !outages.looks(at(ms)) {
+                continue;
+            }
+            let of = |key: &FlowKey| {
+                let heard_ms = heard_ms[usize::from(key.mh.port) - 1];
+                Some(known(host_flow(key.mh.port, at(heard_ms)), 0))
+            };
+            let Some(looked) = outages.look(at(ms), of) else {
+                continue;
+            };
+            if let Looked::Ask(key) = looked {
+                outages.note_asked(&key, at(ms));
+            }
+            seen.push(looked);
+            if !matches!(looked, Looked::Ask(_)) {
+                return (ms, seen);
+            }
+        }
+        (until, seen)
+    }
+
+    #[test]
+    fn an_outage_of_which_nobody_tells_ends_as_one_that_was_told_of() {
+        let (flow, other) = (host_flow(1, at(0)), host_flow(2, at(0)));
+        let long_ago = Download {
+            data_at: Some(Instant::from_millis(990_000)),
+            ..known(host_flow(3, at(0)), 0)
+        };
+        let flows = vec![known(other, 0), known(flow, 0), long_ago];
+        let mut outages = Outages::default();
+        assert!(!outages.looks(at(0)));
+        outages.begin_silence(&flow, false, at(300));
+        let (_, asked) = looked(&mut outages, [0, 0], 300, 7_000);
+        assert!((60..70).contains(&asked.len()), "{}", asked.len());
+        assert!(asked.iter().all(|asked| *asked == Looked::Ask(flow.key)));
+        let (ms, told) = looked(&mut outages, [7_010, 0], 7_000, 8_000);
+        assert_eq!((ms, &told[..]), (7_000, &[Looked::IsBack][..]));
+        let woken = outages.handle_return(flows.clone(), at(7_020));
+        assert_eq!(woken, [flow.key, other.key], "the other was not followed");
+        let said = outages.say(&before(1, 0), at(7_020));
+        let words = doublings(Duration::from_millis(7_020));
+        assert_eq!((said.words, said.steps), (words, STEPS));
+        // Whatever they answer now, nobody is asked, and nobody woken but by the clock.
+        assert!(!outages.looks(at(7_500)));
+        assert!(outages.handle_return(flows, at(7_500)).is_empty());
+        for event in [HostLinkEvent::Up, HostLinkEvent::Down] {
+            outages.handle_link(event, at(10_000));
+            assert_eq!(outages.poll_timeout(), None, "{event:?}");
+        }
+    }
+
+    #[test]
+    fn an_fh_that_answers_the_first_time_it_is_asked_is_asked_no_more() {
+        let flow = host_flow(1, at(0));
+        let mut outages = Outages::default();
+        outages.begin_silence(&flow, false, at(300));
+        let (_, asked) = looked(&mut outages, [0, 0], 300, 350);
+        assert_eq!(asked, [Looked::Ask(flow.key)]);
+        let (ms, told) = looked(&mut outages, [400, 0], 400, 1_000);
+        assert_eq!((ms, &told[..]), (400, &[Looked::Pauses(flow.key)][..]));
+        assert!(outages.poll_timeout().is_none());
+        let answer = known(host_flow(1, at(400)), 0);
+        for later in (400..12_000).step_by(100) {
+            assert!(!outages.is_quiet(&answer, Some(at(400)), at(later)));
+        }
+    }
+
+    #[test]
+    fn an_fh_that_never_answers_beside_others_that_do_is_woken_by_the_clock_alone() {
+        let dead = host_flow(1, at(0));
+        let mut outages = Outages::default();
+        outages.begin_silence(&dead, false, at(300));
+        let mut asked = 0;
+        let mut tries = 0;
+        for ms in (300..200_000).step_by(20) {
+            let chatty_ms = ms / 800 * 800;
+            let chatty = (host_flow(2, at(0)).key, Some(at(chatty_ms)));
+            if outages.looks(at(ms)) {
+                let looked = outages.look(at(ms), |_| Some(known(dead, 0)));
+                assert!(matches!(looked, None | Some(Looked::Ask(_))), "{looked:?}");
+                if let Some(Looked::Ask(key)) = looked {
+                    outages.note_asked(&key, at(ms));
+                    asked += 1;
+                }
+            }
+            let tried = outages.silent(at(ms), [chatty], |_| Some(known(dead, 0)));
+            assert!(tried.iter().all(|tried| !tried.is_back));
+            tries += tried.len();
+        }
+        // Until others were heard.
+        assert!(asked < 10 && tries <= 2, "{asked} probes, {tries} tries");
+        assert_eq!(outages.poll_timeout(), None);
     }
 
     #[test]

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Downloads that fall silent though nobody says that the link is down: their wake-up is repeated
-//! until something is heard. The one that arrives when the link is back wakes the FH.
+//! Downloads that fall silent though nobody says that the link is down: who they are, what the answers
+//! of their FHs tell, and their wake-ups by the clock, of which the one that arrives when the link is
+//! back wakes the FH. When who is asked: [`sentinel`](super::sentinel).
 
 use core::time::Duration;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use holdfast_wire::{Instant, SeqNum};
 
 use crate::FlowKey;
-use crate::mobile_host::HostFlow;
+use crate::mobile_host::flow::ROUND_TRIP_UNKNOWN;
+use crate::mobile_host::{FLOWS_SERVED_MAX, HostFlow};
 
 /// The first repetition after the reserve was let go...
 const FIRST_AFTER: Duration = Duration::from_millis(300);
@@ -16,8 +18,20 @@ const FIRST_AFTER: Duration = Duration::from_millis(300);
 const REPEATED_AFTER_MAX: Duration = Duration::from_secs(1);
 /// And for no longer than this.
 const REPEATED_FOR: Duration = Duration::from_secs(180);
-/// Flows that are followed at once; others are not helped.
+/// Those that are woken when the link is back are so often woken again, if no data come, ...
+const AGAIN: u8 = 3;
+/// ... the first time after a round trip, or this.
+const AGAIN_AFTER: Duration = Duration::from_millis(100);
+/// Those of them that did not seem to be silent are followed for so long.
+const AGAIN_FOR: Duration = Duration::from_secs(1);
+/// Flows that are followed at once; others are not helped before the link is back.
 const SILENT_MAX: usize = 64;
+/// The FHs of so many addresses are asked in turn whether the link is back: one may be gone.
+const ASKED_MAX: usize = 3;
+/// An answer that comes so long beyond a round trip after the first probe is one to a later probe...
+const LATE: Duration = Duration::from_millis(150);
+/// ... and of a round trip no more than this counts.
+const ROUND_TRIP_MAX: Duration = Duration::from_secs(1);
 /// A Linux sender's first RTO is no shorter (`TCP_RTO_MIN`).
 const RTO_MIN: Duration = Duration::from_millis(200);
 /// More doublings than a sender has in ten minutes.
@@ -36,36 +50,111 @@ pub fn doublings(silent: Duration) -> u8 {
     if doublings == 0 { 0 } else { doublings + 1 }
 }
 
+/// What is known of a flow.
+#[derive(Clone, Copy, Debug)]
+pub struct Download {
+    /// The flow.
+    pub flow: HostFlow,
+    /// When its newest data came.
+    pub data_at: Option<Instant>,
+}
+
+/// A silent flow whose FH is to be woken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Try {
+    /// Whose it is.
+    pub key: FlowKey,
+    /// The link is known to be back: what is said is as after an outage that was told of.
+    pub is_back: bool,
+}
+
+/// What an FH that was asked has told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Told {
+    /// It has answered the first probe: the link was up all the time, and the FH pauses.
+    Pauses,
+    /// It has answered a later one: the first was lost, and the link is back.
+    IsBack,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Silent {
+    /// No data have come since.
     since: Instant,
     due: Instant,
     wait: Duration,
+    until: Instant,
     rcv_nxt: SeqNum,
+    heard_at: Option<Instant>,
+    round_trip: Duration,
+    /// When its FH was asked first.
+    asked_at: Option<Instant>,
+    /// Woken when an answer said that the link was back: once in a silence, whoever answers what.
+    is_woken: bool,
+    /// So often again in the same way.
+    again: u8,
+}
+
+impl Silent {
+    fn new(flow: &HostFlow, now: Instant) -> Self {
+        Self {
+            since: now,
+            due: now + FIRST_AFTER,
+            wait: FIRST_AFTER,
+            until: now + REPEATED_FOR,
+            rcv_nxt: flow.rcv_nxt,
+            heard_at: flow.heard_at,
+            round_trip: flow.round_trip().unwrap_or(ROUND_TRIP_UNKNOWN),
+            asked_at: None,
+            is_woken: false,
+            again: 0,
+        }
+    }
+
+    fn note_woken(&mut self, now: Instant) {
+        self.wait = self.round_trip.clamp(AGAIN_AFTER, REPEATED_AFTER_MAX);
+        self.due = now + self.wait;
+        self.is_woken = true;
+        self.again = AGAIN;
+    }
+
+    /// Whether data have come.
+    fn has_ended(&self, of: &Download) -> bool {
+        of.flow.rcv_nxt != self.rcv_nxt || of.data_at.is_some_and(|at| at > self.since)
+    }
+
+    /// Whether it is still to be tried. Who was asked or woken may have answered that, and nothing else.
+    fn is_silent(&self, of: &Download, now: Instant) -> bool {
+        let answers = self.asked_at.is_some() || self.is_woken;
+        let is_heard = of.flow.heard_at.is_some_and(|at| at > self.since);
+        of.flow.is_live(now) && now <= self.until && !self.has_ended(of) && (answers || !is_heard)
+    }
 }
 
 /// The flows of an interface that are silent.
 #[derive(Clone, Debug, Default)]
 pub struct Silence {
     flows: BTreeMap<FlowKey, Silent>,
+    /// Whose FHs were found to pause, and when; so it is while the MH acknowledges no more than this.
+    pausing: BTreeMap<FlowKey, (SeqNum, Instant)>,
 }
 
 impl Silence {
     /// Nothing came for a round trip in a bulk download, whose reserve was let go. `answered`: it was
-    /// the end of an answer (PSH, in a short segment): then its sender pauses.
-    pub fn begin(&mut self, flow: &HostFlow, answered: bool, now: Instant) {
-        // A window of 0 is why a sender is silent.
-        let is_new = !self.follows(&flow.key);
-        if answered || flow.window == 0 || is_new && self.flows.len() >= SILENT_MAX {
-            return;
+    /// the end of an answer (PSH, in a short segment): then its sender pauses. Whether it is followed from
+    /// now on.
+    pub fn begin(&mut self, flow: &HostFlow, answered: bool, now: Instant) -> bool {
+        if self.pauses(flow) {
+            return false;
         }
-        let silent = Silent {
-            since: now,
-            due: now + FIRST_AFTER,
-            wait: FIRST_AFTER,
-            rcv_nxt: flow.rcv_nxt,
-        };
-        self.flows.insert(flow.key, silent);
+        self.pausing.remove(&flow.key);
+        // A window of 0 is why a sender is silent.
+        let is_full = self.flows.len() >= SILENT_MAX;
+        if answered || flow.window == 0 || is_full || self.follows(&flow.key) {
+            return false;
+        }
+        self.flows.insert(flow.key, Silent::new(flow, now));
+        true
     }
 
     /// Whether the flow is one of them.
@@ -73,9 +162,107 @@ impl Silence {
         self.flows.contains_key(key)
     }
 
-    /// The link is said to be down: who says so says when it is up.
+    /// Whether the flow's FH is known to pause.
+    pub fn pauses(&self, flow: &HostFlow) -> bool {
+        matches!(self.pausing.get(&flow.key), Some((rcv_nxt, _)) if *rcv_nxt == flow.rcv_nxt)
+    }
+
+    /// The link is said to be down, or up: who says so says it of the other too.
     pub fn end(&mut self) {
         self.flows.clear();
+    }
+
+    /// When the first one of those that wait for the link fell silent.
+    pub(super) fn began(&self) -> Option<Instant> {
+        self.waiting().map(|(_, silent)| silent.since).min()
+    }
+
+    /// Those that were not woken since they fell silent.
+    fn waiting(&self) -> impl Iterator<Item = (&FlowKey, &Silent)> {
+        self.flows.iter().filter(|(_, silent)| !silent.is_woken)
+    }
+
+    /// The flow whose FH is to be asked at this turn whether the link is back: that of an address that was
+    /// heard last, of a few addresses.
+    pub(super) fn to_ask(&self, turn: usize) -> Option<FlowKey> {
+        let mut flows: Vec<_> = self.waiting().collect();
+        flows.sort_by_key(|(_, silent)| core::cmp::Reverse(silent.heard_at));
+        let mut addresses = BTreeSet::new();
+        flows.retain(|(key, _)| addresses.insert(key.fh.address));
+        flows.truncate(ASKED_MAX);
+        let of = turn.checked_rem(flows.len())?;
+        flows.get(of).map(|(key, _)| **key)
+    }
+
+    /// The flow's FH was asked.
+    pub(super) fn note_asked(&mut self, key: &FlowKey, now: Instant) {
+        if let Some(silent) = self.flows.get_mut(key) {
+            silent.asked_at.get_or_insert(now);
+        }
+    }
+
+    /// The flows whose FHs were asked, and have not answered.
+    pub(super) fn asked(&self) -> Vec<FlowKey> {
+        let asked = self.waiting();
+        let asked = asked.filter(|(_, silent)| silent.asked_at.is_some());
+        asked.map(|(key, _)| *key).collect()
+    }
+
+    /// What the FH of this flow, which was asked, has told; nothing if it has not answered, or goes on.
+    /// Whoever pauses or goes on is followed no more.
+    pub(super) fn told_by(&mut self, of: &Download, now: Instant) -> Option<Told> {
+        let key = &of.flow.key;
+        let silent = *self.flows.get(key)?;
+        let asked_at = silent.asked_at?;
+        if silent.has_ended(of) {
+            self.flows.remove(key);
+            return None;
+        }
+        let answered_at = of.flow.heard_at.filter(|at| *at > asked_at)?;
+        if answered_at > asked_at + silent.round_trip.min(ROUND_TRIP_MAX) + LATE {
+            return Some(Told::IsBack);
+        }
+        self.flows.remove(key);
+        if self.pausing.len() >= SILENT_MAX {
+            let oldest = self.pausing.iter().min_by_key(|(_, (_, at))| *at);
+            if let Some(oldest) = oldest.map(|(key, _)| *key) {
+                self.pausing.remove(&oldest);
+            }
+        }
+        self.pausing.insert(*key, (of.flow.rcv_nxt, now));
+        Some(Told::Pauses)
+    }
+
+    /// The link is back: whether the flow may wait for it. Who was heard since the others fell silent does
+    /// not, unless it was taken for one that pauses since then.
+    pub(super) fn may_wait(&self, of: &Download, began: Instant, still_comes: Duration) -> bool {
+        if let Some(silent) = self.flows.get(&of.flow.key) {
+            return !silent.is_woken && !silent.has_ended(of);
+        }
+        let paused = self.pausing.get(&of.flow.key);
+        let was_mistaken = paused.is_some_and(|(_, at)| *at >= began) && self.pauses(&of.flow);
+        was_mistaken || of.flow.heard_at.is_none_or(|at| at <= began + still_comes)
+    }
+
+    /// The link is back, and these flows wait for it. Returns those that are woken now; they are woken
+    /// again until data come, as far as there is room to follow them.
+    pub(super) fn wake(&mut self, waiting: &[Download], now: Instant) -> Vec<FlowKey> {
+        let mut woken = Vec::new();
+        for Download { flow, .. } in waiting {
+            if !flow.is_live(now) || woken.len() >= FLOWS_SERVED_MAX {
+                continue;
+            }
+            self.pausing.remove(&flow.key);
+            let silent = self.flows.entry(flow.key).or_insert_with(|| Silent {
+                until: now + AGAIN_FOR,
+                ..Silent::new(flow, now)
+            });
+            silent.note_woken(now);
+            woken.push(flow.key);
+        }
+        // Those of which nothing is known any more.
+        self.flows.retain(|_, silent| silent.is_woken);
+        woken
     }
 
     /// When [`handle_timeout`](Self::handle_timeout) is due.
@@ -83,15 +270,15 @@ impl Silence {
         self.flows.values().map(|silent| silent.due).min()
     }
 
-    /// The flows that are to be woken now, still silent. `flow` is what is known of one; `heard`: when
+    /// The flows that are to be woken now, still silent. `known` is what is known of one; `heard`: when
     /// each flow was last heard. Where others are heard it is not the link that is silent, or it is
     /// back: a flow is woken once more then, and left alone.
     pub fn handle_timeout(
         &mut self,
         now: Instant,
         heard: impl IntoIterator<Item = (FlowKey, Option<Instant>)>,
-        mut flow: impl FnMut(&FlowKey) -> Option<HostFlow>,
-    ) -> Vec<FlowKey> {
+        mut known: impl FnMut(&FlowKey) -> Option<Download>,
+    ) -> Vec<Try> {
         let of_others = heard
             .into_iter()
             .filter(|(key, _)| !self.flows.contains_key(key))
@@ -102,16 +289,14 @@ impl Silence {
             if silent.due > now {
                 return true;
             }
-            let is_silent = flow(key).is_some_and(|flow| {
-                flow.is_live(now)
-                    && flow.rcv_nxt == silent.rcv_nxt
-                    && flow.heard_at.is_none_or(|at| at <= silent.since)
-            });
-            if !is_silent || now.saturating_since(silent.since) > REPEATED_FOR {
+            if !known(key).is_some_and(|of| silent.is_silent(&of, now)) {
                 return false;
             }
-            woken.push(*key);
-            if of_others.is_some_and(|at| at > silent.since + FIRST_AFTER) {
+            let is_back = silent.again > 0;
+            silent.again = silent.again.saturating_sub(1);
+            woken.push(Try { key: *key, is_back });
+            let others_are_heard = of_others.is_some_and(|at| at > silent.since + FIRST_AFTER);
+            if others_are_heard && silent.again == 0 {
                 return false;
             }
             silent.wait = (silent.wait * 2).min(REPEATED_AFTER_MAX);
@@ -135,6 +320,19 @@ mod tests {
         host_flow(port, at(0))
     }
 
+    /// Its data came at 0.
+    fn of(flow: HostFlow) -> Download {
+        Download {
+            flow,
+            data_at: Some(at(0)),
+        }
+    }
+
+    /// The same, heard since.
+    fn heard(port: u16, ms: u64) -> Download {
+        of(host_flow(port, at(ms)))
+    }
+
     #[test]
     fn what_is_silent_is_woken_after_longer_and_longer_until_it_is_heard() {
         let mut silence = Silence::default();
@@ -144,17 +342,17 @@ mod tests {
             let due = silence.poll_timeout().unwrap();
             assert!(
                 silence
-                    .handle_timeout(at(0), [], |_| Some(flow(1)))
+                    .handle_timeout(at(0), [], |_| Some(of(flow(1))))
                     .is_empty()
             );
-            assert_eq!(silence.handle_timeout(due, [], |_| Some(flow(1))).len(), 1);
+            assert_eq!(
+                silence.handle_timeout(due, [], |_| Some(of(flow(1)))).len(),
+                1
+            );
             times.push(due.saturating_since(at(0)).as_millis());
         }
         assert_eq!(times, [300, 900, 1_900, 2_900, 3_900, 4_900]);
-        let heard = HostFlow {
-            heard_at: Some(at(5_000)),
-            ..flow(1)
-        };
+        let heard = heard(1, 5_000);
         assert!(
             silence
                 .handle_timeout(at(6_000), [], |_| Some(heard))
@@ -187,8 +385,9 @@ mod tests {
             let mut silence = Silence::default();
             silence.begin(&flow(1), false, at(0));
             let others = [(flow(1).key, Some(at(0))), (flow(2).key, Some(at(heard)))];
-            let woken = silence.handle_timeout(at(600), others, |_| Some(flow(1)));
-            assert_eq!(woken, [flow(1).key]);
+            let woken = silence.handle_timeout(at(600), others, |_| Some(of(flow(1))));
+            assert_eq!(woken.len(), 1);
+            assert!(woken[0].key == flow(1).key && !woken[0].is_back);
             assert_eq!(silence.poll_timeout().is_some(), due_again, "{heard} ms");
         }
     }
@@ -203,7 +402,7 @@ mod tests {
         let mut sent = 0;
         while let Some(due) = silence.poll_timeout() {
             sent += silence
-                .handle_timeout(due, [], |key| Some(flow(key.mh.port)))
+                .handle_timeout(due, [], |key| Some(of(flow(key.mh.port))))
                 .len();
         }
         assert!(sent <= SILENT_MAX * 182, "{sent}");
@@ -217,5 +416,201 @@ mod tests {
             [0, 0, 2, 2, 3, 4]
         );
         assert_eq!((of(7_000), of(60_000), of(u64::MAX)), (6, 9, 13));
+    }
+
+    /// Two flows that were heard at 0 and fell silent at 200 ms; the FH of the first was asked at 240.
+    fn two() -> Silence {
+        let mut silence = Silence::default();
+        for port in [1, 2] {
+            assert!(silence.begin(&flow(port), false, at(200)));
+        }
+        silence.note_asked(&flow(1).key, at(240));
+        silence.note_asked(&flow(1).key, at(340));
+        silence
+    }
+
+    /// The wake-ups by the clock until 8 s, of which FHs answer nothing: whose, how long after 5,030 ms, and
+    /// whether as after an outage.
+    fn tries(silence: &mut Silence) -> Vec<(u16, u128, bool)> {
+        let mut tries = Vec::new();
+        while let Some(due) = silence.poll_timeout().filter(|due| *due < at(8_000)) {
+            let since = due.saturating_since(at(5_030)).as_millis();
+            for Try { key, is_back } in
+                silence.handle_timeout(due, [], |key| Some(of(flow(key.mh.port))))
+            {
+                tries.push((key.mh.port, since, is_back));
+            }
+        }
+        tries
+    }
+
+    #[test]
+    fn an_fh_that_answers_the_first_probe_pauses_and_a_later_one_says_that_the_link_is_back() {
+        for (answered, told) in [
+            (230, None),
+            (290, Some(Told::Pauses)),
+            (430, Some(Told::Pauses)),
+            (450, Some(Told::IsBack)),
+            (9_000, Some(Told::IsBack)),
+        ] {
+            let mut silence = two();
+            assert_eq!(silence.asked(), [flow(1).key]);
+            assert_eq!(
+                silence.told_by(&heard(2, 290), at(9_000)),
+                None,
+                "not asked"
+            );
+            assert_eq!(silence.told_by(&heard(1, answered), at(9_000)), told);
+            assert_eq!(silence.follows(&flow(1).key), told != Some(Told::Pauses));
+        }
+        // Its round trip is what it says, up to a second.
+        for (srtt_ms, answered, told) in [(600, 980, Told::Pauses), (60_000, 1_500, Told::IsBack)] {
+            let mut silence = Silence::default();
+            let far = HostFlow {
+                srtt: Some(Duration::from_millis(srtt_ms)),
+                ..flow(1)
+            };
+            silence.begin(&far, false, at(200));
+            silence.note_asked(&far.key, at(240));
+            assert_eq!(silence.told_by(&heard(1, answered), at(9_000)), Some(told));
+        }
+    }
+
+    #[test]
+    fn who_goes_on_has_told_nothing() {
+        let mut silence = two();
+        let goes_on = Download {
+            data_at: Some(at(300)),
+            ..heard(1, 300)
+        };
+        assert_eq!(silence.told_by(&goes_on, at(310)), None);
+        assert!(!silence.follows(&flow(1).key) && !silence.pauses(&flow(1)));
+    }
+
+    #[test]
+    fn who_waits_is_woken_when_the_link_is_back_and_thrice_more_until_data_come() {
+        let mut silence = two();
+        // The third was in flight and not followed.
+        let woken = silence.wake(&[of(flow(1)), of(flow(3))], at(5_030));
+        assert_eq!(woken, [flow(1).key, flow(3).key]);
+        assert!(!silence.follows(&flow(2).key), "of which nothing is known");
+        assert_eq!(silence.began(), None, "nobody waits any more");
+        assert_eq!((silence.to_ask(0), silence.asked()), (None, Vec::new()));
+        let tries = tries(&mut silence);
+        let of = |port| {
+            let its = tries.iter().filter(move |(of, ..)| *of == port);
+            its.map(|(_, ms, is_back)| (*ms, *is_back))
+                .collect::<Vec<_>>()
+        };
+        let thrice = [(100, true), (300, true), (700, true)];
+        assert_eq!(of(3), thrice, "not followed before");
+        assert_eq!(of(1)[..3], thrice);
+        assert_eq!(of(1)[3..], [(1_500, false), (2_500, false)]);
+    }
+
+    #[test]
+    fn an_answer_is_not_what_somebody_who_was_woken_waits_for() {
+        let mut silence = two();
+        silence.wake(&[of(flow(1))], at(5_030));
+        let answer = heard(1, 5_070);
+        let tries = silence.handle_timeout(at(5_130), [], |_| Some(answer));
+        assert_eq!(tries.len(), 1);
+        let data = Download {
+            data_at: Some(at(5_200)),
+            ..answer
+        };
+        assert!(
+            silence
+                .handle_timeout(at(5_330), [], |_| Some(data))
+                .is_empty()
+        );
+        assert!(!silence.follows(&flow(1).key));
+    }
+
+    #[test]
+    fn who_was_heard_since_the_others_fell_silent_does_not_wait_unless_it_was_taken_for_one_that_pauses()
+     {
+        let mut silence = two();
+        let began = silence.began().unwrap();
+        let late = Duration::from_millis(500);
+        for (of, waits) in [
+            (heard(1, 0), true),
+            (heard(3, 700), true),
+            (heard(3, 701), false),
+            (
+                Download {
+                    data_at: Some(at(5_020)),
+                    ..heard(2, 5_020)
+                },
+                false,
+            ),
+        ] {
+            assert_eq!(silence.may_wait(&of, began, late), waits, "{of:?}");
+        }
+        assert_eq!(silence.told_by(&heard(1, 290), at(300)), Some(Told::Pauses));
+        assert!(silence.may_wait(&heard(1, 2_000), began, late));
+        assert!(!silence.may_wait(&heard(1, 2_000), at(301), late));
+        silence.wake(&[heard(1, 2_000)], at(5_030));
+        assert!(!silence.may_wait(&heard(1, 2_000), began, late), "once");
+    }
+
+    #[test]
+    fn a_round_trip_passes_before_a_flow_is_woken_again() {
+        let far = HostFlow {
+            srtt: Some(Duration::from_millis(600)),
+            ..flow(1)
+        };
+        let mut silence = Silence::default();
+        silence.begin(&far, false, at(700));
+        let woken = silence.wake(&[of(far)], at(5_000));
+        assert_eq!((woken.len(), silence.poll_timeout()), (1, Some(at(5_600))));
+    }
+
+    #[test]
+    fn an_fh_that_pauses_is_left_alone_until_it_goes_on_however_many_have_paused_before() {
+        let mut silence = Silence::default();
+        let mut pause = |port: u16, ms: u64| {
+            let of = heard(port, ms);
+            assert!(silence.begin(&of.flow, false, at(ms)), "{port}");
+            silence.note_asked(&of.flow.key, at(ms + 10));
+            let answer = heard(port, ms + 60);
+            assert_eq!(silence.told_by(&answer, at(ms + 60)), Some(Told::Pauses));
+        };
+        for port in 0..2 * SILENT_MAX as u16 {
+            pause(2_000 - port, u64::from(port) * 100);
+        }
+        pause(1, 20_000);
+        pause(2, 20_100);
+        assert_eq!(silence.pausing.len(), SILENT_MAX);
+        for port in [1, 2] {
+            let is_new = silence.begin(&flow(port), false, at(21_000));
+            assert!(!is_new && silence.pauses(&flow(port)));
+        }
+        let on = HostFlow {
+            rcv_nxt: flow(1).rcv_nxt + 5_000,
+            ..flow(1)
+        };
+        assert!(silence.begin(&on, false, at(22_000)));
+        assert!(!silence.pauses(&flow(1)), "of long ago");
+    }
+
+    #[test]
+    fn fhs_of_a_few_addresses_are_asked_in_turn_the_one_first_that_was_heard_last() {
+        let mut silence = Silence::default();
+        assert_eq!(silence.to_ask(0), None);
+        let mut begin = |address: &str, port, heard| {
+            let mut flow = host_flow(port, at(heard));
+            flow.key.fh.address = address.parse().unwrap();
+            silence.begin(&flow, false, at(500));
+        };
+        begin("10.1.0.1", 1, 100);
+        begin("10.1.0.1", 2, 200);
+        begin("10.1.0.2", 3, 300);
+        begin("10.1.0.3", 4, 50);
+        begin("10.1.0.4", 5, 20);
+        let asked: Vec<_> = (0..4)
+            .map(|turn| silence.to_ask(turn).unwrap().mh.port)
+            .collect();
+        assert_eq!(asked, [3, 2, 4, 3]);
     }
 }

@@ -2,18 +2,20 @@
 //! What `wake` needs of the daemon besides its machine: the word of flows that pause, and what the
 //! programs are to know of flows that are woken.
 
+use std::collections::BTreeMap;
 use std::os::fd::AsFd as _;
 use std::time::Duration;
 
+use holdfast_core::FlowKey;
+use holdfast_core::mobile_host::wake::{Looked, Try};
 use holdfast_core::mobile_host::{FLOWS_SERVED_MAX, HostLinkEvent, MobileScheme};
 use holdfast_net::mobile_path::{FlowMaps, NotedFlow, Woken, boottime};
-use holdfast_wire::SackBlocks;
+use holdfast_wire::{Instant, SackBlocks};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use super::waking::wake_silent;
-use super::{Host, now};
-use crate::mobile::guard::Guard;
+use super::waking::{ask, wake_silent};
+use super::{Attached, Host, now};
 
 /// After a flow was woken, echoes from before the outage are renewed for so long.
 pub(super) const RENEWED_FOR: Duration = Duration::from_secs(10);
@@ -141,64 +143,110 @@ impl Host {
         let now = now();
         let is_wake = self.scheme == MobileScheme::Wake && self.attached.is_some();
         if is_wake && self.waking.looks_for_guard(now) {
-            let is_there = self.replaces_guard();
+            // Nothing else happens meanwhile: it is quickly done.
+            let is_there = self.is_guarded();
             self.waking.note_guard(is_there);
         }
         let Some(attached) = &self.attached else {
             return;
         };
-        let heard = || {
-            let counters = attached.path.counters().unwrap_or_default();
-            let mut counters = counters.into_iter();
-            let heard = counters.find(|(name, _)| *name == HEARD);
-            heard.map_or(0, |(_, count)| count)
-        };
-        let looks = is_wake && self.waking.looks_for_silence(now, heard);
+        let looks = is_wake && self.waking.looks_for_silence(now, || attached.heard());
         if !looks && !self.waking.is_due(now) {
             return;
         }
         let maps = attached.path.maps();
-        // Without them nobody is silent any more: it is tried twice.
-        let mut flows = maps
-            .flows()
-            .or_else(|_| maps.flows())
-            .unwrap_or_else(|error| {
-                tracing::warn!(%error, "the flows cannot be read");
-                Vec::new()
-            });
+        let mut flows = attached.flows().unwrap_or_default();
         if looks {
             self.waking.look_for_silence(maps, &flows, now);
         }
-        for key in self.waking.silent(now, &flows) {
+        for Try { key, is_back } in self.waking.silent(now, &flows) {
             let Some(noted) = flows.iter_mut().find(|noted| noted.flow.key == key) else {
                 continue;
             };
-            let sent = wake_silent(maps, &attached.sender, noted);
+            let sent = if is_back {
+                self.waking.wake_up(maps, &attached.sender, noted)
+            } else {
+                wake_silent(maps, &attached.sender, noted)
+            };
             self.send_errors += u64::from(sent.is_err());
             self.silence_broken += 1;
         }
     }
 }
 
+impl Attached {
+    /// How many segments have come, of all flows; none: that cannot be read.
+    fn heard(&self) -> Option<u64> {
+        let counters = self.path.counters().unwrap_or_else(|error| {
+            tracing::warn!(%error, "the counters cannot be read");
+            Vec::default()
+        });
+        let heard = counters.into_iter().find(|(name, _)| *name == HEARD);
+        heard.map(|(_, count)| count)
+    }
+
+    /// All flows; none: they cannot be read.
+    fn flows(&self) -> Option<Vec<NotedFlow>> {
+        let maps = self.path.maps();
+        // Without them nobody is silent any more: it is tried twice.
+        let flows = maps.flows().or_else(|_| maps.flows());
+        flows
+            .inspect_err(|error| tracing::warn!(%error, "the flows cannot be read"))
+            .ok()
+    }
+
+    /// What is known of a flow; none, too, if it cannot be read.
+    fn noted(&self, key: &FlowKey) -> Option<NotedFlow> {
+        self.path.maps().flow(key).unwrap_or_else(|error| {
+            tracing::debug!(%error, "the flow cannot be read");
+            None
+        })
+    }
+}
+
+/// An outage of which nobody tells.
 impl Host {
-    /// Whether there is a guard; one that has died is replaced, if that is quickly done: nothing else happens
-    /// meanwhile.
-    fn replaces_guard(&mut self) -> bool {
-        let Some(attached) = &mut self.attached else {
-            return false;
+    /// Finds out whether the link is back, while flows are silent; if it is, wakes their FHs.
+    pub(super) fn watch_silence(&mut self) {
+        let now = now();
+        let Some(attached) = self.attached.as_ref().filter(|_| self.waking.watches(now)) else {
+            return;
         };
-        if attached.guard.as_mut().is_some_and(Guard::lives) {
-            return true;
+        match self.waking.look(now, |key| attached.noted(key)) {
+            None => {}
+            Some(Looked::Ask(key)) => {
+                let noted = attached.noted(&key);
+                if noted.is_some_and(|noted| ask(&attached.sender, noted).is_ok()) {
+                    self.waking.note_asked(&key, now);
+                    self.asked += 1;
+                }
+            }
+            Some(Looked::Pauses(key)) => {
+                let maps = attached.path.maps();
+                let noted = attached.noted(&key);
+                let sent = noted.map(|mut noted| wake_silent(maps, &attached.sender, &mut noted));
+                self.send_errors += u64::from(matches!(sent, Some(Err(_))));
+            }
+            Some(Looked::IsBack) => self.end_silence(now),
         }
-        match Guard::start_again(&self.interface, &attached.path) {
-            Ok(guard) => {
-                attached.guard = Some(guard);
-                true
-            }
-            Err(error) => {
-                tracing::warn!(%error, "what is held back stays so in a hang");
-                false
-            }
+    }
+
+    /// The link is back, though nobody has said that it was gone.
+    fn end_silence(&mut self, now: Instant) {
+        let Some(attached) = &self.attached else {
+            return;
+        };
+        // If they cannot be read it is found again at the next look.
+        let Some(flows) = attached.flows() else {
+            return;
+        };
+        let woken = self.waking.handle_return(&flows, now);
+        self.silent_outages += u64::from(!woken.is_empty());
+        let maps = attached.path.maps();
+        let mut flows: BTreeMap<_, _> = flows.into_iter().map(|of| (of.flow.key, of)).collect();
+        for mut noted in woken.iter().filter_map(|key| flows.remove(key)) {
+            let sent = self.waking.wake_up(maps, &attached.sender, &mut noted);
+            self.send_errors += u64::from(sent.is_err());
         }
     }
 }

@@ -6,7 +6,9 @@ use std::io;
 use std::time::Duration;
 
 use holdfast_core::FlowKey;
-use holdfast_core::mobile_host::wake::{Before, Leaves, Outages, was_download, words_for_silent};
+use holdfast_core::mobile_host::wake::{
+    Before, Download, Leaves, Looked, Outages, Try, was_download, words_for_silent,
+};
 use holdfast_core::mobile_host::{HostFlow, HostLinkEvent, MadeAck};
 use holdfast_net::mobile_path::{AckSender, FlowMaps, NotedFlow, NotedReserve};
 use holdfast_wire::Instant;
@@ -16,8 +18,8 @@ use super::wake::{OUTAGE_MAX, RENEWED_FOR, is_answered, wake};
 
 /// Data that the MH sent so long before the newest of the FH may stand before its ACKs.
 const UPLOADS_WITHIN: Duration = Duration::from_secs(1);
-/// How often flows are looked for that are silent.
-const LOOK_FOR_SILENCE: Duration = Duration::from_millis(500);
+/// How often flows are looked for that are silent, at most: the daemon does something every 200 ms.
+const LOOK_FOR_SILENCE: Duration = Duration::from_millis(150);
 /// And no longer after the last segment than this.
 const FALLS_SILENT_WITHIN: Duration = Duration::from_secs(10);
 /// How often it is looked whether the guard lives; and after a failure, twice as long each time...
@@ -57,12 +59,18 @@ impl Waking {
 
     /// Whether it is time to look for flows that are silent though nothing of them was held back.
     /// `heard`: how many segments have come; while there are more, or none for long, nobody falls silent.
-    pub(super) fn looks_for_silence(&mut self, now: Instant, heard: impl Fn() -> u64) -> bool {
+    pub(super) fn looks_for_silence(
+        &mut self,
+        now: Instant,
+        heard: impl Fn() -> Option<u64>,
+    ) -> bool {
         if self.silence_look_at.is_some_and(|at| at > now) {
             return false;
         }
         self.silence_look_at = Some(now + LOOK_FOR_SILENCE);
-        let heard = heard();
+        let Some(heard) = heard() else {
+            return false;
+        };
         if heard != self.heard {
             (self.heard, self.heard_at) = (heard, now);
             return false;
@@ -74,7 +82,7 @@ impl Waking {
     pub(super) fn look_for_silence(&mut self, maps: &FlowMaps, flows: &[NotedFlow], now: Instant) {
         let newest = flows.iter().filter_map(|noted| noted.flow.heard_at).max();
         for noted in flows {
-            if !self.outages.is_quiet(&noted.flow, newest, now) {
+            if !self.outages.is_quiet(&download(noted), newest, now) {
                 continue;
             }
             let reserve = maps.reserve(&noted.flow.key).ok().flatten();
@@ -88,18 +96,44 @@ impl Waking {
         self.outages.poll_timeout()
     }
 
+    /// Whether [`look`](Self::look) is due.
+    pub(super) fn watches(&self, now: Instant) -> bool {
+        self.outages.looks(now)
+    }
+
+    /// Looks whether the link is back.
+    pub(super) fn look(
+        &mut self,
+        now: Instant,
+        noted: impl Fn(&FlowKey) -> Option<NotedFlow>,
+    ) -> Option<Looked> {
+        self.outages
+            .look(now, |key| noted(key).as_ref().map(download))
+    }
+
+    /// The FH of this flow was asked.
+    pub(super) fn note_asked(&mut self, key: &FlowKey, now: Instant) {
+        self.outages.note_asked(key, now);
+    }
+
+    /// The link is back: the flows to be woken now, of `flows`, which are all that are known.
+    pub(super) fn handle_return(&mut self, flows: &[NotedFlow], now: Instant) -> Vec<FlowKey> {
+        let flows = flows.iter().map(download).collect();
+        self.outages.handle_return(flows, now)
+    }
+
     pub(super) fn is_due(&self, now: Instant) -> bool {
         self.poll_timeout().is_some_and(|at| at <= now)
     }
 
     /// The silent flows to be woken now. `flows` are all that are known.
-    pub(super) fn silent(&mut self, now: Instant, flows: &[NotedFlow]) -> Vec<FlowKey> {
+    pub(super) fn silent(&mut self, now: Instant, flows: &[NotedFlow]) -> Vec<Try> {
         let flow = |key: &FlowKey| flows.iter().find(|noted| noted.flow.key == *key);
         let others = flows
             .iter()
             .map(|noted| (noted.flow.key, noted.flow.heard_at));
         self.outages
-            .silent(now, others, |key| flow(key).map(|noted| noted.flow))
+            .silent(now, others, |key| flow(key).map(download))
     }
 
     /// Whether it is time to look for the guard.
@@ -153,6 +187,18 @@ impl Waking {
     }
 }
 
+const fn download(noted: &NotedFlow) -> Download {
+    Download {
+        flow: noted.flow,
+        data_at: noted.data_at,
+    }
+}
+
+/// Whether the FH is told that nothing could be delivered: see [`Before::is_told`].
+const fn is_told(noted: &NotedFlow) -> bool {
+    noted.permits_sack || noted.flow.timestamps.is_some()
+}
+
 fn before(noted: &NotedFlow, reserve: Option<&NotedReserve>) -> Before {
     let uploads = |reserve: &NotedReserve| {
         let upload_at = reserve.upload_at?;
@@ -162,6 +208,7 @@ fn before(noted: &NotedFlow, reserve: Option<&NotedReserve>) -> Before {
     Before {
         key: noted.flow.key,
         data_at: noted.data_at,
+        is_told: is_told(noted),
         climbs: !misses && noted.permits_sack && noted.mh_scale.is_some() && reserve.is_some(),
         segments: reserve.map_or(0, |reserve| reserve.segments),
         uploads: reserve.and_then(uploads).unwrap_or(false),
@@ -199,7 +246,7 @@ pub(super) fn wake_silent(
         wake(maps, noted, OUTAGE_MAX);
     }
     let words = words_for_silent(noted.data_at, now());
-    if words > 0 {
+    if words > 0 && is_told(noted) {
         // It may find no room on the interface; what counts comes after it.
         let _ = sender.send_unreachable(noted, words);
     }
@@ -207,6 +254,15 @@ pub(super) fn wake_silent(
         return Ok(());
     }
     sender.send(noted, MadeAck::Wake, 1)
+}
+
+/// Asks the FH of a silent flow whether the link is back: by an ACK below its window, which it answers and
+/// takes nothing from (RFC 9293, 3.10.7.4; RFC 1122, 4.2.3.6), whatever of the MH's own data is on the way.
+///
+/// Errors: those of the interface.
+pub(super) fn ask(sender: &AckSender, mut noted: NotedFlow) -> io::Result<()> {
+    noted.flow.snd_nxt = noted.fh_ack - 1;
+    sender.send(&noted, MadeAck::Last, 1)
 }
 
 #[cfg(test)]
@@ -217,7 +273,7 @@ mod tests {
     fn flows_are_looked_at_only_for_a_while_after_the_last_segment() {
         let mut waking = Waking::default();
         let at = |ms: u64| Instant::from_millis(1_000_000 + ms);
-        let mut looks = |ms, heard| waking.looks_for_silence(at(ms), || heard);
+        let mut looks = |ms, heard| waking.looks_for_silence(at(ms), || Some(heard));
         assert!(!looks(0, 5));
         assert!(!looks(100, 5), "a moment ago");
         assert!(looks(500, 5));

@@ -308,3 +308,5 @@ fn without_duplicates(segment: &Segment) -> SackBlocks {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod vectors;

@@ -109,7 +109,8 @@ impl World {
             window: noted.window,
         };
         of.reserve.let_go(own.ack, self.now);
-        self.say(place, words_for_silent(noted.heard_at, self.now));
+        let words = words_for_silent(of.data_at, self.now);
+        self.say(place, words);
         self.leave(place, own);
     }
 
@@ -125,7 +126,8 @@ impl World {
         let of = &self.receivers[place];
         let before = Before {
             key: of.noted.key,
-            data_at: of.noted.heard_at,
+            data_at: of.data_at,
+            is_told: true,
             climbs: of.beyond.is_empty(),
             segments: of.reserve.segments(),
             uploads: self.seed.is_multiple_of(2),
@@ -166,29 +168,75 @@ impl World {
         let noted: Vec<_> = self
             .receivers
             .iter()
-            .map(|of| (of.noted, of.reserve.segments()))
+            .map(|of| (of.download(), of.reserve.segments()))
             .collect();
-        let newest = noted.iter().filter_map(|(of, _)| of.heard_at).max();
+        let newest = noted.iter().filter_map(|(of, _)| of.flow.heard_at).max();
         let is_wake = self.scheme == MobileScheme::Wake;
         let Some(daemon) = &mut self.daemon else {
             return;
         };
         for (of, segments) in noted.iter().filter(|_| is_wake) {
             if was_download(*segments) && daemon.outages.is_quiet(of, newest, now) {
-                daemon.outages.begin_silence(of, false, now);
+                daemon.outages.begin_silence(&of.flow, false, now);
             }
         }
         if is_due(daemon.outages.poll_timeout()) {
-            let heard = noted.iter().map(|(of, _)| (of.key, of.heard_at));
-            let find = |key: &FlowKey| noted.iter().find(|(of, _)| of.key == *key);
+            self.watch_silence();
+            let Some(daemon) = &mut self.daemon else {
+                return;
+            };
+            let heard = noted.iter().map(|(of, _)| (of.flow.key, of.flow.heard_at));
+            let find = |key: &FlowKey| noted.iter().find(|(of, _)| of.flow.key == *key);
             let silent = daemon
                 .outages
                 .silent(now, heard, |key| find(key).map(|(of, _)| *of));
-            for key in silent {
-                let place = self.receivers.iter().position(|of| of.noted.key == key);
-                self.wake_silent(place.expect("it is one of these"));
+            for Try { key, is_back } in silent {
+                let place = self.place_of(key);
+                if is_back {
+                    self.make(place, MadeAck::Wake);
+                } else {
+                    self.wake_silent(place);
+                }
             }
             self.drive(|_, _, _, _| {});
+        }
+    }
+
+    fn place_of(&self, key: FlowKey) -> usize {
+        let place = self.receivers.iter().position(|of| of.noted.key == key);
+        place.expect("it is one of these")
+    }
+
+    /// Asks whether the link is back, while flows are silent; if it is, wakes their FHs.
+    fn watch_silence(&mut self) {
+        let now = self.now;
+        let flows: Vec<_> = self.receivers.iter().map(Receiver::download).collect();
+        let find = |key: &FlowKey| flows.iter().find(|of| of.flow.key == *key).copied();
+        let Some(daemon) = &mut self.daemon else {
+            return;
+        };
+        if !daemon.outages.looks(now) {
+            return;
+        }
+        match daemon.outages.look(now, find) {
+            None => {}
+            Some(Looked::Ask(key)) => {
+                daemon.outages.note_asked(&key, now);
+                let (place, takes) = (self.place_of(key), self.of_a_segment / 20);
+                self.put(1, takes, Event::Question { place });
+            }
+            Some(Looked::Pauses(key)) => {
+                self.told_of[0] += 1;
+                let place = self.place_of(key);
+                self.wake_silent(place);
+            }
+            Some(Looked::IsBack) => {
+                self.told_of[1] += 1;
+                for key in daemon.outages.handle_return(flows, now) {
+                    let place = self.place_of(key);
+                    self.make(place, MadeAck::Wake);
+                }
+            }
         }
     }
 

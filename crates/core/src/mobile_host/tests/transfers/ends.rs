@@ -18,6 +18,17 @@ impl World {
         );
     }
 
+    /// A probe: as Linux does it answers one in half a second; and one FH in some worlds none.
+    pub(super) fn on_question(&mut self, place: usize) {
+        let is_deaf = place == 0 && self.seed.is_multiple_of(4);
+        let of = &mut self.senders[place];
+        if is_deaf || self.now < of.answers_from {
+            return;
+        }
+        of.answers_from = self.now + Duration::from_millis(500);
+        self.put(0, self.of_a_segment / 20, Event::Answer { place });
+    }
+
     pub(super) fn pump(&mut self, place: usize) {
         loop {
             let of = self.senders[place];
@@ -103,6 +114,7 @@ impl World {
         let of = &mut self.receivers[place];
         let rtt = now.saturating_since(sent_at) + self.delay;
         (of.noted.rtt, of.noted.heard_at) = (Some(rtt), Some(now));
+        of.data_at = Some(now);
         of.noted.srtt = Some(of.noted.srtt.map_or(rtt, |srtt| (srtt * 7 + rtt) / 8));
         let data = FromFh {
             seq: START + seq,

@@ -5,16 +5,16 @@
 //! The kernel's clock cannot be set. So each event's time and round trip are what the program has noted, and time passes
 //! by setting all that was noted back.
 //!
-//! The seeds are 1 to 60, so many of them as it takes where the timer lets go; another one: `HOLDFAST_SEED=N`. A failure prints its own.
+//! The seeds are 1 to 90, so many of them as it takes where the timer lets go; another one: `HOLDFAST_SEED=N`. A failure prints its own.
 
-use holdfast_core::mobile_host::wake::{FromFh, FromMh, Leaves, Reserve};
+use holdfast_core::mobile_host::wake::{ANSWER, FromFh, FromMh, Leaves, Reserve};
 
 use super::*;
 
 const STEPS: usize = 700;
 /// Where times stand in `struct state` and `struct reserve`.
 const STATE_TIMES: [usize; 6] = [24, 32, 64, 104, 112, 120];
-const RESERVE_TIMES: [usize; 9] = [32, 48, 56, 64, 96, 104, 128, 144, 152];
+const RESERVE_TIMES: [usize; 11] = [32, 48, 56, 64, 96, 104, 128, 144, 152, 168, 176];
 const EGRESS_AT: usize = 64;
 const INGRESS_AT: usize = 104;
 const RTT: usize = 128;
@@ -25,7 +25,7 @@ const LET_GO: usize = 112;
 const SCALE: u8 = 7;
 /// How long one lasts by the clock.
 const SERIES_NS: u64 = 1_500_000_000;
-const UPTIME_LEFT_NS: u64 = 25_000_000_000;
+const UPTIME_LEFT_NS: u64 = 30_000_000_000;
 const AHEAD_BYTES_MAX: u32 = 30_000;
 
 struct Series<'a> {
@@ -50,7 +50,10 @@ struct Series<'a> {
     /// What the daemon has let go since the MH's last segment.
     let_go: Option<SeqNum>,
     done_at: u64,
-    checked: [u32; 5],
+    /// The MH asks with its next segment; what comes then has PSH.
+    asks: bool,
+    answer_at: Instant,
+    checked: [u32; 6],
 }
 
 impl<'a> Series<'a> {
@@ -78,7 +81,9 @@ impl<'a> Series<'a> {
             ordered: true,
             let_go: None,
             done_at: 0,
-            checked: [0; 5],
+            asks: false,
+            answer_at: Instant::ZERO,
+            checked: [0; 6],
         }
     }
 
@@ -139,6 +144,24 @@ impl<'a> Series<'a> {
         ((monotonic_ns() + self.later) / 1_000_000) as u32
     }
 
+    /// The first answer has become a download.
+    fn begin_download(&mut self) {
+        self.data();
+        self.ack();
+        self.pass_time(ANSWER);
+    }
+
+    /// The FH's data end with PSH, the MH asks, and waits for this part of a round trip, of 8.
+    fn ask(&mut self) {
+        self.asks = true;
+        self.data();
+        self.ack();
+        self.asks = false;
+        let eighths = 2 + self.rng.below(12) as u32;
+        let round_trip = Duration::from_millis(u64::from(self.round_trip_ms));
+        self.pass_time(round_trip / 8 * eighths);
+    }
+
     /// Data of the FH come, to the program and to the rule.
     fn data(&mut self) {
         if self.received.wrapping_sub(self.acked) > AHEAD_BYTES_MAX {
@@ -164,7 +187,7 @@ impl<'a> Series<'a> {
         let is_missing = self.missing == Some(seq) && seq != self.next;
         let payload = if is_missing { PIECE } else { payload };
         let ms = self.ms();
-        let push = self.rng.below(30) == 0;
+        let push = self.asks || self.rng.below(30) == 0;
         let spec = Spec {
             seq,
             ack: self.snd_nxt,
@@ -216,8 +239,8 @@ impl<'a> Series<'a> {
 
     /// A segment of the MH leaves, by the program and by the rule.
     fn ack(&mut self) {
-        let late = self.rng.below(40) == 0;
-        let has_payload = self.rng.below(12) == 0 && !late;
+        let late = self.rng.below(40) == 0 && !self.asks;
+        let has_payload = (self.asks || self.rng.below(12) == 0) && !late;
         let ack = self.received.wrapping_sub(if late { 3 * PIECE } else { 0 });
         if self.rng.below(20) == 0 {
             self.window = [20, 100, 501, 501, 900, 900, 2_000, 0xffff][self.rng.below(8)];
@@ -276,6 +299,10 @@ impl<'a> Series<'a> {
         let value = self.reserve().expect("data have come");
         let known = reserve::read(&value);
         assert_eq!(known.grid, self.rule.grid(), "{of}");
+        let answer_at = self.at(long_at(&value, ANSWER_AT));
+        assert_eq!(answer_at, self.rule.answer_at(), "{of}");
+        self.checked[5] += u32::from(answer_at != self.answer_at);
+        self.answer_at = answer_at;
         let bulk = u32::from_ne_bytes(*value[BULK..].first_chunk().unwrap()) != 0;
         assert_eq!(bulk, self.rule.is_bulk(), "{of}");
         assert_eq!(known.segments, self.rule.segments(), "{of}");
@@ -350,16 +377,19 @@ fn by_one_series_of_events_program_and_rule_hold_the_same() {
     let programs = load_with_reserves(&interface(), FLOWS, false).unwrap();
     let maps = FlowMaps::of(&programs, &interface()).unwrap();
     let loaded = Loaded { programs, maps };
-    let mut checked = [0; 5];
-    for seed in seeds(60) {
+    let mut checked = [0; 6];
+    for seed in seeds(90) {
         let mut series = Series::new(&loaded, seed);
         // What makes a round trip of many segments, of few, or of very few.
         let mut pace_us = 200;
+        series.begin_download();
         for _ in 0..STEPS {
             let us = match series.rng.below(60) {
                 0 => 30_000 + series.rng.below(60_000),
                 1 | 4 if series.rng.below(4) == 0 => 100_000 + series.rng.below(600_000),
                 2 if series.rng.below(16) == 0 => 12_000_000,
+                // An answer becomes a download.
+                5 if series.rng.below(4) == 0 => 1_900_000 + series.rng.below(200_000),
                 3 => {
                     pace_us = [50, 200, 600, 2_500][series.rng.below(4)];
                     pace_us
@@ -377,6 +407,7 @@ fn by_one_series_of_events_program_and_rule_hold_the_same() {
             let pauses = us > 90_000 && series.rule.is_held();
             match series.rng.below(8) {
                 number if pauses || number == 0 && series.reserve().is_some() => series.look(),
+                _ if series.rng.below(250) == 0 => series.ask(),
                 0..=4 => series.data(),
                 _ => series.ack(),
             }
@@ -385,11 +416,11 @@ fn by_one_series_of_events_program_and_rule_hold_the_same() {
             *sum += one;
         }
     }
-    println!("data, held back, in bulk, let go, times that could not pass: {checked:?}");
+    println!("data, held back, in bulk, let go, times that could not pass, answers: {checked:?}");
     if std::env::var_os("HOLDFAST_SEED").is_none() {
-        let [data, held, bulk, let_go, _] = checked;
+        let [data, held, bulk, let_go, _, answers] = checked;
         assert!(
-            data > 10_000 && held > 400 && bulk > 3_000 && let_go > 8,
+            data > 10_000 && held > 400 && bulk > 3_000 && let_go > 8 && answers > 150,
             "{checked:?}"
         );
     }
@@ -402,7 +433,7 @@ fn by_one_series_of_events_programs_timer_and_rule_let_go_the_same() {
     let Some(loaded) = wake(test) else {
         return;
     };
-    let mut checked = [0; 5];
+    let mut checked = [0; 6];
     // On a busy machine few series are without gaps.
     for seed in seeds(30) {
         if checked[1] > 50 && checked[3] > 8 {
@@ -410,6 +441,7 @@ fn by_one_series_of_events_programs_timer_and_rule_let_go_the_same() {
         }
         let mut series = Series::new(&loaded, seed);
         series.round_trip_ms = 60;
+        series.begin_download();
         let began = monotonic_ns();
         let mut pause_at = 20;
         while monotonic_ns() - began < SERIES_NS {
@@ -437,9 +469,9 @@ fn by_one_series_of_events_programs_timer_and_rule_let_go_the_same() {
             *sum += one;
         }
     }
-    println!("data, held back, in bulk, let go, times that could not pass: {checked:?}");
+    println!("data, held back, in bulk, let go, times that could not pass, answers: {checked:?}");
     if std::env::var_os("HOLDFAST_SEED").is_none() {
-        let [_, held, _, let_go, _] = checked;
+        let [_, held, _, let_go, ..] = checked;
         assert!(held > 50 && let_go > 8, "{checked:?}");
     }
 }
