@@ -273,6 +273,8 @@ impl Keeper {
     /// The daemon is gone: opens all that it has left closed.
     fn open_for_good(&self) {
         let mut closed = self.closed();
+        let windows = closed.as_ref().map_or(0, Vec::len);
+        tracing::info!(windows, "the daemon is gone: what it has closed is opened");
         // Filters of a kernel without TCX are still there.
         self.maps.set_orders_until(Instant::ZERO);
         self.open(closed.iter().flatten());

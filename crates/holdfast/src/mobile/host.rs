@@ -309,7 +309,7 @@ impl Host {
             guard.dismiss();
         }
         // Nothing of it is known any more.
-        self.waking = Waking::default();
+        self.waking.forget_flows();
     }
 
     /// What was counted, by name.

@@ -4,10 +4,10 @@
 //! what the marked ACK gains and what is compressed.
 
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::time::Duration;
 
 use holdfast_lab::daemons::make_key;
@@ -46,7 +46,9 @@ impl Mobile {
         let config = harness.folder().join("mobile.toml");
         let text = format!("[mobile]\nfreeze_set = \"{set}\"\nfalse_alarm_ms = 60000\n");
         std::fs::write(&config, text).unwrap();
-        Self::start(harness, "freeze", &["--config", config.to_str().unwrap()])
+        let config = ["--config", config.to_str().unwrap()];
+        let log = ["--log-format", "json"];
+        Self::start(harness, "freeze", &[config, log].concat())
     }
 
     pub(super) fn start_at(
@@ -63,7 +65,7 @@ impl Mobile {
             .args(more)
             .arg("--control-socket")
             .arg(&socket)
-            .stderr(Stdio::null());
+            .stderr(File::create(harness.folder().join("mobile.log")).unwrap());
         let child = ns.spawn_guarded(command).unwrap();
         let mobile = Self { child, socket };
         await_that("the mobile's daemon answers", || mobile.status().is_some());
@@ -300,6 +302,13 @@ fn a_daemon_killed_in_a_freeze_leaves_no_flow_frozen() {
     let received = flow.finish().unwrap();
     let resumed = Duration::from_nanos(resumed_after_ns(&received, killed_ns));
     assert!(resumed < Duration::from_secs(1), "{resumed:?}");
+    let log = harness.folder().join("mobile.log");
+    let log = std::fs::read_to_string(log).unwrap();
+    let mut lines = log.lines();
+    let line = lines.find(|line| line.contains("the daemon is gone"));
+    let line = line.unwrap_or_else(|| panic!("the guard says nothing: {log}"));
+    let said: serde_json::Value = serde_json::from_str(line).unwrap();
+    assert!(said["windows"].as_u64().unwrap() > 0, "{line}");
 }
 
 #[test]

@@ -59,6 +59,18 @@ impl AckSender {
         Ok(())
     }
 
+    /// Asks the FH for an ACK: by one below its window, which it takes nothing from (RFC 9293, 3.10.7.4; RFC
+    /// 1122, 4.2.3.6), whatever of the MH's own data is on the way.
+    ///
+    /// Errors: as of [`send`](Self::send).
+    pub fn ask(&self, noted: &NotedFlow) -> io::Result<()> {
+        let mut probe = noted.clone();
+        probe.flow.snd_nxt = noted.fh_ack - 1;
+        let header = made(&probe, MadeAck::Last).ok_or(io::ErrorKind::InvalidData)?;
+        // A late one would be answered in the place of a newer one.
+        self.send_frame(noted, header.as_bytes(), false)
+    }
+
     /// Says so often that the segment which the MH waits for could not be delivered (RFC 6069).
     ///
     /// Errors: as of [`send`](Self::send).

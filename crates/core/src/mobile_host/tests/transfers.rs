@@ -143,6 +143,7 @@ struct World {
     orders: BTreeMap<FlowKey, Option<SeqNum>>,
     held: u64,
     woken: u64,
+    asked: u64,
     /// Silences of which an FH has told that it pauses, and that the link is back.
     told_of: [u64; 2],
 }
@@ -186,6 +187,13 @@ impl World {
             data_at: None,
             reserve: Reserve::default(),
         });
+        // One FH or several.
+        let receivers = receivers.enumerate().map(|(place, mut of)| {
+            if seed.is_multiple_of(2) {
+                of.noted.key.fh.address = [10, 0, 1, place as u8].into();
+            }
+            of
+        });
         let receivers = receivers.collect();
         let mut world = Self {
             seed,
@@ -209,6 +217,7 @@ impl World {
             orders: BTreeMap::new(),
             held: 0,
             woken: 0,
+            asked: 0,
             told_of: [0; 2],
         };
         world.start_daemon();
@@ -410,6 +419,13 @@ fn run(seed: u64, scheme: MobileScheme) -> [u64; 4] {
         let order = world.orders.get(&of.noted.key).filter(|_| ordered);
         assert_eq!(order, None, "{what}: closed");
         assert!(sender.edge > sender.una, "{what}: {sender:?}");
+    }
+    assert!(world.asked < 1_000, "{what}: {} probes", world.asked);
+    // Nobody is asked or woken for ever.
+    let after = world.now + Duration::from_secs(200);
+    world.run_until(after, |_| false);
+    if let Some(daemon) = &world.daemon {
+        assert_eq!(daemon.outages.poll_timeout(), None, "{what}");
     }
     [world.held, world.woken, world.told_of[0], world.told_of[1]]
 }

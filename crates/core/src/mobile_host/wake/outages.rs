@@ -91,6 +91,8 @@ pub struct Outages {
     /// When the link was said to go, for the `up` that came or comes.
     down_at: Option<Instant>,
     up_at: Option<Instant>,
+    /// That was found, and nobody has said it.
+    is_found: bool,
     /// To whom something was said since.
     told: BTreeSet<FlowKey>,
     words_left: u32,
@@ -107,12 +109,17 @@ impl Outages {
                     self.down_at = Some(now);
                 }
                 self.is_down = true;
+                self.is_found = false;
                 // Who told of it tells of its end too.
                 self.silence.end();
             }
             HostLinkEvent::Up => {
                 let since_up = self.up_at.map(|at| now.saturating_since(at));
                 if !self.is_down && since_up.is_some_and(|since| since < SAME_UP) {
+                    if core::mem::take(&mut self.is_found) {
+                        // What was found, told: the machine wakes all.
+                        self.silence.end();
+                    }
                     return;
                 }
                 if !self.is_down {
@@ -121,6 +128,7 @@ impl Outages {
                 self.is_down = false;
                 // All are woken now, and again by their machine.
                 self.silence.end();
+                self.is_found = false;
                 self.up_at = Some(now);
                 self.told.clear();
                 self.begin_turn(now);
@@ -154,7 +162,7 @@ impl Outages {
         };
         let quiet = flow.round_trip().unwrap_or(ROUND_TRIP_UNKNOWN) * 2 + SILENT_AFTER;
         let silent = now.saturating_since(data_at);
-        let is_known = self.silence.follows(&flow.key) || self.silence.pauses(flow);
+        let is_known = self.silence.is_silent(flow) || self.silence.pauses(flow);
         let is_new = !self.is_down && !is_known;
         let all_are = newest.is_none_or(|newest| newest <= data_at + quiet);
         is_new && all_are && flow.is_live(now) && (quiet..SILENT_WITHIN).contains(&silent)
@@ -198,10 +206,11 @@ impl Outages {
             let told = known(&key).and_then(|of| self.silence.told_by(&of, now));
             let Some(told) = told else { continue };
             self.sentinel.note_answer(now);
-            return Some(match told {
-                Told::Pauses => Looked::Pauses(key),
-                Told::IsBack => Looked::IsBack,
-            });
+            return match told {
+                Told::Pauses => Some(Looked::Pauses(key)),
+                Told::IsBack => Some(Looked::IsBack),
+                Told::GoesOn => None,
+            };
         }
         turn.and_then(|turn| self.silence.to_ask(turn))
             .map(Looked::Ask)
@@ -215,17 +224,18 @@ impl Outages {
     /// The link is back, as an FH has told: the flows to be woken now, the one first that was heard last.
     /// `flows`: all that are known.
     pub fn handle_return(&mut self, mut flows: Vec<Download>, now: Instant) -> Vec<FlowKey> {
-        let Some(began) = self.silence.began() else {
+        let Some([began, _]) = self.silence.began() else {
             return Vec::new();
         };
         self.told.clear();
         self.begin_turn(now);
         self.down_at = Some(began);
         self.up_at = Some(now);
+        self.is_found = true;
         flows.retain(|of| {
             let was_in_flight =
                 self.silence.follows(&of.flow.key) || self.doubled(of.data_at, now) > 0;
-            was_in_flight && self.silence.may_wait(of, began, ON_ITS_WAY)
+            was_in_flight && self.silence.may_wait(of, ON_ITS_WAY)
         });
         flows.sort_by_key(|of| (core::cmp::Reverse(of.data_at), of.flow.key));
         self.silence.wake(&flows, now)
@@ -238,7 +248,28 @@ impl Outages {
         heard: impl IntoIterator<Item = (FlowKey, Option<Instant>)>,
         known: impl FnMut(&FlowKey) -> Option<Download>,
     ) -> Vec<Try> {
-        self.silence.handle_timeout(now, heard, known)
+        let others_wait = self.silence.began().is_some();
+        let tries = self.silence.handle_timeout(now, heard, known);
+        if !others_wait && self.silence.began().is_some() {
+            self.sentinel.begin(false, now);
+        }
+        tries
+    }
+
+    /// When [`silent`](Self::silent) is due.
+    pub fn silent_at(&self) -> Option<Instant> {
+        self.silence.poll_timeout()
+    }
+
+    /// What is due waits for a little: the flows cannot be read.
+    pub fn put_off(&mut self, now: Instant) {
+        self.silence.put_off(now);
+    }
+
+    /// The interface has gone, and with it all that is known of flows. Not what was said of the link.
+    pub fn forget_flows(&mut self) {
+        self.silence.forget();
+        self.told.clear();
     }
 
     /// What is said to the FH of a flow before the ACK that wakes it, after an outage that was told of.
@@ -574,6 +605,59 @@ mod tests {
         for later in (400..12_000).step_by(100) {
             assert!(!outages.is_quiet(&answer, Some(at(400)), at(later)));
         }
+    }
+
+    #[test]
+    fn an_fh_whose_data_come_with_its_answer_is_not_asked_before_it_answers_again() {
+        let mut outages = Outages::default();
+        let mut of = known(host_flow(1, at(0)), 0);
+        outages.begin_silence(&of.flow, false, at(60));
+        // Linux answers once in half a second.
+        let (mut asked, mut answers_from, mut answer_at) = (Vec::new(), 0, None);
+        for ms in 60..2_000 {
+            if answer_at == Some(ms) || ms == 119 {
+                of.flow.heard_at = Some(at(ms));
+            }
+            if ms == 119 {
+                of.data_at = Some(at(ms));
+                of.flow.rcv_nxt += 5_000;
+            }
+            if ms == 215 {
+                outages.begin_silence(&of.flow, false, at(ms));
+            }
+            let looked = outages
+                .looks(at(ms))
+                .then(|| outages.look(at(ms), |_| Some(of)));
+            match looked.flatten() {
+                None | Some(Looked::Pauses(_)) => {}
+                Some(Looked::IsBack) => panic!("{ms} ms: the link was up all the time"),
+                Some(Looked::Ask(key)) => {
+                    outages.note_asked(&key, at(ms));
+                    asked.push(ms);
+                    if ms >= answers_from {
+                        (answers_from, answer_at) = (ms + 500, Some(ms + 20));
+                    }
+                }
+            }
+        }
+        assert_eq!(asked.len(), 2, "{asked:?}");
+    }
+
+    #[test]
+    fn an_up_ends_what_was_found_though_it_comes_soon_after() {
+        let flow = host_flow(1, at(0));
+        let mut outages = Outages::default();
+        outages.begin_silence(&flow, false, at(300));
+        assert_eq!(
+            outages.handle_return(vec![known(flow, 0)], at(5_000)).len(),
+            1
+        );
+        outages.handle_link(HostLinkEvent::Up, at(5_400));
+        assert_eq!(outages.poll_timeout(), None);
+        // Of a second one nothing comes, and a silence goes on.
+        outages.begin_silence(&flow, false, at(5_500));
+        outages.handle_link(HostLinkEvent::Up, at(5_600));
+        assert!(outages.poll_timeout().is_some());
     }
 
     #[test]

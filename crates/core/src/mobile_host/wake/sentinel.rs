@@ -100,6 +100,7 @@ mod tests {
         // For another flow it begins anew.
         sentinel.begin(true, at(180_000));
         assert!(sentinel.look(at(180_100)).is_some());
+        assert!(sentinel.look(at(180_200)).is_some());
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! back wakes the FH. When who is asked: [`sentinel`](super::sentinel).
 
 use core::time::Duration;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use holdfast_wire::{Instant, SeqNum};
 
@@ -26,12 +26,20 @@ const AGAIN_AFTER: Duration = Duration::from_millis(100);
 const AGAIN_FOR: Duration = Duration::from_secs(1);
 /// Flows that are followed at once; others are not helped before the link is back.
 const SILENT_MAX: usize = 64;
-/// The FHs of so many addresses are asked in turn whether the link is back: one may be gone.
+/// So many FHs are asked in turn whether the link is back: one may be gone.
 const ASKED_MAX: usize = 3;
+/// An FH that was not asked for so long, for nothing could be sent, says nothing of the time before.
+const ASKED_WITHIN: Duration = Duration::from_secs(1);
 /// An answer that comes so long beyond a round trip after the first probe is one to a later probe...
 const LATE: Duration = Duration::from_millis(150);
 /// ... and of a round trip no more than this counts.
-const ROUND_TRIP_MAX: Duration = Duration::from_secs(1);
+const ROUND_TRIP_MAX: Duration = Duration::from_secs(5);
+/// The link may go again before data come: so often those that wait are woken.
+const WOKEN_MAX: u8 = 3;
+/// An FH that was asked is looked at so soon again.
+const LOOKED_AT_AFTER: Duration = Duration::from_millis(20);
+/// If flows cannot be read it is tried again after so long.
+const PUT_OFF: Duration = Duration::from_millis(150);
 /// A Linux sender's first RTO is no shorter (`TCP_RTO_MIN`).
 const RTO_MIN: Duration = Duration::from_millis(200);
 /// More doublings than a sender has in ten minutes.
@@ -73,8 +81,10 @@ pub struct Try {
 pub(super) enum Told {
     /// It has answered the first probe: the link was up all the time, and the FH pauses.
     Pauses,
-    /// It has answered a later one: the first was lost, and the link is back.
+    /// It has answered a later one, or sends data: the first was lost, and the link is back.
     IsBack,
+    /// Its data have come. It may have answered, too.
+    GoesOn,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -89,8 +99,10 @@ struct Silent {
     round_trip: Duration,
     /// When its FH was asked first.
     asked_at: Option<Instant>,
-    /// Woken when an answer said that the link was back: once in a silence, whoever answers what.
-    is_woken: bool,
+    /// It waits for the link, and its FH may be asked; else it was woken, for the link was back.
+    waits: bool,
+    /// How often it was woken so.
+    woken: u8,
     /// So often again in the same way.
     again: u8,
 }
@@ -106,7 +118,8 @@ impl Silent {
             heard_at: flow.heard_at,
             round_trip: flow.round_trip().unwrap_or(ROUND_TRIP_UNKNOWN),
             asked_at: None,
-            is_woken: false,
+            waits: true,
+            woken: 0,
             again: 0,
         }
     }
@@ -114,8 +127,16 @@ impl Silent {
     fn note_woken(&mut self, now: Instant) {
         self.wait = self.round_trip.clamp(AGAIN_AFTER, REPEATED_AFTER_MAX);
         self.due = now + self.wait;
-        self.is_woken = true;
+        self.waits = false;
+        self.woken += 1;
         self.again = AGAIN;
+    }
+
+    /// It was woken, and again, and nothing is heard of anybody: the link has gone again.
+    fn waits_again(&mut self, now: Instant) {
+        self.waits = true;
+        self.since = now;
+        self.asked_at = None;
     }
 
     /// Whether data have come.
@@ -125,7 +146,7 @@ impl Silent {
 
     /// Whether it is still to be tried. Who was asked or woken may have answered that, and nothing else.
     fn is_silent(&self, of: &Download, now: Instant) -> bool {
-        let answers = self.asked_at.is_some() || self.is_woken;
+        let answers = self.asked_at.is_some() || self.woken > 0;
         let is_heard = of.flow.heard_at.is_some_and(|at| at > self.since);
         of.flow.is_live(now) && now <= self.until && !self.has_ended(of) && (answers || !is_heard)
     }
@@ -149,8 +170,8 @@ impl Silence {
         }
         self.pausing.remove(&flow.key);
         // A window of 0 is why a sender is silent.
-        let is_full = self.flows.len() >= SILENT_MAX;
-        if answered || flow.window == 0 || is_full || self.follows(&flow.key) {
+        let is_full = !self.follows(&flow.key) && self.waiting().count() >= SILENT_MAX;
+        if answered || flow.window == 0 || is_full || self.is_silent(flow) {
             return false;
         }
         self.flows.insert(flow.key, Silent::new(flow, now));
@@ -160,6 +181,12 @@ impl Silence {
     /// Whether the flow is one of them.
     pub fn follows(&self, key: &FlowKey) -> bool {
         self.flows.contains_key(key)
+    }
+
+    /// The same, and nothing has come since.
+    pub fn is_silent(&self, flow: &HostFlow) -> bool {
+        let silent = self.flows.get(&flow.key);
+        silent.is_some_and(|silent| silent.rcv_nxt == flow.rcv_nxt)
     }
 
     /// Whether the flow's FH is known to pause.
@@ -172,23 +199,34 @@ impl Silence {
         self.flows.clear();
     }
 
-    /// When the first one of those that wait for the link fell silent.
-    pub(super) fn began(&self) -> Option<Instant> {
-        self.waiting().map(|(_, silent)| silent.since).min()
+    /// When the first one of those that wait for the link fell silent, and when the last one.
+    pub(super) fn began(&self) -> Option<[Instant; 2]> {
+        let since = || self.waiting().map(|(_, silent)| silent.since);
+        Some([since().min()?, since().max()?])
     }
 
-    /// Those that were not woken since they fell silent.
+    /// No flow is known any more.
+    pub(super) fn forget(&mut self) {
+        self.flows.clear();
+        self.pausing.clear();
+    }
+
+    /// Those that wait for the link.
     fn waiting(&self) -> impl Iterator<Item = (&FlowKey, &Silent)> {
-        self.flows.iter().filter(|(_, silent)| !silent.is_woken)
+        self.flows.iter().filter(|(_, silent)| silent.waits)
     }
 
-    /// The flow whose FH is to be asked at this turn whether the link is back: that of an address that was
-    /// heard last, of a few addresses.
+    /// The flow whose FH is to be asked at this turn whether the link is back, of a few: those of different
+    /// addresses first, of these the one that was heard last.
     pub(super) fn to_ask(&self, turn: usize) -> Option<FlowKey> {
         let mut flows: Vec<_> = self.waiting().collect();
         flows.sort_by_key(|(_, silent)| core::cmp::Reverse(silent.heard_at));
-        let mut addresses = BTreeSet::new();
-        flows.retain(|(key, _)| addresses.insert(key.fh.address));
+        let mut of_address = BTreeMap::<_, u32>::new();
+        flows.sort_by_cached_key(|(key, _)| {
+            let place = of_address.entry(key.fh.address).or_default();
+            *place += 1;
+            *place
+        });
         flows.truncate(ASKED_MAX);
         let of = turn.checked_rem(flows.len())?;
         flows.get(of).map(|(key, _)| **key)
@@ -208,18 +246,22 @@ impl Silence {
         asked.map(|(key, _)| *key).collect()
     }
 
-    /// What the FH of this flow, which was asked, has told; nothing if it has not answered, or goes on.
-    /// Whoever pauses or goes on is followed no more.
+    /// What the FH of this flow, which was asked, has told; none: nothing yet. Whoever pauses or goes on is
+    /// followed no more.
     pub(super) fn told_by(&mut self, of: &Download, now: Instant) -> Option<Told> {
         let key = &of.flow.key;
         let silent = *self.flows.get(key)?;
         let asked_at = silent.asked_at?;
+        let in_time = asked_at + silent.round_trip.min(ROUND_TRIP_MAX) + LATE;
         if silent.has_ended(of) {
+            if of.data_at.is_some_and(|at| at > in_time) {
+                return Some(Told::IsBack);
+            }
             self.flows.remove(key);
-            return None;
+            return Some(Told::GoesOn);
         }
         let answered_at = of.flow.heard_at.filter(|at| *at > asked_at)?;
-        if answered_at > asked_at + silent.round_trip.min(ROUND_TRIP_MAX) + LATE {
+        if asked_at > silent.since + ASKED_WITHIN || answered_at > in_time {
             return Some(Told::IsBack);
         }
         self.flows.remove(key);
@@ -233,15 +275,18 @@ impl Silence {
         Some(Told::Pauses)
     }
 
-    /// The link is back: whether the flow may wait for it. Who was heard since the others fell silent does
-    /// not, unless it was taken for one that pauses since then.
-    pub(super) fn may_wait(&self, of: &Download, began: Instant, still_comes: Duration) -> bool {
+    /// The link is back: whether the flow may wait for it. Who was heard since all the others fell silent
+    /// does not, unless it was taken for one that pauses since the first of them did.
+    pub(super) fn may_wait(&self, of: &Download, still_comes: Duration) -> bool {
         if let Some(silent) = self.flows.get(&of.flow.key) {
-            return !silent.is_woken && !silent.has_ended(of);
+            return silent.waits && !silent.has_ended(of);
         }
+        let Some([first, last]) = self.began() else {
+            return false;
+        };
         let paused = self.pausing.get(&of.flow.key);
-        let was_mistaken = paused.is_some_and(|(_, at)| *at >= began) && self.pauses(&of.flow);
-        was_mistaken || of.flow.heard_at.is_none_or(|at| at <= began + still_comes)
+        let was_mistaken = paused.is_some_and(|(_, at)| *at >= first) && self.pauses(&of.flow);
+        was_mistaken || of.flow.heard_at.is_none_or(|at| at <= last + still_comes)
     }
 
     /// The link is back, and these flows wait for it. Returns those that are woken now; they are woken
@@ -260,14 +305,21 @@ impl Silence {
             silent.note_woken(now);
             woken.push(flow.key);
         }
-        // Those of which nothing is known any more.
-        self.flows.retain(|_, silent| silent.is_woken);
+        // Those of which nothing is known any more, and who goes on.
+        self.flows.retain(|_, silent| !silent.waits);
         woken
     }
 
     /// When [`handle_timeout`](Self::handle_timeout) is due.
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.flows.values().map(|silent| silent.due).min()
+    }
+
+    /// What is due is due a little later.
+    pub(super) fn put_off(&mut self, now: Instant) {
+        for silent in self.flows.values_mut() {
+            silent.due = silent.due.max(now + PUT_OFF);
+        }
     }
 
     /// The flows that are to be woken now, still silent. `known` is what is known of one; `heard`: when
@@ -289,7 +341,13 @@ impl Silence {
             if silent.due > now {
                 return true;
             }
-            if !known(key).is_some_and(|of| silent.is_silent(&of, now)) {
+            let Some(of) = known(key) else { return false };
+            if silent.waits && silent.asked_at.is_some() && silent.has_ended(&of) {
+                // That tells something of the others: see `told_by`.
+                silent.due = now + LOOKED_AT_AFTER;
+                return now <= silent.until;
+            }
+            if !silent.is_silent(&of, now) {
                 return false;
             }
             let is_back = silent.again > 0;
@@ -298,6 +356,9 @@ impl Silence {
             let others_are_heard = of_others.is_some_and(|at| at > silent.since + FIRST_AFTER);
             if others_are_heard && silent.again == 0 {
                 return false;
+            }
+            if is_back && silent.again == 0 && silent.woken < WOKEN_MAX {
+                silent.waits_again(now);
             }
             silent.wait = (silent.wait * 2).min(REPEATED_AFTER_MAX);
             silent.due = now + silent.wait;
@@ -463,8 +524,8 @@ mod tests {
             assert_eq!(silence.told_by(&heard(1, answered), at(9_000)), told);
             assert_eq!(silence.follows(&flow(1).key), told != Some(Told::Pauses));
         }
-        // Its round trip is what it says, up to a second.
-        for (srtt_ms, answered, told) in [(600, 980, Told::Pauses), (60_000, 1_500, Told::IsBack)] {
+        // Its round trip is what it says, up to five seconds.
+        for (srtt_ms, answered, told) in [(600, 980, Told::Pauses), (60_000, 5_400, Told::IsBack)] {
             let mut silence = Silence::default();
             let far = HostFlow {
                 srtt: Some(Duration::from_millis(srtt_ms)),
@@ -477,14 +538,44 @@ mod tests {
     }
 
     #[test]
-    fn who_goes_on_has_told_nothing() {
-        let mut silence = two();
-        let goes_on = Download {
-            data_at: Some(at(300)),
-            ..heard(1, 300)
+    fn what_an_fh_sends_soon_says_nothing_and_later_that_the_link_is_back() {
+        for (data_ms, told, is_followed) in
+            [(300, Told::GoesOn, false), (5_000, Told::IsBack, true)]
+        {
+            let mut silence = two();
+            let goes_on = Download {
+                data_at: Some(at(data_ms)),
+                ..heard(1, data_ms)
+            };
+            assert_eq!(silence.told_by(&goes_on, at(data_ms)), Some(told));
+            assert_eq!(silence.follows(&flow(1).key), is_followed);
+            assert!(!silence.pauses(&flow(1)));
+            // Nor does it wait.
+            silence.wake(&[of(flow(2))], at(data_ms));
+            assert!(!silence.follows(&flow(1).key));
+        }
+    }
+
+    #[test]
+    fn an_fh_that_could_not_be_asked_for_long_does_not_pause() {
+        let mut silence = Silence::default();
+        silence.begin(&flow(1), false, at(200));
+        silence.note_asked(&flow(1).key, at(10_000));
+        let answer = heard(1, 10_050);
+        assert_eq!(silence.told_by(&answer, at(10_060)), Some(Told::IsBack));
+    }
+
+    #[test]
+    fn who_falls_silent_again_is_silent_anew() {
+        let mut silence = Silence::default();
+        assert!(silence.begin(&flow(1), false, at(200)));
+        assert!(!silence.begin(&flow(1), false, at(220)), "it is so already");
+        let on = HostFlow {
+            rcv_nxt: flow(1).rcv_nxt + 5_000,
+            ..host_flow(1, at(230))
         };
-        assert_eq!(silence.told_by(&goes_on, at(310)), None);
-        assert!(!silence.follows(&flow(1).key) && !silence.pauses(&flow(1)));
+        assert!(silence.begin(&on, false, at(320)));
+        assert_eq!(silence.began(), Some([at(320); 2]));
     }
 
     #[test]
@@ -506,6 +597,25 @@ mod tests {
         assert_eq!(of(3), thrice, "not followed before");
         assert_eq!(of(1)[..3], thrice);
         assert_eq!(of(1)[3..], [(1_500, false), (2_500, false)]);
+    }
+
+    #[test]
+    fn if_nothing_is_heard_who_was_woken_waits_for_the_link_again_but_not_for_ever() {
+        let mut silence = two();
+        let mut now = at(5_030);
+        for woken in 1..=WOKEN_MAX {
+            assert_eq!(silence.wake(&[of(flow(1))], now), [flow(1).key]);
+            assert_eq!(silence.to_ask(0), None);
+            for _ in 0..AGAIN {
+                now = silence.poll_timeout().unwrap();
+                silence.handle_timeout(now, [], |_| Some(of(flow(1))));
+            }
+            let waits = silence.to_ask(0);
+            assert_eq!(waits.is_some(), woken < WOKEN_MAX, "{woken}");
+            silence.note_asked(&flow(1).key, now + Duration::from_millis(50));
+            assert_eq!(silence.began().is_some(), woken < WOKEN_MAX);
+            now += Duration::from_secs(5);
+        }
     }
 
     #[test]
@@ -531,7 +641,6 @@ mod tests {
     fn who_was_heard_since_the_others_fell_silent_does_not_wait_unless_it_was_taken_for_one_that_pauses()
      {
         let mut silence = two();
-        let began = silence.began().unwrap();
         let late = Duration::from_millis(500);
         for (of, waits) in [
             (heard(1, 0), true),
@@ -545,13 +654,12 @@ mod tests {
                 false,
             ),
         ] {
-            assert_eq!(silence.may_wait(&of, began, late), waits, "{of:?}");
+            assert_eq!(silence.may_wait(&of, late), waits, "{of:?}");
         }
         assert_eq!(silence.told_by(&heard(1, 290), at(300)), Some(Told::Pauses));
-        assert!(silence.may_wait(&heard(1, 2_000), began, late));
-        assert!(!silence.may_wait(&heard(1, 2_000), at(301), late));
+        assert!(silence.may_wait(&heard(1, 2_000), late));
         silence.wake(&[heard(1, 2_000)], at(5_030));
-        assert!(!silence.may_wait(&heard(1, 2_000), began, late), "once");
+        assert!(!silence.may_wait(&heard(1, 2_000), late), "once");
     }
 
     #[test]
@@ -595,7 +703,7 @@ mod tests {
     }
 
     #[test]
-    fn fhs_of_a_few_addresses_are_asked_in_turn_the_one_first_that_was_heard_last() {
+    fn a_few_fhs_are_asked_in_turn_those_of_other_addresses_first_and_who_was_heard_last() {
         let mut silence = Silence::default();
         assert_eq!(silence.to_ask(0), None);
         let mut begin = |address: &str, port, heard| {
@@ -607,10 +715,10 @@ mod tests {
         begin("10.1.0.1", 2, 200);
         begin("10.1.0.2", 3, 300);
         begin("10.1.0.3", 4, 50);
-        begin("10.1.0.4", 5, 20);
         let asked: Vec<_> = (0..4)
             .map(|turn| silence.to_ask(turn).unwrap().mh.port)
             .collect();
         assert_eq!(asked, [3, 2, 4, 3]);
+        assert_eq!(two().to_ask(1), Some(flow(2).key), "of the same address");
     }
 }

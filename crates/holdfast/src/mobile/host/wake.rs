@@ -14,7 +14,7 @@ use holdfast_wire::{Instant, SackBlocks};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use super::waking::{ask, wake_silent};
+use super::waking::wake_silent;
 use super::{Attached, Host, now};
 
 /// After a flow was woken, echoes from before the outage are renewed for so long.
@@ -155,7 +155,10 @@ impl Host {
             return;
         }
         let maps = attached.path.maps();
-        let mut flows = attached.flows().unwrap_or_default();
+        let Some(mut flows) = attached.flows() else {
+            self.waking.put_off(now);
+            return;
+        };
         if looks {
             self.waking.look_for_silence(maps, &flows, now);
         }
@@ -188,9 +191,7 @@ impl Attached {
     /// All flows; none: they cannot be read.
     fn flows(&self) -> Option<Vec<NotedFlow>> {
         let maps = self.path.maps();
-        // Without them nobody is silent any more: it is tried twice.
-        let flows = maps.flows().or_else(|_| maps.flows());
-        flows
+        maps.flows()
             .inspect_err(|error| tracing::warn!(%error, "the flows cannot be read"))
             .ok()
     }
@@ -215,11 +216,14 @@ impl Host {
         match self.waking.look(now, |key| attached.noted(key)) {
             None => {}
             Some(Looked::Ask(key)) => {
-                let noted = attached.noted(&key);
-                if noted.is_some_and(|noted| ask(&attached.sender, noted).is_ok()) {
+                let sent = attached
+                    .noted(&key)
+                    .map(|noted| attached.sender.ask(&noted));
+                if let Some(Ok(())) = sent {
                     self.waking.note_asked(&key, now);
                     self.asked += 1;
                 }
+                self.send_errors += u64::from(matches!(sent, Some(Err(_))));
             }
             Some(Looked::Pauses(key)) => {
                 let maps = attached.path.maps();

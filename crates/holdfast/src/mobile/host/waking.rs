@@ -122,8 +122,20 @@ impl Waking {
         self.outages.handle_return(flows, now)
     }
 
+    /// Whether [`silent`](Self::silent) is due.
     pub(super) fn is_due(&self, now: Instant) -> bool {
-        self.poll_timeout().is_some_and(|at| at <= now)
+        self.outages.silent_at().is_some_and(|at| at <= now)
+    }
+
+    /// The flows cannot be read at the moment.
+    pub(super) fn put_off(&mut self, now: Instant) {
+        self.outages.put_off(now);
+    }
+
+    /// The interface has gone, and with it all that is known of flows.
+    pub(super) fn forget_flows(&mut self) {
+        self.outages.forget_flows();
+        (self.silence_look_at, self.heard) = (None, 0);
     }
 
     /// The silent flows to be woken now. `flows` are all that are known.
@@ -254,15 +266,6 @@ pub(super) fn wake_silent(
         return Ok(());
     }
     sender.send(noted, MadeAck::Wake, 1)
-}
-
-/// Asks the FH of a silent flow whether the link is back: by an ACK below its window, which it answers and
-/// takes nothing from (RFC 9293, 3.10.7.4; RFC 1122, 4.2.3.6), whatever of the MH's own data is on the way.
-///
-/// Errors: those of the interface.
-pub(super) fn ask(sender: &AckSender, mut noted: NotedFlow) -> io::Result<()> {
-    noted.flow.snd_nxt = noted.fh_ack - 1;
-    sender.send(&noted, MadeAck::Last, 1)
 }
 
 #[cfg(test)]

@@ -23,6 +23,10 @@ pub(super) const BURST: usize = 32;
 /// ... and the next so many after this. That is 16,000 a second, 8 Mb/s of ACKs by IPv4: all that can
 /// wait are sent in a quarter of a second.
 pub(super) const PAUSE: Duration = Duration::from_millis(2);
+/// What finds no room is tried again after so long, twice as long each time, ...
+const FULL_PAUSE: Duration = Duration::from_millis(4);
+/// ... up to this.
+const FULL_PAUSE_MAX: Duration = Duration::from_millis(64);
 /// A frame follows so many words of another address: whoever is on the network can make them up.
 const TURNS_MAX: u8 = 4;
 
@@ -62,6 +66,7 @@ pub(super) struct Waiting {
     /// How many may leave before `next_at`.
     room: usize,
     next_at: Option<Instant>,
+    full_pause: Duration,
 }
 
 impl Waiting {
@@ -70,6 +75,7 @@ impl Waiting {
             frames: VecDeque::new(),
             room: BURST,
             next_at: None,
+            full_pause: FULL_PAUSE,
         }
     }
 
@@ -150,6 +156,7 @@ impl Waiting {
             self.next_at = Some(now + PAUSE);
         }
         let room = &mut self.room;
+        let (mut leave, mut finds_none) = (0_usize, false);
         self.frames.retain_mut(|frame| {
             if *room == 0 || !frame.is_due() {
                 return true;
@@ -158,15 +165,23 @@ impl Waiting {
             match send(&frame.octets, frame.next_hop.is_ipv4()) {
                 Err(error) if is_full(&error) => {
                     *room = 0;
+                    finds_none = true;
                     return true;
                 }
                 // The link may have gone again: whoever has made the frame makes another one.
                 Ok(()) | Err(_) => {}
             }
             *room -= 1;
+            leave += 1;
             frame.went_to = frame.goes_to;
             !frame.is_last
         });
+        if finds_none {
+            self.next_at = Some(now + self.full_pause);
+            self.full_pause = (self.full_pause * 2).min(FULL_PAUSE_MAX);
+        } else if leave > 0 {
+            self.full_pause = FULL_PAUSE;
+        }
     }
 
     fn forget_old(&mut self, now: Instant) {
@@ -303,7 +318,7 @@ mod tests {
                 Err(io::Error::from_raw_os_error(errno))
             });
             assert_eq!(tries, if leaves_later { 1 } else { 3 });
-            now += PAUSE;
+            now += FULL_PAUSE;
             let later = left(&mut waiting, now);
             assert_eq!(later.len(), if leaves_later { 3 } else { 0 }, "{errno}");
         }

@@ -222,6 +222,7 @@ impl World {
             None => {}
             Some(Looked::Ask(key)) => {
                 daemon.outages.note_asked(&key, now);
+                self.asked += 1;
                 let (place, takes) = (self.place_of(key), self.of_a_segment / 20);
                 self.put(1, takes, Event::Question { place });
             }
