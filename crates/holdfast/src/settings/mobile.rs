@@ -185,8 +185,7 @@ const FALSE_ALARM: Key = Key {
     },
     default: Some("500"),
     example: "500",
-    meaning: "How long after the announced time `freeze` keeps windows closed if the outage does not come. With `today` \
-        less for flows whose windows were closed more than 400 ms before it, so much less, to 200 ms.",
+    meaning: "How long after the announced time `freeze` keeps windows closed if no outage comes; `today` opens some sooner, 0.2 s after it or later.",
     cost: "More: a false alarm costs so much more.",
 };
 
