@@ -245,7 +245,8 @@ impl Host {
             return;
         };
         let woken = self.waking.handle_return(&flows, now);
-        self.silent_outages += u64::from(!woken.is_empty());
+        // Of one flow alone, whose data have told it, nobody is left to be woken.
+        self.silent_outages += 1;
         let maps = attached.path.maps();
         let mut flows: BTreeMap<_, _> = flows.into_iter().map(|of| (of.flow.key, of)).collect();
         for mut noted in woken.iter().filter_map(|key| flows.remove(key)) {
