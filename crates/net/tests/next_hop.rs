@@ -267,14 +267,8 @@ impl Drop for Download {
     }
 }
 
-fn an_opening_ack_arrives(is_v6: bool, with_outage: bool, is_forwarded: bool) {
-    let world = World::new(is_v6);
-    let at = if is_forwarded {
-        &world.phone
-    } else {
-        &world.mh
-    };
-    let download = Download::start(&world, at);
+/// A download that runs, whose window is closed, and to whose end nothing goes any more.
+fn closed_and_silent(world: &World, download: &Download) -> (AckSender, NotedFlow) {
     await_that("it runs", || {
         download.received.load(Ordering::Relaxed) > 1_000_000
     });
@@ -284,6 +278,18 @@ fn an_opening_ack_arrives(is_v6: bool, with_outage: bool, is_forwarded: bool) {
     download.close();
     let noted = download.noted();
     world.silence(noted.flow.key.mh.address);
+    (sender, noted)
+}
+
+fn an_opening_ack_arrives(is_v6: bool, with_outage: bool, is_forwarded: bool) {
+    let world = World::new(is_v6);
+    let at = if is_forwarded {
+        &world.phone
+    } else {
+        &world.mh
+    };
+    let download = Download::start(&world, at);
+    let (sender, noted) = closed_and_silent(&world, &download);
     // What is still on its way.
     let mut quiet = (noted.flow.rcv_nxt, Instant::now());
     await_that("the MH says nothing any more", || {
@@ -323,15 +329,7 @@ fn whoever_makes_acks_and_leaves_leaves_none_of_them_unsent() {
     }
     let world = World::new(false);
     let download = Download::start(&world, &world.mh);
-    await_that("it runs", || {
-        download.received.load(Ordering::Relaxed) > 1_000_000
-    });
-    let interface = download.path().interface();
-    let sender = world.mh.run(|| AckSender::open(interface)).unwrap();
-    let sender = sender.unwrap();
-    download.close();
-    let noted = download.noted();
-    world.silence(noted.flow.key.mh.address);
+    let (sender, noted) = closed_and_silent(&world, &download);
     world.change_router(false);
     let before = come_to_router(&world);
     sender.send(&noted, MadeAck::Last, ACKS).unwrap();
