@@ -91,20 +91,11 @@ impl NetNs {
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
         let fd = Arc::clone(&self.fd);
-        // SAFETY: getpid takes nothing.
-        let parent = unsafe { libc::getpid() };
+        let parent = std::process::id();
         let enter = move || {
-            // SAFETY: setns, prctl and getppid are async-signal-safe system
-            // calls without pointers.
-            unsafe {
-                check(libc::setns(fd.as_raw_fd(), libc::CLONE_NEWNET))?;
-                check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
-                if libc::getppid() != parent {
-                    // The parent died before the signal was armed.
-                    return Err(io::Error::from_raw_os_error(libc::ESRCH));
-                }
-            }
-            Ok(())
+            // SAFETY: setns is an async-signal-safe system call without pointers.
+            check(unsafe { libc::setns(fd.as_raw_fd(), libc::CLONE_NEWNET) })?;
+            die_with(parent)
         };
         command.process_group(0);
         // SAFETY: the closure runs between fork and exec and makes
@@ -134,13 +125,27 @@ pub const LOOPBACK_IFINDEX: u32 = 1;
 /// namespace that thread is; in a process group of its own.
 pub fn guarded_command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
-    // SAFETY: prctl with PR_SET_PDEATHSIG is an async-signal-safe system call without
-    // pointers.
-    let arm = || check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) });
+    let parent = std::process::id();
     command.process_group(0);
-    // SAFETY: the closure runs between fork and exec and makes that call alone.
-    unsafe { command.pre_exec(arm) };
+    // SAFETY: the closure runs between fork and exec and makes
+    // async-signal-safe calls alone; it allocates nothing.
+    unsafe { command.pre_exec(move || die_with(parent)) };
     command
+}
+
+/// Has the kernel kill the calling process when the thread that forked it ends. Async-signal-safe.
+///
+/// Errors: its parent, whose process id this is, has died already.
+fn die_with(parent: u32) -> io::Result<()> {
+    // SAFETY: prctl with PR_SET_PDEATHSIG, and getppid, are async-signal-safe system calls
+    // without pointers.
+    unsafe {
+        check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
+        if libc::getppid() != parent as libc::pid_t {
+            return Err(io::Error::from_raw_os_error(libc::ESRCH));
+        }
+    }
+    Ok(())
 }
 
 /// A child process that is killed and waited for when the guard is dropped.

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use holdfast_core::mobile_host::HostLinkEvent;
+use holdfast_net::netns::guarded_command;
 use tokio::io::AsyncReadExt as _;
 use tokio::process::{Child, Command};
 
@@ -75,12 +76,10 @@ impl Drop for Group {
 impl LinkSource for ScriptSource {
     async fn run(&mut self, teller: &Teller) -> anyhow::Result<Infallible> {
         let shown = self.program.display();
-        let mut command = Command::new(&self.program);
-        command
-            .arg(&self.interface)
-            .process_group(0)
-            .kill_on_drop(true);
-        // Its input ends when the daemon does, however that ends.
+        // It ends with this thread, the daemon's only one that lives as long, however that ends.
+        let mut command = Command::from(guarded_command(&self.program));
+        command.arg(&self.interface).kill_on_drop(true);
+        // What it has started may watch its input, which ends then too.
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let started = command.spawn();
         let mut group = Group::new(started.with_context(|| {
