@@ -5,6 +5,7 @@
 use std::fs;
 use std::process::Command;
 
+use holdfast_lab::punctuality::{TooLong, in_time, punctual};
 use holdfast_lab::results::ResultLine;
 use holdfast_net::netns::available_or_skip;
 
@@ -57,8 +58,8 @@ fn run(substrate: &str) -> Vec<ResultLine> {
         .collect()
 }
 
-/// What holds on real hosts whatever else the machine does.
-fn assert_handed_over(lines: &[ResultLine]) {
+/// What holds on real hosts: without an error whatever else the machine does, and in time.
+fn handed_over(lines: &[ResultLine]) -> Result<(), TooLong> {
     let [none, multicast] = lines else {
         panic!("two runs");
     };
@@ -70,19 +71,19 @@ fn assert_handed_over(lines: &[ResultLine]) {
     let of = multicast.handoff.as_ref().unwrap();
     assert!(of.buffered_bytes_max > Some(0), "{of:?}");
     // Long before the route has followed.
-    for handoff in &multicast.handoffs {
-        assert!(
-            handoff.new_byte_ms.is_some_and(|ms| ms < 250.0),
-            "{multicast:?}"
-        );
-    }
-    assert!(multicast.retransmitted_segments < none.retransmitted_segments);
+    let is_soon = |ms: Option<f64>| ms.is_some_and(|ms| ms < 250.0);
+    let are_soon = multicast
+        .handoffs
+        .iter()
+        .all(|one| is_soon(one.new_byte_ms));
+    let is_less = multicast.retransmitted_segments < none.retransmitted_segments;
+    in_time(are_soon && is_less, &format!("{none:?}, {multicast:?}"))
 }
 
 #[test]
 fn live_an_mh_is_handed_over_by_multicast_between_namespaces() {
     if available_or_skip("live_an_mh_is_handed_over_by_multicast_between_namespaces") {
-        assert_handed_over(&run("live"));
+        punctual(|| handed_over(&run("live")));
     }
 }
 
@@ -91,6 +92,7 @@ fn live_an_mh_is_handed_over_by_multicast_between_namespaces() {
 fn linux_an_mh_is_handed_over_by_multicast_between_namespaces() {
     let test = "linux_an_mh_is_handed_over_by_multicast_between_namespaces";
     if holdfast_lab::virtual_kernel::available_or_skip(test).is_some() {
-        assert_handed_over(&run("linux"));
+        // Its time is the virtual kernel's own.
+        handed_over(&run("linux")).unwrap();
     }
 }

@@ -13,7 +13,7 @@
 //! the programs, [`endpoint`] the lab's own in place of the former two; [`counters`]
 //! reads the kernel's; [`transfer`] is one transfer with all of this, [`demo`] several
 //! side by side; [`harness`] is for tests that
-//! bring their own sockets.
+//! bring their own sockets, [`punctuality`] for those that measure times.
 //!
 //! Every namespace, process and file is owned by a guard, and namespaces have
 //! no names: nothing is left behind on any way out. Loops watch a
@@ -40,6 +40,7 @@ pub mod outage_matrix;
 pub mod own_flows;
 pub mod packet_trace;
 pub mod peers;
+pub mod punctuality;
 pub mod report;
 pub mod results;
 pub mod scenario;

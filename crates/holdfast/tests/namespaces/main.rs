@@ -9,6 +9,7 @@ mod drain;
 mod early;
 mod handoff;
 mod losses;
+mod mobile_guard;
 mod mobile_host;
 mod mobile_wake;
 mod mobile_wake_senders;

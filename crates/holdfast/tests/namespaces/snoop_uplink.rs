@@ -4,6 +4,7 @@
 
 use holdfast_lab::harness::{Flow, Harness};
 use holdfast_lab::link_process::EmulatedLink;
+use holdfast_lab::punctuality::{punctual, shorter_than};
 use holdfast_lab::topology::TopologySettings;
 use holdfast_net::datapath::monotonic_ns;
 
@@ -86,12 +87,14 @@ fn killed_after_a_report(harness: &mut Harness, restart: bool) -> u64 {
 fn a_gateway_killed_just_after_a_report_costs_a_timeout_of_the_mh() {
     for restart in [false, true] {
         let test = "a_gateway_killed_just_after_a_report_costs_a_timeout_of_the_mh";
-        let Some(mut harness) = harness(test, &settings(0.03, 0.03)) else {
-            return;
-        };
-        let gap_ms = killed_after_a_report(&mut harness, restart);
-        println!("killed after a report, started again: {restart}: {gap_ms} ms without a byte");
-        // Its RTO is the path's round trip and 200 ms, and may have doubled twice.
-        assert!(gap_ms < 4_000, "{gap_ms} ms without a byte");
+        punctual(|| {
+            let Some(mut harness) = harness(test, &settings(0.03, 0.03)) else {
+                return Ok(());
+            };
+            let gap_ms = killed_after_a_report(&mut harness, restart);
+            println!("killed after a report, started again: {restart}: {gap_ms} ms without a byte");
+            // Its RTO is the path's round trip and 200 ms, and may have doubled twice.
+            shorter_than(4_000, "without a byte", gap_ms)
+        });
     }
 }
