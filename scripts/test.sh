@@ -88,6 +88,8 @@ if [ -n "$skipped" ]; then
     printf '\n%s\n' "$skipped"
     [ "$no_skip" != 1 ] || status=1
 fi
+# Measurements of time that were made again because the machine was late.
+grep -o 'TRIED AGAIN .*' "$log" || true
 if [ "$no_skip" = 1 ] && [ "$ignored" -ne 0 ]; then
     echo "test.sh: $ignored tests are marked as ignored" >&2
     status=1

@@ -58,7 +58,7 @@ pub(crate) fn run(args: &GatewayArgs) -> anyhow::Result<()> {
     if args.check {
         return check(&settings);
     }
-    let _last_lines = crate::log::start(args.log_format);
+    crate::log::start(args.log_format)?;
     serve(settings)
 }
 

@@ -1,49 +1,126 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The daemons' log: structured events on standard error, for which no daemon waits.
 
+use std::backtrace::{Backtrace, BacktraceStatus};
+use std::io::{self, Write as _};
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::{FormatTime as _, SystemTime};
 
 use crate::settings::LogFormat;
 
 mod lossy;
 
-use lossy::{LastLines, LossyWriter};
+use lossy::LossyWriter;
 
 const DEFAULT_FILTER: &str = "info,netlink_packet_route=error";
 
-static FORMAT: OnceLock<LogFormat> = OnceLock::new();
+/// How long the end of the process waits for its last lines to be read.
+const LAST_LINES_WITHIN: Duration = Duration::from_secs(1);
+
+struct Log {
+    format: LogFormat,
+    writer: LossyWriter,
+}
+
+static LOG: OnceLock<Log> = OnceLock::new();
 
 /// How this process writes its log, for one that it starts.
 pub(crate) fn format() -> LogFormat {
-    FORMAT.get().copied().unwrap_or_default()
+    LOG.get().map(|log| log.format).unwrap_or_default()
 }
 
 /// Starts the log. `HOLDFAST_LOG` filters it (`debug`, `holdfast::mobile=trace`); `info`
-/// without it, less what the netlink library says of attributes newer than itself. What is returned
-/// is kept until the process ends.
-pub(crate) fn start(format: LogFormat) -> LastLines {
+/// without it, less what the netlink library says of attributes newer than itself. Its last lines
+/// are waited for in [`finish`].
+///
+/// Errors: there is no thread for it. A log that is started already stays as it is.
+pub(crate) fn start(format: LogFormat) -> io::Result<()> {
+    let writer = LossyWriter::start(io::stderr(), move |lines| lost_line(format, lines))?;
     let filter =
         EnvFilter::try_from_env("HOLDFAST_LOG").unwrap_or_else(|_| EnvFilter::new(DEFAULT_FILTER));
-    let writer = LossyWriter::start(std::io::stderr(), |lines| {
-        tracing::warn!(lines, "lines of the log are lost: nobody read them in time");
-    });
+    let of_log = writer.clone();
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer({
-            let writer = writer.clone();
-            move || writer.clone()
-        })
-        // They would be printed there too, and end the process if nobody reads it any more.
+        .with_writer(move || of_log.clone())
+        // They would be printed to standard error, and end the process if nobody reads it any more.
         .log_internal_errors(false);
     let started = match format {
         LogFormat::Text => log.with_ansi(false).try_init(),
         LogFormat::Json => log.json().flatten_event(true).try_init(),
     };
-    // A log that is started already stays as it is.
-    LastLines(started.is_ok().then(|| {
-        let _ = FORMAT.set(format);
-        writer
-    }))
+    if started.is_ok() && LOG.set(Log { format, writer }).is_ok() {
+        std::panic::set_hook(Box::new(|panic| {
+            let trace = Backtrace::capture();
+            let trace = match trace.status() {
+                BacktraceStatus::Captured => format!("\n{trace}"),
+                _ => String::new(),
+            };
+            print_error(&format!("{panic}{trace}"));
+            finish();
+        }));
+    }
+    Ok(())
+}
+
+/// Prints why the process ends, where its log goes.
+pub(crate) fn print_error(why: &str) {
+    let line = format!("holdfast: {why}\n");
+    // A line that nobody can be told is no reason to end in another way.
+    let _ = match LOG.get() {
+        Some(log) => log.writer.clone().write_all(line.as_bytes()),
+        None => io::stderr().write_all(line.as_bytes()),
+    };
+}
+
+/// Waits until all of the log is written; not for ever, as there may be nobody who reads it.
+pub(crate) fn finish() {
+    if let Some(log) = LOG.get() {
+        log.writer.flush_within(LAST_LINES_WITHIN);
+    }
+}
+
+/// What stands in the log in place of so many lines.
+fn lost_line(format: LogFormat, lines: u64) -> String {
+    const MESSAGE: &str = "lines of the log are lost: nobody read them in time";
+    let mut time = String::new();
+    // Without its time it is a line all the same.
+    let _ = SystemTime.format_time(&mut Writer::new(&mut time));
+    match format {
+        LogFormat::Text => format!("{time}  WARN holdfast::log: {MESSAGE} lines={lines}\n"),
+        LogFormat::Json => {
+            let line = serde_json::json!({
+                "timestamp": time,
+                "level": "WARN",
+                "message": MESSAGE,
+                "lines": lines,
+                "target": "holdfast::log",
+            });
+            format!("{line}\n")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_lost_is_a_line_of_either_form() {
+        let text = lost_line(LogFormat::Text, 37);
+        assert!(
+            text.ends_with(" lines=37\n") && text.contains("WARN"),
+            "{text}"
+        );
+        let json: serde_json::Value =
+            serde_json::from_str(&lost_line(LogFormat::Json, 37)).unwrap();
+        assert_eq!(json["lines"], 37);
+        assert!(
+            json["timestamp"].as_str().unwrap().starts_with("20"),
+            "{json}"
+        );
+    }
 }

@@ -35,17 +35,19 @@ fn main() -> ExitCode {
             };
         }
     };
-    match run(cli.command) {
+    let code = match run(cli.command) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("holdfast: {error:#}");
+            log::print_error(&format!("{error:#}"));
             if error.is::<SettingsError>() || error.is::<ScenarioError>() {
                 ExitCode::from(EXIT_USAGE)
             } else {
                 ExitCode::FAILURE
             }
         }
-    }
+    };
+    log::finish();
+    code
 }
 
 fn run(command: Command) -> anyhow::Result<ExitCode> {

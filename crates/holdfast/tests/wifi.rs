@@ -224,8 +224,22 @@ impl Air {
         self.wifi()["signal_dbm"].as_f64().unwrap_or(0.0) as i32
     }
 
+    /// What the daemon has logged before this is in its file: the thread that writes it sleeps.
+    fn has_written_its_log(&self) -> bool {
+        let Some(daemon) = &self.daemon else {
+            return true;
+        };
+        let threads = std::fs::read_dir(format!("/proc/{}/task", daemon.id())).unwrap();
+        let mut stats = threads.flatten().map(|thread| {
+            let stat = std::fs::read_to_string(thread.path().join("stat"));
+            stat.unwrap_or_default()
+        });
+        stats.any(|stat| stat.contains(" (log) S "))
+    }
+
     /// What became of the link, as the daemon has logged it: whose word it was, and what.
     fn events(&self) -> Vec<(String, String)> {
+        await_that("the log is written", || self.has_written_its_log());
         let log = std::fs::read_to_string(self.folder.path().join("mobile.log")).unwrap();
         let lines = log.lines().filter_map(|line| {
             let line: serde_json::Value = serde_json::from_str(line).ok()?;

@@ -6,7 +6,7 @@
 //! uses it: tests hold the sockets of all three hosts side by side.
 
 use std::fs;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, PipeReader, PipeWriter, Read as _, Write as _};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -17,10 +17,12 @@ use anyhow::{Context as _, anyhow};
 use holdfast_net::netns::{NetNs, available_or_skip};
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore as _, SeedableRng as _};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use sha2::{Digest as _, Sha256};
 
 use crate::daemons::{Daemon, GatewayOptions};
 use crate::download::{DownloadWatch, Received, receive};
+use crate::punctuality;
 use crate::scratch::Scratch;
 use crate::seeded_file::Sha256Sum;
 use crate::stop::StopFlag;
@@ -113,6 +115,7 @@ impl Harness {
         if scheme.is_some() {
             harness.start_gateway()?;
         }
+        punctuality::measurement_begins();
         Ok(Some(harness))
     }
 
@@ -190,6 +193,22 @@ pub fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
 fn limit(stream: &TcpStream) -> io::Result<()> {
     stream.set_read_timeout(Some(SOCKET_LIMIT))?;
     stream.set_write_timeout(Some(SOCKET_LIMIT))
+}
+
+/// A pipe that takes no byte more, and its other end, which nobody reads.
+pub fn full_pipe() -> io::Result<(PipeReader, PipeWriter)> {
+    let (reader, mut writer) = io::pipe()?;
+    let flags = fcntl_getfl(&writer)?;
+    fcntl_setfl(&writer, flags | OFlags::NONBLOCK)?;
+    loop {
+        match writer.write(b"\n") {
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+            Err(error) => return Err(error),
+        }
+    }
+    fcntl_setfl(&writer, flags)?;
+    Ok((reader, writer))
 }
 
 /// Sends `bytes` seeded bytes and then FIN; returns their SHA-256.

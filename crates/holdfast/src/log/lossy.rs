@@ -3,73 +3,140 @@
 //!
 //! A log that goes to a pipe or to a service manager's socket stands still as soon as nobody reads
 //! it. Packets and closed windows must not stand still with it: lines go through a bounded queue to
-//! a thread of their own, and what the queue has no room for is lost and counted.
+//! a thread of their own. What the queue has no room for is lost, and a line in its place says how
+//! much that was.
 
+use std::collections::VecDeque;
 use std::io::{self, Write};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 /// Lines that wait to be written at most: some hundred kB.
 const LINES_MAX: usize = 1024;
 
-/// How long the end of the process waits for the lines before it.
-const LAST_LINES_WITHIN: Duration = Duration::from_secs(1);
+/// Once lines are lost, all are until no more than this many wait: what is lost is told once, not
+/// between any two lines.
+const LINES_AGAIN: usize = LINES_MAX / 2;
 
-enum Order {
-    Write(Vec<u8>),
-    /// Tells when all before it is written.
-    Tell(SyncSender<()>),
+enum Entry {
+    Line(Vec<u8>),
+    /// So many lines were to be here.
+    Lost(u64),
 }
 
-/// What a log writes to, each line at once; clones share it.
-#[derive(Clone)]
-pub(super) struct LossyWriter {
-    orders: SyncSender<Order>,
-    lost: Arc<AtomicU64>,
+#[derive(Default)]
+struct Queue {
+    entries: VecDeque<Entry>,
+    is_losing: bool,
+    /// The thread has taken an entry and is not done with it.
+    is_writing: bool,
 }
 
-impl LossyWriter {
-    /// Starts the thread that writes to `sink`. It gives `tell_lost` the number of the lines that
-    /// were lost, once it can write again.
-    pub(super) fn start(
-        sink: impl Write + Send + 'static,
-        tell_lost: impl Fn(u64) + Send + 'static,
-    ) -> Self {
-        let (orders, queue) = mpsc::sync_channel(LINES_MAX);
-        let lost = Arc::<AtomicU64>::default();
-        let of_thread = Arc::clone(&lost);
-        thread::spawn(move || write_all(&queue, sink, &of_thread, tell_lost));
-        Self { orders, lost }
+impl Queue {
+    fn push(&mut self, line: &[u8]) {
+        let len = self.entries.len();
+        self.is_losing = len >= LINES_MAX || self.is_losing && len > LINES_AGAIN;
+        if !self.is_losing {
+            self.entries.push_back(Entry::Line(line.to_vec()));
+        } else if let Some(Entry::Lost(count)) = self.entries.back_mut() {
+            *count += 1;
+        } else {
+            self.entries.push_back(Entry::Lost(1));
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.entries.is_empty() && !self.is_writing
     }
 }
 
-fn write_all(
-    queue: &Receiver<Order>,
-    mut sink: impl Write,
-    lost: &AtomicU64,
-    tell_lost: impl Fn(u64),
-) {
-    for order in queue {
-        match order {
-            // An error says that nobody will ever read it.
-            Order::Write(line) => drop(sink.write_all(&line).and_then(|()| sink.flush())),
-            Order::Tell(done) => drop(done.try_send(())),
+#[derive(Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    has_entries: Condvar,
+    is_done: Condvar,
+}
+
+impl Shared {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for the oldest entry; the one before it is written.
+    fn next(&self) -> Entry {
+        let mut queue = self.queue();
+        queue.is_writing = false;
+        loop {
+            if let Some(entry) = queue.entries.pop_front() {
+                queue.is_writing = true;
+                return entry;
+            }
+            self.is_done.notify_all();
+            queue = self
+                .has_entries
+                .wait(queue)
+                .unwrap_or_else(PoisonError::into_inner);
         }
-        match lost.swap(0, Ordering::Relaxed) {
-            0 => {}
-            count => tell_lost(count),
+    }
+}
+
+/// What a log writes to, a whole line at a time; clones share it.
+#[derive(Clone)]
+pub(super) struct LossyWriter(Arc<Shared>);
+
+impl LossyWriter {
+    /// Starts the thread that writes to `sink`, and what `lost_line` makes of the number of lines
+    /// that were lost.
+    pub(super) fn start(
+        sink: impl Write + Send + 'static,
+        lost_line: impl Fn(u64) -> String + Send + 'static,
+    ) -> io::Result<Self> {
+        let shared = Arc::<Shared>::default();
+        let of_thread = Arc::clone(&shared);
+        thread::Builder::new()
+            .name("log".into())
+            .spawn(move || write_all(&of_thread, sink, lost_line))?;
+        Ok(Self(shared))
+    }
+
+    /// Waits until all that was said is written, for `limit` at most.
+    pub(super) fn flush_within(&self, limit: Duration) {
+        let queue = self.0.queue();
+        // After the limit it is as it is.
+        drop(
+            self.0
+                .is_done
+                .wait_timeout_while(queue, limit, |queue| !queue.is_done()),
+        );
+    }
+}
+
+fn write_all(shared: &Shared, mut sink: impl Write, lost_line: impl Fn(u64) -> String) -> ! {
+    let mut write = |octets: &[u8]| sink.write_all(octets).and_then(|()| sink.flush());
+    let mut lost = 0;
+    loop {
+        let line = match shared.next() {
+            Entry::Line(line) => Some(line),
+            Entry::Lost(count) => {
+                lost += count;
+                None
+            }
+        };
+        if lost > 0 && write(lost_line(lost).as_bytes()).is_ok() {
+            lost = 0;
+        }
+        // With nobody at the other end any more, or no room on a disk.
+        if line.is_some_and(|line| write(&line).is_err()) {
+            lost += 1;
         }
     }
 }
 
 impl Write for LossyWriter {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        if self.orders.try_send(Order::Write(line.to_vec())).is_err() {
-            self.lost.fetch_add(1, Ordering::Relaxed);
-        }
+        self.0.queue().push(line);
+        self.0.has_entries.notify_one();
         Ok(line.len())
     }
 
@@ -78,47 +145,32 @@ impl Write for LossyWriter {
     }
 }
 
-/// Waits, when dropped, until what was logged is written; for a second at most.
-#[must_use = "the last lines may be lost without it"]
-pub(crate) struct LastLines(pub(super) Option<LossyWriter>);
-
-impl Drop for LastLines {
-    fn drop(&mut self) {
-        let Some(writer) = &self.0 else {
-            return;
-        };
-        let (done, is_done) = mpsc::sync_channel(1);
-        if writer.orders.try_send(Order::Tell(done)).is_ok() {
-            let _ = is_done.recv_timeout(LAST_LINES_WITHIN);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
+    use std::sync::mpsc;
+    use std::time::Instant;
 
     use super::*;
 
     /// Deadline of whatever the tests wait for.
     const LIMIT: Duration = Duration::from_secs(8);
 
-    /// Takes nothing until it is let, and then gives on what it takes.
-    struct Stuck {
-        may_write: Receiver<()>,
-        may_ever: bool,
-        written: mpsc::Sender<Vec<u8>>,
+    /// A line to write.
+    fn say(writer: &mut LossyWriter, line: &str) {
+        writer.write_all(format!("{line}\n").as_bytes()).unwrap();
     }
 
-    impl Write for Stuck {
+    /// Takes each line when it is let, and gives it on.
+    struct Reader {
+        let_take: mpsc::Receiver<()>,
+        taken: mpsc::Sender<String>,
+    }
+
+    impl Write for Reader {
         fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
-            if !self.may_ever {
-                self.may_write.recv().map_err(io::Error::other)?;
-                self.may_ever = true;
-            }
-            self.written
-                .send(octets.to_vec())
-                .map_err(io::Error::other)?;
+            self.let_take.recv().map_err(io::Error::other)?;
+            let line = String::from_utf8(octets.to_vec()).unwrap();
+            self.taken.send(line).map_err(io::Error::other)?;
             Ok(octets.len())
         }
 
@@ -127,53 +179,110 @@ mod tests {
         }
     }
 
-    #[test]
-    fn nobody_waits_for_a_reader_and_what_is_lost_is_told_when_there_is_one() {
-        let (let_go, may_write) = mpsc::channel();
-        let (written, lines) = mpsc::channel();
-        let (told, lost) = mpsc::channel();
-        let sink = Stuck {
-            may_write,
-            may_ever: false,
-            written,
-        };
-        let told = Mutex::new(told);
-        let tell = move |count| told.lock().unwrap().send(count).unwrap();
-        let mut writer = LossyWriter::start(sink, tell);
-        let said = 2 * LINES_MAX as u64;
-        for line in 0..said {
-            // It would stand still here.
-            writer.write_all(format!("{line}\n").as_bytes()).unwrap();
-        }
-        // Neither does the end of the process wait.
-        drop(LastLines(Some(writer.clone())));
-        let_go.send(()).unwrap();
-        let lost = lost.recv_timeout(LIMIT).unwrap();
-        let kept = said - lost;
-        // One that is being written, and those in the queue.
-        assert!(
-            kept == LINES_MAX as u64 || kept == LINES_MAX as u64 + 1,
-            "{kept}"
-        );
-        for line in 0..kept {
-            let octets = lines.recv_timeout(LIMIT).unwrap();
-            assert_eq!(String::from_utf8(octets).unwrap(), format!("{line}\n"));
-        }
+    /// A writer, what lets its reader take a line, and the lines.
+    fn writer() -> (LossyWriter, mpsc::Sender<()>, mpsc::Receiver<String>) {
+        let (let_go, let_take) = mpsc::channel();
+        let (taken, lines) = mpsc::channel();
+        let writer =
+            LossyWriter::start(Reader { let_take, taken }, |lost| format!("{lost} lost\n"));
+        (writer.unwrap(), let_go, lines)
     }
 
     #[test]
-    fn the_end_waits_for_the_last_lines() {
-        let (let_go, may_write) = mpsc::channel();
-        let (written, lines) = mpsc::channel();
-        let sink = Stuck {
-            may_write,
-            may_ever: false,
-            written,
-        };
-        let mut writer = LossyWriter::start(sink, |_| panic!("nothing is lost"));
-        writer.write_all(b"the last one\n").unwrap();
-        let_go.send(()).unwrap();
-        drop(LastLines(Some(writer)));
-        assert_eq!(lines.try_recv().unwrap(), b"the last one\n");
+    fn nobody_waits_for_a_reader_and_what_is_lost_is_told_in_its_place() {
+        let (mut writer, let_go, lines) = writer();
+        let said = 2 * LINES_MAX as u64;
+        for line in 0..said {
+            // It would stand still here.
+            say(&mut writer, &line.to_string());
+        }
+        let begun = Instant::now();
+        writer.flush_within(Duration::from_millis(20));
+        assert!(begun.elapsed() < LIMIT);
+        for _ in 0..said {
+            let_go.send(()).unwrap();
+        }
+        writer.flush_within(LIMIT);
+        say(&mut writer, "again");
+        writer.flush_within(LIMIT);
+        let lines: Vec<String> = lines.try_iter().collect();
+        // One that was being written, perhaps, and those in the queue.
+        let kept = lines.len() - 2;
+        assert!(kept == LINES_MAX || kept == LINES_MAX + 1, "{kept}");
+        let shown = |(number, line): (usize, &String)| *line == format!("{number}\n");
+        assert!(lines[..kept].iter().enumerate().all(shown));
+        assert_eq!(lines[kept], format!("{} lost\n", said - kept as u64));
+        assert_eq!(lines[kept + 1], "again\n");
+    }
+
+    #[test]
+    fn with_a_reader_who_is_too_slow_each_line_is_written_or_counted() {
+        let (mut writer, let_go, lines) = writer();
+        let said = 20_000;
+        for line in 0..said {
+            say(&mut writer, "a line");
+            // One in ten is read.
+            if line % 10 == 0 {
+                let_go.send(()).unwrap();
+            }
+        }
+        for _ in 0..said {
+            let_go.send(()).unwrap();
+        }
+        writer.flush_within(LIMIT);
+        let (mut written, mut told, mut notices) = (0, 0, 0);
+        for line in lines.try_iter() {
+            match line.strip_suffix(" lost\n") {
+                Some(count) => {
+                    told += count.parse::<u32>().unwrap();
+                    notices += 1;
+                }
+                None => written += 1,
+            }
+        }
+        assert_eq!(written + told, said);
+        assert!(told > 0 && notices < 20, "{told} told in {notices}");
+    }
+
+    #[test]
+    fn the_end_waits_for_the_last_lines_of_a_full_queue() {
+        let (mut writer, let_go, lines) = writer();
+        for line in 0..LINES_MAX {
+            say(&mut writer, &line.to_string());
+        }
+        let reads = thread::spawn(move || (0..LINES_MAX).for_each(|_| let_go.send(()).unwrap()));
+        writer.flush_within(LIMIT);
+        assert_eq!(lines.try_iter().count(), LINES_MAX);
+        reads.join().unwrap();
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_counted_when_something_can() {
+        struct Broken(u32, mpsc::Sender<String>);
+        impl Write for Broken {
+            fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
+                if self.0 > 0 {
+                    self.0 -= 1;
+                    return Err(io::ErrorKind::StorageFull.into());
+                }
+                let line = String::from_utf8(octets.to_vec()).unwrap();
+                self.1.send(line).map_err(io::Error::other)?;
+                Ok(octets.len())
+            }
+
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let (taken, lines) = mpsc::channel();
+        // The first line; then a notice and the second one.
+        let writer = LossyWriter::start(Broken(3, taken), |lost| format!("{lost} lost\n"));
+        let mut writer = writer.unwrap();
+        for line in ["one", "two", "three"] {
+            say(&mut writer, line);
+        }
+        writer.flush_within(LIMIT);
+        let lines: Vec<String> = lines.try_iter().collect();
+        assert_eq!(lines, ["2 lost\n", "three\n"]);
     }
 }

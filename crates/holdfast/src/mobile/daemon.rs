@@ -36,7 +36,7 @@ const RESOLVE_AGAIN: Duration = Duration::from_secs(5);
 
 /// Runs the daemon until SIGTERM or SIGINT.
 pub(super) fn run(settings: MobileSettings, format: LogFormat) -> anyhow::Result<()> {
-    let _last_lines = log::start(format);
+    log::start(format)?;
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?

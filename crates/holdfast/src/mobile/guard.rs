@@ -177,7 +177,7 @@ fn says_ready(pipe: ChildStdout, within: Duration) -> io::Result<bool> {
 
 /// Runs the guard until the daemon is gone and all is open.
 pub(super) fn run(args: &GuardArgs) -> anyhow::Result<()> {
-    let _last_lines = log::start(args.log_format);
+    log::start(args.log_format)?;
     // A service manager sends these to all of a service. It ends when its daemon does.
     for signal in [
         signal_hook::consts::SIGTERM,

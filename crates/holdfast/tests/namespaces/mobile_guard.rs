@@ -3,14 +3,12 @@
 //! say a word, or loses the guard that opens what it leaves closed.
 
 use std::collections::BTreeSet;
-use std::io::{ErrorKind, PipeReader, PipeWriter, Write as _};
 use std::time::Duration;
 
-use holdfast_lab::harness::{Flow, Harness};
+use holdfast_lab::harness::{Flow, Harness, full_pipe};
 use holdfast_lab::link_process::EmulatedLink;
 use holdfast_lab::punctuality::{punctual, shorter_than};
 use holdfast_net::datapath::monotonic_ns;
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, prlimit};
 
 use super::mobile_host::{MB, Mobile, download, plain};
@@ -20,7 +18,7 @@ use super::{await_that, start_link};
 const SECOND_NS: u64 = 1_000_000_000;
 
 /// Waits until nothing has come for so long.
-fn stands_still(flow: &Flow, for_ns: u64) {
+pub(super) fn stands_still(flow: &Flow, for_ns: u64) {
     let watch = flow.watch();
     let (mut bytes, mut since) = (watch.bytes(), monotonic_ns());
     await_that("the flow stands still", || {
@@ -147,17 +145,6 @@ fn a_daemon_killed_in_a_freeze_leaves_no_flow_frozen() {
     });
 }
 
-/// A pipe that is full, and its other end, which nobody reads.
-fn full_pipe() -> (PipeReader, PipeWriter) {
-    let (reader, mut writer) = std::io::pipe().unwrap();
-    let flags = fcntl_getfl(&writer).unwrap();
-    fcntl_setfl(&writer, flags | OFlags::NONBLOCK).unwrap();
-    let full = std::iter::repeat_with(|| writer.write(b"\n")).find_map(Result::err);
-    assert_eq!(full.unwrap().kind(), ErrorKind::WouldBlock);
-    fcntl_setfl(&writer, flags).unwrap();
-    (reader, writer)
-}
-
 #[test]
 fn a_log_that_nobody_reads_keeps_neither_daemon_nor_guard_from_their_work() {
     let test = "a_log_that_nobody_reads_keeps_neither_daemon_nor_guard_from_their_work";
@@ -165,7 +152,7 @@ fn a_log_that_nobody_reads_keeps_neither_daemon_nor_guard_from_their_work() {
         let Some(harness) = plain(test, EmulatedLink::default()) else {
             return Ok(());
         };
-        let (_unread, log) = full_pipe();
+        let (_unread, log) = full_pipe().unwrap();
         let mut mobile = Mobile::start_patient_with_log(&harness, "2000", log.into());
         let flow = frozen(&harness, &mobile);
         let killed_ns = monotonic_ns();

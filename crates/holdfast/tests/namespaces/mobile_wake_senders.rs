@@ -51,22 +51,17 @@ impl Silence {
     /// One silence of five seconds: asked about ten times a second, not once more; and woken 0.3, 0.9,
     /// 1.9 ... s after it was seen, until something is heard.
     fn is_as_asked(&self) -> Result<(), TooLong> {
-        let asked_in_time = (10..60).contains(&self.asked);
-        let is = self.outages == 1 && asked_in_time && self.wake_ups < 12;
-        in_time(is, &format!("{self:?}"))
+        assert!(self.asked < 60 && self.wake_ups < 12, "{self:?}");
+        // A machine that stands still is silent too.
+        in_time(self.outages == 1 && self.asked >= 10, &format!("{self:?}"))
     }
 }
 
 /// Sends a download through a silent outage of 5 s until it is noticed: the stall after it in milliseconds,
 /// and what the daemon counted of it. What begins at what looks like an answer's end is not noticed.
-fn through_silence(
-    test: &str,
-    settings: &TopologySettings,
-) -> Result<Option<(u64, Silence)>, TooLong> {
+fn through_silence(test: &str, settings: &TopologySettings) -> Option<(u64, Silence)> {
     for _ in 0..4 {
-        let Some(mut harness) = Harness::new(test, settings, None).unwrap() else {
-            return Ok(None);
-        };
+        let mut harness = Harness::new(test, settings, None).unwrap()?;
         let mobile = Mobile::start(&harness, "wake", &[]);
         let stall = stall_ms(&mut harness, false, 8);
         let silence = Silence {
@@ -76,10 +71,10 @@ fn through_silence(
         };
         println!("{stall} ms: {silence:?}");
         if silence.asked > 2 {
-            return Ok(Some((stall, silence)));
+            return Some((stall, silence));
         }
     }
-    in_time(false, &"none of four was noticed").map(|()| None)
+    panic!("none of four was noticed");
 }
 
 #[test]
@@ -87,7 +82,7 @@ fn an_outage_of_which_nobody_is_told_ends_when_an_fh_answers() {
     let test = "an_outage_of_which_nobody_is_told_ends_when_an_fh_answers";
     let settings = emulated(silent(&[(3.0, 5.0)]));
     punctual(|| {
-        let Some((stall, silence)) = through_silence(test, &settings)? else {
+        let Some((stall, silence)) = through_silence(test, &settings) else {
             return Ok(());
         };
         silence.is_as_asked()?;
@@ -117,11 +112,9 @@ fn an_fh_that_pauses_in_mid_download_answers_once_and_is_left_alone() {
         let asked = mobile.counter("host.asked");
         // Each would be asked ten times a second else.
         let outages = mobile.counter("host.silent-outages");
-        let is_left_alone = (1..=2 * pauses).contains(&asked) && outages == 0;
-        in_time(
-            is_left_alone,
-            &format!("asked {asked} times, {outages} outages"),
-        )
+        let figures = format!("asked {asked} times, {outages} outages");
+        assert!(asked <= 2 * pauses, "{figures}");
+        in_time(asked > 0 && outages == 0, &figures)
     });
 }
 
@@ -153,7 +146,7 @@ fn a_silent_outage_of_a_sender_that_keeps_no_queue_is_noticed() {
         congestion_control: "bbr".to_owned(),
         ..emulated(silent(&[(3.0, 5.0)]))
     };
-    punctual(|| match through_silence(test, &settings)? {
+    punctual(|| match through_silence(test, &settings) {
         Some((_, silence)) => silence.is_as_asked(),
         None => Ok(()),
     });
@@ -262,7 +255,10 @@ fn forwarded_and_masqueraded_flows_are_woken_by_the_router() {
             is_held = before > 1_000 && held() > before;
             is_held || flow.watch().bytes() > 12 * MB
         });
-        in_time(is_held, &format!("{} ACKs held back", held()))?;
+        if !is_held {
+            flow.finish().unwrap();
+            return in_time(false, &format!("{} ACKs held back", held()));
+        }
         let start_ns = monotonic_ns();
         let mut harness = harness;
         let link = harness.topology.wired_link.as_mut().unwrap();

@@ -13,6 +13,7 @@ use holdfast_lab::scratch::Scratch;
 use holdfast_lab::topology::{TopologySettings, Wireless};
 use holdfast_net::datapath::monotonic_ns;
 
+use super::mobile_guard::stands_still;
 use super::mobile_host::{download, plain};
 use super::{HOLDFAST, PORT, await_that, connection, fh};
 
@@ -70,18 +71,6 @@ fn a_gateway_with_its_units_capabilities_takes_segments_and_leaves_a_state() {
     second.finish().unwrap();
 }
 
-/// Waits until nothing has come for so long that the FH's probes are seconds apart.
-fn stands_still(flow: &Flow) {
-    let watch = flow.watch();
-    let (mut bytes, mut since) = (watch.bytes(), monotonic_ns());
-    await_that("the flow stands still for four seconds", || {
-        if watch.bytes() != bytes {
-            (bytes, since) = (watch.bytes(), monotonic_ns());
-        }
-        monotonic_ns() - since > 4_000_000_000
-    });
-}
-
 #[test]
 fn a_mobile_with_its_units_capabilities_closes_windows_and_has_a_guard_that_opens_them() {
     let test =
@@ -121,7 +110,8 @@ fn a_mobile_with_its_units_capabilities_closes_windows_and_has_a_guard_that_open
         // Without its guard it would close nothing.
         assert!(ask(&["mobile", "signal", "going-down-soon"]).is_some());
         await_that("the window is closed", || closed() > Some(0));
-        stands_still(&flow);
+        // Until the FH's probes are seconds apart.
+        stands_still(&flow, 4_000_000_000);
         let killed_ns = monotonic_ns();
         child.kill().unwrap();
         let received = flow.finish().unwrap();

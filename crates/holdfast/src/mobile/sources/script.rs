@@ -76,7 +76,8 @@ impl Drop for Group {
 impl LinkSource for ScriptSource {
     async fn run(&mut self, teller: &Teller) -> anyhow::Result<Infallible> {
         let shown = self.program.display();
-        // It ends with this thread, the daemon's only one that lives as long, however that ends.
+        // The kernel kills it when the thread that starts it ends: the main one, on which all of
+        // this runs, however the daemon ends.
         let mut command = Command::from(guarded_command(&self.program));
         command.arg(&self.interface).kill_on_drop(true);
         // What it has started may watch its input, which ends then too.
