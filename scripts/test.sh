@@ -9,8 +9,8 @@
 # where the kernel allows one. BPF programs cannot be loaded there: the tests that need them say
 # "SKIPPED" with the reason. With HOLDFAST_NO_SKIP=1 a skipped test is a failure.
 #
-# The last lines are the tests skipped, and `N passed, N failed`. Everything printed is kept in
-# target/test.log.
+# The last lines are the tests skipped, what was measured again (docs/testing.md), and
+# `N passed, N failed`. Everything printed is kept in target/test.log.
 #
 # HOLDFAST_TEST_PROFILE   cargo profile; dev (optimised, with assertions) unless set
 # HOLDFAST_TEST_LIMIT_S   the whole run is ended after this many seconds; 3600 unless set

@@ -54,12 +54,12 @@ use worker::{Worker, WorkerSettings};
 ///
 /// Errors: one line each, with what to do about it.
 pub(crate) fn run(args: &GatewayArgs) -> anyhow::Result<()> {
-    let settings = args.settings()?;
     if args.check {
-        return check(&settings);
+        return check(&args.settings()?);
     }
+    // First, so that nobody waits for a reader of what is wrong with the settings.
     crate::log::start(args.log_format)?;
-    serve(settings)
+    serve(args.settings()?)
 }
 
 /// Prints the findings; fails if one of them is a problem.

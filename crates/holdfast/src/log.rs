@@ -59,8 +59,16 @@ pub(crate) fn start(format: LogFormat) -> io::Result<()> {
                 BacktraceStatus::Captured => format!("\n{trace}"),
                 _ => String::new(),
             };
-            print_error(&format!("{panic}{trace}"));
-            finish();
+            let thread = std::thread::current();
+            let name = thread.name().unwrap_or("without a name");
+            let why = format!("holdfast: thread {name} {panic}{trace}\n");
+            if name == lossy::THREAD {
+                // There is nobody else to write it.
+                let _ = io::stderr().write_all(why.as_bytes());
+            } else {
+                print(&why);
+                finish();
+            }
         }));
     }
     Ok(())
@@ -68,12 +76,15 @@ pub(crate) fn start(format: LogFormat) -> io::Result<()> {
 
 /// Prints why the process ends, where its log goes.
 pub(crate) fn print_error(why: &str) {
-    let line = format!("holdfast: {why}\n");
-    // A line that nobody can be told is no reason to end in another way.
-    let _ = match LOG.get() {
-        Some(log) => log.writer.clone().write_all(line.as_bytes()),
-        None => io::stderr().write_all(line.as_bytes()),
-    };
+    print(&format!("holdfast: {why}\n"));
+}
+
+fn print(line: &str) {
+    match LOG.get() {
+        Some(log) => log.writer.write_surely(line),
+        // A line that nobody can be told is no reason to end in another way.
+        None => drop(io::stderr().write_all(line.as_bytes())),
+    }
 }
 
 /// Waits until all of the log is written; not for ever, as there may be nobody who reads it.

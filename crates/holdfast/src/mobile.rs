@@ -83,7 +83,11 @@ Examples:
 /// Runs `holdfast mobile`.
 pub(crate) fn run(args: &MobileArgs) -> anyhow::Result<()> {
     match &args.command {
-        None => daemon::run(args.daemon.settings()?, args.daemon.log_format),
+        None => {
+            // First, so that nobody waits for a reader of what is wrong with the settings.
+            crate::log::start(args.daemon.log_format)?;
+            daemon::run(args.daemon.settings()?)
+        }
         Some(MobileCommand::Signal {
             event,
             lead_ms,

@@ -61,6 +61,7 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
+        punctuality::measurement_ends();
         *HARNESS_OF.lock().unwrap_or_else(PoisonError::into_inner) = None;
         HARNESS_ENDED.notify_one();
     }

@@ -12,8 +12,14 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+/// The name of the thread that writes.
+pub(super) const THREAD: &str = "log";
+
 /// Lines that wait to be written at most: some hundred kB.
 const LINES_MAX: usize = 1024;
+
+/// Between two tries to write where there is no room at this moment.
+const RETRY: Duration = Duration::from_millis(10);
 
 /// Once lines are lost, all are until no more than this many wait: what is lost is told once, not
 /// between any two lines.
@@ -31,6 +37,8 @@ struct Queue {
     is_losing: bool,
     /// The thread has taken an entry and is not done with it.
     is_writing: bool,
+    /// Somebody waits for the end: what is lost and could not be told is told if it can be now.
+    is_to_tell: bool,
 }
 
 impl Queue {
@@ -47,7 +55,7 @@ impl Queue {
     }
 
     fn is_done(&self) -> bool {
-        self.entries.is_empty() && !self.is_writing
+        self.entries.is_empty() && !self.is_writing && !self.is_to_tell
     }
 }
 
@@ -68,7 +76,11 @@ impl Shared {
         let mut queue = self.queue();
         queue.is_writing = false;
         loop {
-            if let Some(entry) = queue.entries.pop_front() {
+            let entry = queue.entries.pop_front().or_else(|| {
+                let is_to_tell = std::mem::take(&mut queue.is_to_tell);
+                is_to_tell.then_some(Entry::Lost(0))
+            });
+            if let Some(entry) = entry {
                 queue.is_writing = true;
                 return entry;
             }
@@ -95,14 +107,24 @@ impl LossyWriter {
         let shared = Arc::<Shared>::default();
         let of_thread = Arc::clone(&shared);
         thread::Builder::new()
-            .name("log".into())
+            .name(THREAD.into())
             .spawn(move || write_all(&of_thread, sink, lost_line))?;
         Ok(Self(shared))
     }
 
+    /// Writes a line that is not lost, whatever waits before it: one of the few that say why the
+    /// process ends.
+    pub(super) fn write_surely(&self, line: &str) {
+        let line = Entry::Line(line.as_bytes().to_vec());
+        self.0.queue().entries.push_back(line);
+        self.0.has_entries.notify_one();
+    }
+
     /// Waits until all that was said is written, for `limit` at most.
     pub(super) fn flush_within(&self, limit: Duration) {
-        let queue = self.0.queue();
+        let mut queue = self.0.queue();
+        queue.is_to_tell = true;
+        self.0.has_entries.notify_one();
         // After the limit it is as it is.
         drop(
             self.0
@@ -112,8 +134,48 @@ impl LossyWriter {
     }
 }
 
-fn write_all(shared: &Shared, mut sink: impl Write, lost_line: impl Fn(u64) -> String) -> ! {
-    let mut write = |octets: &[u8]| sink.write_all(octets).and_then(|()| sink.flush());
+/// What is written to, a line at a time.
+struct Lines<S> {
+    sink: S,
+    /// A line was begun and could not be ended.
+    is_torn: bool,
+}
+
+impl<S: Write> Lines<S> {
+    fn write(&mut self, line: &[u8]) -> io::Result<()> {
+        if self.is_torn {
+            self.write_part(b"\n")?;
+            self.is_torn = false;
+        }
+        let mut written = 0;
+        while written < line.len() {
+            written += self
+                .write_part(&line[written..])
+                .inspect_err(|_| self.is_torn = written > 0)?;
+        }
+        self.sink.flush()
+    }
+
+    /// How much of it was written.
+    fn write_part(&mut self, octets: &[u8]) -> io::Result<usize> {
+        loop {
+            match self.sink.write(octets) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                // Somebody else has made it one that does not wait: here there is time.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => thread::sleep(RETRY),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                result => return result,
+            }
+        }
+    }
+}
+
+fn write_all(shared: &Shared, sink: impl Write, lost_line: impl Fn(u64) -> String) -> ! {
+    let mut lines = Lines {
+        sink,
+        is_torn: false,
+    };
+    let mut write = |line: &[u8]| lines.write(line);
     let mut lost = 0;
     loop {
         let line = match shared.next() {
@@ -257,32 +319,62 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_is_counted_when_something_can() {
-        struct Broken(u32, mpsc::Sender<String>);
-        impl Write for Broken {
-            fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
-                if self.0 > 0 {
-                    self.0 -= 1;
-                    return Err(io::ErrorKind::StorageFull.into());
-                }
-                let line = String::from_utf8(octets.to_vec()).unwrap();
-                self.1.send(line).map_err(io::Error::other)?;
-                Ok(octets.len())
-            }
-
-            fn flush(&mut self) -> io::Result<()> {
-                Ok(())
-            }
+    fn why_a_process_ends_is_told_after_what_is_lost() {
+        let (mut writer, let_go, lines) = writer();
+        for _ in 0..2 * LINES_MAX {
+            say(&mut writer, "a line");
         }
-        let (taken, lines) = mpsc::channel();
-        // The first line; then a notice and the second one.
-        let writer = LossyWriter::start(Broken(3, taken), |lost| format!("{lost} lost\n"));
-        let mut writer = writer.unwrap();
-        for line in ["one", "two", "three"] {
-            say(&mut writer, line);
+        writer.write_surely("why\n");
+        for _ in 0..2 * LINES_MAX {
+            let_go.send(()).unwrap();
         }
         writer.flush_within(LIMIT);
         let lines: Vec<String> = lines.try_iter().collect();
-        assert_eq!(lines, ["2 lost\n", "three\n"]);
+        assert!(lines[lines.len() - 2].ends_with(" lost\n"));
+        assert_eq!(lines[lines.len() - 1], "why\n");
+    }
+
+    /// Does with one call after another what it is told to, and takes all when that is over.
+    struct Moody(VecDeque<io::Result<usize>>, mpsc::Sender<String>);
+
+    impl Write for Moody {
+        fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
+            let count = self.0.pop_front().unwrap_or(Ok(octets.len()))?;
+            let part = String::from_utf8(octets[..count].to_vec()).unwrap();
+            self.1.send(part).map_err(io::Error::other)?;
+            Ok(count)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// What comes of these lines.
+    fn written(moods: Vec<io::Result<usize>>, said: &[&str]) -> String {
+        let (taken, parts) = mpsc::channel();
+        let sink = Moody(moods.into(), taken);
+        let mut writer = LossyWriter::start(sink, |lost| format!("{lost} lost\n")).unwrap();
+        for line in said {
+            say(&mut writer, line);
+        }
+        writer.flush_within(LIMIT);
+        parts.try_iter().collect()
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_counted_when_something_can() {
+        let full = || Err(io::ErrorKind::StorageFull.into());
+        let said = ["one", "two", "three"];
+        // The first line; then a notice and the second one.
+        let text = written(vec![full(), full(), full()], &said);
+        assert_eq!(text, "2 lost\nthree\n");
+        // The last line: its loss is told at the end.
+        assert_eq!(written(vec![full()], &["one"]), "1 lost\n");
+        let text = written(vec![Ok(2), full()], &said);
+        assert_eq!(text, "on\n1 lost\ntwo\nthree\n");
+        let later = || Err(io::ErrorKind::WouldBlock.into());
+        let text = written(vec![later(), Ok(2), later(), later()], &said);
+        assert_eq!(text, "one\ntwo\nthree\n");
     }
 }

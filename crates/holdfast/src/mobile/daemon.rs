@@ -23,8 +23,7 @@ use super::congestion::HandoffTimes;
 use super::host::Host;
 use super::sources::{SourceKind, Sources};
 use crate::control::{Callers, ControlListener};
-use crate::log;
-use crate::settings::{LogFormat, MobileSettings, resolve};
+use crate::settings::{MobileSettings, resolve};
 
 mod link;
 mod requests;
@@ -35,8 +34,7 @@ use link::Link;
 const RESOLVE_AGAIN: Duration = Duration::from_secs(5);
 
 /// Runs the daemon until SIGTERM or SIGINT.
-pub(super) fn run(settings: MobileSettings, format: LogFormat) -> anyhow::Result<()> {
-    log::start(format)?;
+pub(super) fn run(settings: MobileSettings) -> anyhow::Result<()> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?

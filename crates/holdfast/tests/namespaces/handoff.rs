@@ -16,7 +16,9 @@ use std::process::Command;
 
 use holdfast_lab::download::Received;
 use holdfast_lab::harness::{Flow, accept, connect, listen};
-use holdfast_lab::punctuality::{TooLong, in_time, measurement_begins, punctual, shorter_than};
+use holdfast_lab::punctuality::{
+    TooLong, both, in_time, measurement_begins, punctual, shorter_than,
+};
 use holdfast_net::datapath::monotonic_ns;
 use holdfast_net::netns::{ChildGuard, NetNs};
 use serde_json::Value;
@@ -458,7 +460,7 @@ fn moves_to_and_fro(test: &str, variant: &Variant) -> Result<(), TooLong> {
             let timeouts = world.counter(world.cell, "sync_timeouts");
             let is_soon = timeouts == 0 && took_ms < SYNC_MAX_MS;
             let figures = format!("{scheme}: {took_ms} ms, {timeouts} timeouts");
-            times = times.and(in_time(is_soon, &figures));
+            times = both(times, in_time(is_soon, &figures));
         }
         moves.push((at_ns, is_prepared, took_ms, again, had));
         if round >= 2 {
@@ -475,7 +477,7 @@ fn moves_to_and_fro(test: &str, variant: &Variant) -> Result<(), TooLong> {
             "{scheme}, announced {is_prepared}: nothing for {gap_ms} ms, synchronised in \
              {took_ms:.1} ms, {again} segments again by both ends, {had} came twice"
         );
-        times = times.and(shorter_than(variant.gap_max_ms, scheme, gap_ms));
+        times = both(times, shorter_than(variant.gap_max_ms, scheme, gap_ms));
     }
     world.tell(scheme);
     for number in 0..2 {

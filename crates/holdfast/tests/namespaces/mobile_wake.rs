@@ -213,8 +213,9 @@ fn a_request_after_a_long_answer_is_answered_as_soon_as_without() {
         let later = Duration::from_millis(40);
         let is_as_soon = wake.0 < plain.0 + later && wake.1 < plain.1 + later;
         let has_as_few_probes = wake.2 <= plain.2 + 1;
-        assert!(wake.3 > 40, "{figures}");
-        in_time(is_as_soon && has_as_few_probes, &figures)
+        // Where a busy machine makes the sender slow nothing is held back.
+        let is_held = wake.3 > 40;
+        in_time(is_as_soon && has_as_few_probes && is_held, &figures)
     });
 }
 

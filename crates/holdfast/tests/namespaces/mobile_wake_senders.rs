@@ -51,9 +51,11 @@ impl Silence {
     /// One silence of five seconds: asked about ten times a second, not once more; and woken 0.3, 0.9,
     /// 1.9 ... s after it was seen, until something is heard.
     fn is_as_asked(&self) -> Result<(), TooLong> {
-        assert!(self.asked < 60 && self.wake_ups < 12, "{self:?}");
+        // Not for ever.
+        assert!(self.asked < 600 && self.wake_ups < 120, "{self:?}");
         // A machine that stands still is silent too.
-        in_time(self.outages == 1 && self.asked >= 10, &format!("{self:?}"))
+        let is_one = self.outages == 1 && (10..60).contains(&self.asked) && self.wake_ups < 12;
+        in_time(is_one, &format!("{self:?}"))
     }
 }
 
@@ -113,8 +115,8 @@ fn an_fh_that_pauses_in_mid_download_answers_once_and_is_left_alone() {
         // Each would be asked ten times a second else.
         let outages = mobile.counter("host.silent-outages");
         let figures = format!("asked {asked} times, {outages} outages");
-        assert!(asked <= 2 * pauses, "{figures}");
-        in_time(asked > 0 && outages == 0, &figures)
+        let is_left_alone = (1..=2 * pauses).contains(&asked) && outages == 0;
+        in_time(is_left_alone, &figures)
     });
 }
 
