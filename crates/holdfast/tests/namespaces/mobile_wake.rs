@@ -100,9 +100,10 @@ fn an_outage_that_nobody_foresaw_ends_in_data_within_a_few_round_trips() {
         let wake = through_an_outage(test, Some("wake")).unwrap();
         let figures = format!("stall in ms, all in ns: {without:?} without, {wake:?} with wake");
         println!("{figures}");
-        // In its back-off the sender is silent for seconds; two round trips are 100 ms.
-        shorter_than(1_000.min(without.0 / 2), &figures, wake.0)?;
-        in_time(wake.1 < without.1, &figures)
+        // In its back-off the sender is silent for seconds, unless it happens to try just then; two
+        // round trips are 100 ms.
+        shorter_than((without.0 / 2).clamp(300, 1_000), &figures, wake.0)?;
+        in_time(wake.1 < without.1 + SECOND_NS / 4, &figures)
     });
 }
 
