@@ -57,11 +57,16 @@ fn what_the_wired_half_loses_behind_a_report_is_made_good() {
     let Some(harness) = harness(test, &settings(0.03, 0.03)) else {
         return;
     };
-    let (at_fh, at_mh) = connection(&harness, fh(), PORT);
-    let flow = Flow::start(at_mh, at_fh, 500 * KB, 24);
-    flow.finish().unwrap();
-    assert!(counter(&harness, "reports") > 0);
-    assert!(counter(&harness, "repaired_uplink") > 0);
+    // Which packets are lost is the seeds'; what they carry is the clock's, and perhaps nothing of
+    // what was reported.
+    let is_repaired = (0..6).any(|flow| {
+        let (at_fh, at_mh) = connection(&harness, fh(), PORT + flow);
+        let flow = Flow::start(at_mh, at_fh, 500 * KB, 24);
+        flow.finish().unwrap();
+        assert!(counter(&harness, "reports") > 0);
+        counter(&harness, "repaired_uplink") > 0
+    });
+    assert!(is_repaired, "nothing was lost behind a report");
 }
 
 /// The gateway is killed as soon as it has reported something more; the longest time without
