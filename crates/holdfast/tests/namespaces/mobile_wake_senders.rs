@@ -248,14 +248,14 @@ fn forwarded_and_masqueraded_flows_are_woken_by_the_router() {
         let ns = harness.topology.gateway();
         let mobile = Mobile::start_at(ns, GATEWAY_WIRED_IF, &harness, "wake", &[]);
         let (at_fh, at_mh) = connection(&harness, fh(), PORT);
-        let flow = Flow::start(at_fh, at_mh, 24 * MB, 5);
+        let flow = Flow::start(at_fh, at_mh, 32 * MB, 5);
         // In a loss recovery nothing is, and the silence is not noticed.
         let held = || mobile.counter("path.held_back");
         let mut is_held = false;
-        await_that("ACKs are held back, or half of it has come", || {
+        await_that("ACKs are held back, or most of it has come", || {
             let before = held();
             is_held = before > 1_000 && held() > before;
-            is_held || flow.watch().bytes() > 12 * MB
+            is_held || flow.watch().bytes() > 26 * MB
         });
         if !is_held {
             flow.finish().unwrap();
