@@ -71,7 +71,8 @@ pub fn shorter_than(limit_ms: u64, what: &str, measured_ms: u64) -> Result<(), T
     })
 }
 
-/// That what depends on time `holds`; `what` tells the figures otherwise.
+/// That what depends on time `holds`; `what` tells the figures otherwise. Of this no excess is
+/// known: any lateness that counts explains it.
 pub fn in_time(holds: bool, what: &dyn fmt::Display) -> Result<(), TooLong> {
     if holds {
         return Ok(());
