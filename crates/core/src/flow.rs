@@ -24,7 +24,7 @@ mod resets;
 mod sending;
 mod tracking;
 mod transmissions;
-use credible::WINDOW_MAX;
+pub(crate) use credible::WINDOW_MAX;
 use sending::{BeforeOutage, Resending};
 pub(crate) use tracking::{AckOutcome, DataOutcome};
 pub(crate) use transmissions::{Arrivals, Sender, Transmission, Transmissions};

@@ -7,6 +7,9 @@ use holdfast_wire::SeqNum;
 /// bytes sent again without need.
 const RANGES_MAX: usize = 64;
 
+/// From the first to the last byte, at most: half of the circle of sequence numbers.
+const SPAN_MAX: u32 = i32::MAX as u32;
+
 /// Ranges in order, apart from one another.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scoreboard {
@@ -15,7 +18,12 @@ pub(crate) struct Scoreboard {
 
 impl Scoreboard {
     /// Bytes `left..right` are at the MH. True if that is news of some of them.
+    ///
+    /// A range that cannot be put in order with the others changes nothing.
     pub(crate) fn add(&mut self, mut left: SeqNum, mut right: SeqNum) -> bool {
+        if !self.can_order(left, right) {
+            return false;
+        }
         let from = self.ranges.partition_point(|range| range.1.before(left));
         let to = self
             .ranges
@@ -32,6 +40,18 @@ impl Scoreboard {
         }
         self.ranges.splice(from..to, [(left, right)]);
         true
+    }
+
+    /// With `left..right` all ranges lie on one half of the circle: there, and only there,
+    /// "before" is an order.
+    fn can_order(&self, left: SeqNum, right: SeqNum) -> bool {
+        let (first, last) = match (self.ranges.first(), self.ranges.last()) {
+            (Some(first), Some(last)) => (first.0.min(left), last.1),
+            _ => (left, right),
+        };
+        let distance = |seq: SeqNum| seq.get().wrapping_sub(first.get());
+        let span = distance(right).max(distance(last));
+        distance(left) < distance(right) && span <= SPAN_MAX
     }
 
     /// The MH acknowledged everything before `una`.
@@ -141,6 +161,25 @@ mod tests {
         board.purge(seq(200));
         assert_eq!(board.bytes_before(seq(300)), 100);
         assert_eq!(board.next_missing(seq(200)), (seq(300), None));
+    }
+
+    #[test]
+    fn a_range_that_cannot_be_ordered_changes_nothing() {
+        let mut board = Scoreboard::default();
+        board.add(seq(4_055), seq(7_224));
+        let known: Vec<_> = board.iter().collect();
+        for (left, right) in [
+            // Each of these is "before" on the circle.
+            (1_050_164_062, 3_080_207_216),
+            (0x8000_0000, 0xffff_ffff),
+            (7_000, 0x8000_0fff),
+            // And these are not.
+            (5_000, 5_000),
+            (6_000, 5_000),
+        ] {
+            assert!(!board.add(seq(left), seq(right)), "{left}..{right}");
+        }
+        assert_eq!(board.iter().collect::<Vec<_>>(), known);
     }
 
     #[test]

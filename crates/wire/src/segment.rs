@@ -87,6 +87,29 @@ impl SackBlocks {
         self.blocks[..usize::from(self.len)].iter().copied()
     }
 
+    /// The blocks that are ranges of at least one byte within `first..last`.
+    ///
+    /// Both edges of a block are measured as distances from `first`. A block that goes round
+    /// the circle of sequence numbers never fits, however its edges compare.
+    pub fn within(
+        self,
+        first: SeqNum,
+        last: SeqNum,
+    ) -> impl Iterator<Item = (SeqNum, SeqNum)> + Clone {
+        let distance = move |seq: SeqNum| seq.get().wrapping_sub(first.get());
+        let span = last.distance_from(first);
+        let fits = move |(left, right): &(SeqNum, SeqNum)| {
+            distance(*left) < distance(*right) && distance(*right) <= span
+        };
+        let blocks = self.blocks.into_iter().take(usize::from(self.len));
+        blocks.filter(fits)
+    }
+
+    /// Whether all blocks are ranges [within](Self::within) `first..last`.
+    pub fn all_within(self, first: SeqNum, last: SeqNum) -> bool {
+        self.within(first, last).count() == self.len()
+    }
+
     /// How many, 0 to 4.
     pub const fn len(&self) -> usize {
         self.len as usize
@@ -152,5 +175,26 @@ impl Segment {
     /// The sequence number after the segment's last.
     pub fn end(&self) -> SeqNum {
         self.seq + self.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_that_goes_round_the_circle_lies_nowhere() {
+        let seq = |offset: u32| SeqNum::new(0xffff_ff00) + offset;
+        let mut blocks = SackBlocks::default();
+        // The second one begins beyond the end and ends before the start.
+        for (left, right) in [(4_055, 7_224), (1_050_164_062, 3_080_207_216), (600, 500)] {
+            blocks.push(seq(left), seq(right));
+        }
+        let within: Vec<_> = blocks.within(seq(1), seq(8_000)).collect();
+        assert_eq!(within, [(seq(4_055), seq(7_224))]);
+        assert!(!blocks.all_within(seq(1), seq(8_000)));
+        assert_eq!(blocks.within(seq(4_056), seq(8_000)).count(), 0);
+        assert_eq!(blocks.within(seq(1), seq(7_223)).count(), 0);
+        assert_eq!(blocks.within(seq(8_001), seq(8_000)).count(), 0, "no range");
     }
 }

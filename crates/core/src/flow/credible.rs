@@ -17,7 +17,7 @@ use crate::schemes::snoop::Uplink;
 
 /// How far apart two numbers of one direction may lie: the largest window (RFC 7323,
 /// 2.3).
-pub(super) const WINDOW_MAX: u32 = 1 << 30;
+pub(crate) const WINDOW_MAX: u32 = 1 << 30;
 
 /// The largest shift of a window (RFC 7323, 2.3).
 const SHIFT_MAX: u8 = 14;

@@ -314,13 +314,8 @@ impl<P: Payload> Flow<P> {
     /// The blocks that report what lies beyond the ACK; one at or before it is a D-SACK
     /// (RFC 2883).
     fn reports_in(&self, segment: &Segment) -> impl Iterator<Item = (SeqNum, SeqNum)> + use<P> {
-        let (una, max) = (self.fh.una.max(segment.ack), self.fh.max);
-        let sack = segment.options.sack;
-        (0..)
-            .map_while(move |index| sack.iter().nth(index))
-            .filter(move |(left, right)| {
-                left.after(una) && left.before(*right) && right.at_or_before(max)
-            })
+        let una = self.fh.una.max(segment.ack);
+        segment.options.sack.within(una + 1, self.fh.max)
     }
 
     /// What the ACK and its reports tell to have arrived, less what was known.

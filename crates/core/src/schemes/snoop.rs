@@ -27,7 +27,7 @@ use holdfast_wire::{Flags, Instant, SackBlocks, Segment, SeqNum};
 
 use super::Context;
 use crate::cache::Insertion;
-use crate::flow::{AckOutcome, Flow, Sender};
+use crate::flow::{AckOutcome, Flow, Sender, WINDOW_MAX};
 use crate::rtt::RttEstimator;
 use crate::{Action, Payload, Resend, Verdict};
 
@@ -210,10 +210,8 @@ pub(super) fn on_mh_segment<P: Payload>(
     if segment.ack.before(flow.fh.una) && flow.fh.is_doubted() {
         return Verdict::Forward;
     }
-    let (max, sack) = (flow.fh.max, segment.options.sack);
-    let bad = |(left, right): (SeqNum, SeqNum)| right.after(max) || !left.before(right);
     let mut read = *segment;
-    if sack.iter().any(bad) {
+    if has_bad_blocks(segment, flow.fh.max) {
         // Whoever says such things is heard no further: the ACK is one without blocks. What
         // fits of them has been noted, for each for itself is as good as an ACK's word.
         cx.counters.implausible += 1;
@@ -277,6 +275,13 @@ pub(super) fn on_mh_segment<P: Payload>(
         flow.snoop.fixed_half.on_told(segment, cx.now);
     }
     verdict
+}
+
+/// A block that reports what was never sent, or no range: an end of the connection ignores it
+/// (RFC 2018, 8). One before the ACK is a D-SACK (RFC 2883). `max`: SND.NXT of the receiver.
+fn has_bad_blocks(segment: &Segment, max: SeqNum) -> bool {
+    let sack = segment.options.sack;
+    !sack.is_empty() && !sack.all_within(max - WINDOW_MAX, max)
 }
 
 /// What has more to say than an ACK goes on.

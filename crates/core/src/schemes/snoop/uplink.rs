@@ -37,7 +37,7 @@ use holdfast_wire::{Flags, Instant, SackBlocks, Segment, SeqNum};
 
 use super::echo::Echo;
 use super::told::{DUP_THRESH, QUEUE_MIN};
-use super::{SnoopSet, SnoopSettings};
+use super::{SnoopSet, SnoopSettings, has_bad_blocks};
 use crate::cache::{Insertion, SegmentCache};
 use crate::flow::{Arrivals, Flow, Sender, Stage, Transmissions};
 use crate::rtt::RttEstimator;
@@ -402,12 +402,6 @@ fn take_data<P: Payload>(
 fn is_bare(segment: &Segment, mh_nxt: SeqNum) -> bool {
     let plain = segment.flags == Flags::ACK && !segment.options.others;
     segment.is_empty() && plain && !has_bad_blocks(segment, mh_nxt)
-}
-
-/// It reports what the MH has not sent, or nothing that could be.
-fn has_bad_blocks(segment: &Segment, mh_nxt: SeqNum) -> bool {
-    let bad = |(left, right): (SeqNum, SeqNum)| right.after(mh_nxt) || !left.before(right);
-    segment.options.sack.iter().any(bad)
 }
 
 /// A segment of the FH that fits. True if it goes no further.

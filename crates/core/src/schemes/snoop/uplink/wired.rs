@@ -77,13 +77,11 @@ impl Wired {
     fn take_reports(&mut self, segment: &Segment, nxt: SeqNum, now: Instant) -> bool {
         let least = self.rtt.least().unwrap_or_default();
         let mut any = false;
-        for (left, right) in segment.options.sack.iter() {
-            if left.after(segment.ack) && left.before(right) && right.at_or_before(nxt) {
-                any = true;
-                if self.reported.add(left, right) {
-                    let arrived = self.sent.arrived(left, right, least, now);
-                    self.arrivals.merge(arrived);
-                }
+        for (left, right) in segment.options.sack.within(segment.ack + 1, nxt) {
+            any = true;
+            if self.reported.add(left, right) {
+                let arrived = self.sent.arrived(left, right, least, now);
+                self.arrivals.merge(arrived);
             }
         }
         any
