@@ -18,6 +18,7 @@ use crate::settings::Settings;
 use crate::timers::Scheduled;
 use crate::{Action, Direction, FlowRecord, Made, Payload};
 
+mod adoption;
 mod credible;
 mod handoff;
 mod resets;
@@ -86,7 +87,6 @@ pub(crate) struct FhState {
     pub fin: Option<SeqNum>,
     /// Its ACKs may have SACK blocks: both SYNs have permitted them, or it has sent some.
     pub sack: bool,
-    seen: bool,
     /// The MH has acknowledged this, which has passed by unseen if it was ever sent.
     doubted: Option<SeqNum>,
 }
@@ -127,6 +127,8 @@ pub(crate) struct Flow<P: Payload> {
     pub fh: FhState,
     pub mh: MhState,
     handshake: tracking::Handshake,
+    /// Until both directions agree: what is to be compared with the MH's segments.
+    adoption: adoption::Adoption,
     /// What the MH said last that does not fit.
     unseen: Option<credible::Unseen>,
     pub cache: SegmentCache<P>,
@@ -190,6 +192,7 @@ impl<P: Payload> Flow<P> {
             fh: FhState::default(),
             mh: MhState::default(),
             handshake: tracking::Handshake::default(),
+            adoption: adoption::Adoption::default(),
             unseen: None,
             cache: SegmentCache::default(),
             sacked: Scoreboard::default(),

@@ -112,20 +112,21 @@ impl<P: Payload> Gateway<P> {
         }
         let mobile = flow.mobile;
         let verdict = if segment.flags.has(Flags::SYN) {
-            let freed = flow.on_syn(direction == Direction::Uplink, segment, now);
-            self.cached_bytes -= freed;
-            if flow.knows_handshake() {
-                // Whatever a predecessor owed was another connection's.
-                self.predecessor.remove(&key);
+            let quiet = now.saturating_since(seen);
+            let from_mh = direction == Direction::Uplink;
+            self.cached_bytes -= flow.on_syn(from_mh, segment, quiet, now);
+            if matches!(flow.stage, Stage::Open | Stage::Opaque) {
+                flow.seen = seen;
             }
             Verdict::Forward
         } else if segment.flags.has(Flags::RST) {
             self.handle_rst(place, direction, segment, actions);
             Verdict::Forward
         } else if segment.options.others && flow.stage == Stage::Meeting {
-            let freed = flow.forget_kept();
-            flow.stage = Stage::Opaque;
-            self.cached_bytes -= freed;
+            if flow.fits_handshake(direction, segment) {
+                self.cached_bytes -= flow.forget_kept();
+                flow.stage = Stage::Opaque;
+            }
             Verdict::Forward
         } else if direction == Direction::Downlink {
             self.handle_downlink(place, segment, payload, now, actions)
@@ -177,7 +178,7 @@ impl<P: Payload> Gateway<P> {
             return Verdict::Forward;
         };
         let cached = flow.kept_bytes();
-        let outcome = flow.on_fh_segment(segment, payload);
+        let outcome = flow.on_fh_segment(segment, payload, now);
         self.cached_bytes -= cached.saturating_sub(flow.kept_bytes());
         if outcome == DataOutcome::Unknown {
             self.counters.implausible += u64::from(flow.stage == Stage::Open);
@@ -313,6 +314,7 @@ impl<P: Payload> Gateway<P> {
             return Verdict::Forward;
         };
         let met = flow.stage == Stage::Meeting;
+        let is_new = flow.knows_handshake();
         let least_rtt = self
             .mobiles
             .at(flow.mobile)
@@ -325,6 +327,11 @@ impl<P: Payload> Gateway<P> {
         }
         let mobile_place = flow.mobile;
         let scheme = self.settings.scheme;
+        if is_new {
+            // What a predecessor owed was another connection's.
+            let key = flow.key;
+            self.predecessor.remove(&key);
+        }
         if met && self.begins(place, now, actions) {
             return Verdict::Suppress;
         }

@@ -12,8 +12,8 @@ use core::time::Duration;
 use holdfast_wire::{Flags, Instant, Segment, SeqNum, Timestamps};
 
 use super::Flow;
-use crate::Payload;
 use crate::schemes::snoop::Uplink;
+use crate::{Direction, Payload};
 
 /// How far apart two numbers of one direction may lie: the largest window (RFC 7323,
 /// 2.3).
@@ -32,11 +32,19 @@ const DOUBT_MIN: Duration = Duration::from_secs(1);
 /// What a timestamp clock may run ahead of ours, in its ticks.
 const CLOCK_SLACK_TICKS: u32 = 1_000_000;
 
-/// The largest window of one end, in bytes: MAX.SND.WND of the other. At least what
-/// needs no scale: the first windows may have gone by unseen.
-fn window_max(largest: u16, scale: Option<u8>) -> u32 {
-    let shift = scale.unwrap_or(SHIFT_MAX).min(SHIFT_MAX);
-    (u32::from(largest) << shift).clamp(u16::MAX.into(), WINDOW_MAX)
+/// What may lie beyond all that was seen of an end whose window scale is not known, in bytes:
+/// as much as the largest window that today's hosts offer unless they are told otherwise.
+const BEYOND_SEEN_MAX: u32 = 4 << 20;
+
+/// The largest window of one end, in bytes: MAX.SND.WND of the other. At least what needs no
+/// scale: the first windows may have gone by unseen. Without a scale it follows from what is
+/// in flight.
+fn window_max(largest: u16, scale: Option<u8>, in_flight: u32) -> u32 {
+    let window = match scale {
+        Some(shift) => u32::from(largest) << shift.min(SHIFT_MAX),
+        None => in_flight.saturating_add(BEYOND_SEEN_MAX),
+    };
+    window.clamp(u16::MAX.into(), WINDOW_MAX)
 }
 
 /// A segment of the MH that does not fit what is known.
@@ -76,20 +84,35 @@ fn within(number: SeqNum, first: SeqNum, last: SeqNum) -> bool {
     first.at_or_before(number) && number.at_or_before(last)
 }
 
+/// The older of two values of one timestamp clock.
+const fn oldest(a: u32, b: u32) -> u32 {
+    if (a.wrapping_sub(b) as i32) < 0 { a } else { b }
+}
+
+/// A receiver that has taken in the timestamp `recent` drops the segment.
+fn is_dropped_as_old(segment: &Segment, recent: u32) -> bool {
+    let own = segment.options.timestamps;
+    own.is_none_or(|own| (own.tsval.wrapping_sub(recent) as i32) < 0)
+}
+
 /// At most `window` apart, whichever comes first.
-fn near(a: SeqNum, b: SeqNum, window: u32) -> bool {
+pub(super) fn near(a: SeqNum, b: SeqNum, window: u32) -> bool {
     a.distance_from(b).max(b.distance_from(a)) <= window
 }
 
 impl<P: Payload> Flow<P> {
     /// The largest window that the MH has offered, `window` counted in.
     fn mh_window_max(&self, window: u16) -> u32 {
-        window_max(self.mh.window_largest.max(window), self.mh.window_scale)
+        let in_flight = self.fh.max.distance_from(self.fh.una);
+        let largest = self.mh.window_largest.max(window);
+        window_max(largest, self.mh.window_scale, in_flight)
     }
 
     /// The same of the FH.
     fn fh_window_max(&self, window: u16) -> u32 {
-        window_max(self.fh.window_largest.max(window), self.fh.window_scale)
+        let in_flight = self.mh.nxt.distance_from(self.fh.ack);
+        let largest = self.fh.window_largest.max(window);
+        window_max(largest, self.fh.window_scale, in_flight)
     }
 
     /// The sequence numbers of an MH's segment fit: in the FH's window, or in the one
@@ -105,6 +128,9 @@ impl<P: Payload> Flow<P> {
     /// What an MH's segment is worth; what is worth nothing is remembered, for the FH
     /// may confirm it.
     pub(super) fn credit(&mut self, segment: &Segment, now: Instant) -> Credit {
+        if self.fh_drops_as_old(segment) {
+            return Credit::None;
+        }
         let seq_fits = self.mh_seq_fits(segment);
         let old_max = self.mh_window_max(0);
         // RFC 5961, 5: SND.UNA - MAX.SND.WND <= SEG.ACK <= SND.NXT.
@@ -118,18 +144,15 @@ impl<P: Payload> Flow<P> {
         let clock_fits = self.clock_fits(segment.options.timestamps, now);
         let ahead = segment.ack.distance_from(self.fh.max);
         let doubted = self.unseen.is_some_and(|unseen| unseen.is_over(now));
-        // As RFC 5961, 3.2 has it for a RST (its FIN may have passed by); or as sure as an
-        // ACK in the window. Without timestamps, and with an FH that has gone quiet, no
-        // more can be asked for; but then nothing owed is let go of.
-        let sure = [self.mh.nxt, self.mh.nxt + 1, self.fh.ack].contains(&segment.seq)
-            || (seq_fits
-                && clock_fits
-                && (self.ahead.owed.is_none() || self.is_in_window(segment.ack)))
-            || (seq_fits && self.mh.timestamps.is_none() && self.is_in_window(segment.ack))
-            || (seq_fits && self.mh.timestamps.is_none() && doubted && self.ahead.owed.is_none())
-            // Both directions have moved on by more than a window, and the FH has gone
-            // quiet: else the MH would be probed for ever.
-            || (clock_fits && doubted && self.ahead.owed.is_none());
+        // As RFC 5961, 3.2 has it for a RST: its FIN may have passed unseen.
+        let exact = [self.mh.nxt, self.mh.nxt + 1, self.fh.ack].contains(&segment.seq);
+        let timeless = self.mh.timestamps.is_none();
+        let in_window = seq_fits && (clock_fits || timeless) && self.is_in_window(segment.ack);
+        // Both directions have moved on by more than a window, and the FH is silent: else the
+        // MH would be probed for ever. Nothing that is owed is let go of for that.
+        let moved_on =
+            doubted && self.ahead.owed.is_none() && (clock_fits || (seq_fits && timeless));
+        let sure = exact || in_window || moved_on;
         if sure && ahead > 0 && ahead < WINDOW_MAX {
             self.unseen = None;
             self.mh.heard = now;
@@ -172,13 +195,24 @@ impl<P: Payload> Flow<P> {
         timestamps.is_some_and(|new| fits(new.tsval, last.tsval) && fits(new.tsecr, last.tsecr))
     }
 
-    /// The first segment of an MH in a flow that is met in mid-stream fits what the FH
-    /// has said.
-    pub(super) fn mh_fits_met(&self, segment: &Segment) -> bool {
-        let mh_window = self.mh_window_max(segment.window);
-        self.fh.max.distance_from(segment.ack) <= mh_window
-            && segment.ack.at_or_before(self.fh.max)
-            && near(segment.end(), self.fh.ack, self.fh_window_max(0))
+    /// RFC 7323, 5.3 (PAWS): the MH drops a segment whose timestamp is older than the newest one
+    /// that it has taken in; the bytes in it are not the connection's. The MH echoes that one.
+    /// An echo of what was never sent tells nothing.
+    ///
+    /// RFC 7323, 3.2: so it does with a segment that has no timestamp where all have one.
+    pub(super) fn mh_drops_as_old(&self, segment: &Segment) -> bool {
+        let (Some(mh), Some(sent)) = (self.mh.timestamps, self.tsval_sent) else {
+            return false;
+        };
+        is_dropped_as_old(segment, oldest(mh.tsecr, sent))
+    }
+
+    /// The same at the FH, of a segment of the MH.
+    fn fh_drops_as_old(&self, segment: &Segment) -> bool {
+        let Some(mh) = self.mh.timestamps else {
+            return false;
+        };
+        self.fh.tsecr != 0 && is_dropped_as_old(segment, oldest(self.fh.tsecr, mh.tsval))
     }
 
     /// RFC 9293, 3.10.7.4: within the window that the MH has offered, and with an ACK
@@ -194,6 +228,19 @@ impl<P: Payload> Flow<P> {
             && self.fh.una.distance_from(segment.seq) <= window
             && segment.flags.has(Flags::ACK)
             && within(segment.ack, first, self.mh.nxt)
+    }
+
+    /// A segment of either end that follows the two SYNs that were seen.
+    pub(crate) fn fits_handshake(&self, direction: Direction, segment: &Segment) -> bool {
+        self.knows_handshake()
+            && match direction {
+                Direction::Downlink => self.fh_fits(segment),
+                Direction::Uplink => {
+                    let window = self.mh_window_max(0);
+                    self.mh_seq_fits(segment)
+                        && within(segment.ack, self.fh.una - window, self.fh.max)
+                }
+            }
     }
 
     /// Not the next in turn: something before it has passed by unseen, or was lost.
@@ -239,7 +286,7 @@ impl<P: Payload> Flow<P> {
         self.snoop_uplink = Uplink::default();
         self.sacked.clear();
         self.transmissions.clear();
-        self.snoop.forget_sent();
+        self.snoop.resynchronise();
         self.mtcp.resynchronise(unseen.ack);
         self.sent_nxt = self.fh.max;
         self.forget_sending();

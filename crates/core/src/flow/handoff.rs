@@ -66,7 +66,6 @@ impl<P: Payload> Flow<P> {
             window_largest: state.fh_window_largest,
             fin: state.fh_fin,
             sack: state.fh_sack,
-            seen: true,
             ..FhState::default()
         };
         self.mh = MhState {

@@ -5,25 +5,49 @@ use core::time::Duration;
 
 use holdfast_wire::{Flags, Instant, Segment, SeqNum};
 
+use super::adoption::{Adoption, Sighting};
 use super::credible::Credit;
-use super::{Arrivals, Flow, Stage};
+use super::{Arrivals, FhState, Flow, MhState, Stage};
 use crate::Payload;
 
 /// Duplicate ACKs that tell of a loss (RFC 5681, 3.2).
 const DUP_ACK_THRESHOLD: u32 = 3;
 
-/// The SYNs seen, by side.
+/// A live connection with bytes in the cache gives way to a new one only after this silence.
+/// RFC 9293, 3.6.1: the ends themselves wait 2 MSL, 60 s on Linux.
+const QUIET_MIN_WITH_CACHE: Duration = Duration::from_secs(60);
+
+/// The same with nothing in the cache.
+const QUIET_MIN: Duration = Duration::from_secs(1);
+
+/// The SYNs seen.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Handshake {
-    mh: Option<Syn>,
-    fh: Option<Syn>,
+    /// The newest SYN without an ACK, by side.
+    mh_asks: Option<Syn>,
+    fh_asks: Option<Syn>,
+    /// The two SYNs of which one has answered the other.
+    agreed: Option<Syns>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Syns {
+    mh: Syn,
+    fh: Syn,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Syn {
     seq: SeqNum,
     window_scale: Option<u8>,
     sack_permitted: bool,
+}
+
+impl Handshake {
+    /// The SYN that an answer of this side is for.
+    const fn asked(&self, from_mh: bool) -> Option<Syn> {
+        if from_mh { self.fh_asks } else { self.mh_asks }
+    }
 }
 
 /// What a data segment of the FH is to the flow.
@@ -58,81 +82,98 @@ pub(crate) struct AckOutcome {
 }
 
 impl<P: Payload> Flow<P> {
-    /// A SYN passes. Returns the bytes freed if it starts the connection anew.
-    pub(crate) fn on_syn(&mut self, from_mh: bool, segment: &Segment, now: Instant) -> usize {
+    /// A SYN passes. `quiet`: how long nothing that fits has passed. Returns the bytes freed if
+    /// it starts the connection anew.
+    ///
+    /// A SYN may be forged (RFC 5961, 4). So it changes nothing before the other end has answered
+    /// it, and a live connection gives way to a new one only when it is silent itself.
+    pub(crate) fn on_syn(
+        &mut self,
+        from_mh: bool,
+        segment: &Segment,
+        quiet: Duration,
+        now: Instant,
+    ) -> usize {
         let syn = Syn {
             seq: segment.seq,
             window_scale: segment.options.window_scale,
             sack_permitted: segment.options.sack_permitted,
         };
-        let first = !segment.flags.has(Flags::ACK);
-        let mut freed = 0;
-        // A SYN into a live connection is believed only when the other end has
-        // answered it: it may be forged (RFC 5961, 4).
-        if first && self.stage != Stage::Open {
-            freed = self.begin_anew(now);
-        }
-        if !first {
-            let asked = if from_mh {
-                self.handshake.fh
-            } else {
-                self.handshake.mh
+        if !segment.flags.has(Flags::ACK) {
+            let freed = match self.stage {
+                Stage::Closed => self.begin_anew(now),
+                Stage::Meeting | Stage::Open | Stage::Opaque => 0,
             };
-            let answers = asked.is_some_and(|asked| asked.seq + 1 == segment.ack);
-            if !answers {
-                return freed;
-            }
-            if self.stage == Stage::Open {
-                let known = if from_mh {
-                    self.handshake.mh
-                } else {
-                    self.handshake.fh
-                };
-                if known.is_some_and(|syn| syn.seq == segment.seq) {
-                    return freed;
-                }
-                let kept = self.handshake;
-                freed += self.begin_anew(now);
-                self.handshake = kept;
-            }
+            let asks = if from_mh {
+                &mut self.handshake.mh_asks
+            } else {
+                &mut self.handshake.fh_asks
+            };
+            *asks = Some(syn);
+            return freed;
         }
-        if from_mh {
-            self.handshake.mh = Some(syn);
+        let asked = self.handshake.asked(from_mh);
+        let Some(asked) = asked.filter(|asked| asked.seq + 1 == segment.ack) else {
+            return 0;
+        };
+        let (mh, fh) = if from_mh { (syn, asked) } else { (asked, syn) };
+        let agreed = Some(Syns { mh, fh });
+        if self.handshake.agreed == agreed || !self.gives_way(quiet) {
+            return 0;
+        }
+        let freed = if self.stage == Stage::Meeting {
+            0
         } else {
-            self.handshake.fh = Some(syn);
-        }
-        if let (false, Some(mh), Some(fh)) = (first, self.handshake.mh, self.handshake.fh) {
-            // RFC 7323, 2.2: a shift counts if both SYNs had one.
-            let scale = if fh.window_scale.is_some() {
-                mh.window_scale
-            } else {
-                None
-            };
-            self.mh.window_scale = Some(scale.unwrap_or(0));
-            self.fh.window_scale = Some(scale.and(fh.window_scale).unwrap_or(0));
-            self.fh.sack = mh.sack_permitted && fh.sack_permitted;
-            self.fh.max = fh.seq + 1;
-            self.fh.una = fh.seq + 1;
-            self.fh.ack = mh.seq + 1;
-            self.mh.nxt = mh.seq + 1;
-            self.fh.seen = true;
-        }
+            self.begin_anew(now)
+        };
+        self.handshake.agreed = agreed;
+        self.begin_at(mh, fh);
         freed
     }
 
-    /// Both SYNs were seen and nothing after them.
+    /// A new connection between the same two ports may take the place of this one.
+    fn gives_way(&self, quiet: Duration) -> bool {
+        match self.stage {
+            Stage::Meeting => true,
+            Stage::Closed => false,
+            Stage::Opaque => quiet >= QUIET_MIN_WITH_CACHE,
+            // What is owed is settled first, or given up.
+            Stage::Open if self.ahead.owed.is_some() => false,
+            Stage::Open if self.kept_bytes() > 0 => quiet >= QUIET_MIN_WITH_CACHE,
+            Stage::Open => quiet >= QUIET_MIN,
+        }
+    }
+
+    /// The numbers that follow from both SYNs.
+    fn begin_at(&mut self, mh: Syn, fh: Syn) {
+        // RFC 7323, 2.2: a shift counts if both SYNs had one.
+        let scale = if fh.window_scale.is_some() {
+            mh.window_scale
+        } else {
+            None
+        };
+        self.mh.window_scale = Some(scale.unwrap_or(0));
+        self.fh.window_scale = Some(scale.and(fh.window_scale).unwrap_or(0));
+        self.fh.sack = mh.sack_permitted && fh.sack_permitted;
+        self.fh.max = fh.seq + 1;
+        self.fh.una = fh.seq + 1;
+        self.fh.ack = mh.seq + 1;
+        self.mh.nxt = mh.seq + 1;
+    }
+
+    /// Both SYNs were seen and the connection is not open yet.
     pub(crate) fn knows_handshake(&self) -> bool {
-        let both = self.handshake.mh.is_some() && self.handshake.fh.is_some();
-        both && self.stage == Stage::Meeting
+        self.handshake.agreed.is_some() && self.stage == Stage::Meeting
     }
 
     /// Both SYNs were seen, and what has passed since was seen from its start.
     pub(crate) fn fh_has_acknowledged_nothing(&self) -> bool {
-        let syn = self.handshake.mh.filter(|_| self.handshake.fh.is_some());
-        syn.is_some_and(|syn| syn.seq + 1 == self.fh.ack)
+        let agreed = self.handshake.agreed;
+        agreed.is_some_and(|syns| syns.mh.seq + 1 == self.fh.ack)
     }
 
-    fn begin_anew(&mut self, now: Instant) -> usize {
+    /// Another connection has the same two ports. Returns the bytes freed.
+    pub(crate) fn begin_anew(&mut self, now: Instant) -> usize {
         let freed = self.kept_bytes();
         let (key, mobile, generation) = (self.key, self.mobile, self.generation);
         let (scheduled, counted) = (self.scheduled, self.counted_in_flight);
@@ -146,25 +187,28 @@ impl<P: Payload> Flow<P> {
     }
 
     /// A segment of the FH that is no SYN.
-    pub(crate) fn on_fh_segment(&mut self, segment: &Segment, payload: &P) -> DataOutcome {
+    pub(crate) fn on_fh_segment(
+        &mut self,
+        segment: &Segment,
+        payload: &P,
+        now: Instant,
+    ) -> DataOutcome {
         if self.downlink_header.is_none() {
             self.downlink_header = payload.header();
         }
         if self.stage == Stage::Meeting {
             self.forget_handshake_that_is_over(segment);
-            if self.knows_handshake() && !self.fh_fits(segment) {
-                return DataOutcome::Unknown;
-            }
-            let first = !core::mem::replace(&mut self.fh.seen, true);
-            if first || segment.end().after(self.fh.max) {
-                self.fh.max = segment.end();
-            }
-            if segment.flags.has(Flags::ACK) && (first || segment.ack.after(self.fh.ack)) {
-                self.note_fh(segment);
+            if !self.knows_handshake() {
+                self.adoption.note_fh(segment, now);
+            } else if self.fh_fits(segment) {
+                self.fh.max = self.fh.max.max(segment.end());
+                if segment.ack.after(self.fh.ack) {
+                    self.note_fh(segment);
+                }
             }
             return DataOutcome::Unknown;
         }
-        if self.stage != Stage::Open {
+        if self.stage != Stage::Open || self.mh_drops_as_old(segment) {
             return DataOutcome::Unknown;
         }
         if let Some(unseen) = self.agree_on_unseen(segment) {
@@ -199,7 +243,8 @@ impl<P: Payload> Flow<P> {
     fn forget_handshake_that_is_over(&mut self, segment: &Segment) {
         if self.knows_handshake() && self.agree_on_unseen(segment).is_some() {
             self.handshake = Handshake::default();
-            (self.fh.seen, self.fh.sack) = (false, false);
+            self.fh = FhState::default();
+            self.mh = MhState::default();
             self.unseen = None;
         }
     }
@@ -227,10 +272,10 @@ impl<P: Payload> Flow<P> {
             return outcome;
         }
         if self.stage == Stage::Meeting && !self.knows_handshake() {
-            if !(self.fh.seen && self.mh_fits_met(segment)) {
+            let Some(fh) = self.adoption.agreeing(segment) else {
                 return outcome;
-            }
-            self.open(segment);
+            };
+            self.open_adopted(&fh, segment);
         }
         if !matches!(self.stage, Stage::Meeting | Stage::Open) {
             return outcome;
@@ -273,6 +318,17 @@ impl<P: Payload> Flow<P> {
         self.fh.una = segment.ack;
         self.sent_nxt = self.fh.max;
         self.mh.nxt = segment.end().max(self.fh.ack);
+    }
+
+    /// The same of a connection whose SYNs were not seen, by a segment of each end.
+    fn open_adopted(&mut self, fh: &Sighting, segment: &Segment) {
+        self.fh.max = fh.end.max(segment.ack);
+        self.fh.ack = fh.ack;
+        self.fh.window = fh.window;
+        self.fh.window_largest = fh.window;
+        self.fh.tsecr = fh.timestamps.map_or(0, |ts| ts.tsecr);
+        self.adoption = Adoption::default();
+        self.open(segment);
     }
 
     fn note_mh(&mut self, segment: &Segment, payload: &P, clock_fits: bool) {
@@ -381,11 +437,7 @@ impl<P: Payload> Flow<P> {
             [self.fh.una, self.fh.max]
         };
         let exact = expected.contains(&segment.seq);
-        let asked = if from_mh {
-            self.handshake.fh
-        } else {
-            self.handshake.mh
-        };
+        let asked = self.handshake.asked(from_mh);
         let answers = asked.is_some_and(|syn| syn.seq + 1 == segment.ack);
         match self.stage {
             Stage::Meeting => {

@@ -25,6 +25,7 @@
 //! gateway each end takes the other's numbers for another connection's, and both stand still.
 
 use core::hash::{Hash, Hasher};
+use core::time::Duration;
 
 use holdfast_wire::{Flags, Instant, Options, Segment, SeqNum};
 
@@ -147,8 +148,8 @@ impl<P: Payload> Gateway<P> {
             return Verdict::Forward;
         };
         self.counters.segments += 1;
-        flow.stage = Stage::Meeting;
-        self.cached_bytes -= flow.on_syn(direction == Direction::Uplink, &syn, now);
+        self.cached_bytes -= flow.begin_anew(now);
+        self.cached_bytes -= flow.on_syn(direction == Direction::Uplink, &syn, Duration::ZERO, now);
         let (own, back) = match direction {
             Direction::Downlink => (&mut flow.downlink_header, &mut flow.uplink_header),
             Direction::Uplink => (&mut flow.uplink_header, &mut flow.downlink_header),
@@ -386,7 +387,7 @@ impl<P: Payload> Gateway<P> {
             // What the MH believes of the FH's half.
             own.options.window_scale = opening.syn.options.window_scale.map(|_| SHIFT);
         }
-        self.cached_bytes -= flow.on_syn(opening.opener == Side::Fh, &own, now);
+        self.cached_bytes -= flow.on_syn(opening.opener == Side::Fh, &own, Duration::ZERO, now);
         flow.early = Some(Early::Split(numbers));
         self.counters.early_joined += 1;
         actions.push(Action::Record(flow.record()));

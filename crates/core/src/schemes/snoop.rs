@@ -98,6 +98,12 @@ impl Snoop {
         self.told = Told::default();
     }
 
+    /// Both ends have moved on unseen: the MH's window is not known either.
+    pub(crate) fn resynchronise(&mut self) {
+        self.forget_sent();
+        self.window = None;
+    }
+
     /// A packet that was sent once took so long to be acknowledged (section 4).
     fn sample(&mut self, rtt: Duration, alpha: f64) {
         let srtt = self

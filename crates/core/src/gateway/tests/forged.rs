@@ -7,7 +7,8 @@
 use holdfast_wire::{Flags, Segment, SeqNum, Timestamps};
 
 use super::bench::{Bench, LEN, WINDOW, bench, kept_back, passed, settings, unmet};
-use crate::{Scheme, Stage};
+use crate::flow::Stage;
+use crate::{Scheme, Settings, SnoopSettings};
 
 const MH_WINDOW: u32 = 128_000;
 const FH_WINDOW: u32 = 65_535;
@@ -289,4 +290,202 @@ fn one_forged_segment_releases_nothing_that_is_owed_however_long_the_mh_is_away(
     });
     bench.put(forged);
     assert_eq!(bench.gateway.owed_bytes(), 3000);
+}
+
+/// Segments of both ends with SACK blocks that no end of a connection could have sent.
+fn with_blocks(segment: Segment, base: u32) -> [Segment; 3] {
+    let blocks = [
+        // The second one goes round the circle: each comparison of two numbers finds it right.
+        [(4_055, 7_224), (1_050_164_062, 3_080_207_216)],
+        [(0x7fff_ffff, 0x8000_0001), (0xffff_ff00, 4_000)],
+        [(5_000, 4_000), (0x4000_0000, 0xc000_0000)],
+    ];
+    blocks.map(|blocks| {
+        let mut forged = segment;
+        for (left, right) in blocks {
+            let seq = |offset: u32| SeqNum::new(base.wrapping_add(offset));
+            forged.options.sack.push(seq(left), seq(right));
+        }
+        forged
+    })
+}
+
+#[test]
+fn sack_blocks_that_go_round_the_circle_report_nothing_in_either_direction() {
+    for (scheme, set) in [
+        (Scheme::Hold, SnoopSettings::today()),
+        (Scheme::MtcpPlus, SnoopSettings::today()),
+        (Scheme::Mtcp, SnoopSettings::today()),
+        (Scheme::Mtcp2007, SnoopSettings::today()),
+        (Scheme::Snoop, SnoopSettings::today()),
+        (Scheme::Snoop, SnoopSettings::paper_1995()),
+    ] {
+        let mut bench = unmet(Settings {
+            snoop: set,
+            ..settings(scheme)
+        });
+        bench.sack_permitted = true;
+        bench.shake_hands(0, 5000);
+        assert!(bench.up(1).forwarded);
+        for i in 0..8 {
+            bench.down(1 + i * LEN, LEN);
+        }
+        let mut data = bench.mh_segment(1);
+        data.payload_len = 2 * LEN;
+        bench.put(data);
+        bench.wait(10);
+        for forged in with_blocks(bench.mh_segment(1), 1) {
+            bench.put(forged);
+        }
+        for forged in with_blocks(bench.fh_segment(8001, 0), 5001) {
+            bench.put(forged);
+        }
+        let flow = bench.gateway.flows.iter().next().expect("a flow");
+        let reported: Vec<_> = flow.sacked.iter().collect();
+        let beyond = reported.iter().find(|(_, right)| right.after(flow.fh.max));
+        assert_eq!(beyond, None, "{scheme:?}");
+        assert!(flow.cache.holds(SeqNum::new(1)), "{scheme:?}");
+    }
+}
+
+#[test]
+fn a_segment_that_the_mh_drops_by_paws_is_not_cached() {
+    for (scheme, timestamps) in [
+        (Scheme::Hold, Some(1_000_000_000_u32)),
+        (Scheme::MtcpPlus, Some(1)),
+        (Scheme::Snoop, None),
+    ] {
+        let mut bench = bench(scheme);
+        bench.forward(1, 1);
+        bench.wait(50);
+        assert!(bench.up(1001).forwarded);
+        let mut old = bench.fh_segment(1001, LEN);
+        old.options.timestamps = timestamps.map(|back| Timestamps {
+            tsval: bench.fh_clock_seen.wrapping_sub(back),
+            tsecr: 71_050,
+        });
+        let seen = bench.fh_clock_seen;
+        assert_eq!(bench.put(old), passed());
+        bench.fh_clock_seen = seen;
+        assert_eq!(bench.cached(), 0, "{scheme:?}");
+        // The true bytes are.
+        bench.forward(1001, 1);
+        assert_eq!(bench.cached(), 1000, "{scheme:?}");
+    }
+}
+
+#[test]
+fn one_forged_segment_does_not_hinder_that_a_flow_is_adopted() {
+    for (seq, ack) in [
+        (700_000_000, 900_000_000),
+        (3_000_000_000, 900_000_000),
+        (700_000_000, 4_000_000_000),
+        (3_000_000_000, 4_000_000_000),
+        // Ahead of the true ones, and near to them.
+        (5_000, 60_000),
+    ] {
+        let mut bench = unmet(settings(Scheme::Hold));
+        let mut forged = bench.fh_segment(seq, LEN);
+        forged.ack = SeqNum::new(ack);
+        assert_eq!(bench.put(forged), passed());
+        assert_eq!(bench.up(1), passed(), "the MH agrees with nothing");
+        assert_eq!(bench.state(), "meeting", "{seq} {ack}");
+        bench.forward(1, 2);
+        assert_eq!(bench.put(forged), passed());
+        bench.forward(2001, 1);
+        assert_eq!(bench.up(1001), passed());
+        assert_eq!(bench.state(), "open", "{seq} {ack}");
+        let flow = bench.gateway.flows.iter().next().expect("a flow");
+        let numbers = [flow.fh.ack, flow.mh.nxt, flow.fh.max].map(SeqNum::get);
+        assert_eq!(numbers, [5001, 5001, 3001], "{seq} {ack}");
+    }
+}
+
+#[test]
+fn a_flow_with_data_in_both_directions_is_adopted_by_an_ack_of_an_earlier_segment() {
+    let mut bench = unmet(settings(Scheme::Hold));
+    for i in 0..20 {
+        // Each end has ten segments on the way when it sends the next.
+        bench.wait(10);
+        let mut data = bench.fh_segment(10_001 + i * LEN, LEN);
+        data.ack = SeqNum::new(50_001 + i * LEN);
+        assert_eq!(bench.put(data), passed());
+        let mut data = bench.mh_segment(1 + i * LEN);
+        (data.seq, data.payload_len) = (SeqNum::new(60_001 + i * LEN), LEN);
+        assert_eq!(bench.put(data), passed());
+    }
+    assert_eq!(bench.state(), "open");
+}
+
+#[test]
+fn numbers_far_from_all_that_was_seen_move_no_adopted_flow() {
+    let mut bench = unmet(settings(Scheme::Hold));
+    bench.forward(1, 1);
+    assert_eq!(bench.up(1001), passed());
+    assert_eq!(bench.state(), "open");
+    let before = state_of(&bench);
+    for (seq, ack) in [
+        (50_000_000, 5001),
+        (1001, 5001_u32.wrapping_sub(50_000_000)),
+        (0_u32.wrapping_sub(50_000_000), 5001),
+    ] {
+        let mut forged = bench.fh_segment(seq, LEN);
+        forged.ack = SeqNum::new(ack);
+        assert_eq!(bench.put(forged), passed());
+        assert_eq!(state_of(&bench), before, "{seq} {ack}");
+    }
+}
+
+#[test]
+fn an_unknown_option_counts_only_in_a_segment_that_fits_the_handshake() {
+    let mut bench = unmet(settings(Scheme::Hold));
+    let mut forged = bench.fh_segment(700_000_000, LEN);
+    forged.options.others = true;
+    assert_eq!(bench.put(forged), passed());
+    assert_eq!(bench.state(), "meeting");
+    bench.shake_hands(0, 5000);
+    assert_eq!(bench.put(forged), passed());
+    let mut back = bench.mh_segment(700_000_000);
+    back.options.others = true;
+    assert_eq!(bench.put(back), passed());
+    assert_eq!(bench.state(), "meeting");
+    let mut joins = bench.mh_segment(1);
+    joins.options.others = true;
+    assert_eq!(bench.put(joins), passed());
+    assert_eq!(bench.state(), "opaque");
+}
+
+#[test]
+fn a_connection_in_use_does_not_give_way_to_a_handshake_of_strangers() {
+    for scheme in [Scheme::Hold, Scheme::MtcpPlus, Scheme::Mtcp, Scheme::Snoop] {
+        let mut bench = bench(scheme);
+        bench.down(1, LEN);
+        bench.up(1001);
+        bench.wait(500);
+        bench.shake_hands(700_000_000, 900_000_000);
+        let flow = bench.gateway.flows.iter().next().expect("a flow");
+        assert_eq!(flow.stage, Stage::Open, "{scheme:?}");
+        // With bytes in the cache it takes longer.
+        bench.down(1001, LEN);
+        bench.goes_down();
+        bench.wait(30_000);
+        bench.shake_hands(700_000_000, 900_000_000);
+        assert_eq!(bench.cached(), 1000, "{scheme:?}");
+    }
+}
+
+#[test]
+fn a_silent_connection_gives_way_to_a_new_one_wherever_its_numbers_lie() {
+    for (fh_iss, wait) in [(300_000, 1_100), (3_000_000_000, 1_100)] {
+        let mut bench = bench(Scheme::MtcpPlus);
+        bench.forward(1, 1);
+        assert!(bench.up(1001).forwarded);
+        // A repeated SYN/ACK of its own changes nothing.
+        assert_eq!(bench.put(bench.syn_ack(0, 5000)), passed());
+        bench.wait(wait);
+        assert_eq!(bench.put(bench.syn_ack(0, 5000)), passed());
+        assert_eq!(bench.state(), "open");
+        bench.shake_hands(fh_iss, 900_000);
+        assert_eq!((bench.state(), bench.cached()), ("meeting", 0));
+    }
 }
