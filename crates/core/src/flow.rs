@@ -69,6 +69,21 @@ pub enum Stage {
     Closed,
 }
 
+/// Whether the MH leaves this flow alone unanswered: a device behind its address has left, or a
+/// firewall drops the port. A flow is mute from the moment that another one of its MH ends a
+/// silence, until it is answered itself. Nothing of it counts as in flight, so that it makes no
+/// outage for the others; of its cache one segment goes out as a probe, and then one after each
+/// retransmission timeout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mute {
+    /// It is answered, or has nothing in flight.
+    No,
+    /// It is to be probed.
+    ToProbe,
+    /// It was probed.
+    Probed,
+}
+
 /// What the gateway knows of the FH as a sender of data.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct FhState {
@@ -155,6 +170,10 @@ pub(crate) struct Flow<P: Payload> {
     counted_in_flight: u32,
     /// It stands among its MH's [`waiting`](crate::mobile::Mobile::waiting).
     pub waits: bool,
+    /// Its index among its MH's [`flows`](crate::mobile::Mobile::flows).
+    pub index_at_mobile: usize,
+    /// Whether its silence counts as the MH's.
+    pub mute: Mute,
     /// What comes is kept and not sent before more has come (`crate::handoff`).
     pub held: bool,
     /// M-TCP+: what was acknowledged ahead of the MH.
@@ -208,6 +227,8 @@ impl<P: Payload> Flow<P> {
             timed: None,
             counted_in_flight: 0,
             waits: false,
+            index_at_mobile: 0,
+            mute: Mute::No,
             held: false,
             ahead: Ahead::default(),
             mtcp: Box::default(),
@@ -249,9 +270,18 @@ impl<P: Payload> Flow<P> {
         }
     }
 
-    /// The same, of a flow that the MH's own recovery sends for: 0 of one that is split.
-    pub(crate) fn in_flight_unsplit(&self) -> u32 {
-        if self.is_split() { 0 } else { self.in_flight() }
+    /// The same, of a flow that the MH's own recovery sends for: 0 of one that is split or mute.
+    pub(crate) fn in_flight_at_mobile(&self) -> u32 {
+        if self.is_split() || self.mute != Mute::No {
+            0
+        } else {
+            self.in_flight()
+        }
+    }
+
+    /// Both ends have sent a FIN.
+    pub(crate) const fn is_closing(&self) -> bool {
+        self.fh.fin.is_some() && self.mh.fin.is_some()
     }
 
     /// The connection is split here (M-TCP): its own sender serves the MH.
@@ -261,16 +291,17 @@ impl<P: Payload> Flow<P> {
 
     /// Brings the MH's total up to date.
     pub(crate) fn count_in_flight(&mut self, total: &mut InFlight) {
-        let now = self.in_flight_unsplit();
+        let now = self.in_flight_at_mobile();
         total.count(self.counted_in_flight, now);
         self.counted_in_flight = now;
     }
 
     /// Joins those that wait to be sent from the cache, if there is something to send.
-    pub(crate) fn join(&mut self, place: u32, waiting: &mut VecDeque<u32>) {
-        if !self.waits && !self.is_split() && self.has_backlog() {
+    pub(crate) fn join(&mut self, place: u32, waiting: &mut VecDeque<(u32, u32)>) {
+        let may_send = self.mute != Mute::Probed && !self.is_split();
+        if may_send && !self.waits && self.has_backlog() {
             self.waits = true;
-            waiting.push_back(place);
+            waiting.push_back((place, self.generation));
         }
     }
 

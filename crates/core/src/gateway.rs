@@ -6,7 +6,7 @@ use core::net::IpAddr;
 use holdfast_wire::{Flags, Instant, Segment};
 
 use crate::cache::Insertion;
-use crate::flow::{AckOutcome, DataOutcome, Flow, FlowKey, Stage};
+use crate::flow::{AckOutcome, DataOutcome, Flow, FlowKey, Mute, Stage};
 use crate::mobile::{Link, LinkSource, Mobile};
 use crate::schemes::Context;
 use crate::settings::{Scheme, Settings};
@@ -108,6 +108,10 @@ impl<P: Payload> Gateway<P> {
         let seen = core::mem::replace(&mut flow.seen, now);
         let implausible = self.counters.implausible;
         if flow.stage == Stage::Closed && !segment.flags.has(Flags::SYN) {
+            if !flow.is_refused() {
+                // Whoever goes on sending does not keep a closed flow in the table.
+                flow.seen = seen;
+            }
             return flow.on_closed_segment(direction, segment, actions);
         }
         let mobile = flow.mobile;
@@ -120,7 +124,7 @@ impl<P: Payload> Gateway<P> {
             }
             Verdict::Forward
         } else if segment.flags.has(Flags::RST) {
-            self.handle_rst(place, direction, segment, actions);
+            self.handle_rst(place, direction, segment, now, actions);
             Verdict::Forward
         } else if segment.options.others && flow.stage == Stage::Meeting {
             if flow.fits_handshake(direction, segment) {
@@ -154,15 +158,33 @@ impl<P: Payload> Gateway<P> {
         place: u32,
         direction: Direction,
         segment: &Segment,
+        now: Instant,
         actions: &mut Actions<P>,
     ) {
         let Some(flow) = self.flows.at_mut(place) else {
             return;
         };
-        if flow.accepts_rst(direction == Direction::Uplink, segment) {
-            self.end_flow(place, actions);
-        } else {
+        let from_mh = direction == Direction::Uplink;
+        if !flow.accepts_rst(from_mh, segment) {
             self.counters.implausible += 1;
+            return;
+        }
+        let mobile_place = flow.mobile;
+        self.end_flow(place, actions);
+        self.count_in_flight(place);
+        let mobile = self.mobiles.at_mut(mobile_place);
+        let returned = from_mh && mobile.is_some_and(|mobile| mobile.hear(now));
+        if returned && !self.carrier_down {
+            let heard = Some(place);
+            self.begin_recovery(mobile_place, LinkSource::Silence, heard, now, actions);
+        }
+    }
+
+    /// Both FINs are acknowledged: nothing more is done.
+    fn close_if_done(&mut self, place: u32, actions: &mut Actions<P>) {
+        let done = |flow: &Flow<P>| flow.stage == Stage::Open && flow.is_done();
+        if self.flows.at(place).is_some_and(done) {
+            self.end_flow(place, actions);
         }
     }
 
@@ -278,11 +300,15 @@ impl<P: Payload> Gateway<P> {
         self.cached_bytes += new_bytes as usize;
         let repeated = new_bytes == 0 && !segment.flags.has(Flags::FIN);
         let ours = flow.repairs_itself() && flow.repairs < recovery::REPAIRS_ALONE;
+        // The silence may be another flow's: a flow with nothing in flight asks for itself.
+        let asks =
+            mobile.link == Link::Silent && !flow.ahead.frozen && !backlog && flow.in_flight() == 0;
         // Kept back only if it is certain to be sent from the cache.
-        let waits_its_turn =
-            (backlog || !mobile.takes_segments()) && segment.end().after(flow.sent_nxt);
+        let takes_segments = asks || mobile.takes_segments();
+        let waits_its_turn = (backlog || !takes_segments) && segment.end().after(flow.sent_nxt);
+        let away = mobile.is_away() && !asks;
         let mut cx = Context::new(settings, mobile, now, counters, actions);
-        if !(mobile.is_away() || flow.held || waits_its_turn || (repeated && ours)) {
+        if !(away || flow.held || waits_its_turn || (repeated && ours)) {
             scheme.on_data(flow, segment, kept, &mut cx);
             flow.on_forwarded(segment, now);
             mobile.on_sent(now);
@@ -344,6 +370,7 @@ impl<P: Payload> Gateway<P> {
         let Some(mobile) = self.mobiles.at_mut(mobile_place) else {
             return Verdict::Forward;
         };
+        let was_mute = core::mem::replace(&mut flow.mute, Mute::No) != Mute::No;
         let returned = take_in(mobile, flow, segment, &outcome, &mut self.counters, now);
         let counters = &mut self.counters;
         let mut cx = Context::new(&self.settings, mobile, now, counters, actions);
@@ -354,11 +381,13 @@ impl<P: Payload> Gateway<P> {
             recovery::repair(flow, outcome.loss, &mut self.counters, actions);
         }
         self.repair_split(place, outcome.loss, now, actions);
-        if self.flows.at(place).is_some_and(Flow::is_done) {
-            self.end_flow(place, actions);
+        self.close_if_done(place, actions);
+        if was_mute {
+            self.resume_recovery(mobile_place, now, actions);
         }
         if returned && !self.carrier_down {
-            self.begin_recovery(mobile_place, LinkSource::Silence, now, actions);
+            let heard = Some(place);
+            self.begin_recovery(mobile_place, LinkSource::Silence, heard, now, actions);
             return match scheme {
                 Scheme::Mtcp => verdict,
                 _ => Scheme::verdict_on_return(&self.settings, segment),
@@ -389,7 +418,7 @@ impl<P: Payload> Gateway<P> {
             return;
         };
         if let Some(mobile) = self.mobiles.at_mut(flow.mobile) {
-            flow.count_in_flight(&mut mobile.in_flight);
+            mobile.count_in_flight(flow);
             flow.join(place, &mut mobile.waiting);
         }
     }
@@ -402,7 +431,7 @@ impl<P: Payload> Gateway<P> {
         {
             self.send_on(mobile, now, actions);
         }
-        self.close_split(place, actions);
+        self.close_if_done(place, actions);
         self.watch_cell(place, now);
         self.schedule_flow(place, now);
         self.schedule_mobile(mobile);
@@ -437,7 +466,7 @@ fn take_in<P: Payload>(
     if flow.finds_link_kept_all(segment) {
         counters.links_that_kept += 1;
     }
-    flow.count_in_flight(&mut mobile.in_flight);
+    mobile.count_in_flight(flow);
     mobile.hear(now)
 }
 

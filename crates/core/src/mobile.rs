@@ -21,8 +21,10 @@ use std::collections::VecDeque;
 
 use holdfast_wire::Instant;
 
+use crate::Payload;
 use crate::bandwidth::WAIT_MAX;
 use crate::delivery::DeliveryRate;
+use crate::flow::Flow;
 use crate::rtt::RttEstimator;
 use crate::settings::{Scheme, Settings};
 use crate::timers::Scheduled;
@@ -120,9 +122,9 @@ pub(crate) struct Mobile {
     pub flows: Vec<u32>,
     /// Whose turn it is to be asked.
     pub cursor: usize,
-    /// Flows with something to be sent from the cache, in turn; each once. Among them
-    /// may be such as have nothing any more.
-    pub waiting: VecDeque<u32>,
+    /// Flows with something to be sent from the cache, in turn, by place and generation; each
+    /// once. Some of them may have nothing any more, or be forgotten.
+    pub waiting: VecDeque<(u32, u32)>,
     pub link: Link,
     /// Who brought it where it stands.
     pub source: Option<LinkSource>,
@@ -262,8 +264,10 @@ impl Mobile {
         true
     }
 
+    /// What is in flight is only what somebody can still answer: a connection that was reset
+    /// has nothing.
     fn silent_at(&self, settings: &Settings) -> Option<Instant> {
-        if !Scheme::survives_outages(settings) {
+        if !Scheme::survives_outages(settings) || self.in_flight.bytes == 0 {
             return None;
         }
         Some(self.unanswered_since? + self.rtt.rto(settings.silence_min))
@@ -299,6 +303,14 @@ impl Mobile {
             // What was on its way when the link went may still come.
             Link::Down => now.saturating_since(self.since) > self.srtt().max(SRTT_INITIAL),
             Link::Up | Link::Recovering => false,
+        }
+    }
+
+    /// What the flow has in flight may have changed.
+    pub(crate) fn count_in_flight<P: Payload>(&mut self, flow: &mut Flow<P>) {
+        flow.count_in_flight(&mut self.in_flight);
+        if self.in_flight.bytes == 0 {
+            self.unanswered_since = None;
         }
     }
 

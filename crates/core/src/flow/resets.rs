@@ -22,6 +22,11 @@ impl<P: Payload> Flow<P> {
         self.refused = true;
     }
 
+    /// Its ends get a RST for whatever they send.
+    pub(crate) const fn is_refused(&self) -> bool {
+        self.refused
+    }
+
     /// A segment of a flow that is closed.
     pub(crate) fn on_closed_segment(
         &self,

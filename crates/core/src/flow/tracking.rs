@@ -177,11 +177,11 @@ impl<P: Payload> Flow<P> {
         let freed = self.kept_bytes();
         let (key, mobile, generation) = (self.key, self.mobile, self.generation);
         let (scheduled, counted) = (self.scheduled, self.counted_in_flight);
-        let waits = self.waits;
+        let (waits, index_at_mobile) = (self.waits, self.index_at_mobile);
         let draining = self.ahead.draining;
         *self = Self::new(key, mobile, generation, now);
         (self.scheduled, self.counted_in_flight) = (scheduled, counted);
-        self.waits = waits;
+        (self.waits, self.index_at_mobile) = (waits, index_at_mobile);
         self.ahead.draining = draining;
         freed
     }

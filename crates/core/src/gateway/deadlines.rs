@@ -7,7 +7,7 @@ use core::time::Duration;
 use holdfast_wire::Instant;
 
 use super::{Early, Gateway};
-use crate::flow::{Flow, Stage};
+use crate::flow::{Flow, Mute, Stage};
 use crate::mobile::Mobile;
 use crate::schemes::mtcp;
 use crate::table::Table;
@@ -21,9 +21,15 @@ pub(super) const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 /// A flow that is closed, or was never seen in both directions, is forgotten after
 /// this time without a segment.
 const CLOSED_WAIT: Duration = Duration::from_secs(30);
+/// The same of one in which both ends have sent a FIN and the last ACK was not seen (RFC 5382,
+/// REQ-5: 4 minutes at least for a transitory connection).
+const CLOSING_WAIT: Duration = Duration::from_secs(240);
 /// The same of a closed one whose halves have their own numbers: twice the MSL (RFC 9293,
 /// 3.4.2).
 const RENUMBERED_CLOSED_WAIT: Duration = Duration::from_secs(240);
+/// Forgotten flows among those that wait for their turn, at most this many beyond the flows
+/// themselves.
+pub(super) const STALE_MAX: usize = 64;
 /// The wait of a flow that is due again at once.
 const UNSERVED_WAIT: Duration = Duration::from_millis(1);
 
@@ -110,6 +116,7 @@ impl<P: Payload> Gateway<P> {
                 Stage::Closed if is_renumbered => RENUMBERED_CLOSED_WAIT,
                 Stage::Meeting if is_renumbered => self.settings.flow_idle_max,
                 Stage::Closed | Stage::Meeting => CLOSED_WAIT,
+                Stage::Open if flow.is_closing() => CLOSING_WAIT.min(self.settings.flow_idle_max),
                 Stage::Open | Stage::Opaque => self.settings.flow_idle_max,
             };
             if now.saturating_since(flow.seen) > wait {
@@ -177,23 +184,38 @@ impl<P: Payload> Gateway<P> {
         let Some(flow) = self.flows.at_mut(place) else {
             return;
         };
-        let (key, mobile, waits) = (flow.key, flow.mobile, flow.waits);
+        let (key, mobile, index) = (flow.key, flow.mobile, flow.index_at_mobile);
         self.cached_bytes -= flow.close();
         self.count_in_flight(place);
-        if let Some(mobile) = self.mobiles.at_mut(mobile)
-            && let Some(at) = mobile.flows.iter().position(|other| *other == place)
-        {
-            mobile.flows.swap_remove(at);
-            if waits {
-                mobile.waiting.retain(|other| *other != place);
-            }
-        }
+        self.leave_mobile(mobile, index);
         // What a predecessor owed stays written down until its flow is met.
         let removed = self.flows.remove(&key);
         if let Some(flow) = removed.filter(|_| self.predecessor.find(&key).is_none()) {
             actions.push(Action::Record(flow.record().ended()));
         }
         self.forget_mobile_without_flows(mobile);
+    }
+
+    /// The flow at this index of a mobile is no longer one of its flows.
+    fn leave_mobile(&mut self, mobile: u32, index: usize) {
+        let Some(mobile) = self.mobiles.at_mut(mobile) else {
+            return;
+        };
+        if index >= mobile.flows.len() {
+            return;
+        }
+        mobile.flows.swap_remove(index);
+        if mobile.waiting.len() > 2 * mobile.flows.len() + STALE_MAX {
+            let flows = &self.flows;
+            mobile.waiting.retain(|(place, generation)| {
+                let flow = flows.at(*place);
+                flow.is_some_and(|flow| flow.generation == *generation)
+            });
+        }
+        let moved = mobile.flows.get(index).copied();
+        if let Some(moved) = moved.and_then(|moved| self.flows.at_mut(moved)) {
+            moved.index_at_mobile = index;
+        }
     }
 
     pub(super) fn forget_mobile_without_flows(&mut self, place: u32) {
@@ -210,7 +232,8 @@ impl<P: Payload> Gateway<P> {
         let Some(flow) = self.flows.at_mut(place) else {
             return;
         };
-        if flow.repair_at.is_none() && flow.repairs_itself() && flow.in_flight() > 0 {
+        let waits_for_answer = flow.in_flight() > 0 || flow.mute == Mute::Probed;
+        if flow.repair_at.is_none() && flow.repairs_itself() && waits_for_answer {
             let rto = self
                 .mobiles
                 .at(flow.mobile)

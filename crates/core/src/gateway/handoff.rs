@@ -128,7 +128,7 @@ impl<P: Payload> Gateway<P> {
             let is_silent = mobile.link == Link::Silent;
             self.count_in_flight(place);
             if is_silent {
-                self.begin_recovery(mobile_place, LinkSource::Command, now, actions);
+                self.begin_recovery(mobile_place, LinkSource::Command, None, now, actions);
             } else if was_held {
                 self.resume_recovery(mobile_place, now, actions);
             }

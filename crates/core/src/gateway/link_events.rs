@@ -72,7 +72,7 @@ impl<P: Payload> Gateway<P> {
             LinkEvent::Up if self.carrier_down => {}
             LinkEvent::Up => {
                 if mobile.is_away() {
-                    self.begin_recovery(place, source, now, actions);
+                    self.begin_recovery(place, source, None, now, actions);
                 } else {
                     mobile.going_down_soon = false;
                     mobile.warned_until = mobile.warned_until.map(|_| now);

@@ -38,7 +38,11 @@ impl<P: Payload> Gateway<P> {
             flow
         });
         match place {
-            Some(place) => self.mobiles.at_mut(mobile)?.flows.push(place),
+            Some(place) => {
+                let flows = &mut self.mobiles.at_mut(mobile)?.flows;
+                self.flows.at_mut(place)?.index_at_mobile = flows.len();
+                flows.push(place);
+            }
             None => self.forget_mobile_without_flows(mobile),
         }
         if let (Some(place), Some(record)) = (place, self.predecessor.get(&key)) {

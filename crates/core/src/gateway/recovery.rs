@@ -5,7 +5,7 @@
 use holdfast_wire::Instant;
 
 use super::{Counters, Gateway};
-use crate::flow::{Flow, Sender, Stage};
+use crate::flow::{Flow, Mute, Sender, Stage};
 use crate::mobile::{Link, LinkSource};
 use crate::schemes::Context;
 use crate::settings::Scheme;
@@ -70,12 +70,11 @@ impl<P: Payload> Gateway<P> {
         }
     }
 
-    /// One segment of one flow: an answer to it tells that the link carries.
+    /// One segment of one flow, each flow in its turn: an answer shows that the link is up.
     fn probe(&mut self, place: u32, actions: &mut Actions<P>) {
         let Some(mobile) = self.mobiles.at_mut(place) else {
             return;
         };
-        let mut frozen = None;
         for _ in 0..mobile.flows.len().min(PROBE_PLACES) {
             mobile.cursor = (mobile.cursor + 1) % mobile.flows.len();
             let Some(flow) = self.flows.at_mut(mobile.flows[mobile.cursor]) else {
@@ -85,28 +84,29 @@ impl<P: Payload> Gateway<P> {
             if flow.is_split() {
                 continue;
             }
-            if let Some(piece) = flow.probe() {
+            // Held in persist state with nothing kept, the FH sends nothing that could show
+            // that the MH is back.
+            let frozen = flow.ahead.frozen && flow.stage == Stage::Open;
+            let probe = match flow.probe() {
+                Some(piece) => Some(Action::Resend(piece)),
+                None if frozen => flow.made_probe(),
+                None => None,
+            };
+            if let Some(probe) = probe {
                 self.counters.probes += 1;
-                actions.push(Action::Resend(piece));
+                actions.push(probe);
                 return;
             }
-            // Held in persist state with nothing kept, the FH sends nothing that could
-            // tell that the MH is back.
-            if frozen.is_none() && flow.ahead.frozen && flow.stage == Stage::Open {
-                frozen = flow.made_probe();
-            }
-        }
-        if let Some(probe) = frozen {
-            self.counters.probes += 1;
-            actions.push(probe);
         }
     }
 
-    /// The MH is back.
+    /// The MH is back. `heard`: the flow whose segment shows it. The others are probed first:
+    /// the silence may be one flow's alone.
     pub(super) fn begin_recovery(
         &mut self,
         place: u32,
         source: LinkSource,
+        heard: Option<u32>,
         now: Instant,
         actions: &mut Actions<P>,
     ) {
@@ -116,15 +116,20 @@ impl<P: Payload> Gateway<P> {
         mobile.begin_recovery(source, now);
         let told = core::mem::take(&mut mobile.disconnected);
         self.counters.recoveries += 1;
-        for place in &mobile.flows {
-            let Some(flow) = self.flows.at_mut(*place) else {
+        for index in 0..mobile.flows.len() {
+            let place = mobile.flows[index];
+            let Some(flow) = self.flows.at_mut(place) else {
                 continue;
             };
             if !flow.is_split() {
                 flow.begin_recovery();
             }
-            flow.count_in_flight(&mut mobile.in_flight);
-            flow.join(*place, &mut mobile.waiting);
+            flow.mute = Mute::No;
+            if heard.is_some_and(|heard| heard != place) {
+                flow.wait_for_answer();
+            }
+            mobile.count_in_flight(flow);
+            flow.join(place, &mut mobile.waiting);
             if told {
                 let counters = &mut self.counters;
                 let mut cx = Context::new(&self.settings, mobile, now, counters, actions);
@@ -157,20 +162,26 @@ impl<P: Payload> Gateway<P> {
         let Some(mobile) = self.mobiles.at_mut(place) else {
             return;
         };
-        while let Some(next) = mobile.waiting.pop_front() {
-            let Some(flow) = self.flows.at_mut(next) else {
+        while let Some((next, generation)) = mobile.waiting.pop_front() {
+            let fits = |flow: &&mut Flow<P>| flow.generation == generation;
+            let Some(flow) = self.flows.at_mut(next).filter(fits) else {
                 continue;
             };
-            if !flow.has_backlog() {
+            if !flow.has_backlog() || flow.mute == Mute::Probed {
                 flow.waits = false;
                 continue;
             }
             let Some(allowance) = mobile.allowance(now) else {
-                mobile.waiting.push_front(next);
+                mobile.waiting.push_front((next, generation));
                 return;
             };
             let len_max = whole_segments(flow, allowance);
-            if let Some(piece) = flow.take_piece(len_max) {
+            let piece = if flow.mute == Mute::ToProbe {
+                flow.probe_mute()
+            } else {
+                flow.take_piece(len_max)
+            };
+            if let Some(piece) = piece {
                 mobile.charge(piece.len.max(1), now);
                 if self.settings.scheme == Scheme::Snoop {
                     let from = piece.seq;
@@ -180,8 +191,8 @@ impl<P: Payload> Gateway<P> {
                 self.counters.sent_on += 1;
                 actions.push(Action::Resend(piece));
             }
-            flow.count_in_flight(&mut mobile.in_flight);
-            mobile.waiting.push_back(next);
+            mobile.count_in_flight(flow);
+            mobile.waiting.push_back((next, generation));
         }
         mobile.end_recovery(now);
     }
@@ -204,7 +215,7 @@ impl<P: Payload> Gateway<P> {
             scheme.on_timeout(flow, away, cx);
             scheme.on_uplink_timeout(flow, away, cx);
         });
-        self.close_split(place, actions);
+        self.close_if_done(place, actions);
         let Some(flow) = self.flows.at_mut(place) else {
             return;
         };
@@ -223,6 +234,9 @@ impl<P: Payload> Gateway<P> {
             return;
         }
         flow.repairs = flow.repairs.saturating_add(1);
+        if flow.mute == Mute::Probed {
+            flow.mute = Mute::ToProbe;
+        }
         // RFC 2018, 8: what was reported may have been dropped since.
         flow.sacked.clear();
         flow.rewind();

@@ -46,14 +46,6 @@ impl<P: Payload> Gateway<P> {
         mtcp::on_data(flow, segment, is_new, backlog, &mut cx)
     }
 
-    /// SH-TCP may have said its last after the MH did: then nothing more is done.
-    pub(super) fn close_split(&mut self, place: u32, actions: &mut Actions<P>) {
-        let done = |flow: &Flow<P>| flow.is_split() && flow.is_done();
-        if self.flows.at(place).is_some_and(done) {
-            self.end_flow(place, actions);
-        }
-    }
-
     /// What the MH's ACK shows to be lost, once more; it takes its time at the flow's rate.
     /// Without a share of a cell the FH hears of it, and repeats what no outage took.
     pub(super) fn repair_split(

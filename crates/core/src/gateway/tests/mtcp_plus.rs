@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the FH hears of M-TCP+.
 
-use holdfast_wire::{Flags, SeqNum};
+use holdfast_wire::Flags;
 
 use super::bench::{Bench, LEN, WINDOW, bench, bench_with, kept_back, passed, settings, unmet};
 use crate::Scheme;

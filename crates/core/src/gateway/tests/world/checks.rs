@@ -4,7 +4,8 @@
 use holdfast_wire::{Flags, Segment};
 
 use super::World;
-use crate::flow::Flow;
+use crate::flow::{Flow, Mute};
+use crate::gateway::deadlines::STALE_MAX;
 use crate::mobile::InFlight;
 use crate::testing::{FH, Packet};
 use crate::{Scheme, Verdict};
@@ -199,21 +200,27 @@ impl World {
                 .filter_map(|place| gateway.flows.at(*place));
             let mut in_flight = InFlight::default();
             for flow in flows {
-                in_flight.count(0, flow.in_flight_unsplit());
+                in_flight.count(0, flow.in_flight_at_mobile());
             }
             assert_eq!(mobile.in_flight, in_flight, "what is in flight");
             for place in &mobile.flows {
                 let Some(flow) = gateway.flows.at(*place) else {
                     panic!("a flow that is not there");
                 };
-                let entries = mobile.waiting.iter().filter(|other| *other == place);
+                let entries = mobile
+                    .waiting
+                    .iter()
+                    .filter(|other| **other == (*place, flow.generation));
                 assert_eq!(entries.count(), usize::from(flow.waits), "who waits");
                 assert!(
-                    flow.waits || flow.is_split() || !flow.has_backlog(),
+                    flow.waits
+                        || flow.is_split()
+                        || flow.mute == Mute::Probed
+                        || !flow.has_backlog(),
                     "a backlog waits for ever"
                 );
             }
-            assert!(mobile.waiting.len() <= mobile.flows.len());
+            assert!(mobile.waiting.len() <= 2 * mobile.flows.len() + STALE_MAX);
         }
     }
 }
