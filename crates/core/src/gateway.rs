@@ -14,6 +14,7 @@ use crate::table::Table;
 use crate::timers::Timers;
 use crate::{Actions, Direction, FlowRecord, Payload, Verdict};
 
+mod admission;
 mod cell;
 mod compression;
 mod deadlines;
@@ -48,6 +49,9 @@ pub struct Gateway<P: Payload> {
     /// Some flows may have been set up early.
     has_early: bool,
     swept: u32,
+    /// Where the walk for a flow that makes room stands, and the newest flow.
+    clock_hand: u32,
+    newest: Option<u32>,
     sweep_at: Option<Instant>,
     /// The cells, and when they are to be shared anew.
     cells: Vec<cell::Cell>,
@@ -70,6 +74,8 @@ impl<P: Payload> Gateway<P> {
             draining: false,
             has_early: Self::expects_early(&settings),
             swept: 0,
+            clock_hand: 0,
+            newest: None,
             sweep_at: None,
             cells: cell::Cell::all(&settings),
             cell_at: None,
@@ -98,7 +104,7 @@ impl<P: Payload> Gateway<P> {
         self.counters.segments += 1;
         self.sweep_at.get_or_insert(now + SWEEP_INTERVAL);
         let key = FlowKey::of(segment, direction);
-        let Some(place) = self.find_or_meet(key, now) else {
+        let Some(place) = self.find_or_meet(key, now, actions) else {
             self.counters.table_full += 1;
             return Verdict::Forward;
         };

@@ -64,7 +64,7 @@ impl<P: Payload> Gateway<P> {
         }
         let key = FlowKey::of(segment, direction);
         let found = self.flows.find(&key);
-        let place = found.or_else(|| self.meet_renumbered(key, now));
+        let place = found.or_else(|| self.meet_renumbered(key, now, actions));
         let flow = place.and_then(|place| self.flows.at(place));
         match flow.and_then(|flow| flow.early.as_ref()) {
             Some(Early::Opening(opening)) if opening.is_contradicted(direction, segment) => {
@@ -101,9 +101,14 @@ impl<P: Payload> Gateway<P> {
     }
 
     /// A flow of a predecessor whose halves have their own numbers.
-    fn meet_renumbered(&mut self, key: FlowKey, now: Instant) -> Option<u32> {
+    fn meet_renumbered(
+        &mut self,
+        key: FlowKey,
+        now: Instant,
+        actions: &mut Actions<P>,
+    ) -> Option<u32> {
         self.predecessor.get(&key)?.renumber?;
-        self.meet(key, now)
+        self.meet(key, now, actions)
     }
 
     /// Flows may have numbers of their own on either half.
@@ -139,7 +144,7 @@ impl<P: Payload> Gateway<P> {
         let iss = self.choose_iss(&key, now);
         let answer = payload.answered(&answer_to(&syn, iss));
         let syn_packet = payload.renumbered(&syn);
-        let place = self.find_or_meet(key, now);
+        let place = self.find_or_meet(key, now, actions);
         let (Some(answer), Some(syn_packet), Some(place)) = (answer, syn_packet, place) else {
             return self.judge(direction, segment, payload, now, actions);
         };

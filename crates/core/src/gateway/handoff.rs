@@ -49,7 +49,7 @@ impl<P: Payload> Gateway<P> {
         actions: &mut Actions<P>,
     ) -> bool {
         self.sweep_at.get_or_insert(now + SWEEP_INTERVAL);
-        let Some(place) = self.find_or_meet(state.key, now) else {
+        let Some(place) = self.find_or_meet(state.key, now, actions) else {
             self.counters.table_full += 1;
             return false;
         };

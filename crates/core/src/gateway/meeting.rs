@@ -11,12 +11,30 @@ use crate::{Action, Actions, Payload};
 
 impl<P: Payload> Gateway<P> {
     /// The place of a flow; one that is not known is met now. None: the table is full.
-    pub(super) fn find_or_meet(&mut self, key: FlowKey, now: Instant) -> Option<u32> {
-        self.flows.find(&key).or_else(|| self.meet(key, now))
+    pub(super) fn find_or_meet(
+        &mut self,
+        key: FlowKey,
+        now: Instant,
+        actions: &mut Actions<P>,
+    ) -> Option<u32> {
+        let place = self.flows.find(&key);
+        place.or_else(|| self.meet(key, now, actions))
     }
 
-    /// A flow not in the table: entered, unless the table is full.
-    pub(super) fn meet(&mut self, key: FlowKey, now: Instant) -> Option<u32> {
+    /// A flow not in the table: entered, unless the table is full of worthier ones.
+    pub(super) fn meet(
+        &mut self,
+        key: FlowKey,
+        now: Instant,
+        actions: &mut Actions<P>,
+    ) -> Option<u32> {
+        if self.flows.len() >= self.settings.flows_max {
+            let mobile = self.mobiles.get(&key.mh.address);
+            let flows = mobile.map_or(0, |mobile| mobile.flows.len());
+            if !self.make_room(flows, actions) {
+                return None;
+            }
+        }
         let (carrier_down, draining) = (self.carrier_down, self.draining);
         let survives = Scheme::survives_outages(&self.settings);
         let settings = &self.settings;
@@ -45,6 +63,7 @@ impl<P: Payload> Gateway<P> {
             }
             None => self.forget_mobile_without_flows(mobile),
         }
+        self.newest = place;
         if let (Some(place), Some(record)) = (place, self.predecessor.get(&key)) {
             let flow = self.flows.at_mut(place)?;
             flow.mh.window_scale = record.mh_window_scale;

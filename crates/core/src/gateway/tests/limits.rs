@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Strangers, limits and what is not understood.
 
-use holdfast_wire::{Flags, PacketTooBig, SeqNum};
+use holdfast_wire::{Flags, PacketTooBig, Segment, SeqNum};
 
 use super::bench::{Bench, LEN, bench, bench_with, kept_back, passed, settings, unmet};
 use crate::testing::{FH, MH, Packet};
-use crate::{Action, Scheme, Stage};
+use crate::{Action, Scheme, Settings, Stage};
 
 fn state_of(bench: &Bench) -> (SeqNum, SeqNum, SeqNum, SeqNum, Stage, u64) {
     let flow = bench.gateway.flows.iter().next().expect("a flow");
@@ -207,4 +207,109 @@ fn a_numbers_wrap_makes_no_difference() {
         "DATA 500..1500 ts 1000".into(),
     ];
     assert_eq!(lines, expected);
+}
+
+/// A segment of a flow that the MH knows nothing of.
+fn spoofed(bench: &Bench, number: u16) -> Segment {
+    let mut segment = bench.fh_segment(u32::from(number).wrapping_mul(1_000_003), 0);
+    segment.from.port = number;
+    segment.options.others = number.is_multiple_of(2);
+    segment
+}
+
+fn small(flows_max: usize) -> Bench {
+    bench_with(Settings {
+        flows_max,
+        ..settings(Scheme::Hold)
+    })
+}
+
+#[test]
+fn a_flood_of_flows_that_nobody_answers_takes_no_place_from_a_true_one() {
+    let mut bench = small(16);
+    bench.forward(1, 1);
+    let first = bench.mh_port;
+    for number in 1_000..6_000 {
+        bench.put(spoofed(&bench, number));
+        if number % 1_000 != 500 {
+            continue;
+        }
+        // A true connection begins in the middle of it.
+        bench.mh_port += 1;
+        let mut syn = bench.mh_segment(0);
+        (syn.seq, syn.flags) = (SeqNum::new(5000), Flags::SYN);
+        bench.put(syn);
+        for more in 0..4 {
+            bench.put(spoofed(&bench, 6_000 + more));
+        }
+        bench.put(bench.syn_ack(0, 5000));
+        for more in 0..4 {
+            bench.put(spoofed(&bench, 7_000 + more));
+        }
+        assert_eq!(bench.up(1), passed());
+        bench.forward(1, 1);
+    }
+    assert_eq!(bench.gateway.stats().flows, 16);
+    let open = bench
+        .gateway
+        .flows
+        .iter()
+        .filter(|flow| flow.stage == Stage::Open);
+    let mut ports: Vec<u16> = open.map(|flow| flow.key.mh.port).collect();
+    ports.sort_unstable();
+    assert_eq!(ports, (first..first + 6).collect::<Vec<_>>());
+    assert_eq!(bench.counter("passed.table_full"), 0);
+}
+
+#[test]
+fn a_mobile_that_fills_the_table_makes_room_for_the_flows_of_others() {
+    let mut bench = small(8);
+    for _ in 0..7 {
+        bench.mh_port += 1;
+        bench.shake_hands(0, 5000);
+        assert_eq!(bench.up(1), passed());
+    }
+    assert_eq!(bench.gateway.stats().mobiles, 1);
+    // A flow of its own waits.
+    bench.mh_port += 1;
+    assert_eq!(bench.down(1, LEN), passed());
+    assert_eq!(bench.counter("passed.table_full"), 1);
+    // Those of another do not, up to its share.
+    for number in 0..8 {
+        let mut down = bench.fh_segment(1, LEN);
+        down.to.address = core::net::IpAddr::from([10, 9, 9, 9]);
+        down.to.port = 700 + number;
+        let mut up = bench.mh_segment(1001);
+        up.from = down.to;
+        bench.put(down);
+        bench.put(up);
+    }
+    let flows: Vec<usize> = bench.gateway.mobiles().map(|mobile| mobile.flows).collect();
+    assert_eq!(flows.iter().sum::<usize>(), 8);
+    assert!(
+        flows.iter().all(|flows| (3..=5).contains(flows)),
+        "{flows:?}"
+    );
+}
+
+#[test]
+fn a_flood_of_newcomers_evicts_one_confirmed_flow_at_most() {
+    let mut bench = small(8);
+    for _ in 0..7 {
+        bench.mh_port += 1;
+        bench.shake_hands(0, 5000);
+        assert_eq!(bench.up(1), passed());
+    }
+    for number in 0..1_000_u16 {
+        let mut segment = spoofed(&bench, number);
+        let [high, low] = number.to_be_bytes();
+        segment.to.address = core::net::IpAddr::from([10, 8, high, low]);
+        bench.put(segment);
+    }
+    let open = bench
+        .gateway
+        .flows
+        .iter()
+        .filter(|flow| flow.stage == Stage::Open);
+    assert_eq!(open.count(), 7);
 }

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Who leaves a full table of flows for a new one.
+//!
+//! Anybody can send packets that look like a new flow. So a flow that was seen from one end only
+//! is worth little: it makes room first, and so does a closed one. A flow that both ends have
+//! confirmed makes room only if its mobile has more flows than the newcomer's.
+//!
+//! The table is walked like a clock: each newcomer looks at the next few places. The cost does
+//! not grow with the table, and what came first leaves first.
+
+use super::Gateway;
+use crate::flow::{Flow, Stage};
+use crate::{Actions, Payload};
+
+/// Places that one newcomer looks at.
+const PLACES: u32 = 64;
+
+/// What a place is worth to its flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Worth {
+    /// Seen from one end only, or closed.
+    Nothing,
+    /// Confirmed by both ends. Without the gateway they go on as after a restart.
+    Little,
+    /// Its ends depend on the gateway: it owes bytes, or translates sequence numbers.
+    Much,
+}
+
+impl<P: Payload> Flow<P> {
+    fn worth(&self) -> Worth {
+        if self.early.is_some() || self.is_refused() || self.ahead.owed.is_some() {
+            return Worth::Much;
+        }
+        match self.stage {
+            Stage::Meeting | Stage::Closed => Worth::Nothing,
+            Stage::Open | Stage::Opaque => Worth::Little,
+        }
+    }
+}
+
+impl<P: Payload> Gateway<P> {
+    /// Makes room for a flow of a mobile with `flows` flows. False: every flow that was looked at
+    /// is worth more than a new one.
+    pub(super) fn make_room(&mut self, flows: usize, actions: &mut Actions<P>) -> bool {
+        let Some(place) = self.least_worthy(flows) else {
+            return false;
+        };
+        self.counters.evicted += 1;
+        self.forget_flow(place, actions);
+        true
+    }
+
+    fn least_worthy(&mut self, flows: usize) -> Option<u32> {
+        // With a table full of confirmed flows the last newcomer is the only one worth nothing.
+        // Else a flood of newcomers would evict a confirmed flow each.
+        let newest = self.newest.take();
+        let is_worthless = |flow: &Flow<P>| flow.worth() == Worth::Nothing;
+        let places = self.flows.places();
+        let mut largest: Option<(usize, u32)> = None;
+        for _ in 0..places.min(PLACES) {
+            self.clock_hand = (self.clock_hand + 1) % places;
+            let Some(flow) = self.flows.at(self.clock_hand) else {
+                continue;
+            };
+            match flow.worth() {
+                Worth::Nothing => return Some(self.clock_hand),
+                Worth::Little => {
+                    let mobile = self.mobiles.at(flow.mobile);
+                    let count = mobile.map_or(0, |mobile| mobile.flows.len());
+                    if largest.is_none_or(|(most, _)| count > most) {
+                        largest = Some((count, self.clock_hand));
+                    }
+                }
+                Worth::Much => {}
+            }
+        }
+        if let Some(newest) = newest.filter(|place| self.flows.at(*place).is_some_and(is_worthless))
+        {
+            return Some(newest);
+        }
+        let (_, place) = largest.filter(|(most, _)| *most > flows + 1)?;
+        Some(place)
+    }
+}
