@@ -389,6 +389,7 @@ impl<P: Payload> Gateway<P> {
         self.repair_split(place, outcome.loss, now, actions);
         self.close_if_done(place, actions);
         if was_mute {
+            self.count_in_flight(place);
             self.resume_recovery(mobile_place, now, actions);
         }
         if returned && !self.carrier_down {

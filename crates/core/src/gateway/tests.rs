@@ -16,6 +16,7 @@ mod mtcp;
 mod mtcp_2007;
 mod mtcp_plus;
 mod property;
+mod silence;
 mod snoop_1995;
 mod snoop_hostile;
 mod snoop_overload;

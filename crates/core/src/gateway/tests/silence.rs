@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Whose silence it is: the mobile's, or that of one flow.
+
+use holdfast_wire::Flags;
+
+use super::bench::{Bench, LEN, bench, passed};
+use crate::Scheme;
+use crate::mobile::LinkState;
+
+const SCHEMES: [Scheme; 3] = [Scheme::Hold, Scheme::MtcpPlus, Scheme::Snoop];
+
+fn link(bench: &Bench) -> LinkState {
+    bench.gateway.mobiles().next().expect("a mobile").link
+}
+
+#[test]
+fn a_download_that_the_mh_resets_is_no_outage() {
+    for scheme in SCHEMES {
+        let mut bench = bench(scheme);
+        bench.forward(1, 3);
+        let mut reset = bench.mh_segment(1001);
+        reset.flags = Flags::RST.with(Flags::ACK);
+        assert_eq!(bench.put(reset), passed());
+        assert_eq!(bench.down(3001, LEN), passed(), "what was under way");
+        bench.wait(5_000);
+        assert_eq!(bench.counter("silences"), 0, "{scheme:?}");
+        assert_eq!(link(&bench), LinkState::Up, "{scheme:?}");
+        // The next connection of the MH waits for an answer from its own first segment on.
+        bench.mh_port += 1;
+        bench.shake_hands(0, 5000);
+        assert!(bench.up(1).forwarded);
+        bench.forward(1, 1);
+        bench.wait(100);
+        assert_eq!(bench.counter("silences"), 0, "{scheme:?}");
+    }
+}
+
+#[test]
+fn a_reset_by_the_mh_ends_a_silence() {
+    let mut bench = bench(Scheme::Hold);
+    bench.forward(1, 3);
+    bench.wait(3_000);
+    assert_eq!(link(&bench), LinkState::Down);
+    let mut reset = bench.mh_segment(1);
+    reset.flags = Flags::RST;
+    assert_eq!(bench.put(reset), passed());
+    assert_eq!(link(&bench), LinkState::Up);
+}
+
+/// Two flows of one MH: the first one was answered until now.
+fn two_flows(scheme: Scheme) -> Bench {
+    let mut bench = bench(scheme);
+    bench.forward(1, 1);
+    bench.wait(20);
+    bench.up(1001);
+    bench.mh_port += 1;
+    bench.shake_hands(0, 5000);
+    assert!(bench.up(1).forwarded);
+    bench.forward(1, 1);
+    bench.wait(20);
+    bench.up(1001);
+    bench.mh_port -= 1;
+    bench
+}
+
+#[test]
+fn a_flow_that_is_left_unanswered_does_not_hold_up_the_others_of_its_mobile() {
+    for scheme in [Scheme::Hold, Scheme::Snoop] {
+        let mut bench = two_flows(scheme);
+        bench.forward(1001, 8);
+        bench.wait(3_000);
+        assert_eq!(link(&bench), LinkState::Down, "{scheme:?}");
+        // Nothing else was to be asked. The other flow's next segment asks at once.
+        bench.mh_port += 1;
+        let mut to_dead_flow = 0;
+        for push in 0..100 {
+            assert_eq!(
+                bench.down(1001 + push * LEN, LEN),
+                passed(),
+                "{scheme:?} {push}"
+            );
+            let mut lines = bench.wait(20);
+            let answer = bench.up(2001 + push * LEN);
+            assert!(answer.forwarded, "{scheme:?} {push}");
+            lines.extend(answer.lines);
+            lines.extend(bench.wait(500));
+            to_dead_flow += lines.iter().filter(|line| line.starts_with("DATA")).count();
+        }
+        assert_eq!(bench.counter("silences"), 1, "{scheme:?}");
+        assert!(
+            to_dead_flow < 100,
+            "{scheme:?}: {to_dead_flow} segments for nobody"
+        );
+    }
+}
+
+#[test]
+fn a_silence_that_one_flow_makes_freezes_no_other_for_long() {
+    let mut bench = two_flows(Scheme::MtcpPlus);
+    bench.forward(1001, 8);
+    let mut lines = bench.wait(3_000);
+    // The idle flow's FH waits with a window of 0; a probe asks in this flow too.
+    let asks = lines
+        .iter()
+        .any(|line| line.starts_with("MADE to MH seq 1000 "));
+    assert!(asks, "{lines:?}");
+    bench.mh_port += 1;
+    lines = bench.up(1001).lines;
+    let opens = format!("ACK 1001 wnd {} ", super::bench::WINDOW);
+    assert!(
+        lines.iter().any(|line| line.starts_with(&opens)),
+        "{lines:?}"
+    );
+    for push in 0..20 {
+        assert_eq!(bench.down(1001 + push * LEN, LEN), passed(), "{push}");
+        bench.wait(20);
+        assert!(bench.up(2001 + push * LEN).forwarded, "{push}");
+        bench.wait(1_000);
+    }
+    assert_eq!(bench.counter("silences"), 1);
+}
+
+#[test]
+fn a_mute_flow_that_is_answered_gets_all_that_is_in_the_cache() {
+    let mut bench = two_flows(Scheme::Hold);
+    bench.forward(1001, 8);
+    bench.wait(3_000);
+    bench.mh_port += 1;
+    bench.forward(1001, 1);
+    let mut lines = bench.up(2001).lines;
+    lines.extend(bench.wait(100));
+    // One segment asks.
+    assert_eq!(lines, ["DATA 1001..2001 ts 1040"]);
+    bench.mh_port -= 1;
+    lines = bench.up(2001).lines;
+    lines.extend(bench.wait(200));
+    // The rest follows at the link's pace.
+    let first: Vec<&str> = lines
+        .iter()
+        .map(|line| line.split(" ts").next().unwrap())
+        .collect();
+    assert_eq!(
+        first[..3],
+        ["DATA 2001..3001", "DATA 3001..4001", "DATA 4001..5001"]
+    );
+}
