@@ -428,6 +428,35 @@ impl<P: Payload> Gateway<P> {
             mobile.count_in_flight(flow);
             flow.join(place, &mut mobile.waiting);
         }
+        self.sort_among_flows_of_mobile(place);
+    }
+
+    /// A flow that has been opened or closed takes its place among its mobile's: what is done for
+    /// all flows of a mobile does not look at those that anybody can make up.
+    fn sort_among_flows_of_mobile(&mut self, place: u32) {
+        let Some(flow) = self.flows.at(place) else {
+            return;
+        };
+        let (index, is_open) = (flow.index_at_mobile, flow.stage == Stage::Open);
+        let Some(mobile) = self.mobiles.at_mut(flow.mobile) else {
+            return;
+        };
+        if is_open == (index < mobile.open) || index >= mobile.flows.len() {
+            return;
+        }
+        let other = if is_open {
+            mobile.open
+        } else {
+            mobile.open - 1
+        };
+        mobile.flows.swap(index, other);
+        let at = [index, other].map(|index| (index, mobile.flows[index]));
+        mobile.open = if is_open { other + 1 } else { other };
+        for (index, place) in at {
+            if let Some(flow) = self.flows.at_mut(place) {
+                flow.index_at_mobile = index;
+            }
+        }
     }
 
     fn after_input(&mut self, place: u32, mobile: u32, now: Instant, actions: &mut Actions<P>) {

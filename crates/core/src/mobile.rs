@@ -118,8 +118,9 @@ pub(crate) struct Mobile {
     pub address: IpAddr,
     pub generation: u32,
     pub scheduled: Scheduled,
-    /// Its flows, by their places in the table.
+    /// Its flows, by their places in the table; first the `open` ones.
     pub flows: Vec<u32>,
+    pub open: usize,
     /// Whose turn it is to be asked.
     pub cursor: usize,
     /// Flows with something to be sent from the cache, in turn, by place and generation; each
@@ -168,6 +169,7 @@ impl Mobile {
             generation,
             scheduled: Scheduled::default(),
             flows: Vec::new(),
+            open: 0,
             cursor: 0,
             waiting: VecDeque::new(),
             link: Link::Up,
@@ -194,6 +196,11 @@ impl Mobile {
             passed: 0,
             acked: 0,
         }
+    }
+
+    /// Flows in which both ends were seen. Anybody can make up others.
+    pub(crate) fn open_flows(&self) -> &[u32] {
+        &self.flows[..self.open.min(self.flows.len())]
     }
 
     /// What was kept is being sent on.

@@ -198,7 +198,7 @@ impl<P: Payload> Gateway<P> {
         let away = mobile.is_away();
         let mut bytes = core::mem::take(&mut mobile.passed);
         let mut greedy = !away && mobile.is_recovering() && !mobile.waiting.is_empty();
-        for place in &mobile.flows {
+        for place in mobile.open_flows() {
             let Some(flow) = self.flows.at_mut(*place).filter(|flow| flow.is_split()) else {
                 continue;
             };
@@ -227,7 +227,7 @@ impl<P: Payload> Gateway<P> {
         };
         mobile.share = Some(share);
         let (mut places, mut needs) = (Vec::new(), Vec::new());
-        for place in &mobile.flows {
+        for place in mobile.open_flows() {
             let Some(flow) = self.flows.at_mut(*place).filter(|flow| flow.is_split()) else {
                 continue;
             };

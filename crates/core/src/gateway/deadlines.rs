@@ -184,10 +184,10 @@ impl<P: Payload> Gateway<P> {
         let Some(flow) = self.flows.at_mut(place) else {
             return;
         };
-        let (key, mobile, index) = (flow.key, flow.mobile, flow.index_at_mobile);
+        let (key, mobile) = (flow.key, flow.mobile);
         self.cached_bytes -= flow.close();
         self.count_in_flight(place);
-        self.leave_mobile(mobile, index);
+        self.leave_mobile(place);
         // What a predecessor owed stays written down until its flow is met.
         let removed = self.flows.remove(&key);
         if let Some(flow) = removed.filter(|_| self.predecessor.find(&key).is_none()) {
@@ -196,14 +196,16 @@ impl<P: Payload> Gateway<P> {
         self.forget_mobile_without_flows(mobile);
     }
 
-    /// The flow at this index of a mobile is no longer one of its flows.
-    fn leave_mobile(&mut self, mobile: u32, index: usize) {
-        let Some(mobile) = self.mobiles.at_mut(mobile) else {
+    /// A flow that is not open is no longer one of its mobile's.
+    fn leave_mobile(&mut self, place: u32) {
+        let Some(flow) = self.flows.at(place) else {
             return;
         };
-        if index >= mobile.flows.len() {
+        let index = flow.index_at_mobile;
+        let mobile = self.mobiles.at_mut(flow.mobile);
+        let Some(mobile) = mobile.filter(|mobile| mobile.flows.get(index) == Some(&place)) else {
             return;
-        }
+        };
         mobile.flows.swap_remove(index);
         if mobile.waiting.len() > 2 * mobile.flows.len() + STALE_MAX {
             let flows = &self.flows;

@@ -25,7 +25,7 @@ impl<P: Payload> Gateway<P> {
         Some(hook(flow, mobile, &mut cx))
     }
 
-    /// Calls `hook` for each flow of a mobile.
+    /// Calls `hook` for each open flow of a mobile.
     pub(super) fn with_flows_of(
         &mut self,
         place: u32,
@@ -38,7 +38,7 @@ impl<P: Payload> Gateway<P> {
         };
         let counters = &mut self.counters;
         let mut cx = Context::new(&self.settings, mobile, now, counters, actions);
-        for flow in &mobile.flows {
+        for flow in mobile.open_flows() {
             if let Some(flow) = self.flows.at_mut(*flow) {
                 hook(flow, mobile, &mut cx);
             }

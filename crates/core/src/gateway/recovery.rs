@@ -75,9 +75,9 @@ impl<P: Payload> Gateway<P> {
         let Some(mobile) = self.mobiles.at_mut(place) else {
             return;
         };
-        for _ in 0..mobile.flows.len().min(PROBE_PLACES) {
-            mobile.cursor = (mobile.cursor + 1) % mobile.flows.len();
-            let Some(flow) = self.flows.at_mut(mobile.flows[mobile.cursor]) else {
+        for _ in 0..mobile.open_flows().len().min(PROBE_PLACES) {
+            mobile.cursor = (mobile.cursor + 1) % mobile.open_flows().len();
+            let Some(flow) = self.flows.at_mut(mobile.open_flows()[mobile.cursor]) else {
                 continue;
             };
             // One that is split has persist packets of its own.
@@ -116,8 +116,8 @@ impl<P: Payload> Gateway<P> {
         mobile.begin_recovery(source, now);
         let told = core::mem::take(&mut mobile.disconnected);
         self.counters.recoveries += 1;
-        for index in 0..mobile.flows.len() {
-            let place = mobile.flows[index];
+        for index in 0..mobile.open_flows().len() {
+            let place = mobile.open_flows()[index];
             let Some(flow) = self.flows.at_mut(place) else {
                 continue;
             };
@@ -202,7 +202,7 @@ impl<P: Payload> Gateway<P> {
             let flow = self
                 .mobiles
                 .at(place)
-                .and_then(|mobile| mobile.flows.get(index));
+                .and_then(|mobile| mobile.open_flows().get(index));
             let Some(flow) = flow.copied() else { return };
             self.schedule_flow(flow, now);
         }

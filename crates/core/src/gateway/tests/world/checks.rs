@@ -4,7 +4,7 @@
 use holdfast_wire::{Flags, Segment};
 
 use super::World;
-use crate::flow::{Flow, Mute};
+use crate::flow::{Flow, Mute, Stage};
 use crate::gateway::deadlines::STALE_MAX;
 use crate::mobile::InFlight;
 use crate::testing::{FH, Packet};
@@ -203,10 +203,13 @@ impl World {
                 in_flight.count(0, flow.in_flight_at_mobile());
             }
             assert_eq!(mobile.in_flight, in_flight, "what is in flight");
-            for place in &mobile.flows {
+            for (index, place) in mobile.flows.iter().enumerate() {
                 let Some(flow) = gateway.flows.at(*place) else {
                     panic!("a flow that is not there");
                 };
+                assert_eq!(flow.index_at_mobile, index, "its index");
+                let is_open = flow.stage == Stage::Open;
+                assert!(!is_open || index < mobile.open, "an open flow is not found");
                 let entries = mobile
                     .waiting
                     .iter()
