@@ -37,7 +37,7 @@ pub enum Scheme {
 pub struct Settings {
     /// The scheme.
     pub scheme: Scheme,
-    /// Flows followed at most; further ones pass untouched. Each takes about 1 KiB.
+    /// Flows followed at most; further ones pass untouched. Each takes about 3 KiB.
     pub flows_max: usize,
     /// Bytes of payload kept at most, all flows together. A segment counts as 256 at least.
     pub cache_bytes_max: usize,

@@ -85,7 +85,7 @@ pub(super) const FLOWS_MAX: Key = Key {
     default: Some("65536"),
     example: "65536",
     meaning: "Flows followed at most. Further ones pass untouched.",
-    cost: "About 1 KiB of memory for each flow there is.",
+    cost: "About 3 KiB of memory for each flow there is.",
 };
 
 pub(super) const CACHE_BYTES_MAX: Key = Key {
