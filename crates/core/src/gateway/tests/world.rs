@@ -19,6 +19,9 @@ use crate::{
 };
 
 mod checks;
+pub(super) mod forger;
+
+use forger::{Forger, Watch};
 
 /// Chances are in 1/1000.
 #[derive(Clone, Copy, Debug, Default)]
@@ -37,6 +40,8 @@ pub(super) struct Half {
 pub(super) enum Event {
     ToGateway(Direction, Packet),
     ToHost(Side, Packet),
+    /// A segment of an attacker reaches an end.
+    ForgedToHost(Side, Packet),
     /// The wireless half carries, or not.
     Link(bool),
     /// Somebody says something of it.
@@ -109,6 +114,12 @@ pub(super) struct World {
     /// ACKs made for the MH, and what was sent to the FH again.
     pub reported: u64,
     pub resent_uplink: u64,
+    /// What the gateway sends is not held against what it may say, only what the ends get.
+    pub lenient: bool,
+    /// An attacker, if there is one.
+    pub forger: Option<Forger>,
+    /// How the flow was followed each time that the link went down.
+    pub watch: Watch,
 }
 
 impl World {
@@ -151,6 +162,9 @@ impl World {
             sent_again: 0,
             reported: 0,
             resent_uplink: 0,
+            lenient: false,
+            forger: None,
+            watch: Watch::default(),
         }
     }
 
@@ -251,7 +265,11 @@ impl World {
                 self.host(side).read(bytes, now, &mut out);
                 self.transmit(side, out);
             }
+            Event::ForgedToHost(side, packet) => self.refuse_forged(side, &packet),
             Event::Link(carries) => {
+                if !carries {
+                    self.look_whether_followed();
+                }
                 self.carries = carries;
                 if carries {
                     for (direction, packet) in core::mem::take(&mut self.held) {
@@ -373,6 +391,7 @@ impl World {
         }
         self.arrived.fill(false);
         self.mh_passed.fill(false);
+        (self.watch.followed, self.watch.closed) = (false, false);
         self.arrived_end = self.mh_acked;
         self.mh_tsval = None;
     }
@@ -453,6 +472,7 @@ impl World {
             self.send_out(direction, packet.clone());
             return;
         }
+        self.forge(direction, packet);
         let segment = &packet.segment;
         match direction {
             Direction::Downlink => {
@@ -492,6 +512,7 @@ impl World {
             self.send_out(direction, packet);
         }
         self.act(actions);
+        self.note_followed(direction);
     }
 
     /// The newest of the MH's timestamps that an engine knew whose flow was open.
@@ -606,6 +627,7 @@ impl World {
 
     /// The SYNs pass.
     pub(super) fn shake_hands(&mut self) {
+        self.watch.shaken = true;
         let asks = self.mh.syn(Flags::SYN, 0);
         let next = self.mh.its.iss.wrapping_add(1);
         let answers = self.fh.syn(Flags::SYN.with(Flags::ACK), next);
