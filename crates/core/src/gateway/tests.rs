@@ -5,6 +5,7 @@ mod adversary;
 mod agenda;
 mod bench;
 mod cell;
+mod closing;
 mod compression;
 mod crowded;
 mod dice;

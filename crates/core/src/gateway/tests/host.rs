@@ -75,6 +75,8 @@ pub(super) struct Host {
     unacked_segments: u32,
     ack_at: Option<Instant>,
     pub reset: bool,
+    /// It is switched off: it sends nothing and receives nothing.
+    pub gone: bool,
     /// Segments of another numbering may come; challenge ACKs have a limit then, as Linux's.
     pub hears_others: bool,
     /// What an attacker made the gateway send may come: it is refused, and is no fault of ours.
@@ -116,6 +118,7 @@ impl Host {
             unacked_segments: 0,
             ack_at: None,
             reset: false,
+            gone: false,
             hears_others: false,
             attacked: false,
             challenge_at: Instant::ZERO,
@@ -290,9 +293,30 @@ impl Host {
         self.emit(at, at, Flags::default(), now, out);
     }
 
+    /// The application is killed, or closes with data unread (RFC 2525, 2.17): a RST with the
+    /// next number (RFC 9293, 3.10.4). From then on a RST is the answer to whatever comes.
+    pub(super) fn abort(&mut self, now: Instant, out: &mut Vec<Packet>) {
+        if self.reset || self.gone {
+            return;
+        }
+        self.send_ack(now, out);
+        if let Some(last) = out.last_mut() {
+            last.segment.flags = Flags::RST.with(Flags::ACK);
+            last.segment.options = Options::default();
+        }
+        self.reset = true;
+    }
+
+    /// The FIN once more.
+    pub(super) fn repeat_fin(&mut self, now: Instant, out: &mut Vec<Packet>) {
+        if !(self.reset || self.gone) && self.max == self.end() {
+            self.emit(self.end() - 1, self.end(), Flags::default(), now, out);
+        }
+    }
+
     /// RFC 9293, 3.8.4.
     pub(super) fn keep_alive(&mut self, now: Instant, out: &mut Vec<Packet>) {
-        if !self.reset {
+        if !(self.reset || self.gone) {
             let at = self.una - 1;
             self.emit(at, at, Flags::default(), now, out);
         }
@@ -344,6 +368,9 @@ impl Host {
     /// A segment arrived whole.
     pub(super) fn receive(&mut self, packet: &Packet, now: Instant, out: &mut Vec<Packet>) {
         let segment = &packet.segment;
+        if self.gone {
+            return;
+        }
         if self.reset {
             if !segment.flags.has(Flags::RST) {
                 let mut answer = *segment;
@@ -551,14 +578,15 @@ impl Host {
         self.unread = self.unread.saturating_sub(bytes);
         let opened = self.window();
         let low = before - self.rcv_nxt < 2 * self.its.mss as i64;
-        if low && opened > 0 && self.advertised > before && !self.reset {
+        let lives = !(self.reset || self.gone);
+        if low && opened > 0 && self.advertised > before && lives {
             self.send_ack(now, out);
         }
     }
 
     /// Sends what windows allow.
     pub(super) fn pump(&mut self, now: Instant, out: &mut Vec<Packet>) {
-        if self.reset {
+        if self.reset || self.gone {
             return;
         }
         let len = self.sending.len() as i64;
@@ -605,7 +633,7 @@ impl Host {
     }
 
     pub(super) fn deadline(&self) -> Option<Instant> {
-        if self.reset {
+        if self.reset || self.gone {
             return None;
         }
         [self.rto_at, self.ack_at].into_iter().flatten().min()

@@ -211,7 +211,16 @@ impl Drop for Case {
     }
 }
 
-pub(super) fn world_of((scheme, set, compressed): Variant, seed: u64) -> (World, Instant) {
+pub(super) fn world_of(variant: Variant, seed: u64) -> (World, Instant) {
+    world_with(variant, seed, Duration::from_secs(60))
+}
+
+/// The same with a gateway that forgets an idle flow after this time.
+pub(super) fn world_with(
+    (scheme, set, compressed): Variant,
+    seed: u64,
+    flow_idle_max: Duration,
+) -> (World, Instant) {
     let mut dice = Dice::of_seed(seed);
     let (fh, mh) = ends(&mut dice);
     let most = dice.pick(&[2_000, 40_000, 150_000]);
@@ -245,7 +254,7 @@ pub(super) fn world_of((scheme, set, compressed): Variant, seed: u64) -> (World,
         cache_bytes_max: limit(&mut dice, 1_000, 20_000, 1 << 20),
         flow_cache_bytes_max: limit(&mut dice, 1_000, 20_000, 1 << 20),
         flow_cache_entries_max: limit(&mut dice, 1, 20, 1000),
-        flow_idle_max: Duration::from_secs(60),
+        flow_idle_max,
         snoop: match set {
             SnoopSet::Paper1995 => SnoopSettings::paper_1995(),
             // By the seed, so that nothing else is drawn otherwise.

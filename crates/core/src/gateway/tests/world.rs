@@ -56,6 +56,10 @@ pub(super) enum Event {
     Register,
     /// From now on nothing goes wrong any more.
     Heal,
+    /// An end resets the connection, or vanishes without a word, or sends its FIN again.
+    Abort(Side),
+    Vanish(Side),
+    RepeatFin(Side),
 }
 
 /// Actions for one input at most; made ACKs among them.
@@ -81,6 +85,8 @@ pub(super) struct World {
     pub daemon: Daemon,
     settings: Settings,
     records: Option<FlowRecord>,
+    /// When a segment came by the engine last, or the engine sent one to the FH.
+    pub seen_at: Instant,
     /// What the engine was given last.
     judged: Option<Segment>,
     bypass: bool,
@@ -139,6 +145,7 @@ impl World {
             daemon: Daemon::default(),
             settings,
             records: None,
+            seen_at: Instant::ZERO,
             judged: None,
             bypass: false,
             carrier_down: false,
@@ -283,6 +290,16 @@ impl World {
             Event::Daemon(lives) => self.daemon.set_alive(lives),
             Event::Register => self.register(),
             Event::Heal => self.heal(),
+            Event::Abort(side) => {
+                self.may_reset = true;
+                self.let_end(side, Host::abort);
+            }
+            Event::Vanish(side) => {
+                // What is owed to an MH that stays away is given up.
+                self.may_reset = true;
+                self.host(side).gone = true;
+            }
+            Event::RepeatFin(side) => self.let_end(side, Host::repeat_fin),
         }
     }
 
@@ -472,6 +489,7 @@ impl World {
             self.send_out(direction, packet.clone());
             return;
         }
+        self.seen_at = self.now;
         self.forge(direction, packet);
         let segment = &packet.segment;
         match direction {
@@ -573,6 +591,9 @@ impl World {
                         self.made += 1;
                     }
                     let packet = Packet::of_made(&made);
+                    if made.direction == Direction::Uplink {
+                        self.seen_at = self.now;
+                    }
                     if self.trace {
                         eprintln!("           made {}", self.brief(&packet));
                     }
@@ -644,13 +665,40 @@ impl World {
         assert_eq!(self.fh.its.me, FH);
     }
 
+    /// The farthest byte of this end has come by the engine.
+    pub(super) fn saw_all_of(&self, side: Side) -> bool {
+        let (passed, max) = match side {
+            Side::Fh => (&self.arrived, self.fh.max),
+            Side::Mh => (&self.mh_passed, self.mh.max),
+        };
+        max == 0 || passed[max as usize - 1]
+    }
+
+    /// An end does something.
+    fn let_end(&mut self, side: Side, act: fn(&mut Host, Instant, &mut Vec<Packet>)) {
+        let (now, mut out) = (self.now, Vec::new());
+        act(self.host(side), now, &mut out);
+        self.transmit(side, out);
+    }
+
     /// Both ends send a keep-alive.
     pub(super) fn keep_alive(&mut self) {
         for side in [Side::Fh, Side::Mh] {
-            let (now, mut out) = (self.now, Vec::new());
-            self.host(side).keep_alive(now, &mut out);
-            self.transmit(side, out);
+            self.let_end(side, Host::keep_alive);
         }
+    }
+
+    /// The same ports are used again, by other ends: the SYNs pass. Nothing of the old
+    /// connection is on its way any more.
+    pub(super) fn reconnect(&mut self, fh: Host, mh: Host) {
+        self.agenda
+            .forget(|event| matches!(event, Event::ToGateway(..) | Event::ToHost(..)));
+        self.arrived = vec![false; fh.sending.len() + 1];
+        self.mh_passed = vec![false; mh.sending.len() + 1];
+        (self.arrived_end, self.mh_acked, self.fh_acked, self.fh_edge) = (0, 0, 0, 0);
+        self.mh_tsval = None;
+        (self.fh, self.mh) = (fh, mh);
+        self.shake_hands();
     }
 
     /// Both ends begin.

@@ -172,7 +172,7 @@ pub(in crate::gateway::tests) struct Forger {
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::gateway::tests) struct Watch {
     /// This engine has seen both SYNs.
-    pub(super) shaken: bool,
+    pub shaken: bool,
     /// The flow was open once, or should have been.
     pub(super) followed: bool,
     /// A true segment has ended it.
