@@ -352,6 +352,13 @@ const SCHEMES: [Scheme; 5] = [
     Scheme::Snoop,
 ];
 
+/// Data of the FH. M-TCP sends them on itself.
+fn send(bench: &mut Bench, seq: u32, count: u32) {
+    for i in 0..count {
+        bench.down(seq + i * LEN, LEN);
+    }
+}
+
 /// The FH closes first, as a web server does: its FIN, the MH's, and an ACK downlink.
 fn close_by_fh(bench: &mut Bench, fh_next: u32) {
     let mut fin = bench.fh_segment(fh_next, 0);
@@ -369,7 +376,7 @@ fn close_by_fh(bench: &mut Bench, fh_next: u32) {
 fn server_closed_flow_leaves_the_table() {
     for scheme in SCHEMES {
         let mut bench = bench(scheme);
-        bench.forward(1, 1);
+        send(&mut bench, 1, 1);
         bench.up(1001);
         close_by_fh(&mut bench, 1001);
         assert_eq!(bench.state(), "closed", "{scheme:?}");
@@ -391,7 +398,7 @@ fn connections_that_the_server_closes_do_not_fill_the_table() {
             bench.mh_port = MH.port + port;
             bench.shake_hands(0, 5000);
             bench.up(1);
-            bench.forward(1, 1);
+            send(&mut bench, 1, 1);
             bench.up(1001);
             close_by_fh(&mut bench, 1001);
             bench.wait(CLOSED_FORGOTTEN.as_millis() as u64);
@@ -403,10 +410,10 @@ fn connections_that_the_server_closes_do_not_fill_the_table() {
 /// A download in mid-flight, the only flow of its mobile.
 fn download(scheme: Scheme) -> Bench {
     let mut bench = bench(scheme);
-    bench.forward(1, 1);
+    send(&mut bench, 1, 1);
     bench.wait(20);
     bench.up(1001);
-    bench.forward(1001, 3);
+    send(&mut bench, 1001, 3);
     bench.wait(5);
     bench
 }
@@ -499,9 +506,11 @@ fn a_download_that_ends_leaves_other_flows_of_its_mobile_served_at_once() {
         bench.mh_port = MH.port + 1;
         bench.shake_hands(0, 5000);
         bench.up(1);
-        assert!(bench.down(1, LEN).forwarded, "{scheme:?}: the push waits");
+        let answer = bench.down(1, LEN);
+        let sent = answer.forwarded || !answer.lines.is_empty();
+        assert!(sent, "{scheme:?}: the push waits");
         bench.wait(20);
-        assert!(bench.up(1001).forwarded);
+        bench.up(1001);
         assert_no_outage(&mut bench, &format!("{scheme:?}, with another flow"));
     }
 }
