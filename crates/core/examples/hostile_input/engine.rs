@@ -12,8 +12,8 @@ use holdfast_core::{
     MtcpSetUp, Payload, Scheme, Settings, SnoopSettings, Verdict,
 };
 use holdfast_wire::{
-    Duration, Instant, Segment, checksum_is_right, dscp, ip_checksum_is_right, is_icmp, parse,
-    parse_packet_too_big,
+    Duration, Flags, Instant, Segment, checksum_is_right, dscp, ip_checksum_is_right, is_icmp,
+    parse, parse_packet_too_big,
 };
 
 use crate::Totals;
@@ -22,7 +22,9 @@ use crate::dice::Dice;
 use crate::packet::Packet;
 use crate::traffic::{MOBILES, Traffic, mobile_address};
 
-const FLOWS_MAX: usize = 64;
+const FLOWS_MAX: usize = 96;
+/// Damaged frames make flows that nobody goes on with: they must not fill the table for long.
+const FLOW_IDLE_MAX: Duration = Duration::from_secs(20);
 const CACHE_BYTES_MAX: usize = 4 << 20;
 /// A segment of the MH's link, in payload.
 const MSS: u32 = 1448;
@@ -55,6 +57,7 @@ fn settings(scheme: &str, seed: u64) -> Settings {
             _ => Scheme::Mtcp,
         },
         flows_max: FLOWS_MAX,
+        flow_idle_max: FLOW_IDLE_MAX,
         cache_bytes_max: CACHE_BYTES_MAX,
         flow_cache_bytes_max: 1 << 20,
         flow_cache_entries_max: 500,
@@ -128,7 +131,7 @@ impl Engine {
         }
         self.run_timers();
         self.take_actions();
-        if self.dice.once_in(200_000) {
+        if self.dice.once_in(50_000) {
             self.restart();
         }
         self.check_limits();
@@ -251,6 +254,10 @@ impl Engine {
                 }
                 Action::Repeat(packet) => {
                     assert!(packet.header().is_some(), "repeated without headers");
+                    let flags = packet.segment.flags;
+                    if self.is_early && flags.has(Flags::SYN) && flags.has(Flags::ACK) {
+                        self.traffic.take_syn_ack(&packet.segment);
+                    }
                 }
                 Action::Record(record) => self.write_down(record),
             }

@@ -9,7 +9,7 @@
 use core::net::IpAddr;
 
 use holdfast_core::Direction;
-use holdfast_wire::checksum;
+use holdfast_wire::{Segment, checksum};
 
 use crate::dice::Dice;
 
@@ -34,6 +34,9 @@ struct End {
     clock: u32,
     /// The highest ACK that it sent.
     acked: u32,
+    /// What it takes the other end's numbers for is so much more: the gateway has set the
+    /// connection up in the other end's name.
+    shift: u32,
 }
 
 /// One pair of ends: the FH's is the first.
@@ -111,6 +114,22 @@ impl Traffic {
         })
     }
 
+    /// The gateway has made a SYN/ACK for an end: from now on that end acknowledges the numbers
+    /// that follow.
+    pub(crate) fn take_syn_ack(&mut self, answer: &Segment) {
+        let is_of = |flow: &&mut Flow| {
+            let fh_port = if flow.is_honest { PORT_HONEST } else { PORT };
+            let to_mh = (answer.from.port, answer.to.port) == (fh_port, flow.mh_port);
+            let to_fh = (answer.to.port, answer.from.port) == (fh_port, flow.mh_port);
+            to_mh || to_fh
+        };
+        if let Some(flow) = self.flows.iter_mut().find(is_of) {
+            let by = usize::from(answer.to.port == flow.mh_port);
+            let next = answer.seq + 1;
+            flow.ends[by].shift = next.get().wrapping_sub(flow.ends[1 - by].nxt);
+        }
+    }
+
     pub(crate) fn next(&mut self, dice: &mut Dice) -> Input {
         if self.flows.len() < FLOWS * 2 / 3 || dice.once_in(400) {
             self.begin(dice);
@@ -148,6 +167,7 @@ impl Traffic {
                 window: 30_000,
                 clock: dice.word(),
                 acked: 0,
+                shift: 0,
             }
         };
         let mut ends = [end(), end()];
@@ -181,7 +201,7 @@ impl Flow {
         let (own, other) = (self.ends[by], self.ends[1 - by]);
         let mut draft = Draft {
             seq: own.nxt,
-            ack: other.nxt,
+            ack: other.nxt.wrapping_add(own.shift),
             flags: ACK,
             window: own.window,
             options: Vec::new(),
@@ -204,7 +224,7 @@ impl Flow {
                 draft.seq = own.nxt.wrapping_sub(dice.below(60_000) as u32);
             }
             8 if dice.once_in(30) => draft.flags = ACK | FIN,
-            9 => draft.ack = other.nxt.wrapping_sub(dice.below(30_000) as u32),
+            9 => draft.ack = draft.ack.wrapping_sub(dice.below(30_000) as u32),
             10 if dice.once_in(50) => draft.flags = RST,
             _ => {}
         }
