@@ -66,7 +66,7 @@ pub(crate) fn check_frame(piece: &Resend<Packet>) {
     assert_eq!(&frame[layout.payload..layout.end], octets);
 }
 
-/// A header of the gateway's own: it reads as it was meant, and says no more than it may. With
+/// A header of the gateway's own: it reads as it was meant, and allows no more than it may. With
 /// `traffic`, the ACK of an honest flow is compared with the MH's own: true if so.
 pub(crate) fn check_made(made: &Made<Header>, scheme: Scheme, traffic: Option<&Traffic>) -> bool {
     let mut header = made.template;

@@ -207,7 +207,7 @@ impl Engine {
         }
     }
 
-    /// A router says that a packet was too big: about bytes on their way, or any.
+    /// A router reports a packet that was too big: about bytes on their way, or any.
     fn tell_too_big(&mut self) {
         let Ok((segment, _)) = parse(&self.last, 0) else {
             return;

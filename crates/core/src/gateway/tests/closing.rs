@@ -373,7 +373,7 @@ fn close_by_fh(bench: &mut Bench, fh_next: u32) {
 }
 
 #[test]
-fn server_closed_flow_leaves_the_table() {
+fn flow_closed_by_its_fh_leaves_the_table() {
     for scheme in SCHEMES {
         let mut bench = bench(scheme);
         send(&mut bench, 1, 1);
@@ -388,7 +388,7 @@ fn server_closed_flow_leaves_the_table() {
 }
 
 #[test]
-fn connections_that_the_server_closes_do_not_fill_the_table() {
+fn connections_that_their_fh_closes_do_not_fill_the_table() {
     for scheme in SCHEMES {
         let mut bench = unmet(Settings {
             flows_max: 5,
@@ -486,7 +486,7 @@ fn a_download_that_its_mobile_answers_with_resets_after_a_fin_that_was_acknowled
 }
 
 #[test]
-fn a_download_that_its_server_resets_is_no_outage() {
+fn a_download_that_its_fh_resets_is_no_outage() {
     for scheme in SCHEMES {
         let mut bench = download(scheme);
         let reset = reset_of(bench.fh_segment(4001, 0));

@@ -483,7 +483,7 @@ impl World {
                     .handle_packet_too_big(&message, now, &mut actions);
             }
             Forged::Segment(direction, segment) => {
-                // By chance it may be one that is not to be told from a true one.
+                // By chance nobody could distinguish it from a true one.
                 if !kind.is_an_ends_own() && self.may_be_taken(direction, &segment) {
                     return;
                 }
