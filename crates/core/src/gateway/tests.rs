@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The engine, packet in and packet out; and a whole flow through all that can happen.
 
+mod adversary;
 mod agenda;
 mod bench;
 mod cell;
+mod closing;
 mod compression;
+mod crowded;
 mod dice;
 mod early;
 mod forged;

@@ -2,6 +2,7 @@
 //! Both halves against each other: each reason for a rejection by itself, then
 //! everything that a network, an eavesdropper and two restarting ends can do.
 
+mod bytes;
 mod handover;
 mod property;
 

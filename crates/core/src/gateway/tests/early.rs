@@ -576,3 +576,67 @@ fn another_station_gets_what_is_kept_as_the_fh_sent_it() {
     let piece = Packet::of_resend(&pieces[0]).segment;
     assert_eq!((piece.seq, piece.ack), (data.seq, data.ack));
 }
+
+/// The time after which a closed connection of renumbered halves is forgotten: twice the MSL, and
+/// a few steps of the sweep.
+const CLOSED_FORGOTTEN_MS: u64 = (240 + 5) * 1000;
+
+/// One end's FIN, the other's, and the last ACK. `first`: the opener is the first.
+fn close(bench: &mut Bench, iss: SeqNum, first: bool) {
+    let fin = Flags::FIN.with(Flags::ACK);
+    // What each end sends next, and what it acknowledges of the other.
+    let numbers = |by_opener| {
+        if by_opener {
+            (SeqNum::new(OPENER + 1), iss + 1)
+        } else {
+            (SeqNum::new(OTHER + 1), SeqNum::new(OPENER + 1))
+        }
+    };
+    let ((seq, ack), (other_seq, other_ack)) = (numbers(first), numbers(!first));
+    bench.give(bench.segment(first, fin, seq, ack), &[], 1000);
+    bench.give(
+        bench.segment(!first, fin, other_seq, other_ack + 1),
+        &[],
+        1040,
+    );
+    bench.give(
+        bench.segment(first, Flags::ACK, seq + 1, ack + 1),
+        &[],
+        1080,
+    );
+}
+
+#[test]
+fn whoever_closes_first_the_flow_leaves_the_table() {
+    for way in BOTH {
+        for opener_first in [true, false] {
+            let mut bench = Bench::new(way);
+            let iss = bench.connect();
+            close(&mut bench, iss, opener_first);
+            bench.wait(2000 + CLOSED_FORGOTTEN_MS);
+            let flows = bench.gateway.stats().flows;
+            assert_eq!(flows, 0, "{way:?}, opener first: {opener_first}");
+            assert_eq!(bench.records, [], "{way:?}, opener first: {opener_first}");
+        }
+    }
+}
+
+#[test]
+fn a_flow_that_an_end_resets_leaves_the_table() {
+    for way in BOTH {
+        for by_opener in [true, false] {
+            let mut bench = Bench::new(way);
+            let iss = bench.connect();
+            let (seq, ack) = if by_opener {
+                (SeqNum::new(OPENER + 1), iss + 1)
+            } else {
+                (SeqNum::new(OTHER + 1), SeqNum::new(OPENER + 1))
+            };
+            let reset = Flags::RST.with(Flags::ACK);
+            bench.give(bench.segment(by_opener, reset, seq, ack), &[], 1000);
+            bench.wait(2000 + CLOSED_FORGOTTEN_MS);
+            let flows = bench.gateway.stats().flows;
+            assert_eq!(flows, 0, "{way:?}, by opener: {by_opener}");
+        }
+    }
+}

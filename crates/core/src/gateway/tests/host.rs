@@ -75,8 +75,12 @@ pub(super) struct Host {
     unacked_segments: u32,
     ack_at: Option<Instant>,
     pub reset: bool,
+    /// It is switched off: it sends nothing and receives nothing.
+    pub gone: bool,
     /// Segments of another numbering may come; challenge ACKs have a limit then, as Linux's.
     pub hears_others: bool,
+    /// What an attacker made the gateway send may come: it is refused, and is no fault of ours.
+    pub attacked: bool,
     challenge_at: Instant,
 }
 
@@ -114,7 +118,9 @@ impl Host {
             unacked_segments: 0,
             ack_at: None,
             reset: false,
+            gone: false,
             hears_others: false,
+            attacked: false,
             challenge_at: Instant::ZERO,
             its,
         }
@@ -133,7 +139,8 @@ impl Host {
         self.una == self.end() && self.has_peer_fin()
     }
 
-    fn seq(&self, offset: i64) -> SeqNum {
+    /// The number of a byte that this end sends.
+    pub(super) fn seq(&self, offset: i64) -> SeqNum {
         SeqNum::new(self.its.iss.wrapping_add(1).wrapping_add(offset as u32))
     }
 
@@ -210,9 +217,13 @@ impl Host {
     /// What has come is the beginning of what the other end sends.
     pub(super) fn check_received(&mut self, peer: &Self) {
         let received = self.received.len();
-        assert!(received <= peer.sending.len());
+        assert!(received <= peer.sending.len(), "more bytes than were sent");
         let new = self.checked..received;
-        assert_eq!(self.received[new.clone()], peer.sending[new]);
+        assert!(
+            self.received[new.clone()] == peer.sending[new],
+            "{:?} received other bytes",
+            self.its.me
+        );
         self.checked = received;
     }
 
@@ -282,17 +293,84 @@ impl Host {
         self.emit(at, at, Flags::default(), now, out);
     }
 
+    /// The application is killed, or closes with data unread (RFC 2525, 2.17): a RST with the
+    /// next number (RFC 9293, 3.10.4). From then on a RST is the answer to whatever comes.
+    pub(super) fn abort(&mut self, now: Instant, out: &mut Vec<Packet>) {
+        if self.reset || self.gone {
+            return;
+        }
+        self.send_ack(now, out);
+        if let Some(last) = out.last_mut() {
+            last.segment.flags = Flags::RST.with(Flags::ACK);
+            last.segment.options = Options::default();
+        }
+        self.reset = true;
+    }
+
+    /// The FIN once more.
+    pub(super) fn repeat_fin(&mut self, now: Instant, out: &mut Vec<Packet>) {
+        if !(self.reset || self.gone) && self.max == self.end() {
+            self.emit(self.end() - 1, self.end(), Flags::default(), now, out);
+        }
+    }
+
     /// RFC 9293, 3.8.4.
     pub(super) fn keep_alive(&mut self, now: Instant, out: &mut Vec<Packet>) {
-        if !self.reset {
+        if !(self.reset || self.gone) {
             let at = self.una - 1;
             self.emit(at, at, Flags::default(), now, out);
         }
     }
 
+    /// Whether this end takes anything from the segment: all checks of RFC 9293, 3.10.7.4,
+    /// RFC 5961 and RFC 7323, 5.3.
+    pub(super) fn takes(&self, segment: &Segment) -> bool {
+        let (seq, len) = (self.peer_offset(segment.seq), i64::from(segment.len()));
+        if self.reset {
+            return false;
+        }
+        if segment.flags.has(Flags::RST) {
+            return seq == self.rcv_nxt;
+        }
+        if segment.flags.has(Flags::SYN) || !segment.flags.has(Flags::ACK) {
+            return false;
+        }
+        let timestamps = segment.options.timestamps;
+        let is_old = match timestamps.filter(|_| self.its.timestamps) {
+            Some(own) => before(own.tsval, self.ts_recent),
+            // RFC 7323, 3.2.
+            None => self.its.timestamps,
+        };
+        let edge = self.advertised.max(self.rcv_nxt) + 1;
+        let in_window = seq + len >= self.rcv_nxt && seq <= edge;
+        let ack = self.sent_offset(segment.ack);
+        // RFC 5961, 5.2.
+        let window_max = i64::from(u16::MAX) << self.peer_scale;
+        let ack_fits = self.una - window_max <= ack && ack <= self.max;
+        !is_old && in_window && ack_fits
+    }
+
+    /// The segment is not taken. A challenge ACK may be the answer (RFC 5961, 3.2, 4.2, 5.2,
+    /// and the limit of 10).
+    pub(super) fn refuse(&mut self, segment: &Segment, now: Instant, out: &mut Vec<Packet>) {
+        let seq = self.peer_offset(segment.seq);
+        let is_reset = segment.flags.has(Flags::RST);
+        let in_window = seq >= self.rcv_nxt && seq < self.advertised;
+        let is_silent = (is_reset && !in_window)
+            || !(is_reset || segment.flags.has(Flags::SYN) || segment.flags.has(Flags::ACK));
+        if self.reset || is_silent || self.challenge_at > now {
+            return;
+        }
+        self.challenge_at = now + Duration::from_millis(500);
+        self.send_ack(now, out);
+    }
+
     /// A segment arrived whole.
     pub(super) fn receive(&mut self, packet: &Packet, now: Instant, out: &mut Vec<Packet>) {
         let segment = &packet.segment;
+        if self.gone {
+            return;
+        }
         if self.reset {
             if !segment.flags.has(Flags::RST) {
                 let mut answer = *segment;
@@ -312,6 +390,9 @@ impl Host {
                 self.send_ack(now, out);
             }
             return;
+        }
+        if self.attacked && !self.takes(segment) {
+            return self.refuse(segment, now, out);
         }
         let length = i64::from(segment.len());
         let timestamps = segment.options.timestamps;
@@ -366,10 +447,11 @@ impl Host {
         }
         for (left, right) in segment.options.sack.iter() {
             let (left, right) = (self.sent_offset(left), self.sent_offset(right));
-            assert!(
-                left < right && right <= self.max,
-                "SACK of what was never sent"
-            );
+            let possible = left < right && right <= self.max;
+            if self.attacked && !possible {
+                continue;
+            }
+            assert!(possible, "SACK of what was never sent");
             // Of what it does not take for sent it hears nothing.
             if left > self.una && right <= self.snd_max {
                 self.sacked.push((left, right));
@@ -391,7 +473,10 @@ impl Host {
             // 0 is no echo, as Linux and FreeBSD read it.
             if let Some(ts) = segment.options.timestamps.filter(|ts| ts.tsecr != 0) {
                 let rtt = self.clock(now).wrapping_sub(ts.tsecr);
-                assert!(rtt < 1 << 31, "an echo from the future: {rtt}");
+                assert!(
+                    self.attacked || rtt < 1 << 31,
+                    "an echo from the future: {rtt}"
+                );
                 let rtt = Duration::from_millis(u64::from(rtt.min(5_000)));
                 self.srtt = Some(self.srtt.map_or(rtt, |srtt| srtt * 7 / 8 + rtt / 8));
             }
@@ -493,14 +578,15 @@ impl Host {
         self.unread = self.unread.saturating_sub(bytes);
         let opened = self.window();
         let low = before - self.rcv_nxt < 2 * self.its.mss as i64;
-        if low && opened > 0 && self.advertised > before && !self.reset {
+        let lives = !(self.reset || self.gone);
+        if low && opened > 0 && self.advertised > before && lives {
             self.send_ack(now, out);
         }
     }
 
     /// Sends what windows allow.
     pub(super) fn pump(&mut self, now: Instant, out: &mut Vec<Packet>) {
-        if self.reset {
+        if self.reset || self.gone {
             return;
         }
         let len = self.sending.len() as i64;
@@ -547,7 +633,7 @@ impl Host {
     }
 
     pub(super) fn deadline(&self) -> Option<Instant> {
-        if self.reset {
+        if self.reset || self.gone {
             return None;
         }
         [self.rto_at, self.ack_at].into_iter().flatten().min()

@@ -25,7 +25,7 @@ use crate::{
 
 /// After the last trouble everything has to be done within this virtual time: some of
 /// the ends' longest timeouts (10 s), and the slowest reader.
-const LIVENESS: Duration = Duration::from_secs(240);
+pub(super) const LIVENESS: Duration = Duration::from_secs(240);
 
 impl Dice {
     fn half(&mut self) -> Half {
@@ -198,7 +198,7 @@ fn mtcp_settings(dice: &mut Dice) -> MtcpSettings {
 }
 
 /// A scheme, for Snoop the set of its parameters, and whether payload is compressed.
-type Variant = (Scheme, SnoopSet, bool);
+pub(super) type Variant = (Scheme, SnoopSet, bool);
 
 /// Says which case it was if it fails.
 struct Case(Variant, u64);
@@ -211,7 +211,16 @@ impl Drop for Case {
     }
 }
 
-fn world_of((scheme, set, compressed): Variant, seed: u64) -> (World, Instant) {
+pub(super) fn world_of(variant: Variant, seed: u64) -> (World, Instant) {
+    world_with(variant, seed, Duration::from_secs(60))
+}
+
+/// The same with a gateway that forgets an idle flow after this time.
+pub(super) fn world_with(
+    (scheme, set, compressed): Variant,
+    seed: u64,
+    flow_idle_max: Duration,
+) -> (World, Instant) {
     let mut dice = Dice::of_seed(seed);
     let (fh, mh) = ends(&mut dice);
     let most = dice.pick(&[2_000, 40_000, 150_000]);
@@ -245,7 +254,7 @@ fn world_of((scheme, set, compressed): Variant, seed: u64) -> (World, Instant) {
         cache_bytes_max: limit(&mut dice, 1_000, 20_000, 1 << 20),
         flow_cache_bytes_max: limit(&mut dice, 1_000, 20_000, 1 << 20),
         flow_cache_entries_max: limit(&mut dice, 1, 20, 1000),
-        flow_idle_max: Duration::from_secs(60),
+        flow_idle_max,
         snoop: match set {
             SnoopSet::Paper1995 => SnoopSettings::paper_1995(),
             // By the seed, so that nothing else is drawn otherwise.
@@ -302,8 +311,16 @@ fn run(variant: Variant, seed: u64, trace: bool) -> World {
     let (mut world, healed) = world_of(variant, seed);
     world.trace = trace;
     world.begin();
+    finish(&mut world, healed);
+    world
+}
+
+/// All goes on to its end: every byte is where it belongs, or both ends are reset; and nothing
+/// stays in the tables. Returns when the ends were done.
+pub(super) fn finish(world: &mut World, healed: Instant) -> Instant {
     world.run_until(healed + LIVENESS, true);
-    if trace {
+    let done_at = world.now;
+    if world.trace {
         eprintln!("{}", world.describe());
     }
     if world.fh.reset || world.mh.reset {
@@ -312,7 +329,7 @@ fn run(variant: Variant, seed: u64, trace: bool) -> World {
         world.keep_alive();
         world.run_until(healed + LIVENESS * 2, true);
         assert!(world.fh.reset && world.mh.reset, "one end alone was reset");
-        return world;
+        return done_at;
     }
     assert_eq!(
         world.mh.received.len(),
@@ -330,7 +347,7 @@ fn run(variant: Variant, seed: u64, trace: bool) -> World {
     assert_eq!(world.gateway.stats().flows, 0, "a flow is left");
     assert_eq!(world.gateway.cached_bytes, 0);
     assert_eq!(world.gateway.mobiles().count(), 0, "a mobile is left");
-    world
+    done_at
 }
 
 /// What was done in all cases.

@@ -19,6 +19,9 @@ use crate::{
 };
 
 mod checks;
+pub(super) mod forger;
+
+use forger::{Forger, Watch};
 
 /// Chances are in 1/1000.
 #[derive(Clone, Copy, Debug, Default)]
@@ -37,6 +40,8 @@ pub(super) struct Half {
 pub(super) enum Event {
     ToGateway(Direction, Packet),
     ToHost(Side, Packet),
+    /// A segment of an attacker reaches an end.
+    ForgedToHost(Side, Packet),
     /// The wireless half carries, or not.
     Link(bool),
     /// Somebody says something of it.
@@ -51,6 +56,10 @@ pub(super) enum Event {
     Register,
     /// From now on nothing goes wrong any more.
     Heal,
+    /// An end resets the connection, or vanishes without a word, or sends its FIN again.
+    Abort(Side),
+    Vanish(Side),
+    RepeatFin(Side),
 }
 
 /// Actions for one input at most; made ACKs among them.
@@ -76,6 +85,8 @@ pub(super) struct World {
     pub daemon: Daemon,
     settings: Settings,
     records: Option<FlowRecord>,
+    /// When a segment came by the engine last, or the engine sent one to the FH.
+    pub seen_at: Instant,
     /// What the engine was given last.
     judged: Option<Segment>,
     bypass: bool,
@@ -109,6 +120,12 @@ pub(super) struct World {
     /// ACKs made for the MH, and what was sent to the FH again.
     pub reported: u64,
     pub resent_uplink: u64,
+    /// What the gateway sends is not held against what it may say, only what the ends get.
+    pub lenient: bool,
+    /// An attacker, if there is one.
+    pub forger: Option<Forger>,
+    /// How the flow was followed each time that the link went down.
+    pub watch: Watch,
 }
 
 impl World {
@@ -128,6 +145,7 @@ impl World {
             daemon: Daemon::default(),
             settings,
             records: None,
+            seen_at: Instant::ZERO,
             judged: None,
             bypass: false,
             carrier_down: false,
@@ -151,6 +169,9 @@ impl World {
             sent_again: 0,
             reported: 0,
             resent_uplink: 0,
+            lenient: false,
+            forger: None,
+            watch: Watch::default(),
         }
     }
 
@@ -251,7 +272,11 @@ impl World {
                 self.host(side).read(bytes, now, &mut out);
                 self.transmit(side, out);
             }
+            Event::ForgedToHost(side, packet) => self.refuse_forged(side, &packet),
             Event::Link(carries) => {
+                if !carries {
+                    self.look_whether_followed();
+                }
                 self.carries = carries;
                 if carries {
                     for (direction, packet) in core::mem::take(&mut self.held) {
@@ -265,6 +290,16 @@ impl World {
             Event::Daemon(lives) => self.daemon.set_alive(lives),
             Event::Register => self.register(),
             Event::Heal => self.heal(),
+            Event::Abort(side) => {
+                self.may_reset = true;
+                self.let_end(side, Host::abort);
+            }
+            Event::Vanish(side) => {
+                // What is owed to an MH that stays away is given up.
+                self.may_reset = true;
+                self.host(side).gone = true;
+            }
+            Event::RepeatFin(side) => self.let_end(side, Host::repeat_fin),
         }
     }
 
@@ -373,6 +408,7 @@ impl World {
         }
         self.arrived.fill(false);
         self.mh_passed.fill(false);
+        (self.watch.followed, self.watch.closed) = (false, false);
         self.arrived_end = self.mh_acked;
         self.mh_tsval = None;
     }
@@ -453,6 +489,8 @@ impl World {
             self.send_out(direction, packet.clone());
             return;
         }
+        self.seen_at = self.now;
+        self.forge(direction, packet);
         let segment = &packet.segment;
         match direction {
             Direction::Downlink => {
@@ -492,6 +530,7 @@ impl World {
             self.send_out(direction, packet);
         }
         self.act(actions);
+        self.note_followed(direction);
     }
 
     /// The newest of the MH's timestamps that an engine knew whose flow was open.
@@ -552,6 +591,9 @@ impl World {
                         self.made += 1;
                     }
                     let packet = Packet::of_made(&made);
+                    if made.direction == Direction::Uplink {
+                        self.seen_at = self.now;
+                    }
                     if self.trace {
                         eprintln!("           made {}", self.brief(&packet));
                     }
@@ -606,6 +648,7 @@ impl World {
 
     /// The SYNs pass.
     pub(super) fn shake_hands(&mut self) {
+        self.watch.shaken = true;
         let asks = self.mh.syn(Flags::SYN, 0);
         let next = self.mh.its.iss.wrapping_add(1);
         let answers = self.fh.syn(Flags::SYN.with(Flags::ACK), next);
@@ -622,13 +665,40 @@ impl World {
         assert_eq!(self.fh.its.me, FH);
     }
 
+    /// The farthest byte of this end has come by the engine.
+    pub(super) fn saw_all_of(&self, side: Side) -> bool {
+        let (passed, max) = match side {
+            Side::Fh => (&self.arrived, self.fh.max),
+            Side::Mh => (&self.mh_passed, self.mh.max),
+        };
+        max == 0 || passed[max as usize - 1]
+    }
+
+    /// An end does something.
+    fn let_end(&mut self, side: Side, act: fn(&mut Host, Instant, &mut Vec<Packet>)) {
+        let (now, mut out) = (self.now, Vec::new());
+        act(self.host(side), now, &mut out);
+        self.transmit(side, out);
+    }
+
     /// Both ends send a keep-alive.
     pub(super) fn keep_alive(&mut self) {
         for side in [Side::Fh, Side::Mh] {
-            let (now, mut out) = (self.now, Vec::new());
-            self.host(side).keep_alive(now, &mut out);
-            self.transmit(side, out);
+            self.let_end(side, Host::keep_alive);
         }
+    }
+
+    /// The same ports are used again, by other ends: the SYNs pass. Nothing of the old
+    /// connection is on its way any more.
+    pub(super) fn reconnect(&mut self, fh: Host, mh: Host) {
+        self.agenda
+            .forget(|event| matches!(event, Event::ToGateway(..) | Event::ToHost(..)));
+        self.arrived = vec![false; fh.sending.len() + 1];
+        self.mh_passed = vec![false; mh.sending.len() + 1];
+        (self.arrived_end, self.mh_acked, self.fh_acked, self.fh_edge) = (0, 0, 0, 0);
+        self.mh_tsval = None;
+        (self.fh, self.mh) = (fh, mh);
+        self.shake_hands();
     }
 
     /// Both ends begin.

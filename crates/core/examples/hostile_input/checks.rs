@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What must be true of each frame that the gateway makes. The frames are built as the daemon
+//! builds them (`crates/holdfast/src/gateway/emit.rs`).
+
+use holdfast_core::{Direction, Made, Payload, Resend, Scheme};
+use holdfast_wire::{Endpoint, Flags, Header, SackBlocks, SeqNum, parse};
+
+use crate::packet::Packet;
+use crate::traffic::{Traffic, honest_byte, is_honest};
+
+/// What goes ahead of ordinary traffic.
+const DSCP: u8 = 46;
+/// The largest IP packet.
+const IP_PACKET_BYTES_MAX: u32 = 65_535;
+
+/// The piece lies within the segment that it is cut from, and has its bytes. True if they were
+/// compared with what an honest flow has sent.
+pub(crate) fn check_resend(piece: &Resend<Packet>, is_early: bool) -> bool {
+    let octets = piece.payload.octets(piece.offset, piece.len);
+    let octets = octets.expect("a piece outside of its segment");
+    if is_early {
+        return false;
+    }
+    let from = piece.payload.segment.seq + piece.offset;
+    assert_eq!(piece.seq, from, "other bytes at this number");
+    let (fh_port, mh_port) = match piece.direction {
+        Direction::Downlink => (
+            piece.payload.segment.from.port,
+            piece.payload.segment.to.port,
+        ),
+        Direction::Uplink => (
+            piece.payload.segment.to.port,
+            piece.payload.segment.from.port,
+        ),
+    };
+    if is_honest(fh_port) {
+        let seqs = (0..piece.len).map(|i| piece.seq.get().wrapping_add(i));
+        let same = seqs
+            .zip(octets)
+            .all(|(seq, octet)| honest_byte(seq, mh_port) == *octet);
+        assert!(same, "bytes that were never sent");
+    }
+    is_honest(fh_port)
+}
+
+/// The piece as a frame is a segment with these numbers and this payload.
+pub(crate) fn check_frame(piece: &Resend<Packet>) {
+    let mut header = piece.payload.header().expect("headers of what is kept");
+    header.set_options(piece.timestamps, &SackBlocks::default());
+    header.set_dscp(DSCP);
+    header.set_seq(piece.seq);
+    header.set_ack(piece.ack);
+    header.set_window(piece.window);
+    header.set_flags(piece.flags);
+    let len = piece
+        .len
+        .min(IP_PACKET_BYTES_MAX - header.network_len() as u32);
+    assert!(header.set_payload_len(len as usize), "no such packet");
+    header.set_checksum_partial(len as usize);
+    let octets = piece.payload.octets(piece.offset, len).expect("its bytes");
+    let mut frame = header.as_bytes().to_vec();
+    frame.extend(octets);
+    let (segment, layout) = parse(&frame, 0).expect("a segment");
+    assert_eq!((segment.seq, segment.ack), (piece.seq, piece.ack));
+    assert_eq!(segment.options.timestamps, piece.timestamps);
+    assert_eq!(&frame[layout.payload..layout.end], octets);
+}
+
+/// A header of the gateway's own: it reads as it was meant, and allows no more than it may. With
+/// `traffic`, the ACK of an honest flow is compared with the MH's own: true if so.
+pub(crate) fn check_made(made: &Made<Header>, scheme: Scheme, traffic: Option<&Traffic>) -> bool {
+    let mut header = made.template;
+    header.set_seq(made.seq);
+    header.set_ack(made.ack);
+    header.set_flags(made.flags);
+    header.set_window(made.window);
+    header.set_options(made.timestamps, &made.sack);
+    assert!(header.set_payload_len(0), "no such packet");
+    header.set_checksum(&[]);
+    let (segment, _) = parse(header.as_bytes(), 0).expect("a segment");
+    assert_eq!((segment.seq, segment.ack), (made.seq, made.ack));
+    assert_eq!(segment.flags, made.flags);
+    assert_eq!(segment.options.timestamps, made.timestamps);
+    let mut farthest = None;
+    for (left, right) in segment.options.sack.iter() {
+        assert!(
+            left.before(right),
+            "a SACK block that ends before it begins"
+        );
+        assert!(made.ack.before(left), "a SACK block before the ACK");
+        assert_ne!(Some(left), farthest, "a SACK block twice");
+        farthest = Some(left);
+    }
+    let is_reset = made.flags.has(Flags::RST);
+    assert!(is_reset || scheme != Scheme::Hold, "hold makes no ACK");
+    if let (Direction::Uplink, false, Some(traffic)) = (made.direction, is_reset, traffic) {
+        return check_acked(scheme, segment.to, segment.from, made.ack, traffic);
+    }
+    false
+}
+
+/// An ACK to the FH of an honest flow is of no more than the MH has acknowledged; with M-TCP+,
+/// of no more than the FH has sent. True if the flow is such a one.
+pub(crate) fn check_acked(
+    scheme: Scheme,
+    fh: Endpoint,
+    mh: Endpoint,
+    ack: SeqNum,
+    traffic: &Traffic,
+) -> bool {
+    if !is_honest(fh.port) {
+        return false;
+    }
+    let Some(truth) = traffic.truth(mh.port) else {
+        return false;
+    };
+    let limit = if scheme == Scheme::MtcpPlus {
+        truth.fh_nxt
+    } else {
+        truth.mh_acked
+    };
+    let limit = SeqNum::new(limit);
+    assert!(
+        ack.at_or_before(limit),
+        "an ACK to the FH ahead of the MH: {ack:?}, at most {limit:?}"
+    );
+    true
+}
