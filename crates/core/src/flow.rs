@@ -100,6 +100,8 @@ pub(crate) struct FhState {
     window_largest: u16,
     /// Sequence number after its FIN.
     pub fin: Option<SeqNum>,
+    /// The end of a segment that goes beyond the MH's window.
+    beyond: Option<SeqNum>,
     /// Its ACKs may have SACK blocks: both SYNs have permitted them, or it has sent some.
     pub sack: bool,
     /// The MH has acknowledged this, which has passed by unseen if it was ever sent.
@@ -279,9 +281,14 @@ impl<P: Payload> Flow<P> {
         }
     }
 
-    /// Both ends have sent a FIN.
-    pub(crate) const fn is_closing(&self) -> bool {
-        self.fh.fin.is_some() && self.mh.fin.is_some()
+    /// Both ends have sent a FIN, or one has and nothing is left to be delivered: the rest of the
+    /// end may have passed unseen.
+    pub(crate) fn may_be_closed(&self) -> bool {
+        match (self.fh.fin, self.mh.fin) {
+            (Some(_), Some(_)) => true,
+            (None, None) => false,
+            _ => self.kept_bytes() == 0,
+        }
     }
 
     /// The connection is split here (M-TCP): its own sender serves the MH.

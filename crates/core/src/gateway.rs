@@ -133,7 +133,7 @@ impl<P: Payload> Gateway<P> {
             self.handle_rst(place, direction, segment, now, actions);
             Verdict::Forward
         } else if segment.options.others && flow.stage == Stage::Meeting {
-            if flow.fits_handshake(direction, segment) {
+            if flow.follows_syns(direction, segment) {
                 self.cached_bytes -= flow.forget_kept();
                 flow.stage = Stage::Opaque;
             }
@@ -191,6 +191,7 @@ impl<P: Payload> Gateway<P> {
         let done = |flow: &Flow<P>| flow.stage == Stage::Open && flow.is_done();
         if self.flows.at(place).is_some_and(done) {
             self.end_flow(place, actions);
+            self.count_in_flight(place);
         }
     }
 
@@ -346,7 +347,6 @@ impl<P: Payload> Gateway<P> {
             return Verdict::Forward;
         };
         let met = flow.stage == Stage::Meeting;
-        let is_new = flow.knows_handshake();
         let least_rtt = self
             .mobiles
             .at(flow.mobile)
@@ -359,7 +359,7 @@ impl<P: Payload> Gateway<P> {
         }
         let mobile_place = flow.mobile;
         let scheme = self.settings.scheme;
-        if is_new {
+        if met && flow.began_with_syns() {
             // What a predecessor owed was another connection's.
             let key = flow.key;
             self.predecessor.remove(&key);

@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Adopting a connection in mid-stream, when its SYNs were not seen.
+//! Opening a flow: a segment of the FH and one of the MH must agree.
 //!
-//! A segment of the FH and a segment of the MH belong to one connection if they agree. One of
-//! the numbers must be exactly the other end's: SEG.ACK of one is where the other one's data
-//! begins or ends. The other number must lie within a window of its counterpart. Somebody off
-//! the path does not know these numbers: a forged segment agrees with a true one by a chance of
-//! 4 in 2^32.
+//! One of the numbers must be exactly the other end's: SEG.ACK of one is where the other one's
+//! data begins or ends. The other number must lie near its counterpart. Somebody off the path
+//! does not know these numbers: a forged segment agrees with a true one by a chance of 4 in 2^32.
+//! A SYN and its answer are compared in the same way, for both may be forged.
+//!
+//! A connection whose SYNs were not seen is adopted so in mid-stream.
 
 use core::time::Duration;
 
 use holdfast_wire::{Flags, Instant, Segment, SeqNum, Timestamps};
 
-use super::credible::{WINDOW_MAX, near};
+use super::credible::{WINDOW_MAX, is_older, near};
 
 /// An FH's segment is compared with the MH's for this long, then with its successors only.
 const ANCHOR_AGE_MAX: Duration = Duration::from_secs(1);
 
-/// What one segment says of where its sender stands.
+/// What one segment of the FH says of where both ends stand.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sighting {
     pub seq: SeqNum,
@@ -37,12 +38,17 @@ impl Sighting {
         }
     }
 
-    /// The MH's segment is of the same connection.
-    fn agrees_with(&self, mh: &Segment) -> bool {
+    /// The MH's segment is of the same connection; the other number is at most `apart` away.
+    pub(super) fn agrees_with(&self, mh: &Segment, apart: u32) -> bool {
         let mh_end = mh.end();
         let exact =
             mh.seq == self.ack || mh_end == self.ack || mh.ack == self.end || mh.ack == self.seq;
-        exact && near(mh.ack, self.end, WINDOW_MAX) && near(mh_end, self.ack, WINDOW_MAX)
+        // RFC 7323, 5.3: each end would drop the other one's segment for its timestamp.
+        let is_old = match (self.timestamps, mh.options.timestamps) {
+            (Some(fh), Some(mh)) => is_older(fh.tsval, mh.tsecr) || is_older(mh.tsval, fh.tsecr),
+            _ => false,
+        };
+        exact && !is_old && near(mh.ack, self.end, apart) && near(mh_end, self.ack, apart)
     }
 }
 
@@ -55,6 +61,8 @@ impl Sighting {
 pub(super) struct Adoption {
     newest: Option<Sighting>,
     anchor: Option<(Sighting, Instant)>,
+    /// The FH's FIN.
+    fin: Option<Sighting>,
 }
 
 impl Adoption {
@@ -65,6 +73,9 @@ impl Adoption {
         }
         let sighting = Sighting::of(segment);
         self.newest = Some(sighting);
+        if segment.flags.has(Flags::FIN) {
+            self.fin = Some(sighting);
+        }
         let is_fresh =
             |(_, since): (Sighting, Instant)| now.saturating_since(since) < ANCHOR_AGE_MAX;
         if !self.anchor.is_some_and(is_fresh) {
@@ -72,13 +83,18 @@ impl Adoption {
         }
     }
 
+    /// The end of the FH's FIN, if it was seen beside this segment: both acknowledge the same.
+    pub(super) fn fin_beside(&self, fh: &Sighting) -> Option<SeqNum> {
+        let fin = self
+            .fin
+            .filter(|fin| fin.ack == fh.ack && near(fin.end, fh.end, WINDOW_MAX));
+        fin.map(|fin| fin.end)
+    }
+
     /// The FH's segment with which this one of the MH agrees.
     pub(super) fn agreeing(&self, mh: &Segment) -> Option<Sighting> {
-        if mh.options.others {
-            return None;
-        }
         let anchor = self.anchor.map(|(sighting, _)| sighting);
         let mut seen = self.newest.into_iter().chain(anchor);
-        seen.find(|sighting| sighting.agrees_with(mh))
+        seen.find(|sighting| sighting.agrees_with(mh, WINDOW_MAX))
     }
 }

@@ -12,8 +12,8 @@ use core::time::Duration;
 use holdfast_wire::{Flags, Instant, Segment, SeqNum, Timestamps};
 
 use super::Flow;
+use crate::Payload;
 use crate::schemes::snoop::Uplink;
-use crate::{Direction, Payload};
 
 /// How far apart two numbers of one direction may lie: the largest window (RFC 7323,
 /// 2.3).
@@ -84,15 +84,19 @@ fn within(number: SeqNum, first: SeqNum, last: SeqNum) -> bool {
     first.at_or_before(number) && number.at_or_before(last)
 }
 
-/// The older of two values of one timestamp clock.
+/// `a` is the older of two values of one timestamp clock (RFC 7323, 5.3).
+pub(super) const fn is_older(a: u32, b: u32) -> bool {
+    (a.wrapping_sub(b) as i32) < 0
+}
+
 const fn oldest(a: u32, b: u32) -> u32 {
-    if (a.wrapping_sub(b) as i32) < 0 { a } else { b }
+    if is_older(a, b) { a } else { b }
 }
 
 /// A receiver that has taken in the timestamp `recent` drops the segment.
 fn is_dropped_as_old(segment: &Segment, recent: u32) -> bool {
     let own = segment.options.timestamps;
-    own.is_none_or(|own| (own.tsval.wrapping_sub(recent) as i32) < 0)
+    own.is_none_or(|own| is_older(own.tsval, recent))
 }
 
 /// At most `window` apart, whichever comes first.
@@ -147,12 +151,17 @@ impl<P: Payload> Flow<P> {
         // As RFC 5961, 3.2 has it for a RST: its FIN may have passed unseen.
         let exact = [self.mh.nxt, self.mh.nxt + 1, self.fh.ack].contains(&segment.seq);
         let timeless = self.mh.timestamps.is_none();
-        let in_window = seq_fits && (clock_fits || timeless) && self.is_in_window(segment.ack);
+        let fits = exact || (seq_fits && (clock_fits || timeless));
         // Both directions have moved on by more than a window, and the FH is silent: else the
-        // MH would be probed for ever. Nothing that is owed is let go of for that.
-        let moved_on =
-            doubted && self.ahead.owed.is_none() && (clock_fits || (seq_fits && timeless));
-        let sure = exact || in_window || moved_on;
+        // MH would be probed for ever. Nothing that is owed is let go of by its clock alone.
+        let moved_on = doubted && (exact || (clock_fits && self.ahead.owed.is_none()));
+        // The FH itself has been seen so far ahead.
+        let confirmed = exact
+            && self
+                .fh
+                .beyond
+                .is_some_and(|end| segment.ack.at_or_before(end));
+        let sure = (fits && self.is_in_window(segment.ack)) || confirmed || moved_on;
         if sure && ahead > 0 && ahead < WINDOW_MAX {
             self.unseen = None;
             self.mh.heard = now;
@@ -177,8 +186,11 @@ impl<P: Payload> Flow<P> {
 
     /// No farther than the FH may send by what it was told.
     fn is_in_window(&self, ack: SeqNum) -> bool {
-        let edge = self.mh.right_edge.map(|edge| edge + BEYOND_WINDOW);
-        edge.is_some_and(|edge| ack.at_or_before(edge))
+        let edge = match self.mh.right_edge {
+            Some(edge) => edge + BEYOND_WINDOW,
+            None => self.fh.max + BEYOND_SEEN_MAX,
+        };
+        ack.at_or_before(edge)
     }
 
     /// Both timestamps have moved no farther than time (RFC 7323, 5.4: a tick is a
@@ -228,19 +240,6 @@ impl<P: Payload> Flow<P> {
             && self.fh.una.distance_from(segment.seq) <= window
             && segment.flags.has(Flags::ACK)
             && within(segment.ack, first, self.mh.nxt)
-    }
-
-    /// A segment of either end that follows the two SYNs that were seen.
-    pub(crate) fn fits_handshake(&self, direction: Direction, segment: &Segment) -> bool {
-        self.knows_handshake()
-            && match direction {
-                Direction::Downlink => self.fh_fits(segment),
-                Direction::Uplink => {
-                    let window = self.mh_window_max(0);
-                    self.mh_seq_fits(segment)
-                        && within(segment.ack, self.fh.una - window, self.fh.max)
-                }
-            }
     }
 
     /// Not the next in turn: something before it has passed by unseen, or was lost.

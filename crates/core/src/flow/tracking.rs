@@ -3,22 +3,22 @@
 
 use core::time::Duration;
 
-use holdfast_wire::{Flags, Instant, Segment, SeqNum};
+use holdfast_wire::{Flags, Instant, Segment, SeqNum, Timestamps};
 
 use super::adoption::{Adoption, Sighting};
-use super::credible::Credit;
-use super::{Arrivals, FhState, Flow, MhState, Stage};
-use crate::Payload;
+use super::credible::{Credit, WINDOW_MAX, near};
+use super::{Arrivals, Flow, Stage};
+use crate::{Direction, Payload};
 
 /// Duplicate ACKs that tell of a loss (RFC 5681, 3.2).
 const DUP_ACK_THRESHOLD: u32 = 3;
 
-/// A live connection with bytes in the cache gives way to a new one only after this silence.
-/// RFC 9293, 3.6.1: the ends themselves wait 2 MSL, 60 s on Linux.
-const QUIET_MIN_WITH_CACHE: Duration = Duration::from_secs(60);
+/// A live connection gives way to a new one between the same ports only after this silence: the
+/// ends themselves wait 2 MSL (RFC 9293, 3.6.1), 60 s on Linux.
+const QUIET_MIN: Duration = Duration::from_secs(60);
 
-/// The same with nothing in the cache.
-const QUIET_MIN: Duration = Duration::from_secs(1);
+/// How far the first segments after the SYNs may lie from these: a window without a scale.
+const AFTER_SYN_MAX: u32 = u16::MAX as u32;
 
 /// The SYNs seen.
 #[derive(Clone, Copy, Debug, Default)]
@@ -26,8 +26,10 @@ pub(crate) struct Handshake {
     /// The newest SYN without an ACK, by side.
     mh_asks: Option<Syn>,
     fh_asks: Option<Syn>,
-    /// The two SYNs of which one has answered the other.
+    /// The two SYNs of which one has answered the other: the first ones and the newest ones. One
+    /// of them may be forged.
     agreed: Option<Syns>,
+    newest: Option<Syns>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,8 +41,23 @@ struct Syns {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Syn {
     seq: SeqNum,
+    window: u16,
     window_scale: Option<u8>,
     sack_permitted: bool,
+    timestamps: Option<Timestamps>,
+}
+
+impl Syns {
+    /// What they say, as a segment of the FH that follows them would.
+    fn sighting(&self) -> Sighting {
+        Sighting {
+            seq: self.fh.seq + 1,
+            end: self.fh.seq + 1,
+            ack: self.mh.seq + 1,
+            window: self.fh.window,
+            timestamps: self.fh.timestamps,
+        }
+    }
 }
 
 impl Handshake {
@@ -96,8 +113,10 @@ impl<P: Payload> Flow<P> {
     ) -> usize {
         let syn = Syn {
             seq: segment.seq,
+            window: segment.window,
             window_scale: segment.options.window_scale,
             sack_permitted: segment.options.sack_permitted,
+            timestamps: segment.options.timestamps,
         };
         if !segment.flags.has(Flags::ACK) {
             let freed = match self.stage {
@@ -126,8 +145,8 @@ impl<P: Payload> Flow<P> {
         } else {
             self.begin_anew(now)
         };
-        self.handshake.agreed = agreed;
-        self.begin_at(mh, fh);
+        self.handshake.agreed = self.handshake.agreed.or(agreed);
+        self.handshake.newest = agreed;
         freed
     }
 
@@ -136,16 +155,14 @@ impl<P: Payload> Flow<P> {
         match self.stage {
             Stage::Meeting => true,
             Stage::Closed => false,
-            Stage::Opaque => quiet >= QUIET_MIN_WITH_CACHE,
             // What is owed is settled first, or given up.
-            Stage::Open if self.ahead.owed.is_some() => false,
-            Stage::Open if self.kept_bytes() > 0 => quiet >= QUIET_MIN_WITH_CACHE,
-            Stage::Open => quiet >= QUIET_MIN,
+            Stage::Open | Stage::Opaque => self.ahead.owed.is_none() && quiet >= QUIET_MIN,
         }
     }
 
-    /// The numbers that follow from both SYNs.
-    fn begin_at(&mut self, mh: Syn, fh: Syn) {
+    /// What follows from both SYNs, besides the numbers.
+    fn note_syns(&mut self, syns: &Syns) {
+        let Syns { mh, fh } = syns;
         // RFC 7323, 2.2: a shift counts if both SYNs had one.
         let scale = if fh.window_scale.is_some() {
             mh.window_scale
@@ -155,15 +172,33 @@ impl<P: Payload> Flow<P> {
         self.mh.window_scale = Some(scale.unwrap_or(0));
         self.fh.window_scale = Some(scale.and(fh.window_scale).unwrap_or(0));
         self.fh.sack = mh.sack_permitted && fh.sack_permitted;
-        self.fh.max = fh.seq + 1;
-        self.fh.una = fh.seq + 1;
-        self.fh.ack = mh.seq + 1;
-        self.mh.nxt = mh.seq + 1;
     }
 
-    /// Both SYNs were seen and the connection is not open yet.
-    pub(crate) fn knows_handshake(&self) -> bool {
-        self.handshake.agreed.is_some() && self.stage == Stage::Meeting
+    /// The SYNs that this segment follows.
+    fn syns_before(&self, direction: Direction, segment: &Segment) -> Option<Syns> {
+        let Handshake { agreed, newest, .. } = self.handshake;
+        let mut seen = agreed.into_iter().chain(newest);
+        seen.find(|syns| {
+            let (fh, mh) = (syns.fh.seq + 1, syns.mh.seq + 1);
+            match direction {
+                Direction::Downlink => {
+                    let exact = segment.seq == fh || segment.ack == mh;
+                    let is_near = near(segment.seq, fh, AFTER_SYN_MAX);
+                    exact && is_near && near(segment.ack, mh, AFTER_SYN_MAX)
+                }
+                Direction::Uplink => syns.sighting().agrees_with(segment, AFTER_SYN_MAX),
+            }
+        })
+    }
+
+    /// The flow is not open, its SYNs were seen, and this segment follows them.
+    pub(crate) fn follows_syns(&self, direction: Direction, segment: &Segment) -> bool {
+        self.stage == Stage::Meeting && self.syns_before(direction, segment).is_some()
+    }
+
+    /// The flow was opened by a segment that follows both SYNs.
+    pub(crate) const fn began_with_syns(&self) -> bool {
+        self.handshake.agreed.is_some()
     }
 
     /// Both SYNs were seen, and what has passed since was seen from its start.
@@ -197,15 +232,7 @@ impl<P: Payload> Flow<P> {
             self.downlink_header = payload.header();
         }
         if self.stage == Stage::Meeting {
-            self.forget_handshake_that_is_over(segment);
-            if !self.knows_handshake() {
-                self.adoption.note_fh(segment, now);
-            } else if self.fh_fits(segment) {
-                self.fh.max = self.fh.max.max(segment.end());
-                if segment.ack.after(self.fh.ack) {
-                    self.note_fh(segment);
-                }
-            }
+            self.adoption.note_fh(segment, now);
             return DataOutcome::Unknown;
         }
         if self.stage != Stage::Open || self.mh_drops_as_old(segment) {
@@ -215,8 +242,10 @@ impl<P: Payload> Flow<P> {
             self.resynchronise(segment, unseen);
         }
         if !self.fh_fits(segment) {
+            self.note_beyond_window(segment);
             return DataOutcome::Unknown;
         }
+        self.fh.beyond = None;
         if !self.tells_of_unseen(segment) {
             self.unseen = None;
         }
@@ -238,14 +267,14 @@ impl<P: Payload> Flow<P> {
         DataOutcome::Current
     }
 
-    /// Both SYNs were seen, and then so much passed by unseen that their numbers tell
-    /// nothing any more: the flow is met as one without a handshake.
-    fn forget_handshake_that_is_over(&mut self, segment: &Segment) {
-        if self.knows_handshake() && self.agree_on_unseen(segment).is_some() {
-            self.handshake = Handshake::default();
-            self.fh = FhState::default();
-            self.mh = MhState::default();
-            self.unseen = None;
+    /// The FH goes on beyond the window that is known: it was not told of a smaller one, or the
+    /// MH's ACKs have passed unseen. Somebody off the path does not know the number that it
+    /// acknowledges.
+    fn note_beyond_window(&mut self, segment: &Segment) {
+        let exact = segment.ack == self.mh.nxt || segment.ack == self.fh.ack;
+        let ahead = segment.end().distance_from(self.fh.max);
+        if exact && segment.flags.has(Flags::ACK) && ahead > 0 && ahead < WINDOW_MAX {
+            self.fh.beyond = Some(segment.end());
         }
     }
 
@@ -271,13 +300,10 @@ impl<P: Payload> Flow<P> {
         if !segment.flags.has(Flags::ACK) {
             return outcome;
         }
-        if self.stage == Stage::Meeting && !self.knows_handshake() {
-            let Some(fh) = self.adoption.agreeing(segment) else {
-                return outcome;
-            };
-            self.open_adopted(&fh, segment);
+        if self.stage == Stage::Meeting && !self.open(segment, now) {
+            return outcome;
         }
-        if !matches!(self.stage, Stage::Meeting | Stage::Open) {
+        if self.stage != Stage::Open {
             return outcome;
         }
         let clock_fits =
@@ -289,9 +315,6 @@ impl<P: Payload> Flow<P> {
                 self.fh.doubted = Some(segment.ack);
             }
             Credit::None => return outcome,
-        }
-        if self.stage == Stage::Meeting {
-            self.open(segment);
         }
         outcome.credible = true;
         self.note_mh(segment, payload, clock_fits);
@@ -312,23 +335,47 @@ impl<P: Payload> Flow<P> {
         outcome
     }
 
-    /// Both directions agree.
-    fn open(&mut self, segment: &Segment) {
+    /// Opens the flow if this segment of the MH agrees with the SYNs, or with one of the FH.
+    fn open(&mut self, segment: &Segment, now: Instant) -> bool {
+        if segment.options.others {
+            return false;
+        }
+        let syns = self.syns_before(Direction::Uplink, segment);
+        let seen = self.adoption.agreeing(segment);
+        // After both SYNs it is not far to the first segments.
+        let is_near = |fh: &Sighting| {
+            syns.is_none_or(|syns| near(fh.end, syns.sighting().end, AFTER_SYN_MAX))
+        };
+        let seen = seen.filter(is_near);
+        let Some(fh) = seen.or(syns.map(|syns| syns.sighting())) else {
+            return false;
+        };
+        // All others are another connection's.
+        self.handshake = Handshake::default();
+        self.handshake.agreed = syns;
+        if let Some(syns) = syns {
+            self.note_syns(&syns);
+        }
         self.stage = Stage::Open;
-        self.fh.una = segment.ack;
-        self.sent_nxt = self.fh.max;
-        self.mh.nxt = segment.end().max(self.fh.ack);
-    }
-
-    /// The same of a connection whose SYNs were not seen, by a segment of each end.
-    fn open_adopted(&mut self, fh: &Sighting, segment: &Segment) {
         self.fh.max = fh.end.max(segment.ack);
+        self.fh.una = segment.ack;
         self.fh.ack = fh.ack;
-        self.fh.window = fh.window;
-        self.fh.window_largest = fh.window;
+        // RFC 7323, 2.2: the window in a SYN is in no scale.
+        let scale = if seen.is_some() {
+            None
+        } else {
+            self.fh.window_scale
+        };
+        self.fh.window = fh.window >> scale.unwrap_or(0);
+        self.fh.window_largest = self.fh.window;
         self.fh.tsecr = fh.timestamps.map_or(0, |ts| ts.tsecr);
+        self.fh.fin = self.adoption.fin_beside(&fh);
+        self.mh.nxt = segment.end().max(fh.ack);
+        self.sent_nxt = self.fh.max;
+        self.tsval_sent = fh.timestamps.map(|ts| ts.tsval);
+        self.tsval_noted = now;
         self.adoption = Adoption::default();
-        self.open(segment);
+        true
     }
 
     fn note_mh(&mut self, segment: &Segment, payload: &P, clock_fits: bool) {
@@ -436,12 +483,17 @@ impl<P: Payload> Flow<P> {
         } else {
             [self.fh.una, self.fh.max]
         };
-        let exact = expected.contains(&segment.seq);
+        let beyond = self.fh.beyond.filter(|_| !from_mh) == Some(segment.seq);
+        let exact = beyond || expected.contains(&segment.seq);
         let asked = self.handshake.asked(from_mh);
         let answers = asked.is_some_and(|syn| syn.seq + 1 == segment.ack);
         match self.stage {
             Stage::Meeting => {
-                (segment.flags.has(Flags::ACK) && answers) || (self.knows_handshake() && exact)
+                let first = self.handshake.agreed.map(|syns| {
+                    let own = if from_mh { syns.mh } else { syns.fh };
+                    own.seq + 1
+                });
+                (segment.flags.has(Flags::ACK) && answers) || first == Some(segment.seq)
             }
             Stage::Open => exact,
             Stage::Opaque | Stage::Closed => false,

@@ -18,11 +18,13 @@ use crate::{Action, Actions, Payload};
 const SWEEP_PLACES: u32 = 4096;
 /// The wait between two steps.
 pub(super) const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
-/// A flow that is closed, or was never seen in both directions, is forgotten after
-/// this time without a segment.
-const CLOSED_WAIT: Duration = Duration::from_secs(30);
-/// The same of one in which both ends have sent a FIN and the last ACK was not seen (RFC 5382,
-/// REQ-5: 4 minutes at least for a transitory connection).
+/// A flow that was never seen in both directions is forgotten after this time without a segment.
+const MEETING_WAIT: Duration = Duration::from_secs(30);
+/// A closed flow is forgotten after this time: as long as an end may stay in TIME-WAIT and repeat
+/// its FIN (60 s on Linux).
+const CLOSED_WAIT: Duration = Duration::from_secs(60);
+/// The same of one whose end was not seen whole (RFC 5382, REQ-5: 4 minutes at least for a
+/// transitory connection).
 const CLOSING_WAIT: Duration = Duration::from_secs(240);
 /// The same of a closed one whose halves have their own numbers: twice the MSL (RFC 9293,
 /// 3.4.2).
@@ -115,8 +117,11 @@ impl<P: Payload> Gateway<P> {
                 // Without the numbers its ends could say nothing more to each other.
                 Stage::Closed if is_renumbered => RENUMBERED_CLOSED_WAIT,
                 Stage::Meeting if is_renumbered => self.settings.flow_idle_max,
-                Stage::Closed | Stage::Meeting => CLOSED_WAIT,
-                Stage::Open if flow.is_closing() => CLOSING_WAIT.min(self.settings.flow_idle_max),
+                Stage::Closed => CLOSED_WAIT,
+                Stage::Meeting => MEETING_WAIT,
+                Stage::Open if flow.may_be_closed() => {
+                    CLOSING_WAIT.min(self.settings.flow_idle_max)
+                }
                 Stage::Open | Stage::Opaque => self.settings.flow_idle_max,
             };
             if now.saturating_since(flow.seen) > wait {
@@ -234,7 +239,8 @@ impl<P: Payload> Gateway<P> {
         let Some(flow) = self.flows.at_mut(place) else {
             return;
         };
-        let waits_for_answer = flow.in_flight() > 0 || flow.mute == Mute::Probed;
+        // RFC 2018, 8: what the MH has reported it may drop again, so it counts as well.
+        let waits_for_answer = flow.sent_nxt.after(flow.fh.una) || flow.mute == Mute::Probed;
         if flow.repair_at.is_none() && flow.repairs_itself() && waits_for_answer {
             let rto = self
                 .mobiles

@@ -258,6 +258,14 @@ impl Host {
             options: Options {
                 window_scale: Some(self.its.window_scale),
                 sack_permitted: self.its.sack,
+                timestamps: self.its.timestamps.then_some(Timestamps {
+                    tsval: self.its.clock_start,
+                    tsecr: if flags.has(Flags::ACK) {
+                        self.ts_recent
+                    } else {
+                        0
+                    },
+                }),
                 ..Options::default()
             },
             payload_len: 0,

@@ -170,7 +170,7 @@ fn a_flow_closed_by_both_ends_is_forgotten_and_leaves_nothing() {
     let acks = bench.mh_segment(1002);
     bench.put(acks);
     assert_eq!(bench.cached(), 0);
-    bench.wait(40_000);
+    bench.wait(70_000);
     assert_eq!(bench.gateway.stats().flows, 0);
     assert_eq!(bench.gateway.poll_timeout(), None);
 }

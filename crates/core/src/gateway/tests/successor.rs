@@ -159,8 +159,8 @@ fn what_was_owed_stays_written_down_until_both_ends_must_have_heard() {
         _ => None,
     });
     assert_eq!(written.next_back(), Some(RECORD));
-    // Nobody has said anything for half a minute: they have heard.
-    let gone: Vec<bool> = records_while(&mut bench, 40)
+    // Nobody has sent anything for a minute: both ends have the RST.
+    let gone: Vec<bool> = records_while(&mut bench, 70)
         .iter()
         .map(|record| record.gone)
         .collect();
