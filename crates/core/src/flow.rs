@@ -100,6 +100,8 @@ pub(crate) struct FhState {
     window_largest: u16,
     /// Sequence number after its FIN.
     pub fin: Option<SeqNum>,
+    /// The end of its last segment: an FH that has set SND.NXT back resets with that number.
+    last_end: SeqNum,
     /// The end of a segment that goes beyond the MH's window.
     beyond: Option<SeqNum>,
     /// Its ACKs may have SACK blocks: both SYNs have permitted them, or it has sent some.

@@ -12,7 +12,7 @@ use core::time::Duration;
 
 use holdfast_wire::{Flags, Instant, Segment, SeqNum, Timestamps};
 
-use super::credible::{WINDOW_MAX, is_older, near};
+use super::credible::{BEYOND_SEEN_MAX, is_older, near};
 
 /// An FH's segment is compared with the MH's for this long, then with its successors only.
 const ANCHOR_AGE_MAX: Duration = Duration::from_secs(1);
@@ -87,7 +87,7 @@ impl Adoption {
     pub(super) fn fin_beside(&self, fh: &Sighting) -> Option<SeqNum> {
         let fin = self
             .fin
-            .filter(|fin| fin.ack == fh.ack && near(fin.end, fh.end, WINDOW_MAX));
+            .filter(|fin| fin.ack == fh.ack && near(fin.end, fh.end, BEYOND_SEEN_MAX));
         fin.map(|fin| fin.end)
     }
 
@@ -95,6 +95,6 @@ impl Adoption {
     pub(super) fn agreeing(&self, mh: &Segment) -> Option<Sighting> {
         let anchor = self.anchor.map(|(sighting, _)| sighting);
         let mut seen = self.newest.into_iter().chain(anchor);
-        seen.find(|sighting| sighting.agrees_with(mh, WINDOW_MAX))
+        seen.find(|sighting| sighting.agrees_with(mh, BEYOND_SEEN_MAX))
     }
 }

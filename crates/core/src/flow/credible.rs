@@ -34,7 +34,7 @@ const CLOCK_SLACK_TICKS: u32 = 1_000_000;
 
 /// What may lie beyond all that was seen of an end whose window scale is not known, in bytes:
 /// as much as the largest window that today's hosts offer unless they are told otherwise.
-const BEYOND_SEEN_MAX: u32 = 4 << 20;
+pub(super) const BEYOND_SEEN_MAX: u32 = 4 << 20;
 
 /// The largest window of one end, in bytes: MAX.SND.WND of the other. At least what needs no
 /// scale: the first windows may have gone by unseen. Without a scale it follows from what is
@@ -57,6 +57,7 @@ pub(super) struct Unseen {
     half_fits: bool,
     seq_fits: bool,
     clock_fits: bool,
+    timestamps: Option<Timestamps>,
     /// None that fits has come since.
     since: Instant,
 }
@@ -174,6 +175,7 @@ impl<P: Payload> Flow<P> {
             half_fits: seq_fits || ack_fits,
             seq_fits,
             clock_fits,
+            timestamps: segment.options.timestamps,
             since: self.unseen.map_or(now, |unseen| unseen.since),
         });
         Credit::None
@@ -281,6 +283,7 @@ impl<P: Payload> Flow<P> {
         self.note_fh(segment);
         self.mh.window_largest = self.mh.window_largest.max(unseen.window);
         self.mh.right_edge = None;
+        self.mh.timestamps = unseen.timestamps;
         self.cache.purge(unseen.ack);
         self.snoop_uplink = Uplink::default();
         self.sacked.clear();

@@ -245,7 +245,7 @@ impl<P: Payload> Flow<P> {
             self.note_beyond_window(segment);
             return DataOutcome::Unknown;
         }
-        self.fh.beyond = None;
+        (self.fh.last_end, self.fh.beyond) = (segment.end(), None);
         if !self.tells_of_unseen(segment) {
             self.unseen = None;
         }
@@ -359,6 +359,7 @@ impl<P: Payload> Flow<P> {
         self.stage = Stage::Open;
         self.fh.max = fh.end.max(segment.ack);
         self.fh.una = segment.ack;
+        self.fh.last_end = fh.end;
         self.fh.ack = fh.ack;
         // RFC 7323, 2.2: the window in a SYN is in no scale.
         let scale = if seen.is_some() {
@@ -483,8 +484,9 @@ impl<P: Payload> Flow<P> {
         } else {
             [self.fh.una, self.fh.max]
         };
-        let beyond = self.fh.beyond.filter(|_| !from_mh) == Some(segment.seq);
-        let exact = beyond || expected.contains(&segment.seq);
+        let last = [Some(self.fh.last_end), self.fh.beyond];
+        let exact = expected.contains(&segment.seq)
+            || (!from_mh && self.stage == Stage::Open && last.contains(&Some(segment.seq)));
         let asked = self.handshake.asked(from_mh);
         let answers = asked.is_some_and(|syn| syn.seq + 1 == segment.ack);
         match self.stage {

@@ -77,6 +77,8 @@ pub(super) struct MTcp {
     expired: bool,
     /// Somebody has said that the MH is away.
     told_away: bool,
+    /// Where the MH's ACKs stood when the timer expired last.
+    expired_at: Option<SeqNum>,
     /// The MH offers no window: what was sent lies beyond.
     pub closed: bool,
     /// Bytes; none: no congestion window.
@@ -417,6 +419,10 @@ pub(super) fn on_timeout<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>
     flow.mtcp.m.rexmt_at = None;
     if !is_outstanding(flow) {
         return false;
+    }
+    if flow.mtcp.m.expired_at.replace(flow.fh.una) == Some(flow.fh.una) {
+        // RFC 2018, 8: what was reported may have been dropped since.
+        flow.sacked.clear();
     }
     freeze(flow, cx);
     flow.mtcp.m.expired = true;
