@@ -38,17 +38,23 @@ impl Sighting {
         }
     }
 
+    /// RFC 7323, 5.3: one of the ends would drop the other one's segment for its timestamp.
+    fn is_dropped_as_old(&self, mh: &Segment) -> bool {
+        match (self.timestamps, mh.options.timestamps) {
+            (Some(fh), Some(mh)) => is_older(fh.tsval, mh.tsecr) || is_older(mh.tsval, fh.tsecr),
+            _ => false,
+        }
+    }
+
     /// The MH's segment is of the same connection; the other number is at most `apart` away.
     pub(super) fn agrees_with(&self, mh: &Segment, apart: u32) -> bool {
         let mh_end = mh.end();
         let exact =
             mh.seq == self.ack || mh_end == self.ack || mh.ack == self.end || mh.ack == self.seq;
-        // RFC 7323, 5.3: each end would drop the other one's segment for its timestamp.
-        let is_old = match (self.timestamps, mh.options.timestamps) {
-            (Some(fh), Some(mh)) => is_older(fh.tsval, mh.tsecr) || is_older(mh.tsval, fh.tsecr),
-            _ => false,
-        };
-        exact && !is_old && near(mh.ack, self.end, apart) && near(mh_end, self.ack, apart)
+        exact
+            && !self.is_dropped_as_old(mh)
+            && near(mh.ack, self.end, apart)
+            && near(mh_end, self.ack, apart)
     }
 }
 
@@ -84,10 +90,9 @@ impl Adoption {
     }
 
     /// The end of the FH's FIN, if it was seen beside this segment: both acknowledge the same.
-    pub(super) fn fin_beside(&self, fh: &Sighting) -> Option<SeqNum> {
-        let fin = self
-            .fin
-            .filter(|fin| fin.ack == fh.ack && near(fin.end, fh.end, BEYOND_SEEN_MAX));
+    pub(super) fn fin_beside(&self, fh: &Sighting, mh: &Segment) -> Option<SeqNum> {
+        let fin = self.fin.filter(|fin| !fin.is_dropped_as_old(mh));
+        let fin = fin.filter(|fin| fin.ack == fh.ack && near(fin.end, fh.end, BEYOND_SEEN_MAX));
         fin.map(|fin| fin.end)
     }
 

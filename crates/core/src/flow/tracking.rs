@@ -252,6 +252,8 @@ impl<P: Payload> Flow<P> {
         if self.fh.ack.at_or_before(segment.ack) {
             self.note_fh(segment);
         }
+        // What has more to send has sent no FIN: that one was forged.
+        self.fh.fin = self.fh.fin.filter(|fin| !segment.end().after(*fin));
         if segment.flags.has(Flags::FIN) {
             self.fh.fin = Some(segment.end());
         }
@@ -370,7 +372,7 @@ impl<P: Payload> Flow<P> {
         self.fh.window = fh.window >> scale.unwrap_or(0);
         self.fh.window_largest = self.fh.window;
         self.fh.tsecr = fh.timestamps.map_or(0, |ts| ts.tsecr);
-        self.fh.fin = self.adoption.fin_beside(&fh);
+        self.fh.fin = self.adoption.fin_beside(&fh, segment);
         self.mh.nxt = segment.end().max(fh.ack);
         self.sent_nxt = self.fh.max;
         self.tsval_sent = fh.timestamps.map(|ts| ts.tsval);
@@ -395,6 +397,7 @@ impl<P: Payload> Flow<P> {
             let edge = segment.ack + (u32::from(segment.window) << shift);
             self.mh.right_edge = Some(self.mh.right_edge.map_or(edge, |old| old.max(edge)));
         }
+        self.mh.fin = self.mh.fin.filter(|fin| !segment.end().after(*fin));
         if segment.flags.has(Flags::FIN) {
             self.mh.fin = Some(segment.end());
         }
