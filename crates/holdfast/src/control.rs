@@ -6,7 +6,7 @@
 //! [`ControlReply::Error`] and changes nothing.
 
 use std::fs::Permissions;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::net::IpAddr;
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -17,6 +17,7 @@ use anyhow::{Context as _, bail};
 use serde::{Deserialize, Serialize};
 
 use crate::status::{MobileSessionStatus, StatusReply};
+use crate::terminal::escape_within;
 
 /// Longest request line that a daemon reads, in bytes.
 pub(crate) const REQUEST_BYTES_MAX: usize = 4096;
@@ -216,11 +217,25 @@ pub(crate) async fn answer_line(stream: &mut tokio::net::UnixStream, reply: &Con
     let _ = tokio::time::timeout(REQUEST_WAIT, stream.write_all(line.as_bytes())).await;
 }
 
-/// Asks the daemon at `socket`. Errors are one line and name the socket.
+/// Asks the daemon at `socket`, for people: no text of the reply controls a terminal.
+///
+/// Errors are one line and name the socket.
 pub(crate) fn ask(socket: &Path, request: &ControlRequest) -> anyhow::Result<ControlReply> {
+    let mut value = serde_json::to_value(ask_exactly(socket, request)?)?;
+    escape_within(&mut value);
+    Ok(serde_json::from_value(value)?)
+}
+
+/// The same, with each text as it is: for programs.
+pub(crate) fn ask_exactly(socket: &Path, request: &ControlRequest) -> anyhow::Result<ControlReply> {
     let shown = socket.display();
-    let mut stream = UnixStream::connect(socket).with_context(|| {
-        format!("{shown}: no daemon answers; start it, or name its socket with --socket")
+    let mut stream = UnixStream::connect(socket).map_err(|error| match error.kind() {
+        ErrorKind::PermissionDenied => {
+            anyhow::anyhow!("{shown}: {error}; run as root, or as a member of the socket's group")
+        }
+        _ => anyhow::Error::new(error).context(format!(
+            "{shown}: no daemon answers; start it, or name its socket with --socket"
+        )),
     })?;
     stream.set_read_timeout(Some(REPLY_WAIT))?;
     stream.set_write_timeout(Some(REPLY_WAIT))?;

@@ -11,6 +11,7 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime as _, SystemTime};
 
 use crate::settings::LogFormat;
+use crate::terminal::escaped;
 
 mod lossy;
 
@@ -76,7 +77,7 @@ pub(crate) fn start(format: LogFormat) -> io::Result<()> {
 
 /// Prints why the process ends, where its log goes.
 pub(crate) fn print_error(why: &str) {
-    print(&format!("holdfast: {why}\n"));
+    print(&format!("holdfast: {}\n", escaped(why)));
 }
 
 fn print(line: &str) {

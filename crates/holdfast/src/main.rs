@@ -17,6 +17,7 @@ mod log;
 mod mobile;
 mod settings;
 mod status;
+mod terminal;
 mod top;
 
 use cli::{Cli, Command};
