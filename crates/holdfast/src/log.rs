@@ -88,6 +88,14 @@ fn print(line: &str) {
     }
 }
 
+/// Says what SIGHUP does not do: many daemons read their settings again.
+pub(crate) fn note_hangup() {
+    tracing::warn!(
+        "SIGHUP: settings are read at the start only; restart the daemon to apply new ones, no \
+         connection is lost"
+    );
+}
+
 /// Waits until all of the log is written; not for ever, as there may be nobody who reads it.
 pub(crate) fn finish() {
     if let Some(log) = LOG.get() {

@@ -15,6 +15,7 @@ mod lab_command;
 mod link_command;
 mod log;
 mod mobile;
+mod runtime;
 mod settings;
 mod status;
 mod terminal;

@@ -43,6 +43,9 @@ pub(crate) struct StatusReply {
     pub(crate) data_path: String,
     /// Whether packets reach the daemon now.
     pub(crate) attached: bool,
+    /// Whether a successor will find what this gateway knows of the flows.
+    #[serde(default = "yes")]
+    pub(crate) keeps_records: bool,
     /// The flow table.
     pub(crate) flows: FlowTableStatus,
     /// The segment cache.
@@ -60,6 +63,11 @@ pub(crate) struct StatusReply {
     /// The flows asked for, those with most cached bytes first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) flow_list: Vec<FlowStatus>,
+}
+
+/// A gateway of an earlier version had a state file, or did not run.
+const fn yes() -> bool {
+    true
 }
 
 /// How full the flow table is.
@@ -270,6 +278,12 @@ pub(crate) fn gateway_text(status: &StatusReply) -> String {
             " (NOT attached: packets pass by)"
         },
     );
+    if !status.keeps_records {
+        line!(
+            text,
+            "NO STATE FILE (its file system is full): a restart loses what is known of the flows"
+        );
+    }
     line!(
         text,
         "flows {} of {}, {} in an outage",

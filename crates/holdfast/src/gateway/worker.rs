@@ -162,6 +162,10 @@ impl Worker {
         for record in found {
             engine.import(record, clock());
         }
+        if !records.outlive_the_process() {
+            // Nobody would know what is owed.
+            engine.stop_acknowledging();
+        }
         let interface = path.interface();
         Self {
             ip: match interface.kind {

@@ -108,6 +108,7 @@ impl Worker {
                 flows_max: self.settings.flows_max as u64,
                 in_outage: seen.flows_in_outage as u64,
             },
+            keeps_records: self.records.outlive_the_process(),
             cache: CacheStatus {
                 bytes: seen.cached_bytes,
                 bytes_max: self.settings.cache_bytes_max as u64,
