@@ -10,6 +10,7 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime as _, SystemTime};
 
+use crate::contain::handle_panics;
 use crate::settings::LogFormat;
 use crate::terminal::escaped;
 
@@ -54,7 +55,7 @@ pub(crate) fn start(format: LogFormat) -> io::Result<()> {
         LogFormat::Json => log.json().flatten_event(true).try_init(),
     };
     if started.is_ok() && LOG.set(Log { format, writer }).is_ok() {
-        std::panic::set_hook(Box::new(|panic| {
+        handle_panics(|panic| {
             let trace = Backtrace::capture();
             let trace = match trace.status() {
                 BacktraceStatus::Captured => format!("\n{trace}"),
@@ -70,7 +71,7 @@ pub(crate) fn start(format: LogFormat) -> io::Result<()> {
                 print(&why);
                 finish();
             }
-        }));
+        });
     }
     Ok(())
 }

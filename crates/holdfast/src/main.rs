@@ -7,6 +7,7 @@ use clap::Parser as _;
 use holdfast_lab::scenario::ScenarioError;
 
 mod cli;
+mod contain;
 mod control;
 mod demo;
 mod gateway;
@@ -25,6 +26,8 @@ use cli::{Cli, Command};
 use settings::{EXIT_USAGE, GatewayCommand, SettingsError};
 
 fn main() -> ExitCode {
+    let say = std::panic::take_hook();
+    contain::handle_panics(say);
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
