@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A file with a key, as `holdfast mobile keygen` makes it.
 
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
@@ -14,7 +15,11 @@ const KEY_FILE_BYTES_MAX: u64 = 4096;
 pub(super) fn read_key(path: &Path) -> Result<MobileKey, String> {
     let shown = path.display();
     let unreadable = |error: std::io::Error| {
-        format!("{shown} cannot be read: {error}; make it with `holdfast mobile keygen {shown}`")
+        let remedy = match error.kind() {
+            ErrorKind::PermissionDenied => "run as root, or as the owner of the file".into(),
+            _ => format!("make it with `holdfast mobile keygen {shown}`"),
+        };
+        format!("{shown} cannot be read: {error}; {remedy}")
     };
     let text = read_up_to(path, KEY_FILE_BYTES_MAX).map_err(unreadable)?;
     let key = text.parse().map_err(|_| {
