@@ -34,7 +34,7 @@ impl Worker {
     /// One frame: judged, and given back or not.
     pub(super) fn handle(&mut self, direction: Direction, frame: &Frame) {
         if self.rests_until.is_some() {
-            self.forward(direction, frame);
+            self.pass(direction, frame);
             return;
         }
         self.is_given = false;
@@ -47,7 +47,15 @@ impl Worker {
         }
     }
 
-    /// Does what is due, and what the control thread asks.
+    /// One frame as it came; a copy of a message is on its way already.
+    fn pass(&mut self, direction: Direction, frame: &Frame) {
+        let content = contain(|| classify(frame, direction, self.ip));
+        if !matches!(content, Ok(Content::TooBig(_) | Content::Icmp)) {
+            self.forward(direction, frame);
+        }
+    }
+
+    /// Does what is due.
     pub(super) fn run_deadlines(&mut self) {
         self.rests_until = self.quarantine.rest(clock());
         if self.rests_until.is_none()
