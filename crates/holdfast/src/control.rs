@@ -5,33 +5,29 @@
 //! line, reads one line, and is done; a line that is not understood gets
 //! [`ControlReply::Error`] and changes nothing.
 
-use std::fs::Permissions;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::net::IpAddr;
-use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use serde::{Deserialize, Serialize};
 
 use crate::status::{MobileSessionStatus, StatusReply};
+use crate::terminal::escape_within;
 
-/// Longest request line that a daemon reads, in bytes.
-pub(crate) const REQUEST_BYTES_MAX: usize = 4096;
+mod callers;
+mod listener;
+
+pub(crate) use callers::{Call, Callers};
+pub(crate) use listener::ControlListener;
 
 /// Longest reply line that a caller reads, in bytes.
 pub(crate) const REPLY_BYTES_MAX: u64 = 16 << 20;
 
 /// How long a caller waits for a daemon's answer.
 const REPLY_WAIT: Duration = Duration::from_secs(5);
-
-/// After a caller could not be taken (no more descriptors): it stays the next one.
-const TAKE_AGAIN_AFTER: Duration = Duration::from_secs(1);
-
-/// How long a mobile's daemon, which does one thing at a time, waits for a caller.
-const REQUEST_WAIT: Duration = Duration::from_millis(200);
 
 /// A state of a link as an operator or a mobile names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
@@ -93,134 +89,46 @@ pub(crate) enum ControlReply {
 }
 
 /// Reads a request line; the error is the reply to send.
-pub(crate) fn parse_request(line: &str) -> Result<ControlRequest, ControlReply> {
+fn parse_request(line: &str) -> Result<ControlRequest, ControlReply> {
     serde_json::from_str(line).map_err(|error| ControlReply::Error {
         message: format!("not a request: {error}"),
     })
 }
 
 /// A reply as the line that goes on the wire, with its line end.
-pub(crate) fn reply_line(reply: &ControlReply) -> String {
+fn reply_line(reply: &ControlReply) -> String {
     let mut line = serde_json::to_string(reply)
         .unwrap_or_else(|error| format!(r#"{{"reply":"error","message":"{error}"}}"#));
     line.push('\n');
     line
 }
 
-/// The callers of a control socket, one after the other.
-#[derive(Debug)]
-pub(crate) struct Callers {
-    listener: tokio::net::UnixListener,
-    /// When the next one is taken, after one could not be.
-    again_at: Option<tokio::time::Instant>,
-}
-
-impl Callers {
-    /// Those of a listener that does not block; within a tokio runtime.
-    pub(crate) fn of(listener: UnixListener) -> std::io::Result<Self> {
-        Ok(Self {
-            listener: tokio::net::UnixListener::from_std(listener)?,
-            again_at: None,
-        })
-    }
-
-    /// The next one. May be dropped and asked again.
-    pub(crate) async fn next(&mut self) -> tokio::net::UnixStream {
-        loop {
-            if let Some(again_at) = self.again_at {
-                tokio::time::sleep_until(again_at).await;
-                self.again_at = None;
-            }
-            match self.listener.accept().await {
-                Ok((stream, _)) => return stream,
-                Err(error) => {
-                    tracing::warn!(%error, "control socket");
-                    self.again_at = Some(tokio::time::Instant::now() + TAKE_AGAIN_AFTER);
-                }
-            }
-        }
-    }
-}
-
-/// A control socket that goes with its owner.
-#[derive(Debug)]
-pub(crate) struct ControlListener {
-    listener: UnixListener,
-    path: PathBuf,
-}
-
-impl ControlListener {
-    /// Listens at `path`, in place of a daemon that died. Only the socket's owner and
-    /// group may connect. Errors are one line and name the socket.
-    pub(crate) fn bind(path: &Path) -> anyhow::Result<Self> {
-        let shown = path.display();
-        if UnixStream::connect(path).is_ok() {
-            bail!("{shown}: another daemon listens there; stop it, or name another control socket");
-        }
-        let is_socket = path
-            .symlink_metadata()
-            .is_ok_and(|of| of.file_type().is_socket());
-        if is_socket {
-            std::fs::remove_file(path).with_context(|| format!("{shown}: cannot be replaced"))?;
-        }
-        if let Some(directory) = path.parent() {
-            std::fs::create_dir_all(directory)
-                .with_context(|| format!("{}: cannot be made", directory.display()))?;
-        }
-        let listener = UnixListener::bind(path).with_context(|| {
-            format!("{shown}: cannot listen there; name another control socket")
-        })?;
-        std::fs::set_permissions(path, Permissions::from_mode(0o660))?;
-        listener.set_nonblocking(true)?;
-        Ok(Self {
-            listener,
-            path: path.to_owned(),
-        })
-    }
-
-    /// The listening socket once more, for whoever waits for callers.
-    pub(crate) fn try_clone(&self) -> std::io::Result<UnixListener> {
-        self.listener.try_clone()
-    }
-}
-
-impl Drop for ControlListener {
-    fn drop(&mut self) {
-        // Gone already is as good.
-        let _ = std::fs::remove_file(&self.path);
-    }
-}
-
-/// Reads a caller's request, within limits of length and time; the error is the reply.
-pub(crate) async fn request_line(
-    stream: &mut tokio::net::UnixStream,
-) -> Result<ControlRequest, ControlReply> {
-    use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _};
-    let mut line = String::new();
-    let mut limited = tokio::io::BufReader::new(stream.take(REQUEST_BYTES_MAX as u64));
-    let error = |message: &str| ControlReply::Error {
+/// A request that is not done, and why.
+pub(crate) fn refusal(message: &str) -> ControlReply {
+    ControlReply::Error {
         message: message.into(),
-    };
-    match tokio::time::timeout(REQUEST_WAIT, limited.read_line(&mut line)).await {
-        Ok(Ok(_)) if line.ends_with('\n') => parse_request(&line),
-        Ok(Ok(_)) => Err(error("no line, or one that is too long")),
-        Ok(Err(_)) => Err(error("not a line of text")),
-        Err(_) => Err(error("no line in time")),
     }
 }
 
-/// Writes the reply to a caller who may have left.
-pub(crate) async fn answer_line(stream: &mut tokio::net::UnixStream, reply: &ControlReply) {
-    use tokio::io::AsyncWriteExt as _;
-    let line = reply_line(reply);
-    let _ = tokio::time::timeout(REQUEST_WAIT, stream.write_all(line.as_bytes())).await;
+/// Asks the daemon at `socket`, for people: no text of the reply controls a terminal.
+///
+/// Errors are one line and name the socket.
+pub(crate) fn ask(socket: &Path, request: &ControlRequest) -> anyhow::Result<ControlReply> {
+    let mut value = serde_json::to_value(ask_exactly(socket, request)?)?;
+    escape_within(&mut value);
+    Ok(serde_json::from_value(value)?)
 }
 
-/// Asks the daemon at `socket`. Errors are one line and name the socket.
-pub(crate) fn ask(socket: &Path, request: &ControlRequest) -> anyhow::Result<ControlReply> {
+/// The same, with each text as it is: for programs.
+pub(crate) fn ask_exactly(socket: &Path, request: &ControlRequest) -> anyhow::Result<ControlReply> {
     let shown = socket.display();
-    let mut stream = UnixStream::connect(socket).with_context(|| {
-        format!("{shown}: no daemon answers; start it, or name its socket with --socket")
+    let mut stream = UnixStream::connect(socket).map_err(|error| match error.kind() {
+        ErrorKind::PermissionDenied => {
+            anyhow::anyhow!("{shown}: {error}; run as root, or as a member of the socket's group")
+        }
+        _ => anyhow::Error::new(error).context(format!(
+            "{shown}: no daemon answers; start it, or name its socket with --socket"
+        )),
     })?;
     stream.set_read_timeout(Some(REPLY_WAIT))?;
     stream.set_write_timeout(Some(REPLY_WAIT))?;

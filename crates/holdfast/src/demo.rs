@@ -2,13 +2,14 @@
 //! `holdfast demo`: a real download over a link with outages, without and with
 //! Holdfast, side by side.
 
-use std::fs;
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use holdfast_lab::demo::{self, DemoSettings};
+use holdfast_lab::files;
 use holdfast_lab::stop::{Interrupted, StopFlag};
 use holdfast_link::OutageEffect;
 
@@ -101,7 +102,8 @@ pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
         if to_output {
             print!("{text}");
         } else {
-            fs::write(path, text)
+            files::create(path, files::JSON_LINES)
+                .and_then(|mut file| file.write_all(text.as_bytes()))
                 .with_context(|| format!("--json: {} cannot be written", path.display()))?;
         }
     }

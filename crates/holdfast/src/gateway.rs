@@ -18,19 +18,19 @@
 //! kernel does the last part, and a successor finds the flows' [`records`].
 
 use std::io;
-use std::os::linux::net::SocketAddrExt as _;
-use std::os::unix::net::{SocketAddr as UnixAddress, UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
 use std::sync::mpsc::sync_channel;
 
 use anyhow::{Context as _, bail};
-use holdfast_core::Direction;
+use holdfast_core::{Direction, FLOW_RECORD_LEN, FlowRecord};
 use holdfast_net::datapath::{AttachMode, DataPath, Interface};
 use holdfast_net::monitor::LinkMonitor;
 use holdfast_net::readiness::Waker;
+use holdfast_net::state_file::HEADER_BYTES;
 use holdfast_net::tun::LayerKind;
 use tokio::sync::oneshot;
 
+use crate::control::ControlListener;
+use crate::runtime::{DaemonKind, InterfaceLock, prepare_parent};
 use crate::settings::{GatewayArgs, GatewaySettings};
 
 mod check;
@@ -68,8 +68,9 @@ fn check(settings: &GatewaySettings) -> anyhow::Result<()> {
         wireless: &settings.wireless,
         wired: settings.wired.as_deref(),
         cache_bytes_max: settings.core.cache_bytes_max,
+        flows_max: settings.core.flows_max,
         state_file: &settings.state_file,
-        is_running: lock_interface(&settings.wireless).is_err(),
+        is_running: InterfaceLock::is_held(DaemonKind::Gateway, &settings.wireless),
     });
     let mut text = String::new();
     for finding in &findings {
@@ -88,9 +89,9 @@ fn check(settings: &GatewaySettings) -> anyhow::Result<()> {
 }
 
 fn serve(settings: GatewaySettings) -> anyhow::Result<()> {
-    let _lock = lock_interface(&settings.wireless)?;
+    let _lock = InterfaceLock::take(DaemonKind::Gateway, &settings.wireless)?;
     let (records, found) = open_records(&settings)?;
-    let (listener, _socket) = open_control_socket(&settings.control_socket)?;
+    let socket = ControlListener::bind(&settings.control_socket)?;
     let signals = open_signal_socket(&settings)?;
     let path = DataPath::attach_with(&settings.wireless, AttachMode::Auto, settings.resend_dscp)
         .context("cannot take packets; see: holdfast gateway --check")?;
@@ -102,7 +103,7 @@ fn serve(settings: GatewaySettings) -> anyhow::Result<()> {
     let monitor = LinkMonitor::open().context("watching the wireless interface")?;
     let (tell, told) = tokio::sync::mpsc::channel(TOLD_MAX);
     let channels = Channels {
-        listener,
+        listener: socket.try_clone()?,
         signals,
         monitor,
         told,
@@ -175,66 +176,31 @@ fn worker_settings(settings: &GatewaySettings) -> anyhow::Result<WorkerSettings>
     })
 }
 
-/// One gateway an interface: an abstract socket of the namespace, gone with the process.
-fn lock_interface(wireless: &str) -> anyhow::Result<UnixListener> {
-    let name = format!("holdfast-gateway-{wireless}");
-    let address = UnixAddress::from_abstract_name(name)?;
-    match UnixListener::bind_addr(&address) {
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-            bail!("another gateway runs on interface {wireless}; stop it first")
-        }
-        other => Ok(other?),
-    }
-}
-
-fn open_records(
-    settings: &GatewaySettings,
-) -> anyhow::Result<(Records, Vec<holdfast_core::FlowRecord>)> {
+/// The records, what a predecessor left, and whether all that is in a file.
+///
+/// Errors: one line. A file that cannot be opened, or is somebody else's, is a wrong setting.
+/// A full file system is none: without the gateway each outage costs more than a restart
+/// without records does, so the gateway serves, says so, and owes nobody anything.
+fn open_records(settings: &GatewaySettings) -> anyhow::Result<(Records, Vec<FlowRecord>)> {
     let path = &settings.state_file;
-    make_parent(path)?;
-    Records::open(path, settings.core.flows_max).map_err(|error| match error.kind() {
-        io::ErrorKind::WouldBlock => anyhow::anyhow!(
-            "{}: another gateway has it open; name another with --state-file",
-            path.display()
-        ),
-        _ => anyhow::anyhow!(
-            "{}: {error}; name another with --state-file",
-            path.display()
-        ),
-    })
-}
-
-fn make_parent(path: &Path) -> anyhow::Result<()> {
-    let Some(parent) = path.parent() else {
-        return Ok(());
-    };
-    std::fs::create_dir_all(parent)
-        .with_context(|| format!("cannot make the directory {}", parent.display()))
-}
-
-/// Removes the control socket on every way out.
-struct SocketGuard(PathBuf);
-
-impl Drop for SocketGuard {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
-
-fn open_control_socket(path: &Path) -> anyhow::Result<(UnixListener, SocketGuard)> {
-    make_parent(path)?;
     let shown = path.display();
-    if UnixStream::connect(path).is_ok() {
-        bail!("{shown}: another daemon answers there; name another with --control-socket");
+    prepare_parent(path, "--state-file")?;
+    let opened = Records::open(path, settings.core.flows_max);
+    let (records, found, full) = opened.map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => {
+            anyhow::anyhow!("{shown}: another gateway has it open; name another with --state-file")
+        }
+        _ => anyhow::anyhow!("{shown}: {error}; name another with --state-file"),
+    })?;
+    if let Some(error) = full {
+        let bytes = HEADER_BYTES + settings.core.flows_max * FLOW_RECORD_LEN;
+        tracing::error!(
+            "{shown}: {error}; the gateway runs without its state file, and a restart loses what it \
+             knows of the flows; free {} KiB there, or set a smaller flows_max, and restart",
+            bytes.div_ceil(1024)
+        );
     }
-    if path.exists() {
-        // Left by a predecessor that was killed: nobody answers.
-        std::fs::remove_file(path).with_context(|| format!("{shown}: cannot be removed"))?;
-    }
-    let listener = UnixListener::bind(path)
-        .with_context(|| format!("{shown}: cannot listen; name another with --control-socket"))?;
-    listener.set_nonblocking(true)?;
-    Ok((listener, SocketGuard(path.to_owned())))
+    Ok((records, found))
 }
 
 fn open_signal_socket(settings: &GatewaySettings) -> anyhow::Result<Option<std::net::UdpSocket>> {

@@ -10,7 +10,9 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime as _, SystemTime};
 
+use crate::contain::handle_panics;
 use crate::settings::LogFormat;
+use crate::terminal::escaped;
 
 mod lossy;
 
@@ -53,7 +55,7 @@ pub(crate) fn start(format: LogFormat) -> io::Result<()> {
         LogFormat::Json => log.json().flatten_event(true).try_init(),
     };
     if started.is_ok() && LOG.set(Log { format, writer }).is_ok() {
-        std::panic::set_hook(Box::new(|panic| {
+        handle_panics(|panic| {
             let trace = Backtrace::capture();
             let trace = match trace.status() {
                 BacktraceStatus::Captured => format!("\n{trace}"),
@@ -69,14 +71,14 @@ pub(crate) fn start(format: LogFormat) -> io::Result<()> {
                 print(&why);
                 finish();
             }
-        }));
+        });
     }
     Ok(())
 }
 
 /// Prints why the process ends, where its log goes.
 pub(crate) fn print_error(why: &str) {
-    print(&format!("holdfast: {why}\n"));
+    print(&format!("holdfast: {}\n", escaped(why)));
 }
 
 fn print(line: &str) {
@@ -85,6 +87,14 @@ fn print(line: &str) {
         // A line that nobody can be told is no reason to end in another way.
         None => drop(io::stderr().write_all(line.as_bytes())),
     }
+}
+
+/// Says what SIGHUP does not do: many daemons read their settings again.
+pub(crate) fn note_hangup() {
+    tracing::warn!(
+        "SIGHUP: settings are read at the start only; restart the daemon to apply new ones, no \
+         connection is lost"
+    );
 }
 
 /// Waits until all of the log is written; not for ever, as there may be nobody who reads it.

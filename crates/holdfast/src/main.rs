@@ -7,6 +7,7 @@ use clap::Parser as _;
 use holdfast_lab::scenario::ScenarioError;
 
 mod cli;
+mod contain;
 mod control;
 mod demo;
 mod gateway;
@@ -15,14 +16,18 @@ mod lab_command;
 mod link_command;
 mod log;
 mod mobile;
+mod runtime;
 mod settings;
 mod status;
+mod terminal;
 mod top;
 
 use cli::{Cli, Command};
 use settings::{EXIT_USAGE, GatewayCommand, SettingsError};
 
 fn main() -> ExitCode {
+    let say = std::panic::take_hook();
+    contain::handle_panics(say);
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {

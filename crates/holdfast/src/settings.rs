@@ -8,6 +8,7 @@
 mod document;
 mod file;
 mod gateway;
+mod key_file;
 mod keys;
 mod manual;
 mod mobile;

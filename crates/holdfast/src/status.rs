@@ -4,6 +4,7 @@
 //! The reply types are the contract between the daemons, which fill them, and
 //! this command, which prints them; `--json` prints them as they are.
 
+mod handoff;
 mod sources;
 mod units;
 
@@ -16,8 +17,10 @@ use anyhow::bail;
 use comfy_table::{Table, presets};
 use serde::{Deserialize, Serialize};
 
-use crate::control::{ControlReply, ControlRequest, ask};
+use crate::control::{ControlReply, ControlRequest, ask, ask_exactly};
 use crate::settings::GATEWAY_SOCKET;
+use crate::terminal::escaped;
+pub(crate) use handoff::{HandoffMobileStatus, HandoffStatus};
 pub(crate) use sources::SourceStatus;
 use units::{bytes, seconds};
 
@@ -40,6 +43,9 @@ pub(crate) struct StatusReply {
     pub(crate) data_path: String,
     /// Whether packets reach the daemon now.
     pub(crate) attached: bool,
+    /// Whether a successor will find what this gateway knows of the flows.
+    #[serde(default = "yes")]
+    pub(crate) keeps_records: bool,
     /// The flow table.
     pub(crate) flows: FlowTableStatus,
     /// The segment cache.
@@ -59,46 +65,9 @@ pub(crate) struct StatusReply {
     pub(crate) flow_list: Vec<FlowStatus>,
 }
 
-/// A base station's part in handoffs.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct HandoffStatus {
-    /// The station's name.
-    pub(crate) name: String,
-    /// Its neighbours.
-    pub(crate) neighbours: u64,
-    /// Memory that buffered packets take.
-    pub(crate) buffered_bytes: u64,
-    /// Most that it may be.
-    pub(crate) buffered_bytes_max: u64,
-    /// The mobiles that it knows of.
-    pub(crate) mobiles: Vec<HandoffMobileStatus>,
-}
-
-/// What a base station is to one mobile.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct HandoffMobileStatus {
-    /// The id of its key.
-    pub(crate) key: String,
-    /// Its addresses.
-    pub(crate) addresses: Vec<IpAddr>,
-    /// `idle`, `buffering`, `synchronising` or `forwarding`.
-    pub(crate) role: String,
-    /// The highest link epoch known.
-    pub(crate) epoch: u64,
-    /// The neighbour that has it.
-    pub(crate) elsewhere: Option<SocketAddr>,
-    /// Neighbours in its group.
-    pub(crate) members: u64,
-    /// The group, if this station is in it.
-    pub(crate) group: Option<IpAddr>,
-    /// Packets buffered.
-    pub(crate) buffered_packets: u64,
-    /// Memory that they take, bytes.
-    pub(crate) buffered_bytes: u64,
-    /// Times that it came here from another station.
-    pub(crate) handoffs: u64,
-    /// From its registration to the end of the last synchronisation, in ms.
-    pub(crate) last_sync_ms: Option<f64>,
+/// A gateway of an earlier version had a state file, or did not run.
+const fn yes() -> bool {
+    true
 }
 
 /// How full the flow table is.
@@ -250,7 +219,12 @@ pub(crate) fn run(args: &StatusArgs) -> anyhow::Result<()> {
     let request = ControlRequest::Status {
         flows_max: args.flows,
     };
-    let text = match ask(&args.socket, &request)? {
+    let reply = if args.json {
+        ask_exactly(&args.socket, &request)?
+    } else {
+        ask(&args.socket, &request)?
+    };
+    let text = match reply {
         ControlReply::Gateway(status) if args.json => json(&*status)?,
         ControlReply::Gateway(status) => gateway_text(&status),
         ControlReply::Mobile(status) if args.json => json(&*status)?,
@@ -261,10 +235,11 @@ pub(crate) fn run(args: &StatusArgs) -> anyhow::Result<()> {
     print_text(&text)
 }
 
-/// Prints to standard output; a reader that left early is no error.
+/// Prints to standard output, without what controls a terminal; a reader that left early is no
+/// error.
 pub(crate) fn print_text(text: &str) -> anyhow::Result<()> {
     use std::io::Write as _;
-    match std::io::stdout().write_all(text.as_bytes()) {
+    match std::io::stdout().write_all(escaped(text).as_bytes()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(()),
     }
@@ -303,6 +278,12 @@ pub(crate) fn gateway_text(status: &StatusReply) -> String {
             " (NOT attached: packets pass by)"
         },
     );
+    if !status.keeps_records {
+        line!(
+            text,
+            "NO STATE FILE (its file system is full): a restart loses what is known of the flows"
+        );
+    }
     line!(
         text,
         "flows {} of {}, {} in an outage",
@@ -330,7 +311,7 @@ pub(crate) fn gateway_text(status: &StatusReply) -> String {
         }
     }
     if let Some(handoff) = &status.handoff {
-        handoff_text(&mut text, handoff);
+        handoff::write_text(&mut text, handoff);
     }
     if !status.flow_list.is_empty() {
         line!(text, "{}", flow_table(&status.flow_list));
@@ -367,48 +348,6 @@ fn mobile_table(mobiles: &[MobileStatus]) -> Table {
         ]);
     }
     table
-}
-
-fn handoff_text(text: &mut String, handoff: &HandoffStatus) {
-    line!(
-        text,
-        "base station {}, {} neighbours, buffered {} of {}",
-        handoff.name,
-        handoff.neighbours,
-        bytes(handoff.buffered_bytes),
-        bytes(handoff.buffered_bytes_max)
-    );
-    if handoff.mobiles.is_empty() {
-        return;
-    }
-    let mut table = table(&[
-        "key",
-        "addresses",
-        "role",
-        "epoch",
-        "at",
-        "members",
-        "group",
-        "buffered",
-        "handoffs",
-        "last took",
-    ]);
-    let or_none = |address: Option<String>| address.unwrap_or_else(|| "-".into());
-    for mobile in &handoff.mobiles {
-        table.add_row([
-            mobile.key.clone(),
-            list(&mobile.addresses),
-            mobile.role.clone(),
-            mobile.epoch.to_string(),
-            or_none(mobile.elsewhere.map(|at| at.to_string())),
-            mobile.members.to_string(),
-            or_none(mobile.group.map(|group| group.to_string())),
-            bytes(mobile.buffered_bytes),
-            mobile.handoffs.to_string(),
-            or_none(mobile.last_sync_ms.map(|ms| format!("{ms:.1} ms"))),
-        ]);
-    }
-    line!(text, "{table}");
 }
 
 fn flow_table(flows: &[FlowStatus]) -> Table {

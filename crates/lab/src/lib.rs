@@ -29,6 +29,7 @@ pub mod demo;
 pub mod document;
 pub mod download;
 pub mod endpoint;
+pub mod files;
 mod full_rate;
 pub mod handoffs;
 pub mod harness;

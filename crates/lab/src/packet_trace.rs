@@ -19,6 +19,8 @@ use pcap_file::pcapng::blocks::interface_description::{
     InterfaceDescriptionBlock, InterfaceDescriptionOption,
 };
 
+use crate::files;
+
 /// Bytes kept of each packet: all headers with their options, little of the payload.
 const SNAP_BYTES: usize = 160;
 /// Bytes of one file at most; what comes later is counted and left out.
@@ -64,7 +66,7 @@ impl PacketTrace {
     /// are pairs of name and description.
     pub fn create(path: &Path, interfaces: &[(&str, &str)]) -> anyhow::Result<Self> {
         let at = || format!("{}: cannot be written", path.display());
-        let file = BufWriter::new(File::create(path).with_context(at)?);
+        let file = BufWriter::new(files::create(path, files::PCAPNG).with_context(at)?);
         let mut writer = PcapNgWriter::new(file).with_context(at)?;
         for (name, description) in interfaces {
             let block = InterfaceDescriptionBlock {

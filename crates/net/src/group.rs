@@ -156,6 +156,11 @@ impl GroupSocket {
         self.members.remove(&group);
     }
 
+    /// Leaves all groups.
+    pub fn leave_all(&mut self) {
+        self.members.clear();
+    }
+
     /// Sends one datagram.
     pub fn send(&self, to: SocketAddr, datagram: &[u8]) -> io::Result<()> {
         let (address, len) = socket_address(to);

@@ -6,22 +6,49 @@
 //! a tmpfs such as `/run`). A record may be torn when the writer died in the middle
 //! of it; who reads them has to tell.
 //!
-//! The file is locked while it is open, so that two daemons cannot share it.
+//! The file is locked while it is open, so that two daemons cannot share it. All its
+//! space is reserved before it is mapped: a write to a mapping that finds no space ends
+//! the process (SIGBUS). A header tells our files from those of others, which are left
+//! as they are.
 
-use std::fs::File;
-use std::io;
+use std::fs::{File, Permissions};
+use std::io::{self, Read as _};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::ptr::NonNull;
+
+/// Bytes before the first record.
+pub const HEADER_BYTES: usize = 64;
+
+/// The first bytes of the file; the length of a record follows, four bytes, big endian.
+const MAGIC: &[u8; 20] = b"holdfast state file\n";
+
+/// A longer file was never ours, bytes: it is not read into memory.
+const FILE_BYTES_MAX: u64 = 1 << 28;
 
 /// A mapped file of records of `N` octets; an empty slot is all zeros.
 #[derive(Debug)]
 pub struct StateFile<const N: usize> {
     /// Holds the lock.
-    _file: File,
+    file: File,
     start: NonNull<u8>,
     slots: usize,
+}
+
+/// What became of [`StateFile::open`].
+#[derive(Debug)]
+pub enum Opened<const N: usize> {
+    /// The file is ready; what a predecessor left is in it.
+    Ready(StateFile<N>),
+    /// The file system has no space for the file. The file is empty now, so that nobody
+    /// takes old records for new ones.
+    NoSpace {
+        /// What the kernel said.
+        error: io::Error,
+        /// What a predecessor left in the file.
+        left: Vec<[u8; N]>,
+    },
 }
 
 // SAFETY: the mapping is owned by this value alone, and written through `&mut self`.
@@ -29,28 +56,50 @@ unsafe impl<const N: usize> Send for StateFile<N> {}
 
 impl<const N: usize> StateFile<N> {
     /// Opens or creates the file with room for `slots` records; what a predecessor
-    /// left in it is kept as far as there is room.
+    /// left in it is kept as far as there is room. `is_record` knows a record that is
+    /// whole: files of versions before 0.2 had no header.
     ///
     /// Errors: no permission, no such directory, `WouldBlock` if another process has
-    /// it open.
-    pub fn open(path: &Path, slots: usize) -> io::Result<Self> {
-        let file = File::options()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .custom_flags(libc::O_CLOEXEC | libc::O_NOFOLLOW)
-            .open(path)?;
-        // SAFETY: flock takes no pointers.
-        if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } < 0 {
-            return Err(io::Error::last_os_error());
-        }
+    /// it open, `InvalidData` if it is no file of ours. A file that is refused stays as it is.
+    pub fn open(
+        path: &Path,
+        slots: usize,
+        is_record: impl Fn([u8; N]) -> bool,
+    ) -> io::Result<Opened<N>> {
         let slots = slots.max(1);
-        let bytes = slots * N;
-        file.set_len(bytes as u64)?;
+        let mut file = open_regular(path)?;
+        let content = Content::read(&mut file, is_record)?;
+        let bytes = HEADER_BYTES + slots * N;
+        let length = content.bytes.max(bytes);
+        if let Err(error) = reserve(&file, length) {
+            // What was reserved of it before the space ended goes too.
+            file.set_len(0)?;
+            let left = content.records.into_iter().filter(is_used).collect();
+            return Ok(Opened::NoSpace { error, left });
+        }
+        let mut this = Self::map(file, bytes, slots)?;
+        if !(content.has_header && content.records.len() <= slots) {
+            this.fill(content.records);
+        }
+        // The last write: until then the file is one without a header, and valid as such.
+        this.write(0, &header::<N>());
+        this.file.set_len(bytes as u64)?;
+        Ok(Opened::Ready(this))
+    }
+
+    /// Lays the records that are in use one after the other, and empties the rest.
+    fn fill(&mut self, records: Vec<[u8; N]>) {
+        let used = records.into_iter().filter(is_used);
+        let all = used.chain(std::iter::repeat([0; N]));
+        for (slot, record) in (0..self.slots).zip(all) {
+            self.put(slot, &record);
+        }
+    }
+
+    fn map(file: File, bytes: usize, slots: usize) -> io::Result<Self> {
         // SAFETY: a fresh mapping at an address that the kernel chooses, of a file that
-        // is as long and that nobody shortens: it is locked, and only we resize it.
+        // is as long and that nobody shortens: it is locked, belongs to us, and only we
+        // resize it.
         let address = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -62,11 +111,7 @@ impl<const N: usize> StateFile<N> {
             )
         };
         match NonNull::new(address.cast()) {
-            Some(start) if address != libc::MAP_FAILED => Ok(Self {
-                _file: file,
-                start,
-                slots,
-            }),
+            Some(start) if address != libc::MAP_FAILED => Ok(Self { file, start, slots }),
             _ => Err(io::Error::last_os_error()),
         }
     }
@@ -85,7 +130,7 @@ impl<const N: usize> StateFile<N> {
         // SAFETY: the slot lies within the mapping, and the record is as long.
         unsafe {
             std::ptr::copy_nonoverlapping(
-                self.start.as_ptr().add(slot * N),
+                self.start.as_ptr().add(HEADER_BYTES + slot * N),
                 record.as_mut_ptr(),
                 N,
             );
@@ -96,61 +141,149 @@ impl<const N: usize> StateFile<N> {
     /// Writes a record.
     pub fn put(&mut self, slot: usize, record: &[u8; N]) {
         assert!(slot < self.slots);
-        // SAFETY: the slot lies within the mapping, which only we write.
-        unsafe {
-            std::ptr::copy_nonoverlapping(record.as_ptr(), self.start.as_ptr().add(slot * N), N);
-        }
+        self.write(HEADER_BYTES + slot * N, record);
     }
 
     /// Empties a slot.
     pub fn clear(&mut self, slot: usize) {
         self.put(slot, &[0; N]);
     }
+
+    fn write(&mut self, at: usize, octets: &[u8]) {
+        assert!(at + octets.len() <= HEADER_BYTES + self.slots * N);
+        // SAFETY: all of it lies within the mapping, which only we write.
+        unsafe {
+            std::ptr::copy_nonoverlapping(
+                octets.as_ptr(),
+                self.start.as_ptr().add(at),
+                octets.len(),
+            );
+        }
+    }
 }
 
 impl<const N: usize> Drop for StateFile<N> {
     fn drop(&mut self) {
         // SAFETY: the mapping was made with this length, and nothing refers to it now.
-        unsafe { libc::munmap(self.start.as_ptr().cast(), self.slots * N) };
+        unsafe { libc::munmap(self.start.as_ptr().cast(), HEADER_BYTES + self.slots * N) };
+    }
+}
+
+fn is_used<const N: usize>(record: &[u8; N]) -> bool {
+    *record != [0; N]
+}
+
+fn header<const N: usize>() -> [u8; HEADER_BYTES] {
+    let mut header = [0; HEADER_BYTES];
+    header[..MAGIC.len()].copy_from_slice(MAGIC);
+    header[MAGIC.len()..MAGIC.len() + 4].copy_from_slice(&(N as u32).to_be_bytes());
+    header
+}
+
+/// What is in the file.
+struct Content<const N: usize> {
+    /// It has the header of this version; its records stand where they are to stand.
+    has_header: bool,
+    /// Its slots, the empty ones too.
+    records: Vec<[u8; N]>,
+    /// Its length.
+    bytes: usize,
+}
+
+impl<const N: usize> Content<N> {
+    /// Errors: `InvalidData`: no file of ours.
+    fn read(file: &mut File, is_record: impl Fn([u8; N]) -> bool) -> io::Result<Self> {
+        if file.metadata()?.len() > FILE_BYTES_MAX {
+            return Err(not_ours());
+        }
+        let mut octets = Vec::new();
+        file.take(FILE_BYTES_MAX).read_to_end(&mut octets)?;
+        let slots = |octets: &[u8]| octets.as_chunks::<N>().0.to_vec();
+        let bytes = octets.len();
+        let has_header = octets.starts_with(&header::<N>());
+        let records = if has_header {
+            slots(&octets[HEADER_BYTES..])
+        } else if octets.starts_with(MAGIC) {
+            // Of a version with other records: nobody here can read them.
+            Vec::new()
+        } else {
+            let records = slots(&octets);
+            if bytes % N != 0 || !are_records(&records, is_record) {
+                return Err(not_ours());
+            }
+            records
+        };
+        Ok(Self {
+            has_header,
+            records,
+            bytes,
+        })
+    }
+}
+
+/// Whether slots without a header are ours. One record may be torn: that in which the
+/// writer died.
+fn are_records<const N: usize>(slots: &[[u8; N]], is_record: impl Fn([u8; N]) -> bool) -> bool {
+    let used = slots.iter().filter(|slot| is_used(slot)).count();
+    let whole = slots.iter().filter(|slot| is_record(**slot)).count();
+    used == 0 || whole > 0 && whole + 1 >= used
+}
+
+fn not_ours() -> io::Error {
+    refused("is no state file of holdfast, and stays as it is")
+}
+
+fn refused(why: impl Into<String>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why.into())
+}
+
+/// Opens and locks a regular file that belongs to this user, or creates it.
+fn open_regular(path: &Path) -> io::Result<File> {
+    // Looked at before it is opened: to open a device can do something already.
+    match path.symlink_metadata() {
+        Ok(found) if !found.is_file() => return Err(refused("is no regular file")),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let file = File::options()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(libc::O_CLOEXEC | libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY)
+        .open(path)?;
+    // SAFETY: flock takes no pointers.
+    if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let found = file.metadata()?;
+    if !found.is_file() {
+        return Err(refused("is no regular file"));
+    }
+    // SAFETY: geteuid takes nothing and cannot fail.
+    let own = unsafe { libc::geteuid() };
+    if found.uid() != own {
+        // Its owner could shorten it below us.
+        return Err(refused(format!("belongs to user {}", found.uid())));
+    }
+    if found.mode() & 0o077 != 0 {
+        file.set_permissions(Permissions::from_mode(0o600))?;
+    }
+    Ok(file)
+}
+
+/// Takes the space for the first `bytes` bytes, holes among them, and makes the file as long.
+fn reserve(file: &File, bytes: usize) -> io::Result<()> {
+    loop {
+        // SAFETY: posix_fallocate takes no pointers.
+        match unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, bytes as libc::off_t) } {
+            0 => return Ok(()),
+            libc::EINTR => {}
+            error => return Err(io::Error::from_raw_os_error(error)),
+        }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn path(name: &str) -> std::path::PathBuf {
-        std::env::temp_dir().join(format!("holdfast-state-{name}-{}", std::process::id()))
-    }
-
-    #[test]
-    fn records_are_there_for_a_successor_with_more_or_less_room() {
-        let path = path("successor");
-        let mut file = StateFile::<4>::open(&path, 3).unwrap();
-        file.put(0, b"zero");
-        file.put(2, b"two.");
-        drop(file);
-        let mut file = StateFile::<4>::open(&path, 5).unwrap();
-        assert_eq!(
-            (&file.get(0), &file.get(1), &file.get(2)),
-            (b"zero", &[0; 4], b"two.")
-        );
-        assert_eq!(file.get(4), [0; 4]);
-        file.clear(0);
-        drop(file);
-        let file = StateFile::<4>::open(&path, 1).unwrap();
-        assert_eq!((file.slots(), file.get(0)), (1, [0; 4]));
-        std::fs::remove_file(path).unwrap();
-    }
-
-    #[test]
-    fn two_daemons_cannot_share_the_file() {
-        let path = path("shared");
-        let first = StateFile::<4>::open(&path, 1).unwrap();
-        let error = StateFile::<4>::open(&path, 1).unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
-        drop(first);
-        assert!(StateFile::<4>::open(&path, 1).is_ok());
-        std::fs::remove_file(path).unwrap();
-    }
-}
+mod tests;

@@ -8,11 +8,16 @@
 use std::fmt;
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::Command;
 
+use holdfast_core::FLOW_RECORD_LEN;
 use holdfast_net::datapath::{AttachMode, DataPath, Interface, tcx_program_count};
+use holdfast_net::state_file::HEADER_BYTES;
 use serde_json::Value;
+
+use crate::runtime::RUNTIME_DIRECTORY;
 
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -86,6 +91,7 @@ pub(super) struct Subject<'a> {
     pub(super) wireless: &'a str,
     pub(super) wired: Option<&'a str>,
     pub(super) cache_bytes_max: usize,
+    pub(super) flows_max: usize,
     pub(super) state_file: &'a Path,
     /// A gateway runs on the wireless interface.
     pub(super) is_running: bool,
@@ -112,7 +118,7 @@ pub(super) fn run(subject: &Subject<'_>) -> Vec<Finding> {
     findings.extend(check_flowtables(subject));
     findings.extend(check_hardware_offload(subject.wireless));
     findings.extend(check_memory(subject.cache_bytes_max));
-    findings.extend(check_state_directory(subject.state_file));
+    findings.extend(check_state_file(subject.state_file, subject.flows_max));
     findings.push(check_data_path(subject.wireless));
     findings
 }
@@ -291,13 +297,36 @@ fn check_memory(cache_bytes_max: usize) -> Option<Finding> {
     })
 }
 
-fn check_state_directory(state_file: &Path) -> Option<Finding> {
-    let directory = state_file.parent()?;
-    let exists = directory.is_dir();
-    (!exists).then(|| {
-        Finding::note(
-            format!("{} does not exist yet", directory.display()),
-            "it is made at the start, if that is allowed",
+/// Whether the state file can be there, and what it takes.
+fn check_state_file(path: &Path, flows_max: usize) -> Option<Finding> {
+    let directory = path.parent()?;
+    let shown = directory.display();
+    if !directory.is_dir() {
+        return Some(if directory == Path::new(RUNTIME_DIRECTORY) {
+            Finding::note(
+                format!("{shown} does not exist yet"),
+                "it is made at the start, if that is allowed",
+            )
+        } else {
+            Finding::problem(
+                format!("{shown}, for the state file, does not exist"),
+                "make it, or set another state_file",
+            )
+        });
+    }
+    let needed = (HEADER_BYTES + flows_max * FLOW_RECORD_LEN) as u64;
+    // One that is there has its space.
+    let has = path.metadata().map_or(0, |found| found.blocks() * 512);
+    let free = rustix::fs::statvfs(directory).ok()?;
+    let free = free.f_bavail * free.f_frsize;
+    (free + has < needed).then(|| {
+        Finding::problem(
+            format!(
+                "{shown} has {} KiB free, the state file takes {}",
+                free >> 10,
+                needed.div_ceil(1024)
+            ),
+            "free some, or set a smaller flows_max",
         )
     })
 }
@@ -378,11 +407,25 @@ mod tests {
             wireless: "hf-nowhere",
             wired: None,
             cache_bytes_max: 1 << 20,
+            flows_max: 1,
             state_file: Path::new("/run/holdfast/flows"),
             is_running: false,
         });
         assert_eq!(findings.len(), 1);
         assert_eq!(findings[0].severity(), Severity::Problem);
         assert!(findings[0].to_string().contains("hf-nowhere"));
+    }
+
+    #[test]
+    fn a_state_file_without_a_directory_or_space_is_a_problem() {
+        let folder = tempfile::tempdir().unwrap();
+        let severity = |path: &Path, flows_max| {
+            check_state_file(path, flows_max).map(|finding| finding.severity)
+        };
+        let missing = folder.path().join("nope/state");
+        assert_eq!(severity(&missing, 1), Some(Severity::Problem));
+        let path = folder.path().join("state");
+        assert_eq!(severity(&path, 1), None);
+        assert_eq!(severity(&path, 1 << 50), Some(Severity::Problem));
     }
 }

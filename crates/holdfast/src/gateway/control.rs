@@ -19,8 +19,7 @@ use holdfast_net::datapath::{Counters, has_carrier, monotonic_ns};
 use holdfast_net::monitor::{LinkEvent as InterfaceEvent, LinkMonitor, LinkState};
 use holdfast_wire::Instant;
 use tokio::io::unix::AsyncFd;
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::net::{UdpSocket, UnixStream};
+use tokio::net::UdpSocket;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::Receiver;
 use tokio::sync::{Semaphore, oneshot};
@@ -29,16 +28,12 @@ use tokio::time::timeout;
 use super::command::{Command, WorkerHandle};
 use super::station::Told;
 use super::took_over::TookOver;
-use crate::control::{
-    Callers, ControlReply, ControlRequest, LinkEvent, REQUEST_BYTES_MAX, parse_request, reply_line,
-};
+use crate::control::{Call, Callers, ControlReply, ControlRequest, LinkEvent, refusal};
 use crate::settings::GatewaySettings;
 use crate::status::{LinkSource, LinkView, MobileStatus, StatusReply};
 
-/// Callers of the control socket that are answered at the same time.
+/// Callers of the control socket that the worker is asked for at the same time.
 const CALLERS_MAX: usize = 16;
-/// How long a caller may take.
-const CALL_MAX: Duration = Duration::from_secs(5);
 /// How long the worker may take to say what it sees.
 const WORKER_ANSWER_MAX: Duration = Duration::from_secs(2);
 
@@ -110,8 +105,8 @@ impl Control {
         })
     }
 
-    /// Serves until the worker is done. The first SIGTERM or SIGINT asks it to leave,
-    /// the second ends the process at once.
+    /// Serves until the worker is done. The first SIGTERM, SIGINT or SIGQUIT asks it to
+    /// leave, the second ends the process at once.
     ///
     /// Errors: the worker's, or a channel that broke.
     pub(super) async fn run(
@@ -125,6 +120,8 @@ impl Control {
         let mut told = channels.told;
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut quit = signal(SignalKind::quit())?;
+        let mut hangup = signal(SignalKind::hangup())?;
         let control = Rc::new(self);
         let mut datagram = vec![0; DATAGRAM_BYTES_MAX + 1];
         loop {
@@ -135,8 +132,8 @@ impl Control {
                         Err(_) => bail!("the packet worker ended without a word"),
                     };
                 }
-                stream = callers.next() => {
-                    tokio::task::spawn_local(Rc::clone(&control).answer(stream));
+                call = callers.next() => {
+                    tokio::task::spawn_local(Rc::clone(&control).answer(call));
                 }
                 received = receive(signals.as_ref(), &mut datagram) => match received {
                     Ok((len, from)) => {
@@ -158,6 +155,8 @@ impl Control {
                 Some(told) = told.recv() => control.hear(told),
                 _ = terminate.recv() => control.leave()?,
                 _ = interrupt.recv() => control.leave()?,
+                _ = quit.recv() => control.leave()?,
+                _ = hangup.recv() => crate::log::note_hangup(),
             }
         }
     }
@@ -292,31 +291,16 @@ impl Control {
     }
 
     /// Answers one caller of the control socket.
-    async fn answer(self: Rc<Self>, stream: UnixStream) {
-        let Ok(_permit) = self.callers.try_acquire() else {
-            return;
+    async fn answer(self: Rc<Self>, call: Call) {
+        let reply = match self.callers.try_acquire() {
+            Ok(_permit) => self.reply(&call.request).await,
+            Err(_) => refusal("too many callers at the same time; ask again"),
         };
-        let call = async {
-            let (read, mut write) = stream.into_split();
-            let mut line = String::new();
-            BufReader::new(read.take(REQUEST_BYTES_MAX as u64))
-                .read_line(&mut line)
-                .await?;
-            let reply = match parse_request(line.trim_end()) {
-                Ok(request) => self.reply(request).await,
-                Err(reply) => reply,
-            };
-            write.write_all(reply_line(&reply).as_bytes()).await
-        };
-        match timeout(CALL_MAX, call).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::debug!(%error, "control socket"),
-            Err(_) => tracing::debug!("control socket: the caller took too long"),
-        }
+        call.answer(&reply).await;
     }
 
-    async fn reply(&self, request: ControlRequest) -> ControlReply {
-        match request {
+    async fn reply(&self, request: &ControlRequest) -> ControlReply {
+        match *request {
             ControlRequest::Status { flows_max } => match self.status(flows_max).await {
                 Some(status) => ControlReply::Gateway(Box::new(status)),
                 None => refusal("the packet worker does not answer"),
@@ -428,12 +412,6 @@ impl Control {
                 .counters
                 .insert(format!("signals.{}", rejection.name()), count);
         }
-    }
-}
-
-fn refusal(message: &str) -> ControlReply {
-    ControlReply::Error {
-        message: message.into(),
     }
 }
 

@@ -6,35 +6,110 @@ use std::io;
 use std::path::Path;
 
 use holdfast_core::{FLOW_RECORD_LEN, FlowKey, FlowRecord};
-use holdfast_net::state_file::StateFile;
+use holdfast_net::state_file::{Opened, StateFile};
 
-/// The state file and who has which slot of it.
+/// Where the records are.
+#[derive(Debug)]
+enum Store {
+    /// In a file that a successor finds.
+    File(StateFile<FLOW_RECORD_LEN>),
+    /// In memory alone, for want of space: a successor finds nothing.
+    Memory(Vec<[u8; FLOW_RECORD_LEN]>),
+}
+
+impl Store {
+    fn slots(&self) -> usize {
+        match self {
+            Self::File(file) => file.slots(),
+            Self::Memory(slots) => slots.len(),
+        }
+    }
+
+    fn get(&self, slot: usize) -> [u8; FLOW_RECORD_LEN] {
+        match self {
+            Self::File(file) => file.get(slot),
+            Self::Memory(slots) => slots[slot],
+        }
+    }
+
+    fn put(&mut self, slot: usize, record: [u8; FLOW_RECORD_LEN]) {
+        match self {
+            Self::File(file) => file.put(slot, &record),
+            Self::Memory(slots) => slots[slot] = record,
+        }
+    }
+}
+
+/// The records and who has which slot.
 #[derive(Debug)]
 pub(super) struct Records {
-    file: StateFile<FLOW_RECORD_LEN>,
+    store: Store,
     slots: HashMap<FlowKey, u32>,
     free: Vec<u32>,
 }
 
 impl Records {
-    /// Opens the file for `flows_max` flows; also returns what a predecessor left.
+    /// Opens the file for `flows_max` flows; also returns what a predecessor left, and why
+    /// there is no file if there is no space for one.
     ///
     /// Errors: those of [`StateFile::open`].
-    pub(super) fn open(path: &Path, flows_max: usize) -> io::Result<(Self, Vec<FlowRecord>)> {
-        let file = StateFile::open(path, flows_max)?;
-        let mut slots = HashMap::with_capacity(flows_max);
-        let mut free = Vec::with_capacity(flows_max);
-        let mut found = Vec::new();
-        for slot in (0..file.slots()).rev() {
-            match FlowRecord::from_bytes(&file.get(slot)) {
-                Some(record) => {
-                    slots.insert(record.key, slot as u32);
-                    found.push(record);
-                }
-                None => free.push(slot as u32),
+    pub(super) fn open(
+        path: &Path,
+        flows_max: usize,
+    ) -> io::Result<(Self, Vec<FlowRecord>, Option<io::Error>)> {
+        let is_record = |bytes| FlowRecord::from_bytes(&bytes).is_some();
+        match StateFile::open(path, flows_max, is_record)? {
+            Opened::Ready(file) => {
+                let mut records = Self::of(Store::File(file));
+                let found = records.read();
+                Ok((records, found, None))
+            }
+            Opened::NoSpace { error, left } => {
+                let mut records = Self::of(Store::Memory(vec![[0; _]; flows_max]));
+                records.read();
+                let found = left.iter().filter_map(FlowRecord::from_bytes).collect();
+                Ok((records, found, Some(error)))
             }
         }
-        Ok((Self { file, slots, free }, found))
+    }
+
+    fn of(store: Store) -> Self {
+        Self {
+            slots: HashMap::with_capacity(store.slots()),
+            free: Vec::with_capacity(store.slots()),
+            store,
+        }
+    }
+
+    /// Whether a successor will find them.
+    pub(super) const fn outlive_the_process(&self) -> bool {
+        matches!(self.store, Store::File(_))
+    }
+
+    /// Reads all records again: what a successor would find.
+    pub(super) fn read(&mut self) -> Vec<FlowRecord> {
+        self.slots.clear();
+        self.free.clear();
+        let mut found = Vec::new();
+        for slot in (0..self.store.slots()).rev() {
+            match FlowRecord::from_bytes(&self.store.get(slot)) {
+                Some(record) => {
+                    // The same flow twice: its writer died while it moved the records.
+                    if let Some(other) = self.slots.insert(record.key, slot as u32) {
+                        self.forget(other);
+                        found.retain(|one: &FlowRecord| one.key != record.key);
+                    }
+                    found.push(record);
+                }
+                None => self.free.push(slot as u32),
+            }
+        }
+        found
+    }
+
+    fn forget(&mut self, slot: u32) {
+        self.store.put(slot as usize, [0; _]);
+        self.free.push(slot);
     }
 
     /// Writes down a flow, or forgets it when it is gone. A flow that finds no room is
@@ -42,8 +117,7 @@ impl Records {
     pub(super) fn note(&mut self, record: &FlowRecord) {
         if record.gone {
             if let Some(slot) = self.slots.remove(&record.key) {
-                self.file.clear(slot as usize);
-                self.free.push(slot);
+                self.forget(slot);
             }
             return;
         }
@@ -57,7 +131,7 @@ impl Records {
                 None => return,
             },
         };
-        self.file.put(slot as usize, &record.to_bytes());
+        self.store.put(slot as usize, record.to_bytes());
     }
 }
 
@@ -87,7 +161,7 @@ mod tests {
     fn a_successor_finds_the_newest_of_each_flow_that_is_not_gone() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("flows");
-        let (mut records, found) = Records::open(&path, 2).unwrap();
+        let (mut records, found, _) = Records::open(&path, 2).unwrap();
         assert!(found.is_empty());
         records.note(&record(1, None));
         records.note(&record(2, Some(5)));
@@ -102,12 +176,34 @@ mod tests {
             ..record(7, None)
         });
         drop(records);
-        let (mut records, found) = Records::open(&path, 2).unwrap();
+        let (mut records, found, _) = Records::open(&path, 2).unwrap();
         assert_eq!(found, [record(2, Some(9))]);
         records.note(&record(4, None));
         drop(records);
-        let (_, mut found) = Records::open(&path, 2).unwrap();
+        let (_, mut found, _) = Records::open(&path, 2).unwrap();
         found.sort_by_key(|record| record.key.mh.port);
         assert_eq!(found, [record(2, Some(9)), record(4, None)]);
+    }
+
+    #[test]
+    fn a_flow_that_is_there_twice_has_one_slot() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("flows");
+        let twice = [record(1, Some(5)).to_bytes(), record(1, Some(5)).to_bytes()];
+        std::fs::write(&path, twice.concat()).unwrap();
+        let (mut records, found, _) = Records::open(&path, 2).unwrap();
+        assert_eq!(found, [record(1, Some(5))]);
+        records.note(&record(2, None));
+        assert_eq!(records.read().len(), 2);
+    }
+
+    #[test]
+    fn records_in_memory_are_there_for_an_engine_that_is_made_anew() {
+        let mut records = Records::of(Store::Memory(vec![[0; _]; 2]));
+        assert!(records.read().is_empty() && !records.outlive_the_process());
+        records.note(&record(1, None));
+        records.note(&record(2, None));
+        records.note(&record(3, None));
+        assert_eq!(records.read().len(), 2);
     }
 }

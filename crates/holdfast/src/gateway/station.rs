@@ -158,6 +158,29 @@ impl Station {
         station
     }
 
+    /// Forgets all that it knows of mobiles, as after a restart. The neighbours notice by the
+    /// greeting that it is another run.
+    pub(super) fn start_again(&mut self) {
+        let mut bytes = [0; 8];
+        if let Err(error) = getrandom::fill(&mut bytes) {
+            // With the old number its messages would be taken for repeated ones.
+            tracing::error!(%error, "no random bytes: nothing can be sealed");
+        }
+        let peers = self.settings.peers.clone();
+        let ids: Vec<PeerId> = peers.iter().collect();
+        self.handoff = Handoff::new(self.settings.core.clone(), ids.iter().copied());
+        let incarnation = u64::from_ne_bytes(bytes);
+        self.channel = Channel::new(self.settings.key.clone(), incarnation, peers);
+        self.socket.leave_all();
+        self.injected = Injected::default();
+        self.actions.clear();
+        self.not_joined.0.clear();
+        self.greeted.clear();
+        for peer in ids {
+            self.greet(peer);
+        }
+    }
+
     /// The socket, to wait for.
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()

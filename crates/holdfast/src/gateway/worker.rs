@@ -12,7 +12,7 @@ use std::os::fd::AsFd as _;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
-use holdfast_core::{Action, Actions, Direction, FlowRecord, Gateway, Settings, Verdict};
+use holdfast_core::{Action, Actions, Direction, FlowKey, FlowRecord, Gateway, Settings, Verdict};
 use holdfast_net::datapath::{DataPath, HEARTBEAT_INTERVAL, monotonic_ns};
 use holdfast_net::frame::{BufferPool, Frame};
 use holdfast_net::readiness::{Waker, wait_readable};
@@ -26,7 +26,12 @@ use super::records::Records;
 use super::station::{Fate, Station};
 
 mod handoff;
+mod quarantine;
+mod recovery;
 mod report;
+
+use quarantine::Quarantine;
+use recovery::new_engine;
 
 /// Frames of one direction that are read in a row before the other has its turn.
 const BATCH_FRAMES: usize = 64;
@@ -72,6 +77,8 @@ struct WorkerCounters {
     starved: u64,
     /// Frames that the kernel did not take back.
     write_errors: u64,
+    /// Defects of ours that were contained.
+    panics: u64,
 }
 
 /// What a read that failed means.
@@ -136,6 +143,16 @@ pub(super) struct Worker {
     starved: bool,
     /// The part of a base station, where there are neighbours.
     station: Option<Station>,
+    /// The wireless interface has a carrier, as far as is known.
+    has_carrier: bool,
+    /// The frame that is handled was given back, or is to go nowhere.
+    is_given: bool,
+    quarantine: Quarantine,
+    /// Until when everything passes by, after too many defects.
+    rests_until: Option<Instant>,
+    /// A test's: a segment to or from this port is a defect.
+    #[cfg(test)]
+    defect: tests::PlantedDefect,
 }
 
 fn clock() -> Instant {
@@ -158,12 +175,9 @@ impl Worker {
             wired_mtu,
             resend_dscp,
         } = settings;
-        let mut engine = Gateway::new(settings.clone());
-        for record in found {
-            engine.import(record, clock());
-        }
+        let engine = new_engine(&settings, found);
         let interface = path.interface();
-        Self {
+        let mut worker = Self {
             ip: match interface.kind {
                 LayerKind::Ethernet => 14,
                 LayerKind::RawIp => 0,
@@ -187,8 +201,18 @@ impl Worker {
             quota: [BATCH_FRAMES; 2],
             starved: false,
             station,
+            has_carrier: true,
+            is_given: false,
+            quarantine: Quarantine::default(),
+            rests_until: None,
+            #[cfg(test)]
+            defect: tests::PlantedDefect::default(),
             path,
+        };
+        if !worker.may_owe() {
+            worker.engine.stop_acknowledging();
         }
+        worker
     }
 
     /// Works until told to leave and all that is owed is delivered.
@@ -197,7 +221,7 @@ impl Worker {
     pub(super) fn run(mut self) -> io::Result<()> {
         loop {
             // Without a beat the kernel passes everything on by itself.
-            if !self.starved {
+            if !self.starved && self.rests_until.is_none() {
                 self.path.beat(monotonic_ns());
             }
             let more = self.read_batches()?;
@@ -252,10 +276,17 @@ impl Worker {
     }
 
     /// One frame: judged, and given back or not.
-    fn handle(&mut self, direction: Direction, frame: &Frame) {
+    fn judge(&mut self, direction: Direction, frame: &Frame) {
         let now = clock();
         match classify(frame, direction, self.ip) {
+            Content::Segment(segment, _)
+                if self.quarantine.holds(&FlowKey::of(&segment, direction)) =>
+            {
+                self.forward(direction, frame);
+            }
             Content::Segment(segment, packet) => {
+                #[cfg(test)]
+                self.defect.meet(&segment);
                 self.counters.no_buffer += u64::from(!frame.is_cacheable());
                 if direction == Direction::Downlink
                     && let Some(station) = &mut self.station
@@ -281,9 +312,16 @@ impl Worker {
             }
             Content::TooBig(too_big) => {
                 // It was a copy: the message itself is on its way already.
+                self.is_given = true;
                 self.counters.too_big += 1;
-                self.engine
-                    .handle_packet_too_big(&too_big, now, &mut self.actions);
+                let key = FlowKey {
+                    fh: too_big.from,
+                    mh: too_big.to,
+                };
+                if !self.quarantine.holds(&key) {
+                    self.engine
+                        .handle_packet_too_big(&too_big, now, &mut self.actions);
+                }
             }
             Content::Icmp => return,
             Content::WrongChecksum => {
@@ -301,6 +339,7 @@ impl Worker {
     /// One frame given back as it came.
     fn forward(&mut self, direction: Direction, frame: &Frame) {
         self.counters.forwarded += 1;
+        self.is_given = true;
         let written = self.path.forward(direction, frame);
         self.count_error(written);
     }
@@ -308,6 +347,7 @@ impl Worker {
     /// One segment given back with other SACK blocks.
     fn forward_with_sack(&mut self, packet: &Packet, sack: &SackBlocks) {
         self.counters.forwarded += 1;
+        self.is_given = true;
         let written = emit::forward_with_sack(&self.path, packet, sack).map(|outcome| {
             *match outcome {
                 SackOutcome::Replaced => &mut self.counters.sack_replaced,
@@ -320,6 +360,7 @@ impl Worker {
     /// One segment given back with another ACK.
     fn forward_with_ack(&mut self, packet: &Packet, ack: SeqNum, window: u16) {
         self.counters.forwarded += 1;
+        self.is_given = true;
         let written = emit::forward_with_ack(&self.path, packet, ack, window).map(|outcome| {
             *match outcome {
                 SackOutcome::Replaced => &mut self.counters.ack_replaced,
@@ -372,7 +413,9 @@ impl Worker {
         }
     }
 
-    fn run_deadlines(&mut self) {
+    fn handle_deadlines(&mut self) {
+        #[cfg(test)]
+        self.defect.meet_deadline();
         let now = clock();
         if self.engine.poll_timeout().is_some_and(|at| at <= now) {
             self.engine.handle_timeout(now, &mut self.actions);
@@ -385,7 +428,7 @@ impl Worker {
         let now = clock();
         let station = self.station.as_ref();
         let due = [
-            self.engine.poll_timeout(),
+            self.rests_until.or_else(|| self.engine.poll_timeout()),
             station.and_then(Station::poll_timeout),
         ];
         let deadline = due
@@ -438,40 +481,10 @@ impl Worker {
         // A batch that was not full may have raced with the last frame taken.
         self.read_batches()?;
         // Nobody else can deliver what is owed now: both ends must know.
-        self.engine.abandon_owed(&mut self.actions);
-        self.perform();
+        self.abandon_owed();
         Ok(())
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use holdfast_net::frame::FRAME_BYTES_MAX;
-
-    /// What the pool says when the frame that only passes is held all the same.
-    #[test]
-    fn a_pool_without_any_buffer_starves_the_worker_and_ends_nothing() {
-        let mut pool = BufferPool::new(1);
-        let mut held = Vec::new();
-        let failure = loop {
-            assert!(held.len() < 1000, "the pool has no end");
-            match pool.read(|buffer| Ok(buffer.len().min(FRAME_BYTES_MAX))) {
-                Ok(frame) => held.push(frame),
-                Err(error) => break ReadFailure::of(error.kind()),
-            }
-        };
-        assert_eq!(failure, ReadFailure::Starved);
-        held.pop();
-        assert!(pool.read(|buffer| Ok(buffer.len())).is_ok());
-    }
-
-    #[test]
-    fn a_frame_that_is_none_is_passed_over_and_a_broken_device_is_not() {
-        let mut pool = BufferPool::new(1);
-        let short = pool.read(|_| Ok(1)).expect_err("less than a header");
-        assert_eq!(ReadFailure::of(short.kind()), ReadFailure::NoFrame);
-        let gone = io::Error::from_raw_os_error(libc::EBADFD);
-        assert_eq!(ReadFailure::of(gone.kind()), ReadFailure::Broken);
-    }
-}
+mod tests;

@@ -7,6 +7,7 @@ use std::io::{self, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
+use holdfast_lab::files;
 use holdfast_lab::results::ResultLine;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
@@ -90,6 +91,7 @@ impl LineFile {
             ),
             locked => locked.with_context(cannot)?,
         }
+        files::check_overwritable(path, files::JSON_LINES).with_context(cannot)?;
         let is_regular = file.metadata().with_context(cannot)?.is_file();
         if is_regular {
             file.set_len(0).with_context(cannot)?;
@@ -127,7 +129,7 @@ mod tests {
     fn a_file_that_a_run_writes_to_is_refused_to_another_and_stays_as_it_is() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("lines");
-        fs::write(&path, "of an earlier run\n").unwrap();
+        fs::write(&path, "{\"of\":\"an earlier run\"}\n").unwrap();
         let mut first = LineFile::create(&path).unwrap();
         first.write("one".into()).unwrap();
         let error = LineFile::create(&path).unwrap_err().to_string();
@@ -138,6 +140,10 @@ mod tests {
         first.write("two".into()).unwrap();
         drop(first);
         assert_eq!(fs::read_to_string(&path).unwrap(), "one\ntwo\n");
+        // What is no result is somebody's.
+        let error = format!("{:#}", LineFile::create(&path).unwrap_err());
+        assert!(error.contains("no earlier output"), "{error}");
+        fs::write(&path, "{}\n").unwrap();
         drop(LineFile::create(&path).unwrap());
         assert_eq!(fs::read_to_string(&path).unwrap(), "");
     }

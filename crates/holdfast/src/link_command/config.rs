@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
+use holdfast_lab::files::read_up_to;
 use holdfast_lab::link_file::LinkFile;
 use holdfast_link::{LinkPlan, LinkSettings, OutageAt, OutagePlan, OutageSettings, SettingsError};
 
@@ -87,15 +88,19 @@ fn explain(origin: &str, direction: &str, error: SettingsError) -> anyhow::Error
     anyhow!("{origin}: {}", error.within(direction))
 }
 
+/// Longest settings file of a link, and longest trace, in bytes.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+const TRACE_BYTES_MAX: u64 = 1 << 28;
+
 fn read_file(path: &Path) -> anyhow::Result<LinkFile> {
-    let text = std::fs::read_to_string(path)
+    let text = read_up_to(path, FILE_BYTES_MAX)
         .with_context(|| format!("{}: cannot be read", path.display()))?;
     toml::from_str(&text).map_err(|error| anyhow!("{}: {error}", path.display()))
 }
 
 fn read_trace(folder: Option<&Path>, file: &str) -> Result<String, String> {
     let path = folder.map_or_else(|| PathBuf::from(file), |folder| folder.join(file));
-    std::fs::read_to_string(path).map_err(|error| error.to_string())
+    read_up_to(&path, TRACE_BYTES_MAX).map_err(|error| error.to_string())
 }
 
 fn apply_flags(file: &mut LinkFile, args: &LinkArgs) -> anyhow::Result<()> {

@@ -21,7 +21,7 @@ use holdfast_net::datapath::monotonic_ns;
 use holdfast_net::readiness::wait_readable;
 use holdfast_net::tun::Tun;
 use holdfast_wire::{Instant, dscp};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
 use burst::{Burst, READS_PER_TURN};
 pub(super) use lane::Side;
@@ -64,16 +64,17 @@ fn now() -> Instant {
     Instant::from_nanos(monotonic_ns())
 }
 
-/// SIGTERM and SIGINT as something to wait for.
+/// The signals that end a link as something to wait for. SIGHUP is among them: a terminal that
+/// closes ends what runs in it.
 pub(super) struct Signals {
     received: UnixStream,
 }
 
 impl Signals {
-    /// Takes both signals over.
+    /// Takes them over.
     pub(super) fn register() -> io::Result<Self> {
         let (received, sender) = UnixStream::pair()?;
-        for signal in [SIGTERM, SIGINT] {
+        for signal in [SIGTERM, SIGINT, SIGQUIT, SIGHUP] {
             signal_hook::low_level::pipe::register(signal, sender.try_clone()?)?;
         }
         Ok(Self { received })

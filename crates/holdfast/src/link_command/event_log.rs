@@ -2,11 +2,11 @@
 //! The log of `holdfast link`: one JSON object a line. Times are those of
 //! CLOCK_MONOTONIC in nanoseconds.
 
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use anyhow::Context as _;
+use holdfast_lab::files;
 use holdfast_link::Counters;
 use serde::Serialize;
 
@@ -97,11 +97,10 @@ impl EventLog {
         let output: Option<Box<dyn Write>> = match path {
             None => None,
             Some(path) if path.as_os_str() == "-" => Some(Box::new(io::stdout())),
-            Some(path) => {
-                Some(Box::new(File::create(path).with_context(|| {
-                    format!("--log: {} cannot be written", path.display())
-                })?))
-            }
+            Some(path) => Some(Box::new(
+                files::create(path, files::JSON_LINES)
+                    .with_context(|| format!("--log: {} cannot be written", path.display()))?,
+            )),
         };
         Ok(Self {
             output: output.map(BufWriter::new),

@@ -6,11 +6,14 @@
 //! a thread of their own. What the queue has no room for is lost, and a line in its place says how
 //! much that was.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
+
+use crate::terminal::escaped;
 
 /// The name of the thread that writes.
 pub(super) const THREAD: &str = "log";
@@ -195,9 +198,26 @@ fn write_all(shared: &Shared, sink: impl Write, lost_line: impl Fn(u64) -> Strin
     }
 }
 
+/// The line without what controls a terminal; none: it has nothing of that.
+fn escaped_octets(line: &[u8]) -> Option<String> {
+    // Characters that control a terminal are below a space, DEL, or of more than one octet.
+    let is_plain = |octet: &u8| matches!(octet, b' '..0x7f | b'\n' | b'\t');
+    if line.iter().all(is_plain) {
+        return None;
+    }
+    match escaped(&String::from_utf8_lossy(line)) {
+        Cow::Borrowed(_) => None,
+        Cow::Owned(line) => Some(line),
+    }
+}
+
 impl Write for LossyWriter {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        self.0.queue().push(line);
+        // A name from the settings or the network may hold what controls a terminal.
+        match escaped_octets(line) {
+            Some(line) => self.0.queue().push(line.as_bytes()),
+            None => self.0.queue().push(line),
+        }
         self.0.has_entries.notify_one();
         Ok(line.len())
     }
@@ -360,6 +380,12 @@ mod tests {
         }
         writer.flush_within(LIMIT);
         parts.try_iter().collect()
+    }
+
+    #[test]
+    fn a_line_moves_no_cursor() {
+        let text = written(Vec::new(), &["name=\x1b[2Jx\u{9b}", "ü\tplain"]);
+        assert_eq!(text, "name=\\u001b[2Jx\\u009b\nü\tplain\n");
     }
 
     #[test]

@@ -23,6 +23,7 @@ use super::congestion::HandoffTimes;
 use super::host::Host;
 use super::sources::{SourceKind, Sources};
 use crate::control::{Callers, ControlListener};
+use crate::runtime::{DaemonKind, InterfaceLock};
 use crate::settings::{MobileSettings, resolve};
 
 mod link;
@@ -33,8 +34,9 @@ use link::Link;
 /// Time between two tries to find the gateway's address by its name.
 const RESOLVE_AGAIN: Duration = Duration::from_secs(5);
 
-/// Runs the daemon until SIGTERM or SIGINT.
+/// Runs the daemon until SIGTERM, SIGINT or SIGQUIT.
 pub(super) fn run(settings: MobileSettings) -> anyhow::Result<()> {
+    let _lock = InterfaceLock::take(DaemonKind::Mobile, &settings.interface)?;
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?
@@ -100,6 +102,8 @@ impl Daemon {
         self.link.note_started(sources.kinds());
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut quit = signal(SignalKind::quit())?;
+        let mut hangup = signal(SignalKind::hangup())?;
         let mut datagram = vec![0; DATAGRAM_BYTES_MAX + 1];
         let (found, mut resolved) = tokio::sync::mpsc::channel(1);
         for (number, cell) in self.settings.cells.iter().enumerate() {
@@ -129,7 +133,10 @@ impl Daemon {
                     Ok(length) => self.handle_datagram(&datagram[..length]),
                     Err(error) => tracing::debug!(%error, "signal socket"),
                 },
-                stream = callers.next() => self.answer(stream).await,
+                call = callers.next() => {
+                    let reply = self.obey(&call.request);
+                    callers.answer(call, reply);
+                }
                 () = paused(self.host.as_ref()) => {
                     if let Some(host) = &mut self.host {
                         host.handle_pauses();
@@ -139,6 +146,8 @@ impl Daemon {
                 () = sleep(timeout) => {}
                 _ = terminate.recv() => break,
                 _ = interrupt.recv() => break,
+                _ = quit.recv() => break,
+                _ = hangup.recv() => crate::log::note_hangup(),
             }
         }
         tracing::info!("leaving");

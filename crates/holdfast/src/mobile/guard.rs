@@ -183,6 +183,7 @@ pub(super) fn run(args: &GuardArgs) -> anyhow::Result<()> {
         signal_hook::consts::SIGTERM,
         signal_hook::consts::SIGINT,
         signal_hook::consts::SIGHUP,
+        signal_hook::consts::SIGQUIT,
     ] {
         signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)))?;
     }

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use holdfast_lab::document::{self, nearest, shown};
+use holdfast_lab::files::read_up_to;
 use toml::{Table, Value};
 
 use super::SettingsError;
@@ -56,14 +57,7 @@ impl SettingsFile {
                 format!("cannot be read: {error}; name another with --config"),
             )
         };
-        let size = std::fs::metadata(path).map_err(unreadable)?.len();
-        if size > FILE_BYTES_MAX {
-            return Err(SettingsError::in_file(
-                path,
-                format!("{size} bytes are no settings file, it takes at most {FILE_BYTES_MAX}"),
-            ));
-        }
-        let text = std::fs::read_to_string(path).map_err(unreadable)?;
+        let text = read_up_to(path, FILE_BYTES_MAX).map_err(unreadable)?;
         Self::parse(path, &text, sections)
     }
 

@@ -226,6 +226,14 @@ impl GatewayArgs {
             Some(path) => SettingsFile::read(path, GATEWAY_FILE)?,
             None => SettingsFile::default(),
         };
+        let has_key = |entry: Section<'_>| entry.value(&key::MOBILE_KEY).is_some();
+        if let Some(path) = self
+            .config
+            .as_ref()
+            .filter(|_| file.sections("mobile").any(has_key))
+        {
+            super::key_file::warn_of_readers(path);
+        }
         self.over(&file)
     }
 
@@ -376,7 +384,7 @@ fn mobile(entry: &Section<'_>) -> Result<PeerConfig, SettingsError> {
     let file = entry.get(&key::MOBILE_KEY_FILE, Kind::text)?;
     let key = match (key, file) {
         (Some(key), None) => key,
-        (None, Some(file)) => super::mobile::read_key(file.as_ref())
+        (None, Some(file)) => super::key_file::read_key(file.as_ref())
             .map_err(|problem| entry.error(&key::MOBILE_KEY_FILE, problem))?,
         (None, None) => return Err(entry.missing(&key::MOBILE_KEY)),
         (Some(_), Some(_)) => {

@@ -2,7 +2,7 @@
 //! `holdfast mobile`: its flags, its file, and what comes of both.
 
 use std::net::{SocketAddr, ToSocketAddrs as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use holdfast_core::mobile_host::{FreezeSet, MobileHostSettings, MobileScheme};
@@ -13,14 +13,12 @@ use toml::Value;
 use super::SettingsError;
 use super::file::{Section, SectionKeys, SettingsFile};
 use super::gateway::LogFormat;
+use super::key_file::read_key;
 use super::keys::{Key, Kind, is_interface_name};
 
 mod sources;
 
 pub(crate) use sources::{ModemChoice, SOURCE_KEYS, SourceSettings};
-
-/// Longest key file, in bytes.
-const KEY_FILE_BYTES_MAX: u64 = 4096;
 
 /// `[mobile]` of a mobile's own settings file.
 pub(crate) const MOBILE_DAEMON_KEYS: &[Key] = &[
@@ -461,20 +459,6 @@ fn cells(_: Kind, value: &Value) -> Option<Vec<Cell>> {
         })
     };
     values.iter().map(|value| cell(value.as_str()?)).collect()
-}
-
-/// Reads a key file; the error is one line that names it.
-pub(super) fn read_key(path: &Path) -> Result<MobileKey, String> {
-    let shown = path.display();
-    let unreadable = |error: std::io::Error| {
-        format!("{shown} cannot be read: {error}; make it with `holdfast mobile keygen {shown}`")
-    };
-    if std::fs::metadata(path).map_err(unreadable)?.len() > KEY_FILE_BYTES_MAX {
-        return Err(format!("{shown} is too long for a key file"));
-    }
-    let text = std::fs::read_to_string(path).map_err(unreadable)?;
-    text.parse()
-        .map_err(|_| format!("{shown} holds no key; takes a file made by `holdfast mobile keygen`"))
 }
 
 /// The gateway's address as sockets take it. Asks a resolver if it is a name.

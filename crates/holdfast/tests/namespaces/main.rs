@@ -13,6 +13,7 @@ mod mobile_guard;
 mod mobile_host;
 mod mobile_wake;
 mod mobile_wake_senders;
+mod operations;
 mod path_mtu;
 mod restart;
 mod router;

@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
-use crate::document::{self, DocumentError};
+use crate::document::{self, DocumentError, read_text};
 use crate::results::ResultLine;
 use crate::scenario::ScenarioError;
 
@@ -223,6 +223,9 @@ pub struct Statement {
     pub rule: Rule,
 }
 
+/// Longest file of claims, in bytes.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
 impl ClaimsFile {
     /// Reads and checks a file.
     ///
@@ -231,7 +234,7 @@ impl ClaimsFile {
     pub fn load(path: &Path) -> anyhow::Result<Self> {
         let shown = path.display().to_string();
         let text =
-            std::fs::read_to_string(path).with_context(|| format!("{shown}: cannot be read"))?;
+            read_text(path, FILE_BYTES_MAX).with_context(|| format!("{shown}: cannot be read"))?;
         Ok(Self::parse(&shown, &text)?)
     }
 

@@ -23,7 +23,7 @@ impl Worker {
     /// Receives what neighbours have sent and does what is due between stations.
     ///
     /// Errors: socket or devices broke.
-    pub(super) fn run_station(&mut self) -> io::Result<()> {
+    pub(super) fn handle_station(&mut self) -> io::Result<()> {
         let now = clock();
         let Some(station) = &mut self.station else {
             return Ok(());

@@ -21,7 +21,7 @@ const MOBILES_SHOWN_MAX: usize = 1_000;
 
 impl Worker {
     /// Does what the control thread asks.
-    pub(super) fn obey(&mut self, command: Command) {
+    pub(super) fn obey_in_engine(&mut self, command: Command) {
         let now = clock();
         match command {
             Command::Link {
@@ -43,6 +43,7 @@ impl Worker {
                 self.perform();
             }
             Command::AllLinks { carrier } => {
+                self.has_carrier = carrier;
                 let event = if carrier {
                     LinkEvent::Up
                 } else {
@@ -96,18 +97,20 @@ impl Worker {
                 .counters()
                 .map(|(name, count)| (name.to_owned(), count)),
         );
+        counters.insert("worker.quarantined".into(), self.quarantine.len() as u64);
         counters.insert("dictionaries".into(), self.engine.dictionaries() as u64);
         if let Some(station) = &self.station {
             counters.extend(station.counters());
         }
         StatusReply {
             handoff: self.station.as_ref().map(|station| station.status(now)),
-            attached: self.leave_by.is_none(),
+            attached: self.leave_by.is_none() && self.rests_until.is_none(),
             flows: FlowTableStatus {
                 tracked: seen.flows as u64,
                 flows_max: self.settings.flows_max as u64,
                 in_outage: seen.flows_in_outage as u64,
             },
+            keeps_records: self.records.outlive_the_process(),
             cache: CacheStatus {
                 bytes: seen.cached_bytes,
                 bytes_max: self.settings.cache_bytes_max as u64,
@@ -176,7 +179,7 @@ fn largest<T, K: Ord>(
 }
 
 impl WorkerCounters {
-    fn named(&self) -> [(&'static str, u64); 14] {
+    fn named(&self) -> [(&'static str, u64); 15] {
         [
             ("forwarded", self.forwarded),
             ("sack_replaced", self.sack_replaced),
@@ -192,6 +195,7 @@ impl WorkerCounters {
             ("no_buffer", self.no_buffer),
             ("starved", self.starved),
             ("write_errors", self.write_errors),
+            ("panics", self.panics),
         ]
     }
 }

@@ -6,25 +6,15 @@ use std::time::Duration;
 
 use holdfast_core::mobile_host::HostLinkEvent;
 use holdfast_core::signal::LinkState;
-use tokio::net::UnixStream;
 
 use super::super::sources::SourceKind;
 use super::Daemon;
-use crate::control::{ControlReply, ControlRequest, LinkEvent, answer_line, request_line};
+use crate::control::{ControlReply, ControlRequest, LinkEvent};
 use crate::status::{LinkView, MobileSessionStatus};
 
 impl Daemon {
-    /// Answers a caller of the control socket. One at a time, each within its limits.
-    pub(super) async fn answer(&mut self, stream: UnixStream) {
-        let mut stream = stream;
-        let reply = match request_line(&mut stream).await {
-            Ok(request) => self.obey(&request),
-            Err(reply) => reply,
-        };
-        answer_line(&mut stream, &reply).await;
-    }
-
-    fn obey(&mut self, request: &ControlRequest) -> ControlReply {
+    /// Does what a caller of the control socket asks.
+    pub(super) fn obey(&mut self, request: &ControlRequest) -> ControlReply {
         match request {
             ControlRequest::Status { .. } => ControlReply::Mobile(Box::new(self.status())),
             ControlRequest::Signal {

@@ -91,7 +91,7 @@ pub(super) fn settings(
         section.get_or_default(&GROUP, |kind, value| kind.text(value)?.parse().ok())?;
     let neighbours = neighbours(section, port, group)?;
     let key_file = section.require(&KEY_FILE, Kind::text)?;
-    let key = super::super::mobile::read_key(key_file.as_ref())
+    let key = super::super::key_file::read_key(key_file.as_ref())
         .map_err(|problem| section.error(&KEY_FILE, problem))?;
     let interface = match section.get(&INTERFACE, Kind::text)? {
         Some(interface) => interface,

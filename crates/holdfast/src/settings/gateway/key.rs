@@ -224,8 +224,10 @@ pub(super) const CONTROL_SOCKET: Key = Key {
     kind: Kind::Path,
     default: Some("\"/run/holdfast/gateway.sock\""),
     example: "\"/run/holdfast/gateway.sock\"",
-    meaning: "The Unix socket of `holdfast status` and `holdfast gateway signal`.",
-    cost: "None.",
+    meaning: "The Unix socket of `holdfast status` and `holdfast gateway signal`, for its owner and group \
+        (mode 0660). A socket that a killed daemon left is replaced; anything else stays, and the daemon \
+        does not start.",
+    cost: "None. Only /run/holdfast is made if it is missing.",
 };
 
 pub(super) const STATE_FILE: Key = Key {
@@ -233,8 +235,11 @@ pub(super) const STATE_FILE: Key = Key {
     kind: Kind::Path,
     default: Some("\"/run/holdfast/gateway.state\""),
     example: "\"/run/holdfast/gateway.state\"",
-    meaning: "Where the daemon keeps what its successor needs to go on in mid-flow, also after a kill.",
-    cost: "Some 100 bytes a flow, in memory if the path is on a tmpfs, as /run is.",
+    meaning: "Where the daemon keeps what its successor needs to go on in mid-flow, also after a kill. A \
+        file that is no state file of holdfast stays as it is, and the daemon does not start.",
+    cost: "64 bytes for each of `flows_max`, 4 MiB with the default, taken at the start; in memory if the \
+        path is on a tmpfs, as /run is. If the file system is full the gateway runs without it, says so, and \
+        `mtcp-plus` acknowledges nothing ahead.",
 };
 
 pub(super) const LISTEN: Key = Key {

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The callers of a control socket, served at the same time and within limits.
+//!
+//! A caller is read in a task of its own. When all places are taken and a further caller
+//! comes, the one that has been silent for the longest leaves: callers that ask nothing hinder
+//! nobody. What a caller asks is answered by the daemon, in the order in which it was asked.
+
+use std::collections::VecDeque;
+use std::os::unix::net::UnixListener;
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::UnixStream;
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::timeout;
+
+use super::{ControlReply, ControlRequest, parse_request, refusal, reply_line};
+
+/// Longest request line that a daemon reads, in bytes.
+const REQUEST_BYTES_MAX: usize = 4096;
+
+/// Callers that have not asked yet, and callers that are answered: so many of each.
+const CALLERS_MAX: usize = 16;
+
+/// How long a caller may take to ask, and to read the answer.
+const CALLER_WAIT: Duration = Duration::from_secs(5);
+
+/// After a caller could not be taken (no more descriptors): it stays the next one.
+const TAKE_AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+/// A caller and what it asked.
+#[derive(Debug)]
+pub(crate) struct Call {
+    /// What is asked.
+    pub(crate) request: ControlRequest,
+    stream: UnixStream,
+}
+
+impl Call {
+    /// Writes the reply, to a caller who may have left. Waits for it, within a limit.
+    pub(crate) async fn answer(self, reply: &ControlReply) {
+        let mut stream = self.stream;
+        let line = reply_line(reply);
+        match timeout(CALLER_WAIT, stream.write_all(line.as_bytes())).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::debug!(%error, "control socket"),
+            Err(_) => tracing::debug!("control socket: the caller does not read"),
+        }
+    }
+}
+
+/// The callers of a control socket.
+#[derive(Debug)]
+pub(crate) struct Callers {
+    listener: tokio::net::UnixListener,
+    /// When the next one is taken, after one could not be.
+    again_at: Option<tokio::time::Instant>,
+    /// Those that have not asked yet.
+    asking: JoinSet<Option<Call>>,
+    /// The same, the oldest first, and some that have asked by now.
+    oldest: VecDeque<AbortHandle>,
+    /// Those that are answered.
+    answering: JoinSet<()>,
+}
+
+impl Callers {
+    /// Those of a listener that does not block; within a tokio runtime.
+    pub(crate) fn of(listener: UnixListener) -> std::io::Result<Self> {
+        Ok(Self {
+            listener: tokio::net::UnixListener::from_std(listener)?,
+            again_at: None,
+            asking: JoinSet::new(),
+            oldest: VecDeque::new(),
+            answering: JoinSet::new(),
+        })
+    }
+
+    /// The next caller that has asked something. May be dropped and asked again.
+    pub(crate) async fn next(&mut self) -> Call {
+        loop {
+            tokio::select! {
+                Some(asked) = self.asking.join_next() => {
+                    if let Ok(Some(call)) = asked {
+                        return call;
+                    }
+                }
+                Some(_) = self.answering.join_next() => {}
+                stream = take(&self.listener, &mut self.again_at) => self.read(stream),
+            }
+        }
+    }
+
+    /// Reads what a caller asks. The oldest of too many leaves.
+    fn read(&mut self, stream: UnixStream) {
+        self.oldest.retain(|caller| !caller.is_finished());
+        if self.oldest.len() >= CALLERS_MAX
+            && let Some(oldest) = self.oldest.pop_front()
+        {
+            tracing::debug!("control socket: a silent caller leaves for another");
+            oldest.abort();
+        }
+        self.oldest.push_back(self.asking.spawn(ask(stream)));
+    }
+
+    /// Answers a caller while the daemon goes on.
+    pub(crate) fn answer(&mut self, call: Call, reply: ControlReply) {
+        // The answers to callers that do not read are given up when there are too many of them.
+        while self.answering.try_join_next().is_some() {}
+        if self.answering.len() < CALLERS_MAX {
+            self.answering
+                .spawn(async move { call.answer(&reply).await });
+        } else {
+            tracing::debug!("control socket: too many callers do not read");
+        }
+    }
+}
+
+/// Takes the next caller. May be dropped and asked again.
+async fn take(
+    listener: &tokio::net::UnixListener,
+    again_at: &mut Option<tokio::time::Instant>,
+) -> UnixStream {
+    loop {
+        if let Some(at) = *again_at {
+            tokio::time::sleep_until(at).await;
+            *again_at = None;
+        }
+        match listener.accept().await {
+            Ok((stream, _)) => return stream,
+            Err(error) => {
+                tracing::warn!(%error, "control socket");
+                *again_at = Some(tokio::time::Instant::now() + TAKE_AGAIN_AFTER);
+            }
+        }
+    }
+}
+
+/// Reads what a caller asks; one that asks nothing that is understood is answered here.
+async fn ask(mut stream: UnixStream) -> Option<Call> {
+    match request(&mut stream).await {
+        Ok(request) => Some(Call { request, stream }),
+        Err(reply) => {
+            // Within the caller's place, and for no longer than that.
+            let line = reply_line(&reply);
+            let _ = timeout(CALLER_WAIT, stream.write_all(line.as_bytes())).await;
+            None
+        }
+    }
+}
+
+/// Reads a caller's request, within limits of length and time; the error is the reply.
+async fn request(stream: &mut UnixStream) -> Result<ControlRequest, ControlReply> {
+    let mut line = String::new();
+    let mut limited = BufReader::new(stream.take(REQUEST_BYTES_MAX as u64));
+    match timeout(CALLER_WAIT, limited.read_line(&mut line)).await {
+        Ok(Ok(_)) if line.ends_with('\n') => parse_request(&line),
+        Ok(Ok(_)) => Err(refusal("no line, or one that is too long")),
+        Ok(Err(_)) => Err(refusal("not a line of text")),
+        Err(_) => Err(refusal("no line in time")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead as _, Write as _};
+    use std::os::unix::net::UnixStream as Caller;
+    use std::time::Instant;
+
+    use super::*;
+
+    /// More than anything here takes on a busy machine, and less than silent callers may take.
+    const SOON: Duration = Duration::from_secs(4);
+
+    fn ask_for(caller: &mut Caller, request: &[u8]) -> String {
+        caller.set_read_timeout(Some(SOON)).unwrap();
+        caller.write_all(request).unwrap();
+        let mut answer = String::new();
+        std::io::BufReader::new(caller)
+            .read_line(&mut answer)
+            .unwrap();
+        answer
+    }
+
+    /// Runs a daemon that answers everything with [`ControlReply::Done`] while `work` runs.
+    fn with_daemon(work: impl FnOnce(&std::path::Path) + Send) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let listener = UnixListener::bind(&path).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let (done, mut is_done) = tokio::sync::oneshot::channel::<()>();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let _done = done;
+                work(&path);
+            });
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build();
+            runtime.unwrap().block_on(async {
+                let mut callers = Callers::of(listener).unwrap();
+                loop {
+                    tokio::select! {
+                        call = callers.next() => callers.answer(call, ControlReply::Done),
+                        _ = &mut is_done => break,
+                    }
+                }
+            });
+        });
+    }
+
+    #[test]
+    fn silent_callers_keep_nobody_from_an_answer() {
+        with_daemon(|path| {
+            let mut silent: Vec<_> = (0..40).map(|_| Caller::connect(path).unwrap()).collect();
+            // Half a line is no request either.
+            silent[39].write_all(b"{\"comm").unwrap();
+            let begun = Instant::now();
+            for _ in 0..10 {
+                let mut caller = Caller::connect(path).unwrap();
+                let answer = ask_for(&mut caller, b"{\"command\":\"status\"}\n");
+                assert_eq!(answer, "{\"reply\":\"done\"}\n");
+            }
+            assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
+            // Of those that are left one may still ask.
+            assert_eq!(
+                ask_for(&mut silent[39], b"and\":\"status\"}\n"),
+                "{\"reply\":\"done\"}\n"
+            );
+        });
+    }
+
+    #[test]
+    fn callers_that_do_not_read_keep_nobody_from_an_answer() {
+        with_daemon(|path| {
+            let mut deaf: Vec<_> = (0..40).map(|_| Caller::connect(path).unwrap()).collect();
+            for caller in &mut deaf {
+                caller.write_all(b"{\"command\":\"status\"}\n").unwrap();
+            }
+            let mut caller = Caller::connect(path).unwrap();
+            let answer = ask_for(&mut caller, b"{\"command\":\"status\"}\n");
+            assert_eq!(answer, "{\"reply\":\"done\"}\n");
+        });
+    }
+
+    #[test]
+    fn a_request_that_is_too_long_is_refused() {
+        with_daemon(|path| {
+            let mut caller = Caller::connect(path).unwrap();
+            let answer = ask_for(&mut caller, &[b'x'; REQUEST_BYTES_MAX]);
+            assert!(answer.contains("too long"), "{answer}");
+        });
+    }
+}

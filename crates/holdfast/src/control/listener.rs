@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The socket file of a daemon: made so that only its owner and group may connect, never in
+//! the place of anything but a socket that nobody serves.
+
+use std::fs::{Metadata, Permissions};
+use std::io::{self, ErrorKind};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use rustix::fs::{Mode, fchmod};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
+};
+
+use crate::runtime::{is_same, prepare_parent};
+
+/// Callers that the kernel lets wait until they are taken.
+const BACKLOG: i32 = 128;
+
+/// Who may connect: the owner and the group.
+const MODE: u32 = 0o660;
+
+/// A control socket that goes with its owner.
+#[derive(Debug)]
+pub(crate) struct ControlListener {
+    listener: UnixListener,
+    path: PathBuf,
+    /// The socket file that was made.
+    made: Metadata,
+}
+
+impl ControlListener {
+    /// Listens at `path`, in place of a daemon that died.
+    ///
+    /// Errors: one line that names the path and the remedy: a daemon serves there, or there is
+    /// something that is no socket. Both stay as they are.
+    pub(crate) fn bind(path: &Path) -> anyhow::Result<Self> {
+        let shown = path.display();
+        prepare_parent(path, "--control-socket")?;
+        remove_abandoned(path)?;
+        let (listener, made) = listen_at(path).with_context(|| {
+            format!("{shown}: cannot listen there; name another path with --control-socket")
+        })?;
+        Ok(Self {
+            listener,
+            path: path.to_owned(),
+            made,
+        })
+    }
+
+    /// The listening socket once more, for whoever waits for callers.
+    pub(crate) fn try_clone(&self) -> io::Result<UnixListener> {
+        self.listener.try_clone()
+    }
+}
+
+impl Drop for ControlListener {
+    fn drop(&mut self) {
+        // Somebody may have put something else in its place.
+        if is_same(&self.made, &self.path) {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Removes the socket of a daemon that was killed.
+fn remove_abandoned(path: &Path) -> anyhow::Result<()> {
+    let shown = path.display();
+    match path.symlink_metadata() {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => bail!("{shown}: {error}; name another path with --control-socket"),
+        Ok(found) if !found.file_type().is_socket() => bail!(
+            "{shown}: is there and is no socket; remove it, or name another path with --control-socket"
+        ),
+        Ok(_) => {}
+    }
+    match try_to_call(path) {
+        Err(Errno::CONNREFUSED) => {
+            std::fs::remove_file(path).with_context(|| format!("{shown}: cannot be replaced"))
+        }
+        // It went at this moment.
+        Err(Errno::NOENT) => Ok(()),
+        // AGAIN: so many callers wait that the kernel takes no more of them.
+        Ok(()) | Err(Errno::AGAIN) => bail!(
+            "{shown}: another daemon listens there; stop it, or name another path with \
+             --control-socket"
+        ),
+        Err(error) => bail!("{shown}: {error}; name another path with --control-socket"),
+    }
+}
+
+/// Connects without waiting: a daemon that hangs accepts nobody.
+fn try_to_call(path: &Path) -> Result<(), Errno> {
+    let caller = unix_socket()?;
+    connect(&caller, &SocketAddrUnix::new(path)?)
+}
+
+fn listen_at(path: &Path) -> io::Result<(UnixListener, Metadata)> {
+    let socket = unix_socket()?;
+    // The file gets the socket's mode, less the umask: at no moment may others connect.
+    fchmod(&socket, Mode::from_raw_mode(MODE))?;
+    bind(&socket, &SocketAddrUnix::new(path)?)?;
+    let made = path.symlink_metadata()?;
+    // What the umask took.
+    std::fs::set_permissions(path, Permissions::from_mode(MODE))?;
+    listen(&socket, BACKLOG)?;
+    Ok((socket.into(), made))
+}
+
+fn unix_socket() -> Result<OwnedFd, Errno> {
+    socket_with(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
+        None,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::fs::{CWD, FileType, mknodat};
+
+    use super::*;
+
+    fn refusal(path: &Path) -> String {
+        format!("{:#}", ControlListener::bind(path).unwrap_err())
+    }
+
+    #[test]
+    fn what_is_no_socket_is_neither_replaced_nor_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let [file, fifo, link, directory, other] =
+            ["file", "fifo", "link", "directory", "other"].map(|name| folder.path().join(name));
+        std::fs::write(&file, "precious").unwrap();
+        mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR, 0).unwrap();
+        std::os::unix::fs::symlink(&other, &link).unwrap();
+        std::fs::create_dir(&directory).unwrap();
+        for path in [&file, &fifo, &link, &directory, Path::new("/dev/null")] {
+            let error = refusal(path);
+            assert!(
+                error.contains("is no socket") && error.contains("--control-socket"),
+                "{error}"
+            );
+            assert!(path.symlink_metadata().is_ok(), "{path:?}");
+        }
+        assert_eq!(std::fs::read(&file).unwrap(), b"precious");
+        // One that is replaced while the daemon runs stays at its end.
+        let listener = ControlListener::bind(&other).unwrap();
+        std::fs::remove_file(&other).unwrap();
+        std::fs::write(&other, "precious").unwrap();
+        drop(listener);
+        assert_eq!(std::fs::read(&other).unwrap(), b"precious");
+    }
+
+    #[test]
+    fn a_socket_is_replaced_if_nobody_serves_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        // As one that was killed leaves it.
+        drop(UnixListener::bind(&path).unwrap());
+        let listener = ControlListener::bind(&path).unwrap();
+        assert!(refusal(&path).contains("another daemon listens there"));
+        // With more callers than it takes as well.
+        let mut callers = Vec::new();
+        while callers.len() < 2 * BACKLOG as usize && try_to_call(&path).is_ok() {
+            let caller = unix_socket().unwrap();
+            if connect(&caller, &SocketAddrUnix::new(&path).unwrap()).is_err() {
+                break;
+            }
+            callers.push(caller);
+        }
+        assert!(refusal(&path).contains("another daemon listens there"));
+        drop(listener);
+        assert!(!path.exists());
+    }
+}

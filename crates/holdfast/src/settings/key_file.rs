@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A file with a key, as `holdfast mobile keygen` makes it.
+
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use holdfast_core::signal::MobileKey;
+use holdfast_lab::files::read_up_to;
+
+/// Longest key file, in bytes.
+const KEY_FILE_BYTES_MAX: u64 = 4096;
+
+/// Reads a key file; the error is one line that names it.
+pub(super) fn read_key(path: &Path) -> Result<MobileKey, String> {
+    let shown = path.display();
+    let unreadable = |error: std::io::Error| {
+        let remedy = match error.kind() {
+            ErrorKind::PermissionDenied => "run as root, or as the owner of the file".into(),
+            _ => format!("make it with `holdfast mobile keygen {shown}`"),
+        };
+        format!("{shown} cannot be read: {error}; {remedy}")
+    };
+    let text = read_up_to(path, KEY_FILE_BYTES_MAX).map_err(unreadable)?;
+    let key = text.parse().map_err(|_| {
+        format!("{shown} holds no key; takes a file made by `holdfast mobile keygen`")
+    })?;
+    warn_of_readers(path);
+    Ok(key)
+}
+
+/// Whoever reads a key can speak for its owner. A warning and no error: an upgrade must not
+/// keep a daemon from its work.
+pub(super) fn warn_of_readers(path: &Path) {
+    if others_may_use(path) {
+        let shown = path.display();
+        tracing::warn!("{shown}: other users can read or change the key in it; chmod 600 {shown}");
+    }
+}
+
+/// A pipe has no readers beside us.
+fn others_may_use(path: &Path) -> bool {
+    path.metadata()
+        .is_ok_and(|found| found.is_file() && found.mode() & 0o027 != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_that_others_can_read_is_noticed_and_a_file_without_an_end_is_refused() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let file = tempfile::NamedTempFile::new().unwrap();
+        for (mode, others) in [
+            (0o600, false),
+            (0o400, false),
+            (0o640, false),
+            (0o644, true),
+            (0o620, true),
+            (0o602, true),
+        ] {
+            let mode = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(file.path(), mode.clone()).unwrap();
+            assert_eq!(others_may_use(file.path()), others, "{mode:?}");
+        }
+        assert!(!others_may_use(Path::new("/dev/null")));
+        let error = read_key(Path::new("/dev/zero")).unwrap_err();
+        assert!(error.contains("longer than 4096 bytes"), "{error}");
+    }
+}

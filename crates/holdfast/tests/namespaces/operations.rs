@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What an operator does to a gateway beside settings: signals, callers, a second one.
+
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
+use std::os::unix::net::UnixStream;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use holdfast_lab::daemons::make_key;
+use holdfast_lab::harness::Harness;
+use holdfast_lab::link_process::GATEWAY_IF;
+
+use super::{HOLDFAST, await_that, harness, wired};
+
+/// `holdfast status`, with what it takes on a busy machine.
+fn status(harness: &Harness, flags: &[&str]) -> (Duration, String) {
+    let begun = Instant::now();
+    let output = Command::new(HOLDFAST)
+        .args(["status", "--socket"])
+        .arg(harness.folder().join("gateway.sock"))
+        .args(flags)
+        .output()
+        .unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    (begun.elapsed(), String::from_utf8(text).unwrap())
+}
+
+fn log(harness: &Harness) -> String {
+    std::fs::read_to_string(harness.folder().join("gateway.log")).unwrap()
+}
+
+#[test]
+fn a_hangup_changes_nothing_and_is_answered_in_the_log() {
+    let test = "a_hangup_changes_nothing_and_is_answered_in_the_log";
+    let Some(mut harness) = harness(test, &wired(1500), "hold") else {
+        return;
+    };
+    harness.signal_gateway(libc::SIGHUP).unwrap();
+    await_that("the log names the remedy", || {
+        log(&harness).contains("SIGHUP: settings are read at the start only; restart the daemon")
+    });
+    assert!(status(&harness, &[]).1.starts_with("gateway "));
+    // A broken pipe is none of its business.
+    harness.signal_gateway(libc::SIGPIPE).unwrap();
+    assert!(status(&harness, &[]).1.starts_with("gateway "));
+    harness.stop_gateway().unwrap();
+}
+
+#[test]
+fn each_signal_that_ends_a_gateway_removes_its_socket_and_its_lock() {
+    let test = "each_signal_that_ends_a_gateway_removes_its_socket_and_its_lock";
+    let Some(mut harness) = harness(test, &wired(1500), "hold") else {
+        return;
+    };
+    for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGQUIT] {
+        let socket = harness.folder().join("gateway.sock");
+        let found = socket.metadata().unwrap();
+        assert!(found.file_type().is_socket());
+        assert_eq!(found.permissions().mode() & 0o777, 0o660);
+        harness.signal_gateway(signal).unwrap();
+        let mut gateway = harness.gateway.take().unwrap();
+        let ended = gateway.child.wait_at_most(Duration::from_secs(20)).unwrap();
+        assert!(ended.is_some_and(|status| status.success()), "{ended:?}");
+        assert!(!socket.exists(), "signal {signal}");
+        harness.start_gateway().unwrap();
+    }
+}
+
+#[test]
+fn forty_silent_callers_keep_nobody_from_the_status() {
+    let test = "forty_silent_callers_keep_nobody_from_the_status";
+    let Some(harness) = harness(test, &wired(1500), "hold") else {
+        return;
+    };
+    let call = || UnixStream::connect(harness.folder().join("gateway.sock")).unwrap();
+    let silent: Vec<_> = (0..40).map(|_| call()).collect();
+    let (took, text) = status(&harness, &[]);
+    assert!(text.starts_with("gateway "), "{text}");
+    // Silent callers may stay for 5 s.
+    assert!(took < Duration::from_secs(3), "{took:?}");
+    drop(silent);
+}
+
+#[test]
+fn an_interface_takes_one_gateway_and_a_name_that_others_can_take_is_no_lock() {
+    let test = "an_interface_takes_one_gateway_and_a_name_that_others_can_take_is_no_lock";
+    let Some(mut harness) = harness(test, &wired(1500), "hold") else {
+        return;
+    };
+    let folder = harness.folder().to_owned();
+    let mut second = harness.topology.gateway().command(HOLDFAST);
+    second
+        .args(["gateway", "--wireless", GATEWAY_IF, "--control-socket"])
+        .arg(folder.join("second.sock"))
+        .arg("--state-file")
+        .arg(folder.join("second.state"));
+    let output = second.output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        !output.status.success() && error.contains("another gateway runs on interface"),
+        "{error}"
+    );
+    harness.stop_gateway().unwrap();
+    // Any user of the machine can take this one, and keep it.
+    let squatter = harness.topology.gateway().run(|| {
+        use std::os::linux::net::SocketAddrExt as _;
+        use std::os::unix::net::{SocketAddr, UnixListener};
+        let name = format!("holdfast-gateway-{GATEWAY_IF}");
+        UnixListener::bind_addr(&SocketAddr::from_abstract_name(name).unwrap()).unwrap()
+    });
+    harness.start_gateway().unwrap();
+    drop(squatter);
+}
+
+#[test]
+fn a_name_of_the_settings_controls_no_terminal() {
+    let test = "a_name_of_the_settings_controls_no_terminal";
+    let Some(mut harness) = harness(test, &wired(1500), "hold") else {
+        return;
+    };
+    harness.stop_gateway().unwrap();
+    let key = make_key(HOLDFAST.as_ref(), harness.folder()).unwrap();
+    harness.set_gateway_settings(&format!(
+        "[[mobile]]\nname = \"a\\u001b[2J\\u009bb\\nc\"\nkey_file = {key:?}\naddresses = [\"10.0.0.1\"]"
+    ));
+    harness.start_gateway().unwrap();
+    let text = status(&harness, &[]).1;
+    assert!(text.contains(r"a\u001b[2J\u009bb\u000ac"), "{text:?}");
+    let is_harmless = |char: char| !char.is_control() || char == '\n';
+    assert!(text.chars().all(is_harmless), "{text:?}");
+    let text = status(&harness, &["--json"]).1;
+    assert!(text.chars().all(is_harmless), "{text:?}");
+    let exact: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(exact["mobiles"][0]["name"], "a\u{1b}[2J\u{9b}b\nc");
+}
