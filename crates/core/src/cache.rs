@@ -11,9 +11,9 @@ use holdfast_wire::{Flags, Segment, SeqNum};
 
 use crate::Payload;
 
-/// A range counts as so many bytes at least, for that is about what it takes besides its
-/// payload: else a limit of bytes would be none for tiny segments.
-const ENTRY_BYTES_MIN: u32 = 256;
+/// A range counts as so many bytes at least. The smallest buffer of a frame has twice as many,
+/// and there are buffers for twice the cache: else tiny segments would take them all.
+const ENTRY_BYTES_MIN: u32 = 1_000;
 
 /// With nothing kept, room for more entries than this is given back.
 const CAPACITY_KEPT: usize = 256;

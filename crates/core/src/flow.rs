@@ -104,6 +104,8 @@ pub(crate) struct FhState {
     last_end: SeqNum,
     /// The end of a segment that goes beyond the MH's window.
     beyond: Option<SeqNum>,
+    /// The header for segments in its name is of a segment that fits.
+    has_header: bool,
     /// Its ACKs may have SACK blocks: both SYNs have permitted them, or it has sent some.
     pub sack: bool,
     /// The MH has acknowledged this, which has passed by unseen if it was ever sent.
@@ -170,8 +172,9 @@ pub(crate) struct Flow<P: Payload> {
     tsval_noted: Instant,
     /// A segment sent once whose ACK gives the round trip.
     timed: Option<(SeqNum, Instant)>,
-    /// What of its MH's bytes in flight is this flow's.
+    /// What of its MH's bytes in flight, and of its bytes in the cache, is this flow's.
     counted_in_flight: u32,
+    counted_kept_bytes: usize,
     /// It stands among its MH's [`waiting`](crate::mobile::Mobile::waiting).
     pub waits: bool,
     /// Its index among its MH's [`flows`](crate::mobile::Mobile::flows).
@@ -230,6 +233,7 @@ impl<P: Payload> Flow<P> {
             tsval_noted: now,
             timed: None,
             counted_in_flight: 0,
+            counted_kept_bytes: 0,
             waits: false,
             index_at_mobile: 0,
             mute: Mute::No,
@@ -303,6 +307,12 @@ impl<P: Payload> Flow<P> {
         let now = self.in_flight_at_mobile();
         total.count(self.counted_in_flight, now);
         self.counted_in_flight = now;
+    }
+
+    /// Its MH counts the bytes that are kept now; returns what it has counted before.
+    pub(crate) fn count_kept_bytes(&mut self) -> usize {
+        let kept = self.kept_bytes();
+        core::mem::replace(&mut self.counted_kept_bytes, kept)
     }
 
     /// Joins those that wait to be sent from the cache, if there is something to send.

@@ -49,8 +49,9 @@ pub struct Gateway<P: Payload> {
     /// Some flows may have been set up early.
     has_early: bool,
     swept: u32,
-    /// Where the walk for a flow that makes room stands, and the newest flow.
+    /// Where the walk for a flow that makes room stands; confirmed flows, and the newest flow.
     clock_hand: u32,
+    open_flows: usize,
     newest: Option<u32>,
     sweep_at: Option<Instant>,
     /// The cells, and when they are to be shared anew.
@@ -75,6 +76,7 @@ impl<P: Payload> Gateway<P> {
             has_early: Self::expects_early(&settings),
             swept: 0,
             clock_hand: 0,
+            open_flows: 0,
             newest: None,
             sweep_at: None,
             cells: cell::Cell::all(&settings),
@@ -125,7 +127,7 @@ impl<P: Payload> Gateway<P> {
             let quiet = now.saturating_since(seen);
             let from_mh = direction == Direction::Uplink;
             self.cached_bytes -= flow.on_syn(from_mh, segment, quiet, now);
-            if matches!(flow.stage, Stage::Open | Stage::Opaque) {
+            if flow.stage != Stage::Meeting {
                 flow.seen = seen;
             }
             Verdict::Forward
@@ -291,6 +293,7 @@ impl<P: Payload> Gateway<P> {
             self.counters.implausible += 1;
         }
         let room = scheme.cache_room(flow, segment, settings);
+        let room = room.min(mobile.cache_room(self.cached_bytes, settings));
         let kept = flow.keep(segment, payload, room, self.cached_bytes, settings);
         let counters = &mut self.counters;
         let Insertion::Kept { new_bytes } = kept else {
@@ -313,6 +316,8 @@ impl<P: Payload> Gateway<P> {
         // Kept back only if it is certain to be sent from the cache.
         let takes_segments = asks || mobile.takes_segments();
         let waits_its_turn = (backlog || !takes_segments) && segment.end().after(flow.sent_nxt);
+        // A mute flow sends no more than probes: after some of them the FH's own copies do better.
+        let waits_its_turn = waits_its_turn && (flow.mute == Mute::No || !repeated || ours);
         let away = mobile.is_away() && !asks;
         let mut cx = Context::new(settings, mobile, now, counters, actions);
         if !(away || flow.held || waits_its_turn || (repeated && ours)) {
@@ -425,7 +430,7 @@ impl<P: Payload> Gateway<P> {
             return;
         };
         if let Some(mobile) = self.mobiles.at_mut(flow.mobile) {
-            mobile.count_in_flight(flow);
+            mobile.count(flow);
             flow.join(place, &mut mobile.waiting);
         }
         self.sort_among_flows_of_mobile(place);
@@ -451,7 +456,11 @@ impl<P: Payload> Gateway<P> {
         };
         mobile.flows.swap(index, other);
         let at = [index, other].map(|index| (index, mobile.flows[index]));
-        mobile.open = if is_open { other + 1 } else { other };
+        if is_open {
+            (mobile.open, self.open_flows) = (other + 1, self.open_flows + 1);
+        } else {
+            (mobile.open, self.open_flows) = (other, self.open_flows.saturating_sub(1));
+        }
         for (index, place) in at {
             if let Some(flow) = self.flows.at_mut(place) {
                 flow.index_at_mobile = index;
@@ -487,12 +496,12 @@ fn take_in<P: Payload>(
         mobile.rtt.sample(rtt);
     }
     if outcome.acked > 0 {
-        mobile.acked += u64::from(outcome.acked);
+        mobile.acked += u64::from(outcome.delivered);
         mobile
             .delivery
-            .on_acked(outcome.acked, mobile.rtt.srtt(), now);
+            .on_acked(outcome.delivered, mobile.rtt.srtt(), now);
         mobile.grow_window(if mobile.link == Link::Recovering {
-            outcome.acked
+            outcome.delivered
         } else {
             0
         });
@@ -502,7 +511,7 @@ fn take_in<P: Payload>(
     if flow.finds_link_kept_all(segment) {
         counters.links_that_kept += 1;
     }
-    mobile.count_in_flight(flow);
+    mobile.count(flow);
     mobile.hear(now)
 }
 

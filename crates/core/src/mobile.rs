@@ -75,6 +75,8 @@ pub(crate) enum Link {
     Recovering,
 }
 
+/// See [`Mobile::cache_room`].
+const CACHE_SHARE: usize = 4;
 /// A piece of the cache may be so long that it takes the link this time.
 const QUANTUM: Duration = Duration::from_millis(2);
 /// Bytes sent at once after an outage on a link of which nothing was measured: ten
@@ -140,6 +142,8 @@ pub(crate) struct Mobile {
     pub delivery: DeliveryRate,
     /// What was sent to it and is not acknowledged, all flows.
     pub in_flight: InFlight,
+    /// Bytes in the cache for its flows.
+    kept_bytes: usize,
     /// When a flow has found last that the radio has lost something.
     pub radio_lost_at: Option<Instant>,
     /// Since when data in flight waits for an answer.
@@ -182,6 +186,7 @@ impl Mobile {
             rtt: RttEstimator::default(),
             delivery: DeliveryRate::default(),
             in_flight: InFlight::default(),
+            kept_bytes: 0,
             radio_lost_at: None,
             unanswered_since: None,
             probes: 0,
@@ -313,9 +318,19 @@ impl Mobile {
         }
     }
 
-    /// What the flow has in flight may have changed.
-    pub(crate) fn count_in_flight<P: Payload>(&mut self, flow: &mut Flow<P>) {
+    /// What the cache takes for this mobile: up to [`CACHE_SHARE`] times what is left for all. So
+    /// one mobile takes four fifths at most, and the next one four fifths of the rest.
+    pub(crate) fn cache_room(&self, cached_bytes: usize, settings: &Settings) -> usize {
+        let free = settings.cache_bytes_max.saturating_sub(cached_bytes);
+        free.saturating_mul(CACHE_SHARE)
+            .saturating_sub(self.kept_bytes)
+    }
+
+    /// What the flow has in flight and in the cache may have changed.
+    pub(crate) fn count<P: Payload>(&mut self, flow: &mut Flow<P>) {
         flow.count_in_flight(&mut self.in_flight);
+        let before = flow.count_kept_bytes();
+        self.kept_bytes = (self.kept_bytes + flow.kept_bytes()).saturating_sub(before);
         if self.in_flight.bytes == 0 {
             self.unanswered_since = None;
         }
@@ -370,7 +385,8 @@ impl Mobile {
             .bytes_per_s()
             .map(|rate| rate / 16 * PACE_GAIN_16);
         // Twice the window a round trip, as slow start would (RFC 9002, 7.7).
-        let window = self.window * 2 * 1_000_000 / (self.srtt().as_micros() as u64).max(1);
+        let window =
+            self.window.saturating_mul(2_000_000) / (self.srtt().as_micros() as u64).max(1);
         measured.unwrap_or(window).max(WINDOW_INITIAL.into())
     }
 

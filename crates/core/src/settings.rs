@@ -39,7 +39,7 @@ pub struct Settings {
     pub scheme: Scheme,
     /// Flows followed at most; further ones pass untouched. Each takes about 3 KiB.
     pub flows_max: usize,
-    /// Bytes of payload kept at most, all flows together. A segment counts as 256 at least.
+    /// Bytes of payload kept at most, all flows together. A segment counts as 1,000 at least.
     pub cache_bytes_max: usize,
     /// Bytes of payload kept at most for one flow.
     pub flow_cache_bytes_max: usize,

@@ -141,7 +141,7 @@ impl Header {
             sum.add(&self.bytes[ip..self.tcp_offset()]);
             self.bytes[ip + 10..ip + 12].copy_from_slice(&sum.finish().to_be_bytes());
         } else {
-            let Ok(after) = u16::try_from(total - 40) else {
+            let Ok(after) = u16::try_from(total.saturating_sub(40)) else {
                 return false;
             };
             self.bytes[ip + 4..ip + 6].copy_from_slice(&after.to_be_bytes());

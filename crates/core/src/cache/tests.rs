@@ -26,21 +26,21 @@ fn content(cache: &SegmentCache<Bytes>, seq: u32, len_max: u32) -> Vec<u8> {
 fn segments_in_order_come_out_in_pieces_of_any_size() {
     let mut cache = SegmentCache::default();
     assert_eq!(
-        keep(&mut cache, 100, &[7; 300]),
-        Insertion::Kept { new_bytes: 300 }
+        keep(&mut cache, 100, &[7; 1300]),
+        Insertion::Kept { new_bytes: 1300 }
     );
     let _ = cache.clear();
     // Tiny ones count for what they take besides.
     for (seq, word) in [(100, &b"hello "[..]), (106, b"world")] {
         assert_eq!(
             keep(&mut cache, seq, word),
-            Insertion::Kept { new_bytes: 256 }
+            Insertion::Kept { new_bytes: 1000 }
         );
     }
     for len_max in [1, 2, 5, 100] {
         assert_eq!(content(&cache, 100, len_max), b"hello world");
     }
-    assert_eq!(cache.bytes(), 2 * 256);
+    assert_eq!(cache.bytes(), 2 * 1000);
 }
 
 #[test]
@@ -50,10 +50,12 @@ fn a_retransmission_with_other_bytes_never_overwrites() {
     let _ = keep(&mut cache, 106, b"ghi");
     assert_eq!(
         keep(&mut cache, 99, b"XXXXXXXXXXXX"),
-        Insertion::Kept { new_bytes: 3 * 256 }
+        Insertion::Kept {
+            new_bytes: 3 * 1000
+        }
     );
     assert_eq!(content(&cache, 99, 100), b"XabcXXXghiXX");
-    assert_eq!(cache.bytes(), 5 * 256);
+    assert_eq!(cache.bytes(), 5 * 1000);
 }
 
 #[test]
@@ -73,7 +75,7 @@ fn purge_trims_an_entry_that_is_acknowledged_in_part() {
     let _ = keep(&mut cache, u32::MAX - 1, b"abcdef");
     assert_eq!(cache.purge(SeqNum::new(1)), 0);
     assert_eq!(content(&cache, 1, 2), b"def");
-    assert_eq!(cache.purge(SeqNum::new(4)), 256);
+    assert_eq!(cache.purge(SeqNum::new(4)), 1000);
     assert!(cache.is_empty());
 }
 

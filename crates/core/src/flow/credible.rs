@@ -29,6 +29,10 @@ const BEYOND_WINDOW: u32 = 2;
 /// that fits has come for so long.
 const DOUBT_MIN: Duration = Duration::from_secs(1);
 
+/// For this long a timestamp tells old from new: a clock of a microsecond goes half round in
+/// 35 minutes (RFC 7323, 5.5).
+const RECENT_MAX: Duration = Duration::from_secs(30 * 60);
+
 /// What a timestamp clock may run ahead of ours, in its ticks.
 const CLOCK_SLACK_TICKS: u32 = 1_000_000;
 
@@ -133,7 +137,7 @@ impl<P: Payload> Flow<P> {
     /// What an MH's segment is worth; what is worth nothing is remembered, for the FH
     /// may confirm it.
     pub(super) fn credit(&mut self, segment: &Segment, now: Instant) -> Credit {
-        if self.fh_drops_as_old(segment) {
+        if self.fh_drops_as_old(segment, now) {
             return Credit::None;
         }
         let seq_fits = self.mh_seq_fits(segment);
@@ -163,7 +167,8 @@ impl<P: Payload> Flow<P> {
                 .beyond
                 .is_some_and(|end| segment.ack.at_or_before(end));
         let sure = (fits && self.is_in_window(segment.ack)) || confirmed || moved_on;
-        if sure && ahead > 0 && ahead < WINDOW_MAX {
+        let ahead_of_una = segment.ack.after(self.fh.una);
+        if sure && ahead_of_una && ahead > 0 && ahead < WINDOW_MAX {
             self.unseen = None;
             self.mh.heard = now;
             return Credit::FitsUnseen;
@@ -214,19 +219,21 @@ impl<P: Payload> Flow<P> {
     /// An echo of what was never sent tells nothing.
     ///
     /// RFC 7323, 3.2: so it does with a segment that has no timestamp where all have one.
-    pub(super) fn mh_drops_as_old(&self, segment: &Segment) -> bool {
+    pub(super) fn mh_drops_as_old(&self, segment: &Segment, now: Instant) -> bool {
         let (Some(mh), Some(sent)) = (self.mh.timestamps, self.tsval_sent) else {
             return false;
         };
-        is_dropped_as_old(segment, oldest(mh.tsecr, sent))
+        now.saturating_since(self.tsval_noted) < RECENT_MAX
+            && is_dropped_as_old(segment, oldest(mh.tsecr, sent))
     }
 
     /// The same at the FH, of a segment of the MH.
-    fn fh_drops_as_old(&self, segment: &Segment) -> bool {
-        let Some(mh) = self.mh.timestamps else {
+    fn fh_drops_as_old(&self, segment: &Segment, now: Instant) -> bool {
+        let Some(mh) = self.mh.timestamps.filter(|_| self.fh.tsecr != 0) else {
             return false;
         };
-        self.fh.tsecr != 0 && is_dropped_as_old(segment, oldest(self.fh.tsecr, mh.tsval))
+        now.saturating_since(self.mh.heard) < RECENT_MAX
+            && is_dropped_as_old(segment, oldest(self.fh.tsecr, mh.tsval))
     }
 
     /// RFC 9293, 3.10.7.4: within the window that the MH has offered, and with an ACK

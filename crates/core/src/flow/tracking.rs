@@ -85,6 +85,9 @@ pub(crate) struct AckOutcome {
     pub credible: bool,
     /// Bytes newly acknowledged.
     pub acked: u32,
+    /// Those of them that have passed unseen, and the others: the link's rate is made of these.
+    unseen: u32,
+    pub delivered: u32,
     /// Bytes of the cache that this freed.
     pub freed: usize,
     /// A round trip of the wireless half.
@@ -119,17 +122,13 @@ impl<P: Payload> Flow<P> {
             timestamps: segment.options.timestamps,
         };
         if !segment.flags.has(Flags::ACK) {
-            let freed = match self.stage {
-                Stage::Closed => self.begin_anew(now),
-                Stage::Meeting | Stage::Open | Stage::Opaque => 0,
-            };
             let asks = if from_mh {
                 &mut self.handshake.mh_asks
             } else {
                 &mut self.handshake.fh_asks
             };
             *asks = Some(syn);
-            return freed;
+            return 0;
         }
         let asked = self.handshake.asked(from_mh);
         let Some(asked) = asked.filter(|asked| asked.seq + 1 == segment.ack) else {
@@ -153,8 +152,7 @@ impl<P: Payload> Flow<P> {
     /// A new connection between the same two ports may take the place of this one.
     fn gives_way(&self, quiet: Duration) -> bool {
         match self.stage {
-            Stage::Meeting => true,
-            Stage::Closed => false,
+            Stage::Meeting | Stage::Closed => true,
             // What is owed is settled first, or given up.
             Stage::Open | Stage::Opaque => self.ahead.owed.is_none() && quiet >= QUIET_MIN,
         }
@@ -212,10 +210,12 @@ impl<P: Payload> Flow<P> {
         let freed = self.kept_bytes();
         let (key, mobile, generation) = (self.key, self.mobile, self.generation);
         let (scheduled, counted) = (self.scheduled, self.counted_in_flight);
+        let counted_kept_bytes = self.counted_kept_bytes;
         let (waits, index_at_mobile) = (self.waits, self.index_at_mobile);
         let draining = self.ahead.draining;
         *self = Self::new(key, mobile, generation, now);
         (self.scheduled, self.counted_in_flight) = (scheduled, counted);
+        self.counted_kept_bytes = counted_kept_bytes;
         (self.waits, self.index_at_mobile) = (waits, index_at_mobile);
         self.ahead.draining = draining;
         freed
@@ -235,7 +235,7 @@ impl<P: Payload> Flow<P> {
             self.adoption.note_fh(segment, now);
             return DataOutcome::Unknown;
         }
-        if self.stage != Stage::Open || self.mh_drops_as_old(segment) {
+        if self.stage != Stage::Open || self.mh_drops_as_old(segment, now) {
             return DataOutcome::Unknown;
         }
         if let Some(unseen) = self.agree_on_unseen(segment) {
@@ -244,6 +244,10 @@ impl<P: Payload> Flow<P> {
         if !self.fh_fits(segment) {
             self.note_beyond_window(segment);
             return DataOutcome::Unknown;
+        }
+        if !core::mem::replace(&mut self.fh.has_header, true) {
+            // The one from before may be a forged segment's.
+            self.downlink_header = payload.header();
         }
         (self.fh.last_end, self.fh.beyond) = (segment.end(), None);
         if !self.tells_of_unseen(segment) {
@@ -313,6 +317,7 @@ impl<P: Payload> Flow<P> {
         match self.credit(segment, now) {
             Credit::Fits => {}
             Credit::FitsUnseen => {
+                outcome.unseen = segment.ack.distance_from(self.fh.max);
                 self.fh.max = segment.ack;
                 self.fh.doubted = Some(segment.ack);
             }
@@ -329,7 +334,7 @@ impl<P: Payload> Flow<P> {
             self.advance(segment.ack, now, &mut outcome);
         } else if segment.ack == self.fh.una && segment.is_empty() && self.fh.max.after(self.fh.una)
         {
-            self.dup_acks += 1;
+            self.dup_acks = self.dup_acks.saturating_add(1);
             // With SACK, the ranges tell more.
             let counts = segment.options.sack.is_empty();
             outcome.loss = counts && self.dup_acks == DUP_ACK_THRESHOLD;
@@ -447,6 +452,7 @@ impl<P: Payload> Flow<P> {
     fn advance(&mut self, ack: SeqNum, now: Instant, outcome: &mut AckOutcome) {
         let from = self.fh.una;
         outcome.acked = ack.distance_from(from);
+        outcome.delivered = outcome.acked.saturating_sub(outcome.unseen);
         self.fh.una = ack;
         // What is owed is on its way: the wait for the MH begins anew.
         self.ahead.owed_since = None;

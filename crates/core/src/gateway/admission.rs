@@ -5,15 +5,21 @@
 //! is worth little: it makes room first, and so does a closed one. A flow that both ends have
 //! confirmed makes room only if its mobile has more flows than the newcomer's.
 //!
+//! A part of the table is kept for newcomers, at the cost of the largest mobile: else whoever
+//! fills the table would need no more than a packet for each newcomer to keep it out.
+//!
 //! The table is walked like a clock: each newcomer looks at the next few places. The cost does
 //! not grow with the table, and what came first leaves first.
 
-use super::Gateway;
+use super::{Early, Gateway};
 use crate::flow::{Flow, Stage};
 use crate::{Actions, Payload};
 
 /// Places that one newcomer looks at.
 const PLACES: u32 = 64;
+/// One place in so many is for flows that are not confirmed yet: else newcomers would evict each
+/// other before they are answered.
+const UNCONFIRMED_PART: usize = 16;
 
 /// What a place is worth to its flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,8 +34,12 @@ enum Worth {
 
 impl<P: Payload> Flow<P> {
     fn worth(&self) -> Worth {
-        if self.early.is_some() || self.is_refused() || self.ahead.owed.is_some() {
-            return Worth::Much;
+        match &self.early {
+            Some(Early::Opening(opening)) if !opening.asked => return Worth::Nothing,
+            Some(_) => return Worth::Much,
+            None if self.ahead.owed.is_some() => return Worth::Much,
+            None if self.is_refused() => return Worth::Little,
+            None => {}
         }
         match self.stage {
             Stage::Meeting | Stage::Closed => Worth::Nothing,
@@ -51,11 +61,10 @@ impl<P: Payload> Gateway<P> {
     }
 
     fn least_worthy(&mut self, flows: usize) -> Option<u32> {
-        // With a table full of confirmed flows the last newcomer is the only one worth nothing.
-        // Else a flood of newcomers would evict a confirmed flow each.
-        let newest = self.newest.take();
-        let is_worthless = |flow: &Flow<P>| flow.worth() == Worth::Nothing;
+        let unconfirmed = self.flows.len().saturating_sub(self.open_flows);
+        let has_few = unconfirmed < self.settings.flows_max / UNCONFIRMED_PART;
         let places = self.flows.places();
+        let mut worthless = None;
         let mut largest: Option<(usize, u32)> = None;
         for _ in 0..places.min(PLACES) {
             self.clock_hand = (self.clock_hand + 1) % places;
@@ -63,7 +72,8 @@ impl<P: Payload> Gateway<P> {
                 continue;
             };
             match flow.worth() {
-                Worth::Nothing => return Some(self.clock_hand),
+                Worth::Nothing if !has_few => return Some(self.clock_hand),
+                Worth::Nothing => worthless = worthless.or(Some(self.clock_hand)),
                 Worth::Little => {
                     let mobile = self.mobiles.at(flow.mobile);
                     let count = mobile.map_or(0, |mobile| mobile.flows.len());
@@ -74,11 +84,14 @@ impl<P: Payload> Gateway<P> {
                 Worth::Much => {}
             }
         }
-        if let Some(newest) = newest.filter(|place| self.flows.at(*place).is_some_and(is_worthless))
-        {
-            return Some(newest);
-        }
-        let (_, place) = largest.filter(|(most, _)| *most > flows + 1)?;
-        Some(place)
+        let newest = self.newest.filter(|place| {
+            let flow = self.flows.at(*place);
+            flow.is_some_and(|flow| flow.worth() == Worth::Nothing)
+        });
+        let unconfirmed = worthless.or(newest);
+        // Beyond the reserve a flood of newcomers must not evict a confirmed flow each.
+        let largest = largest.filter(|(most, _)| *most > flows + 1);
+        let largest = largest.filter(|_| has_few || unconfirmed.is_none());
+        largest.map(|(_, place)| place).or(unconfirmed)
     }
 }

@@ -96,7 +96,7 @@ impl<P: Payload> Gateway<P> {
             }
         }
         if flow.is_split() && !flow.mtcp.is_assigned() {
-            mobile.sharing_flows += 1;
+            mobile.sharing_flows = mobile.sharing_flows.saturating_add(1);
             let part = cell.part(mobile.weight);
             let flows = u64::from(mobile.sharing_flows);
             flow.mtcp.assign(part.map(|part| (part / flows).max(1)));

@@ -32,6 +32,8 @@ const RENUMBERED_CLOSED_WAIT: Duration = Duration::from_secs(240);
 /// Forgotten flows among those that wait for their turn, at most this many beyond the flows
 /// themselves.
 pub(super) const STALE_MAX: usize = 64;
+/// So many probes of a mute flow go out at the longest interval; then the interval grows by itself.
+const MUTE_PROBES: u32 = 32;
 /// The wait of a flow that is due again at once.
 const UNSERVED_WAIT: Duration = Duration::from_millis(1);
 
@@ -106,6 +108,10 @@ impl<P: Payload> Gateway<P> {
                 let since = *flow.ahead.owed_since.get_or_insert(now);
                 if now.saturating_since(since) > self.settings.owed_wait_max {
                     self.abandon(self.swept, actions);
+                    if let Some(flow) = self.flows.at_mut(self.swept) {
+                        // Its ends may send something yet, and are to get a RST for it.
+                        flow.seen = now;
+                    }
                 }
                 continue;
             }
@@ -248,7 +254,13 @@ impl<P: Payload> Gateway<P> {
                 .map_or(SWEEP_INTERVAL, |mobile| {
                     mobile.rtt.rto(self.settings.silence_min)
                 });
-            flow.repair_at = Some(now + rto * (1 << flow.repairs.min(6)));
+            let mut wait = rto * (1 << flow.repairs.min(6));
+            if flow.mute == Mute::Probed {
+                // The link may have gone again meanwhile: then nothing else looks for its return.
+                wait =
+                    wait.min(self.settings.probe_interval_max * (1 + flow.repairs / MUTE_PROBES));
+            }
+            flow.repair_at = Some(now + wait);
         }
         let ahead = &flow.ahead;
         let snoop = [flow.snoop.deadline(), flow.snoop_uplink.deadline()];

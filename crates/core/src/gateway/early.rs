@@ -72,6 +72,12 @@ impl<P: Payload> Gateway<P> {
                 self.forget_opening(place);
                 self.judge(direction, segment, payload, now, actions)
             }
+            Some(Early::Opening(opening))
+                if opening.is_of_another_connection(direction, segment) =>
+            {
+                self.counters.segments += 1;
+                Verdict::Forward
+            }
             Some(Early::Opening(_)) => {
                 self.counters.segments += 1;
                 self.on_opening(key, direction, segment, payload, now, actions);
@@ -222,6 +228,10 @@ impl<P: Payload> Gateway<P> {
                 actions.extend(opening.challenge().map(Action::Repeat));
                 return;
             }
+            if opening.tries < 2 {
+                // The first one has just been answered: either may be forged.
+                return;
+            }
             // It has forgotten the one before.
             self.forget_opening(Some(place));
             if self.begins_early(segment, payload) {
@@ -306,7 +316,7 @@ impl<P: Payload> Gateway<P> {
     }
 
     /// Nothing more is known of a set-up; the flow is as one that was not met.
-    fn forget_opening(&mut self, place: Option<u32>) {
+    pub(super) fn forget_opening(&mut self, place: Option<u32>) {
         let flow = place.and_then(|place| self.flows.at_mut(place));
         if let Some(flow) = flow
             && let Some(Early::Opening(opening)) = flow.early.take()

@@ -53,6 +53,7 @@ impl<P: Payload> Gateway<P> {
             self.counters.table_full += 1;
             return false;
         };
+        self.forget_opening(Some(place));
         let Some(flow) = self.flows.at_mut(place) else {
             return false;
         };

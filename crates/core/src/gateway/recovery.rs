@@ -128,7 +128,7 @@ impl<P: Payload> Gateway<P> {
             if heard.is_some_and(|heard| heard != place) {
                 flow.wait_for_answer();
             }
-            mobile.count_in_flight(flow);
+            mobile.count(flow);
             flow.join(place, &mut mobile.waiting);
             if told {
                 let counters = &mut self.counters;
@@ -191,7 +191,7 @@ impl<P: Payload> Gateway<P> {
                 self.counters.sent_on += 1;
                 actions.push(Action::Resend(piece));
             }
-            mobile.count_in_flight(flow);
+            mobile.count(flow);
             mobile.waiting.push_back((next, generation));
         }
         mobile.end_recovery(now);

@@ -24,6 +24,9 @@ const REPORTED_MAX: usize = 32;
 
 const VERSION: u8 = 2;
 
+/// A link's rate that is believed, bytes a second: 8 Tb/s.
+const RATE_MAX: u64 = 1_000_000_000_000;
+
 /// The numbers of a flow at one moment. A part that is missing is not known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowState {
@@ -214,7 +217,7 @@ impl FlowState {
             self.srtt = Some(Duration::from_micros(r.u32()?.into()));
         }
         if has(10) {
-            self.bytes_per_s = Some(r.u64()?);
+            self.bytes_per_s = Some(r.u64()?.min(RATE_MAX));
         }
         if has(11) {
             self.split = Some(read_split(r)?);

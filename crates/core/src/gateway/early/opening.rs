@@ -109,6 +109,16 @@ impl<P: Payload> Opening<P> {
         self.syn_packet.answered(&ack)
     }
 
+    /// Nobody was asked yet, and the opener speaks as one that is connected: the SYN may be forged.
+    pub(super) fn is_of_another_connection(&self, direction: Direction, segment: &Segment) -> bool {
+        let flags = segment.flags;
+        direction.sender() == self.opener
+            && !self.asked
+            && flags.has(Flags::ACK)
+            && !flags.has(Flags::SYN)
+            && segment.ack != self.iss + 1
+    }
+
     /// Nobody was asked yet, and the other end speaks as one that is connected.
     pub(super) fn is_contradicted(&self, direction: Direction, segment: &Segment) -> bool {
         let of_opener = (direction == Direction::Downlink) == (self.opener == Side::Fh);

@@ -494,3 +494,60 @@ fn a_silent_connection_gives_way_to_a_new_one_wherever_its_numbers_lie() {
         assert_eq!((bench.state(), bench.cached()), ("meeting", 0));
     }
 }
+
+#[test]
+fn two_blind_acks_in_an_outage_move_no_flow_without_timestamps() {
+    let mut bench = unmet(settings(Scheme::Hold));
+    let timeless = |mut segment: Segment| {
+        segment.options.timestamps = None;
+        segment
+    };
+    for seq in [1, 1001, 2001, 3001] {
+        let data = timeless(bench.fh_segment(seq, LEN));
+        bench.put(data);
+        if seq == 1 {
+            let ack = timeless(bench.mh_segment(1001));
+            bench.put(ack);
+        }
+    }
+    assert_eq!((bench.state(), bench.cached()), ("open", 3000));
+    bench.goes_down();
+    bench.wait(2_000);
+    for _ in 0..2 {
+        let mut forged = timeless(bench.mh_segment(800_000_000));
+        forged.seq = SeqNum::new(5001 + 20_000);
+        bench.put(forged);
+        bench.wait(1_500);
+    }
+    assert_eq!(bench.cached(), 3000);
+}
+
+#[test]
+fn after_a_long_pause_a_clock_that_has_gone_half_round_is_believed() {
+    let mut bench = bench(Scheme::Hold);
+    bench.forward(1, 1);
+    bench.wait(50);
+    assert!(bench.up(1001).forwarded);
+    bench.wait(40 * 60 * 1000);
+    // A clock of a microsecond: 40 minutes are more than half of its circle.
+    let mut next = bench.fh_segment(1001, LEN);
+    next.options.timestamps = Some(Timestamps {
+        tsval: 1050_u32.wrapping_add(2_400_000_000),
+        tsecr: 71_050,
+    });
+    bench.put(next);
+    assert_eq!(bench.cached(), 1000);
+}
+
+#[test]
+fn a_lone_syn_does_not_end_the_resets_of_a_closed_flow() {
+    let mut bench = away(Scheme::MtcpPlus);
+    bench.wait(620_000);
+    assert_eq!(bench.counter("owed_lost"), 1);
+    let mut syn = bench.fh_segment(900, 0);
+    (syn.flags, syn.options.timestamps) = (Flags::SYN, None);
+    assert_eq!(bench.put(syn), passed());
+    let answer = bench.down(6001, LEN);
+    assert!(!answer.forwarded, "{answer:?}");
+    assert!(answer.lines[0].starts_with("RST to FH"), "{answer:?}");
+}

@@ -313,3 +313,74 @@ fn a_flood_of_newcomers_evicts_one_confirmed_flow_at_most() {
         .filter(|flow| flow.stage == Stage::Open);
     assert_eq!(open.count(), 7);
 }
+
+#[test]
+fn whoever_fills_the_table_keeps_no_newcomer_out_with_a_packet_for_each() {
+    let mut bench = small(64);
+    for _ in 0..63 {
+        bench.mh_port += 1;
+        bench.shake_hands(0, 5000);
+        assert_eq!(bench.up(1), passed());
+    }
+    let mut opened = 0;
+    for number in 0..50_u16 {
+        let mut down = bench.fh_segment(1, LEN);
+        down.to.address = core::net::IpAddr::from([10, 9, 9, 9]);
+        down.to.port = 700 + number;
+        let mut up = bench.mh_segment(1001);
+        up.from = down.to;
+        bench.put(down);
+        // Junk comes before the answer.
+        bench.put(spoofed(&bench, number));
+        bench.put(up);
+        let mut flows = bench.gateway.flows.iter();
+        opened +=
+            usize::from(flows.any(|flow| flow.key.mh == down.to && flow.stage == Stage::Open));
+    }
+    assert!(opened >= 20, "{opened} of 50");
+}
+
+#[test]
+fn one_mobile_leaves_a_part_of_the_cache_to_others() {
+    let mut bench = bench_with(Settings {
+        cache_bytes_max: 50_000,
+        ..settings(Scheme::Hold)
+    });
+    bench.goes_down();
+    for i in 0..100 {
+        bench.down(1 + i * LEN, LEN);
+    }
+    assert_eq!(bench.cached(), 40_000);
+    let mut down = bench.fh_segment(1, LEN);
+    down.to.address = core::net::IpAddr::from([10, 9, 9, 9]);
+    let mut up = bench.mh_segment(1001);
+    up.from = down.to;
+    bench.put(down);
+    bench.put(up);
+    down.seq = SeqNum::new(1001);
+    bench.put(down);
+    assert_eq!(bench.cached(), 41_000);
+}
+
+#[test]
+fn acks_of_bytes_that_were_never_seen_are_no_rate() {
+    let mut bench = bench(Scheme::Hold);
+    bench.forward(1, 2);
+    bench.wait(20);
+    let mut ack = 2001_u32;
+    // The MH has the number of its next byte right, and lies about all else.
+    for _ in 0..40_000 {
+        ack = ack.wrapping_add(100_000);
+        bench.up(ack);
+    }
+    bench.wait(100);
+    let next = bench.fh_segment(ack, LEN);
+    bench.put(next);
+    bench.goes_down();
+    bench.wait(500);
+    bench.comes_up();
+    bench.wait(100);
+    let mobile = bench.gateway.mobiles.iter().next().expect("a mobile");
+    let rate = mobile.delivery.bytes_per_s().unwrap_or(0);
+    assert!(rate < 1_000_000, "{rate} bytes a second");
+}

@@ -144,3 +144,33 @@ fn a_mute_flow_that_is_answered_gets_all_that_is_in_the_cache() {
         ["DATA 2001..3001", "DATA 3001..4001", "DATA 4001..5001"]
     );
 }
+
+#[test]
+fn a_mute_flow_is_found_soon_after_a_second_outage_that_nobody_noticed() {
+    for scheme in SCHEMES {
+        let mut bench = two_flows(scheme);
+        bench.forward(1001, 8);
+        bench.wait(3_000);
+        bench.mh_port += 1;
+        // A segment of the other flow ends the silence, and the link goes again at once.
+        bench.up(1001);
+        bench.wait(15_000);
+        // Back again: from now on whatever is sent is answered.
+        let probes = bench.wait(1_500);
+        let probed = probes.iter().any(|line| line.starts_with("DATA 1001"));
+        assert!(probed, "{scheme:?}: {probes:?}");
+    }
+}
+
+#[test]
+fn after_some_probes_of_a_mute_flow_its_fh_is_let_through() {
+    let mut bench = two_flows(Scheme::Hold);
+    bench.forward(1001, 8);
+    bench.wait(3_000);
+    bench.mh_port += 1;
+    bench.forward(1001, 1);
+    bench.up(2001);
+    bench.wait(10_000);
+    bench.mh_port -= 1;
+    assert_eq!(bench.down(1001, LEN), passed());
+}

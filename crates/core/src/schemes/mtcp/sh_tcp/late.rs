@@ -28,7 +28,7 @@ pub(super) fn shrinks_late<P: Payload>(
     if !late || is_new || segment.seq.after(flow.fh.una) {
         return false;
     }
-    sh.unanswered += 1;
+    sh.unanswered = sh.unanswered.saturating_add(1);
     sh.unanswered > UNANSWERED_MAX
 }
 

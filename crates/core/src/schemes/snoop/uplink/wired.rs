@@ -123,7 +123,7 @@ pub(super) fn on_fh_segment<P: Payload>(
             resend_first(flow, cx);
         }
     } else if segment.is_empty() && nxt.after(ack) && (same_window || reports) {
-        wired.dup_acks += 1;
+        wired.dup_acks = wired.dup_acks.saturating_add(1);
         if wired.dup_acks == DUP_THRESH && wired.is_overdue(ack, cx.now) {
             resend_first(flow, cx);
         }
