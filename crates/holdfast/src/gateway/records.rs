@@ -46,7 +46,12 @@ pub(super) struct Records {
     store: Store,
     slots: HashMap<FlowKey, u32>,
     free: Vec<u32>,
+    /// Where the search for a slot that can be given up stands.
+    cursor: usize,
 }
+
+/// Slots that are looked at for a record that has to be written in a full file.
+const SEARCHED_SLOTS: usize = 256;
 
 impl Records {
     /// Opens the file for `flows_max` flows; also returns what a predecessor left, and why
@@ -77,6 +82,7 @@ impl Records {
         Self {
             slots: HashMap::with_capacity(store.slots()),
             free: Vec::with_capacity(store.slots()),
+            cursor: 0,
             store,
         }
     }
@@ -112,6 +118,20 @@ impl Records {
         self.free.push(slot);
     }
 
+    /// Frees the slot of a flow that loses little by it: a window scale.
+    fn give_one_up(&mut self) {
+        let slots = self.store.slots().max(1);
+        for _ in 0..slots.min(SEARCHED_SLOTS) {
+            self.cursor = (self.cursor + 1) % slots;
+            let record = FlowRecord::from_bytes(&self.store.get(self.cursor));
+            if let Some(record) = record.filter(|record| !must_outlive(record)) {
+                self.slots.remove(&record.key);
+                self.forget(self.cursor as u32);
+                return;
+            }
+        }
+    }
+
     /// Writes down a flow, or forgets it when it is gone. A flow that finds no room is
     /// not written: its successor treats it as one that it never met.
     pub(super) fn note(&mut self, record: &FlowRecord) {
@@ -123,16 +143,24 @@ impl Records {
         }
         let slot = match self.slots.get(&record.key) {
             Some(&slot) => slot,
-            None => match self.free.pop() {
-                Some(slot) => {
-                    self.slots.insert(record.key, slot);
-                    slot
+            None => {
+                if self.free.is_empty() && must_outlive(record) {
+                    self.give_one_up();
                 }
-                None => return,
-            },
+                let Some(slot) = self.free.pop() else {
+                    return;
+                };
+                self.slots.insert(record.key, slot);
+                slot
+            }
         };
         self.store.put(slot as usize, record.to_bytes());
     }
+}
+
+/// Without this record the flow's ends would lack bytes, or not understand each other.
+const fn must_outlive(record: &FlowRecord) -> bool {
+    record.owed.is_some() || record.renumber.is_some()
 }
 
 #[cfg(test)]
@@ -155,6 +183,22 @@ mod tests {
             renumber: None,
             gone: false,
         }
+    }
+
+    #[test]
+    fn in_a_full_file_what_is_owed_takes_the_place_of_a_window_scale() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("flows");
+        let (mut records, ..) = Records::open(&path, 2).unwrap();
+        records.note(&record(1, None));
+        records.note(&record(2, Some(5)));
+        records.note(&record(3, None));
+        records.note(&record(4, Some(7)));
+        // Nothing can be given up for this one.
+        records.note(&record(5, Some(9)));
+        let mut owed: Vec<_> = records.read().iter().map(|one| one.owed).collect();
+        owed.sort_unstable_by_key(|owed| owed.map(SeqNum::get));
+        assert_eq!(owed, [Some(SeqNum::new(5)), Some(SeqNum::new(7))]);
     }
 
     #[test]
