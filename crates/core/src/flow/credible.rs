@@ -68,7 +68,7 @@ pub(super) struct Unseen {
 
 impl Unseen {
     /// The flow that was known would have been heard of by now.
-    fn is_over(&self, now: Instant) -> bool {
+    pub(super) fn may_be_true(&self, now: Instant) -> bool {
         now.saturating_since(self.since) >= DOUBT_MIN
     }
 }
@@ -152,7 +152,7 @@ impl<P: Payload> Flow<P> {
         }
         let clock_fits = self.clock_fits(segment.options.timestamps, now);
         let ahead = segment.ack.distance_from(self.fh.max);
-        let doubted = self.unseen.is_some_and(|unseen| unseen.is_over(now));
+        let doubted = self.unseen.is_some_and(|unseen| unseen.may_be_true(now));
         // As RFC 5961, 3.2 has it for a RST: its FIN may have passed unseen.
         let exact = [self.mh.nxt, self.mh.nxt + 1, self.fh.ack].contains(&segment.seq);
         let timeless = self.mh.timestamps.is_none();
@@ -274,7 +274,7 @@ impl<P: Payload> Flow<P> {
         let tied = if self.mh.timestamps.is_some() {
             unseen.clock_fits
         } else {
-            unseen.half_fits || unseen.is_over(self.seen)
+            unseen.half_fits || unseen.may_be_true(self.seen)
         };
         // What is owed and let go of is lost.
         let possible = self.ahead.owed.is_none() || self.is_in_window(unseen.ack);

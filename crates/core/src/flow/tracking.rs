@@ -243,6 +243,7 @@ impl<P: Payload> Flow<P> {
         }
         if !self.fh_fits(segment) {
             self.note_beyond_window(segment);
+            self.adoption.note_fh(segment, now);
             return DataOutcome::Unknown;
         }
         if !core::mem::replace(&mut self.fh.has_header, true) {
@@ -321,7 +322,10 @@ impl<P: Payload> Flow<P> {
                 self.fh.max = segment.ack;
                 self.fh.doubted = Some(segment.ack);
             }
-            Credit::None => return outcome,
+            Credit::None => match self.open_anew(segment, now) {
+                Some(freed) => outcome.freed = freed,
+                None => return outcome,
+            },
         }
         outcome.credible = true;
         self.note_mh(segment, payload, clock_fits);
@@ -363,27 +367,54 @@ impl<P: Payload> Flow<P> {
         if let Some(syns) = syns {
             self.note_syns(&syns);
         }
-        self.stage = Stage::Open;
-        self.fh.max = fh.end.max(segment.ack);
-        self.fh.una = segment.ack;
-        self.fh.last_end = fh.end;
-        self.fh.ack = fh.ack;
         // RFC 7323, 2.2: the window in a SYN is in no scale.
         let scale = if seen.is_some() {
             None
         } else {
             self.fh.window_scale
         };
-        self.fh.window = fh.window >> scale.unwrap_or(0);
+        self.open_at(&fh, segment, now);
+        self.fh.window >>= scale.unwrap_or(0);
         self.fh.window_largest = self.fh.window;
+        true
+    }
+
+    /// Nothing has fitted for a while, and now both ends agree with each other: what is known of
+    /// them is wrong. Returns the bytes freed.
+    fn open_anew(&mut self, segment: &Segment, now: Instant) -> Option<usize> {
+        let fits = self.unseen.is_some_and(|unseen| unseen.may_be_true(now));
+        let timeless = self.mh.timestamps.is_none();
+        let clock_fits = timeless || self.clock_fits(segment.options.timestamps, now);
+        if !(fits && clock_fits) || self.ahead.owed.is_some() || segment.options.others {
+            return None;
+        }
+        let fh = self.adoption.agreeing(segment)?;
+        let freed = self.forget_kept();
+        self.mh.right_edge = None;
+        self.mh.timestamps = None;
+        self.unseen = None;
+        self.open_at(&fh, segment, now);
+        Some(freed)
+    }
+
+    /// The flow is open from these two segments on.
+    fn open_at(&mut self, fh: &Sighting, segment: &Segment, now: Instant) {
+        self.stage = Stage::Open;
+        self.fh.max = fh.end.max(segment.ack);
+        self.fh.una = segment.ack;
+        self.fh.last_end = fh.end;
+        self.fh.beyond = None;
+        self.fh.ack = fh.ack;
+        self.fh.window = fh.window;
+        self.fh.window_largest = fh.window;
         self.fh.tsecr = fh.timestamps.map_or(0, |ts| ts.tsecr);
-        self.fh.fin = self.adoption.fin_beside(&fh, segment);
+        self.fh.fin = self.adoption.fin_beside(fh, segment);
         self.mh.nxt = segment.end().max(fh.ack);
+        self.mh.fin = None;
         self.sent_nxt = self.fh.max;
         self.tsval_sent = fh.timestamps.map(|ts| ts.tsval);
         self.tsval_noted = now;
         self.adoption = Adoption::default();
-        true
     }
 
     fn note_mh(&mut self, segment: &Segment, payload: &P, clock_fits: bool) {
@@ -466,7 +497,7 @@ impl<P: Payload> Flow<P> {
                 });
             }
         }
-        outcome.freed = self.cache.purge(ack);
+        outcome.freed += self.cache.purge(ack);
         self.sacked.purge(ack);
         self.transmissions.purge(ack);
         self.dup_acks = 0;
