@@ -67,8 +67,9 @@ impl Sighting {
 pub(super) struct Adoption {
     newest: Option<Sighting>,
     anchor: Option<(Sighting, Instant)>,
-    /// The FH's FIN.
+    /// The FH's FIN, and the number after the MH's.
     fin: Option<Sighting>,
+    mh_fin: Option<SeqNum>,
 }
 
 impl Adoption {
@@ -87,6 +88,18 @@ impl Adoption {
         if !self.anchor.is_some_and(is_fresh) {
             self.anchor = Some((sighting, now));
         }
+    }
+
+    /// A segment of the MH that agrees with nothing yet.
+    pub(super) fn note_mh(&mut self, segment: &Segment) {
+        if segment.flags.has(Flags::FIN) {
+            self.mh_fin = Some(segment.end());
+        }
+    }
+
+    /// The number after the MH's FIN, if this segment of the MH follows it.
+    pub(super) fn fin_before(&self, mh: &Segment) -> Option<SeqNum> {
+        self.mh_fin.filter(|fin| *fin == mh.seq)
     }
 
     /// The end of the FH's FIN, if it was seen beside this segment: both acknowledge the same.

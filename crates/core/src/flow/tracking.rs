@@ -308,6 +308,7 @@ impl<P: Payload> Flow<P> {
             return outcome;
         }
         if self.stage == Stage::Meeting && !self.open(segment, now) {
+            self.adoption.note_mh(segment);
             return outcome;
         }
         if self.stage != Stage::Open {
@@ -410,7 +411,7 @@ impl<P: Payload> Flow<P> {
         self.fh.tsecr = fh.timestamps.map_or(0, |ts| ts.tsecr);
         self.fh.fin = self.adoption.fin_beside(fh, segment);
         self.mh.nxt = segment.end().max(fh.ack);
-        self.mh.fin = None;
+        self.mh.fin = self.adoption.fin_before(segment);
         self.sent_nxt = self.fh.max;
         self.tsval_sent = fh.timestamps.map(|ts| ts.tsval);
         self.tsval_noted = now;

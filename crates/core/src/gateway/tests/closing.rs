@@ -113,6 +113,8 @@ impl Ending {
         match self {
             Self::FhVanishes | Self::MhVanishes => IDLE_FORGOTTEN,
             Self::FhVanishesAndMhResets if !world.saw_all_of(Side::Mh) => IDLE_FORGOTTEN,
+            // An FH that has set SND.NXT back resets with a number of its own.
+            Self::MhVanishesAndFhResets if world.fh.sets_back => IDLE_FORGOTTEN,
             Self::MhVanishesAndFhResets if !world.saw_all_of(Side::Fh) => IDLE_FORGOTTEN,
             _ => CLOSED_FORGOTTEN,
         }
