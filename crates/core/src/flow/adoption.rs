@@ -17,6 +17,10 @@ use super::credible::{BEYOND_SEEN_MAX, is_older, near};
 /// An FH's segment is compared with the MH's for this long, then with its successors only.
 const ANCHOR_AGE_MAX: Duration = Duration::from_secs(1);
 
+/// The MH acknowledges at most this much beyond a segment of the FH that it agrees with, in bytes:
+/// a window without a scale.
+const AHEAD_MAX: u32 = u16::MAX as u32;
+
 /// What one segment of the FH says of where both ends stand.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sighting {
@@ -51,8 +55,11 @@ impl Sighting {
         let mh_end = mh.end();
         let exact =
             mh.seq == self.ack || mh_end == self.ack || mh.ack == self.end || mh.ack == self.seq;
+        // The MH is ahead of this segment by little: the FH may have sent a probe, or old data.
+        let ahead = mh.ack.distance_from(self.end);
         exact
             && !self.is_dropped_as_old(mh)
+            && ahead <= AHEAD_MAX
             && near(mh.ack, self.end, apart)
             && near(mh_end, self.ack, apart)
     }

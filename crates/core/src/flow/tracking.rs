@@ -386,7 +386,9 @@ impl<P: Payload> Flow<P> {
         let fits = self.unseen.is_some_and(|unseen| unseen.may_be_true(now));
         let timeless = self.mh.timestamps.is_none();
         let clock_fits = timeless || self.clock_fits(segment.options.timestamps, now);
-        if !(fits && clock_fits) || self.ahead.owed.is_some() || segment.options.others {
+        // A split or owing flow: its FH relies on what the gateway has made.
+        let is_bound = self.is_split() || self.ahead.owed.is_some();
+        if !(fits && clock_fits) || is_bound || segment.options.others {
             return None;
         }
         let fh = self.adoption.agreeing(segment)?;
