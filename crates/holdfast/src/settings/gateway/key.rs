@@ -96,12 +96,13 @@ pub(super) const CACHE_BYTES_MAX: Key = Key {
     },
     default: Some("\"256 MiB\""),
     example: "\"256 MiB\"",
-    meaning: "Payload kept at most, all flows together. At the limit segments pass unkept: they are \
-        then repaired by their senders, as without a gateway.",
+    meaning: "Payload in the cache at most, all flows together. A segment counts as 1,000 bytes at \
+        least. One mobile takes four fifths at most, the next one four fifths of the rest. At the \
+        limit segments pass and are not cached: their senders retransmit them, as without a gateway.",
     cost: "Up to twice that much memory and 16 MiB, when it is full: a segment pins a buffer of 2,176, \
-        8,704, 17,408 or 69,632 bytes. So of segments below 1,000 bytes less is kept than this \
-        allows: the buffers are all taken first, and further segments pass unkept (counted as \
-        `worker.no_buffer`). Buffers never take more than 36,506,664,960 bytes, whatever is set.",
+        8,704, 17,408 or 69,632 bytes. Without a free buffer a segment passes and is not cached \
+        (counter `worker.no_buffer`). Buffers never take more than 36,506,664,960 bytes, whatever \
+        is set.",
 };
 
 pub(super) const FLOW_CACHE_BYTES_MAX: Key = Key {
