@@ -21,11 +21,14 @@ use crate::{Action, Direction, FlowRecord, Made, Payload};
 mod adoption;
 mod credible;
 mod handoff;
+mod handshake;
+mod mute;
 mod resets;
 mod sending;
 mod tracking;
 mod transmissions;
 pub(crate) use credible::WINDOW_MAX;
+pub(crate) use mute::Mute;
 use sending::{BeforeOutage, Resending};
 pub(crate) use tracking::{AckOutcome, DataOutcome};
 pub(crate) use transmissions::{Arrivals, Sender, Transmission, Transmissions};
@@ -67,21 +70,6 @@ pub enum Stage {
     Opaque,
     /// Both ends are done, or one has reset it.
     Closed,
-}
-
-/// Whether the MH leaves this flow alone unanswered: a device behind its address has left, or a
-/// firewall drops the port. A flow is mute from the moment that another one of its MH ends a
-/// silence, until it is answered itself. Nothing of it counts as in flight, so that it makes no
-/// outage for the others; of its cache one segment goes out as a probe, and then one after each
-/// retransmission timeout.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mute {
-    /// It is answered, or has nothing in flight.
-    No,
-    /// It is to be probed.
-    ToProbe,
-    /// It was probed.
-    Probed,
 }
 
 /// What the gateway knows of the FH as a sender of data.
@@ -147,7 +135,7 @@ pub(crate) struct Flow<P: Payload> {
     pub scheduled: Scheduled,
     pub fh: FhState,
     pub mh: MhState,
-    handshake: tracking::Handshake,
+    handshake: handshake::Handshake,
     /// Until both directions agree: what is to be compared with the MH's segments.
     adoption: adoption::Adoption,
     /// What the MH said last that does not fit.
@@ -175,6 +163,7 @@ pub(crate) struct Flow<P: Payload> {
     /// What of its MH's bytes in flight, and of its bytes in the cache, is this flow's.
     counted_in_flight: u32,
     counted_kept_bytes: usize,
+    counted_confirmed: bool,
     /// It stands among its MH's [`waiting`](crate::mobile::Mobile::waiting).
     pub waits: bool,
     /// Its index among its MH's [`flows`](crate::mobile::Mobile::flows).
@@ -217,7 +206,7 @@ impl<P: Payload> Flow<P> {
             scheduled: Scheduled::default(),
             fh: FhState::default(),
             mh: MhState::default(),
-            handshake: tracking::Handshake::default(),
+            handshake: handshake::Handshake::default(),
             adoption: adoption::Adoption::default(),
             unseen: None,
             cache: SegmentCache::default(),
@@ -234,6 +223,7 @@ impl<P: Payload> Flow<P> {
             timed: None,
             counted_in_flight: 0,
             counted_kept_bytes: 0,
+            counted_confirmed: false,
             waits: false,
             index_at_mobile: 0,
             mute: Mute::No,
@@ -287,14 +277,15 @@ impl<P: Payload> Flow<P> {
         }
     }
 
-    /// Both ends have sent a FIN, or one has and nothing is left to be delivered: the rest of the
-    /// end may have passed unseen.
-    pub(crate) fn may_be_closed(&self) -> bool {
-        match (self.fh.fin, self.mh.fin) {
-            (Some(_), Some(_)) => true,
-            (None, None) => false,
-            _ => self.kept_bytes() == 0,
-        }
+    /// Both ends were seen.
+    pub(crate) const fn is_confirmed(&self) -> bool {
+        matches!(self.stage, Stage::Open | Stage::Opaque)
+    }
+
+    /// Whether it was counted as confirmed until now.
+    pub(crate) fn count_confirmed(&mut self) -> bool {
+        let is_confirmed = self.is_confirmed();
+        core::mem::replace(&mut self.counted_confirmed, is_confirmed)
     }
 
     /// The connection is split here (M-TCP): its own sender serves the MH.
@@ -334,20 +325,19 @@ impl<P: Payload> Flow<P> {
         !self.is_split() && (self.recover.is_some() || self.ahead.owed.is_some())
     }
 
-    /// Keeps what is new in a data segment: at most `room` bytes of it, and no more than
-    /// the settings allow this flow and, with the `cached_bytes` of all, the gateway.
+    /// Keeps what is new in a data segment: at most `room` bytes of it, and no more than the
+    /// settings allow this flow.
     pub(crate) fn keep(
         &mut self,
         segment: &Segment,
         payload: &P,
         room: usize,
-        cached_bytes: usize,
         settings: &Settings,
     ) -> Insertion {
         if !Self::may_keep(segment, payload) {
             return Insertion::Full;
         }
-        let bytes_free = room.min(self.bytes_free(cached_bytes, settings));
+        let bytes_free = room.min(self.bytes_free_of_flow(settings));
         let entries_max = settings
             .flow_cache_entries_max
             .saturating_sub(self.snoop_uplink.entries());
@@ -360,13 +350,11 @@ impl<P: Payload> Flow<P> {
         payload.is_cacheable() && !segment.options.others && !segment.flags.has(Flags::URG)
     }
 
-    /// What the settings leave to this flow with the `cached_bytes` of all.
-    pub(crate) fn bytes_free(&self, cached_bytes: usize, settings: &Settings) -> usize {
-        let free = settings.cache_bytes_max.saturating_sub(cached_bytes);
-        let flow_free = settings
+    /// What the settings leave to this flow alone.
+    pub(crate) fn bytes_free_of_flow(&self, settings: &Settings) -> usize {
+        settings
             .flow_cache_bytes_max
-            .saturating_sub(self.kept_bytes());
-        free.min(flow_free)
+            .saturating_sub(self.kept_bytes())
     }
 
     /// Bytes of payload kept, both ways.

@@ -51,7 +51,7 @@ pub struct Gateway<P: Payload> {
     swept: u32,
     /// Where the walk for a flow that makes room stands; confirmed flows, and the newest flow.
     clock_hand: u32,
-    open_flows: usize,
+    confirmed: usize,
     newest: Option<u32>,
     sweep_at: Option<Instant>,
     /// The cells, and when they are to be shared anew.
@@ -76,7 +76,7 @@ impl<P: Payload> Gateway<P> {
             has_early: Self::expects_early(&settings),
             swept: 0,
             clock_hand: 0,
-            open_flows: 0,
+            confirmed: 0,
             newest: None,
             sweep_at: None,
             cells: cell::Cell::all(&settings),
@@ -122,6 +122,9 @@ impl<P: Payload> Gateway<P> {
             }
             return flow.on_closed_segment(direction, segment, actions);
         }
+        if flow.stage == Stage::Opaque {
+            flow.note_end(direction, segment);
+        }
         let mobile = flow.mobile;
         let verdict = if segment.flags.has(Flags::SYN) {
             let quiet = now.saturating_since(seen);
@@ -146,15 +149,15 @@ impl<P: Payload> Gateway<P> {
             self.handle_uplink(place, segment, payload, now, actions)
         };
         if self.counters.implausible > implausible {
-            self.saw_nothing(place, seen);
+            self.restore_seen(place, seen);
         }
         self.count_in_flight(place);
         self.after_input(place, mobile, now, actions);
         verdict
     }
 
-    /// Whoever is off the path keeps no flow alive that is known: it was `seen` before.
-    fn saw_nothing(&mut self, place: u32, seen: Instant) {
+    /// An implausible segment does not refresh the idle timer of an open flow.
+    fn restore_seen(&mut self, place: u32, seen: Instant) {
         let flow = self.flows.at_mut(place);
         if let Some(flow) = flow.filter(|flow| flow.stage == Stage::Open) {
             flow.seen = seen;
@@ -183,8 +186,8 @@ impl<P: Payload> Gateway<P> {
         let mobile = self.mobiles.at_mut(mobile_place);
         let returned = from_mh && mobile.is_some_and(|mobile| mobile.hear(now));
         if returned && !self.carrier_down {
-            let heard = Some(place);
-            self.begin_recovery(mobile_place, LinkSource::Silence, heard, now, actions);
+            let answered = Some(place);
+            self.begin_recovery(mobile_place, LinkSource::Silence, answered, now, actions);
         }
     }
 
@@ -294,7 +297,7 @@ impl<P: Payload> Gateway<P> {
         }
         let room = scheme.cache_room(flow, segment, settings);
         let room = room.min(mobile.cache_room(self.cached_bytes, settings));
-        let kept = flow.keep(segment, payload, room, self.cached_bytes, settings);
+        let kept = flow.keep(segment, payload, room, settings);
         let counters = &mut self.counters;
         let Insertion::Kept { new_bytes } = kept else {
             counters.cache_full += 1;
@@ -386,8 +389,9 @@ impl<P: Payload> Gateway<P> {
         let counters = &mut self.counters;
         let mut cx = Context::new(&self.settings, mobile, now, counters, actions);
         let verdict = scheme.on_mh_segment(flow, segment, &outcome, &mut cx);
-        let (kept, away) = (self.cached_bytes, mobile.is_away());
-        self.cached_bytes += scheme.on_mh_data(flow, segment, payload, kept, away, &mut cx);
+        let room = mobile.cache_room(self.cached_bytes, &self.settings);
+        let away = mobile.is_away();
+        self.cached_bytes += scheme.on_mh_data(flow, segment, payload, room, away, &mut cx);
         if flow.repairs_itself() {
             recovery::repair(flow, outcome.loss, &mut self.counters, actions);
         }
@@ -398,8 +402,8 @@ impl<P: Payload> Gateway<P> {
             self.resume_recovery(mobile_place, now, actions);
         }
         if returned && !self.carrier_down {
-            let heard = Some(place);
-            self.begin_recovery(mobile_place, LinkSource::Silence, heard, now, actions);
+            let answered = Some(place);
+            self.begin_recovery(mobile_place, LinkSource::Silence, answered, now, actions);
             return match scheme {
                 Scheme::Mtcp => verdict,
                 _ => Scheme::verdict_on_return(&self.settings, segment),
@@ -433,39 +437,10 @@ impl<P: Payload> Gateway<P> {
             mobile.count(flow);
             flow.join(place, &mut mobile.waiting);
         }
+        let was_confirmed = flow.count_confirmed();
+        self.confirmed =
+            self.confirmed + usize::from(flow.is_confirmed()) - usize::from(was_confirmed);
         self.sort_among_flows_of_mobile(place);
-    }
-
-    /// A flow that has been opened or closed takes its place among its mobile's: what is done for
-    /// all flows of a mobile does not look at those that anybody can make up.
-    fn sort_among_flows_of_mobile(&mut self, place: u32) {
-        let Some(flow) = self.flows.at(place) else {
-            return;
-        };
-        let (index, is_open) = (flow.index_at_mobile, flow.stage == Stage::Open);
-        let Some(mobile) = self.mobiles.at_mut(flow.mobile) else {
-            return;
-        };
-        if is_open == (index < mobile.open) || index >= mobile.flows.len() {
-            return;
-        }
-        let other = if is_open {
-            mobile.open
-        } else {
-            mobile.open - 1
-        };
-        mobile.flows.swap(index, other);
-        let at = [index, other].map(|index| (index, mobile.flows[index]));
-        if is_open {
-            (mobile.open, self.open_flows) = (other + 1, self.open_flows + 1);
-        } else {
-            (mobile.open, self.open_flows) = (other, self.open_flows.saturating_sub(1));
-        }
-        for (index, place) in at {
-            if let Some(flow) = self.flows.at_mut(place) {
-                flow.index_at_mobile = index;
-            }
-        }
     }
 
     fn after_input(&mut self, place: u32, mobile: u32, now: Instant, actions: &mut Actions<P>) {

@@ -322,8 +322,8 @@ impl Mobile {
     /// one mobile takes four fifths at most, and the next one four fifths of the rest.
     pub(crate) fn cache_room(&self, cached_bytes: usize, settings: &Settings) -> usize {
         let free = settings.cache_bytes_max.saturating_sub(cached_bytes);
-        free.saturating_mul(CACHE_SHARE)
-            .saturating_sub(self.kept_bytes)
+        let share = free.saturating_mul(CACHE_SHARE);
+        share.saturating_sub(self.kept_bytes).min(free)
     }
 
     /// What the flow has in flight and in the cache may have changed.

@@ -20,7 +20,7 @@ use crate::terminal::escape_within;
 mod callers;
 mod listener;
 
-pub(crate) use callers::{Call, Callers};
+pub(crate) use callers::{CALLER_WAIT, Call, Callers, IMPATIENT_WAIT};
 pub(crate) use listener::ControlListener;
 
 /// Longest reply line that a caller reads, in bytes.

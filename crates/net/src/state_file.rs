@@ -72,6 +72,10 @@ impl<const N: usize> StateFile<N> {
         let bytes = HEADER_BYTES + slots * N;
         let length = content.bytes.max(bytes);
         if let Err(error) = reserve(&file, length) {
+            let is_full = [Some(libc::ENOSPC), Some(libc::EDQUOT)].contains(&error.raw_os_error());
+            if !is_full {
+                return Err(error);
+            }
             // What was reserved of it before the space ended goes too.
             file.set_len(0)?;
             let left = content.records.into_iter().filter(is_used).collect();

@@ -21,7 +21,7 @@ const ANCHOR_AGE_MAX: Duration = Duration::from_secs(1);
 /// a window without a scale.
 const AHEAD_MAX: u32 = u16::MAX as u32;
 
-/// What one segment of the FH says of where both ends stand.
+/// Where both ends stand, by one segment of the FH.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sighting {
     pub seq: SeqNum,

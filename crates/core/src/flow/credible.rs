@@ -29,7 +29,11 @@ const BEYOND_WINDOW: u32 = 2;
 /// that fits has come for so long.
 const DOUBT_MIN: Duration = Duration::from_secs(1);
 
-/// For this long a timestamp tells old from new: a clock of a microsecond goes half round in
+/// A live connection gives way to a new one between the same ports only after this silence: the
+/// ends themselves wait 2 MSL (RFC 9293, 3.6.1), 60 s on Linux.
+pub(super) const QUIET_MIN: Duration = Duration::from_secs(60);
+
+/// For this long a timestamp separates old from new: a clock of a microsecond goes half round in
 /// 35 minutes (RFC 7323, 5.5).
 const RECENT_MAX: Duration = Duration::from_secs(30 * 60);
 
@@ -37,7 +41,7 @@ const RECENT_MAX: Duration = Duration::from_secs(30 * 60);
 const CLOCK_SLACK_TICKS: u32 = 1_000_000;
 
 /// What may lie beyond all that was seen of an end whose window scale is not known, in bytes:
-/// as much as the largest window that today's hosts offer unless they are told otherwise.
+/// as much as the largest window that today's hosts offer by default.
 pub(super) const BEYOND_SEEN_MAX: u32 = 4 << 20;
 
 /// The largest window of one end, in bytes: MAX.SND.WND of the other. At least what needs no
@@ -67,9 +71,14 @@ pub(super) struct Unseen {
 }
 
 impl Unseen {
-    /// The flow that was known would have been heard of by now.
+    /// A segment of the flow that is known would have come by now.
     pub(super) fn may_be_true(&self, now: Instant) -> bool {
         now.saturating_since(self.since) >= DOUBT_MIN
+    }
+
+    /// It would have come by now in an outage too.
+    pub(super) fn must_be_true(&self, now: Instant) -> bool {
+        now.saturating_since(self.since) >= QUIET_MIN
     }
 }
 
@@ -137,15 +146,13 @@ impl<P: Payload> Flow<P> {
     /// What an MH's segment is worth; what is worth nothing is remembered, for the FH
     /// may confirm it.
     pub(super) fn credit(&mut self, segment: &Segment, now: Instant) -> Credit {
-        if self.fh_drops_as_old(segment, now) {
-            return Credit::None;
-        }
+        let is_old = self.fh_drops_as_old(segment, now);
         let seq_fits = self.mh_seq_fits(segment);
         let old_max = self.mh_window_max(0);
         // RFC 5961, 5: SND.UNA - MAX.SND.WND <= SEG.ACK <= SND.NXT.
         let ack_fits = self.fh.una.distance_from(segment.ack) <= old_max
             && segment.ack.at_or_before(self.fh.max);
-        if seq_fits && ack_fits {
+        if seq_fits && ack_fits && !is_old {
             self.unseen = None;
             self.mh.heard = now;
             return Credit::Fits;
@@ -168,7 +175,7 @@ impl<P: Payload> Flow<P> {
                 .is_some_and(|end| segment.ack.at_or_before(end));
         let sure = (fits && self.is_in_window(segment.ack)) || confirmed || moved_on;
         let ahead_of_una = segment.ack.after(self.fh.una);
-        if sure && ahead_of_una && ahead > 0 && ahead < WINDOW_MAX {
+        if sure && !is_old && ahead_of_una && ahead > 0 && ahead < WINDOW_MAX {
             self.unseen = None;
             self.mh.heard = now;
             return Credit::FitsUnseen;
@@ -216,9 +223,10 @@ impl<P: Payload> Flow<P> {
 
     /// RFC 7323, 5.3 (PAWS): the MH drops a segment whose timestamp is older than the newest one
     /// that it has taken in; the bytes in it are not the connection's. The MH echoes that one.
-    /// An echo of what was never sent tells nothing.
+    /// An echo of what was never sent proves nothing.
     ///
-    /// RFC 7323, 3.2: so it does with a segment that has no timestamp where all have one.
+    /// RFC 7323, 3.2 asks the same for a segment without a timestamp where all have one. Linux
+    /// takes such a segment; here it passes and is not cached.
     pub(super) fn mh_drops_as_old(&self, segment: &Segment, now: Instant) -> bool {
         let (Some(mh), Some(sent)) = (self.mh.timestamps, self.tsval_sent) else {
             return false;
@@ -274,7 +282,7 @@ impl<P: Payload> Flow<P> {
         let tied = if self.mh.timestamps.is_some() {
             unseen.clock_fits
         } else {
-            unseen.half_fits || unseen.may_be_true(self.seen)
+            unseen.half_fits || unseen.must_be_true(self.seen)
         };
         // What is owed and let go of is lost.
         let possible = self.ahead.owed.is_none() || self.is_in_window(unseen.ack);

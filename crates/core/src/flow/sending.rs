@@ -3,7 +3,7 @@
 
 use holdfast_wire::{Flags, Instant, Segment, SeqNum, Timestamps};
 
-use super::{Flow, FlowKey, Mute, Sender, Stage};
+use super::{Flow, FlowKey, Sender, Stage};
 use crate::cache::Piece;
 use crate::{Action, Actions, Direction, Payload, Resend};
 
@@ -104,20 +104,6 @@ impl<P: Payload> Flow<P> {
                 leaps: 0,
             });
         }
-    }
-
-    /// Another flow of the MH has ended a silence. This one is probed before it recovers.
-    pub(crate) fn wait_for_answer(&mut self) {
-        let unanswered = self.in_flight() > 0 || self.has_backlog();
-        if self.stage == Stage::Open && !self.is_split() && unanswered {
-            self.mute = Mute::ToProbe;
-        }
-    }
-
-    /// The probe of a mute flow.
-    pub(crate) fn probe_mute(&mut self) -> Option<Resend<P>> {
-        self.mute = Mute::Probed;
-        self.probe()
     }
 
     /// The MH goes on acknowledging or reporting what was sent before the outage: the link

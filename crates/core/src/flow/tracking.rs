@@ -3,69 +3,16 @@
 
 use core::time::Duration;
 
-use holdfast_wire::{Flags, Instant, Segment, SeqNum, Timestamps};
+use holdfast_wire::{Flags, Instant, Segment, SeqNum};
 
 use super::adoption::{Adoption, Sighting};
 use super::credible::{Credit, WINDOW_MAX, near};
+use super::handshake::{AFTER_SYN_MAX, Handshake};
 use super::{Arrivals, Flow, Stage};
 use crate::{Direction, Payload};
 
 /// Duplicate ACKs that tell of a loss (RFC 5681, 3.2).
 const DUP_ACK_THRESHOLD: u32 = 3;
-
-/// A live connection gives way to a new one between the same ports only after this silence: the
-/// ends themselves wait 2 MSL (RFC 9293, 3.6.1), 60 s on Linux.
-const QUIET_MIN: Duration = Duration::from_secs(60);
-
-/// How far the first segments after the SYNs may lie from these: a window without a scale.
-const AFTER_SYN_MAX: u32 = u16::MAX as u32;
-
-/// The SYNs seen.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Handshake {
-    /// The newest SYN without an ACK, by side.
-    mh_asks: Option<Syn>,
-    fh_asks: Option<Syn>,
-    /// The two SYNs of which one has answered the other: the first ones and the newest ones. One
-    /// of them may be forged.
-    agreed: Option<Syns>,
-    newest: Option<Syns>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Syns {
-    mh: Syn,
-    fh: Syn,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Syn {
-    seq: SeqNum,
-    window: u16,
-    window_scale: Option<u8>,
-    sack_permitted: bool,
-    timestamps: Option<Timestamps>,
-}
-
-impl Syns {
-    /// What they say, as a segment of the FH that follows them would.
-    fn sighting(&self) -> Sighting {
-        Sighting {
-            seq: self.fh.seq + 1,
-            end: self.fh.seq + 1,
-            ack: self.mh.seq + 1,
-            window: self.fh.window,
-            timestamps: self.fh.timestamps,
-        }
-    }
-}
-
-impl Handshake {
-    /// The SYN that an answer of this side is for.
-    const fn asked(&self, from_mh: bool) -> Option<Syn> {
-        if from_mh { self.fh_asks } else { self.mh_asks }
-    }
-}
 
 /// What a data segment of the FH is to the flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,120 +49,19 @@ pub(crate) struct AckOutcome {
 }
 
 impl<P: Payload> Flow<P> {
-    /// A SYN passes. `quiet`: how long nothing that fits has passed. Returns the bytes freed if
-    /// it starts the connection anew.
-    ///
-    /// A SYN may be forged (RFC 5961, 4). So it changes nothing before the other end has answered
-    /// it, and a live connection gives way to a new one only when it is silent itself.
-    pub(crate) fn on_syn(
-        &mut self,
-        from_mh: bool,
-        segment: &Segment,
-        quiet: Duration,
-        now: Instant,
-    ) -> usize {
-        let syn = Syn {
-            seq: segment.seq,
-            window: segment.window,
-            window_scale: segment.options.window_scale,
-            sack_permitted: segment.options.sack_permitted,
-            timestamps: segment.options.timestamps,
-        };
-        if !segment.flags.has(Flags::ACK) {
-            let asks = if from_mh {
-                &mut self.handshake.mh_asks
-            } else {
-                &mut self.handshake.fh_asks
-            };
-            *asks = Some(syn);
-            return 0;
-        }
-        let asked = self.handshake.asked(from_mh);
-        let Some(asked) = asked.filter(|asked| asked.seq + 1 == segment.ack) else {
-            return 0;
-        };
-        let (mh, fh) = if from_mh { (syn, asked) } else { (asked, syn) };
-        let agreed = Some(Syns { mh, fh });
-        if self.handshake.agreed == agreed || !self.gives_way(quiet) {
-            return 0;
-        }
-        let freed = if self.stage == Stage::Meeting {
-            0
-        } else {
-            self.begin_anew(now)
-        };
-        self.handshake.agreed = self.handshake.agreed.or(agreed);
-        self.handshake.newest = agreed;
-        freed
-    }
-
-    /// A new connection between the same two ports may take the place of this one.
-    fn gives_way(&self, quiet: Duration) -> bool {
-        match self.stage {
-            Stage::Meeting | Stage::Closed => true,
-            // What is owed is settled first, or given up.
-            Stage::Open | Stage::Opaque => self.ahead.owed.is_none() && quiet >= QUIET_MIN,
-        }
-    }
-
-    /// What follows from both SYNs, besides the numbers.
-    fn note_syns(&mut self, syns: &Syns) {
-        let Syns { mh, fh } = syns;
-        // RFC 7323, 2.2: a shift counts if both SYNs had one.
-        let scale = if fh.window_scale.is_some() {
-            mh.window_scale
-        } else {
-            None
-        };
-        self.mh.window_scale = Some(scale.unwrap_or(0));
-        self.fh.window_scale = Some(scale.and(fh.window_scale).unwrap_or(0));
-        self.fh.sack = mh.sack_permitted && fh.sack_permitted;
-    }
-
-    /// The SYNs that this segment follows.
-    fn syns_before(&self, direction: Direction, segment: &Segment) -> Option<Syns> {
-        let Handshake { agreed, newest, .. } = self.handshake;
-        let mut seen = agreed.into_iter().chain(newest);
-        seen.find(|syns| {
-            let (fh, mh) = (syns.fh.seq + 1, syns.mh.seq + 1);
-            match direction {
-                Direction::Downlink => {
-                    let exact = segment.seq == fh || segment.ack == mh;
-                    let is_near = near(segment.seq, fh, AFTER_SYN_MAX);
-                    exact && is_near && near(segment.ack, mh, AFTER_SYN_MAX)
-                }
-                Direction::Uplink => syns.sighting().agrees_with(segment, AFTER_SYN_MAX),
-            }
-        })
-    }
-
-    /// The flow is not open, its SYNs were seen, and this segment follows them.
-    pub(crate) fn follows_syns(&self, direction: Direction, segment: &Segment) -> bool {
-        self.stage == Stage::Meeting && self.syns_before(direction, segment).is_some()
-    }
-
-    /// The flow was opened by a segment that follows both SYNs.
-    pub(crate) const fn began_with_syns(&self) -> bool {
-        self.handshake.agreed.is_some()
-    }
-
-    /// Both SYNs were seen, and what has passed since was seen from its start.
-    pub(crate) fn fh_has_acknowledged_nothing(&self) -> bool {
-        let agreed = self.handshake.agreed;
-        agreed.is_some_and(|syns| syns.mh.seq + 1 == self.fh.ack)
-    }
-
     /// Another connection has the same two ports. Returns the bytes freed.
     pub(crate) fn begin_anew(&mut self, now: Instant) -> usize {
         let freed = self.kept_bytes();
         let (key, mobile, generation) = (self.key, self.mobile, self.generation);
         let (scheduled, counted) = (self.scheduled, self.counted_in_flight);
         let counted_kept_bytes = self.counted_kept_bytes;
+        let counted_confirmed = self.counted_confirmed;
         let (waits, index_at_mobile) = (self.waits, self.index_at_mobile);
         let draining = self.ahead.draining;
         *self = Self::new(key, mobile, generation, now);
         (self.scheduled, self.counted_in_flight) = (scheduled, counted);
         self.counted_kept_bytes = counted_kept_bytes;
+        self.counted_confirmed = counted_confirmed;
         (self.waits, self.index_at_mobile) = (waits, index_at_mobile);
         self.ahead.draining = draining;
         freed
@@ -235,7 +81,11 @@ impl<P: Payload> Flow<P> {
             self.adoption.note_fh(segment, now);
             return DataOutcome::Unknown;
         }
-        if self.stage != Stage::Open || self.mh_drops_as_old(segment, now) {
+        if self.stage != Stage::Open {
+            return DataOutcome::Unknown;
+        }
+        if self.mh_drops_as_old(segment, now) {
+            self.adoption.note_fh(segment, now);
             return DataOutcome::Unknown;
         }
         if let Some(unseen) = self.agree_on_unseen(segment) {
@@ -274,7 +124,7 @@ impl<P: Payload> Flow<P> {
         DataOutcome::Current
     }
 
-    /// The FH goes on beyond the window that is known: it was not told of a smaller one, or the
+    /// The FH goes on beyond the window that is known: it does not know of a smaller one, or the
     /// MH's ACKs have passed unseen. Somebody off the path does not know the number that it
     /// acknowledges.
     fn note_beyond_window(&mut self, segment: &Segment) {
@@ -383,12 +233,14 @@ impl<P: Payload> Flow<P> {
     /// Nothing has fitted for a while, and now both ends agree with each other: what is known of
     /// them is wrong. Returns the bytes freed.
     fn open_anew(&mut self, segment: &Segment, now: Instant) -> Option<usize> {
-        let fits = self.unseen.is_some_and(|unseen| unseen.may_be_true(now));
-        let timeless = self.mh.timestamps.is_none();
-        let clock_fits = timeless || self.clock_fits(segment.options.timestamps, now);
+        // Without a clock that fits, two forged segments look the same in an outage.
+        let clock_fits = self.clock_fits(segment.options.timestamps, now);
+        let fits = self.unseen.is_some_and(|unseen| {
+            unseen.must_be_true(now) || (clock_fits && unseen.may_be_true(now))
+        });
         // A split or owing flow: its FH relies on what the gateway has made.
         let is_bound = self.is_split() || self.ahead.owed.is_some();
-        if !(fits && clock_fits) || is_bound || segment.options.others {
+        if !fits || is_bound || segment.options.others {
             return None;
         }
         let fh = self.adoption.agreeing(segment)?;
@@ -542,6 +394,28 @@ impl<P: Payload> Flow<P> {
             }
             Stage::Open => exact,
             Stage::Opaque | Stage::Closed => false,
+        }
+    }
+
+    /// Both ends have sent a FIN; or one has, and of an adopted flow the other one may have passed
+    /// unseen.
+    pub(crate) fn may_be_closed(&self) -> bool {
+        match (self.fh.fin, self.mh.fin) {
+            (Some(_), Some(_)) => true,
+            (None, None) => false,
+            _ => !self.began_with_syns() && self.kept_bytes() == 0,
+        }
+    }
+
+    /// A segment of a flow of which nothing is kept may end it.
+    pub(crate) fn note_end(&mut self, direction: Direction, segment: &Segment) {
+        let is_reset = segment.flags.has(Flags::RST);
+        let has_fin = segment.flags.has(Flags::FIN);
+        if is_reset || (has_fin && direction == Direction::Downlink) {
+            self.fh.fin = Some(segment.end());
+        }
+        if is_reset || (has_fin && direction == Direction::Uplink) {
+            self.mh.fin = Some(segment.end());
         }
     }
 

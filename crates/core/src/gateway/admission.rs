@@ -3,7 +3,7 @@
 //!
 //! Anybody can send packets that look like a new flow. So a flow that was seen from one end only
 //! is worth little: it makes room first, and so does a closed one. A flow that both ends have
-//! confirmed makes room only if its mobile has more flows than the newcomer's.
+//! confirmed makes room only if its mobile has at least two flows more than the newcomer's.
 //!
 //! A part of the table is kept for newcomers, at the cost of the largest mobile: else whoever
 //! fills the table would need no more than a packet for each newcomer to keep it out.
@@ -61,7 +61,7 @@ impl<P: Payload> Gateway<P> {
     }
 
     fn least_worthy(&mut self, flows: usize) -> Option<u32> {
-        let unconfirmed = self.flows.len().saturating_sub(self.open_flows);
+        let unconfirmed = self.flows.len().saturating_sub(self.confirmed);
         let has_few = unconfirmed < self.settings.flows_max / UNCONFIRMED_PART;
         let places = self.flows.places();
         let mut worthless = None;

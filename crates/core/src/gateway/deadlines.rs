@@ -125,7 +125,7 @@ impl<P: Payload> Gateway<P> {
                 Stage::Meeting if is_renumbered => self.settings.flow_idle_max,
                 Stage::Closed => CLOSED_WAIT,
                 Stage::Meeting => MEETING_WAIT,
-                Stage::Open if flow.may_be_closed() => {
+                Stage::Open | Stage::Opaque if flow.may_be_closed() => {
                     CLOSING_WAIT.min(self.settings.flow_idle_max)
                 }
                 Stage::Open | Stage::Opaque => self.settings.flow_idle_max,
@@ -205,6 +205,34 @@ impl<P: Payload> Gateway<P> {
             actions.push(Action::Record(flow.record().ended()));
         }
         self.forget_mobile_without_flows(mobile);
+    }
+
+    /// A flow that has been opened or closed takes its place among its mobile's: what is done for
+    /// all flows of a mobile does not look at those that anybody can make up.
+    pub(super) fn sort_among_flows_of_mobile(&mut self, place: u32) {
+        let Some(flow) = self.flows.at(place) else {
+            return;
+        };
+        let (index, is_open) = (flow.index_at_mobile, flow.stage == Stage::Open);
+        let Some(mobile) = self.mobiles.at_mut(flow.mobile) else {
+            return;
+        };
+        if is_open == (index < mobile.open) || index >= mobile.flows.len() {
+            return;
+        }
+        let other = if is_open {
+            mobile.open
+        } else {
+            mobile.open - 1
+        };
+        mobile.flows.swap(index, other);
+        let at = [index, other].map(|index| (index, mobile.flows[index]));
+        mobile.open = if is_open { other + 1 } else { other };
+        for (index, place) in at {
+            if let Some(flow) = self.flows.at_mut(place) {
+                flow.index_at_mobile = index;
+            }
+        }
     }
 
     /// A flow that is not open is no longer one of its mobile's.

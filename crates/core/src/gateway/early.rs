@@ -276,7 +276,11 @@ impl<P: Payload> Gateway<P> {
         let Some(flow) = self.flows.at_mut(place) else {
             return;
         };
-        let bytes_free = flow.bytes_free(self.cached_bytes, &self.settings);
+        let mobile = self.mobiles.at(flow.mobile);
+        let room = mobile.map_or(0, |mobile| {
+            mobile.cache_room(self.cached_bytes, &self.settings)
+        });
+        let bytes_free = room.min(flow.bytes_free_of_flow(&self.settings));
         let Some(Early::Opening(opening)) = &mut flow.early else {
             return;
         };

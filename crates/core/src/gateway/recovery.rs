@@ -100,13 +100,13 @@ impl<P: Payload> Gateway<P> {
         }
     }
 
-    /// The MH is back. `heard`: the flow whose segment shows it. The others are probed first:
+    /// The MH is back. `answered`: the flow whose segment shows it. The others are probed first:
     /// the silence may be one flow's alone.
     pub(super) fn begin_recovery(
         &mut self,
         place: u32,
         source: LinkSource,
-        heard: Option<u32>,
+        answered: Option<u32>,
         now: Instant,
         actions: &mut Actions<P>,
     ) {
@@ -125,7 +125,7 @@ impl<P: Payload> Gateway<P> {
                 flow.begin_recovery();
             }
             flow.mute = Mute::No;
-            if heard.is_some_and(|heard| heard != place) {
+            if answered.is_some_and(|answered| answered != place) {
                 flow.wait_for_answer();
             }
             mobile.count(flow);
@@ -211,7 +211,7 @@ impl<P: Payload> Gateway<P> {
     pub(super) fn on_flow_due(&mut self, place: u32, now: Instant, actions: &mut Actions<P>) {
         self.with_context(place, now, actions, |flow, mobile, cx| {
             let (scheme, away) = (cx.settings.scheme, mobile.is_away());
-            flow.mtcp.note_flows(mobile.flows.len());
+            flow.mtcp.note_flows(mobile.open_flows().len());
             scheme.on_timeout(flow, away, cx);
             scheme.on_uplink_timeout(flow, away, cx);
         });

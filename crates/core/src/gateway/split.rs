@@ -30,7 +30,7 @@ impl<P: Payload> Gateway<P> {
         let backlog = flow.has_backlog();
         let new_fin = segment.flags.has(Flags::FIN) && !flow.cache.holds(segment.end() - 1);
         let room = mobile.cache_room(self.cached_bytes, settings);
-        let kept = flow.keep(segment, payload, room, self.cached_bytes, settings);
+        let kept = flow.keep(segment, payload, room, settings);
         let counters = &mut self.counters;
         let mut cx = Context::new(settings, mobile, now, counters, actions);
         let Insertion::Kept { new_bytes } = kept else {

@@ -23,7 +23,10 @@ const REQUEST_BYTES_MAX: usize = 4096;
 const CALLERS_MAX: usize = 16;
 
 /// How long a caller may take to ask, and to read the answer.
-const CALLER_WAIT: Duration = Duration::from_secs(5);
+pub(crate) const CALLER_WAIT: Duration = Duration::from_secs(5);
+
+/// The same for a caller beside too many others: what fits into the socket's buffer gets there.
+pub(crate) const IMPATIENT_WAIT: Duration = Duration::from_millis(200);
 
 /// After a caller could not be taken (no more descriptors): it stays the next one.
 const TAKE_AGAIN_AFTER: Duration = Duration::from_secs(1);
@@ -37,11 +40,11 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    /// Writes the reply, to a caller who may have left. Waits for it, within a limit.
-    pub(crate) async fn answer(self, reply: &ControlReply) {
+    /// Writes the reply, to a caller who may have left. Waits for it no longer than `wait`.
+    pub(crate) async fn answer(self, reply: &ControlReply, wait: Duration) {
         let mut stream = self.stream;
         let line = reply_line(reply);
-        match timeout(CALLER_WAIT, stream.write_all(line.as_bytes())).await {
+        match timeout(wait, stream.write_all(line.as_bytes())).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::debug!(%error, "control socket"),
             Err(_) => tracing::debug!("control socket: the caller does not read"),
@@ -108,7 +111,7 @@ impl Callers {
         while self.answering.try_join_next().is_some() {}
         if self.answering.len() < CALLERS_MAX {
             self.answering
-                .spawn(async move { call.answer(&reply).await });
+                .spawn(async move { call.answer(&reply, CALLER_WAIT).await });
         } else {
             tracing::debug!("control socket: too many callers do not read");
         }
@@ -153,7 +156,8 @@ async fn request(stream: &mut UnixStream) -> Result<ControlRequest, ControlReply
     let mut line = String::new();
     let mut limited = BufReader::new(stream.take(REQUEST_BYTES_MAX as u64));
     match timeout(CALLER_WAIT, limited.read_line(&mut line)).await {
-        Ok(Ok(_)) if line.ends_with('\n') => parse_request(&line),
+        // The last line of a caller that has closed its side may lack the line end.
+        Ok(Ok(_)) if !line.is_empty() && line.len() < REQUEST_BYTES_MAX => parse_request(&line),
         Ok(Ok(_)) => Err(refusal("no line, or one that is too long")),
         Ok(Err(_)) => Err(refusal("not a line of text")),
         Err(_) => Err(refusal("no line in time")),

@@ -28,7 +28,9 @@ use tokio::time::timeout;
 use super::command::{Command, WorkerHandle};
 use super::station::Told;
 use super::took_over::TookOver;
-use crate::control::{Call, Callers, ControlReply, ControlRequest, LinkEvent, refusal};
+use crate::control::{
+    CALLER_WAIT, Call, Callers, ControlReply, ControlRequest, IMPATIENT_WAIT, LinkEvent, refusal,
+};
 use crate::settings::GatewaySettings;
 use crate::status::{LinkSource, LinkView, MobileStatus, StatusReply};
 
@@ -72,6 +74,7 @@ pub(super) struct Control {
     /// Carrier and MTU as last told to the worker.
     interface: RefCell<Option<(bool, u32)>>,
     callers: Semaphore,
+    slow_readers: Semaphore,
     /// Told to leave: our devices will go.
     leaving: Cell<bool>,
     /// What is run when a mobile has come.
@@ -100,6 +103,7 @@ impl Control {
             started: std::time::Instant::now(),
             interface: RefCell::new(None),
             callers: Semaphore::new(CALLERS_MAX),
+            slow_readers: Semaphore::new(CALLERS_MAX),
             leaving: Cell::new(false),
             took_over: Rc::default(),
         })
@@ -296,7 +300,11 @@ impl Control {
             Ok(_permit) => self.reply(&call.request).await,
             Err(_) => refusal("too many callers at the same time; ask again"),
         };
-        call.answer(&reply).await;
+        // A reply that nobody reads takes memory: only some callers get the time to be slow.
+        match self.slow_readers.try_acquire() {
+            Ok(_permit) => call.answer(&reply, CALLER_WAIT).await,
+            Err(_) => call.answer(&reply, IMPATIENT_WAIT).await,
+        }
     }
 
     async fn reply(&self, request: &ControlRequest) -> ControlReply {

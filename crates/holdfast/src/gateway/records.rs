@@ -72,7 +72,9 @@ impl Records {
             Opened::NoSpace { error, left } => {
                 let mut records = Self::of(Store::Memory(vec![[0; _]; flows_max]));
                 records.read();
-                let found = left.iter().filter_map(FlowRecord::from_bytes).collect();
+                let found: Vec<_> = left.iter().filter_map(FlowRecord::from_bytes).collect();
+                // For an engine that is made anew after a panic.
+                found.iter().for_each(|record| records.note(record));
                 Ok((records, found, Some(error)))
             }
         }

@@ -21,8 +21,8 @@ use super::world::{Event, World};
 use crate::testing::MH;
 use crate::{LinkState, Scheme, Settings, Side, SnoopSet};
 
-/// The time after which a flow is forgotten that both FINs or a RST have ended, since its last
-/// segment: `flow_closed_max`, and a few steps of the sweep.
+/// The time after which a flow is forgotten that both FINs or a RST have ended: `CLOSED_WAIT`, and
+/// a few steps of the sweep. A full table takes 16 steps.
 const CLOSED_FORGOTTEN: Duration = Duration::from_secs(60 + 5);
 
 /// After this time a flow is forgotten that ended without a word: the default of the gateway's

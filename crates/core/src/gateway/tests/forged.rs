@@ -551,3 +551,61 @@ fn a_lone_syn_does_not_end_the_resets_of_a_closed_flow() {
     assert!(!answer.forwarded, "{answer:?}");
     assert!(answer.lines[0].starts_with("RST to FH"), "{answer:?}");
 }
+
+#[test]
+fn two_forged_segments_that_agree_do_not_empty_the_cache_in_an_outage() {
+    let mut bench = unmet(settings(Scheme::Hold));
+    let timeless = |mut segment: Segment| {
+        segment.options.timestamps = None;
+        segment
+    };
+    for seq in [1, 1001, 2001, 3001] {
+        let data = timeless(bench.fh_segment(seq, LEN));
+        bench.put(data);
+        if seq == 1 {
+            let ack = timeless(bench.mh_segment(1001));
+            bench.put(ack);
+        }
+    }
+    bench.goes_down();
+    for _ in 0..5 {
+        let mut forged = timeless(bench.mh_segment(800_000_000));
+        forged.seq = SeqNum::new(600_000_000);
+        bench.put(forged);
+        bench.wait(1_500);
+        let mut forged = timeless(bench.fh_segment(800_000_000, 0));
+        forged.ack = SeqNum::new(600_000_000);
+        bench.put(forged);
+    }
+    assert_eq!(bench.cached(), 3000);
+    let flow = bench.gateway.flows.iter().next().expect("a flow");
+    assert_eq!(flow.fh.una, SeqNum::new(1001));
+}
+
+#[test]
+fn a_flow_with_foreign_clocks_is_followed_again_after_a_minute() {
+    let mut bench = unmet(settings(Scheme::Hold));
+    let foreign = |mut segment: Segment, tsval, tsecr| {
+        segment.options.timestamps = Some(Timestamps { tsval, tsecr });
+        segment
+    };
+    let forged = foreign(
+        bench.fh_segment(700_000_000, LEN),
+        2_000_000_000,
+        3_000_000_000,
+    );
+    bench.put(forged);
+    let forged = foreign(bench.mh_segment(700_001_000), 3_000_000_000, 2_000_000_000);
+    bench.put(forged);
+    assert_eq!(bench.state(), "open");
+    for i in 0..140 {
+        bench.wait(500);
+        let data = bench.fh_segment(1 + i * LEN, LEN);
+        bench.put(data);
+        bench.wait(20);
+        bench.up(1001 + i * LEN);
+    }
+    let data = bench.fh_segment(140_001, LEN);
+    bench.put(data);
+    assert_eq!(bench.cached(), 1000);
+}

@@ -293,9 +293,9 @@ fn a_mobile_that_fills_the_table_makes_room_for_the_flows_of_others() {
 }
 
 #[test]
-fn a_flood_of_newcomers_evicts_one_confirmed_flow_at_most() {
-    let mut bench = small(8);
-    for _ in 0..7 {
+fn a_flood_of_newcomers_evicts_no_more_confirmed_flows_than_the_reserve() {
+    let mut bench = small(64);
+    for _ in 0..63 {
         bench.mh_port += 1;
         bench.shake_hands(0, 5000);
         assert_eq!(bench.up(1), passed());
@@ -311,7 +311,7 @@ fn a_flood_of_newcomers_evicts_one_confirmed_flow_at_most() {
         .flows
         .iter()
         .filter(|flow| flow.stage == Stage::Open);
-    assert_eq!(open.count(), 7);
+    assert_eq!(open.count(), 60);
 }
 
 #[test]
@@ -383,4 +383,73 @@ fn acks_of_bytes_that_were_never_seen_are_no_rate() {
     let mobile = bench.gateway.mobiles.iter().next().expect("a mobile");
     let rate = mobile.delivery.bytes_per_s().unwrap_or(0);
     assert!(rate < 1_000_000, "{rate} bytes a second");
+}
+
+/// A flow whose segments carry an option that is not known: Multipath TCP.
+fn opaque(bench: &mut Bench) {
+    bench.mh_port += 1;
+    bench.shake_hands(0, 5000);
+    let mut ack = bench.mh_segment(1);
+    ack.options.others = true;
+    assert_eq!(bench.put(ack), passed());
+}
+
+#[test]
+fn flows_that_pass_untouched_are_no_newcomers() {
+    let mut bench = small(64);
+    for _ in 0..64 {
+        opaque(&mut bench);
+    }
+    let mut opened = 0;
+    for number in 0..50_u16 {
+        let mut down = bench.fh_segment(1, LEN);
+        down.to.address = core::net::IpAddr::from([10, 9, 9, 9]);
+        down.to.port = 700 + number;
+        let mut up = bench.mh_segment(1001);
+        up.from = down.to;
+        bench.put(down);
+        bench.put(spoofed(&bench, number));
+        bench.put(up);
+        let mut flows = bench.gateway.flows.iter();
+        opened +=
+            usize::from(flows.any(|flow| flow.key.mh == down.to && flow.stage == Stage::Open));
+    }
+    assert!(opened >= 20, "{opened} of 50");
+}
+
+#[test]
+fn a_flow_that_passes_untouched_is_forgotten_some_minutes_after_its_fins() {
+    for is_reset in [false, true] {
+        let mut bench = small(8);
+        bench.gateway = crate::Gateway::new(settings(Scheme::Hold));
+        opaque(&mut bench);
+        assert_eq!(bench.state(), "opaque");
+        let mut end = bench.fh_segment(1, 0);
+        end.flags = if is_reset {
+            Flags::RST
+        } else {
+            Flags::FIN.with(Flags::ACK)
+        };
+        bench.put(end);
+        let mut end = bench.mh_segment(2);
+        end.flags = Flags::FIN.with(Flags::ACK);
+        bench.put(end);
+        bench.wait(200_000);
+        assert_eq!(bench.gateway.stats().flows, 1);
+        bench.wait(60_000);
+        assert_eq!(bench.gateway.stats().flows, 0, "reset: {is_reset}");
+    }
+}
+
+#[test]
+fn a_half_closed_connection_stays_while_its_other_half_works() {
+    let mut bench = bench(Scheme::Hold);
+    let mut fin = bench.mh_segment(1);
+    fin.flags = Flags::FIN.with(Flags::ACK);
+    bench.put(fin);
+    let mut ack = bench.fh_segment(1, 0);
+    ack.ack = SeqNum::new(5002);
+    bench.put(ack);
+    bench.wait(3_600_000);
+    assert_eq!(bench.gateway.stats().flows, 1);
 }

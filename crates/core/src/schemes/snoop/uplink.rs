@@ -305,13 +305,13 @@ impl<P: Payload> Uplink<P> {
     }
 }
 
-/// A segment of the MH is on its way to the FH. Returns the bytes of it that are kept;
-/// `cached_bytes` are those of all flows.
+/// A segment of the MH is on its way to the FH. Returns the bytes of it that are kept; `room`:
+/// what the cache has left for its mobile.
 pub(in crate::schemes) fn on_mh_segment<P: Payload>(
     flow: &mut Flow<P>,
     segment: &Segment,
     payload: &P,
-    cached_bytes: usize,
+    room: usize,
     is_away: bool,
     cx: &mut Context<'_, P>,
 ) -> usize {
@@ -333,7 +333,7 @@ pub(in crate::schemes) fn on_mh_segment<P: Payload>(
     let (seq, end) = (segment.seq.max(una), segment.end());
     let mut kept = 0;
     if seq.before(end) && !segment.is_empty() {
-        kept = take_data(flow, segment, payload, (seq, end), cached_bytes, cx);
+        kept = take_data(flow, segment, payload, (seq, end), room, cx);
     } else if flow.snoop_uplink.report_at.is_none() && !flow.snoop_uplink.gaps.is_empty() {
         // It lives: what was not said while it was away can be said.
         let wait = cx.settings.snoop.nack_wait;
@@ -349,11 +349,11 @@ fn take_data<P: Payload>(
     segment: &Segment,
     payload: &P,
     (seq, end): (SeqNum, SeqNum),
-    cached_bytes: usize,
+    room: usize,
     cx: &mut Context<'_, P>,
 ) -> usize {
     let settings = &cx.settings.snoop;
-    let bytes_free = flow.bytes_free(cached_bytes, cx.settings);
+    let bytes_free = room.min(flow.bytes_free_of_flow(cx.settings));
     let entries_max = cx.settings.flow_cache_entries_max;
     let entries_max = entries_max.saturating_sub(flow.cache.entries());
     let sack = flow.fh.sack;

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A flow that the MH leaves unanswered while it answers in others.
+
+use super::{Flow, Stage};
+use crate::{Payload, Resend};
+
+/// Whether the MH leaves this flow alone unanswered: a device behind its address has left, or a
+/// firewall drops the port. A flow is mute from the moment that another one of its MH ends a
+/// silence, until it is answered itself. Nothing of it counts as in flight, so that it makes no
+/// outage for the others; of its cache one segment goes out as a probe, and then one after each
+/// retransmission timeout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mute {
+    /// It is answered, or has nothing in flight.
+    No,
+    /// It is to be probed.
+    ToProbe,
+    /// It was probed.
+    Probed,
+}
+
+impl<P: Payload> Flow<P> {
+    /// Another flow of the MH has ended a silence. This one is probed before it recovers.
+    pub(crate) fn wait_for_answer(&mut self) {
+        let unanswered = self.in_flight() > 0 || self.has_backlog();
+        if self.stage == Stage::Open && !self.is_split() && unanswered {
+            self.mute = Mute::ToProbe;
+        }
+    }
+
+    /// The probe of a mute flow.
+    pub(crate) fn probe_mute(&mut self) -> Option<Resend<P>> {
+        self.mute = Mute::Probed;
+        self.probe()
+    }
+}
