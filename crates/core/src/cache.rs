@@ -11,8 +11,8 @@ use holdfast_wire::{Flags, Segment, SeqNum};
 
 use crate::Payload;
 
-/// A range counts as so many bytes at least. The smallest buffer of a frame has twice as many,
-/// and there are buffers for twice the cache: else tiny segments would take them all.
+/// A range counts as so many bytes at least: about half of the smallest buffer of a frame. There
+/// are buffers for twice the cache, so one mobile's tiny segments do not take them all.
 const ENTRY_BYTES_MIN: u32 = 1_000;
 
 /// With nothing kept, room for more entries than this is given back.

@@ -21,20 +21,20 @@ thread_local! {
 pub(crate) struct Defect {
     /// The line of the source.
     pub(crate) place: String,
-    /// What it says.
+    /// Its text.
     pub(crate) message: String,
 }
 
-/// From now on a panic ends the process, after `say` has said why, unless it is within
+/// From now on a panic ends the process, after `report` has reported it, unless it is within
 /// [`contain`].
-pub(crate) fn handle_panics(say: impl Fn(&PanicHookInfo<'_>) + Send + Sync + 'static) {
+pub(crate) fn handle_panics(report: impl Fn(&PanicHookInfo<'_>) + Send + Sync + 'static) {
     std::panic::set_hook(Box::new(move |panic| {
         if IS_CONTAINED.get() {
             let place = panic.location().map(ToString::to_string);
             PLACE.set(place.unwrap_or_default());
             return;
         }
-        say(panic);
+        report(panic);
         std::process::abort();
     }));
 }

@@ -180,7 +180,7 @@ fn worker_settings(settings: &GatewaySettings) -> anyhow::Result<WorkerSettings>
 ///
 /// Errors: one line. A file that cannot be opened, or is somebody else's, is a wrong setting.
 /// A full file system is none: without the gateway each outage costs more than a restart
-/// without records does, so the gateway serves, says so, and owes nobody anything.
+/// without records does, so the gateway serves, logs it, and owes nobody anything.
 fn open_records(settings: &GatewaySettings) -> anyhow::Result<(Records, Vec<FlowRecord>)> {
     let path = &settings.state_file;
     let shown = path.display();

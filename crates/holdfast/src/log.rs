@@ -89,7 +89,7 @@ fn print(line: &str) {
     }
 }
 
-/// Says what SIGHUP does not do: many daemons read their settings again.
+/// Logs that SIGHUP reads no settings: many other daemons do so.
 pub(crate) fn note_hangup() {
     tracing::warn!(
         "SIGHUP: settings are read at the start only; restart the daemon to apply new ones, no \

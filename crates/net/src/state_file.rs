@@ -8,7 +8,7 @@
 //!
 //! The file is locked while it is open, so that two daemons cannot share it. All its
 //! space is reserved before it is mapped: a write to a mapping that finds no space ends
-//! the process (SIGBUS). A header tells our files from those of others, which are left
+//! the process (SIGBUS). A header separates our files from those of others, which are left
 //! as they are.
 
 use std::fs::{File, Permissions};
@@ -44,7 +44,7 @@ pub enum Opened<const N: usize> {
     /// The file system has no space for the file. The file is empty now, so that nobody
     /// takes old records for new ones.
     NoSpace {
-        /// What the kernel said.
+        /// The kernel's error.
         error: io::Error,
         /// What a predecessor left in the file.
         left: Vec<[u8; N]>,

@@ -67,7 +67,7 @@ pub(crate) struct Input {
     pub(crate) frame: Vec<u8>,
 }
 
-/// What an honest flow has said.
+/// Where an honest flow stands.
 #[derive(Clone, Copy)]
 pub(crate) struct Truth {
     /// The highest ACK of the MH.
@@ -104,7 +104,7 @@ impl Traffic {
         }
     }
 
-    /// What the honest flow with this port has said, if it still goes on.
+    /// Where the honest flow with this port stands, if it still goes on.
     pub(crate) fn truth(&self, mh_port: u16) -> Option<Truth> {
         let fits = |flow: &&Flow| flow.is_honest && flow.mh_port == mh_port;
         let flow = self.flows.iter().find(fits)?;

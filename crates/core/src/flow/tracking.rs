@@ -407,7 +407,7 @@ impl<P: Payload> Flow<P> {
         }
     }
 
-    /// A segment of a flow of which nothing is kept may end it.
+    /// A segment of an opaque flow may end it: nothing of it is kept.
     pub(crate) fn note_end(&mut self, direction: Direction, segment: &Segment) {
         let is_reset = segment.flags.has(Flags::RST);
         let has_fin = segment.flags.has(Flags::FIN);

@@ -3,7 +3,7 @@
 //!
 //! The engine may be half changed, so another takes its place and finds the records, as that of
 //! a new process would. The packet goes on as it came, and its flow passes untouched from then on:
-//! the same packet would have the same effect. What mobiles have said of their links is not
+//! the same packet would have the same effect. The mobiles' link signals are not
 //! said again to the new engine: it learns of them as after a restart.
 
 use std::io;
@@ -98,7 +98,7 @@ impl Worker {
         }
     }
 
-    /// Says what happened, and goes on as after a restart.
+    /// Logs what happened, and goes on as after a restart.
     fn recover(&mut self, what: &str, key: Option<FlowKey>, defect: &Defect) {
         self.counters.panics += 1;
         let flow = key.map(|key| {
@@ -113,7 +113,7 @@ impl Worker {
             "a defect of holdfast; the engine starts again, as after a restart; please report it"
         );
         let now = clock();
-        // Records are plain bytes: one that is half written is told by its check.
+        // Records are plain bytes: its check shows one that is half written.
         let found = self.records.read();
         if let Some(key) = key {
             let record = found.iter().find(|record| record.key == key);
@@ -165,7 +165,7 @@ impl Worker {
             self.perform();
         });
         if let Err(defect) = abandoned {
-            // The records stay: a successor tells the ends.
+            // The records stay: a successor resets the ends.
             self.recover("leaving", None, &defect);
         }
     }

@@ -239,7 +239,7 @@ pub(super) const STATE_FILE: Key = Key {
     meaning: "Where the daemon keeps what its successor needs to go on in mid-flow, also after a kill. A \
         file that is no state file of holdfast stays as it is, and the daemon does not start.",
     cost: "64 bytes for each of `flows_max`, 4 MiB with the default, taken at the start; in memory if the \
-        path is on a tmpfs, as /run is. If the file system is full the gateway runs without it, says so, and \
+        path is on a tmpfs, as /run is. If the file system is full the gateway runs without it, logs it, and \
         `mtcp-plus` acknowledges nothing ahead.",
 };
 
