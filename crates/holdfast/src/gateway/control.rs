@@ -301,10 +301,14 @@ impl Control {
             Err(_) => refusal("too many callers at the same time; ask again"),
         };
         // A reply that nobody reads takes memory: only some callers get the time to be slow.
-        match self.slow_readers.try_acquire() {
-            Ok(_permit) => call.answer(&reply, CALLER_WAIT).await,
-            Err(_) => call.answer(&reply, IMPATIENT_WAIT).await,
-        }
+        let permit = self.slow_readers.try_acquire();
+        let wait = if permit.is_ok() {
+            CALLER_WAIT
+        } else {
+            IMPATIENT_WAIT
+        };
+        call.answer(&reply, wait).await;
+        drop(permit);
     }
 
     async fn reply(&self, request: &ControlRequest) -> ControlReply {

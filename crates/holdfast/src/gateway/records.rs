@@ -74,7 +74,9 @@ impl Records {
                 records.read();
                 let found: Vec<_> = left.iter().filter_map(FlowRecord::from_bytes).collect();
                 // For an engine that is made anew after a panic.
-                found.iter().for_each(|record| records.note(record));
+                for record in &found {
+                    records.note(record);
+                }
                 Ok((records, found, Some(error)))
             }
         }
@@ -143,18 +145,17 @@ impl Records {
             }
             return;
         }
-        let slot = match self.slots.get(&record.key) {
-            Some(&slot) => slot,
-            None => {
-                if self.free.is_empty() && must_outlive(record) {
-                    self.give_one_up();
-                }
-                let Some(slot) = self.free.pop() else {
-                    return;
-                };
-                self.slots.insert(record.key, slot);
-                slot
+        let slot = if let Some(&slot) = self.slots.get(&record.key) {
+            slot
+        } else {
+            if self.free.is_empty() && must_outlive(record) {
+                self.give_one_up();
             }
+            let Some(slot) = self.free.pop() else {
+                return;
+            };
+            self.slots.insert(record.key, slot);
+            slot
         };
         self.store.put(slot as usize, record.to_bytes());
     }
