@@ -236,10 +236,13 @@ mod tests {
     #[test]
     fn callers_that_do_not_read_keep_nobody_from_an_answer() {
         with_daemon(|path| {
-            let mut deaf: Vec<_> = (0..40).map(|_| Caller::connect(path).unwrap()).collect();
-            for caller in &mut deaf {
+            // Each asks at once: of those that wait with it the oldest would have to leave.
+            let ask = |_| {
+                let mut caller = Caller::connect(path).unwrap();
                 caller.write_all(b"{\"command\":\"status\"}\n").unwrap();
-            }
+                caller
+            };
+            let _deaf: Vec<_> = (0..40).map(ask).collect();
             let mut caller = Caller::connect(path).unwrap();
             let answer = ask_for(&mut caller, b"{\"command\":\"status\"}\n");
             assert_eq!(answer, "{\"reply\":\"done\"}\n");
