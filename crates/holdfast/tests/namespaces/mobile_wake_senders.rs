@@ -254,7 +254,8 @@ fn forwarded_and_masqueraded_flows_are_woken_by_the_router() {
         let mut is_held = false;
         await_that("ACKs are held back, or most of it has come", || {
             let before = held();
-            is_held = before > 1_000 && held() > before;
+            // How many it takes depends on how the machine merges segments.
+            is_held = before > 200 && held() > before;
             is_held || flow.watch().bytes() > 26 * MB
         });
         if !is_held {
