@@ -481,13 +481,13 @@ fn a_connection_in_use_does_not_give_way_to_a_handshake_of_strangers() {
 
 #[test]
 fn a_silent_connection_gives_way_to_a_new_one_wherever_its_numbers_lie() {
-    for (fh_iss, wait) in [(300_000, 61_000), (3_000_000_000, 61_000)] {
+    for fh_iss in [300_000, 3_000_000_000] {
         let mut bench = bench(Scheme::MtcpPlus);
         bench.forward(1, 1);
         assert!(bench.up(1001).forwarded);
         // A repeated SYN/ACK of its own changes nothing.
         assert_eq!(bench.put(bench.syn_ack(0, 5000)), passed());
-        bench.wait(wait);
+        bench.wait(61_000);
         assert_eq!(bench.put(bench.syn_ack(0, 5000)), passed());
         assert_eq!(bench.state(), "open");
         bench.shake_hands(fh_iss, 900_000);
@@ -495,13 +495,14 @@ fn a_silent_connection_gives_way_to_a_new_one_wherever_its_numbers_lie() {
     }
 }
 
-#[test]
-fn two_blind_acks_in_an_outage_move_no_flow_without_timestamps() {
+fn timeless(mut segment: Segment) -> Segment {
+    segment.options.timestamps = None;
+    segment
+}
+
+/// A flow without timestamps, three segments of it in the cache.
+fn timeless_download() -> Bench {
     let mut bench = unmet(settings(Scheme::Hold));
-    let timeless = |mut segment: Segment| {
-        segment.options.timestamps = None;
-        segment
-    };
     for seq in [1, 1001, 2001, 3001] {
         let data = timeless(bench.fh_segment(seq, LEN));
         bench.put(data);
@@ -510,6 +511,12 @@ fn two_blind_acks_in_an_outage_move_no_flow_without_timestamps() {
             bench.put(ack);
         }
     }
+    bench
+}
+
+#[test]
+fn two_blind_acks_in_an_outage_move_no_flow_without_timestamps() {
+    let mut bench = timeless_download();
     assert_eq!((bench.state(), bench.cached()), ("open", 3000));
     bench.goes_down();
     bench.wait(2_000);
@@ -554,19 +561,7 @@ fn a_lone_syn_does_not_end_the_resets_of_a_closed_flow() {
 
 #[test]
 fn two_forged_segments_that_agree_do_not_empty_the_cache_in_an_outage() {
-    let mut bench = unmet(settings(Scheme::Hold));
-    let timeless = |mut segment: Segment| {
-        segment.options.timestamps = None;
-        segment
-    };
-    for seq in [1, 1001, 2001, 3001] {
-        let data = timeless(bench.fh_segment(seq, LEN));
-        bench.put(data);
-        if seq == 1 {
-            let ack = timeless(bench.mh_segment(1001));
-            bench.put(ack);
-        }
-    }
+    let mut bench = timeless_download();
     bench.goes_down();
     for _ in 0..5 {
         let mut forged = timeless(bench.mh_segment(800_000_000));
