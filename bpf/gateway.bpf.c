@@ -45,7 +45,7 @@ enum counter {
 	COUNTERS,
 };
 
-#include "path.h"
+#include "upper.h"
 
 /* linux/pkt_sched.h */
 #define TC_PRIO_INTERACTIVE 6

@@ -219,7 +219,7 @@ struct read {
 	struct options quick;
 };
 
-/* By path.h and tcp.h; FOUND, or a reason to pass. */
+/* By upper.h and tcp.h; FOUND, or a reason to pass. */
 static __always_inline int read_slowly(struct __sk_buff *skb, int inward, struct read *read)
 {
 	__u32 link = settings.link_header_bytes;

@@ -2,7 +2,7 @@
 /*
  * What most segments say, read by direct access: IPv4 without options or IPv6 without
  * extension headers, TCP with clocks alone or without options, none of SYN, FIN, RST and URG,
- * all headers in the linear part of the packet. Whatever else it is, path.h and tcp.h read
+ * all headers in the linear part of the packet. Whatever else it is, upper.h and tcp.h read
  * it, by calls that cost 30 ns each; of the same segment both say the same.
  */
 #ifndef HOLDFAST_QUICK_H

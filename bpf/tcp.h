@@ -7,7 +7,7 @@
 #ifndef HOLDFAST_TCP_H
 #define HOLDFAST_TCP_H
 
-#include "path.h"
+#include "upper.h"
 
 #define FIN 0x01
 #define SYN 0x02

@@ -30,6 +30,7 @@ mod delivery;
 mod flow;
 mod gateway;
 pub mod handoff;
+pub mod keep;
 pub mod lccwe;
 pub mod link_prediction;
 mod mobile;

@@ -3,7 +3,8 @@
 //!
 //! Two threads. The packet worker ([`worker`]) owns the data path and the engine and
 //! does nothing but packets and deadlines; the control thread ([`control`]) does the
-//! rest. They share nothing but a queue of [`command`]s.
+//! rest. They share nothing but a queue of [`command`](crate::command)s. With the scheme `keep` the
+//! worker is another one ([`crate::keep`]).
 //!
 //! ```text
 //!   hfd, hfu devices --- worker: read, judge (holdfast_core), write
@@ -19,6 +20,7 @@
 
 use std::io;
 use std::sync::mpsc::sync_channel;
+use std::thread::JoinHandle;
 
 use anyhow::{Context as _, bail};
 use holdfast_core::{Direction, FLOW_RECORD_LEN, FlowRecord};
@@ -30,21 +32,21 @@ use holdfast_net::tun::LayerKind;
 use tokio::sync::oneshot;
 
 use crate::control::ControlListener;
-use crate::runtime::{DaemonKind, InterfaceLock, prepare_parent};
-use crate::settings::{GatewayArgs, GatewaySettings};
+use crate::runtime::{DaemonKind, InterfaceLock, prepare_parent, unpredictable};
+use crate::settings::{GatewayArgs, GatewaySettings, SchemeName};
 
 mod check;
-mod command;
 mod control;
 mod emit;
+mod keep;
 pub(crate) mod packet;
 mod records;
 mod station;
 mod took_over;
 mod worker;
 
+use crate::command::{COMMANDS_MAX, WorkerHandle};
 use check::Severity;
-use command::{COMMANDS_MAX, WorkerHandle};
 use control::{Channels, Control, Interfaces};
 use records::Records;
 use station::{Station, StationEdge, TOLD_MAX};
@@ -90,6 +92,9 @@ fn check(settings: &GatewaySettings) -> anyhow::Result<()> {
 
 fn serve(settings: GatewaySettings) -> anyhow::Result<()> {
     let _lock = InterfaceLock::take(DaemonKind::Gateway, &settings.wireless)?;
+    if settings.scheme == SchemeName::Keep {
+        return keep::serve(settings);
+    }
     let (records, found) = open_records(&settings)?;
     let socket = ControlListener::bind(&settings.control_socket)?;
     let signals = open_signal_socket(&settings)?;
@@ -130,7 +135,18 @@ fn serve(settings: GatewaySettings) -> anyhow::Result<()> {
             // The control thread may have left already.
             let _ = done.send(worker.run());
         })?;
+    let counters = Box::new(move || Ok(counters.read()?.iter().collect()));
     let control = Control::new(settings, handle, counters, interfaces, data_path)?;
+    run_control(control, channels, worker_done, worker)
+}
+
+/// Runs the control thread until the worker is done.
+fn run_control(
+    control: Control,
+    channels: Channels,
+    worker_done: oneshot::Receiver<io::Result<()>>,
+    worker: JoinHandle<()>,
+) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -213,12 +229,4 @@ fn open_signal_socket(settings: &GatewaySettings) -> anyhow::Result<Option<std::
     })?;
     socket.set_nonblocking(true)?;
     Ok(Some(socket))
-}
-
-/// A number that no stranger knows.
-fn unpredictable() -> anyhow::Result<u64> {
-    let mut bytes = [0; 8];
-    getrandom::fill(&mut bytes)
-        .map_err(|error| anyhow::anyhow!("the kernel gives no random bytes: {error}"))?;
-    Ok(u64::from_ne_bytes(bytes))
 }

@@ -7,11 +7,13 @@ use clap::Parser as _;
 use holdfast_lab::scenario::ScenarioError;
 
 mod cli;
+mod command;
 mod contain;
 mod control;
 mod demo;
 mod gateway;
 mod generate;
+mod keep;
 mod lab_command;
 mod link_command;
 mod log;

@@ -14,6 +14,7 @@ mod guard;
 mod host;
 mod keygen;
 mod sources;
+mod uplink;
 
 use std::net::IpAddr;
 use std::path::PathBuf;

@@ -273,6 +273,16 @@ pub(crate) fn is_same(own: &Metadata, path: &Path) -> bool {
         .is_ok_and(|found| (found.dev(), found.ino()) == (own.dev(), own.ino()))
 }
 
+/// A number that no stranger knows.
+///
+/// Errors: the kernel gives none.
+pub(crate) fn unpredictable() -> anyhow::Result<u64> {
+    let mut bytes = [0; 8];
+    getrandom::fill(&mut bytes)
+        .map_err(|error| anyhow::anyhow!("the kernel gives no random bytes: {error}"))?;
+    Ok(u64::from_ne_bytes(bytes))
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs::{Permissions, set_permissions};

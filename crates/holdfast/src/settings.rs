@@ -8,6 +8,7 @@
 mod document;
 mod file;
 mod gateway;
+mod keep;
 mod key_file;
 mod keys;
 mod manual;
@@ -18,7 +19,7 @@ use std::path::PathBuf;
 
 pub(crate) use document::{example_files, settings_page};
 pub(crate) use gateway::{
-    GatewayArgs, GatewayCommand, GatewaySettings, LogFormat, StationSettings,
+    GatewayArgs, GatewayCommand, GatewaySettings, LogFormat, SchemeName, StationSettings,
 };
 use keys::Key;
 pub(crate) use manual::{MANUAL_FILE, settings_manual};

@@ -9,7 +9,7 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use libbpf_rs::{
     MapCore, MapHandle, Object, ObjectBuilder, TC_EGRESS, TC_INGRESS, TcAttachPoint, TcHook,
@@ -260,26 +260,32 @@ fn silence_libbpf() {
     libbpf_rs::set_print(None);
 }
 
-/// The only value of a mappable map, mapped into our memory: words for programs to read.
+/// A mappable map's values, mapped into our memory: words for programs and for us.
 #[derive(Debug)]
 pub(crate) struct SharedWords {
-    page: NonNull<AtomicU64>,
+    start: NonNull<u8>,
+    bytes: usize,
 }
 
-// SAFETY: the page is shared memory that is accessed only by atomic stores.
+// SAFETY: the memory is shared, and accessed only by atomic loads and stores.
 unsafe impl Send for SharedWords {}
 
 impl SharedWords {
-    const BYTES: usize = 4096;
+    const PAGE_BYTES: usize = 4096;
 
-    /// Maps the first value of `map`, which is mappable (`BPF_F_MMAPABLE`).
+    /// Maps the first page of `map`, which is mappable (`BPF_F_MMAPABLE`).
     pub(crate) fn map(map: &MapHandle) -> io::Result<Self> {
-        // SAFETY: a fresh mapping of a page that the kernel chooses; the map is
-        // mappable, or the call fails, and at least one page long.
+        Self::map_bytes(map, Self::PAGE_BYTES)
+    }
+
+    /// Maps so many bytes of `map`, which is mappable.
+    pub(crate) fn map_bytes(map: &MapHandle, bytes: usize) -> io::Result<Self> {
+        // SAFETY: a fresh mapping of pages that the kernel chooses; the map is
+        // mappable and long enough, or the call fails.
         let address = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
-                Self::BYTES,
+                bytes,
                 libc::PROT_READ | libc::PROT_WRITE,
                 libc::MAP_SHARED,
                 map.as_fd().as_raw_fd(),
@@ -287,18 +293,23 @@ impl SharedWords {
             )
         };
         match NonNull::new(address.cast()) {
-            Some(page) if address != libc::MAP_FAILED => Ok(Self { page }),
+            Some(start) if address != libc::MAP_FAILED => Ok(Self { start, bytes }),
             _ => Err(io::Error::last_os_error()),
         }
     }
 
-    fn word(&self, number: usize) -> &AtomicU64 {
-        assert!(
-            number < Self::BYTES / 8,
-            "word {number} is none of the page's"
-        );
-        // SAFETY: the page is mapped as long as self lives, aligned, and has the word.
-        unsafe { self.page.add(number).as_ref() }
+    /// A word of 64 bits, by its number in the memory.
+    pub(crate) fn word(&self, number: usize) -> &AtomicU64 {
+        assert!(number < self.bytes / 8, "word {number} is outside");
+        // SAFETY: the memory is mapped while self lives, aligned to a page, and has the word.
+        unsafe { self.start.cast::<AtomicU64>().add(number).as_ref() }
+    }
+
+    /// A word of 32 bits, by its number in the memory.
+    pub(crate) fn half_word(&self, number: usize) -> &AtomicU32 {
+        assert!(number < self.bytes / 4, "half word {number} is outside");
+        // SAFETY: as in `word`; a word is read either whole or by halves.
+        unsafe { self.start.cast::<AtomicU32>().add(number).as_ref() }
     }
 
     /// Stores a word, by its number in the value.
@@ -314,8 +325,8 @@ impl SharedWords {
 
 impl Drop for SharedWords {
     fn drop(&mut self) {
-        // SAFETY: the page was mapped with this length, and nothing refers to it now.
-        unsafe { libc::munmap(self.page.as_ptr().cast(), Self::BYTES) };
+        // SAFETY: the memory was mapped with this length, and nothing refers to it now.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
     }
 }
 

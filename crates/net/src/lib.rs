@@ -12,6 +12,7 @@ pub mod datapath;
 pub mod frame;
 pub mod group;
 pub mod inject;
+pub mod keep_path;
 pub mod lccwe;
 pub mod mobile_path;
 pub mod monitor;

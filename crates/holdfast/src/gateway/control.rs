@@ -15,7 +15,7 @@ use anyhow::{Context as _, bail};
 use holdfast_core::signal::{
     DATAGRAM_BYTES_MAX, Entropy, GatewayPeers, LinkNotice, LinkNoticeKind, Outcome,
 };
-use holdfast_net::datapath::{Counters, has_carrier, monotonic_ns};
+use holdfast_net::datapath::{has_carrier, monotonic_ns};
 use holdfast_net::monitor::{LinkEvent as InterfaceEvent, LinkMonitor, LinkState};
 use holdfast_wire::Instant;
 use tokio::io::unix::AsyncFd;
@@ -25,9 +25,9 @@ use tokio::sync::mpsc::Receiver;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 
-use super::command::{Command, WorkerHandle};
 use super::station::Told;
 use super::took_over::TookOver;
+use crate::command::{Command, WorkerHandle};
 use crate::control::{
     CALLER_WAIT, Call, Callers, ControlReply, ControlRequest, IMPATIENT_WAIT, LinkEvent, refusal,
 };
@@ -62,12 +62,15 @@ pub(super) struct Interfaces {
     pub(super) injector: Option<u32>,
 }
 
+/// Reads what the BPF programs counted: each counter's name and value.
+pub(super) type ReadCounters = Box<dyn Fn() -> io::Result<Vec<(&'static str, u64)>>>;
+
 /// What the tasks of the control thread share.
 pub(super) struct Control {
     settings: GatewaySettings,
     worker: WorkerHandle,
     peers: RefCell<GatewayPeers>,
-    counters: Counters,
+    counters: ReadCounters,
     interfaces: Interfaces,
     data_path: &'static str,
     started: std::time::Instant,
@@ -86,7 +89,7 @@ impl Control {
     pub(super) fn new(
         settings: GatewaySettings,
         worker: WorkerHandle,
-        counters: Counters,
+        counters: ReadCounters,
         interfaces: Interfaces,
         data_path: &'static str,
     ) -> anyhow::Result<Self> {
@@ -373,9 +376,9 @@ impl Control {
             ..seen
         };
         self.add_peers(&mut status);
-        if let Ok(values) = self.counters.read() {
+        if let Ok(values) = (self.counters)() {
             let named = values
-                .iter()
+                .into_iter()
                 .map(|(name, value)| (format!("data-path.{name}"), value));
             status.counters.extend(named);
         }

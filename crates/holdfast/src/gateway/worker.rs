@@ -19,11 +19,11 @@ use holdfast_net::readiness::{Waker, wait_readable};
 use holdfast_net::tun::LayerKind;
 use holdfast_wire::{Instant, SackBlocks, SeqNum};
 
-use super::command::Command;
 use super::emit::{self, Bounds, SackOutcome};
 use super::packet::{Content, Packet, classify};
 use super::records::Records;
 use super::station::{Fate, Station};
+use crate::command::Command;
 
 mod handoff;
 mod quarantine;

@@ -22,6 +22,7 @@ use super::cells::Cells;
 use super::congestion::HandoffTimes;
 use super::host::Host;
 use super::sources::{SourceKind, Sources};
+use super::uplink::Uplink;
 use crate::control::{Callers, ControlListener};
 use crate::runtime::{DaemonKind, InterfaceLock};
 use crate::settings::{MobileSettings, resolve};
@@ -54,6 +55,8 @@ struct Daemon {
     link: Link,
     /// What is done for the own flows, if anything.
     host: Option<Host>,
+    /// What is kept of what is sent from here, if anything.
+    uplink: Option<Uplink>,
     /// The congestion control for what is sent from here, if there is one.
     congestion: Option<HandoffTimes>,
     handovers: u64,
@@ -80,6 +83,9 @@ impl Daemon {
             Host::open(interface, host, flows_max, decompresses, may_wait)
                 .with_context(|| format!("interface {}", settings.interface))
         });
+        let uplink = settings
+            .keep
+            .map(|keep| Uplink::open(&settings.interface, keep));
         let session = MobileSession::new(key, incarnation, &[], timers, Instant::ZERO);
         Ok(Self {
             started: WallInstant::now(),
@@ -88,6 +94,7 @@ impl Daemon {
             cells: Cells::new(&settings.cells),
             link: Link::new(&settings.sources),
             host: host.transpose()?,
+            uplink: uplink.transpose()?,
             congestion: HandoffTimes::open(&settings),
             handovers: 0,
             send_errors: 0,
@@ -134,7 +141,7 @@ impl Daemon {
                     Err(error) => tracing::debug!(%error, "signal socket"),
                 },
                 call = callers.next() => {
-                    let reply = self.obey(&call.request);
+                    let reply = self.obey(&call.request).await;
                     callers.answer(call, reply);
                 }
                 () = paused(self.host.as_ref()) => {
@@ -142,6 +149,7 @@ impl Daemon {
                         host.handle_pauses();
                     }
                 }
+                error = ended(self.uplink.as_mut()) => return Err(error),
                 Some((cell, gateway)) = resolved.recv() => self.use_gateway(cell, gateway).await?,
                 () = sleep(timeout) => {}
                 _ = terminate.recv() => break,
@@ -153,6 +161,9 @@ impl Daemon {
         tracing::info!("leaving");
         if let Some(host) = &mut self.host {
             host.release();
+        }
+        if let Some(uplink) = &mut self.uplink {
+            uplink.release();
         }
         Ok(())
     }
@@ -193,7 +204,10 @@ impl Daemon {
     }
 
     /// Something became of the link: for the own flows.
-    fn tell_host(&mut self, event: HostLinkEvent) {
+    fn tell_host(&mut self, event: HostLinkEvent, source: SourceKind) {
+        if let Some(uplink) = &self.uplink {
+            uplink.handle_link(event, source);
+        }
         if let Some(congestion) = &self.congestion {
             congestion.handle_link(event, &self.cells.present().interface);
         }
@@ -246,6 +260,12 @@ impl Daemon {
             self.ifindex = None;
             let interface = self.settings.interface.clone();
             self.note_carrier(&interface, false);
+        }
+        if let Some(uplink) = &mut self.uplink
+            && self.ifindex != before
+            && let Err(error) = uplink.note_interface(self.ifindex)
+        {
+            tracing::warn!(%error, "what is sent through the interface is not kept");
         }
         if let Some(host) = &mut self.host
             && self.ifindex != before
@@ -300,7 +320,7 @@ impl Daemon {
         self.link.forget();
         let cell = self.cells.present();
         tracing::info!(interface = cell.interface, gateway = ?cell.gateway, "in another cell");
-        self.tell_host(HostLinkEvent::Up);
+        self.tell_host(HostLinkEvent::Up, SourceKind::Carrier);
         self.read_addresses();
     }
 
@@ -356,6 +376,14 @@ impl Daemon {
 async fn receive(socket: Option<&UdpSocket>, datagram: &mut [u8]) -> io::Result<usize> {
     match socket {
         Some(socket) => socket.recv(datagram).await,
+        None => pending().await,
+    }
+}
+
+/// Until the worker of the uplink ends, which it never does by itself.
+async fn ended(uplink: Option<&mut Uplink>) -> anyhow::Error {
+    match uplink {
+        Some(uplink) => uplink.ended().await,
         None => pending().await,
     }
 }

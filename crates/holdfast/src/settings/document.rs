@@ -7,6 +7,7 @@ use super::gateway::{
     BANDWIDTH_KEYS, GATEWAY_KEYS, HANDOFF_KEYS, MOBILE_ENTRY_KEYS, MTCP_KEYS, SIGNAL_KEYS,
     SNOOP_KEYS,
 };
+use super::keep::KEYS as KEEP_KEYS;
 use super::keys::{Key, Kind};
 use super::mobile::{MOBILE_DAEMON_KEYS, SOURCE_KEYS};
 
@@ -47,6 +48,9 @@ pub(crate) fn settings_page() -> String {
     let text = "Names of parameters and their values are those of the paper (Balakrishnan, Seshan, Amir \
         and Katz, 1995), where it has them.\n";
     section(&mut page, "The scheme `snoop`: `[snoop]`", text, SNOOP_KEYS);
+    let text =
+        "In the gateway's file and in the mobile's own: [schemes/keep.md](schemes/keep.md).\n";
+    section(&mut page, "The scheme `keep`: `[keep]`", text, KEEP_KEYS);
     let text = "How mobiles tell of their links: [link-signals.md](link-signals.md).\n";
     section(&mut page, "Link signals: `[signals]`", text, SIGNAL_KEYS);
     let text = "Several gateways as base stations, between which mobiles move: \
@@ -116,6 +120,7 @@ pub(crate) fn example_files() -> [(&'static str, String); 2] {
     example(&mut gateway, "[bandwidth]", BANDWIDTH_KEYS, "");
     example(&mut gateway, "[mtcp]", MTCP_KEYS, "");
     example(&mut gateway, "[snoop]", SNOOP_KEYS, "");
+    example(&mut gateway, "[keep]", KEEP_KEYS, "");
     example(&mut gateway, "[signals]", SIGNAL_KEYS, "");
     example(&mut gateway, "[handoff]", HANDOFF_KEYS, "# ");
     example(&mut gateway, "[[mobile]]", MOBILE_ENTRY_KEYS, "# ");
@@ -125,6 +130,7 @@ pub(crate) fn example_files() -> [(&'static str, String); 2] {
 "
     .to_owned();
     example(&mut mobile, "[mobile]", MOBILE_DAEMON_KEYS, "");
+    example(&mut mobile, "[keep]", KEEP_KEYS, "");
     example(&mut mobile, "[sources]", SOURCE_KEYS, "");
     [("holdfast.toml", gateway), ("mobile.toml", mobile)]
 }

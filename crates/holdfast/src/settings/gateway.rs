@@ -5,12 +5,14 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use holdfast_core::keep::KeepSettings;
 use holdfast_core::signal::{MobileKey, PORT_DEFAULT, PeerConfig, Prefix};
 use holdfast_core::{Scheme, Settings};
 use serde::Deserialize;
 use toml::Value;
 
 use super::file::{Section, SectionKeys, SettingsFile};
+use super::keep::KEYS as KEEP_KEYS;
 use super::keys::{Kind, is_interface_name};
 use super::{GATEWAY_SOCKET, SettingsError};
 use crate::control::LinkEvent;
@@ -44,6 +46,11 @@ pub(crate) const GATEWAY_FILE: &[SectionKeys] = &[
         name: "mtcp",
         repeated: false,
         keys: MTCP_KEYS,
+    },
+    SectionKeys {
+        name: "keep",
+        repeated: false,
+        keys: KEEP_KEYS,
     },
     SectionKeys {
         name: "snoop",
@@ -83,6 +90,8 @@ pub(crate) enum SchemeName {
     MtcpPlus,
     /// M-TCP: split connections here, keep fixed hosts waiting while the link is down
     Mtcp,
+    /// Keep the newest packets of an outage, of any protocol, and send them on after it
+    Keep,
     /// Snoop: retransmit what the wireless half loses, and hide the loss from the fixed host
     Snoop,
 }
@@ -95,6 +104,7 @@ impl SchemeName {
             Self::MtcpPlus => "mtcp-plus",
             Self::Mtcp => "mtcp",
             Self::Snoop => "snoop",
+            Self::Keep => "keep",
         }
     }
 }
@@ -184,6 +194,8 @@ pub(crate) struct GatewaySettings {
     pub(crate) wireless: String,
     /// The interface toward the fixed hosts, where one was named.
     pub(crate) wired: Option<String>,
+    /// What `keep` keeps.
+    pub(crate) keep: KeepSettings,
     /// The settings of the mechanisms, `scheme` among them.
     pub(crate) core: Settings,
     /// How long SIGTERM waits for the MHs' ACKs of bytes acknowledged ahead of them.
@@ -263,6 +275,7 @@ impl GatewayArgs {
         let station = handoff::settings(&file.section("handoff"), scheme, wired.as_deref())?;
         Ok(GatewaySettings {
             station,
+            keep: super::keep::settings(&file.section("keep"))?,
             scheme,
             wireless,
             wired,
@@ -342,7 +355,8 @@ fn core_settings(section: &Section<'_>, scheme: SchemeName) -> Result<Settings, 
     let time = |key| section.get_or_default(key, Kind::duration);
     let settings = Settings {
         scheme: match scheme {
-            SchemeName::Hold => Scheme::Hold,
+            // `keep` has a worker of its own, which asks for none of this.
+            SchemeName::Hold | SchemeName::Keep => Scheme::Hold,
             SchemeName::MtcpPlus => Scheme::MtcpPlus,
             SchemeName::Mtcp => Scheme::Mtcp,
             SchemeName::Snoop => Scheme::Snoop,

@@ -7,6 +7,7 @@ use super::gateway::{
     BANDWIDTH_KEYS, GATEWAY_KEYS, HANDOFF_KEYS, MOBILE_ENTRY_KEYS, MTCP_KEYS, SIGNAL_KEYS,
     SNOOP_KEYS,
 };
+use super::keep::KEYS as KEEP_KEYS;
 use super::keys::Key;
 use super::mobile::{MOBILE_DAEMON_KEYS, SOURCE_KEYS};
 
@@ -49,6 +50,8 @@ pub(crate) fn settings_manual() -> String {
     section(&mut page, "M-TCP: [mtcp]", text, MTCP_KEYS);
     let text = "In the same file: the parameters of the scheme snoop.";
     section(&mut page, "SNOOP: [snoop]", text, SNOOP_KEYS);
+    let text = "In the same file, and in mobile.toml: the parameters of the scheme keep.";
+    section(&mut page, "KEEP: [keep]", text, KEEP_KEYS);
     let text = "In the same file: how mobiles tell of their links.";
     section(&mut page, "LINK SIGNALS: [signals]", text, SIGNAL_KEYS);
     let text = "In the same file: several gateways as base stations, between which mobiles move.";
@@ -138,6 +141,7 @@ mod tests {
             BANDWIDTH_KEYS,
             MTCP_KEYS,
             SNOOP_KEYS,
+            KEEP_KEYS,
             SIGNAL_KEYS,
             MOBILE_ENTRY_KEYS,
             MOBILE_DAEMON_KEYS,

@@ -5,6 +5,7 @@ use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use holdfast_core::keep::KeepSettings;
 use holdfast_core::mobile_host::{FreezeSet, MobileHostSettings, MobileScheme};
 use holdfast_core::signal::{MobileKey, PORT_DEFAULT};
 use holdfast_net::lccwe::Scope;
@@ -13,6 +14,7 @@ use toml::Value;
 use super::SettingsError;
 use super::file::{Section, SectionKeys, SettingsFile};
 use super::gateway::LogFormat;
+use super::keep::KEYS as KEEP_KEYS;
 use super::key_file::read_key;
 use super::keys::{Key, Kind, is_interface_name};
 
@@ -45,6 +47,11 @@ const MOBILE_FILE: &[SectionKeys] = &[
         name: "mobile",
         repeated: false,
         keys: MOBILE_DAEMON_KEYS,
+    },
+    SectionKeys {
+        name: "keep",
+        repeated: false,
+        keys: KEEP_KEYS,
     },
     SectionKeys {
         name: "sources",
@@ -126,8 +133,8 @@ const CONTROL_SOCKET: Key = Key {
     cost: "None.",
 };
 
-/// The names of the schemes, as [`MobileScheme::name`] has them.
-const SCHEMES: &[&str] = &["freeze", "fast-retransmit", "mtcp", "wake"];
+/// The names of the schemes: those of [`MobileScheme`], and `keep`.
+const SCHEMES: &[&str] = &["freeze", "fast-retransmit", "mtcp", "wake", "keep"];
 
 const SCHEME: Key = Key {
     path: "mobile.scheme",
@@ -137,7 +144,8 @@ const SCHEME: Key = Key {
     meaning: "What the mobile does for its own TCP flows: `freeze` (closes their windows when an outage is \
         announced, and sends three ACKs after it), `fast-retransmit` (the three ACKs alone), `mtcp` (one marked \
         ACK after an outage, for a gateway with the scheme `mtcp`), `wake` (keeps one segment of each bulk \
-        download unacknowledged and acknowledges it after an outage). Without it the mobile only signals.",
+        download unacknowledged and acknowledges it after an outage). `keep` is for what the mobile sends: it keeps \
+        the newest packets of each flow in an outage, of any protocol, and sends them on after it. Without it the mobile only signals.",
     cost: "A BPF program on each packet of the interface. `freeze` and `fast-retransmit` need no gateway; \
         docs/schemes/freeze.md says what today's senders make of them.",
 };
@@ -253,9 +261,9 @@ pub(crate) struct MobileDaemonArgs {
     /// Seconds between two registrations when nothing happens
     #[arg(long, value_name = "SECONDS", value_parser = keepalive)]
     keepalive: Option<Duration>,
-    /// What to do for the own TCP flows
+    /// What to do for the own flows
     #[arg(long, value_name = "SCHEME", value_parser = scheme)]
-    scheme: Option<MobileScheme>,
+    scheme: Option<SchemeChoice>,
     /// The parameter set of freeze: 2000 or today
     #[arg(long, value_name = "SET", value_parser = freeze_set)]
     freeze_set: Option<FreezeSet>,
@@ -279,6 +287,8 @@ pub(crate) struct MobileSettings {
     pub(crate) control_socket: PathBuf,
     /// What to do for the own flows.
     pub(crate) host: Option<MobileHostSettings>,
+    /// What to keep of what the mobile sends, if anything.
+    pub(crate) keep: Option<KeepSettings>,
     /// How many of them to follow.
     pub(crate) flows_max: u32,
     /// Whether to restore what the gateway has compressed.
@@ -291,8 +301,21 @@ pub(crate) struct MobileSettings {
     pub(crate) sources: SourceSettings,
 }
 
-fn scheme(text: &str) -> Result<MobileScheme, String> {
+/// What `scheme` takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SchemeChoice {
+    /// Something for the mobile's own TCP flows.
+    Flows(MobileScheme),
+    /// The newest packets of what it sends.
+    Keep,
+}
+
+fn scheme(text: &str) -> Result<SchemeChoice, String> {
+    if text == "keep" {
+        return Ok(SchemeChoice::Keep);
+    }
     text.parse()
+        .map(SchemeChoice::Flows)
         .map_err(|_| format!("takes {}", SCHEME.kind.takes()))
 }
 
@@ -336,9 +359,18 @@ impl MobileDaemonArgs {
         };
         let section = file.section("mobile");
         let interface = required(&section, &INTERFACE, self.interface.as_ref(), "--interface")?;
-        let host = self.host(&section)?;
+        let choice = match self.scheme {
+            Some(scheme) => Some(scheme),
+            None => section.get(&SCHEME, |kind, value| scheme(&kind.text(value)?).ok())?,
+        };
+        let host = match choice {
+            Some(SchemeChoice::Flows(scheme)) => Some(self.host(&section, scheme)?),
+            Some(SchemeChoice::Keep) | None => None,
+        };
+        let keep = super::keep::settings(&file.section("keep"))?;
+        let keep = (choice == Some(SchemeChoice::Keep)).then_some(keep);
         let congestion_control = section.get(&CONGESTION_CONTROL, Kind::text)?;
-        let needs_gateway = host.is_none() && congestion_control.is_none();
+        let needs_gateway = choice.is_none() && congestion_control.is_none();
         let cells = self.cells(&section, &interface, needs_gateway)?;
         let path = |key: &Key, flag: Option<&PathBuf>| -> Result<PathBuf, SettingsError> {
             let from_file = section.get_or_default(key, Kind::text)?;
@@ -364,6 +396,7 @@ impl MobileDaemonArgs {
             keepalive,
             control_socket,
             host,
+            keep,
             flows_max: section.get_or_default(&FLOWS_MAX, Kind::count)? as u32,
             decompress,
             congestion_control_default: congestion_control_default(&section)?,
@@ -399,12 +432,11 @@ impl MobileDaemonArgs {
     }
 
     /// What to do for the own flows: flags over the section.
-    fn host(&self, section: &Section<'_>) -> Result<Option<MobileHostSettings>, SettingsError> {
-        let parsed = |kind: Kind, value: &Value| kind.text(value)?.parse().ok();
-        let named = match self.scheme {
-            Some(scheme) => Some(scheme),
-            None => section.get(&SCHEME, parsed)?,
-        };
+    fn host(
+        &self,
+        section: &Section<'_>,
+        scheme: MobileScheme,
+    ) -> Result<MobileHostSettings, SettingsError> {
         let set = if let Some(set) = self.freeze_set {
             set
         } else {
@@ -414,13 +446,13 @@ impl MobileDaemonArgs {
         let warning_round_trips = section.get_or_default(&WARNING_ROUND_TRIPS, Kind::factor)?;
         let tr_acks = section.get_or_default(&TR_ACKS, Kind::flag)?;
         let false_alarm = section.get_or_default(&FALSE_ALARM, Kind::duration)?;
-        Ok(named.map(|scheme| MobileHostSettings {
+        Ok(MobileHostSettings {
             scheme,
             set,
             warning_round_trips,
             tr_acks,
             false_alarm,
-        }))
+        })
     }
 }
 

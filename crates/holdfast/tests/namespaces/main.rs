@@ -8,6 +8,7 @@ mod compression;
 mod drain;
 mod early;
 mod handoff;
+mod keep;
 mod losses;
 mod mobile_guard;
 mod mobile_host;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The maps' keys and values: `struct flow` of `bpf/path.h` and `struct state` of `bpf/noted.h`.
+//! The maps' keys and values: `struct flow` of `bpf/upper.h` and `struct state` of `bpf/noted.h`.
 
 use std::net::IpAddr;
 use std::ops::Range;

@@ -17,8 +17,8 @@ use holdfast_wire::Instant;
 
 use super::quarantine::Sentence;
 use super::{ACTIONS_ROOM, Worker, clock};
+use crate::command::Command;
 use crate::contain::{Defect, contain};
-use crate::gateway::command::Command;
 use crate::gateway::packet::{Content, Packet, classify};
 
 /// An engine that has met no flow; `found` is what its predecessor left.

@@ -8,7 +8,7 @@ use holdfast_core::{FlowView, LinkEvent, LinkSource as Source, LinkState, Mobile
 use holdfast_wire::{Endpoint, Instant};
 
 use super::{Worker, WorkerCounters, clock};
-use crate::gateway::command::Command;
+use crate::command::{Command, event_of, source_of};
 use crate::status::{
     CacheStatus, FlowStatus, FlowTableStatus, LinkSource, LinkView, MobileStatus, StatusReply,
 };
@@ -197,24 +197,6 @@ impl WorkerCounters {
             ("write_errors", self.write_errors),
             ("panics", self.panics),
         ]
-    }
-}
-
-const fn event_of(state: LinkView) -> Option<LinkEvent> {
-    match state {
-        LinkView::Unknown => None,
-        LinkView::Up => Some(LinkEvent::Up),
-        LinkView::GoingDownSoon => Some(LinkEvent::GoingDownSoon),
-        LinkView::Down => Some(LinkEvent::Down),
-    }
-}
-
-const fn source_of(source: LinkSource) -> Option<Source> {
-    match source {
-        LinkSource::Signal => Some(Source::Signal),
-        LinkSource::Carrier => Some(Source::Carrier),
-        LinkSource::Command => Some(Source::Command),
-        LinkSource::Nobody | LinkSource::Silence => None,
     }
 }
 

@@ -230,7 +230,7 @@ impl Daemon {
                 }
             }
         }
-        self.tell_host(event);
+        self.tell_host(event, source);
     }
 
     /// Does what is due.

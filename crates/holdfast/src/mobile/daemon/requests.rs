@@ -14,9 +14,9 @@ use crate::status::{LinkView, MobileSessionStatus};
 
 impl Daemon {
     /// Does what a caller of the control socket asks.
-    pub(super) fn obey(&mut self, request: &ControlRequest) -> ControlReply {
+    pub(super) async fn obey(&mut self, request: &ControlRequest) -> ControlReply {
         match request {
-            ControlRequest::Status { .. } => ControlReply::Mobile(Box::new(self.status())),
+            ControlRequest::Status { .. } => ControlReply::Mobile(Box::new(self.status().await)),
             ControlRequest::Signal {
                 event,
                 lead_ms,
@@ -60,7 +60,12 @@ impl Daemon {
         }
     }
 
-    fn status(&self) -> MobileSessionStatus {
+    fn scheme(&self) -> Option<String> {
+        let of_flows = self.settings.host.map(|host| host.scheme.to_string());
+        of_flows.or_else(|| self.uplink.as_ref().map(|_| "keep".to_owned()))
+    }
+
+    async fn status(&self) -> MobileSessionStatus {
         let counters = self.session.counters();
         let mut by_name = BTreeMap::from([
             ("sent".to_owned(), counters.sent),
@@ -78,11 +83,14 @@ impl Daemon {
         if let Some(host) = &self.host {
             by_name.extend(host.counters());
         }
+        if let Some(uplink) = &self.uplink {
+            by_name.extend(uplink.counters().await);
+        }
         MobileSessionStatus {
             version: env!("CARGO_PKG_VERSION").into(),
             pid: std::process::id(),
             interface: self.cells.present().interface.clone(),
-            scheme: self.settings.host.map(|host| host.scheme.to_string()),
+            scheme: self.scheme(),
             gateway: self.cells.present().gateway,
             link: match (self.cells.present().carrier, self.session.state()) {
                 (None, _) => LinkView::Unknown,

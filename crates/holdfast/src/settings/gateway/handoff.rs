@@ -81,6 +81,11 @@ pub(super) fn settings(
         }
         return Ok(None);
     };
+    if scheme == SchemeName::Keep {
+        let problem = "the scheme keep moves nothing between base stations; takes the scheme hold, \
+            snoop or mtcp";
+        return Err(section.error(&NAME, problem));
+    }
     if scheme == SchemeName::MtcpPlus {
         let problem = "the scheme mtcp-plus owes bytes that no other base station has; takes the \
             scheme hold, snoop or mtcp";

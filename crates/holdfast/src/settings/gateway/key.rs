@@ -46,11 +46,12 @@ pub(crate) const MOBILE_ENTRY_KEYS: &[Key] =
 
 pub(super) const SCHEME: Key = Key {
     path: "gateway.scheme",
-    kind: Kind::Choice(&["hold", "mtcp-plus", "mtcp", "snoop"]),
+    kind: Kind::Choice(&["hold", "keep", "mtcp-plus", "mtcp", "snoop"]),
     default: Some("\"hold\""),
     example: "\"hold\"",
     meaning: "What is done for the flows. `hold` keeps the segments of an outage and sends them on \
-        after it; it makes no ACK and touches no window. `mtcp-plus` also acknowledges what it keeps \
+        after it; it makes no ACK and touches no window. `keep` keeps the newest packets of each flow in \
+        an outage, of any protocol, by the parameters of `[keep]`; all other packets stay in the kernel. `mtcp-plus` also acknowledges what it keeps \
         while the link is down. `mtcp` splits the connections, and keeps the FHs waiting with a window \
         of 0 while the link is down, by the parameters of `[mtcp]`. `snoop` retransmits what the wireless half loses and hides the loss \
         from the FH, by the parameters of `[snoop]`.",

@@ -11,6 +11,7 @@ fn every_default_is_one_that_its_key_takes() {
         BANDWIDTH_KEYS,
         MTCP_KEYS,
         SNOOP_KEYS,
+        super::keep::KEYS,
         SIGNAL_KEYS,
         HANDOFF_KEYS,
         MOBILE_ENTRY_KEYS,

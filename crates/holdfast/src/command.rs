@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the control thread asks of the packet worker.
+//! What a packet worker is asked for by the thread that it serves.
 
 use std::net::IpAddr;
 use std::sync::mpsc::{SyncSender, TrySendError};
 
 use holdfast_core::signal::{AbilitiesNotice, LinkNotice};
+use holdfast_core::{LinkEvent, LinkSource as Source};
 use holdfast_net::readiness::Waker;
 use tokio::sync::oneshot;
 
 use crate::status::{LinkSource, LinkView, StatusReply};
 
 /// Commands that may wait; the worker takes them every few milliseconds.
-pub(super) const COMMANDS_MAX: usize = 1024;
+pub(crate) const COMMANDS_MAX: usize = 1024;
 
 /// One request.
 #[derive(Debug)]
-pub(super) enum Command {
+pub(crate) enum Command {
     /// Believe this of the link to the mobile with these addresses.
     Link {
         /// All addresses of one mobile.
@@ -53,18 +54,18 @@ pub(super) enum Command {
 
 /// The way to the worker.
 #[derive(Clone, Debug)]
-pub(super) struct WorkerHandle {
+pub(crate) struct WorkerHandle {
     commands: SyncSender<Command>,
     waker: Waker,
 }
 
 impl WorkerHandle {
-    pub(super) const fn new(commands: SyncSender<Command>, waker: Waker) -> Self {
+    pub(crate) const fn new(commands: SyncSender<Command>, waker: Waker) -> Self {
         Self { commands, waker }
     }
 
     /// Hands a command over; false if the worker hangs or is gone.
-    pub(super) fn send(&self, command: Command) -> bool {
+    pub(crate) fn send(&self, command: Command) -> bool {
         let sent = match self.commands.try_send(command) {
             Ok(()) => true,
             Err(TrySendError::Full(command)) => {
@@ -75,5 +76,25 @@ impl WorkerHandle {
         };
         self.waker.wake();
         sent
+    }
+}
+
+/// What became of a link, if anything.
+pub(crate) const fn event_of(state: LinkView) -> Option<LinkEvent> {
+    match state {
+        LinkView::Unknown => None,
+        LinkView::Up => Some(LinkEvent::Up),
+        LinkView::GoingDownSoon => Some(LinkEvent::GoingDownSoon),
+        LinkView::Down => Some(LinkEvent::Down),
+    }
+}
+
+/// Who knows it, if anybody does.
+pub(crate) const fn source_of(source: LinkSource) -> Option<Source> {
+    match source {
+        LinkSource::Signal => Some(Source::Signal),
+        LinkSource::Carrier => Some(Source::Carrier),
+        LinkSource::Command => Some(Source::Command),
+        LinkSource::Nobody | LinkSource::Silence => None,
     }
 }

@@ -1,0 +1,402 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The data path of `keep`: packets pass in the kernel while a peer's link is up,
+ * and go to the daemon while it is down or silent.
+ *
+ *      router, sockets                        router, sockets
+ *          |  egress                               ^  ingress
+ *          v                                       |
+ *      link_egress                             link_ingress
+ *        PASS: note when the peer               note when the peer was seen,
+ *              was asked first                  and by which flow
+ *        TAKE, DRAIN: redirect                     |
+ *          |         v                             |
+ *          |     [ device ]  daemon                |
+ *          v         |  give_back                  |
+ *         out on the link <------              from the link
+ *
+ * A peer is one address behind the link, or the whole link (`whole_link`). A
+ * packet on its way to it finds the peer's place and reads its mode. In PASS it
+ * costs two reads more: when the peer was seen, and since when a flow that it
+ * answers has had no answer. If that is longer than its recent gaps explain, the
+ * program itself takes the packet and all that follow: the peer is silent.
+ *
+ * DRAIN ends by itself: when the daemon has finished all that were taken, the
+ * next packet passes, behind them.
+ *
+ * Peers and answered flows are plain arrays, found by a seeded hash, which the
+ * daemon reads and writes through mmap.
+ */
+
+/* The order is shared with NAMES in crates/net/src/keep_path.rs. */
+enum counter {
+	TAKEN,
+	GIVEN_BACK,
+	ALARMS,
+	RESUMED,
+	PASSED_STALE_HEARTBEAT,
+	PASSED_NO_PLACE,
+	COUNTERS,
+};
+
+#include "path.h"
+
+#define NEXT_UDP 17
+#define NEXT_DCCP 33
+#define NEXT_SCTP 132
+#define NEXT_UDP_LITE 136
+
+/* Neighbour discovery: RFC 4861, 4. */
+#define ND_TYPE_MIN 133
+#define ND_TYPE_MAX 137
+
+/* The modes of a peer; shared with crates/net/src/keep_path.rs. */
+#define MODE_PASS 0
+#define MODE_TAKE 1
+#define MODE_DRAIN 2
+#define MODE_NEW 3 /* somebody writes the place */
+
+/* Peers, and places in which one of them may be. */
+#define PEERS_MAX 16384
+#define BUCKET 4
+/* An idle peer's place may be taken by another one. */
+#define IDLE_NS 10000000000ULL
+
+#define ANSWERED_MAX 65536
+/* A flow with a packet of the peer in so many seconds is two-way. */
+#define TWO_WAY_S 64
+
+/* A peer that was asked is silent after twice its longest recent gap and this. */
+#define SILENCE_MIN_NS 50000000ULL
+/* Longer gaps explain nothing. */
+#define GAP_MAX_NS 500000000ULL
+/* Before one was seen. */
+#define GAP_INITIAL_NS 200000000ULL
+/* Gaps count for one to two of these. */
+#define GAP_AGE_NS 16000000000ULL
+
+/* Set before loading; shared with crates/net/src/keep_path/program.rs. */
+struct settings {
+	__u64 heartbeat_max_age_ns;
+	__u64 seed;
+	__u32 link_ifindex;
+	__u32 device_ifindex;
+	__u32 link_header_bytes; /* 14 or, for raw IP, 0 */
+	__u32 whole_link;
+};
+const volatile struct settings settings = {};
+
+/* Three cache lines: what seldom changes, the way to the peer, the way from it. */
+struct peer {
+	__u64 address[2]; /* IPv4 as ::ffff:a.b.c.d */
+	__u32 mode;
+	__u32 taken; /* packets redirected, of all time */
+	__u32 done;  /* of these, those that the daemon has finished */
+	__u32 announced; /* the daemon knows that the peer was seen */
+	__u32 ignores_silence;
+	__u32 unused[7];
+
+	__u64 asked_ns;
+	__u64 unused_asked[7];
+
+	__u64 seen_ns;
+	__u32 seen; /* packets while not in PASS */
+	__u32 gap_ns[2]; /* the longest now, and in the age before */
+	__u32 unused_seen;
+	__u64 gap_age_ns;
+	__u64 unused_seen_2[4];
+};
+_Static_assert(sizeof(struct peer) == 192, "as in keep_path/peers.rs");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, PEERS_MAX);
+	__type(key, __u32);
+	__type(value, struct peer);
+} peers SEC(".maps");
+
+/* When a flow's packet of the peer was seen: seconds below, a tag of the flow above. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, ANSWERED_MAX);
+	__type(key, __u32);
+	__type(value, __u64);
+} answered SEC(".maps");
+
+/* The places of peers that were seen while the daemon waits for that. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 65536);
+} announcements SEC(".maps");
+
+/* What is read of a packet. */
+struct packet {
+	__u64 source[2];
+	__u64 destination[2];
+	__u32 ports; /* as in the header; 0 without */
+	__u8 protocol;
+	__u8 is_local; /* multicast, or for neighbours alone */
+};
+
+static __always_inline __u64 mix(__u64 hash, __u64 word)
+{
+	hash = (hash ^ word) * 0x9e3779b97f4a7c15ULL;
+	return hash ^ hash >> 32;
+}
+
+static __always_inline __u64 hash_of_peer(const __u64 address[2])
+{
+	return mix(mix(settings.seed, address[0]), address[1]);
+}
+
+static __always_inline __u64 hash_of_flow(const __u64 near[2], const __u64 far[2], __u32 ports, __u8 protocol)
+{
+	return mix(mix(mix(hash_of_peer(near), far[0]), far[1]), (__u64)protocol << 32 | ports);
+}
+
+static __always_inline void map_ipv4(__u64 to[2], __u32 address)
+{
+	__u32 words[2] = { bpf_htonl(0xffff), address };
+
+	to[0] = 0;
+	__builtin_memcpy(&to[1], words, sizeof(words));
+}
+
+static __always_inline int has_ports(__u8 protocol)
+{
+	return protocol == NEXT_TCP || protocol == NEXT_UDP || protocol == NEXT_SCTP || protocol == NEXT_DCCP ||
+	       protocol == NEXT_UDP_LITE;
+}
+
+/* Reads the headers; -1 for what is no IP packet, or not in the linear part. */
+static __always_inline int read_packet(struct __sk_buff *skb, struct packet *packet)
+{
+	void *end = (void *)(long)skb->data_end;
+	void *ip = (void *)(long)skb->data + settings.link_header_bytes;
+	__u8 *octets = ip;
+	__u32 *words = ip;
+	__u32 upper;
+
+	if (skb->vlan_present || octets + 24 > (__u8 *)end)
+		return -1;
+	packet->is_local = 0;
+	packet->ports = 0;
+	if (octets[0] >> 4 == 4) {
+		map_ipv4(packet->source, words[3]);
+		map_ipv4(packet->destination, words[4]);
+		packet->protocol = octets[9];
+		packet->is_local = octets[16] >= 224;
+		upper = (octets[0] & 0xf) * 4;
+		/* More fragments, or an offset (RFC 791): most have no ports. */
+		if (octets[6] & 0x3f || octets[7] || !has_ports(packet->protocol))
+			return 0;
+		/* Options are rare. */
+		if (upper == 20)
+			packet->ports = words[5];
+		else if (bpf_skb_load_bytes(skb, settings.link_header_bytes + upper, &packet->ports, 4))
+			packet->ports = 0;
+		return 0;
+	}
+	if (octets[0] >> 4 != 6 || octets + 44 > (__u8 *)end)
+		return -1;
+	__builtin_memcpy(packet->source, octets + 8, 16);
+	__builtin_memcpy(packet->destination, octets + 24, 16);
+	packet->protocol = octets[6];
+	packet->is_local = octets[24] == 0xff || (octets[24] == 0xfe && (octets[25] & 0xc0) == 0x80) ||
+			   (packet->protocol == NEXT_ICMPV6 && octets[40] >= ND_TYPE_MIN && octets[40] <= ND_TYPE_MAX);
+	/* Flows behind extension headers count as one: nothing but their silence is judged by it. */
+	if (has_ports(packet->protocol))
+		packet->ports = words[10];
+	return 0;
+}
+
+static __always_inline struct peer *place(__u32 index)
+{
+	return bpf_map_lookup_elem(&peers, &index);
+}
+
+static __always_inline int is_at(const struct peer *peer, const __u64 address[2])
+{
+	return peer->address[1] == address[1] && peer->address[0] == address[0];
+}
+
+static __always_inline struct peer *find(const __u64 address[2], __u32 *index)
+{
+	__u32 first;
+
+	*index = 0;
+	if (settings.whole_link)
+		return place(0);
+	first = (hash_of_peer(address) & (PEERS_MAX / BUCKET - 1)) * BUCKET;
+#pragma unroll
+	for (int i = 0; i < BUCKET; i++) {
+		struct peer *peer = place(first + i);
+
+		*index = first + i;
+		if (peer && is_at(peer, address))
+			return peer;
+	}
+	return 0;
+}
+
+/* Gives a peer the place of one that has long been idle. */
+static __always_inline void enter(const __u64 address[2], __u64 now)
+{
+	__u32 first = (hash_of_peer(address) & (PEERS_MAX / BUCKET - 1)) * BUCKET;
+	struct peer *oldest = 0;
+
+#pragma unroll
+	for (int i = 0; i < BUCKET; i++) {
+		struct peer *peer = place(first + i);
+
+		if (peer && peer->mode == MODE_PASS && (!oldest || peer->seen_ns < oldest->seen_ns))
+			oldest = peer;
+	}
+	if (!oldest || (oldest->seen_ns && now - oldest->seen_ns < IDLE_NS) ||
+	    !__sync_bool_compare_and_swap(&oldest->mode, MODE_PASS, MODE_NEW)) {
+		count(PASSED_NO_PLACE);
+		return;
+	}
+	oldest->address[0] = address[0];
+	oldest->address[1] = address[1];
+	oldest->asked_ns = 0;
+	oldest->ignores_silence = 0;
+	oldest->seen_ns = now;
+	oldest->gap_ns[0] = GAP_INITIAL_NS;
+	oldest->gap_ns[1] = 0;
+	oldest->gap_age_ns = now;
+	__sync_lock_test_and_set(&oldest->mode, MODE_PASS);
+}
+
+/* The peer has sent a packet of the flow not long ago. */
+static __always_inline int is_two_way(__u64 hash, __u64 now)
+{
+	__u32 index = hash & (ANSWERED_MAX - 1);
+	__u64 *entry = bpf_map_lookup_elem(&answered, &index);
+
+	return entry && *entry >> 32 == hash >> 32 && (__u32)(now / 1000000000) - (__u32)*entry < TWO_WAY_S;
+}
+
+static __always_inline void note_answer(__u64 hash, __u64 now)
+{
+	__u32 index = hash & (ANSWERED_MAX - 1);
+	__u64 *entry = bpf_map_lookup_elem(&answered, &index);
+	__u64 value = hash >> 32 << 32 | (__u32)(now / 1000000000);
+
+	if (entry && *entry != value)
+		*entry = value;
+}
+
+/* Whether a peer that was asked is silent for longer than its recent gaps explain. */
+static __always_inline int is_silent(struct peer *peer, const struct packet *packet, __u64 now)
+{
+	__u64 asked = peer->asked_ns;
+	__u64 gap = peer->gap_ns[0] > peer->gap_ns[1] ? peer->gap_ns[0] : peer->gap_ns[1];
+
+	if (peer->ignores_silence)
+		return 0;
+	if (asked <= peer->seen_ns) {
+		__u64 hash = hash_of_flow(packet->destination, packet->source,
+					  packet->ports << 16 | packet->ports >> 16, packet->protocol);
+
+		/* A flow that never has an answer asks nothing. */
+		if (is_two_way(hash, now))
+			peer->asked_ns = now;
+		return 0;
+	}
+	return now - asked > 2 * gap + SILENCE_MIN_NS;
+}
+
+static __always_inline void note_gap(struct peer *peer, __u64 now)
+{
+	__u64 gap = now - peer->asked_ns;
+
+	if (now - peer->gap_age_ns > GAP_AGE_NS) {
+		peer->gap_ns[1] = peer->gap_ns[0];
+		peer->gap_ns[0] = 0;
+		peer->gap_age_ns = now;
+	}
+	if (gap <= GAP_MAX_NS && gap > peer->gap_ns[0])
+		peer->gap_ns[0] = gap;
+}
+
+SEC("tc")
+int link_egress(struct __sk_buff *skb)
+{
+	struct packet packet;
+	struct peer *peer;
+	__u32 index;
+	__u32 mode;
+
+	if (skb->ingress_ifindex == settings.device_ifindex || read_packet(skb, &packet))
+		return NEXT;
+	peer = find(packet.destination, &index);
+	if (!peer || packet.is_local)
+		return NEXT;
+	mode = *(volatile __u32 *)&peer->mode;
+	if (mode == MODE_PASS) {
+		if (!is_silent(peer, &packet, bpf_ktime_get_coarse_ns()))
+			return NEXT;
+		if (!daemon_lives(settings.heartbeat_max_age_ns))
+			return pass(PASSED_STALE_HEARTBEAT);
+		if (__sync_bool_compare_and_swap(&peer->mode, MODE_PASS, MODE_TAKE)) {
+			peer->announced = 0;
+			count(ALARMS);
+		}
+	} else if (mode == MODE_DRAIN && *(volatile __u32 *)&peer->done == *(volatile __u32 *)&peer->taken) {
+		if (__sync_bool_compare_and_swap(&peer->mode, MODE_DRAIN, MODE_PASS)) {
+			peer->asked_ns = 0;
+			count(RESUMED);
+			return NEXT;
+		}
+	}
+	if (!daemon_lives(settings.heartbeat_max_age_ns))
+		return pass(PASSED_STALE_HEARTBEAT);
+	__sync_fetch_and_add(&peer->taken, 1);
+	count(TAKEN);
+	return bpf_redirect(settings.device_ifindex, 0);
+}
+
+SEC("tc")
+int link_ingress(struct __sk_buff *skb)
+{
+	struct packet packet;
+	struct peer *peer;
+	__u32 index;
+	__u64 now;
+
+	if (skb->pkt_type != 0 /* PACKET_HOST */ || read_packet(skb, &packet))
+		return NEXT;
+	now = bpf_ktime_get_coarse_ns();
+	peer = find(packet.source, &index);
+	if (!peer) {
+		enter(packet.source, now);
+		return NEXT;
+	}
+	note_answer(hash_of_flow(packet.source, packet.destination, packet.ports, packet.protocol), now);
+	if (peer->asked_ns > peer->seen_ns)
+		note_gap(peer, now);
+	if (peer->seen_ns != now)
+		peer->seen_ns = now;
+	if (peer->ignores_silence)
+		peer->ignores_silence = 0;
+	if (*(volatile __u32 *)&peer->mode == MODE_PASS)
+		return NEXT;
+	__sync_fetch_and_add(&peer->seen, 1);
+	if (!peer->announced) {
+		peer->announced = 1;
+		bpf_ringbuf_output(&announcements, &index, sizeof(index), 0);
+	}
+	return NEXT;
+}
+
+SEC("tc")
+int give_back(struct __sk_buff *skb __attribute__((unused)))
+{
+	count(GIVEN_BACK);
+	return bpf_redirect(settings.link_ifindex, 0);
+}
+
+char _license[] SEC("license") = "GPL";

@@ -1,0 +1,489 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Keep the newest packets of an outage, of any IP protocol, for a link that comes and goes.
+//!
+//! While a link is up its packets stay in the kernel, and the [`Keeper`] sees none of them.
+//! While it is down the keeper gets each packet for it, and keeps the newest few of each flow.
+//! When the link is back it sends them. Their receivers answer, and senders that slept in
+//! their back-off go on.
+//!
+//! A *peer* is what can be away by itself: one mobile for a gateway, the whole link for a mobile.
+//!
+//! ```text
+//!               no answer for too long                  a packet of the peer
+//!   PASSING ------------------------------> SILENT -----------------------------+
+//!     | ^                                     | down                            |
+//!     | |      nothing is kept any more       v                                 v
+//!     | +----------------------------- - - - - - - - - - - - - - - - - - -  RELEASING
+//!     |                                                                         ^
+//!     +-----------------------------------> DOWN -------------------------------+
+//!        down (signal, carrier, command)            up, or a packet of the peer
+//! ```
+//!
+//! SILENT is a guess, so a packet still goes out as it comes, and only its copy is kept. A wrong
+//! guess therefore costs a detour and nothing else. DOWN is knowledge: packets wait.
+
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+
+use holdfast_wire::Instant;
+
+use crate::mobile::{LinkEvent, LinkSource};
+
+mod flow;
+mod peer;
+mod shelf;
+#[cfg(test)]
+mod tests;
+
+pub use flow::PacketFlow;
+use peer::{Peer, Phase};
+use shelf::Kept;
+
+/// What is on its way when a link goes down may still arrive for so long.
+const LATE_MAX: Duration = Duration::from_millis(100);
+
+/// One peer, by a number that its edge chooses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PeerId(pub u32);
+
+/// What the kernel does with packets for a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// It gives each of them to the keeper.
+    Take,
+    /// The same, until the keeper has finished all that were taken. Then they pass again.
+    Drain,
+}
+
+/// What the keeper needs of its surroundings.
+pub trait Edge<F> {
+    /// Sends a packet out on the link.
+    fn send(&mut self, frame: &F);
+    /// Changes what becomes of the packets for a peer.
+    fn set_mode(&mut self, peer: PeerId, mode: Mode);
+    /// Takes no packet of the peer for its silence until a packet of the peer is seen.
+    fn ignore_silence(&mut self, peer: PeerId);
+}
+
+/// One packet that was taken on its way to a peer.
+#[derive(Clone, Debug)]
+pub struct Arrival<F> {
+    /// Where it goes.
+    pub peer: PeerId,
+    /// Its flow.
+    pub flow: PacketFlow,
+    /// The flow had a packet of the peer not long ago.
+    pub is_two_way: bool,
+    /// Its length in memory, bytes.
+    pub bytes: usize,
+    /// Packets of the wire that it becomes: more than one for a super-segment.
+    pub segments: u32,
+    /// The packet.
+    pub frame: F,
+}
+
+/// Limits of what is kept. At each of them the oldest packet goes.
+#[derive(Clone, Copy, Debug)]
+pub struct KeepSettings {
+    /// Packets of one flow.
+    pub flow_packets_max: usize,
+    /// Bytes of one flow; one packet is kept however long it is.
+    pub flow_bytes_max: usize,
+    /// Flows of one peer.
+    pub peer_flows_max: usize,
+    /// Bytes of one peer.
+    pub peer_bytes_max: usize,
+    /// Bytes in all. One-way flows have a quarter of them, so that made-up flows displace none.
+    pub bytes_max: usize,
+    /// How old a packet of a two-way flow may become.
+    pub age_max: Duration,
+    /// The same of a one-way flow, for which a late packet is often worth nothing.
+    pub one_way_age_max: Duration,
+    /// The least time between two packets that ask a silent peer for an answer.
+    pub ask_interval: Duration,
+}
+
+impl Default for KeepSettings {
+    fn default() -> Self {
+        Self {
+            flow_packets_max: 4,
+            flow_bytes_max: 64 << 10,
+            peer_flows_max: 256,
+            peer_bytes_max: 4 << 20,
+            bytes_max: 64 << 20,
+            age_max: Duration::from_secs(180),
+            one_way_age_max: Duration::from_secs(1),
+            ask_interval: Duration::from_millis(100),
+        }
+    }
+}
+
+/// What a keeper has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeepCounters {
+    /// Packets taken.
+    pub taken: u64,
+    /// Packets that went on as they came.
+    pub passed: u64,
+    /// Packets, or copies of them, that were kept.
+    pub kept: u64,
+    /// Of these, those that gave way to newer ones.
+    pub displaced: u64,
+    /// Of these, those that became too old.
+    pub expired: u64,
+    /// Of these, copies whose packet was answered after all.
+    pub answered: u64,
+    /// Of these, those that were sent after an outage.
+    pub released: u64,
+    /// Copies that were sent to a silent peer.
+    pub asked: u64,
+    /// Peers that fell silent.
+    pub silences: u64,
+    /// Links that somebody called down.
+    pub downs: u64,
+}
+
+impl KeepCounters {
+    /// Each counter by its name.
+    pub fn named(&self) -> [(&'static str, u64); 10] {
+        [
+            ("taken", self.taken),
+            ("passed", self.passed),
+            ("kept", self.kept),
+            ("displaced", self.displaced),
+            ("expired", self.expired),
+            ("answered", self.answered),
+            ("released", self.released),
+            ("asked", self.asked),
+            ("silences", self.silences),
+            ("downs", self.downs),
+        ]
+    }
+}
+
+/// One peer as somebody outside sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerView {
+    /// The peer.
+    pub peer: PeerId,
+    /// Who called its link down, or silence.
+    pub source: LinkSource,
+    /// Its link does not carry, as far as is known.
+    pub is_away: bool,
+    /// Since when.
+    pub since: Instant,
+    /// Flows with kept packets.
+    pub flows: usize,
+    /// Bytes kept.
+    pub bytes: usize,
+}
+
+/// Keeps the newest packets of the peers that are away. `F` is a packet.
+#[derive(Debug)]
+pub struct Keeper<F> {
+    settings: KeepSettings,
+    /// Those that are not PASSING.
+    peers: BTreeMap<PeerId, Peer<F>>,
+    due: BTreeSet<(Instant, PeerId)>,
+    /// Bytes kept for two-way and for one-way flows.
+    used: [usize; 2],
+    packets: u64,
+    counters: KeepCounters,
+}
+
+impl<F> Keeper<F> {
+    /// A keeper that has nothing yet.
+    pub fn new(settings: KeepSettings) -> Self {
+        Self {
+            settings,
+            peers: BTreeMap::new(),
+            due: BTreeSet::new(),
+            used: [0; 2],
+            packets: 0,
+            counters: KeepCounters::default(),
+        }
+    }
+
+    /// A packet was taken on its way to a peer. `alarm`: the kernel takes them because the peer
+    /// does not answer, and not because the keeper asked for it.
+    pub fn take(
+        &mut self,
+        arrival: Arrival<F>,
+        alarm: bool,
+        now: Instant,
+        edge: &mut impl Edge<F>,
+    ) {
+        self.counters.taken += 1;
+        let id = arrival.peer;
+        if alarm && !self.peers.contains_key(&id) {
+            self.counters.silences += 1;
+            self.peers
+                .insert(id, Peer::new(Phase::Silent, LinkSource::Silence, now));
+            // The kernel may have passed others on meanwhile, and would take them no longer.
+            edge.set_mode(id, Mode::Take);
+        }
+        let Some(peer) = self.peers.get_mut(&id) else {
+            self.counters.passed += 1;
+            edge.send(&arrival.frame);
+            return;
+        };
+        let flow = arrival.flow;
+        let shelf = peer.shelf_of(&flow, arrival.is_two_way);
+        let (keeps, sends) = match peer.phase {
+            Phase::Down => (true, false),
+            Phase::Silent => (arrival.is_two_way && flow.may_repeat(), true),
+            // Behind the kept packets of its own flow; otherwise there is nothing to wait for.
+            Phase::Releasing => {
+                let waits = peer.shelves[shelf].holds(&flow);
+                (waits, !waits)
+            }
+        };
+        let mut kept = Kept::new(arrival, self.packets, now);
+        self.packets += 1;
+        if sends {
+            self.counters.passed += 1;
+            edge.send(&kept.frame);
+            kept.sent_at = Some(now);
+            peer.sent_at = now;
+        }
+        if keeps {
+            self.keep(id, shelf, flow, kept, edge);
+        }
+        self.schedule(id, now);
+    }
+
+    /// Puts a packet on a shelf. What gives way to it is lost, or sent if the link carries.
+    fn keep(
+        &mut self,
+        id: PeerId,
+        shelf: usize,
+        flow: PacketFlow,
+        kept: Kept<F>,
+        edge: &mut impl Edge<F>,
+    ) {
+        let Some(peer) = self.peers.get_mut(&id) else {
+            return;
+        };
+        let is_up = peer.phase == Phase::Releasing;
+        let room = self
+            .settings
+            .room(shelf, self.used[shelf], peer.shelves[shelf].bytes());
+        while let Some(old) =
+            peer.shelves[shelf].make_room(&flow, kept.cost(), room, &self.settings)
+        {
+            self.used[shelf] -= old.cost();
+            if is_up {
+                self.counters.released += 1;
+                edge.send(&old.frame);
+            } else {
+                self.counters.displaced += 1;
+            }
+        }
+        if kept.cost() <= room {
+            self.counters.kept += 1;
+            self.used[shelf] += kept.cost();
+            peer.shelves[shelf].push(flow, kept);
+        } else if is_up {
+            self.counters.passed += 1;
+            edge.send(&kept.frame);
+        }
+    }
+
+    /// Packets of the peer were seen. `answer_max`: the longest that its answers take.
+    pub fn see(
+        &mut self,
+        id: PeerId,
+        packets: u32,
+        answer_max: Duration,
+        now: Instant,
+        edge: &mut impl Edge<F>,
+    ) {
+        let Some(peer) = self.peers.get_mut(&id) else {
+            return;
+        };
+        match peer.phase {
+            Phase::Releasing => {
+                peer.earn(packets);
+                self.send_kept(id, now, edge);
+            }
+            // Without a carrier nothing goes out, whatever arrives.
+            Phase::Down if peer.source == LinkSource::Carrier => {}
+            Phase::Down if now.saturating_since(peer.since) <= LATE_MAX => {}
+            Phase::Down | Phase::Silent => {
+                let before = peer.shelves[0].bytes();
+                // What was sent so short a time ago has arrived, or will.
+                let arrived = |at| now.saturating_since(at) <= answer_max;
+                self.counters.answered +=
+                    peer.shelves[0].drop_if(|kept| kept.sent_at.is_some_and(arrived));
+                self.used[0] -= before - peer.shelves[0].bytes();
+                self.release(id, now, edge);
+            }
+        }
+    }
+
+    /// Somebody knows what became of the link to a peer.
+    pub fn handle_link(
+        &mut self,
+        id: PeerId,
+        event: LinkEvent,
+        source: LinkSource,
+        now: Instant,
+        edge: &mut impl Edge<F>,
+    ) {
+        match event {
+            LinkEvent::GoingDownSoon => {}
+            LinkEvent::Down => {
+                let peer = self
+                    .peers
+                    .entry(id)
+                    .or_insert_with(|| Peer::new(Phase::Down, source, now));
+                peer.enter(Phase::Down, source, now);
+                self.counters.downs += 1;
+                edge.set_mode(id, Mode::Take);
+                self.schedule(id, now);
+            }
+            LinkEvent::Up => {
+                let is_away = |peer: &Peer<F>| peer.phase != Phase::Releasing;
+                // Without a carrier nothing goes out, whatever a message has in it.
+                let can = |peer: &Peer<F>| {
+                    source == LinkSource::Carrier || peer.source != LinkSource::Carrier
+                };
+                if self
+                    .peers
+                    .get(&id)
+                    .is_some_and(|peer| is_away(peer) && can(peer))
+                {
+                    self.release(id, now, edge);
+                }
+            }
+        }
+    }
+
+    /// The link is back: what is kept goes out.
+    fn release(&mut self, id: PeerId, now: Instant, edge: &mut impl Edge<F>) {
+        self.expire(id, now);
+        if let Some(peer) = self.peers.get_mut(&id) {
+            let source = peer.source;
+            peer.enter(Phase::Releasing, source, now);
+        }
+        self.send_kept(id, now, edge);
+    }
+
+    /// Sends what may go now; with nothing left, packets pass by themselves again.
+    fn send_kept(&mut self, id: PeerId, now: Instant, edge: &mut impl Edge<F>) {
+        let Some(peer) = self.peers.get_mut(&id) else {
+            return;
+        };
+        while let Some((shelf, kept)) = peer.next_to_send() {
+            self.used[shelf] -= kept.cost();
+            self.counters.released += 1;
+            edge.send(&kept.frame);
+        }
+        if peer.is_empty() {
+            self.pass(id, edge);
+        } else {
+            self.schedule(id, now);
+        }
+    }
+
+    /// Nothing is kept for the peer: its packets pass by themselves again.
+    fn pass(&mut self, id: PeerId, edge: &mut impl Edge<F>) {
+        if let Some(peer) = self.peers.remove(&id) {
+            peer.due.map(|at| self.due.remove(&(at, id)));
+            for (used, shelf) in self.used.iter_mut().zip(&peer.shelves) {
+                *used -= shelf.bytes();
+            }
+        }
+        edge.set_mode(id, Mode::Drain);
+    }
+
+    /// What has become too old goes.
+    fn expire(&mut self, id: PeerId, now: Instant) {
+        let Some(peer) = self.peers.get_mut(&id) else {
+            return;
+        };
+        let ages = [self.settings.age_max, self.settings.one_way_age_max];
+        for ((shelf, age), used) in peer.shelves.iter_mut().zip(ages).zip(&mut self.used) {
+            while let Some(old) = shelf.pop_older(age, now) {
+                *used -= old.cost();
+                self.counters.expired += 1;
+            }
+        }
+    }
+
+    /// When to call [`Keeper::handle_timeout`].
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.due.first().map(|(at, _)| *at)
+    }
+
+    /// Does what is due.
+    pub fn handle_timeout(&mut self, now: Instant, edge: &mut impl Edge<F>) {
+        while let Some(&(at, id)) = self.due.first().filter(|(at, _)| *at <= now) {
+            self.due.remove(&(at, id));
+            self.expire(id, now);
+            let Some(peer) = self.peers.get_mut(&id) else {
+                continue;
+            };
+            peer.due = None;
+            match peer.phase {
+                Phase::Releasing => {
+                    peer.earn_by_time(now);
+                    self.send_kept(id, now, edge);
+                }
+                // Nobody waits for its return any more.
+                Phase::Silent if peer.is_given_up(&self.settings, now) => {
+                    self.pass(id, edge);
+                    edge.ignore_silence(id);
+                }
+                Phase::Silent | Phase::Down => {
+                    if let Some(kept) = peer.next_to_ask(&self.settings, now) {
+                        self.counters.asked += 1;
+                        edge.send(&kept.frame);
+                    }
+                    self.schedule(id, now);
+                }
+            }
+        }
+    }
+
+    fn schedule(&mut self, id: PeerId, now: Instant) {
+        let Some(peer) = self.peers.get_mut(&id) else {
+            return;
+        };
+        let at = peer.deadline(&self.settings, now);
+        if peer.due != at {
+            peer.due.map(|at| self.due.remove(&(at, id)));
+            at.map(|at| self.due.insert((at, id)));
+            peer.due = at;
+        }
+    }
+
+    /// What was counted.
+    pub const fn counters(&self) -> &KeepCounters {
+        &self.counters
+    }
+
+    /// Bytes kept in all.
+    pub fn bytes(&self) -> usize {
+        self.used.iter().sum()
+    }
+
+    /// The peers whose packets do not simply pass.
+    pub fn peers(&self) -> impl Iterator<Item = PeerView> {
+        self.peers.iter().map(|(id, peer)| peer.view(*id))
+    }
+}
+
+impl KeepSettings {
+    /// What a shelf of a peer takes, in bytes: what one peer may have, and at most four times what
+    /// is left for all. So a peer that comes later finds room.
+    fn room(&self, shelf: usize, used: usize, own: usize) -> usize {
+        let max = if shelf == 0 {
+            self.bytes_max / 4 * 3
+        } else {
+            self.bytes_max / 4
+        };
+        let share = (max.saturating_sub(used) + own) / 5 * 4;
+        share.min(self.peer_bytes_max)
+    }
+}

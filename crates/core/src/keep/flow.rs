@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A packet's flow, by nothing but addresses, protocol, and ports or an SPI.
+
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// IP protocol numbers (RFC 5237).
+const HOP_BY_HOP: u8 = 0;
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+const DCCP: u8 = 33;
+const ROUTING: u8 = 43;
+const FRAGMENT: u8 = 44;
+const ESP: u8 = 50;
+const DESTINATION: u8 = 60;
+const SCTP: u8 = 132;
+const UDP_LITE: u8 = 136;
+
+/// Extension headers before the upper layer at most (RFC 8200, 4.1).
+const EXTENSION_HEADERS_MAX: usize = 6;
+
+/// What the packets of one flow have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PacketFlow {
+    /// Who sends.
+    pub source: IpAddr,
+    /// Who receives.
+    pub destination: IpAddr,
+    /// The protocol above IP.
+    pub protocol: u8,
+    /// Source port and destination port, an SPI, or 0: for other protocols, and for fragments,
+    /// most of which have none.
+    pub selector: u32,
+}
+
+impl PacketFlow {
+    /// The flow of the IP packet that begins `packet`; none for what is no whole IP header.
+    pub fn of(packet: &[u8]) -> Option<Self> {
+        match packet.first()? >> 4 {
+            4 => Self::of_ipv4(packet),
+            6 => Self::of_ipv6(packet),
+            _ => None,
+        }
+    }
+
+    fn of_ipv4(packet: &[u8]) -> Option<Self> {
+        let header: &[u8; 20] = packet.first_chunk()?;
+        let address = |at: usize| {
+            let [a, b, c, d] = [header[at], header[at + 1], header[at + 2], header[at + 3]];
+            IpAddr::V4(Ipv4Addr::new(a, b, c, d))
+        };
+        let is_fragment = header[6] & 0x3f != 0 || header[7] != 0;
+        let upper = usize::from(header[0] & 0xf) * 4;
+        Some(Self {
+            source: address(12),
+            destination: address(16),
+            protocol: header[9],
+            selector: selector(header[9], packet, upper, is_fragment),
+        })
+    }
+
+    fn of_ipv6(packet: &[u8]) -> Option<Self> {
+        let header: &[u8; 40] = packet.first_chunk()?;
+        let address = |at: usize| {
+            let octets: [u8; 16] = header[at..at + 16].try_into().ok()?;
+            Some(IpAddr::V6(Ipv6Addr::from(octets)))
+        };
+        let (protocol, upper, is_fragment) = upper_layer(packet, header[6]);
+        Some(Self {
+            source: address(8)?,
+            destination: address(24)?,
+            protocol,
+            selector: selector(protocol, packet, upper, is_fragment),
+        })
+    }
+
+    /// Receivers of the protocol ignore a packet that they had before: by their sequence numbers,
+    /// or because senders of UDP must expect it (RFC 8085, 3.3).
+    pub fn may_repeat(&self) -> bool {
+        matches!(self.protocol, TCP | UDP | DCCP | ESP | SCTP)
+    }
+
+    /// The protocols whose ports are the same both ways, in the other order.
+    pub const fn has_ports(protocol: u8) -> bool {
+        matches!(protocol, TCP | UDP | DCCP | SCTP | UDP_LITE)
+    }
+}
+
+/// The protocol behind the extension headers, where it starts, and whether it is in fragments.
+fn upper_layer(packet: &[u8], first: u8) -> (u8, usize, bool) {
+    let (mut next, mut at) = (first, 40);
+    for _ in 0..EXTENSION_HEADERS_MAX {
+        let Some(&[following, length]) = packet.get(at..).and_then(<[u8]>::first_chunk) else {
+            break;
+        };
+        match next {
+            FRAGMENT => return (following, at + 8, true),
+            HOP_BY_HOP | ROUTING | DESTINATION => {
+                next = following;
+                at += (usize::from(length) + 1) * 8;
+            }
+            _ => break,
+        }
+    }
+    (next, at, false)
+}
+
+fn selector(protocol: u8, packet: &[u8], upper: usize, is_fragment: bool) -> u32 {
+    let has_one = protocol == ESP || PacketFlow::has_ports(protocol);
+    let octets = packet.get(upper..).and_then(<[u8]>::first_chunk);
+    match octets {
+        Some(octets) if has_one && !is_fragment => u32::from_be_bytes(*octets),
+        _ => 0,
+    }
+}

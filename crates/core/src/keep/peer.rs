@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+//! One peer that is away, or has just come back.
+
+use core::time::Duration;
+
+use holdfast_wire::Instant;
+
+use super::shelf::{Kept, Shelf};
+use super::{KeepSettings, PacketFlow, PeerId, PeerView};
+use crate::mobile::LinkSource;
+
+/// Packets that go out at once when the link is back (RFC 6928: ten segments).
+const CREDIT_INITIAL: u32 = 10;
+/// Packets that may follow each packet seen of the peer, as in slow start.
+const CREDIT_PER_PACKET: u32 = 2;
+/// Credit is not saved up beyond this.
+const CREDIT_MAX: u32 = 64;
+/// Without a packet of the peer, one packet may follow each time.
+const CREDIT_INTERVAL: Duration = Duration::from_millis(10);
+/// A link that somebody called down is asked so much more seldom than a silent one.
+const ASK_DOWN_FACTOR: u32 = 10;
+
+/// Where a peer stands in the diagram of the module above.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    Silent,
+    Down,
+    Releasing,
+}
+
+/// A peer that is not PASSING.
+#[derive(Debug)]
+pub(super) struct Peer<F> {
+    pub phase: Phase,
+    /// Who brought it here.
+    pub source: LinkSource,
+    pub since: Instant,
+    /// When a packet went out to it last.
+    pub sent_at: Instant,
+    /// Packets of two-way flows, and of one-way flows.
+    pub shelves: [Shelf<F>; 2],
+    /// Packets that may go out now.
+    credit: u32,
+    credit_at: Instant,
+    /// Its place among the deadlines.
+    pub due: Option<Instant>,
+}
+
+impl<F> Peer<F> {
+    pub(super) fn new(phase: Phase, source: LinkSource, now: Instant) -> Self {
+        Self {
+            phase,
+            source,
+            since: now,
+            sent_at: now,
+            shelves: [Shelf::default(), Shelf::default()],
+            credit: 0,
+            credit_at: now,
+            due: None,
+        }
+    }
+
+    pub(super) fn enter(&mut self, phase: Phase, source: LinkSource, now: Instant) {
+        if self.phase != phase {
+            self.since = now;
+        }
+        self.phase = phase;
+        self.source = source;
+        self.sent_at = now;
+        self.credit = CREDIT_INITIAL;
+        self.credit_at = now;
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.shelves.iter().all(Shelf::is_empty)
+    }
+
+    /// The shelf for a packet: where others of its flow are, so that they stay in order.
+    pub(super) fn shelf_of(&self, flow: &PacketFlow, is_two_way: bool) -> usize {
+        let found = self.shelves.iter().position(|shelf| shelf.holds(flow));
+        found.unwrap_or(usize::from(!is_two_way))
+    }
+
+    /// Packets of the peer were seen: the link carries so many more.
+    pub(super) fn earn(&mut self, packets: u32) {
+        let earned = packets.saturating_mul(CREDIT_PER_PACKET);
+        self.credit = self.credit.saturating_add(earned).min(CREDIT_MAX);
+    }
+
+    pub(super) fn earn_by_time(&mut self, now: Instant) {
+        if now.saturating_since(self.credit_at) >= CREDIT_INTERVAL {
+            self.credit = self.credit.max(1);
+            self.credit_at = now;
+        }
+    }
+
+    /// Takes out the next packet that may go, and the number of its shelf.
+    pub(super) fn next_to_send(&mut self) -> Option<(usize, Kept<F>)> {
+        if self.credit == 0 {
+            return None;
+        }
+        let next = (0..).zip(&mut self.shelves).find_map(|(number, shelf)| {
+            let kept = shelf.pop_in_turn()?;
+            Some((number, kept))
+        });
+        if let Some((_, kept)) = &next {
+            self.credit = self.credit.saturating_sub(kept.segments);
+        }
+        next
+    }
+
+    /// It has been silent for long, and nothing is kept for it.
+    pub(super) fn is_given_up(&self, settings: &KeepSettings, now: Instant) -> bool {
+        self.is_empty() && now.saturating_since(self.since) >= settings.age_max
+    }
+
+    fn ask_at(&self, settings: &KeepSettings) -> Option<Instant> {
+        match self.phase {
+            Phase::Silent => Some(self.sent_at + settings.ask_interval),
+            // Without a carrier nothing goes out, and its return will be seen.
+            Phase::Down if self.source != LinkSource::Carrier => {
+                Some(self.sent_at + settings.ask_interval * ASK_DOWN_FACTOR)
+            }
+            Phase::Down | Phase::Releasing => None,
+        }
+    }
+
+    /// The packet whose copy is sent now, so that its answer shows the link's return.
+    pub(super) fn next_to_ask(
+        &mut self,
+        settings: &KeepSettings,
+        now: Instant,
+    ) -> Option<&Kept<F>> {
+        if self.ask_at(settings).is_none_or(|at| at > now) {
+            return None;
+        }
+        self.sent_at = now;
+        let (flow, kept) = self.shelves[0].newest_in_turn()?;
+        if !flow.may_repeat() {
+            return None;
+        }
+        kept.sent_at = Some(now);
+        Some(kept)
+    }
+
+    /// When something is to be done.
+    pub(super) fn deadline(&self, settings: &KeepSettings, now: Instant) -> Option<Instant> {
+        let ages = [settings.age_max, settings.one_way_age_max];
+        let expiry = self.shelves.iter().zip(ages);
+        let expiry = expiry.filter_map(|(shelf, age)| Some(shelf.oldest_at()? + age));
+        let given_up =
+            (self.phase == Phase::Silent && self.is_empty()).then(|| self.since + settings.age_max);
+        let credit = (self.phase == Phase::Releasing).then(|| self.credit_at + CREDIT_INTERVAL);
+        let asks = !self.shelves[0].is_empty();
+        let ask = if asks { self.ask_at(settings) } else { None };
+        let at = expiry.chain(credit).chain(ask).chain(given_up).min()?;
+        Some(at.max(now))
+    }
+
+    pub(super) fn view(&self, peer: PeerId) -> PeerView {
+        PeerView {
+            peer,
+            source: self.source,
+            is_away: self.phase != Phase::Releasing,
+            since: self.since,
+            flows: self.shelves.iter().map(Shelf::flows).sum(),
+            bytes: self.shelves.iter().map(Shelf::bytes).sum(),
+        }
+    }
+}

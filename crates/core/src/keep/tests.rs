@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The keeper between a model of the kernel's program and a link with outages.
+//!
+//! `HOLDFAST_SEED=n` replays one case, `HOLDFAST_CASES=n` changes how many are run.
+
+mod limits;
+mod property;
+mod world;
+
+use core::net::{IpAddr, Ipv4Addr};
+use core::time::Duration;
+
+use holdfast_wire::Instant;
+
+use super::{Arrival, Edge, KeepSettings, Keeper, Mode, PacketFlow, PeerId};
+use crate::mobile::{LinkEvent, LinkSource};
+
+const PEER: PeerId = PeerId(7);
+const ANSWER_MAX: Duration = Duration::from_millis(150);
+const TCP: u8 = 6;
+const ICMP: u8 = 1;
+
+/// An edge that notes what it is asked for.
+#[derive(Default)]
+struct Noted {
+    sent: Vec<u32>,
+    modes: Vec<Mode>,
+    ignores: usize,
+}
+
+impl Edge<u32> for Noted {
+    fn send(&mut self, frame: &u32) {
+        self.sent.push(*frame);
+    }
+
+    fn set_mode(&mut self, _: PeerId, mode: Mode) {
+        self.modes.push(mode);
+    }
+
+    fn ignore_silence(&mut self, _: PeerId) {
+        self.ignores += 1;
+    }
+}
+
+impl Noted {
+    /// What was sent since the last call.
+    fn take_sent(&mut self) -> Vec<u32> {
+        core::mem::take(&mut self.sent)
+    }
+}
+
+fn flow(number: u32, protocol: u8) -> PacketFlow {
+    PacketFlow {
+        source: IpAddr::V4(Ipv4Addr::from(0x0a00_0000 + number)),
+        destination: IpAddr::V4(Ipv4Addr::new(10, 9, 0, 2)),
+        protocol,
+        selector: 0,
+    }
+}
+
+fn packet(flow: PacketFlow, frame: u32, is_two_way: bool) -> Arrival<u32> {
+    Arrival {
+        peer: PEER,
+        flow,
+        is_two_way,
+        bytes: 1_500,
+        segments: 1,
+        frame,
+    }
+}
+
+const fn at(millis: u64) -> Instant {
+    Instant::from_millis(millis)
+}
+
+/// A keeper whose peer was called down at time 0, and its edge.
+fn down() -> (Keeper<u32>, Noted) {
+    let (mut keeper, mut edge) = (Keeper::new(KeepSettings::default()), Noted::default());
+    keeper.handle_link(PEER, LinkEvent::Down, LinkSource::Signal, at(0), &mut edge);
+    (keeper, edge)
+}
+
+#[test]
+fn the_newest_packets_of_each_flow_go_out_in_order_and_flows_in_turn() {
+    let (mut keeper, mut edge) = down();
+    for number in 0..20 {
+        let of = flow(number % 2, TCP);
+        keeper.take(packet(of, number, true), true, at(10), &mut edge);
+    }
+    assert!(edge.take_sent().is_empty(), "the link is down");
+    keeper.handle_link(PEER, LinkEvent::Up, LinkSource::Signal, at(20), &mut edge);
+    assert_eq!(edge.take_sent(), [12, 13, 14, 15, 16, 17, 18, 19]);
+    assert_eq!(edge.modes, [Mode::Take, Mode::Drain]);
+    assert_eq!(keeper.bytes(), 0);
+}
+
+#[test]
+fn a_packet_of_the_peer_ends_an_outage_unless_it_was_on_its_way_before() {
+    let (mut keeper, mut edge) = down();
+    keeper.take(packet(flow(0, TCP), 1, true), true, at(10), &mut edge);
+    keeper.see(PEER, 1, ANSWER_MAX, at(90), &mut edge);
+    assert!(edge.take_sent().is_empty());
+    keeper.see(PEER, 1, ANSWER_MAX, at(110), &mut edge);
+    assert_eq!(edge.take_sent(), [1]);
+}
+
+#[test]
+fn without_a_carrier_nothing_but_the_carrier_ends_the_outage() {
+    let (mut keeper, mut edge) = (Keeper::new(KeepSettings::default()), Noted::default());
+    keeper.handle_link(PEER, LinkEvent::Down, LinkSource::Carrier, at(0), &mut edge);
+    keeper.take(packet(flow(0, TCP), 1, true), true, at(10), &mut edge);
+    keeper.see(PEER, 1, ANSWER_MAX, at(500), &mut edge);
+    keeper.handle_link(PEER, LinkEvent::Up, LinkSource::Signal, at(600), &mut edge);
+    keeper.handle_timeout(at(5_000), &mut edge);
+    assert!(edge.take_sent().is_empty());
+    keeper.handle_link(
+        PEER,
+        LinkEvent::Up,
+        LinkSource::Carrier,
+        at(6_000),
+        &mut edge,
+    );
+    assert_eq!(edge.take_sent(), [1]);
+}
+
+#[test]
+fn a_silent_peer_gets_its_packets_and_is_asked_ten_times_a_second_with_the_newest() {
+    let (mut keeper, mut edge) = (Keeper::new(KeepSettings::default()), Noted::default());
+    for number in 0..3 {
+        keeper.take(packet(flow(0, TCP), number, true), true, at(0), &mut edge);
+    }
+    assert_eq!(edge.take_sent(), [0, 1, 2], "they go out as they come");
+    for millis in 0..1_000 {
+        keeper.handle_timeout(at(millis), &mut edge);
+    }
+    assert_eq!(edge.take_sent(), [2; 9]);
+    // The newest copy went out at 900 ms: it is what was answered.
+    keeper.see(PEER, 1, ANSWER_MAX, at(1_000), &mut edge);
+    assert_eq!(edge.take_sent(), [0, 1]);
+    assert_eq!(edge.modes.last(), Some(&Mode::Drain));
+    assert_eq!(keeper.counters().answered, 1);
+}
+
+#[test]
+fn a_false_alarm_sends_nothing_twice() {
+    let (mut keeper, mut edge) = (Keeper::new(KeepSettings::default()), Noted::default());
+    for number in 0..30 {
+        let now = at(u64::from(number));
+        keeper.take(packet(flow(0, TCP), number, true), true, now, &mut edge);
+    }
+    keeper.see(PEER, 1, ANSWER_MAX, at(40), &mut edge);
+    keeper.take(packet(flow(0, TCP), 30, true), false, at(41), &mut edge);
+    assert_eq!(edge.take_sent(), (0..31).collect::<Vec<_>>());
+    assert_eq!(keeper.bytes(), 0);
+}
+
+#[test]
+fn what_a_receiver_could_mind_to_have_twice_goes_out_once() {
+    let (mut keeper, mut edge) = (Keeper::new(KeepSettings::default()), Noted::default());
+    keeper.take(packet(flow(0, ICMP), 1, true), true, at(0), &mut edge);
+    keeper.take(packet(flow(1, TCP), 2, false), true, at(0), &mut edge);
+    for millis in 0..2_000 {
+        keeper.handle_timeout(at(millis), &mut edge);
+    }
+    keeper.see(PEER, 1, ANSWER_MAX, at(2_000), &mut edge);
+    assert_eq!(edge.take_sent(), [1, 2]);
+}
+
+#[test]
+fn a_peer_that_nobody_waits_for_is_given_up() {
+    let (mut keeper, mut edge) = (Keeper::new(KeepSettings::default()), Noted::default());
+    keeper.take(packet(flow(0, TCP), 1, true), true, at(0), &mut edge);
+    let mut asked = 0;
+    while let Some(due) = keeper.poll_timeout() {
+        asked += 1;
+        assert!(asked < 10_000, "it is asked for ever");
+        keeper.handle_timeout(due, &mut edge);
+    }
+    assert_eq!((edge.ignores, edge.modes.last()), (1, Some(&Mode::Drain)));
+    assert_eq!(keeper.counters().expired, 1);
+    assert_eq!(keeper.peers().count(), 0);
+}
+
+#[test]
+fn many_flows_go_out_at_the_pace_of_the_peers_answers() {
+    let (mut keeper, mut edge) = down();
+    for number in 0..100 {
+        keeper.take(
+            packet(flow(number, TCP), number, true),
+            true,
+            at(0),
+            &mut edge,
+        );
+    }
+    keeper.handle_link(PEER, LinkEvent::Up, LinkSource::Signal, at(200), &mut edge);
+    assert_eq!(edge.take_sent().len(), 10);
+    keeper.see(PEER, 3, ANSWER_MAX, at(250), &mut edge);
+    assert_eq!(edge.take_sent().len(), 6);
+    // What follows of a flow that is through waits for nothing; what follows of another one does.
+    keeper.take(packet(flow(0, TCP), 1_000, true), true, at(251), &mut edge);
+    keeper.take(packet(flow(99, TCP), 1_099, true), true, at(251), &mut edge);
+    assert_eq!(edge.take_sent(), [1_000]);
+    let mut now = at(251);
+    while let Some(due) = keeper.poll_timeout() {
+        now = now.max(due);
+        keeper.handle_timeout(now, &mut edge);
+    }
+    let sent = edge.take_sent();
+    assert_eq!(sent.len(), 85);
+    let of_99: Vec<_> = sent
+        .into_iter()
+        .filter(|frame| frame % 1_000 == 99)
+        .collect();
+    assert_eq!(of_99, [99, 1_099]);
+    assert!(
+        now.saturating_since(at(251)) < Duration::from_millis(900),
+        "{now:?}"
+    );
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What is kept is bounded, and made-up flows take nothing from true ones.
+
+use super::*;
+
+/// Packets of flows that somebody makes up, each of another one.
+fn flood(keeper: &mut Keeper<u32>, edge: &mut Noted, packets: u32, peer: PeerId) {
+    for number in 0..packets {
+        let made_up = Arrival {
+            peer,
+            ..packet(flow(1_000 + number, TCP), 1_000 + number, false)
+        };
+        keeper.take(made_up, true, at(20), edge);
+    }
+}
+
+#[test]
+fn a_million_made_up_flows_take_nothing_from_a_true_one() {
+    let (mut keeper, mut edge) = down();
+    for number in 0..4 {
+        keeper.take(packet(flow(0, TCP), number, true), true, at(10), &mut edge);
+    }
+    flood(&mut keeper, &mut edge, 1_000_000, PEER);
+    let settings = KeepSettings::default();
+    let of_peer = keeper.peers().next().expect("it is away");
+    assert!(of_peer.flows <= settings.peer_flows_max + 1);
+    keeper.handle_link(PEER, LinkEvent::Up, LinkSource::Signal, at(30), &mut edge);
+    assert_eq!(edge.take_sent()[..4], [0, 1, 2, 3]);
+}
+
+#[test]
+fn a_flood_to_all_peers_leaves_each_of_them_room_for_its_true_flows() {
+    let (mut keeper, mut edge) = (Keeper::new(KeepSettings::default()), Noted::default());
+    let peers = || (0..1_000).map(PeerId);
+    for peer in peers() {
+        keeper.handle_link(peer, LinkEvent::Down, LinkSource::Signal, at(0), &mut edge);
+        flood(&mut keeper, &mut edge, 300, peer);
+    }
+    let max = KeepSettings::default().bytes_max;
+    assert!(keeper.bytes() <= max / 4, "{} of {max}", keeper.bytes());
+    for peer in peers() {
+        let true_one = Arrival {
+            peer,
+            ..packet(flow(0, TCP), peer.0, true)
+        };
+        keeper.take(true_one, true, at(30), &mut edge);
+    }
+    for peer in peers() {
+        keeper.handle_link(peer, LinkEvent::Up, LinkSource::Signal, at(40), &mut edge);
+        assert_eq!(edge.take_sent().first(), Some(&peer.0));
+    }
+}
+
+#[test]
+fn one_peer_takes_no_more_than_its_share() {
+    let settings = KeepSettings {
+        bytes_max: 1 << 20,
+        peer_flows_max: 1 << 20,
+        ..KeepSettings::default()
+    };
+    let (mut keeper, mut edge) = (Keeper::new(settings), Noted::default());
+    for peer in [1, 2, 3].map(PeerId) {
+        keeper.handle_link(peer, LinkEvent::Down, LinkSource::Signal, at(0), &mut edge);
+        for number in 0..10_000 {
+            let arrival = Arrival {
+                peer,
+                ..packet(flow(number, TCP), number, true)
+            };
+            keeper.take(arrival, true, at(1), &mut edge);
+        }
+    }
+    let bytes: Vec<_> = keeper.peers().map(|peer| peer.bytes).collect();
+    assert!(
+        bytes.iter().sum::<usize>() <= settings.bytes_max / 4 * 3,
+        "{bytes:?}"
+    );
+    assert!(bytes.iter().all(|bytes| *bytes > 0), "{bytes:?}");
+}
+
+#[test]
+fn a_packet_longer_than_a_flow_may_keep_is_kept_alone() {
+    let (mut keeper, mut edge) = down();
+    for number in 0..3 {
+        let long = Arrival {
+            bytes: 70_000,
+            segments: 48,
+            ..packet(flow(0, TCP), number, true)
+        };
+        keeper.take(long, true, at(1), &mut edge);
+    }
+    keeper.handle_link(PEER, LinkEvent::Up, LinkSource::Signal, at(200), &mut edge);
+    assert_eq!(edge.take_sent(), [2]);
+}
+
+#[test]
+fn what_is_too_old_is_not_sent() {
+    let (mut keeper, mut edge) = down();
+    keeper.take(packet(flow(0, TCP), 1, true), true, at(0), &mut edge);
+    keeper.take(packet(flow(1, TCP), 2, false), true, at(0), &mut edge);
+    keeper.take(packet(flow(1, TCP), 3, false), true, at(1_500), &mut edge);
+    keeper.handle_link(
+        PEER,
+        LinkEvent::Up,
+        LinkSource::Signal,
+        at(2_000),
+        &mut edge,
+    );
+    assert_eq!(edge.take_sent(), [1, 3]);
+    assert_eq!(keeper.counters().expired, 1);
+}

@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The packet worker of `keep`: one thread, one [`Keeper`], one device. The gateway's and the
+//! mobile's are the same.
+//!
+//! While every link is up the thread sleeps but for its heartbeat. A frame's way in an outage is
+//! [`KeepWorker::read_batch`], then [`Keeper::take`], which sends it or keeps it.
+
+use std::io;
+use std::os::fd::AsFd as _;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::time::Duration;
+
+use holdfast_core::keep::{Arrival, Edge, KeepSettings, Keeper, Mode, PacketFlow, PeerId};
+use holdfast_core::{LinkEvent, LinkSource};
+use holdfast_net::datapath::{AttachMode, HEARTBEAT_INTERVAL, monotonic_ns};
+use holdfast_net::frame::{BufferPool, Frame};
+use holdfast_net::keep_path::{Announcements, KeepPath, KeepPathCounters, Peers};
+use holdfast_net::readiness::{Waker, wait_readable};
+use holdfast_net::tun::LayerKind;
+use holdfast_wire::Instant;
+use tokio::sync::oneshot;
+
+use crate::command::{COMMANDS_MAX, Command, WorkerHandle};
+use crate::runtime::unpredictable;
+
+mod report;
+
+/// Frames that are read in a row before anything else has its turn.
+const BATCH_FRAMES: usize = 64;
+/// Buffers beside those for what is kept: for what is on its way.
+const POOL_SPARE_BYTES: usize = 8 << 20;
+/// A packet that was taken and has not come by then was lost in the device.
+const LOST_AFTER: Duration = Duration::from_millis(40);
+
+/// A path with its worker's thread.
+pub(crate) struct Running {
+    pub(crate) worker: WorkerHandle,
+    /// The worker's end, and why.
+    pub(crate) done: oneshot::Receiver<io::Result<()>>,
+    pub(crate) thread: std::thread::JoinHandle<()>,
+    pub(crate) counters: KeepPathCounters,
+    pub(crate) link_ifindex: u32,
+    pub(crate) device_ifindex: u32,
+    pub(crate) data_path: &'static str,
+}
+
+/// Attaches to the interface `link` and starts the worker.
+///
+/// Errors: see [`KeepPath::attach`].
+pub(crate) fn start(link: &str, peers: Peers, settings: KeepSettings) -> anyhow::Result<Running> {
+    let path = KeepPath::attach(link, AttachMode::Auto, peers, unpredictable()?)?;
+    let data_path = match path.interface().kind {
+        LayerKind::Ethernet => "tcx-tap",
+        LayerKind::RawIp => "tcx-tun",
+    };
+    tracing::info!(
+        link,
+        scheme = "keep",
+        data_path,
+        detaches_on_death = path.detaches_on_death(),
+        device = path.device_name(),
+        packets = settings.flow_packets_max,
+        "keep starts"
+    );
+    let waker = Waker::new()?;
+    let (commands, queue) = sync_channel(COMMANDS_MAX);
+    let (counters, link_ifindex) = (path.counters()?, path.interface().ifindex);
+    let device_ifindex = path.device_ifindex();
+    let handle = WorkerHandle::new(commands, waker.clone());
+    let (tell_done, done) = oneshot::channel();
+    let thread = std::thread::Builder::new()
+        .name("packets".into())
+        .spawn(move || {
+            let worker = KeepWorker::new(path, settings, queue, waker);
+            // Who waits for it may have left already.
+            let _ = tell_done.send(worker.and_then(KeepWorker::run));
+        })?;
+    Ok(Running {
+        worker: handle,
+        done,
+        thread,
+        counters,
+        link_ifindex,
+        device_ifindex,
+        data_path,
+    })
+}
+
+/// What the keeper acts by.
+struct PathEdge {
+    path: KeepPath,
+    /// Peers whose packets will pass again when all that were taken are finished.
+    draining: Vec<Draining>,
+    write_errors: u64,
+}
+
+/// One of them, and how many packets were missing when it was looked at last.
+struct Draining {
+    peer: PeerId,
+    missing: u32,
+    looked_at: Instant,
+}
+
+impl Edge<Frame> for PathEdge {
+    fn send(&mut self, frame: &Frame) {
+        if let Err(error) = self.path.send(frame) {
+            self.write_errors += 1;
+            tracing::debug!(%error, "write");
+        }
+    }
+
+    fn set_mode(&mut self, peer: PeerId, mode: Mode) {
+        self.path.table().set_mode(peer, mode);
+        self.draining.retain(|one| one.peer != peer);
+        if mode == Mode::Drain {
+            self.draining.push(Draining {
+                peer,
+                missing: 0,
+                looked_at: clock(),
+            });
+        }
+    }
+
+    fn ignore_silence(&mut self, peer: PeerId) {
+        self.path.table().ignore_silence(peer);
+    }
+}
+
+/// The state of the thread.
+struct KeepWorker {
+    edge: PathEdge,
+    keeper: Keeper<Frame>,
+    pool: BufferPool,
+    announcements: Announcements,
+    commands: Receiver<Command>,
+    waker: Waker,
+    settings: KeepSettings,
+    /// Where the IP header starts, bytes.
+    ip: usize,
+    leaving: bool,
+    announced: Vec<PeerId>,
+    not_understood: u64,
+    starved: u64,
+}
+
+fn clock() -> Instant {
+    Instant::from_nanos(monotonic_ns())
+}
+
+impl KeepWorker {
+    fn new(
+        path: KeepPath,
+        settings: KeepSettings,
+        commands: Receiver<Command>,
+        waker: Waker,
+    ) -> io::Result<Self> {
+        Ok(Self {
+            ip: match path.interface().kind {
+                LayerKind::Ethernet => 14,
+                LayerKind::RawIp => 0,
+            },
+            announcements: path.announcements()?,
+            edge: PathEdge {
+                path,
+                draining: Vec::new(),
+                write_errors: 0,
+            },
+            keeper: Keeper::new(settings),
+            pool: BufferPool::new(settings.bytes_max * 2 + POOL_SPARE_BYTES),
+            commands,
+            waker,
+            settings,
+            leaving: false,
+            announced: Vec::new(),
+            not_understood: 0,
+            starved: 0,
+        })
+    }
+
+    /// Works until a command ends it. Errors: the device or the wait for it broke.
+    fn run(mut self) -> io::Result<()> {
+        while !self.leaving {
+            // Without a beat the kernel passes everything by itself.
+            self.edge.path.beat(monotonic_ns());
+            let read = self.read_batch()?;
+            self.see_peers()?;
+            while let Ok(command) = self.commands.try_recv() {
+                self.obey(command);
+            }
+            let now = clock();
+            if self.keeper.poll_timeout().is_some_and(|at| at <= now) {
+                self.keeper.handle_timeout(now, &mut self.edge);
+            }
+            if read < BATCH_FRAMES {
+                self.look_for_lost(now);
+                self.wait()?;
+            }
+        }
+        // What was taken is given back. What is kept was meant for a link that is down.
+        self.edge.path.stop_taking();
+        while self.read_batch()? > 0 {}
+        Ok(())
+    }
+
+    /// Reads up to a batch of frames; how many there were.
+    fn read_batch(&mut self) -> io::Result<usize> {
+        for read in 0..BATCH_FRAMES {
+            match self.edge.path.read(&mut self.pool) {
+                Ok(Some(frame)) => self.take(frame),
+                Ok(None) => return Ok(read),
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => {}
+                Err(error) if error.kind() == io::ErrorKind::OutOfMemory => {
+                    self.starved += 1;
+                    return Ok(read);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(BATCH_FRAMES)
+    }
+
+    /// One frame that was taken.
+    fn take(&mut self, frame: Frame) {
+        let packet = frame.bytes().get(self.ip..).unwrap_or_default();
+        let flow = PacketFlow::of(packet);
+        let found = flow.and_then(|flow| Some((flow, self.edge.path.peer(flow.destination)?)));
+        let Some((flow, peer)) = found else {
+            self.not_understood += 1;
+            self.edge.send(&frame);
+            return;
+        };
+        let table = self.edge.path.table();
+        let alarm = table.is_taking(peer);
+        let now = clock();
+        let bytes = frame.bytes().len();
+        let arrival = Arrival {
+            peer,
+            flow,
+            is_two_way: table.is_two_way(&flow, now.as_nanos()),
+            bytes,
+            segments: segments(bytes, frame.vnet().gso_size),
+            // It may be kept for long only in a buffer of its own.
+            frame,
+        };
+        if arrival.frame.is_cacheable() {
+            self.keeper.take(arrival, alarm, now, &mut self.edge);
+        } else {
+            self.starved += 1;
+            self.edge.send(&arrival.frame);
+        }
+        self.edge.path.table().finish(peer, 1);
+    }
+
+    /// Packets of peers were seen that are away, or have just come back.
+    fn see_peers(&mut self) -> io::Result<()> {
+        self.announcements.take(&mut self.announced)?;
+        while let Some(peer) = self.announced.pop() {
+            let table = self.edge.path.table();
+            let (packets, answer_max) = (table.take_seen(peer), table.answer_max(peer));
+            self.keeper
+                .see(peer, packets, answer_max, clock(), &mut self.edge);
+        }
+        Ok(())
+    }
+
+    /// Packets that the device had no room for are finished too. Otherwise all that follow would
+    /// take the detour for ever.
+    fn look_for_lost(&mut self, now: Instant) {
+        let table = self.edge.path.table();
+        self.edge.draining.retain_mut(|one| {
+            if !table.is_draining(one.peer) {
+                return false;
+            }
+            if now.saturating_since(one.looked_at) >= LOST_AFTER {
+                let missing = table.unfinished(one.peer);
+                let lost = missing.min(one.missing);
+                table.finish(one.peer, lost);
+                one.missing = missing - lost;
+                one.looked_at = now;
+            }
+            true
+        });
+    }
+
+    /// Sleeps until there is something to do, at most until the next heartbeat.
+    fn wait(&mut self) -> io::Result<()> {
+        let now = clock();
+        let due = self.keeper.poll_timeout();
+        let sleep = due.map_or(HEARTBEAT_INTERVAL, |at| at.saturating_since(now));
+        let fds = [
+            self.edge.path.device_fd(),
+            self.announcements.fd(),
+            self.waker.as_fd(),
+        ];
+        let [_, _, woken] = wait_readable(fds, Some(sleep.min(HEARTBEAT_INTERVAL)))?;
+        if woken {
+            self.waker.reset();
+        }
+        Ok(())
+    }
+
+    /// Somebody knows what became of links.
+    fn handle_link(&mut self, peers: &[PeerId], event: LinkEvent, source: LinkSource) {
+        let now = clock();
+        for peer in peers {
+            self.keeper
+                .handle_link(*peer, event, source, now, &mut self.edge);
+        }
+    }
+}
+
+/// Packets of the wire that a frame of so many bytes becomes.
+fn segments(bytes: usize, gso_size: u16) -> u32 {
+    match gso_size {
+        0 => 1,
+        size => bytes.div_ceil(size.into()) as u32,
+    }
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What others ask of the worker of `keep`.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use holdfast_core::{LinkEvent, LinkSource as Source};
+
+use super::{KeepWorker, clock};
+use crate::command::{Command, event_of, source_of};
+use crate::status::{
+    CacheStatus, FlowTableStatus, LinkSource, LinkView, MobileStatus, StatusReply,
+};
+
+/// Most peers that one status describes.
+const PEERS_SHOWN_MAX: usize = 1_000;
+
+impl KeepWorker {
+    /// Does what was asked.
+    pub(super) fn obey(&mut self, command: Command) {
+        match command {
+            Command::Link {
+                addresses,
+                state,
+                source,
+            } => {
+                if let (Some(event), Some(source)) = (event_of(state), source_of(source)) {
+                    let table = self.edge.path.table();
+                    let peers = addresses
+                        .into_iter()
+                        .filter_map(|address| table.find_or_enter(address));
+                    let peers: Vec<_> = peers.collect();
+                    self.handle_link(&peers, event, source);
+                }
+            }
+            Command::AllLinks { carrier } => {
+                let event = if carrier {
+                    LinkEvent::Up
+                } else {
+                    LinkEvent::Down
+                };
+                let peers = self.edge.path.table().followed();
+                self.handle_link(&peers, event, Source::Carrier);
+            }
+            Command::Status { named, reply, .. } => {
+                // A caller that has gone needs no answer.
+                let _ = reply.send(self.status(&named));
+            }
+            Command::Leave => self.leaving = true,
+            // Frames go out as they came; and none of this is about packets that are kept.
+            Command::Mtu(_) | Command::Notice(_) | Command::Abilities(_) | Command::Forget(_) => {}
+        }
+    }
+
+    fn status(&self, named: &[IpAddr]) -> StatusReply {
+        let kept = self.keeper.counters().named();
+        let mut counters: BTreeMap<String, u64> = kept
+            .into_iter()
+            .map(|(name, count)| (format!("keep.{name}"), count))
+            .collect();
+        counters.insert("keep.write_errors".into(), self.edge.write_errors);
+        counters.insert("keep.not_understood".into(), self.not_understood);
+        counters.insert("keep.starved".into(), self.starved);
+        let mobiles = self.mobiles(named);
+        StatusReply {
+            attached: !self.leaving,
+            keeps_records: true,
+            flows: FlowTableStatus {
+                tracked: self.keeper.peers().map(|peer| peer.flows as u64).sum(),
+                flows_max: self.settings.peer_flows_max as u64,
+                in_outage: self.keeper.peers().map(|peer| peer.flows as u64).sum(),
+            },
+            cache: CacheStatus {
+                bytes: self.keeper.bytes() as u64,
+                bytes_max: self.settings.bytes_max as u64,
+                owed_bytes: 0,
+            },
+            mobiles_total: self.edge.path.table().followed().len() as u64,
+            mobiles,
+            counters,
+            ..StatusReply::default()
+        }
+    }
+
+    /// The mobiles that are away, and those with these addresses.
+    fn mobiles(&self, named: &[IpAddr]) -> Vec<MobileStatus> {
+        let (table, now) = (self.edge.path.table(), clock());
+        let away = self.keeper.peers().take(PEERS_SHOWN_MAX);
+        let mut mobiles: Vec<_> = away
+            .map(|peer| MobileStatus {
+                addresses: table.address(peer.peer).into_iter().collect(),
+                link: if peer.is_away {
+                    LinkView::Down
+                } else {
+                    LinkView::Up
+                },
+                source: shown(peer.source),
+                since_s: now.saturating_since(peer.since).as_secs_f64(),
+                flows: peer.flows as u64,
+                cached_bytes: peer.bytes as u64,
+                ..MobileStatus::default()
+            })
+            .collect();
+        for address in named {
+            let is_there = |mobile: &MobileStatus| mobile.addresses.contains(address);
+            if !mobiles.iter().any(is_there) && table.find(*address).is_some() {
+                mobiles.push(MobileStatus {
+                    addresses: vec![*address],
+                    link: LinkView::Up,
+                    ..MobileStatus::default()
+                });
+            }
+        }
+        mobiles
+    }
+}
+
+const fn shown(source: Source) -> LinkSource {
+    match source {
+        Source::Signal => LinkSource::Signal,
+        Source::Carrier => LinkSource::Carrier,
+        Source::Command => LinkSource::Command,
+        Source::Silence => LinkSource::Silence,
+    }
+}

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `keep` at the mobile: what its sockets and those behind it send through an outage.
+
+use std::collections::BTreeMap;
+use std::future::pending;
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use holdfast_core::keep::KeepSettings;
+use holdfast_core::mobile_host::HostLinkEvent;
+use holdfast_net::datapath::Interface;
+use holdfast_net::keep_path::Peers;
+use tokio::sync::oneshot;
+
+use super::sources::SourceKind;
+use crate::command::Command;
+use crate::keep::Running;
+use crate::status::{LinkSource, LinkView};
+
+/// The whole link is one peer, whatever address names it.
+const ANY: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+/// How long the worker may take for a status.
+const ANSWER_MAX: Duration = Duration::from_secs(1);
+
+/// The uplink of one interface.
+pub(super) struct Uplink {
+    interface: String,
+    settings: KeepSettings,
+    running: Option<Running>,
+}
+
+impl Uplink {
+    /// Attaches to the interface; if there is none yet, when it appears.
+    ///
+    /// Errors: no permission, a kernel without what is needed; one line.
+    pub(super) fn open(interface: &str, settings: KeepSettings) -> anyhow::Result<Self> {
+        let mut uplink = Self {
+            interface: interface.to_owned(),
+            settings,
+            running: None,
+        };
+        match Interface::query(interface) {
+            Err(error) if error.kind() != std::io::ErrorKind::Unsupported => {
+                tracing::warn!(interface, "no such interface yet");
+            }
+            _ => uplink.attach()?,
+        }
+        Ok(uplink)
+    }
+
+    fn attach(&mut self) -> anyhow::Result<()> {
+        let running = crate::keep::start(&self.interface, Peers::WholeLink, self.settings)
+            .with_context(|| format!("interface {}", self.interface))?;
+        self.running = Some(running);
+        Ok(())
+    }
+
+    /// The interface is there, under this index, or none of that name is.
+    ///
+    /// Errors: as [`Uplink::open`].
+    pub(super) fn note_interface(&mut self, ifindex: Option<u32>) -> anyhow::Result<()> {
+        let attached = self.running.as_ref().map(|running| running.link_ifindex);
+        if attached.is_some() && attached != ifindex {
+            self.release();
+        }
+        if ifindex.is_some() && self.running.is_none() {
+            self.attach()?;
+        }
+        Ok(())
+    }
+
+    /// Something became of the link, by this source.
+    pub(super) fn handle_link(&self, event: HostLinkEvent, source: SourceKind) {
+        let state = match event {
+            HostLinkEvent::Up => LinkView::Up,
+            HostLinkEvent::Down => LinkView::Down,
+            HostLinkEvent::GoingDownSoon(_) => return,
+        };
+        let source = match source {
+            SourceKind::Carrier => LinkSource::Carrier,
+            SourceKind::Command => LinkSource::Command,
+            _ => LinkSource::Signal,
+        };
+        let addresses = vec![ANY];
+        self.send(Command::Link {
+            addresses,
+            state,
+            source,
+        });
+    }
+
+    fn send(&self, command: Command) {
+        if let Some(running) = &self.running {
+            running.worker.send(command);
+        }
+    }
+
+    /// The end of the worker, which never ends by itself, and why.
+    pub(super) async fn ended(&mut self) -> anyhow::Error {
+        let Some(running) = &mut self.running else {
+            return pending().await;
+        };
+        match (&mut running.done).await {
+            Ok(Err(error)) => anyhow::Error::new(error).context("the packet worker"),
+            Ok(Ok(())) | Err(_) => anyhow::anyhow!("the packet worker ended without a word"),
+        }
+    }
+
+    /// What was counted, by name.
+    pub(super) async fn counters(&self) -> BTreeMap<String, u64> {
+        let Some(running) = &self.running else {
+            return BTreeMap::new();
+        };
+        let (reply, answer) = oneshot::channel();
+        self.send(Command::Status {
+            flows_max: 0,
+            named: Vec::new(),
+            reply,
+        });
+        let status = tokio::time::timeout(ANSWER_MAX, answer).await;
+        let mut counters = status
+            .ok()
+            .and_then(Result::ok)
+            .unwrap_or_default()
+            .counters;
+        let of_path = running.counters.read().unwrap_or_default();
+        counters.extend(
+            of_path
+                .into_iter()
+                .map(|(name, value)| (format!("path.{name}"), value)),
+        );
+        counters
+    }
+
+    /// Has all packets pass, and leaves.
+    pub(super) fn release(&mut self) {
+        self.send(Command::Leave);
+        if let Some(running) = self.running.take() {
+            // A worker that has died has left already.
+            let _ = running.thread.join();
+        }
+    }
+}

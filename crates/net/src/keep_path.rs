@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The data path of `keep`: packets stay in the kernel while a link is up, and are taken while it
+//! is down or silent.
+//!
+//! [`KeepPath::attach`] makes a device and attaches the programs of `bpf/keep.bpf.c` to the
+//! link's interface. What the interface is about to send to a peer that is away can be read from
+//! the device; what is written to the device goes out on the link. The programs note which peers
+//! and flows were seen, in the [`PeerTable`]. See `docs/data-path.md`.
+
+use std::cell::RefCell;
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::rc::Rc;
+
+use holdfast_core::keep::PeerId;
+use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
+
+use crate::bpf::{AttachMode, Hook, HookSide, SharedWords, bpf};
+use crate::datapath::{HEARTBEAT_AGE_MAX, Interface, create_device, retry, sums};
+use crate::frame::{BufferPool, Frame};
+use crate::tun::Tun;
+
+mod peers;
+mod program;
+#[cfg(test)]
+mod tests;
+
+pub use peers::{PeerTable, Peers};
+use program::ProgramSettings;
+
+/// Names in the order of `enum counter` in `bpf/keep.bpf.c`.
+const NAMES: [&str; 6] = [
+    "taken",
+    "given_back",
+    "alarms",
+    "resumed",
+    "passed_stale_heartbeat",
+    "passed_no_place",
+];
+
+/// The programs, the device and the tables on one interface; one owner.
+///
+/// Dropping it has all packets pass, detaches the programs and removes the device, in this order.
+#[derive(Debug)]
+pub struct KeepPath {
+    heartbeat: SharedWords,
+    // Fields drop in this order: no packet may be redirected to a device that is gone.
+    hooks: [Hook; 2],
+    _giving: Hook,
+    device: Tun,
+    interface: Interface,
+    table: PeerTable,
+    announcements: MapHandle,
+    counters: MapHandle,
+}
+
+impl KeepPath {
+    /// Attaches to the interface `link` of the calling thread's network namespace. Packets are
+    /// taken from the first [`KeepPath::beat`] on. `seed` is unpredictable.
+    ///
+    /// Errors: no such interface, a link type that is not known, no permission (`CAP_NET_ADMIN`,
+    /// `CAP_BPF`), no `/dev/net/tun`; the message names the step.
+    pub fn attach(link: &str, mode: AttachMode, peers: Peers, seed: u64) -> io::Result<Self> {
+        let interface = Interface::query(link)?;
+        let device = create_device("hfk%d", interface.kind)?;
+        let programs = ProgramSettings {
+            heartbeat_max_age_ns: HEARTBEAT_AGE_MAX.as_nanos() as u64,
+            seed,
+            link_ifindex: interface.ifindex,
+            device_ifindex: device.ifindex(),
+            kind: interface.kind,
+            whole_link: peers == Peers::WholeLink,
+        }
+        .load()?;
+        let heartbeat = SharedWords::map(&programs.map("heartbeat")?)?;
+        let table = PeerTable::map(&programs, seed, peers)?;
+        let giving = programs.attach("give_back", device.ifindex(), HookSide::Ingress, mode)?;
+        let on_link = |name, side| programs.attach(name, interface.ifindex, side, mode);
+        let hooks = [
+            on_link("link_egress", HookSide::Egress)?,
+            on_link("link_ingress", HookSide::Ingress)?,
+        ];
+        Ok(Self {
+            heartbeat,
+            hooks,
+            _giving: giving,
+            device,
+            interface,
+            table,
+            announcements: programs.map("announcements")?,
+            counters: programs.map("counters")?,
+        })
+    }
+
+    /// The link's interface as it was when attached.
+    pub const fn interface(&self) -> &Interface {
+        &self.interface
+    }
+
+    /// Whether the programs detach by themselves when this process dies (TCX).
+    pub fn detaches_on_death(&self) -> bool {
+        self.hooks.iter().all(Hook::is_tcx)
+    }
+
+    /// The device, to wait for frames.
+    pub fn device_fd(&self) -> BorrowedFd<'_> {
+        self.device.as_fd()
+    }
+
+    /// The device's name.
+    pub fn device_name(&self) -> &str {
+        self.device.name()
+    }
+
+    /// The device's index.
+    pub const fn device_ifindex(&self) -> u32 {
+        self.device.ifindex()
+    }
+
+    /// What the programs note.
+    pub const fn table(&self) -> &PeerTable {
+        &self.table
+    }
+
+    /// The next frame that was taken, if there is one. Errors: see [`BufferPool::read`].
+    pub fn read(&self, pool: &mut BufferPool) -> io::Result<Option<Frame>> {
+        loop {
+            match pool.read(|buffer| self.device.read(buffer)) {
+                Ok(frame) => return Ok(Some(frame)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Sends a frame out on the link as it came.
+    pub fn send(&self, frame: &Frame) -> io::Result<()> {
+        retry(|| self.device.write(frame.as_read()))
+    }
+
+    /// A sign of life, with CLOCK_MONOTONIC in nanoseconds; costs one store.
+    pub fn beat(&self, monotonic_ns: u64) {
+        self.heartbeat.store(0, monotonic_ns);
+    }
+
+    /// Has all packets pass from now on, until the next beat.
+    pub fn stop_taking(&self) {
+        self.heartbeat.store(0, 0);
+    }
+
+    /// The peers of which the programs announce that they were seen.
+    pub fn announcements(&self) -> io::Result<Announcements> {
+        Announcements::of(&self.announcements)
+    }
+
+    /// A reader of the programs' counters.
+    pub fn counters(&self) -> io::Result<KeepPathCounters> {
+        let handle = MapHandle::try_from(&self.counters).map_err(io::Error::other)?;
+        Ok(KeepPathCounters(handle))
+    }
+
+    /// The peer for packets to `address`.
+    pub fn peer(&self, address: IpAddr) -> Option<PeerId> {
+        self.table.find(address)
+    }
+}
+
+impl Drop for KeepPath {
+    fn drop(&mut self) {
+        self.stop_taking();
+    }
+}
+
+/// A reader of the programs' counters; outlives the path.
+#[derive(Debug)]
+pub struct KeepPathCounters(MapHandle);
+
+impl KeepPathCounters {
+    /// Each counter's name and value.
+    pub fn read(&self) -> io::Result<Vec<(&'static str, u64)>> {
+        Ok(NAMES.into_iter().zip(sums(&self.0, NAMES.len())?).collect())
+    }
+}
+
+/// The peers that were seen while somebody waited for them. Stays on the thread that made it.
+pub struct Announcements {
+    ring: RingBuffer<'static>,
+    seen: Rc<RefCell<Vec<PeerId>>>,
+}
+
+impl Announcements {
+    fn of(map: &MapHandle) -> io::Result<Self> {
+        let seen = Rc::new(RefCell::new(Vec::new()));
+        let to = Rc::clone(&seen);
+        let mut builder = RingBufferBuilder::new();
+        builder
+            .add(map, move |octets: &[u8]| {
+                if let Some(place) = octets.first_chunk() {
+                    to.borrow_mut().push(PeerId(u32::from_ne_bytes(*place)));
+                }
+                0
+            })
+            .map_err(|error| bpf("announcements", &error))?;
+        let ring = builder
+            .build()
+            .map_err(|error| bpf("announcements", &error))?;
+        Ok(Self { ring, seen })
+    }
+
+    /// Readable when there is one.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the ring owns the descriptor, and lives as long as the borrow.
+        unsafe { BorrowedFd::borrow_raw(self.ring.epoll_fd()) }
+    }
+
+    /// Takes all there are.
+    pub fn take(&self, peers: &mut Vec<PeerId>) -> io::Result<()> {
+        self.ring
+            .consume()
+            .map_err(|error| bpf("announcements", &error))?;
+        peers.append(&mut self.seen.borrow_mut());
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for Announcements {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Announcements")
+    }
+}

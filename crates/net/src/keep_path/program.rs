@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The BPF programs of `keep`, and what they are loaded with.
+
+use std::io;
+
+use crate::bpf::Programs;
+use crate::tun::LayerKind;
+
+static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/keep.bpf.o"));
+
+/// What the programs are loaded with: `struct settings` of the C source.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ProgramSettings {
+    pub(super) heartbeat_max_age_ns: u64,
+    /// Unpredictable, so that nobody chooses addresses that share a place.
+    pub(super) seed: u64,
+    pub(super) link_ifindex: u32,
+    pub(super) device_ifindex: u32,
+    pub(super) kind: LayerKind,
+    /// All that is behind the link is one peer.
+    pub(super) whole_link: bool,
+}
+
+impl ProgramSettings {
+    /// Loads the programs.
+    pub(super) fn load(&self) -> io::Result<Programs> {
+        Programs::load(OBJECT, &self.emit(), &[])
+    }
+
+    fn emit(&self) -> [u8; 32] {
+        let mut octets = [0; 32];
+        octets[..8].copy_from_slice(&self.heartbeat_max_age_ns.to_ne_bytes());
+        octets[8..16].copy_from_slice(&self.seed.to_ne_bytes());
+        let words = [
+            self.link_ifindex,
+            self.device_ifindex,
+            self.kind.header_bytes(),
+            u32::from(self.whole_link),
+        ];
+        for (to, word) in octets[16..].chunks_exact_mut(4).zip(words) {
+            to.copy_from_slice(&word.to_ne_bytes());
+        }
+        octets
+    }
+}
