@@ -19,8 +19,8 @@ const TAKEN: usize = 5;
 const DONE: usize = 6;
 const ANNOUNCED: usize = 7;
 const IGNORES_SILENCE: usize = 8;
-const ASKED_NS: usize = 8;
-const SEEN_NS: usize = 16;
+pub(super) const ASKED_NS: usize = 8;
+pub(super) const SEEN_NS: usize = 16;
 const SEEN: usize = 34;
 const GAP_NS: usize = 35;
 
@@ -73,7 +73,7 @@ impl PeerTable {
             .half_word(peer.0 as usize * (PEER_BYTES / 4) + field)
     }
 
-    fn word(&self, peer: PeerId, field: usize) -> &std::sync::atomic::AtomicU64 {
+    pub(super) fn word(&self, peer: PeerId, field: usize) -> &std::sync::atomic::AtomicU64 {
         self.peers.word(peer.0 as usize * (PEER_BYTES / 8) + field)
     }
 
