@@ -276,6 +276,14 @@ pub fn say_link(socket: &Path, event: &str) -> anyhow::Result<()> {
     ask(socket, &request).map(|_| ())
 }
 
+/// Reports to the gateway with this socket that the link of the mobile at `address` is `up` or
+/// `down`.
+pub fn report_link(socket: &Path, address: IpAddr, event: &str) -> anyhow::Result<()> {
+    let request =
+        format!("{{\"command\":\"link\",\"address\":\"{address}\",\"event\":\"{event}\"}}\n");
+    ask(socket, &request).map(|_| ())
+}
+
 /// Makes the mobile with this socket say that it is in the cell of `gateway`.
 pub fn say_where(socket: &Path, gateway: IpAddr) -> anyhow::Result<()> {
     let request =

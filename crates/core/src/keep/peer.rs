@@ -17,8 +17,10 @@ const CREDIT_PER_PACKET: u32 = 2;
 const CREDIT_MAX: u32 = 64;
 /// Without a packet of the peer, one packet may follow each time.
 const CREDIT_INTERVAL: Duration = Duration::from_millis(10);
-/// A link that somebody called down is asked so much more seldom than a silent one.
-const ASK_DOWN_FACTOR: u32 = 10;
+/// A link that somebody called down is asked so much more seldom than a silent one...
+const ASK_SELDOM_FACTOR: u32 = 10;
+/// ... and so is one that has been silent for so long: the peer may be gone for good.
+const ASK_OFTEN_MAX: Duration = Duration::from_secs(64);
 
 /// Where a peer stands in the diagram of the module above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,12 +117,13 @@ impl<F> Peer<F> {
     }
 
     fn ask_at(&self, settings: &KeepSettings) -> Option<Instant> {
+        let often = self.sent_at + settings.ask_interval;
+        let seldom = self.sent_at + settings.ask_interval * ASK_SELDOM_FACTOR;
         match self.phase {
-            Phase::Silent => Some(self.sent_at + settings.ask_interval),
+            Phase::Silent if often < self.since + ASK_OFTEN_MAX => Some(often),
+            Phase::Silent => Some(seldom),
             // Without a carrier nothing goes out, and its return will be seen.
-            Phase::Down if self.source != LinkSource::Carrier => {
-                Some(self.sent_at + settings.ask_interval * ASK_DOWN_FACTOR)
-            }
+            Phase::Down if self.source != LinkSource::Carrier => Some(seldom),
             Phase::Down | Phase::Releasing => None,
         }
     }

@@ -176,6 +176,9 @@ fn a_peer_that_nobody_waits_for_is_given_up() {
         assert!(asked < 10_000, "it is asked for ever");
         keeper.handle_timeout(due, &mut edge);
     }
+    // Ten a second for a minute, then one a second.
+    let sent = edge.take_sent().len();
+    assert!((700..800).contains(&sent), "{sent}");
     assert_eq!((edge.ignores, edge.modes.last()), (1, Some(&Mode::Drain)));
     assert_eq!(keeper.counters().expired, 1);
     assert_eq!(keeper.peers().count(), 0);

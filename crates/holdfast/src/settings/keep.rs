@@ -10,6 +10,9 @@ use super::keys::{Key, Kind};
 /// The section's keys, in the order of the documentation.
 pub(crate) const KEYS: &[Key] = &[FLOW_PACKETS_MAX, BYTES_MAX, AGE_MAX];
 
+/// What a flow's packets may have on average, bytes.
+const PACKET_BYTES: usize = 16 << 10;
+
 const FLOW_PACKETS_MAX: Key = Key {
     path: "keep.flow_packets_max",
     kind: Kind::Count { min: 1, max: 1024 },
@@ -48,9 +51,12 @@ const AGE_MAX: Key = Key {
 /// The settings of the section.
 pub(super) fn settings(section: &Section<'_>) -> Result<KeepSettings, SettingsError> {
     let bytes_max = section.get_or_default(&BYTES_MAX, Kind::bytes)? as usize;
+    let flow_packets_max = section.get_or_default(&FLOW_PACKETS_MAX, Kind::count)? as usize;
     let default = KeepSettings::default();
     Ok(KeepSettings {
-        flow_packets_max: section.get_or_default(&FLOW_PACKETS_MAX, Kind::count)? as usize,
+        flow_packets_max,
+        // Super-segments count as one packet each, up to this.
+        flow_bytes_max: flow_packets_max * PACKET_BYTES,
         bytes_max,
         age_max: section.get_or_default(&AGE_MAX, Kind::duration)?,
         ..default

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `keep` at the gateway, for what mobiles receive, and at the mobile, for what it sends.
 
+use holdfast_lab::daemons::{report_link, status_at};
 use holdfast_lab::harness::{Flow, Harness};
 use holdfast_lab::link_process::EmulatedLink;
 use holdfast_lab::punctuality::{punctual, shorter_than};
+use holdfast_lab::topology::MH;
+use holdfast_net::tcp_info::TcpInfo;
 
 use super::mobile_host::Mobile;
-use super::{PORT, connection, emulated, fh, start_link};
+use super::{PORT, await_outage, await_that, connection, emulated, fh, harness, start_link};
 
 const MB: u64 = 1_000_000;
 const SECOND_NS: u64 = 1_000_000_000;
@@ -83,4 +86,104 @@ fn an_outage_stalls_an_upload_for_less_than_two_tenths_of_a_second() {
 fn a_silent_outage_stalls_an_upload_for_a_few_round_trips() {
     let test = "a_silent_outage_stalls_an_upload_for_a_few_round_trips";
     outage_is_survived(test, Way::Up, &silent(), 350);
+}
+
+/// What the gateway has counted.
+fn counter(harness: &Harness, name: &str) -> u64 {
+    let status = status_at(&harness.folder().join("gateway.sock")).unwrap();
+    status["counters"][name].as_u64().unwrap_or_default()
+}
+
+#[test]
+fn packets_take_no_detour_while_the_link_is_up() {
+    let test = "packets_take_no_detour_while_the_link_is_up";
+    let Some(harness) = harness(test, &emulated(EmulatedLink::default()), "keep") else {
+        return;
+    };
+    let (at_fh, at_mh) = connection(&harness, fh(), PORT);
+    Flow::start(at_fh, at_mh, 4 * MB, 5).finish().unwrap();
+    // A machine that stands still looks like a silent mobile: then some take it.
+    let taken = counter(&harness, "data-path.taken");
+    assert!(taken < 200, "{taken} packets were taken");
+    assert_eq!(counter(&harness, "keep.displaced"), 0);
+}
+
+#[test]
+fn a_thousand_changes_between_kernel_and_daemon_keep_the_order() {
+    let test = "a_thousand_changes_between_kernel_and_daemon_keep_the_order";
+    let fast = EmulatedLink {
+        rate_mbit_per_s: 100.0,
+        delay_ms: 2.0,
+        queue_packets: 10_000,
+        ..EmulatedLink::default()
+    };
+    let settings = emulated(fast);
+    let Some(mut harness) = harness(test, &settings, "keep") else {
+        return;
+    };
+    // So many that none has to give way to a newer one.
+    harness.stop_gateway().unwrap();
+    harness.set_gateway_settings("[keep]\nflow_packets_max = 1024\n");
+    harness.start_gateway().unwrap();
+    let (at_fh, at_mh) = connection(&harness, fh(), PORT);
+    let sender = at_fh.try_clone().unwrap();
+    let flow = Flow::start(at_fh, at_mh, 60 * MB, 5);
+    let socket = harness.folder().join("gateway.sock");
+    let (mobile, mut changes) = (MH.v4.into(), 0);
+    while flow.watch().bytes() < 55 * MB {
+        report_link(&socket, mobile, "down").unwrap();
+        // For as long as a question takes.
+        counter(&harness, "keep.taken");
+        report_link(&socket, mobile, "up").unwrap();
+        changes += 2;
+    }
+    flow.finish().unwrap();
+    let resent = TcpInfo::of(&sender).unwrap().bytes_retrans;
+    let taken = counter(&harness, "keep.taken");
+    println!("{changes} changes, {taken} taken, {resent} bytes sent again");
+    assert!(changes >= 1_000 && taken > 100, "{changes} {taken}");
+    assert_eq!(counter(&harness, "keep.displaced"), 0);
+    assert_eq!(counter(&harness, "data-path.taken"), taken);
+    assert_eq!(resent, 0, "bytes sent again: packets overtook others");
+}
+
+/// A transfer through an outage in which this happens to the gateway.
+fn mishap(test: &str, mut happens: impl FnMut(&mut Harness)) {
+    let link = EmulatedLink::with_outage(0.5, 2.0);
+    let Some(mut harness) = harness(test, &emulated(link), "keep") else {
+        return;
+    };
+    let (at_fh, at_mh) = connection(&harness, fh(), PORT);
+    let flow = Flow::start(at_fh, at_mh, 6 * MB, 5);
+    flow.wait_bytes(MB / 4).unwrap();
+    start_link(&mut harness);
+    await_outage(&harness);
+    await_that("something is kept", || counter(&harness, "keep.kept") > 0);
+    happens(&mut harness);
+    flow.finish().unwrap();
+}
+
+#[test]
+fn a_gateway_killed_in_an_outage_costs_what_it_has_kept() {
+    mishap(
+        "a_gateway_killed_in_an_outage_costs_what_it_has_kept",
+        |harness| {
+            harness.kill_gateway().unwrap();
+        },
+    );
+}
+
+#[test]
+fn a_gateway_restarted_in_an_outage_goes_on() {
+    mishap("a_gateway_restarted_in_an_outage_goes_on", |harness| {
+        harness.stop_gateway().unwrap();
+        harness.start_gateway().unwrap();
+    });
+}
+
+#[test]
+fn packets_pass_a_gateway_that_hangs() {
+    mishap("packets_pass_a_gateway_that_hangs", |harness| {
+        harness.signal_gateway(libc::SIGSTOP).unwrap();
+    });
 }

@@ -109,6 +109,8 @@ pub struct GatewayConditions {
     pub mtcp: Option<MtcpConditions>,
     /// Parameters of the scheme `snoop`; none: the gateway's defaults.
     pub snoop: Option<SnoopConditions>,
+    /// Packets that `keep` keeps for each flow; none: the gateway's default.
+    pub keep_packets: Option<u32>,
     /// Whether the base stations of several cells hand the MH over.
     pub handoff: HandoffConditions,
 }
@@ -128,6 +130,7 @@ impl Default for GatewayConditions {
             bandwidth: None,
             mtcp: None,
             snoop: None,
+            keep_packets: None,
             handoff: HandoffConditions::default(),
         }
     }
@@ -151,6 +154,8 @@ pub enum SchemeChoice {
     Mtcp2007,
     /// `snoop`.
     Snoop,
+    /// `keep`, on Linux hosts.
+    Keep,
     /// HAProxy as a split proxy, on Linux hosts.
     Haproxy,
 }
@@ -165,6 +170,7 @@ impl SchemeChoice {
             Self::Mtcp => "mtcp",
             Self::Mtcp2007 => "mtcp-2007",
             Self::Snoop => "snoop",
+            Self::Keep => "keep",
             Self::Haproxy => "haproxy",
         }
     }

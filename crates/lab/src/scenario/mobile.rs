@@ -36,14 +36,23 @@ const WARNING_MS_MAX: f64 = 60_000.0;
 
 /// A scheme of `holdfast mobile`, or `none`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MobileSchemeChoice(pub Option<MobileScheme>);
+pub enum MobileSchemeChoice {
+    /// Nothing.
+    #[default]
+    None,
+    /// Something for the MH's own flows.
+    Flows(MobileScheme),
+    /// `keep`, for what the MH sends; on Linux hosts.
+    Keep,
+}
 
 impl MobileSchemeChoice {
     /// Its name.
     pub const fn name(self) -> &'static str {
-        match self.0 {
-            Some(scheme) => scheme.name(),
-            None => "none",
+        match self {
+            Self::Flows(scheme) => scheme.name(),
+            Self::Keep => "keep",
+            Self::None => "none",
         }
     }
 }
@@ -51,14 +60,15 @@ impl MobileSchemeChoice {
 impl<'de> Deserialize<'de> for MobileSchemeChoice {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let name = String::deserialize(deserializer)?;
-        if name == "none" {
-            return Ok(Self(None));
+        match name.as_str() {
+            "none" => return Ok(Self::None),
+            "keep" => return Ok(Self::Keep),
+            _ => {}
         }
-        let scheme = name.parse().map_err(|_| {
+        name.parse().map(Self::Flows).map_err(|_| {
             let known = MobileScheme::ALL.map(MobileScheme::name).join(", ");
-            de::Error::custom(format!("got `{name}`, takes one of none, {known}"))
-        })?;
-        Ok(Self(Some(scheme)))
+            de::Error::custom(format!("got `{name}`, takes one of none, keep, {known}"))
+        })
     }
 }
 
@@ -89,7 +99,7 @@ pub enum FreezeSetChoice {
 impl MobileConditions {
     /// Whether anything is done.
     pub const fn is_on(&self) -> bool {
-        self.scheme.0.is_some()
+        !matches!(self.scheme, MobileSchemeChoice::None)
     }
 
     /// The ranges are those of the daemon's settings file.
@@ -122,9 +132,12 @@ impl MobileConditions {
         Err(DocumentError::at("signal", problem))
     }
 
-    /// As the machine has them; none: nothing is done.
+    /// As the machine for the MH's own flows has them; none: it does nothing.
     pub fn settings(&self) -> Option<MobileHostSettings> {
-        let mut settings = MobileHostSettings::new(self.scheme.0?);
+        let MobileSchemeChoice::Flows(scheme) = self.scheme else {
+            return None;
+        };
+        let mut settings = MobileHostSettings::new(scheme);
         settings.set = match self.freeze_set {
             Some(FreezeSetChoice::Published) => FreezeSet::Published,
             Some(FreezeSetChoice::Today) | None => FreezeSet::Today,
@@ -144,7 +157,10 @@ impl MobileConditions {
     /// The lines of the daemon's `[mobile]` section, without its interface; none: there is no
     /// daemon for a scheme.
     pub fn to_lines(&self) -> Option<String> {
-        let scheme = self.scheme.0?;
+        if !self.is_on() {
+            return None;
+        }
+        let scheme = self.scheme.name();
         let set = self.freeze_set.map(|set| match set {
             FreezeSetChoice::Published => "\"2000\"".to_owned(),
             FreezeSetChoice::Today => "\"today\"".to_owned(),

@@ -347,6 +347,9 @@ fn gateway_settings(gateway: &GatewayConditions) -> String {
     if let Some(Ok(section)) = gateway.snoop.as_ref().map(SnoopConditions::to_section) {
         lines.push_str(&section);
     }
+    if let Some(packets) = gateway.keep_packets {
+        let _ = writeln!(lines, "[keep]\nflow_packets_max = {packets}");
+    }
     lines
 }
 

@@ -17,8 +17,7 @@ use super::{Lacking, Refusal};
 use crate::handoffs::{HandoffSummary, Journal};
 use crate::results::{Framing, ResultLine, Series, retransmission_ratio_percent};
 use crate::scenario::{
-    Conditions, ContentChoice, HopConditions, PRESET_DEFAULT, Record, Run, SchemeChoice, Stretch,
-    Way, seconds,
+    Conditions, ContentChoice, HopConditions, PRESET_DEFAULT, Record, Run, Stretch, Way, seconds,
 };
 use crate::stall;
 use crate::stop::{Interrupted, StopFlag};
@@ -41,11 +40,19 @@ const WIRELESS: usize = 1;
 
 /// What the simulator has not.
 pub(super) fn refusal(conditions: &Conditions) -> Option<Refusal> {
-    if conditions.gateway.scheme == SchemeChoice::Haproxy {
+    let schemes = [
+        ("gateway", conditions.gateway.scheme.name()),
+        ("mobile", conditions.mobile.scheme.name()),
+    ];
+    let real = schemes
+        .into_iter()
+        .find(|(_, scheme)| ["haproxy", "keep"].contains(scheme));
+    if let Some((key, scheme)) = real {
         return Some(Refusal {
             lacks: Lacking::Scheme,
-            why: "gateway.scheme: got haproxy, which runs on real hosts; run it on live or linux"
-                .to_owned(),
+            why: format!(
+                "{key}.scheme: got {scheme}, which runs on real hosts; run it on live or linux"
+            ),
         });
     }
     let hosts = [("fh", &conditions.fh), ("mh", &conditions.mh)];

@@ -108,6 +108,8 @@ impl GatewayConditions {
         range("warning_ms", self.warning_ms, 0.0, 60_000.0, " ms")?;
         let dscp = f64::from(self.resend_dscp.unwrap_or_default());
         range("resend_dscp", dscp, 0.0, 63.0, "")?;
+        let packets = f64::from(self.keep_packets.unwrap_or(1));
+        range("keep_packets", packets, 1.0, 1024.0, "")?;
         if let Some(bandwidth) = &self.bandwidth {
             bandwidth
                 .check()

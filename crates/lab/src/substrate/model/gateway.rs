@@ -41,7 +41,9 @@ fn settings(conditions: &GatewayConditions) -> anyhow::Result<Option<Settings>> 
         SchemeChoice::Mtcp => Scheme::Mtcp,
         SchemeChoice::Mtcp2007 => Scheme::Mtcp2007,
         SchemeChoice::Snoop => Scheme::Snoop,
-        SchemeChoice::Haproxy => bail!("haproxy does not run on the model"),
+        scheme @ (SchemeChoice::Keep | SchemeChoice::Haproxy) => {
+            bail!("{} does not run on the model", scheme.name())
+        }
     };
     let mut settings = Settings {
         scheme,
