@@ -10,8 +10,8 @@
 //!
 //! From the bottom up: [`topology`] builds the namespaces, [`link_process`] the
 //! link between gateway and MH; [`web_server`], [`download`] and [`daemons`] are
-//! the programs, [`endpoint`] the lab's own in place of the former two; [`counters`]
-//! reads the kernel's; [`transfer`] is one transfer with all of this, [`demo`] several
+//! the programs, [`endpoint`] the lab's own in place of the former two, [`quic`] the same
+//! over QUIC; [`counters`] reads the kernel's; [`transfer`] is one transfer with all of this, [`demo`] several
 //! side by side; [`harness`] is for tests that
 //! bring their own sockets, [`punctuality`] for those that measure times.
 //!
@@ -42,6 +42,7 @@ pub mod own_flows;
 pub mod packet_trace;
 pub mod peers;
 pub mod punctuality;
+pub mod quic;
 pub mod report;
 pub mod results;
 pub mod scenario;
