@@ -94,6 +94,12 @@ impl DownloadWatch {
     pub fn last_ns(&self) -> u64 {
         self.0.last_ns.load(Ordering::Relaxed)
     }
+
+    /// Shows what has come so far.
+    pub(crate) fn show(&self, ledger: &Ledger) {
+        self.0.bytes.store(ledger.bytes, Ordering::Relaxed);
+        self.0.last_ns.store(ledger.last_ns(), Ordering::Relaxed);
+    }
 }
 
 /// A running curl; killed when dropped.
@@ -164,50 +170,26 @@ impl Download {
 pub fn receive(output: impl Read, watch: &DownloadWatch) -> Received {
     let mut intake = Intake::new(output);
     while intake.read_some(READ_BYTES_MAX) > 0 {
-        watch.0.bytes.store(intake.bytes, Ordering::Relaxed);
-        watch.0.last_ns.store(intake.last_ns(), Ordering::Relaxed);
+        watch.show(&intake.ledger);
     }
     intake.finish()
 }
 
-/// Takes bytes in, hashing and noting each arrival.
-pub(crate) struct Intake<R> {
-    from: R,
-    buffer: Vec<u8>,
+/// What came so far, hashed, with the time of each arrival.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
     hash: Sha256,
     arrivals: Vec<Arrival>,
     bytes: u64,
 }
 
-impl<R: Read> Intake<R> {
-    /// With nothing read yet.
-    pub(crate) fn new(from: R) -> Self {
-        Self {
-            from,
-            buffer: vec![0; READ_BYTES_MAX],
-            hash: Sha256::new(),
-            arrivals: Vec::new(),
-            bytes: 0,
-        }
-    }
-
-    /// Reads once, `bytes_max` at most; how many came. 0: that was all, or it is broken.
-    pub(crate) fn read_some(&mut self, bytes_max: usize) -> usize {
-        let wanted = bytes_max.min(READ_BYTES_MAX);
-        let len = loop {
-            match self.from.read(&mut self.buffer[..wanted]) {
-                Ok(len) => break len,
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(_) => break 0,
-            }
-        };
-        if len == 0 {
-            return 0;
-        }
+impl Ledger {
+    /// Enters the next bytes, which came just now.
+    pub(crate) fn enter(&mut self, bytes: &[u8]) {
         // Before the hash, which takes its time.
         let at_ns = monotonic_ns();
-        self.bytes += len as u64;
-        self.hash.update(&self.buffer[..len]);
+        self.bytes += bytes.len() as u64;
+        self.hash.update(bytes);
         if self.arrivals.len() == ARRIVALS_MAX {
             self.arrivals.pop();
         }
@@ -215,7 +197,6 @@ impl<R: Read> Intake<R> {
             at_ns,
             bytes_total: self.bytes,
         });
-        len
     }
 
     /// When the last bytes came, CLOCK_MONOTONIC; 0 before the first.
@@ -229,6 +210,50 @@ impl<R: Read> Intake<R> {
             arrivals: self.arrivals,
             sha256: self.hash.finalize().into(),
         }
+    }
+}
+
+/// Reads bytes into a [`Ledger`].
+pub(crate) struct Intake<R> {
+    from: R,
+    buffer: Vec<u8>,
+    ledger: Ledger,
+}
+
+impl<R: Read> Intake<R> {
+    /// With nothing read yet.
+    pub(crate) fn new(from: R) -> Self {
+        Self {
+            from,
+            buffer: vec![0; READ_BYTES_MAX],
+            ledger: Ledger::default(),
+        }
+    }
+
+    /// Reads once, `bytes_max` at most; how many came. 0: that was all, or it is broken.
+    pub(crate) fn read_some(&mut self, bytes_max: usize) -> usize {
+        let wanted = bytes_max.min(READ_BYTES_MAX);
+        let len = loop {
+            match self.from.read(&mut self.buffer[..wanted]) {
+                Ok(len) => break len,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(_) => break 0,
+            }
+        };
+        if len > 0 {
+            self.ledger.enter(&self.buffer[..len]);
+        }
+        len
+    }
+
+    /// When the last bytes came, CLOCK_MONOTONIC; 0 before the first.
+    pub(crate) fn last_ns(&self) -> u64 {
+        self.ledger.last_ns()
+    }
+
+    /// What came.
+    pub(crate) fn finish(self) -> Received {
+        self.ledger.finish()
     }
 }
 
