@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `holdfast demo`: a real download over a link with outages, without and with
+//! `holdfast demo`: real transfers over a link with outages, without and with
 //! Holdfast, side by side.
 
 use std::io::Write as _;
@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
-use holdfast_lab::demo::{self, DemoSettings};
+use holdfast_lab::demo::{self, DemoRun, DemoSettings};
 use holdfast_lab::files;
 use holdfast_lab::stop::{Interrupted, StopFlag};
 use holdfast_link::OutageEffect;
@@ -16,23 +16,24 @@ use holdfast_link::OutageEffect;
 /// What a shell gives a program that SIGINT ended: 128 and the signal's number.
 const EXIT_INTERRUPTED: u8 = 130;
 
-/// See it: a download over a link with outages, without and with Holdfast
+/// See it: downloads and uploads over a link with outages, without and with Holdfast
 ///
-/// Builds a fixed host, a gateway and a mobile host as network namespaces, serves
-/// a file with nginx, downloads it with curl over an emulated link. Needs root,
-/// nginx and curl; leaves nothing behind.
+/// Builds a fixed host, a gateway and a mobile host as network namespaces for each
+/// run. By TCP nginx serves a file and curl downloads it over an emulated link; the
+/// same bytes go by QUIC, and both ways. Needs root, nginx and curl; leaves nothing
+/// behind.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Examples:
   holdfast demo
   holdfast demo --scheme hold --outages 1,15 --congestion-control bbr
-  holdfast demo --no-signals --json result.json")]
+  holdfast demo --scheme keep --no-signals --json result.json")]
 pub(crate) struct DemoArgs {
     /// Write the result as JSON to FILE; `-` is the standard output, in place of
     /// the table
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Only this scheme beside the plain run
-    #[arg(long, value_name = "SCHEME", value_parser = ["mtcp-plus", "hold"])]
+    #[arg(long, value_name = "SCHEME", value_parser = ["keep", "hold", "mtcp-plus"])]
     scheme: Option<String>,
     /// Lengths of the outages in seconds; none: `--outages ''`
     #[arg(long, value_name = "SECONDS,...", default_value = "3,7", value_parser = outages)]
@@ -71,10 +72,10 @@ enum EffectArg {
 pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
     let settings = DemoSettings {
         holdfast: demo::own_binary()?,
-        schemes: args.scheme.clone().map_or_else(
-            || vec!["mtcp-plus".to_owned(), "hold".to_owned()],
-            |scheme| vec![scheme],
-        ),
+        runs: match &args.scheme {
+            Some(scheme) => DemoRun::all(&[scheme]),
+            None => DemoRun::all(&["keep", "hold", "mtcp-plus"]),
+        },
         outages_s: args.outages.0.clone(),
         outage_effect: match args.outage_effect {
             EffectArg::Lose => OutageEffect::Lose,

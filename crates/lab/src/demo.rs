@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `holdfast demo`: the same download over the same link with outages, plain
-//! and with Holdfast, side by side.
+//! `holdfast demo`: the same bytes over the same link with outages, down and up, by TCP and by
+//! QUIC, plain and with Holdfast, side by side.
 
 mod progress;
 mod report;
@@ -11,16 +11,18 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
+use holdfast_core::Direction;
 use holdfast_link::{OutageAt, OutageEffect, OutageSchedule, OutageSettings, seed_for};
 use holdfast_wire::Instant;
 
 use crate::link_process::EmulatedLink;
+use crate::own_flows::OwnFlows;
 use crate::scratch::Scratch;
 use crate::seeded_file::{SeededContent, write_seeded};
 use crate::stop::{Interrupted, StopFlag};
 use crate::transfer::{
-    FILE_NAME, Middle, PreparedTransfer, TransferExtras, TransferResult, TransferSettings,
-    TransferWatch, optimal_s,
+    FILE_NAME, Middle, PreparedTransfer, Protocol, Stream, TransferExtras, TransferResult,
+    TransferSettings, TransferWatch, optimal_s,
 };
 
 use progress::Progress;
@@ -38,13 +40,95 @@ const APART_MIN_S: f64 = 0.5;
 /// where that is longer.
 const LIMIT: Duration = Duration::from_secs(80);
 
+/// One transfer of the demo.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DemoRun {
+    /// By what.
+    pub protocol: Protocol,
+    /// Which way.
+    pub direction: Direction,
+    /// The scheme: on the gateway for a download, on the mobile for an upload; none: plain.
+    pub scheme: Option<String>,
+}
+
+impl DemoRun {
+    /// All that a scheme, or nothing, can be shown with; `keep` alone is for more than downloads
+    /// by TCP.
+    pub fn all(schemes: &[&str]) -> Vec<Self> {
+        let mut runs = Vec::new();
+        for direction in [Direction::Downlink, Direction::Uplink] {
+            for protocol in [Protocol::Tcp, Protocol::Quic] {
+                let is_first = (direction, protocol) == (Direction::Downlink, Protocol::Tcp);
+                let fits = |scheme: &&&str| is_first || **scheme == "keep";
+                let of = |scheme: Option<&str>| Self {
+                    protocol,
+                    direction,
+                    scheme: scheme.map(str::to_owned),
+                };
+                let shown: Vec<_> = schemes.iter().filter(fits).collect();
+                if is_first || !shown.is_empty() {
+                    runs.push(of(None));
+                    runs.extend(shown.into_iter().map(|scheme| of(Some(scheme))));
+                }
+            }
+        }
+        runs
+    }
+
+    fn name(&self) -> String {
+        let protocol = match self.protocol {
+            Protocol::Tcp => "TCP",
+            Protocol::Quic => "QUIC",
+        };
+        let way = match self.direction {
+            Direction::Downlink => "download",
+            Direction::Uplink => "upload",
+        };
+        let scheme = self.scheme.as_deref().unwrap_or("plain");
+        format!("{protocol} {way}, {scheme}")
+    }
+
+    fn middle(&self, settings: &DemoSettings) -> Middle {
+        match (&self.scheme, self.direction) {
+            (Some(scheme), Direction::Downlink) => Middle::Gateway {
+                scheme: scheme.clone(),
+                mobile_signals: settings.signals,
+            },
+            _ => Middle::Plain,
+        }
+    }
+
+    fn extras(&self, settings: &DemoSettings) -> TransferExtras {
+        let stream = Stream {
+            protocol: self.protocol,
+            direction: self.direction,
+            bytes: settings.bytes,
+            seed: settings.seed,
+        };
+        // A download by TCP is nginx's and curl's.
+        let is_web = stream.protocol == Protocol::Tcp && stream.direction == Direction::Downlink;
+        let on_mobile = self
+            .scheme
+            .as_ref()
+            .filter(|_| self.direction == Direction::Uplink);
+        TransferExtras {
+            stream: (!is_web).then_some(stream),
+            own_flows: on_mobile.map(|scheme| OwnFlows {
+                settings: format!("scheme = \"{scheme}\"\n"),
+                words: Vec::new(),
+            }),
+            ..TransferExtras::default()
+        }
+    }
+}
+
 /// What the demo is to show.
 #[derive(Clone, Debug)]
 pub struct DemoSettings {
     /// Our own binary.
     pub holdfast: PathBuf,
-    /// The schemes beside the plain run, in this order.
-    pub schemes: Vec<String>,
+    /// What is run, at the same time and shown in this order.
+    pub runs: Vec<DemoRun>,
     /// Lengths of the outages in seconds.
     pub outages_s: Vec<f64>,
     /// What an outage does to the packets on the link and in its queue.
@@ -73,7 +157,7 @@ pub fn run(settings: &DemoSettings, stop: &StopFlag) -> anyhow::Result<DemoRepor
     let mut prepared = Vec::new();
     for run in &runs {
         stop.check()?;
-        let own = folder.path().join(&run.name);
+        let own = folder.path().join(prepared.len().to_string());
         fs::create_dir(&own)?;
         let ready = PreparedTransfer::prepare(run, &own, &files, stop);
         // A broken step looks like any other error to a user who pressed Ctrl-C.
@@ -142,30 +226,17 @@ fn transfers(
     link: &EmulatedLink,
 ) -> anyhow::Result<Vec<TransferSettings>> {
     let fastest = Duration::from_secs_f64(optimal_s(link, settings.bytes)?);
-    let gateway = |scheme: &String| Middle::Gateway {
-        scheme: scheme.clone(),
-        mobile_signals: settings.signals,
-    };
-    let plain = ("plain".to_owned(), Middle::Plain);
-    let transfers = std::iter::once(plain)
-        .chain(
-            settings
-                .schemes
-                .iter()
-                .map(|scheme| (scheme.clone(), gateway(scheme))),
-        )
-        .map(|(name, middle)| TransferSettings {
-            name,
-            holdfast: settings.holdfast.clone(),
-            middle,
-            link: link.clone(),
-            congestion_control: settings.congestion_control.clone(),
-            host_sysctls: Vec::new(),
-            limit: LIMIT.max(fastest * 2),
-            extras: TransferExtras::default(),
-        })
-        .collect();
-    Ok(transfers)
+    let transfers = settings.runs.iter().map(|run| TransferSettings {
+        name: run.name(),
+        holdfast: settings.holdfast.clone(),
+        middle: run.middle(settings),
+        link: link.clone(),
+        congestion_control: settings.congestion_control.clone(),
+        host_sysctls: Vec::new(),
+        limit: LIMIT.max(fastest * 2),
+        extras: run.extras(settings),
+    });
+    Ok(transfers.collect())
 }
 
 /// Runs all of them at the same time. The first error ends the others.
@@ -224,7 +295,7 @@ fn opening(settings: &DemoSettings, link: &EmulatedLink) -> String {
         format!("outages of {}", times.join(", "))
     };
     format!(
-        "A download of {:.1} MB over {} Mb/s, {} ms round trip, {} packets of queue; {outages} (seed {}).",
+        "{:.1} MB over {} Mb/s, {} ms round trip, {} packets of queue; {outages} (seed {}).",
         settings.bytes as f64 / 1e6,
         link.rate_mbit_per_s,
         2.0 * link.delay_ms,
@@ -251,7 +322,7 @@ mod tests {
     fn settings(outages_s: &[f64]) -> DemoSettings {
         DemoSettings {
             holdfast: PathBuf::new(),
-            schemes: vec!["mtcp-plus".into(), "hold".into()],
+            runs: DemoRun::all(&["keep", "hold"]),
             outages_s: outages_s.to_vec(),
             outage_effect: OutageEffect::Lose,
             signals: true,
@@ -296,7 +367,23 @@ mod tests {
         let settings = settings(&[]);
         let runs = transfers(&settings, &link(&settings).unwrap()).unwrap();
         let names: Vec<_> = runs.iter().map(|run| run.name.as_str()).collect();
-        assert_eq!(names, ["plain", "mtcp-plus", "hold"]);
+        assert_eq!(
+            names,
+            [
+                "TCP download, plain",
+                "TCP download, keep",
+                "TCP download, hold",
+                "QUIC download, plain",
+                "QUIC download, keep",
+                "TCP upload, plain",
+                "TCP upload, keep",
+                "QUIC upload, plain",
+                "QUIC upload, keep",
+            ]
+        );
+        assert!(runs[6].extras.own_flows.is_some() && runs[6].middle == Middle::Plain);
+        let only_hold = DemoRun::all(&["hold"]);
+        assert_eq!(only_hold.len(), 2, "{only_hold:?}");
         assert_eq!(runs[0].middle, Middle::Plain);
     }
 }

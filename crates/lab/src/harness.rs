@@ -267,14 +267,29 @@ pub struct Flow {
 impl Flow {
     /// Sends `bytes` bytes of `seed` from the one socket to the other.
     pub fn start(from: TcpStream, to: TcpStream, bytes: u64, seed: u64) -> Self {
-        let watch = DownloadWatch::default();
+        Self::start_watched(from, to, bytes, seed, &DownloadWatch::default())
+    }
+
+    /// The same, and `watch` shows what arrives.
+    pub fn start_watched(
+        from: TcpStream,
+        to: TcpStream,
+        bytes: u64,
+        seed: u64,
+        watch: &DownloadWatch,
+    ) -> Self {
         let receiver_watch = watch.clone();
         Self {
             sender: thread::spawn(move || send_seeded(&from, bytes, seed)),
             receiver: thread::spawn(move || receive(&to, &receiver_watch)),
-            watch,
+            watch: watch.clone(),
             bytes,
         }
+    }
+
+    /// Whether the receiver has all, or its connection has broken.
+    pub fn is_finished(&self) -> bool {
+        self.receiver.is_finished()
     }
 
     /// Waits until this many bytes have arrived.
@@ -292,6 +307,13 @@ impl Flow {
     /// Waits for the end; an error if the bytes that arrived are not the ones
     /// that were sent, or a socket failed.
     pub fn finish(self) -> anyhow::Result<Received> {
+        let (received, outcome) = self.end()?;
+        outcome?;
+        Ok(received)
+    }
+
+    /// Waits for the end: what arrived, and an error if it is not all that was sent.
+    pub fn end(self) -> anyhow::Result<(Received, anyhow::Result<()>)> {
         let received = self
             .receiver
             .join()
@@ -300,25 +322,18 @@ impl Flow {
             .sender
             .join()
             .map_err(|_| anyhow!("the sender's thread failed"))?;
-        let sent = sent.with_context(|| {
-            format!(
-                "the sender's connection broke; {} of {} bytes arrived",
-                received.bytes(),
-                self.bytes
-            )
-        })?;
-        anyhow::ensure!(
-            received.bytes() == self.bytes && received.sha256 == sent,
-            "{} of {} bytes arrived{}",
-            received.bytes(),
-            self.bytes,
-            if received.bytes() == self.bytes {
-                ", and they are others"
-            } else {
-                ""
-            }
-        );
-        Ok(received)
+        let (bytes, arrived) = (self.bytes, received.bytes());
+        let outcome = match sent {
+            Err(error) => Err(anyhow!(error).context(format!(
+                "the sender's connection broke; {arrived} of {bytes} bytes arrived"
+            ))),
+            Ok(sent) if arrived == bytes && received.sha256 == sent => Ok(()),
+            Ok(_) if arrived == bytes => Err(anyhow!(
+                "{arrived} of {bytes} bytes arrived, and they are others"
+            )),
+            Ok(_) => Err(anyhow!("{arrived} of {bytes} bytes arrived")),
+        };
+        Ok((received, outcome))
     }
 }
 

@@ -35,8 +35,10 @@ mod application;
 mod buffers;
 mod course;
 mod parts;
+mod stream;
 mod watch;
 
+pub use stream::{Protocol, Stream};
 pub use watch::{Moment, TransferWatch};
 
 /// Payload of a full segment over a 1500-octet link with timestamps.
@@ -110,6 +112,8 @@ pub struct TransferExtras {
     pub cross_traffic: Vec<DatagramStream>,
     /// What the lab's own ends exchange; none: nginx serves and curl downloads.
     pub exchange: Option<Exchange>,
+    /// One stream by TCP or QUIC in their place; none: those.
+    pub stream: Option<Stream>,
     /// What the MH's daemon does for its own flows; none: nothing.
     pub own_flows: Option<OwnFlows>,
 }
@@ -126,7 +130,8 @@ pub struct TransferResult {
     /// For each outage that overlapped the transfer: from the link's return to the first
     /// new byte at the receiver, in seconds; none: none came before the next outage.
     pub stalls_s: Vec<Option<f64>>,
-    /// Segments that the sender sent again, by the kernel's counter.
+    /// Segments that the sender sent again, by the kernel's counter; with QUIC, packets that the
+    /// sender took for lost.
     pub retransmitted_segments: u64,
     /// Bytes that arrived.
     pub bytes: u64,
@@ -305,7 +310,10 @@ impl PreparedTransfer {
             ended_ns: monotonic_ns(),
         };
         let (buffered_bytes_max, announced) = course.finish()?;
-        let retransmitted = self.retransmitted()? - retransmitted_before;
+        let retransmitted = match ended.resent {
+            Some(resent) => resent,
+            None => self.retransmitted()? - retransmitted_before,
+        };
         let after = self.counters()?;
         let result = self.result(content, times, &ended.received, ended.whole, retransmitted)?;
         let last = ended.received.arrivals.last();
@@ -397,8 +405,10 @@ impl PreparedTransfer {
     }
 
     fn sends_uplink(&self) -> bool {
-        let exchange = self.settings.extras.exchange.as_ref();
-        exchange.is_some_and(|exchange| exchange.direction == Direction::Uplink)
+        let extras = &self.settings.extras;
+        let of_exchange = extras.exchange.as_ref().map(|exchange| exchange.direction);
+        let of_stream = extras.stream.map(|stream| stream.direction);
+        of_stream.or(of_exchange) == Some(Direction::Uplink)
     }
 
     /// What the sender's kernel counts, and the receiver's.

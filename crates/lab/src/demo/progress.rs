@@ -45,7 +45,7 @@ impl Progress {
 
     /// Begins a line for each run.
     pub(super) fn lines(&self, runs: &[Line<'_>], bytes: u64) -> Lines {
-        let style = ProgressStyle::with_template("{prefix:10} [{bar:30}] {percent:>3}%  {msg}")
+        let style = ProgressStyle::with_template("{prefix:23} [{bar:30}] {percent:>3}%  {msg}")
             .unwrap_or_else(|_| ProgressStyle::default_bar())
             .progress_chars("=> ");
         let bars = self.bars.as_ref().map(|all| {
@@ -98,7 +98,7 @@ impl Lines {
                 None if write => {
                     let percent = moment.bytes as f64 * 100.0 / self.bytes.max(1) as f64;
                     eprintln!(
-                        "{:5.1} s  {:10} {percent:5.1}%  {text}",
+                        "{:5.1} s  {:23} {percent:5.1}%  {text}",
                         moment.elapsed_s, run.name
                     );
                     self.written_at = Some(Instant::now());

@@ -88,7 +88,7 @@ impl DemoReport {
         for outage in &self.conditions.outages {
             header.push(format!("stall after {} s outage", outage.for_s));
         }
-        header.extend(["segments sent again".to_owned(), "SHA-256".into()]);
+        header.extend(["sent again".to_owned(), "SHA-256".into()]);
         let columns = header.len();
         table.set_header(header);
         for run in &self.runs {

@@ -221,6 +221,7 @@ fn transfer(
             start_after: duration(conditions.start()),
             cross_traffic: cross_traffic(run),
             exchange: Some(exchange(conditions)),
+            stream: None,
             own_flows: own_flows(conditions),
         },
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow};
 use holdfast_net::datapath::monotonic_ns;
 
-use super::{FILE_NAME, TransferSettings, TransferWatch};
+use super::{FILE_NAME, Stream, TransferSettings, TransferWatch};
 use crate::download::{Download, Received};
 use crate::endpoint::pair::{Back, EndpointPair};
 use crate::endpoint::{EndpointStart, Sample};
@@ -24,6 +24,8 @@ pub(super) enum ReadyApplication {
     Web(WebServer),
     /// The lab's own.
     Endpoints(Vec<EndpointPair>),
+    /// One stream, by TCP or QUIC, with this congestion control.
+    Stream(Stream, String),
 }
 
 /// How a transfer ended.
@@ -40,8 +42,26 @@ pub(super) struct Ended {
     pub(super) latencies_ns: Vec<u64>,
     /// What came the other way, if something was to.
     pub(super) back: Option<Back>,
+    /// Packets that the sender sent again, where the kernel does not count them.
+    pub(super) resent: Option<u64>,
     /// The same of the other connections.
     pub(super) others: Vec<Self>,
+}
+
+impl Ended {
+    /// One of which nothing more is known.
+    pub(super) const fn of(received: Received, in_time: bool) -> Self {
+        Self {
+            received,
+            in_time,
+            whole: false,
+            samples: Vec::new(),
+            latencies_ns: Vec::new(),
+            back: None,
+            resent: None,
+            others: Vec::new(),
+        }
+    }
 }
 
 /// Several connections at once.
@@ -55,12 +75,10 @@ fn run_all(
         let exchanged = pair.run(start, limit, stop)?;
         Ok(Ended {
             whole: exchanged.ended && exchanged.receiver_error.is_none(),
-            in_time: exchanged.ended,
-            received: exchanged.received,
             samples: exchanged.samples,
             latencies_ns: exchanged.latencies_ns,
             back: exchanged.back,
-            others: Vec::new(),
+            ..Ended::of(exchanged.received, exchanged.ended)
         })
     };
     thread::scope(|scope| {
@@ -85,6 +103,9 @@ impl ReadyApplication {
         files: &Path,
         stop: &StopFlag,
     ) -> anyhow::Result<Self> {
+        if let Some(stream) = settings.extras.stream {
+            return Ok(Self::Stream(stream, settings.congestion_control.clone()));
+        }
         Ok(match &settings.extras.exchange {
             None => Self::Web(WebServer::start(&topology.fh, folder, files, stop)?),
             Some(exchange) => {
@@ -114,6 +135,10 @@ impl ReadyApplication {
         let end_ns = origin_ns + limit.as_nanos() as u64;
         let left = || Duration::from_nanos(end_ns.saturating_sub(monotonic_ns()));
         match self {
+            Self::Stream(stream, congestion_control) => {
+                let times = (begin_ns, left());
+                stream.run(topology, &congestion_control, times, &watch.download, stop)
+            }
             Self::Endpoints(pairs) => {
                 let start = EndpointStart {
                     origin_ns,
@@ -144,13 +169,8 @@ impl ReadyApplication {
                     (false, download.abort()?)
                 };
                 Ok(Ended {
-                    received,
-                    in_time,
                     whole,
-                    samples: Vec::new(),
-                    latencies_ns: Vec::new(),
-                    back: None,
-                    others: Vec::new(),
+                    ..Ended::of(received, in_time)
                 })
             }
         }
