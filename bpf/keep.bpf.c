@@ -66,12 +66,12 @@ enum counter {
 /* A flow with a packet of the peer in so many seconds is two-way. */
 #define TWO_WAY_S 64
 
-/* A peer that was asked is silent after twice its longest recent gap and this. */
-#define SILENCE_MIN_NS 50000000ULL
+/* A peer that was asked is silent after 5/4 of its longest recent gap and this. */
+#define SILENCE_MIN_NS 20000000ULL
 /* Longer gaps explain nothing. */
 #define GAP_MAX_NS 500000000ULL
 /* Before one was seen. */
-#define GAP_INITIAL_NS 200000000ULL
+#define GAP_INITIAL_NS 100000000ULL
 /* Gaps count for one to two of these. */
 #define GAP_AGE_NS 16000000000ULL
 
@@ -306,7 +306,7 @@ static __always_inline int is_silent(struct peer *peer, const struct packet *pac
 			peer->asked_ns = now;
 		return 0;
 	}
-	return now - asked > 2 * gap + SILENCE_MIN_NS;
+	return now - asked > gap + gap / 4 + SILENCE_MIN_NS;
 }
 
 static __always_inline void note_gap(struct peer *peer, __u64 now)

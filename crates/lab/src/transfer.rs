@@ -406,9 +406,8 @@ impl PreparedTransfer {
 
     fn sends_uplink(&self) -> bool {
         let extras = &self.settings.extras;
-        let of_exchange = extras.exchange.as_ref().map(|exchange| exchange.direction);
-        let of_stream = extras.stream.map(|stream| stream.direction);
-        of_stream.or(of_exchange) == Some(Direction::Uplink)
+        let of_exchange = extras.exchange.as_ref().map(|one| one.direction);
+        extras.stream.map(|one| one.direction).or(of_exchange) == Some(Direction::Uplink)
     }
 
     /// What the sender's kernel counts, and the receiver's.

@@ -18,8 +18,10 @@ use super::keep::KEYS as KEEP_KEYS;
 use super::key_file::read_key;
 use super::keys::{Key, Kind, is_interface_name};
 
+mod scheme;
 mod sources;
 
+use scheme::{SCHEME, SchemeChoice, scheme};
 pub(crate) use sources::{ModemChoice, SOURCE_KEYS, SourceSettings};
 
 /// `[mobile]` of a mobile's own settings file.
@@ -131,23 +133,6 @@ const CONTROL_SOCKET: Key = Key {
     example: "\"/run/holdfast/mobile.sock\"",
     meaning: "The Unix socket of `holdfast mobile signal` and `holdfast status --socket`.",
     cost: "None.",
-};
-
-/// The names of the schemes: those of [`MobileScheme`], and `keep`.
-const SCHEMES: &[&str] = &["freeze", "fast-retransmit", "mtcp", "wake", "keep"];
-
-const SCHEME: Key = Key {
-    path: "mobile.scheme",
-    kind: Kind::Choice(SCHEMES),
-    default: None,
-    example: "\"freeze\"",
-    meaning: "What the mobile does for its own TCP flows: `freeze` (closes their windows when an outage is \
-        announced, and sends three ACKs after it), `fast-retransmit` (the three ACKs alone), `mtcp` (one marked \
-        ACK after an outage, for a gateway with the scheme `mtcp`), `wake` (keeps one segment of each bulk \
-        download unacknowledged and acknowledges it after an outage). `keep` is for what the mobile sends: it keeps \
-        the newest packets of each flow in an outage, of any protocol, and sends them on after it. Without it the mobile only signals.",
-    cost: "A BPF program on each packet of the interface. `freeze` and `fast-retransmit` need no gateway; \
-        docs/schemes/freeze.md says what today's senders make of them.",
 };
 
 const FREEZE_SET: Key = Key {
@@ -299,24 +284,6 @@ pub(crate) struct MobileSettings {
     pub(crate) congestion_control_default: Option<Scope>,
     /// What tells of the link, beside the carrier.
     pub(crate) sources: SourceSettings,
-}
-
-/// What `scheme` takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum SchemeChoice {
-    /// Something for the mobile's own TCP flows.
-    Flows(MobileScheme),
-    /// The newest packets of what it sends.
-    Keep,
-}
-
-fn scheme(text: &str) -> Result<SchemeChoice, String> {
-    if text == "keep" {
-        return Ok(SchemeChoice::Keep);
-    }
-    text.parse()
-        .map(SchemeChoice::Flows)
-        .map_err(|_| format!("takes {}", SCHEME.kind.takes()))
 }
 
 fn freeze_set(text: &str) -> Result<FreezeSet, String> {
@@ -582,7 +549,7 @@ mod tests {
             assert!(shown.contains(known), "{shown}");
         }
         for scheme in MobileScheme::ALL {
-            assert!(SCHEMES.contains(&scheme.name()));
+            assert!(super::scheme::SCHEMES.contains(&scheme.name()));
         }
     }
 

@@ -29,8 +29,8 @@ const PEERS_MAX: usize = 16_384;
 const BUCKET: usize = 4;
 const ANSWERED_MAX: usize = 65_536;
 const TWO_WAY_S: u32 = 64;
-const SILENCE_MIN: Duration = Duration::from_millis(50);
-const GAP_INITIAL_NS: u32 = 200_000_000;
+const SILENCE_MIN: Duration = Duration::from_millis(20);
+const GAP_INITIAL_NS: u32 = 100_000_000;
 const MODE_PASS: u32 = 0;
 const MODE_TAKE: u32 = 1;
 const MODE_DRAIN: u32 = 2;
@@ -179,7 +179,7 @@ impl PeerTable {
     /// The longest that the peer's answers take, as far as its recent gaps show.
     pub fn answer_max(&self, peer: PeerId) -> Duration {
         let gaps = [0, 1].map(|age| self.half(peer, GAP_NS + age).load(Relaxed));
-        Duration::from_nanos(gaps.into_iter().max().unwrap_or(0).into()) * 2 + SILENCE_MIN
+        Duration::from_nanos(gaps.into_iter().max().unwrap_or(0).into()) * 5 / 4 + SILENCE_MIN
     }
 
     /// Takes no packet for the peer's silence until one of the peer is seen.

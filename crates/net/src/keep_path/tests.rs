@@ -258,7 +258,9 @@ fn hostile_packets_are_taken_or_passed_as_they_came() {
                 }
             }
             for peer in loaded.table.followed() {
-                mode.map(|mode| loaded.table.set_mode(peer, mode));
+                if let Some(mode) = mode {
+                    loaded.table.set_mode(peer, mode);
+                }
             }
         }
         assert!(loaded.counted("taken") > 0);

@@ -31,7 +31,7 @@ fn by_flow(world: &World) -> BTreeMap<u32, Vec<u32>> {
 /// Some milliseconds in which senders send, the daemon works, and the peer answers.
 fn live(world: &mut World, millis: u32, alarms: bool) {
     for _ in 0..millis {
-        world.now = world.now + Duration::from_millis(1);
+        world.now += Duration::from_millis(1);
         for _ in 0..world.below(3) {
             let of = world.below(FLOWS);
             let alarm = alarms && world.below(20) == 0;
@@ -52,7 +52,7 @@ fn live(world: &mut World, millis: u32, alarms: bool) {
 fn settle(world: &mut World) {
     world.below.set_link(true);
     for _ in 0..2_000 {
-        world.now = world.now + Duration::from_millis(1);
+        world.now += Duration::from_millis(1);
         world.answer();
         world.turn();
         world.read(10);
