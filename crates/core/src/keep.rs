@@ -106,8 +106,8 @@ pub struct KeepSettings {
 impl Default for KeepSettings {
     fn default() -> Self {
         Self {
-            flow_packets_max: 4,
-            flow_bytes_max: 64 << 10,
+            flow_packets_max: 16,
+            flow_bytes_max: 256 << 10,
             peer_flows_max: 256,
             peer_bytes_max: 4 << 20,
             bytes_max: 64 << 20,

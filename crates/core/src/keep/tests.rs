@@ -73,9 +73,18 @@ const fn at(millis: u64) -> Instant {
     Instant::from_millis(millis)
 }
 
+/// Four packets a flow.
+fn settings() -> KeepSettings {
+    KeepSettings {
+        flow_packets_max: 4,
+        flow_bytes_max: 64 << 10,
+        ..KeepSettings::default()
+    }
+}
+
 /// A keeper whose peer was called down at time 0, and its edge.
 fn down() -> (Keeper<u32>, Noted) {
-    let (mut keeper, mut edge) = (Keeper::new(KeepSettings::default()), Noted::default());
+    let (mut keeper, mut edge) = (Keeper::new(settings()), Noted::default());
     keeper.handle_link(PEER, LinkEvent::Down, LinkSource::Signal, at(0), &mut edge);
     (keeper, edge)
 }

@@ -16,8 +16,8 @@ const PACKET_BYTES: usize = 16 << 10;
 const FLOW_PACKETS_MAX: Key = Key {
     path: "keep.flow_packets_max",
     kind: Kind::Count { min: 1, max: 1024 },
-    default: Some("4"),
-    example: "4",
+    default: Some("16"),
+    example: "16",
     meaning: "Packets kept for each flow while its link is down: the newest.",
     cost: "More: a longer burst when the link is back, and more memory. docs/schemes/keep.md has figures.",
 };

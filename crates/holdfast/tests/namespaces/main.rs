@@ -38,7 +38,7 @@ const PORT: u16 = 700;
 const HOLDFAST: &str = env!("CARGO_BIN_EXE_holdfast");
 
 /// What must hold holds for each scheme.
-const SCHEMES: [&str; 3] = ["hold", "mtcp-plus", "snoop"];
+const SCHEMES: [&str; 4] = ["hold", "mtcp-plus", "snoop", "keep"];
 
 /// A veth pair in place of the link.
 fn wired(mtu: u32) -> TopologySettings {
