@@ -16,6 +16,7 @@ use holdfast_net::datapath::{AttachMode, HEARTBEAT_INTERVAL, monotonic_ns};
 use holdfast_net::frame::{BufferPool, Frame};
 use holdfast_net::keep_path::{Announcements, KeepPath, KeepPathCounters, Peers};
 use holdfast_net::readiness::{Waker, wait_readable};
+use holdfast_net::rtnl::NeighbourMemory;
 use holdfast_net::tun::LayerKind;
 use holdfast_wire::Instant;
 use tokio::sync::oneshot;
@@ -132,6 +133,8 @@ struct KeepWorker {
     keeper: Keeper<Frame>,
     pool: BufferPool,
     announcements: Announcements,
+    /// Where the link has neighbours.
+    neighbours: Option<NeighbourMemory>,
     commands: Receiver<Command>,
     waker: Waker,
     settings: KeepSettings,
@@ -154,7 +157,11 @@ impl KeepWorker {
         commands: Receiver<Command>,
         waker: Waker,
     ) -> io::Result<Self> {
+        let interface = path.interface();
+        let has_neighbours = interface.kind == LayerKind::Ethernet;
+        let neighbours = has_neighbours.then(|| NeighbourMemory::open(interface.ifindex));
         Ok(Self {
+            neighbours: neighbours.transpose()?,
             ip: match path.interface().kind {
                 LayerKind::Ethernet => 14,
                 LayerKind::RawIp => 0,
@@ -193,6 +200,7 @@ impl KeepWorker {
             }
             if read < BATCH_FRAMES {
                 self.look_for_lost(now);
+                self.mind_neighbours(None);
                 self.wait()?;
             }
         }
@@ -280,6 +288,20 @@ impl KeepWorker {
             }
             true
         });
+    }
+
+    /// Without a carrier the kernel has no neighbours but those that it is given.
+    fn mind_neighbours(&mut self, carrier: Option<bool>) {
+        let Some(neighbours) = &mut self.neighbours else {
+            return;
+        };
+        let minded = match carrier {
+            Some(carrier) => neighbours.set_carrier(carrier),
+            None => neighbours.tick(),
+        };
+        if let Err(error) = minded {
+            tracing::debug!(%error, "neighbours");
+        }
     }
 
     /// Sleeps until there is something to do, at most until the next heartbeat.

@@ -20,6 +20,10 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::netns::NetNs;
 
+mod neighbours;
+
+pub use neighbours::NeighbourMemory;
+
 /// `RTAX_CC_ALGO` (`include/uapi/linux/rtnetlink.h`): a route's congestion
 /// control, a string from user space.
 const RTAX_CC_ALGO: u16 = 16;

@@ -25,6 +25,10 @@ impl KeepWorker {
                 source,
             } => {
                 if let (Some(event), Some(source)) = (event_of(state), source_of(source)) {
+                    // The mobile's own link: its carrier is the interface's.
+                    if source == Source::Carrier && event != LinkEvent::GoingDownSoon {
+                        self.mind_neighbours(Some(event == LinkEvent::Up));
+                    }
                     let table = self.edge.path.table();
                     let peers = addresses
                         .into_iter()
@@ -34,6 +38,7 @@ impl KeepWorker {
                 }
             }
             Command::AllLinks { carrier } => {
+                self.mind_neighbours(Some(carrier));
                 let event = if carrier {
                     LinkEvent::Up
                 } else {

@@ -12,7 +12,9 @@ use holdfast_link::{
     BitErrorEffect, Instant, LinkModel, LinkSettings, OutageAt, OutageEffect, seed_for,
 };
 
-use super::{PORT, SCHEMES, await_outage, connection, emulated, fh, harness, start_link, wired};
+use super::{
+    PORT, SCHEMES, TCP_SCHEMES, await_outage, connection, emulated, fh, harness, start_link, wired,
+};
 
 const MB: u64 = 1_000_000;
 
@@ -224,7 +226,7 @@ fn wrong_bits_are_found_by_the_receivers_and_nothing_is_kept_of_them() {
         })),
         ..fast_link()
     };
-    for scheme in SCHEMES {
+    for scheme in TCP_SCHEMES {
         let test = "wrong_bits_are_found_by_the_receivers_and_nothing_is_kept_of_them";
         let Some(mut harness) = harness(test, &emulated(link.clone()), scheme) else {
             return;

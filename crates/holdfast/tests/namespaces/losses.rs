@@ -5,7 +5,7 @@ use holdfast_lab::counters::TcpCounters;
 use holdfast_lab::harness::Flow;
 use holdfast_lab::topology::load_rules;
 
-use super::{PORT, SCHEMES, connection, fh, harness, wired};
+use super::{PORT, TCP_SCHEMES, connection, fh, harness, wired};
 
 const MB: u64 = 1_000_000;
 
@@ -21,7 +21,7 @@ table inet radio {
 
 #[test]
 fn a_download_over_a_lossy_radio_arrives_whole() {
-    for scheme in SCHEMES {
+    for scheme in TCP_SCHEMES {
         let test = "a_download_over_a_lossy_radio_arrives_whole";
         let Some(harness) = harness(test, &wired(1500), scheme) else {
             return;

@@ -40,6 +40,9 @@ const HOLDFAST: &str = env!("CARGO_BIN_EXE_holdfast");
 /// What must hold holds for each scheme.
 const SCHEMES: [&str; 4] = ["hold", "mtcp-plus", "snoop", "keep"];
 
+/// Those that know TCP, and see each segment.
+const TCP_SCHEMES: [&str; 3] = ["hold", "mtcp-plus", "snoop"];
+
 /// A veth pair in place of the link.
 fn wired(mtu: u32) -> TopologySettings {
     TopologySettings::new(HOLDFAST, Wireless::Veth { mtu })

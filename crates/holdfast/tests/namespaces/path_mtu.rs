@@ -11,7 +11,9 @@ use holdfast_net::netns::NetNs;
 use holdfast_net::rtnl::{Rtnl, sysctl};
 
 use super::router::link_with_outage;
-use super::{PORT, SCHEMES, await_outage, connection, emulated, fh, harness, start_link, wired};
+use super::{
+    PORT, TCP_SCHEMES, await_outage, connection, emulated, fh, harness, start_link, wired,
+};
 
 const MB: u64 = 1_000_000;
 
@@ -52,7 +54,7 @@ fn too_big_at_mh(harness: &Harness) -> String {
 
 #[test]
 fn a_path_mtu_that_shrinks_in_mid_flow_is_followed() {
-    for scheme in SCHEMES {
+    for scheme in TCP_SCHEMES {
         let test = "a_path_mtu_that_shrinks_in_mid_flow_is_followed";
         let Some(harness) = harness(test, &emulated(EmulatedLink::default()), scheme) else {
             return;
@@ -68,7 +70,7 @@ fn a_path_mtu_that_shrinks_in_mid_flow_is_followed() {
 
 #[test]
 fn what_is_kept_in_an_outage_follows_an_mtu_that_shrinks_within_it() {
-    for scheme in SCHEMES {
+    for scheme in TCP_SCHEMES {
         let test = "what_is_kept_in_an_outage_follows_an_mtu_that_shrinks_within_it";
         punctual(|| {
             let Some(mut harness) = harness(test, &emulated(link_with_outage()), scheme) else {
@@ -138,7 +140,7 @@ fn add_host_beyond(harness: &Harness) -> NetNs {
 
 #[test]
 fn what_is_kept_in_an_outage_follows_what_a_router_beyond_the_link_says() {
-    for scheme in SCHEMES {
+    for scheme in TCP_SCHEMES {
         let test = "what_is_kept_in_an_outage_follows_what_a_router_beyond_the_link_says";
         punctual(|| {
             let Some(mut harness) = harness(test, &emulated(link_with_outage()), scheme) else {

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The link-layer addresses of neighbours, through a time without a carrier.
+//!
+//! The kernel forgets its neighbours when a carrier goes, and then drops what is for them before
+//! any program of the interface sees it. So whoever keeps such packets gives the kernel back what it
+//! knew, for the time of the outage alone: with the carrier the kernel finds out anew.
+//!
+//! Source: `neigh_carrier_down` in `net/core/neighbour.c`.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use futures_util::TryStreamExt as _;
+use netlink_packet_route::neighbour::{
+    NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState,
+};
+
+use super::Rtnl;
+
+/// An entry without traffic is good for 15 s at least (`base_reachable_time_ms`).
+const RENEWAL: Duration = Duration::from_secs(5);
+/// More neighbours are not remembered.
+const NEIGHBOURS_MAX: usize = 1024;
+
+/// An address of Ethernet.
+type Mac = [u8; 6];
+
+/// The neighbours of one interface.
+#[derive(Debug)]
+pub struct NeighbourMemory {
+    rtnl: Rtnl,
+    ifindex: u32,
+    known: BTreeMap<IpAddr, Mac>,
+    has_carrier: bool,
+    next_at: Instant,
+}
+
+impl NeighbourMemory {
+    /// For an interface of the calling thread's network namespace.
+    pub fn open(ifindex: u32) -> io::Result<Self> {
+        Ok(Self {
+            rtnl: Rtnl::open()?,
+            ifindex,
+            known: BTreeMap::new(),
+            has_carrier: true,
+            next_at: Instant::now(),
+        })
+    }
+
+    /// The interface has a carrier now, or none.
+    pub fn set_carrier(&mut self, has_carrier: bool) -> io::Result<()> {
+        if has_carrier == self.has_carrier {
+            return Ok(());
+        }
+        self.has_carrier = has_carrier;
+        self.next_at = Instant::now();
+        if has_carrier {
+            let addresses: Vec<IpAddr> = self.known.keys().copied().collect();
+            for address in addresses {
+                // Another host may have the address by now. One that the kernel has forgotten
+                // already is no loss.
+                let _ = self.rtnl.forget_neighbour(self.ifindex, address);
+            }
+        }
+        self.tick()
+    }
+
+    /// Reads the neighbours, or without a carrier gives them back, if it is time for it.
+    pub fn tick(&mut self) -> io::Result<()> {
+        let now = Instant::now();
+        if now < self.next_at {
+            return Ok(());
+        }
+        self.next_at = now + RENEWAL;
+        if self.has_carrier {
+            self.known = self.rtnl.neighbours(self.ifindex)?;
+            return Ok(());
+        }
+        for (address, mac) in &self.known {
+            self.rtnl.set_neighbour(self.ifindex, *address, *mac)?;
+        }
+        Ok(())
+    }
+}
+
+impl Rtnl {
+    /// The neighbours of an interface that have answered.
+    fn neighbours(&self, ifindex: u32) -> io::Result<BTreeMap<IpAddr, Mac>> {
+        let mut stream = self.handle.neighbours().get().execute();
+        self.wait("read the neighbours", async {
+            let mut found = BTreeMap::new();
+            while let Some(message) = stream.try_next().await? {
+                if let Some((address, mac)) = answered(&message, ifindex)
+                    && found.len() < NEIGHBOURS_MAX
+                {
+                    found.insert(address, mac);
+                }
+            }
+            Ok(found)
+        })
+    }
+
+    /// As if the neighbour had just answered.
+    fn set_neighbour(&self, ifindex: u32, address: IpAddr, mac: Mac) -> io::Result<()> {
+        let request = self.handle.neighbours().add(ifindex, address);
+        let request = request
+            .state(NeighbourState::Reachable)
+            .link_local_address(&mac)
+            .replace();
+        self.wait(&format!("set the neighbour {address}"), request.execute())
+    }
+
+    fn forget_neighbour(&self, ifindex: u32, address: IpAddr) -> io::Result<()> {
+        let mut request = self.handle.neighbours().add(ifindex, address);
+        let message = request.message_mut().clone();
+        let request = self.handle.neighbours().del(message);
+        self.wait(
+            &format!("forget the neighbour {address}"),
+            request.execute(),
+        )
+    }
+}
+
+/// A neighbour of the interface that has answered: its addresses.
+fn answered(message: &NeighbourMessage, ifindex: u32) -> Option<(IpAddr, Mac)> {
+    let has_answered = matches!(
+        message.header.state,
+        NeighbourState::Reachable
+            | NeighbourState::Stale
+            | NeighbourState::Delay
+            | NeighbourState::Probe
+    );
+    if message.header.ifindex != ifindex || !has_answered {
+        return None;
+    }
+    let mut address = None;
+    let mut mac = None;
+    for attribute in &message.attributes {
+        match attribute {
+            NeighbourAttribute::Destination(NeighbourAddress::Inet(v4)) => {
+                address = Some(IpAddr::from(*v4));
+            }
+            NeighbourAttribute::Destination(NeighbourAddress::Inet6(v6)) => {
+                address = Some(IpAddr::from(*v6));
+            }
+            NeighbourAttribute::LinkLocalAddress(octets) => {
+                mac = octets.as_slice().try_into().ok();
+            }
+            _ => {}
+        }
+    }
+    Some((address?, mac?))
+}
