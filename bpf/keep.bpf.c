@@ -60,20 +60,24 @@ enum counter {
 #define PEERS_MAX 16384
 #define BUCKET 4
 /* An idle peer's place may be taken by another one. */
-#define IDLE_NS 10000000000ULL
+#define IDLE_NS 10000000000LL
 
 #define ANSWERED_MAX 65536
-/* A flow with a packet of the peer in so many seconds is two-way. */
+/* A flow with a packet of the peer in so many seconds is two-way... */
 #define TWO_WAY_S 64
+/* ... and with so many packets of the peer it is in use: its silence counts. */
+#define IN_USE 16
+#define SECONDS_MASK 0xffffff
+#define COUNT_SHIFT 24
 
 /* A peer that was asked is silent after 5/4 of its longest recent gap and this. */
-#define SILENCE_MIN_NS 20000000ULL
-/* Longer gaps explain nothing. */
-#define GAP_MAX_NS 500000000ULL
+#define SILENCE_MIN_NS 50000000LL
+/* Longer gaps are outages. */
+#define GAP_MAX_NS 1000000000LL
 /* Before one was seen. */
 #define GAP_INITIAL_NS 100000000ULL
 /* Gaps count for one to two of these. */
-#define GAP_AGE_NS 16000000000ULL
+#define GAP_AGE_NS 60000000000LL
 
 /* Set before loading; shared with crates/net/src/keep_path/program.rs. */
 struct settings {
@@ -116,7 +120,7 @@ struct {
 	__type(value, struct peer);
 } peers SEC(".maps");
 
-/* When a flow's packet of the peer was seen: seconds below, a tag of the flow above. */
+/* Of a flow whose peer was seen, from below: seconds, packets up to IN_USE, a tag of the flow. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -173,13 +177,23 @@ static __always_inline int has_ports(__u8 protocol)
 /* Reads the headers; -1 for what is no IP packet, or not in the linear part. */
 static __always_inline int read_packet(struct __sk_buff *skb, struct packet *packet)
 {
-	void *end = (void *)(long)skb->data_end;
-	void *ip = (void *)(long)skb->data + settings.link_header_bytes;
-	__u8 *octets = ip;
-	__u32 *words = ip;
+	__u32 link = settings.link_header_bytes;
+	__u8 *octets = (void *)(long)skb->data + link;
+	__u8 *end = (void *)(long)skb->data_end;
+	__u32 *words;
 	__u32 upper;
 
-	if (skb->vlan_present || octets + 24 > (__u8 *)end)
+	if (skb->vlan_present ||
+	    (skb->protocol != bpf_htons(ETH_P_IPV4) && skb->protocol != bpf_htons(ETH_P_IPV6)))
+		return -1;
+	if (octets + 44 > end && skb->len >= link + 24) {
+		/* Some drivers have hardly more than the link layer's header in the linear part. */
+		bpf_skb_pull_data(skb, skb->len < link + 44 ? link + 24 : link + 44);
+		octets = (void *)(long)skb->data + link;
+		end = (void *)(long)skb->data_end;
+	}
+	words = (void *)octets;
+	if (octets + 24 > end)
 		return -1;
 	packet->is_local = 0;
 	packet->ports = 0;
@@ -187,7 +201,7 @@ static __always_inline int read_packet(struct __sk_buff *skb, struct packet *pac
 		map_ipv4(packet->source, words[3]);
 		map_ipv4(packet->destination, words[4]);
 		packet->protocol = octets[9];
-		packet->is_local = octets[16] >= 224;
+		packet->is_local = octets[16] >= 224 || (octets[16] == 169 && octets[17] == 254);
 		upper = (octets[0] & 0xf) * 4;
 		/* More fragments, or an offset (RFC 791): most have no ports. */
 		if (octets[6] & 0x3f || octets[7] || !has_ports(packet->protocol))
@@ -199,14 +213,14 @@ static __always_inline int read_packet(struct __sk_buff *skb, struct packet *pac
 			packet->ports = 0;
 		return 0;
 	}
-	if (octets[0] >> 4 != 6 || octets + 44 > (__u8 *)end)
+	if (octets[0] >> 4 != 6 || octets + 44 > end)
 		return -1;
 	__builtin_memcpy(packet->source, octets + 8, 16);
 	__builtin_memcpy(packet->destination, octets + 24, 16);
 	packet->protocol = octets[6];
 	packet->is_local = octets[24] == 0xff || (octets[24] == 0xfe && (octets[25] & 0xc0) == 0x80) ||
 			   (packet->protocol == NEXT_ICMPV6 && octets[40] >= ND_TYPE_MIN && octets[40] <= ND_TYPE_MAX);
-	/* Flows behind extension headers count as one: nothing but their silence is judged by it. */
+	/* All flows of two addresses behind extension headers count as one. */
 	if (has_ports(packet->protocol))
 		packet->ports = words[10];
 	return 0;
@@ -254,7 +268,7 @@ static __always_inline void enter(const __u64 address[2], __u64 now)
 		if (peer && peer->mode == MODE_PASS && (!oldest || peer->seen_ns < oldest->seen_ns))
 			oldest = peer;
 	}
-	if (!oldest || (oldest->seen_ns && now - oldest->seen_ns < IDLE_NS) ||
+	if (!oldest || (oldest->seen_ns && (__s64)(now - oldest->seen_ns) < IDLE_NS) ||
 	    !__sync_bool_compare_and_swap(&oldest->mode, MODE_PASS, MODE_NEW)) {
 		count(PASSED_NO_PLACE);
 		return;
@@ -270,22 +284,35 @@ static __always_inline void enter(const __u64 address[2], __u64 now)
 	__sync_lock_test_and_set(&oldest->mode, MODE_PASS);
 }
 
-/* The peer has sent a packet of the flow not long ago. */
-static __always_inline int is_two_way(__u64 hash, __u64 now)
+/* The peer has sent packets of the flow, the newest of them not long ago. */
+static __always_inline int is_in_use(__u64 hash, __u64 now)
 {
 	__u32 index = hash & (ANSWERED_MAX - 1);
 	__u64 *entry = bpf_map_lookup_elem(&answered, &index);
+	__u32 age;
 
-	return entry && *entry >> 32 == hash >> 32 && (__u32)(now / 1000000000) - (__u32)*entry < TWO_WAY_S;
+	if (!entry || *entry >> 32 != hash >> 32 || (*entry >> COUNT_SHIFT & 0xff) < IN_USE)
+		return 0;
+	age = ((__u32)(now / 1000000000) - (__u32)*entry) & SECONDS_MASK;
+	/* Another processor may have noted it after now was read. */
+	return age < TWO_WAY_S || age == SECONDS_MASK;
 }
 
 static __always_inline void note_answer(__u64 hash, __u64 now)
 {
 	__u32 index = hash & (ANSWERED_MAX - 1);
 	__u64 *entry = bpf_map_lookup_elem(&answered, &index);
-	__u64 value = hash >> 32 << 32 | (__u32)(now / 1000000000);
+	__u64 count = 0;
+	__u64 value;
 
-	if (entry && *entry != value)
+	if (!entry)
+		return;
+	if (*entry >> 32 == hash >> 32)
+		count = *entry >> COUNT_SHIFT & 0xff;
+	if (count < IN_USE)
+		count += 1;
+	value = hash >> 32 << 32 | count << COUNT_SHIFT | ((__u32)(now / 1000000000) & SECONDS_MASK);
+	if (*entry != value)
 		*entry = value;
 }
 
@@ -301,24 +328,24 @@ static __always_inline int is_silent(struct peer *peer, const struct packet *pac
 		__u64 hash = hash_of_flow(packet->destination, packet->source,
 					  packet->ports << 16 | packet->ports >> 16, packet->protocol);
 
-		/* A flow that never has an answer asks nothing. */
-		if (is_two_way(hash, now))
+		/* A flow that has hardly ever an answer asks nothing. */
+		if (is_in_use(hash, now))
 			peer->asked_ns = now;
 		return 0;
 	}
-	return now - asked > gap + gap / 4 + SILENCE_MIN_NS;
+	return (__s64)(now - asked) > (__s64)(gap + gap / 4) + SILENCE_MIN_NS;
 }
 
 static __always_inline void note_gap(struct peer *peer, __u64 now)
 {
-	__u64 gap = now - peer->asked_ns;
+	__s64 gap = now - peer->asked_ns;
 
-	if (now - peer->gap_age_ns > GAP_AGE_NS) {
+	if ((__s64)(now - peer->gap_age_ns) > GAP_AGE_NS) {
 		peer->gap_ns[1] = peer->gap_ns[0];
 		peer->gap_ns[0] = 0;
 		peer->gap_age_ns = now;
 	}
-	if (gap <= GAP_MAX_NS && gap > peer->gap_ns[0])
+	if (gap <= GAP_MAX_NS && gap > (__s64)peer->gap_ns[0])
 		peer->gap_ns[0] = gap;
 }
 
@@ -328,6 +355,7 @@ int link_egress(struct __sk_buff *skb)
 	struct packet packet;
 	struct peer *peer;
 	__u32 index;
+	__u32 taken;
 	__u32 mode;
 
 	if (skb->ingress_ifindex == settings.device_ifindex || read_packet(skb, &packet))
@@ -336,7 +364,7 @@ int link_egress(struct __sk_buff *skb)
 	if (!peer || packet.is_local)
 		return NEXT;
 	mode = *(volatile __u32 *)&peer->mode;
-	if (mode == MODE_PASS) {
+	if (mode != MODE_TAKE && mode != MODE_DRAIN) {
 		if (!is_silent(peer, &packet, bpf_ktime_get_coarse_ns()))
 			return NEXT;
 		if (!daemon_lives(settings.heartbeat_max_age_ns))
@@ -345,16 +373,18 @@ int link_egress(struct __sk_buff *skb)
 			peer->announced = 0;
 			count(ALARMS);
 		}
-	} else if (mode == MODE_DRAIN && *(volatile __u32 *)&peer->done == *(volatile __u32 *)&peer->taken) {
+	} else if (!daemon_lives(settings.heartbeat_max_age_ns)) {
+		return pass(PASSED_STALE_HEARTBEAT);
+	}
+	taken = __sync_fetch_and_add(&peer->taken, 1);
+	if (mode == MODE_DRAIN && *(volatile __u32 *)&peer->done == taken) {
+		peer->asked_ns = 0;
 		if (__sync_bool_compare_and_swap(&peer->mode, MODE_DRAIN, MODE_PASS)) {
-			peer->asked_ns = 0;
+			__sync_fetch_and_add(&peer->done, 1);
 			count(RESUMED);
 			return NEXT;
 		}
 	}
-	if (!daemon_lives(settings.heartbeat_max_age_ns))
-		return pass(PASSED_STALE_HEARTBEAT);
-	__sync_fetch_and_add(&peer->taken, 1);
 	count(TAKEN);
 	return bpf_redirect(settings.device_ifindex, 0);
 }
@@ -382,13 +412,11 @@ int link_ingress(struct __sk_buff *skb)
 		peer->seen_ns = now;
 	if (peer->ignores_silence)
 		peer->ignores_silence = 0;
-	if (*(volatile __u32 *)&peer->mode == MODE_PASS)
+	if (*(volatile __u32 *)&peer->mode != MODE_TAKE)
 		return NEXT;
 	__sync_fetch_and_add(&peer->seen, 1);
-	if (!peer->announced) {
+	if (!peer->announced && !bpf_ringbuf_output(&announcements, &index, sizeof(index), 0))
 		peer->announced = 1;
-		bpf_ringbuf_output(&announcements, &index, sizeof(index), 0);
-	}
 	return NEXT;
 }
 

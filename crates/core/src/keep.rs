@@ -20,7 +20,8 @@
 //! ```
 //!
 //! SILENT is a guess, so a packet still goes out as it comes, and only its copy is kept. A wrong
-//! guess therefore costs a detour and nothing else. DOWN is knowledge: packets wait.
+//! guess loses nothing and changes no order. DOWN is knowledge: packets wait. A peer of which
+//! nothing is kept for long is given up, and PASSING again.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,18 +30,23 @@ use holdfast_wire::Instant;
 
 use crate::mobile::{LinkEvent, LinkSource};
 
+mod counters;
 mod flow;
 mod peer;
 mod shelf;
 #[cfg(test)]
 mod tests;
 
+pub use counters::KeepCounters;
 pub use flow::PacketFlow;
 use peer::{Peer, Phase};
 use shelf::Kept;
 
 /// What is on its way when a link goes down may still arrive for so long.
 const LATE_MAX: Duration = Duration::from_millis(100);
+
+/// A peer has room for so much, however much others have.
+const PEER_BYTES_MIN: usize = 16 * shelf::COST_MIN;
 
 /// One peer, by a number that its edge chooses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -65,6 +71,17 @@ pub trait Edge<F> {
     fn ignore_silence(&mut self, peer: PeerId);
 }
 
+/// How much the peer has sent of a flow lately.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answers {
+    /// Nothing: a one-way flow.
+    None,
+    /// Something: a two-way flow.
+    Few,
+    /// So much that a stranger does not make it up for the sake of the copies.
+    Many,
+}
+
 /// One packet that was taken on its way to a peer.
 #[derive(Clone, Debug)]
 pub struct Arrival<F> {
@@ -72,8 +89,8 @@ pub struct Arrival<F> {
     pub peer: PeerId,
     /// Its flow.
     pub flow: PacketFlow,
-    /// The flow had a packet of the peer not long ago.
-    pub is_two_way: bool,
+    /// How much was seen of its flow from the peer not long ago.
+    pub answers: Answers,
     /// Its length in memory, bytes.
     pub bytes: usize,
     /// Packets of the wire that it becomes: more than one for a super-segment.
@@ -93,7 +110,7 @@ pub struct KeepSettings {
     pub peer_flows_max: usize,
     /// Bytes of one peer.
     pub peer_bytes_max: usize,
-    /// Bytes in all. One-way flows have a quarter of them, so that made-up flows displace none.
+    /// Bytes in all, and 36 KiB for each peer beyond. One-way flows have a quarter of them.
     pub bytes_max: usize,
     /// How old a packet of a two-way flow may become.
     pub age_max: Duration,
@@ -115,49 +132,6 @@ impl Default for KeepSettings {
             one_way_age_max: Duration::from_secs(1),
             ask_interval: Duration::from_millis(100),
         }
-    }
-}
-
-/// What a keeper has done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct KeepCounters {
-    /// Packets taken.
-    pub taken: u64,
-    /// Packets that went on as they came.
-    pub passed: u64,
-    /// Packets, or copies of them, that were kept.
-    pub kept: u64,
-    /// Of these, those that gave way to newer ones.
-    pub displaced: u64,
-    /// Of these, those that became too old.
-    pub expired: u64,
-    /// Of these, copies whose packet was answered after all.
-    pub answered: u64,
-    /// Of these, those that were sent after an outage.
-    pub released: u64,
-    /// Copies that were sent to a silent peer.
-    pub asked: u64,
-    /// Peers that fell silent.
-    pub silences: u64,
-    /// Links that somebody called down.
-    pub downs: u64,
-}
-
-impl KeepCounters {
-    /// Each counter by its name.
-    pub fn named(&self) -> [(&'static str, u64); 10] {
-        [
-            ("taken", self.taken),
-            ("passed", self.passed),
-            ("kept", self.kept),
-            ("displaced", self.displaced),
-            ("expired", self.expired),
-            ("answered", self.answered),
-            ("released", self.released),
-            ("asked", self.asked),
-            ("silences", self.silences),
-            ("downs", self.downs),
-        ]
     }
 }
 
@@ -228,10 +202,11 @@ impl<F> Keeper<F> {
             return;
         };
         let flow = arrival.flow;
-        let shelf = peer.shelf_of(&flow, arrival.is_two_way);
+        let is_two_way = arrival.answers != Answers::None;
+        let shelf = peer.shelf_of(&flow, is_two_way);
         let (keeps, sends) = match peer.phase {
             Phase::Down => (true, false),
-            Phase::Silent => (arrival.is_two_way && flow.may_repeat(), true),
+            Phase::Silent => (is_two_way && flow.may_repeat(), true),
             // Behind the kept packets of its own flow; otherwise there is nothing to wait for.
             Phase::Releasing => {
                 let waits = peer.shelves[shelf].holds(&flow);
@@ -268,8 +243,10 @@ impl<F> Keeper<F> {
         let room = self
             .settings
             .room(shelf, self.used[shelf], peer.shelves[shelf].bytes());
-        while let Some(old) =
-            peer.shelves[shelf].make_room(&flow, kept.cost(), room, &self.settings)
+        let fits = kept.cost() <= room;
+        while fits
+            && let Some(old) =
+                peer.shelves[shelf].make_room(&flow, kept.cost(), room, &self.settings)
         {
             self.used[shelf] -= old.cost();
             if is_up {
@@ -279,13 +256,15 @@ impl<F> Keeper<F> {
                 self.counters.displaced += 1;
             }
         }
-        if kept.cost() <= room {
+        if fits {
             self.counters.kept += 1;
             self.used[shelf] += kept.cost();
             peer.shelves[shelf].push(flow, kept);
         } else if is_up {
             self.counters.passed += 1;
             edge.send(&kept.frame);
+        } else {
+            self.counters.displaced += 1;
         }
     }
 
@@ -337,6 +316,9 @@ impl<F> Keeper<F> {
                     .peers
                     .entry(id)
                     .or_insert_with(|| Peer::new(Phase::Down, source, now));
+                // Nothing but the carrier itself ends the time without one.
+                let stays = peer.phase == Phase::Down && peer.source == LinkSource::Carrier;
+                let source = if stays { LinkSource::Carrier } else { source };
                 peer.enter(Phase::Down, source, now);
                 self.counters.downs += 1;
                 edge.set_mode(id, Mode::Take);
@@ -386,6 +368,23 @@ impl<F> Keeper<F> {
         }
     }
 
+    /// The peer is somebody else from now on: what is kept is not for it.
+    pub fn forget(&mut self, id: PeerId, edge: &mut impl Edge<F>) {
+        if self.peers.contains_key(&id) {
+            self.pass(id, edge);
+        }
+    }
+
+    /// Sends what waits for nothing but its turn: the keeper is about to end.
+    pub fn finish(&mut self, edge: &mut impl Edge<F>) {
+        for peer in self.peers.values_mut() {
+            while let Some((shelf, kept)) = peer.next_of_all() {
+                self.used[shelf] -= kept.cost();
+                edge.send(&kept.frame);
+            }
+        }
+    }
+
     /// Nothing is kept for the peer: its packets pass by themselves again.
     fn pass(&mut self, id: PeerId, edge: &mut impl Edge<F>) {
         if let Some(peer) = self.peers.remove(&id) {
@@ -399,7 +398,8 @@ impl<F> Keeper<F> {
 
     /// What has become too old goes.
     fn expire(&mut self, id: PeerId, now: Instant) {
-        let Some(peer) = self.peers.get_mut(&id) else {
+        let peer = self.peers.get_mut(&id);
+        let Some(peer) = peer.filter(|peer| peer.phase != Phase::Releasing) else {
             return;
         };
         let ages = [self.settings.age_max, self.settings.one_way_age_max];
@@ -431,7 +431,7 @@ impl<F> Keeper<F> {
                     self.send_kept(id, now, edge);
                 }
                 // Nobody waits for its return any more.
-                Phase::Silent if peer.is_given_up(&self.settings, now) => {
+                Phase::Silent | Phase::Down if peer.is_given_up(&self.settings, now) => {
                     self.pass(id, edge);
                     edge.ignore_silence(id);
                 }
@@ -475,8 +475,8 @@ impl<F> Keeper<F> {
 }
 
 impl KeepSettings {
-    /// What a shelf of a peer takes, in bytes: what one peer may have, and at most four times what
-    /// is left for all. So a peer that comes later finds room.
+    /// What a shelf of a peer takes, in bytes: four fifths of what is left for all, within what one
+    /// peer may have, and in any case enough for a full flow of usual packets.
     fn room(&self, shelf: usize, used: usize, own: usize) -> usize {
         let max = if shelf == 0 {
             self.bytes_max / 4 * 3
@@ -484,6 +484,6 @@ impl KeepSettings {
             self.bytes_max / 4
         };
         let share = (max.saturating_sub(used) + own) / 5 * 4;
-        share.min(self.peer_bytes_max)
+        share.clamp(PEER_BYTES_MIN.min(self.peer_bytes_max), self.peer_bytes_max)
     }
 }

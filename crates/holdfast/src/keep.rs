@@ -5,6 +5,7 @@
 //! While every link is up the thread sleeps but for its heartbeat. A frame's way in an outage is
 //! [`KeepWorker::read_batch`], then [`Keeper::take`], which sends it or keeps it.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::AsFd as _;
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -30,8 +31,13 @@ mod report;
 const BATCH_FRAMES: usize = 64;
 /// Buffers beside those for what is kept: for what is on its way.
 const POOL_SPARE_BYTES: usize = 8 << 20;
-/// A packet that was taken and has not come by then was lost in the device.
-const LOST_AFTER: Duration = Duration::from_millis(40);
+/// A peer is in DRAIN for so long at most while nothing waits in the device...
+const DRAIN_MAX_IDLE: Duration = Duration::from_millis(40);
+/// ... and for so long otherwise.
+const DRAIN_MAX: Duration = Duration::from_secs(1);
+
+/// Flows of a peer that is the whole link.
+const WHOLE_LINK_FLOWS_MAX: usize = 4_096;
 
 /// A path with its worker's thread.
 pub(crate) struct Running {
@@ -48,7 +54,16 @@ pub(crate) struct Running {
 /// Attaches to the interface `link` and starts the worker.
 ///
 /// Errors: see [`KeepPath::attach`].
-pub(crate) fn start(link: &str, peers: Peers, settings: KeepSettings) -> anyhow::Result<Running> {
+pub(crate) fn start(
+    link: &str,
+    peers: Peers,
+    mut settings: KeepSettings,
+) -> anyhow::Result<Running> {
+    if peers == Peers::WholeLink {
+        // There is nobody to share it with.
+        settings.peer_bytes_max = settings.bytes_max;
+        settings.peer_flows_max = WHOLE_LINK_FLOWS_MAX;
+    }
     let path = KeepPath::attach(link, AttachMode::Auto, peers, unpredictable()?)?;
     let data_path = match path.interface().kind {
         LayerKind::Ethernet => "tcx-tap",
@@ -72,7 +87,8 @@ pub(crate) fn start(link: &str, peers: Peers, settings: KeepSettings) -> anyhow:
     let thread = std::thread::Builder::new()
         .name("packets".into())
         .spawn(move || {
-            let worker = KeepWorker::new(path, settings, queue, waker);
+            let whole_link = peers == Peers::WholeLink;
+            let worker = KeepWorker::new(path, (settings, whole_link), queue, waker);
             // Who waits for it may have left already.
             let _ = tell_done.send(worker.and_then(KeepWorker::run));
         })?;
@@ -90,16 +106,9 @@ pub(crate) fn start(link: &str, peers: Peers, settings: KeepSettings) -> anyhow:
 /// What the keeper acts by.
 struct PathEdge {
     path: KeepPath,
-    /// Peers whose packets will pass again when all that were taken are finished.
-    draining: Vec<Draining>,
+    /// Peers whose packets will pass again when all that were taken are finished, and since when.
+    draining: BTreeMap<PeerId, Instant>,
     write_errors: u64,
-}
-
-/// One of them, and how many packets were missing when it was looked at last.
-struct Draining {
-    peer: PeerId,
-    missing: u32,
-    looked_at: Instant,
 }
 
 impl Edge<Frame> for PathEdge {
@@ -112,14 +121,10 @@ impl Edge<Frame> for PathEdge {
 
     fn set_mode(&mut self, peer: PeerId, mode: Mode) {
         self.path.table().set_mode(peer, mode);
-        self.draining.retain(|one| one.peer != peer);
-        if mode == Mode::Drain {
-            self.draining.push(Draining {
-                peer,
-                missing: 0,
-                looked_at: clock(),
-            });
-        }
+        match mode {
+            Mode::Take => self.draining.remove(&peer),
+            Mode::Drain => self.draining.insert(peer, clock()),
+        };
     }
 
     fn ignore_silence(&mut self, peer: PeerId) {
@@ -140,6 +145,8 @@ struct KeepWorker {
     settings: KeepSettings,
     /// Where the IP header starts, bytes.
     ip: usize,
+    /// All that is behind the link is one peer.
+    whole_link: bool,
     leaving: bool,
     announced: Vec<PeerId>,
     not_understood: u64,
@@ -153,7 +160,7 @@ fn clock() -> Instant {
 impl KeepWorker {
     fn new(
         path: KeepPath,
-        settings: KeepSettings,
+        (settings, whole_link): (KeepSettings, bool),
         commands: Receiver<Command>,
         waker: Waker,
     ) -> io::Result<Self> {
@@ -169,7 +176,7 @@ impl KeepWorker {
             announcements: path.announcements()?,
             edge: PathEdge {
                 path,
-                draining: Vec::new(),
+                draining: BTreeMap::new(),
                 write_errors: 0,
             },
             keeper: Keeper::new(settings),
@@ -177,6 +184,7 @@ impl KeepWorker {
             commands,
             waker,
             settings,
+            whole_link,
             leaving: false,
             announced: Vec::new(),
             not_understood: 0,
@@ -198,15 +206,17 @@ impl KeepWorker {
             if self.keeper.poll_timeout().is_some_and(|at| at <= now) {
                 self.keeper.handle_timeout(now, &mut self.edge);
             }
+            self.end_draining(read < BATCH_FRAMES);
             if read < BATCH_FRAMES {
-                self.look_for_lost(now);
                 self.mind_neighbours(None);
                 self.wait()?;
             }
         }
-        // What was taken is given back. What is kept was meant for a link that is down.
+        // What waits for its turn goes out. What waits for a link that is down is lost, as it would
+        // have been without us.
         self.edge.path.stop_taking();
         while self.read_batch()? > 0 {}
+        self.keeper.finish(&mut self.edge);
         Ok(())
     }
 
@@ -244,7 +254,7 @@ impl KeepWorker {
         let arrival = Arrival {
             peer,
             flow,
-            is_two_way: table.is_two_way(&flow, now.as_nanos()),
+            answers: table.answers(&flow, now.as_nanos()),
             bytes,
             segments: segments(bytes, frame.vnet().gso_size),
             // It may be kept for long only in a buffer of its own.
@@ -271,22 +281,22 @@ impl KeepWorker {
         Ok(())
     }
 
-    /// Packets that the device had no room for are finished too. Otherwise all that follow would
-    /// take the detour for ever.
-    fn look_for_lost(&mut self, now: Instant) {
-        let table = self.edge.path.table();
-        self.edge.draining.retain_mut(|one| {
-            if !table.is_draining(one.peer) {
-                return false;
+    /// The programs end DRAIN themselves, with the next packet for the peer. If none comes, or some
+    /// that were taken were lost in the device, it ends here. So it does in the end where packets
+    /// come as fast as they are read: one may then overtake another.
+    fn end_draining(&mut self, device_is_empty: bool) {
+        let (table, now) = (self.edge.path.table(), clock());
+        let wait = if device_is_empty {
+            DRAIN_MAX_IDLE
+        } else {
+            DRAIN_MAX
+        };
+        self.edge.draining.retain(|peer, since| {
+            let is_over = now.saturating_since(*since) >= wait;
+            if is_over {
+                table.resume(*peer);
             }
-            if now.saturating_since(one.looked_at) >= LOST_AFTER {
-                let missing = table.unfinished(one.peer);
-                let lost = missing.min(one.missing);
-                table.finish(one.peer, lost);
-                one.missing = missing - lost;
-                one.looked_at = now;
-            }
-            true
+            !is_over && table.is_draining(*peer)
         });
     }
 
@@ -325,6 +335,8 @@ impl KeepWorker {
     fn handle_link(&mut self, peers: &[PeerId], event: LinkEvent, source: LinkSource) {
         let now = clock();
         for peer in peers {
+            // Of many peers there may be much to be sent.
+            self.edge.path.beat(monotonic_ns());
             self.keeper
                 .handle_link(*peer, event, source, now, &mut self.edge);
         }

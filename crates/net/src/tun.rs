@@ -236,6 +236,10 @@ pub fn query_ifindex(name: &str) -> io::Result<u32> {
     Ok(unsafe { request.ifr_ifru.ifru_ifindex } as u32)
 }
 
+/// Segmentation of UDP (`include/uapi/linux/if_tun.h`).
+const TUN_F_USO4: c_uint = 0x20;
+const TUN_F_USO6: c_uint = 0x40;
+
 fn enable_offload(file: &File) -> io::Result<()> {
     let header_bytes = VNET_HDR_BYTES as c_int;
     // SAFETY: TUNSETVNETHDRSZ reads one int, which outlives the call.
@@ -246,16 +250,20 @@ fn enable_offload(file: &File) -> io::Result<()> {
             &raw const header_bytes,
         )
     })?;
-    let offloads: c_uint =
+    let of_tcp: c_uint =
         libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
-    // SAFETY: TUNSETOFFLOAD takes its argument by value.
-    check(unsafe {
-        libc::ioctl(
-            file.as_raw_fd(),
-            libc::TUNSETOFFLOAD,
-            c_ulong::from(offloads),
-        )
-    })
+    let set = |offloads: c_uint| {
+        // SAFETY: TUNSETOFFLOAD takes its argument by value.
+        check(unsafe {
+            libc::ioctl(
+                file.as_raw_fd(),
+                libc::TUNSETOFFLOAD,
+                c_ulong::from(offloads),
+            )
+        })
+    };
+    // Before Linux 6.2 super-packets of UDP come in their pieces.
+    set(of_tcp | TUN_F_USO4 | TUN_F_USO6).or_else(|_| set(of_tcp))
 }
 
 fn request_name(request: &libc::ifreq) -> String {

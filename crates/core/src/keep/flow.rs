@@ -4,19 +4,12 @@
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// IP protocol numbers (RFC 5237).
-const HOP_BY_HOP: u8 = 0;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 const DCCP: u8 = 33;
-const ROUTING: u8 = 43;
-const FRAGMENT: u8 = 44;
 const ESP: u8 = 50;
-const DESTINATION: u8 = 60;
 const SCTP: u8 = 132;
 const UDP_LITE: u8 = 136;
-
-/// Extension headers before the upper layer at most (RFC 8200, 4.1).
-const EXTENSION_HEADERS_MAX: usize = 6;
 
 /// What the packets of one flow have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -25,7 +18,7 @@ pub struct PacketFlow {
     pub source: IpAddr,
     /// Who receives.
     pub destination: IpAddr,
-    /// The protocol above IP.
+    /// The protocol above IP; with IPv6 the first header behind IPv6's own.
     pub protocol: u8,
     /// Source port and destination port, an SPI, or 0: for other protocols, and for fragments,
     /// most of which have none.
@@ -64,12 +57,12 @@ impl PacketFlow {
             let octets: [u8; 16] = header[at..at + 16].try_into().ok()?;
             Some(IpAddr::V6(Ipv6Addr::from(octets)))
         };
-        let (protocol, upper, is_fragment) = upper_layer(packet, header[6]);
         Some(Self {
             source: address(8)?,
             destination: address(24)?,
-            protocol,
-            selector: selector(protocol, packet, upper, is_fragment),
+            // All flows of two addresses behind an extension header count as one.
+            protocol: header[6],
+            selector: selector(header[6], packet, 40, false),
         })
     }
 
@@ -83,25 +76,6 @@ impl PacketFlow {
     pub const fn has_ports(protocol: u8) -> bool {
         matches!(protocol, TCP | UDP | DCCP | SCTP | UDP_LITE)
     }
-}
-
-/// The protocol behind the extension headers, where it starts, and whether it is in fragments.
-fn upper_layer(packet: &[u8], first: u8) -> (u8, usize, bool) {
-    let (mut next, mut at) = (first, 40);
-    for _ in 0..EXTENSION_HEADERS_MAX {
-        let Some(&[following, length]) = packet.get(at..).and_then(<[u8]>::first_chunk) else {
-            break;
-        };
-        match next {
-            FRAGMENT => return (following, at + 8, true),
-            HOP_BY_HOP | ROUTING | DESTINATION => {
-                next = following;
-                at += (usize::from(length) + 1) * 8;
-            }
-            _ => break,
-        }
-    }
-    (next, at, false)
 }
 
 fn selector(protocol: u8, packet: &[u8], upper: usize, is_fragment: bool) -> u32 {

@@ -10,11 +10,11 @@ use super::{KeepSettings, PacketFlow, PeerId, PeerView};
 use crate::mobile::LinkSource;
 
 /// Packets that go out at once when the link is back (RFC 6928: ten segments).
-const CREDIT_INITIAL: u32 = 10;
+const CREDIT_INITIAL: i32 = 10;
 /// Packets that may follow each packet seen of the peer, as in slow start.
-const CREDIT_PER_PACKET: u32 = 2;
+const CREDIT_PER_PACKET: i32 = 2;
 /// Credit is not saved up beyond this.
-const CREDIT_MAX: u32 = 64;
+const CREDIT_MAX: i32 = 64;
 /// Without a packet of the peer, one packet may follow each time.
 const CREDIT_INTERVAL: Duration = Duration::from_millis(10);
 /// A link that somebody called down is asked so much more seldom than a silent one...
@@ -41,8 +41,10 @@ pub(super) struct Peer<F> {
     pub sent_at: Instant,
     /// Packets of two-way flows, and of one-way flows.
     pub shelves: [Shelf<F>; 2],
-    /// Packets that may go out now.
-    credit: u32,
+    /// Packets that may go out now; below 0 after a super-segment.
+    credit: i32,
+    /// Whose turn it is: of the two shelves.
+    turn: usize,
     credit_at: Instant,
     /// Its place among the deadlines.
     pub due: Option<Instant>,
@@ -57,6 +59,7 @@ impl<F> Peer<F> {
             sent_at: now,
             shelves: [Shelf::default(), Shelf::default()],
             credit: 0,
+            turn: 0,
             credit_at: now,
             due: None,
         }
@@ -85,35 +88,49 @@ impl<F> Peer<F> {
 
     /// Packets of the peer were seen: the link carries so many more.
     pub(super) fn earn(&mut self, packets: u32) {
+        let packets = i32::try_from(packets).unwrap_or(i32::MAX);
         let earned = packets.saturating_mul(CREDIT_PER_PACKET);
         self.credit = self.credit.saturating_add(earned).min(CREDIT_MAX);
     }
 
     pub(super) fn earn_by_time(&mut self, now: Instant) {
         if now.saturating_since(self.credit_at) >= CREDIT_INTERVAL {
-            self.credit = self.credit.max(1);
+            self.credit = (self.credit + 1).min(1).max(self.credit);
             self.credit_at = now;
         }
     }
 
     /// Takes out the next packet that may go, and the number of its shelf.
     pub(super) fn next_to_send(&mut self) -> Option<(usize, Kept<F>)> {
-        if self.credit == 0 {
+        if self.credit <= 0 {
             return None;
         }
-        let next = (0..).zip(&mut self.shelves).find_map(|(number, shelf)| {
-            let kept = shelf.pop_in_turn()?;
-            Some((number, kept))
-        });
-        if let Some((_, kept)) = &next {
-            self.credit = self.credit.saturating_sub(kept.segments);
-        }
-        next
+        let next = self.next_of_all()?;
+        self.credit = self.credit.saturating_sub_unsigned(next.1.segments);
+        Some(next)
     }
 
-    /// It has been silent for long, and nothing is kept for it.
+    /// The same, whether it may go or not; of a peer whose link carries.
+    pub(super) fn next_of_all(&mut self) -> Option<(usize, Kept<F>)> {
+        if self.phase != Phase::Releasing {
+            return None;
+        }
+        let turn = self.turn;
+        self.turn = 1 - turn;
+        [turn, 1 - turn].into_iter().find_map(|number| {
+            let kept = self.shelves[number].pop_in_turn()?;
+            Some((number, kept))
+        })
+    }
+
+    /// It has been away for long, and nothing is kept for it.
     pub(super) fn is_given_up(&self, settings: &KeepSettings, now: Instant) -> bool {
-        self.is_empty() && now.saturating_since(self.since) >= settings.age_max
+        self.given_up_at(settings).is_some_and(|at| at <= now)
+    }
+
+    fn given_up_at(&self, settings: &KeepSettings) -> Option<Instant> {
+        let ends_by_itself = self.source != LinkSource::Carrier;
+        (ends_by_itself && self.is_empty()).then(|| self.since + settings.age_max)
     }
 
     fn ask_at(&self, settings: &KeepSettings) -> Option<Instant> {
@@ -138,22 +155,19 @@ impl<F> Peer<F> {
             return None;
         }
         self.sent_at = now;
-        let (flow, kept) = self.shelves[0].newest_in_turn()?;
-        if !flow.may_repeat() {
-            return None;
-        }
-        kept.sent_at = Some(now);
-        Some(kept)
+        let kept = self.shelves[0].newest_in_turn()?;
+        kept.sent_at = kept.asks.then_some(now).or(kept.sent_at);
+        kept.asks.then_some(kept)
     }
 
     /// When something is to be done.
     pub(super) fn deadline(&self, settings: &KeepSettings, now: Instant) -> Option<Instant> {
         let ages = [settings.age_max, settings.one_way_age_max];
-        let expiry = self.shelves.iter().zip(ages);
+        let is_away = self.phase != Phase::Releasing;
+        let expiry = self.shelves.iter().zip(ages).filter(|_| is_away);
         let expiry = expiry.filter_map(|(shelf, age)| Some(shelf.oldest_at()? + age));
-        let given_up =
-            (self.phase == Phase::Silent && self.is_empty()).then(|| self.since + settings.age_max);
-        let credit = (self.phase == Phase::Releasing).then(|| self.credit_at + CREDIT_INTERVAL);
+        let given_up = self.given_up_at(settings).filter(|_| is_away);
+        let credit = (!is_away).then(|| self.credit_at + CREDIT_INTERVAL);
         let asks = !self.shelves[0].is_empty();
         let ask = if asks { self.ask_at(settings) } else { None };
         let at = expiry.chain(credit).chain(ask).chain(given_up).min()?;

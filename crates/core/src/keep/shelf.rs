@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, VecDeque};
 
 use holdfast_wire::Instant;
 
-use super::{Arrival, KeepSettings, PacketFlow};
+use super::{Answers, Arrival, KeepSettings, PacketFlow};
 
 /// A packet takes so much memory at least: a buffer, and its places here.
-const COST_MIN: usize = 2_304;
+pub(super) const COST_MIN: usize = 2_304;
 
 /// One packet.
 #[derive(Debug)]
@@ -21,6 +21,8 @@ pub(super) struct Kept<F> {
     pub sent_at: Option<Instant>,
     pub bytes: usize,
     pub segments: u32,
+    /// Its copy may ask the peer for an answer.
+    pub asks: bool,
     pub frame: F,
 }
 
@@ -33,6 +35,7 @@ impl<F> Kept<F> {
             sent_at: None,
             bytes: arrival.bytes,
             segments: arrival.segments.max(1),
+            asks: arrival.answers == Answers::Many && arrival.flow.may_repeat(),
             frame: arrival.frame,
         }
     }
@@ -165,10 +168,9 @@ impl<F> Shelf<F> {
     }
 
     /// The newest packet of the next flow in turn.
-    pub(super) fn newest_in_turn(&mut self) -> Option<(&PacketFlow, &mut Kept<F>)> {
+    pub(super) fn newest_in_turn(&mut self) -> Option<&mut Kept<F>> {
         let flow = self.take_turn()?;
-        let (flow, packets) = self.flows.range_mut(flow..).next()?;
-        Some((flow, packets.back_mut()?))
+        self.flows.get_mut(&flow)?.back_mut()
     }
 
     /// Drops the packets for which `goes` holds; how many they were.

@@ -12,7 +12,7 @@ use core::time::Duration;
 
 use holdfast_wire::Instant;
 
-use super::{Arrival, Edge, KeepSettings, Keeper, Mode, PacketFlow, PeerId};
+use super::{Answers, Arrival, Edge, KeepSettings, Keeper, Mode, PacketFlow, PeerId};
 use crate::mobile::{LinkEvent, LinkSource};
 
 const PEER: PeerId = PeerId(7);
@@ -58,11 +58,11 @@ fn flow(number: u32, protocol: u8) -> PacketFlow {
     }
 }
 
-fn packet(flow: PacketFlow, frame: u32, is_two_way: bool) -> Arrival<u32> {
+fn packet(flow: PacketFlow, frame: u32, answers: Answers) -> Arrival<u32> {
     Arrival {
         peer: PEER,
         flow,
-        is_two_way,
+        answers,
         bytes: 1_500,
         segments: 1,
         frame,
@@ -94,7 +94,7 @@ fn the_newest_packets_of_each_flow_go_out_in_order_and_flows_in_turn() {
     let (mut keeper, mut edge) = down();
     for number in 0..20 {
         let of = flow(number % 2, TCP);
-        keeper.take(packet(of, number, true), true, at(10), &mut edge);
+        keeper.take(packet(of, number, Answers::Many), true, at(10), &mut edge);
     }
     assert!(edge.take_sent().is_empty(), "the link is down");
     keeper.handle_link(PEER, LinkEvent::Up, LinkSource::Signal, at(20), &mut edge);
@@ -106,7 +106,12 @@ fn the_newest_packets_of_each_flow_go_out_in_order_and_flows_in_turn() {
 #[test]
 fn a_packet_of_the_peer_ends_an_outage_unless_it_was_on_its_way_before() {
     let (mut keeper, mut edge) = down();
-    keeper.take(packet(flow(0, TCP), 1, true), true, at(10), &mut edge);
+    keeper.take(
+        packet(flow(0, TCP), 1, Answers::Many),
+        true,
+        at(10),
+        &mut edge,
+    );
     keeper.see(PEER, 1, ANSWER_MAX, at(90), &mut edge);
     assert!(edge.take_sent().is_empty());
     keeper.see(PEER, 1, ANSWER_MAX, at(110), &mut edge);
@@ -117,7 +122,12 @@ fn a_packet_of_the_peer_ends_an_outage_unless_it_was_on_its_way_before() {
 fn without_a_carrier_nothing_but_the_carrier_ends_the_outage() {
     let (mut keeper, mut edge) = (Keeper::new(KeepSettings::default()), Noted::default());
     keeper.handle_link(PEER, LinkEvent::Down, LinkSource::Carrier, at(0), &mut edge);
-    keeper.take(packet(flow(0, TCP), 1, true), true, at(10), &mut edge);
+    keeper.take(
+        packet(flow(0, TCP), 1, Answers::Many),
+        true,
+        at(10),
+        &mut edge,
+    );
     keeper.see(PEER, 1, ANSWER_MAX, at(500), &mut edge);
     keeper.handle_link(PEER, LinkEvent::Up, LinkSource::Signal, at(600), &mut edge);
     keeper.handle_timeout(at(5_000), &mut edge);
@@ -136,7 +146,12 @@ fn without_a_carrier_nothing_but_the_carrier_ends_the_outage() {
 fn a_silent_peer_gets_its_packets_and_is_asked_ten_times_a_second_with_the_newest() {
     let (mut keeper, mut edge) = (Keeper::new(KeepSettings::default()), Noted::default());
     for number in 0..3 {
-        keeper.take(packet(flow(0, TCP), number, true), true, at(0), &mut edge);
+        keeper.take(
+            packet(flow(0, TCP), number, Answers::Many),
+            true,
+            at(0),
+            &mut edge,
+        );
     }
     assert_eq!(edge.take_sent(), [0, 1, 2], "they go out as they come");
     for millis in 0..1_000 {
@@ -155,10 +170,20 @@ fn a_false_alarm_sends_nothing_twice() {
     let (mut keeper, mut edge) = (Keeper::new(KeepSettings::default()), Noted::default());
     for number in 0..30 {
         let now = at(u64::from(number));
-        keeper.take(packet(flow(0, TCP), number, true), true, now, &mut edge);
+        keeper.take(
+            packet(flow(0, TCP), number, Answers::Many),
+            true,
+            now,
+            &mut edge,
+        );
     }
     keeper.see(PEER, 1, ANSWER_MAX, at(40), &mut edge);
-    keeper.take(packet(flow(0, TCP), 30, true), false, at(41), &mut edge);
+    keeper.take(
+        packet(flow(0, TCP), 30, Answers::Many),
+        false,
+        at(41),
+        &mut edge,
+    );
     assert_eq!(edge.take_sent(), (0..31).collect::<Vec<_>>());
     assert_eq!(keeper.bytes(), 0);
 }
@@ -166,8 +191,18 @@ fn a_false_alarm_sends_nothing_twice() {
 #[test]
 fn what_a_receiver_could_mind_to_have_twice_goes_out_once() {
     let (mut keeper, mut edge) = (Keeper::new(KeepSettings::default()), Noted::default());
-    keeper.take(packet(flow(0, ICMP), 1, true), true, at(0), &mut edge);
-    keeper.take(packet(flow(1, TCP), 2, false), true, at(0), &mut edge);
+    keeper.take(
+        packet(flow(0, ICMP), 1, Answers::Many),
+        true,
+        at(0),
+        &mut edge,
+    );
+    keeper.take(
+        packet(flow(1, TCP), 2, Answers::None),
+        true,
+        at(0),
+        &mut edge,
+    );
     for millis in 0..2_000 {
         keeper.handle_timeout(at(millis), &mut edge);
     }
@@ -178,7 +213,12 @@ fn what_a_receiver_could_mind_to_have_twice_goes_out_once() {
 #[test]
 fn a_peer_that_nobody_waits_for_is_given_up() {
     let (mut keeper, mut edge) = (Keeper::new(KeepSettings::default()), Noted::default());
-    keeper.take(packet(flow(0, TCP), 1, true), true, at(0), &mut edge);
+    keeper.take(
+        packet(flow(0, TCP), 1, Answers::Many),
+        true,
+        at(0),
+        &mut edge,
+    );
     let mut asked = 0;
     while let Some(due) = keeper.poll_timeout() {
         asked += 1;
@@ -198,7 +238,7 @@ fn many_flows_go_out_at_the_pace_of_the_peers_answers() {
     let (mut keeper, mut edge) = down();
     for number in 0..100 {
         keeper.take(
-            packet(flow(number, TCP), number, true),
+            packet(flow(number, TCP), number, Answers::Many),
             true,
             at(0),
             &mut edge,
@@ -209,8 +249,18 @@ fn many_flows_go_out_at_the_pace_of_the_peers_answers() {
     keeper.see(PEER, 3, ANSWER_MAX, at(250), &mut edge);
     assert_eq!(edge.take_sent().len(), 6);
     // What follows of a flow that is through waits for nothing; what follows of another one does.
-    keeper.take(packet(flow(0, TCP), 1_000, true), true, at(251), &mut edge);
-    keeper.take(packet(flow(99, TCP), 1_099, true), true, at(251), &mut edge);
+    keeper.take(
+        packet(flow(0, TCP), 1_000, Answers::Many),
+        true,
+        at(251),
+        &mut edge,
+    );
+    keeper.take(
+        packet(flow(99, TCP), 1_099, Answers::Many),
+        true,
+        at(251),
+        &mut edge,
+    );
     assert_eq!(edge.take_sent(), [1_000]);
     let mut now = at(251);
     while let Some(due) = keeper.poll_timeout() {

@@ -25,8 +25,8 @@ impl KeepWorker {
                 source,
             } => {
                 if let (Some(event), Some(source)) = (event_of(state), source_of(source)) {
-                    // The mobile's own link: its carrier is the interface's.
-                    if source == Source::Carrier && event != LinkEvent::GoingDownSoon {
+                    // With the link the mobile's carrier goes, and comes.
+                    if self.whole_link && event != LinkEvent::GoingDownSoon {
                         self.mind_neighbours(Some(event == LinkEvent::Up));
                     }
                     let table = self.edge.path.table();

@@ -204,9 +204,11 @@ impl Daemon {
     }
 
     /// Something became of the link: for the own flows.
-    fn tell_host(&mut self, event: HostLinkEvent, source: SourceKind) {
-        if let Some(uplink) = &self.uplink {
-            uplink.handle_link(event, source);
+    fn tell_host(&mut self, event: HostLinkEvent) {
+        // Of a cell on another interface it is no news for this one's packets.
+        let is_here = self.cells.present().interface == self.settings.interface;
+        if let Some(uplink) = self.uplink.as_ref().filter(|_| is_here) {
+            uplink.handle_link(event);
         }
         if let Some(congestion) = &self.congestion {
             congestion.handle_link(event, &self.cells.present().interface);
@@ -320,7 +322,7 @@ impl Daemon {
         self.link.forget();
         let cell = self.cells.present();
         tracing::info!(interface = cell.interface, gateway = ?cell.gateway, "in another cell");
-        self.tell_host(HostLinkEvent::Up, SourceKind::Carrier);
+        self.tell_host(HostLinkEvent::Up);
         self.read_addresses();
     }
 

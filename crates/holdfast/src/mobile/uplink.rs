@@ -9,11 +9,10 @@ use std::time::Duration;
 use anyhow::Context as _;
 use holdfast_core::keep::KeepSettings;
 use holdfast_core::mobile_host::HostLinkEvent;
-use holdfast_net::datapath::Interface;
+use holdfast_net::datapath::{Interface, has_carrier};
 use holdfast_net::keep_path::Peers;
 use tokio::sync::oneshot;
 
-use super::sources::SourceKind;
 use crate::command::Command;
 use crate::keep::Running;
 use crate::status::{LinkSource, LinkView};
@@ -66,34 +65,31 @@ impl Uplink {
         }
         if ifindex.is_some() && self.running.is_none() {
             self.attach()?;
+            if has_carrier(&self.interface).is_ok_and(|carrier| !carrier) {
+                self.handle_link(HostLinkEvent::Down);
+            }
         }
         Ok(())
     }
 
-    /// Something became of the link, by this source.
-    pub(super) fn handle_link(&self, event: HostLinkEvent, source: SourceKind) {
+    /// Something became of the link. Whoever knows it: the mobile has weighed its sources already.
+    pub(super) fn handle_link(&self, event: HostLinkEvent) {
         let state = match event {
             HostLinkEvent::Up => LinkView::Up,
             HostLinkEvent::Down => LinkView::Down,
             HostLinkEvent::GoingDownSoon(_) => return,
         };
-        let source = match source {
-            SourceKind::Carrier => LinkSource::Carrier,
-            SourceKind::Command => LinkSource::Command,
-            _ => LinkSource::Signal,
-        };
-        let addresses = vec![ANY];
         self.send(Command::Link {
-            addresses,
+            addresses: vec![ANY],
             state,
-            source,
+            source: LinkSource::Signal,
         });
     }
 
-    fn send(&self, command: Command) {
-        if let Some(running) = &self.running {
-            running.worker.send(command);
-        }
+    /// Hands a command over; false if there is no worker, or one that hangs.
+    fn send(&self, command: Command) -> bool {
+        let running = self.running.as_ref();
+        running.is_some_and(|running| running.worker.send(command))
     }
 
     /// The end of the worker, which never ends by itself, and why.
@@ -135,8 +131,8 @@ impl Uplink {
 
     /// Has all packets pass, and leaves.
     pub(super) fn release(&mut self) {
-        self.send(Command::Leave);
-        if let Some(running) = self.running.take() {
+        let leaves = self.send(Command::Leave);
+        if let Some(running) = self.running.take().filter(|_| leaves) {
             // A worker that has died has left already.
             let _ = running.thread.join();
         }

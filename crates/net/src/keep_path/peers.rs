@@ -3,10 +3,10 @@
 
 use std::io;
 use std::net::IpAddr;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::time::Duration;
 
-use holdfast_core::keep::{Mode, PacketFlow, PeerId};
+use holdfast_core::keep::{Answers, Mode, PacketFlow, PeerId};
 
 use crate::bpf::{Programs, SharedWords};
 
@@ -29,7 +29,10 @@ const PEERS_MAX: usize = 16_384;
 const BUCKET: usize = 4;
 const ANSWERED_MAX: usize = 65_536;
 const TWO_WAY_S: u32 = 64;
-const SILENCE_MIN: Duration = Duration::from_millis(20);
+const SILENCE_MIN: Duration = Duration::from_millis(50);
+const IN_USE: u64 = 16;
+const SECONDS_MASK: u32 = 0xff_ffff;
+const COUNT_SHIFT: u32 = 24;
 const GAP_INITIAL_NS: u32 = 100_000_000;
 const MODE_PASS: u32 = 0;
 const MODE_TAKE: u32 = 1;
@@ -164,16 +167,25 @@ impl PeerTable {
         self.half(peer, DONE).fetch_add(packets, Release);
     }
 
+    /// Ends DRAIN here: whatever was taken is finished, or lost.
+    pub fn resume(&self, peer: PeerId) {
+        let taken = self.half(peer, TAKEN).load(Acquire);
+        self.half(peer, DONE).store(taken, Relaxed);
+        self.word(peer, ASKED_NS).store(0, Relaxed);
+        self.swap_mode(peer, MODE_DRAIN, MODE_PASS);
+    }
+
     /// Packets that were taken and are not finished.
-    pub fn unfinished(&self, peer: PeerId) -> u32 {
+    #[cfg(test)]
+    pub(super) fn unfinished(&self, peer: PeerId) -> u32 {
         let done = self.half(peer, DONE).load(Relaxed);
         self.half(peer, TAKEN).load(Acquire).wrapping_sub(done)
     }
 
     /// Takes the packets of the peer that were seen since the last call, and wants to know of more.
     pub fn take_seen(&self, peer: PeerId) -> u32 {
-        self.half(peer, ANNOUNCED).store(0, Relaxed);
-        self.half(peer, SEEN).swap(0, Acquire)
+        self.half(peer, ANNOUNCED).swap(0, AcqRel);
+        self.half(peer, SEEN).swap(0, AcqRel)
     }
 
     /// The longest that the peer's answers take, as far as its recent gaps show.
@@ -193,13 +205,19 @@ impl PeerTable {
         (at(SEEN_NS), at(ASKED_NS))
     }
 
-    /// Whether a packet of the flow's other way was seen in the last minute; `now_ns` by
-    /// CLOCK_MONOTONIC.
-    pub fn is_two_way(&self, flow: &PacketFlow, now_ns: u64) -> bool {
+    /// How much was seen of the flow's other way in the last minute; `now_ns` by CLOCK_MONOTONIC.
+    pub fn answers(&self, flow: &PacketFlow, now_ns: u64) -> Answers {
         let hash = hash_of_flow(self.seed, flow);
         let entry = self.answered.load(hash as usize & (ANSWERED_MAX - 1));
         let now_s = (now_ns / 1_000_000_000) as u32;
-        entry >> 32 == hash >> 32 && now_s.wrapping_sub(entry as u32) < TWO_WAY_S
+        let age = now_s.wrapping_sub(entry as u32) & SECONDS_MASK;
+        if entry >> 32 != hash >> 32 || age >= TWO_WAY_S {
+            return Answers::None;
+        }
+        if entry >> COUNT_SHIFT & 0xff < IN_USE {
+            return Answers::Few;
+        }
+        Answers::Many
     }
 }
 

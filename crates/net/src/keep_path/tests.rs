@@ -4,7 +4,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::Ordering::Relaxed;
 
-use holdfast_core::keep::{Mode, PacketFlow};
+use holdfast_core::keep::{Answers, Mode, PacketFlow};
 
 use super::peers::{ASKED_NS, SEEN_NS};
 use super::*;
@@ -113,10 +113,11 @@ fn the_programs_and_the_daemon_agree_on_peers_and_flows() {
     }
     let loaded = Loaded::new(Peers::ByAddress);
     for ends in [V4, V6] {
-        for protocol in [6, 17, 33, 50, 132, 47] {
+        for protocol in [6, 17, 33, 50, 132, 47, 44, 0] {
             let down = packet(ends, protocol, &PORTS);
             let flow = PacketFlow::of(&down).unwrap();
-            assert!(!loaded.table.is_two_way(&flow, monotonic_ns()), "{flow:?}");
+            let answers = |at_ns| loaded.table.answers(&flow, at_ns);
+            assert_eq!(answers(monotonic_ns()), Answers::None, "{flow:?}");
             assert_eq!(loaded.run("link_egress", &down), NEXT);
             // The first packet of a peer gives it a place, the next is one of its flow's.
             for _ in 0..2 {
@@ -125,9 +126,13 @@ fn the_programs_and_the_daemon_agree_on_peers_and_flows() {
                     NEXT
                 );
             }
-            assert!(loaded.table.is_two_way(&flow, monotonic_ns()), "{flow:?}");
+            assert_eq!(answers(monotonic_ns()), Answers::Few, "{flow:?}");
+            for _ in 0..16 {
+                loaded.run("link_ingress", &answer(ends, protocol, &PORTS));
+            }
+            assert_eq!(answers(monotonic_ns()), Answers::Many, "{flow:?}");
             let later = monotonic_ns() + 70_000_000_000;
-            assert!(!loaded.table.is_two_way(&flow, later), "{flow:?}");
+            assert_eq!(answers(later), Answers::None, "{flow:?}");
         }
         let peer = loaded.table.find(ends[1]).expect("it was seen");
         assert_eq!(loaded.table.address(peer), Some(ends[1]));
@@ -150,7 +155,7 @@ fn a_silent_peers_packets_are_taken_until_all_that_were_taken_are_finished() {
         let loaded = Loaded::new(peers);
         let (down, up) = (packet(ends, 17, &PORTS), answer(ends, 17, &PORTS));
         let one_way = packet(ends, 17, &[0, 1, 0, 2]);
-        for _ in 0..2 {
+        for _ in 0..20 {
             assert_eq!(loaded.run("link_ingress", &up), NEXT);
         }
         let peer = loaded.table.find(ends[1]).unwrap();
@@ -196,6 +201,13 @@ fn a_silent_peers_packets_are_taken_until_all_that_were_taken_are_finished() {
         loaded.table.finish(peer, 2);
         assert_eq!(loaded.run("link_egress", &down), NEXT);
         assert!(!loaded.table.is_draining(peer) && !loaded.table.is_taking(peer));
+        assert_eq!(loaded.table.unfinished(peer), 0);
+        // What was lost in the device ends it too.
+        loaded.table.set_mode(peer, Mode::Take);
+        loaded.run("link_egress", &down);
+        loaded.table.set_mode(peer, Mode::Drain);
+        loaded.table.resume(peer);
+        assert_eq!(loaded.run("link_egress", &down), NEXT);
         // Without a daemon nothing is taken.
         loaded.table.set_mode(peer, Mode::Take);
         loaded.beat(0);

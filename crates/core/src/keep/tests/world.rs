@@ -190,7 +190,11 @@ impl World {
             let arrival = Arrival {
                 peer: PEER,
                 flow: flow(packet.flow, protocol),
-                is_two_way: packet.flow < TWO_WAY,
+                answers: if packet.flow < TWO_WAY {
+                    Answers::Many
+                } else {
+                    Answers::None
+                },
                 bytes: 1_500,
                 segments: 1,
                 frame: packet,

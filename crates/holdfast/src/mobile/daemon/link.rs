@@ -230,7 +230,7 @@ impl Daemon {
                 }
             }
         }
-        self.tell_host(event, source);
+        self.tell_host(event);
     }
 
     /// Does what is due.
