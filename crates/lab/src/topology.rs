@@ -295,6 +295,21 @@ impl Topology {
         })?
     }
 
+    /// Takes the gateway's device toward the MH down, or up again. Over a veth pair the MH's
+    /// device loses its carrier meanwhile.
+    pub fn set_gateway_device(&self, up: bool) -> anyhow::Result<()> {
+        self.gateway().run(|| {
+            let rtnl = Rtnl::open()?;
+            let ifindex = rtnl.link_index(GATEWAY_IF)?;
+            if up {
+                rtnl.set_up(ifindex)
+            } else {
+                rtnl.set_down(ifindex)
+            }
+        })??;
+        Ok(())
+    }
+
     /// Takes the MH's device down, or up again with its route of IPv4. Over a veth
     /// pair the gateway's device loses its carrier meanwhile; the kernel forgets
     /// neighbours and routes, as when a radio is switched off.

@@ -6,10 +6,11 @@ use holdfast_lab::harness::{Flow, Harness};
 use holdfast_lab::link_process::EmulatedLink;
 use holdfast_lab::punctuality::{punctual, shorter_than};
 use holdfast_lab::topology::MH;
+use holdfast_net::datapath::monotonic_ns;
 use holdfast_net::tcp_info::TcpInfo;
 
 use super::mobile_host::Mobile;
-use super::{PORT, await_outage, await_that, connection, emulated, fh, harness, start_link};
+use super::{PORT, await_outage, await_that, connection, emulated, fh, harness, start_link, wired};
 
 const MB: u64 = 1_000_000;
 const SECOND_NS: u64 = 1_000_000_000;
@@ -185,5 +186,31 @@ fn a_gateway_restarted_in_an_outage_goes_on() {
 fn packets_pass_a_gateway_that_hangs() {
     mishap("packets_pass_a_gateway_that_hangs", |harness| {
         harness.signal_gateway(libc::SIGSTOP).unwrap();
+    });
+}
+
+/// The kernel forgets its neighbours with the carrier, and would drop all that is for them.
+#[test]
+fn an_upload_goes_on_when_an_ethernet_has_its_carrier_again() {
+    let test = "an_upload_goes_on_when_an_ethernet_has_its_carrier_again";
+    punctual(|| {
+        let harness = Harness::new(test, &wired(1500), None);
+        let Some(harness) = harness.unwrap_or_else(|error| panic!("{test}: {error:#}")) else {
+            return Ok(());
+        };
+        let mobile = Mobile::start(&harness, "keep", &[]);
+        let (at_fh, at_mh) = connection(&harness, fh(), PORT);
+        let flow = Flow::start(at_mh, at_fh, 400 * MB, 5);
+        flow.wait_bytes(20 * MB).unwrap();
+        harness.topology.set_gateway_device(false).unwrap();
+        await_that("the sender tries again", || mobile.counter("keep.kept") > 1);
+        // Its next try comes later than the carrier.
+        harness.topology.set_gateway_device(true).unwrap();
+        let returned_ns = monotonic_ns();
+        let received = flow.finish().unwrap();
+        let stall_ms = received.stall_ms(returned_ns);
+        println!("stalled for {stall_ms} ms");
+        assert!(mobile.counter("keep.released") > 0);
+        shorter_than(150, "stalled for", stall_ms)
     });
 }

@@ -21,6 +21,8 @@ use super::Rtnl;
 
 /// An entry without traffic is good for 15 s at least (`base_reachable_time_ms`).
 const RENEWAL: Duration = Duration::from_secs(5);
+/// How often it is read who there is.
+const READ_INTERVAL: Duration = Duration::from_secs(1);
 /// More neighbours are not remembered.
 const NEIGHBOURS_MAX: usize = 1024;
 
@@ -73,11 +75,12 @@ impl NeighbourMemory {
         if now < self.next_at {
             return Ok(());
         }
-        self.next_at = now + RENEWAL;
         if self.has_carrier {
+            self.next_at = now + READ_INTERVAL;
             self.known = self.rtnl.neighbours(self.ifindex)?;
             return Ok(());
         }
+        self.next_at = now + RENEWAL;
         for (address, mac) in &self.known {
             self.rtnl.set_neighbour(self.ifindex, *address, *mac)?;
         }
