@@ -63,12 +63,12 @@ enum counter {
 #define IDLE_NS 10000000000LL
 
 #define ANSWERED_MAX 65536
-/* A flow with a packet of the peer in so many seconds is two-way... */
-#define TWO_WAY_S 64
-/* ... and with so many packets of the peer it is in use: its silence counts. */
-#define IN_USE 16
-#define SECONDS_MASK 0xffffff
-#define COUNT_SHIFT 24
+/*
+ * A flow with so many packets of the peer in four seconds is in use, and stays so for eight: its
+ * silence counts. One that is answered now and then is no sign of anything.
+ */
+#define IN_USE_PACKETS 8
+#define IN_USE_S 8
 
 /* A peer that was asked is silent after 5/4 of its longest recent gap and this. */
 #define SILENCE_MIN_NS 50000000LL
@@ -120,13 +120,21 @@ struct {
 	__type(value, struct peer);
 } peers SEC(".maps");
 
-/* Of a flow whose peer was seen, from below: seconds, packets up to IN_USE, a tag of the flow. */
+/* A flow of which the peer was seen; shared with keep_path/peers.rs. Seconds are the clock's. */
+struct answer {
+	__u32 tag; /* of the flow's hash */
+	__u16 seen_s;
+	__u16 in_use_s; /* when it was in use last */
+	__u32 packets; /* in these four seconds */
+	__u32 unused;
+};
+
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, ANSWERED_MAX);
 	__type(key, __u32);
-	__type(value, __u64);
+	__type(value, struct answer);
 } answered SEC(".maps");
 
 /* The places of peers that were seen while the daemon waits for that. */
@@ -284,36 +292,43 @@ static __always_inline void enter(const __u64 address[2], __u64 now)
 	__sync_lock_test_and_set(&oldest->mode, MODE_PASS);
 }
 
-/* The peer has sent packets of the flow, the newest of them not long ago. */
-static __always_inline int is_in_use(__u64 hash, __u64 now)
+static __always_inline struct answer *answer_of(__u64 hash)
 {
 	__u32 index = hash & (ANSWERED_MAX - 1);
-	__u64 *entry = bpf_map_lookup_elem(&answered, &index);
-	__u32 age;
 
-	if (!entry || *entry >> 32 != hash >> 32 || (*entry >> COUNT_SHIFT & 0xff) < IN_USE)
-		return 0;
-	age = ((__u32)(now / 1000000000) - (__u32)*entry) & SECONDS_MASK;
-	/* Another processor may have noted it after now was read. */
-	return age < TWO_WAY_S || age == SECONDS_MASK;
+	return bpf_map_lookup_elem(&answered, &index);
+}
+
+static __always_inline int is_in_use(__u64 hash, __u64 now)
+{
+	struct answer *answer = answer_of(hash);
+
+	return answer && answer->tag == hash >> 32 && answer->packets &&
+	       (__u16)((__u16)(now / 1000000000) - answer->in_use_s) < IN_USE_S;
 }
 
 static __always_inline void note_answer(__u64 hash, __u64 now)
 {
-	__u32 index = hash & (ANSWERED_MAX - 1);
-	__u64 *entry = bpf_map_lookup_elem(&answered, &index);
-	__u64 count = 0;
-	__u64 value;
+	struct answer *answer = answer_of(hash);
+	__u16 second = now / 1000000000;
 
-	if (!entry)
+	if (!answer)
 		return;
-	if (*entry >> 32 == hash >> 32)
-		count = *entry >> COUNT_SHIFT & 0xff;
-	if (count < IN_USE)
-		count += 1;
-	value = hash >> 32 << 32 | count << COUNT_SHIFT | ((__u32)(now / 1000000000) & SECONDS_MASK);
-	if (*entry != value)
-		*entry = value;
+	if (answer->tag != hash >> 32 || !answer->packets) {
+		answer->tag = hash >> 32;
+		answer->seen_s = second;
+		answer->in_use_s = second - IN_USE_S * 16;
+		answer->packets = 1;
+		return;
+	}
+	if (answer->seen_s / 4 != second / 4)
+		answer->packets = 1;
+	else if (answer->packets < IN_USE_PACKETS)
+		answer->packets += 1;
+	if (answer->seen_s != second)
+		answer->seen_s = second;
+	if (answer->packets == IN_USE_PACKETS && answer->in_use_s != second)
+		answer->in_use_s = second;
 }
 
 /* Whether a peer that was asked is silent for longer than its recent gaps explain. */

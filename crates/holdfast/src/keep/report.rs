@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use holdfast_core::{LinkEvent, LinkSource as Source};
+use holdfast_net::rtnl::NeighbourMemory;
 
 use super::{KeepWorker, clock};
 use crate::command::{Command, event_of, source_of};
@@ -66,6 +67,8 @@ impl KeepWorker {
         counters.insert("keep.write_errors".into(), self.edge.write_errors);
         counters.insert("keep.not_understood".into(), self.not_understood);
         counters.insert("keep.starved".into(), self.starved);
+        let neighbours = self.neighbours.as_ref().map_or(0, NeighbourMemory::len);
+        counters.insert("keep.neighbours".into(), neighbours as u64);
         let mobiles = self.mobiles(named);
         StatusReply {
             attached: !self.leaving,

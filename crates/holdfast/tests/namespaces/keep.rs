@@ -200,6 +200,9 @@ fn an_upload_goes_on_when_an_ethernet_has_its_carrier_again() {
         };
         let mobile = Mobile::start(&harness, "keep", &[]);
         let (at_fh, at_mh) = connection(&harness, fh(), PORT);
+        await_that("the next hop is known", || {
+            mobile.counter("keep.neighbours") > 0
+        });
         let flow = Flow::start(at_mh, at_fh, 400 * MB, 5);
         flow.wait_bytes(20 * MB).unwrap();
         harness.topology.set_gateway_device(false).unwrap();

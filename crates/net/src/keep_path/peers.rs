@@ -28,11 +28,11 @@ const GAP_NS: usize = 35;
 const PEERS_MAX: usize = 16_384;
 const BUCKET: usize = 4;
 const ANSWERED_MAX: usize = 65_536;
-const TWO_WAY_S: u32 = 64;
+/// `struct answer`.
+const ANSWER_BYTES: usize = 16;
+/// A flow with a packet of the peer in so many seconds is two-way.
+const TWO_WAY_S: u16 = 64;
 const SILENCE_MIN: Duration = Duration::from_millis(50);
-const IN_USE: u64 = 16;
-const SECONDS_MASK: u32 = 0xff_ffff;
-const COUNT_SHIFT: u32 = 24;
 const GAP_INITIAL_NS: u32 = 100_000_000;
 const MODE_PASS: u32 = 0;
 const MODE_TAKE: u32 = 1;
@@ -61,7 +61,10 @@ impl PeerTable {
     pub(super) fn map(programs: &Programs, seed: u64, kind: Peers) -> io::Result<Self> {
         let table = Self {
             peers: SharedWords::map_bytes(&programs.map("peers")?, PEERS_MAX * PEER_BYTES)?,
-            answered: SharedWords::map_bytes(&programs.map("answered")?, ANSWERED_MAX * 8)?,
+            answered: SharedWords::map_bytes(
+                &programs.map("answered")?,
+                ANSWERED_MAX * ANSWER_BYTES,
+            )?,
             seed,
             kind,
         };
@@ -208,16 +211,21 @@ impl PeerTable {
     /// How much was seen of the flow's other way in the last minute; `now_ns` by CLOCK_MONOTONIC.
     pub fn answers(&self, flow: &PacketFlow, now_ns: u64) -> Answers {
         let hash = hash_of_flow(self.seed, flow);
-        let entry = self.answered.load(hash as usize & (ANSWERED_MAX - 1));
-        let now_s = (now_ns / 1_000_000_000) as u32;
-        let age = now_s.wrapping_sub(entry as u32) & SECONDS_MASK;
-        if entry >> 32 != hash >> 32 || age >= TWO_WAY_S {
-            return Answers::None;
+        let place = (hash as usize & (ANSWERED_MAX - 1)) * (ANSWER_BYTES / 4);
+        let [tag, seconds, packets] =
+            [0, 1, 2].map(|field| self.answered.half_word(place + field).load(Relaxed));
+        // As the kernel has two halves of a word in memory.
+        let [a, b, c, d] = seconds.to_ne_bytes();
+        let [seen_s, in_use_s] = [[a, b], [c, d]].map(u16::from_ne_bytes);
+        let now_s = (now_ns / 1_000_000_000) as u16;
+        let is_recent = |second: u16| now_s.wrapping_sub(second) < TWO_WAY_S;
+        if u64::from(tag) != hash >> 32 || packets == 0 || !is_recent(seen_s) {
+            Answers::None
+        } else if is_recent(in_use_s) {
+            Answers::Many
+        } else {
+            Answers::Few
         }
-        if entry >> COUNT_SHIFT & 0xff < IN_USE {
-            return Answers::Few;
-        }
-        Answers::Many
     }
 }
 

@@ -51,6 +51,16 @@ impl NeighbourMemory {
         })
     }
 
+    /// Neighbours that are remembered.
+    pub fn len(&self) -> usize {
+        self.known.len()
+    }
+
+    /// None is remembered.
+    pub fn is_empty(&self) -> bool {
+        self.known.is_empty()
+    }
+
     /// The interface has a carrier now, or none.
     pub fn set_carrier(&mut self, has_carrier: bool) -> io::Result<()> {
         if has_carrier == self.has_carrier {
