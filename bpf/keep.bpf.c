@@ -17,8 +17,8 @@
  *
  * A peer is one address behind the link, or the whole link (`whole_link`). A
  * packet on its way to it finds the peer's place and reads its mode. In PASS it
- * costs two reads more: when the peer was seen, and since when a flow that it
- * answers has had no answer. If that is longer than its recent gaps explain, the
+ * costs two reads more: when the peer was seen, and since when a flow in use has
+ * had no answer. If that is longer than its recent gaps explain, the
  * program itself takes the packet and all that follow: the peer is silent.
  *
  * DRAIN ends by itself: when the daemon has finished all that were taken, the
@@ -331,24 +331,28 @@ static __always_inline void note_answer(__u64 hash, __u64 now)
 		answer->in_use_s = second;
 }
 
-/* Whether a peer that was asked is silent for longer than its recent gaps explain. */
+/*
+ * Whether a peer was not seen, after it was asked, for longer than its recent gaps explain. The
+ * first packet of a flow in use after so long a pause is taken too: it may be a sender's only try.
+ */
 static __always_inline int is_silent(struct peer *peer, const struct packet *packet, __u64 now)
 {
 	__u64 asked = peer->asked_ns;
-	__u64 gap = peer->gap_ns[0] > peer->gap_ns[1] ? peer->gap_ns[0] : peer->gap_ns[1];
+	__u64 seen = peer->seen_ns;
+	__s64 gap = peer->gap_ns[0] > peer->gap_ns[1] ? peer->gap_ns[0] : peer->gap_ns[1];
+	__s64 limit = gap + gap / 4 + SILENCE_MIN_NS;
 
 	if (peer->ignores_silence)
 		return 0;
-	if (asked <= peer->seen_ns) {
-		__u64 hash = hash_of_flow(packet->destination, packet->source,
-					  packet->ports << 16 | packet->ports >> 16, packet->protocol);
-
-		/* A flow that has hardly ever an answer asks nothing. */
-		if (is_in_use(hash, now))
-			peer->asked_ns = now;
+	if (asked > seen)
+		return (__s64)(now - asked) > limit;
+	/* A flow that has hardly ever an answer asks nothing. */
+	if (!is_in_use(hash_of_flow(packet->destination, packet->source, packet->ports << 16 | packet->ports >> 16,
+				    packet->protocol),
+		       now))
 		return 0;
-	}
-	return (__s64)(now - asked) > (__s64)(gap + gap / 4) + SILENCE_MIN_NS;
+	peer->asked_ns = now;
+	return (__s64)(now - seen) > limit;
 }
 
 static __always_inline void note_gap(struct peer *peer, __u64 now)
@@ -370,7 +374,6 @@ int link_egress(struct __sk_buff *skb)
 	struct packet packet;
 	struct peer *peer;
 	__u32 index;
-	__u32 taken;
 	__u32 mode;
 
 	if (skb->ingress_ifindex == settings.device_ifindex || read_packet(skb, &packet))
@@ -379,27 +382,27 @@ int link_egress(struct __sk_buff *skb)
 	if (!peer || packet.is_local)
 		return NEXT;
 	mode = *(volatile __u32 *)&peer->mode;
-	if (mode != MODE_TAKE && mode != MODE_DRAIN) {
-		if (!is_silent(peer, &packet, bpf_ktime_get_coarse_ns()))
-			return NEXT;
-		if (!daemon_lives(settings.heartbeat_max_age_ns))
-			return pass(PASSED_STALE_HEARTBEAT);
-		if (__sync_bool_compare_and_swap(&peer->mode, MODE_PASS, MODE_TAKE)) {
-			peer->announced = 0;
-			count(ALARMS);
+	if (mode == MODE_DRAIN && daemon_lives(settings.heartbeat_max_age_ns)) {
+		__u32 taken = __sync_fetch_and_add(&peer->taken, 1);
+
+		if (*(volatile __u32 *)&peer->done != taken ||
+		    !__sync_bool_compare_and_swap(&peer->mode, MODE_DRAIN, MODE_PASS)) {
+			count(TAKEN);
+			return bpf_redirect(settings.device_ifindex, 0);
 		}
-	} else if (!daemon_lives(settings.heartbeat_max_age_ns)) {
+		__sync_fetch_and_add(&peer->done, 1);
+		count(RESUMED);
+		mode = MODE_PASS;
+	}
+	if (mode != MODE_TAKE && !is_silent(peer, &packet, bpf_ktime_get_coarse_ns()))
+		return NEXT;
+	if (!daemon_lives(settings.heartbeat_max_age_ns))
 		return pass(PASSED_STALE_HEARTBEAT);
+	if (mode != MODE_TAKE && __sync_bool_compare_and_swap(&peer->mode, MODE_PASS, MODE_TAKE)) {
+		peer->announced = 0;
+		count(ALARMS);
 	}
-	taken = __sync_fetch_and_add(&peer->taken, 1);
-	if (mode == MODE_DRAIN && *(volatile __u32 *)&peer->done == taken) {
-		peer->asked_ns = 0;
-		if (__sync_bool_compare_and_swap(&peer->mode, MODE_DRAIN, MODE_PASS)) {
-			__sync_fetch_and_add(&peer->done, 1);
-			count(RESUMED);
-			return NEXT;
-		}
-	}
+	__sync_fetch_and_add(&peer->taken, 1);
 	count(TAKEN);
 	return bpf_redirect(settings.device_ifindex, 0);
 }
