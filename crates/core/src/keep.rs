@@ -19,9 +19,8 @@
 //!        down (signal, carrier, command)            up, or a packet of the peer
 //! ```
 //!
-//! SILENT is a guess, so a packet still goes out as it comes, and only its copy is kept. A wrong
-//! guess loses nothing and changes no order. DOWN is knowledge: packets wait. A peer of which
-//! nothing is kept for long is given up, and PASSING again.
+//! SILENT is a guess: a packet still goes out as it comes, and only its copy is kept. A wrong guess
+//! loses nothing and changes no order. DOWN is knowledge: packets wait. In the end a peer is given up.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};

@@ -69,6 +69,7 @@ fn check(settings: &GatewaySettings) -> anyhow::Result<()> {
     let findings = check::run(&check::Subject {
         wireless: &settings.wireless,
         wired: settings.wired.as_deref(),
+        keep: settings.scheme == SchemeName::Keep,
         cache_bytes_max: settings.core.cache_bytes_max,
         flows_max: settings.core.flows_max,
         state_file: &settings.state_file,

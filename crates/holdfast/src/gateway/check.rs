@@ -14,6 +14,7 @@ use std::process::Command;
 
 use holdfast_core::FLOW_RECORD_LEN;
 use holdfast_net::datapath::{AttachMode, DataPath, Interface, tcx_program_count};
+use holdfast_net::keep_path::{KeepPath, Peers};
 use holdfast_net::state_file::HEADER_BYTES;
 use serde_json::Value;
 
@@ -90,6 +91,8 @@ impl fmt::Display for Finding {
 pub(super) struct Subject<'a> {
     pub(super) wireless: &'a str,
     pub(super) wired: Option<&'a str>,
+    /// The scheme is `keep`, which has programs of its own, and neither cache nor state file.
+    pub(super) keep: bool,
     pub(super) cache_bytes_max: usize,
     pub(super) flows_max: usize,
     pub(super) state_file: &'a Path,
@@ -117,9 +120,11 @@ pub(super) fn run(subject: &Subject<'_>) -> Vec<Finding> {
     findings.extend(check_other_programs(&interface, subject.is_running));
     findings.extend(check_flowtables(subject));
     findings.extend(check_hardware_offload(subject.wireless));
-    findings.extend(check_memory(subject.cache_bytes_max));
-    findings.extend(check_state_file(subject.state_file, subject.flows_max));
-    findings.push(check_data_path(subject.wireless));
+    if !subject.keep {
+        findings.extend(check_memory(subject.cache_bytes_max));
+        findings.extend(check_state_file(subject.state_file, subject.flows_max));
+    }
+    findings.push(check_data_path(subject.wireless, subject.keep));
     findings
 }
 
@@ -331,13 +336,18 @@ fn check_state_file(path: &Path, flows_max: usize) -> Option<Finding> {
     })
 }
 
-/// Tries what the daemon will do, without taking a packet.
-fn check_data_path(wireless: &str) -> Finding {
-    match DataPath::attach(wireless, AttachMode::Auto) {
-        Ok(path) if path.detaches_on_death() => {
-            Finding::fine(format!("the data path attaches to {wireless} (TCX)"))
-        }
-        Ok(_) => Finding::note(
+/// Tries what the daemon will do, without taking a packet: whether the programs detach by
+/// themselves.
+fn check_data_path(wireless: &str, keep: bool) -> Finding {
+    let attached = if keep {
+        KeepPath::attach(wireless, AttachMode::Auto, Peers::ByAddress, 0)
+            .map(|path| path.detaches_on_death())
+    } else {
+        DataPath::attach(wireless, AttachMode::Auto).map(|path| path.detaches_on_death())
+    };
+    match attached {
+        Ok(true) => Finding::fine(format!("the data path attaches to {wireless} (TCX)")),
+        Ok(false) => Finding::note(
             format!("the data path attaches to {wireless} by clsact: this kernel has no TCX"),
             "after a kill its programs stay, and pass everything on",
         ),
@@ -406,6 +416,7 @@ mod tests {
         let findings = run(&Subject {
             wireless: "hf-nowhere",
             wired: None,
+            keep: false,
             cache_bytes_max: 1 << 20,
             flows_max: 1,
             state_file: Path::new("/run/holdfast/flows"),
