@@ -64,16 +64,16 @@ enum counter {
 
 #define ANSWERED_MAX 65536
 /*
- * A flow with so many packets of the peer in four seconds is in use, and stays so for eight: its
+ * A flow with so many packets of the peer in four seconds is in use, and stays so for a minute: its
  * silence counts. One that is answered now and then is no sign of anything.
  */
 #define IN_USE_PACKETS 8
-#define IN_USE_S 8
+#define IN_USE_S 64
 
 /* A peer that was asked is silent after 5/4 of its longest recent gap and this. */
 #define SILENCE_MIN_NS 50000000LL
-/* Longer gaps are outages. */
-#define GAP_MAX_NS 1000000000LL
+/* Longer gaps are outages; a satellite's round trip is not. */
+#define GAP_MAX_NS 700000000LL
 /* Before one was seen. */
 #define GAP_INITIAL_NS 100000000ULL
 /* Gaps count for one to two of these. */
@@ -317,7 +317,7 @@ static __always_inline void note_answer(__u64 hash, __u64 now)
 	if (answer->tag != hash >> 32 || !answer->packets) {
 		answer->tag = hash >> 32;
 		answer->seen_s = second;
-		answer->in_use_s = second - IN_USE_S * 16;
+		answer->in_use_s = second - 2 * IN_USE_S;
 		answer->packets = 1;
 		return;
 	}
