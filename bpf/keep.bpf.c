@@ -21,8 +21,8 @@
  * had no answer. If that is longer than its recent gaps explain, the
  * program itself takes the packet and all that follow: the peer is silent.
  *
- * DRAIN ends by itself: when the daemon has finished all that were taken, the
- * next packet passes, behind them.
+ * DRAIN ends here when the daemon has finished all packets that were taken: the
+ * next one passes. The daemon ends it where no packet comes, or some were lost.
  *
  * Peers and answered flows are plain arrays, found by a seeded hash, which the
  * daemon reads and writes through mmap.
@@ -50,7 +50,7 @@ enum counter {
 #define ND_TYPE_MIN 133
 #define ND_TYPE_MAX 137
 
-/* The modes of a peer; shared with crates/net/src/keep_path.rs. */
+/* The modes of a peer; shared with crates/net/src/keep_path/peers.rs. */
 #define MODE_PASS 0
 #define MODE_TAKE 1
 #define MODE_DRAIN 2
@@ -104,7 +104,7 @@ struct peer {
 	__u64 unused_asked[7];
 
 	__u64 seen_ns;
-	__u32 seen; /* packets while not in PASS */
+	__u32 seen; /* packets while in TAKE */
 	__u32 gap_ns[2]; /* the longest now, and in the age before */
 	__u32 unused_seen;
 	__u64 gap_age_ns;
@@ -120,7 +120,7 @@ struct {
 	__type(value, struct peer);
 } peers SEC(".maps");
 
-/* A flow of which the peer was seen; shared with keep_path/peers.rs. Seconds are the clock's. */
+/* How often the peer sent packets of a flow; shared with crates/net/src/keep_path/peers.rs. */
 struct answer {
 	__u32 tag; /* of the flow's hash */
 	__u16 seen_s;

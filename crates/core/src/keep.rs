@@ -41,7 +41,7 @@ pub use flow::PacketFlow;
 use peer::{Peer, Phase};
 use shelf::Kept;
 
-/// What is on its way when a link goes down may still arrive for so long.
+/// The time in which packets that were on their way when a link went down still arrive.
 const LATE_MAX: Duration = Duration::from_millis(100);
 
 /// A peer has room for so much, however much others have.

@@ -31,9 +31,9 @@ mod report;
 const BATCH_FRAMES: usize = 64;
 /// Buffers beside those for what is kept: for what is on its way.
 const POOL_SPARE_BYTES: usize = 8 << 20;
-/// A peer is in DRAIN for so long at most while nothing waits in the device...
+/// The longest time in DRAIN while nothing waits in the device...
 const DRAIN_MAX_IDLE: Duration = Duration::from_millis(40);
-/// ... and for so long otherwise.
+/// ... and otherwise.
 const DRAIN_MAX: Duration = Duration::from_secs(1);
 
 /// Flows of a peer that is the whole link.
@@ -66,8 +66,8 @@ pub(crate) fn start(
     }
     let path = KeepPath::attach(link, AttachMode::Auto, peers, unpredictable()?)?;
     let data_path = match path.interface().kind {
-        LayerKind::Ethernet => "tcx-tap",
-        LayerKind::RawIp => "tcx-tun",
+        LayerKind::Ethernet => "tc-tap",
+        LayerKind::RawIp => "tc-tun",
     };
     tracing::info!(
         link,
@@ -83,14 +83,14 @@ pub(crate) fn start(
     let (counters, link_ifindex) = (path.counters()?, path.interface().ifindex);
     let device_ifindex = path.device_ifindex();
     let handle = WorkerHandle::new(commands, waker.clone());
-    let (tell_done, done) = oneshot::channel();
+    let (at_end, done) = oneshot::channel();
     let thread = std::thread::Builder::new()
         .name("packets".into())
         .spawn(move || {
             let whole_link = peers == Peers::WholeLink;
             let worker = KeepWorker::new(path, (settings, whole_link), queue, waker);
             // Who waits for it may have left already.
-            let _ = tell_done.send(worker.and_then(KeepWorker::run));
+            let _ = at_end.send(worker.and_then(KeepWorker::run));
         })?;
     Ok(Running {
         worker: handle,

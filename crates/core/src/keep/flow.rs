@@ -21,7 +21,7 @@ pub struct PacketFlow {
     /// The protocol above IP; with IPv6 the first header behind IPv6's own.
     pub protocol: u8,
     /// Source port and destination port, an SPI, or 0: for other protocols, and for fragments,
-    /// most of which have none.
+    /// because most fragments have none.
     pub selector: u32,
 }
 

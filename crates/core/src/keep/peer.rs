@@ -19,7 +19,7 @@ const CREDIT_MAX: i32 = 64;
 const CREDIT_INTERVAL: Duration = Duration::from_millis(10);
 /// A link that somebody called down is asked so much more seldom than a silent one...
 const ASK_SELDOM_FACTOR: u32 = 10;
-/// ... and so is one that has been silent for so long: the peer may be gone for good.
+/// ... and so is one that has been silent for this time: the peer may be gone for good.
 const ASK_OFTEN_MAX: Duration = Duration::from_secs(64);
 
 /// Where a peer stands in the diagram of the module above.

@@ -234,6 +234,23 @@ fn a_peer_that_nobody_waits_for_is_given_up() {
 }
 
 #[test]
+fn what_is_kept_goes_to_nobody_who_has_the_address_later() {
+    let (mut keeper, mut edge) = down();
+    keeper.take(
+        packet(flow(0, TCP), 1, Answers::Many),
+        true,
+        at(10),
+        &mut edge,
+    );
+    keeper.forget(PEER, &mut edge);
+    assert_eq!(edge.modes.last(), Some(&Mode::Drain));
+    keeper.see(PEER, 1, ANSWER_MAX, at(500), &mut edge);
+    keeper.handle_link(PEER, LinkEvent::Up, LinkSource::Signal, at(600), &mut edge);
+    assert!(edge.take_sent().is_empty());
+    assert_eq!((keeper.bytes(), keeper.poll_timeout()), (0, None));
+}
+
+#[test]
 fn many_flows_go_out_at_the_pace_of_the_peers_answers() {
     let (mut keeper, mut edge) = down();
     for number in 0..100 {

@@ -53,8 +53,15 @@ impl KeepWorker {
                 let _ = reply.send(self.status(&named));
             }
             Command::Leave => self.leaving = true,
+            Command::Forget(addresses) => {
+                for address in addresses {
+                    if let Some(peer) = self.edge.path.peer(address) {
+                        self.keeper.forget(peer, &mut self.edge);
+                    }
+                }
+            }
             // Frames go out as they came; and none of this is about packets that are kept.
-            Command::Mtu(_) | Command::Notice(_) | Command::Abilities(_) | Command::Forget(_) => {}
+            Command::Mtu(_) | Command::Notice(_) | Command::Abilities(_) => {}
         }
     }
 
