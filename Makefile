@@ -11,7 +11,7 @@ TARGET_DIR := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 HOLDFAST := $(TARGET_DIR)/release/holdfast
 ARGS ?=
 
-.PHONY: help demo test test-virtual fuzz lint bench build clean
+.PHONY: help demo test test-virtual same fuzz lint bench build clean
 
 help: ## this list
 	@awk -F ': *## *' '/^[a-z-]+:.*##/ { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,6 +29,11 @@ test-virtual: ## the tests that need the virtual kernel, which is built first: s
 	@$(MAKE) --no-print-directory build
 	@$(HOLDFAST) lab setup
 	@HOLDFAST_NO_SKIP=1 cargo test --locked --package holdfast --features virtual-kernel-tests --test virtual_kernel --test lab
+
+same: ## the packets of every run on the model, compared with a committed file: some minutes
+	@scripts/packages.sh build
+	@scripts/toolchain.sh
+	@cargo run --locked --release --package holdfast-lab --example same -- $(ARGS)
 
 fuzz: ## hostile input for what reads from the network: a minute; ARGS='--scheme hold --seconds 600'
 	@scripts/packages.sh test
