@@ -36,7 +36,7 @@ finds_nothing() {
 
 rust_files() { find crates -name '*.rs' -not -path '*/target/*' | sort; }
 bpf_files() { find bpf \( -name '*.c' -o -name '*.h' \) | sort; }
-scripts() { find scripts .ci Makefile -type f | sort; }
+scripts() { find scripts .ci Makefile -type f -not -name '*.todo' | sort; }
 
 # --- sources -------------------------------------------------------------------------------
 
@@ -205,6 +205,7 @@ check 'lints of the workspace' finds_nothing lints_of_workspace
 check 'names of files and tests' finds_nothing empty_names
 check 'names in the middle node' finds_nothing end_to_end_names
 check 'no sleep without a system' finds_nothing sleeping_tests
+check 'words of docs/words.md' scripts/words.pl
 check 'a reason for each dependency' finds_nothing unexplained_dependencies
 check 'each dependency used' finds_nothing unused_dependencies
 check 'directions of dependencies' dependency_directions
@@ -214,7 +215,7 @@ check 'clippy' cargo clippy --locked --workspace --all-targets --all-features --
 check 'purity' scripts/purity.sh
 check 'documentation' documentation
 optional clang-format clang-format --dry-run --Werror $(bpf_files)
-optional shellcheck shellcheck -S warning $(scripts | grep -v -x Makefile)
+optional shellcheck shellcheck -S warning $(scripts | grep -v -E '^Makefile$|\.pl$')
 optional cargo-deny cargo deny --all-features check
 
 [ $failed -eq 0 ] && echo 'lint: clean' >&2

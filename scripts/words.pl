@@ -1,0 +1,153 @@
+#!/usr/bin/env perl
+# SPDX-License-Identifier: Apache-2.0
+#
+# Checks sources, scripts and pages for the words that docs/words.md does not allow, and pages for long lines.
+#
+#     scripts/words.pl            every file; scripts/words.todo lists the files that are not clean yet
+#     scripts/words.pl FILE...    all findings in these files, listed or not
+#     scripts/words.pl --shrink   takes the files that are clean now off the list
+#
+# The list only gets shorter. A file that is moved keeps its line, with the new path.
+
+use strict;
+use warnings;
+use File::Basename qw(dirname);
+use File::Find qw(find);
+
+chdir dirname($0) . '/..' or die "cannot change to the repository: $!";
+
+my $list = 'scripts/words.todo';
+my $line_max = 120;    # of a page
+my $row_max = 160;     # of a table's row
+
+# Words as prose and as parts of names: told, is_told, Told, TOLD.
+sub word {
+    my ($word) = @_;
+    my $capital = ucfirst $word;
+    my $upper = uc $word;
+    return "(?:(?<![A-Za-z])$word|$capital)(?![a-z])|(?<![A-Za-z])$upper(?![A-Za-z])";
+}
+
+# What is searched, and what stands in its place in plain English.
+my @phrases = (
+    [ join('|', map { word($_) } qw(told tells say says said)), 'notify, signal, report, ACK, state' ],
+    [ word('tell') . '(?! apart)', 'notify, signal, report' ],
+    [ join('|', map { word($_) } qw(hear hears heard)), 'receive, seen' ],
+    [ join('|', map { word($_) } qw(met meeting greet)), 'adopt, adopting' ],
+    [ join('|', map { word($_) } qw(grid sentinel waking)), 'the mechanism by its name' ],
+    [ join('|', map { word($_) } qw(nobody somebody whoever)), 'the actor by its name' ],
+    [ '(?<!bit )(?<!byte )(?:' . word('words') . ')', 'notifications, fields, messages' ],
+    [ '(?i:\b(?:asks|asked)\b)(?! (?:for|to)\b)|(?:_asked|asked_)', 'probe, probed, request, query' ],
+    [ '(?<!\.)(?<!ringbuf_)(?:' . word('reserve') . ')', 'withheld segment' ],
+    [ '(?i:\bin place of\b)', 'instead of' ],
+    [ '(?<!in )(?<!In )(?<!in_)(?<!in-)(?<!take )(?<!takes )(?<!took )(?:' . word('places?') . ')', 'index, slot, FlowId, MobileId' ],
+    [ '(?i:\bso (?:long|many)\b)', 'a duration, a count' ],
+    [ '(?i:\bof (?:which|whom)\b)', 'a second sentence' ],
+    [ '(?i:\b(?:sent|send|sends|sending) (?:again|once more)\b)', 'retransmit' ],
+    [ '(?i:\b(?:held|hold|holds|holding|kept|keep|keeps) back\b)', 'withhold an ACK, queue a segment' ],
+    [ '(?i:\b(?:link|radio|cell|interface|carrier) (?:still |no longer |again )?carries\b)|\bcarries (?:again|nothing)\b|\bCarries\b|\bcarries[:,)]|\.carries\b', 'the link is up' ],
+    [ '(?i:\b(?:is|are|was|were|comes?|came) back\b)', 'the link is up again' ],
+    [ '(?i:\b(?:has|have|had|is) gone\b)', 'the link is down' ],
+    [ '(?i:\bways? (?:in|out)\b)(?! which)|\bWays?\b', 'ingress, egress, direction' ],
+);
+$_->[0] = qr/$_->[0]/ for @phrases;
+
+# Most lines have none of these strings, and no further pattern is tried on them.
+my $suspicious = qr/told|tell|say|said|hear|met|meeting|greet|grid|sentinel|waking|nobody|somebody|whoever|word|ask
+    |reserve|place|so\ long|so\ many|of\ wh|again|once\ more|back|carr|gone|way/xi;
+
+# Names of variables; searched in code without comments and strings.
+my @names = ( [ qr'(?:\blet (?:mut )?|\bfor |[|(,&*]\s*|\bmut )(?:of|its)\s*(?:[:=,|)]|in\b)|\b(?:of|its)\.[a-z]', 'a noun' ] );
+
+sub code_of {
+    my ($line) = @_;
+    $line =~ s/"(?:[^"\\]|\\.)*"/""/g;
+    $line =~ s{//.*}{};
+    $line =~ s{^\s*\*.*|/\*.*}{};
+    return $line;
+}
+
+sub is_page { return $_[0] =~ /\.md$/ }
+
+sub findings {
+    my ($file) = @_;
+    open my $in, '<', $file or die "$file: $!\n";
+    my ($number, $fenced, @found) = (0, 0);
+    while (my $line = <$in>) {
+        $number++;
+        chomp $line;
+        $fenced = !$fenced if $line =~ /^\s*```/;
+        for my $phrase ($line =~ $suspicious ? @phrases : ()) {
+            my ($pattern, $use) = @$phrase;
+            push @found, "$file:$number: '$&': use $use" if $line =~ /$pattern/;
+        }
+        if ($file =~ /\.(?:rs|c|h)$/ && $line =~ /\b(?:of|its)\b/) {
+            my $code = code_of($line);
+            for my $name (@names) {
+                my ($pattern, $use) = @$name;
+                push @found, "$file:$number: '$&': use $use" if $code =~ /$pattern/;
+            }
+        }
+        if (is_page($file) && !$fenced) {
+            utf8::decode(my $text = $line);
+            my $max = $text =~ /^\|/ ? $row_max : $line_max;
+            push @found, "$file:$number: " . length($text) . " characters; the limit is $max" if length $text > $max;
+        }
+    }
+    return @found;
+}
+
+sub files {
+    my @files = grep { -f } glob '*.md';
+    find(
+        {
+            no_chdir => 1,
+            wanted => sub {
+                $File::Find::prune = 1 if -d && m{/target$};
+                push @files, $_ if -f && /\.(?:rs|c|h|sh|md|service)$/;
+            },
+        },
+        grep { -d } qw(crates bpf scripts .ci docs dist papers)
+    );
+    push @files, glob 'etc/*.toml';
+    # The page that lists these words.
+    return sort grep { $_ ne 'docs/words.md' } @files;
+}
+
+if (@ARGV && $ARGV[0] ne '--shrink') {
+    my @found = map { findings($_) } @ARGV;
+    print "$_\n" for @found;
+    exit(@found ? 1 : 0);
+}
+
+open my $in, '<', $list or die "$list: $!\n";
+my %listed = map { chomp; $_ => 1 } grep { !/^#/ } <$in>;
+close $in;
+
+my ($status, @left) = (0);
+for my $file (files()) {
+    my @found = findings($file);
+    my $is_listed = delete $listed{$file};
+    if (@found && $is_listed) {
+        push @left, $file;
+    } elsif (@found) {
+        print "$_\n" for @found;
+        $status = 1;
+    } elsif ($is_listed && !@ARGV) {
+        print "$list: $file is clean now; scripts/words.pl --shrink takes it off the list\n";
+        $status = 1;
+    }
+}
+if (@ARGV) {
+    open my $out, '>', $list or die "$list: $!\n";
+    print {$out} "# Files that do not follow docs/words.md yet. This list only gets shorter.\n";
+    print {$out} "$_\n" for @left;
+    close $out;
+    printf "%d files are left\n", scalar @left;
+} else {
+    for my $file (sort keys %listed) {
+        print "$list: there is no file $file\n";
+        $status = 1;
+    }
+}
+exit $status;
