@@ -28,7 +28,7 @@ sub word {
     return "(?:(?<![A-Za-z])$word|$capital)(?![a-z])|(?<![A-Za-z])$upper(?![A-Za-z])";
 }
 
-# What is searched, and what stands in its place in plain English.
+# What is searched, and what plain English uses instead. Names of files, and code in pages, are not searched.
 my @phrases = (
     [ join('|', map { word($_) } qw(told tells say says said)), 'notify, signal, report, ACK, state' ],
     [ word('tell') . '(?! apart)', 'notify, signal, report' ],
@@ -36,7 +36,7 @@ my @phrases = (
     [ join('|', map { word($_) } qw(met meeting greet)), 'adopt, adopting' ],
     [ join('|', map { word($_) } qw(grid sentinel waking)), 'the mechanism by its name' ],
     [ join('|', map { word($_) } qw(nobody somebody whoever)), 'the actor by its name' ],
-    [ '(?<!bit )(?<!byte )(?:' . word('words') . ')', 'notifications, fields, messages' ],
+    [ '(?<!bit )(?<!byte )(?<!the )(?<!\/)(?:' . word('words') . ')', 'notifications, fields, messages' ],
     [ '(?i:\b(?:asks|asked)\b)(?! (?:for|to)\b)|(?:_asked|asked_)', 'probe, probed, request, query' ],
     [ '(?<!\.)(?<!ringbuf_)(?:' . word('reserve') . ')', 'withheld segment' ],
     [ '(?i:\bin place of\b)', 'instead of' ],
@@ -77,9 +77,11 @@ sub findings {
         $number++;
         chomp $line;
         $fenced = !$fenced if $line =~ /^\s*```/;
-        for my $phrase ($line =~ $suspicious ? @phrases : ()) {
+        my $prose = $line =~ s{[\w./*-]+\.(?:rs|md|toml|[ch]|sh|pl|txt)\b}{}gr;
+        $prose =~ s/`[^`]*`//g if is_page($file);
+        for my $phrase ($prose =~ $suspicious ? @phrases : ()) {
             my ($pattern, $use) = @$phrase;
-            push @found, "$file:$number: '$&': use $use" if $line =~ /$pattern/;
+            push @found, "$file:$number: '$&': use $use" if $prose =~ /$pattern/;
         }
         if ($file =~ /\.(?:rs|c|h)$/ && $line =~ /\b(?:of|its)\b/) {
             my $code = code_of($line);
