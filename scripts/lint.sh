@@ -194,7 +194,7 @@ documentation() {
 }
 
 scripts/packages.sh lint
-scripts/toolchain.sh rustfmt clippy
+scripts/toolchain.sh rustfmt clippy cargo-modules
 
 check 'licence lines' finds_nothing missing_licence
 check 'module documentation' finds_nothing missing_module_doc
@@ -209,6 +209,7 @@ check 'words of docs/words.md' scripts/words.pl
 check 'a reason for each dependency' finds_nothing unexplained_dependencies
 check 'each dependency used' finds_nothing unused_dependencies
 check 'directions of dependencies' dependency_directions
+check 'no circle of imports' scripts/imports.sh
 check 'cargo fmt' cargo fmt --all --check
 # With the tests that other machines run.
 check 'clippy' cargo clippy --locked --workspace --all-targets --all-features -- -D warnings

@@ -3,9 +3,10 @@
 #
 # Checks that a Rust toolchain new enough for this workspace can be found.
 #
-#     scripts/toolchain.sh [component...]     such as: rustfmt clippy
+#     scripts/toolchain.sh [component...]     such as: rustfmt clippy cargo-modules
 #
-# A missing component is added where rustup manages the toolchain.
+# A missing component is added where rustup manages the toolchain; cargo-modules is built, which takes
+# some minutes, once.
 
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -22,7 +23,14 @@ if [ "$(printf '%s\n%s\n' "$needed" "$found" | sort -V | head -n 1)" != "$needed
     exit 1
 fi
 
+readonly modules_version=0.27.0
+
 for component in "$@"; do
+    if [ "$component" = cargo-modules ]; then
+        cargo-modules --version >/dev/null 2>&1 ||
+            cargo install --locked --quiet "cargo-modules@$modules_version" >&2
+        continue
+    fi
     case "$component" in
     rustfmt) probe=cargo-fmt ;;
     clippy) probe=cargo-clippy ;;

@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Looks for circles of imports between the modules of each crate.
+#
+#     scripts/imports.sh [CRATE...]      such as: holdfast-core
+#
+# Modules of one parent are compared, each with all modules below it: if one uses another, the other
+# may not use the first, not even by a detour. A module may use its parent's items and its own
+# children.
+#
+# scripts/imports.circles names the modules that are on a circle still; the list only gets shorter. A
+# module on a circle that the list has not, and one on the list that is on none, are each a line; then
+# the status is 1.
+
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export PATH="$PATH:${CARGO_HOME:-$HOME/.cargo}/bin"
+
+crates=("$@")
+[ ${#crates[@]} -gt 0 ] || mapfile -t crates < <(sed -n 's/^name = "\(holdfast.*\)"$/\1/p' crates/*/Cargo.toml | sort -u)
+
+# Each line: a module, and another of the same parent that it uses.
+siblings() {
+    sed -n 's/^ *"\([a-z0-9_:]*\)" -> "\([a-z0-9_:]*\)" .*"uses".*/\1 \2/p' | awk '{
+        from_len = split($1, from, "::")
+        to_len = split($2, to, "::")
+        path = ""
+        for (level = 1; level <= from_len && level <= to_len; level++) {
+            if (from[level] != to[level]) {
+                print path from[level], path to[level]
+                break
+            }
+            path = path from[level] "::"
+        }
+    }' | sort -u
+}
+
+circles=
+for crate in "${crates[@]}"; do
+    part=--lib
+    [ -e "crates/${crate#holdfast-}/src/lib.rs" ] || part="--bin=holdfast"
+    graph="$(cargo modules dependencies --package "$crate" "$part" --no-owns --no-externs --no-sysroot \
+        --no-types --no-traits --no-fns)"
+    if ! grep -q '^digraph' <<<"$graph"; then
+        echo "imports.sh: cargo modules printed no graph of $crate" >&2
+        exit 2
+    fi
+    # tsort names the modules of a circle on its standard error.
+    circles+="$({ siblings <<<"$graph" | tsort 2>&1 >/dev/null || true; } |
+        sed -n 's/^tsort: \([a-z0-9_]*::.*\)$/\1/p')"$'\n'
+done
+circles="$(sort -u <<<"$circles" | sed '/^$/d')"
+
+known="$(mktemp)"
+trap 'rm -f "$known"' EXIT
+for crate in "${crates[@]}"; do
+    grep "^${crate//-/_}::" scripts/imports.circles || true
+done | sort -u >"$known"
+differences="$({
+    comm -13 "$known" <(cat <<<"$circles") | sed 's/$/: is on a circle of imports/'
+    comm -23 "$known" <(cat <<<"$circles") | sed 's/$/: is on no circle any more: take it out of scripts\/imports.circles/'
+} | grep -v '^:' || true)"
+[ -z "$differences" ] && exit 0
+echo "$differences" >&2
+exit 1
