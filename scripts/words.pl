@@ -78,7 +78,7 @@ sub findings {
         chomp $line;
         $fenced = !$fenced if $line =~ /^\s*```/;
         my $prose = $line =~ s{[\w./*-]+\.(?:rs|md|toml|[ch]|sh|pl|txt)\b}{}gr;
-        $prose =~ s/`[^`]*`//g if is_page($file);
+        $prose =~ s/`[^`]*`|^ {4}.*//g if is_page($file);
         for my $phrase ($prose =~ $suspicious ? @phrases : ()) {
             my ($pattern, $use) = @$phrase;
             push @found, "$file:$number: '$&': use $use" if $prose =~ /$pattern/;
