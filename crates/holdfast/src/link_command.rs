@@ -23,6 +23,13 @@ use holdfast_link::OutageEffect;
 use config::LinkConfig;
 use emulator::Emulator;
 
+/// A side of the link: the device there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    Fh,
+    Mh,
+}
+
 /// Emulate a link between two network namespaces.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct LinkArgs {

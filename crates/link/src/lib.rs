@@ -20,24 +20,28 @@
 //! nanosecond is carried over to the next one, so that no rounding accumulates.
 
 mod capacity;
+mod limits;
 mod loss;
 mod model;
 mod optimal;
 mod outage;
+mod priority;
 mod random;
 mod settings;
 mod trace;
 
 pub use capacity::Capacity;
 pub use holdfast_wire::{Duration, Instant};
-pub use model::{Counters, Departure, DropReason, Enqueue, LinkModel, Priority, Station};
+pub use limits::SettingsError;
+pub use model::{Counters, Departure, DropReason, Enqueue, LinkModel, Station};
 pub use optimal::optimal_transfer;
 pub use outage::{
     LinkState, Outage, OutageAt, OutageEffect, OutagePlan, OutageSchedule, OutageSettings, Patch,
 };
+pub use priority::Priority;
 pub use random::seed_for;
 pub use settings::{
     BitErrorEffect, GilbertElliott, Jitter, LinkPlan, LinkSettings, QUEUE_PACKETS_DEFAULT,
-    SettingsError, SlowPlan, SlowSpells,
+    SlowPlan, SlowSpells,
 };
 pub use trace::{Trace, TraceError, TraceFormat};

@@ -17,14 +17,16 @@ use holdfast_wire::{Duration, Instant};
 
 pub use counters::{Counters, DropReason};
 use progress::{InFlight, Progress, Sending};
-pub use queue::{Priority, Station};
+pub use queue::Station;
 use queue::{Queues, Waiting};
 
 use crate::capacity::{NanoBits, need};
+use crate::limits::SettingsError;
 use crate::loss::{BitErrors, BitFate, GilbertElliottLoss};
 use crate::outage::{LinkState, OutageEffect, OutageSchedule};
+use crate::priority::Priority;
 use crate::random::{Part, Stream};
-use crate::settings::{LinkPlan, LinkSettings, SettingsError};
+use crate::settings::{LinkPlan, LinkSettings};
 
 /// The most packets on the way at once; reached only by a link without a rate.
 const IN_FLIGHT_MAX: usize = 1_000_000;

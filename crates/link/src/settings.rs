@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One direction's settings as the user writes them, and the plan that follows.
 
-use std::fmt;
 use std::sync::Arc;
 
 use holdfast_wire::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::capacity::Capacity;
-use crate::model::Priority;
+use crate::limits::{SettingsError, in_range, probability};
 use crate::outage::{OutageEffect, OutagePlan, OutageSettings};
+use crate::priority::Priority;
 use crate::random::Stream;
 use crate::trace::{MBIT_PER_S_MAX, Trace, TraceFormat};
 
@@ -24,57 +24,6 @@ const QUEUE_PACKETS_MAX: f64 = 10_000_000.0;
 
 /// The largest differentiated services codepoint: six bits (RFC 2474).
 const DSCP_MAX: f64 = 63.0;
-
-/// A setting that cannot be: the key, what it got and what it takes.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{key}: got {got}, takes {takes}")]
-pub struct SettingsError {
-    /// The key, with those of the tables it is in.
-    pub key: String,
-    /// What it got.
-    pub got: String,
-    /// What it takes.
-    pub takes: String,
-}
-
-impl SettingsError {
-    /// An error about `key`.
-    pub fn new(key: &str, got: impl fmt::Display, takes: impl Into<String>) -> Self {
-        Self {
-            key: key.to_owned(),
-            got: got.to_string(),
-            takes: takes.into(),
-        }
-    }
-
-    /// The same error with the name of the table that the key is in.
-    pub fn within(mut self, table: &str) -> Self {
-        self.key = format!("{table}.{}", self.key);
-        self
-    }
-}
-
-/// `value` if it is from `min` to `max`; NaN is not.
-pub(crate) fn in_range(
-    key: &str,
-    value: f64,
-    min: f64,
-    max: f64,
-    unit: &str,
-) -> Result<f64, SettingsError> {
-    if (min..=max).contains(&value) {
-        return Ok(value);
-    }
-    Err(SettingsError::new(
-        key,
-        value,
-        format!("{min} to {max} {unit}"),
-    ))
-}
-
-fn probability(key: &str, value: f64) -> Result<f64, SettingsError> {
-    in_range(key, value, 0.0, 1.0, "(a probability)")
-}
 
 fn millis(key: &str, value: f64) -> Result<Duration, SettingsError> {
     let ms = in_range(key, value, 0.0, DELAY_MAX_MS, "ms")?;

@@ -28,13 +28,12 @@ mod interface;
 mod program;
 #[cfg(test)]
 mod tests;
-mod vnet;
 
 pub use crate::bpf::AttachMode;
+pub use crate::vnet::{Gso, VnetHdr};
 pub(crate) use counters::sums;
 pub use counters::{CounterValues, Counters};
 pub use interface::{Interface, has_carrier, tcx_program_count};
-pub use vnet::{Gso, VnetHdr};
 
 use crate::bpf::{Hook, HookSide, SharedWords};
 use program::ProgramSettings;

@@ -22,8 +22,8 @@ use std::ops::{Deref, Range};
 use std::ptr::NonNull;
 use std::rc::Rc;
 
-use crate::datapath::VnetHdr;
 use crate::tun::VNET_HDR_BYTES;
+use crate::vnet::VnetHdr;
 
 /// The largest frame that a read may return, with its `virtio_net_hdr`: an IP
 /// packet of 65,535 octets behind an Ethernet header fits.

@@ -24,3 +24,4 @@ pub mod state_file;
 mod syscall;
 pub mod tcp_info;
 pub mod tun;
+mod vnet;

@@ -24,18 +24,20 @@
 //! ```
 
 use holdfast_core::mobile_host::MobileHostSettings;
-use holdfast_core::{Direction, LinkSource, Settings};
+use holdfast_core::{Direction, Settings};
 use holdfast_link::{LinkPlan, LinkSettings, SettingsError};
 use holdfast_wire::{Duration, Instant};
 
 use crate::content::ContentKind;
+use crate::network::LinkSignal;
 use crate::observe::Observer;
 #[cfg(test)]
 use crate::outcome::CrossOutcome;
 use crate::outcome::Outcome;
-use crate::tcp::TcpSettings;
+use crate::tcp::{Reading, TcpSettings};
 
 mod build;
+mod hops;
 mod reference;
 mod roaming;
 
@@ -173,20 +175,6 @@ pub struct MobilePlan {
     pub warned_before: Option<Duration>,
 }
 
-/// How the gateway learns of outages besides by silence.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LinkSignal {
-    /// Who says so.
-    pub source: LinkSource,
-    /// From the begin of an outage to the word of it; none: it is not told.
-    pub down_after: Option<Duration>,
-    /// From its end to the word of it; none: it is not told.
-    pub up_after: Option<Duration>,
-    /// So long before it begins a warning that the link is going down soon; none: there is
-    /// no warning.
-    pub warned_before: Option<Duration>,
-}
-
 /// One transfer over a TCP connection. The MH opens the connection.
 #[derive(Clone, Debug)]
 pub struct Transfer {
@@ -238,26 +226,6 @@ impl Transfer {
             ..Self::download(bytes, tcp)
         }
     }
-}
-
-/// How an application takes what its TCP has received.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Reading {
-    /// As soon as it is there.
-    #[default]
-    AtOnce,
-    /// Chunks of `bytes` at distances of `every`.
-    Chunks {
-        /// Bytes, at least 1.
-        bytes: u32,
-        /// The distance, at least 1 µs.
-        every: Duration,
-    },
-    /// Nothing before `until`, from the start of the run; then as soon as it is there.
-    NotBefore {
-        /// The time.
-        until: Duration,
-    },
 }
 
 /// Datagrams at a constant rate over a stretch of the chain.

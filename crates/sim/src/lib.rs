@@ -33,11 +33,10 @@ pub mod tcp;
 
 pub use content::ContentKind;
 pub use experiment::{
-    CrossTraffic, Experiment, GatewayPlan, Hop, LinkSignal, MobilePlan, Move, Reading, Roaming,
-    RunUntil, Transfer,
+    CrossTraffic, Experiment, GatewayPlan, Hop, MobilePlan, Move, Roaming, RunUntil, Transfer,
 };
-pub use network::Network;
+pub use network::{LinkSignal, Network};
 pub use observe::{LinkId, Observer, PacketEvent};
 pub use outcome::{CrossOutcome, Outcome, Sample, Stall, TransferOutcome};
 pub use packet::{NodeId, Packet};
-pub use tcp::{Judged, OnHandoff, Preset, TcpSettings};
+pub use tcp::{Judged, OnHandoff, Preset, Reading, TcpSettings};

@@ -34,7 +34,7 @@ mod watch;
 use change::Change;
 use compression::{MobileDecompression, Payloads};
 use gateway::GatewayNode;
-pub use gateway::GatewayRole;
+pub use gateway::{GatewayRole, LinkSignal};
 pub use graph::MediumPlan;
 use handoff::{MobileWord, Stations};
 use mobile::MobileNode;

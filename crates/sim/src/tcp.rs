@@ -24,6 +24,7 @@
 mod ack;
 mod congestion;
 mod connection;
+mod handoffs;
 mod handshake;
 mod lccwe;
 mod mobile;
@@ -39,11 +40,11 @@ mod timeout;
 mod variables;
 
 pub use connection::Connection;
-pub use lccwe::Judged;
+pub use handoffs::Judged;
 pub use preset::Preset;
 pub use rto::RtoEstimator;
 pub use settings::{DelayedAck, OnHandoff, TcpSettings};
-pub use variables::{Application, Counters, End, Ending, State, View};
+pub use variables::{Application, Counters, End, Ending, Reading, State, View};
 
 #[cfg(test)]
 #[expect(

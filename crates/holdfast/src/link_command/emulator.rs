@@ -24,7 +24,6 @@ use holdfast_wire::{Instant, dscp};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
 use burst::{Burst, READS_PER_TURN};
-pub(super) use lane::Side;
 use lane::{Carried, Lane};
 use sampler::Sampler;
 use start::Start;
@@ -33,7 +32,7 @@ use super::config::LinkConfig;
 use super::endpoint::open_endpoint;
 use super::event_log::{EventLog, LinkLogEvent};
 use super::trace::LinkTrace;
-use super::{CarrierArg, LinkArgs, StartArg};
+use super::{CarrierArg, LinkArgs, Side, StartArg};
 
 /// The longest packet a TUN device gives.
 const PACKET_BYTES_MAX: usize = 65_536;

@@ -9,8 +9,7 @@ use holdfast_lab::packet_trace::{PacketTrace, Passing};
 use holdfast_net::datapath::monotonic_ns;
 use holdfast_wire::Instant;
 
-use super::LinkArgs;
-use super::emulator::Side;
+use super::{LinkArgs, Side};
 
 /// Traces being written.
 #[derive(Debug)]

@@ -5,6 +5,7 @@
 use std::collections::VecDeque;
 
 use super::DropReason;
+use crate::priority::Priority;
 
 /// Who sends over the link. One direction of a full-duplex link has the first alone;
 /// on a half-duplex medium the two ends are the two stations.
@@ -15,17 +16,6 @@ pub enum Station {
     First,
     /// The other one.
     Second,
-}
-
-/// In which of its station's queues a packet waits.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Priority {
-    /// With all others.
-    #[default]
-    Ordinary,
-    /// Ahead of what is ordinary of the same station, behind what came before it with
-    /// the same priority (Snoop, 3.1.2: "two queues at the link layer").
-    Ahead,
 }
 
 #[derive(Debug)]

@@ -4,8 +4,8 @@
 use holdfast_wire::Instant;
 
 use super::{Outage, OutageAt, OutageSettings, Patch};
+use crate::limits::{SettingsError, in_range};
 use crate::random::Stream;
-use crate::settings::{SettingsError, in_range};
 use crate::trace::Trace;
 
 /// The shortest time up or down, in seconds.

@@ -7,14 +7,15 @@ use core::net::{IpAddr, Ipv4Addr};
 use core::ops::ControlFlow;
 
 use holdfast_core::Direction;
-use holdfast_link::{LinkPlan, seed_for};
+use holdfast_link::seed_for;
 use holdfast_wire::{Endpoint, Instant, SeqNum};
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
 
+use super::hops::{add_hop, link_of};
 use super::roaming::{Station, add_cells, connect_stations};
-use super::{Experiment, Hop, Reading, RunUntil, Transfer};
-use crate::network::{ConnectionId, GatewayRole, MediumPlan, MobileRole, Network, SourceSettings};
+use super::{Experiment, Reading, RunUntil, Transfer};
+use crate::network::{ConnectionId, GatewayRole, MobileRole, Network, SourceSettings};
 use crate::observe::{LinkId, Observer};
 use crate::outcome::{HandoffOutcome, Outcome, TransferOutcome};
 use crate::packet::NodeId;
@@ -25,10 +26,6 @@ use crate::tcp::{Application, Connection, End};
 const PART_HOPS: u64 = 1000;
 const PART_SOURCES: u64 = 2_000_000;
 const PART_SEQUENCE_NUMBERS: u64 = 3_000_000;
-/// Other cells than the first, which has the run's own seed; the lab's links have the same.
-const PART_CELLS: u64 = 5_000_000;
-const PART_LANS: u64 = 6_000_000;
-
 /// An FH's first port; each transfer has the next one. Not one that a packet analyser takes
 /// for another protocol's.
 const FH_PORT: u16 = 5100;
@@ -141,50 +138,6 @@ fn chain(experiment: &Experiment, network: &mut Network) -> (Vec<NodeId>, Vec<No
         network.add_mobile(nodes[hops.len()], role);
     }
     (nodes, gateways)
-}
-
-/// The seed of a cell's link: the run's own for the first.
-pub(super) fn cell_seed(seed: u64, cell: usize) -> u64 {
-    match cell {
-        0 => seed,
-        other => seed_for(seed, PART_CELLS + other as u64),
-    }
-}
-
-pub(super) fn lan_seed(seed: u64, station: usize) -> u64 {
-    seed_for(seed, PART_LANS + station as u64)
-}
-
-pub(super) fn add_hop(
-    network: &mut Network,
-    hop: &Hop,
-    fixed: NodeId,
-    mobile: NodeId,
-    seed: u64,
-) -> [LinkId; 2] {
-    // As the emulator numbers them: 0 shared, 1 downlink, 2 uplink.
-    let medium = |plan: &LinkPlan, direction: u64| MediumPlan {
-        plan: plan.clone(),
-        seed: seed_for(seed, direction),
-        outage_seed: seed_for(seed, if hop.outages_shared { 0 } else { direction }),
-        overhead_bytes: hop.frame_overhead_bytes,
-    };
-    if hop.half_duplex {
-        return network.add_half_duplex(fixed, mobile, medium(&hop.downlink, 1));
-    }
-    let mut uplink = hop.uplink.clone();
-    if hop.outages_shared {
-        uplink.outages = hop.downlink.outages.clone();
-    }
-    network.add_link(fixed, mobile, medium(&hop.downlink, 1), medium(&uplink, 2))
-}
-
-pub(super) fn link_of(hop: usize, direction: Direction) -> LinkId {
-    let way = match direction {
-        Direction::Downlink => 0,
-        Direction::Uplink => 1,
-    };
-    LinkId(2 * hop as u32 + way)
 }
 
 fn transfers(experiment: &Experiment, network: &mut Network, nodes: &[NodeId]) -> Vec<Pair> {

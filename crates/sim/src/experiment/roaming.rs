@@ -15,7 +15,7 @@ use holdfast_core::handoff::HandoffSettings;
 use holdfast_link::LinkPlan;
 use holdfast_wire::{Duration, Instant};
 
-use super::{Experiment, Hop, build};
+use super::{Experiment, Hop, hops};
 use crate::network::Network;
 use crate::observe::LinkId;
 use crate::packet::NodeId;
@@ -61,7 +61,7 @@ pub(super) struct Station {
 impl Experiment {
     /// A direction of a cell's link; cell 0 is the last hop.
     pub fn cell_link(&self, cell: usize, direction: Direction) -> LinkId {
-        build::link_of(self.hops.len() - 1 + cell, direction)
+        hops::link_of(self.hops.len() - 1 + cell, direction)
     }
 }
 
@@ -74,7 +74,7 @@ pub(super) fn add_cells(
     wireless: &Hop,
 ) -> Vec<Station> {
     let Some(roaming) = &experiment.roaming else {
-        let links = build::add_hop(network, wireless, router, mobile, experiment.seed);
+        let links = hops::add_hop(network, wireless, router, mobile, experiment.seed);
         return vec![Station {
             node: router,
             links,
@@ -84,8 +84,8 @@ pub(super) fn add_cells(
     let stations: Vec<Station> = cells
         .map(|(number, cell)| {
             let node = network.add_node();
-            let seed = build::cell_seed(experiment.seed, number);
-            let links = build::add_hop(network, cell, node, mobile, seed);
+            let seed = hops::cell_seed(experiment.seed, number);
+            let links = hops::add_hop(network, cell, node, mobile, seed);
             Station { node, links }
         })
         .collect();
@@ -94,8 +94,8 @@ pub(super) fn add_cells(
         .enumerate()
         .map(|(number, station)| {
             let lan = Hop::of_plans(roaming.lan.clone(), roaming.lan.clone());
-            let seed = build::lan_seed(experiment.seed, number);
-            build::add_hop(network, &lan, router, station.node, seed)
+            let seed = hops::lan_seed(experiment.seed, number);
+            hops::add_hop(network, &lan, router, station.node, seed)
         })
         .collect();
     for its in &roaming.moves {
@@ -151,7 +151,8 @@ mod tests {
     use holdfast_link::{LinkSettings, OutageAt, OutageSettings};
 
     use super::*;
-    use crate::experiment::{GatewayPlan, LinkSignal, Transfer};
+    use crate::experiment::{GatewayPlan, Transfer};
+    use crate::network::LinkSignal;
     use crate::observe::{Observer, PacketEvent};
     use crate::outcome::Outcome;
     use crate::packet::Packet;

@@ -14,9 +14,22 @@ use holdfast_wire::{Duration, Instant};
 
 use super::compression::Compressing;
 use super::{Carried, DSCP_DEFAULT, Event, Network};
-use crate::experiment::LinkSignal;
 use crate::observe::{LinkId, Observer};
 use crate::packet::{NodeId, Packet};
+
+/// How the gateway learns of outages besides by silence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkSignal {
+    /// Who says so.
+    pub source: LinkSource,
+    /// From the begin of an outage to the word of it; none: it is not told.
+    pub down_after: Option<Duration>,
+    /// From its end to the word of it; none: it is not told.
+    pub up_after: Option<Duration>,
+    /// So long before it begins a warning that the link is going down soon; none: there is
+    /// no warning.
+    pub warned_before: Option<Duration>,
+}
 
 /// What a gateway is to be.
 #[derive(Clone, Debug)]

@@ -6,7 +6,7 @@ use holdfast_link::{LinkSettings, OutageAt, OutageSettings};
 use holdfast_wire::{Endpoint, SeqNum};
 
 use super::*;
-use crate::experiment::Reading;
+use crate::tcp::Reading;
 use crate::tcp::{Application, End, Preset};
 
 mod edge;

@@ -6,7 +6,7 @@ use core::net::IpAddr;
 use holdfast_wire::{Flags, Instant, Options, SeqNum, Timestamps};
 
 use super::congestion::Congestion;
-use super::lccwe::Handoffs;
+use super::handoffs::Handoffs;
 use super::reassembly::Reassembly;
 use super::rto::RtoEstimator;
 use super::scoreboard::Scoreboard;

@@ -8,60 +8,18 @@
 //! that follows it (ns-2's Reno goes on from the lost segment too, with its window of
 //! one). The timer backs off as ever: the paper speaks of windows alone.
 
-use std::collections::BTreeMap;
-
 use holdfast_core::lccwe::arithmetic::Window;
-use holdfast_core::lccwe::{Cause, Judgement, LcCwe, Loss, LossSign};
+use holdfast_core::lccwe::{Cause, Loss, LossSign};
 use holdfast_wire::{Duration, Instant};
 
 use super::connection::Connection;
+use super::handoffs::Judged;
 use super::settings::OnHandoff;
 use super::variables::State;
 use crate::packet::Packet;
 
 /// Judgements that a connection keeps.
 const JUDGEMENTS_MAX: usize = 100_000;
-
-/// What a connection knows of handoffs.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Handoffs {
-    mechanism: Option<LcCwe>,
-    /// The begins of segments not acknowledged, and when they were sent last.
-    transmitted: BTreeMap<u64, Instant>,
-    judgements: Vec<Judged>,
-    /// cwnd and ssthresh that a fast recovery without congestion comes back to.
-    kept: Option<(u64, u64)>,
-    /// The timer stands still and nothing is sent.
-    frozen: bool,
-}
-
-/// A loss that the classifier has judged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Judged {
-    /// When.
-    pub at: Instant,
-    /// The lost segment's first byte, as an offset in the stream.
-    pub offset: u64,
-    /// When it was sent last.
-    pub transmitted: Instant,
-    /// The retransmission timer found it; otherwise duplicate ACKs.
-    pub by_timeout: bool,
-    /// The verdict.
-    pub judgement: Judgement,
-}
-
-impl Handoffs {
-    pub(super) fn new(on_handoff: OnHandoff) -> Self {
-        let mechanism = match on_handoff {
-            OnHandoff::LcCwe { parameters, .. } => Some(LcCwe::new(parameters)),
-            OnHandoff::Nothing | OnHandoff::FreezeAndFastRetransmit => None,
-        };
-        Self {
-            mechanism,
-            ..Self::default()
-        }
-    }
-}
 
 impl Connection {
     /// The losses judged so far, the first ones.

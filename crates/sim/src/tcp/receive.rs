@@ -6,8 +6,7 @@ use holdfast_wire::{Flags, Instant, Segment};
 
 use super::connection::Connection;
 use super::settings::DelayedAck;
-use super::variables::State;
-use crate::experiment::Reading;
+use super::variables::{Reading, State};
 use crate::packet::{Packet, TcpPacket};
 
 impl Connection {

@@ -16,8 +16,8 @@ use super::settings::{DelayedAck, LossRecovery, RtoFloor, RtoSettings};
 use super::variables::{Application, End, State};
 use super::{Connection, TcpSettings};
 use crate::content::ContentKind;
-use crate::experiment::Reading;
 use crate::packet::{Body, NodeId, Origin, Packet, TcpPacket};
+use crate::tcp::Reading;
 
 mod closing;
 mod mobile;

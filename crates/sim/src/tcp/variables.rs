@@ -4,7 +4,6 @@
 use holdfast_wire::{Duration, Endpoint, Instant, SeqNum};
 
 use super::reassembly::Reassembly;
-use crate::experiment::Reading;
 use crate::packet::NodeId;
 
 /// One end's names.
@@ -32,6 +31,26 @@ pub struct Application {
     pub closes_first: bool,
     /// How it reads.
     pub reading: Reading,
+}
+
+/// How an application takes what its TCP has received.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reading {
+    /// As soon as it is there.
+    #[default]
+    AtOnce,
+    /// Chunks of `bytes` at distances of `every`.
+    Chunks {
+        /// Bytes, at least 1.
+        bytes: u32,
+        /// The distance, at least 1 µs.
+        every: Duration,
+    },
+    /// Nothing before `until`, from the start of the run; then as soon as it is there.
+    NotBefore {
+        /// The time.
+        until: Duration,
+    },
 }
 
 /// RFC 9293, 3.3.2.

@@ -4,12 +4,7 @@
 use holdfast_link::{LinkModel, LinkPlan, LinkState, OutageSchedule};
 use holdfast_wire::Instant;
 
-/// A side of the link: the device there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::link_command) enum Side {
-    Fh,
-    Mh,
-}
+use crate::link_command::Side;
 
 /// A packet on the link.
 #[derive(Debug)]

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The engine of the daemon, inside the simulation.
 
-use holdfast_core::{BandwidthSettings, MtcpSettings, RECONNECTION_FLAGS, SnoopSettings};
+use holdfast_core::{
+    BandwidthSettings, LinkSource, MtcpSettings, RECONNECTION_FLAGS, SnoopSettings,
+};
 
 use super::*;
 

@@ -2,6 +2,7 @@
 //! Random links, outages, hosts and gateways: bytes arrive as they were sent, and a
 //! connection finishes or is given up by its own rules.
 
+use holdfast_core::LinkSource;
 use proptest::prelude::*;
 
 use super::*;

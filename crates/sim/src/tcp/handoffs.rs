@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a sender knows of the handoffs of its host.
+
+use std::collections::BTreeMap;
+
+use holdfast_core::lccwe::{Judgement, LcCwe};
+use holdfast_wire::Instant;
+
+use super::settings::OnHandoff;
+
+/// What a connection knows of handoffs.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Handoffs {
+    pub mechanism: Option<LcCwe>,
+    /// The begins of segments not acknowledged, and when they were sent last.
+    pub transmitted: BTreeMap<u64, Instant>,
+    pub judgements: Vec<Judged>,
+    /// cwnd and ssthresh that a fast recovery without congestion comes back to.
+    pub kept: Option<(u64, u64)>,
+    /// The timer stands still and nothing is sent.
+    pub frozen: bool,
+}
+
+/// A loss that the classifier has judged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Judged {
+    /// When.
+    pub at: Instant,
+    /// The lost segment's first byte, as an offset in the stream.
+    pub offset: u64,
+    /// When it was sent last.
+    pub transmitted: Instant,
+    /// The retransmission timer found it; otherwise duplicate ACKs.
+    pub by_timeout: bool,
+    /// The verdict.
+    pub judgement: Judgement,
+}
+
+impl Handoffs {
+    pub(super) fn new(on_handoff: OnHandoff) -> Self {
+        let mechanism = match on_handoff {
+            OnHandoff::LcCwe { parameters, .. } => Some(LcCwe::new(parameters)),
+            OnHandoff::Nothing | OnHandoff::FreezeAndFastRetransmit => None,
+        };
+        Self {
+            mechanism,
+            ..Self::default()
+        }
+    }
+}
