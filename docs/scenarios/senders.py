@@ -82,7 +82,7 @@ def print_tables(model, linux):
     senders = list(dict.fromkeys(sender for sender, _, _ in linux))
     for sender in senders:
         print(f"### {sender}\n")
-        print("| outage | loss | goodput, Mb/s | ratio | cwnd, mean | cwnd, 10 · 50 · 90 % | sent again | stall |")
+        print("| outage | loss | goodput, Mb/s | ratio | cwnd, mean | cwnd, 10 · 50 · 90 % | retransmitted | stall |")
         print("| --- | --- | --- | --- | --- | --- | --- | --- |")
         for key in linux:
             if key[0] != sender:
