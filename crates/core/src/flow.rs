@@ -15,6 +15,7 @@ use crate::schemes::mtcp::Mtcp;
 use crate::schemes::mtcp_plus::Ahead;
 use crate::schemes::snoop::{Snoop, Uplink};
 use crate::settings::Settings;
+use crate::table::{FlowId, MobileId};
 use crate::timers::Scheduled;
 use crate::{Action, Direction, FlowRecord, Made, Payload};
 
@@ -130,8 +131,7 @@ pub(crate) struct MhState {
 pub(crate) struct Flow<P: Payload> {
     pub key: FlowKey,
     pub stage: Stage,
-    pub mobile: u32,
-    pub generation: u32,
+    pub mobile: MobileId,
     pub scheduled: Scheduled,
     pub fh: FhState,
     pub mh: MhState,
@@ -160,7 +160,7 @@ pub(crate) struct Flow<P: Payload> {
     tsval_noted: Instant,
     /// A segment sent once whose ACK gives the round trip.
     timed: Option<(SeqNum, Instant)>,
-    /// What of its MH's bytes in flight, and of its bytes in the cache, is this flow's.
+    /// What was counted for this flow when it was counted last.
     counted_in_flight: u32,
     counted_kept_bytes: usize,
     counted_confirmed: bool,
@@ -197,12 +197,11 @@ pub(crate) struct Flow<P: Payload> {
 }
 
 impl<P: Payload> Flow<P> {
-    pub(crate) fn new(key: FlowKey, mobile: u32, generation: u32, now: Instant) -> Self {
+    pub(crate) fn new(key: FlowKey, mobile: MobileId, now: Instant) -> Self {
         Self {
             key,
             stage: Stage::Meeting,
             mobile,
-            generation,
             scheduled: Scheduled::default(),
             fh: FhState::default(),
             mh: MhState::default(),
@@ -300,18 +299,18 @@ impl<P: Payload> Flow<P> {
         self.counted_in_flight = now;
     }
 
-    /// Its MH counts the bytes that are kept now; returns what it has counted before.
-    pub(crate) fn count_kept_bytes(&mut self) -> usize {
+    /// The bytes of it that were counted when this was asked last, and those that are kept now.
+    pub(crate) fn count_kept_bytes(&mut self) -> (usize, usize) {
         let kept = self.kept_bytes();
-        core::mem::replace(&mut self.counted_kept_bytes, kept)
+        (core::mem::replace(&mut self.counted_kept_bytes, kept), kept)
     }
 
     /// Joins those that wait to be sent from the cache, if there is something to send.
-    pub(crate) fn join(&mut self, place: u32, waiting: &mut VecDeque<(u32, u32)>) {
+    pub(crate) fn join(&mut self, flow_id: FlowId, waiting: &mut VecDeque<FlowId>) {
         let may_send = self.mute != Mute::Probed && !self.is_split();
         if may_send && !self.waits && self.has_backlog() {
             self.waits = true;
-            waiting.push_back((place, self.generation));
+            waiting.push_back(flow_id);
         }
     }
 
@@ -466,14 +465,14 @@ impl<P: Payload> Flow<P> {
         }))
     }
 
-    /// Nothing more is done for the flow; returns the bytes freed.
-    pub(crate) fn close(&mut self) -> usize {
+    /// Nothing more is done for the flow.
+    pub(crate) fn close(&mut self) {
         self.stage = Stage::Closed;
-        self.forget_kept()
+        self.forget_kept();
     }
 
-    /// Nothing is kept, owed or repeated any more; returns the bytes freed.
-    pub(crate) fn forget_kept(&mut self) -> usize {
+    /// Nothing is kept, owed or repeated any more.
+    pub(crate) fn forget_kept(&mut self) {
         let draining = self.ahead.draining;
         self.ahead = Ahead::default();
         self.ahead.draining = draining;
@@ -484,11 +483,9 @@ impl<P: Payload> Flow<P> {
         *self.mtcp = Mtcp::default();
         self.compression = None;
         *self.snoop = Snoop::default();
-        let mut freed = self.snoop_uplink.bytes();
-        freed += self.early.as_ref().map_or(0, Early::held_bytes);
         self.early.take_if(|early| early.numbers().is_none());
         self.snoop_uplink = Uplink::default();
         self.sent_nxt = self.fh.max;
-        freed + self.cache.clear()
+        self.cache.clear();
     }
 }

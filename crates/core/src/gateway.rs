@@ -5,12 +5,13 @@ use core::net::IpAddr;
 
 use holdfast_wire::{Flags, Instant, Segment};
 
+use crate::budget::CacheBudget;
 use crate::cache::Insertion;
 use crate::flow::{AckOutcome, DataOutcome, Flow, FlowKey, Mute, Stage};
 use crate::mobile::{Link, LinkSource, Mobile};
 use crate::schemes::Context;
 use crate::settings::{Scheme, Settings};
-use crate::table::Table;
+use crate::table::{FlowId, MobileId, Slot, Table};
 use crate::timers::Timers;
 use crate::{Actions, Direction, FlowRecord, Payload, Verdict};
 
@@ -36,14 +37,14 @@ pub use view::{Counters, FlowView, MobileView, Stats};
 /// The mechanisms for all flows that pass a gateway.
 pub struct Gateway<P: Payload> {
     settings: Settings,
-    flows: Table<FlowKey, Flow<P>>,
-    mobiles: Table<IpAddr, Mobile>,
-    predecessor: Table<FlowKey, FlowRecord>,
+    flows: Table<FlowKey, FlowId, Flow<P>>,
+    mobiles: Table<IpAddr, MobileId, Mobile>,
+    predecessor: Table<FlowKey, Slot, FlowRecord>,
     /// When flows of the predecessor that were not met are taken for gone.
     predecessor_until: Option<Instant>,
     timers: Timers,
     counters: Counters,
-    cached_bytes: usize,
+    budget: CacheBudget,
     carrier_down: bool,
     draining: bool,
     /// Some flows may have been set up early.
@@ -52,7 +53,7 @@ pub struct Gateway<P: Payload> {
     /// Where the walk for a flow that makes room stands; confirmed flows, and the newest flow.
     clock_hand: u32,
     confirmed: usize,
-    newest: Option<u32>,
+    newest: Option<FlowId>,
     sweep_at: Option<Instant>,
     /// The cells, and when they are to be shared anew.
     cells: Vec<cell::Cell>,
@@ -70,7 +71,7 @@ impl<P: Payload> Gateway<P> {
             predecessor_until: None,
             timers: Timers::default(),
             counters: Counters::default(),
-            cached_bytes: 0,
+            budget: CacheBudget::new(settings.cache_bytes_max),
             carrier_down: false,
             draining: false,
             has_early: Self::expects_early(&settings),
@@ -88,7 +89,7 @@ impl<P: Payload> Gateway<P> {
 
     /// Takes over what a predecessor left of a flow; used when the flow is met.
     pub fn import(&mut self, record: &FlowRecord, now: Instant) {
-        self.predecessor.insert(record.key, |_| *record);
+        self.predecessor.insert(record.key, *record);
         self.has_early |= record.renumber.is_some();
         self.predecessor_until = Some(now + self.settings.flow_idle_max);
         self.sweep_at.get_or_insert(now + SWEEP_INTERVAL);
@@ -106,11 +107,11 @@ impl<P: Payload> Gateway<P> {
         self.counters.segments += 1;
         self.sweep_at.get_or_insert(now + SWEEP_INTERVAL);
         let key = FlowKey::of(segment, direction);
-        let Some(place) = self.find_or_meet(key, now, actions) else {
+        let Some(flow_id) = self.find_or_meet(key, now, actions) else {
             self.counters.table_full += 1;
             return Verdict::Forward;
         };
-        let Some(flow) = self.flows.at_mut(place) else {
+        let Some(flow) = self.flows.at_mut(flow_id) else {
             return Verdict::Forward;
         };
         let seen = core::mem::replace(&mut flow.seen, now);
@@ -129,36 +130,36 @@ impl<P: Payload> Gateway<P> {
         let verdict = if segment.flags.has(Flags::SYN) {
             let quiet = now.saturating_since(seen);
             let from_mh = direction == Direction::Uplink;
-            self.cached_bytes -= flow.on_syn(from_mh, segment, quiet, now);
+            flow.on_syn(from_mh, segment, quiet, now);
             if flow.stage != Stage::Meeting {
                 flow.seen = seen;
             }
             Verdict::Forward
         } else if segment.flags.has(Flags::RST) {
-            self.handle_rst(place, direction, segment, now, actions);
+            self.handle_rst(flow_id, direction, segment, now, actions);
             Verdict::Forward
         } else if segment.options.others && flow.stage == Stage::Meeting {
             if flow.follows_syns(direction, segment) {
-                self.cached_bytes -= flow.forget_kept();
+                flow.forget_kept();
                 flow.stage = Stage::Opaque;
             }
             Verdict::Forward
         } else if direction == Direction::Downlink {
-            self.handle_downlink(place, segment, payload, now, actions)
+            self.handle_downlink(flow_id, segment, payload, now, actions)
         } else {
-            self.handle_uplink(place, segment, payload, now, actions)
+            self.handle_uplink(flow_id, segment, payload, now, actions)
         };
         if self.counters.implausible > implausible {
-            self.restore_seen(place, seen);
+            self.restore_seen(flow_id, seen);
         }
-        self.count_in_flight(place);
-        self.after_input(place, mobile, now, actions);
+        self.count_in_flight(flow_id);
+        self.after_input(flow_id, mobile, now, actions);
         verdict
     }
 
     /// An implausible segment does not refresh the idle timer of an open flow.
-    fn restore_seen(&mut self, place: u32, seen: Instant) {
-        let flow = self.flows.at_mut(place);
+    fn restore_seen(&mut self, flow_id: FlowId, seen: Instant) {
+        let flow = self.flows.at_mut(flow_id);
         if let Some(flow) = flow.filter(|flow| flow.stage == Stage::Open) {
             flow.seen = seen;
         }
@@ -166,13 +167,13 @@ impl<P: Payload> Gateway<P> {
 
     fn handle_rst(
         &mut self,
-        place: u32,
+        flow_id: FlowId,
         direction: Direction,
         segment: &Segment,
         now: Instant,
         actions: &mut Actions<P>,
     ) {
-        let Some(flow) = self.flows.at_mut(place) else {
+        let Some(flow) = self.flows.at_mut(flow_id) else {
             return;
         };
         let from_mh = direction == Direction::Uplink;
@@ -180,40 +181,38 @@ impl<P: Payload> Gateway<P> {
             self.counters.implausible += 1;
             return;
         }
-        let mobile_place = flow.mobile;
-        self.end_flow(place, actions);
-        self.count_in_flight(place);
-        let mobile = self.mobiles.at_mut(mobile_place);
+        let mobile_id = flow.mobile;
+        self.end_flow(flow_id, actions);
+        self.count_in_flight(flow_id);
+        let mobile = self.mobiles.at_mut(mobile_id);
         let returned = from_mh && mobile.is_some_and(|mobile| mobile.hear(now));
         if returned && !self.carrier_down {
-            let answered = Some(place);
-            self.begin_recovery(mobile_place, LinkSource::Silence, answered, now, actions);
+            let answered = Some(flow_id);
+            self.begin_recovery(mobile_id, LinkSource::Silence, answered, now, actions);
         }
     }
 
     /// Both FINs are acknowledged: nothing more is done.
-    fn close_if_done(&mut self, place: u32, actions: &mut Actions<P>) {
+    fn close_if_done(&mut self, flow_id: FlowId, actions: &mut Actions<P>) {
         let done = |flow: &Flow<P>| flow.stage == Stage::Open && flow.is_done();
-        if self.flows.at(place).is_some_and(done) {
-            self.end_flow(place, actions);
-            self.count_in_flight(place);
+        if self.flows.at(flow_id).is_some_and(done) {
+            self.end_flow(flow_id, actions);
+            self.count_in_flight(flow_id);
         }
     }
 
     fn handle_downlink(
         &mut self,
-        place: u32,
+        flow_id: FlowId,
         segment: &Segment,
         payload: &P,
         now: Instant,
         actions: &mut Actions<P>,
     ) -> Verdict {
-        let Some(flow) = self.flows.at_mut(place) else {
+        let Some(flow) = self.flows.at_mut(flow_id) else {
             return Verdict::Forward;
         };
-        let cached = flow.kept_bytes();
         let outcome = flow.on_fh_segment(segment, payload, now);
-        self.cached_bytes -= cached.saturating_sub(flow.kept_bytes());
         if outcome == DataOutcome::Unknown {
             self.counters.implausible += u64::from(flow.stage == Stage::Open);
             let record = self.predecessor.get(&flow.key);
@@ -225,8 +224,8 @@ impl<P: Payload> Gateway<P> {
         }
         let away = self.mobiles.at(flow.mobile).is_some_and(Mobile::is_away);
         let away = away || flow.mtcp.is_frozen();
-        let held_back = self.hears_of_uplink(place, segment, now, actions);
-        let Some(flow) = self.flows.at_mut(place) else {
+        let held_back = self.hears_of_uplink(flow_id, segment, now, actions);
+        let Some(flow) = self.flows.at_mut(flow_id) else {
             return Verdict::Forward;
         };
         let bare = segment.is_empty() && segment.seq == flow.fh.max && payload.is_cacheable();
@@ -238,7 +237,7 @@ impl<P: Payload> Gateway<P> {
             return Verdict::Suppress;
         }
         let verdict = if segment.is_empty() || outcome == DataOutcome::Old {
-            let judged = self.with_context(place, now, actions, |flow, _, cx| {
+            let judged = self.with_context(flow_id, now, actions, |flow, _, cx| {
                 cx.settings.scheme.on_nothing_new(flow, segment, cx)
             });
             let Some(verdict) = judged else {
@@ -246,11 +245,11 @@ impl<P: Payload> Gateway<P> {
             };
             verdict
         } else if flow.is_split() {
-            self.keep_split(place, segment, payload, now, actions)
+            self.keep_split(flow_id, segment, payload, now, actions)
         } else {
-            self.keep_and_judge(place, segment, payload, now, actions)
+            self.keep_and_judge(flow_id, segment, payload, now, actions)
         };
-        if let (Verdict::Forward, Some(flow)) = (verdict, self.flows.at_mut(place)) {
+        if let (Verdict::Forward, Some(flow)) = (verdict, self.flows.at_mut(flow_id)) {
             flow.note_passed(segment, now);
         }
         verdict
@@ -259,25 +258,22 @@ impl<P: Payload> Gateway<P> {
     /// What the FH says of the MH's data. True if that goes no further.
     fn hears_of_uplink(
         &mut self,
-        place: u32,
+        flow_id: FlowId,
         segment: &Segment,
         now: Instant,
         actions: &mut Actions<P>,
     ) -> bool {
-        let heard = self.with_context(place, now, actions, |flow, mobile, cx| {
-            let (kept, away) = (flow.snoop_uplink.bytes(), mobile.is_away());
-            let held_back = cx.settings.scheme.on_fh_ack(flow, segment, away, cx);
-            (held_back, kept.saturating_sub(flow.snoop_uplink.bytes()))
+        let withheld = self.with_context(flow_id, now, actions, |flow, mobile, cx| {
+            let scheme = cx.settings.scheme;
+            scheme.on_fh_ack(flow, segment, mobile.is_away(), cx)
         });
-        let (held_back, freed) = heard.unwrap_or_default();
-        self.cached_bytes -= freed;
-        held_back
+        withheld.unwrap_or(false)
     }
 
     /// Data that the MH lacks: kept, and forwarded if it is its turn.
     fn keep_and_judge(
         &mut self,
-        place: u32,
+        flow_id: FlowId,
         segment: &Segment,
         payload: &P,
         now: Instant,
@@ -285,7 +281,7 @@ impl<P: Payload> Gateway<P> {
     ) -> Verdict {
         let settings = &self.settings;
         let scheme = settings.scheme;
-        let Some(flow) = self.flows.at_mut(place) else {
+        let Some(flow) = self.flows.at_mut(flow_id) else {
             return Verdict::Forward;
         };
         let Some(mobile) = self.mobiles.at_mut(flow.mobile) else {
@@ -295,8 +291,9 @@ impl<P: Payload> Gateway<P> {
         if flow.cache.contradicts(segment, payload) {
             self.counters.implausible += 1;
         }
+        mobile.count_kept_bytes(flow, &mut self.budget);
         let room = scheme.cache_room(flow, segment, settings);
-        let room = room.min(mobile.cache_room(self.cached_bytes, settings));
+        let room = room.min(mobile.cache_room(&self.budget));
         let kept = flow.keep(segment, payload, room, settings);
         let counters = &mut self.counters;
         let Insertion::Kept { new_bytes } = kept else {
@@ -310,7 +307,6 @@ impl<P: Payload> Gateway<P> {
             mobile.on_sent(now);
             return Verdict::Forward;
         };
-        self.cached_bytes += new_bytes as usize;
         let repeated = new_bytes == 0 && !segment.flags.has(Flags::FIN);
         let ours = flow.repairs_itself() && flow.repairs < recovery::REPAIRS_ALONE;
         // The silence may be another flow's: a flow with nothing in flight asks for itself.
@@ -345,13 +341,13 @@ impl<P: Payload> Gateway<P> {
 
     fn handle_uplink(
         &mut self,
-        place: u32,
+        flow_id: FlowId,
         segment: &Segment,
         payload: &P,
         now: Instant,
         actions: &mut Actions<P>,
     ) -> Verdict {
-        let Some(flow) = self.flows.at_mut(place) else {
+        let Some(flow) = self.flows.at_mut(flow_id) else {
             return Verdict::Forward;
         };
         let met = flow.stage == Stage::Meeting;
@@ -360,50 +356,50 @@ impl<P: Payload> Gateway<P> {
             .at(flow.mobile)
             .and_then(|mobile| mobile.rtt.least());
         let outcome = flow.on_mh_segment(segment, payload, least_rtt, now);
-        self.cached_bytes -= outcome.freed;
         if !outcome.credible {
             self.counters.implausible += u64::from(flow.stage == Stage::Open);
             return Verdict::Forward;
         }
-        let mobile_place = flow.mobile;
+        let mobile_id = flow.mobile;
         let scheme = self.settings.scheme;
         if met && flow.began_with_syns() {
             // What a predecessor owed was another connection's.
             let key = flow.key;
             self.predecessor.remove(&key);
         }
-        if met && self.begins(place, now, actions) {
+        if met && self.begins(flow_id, now, actions) {
             return Verdict::Suppress;
         }
         if outcome.proves_compression {
-            self.prove_compression(place);
+            self.prove_compression(flow_id);
         }
-        let Some(flow) = self.flows.at_mut(place) else {
+        let Some(flow) = self.flows.at_mut(flow_id) else {
             return Verdict::Forward;
         };
-        let Some(mobile) = self.mobiles.at_mut(mobile_place) else {
+        let Some(mobile) = self.mobiles.at_mut(mobile_id) else {
             return Verdict::Forward;
         };
         let was_mute = core::mem::replace(&mut flow.mute, Mute::No) != Mute::No;
-        let returned = take_in(mobile, flow, segment, &outcome, &mut self.counters, now);
+        let (budget, counters) = (&mut self.budget, &mut self.counters);
+        let returned = take_in(mobile, flow, segment, &outcome, budget, counters, now);
         let counters = &mut self.counters;
         let mut cx = Context::new(&self.settings, mobile, now, counters, actions);
         let verdict = scheme.on_mh_segment(flow, segment, &outcome, &mut cx);
-        let room = mobile.cache_room(self.cached_bytes, &self.settings);
+        let room = mobile.cache_room(&self.budget);
         let away = mobile.is_away();
-        self.cached_bytes += scheme.on_mh_data(flow, segment, payload, room, away, &mut cx);
+        scheme.on_mh_data(flow, segment, payload, room, away, &mut cx);
         if flow.repairs_itself() {
             recovery::repair(flow, outcome.loss, &mut self.counters, actions);
         }
-        self.repair_split(place, outcome.loss, now, actions);
-        self.close_if_done(place, actions);
+        self.repair_split(flow_id, outcome.loss, now, actions);
+        self.close_if_done(flow_id, actions);
         if was_mute {
-            self.count_in_flight(place);
-            self.resume_recovery(mobile_place, now, actions);
+            self.count_in_flight(flow_id);
+            self.resume_recovery(mobile_id, now, actions);
         }
         if returned && !self.carrier_down {
-            let answered = Some(place);
-            self.begin_recovery(mobile_place, LinkSource::Silence, answered, now, actions);
+            let answered = Some(flow_id);
+            self.begin_recovery(mobile_id, LinkSource::Silence, answered, now, actions);
             return match scheme {
                 Scheme::Mtcp => verdict,
                 _ => Scheme::verdict_on_return(&self.settings, segment),
@@ -413,37 +409,52 @@ impl<P: Payload> Gateway<P> {
     }
 
     /// Both halves of a flow are known now. True if its MH's segment goes no further.
-    fn begins(&mut self, place: u32, now: Instant, actions: &mut Actions<P>) -> bool {
+    fn begins(&mut self, flow_id: FlowId, now: Instant, actions: &mut Actions<P>) -> bool {
         self.counters.flows_met += 1;
-        let Some(key) = self.flows.at(place).map(|flow| flow.key) else {
+        let Some(key) = self.flows.at(flow_id).map(|flow| flow.key) else {
             return false;
         };
-        if self.settle_with_predecessor(place, &key, actions) {
+        if self.settle_with_predecessor(flow_id, &key, actions) {
             return true;
         }
-        self.with_context(place, now, actions, |flow, _, cx| {
+        self.with_context(flow_id, now, actions, |flow, _, cx| {
             cx.settings.scheme.on_met(flow, cx);
         });
-        self.equip(place);
+        self.equip(flow_id);
         false
     }
 
     /// The bytes in flight and the backlog of the flow may have changed.
-    fn count_in_flight(&mut self, place: u32) {
-        let Some(flow) = self.flows.at_mut(place) else {
+    fn count_in_flight(&mut self, flow_id: FlowId) {
+        let Some(flow) = self.flows.at_mut(flow_id) else {
             return;
         };
         if let Some(mobile) = self.mobiles.at_mut(flow.mobile) {
-            mobile.count(flow);
-            flow.join(place, &mut mobile.waiting);
+            mobile.count(flow, &mut self.budget);
+            flow.join(flow_id, &mut mobile.waiting);
         }
         let was_confirmed = flow.count_confirmed();
         self.confirmed =
             self.confirmed + usize::from(flow.is_confirmed()) - usize::from(was_confirmed);
-        self.sort_among_flows_of_mobile(place);
+        self.sort_among_flows_of_mobile(flow_id);
     }
 
-    fn after_input(&mut self, place: u32, mobile: u32, now: Instant, actions: &mut Actions<P>) {
+    /// The bytes kept of the flow may have changed.
+    fn count_kept_bytes(&mut self, flow_id: FlowId) {
+        if let Some(flow) = self.flows.at_mut(flow_id)
+            && let Some(mobile) = self.mobiles.at_mut(flow.mobile)
+        {
+            mobile.count_kept_bytes(flow, &mut self.budget);
+        }
+    }
+
+    fn after_input(
+        &mut self,
+        flow_id: FlowId,
+        mobile: MobileId,
+        now: Instant,
+        actions: &mut Actions<P>,
+    ) {
         if self
             .mobiles
             .at(mobile)
@@ -451,9 +462,9 @@ impl<P: Payload> Gateway<P> {
         {
             self.send_on(mobile, now, actions);
         }
-        self.close_if_done(place, actions);
-        self.watch_cell(place, now);
-        self.schedule_flow(place, now);
+        self.close_if_done(flow_id, actions);
+        self.watch_cell(flow_id, now);
+        self.schedule_flow(flow_id, now);
         self.schedule_mobile(mobile);
     }
 }
@@ -464,6 +475,7 @@ fn take_in<P: Payload>(
     flow: &mut Flow<P>,
     segment: &Segment,
     outcome: &AckOutcome,
+    budget: &mut CacheBudget,
     counters: &mut Counters,
     now: Instant,
 ) -> bool {
@@ -486,7 +498,7 @@ fn take_in<P: Payload>(
     if flow.finds_link_kept_all(segment) {
         counters.links_that_kept += 1;
     }
-    mobile.count(flow);
+    mobile.count(flow, budget);
     mobile.hear(now)
 }
 

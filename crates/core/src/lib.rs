@@ -24,6 +24,7 @@
 
 mod action;
 mod bandwidth;
+mod budget;
 mod cache;
 pub mod compression;
 mod delivery;

@@ -23,10 +23,12 @@ use holdfast_wire::Instant;
 
 use crate::Payload;
 use crate::bandwidth::WAIT_MAX;
+use crate::budget::CacheBudget;
 use crate::delivery::DeliveryRate;
 use crate::flow::Flow;
 use crate::rtt::RttEstimator;
 use crate::settings::{Scheme, Settings};
+use crate::table::FlowId;
 use crate::timers::Scheduled;
 
 /// What somebody says of a link.
@@ -118,16 +120,14 @@ impl InFlight {
 /// An MH.
 pub(crate) struct Mobile {
     pub address: IpAddr,
-    pub generation: u32,
     pub scheduled: Scheduled,
-    /// Its flows, by their places in the table; first the `open` ones.
-    pub flows: Vec<u32>,
+    /// Its flows; first the `open` ones.
+    pub flows: Vec<FlowId>,
     pub open: usize,
     /// Whose turn it is to be asked.
     pub cursor: usize,
-    /// Flows with something to be sent from the cache, in turn, by place and generation; each
-    /// once. Some of them may have nothing any more, or be forgotten.
-    pub waiting: VecDeque<(u32, u32)>,
+    /// Flows with something to be sent from the cache, in turn; each once. Some of them may have nothing any more, or be forgotten.
+    pub waiting: VecDeque<FlowId>,
     pub link: Link,
     /// Who brought it where it stands.
     pub source: Option<LinkSource>,
@@ -167,10 +167,9 @@ pub(crate) struct Mobile {
 }
 
 impl Mobile {
-    pub(crate) fn new(address: IpAddr, generation: u32, now: Instant) -> Self {
+    pub(crate) fn new(address: IpAddr, now: Instant) -> Self {
         Self {
             address,
-            generation,
             scheduled: Scheduled::default(),
             flows: Vec::new(),
             open: 0,
@@ -204,7 +203,7 @@ impl Mobile {
     }
 
     /// Flows in which both ends were seen. Anybody can make up others.
-    pub(crate) fn open_flows(&self) -> &[u32] {
+    pub(crate) fn open_flows(&self) -> &[FlowId] {
         &self.flows[..self.open.min(self.flows.len())]
     }
 
@@ -320,20 +319,30 @@ impl Mobile {
 
     /// What the cache takes for this mobile: up to [`CACHE_SHARE`] times what is left for all. So
     /// one mobile takes four fifths at most, and the next one four fifths of the rest.
-    pub(crate) fn cache_room(&self, cached_bytes: usize, settings: &Settings) -> usize {
-        let free = settings.cache_bytes_max.saturating_sub(cached_bytes);
+    pub(crate) fn cache_room(&self, budget: &CacheBudget) -> usize {
+        let free = budget.free();
         let share = free.saturating_mul(CACHE_SHARE);
         share.saturating_sub(self.kept_bytes).min(free)
     }
 
     /// What the flow has in flight and in the cache may have changed.
-    pub(crate) fn count<P: Payload>(&mut self, flow: &mut Flow<P>) {
+    pub(crate) fn count<P: Payload>(&mut self, flow: &mut Flow<P>, budget: &mut CacheBudget) {
         flow.count_in_flight(&mut self.in_flight);
-        let before = flow.count_kept_bytes();
-        self.kept_bytes = (self.kept_bytes + flow.kept_bytes()).saturating_sub(before);
+        self.count_kept_bytes(flow, budget);
         if self.in_flight.bytes == 0 {
             self.unanswered_since = None;
         }
+    }
+
+    /// What the flow has in the cache may have changed.
+    pub(crate) fn count_kept_bytes<P: Payload>(
+        &mut self,
+        flow: &mut Flow<P>,
+        budget: &mut CacheBudget,
+    ) {
+        let (counted, kept) = flow.count_kept_bytes();
+        self.kept_bytes = (self.kept_bytes + kept).saturating_sub(counted);
+        budget.recount(counted, kept);
     }
 
     /// Data went out to the MH.

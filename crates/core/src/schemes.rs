@@ -187,8 +187,8 @@ impl Scheme {
         }
     }
 
-    /// What is to be done for the data of an MH's segment, which goes on: how many bytes of
-    /// it are kept; `room`: what the cache has left for its mobile.
+    /// What is to be done for the data of an MH's segment, which goes on. `room`: bytes that the
+    /// cache has left for its mobile.
     pub(crate) fn on_mh_data<P: Payload>(
         self,
         flow: &mut Flow<P>,
@@ -197,10 +197,9 @@ impl Scheme {
         room: usize,
         is_away: bool,
         cx: &mut Context<'_, P>,
-    ) -> usize {
-        match self {
-            Self::Hold | Self::Mtcp | Self::MtcpPlus | Self::Mtcp2007 => 0,
-            Self::Snoop => snoop::uplink::on_mh_segment(flow, segment, payload, room, is_away, cx),
+    ) {
+        if self == Self::Snoop {
+            snoop::uplink::on_mh_segment(flow, segment, payload, room, is_away, cx);
         }
     }
 

@@ -1,30 +1,85 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Places for flows and mobiles, found by key, walked in the order of their places:
-//! a hash map is never iterated, so that equal inputs give equal outputs.
+//! Tables of flows and mobiles: found by key or by id, walked in the order of their slots. A hash
+//! map is never iterated, so that equal inputs give equal outputs.
 
 use core::hash::Hash;
+use core::marker::PhantomData;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
-/// A table of at most `entries_max` values.
-pub(crate) struct Table<K, V> {
-    places: Vec<Option<V>>,
+/// A slot of a table and the entry that it was given to. A slot is used again after its entry is
+/// removed; the id of the old entry then finds nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Slot {
+    index: u32,
+    generation: u32,
+}
+
+/// Names an entry of one kind of table.
+pub(crate) trait Id: Copy {
+    fn new(slot: Slot) -> Self;
+    fn slot(self) -> Slot;
+}
+
+/// Names a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct FlowId(Slot);
+
+/// Names a mobile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct MobileId(Slot);
+
+impl Id for FlowId {
+    fn new(slot: Slot) -> Self {
+        Self(slot)
+    }
+
+    fn slot(self) -> Slot {
+        self.0
+    }
+}
+
+impl Id for MobileId {
+    fn new(slot: Slot) -> Self {
+        Self(slot)
+    }
+
+    fn slot(self) -> Slot {
+        self.0
+    }
+}
+
+impl Id for Slot {
+    fn new(slot: Slot) -> Self {
+        slot
+    }
+
+    fn slot(self) -> Slot {
+        self
+    }
+}
+
+/// A table of at most `entries_max` values, named by `I`.
+pub(crate) struct Table<K, I, V> {
+    slots: Vec<Option<(u32, V)>>,
     free: Vec<u32>,
     index: HashMap<K, u32, FixedState>,
     entries_max: usize,
     generation: u32,
+    id: PhantomData<I>,
 }
 
-impl<K: Hash + Eq + Copy, V> Table<K, V> {
+impl<K: Hash + Eq + Copy, I: Id, V> Table<K, I, V> {
     /// An empty table. `seed` keeps a stranger from choosing keys that collide.
     pub(crate) fn new(entries_max: usize, seed: u64) -> Self {
         Self {
-            places: Vec::new(),
+            slots: Vec::new(),
             free: Vec::new(),
             index: HashMap::with_hasher(FixedState::with_seed(seed)),
             entries_max,
             generation: 0,
+            id: PhantomData,
         }
     }
 
@@ -32,21 +87,34 @@ impl<K: Hash + Eq + Copy, V> Table<K, V> {
         self.index.len()
     }
 
-    /// Places in use or free: the bound for [`Self::at`].
-    pub(crate) fn places(&self) -> u32 {
-        self.places.len() as u32
+    /// Slots in use or free: the bound for [`Self::id_in`].
+    pub(crate) fn slots(&self) -> u32 {
+        self.slots.len() as u32
     }
 
-    pub(crate) fn find(&self, key: &K) -> Option<u32> {
-        self.index.get(key).copied()
+    /// The entry in the slot with this index, if it is in use.
+    pub(crate) fn id_in(&self, index: u32) -> Option<I> {
+        let (generation, _) = self.slots.get(index as usize)?.as_ref()?;
+        Some(I::new(Slot {
+            index,
+            generation: *generation,
+        }))
     }
 
-    pub(crate) fn at(&self, place: u32) -> Option<&V> {
-        self.places.get(place as usize)?.as_ref()
+    pub(crate) fn find(&self, key: &K) -> Option<I> {
+        self.id_in(*self.index.get(key)?)
     }
 
-    pub(crate) fn at_mut(&mut self, place: u32) -> Option<&mut V> {
-        self.places.get_mut(place as usize)?.as_mut()
+    pub(crate) fn at(&self, id: I) -> Option<&V> {
+        let Slot { index, generation } = id.slot();
+        let (current, value) = self.slots.get(index as usize)?.as_ref()?;
+        (*current == generation).then_some(value)
+    }
+
+    pub(crate) fn at_mut(&mut self, id: I) -> Option<&mut V> {
+        let Slot { index, generation } = id.slot();
+        let (current, value) = self.slots.get_mut(index as usize)?.as_mut()?;
+        (*current == generation).then_some(value)
     }
 
     /// The value with this key.
@@ -59,32 +127,33 @@ impl<K: Hash + Eq + Copy, V> Table<K, V> {
         self.at_mut(self.find(key)?)
     }
 
-    /// Adds what `make` makes of its generation; `None` at the limit.
-    pub(crate) fn insert(&mut self, key: K, make: impl FnOnce(u32) -> V) -> Option<u32> {
+    /// Adds `value`; `None` at the limit.
+    pub(crate) fn insert(&mut self, key: K, value: V) -> Option<I> {
         if self.index.len() >= self.entries_max {
             return None;
         }
         self.generation = self.generation.wrapping_add(1);
-        let value = Some(make(self.generation));
-        let place = if let Some(place) = self.free.pop() {
-            self.places[place as usize] = value;
-            place
+        let entry = Some((self.generation, value));
+        let index = if let Some(index) = self.free.pop() {
+            self.slots[index as usize] = entry;
+            index
         } else {
-            self.places.push(value);
-            self.places.len() as u32 - 1
+            self.slots.push(entry);
+            self.slots.len() as u32 - 1
         };
-        self.index.insert(key, place);
-        Some(place)
+        self.index.insert(key, index);
+        self.id_in(index)
     }
 
     pub(crate) fn remove(&mut self, key: &K) -> Option<V> {
-        let place = self.index.remove(key)?;
-        self.free.push(place);
-        self.places[place as usize].take()
+        let index = self.index.remove(key)?;
+        self.free.push(index);
+        let (_, value) = self.slots[index as usize].take()?;
+        Some(value)
     }
 
-    /// All values, in the order of their places.
+    /// All values, in the order of their slots.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &V> {
-        self.places.iter().flatten()
+        self.slots.iter().flatten().map(|(_, value)| value)
     }
 }

@@ -9,13 +9,13 @@ use std::collections::BinaryHeap;
 
 use holdfast_wire::Instant;
 
+use crate::table::{FlowId, MobileId};
+
 /// Whose deadline it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Subject {
-    /// A mobile, by its place and generation in the table.
-    Mobile(u32, u32),
-    /// A flow, by its place and generation in the table.
-    Flow(u32, u32),
+    Mobile(MobileId),
+    Flow(FlowId),
 }
 
 /// The heap. An entry that is no longer its subject's is left in it until it is due.
@@ -83,11 +83,12 @@ impl Scheduled {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::table::{Id, Slot};
 
     #[test]
     fn an_earlier_deadline_replaces_a_later_one() {
         let (mut timers, mut scheduled) = (Timers::default(), Scheduled::default());
-        let subject = Subject::Flow(1, 0);
+        let subject = Subject::Flow(FlowId::new(Slot::default()));
         let at = Instant::from_millis;
         timers.schedule(subject, &mut scheduled, Some(at(100)));
         timers.schedule(subject, &mut scheduled, Some(at(200)));

@@ -60,8 +60,7 @@ impl Handshake {
 }
 
 impl<P: Payload> Flow<P> {
-    /// A SYN passes. `quiet`: how long nothing that fits has passed. Returns the bytes freed if
-    /// it starts the connection anew.
+    /// A SYN passes. `quiet`: how long nothing that fits has passed.
     ///
     /// A SYN may be forged (RFC 5961, 4). So it changes nothing before the other end has answered
     /// it, and a live connection gives way to a new one only when it is silent itself.
@@ -71,7 +70,7 @@ impl<P: Payload> Flow<P> {
         segment: &Segment,
         quiet: Duration,
         now: Instant,
-    ) -> usize {
+    ) {
         let syn = Syn {
             seq: segment.seq,
             window: segment.window,
@@ -86,25 +85,22 @@ impl<P: Payload> Flow<P> {
                 &mut self.handshake.fh_asks
             };
             *asks = Some(syn);
-            return 0;
+            return;
         }
         let asked = self.handshake.asked(from_mh);
         let Some(asked) = asked.filter(|asked| asked.seq + 1 == segment.ack) else {
-            return 0;
+            return;
         };
         let (mh, fh) = if from_mh { (syn, asked) } else { (asked, syn) };
         let agreed = Some(Syns { mh, fh });
         if self.handshake.agreed == agreed || !self.gives_way(quiet) {
-            return 0;
+            return;
         }
-        let freed = if self.stage == Stage::Meeting {
-            0
-        } else {
-            self.begin_anew(now)
-        };
+        if self.stage != Stage::Meeting {
+            self.begin_anew(now);
+        }
         self.handshake.agreed = self.handshake.agreed.or(agreed);
         self.handshake.newest = agreed;
-        freed
     }
 
     /// A new connection between the same two ports may take the place of this one.

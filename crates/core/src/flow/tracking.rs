@@ -35,8 +35,6 @@ pub(crate) struct AckOutcome {
     /// Those of them that have passed unseen, and the others: the link's rate is made of these.
     unseen: u32,
     pub delivered: u32,
-    /// Bytes of the cache that this freed.
-    pub freed: usize,
     /// A round trip of the wireless half.
     pub rtt: Option<Duration>,
     /// The third duplicate ACK in a row.
@@ -49,22 +47,20 @@ pub(crate) struct AckOutcome {
 }
 
 impl<P: Payload> Flow<P> {
-    /// Another connection has the same two ports. Returns the bytes freed.
-    pub(crate) fn begin_anew(&mut self, now: Instant) -> usize {
-        let freed = self.kept_bytes();
-        let (key, mobile, generation) = (self.key, self.mobile, self.generation);
+    /// Another connection has the same two ports.
+    pub(crate) fn begin_anew(&mut self, now: Instant) {
+        let (key, mobile) = (self.key, self.mobile);
         let (scheduled, counted) = (self.scheduled, self.counted_in_flight);
         let counted_kept_bytes = self.counted_kept_bytes;
         let counted_confirmed = self.counted_confirmed;
         let (waits, index_at_mobile) = (self.waits, self.index_at_mobile);
         let draining = self.ahead.draining;
-        *self = Self::new(key, mobile, generation, now);
+        *self = Self::new(key, mobile, now);
         (self.scheduled, self.counted_in_flight) = (scheduled, counted);
         self.counted_kept_bytes = counted_kept_bytes;
         self.counted_confirmed = counted_confirmed;
         (self.waits, self.index_at_mobile) = (waits, index_at_mobile);
         self.ahead.draining = draining;
-        freed
     }
 
     /// A segment of the FH that is no SYN.
@@ -173,10 +169,8 @@ impl<P: Payload> Flow<P> {
                 self.fh.max = segment.ack;
                 self.fh.doubted = Some(segment.ack);
             }
-            Credit::None => match self.open_anew(segment, now) {
-                Some(freed) => outcome.freed = freed,
-                None => return outcome,
-            },
+            Credit::None if self.open_anew(segment, now) => {}
+            Credit::None => return outcome,
         }
         outcome.credible = true;
         self.note_mh(segment, payload, clock_fits);
@@ -231,8 +225,8 @@ impl<P: Payload> Flow<P> {
     }
 
     /// Nothing has fitted for a while, and now both ends agree with each other: what is known of
-    /// them is wrong. Returns the bytes freed.
-    fn open_anew(&mut self, segment: &Segment, now: Instant) -> Option<usize> {
+    /// them is wrong. True if the flow is opened by what they say now.
+    fn open_anew(&mut self, segment: &Segment, now: Instant) -> bool {
         // Without a clock that fits, two forged segments look the same in an outage.
         let clock_fits = self.clock_fits(segment.options.timestamps, now);
         let fits = self.unseen.is_some_and(|unseen| {
@@ -241,15 +235,17 @@ impl<P: Payload> Flow<P> {
         // A split or owing flow: its FH relies on what the gateway has made.
         let is_bound = self.is_split() || self.ahead.owed.is_some();
         if !fits || is_bound || segment.options.others {
-            return None;
+            return false;
         }
-        let fh = self.adoption.agreeing(segment)?;
-        let freed = self.forget_kept();
+        let Some(fh) = self.adoption.agreeing(segment) else {
+            return false;
+        };
+        self.forget_kept();
         self.mh.right_edge = None;
         self.mh.timestamps = None;
         self.unseen = None;
         self.open_at(&fh, segment, now);
-        Some(freed)
+        true
     }
 
     /// The flow is open from these two segments on.
@@ -352,7 +348,7 @@ impl<P: Payload> Flow<P> {
                 });
             }
         }
-        outcome.freed += self.cache.purge(ack);
+        self.cache.purge(ack);
         self.sacked.purge(ack);
         self.transmissions.purge(ack);
         self.dup_acks = 0;

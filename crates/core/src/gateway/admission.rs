@@ -8,20 +8,21 @@
 //! A part of the table is kept for newcomers, at the cost of the largest mobile: else whoever
 //! fills the table would need no more than a packet for each newcomer to keep it out.
 //!
-//! The table is walked like a clock: each newcomer looks at the next few places. The cost does
+//! The table is walked like a clock: each newcomer looks at the next few slots. The cost does
 //! not grow with the table, and what came first leaves first.
 
 use super::{Early, Gateway};
 use crate::flow::{Flow, Stage};
+use crate::table::FlowId;
 use crate::{Actions, Payload};
 
-/// Places that one newcomer looks at.
-const PLACES: u32 = 64;
-/// One place in so many is for flows that are not confirmed yet: else newcomers would evict each
+/// Slots that one newcomer looks at.
+const SLOTS: u32 = 64;
+/// One slot in so many is for flows that are not confirmed yet: else newcomers would evict each
 /// other before they are answered.
 const UNCONFIRMED_PART: usize = 16;
 
-/// What a place is worth to its flow.
+/// What it costs to lose the gateway's knowledge of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Worth {
     /// Seen from one end only, or closed.
@@ -52,46 +53,49 @@ impl<P: Payload> Gateway<P> {
     /// Makes room for a flow of a mobile with `flows` flows. False: every flow that was looked at
     /// is worth more than a new one.
     pub(super) fn make_room(&mut self, flows: usize, actions: &mut Actions<P>) -> bool {
-        let Some(place) = self.least_worthy(flows) else {
+        let Some(flow_id) = self.least_worthy(flows) else {
             return false;
         };
         self.counters.evicted += 1;
-        self.forget_flow(place, actions);
+        self.forget_flow(flow_id, actions);
         true
     }
 
-    fn least_worthy(&mut self, flows: usize) -> Option<u32> {
+    fn least_worthy(&mut self, flows: usize) -> Option<FlowId> {
         let unconfirmed = self.flows.len().saturating_sub(self.confirmed);
         let has_few = unconfirmed < self.settings.flows_max / UNCONFIRMED_PART;
-        let places = self.flows.places();
+        let slots = self.flows.slots();
         let mut worthless = None;
-        let mut largest: Option<(usize, u32)> = None;
-        for _ in 0..places.min(PLACES) {
-            self.clock_hand = (self.clock_hand + 1) % places;
-            let Some(flow) = self.flows.at(self.clock_hand) else {
+        let mut largest: Option<(usize, FlowId)> = None;
+        for _ in 0..slots.min(SLOTS) {
+            self.clock_hand = (self.clock_hand + 1) % slots;
+            let Some(flow_id) = self.flows.id_in(self.clock_hand) else {
+                continue;
+            };
+            let Some(flow) = self.flows.at(flow_id) else {
                 continue;
             };
             match flow.worth() {
-                Worth::Nothing if !has_few => return Some(self.clock_hand),
-                Worth::Nothing => worthless = worthless.or(Some(self.clock_hand)),
+                Worth::Nothing if !has_few => return Some(flow_id),
+                Worth::Nothing => worthless = worthless.or(Some(flow_id)),
                 Worth::Little => {
                     let mobile = self.mobiles.at(flow.mobile);
                     let count = mobile.map_or(0, |mobile| mobile.flows.len());
                     if largest.is_none_or(|(most, _)| count > most) {
-                        largest = Some((count, self.clock_hand));
+                        largest = Some((count, flow_id));
                     }
                 }
                 Worth::Much => {}
             }
         }
-        let newest = self.newest.filter(|place| {
-            let flow = self.flows.at(*place);
+        let newest = self.newest.filter(|flow_id| {
+            let flow = self.flows.at(*flow_id);
             flow.is_some_and(|flow| flow.worth() == Worth::Nothing)
         });
         let unconfirmed = worthless.or(newest);
         // Beyond the reserve a flood of newcomers must not evict a confirmed flow each.
         let largest = largest.filter(|(most, _)| *most > flows + 1);
         let largest = largest.filter(|_| has_few || unconfirmed.is_none());
-        largest.map(|(_, place)| place).or(unconfirmed)
+        largest.map(|(_, flow_id)| flow_id).or(unconfirmed)
     }
 }

@@ -17,6 +17,7 @@ use super::Gateway;
 use crate::Payload;
 use crate::bandwidth::{Estimate, Need, Standing, drained, shares};
 use crate::settings::Settings;
+use crate::table::{FlowId, MobileId};
 
 /// Shares hold so long.
 const PERIOD: Duration = Duration::from_millis(250);
@@ -28,8 +29,8 @@ pub(super) struct Cell {
     set: Option<u64>,
     estimate: Estimate,
     standing: Standing,
-    /// Mobiles that take part, by place and generation.
-    active: Vec<(u32, u32)>,
+    /// Mobiles that take part.
+    active: Vec<MobileId>,
     /// Their weights together.
     weights: u64,
     shared: Instant,
@@ -61,8 +62,8 @@ impl Cell {
 /// What the mobiles of a cell have got and need.
 #[derive(Default)]
 struct Asked {
-    /// Those that need something, by place and generation, and what.
-    places: Vec<(u32, u32)>,
+    /// Those that need something, and what.
+    mobiles: Vec<MobileId>,
     needs: Vec<Need>,
     /// What all have got, bytes a second.
     delivered: u64,
@@ -72,11 +73,11 @@ struct Asked {
 
 impl<P: Payload> Gateway<P> {
     /// Something was heard of a connection: it takes part in its cell.
-    pub(super) fn watch_cell(&mut self, place: u32, now: Instant) {
+    pub(super) fn watch_cell(&mut self, flow_id: FlowId, now: Instant) {
         if self.cells.is_empty() {
             return;
         }
-        let Some(flow) = self.flows.at_mut(place) else {
+        let Some(flow) = self.flows.at_mut(flow_id) else {
             return;
         };
         let Some(mobile) = self.mobiles.at_mut(flow.mobile) else {
@@ -88,7 +89,7 @@ impl<P: Payload> Gateway<P> {
         if !mobile.takes_part {
             mobile.takes_part = true;
             mobile.sharing_flows = 0;
-            cell.active.push((flow.mobile, mobile.generation));
+            cell.active.push(flow.mobile);
             cell.weights += u64::from(mobile.weight);
             if self.cell_at.is_none() {
                 cell.shared = now;
@@ -108,16 +109,16 @@ impl<P: Payload> Gateway<P> {
         if self.cell_at.is_none_or(|at| at > now) {
             return;
         }
-        for place in 0..self.cells.len() {
-            self.share_cell(place, now);
+        for cell in 0..self.cells.len() {
+            self.share_cell(cell, now);
         }
         let busy = self.cells.iter().any(|cell| !cell.active.is_empty());
         self.cell_at = busy.then(|| now + PERIOD);
     }
 
     /// Every mobile that needs any gets its share; the others take part no more.
-    fn share_cell(&mut self, place: usize, now: Instant) {
-        let Some(cell) = self.cells.get_mut(place) else {
+    fn share_cell(&mut self, cell_index: usize, now: Instant) {
+        let Some(cell) = self.cells.get_mut(cell_index) else {
             return;
         };
         let elapsed = now
@@ -127,13 +128,13 @@ impl<P: Payload> Gateway<P> {
         cell.weights = 0;
         let active = core::mem::take(&mut cell.active);
         let Asked {
-            places,
+            mobiles,
             needs,
             delivered,
             queue,
         } = self.ask(active, elapsed);
         let wanted = needs.iter().any(|need| need.bytes_per_s.is_none());
-        let Some(cell) = self.cells.get_mut(place) else {
+        let Some(cell) = self.cells.get_mut(cell_index) else {
             return;
         };
         let (queue, capacity) = (queue.unwrap_or_default(), cell.capacity());
@@ -141,7 +142,7 @@ impl<P: Payload> Gateway<P> {
         let queue = standing.unwrap_or_default();
         cell.estimate.update(delivered, queue, wanted);
         cell.weights = needs.iter().map(|need| u64::from(need.weight)).sum();
-        cell.active.clone_from(&places);
+        cell.active.clone_from(&mobiles);
         let Some(capacity) = cell.capacity() else {
             return;
         };
@@ -152,38 +153,41 @@ impl<P: Payload> Gateway<P> {
         };
         let parts: Vec<_> = needs.iter().map(|need| cell.part(need.weight)).collect();
         let shares = shares(capacity, &needs);
-        for (((at, _), need), (share, part)) in
-            places.iter().zip(&needs).zip(shares.into_iter().zip(parts))
+        for ((mobile_id, need), (share, part)) in mobiles
+            .iter()
+            .zip(&needs)
+            .zip(shares.into_iter().zip(parts))
         {
-            if let Some(mobile) = self.mobiles.at_mut(*at).filter(|_| standing.is_none()) {
+            if let Some(mobile) = self
+                .mobiles
+                .at_mut(*mobile_id)
+                .filter(|_| standing.is_none())
+            {
                 mobile.rtt.forget_base();
             }
             // Who needs less than its own part may take up to that at any time.
             let spare = need.bytes_per_s.and(part).unwrap_or_default();
-            self.share_mobile(*at, share.max(spare).max(1));
+            self.share_mobile(*mobile_id, share.max(spare).max(1));
         }
     }
 
-    /// What these mobiles, by place and generation, have got and need.
-    fn ask(&mut self, active: Vec<(u32, u32)>, elapsed: Duration) -> Asked {
+    /// What these mobiles have got and need.
+    fn ask(&mut self, active: Vec<MobileId>, elapsed: Duration) -> Asked {
         let mut asked = Asked::default();
-        for (at, generation) in active {
-            let Some(mobile) = self.mobiles.at_mut(at) else {
+        for mobile_id in active {
+            let Some(mobile) = self.mobiles.at_mut(mobile_id) else {
                 continue;
             };
-            if mobile.generation != generation {
-                continue;
-            }
             asked.delivered += rate(core::mem::take(&mut mobile.acked), elapsed);
             let away = mobile.is_away();
             if let Some(waited) = mobile.rtt.take_queue().filter(|_| !away) {
                 let least = asked.queue.unwrap_or(waited);
                 asked.queue = Some(least.min(waited));
             }
-            if let Some(need) = self.need_of(at, elapsed) {
-                asked.places.push((at, generation));
+            if let Some(need) = self.need_of(mobile_id, elapsed) {
+                asked.mobiles.push(mobile_id);
                 asked.needs.push(need);
-            } else if let Some(mobile) = self.mobiles.at_mut(at) {
+            } else if let Some(mobile) = self.mobiles.at_mut(mobile_id) {
                 // Its share stays, for what an outage may have held up.
                 mobile.takes_part = false;
             }
@@ -193,13 +197,13 @@ impl<P: Payload> Gateway<P> {
 
     /// What a mobile has needed of late, and its weight; none: nothing. Its connections that
     /// need nothing lose their shares.
-    fn need_of(&mut self, at: u32, elapsed: Duration) -> Option<Need> {
-        let mobile = self.mobiles.at_mut(at)?;
+    fn need_of(&mut self, mobile_id: MobileId, elapsed: Duration) -> Option<Need> {
+        let mobile = self.mobiles.at_mut(mobile_id)?;
         let away = mobile.is_away();
         let mut bytes = core::mem::take(&mut mobile.passed);
         let mut greedy = !away && mobile.is_recovering() && !mobile.waiting.is_empty();
-        for place in mobile.open_flows() {
-            let Some(flow) = self.flows.at_mut(*place).filter(|flow| flow.is_split()) else {
+        for flow_id in mobile.open_flows() {
+            let Some(flow) = self.flows.at_mut(*flow_id).filter(|flow| flow.is_split()) else {
                 continue;
             };
             let offered = flow.mtcp.take_offered();
@@ -221,20 +225,20 @@ impl<P: Payload> Gateway<P> {
     }
 
     /// A mobile's share, and those of its connections.
-    fn share_mobile(&mut self, at: u32, share: u64) {
-        let Some(mobile) = self.mobiles.at_mut(at) else {
+    fn share_mobile(&mut self, mobile_id: MobileId, share: u64) {
+        let Some(mobile) = self.mobiles.at_mut(mobile_id) else {
             return;
         };
         mobile.share = Some(share);
-        let (mut places, mut needs) = (Vec::new(), Vec::new());
-        for place in mobile.open_flows() {
-            let Some(flow) = self.flows.at_mut(*place).filter(|flow| flow.is_split()) else {
+        let (mut flows, mut needs) = (Vec::new(), Vec::new());
+        for flow_id in mobile.open_flows() {
+            let Some(flow) = self.flows.at_mut(*flow_id).filter(|flow| flow.is_split()) else {
                 continue;
             };
             match flow.mtcp.need() {
                 Some(0) => flow.mtcp.assign(None),
                 need => {
-                    places.push(*place);
+                    flows.push(*flow_id);
                     needs.push(Need {
                         weight: 1,
                         bytes_per_s: need,
@@ -242,10 +246,10 @@ impl<P: Payload> Gateway<P> {
                 }
             }
         }
-        mobile.sharing_flows = places.len() as u32;
-        let own = share / (places.len() as u64).max(1);
-        for ((place, need), share) in places.iter().zip(&needs).zip(shares(share, &needs)) {
-            if let Some(flow) = self.flows.at_mut(*place) {
+        mobile.sharing_flows = flows.len() as u32;
+        let own = share / (flows.len() as u64).max(1);
+        for ((flow_id, need), share) in flows.iter().zip(&needs).zip(shares(share, &needs)) {
+            if let Some(flow) = self.flows.at_mut(*flow_id) {
                 let spare = need.bytes_per_s.map_or(0, |_| own);
                 flow.mtcp.assign(Some(share.max(spare).max(1)));
             }

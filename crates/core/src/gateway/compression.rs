@@ -10,6 +10,7 @@ use holdfast_wire::{Flags, Instant};
 use super::Gateway;
 use crate::compression::{CompressionSettings, Compressor, Emission, Method};
 use crate::signal::Abilities;
+use crate::table::FlowId;
 use crate::{Payload, Resend};
 
 /// Addresses whose abilities are remembered at most; then the one that lapses first goes.
@@ -103,8 +104,8 @@ impl<P: Payload> Gateway<P> {
         for address in addresses {
             compression.told.remove(address);
             let mobile = self.mobiles.get(address);
-            for place in mobile.map_or(&[][..], |mobile| &mobile.flows) {
-                if let Some(flow) = self.flows.at_mut(*place) {
+            for flow_id in mobile.map_or(&[][..], |mobile| &mobile.flows) {
+                if let Some(flow) = self.flows.at_mut(*flow_id) {
                     flow.compression = None;
                 }
             }
@@ -112,11 +113,11 @@ impl<P: Payload> Gateway<P> {
     }
 
     /// A flow may have become one that is compressed, or is none any more.
-    pub(super) fn equip(&mut self, place: u32) {
+    pub(super) fn equip(&mut self, flow_id: FlowId) {
         let Some(compression) = &self.compression else {
             return;
         };
-        let Some(flow) = self.flows.at_mut(place) else {
+        let Some(flow) = self.flows.at_mut(flow_id) else {
             return;
         };
         let told = compression.told.get(&flow.key.mh.address);
@@ -139,8 +140,8 @@ impl<P: Payload> Gateway<P> {
     }
 
     /// The MH of a flow is known to read what is compressed.
-    pub(super) fn prove_compression(&mut self, place: u32) {
-        let (Some(compression), Some(flow)) = (&mut self.compression, self.flows.at_mut(place))
+    pub(super) fn prove_compression(&mut self, flow_id: FlowId) {
+        let (Some(compression), Some(flow)) = (&mut self.compression, self.flows.at_mut(flow_id))
         else {
             return;
         };
@@ -166,8 +167,8 @@ impl<P: Payload> Gateway<P> {
         now: Instant,
     ) -> Option<&[u8]> {
         let compression = self.compression.as_mut()?;
-        let place = self.flows.find(&piece.compress?)?;
-        let flow = self.flows.at_mut(place)?;
+        let flow_id = self.flows.find(&piece.compress?)?;
+        let flow = self.flows.at_mut(flow_id)?;
         let known = flow.compression.as_mut()?;
         let seq = piece.seq + sent;
         let bytes = piece.payload.octets(piece.offset + sent, len);
@@ -196,7 +197,7 @@ impl<P: Payload> Gateway<P> {
         // the sooner.
         flow.mtcp.refund(len - wire_len as u32);
         if flow.mtcp.is_assigned() && flow.has_backlog() {
-            self.schedule_flow(place, now);
+            self.schedule_flow(flow_id, now);
         }
         let compression = self.compression.as_ref()?;
         Some(compression.compressor.payload(wire_len))

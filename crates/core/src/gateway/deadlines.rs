@@ -7,15 +7,14 @@ use core::time::Duration;
 use holdfast_wire::Instant;
 
 use super::{Early, Gateway};
-use crate::flow::{Flow, Mute, Stage};
-use crate::mobile::Mobile;
+use crate::flow::{Mute, Stage};
 use crate::schemes::mtcp;
-use crate::table::Table;
+use crate::table::{FlowId, MobileId, Table};
 use crate::timers::Subject;
 use crate::{Action, Actions, Payload};
 
-/// The table is walked in steps of so many places.
-const SWEEP_PLACES: u32 = 4096;
+/// The table is walked in steps of so many slots.
+const SWEEP_SLOTS: u32 = 4096;
 /// The wait between two steps.
 pub(super) const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 /// A flow that was never seen in both directions is forgotten after this time without a segment.
@@ -42,26 +41,24 @@ impl<P: Payload> Gateway<P> {
     pub fn handle_timeout(&mut self, now: Instant, actions: &mut Actions<P>) {
         while let Some((at, subject)) = self.timers.pop_due(now) {
             match subject {
-                Subject::Mobile(place, generation) => {
-                    let fits = |mobile: &&mut Mobile| mobile.generation == generation;
-                    let Some(mobile) = self.mobiles.at_mut(place).filter(fits) else {
+                Subject::Mobile(mobile_id) => {
+                    let Some(mobile) = self.mobiles.at_mut(mobile_id) else {
                         continue;
                     };
                     if mobile.scheduled.popped(at) {
-                        self.on_mobile_due(place, now, actions);
-                        self.schedule_mobile(place);
+                        self.on_mobile_due(mobile_id, now, actions);
+                        self.schedule_mobile(mobile_id);
                     }
                 }
-                Subject::Flow(place, generation) => {
-                    let fits = |flow: &&mut Flow<P>| flow.generation == generation;
-                    let Some(flow) = self.flows.at_mut(place).filter(fits) else {
+                Subject::Flow(flow_id) => {
+                    let Some(flow) = self.flows.at_mut(flow_id) else {
                         continue;
                     };
                     if flow.scheduled.popped(at) {
-                        self.on_early_due(place, now, actions);
-                        self.on_flow_due(place, now, actions);
-                        self.schedule_flow(place, now);
-                        self.put_off(place, now);
+                        self.on_early_due(flow_id, now, actions);
+                        self.on_flow_due(flow_id, now, actions);
+                        self.schedule_flow(flow_id, now);
+                        self.put_off(flow_id, now);
                     }
                 }
             }
@@ -74,16 +71,16 @@ impl<P: Payload> Gateway<P> {
 
     /// A flow that was served and is due all the same is put off: whatever forgets a deadline
     /// of its own must not stop all others.
-    fn put_off(&mut self, place: u32, now: Instant) {
-        let Some(flow) = self.flows.at_mut(place) else {
+    fn put_off(&mut self, flow_id: FlowId, now: Instant) {
+        let Some(flow) = self.flows.at_mut(flow_id) else {
             return;
         };
         if flow.scheduled.is_due(now) {
             debug_assert!(false, "a deadline that was not served");
             self.counters.unserved += 1;
-            let subject = Subject::Flow(place, flow.generation);
+            let at = now + UNSERVED_WAIT;
             self.timers
-                .put_off(subject, &mut flow.scheduled, now + UNSERVED_WAIT);
+                .put_off(Subject::Flow(flow_id), &mut flow.scheduled, at);
         }
     }
 
@@ -98,17 +95,20 @@ impl<P: Payload> Gateway<P> {
     /// One step through the table: what is idle or closed goes, what is owed for too
     /// long is given up.
     fn sweep(&mut self, now: Instant, actions: &mut Actions<P>) {
-        let places = self.flows.places();
-        for _ in 0..places.min(SWEEP_PLACES) {
-            self.swept = (self.swept + 1) % places;
-            let Some(flow) = self.flows.at_mut(self.swept) else {
+        let slots = self.flows.slots();
+        for _ in 0..slots.min(SWEEP_SLOTS) {
+            self.swept = (self.swept + 1) % slots;
+            let Some(flow_id) = self.flows.id_in(self.swept) else {
+                continue;
+            };
+            let Some(flow) = self.flows.at_mut(flow_id) else {
                 continue;
             };
             if flow.ahead.owed.is_some() {
                 let since = *flow.ahead.owed_since.get_or_insert(now);
                 if now.saturating_since(since) > self.settings.owed_wait_max {
-                    self.abandon(self.swept, actions);
-                    if let Some(flow) = self.flows.at_mut(self.swept) {
+                    self.abandon(flow_id, actions);
+                    if let Some(flow) = self.flows.at_mut(flow_id) {
                         // Its ends may send something yet, and are to get a RST for it.
                         flow.seen = now;
                     }
@@ -131,7 +131,7 @@ impl<P: Payload> Gateway<P> {
                 Stage::Open | Stage::Opaque => self.settings.flow_idle_max,
             };
             if now.saturating_since(flow.seen) > wait {
-                self.forget_flow(self.swept, actions);
+                self.forget_flow(flow_id, actions);
             }
         }
         if self.predecessor_until.is_some_and(|at| at <= now) {
@@ -144,23 +144,23 @@ impl<P: Payload> Gateway<P> {
     }
 
     /// Owed bytes are given up: both ends get a RST.
-    fn abandon(&mut self, place: u32, actions: &mut Actions<P>) {
-        let Some(flow) = self.flows.at_mut(place) else {
+    fn abandon(&mut self, flow_id: FlowId, actions: &mut Actions<P>) {
+        let Some(flow) = self.flows.at_mut(flow_id) else {
             return;
         };
-        self.cached_bytes -= flow.kept_bytes();
         // Its record stays until the flow is forgotten: the RSTs may be lost.
         flow.reset_both_ends(actions);
         self.counters.owed_lost += 1;
-        self.count_in_flight(place);
+        self.count_in_flight(flow_id);
     }
 
     /// The gateway is about to leave: from now on nothing further is acknowledged
     /// ahead of an MH, so that [`Self::owed_bytes`] can only fall.
     pub fn stop_acknowledging(&mut self) {
         self.draining = true;
-        for place in 0..self.flows.places() {
-            if let Some(flow) = self.flows.at_mut(place) {
+        for index in 0..self.flows.slots() {
+            let flow_id = self.flows.id_in(index);
+            if let Some(flow) = flow_id.and_then(|flow_id| self.flows.at_mut(flow_id)) {
                 flow.ahead.draining = true;
             }
         }
@@ -169,36 +169,39 @@ impl<P: Payload> Gateway<P> {
     /// Gives up everything owed: the gateway leaves and nobody takes over. FHs that were
     /// told less than their MHs have said hear the rest.
     pub fn abandon_owed(&mut self, actions: &mut Actions<P>) {
-        for place in 0..self.flows.places() {
-            if let Some(flow) = self.flows.at_mut(place) {
+        for index in 0..self.flows.slots() {
+            let Some(flow_id) = self.flows.id_in(index) else {
+                continue;
+            };
+            if let Some(flow) = self.flows.at_mut(flow_id) {
                 mtcp::leave(flow, actions);
             }
             if self
                 .flows
-                .at(place)
+                .at(flow_id)
                 .is_some_and(|flow| flow.ahead.owed.is_some())
             {
-                self.abandon(place, actions);
+                self.abandon(flow_id, actions);
             }
         }
     }
 
     /// The connection is over: what is kept of it goes, and its record.
-    pub(super) fn end_flow(&mut self, place: u32, actions: &mut Actions<P>) {
-        if let Some(flow) = self.flows.at_mut(place) {
-            self.cached_bytes -= flow.close();
+    pub(super) fn end_flow(&mut self, flow_id: FlowId, actions: &mut Actions<P>) {
+        if let Some(flow) = self.flows.at_mut(flow_id) {
+            flow.close();
             actions.push(Action::Record(flow.record().ended()));
         }
     }
 
-    pub(super) fn forget_flow(&mut self, place: u32, actions: &mut Actions<P>) {
-        let Some(flow) = self.flows.at_mut(place) else {
+    pub(super) fn forget_flow(&mut self, flow_id: FlowId, actions: &mut Actions<P>) {
+        let Some(flow) = self.flows.at_mut(flow_id) else {
             return;
         };
         let (key, mobile) = (flow.key, flow.mobile);
-        self.cached_bytes -= flow.close();
-        self.count_in_flight(place);
-        self.leave_mobile(place);
+        flow.close();
+        self.count_in_flight(flow_id);
+        self.leave_mobile(flow_id);
         // What a predecessor owed stays written down until its flow is met.
         let removed = self.flows.remove(&key);
         if let Some(flow) = removed.filter(|_| self.predecessor.find(&key).is_none()) {
@@ -209,8 +212,8 @@ impl<P: Payload> Gateway<P> {
 
     /// A flow that has been opened or closed takes its place among its mobile's: what is done for
     /// all flows of a mobile does not look at those that anybody can make up.
-    pub(super) fn sort_among_flows_of_mobile(&mut self, place: u32) {
-        let Some(flow) = self.flows.at(place) else {
+    pub(super) fn sort_among_flows_of_mobile(&mut self, flow_id: FlowId) {
+        let Some(flow) = self.flows.at(flow_id) else {
             return;
         };
         let (index, is_open) = (flow.index_at_mobile, flow.stage == Stage::Open);
@@ -228,30 +231,29 @@ impl<P: Payload> Gateway<P> {
         mobile.flows.swap(index, other);
         let at = [index, other].map(|index| (index, mobile.flows[index]));
         mobile.open = if is_open { other + 1 } else { other };
-        for (index, place) in at {
-            if let Some(flow) = self.flows.at_mut(place) {
+        for (index, flow_id) in at {
+            if let Some(flow) = self.flows.at_mut(flow_id) {
                 flow.index_at_mobile = index;
             }
         }
     }
 
     /// A flow that is not open is no longer one of its mobile's.
-    fn leave_mobile(&mut self, place: u32) {
-        let Some(flow) = self.flows.at(place) else {
+    fn leave_mobile(&mut self, flow_id: FlowId) {
+        let Some(flow) = self.flows.at(flow_id) else {
             return;
         };
         let index = flow.index_at_mobile;
         let mobile = self.mobiles.at_mut(flow.mobile);
-        let Some(mobile) = mobile.filter(|mobile| mobile.flows.get(index) == Some(&place)) else {
+        let Some(mobile) = mobile.filter(|mobile| mobile.flows.get(index) == Some(&flow_id)) else {
             return;
         };
         mobile.flows.swap_remove(index);
         if mobile.waiting.len() > 2 * mobile.flows.len() + STALE_MAX {
             let flows = &self.flows;
-            mobile.waiting.retain(|(place, generation)| {
-                let flow = flows.at(*place);
-                flow.is_some_and(|flow| flow.generation == *generation)
-            });
+            mobile
+                .waiting
+                .retain(|flow_id| flows.at(*flow_id).is_some());
         }
         let moved = mobile.flows.get(index).copied();
         if let Some(moved) = moved.and_then(|moved| self.flows.at_mut(moved)) {
@@ -259,8 +261,8 @@ impl<P: Payload> Gateway<P> {
         }
     }
 
-    pub(super) fn forget_mobile_without_flows(&mut self, place: u32) {
-        let Some(mobile) = self.mobiles.at(place) else {
+    pub(super) fn forget_mobile_without_flows(&mut self, mobile_id: MobileId) {
+        let Some(mobile) = self.mobiles.at(mobile_id) else {
             return;
         };
         if mobile.flows.is_empty() {
@@ -269,8 +271,8 @@ impl<P: Payload> Gateway<P> {
         }
     }
 
-    pub(super) fn schedule_flow(&mut self, place: u32, now: Instant) {
-        let Some(flow) = self.flows.at_mut(place) else {
+    pub(super) fn schedule_flow(&mut self, flow_id: FlowId, now: Instant) {
+        let Some(flow) = self.flows.at_mut(flow_id) else {
             return;
         };
         // RFC 2018, 8: what the MH has reported it may drop again, so it counts as well.
@@ -301,22 +303,16 @@ impl<P: Payload> Gateway<P> {
             ])
             .flatten()
             .min();
-        self.timers.schedule(
-            Subject::Flow(place, flow.generation),
-            &mut flow.scheduled,
-            deadline,
-        );
+        self.timers
+            .schedule(Subject::Flow(flow_id), &mut flow.scheduled, deadline);
     }
 
-    pub(super) fn schedule_mobile(&mut self, place: u32) {
-        let Some(mobile) = self.mobiles.at_mut(place) else {
+    pub(super) fn schedule_mobile(&mut self, mobile_id: MobileId) {
+        let Some(mobile) = self.mobiles.at_mut(mobile_id) else {
             return;
         };
         let deadline = mobile.deadline(&self.settings, true);
-        self.timers.schedule(
-            Subject::Mobile(place, mobile.generation),
-            &mut mobile.scheduled,
-            deadline,
-        );
+        self.timers
+            .schedule(Subject::Mobile(mobile_id), &mut mobile.scheduled, deadline);
     }
 }

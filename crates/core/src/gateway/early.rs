@@ -34,6 +34,7 @@ use crate::flow::{Flow, FlowKey, Stage};
 use crate::renumber::Renumber;
 use crate::schemes::mtcp::MtcpSetUp;
 use crate::settings::Scheme;
+use crate::table::FlowId;
 use crate::{Action, Actions, Direction, Payload, Side, Verdict};
 
 mod opening;
@@ -64,12 +65,12 @@ impl<P: Payload> Gateway<P> {
         }
         let key = FlowKey::of(segment, direction);
         let found = self.flows.find(&key);
-        let place = found.or_else(|| self.meet_renumbered(key, now, actions));
-        let flow = place.and_then(|place| self.flows.at(place));
+        let flow_id = found.or_else(|| self.meet_renumbered(key, now, actions));
+        let flow = flow_id.and_then(|flow_id| self.flows.at(flow_id));
         match flow.and_then(|flow| flow.early.as_ref()) {
             Some(Early::Opening(opening)) if opening.is_contradicted(direction, segment) => {
                 // The connection is there already: the SYN was none of its opener's.
-                self.forget_opening(place);
+                self.forget_opening(flow_id);
                 self.judge(direction, segment, payload, now, actions)
             }
             Some(Early::Opening(opening))
@@ -112,7 +113,7 @@ impl<P: Payload> Gateway<P> {
         key: FlowKey,
         now: Instant,
         actions: &mut Actions<P>,
-    ) -> Option<u32> {
+    ) -> Option<FlowId> {
         self.predecessor.get(&key)?.renumber?;
         self.meet(key, now, actions)
     }
@@ -150,17 +151,17 @@ impl<P: Payload> Gateway<P> {
         let iss = self.choose_iss(&key, now);
         let answer = payload.answered(&answer_to(&syn, iss));
         let syn_packet = payload.renumbered(&syn);
-        let place = self.find_or_meet(key, now, actions);
-        let (Some(answer), Some(syn_packet), Some(place)) = (answer, syn_packet, place) else {
+        let flow_id = self.find_or_meet(key, now, actions);
+        let (Some(answer), Some(syn_packet), Some(flow_id)) = (answer, syn_packet, flow_id) else {
             return self.judge(direction, segment, payload, now, actions);
         };
         self.predecessor.remove(&key);
-        let Some(flow) = self.flows.at_mut(place) else {
+        let Some(flow) = self.flows.at_mut(flow_id) else {
             return Verdict::Forward;
         };
         self.counters.segments += 1;
-        self.cached_bytes -= flow.begin_anew(now);
-        self.cached_bytes -= flow.on_syn(direction == Direction::Uplink, &syn, Duration::ZERO, now);
+        flow.begin_anew(now);
+        flow.on_syn(direction == Direction::Uplink, &syn, Duration::ZERO, now);
         let (own, back) = match direction {
             Direction::Downlink => (&mut flow.downlink_header, &mut flow.uplink_header),
             Direction::Uplink => (&mut flow.uplink_header, &mut flow.downlink_header),
@@ -185,7 +186,8 @@ impl<P: Payload> Gateway<P> {
         self.sweep_at
             .get_or_insert(now + super::deadlines::SWEEP_INTERVAL);
         actions.push(Action::Repeat(answer));
-        self.schedule_flow(place, now);
+        self.count_in_flight(flow_id);
+        self.schedule_flow(flow_id, now);
         Verdict::Suppress
     }
 
@@ -210,10 +212,10 @@ impl<P: Payload> Gateway<P> {
         now: Instant,
         actions: &mut Actions<P>,
     ) {
-        let Some(place) = self.flows.find(&key) else {
+        let Some(flow_id) = self.flows.find(&key) else {
             return;
         };
-        let Some(flow) = self.flows.at_mut(place) else {
+        let Some(flow) = self.flows.at_mut(flow_id) else {
             return;
         };
         let Some(Early::Opening(opening)) = &mut flow.early else {
@@ -233,7 +235,7 @@ impl<P: Payload> Gateway<P> {
                 return;
             }
             // It has forgotten the one before.
-            self.forget_opening(Some(place));
+            self.forget_opening(Some(flow_id));
             if self.begins_early(segment, payload) {
                 let _ = self.open_early(key, direction, segment, payload, now, actions);
             }
@@ -253,33 +255,31 @@ impl<P: Payload> Gateway<P> {
             return;
         }
         if is_opener {
-            self.hear_opener(place, segment, payload, now, actions);
+            self.hear_opener(flow_id, segment, payload, now, actions);
         } else if is_answer {
             if flags.has(Flags::RST) {
-                self.refuse(place, actions);
+                self.refuse(flow_id, actions);
             } else if flags.has(Flags::SYN) {
-                self.join_halves(place, segment, now, actions);
+                self.join_halves(flow_id, segment, now, actions);
             }
         }
-        self.schedule_flow(place, now);
+        self.schedule_flow(flow_id, now);
     }
 
     /// The end that opens says something.
     fn hear_opener(
         &mut self,
-        place: u32,
+        flow_id: FlowId,
         segment: &Segment,
         payload: &P,
         now: Instant,
         actions: &mut Actions<P>,
     ) {
-        let Some(flow) = self.flows.at_mut(place) else {
+        let Some(flow) = self.flows.at_mut(flow_id) else {
             return;
         };
         let mobile = self.mobiles.at(flow.mobile);
-        let room = mobile.map_or(0, |mobile| {
-            mobile.cache_room(self.cached_bytes, &self.settings)
-        });
+        let room = mobile.map_or(0, |mobile| mobile.cache_room(&self.budget));
         let bytes_free = room.min(flow.bytes_free_of_flow(&self.settings));
         let Some(Early::Opening(opening)) = &mut flow.early else {
             return;
@@ -294,8 +294,8 @@ impl<P: Payload> Gateway<P> {
                 if opening.asked {
                     actions.extend(opening.reset_other().map(Action::Repeat));
                 }
-                self.forget_opening(Some(place));
-                self.close_flow(place);
+                self.forget_opening(Some(flow_id));
+                self.close_flow(flow_id);
             }
         } else if segment.flags.has(Flags::ACK) && segment.ack == opening.iss + 1 {
             let farthest = first + u32::from(WINDOW);
@@ -309,7 +309,6 @@ impl<P: Payload> Gateway<P> {
             if fits && has_room && may_keep && !opening.held.iter().any(known) {
                 opening.held.push((*segment, payload.clone()));
                 opening.held_bytes += bytes;
-                self.cached_bytes += bytes;
             }
             if !core::mem::replace(&mut opening.asked, true) {
                 opening.tries = 0;
@@ -317,46 +316,47 @@ impl<P: Payload> Gateway<P> {
                 actions.push(Action::Repeat(opening.syn_packet.clone()));
             }
         }
+        self.count_kept_bytes(flow_id);
     }
 
     /// Nothing more is known of a set-up; the flow is as one that was not met.
-    pub(super) fn forget_opening(&mut self, place: Option<u32>) {
-        let flow = place.and_then(|place| self.flows.at_mut(place));
+    pub(super) fn forget_opening(&mut self, flow_id: Option<FlowId>) {
+        let flow = flow_id.and_then(|flow_id| self.flows.at_mut(flow_id));
         if let Some(flow) = flow
-            && let Some(Early::Opening(opening)) = flow.early.take()
+            && let Some(Early::Opening(_)) = flow.early.take()
         {
-            self.cached_bytes -= opening.held_bytes;
             flow.stage = Stage::Meeting;
         }
+        flow_id.into_iter().for_each(|id| self.count_kept_bytes(id));
     }
 
-    fn close_flow(&mut self, place: u32) {
-        if let Some(flow) = self.flows.at_mut(place) {
-            self.cached_bytes -= flow.close();
+    fn close_flow(&mut self, flow_id: FlowId) {
+        if let Some(flow) = self.flows.at_mut(flow_id) {
+            flow.close();
         }
+        self.count_kept_bytes(flow_id);
     }
 
     /// The mobile has gone to another station, which cannot go on with a set-up: the opener is
     /// to begin anew, and the other end to forget it.
-    pub(super) fn end_opening(&mut self, place: u32, actions: &mut Actions<P>) {
-        let flow = self.flows.at(place);
+    pub(super) fn end_opening(&mut self, flow_id: FlowId, actions: &mut Actions<P>) {
+        let flow = self.flows.at(flow_id);
         if let Some(Early::Opening(opening)) = flow.and_then(|flow| flow.early.as_ref()) {
             if opening.asked {
                 actions.extend(opening.reset_other().map(Action::Repeat));
             }
-            self.refuse(place, actions);
+            self.refuse(flow_id, actions);
         }
     }
 
     /// The other end does not want the connection, or does not answer: the opener is reset.
-    pub(super) fn refuse(&mut self, place: u32, actions: &mut Actions<P>) {
-        let Some(flow) = self.flows.at_mut(place) else {
+    pub(super) fn refuse(&mut self, flow_id: FlowId, actions: &mut Actions<P>) {
+        let Some(flow) = self.flows.at_mut(flow_id) else {
             return;
         };
         let Some(Early::Opening(opening)) = flow.early.take() else {
             return;
         };
-        self.cached_bytes -= opening.held_bytes;
         let held = opening.held.iter().map(|(held, _)| held.end());
         let ack = held.fold(opening.syn.seq + 1, SeqNum::max);
         let reset = Segment {
@@ -370,18 +370,19 @@ impl<P: Payload> Gateway<P> {
         actions.extend(opening.syn_packet.answered(&reset).map(Action::Repeat));
         self.counters.early_refused += 1;
         flow.refuse();
-        self.cached_bytes -= flow.close();
+        flow.close();
+        self.count_kept_bytes(flow_id);
     }
 
     /// The other end has answered: both halves are there.
     fn join_halves(
         &mut self,
-        place: u32,
+        flow_id: FlowId,
         answer: &Segment,
         now: Instant,
         actions: &mut Actions<P>,
     ) {
-        let Some(flow) = self.flows.at_mut(place) else {
+        let Some(flow) = self.flows.at_mut(flow_id) else {
             return;
         };
         let Some(Early::Opening(opening)) = &flow.early else {
@@ -390,12 +391,11 @@ impl<P: Payload> Gateway<P> {
         let apart = opening.iss.get().wrapping_sub(answer.seq.get());
         if apart.wrapping_add(APART_MIN) < 2 * APART_MIN {
             actions.extend(opening.reset_other().map(Action::Repeat));
-            return self.refuse(place, actions);
+            return self.refuse(flow_id, actions);
         }
         let Some(Early::Opening(opening)) = flow.early.take() else {
             return;
         };
-        self.cached_bytes -= opening.held_bytes;
         let numbers = numbers(&opening, answer);
         let mut own = match opening.opener {
             Side::Fh => *answer,
@@ -406,10 +406,11 @@ impl<P: Payload> Gateway<P> {
             // What the MH believes of the FH's half.
             own.options.window_scale = opening.syn.options.window_scale.map(|_| SHIFT);
         }
-        self.cached_bytes -= flow.on_syn(opening.opener == Side::Fh, &own, Duration::ZERO, now);
+        flow.on_syn(opening.opener == Side::Fh, &own, Duration::ZERO, now);
         flow.early = Some(Early::Split(numbers));
         self.counters.early_joined += 1;
         actions.push(Action::Record(flow.record()));
+        self.count_kept_bytes(flow_id);
         let direction = opening.opener.sends();
         for (segment, payload) in &opening.held {
             self.pass_renumbered(&numbers, direction, segment, payload, now, actions);
@@ -466,8 +467,8 @@ impl<P: Payload> Gateway<P> {
     }
 
     /// What is due for a connection that is being set up.
-    pub(super) fn on_early_due(&mut self, place: u32, now: Instant, actions: &mut Actions<P>) {
-        let Some(flow) = self.flows.at_mut(place) else {
+    pub(super) fn on_early_due(&mut self, flow_id: FlowId, now: Instant, actions: &mut Actions<P>) {
+        let Some(flow) = self.flows.at_mut(flow_id) else {
             return;
         };
         let Some(Early::Opening(opening)) = &mut flow.early else {
@@ -485,11 +486,11 @@ impl<P: Payload> Gateway<P> {
             };
             actions.push(Action::Repeat(again.clone()));
         } else if opening.asked {
-            self.refuse(place, actions);
+            self.refuse(flow_id, actions);
         } else {
             // The opener has gone, or never was.
-            self.forget_opening(Some(place));
-            self.close_flow(place);
+            self.forget_opening(Some(flow_id));
+            self.close_flow(flow_id);
         }
     }
 }

@@ -26,10 +26,10 @@ impl<P: Payload> Gateway<P> {
     ) -> Vec<FlowState> {
         let mut states = Vec::new();
         for address in addresses {
-            let Some(place) = self.mobiles.find(address) else {
+            let Some(mobile_id) = self.mobiles.find(address) else {
                 continue;
             };
-            self.with_flows_of(place, now, actions, |flow, mobile, cx| {
+            self.with_flows_of(mobile_id, now, actions, |flow, mobile, cx| {
                 mtcp::hand_over(flow, cx);
                 let (srtt, rate) = (mobile.rtt.srtt(), mobile.delivery.bytes_per_s());
                 states.extend(flow.state(srtt, rate));
@@ -49,28 +49,27 @@ impl<P: Payload> Gateway<P> {
         actions: &mut Actions<P>,
     ) -> bool {
         self.sweep_at.get_or_insert(now + SWEEP_INTERVAL);
-        let Some(place) = self.find_or_meet(state.key, now, actions) else {
+        let Some(flow_id) = self.find_or_meet(state.key, now, actions) else {
             self.counters.table_full += 1;
             return false;
         };
-        self.forget_opening(Some(place));
-        let Some(flow) = self.flows.at_mut(place) else {
+        self.forget_opening(Some(flow_id));
+        let Some(flow) = self.flows.at_mut(flow_id) else {
             return false;
         };
         let stage = flow.stage;
-        let Some(freed) = take_state(flow, state, now) else {
+        if !take_state(flow, state, now) {
             return false;
-        };
-        self.cached_bytes -= freed;
+        }
         flow.uplink_header = flow.uplink_header.take().or(uplink);
         flow.renumber(state.renumber);
         self.has_early |= state.renumber.is_some();
-        let mobile_place = flow.mobile;
+        let mobile_id = flow.mobile;
         if flow.mh.window_scale.is_some() {
             actions.push(Action::Record(flow.record()));
         }
         self.predecessor.remove(&state.key);
-        let Some(mobile) = self.mobiles.at_mut(mobile_place) else {
+        let Some(mobile) = self.mobiles.at_mut(mobile_id) else {
             return false;
         };
         let srtt = state.srtt.into_iter();
@@ -83,12 +82,12 @@ impl<P: Payload> Gateway<P> {
             let has_passed = stage == Stage::Open && state.renumber.is_none();
             mtcp::adopt(flow, &split, has_passed, &cx);
         }
-        self.equip(place);
+        self.equip(flow_id);
         self.counters.flows_met += u64::from(stage == Stage::Meeting);
-        self.count_in_flight(place);
-        self.watch_cell(place, now);
-        self.schedule_flow(place, now);
-        self.schedule_mobile(mobile_place);
+        self.count_in_flight(flow_id);
+        self.watch_cell(flow_id, now);
+        self.schedule_flow(flow_id, now);
+        self.schedule_mobile(mobile_id);
         stage == Stage::Meeting
     }
 
@@ -108,15 +107,15 @@ impl<P: Payload> Gateway<P> {
     /// What was kept of these flows goes on; their MH is here.
     pub fn go(&mut self, flows: &[FlowKey], now: Instant, actions: &mut Actions<P>) {
         for key in flows {
-            let Some(place) = self.flows.find(key) else {
+            let Some(flow_id) = self.flows.find(key) else {
                 continue;
             };
-            let Some(flow) = self.flows.at_mut(place) else {
+            let Some(flow) = self.flows.at_mut(flow_id) else {
                 continue;
             };
             let was_held = core::mem::replace(&mut flow.held, false);
-            let mobile_place = flow.mobile;
-            let Some(mobile) = self.mobiles.at(mobile_place) else {
+            let mobile_id = flow.mobile;
+            let Some(mobile) = self.mobiles.at(mobile_id) else {
                 continue;
             };
             if flow.is_split() {
@@ -127,13 +126,13 @@ impl<P: Payload> Gateway<P> {
                 flow.begin_recovery();
             }
             let is_silent = mobile.link == Link::Silent;
-            self.count_in_flight(place);
+            self.count_in_flight(flow_id);
             if is_silent {
-                self.begin_recovery(mobile_place, LinkSource::Command, None, now, actions);
+                self.begin_recovery(mobile_id, LinkSource::Command, None, now, actions);
             } else if was_held {
-                self.resume_recovery(mobile_place, now, actions);
+                self.resume_recovery(mobile_id, now, actions);
             }
-            self.schedule_flow(place, now);
+            self.schedule_flow(flow_id, now);
         }
     }
 
@@ -149,41 +148,42 @@ impl<P: Payload> Gateway<P> {
         for address in addresses {
             let mobile = self.mobiles.get(address);
             let flows = mobile.map_or(Vec::new(), |mobile| mobile.flows.clone());
-            for place in flows {
-                let Some(flow) = self.flows.at_mut(place) else {
+            for flow_id in flows {
+                let Some(flow) = self.flows.at_mut(flow_id) else {
                     continue;
                 };
                 if flow.ahead.owed.is_some() {
                     continue;
                 }
                 if flow.early.is_some() {
-                    self.end_opening(place, actions);
+                    self.end_opening(flow_id, actions);
                 }
-                let Some(flow) = self.flows.at_mut(place) else {
+                let Some(flow) = self.flows.at_mut(flow_id) else {
                     continue;
                 };
                 mtcp::let_go(flow, actions);
                 if !(discards && flow.mtcp.is_handed_over()) {
                     flow.kept_pieces(pieces);
                 }
-                self.forget_flow(place, actions);
+                self.forget_flow(flow_id, actions);
             }
         }
     }
 }
 
-/// What another station knew becomes what this one knows; the bytes freed by that. None: this one
-/// knows better.
-fn take_state<P: Payload>(flow: &mut Flow<P>, state: &FlowState, now: Instant) -> Option<usize> {
+/// What another station knew becomes what this one knows. False: this one knows better.
+fn take_state<P: Payload>(flow: &mut Flow<P>, state: &FlowState, now: Instant) -> bool {
     let stage = flow.stage;
     // It was met by numbers that do not go together.
     let misread = stage == Stage::Open && state.renumber.is_some() && flow.early.is_none();
-    let freed = if misread { flow.forget_kept() } else { 0 };
+    if misread {
+        flow.forget_kept();
+    }
     match stage {
         Stage::Meeting => flow.adopt(state, now),
         Stage::Open if misread => flow.adopt(state, now),
         Stage::Open => flow.complete(state),
-        Stage::Opaque | Stage::Closed => return None,
+        Stage::Opaque | Stage::Closed => return false,
     }
-    Some(freed)
+    true
 }

@@ -7,18 +7,19 @@ use super::Gateway;
 use crate::flow::Flow;
 use crate::mobile::Mobile;
 use crate::schemes::Context;
+use crate::table::{FlowId, MobileId};
 use crate::{Actions, Payload};
 
 impl<P: Payload> Gateway<P> {
     /// Calls `hook` for a flow. None: there is no such flow.
     pub(super) fn with_context<R>(
         &mut self,
-        place: u32,
+        flow_id: FlowId,
         now: Instant,
         actions: &mut Actions<P>,
         hook: impl FnOnce(&mut Flow<P>, &Mobile, &mut Context<'_, P>) -> R,
     ) -> Option<R> {
-        let flow = self.flows.at_mut(place)?;
+        let flow = self.flows.at_mut(flow_id)?;
         let mobile = self.mobiles.at(flow.mobile)?;
         let counters = &mut self.counters;
         let mut cx = Context::new(&self.settings, mobile, now, counters, actions);
@@ -28,12 +29,12 @@ impl<P: Payload> Gateway<P> {
     /// Calls `hook` for each open flow of a mobile.
     pub(super) fn with_flows_of(
         &mut self,
-        place: u32,
+        mobile_id: MobileId,
         now: Instant,
         actions: &mut Actions<P>,
         mut hook: impl FnMut(&mut Flow<P>, &Mobile, &mut Context<'_, P>),
     ) {
-        let Some(mobile) = self.mobiles.at(place) else {
+        let Some(mobile) = self.mobiles.at(mobile_id) else {
             return;
         };
         let counters = &mut self.counters;

@@ -8,6 +8,7 @@ use holdfast_wire::Instant;
 use super::Gateway;
 use crate::mobile::{LinkEvent, LinkSource};
 use crate::settings::Scheme;
+use crate::table::MobileId;
 use crate::{Actions, Payload};
 
 impl<P: Payload> Gateway<P> {
@@ -21,8 +22,8 @@ impl<P: Payload> Gateway<P> {
         actions: &mut Actions<P>,
     ) {
         for address in addresses {
-            if let Some(place) = self.mobiles.find(address) {
-                self.apply(place, event, source, now, actions);
+            if let Some(mobile_id) = self.mobiles.find(address) {
+                self.apply(mobile_id, event, source, now, actions);
             }
         }
     }
@@ -38,20 +39,22 @@ impl<P: Payload> Gateway<P> {
         if source == LinkSource::Carrier {
             self.carrier_down = event == LinkEvent::Down;
         }
-        for place in 0..self.mobiles.places() {
-            self.apply(place, event, source, now, actions);
+        for index in 0..self.mobiles.slots() {
+            if let Some(mobile_id) = self.mobiles.id_in(index) {
+                self.apply(mobile_id, event, source, now, actions);
+            }
         }
     }
 
     fn apply(
         &mut self,
-        place: u32,
+        mobile_id: MobileId,
         event: LinkEvent,
         source: LinkSource,
         now: Instant,
         actions: &mut Actions<P>,
     ) {
-        let Some(mobile) = self.mobiles.at_mut(place) else {
+        let Some(mobile) = self.mobiles.at_mut(mobile_id) else {
             return;
         };
         if !Scheme::survives_outages(&self.settings) {
@@ -60,54 +63,64 @@ impl<P: Payload> Gateway<P> {
         match event {
             LinkEvent::GoingDownSoon => {
                 mobile.warn(now);
-                self.with_flows_of(place, now, actions, |flow, _, cx| {
+                self.with_flows_of(mobile_id, now, actions, |flow, _, cx| {
                     cx.settings.scheme.on_going_down_soon(flow, cx);
                 });
             }
             LinkEvent::Down => {
                 mobile.go_down(source, &self.settings, now);
-                self.tell_disconnected(place, now, actions);
+                self.tell_disconnected(mobile_id, now, actions);
             }
             // Without a carrier nothing goes out, whatever a message says.
             LinkEvent::Up if self.carrier_down => {}
             LinkEvent::Up => {
                 if mobile.is_away() {
-                    self.begin_recovery(place, source, None, now, actions);
+                    self.begin_recovery(mobile_id, source, None, now, actions);
                 } else {
                     mobile.going_down_soon = false;
                     mobile.warned_until = mobile.warned_until.map(|_| now);
                 }
-                self.greet_split(place, now, actions);
+                self.greet_split(mobile_id, now, actions);
             }
         }
-        self.schedule_mobile(place);
+        self.schedule_mobile(mobile_id);
     }
 
     /// A warning may have been a false one: what the scheme did for it is undone.
-    pub(super) fn end_warning(&mut self, place: u32, now: Instant, actions: &mut Actions<P>) {
-        let Some(mobile) = self.mobiles.at_mut(place) else {
+    pub(super) fn end_warning(
+        &mut self,
+        mobile_id: MobileId,
+        now: Instant,
+        actions: &mut Actions<P>,
+    ) {
+        let Some(mobile) = self.mobiles.at_mut(mobile_id) else {
             return;
         };
         if !mobile.was_warned_in_vain(now) {
             return;
         }
-        self.with_flows_of(place, now, actions, |flow, _, cx| {
+        self.with_flows_of(mobile_id, now, actions, |flow, _, cx| {
             cx.settings.scheme.on_reconnected(flow, cx);
         });
-        self.schedule_flows_of(place, now);
+        self.schedule_flows_of(mobile_id, now);
     }
 
     /// The scheme hears, once, that the MH is gone.
-    pub(super) fn tell_disconnected(&mut self, place: u32, now: Instant, actions: &mut Actions<P>) {
-        let Some(mobile) = self.mobiles.at_mut(place) else {
+    pub(super) fn tell_disconnected(
+        &mut self,
+        mobile_id: MobileId,
+        now: Instant,
+        actions: &mut Actions<P>,
+    ) {
+        let Some(mobile) = self.mobiles.at_mut(mobile_id) else {
             return;
         };
         if core::mem::replace(&mut mobile.disconnected, true) {
             return;
         }
-        self.with_flows_of(place, now, actions, |flow, _, cx| {
+        self.with_flows_of(mobile_id, now, actions, |flow, _, cx| {
             cx.settings.scheme.on_disconnected(flow, cx);
         });
-        self.schedule_flows_of(place, now);
+        self.schedule_flows_of(mobile_id, now);
     }
 }

@@ -7,18 +7,19 @@ use super::Gateway;
 use crate::flow::{Flow, FlowKey};
 use crate::mobile::{LinkSource, Mobile};
 use crate::settings::Scheme;
+use crate::table::FlowId;
 use crate::{Action, Actions, Payload};
 
 impl<P: Payload> Gateway<P> {
-    /// The place of a flow; one that is not known is met now. None: the table is full.
+    /// The id of a flow; one that is not known is met now. None: the table is full.
     pub(super) fn find_or_meet(
         &mut self,
         key: FlowKey,
         now: Instant,
         actions: &mut Actions<P>,
-    ) -> Option<u32> {
-        let place = self.flows.find(&key);
-        place.or_else(|| self.meet(key, now, actions))
+    ) -> Option<FlowId> {
+        let flow_id = self.flows.find(&key);
+        flow_id.or_else(|| self.meet(key, now, actions))
     }
 
     /// A flow not in the table: entered, unless the table is full of worthier ones.
@@ -27,7 +28,7 @@ impl<P: Payload> Gateway<P> {
         key: FlowKey,
         now: Instant,
         actions: &mut Actions<P>,
-    ) -> Option<u32> {
+    ) -> Option<FlowId> {
         if self.flows.len() >= self.settings.flows_max {
             let mobile = self.mobiles.get(&key.mh.address);
             let flows = mobile.map_or(0, |mobile| mobile.flows.len());
@@ -40,47 +41,43 @@ impl<P: Payload> Gateway<P> {
         let settings = &self.settings;
         let address = key.mh.address;
         let mobile = self.mobiles.find(&address).or_else(|| {
-            self.mobiles.insert(address, |generation| {
-                let mut mobile = Mobile::new(address, generation, now);
-                mobile.cell = settings.bandwidth.cell_of(address);
-                mobile.weight = settings.bandwidth.weight_of(address);
-                if carrier_down && survives {
-                    mobile.go_down(LinkSource::Carrier, settings, now);
-                }
-                mobile
-            })
+            let mut mobile = Mobile::new(address, now);
+            mobile.cell = settings.bandwidth.cell_of(address);
+            mobile.weight = settings.bandwidth.weight_of(address);
+            if carrier_down && survives {
+                mobile.go_down(LinkSource::Carrier, settings, now);
+            }
+            self.mobiles.insert(address, mobile)
         })?;
-        let place = self.flows.insert(key, |generation| {
-            let mut flow = Flow::new(key, mobile, generation, now);
-            flow.ahead.draining = draining;
-            flow
-        });
-        match place {
-            Some(place) => {
+        let mut flow = Flow::new(key, mobile, now);
+        flow.ahead.draining = draining;
+        let flow_id = self.flows.insert(key, flow);
+        match flow_id {
+            Some(flow_id) => {
                 let flows = &mut self.mobiles.at_mut(mobile)?.flows;
-                self.flows.at_mut(place)?.index_at_mobile = flows.len();
-                flows.push(place);
+                self.flows.at_mut(flow_id)?.index_at_mobile = flows.len();
+                flows.push(flow_id);
             }
             None => self.forget_mobile_without_flows(mobile),
         }
-        self.newest = place;
-        if let (Some(place), Some(record)) = (place, self.predecessor.get(&key)) {
-            let flow = self.flows.at_mut(place)?;
+        self.newest = flow_id;
+        if let (Some(flow_id), Some(record)) = (flow_id, self.predecessor.get(&key)) {
+            let flow = self.flows.at_mut(flow_id)?;
             flow.mh.window_scale = record.mh_window_scale;
             flow.renumber(record.renumber);
         }
-        place
+        flow_id
     }
 
     /// A flow is met for which a predecessor left a record. Bytes that it owed are
     /// lost with it: both ends are told by a RST, never a silent gap. True if so.
     pub(super) fn settle_with_predecessor(
         &mut self,
-        place: u32,
+        flow_id: FlowId,
         key: &FlowKey,
         actions: &mut Actions<P>,
     ) -> bool {
-        let Some(flow) = self.flows.at_mut(place) else {
+        let Some(flow) = self.flows.at_mut(flow_id) else {
             return false;
         };
         let owed = self.predecessor.remove(key).and_then(|record| record.owed);

@@ -24,10 +24,10 @@ impl<P: Payload> Gateway<P> {
             fh: too_big.from,
             mh: too_big.to,
         };
-        let Some(place) = self.flows.find(&key) else {
+        let Some(flow_id) = self.flows.find(&key) else {
             return;
         };
-        let Some(flow) = self.flows.at_mut(place) else {
+        let Some(flow) = self.flows.at_mut(flow_id) else {
             return;
         };
         let in_flight = flow.fh.una.at_or_before(too_big.seq) && too_big.seq.before(flow.sent_nxt);
@@ -42,13 +42,13 @@ impl<P: Payload> Gateway<P> {
         flow.path_mtu = Some(too_big.mtu);
         // The FH has let go of what it has an ACK for: only we can send it again.
         if flow.is_split() {
-            self.with_context(place, now, actions, |flow, _, cx| {
+            self.with_context(flow_id, now, actions, |flow, _, cx| {
                 mtcp::on_path_mtu(flow, cx);
             });
-            self.schedule_flow(place, now);
+            self.schedule_flow(flow_id, now);
         } else if flow.repairs_itself() {
             flow.rewind();
-            self.count_in_flight(place);
+            self.count_in_flight(flow_id);
             self.resume_recovery(mobile, now, actions);
         }
     }

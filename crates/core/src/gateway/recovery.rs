@@ -9,6 +9,7 @@ use crate::flow::{Flow, Mute, Sender, Stage};
 use crate::mobile::{Link, LinkSource};
 use crate::schemes::Context;
 use crate::settings::Scheme;
+use crate::table::{FlowId, MobileId};
 use crate::{Action, Actions, Payload};
 
 /// After so many repetitions in vain the FH's own are let through again.
@@ -19,7 +20,7 @@ pub(super) const REPAIRS_ALONE: u32 = 3;
 const REPAIRS_AN_ACK: usize = 2;
 
 /// So many flows of one MH are looked at for a probe; the next goes on from there.
-const PROBE_PLACES: usize = 4096;
+const PROBE_FLOWS_MAX: usize = 4096;
 
 /// What the MH's ACK shows to be lost, once more. With `dup_acks`, duplicate ACKs alone
 /// tell so.
@@ -42,40 +43,45 @@ pub(super) fn repair<P: Payload>(
 }
 
 impl<P: Payload> Gateway<P> {
-    pub(super) fn on_mobile_due(&mut self, place: u32, now: Instant, actions: &mut Actions<P>) {
-        let Some(mobile) = self.mobiles.at_mut(place) else {
+    pub(super) fn on_mobile_due(
+        &mut self,
+        mobile_id: MobileId,
+        now: Instant,
+        actions: &mut Actions<P>,
+    ) {
+        let Some(mobile) = self.mobiles.at_mut(mobile_id) else {
             return;
         };
         if mobile.falls_silent(&self.settings, now) {
             self.counters.silences += 1;
         }
-        self.end_warning(place, now, actions);
-        let Some(mobile) = self.mobiles.at_mut(place) else {
+        self.end_warning(mobile_id, now, actions);
+        let Some(mobile) = self.mobiles.at_mut(mobile_id) else {
             return;
         };
         let probe = mobile.takes_probe(&self.settings, now);
         let gone = mobile.passes_for_disconnected();
         if probe {
-            self.probe(place, actions);
+            self.probe(mobile_id, actions);
         }
         if gone {
-            self.tell_disconnected(place, now, actions);
+            self.tell_disconnected(mobile_id, now, actions);
         }
         if self
             .mobiles
-            .at(place)
+            .at(mobile_id)
             .is_some_and(|mobile| mobile.link == Link::Recovering)
         {
-            self.send_on(place, now, actions);
+            self.send_on(mobile_id, now, actions);
         }
     }
 
     /// One segment of one flow, each flow in its turn: an answer shows that the link is up.
-    fn probe(&mut self, place: u32, actions: &mut Actions<P>) {
-        let Some(mobile) = self.mobiles.at_mut(place) else {
+    fn probe(&mut self, mobile_id: MobileId, actions: &mut Actions<P>) {
+        let Some(mobile) = self.mobiles.at_mut(mobile_id) else {
             return;
         };
-        for _ in 0..mobile.open_flows().len().min(PROBE_PLACES) {
+        for _ in 0..mobile.open_flows().len().min(PROBE_FLOWS_MAX) {
             mobile.cursor = (mobile.cursor + 1) % mobile.open_flows().len();
             let Some(flow) = self.flows.at_mut(mobile.open_flows()[mobile.cursor]) else {
                 continue;
@@ -104,32 +110,32 @@ impl<P: Payload> Gateway<P> {
     /// the silence may be one flow's alone.
     pub(super) fn begin_recovery(
         &mut self,
-        place: u32,
+        mobile_id: MobileId,
         source: LinkSource,
-        answered: Option<u32>,
+        answered: Option<FlowId>,
         now: Instant,
         actions: &mut Actions<P>,
     ) {
-        let Some(mobile) = self.mobiles.at_mut(place) else {
+        let Some(mobile) = self.mobiles.at_mut(mobile_id) else {
             return;
         };
         mobile.begin_recovery(source, now);
         let told = core::mem::take(&mut mobile.disconnected);
         self.counters.recoveries += 1;
         for index in 0..mobile.open_flows().len() {
-            let place = mobile.open_flows()[index];
-            let Some(flow) = self.flows.at_mut(place) else {
+            let flow_id = mobile.open_flows()[index];
+            let Some(flow) = self.flows.at_mut(flow_id) else {
                 continue;
             };
             if !flow.is_split() {
                 flow.begin_recovery();
             }
             flow.mute = Mute::No;
-            if answered.is_some_and(|answered| answered != place) {
+            if answered.is_some_and(|answered| answered != flow_id) {
                 flow.wait_for_answer();
             }
-            mobile.count(flow);
-            flow.join(place, &mut mobile.waiting);
+            mobile.count(flow, &mut self.budget);
+            flow.join(flow_id, &mut mobile.waiting);
             if told {
                 let counters = &mut self.counters;
                 let mut cx = Context::new(&self.settings, mobile, now, counters, actions);
@@ -139,32 +145,36 @@ impl<P: Payload> Gateway<P> {
                 actions.push(Action::Repeat(ack));
             }
         }
-        self.send_on(place, now, actions);
-        self.schedule_flows_of(place, now);
+        self.send_on(mobile_id, now, actions);
+        self.schedule_flows_of(mobile_id, now);
     }
 
     /// A backlog has come up while the link carries.
-    pub(super) fn resume_recovery(&mut self, place: u32, now: Instant, actions: &mut Actions<P>) {
-        let Some(mobile) = self.mobiles.at_mut(place) else {
+    pub(super) fn resume_recovery(
+        &mut self,
+        mobile_id: MobileId,
+        now: Instant,
+        actions: &mut Actions<P>,
+    ) {
+        let Some(mobile) = self.mobiles.at_mut(mobile_id) else {
             return;
         };
         if mobile.link == Link::Up {
             mobile.begin_recovery(mobile.source.unwrap_or(LinkSource::Silence), now);
         }
         if mobile.link == Link::Recovering {
-            self.send_on(place, now, actions);
+            self.send_on(mobile_id, now, actions);
         }
-        self.schedule_mobile(place);
+        self.schedule_mobile(mobile_id);
     }
 
     /// Sends what the pace allows, one piece of each flow in turn.
-    pub(super) fn send_on(&mut self, place: u32, now: Instant, actions: &mut Actions<P>) {
-        let Some(mobile) = self.mobiles.at_mut(place) else {
+    pub(super) fn send_on(&mut self, mobile_id: MobileId, now: Instant, actions: &mut Actions<P>) {
+        let Some(mobile) = self.mobiles.at_mut(mobile_id) else {
             return;
         };
-        while let Some((next, generation)) = mobile.waiting.pop_front() {
-            let fits = |flow: &&mut Flow<P>| flow.generation == generation;
-            let Some(flow) = self.flows.at_mut(next).filter(fits) else {
+        while let Some(next) = mobile.waiting.pop_front() {
+            let Some(flow) = self.flows.at_mut(next) else {
                 continue;
             };
             if !flow.has_backlog() || flow.mute == Mute::Probed {
@@ -172,7 +182,7 @@ impl<P: Payload> Gateway<P> {
                 continue;
             }
             let Some(allowance) = mobile.allowance(now) else {
-                mobile.waiting.push_front((next, generation));
+                mobile.waiting.push_front(next);
                 return;
             };
             let len_max = whole_segments(flow, allowance);
@@ -191,32 +201,32 @@ impl<P: Payload> Gateway<P> {
                 self.counters.sent_on += 1;
                 actions.push(Action::Resend(piece));
             }
-            mobile.count(flow);
-            mobile.waiting.push_back((next, generation));
+            mobile.count(flow, &mut self.budget);
+            mobile.waiting.push_back(next);
         }
         mobile.end_recovery(now);
     }
 
-    pub(super) fn schedule_flows_of(&mut self, place: u32, now: Instant) {
+    pub(super) fn schedule_flows_of(&mut self, mobile_id: MobileId, now: Instant) {
         for index in 0.. {
             let flow = self
                 .mobiles
-                .at(place)
+                .at(mobile_id)
                 .and_then(|mobile| mobile.open_flows().get(index));
             let Some(flow) = flow.copied() else { return };
             self.schedule_flow(flow, now);
         }
     }
 
-    pub(super) fn on_flow_due(&mut self, place: u32, now: Instant, actions: &mut Actions<P>) {
-        self.with_context(place, now, actions, |flow, mobile, cx| {
+    pub(super) fn on_flow_due(&mut self, flow_id: FlowId, now: Instant, actions: &mut Actions<P>) {
+        self.with_context(flow_id, now, actions, |flow, mobile, cx| {
             let (scheme, away) = (cx.settings.scheme, mobile.is_away());
             flow.mtcp.note_flows(mobile.open_flows().len());
             scheme.on_timeout(flow, away, cx);
             scheme.on_uplink_timeout(flow, away, cx);
         });
-        self.close_if_done(place, actions);
-        let Some(flow) = self.flows.at_mut(place) else {
+        self.close_if_done(flow_id, actions);
+        let Some(flow) = self.flows.at_mut(flow_id) else {
             return;
         };
         if flow.repair_at.is_none_or(|at| at > now) {
@@ -240,7 +250,7 @@ impl<P: Payload> Gateway<P> {
         // RFC 2018, 8: what was reported may have been dropped since.
         flow.sacked.clear();
         flow.rewind();
-        self.count_in_flight(place);
+        self.count_in_flight(flow_id);
         self.counters.repaired += 1;
         self.resume_recovery(mobile, now, actions);
     }

@@ -104,7 +104,7 @@ impl<P: Payload> Gateway<P> {
                 .filter(away)
                 .map(|mobile| mobile.flows.len())
                 .sum(),
-            cached_bytes: self.cached_bytes as u64,
+            cached_bytes: self.budget.bytes() as u64,
         }
     }
 
@@ -206,8 +206,7 @@ impl<P: Payload> Gateway<P> {
     pub fn forget_addresses(&mut self, addresses: &[IpAddr]) {
         self.forget_abilities(addresses);
         for address in addresses {
-            let place = self.mobiles.find(address);
-            if let Some(mobile) = place.and_then(|place| self.mobiles.at_mut(place)) {
+            if let Some(mobile) = self.mobiles.get_mut(address) {
                 mobile.going_down_soon = false;
             }
         }

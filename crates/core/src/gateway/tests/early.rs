@@ -517,13 +517,13 @@ fn what_is_held_counts_against_the_caches_limit() {
         ..settings()
     });
     let iss = bench.ask();
-    let kept = bench.gateway.cached_bytes;
+    let kept = bench.gateway.budget.bytes();
     assert!(kept > 0, "the ACK");
     for number in 0..32 {
         let seq = SeqNum::new(OPENER + 1 + number);
         let data = bench.segment(true, Flags::ACK, seq, iss + 1);
         assert!(bench.give(data, b"x", 11).is_empty());
-        assert!(bench.gateway.cached_bytes <= 10_000);
+        assert!(bench.gateway.budget.bytes() <= 10_000);
     }
     let refused = bench.segment(
         false,
@@ -532,7 +532,7 @@ fn what_is_held_counts_against_the_caches_limit() {
         SeqNum::new(OPENER + 1),
     );
     let _ = bench.give(refused, &[], 12);
-    assert_eq!(bench.gateway.cached_bytes, 0);
+    assert_eq!(bench.gateway.budget.bytes(), 0);
 }
 
 #[test]

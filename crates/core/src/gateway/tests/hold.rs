@@ -325,7 +325,16 @@ fn of_many_flows_those_with_a_backlog_alone_are_looked_at_and_in_turn() {
         bench.forward(1, 2);
     }
     bench.goes_down();
-    let waiting = |bench: &Bench| bench.gateway.mobiles.at(0).expect("it").waiting.len();
+    let waiting = |bench: &Bench| {
+        bench
+            .gateway
+            .mobiles
+            .iter()
+            .next()
+            .expect("a mobile")
+            .waiting
+            .len()
+    };
     assert_eq!(waiting(&bench), 0);
     bench.wait(500);
     let lines = bench.comes_up();

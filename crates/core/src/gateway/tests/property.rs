@@ -345,7 +345,7 @@ pub(super) fn finish(world: &mut World, healed: Instant) -> Instant {
     let end = world.now.max(healed) + Duration::from_secs(100);
     world.run_until(end, false);
     assert_eq!(world.gateway.stats().flows, 0, "a flow is left");
-    assert_eq!(world.gateway.cached_bytes, 0);
+    assert_eq!(world.gateway.budget.bytes(), 0);
     assert_eq!(world.gateway.mobiles().count(), 0, "a mobile is left");
     done_at
 }

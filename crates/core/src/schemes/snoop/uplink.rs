@@ -305,8 +305,8 @@ impl<P: Payload> Uplink<P> {
     }
 }
 
-/// A segment of the MH is on its way to the FH. Returns the bytes of it that are kept; `room`:
-/// what the cache has left for its mobile.
+/// A segment of the MH is on its way to the FH. `room`: bytes that the cache has left for its
+/// mobile.
 pub(in crate::schemes) fn on_mh_segment<P: Payload>(
     flow: &mut Flow<P>,
     segment: &Segment,
@@ -314,9 +314,9 @@ pub(in crate::schemes) fn on_mh_segment<P: Payload>(
     room: usize,
     is_away: bool,
     cx: &mut Context<'_, P>,
-) -> usize {
+) {
     if flow.stage != Stage::Open {
-        return 0;
+        return;
     }
     let from_start = flow.fh_has_acknowledged_nothing();
     let fh_ack = flow.fh.ack;
@@ -331,16 +331,14 @@ pub(in crate::schemes) fn on_mh_segment<P: Payload>(
         fh_ack
     });
     let (seq, end) = (segment.seq.max(una), segment.end());
-    let mut kept = 0;
     if seq.before(end) && !segment.is_empty() {
-        kept = take_data(flow, segment, payload, (seq, end), room, cx);
+        take_data(flow, segment, payload, (seq, end), room, cx);
     } else if flow.snoop_uplink.report_at.is_none() && !flow.snoop_uplink.gaps.is_empty() {
         // It lives: what was not said while it was away can be said.
         let wait = cx.settings.snoop.nack_wait;
         flow.snoop_uplink.quiet_at.get_or_insert(cx.now + wait);
     }
     report(flow, is_away, cx);
-    kept
 }
 
 /// What of `seq..end` is new is noted and kept.
@@ -351,7 +349,7 @@ fn take_data<P: Payload>(
     (seq, end): (SeqNum, SeqNum),
     room: usize,
     cx: &mut Context<'_, P>,
-) -> usize {
+) {
     let settings = &cx.settings.snoop;
     let bytes_free = room.min(flow.bytes_free_of_flow(cx.settings));
     let entries_max = cx.settings.flow_cache_entries_max;
@@ -382,20 +380,15 @@ fn take_data<P: Payload>(
     if uplink.cache.contradicts(segment, payload) {
         cx.counters.implausible += 1;
     }
-    let mut kept = 0;
     if is_new && keeps {
         let cache = &mut uplink.cache;
-        if let Insertion::Kept { new_bytes } =
-            cache.insert(segment, payload, una, bytes_free, entries_max)
-        {
-            kept = new_bytes as usize;
-        }
+        // At a limit it is not kept, and so not named.
+        let _: Insertion = cache.insert(segment, payload, una, bytes_free, entries_max);
     }
     // Of what is not kept nothing is named; without SACK nothing is at all.
     if !sack || uplink.cache.holds(seq) {
         uplink.wired.note_sent(seq.min(highest), seq, end, cx.now);
     }
-    kept
 }
 
 /// Nothing but an ACK that makes sense: what is made in its place says the same.

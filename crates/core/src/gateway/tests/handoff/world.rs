@@ -550,7 +550,7 @@ impl World {
             let sum: usize = views.iter().map(|view| view.buffered_bytes).sum();
             assert_eq!(sum, station.handoff.buffered_bytes());
             assert!(station.joined.len() <= 1);
-            assert!(station.gateway.cached_bytes <= self.settings.cache_bytes_max);
+            assert!(station.gateway.budget.bytes() <= self.settings.cache_bytes_max);
         }
     }
 

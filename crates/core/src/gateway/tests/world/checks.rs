@@ -206,7 +206,7 @@ impl World {
     pub(super) fn check_engine(&self) {
         let gateway = &self.gateway;
         let kept: usize = gateway.flows.iter().map(Flow::kept_bytes).sum();
-        assert_eq!(gateway.cached_bytes, kept, "bytes kept and bytes counted");
+        assert_eq!(gateway.budget.bytes(), kept, "bytes kept and bytes counted");
         assert!(kept <= self.settings.cache_bytes_max);
         assert!(kept <= self.settings.flow_cache_bytes_max);
         for mobile in gateway.mobiles.iter() {
@@ -226,10 +226,7 @@ impl World {
                 assert_eq!(flow.index_at_mobile, index, "its index");
                 let is_open = flow.stage == Stage::Open;
                 assert!(!is_open || index < mobile.open, "an open flow is not found");
-                let entries = mobile
-                    .waiting
-                    .iter()
-                    .filter(|other| **other == (*place, flow.generation));
+                let entries = mobile.waiting.iter().filter(|other| **other == *place);
                 assert_eq!(entries.count(), usize::from(flow.waits), "who waits");
                 assert!(
                     flow.waits

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The bytes that all flows together may keep.
+
+/// Counts the bytes that all flows keep. An owner of cached bytes remembers what was counted for
+/// it, so it may be counted at any time, and more than once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CacheBudget {
+    bytes_max: usize,
+    bytes: usize,
+}
+
+impl CacheBudget {
+    /// A budget of `bytes_max` bytes.
+    pub(crate) const fn new(bytes_max: usize) -> Self {
+        Self {
+            bytes_max,
+            bytes: 0,
+        }
+    }
+
+    /// Bytes kept.
+    pub(crate) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Bytes that may be kept besides.
+    pub(crate) const fn free(&self) -> usize {
+        self.bytes_max.saturating_sub(self.bytes)
+    }
+
+    /// An owner for which `counted` bytes were counted keeps `kept` bytes now.
+    pub(crate) fn recount(&mut self, counted: usize, kept: usize) {
+        self.bytes = self.bytes - counted + kept;
+    }
+}
