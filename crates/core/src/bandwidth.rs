@@ -192,6 +192,47 @@ impl Pacer {
     }
 }
 
+/// The part of its cell that a connection may take whose data the gateway sends at its own pace.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Share {
+    pub pacer: Pacer,
+    /// What was assigned, bytes a second.
+    pub assigned: Option<u64>,
+    /// It has had a share.
+    pub in_cell: bool,
+    /// Bytes that the FH has sent since the shares were made.
+    pub offered: u64,
+    /// What was needed then, bytes a second; none: whatever it gets.
+    pub need: Option<u64>,
+}
+
+impl Share {
+    /// The share changes.
+    pub(crate) const fn assign(&mut self, bytes_per_s: Option<u64>) {
+        self.assigned = bytes_per_s;
+        self.in_cell |= bytes_per_s.is_some();
+    }
+
+    /// So many bytes went out of turn.
+    pub(crate) fn charge(&mut self, bytes: u32, now: Instant) {
+        if let Some(assigned) = self.assigned {
+            self.pacer.charge(bytes, assigned, now);
+        }
+    }
+
+    /// So many bytes that were charged did not take the link.
+    pub(crate) fn refund(&mut self, bytes: u32) {
+        if let Some(assigned) = self.assigned {
+            self.pacer.refund(bytes, assigned);
+        }
+    }
+
+    /// Bytes that the FH has sent since this was asked last.
+    pub(crate) const fn take_offered(&mut self) -> u64 {
+        core::mem::replace(&mut self.offered, 0)
+    }
+}
+
 /// What a mobile of a cell, or a connection of a mobile, needs and weighs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Need {

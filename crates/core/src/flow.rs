@@ -4,20 +4,15 @@
 
 use std::collections::VecDeque;
 
-use holdfast_wire::{Endpoint, Flags, Instant, SackBlocks, Segment, SeqNum, Timestamps};
+use holdfast_wire::{Flags, Instant, SackBlocks, Segment, SeqNum, Timestamps};
 
 use crate::cache::{Insertion, SegmentCache};
-use crate::compression::SentCompression;
 use crate::gateway::Early;
-use crate::mobile::InFlight;
 use crate::sack::Scoreboard;
-use crate::schemes::mtcp::Mtcp;
-use crate::schemes::mtcp_plus::Ahead;
-use crate::schemes::snoop::{Snoop, Uplink};
 use crate::settings::Settings;
 use crate::table::{FlowId, MobileId};
 use crate::timers::Scheduled;
-use crate::{Action, Direction, FlowRecord, Made, Payload};
+use crate::{Action, Direction, FlowKey, FlowRecord, Made, Payload};
 
 mod adoption;
 mod credible;
@@ -33,31 +28,6 @@ pub(crate) use mute::Mute;
 use sending::{BeforeOutage, Resending};
 pub(crate) use tracking::{AckOutcome, DataOutcome};
 pub(crate) use transmissions::{Arrivals, Sender, Transmission, Transmissions};
-
-/// A connection's two ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct FlowKey {
-    /// The end on the wired side.
-    pub fh: Endpoint,
-    /// The end on the wireless side.
-    pub mh: Endpoint,
-}
-
-impl FlowKey {
-    /// The flow of a segment that goes in `direction`.
-    pub const fn of(segment: &Segment, direction: Direction) -> Self {
-        match direction {
-            Direction::Downlink => Self {
-                fh: segment.from,
-                mh: segment.to,
-            },
-            Direction::Uplink => Self {
-                fh: segment.to,
-                mh: segment.from,
-            },
-        }
-    }
-}
 
 /// How well a flow is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,7 +97,14 @@ pub(crate) struct MhState {
     heard: Instant,
 }
 
-/// A connection.
+/// What a scheme keeps of a flow besides the cache of what goes to the MH.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct KeptElsewhere {
+    pub bytes: usize,
+    pub entries: usize,
+}
+
+/// A connection, as all schemes know it.
 pub(crate) struct Flow<P: Payload> {
     pub key: FlowKey,
     pub stage: Stage,
@@ -172,17 +149,20 @@ pub(crate) struct Flow<P: Payload> {
     pub mute: Mute,
     /// What comes is kept and not sent before more has come (`crate::handoff`).
     pub held: bool,
-    /// M-TCP+: what was acknowledged ahead of the MH.
-    pub ahead: Ahead,
-    /// M-TCP: both halves. Apart, as Snoop's: the table has room for more flows than there are.
-    pub mtcp: Box<Mtcp>,
-    /// What goes to the MH is compressed, if it pays.
-    pub compression: Option<Box<SentCompression>>,
-    /// Snoop: what it knows besides.
-    pub snoop: Box<Snoop>,
-    /// Snoop: the MH's data on its way to the FH.
-    pub snoop_uplink: Uplink<P>,
-    /// When what is on its way to the MH was sent; of interest to Snoop alone.
+    /// Bytes up to here are acknowledged to the FH, and the MH has not acknowledged them.
+    pub owed: Option<SeqNum>,
+    /// Since when bytes are owed and the MH acknowledges nothing, as the sweep found it.
+    pub owed_since: Option<Instant>,
+    /// The FH is held in persist state: it sends probes only.
+    pub in_persist: bool,
+    /// The scheme sends what is cached, at its own pace, and retransmits what is lost; the
+    /// mobile's recovery leaves the flow alone.
+    pub has_own_sender: bool,
+    /// What is kept of the flow besides the cache.
+    pub kept_elsewhere: KeptElsewhere,
+    /// The newest ACK for the MH, while newer ones of the FH are withheld from it.
+    pub ack_shown: Option<SeqNum>,
+    /// When what is on its way to the MH was sent, for schemes that look for losses by it.
     pub transmissions: Transmissions,
     /// The newest ACK without data for the MH that an outage may have swallowed.
     pub held_ack: Option<P>,
@@ -227,11 +207,12 @@ impl<P: Payload> Flow<P> {
             index_at_mobile: 0,
             mute: Mute::No,
             held: false,
-            ahead: Ahead::default(),
-            mtcp: Box::default(),
-            compression: None,
-            snoop: Box::default(),
-            snoop_uplink: Uplink::default(),
+            owed: None,
+            owed_since: None,
+            in_persist: false,
+            has_own_sender: false,
+            kept_elsewhere: KeptElsewhere::default(),
+            ack_shown: None,
             transmissions: Transmissions::default(),
             held_ack: None,
             uplink_header: None,
@@ -248,7 +229,7 @@ impl<P: Payload> Flow<P> {
         FlowRecord {
             key: self.key,
             mh_window_scale: self.mh.window_scale,
-            owed: self.ahead.owed,
+            owed: self.owed,
             renumber: self
                 .early
                 .as_ref()
@@ -267,9 +248,9 @@ impl<P: Payload> Flow<P> {
         }
     }
 
-    /// The same, of a flow that the MH's own recovery sends for: 0 of one that is split or mute.
+    /// The same, of a flow that the MH's own recovery sends for: 0 of one that has its own sender, or is mute.
     pub(crate) fn in_flight_at_mobile(&self) -> u32 {
-        if self.is_split() || self.mute != Mute::No {
+        if self.has_own_sender || self.mute != Mute::No {
             0
         } else {
             self.in_flight()
@@ -287,16 +268,10 @@ impl<P: Payload> Flow<P> {
         core::mem::replace(&mut self.counted_confirmed, is_confirmed)
     }
 
-    /// The connection is split here (M-TCP): its own sender serves the MH.
-    pub(crate) const fn is_split(&self) -> bool {
-        self.mtcp.split
-    }
-
-    /// Brings the MH's total up to date.
-    pub(crate) fn count_in_flight(&mut self, total: &mut InFlight) {
+    /// Its bytes in flight that were counted when this was asked last, and those of now.
+    pub(crate) fn count_in_flight(&mut self) -> (u32, u32) {
         let now = self.in_flight_at_mobile();
-        total.count(self.counted_in_flight, now);
-        self.counted_in_flight = now;
+        (core::mem::replace(&mut self.counted_in_flight, now), now)
     }
 
     /// The bytes of it that were counted when this was asked last, and those that are kept now.
@@ -307,7 +282,7 @@ impl<P: Payload> Flow<P> {
 
     /// Joins those that wait to be sent from the cache, if there is something to send.
     pub(crate) fn join(&mut self, flow_id: FlowId, waiting: &mut VecDeque<FlowId>) {
-        let may_send = self.mute != Mute::Probed && !self.is_split();
+        let may_send = self.mute != Mute::Probed && !self.has_own_sender;
         if may_send && !self.waits && self.has_backlog() {
             self.waits = true;
             waiting.push_back(flow_id);
@@ -321,7 +296,7 @@ impl<P: Payload> Flow<P> {
 
     /// What is kept of the flow is sent again by the gateway if it is lost.
     pub(crate) const fn repairs_itself(&self) -> bool {
-        !self.is_split() && (self.recover.is_some() || self.ahead.owed.is_some())
+        !self.has_own_sender && (self.recover.is_some() || self.owed.is_some())
     }
 
     /// Keeps what is new in a data segment: at most `room` bytes of it, and no more than the
@@ -339,7 +314,7 @@ impl<P: Payload> Flow<P> {
         let bytes_free = room.min(self.bytes_free_of_flow(settings));
         let entries_max = settings
             .flow_cache_entries_max
-            .saturating_sub(self.snoop_uplink.entries());
+            .saturating_sub(self.kept_elsewhere.entries);
         self.cache
             .insert(segment, payload, self.fh.una, bytes_free, entries_max)
     }
@@ -359,7 +334,7 @@ impl<P: Payload> Flow<P> {
     /// Bytes of payload kept, both ways.
     pub(crate) fn kept_bytes(&self) -> usize {
         let held = self.early.as_ref().map_or(0, Early::held_bytes);
-        self.cache.bytes() + self.snoop_uplink.bytes() + held
+        self.cache.bytes() + self.kept_elsewhere.bytes + held
     }
 
     /// A segment of the FH goes to the MH as it came.
@@ -473,18 +448,15 @@ impl<P: Payload> Flow<P> {
 
     /// Nothing is kept, owed or repeated any more.
     pub(crate) fn forget_kept(&mut self) {
-        let draining = self.ahead.draining;
-        self.ahead = Ahead::default();
-        self.ahead.draining = draining;
+        (self.owed, self.owed_since, self.in_persist) = (None, None, false);
+        self.has_own_sender = false;
+        self.kept_elsewhere = KeptElsewhere::default();
+        self.ack_shown = None;
         self.forget_sending();
         self.held_ack = None;
         self.sacked.clear();
         self.transmissions.clear();
-        *self.mtcp = Mtcp::default();
-        self.compression = None;
-        *self.snoop = Snoop::default();
         self.early.take_if(|early| early.numbers().is_none());
-        self.snoop_uplink = Uplink::default();
         self.sent_nxt = self.fh.max;
         self.cache.clear();
     }

@@ -27,7 +27,7 @@ use crate::budget::CacheBudget;
 use crate::delivery::DeliveryRate;
 use crate::flow::Flow;
 use crate::rtt::RttEstimator;
-use crate::settings::{Scheme, Settings};
+use crate::settings::Settings;
 use crate::table::FlowId;
 use crate::timers::Scheduled;
 
@@ -38,7 +38,7 @@ pub enum LinkEvent {
     Up,
     /// It does not.
     Down,
-    /// It will not for long. No scheme here acts on it.
+    /// It will not for long.
     GoingDownSoon,
 }
 
@@ -132,6 +132,8 @@ pub(crate) struct Mobile {
     /// Who brought it where it stands.
     pub source: Option<LinkSource>,
     pub since: Instant,
+    /// Its outages are detected.
+    pub detects_outages: bool,
     pub going_down_soon: bool,
     /// A warning counts until then, if no outage follows.
     pub warned_until: Option<Instant>,
@@ -178,6 +180,7 @@ impl Mobile {
             link: Link::Up,
             source: None,
             since: now,
+            detects_outages: true,
             going_down_soon: false,
             warned_until: None,
             disconnected: false,
@@ -278,7 +281,7 @@ impl Mobile {
     /// What is in flight is only what somebody can still answer: a connection that was reset
     /// has nothing.
     fn silent_at(&self, settings: &Settings) -> Option<Instant> {
-        if !Scheme::survives_outages(settings) || self.in_flight.bytes == 0 {
+        if !self.detects_outages || self.in_flight.bytes == 0 {
             return None;
         }
         Some(self.unanswered_since? + self.rtt.rto(settings.silence_min))
@@ -327,7 +330,8 @@ impl Mobile {
 
     /// What the flow has in flight and in the cache may have changed.
     pub(crate) fn count<P: Payload>(&mut self, flow: &mut Flow<P>, budget: &mut CacheBudget) {
-        flow.count_in_flight(&mut self.in_flight);
+        let (counted, now) = flow.count_in_flight();
+        self.in_flight.count(counted, now);
         self.count_kept_bytes(flow, budget);
         if self.in_flight.bytes == 0 {
             self.unanswered_since = None;

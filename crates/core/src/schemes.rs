@@ -1,34 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The schemes: what each does at the points where they differ.
 //!
-//! Keeping segments, noticing outages and sending on afterwards is the same for all
-//! ([`Flow`], [`Mobile`]). A scheme decides
-//! what the FH hears meanwhile.
+//! All schemes cache segments, detect outages and send what was cached afterwards; the engine does
+//! that. A scheme decides what the FH receives meanwhile. It owns its state of a flow and sees of
+//! the rest the flow and a [`Context`].
 //!
-//! - `hold`: nothing but what the MH says. It has no code here: every hook returns at
-//!   once.
-//! - [`mtcp_plus`]: ACKs of what is kept, with a window of 0, until the MH is back.
+//! - `hold`: nothing but what the MH sends. All hooks are the defaults.
+//! - [`mtcp_plus`]: ACKs of what is cached, with a window of 0, until the MH is back.
 //! - [`mtcp_2007`]: the M-TCP that M-TCP+ is compared with.
 //! - [`mtcp`]: the connection split in two, as published in 1997.
-//! - [`snoop`]: what the wireless half loses without an outage is retransmitted by the
-//!   gateway, and the FH does not hear of it.
+//! - [`snoop`]: the gateway retransmits what the wireless half loses without an outage, and hides
+//!   the loss from the FH.
 
-use holdfast_wire::{Instant, SackBlocks, Segment};
+use holdfast_wire::{Flags, Instant, Segment, SeqNum};
 
-use crate::cache::Insertion;
+use crate::bandwidth::Share;
+use crate::cache::{Insertion, SegmentCache};
+use crate::counters::Counters;
 use crate::flow::{AckOutcome, Flow};
-use crate::gateway::Counters;
+use crate::key::FlowKey;
 use crate::mobile::{InFlight, Mobile};
 use crate::rtt::RttEstimator;
 use crate::settings::{Scheme, Settings};
-use crate::{Actions, Payload, Verdict};
+use crate::{Actions, Payload, Resend, Verdict};
 
 pub(crate) mod mtcp;
 pub(crate) mod mtcp_2007;
 pub(crate) mod mtcp_plus;
 pub(crate) mod snoop;
 
-use snoop::{SnoopSet, radio};
+use mtcp::compression::Compression;
+use mtcp::{Mtcp, SplitState};
+use mtcp_2007::Mtcp2007;
+use mtcp_plus::MtcpPlus;
+use snoop::{Snoop, SnoopSet, radio};
 
 /// What a hook may look at, and where it puts what it wants done.
 pub(crate) struct Context<'a, P: Payload> {
@@ -37,6 +42,12 @@ pub(crate) struct Context<'a, P: Payload> {
     pub rtt: &'a RttEstimator,
     /// What is on its way to the MH, all flows together.
     pub in_flight: InFlight,
+    /// Open flows of the MH.
+    pub open_flows: usize,
+    /// The MH is taken for unreachable.
+    pub is_away: bool,
+    /// The gateway is about to leave: nothing further may be acknowledged ahead of the MH.
+    pub draining: bool,
     /// A flow of the MH has found of late that the radio loses packets.
     pub radio_loses: bool,
     pub now: Instant,
@@ -48,6 +59,7 @@ impl<'a, P: Payload> Context<'a, P> {
     pub(crate) fn new(
         settings: &'a Settings,
         mobile: &'a Mobile,
+        draining: bool,
         now: Instant,
         counters: &'a mut Counters,
         actions: &'a mut Actions<P>,
@@ -56,6 +68,9 @@ impl<'a, P: Payload> Context<'a, P> {
             settings,
             rtt: &mobile.rtt,
             in_flight: mobile.in_flight,
+            open_flows: mobile.open_flows().len(),
+            is_away: mobile.is_away(),
+            draining,
             radio_loses: radio::is_known(mobile.radio_lost_at, now),
             now,
             counters,
@@ -64,189 +79,301 @@ impl<'a, P: Payload> Context<'a, P> {
     }
 }
 
-impl Scheme {
-    /// Whether outages are noticed and what they hold up is kept back. Snoop as published
-    /// knows of none: it forwards whatever comes.
-    pub(crate) fn survives_outages(settings: &Settings) -> bool {
-        settings.scheme != Self::Snoop || settings.snoop.set == SnoopSet::Today
+/// What a scheme knows of one flow, and what it does at the points where schemes differ. The
+/// defaults are those of `hold`.
+#[expect(
+    unused_variables,
+    reason = "the defaults do nothing with their arguments"
+)]
+pub(crate) trait FlowScheme<P: Payload> {
+    /// Forgets all that is known of the flow.
+    fn reset(&mut self);
+
+    /// The flow is open: both directions are known.
+    fn on_adopted(&mut self, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {}
+
+    /// A report: the MH of the flow will be unreachable soon.
+    fn on_going_down_soon(&mut self, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {}
+
+    /// The MH of the flow cannot be reached any more.
+    fn on_disconnected(&mut self, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {}
+
+    /// The MH is back; what is cached is about to be sent.
+    fn on_reconnected(&mut self, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {}
+
+    /// A report: the link of the MH is up, whether it was known to be down or not.
+    fn on_link_up(&mut self, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {}
+
+    /// Bytes that the cache may take of a segment of the FH.
+    fn cache_room(&self, flow: &Flow<P>, segment: &Segment, settings: &Settings) -> usize {
+        usize::MAX
     }
 
-    /// A flow was met, in both directions.
-    pub(crate) fn on_met<P: Payload>(self, flow: &mut Flow<P>, cx: &Context<'_, P>) {
-        if self == Self::Mtcp {
-            mtcp::on_met(flow, cx);
-        }
-    }
-
-    /// The MH of `flow` will not be reached for long, somebody says.
-    pub(crate) fn on_going_down_soon<P: Payload>(
-        self,
+    /// A segment of the FH, by its ACK of the MH's data. True: it goes no further.
+    fn on_fh_ack(
+        &mut self,
         flow: &mut Flow<P>,
-        cx: &mut Context<'_, P>,
-    ) {
-        if self == Self::Mtcp2007 {
-            mtcp_2007::on_disconnected(flow, cx.actions);
-        }
-    }
-
-    /// The MH of `flow` cannot be reached any more.
-    pub(crate) fn on_disconnected<P: Payload>(self, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
-        match self {
-            Self::Mtcp if flow.is_split() => mtcp::on_disconnected(flow, cx),
-            Self::Hold | Self::Snoop | Self::Mtcp => {}
-            Self::MtcpPlus => {
-                let wait = cx.rtt.least().unwrap_or_default();
-                mtcp_plus::on_disconnected(flow, wait, cx.now, cx.actions);
-            }
-            Self::Mtcp2007 => mtcp_2007::on_disconnected(flow, cx.actions),
-        }
-    }
-
-    /// Bytes that the cache may take of a segment, as far as the scheme is concerned.
-    pub(crate) fn cache_room<P: Payload>(
-        self,
-        flow: &Flow<P>,
         segment: &Segment,
-        settings: &Settings,
-    ) -> usize {
-        match self {
-            Self::Hold | Self::Mtcp | Self::MtcpPlus | Self::Mtcp2007 => usize::MAX,
-            Self::Snoop => snoop::cache_room(flow, segment, &settings.snoop),
-        }
+        cx: &mut Context<'_, P>,
+    ) -> bool {
+        false
     }
 
     /// Data of the FH that the MH may lack is about to be forwarded.
-    pub(crate) fn on_data<P: Payload>(
-        self,
+    fn on_data(
+        &mut self,
         flow: &mut Flow<P>,
         segment: &Segment,
         kept: Insertion,
         cx: &mut Context<'_, P>,
     ) {
-        match self {
-            Self::Hold | Self::Mtcp | Self::MtcpPlus | Self::Mtcp2007 => {}
-            Self::Snoop => snoop::on_data(flow, segment, kept, cx),
-        }
     }
 
-    /// A segment of the FH was kept and not forwarded.
-    pub(crate) fn on_kept<P: Payload>(
-        self,
+    /// Data of the FH is in the cache, and the scheme itself sends it
+    /// ([`Flow::has_own_sender`]). `is_new`: some of it was not cached before; `backlog`:
+    /// something waited to be sent before it came.
+    fn on_data_to_send(
+        &mut self,
         flow: &mut Flow<P>,
         segment: &Segment,
+        is_new: bool,
+        backlog: bool,
         cx: &mut Context<'_, P>,
-    ) {
-        match self {
-            Self::Hold | Self::Mtcp | Self::Snoop => {}
-            Self::MtcpPlus => mtcp_plus::on_kept(flow, cx.now, cx.actions),
-            Self::Mtcp2007 => mtcp_2007::on_kept(flow, segment, cx.now, cx.actions),
-        }
+    ) -> Verdict {
+        Verdict::Forward
     }
 
-    /// A segment of the FH that brings nothing new: a probe, or a retransmission of
-    /// what it has an ACK for.
-    pub(crate) fn on_nothing_new<P: Payload>(
-        self,
+    /// A segment of the FH was cached and not forwarded.
+    fn on_kept(&mut self, flow: &mut Flow<P>, segment: &Segment, cx: &mut Context<'_, P>) {}
+
+    /// A segment of the FH that brings nothing new: a probe, or a retransmission of what it has
+    /// an ACK for.
+    fn on_nothing_new(
+        &mut self,
         flow: &mut Flow<P>,
         segment: &Segment,
         cx: &mut Context<'_, P>,
     ) -> Verdict {
-        match self {
-            Self::Mtcp if flow.is_split() => mtcp::on_nothing_new(flow, segment, cx),
-            Self::Hold | Self::Mtcp => Verdict::Forward,
-            Self::MtcpPlus | Self::Mtcp2007 => mtcp_plus::on_nothing_new(flow, segment, cx.actions),
-            Self::Snoop => snoop::on_nothing_new(flow, segment, cx),
-        }
+        Verdict::Forward
     }
 
-    /// A segment of the MH, after its ACK was taken in.
-    pub(crate) fn on_mh_segment<P: Payload>(
-        self,
+    /// A segment of the FH goes to the MH as it came.
+    fn on_forwarded(&mut self, segment: &Segment) {}
+
+    /// The MH acknowledges `from..to`, which `cache` still holds.
+    fn on_acked(
+        &mut self,
+        key: &FlowKey,
+        cache: &SegmentCache<P>,
+        (from, to): (SeqNum, SeqNum),
+        shared: &mut Shared,
+        counters: &mut Counters,
+    ) {
+    }
+
+    /// A segment of the MH, after the flow has followed its ACK.
+    fn on_mh_segment(
+        &mut self,
         flow: &mut Flow<P>,
         segment: &Segment,
         outcome: &AckOutcome,
         cx: &mut Context<'_, P>,
     ) -> Verdict {
-        match self {
-            Self::Mtcp if flow.is_split() => mtcp::on_mh_segment(flow, segment, outcome, cx),
-            Self::Hold | Self::Mtcp => Verdict::Forward,
-            Self::MtcpPlus => mtcp_plus::on_mh_segment(flow, segment, cx.actions),
-            Self::Mtcp2007 => mtcp_2007::on_mh_segment(flow, segment, cx.actions),
-            Self::Snoop => snoop::on_mh_segment(flow, segment, outcome, cx),
-        }
+        Verdict::Forward
     }
 
-    /// What becomes of an MH's segment that tells that the MH is back: it goes on, by Snoop of
-    /// today without what it tells of losses, for what is on its way is sent anew.
-    pub(crate) fn verdict_on_return(settings: &Settings, segment: &Segment) -> Verdict {
-        let hides = settings.scheme == Self::Snoop && settings.snoop.set == SnoopSet::Today;
-        if hides && !segment.options.sack.is_empty() {
-            Verdict::ForwardWithSack(SackBlocks::default())
-        } else {
-            Verdict::Forward
-        }
+    /// What becomes of a segment of the MH that shows that the MH is back. `verdict`: of
+    /// [`Self::on_mh_segment`].
+    fn verdict_on_return(
+        &self,
+        segment: &Segment,
+        verdict: Verdict,
+        settings: &Settings,
+    ) -> Verdict {
+        Verdict::Forward
     }
 
-    /// What is to be done for the data of an MH's segment, which goes on. `room`: bytes that the
-    /// cache has left for its mobile.
-    pub(crate) fn on_mh_data<P: Payload>(
-        self,
+    /// The data in a segment of the MH. `room`: bytes that the cache has left for its mobile.
+    fn on_mh_data(
+        &mut self,
         flow: &mut Flow<P>,
         segment: &Segment,
         payload: &P,
         room: usize,
-        is_away: bool,
         cx: &mut Context<'_, P>,
     ) {
-        if self == Self::Snoop {
-            snoop::uplink::on_mh_segment(flow, segment, payload, room, is_away, cx);
-        }
     }
 
-    /// What a segment of the FH says of the MH's data. True if it goes no further.
-    pub(crate) fn on_fh_ack<P: Payload>(
-        self,
+    /// A timer of the scheme may have expired.
+    fn on_timeout(&mut self, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {}
+
+    /// When a timer of the scheme expires next.
+    fn next_timeout(&self, flow: &Flow<P>) -> Option<Instant> {
+        None
+    }
+
+    /// All that is cached is sent anew.
+    fn on_rewind(&mut self) {}
+
+    /// Both ends have moved on unseen; the MH has acknowledged everything before `una`.
+    fn on_resynchronised(&mut self, una: SeqNum) {}
+
+    /// The way to the MH takes smaller packets only. For a scheme that sends itself.
+    fn on_path_mtu(&mut self, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {}
+
+    /// The gateway leaves, and the FH receives what is due to it.
+    fn on_leave(&mut self, flow: &mut Flow<P>, actions: &mut Actions<P>) {}
+
+    /// Another station has the mobile, and is about to be informed of the flow.
+    fn on_hand_over(&mut self, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {}
+
+    /// Another station has the mobile, and the flow ends here. False: what is cached goes to
+    /// nobody.
+    fn on_release(
+        &mut self,
         flow: &mut Flow<P>,
-        segment: &Segment,
-        is_away: bool,
-        cx: &mut Context<'_, P>,
+        settings: &Settings,
+        actions: &mut Actions<P>,
     ) -> bool {
-        self == Self::Snoop && snoop::uplink::on_fh_segment(flow, segment, is_away, cx)
+        true
     }
 
-    /// The MH is back; what is kept is about to be sent on.
-    pub(crate) fn on_reconnected<P: Payload>(self, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
-        match self {
-            Self::Mtcp if flow.is_split() => mtcp::on_reconnected(flow, cx),
-            Self::Hold | Self::Snoop | Self::Mtcp => {}
-            Self::MtcpPlus | Self::Mtcp2007 => mtcp_plus::on_reconnected(flow, cx.now, cx.actions),
-        }
+    /// What another station has to know of a split connection.
+    fn split_state(&self, flow: &Flow<P>) -> Option<SplitState> {
+        None
     }
 
-    /// The flow's own deadline of this scheme has come.
-    pub(crate) fn on_timeout<P: Payload>(
-        self,
+    /// Another station split the connection. `has_passed`: what the MH has sent here before has
+    /// reached the FH.
+    fn on_take_over(
+        &mut self,
         flow: &mut Flow<P>,
-        away: bool,
+        state: &SplitState,
+        has_passed: bool,
         cx: &mut Context<'_, P>,
     ) {
-        match self {
-            Self::Mtcp if flow.is_split() => mtcp::on_timeout(flow, cx),
-            Self::Hold | Self::Mtcp => {}
-            Self::MtcpPlus | Self::Mtcp2007 => mtcp_plus::on_timeout(flow, cx.now, cx.actions),
-            Self::Snoop => snoop::on_timeout(flow, away, cx),
+    }
+
+    /// The FH has every ACK that is due to it: the flow may close.
+    fn has_settled(&self, flow: &Flow<P>) -> bool {
+        true
+    }
+
+    /// The scheme takes the MH for unreachable, whatever is known of its link.
+    fn waits_for_mh(&self) -> bool {
+        false
+    }
+
+    /// One word for the status of an open flow.
+    fn state(&self, flow: &Flow<P>) -> Option<&'static str> {
+        None
+    }
+
+    /// When the scheme last found that the radio lost something.
+    fn radio_lost_at(&self) -> Option<Instant> {
+        None
+    }
+
+    /// What the MH can read may have changed.
+    fn on_abilities(&mut self, flow: &Flow<P>, shared: &Shared) {}
+
+    /// The length of the payload that goes in place of the offered one, which is then found in
+    /// `shared`; none: it goes as it is.
+    fn compress(
+        &mut self,
+        offer: &Offer<'_, P>,
+        shared: &mut Shared,
+        counters: &mut Counters,
+        now: Instant,
+    ) -> Option<usize> {
+        None
+    }
+
+    /// The part of its cell that the flow's own sender may take.
+    fn share_mut(&mut self) -> Option<&mut Share> {
+        None
+    }
+}
+
+/// `hold` has no state of its own.
+pub(crate) struct Hold;
+
+impl<P: Payload> FlowScheme<P> for Hold {
+    fn reset(&mut self) {}
+}
+
+/// The scheme of one flow.
+pub(crate) enum AnyScheme<P> {
+    Hold(Hold),
+    MtcpPlus(Box<MtcpPlus>),
+    Mtcp2007(Box<Mtcp2007>),
+    Mtcp(Box<Mtcp>),
+    Snoop(Box<Snoop<P>>),
+}
+
+impl<P: Payload> AnyScheme<P> {
+    /// The scheme of the settings, for a flow of which nothing is known.
+    pub(crate) fn new(scheme: Scheme) -> Self {
+        match scheme {
+            Scheme::Hold => Self::Hold(Hold),
+            Scheme::MtcpPlus => Self::MtcpPlus(Box::default()),
+            Scheme::Mtcp2007 => Self::Mtcp2007(Box::default()),
+            Scheme::Mtcp => Self::Mtcp(Box::default()),
+            Scheme::Snoop => Self::Snoop(Box::default()),
         }
     }
 
-    /// The flow's own deadline has come: what is due for the MH's data.
-    pub(crate) fn on_uplink_timeout<P: Payload>(
-        self,
-        flow: &mut Flow<P>,
-        is_away: bool,
-        cx: &mut Context<'_, P>,
-    ) {
-        if self == Self::Snoop {
-            snoop::uplink::on_timeout(flow, is_away, cx);
+    pub(crate) fn get(&self) -> &dyn FlowScheme<P> {
+        match self {
+            Self::Hold(hold) => hold,
+            Self::MtcpPlus(plus) => &**plus,
+            Self::Mtcp2007(mtcp) => &**mtcp,
+            Self::Mtcp(mtcp) => &**mtcp,
+            Self::Snoop(snoop) => &**snoop,
         }
     }
+
+    pub(crate) fn get_mut(&mut self) -> &mut dyn FlowScheme<P> {
+        match self {
+            Self::Hold(hold) => hold,
+            Self::MtcpPlus(plus) => &mut **plus,
+            Self::Mtcp2007(mtcp) => &mut **mtcp,
+            Self::Mtcp(mtcp) => &mut **mtcp,
+            Self::Snoop(snoop) => &mut **snoop,
+        }
+    }
+}
+
+/// A segment on the wire that may go compressed: `len` bytes after the first `sent` of a piece,
+/// with these control bits.
+pub(crate) struct Offer<'a, P> {
+    pub piece: &'a Resend<P>,
+    pub sent: u32,
+    pub len: u32,
+    pub flags: Flags,
+}
+
+/// What a scheme holds for all flows together.
+pub(crate) struct Shared {
+    pub compression: Option<Compression>,
+}
+
+impl Shared {
+    pub(crate) fn new(settings: &Settings) -> Self {
+        Self {
+            compression: settings.compression.map(Compression::new),
+        }
+    }
+}
+
+/// Whether outages are detected and what they hold up is kept back. Snoop as published knows of
+/// none: it forwards whatever comes.
+pub(crate) fn survives_outages(settings: &Settings) -> bool {
+    settings.scheme != Scheme::Snoop || settings.snoop.set == SnoopSet::Today
+}
+
+/// What the engine sends from the cache counts for the scheme as sent by the FH: it looks for
+/// losses among it.
+pub(crate) fn notes_transmissions(settings: &Settings) -> bool {
+    settings.scheme == Scheme::Snoop
 }

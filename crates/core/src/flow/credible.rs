@@ -11,9 +11,8 @@ use core::time::Duration;
 
 use holdfast_wire::{Flags, Instant, Segment, SeqNum, Timestamps};
 
-use super::Flow;
+use super::{Flow, KeptElsewhere};
 use crate::Payload;
-use crate::schemes::snoop::Uplink;
 
 /// How far apart two numbers of one direction may lie: the largest window (RFC 7323,
 /// 2.3).
@@ -166,7 +165,7 @@ impl<P: Payload> Flow<P> {
         let fits = exact || (seq_fits && (clock_fits || timeless));
         // Both directions have moved on by more than a window, and the FH is silent: else the
         // MH would be probed for ever. Nothing that is owed is let go of by its clock alone.
-        let moved_on = doubted && (exact || (clock_fits && self.ahead.owed.is_none()));
+        let moved_on = doubted && (exact || (clock_fits && self.owed.is_none()));
         // The FH itself has been seen so far ahead.
         let confirmed = exact
             && self
@@ -285,7 +284,7 @@ impl<P: Payload> Flow<P> {
             unseen.half_fits || unseen.must_be_true(self.seen)
         };
         // What is owed and let go of is lost.
-        let possible = self.ahead.owed.is_none() || self.is_in_window(unseen.ack);
+        let possible = self.owed.is_none() || self.is_in_window(unseen.ack);
         (agree && tied && possible).then_some(unseen)
     }
 
@@ -300,11 +299,10 @@ impl<P: Payload> Flow<P> {
         self.mh.right_edge = None;
         self.mh.timestamps = unseen.timestamps;
         self.cache.purge(unseen.ack);
-        self.snoop_uplink = Uplink::default();
+        self.kept_elsewhere = KeptElsewhere::default();
+        self.ack_shown = None;
         self.sacked.clear();
         self.transmissions.clear();
-        self.snoop.resynchronise();
-        self.mtcp.resynchronise(unseen.ack);
         self.sent_nxt = self.fh.max;
         self.forget_sending();
     }

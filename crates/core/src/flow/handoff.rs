@@ -18,7 +18,7 @@ impl<P: Payload> Flow<P> {
         srtt: Option<Duration>,
         bytes_per_s: Option<u64>,
     ) -> Option<FlowState> {
-        if self.stage != Stage::Open || self.ahead.owed.is_some() {
+        if self.stage != Stage::Open || self.owed.is_some() {
             return None;
         }
         let (fh, mh) = (&self.fh, &self.mh);
@@ -44,7 +44,7 @@ impl<P: Payload> Flow<P> {
             reported: self.sacked.iter().take(FlowState::REPORTED_MAX).collect(),
             srtt,
             bytes_per_s,
-            split: self.mtcp.split_state(),
+            split: None,
             renumber: self
                 .early
                 .as_ref()

@@ -60,7 +60,8 @@ impl Handshake {
 }
 
 impl<P: Payload> Flow<P> {
-    /// A SYN passes. `quiet`: how long nothing that fits has passed.
+    /// A SYN passes. `quiet`: how long nothing that fits has passed. True if it starts the
+    /// connection anew.
     ///
     /// A SYN may be forged (RFC 5961, 4). So it changes nothing before the other end has answered
     /// it, and a live connection gives way to a new one only when it is silent itself.
@@ -70,7 +71,7 @@ impl<P: Payload> Flow<P> {
         segment: &Segment,
         quiet: Duration,
         now: Instant,
-    ) {
+    ) -> bool {
         let syn = Syn {
             seq: segment.seq,
             window: segment.window,
@@ -85,22 +86,24 @@ impl<P: Payload> Flow<P> {
                 &mut self.handshake.fh_asks
             };
             *asks = Some(syn);
-            return;
+            return false;
         }
         let asked = self.handshake.asked(from_mh);
         let Some(asked) = asked.filter(|asked| asked.seq + 1 == segment.ack) else {
-            return;
+            return false;
         };
         let (mh, fh) = if from_mh { (syn, asked) } else { (asked, syn) };
         let agreed = Some(Syns { mh, fh });
         if self.handshake.agreed == agreed || !self.gives_way(quiet) {
-            return;
+            return false;
         }
-        if self.stage != Stage::Meeting {
+        let is_anew = self.stage != Stage::Meeting;
+        if is_anew {
             self.begin_anew(now);
         }
         self.handshake.agreed = self.handshake.agreed.or(agreed);
         self.handshake.newest = agreed;
+        is_anew
     }
 
     /// A new connection between the same two ports may take the place of this one.
@@ -108,7 +111,7 @@ impl<P: Payload> Flow<P> {
         match self.stage {
             Stage::Meeting | Stage::Closed => true,
             // What is owed is settled first, or given up.
-            Stage::Open | Stage::Opaque => self.ahead.owed.is_none() && quiet >= QUIET_MIN,
+            Stage::Open | Stage::Opaque => self.owed.is_none() && quiet >= QUIET_MIN,
         }
     }
 

@@ -23,7 +23,7 @@ impl<P: Payload> Flow<P> {
     /// Another flow of the MH has ended a silence. This one is probed before it recovers.
     pub(crate) fn wait_for_answer(&mut self) {
         let unanswered = self.in_flight() > 0 || self.has_backlog();
-        if self.stage == Stage::Open && !self.is_split() && unanswered {
+        if self.stage == Stage::Open && !self.has_own_sender && unanswered {
             self.mute = Mute::ToProbe;
         }
     }

@@ -10,7 +10,7 @@ impl<P: Payload> Flow<P> {
     /// Both ends get a RST, each with the sequence number that it expects next; and
     /// again whenever they send something, for a RST may be lost.
     pub(crate) fn reset_both_ends(&mut self, actions: &mut Actions<P>) {
-        let owed = self.ahead.owed.unwrap_or(self.fh.max);
+        let owed = self.owed.unwrap_or(self.fh.max);
         actions.extend(self.made_reset(Direction::Uplink, self.fh.ack, owed));
         actions.extend(self.made_reset(Direction::Downlink, self.fh.una, self.mh.nxt));
         self.refused = true;

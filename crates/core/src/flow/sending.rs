@@ -3,13 +3,16 @@
 
 use holdfast_wire::{Flags, Instant, Segment, SeqNum, Timestamps};
 
-use super::{Flow, FlowKey, Sender, Stage};
+use super::{Flow, Sender, Stage};
 use crate::cache::Piece;
-use crate::{Action, Actions, Direction, Payload, Resend};
+use crate::{Direction, Payload, Resend};
 
 /// A piece is lost when the MH reports something that was sent after it and lies so many
 /// segments beyond (RFC 6675, `DupThresh`, measured as FACK does: by the farthest report).
 const DUP_THRESH: u32 = 3;
+
+/// Pieces that are sent again for one ACK at most: it shows that two segments have left the link.
+const LOSSES_AN_ACK_MAX: usize = 2;
 
 /// Advances of the MH that only segments from before an outage can have caused, until
 /// the link is taken to have kept them. One may be an ACK that the outage swallowed, said
@@ -39,23 +42,26 @@ pub(crate) struct Resending {
 }
 
 impl<P: Payload> Flow<P> {
-    /// Everything kept and not reported by the MH is to be sent from the start.
-    pub(crate) fn rewind(&mut self) {
-        if self.stage == Stage::Open && !self.cache.is_empty() {
+    /// Everything kept and not reported by the MH is to be sent from the start. False: nothing
+    /// is kept.
+    pub(crate) fn rewind(&mut self) -> bool {
+        let rewinds = self.stage == Stage::Open && !self.cache.is_empty();
+        if rewinds {
             self.sent_nxt = self.fh.una;
             self.recover = self.cache.end();
             self.timed = None;
             self.transmissions.clear();
-            self.snoop.forget_sent();
             self.resending = Resending {
                 arrived: self.fh.una,
                 repeated: self.fh.una,
             };
         }
+        rewinds
     }
 
-    /// The flow is to be sent from the cache from now on, by a sender of its own.
-    pub(crate) fn begin_split(&mut self) {
+    /// From now on the scheme's own sender sends from the cache.
+    pub(crate) fn begin_own_sender(&mut self) {
+        self.has_own_sender = true;
         self.resending = Resending {
             arrived: self.fh.una,
             repeated: self.fh.una,
@@ -89,10 +95,10 @@ impl<P: Payload> Flow<P> {
     }
 
     /// The link is back: from the start, unless its ACKs show that the link has kept
-    /// what was on it.
-    pub(crate) fn begin_recovery(&mut self) {
+    /// what was on it. False: nothing is kept.
+    pub(crate) fn begin_recovery(&mut self) -> bool {
         let sent_nxt = self.sent_nxt;
-        self.rewind();
+        let rewinds = self.rewind();
         // The wait for an answer begins now.
         (self.repair_at, self.repairs) = (None, 0);
         if self.recover.is_some() {
@@ -104,6 +110,7 @@ impl<P: Payload> Flow<P> {
                 leaps: 0,
             });
         }
+        rewinds
     }
 
     /// The MH goes on acknowledging or reporting what was sent before the outage: the link
@@ -158,7 +165,7 @@ impl<P: Payload> Flow<P> {
         if let Some(before) = &mut self.before_outage {
             before.resent = before.resent.max(piece.end);
         }
-        Some(self.send(Sender::Gateway, piece, true))
+        Some(self.resend(piece))
     }
 
     /// The same of what was not sent before: what is timed already goes on being timed.
@@ -226,48 +233,34 @@ impl<P: Payload> Flow<P> {
         self.resend_by(Sender::Gateway, piece)
     }
 
-    fn resend_by(&mut self, sender: Sender, piece: Piece<P>) -> Resend<P> {
-        self.send(sender, piece, false)
+    /// What the MH's ACK shows to be lost; with `dup_acks`, duplicate ACKs alone show it.
+    pub(crate) fn take_losses(&mut self, dup_acks: bool) -> impl Iterator<Item = Resend<P>> + '_ {
+        let first = if dup_acks {
+            self.first_missing(Sender::Gateway)
+        } else {
+            None
+        };
+        let lost = core::iter::from_fn(|| self.take_lost());
+        first.into_iter().chain(lost.take(LOSSES_AN_ACK_MAX))
     }
 
-    /// A segment that goes out as it came goes as pieces of the cache instead, to be offered
-    /// for compression. False if it need not be: then nothing is changed.
-    pub(crate) fn offer(&mut self, segment: &Segment, actions: &mut Actions<P>) -> bool {
-        let segment_len = self.cache.segment_len_at(segment.seq).unwrap_or(1);
-        let segments = segment.payload_len.div_ceil(segment_len);
-        let Some(compression) = &mut self.compression else {
-            return false;
-        };
-        if !compression.wants(segment.payload_len, segments) {
-            return false;
-        }
+    /// A segment that is cached, as pieces of the cache that go for the first time.
+    pub(crate) fn take_pieces_of(&mut self, segment: &Segment, mut take: impl FnMut(Resend<P>)) {
         let (timed, end) = (self.timed, segment.end());
         let mut seq = segment.seq;
         while let Some(piece) = self.cache.piece(seq, Some(end), u32::MAX) {
             seq = piece.end;
-            let compress = Some(self.key);
-            let piece = self.made_of(Sender::Gateway, piece, compress);
-            actions.push(Action::Resend(piece));
+            take(self.resend(piece));
         }
-        // It goes for the first time.
         self.timed = timed;
-        true
     }
 
-    /// `first`: it is sent in its turn, not to repair.
-    fn send(&mut self, sender: Sender, piece: Piece<P>, first: bool) -> Resend<P> {
-        let segment_len = piece.payload.segment_len().max(1);
-        let compress = self.compression.as_mut().and_then(|compression| {
-            let wanted = first && compression.wants(piece.len, piece.len.div_ceil(segment_len));
-            if !wanted {
-                compression.on_plain(piece.seq, piece.seq + piece.len);
-            }
-            wanted.then_some(self.key)
-        });
-        self.made_of(sender, piece, compress)
+    /// What an ACK for the MH may acknowledge, the FH's newest given.
+    pub(crate) fn ack_for_mh(&self, newest: SeqNum) -> SeqNum {
+        self.ack_shown.unwrap_or(newest)
     }
 
-    fn made_of(&mut self, sender: Sender, piece: Piece<P>, compress: Option<FlowKey>) -> Resend<P> {
+    fn resend_by(&mut self, sender: Sender, piece: Piece<P>) -> Resend<P> {
         // Karn: what is sent twice is not timed.
         self.timed = None;
         let ahead = sender == Sender::GatewayAhead;
@@ -285,22 +278,19 @@ impl<P: Payload> Flow<P> {
             offset: piece.offset,
             len: piece.len,
             seq: piece.seq,
-            ack: self.snoop_uplink.ack_for_mh(self.fh.ack),
+            ack: self.ack_for_mh(self.fh.ack),
             window: self.fh.window,
             flags: piece.flags.with(Flags::ACK),
             timestamps,
             segment_len: piece.payload.segment_len().max(1),
             path_mtu: self.path_mtu,
-            compress,
+            compress: None,
             payload: piece.payload,
         }
     }
 
     /// A segment of the FH goes to the MH as it came, with or without data.
     pub(crate) fn note_passed(&mut self, segment: &Segment, now: Instant) {
-        if let Some(compression) = &mut self.compression {
-            compression.on_plain(segment.seq, segment.seq + segment.payload_len);
-        }
         // RFC 7323, 4.3: the MH takes it from what it accepts in turn alone.
         let in_turn =
             segment.seq.at_or_before(self.sent_nxt) && self.fh.una.at_or_before(segment.end());

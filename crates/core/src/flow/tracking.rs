@@ -9,20 +9,30 @@ use super::adoption::{Adoption, Sighting};
 use super::credible::{Credit, WINDOW_MAX, near};
 use super::handshake::{AFTER_SYN_MAX, Handshake};
 use super::{Arrivals, Flow, Stage};
+use crate::cache::SegmentCache;
 use crate::{Direction, Payload};
 
 /// Duplicate ACKs that tell of a loss (RFC 5681, 3.2).
 const DUP_ACK_THRESHOLD: u32 = 3;
 
 /// What a data segment of the FH is to the flow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum DataOutcome {
     /// Too little is known, or it does not fit what is: it passes.
+    #[default]
     Unknown,
     /// The MH has acknowledged all of it.
     Old,
     /// It holds bytes that the MH may lack.
     Current,
+}
+
+/// What a segment of the FH is to the flow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FhOutcome {
+    pub data: DataOutcome,
+    /// Both ends have moved on unseen, and what was known before is wrong.
+    pub is_resynchronised: bool,
 }
 
 /// What an MH's segment told.
@@ -42,8 +52,8 @@ pub(crate) struct AckOutcome {
     /// What newly arrived, by when it was sent, and bytes of it.
     pub arrivals: Arrivals,
     pub arrived_bytes: u32,
-    /// The MH has read what was compressed.
-    pub proves_compression: bool,
+    /// What was known of the flow was wrong; it was opened anew.
+    pub is_opened_anew: bool,
 }
 
 impl<P: Payload> Flow<P> {
@@ -54,13 +64,11 @@ impl<P: Payload> Flow<P> {
         let counted_kept_bytes = self.counted_kept_bytes;
         let counted_confirmed = self.counted_confirmed;
         let (waits, index_at_mobile) = (self.waits, self.index_at_mobile);
-        let draining = self.ahead.draining;
         *self = Self::new(key, mobile, now);
         (self.scheduled, self.counted_in_flight) = (scheduled, counted);
         self.counted_kept_bytes = counted_kept_bytes;
         self.counted_confirmed = counted_confirmed;
         (self.waits, self.index_at_mobile) = (waits, index_at_mobile);
-        self.ahead.draining = draining;
     }
 
     /// A segment of the FH that is no SYN.
@@ -69,28 +77,30 @@ impl<P: Payload> Flow<P> {
         segment: &Segment,
         payload: &P,
         now: Instant,
-    ) -> DataOutcome {
+    ) -> FhOutcome {
+        let mut outcome = FhOutcome::default();
         if self.downlink_header.is_none() {
             self.downlink_header = payload.header();
         }
         if self.stage == Stage::Meeting {
             self.adoption.note_fh(segment, now);
-            return DataOutcome::Unknown;
+            return outcome;
         }
         if self.stage != Stage::Open {
-            return DataOutcome::Unknown;
+            return outcome;
         }
         if self.mh_drops_as_old(segment, now) {
             self.adoption.note_fh(segment, now);
-            return DataOutcome::Unknown;
+            return outcome;
         }
         if let Some(unseen) = self.agree_on_unseen(segment) {
             self.resynchronise(segment, unseen);
+            outcome.is_resynchronised = true;
         }
         if !self.fh_fits(segment) {
             self.note_beyond_window(segment);
             self.adoption.note_fh(segment, now);
-            return DataOutcome::Unknown;
+            return outcome;
         }
         if !core::mem::replace(&mut self.fh.has_header, true) {
             // The one from before may be a forged segment's.
@@ -114,10 +124,12 @@ impl<P: Payload> Flow<P> {
             .doubted
             .filter(|doubted| doubted.after(segment.end()));
         if segment.end().at_or_before(self.fh.una) {
-            return DataOutcome::Old;
+            outcome.data = DataOutcome::Old;
+            return outcome;
         }
         self.fh.max = self.fh.max.max(segment.end());
-        DataOutcome::Current
+        outcome.data = DataOutcome::Current;
+        outcome
     }
 
     /// The FH goes on beyond the window that is known: it does not know of a smaller one, or the
@@ -141,12 +153,13 @@ impl<P: Payload> Flow<P> {
     }
 
     /// A segment of the MH that is no SYN. `least_rtt`: the wireless half's shortest round
-    /// trip.
+    /// trip. `on_acked` gets what it acknowledges before that leaves the cache.
     pub(crate) fn on_mh_segment(
         &mut self,
         segment: &Segment,
         payload: &P,
         least_rtt: Option<Duration>,
+        on_acked: impl FnOnce(&SegmentCache<P>, (SeqNum, SeqNum)),
         now: Instant,
     ) -> AckOutcome {
         let mut outcome = AckOutcome::default();
@@ -169,7 +182,7 @@ impl<P: Payload> Flow<P> {
                 self.fh.max = segment.ack;
                 self.fh.doubted = Some(segment.ack);
             }
-            Credit::None if self.open_anew(segment, now) => {}
+            Credit::None if self.open_anew(segment, now) => outcome.is_opened_anew = true,
             Credit::None => return outcome,
         }
         outcome.credible = true;
@@ -180,7 +193,7 @@ impl<P: Payload> Flow<P> {
         }
         self.note_sack(segment);
         if segment.ack.after(self.fh.una) {
-            self.advance(segment.ack, now, &mut outcome);
+            self.advance(segment.ack, now, &mut outcome, on_acked);
         } else if segment.ack == self.fh.una && segment.is_empty() && self.fh.max.after(self.fh.una)
         {
             self.dup_acks = self.dup_acks.saturating_add(1);
@@ -233,7 +246,7 @@ impl<P: Payload> Flow<P> {
             unseen.must_be_true(now) || (clock_fits && unseen.may_be_true(now))
         });
         // A split or owing flow: its FH relies on what the gateway has made.
-        let is_bound = self.is_split() || self.ahead.owed.is_some();
+        let is_bound = self.has_own_sender || self.owed.is_some();
         if !fits || is_bound || segment.options.others {
             return false;
         }
@@ -331,23 +344,22 @@ impl<P: Payload> Flow<P> {
         (arrivals, bytes)
     }
 
-    fn advance(&mut self, ack: SeqNum, now: Instant, outcome: &mut AckOutcome) {
+    fn advance(
+        &mut self,
+        ack: SeqNum,
+        now: Instant,
+        outcome: &mut AckOutcome,
+        on_acked: impl FnOnce(&SegmentCache<P>, (SeqNum, SeqNum)),
+    ) {
         let from = self.fh.una;
         outcome.acked = ack.distance_from(from);
         outcome.delivered = outcome.acked.saturating_sub(outcome.unseen);
         self.fh.una = ack;
         // What is owed is on its way: the wait for the MH begins anew.
-        self.ahead.owed_since = None;
+        self.owed_since = None;
         self.sent_nxt = self.sent_nxt.max(ack);
         self.follow_resending(ack);
-        if let Some(compression) = &mut self.compression {
-            outcome.proves_compression = compression.on_acked(from, ack);
-            if compression.has_dictionary() {
-                self.cache.each_between(from, ack, |seq, octets| {
-                    compression.keep(seq, octets);
-                });
-            }
-        }
+        on_acked(&self.cache, (from, ack));
         self.cache.purge(ack);
         self.sacked.purge(ack);
         self.transmissions.purge(ack);
@@ -419,6 +431,6 @@ impl<P: Payload> Flow<P> {
     pub(crate) fn is_done(&self) -> bool {
         let fh_done = self.fh.fin.is_some_and(|fin| fin.at_or_before(self.fh.una));
         let mh_done = self.mh.fin.is_some_and(|fin| fin.at_or_before(self.fh.ack));
-        fh_done && mh_done && self.mtcp.has_told(self.fh.una)
+        fh_done && mh_done
     }
 }

@@ -11,7 +11,7 @@
 //! The table is walked like a clock: each newcomer looks at the next few slots. The cost does
 //! not grow with the table, and what came first leaves first.
 
-use super::{Early, Gateway};
+use super::{Connection, Early, Gateway};
 use crate::flow::{Flow, Stage};
 use crate::table::FlowId;
 use crate::{Actions, Payload};
@@ -38,7 +38,7 @@ impl<P: Payload> Flow<P> {
         match &self.early {
             Some(Early::Opening(opening)) if !opening.asked => return Worth::Nothing,
             Some(_) => return Worth::Much,
-            None if self.ahead.owed.is_some() => return Worth::Much,
+            None if self.owed.is_some() => return Worth::Much,
             None if self.is_refused() => return Worth::Little,
             None => {}
         }
@@ -72,7 +72,7 @@ impl<P: Payload> Gateway<P> {
             let Some(flow_id) = self.flows.id_in(self.clock_hand) else {
                 continue;
             };
-            let Some(flow) = self.flows.at(flow_id) else {
+            let Some(Connection { flow, .. }) = self.flows.at(flow_id) else {
                 continue;
             };
             match flow.worth() {
@@ -89,8 +89,8 @@ impl<P: Payload> Gateway<P> {
             }
         }
         let newest = self.newest.filter(|flow_id| {
-            let flow = self.flows.at(*flow_id);
-            flow.is_some_and(|flow| flow.worth() == Worth::Nothing)
+            let connection = self.flows.at(*flow_id);
+            connection.is_some_and(|connection| connection.flow.worth() == Worth::Nothing)
         });
         let unconfirmed = worthless.or(newest);
         // Beyond the reserve a flood of newcomers must not evict a confirmed flow each.

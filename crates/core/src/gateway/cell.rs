@@ -13,7 +13,7 @@ use core::time::Duration;
 
 use holdfast_wire::Instant;
 
-use super::Gateway;
+use super::{Connection, Gateway};
 use crate::Payload;
 use crate::bandwidth::{Estimate, Need, Standing, drained, shares};
 use crate::settings::Settings;
@@ -77,7 +77,7 @@ impl<P: Payload> Gateway<P> {
         if self.cells.is_empty() {
             return;
         }
-        let Some(flow) = self.flows.at_mut(flow_id) else {
+        let Some(Connection { flow, scheme }) = self.flows.at_mut(flow_id) else {
             return;
         };
         let Some(mobile) = self.mobiles.at_mut(flow.mobile) else {
@@ -96,11 +96,12 @@ impl<P: Payload> Gateway<P> {
                 self.cell_at = Some(now + PERIOD);
             }
         }
-        if flow.is_split() && !flow.mtcp.is_assigned() {
+        let share = scheme.get_mut().share_mut().filter(|_| flow.has_own_sender);
+        if let Some(share) = share.filter(|share| share.assigned.is_none()) {
             mobile.sharing_flows = mobile.sharing_flows.saturating_add(1);
             let part = cell.part(mobile.weight);
             let flows = u64::from(mobile.sharing_flows);
-            flow.mtcp.assign(part.map(|part| (part / flows).max(1)));
+            share.assign(part.map(|part| (part / flows).max(1)));
         }
     }
 
@@ -203,17 +204,20 @@ impl<P: Payload> Gateway<P> {
         let mut bytes = core::mem::take(&mut mobile.passed);
         let mut greedy = !away && mobile.is_recovering() && !mobile.waiting.is_empty();
         for flow_id in mobile.open_flows() {
-            let Some(flow) = self.flows.at_mut(*flow_id).filter(|flow| flow.is_split()) else {
+            let Some(Connection { flow, scheme }) = self.flows.at_mut(*flow_id) else {
                 continue;
             };
-            let offered = flow.mtcp.take_offered();
-            let waits = flow.has_backlog() && !flow.mtcp.is_frozen();
-            let need = if waits {
+            let waits = flow.has_backlog() && !scheme.get().waits_for_mh();
+            let share = scheme.get_mut().share_mut();
+            let Some(share) = share.filter(|_| flow.has_own_sender) else {
+                continue;
+            };
+            let offered = share.take_offered();
+            share.need = if waits {
                 None
             } else {
                 Some(rate(offered, elapsed))
             };
-            flow.mtcp.note_need(need);
             bytes += offered;
             greedy |= waits;
         }
@@ -232,11 +236,15 @@ impl<P: Payload> Gateway<P> {
         mobile.share = Some(share);
         let (mut flows, mut needs) = (Vec::new(), Vec::new());
         for flow_id in mobile.open_flows() {
-            let Some(flow) = self.flows.at_mut(*flow_id).filter(|flow| flow.is_split()) else {
+            let Some(Connection { flow, scheme }) = self.flows.at_mut(*flow_id) else {
                 continue;
             };
-            match flow.mtcp.need() {
-                Some(0) => flow.mtcp.assign(None),
+            let paced = scheme.get_mut().share_mut();
+            let Some(paced) = paced.filter(|_| flow.has_own_sender) else {
+                continue;
+            };
+            match paced.need {
+                Some(0) => paced.assign(None),
                 need => {
                     flows.push(*flow_id);
                     needs.push(Need {
@@ -249,9 +257,10 @@ impl<P: Payload> Gateway<P> {
         mobile.sharing_flows = flows.len() as u32;
         let own = share / (flows.len() as u64).max(1);
         for ((flow_id, need), share) in flows.iter().zip(&needs).zip(shares(share, &needs)) {
-            if let Some(flow) = self.flows.at_mut(*flow_id) {
+            let row = self.flows.at_mut(*flow_id);
+            if let Some(paced) = row.and_then(|row| row.scheme.get_mut().share_mut()) {
                 let spare = need.bytes_per_s.map_or(0, |_| own);
-                flow.mtcp.assign(Some(share.max(spare).max(1)));
+                paced.assign(Some(share.max(spare).max(1)));
             }
         }
     }

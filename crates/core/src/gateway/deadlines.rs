@@ -6,9 +6,8 @@ use core::time::Duration;
 
 use holdfast_wire::Instant;
 
-use super::{Early, Gateway};
+use super::{Connection, Early, Gateway};
 use crate::flow::{Mute, Stage};
-use crate::schemes::mtcp;
 use crate::table::{FlowId, MobileId, Table};
 use crate::timers::Subject;
 use crate::{Action, Actions, Payload};
@@ -51,7 +50,7 @@ impl<P: Payload> Gateway<P> {
                     }
                 }
                 Subject::Flow(flow_id) => {
-                    let Some(flow) = self.flows.at_mut(flow_id) else {
+                    let Some(Connection { flow, .. }) = self.flows.at_mut(flow_id) else {
                         continue;
                     };
                     if flow.scheduled.popped(at) {
@@ -72,7 +71,7 @@ impl<P: Payload> Gateway<P> {
     /// A flow that was served and is due all the same is put off: whatever forgets a deadline
     /// of its own must not stop all others.
     fn put_off(&mut self, flow_id: FlowId, now: Instant) {
-        let Some(flow) = self.flows.at_mut(flow_id) else {
+        let Some(Connection { flow, .. }) = self.flows.at_mut(flow_id) else {
             return;
         };
         if flow.scheduled.is_due(now) {
@@ -101,14 +100,14 @@ impl<P: Payload> Gateway<P> {
             let Some(flow_id) = self.flows.id_in(self.swept) else {
                 continue;
             };
-            let Some(flow) = self.flows.at_mut(flow_id) else {
+            let Some(Connection { flow, .. }) = self.flows.at_mut(flow_id) else {
                 continue;
             };
-            if flow.ahead.owed.is_some() {
-                let since = *flow.ahead.owed_since.get_or_insert(now);
+            if flow.owed.is_some() {
+                let since = *flow.owed_since.get_or_insert(now);
                 if now.saturating_since(since) > self.settings.owed_wait_max {
                     self.abandon(flow_id, actions);
-                    if let Some(flow) = self.flows.at_mut(flow_id) {
+                    if let Some(Connection { flow, .. }) = self.flows.at_mut(flow_id) {
                         // Its ends may send something yet, and are to get a RST for it.
                         flow.seen = now;
                     }
@@ -145,11 +144,12 @@ impl<P: Payload> Gateway<P> {
 
     /// Owed bytes are given up: both ends get a RST.
     fn abandon(&mut self, flow_id: FlowId, actions: &mut Actions<P>) {
-        let Some(flow) = self.flows.at_mut(flow_id) else {
+        let Some(Connection { flow, scheme }) = self.flows.at_mut(flow_id) else {
             return;
         };
         // Its record stays until the flow is forgotten: the RSTs may be lost.
         flow.reset_both_ends(actions);
+        scheme.get_mut().reset();
         self.counters.owed_lost += 1;
         self.count_in_flight(flow_id);
     }
@@ -158,12 +158,6 @@ impl<P: Payload> Gateway<P> {
     /// ahead of an MH, so that [`Self::owed_bytes`] can only fall.
     pub fn stop_acknowledging(&mut self) {
         self.draining = true;
-        for index in 0..self.flows.slots() {
-            let flow_id = self.flows.id_in(index);
-            if let Some(flow) = flow_id.and_then(|flow_id| self.flows.at_mut(flow_id)) {
-                flow.ahead.draining = true;
-            }
-        }
     }
 
     /// Gives up everything owed: the gateway leaves and nobody takes over. FHs that were
@@ -173,14 +167,11 @@ impl<P: Payload> Gateway<P> {
             let Some(flow_id) = self.flows.id_in(index) else {
                 continue;
             };
-            if let Some(flow) = self.flows.at_mut(flow_id) {
-                mtcp::leave(flow, actions);
-            }
-            if self
-                .flows
-                .at(flow_id)
-                .is_some_and(|flow| flow.ahead.owed.is_some())
-            {
+            let Some(Connection { flow, scheme }) = self.flows.at_mut(flow_id) else {
+                continue;
+            };
+            scheme.get_mut().on_leave(flow, actions);
+            if flow.owed.is_some() {
                 self.abandon(flow_id, actions);
             }
         }
@@ -188,24 +179,24 @@ impl<P: Payload> Gateway<P> {
 
     /// The connection is over: what is kept of it goes, and its record.
     pub(super) fn end_flow(&mut self, flow_id: FlowId, actions: &mut Actions<P>) {
-        if let Some(flow) = self.flows.at_mut(flow_id) {
-            flow.close();
-            actions.push(Action::Record(flow.record().ended()));
+        if let Some(connection) = self.flows.at_mut(flow_id) {
+            connection.close();
+            actions.push(Action::Record(connection.flow.record().ended()));
         }
     }
 
     pub(super) fn forget_flow(&mut self, flow_id: FlowId, actions: &mut Actions<P>) {
-        let Some(flow) = self.flows.at_mut(flow_id) else {
+        let Some(connection) = self.flows.at_mut(flow_id) else {
             return;
         };
-        let (key, mobile) = (flow.key, flow.mobile);
-        flow.close();
+        let (key, mobile) = (connection.flow.key, connection.flow.mobile);
+        connection.close();
         self.count_in_flight(flow_id);
         self.leave_mobile(flow_id);
         // What a predecessor owed stays written down until its flow is met.
         let removed = self.flows.remove(&key);
-        if let Some(flow) = removed.filter(|_| self.predecessor.find(&key).is_none()) {
-            actions.push(Action::Record(flow.record().ended()));
+        if let Some(row) = removed.filter(|_| self.predecessor.find(&key).is_none()) {
+            actions.push(Action::Record(row.flow.record().ended()));
         }
         self.forget_mobile_without_flows(mobile);
     }
@@ -213,7 +204,7 @@ impl<P: Payload> Gateway<P> {
     /// A flow that has been opened or closed takes its place among its mobile's: what is done for
     /// all flows of a mobile does not look at those that anybody can make up.
     pub(super) fn sort_among_flows_of_mobile(&mut self, flow_id: FlowId) {
-        let Some(flow) = self.flows.at(flow_id) else {
+        let Some(Connection { flow, .. }) = self.flows.at(flow_id) else {
             return;
         };
         let (index, is_open) = (flow.index_at_mobile, flow.stage == Stage::Open);
@@ -232,7 +223,7 @@ impl<P: Payload> Gateway<P> {
         let at = [index, other].map(|index| (index, mobile.flows[index]));
         mobile.open = if is_open { other + 1 } else { other };
         for (index, flow_id) in at {
-            if let Some(flow) = self.flows.at_mut(flow_id) {
+            if let Some(Connection { flow, .. }) = self.flows.at_mut(flow_id) {
                 flow.index_at_mobile = index;
             }
         }
@@ -240,7 +231,7 @@ impl<P: Payload> Gateway<P> {
 
     /// A flow that is not open is no longer one of its mobile's.
     fn leave_mobile(&mut self, flow_id: FlowId) {
-        let Some(flow) = self.flows.at(flow_id) else {
+        let Some(Connection { flow, .. }) = self.flows.at(flow_id) else {
             return;
         };
         let index = flow.index_at_mobile;
@@ -257,7 +248,7 @@ impl<P: Payload> Gateway<P> {
         }
         let moved = mobile.flows.get(index).copied();
         if let Some(moved) = moved.and_then(|moved| self.flows.at_mut(moved)) {
-            moved.index_at_mobile = index;
+            moved.flow.index_at_mobile = index;
         }
     }
 
@@ -272,7 +263,7 @@ impl<P: Payload> Gateway<P> {
     }
 
     pub(super) fn schedule_flow(&mut self, flow_id: FlowId, now: Instant) {
-        let Some(flow) = self.flows.at_mut(flow_id) else {
+        let Some(Connection { flow, scheme }) = self.flows.at_mut(flow_id) else {
             return;
         };
         // RFC 2018, 8: what the MH has reported it may drop again, so it counts as well.
@@ -292,17 +283,9 @@ impl<P: Payload> Gateway<P> {
             }
             flow.repair_at = Some(now + wait);
         }
-        let ahead = &flow.ahead;
-        let snoop = [flow.snoop.deadline(), flow.snoop_uplink.deadline()];
-        let deadline = [flow.repair_at, ahead.reopen_at, ahead.acknowledge_at]
-            .into_iter()
-            .chain(snoop)
-            .chain([
-                mtcp::deadline(flow),
-                flow.early.as_ref().and_then(Early::deadline),
-            ])
-            .flatten()
-            .min();
+        let early = flow.early.as_ref().and_then(Early::deadline);
+        let timers = [flow.repair_at, scheme.get().next_timeout(flow), early];
+        let deadline = timers.into_iter().flatten().min();
         self.timers
             .schedule(Subject::Flow(flow_id), &mut flow.scheduled, deadline);
     }

@@ -29,13 +29,13 @@ use core::time::Duration;
 
 use holdfast_wire::{Flags, Instant, Options, Segment, SeqNum};
 
-use super::Gateway;
-use crate::flow::{Flow, FlowKey, Stage};
+use super::{Connection, Gateway};
+use crate::flow::{Flow, Stage};
 use crate::renumber::Renumber;
 use crate::schemes::mtcp::MtcpSetUp;
 use crate::settings::Scheme;
 use crate::table::FlowId;
-use crate::{Action, Actions, Direction, Payload, Side, Verdict};
+use crate::{Action, Actions, Direction, FlowKey, Payload, Side, Verdict};
 
 mod opening;
 
@@ -67,6 +67,7 @@ impl<P: Payload> Gateway<P> {
         let found = self.flows.find(&key);
         let flow_id = found.or_else(|| self.meet_renumbered(key, now, actions));
         let flow = flow_id.and_then(|flow_id| self.flows.at(flow_id));
+        let flow = flow.map(|row| &row.flow);
         match flow.and_then(|flow| flow.early.as_ref()) {
             Some(Early::Opening(opening)) if opening.is_contradicted(direction, segment) => {
                 // The connection is there already: the SYN was none of its opener's.
@@ -156,11 +157,12 @@ impl<P: Payload> Gateway<P> {
             return self.judge(direction, segment, payload, now, actions);
         };
         self.predecessor.remove(&key);
-        let Some(flow) = self.flows.at_mut(flow_id) else {
+        let Some(connection) = self.flows.at_mut(flow_id) else {
             return Verdict::Forward;
         };
         self.counters.segments += 1;
-        flow.begin_anew(now);
+        connection.begin_anew(now);
+        let flow = &mut connection.flow;
         flow.on_syn(direction == Direction::Uplink, &syn, Duration::ZERO, now);
         let (own, back) = match direction {
             Direction::Downlink => (&mut flow.downlink_header, &mut flow.uplink_header),
@@ -215,7 +217,7 @@ impl<P: Payload> Gateway<P> {
         let Some(flow_id) = self.flows.find(&key) else {
             return;
         };
-        let Some(flow) = self.flows.at_mut(flow_id) else {
+        let Some(Connection { flow, .. }) = self.flows.at_mut(flow_id) else {
             return;
         };
         let Some(Early::Opening(opening)) = &mut flow.early else {
@@ -275,7 +277,7 @@ impl<P: Payload> Gateway<P> {
         now: Instant,
         actions: &mut Actions<P>,
     ) {
-        let Some(flow) = self.flows.at_mut(flow_id) else {
+        let Some(Connection { flow, .. }) = self.flows.at_mut(flow_id) else {
             return;
         };
         let mobile = self.mobiles.at(flow.mobile);
@@ -321,8 +323,8 @@ impl<P: Payload> Gateway<P> {
 
     /// Nothing more is known of a set-up; the flow is as one that was not met.
     pub(super) fn forget_opening(&mut self, flow_id: Option<FlowId>) {
-        let flow = flow_id.and_then(|flow_id| self.flows.at_mut(flow_id));
-        if let Some(flow) = flow
+        let row = flow_id.and_then(|flow_id| self.flows.at_mut(flow_id));
+        if let Some(Connection { flow, .. }) = row
             && let Some(Early::Opening(_)) = flow.early.take()
         {
             flow.stage = Stage::Meeting;
@@ -331,8 +333,8 @@ impl<P: Payload> Gateway<P> {
     }
 
     fn close_flow(&mut self, flow_id: FlowId) {
-        if let Some(flow) = self.flows.at_mut(flow_id) {
-            flow.close();
+        if let Some(connection) = self.flows.at_mut(flow_id) {
+            connection.close();
         }
         self.count_kept_bytes(flow_id);
     }
@@ -340,8 +342,8 @@ impl<P: Payload> Gateway<P> {
     /// The mobile has gone to another station, which cannot go on with a set-up: the opener is
     /// to begin anew, and the other end to forget it.
     pub(super) fn end_opening(&mut self, flow_id: FlowId, actions: &mut Actions<P>) {
-        let flow = self.flows.at(flow_id);
-        if let Some(Early::Opening(opening)) = flow.and_then(|flow| flow.early.as_ref()) {
+        let row = self.flows.at(flow_id);
+        if let Some(Early::Opening(opening)) = row.and_then(|row| row.flow.early.as_ref()) {
             if opening.asked {
                 actions.extend(opening.reset_other().map(Action::Repeat));
             }
@@ -351,10 +353,10 @@ impl<P: Payload> Gateway<P> {
 
     /// The other end does not want the connection, or does not answer: the opener is reset.
     pub(super) fn refuse(&mut self, flow_id: FlowId, actions: &mut Actions<P>) {
-        let Some(flow) = self.flows.at_mut(flow_id) else {
+        let Some(connection) = self.flows.at_mut(flow_id) else {
             return;
         };
-        let Some(Early::Opening(opening)) = flow.early.take() else {
+        let Some(Early::Opening(opening)) = connection.flow.early.take() else {
             return;
         };
         let held = opening.held.iter().map(|(held, _)| held.end());
@@ -369,8 +371,8 @@ impl<P: Payload> Gateway<P> {
         };
         actions.extend(opening.syn_packet.answered(&reset).map(Action::Repeat));
         self.counters.early_refused += 1;
-        flow.refuse();
-        flow.close();
+        connection.flow.refuse();
+        connection.close();
         self.count_kept_bytes(flow_id);
     }
 
@@ -382,7 +384,7 @@ impl<P: Payload> Gateway<P> {
         now: Instant,
         actions: &mut Actions<P>,
     ) {
-        let Some(flow) = self.flows.at_mut(flow_id) else {
+        let Some(Connection { flow, .. }) = self.flows.at_mut(flow_id) else {
             return;
         };
         let Some(Early::Opening(opening)) = &flow.early else {
@@ -468,7 +470,7 @@ impl<P: Payload> Gateway<P> {
 
     /// What is due for a connection that is being set up.
     pub(super) fn on_early_due(&mut self, flow_id: FlowId, now: Instant, actions: &mut Actions<P>) {
-        let Some(flow) = self.flows.at_mut(flow_id) else {
+        let Some(Connection { flow, .. }) = self.flows.at_mut(flow_id) else {
             return;
         };
         let Some(Early::Opening(opening)) = &mut flow.early else {

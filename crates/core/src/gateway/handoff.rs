@@ -5,15 +5,13 @@ use core::net::IpAddr;
 
 use holdfast_wire::Instant;
 
-use super::Gateway;
 use super::deadlines::SWEEP_INTERVAL;
-use crate::flow::{Flow, FlowKey, Stage};
+use super::{Connection, Gateway};
+use crate::flow::Stage;
 use crate::handoff::FlowState;
 use crate::mobile::{Link, LinkSource};
-use crate::schemes::Context;
-use crate::schemes::mtcp::{self, MtcpHandoff};
-use crate::settings::Scheme;
-use crate::{Action, Actions, Payload, Resend};
+use crate::schemes;
+use crate::{Action, Actions, FlowKey, Payload, Resend};
 
 impl<P: Payload> Gateway<P> {
     /// What is known of all flows of these addresses, for another station that has the mobile
@@ -29,10 +27,13 @@ impl<P: Payload> Gateway<P> {
             let Some(mobile_id) = self.mobiles.find(address) else {
                 continue;
             };
-            self.with_flows_of(mobile_id, now, actions, |flow, mobile, cx| {
-                mtcp::hand_over(flow, cx);
-                let (srtt, rate) = (mobile.rtt.srtt(), mobile.delivery.bytes_per_s());
-                states.extend(flow.state(srtt, rate));
+            let mobile = self.mobiles.at(mobile_id);
+            let rate = mobile.and_then(|mobile| mobile.delivery.bytes_per_s());
+            self.with_flows_of(mobile_id, now, actions, |scheme, flow, cx| {
+                scheme.on_hand_over(flow, cx);
+                let state = flow.state(cx.rtt.srtt(), rate);
+                let split = scheme.split_state(flow);
+                states.extend(state.map(|state| FlowState { split, ..state }));
             });
         }
         states
@@ -54,13 +55,14 @@ impl<P: Payload> Gateway<P> {
             return false;
         };
         self.forget_opening(Some(flow_id));
-        let Some(flow) = self.flows.at_mut(flow_id) else {
+        let Some(connection) = self.flows.at_mut(flow_id) else {
             return false;
         };
-        let stage = flow.stage;
-        if !take_state(flow, state, now) {
+        let stage = connection.flow.stage;
+        if !take_state(connection, state, now) {
             return false;
         }
+        let flow = &mut connection.flow;
         flow.uplink_header = flow.uplink_header.take().or(uplink);
         flow.renumber(state.renumber);
         self.has_early |= state.renumber.is_some();
@@ -76,13 +78,13 @@ impl<P: Payload> Gateway<P> {
         srtt.for_each(|srtt| mobile.rtt.seed(srtt));
         let rate = state.bytes_per_s.into_iter();
         rate.for_each(|rate| mobile.delivery.seed(rate));
-        if let Some(split) = state.split.filter(|_| self.settings.scheme == Scheme::Mtcp) {
-            let counters = &mut self.counters;
-            let cx = Context::new(&self.settings, mobile, now, counters, actions);
+        if let Some(split) = state.split {
             let has_passed = stage == Stage::Open && state.renumber.is_none();
-            mtcp::adopt(flow, &split, has_passed, &cx);
+            self.with_context(flow_id, now, actions, |scheme, flow, cx| {
+                scheme.on_take_over(flow, &split, has_passed, cx);
+            });
         }
-        self.equip(flow_id);
+        self.follow_abilities(flow_id);
         self.counters.flows_met += u64::from(stage == Stage::Meeting);
         self.count_in_flight(flow_id);
         self.watch_cell(flow_id, now);
@@ -94,11 +96,11 @@ impl<P: Payload> Gateway<P> {
     /// What comes for these flows is kept until [`Self::go`], and then sent at the link's pace.
     /// Nothing with a scheme that knows no outages, or that sends at its own pace anyway.
     pub fn hold(&mut self, flows: &[FlowKey]) {
-        if !Scheme::survives_outages(&self.settings) {
+        if !schemes::survives_outages(&self.settings) {
             return;
         }
         for key in flows {
-            if let Some(flow) = self.flows.get_mut(key) {
+            if let Some(Connection { flow, .. }) = self.flows.get_mut(key) {
                 flow.held = true;
             }
         }
@@ -110,22 +112,21 @@ impl<P: Payload> Gateway<P> {
             let Some(flow_id) = self.flows.find(key) else {
                 continue;
             };
-            let Some(flow) = self.flows.at_mut(flow_id) else {
+            let Some(connection) = self.flows.at_mut(flow_id) else {
                 continue;
             };
+            let flow = &mut connection.flow;
             let was_held = core::mem::replace(&mut flow.held, false);
             let mobile_id = flow.mobile;
-            let Some(mobile) = self.mobiles.at(mobile_id) else {
-                continue;
-            };
-            if flow.is_split() {
-                let counters = &mut self.counters;
-                let mut cx = Context::new(&self.settings, mobile, now, counters, actions);
-                self.settings.scheme.on_reconnected(flow, &mut cx);
+            if flow.has_own_sender {
+                self.with_context(flow_id, now, actions, |scheme, flow, cx| {
+                    scheme.on_reconnected(flow, cx);
+                });
             } else if was_held {
-                flow.begin_recovery();
+                connection.begin_recovery();
             }
-            let is_silent = mobile.link == Link::Silent;
+            let mobile = self.mobiles.at(mobile_id);
+            let is_silent = mobile.is_some_and(|mobile| mobile.link == Link::Silent);
             self.count_in_flight(flow_id);
             if is_silent {
                 self.begin_recovery(mobile_id, LinkSource::Command, None, now, actions);
@@ -144,25 +145,23 @@ impl<P: Payload> Gateway<P> {
         pieces: &mut Vec<Resend<P>>,
         actions: &mut Actions<P>,
     ) {
-        let discards = self.settings.mtcp.handoff == MtcpHandoff::Published;
         for address in addresses {
             let mobile = self.mobiles.get(address);
             let flows = mobile.map_or(Vec::new(), |mobile| mobile.flows.clone());
             for flow_id in flows {
-                let Some(flow) = self.flows.at_mut(flow_id) else {
+                let Some(Connection { flow, .. }) = self.flows.at_mut(flow_id) else {
                     continue;
                 };
-                if flow.ahead.owed.is_some() {
+                if flow.owed.is_some() {
                     continue;
                 }
                 if flow.early.is_some() {
                     self.end_opening(flow_id, actions);
                 }
-                let Some(flow) = self.flows.at_mut(flow_id) else {
+                let Some(Connection { flow, scheme }) = self.flows.at_mut(flow_id) else {
                     continue;
                 };
-                mtcp::let_go(flow, actions);
-                if !(discards && flow.mtcp.is_handed_over()) {
+                if scheme.get_mut().on_release(flow, &self.settings, actions) {
                     flow.kept_pieces(pieces);
                 }
                 self.forget_flow(flow_id, actions);
@@ -172,13 +171,15 @@ impl<P: Payload> Gateway<P> {
 }
 
 /// What another station knew becomes what this one knows. False: this one knows better.
-fn take_state<P: Payload>(flow: &mut Flow<P>, state: &FlowState, now: Instant) -> bool {
+fn take_state<P: Payload>(connection: &mut Connection<P>, state: &FlowState, now: Instant) -> bool {
+    let flow = &connection.flow;
     let stage = flow.stage;
     // It was met by numbers that do not go together.
     let misread = stage == Stage::Open && state.renumber.is_some() && flow.early.is_none();
     if misread {
-        flow.forget_kept();
+        connection.forget_kept();
     }
+    let flow = &mut connection.flow;
     match stage {
         Stage::Meeting => flow.adopt(state, now),
         Stage::Open if misread => flow.adopt(state, now),

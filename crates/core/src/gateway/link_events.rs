@@ -7,7 +7,7 @@ use holdfast_wire::Instant;
 
 use super::Gateway;
 use crate::mobile::{LinkEvent, LinkSource};
-use crate::settings::Scheme;
+use crate::schemes;
 use crate::table::MobileId;
 use crate::{Actions, Payload};
 
@@ -57,14 +57,14 @@ impl<P: Payload> Gateway<P> {
         let Some(mobile) = self.mobiles.at_mut(mobile_id) else {
             return;
         };
-        if !Scheme::survives_outages(&self.settings) {
+        if !schemes::survives_outages(&self.settings) {
             return;
         }
         match event {
             LinkEvent::GoingDownSoon => {
                 mobile.warn(now);
-                self.with_flows_of(mobile_id, now, actions, |flow, _, cx| {
-                    cx.settings.scheme.on_going_down_soon(flow, cx);
+                self.with_flows_of(mobile_id, now, actions, |scheme, flow, cx| {
+                    scheme.on_going_down_soon(flow, cx);
                 });
             }
             LinkEvent::Down => {
@@ -80,7 +80,10 @@ impl<P: Payload> Gateway<P> {
                     mobile.going_down_soon = false;
                     mobile.warned_until = mobile.warned_until.map(|_| now);
                 }
-                self.greet_split(mobile_id, now, actions);
+                self.with_flows_of(mobile_id, now, actions, |scheme, flow, cx| {
+                    scheme.on_link_up(flow, cx);
+                });
+                self.schedule_flows_of(mobile_id, now);
             }
         }
         self.schedule_mobile(mobile_id);
@@ -99,8 +102,8 @@ impl<P: Payload> Gateway<P> {
         if !mobile.was_warned_in_vain(now) {
             return;
         }
-        self.with_flows_of(mobile_id, now, actions, |flow, _, cx| {
-            cx.settings.scheme.on_reconnected(flow, cx);
+        self.with_flows_of(mobile_id, now, actions, |scheme, flow, cx| {
+            scheme.on_reconnected(flow, cx);
         });
         self.schedule_flows_of(mobile_id, now);
     }
@@ -118,8 +121,8 @@ impl<P: Payload> Gateway<P> {
         if core::mem::replace(&mut mobile.disconnected, true) {
             return;
         }
-        self.with_flows_of(mobile_id, now, actions, |flow, _, cx| {
-            cx.settings.scheme.on_disconnected(flow, cx);
+        self.with_flows_of(mobile_id, now, actions, |scheme, flow, cx| {
+            scheme.on_disconnected(flow, cx);
         });
         self.schedule_flows_of(mobile_id, now);
     }

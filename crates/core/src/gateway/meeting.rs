@@ -3,12 +3,12 @@
 
 use holdfast_wire::Instant;
 
-use super::Gateway;
-use crate::flow::{Flow, FlowKey};
+use super::{Connection, Gateway};
+use crate::flow::Flow;
 use crate::mobile::{LinkSource, Mobile};
-use crate::settings::Scheme;
+use crate::schemes::{self, AnyScheme};
 use crate::table::FlowId;
-use crate::{Action, Actions, Payload};
+use crate::{Action, Actions, FlowKey, Payload};
 
 impl<P: Payload> Gateway<P> {
     /// The id of a flow; one that is not known is met now. None: the table is full.
@@ -36,33 +36,36 @@ impl<P: Payload> Gateway<P> {
                 return None;
             }
         }
-        let (carrier_down, draining) = (self.carrier_down, self.draining);
-        let survives = Scheme::survives_outages(&self.settings);
+        let carrier_down = self.carrier_down;
+        let survives = schemes::survives_outages(&self.settings);
         let settings = &self.settings;
         let address = key.mh.address;
         let mobile = self.mobiles.find(&address).or_else(|| {
             let mut mobile = Mobile::new(address, now);
             mobile.cell = settings.bandwidth.cell_of(address);
             mobile.weight = settings.bandwidth.weight_of(address);
+            mobile.detects_outages = survives;
             if carrier_down && survives {
                 mobile.go_down(LinkSource::Carrier, settings, now);
             }
             self.mobiles.insert(address, mobile)
         })?;
-        let mut flow = Flow::new(key, mobile, now);
-        flow.ahead.draining = draining;
-        let flow_id = self.flows.insert(key, flow);
+        let connection = Connection {
+            flow: Flow::new(key, mobile, now),
+            scheme: AnyScheme::new(settings.scheme),
+        };
+        let flow_id = self.flows.insert(key, connection);
         match flow_id {
             Some(flow_id) => {
                 let flows = &mut self.mobiles.at_mut(mobile)?.flows;
-                self.flows.at_mut(flow_id)?.index_at_mobile = flows.len();
+                self.flows.at_mut(flow_id)?.flow.index_at_mobile = flows.len();
                 flows.push(flow_id);
             }
             None => self.forget_mobile_without_flows(mobile),
         }
         self.newest = flow_id;
         if let (Some(flow_id), Some(record)) = (flow_id, self.predecessor.get(&key)) {
-            let flow = self.flows.at_mut(flow_id)?;
+            let flow = &mut self.flows.at_mut(flow_id)?.flow;
             flow.mh.window_scale = record.mh_window_scale;
             flow.renumber(record.renumber);
         }
@@ -77,20 +80,21 @@ impl<P: Payload> Gateway<P> {
         key: &FlowKey,
         actions: &mut Actions<P>,
     ) -> bool {
-        let Some(flow) = self.flows.at_mut(flow_id) else {
+        let Some(Connection { flow, scheme }) = self.flows.at_mut(flow_id) else {
             return false;
         };
         let owed = self.predecessor.remove(key).and_then(|record| record.owed);
-        flow.ahead.owed = owed.filter(|owed| flow.fh.una.before(*owed));
+        flow.owed = owed.filter(|owed| flow.fh.una.before(*owed));
         if flow.mh.window_scale.is_some() {
             actions.push(Action::Record(flow.record()));
         }
-        if flow.ahead.owed.is_none() {
+        if flow.owed.is_none() {
             return false;
         }
         // The record stays until the flow is forgotten: both RSTs may be lost, and the next
         // gateway has to say them again.
         flow.reset_both_ends(actions);
+        scheme.get_mut().reset();
         self.counters.owed_lost += 1;
         true
     }

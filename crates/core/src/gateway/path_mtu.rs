@@ -4,9 +4,8 @@
 use holdfast_wire::{Instant, PacketTooBig};
 
 use super::Gateway;
-use crate::flow::{FlowKey, Stage};
-use crate::schemes::mtcp;
-use crate::{Actions, Payload};
+use crate::flow::Stage;
+use crate::{Actions, FlowKey, Payload};
 
 /// The smallest path MTU that is believed: Linux's default for the least of IPv4.
 const PATH_MTU_MIN: u32 = 552;
@@ -27,9 +26,10 @@ impl<P: Payload> Gateway<P> {
         let Some(flow_id) = self.flows.find(&key) else {
             return;
         };
-        let Some(flow) = self.flows.at_mut(flow_id) else {
+        let Some(connection) = self.flows.at_mut(flow_id) else {
             return;
         };
+        let flow = &mut connection.flow;
         let in_flight = flow.fh.una.at_or_before(too_big.seq) && too_big.seq.before(flow.sent_nxt);
         if flow.stage != Stage::Open || !in_flight || too_big.mtu < PATH_MTU_MIN {
             self.counters.implausible += 1;
@@ -41,13 +41,13 @@ impl<P: Payload> Gateway<P> {
         }
         flow.path_mtu = Some(too_big.mtu);
         // The FH has let go of what it has an ACK for: only we can send it again.
-        if flow.is_split() {
-            self.with_context(flow_id, now, actions, |flow, _, cx| {
-                mtcp::on_path_mtu(flow, cx);
+        if flow.has_own_sender {
+            self.with_context(flow_id, now, actions, |scheme, flow, cx| {
+                scheme.on_path_mtu(flow, cx);
             });
             self.schedule_flow(flow_id, now);
         } else if flow.repairs_itself() {
-            flow.rewind();
+            connection.rewind();
             self.count_in_flight(flow_id);
             self.resume_recovery(mobile, now, actions);
         }

@@ -4,43 +4,18 @@
 
 use holdfast_wire::Instant;
 
-use super::{Counters, Gateway};
+use super::{Connection, Gateway};
 use crate::flow::{Flow, Mute, Sender, Stage};
 use crate::mobile::{Link, LinkSource};
-use crate::schemes::Context;
-use crate::settings::Scheme;
+use crate::schemes::{self, Context};
 use crate::table::{FlowId, MobileId};
 use crate::{Action, Actions, Payload};
 
 /// After so many repetitions in vain the FH's own are let through again.
 pub(super) const REPAIRS_ALONE: u32 = 3;
 
-/// Pieces that one ACK has repeated at most: it tells of two segments that have left
-/// the link.
-const REPAIRS_AN_ACK: usize = 2;
-
 /// So many flows of one MH are looked at for a probe; the next goes on from there.
 const PROBE_FLOWS_MAX: usize = 4096;
-
-/// What the MH's ACK shows to be lost, once more. With `dup_acks`, duplicate ACKs alone
-/// tell so.
-pub(super) fn repair<P: Payload>(
-    flow: &mut Flow<P>,
-    dup_acks: bool,
-    counters: &mut Counters,
-    actions: &mut Actions<P>,
-) {
-    let first = if dup_acks {
-        flow.first_missing(Sender::Gateway)
-    } else {
-        None
-    };
-    let lost = core::iter::from_fn(|| flow.take_lost()).take(REPAIRS_AN_ACK);
-    for piece in first.into_iter().chain(lost) {
-        counters.repaired += 1;
-        actions.push(Action::Resend(piece));
-    }
-}
 
 impl<P: Payload> Gateway<P> {
     pub(super) fn on_mobile_due(
@@ -83,16 +58,18 @@ impl<P: Payload> Gateway<P> {
         };
         for _ in 0..mobile.open_flows().len().min(PROBE_FLOWS_MAX) {
             mobile.cursor = (mobile.cursor + 1) % mobile.open_flows().len();
-            let Some(flow) = self.flows.at_mut(mobile.open_flows()[mobile.cursor]) else {
+            let Some(Connection { flow, .. }) =
+                self.flows.at_mut(mobile.open_flows()[mobile.cursor])
+            else {
                 continue;
             };
             // One that is split has persist packets of its own.
-            if flow.is_split() {
+            if flow.has_own_sender {
                 continue;
             }
             // Held in persist state with nothing kept, the FH sends nothing that could show
             // that the MH is back.
-            let frozen = flow.ahead.frozen && flow.stage == Stage::Open;
+            let frozen = flow.in_persist && flow.stage == Stage::Open;
             let probe = match flow.probe() {
                 Some(piece) => Some(Action::Resend(piece)),
                 None if frozen => flow.made_probe(),
@@ -124,12 +101,13 @@ impl<P: Payload> Gateway<P> {
         self.counters.recoveries += 1;
         for index in 0..mobile.open_flows().len() {
             let flow_id = mobile.open_flows()[index];
-            let Some(flow) = self.flows.at_mut(flow_id) else {
+            let Some(connection) = self.flows.at_mut(flow_id) else {
                 continue;
             };
-            if !flow.is_split() {
-                flow.begin_recovery();
+            if !connection.flow.has_own_sender {
+                connection.begin_recovery();
             }
+            let Connection { flow, scheme } = connection;
             flow.mute = Mute::No;
             if answered.is_some_and(|answered| answered != flow_id) {
                 flow.wait_for_answer();
@@ -137,9 +115,9 @@ impl<P: Payload> Gateway<P> {
             mobile.count(flow, &mut self.budget);
             flow.join(flow_id, &mut mobile.waiting);
             if told {
-                let counters = &mut self.counters;
-                let mut cx = Context::new(&self.settings, mobile, now, counters, actions);
-                self.settings.scheme.on_reconnected(flow, &mut cx);
+                let (settings, counters) = (&self.settings, &mut self.counters);
+                let mut cx = Context::new(settings, mobile, self.draining, now, counters, actions);
+                scheme.get_mut().on_reconnected(flow, &mut cx);
             }
             if let Some(ack) = flow.held_ack.take() {
                 actions.push(Action::Repeat(ack));
@@ -174,7 +152,7 @@ impl<P: Payload> Gateway<P> {
             return;
         };
         while let Some(next) = mobile.waiting.pop_front() {
-            let Some(flow) = self.flows.at_mut(next) else {
+            let Some(Connection { flow, .. }) = self.flows.at_mut(next) else {
                 continue;
             };
             if !flow.has_backlog() || flow.mute == Mute::Probed {
@@ -193,7 +171,7 @@ impl<P: Payload> Gateway<P> {
             };
             if let Some(piece) = piece {
                 mobile.charge(piece.len.max(1), now);
-                if self.settings.scheme == Scheme::Snoop {
+                if schemes::notes_transmissions(&self.settings) {
                     let from = piece.seq;
                     flow.transmissions
                         .note(from, flow.sent_nxt, Sender::Fh, now);
@@ -219,16 +197,14 @@ impl<P: Payload> Gateway<P> {
     }
 
     pub(super) fn on_flow_due(&mut self, flow_id: FlowId, now: Instant, actions: &mut Actions<P>) {
-        self.with_context(flow_id, now, actions, |flow, mobile, cx| {
-            let (scheme, away) = (cx.settings.scheme, mobile.is_away());
-            flow.mtcp.note_flows(mobile.open_flows().len());
-            scheme.on_timeout(flow, away, cx);
-            scheme.on_uplink_timeout(flow, away, cx);
+        self.with_context(flow_id, now, actions, |scheme, flow, cx| {
+            scheme.on_timeout(flow, cx);
         });
         self.close_if_done(flow_id, actions);
-        let Some(flow) = self.flows.at_mut(flow_id) else {
+        let Some(connection) = self.flows.at_mut(flow_id) else {
             return;
         };
+        let flow = &mut connection.flow;
         if flow.repair_at.is_none_or(|at| at > now) {
             return;
         }
@@ -249,7 +225,7 @@ impl<P: Payload> Gateway<P> {
         }
         // RFC 2018, 8: what was reported may have been dropped since.
         flow.sacked.clear();
-        flow.rewind();
+        connection.rewind();
         self.count_in_flight(flow_id);
         self.counters.repaired += 1;
         self.resume_recovery(mobile, now, actions);

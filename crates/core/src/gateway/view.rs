@@ -5,46 +5,11 @@ use core::net::IpAddr;
 
 use holdfast_wire::Instant;
 
-use super::Gateway;
+use super::{Connection, Gateway};
 use crate::Payload;
-use crate::flow::{FlowKey, Stage};
+use crate::flow::Stage;
+use crate::key::FlowKey;
 use crate::mobile::{Link, LinkSource, LinkState, Mobile};
-
-/// What the engine counts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    pub(crate) segments: u64,
-    pub(crate) flows_met: u64,
-    pub(crate) table_full: u64,
-    pub(crate) evicted: u64,
-    pub(crate) cache_full: u64,
-    pub(crate) implausible: u64,
-    pub(crate) kept_back: u64,
-    pub(crate) sent_on: u64,
-    pub(crate) repaired: u64,
-    pub(crate) silences: u64,
-    pub(crate) probes: u64,
-    pub(crate) recoveries: u64,
-    pub(crate) owed_lost: u64,
-    pub(crate) links_that_kept: u64,
-    pub(crate) congested: u64,
-    pub(crate) shown_late: u64,
-    pub(crate) reports: u64,
-    pub(crate) repaired_uplink: u64,
-    pub(crate) congested_uplink: u64,
-    pub(crate) undone_uplink: u64,
-    pub(crate) freezes: u64,
-    pub(crate) shrinks: u64,
-    pub(crate) early_joined: u64,
-    pub(crate) early_refused: u64,
-    pub(crate) early_lost: u64,
-    pub(crate) unserved: u64,
-    pub(crate) compressed: u64,
-    pub(crate) compressed_in_vain: u64,
-    pub(crate) compressed_from_bytes: u64,
-    pub(crate) compressed_to_bytes: u64,
-    pub(crate) compression_proofs: u64,
-}
 
 /// Totals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -124,7 +89,10 @@ impl<P: Payload> Gateway<P> {
     }
 
     fn view(&self, mobile: &Mobile) -> MobileView {
-        let flows = mobile.flows.iter().filter_map(|flow| self.flows.at(*flow));
+        let flows = mobile
+            .flows
+            .iter()
+            .filter_map(|flow_id| self.flows.at(*flow_id));
         MobileView {
             address: mobile.address,
             link: match mobile.link {
@@ -135,70 +103,37 @@ impl<P: Payload> Gateway<P> {
             source: mobile.source,
             since: mobile.since,
             flows: mobile.flows.len(),
-            cached_bytes: flows.map(|flow| flow.kept_bytes() as u64).sum(),
+            cached_bytes: flows.map(|row| row.flow.kept_bytes() as u64).sum(),
             outages: mobile.outages,
         }
     }
 
     /// All flows.
     pub fn flows(&self) -> impl Iterator<Item = FlowView> + '_ {
-        self.flows.iter().map(|flow| FlowView {
-            key: flow.key,
-            state: match flow.stage {
-                Stage::Meeting => "meeting",
-                Stage::Open if flow.is_split() => flow.mtcp.state().unwrap_or("open"),
-                Stage::Open if flow.ahead.frozen => "frozen",
-                Stage::Open if flow.ahead.owed.is_some() => "owing",
-                Stage::Open if flow.recover.is_some() => "recovering",
-                Stage::Open => "open",
-                Stage::Opaque => "opaque",
-                Stage::Closed => "closed",
-            },
-            cached_bytes: flow.kept_bytes() as u64,
-            owed_bytes: flow
-                .ahead
-                .owed
-                .map_or(0, |owed| u64::from(owed.distance_from(flow.fh.una))),
-        })
+        self.flows
+            .iter()
+            .map(|Connection { flow, scheme }| FlowView {
+                key: flow.key,
+                state: match flow.stage {
+                    Stage::Meeting => "meeting",
+                    Stage::Open => match scheme.get().state(flow) {
+                        Some(state) => state,
+                        None if flow.recover.is_some() => "recovering",
+                        None => "open",
+                    },
+                    Stage::Opaque => "opaque",
+                    Stage::Closed => "closed",
+                },
+                cached_bytes: flow.kept_bytes() as u64,
+                owed_bytes: flow
+                    .owed
+                    .map_or(0, |owed| u64::from(owed.distance_from(flow.fh.una))),
+            })
     }
 
     /// All counters, by name.
     pub fn counters(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        let c = self.counters;
-        [
-            ("segments", c.segments),
-            ("flows_met", c.flows_met),
-            ("passed.table_full", c.table_full),
-            ("evicted", c.evicted),
-            ("passed.cache_full", c.cache_full),
-            ("passed.implausible", c.implausible),
-            ("kept_back", c.kept_back),
-            ("sent_on", c.sent_on),
-            ("repaired", c.repaired),
-            ("silences", c.silences),
-            ("probes", c.probes),
-            ("recoveries", c.recoveries),
-            ("owed_lost", c.owed_lost),
-            ("links_that_kept", c.links_that_kept),
-            ("congested", c.congested),
-            ("shown_late", c.shown_late),
-            ("reports", c.reports),
-            ("repaired_uplink", c.repaired_uplink),
-            ("congested_uplink", c.congested_uplink),
-            ("undone_uplink", c.undone_uplink),
-            ("freezes", c.freezes),
-            ("shrinks", c.shrinks),
-            ("early_joined", c.early_joined),
-            ("early_refused", c.early_refused),
-            ("early_lost", c.early_lost),
-            ("unserved", c.unserved),
-            ("compressed", c.compressed),
-            ("compressed_in_vain", c.compressed_in_vain),
-            ("compressed_from_bytes", c.compressed_from_bytes),
-            ("compressed_to_bytes", c.compressed_to_bytes),
-            ("compression_proofs", c.compression_proofs),
-        ]
-        .into_iter()
+        self.counters.iter()
     }
 
     /// Addresses have left a mobile: that its link would go soon no longer holds for

@@ -18,11 +18,17 @@
 
 use holdfast_wire::{Flags, Instant, Segment, SeqNum};
 
-use super::Context;
 use super::mtcp_plus::serves;
+use super::{Context, FlowScheme, Offer, Shared};
+use crate::bandwidth::Share;
+use crate::cache::{Insertion, SegmentCache};
+use crate::compression::SentCompression;
+use crate::counters::Counters;
 use crate::flow::{AckOutcome, Flow};
-use crate::{Action, Actions, Payload, Verdict};
+use crate::key::FlowKey;
+use crate::{Action, Actions, Payload, Resend, Settings, Verdict};
 
+pub(crate) mod compression;
 mod handoff;
 mod m_tcp;
 mod parameters;
@@ -30,7 +36,6 @@ mod persist;
 mod sh_tcp;
 
 pub use handoff::{MtcpHandoff, SplitState};
-pub(crate) use handoff::{adopt, hand_over, let_go};
 use m_tcp::MTcp;
 pub use parameters::{MtcpPersist, MtcpRelease, MtcpSetUp, MtcpSettings, MtcpShrink};
 use sh_tcp::ShTcp;
@@ -44,251 +49,373 @@ use sh_tcp::ShTcp;
 pub const RECONNECTION_FLAGS: Flags = Flags(Flags::ACK.0 | Flags::PSH.0);
 
 /// What the SH knows of a connection besides what every scheme does: the paper's "mtb".
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Mtcp {
-    /// The connection is split here.
-    pub split: bool,
-    /// Another SH has been told of it.
+    /// Another SH has taken over.
     is_handed_over: bool,
     sh: ShTcp,
     m: MTcp,
+    /// What goes to the MH is compressed, if it pays.
+    compression: Option<Box<SentCompression>>,
 }
 
 impl Mtcp {
-    /// Where it stands, in a word.
-    pub(crate) const fn state(&self) -> Option<&'static str> {
-        if !self.split {
+    /// Something was sent to the MH again: its ACK gives no round trip (Karn).
+    const fn on_repeated(&mut self) {
+        self.sh.forget_timed();
+    }
+
+    /// Data that the MH has in part goes out again, or for the first time and `in_turn`: then it
+    /// may go compressed.
+    fn mark<P: Payload>(&mut self, key: FlowKey, piece: &mut Resend<P>, in_turn: bool) {
+        let Some(compression) = &mut self.compression else {
+            return;
+        };
+        let segments = piece.len.div_ceil(piece.segment_len);
+        if in_turn && compression.wants(piece.len, segments) {
+            piece.compress = Some(key);
+        } else {
+            compression.on_plain(piece.seq, piece.seq + piece.len);
+        }
+    }
+
+    /// Sends a piece of the cache out of turn.
+    fn resend<P: Payload>(
+        &mut self,
+        flow: &Flow<P>,
+        mut piece: Resend<P>,
+        actions: &mut Actions<P>,
+    ) {
+        self.mark(flow.key, &mut piece, false);
+        actions.push(Action::Resend(piece));
+    }
+
+    /// A segment that may go as it came goes as pieces of the cache instead, which are offered for
+    /// compression. False if it need not.
+    fn offer<P: Payload>(
+        &mut self,
+        flow: &mut Flow<P>,
+        segment: &Segment,
+        actions: &mut Actions<P>,
+    ) -> bool {
+        let segment_len = flow.cache.segment_len_at(segment.seq).unwrap_or(1);
+        let segments = segment.payload_len.div_ceil(segment_len);
+        let Some(compression) = &mut self.compression else {
+            return false;
+        };
+        if !compression.wants(segment.payload_len, segments) {
+            return false;
+        }
+        let compress = Some(flow.key);
+        flow.take_pieces_of(segment, |piece| {
+            actions.push(Action::Resend(Resend { compress, ..piece }));
+        });
+        true
+    }
+
+    /// The newest ACK of the FH that the freeze may have swallowed.
+    fn repeat_held<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
+        cx.actions.extend(flow.held_ack.take().map(Action::Repeat));
+    }
+
+    /// Retransmits what the MH's ACK shows to be lost; it takes its time at the flow's rate.
+    /// Without a share of a cell the FH learns of a loss, and retransmits what no outage took.
+    fn repair<P: Payload>(&mut self, flow: &mut Flow<P>, dup_acks: bool, cx: &mut Context<'_, P>) {
+        let ours = self.m.share.in_cell || flow.recover.is_some() || !self.sh.is_open();
+        if !ours || self.m.is_frozen() || self.m.closed {
+            return;
+        }
+        let (key, mut sent) = (flow.key, 0);
+        for mut piece in flow.take_losses(dup_acks) {
+            self.mark(key, &mut piece, false);
+            sent += piece.len;
+            cx.counters.repaired += 1;
+            cx.actions.push(Action::Resend(piece));
+        }
+        if sent > 0 {
+            self.on_repeated();
+        }
+        self.m.share.charge(sent, cx.now);
+    }
+}
+
+impl<P: Payload> FlowScheme<P> for Mtcp {
+    fn reset(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Both halves begin.
+    fn on_adopted(&mut self, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
+        if !serves(flow) {
+            return;
+        }
+        flow.begin_own_sender();
+        self.sh.begin(flow.fh.una);
+        self.m.begin(flow.sent_nxt);
+        m_tcp::open(self, cx);
+    }
+
+    fn on_disconnected(&mut self, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
+        if flow.has_own_sender {
+            m_tcp::on_disconnected(self, flow, cx);
+            sh_tcp::shrink(self, flow, cx);
+        }
+    }
+
+    /// The MH's greeting (section 4.1).
+    fn on_reconnected(&mut self, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
+        if flow.has_own_sender {
+            m_tcp::on_reconnected(self, flow);
+            sh_tcp::on_reconnected(self, flow, cx);
+            Self::repeat_held(flow, cx);
+            m_tcp::send(self, flow, cx);
+        }
+    }
+
+    /// The greeting of a flow that has frozen, or has closed the FH's window, without a report
+    /// that the link was down.
+    fn on_link_up(&mut self, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
+        if self.m.is_frozen() || matches!(self.sh.state(), sh_tcp::Window::Shrunk) {
+            self.on_reconnected(flow, cx);
+        }
+    }
+
+    /// Data of the FH that there was no room to cache.
+    fn on_data(
+        &mut self,
+        flow: &mut Flow<P>,
+        segment: &Segment,
+        kept: Insertion,
+        cx: &mut Context<'_, P>,
+    ) {
+        if flow.has_own_sender && kept == Insertion::Full {
+            sh_tcp::on_data(self, flow, segment, true, cx);
+        }
+    }
+
+    fn on_data_to_send(
+        &mut self,
+        flow: &mut Flow<P>,
+        segment: &Segment,
+        is_new: bool,
+        backlog: bool,
+        cx: &mut Context<'_, P>,
+    ) -> Verdict {
+        sh_tcp::on_data(self, flow, segment, is_new, cx);
+        self.m.share.offered += u64::from(segment.payload_len);
+        if !is_new {
+            m_tcp::send(self, flow, cx);
+            // Of a closed window only the MH knows whether it has opened.
+            if self.m.closed && !self.m.is_frozen() {
+                return Verdict::Forward;
+            }
+            return if m_tcp::repeats_itself(self, flow, segment) {
+                Verdict::Suppress
+            } else {
+                self.on_repeated();
+                flow.on_forwarded(segment, cx.now);
+                Verdict::Forward
+            };
+        }
+        if m_tcp::takes(self, flow, segment, backlog, cx) {
+            return if self.offer(flow, segment, cx.actions) {
+                Verdict::Suppress
+            } else {
+                Verdict::Forward
+            };
+        }
+        cx.counters.kept_back += 1;
+        m_tcp::send(self, flow, cx);
+        Verdict::Suppress
+    }
+
+    fn on_nothing_new(
+        &mut self,
+        flow: &mut Flow<P>,
+        segment: &Segment,
+        cx: &mut Context<'_, P>,
+    ) -> Verdict {
+        if flow.has_own_sender {
+            sh_tcp::on_nothing_new(self, flow, segment, cx)
+        } else {
+            Verdict::Forward
+        }
+    }
+
+    fn on_forwarded(&mut self, segment: &Segment) {
+        if let Some(compression) = &mut self.compression {
+            compression.on_plain(segment.seq, segment.seq + segment.payload_len);
+        }
+    }
+
+    fn on_acked(
+        &mut self,
+        key: &FlowKey,
+        cache: &SegmentCache<P>,
+        (from, to): (SeqNum, SeqNum),
+        shared: &mut Shared,
+        counters: &mut Counters,
+    ) {
+        let Some(sent) = &mut self.compression else {
+            return;
+        };
+        let is_proof = sent.on_acked(from, to);
+        if sent.has_dictionary() {
+            cache.each_between(from, to, |seq, octets| sent.keep(seq, octets));
+        }
+        if let Some(compression) = shared.compression.as_mut().filter(|_| is_proof) {
+            counters.compression_proofs += 1;
+            compression.on_proof(key.mh.address, sent);
+        }
+    }
+
+    fn on_mh_segment(
+        &mut self,
+        flow: &mut Flow<P>,
+        segment: &Segment,
+        outcome: &AckOutcome,
+        cx: &mut Context<'_, P>,
+    ) -> Verdict {
+        if !flow.has_own_sender {
+            return Verdict::Forward;
+        }
+        let was_frozen = self.m.is_frozen();
+        let reconnected = m_tcp::on_ack(self, flow, segment, outcome, cx);
+        let verdict = sh_tcp::on_ack(self, flow, segment, outcome, cx);
+        if reconnected {
+            sh_tcp::on_reconnected(self, flow, cx);
+        }
+        if was_frozen && !self.m.is_told_away() {
+            Self::repeat_held(flow, cx);
+        }
+        m_tcp::send(self, flow, cx);
+        self.repair(flow, outcome.loss, cx);
+        verdict
+    }
+
+    fn verdict_on_return(
+        &self,
+        _segment: &Segment,
+        verdict: Verdict,
+        _settings: &Settings,
+    ) -> Verdict {
+        verdict
+    }
+
+    fn on_timeout(&mut self, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
+        self.m.persist.flows = u32::try_from(cx.open_flows).unwrap_or(u32::MAX);
+        if !flow.has_own_sender {
+            return;
+        }
+        if m_tcp::on_timeout(self, flow, cx) {
+            sh_tcp::shrink(self, flow, cx);
+        }
+        sh_tcp::on_timeout(self, flow, cx);
+        m_tcp::send(self, flow, cx);
+    }
+
+    fn next_timeout(&self, flow: &Flow<P>) -> Option<Instant> {
+        if !flow.has_own_sender {
             return None;
         }
-        match (self.m.is_frozen(), self.sh.state()) {
-            (_, sh_tcp::Window::Shrunk) => Some("shrunk"),
-            (true, _) => Some("frozen"),
-            (false, sh_tcp::Window::Recovering) => Some("reopening"),
-            (false, sh_tcp::Window::NoShrink) => Some("split"),
-        }
+        let both = [m_tcp::deadline(self, flow), self.sh.deadline()];
+        both.into_iter().flatten().min()
     }
 
-    /// The FH was told of everything up to `una`: SH-TCP has nothing more to say.
-    pub(crate) fn has_told(&self, una: SeqNum) -> bool {
-        !self.split || self.sh.has_told(una)
-    }
-
-    /// M-TCP waits for the MH.
-    pub(crate) const fn is_frozen(&self) -> bool {
-        self.split && self.m.is_frozen()
-    }
-
-    /// M-TCP is frozen, or SH-TCP has closed the FH's window.
-    pub(crate) const fn waits_for_mh(&self) -> bool {
-        self.split && (self.m.is_frozen() || matches!(self.sh.state(), sh_tcp::Window::Shrunk))
-    }
-
-    /// The MH offers no window: its duplicate ACKs answer probes.
-    pub(crate) const fn is_closed(&self) -> bool {
-        self.m.closed
-    }
-
-    /// What has passed by unseen was acknowledged up to `una`: both halves begin anew.
-    pub(crate) fn resynchronise(&mut self, una: SeqNum) {
+    fn on_resynchronised(&mut self, una: SeqNum) {
         self.sh.begin(una);
         self.m.begin(una);
     }
 
-    /// So many connections does the MH have.
-    pub(crate) fn note_flows(&mut self, flows: usize) {
-        self.m.persist.flows = u32::try_from(flows).unwrap_or(u32::MAX);
+    /// What is on its way to the MH is lost.
+    fn on_path_mtu(&mut self, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
+        self.on_repeated();
+        flow.rewind();
+        m_tcp::send(self, flow, cx);
     }
 
-    /// The FH's window is open, and nothing of that has still to be made good.
-    pub(crate) const fn is_open_to_fh(&self) -> bool {
-        self.sh.is_open()
-    }
-
-    /// Something was sent to the MH again: its ACK tells no round trip (Karn).
-    pub(crate) const fn on_repeated(&mut self) {
-        self.sh.forget_timed();
-    }
-
-    /// The share of its cell that was assigned to the connection, bytes a second.
-    pub(crate) const fn assign(&mut self, bytes_per_s: Option<u64>) {
-        self.m.assigned = bytes_per_s;
-        self.m.in_cell |= bytes_per_s.is_some();
-    }
-
-    /// So many bytes went out of turn.
-    pub(crate) fn charge(&mut self, bytes: u32, now: Instant) {
-        if let Some(assigned) = self.m.assigned {
-            self.m.pacer.charge(bytes, assigned, now);
+    /// The FH gets the byte that was saved, and its window.
+    fn on_leave(&mut self, flow: &mut Flow<P>, actions: &mut Actions<P>) {
+        if flow.has_own_sender {
+            sh_tcp::leave(self, flow, actions);
         }
     }
 
-    /// So many bytes that were charged did not take the link.
-    pub(crate) fn refund(&mut self, bytes: u32) {
-        if let Some(assigned) = self.m.assigned {
-            self.m.pacer.refund(bytes, assigned);
+    fn on_hand_over(&mut self, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
+        handoff::hand_over(self, flow, cx);
+    }
+
+    /// The FH is sent an ACK of all that the MH has acknowledged, unless another SH goes on from
+    /// there.
+    fn on_release(
+        &mut self,
+        flow: &mut Flow<P>,
+        settings: &Settings,
+        actions: &mut Actions<P>,
+    ) -> bool {
+        if !self.is_handed_over {
+            self.on_leave(flow, actions);
+        }
+        let discards = settings.mtcp.handoff == MtcpHandoff::Published;
+        !(discards && self.is_handed_over)
+    }
+
+    fn split_state(&self, flow: &Flow<P>) -> Option<SplitState> {
+        flow.has_own_sender.then(|| SplitState {
+            cwnd: self.m.cwnd,
+            ..self.sh.split_state()
+        })
+    }
+
+    fn on_take_over(
+        &mut self,
+        flow: &mut Flow<P>,
+        state: &SplitState,
+        has_passed: bool,
+        cx: &mut Context<'_, P>,
+    ) {
+        handoff::adopt(self, flow, state, has_passed, cx);
+    }
+
+    /// SH-TCP has nothing more to acknowledge.
+    fn has_settled(&self, flow: &Flow<P>) -> bool {
+        !flow.has_own_sender || self.sh.has_told(flow.fh.una)
+    }
+
+    fn waits_for_mh(&self) -> bool {
+        self.m.is_frozen()
+    }
+
+    fn state(&self, flow: &Flow<P>) -> Option<&'static str> {
+        if !flow.has_own_sender {
+            return None;
+        }
+        Some(match (self.m.is_frozen(), self.sh.state()) {
+            (_, sh_tcp::Window::Shrunk) => "shrunk",
+            (true, _) => "frozen",
+            (false, sh_tcp::Window::Recovering) => "reopening",
+            (false, sh_tcp::Window::NoShrink) => "split",
+        })
+    }
+
+    fn on_abilities(&mut self, flow: &Flow<P>, shared: &Shared) {
+        if let Some(compression) = &shared.compression {
+            self.follow_abilities(flow, compression);
         }
     }
 
-    /// It has a share.
-    pub(crate) const fn is_assigned(&self) -> bool {
-        self.m.assigned.is_some()
+    fn compress(
+        &mut self,
+        offer: &Offer<'_, P>,
+        shared: &mut Shared,
+        counters: &mut Counters,
+        now: Instant,
+    ) -> Option<usize> {
+        let compression = shared.compression.as_mut()?;
+        self.compress_offer(offer, compression, counters, now)
     }
 
-    /// It has had a share of its cell.
-    pub(crate) const fn is_in_cell(&self) -> bool {
-        self.m.in_cell
-    }
-
-    /// What it needs, bytes a second; none: whatever it gets.
-    pub(crate) const fn note_need(&mut self, bytes_per_s: Option<u64>) {
-        self.m.need = bytes_per_s;
-    }
-
-    /// What it needed when that was asked last.
-    pub(crate) const fn need(&self) -> Option<u64> {
-        self.m.need
-    }
-
-    /// Bytes that the FH has sent since this was asked last.
-    pub(crate) const fn take_offered(&mut self) -> u64 {
-        core::mem::replace(&mut self.m.offered, 0)
-    }
-}
-
-/// When something is due for a flow that is split.
-pub(crate) fn deadline<P: Payload>(flow: &Flow<P>) -> Option<Instant> {
-    if !flow.is_split() {
-        return None;
-    }
-    let both = [m_tcp::deadline(flow), flow.mtcp.sh.deadline()];
-    both.into_iter().flatten().min()
-}
-
-/// The flow was met: both halves begin.
-pub(super) fn on_met<P: Payload>(flow: &mut Flow<P>, cx: &Context<'_, P>) {
-    if !serves(flow) {
-        return;
-    }
-    flow.begin_split();
-    flow.mtcp.split = true;
-    flow.mtcp.sh.begin(flow.fh.una);
-    flow.mtcp.m.begin(flow.sent_nxt);
-    m_tcp::open(flow, cx);
-}
-
-/// Data of the FH that the MH may lack, all of it in the cache; `is_new` if some of it was
-/// not, and `backlog` if something waited to be sent before it came.
-pub(crate) fn on_data<P: Payload>(
-    flow: &mut Flow<P>,
-    segment: &Segment,
-    is_new: bool,
-    backlog: bool,
-    cx: &mut Context<'_, P>,
-) -> Verdict {
-    sh_tcp::on_data(flow, segment, is_new, cx);
-    flow.mtcp.m.offered += u64::from(segment.payload_len);
-    if !is_new {
-        m_tcp::send(flow, cx);
-        // Of a closed window only the MH knows whether it has opened.
-        if m_tcp::is_closed(flow) && !flow.mtcp.m.is_frozen() {
-            return Verdict::Forward;
-        }
-        return if m_tcp::repeats_itself(flow, segment) {
-            Verdict::Suppress
-        } else {
-            flow.mtcp.on_repeated();
-            flow.on_forwarded(segment, cx.now);
-            Verdict::Forward
-        };
-    }
-    if m_tcp::takes(flow, segment, backlog, cx) {
-        return if flow.offer(segment, cx.actions) {
-            Verdict::Suppress
-        } else {
-            Verdict::Forward
-        };
-    }
-    cx.counters.kept_back += 1;
-    m_tcp::send(flow, cx);
-    Verdict::Suppress
-}
-
-/// Data of the FH goes on that no room was left to keep.
-pub(crate) fn on_passed<P: Payload>(
-    flow: &mut Flow<P>,
-    segment: &Segment,
-    cx: &mut Context<'_, P>,
-) {
-    sh_tcp::on_data(flow, segment, true, cx);
-}
-
-/// A segment of the FH that brings nothing new.
-pub(super) fn on_nothing_new<P: Payload>(
-    flow: &mut Flow<P>,
-    segment: &Segment,
-    cx: &mut Context<'_, P>,
-) -> Verdict {
-    sh_tcp::on_nothing_new(flow, segment, cx)
-}
-
-/// A segment of the MH, its ACK taken in.
-pub(super) fn on_mh_segment<P: Payload>(
-    flow: &mut Flow<P>,
-    segment: &Segment,
-    outcome: &AckOutcome,
-    cx: &mut Context<'_, P>,
-) -> Verdict {
-    let was_frozen = flow.mtcp.is_frozen();
-    let reconnected = m_tcp::on_ack(flow, segment, outcome, cx);
-    let verdict = sh_tcp::on_ack(flow, segment, outcome, cx);
-    if reconnected {
-        sh_tcp::on_reconnected(flow, cx);
-    }
-    if was_frozen && !flow.mtcp.m.is_told_away() {
-        repeat_held(flow, cx);
-    }
-    m_tcp::send(flow, cx);
-    verdict
-}
-
-/// The MH cannot be reached, somebody says.
-pub(super) fn on_disconnected<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
-    m_tcp::on_disconnected(flow, cx);
-    sh_tcp::shrink(flow, cx);
-}
-
-/// The newest ACK of the FH that the freeze may have swallowed.
-fn repeat_held<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
-    cx.actions.extend(flow.held_ack.take().map(Action::Repeat));
-}
-
-/// The MH is back, somebody says: its greeting (section 4.1).
-pub(super) fn on_reconnected<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
-    m_tcp::on_reconnected(flow);
-    sh_tcp::on_reconnected(flow, cx);
-    repeat_held(flow, cx);
-    m_tcp::send(flow, cx);
-}
-
-/// Something may be due.
-pub(super) fn on_timeout<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
-    if m_tcp::on_timeout(flow, cx) {
-        sh_tcp::shrink(flow, cx);
-    }
-    sh_tcp::on_timeout(flow, cx);
-    m_tcp::send(flow, cx);
-}
-
-/// The way to the MH takes smaller packets only: what is on it is lost.
-pub(crate) fn on_path_mtu<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
-    flow.mtcp.on_repeated();
-    flow.rewind();
-    m_tcp::send(flow, cx);
-}
-
-/// The gateway is about to leave: the FH gets the byte that was saved, and its window.
-pub(crate) fn leave<P: Payload>(flow: &mut Flow<P>, actions: &mut Actions<P>) {
-    if flow.is_split() {
-        sh_tcp::leave(flow, actions);
+    fn share_mut(&mut self) -> Option<&mut Share> {
+        Some(&mut self.m.share)
     }
 }

@@ -19,53 +19,101 @@
 
 use holdfast_wire::{Instant, Segment};
 
-use super::mtcp_plus;
-use crate::flow::Flow;
-use crate::{Actions, Payload, Verdict};
+use super::mtcp_plus::{MtcpPlus, serves};
+use super::{Context, FlowScheme};
+use crate::cache::Insertion;
+use crate::flow::{AckOutcome, Flow};
+use crate::{Payload, Verdict};
 
-pub(super) fn on_disconnected<P: Payload>(flow: &mut Flow<P>, actions: &mut Actions<P>) {
-    if mtcp_plus::serves(flow) {
-        flow.ahead.freeze();
-        mtcp_plus::acknowledge_again(flow, actions);
-    }
-}
+/// The SH of one flow: as that of M-TCP+, but for when it acknowledges what.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Mtcp2007(MtcpPlus);
 
-pub(super) fn on_kept<P: Payload>(
-    flow: &mut Flow<P>,
-    segment: &Segment,
-    now: Instant,
-    actions: &mut Actions<P>,
-) {
-    // A probe has a byte; what was on its way when the window closed has more, and an
-    // answer to that would be a duplicate ACK.
-    if !flow.ahead.frozen {
-        mtcp_plus::on_kept(flow, now, actions);
-    } else if segment.payload_len == 1 {
-        mtcp_plus::acknowledge_again(flow, actions);
+impl<P: Payload> FlowScheme<P> for Mtcp2007 {
+    fn reset(&mut self) {
+        *self = Self::default();
     }
-}
 
-pub(super) fn on_mh_segment<P: Payload>(
-    flow: &mut Flow<P>,
-    segment: &Segment,
-    actions: &mut Actions<P>,
-) -> Verdict {
-    if !segment.is_empty() || !mtcp_plus::serves(flow) {
-        return Verdict::Forward;
+    fn on_going_down_soon(&mut self, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
+        self.on_disconnected(flow, cx);
     }
-    let tsecr = segment.options.timestamps.map_or(0, |ts| ts.tsecr);
-    if flow.ahead.frozen {
-        actions.extend(flow.made_ack(segment.ack, 0, tsecr));
-        return Verdict::Suppress;
-    }
-    if flow.fh.max.at_or_before(segment.ack) {
-        return Verdict::Forward;
-    }
-    match flow.made_ack(segment.ack - 1, segment.window, tsecr) {
-        Some(reduced) => {
-            actions.push(reduced);
-            Verdict::Suppress
+
+    fn on_disconnected(&mut self, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
+        if serves(flow) {
+            self.0.freeze(flow);
+            self.0.acknowledge_again(flow, cx);
         }
-        None => Verdict::Forward,
+    }
+
+    fn on_data(
+        &mut self,
+        flow: &mut Flow<P>,
+        segment: &Segment,
+        kept: Insertion,
+        cx: &mut Context<'_, P>,
+    ) {
+        self.0.on_data(flow, segment, kept, cx);
+    }
+
+    fn on_kept(&mut self, flow: &mut Flow<P>, segment: &Segment, cx: &mut Context<'_, P>) {
+        // A probe has a byte; what was on its way when the window closed has more, and an
+        // answer to that would be a duplicate ACK.
+        if !flow.in_persist {
+            self.0.on_kept(flow, segment, cx);
+        } else if segment.payload_len == 1 {
+            self.0.acknowledge_again(flow, cx);
+        }
+    }
+
+    fn on_nothing_new(
+        &mut self,
+        flow: &mut Flow<P>,
+        segment: &Segment,
+        cx: &mut Context<'_, P>,
+    ) -> Verdict {
+        self.0.on_nothing_new(flow, segment, cx)
+    }
+
+    fn on_mh_segment(
+        &mut self,
+        flow: &mut Flow<P>,
+        segment: &Segment,
+        _outcome: &AckOutcome,
+        cx: &mut Context<'_, P>,
+    ) -> Verdict {
+        if !segment.is_empty() || !serves(flow) {
+            return Verdict::Forward;
+        }
+        let tsecr = segment.options.timestamps.map_or(0, |ts| ts.tsecr);
+        if flow.in_persist {
+            cx.actions.extend(flow.made_ack(segment.ack, 0, tsecr));
+            return Verdict::Suppress;
+        }
+        if flow.fh.max.at_or_before(segment.ack) {
+            return Verdict::Forward;
+        }
+        match flow.made_ack(segment.ack - 1, segment.window, tsecr) {
+            Some(reduced) => {
+                cx.actions.push(reduced);
+                Verdict::Suppress
+            }
+            None => Verdict::Forward,
+        }
+    }
+
+    fn on_reconnected(&mut self, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
+        self.0.on_reconnected(flow, cx);
+    }
+
+    fn on_timeout(&mut self, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
+        self.0.on_timeout(flow, cx);
+    }
+
+    fn next_timeout(&self, flow: &Flow<P>) -> Option<Instant> {
+        self.0.next_timeout(flow)
+    }
+
+    fn state(&self, flow: &Flow<P>) -> Option<&'static str> {
+        <MtcpPlus as FlowScheme<P>>::state(&self.0, flow)
     }
 }

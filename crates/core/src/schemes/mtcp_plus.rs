@@ -21,14 +21,16 @@
 //! known, or none of whose uplink headers could be copied, is served as `hold`.
 //!
 //! Where it departs from the paper: nothing is acknowledged sooner than the MH could
-//! have done it ([`acknowledge_later`]).
+//! have done it ([`MtcpPlus::acknowledge_later`]).
 
 use core::time::Duration;
 
-use holdfast_wire::{Instant, Segment, SeqNum};
+use holdfast_wire::{Flags, Instant, Segment, SeqNum};
 
-use crate::flow::{Flow, Stage};
-use crate::{Action, Actions, Payload, Verdict};
+use super::{Context, FlowScheme};
+use crate::cache::Insertion;
+use crate::flow::{AckOutcome, Flow, Stage};
+use crate::{Action, Payload, Verdict};
 
 /// The ACK that opens the window is repeated so often at most until the FH sends
 /// something new: it may be lost, and a persist timer is long (RFC 9293, 3.8.6.1).
@@ -36,37 +38,22 @@ const REOPEN_REPEATS: u32 = 6;
 /// The wait before its first repetition; it doubles.
 const REOPEN_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How far the FH was told more than the MH said.
+/// What was acknowledged to the FH ahead of the MH, and when the window opens again. The bytes
+/// that are owed are the flow's [`owed`](Flow::owed).
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Ahead {
-    /// The FH is held in persist state.
-    pub frozen: bool,
-    /// The gateway is about to leave: nothing further is acknowledged ahead.
-    pub draining: bool,
-    /// Acknowledged to the FH up to here, ahead of the MH.
-    pub owed: Option<SeqNum>,
-    /// Since when bytes are owed.
-    pub owed_since: Option<Instant>,
-    /// The FH has been told of a window of 0.
+pub(crate) struct MtcpPlus {
+    /// The FH was sent a window of 0.
     closed: bool,
-    /// How long bytes are kept before they are acknowledged ahead.
+    /// How long bytes are cached before they are acknowledged ahead.
     wait: Duration,
     /// The next ACK ahead of the MH, and what it acknowledges at most.
-    pub acknowledge_at: Option<Instant>,
+    acknowledge_at: Option<Instant>,
     acknowledge_to: SeqNum,
     /// The next repetition of the ACK that opens the window.
-    pub reopen_at: Option<Instant>,
+    reopen_at: Option<Instant>,
     reopens: u32,
     /// The timestamp that the FH was last given an echo of.
     echo: Option<u32>,
-}
-
-impl Ahead {
-    /// From now on the FH is to be held in persist state.
-    pub(super) fn freeze(&mut self) {
-        self.frozen = true;
-        self.closed = self.reopen_at.take().is_some();
-    }
 }
 
 /// Whether ACKs can be made for the flow.
@@ -76,69 +63,7 @@ pub(super) fn serves<P: Payload>(flow: &Flow<P>) -> bool {
 
 /// What the FH takes for SND.UNA.
 fn acknowledged<P: Payload>(flow: &Flow<P>) -> SeqNum {
-    flow.ahead
-        .owed
-        .map_or(flow.fh.una, |owed| owed.max(flow.fh.una))
-}
-
-/// Everything kept is acknowledged, but not before a segment could have reached the MH
-/// and its ACK come back: BBR would take the short way to the gateway for the path's,
-/// and its `cwnd` would be made for that.
-fn acknowledge_later<P: Payload>(flow: &mut Flow<P>, now: Instant, actions: &mut Actions<P>) {
-    if flow.ahead.wait.is_zero() {
-        let end = flow.cache.contiguous_end(acknowledged(flow));
-        acknowledge(flow, end, actions);
-    } else if flow.ahead.acknowledge_at.is_none() {
-        flow.ahead.acknowledge_at = Some(now + flow.ahead.wait);
-        flow.ahead.acknowledge_to = flow.cache.end().unwrap_or(flow.fh.una);
-    }
-}
-
-/// The ACK of what is kept up to the first hole and up to `limit`, with a window of 0.
-fn acknowledge<P: Payload>(flow: &mut Flow<P>, limit: SeqNum, actions: &mut Actions<P>) {
-    let from = acknowledged(flow);
-    let to = if flow.ahead.draining {
-        from
-    } else {
-        flow.cache.contiguous_end(from).min(limit).max(from)
-    };
-    // RFC 7323, 4.3: the echo is of the segment at the left edge of what is
-    // acknowledged; of the last one echoed if that is nothing.
-    let echo = if to == from {
-        None
-    } else {
-        flow.cache.tsval_at(from)
-    };
-    let tsecr = echo.unwrap_or(last_echo(flow));
-    let Some(ack) = flow.made_ack(to, 0, tsecr) else {
-        return;
-    };
-    flow.ahead.echo = Some(tsecr);
-    flow.ahead.closed = true;
-    let owed = to.after(flow.fh.una).then_some(to);
-    // The record first: a crash between the two must not forget what is owed.
-    if owed != flow.ahead.owed {
-        flow.ahead.owed = owed;
-        actions.push(Action::Record(flow.record()));
-    }
-    actions.push(ack);
-}
-
-/// The ACK of what was acknowledged already, with a window of 0.
-pub(super) fn acknowledge_again<P: Payload>(flow: &mut Flow<P>, actions: &mut Actions<P>) {
-    let again = acknowledged(flow);
-    acknowledge(flow, again, actions);
-}
-
-/// The timestamp that the FH was last given an echo of.
-fn last_echo<P: Payload>(flow: &Flow<P>) -> u32 {
-    let by_mh = flow.mh.timestamps.map(|mh| mh.tsecr);
-    flow.ahead.echo.or(by_mh).unwrap_or_default()
-}
-
-/// The ACK of what was acknowledged already, with the true window.
-fn open_window<P: Payload>(flow: &Flow<P>) -> Option<Action<P>> {
-    flow.made_ack(acknowledged(flow), true_window(flow), last_echo(flow))
+    flow.owed.map_or(flow.fh.una, |owed| owed.max(flow.fh.una))
 }
 
 /// The window that the MH has offered beyond what was acknowledged.
@@ -149,103 +74,201 @@ fn true_window<P: Payload>(flow: &Flow<P>) -> u16 {
     u16::try_from(edge.distance_from(acknowledged(flow)) >> shift).unwrap_or(u16::MAX)
 }
 
-/// `wait`: the shortest round trip between gateway and MH.
-pub(super) fn on_disconnected<P: Payload>(
-    flow: &mut Flow<P>,
-    wait: Duration,
-    now: Instant,
-    actions: &mut Actions<P>,
-) {
-    if serves(flow) && !flow.ahead.draining && !flow.is_in_doubt() {
-        flow.ahead.freeze();
-        flow.ahead.wait = wait;
-        acknowledge_later(flow, now, actions);
+impl MtcpPlus {
+    /// From now on the FH is to be held in persist state.
+    pub(super) fn freeze<P: Payload>(&mut self, flow: &mut Flow<P>) {
+        flow.in_persist = true;
+        self.closed = self.reopen_at.take().is_some();
     }
-}
 
-pub(super) fn on_kept<P: Payload>(flow: &mut Flow<P>, now: Instant, actions: &mut Actions<P>) {
-    if flow.ahead.frozen {
-        acknowledge_later(flow, now, actions);
-    } else {
-        // Something new: the FH has seen the window open.
-        flow.ahead.reopen_at = None;
-    }
-}
-
-pub(super) fn on_nothing_new<P: Payload>(
-    flow: &mut Flow<P>,
-    segment: &Segment,
-    actions: &mut Actions<P>,
-) -> Verdict {
-    // A challenge ACK (RFC 5961) and any ACK in turn have SEG.SEQ = SND.NXT and are
-    // not answered: no loop. A probe lies before what the FH has an ACK for.
-    let behind = segment.seq.before(acknowledged(flow));
-    if flow.ahead.frozen && (behind || !segment.is_empty()) {
-        // No sooner acknowledged for that.
-        acknowledge_again(flow, actions);
-    } else if flow.ahead.owed.is_some() && behind {
-        // The ACK that opens the window was lost, or is still under way. Nothing more
-        // is acknowledged ahead: the link carries.
-        actions.extend(open_window(flow));
-    } else {
-        return Verdict::Forward;
-    }
-    Verdict::Suppress
-}
-
-pub(super) fn on_mh_segment<P: Payload>(
-    flow: &mut Flow<P>,
-    segment: &Segment,
-    actions: &mut Actions<P>,
-) -> Verdict {
-    if flow
-        .ahead
-        .owed
-        .is_some_and(|owed| owed.at_or_before(flow.fh.una))
-    {
-        flow.ahead.owed = None;
-        flow.ahead.owed_since = None;
-        flow.ahead.echo = None;
-        actions.push(Action::Record(flow.record()));
-    }
-    // An ACK that was under way when the link went would open the window again.
-    if flow.ahead.frozen && flow.ahead.closed && segment.is_empty() {
-        Verdict::Suppress
-    } else {
-        Verdict::Forward
-    }
-}
-
-pub(super) fn on_reconnected<P: Payload>(
-    flow: &mut Flow<P>,
-    now: Instant,
-    actions: &mut Actions<P>,
-) {
-    flow.ahead.acknowledge_at = None;
-    if core::mem::take(&mut flow.ahead.frozen) && flow.ahead.closed {
-        flow.ahead.reopens = 0;
-        reopen(flow, now, actions);
-    }
-}
-
-pub(super) fn on_timeout<P: Payload>(flow: &mut Flow<P>, now: Instant, actions: &mut Actions<P>) {
-    if flow.ahead.acknowledge_at.is_some_and(|at| at <= now) {
-        flow.ahead.acknowledge_at = None;
-        let limit = flow.ahead.acknowledge_to;
-        acknowledge(flow, limit, actions);
-        // What came since waits as long from now on.
-        if flow.cache.end().is_some_and(|end| end.after(limit)) {
-            acknowledge_later(flow, now, actions);
+    /// Everything cached is acknowledged, but not before a segment could have reached the MH
+    /// and its ACK come back: BBR would take the short way to the gateway for the path's,
+    /// and its `cwnd` would be made for that.
+    fn acknowledge_later<P: Payload>(&mut self, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
+        if self.wait.is_zero() {
+            let end = flow.cache.contiguous_end(acknowledged(flow));
+            self.acknowledge(flow, end, cx);
+        } else if self.acknowledge_at.is_none() {
+            self.acknowledge_at = Some(cx.now + self.wait);
+            self.acknowledge_to = flow.cache.end().unwrap_or(flow.fh.una);
         }
     }
-    if flow.ahead.reopen_at.is_some_and(|at| at <= now) && !flow.ahead.frozen {
-        reopen(flow, now, actions);
+
+    /// The ACK of what is cached up to the first hole and up to `limit`, with a window of 0.
+    fn acknowledge<P: Payload>(
+        &mut self,
+        flow: &mut Flow<P>,
+        limit: SeqNum,
+        cx: &mut Context<'_, P>,
+    ) {
+        let from = acknowledged(flow);
+        let to = if cx.draining {
+            from
+        } else {
+            flow.cache.contiguous_end(from).min(limit).max(from)
+        };
+        // RFC 7323, 4.3: the echo is of the segment at the left edge of what is
+        // acknowledged; of the last one echoed if that is nothing.
+        let echo = if to == from {
+            None
+        } else {
+            flow.cache.tsval_at(from)
+        };
+        let tsecr = echo.unwrap_or(self.last_echo(flow));
+        let Some(ack) = flow.made_ack(to, 0, tsecr) else {
+            return;
+        };
+        self.echo = Some(tsecr);
+        self.closed = true;
+        let owed = to.after(flow.fh.una).then_some(to);
+        // The record first: a crash between the two must not forget what is owed.
+        if owed != flow.owed {
+            flow.owed = owed;
+            cx.actions.push(Action::Record(flow.record()));
+        }
+        cx.actions.push(ack);
+    }
+
+    /// The ACK of what was acknowledged already, with a window of 0.
+    pub(super) fn acknowledge_again<P: Payload>(
+        &mut self,
+        flow: &mut Flow<P>,
+        cx: &mut Context<'_, P>,
+    ) {
+        let again = acknowledged(flow);
+        self.acknowledge(flow, again, cx);
+    }
+
+    /// The timestamp that the FH was last given an echo of.
+    fn last_echo<P: Payload>(&self, flow: &Flow<P>) -> u32 {
+        let by_mh = flow.mh.timestamps.map(|mh| mh.tsecr);
+        self.echo.or(by_mh).unwrap_or_default()
+    }
+
+    /// The ACK of what was acknowledged already, with the true window.
+    fn open_window<P: Payload>(&self, flow: &Flow<P>) -> Option<Action<P>> {
+        flow.made_ack(acknowledged(flow), true_window(flow), self.last_echo(flow))
+    }
+
+    fn reopen<P: Payload>(&mut self, flow: &Flow<P>, cx: &mut Context<'_, P>) {
+        cx.actions.extend(self.open_window(flow));
+        let again = self.reopens < REOPEN_REPEATS;
+        self.reopen_at = again.then(|| cx.now + REOPEN_INTERVAL * (1 << self.reopens));
+        self.reopens += 1;
     }
 }
 
-fn reopen<P: Payload>(flow: &mut Flow<P>, now: Instant, actions: &mut Actions<P>) {
-    actions.extend(open_window(flow));
-    let again = flow.ahead.reopens < REOPEN_REPEATS;
-    flow.ahead.reopen_at = again.then(|| now + REOPEN_INTERVAL * (1 << flow.ahead.reopens));
-    flow.ahead.reopens += 1;
+impl<P: Payload> FlowScheme<P> for MtcpPlus {
+    fn reset(&mut self) {
+        *self = Self::default();
+    }
+
+    fn on_disconnected(&mut self, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
+        if serves(flow) && !cx.draining && !flow.is_in_doubt() {
+            self.freeze(flow);
+            self.wait = cx.rtt.least().unwrap_or_default();
+            self.acknowledge_later(flow, cx);
+        }
+    }
+
+    fn on_data(
+        &mut self,
+        _flow: &mut Flow<P>,
+        segment: &Segment,
+        kept: Insertion,
+        _cx: &mut Context<'_, P>,
+    ) {
+        let is_new = matches!(kept, Insertion::Kept { new_bytes } if new_bytes > 0);
+        if is_new || (kept != Insertion::Full && segment.flags.has(Flags::FIN)) {
+            self.reopen_at = None;
+        }
+    }
+
+    fn on_kept(&mut self, flow: &mut Flow<P>, _segment: &Segment, cx: &mut Context<'_, P>) {
+        if flow.in_persist {
+            self.acknowledge_later(flow, cx);
+        } else {
+            // Something new: the FH has seen the window open.
+            self.reopen_at = None;
+        }
+    }
+
+    fn on_nothing_new(
+        &mut self,
+        flow: &mut Flow<P>,
+        segment: &Segment,
+        cx: &mut Context<'_, P>,
+    ) -> Verdict {
+        // A challenge ACK (RFC 5961) and any ACK in turn have SEG.SEQ = SND.NXT and are
+        // not answered: no loop. A probe lies before what the FH has an ACK for.
+        let behind = segment.seq.before(acknowledged(flow));
+        if flow.in_persist && (behind || !segment.is_empty()) {
+            // No sooner acknowledged for that.
+            self.acknowledge_again(flow, cx);
+        } else if flow.owed.is_some() && behind {
+            // The ACK that opens the window was lost, or is still under way. Nothing more
+            // is acknowledged ahead: the link is up.
+            cx.actions.extend(self.open_window(flow));
+        } else {
+            return Verdict::Forward;
+        }
+        Verdict::Suppress
+    }
+
+    fn on_mh_segment(
+        &mut self,
+        flow: &mut Flow<P>,
+        segment: &Segment,
+        _outcome: &AckOutcome,
+        cx: &mut Context<'_, P>,
+    ) -> Verdict {
+        let una = flow.fh.una;
+        if flow.owed.is_some_and(|owed| owed.at_or_before(una)) {
+            (flow.owed, flow.owed_since) = (None, None);
+            self.echo = None;
+            cx.actions.push(Action::Record(flow.record()));
+        }
+        // An ACK that was under way when the link went would open the window again.
+        if flow.in_persist && self.closed && segment.is_empty() {
+            Verdict::Suppress
+        } else {
+            Verdict::Forward
+        }
+    }
+
+    fn on_reconnected(&mut self, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
+        self.acknowledge_at = None;
+        if core::mem::take(&mut flow.in_persist) && self.closed {
+            self.reopens = 0;
+            self.reopen(flow, cx);
+        }
+    }
+
+    fn on_timeout(&mut self, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
+        if self.acknowledge_at.is_some_and(|at| at <= cx.now) {
+            self.acknowledge_at = None;
+            let limit = self.acknowledge_to;
+            self.acknowledge(flow, limit, cx);
+            // What came since waits as long from now on.
+            if flow.cache.end().is_some_and(|end| end.after(limit)) {
+                self.acknowledge_later(flow, cx);
+            }
+        }
+        if self.reopen_at.is_some_and(|at| at <= cx.now) && !flow.in_persist {
+            self.reopen(flow, cx);
+        }
+    }
+
+    fn next_timeout(&self, _flow: &Flow<P>) -> Option<Instant> {
+        let timers = [self.reopen_at, self.acknowledge_at];
+        timers.into_iter().flatten().min()
+    }
+
+    fn state(&self, flow: &Flow<P>) -> Option<&'static str> {
+        match (flow.in_persist, flow.owed) {
+            (true, _) => Some("frozen"),
+            (false, Some(_)) => Some("owing"),
+            (false, None) => None,
+        }
+    }
 }

@@ -4,7 +4,8 @@
 //! acknowledged, finds what the wireless half has lost and sends it again, and keeps the
 //! loss from the FH.
 //!
-//! `snoop_data()` and `snoop_ack()` of the paper are [`on_data`] and [`on_mh_segment`].
+//! `snoop_data()` and `snoop_ack()` of the paper are [`on_data`](FlowScheme::on_data) and
+//! [`on_mh_segment`](FlowScheme::on_mh_segment).
 //! Two sets of parameters share them:
 //!
 //! - `1995`, as published ([`dup_acks`]): duplicate ACKs tell of a loss, two timers help;
@@ -25,11 +26,11 @@ use core::time::Duration;
 
 use holdfast_wire::{Flags, Instant, SackBlocks, Segment, SeqNum};
 
-use super::Context;
+use super::{Context, FlowScheme};
 use crate::cache::Insertion;
 use crate::flow::{AckOutcome, Flow, Sender, WINDOW_MAX};
 use crate::rtt::RttEstimator;
-use crate::{Action, Payload, Resend, Verdict};
+use crate::{Action, Payload, Resend, Settings, Verdict};
 
 mod dup_acks;
 mod echo;
@@ -51,8 +52,8 @@ pub(crate) use uplink::Uplink;
 
 /// What Snoop knows of a flow, besides what every scheme does. Soft state: all of it comes
 /// anew from a few packets.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Snoop {
+#[derive(Clone, Debug)]
+pub(crate) struct Snoop<P> {
     dup_acks: DupAcks,
     reports: Reports,
     fixed_half: FixedHalf,
@@ -72,36 +73,43 @@ pub(crate) struct Snoop {
     window: Option<u16>,
     /// Some ACK had SACK blocks.
     sack_seen: bool,
+    /// The MH's data on its way to the FH.
+    pub uplink: Uplink<P>,
 }
 
-impl Snoop {
-    /// When something is due.
-    pub(crate) fn deadline(&self) -> Option<Instant> {
-        let all = [
-            self.dup_acks.deadline(),
-            self.reports.deadline(),
-            self.told.deadline(),
-        ];
-        all.into_iter().flatten().min()
+impl<P> Default for Snoop<P> {
+    fn default() -> Self {
+        Self {
+            dup_acks: DupAcks::default(),
+            reports: Reports::default(),
+            fixed_half: FixedHalf::default(),
+            told: Told::default(),
+            rtt: None,
+            standing: StandingRtt::default(),
+            radio: Radio::default(),
+            ahead_rtt: RttEstimator::default(),
+            srtt: None,
+            window: None,
+            sack_seen: false,
+            uplink: Uplink::default(),
+        }
     }
+}
 
-    /// When it has found that the radio has lost something last.
-    pub(crate) const fn radio_lost_at(&self) -> Option<Instant> {
-        self.radio.lost_at()
+impl<P: Payload> Snoop<P> {
+    /// The flow learns what is kept of the MH's data, and which ACK the MH is shown.
+    fn note_uplink(&self, flow: &mut Flow<P>) {
+        flow.kept_elsewhere.bytes = self.uplink.bytes();
+        flow.kept_elsewhere.entries = self.uplink.entries();
+        flow.ack_shown = self.uplink.ack_shown();
     }
 
     /// What is on its way is sent anew, or not known any more: nothing is hidden, waited for
     /// or to be repaired.
-    pub(crate) fn forget_sent(&mut self) {
+    fn forget_sent(&mut self) {
         self.dup_acks = DupAcks::default();
         self.reports = Reports::default();
         self.told = Told::default();
-    }
-
-    /// Both ends have moved on unseen: the MH's window is not known either.
-    pub(crate) fn resynchronise(&mut self) {
-        self.forget_sent();
-        self.window = None;
     }
 
     /// A packet that was sent once took so long to be acknowledged (section 4).
@@ -119,168 +127,248 @@ impl Snoop {
     }
 }
 
-/// Bytes that the cache takes of a segment: beyond the high-water mark only what comes out
-/// of sequence, for the older packets matter more (section 4).
-pub(super) fn cache_room<P: Payload>(
-    flow: &Flow<P>,
-    segment: &Segment,
-    settings: &SnoopSettings,
-) -> usize {
-    if segment.seq.before(flow.sent_nxt) {
-        return usize::MAX;
+impl<P: Payload> FlowScheme<P> for Snoop<P> {
+    fn reset(&mut self) {
+        *self = Self::default();
     }
-    settings
-        .high_water_mark_bytes
-        .saturating_sub(flow.cache.bytes())
+
+    /// Bytes that the cache takes of a segment: beyond the high-water mark only what comes out
+    /// of sequence, for the older packets matter more (section 4).
+    fn cache_room(&self, flow: &Flow<P>, segment: &Segment, settings: &Settings) -> usize {
+        if segment.seq.before(flow.sent_nxt) {
+            return usize::MAX;
+        }
+        settings
+            .snoop
+            .high_water_mark_bytes
+            .saturating_sub(flow.cache.bytes())
+    }
+
+    /// `snoop_data()`: a segment of the FH is on its way to the MH.
+    fn on_data(
+        &mut self,
+        flow: &mut Flow<P>,
+        segment: &Segment,
+        kept: Insertion,
+        cx: &mut Context<'_, P>,
+    ) {
+        let (seq, end) = (segment.seq, segment.end());
+        let repeated = seq.before(flow.sent_nxt);
+        self.fixed_half.on_fh_segment(segment, cx.now);
+        let today = cx.settings.snoop.set == SnoopSet::Today;
+        if repeated {
+            let cached_before = kept == Insertion::Kept { new_bytes: 0 };
+            if cached_before && seq == flow.fh.una {
+                self.dup_acks.on_first_repeated();
+            }
+            // Not cached earlier: lost before it came here, or come late (section 3.1.1, 3).
+            if today || !cached_before {
+                self.fixed_half.note_repeated(seq, end);
+            }
+        }
+        if today && matches!(kept, Insertion::Kept { .. }) {
+            flow.transmissions.note(seq, end, Sender::Fh, cx.now);
+        }
+        told::is_answered(self, flow, segment, cx);
+        dup_acks::arm_persist(self, flow, cx);
+        reports::arm_probe(self, flow, cx);
+    }
+
+    /// All that the segment holds was acknowledged by the MH. The ACK may have been lost on
+    /// the wired half: it is said again (section 3.1.1, 2). Today's FHs learn more from the
+    /// MH's own answer: its D-SACK lets them undo what the timeout did.
+    fn on_nothing_new(
+        &mut self,
+        flow: &mut Flow<P>,
+        segment: &Segment,
+        cx: &mut Context<'_, P>,
+    ) -> Verdict {
+        self.fixed_half.on_fh_segment(segment, cx.now);
+        if segment.is_empty() || flow.fh.is_doubted() {
+            return Verdict::Forward;
+        }
+        self.fixed_half.note_repeated(segment.seq, segment.end());
+        if told::is_answered(self, flow, segment, cx) {
+            return Verdict::Suppress;
+        }
+        // A keep-alive (RFC 9293, 3.8.4) asks the MH itself.
+        let keep_alive = segment.payload_len <= 1 && segment.seq + 1 == flow.fh.una;
+        if cx.settings.snoop.set == SnoopSet::Today || keep_alive {
+            return Verdict::Forward;
+        }
+        let Some(window) = self.window else {
+            return Verdict::Forward;
+        };
+        let tsecr = flow.mh.timestamps.map_or(0, |mh| mh.tsecr);
+        match flow.made_ack(flow.fh.una, window, tsecr) {
+            Some(again) => {
+                cx.actions.push(again);
+                Verdict::Suppress
+            }
+            None => Verdict::Forward,
+        }
+    }
+
+    /// `snoop_ack()`: a segment of the MH, its ACK taken in.
+    fn on_mh_segment(
+        &mut self,
+        flow: &mut Flow<P>,
+        segment: &Segment,
+        outcome: &AckOutcome,
+        cx: &mut Context<'_, P>,
+    ) -> Verdict {
+        let settings = &cx.settings.snoop;
+        if segment.ack.before(flow.fh.una) && flow.fh.is_doubted() {
+            return Verdict::Forward;
+        }
+        let mut read = *segment;
+        if has_bad_blocks(segment, flow.fh.max) {
+            // Whoever says such things is heard no further: the ACK is one without blocks. What
+            // fits of them has been noted, for each for itself is as good as an ACK's word.
+            cx.counters.implausible += 1;
+            read.options.sack = SackBlocks::default();
+        }
+        let segment = &read;
+        if let Some(rtt) = outcome.rtt {
+            self.sample(rtt, settings.alpha);
+        }
+        if let Some((sent, _)) = outcome.arrivals.ordinary {
+            let rtt = cx.now.saturating_since(sent);
+            let span = told::path_rtt(self, cx.rtt).unwrap_or(rtt);
+            self.standing.sample(rtt, span, cx.now);
+            self.rtt = Some(rtt);
+            if let Some(least) = cx.rtt.least() {
+                self.radio.on_arrived(rtt.saturating_sub(least), cx.now);
+            }
+        }
+        if let Some((sent, _)) = outcome.arrivals.ahead {
+            self.ahead_rtt.sample(cx.now.saturating_since(sent));
+        }
+        self.told.on_acked(flow.fh.una);
+        // A block that fits: whoever sends others changes nothing.
+        self.sack_seen |= !flow.sacked.is_empty();
+        // Data of the MH says nothing of what the FH has sent if it acknowledges nothing new.
+        let tells = outcome.acked > 0 || outcome.arrived_bytes > 0 || segment.is_empty();
+        if tells {
+            self.reports.hear();
+        }
+        // An older ACK's window reaches less far from here than it says.
+        let newest = segment.ack == flow.fh.una;
+        let window = self.window;
+        let same_window = window == Some(segment.window);
+        if newest {
+            self.window = Some(segment.window);
+        }
+        let speaks = !segment.is_empty() || segment.flags.has(Flags::ECE);
+        // An FH that asks whether the window is open again is to hear the answer.
+        let closed = segment.window == 0;
+        let duplicate = same_window && !closed && !speaks && outcome.acked == 0;
+        let verdict = if settings.set == SnoopSet::Today && speaks_sack(self, flow) {
+            reports::on_ack(self, flow, segment, outcome, duplicate, window, cx)
+        } else {
+            dup_acks::on_ack(self, flow, segment, outcome, duplicate, window, cx)
+        };
+        dup_acks::arm_persist(self, flow, cx);
+        if tells || !self.reports.waits() {
+            reports::arm_probe(self, flow, cx);
+        }
+        let verdict = if speaks {
+            passes(verdict)
+        } else {
+            told::with_echo(self, flow, segment, verdict, cx)
+        };
+        if flow.is_done() {
+            // Nothing that waits is left when the flow is closed.
+            told::release(self, flow, cx);
+        }
+        if verdict != Verdict::Suppress {
+            self.fixed_half.on_told(segment, cx.now);
+        }
+        verdict
+    }
+
+    /// Something may be due. While the MH is away there is nobody to repair for, and what is on
+    /// its way then is sent anew; as published, Snoop knows of no such thing.
+    fn on_timeout(&mut self, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
+        if cx.is_away {
+            told::release(self, flow, cx);
+            self.forget_sent();
+        } else {
+            told::on_timeout(self, flow, cx);
+            dup_acks::on_timeout(self, flow, cx);
+            reports::on_timeout(self, flow, cx);
+        }
+        uplink::on_timeout(self, flow, cx);
+        self.note_uplink(flow);
+    }
+
+    fn on_fh_ack(
+        &mut self,
+        flow: &mut Flow<P>,
+        segment: &Segment,
+        cx: &mut Context<'_, P>,
+    ) -> bool {
+        let is_withheld = uplink::on_fh_segment(self, flow, segment, cx);
+        self.note_uplink(flow);
+        is_withheld
+    }
+
+    fn on_mh_data(
+        &mut self,
+        flow: &mut Flow<P>,
+        segment: &Segment,
+        payload: &P,
+        room: usize,
+        cx: &mut Context<'_, P>,
+    ) {
+        uplink::on_mh_segment(self, flow, segment, payload, room, cx);
+        self.note_uplink(flow);
+    }
+
+    /// The segment goes on; by `today` without what it reports of losses, for what is on its way
+    /// is sent anew.
+    fn verdict_on_return(
+        &self,
+        segment: &Segment,
+        _verdict: Verdict,
+        settings: &Settings,
+    ) -> Verdict {
+        if settings.snoop.set == SnoopSet::Today && !segment.options.sack.is_empty() {
+            Verdict::ForwardWithSack(SackBlocks::default())
+        } else {
+            Verdict::Forward
+        }
+    }
+
+    fn next_timeout(&self, _flow: &Flow<P>) -> Option<Instant> {
+        let all = [
+            self.dup_acks.deadline(),
+            self.reports.deadline(),
+            self.told.deadline(),
+            self.uplink.deadline(),
+        ];
+        all.into_iter().flatten().min()
+    }
+
+    fn on_rewind(&mut self) {
+        self.forget_sent();
+    }
+
+    /// The MH's window is not known either.
+    fn on_resynchronised(&mut self, _una: SeqNum) {
+        self.forget_sent();
+        self.window = None;
+        self.uplink = Uplink::default();
+    }
+
+    fn radio_lost_at(&self) -> Option<Instant> {
+        self.radio.lost_at()
+    }
 }
 
 /// The MH reports by SACK: both ends have permitted it, or it has been seen.
-fn speaks_sack<P: Payload>(flow: &Flow<P>) -> bool {
-    flow.fh.sack || flow.snoop.sack_seen
-}
-
-/// `snoop_data()`: a segment of the FH is on its way to the MH.
-pub(super) fn on_data<P: Payload>(
-    flow: &mut Flow<P>,
-    segment: &Segment,
-    kept: Insertion,
-    cx: &mut Context<'_, P>,
-) {
-    let (seq, end) = (segment.seq, segment.end());
-    let repeated = seq.before(flow.sent_nxt);
-    let snoop = &mut flow.snoop;
-    snoop.fixed_half.on_fh_segment(segment, cx.now);
-    let today = cx.settings.snoop.set == SnoopSet::Today;
-    if repeated {
-        let cached_before = kept == Insertion::Kept { new_bytes: 0 };
-        if cached_before && seq == flow.fh.una {
-            snoop.dup_acks.on_first_repeated();
-        }
-        // Not cached earlier: lost before it came here, or come late (section 3.1.1, 3).
-        if today || !cached_before {
-            snoop.fixed_half.note_repeated(seq, end);
-        }
-    }
-    if today && matches!(kept, Insertion::Kept { .. }) {
-        flow.transmissions.note(seq, end, Sender::Fh, cx.now);
-    }
-    told::is_answered(flow, segment, cx);
-    dup_acks::arm_persist(flow, cx);
-    reports::arm_probe(flow, cx);
-}
-
-/// All that the segment holds was acknowledged by the MH. The ACK may have been lost on
-/// the wired half: it is said again (section 3.1.1, 2). Today's FHs learn more from the
-/// MH's own answer: its D-SACK lets them undo what the timeout did.
-pub(super) fn on_nothing_new<P: Payload>(
-    flow: &mut Flow<P>,
-    segment: &Segment,
-    cx: &mut Context<'_, P>,
-) -> Verdict {
-    flow.snoop.fixed_half.on_fh_segment(segment, cx.now);
-    if segment.is_empty() || flow.fh.is_doubted() {
-        return Verdict::Forward;
-    }
-    flow.snoop
-        .fixed_half
-        .note_repeated(segment.seq, segment.end());
-    if told::is_answered(flow, segment, cx) {
-        return Verdict::Suppress;
-    }
-    // A keep-alive (RFC 9293, 3.8.4) asks the MH itself.
-    let keep_alive = segment.payload_len <= 1 && segment.seq + 1 == flow.fh.una;
-    if cx.settings.snoop.set == SnoopSet::Today || keep_alive {
-        return Verdict::Forward;
-    }
-    let Some(window) = flow.snoop.window else {
-        return Verdict::Forward;
-    };
-    let tsecr = flow.mh.timestamps.map_or(0, |mh| mh.tsecr);
-    match flow.made_ack(flow.fh.una, window, tsecr) {
-        Some(again) => {
-            cx.actions.push(again);
-            Verdict::Suppress
-        }
-        None => Verdict::Forward,
-    }
-}
-
-/// `snoop_ack()`: a segment of the MH, its ACK taken in.
-pub(super) fn on_mh_segment<P: Payload>(
-    flow: &mut Flow<P>,
-    segment: &Segment,
-    outcome: &AckOutcome,
-    cx: &mut Context<'_, P>,
-) -> Verdict {
-    let settings = &cx.settings.snoop;
-    if segment.ack.before(flow.fh.una) && flow.fh.is_doubted() {
-        return Verdict::Forward;
-    }
-    let mut read = *segment;
-    if has_bad_blocks(segment, flow.fh.max) {
-        // Whoever says such things is heard no further: the ACK is one without blocks. What
-        // fits of them has been noted, for each for itself is as good as an ACK's word.
-        cx.counters.implausible += 1;
-        read.options.sack = SackBlocks::default();
-    }
-    let segment = &read;
-    let snoop = &mut flow.snoop;
-    if let Some(rtt) = outcome.rtt {
-        snoop.sample(rtt, settings.alpha);
-    }
-    if let Some((sent, _)) = outcome.arrivals.ordinary {
-        let rtt = cx.now.saturating_since(sent);
-        let span = told::path_rtt(snoop, cx.rtt).unwrap_or(rtt);
-        snoop.standing.sample(rtt, span, cx.now);
-        snoop.rtt = Some(rtt);
-        if let Some(least) = cx.rtt.least() {
-            snoop.radio.on_arrived(rtt.saturating_sub(least), cx.now);
-        }
-    }
-    if let Some((sent, _)) = outcome.arrivals.ahead {
-        snoop.ahead_rtt.sample(cx.now.saturating_since(sent));
-    }
-    snoop.told.on_acked(flow.fh.una);
-    // A block that fits: whoever sends others changes nothing.
-    snoop.sack_seen |= !flow.sacked.is_empty();
-    // Data of the MH says nothing of what the FH has sent if it acknowledges nothing new.
-    let tells = outcome.acked > 0 || outcome.arrived_bytes > 0 || segment.is_empty();
-    if tells {
-        snoop.reports.hear();
-    }
-    // An older ACK's window reaches less far from here than it says.
-    let newest = segment.ack == flow.fh.una;
-    let window = snoop.window;
-    let same_window = window == Some(segment.window);
-    if newest {
-        snoop.window = Some(segment.window);
-    }
-    let speaks = !segment.is_empty() || segment.flags.has(Flags::ECE);
-    // An FH that asks whether the window is open again is to hear the answer.
-    let closed = segment.window == 0;
-    let duplicate = same_window && !closed && !speaks && outcome.acked == 0;
-    let verdict = if settings.set == SnoopSet::Today && speaks_sack(flow) {
-        reports::on_ack(flow, segment, outcome, duplicate, window, cx)
-    } else {
-        dup_acks::on_ack(flow, segment, outcome, duplicate, window, cx)
-    };
-    dup_acks::arm_persist(flow, cx);
-    if tells || !flow.snoop.reports.waits() {
-        reports::arm_probe(flow, cx);
-    }
-    let verdict = if speaks {
-        passes(verdict)
-    } else {
-        told::with_echo(flow, segment, verdict, cx)
-    };
-    if flow.is_done() {
-        // Nothing that waits is left when the flow is closed.
-        told::release(flow, cx);
-    }
-    if verdict != Verdict::Suppress {
-        flow.snoop.fixed_half.on_told(segment, cx.now);
-    }
-    verdict
+fn speaks_sack<P: Payload>(snoop: &Snoop<P>, flow: &Flow<P>) -> bool {
+    flow.fh.sack || snoop.sack_seen
 }
 
 /// A block that reports what was never sent, or no range: an end of the connection ignores it
@@ -296,19 +384,6 @@ fn passes(verdict: Verdict) -> Verdict {
         Verdict::Suppress => Verdict::ForwardWithSack(SackBlocks::default()),
         other => other,
     }
-}
-
-/// Something may be due. While the MH is away there is nobody to repair for, and what is on
-/// its way then is sent anew; as published, Snoop knows of no such thing.
-pub(super) fn on_timeout<P: Payload>(flow: &mut Flow<P>, away: bool, cx: &mut Context<'_, P>) {
-    if away {
-        told::release(flow, cx);
-        flow.snoop.forget_sent();
-        return;
-    }
-    told::on_timeout(flow, cx);
-    dup_acks::on_timeout(flow, cx);
-    reports::on_timeout(flow, cx);
 }
 
 /// A piece goes to the MH again: what is known to be lost, ahead of ordinary traffic; what

@@ -15,7 +15,13 @@ const FH_WINDOW: u32 = 65_535;
 
 /// Everything that a forged segment could move.
 fn state_of(bench: &Bench) -> String {
-    let flow = bench.gateway.flows.iter().next().expect("a flow");
+    let flow = bench
+        .gateway
+        .flows
+        .iter()
+        .map(|row| &row.flow)
+        .next()
+        .expect("a flow");
     let (fh, mh) = (&flow.fh, &flow.mh);
     format!(
         "{:?} una {:?} max {:?} ack {:?} wnd {} nxt {:?} edge {:?} ts {:?} sent {:?} kept {} \
@@ -30,7 +36,7 @@ fn state_of(bench: &Bench) -> String {
         mh.timestamps,
         flow.sent_nxt,
         flow.cache.bytes(),
-        flow.ahead.owed,
+        flow.owed,
         bench.gateway.mobiles().next().expect("a mobile").outages,
     )
 }
@@ -160,7 +166,13 @@ fn the_handshakes_numbers_are_what_the_first_segments_are_measured_by() {
         assert_eq!(bench.state(), "meeting", "{forged:?}");
     }
     assert_eq!(bench.up(1), passed());
-    let flow = bench.gateway.flows.iter().next().expect("a flow");
+    let flow = bench
+        .gateway
+        .flows
+        .iter()
+        .map(|row| &row.flow)
+        .next()
+        .expect("a flow");
     assert_eq!((flow.stage, flow.fh.max.get()), (Stage::Open, 1));
 }
 
@@ -340,7 +352,13 @@ fn sack_blocks_that_go_round_the_circle_report_nothing_in_either_direction() {
         for forged in with_blocks(bench.fh_segment(8001, 0), 5001) {
             bench.put(forged);
         }
-        let flow = bench.gateway.flows.iter().next().expect("a flow");
+        let flow = bench
+            .gateway
+            .flows
+            .iter()
+            .map(|row| &row.flow)
+            .next()
+            .expect("a flow");
         let reported: Vec<_> = flow.sacked.iter().collect();
         let beyond = reported.iter().find(|(_, right)| right.after(flow.fh.max));
         assert_eq!(beyond, None, "{scheme:?}");
@@ -395,7 +413,13 @@ fn one_forged_segment_does_not_hinder_that_a_flow_is_adopted() {
         bench.forward(2001, 1);
         assert_eq!(bench.up(1001), passed());
         assert_eq!(bench.state(), "open", "{seq} {ack}");
-        let flow = bench.gateway.flows.iter().next().expect("a flow");
+        let flow = bench
+            .gateway
+            .flows
+            .iter()
+            .map(|row| &row.flow)
+            .next()
+            .expect("a flow");
         let numbers = [flow.fh.ack, flow.mh.nxt, flow.fh.max].map(SeqNum::get);
         assert_eq!(numbers, [5001, 5001, 3001], "{seq} {ack}");
     }
@@ -468,7 +492,13 @@ fn a_connection_in_use_does_not_give_way_to_a_handshake_of_strangers() {
         bench.up(1001);
         bench.wait(500);
         bench.shake_hands(700_000_000, 900_000_000);
-        let flow = bench.gateway.flows.iter().next().expect("a flow");
+        let flow = bench
+            .gateway
+            .flows
+            .iter()
+            .map(|row| &row.flow)
+            .next()
+            .expect("a flow");
         assert_eq!(flow.stage, Stage::Open, "{scheme:?}");
         // With bytes in the cache it takes longer.
         bench.down(1001, LEN);
@@ -573,7 +603,13 @@ fn two_forged_segments_that_agree_do_not_empty_the_cache_in_an_outage() {
         bench.put(forged);
     }
     assert_eq!(bench.cached(), 3000);
-    let flow = bench.gateway.flows.iter().next().expect("a flow");
+    let flow = bench
+        .gateway
+        .flows
+        .iter()
+        .map(|row| &row.flow)
+        .next()
+        .expect("a flow");
     assert_eq!(flow.fh.una, SeqNum::new(1001));
 }
 

@@ -8,7 +8,13 @@ use crate::testing::{FH, MH, Packet};
 use crate::{Action, Scheme, Settings, Stage};
 
 fn state_of(bench: &Bench) -> (SeqNum, SeqNum, SeqNum, SeqNum, Stage, u64) {
-    let flow = bench.gateway.flows.iter().next().expect("a flow");
+    let flow = bench
+        .gateway
+        .flows
+        .iter()
+        .map(|row| &row.flow)
+        .next()
+        .expect("a flow");
     (
         flow.fh.una,
         flow.fh.max,
@@ -62,7 +68,14 @@ fn too_big(seq: u32, mtu: u32) -> PacketTooBig {
 }
 
 fn path_mtu(bench: &Bench) -> Option<u32> {
-    bench.gateway.flows.iter().next().expect("a flow").path_mtu
+    bench
+        .gateway
+        .flows
+        .iter()
+        .map(|row| &row.flow)
+        .next()
+        .expect("a flow")
+        .path_mtu
 }
 
 #[test]
@@ -254,6 +267,7 @@ fn a_flood_of_flows_that_nobody_answers_takes_no_place_from_a_true_one() {
         .gateway
         .flows
         .iter()
+        .map(|row| &row.flow)
         .filter(|flow| flow.stage == Stage::Open);
     let mut ports: Vec<u16> = open.map(|flow| flow.key.mh.port).collect();
     ports.sort_unstable();
@@ -310,6 +324,7 @@ fn a_flood_of_newcomers_evicts_no_more_confirmed_flows_than_the_reserve() {
         .gateway
         .flows
         .iter()
+        .map(|row| &row.flow)
         .filter(|flow| flow.stage == Stage::Open);
     assert_eq!(open.count(), 60);
 }
@@ -328,7 +343,7 @@ fn newcomers_amid_junk(bench: &mut Bench) -> usize {
         // Junk comes before the answer.
         bench.put(spoofed(bench, number));
         bench.put(up);
-        let mut flows = bench.gateway.flows.iter();
+        let mut flows = bench.gateway.flows.iter().map(|row| &row.flow);
         opened +=
             usize::from(flows.any(|flow| flow.key.mh == down.to && flow.stage == Stage::Open));
     }

@@ -328,7 +328,14 @@ fn a_frozen_fh_with_nothing_kept_does_not_keep_the_gateway_from_asking_the_mh() 
 fn bytes_owed_by_a_dead_predecessor_reset_both_ends_however_often_they_ask() {
     let mut dead = frozen();
     dead.wait(10);
-    let record = dead.gateway.flows.iter().next().expect("a flow").record();
+    let record = dead
+        .gateway
+        .flows
+        .iter()
+        .map(|row| &row.flow)
+        .next()
+        .expect("a flow")
+        .record();
     let mut bench = unmet(settings(Scheme::MtcpPlus));
     bench.gateway.import(&record, bench.now);
     // The probe alone would draw nothing from the MH.

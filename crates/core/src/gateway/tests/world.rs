@@ -12,6 +12,7 @@ use super::agenda::Agenda;
 use super::compression::Daemon;
 use super::host::Host;
 use crate::compression::marked;
+use crate::gateway::Connection;
 use crate::mobile::{LinkEvent, LinkSource};
 use crate::testing::{FH, MH, Packet};
 use crate::{
@@ -321,12 +322,12 @@ impl World {
     /// Where the engine stands, for a trace.
     pub(super) fn describe(&self) -> String {
         let mut text = String::new();
-        for flow in self.gateway.flows.iter() {
+        for Connection { flow, scheme } in self.gateway.flows.iter() {
             let at = |seq: SeqNum| self.mh.peer_offset(seq);
             text += &format!(
-                "{:?} {:?} una {} max {} sent {} kept to {:?} recover {:?} repair {:?} x{} {:?} edge {:?};",
+                "{:?} {:?} una {} max {} sent {} kept to {:?} recover {:?} repair {:?} x{} owed {:?} edge {:?};",
                 flow.stage,
-                flow.mtcp,
+                scheme.get().state(flow),
                 at(flow.fh.una),
                 at(flow.fh.max),
                 at(flow.sent_nxt),
@@ -334,7 +335,7 @@ impl World {
                 flow.recover.map(at),
                 flow.repair_at,
                 flow.repairs,
-                flow.ahead,
+                flow.owed.map(at),
                 flow.mh.right_edge.map(at),
             );
         }
@@ -544,6 +545,7 @@ impl World {
             .gateway
             .flows
             .iter()
+            .map(|row| &row.flow)
             .any(|flow| flow.stage == Stage::Open);
         if open && tsval.is_some_and(newer) {
             self.mh_tsval = tsval;

@@ -12,9 +12,9 @@ use core::time::Duration;
 use holdfast_wire::SeqNum;
 
 use super::{Context, Mtcp, m_tcp, sh_tcp};
+use crate::Payload;
 use crate::flow::Flow;
 use crate::schemes::mtcp_plus::serves;
-use crate::{Actions, Payload};
 
 /// What becomes of the data that an SH keeps for a mobile that has gone to another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,66 +47,43 @@ pub struct SplitState {
     pub wired_srtt: Option<Duration>,
 }
 
-impl Mtcp {
-    /// The halves for another SH; none if the connection is not split here.
-    pub(crate) fn split_state(&self) -> Option<SplitState> {
-        self.split.then(|| SplitState {
-            cwnd: self.m.cwnd,
-            ..self.sh.split_state()
-        })
-    }
-
-    /// Another SH knows all that is to be known: the FH hears no more from here.
-    pub(crate) const fn is_handed_over(&self) -> bool {
-        self.is_handed_over
-    }
-}
-
 /// The mobile is at another SH, which is about to be told of the connection.
-pub(crate) fn hand_over<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
-    if !flow.is_split() {
+pub(crate) fn hand_over<P: Payload>(mtcp: &mut Mtcp, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
+    if !flow.has_own_sender {
         return;
     }
     if cx.settings.mtcp.handoff == MtcpHandoff::Published {
-        m_tcp::freeze(flow, cx);
-        sh_tcp::close(flow, cx);
+        m_tcp::freeze(mtcp, flow, cx);
+        sh_tcp::close(mtcp, flow, cx);
     }
-    flow.mtcp.is_handed_over = true;
+    mtcp.is_handed_over = true;
 }
 
 /// The SH before has told of a connection that was split there: it is generated here.
 /// `has_passed`: what the MH has said here before that has gone through to the FH.
 pub(crate) fn adopt<P: Payload>(
+    mtcp: &mut Mtcp,
     flow: &mut Flow<P>,
     state: &SplitState,
     has_passed: bool,
     cx: &Context<'_, P>,
 ) {
-    if flow.is_split() {
+    if flow.has_own_sender {
         // Whatever the SH before has closed is to be opened.
-        flow.mtcp.sh.adopt(state, None);
+        mtcp.sh.adopt(state, None);
         return;
     }
     if !serves(flow) {
         return;
     }
-    flow.begin_split();
-    flow.mtcp.split = true;
-    flow.mtcp.sh.begin(flow.fh.una);
+    flow.begin_own_sender();
+    mtcp.sh.begin(flow.fh.una);
     let una = flow.fh.una;
-    flow.mtcp.sh.adopt(state, (!has_passed).then_some(una));
-    flow.mtcp.m.begin(flow.sent_nxt);
-    m_tcp::open(flow, cx);
-    if flow.mtcp.m.cwnd.is_some() {
-        flow.mtcp.m.cwnd = state.cwnd.or(flow.mtcp.m.cwnd);
+    mtcp.sh.adopt(state, (!has_passed).then_some(una));
+    mtcp.m.begin(flow.sent_nxt);
+    m_tcp::open(mtcp, cx);
+    if mtcp.m.cwnd.is_some() {
+        mtcp.m.cwnd = state.cwnd.or(mtcp.m.cwnd);
     }
-    sh_tcp::resume_saving(flow, cx);
-}
-
-/// The gateway lets go of the flow: the FH is told all that the MH has said, unless another
-/// SH goes on from there.
-pub(crate) fn let_go<P: Payload>(flow: &mut Flow<P>, actions: &mut Actions<P>) {
-    if !flow.mtcp.is_handed_over {
-        super::leave(flow, actions);
-    }
+    sh_tcp::resume_saving(mtcp, flow, cx);
 }

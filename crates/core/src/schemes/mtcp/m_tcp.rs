@@ -31,8 +31,8 @@ use core::time::Duration;
 use holdfast_wire::{Flags, Instant, Segment, SeqNum};
 
 use super::persist::Persist;
-use super::{Context, RECONNECTION_FLAGS};
-use crate::bandwidth::Pacer;
+use super::{Context, Mtcp, RECONNECTION_FLAGS};
+use crate::bandwidth::Share;
 use crate::delivery::DeliveryRate;
 use crate::flow::{AckOutcome, Flow, Sender};
 use crate::{Action, Payload};
@@ -89,14 +89,8 @@ pub(super) struct MTcp {
     held_end: Option<SeqNum>,
     /// What the MH has reported beyond its ACK, bytes.
     reported: u32,
-    pub pacer: Pacer,
-    /// What the bandwidth management module has assigned, bytes a second.
-    pub assigned: Option<u64>,
-    /// It has had a share: what the wireless half loses is kept from the FH.
-    pub in_cell: bool,
-    /// Bytes that the FH has sent since the shares were made; what was needed then.
-    pub offered: u64,
-    pub need: Option<u64>,
+    /// In a cell what the wireless half loses is hidden from the FH.
+    pub share: Share,
     /// What the MH has acknowledged of late.
     delivery: DeliveryRate,
 }
@@ -129,19 +123,14 @@ impl MTcp {
 }
 
 /// The half is set up: slow start begins.
-pub(super) fn open<P: Payload>(flow: &mut Flow<P>, cx: &Context<'_, P>) {
+pub(super) fn open<P: Payload>(mtcp: &mut Mtcp, cx: &Context<'_, P>) {
     // How long a segment is is not known before the first one comes.
-    flow.mtcp.m.cwnd = cx.settings.mtcp.slow_start.then_some(1);
+    mtcp.m.cwnd = cx.settings.mtcp.slow_start.then_some(1);
 }
 
 /// Something in sequence is on its way to the MH.
-fn is_outstanding<P: Payload>(flow: &Flow<P>) -> bool {
-    flow.sent_nxt.after(flow.fh.una) && flow.cache.holds(flow.fh.una) && !is_closed(flow)
-}
-
-/// The MH offers no window.
-pub(super) const fn is_closed<P: Payload>(flow: &Flow<P>) -> bool {
-    flow.mtcp.m.closed
+fn is_outstanding<P: Payload>(mtcp: &Mtcp, flow: &Flow<P>) -> bool {
+    flow.sent_nxt.after(flow.fh.una) && flow.cache.holds(flow.fh.una) && !mtcp.m.closed
 }
 
 fn rto<P: Payload>(cx: &Context<'_, P>) -> Duration {
@@ -150,45 +139,47 @@ fn rto<P: Payload>(cx: &Context<'_, P>) -> Duration {
 
 /// A segment that is in the cache may go as it came; then it counts as sent.
 pub(super) fn takes<P: Payload>(
+    mtcp: &mut Mtcp,
     flow: &mut Flow<P>,
     segment: &Segment,
     backlog: bool,
     cx: &Context<'_, P>,
 ) -> bool {
-    if flow.mtcp.m.is_frozen() {
+    if mtcp.m.is_frozen() {
         return false;
     }
     // What fills a hole in what was sent is not held up.
     let in_turn = flow.sent_nxt.at_or_before(segment.seq);
-    let room = flow.mtcp.m.room(flow.in_flight());
+    let room = mtcp.m.room(flow.in_flight());
     let piece = flow.cache.segment_len_at(segment.seq).unwrap_or(1);
-    let m = &mut flow.mtcp.m;
+    let m = &mut mtcp.m;
     // Of a share no more at once than what is cut from the cache.
     let at_once = m
+        .share
         .assigned
         .map_or(u32::MAX, |share| quantum(share).max(piece));
-    let fits = segment.payload_len <= room.min(at_once) && m.pacer.is_ready(cx.now);
+    let fits = segment.payload_len <= room.min(at_once) && m.share.pacer.is_ready(cx.now);
     if in_turn && (backlog || !fits) {
         return false;
     }
-    if let Some(assigned) = m.assigned {
-        m.pacer.charge(segment.payload_len, assigned, cx.now);
+    if let Some(assigned) = m.share.assigned {
+        m.share.pacer.charge(segment.payload_len, assigned, cx.now);
     }
     flow.on_forwarded(segment, cx.now);
-    note_sent(flow, segment.end(), cx);
+    note_sent(mtcp, flow, segment.end(), cx);
     true
 }
 
-fn note_sent<P: Payload>(flow: &mut Flow<P>, end: SeqNum, cx: &Context<'_, P>) {
-    let m = &mut flow.mtcp.m;
+fn note_sent<P: Payload>(mtcp: &mut Mtcp, flow: &mut Flow<P>, end: SeqNum, cx: &Context<'_, P>) {
+    let m = &mut mtcp.m;
     m.sent_max = m.sent_max.max(end);
-    arm(flow, cx);
+    arm(mtcp, flow, cx);
 }
 
 /// REXMT runs while something is outstanding.
-fn arm<P: Payload>(flow: &mut Flow<P>, cx: &Context<'_, P>) {
-    if !flow.mtcp.m.is_frozen() && is_outstanding(flow) {
-        flow.mtcp.m.rexmt_at.get_or_insert(cx.now + rto(cx));
+fn arm<P: Payload>(mtcp: &mut Mtcp, flow: &mut Flow<P>, cx: &Context<'_, P>) {
+    if !mtcp.m.is_frozen() && is_outstanding(mtcp, flow) {
+        mtcp.m.rexmt_at.get_or_insert(cx.now + rto(cx));
     }
 }
 
@@ -196,75 +187,77 @@ fn arm<P: Payload>(flow: &mut Flow<P>, cx: &Context<'_, P>) {
 /// is lost without an outage is the FH's to repeat, which regulates itself by that; but not
 /// what has not gone out yet, or goes out again from here, nor what it repeats because its
 /// window was closed.
-pub(super) fn repeats_itself<P: Payload>(flow: &Flow<P>, segment: &Segment) -> bool {
-    let m = &flow.mtcp.m;
+pub(super) fn repeats_itself<P: Payload>(mtcp: &Mtcp, flow: &Flow<P>, segment: &Segment) -> bool {
+    let m = &mtcp.m;
     let repeating = m.asked_end.is_some() || flow.recover.is_some();
-    let ours = repeating || m.is_frozen() || m.in_cell || !flow.mtcp.sh.is_open();
+    let ours = repeating || m.is_frozen() || m.share.in_cell || !mtcp.sh.is_open();
     let waits = segment.end().after(flow.sent_nxt);
     (ours || waits) && flow.cache.holds(flow.fh.una)
 }
 
 /// The window has room for the next segment, or nothing is in flight: no small pieces.
-fn has_room<P: Payload>(flow: &Flow<P>) -> bool {
+fn has_room<P: Payload>(mtcp: &Mtcp, flow: &Flow<P>) -> bool {
     let in_flight = flow.in_flight();
-    in_flight == 0 || flow.mtcp.m.room(in_flight) >= flow.next_segment_len()
+    in_flight == 0 || mtcp.m.room(in_flight) >= flow.next_segment_len()
 }
 
 /// Sends of the cache what window and pace allow.
-pub(super) fn send<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
-    arm(flow, cx);
-    if flow.mtcp.m.is_frozen() || !flow.has_backlog() {
+pub(super) fn send<P: Payload>(mtcp: &mut Mtcp, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
+    arm(mtcp, flow, cx);
+    if mtcp.m.is_frozen() || !flow.has_backlog() {
         return;
     }
-    let rate = pace(flow, cx).max(1);
+    let rate = pace(mtcp, flow, cx).max(1);
     let quantum = quantum(rate);
     let mut pieces = 0;
-    while flow.has_backlog() && flow.mtcp.m.pacer.is_ready(cx.now) {
+    while flow.has_backlog() && mtcp.m.share.pacer.is_ready(cx.now) {
         let segment_len = flow.next_segment_len();
         let in_flight = flow.in_flight();
-        if flow.mtcp.m.cwnd.is_some_and(|cwnd| cwnd < segment_len) {
+        if mtcp.m.cwnd.is_some_and(|cwnd| cwnd < segment_len) {
             let segments = cx.settings.mtcp.initial_window_segments.max(1);
-            flow.mtcp.m.cwnd = Some(segment_len.saturating_mul(segments));
+            mtcp.m.cwnd = Some(segment_len.saturating_mul(segments));
         }
-        if !has_room(flow) {
+        if !has_room(mtcp, flow) {
             break;
         }
-        let room = flow.mtcp.m.room(in_flight);
+        let room = mtcp.m.room(in_flight);
         if pieces == PIECES_MAX {
-            flow.mtcp.m.pacer.wait_until(cx.now + PIECES_PAUSE);
+            mtcp.m.share.pacer.wait_until(cx.now + PIECES_PAUSE);
             break;
         }
         let len_max = (room.min(quantum) / segment_len).max(1) * segment_len;
-        let first = !flow.sent_nxt.before(flow.mtcp.m.sent_max);
+        let first = !flow.sent_nxt.before(mtcp.m.sent_max);
         let piece = if first {
             flow.take_first(len_max, cx.now)
         } else {
             flow.take_piece(len_max)
         };
-        let Some(piece) = piece else {
+        let Some(mut piece) = piece else {
             continue;
         };
+        mtcp.mark(flow.key, &mut piece, true);
         pieces += 1;
         let end = flow.sent_nxt;
-        flow.mtcp.m.pacer.charge(piece.len.max(1), rate, cx.now);
+        mtcp.m.share.pacer.charge(piece.len.max(1), rate, cx.now);
         cx.counters.sent_on += 1;
         cx.actions.push(Action::Resend(piece));
-        note_sent(flow, end, cx);
+        note_sent(mtcp, flow, end, cx);
     }
     if !flow.has_backlog() {
-        flow.mtcp.m.held_end = None;
+        mtcp.m.held_end = None;
     }
 }
 
 /// A segment of the MH. True if it tells that the MH was away and is back.
 pub(super) fn on_ack<P: Payload>(
+    mtcp: &mut Mtcp,
     flow: &mut Flow<P>,
     segment: &Segment,
     outcome: &AckOutcome,
     cx: &mut Context<'_, P>,
 ) -> bool {
     let una = flow.fh.una;
-    let m = &mut flow.mtcp.m;
+    let m = &mut mtcp.m;
     if let Some(cwnd) = &mut m.cwnd {
         *cwnd = cwnd.saturating_add(outcome.acked);
     }
@@ -275,14 +268,14 @@ pub(super) fn on_ack<P: Payload>(
     let expired = core::mem::take(&mut m.expired);
     let marked = segment.is_empty() && segment.flags == RECONNECTION_FLAGS;
     // A mark says more than a timer that has not expired yet.
-    let greets = marked && (was_frozen || is_outstanding(flow));
-    let reconnected = answers(flow, segment, outcome, was_frozen) || greets;
-    let m = &mut flow.mtcp.m;
+    let greets = marked && (was_frozen || is_outstanding(mtcp, flow));
+    let reconnected = answers(mtcp, flow, segment, outcome, was_frozen) || greets;
+    let m = &mut mtcp.m;
     if was_frozen && !reconnected {
         m.doubted_end = Some(flow.sent_nxt);
     }
     m.persist = m.persist.afresh();
-    if let Some(compression) = &mut flow.compression {
+    if let Some(compression) = &mut mtcp.compression {
         if was_frozen {
             compression.on_heard(marked, una);
         } else if reconnected && marked {
@@ -291,99 +284,103 @@ pub(super) fn on_ack<P: Payload>(
         }
     }
     if reconnected {
-        resume(flow);
-    } else if was_frozen && expired && outcome.acked == 0 && is_outstanding(flow) {
-        repeat_first(flow, cx);
+        resume(mtcp, flow);
+    } else if was_frozen && expired && outcome.acked == 0 && is_outstanding(mtcp, flow) {
+        repeat_first(mtcp, flow, cx);
     }
-    follow_window(flow, segment);
-    follow_loss(flow, outcome, cx);
+    follow_window(mtcp, flow, segment);
+    follow_loss(mtcp, flow, outcome, cx);
     // What is reported is news of the MH as well, and what it lacks is being repaired.
     let reported = flow.sacked.bytes_before(flow.sent_nxt);
-    let reports_more = reported > core::mem::replace(&mut flow.mtcp.m.reported, reported);
+    let reports_more = reported > core::mem::replace(&mut mtcp.m.reported, reported);
     let begins_anew = was_frozen || outcome.acked > 0 || reports_more;
-    if !is_outstanding(flow) {
-        flow.mtcp.m.rexmt_at = None;
+    if !is_outstanding(mtcp, flow) {
+        mtcp.m.rexmt_at = None;
     } else if begins_anew {
-        flow.mtcp.m.rexmt_at = Some(cx.now + rto(cx));
+        mtcp.m.rexmt_at = Some(cx.now + rto(cx));
     } else {
-        arm(flow, cx);
+        arm(mtcp, flow, cx);
     }
     reconnected
 }
 
 /// The MH is heard, and still lacks what was sent an RTO ago.
-fn repeat_first<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
+fn repeat_first<P: Payload>(mtcp: &mut Mtcp, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
     let Some(piece) = flow.first_missing(Sender::Gateway) else {
         return;
     };
     let fin = piece.flags.has(Flags::FIN);
-    flow.mtcp.m.asked_end = Some(piece.seq + piece.len + u32::from(fin));
-    flow.mtcp.m.asked_tsval = piece.timestamps.map(|own| own.tsval);
-    flow.mtcp.charge(piece.len, cx.now);
-    flow.mtcp.on_repeated();
+    mtcp.m.asked_end = Some(piece.seq + piece.len + u32::from(fin));
+    mtcp.m.asked_tsval = piece.timestamps.map(|own| own.tsval);
+    mtcp.m.share.charge(piece.len, cx.now);
+    mtcp.on_repeated();
     cx.counters.repaired += 1;
-    cx.actions.push(Action::Resend(piece));
+    mtcp.resend(flow, piece, cx.actions);
 }
 
 /// What was sent into a closed window is sent again when that opens.
-fn follow_window<P: Payload>(flow: &mut Flow<P>, segment: &Segment) {
+fn follow_window<P: Payload>(mtcp: &mut Mtcp, flow: &mut Flow<P>, segment: &Segment) {
     if segment.ack.before(flow.fh.una) {
         return;
     }
-    let was_closed = core::mem::replace(&mut flow.mtcp.m.closed, segment.window == 0);
-    if was_closed && is_outstanding(flow) {
-        flow.mtcp.on_repeated();
+    let was_closed = core::mem::replace(&mut mtcp.m.closed, segment.window == 0);
+    if was_closed && is_outstanding(mtcp, flow) {
+        mtcp.on_repeated();
         flow.rewind();
     }
 }
 
 /// The MH is gone: nothing more is sent, and none of what was is timed.
-pub(super) fn freeze<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
-    let m = &mut flow.mtcp.m;
+pub(super) fn freeze<P: Payload>(mtcp: &mut Mtcp, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
+    let m = &mut mtcp.m;
     if m.is_frozen() {
         return;
     }
     cx.counters.freezes += 1;
     m.state = Freeze::Frozen;
     m.delivery.interrupt();
-    if let Some(compression) = &mut flow.compression {
+    if let Some(compression) = &mut mtcp.compression {
         compression.on_frozen();
     }
     m.rexmt_at = None;
     m.persist = m.persist.afresh();
     m.asked_end = None;
-    arm_persist(flow, cx);
+    arm_persist(mtcp, flow, cx);
 }
 
 /// Somebody says that the MH is away.
-pub(super) fn on_disconnected<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
-    freeze(flow, cx);
-    (flow.mtcp.m.told_away, flow.mtcp.m.expired) = (true, false);
+pub(super) fn on_disconnected<P: Payload>(
+    mtcp: &mut Mtcp,
+    flow: &mut Flow<P>,
+    cx: &mut Context<'_, P>,
+) {
+    freeze(mtcp, flow, cx);
+    (mtcp.m.told_away, mtcp.m.expired) = (true, false);
 }
 
 /// Somebody says that the MH is there: if it was away, everything unacknowledged is sent
 /// again.
-pub(super) fn on_reconnected<P: Payload>(flow: &mut Flow<P>) {
-    if flow.mtcp.m.is_frozen() || flow.mtcp.m.told_away {
-        if let Some(compression) = &mut flow.compression {
+pub(super) fn on_reconnected<P: Payload>(mtcp: &mut Mtcp, flow: &mut Flow<P>) {
+    if mtcp.m.is_frozen() || mtcp.m.told_away {
+        if let Some(compression) = &mut mtcp.compression {
             compression.on_heard(true, flow.fh.una);
         }
-        resume(flow);
+        resume(mtcp, flow);
     }
 }
 
 /// There is something to ask the MH with.
-fn arm_persist<P: Payload>(flow: &mut Flow<P>, cx: &Context<'_, P>) {
+fn arm_persist<P: Payload>(mtcp: &mut Mtcp, flow: &mut Flow<P>, cx: &Context<'_, P>) {
     if !flow.cache.is_empty() {
         let interval_min = cx.settings.probe_interval_min;
-        let persist = &mut flow.mtcp.m.persist;
+        let persist = &mut mtcp.m.persist;
         persist.arm(cx.settings.mtcp.persist, cx.rtt, interval_min, cx.now);
     }
 }
 
 /// The MH is back: everything unacknowledged is sent again.
-fn resume<P: Payload>(flow: &mut Flow<P>) {
-    let m = &mut flow.mtcp.m;
+fn resume<P: Payload>(mtcp: &mut Mtcp, flow: &mut Flow<P>) {
+    let m = &mut mtcp.m;
     m.state = Freeze::NoFreeze;
     m.rexmt_at = None;
     m.persist = m.persist.afresh();
@@ -394,50 +391,50 @@ fn resume<P: Payload>(flow: &mut Flow<P>) {
 }
 
 /// Something may be due. True if M-TCP has frozen.
-pub(super) fn on_timeout<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) -> bool {
-    if flow.mtcp.m.is_frozen() {
-        arm_persist(flow, cx);
+pub(super) fn on_timeout<P: Payload>(
+    mtcp: &mut Mtcp,
+    flow: &mut Flow<P>,
+    cx: &mut Context<'_, P>,
+) -> bool {
+    if mtcp.m.is_frozen() {
+        arm_persist(mtcp, flow, cx);
         let interval_min = cx.settings.probe_interval_min;
         let mode = cx.settings.mtcp.persist;
-        let due = flow
-            .mtcp
-            .m
-            .persist
-            .is_due(mode, cx.rtt, interval_min, cx.now);
+        let due = mtcp.m.persist.is_due(mode, cx.rtt, interval_min, cx.now);
         if let (true, Some(packet)) = (due, flow.probe()) {
             let fin = packet.flags.has(Flags::FIN);
-            flow.mtcp.m.asked_end = Some(packet.seq + packet.len + u32::from(fin));
-            flow.mtcp.m.asked_tsval = packet.timestamps.map(|own| own.tsval);
+            mtcp.m.asked_end = Some(packet.seq + packet.len + u32::from(fin));
+            mtcp.m.asked_tsval = packet.timestamps.map(|own| own.tsval);
             cx.counters.probes += 1;
-            cx.actions.push(Action::Resend(packet));
+            mtcp.resend(flow, packet, cx.actions);
         }
         return false;
     }
-    if flow.mtcp.m.rexmt_at.is_none_or(|at| at > cx.now) {
+    if mtcp.m.rexmt_at.is_none_or(|at| at > cx.now) {
         return false;
     }
-    flow.mtcp.m.rexmt_at = None;
-    if !is_outstanding(flow) {
+    mtcp.m.rexmt_at = None;
+    if !is_outstanding(mtcp, flow) {
         return false;
     }
-    if flow.mtcp.m.expired_at.replace(flow.fh.una) == Some(flow.fh.una) {
+    if mtcp.m.expired_at.replace(flow.fh.una) == Some(flow.fh.una) {
         // RFC 2018, 8: what was reported may have been dropped since.
         flow.sacked.clear();
     }
-    freeze(flow, cx);
-    flow.mtcp.m.expired = true;
+    freeze(mtcp, flow, cx);
+    mtcp.m.expired = true;
     true
 }
 
 /// When something is due.
-pub(super) fn deadline<P: Payload>(flow: &Flow<P>) -> Option<Instant> {
-    let m = &flow.mtcp.m;
+pub(super) fn deadline<P: Payload>(mtcp: &Mtcp, flow: &Flow<P>) -> Option<Instant> {
+    let m = &mtcp.m;
     if m.is_frozen() {
         return m.persist.deadline();
     }
-    let sends = flow.has_backlog() && has_room(flow);
+    let sends = flow.has_backlog() && has_room(mtcp, flow);
     let pace = if sends {
-        Some(m.pacer.ready_at())
+        Some(m.share.pacer.ready_at())
     } else {
         None
     };

@@ -34,7 +34,7 @@ use core::time::Duration;
 
 use holdfast_wire::{Instant, SackBlocks, Segment, SeqNum};
 
-use super::{Context, MtcpRelease, MtcpShrink, m_tcp};
+use super::{Context, Mtcp, MtcpRelease, MtcpShrink};
 use crate::flow::{AckOutcome, Flow};
 use crate::rtt::RttEstimator;
 use crate::schemes::snoop::Echo;
@@ -153,27 +153,38 @@ impl ShTcp {
 }
 
 /// Section 5.3.2: RTO of the wireless half, from a segment's arrival here to the MH's ACK.
-fn rto<P: Payload>(flow: &Flow<P>, cx: &Context<'_, P>) -> Duration {
-    let rtt = &flow.mtcp.sh.rtt;
+fn rto<P: Payload>(mtcp: &Mtcp, cx: &Context<'_, P>) -> Duration {
+    let rtt = &mtcp.sh.rtt;
     let own = if rtt.srtt().is_some() { rtt } else { cx.rtt };
     own.rto(cx.settings.mtcp.rto_variation_min)
 }
 
 /// An ACK of SH-TCP's.
-fn tell<P: Payload>(flow: &mut Flow<P>, ack: SeqNum, window: u16, cx: &mut Context<'_, P>) {
+fn tell<P: Payload>(
+    mtcp: &mut Mtcp,
+    flow: &mut Flow<P>,
+    ack: SeqNum,
+    window: u16,
+    cx: &mut Context<'_, P>,
+) {
     let tsecr = flow.mh.timestamps.map_or(0, |mh| mh.tsecr);
     let made = flow.made_ack(ack, window, tsecr);
-    note_told(flow, ack, cx.now);
+    note_told(mtcp, flow, ack, cx.now);
     cx.actions.extend(made);
 }
 
-fn tell_open<P: Payload>(flow: &mut Flow<P>, ack: SeqNum, cx: &mut Context<'_, P>) {
-    let window = window_at(flow, ack, cx);
-    tell(flow, ack, window, cx);
+fn tell_open<P: Payload>(
+    mtcp: &mut Mtcp,
+    flow: &mut Flow<P>,
+    ack: SeqNum,
+    cx: &mut Context<'_, P>,
+) {
+    let window = window_at(mtcp, flow, ack, cx);
+    tell(mtcp, flow, ack, window, cx);
 }
 
-fn note_told<P: Payload>(flow: &mut Flow<P>, ack: SeqNum, now: Instant) {
-    let sh = &mut flow.mtcp.sh;
+fn note_told<P: Payload>(mtcp: &mut Mtcp, flow: &mut Flow<P>, ack: SeqNum, now: Instant) {
+    let sh = &mut mtcp.sh;
     if ack.after(sh.told) {
         sh.told = ack;
         sh.told_at = Some(now);
@@ -183,29 +194,35 @@ fn note_told<P: Payload>(flow: &mut Flow<P>, ack: SeqNum, now: Instant) {
 
 /// All of the saved byte's fellows are acknowledged: what the FH may hear of what the MH
 /// has. `closed`: the MH offers no window.
-fn ack_for_fh<P: Payload>(flow: &Flow<P>, closed: bool, release: MtcpRelease) -> SeqNum {
+fn ack_for_fh<P: Payload>(
+    mtcp: &Mtcp,
+    flow: &Flow<P>,
+    closed: bool,
+    release: MtcpRelease,
+) -> SeqNum {
     let una = flow.fh.una;
     let all = flow.fh.max.at_or_before(una);
     let fin = flow.fh.fin.is_some_and(|fin| fin.at_or_before(una));
     if fin || (all && (closed || release == MtcpRelease::AtOnce)) {
         una
     } else {
-        flow.mtcp.sh.told.max(una - 1)
+        mtcp.sh.told.max(una - 1)
     }
 }
 
 /// Data of the FH; `is_new` if it was not in the cache.
 pub(super) fn on_data<P: Payload>(
+    mtcp: &mut Mtcp,
     flow: &mut Flow<P>,
     segment: &Segment,
     is_new: bool,
     cx: &mut Context<'_, P>,
 ) {
-    let rto = rto(flow, cx);
-    let wait = wired_rto(flow, cx);
-    let shrinks_late = shrinks_late(flow, segment, is_new, cx);
-    let is_frozen = flow.mtcp.m.is_frozen();
-    let sh = &mut flow.mtcp.sh;
+    let rto = rto(mtcp, cx);
+    let wait = wired_rto(mtcp, cx);
+    let shrinks_late = shrinks_late(mtcp, flow, segment, is_new, cx);
+    let is_frozen = mtcp.m.is_frozen();
+    let sh = &mut mtcp.sh;
     sh.hear_fh(segment, cx.now);
     if is_new {
         sh.wintimer = Some(cx.now + rto);
@@ -220,22 +237,22 @@ pub(super) fn on_data<P: Payload>(
     match sh.state {
         Window::NoShrink if shrinks_late => {
             let told = sh.told;
-            shrink_at(flow, told, cx);
+            shrink_at(mtcp, flow, told, cx);
         }
-        Window::NoShrink => on_probe(flow, segment, cx),
+        Window::NoShrink => on_probe(mtcp, flow, segment, cx),
         // In persist state: a probe has a byte (RFC 9293, 3.8.6.1), kept like any other.
         Window::Shrunk => {
             let told = sh.told;
-            tell(flow, told, 0, cx);
+            tell(mtcp, flow, told, 0, cx);
         }
         Window::Recovering => {
             sh.sent_since = sh.sent_since.max(segment.end());
             sh.recovering_until = Some(cx.now + wait);
             let told = sh.told;
-            catch_up(flow, cx);
+            catch_up(mtcp, flow, cx);
             // It repeats itself: what was said may not have come through.
-            if !is_new && flow.mtcp.sh.told == told {
-                tell_open(flow, told, cx);
+            if !is_new && mtcp.sh.told == told {
+                tell_open(mtcp, flow, told, cx);
             }
         }
     }
@@ -243,25 +260,30 @@ pub(super) fn on_data<P: Payload>(
 
 /// NOSHRINK, and the MH itself offers no window: the FH probes it. Probes go to the MH, and
 /// the FH hears of the SH if it does not of the MH.
-fn on_probe<P: Payload>(flow: &mut Flow<P>, segment: &Segment, cx: &mut Context<'_, P>) {
+fn on_probe<P: Payload>(
+    mtcp: &mut Mtcp,
+    flow: &mut Flow<P>,
+    segment: &Segment,
+    cx: &mut Context<'_, P>,
+) {
     let una = flow.fh.una;
-    if !m_tcp::is_closed(flow) || segment.seq.after(una) {
+    if !mtcp.m.closed || segment.seq.after(una) {
         return;
     }
-    let away = flow.mtcp.m.is_frozen();
-    let unanswered = core::mem::replace(&mut flow.mtcp.sh.probed, true);
+    let away = mtcp.m.is_frozen();
+    let unanswered = core::mem::replace(&mut mtcp.sh.probed, true);
     if unanswered || away {
-        let told = flow.mtcp.sh.told;
-        tell(flow, told, 0, cx);
+        let told = mtcp.sh.told;
+        tell(mtcp, flow, told, 0, cx);
     }
 }
 
 /// A byte is saved: the wintimer runs.
-fn save<P: Payload>(flow: &mut Flow<P>, cx: &Context<'_, P>) {
-    if flow.mtcp.sh.state == Window::NoShrink && flow.mtcp.sh.told.before(flow.fh.una) {
-        let at = cx.now + rto(flow, cx);
+fn save<P: Payload>(mtcp: &mut Mtcp, flow: &mut Flow<P>, cx: &Context<'_, P>) {
+    if mtcp.sh.state == Window::NoShrink && mtcp.sh.told.before(flow.fh.una) {
+        let at = cx.now + rto(mtcp, cx);
         let all = flow.fh.max.at_or_before(flow.fh.una);
-        let wintimer = flow.mtcp.sh.wintimer.get_or_insert(at);
+        let wintimer = mtcp.sh.wintimer.get_or_insert(at);
         // Nothing is to be shrunk: what was known of the round trip before does not count.
         if all {
             *wintimer = at.min(*wintimer);
@@ -271,31 +293,33 @@ fn save<P: Payload>(flow: &mut Flow<P>, cx: &Context<'_, P>) {
 
 /// A segment of the FH that brings nothing new.
 pub(super) fn on_nothing_new<P: Payload>(
+    mtcp: &mut Mtcp,
     flow: &mut Flow<P>,
     segment: &Segment,
     cx: &mut Context<'_, P>,
 ) -> Verdict {
-    flow.mtcp.sh.hear_fh(segment, cx.now);
-    let verdict = answer_nothing_new(flow, segment, cx);
+    mtcp.sh.hear_fh(segment, cx.now);
+    let verdict = answer_nothing_new(mtcp, flow, segment, cx);
     let all = flow.mh.nxt.at_or_before(segment.ack);
     if verdict == Verdict::Forward {
-        flow.mtcp.sh.uplink_open &= !all;
-    } else if flow.mtcp.sh.uplink_open && segment.is_empty() && !flow.mtcp.m.is_frozen() {
+        mtcp.sh.uplink_open &= !all;
+    } else if mtcp.sh.uplink_open && segment.is_empty() && !mtcp.m.is_frozen() {
         // The MH takes no ACK out of a segment that lies before what it has (RFC 9293, 3.10.7.4).
         let made = flow.made_report(segment.ack, SackBlocks::default());
         cx.actions.extend(made);
-        flow.mtcp.sh.uplink_open = !all;
+        mtcp.sh.uplink_open = !all;
     }
     verdict
 }
 
 fn answer_nothing_new<P: Payload>(
+    mtcp: &mut Mtcp,
     flow: &mut Flow<P>,
     segment: &Segment,
     cx: &mut Context<'_, P>,
 ) -> Verdict {
     let una = flow.fh.una;
-    let sh = &mut flow.mtcp.sh;
+    let sh = &mut mtcp.sh;
     // A challenge ACK and any ACK in turn have SEG.SEQ = SND.NXT and are not answered: no
     // loop. A probe lies before what the MH has acknowledged.
     if segment.is_empty() && !segment.seq.before(una) {
@@ -303,33 +327,33 @@ fn answer_nothing_new<P: Payload>(
     }
     let told = sh.told;
     match sh.state {
-        Window::Shrunk => tell(flow, told, 0, cx),
+        Window::Shrunk => tell(mtcp, flow, told, 0, cx),
         Window::Recovering => {
             sh.sent_since = sh.sent_since.max(segment.end());
-            catch_up(flow, cx);
-            if flow.mtcp.sh.told == told {
-                tell_open(flow, told, cx);
+            catch_up(mtcp, flow, cx);
+            if mtcp.sh.told == told {
+                tell_open(mtcp, flow, told, cx);
             }
         }
         // Its own ACK tells where its `snd_max` is: it did set that back, and answers an ACK
         // beyond it with an ACK, for ever.
         Window::NoShrink if segment.is_empty() && sh.was_shrunk && segment.seq.before(told - 1) => {
             sh.told = segment.seq;
-            recover(flow, cx);
-            tell_open(flow, segment.seq, cx);
+            recover(mtcp, cx);
+            tell_open(mtcp, flow, segment.seq, cx);
         }
         Window::NoShrink if segment.is_empty() => {
             // The MH answers, and what it says goes through to the last byte.
             sh.told = una;
-            on_probe(flow, segment, cx);
+            on_probe(mtcp, flow, segment, cx);
             return Verdict::Forward;
         }
         Window::NoShrink => {
             // One that has set `snd_max` back takes no ACK of more than it has sent.
             if sh.was_shrunk && segment.end().before(told) {
-                tell_open(flow, segment.end(), cx);
+                tell_open(mtcp, flow, segment.end(), cx);
             }
-            tell_open(flow, una, cx);
+            tell_open(mtcp, flow, una, cx);
         }
     }
     Verdict::Suppress
@@ -337,38 +361,39 @@ fn answer_nothing_new<P: Payload>(
 
 /// A segment of the MH, after M-TCP took it.
 pub(super) fn on_ack<P: Payload>(
+    mtcp: &mut Mtcp,
     flow: &mut Flow<P>,
     segment: &Segment,
     outcome: &AckOutcome,
     cx: &mut Context<'_, P>,
 ) -> Verdict {
     let una = flow.fh.una;
-    (flow.mtcp.sh.probed, flow.mtcp.sh.unanswered) = (false, 0);
-    flow.mtcp.sh.uplink_open |= !segment.is_empty();
-    if let Some((end, at)) = flow.mtcp.sh.timed
+    (mtcp.sh.probed, mtcp.sh.unanswered) = (false, 0);
+    mtcp.sh.uplink_open |= !segment.is_empty();
+    if let Some((end, at)) = mtcp.sh.timed
         && end.at_or_before(una)
     {
-        flow.mtcp.sh.rtt.sample(cx.now.saturating_since(at));
-        flow.mtcp.sh.timed = None;
+        mtcp.sh.rtt.sample(cx.now.saturating_since(at));
+        mtcp.sh.timed = None;
     }
-    let moved = flow.mtcp.sh.mh_window.replace(segment.window) != Some(segment.window);
-    let told = flow.mtcp.sh.told;
-    match flow.mtcp.sh.state {
+    let moved = mtcp.sh.mh_window.replace(segment.window) != Some(segment.window);
+    let told = mtcp.sh.told;
+    match mtcp.sh.state {
         Window::NoShrink => {}
-        Window::Shrunk if outcome.acked == 0 => return instead(flow, segment, cx),
+        Window::Shrunk if outcome.acked == 0 => return instead(mtcp, flow, segment, cx),
         Window::Shrunk if cx.settings.mtcp.shrink == MtcpShrink::Late => {
-            flow.mtcp.sh.state = Window::NoShrink;
+            mtcp.sh.state = Window::NoShrink;
         }
         Window::Shrunk => {
-            reopen(flow, cx);
-            return instead(flow, segment, cx);
+            reopen(mtcp, flow, cx);
+            return instead(mtcp, flow, segment, cx);
         }
         Window::Recovering => {
-            catch_up(flow, cx);
-            if moved && flow.mtcp.sh.told == told {
-                tell_open(flow, told, cx);
+            catch_up(mtcp, flow, cx);
+            if moved && mtcp.sh.told == told {
+                tell_open(mtcp, flow, told, cx);
             }
-            return instead(flow, segment, cx);
+            return instead(mtcp, flow, segment, cx);
         }
     }
     if segment.ack.before(una) {
@@ -380,10 +405,10 @@ pub(super) fn on_ack<P: Payload>(
     let ack = if lost_before {
         una
     } else {
-        ack_for_fh(flow, segment.window == 0, cx.settings.mtcp.release)
+        ack_for_fh(mtcp, flow, segment.window == 0, cx.settings.mtcp.release)
     };
-    let window = within_own(flow, ack, segment.window, cx);
-    let verdict = if !moved && is_ours_to_repair(flow, segment, outcome) {
+    let window = within_own(mtcp, flow, ack, segment.window, cx);
+    let verdict = if !moved && is_ours_to_repair(mtcp, flow, segment, outcome) {
         Verdict::Suppress
     } else if ack == segment.ack && window == segment.window {
         Verdict::Forward
@@ -391,18 +416,23 @@ pub(super) fn on_ack<P: Payload>(
         Verdict::ForwardWithAck { ack, window }
     };
     if verdict != Verdict::Suppress {
-        note_told(flow, ack, cx.now);
+        note_told(mtcp, flow, ack, cx.now);
     }
-    save(flow, cx);
+    save(mtcp, flow, cx);
     verdict
 }
 
 /// With a share of a known capacity the wireless half is M-TCP's alone: of what it loses
 /// the FH hears nothing (section 3.1).
-fn is_ours_to_repair<P: Payload>(flow: &Flow<P>, segment: &Segment, outcome: &AckOutcome) -> bool {
+fn is_ours_to_repair<P: Payload>(
+    mtcp: &Mtcp,
+    flow: &Flow<P>,
+    segment: &Segment,
+    outcome: &AckOutcome,
+) -> bool {
     // Without a window it answers a probe.
     let duplicate = segment.is_empty() && outcome.acked == 0 && segment.window > 0;
-    flow.mtcp.m.in_cell
+    mtcp.m.share.in_cell
         && duplicate
         && flow.fh.max.after(flow.fh.una)
         && flow.cache.holds(flow.fh.una)
@@ -410,39 +440,48 @@ fn is_ours_to_repair<P: Payload>(flow: &Flow<P>, segment: &Segment, outcome: &Ac
 
 /// What goes to the FH in place of the MH's segment, with an ACK of what the FH was told:
 /// nothing, if that has no more to say than an ACK.
-fn instead<P: Payload>(flow: &mut Flow<P>, segment: &Segment, cx: &Context<'_, P>) -> Verdict {
+fn instead<P: Payload>(
+    mtcp: &mut Mtcp,
+    flow: &mut Flow<P>,
+    segment: &Segment,
+    cx: &Context<'_, P>,
+) -> Verdict {
     if segment.is_empty() {
         return Verdict::Suppress;
     }
-    let ack = flow.mtcp.sh.told;
-    let window = match flow.mtcp.sh.state {
+    let ack = mtcp.sh.told;
+    let window = match mtcp.sh.state {
         Window::Shrunk => 0,
         // Its own may be an older one.
-        _ => window_at(flow, ack, cx),
+        _ => window_at(mtcp, flow, ack, cx),
     };
-    note_told(flow, ack, cx.now);
+    note_told(mtcp, flow, ack, cx.now);
     Verdict::ForwardWithAck { ack, window }
 }
 
 /// The MH is back.
-pub(super) fn on_reconnected<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
-    flow.mtcp.sh.timed = None;
+pub(super) fn on_reconnected<P: Payload>(
+    mtcp: &mut Mtcp,
+    flow: &mut Flow<P>,
+    cx: &mut Context<'_, P>,
+) {
+    mtcp.sh.timed = None;
     let late = cx.settings.mtcp.shrink == MtcpShrink::Late;
-    match flow.mtcp.sh.state {
-        Window::Shrunk if !late => reopen(flow, cx),
-        Window::Shrunk | Window::NoShrink if late => wake(flow, cx),
+    match mtcp.sh.state {
+        Window::Shrunk if !late => reopen(mtcp, flow, cx),
+        Window::Shrunk | Window::NoShrink if late => wake(mtcp, flow, cx),
         _ => {}
     }
 }
 
 /// Something may be due.
-pub(super) fn on_timeout<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
+pub(super) fn on_timeout<P: Payload>(mtcp: &mut Mtcp, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
     let due = |at: Option<Instant>| at.is_some_and(|at| at <= cx.now);
-    if due(flow.mtcp.sh.unproved_until) {
-        flow.mtcp.sh.unproved_until = None;
+    if due(mtcp.sh.unproved_until) {
+        mtcp.sh.unproved_until = None;
     }
     let (wintimer, recovering, reopening) = {
-        let sh = &flow.mtcp.sh;
+        let sh = &mtcp.sh;
         (
             due(sh.wintimer),
             due(sh.recovering_until),
@@ -450,15 +489,15 @@ pub(super) fn on_timeout<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>
         )
     };
     if wintimer {
-        on_wintimer(flow, cx);
+        on_wintimer(mtcp, flow, cx);
     }
     if recovering {
-        end_recovering(flow, cx);
+        end_recovering(mtcp, flow, cx);
     }
     if reopening {
-        flow.mtcp.sh.reopen_at = None;
-        if flow.mtcp.sh.state != Window::Shrunk {
-            open_again(flow, cx);
+        mtcp.sh.reopen_at = None;
+        if mtcp.sh.state != Window::Shrunk {
+            open_again(mtcp, flow, cx);
         }
     }
 }

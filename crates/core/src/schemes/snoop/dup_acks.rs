@@ -7,7 +7,7 @@ use core::time::Duration;
 use holdfast_wire::{Flags, Instant, Segment, SeqNum};
 
 use super::told::{self, Hole};
-use super::{SnoopSet, retransmit, speaks_sack};
+use super::{Snoop, SnoopSet, retransmit, speaks_sack};
 use crate::flow::{AckOutcome, Flow, Sender};
 use crate::schemes::Context;
 use crate::{Payload, Verdict};
@@ -59,6 +59,7 @@ impl DupAcks {
 
 /// The three kinds of ACK; `window` is what the FH knew before.
 pub(super) fn on_ack<P: Payload>(
+    snoop: &mut Snoop<P>,
     flow: &mut Flow<P>,
     segment: &Segment,
     outcome: &AckOutcome,
@@ -67,14 +68,15 @@ pub(super) fn on_ack<P: Payload>(
     cx: &mut Context<'_, P>,
 ) -> Verdict {
     let today = cx.settings.snoop.set == SnoopSet::Today;
-    hear(flow, cx);
+    hear(snoop, cx);
     if outcome.acked > 0 {
-        let filled = flow.snoop.dup_acks.hole;
-        on_new_ack(flow, today, cx);
+        let filled = snoop.dup_acks.hole;
+        on_new_ack(snoop, flow, today, cx);
         let speaks = !segment.is_empty() || segment.flags.has(Flags::ECE);
-        let tells =
-            filled.is_some_and(|filled| !speaks && told::tells_of_filled(flow, filled, window, cx));
-        return if tells || flow.snoop.told.holds_acks() {
+        let tells = filled.is_some_and(|filled| {
+            !speaks && told::tells_of_filled(snoop, flow, filled, window, cx)
+        });
+        return if tells || snoop.told.holds_acks() {
             Verdict::Suppress
         } else {
             Verdict::Forward
@@ -90,25 +92,25 @@ pub(super) fn on_ack<P: Payload>(
     }
     let una = flow.fh.una;
     let cached = flow.cache.holds(una);
-    if !cached || flow.snoop.fixed_half.has_repeated(una, una + 1) {
+    if !cached || snoop.fixed_half.has_repeated(una, una + 1) {
         // To be resent by the FH, which counts these.
         return Verdict::Forward;
     }
-    if today && !hides(flow, cx) {
+    if today && !hides(snoop, flow, cx) {
         return Verdict::Forward;
     }
-    if flow.snoop.dup_acks.expected > 0 {
-        flow.snoop.dup_acks.expected -= 1;
+    if snoop.dup_acks.expected > 0 {
+        snoop.dup_acks.expected -= 1;
     } else {
-        retransmit_and_expect(flow, cx);
+        retransmit_and_expect(snoop, flow, cx);
     }
     Verdict::Suppress
 }
 
 /// The MH is there: waits that its silence has made long are as usual again.
-fn hear<P: Payload>(flow: &mut Flow<P>, cx: &Context<'_, P>) {
-    let wait = flow.snoop.retransmission_wait(&cx.settings.snoop);
-    let dup_acks = &mut flow.snoop.dup_acks;
+fn hear<P: Payload>(snoop: &mut Snoop<P>, cx: &Context<'_, P>) {
+    let wait = snoop.retransmission_wait(&cx.settings.snoop);
+    let dup_acks = &mut snoop.dup_acks;
     if core::mem::take(&mut dup_acks.unheard) > TRIES {
         dup_acks.round_trip_at = dup_acks.round_trip_at.map(|_| cx.now + wait);
         dup_acks.persist_at = None;
@@ -117,12 +119,16 @@ fn hear<P: Payload>(flow: &mut Flow<P>, cx: &Context<'_, P>) {
 
 /// The first packet goes out again; each one sent after it may cause a duplicate ACK still,
 /// the one that has come left out.
-fn retransmit_and_expect<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
+fn retransmit_and_expect<P: Payload>(
+    snoop: &mut Snoop<P>,
+    flow: &mut Flow<P>,
+    cx: &mut Context<'_, P>,
+) {
     let expected = packets_after_first(flow).saturating_sub(1);
     if retransmit_first(flow, cx) {
-        let wait = flow.snoop.retransmission_wait(&cx.settings.snoop);
+        let wait = snoop.retransmission_wait(&cx.settings.snoop);
         let max = flow.fh.max;
-        let dup_acks = &mut flow.snoop.dup_acks;
+        let dup_acks = &mut snoop.dup_acks;
         dup_acks.expected = expected;
         dup_acks.round_trip_at = Some(cx.now + wait);
         dup_acks.recover.get_or_insert(max);
@@ -132,38 +138,39 @@ fn retransmit_and_expect<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>
 /// A new ACK: what was known of the first packet is over. Today, an ACK of some of what
 /// had been sent before the retransmission tells of the next loss (RFC 6582, 3.2); the
 /// paper waits for a duplicate ACK of it.
-fn on_new_ack<P: Payload>(flow: &mut Flow<P>, today: bool, cx: &mut Context<'_, P>) {
+fn on_new_ack<P: Payload>(
+    snoop: &mut Snoop<P>,
+    flow: &mut Flow<P>,
+    today: bool,
+    cx: &mut Context<'_, P>,
+) {
     let una = flow.fh.una;
-    let recover = flow
-        .snoop
-        .dup_acks
-        .recover
-        .filter(|recover| recover.after(una));
-    flow.snoop.dup_acks = DupAcks::default();
-    flow.snoop.told.hides_nothing();
+    let recover = snoop.dup_acks.recover.filter(|recover| recover.after(una));
+    snoop.dup_acks = DupAcks::default();
+    snoop.told.hides_nothing();
     let repairs = today && !flow.repairs_itself();
     if let (true, Some(recover)) = (repairs, recover) {
-        flow.snoop.dup_acks.recover = Some(recover);
-        told::judge_loss(flow, cx);
-        retransmit_and_expect(flow, cx);
+        snoop.dup_acks.recover = Some(recover);
+        told::judge_loss(snoop, flow, cx);
+        retransmit_and_expect(snoop, flow, cx);
     }
 }
 
 /// Whether a loss is kept from an FH without SACK: not for too long.
-fn hides<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) -> bool {
-    if flow.snoop.told.shows_all() {
+fn hides<P: Payload>(snoop: &mut Snoop<P>, flow: &mut Flow<P>, cx: &mut Context<'_, P>) -> bool {
+    if snoop.told.shows_all() {
         return false;
     }
     let una = flow.fh.una;
-    let dup_acks = &mut flow.snoop.dup_acks;
+    let dup_acks = &mut snoop.dup_acks;
     let first = dup_acks.hidden_since.is_none();
     let since = *dup_acks.hidden_since.get_or_insert(cx.now);
     if first {
         dup_acks.hole = flow.cache.segment_len_at(una).map(|len| (una, len));
-        told::judge_loss(flow, cx);
+        told::judge_loss(snoop, flow, cx);
     }
-    told::hide(flow, since, cx);
-    !flow.snoop.told.shows_all()
+    told::hide(snoop, flow, since, cx);
+    !snoop.told.shows_all()
 }
 
 /// Packets on their way to the MH beyond the first.
@@ -189,26 +196,30 @@ pub(super) fn retransmit_first<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<
     true
 }
 
-pub(super) fn on_timeout<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
+pub(super) fn on_timeout<P: Payload>(
+    snoop: &mut Snoop<P>,
+    flow: &mut Flow<P>,
+    cx: &mut Context<'_, P>,
+) {
     let settings = &cx.settings.snoop;
-    let persist = persist_wait(flow, cx);
-    let timers = flow.snoop.dup_acks;
+    let persist = persist_wait(snoop, flow, cx);
+    let timers = snoop.dup_acks;
     if timers.round_trip_at.is_some_and(|at| at <= cx.now) {
-        let wait = flow.snoop.retransmission_wait(settings);
+        let wait = snoop.retransmission_wait(settings);
         let again = retransmit_first(flow, cx);
-        let dup_acks = &mut flow.snoop.dup_acks;
+        let dup_acks = &mut snoop.dup_acks;
         let wait = wait * dup_acks.tries_again();
         dup_acks.round_trip_at = again.then_some(cx.now + wait);
     }
     if timers.persist_at.is_some_and(|at| at <= cx.now) {
-        flow.snoop.dup_acks.persist_at = None;
+        snoop.dup_acks.persist_at = None;
         let Some(persist) = persist else {
             return;
         };
         if cx.now < flow.seen + persist {
-            flow.snoop.dup_acks.persist_at = Some(flow.seen + persist);
+            snoop.dup_acks.persist_at = Some(flow.seen + persist);
         } else if retransmit_first(flow, cx) {
-            let dup_acks = &mut flow.snoop.dup_acks;
+            let dup_acks = &mut snoop.dup_acks;
             dup_acks.expected = 0;
             dup_acks.persist_at = Some(cx.now + persist * dup_acks.tries_again());
         }
@@ -216,21 +227,29 @@ pub(super) fn on_timeout<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>
 }
 
 /// The persist timer runs while something cached is not acknowledged.
-pub(super) fn arm_persist<P: Payload>(flow: &mut Flow<P>, cx: &Context<'_, P>) {
-    let wait = persist_wait(flow, cx).filter(|_| !flow.cache.is_empty());
+pub(super) fn arm_persist<P: Payload>(
+    snoop: &mut Snoop<P>,
+    flow: &mut Flow<P>,
+    cx: &Context<'_, P>,
+) {
+    let wait = persist_wait(snoop, flow, cx).filter(|_| !flow.cache.is_empty());
     let seen = flow.seen;
-    let timer = &mut flow.snoop.dup_acks.persist_at;
+    let timer = &mut snoop.dup_acks.persist_at;
     // Put off by each packet; a retransmission has put it off further.
     *timer = wait.map(|wait| timer.map_or(seen + wait, |old| old.max(seen + wait)));
 }
 
 /// The persist timer's wait, if it runs. Today the reports find what is lost, and without
 /// them a round trip may be longer than the paper's wait.
-fn persist_wait<P: Payload>(flow: &Flow<P>, cx: &Context<'_, P>) -> Option<Duration> {
+fn persist_wait<P: Payload>(
+    snoop: &Snoop<P>,
+    flow: &Flow<P>,
+    cx: &Context<'_, P>,
+) -> Option<Duration> {
     let settings = &cx.settings.snoop;
     if settings.set == SnoopSet::Paper1995 {
         return Some(settings.persist);
     }
-    let srtt = flow.snoop.srtt.or(cx.rtt.srtt())?;
-    (!speaks_sack(flow)).then(|| settings.persist.max(srtt * 2))
+    let srtt = snoop.srtt.or(cx.rtt.srtt())?;
+    (!speaks_sack(snoop, flow)).then(|| settings.persist.max(srtt * 2))
 }

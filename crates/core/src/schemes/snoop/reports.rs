@@ -13,7 +13,7 @@ use holdfast_wire::{Flags, Instant, SackBlocks, Segment, SeqNum};
 
 use super::dup_acks::DupAcks;
 use super::told::{self, DUP_THRESH, Hole, QUEUE_MIN};
-use super::{radio, retransmit, speaks_sack};
+use super::{Snoop, radio, retransmit, speaks_sack};
 use crate::flow::{AckOutcome, Arrivals, Flow, Sender, Transmission};
 use crate::schemes::Context;
 use crate::{Payload, Verdict};
@@ -61,6 +61,7 @@ impl Reports {
 
 /// An ACK of a flow with SACK; `window` is what the FH knew before.
 pub(super) fn on_ack<P: Payload>(
+    snoop: &mut Snoop<P>,
     flow: &mut Flow<P>,
     segment: &Segment,
     outcome: &AckOutcome,
@@ -69,30 +70,30 @@ pub(super) fn on_ack<P: Payload>(
     cx: &mut Context<'_, P>,
 ) -> Verdict {
     // What was begun before the MH was known to speak SACK.
-    flow.snoop.dup_acks = DupAcks::default();
-    let reports = &mut flow.snoop.reports;
+    snoop.dup_acks = DupAcks::default();
+    let reports = &mut snoop.reports;
     reports.arrivals.merge(outcome.arrivals);
     let filled = reports.hole.take().filter(|_| outcome.acked > 0);
     if outcome.acked > 0 {
         reports.hidden_since = None;
     }
-    if !knows_radio(flow, segment, cx) {
-        (flow.snoop.reports.lost_at, flow.snoop.reports.hidden_since) = (None, None);
+    if !knows_radio(snoop, flow, segment, cx) {
+        (snoop.reports.lost_at, snoop.reports.hidden_since) = (None, None);
         return Verdict::Forward;
     }
-    repair(flow, outcome.arrived_bytes, cx);
+    repair(snoop, flow, outcome.arrived_bytes, cx);
     let hole = !flow.sacked.is_empty();
-    note_hole(flow, hole, cx);
+    note_hole(snoop, flow, hole, cx);
     let speaks = !segment.is_empty() || segment.flags.has(Flags::ECE);
-    let tells =
-        filled.is_some_and(|filled| !speaks && told::tells_of_filled(flow, filled, window, cx));
-    if tells || flow.snoop.told.holds_acks() {
+    let tells = filled
+        .is_some_and(|filled| !speaks && told::tells_of_filled(snoop, flow, filled, window, cx));
+    if tells || snoop.told.holds_acks() {
         return Verdict::Suppress;
     }
-    if flow.snoop.told.shows_all() {
+    if snoop.told.shows_all() {
         return Verdict::Forward;
     }
-    let shown = shown_blocks(flow, segment);
+    let shown = shown_blocks(snoop, segment);
     // Less its D-SACK, a duplicate ACK would tell of a loss that is none.
     let told_nothing = hole || !segment.options.sack.is_empty();
     if duplicate && shown.is_empty() && told_nothing {
@@ -106,54 +107,63 @@ pub(super) fn on_ack<P: Payload>(
 }
 
 /// The radio is known to lose packets, or a hole that shows now tells so.
-fn knows_radio<P: Payload>(flow: &mut Flow<P>, segment: &Segment, cx: &Context<'_, P>) -> bool {
+fn knows_radio<P: Payload>(
+    snoop: &mut Snoop<P>,
+    flow: &mut Flow<P>,
+    segment: &Segment,
+    cx: &Context<'_, P>,
+) -> bool {
     if flow.repairs_itself() {
         return true;
     }
-    let is_known = cx.radio_loses || radio::is_known(flow.snoop.radio.lost_at(), cx.now);
-    let (Some(noted), Some(rtt), Some(least)) =
-        (flow.sacked.highest(), flow.snoop.rtt, cx.rtt.least())
+    let is_known = cx.radio_loses || radio::is_known(snoop.radio.lost_at(), cx.now);
+    let (Some(noted), Some(rtt), Some(least)) = (flow.sacked.highest(), snoop.rtt, cx.rtt.least())
     else {
         return is_known;
     };
     // What is too much to be noted is not news later.
     let reported = segment.options.sack.iter().map(|(_, right)| right);
     let highest = reported.fold(noted, SeqNum::max);
-    let from = flow.snoop.radio.unjudged(flow.fh.una, highest);
+    let from = snoop.radio.unjudged(flow.fh.una, highest);
     if flow.sacked.holes(from).next().is_some() {
-        let queue_min = told::short_queue(&flow.snoop, cx.rtt);
+        let queue_min = told::short_queue(snoop, cx.rtt);
         let queue = rtt.saturating_sub(least);
-        let radio = &mut flow.snoop.radio;
+        let radio = &mut snoop.radio;
         radio.on_hole(queue, queue_min, is_known, cx.now);
     }
-    is_known || radio::is_known(flow.snoop.radio.lost_at(), cx.now)
+    is_known || radio::is_known(snoop.radio.lost_at(), cx.now)
 }
 
 /// Whether there is a hole now, and since when the FH does not know of it.
-fn note_hole<P: Payload>(flow: &mut Flow<P>, hole: bool, cx: &mut Context<'_, P>) {
+fn note_hole<P: Payload>(
+    snoop: &mut Snoop<P>,
+    flow: &mut Flow<P>,
+    hole: bool,
+    cx: &mut Context<'_, P>,
+) {
     let una = flow.fh.una;
     if !hole {
-        flow.snoop.reports.hidden_since = None;
-        flow.snoop.told.hides_nothing();
+        snoop.reports.hidden_since = None;
+        snoop.told.hides_nothing();
         return;
     }
     let len = flow.cache.segment_len_at(una);
-    flow.snoop.reports.hole = len.map(|len| (una, len));
-    if flow.snoop.told.shows_all() {
+    snoop.reports.hole = len.map(|len| (una, len));
+    if snoop.told.shows_all() {
         return;
     }
-    let since = *flow.snoop.reports.hidden_since.get_or_insert(cx.now);
+    let since = *snoop.reports.hidden_since.get_or_insert(cx.now);
     if flow.cache.holds(una) {
-        told::hide(flow, since, cx);
+        told::hide(snoop, flow, since, cx);
     } else {
         // What the wired half has lost only the FH can send.
-        told::tell_all(flow, cx);
+        told::tell_all(snoop, flow, cx);
     }
 }
 
 /// Of the blocks in an ACK those that the FH may see: D-SACK (RFC 2883) of what the FH
 /// itself has sent twice.
-fn shown_blocks<P: Payload>(flow: &Flow<P>, segment: &Segment) -> SackBlocks {
+fn shown_blocks<P: Payload>(snoop: &Snoop<P>, segment: &Segment) -> SackBlocks {
     let mut shown = SackBlocks::default();
     let mut blocks = segment.options.sack.iter();
     let (Some((left, right)), second) = (blocks.next(), blocks.next()) else {
@@ -162,16 +172,21 @@ fn shown_blocks<P: Payload>(flow: &Flow<P>, segment: &Segment) -> SackBlocks {
     let inside =
         |outer: (SeqNum, SeqNum)| outer.0.at_or_before(left) && right.at_or_before(outer.1);
     let twice = right.at_or_before(segment.ack) || second.is_some_and(inside);
-    let asked = flow.snoop.told.has_asked_for(left, right);
-    if twice && !asked && flow.snoop.fixed_half.has_repeated(left, right) {
+    let asked = snoop.told.has_asked_for(left, right);
+    if twice && !asked && snoop.fixed_half.has_repeated(left, right) {
         shown.push(left, right);
     }
     shown
 }
 
 /// Retransmits what is lost.
-fn repair<P: Payload>(flow: &mut Flow<P>, arrived_bytes: u32, cx: &mut Context<'_, P>) {
-    flow.snoop.reports.lost_at = None;
+fn repair<P: Payload>(
+    snoop: &mut Snoop<P>,
+    flow: &mut Flow<P>,
+    arrived_bytes: u32,
+    cx: &mut Context<'_, P>,
+) {
+    snoop.reports.lost_at = None;
     // After an outage all that is kept is being sent on.
     if flow.repairs_itself() {
         return;
@@ -179,24 +194,24 @@ fn repair<P: Payload>(flow: &mut Flow<P>, arrived_bytes: u32, cx: &mut Context<'
     let segment_len = flow.cache.segment_len_at(flow.fh.una).unwrap_or(u32::MAX);
     let arrived = arrived_bytes.div_ceil(segment_len);
     let mut left = (arrived + REPAIRS_BESIDES).min(REPAIRS_MAX);
-    let (lost, next) = find_lost(flow, left, cx);
+    let (lost, next) = find_lost(snoop, flow, left, cx);
     for lost in lost {
         if left == 0 {
             break;
         }
         if lost.retransmissions == 0 && !lost.by_fh {
-            told::judge_loss(flow, cx);
+            told::judge_loss(snoop, flow, cx);
         }
         let sent = retransmit_range(flow, lost.seq, lost.end, left, Sender::GatewayAhead, cx);
         if sent == 0 {
             // Not cached: to be resent by the FH.
             let (seq, end) = (lost.seq, lost.end);
             flow.transmissions.note(seq, end, Sender::Gateway, cx.now);
-            told::tell_all(flow, cx);
+            told::tell_all(snoop, flow, cx);
         }
         left = left.saturating_sub(sent.max(1));
     }
-    flow.snoop.reports.lost_at = if left == 0 {
+    snoop.reports.lost_at = if left == 0 {
         // The rest with the next ACK, or at once if none comes.
         Some(cx.now + cx.settings.snoop.retransmit_interval_min)
     } else {
@@ -229,11 +244,12 @@ fn retransmit_range<P: Payload>(
 
 /// The first lost ranges, `most` of them at most, and when there may be another.
 fn find_lost<P: Payload>(
+    snoop: &Snoop<P>,
     flow: &Flow<P>,
     most: u32,
     cx: &Context<'_, P>,
 ) -> (Vec<Transmission>, Option<Instant>) {
-    let arrivals = &flow.snoop.reports.arrivals;
+    let arrivals = &snoop.reports.arrivals;
     let highest = flow.sacked.highest().unwrap_or(flow.fh.una);
     let (mut lost, mut next) = (Vec::new(), None);
     for (left, right) in flow.sacked.holes(flow.fh.una) {
@@ -242,8 +258,8 @@ fn find_lost<P: Payload>(
             let far = highest.distance_from(sent.end) >= DUP_THRESH * segment_len;
             let at = match (arrivals.overtook(&sent), far) {
                 (true, true) => cx.now,
-                (true, false) => sent.at + reordering_wait(flow, cx),
-                (false, _) if sent.retransmissions > 0 => unanswered_at(flow, &sent, cx),
+                (true, false) => sent.at + reordering_wait(snoop, cx),
+                (false, _) if sent.retransmissions > 0 => unanswered_at(snoop, flow, &sent, cx),
                 (false, _) => continue,
             };
             // What goes out at this moment is not sent twice at it.
@@ -266,42 +282,47 @@ fn find_lost<P: Payload>(
 }
 
 /// What has been overtaken by less than three segments may yet come for so long.
-fn reordering_wait<P: Payload>(flow: &Flow<P>, cx: &Context<'_, P>) -> Duration {
-    let rtt = newest_rtt(flow, cx);
+fn reordering_wait<P: Payload>(snoop: &Snoop<P>, cx: &Context<'_, P>) -> Duration {
+    let rtt = newest_rtt(snoop, cx);
     rtt + cx.rtt.least().unwrap_or(rtt) / 4
 }
 
-fn newest_rtt<P: Payload>(flow: &Flow<P>, cx: &Context<'_, P>) -> Duration {
-    let wait = || flow.snoop.retransmission_wait(&cx.settings.snoop);
-    flow.snoop.rtt.unwrap_or_else(wait)
+fn newest_rtt<P: Payload>(snoop: &Snoop<P>, cx: &Context<'_, P>) -> Duration {
+    let wait = || snoop.retransmission_wait(&cx.settings.snoop);
+    snoop.rtt.unwrap_or_else(wait)
 }
 
 /// When a retransmission of which nothing is known is taken for lost. One that waits its
 /// turn is overtaken by what is sent later, if anything is: the timer is for what is last.
 /// One ahead of ordinary traffic meets no queue, and its kind has a round trip of its own.
-fn unanswered_at<P: Payload>(flow: &Flow<P>, sent: &Transmission, cx: &Context<'_, P>) -> Instant {
-    let wait = flow.snoop.retransmission_wait(&cx.settings.snoop);
-    let ahead = &flow.snoop.ahead_rtt;
+fn unanswered_at<P: Payload>(
+    snoop: &Snoop<P>,
+    flow: &Flow<P>,
+    sent: &Transmission,
+    cx: &Context<'_, P>,
+) -> Instant {
+    let wait = snoop.retransmission_wait(&cx.settings.snoop);
+    let ahead = &snoop.ahead_rtt;
     if sent.ahead && ahead.srtt().is_some() {
         return sent.at + ahead.rto(QUEUE_MIN);
     }
-    let srtt = flow.snoop.srtt.unwrap_or(wait);
-    let wait = wait.max(newest_rtt(flow, cx) + srtt);
+    let srtt = snoop.srtt.unwrap_or(wait);
+    let wait = wait.max(newest_rtt(snoop, cx) + srtt);
     let newest = flow.transmissions.newest().unwrap_or(sent.at);
     sent.at.max(newest) + wait
 }
 
 /// The probe's wait begins anew with data of the FH, and with whatever the MH says of it.
-pub(super) fn arm_probe<P: Payload>(flow: &mut Flow<P>, cx: &Context<'_, P>) {
+pub(super) fn arm_probe<P: Payload>(snoop: &mut Snoop<P>, flow: &mut Flow<P>, cx: &Context<'_, P>) {
     let in_flight = flow.in_flight();
-    let runs = speaks_sack(flow)
+    let runs = speaks_sack(snoop, flow)
         && in_flight > 0
-        && flow.snoop.reports.probes < PROBES_MAX
+        && snoop.reports.probes < PROBES_MAX
         && !flow.repairs_itself();
     // Other flows of the MH may have measured what this one has not yet.
-    let srtt = flow.snoop.srtt.or(cx.rtt.srtt());
+    let srtt = snoop.srtt.or(cx.rtt.srtt());
     let Some(srtt) = srtt.filter(|_| runs) else {
-        flow.snoop.reports.probe_at = None;
+        snoop.reports.probe_at = None;
         return;
     };
     let single = flow
@@ -310,18 +331,22 @@ pub(super) fn arm_probe<P: Payload>(flow: &mut Flow<P>, cx: &Context<'_, P>) {
         .nth(1)
         .is_none();
     let delayed = if single { DELAYED_ACK } else { Duration::ZERO };
-    flow.snoop.reports.probe_at = Some(cx.now + srtt * 2 + delayed + QUEUE_MIN);
+    snoop.reports.probe_at = Some(cx.now + srtt * 2 + delayed + QUEUE_MIN);
 }
 
-pub(super) fn on_timeout<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
-    if flow.snoop.reports.lost_at.is_some_and(|at| at <= cx.now) {
-        repair(flow, 0, cx);
+pub(super) fn on_timeout<P: Payload>(
+    snoop: &mut Snoop<P>,
+    flow: &mut Flow<P>,
+    cx: &mut Context<'_, P>,
+) {
+    if snoop.reports.lost_at.is_some_and(|at| at <= cx.now) {
+        repair(snoop, flow, 0, cx);
     }
-    if flow.snoop.reports.probe_at.is_some_and(|at| at <= cx.now) {
-        flow.snoop.reports.probe_at = None;
+    if snoop.reports.probe_at.is_some_and(|at| at <= cx.now) {
+        snoop.reports.probe_at = None;
         probe(flow, cx);
-        flow.snoop.reports.probes += 1;
-        arm_probe(flow, cx);
+        snoop.reports.probes += 1;
+        arm_probe(snoop, flow, cx);
     }
 }
 

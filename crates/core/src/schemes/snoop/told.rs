@@ -111,34 +111,48 @@ impl Told {
 }
 
 /// A hole is hidden since `since`; when it has been for too long, the FH hears everything.
-pub(super) fn hide<P: Payload>(flow: &mut Flow<P>, since: Instant, cx: &mut Context<'_, P>) {
-    let rto = flow.snoop.fixed_half.rto(cx.rtt);
+pub(super) fn hide<P: Payload>(
+    snoop: &mut Snoop<P>,
+    flow: &mut Flow<P>,
+    since: Instant,
+    cx: &mut Context<'_, P>,
+) {
+    let rto = snoop.fixed_half.rto(cx.rtt);
     let late_at = since + rto.mul_f64(cx.settings.snoop.hide_rtos);
-    flow.snoop.told.late_at = Some(late_at);
+    snoop.told.late_at = Some(late_at);
     if cx.now > late_at {
-        tell_all(flow, cx);
+        tell_all(snoop, flow, cx);
     }
 }
 
 /// The FH hears everything until all that it has sent is acknowledged.
-pub(super) fn tell_all<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
-    flow.snoop.told.late_at = None;
-    if flow.snoop.told.all_until.replace(flow.fh.max).is_none() {
+pub(super) fn tell_all<P: Payload>(
+    snoop: &mut Snoop<P>,
+    flow: &mut Flow<P>,
+    cx: &mut Context<'_, P>,
+) {
+    snoop.told.late_at = None;
+    if snoop.told.all_until.replace(flow.fh.max).is_none() {
         cx.counters.shown_late += 1;
     }
 }
 
 /// A packet that was sent once is lost: the FH is to be told if it is its overload.
-pub(super) fn judge_loss<P: Payload>(flow: &mut Flow<P>, cx: &Context<'_, P>) {
-    let told = &flow.snoop.told;
-    if told.until.is_none() && told.asked.is_none() && is_congested(flow, cx) {
-        flow.snoop.told.due_since.get_or_insert(cx.now);
+pub(super) fn judge_loss<P: Payload>(
+    snoop: &mut Snoop<P>,
+    flow: &mut Flow<P>,
+    cx: &Context<'_, P>,
+) {
+    let told = &snoop.told;
+    if told.until.is_none() && told.asked.is_none() && is_congested(snoop, flow, cx) {
+        snoop.told.due_since.get_or_insert(cx.now);
     }
 }
 
 /// A hole was filled: if the FH is to be told of congestion it hears of that hole, in ACKs
 /// with the window that it knows, and true is returned.
 pub(super) fn tells_of_filled<P: Payload>(
+    snoop: &mut Snoop<P>,
     flow: &mut Flow<P>,
     (hole, len): Hole,
     window: Option<u16>,
@@ -146,13 +160,13 @@ pub(super) fn tells_of_filled<P: Payload>(
 ) -> bool {
     let una = flow.fh.una;
     let left = hole + len;
-    let told = flow.snoop.told;
+    let told = snoop.told;
     let waits = told.due_since.is_some() && told.asked.is_none();
     if !waits || cx.settings.snoop.set != SnoopSet::Today {
         return false;
     }
     let tells = (left + len).at_or_before(una);
-    if ends_waiting(flow, tells, cx) {
+    if ends_waiting(snoop, flow, tells, cx) {
         return false;
     }
     let tsecr = flow.mh.timestamps.map_or(0, |mh| mh.tsecr);
@@ -161,7 +175,7 @@ pub(super) fn tells_of_filled<P: Payload>(
     };
     let right = una.min(left + DUP_THRESH.saturating_mul(len));
     let mut sack = SackBlocks::default();
-    if flow.snoop.sack_seen {
+    if snoop.sack_seen {
         sack.push(left, right);
     }
     for _ in 0..DUP_THRESH {
@@ -169,12 +183,12 @@ pub(super) fn tells_of_filled<P: Payload>(
             cx.actions.push(Action::Send(Made { sack, ..made }));
         }
     }
-    let fixed_half = &flow.snoop.fixed_half;
+    let fixed_half = &snoop.fixed_half;
     let mut wait = fixed_half.answer_wait(ANSWER_WAIT, QUEUE_MIN * 2);
     if right.distance_from(left) < DUP_THRESH.saturating_mul(len) {
-        wait += path_rtt(&flow.snoop, cx.rtt).unwrap_or_default() / 4 + TIMER_GRAIN;
+        wait += path_rtt(snoop, cx.rtt).unwrap_or_default() / 4 + TIMER_GRAIN;
     }
-    let told = &mut flow.snoop.told;
+    let told = &mut snoop.told;
     (told.due_since, told.until) = (None, Some(flow.fh.max));
     (told.asked, told.last) = (Some((hole, cx.now + wait)), Some(hole));
     cx.counters.congested += 1;
@@ -184,58 +198,67 @@ pub(super) fn tells_of_filled<P: Payload>(
 /// For a round trip no hole has been filled by which the FH could be told. If the queue is
 /// gone there is nothing to tell any more; else, unless this hole `tells`, the FH hears
 /// everything for a window. True if one of these is so.
-fn ends_waiting<P: Payload>(flow: &mut Flow<P>, tells: bool, cx: &mut Context<'_, P>) -> bool {
-    let wired = flow.snoop.fixed_half.least_rtt().unwrap_or_default();
-    let rtt = flow.snoop.rtt.unwrap_or_default() + wired;
+fn ends_waiting<P: Payload>(
+    snoop: &mut Snoop<P>,
+    flow: &mut Flow<P>,
+    tells: bool,
+    cx: &mut Context<'_, P>,
+) -> bool {
+    let wired = snoop.fixed_half.least_rtt().unwrap_or_default();
+    let rtt = snoop.rtt.unwrap_or_default() + wired;
     let is_over = |since: Instant| cx.now.saturating_since(since) > rtt;
-    if !flow.snoop.told.due_since.is_some_and(is_over) {
+    if !snoop.told.due_since.is_some_and(is_over) {
         return false;
     }
-    let congested = is_congested(flow, cx);
+    let congested = is_congested(snoop, flow, cx);
     if congested && tells {
         return false;
     }
-    flow.snoop.told.due_since = None;
+    snoop.told.due_since = None;
     if congested {
-        flow.snoop.told.until = Some(flow.fh.max);
+        snoop.told.until = Some(flow.fh.max);
         cx.counters.congested += 1;
-        tell_all(flow, cx);
+        tell_all(snoop, flow, cx);
     }
     true
 }
 
 /// A segment of the FH: if it was asked for, the ACKs that wait go on. Whether it was.
 pub(super) fn is_answered<P: Payload>(
+    snoop: &mut Snoop<P>,
     flow: &mut Flow<P>,
     segment: &Segment,
     cx: &mut Context<'_, P>,
 ) -> bool {
-    let Some((hole, _)) = flow.snoop.told.asked else {
+    let Some((hole, _)) = snoop.told.asked else {
         return false;
     };
     if !(segment.seq.at_or_before(hole) && hole.before(segment.end())) {
         return false;
     }
-    flow.snoop.told.echo_min = segment.options.timestamps.map(|own| own.tsval);
-    flow.snoop.told.until = Some(flow.fh.max);
-    release(flow, cx);
+    snoop.told.echo_min = segment.options.timestamps.map(|own| own.tsval);
+    snoop.told.until = Some(flow.fh.max);
+    release(snoop, flow, cx);
     true
 }
 
 /// The newest ACK that has waited goes on.
-pub(super) fn release<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
-    if flow.snoop.told.asked.take().is_none() {
+pub(super) fn release<P: Payload>(
+    snoop: &mut Snoop<P>,
+    flow: &mut Flow<P>,
+    cx: &mut Context<'_, P>,
+) {
+    if snoop.told.asked.take().is_none() {
         return;
     }
     let newest = flow.mh.timestamps.map_or(NO_ECHO, |mh| mh.tsecr);
-    let least = flow.snoop.told.echo_min.unwrap_or(newest);
+    let least = snoop.told.echo_min.unwrap_or(newest);
     let tsecr = if is_older(newest, least) {
         NO_ECHO
     } else {
         newest
     };
-    let made = flow
-        .snoop
+    let made = snoop
         .window
         .and_then(|window| flow.made_ack(flow.fh.una, window, tsecr));
     cx.actions.extend(made);
@@ -243,13 +266,17 @@ pub(super) fn release<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
 
 /// Whoever has not answered is told at the next loss; whoever does not know of a hole for
 /// too long hears of it by the MH's next ACK, which is asked for.
-pub(super) fn on_timeout<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
-    let told = flow.snoop.told;
+pub(super) fn on_timeout<P: Payload>(
+    snoop: &mut Snoop<P>,
+    flow: &mut Flow<P>,
+    cx: &mut Context<'_, P>,
+) {
+    let told = snoop.told;
     if told.asked.is_some_and(|(_, at)| at <= cx.now) {
-        release(flow, cx);
+        release(snoop, flow, cx);
     }
     if told.late_at.is_some_and(|at| at <= cx.now) {
-        tell_all(flow, cx);
+        tell_all(snoop, flow, cx);
         if !flow.repairs_itself() {
             retransmit_first(flow, cx);
         }
@@ -262,6 +289,7 @@ const fn is_older(tsecr: u32, least: u32) -> bool {
 
 /// An ACK that goes to the FH: without its echo if that is older than may be.
 pub(super) fn with_echo<P: Payload>(
+    snoop: &mut Snoop<P>,
     flow: &mut Flow<P>,
     segment: &Segment,
     verdict: Verdict,
@@ -272,11 +300,11 @@ pub(super) fn with_echo<P: Payload>(
         Verdict::ForwardWithSack(blocks) => blocks.is_empty(),
         _ => false,
     };
-    let (Some(least), Some(own)) = (flow.snoop.told.echo_min, segment.options.timestamps) else {
+    let (Some(least), Some(own)) = (snoop.told.echo_min, segment.options.timestamps) else {
         return verdict;
     };
     if !is_older(own.tsecr, least) {
-        flow.snoop.told.echo_min = None;
+        snoop.told.echo_min = None;
         return verdict;
     }
     if !bare {
@@ -320,25 +348,25 @@ impl StandingRtt {
 }
 
 /// The whole path's shortest round trip.
-pub(super) fn path_rtt(snoop: &Snoop, rtt: &RttEstimator) -> Option<Duration> {
+pub(super) fn path_rtt<P>(snoop: &Snoop<P>, rtt: &RttEstimator) -> Option<Duration> {
     let least = rtt.least()?;
     Some(least + snoop.fixed_half.least_rtt().unwrap_or(least))
 }
 
 /// A queue shorter than this does not overflow.
-pub(super) fn short_queue(snoop: &Snoop, rtt: &RttEstimator) -> Duration {
+pub(super) fn short_queue<P>(snoop: &Snoop<P>, rtt: &RttEstimator) -> Duration {
     path_rtt(snoop, rtt).map_or(QUEUE_MIN, |path| QUEUE_MIN.min(path / 8))
 }
 
 /// The MH lacks so much of what has been sent that a queue must have overflowed, and one
 /// stands. What a radio loses is never so much of a window, or comes in a burst; what a burst
 /// of the FH loses in a queue that runs empty after it is no congestion either.
-fn overflows<P: Payload>(flow: &Flow<P>, cx: &Context<'_, P>) -> bool {
+fn overflows<P: Payload>(snoop: &Snoop<P>, flow: &Flow<P>, cx: &Context<'_, P>) -> bool {
     let una = flow.fh.una;
-    let (Some(standing), Some(least)) = (flow.snoop.standing.get(), cx.rtt.least()) else {
+    let (Some(standing), Some(least)) = (snoop.standing.get(), cx.rtt.least()) else {
         return false;
     };
-    if standing.saturating_sub(least) < short_queue(&flow.snoop, cx.rtt) {
+    if standing.saturating_sub(least) < short_queue(snoop, cx.rtt) {
         return false;
     }
     let (Some(highest), Some(len)) = (flow.sacked.highest(), flow.cache.segment_len_at(una)) else {
@@ -362,11 +390,11 @@ fn queue_part(own_bytes: u32, all: InFlight) -> f64 {
 /// The link's own queue overflows, or is so long that a loss is the FH's overload: as long as
 /// the whole path's shortest round trip takes, or the settings' part of it, for a flow with its
 /// fair part of what is on its way.
-fn is_congested<P: Payload>(flow: &Flow<P>, cx: &Context<'_, P>) -> bool {
+fn is_congested<P: Payload>(snoop: &Snoop<P>, flow: &Flow<P>, cx: &Context<'_, P>) -> bool {
     let Some(least) = cx.rtt.least() else {
         return false;
     };
-    let path = path_rtt(&flow.snoop, cx.rtt).unwrap_or(least);
+    let path = path_rtt(snoop, cx.rtt).unwrap_or(least);
     let queue_max = path
         .mul_f64(cx.settings.snoop.congested_rtts * queue_part(flow.in_flight(), cx.in_flight))
         .max(QUEUE_MIN);
@@ -374,9 +402,9 @@ fn is_congested<P: Payload>(flow: &Flow<P>, cx: &Context<'_, P>) -> bool {
         |rtt: Option<Duration>, limit| rtt.is_some_and(|rtt| rtt.saturating_sub(least) > limit);
     // What a burst of a window's length makes is over after one round trip; twice that is
     // slow start that has overshot.
-    overflows(flow, cx)
-        || is_over(flow.snoop.standing.get(), queue_max)
-        || is_over(flow.snoop.rtt, queue_max * 2)
+    overflows(snoop, flow, cx)
+        || is_over(snoop.standing.get(), queue_max)
+        || is_over(snoop.rtt, queue_max * 2)
 }
 
 #[cfg(test)]

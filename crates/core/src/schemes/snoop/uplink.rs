@@ -37,7 +37,7 @@ use holdfast_wire::{Flags, Instant, SackBlocks, Segment, SeqNum};
 
 use super::echo::Echo;
 use super::told::{DUP_THRESH, QUEUE_MIN};
-use super::{SnoopSet, SnoopSettings, has_bad_blocks};
+use super::{Snoop, SnoopSet, SnoopSettings, has_bad_blocks};
 use crate::cache::{Insertion, SegmentCache};
 use crate::flow::{Arrivals, Flow, Sender, Stage, Transmissions};
 use crate::rtt::RttEstimator;
@@ -174,14 +174,10 @@ impl<P: Payload> Uplink<P> {
         timers.into_iter().flatten().min()
     }
 
-    /// What an ACK for the MH may say, the FH's newest given: nothing that ends within a
+    /// What the MH has an ACK of, while newer ones are withheld: none of these may end within a
     /// named range.
-    pub(crate) fn ack_for_mh(&self, newest: SeqNum) -> SeqNum {
-        if self.held_since.is_some() {
-            self.told
-        } else {
-            newest
-        }
+    pub(super) fn ack_shown(&self) -> Option<SeqNum> {
+        self.held_since.map(|_| self.told)
     }
 
     /// `seq` lies within what reports have named.
@@ -308,11 +304,11 @@ impl<P: Payload> Uplink<P> {
 /// A segment of the MH is on its way to the FH. `room`: bytes that the cache has left for its
 /// mobile.
 pub(in crate::schemes) fn on_mh_segment<P: Payload>(
+    snoop: &mut Snoop<P>,
     flow: &mut Flow<P>,
     segment: &Segment,
     payload: &P,
     room: usize,
-    is_away: bool,
     cx: &mut Context<'_, P>,
 ) {
     if flow.stage != Stage::Open {
@@ -320,7 +316,7 @@ pub(in crate::schemes) fn on_mh_segment<P: Payload>(
     }
     let from_start = flow.fh_has_acknowledged_nothing();
     let fh_ack = flow.fh.ack;
-    let uplink = &mut flow.snoop_uplink;
+    let uplink = &mut snoop.uplink;
     uplink.take_echo(segment, cx.now);
     let una = *uplink.una.get_or_insert_with(|| {
         uplink.told = fh_ack;
@@ -332,17 +328,18 @@ pub(in crate::schemes) fn on_mh_segment<P: Payload>(
     });
     let (seq, end) = (segment.seq.max(una), segment.end());
     if seq.before(end) && !segment.is_empty() {
-        take_data(flow, segment, payload, (seq, end), room, cx);
-    } else if flow.snoop_uplink.report_at.is_none() && !flow.snoop_uplink.gaps.is_empty() {
+        take_data(snoop, flow, segment, payload, (seq, end), room, cx);
+    } else if snoop.uplink.report_at.is_none() && !snoop.uplink.gaps.is_empty() {
         // It lives: what was not said while it was away can be said.
         let wait = cx.settings.snoop.nack_wait;
-        flow.snoop_uplink.quiet_at.get_or_insert(cx.now + wait);
+        snoop.uplink.quiet_at.get_or_insert(cx.now + wait);
     }
-    report(flow, is_away, cx);
+    report(snoop, flow, cx);
 }
 
 /// What of `seq..end` is new is noted and kept.
 fn take_data<P: Payload>(
+    snoop: &mut Snoop<P>,
     flow: &mut Flow<P>,
     segment: &Segment,
     payload: &P,
@@ -356,7 +353,7 @@ fn take_data<P: Payload>(
     let entries_max = entries_max.saturating_sub(flow.cache.entries());
     let sack = flow.fh.sack;
     let keeps = sack && Flow::may_keep(segment, payload);
-    let uplink = &mut flow.snoop_uplink;
+    let uplink = &mut snoop.uplink;
     let una = uplink.una.unwrap_or(seq);
     let highest = uplink.passed.highest().unwrap_or(una).max(una);
     let packets = segment.payload_len.div_ceil(payload.segment_len().max(1));
@@ -399,21 +396,21 @@ fn is_bare(segment: &Segment, mh_nxt: SeqNum) -> bool {
 
 /// A segment of the FH that fits. True if it goes no further.
 pub(in crate::schemes) fn on_fh_segment<P: Payload>(
+    snoop: &mut Snoop<P>,
     flow: &mut Flow<P>,
     segment: &Segment,
-    is_away: bool,
     cx: &mut Context<'_, P>,
 ) -> bool {
-    let Some(una) = flow.snoop_uplink.una else {
+    let Some(una) = snoop.uplink.una else {
         return false;
     };
     if segment.ack.before(una) {
         return false;
     }
-    flow.snoop.fixed_half.on_fh_segment(segment, cx.now);
-    wired::on_fh_segment(flow, segment, cx);
+    snoop.fixed_half.on_fh_segment(segment, cx.now);
+    wired::on_fh_segment(snoop, flow, segment, cx);
     let mh_nxt = flow.mh.nxt;
-    let uplink = &mut flow.snoop_uplink;
+    let uplink = &mut snoop.uplink;
     let bare = is_bare(segment, mh_nxt);
     let within = segment.ack.after(uplink.told) && uplink.has_named(segment.ack);
     let late = uplink.held_until().is_some_and(|until| until <= cx.now);
@@ -436,20 +433,21 @@ pub(in crate::schemes) fn on_fh_segment<P: Payload>(
             uplink.may_be_idle = segment.ack == mh_nxt;
         }
     }
-    let undone = cx.settings.snoop.set == SnoopSet::Today && undo::says_undone(flow, segment, cx);
+    let undone =
+        cx.settings.snoop.set == SnoopSet::Today && undo::says_undone(snoop, flow, segment, cx);
     if segment.ack.after(una) {
-        report(flow, is_away, cx);
+        report(snoop, flow, cx);
     }
     undone
 }
 
 /// Something may be due.
 pub(in crate::schemes) fn on_timeout<P: Payload>(
+    snoop: &mut Snoop<P>,
     flow: &mut Flow<P>,
-    is_away: bool,
     cx: &mut Context<'_, P>,
 ) {
-    let uplink = &mut flow.snoop_uplink;
+    let uplink = &mut snoop.uplink;
     let Some(una) = uplink.una else {
         return;
     };
@@ -458,11 +456,11 @@ pub(in crate::schemes) fn on_timeout<P: Payload>(
         for gap in &mut uplink.gaps {
             gap.due = true;
         }
-        report(flow, is_away, cx);
+        report(snoop, flow, cx);
     } else if uplink.report_at.is_some_and(|at| at <= cx.now) {
-        report(flow, is_away, cx);
+        report(snoop, flow, cx);
     }
-    let uplink = &mut flow.snoop_uplink;
+    let uplink = &mut snoop.uplink;
     if uplink.held_until().is_some_and(|until| until <= cx.now) {
         // What the FH has said is said in its place.
         uplink.told = una;
@@ -470,5 +468,5 @@ pub(in crate::schemes) fn on_timeout<P: Payload>(
         cx.actions
             .extend(flow.made_report(una, SackBlocks::default()));
     }
-    wired::on_timeout(flow, cx);
+    wired::on_timeout(snoop, flow, cx);
 }

@@ -588,7 +588,7 @@ impl World {
         let owners = self.stations.iter().filter(has).count();
         assert!(owners <= 1, "{owners} stations have the mobile");
         let resends = |station: &&Station| {
-            let mut flows = station.gateway.flows.iter();
+            let mut flows = station.gateway.flows.iter().map(|row| &row.flow);
             flows.any(|flow| flow.stage == Stage::Open && flow.in_flight() > 0)
         };
         let resending = self.stations.iter().filter(resends).count();

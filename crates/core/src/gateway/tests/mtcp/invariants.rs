@@ -25,7 +25,14 @@ fn without_the_window_scale_it_acts_as_hold() {
 fn a_successor_goes_on_with_what_the_mh_has_said_and_saves_nothing_of_that() {
     let mut bench = shrunk();
     let mut actions = Vec::new();
-    let record = bench.gateway.flows.iter().next().unwrap().record();
+    let record = bench
+        .gateway
+        .flows
+        .iter()
+        .map(|row| &row.flow)
+        .next()
+        .unwrap()
+        .record();
     bench.gateway = crate::Gateway::new(with(unpaced()));
     bench.gateway.import(&record, bench.now);
     bench.gateway.handle_timeout(bench.now, &mut actions);

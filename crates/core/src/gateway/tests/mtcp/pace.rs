@@ -139,7 +139,7 @@ fn two_connections_share_the_cell() {
     for (flow, port) in ports.into_iter().enumerate() {
         let view = bench.gateway.flows().find(|view| view.key.mh.port == port);
         let flow_at = bench.gateway.flows.find(&view.unwrap().key).unwrap();
-        let it = bench.gateway.flows.at(flow_at).unwrap();
+        let it = &bench.gateway.flows.at(flow_at).unwrap().flow;
         sent[flow] = it.sent_nxt.distance_from(SeqNum::new(1)) / LEN;
     }
     assert!((18..=20).contains(&sent[1]), "{sent:?}");

@@ -5,8 +5,10 @@ use holdfast_wire::{Flags, Segment};
 
 use super::World;
 use crate::flow::{Flow, Mute, Stage};
+use crate::gateway::Connection;
 use crate::gateway::deadlines::STALE_MAX;
 use crate::mobile::InFlight;
+use crate::schemes::AnyScheme;
 use crate::testing::{FH, Packet};
 use crate::{Scheme, Verdict};
 
@@ -77,7 +79,13 @@ impl World {
         let end = from + i64::from(segment.len());
         let passed = &self.mh_passed[from as usize..end as usize];
         assert!(passed.iter().all(|passed| *passed), "not forwarded before");
-        let flow = self.gateway.flows.iter().next().expect("a flow");
+        let flow = self
+            .gateway
+            .flows
+            .iter()
+            .map(|row| &row.flow)
+            .next()
+            .expect("a flow");
         assert!(segment.end().after(flow.fh.ack), "the FH has it");
         let is_end = end == self.mh.sending.len() as i64 + 1;
         assert_eq!(segment.flags.has(Flags::FIN), is_end, "FIN misplaced");
@@ -118,7 +126,11 @@ impl World {
         let blocks: Vec<_> = segment.options.sack.iter().collect();
         assert!(blocks.is_empty() || (self.fh.its.sack && self.mh.its.sack));
         assert!(blocks.len() <= 3);
-        let flow = self.gateway.flows.iter().next().expect("a flow");
+        let row = self.gateway.flows.iter().next().expect("a flow");
+        let uplink_holds = |seq| match &row.scheme {
+            AnyScheme::Snoop(snoop) => snoop.uplink.holds(seq),
+            _ => false,
+        };
         let mut farthest = None;
         for (left, right) in blocks {
             let (from, to) = (self.mh.sent_offset(left), self.mh.sent_offset(right));
@@ -129,7 +141,7 @@ impl World {
                 let acked = offset < self.fh_acked;
                 assert!(acked || self.mh_passed[offset as usize], "not forwarded");
                 let seq = left + (offset - from) as u32;
-                assert!(acked || flow.snoop_uplink.holds(seq), "not kept");
+                assert!(acked || uplink_holds(seq), "not kept");
             }
         }
     }
@@ -187,7 +199,13 @@ impl World {
             ack <= fin || self.mh_acked > fin,
             "the FIN is acknowledged ahead"
         );
-        let flow = self.gateway.flows.iter().next().expect("a flow");
+        let flow = self
+            .gateway
+            .flows
+            .iter()
+            .map(|row| &row.flow)
+            .next()
+            .expect("a flow");
         let held = flow.cache.contiguous_end(flow.fh.una);
         assert!(segment.ack.at_or_before(held), "acknowledged and not held");
         let shift = self.mh.its.window_scale;
@@ -205,7 +223,12 @@ impl World {
 
     pub(super) fn check_engine(&self) {
         let gateway = &self.gateway;
-        let kept: usize = gateway.flows.iter().map(Flow::kept_bytes).sum();
+        let kept: usize = gateway
+            .flows
+            .iter()
+            .map(|row| &row.flow)
+            .map(Flow::kept_bytes)
+            .sum();
         assert_eq!(gateway.budget.bytes(), kept, "bytes kept and bytes counted");
         assert!(kept <= self.settings.cache_bytes_max);
         assert!(kept <= self.settings.flow_cache_bytes_max);
@@ -213,24 +236,24 @@ impl World {
             let flows = mobile
                 .flows
                 .iter()
-                .filter_map(|place| gateway.flows.at(*place));
+                .filter_map(|id| Some(&gateway.flows.at(*id)?.flow));
             let mut in_flight = InFlight::default();
             for flow in flows {
                 in_flight.count(0, flow.in_flight_at_mobile());
             }
             assert_eq!(mobile.in_flight, in_flight, "what is in flight");
-            for (index, place) in mobile.flows.iter().enumerate() {
-                let Some(flow) = gateway.flows.at(*place) else {
+            for (index, flow_id) in mobile.flows.iter().enumerate() {
+                let Some(Connection { flow, .. }) = gateway.flows.at(*flow_id) else {
                     panic!("a flow that is not there");
                 };
                 assert_eq!(flow.index_at_mobile, index, "its index");
                 let is_open = flow.stage == Stage::Open;
                 assert!(!is_open || index < mobile.open, "an open flow is not found");
-                let entries = mobile.waiting.iter().filter(|other| **other == *place);
+                let entries = mobile.waiting.iter().filter(|other| **other == *flow_id);
                 assert_eq!(entries.count(), usize::from(flow.waits), "who waits");
                 assert!(
                     flow.waits
-                        || flow.is_split()
+                        || flow.has_own_sender
                         || flow.mute == Mute::Probed
                         || !flow.has_backlog(),
                     "a backlog waits for ever"

@@ -512,7 +512,7 @@ impl World {
         };
         // What is on its way will move the receiver there: a RST that fits then is one too.
         let exact = segment.flags.has(Flags::RST)
-            && self.gateway.flows.iter().any(|flow| {
+            && self.gateway.flows.iter().map(|row| &row.flow).any(|flow| {
                 [flow.fh.max, flow.fh.una, flow.mh.nxt, flow.fh.ack].contains(&segment.seq)
             });
         let next = [receiver.rcv_nxt, sender.una, sender.max].map(|offset| sender.seq(offset));
@@ -544,7 +544,13 @@ impl World {
     /// A true segment came by: an open flow has to stay open from here on. One that was seen
     /// from its SYNs on is open by the MH's first segment after them.
     pub(super) fn note_followed(&mut self, direction: Direction) {
-        let stage = self.gateway.flows.iter().next().map(|flow| flow.stage);
+        let stage = self
+            .gateway
+            .flows
+            .iter()
+            .map(|row| &row.flow)
+            .next()
+            .map(|flow| flow.stage);
         let whole = self.watch.shaken && !self.interrupted && direction == Direction::Uplink;
         self.watch.followed |= whole || stage == Some(Stage::Open);
         self.watch.closed |= stage == Some(Stage::Closed);
@@ -560,6 +566,7 @@ impl World {
             .gateway
             .flows
             .iter()
+            .map(|row| &row.flow)
             .any(|flow| is_followed(flow.stage));
         self.watch.outages += 1;
         self.watch.unprotected += u64::from(!followed);

@@ -3,13 +3,14 @@
 
 use holdfast_wire::{Segment, SeqNum};
 
-use super::Context;
+use super::{Context, Mtcp};
+use crate::Payload;
 use crate::flow::{AckOutcome, Flow, Sender};
-use crate::{Action, Payload};
 
 /// It tells that what was sent before a freeze is lost: by its answer to what went alone since,
 /// or because something newer has arrived.
 pub(super) fn answers<P: Payload>(
+    mtcp: &mut Mtcp,
     flow: &mut Flow<P>,
     segment: &Segment,
     outcome: &AckOutcome,
@@ -18,7 +19,7 @@ pub(super) fn answers<P: Payload>(
     let una = flow.fh.una;
     let all_arrived = flow.sent_nxt.at_or_before(una);
     let reported = flow.sacked.highest();
-    let m = &mut flow.mtcp.m;
+    let m = &mut mtcp.m;
     // Beyond a hole the answer reaches as far as the MH had it before.
     let holes = reported.is_some_and(|end| end.after(una));
     let late = m.asked_tsval.zip(segment.options.timestamps);
@@ -49,13 +50,14 @@ fn was_received_twice(segment: &Segment, end: SeqNum) -> bool {
 
 /// Without SACK each ACK of some of what was sent before a loss was found tells of the next.
 pub(super) fn follow_loss<P: Payload>(
+    mtcp: &mut Mtcp,
     flow: &mut Flow<P>,
     outcome: &AckOutcome,
     cx: &mut Context<'_, P>,
 ) {
     let una = flow.fh.una;
-    let m = &mut flow.mtcp.m;
-    if outcome.loss && m.in_cell {
+    let m = &mut mtcp.m;
+    if outcome.loss && m.share.in_cell {
         m.loss_end = Some(m.sent_max);
     }
     let Some(end) = m.loss_end.filter(|_| outcome.acked > 0) else {
@@ -64,9 +66,9 @@ pub(super) fn follow_loss<P: Payload>(
     if end.at_or_before(una) || !flow.sacked.is_empty() {
         m.loss_end = None;
     } else if let Some(piece) = flow.first_missing(Sender::Gateway) {
-        flow.mtcp.charge(piece.len, cx.now);
-        flow.mtcp.on_repeated();
+        mtcp.m.share.charge(piece.len, cx.now);
+        mtcp.on_repeated();
         cx.counters.repaired += 1;
-        cx.actions.push(Action::Resend(piece));
+        mtcp.resend(flow, piece, cx.actions);
     }
 }

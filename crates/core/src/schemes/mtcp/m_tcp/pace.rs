@@ -3,7 +3,7 @@
 
 use core::time::Duration;
 
-use super::Context;
+use super::{Context, Mtcp};
 use crate::Payload;
 use crate::flow::Flow;
 
@@ -23,9 +23,9 @@ const PACE_GAIN_WINDOW: u64 = 2;
 /// What the pace is while something waits: as assigned. If it is not, what an outage has held
 /// up goes as the MH has acknowledged; what only the congestion window holds up is clocked by
 /// the ACKs, and the link's rate is found by it.
-pub(super) fn pace<P: Payload>(flow: &Flow<P>, cx: &Context<'_, P>) -> u64 {
-    let m = &flow.mtcp.m;
-    if let Some(assigned) = m.assigned {
+pub(super) fn pace<P: Payload>(mtcp: &Mtcp, flow: &Flow<P>, cx: &Context<'_, P>) -> u64 {
+    let m = &mtcp.m;
+    if let Some(assigned) = m.share.assigned {
         return assigned;
     }
     let srtt = cx.rtt.srtt().unwrap_or(SRTT_INITIAL).as_micros().max(1);

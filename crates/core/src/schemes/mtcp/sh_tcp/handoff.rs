@@ -3,7 +3,7 @@
 
 use holdfast_wire::SeqNum;
 
-use super::{Context, ShTcp, Window, save, window_of_mh};
+use super::{Context, Mtcp, ShTcp, Window, save, window_of_mh};
 use crate::flow::Flow;
 use crate::schemes::mtcp::SplitState;
 use crate::{Actions, Payload};
@@ -41,25 +41,37 @@ impl ShTcp {
 
 /// The mobile is at another SH, and what is kept here is discarded: the FH's window is closed, as
 /// [`shrink`](super::shrink) does it, for whatever sender.
-pub(in crate::schemes::mtcp) fn close<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
+pub(in crate::schemes::mtcp) fn close<P: Payload>(
+    mtcp: &mut Mtcp,
+    flow: &mut Flow<P>,
+    cx: &mut Context<'_, P>,
+) {
     let una = flow.fh.una;
-    super::shrink(flow, cx);
-    let sh = &flow.mtcp.sh;
+    super::shrink(mtcp, flow, cx);
+    let sh = &mtcp.sh;
     let outstanding = flow.fh.max.after(una) && flow.cache.holds(una);
     if sh.state == Window::NoShrink && sh.told != una && outstanding {
-        super::shrink_at(flow, una, cx);
+        super::shrink_at(mtcp, flow, una, cx);
     }
 }
 
 /// A byte may be saved: the wintimer runs again.
-pub(in crate::schemes::mtcp) fn resume_saving<P: Payload>(flow: &mut Flow<P>, cx: &Context<'_, P>) {
-    save(flow, cx);
+pub(in crate::schemes::mtcp) fn resume_saving<P: Payload>(
+    mtcp: &mut Mtcp,
+    flow: &mut Flow<P>,
+    cx: &Context<'_, P>,
+) {
+    save(mtcp, flow, cx);
 }
 
 /// The gateway leaves: the FH is told all that the MH has said.
-pub(in crate::schemes::mtcp) fn leave<P: Payload>(flow: &mut Flow<P>, actions: &mut Actions<P>) {
+pub(in crate::schemes::mtcp) fn leave<P: Payload>(
+    mtcp: &mut Mtcp,
+    flow: &mut Flow<P>,
+    actions: &mut Actions<P>,
+) {
     let una = flow.fh.una;
-    let owes = flow.mtcp.sh.told.before(una) || flow.mtcp.sh.state != Window::NoShrink;
+    let owes = mtcp.sh.told.before(una) || mtcp.sh.state != Window::NoShrink;
     if owes {
         let tsecr = flow.mh.timestamps.map_or(0, |mh| mh.tsecr);
         actions.extend(flow.made_ack(una, window_of_mh(flow, una), tsecr));

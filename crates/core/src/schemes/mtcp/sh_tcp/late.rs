@@ -8,7 +8,7 @@
 //! is the window closed, by duplicate ACKs, for an FH that is told of no window does not give up
 //! however long it lasts.
 
-use super::{Context, MtcpShrink, Window, tell_open};
+use super::{Context, Mtcp, MtcpShrink, Window, tell_open};
 use crate::Payload;
 use crate::flow::Flow;
 use holdfast_wire::Segment;
@@ -18,13 +18,14 @@ const UNANSWERED_MAX: u32 = 3;
 
 /// The FH has repeated its first segment so often that it may be told.
 pub(super) fn shrinks_late<P: Payload>(
+    mtcp: &mut Mtcp,
     flow: &mut Flow<P>,
     segment: &Segment,
     is_new: bool,
     cx: &Context<'_, P>,
 ) -> bool {
-    let late = cx.settings.mtcp.shrink == MtcpShrink::Late && flow.mtcp.m.is_frozen();
-    let sh = &mut flow.mtcp.sh;
+    let late = cx.settings.mtcp.shrink == MtcpShrink::Late && mtcp.m.is_frozen();
+    let sh = &mut mtcp.sh;
     if !late || is_new || segment.seq.after(flow.fh.una) {
         return false;
     }
@@ -33,12 +34,12 @@ pub(super) fn shrinks_late<P: Payload>(
 }
 
 /// The MH is back: the window is open, by an ACK of something new if a byte was saved.
-pub(super) fn wake<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
+pub(super) fn wake<P: Payload>(mtcp: &mut Mtcp, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
     let una = flow.fh.una;
-    let sh = &mut flow.mtcp.sh;
+    let sh = &mut mtcp.sh;
     let shrunk = core::mem::take(&mut sh.state) == Window::Shrunk;
     sh.unanswered = 0;
     if shrunk || sh.told.before(una) {
-        tell_open(flow, una, cx);
+        tell_open(mtcp, flow, una, cx);
     }
 }

@@ -4,7 +4,7 @@
 
 use core::time::Duration;
 
-use super::{Context, Window, ack_for_fh, save, tell_open, window_of_mh};
+use super::{Context, Mtcp, Window, ack_for_fh, save, tell_open, window_of_mh};
 use crate::Payload;
 use crate::flow::Flow;
 
@@ -17,52 +17,56 @@ const REOPEN_INTERVAL: Duration = Duration::from_millis(100);
 const PROOF_WAIT: Duration = Duration::from_secs(64);
 
 /// SHRUNK: the window is opened by an ACK of what was acknowledged (section 4.1, footnote).
-pub(super) fn reopen<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
-    recover(flow, cx);
-    flow.mtcp.sh.reopens = 0;
-    open_again(flow, cx);
-    catch_up(flow, cx);
+pub(super) fn reopen<P: Payload>(mtcp: &mut Mtcp, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
+    recover(mtcp, cx);
+    mtcp.sh.reopens = 0;
+    open_again(mtcp, flow, cx);
+    catch_up(mtcp, flow, cx);
 }
 
 /// The FH may have set `snd_max` back to what it was told.
-pub(super) fn recover<P: Payload>(flow: &mut Flow<P>, cx: &Context<'_, P>) {
-    let wait = wired_rto(flow, cx);
-    let sh = &mut flow.mtcp.sh;
+pub(super) fn recover<P: Payload>(mtcp: &mut Mtcp, cx: &Context<'_, P>) {
+    let wait = wired_rto(mtcp, cx);
+    let sh = &mut mtcp.sh;
     sh.state = Window::Recovering;
     sh.sent_since = sh.told;
     sh.recovering_until = Some(cx.now + wait);
 }
 
 /// The ACK that opens the window, and when it is repeated.
-pub(super) fn open_again<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
-    let sh = &mut flow.mtcp.sh;
+pub(super) fn open_again<P: Payload>(mtcp: &mut Mtcp, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
+    let sh = &mut mtcp.sh;
     let again = sh.reopens < REOPEN_REPEATS;
     sh.reopen_at = again.then(|| cx.now + REOPEN_INTERVAL * (1 << sh.reopens));
     sh.reopens += 1;
     let told = sh.told;
-    tell_open(flow, told, cx);
+    tell_open(mtcp, flow, told, cx);
 }
 
 /// RECOVERING: what the FH has sent again may be acknowledged.
-pub(super) fn catch_up<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
-    let sh = &mut flow.mtcp.sh;
+pub(super) fn catch_up<P: Payload>(mtcp: &mut Mtcp, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
+    let sh = &mut mtcp.sh;
     if flow.fh.max.at_or_before(sh.sent_since) {
         sh.state = Window::NoShrink;
         sh.recovering_until = None;
     }
     let limit = sh.sent_since;
-    let ack = ack_for_fh(flow, false, cx.settings.mtcp.release).min(limit);
-    if ack.after(flow.mtcp.sh.told) {
-        tell_open(flow, ack, cx);
+    let ack = ack_for_fh(mtcp, flow, false, cx.settings.mtcp.release).min(limit);
+    if ack.after(mtcp.sh.told) {
+        tell_open(mtcp, flow, ack, cx);
     }
-    save(flow, cx);
+    save(mtcp, flow, cx);
 }
 
 /// RECOVERING: the FH has sent nothing for so long. If it could have.
-pub(super) fn end_recovering<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
-    let closed = window_of_mh(flow, flow.mtcp.sh.told) == 0;
-    let wait = wired_rto(flow, cx);
-    let sh = &mut flow.mtcp.sh;
+pub(super) fn end_recovering<P: Payload>(
+    mtcp: &mut Mtcp,
+    flow: &mut Flow<P>,
+    cx: &mut Context<'_, P>,
+) {
+    let closed = window_of_mh(flow, mtcp.sh.told) == 0;
+    let wait = wired_rto(mtcp, cx);
+    let sh = &mut mtcp.sh;
     sh.recovering_until = None;
     if sh.state != Window::Recovering {
         return;
@@ -72,12 +76,12 @@ pub(super) fn end_recovering<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_
     } else {
         sh.sent_since = flow.fh.max;
         sh.unproved_until = Some(cx.now + PROOF_WAIT);
-        catch_up(flow, cx);
+        catch_up(mtcp, flow, cx);
     }
 }
 
 /// How long the FH is waited for: RTO of the wired half.
-pub(super) fn wired_rto<P: Payload>(flow: &Flow<P>, cx: &Context<'_, P>) -> Duration {
-    let rtt = &flow.mtcp.sh.wired_rtt;
+pub(super) fn wired_rto<P: Payload>(mtcp: &Mtcp, cx: &Context<'_, P>) -> Duration {
+    let rtt = &mtcp.sh.wired_rtt;
     rtt.rto(cx.settings.mtcp.rto_variation_min)
 }

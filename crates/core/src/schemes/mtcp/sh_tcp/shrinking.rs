@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //! When SH-TCP acknowledges the saved byte and closes the FH's window (NOSHRINK to SHRUNK).
 
-use super::{Context, MtcpShrink, Window, rto, tell, tell_open};
+use super::{Context, Mtcp, MtcpShrink, Window, rto, tell, tell_open};
 use crate::Payload;
 use crate::flow::Flow;
 use holdfast_wire::SeqNum;
 
 /// The MH is gone, or slow: the saved byte is acknowledged, and the window closed unless
 /// one of the exceptions holds.
-pub(in crate::schemes::mtcp) fn shrink<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
+pub(in crate::schemes::mtcp) fn shrink<P: Payload>(
+    mtcp: &mut Mtcp,
+    flow: &mut Flow<P>,
+    cx: &mut Context<'_, P>,
+) {
     let una = flow.fh.una;
-    let sh = &mut flow.mtcp.sh;
+    let sh = &mut mtcp.sh;
     sh.wintimer = None;
     sh.timed = None;
     // Nothing is left to acknowledge: an ACK of nothing new shrinks no window.
@@ -19,25 +23,34 @@ pub(in crate::schemes::mtcp) fn shrink<P: Payload>(flow: &mut Flow<P>, cx: &mut 
     }
     // The saved byte acknowledges all that came, or what comes next only the FH has.
     if flow.fh.max.at_or_before(una) || !flow.cache.holds(una) {
-        return tell_open(flow, una, cx);
+        return tell_open(mtcp, flow, una, cx);
     }
     if cx.settings.mtcp.shrink == MtcpShrink::Published {
-        shrink_at(flow, una, cx);
+        shrink_at(mtcp, flow, una, cx);
     }
 }
 
-pub(super) fn shrink_at<P: Payload>(flow: &mut Flow<P>, ack: SeqNum, cx: &mut Context<'_, P>) {
-    let sh = &mut flow.mtcp.sh;
+pub(super) fn shrink_at<P: Payload>(
+    mtcp: &mut Mtcp,
+    flow: &mut Flow<P>,
+    ack: SeqNum,
+    cx: &mut Context<'_, P>,
+) {
+    let sh = &mut mtcp.sh;
     sh.state = Window::Shrunk;
     sh.was_shrunk = true;
     cx.counters.shrinks += 1;
-    tell(flow, ack, 0, cx);
+    tell(mtcp, flow, ack, 0, cx);
 }
 
 /// The wintimer has expired.
-pub(super) fn on_wintimer<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
-    let rto = rto(flow, cx);
-    let sh = &mut flow.mtcp.sh;
+pub(super) fn on_wintimer<P: Payload>(
+    mtcp: &mut Mtcp,
+    flow: &mut Flow<P>,
+    cx: &mut Context<'_, P>,
+) {
+    let rto = rto(mtcp, cx);
+    let sh = &mut mtcp.sh;
     sh.wintimer = None;
     if sh.state != Window::NoShrink || sh.told == flow.fh.una {
         return;
@@ -47,6 +60,6 @@ pub(super) fn on_wintimer<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P
     match rest {
         // The FH's own timer runs since then.
         Some(at) if !all => sh.wintimer = Some(at),
-        _ => shrink(flow, cx),
+        _ => shrink(mtcp, flow, cx),
     }
 }

@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use holdfast_wire::SeqNum;
 
-use super::Context;
+use super::{Context, Mtcp};
 use crate::Payload;
 use crate::flow::Flow;
 
@@ -25,24 +25,30 @@ pub(super) fn window_of_mh<P: Payload>(flow: &Flow<P>, ack: SeqNum) -> u16 {
 }
 
 /// The window that the FH is to see with `ack`: the MH's, within SH-TCP's own.
-pub(super) fn window_at<P: Payload>(flow: &mut Flow<P>, ack: SeqNum, cx: &Context<'_, P>) -> u16 {
+pub(super) fn window_at<P: Payload>(
+    mtcp: &mut Mtcp,
+    flow: &mut Flow<P>,
+    ack: SeqNum,
+    cx: &Context<'_, P>,
+) -> u16 {
     let window = window_of_mh(flow, ack);
-    within_own(flow, ack, window, cx)
+    within_own(mtcp, flow, ack, window, cx)
 }
 
 /// A window of the MH within SH-TCP's own, whose right edge never goes back.
 pub(super) fn within_own<P: Payload>(
+    mtcp: &mut Mtcp,
     flow: &mut Flow<P>,
     ack: SeqNum,
     window: u16,
     cx: &Context<'_, P>,
 ) -> u16 {
-    let own = own_bytes(flow, cx);
+    let own = own_bytes(mtcp, cx);
     let Some(shift) = flow.mh.window_scale else {
         return window;
     };
-    let in_cell = flow.mtcp.m.in_cell;
-    let told = &mut flow.mtcp.sh.told_edge;
+    let in_cell = mtcp.m.share.in_cell;
+    let told = &mut mtcp.sh.told_edge;
     // Nothing is left so far back that it would come round.
     *told = told.map(|old| old.max(ack));
     let Some(own) = own else {
@@ -61,13 +67,13 @@ pub(super) fn within_own<P: Payload>(
 }
 
 /// SH-TCP's own window; none: the MH's alone counts.
-fn own_bytes<P: Payload>(flow: &Flow<P>, cx: &Context<'_, P>) -> Option<u32> {
+fn own_bytes<P: Payload>(mtcp: &Mtcp, cx: &Context<'_, P>) -> Option<u32> {
     let set = cx.settings.mtcp.window_bytes;
     if set > 0 {
         return u32::try_from(set).ok();
     }
-    let share = u128::from(flow.mtcp.m.assigned?);
-    let halves = [flow.mtcp.sh.wired_rtt.srtt(), cx.rtt.srtt()];
+    let share = u128::from(mtcp.m.share.assigned?);
+    let halves = [mtcp.sh.wired_rtt.srtt(), cx.rtt.srtt()];
     let round_trip: Duration = halves.iter().map(|srtt| srtt.unwrap_or(SRTT_INITIAL)).sum();
     let taken = share * round_trip.as_nanos() / 1_000_000_000;
     let bytes = u64::try_from(taken).unwrap_or(u64::MAX);

@@ -12,7 +12,7 @@ use core::time::Duration;
 
 use holdfast_wire::{Instant, SackBlocks, SeqNum};
 
-use super::{Context, Flow, Gap, Payload, SnoopSet, Uplink, wired};
+use super::{Context, Flow, Gap, Payload, Snoop, SnoopSet, Uplink, wired};
 
 /// SACK blocks in a report: with timestamps no more fit (RFC 2018, 3).
 const BLOCKS: usize = 3;
@@ -85,13 +85,17 @@ impl<P: Payload> Uplink<P> {
 }
 
 /// Reports what is due, if it is time, and finds out when it will be next.
-pub(super) fn report<P: Payload>(flow: &mut Flow<P>, is_away: bool, cx: &mut Context<'_, P>) {
-    let uplink = &mut flow.snoop_uplink;
+pub(super) fn report<P: Payload>(
+    snoop: &mut Snoop<P>,
+    flow: &mut Flow<P>,
+    cx: &mut Context<'_, P>,
+) {
+    let uplink = &mut snoop.uplink;
     uplink.report_at = None;
     let Some(una) = uplink.una else {
         return;
     };
-    let may = flow.fh.sack && !is_away && uplink.trusted_from.is_none();
+    let may = flow.fh.sack && !cx.is_away && uplink.trusted_from.is_none();
     let may = may && cx.settings.snoop.set == SnoopSet::Paper1995;
     if !may || flow.downlink_header.is_none() || uplink.repeats > REPEATS_MAX {
         return;
@@ -106,12 +110,12 @@ pub(super) fn report<P: Payload>(flow: &mut Flow<P>, is_away: bool, cx: &mut Con
         let ranges = uplink.nameable(una);
         uplink.note_reported(ranges.is_empty(), cx.now);
         for blocks in ranges.chunks(BLOCKS) {
-            if !send_report(flow, blocks, cx) {
+            if !send_report(snoop, flow, blocks, cx) {
                 break;
             }
         }
     }
-    let uplink = &mut flow.snoop_uplink;
+    let uplink = &mut snoop.uplink;
     let wait = uplink.repeat_wait(cx);
     let reported = uplink.gaps.iter().filter_map(|gap| gap.reported_at).min();
     let again = uplink.repeats <= REPEATS_MAX;
@@ -120,11 +124,12 @@ pub(super) fn report<P: Payload>(flow: &mut Flow<P>, is_away: bool, cx: &mut Con
 
 /// One report: these blocks, the farthest first. False if it cannot be made.
 fn send_report<P: Payload>(
+    snoop: &mut Snoop<P>,
     flow: &mut Flow<P>,
     blocks: &[(SeqNum, SeqNum)],
     cx: &mut Context<'_, P>,
 ) -> bool {
-    let uplink = &mut flow.snoop_uplink;
+    let uplink = &mut snoop.uplink;
     let mut named = SackBlocks::default();
     for (left, right) in blocks.iter().rev() {
         uplink.named.add(*left, *right);
@@ -142,6 +147,6 @@ fn send_report<P: Payload>(
     };
     cx.counters.reports += 1;
     cx.actions.push(made);
-    wired::arm(flow, cx);
+    wired::arm(snoop, cx);
     true
 }

@@ -12,7 +12,7 @@
 
 use holdfast_wire::{Segment, SeqNum};
 
-use super::{Context, Flow, GAPS_MAX, Gap, Payload, is_bare};
+use super::{Context, Flow, GAPS_MAX, Gap, Payload, Snoop, is_bare};
 
 /// Holes of the wireless half that were filled and that the FH has not acknowledged.
 #[derive(Clone, Debug, Default)]
@@ -63,16 +63,17 @@ const fn is_before(tsval: u32, other: u32) -> bool {
 /// An ACK of the FH goes to the MH. True if another one, that says the same and has the MH
 /// undo what it did for a loss, goes in its place.
 pub(super) fn says_undone<P: Payload>(
+    snoop: &mut Snoop<P>,
     flow: &mut Flow<P>,
     segment: &Segment,
     cx: &mut Context<'_, P>,
 ) -> bool {
-    let congested = flow.snoop_uplink.undo.congested_to;
+    let congested = snoop.uplink.undo.congested_to;
     if congested.is_some_and(|to| to.at_or_before(segment.ack)) {
-        flow.snoop_uplink.undo.congested_to = None;
+        snoop.uplink.undo.congested_to = None;
     }
     let bare = is_bare(segment, flow.mh.nxt);
-    let uplink = &mut flow.snoop_uplink;
+    let uplink = &mut snoop.uplink;
     let Some(earliest) = uplink.undo.take(segment.ack) else {
         return false;
     };

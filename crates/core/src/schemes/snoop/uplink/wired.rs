@@ -9,8 +9,8 @@ use core::time::Duration;
 use holdfast_wire::{Flags, Instant, Segment, SeqNum};
 
 use super::{
-    Action, Arrivals, DUP_THRESH, Flow, Payload, RttEstimator, Scoreboard, Sender, Transmissions,
-    Uplink, has_bad_blocks,
+    Action, Arrivals, DUP_THRESH, Flow, Payload, RttEstimator, Scoreboard, Sender, Snoop,
+    Transmissions, Uplink, has_bad_blocks,
 };
 use crate::cache::Piece;
 use crate::flow::Transmission;
@@ -97,15 +97,16 @@ impl Wired {
 
 /// What a segment of the FH says of the MH's bytes.
 pub(super) fn on_fh_segment<P: Payload>(
+    snoop: &mut Snoop<P>,
     flow: &mut Flow<P>,
     segment: &Segment,
     cx: &mut Context<'_, P>,
 ) {
     let (ack, nxt) = (segment.ack, flow.mh.nxt);
-    let uplink = &mut flow.snoop_uplink;
+    let uplink = &mut snoop.uplink;
     let una = uplink.una.unwrap_or(ack);
     let wired = &mut uplink.wired;
-    wired.rtt = *flow.snoop.fixed_half.rtt();
+    wired.rtt = *snoop.fixed_half.rtt();
     let same_window = wired.window.replace(segment.window) == Some(segment.window);
     let reported = wired.reported.bytes_before(nxt);
     if ack.after(una) {
@@ -120,20 +121,20 @@ pub(super) fn on_fh_segment<P: Payload>(
         uplink.advance(ack);
         // RFC 6582, 3.2: a partial acknowledgment.
         if uplink.wired.recover.is_some() && uplink.wired.is_overdue(ack, cx.now) {
-            resend_first(flow, cx);
+            resend_first(snoop, flow, cx);
         }
     } else if segment.is_empty() && nxt.after(ack) && (same_window || reports) {
         wired.dup_acks = wired.dup_acks.saturating_add(1);
         if wired.dup_acks == DUP_THRESH && wired.is_overdue(ack, cx.now) {
-            resend_first(flow, cx);
+            resend_first(snoop, flow, cx);
         }
     }
-    let uplink = &mut flow.snoop_uplink;
+    let uplink = &mut snoop.uplink;
     if let (true, Some(highest)) = (uplink.lacks_what_passed(cx.now), uplink.passed.highest()) {
         uplink.undo.note_congestion(highest);
     }
-    resend_lost(flow, arrived_bytes, cx);
-    arm(flow, cx);
+    resend_lost(snoop, flow, arrived_bytes, cx);
+    arm(snoop, cx);
 }
 
 impl<P: Payload> Uplink<P> {
@@ -158,8 +159,8 @@ impl<P: Payload> Uplink<P> {
 }
 
 /// The timer runs while the FH lacks first what a report has named.
-pub(super) fn arm<P: Payload>(flow: &mut Flow<P>, cx: &Context<'_, P>) {
-    let uplink = &mut flow.snoop_uplink;
+pub(super) fn arm<P: Payload>(snoop: &mut Snoop<P>, cx: &Context<'_, P>) {
+    let uplink = &mut snoop.uplink;
     let lacks = uplink.una.is_some_and(|una| uplink.answers_for(una));
     let wired = &mut uplink.wired;
     if !lacks || wired.timeouts >= TIMEOUTS_MAX {
@@ -171,21 +172,25 @@ pub(super) fn arm<P: Payload>(flow: &mut Flow<P>, cx: &Context<'_, P>) {
 }
 
 /// Something may be due.
-pub(super) fn on_timeout<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
-    let wired = &mut flow.snoop_uplink.wired;
+pub(super) fn on_timeout<P: Payload>(
+    snoop: &mut Snoop<P>,
+    flow: &mut Flow<P>,
+    cx: &mut Context<'_, P>,
+) {
+    let wired = &mut snoop.uplink.wired;
     if wired.resend_at.is_some_and(|at| at <= cx.now) {
         wired.resend_at = None;
         wired.timeouts += 1;
         // RFC 2018, 8: what was reported may have been dropped since.
         wired.reported.clear();
-        resend_first(flow, cx);
-        arm(flow, cx);
+        resend_first(snoop, flow, cx);
+        arm(snoop, cx);
     }
 }
 
 /// The first segment that the FH lacks, if a report has named it.
-fn resend_first<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
-    let uplink = &flow.snoop_uplink;
+fn resend_first<P: Payload>(snoop: &mut Snoop<P>, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
+    let uplink = &snoop.uplink;
     let Some(una) = uplink.una.filter(|una| uplink.answers_for(*una)) else {
         return;
     };
@@ -194,15 +199,20 @@ fn resend_first<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
         .piece(una, None, u32::MAX)
         .map_or(1, |piece| piece.payload.segment_len().max(1));
     if let Some(piece) = uplink.cache.piece(una, None, segment_len) {
-        resend(flow, piece, cx);
+        resend(snoop, flow, piece, cx);
     }
 }
 
 /// What was named, was overtaken on its way, and lies DupThresh segments below what the FH
 /// has reported. As much goes out as has arrived, and one segment more: what is lost on the
 /// wired half was too much for it.
-fn resend_lost<P: Payload>(flow: &mut Flow<P>, arrived_bytes: u32, cx: &mut Context<'_, P>) {
-    let uplink = &flow.snoop_uplink;
+fn resend_lost<P: Payload>(
+    snoop: &mut Snoop<P>,
+    flow: &mut Flow<P>,
+    arrived_bytes: u32,
+    cx: &mut Context<'_, P>,
+) {
+    let uplink = &snoop.uplink;
     let wired = &uplink.wired;
     let (Some(una), Some(highest)) = (uplink.una, wired.reported.highest()) else {
         return;
@@ -231,17 +241,22 @@ fn resend_lost<P: Payload>(flow: &mut Flow<P>, arrived_bytes: u32, cx: &mut Cont
         }
     }
     for piece in lost {
-        resend(flow, piece, cx);
+        resend(snoop, flow, piece, cx);
     }
 }
 
 /// A piece goes to the FH again, with the newest that the MH has said. What the wired half
 /// loses is congestion: until the FH has all, the MH hears of losses from the FH alone.
-fn resend<P: Payload>(flow: &mut Flow<P>, piece: Piece<P>, cx: &mut Context<'_, P>) {
-    let Some(window) = flow.snoop.window else {
+fn resend<P: Payload>(
+    snoop: &mut Snoop<P>,
+    flow: &mut Flow<P>,
+    piece: Piece<P>,
+    cx: &mut Context<'_, P>,
+) {
+    let Some(window) = snoop.window else {
         return;
     };
-    let uplink = &mut flow.snoop_uplink;
+    let uplink = &mut snoop.uplink;
     let highest = uplink.passed.highest();
     let wired = &mut uplink.wired;
     wired

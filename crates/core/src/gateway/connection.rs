@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A row of the flow table: what all schemes know of a connection, and what its own does.
+
+use holdfast_wire::Instant;
+
+use crate::Payload;
+use crate::flow::Flow;
+use crate::schemes::AnyScheme;
+
+/// A connection.
+pub(crate) struct Connection<P: Payload> {
+    pub flow: Flow<P>,
+    pub scheme: AnyScheme<P>,
+}
+
+impl<P: Payload> Connection<P> {
+    /// Nothing more is done for the connection.
+    pub(super) fn close(&mut self) {
+        self.flow.close();
+        self.scheme.get_mut().reset();
+    }
+
+    /// Nothing is cached, owed or sent again any more.
+    pub(super) fn forget_kept(&mut self) {
+        self.flow.forget_kept();
+        self.scheme.get_mut().reset();
+    }
+
+    /// Another connection has the same two ports.
+    pub(super) fn begin_anew(&mut self, now: Instant) {
+        self.flow.begin_anew(now);
+        self.scheme.get_mut().reset();
+    }
+
+    /// Everything cached that the MH has not reported is sent from the start.
+    pub(super) fn rewind(&mut self) {
+        if self.flow.rewind() {
+            self.scheme.get_mut().on_rewind();
+        }
+    }
+
+    /// The same after an outage, unless the MH's ACKs show that the link has kept what was on it.
+    pub(super) fn begin_recovery(&mut self) {
+        if self.flow.begin_recovery() {
+            self.scheme.get_mut().on_rewind();
+        }
+    }
+
+    /// Both FINs are acknowledged, and the FH has every ACK that is due to it.
+    pub(super) fn is_done(&self) -> bool {
+        self.flow.is_done() && self.scheme.get().has_settled(&self.flow)
+    }
+}

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A segment of the FH on its way to the MH.
+
+use holdfast_wire::{Flags, Segment};
+
+use super::recovery::REPAIRS_ALONE;
+use super::turn::Turn;
+use crate::cache::Insertion;
+use crate::flow::{DataOutcome, Mute, Stage};
+use crate::mobile::Link;
+use crate::{Payload, Verdict};
+
+/// What becomes of data that is in the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Disposition {
+    /// It goes to the MH as it came.
+    Forward,
+    /// A copy of what is cached: the FH is answered, or not.
+    Duplicate,
+    /// It waits in the cache.
+    Queue,
+}
+
+impl<P: Payload> Turn<'_, P> {
+    /// A segment of the FH that is no SYN and no RST.
+    pub(super) fn on_fh_segment(&mut self, segment: &Segment, payload: &P) -> Verdict {
+        let outcome = self.flow.on_fh_segment(segment, payload, self.now);
+        if outcome.is_resynchronised {
+            self.scheme.on_resynchronised(self.flow.fh.una);
+        }
+        if outcome.data == DataOutcome::Unknown {
+            self.counters.implausible += u64::from(self.flow.stage == Stage::Open);
+            let record = self.records.get(&self.flow.key);
+            let owed = record.and_then(|record| record.owed);
+            if let (Stage::Meeting, Some(owed)) = (self.flow.stage, owed) {
+                // An FH in persist state may send nothing that the MH would answer.
+                self.actions.extend(self.flow.made_question(segment, owed));
+            }
+            return Verdict::Forward;
+        }
+        let is_away = self.mobile.is_away() || self.scheme.waits_for_mh();
+        let is_withheld = self.hook(|scheme, flow, cx| scheme.on_fh_ack(flow, segment, cx));
+        let bare = segment.is_empty() && segment.seq == self.flow.fh.max && payload.is_cacheable();
+        // Where the MH is shown another ACK, the newest goes on as it came.
+        if is_away && bare && self.flow.ack_for_mh(segment.ack) == segment.ack {
+            self.flow.held_ack = Some(payload.clone());
+        }
+        if is_withheld {
+            return Verdict::Suppress;
+        }
+        let verdict = if segment.is_empty() || outcome.data == DataOutcome::Old {
+            self.hook(|scheme, flow, cx| scheme.on_nothing_new(flow, segment, cx))
+        } else if self.flow.has_own_sender {
+            self.keep_for_sender(segment, payload)
+        } else {
+            self.keep_and_judge(segment, payload)
+        };
+        if verdict == Verdict::Forward {
+            self.flow.note_passed(segment, self.now);
+            self.scheme.on_forwarded(segment);
+        }
+        verdict
+    }
+
+    /// Data that the MH may lack: cached, and forwarded if it is its turn.
+    fn keep_and_judge(&mut self, segment: &Segment, payload: &P) -> Verdict {
+        let backlog = self.flow.has_backlog();
+        if self.flow.cache.contradicts(segment, payload) {
+            self.counters.implausible += 1;
+        }
+        let room = self.scheme.cache_room(self.flow, segment, self.settings);
+        let room = room.min(self.cache_room());
+        let kept = self.flow.keep(segment, payload, room, self.settings);
+        let Insertion::Kept { new_bytes } = kept else {
+            self.forward_uncached(segment, backlog);
+            self.mobile.on_sent(self.now);
+            return Verdict::Forward;
+        };
+        let is_copy = new_bytes == 0 && !segment.flags.has(Flags::FIN);
+        match self.disposition(segment, is_copy, backlog) {
+            Disposition::Forward => {
+                self.hook(|scheme, flow, cx| scheme.on_data(flow, segment, kept, cx));
+                self.flow.on_forwarded(segment, self.now);
+                self.mobile.on_sent(self.now);
+                self.mobile.passed += u64::from(segment.payload_len);
+                Verdict::Forward
+            }
+            Disposition::Duplicate => {
+                self.counters.kept_back += 1;
+                // Whatever the scheme answers, this copy goes no further.
+                let _ = self.hook(|scheme, flow, cx| scheme.on_nothing_new(flow, segment, cx));
+                Verdict::Suppress
+            }
+            Disposition::Queue => {
+                self.counters.kept_back += 1;
+                self.hook(|scheme, flow, cx| scheme.on_kept(flow, segment, cx));
+                Verdict::Suppress
+            }
+        }
+    }
+
+    /// `is_copy`: all of it was cached before. `backlog`: something waited before it came.
+    fn disposition(&self, segment: &Segment, is_copy: bool, backlog: bool) -> Disposition {
+        let (flow, mobile) = (&*self.flow, &*self.mobile);
+        // The silence may be another flow's: a flow with nothing in flight probes for itself.
+        let probes =
+            mobile.link == Link::Silent && !flow.in_persist && !backlog && flow.in_flight() == 0;
+        let is_ours = is_copy && flow.repairs_itself() && flow.repairs < REPAIRS_ALONE;
+        // Queued only if it is certain to be sent from the cache.
+        let is_open = mobile.takes_segments() || probes;
+        let has_turn = is_open && !backlog;
+        let waits = !has_turn && segment.end().after(flow.sent_nxt);
+        // A mute flow sends no more than probes: after some of them the FH's own copies do better.
+        let waits = waits && (flow.mute == Mute::No || !is_copy || is_ours);
+        let is_away = mobile.is_away() && !probes;
+        if !(is_away || flow.held || waits || is_ours) {
+            Disposition::Forward
+        } else if is_copy && !flow.in_persist {
+            Disposition::Duplicate
+        } else {
+            Disposition::Queue
+        }
+    }
+
+    /// There is no room for it. What is still waiting in the cache is not skipped.
+    fn forward_uncached(&mut self, segment: &Segment, backlog: bool) {
+        self.counters.cache_full += 1;
+        self.hook(|scheme, flow, cx| scheme.on_data(flow, segment, Insertion::Full, cx));
+        if !backlog {
+            self.flow.on_forwarded(segment, self.now);
+        }
+    }
+
+    /// Data that the MH may lack, for the scheme's own sender.
+    fn keep_for_sender(&mut self, segment: &Segment, payload: &P) -> Verdict {
+        let backlog = self.flow.has_backlog();
+        let has_fin = segment.flags.has(Flags::FIN);
+        let new_fin = has_fin && !self.flow.cache.holds(segment.end() - 1);
+        let room = self.cache_room();
+        let kept = self.flow.keep(segment, payload, room, self.settings);
+        let Insertion::Kept { new_bytes } = kept else {
+            self.forward_uncached(segment, backlog);
+            return Verdict::Forward;
+        };
+        let is_new = new_bytes > 0 || new_fin;
+        self.hook(|scheme, flow, cx| scheme.on_data_to_send(flow, segment, is_new, backlog, cx))
+    }
+}

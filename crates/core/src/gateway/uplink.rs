@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A segment of the MH on its way to the FH.
+
+use holdfast_wire::{Instant, Segment};
+
+use super::Gateway;
+use super::turn::Turn;
+use crate::flow::{AckOutcome, Mute, Stage};
+use crate::mobile::{Link, LinkSource};
+use crate::table::FlowId;
+use crate::{Action, Actions, Payload, Verdict};
+
+impl<P: Payload> Gateway<P> {
+    /// A segment of the MH that is no SYN and no RST.
+    pub(super) fn handle_uplink(
+        &mut self,
+        flow_id: FlowId,
+        segment: &Segment,
+        payload: &P,
+        now: Instant,
+        actions: &mut Actions<P>,
+    ) -> Verdict {
+        let Some(mut turn) = self.turn(flow_id, now, actions) else {
+            return Verdict::Forward;
+        };
+        let is_unknown = turn.flow.stage == Stage::Meeting;
+        let outcome = turn.follow_mh_segment(segment, payload);
+        if !outcome.credible {
+            turn.counters.implausible += u64::from(turn.flow.stage == Stage::Open);
+            return Verdict::Forward;
+        }
+        if is_unknown && self.begins(flow_id, now, actions) {
+            return Verdict::Suppress;
+        }
+        let Some(mut turn) = self.turn(flow_id, now, actions) else {
+            return Verdict::Forward;
+        };
+        let mobile_id = turn.flow.mobile;
+        let was_mute = core::mem::replace(&mut turn.flow.mute, Mute::No) != Mute::No;
+        let is_back = turn.learn_of_link(segment, &outcome);
+        let verdict = turn.answer_mh_segment(segment, payload, &outcome);
+        let verdict_on_return = turn
+            .scheme
+            .verdict_on_return(segment, verdict, turn.settings);
+        self.close_if_done(flow_id, actions);
+        if was_mute {
+            self.count_in_flight(flow_id);
+            self.resume_recovery(mobile_id, now, actions);
+        }
+        if is_back && !self.carrier_down {
+            let answered = Some(flow_id);
+            self.begin_recovery(mobile_id, LinkSource::Silence, answered, now, actions);
+            return verdict_on_return;
+        }
+        verdict
+    }
+
+    /// Both directions of a flow are known now. True if its MH's segment goes no further.
+    fn begins(&mut self, flow_id: FlowId, now: Instant, actions: &mut Actions<P>) -> bool {
+        let Some(row) = self.flows.at(flow_id) else {
+            return false;
+        };
+        let key = row.flow.key;
+        if row.flow.began_with_syns() {
+            // What a predecessor owed was another connection's.
+            self.predecessor.remove(&key);
+        }
+        self.counters.flows_met += 1;
+        if self.settle_with_predecessor(flow_id, &key, actions) {
+            return true;
+        }
+        self.with_context(flow_id, now, actions, |scheme, flow, cx| {
+            scheme.on_adopted(flow, cx);
+        });
+        self.follow_abilities(flow_id);
+        false
+    }
+}
+
+impl<P: Payload> Turn<'_, P> {
+    /// The flow takes in the numbers of the segment.
+    fn follow_mh_segment(&mut self, segment: &Segment, payload: &P) -> AckOutcome {
+        let (key, least_rtt) = (self.flow.key, self.mobile.rtt.least());
+        let (scheme, shared, counters) =
+            (&mut *self.scheme, &mut *self.shared, &mut *self.counters);
+        let outcome = self.flow.on_mh_segment(
+            segment,
+            payload,
+            least_rtt,
+            |cache, range| scheme.on_acked(&key, cache, range, shared, counters),
+            self.now,
+        );
+        if outcome.is_opened_anew {
+            self.scheme.reset();
+        }
+        outcome
+    }
+
+    /// What the segment shows of the link. True if it shows that the MH is back.
+    fn learn_of_link(&mut self, segment: &Segment, outcome: &AckOutcome) -> bool {
+        let mobile = &mut *self.mobile;
+        if let Some(rtt) = outcome.rtt.filter(|_| !mobile.is_away()) {
+            mobile.rtt.sample(rtt);
+        }
+        if outcome.acked > 0 {
+            mobile.acked += u64::from(outcome.delivered);
+            mobile
+                .delivery
+                .on_acked(outcome.delivered, mobile.rtt.srtt(), self.now);
+            mobile.grow_window(if mobile.link == Link::Recovering {
+                outcome.delivered
+            } else {
+                0
+            });
+            self.flow.repair_at = None;
+        }
+        mobile.radio_lost_at = mobile.radio_lost_at.max(self.scheme.radio_lost_at());
+        if self.flow.finds_link_kept_all(segment) {
+            self.counters.links_that_kept += 1;
+        }
+        mobile.count(self.flow, self.budget);
+        mobile.hear(self.now)
+    }
+
+    /// What the FH receives of it, and what is sent again to the MH.
+    fn answer_mh_segment(
+        &mut self,
+        segment: &Segment,
+        payload: &P,
+        outcome: &AckOutcome,
+    ) -> Verdict {
+        let verdict =
+            self.hook(|scheme, flow, cx| scheme.on_mh_segment(flow, segment, outcome, cx));
+        let room = self.mobile.cache_room(self.budget);
+        self.hook(|scheme, flow, cx| scheme.on_mh_data(flow, segment, payload, room, cx));
+        if self.flow.repairs_itself() {
+            for piece in self.flow.take_losses(outcome.loss) {
+                self.counters.repaired += 1;
+                self.actions.push(Action::Resend(piece));
+            }
+        }
+        verdict
+    }
+}

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Compression of what goes to mobiles that have reported that they can read it
+//! (`crate::compression`).
+
+use core::net::IpAddr;
+use std::collections::BTreeMap;
+
+use holdfast_wire::{Flags, Instant};
+
+use super::Mtcp;
+use crate::Payload;
+use crate::compression::{CompressionSettings, Compressor, Emission, Method, SentCompression};
+use crate::counters::Counters;
+use crate::flow::Flow;
+use crate::schemes::Offer;
+use crate::signal::Abilities;
+
+/// Addresses whose abilities are remembered at most; then the one that lapses first goes.
+const ADDRESSES_MAX: usize = 65_536;
+/// After so many trials in a row that proved nothing, further flows begin with some bytes plain:
+/// something on the way may drop all that is compressed.
+const TRIALS_IN_VAIN: u32 = 4;
+
+/// What a mobile has reported of itself.
+#[derive(Clone, Copy, Debug)]
+struct Registration {
+    abilities: Abilities,
+    session: u64,
+    until: Instant,
+    /// Trials since one has proved something, all flows.
+    trials: u32,
+}
+
+/// The gateway's compression, for all flows.
+pub(crate) struct Compression {
+    compressor: Compressor,
+    registered: BTreeMap<IpAddr, Registration>,
+}
+
+impl Compression {
+    pub(crate) fn new(settings: CompressionSettings) -> Self {
+        Self {
+            compressor: Compressor::new(settings),
+            registered: BTreeMap::new(),
+        }
+    }
+
+    /// The mobile with this address has reported what it can read, in this `session` of its
+    /// daemon; that holds until `until`, unless it reports again.
+    pub(crate) fn register(
+        &mut self,
+        address: IpAddr,
+        abilities: Abilities,
+        session: u64,
+        until: Instant,
+    ) {
+        let known = self.registered.get(&address);
+        if known.is_none() && self.registered.len() >= ADDRESSES_MAX {
+            let first = self.registered.iter().min_by_key(|(_, other)| other.until);
+            if let Some(first) = first.map(|(address, _)| *address) {
+                self.registered.remove(&first);
+            }
+        }
+        let same = self
+            .registered
+            .get(&address)
+            .filter(|known| known.session == session);
+        let registration = Registration {
+            abilities,
+            session,
+            until,
+            trials: same.map_or(0, |known| known.trials),
+        };
+        self.registered.insert(address, registration);
+    }
+
+    /// The address is no longer that of the mobile that had it.
+    pub(crate) fn forget(&mut self, address: IpAddr) {
+        self.registered.remove(&address);
+    }
+
+    /// Flows with a dictionary.
+    pub(crate) fn dictionaries(&self) -> usize {
+        self.compressor.dictionaries()
+    }
+
+    /// The payload that was compressed last, `len` bytes.
+    pub(crate) fn payload(&self, len: usize) -> &[u8] {
+        self.compressor.payload(len)
+    }
+
+    /// The MH with this address is known to read what is compressed.
+    pub(super) fn on_proof(&mut self, address: IpAddr, sent: &mut SentCompression) {
+        self.compressor.on_proof(sent);
+        if let Some(registration) = self.registered.get_mut(&address) {
+            registration.trials = 0;
+        }
+    }
+
+    fn can_read(&self, abilities: Abilities) -> bool {
+        match self.compressor.method() {
+            Method::Deflate => abilities.has(Abilities::DEFLATE),
+            Method::Zstd => abilities.has(Abilities::ZSTD),
+        }
+    }
+}
+
+impl Mtcp {
+    /// The flow may have become one that is compressed, or is none any more.
+    pub(super) fn follow_abilities<P: Payload>(
+        &mut self,
+        flow: &Flow<P>,
+        compression: &Compression,
+    ) {
+        let registration = compression.registered.get(&flow.key.mh.address);
+        let registration = registration
+            .filter(|known| flow.has_own_sender && compression.can_read(known.abilities));
+        let Some(registration) = registration else {
+            self.compression = None;
+            return;
+        };
+        if let Some(known) = &mut self.compression {
+            known.renew(registration.session, registration.until);
+            return;
+        }
+        // What was sent before may arrive yet, and proves nothing.
+        let nxt = flow.fh.max.max(flow.fh.una);
+        let mut begun = Compressor::begin(nxt, registration.session, registration.until);
+        if let Some(doublings) = registration.trials.checked_sub(TRIALS_IN_VAIN) {
+            begun.rest_first(doublings);
+        }
+        self.compression = Some(Box::new(begun));
+    }
+
+    /// The length of the payload that goes in place of the offered one; none: it goes as it is.
+    pub(super) fn compress_offer<P: Payload>(
+        &mut self,
+        offer: &Offer<'_, P>,
+        compression: &mut Compression,
+        counters: &mut Counters,
+        now: Instant,
+    ) -> Option<usize> {
+        let known = self.compression.as_mut()?;
+        let Offer {
+            piece,
+            sent,
+            len,
+            flags,
+        } = *offer;
+        let seq = piece.seq + sent;
+        let bytes = piece.payload.octets(piece.offset + sent, len);
+        let readable = flags.has(Flags::ACK) && !flags.has(Flags::FIN) && !flags.has(Flags::URG);
+        let Some(bytes) = bytes.filter(|_| readable) else {
+            known.on_plain(seq, seq + len);
+            return None;
+        };
+        let (psh, untried) = (flags.has(Flags::PSH), known.is_untried());
+        let wire_len = match compression.compressor.emit(known, bytes, seq, psh, now) {
+            Emission::Plain => return None,
+            Emission::Vain => {
+                counters.compressed_in_vain += 1;
+                return None;
+            }
+            Emission::Compressed(wire_len) => wire_len,
+        };
+        let address = piece.compress?.mh.address;
+        if untried && let Some(registration) = compression.registered.get_mut(&address) {
+            registration.trials = registration.trials.saturating_add(1);
+        }
+        counters.compressed += 1;
+        counters.compressed_from_bytes += u64::from(len);
+        counters.compressed_to_bytes += wire_len as u64;
+        // The link carries what is on the wire, and the share is of that: the next piece may go
+        // the sooner.
+        self.m.share.refund(len - wire_len as u32);
+        Some(wire_len)
+    }
+}
