@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use holdfast_wire::{Flags, Instant, SackBlocks, Segment, SeqNum, Timestamps};
 
 use crate::cache::{Insertion, SegmentCache};
-use crate::gateway::Early;
+use crate::renumber::Renumber;
 use crate::sack::Scoreboard;
 use crate::settings::Settings;
 use crate::table::{FlowId, MobileId};
@@ -171,8 +171,8 @@ pub(crate) struct Flow<P: Payload> {
     pub path_mtu: Option<u32>,
     /// Both ends are to get a RST for whatever they send.
     refused: bool,
-    /// It is, or was, set up early: its halves have their own numbers.
-    pub early: Option<Early<P>>,
+    /// How the numbers of its halves differ, if the gateway has set it up.
+    pub renumber: Option<Renumber>,
     pub seen: Instant,
 }
 
@@ -219,7 +219,7 @@ impl<P: Payload> Flow<P> {
             downlink_header: None,
             path_mtu: None,
             refused: false,
-            early: None,
+            renumber: None,
             seen: now,
         }
     }
@@ -230,10 +230,7 @@ impl<P: Payload> Flow<P> {
             key: self.key,
             mh_window_scale: self.mh.window_scale,
             owed: self.owed,
-            renumber: self
-                .early
-                .as_ref()
-                .and_then(|early| early.numbers().copied()),
+            renumber: self.renumber,
             gone: false,
         }
     }
@@ -333,8 +330,7 @@ impl<P: Payload> Flow<P> {
 
     /// Bytes of payload kept, both ways.
     pub(crate) fn kept_bytes(&self) -> usize {
-        let held = self.early.as_ref().map_or(0, Early::held_bytes);
-        self.cache.bytes() + self.kept_elsewhere.bytes + held
+        self.cache.bytes() + self.kept_elsewhere.bytes
     }
 
     /// A segment of the FH goes to the MH as it came.
@@ -400,6 +396,19 @@ impl<P: Payload> Flow<P> {
         }))
     }
 
+    /// The numbers of the FH's half of what is made in the MH's name; `segment` has those of
+    /// the MH's.
+    pub(crate) fn for_fh(&self, seq: SeqNum, ack: SeqNum, window: u16) -> (SeqNum, SeqNum, u16) {
+        match self.renumber {
+            None => (seq, ack, window),
+            Some(numbers) => (
+                seq + numbers.uplink,
+                ack + numbers.downlink.wrapping_neg(),
+                numbers.uplink_window.apply(window),
+            ),
+        }
+    }
+
     /// An ACK to the MH in the FH's name, of no more than the FH has acknowledged, with
     /// these blocks. The window reaches as far as the FH's own does.
     pub(crate) fn made_report(&mut self, ack: SeqNum, sack: SackBlocks) -> Option<Action<P>> {
@@ -456,7 +465,6 @@ impl<P: Payload> Flow<P> {
         self.held_ack = None;
         self.sacked.clear();
         self.transmissions.clear();
-        self.early.take_if(|early| early.numbers().is_none());
         self.sent_nxt = self.fh.max;
         self.cache.clear();
     }

@@ -9,7 +9,7 @@ use crate::budget::CacheBudget;
 use crate::counters::Counters;
 use crate::flow::Stage;
 use crate::mobile::{Link, LinkSource, Mobile};
-use crate::schemes::Shared;
+use crate::schemes::{self, Shared};
 use crate::settings::Settings;
 use crate::table::{FlowId, MobileId, Slot, Table};
 use crate::timers::Timers;
@@ -21,7 +21,7 @@ mod cell;
 mod connection;
 mod deadlines;
 mod downlink;
-mod early;
+mod halves;
 mod handoff;
 mod link_events;
 mod meeting;
@@ -33,7 +33,6 @@ mod view;
 
 pub(crate) use connection::Connection;
 use deadlines::SWEEP_INTERVAL;
-pub(crate) use early::Early;
 pub use view::{FlowView, MobileView, Stats};
 
 /// The mechanisms for all flows that pass a gateway.
@@ -49,8 +48,8 @@ pub struct Gateway<P: Payload> {
     budget: CacheBudget,
     carrier_down: bool,
     draining: bool,
-    /// Some flows may have been set up early.
-    has_early: bool,
+    /// Some connections may have two numberings, or be set up by the gateway.
+    has_halves: bool,
     swept: u32,
     /// Where the walk for a flow that makes room stands; confirmed flows, and the newest flow.
     clock_hand: u32,
@@ -76,7 +75,7 @@ impl<P: Payload> Gateway<P> {
             budget: CacheBudget::new(settings.cache_bytes_max),
             carrier_down: false,
             draining: false,
-            has_early: Self::expects_early(&settings),
+            has_halves: schemes::sets_up_connections(&settings),
             swept: 0,
             clock_hand: 0,
             confirmed: 0,
@@ -92,9 +91,25 @@ impl<P: Payload> Gateway<P> {
     /// Takes over what a predecessor left of a flow; used when the flow is met.
     pub fn import(&mut self, record: &FlowRecord, now: Instant) {
         self.predecessor.insert(record.key, *record);
-        self.has_early |= record.renumber.is_some();
+        self.has_halves |= record.renumber.is_some();
         self.predecessor_until = Some(now + self.settings.flow_idle_max);
         self.sweep_at.get_or_insert(now + SWEEP_INTERVAL);
+    }
+
+    /// A segment on its way.
+    pub fn handle_segment(
+        &mut self,
+        direction: Direction,
+        segment: &Segment,
+        payload: &P,
+        now: Instant,
+        actions: &mut Actions<P>,
+    ) -> Verdict {
+        if self.has_halves {
+            self.handle_by_halves(direction, segment, payload, now, actions)
+        } else {
+            self.judge(direction, segment, payload, now, actions)
+        }
     }
 
     /// A segment on its way, by the numbers of the MH's half.

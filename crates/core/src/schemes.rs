@@ -20,9 +20,10 @@ use crate::counters::Counters;
 use crate::flow::{AckOutcome, Flow};
 use crate::key::FlowKey;
 use crate::mobile::{InFlight, Mobile};
+use crate::renumber::Renumber;
 use crate::rtt::RttEstimator;
 use crate::settings::{Scheme, Settings};
-use crate::{Actions, Payload, Resend, Verdict};
+use crate::{Actions, Direction, Payload, Resend, Verdict};
 
 pub(crate) mod mtcp;
 pub(crate) mod mtcp_2007;
@@ -30,7 +31,7 @@ pub(crate) mod mtcp_plus;
 pub(crate) mod snoop;
 
 use mtcp::compression::Compression;
-use mtcp::{Mtcp, SplitState};
+use mtcp::{Mtcp, MtcpSetUp, SplitState};
 use mtcp_2007::Mtcp2007;
 use mtcp_plus::MtcpPlus;
 use snoop::{Snoop, SnoopSet, radio};
@@ -233,6 +234,7 @@ pub(crate) trait FlowScheme<P: Payload> {
         &mut self,
         flow: &mut Flow<P>,
         settings: &Settings,
+        counters: &mut Counters,
         actions: &mut Actions<P>,
     ) -> bool {
         true
@@ -274,6 +276,52 @@ pub(crate) trait FlowScheme<P: Payload> {
         None
     }
 
+    /// How far the scheme itself has set up the connection, if it does.
+    fn set_up_stage(&self) -> Option<SetUpStage> {
+        None
+    }
+
+    /// Answers a SYN in the other end's name. False: it goes on as it came.
+    fn begin_set_up(
+        &mut self,
+        flow: &mut Flow<P>,
+        direction: Direction,
+        segment: &Segment,
+        payload: &P,
+        cx: &mut Context<'_, P>,
+    ) -> bool {
+        false
+    }
+
+    /// A segment of a connection that the scheme sets up. `room`: bytes that the cache has left
+    /// for its mobile.
+    fn on_set_up_segment(
+        &mut self,
+        flow: &mut Flow<P>,
+        direction: Direction,
+        segment: &Segment,
+        payload: &P,
+        room: usize,
+        cx: &mut Context<'_, P>,
+    ) -> SetUp<P> {
+        SetUp::Unrelated
+    }
+
+    /// An end of a connection that the scheme sets up may have been silent for too long. None:
+    /// nothing changes.
+    fn on_set_up_timeout(
+        &mut self,
+        flow: &mut Flow<P>,
+        cx: &mut Context<'_, P>,
+    ) -> Option<SetUp<P>> {
+        None
+    }
+
+    /// Forgets a set-up. True if there was one.
+    fn forget_set_up(&mut self, flow: &mut Flow<P>) -> bool {
+        false
+    }
+
     /// What the MH can read may have changed.
     fn on_abilities(&mut self, flow: &Flow<P>, shared: &Shared) {}
 
@@ -307,7 +355,7 @@ pub(crate) enum AnyScheme<P> {
     Hold(Hold),
     MtcpPlus(Box<MtcpPlus>),
     Mtcp2007(Box<Mtcp2007>),
-    Mtcp(Box<Mtcp>),
+    Mtcp(Box<Mtcp<P>>),
     Snoop(Box<Snoop<P>>),
 }
 
@@ -344,6 +392,43 @@ impl<P: Payload> AnyScheme<P> {
     }
 }
 
+/// How far a scheme has set up a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SetUpStage {
+    /// The end that opens was answered.
+    Begun,
+    /// It has confirmed the answer, and the other end was asked.
+    Asked,
+}
+
+/// What a segment, or time, means for a connection that a scheme sets up.
+pub(crate) enum SetUp<P> {
+    /// The segment is of another connection between the same ports, and goes on.
+    Unrelated,
+    /// It goes no further.
+    Handled,
+    /// The other end is connected already: the set-up is forgotten, and the segment judged.
+    Contradicted,
+    /// The end that opens begins anew with this segment.
+    Restarted,
+    /// The set-up is over without a connection.
+    Closed,
+    /// Both halves are there.
+    Joined(Box<Joined<P>>),
+}
+
+/// The two halves of a connection that was set up.
+pub(crate) struct Joined<P> {
+    pub numbers: Renumber,
+    /// The FH has opened the connection.
+    pub answers_fh: bool,
+    /// The other end's answer, by the numbers of the MH's half.
+    pub answer: Segment,
+    /// What the end that opens has sent meanwhile, and its direction.
+    pub held: Vec<(Segment, P)>,
+    pub direction: Direction,
+}
+
 /// A segment on the wire that may go compressed: `len` bytes after the first `sent` of a piece,
 /// with these control bits.
 pub(crate) struct Offer<'a, P> {
@@ -370,6 +455,11 @@ impl Shared {
 /// none: it forwards whatever comes.
 pub(crate) fn survives_outages(settings: &Settings) -> bool {
     settings.scheme != Scheme::Snoop || settings.snoop.set == SnoopSet::Today
+}
+
+/// Whether the scheme itself sets up connections.
+pub(crate) fn sets_up_connections(settings: &Settings) -> bool {
+    settings.scheme == Scheme::Mtcp && settings.mtcp.set_up == MtcpSetUp::Early
 }
 
 /// What the engine sends from the cache counts for the scheme as sent by the FH: it looks for

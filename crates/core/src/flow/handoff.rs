@@ -6,7 +6,6 @@ use core::time::Duration;
 use holdfast_wire::{Instant, SeqNum};
 
 use super::{FhState, Flow, MhState, Stage};
-use crate::gateway::Early;
 use crate::handoff::FlowState;
 use crate::{Payload, Resend};
 
@@ -45,10 +44,7 @@ impl<P: Payload> Flow<P> {
             srtt,
             bytes_per_s,
             split: None,
-            renumber: self
-                .early
-                .as_ref()
-                .and_then(|early| early.numbers().copied()),
+            renumber: self.renumber,
         })
     }
 
@@ -116,7 +112,7 @@ impl<P: Payload> Flow<P> {
             if let Some(piece) = self.cache.piece(from, limit, len) {
                 at = piece.end;
                 let mut piece = self.resend(piece);
-                if let Some(numbers) = self.early.as_ref().and_then(Early::numbers) {
+                if let Some(numbers) = self.renumber {
                     numbers.as_of_fh(&mut piece);
                 }
                 pieces.push(piece);

@@ -11,8 +11,9 @@
 //! The table is walked like a clock: each newcomer looks at the next few slots. The cost does
 //! not grow with the table, and what came first leaves first.
 
-use super::{Connection, Early, Gateway};
-use crate::flow::{Flow, Stage};
+use super::{Connection, Gateway};
+use crate::flow::Stage;
+use crate::schemes::SetUpStage;
 use crate::table::FlowId;
 use crate::{Actions, Payload};
 
@@ -33,16 +34,17 @@ enum Worth {
     Much,
 }
 
-impl<P: Payload> Flow<P> {
+impl<P: Payload> Connection<P> {
     fn worth(&self) -> Worth {
-        match &self.early {
-            Some(Early::Opening(opening)) if !opening.asked => return Worth::Nothing,
-            Some(_) => return Worth::Much,
-            None if self.owed.is_some() => return Worth::Much,
-            None if self.is_refused() => return Worth::Little,
+        let flow = &self.flow;
+        match self.scheme.get().set_up_stage() {
+            Some(SetUpStage::Begun) => return Worth::Nothing,
+            Some(SetUpStage::Asked) => return Worth::Much,
+            None if flow.renumber.is_some() || flow.owed.is_some() => return Worth::Much,
+            None if flow.is_refused() => return Worth::Little,
             None => {}
         }
-        match self.stage {
+        match flow.stage {
             Stage::Meeting | Stage::Closed => Worth::Nothing,
             Stage::Open | Stage::Opaque => Worth::Little,
         }
@@ -72,14 +74,14 @@ impl<P: Payload> Gateway<P> {
             let Some(flow_id) = self.flows.id_in(self.clock_hand) else {
                 continue;
             };
-            let Some(Connection { flow, .. }) = self.flows.at(flow_id) else {
+            let Some(connection) = self.flows.at(flow_id) else {
                 continue;
             };
-            match flow.worth() {
+            match connection.worth() {
                 Worth::Nothing if !has_few => return Some(flow_id),
                 Worth::Nothing => worthless = worthless.or(Some(flow_id)),
                 Worth::Little => {
-                    let mobile = self.mobiles.at(flow.mobile);
+                    let mobile = self.mobiles.at(connection.flow.mobile);
                     let count = mobile.map_or(0, |mobile| mobile.flows.len());
                     if largest.is_none_or(|(most, _)| count > most) {
                         largest = Some((count, flow_id));
@@ -90,7 +92,7 @@ impl<P: Payload> Gateway<P> {
         }
         let newest = self.newest.filter(|flow_id| {
             let connection = self.flows.at(*flow_id);
-            connection.is_some_and(|connection| connection.flow.worth() == Worth::Nothing)
+            connection.is_some_and(|connection| connection.worth() == Worth::Nothing)
         });
         let unconfirmed = worthless.or(newest);
         // Beyond the reserve a flood of newcomers must not evict a confirmed flow each.

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A row of the flow table: what all schemes know of a connection, and what its own does.
 
-use holdfast_wire::Instant;
-
 use crate::Payload;
 use crate::flow::Flow;
 use crate::schemes::AnyScheme;
@@ -23,12 +21,6 @@ impl<P: Payload> Connection<P> {
     /// Nothing is cached, owed or sent again any more.
     pub(super) fn forget_kept(&mut self) {
         self.flow.forget_kept();
-        self.scheme.get_mut().reset();
-    }
-
-    /// Another connection has the same two ports.
-    pub(super) fn begin_anew(&mut self, now: Instant) {
-        self.flow.begin_anew(now);
         self.scheme.get_mut().reset();
     }
 

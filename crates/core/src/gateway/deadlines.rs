@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use holdfast_wire::Instant;
 
-use super::{Connection, Early, Gateway};
+use super::{Connection, Gateway};
 use crate::flow::{Mute, Stage};
 use crate::table::{FlowId, MobileId, Table};
 use crate::timers::Subject;
@@ -54,7 +54,7 @@ impl<P: Payload> Gateway<P> {
                         continue;
                     };
                     if flow.scheduled.popped(at) {
-                        self.on_early_due(flow_id, now, actions);
+                        self.on_set_up_due(flow_id, now, actions);
                         self.on_flow_due(flow_id, now, actions);
                         self.schedule_flow(flow_id, now);
                         self.put_off(flow_id, now);
@@ -114,10 +114,7 @@ impl<P: Payload> Gateway<P> {
                 }
                 continue;
             }
-            let is_renumbered = flow
-                .early
-                .as_ref()
-                .is_some_and(|early| early.numbers().is_some());
+            let is_renumbered = flow.renumber.is_some();
             let wait = match flow.stage {
                 // Without the numbers its ends could say nothing more to each other.
                 Stage::Closed if is_renumbered => RENUMBERED_CLOSED_WAIT,
@@ -283,8 +280,7 @@ impl<P: Payload> Gateway<P> {
             }
             flow.repair_at = Some(now + wait);
         }
-        let early = flow.early.as_ref().and_then(Early::deadline);
-        let timers = [flow.repair_at, scheme.get().next_timeout(flow), early];
+        let timers = [flow.repair_at, scheme.get().next_timeout(flow)];
         let deadline = timers.into_iter().flatten().min();
         self.timers
             .schedule(Subject::Flow(flow_id), &mut flow.scheduled, deadline);

@@ -54,18 +54,22 @@ impl<P: Payload> Gateway<P> {
             self.counters.table_full += 1;
             return false;
         };
-        self.forget_opening(Some(flow_id));
         let Some(connection) = self.flows.at_mut(flow_id) else {
             return false;
         };
+        let Connection { flow, scheme } = connection;
+        flow.renumber = None;
+        if scheme.get_mut().forget_set_up(flow) {
+            flow.stage = Stage::Meeting;
+        }
         let stage = connection.flow.stage;
         if !take_state(connection, state, now) {
             return false;
         }
         let flow = &mut connection.flow;
         flow.uplink_header = flow.uplink_header.take().or(uplink);
-        flow.renumber(state.renumber);
-        self.has_early |= state.renumber.is_some();
+        flow.renumber = state.renumber;
+        self.has_halves |= state.renumber.is_some();
         let mobile_id = flow.mobile;
         if flow.mh.window_scale.is_some() {
             actions.push(Action::Record(flow.record()));
@@ -149,19 +153,17 @@ impl<P: Payload> Gateway<P> {
             let mobile = self.mobiles.get(address);
             let flows = mobile.map_or(Vec::new(), |mobile| mobile.flows.clone());
             for flow_id in flows {
-                let Some(Connection { flow, .. }) = self.flows.at_mut(flow_id) else {
+                let Some(Connection { flow, scheme }) = self.flows.at_mut(flow_id) else {
                     continue;
                 };
                 if flow.owed.is_some() {
                     continue;
                 }
-                if flow.early.is_some() {
-                    self.end_opening(flow_id, actions);
-                }
-                let Some(Connection { flow, scheme }) = self.flows.at_mut(flow_id) else {
-                    continue;
-                };
-                if scheme.get_mut().on_release(flow, &self.settings, actions) {
+                let (settings, counters) = (&self.settings, &mut self.counters);
+                if scheme
+                    .get_mut()
+                    .on_release(flow, settings, counters, actions)
+                {
                     flow.kept_pieces(pieces);
                 }
                 self.forget_flow(flow_id, actions);
@@ -175,7 +177,7 @@ fn take_state<P: Payload>(connection: &mut Connection<P>, state: &FlowState, now
     let flow = &connection.flow;
     let stage = flow.stage;
     // It was met by numbers that do not go together.
-    let misread = stage == Stage::Open && state.renumber.is_some() && flow.early.is_none();
+    let misread = stage == Stage::Open && state.renumber.is_some() && flow.renumber.is_none();
     if misread {
         connection.forget_kept();
     }

@@ -67,7 +67,7 @@ impl<P: Payload> Gateway<P> {
         if let (Some(flow_id), Some(record)) = (flow_id, self.predecessor.get(&key)) {
             let flow = &mut self.flows.at_mut(flow_id)?.flow;
             flow.mh.window_scale = record.mh_window_scale;
-            flow.renumber(record.renumber);
+            flow.renumber = record.renumber;
         }
         flow_id
     }

@@ -19,22 +19,24 @@
 use holdfast_wire::{Flags, Instant, Segment, SeqNum};
 
 use super::mtcp_plus::serves;
-use super::{Context, FlowScheme, Offer, Shared};
+use super::{Context, FlowScheme, Offer, SetUp, SetUpStage, Shared};
 use crate::bandwidth::Share;
 use crate::cache::{Insertion, SegmentCache};
 use crate::compression::SentCompression;
 use crate::counters::Counters;
 use crate::flow::{AckOutcome, Flow};
 use crate::key::FlowKey;
-use crate::{Action, Actions, Payload, Resend, Settings, Verdict};
+use crate::{Action, Actions, Direction, Payload, Resend, Settings, Verdict};
 
 pub(crate) mod compression;
+mod early;
 mod handoff;
 mod m_tcp;
 mod parameters;
 mod persist;
 mod sh_tcp;
 
+use early::Opening;
 pub use handoff::{MtcpHandoff, SplitState};
 use m_tcp::MTcp;
 pub use parameters::{MtcpPersist, MtcpRelease, MtcpSetUp, MtcpSettings, MtcpShrink};
@@ -49,17 +51,30 @@ use sh_tcp::ShTcp;
 pub const RECONNECTION_FLAGS: Flags = Flags(Flags::ACK.0 | Flags::PSH.0);
 
 /// What the SH knows of a connection besides what every scheme does: the paper's "mtb".
-#[derive(Debug, Default)]
-pub(crate) struct Mtcp {
+pub(crate) struct Mtcp<P> {
     /// Another SH has taken over.
     is_handed_over: bool,
     sh: ShTcp,
     m: MTcp,
     /// What goes to the MH is compressed, if it pays.
     compression: Option<Box<SentCompression>>,
+    /// The connection is being set up.
+    opening: Option<Box<Opening<P>>>,
 }
 
-impl Mtcp {
+impl<P> Default for Mtcp<P> {
+    fn default() -> Self {
+        Self {
+            is_handed_over: false,
+            sh: ShTcp::default(),
+            m: MTcp::default(),
+            compression: None,
+            opening: None,
+        }
+    }
+}
+
+impl<P: Payload> Mtcp<P> {
     /// Something was sent to the MH again: its ACK gives no round trip (Karn).
     const fn on_repeated(&mut self) {
         self.sh.forget_timed();
@@ -67,7 +82,7 @@ impl Mtcp {
 
     /// Data that the MH has in part goes out again, or for the first time and `in_turn`: then it
     /// may go compressed.
-    fn mark<P: Payload>(&mut self, key: FlowKey, piece: &mut Resend<P>, in_turn: bool) {
+    fn mark(&mut self, key: FlowKey, piece: &mut Resend<P>, in_turn: bool) {
         let Some(compression) = &mut self.compression else {
             return;
         };
@@ -80,24 +95,14 @@ impl Mtcp {
     }
 
     /// Sends a piece of the cache out of turn.
-    fn resend<P: Payload>(
-        &mut self,
-        flow: &Flow<P>,
-        mut piece: Resend<P>,
-        actions: &mut Actions<P>,
-    ) {
+    fn resend(&mut self, flow: &Flow<P>, mut piece: Resend<P>, actions: &mut Actions<P>) {
         self.mark(flow.key, &mut piece, false);
         actions.push(Action::Resend(piece));
     }
 
     /// A segment that may go as it came goes as pieces of the cache instead, which are offered for
     /// compression. False if it need not.
-    fn offer<P: Payload>(
-        &mut self,
-        flow: &mut Flow<P>,
-        segment: &Segment,
-        actions: &mut Actions<P>,
-    ) -> bool {
+    fn offer(&mut self, flow: &mut Flow<P>, segment: &Segment, actions: &mut Actions<P>) -> bool {
         let segment_len = flow.cache.segment_len_at(segment.seq).unwrap_or(1);
         let segments = segment.payload_len.div_ceil(segment_len);
         let Some(compression) = &mut self.compression else {
@@ -114,13 +119,13 @@ impl Mtcp {
     }
 
     /// The newest ACK of the FH that the freeze may have swallowed.
-    fn repeat_held<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
+    fn repeat_held(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
         cx.actions.extend(flow.held_ack.take().map(Action::Repeat));
     }
 
     /// Retransmits what the MH's ACK shows to be lost; it takes its time at the flow's rate.
     /// Without a share of a cell the FH learns of a loss, and retransmits what no outage took.
-    fn repair<P: Payload>(&mut self, flow: &mut Flow<P>, dup_acks: bool, cx: &mut Context<'_, P>) {
+    fn repair(&mut self, flow: &mut Flow<P>, dup_acks: bool, cx: &mut Context<'_, P>) {
         let ours = self.m.share.in_cell || flow.recover.is_some() || !self.sh.is_open();
         if !ours || self.m.is_frozen() || self.m.closed {
             return;
@@ -139,7 +144,7 @@ impl Mtcp {
     }
 }
 
-impl<P: Payload> FlowScheme<P> for Mtcp {
+impl<P: Payload> FlowScheme<P> for Mtcp<P> {
     fn reset(&mut self) {
         *self = Self::default();
     }
@@ -316,7 +321,7 @@ impl<P: Payload> FlowScheme<P> for Mtcp {
 
     fn next_timeout(&self, flow: &Flow<P>) -> Option<Instant> {
         if !flow.has_own_sender {
-            return None;
+            return self.opening.as_ref().and_then(|opening| opening.again_at);
         }
         let both = [m_tcp::deadline(self, flow), self.sh.deadline()];
         both.into_iter().flatten().min()
@@ -351,8 +356,10 @@ impl<P: Payload> FlowScheme<P> for Mtcp {
         &mut self,
         flow: &mut Flow<P>,
         settings: &Settings,
+        counters: &mut Counters,
         actions: &mut Actions<P>,
     ) -> bool {
+        self.cancel_opening(flow, counters, actions);
         if !self.is_handed_over {
             self.on_leave(flow, actions);
         }
@@ -396,6 +403,50 @@ impl<P: Payload> FlowScheme<P> for Mtcp {
             (false, sh_tcp::Window::Recovering) => "reopening",
             (false, sh_tcp::Window::NoShrink) => "split",
         })
+    }
+
+    fn set_up_stage(&self) -> Option<SetUpStage> {
+        let opening = self.opening.as_ref()?;
+        Some(if opening.asked {
+            SetUpStage::Asked
+        } else {
+            SetUpStage::Begun
+        })
+    }
+
+    fn begin_set_up(
+        &mut self,
+        flow: &mut Flow<P>,
+        direction: Direction,
+        segment: &Segment,
+        payload: &P,
+        cx: &mut Context<'_, P>,
+    ) -> bool {
+        self.begin_opening(flow, direction, segment, payload, cx)
+    }
+
+    fn on_set_up_segment(
+        &mut self,
+        flow: &mut Flow<P>,
+        direction: Direction,
+        segment: &Segment,
+        payload: &P,
+        room: usize,
+        cx: &mut Context<'_, P>,
+    ) -> SetUp<P> {
+        self.on_opening_segment(flow, direction, segment, payload, room, cx)
+    }
+
+    fn on_set_up_timeout(
+        &mut self,
+        flow: &mut Flow<P>,
+        cx: &mut Context<'_, P>,
+    ) -> Option<SetUp<P>> {
+        self.on_opening_timeout(flow, cx)
+    }
+
+    fn forget_set_up(&mut self, flow: &mut Flow<P>) -> bool {
+        self.forget_opening(flow).is_some()
     }
 
     fn on_abilities(&mut self, flow: &Flow<P>, shared: &Shared) {

@@ -105,13 +105,9 @@ impl Compression {
     }
 }
 
-impl Mtcp {
+impl<P: Payload> Mtcp<P> {
     /// The flow may have become one that is compressed, or is none any more.
-    pub(super) fn follow_abilities<P: Payload>(
-        &mut self,
-        flow: &Flow<P>,
-        compression: &Compression,
-    ) {
+    pub(super) fn follow_abilities(&mut self, flow: &Flow<P>, compression: &Compression) {
         let registration = compression.registered.get(&flow.key.mh.address);
         let registration = registration
             .filter(|known| flow.has_own_sender && compression.can_read(known.abilities));
@@ -133,7 +129,7 @@ impl Mtcp {
     }
 
     /// The length of the payload that goes in place of the offered one; none: it goes as it is.
-    pub(super) fn compress_offer<P: Payload>(
+    pub(super) fn compress_offer(
         &mut self,
         offer: &Offer<'_, P>,
         compression: &mut Compression,

@@ -48,7 +48,11 @@ pub struct SplitState {
 }
 
 /// The mobile is at another SH, which is about to be told of the connection.
-pub(crate) fn hand_over<P: Payload>(mtcp: &mut Mtcp, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
+pub(crate) fn hand_over<P: Payload>(
+    mtcp: &mut Mtcp<P>,
+    flow: &mut Flow<P>,
+    cx: &mut Context<'_, P>,
+) {
     if !flow.has_own_sender {
         return;
     }
@@ -62,7 +66,7 @@ pub(crate) fn hand_over<P: Payload>(mtcp: &mut Mtcp, flow: &mut Flow<P>, cx: &mu
 /// The SH before has told of a connection that was split there: it is generated here.
 /// `has_passed`: what the MH has said here before that has gone through to the FH.
 pub(crate) fn adopt<P: Payload>(
-    mtcp: &mut Mtcp,
+    mtcp: &mut Mtcp<P>,
     flow: &mut Flow<P>,
     state: &SplitState,
     has_passed: bool,

@@ -123,13 +123,13 @@ impl MTcp {
 }
 
 /// The half is set up: slow start begins.
-pub(super) fn open<P: Payload>(mtcp: &mut Mtcp, cx: &Context<'_, P>) {
+pub(super) fn open<P: Payload>(mtcp: &mut Mtcp<P>, cx: &Context<'_, P>) {
     // How long a segment is is not known before the first one comes.
     mtcp.m.cwnd = cx.settings.mtcp.slow_start.then_some(1);
 }
 
 /// Something in sequence is on its way to the MH.
-fn is_outstanding<P: Payload>(mtcp: &Mtcp, flow: &Flow<P>) -> bool {
+fn is_outstanding<P: Payload>(mtcp: &Mtcp<P>, flow: &Flow<P>) -> bool {
     flow.sent_nxt.after(flow.fh.una) && flow.cache.holds(flow.fh.una) && !mtcp.m.closed
 }
 
@@ -139,7 +139,7 @@ fn rto<P: Payload>(cx: &Context<'_, P>) -> Duration {
 
 /// A segment that is in the cache may go as it came; then it counts as sent.
 pub(super) fn takes<P: Payload>(
-    mtcp: &mut Mtcp,
+    mtcp: &mut Mtcp<P>,
     flow: &mut Flow<P>,
     segment: &Segment,
     backlog: bool,
@@ -170,14 +170,14 @@ pub(super) fn takes<P: Payload>(
     true
 }
 
-fn note_sent<P: Payload>(mtcp: &mut Mtcp, flow: &mut Flow<P>, end: SeqNum, cx: &Context<'_, P>) {
+fn note_sent<P: Payload>(mtcp: &mut Mtcp<P>, flow: &mut Flow<P>, end: SeqNum, cx: &Context<'_, P>) {
     let m = &mut mtcp.m;
     m.sent_max = m.sent_max.max(end);
     arm(mtcp, flow, cx);
 }
 
 /// REXMT runs while something is outstanding.
-fn arm<P: Payload>(mtcp: &mut Mtcp, flow: &mut Flow<P>, cx: &Context<'_, P>) {
+fn arm<P: Payload>(mtcp: &mut Mtcp<P>, flow: &mut Flow<P>, cx: &Context<'_, P>) {
     if !mtcp.m.is_frozen() && is_outstanding(mtcp, flow) {
         mtcp.m.rexmt_at.get_or_insert(cx.now + rto(cx));
     }
@@ -187,7 +187,11 @@ fn arm<P: Payload>(mtcp: &mut Mtcp, flow: &mut Flow<P>, cx: &Context<'_, P>) {
 /// is lost without an outage is the FH's to repeat, which regulates itself by that; but not
 /// what has not gone out yet, or goes out again from here, nor what it repeats because its
 /// window was closed.
-pub(super) fn repeats_itself<P: Payload>(mtcp: &Mtcp, flow: &Flow<P>, segment: &Segment) -> bool {
+pub(super) fn repeats_itself<P: Payload>(
+    mtcp: &Mtcp<P>,
+    flow: &Flow<P>,
+    segment: &Segment,
+) -> bool {
     let m = &mtcp.m;
     let repeating = m.asked_end.is_some() || flow.recover.is_some();
     let ours = repeating || m.is_frozen() || m.share.in_cell || !mtcp.sh.is_open();
@@ -196,13 +200,13 @@ pub(super) fn repeats_itself<P: Payload>(mtcp: &Mtcp, flow: &Flow<P>, segment: &
 }
 
 /// The window has room for the next segment, or nothing is in flight: no small pieces.
-fn has_room<P: Payload>(mtcp: &Mtcp, flow: &Flow<P>) -> bool {
+fn has_room<P: Payload>(mtcp: &Mtcp<P>, flow: &Flow<P>) -> bool {
     let in_flight = flow.in_flight();
     in_flight == 0 || mtcp.m.room(in_flight) >= flow.next_segment_len()
 }
 
 /// Sends of the cache what window and pace allow.
-pub(super) fn send<P: Payload>(mtcp: &mut Mtcp, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
+pub(super) fn send<P: Payload>(mtcp: &mut Mtcp<P>, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
     arm(mtcp, flow, cx);
     if mtcp.m.is_frozen() || !flow.has_backlog() {
         return;
@@ -250,7 +254,7 @@ pub(super) fn send<P: Payload>(mtcp: &mut Mtcp, flow: &mut Flow<P>, cx: &mut Con
 
 /// A segment of the MH. True if it tells that the MH was away and is back.
 pub(super) fn on_ack<P: Payload>(
-    mtcp: &mut Mtcp,
+    mtcp: &mut Mtcp<P>,
     flow: &mut Flow<P>,
     segment: &Segment,
     outcome: &AckOutcome,
@@ -305,7 +309,7 @@ pub(super) fn on_ack<P: Payload>(
 }
 
 /// The MH is heard, and still lacks what was sent an RTO ago.
-fn repeat_first<P: Payload>(mtcp: &mut Mtcp, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
+fn repeat_first<P: Payload>(mtcp: &mut Mtcp<P>, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
     let Some(piece) = flow.first_missing(Sender::Gateway) else {
         return;
     };
@@ -319,7 +323,7 @@ fn repeat_first<P: Payload>(mtcp: &mut Mtcp, flow: &mut Flow<P>, cx: &mut Contex
 }
 
 /// What was sent into a closed window is sent again when that opens.
-fn follow_window<P: Payload>(mtcp: &mut Mtcp, flow: &mut Flow<P>, segment: &Segment) {
+fn follow_window<P: Payload>(mtcp: &mut Mtcp<P>, flow: &mut Flow<P>, segment: &Segment) {
     if segment.ack.before(flow.fh.una) {
         return;
     }
@@ -331,7 +335,7 @@ fn follow_window<P: Payload>(mtcp: &mut Mtcp, flow: &mut Flow<P>, segment: &Segm
 }
 
 /// The MH is gone: nothing more is sent, and none of what was is timed.
-pub(super) fn freeze<P: Payload>(mtcp: &mut Mtcp, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
+pub(super) fn freeze<P: Payload>(mtcp: &mut Mtcp<P>, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
     let m = &mut mtcp.m;
     if m.is_frozen() {
         return;
@@ -350,7 +354,7 @@ pub(super) fn freeze<P: Payload>(mtcp: &mut Mtcp, flow: &mut Flow<P>, cx: &mut C
 
 /// Somebody says that the MH is away.
 pub(super) fn on_disconnected<P: Payload>(
-    mtcp: &mut Mtcp,
+    mtcp: &mut Mtcp<P>,
     flow: &mut Flow<P>,
     cx: &mut Context<'_, P>,
 ) {
@@ -360,7 +364,7 @@ pub(super) fn on_disconnected<P: Payload>(
 
 /// Somebody says that the MH is there: if it was away, everything unacknowledged is sent
 /// again.
-pub(super) fn on_reconnected<P: Payload>(mtcp: &mut Mtcp, flow: &mut Flow<P>) {
+pub(super) fn on_reconnected<P: Payload>(mtcp: &mut Mtcp<P>, flow: &mut Flow<P>) {
     if mtcp.m.is_frozen() || mtcp.m.told_away {
         if let Some(compression) = &mut mtcp.compression {
             compression.on_heard(true, flow.fh.una);
@@ -370,7 +374,7 @@ pub(super) fn on_reconnected<P: Payload>(mtcp: &mut Mtcp, flow: &mut Flow<P>) {
 }
 
 /// There is something to ask the MH with.
-fn arm_persist<P: Payload>(mtcp: &mut Mtcp, flow: &mut Flow<P>, cx: &Context<'_, P>) {
+fn arm_persist<P: Payload>(mtcp: &mut Mtcp<P>, flow: &mut Flow<P>, cx: &Context<'_, P>) {
     if !flow.cache.is_empty() {
         let interval_min = cx.settings.probe_interval_min;
         let persist = &mut mtcp.m.persist;
@@ -379,7 +383,7 @@ fn arm_persist<P: Payload>(mtcp: &mut Mtcp, flow: &mut Flow<P>, cx: &Context<'_,
 }
 
 /// The MH is back: everything unacknowledged is sent again.
-fn resume<P: Payload>(mtcp: &mut Mtcp, flow: &mut Flow<P>) {
+fn resume<P: Payload>(mtcp: &mut Mtcp<P>, flow: &mut Flow<P>) {
     let m = &mut mtcp.m;
     m.state = Freeze::NoFreeze;
     m.rexmt_at = None;
@@ -392,7 +396,7 @@ fn resume<P: Payload>(mtcp: &mut Mtcp, flow: &mut Flow<P>) {
 
 /// Something may be due. True if M-TCP has frozen.
 pub(super) fn on_timeout<P: Payload>(
-    mtcp: &mut Mtcp,
+    mtcp: &mut Mtcp<P>,
     flow: &mut Flow<P>,
     cx: &mut Context<'_, P>,
 ) -> bool {
@@ -427,7 +431,7 @@ pub(super) fn on_timeout<P: Payload>(
 }
 
 /// When something is due.
-pub(super) fn deadline<P: Payload>(mtcp: &Mtcp, flow: &Flow<P>) -> Option<Instant> {
+pub(super) fn deadline<P: Payload>(mtcp: &Mtcp<P>, flow: &Flow<P>) -> Option<Instant> {
     let m = &mtcp.m;
     if m.is_frozen() {
         return m.persist.deadline();

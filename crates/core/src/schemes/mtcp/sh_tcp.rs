@@ -153,7 +153,7 @@ impl ShTcp {
 }
 
 /// Section 5.3.2: RTO of the wireless half, from a segment's arrival here to the MH's ACK.
-fn rto<P: Payload>(mtcp: &Mtcp, cx: &Context<'_, P>) -> Duration {
+fn rto<P: Payload>(mtcp: &Mtcp<P>, cx: &Context<'_, P>) -> Duration {
     let rtt = &mtcp.sh.rtt;
     let own = if rtt.srtt().is_some() { rtt } else { cx.rtt };
     own.rto(cx.settings.mtcp.rto_variation_min)
@@ -161,7 +161,7 @@ fn rto<P: Payload>(mtcp: &Mtcp, cx: &Context<'_, P>) -> Duration {
 
 /// An ACK of SH-TCP's.
 fn tell<P: Payload>(
-    mtcp: &mut Mtcp,
+    mtcp: &mut Mtcp<P>,
     flow: &mut Flow<P>,
     ack: SeqNum,
     window: u16,
@@ -174,7 +174,7 @@ fn tell<P: Payload>(
 }
 
 fn tell_open<P: Payload>(
-    mtcp: &mut Mtcp,
+    mtcp: &mut Mtcp<P>,
     flow: &mut Flow<P>,
     ack: SeqNum,
     cx: &mut Context<'_, P>,
@@ -183,7 +183,7 @@ fn tell_open<P: Payload>(
     tell(mtcp, flow, ack, window, cx);
 }
 
-fn note_told<P: Payload>(mtcp: &mut Mtcp, flow: &mut Flow<P>, ack: SeqNum, now: Instant) {
+fn note_told<P: Payload>(mtcp: &mut Mtcp<P>, flow: &mut Flow<P>, ack: SeqNum, now: Instant) {
     let sh = &mut mtcp.sh;
     if ack.after(sh.told) {
         sh.told = ack;
@@ -195,7 +195,7 @@ fn note_told<P: Payload>(mtcp: &mut Mtcp, flow: &mut Flow<P>, ack: SeqNum, now: 
 /// All of the saved byte's fellows are acknowledged: what the FH may hear of what the MH
 /// has. `closed`: the MH offers no window.
 fn ack_for_fh<P: Payload>(
-    mtcp: &Mtcp,
+    mtcp: &Mtcp<P>,
     flow: &Flow<P>,
     closed: bool,
     release: MtcpRelease,
@@ -212,7 +212,7 @@ fn ack_for_fh<P: Payload>(
 
 /// Data of the FH; `is_new` if it was not in the cache.
 pub(super) fn on_data<P: Payload>(
-    mtcp: &mut Mtcp,
+    mtcp: &mut Mtcp<P>,
     flow: &mut Flow<P>,
     segment: &Segment,
     is_new: bool,
@@ -261,7 +261,7 @@ pub(super) fn on_data<P: Payload>(
 /// NOSHRINK, and the MH itself offers no window: the FH probes it. Probes go to the MH, and
 /// the FH hears of the SH if it does not of the MH.
 fn on_probe<P: Payload>(
-    mtcp: &mut Mtcp,
+    mtcp: &mut Mtcp<P>,
     flow: &mut Flow<P>,
     segment: &Segment,
     cx: &mut Context<'_, P>,
@@ -279,7 +279,7 @@ fn on_probe<P: Payload>(
 }
 
 /// A byte is saved: the wintimer runs.
-fn save<P: Payload>(mtcp: &mut Mtcp, flow: &mut Flow<P>, cx: &Context<'_, P>) {
+fn save<P: Payload>(mtcp: &mut Mtcp<P>, flow: &mut Flow<P>, cx: &Context<'_, P>) {
     if mtcp.sh.state == Window::NoShrink && mtcp.sh.told.before(flow.fh.una) {
         let at = cx.now + rto(mtcp, cx);
         let all = flow.fh.max.at_or_before(flow.fh.una);
@@ -293,7 +293,7 @@ fn save<P: Payload>(mtcp: &mut Mtcp, flow: &mut Flow<P>, cx: &Context<'_, P>) {
 
 /// A segment of the FH that brings nothing new.
 pub(super) fn on_nothing_new<P: Payload>(
-    mtcp: &mut Mtcp,
+    mtcp: &mut Mtcp<P>,
     flow: &mut Flow<P>,
     segment: &Segment,
     cx: &mut Context<'_, P>,
@@ -313,7 +313,7 @@ pub(super) fn on_nothing_new<P: Payload>(
 }
 
 fn answer_nothing_new<P: Payload>(
-    mtcp: &mut Mtcp,
+    mtcp: &mut Mtcp<P>,
     flow: &mut Flow<P>,
     segment: &Segment,
     cx: &mut Context<'_, P>,
@@ -361,7 +361,7 @@ fn answer_nothing_new<P: Payload>(
 
 /// A segment of the MH, after M-TCP took it.
 pub(super) fn on_ack<P: Payload>(
-    mtcp: &mut Mtcp,
+    mtcp: &mut Mtcp<P>,
     flow: &mut Flow<P>,
     segment: &Segment,
     outcome: &AckOutcome,
@@ -425,7 +425,7 @@ pub(super) fn on_ack<P: Payload>(
 /// With a share of a known capacity the wireless half is M-TCP's alone: of what it loses
 /// the FH hears nothing (section 3.1).
 fn is_ours_to_repair<P: Payload>(
-    mtcp: &Mtcp,
+    mtcp: &Mtcp<P>,
     flow: &Flow<P>,
     segment: &Segment,
     outcome: &AckOutcome,
@@ -441,7 +441,7 @@ fn is_ours_to_repair<P: Payload>(
 /// What goes to the FH in place of the MH's segment, with an ACK of what the FH was told:
 /// nothing, if that has no more to say than an ACK.
 fn instead<P: Payload>(
-    mtcp: &mut Mtcp,
+    mtcp: &mut Mtcp<P>,
     flow: &mut Flow<P>,
     segment: &Segment,
     cx: &Context<'_, P>,
@@ -461,7 +461,7 @@ fn instead<P: Payload>(
 
 /// The MH is back.
 pub(super) fn on_reconnected<P: Payload>(
-    mtcp: &mut Mtcp,
+    mtcp: &mut Mtcp<P>,
     flow: &mut Flow<P>,
     cx: &mut Context<'_, P>,
 ) {
@@ -475,7 +475,11 @@ pub(super) fn on_reconnected<P: Payload>(
 }
 
 /// Something may be due.
-pub(super) fn on_timeout<P: Payload>(mtcp: &mut Mtcp, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
+pub(super) fn on_timeout<P: Payload>(
+    mtcp: &mut Mtcp<P>,
+    flow: &mut Flow<P>,
+    cx: &mut Context<'_, P>,
+) {
     let due = |at: Option<Instant>| at.is_some_and(|at| at <= cx.now);
     if due(mtcp.sh.unproved_until) {
         mtcp.sh.unproved_until = None;

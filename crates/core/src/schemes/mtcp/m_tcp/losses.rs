@@ -10,7 +10,7 @@ use crate::flow::{AckOutcome, Flow, Sender};
 /// It tells that what was sent before a freeze is lost: by its answer to what went alone since,
 /// or because something newer has arrived.
 pub(super) fn answers<P: Payload>(
-    mtcp: &mut Mtcp,
+    mtcp: &mut Mtcp<P>,
     flow: &mut Flow<P>,
     segment: &Segment,
     outcome: &AckOutcome,
@@ -50,7 +50,7 @@ fn was_received_twice(segment: &Segment, end: SeqNum) -> bool {
 
 /// Without SACK each ACK of some of what was sent before a loss was found tells of the next.
 pub(super) fn follow_loss<P: Payload>(
-    mtcp: &mut Mtcp,
+    mtcp: &mut Mtcp<P>,
     flow: &mut Flow<P>,
     outcome: &AckOutcome,
     cx: &mut Context<'_, P>,

@@ -23,7 +23,7 @@ const PACE_GAIN_WINDOW: u64 = 2;
 /// What the pace is while something waits: as assigned. If it is not, what an outage has held
 /// up goes as the MH has acknowledged; what only the congestion window holds up is clocked by
 /// the ACKs, and the link's rate is found by it.
-pub(super) fn pace<P: Payload>(mtcp: &Mtcp, flow: &Flow<P>, cx: &Context<'_, P>) -> u64 {
+pub(super) fn pace<P: Payload>(mtcp: &Mtcp<P>, flow: &Flow<P>, cx: &Context<'_, P>) -> u64 {
     let m = &mtcp.m;
     if let Some(assigned) = m.share.assigned {
         return assigned;

@@ -42,7 +42,7 @@ impl ShTcp {
 /// The mobile is at another SH, and what is kept here is discarded: the FH's window is closed, as
 /// [`shrink`](super::shrink) does it, for whatever sender.
 pub(in crate::schemes::mtcp) fn close<P: Payload>(
-    mtcp: &mut Mtcp,
+    mtcp: &mut Mtcp<P>,
     flow: &mut Flow<P>,
     cx: &mut Context<'_, P>,
 ) {
@@ -57,7 +57,7 @@ pub(in crate::schemes::mtcp) fn close<P: Payload>(
 
 /// A byte may be saved: the wintimer runs again.
 pub(in crate::schemes::mtcp) fn resume_saving<P: Payload>(
-    mtcp: &mut Mtcp,
+    mtcp: &mut Mtcp<P>,
     flow: &mut Flow<P>,
     cx: &Context<'_, P>,
 ) {
@@ -66,7 +66,7 @@ pub(in crate::schemes::mtcp) fn resume_saving<P: Payload>(
 
 /// The gateway leaves: the FH is told all that the MH has said.
 pub(in crate::schemes::mtcp) fn leave<P: Payload>(
-    mtcp: &mut Mtcp,
+    mtcp: &mut Mtcp<P>,
     flow: &mut Flow<P>,
     actions: &mut Actions<P>,
 ) {

@@ -18,7 +18,7 @@ const UNANSWERED_MAX: u32 = 3;
 
 /// The FH has repeated its first segment so often that it may be told.
 pub(super) fn shrinks_late<P: Payload>(
-    mtcp: &mut Mtcp,
+    mtcp: &mut Mtcp<P>,
     flow: &mut Flow<P>,
     segment: &Segment,
     is_new: bool,
@@ -34,7 +34,7 @@ pub(super) fn shrinks_late<P: Payload>(
 }
 
 /// The MH is back: the window is open, by an ACK of something new if a byte was saved.
-pub(super) fn wake<P: Payload>(mtcp: &mut Mtcp, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
+pub(super) fn wake<P: Payload>(mtcp: &mut Mtcp<P>, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
     let una = flow.fh.una;
     let sh = &mut mtcp.sh;
     let shrunk = core::mem::take(&mut sh.state) == Window::Shrunk;

@@ -17,7 +17,7 @@ const REOPEN_INTERVAL: Duration = Duration::from_millis(100);
 const PROOF_WAIT: Duration = Duration::from_secs(64);
 
 /// SHRUNK: the window is opened by an ACK of what was acknowledged (section 4.1, footnote).
-pub(super) fn reopen<P: Payload>(mtcp: &mut Mtcp, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
+pub(super) fn reopen<P: Payload>(mtcp: &mut Mtcp<P>, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
     recover(mtcp, cx);
     mtcp.sh.reopens = 0;
     open_again(mtcp, flow, cx);
@@ -25,7 +25,7 @@ pub(super) fn reopen<P: Payload>(mtcp: &mut Mtcp, flow: &mut Flow<P>, cx: &mut C
 }
 
 /// The FH may have set `snd_max` back to what it was told.
-pub(super) fn recover<P: Payload>(mtcp: &mut Mtcp, cx: &Context<'_, P>) {
+pub(super) fn recover<P: Payload>(mtcp: &mut Mtcp<P>, cx: &Context<'_, P>) {
     let wait = wired_rto(mtcp, cx);
     let sh = &mut mtcp.sh;
     sh.state = Window::Recovering;
@@ -34,7 +34,11 @@ pub(super) fn recover<P: Payload>(mtcp: &mut Mtcp, cx: &Context<'_, P>) {
 }
 
 /// The ACK that opens the window, and when it is repeated.
-pub(super) fn open_again<P: Payload>(mtcp: &mut Mtcp, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
+pub(super) fn open_again<P: Payload>(
+    mtcp: &mut Mtcp<P>,
+    flow: &mut Flow<P>,
+    cx: &mut Context<'_, P>,
+) {
     let sh = &mut mtcp.sh;
     let again = sh.reopens < REOPEN_REPEATS;
     sh.reopen_at = again.then(|| cx.now + REOPEN_INTERVAL * (1 << sh.reopens));
@@ -44,7 +48,11 @@ pub(super) fn open_again<P: Payload>(mtcp: &mut Mtcp, flow: &mut Flow<P>, cx: &m
 }
 
 /// RECOVERING: what the FH has sent again may be acknowledged.
-pub(super) fn catch_up<P: Payload>(mtcp: &mut Mtcp, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
+pub(super) fn catch_up<P: Payload>(
+    mtcp: &mut Mtcp<P>,
+    flow: &mut Flow<P>,
+    cx: &mut Context<'_, P>,
+) {
     let sh = &mut mtcp.sh;
     if flow.fh.max.at_or_before(sh.sent_since) {
         sh.state = Window::NoShrink;
@@ -60,7 +68,7 @@ pub(super) fn catch_up<P: Payload>(mtcp: &mut Mtcp, flow: &mut Flow<P>, cx: &mut
 
 /// RECOVERING: the FH has sent nothing for so long. If it could have.
 pub(super) fn end_recovering<P: Payload>(
-    mtcp: &mut Mtcp,
+    mtcp: &mut Mtcp<P>,
     flow: &mut Flow<P>,
     cx: &mut Context<'_, P>,
 ) {
@@ -81,7 +89,7 @@ pub(super) fn end_recovering<P: Payload>(
 }
 
 /// How long the FH is waited for: RTO of the wired half.
-pub(super) fn wired_rto<P: Payload>(mtcp: &Mtcp, cx: &Context<'_, P>) -> Duration {
+pub(super) fn wired_rto<P: Payload>(mtcp: &Mtcp<P>, cx: &Context<'_, P>) -> Duration {
     let rtt = &mtcp.sh.wired_rtt;
     rtt.rto(cx.settings.mtcp.rto_variation_min)
 }

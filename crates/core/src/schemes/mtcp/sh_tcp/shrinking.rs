@@ -9,7 +9,7 @@ use holdfast_wire::SeqNum;
 /// The MH is gone, or slow: the saved byte is acknowledged, and the window closed unless
 /// one of the exceptions holds.
 pub(in crate::schemes::mtcp) fn shrink<P: Payload>(
-    mtcp: &mut Mtcp,
+    mtcp: &mut Mtcp<P>,
     flow: &mut Flow<P>,
     cx: &mut Context<'_, P>,
 ) {
@@ -31,7 +31,7 @@ pub(in crate::schemes::mtcp) fn shrink<P: Payload>(
 }
 
 pub(super) fn shrink_at<P: Payload>(
-    mtcp: &mut Mtcp,
+    mtcp: &mut Mtcp<P>,
     flow: &mut Flow<P>,
     ack: SeqNum,
     cx: &mut Context<'_, P>,
@@ -45,7 +45,7 @@ pub(super) fn shrink_at<P: Payload>(
 
 /// The wintimer has expired.
 pub(super) fn on_wintimer<P: Payload>(
-    mtcp: &mut Mtcp,
+    mtcp: &mut Mtcp<P>,
     flow: &mut Flow<P>,
     cx: &mut Context<'_, P>,
 ) {

@@ -26,7 +26,7 @@ pub(super) fn window_of_mh<P: Payload>(flow: &Flow<P>, ack: SeqNum) -> u16 {
 
 /// The window that the FH is to see with `ack`: the MH's, within SH-TCP's own.
 pub(super) fn window_at<P: Payload>(
-    mtcp: &mut Mtcp,
+    mtcp: &mut Mtcp<P>,
     flow: &mut Flow<P>,
     ack: SeqNum,
     cx: &Context<'_, P>,
@@ -37,7 +37,7 @@ pub(super) fn window_at<P: Payload>(
 
 /// A window of the MH within SH-TCP's own, whose right edge never goes back.
 pub(super) fn within_own<P: Payload>(
-    mtcp: &mut Mtcp,
+    mtcp: &mut Mtcp<P>,
     flow: &mut Flow<P>,
     ack: SeqNum,
     window: u16,
@@ -67,7 +67,7 @@ pub(super) fn within_own<P: Payload>(
 }
 
 /// SH-TCP's own window; none: the MH's alone counts.
-fn own_bytes<P: Payload>(mtcp: &Mtcp, cx: &Context<'_, P>) -> Option<u32> {
+fn own_bytes<P: Payload>(mtcp: &Mtcp<P>, cx: &Context<'_, P>) -> Option<u32> {
     let set = cx.settings.mtcp.window_bytes;
     if set > 0 {
         return u32::try_from(set).ok();

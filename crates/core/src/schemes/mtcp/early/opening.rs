@@ -5,7 +5,6 @@ use core::time::Duration;
 
 use holdfast_wire::{Flags, Instant, Options, Segment, SeqNum};
 
-use crate::flow::Flow;
 use crate::renumber::{Renumber, Rescale};
 use crate::{Direction, Payload, Side};
 
@@ -22,40 +21,6 @@ const MSS_UNNAMED: [u16; 2] = [536, 1220];
 pub(super) const TRIES_MAX: u32 = 4;
 /// The first interval (RFC 6298, 2.1).
 const INTERVAL: Duration = Duration::from_secs(1);
-
-/// A connection whose halves have numbers of their own.
-pub(crate) enum Early<P> {
-    /// One half is being set up, or both are not yet.
-    Opening(Box<Opening<P>>),
-    /// Both are.
-    Split(Renumber),
-}
-
-impl<P> Early<P> {
-    /// How numbers are changed, once both halves are there.
-    pub(crate) const fn numbers(&self) -> Option<&Renumber> {
-        match self {
-            Self::Opening(_) => None,
-            Self::Split(numbers) => Some(numbers),
-        }
-    }
-
-    /// What is held meanwhile, in bytes as they count.
-    pub(crate) fn held_bytes(&self) -> usize {
-        match self {
-            Self::Opening(opening) => opening.held_bytes,
-            Self::Split(_) => 0,
-        }
-    }
-
-    /// When something is due.
-    pub(crate) fn deadline(&self) -> Option<Instant> {
-        match self {
-            Self::Opening(opening) => opening.again_at,
-            Self::Split(_) => None,
-        }
-    }
-}
 
 /// The set-up.
 pub(crate) struct Opening<P> {
@@ -181,27 +146,5 @@ pub(super) fn numbers<P>(opening: &Opening<P>, answer: &Segment) -> Renumber {
             fh_sack: sack,
             mh_sack: syn.sack_permitted,
         },
-    }
-}
-
-impl<P: Payload> Flow<P> {
-    /// The numbers of the FH's half of what is made in the MH's name; `segment` has those of
-    /// the MH's.
-    pub(crate) fn for_fh(&self, seq: SeqNum, ack: SeqNum, window: u16) -> (SeqNum, SeqNum, u16) {
-        match self.early.as_ref().and_then(Early::numbers) {
-            None => (seq, ack, window),
-            Some(numbers) => (
-                seq + numbers.uplink,
-                ack + numbers.downlink.wrapping_neg(),
-                numbers.uplink_window.apply(window),
-            ),
-        }
-    }
-
-    /// A flow as a predecessor or another station knew it.
-    pub(crate) fn renumber(&mut self, numbers: Option<Renumber>) {
-        if let Some(numbers) = numbers {
-            self.early = Some(Early::Split(numbers));
-        }
     }
 }

@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Connections that are set up early (M-TCP, section 5.3.1): "complete the TCP connection
+//! between the fixed host and the SH; then initiate and complete the M-TCP connection between
+//! the SH and the MH." For one that the MH opens, the other way round.
+//!
+//! ```text
+//!   end that opens            gateway                 the other end
+//!        SYN  ------------------>|
+//!        |<----------------- SYN/ACK                    (repeated 3 times at most)
+//!        ACK  ------------------>| SYN, as it came ------->|
+//!        data ------------------>| held                    | (repeated 3 times, then RST back)
+//!        |                       |<------------------- SYN/ACK
+//!        |                       | ACK and data, renumbered ->|
+//!        |<======= renumbered, both ways =========>|
+//! ```
+//!
+//! Offered in the other end's name before that has said a word: SACK if the opener has it (the
+//! other end's refusal leaves out the blocks), a window scale if the opener has one (windows are
+//! rescaled), no timestamps (they could not be taken back), an MSS of the opener's at most and
+//! low enough for tunnels, for the other end's is not known and routers' words of packets that
+//! were too big name numbers of the other half.
+//!
+//! No byte is acknowledged ahead of its receiver: what the opener sends is held and goes on when
+//! the other half is there. What is given up is point 3 of what must always hold: without the
+//! gateway each end takes the other's numbers for another connection's, and both stand still.
+
+use core::hash::{Hash, Hasher};
+use core::time::Duration;
+
+use holdfast_wire::{Flags, Instant, Options, Segment, SeqNum};
+
+use super::{Context, Mtcp};
+use crate::counters::Counters;
+use crate::flow::Flow;
+use crate::key::FlowKey;
+use crate::schemes::{Joined, SetUp};
+use crate::{Action, Actions, Direction, Payload, Settings, Side};
+
+mod opening;
+
+pub(super) use opening::Opening;
+use opening::{SHIFT, TRIES_MAX, WINDOW, answer_to, numbers};
+
+/// Segments of the opener that are held at most.
+const HELD_MAX: usize = 32;
+/// Each counts as so many bytes at least: about what the buffer of a small frame takes.
+const HELD_BYTES_MIN: usize = 2_304;
+/// The other end's number has to differ from the one chosen in its name by more than a window of
+/// ours ([`SHIFT`]) can hold: whatever passes when no gateway is there must not be taken for data.
+const APART_MIN: u32 = 1 << 23;
+
+/// Nobody off the path can tell it (RFC 6528): a keyed hash of the ends, and a clock that
+/// keeps numbers of one pair of ends apart.
+fn choose_iss(settings: &Settings, key: &FlowKey, now: Instant) -> SeqNum {
+    let mut hasher = std::hash::DefaultHasher::new();
+    settings.hash_seed.hash(&mut hasher);
+    key.hash(&mut hasher);
+    settings.hash_seed.rotate_left(32).hash(&mut hasher);
+    let ticks = now.as_nanos() / 4_000;
+    SeqNum::new((hasher.finish() as u32).wrapping_add(ticks as u32))
+}
+
+impl<P: Payload> Mtcp<P> {
+    /// Answers a SYN in the other end's name. False: no answer can be made.
+    pub(super) fn begin_opening(
+        &mut self,
+        flow: &mut Flow<P>,
+        direction: Direction,
+        segment: &Segment,
+        payload: &P,
+        cx: &mut Context<'_, P>,
+    ) -> bool {
+        let mut syn = *segment;
+        syn.options.timestamps = None;
+        // Without ECN too: the other end's consent is not known when the opener is answered.
+        syn.flags = Flags::SYN;
+        let iss = choose_iss(cx.settings, &flow.key, cx.now);
+        let answer = payload.answered(&answer_to(&syn, iss));
+        let (Some(answer), Some(syn_packet)) = (answer, payload.renumbered(&syn)) else {
+            return false;
+        };
+        flow.begin_anew(cx.now);
+        flow.on_syn(direction == Direction::Uplink, &syn, Duration::ZERO, cx.now);
+        let (own, back) = match direction {
+            Direction::Downlink => (&mut flow.downlink_header, &mut flow.uplink_header),
+            Direction::Uplink => (&mut flow.uplink_header, &mut flow.downlink_header),
+        };
+        *own = payload.header();
+        *back = answer.header();
+        let mut opening = Opening {
+            opener: direction.sender(),
+            syn,
+            syn_packet,
+            answer: answer.clone(),
+            iss,
+            asked: false,
+            again_at: None,
+            tries: 0,
+            held: Vec::new(),
+            held_bytes: 0,
+        };
+        opening.wait(cx.now);
+        *self = Self {
+            opening: Some(Box::new(opening)),
+            ..Self::default()
+        };
+        cx.actions.push(Action::Repeat(answer));
+        true
+    }
+
+    /// A segment of a connection that is being set up.
+    pub(super) fn on_opening_segment(
+        &mut self,
+        flow: &mut Flow<P>,
+        direction: Direction,
+        segment: &Segment,
+        payload: &P,
+        room: usize,
+        cx: &mut Context<'_, P>,
+    ) -> SetUp<P> {
+        let Some(opening) = &self.opening else {
+            return SetUp::Unrelated;
+        };
+        if opening.is_contradicted(direction, segment) {
+            // The connection is there already: the SYN was none of its opener's.
+            self.forget_opening(flow);
+            return SetUp::Contradicted;
+        }
+        if opening.is_of_another_connection(direction, segment) {
+            return SetUp::Unrelated;
+        }
+        if direction.sender() == opening.opener {
+            return self.on_opener(flow, segment, payload, room, cx);
+        }
+        let flags = segment.flags;
+        let is_answer = flags.has(Flags::ACK) && segment.ack == opening.syn.seq + 1;
+        if is_answer && flags.has(Flags::RST) {
+            return self.refuse(flow, cx.counters, cx.actions);
+        }
+        if is_answer && flags.has(Flags::SYN) {
+            return self.join_halves(flow, segment, cx);
+        }
+        // It is still in an older connection: what the opener would send to that (RFC 9293,
+        // 3.5.1).
+        let is_ack = flags.has(Flags::ACK) && !flags.has(Flags::SYN) && !flags.has(Flags::RST);
+        if opening.asked && !is_answer && is_ack {
+            let reset = opening.reset_other_at(segment.ack);
+            cx.actions.extend(reset.map(Action::Repeat));
+        }
+        SetUp::Handled
+    }
+
+    /// A segment of the end that opens.
+    fn on_opener(
+        &mut self,
+        flow: &mut Flow<P>,
+        segment: &Segment,
+        payload: &P,
+        room: usize,
+        cx: &mut Context<'_, P>,
+    ) -> SetUp<P> {
+        let bytes_free = room.min(flow.bytes_free_of_flow(cx.settings));
+        let Some(opening) = &mut self.opening else {
+            return SetUp::Handled;
+        };
+        let first = opening.syn.seq + 1;
+        if segment.flags.has(Flags::SYN) && segment.seq != opening.syn.seq {
+            if opening.asked {
+                // It is connected as far as it knows: RFC 5961, 4.
+                cx.actions.extend(opening.challenge().map(Action::Repeat));
+                return SetUp::Handled;
+            }
+            if opening.tries < 2 {
+                // The first one has just been answered: either may be forged.
+                return SetUp::Handled;
+            }
+            // It has forgotten the one before.
+            self.forget_opening(flow);
+            return SetUp::Restarted;
+        }
+        if segment.flags.has(Flags::SYN) {
+            cx.actions.push(Action::Repeat(opening.answer.clone()));
+        } else if segment.flags.has(Flags::RST) {
+            // RFC 5961, 3.2: exactly what is expected next.
+            let next = opening.held.iter().map(|(held, _)| held.end());
+            if next.fold(first, SeqNum::max) == segment.seq || segment.seq == first {
+                if opening.asked {
+                    cx.actions.extend(opening.reset_other().map(Action::Repeat));
+                }
+                self.forget_opening(flow);
+                return SetUp::Closed;
+            }
+        } else if segment.flags.has(Flags::ACK) && segment.ack == opening.iss + 1 {
+            opening.hold(segment, payload, bytes_free);
+            flow.kept_elsewhere.bytes = opening.held_bytes;
+            if !core::mem::replace(&mut opening.asked, true) {
+                opening.tries = 0;
+                opening.wait(cx.now);
+                cx.actions.push(Action::Repeat(opening.syn_packet.clone()));
+            }
+        }
+        SetUp::Handled
+    }
+
+    /// Nothing more is known of a set-up.
+    pub(super) fn forget_opening(&mut self, flow: &mut Flow<P>) -> Option<Box<Opening<P>>> {
+        flow.kept_elsewhere.bytes = 0;
+        self.opening.take()
+    }
+
+    /// The other end does not want the connection, or does not answer: the opener is reset.
+    fn refuse(
+        &mut self,
+        flow: &mut Flow<P>,
+        counters: &mut Counters,
+        actions: &mut Actions<P>,
+    ) -> SetUp<P> {
+        let Some(opening) = self.forget_opening(flow) else {
+            return SetUp::Handled;
+        };
+        let held = opening.held.iter().map(|(held, _)| held.end());
+        let ack = held.fold(opening.syn.seq + 1, SeqNum::max);
+        let reset = Segment {
+            seq: opening.iss + 1,
+            ack,
+            flags: Flags::RST.with(Flags::ACK),
+            window: 0,
+            options: Options::default(),
+            ..answer_to(&opening.syn, opening.iss)
+        };
+        actions.extend(opening.syn_packet.answered(&reset).map(Action::Repeat));
+        counters.early_refused += 1;
+        flow.refuse();
+        SetUp::Closed
+    }
+
+    /// The mobile has gone to another station, which cannot go on with a set-up: the opener is
+    /// to begin anew, and the other end to forget it.
+    pub(super) fn cancel_opening(
+        &mut self,
+        flow: &mut Flow<P>,
+        counters: &mut Counters,
+        actions: &mut Actions<P>,
+    ) {
+        if let Some(opening) = &self.opening {
+            if opening.asked {
+                actions.extend(opening.reset_other().map(Action::Repeat));
+            }
+            let _ = self.refuse(flow, counters, actions);
+        }
+    }
+
+    /// The other end has answered: both halves are there.
+    fn join_halves(
+        &mut self,
+        flow: &mut Flow<P>,
+        answer: &Segment,
+        cx: &mut Context<'_, P>,
+    ) -> SetUp<P> {
+        let Some(opening) = &self.opening else {
+            return SetUp::Handled;
+        };
+        let apart = opening.iss.get().wrapping_sub(answer.seq.get());
+        if apart.wrapping_add(APART_MIN) < 2 * APART_MIN {
+            cx.actions.extend(opening.reset_other().map(Action::Repeat));
+            return self.refuse(flow, cx.counters, cx.actions);
+        }
+        let Some(opening) = self.forget_opening(flow) else {
+            return SetUp::Handled;
+        };
+        let numbers = numbers(&opening, answer);
+        let mut own = match opening.opener {
+            Side::Fh => *answer,
+            Side::Mh => numbers.to_mh(answer),
+        };
+        own.options.timestamps = None;
+        if opening.opener == Side::Mh {
+            // What the MH believes of the FH's half.
+            own.options.window_scale = opening.syn.options.window_scale.map(|_| SHIFT);
+        }
+        SetUp::Joined(Box::new(Joined {
+            numbers,
+            answers_fh: opening.opener == Side::Fh,
+            answer: own,
+            direction: opening.opener.sends(),
+            held: opening.held,
+        }))
+    }
+
+    /// What is due for a connection that is being set up. None: nothing changes.
+    pub(super) fn on_opening_timeout(
+        &mut self,
+        flow: &mut Flow<P>,
+        cx: &mut Context<'_, P>,
+    ) -> Option<SetUp<P>> {
+        let opening = self.opening.as_mut()?;
+        if opening.again_at.is_none_or(|at| at > cx.now) {
+            return None;
+        }
+        if opening.tries < TRIES_MAX {
+            opening.wait(cx.now);
+            let again = if opening.asked {
+                &opening.syn_packet
+            } else {
+                &opening.answer
+            };
+            cx.actions.push(Action::Repeat(again.clone()));
+            None
+        } else if opening.asked {
+            Some(self.refuse(flow, cx.counters, cx.actions))
+        } else {
+            // The opener has gone, or never was.
+            self.forget_opening(flow);
+            Some(SetUp::Closed)
+        }
+    }
+}
+
+impl<P: Payload> Opening<P> {
+    /// Holds what the opener sends. What has no room its sender sends again: nobody has
+    /// acknowledged it.
+    fn hold(&mut self, segment: &Segment, payload: &P, bytes_free: usize) {
+        let first = self.syn.seq + 1;
+        let farthest = first + u32::from(WINDOW);
+        let is_known =
+            |(held, _): &(Segment, P)| (held.seq, held.end()) == (segment.seq, segment.end());
+        let fits = first.at_or_before(segment.seq) && segment.end().at_or_before(farthest);
+        let bytes = (segment.payload_len as usize).max(HELD_BYTES_MIN);
+        let has_room = self.held.len() < HELD_MAX && bytes <= bytes_free;
+        let may_keep = Flow::may_keep(segment, payload);
+        if fits && has_room && may_keep && !self.held.iter().any(is_known) {
+            self.held.push((*segment, payload.clone()));
+            self.held_bytes += bytes;
+        }
+    }
+}
