@@ -5,7 +5,7 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     pub(crate) segments: u64,
-    pub(crate) flows_met: u64,
+    pub(crate) flows_adopted: u64,
     pub(crate) table_full: u64,
     pub(crate) evicted: u64,
     pub(crate) cache_full: u64,
@@ -35,6 +35,9 @@ pub struct Counters {
     pub(crate) compressed_from_bytes: u64,
     pub(crate) compressed_to_bytes: u64,
     pub(crate) compression_proofs: u64,
+    pub(crate) observed_outages: u64,
+    pub(crate) observed_waits_ms: u64,
+    pub(crate) observed_waiting_bytes: u64,
 }
 
 impl Counters {
@@ -43,7 +46,7 @@ impl Counters {
         let c = self;
         [
             ("segments", c.segments),
-            ("flows_met", c.flows_met),
+            ("flows_met", c.flows_adopted),
             ("passed.table_full", c.table_full),
             ("evicted", c.evicted),
             ("passed.cache_full", c.cache_full),
@@ -73,6 +76,9 @@ impl Counters {
             ("compressed_from_bytes", c.compressed_from_bytes),
             ("compressed_to_bytes", c.compressed_to_bytes),
             ("compression_proofs", c.compression_proofs),
+            ("observed.outages", c.observed_outages),
+            ("observed.waits_ms", c.observed_waits_ms),
+            ("observed.waiting_bytes", c.observed_waiting_bytes),
         ]
         .into_iter()
     }

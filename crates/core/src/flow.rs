@@ -32,8 +32,8 @@ pub(crate) use transmissions::{Arrivals, Sender, Transmission, Transmissions};
 /// How well a flow is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// Not enough seen in both directions to keep anything.
-    Meeting,
+    /// Not enough seen in both directions to cache anything.
+    Adopting,
     /// Both directions agree.
     Open,
     /// It carries what a middle node must not copy (MPTCP, MD5, AO): passed on
@@ -180,7 +180,7 @@ impl<P: Payload> Flow<P> {
     pub(crate) fn new(key: FlowKey, mobile: MobileId, now: Instant) -> Self {
         Self {
             key,
-            stage: Stage::Meeting,
+            stage: Stage::Adopting,
             mobile,
             scheduled: Scheduled::default(),
             fh: FhState::default(),

@@ -151,14 +151,14 @@ impl<P: Payload> Gateway<P> {
             if flow.on_syn(from_mh, segment, quiet, now) {
                 connection.scheme.get_mut().reset();
             }
-            if flow.stage != Stage::Meeting {
+            if flow.stage != Stage::Adopting {
                 flow.seen = seen;
             }
             Verdict::Forward
         } else if segment.flags.has(Flags::RST) {
             self.handle_rst(flow_id, direction, segment, now, actions);
             Verdict::Forward
-        } else if segment.options.others && flow.stage == Stage::Meeting {
+        } else if segment.options.others && flow.stage == Stage::Adopting {
             if flow.follows_syns(direction, segment) {
                 connection.forget_kept();
                 connection.flow.stage = Stage::Opaque;
@@ -208,7 +208,7 @@ impl<P: Payload> Gateway<P> {
         self.end_flow(flow_id, actions);
         self.count_in_flight(flow_id);
         let mobile = self.mobiles.at_mut(mobile_id);
-        let returned = from_mh && mobile.is_some_and(|mobile| mobile.hear(now));
+        let returned = from_mh && mobile.is_some_and(|mobile| mobile.on_segment(now));
         if returned && !self.carrier_down {
             let answered = Some(flow_id);
             self.begin_recovery(mobile_id, LinkSource::Silence, answered, now, actions);

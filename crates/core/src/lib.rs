@@ -46,6 +46,7 @@ mod schemes;
 mod settings;
 mod side;
 pub mod signal;
+mod split_state;
 mod table;
 mod timers;
 
@@ -63,8 +64,8 @@ pub use record::{FLOW_RECORD_LEN, FlowRecord};
 pub use renumber::{Renumber, Rescale};
 pub use schemes::mtcp::{
     MtcpHandoff, MtcpPersist, MtcpRelease, MtcpSetUp, MtcpSettings, MtcpShrink, RECONNECTION_FLAGS,
-    SplitState,
 };
 pub use schemes::snoop::{SnoopSet, SnoopSettings};
 pub use settings::{Scheme, Settings};
 pub use side::{Direction, Side};
+pub use split_state::SplitState;

@@ -134,6 +134,8 @@ pub(crate) struct Mobile {
     pub since: Instant,
     /// Its outages are detected.
     pub detects_outages: bool,
+    /// Since when its link has been down, if it is.
+    pub down_since: Option<Instant>,
     pub going_down_soon: bool,
     /// A warning counts until then, if no outage follows.
     pub warned_until: Option<Instant>,
@@ -181,6 +183,7 @@ impl Mobile {
             source: None,
             since: now,
             detects_outages: true,
+            down_since: None,
             going_down_soon: false,
             warned_until: None,
             disconnected: false,
@@ -254,6 +257,7 @@ impl Mobile {
     pub(crate) fn go_down(&mut self, source: LinkSource, settings: &Settings, now: Instant) {
         if !self.is_away() {
             self.outages += 1;
+            self.down_since = Some(now);
         }
         self.enter(Link::Down, Some(source), now);
         self.delivery.interrupt();
@@ -271,6 +275,8 @@ impl Mobile {
             return false;
         }
         self.outages += 1;
+        // The first segment without an answer met the outage.
+        self.down_since = self.unanswered_since.or(Some(now));
         self.enter(Link::Silent, Some(LinkSource::Silence), now);
         self.delivery.interrupt();
         self.probes = 0;
@@ -310,7 +316,7 @@ impl Mobile {
     }
 
     /// A segment of the MH came. True if that tells that the link is back.
-    pub(crate) fn hear(&mut self, now: Instant) -> bool {
+    pub(crate) fn on_segment(&mut self, now: Instant) -> bool {
         self.unanswered_since = (self.in_flight.bytes > 0).then_some(now);
         match self.link {
             Link::Silent => true,

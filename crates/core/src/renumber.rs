@@ -9,8 +9,6 @@
 
 use holdfast_wire::{Flags, SackBlocks, Segment, SeqNum};
 
-use crate::Resend;
-
 /// A window of one half in the scale of the other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rescale {
@@ -106,12 +104,17 @@ impl Renumber {
         back(seq, self.downlink)
     }
 
-    /// A piece of the FH's data that is kept by the MH's numbers, as the FH sent it.
-    pub(crate) fn as_of_fh<P>(&self, piece: &mut Resend<P>) {
-        piece.seq = back(piece.seq, self.downlink);
-        piece.ack += self.uplink;
+    /// The numbers and the window of the FH's data that are kept by the MH's half, as the FH
+    /// sent them.
+    pub(crate) fn sent_by_fh(
+        &self,
+        seq: SeqNum,
+        ack: SeqNum,
+        window: u16,
+    ) -> (SeqNum, SeqNum, u16) {
         let Rescale { from, to } = self.downlink_window;
-        piece.window = Rescale { from: to, to: from }.apply(piece.window);
+        let window = Rescale { from: to, to: from }.apply(window);
+        (back(seq, self.downlink), ack + self.uplink, window)
     }
 
     /// The bytes of a record.

@@ -6,11 +6,14 @@
 //! the rest the flow and a [`Context`].
 //!
 //! - `hold`: nothing but what the MH sends. All hooks are the defaults.
-//! - [`mtcp_plus`]: ACKs of what is cached, with a window of 0, until the MH is back.
+//! - [`observe`]: nothing but what the MH sends, and nothing is cached: outages are counted.
+//! - [`mtcp_plus`]: ACKs of what is cached, with a window of 0, until the link is up again.
 //! - [`mtcp_2007`]: the M-TCP that M-TCP+ is compared with.
 //! - [`mtcp`]: the connection split in two, as published in 1997.
 //! - [`snoop`]: the gateway retransmits what the wireless half loses without an outage, and hides
 //!   the loss from the FH.
+
+use core::time::Duration;
 
 use holdfast_wire::{Flags, Instant, Segment, SeqNum};
 
@@ -23,17 +26,20 @@ use crate::mobile::{InFlight, Mobile};
 use crate::renumber::Renumber;
 use crate::rtt::RttEstimator;
 use crate::settings::{Scheme, Settings};
+use crate::split_state::SplitState;
 use crate::{Actions, Direction, Payload, Resend, Verdict};
 
 pub(crate) mod mtcp;
 pub(crate) mod mtcp_2007;
 pub(crate) mod mtcp_plus;
+mod observe;
 pub(crate) mod snoop;
 
 use mtcp::compression::Compression;
-use mtcp::{Mtcp, MtcpSetUp, SplitState};
+use mtcp::{Mtcp, MtcpSetUp};
 use mtcp_2007::Mtcp2007;
 use mtcp_plus::MtcpPlus;
+use observe::Observe;
 use snoop::{Snoop, SnoopSet, radio};
 
 /// What a hook may look at, and where it puts what it wants done.
@@ -99,11 +105,19 @@ pub(crate) trait FlowScheme<P: Payload> {
     /// The MH of the flow cannot be reached any more.
     fn on_disconnected(&mut self, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {}
 
-    /// The MH is back; what is cached is about to be sent.
+    /// The link is up again; what is cached is about to be sent.
     fn on_reconnected(&mut self, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {}
 
     /// A report: the link of the MH is up, whether it was known to be down or not.
     fn on_link_up(&mut self, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {}
+
+    /// The link of the MH is up again, `outage` after it went down.
+    fn on_outage_end(&mut self, flow: &mut Flow<P>, outage: Duration, cx: &mut Context<'_, P>) {}
+
+    /// Data of the FH is cached, and queued in an outage.
+    fn caches(&self) -> bool {
+        true
+    }
 
     /// Bytes that the cache may take of a segment of the FH.
     fn cache_room(&self, flow: &Flow<P>, segment: &Segment, settings: &Settings) -> usize {
@@ -183,7 +197,7 @@ pub(crate) trait FlowScheme<P: Payload> {
         Verdict::Forward
     }
 
-    /// What becomes of a segment of the MH that shows that the MH is back. `verdict`: of
+    /// What becomes of a segment of the MH that shows that the link is up again. `verdict`: of
     /// [`Self::on_mh_segment`].
     fn verdict_on_return(
         &self,
@@ -228,8 +242,8 @@ pub(crate) trait FlowScheme<P: Payload> {
     /// Another station has the mobile, and is about to be informed of the flow.
     fn on_hand_over(&mut self, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {}
 
-    /// Another station has the mobile, and the flow ends here. False: what is cached goes to
-    /// nobody.
+    /// Another station has the mobile, and the flow ends here. False: what is cached is
+    /// dropped.
     fn on_release(
         &mut self,
         flow: &mut Flow<P>,
@@ -325,7 +339,7 @@ pub(crate) trait FlowScheme<P: Payload> {
     /// What the MH can read may have changed.
     fn on_abilities(&mut self, flow: &Flow<P>, shared: &Shared) {}
 
-    /// The length of the payload that goes in place of the offered one, which is then found in
+    /// The length of the payload that goes instead of the offered one, which is then found in
     /// `shared`; none: it goes as it is.
     fn compress(
         &mut self,
@@ -353,6 +367,7 @@ impl<P: Payload> FlowScheme<P> for Hold {
 /// The scheme of one flow.
 pub(crate) enum AnyScheme<P> {
     Hold(Hold),
+    Observe(Observe),
     MtcpPlus(Box<MtcpPlus>),
     Mtcp2007(Box<Mtcp2007>),
     Mtcp(Box<Mtcp<P>>),
@@ -360,10 +375,11 @@ pub(crate) enum AnyScheme<P> {
 }
 
 impl<P: Payload> AnyScheme<P> {
-    /// The scheme of the settings, for a flow of which nothing is known.
+    /// The scheme of the settings, for a flow about which nothing is known.
     pub(crate) fn new(scheme: Scheme) -> Self {
         match scheme {
             Scheme::Hold => Self::Hold(Hold),
+            Scheme::Observe => Self::Observe(Observe),
             Scheme::MtcpPlus => Self::MtcpPlus(Box::default()),
             Scheme::Mtcp2007 => Self::Mtcp2007(Box::default()),
             Scheme::Mtcp => Self::Mtcp(Box::default()),
@@ -374,6 +390,7 @@ impl<P: Payload> AnyScheme<P> {
     pub(crate) fn get(&self) -> &dyn FlowScheme<P> {
         match self {
             Self::Hold(hold) => hold,
+            Self::Observe(observe) => observe,
             Self::MtcpPlus(plus) => &**plus,
             Self::Mtcp2007(mtcp) => &**mtcp,
             Self::Mtcp(mtcp) => &**mtcp,
@@ -384,6 +401,7 @@ impl<P: Payload> AnyScheme<P> {
     pub(crate) fn get_mut(&mut self) -> &mut dyn FlowScheme<P> {
         match self {
             Self::Hold(hold) => hold,
+            Self::Observe(observe) => observe,
             Self::MtcpPlus(plus) => &mut **plus,
             Self::Mtcp2007(mtcp) => &mut **mtcp,
             Self::Mtcp(mtcp) => &mut **mtcp,
@@ -397,8 +415,8 @@ impl<P: Payload> AnyScheme<P> {
 pub(crate) enum SetUpStage {
     /// The end that opens was answered.
     Begun,
-    /// It has confirmed the answer, and the other end was asked.
-    Asked,
+    /// It has confirmed the answer, and the SYN went to the other end.
+    Confirmed,
 }
 
 /// What a segment, or time, means for a connection that a scheme sets up.
@@ -451,7 +469,7 @@ impl Shared {
     }
 }
 
-/// Whether outages are detected and what they hold up is kept back. Snoop as published knows of
+/// Whether outages are detected, and what they hold up is queued. Snoop as published knows of
 /// none: it forwards whatever comes.
 pub(crate) fn survives_outages(settings: &Settings) -> bool {
     settings.scheme != Scheme::Snoop || settings.snoop.set == SnoopSet::Today

@@ -15,6 +15,8 @@ pub enum Scheme {
     /// outage; no ACK is made and no window is touched.
     #[default]
     Hold,
+    /// Every segment passes as it came; outages and what they cost are counted.
+    Observe,
     /// M-TCP+ (Omueti and Trajković, 2007): as `Hold`, and in an outage all that is
     /// kept is acknowledged to the FH with a window of 0. **Bytes are then
     /// acknowledged before the MH has them.**

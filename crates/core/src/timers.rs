@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One heap of deadlines for all flows and mobiles.
 //!
-//! A packet that moves a deadline back does not touch the heap: the subject is asked
-//! when the old deadline is due, and says then when it is due indeed.
+//! A packet that moves a deadline back does not touch the heap: when the old deadline is due, the
+//! subject gives its new one.
 
 use core::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -24,7 +24,7 @@ pub(crate) struct Timers {
     heap: BinaryHeap<Reverse<(Instant, Subject)>>,
 }
 
-/// What a subject remembers of its place in the heap.
+/// What a subject remembers of its entry in the heap.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Scheduled(Option<Instant>);
 

@@ -113,7 +113,8 @@ impl<P: Payload> Flow<P> {
                 at = piece.end;
                 let mut piece = self.resend(piece);
                 if let Some(numbers) = self.renumber {
-                    numbers.as_of_fh(&mut piece);
+                    (piece.seq, piece.ack, piece.window) =
+                        numbers.sent_by_fh(piece.seq, piece.ack, piece.window);
                 }
                 pieces.push(piece);
             } else if let Some(reported) = limit.filter(|limit| limit.after(at)) {

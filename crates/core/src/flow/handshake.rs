@@ -97,7 +97,7 @@ impl<P: Payload> Flow<P> {
         if self.handshake.agreed == agreed || !self.gives_way(quiet) {
             return false;
         }
-        let is_anew = self.stage != Stage::Meeting;
+        let is_anew = self.stage != Stage::Adopting;
         if is_anew {
             self.begin_anew(now);
         }
@@ -109,7 +109,7 @@ impl<P: Payload> Flow<P> {
     /// A new connection between the same two ports may take the place of this one.
     fn gives_way(&self, quiet: Duration) -> bool {
         match self.stage {
-            Stage::Meeting | Stage::Closed => true,
+            Stage::Adopting | Stage::Closed => true,
             // What is owed is settled first, or given up.
             Stage::Open | Stage::Opaque => self.owed.is_none() && quiet >= QUIET_MIN,
         }
@@ -148,7 +148,7 @@ impl<P: Payload> Flow<P> {
 
     /// The flow is not open, its SYNs were seen, and this segment follows them.
     pub(crate) fn follows_syns(&self, direction: Direction, segment: &Segment) -> bool {
-        self.stage == Stage::Meeting && self.syns_before(direction, segment).is_some()
+        self.stage == Stage::Adopting && self.syns_before(direction, segment).is_some()
     }
 
     /// The flow was opened by a segment that follows both SYNs.

@@ -82,7 +82,7 @@ impl<P: Payload> Flow<P> {
         if self.downlink_header.is_none() {
             self.downlink_header = payload.header();
         }
-        if self.stage == Stage::Meeting {
+        if self.stage == Stage::Adopting {
             self.adoption.note_fh(segment, now);
             return outcome;
         }
@@ -166,7 +166,7 @@ impl<P: Payload> Flow<P> {
         if !segment.flags.has(Flags::ACK) {
             return outcome;
         }
-        if self.stage == Stage::Meeting && !self.open(segment, now) {
+        if self.stage == Stage::Adopting && !self.open(segment, now) {
             self.adoption.note_mh(segment);
             return outcome;
         }
@@ -393,7 +393,7 @@ impl<P: Payload> Flow<P> {
         let asked = self.handshake.asked(from_mh);
         let answers = asked.is_some_and(|syn| syn.seq + 1 == segment.ack);
         match self.stage {
-            Stage::Meeting => {
+            Stage::Adopting => {
                 let first = self.handshake.agreed.map(|syns| {
                     let own = if from_mh { syns.mh } else { syns.fh };
                     own.seq + 1

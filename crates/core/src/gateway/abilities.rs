@@ -57,7 +57,7 @@ impl<P: Payload> Gateway<P> {
         }
     }
 
-    /// The payload to send in place of the `len` bytes after the first `sent` of a piece that
+    /// The payload to send instead of the `len` bytes after the first `sent` of a piece that
     /// has [`compress`](Resend::compress), a segment on the wire with these control bits; it
     /// goes out with those of [`marked`](crate::compression::marked). `None`: the segment goes
     /// as it is.

@@ -39,13 +39,13 @@ impl<P: Payload> Connection<P> {
         let flow = &self.flow;
         match self.scheme.get().set_up_stage() {
             Some(SetUpStage::Begun) => return Worth::Nothing,
-            Some(SetUpStage::Asked) => return Worth::Much,
+            Some(SetUpStage::Confirmed) => return Worth::Much,
             None if flow.renumber.is_some() || flow.owed.is_some() => return Worth::Much,
             None if flow.is_refused() => return Worth::Little,
             None => {}
         }
         match flow.stage {
-            Stage::Meeting | Stage::Closed => Worth::Nothing,
+            Stage::Adopting | Stage::Closed => Worth::Nothing,
             Stage::Open | Stage::Opaque => Worth::Little,
         }
     }

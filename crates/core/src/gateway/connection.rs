@@ -18,7 +18,7 @@ impl<P: Payload> Connection<P> {
         self.scheme.get_mut().reset();
     }
 
-    /// Nothing is cached, owed or sent again any more.
+    /// Nothing is cached, owed or retransmitted any more.
     pub(super) fn forget_kept(&mut self) {
         self.flow.forget_kept();
         self.scheme.get_mut().reset();

@@ -12,12 +12,12 @@ use crate::table::{FlowId, MobileId, Table};
 use crate::timers::Subject;
 use crate::{Action, Actions, Payload};
 
-/// The table is walked in steps of so many slots.
+/// Slots of the table that one step of the sweep looks at.
 const SWEEP_SLOTS: u32 = 4096;
 /// The wait between two steps.
 pub(super) const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 /// A flow that was never seen in both directions is forgotten after this time without a segment.
-const MEETING_WAIT: Duration = Duration::from_secs(30);
+const ADOPTING_WAIT: Duration = Duration::from_secs(30);
 /// A closed flow is forgotten after this time: as long as an end may stay in TIME-WAIT and repeat
 /// its FIN (60 s on Linux).
 const CLOSED_WAIT: Duration = Duration::from_secs(60);
@@ -30,7 +30,7 @@ const RENUMBERED_CLOSED_WAIT: Duration = Duration::from_secs(240);
 /// Forgotten flows among those that wait for their turn, at most this many beyond the flows
 /// themselves.
 pub(super) const STALE_MAX: usize = 64;
-/// So many probes of a mute flow go out at the longest interval; then the interval grows by itself.
+/// Probes of a mute flow at the longest interval; then the interval grows by itself.
 const MUTE_PROBES: u32 = 32;
 /// The wait of a flow that is due again at once.
 const UNSERVED_WAIT: Duration = Duration::from_millis(1);
@@ -116,11 +116,11 @@ impl<P: Payload> Gateway<P> {
             }
             let is_renumbered = flow.renumber.is_some();
             let wait = match flow.stage {
-                // Without the numbers its ends could say nothing more to each other.
+                // Without the numbers its ends could exchange nothing more.
                 Stage::Closed if is_renumbered => RENUMBERED_CLOSED_WAIT,
-                Stage::Meeting if is_renumbered => self.settings.flow_idle_max,
+                Stage::Adopting if is_renumbered => self.settings.flow_idle_max,
                 Stage::Closed => CLOSED_WAIT,
-                Stage::Meeting => MEETING_WAIT,
+                Stage::Adopting => ADOPTING_WAIT,
                 Stage::Open | Stage::Opaque if flow.may_be_closed() => {
                     CLOSING_WAIT.min(self.settings.flow_idle_max)
                 }
@@ -157,8 +157,8 @@ impl<P: Payload> Gateway<P> {
         self.draining = true;
     }
 
-    /// Gives up everything owed: the gateway leaves and nobody takes over. FHs that were
-    /// told less than their MHs have said hear the rest.
+    /// Gives up everything owed: the gateway leaves, and no other takes over. FHs get the ACKs that
+    /// are due to them.
     pub fn abandon_owed(&mut self, actions: &mut Actions<P>) {
         for index in 0..self.flows.slots() {
             let Some(flow_id) = self.flows.id_in(index) else {
@@ -190,7 +190,7 @@ impl<P: Payload> Gateway<P> {
         connection.close();
         self.count_in_flight(flow_id);
         self.leave_mobile(flow_id);
-        // What a predecessor owed stays written down until its flow is met.
+        // What a predecessor owed stays written down until its flow is adopted.
         let removed = self.flows.remove(&key);
         if let Some(row) = removed.filter(|_| self.predecessor.find(&key).is_none()) {
             actions.push(Action::Record(row.flow.record().ended()));
@@ -198,8 +198,8 @@ impl<P: Payload> Gateway<P> {
         self.forget_mobile_without_flows(mobile);
     }
 
-    /// A flow that has been opened or closed takes its place among its mobile's: what is done for
-    /// all flows of a mobile does not look at those that anybody can make up.
+    /// A flow that has been opened or closed moves among its mobile's: what is done for all flows of
+    /// a mobile does not look at those that an attacker can make up.
     pub(super) fn sort_among_flows_of_mobile(&mut self, flow_id: FlowId) {
         let Some(Connection { flow, .. }) = self.flows.at(flow_id) else {
             return;
@@ -274,7 +274,7 @@ impl<P: Payload> Gateway<P> {
                 });
             let mut wait = rto * (1 << flow.repairs.min(6));
             if flow.mute == Mute::Probed {
-                // The link may have gone again meanwhile: then nothing else looks for its return.
+                // The link may be down again: then nothing else probes for its return.
                 wait =
                     wait.min(self.settings.probe_interval_max * (1 + flow.repairs / MUTE_PROBES));
             }

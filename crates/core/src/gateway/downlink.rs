@@ -32,7 +32,7 @@ impl<P: Payload> Turn<'_, P> {
             self.counters.implausible += u64::from(self.flow.stage == Stage::Open);
             let record = self.records.get(&self.flow.key);
             let owed = record.and_then(|record| record.owed);
-            if let (Stage::Meeting, Some(owed)) = (self.flow.stage, owed) {
+            if let (Stage::Adopting, Some(owed)) = (self.flow.stage, owed) {
                 // An FH in persist state may send nothing that the MH would answer.
                 self.actions.extend(self.flow.made_question(segment, owed));
             }
@@ -64,6 +64,11 @@ impl<P: Payload> Turn<'_, P> {
 
     /// Data that the MH may lack: cached, and forwarded if it is its turn.
     fn keep_and_judge(&mut self, segment: &Segment, payload: &P) -> Verdict {
+        if !self.scheme.caches() {
+            self.hook(|scheme, flow, cx| scheme.on_data(flow, segment, Insertion::Full, cx));
+            self.forward(segment);
+            return Verdict::Forward;
+        }
         let backlog = self.flow.has_backlog();
         if self.flow.cache.contradicts(segment, payload) {
             self.counters.implausible += 1;
@@ -80,9 +85,7 @@ impl<P: Payload> Turn<'_, P> {
         match self.disposition(segment, is_copy, backlog) {
             Disposition::Forward => {
                 self.hook(|scheme, flow, cx| scheme.on_data(flow, segment, kept, cx));
-                self.flow.on_forwarded(segment, self.now);
-                self.mobile.on_sent(self.now);
-                self.mobile.passed += u64::from(segment.payload_len);
+                self.forward(segment);
                 Verdict::Forward
             }
             Disposition::Duplicate => {
@@ -97,6 +100,12 @@ impl<P: Payload> Turn<'_, P> {
                 Verdict::Suppress
             }
         }
+    }
+
+    fn forward(&mut self, segment: &Segment) {
+        self.flow.on_forwarded(segment, self.now);
+        self.mobile.on_sent(self.now);
+        self.mobile.passed += u64::from(segment.payload_len);
     }
 
     /// `is_copy`: all of it was cached before. `backlog`: something waited before it came.

@@ -166,7 +166,7 @@ impl<P: Payload> Gateway<P> {
         let Connection { flow, .. } = connection;
         match &set_up {
             SetUp::Unrelated | SetUp::Handled => {}
-            SetUp::Contradicted | SetUp::Restarted => flow.stage = Stage::Meeting,
+            SetUp::Contradicted | SetUp::Restarted => flow.stage = Stage::Adopting,
             SetUp::Closed => connection.close(),
             SetUp::Joined(joined) => {
                 flow.on_syn(joined.answers_fh, &joined.answer, Duration::ZERO, now);

@@ -60,7 +60,7 @@ impl<P: Payload> Gateway<P> {
         let Connection { flow, scheme } = connection;
         flow.renumber = None;
         if scheme.get_mut().forget_set_up(flow) {
-            flow.stage = Stage::Meeting;
+            flow.stage = Stage::Adopting;
         }
         let stage = connection.flow.stage;
         if !take_state(connection, state, now) {
@@ -89,12 +89,12 @@ impl<P: Payload> Gateway<P> {
             });
         }
         self.follow_abilities(flow_id);
-        self.counters.flows_met += u64::from(stage == Stage::Meeting);
+        self.counters.flows_adopted += u64::from(stage == Stage::Adopting);
         self.count_in_flight(flow_id);
         self.watch_cell(flow_id, now);
         self.schedule_flow(flow_id, now);
         self.schedule_mobile(mobile_id);
-        stage == Stage::Meeting
+        stage == Stage::Adopting
     }
 
     /// What comes for these flows is kept until [`Self::go`], and then sent at the link's pace.
@@ -183,7 +183,7 @@ fn take_state<P: Payload>(connection: &mut Connection<P>, state: &FlowState, now
     }
     let flow = &mut connection.flow;
     match stage {
-        Stage::Meeting => flow.adopt(state, now),
+        Stage::Adopting => flow.adopt(state, now),
         Stage::Open if misread => flow.adopt(state, now),
         Stage::Open => flow.complete(state),
         Stage::Opaque | Stage::Closed => return false,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is said of links: by mobiles, by the interface, by the operator.
+//! Reports about links: by mobiles, by the interface, by the operator.
 
 use core::net::IpAddr;
 
@@ -12,7 +12,7 @@ use crate::table::MobileId;
 use crate::{Actions, Payload};
 
 impl<P: Payload> Gateway<P> {
-    /// Somebody says something of the link to the mobile with these addresses.
+    /// A report about the link to the mobile with these addresses.
     pub fn handle_link(
         &mut self,
         addresses: &[IpAddr],
@@ -28,7 +28,7 @@ impl<P: Payload> Gateway<P> {
         }
     }
 
-    /// Somebody says something of all links: the gateway's own interface.
+    /// A report about all links: by the gateway's own interface.
     pub fn handle_all_links(
         &mut self,
         event: LinkEvent,
@@ -69,9 +69,9 @@ impl<P: Payload> Gateway<P> {
             }
             LinkEvent::Down => {
                 mobile.go_down(source, &self.settings, now);
-                self.tell_disconnected(mobile_id, now, actions);
+                self.on_disconnected(mobile_id, now, actions);
             }
-            // Without a carrier nothing goes out, whatever a message says.
+            // Without a carrier nothing goes out, whatever is reported.
             LinkEvent::Up if self.carrier_down => {}
             LinkEvent::Up => {
                 if mobile.is_away() {
@@ -108,8 +108,8 @@ impl<P: Payload> Gateway<P> {
         self.schedule_flows_of(mobile_id, now);
     }
 
-    /// The scheme hears, once, that the MH is gone.
-    pub(super) fn tell_disconnected(
+    /// The scheme is notified, once, that the MH cannot be reached.
+    pub(super) fn on_disconnected(
         &mut self,
         mobile_id: MobileId,
         now: Instant,

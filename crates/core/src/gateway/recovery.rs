@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Finding out that a link is gone, finding out that it is back, sending on what was
-//! kept.
+//! Detects that a link is down, detects that it is up again, and sends what was cached.
 
 use holdfast_wire::Instant;
 
@@ -11,10 +10,10 @@ use crate::schemes::{self, Context};
 use crate::table::{FlowId, MobileId};
 use crate::{Action, Actions, Payload};
 
-/// After so many repetitions in vain the FH's own are let through again.
+/// After this number of retransmissions in vain the FH's own pass again.
 pub(super) const REPAIRS_ALONE: u32 = 3;
 
-/// So many flows of one MH are looked at for a probe; the next goes on from there.
+/// Flows of one MH that are looked at for a probe; the next goes on from there.
 const PROBE_FLOWS_MAX: usize = 4096;
 
 impl<P: Payload> Gateway<P> {
@@ -40,7 +39,7 @@ impl<P: Payload> Gateway<P> {
             self.probe(mobile_id, actions);
         }
         if gone {
-            self.tell_disconnected(mobile_id, now, actions);
+            self.on_disconnected(mobile_id, now, actions);
         }
         if self
             .mobiles
@@ -68,7 +67,7 @@ impl<P: Payload> Gateway<P> {
                 continue;
             }
             // Held in persist state with nothing kept, the FH sends nothing that could show
-            // that the MH is back.
+            // that the link is up again.
             let frozen = flow.in_persist && flow.stage == Stage::Open;
             let probe = match flow.probe() {
                 Some(piece) => Some(Action::Resend(piece)),
@@ -83,7 +82,7 @@ impl<P: Payload> Gateway<P> {
         }
     }
 
-    /// The MH is back. `answered`: the flow whose segment shows it. The others are probed first:
+    /// The link is up again. `answered`: the flow whose segment shows it. The others are probed first:
     /// the silence may be one flow's alone.
     pub(super) fn begin_recovery(
         &mut self,
@@ -96,8 +95,10 @@ impl<P: Payload> Gateway<P> {
         let Some(mobile) = self.mobiles.at_mut(mobile_id) else {
             return;
         };
+        let outage = mobile.down_since.take();
+        let outage = outage.map(|since| now.saturating_since(since));
         mobile.begin_recovery(source, now);
-        let told = core::mem::take(&mut mobile.disconnected);
+        let was_reported = core::mem::take(&mut mobile.disconnected);
         self.counters.recoveries += 1;
         for index in 0..mobile.open_flows().len() {
             let flow_id = mobile.open_flows()[index];
@@ -114,9 +115,12 @@ impl<P: Payload> Gateway<P> {
             }
             mobile.count(flow, &mut self.budget);
             flow.join(flow_id, &mut mobile.waiting);
-            if told {
-                let (settings, counters) = (&self.settings, &mut self.counters);
-                let mut cx = Context::new(settings, mobile, self.draining, now, counters, actions);
+            let (settings, counters) = (&self.settings, &mut self.counters);
+            let mut cx = Context::new(settings, mobile, self.draining, now, counters, actions);
+            if let Some(outage) = outage {
+                scheme.get_mut().on_outage_end(flow, outage, &mut cx);
+            }
+            if was_reported {
                 scheme.get_mut().on_reconnected(flow, &mut cx);
             }
             if let Some(ack) = flow.held_ack.take() {
@@ -127,7 +131,7 @@ impl<P: Payload> Gateway<P> {
         self.schedule_flows_of(mobile_id, now);
     }
 
-    /// A backlog has come up while the link carries.
+    /// A backlog has come up while the link is up.
     pub(super) fn resume_recovery(
         &mut self,
         mobile_id: MobileId,
@@ -210,7 +214,7 @@ impl<P: Payload> Gateway<P> {
         }
         flow.repair_at = None;
         let mobile = flow.mobile;
-        // Away, there are the probes; and there is nobody to repair for.
+        // In an outage there are the probes, and no retransmission arrives.
         if !flow.repairs_itself()
             || self
                 .mobiles

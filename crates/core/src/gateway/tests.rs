@@ -18,6 +18,7 @@ mod limits;
 mod mtcp;
 mod mtcp_2007;
 mod mtcp_plus;
+mod observe;
 mod property;
 mod silence;
 mod snoop_1995;

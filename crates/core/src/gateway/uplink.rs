@@ -23,7 +23,7 @@ impl<P: Payload> Gateway<P> {
         let Some(mut turn) = self.turn(flow_id, now, actions) else {
             return Verdict::Forward;
         };
-        let is_unknown = turn.flow.stage == Stage::Meeting;
+        let is_unknown = turn.flow.stage == Stage::Adopting;
         let outcome = turn.follow_mh_segment(segment, payload);
         if !outcome.credible {
             turn.counters.implausible += u64::from(turn.flow.stage == Stage::Open);
@@ -65,7 +65,7 @@ impl<P: Payload> Gateway<P> {
             // What a predecessor owed was another connection's.
             self.predecessor.remove(&key);
         }
-        self.counters.flows_met += 1;
+        self.counters.flows_adopted += 1;
         if self.settle_with_predecessor(flow_id, &key, actions) {
             return true;
         }
@@ -96,7 +96,7 @@ impl<P: Payload> Turn<'_, P> {
         outcome
     }
 
-    /// What the segment shows of the link. True if it shows that the MH is back.
+    /// What the segment shows of the link. True if it shows that the link is up again.
     fn learn_of_link(&mut self, segment: &Segment, outcome: &AckOutcome) -> bool {
         let mobile = &mut *self.mobile;
         if let Some(rtt) = outcome.rtt.filter(|_| !mobile.is_away()) {
@@ -119,10 +119,10 @@ impl<P: Payload> Turn<'_, P> {
             self.counters.links_that_kept += 1;
         }
         mobile.count(self.flow, self.budget);
-        mobile.hear(self.now)
+        mobile.on_segment(self.now)
     }
 
-    /// What the FH receives of it, and what is sent again to the MH.
+    /// What the FH receives of it, and what is retransmitted to the MH.
     fn answer_mh_segment(
         &mut self,
         segment: &Segment,

@@ -115,7 +115,7 @@ impl<P: Payload> Gateway<P> {
             .map(|Connection { flow, scheme }| FlowView {
                 key: flow.key,
                 state: match flow.stage {
-                    Stage::Meeting => "meeting",
+                    Stage::Adopting => "meeting",
                     Stage::Open => match scheme.get().state(flow) {
                         Some(state) => state,
                         None if flow.recover.is_some() => "recovering",

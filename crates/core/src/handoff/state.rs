@@ -13,7 +13,7 @@ use core::time::Duration;
 use holdfast_wire::{SeqNum, Timestamps};
 
 use super::bytes::{Reader, Writer};
-use crate::schemes::mtcp::SplitState;
+use crate::split_state::SplitState;
 use crate::{FlowKey, Renumber};
 
 /// The longest record of a flow, bytes.

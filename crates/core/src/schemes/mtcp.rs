@@ -26,6 +26,7 @@ use crate::compression::SentCompression;
 use crate::counters::Counters;
 use crate::flow::{AckOutcome, Flow};
 use crate::key::FlowKey;
+use crate::split_state::SplitState;
 use crate::{Action, Actions, Direction, Payload, Resend, Settings, Verdict};
 
 pub(crate) mod compression;
@@ -37,7 +38,7 @@ mod persist;
 mod sh_tcp;
 
 use early::Opening;
-pub use handoff::{MtcpHandoff, SplitState};
+pub use handoff::MtcpHandoff;
 use m_tcp::MTcp;
 pub use parameters::{MtcpPersist, MtcpRelease, MtcpSetUp, MtcpSettings, MtcpShrink};
 use sh_tcp::ShTcp;
@@ -407,8 +408,8 @@ impl<P: Payload> FlowScheme<P> for Mtcp<P> {
 
     fn set_up_stage(&self) -> Option<SetUpStage> {
         let opening = self.opening.as_ref()?;
-        Some(if opening.asked {
-            SetUpStage::Asked
+        Some(if opening.is_confirmed {
+            SetUpStage::Confirmed
         } else {
             SetUpStage::Begun
         })

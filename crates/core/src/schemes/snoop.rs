@@ -399,3 +399,15 @@ fn retransmit<P: Payload>(
     cx.counters.repaired += 1;
     cx.actions.push(Action::Resend(piece));
 }
+
+/// Retransmits the first packet, if it is cached.
+fn retransmit_first<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) -> bool {
+    if !flow.cache.holds(flow.fh.una) {
+        return false;
+    }
+    let Some(piece) = flow.first_missing(Sender::GatewayAhead) else {
+        return false;
+    };
+    retransmit(flow, piece, Sender::GatewayAhead, cx);
+    true
+}

@@ -17,7 +17,7 @@ use crate::signal::Abilities;
 
 /// Addresses whose abilities are remembered at most; then the one that lapses first goes.
 const ADDRESSES_MAX: usize = 65_536;
-/// After so many trials in a row that proved nothing, further flows begin with some bytes plain:
+/// After this number of trials in a row that proved nothing, further flows begin with some bytes plain:
 /// something on the way may drop all that is compressed.
 const TRIALS_IN_VAIN: u32 = 4;
 
@@ -128,7 +128,7 @@ impl<P: Payload> Mtcp<P> {
         self.compression = Some(Box::new(begun));
     }
 
-    /// The length of the payload that goes in place of the offered one; none: it goes as it is.
+    /// The length of the payload that goes instead of the offered one; none: it goes as it is.
     pub(super) fn compress_offer(
         &mut self,
         offer: &Offer<'_, P>,
@@ -166,8 +166,7 @@ impl<P: Payload> Mtcp<P> {
         counters.compressed += 1;
         counters.compressed_from_bytes += u64::from(len);
         counters.compressed_to_bytes += wire_len as u64;
-        // The link carries what is on the wire, and the share is of that: the next piece may go
-        // the sooner.
+        // The share counts the bytes on the wire: the next piece may go the sooner.
         self.m.share.refund(len - wire_len as u32);
         Some(wire_len)
     }

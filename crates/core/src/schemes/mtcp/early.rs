@@ -14,11 +14,11 @@
 //!        |<======= renumbered, both ways =========>|
 //! ```
 //!
-//! Offered in the other end's name before that has said a word: SACK if the opener has it (the
+//! Offered in the other end's name before that has sent anything: SACK if the opener has it (the
 //! other end's refusal leaves out the blocks), a window scale if the opener has one (windows are
 //! rescaled), no timestamps (they could not be taken back), an MSS of the opener's at most and
-//! low enough for tunnels, for the other end's is not known and routers' words of packets that
-//! were too big name numbers of the other half.
+//! low enough for tunnels, for the other end's is not known and routers' messages about packets
+//! that were too big name numbers of the other half.
 //!
 //! No byte is acknowledged ahead of its receiver: what the opener sends is held and goes on when
 //! the other half is there. What is given up is point 3 of what must always hold: without the
@@ -43,13 +43,13 @@ use opening::{SHIFT, TRIES_MAX, WINDOW, answer_to, numbers};
 
 /// Segments of the opener that are held at most.
 const HELD_MAX: usize = 32;
-/// Each counts as so many bytes at least: about what the buffer of a small frame takes.
+/// Each counts as this number of bytes at least: about what the buffer of a small frame takes.
 const HELD_BYTES_MIN: usize = 2_304;
 /// The other end's number has to differ from the one chosen in its name by more than a window of
 /// ours ([`SHIFT`]) can hold: whatever passes when no gateway is there must not be taken for data.
 const APART_MIN: u32 = 1 << 23;
 
-/// Nobody off the path can tell it (RFC 6528): a keyed hash of the ends, and a clock that
+/// An attacker off the path cannot guess it (RFC 6528): a keyed hash of the ends, and a clock that
 /// keeps numbers of one pair of ends apart.
 fn choose_iss(settings: &Settings, key: &FlowKey, now: Instant) -> SeqNum {
     let mut hasher = std::hash::DefaultHasher::new();
@@ -93,7 +93,7 @@ impl<P: Payload> Mtcp<P> {
             syn_packet,
             answer: answer.clone(),
             iss,
-            asked: false,
+            is_confirmed: false,
             again_at: None,
             tries: 0,
             held: Vec::new(),
@@ -143,7 +143,7 @@ impl<P: Payload> Mtcp<P> {
         // It is still in an older connection: what the opener would send to that (RFC 9293,
         // 3.5.1).
         let is_ack = flags.has(Flags::ACK) && !flags.has(Flags::SYN) && !flags.has(Flags::RST);
-        if opening.asked && !is_answer && is_ack {
+        if opening.is_confirmed && !is_answer && is_ack {
             let reset = opening.reset_other_at(segment.ack);
             cx.actions.extend(reset.map(Action::Repeat));
         }
@@ -165,7 +165,7 @@ impl<P: Payload> Mtcp<P> {
         };
         let first = opening.syn.seq + 1;
         if segment.flags.has(Flags::SYN) && segment.seq != opening.syn.seq {
-            if opening.asked {
+            if opening.is_confirmed {
                 // It is connected as far as it knows: RFC 5961, 4.
                 cx.actions.extend(opening.challenge().map(Action::Repeat));
                 return SetUp::Handled;
@@ -184,7 +184,7 @@ impl<P: Payload> Mtcp<P> {
             // RFC 5961, 3.2: exactly what is expected next.
             let next = opening.held.iter().map(|(held, _)| held.end());
             if next.fold(first, SeqNum::max) == segment.seq || segment.seq == first {
-                if opening.asked {
+                if opening.is_confirmed {
                     cx.actions.extend(opening.reset_other().map(Action::Repeat));
                 }
                 self.forget_opening(flow);
@@ -193,7 +193,7 @@ impl<P: Payload> Mtcp<P> {
         } else if segment.flags.has(Flags::ACK) && segment.ack == opening.iss + 1 {
             opening.hold(segment, payload, bytes_free);
             flow.kept_elsewhere.bytes = opening.held_bytes;
-            if !core::mem::replace(&mut opening.asked, true) {
+            if !core::mem::replace(&mut opening.is_confirmed, true) {
                 opening.tries = 0;
                 opening.wait(cx.now);
                 cx.actions.push(Action::Repeat(opening.syn_packet.clone()));
@@ -234,7 +234,7 @@ impl<P: Payload> Mtcp<P> {
         SetUp::Closed
     }
 
-    /// The mobile has gone to another station, which cannot go on with a set-up: the opener is
+    /// The mobile is at another station, which cannot go on with a set-up: the opener is
     /// to begin anew, and the other end to forget it.
     pub(super) fn cancel_opening(
         &mut self,
@@ -243,7 +243,7 @@ impl<P: Payload> Mtcp<P> {
         actions: &mut Actions<P>,
     ) {
         if let Some(opening) = &self.opening {
-            if opening.asked {
+            if opening.is_confirmed {
                 actions.extend(opening.reset_other().map(Action::Repeat));
             }
             let _ = self.refuse(flow, counters, actions);
@@ -299,17 +299,17 @@ impl<P: Payload> Mtcp<P> {
         }
         if opening.tries < TRIES_MAX {
             opening.wait(cx.now);
-            let again = if opening.asked {
+            let again = if opening.is_confirmed {
                 &opening.syn_packet
             } else {
                 &opening.answer
             };
             cx.actions.push(Action::Repeat(again.clone()));
             None
-        } else if opening.asked {
+        } else if opening.is_confirmed {
             Some(self.refuse(flow, cx.counters, cx.actions))
         } else {
-            // The opener has gone, or never was.
+            // The opener is not there any more, or never was.
             self.forget_opening(flow);
             Some(SetUp::Closed)
         }
@@ -317,8 +317,8 @@ impl<P: Payload> Mtcp<P> {
 }
 
 impl<P: Payload> Opening<P> {
-    /// Holds what the opener sends. What has no room its sender sends again: nobody has
-    /// acknowledged it.
+    /// Holds what the opener sends. The opener retransmits what has no room, for it gets no ACK of
+    /// it.
     fn hold(&mut self, segment: &Segment, payload: &P, bytes_free: usize) {
         let first = self.syn.seq + 1;
         let farthest = first + u32::from(WINDOW);

@@ -7,14 +7,11 @@
 //! Who does what when is the handoff's ([`crate::handoff`]); here is what of it concerns the
 //! two halves.
 
-use core::time::Duration;
-
-use holdfast_wire::SeqNum;
-
 use super::{Context, Mtcp, m_tcp, sh_tcp};
 use crate::Payload;
 use crate::flow::Flow;
 use crate::schemes::mtcp_plus::serves;
+use crate::split_state::SplitState;
 
 /// What becomes of the data that an SH keeps for a mobile that has gone to another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,26 +22,6 @@ pub enum MtcpHandoff {
     Published,
     /// The new SH asks for it, as Snoop's base stations do. The FH's window is left as it is.
     Forward,
-}
-
-/// What the SH after has to know of a connection that is split, beside what every scheme
-/// knows of it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SplitState {
-    /// The FH was sent an ACK of this.
-    pub told: SeqNum,
-    /// The FH's window is closed, or was just opened: it is to be opened (again).
-    pub is_shrunk: bool,
-    /// The FH's window was closed at some time.
-    pub was_shrunk: bool,
-    /// The MH has sent data since it was sent an ACK of all of it.
-    pub uplink_open: bool,
-    /// The congestion window of the wireless half, bytes, if there is one.
-    pub cwnd: Option<u32>,
-    /// From a segment's arrival at the SH to the MH's ACK, smoothed.
-    pub srtt: Option<Duration>,
-    /// The wired half's round trip, smoothed.
-    pub wired_srtt: Option<Duration>,
 }
 
 /// The mobile is at another SH, which is about to be told of the connection.

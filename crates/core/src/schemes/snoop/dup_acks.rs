@@ -7,8 +7,8 @@ use core::time::Duration;
 use holdfast_wire::{Flags, Instant, Segment, SeqNum};
 
 use super::told::{self, Hole};
-use super::{Snoop, SnoopSet, retransmit, speaks_sack};
-use crate::flow::{AckOutcome, Flow, Sender};
+use super::{Snoop, SnoopSet, retransmit_first, speaks_sack};
+use crate::flow::{AckOutcome, Flow};
 use crate::schemes::Context;
 use crate::{Payload, Verdict};
 
@@ -182,18 +182,6 @@ fn packets_after_first<P: Payload>(flow: &Flow<P>) -> u32 {
     let segment_len = first.payload.segment_len().max(1);
     let beyond = flow.sent_nxt.distance_from(una + segment_len);
     beyond.div_ceil(segment_len)
-}
-
-/// The first packet goes out again, if it is cached.
-pub(super) fn retransmit_first<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) -> bool {
-    if !flow.cache.holds(flow.fh.una) {
-        return false;
-    }
-    let Some(piece) = flow.first_missing(Sender::GatewayAhead) else {
-        return false;
-    };
-    retransmit(flow, piece, Sender::GatewayAhead, cx);
-    true
 }
 
 pub(super) fn on_timeout<P: Payload>(

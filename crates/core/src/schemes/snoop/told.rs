@@ -22,8 +22,7 @@ use core::time::Duration;
 
 use holdfast_wire::{Instant, SackBlocks, Segment, SeqNum};
 
-use super::dup_acks::retransmit_first;
-use super::{Snoop, SnoopSet};
+use super::{Snoop, SnoopSet, retransmit_first};
 use crate::flow::Flow;
 use crate::mobile::InFlight;
 use crate::rtt::RttEstimator;

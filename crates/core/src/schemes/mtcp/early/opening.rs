@@ -32,8 +32,8 @@ pub(crate) struct Opening<P> {
     pub answer: P,
     /// The number that was chosen there.
     pub iss: SeqNum,
-    /// The opener has acknowledged that: the other end has been asked.
-    pub asked: bool,
+    /// The opener has acknowledged that, and the SYN went to the other end.
+    pub is_confirmed: bool,
     pub again_at: Option<Instant>,
     pub tries: u32,
     /// What the opener has sent since, in the order in which it came.
@@ -74,21 +74,22 @@ impl<P: Payload> Opening<P> {
         self.syn_packet.answered(&ack)
     }
 
-    /// Nobody was asked yet, and the opener speaks as one that is connected: the SYN may be forged.
+    /// The opener has not confirmed the answer, and its segment is one of an open connection: the
+    /// SYN may be forged.
     pub(super) fn is_of_another_connection(&self, direction: Direction, segment: &Segment) -> bool {
         let flags = segment.flags;
         direction.sender() == self.opener
-            && !self.asked
+            && !self.is_confirmed
             && flags.has(Flags::ACK)
             && !flags.has(Flags::SYN)
             && segment.ack != self.iss + 1
     }
 
-    /// Nobody was asked yet, and the other end speaks as one that is connected.
+    /// The opener has not confirmed the answer, and the other end has a connection already.
     pub(super) fn is_contradicted(&self, direction: Direction, segment: &Segment) -> bool {
         let of_opener = (direction == Direction::Downlink) == (self.opener == Side::Fh);
         let flags = segment.flags;
-        !of_opener && !self.asked && flags.has(Flags::ACK) && !flags.has(Flags::SYN)
+        !of_opener && !self.is_confirmed && flags.has(Flags::ACK) && !flags.has(Flags::SYN)
     }
 }
 

@@ -5,7 +5,7 @@ use holdfast_wire::SeqNum;
 
 use super::{Context, Mtcp, ShTcp, Window, save, window_of_mh};
 use crate::flow::Flow;
-use crate::schemes::mtcp::SplitState;
+use crate::split_state::SplitState;
 use crate::{Actions, Payload};
 
 impl ShTcp {
