@@ -21,6 +21,7 @@ mod mtcp_plus;
 mod observe;
 mod property;
 mod silence;
+mod sizes;
 mod snoop_1995;
 mod snoop_hostile;
 mod snoop_overload;
