@@ -1,25 +1,52 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What an MH does for its own flows, without any gateway or with one: the decisions.
+//! What an MH decides for its own flows, with a gateway or without, sans-IO.
 //!
-//! The flows' packets take no detour: a data path notes the newest ACK header of each
-//! ([`HostFlow`]), closes windows as it is told, and sends ACKs that look like the MH's last
-//! one. [`MobileHost`] says when, and for which flow:
+//! The flows' packets take no detour. A data path notes the newest ACK header of each flow
+//! ([`HostFlow`]), closes windows, withholds segments ([`withheld`]) and sends made ACKs.
+//! [`MobileHost`] decides when, and for which flow. The daemon and the simulator run the same
+//! object; both only move data between a data path and this machine.
+//!
+//! # Contract
+//!
+//! `MobileHost` reads no clock, no map and no socket. It has three kinds of methods:
+//!
+//! - **Inputs**, `handle_*`. Each takes the time `now`, which never goes back, and adds to
+//!   [`HostAction`]s, which the caller does in order. Reports of the link:
+//!   [`handle_link`](MobileHost::handle_link). Pauses that the data path has found:
+//!   [`handle_pauses`](MobileHost::handle_pauses). A probe that has left:
+//!   [`handle_probe_sent`](MobileHost::handle_probe_sent).
+//! - **Outputs**, `poll_timeout`, `flows_needed`, `needs_segment_count` and `orders_until`. Ask them
+//!   again after each input.
+//! - **Counters** and other getters.
+//!
+//! When [`poll_timeout`](MobileHost::poll_timeout) is due the caller does four things:
+//!
+//! 1. If [`needs_segment_count`](MobileHost::needs_segment_count), it gives the count to
+//!    [`handle_segment_count`](MobileHost::handle_segment_count).
+//! 2. It reads the flows that [`flows_needed`](MobileHost::flows_needed) names. If they cannot be
+//!    read it calls [`handle_unreadable`](MobileHost::handle_unreadable) and goes on with none.
+//! 3. It gives them to [`handle_timeout`](MobileHost::handle_timeout).
+//! 4. It does the actions. What it has ordered holds until
+//!    [`orders_until`](MobileHost::orders_until), and lapses if the caller hangs.
+//!
+//! # States
 //!
 //! ```text
 //!        going-down-soon               down
 //!   UP -----------------> WARNED -----------------> DOWN
-//!    ^                      | nothing came of it      |
+//!    ^                      | false alarm             |
 //!    +----------------------+-------------------------+
 //!          windows opened, ACKs made            up
 //! ```
 //!
 //! - `freeze` (T. Goff et al., "Freeze-TCP", 2000, section IV): WARNED closes each flow's
-//!   window one round trip before the link goes; UP opens it by three copies of the last ACK.
+//!   window one round trip before link down; UP opens it by three copies of the last ACK.
 //! - `fast-retransmit` (R. Caceres and L. Iftode, 1994): the three copies alone.
 //! - `mtcp` (K. Brown and S. Singh, "M-TCP", 1997, section 5.1): one marked ACK, by which an
 //!   M-TCP gateway knows that the MH is connected again.
-//! - `wake` (ours, docs/schemes/wake.md): one ACK of a segment kept in reserve ([`wake`]), which
-//!   wakes a Linux sender in its back-off.
+//! - `wake` (ours, docs/schemes/wake.md): the ACK of a withheld segment and ICMP unreachables
+//!   wake a Linux sender in its back-off. An outage without a report is seen by the silence of
+//!   downloads, and its end by keep-alive probes.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,46 +62,48 @@ mod opening;
 mod settings;
 #[cfg(test)]
 mod tests;
-pub mod wake;
+mod wake_up;
 mod warning;
+pub mod withheld;
 
-pub use action::{HostAction, HostLinkEvent, MadeAck};
-use answers::Unanswered;
+pub use action::{HostAction, HostLinkEvent, MadeAck, WakeUp};
+use answers::{Repeated, Unanswered};
 pub use flow::HostFlow;
 use flow::served;
 use opening::{Closed, Opening};
 pub use settings::{FreezeSet, MobileHostSettings, MobileScheme};
+use wake_up::WakeUps;
+pub use withheld::Download;
 
 /// Flows for which ACKs are made at one event, the newest first.
 pub const FLOWS_SERVED_MAX: usize = 1024;
 
 /// Copies of the last ACK after an outage (Freeze-TCP, section IV: "TR-ACKs").
 const COPIES_AFTER_OUTAGE: u8 = 3;
-/// Copies of the ACK that opens a window of which the sender may know no outage: one more
-/// than needed. Three might be taken for a loss.
+/// Copies of the ACK that opens a window after a false alarm: one more than needed. Three might be taken for a loss.
 const COPIES_AFTER_FALSE_ALARM: u8 = 2;
 /// An `up` so soon after another is the same one, by another source.
 const SAME_UP: Duration = Duration::from_secs(1);
-/// How long closed windows stay closed if nobody says so again: longer than a slow caller can
-/// keep the daemon from saying it.
+/// How long closed windows stay closed without renewal: longer than a slow caller can keep the
+/// daemon from it.
 const ORDER_LIFE: Duration = Duration::from_millis(500);
-/// How often it is said again.
+/// How often the order is renewed.
 const ORDER_RENEWAL: Duration = Duration::from_millis(50);
 /// The same for orders that always stand: what a hang of the daemon leaves held is one segment.
 const STANDING_ORDER_RENEWAL: Duration = Duration::from_millis(200);
 /// How often flows that begin after a warning are looked for, and round trips that have grown.
 const ADOPTION: Duration = Duration::from_millis(100);
-/// The marked ACK, and one that opens a window, is repeated to a flow of which nothing was
-/// heard since: after so long...
+/// The marked ACK, and one that opens a window, is repeated to a flow that has received nothing
+/// since: after this time...
 const REPEATED_AFTER: Duration = Duration::from_millis(100);
 /// ... and twice as long each time, so often, the first counted.
 const MARKS_MAX: u32 = 4;
-/// How often it is looked whether a link that is said to be down carries all the same.
+/// How often a link that is reported down is checked for new segments.
 const LOOK: Duration = Duration::from_secs(1);
 /// What still comes so soon after a `down`, or a round trip after, was on its way.
 const ON_ITS_WAY: Duration = Duration::from_millis(500);
-/// Warnings of which nothing comes keep windows closed for so long beyond `false_alarm`, and
-/// are then not heard for as long.
+/// False alarms keep windows closed for this time beyond `false_alarm`; warnings are then ignored
+/// for as long.
 const WARNED_MAX: Duration = Duration::from_secs(2);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,16 +129,32 @@ pub struct MobileHostCounters {
     pub frozen: u64,
     /// Flows that a warning came too late for (`today`).
     pub not_covered: u64,
-    /// Warnings of which nothing came.
+    /// Warnings without an outage.
     pub false_alarms: u64,
     /// ACKs made, copies counted.
     pub acks_made: u64,
     /// Windows opened in steps (`today`).
     pub opened_in_steps: u64,
+    /// Keep-alive probes sent (`wake`).
+    pub probes: u64,
+    /// FHs that answered the first probe: they pause (`wake`).
+    pub pauses: u64,
+    /// Outages without a report whose end a probed FH has shown (`wake`).
+    pub silent_outages: u64,
+    /// Wake-ups of silent flows at their timers (`wake`).
+    pub timed_wake_ups: u64,
 }
 
-/// The machine. `flows` of its inputs is asked for what the data path knows at the moment, and only
-/// when that is needed.
+/// The flows whose state the machine has to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FlowsNeeded {
+    /// These.
+    Some(BTreeSet<FlowKey>),
+    /// All.
+    All,
+}
+
+/// The machine.
 #[derive(Debug)]
 pub struct MobileHost {
     settings: MobileHostSettings,
@@ -127,16 +172,18 @@ pub struct MobileHost {
     last_up: Option<Instant>,
     /// Since when something is closed without an outage.
     closed_since: Option<Instant>,
-    /// Warnings are not heard until then.
+    /// Warnings are ignored until then.
     deaf_until: Instant,
-    /// When the machine was last asked; orders were renewed then.
-    asked_at: Instant,
+    /// When the last input came; orders were renewed then.
+    called_at: Instant,
+    /// Of `wake`.
+    wake_ups: WakeUps,
     counters: MobileHostCounters,
 }
 
 impl MobileHost {
     /// A machine whose link is up.
-    pub const fn new(settings: MobileHostSettings) -> Self {
+    pub fn new(settings: MobileHostSettings) -> Self {
         Self {
             settings,
             phase: Phase::Up,
@@ -149,14 +196,9 @@ impl MobileHost {
             last_up: None,
             closed_since: None,
             deaf_until: Instant::ZERO,
-            asked_at: Instant::ZERO,
-            counters: MobileHostCounters {
-                frozen: 0,
-                not_covered: 0,
-                false_alarms: 0,
-                acks_made: 0,
-                opened_in_steps: 0,
-            },
+            called_at: Instant::ZERO,
+            wake_ups: WakeUps::default(),
+            counters: MobileHostCounters::default(),
         }
     }
 
@@ -177,7 +219,7 @@ impl MobileHost {
 
     /// Until when closed windows are to stay closed, and limited ones limited; none if there is none.
     ///
-    /// With `wake` it holds always: until then a reserve is kept.
+    /// With `wake` it holds always: until then segments are withheld.
     pub fn orders_until(&self, now: Instant) -> Option<Instant> {
         self.has_orders().then(|| now + ORDER_LIFE)
     }
@@ -187,39 +229,25 @@ impl MobileHost {
         self.settings.scheme == MobileScheme::Wake || some
     }
 
-    /// The FH pauses, and the data path has let the flow's reserve go: nothing below the MH's own
-    /// number leaves any more.
-    pub fn handle_pause(&mut self, key: FlowKey, actions: &mut Vec<HostAction>) {
-        // In an outage it would be lost; what wakes the FH then says the same.
-        if !matches!(self.phase, Phase::Down { .. }) {
-            self.send(key, MadeAck::Last, 1, actions);
-        }
+    /// The link is reported down.
+    pub const fn is_down(&self) -> bool {
+        matches!(self.phase, Phase::Down { .. })
     }
 
-    /// Something became of the link.
+    /// Something became of the link. `flows` are all.
     pub fn handle_link(
         &mut self,
         event: HostLinkEvent,
+        flows: &[HostFlow],
         now: Instant,
-        flows: &mut dyn FnMut() -> Vec<HostFlow>,
         actions: &mut Vec<HostAction>,
     ) {
         self.void_what_has_lapsed(now, actions);
+        self.wake_ups.handle_link(event, now);
         match event {
             HostLinkEvent::GoingDownSoon(lead) => self.on_warning(lead, now, flows, actions),
-            HostLinkEvent::Down => {
-                if !matches!(self.phase, Phase::Down { .. }) {
-                    let (since, look_at) = (now, now + LOOK);
-                    self.phase = Phase::Down { since, look_at };
-                }
-                // Nothing reaches the FH any more.
-                self.pending.clear();
-                self.closed_since = None;
-                if self.unanswered.is_some() || !self.openings.is_empty() {
-                    self.close_again(&flows(), actions);
-                }
-            }
-            HostLinkEvent::Up => self.on_up(now, flows, actions),
+            HostLinkEvent::Down => self.on_down(flows, now, actions),
+            HostLinkEvent::Up => self.on_up(flows, now, actions),
         }
     }
 
@@ -237,13 +265,14 @@ impl MobileHost {
         let step = self.openings.values().map(Opening::due).min();
         let repetition = self.unanswered.as_ref().map(|unanswered| unanswered.due);
         let early = self.next_false_alarm();
-        let all = [warned, early, renewal, pending, step, repetition];
+        let wake_up = self.wake_ups.poll_timeout(self.called_at);
+        let all = [warned, early, renewal, pending, step, repetition, wake_up];
         all.into_iter().flatten().min()
     }
 
-    /// Of which flows [`handle_timeout`](Self::handle_timeout) asks at this time; none: of all. Who can
-    /// look up a single one need not read the others: steps are due every few milliseconds.
-    pub fn flows_due(&self, now: Instant) -> Option<BTreeSet<FlowKey>> {
+    /// The flows that [`handle_timeout`](Self::handle_timeout) has to know at this time. Steps and
+    /// probes are due every few milliseconds, and need a few.
+    pub fn flows_needed(&self, now: Instant) -> FlowsNeeded {
         let asks_for_all = match self.phase {
             Phase::Warned {
                 until, adopt_at, ..
@@ -251,24 +280,30 @@ impl MobileHost {
             Phase::Down { look_at, .. } => look_at <= now && !self.closed.is_empty(),
             Phase::Up => false,
         };
-        if asks_for_all {
-            return None;
+        if asks_for_all || self.wake_ups.need_all(now) {
+            return FlowsNeeded::All;
         }
         let pending = self.pending.iter().filter(|(_, at)| **at <= now);
         let mut due: BTreeSet<_> = pending.map(|(key, _)| *key).collect();
         let openings = self.openings.iter();
-        due.extend(openings.filter_map(|(key, its)| (its.due() <= now).then_some(*key)));
-        if let Some(unanswered) = self.unanswered.as_ref().filter(|its| its.due <= now) {
-            due.extend(unanswered.of.as_ref()?.keys());
+        let is_due = |opening: &Opening| opening.due() <= now;
+        due.extend(openings.filter_map(|(key, opening)| is_due(opening).then_some(*key)));
+        match &self.unanswered {
+            Some(Unanswered { due: at, flows, .. }) if *at <= now => match flows {
+                Some(flows) => due.extend(flows.keys()),
+                None => return FlowsNeeded::All,
+            },
+            _ => {}
         }
-        Some(due)
+        due.extend(self.wake_ups.probed(now));
+        FlowsNeeded::Some(due)
     }
 
-    /// Does what is due.
+    /// Does what is due. `flows` are those that [`flows_needed`](Self::flows_needed) names.
     pub fn handle_timeout(
         &mut self,
+        flows: &[HostFlow],
         now: Instant,
-        flows: &mut dyn FnMut() -> Vec<HostFlow>,
         actions: &mut Vec<HostAction>,
     ) {
         self.void_what_has_lapsed(now, actions);
@@ -281,20 +316,20 @@ impl MobileHost {
                 };
         }
         if self.pending.values().any(|at| *at <= now) {
-            self.close_due(now, &flows(), actions);
+            self.close_due(now, flows, actions);
         }
         if self.openings.values().any(|opening| opening.due() <= now) {
-            self.step_openings(now, &flows(), actions);
+            self.step_openings(now, flows, actions);
         }
         if let Phase::Warned { until, .. } = self.phase
             && now < until
             && self.next_false_alarm().is_some_and(|at| at <= now)
         {
-            self.open_early(now, &flows(), actions);
+            self.open_early(now, flows, actions);
         }
         match self.phase {
             Phase::Warned { until, .. } if now >= until => {
-                self.end_false_alarm(now, &flows(), actions);
+                self.end_false_alarm(now, flows, actions);
             }
             Phase::Warned {
                 goes_at,
@@ -306,34 +341,36 @@ impl MobileHost {
                     until,
                     adopt_at: now + ADOPTION,
                 };
-                self.warn_flows(goes_at, now, &flows(), actions);
+                self.warn_flows(goes_at, now, flows, actions);
             }
             Phase::Down { since, look_at } if now >= look_at && !self.closed.is_empty() => {
                 let look_at = now + LOOK;
                 self.phase = Phase::Down { since, look_at };
-                self.look_whether_it_carries(since, now, &flows(), actions);
+                self.check_link_down(since, now, flows, actions);
             }
             _ => {}
         }
         if matches!(&self.unanswered, Some(unanswered) if unanswered.due <= now) {
-            self.say_again(now, &flows(), actions);
+            self.repeat_acks(now, flows, actions);
+        }
+        if self.settings.scheme == MobileScheme::Wake {
+            self.handle_wake_timeout(flows, now, actions);
         }
     }
 
-    /// A link that is said to be down, but of which something new is heard, is up: nobody may
-    /// be there to say so.
-    fn look_whether_it_carries(
+    /// A link that is reported down, but delivers new segments, is up: the report of that is missing.
+    fn check_link_down(
         &mut self,
         since: Instant,
         now: Instant,
         flows: &[HostFlow],
         actions: &mut Vec<HostAction>,
     ) {
-        let carries = flows.iter().any(|flow| {
+        let is_up = flows.iter().any(|flow| {
             let late = since + flow.round_trip().unwrap_or_default().max(ON_ITS_WAY);
-            flow.heard_at.is_some_and(|heard| heard > late)
+            flow.received_at.is_some_and(|received| received > late)
         });
-        if carries {
+        if is_up {
             self.phase = Phase::Up;
             self.last_up = Some(now);
             self.open_all(now, COPIES_AFTER_OUTAGE, flows, actions);
@@ -343,7 +380,7 @@ impl MobileHost {
     /// Opens what is closed: the owner is leaving.
     pub fn release(&mut self, now: Instant, actions: &mut Vec<HostAction>) {
         self.phase = Phase::Up;
-        // Nobody is there for steps.
+        // No later input makes steps.
         self.open_all(now, COPIES_AFTER_OUTAGE, &[], actions);
         for key in core::mem::take(&mut self.openings).into_keys() {
             actions.push(HostAction::Open(key));
@@ -352,12 +389,21 @@ impl MobileHost {
         self.unanswered = None;
     }
 
-    fn on_up(
-        &mut self,
-        now: Instant,
-        flows: &mut dyn FnMut() -> Vec<HostFlow>,
-        actions: &mut Vec<HostAction>,
-    ) {
+    fn on_down(&mut self, flows: &[HostFlow], now: Instant, actions: &mut Vec<HostAction>) {
+        if !self.is_down() {
+            let (since, look_at) = (now, now + LOOK);
+            self.phase = Phase::Down { since, look_at };
+        }
+        // Nothing reaches the FH any more.
+        self.pending.clear();
+        self.closed_since = None;
+        self.close_again(flows, actions);
+        if self.settings.scheme == MobileScheme::Wake {
+            Self::renew_echoes(flows, actions);
+        }
+    }
+
+    fn on_up(&mut self, flows: &[HostFlow], now: Instant, actions: &mut Vec<HostAction>) {
         let same = self
             .last_up
             .is_some_and(|last| now.saturating_since(last) < SAME_UP);
@@ -368,36 +414,42 @@ impl MobileHost {
         self.last_up = Some(now);
         // Those that were closed come first, whatever is known of them.
         let opened: BTreeSet<_> = self.closed.keys().copied().collect();
-        let known = if opened.is_empty() {
-            Vec::new()
-        } else {
-            flows()
+        let MobileHostSettings {
+            scheme,
+            set,
+            tr_acks,
+            ..
+        } = self.settings;
+        let copies = match (scheme, set) {
+            (MobileScheme::Freeze, FreezeSet::Today) if !tr_acks => 1,
+            // Section IV-A, "No TR-ACK": it waits for the sender's next segment.
+            (MobileScheme::Freeze, FreezeSet::Published) if !tr_acks => 0,
+            _ => COPIES_AFTER_OUTAGE,
         };
-        let is_freeze = self.settings.scheme == MobileScheme::Freeze;
-        let without_tr_acks = is_freeze && !self.settings.tr_acks;
-        let is_today = self.settings.set == FreezeSet::Today;
-        // Section IV-A, "No TR-ACK": it waits for the sender's next segment.
-        let copies = [COPIES_AFTER_OUTAGE, u8::from(is_today)][usize::from(without_tr_acks)];
-        self.open_all(now, copies, &known, actions);
-        // An ACK with an old clock may make a Linux sender undo its timeout, and wait for what is lost.
-        if without_tr_acks || is_freeze && is_today {
-            return;
-        }
-        let (ack, copies) = match self.settings.scheme {
-            MobileScheme::Freeze | MobileScheme::FastRetransmit => (MadeAck::Last, copies),
-            MobileScheme::Mtcp => (MadeAck::Marked, 1),
-            MobileScheme::Wake => (MadeAck::Wake, 1),
+        self.open_all(now, copies, flows, actions);
+        let repeated = match (scheme, set) {
+            // An ACK with an old clock may make a Linux sender undo its timeout, and wait for
+            // what is lost.
+            (MobileScheme::Freeze, FreezeSet::Today) => return,
+            (MobileScheme::Freeze, FreezeSet::Published) if !tr_acks => return,
+            (MobileScheme::Freeze | MobileScheme::FastRetransmit, _) => None,
+            (MobileScheme::Mtcp, _) => Some(Repeated::Ack(MadeAck::Marked)),
+            (MobileScheme::Wake, _) => Some(Repeated::WakeUp),
         };
         let was_down = matches!(was, Phase::Down { .. });
-        for flow in served(&flows(), now) {
-            // Without a word of an outage: one that is heard needs nothing, and its sender
-            // would take three equal ACKs for a loss.
-            let is_well = !was_down && flow.is_heard(now);
-            if !is_well && !opened.contains(&flow.key) {
-                self.send(flow.key, ack, copies, actions);
+        for flow in served(flows, now) {
+            // Without a report of an outage: a flow that receives data needs nothing, and its
+            // sender would take three equal ACKs for a loss.
+            let is_well = !was_down && flow.has_received_lately(now);
+            if is_well || opened.contains(&flow.key) {
+                continue;
+            }
+            match repeated {
+                None => self.send(flow.key, MadeAck::Last, copies, actions),
+                Some(ack) => self.send_repeated(ack, flow, now, actions),
             }
         }
-        if matches!(ack, MadeAck::Marked | MadeAck::Wake) {
+        if let Some(ack) = repeated {
             self.await_answers(ack, None, MARKS_MAX, now);
         }
     }

@@ -11,7 +11,7 @@ use std::io;
 use std::time::Duration;
 
 use holdfast_core::FlowKey;
-use holdfast_core::mobile_host::wake;
+use holdfast_core::mobile_host::withheld;
 use holdfast_wire::{Instant, SeqNum};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
@@ -406,7 +406,7 @@ impl FlowMaps {
     pub fn pausing(&self, now: Instant) -> io::Result<Vec<NotedFlow>> {
         let mut held = self.reserved(NotedReserve::is_held)?;
         held.retain(|(noted, reserve)| {
-            let quiet = wake::quiet(noted.flow.srtt);
+            let quiet = withheld::quiet(noted.flow.srtt);
             reserve.held_at.is_some_and(|at| at + quiet <= now)
         });
         Ok(held.into_iter().map(|(noted, _)| noted).collect())

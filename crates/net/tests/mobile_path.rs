@@ -170,8 +170,8 @@ fn a_download_is_noted_closed_and_opened_again_by_a_made_ack() {
             });
             let noted = download.noted();
             assert!(noted.flow.round_trip().unwrap() < LIMIT);
-            assert!(noted.mh_scale.is_some(), "its SYN was seen");
-            assert!(noted.flow.timestamps.is_some() && noted.data_at.is_some());
+            assert!(noted.flow.window_shift.is_some(), "its SYN was seen");
+            assert!(noted.flow.timestamps.is_some() && noted.flow.data_at.is_some());
             let maps = download.path().maps();
             download.close(maps, LIMIT);
             maps.open_window(&noted.flow.key).unwrap();

@@ -168,11 +168,16 @@ impl GatewayPlan {
 pub struct MobilePlan {
     /// The machine's settings, the scheme among them.
     pub settings: MobileHostSettings,
-    /// From the begin or end of an outage to the word of it; none: nobody tells of it.
-    pub told_after: Option<Duration>,
-    /// So long before an outage begins it is announced, with its time; sooner than that after
-    /// the last one: as soon as the link is back. None: never.
+    /// From the begin or end of an outage to its report; none: it is not reported.
+    pub reported_after: Option<Duration>,
+    /// A warning with its time comes this long before an outage; sooner than that after the last
+    /// one: as soon as the link is up. None: never.
     pub warned_before: Option<Duration>,
+    /// At this time link down and link up are reported although the link stays as it is; none:
+    /// never.
+    pub false_alarm_at: Option<Duration>,
+    /// With `wake`: outages without a report are looked for, as in `holdfast mobile`.
+    pub detects_silence: bool,
 }
 
 /// One transfer over a TCP connection. The MH opens the connection.

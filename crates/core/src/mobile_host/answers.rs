@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Windows that open, at once or in steps, and ACKs that are said again to flows of which nothing is
-//! heard.
+//! Windows that open, at once or in steps, and ACKs that are repeated to flows that receive nothing.
 
 use std::collections::BTreeMap;
 
@@ -19,12 +18,21 @@ const OPENINGS_MAX: usize = 32;
 /// ACKs that open a window go out so often, the first counted.
 const REPETITIONS_MAX: u32 = 7;
 
+/// What is repeated to a flow that receives nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Repeated {
+    /// One of this ACK.
+    Ack(MadeAck),
+    /// The packets that wake the FH.
+    WakeUp,
+}
+
 /// ACKs that wait for an answer.
 #[derive(Clone, Debug)]
 pub(super) struct Unanswered {
-    pub(super) ack: MadeAck,
+    pub(super) ack: Repeated,
     /// Of these flows; none: of all that are live.
-    pub(super) of: Option<BTreeMap<FlowKey, Closed>>,
+    pub(super) flows: Option<BTreeMap<FlowKey, Closed>>,
     pub(super) since: Instant,
     pub(super) due: Instant,
     pub(super) sent: u32,
@@ -32,7 +40,7 @@ pub(super) struct Unanswered {
 }
 
 impl MobileHost {
-    /// Opens what is closed and says so, again to those that do not answer.
+    /// Opens what is closed and sends its ACKs, repeated to those that do not answer.
     pub(super) fn open_all(
         &mut self,
         now: Instant,
@@ -62,7 +70,7 @@ impl MobileHost {
             let opening = known.and_then(|flow| Opening::begin(flow, closed, now));
             if let Some(opening) = opening.filter(|_| self.openings.len() < OPENINGS_MAX) {
                 self.counters.opened_in_steps += 1;
-                self.limit(*key, opening.said(), actions);
+                self.limit(*key, opening.advertised(), actions);
                 self.openings.insert(*key, opening);
                 continue;
             }
@@ -73,39 +81,45 @@ impl MobileHost {
         }
         if !opened.is_empty() && copies > 0 {
             let mut opened = opened;
-            // Who has not answered an earlier one is asked on.
+            // A flow that has not answered an earlier one gets repetitions on.
             for (key, closed) in self.not_answered(flows) {
                 if opened.len() < FLOWS_SERVED_MAX {
                     opened.entry(key).or_insert(closed);
                 }
             }
-            self.await_answers(MadeAck::Last, Some(opened), REPETITIONS_MAX, now);
+            self.await_answers(
+                Repeated::Ack(MadeAck::Last),
+                Some(opened),
+                REPETITIONS_MAX,
+                now,
+            );
         }
     }
 
     /// Flows of the last opening that are known and have not answered it.
     fn not_answered(&mut self, flows: &[HostFlow]) -> Vec<(FlowKey, Closed)> {
         let Some(Unanswered {
-            of: Some(of),
+            flows: Some(opened),
             since,
             ..
         }) = self.unanswered.take()
         else {
             return Vec::new();
         };
-        let waits = |flow: &&HostFlow| flow.heard_at.is_none_or(|at| at < since);
+        let waits = |flow: &&HostFlow| flow.received_at.is_none_or(|at| at < since);
         let waiting = flows.iter().filter(waits);
-        let of = waiting.filter_map(|flow| of.get(&flow.key).map(|closed| (flow.key, *closed)));
-        of.collect()
+        let waiting =
+            waiting.filter_map(|flow| opened.get(&flow.key).map(|closed| (flow.key, *closed)));
+        waiting.collect()
     }
 
-    /// Nobody has asked for so long that the orders have lapsed (the caller hung, or was suspended):
-    /// windows went out as they are, and the FHs were told so. What was ordered is no longer true,
-    /// but in an outage, in which nobody has heard anything.
+    /// No input came until the orders lapsed (the caller hung, or was suspended):
+    /// windows went out as they are, and the FHs received them. The orders do not hold any more,
+    /// but in an outage, in which no FH has received anything.
     pub(super) fn void_what_has_lapsed(&mut self, now: Instant, actions: &mut Vec<HostAction>) {
-        let asked_at = core::mem::replace(&mut self.asked_at, now);
+        let called_at = core::mem::replace(&mut self.called_at, now);
         let some = !self.closed.is_empty() || !self.openings.is_empty();
-        let lapsed = some && now.saturating_since(asked_at) > ORDER_LIFE;
+        let lapsed = some && now.saturating_since(called_at) > ORDER_LIFE;
         if !lapsed || matches!(self.phase, Phase::Down { .. }) {
             return;
         }
@@ -135,7 +149,7 @@ impl MobileHost {
                 return true;
             }
             let flow = flows.iter().find(|flow| flow.key == *key);
-            let before = opening.said();
+            let before = opening.advertised();
             let step = match flow {
                 Some(flow) => opening.step(flow, now),
                 // One that could not be read is not gone.
@@ -157,7 +171,7 @@ impl MobileHost {
         self.openings = openings;
     }
 
-    /// The link is gone: of flows that were being opened, or that have not answered yet, nothing is
+    /// The link is down: of flows that were being opened, or that have not answered yet, nothing is
     /// known but that their windows were closed. They are again.
     ///
     /// The word of a carrier may come so late that the announced outage was taken for a false alarm.
@@ -188,14 +202,14 @@ impl MobileHost {
 
     pub(super) fn await_answers(
         &mut self,
-        ack: MadeAck,
-        of: Option<BTreeMap<FlowKey, Closed>>,
+        ack: Repeated,
+        flows: Option<BTreeMap<FlowKey, Closed>>,
         most: u32,
         now: Instant,
     ) {
         self.unanswered = Some(Unanswered {
             ack,
-            of,
+            flows,
             since: now,
             due: now + REPEATED_AFTER,
             sent: 1,
@@ -203,39 +217,55 @@ impl MobileHost {
         });
     }
 
-    /// Flows of which nothing was heard since the link is back: the ACK may be lost.
-    pub(super) fn say_again(
+    pub(super) fn send_repeated(
+        &mut self,
+        ack: Repeated,
+        flow: &HostFlow,
+        now: Instant,
+        actions: &mut Vec<HostAction>,
+    ) {
+        match ack {
+            Repeated::Ack(ack) => self.send(flow.key, ack, 1, actions),
+            Repeated::WakeUp => {
+                self.counters.acks_made += 1;
+                self.wake_up(flow, now, actions);
+            }
+        }
+    }
+
+    /// Flows that received nothing since link up: the ACK may be lost.
+    pub(super) fn repeat_acks(
         &mut self,
         now: Instant,
         flows: &[HostFlow],
         actions: &mut Vec<HostAction>,
     ) {
-        let Some(mut of) = self.unanswered.take() else {
+        let Some(mut unanswered) = self.unanswered.take() else {
             return;
         };
         let waits = |flow: &&HostFlow| {
-            let asked = of
-                .of
+            let counts = unanswered
+                .flows
                 .as_ref()
                 .is_none_or(|keys| keys.contains_key(&flow.key));
-            asked && flow.heard_at.is_none_or(|at| at < of.since)
+            counts && flow.received_at.is_none_or(|at| at < unanswered.since)
         };
         let waiting: Vec<_> = flows.iter().filter(waits).copied().collect();
         for flow in waiting.iter().take(FLOWS_SERVED_MAX) {
             // Marks are for what is live; what was closed is to be opened in any case.
-            let wanted = of.of.is_some() || flow.is_live(now);
+            let wanted = unanswered.flows.is_some() || flow.is_live(now);
             // Of one that opens in steps each step is an ACK; one that is closed again waits.
             let is_open =
                 !self.openings.contains_key(&flow.key) && !self.closed.contains_key(&flow.key);
             let wanted = wanted && is_open;
-            if wanted && flow.is_late(of.since, now) {
-                self.send(flow.key, of.ack, 1, actions);
+            if wanted && flow.is_late(unanswered.since, now) {
+                self.send_repeated(unanswered.ack, flow, now, actions);
             }
         }
-        of.due = now + REPEATED_AFTER * (1 << of.sent);
-        of.sent += 1;
-        if of.sent < of.most && !waiting.is_empty() {
-            self.unanswered = Some(of);
+        unanswered.due = now + REPEATED_AFTER * (1 << unanswered.sent);
+        unanswered.sent += 1;
+        if unanswered.sent < unanswered.most && !waiting.is_empty() {
+            self.unanswered = Some(unanswered);
         }
     }
 }

@@ -6,11 +6,12 @@ use core::time::Duration;
 use holdfast_wire::{Instant, SackBlocks, SeqNum, Timestamps};
 
 use super::FLOWS_SERVED_MAX;
+use super::withheld::Download;
 use crate::FlowKey;
 
-/// A flow of which neither end was heard for so long has nothing to lose.
+/// A flow without a segment of either end for this time has nothing to lose.
 const IDLE_MAX: Duration = Duration::from_secs(600);
-/// The round trip of a flow of which none was measured (RFC 6298, 2.1: the first RTO).
+/// The round trip of a flow without a measured one (RFC 6298, 2.1: the first RTO).
 pub(super) const ROUND_TRIP_UNKNOWN: Duration = Duration::from_secs(1);
 
 /// A flow as the data path knows it.
@@ -22,9 +23,9 @@ pub struct HostFlow {
     pub snd_nxt: SeqNum,
     /// What the MH has acknowledged.
     pub rcv_nxt: SeqNum,
-    /// The window that the MH itself said last, not scaled.
+    /// The newest window of the MH itself, not scaled.
     pub window: u16,
-    /// By so many bits that is shifted (RFC 7323, Rcv.Wind.Shift), 0 to 14; none: its SYN was not
+    /// The bits by which it is shifted (RFC 7323, Rcv.Wind.Shift), 0 to 14; none: its SYN was not
     /// seen.
     pub window_shift: Option<u8>,
     /// The newest clocks that the MH sent.
@@ -38,11 +39,17 @@ pub struct HostFlow {
     /// When the MH last sent something.
     pub sent_at: Instant,
     /// When something of the FH last came.
-    pub heard_at: Option<Instant>,
+    pub received_at: Option<Instant>,
     /// It carries options that a made ACK could not have (MPTCP, MD5, AO).
     pub is_opaque: bool,
     /// The FH has sent all that it has to send.
     pub is_finished: bool,
+    /// When the newest payload of the FH came.
+    pub data_at: Option<Instant>,
+    /// Both ends permit SACK (RFC 2018).
+    pub permits_sack: bool,
+    /// With `wake`: what is known of the data of the FH; none: nothing.
+    pub download: Option<Download>,
 }
 
 impl HostFlow {
@@ -56,7 +63,7 @@ impl HostFlow {
         self.window_shift.unwrap_or(0).min(14)
     }
 
-    /// The window that the MH itself said last, in bytes; less, if its scale is not known.
+    /// The newest window of the MH itself, in bytes; less, if its scale is not known.
     pub fn window_bytes(&self) -> u32 {
         u32::from(self.window) << self.shift()
     }
@@ -72,28 +79,42 @@ impl HostFlow {
         u16::try_from(units).map_or(self.window, |units| units.min(self.window))
     }
 
-    /// The first number from `edge` on at which a window said now can end.
+    /// The first number from `edge` on at which a window can end now.
     pub(super) fn aligned(&self, edge: SeqNum) -> SeqNum {
         let unit = 1_u32 << self.shift();
         self.rcv_nxt + edge.distance_from(self.rcv_nxt).div_ceil(unit) * unit
     }
 
     pub(super) fn newest(&self) -> Instant {
-        self.heard_at
-            .map_or(self.sent_at, |heard| heard.max(self.sent_at))
+        self.received_at
+            .map_or(self.sent_at, |received| received.max(self.sent_at))
     }
 
     /// Something of the FH came within the last round trip.
-    pub(super) fn is_heard(&self, now: Instant) -> bool {
+    pub(super) fn has_received_lately(&self, now: Instant) -> bool {
         let round_trip = self.round_trip().unwrap_or(ROUND_TRIP_UNKNOWN);
-        self.heard_at
-            .is_some_and(|heard| now.saturating_since(heard) <= round_trip)
+        self.received_at
+            .is_some_and(|received| now.saturating_since(received) <= round_trip)
     }
 
     /// An answer to what was sent then would be here by now. Copies sent before that would be
     /// taken for duplicates of a loss.
     pub(super) fn is_late(&self, since: Instant, now: Instant) -> bool {
         now.saturating_since(since) > self.round_trip().unwrap_or_default()
+    }
+
+    /// The newest data end an answer: the FH waits for a request, and pauses.
+    pub(super) fn is_answered(&self) -> bool {
+        let ack = self.rcv_nxt;
+        self.download.is_some_and(|download| {
+            download.pushed_end == Some(ack) && download.boundaries.ends_answer(ack)
+        })
+    }
+
+    /// The FH can use an ICMP unreachable: it knows SACK or timestamps. One without either
+    /// retransmits from there on one segment a round trip.
+    pub(super) const fn takes_unreachable(&self) -> bool {
+        self.permits_sack || self.timestamps.is_some()
     }
 
     pub(super) fn is_live(&self, now: Instant) -> bool {

@@ -35,9 +35,23 @@ fn flow(port: u16) -> HostFlow {
         srtt: Some(RTT),
         rtt: Some(RTT),
         sent_at: at(0),
-        heard_at: Some(at(0)),
+        received_at: Some(at(0)),
         is_opaque: false,
         is_finished: false,
+        data_at: None,
+        permits_sack: true,
+        download: None,
+    }
+}
+
+/// A flow of this port, from which a segment came at that time.
+pub(super) fn wake_flow(port: u16, received_at: Instant) -> HostFlow {
+    HostFlow {
+        srtt: Some(Duration::from_millis(50)),
+        rtt: None,
+        sent_at: received_at,
+        received_at: Some(received_at),
+        ..flow(port)
     }
 }
 
@@ -60,9 +74,7 @@ impl Bench {
 
     fn link(&mut self, event: HostLinkEvent, now: Instant) -> Vec<HostAction> {
         let mut actions = Vec::new();
-        let flows = self.flows.clone();
-        let mut source = || flows.clone();
-        self.host.handle_link(event, now, &mut source, &mut actions);
+        self.host.handle_link(event, &self.flows, now, &mut actions);
         actions
     }
 
@@ -71,9 +83,7 @@ impl Bench {
         let mut all = Vec::new();
         while let Some(due) = self.host.poll_timeout().filter(|due| *due <= end) {
             let mut actions = Vec::new();
-            let flows = self.flows.clone();
-            let mut source = || flows.clone();
-            self.host.handle_timeout(due, &mut source, &mut actions);
+            self.host.handle_timeout(&self.flows, due, &mut actions);
             let again = self.host.poll_timeout();
             assert!(again.is_none_or(|again| again > due), "due for ever");
             all.extend(actions.into_iter().map(|action| (due, action)));
@@ -175,7 +185,7 @@ fn after_a_warned_outage_windows_open_and_three_copies_of_the_last_ack_go_out() 
     assert_eq!(actions, expected.collect::<Vec<_>>().concat());
     assert_eq!(bench.host.orders_until(at(20_000)), None);
     // One answers, one does not.
-    bench.flows[0].heard_at = Some(at(20_050));
+    bench.flows[0].received_at = Some(at(20_050));
     let again = bench.until(at(60_000));
     assert_eq!(again.len(), 6, "and then no more");
     assert!(
@@ -212,9 +222,9 @@ fn a_link_said_to_be_down_of_which_something_is_heard_is_up() {
     bench.link(HostLinkEvent::GoingDownSoon(None), at(0));
     bench.link(HostLinkEvent::Down, at(50));
     // It was on its way.
-    bench.flows[0].heard_at = Some(at(300));
+    bench.flows[0].received_at = Some(at(300));
     assert!(bench.until(at(5_000)).is_empty());
-    bench.flows[0].heard_at = Some(at(5_100));
+    bench.flows[0].received_at = Some(at(5_100));
     let happened = bench.until(at(6_100));
     let opened = happened
         .iter()
@@ -268,7 +278,7 @@ fn a_flow_without_a_round_trip_is_not_closed_long_before_the_link_goes() {
 #[test]
 fn flows_that_are_heard_are_left_alone_when_an_up_comes_out_of_nothing() {
     let mut bench = Bench::of(MobileScheme::FastRetransmit);
-    bench.flows[0].heard_at = Some(at(4_990));
+    bench.flows[0].received_at = Some(at(4_990));
     let keys = bench.keys();
     let actions = bench.link(HostLinkEvent::Up, at(5_000));
     assert_eq!(actions, [send(keys[1], MadeAck::Last, 3)]);
@@ -350,7 +360,7 @@ fn today_who_was_not_closed_is_left_to_its_sender() {
         |action: &HostAction| matches!(action, HostAction::Send { key, .. } if *key == late.key);
     assert!(actions.len() == 4 && !actions.iter().any(to_late));
     for flow in &mut bench.flows {
-        flow.heard_at = Some(at(980));
+        flow.received_at = Some(at(980));
     }
     // Nobody foresaw the next one.
     bench.link(HostLinkEvent::Down, at(5_000));
@@ -398,7 +408,7 @@ fn the_marked_ack_goes_once_to_who_answers_and_again_to_who_does_not() {
     let keys = bench.keys();
     let actions = bench.link(HostLinkEvent::Up, at(2_000));
     assert_eq!(actions, [0, 1].map(|n| send(keys[n], MadeAck::Marked, 1)));
-    bench.flows[0].heard_at = Some(at(2_050));
+    bench.flows[0].received_at = Some(at(2_050));
     let happened = bench.until(at(60_000));
     let times: Vec<_> = happened
         .iter()
@@ -417,7 +427,7 @@ fn flows_that_are_idle_finished_or_not_understood_are_left_alone() {
     bench.flows[1].is_finished = true;
     let mut idle = flow(1002);
     let now = at(700_000);
-    idle.heard_at = None;
+    idle.received_at = None;
     bench.flows.push(idle);
     bench.link(HostLinkEvent::Down, at(0));
     assert!(bench.link(HostLinkEvent::Up, now).is_empty());
@@ -428,7 +438,7 @@ fn no_event_makes_acks_for_more_flows_than_the_limit_and_the_newest_come_first()
     let mut bench = Bench::of(MobileScheme::FastRetransmit);
     bench.flows = (0..3_000).map(flow).collect();
     for (number, flow) in bench.flows.iter_mut().enumerate() {
-        flow.heard_at = Some(at(number as u64));
+        flow.received_at = Some(at(number as u64));
     }
     bench.link(HostLinkEvent::Down, at(3_000));
     let actions = bench.link(HostLinkEvent::Up, at(4_000));
@@ -465,16 +475,37 @@ fn a_warning_during_the_outage_changes_nothing() {
 #[test]
 fn after_an_unforeseen_outage_each_live_flow_is_woken_and_again_until_it_answers() {
     let mut bench = Bench::of(MobileScheme::Wake);
-    assert!(bench.link(HostLinkEvent::Down, at(0)).is_empty());
     let keys = bench.keys();
+    let renewed = bench.link(HostLinkEvent::Down, at(0));
+    let lasts = Duration::from_secs(3_600);
+    assert_eq!(
+        renewed,
+        [0, 1].map(|n| HostAction::RenewEcho {
+            key: keys[n],
+            lasts
+        })
+    );
+    let wake_up = |key| {
+        HostAction::WakeUp(WakeUp {
+            key,
+            unreachables: 0,
+            boundary_acks: 0,
+            sends_ack: true,
+            renews_echo_for: Duration::from_secs(10),
+        })
+    };
     let actions = bench.link(HostLinkEvent::Up, at(2_000));
-    assert_eq!(actions, [0, 1].map(|n| send(keys[n], MadeAck::Wake, 1)));
-    bench.flows[0].heard_at = Some(at(2_050));
+    assert_eq!(
+        actions,
+        [0, 1].map(|n| wake_up(keys[n])),
+        "without data in flight"
+    );
+    bench.flows[0].received_at = Some(at(2_050));
     let times: Vec<_> = bench
         .until(at(10_000))
         .into_iter()
         .map(|(when, action)| {
-            assert_eq!(action, send(keys[1], MadeAck::Wake, 1));
+            assert_eq!(action, wake_up(keys[1]));
             when.saturating_since(at(2_000)).as_millis()
         })
         .collect();
@@ -493,12 +524,13 @@ fn the_order_to_keep_reserves_stands_while_somebody_renews_it() {
 #[test]
 fn a_pause_is_answered_by_the_true_number_but_not_in_an_outage() {
     let mut bench = Bench::of(MobileScheme::Wake);
-    let key = bench.keys()[0];
+    let flow = bench.flows[0];
+    let key = flow.key;
     let mut actions = Vec::new();
-    bench.host.handle_pause(key, &mut actions);
+    bench.host.handle_pauses(&[flow], at(0), &mut actions);
     assert_eq!(actions, [send(key, MadeAck::Last, 1)]);
     bench.link(HostLinkEvent::Down, at(0));
     actions.clear();
-    bench.host.handle_pause(key, &mut actions);
+    bench.host.handle_pauses(&[flow], at(0), &mut actions);
     assert!(actions.is_empty());
 }

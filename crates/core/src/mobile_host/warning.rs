@@ -16,7 +16,7 @@ use crate::FlowKey;
 
 /// `today`: a false alarm closes a window for no longer than `false_alarm` and this, 0.9 s in all...
 const CLOSED_MORE: Duration = Duration::from_millis(400);
-/// ... but it stays closed for so long after the announced time: outages come late.
+/// ... but it stays closed for this time after the announced one: outages come late.
 const LATE: Duration = Duration::from_millis(200);
 /// Windows of flows with about the same round trip open together.
 const OPENED_TOGETHER: Duration = Duration::from_millis(20);
@@ -26,7 +26,7 @@ impl MobileHost {
         &mut self,
         lead: Option<Duration>,
         now: Instant,
-        flows: &mut dyn FnMut() -> Vec<HostFlow>,
+        flows: &[HostFlow],
         actions: &mut Vec<HostAction>,
     ) {
         let is_down = matches!(self.phase, Phase::Down { .. });
@@ -44,9 +44,9 @@ impl MobileHost {
             adopt_at: now + ADOPTION,
         };
         self.left_alone.clear();
-        // A newer warning tells a better time.
+        // A newer warning has a better time.
         self.pending.clear();
-        self.warn_flows(goes_at, now, &flows(), actions);
+        self.warn_flows(goes_at, now, flows, actions);
         self.renew_at = now + ORDER_RENEWAL;
     }
 
@@ -117,8 +117,8 @@ impl MobileHost {
     /// When this window is opened if nothing comes of the warning: at `until`, or sooner.
     ///
     /// A false alarm costs the time before the announced one, two round trips, and that after it. Who was
-    /// closed early is opened early; if the outage has come all the same, and nobody has said so yet,
-    /// nothing is heard of the flow, and it is closed again when somebody does.
+    /// closed early is opened early; if the outage has come all the same, and is not reported yet,
+    /// the flow receives nothing, and it is closed again with the report.
     fn opens_at(&self, closed: &Closed, goes_at: Option<Instant>, until: Instant) -> Instant {
         if self.settings.set == FreezeSet::Published {
             return until;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the daemon does for the mobile's own flows: the machine of `core::mobile_host`
-//! between the interface's data path and the sender of ACKs.
+//! The mobile's own flows: moves data between the interface's data path and the machine of
+//! `core::mobile_host`, which decides.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -8,27 +8,29 @@ use std::time::Duration;
 
 use holdfast_core::FlowKey;
 use holdfast_core::mobile_host::{
-    HostAction, HostFlow, HostLinkEvent, MadeAck, MobileHost, MobileHostSettings, MobileScheme,
+    FlowsNeeded, HostAction, HostFlow, HostLinkEvent, MadeAck, MobileHost, MobileHostSettings,
+    MobileScheme,
 };
 use holdfast_net::datapath::{AttachMode, Interface, monotonic_ns};
-use holdfast_net::mobile_path::{AckSender, MobilePath, Pauses};
+use holdfast_net::mobile_path::{AckSender, MobilePath, NotedFlow, Pauses};
 use holdfast_wire::{Instant, SeqNum};
 
 use super::decompress::Decompression;
 use super::guard::Guard;
 
 mod wake;
-mod waking;
-
-use wake::let_go;
-use waking::Waking;
 
 /// How long after a failure following the flows is tried again.
 const ATTACH_AGAIN: Duration = Duration::from_secs(5);
-/// How often it is looked whether the guard lives, while a window is closed or limited...
+/// How often the guard is checked while a window is closed or limited...
 const GUARD_LOOK: Duration = Duration::from_millis(500);
 /// ... and after one could not be started.
 const GUARD_AGAIN: Duration = Duration::from_secs(10);
+/// The same with `wake`; after a failure twice as long each time...
+const GUARD_LOOK_WAKE: Duration = Duration::from_secs(1);
+const GUARD_AGAIN_WAKE: Duration = Duration::from_secs(5);
+/// ... up to this.
+const GUARD_AGAIN_WAKE_MAX: Duration = Duration::from_secs(60);
 /// Starting one takes less than this; what is ordered is not to lapse meanwhile.
 const GUARD_START: Duration = Duration::from_secs(2);
 
@@ -45,23 +47,9 @@ pub(super) struct Host {
     retry_at: Option<Instant>,
     send_errors: u64,
     path_errors: u64,
-    /// When it is next looked whether the guard lives.
+    /// When the guard is checked next, and how long that is after the last time.
     guard_look_at: Instant,
-    /// Of `wake`.
-    waking: Waking,
-    /// Wake-ups of flows that were silent without an outage that anybody told of.
-    silence_broken: u64,
-    /// FHs asked whether the link is back, and outages of which nobody told whose end was heard of so.
-    asked: u64,
-    silent_outages: u64,
-}
-
-/// What is read of the flows for the machine.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Reads {
-    All,
-    /// What it asks for at its time, one by one.
-    WhatIsDue,
+    guard_wait: Duration,
 }
 
 /// What is there while the interface is.
@@ -102,10 +90,7 @@ impl Host {
             send_errors: 0,
             path_errors: 0,
             guard_look_at: Instant::ZERO,
-            waking: Waking::default(),
-            silence_broken: 0,
-            asked: 0,
-            silent_outages: 0,
+            guard_wait: Duration::ZERO,
         };
         match Interface::query(interface) {
             Err(error) if error.kind() != io::ErrorKind::Unsupported => {
@@ -211,26 +196,33 @@ impl Host {
                 true
             }
             Err(error) => {
-                tracing::warn!(%error, "no guard: what is held back stays so in a hang, and no other window is closed");
+                tracing::warn!(%error, "guard process unavailable: withheld ACKs are not released if the daemon hangs; no further windows will be closed");
                 false
             }
         }
     }
 
-    /// While a window is closed or limited a guard stands by. If there can be none it stays so: in an
-    /// outage nobody would hear of anything else, and this daemon lives.
+    /// While a window is closed or limited, and always with `wake`, a guard stands by. If there can
+    /// be none, closed windows stay closed: in an outage no packet would arrive, and this daemon lives.
     fn look_at_guard(&mut self) {
+        let is_wake = self.scheme == MobileScheme::Wake && self.attached.is_some();
         let ordered = self.machine.closed_count() + self.machine.opening_count() > 0;
-        if !ordered || now() < self.guard_look_at {
+        if !(is_wake || ordered) || now() < self.guard_look_at {
             return;
         }
-        let again = if self.is_guarded() {
-            GUARD_LOOK
-        } else {
-            GUARD_AGAIN
+        // Nothing else happens meanwhile: it is quickly done.
+        let is_there = self.is_guarded();
+        self.guard_wait = match (self.scheme, is_there) {
+            (MobileScheme::Wake, _) => guard_wait_of_wake(self.guard_wait, is_there),
+            (_, true) => GUARD_LOOK,
+            (_, false) => GUARD_AGAIN,
         };
-        self.guard_look_at = now() + again;
-        if let Some(guard) = self.attached.as_mut().and_then(|of| of.guard.as_mut()) {
+        self.guard_look_at = now() + self.guard_wait;
+        if let Some(guard) = self
+            .attached
+            .as_mut()
+            .and_then(|attached| attached.guard.as_mut())
+        {
             // A new one does not know of anything yet.
             guard.watch(true);
         }
@@ -250,22 +242,20 @@ impl Host {
             return;
         }
         if event == HostLinkEvent::Down && self.scheme == MobileScheme::Freeze {
-            // Windows may be closed again: a guard that has died is replaced. Without one it says so.
+            // Windows may be closed again: a guard that has died is replaced, or a warning logged.
             let _ = self.is_guarded();
         }
-        self.waking.handle_link(event);
-        self.drive(|machine, now, flows, actions| machine.handle_link(event, now, flows, actions));
-        if event == HostLinkEvent::Down && self.scheme == MobileScheme::Wake {
-            self.prepare_to_wake();
-        }
+        let now = now();
+        let flows = self.read_flows(&FlowsNeeded::All, now);
+        let mut actions = Vec::new();
+        self.machine.handle_link(event, &flows, now, &mut actions);
+        self.perform_all(actions);
     }
 
     /// How long until [`handle_timeout`](Self::handle_timeout) is due.
     pub(super) fn timeout(&self) -> Option<Duration> {
-        let look_at = self.attached.as_ref().and_then(|of| of.look_at);
-        let attached = self.attached.as_ref();
-        let silence = attached.and_then(|_| self.waking.poll_timeout());
-        let due = [self.machine.poll_timeout(), self.retry_at, look_at, silence];
+        let look_at = self.attached.as_ref().and_then(|attached| attached.look_at);
+        let due = [self.machine.poll_timeout(), self.retry_at, look_at];
         let due = due.into_iter().flatten().min()?;
         Some(due.saturating_since(now()))
     }
@@ -275,25 +265,39 @@ impl Host {
         if self.retry_at.is_some_and(|at| at <= now()) {
             self.try_to_attach();
         }
-        if self.machine.poll_timeout().is_some_and(|at| at <= now()) {
-            self.drive_with(Reads::WhatIsDue, MobileHost::handle_timeout);
+        let now = now();
+        if let Some(attached) = &self.attached
+            && self.machine.needs_segment_count(now)
+        {
+            let segments = attached.segments_received();
+            self.machine.handle_segment_count(segments, now);
+        }
+        if self.machine.poll_timeout().is_some_and(|at| at <= now) {
+            let was_down = self.machine.is_down();
+            let flows = self.read_flows(&self.machine.flows_needed(now), now);
+            let mut actions = Vec::new();
+            self.machine.handle_timeout(&flows, now, &mut actions);
+            if was_down && !self.machine.is_down() {
+                tracing::info!("the link was reported down, and is up");
+            }
+            self.perform_all(actions);
         }
         self.look_at_guard();
         self.look_for_pauses();
-        self.watch_silence();
-        self.look_for_silence();
     }
 
-    /// Opens what is closed, acknowledges what is held back, and leaves.
+    /// Opens what is closed, acknowledges withheld segments, and leaves.
     pub(super) fn release(&mut self) {
-        self.drive(|machine, now, _, actions| machine.release(now, actions));
+        let mut actions = Vec::new();
+        self.machine.release(now(), &mut actions);
+        self.perform_all(actions);
         if let Some(attached) = &self.attached
             && self.scheme == MobileScheme::Wake
         {
-            // From here on nothing is held back.
+            // From here on no segment is withheld.
             attached.path.maps().set_orders_until(Instant::ZERO);
             let held = attached.path.maps().held_flows().unwrap_or_else(|error| {
-                tracing::warn!(%error, "what is held back cannot be read");
+                tracing::warn!(%error, "withheld segments cannot be read");
                 Vec::new()
             });
             for noted in held {
@@ -308,8 +312,7 @@ impl Host {
         if let Some(guard) = self.attached.take().and_then(|attached| attached.guard) {
             guard.dismiss();
         }
-        // Nothing of it is known any more.
-        self.waking.forget_flows();
+        self.machine.forget_flows();
     }
 
     /// What was counted, by name.
@@ -331,84 +334,76 @@ impl Host {
             ),
             ("host.send-errors".to_owned(), self.send_errors),
             ("host.path-errors".to_owned(), self.path_errors),
-            ("host.silences".to_owned(), self.silence_broken),
-            ("host.asked".to_owned(), self.asked),
-            ("host.silent-outages".to_owned(), self.silent_outages),
+            ("host.silences".to_owned(), machine.timed_wake_ups),
+            ("host.asked".to_owned(), machine.probes),
+            ("host.pauses".to_owned(), machine.pauses),
+            ("host.silent-outages".to_owned(), machine.silent_outages),
         ]);
-        if let Some(Ok(counters)) = self.attached.as_ref().map(|of| of.path.counters()) {
+        if let Some(Ok(counters)) = self
+            .attached
+            .as_ref()
+            .map(|attached| attached.path.counters())
+        {
             let named = counters.into_iter();
             by_name.extend(named.map(|(name, count)| (format!("path.{name}"), count)));
         }
         let decompression = self
             .attached
             .as_ref()
-            .and_then(|of| of.decompression.as_ref());
+            .and_then(|attached| attached.decompression.as_ref());
         by_name.extend(decompression.into_iter().flat_map(Decompression::counters));
         by_name
     }
 
-    /// Asks the machine, and does what it says.
-    fn drive(
-        &mut self,
-        ask: impl FnOnce(
-            &mut MobileHost,
-            Instant,
-            &mut dyn FnMut() -> Vec<HostFlow>,
-            &mut Vec<HostAction>,
-        ),
-    ) {
-        self.drive_with(Reads::All, ask);
+    /// What the data path knows of these flows.
+    fn read_flows(&mut self, needed: &FlowsNeeded, now: Instant) -> Vec<HostFlow> {
+        let Some(attached) = &self.attached else {
+            return Vec::new();
+        };
+        let maps = attached.path.maps();
+        let noted = match needed {
+            FlowsNeeded::All => match maps.flows() {
+                Ok(noted) => noted,
+                Err(error) => {
+                    tracing::warn!(%error, "the flows cannot be read");
+                    self.path_errors += 1;
+                    self.machine.handle_unreadable(now);
+                    Vec::new()
+                }
+            },
+            FlowsNeeded::Some(keys) => {
+                let read = |key| {
+                    maps.flow(key).unwrap_or_else(|error| {
+                        tracing::warn!(%error, ?key, "the flow cannot be read");
+                        self.path_errors += 1;
+                        None
+                    })
+                };
+                keys.iter().filter_map(read).collect()
+            }
+        };
+        noted.iter().map(|noted| self.observed(noted)).collect()
     }
 
-    fn drive_with(
-        &mut self,
-        reads: Reads,
-        ask: impl FnOnce(
-            &mut MobileHost,
-            Instant,
-            &mut dyn FnMut() -> Vec<HostFlow>,
-            &mut Vec<HostAction>,
-        ),
-    ) {
-        let now = now();
-        let wanted = match reads {
-            Reads::All => None,
-            Reads::WhatIsDue => self.machine.flows_due(now),
-        };
-        let mut actions = Vec::new();
+    /// The flow with what is known of its download.
+    fn observed(&self, noted: &NotedFlow) -> HostFlow {
         let attached = self.attached.as_ref();
-        let mut errors = 0;
-        let mut flows = || {
-            let Some(attached) = attached else {
-                return Vec::new();
-            };
-            let maps = attached.path.maps();
-            let noted = match &wanted {
-                None => maps.flows().unwrap_or_else(|error| {
-                    tracing::warn!(%error, "the flows cannot be read");
-                    errors += 1;
-                    Vec::new()
-                }),
-                Some(keys) => {
-                    let read = |key| {
-                        maps.flow(key).unwrap_or_else(|error| {
-                            tracing::warn!(%error, ?key, "the flow cannot be read");
-                            errors += 1;
-                            None
-                        })
-                    };
-                    keys.iter().filter_map(read).collect()
-                }
-            };
-            noted.into_iter().map(|noted| noted.flow).collect()
-        };
-        ask(&mut self.machine, now, &mut flows, &mut actions);
-        self.path_errors += errors;
+        let attached = attached.filter(|_| self.scheme == MobileScheme::Wake);
+        let withheld = attached.and_then(|attached| attached.withheld(noted));
+        HostFlow {
+            download: withheld.map(|withheld| withheld.download),
+            ..noted.flow
+        }
+    }
+
+    /// Does what the machine wants done.
+    fn perform_all(&mut self, actions: Vec<HostAction>) {
         if let Some(attached) = &mut self.attached {
-            let until = self.machine.orders_until(now).unwrap_or(Instant::ZERO);
-            attached.path.maps().set_orders_until(until);
+            let until = self.machine.orders_until(now());
+            let maps = attached.path.maps();
+            maps.set_orders_until(until.unwrap_or(Instant::ZERO));
             if let Some(guard) = &mut attached.guard {
-                guard.watch(self.machine.orders_until(now).is_some());
+                guard.watch(until.is_some());
             }
         }
         for action in actions {
@@ -425,33 +420,79 @@ impl Host {
             HostAction::Close(key) => maps.close(&key),
             HostAction::Open(key) => maps.open_window(&key),
             HostAction::Limit { key, edge } => maps.limit_window(&key, edge),
-            HostAction::Send { key, ack, copies } => match maps.flow(&key) {
-                Ok(None) => Ok(()),
-                Ok(Some(mut flow)) => {
-                    if ack == MadeAck::Last && self.scheme == MobileScheme::Wake {
-                        let_go(maps, &flow);
-                    }
-                    let sent = match ack {
-                        MadeAck::Wake => self.waking.wake_up(maps, &attached.sender, &mut flow),
-                        _ => attached.sender.send(&flow, ack, copies),
-                    };
-                    if let Err(error) = sent {
-                        self.send_errors += 1;
-                        tracing::debug!(%error, ?ack, "not sent");
-                    }
-                    Ok(())
-                }
-                Err(error) => Err(error),
-            },
+            HostAction::Send { key, .. } | HostAction::RenewEcho { key, .. } => {
+                self.with_flow(&key, action)
+            }
+            HostAction::WakeUp(wake_up) => self.with_flow(&wake_up.key, action),
+            HostAction::Probe(key) => self.with_flow(&key, action),
         };
         if let Err(error) = done {
             self.path_errors += 1;
             tracing::warn!(%error, ?action, "not done");
         }
     }
+
+    /// Does what needs the flow's newest notes.
+    ///
+    /// Errors: they cannot be read.
+    fn with_flow(&mut self, key: &FlowKey, action: HostAction) -> io::Result<()> {
+        let Some(attached) = &self.attached else {
+            return Ok(());
+        };
+        let Some(mut noted) = attached.path.maps().flow(key)? else {
+            return Ok(());
+        };
+        let sent = match action {
+            HostAction::Send { ack, copies, .. } => {
+                if ack == MadeAck::Last && self.scheme == MobileScheme::Wake {
+                    attached.let_go(&noted);
+                }
+                attached.sender.send(&noted, ack, copies)
+            }
+            HostAction::WakeUp(wake_up) => attached.wake_up(&wake_up, &mut noted),
+            HostAction::RenewEcho { lasts, .. } => {
+                attached.renew_echo(&mut noted, lasts);
+                Ok(())
+            }
+            HostAction::Probe(key) => attached.sender.probe(&noted).map(|()| {
+                self.machine.handle_probe_sent(&key, now());
+            }),
+            HostAction::Close(_) | HostAction::Open(_) | HostAction::Limit { .. } => Ok(()),
+        };
+        if let Err(error) = sent {
+            self.send_errors += 1;
+            tracing::debug!(%error, ?action, "not sent");
+        }
+        Ok(())
+    }
+}
+
+/// How long until the guard is checked again: starting one takes long, and is not tried all the
+/// time.
+fn guard_wait_of_wake(before: Duration, is_there: bool) -> Duration {
+    match before {
+        _ if is_there => GUARD_LOOK_WAKE,
+        wait if wait < GUARD_AGAIN_WAKE => GUARD_AGAIN_WAKE,
+        wait => (wait * 2).min(GUARD_AGAIN_WAKE_MAX),
+    }
 }
 
 /// The clock of the programs.
 fn now() -> Instant {
     Instant::from_nanos(monotonic_ns())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guard_that_cannot_be_started_is_looked_for_less_and_less() {
+        let mut wait = Duration::ZERO;
+        let waits = [true, false, false, false, false, false, false, true].map(|is_there| {
+            wait = guard_wait_of_wake(wait, is_there);
+            wait.as_secs()
+        });
+        assert_eq!(waits, [1, 5, 10, 20, 40, 60, 60, 1]);
+    }
 }

@@ -65,10 +65,6 @@ const FACT_TIMESTAMPS: u32 = 0x80;
 pub struct NotedFlow {
     /// What decisions are made from.
     pub flow: HostFlow,
-    /// The window scale of the MH (RFC 7323); none if its SYN was not seen.
-    pub mh_scale: Option<u8>,
-    /// Both ends permit SACK (RFC 2018): their SYNs said so, or the MH has sent a block.
-    pub permits_sack: bool,
     /// The newest clock of the FH.
     pub fh_tsval: u32,
     /// The sequence number after the highest of the FH.
@@ -77,8 +73,6 @@ pub struct NotedFlow {
     pub fh_ack: SeqNum,
     /// When the newest round trip was measured.
     pub rtt_at: Option<Instant>,
-    /// When the newest payload of the FH came.
-    pub data_at: Option<Instant>,
     /// The link layer's header of the newest segment.
     pub(super) link: Vec<u8>,
     /// The differentiated services codepoint of the newest segment, 0 to 63.
@@ -200,21 +194,22 @@ pub(super) fn read(key: &[u8; KEY_BYTES], value: &[u8; VALUE_BYTES], kind: Layer
         srtt: words.duration(SRTT),
         rtt: words.duration(RTT),
         sent_at: Instant::from_nanos(words.u64(EGRESS_AT)),
-        heard_at: words.instant(INGRESS_AT),
+        received_at: words.instant(INGRESS_AT),
         is_opaque: facts & FACT_OPAQUE != 0,
         // Nothing is missing before the FIN.
         is_finished: words.u32(FH_HAS_FINISHED) != 0
             && !words.seq(FH_NXT).after(words.seq(RCV_NXT)),
+        data_at: words.instant(DATA_AT),
+        // Their SYNs said so, or the MH has sent a block.
+        permits_sack: facts & FACT_SACK != 0,
+        download: None,
     };
     Read::Flow(Box::new(NotedFlow {
         flow,
-        mh_scale: scale,
-        permits_sack: facts & FACT_SACK != 0,
         fh_tsval: words.u32(FH_TSVAL),
         fh_nxt: words.seq(FH_NXT),
         fh_ack: words.seq(FH_ACK),
         rtt_at: words.instant(RTT_AT),
-        data_at: words.instant(DATA_AT),
         link: value[LINK..LINK + kind.header_bytes() as usize].to_vec(),
         dscp: value[TRAFFIC_CLASS] >> 2,
     }))

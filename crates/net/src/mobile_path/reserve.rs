@@ -6,7 +6,8 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use holdfast_core::mobile_host::wake::{FhClock, Grid, floor_of};
+use holdfast_core::mobile_host::Download;
+use holdfast_core::mobile_host::withheld::{FhClock, SegmentBoundaries, floor_of};
 use holdfast_wire::{Instant, SeqNum};
 use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
 
@@ -47,14 +48,8 @@ pub struct NotedReserve {
     pub held_at: Option<Instant>,
     /// When something was held back last of what was let go, if the MH has not said it since.
     pub unsaid_from: Option<Instant>,
-    /// Segments in the last round trip; 0: not known.
-    pub segments: u32,
-    /// When the MH last sent data.
-    pub upload_at: Option<Instant>,
-    /// The end of what came with PSH last.
-    pub pushed_end: Option<SeqNum>,
-    /// Where segments of the FH end.
-    pub grid: Grid,
+    /// What decisions are made from.
+    pub download: Download,
 }
 
 impl NotedReserve {
@@ -84,15 +79,17 @@ pub(super) fn read(value: &[u8; VALUE_BYTES]) -> NotedReserve {
         clock,
         floor,
         unsaid_from: (floor != out).then(|| instant_at(104)),
-        segments: u32_at(160),
-        upload_at: Some(instant_at(144)).filter(|at| *at != Instant::ZERO),
         held_at: Some(instant_at(96)).filter(|at| *at != Instant::ZERO && *at != instant_at(104)),
-        grid: Grid {
-            start: SeqNum::new(u32_at(0)),
-            end: SeqNum::new(u32_at(4)),
-            piece: u32_at(8),
+        download: Download {
+            segments: u32_at(160),
+            upload_at: Some(instant_at(144)).filter(|at| *at != Instant::ZERO),
+            pushed_end: (u32_at(12) & IN_PUSHED != 0).then(|| SeqNum::new(u32_at(16))),
+            boundaries: SegmentBoundaries {
+                start: SeqNum::new(u32_at(0)),
+                end: SeqNum::new(u32_at(4)),
+                segment_bytes: u32_at(8),
+            },
         },
-        pushed_end: (u32_at(12) & IN_PUSHED != 0).then(|| SeqNum::new(u32_at(16))),
     }
 }
 

@@ -59,11 +59,12 @@ impl AckSender {
         Ok(())
     }
 
-    /// Asks the FH for an ACK: by one below its window, which it takes nothing from (RFC 9293, 3.10.7.4; RFC
-    /// 1122, 4.2.3.6), whatever of the MH's own data is on the way.
+    /// Sends a keep-alive probe: a segment below the FH's window, which the FH takes nothing from and
+    /// answers with an ACK (RFC 9293, 3.10.7.4; RFC 1122, 4.2.3.6), whatever of the MH's own data is on
+    /// the way.
     ///
     /// Errors: as of [`send`](Self::send).
-    pub fn ask(&self, noted: &NotedFlow) -> io::Result<()> {
+    pub fn probe(&self, noted: &NotedFlow) -> io::Result<()> {
         let mut probe = noted.clone();
         probe.flow.snd_nxt = noted.fh_ack - 1;
         let header = made(&probe, MadeAck::Last).ok_or(io::ErrorKind::InvalidData)?;
@@ -105,11 +106,11 @@ pub(super) fn made(noted: &NotedFlow, ack: MadeAck) -> Option<Header> {
     header.set_ack(flow.rcv_nxt);
     header.set_flags(match ack {
         MadeAck::Marked => RECONNECTION_FLAGS,
-        MadeAck::ZeroWindow | MadeAck::Last | MadeAck::Limited(_) | MadeAck::Wake => Flags::ACK,
+        MadeAck::ZeroWindow | MadeAck::Last | MadeAck::Limited(_) => Flags::ACK,
     });
     header.set_window(match ack {
         MadeAck::ZeroWindow => 0,
-        MadeAck::Marked | MadeAck::Last | MadeAck::Wake => flow.window,
+        MadeAck::Marked | MadeAck::Last => flow.window,
         MadeAck::Limited(edge) => flow.window_until(edge),
     });
     header.set_options(flow.timestamps, &without_dsack(&flow.sack, flow.rcv_nxt));

@@ -13,13 +13,13 @@ use crate::bpf::{run_once, run_super};
 use crate::datapath::monotonic_ns;
 use crate::netns::available_or_skip;
 
+mod cases;
 mod forged;
 mod held;
 pub(crate) mod hostile;
 mod limits;
 mod noted;
 mod orders;
-mod vectors;
 mod ways;
 
 use hostile::{SEED, TestRng, damaged, hostile};

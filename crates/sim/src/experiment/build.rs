@@ -130,10 +130,8 @@ fn chain(experiment: &Experiment, network: &mut Network) -> (Vec<NodeId>, Vec<No
     }
     if let Some(plan) = experiment.mobile {
         let role = MobileRole {
-            settings: plan.settings,
+            plan,
             wireless: link_of(wired.len(), Direction::Downlink),
-            told_after: plan.told_after,
-            warned_before: plan.warned_before,
         };
         network.add_mobile(nodes[hops.len()], role);
     }

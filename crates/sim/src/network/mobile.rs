@@ -4,47 +4,44 @@
 //!
 //! What `bpf/mobile.bpf.c` does for the daemon is done here: each flow's newest ACK header is
 //! noted (`noted`), its window closed while that is ordered, ACKs made that look like
-//! the host's last one, and with `wake` a segment of each bulk download held back (`wake`). Made
-//! ACKs are not noted themselves, as they go past the programs there.
+//! the host's last one, and with `wake` a segment of each bulk download withheld (`withheld`). Made
+//! ACKs are not noted themselves, as they go past the programs there. ICMP is not simulated: of a
+//! wake-up there are the ACKs of the host's own number alone.
 
 use std::collections::BTreeMap;
 
 use holdfast_core::FlowKey;
 use holdfast_core::mobile_host::{
-    HostAction, HostFlow, HostLinkEvent, MadeAck, MobileHost, MobileHostCounters,
-    MobileHostSettings, MobileScheme,
+    FlowsNeeded, HostAction, HostFlow, HostLinkEvent, MadeAck, MobileHost, MobileHostCounters,
+    MobileScheme,
 };
 use holdfast_link::LinkState;
-use holdfast_wire::{Duration, Flags, Instant, SackBlocks, Segment, SeqNum, Timestamps};
+use holdfast_wire::{Duration, Flags, Instant, SackBlocks, Segment, SeqNum};
 
 use super::{DSCP_DEFAULT, Event, Network};
+use crate::MobilePlan;
 use crate::observe::{LinkId, Observer};
 use crate::packet::{Body, NodeId, Packet};
 use noted::Noted;
-use wake::Waking;
+use withheld::Withheld;
 
 mod noted;
-mod wake;
+mod withheld;
 
-/// After an outage a warning of the next one comes no sooner than this: the word that the link
-/// is back comes first.
+/// After an outage a warning of the next one comes no sooner than this: the report of link up
+/// comes first.
 const AFTER_RETURN: Duration = Duration::from_nanos(1);
 
 /// Flows that are followed: the daemon's default (`mobile.flows_max`).
 const FLOWS_MAX: usize = 8192;
 
-/// What a moving host does for its own flows, and what it hears.
+/// What a moving host does for its own flows, and what is reported to it of its link.
 #[derive(Clone, Copy, Debug)]
 pub struct MobileRole {
-    /// The machine's settings.
-    pub settings: MobileHostSettings,
+    /// Settings and reports.
+    pub plan: MobilePlan,
     /// The link toward it.
     pub wireless: LinkId,
-    /// From the link's going or coming to the word of it; none: it is not told.
-    pub told_after: Option<Duration>,
-    /// So long before an outage it hears of it; sooner than that after the last one: as soon
-    /// as the link is back. None: never.
-    pub warned_before: Option<Duration>,
 }
 
 /// A host with the machine.
@@ -53,25 +50,55 @@ pub(super) struct MobileNode {
     role: MobileRole,
     node: NodeId,
     machine: MobileHost,
-    flows: BTreeMap<FlowKey, Noted>,
-    /// Those of `flows`, with `wake`.
-    waking: BTreeMap<FlowKey, Waking>,
-    /// Flows whose window is ordered: closed, or to end here.
-    closed: BTreeMap<FlowKey, Option<SeqNum>>,
+    flows: BTreeMap<FlowKey, Followed>,
+    /// Segments that have come.
+    segments: u64,
     scheduled: Option<Instant>,
+}
+
+/// A flow that is followed.
+#[derive(Debug)]
+struct Followed {
+    noted: Noted,
+    /// With `wake`.
+    withheld: Option<Withheld>,
+    /// What is ordered for its window.
+    order: Option<WindowOrder>,
+}
+
+/// What is ordered for a window.
+#[derive(Clone, Copy, Debug)]
+enum WindowOrder {
+    /// It is 0.
+    Closed,
+    /// It ends here at the latest.
+    Until(SeqNum),
+}
+
+impl Followed {
+    /// What the machine decides from; none: the host has sent no ACK yet.
+    fn observed(&self) -> Option<HostFlow> {
+        let flow = self.noted.flow()?;
+        let download = self.withheld.as_ref().map(Withheld::download);
+        Some(HostFlow { download, ..flow })
+    }
 }
 
 impl Network {
     /// Puts the machine on a node.
     pub fn add_mobile(&mut self, node: NodeId, role: MobileRole) {
         self.nodes[node.0 as usize].mobile = Some(self.mobiles.len() as u32);
+        let machine = MobileHost::new(role.plan.settings);
         self.mobiles.push(MobileNode {
-            machine: MobileHost::new(role.settings),
+            machine: if role.plan.detects_silence {
+                machine
+            } else {
+                machine.without_silence()
+            },
             role,
             node,
             flows: BTreeMap::new(),
-            waking: BTreeMap::new(),
-            closed: BTreeMap::new(),
+            segments: 0,
             scheduled: None,
         });
     }
@@ -85,10 +112,15 @@ impl Network {
     pub(super) fn start_mobiles(&mut self) {
         for id in 0..self.mobiles.len() as u32 {
             self.announce_next_outage(id, Instant::ZERO);
+            let false_alarm_at = self.mobiles[id as usize].role.plan.false_alarm_at;
+            if let Some(at) = false_alarm_at.map(|at| Instant::ZERO + at) {
+                self.queue.push(at, Event::MobileLink(id, LinkState::Down));
+                self.queue.push(at, Event::MobileLink(id, LinkState::Up));
+            }
         }
     }
 
-    /// On its way out of a host: noted, its window closed if that is ordered.
+    /// At egress of a host: noted, its window closed if that is ordered.
     pub(super) fn leaves_mobile(&mut self, node: NodeId, packet: &mut Packet) {
         let now = self.now;
         let Some(id) = self.nodes[node.0 as usize].mobile else {
@@ -107,12 +139,12 @@ impl Network {
         self.mobiles[id as usize].note_ingress(segment, now);
     }
 
-    /// Links have gone or come: the word of it is on its way.
+    /// Links go down or up: the report will come.
     pub(super) fn note_change_for_mobiles(&mut self, links: &[LinkId], state: LinkState) {
         for (id, mobile) in self.mobiles.iter().enumerate() {
             if let (true, Some(after)) = (
                 links.contains(&mobile.role.wireless),
-                mobile.role.told_after,
+                mobile.role.plan.reported_after,
             ) {
                 self.queue
                     .push(self.now + after, Event::MobileLink(id as u32, state));
@@ -120,8 +152,8 @@ impl Network {
         }
     }
 
-    /// The word has come.
-    pub(super) fn tell_mobile_host(
+    /// A report has come.
+    pub(super) fn report_to_mobile_host(
         &mut self,
         id: u32,
         state: LinkState,
@@ -131,19 +163,23 @@ impl Network {
             LinkState::Up => HostLinkEvent::Up,
             LinkState::Down => HostLinkEvent::Down,
         };
-        self.drive_mobile(id, observer, |machine, now, flows, actions| {
-            machine.handle_link(event, now, flows, actions);
-        });
-        if state == LinkState::Down {
-            let now = self.now;
-            self.mobiles[id as usize].prepare_to_wake(now);
-        }
+        self.handle_report(id, event, observer);
+    }
+
+    fn handle_report(&mut self, id: u32, event: HostLinkEvent, observer: &mut dyn Observer) {
+        let mobile = &mut self.mobiles[id as usize];
+        let mut actions = Vec::new();
+        let flows = mobile.observed(&FlowsNeeded::All);
+        mobile
+            .machine
+            .handle_link(event, &flows, self.now, &mut actions);
+        self.perform_of_mobile(id, actions, observer);
     }
 
     /// The first outage that begins after `after` is announced, if outages are.
     fn announce_next_outage(&mut self, id: u32, after: Instant) {
         let role = &self.mobiles[id as usize].role;
-        let Some(before) = role.warned_before else {
+        let Some(before) = role.plan.warned_before else {
             return;
         };
         let medium = self.links[role.wireless.0 as usize].medium;
@@ -172,9 +208,7 @@ impl Network {
     ) {
         let lead = begins.saturating_since(self.now);
         let event = HostLinkEvent::GoingDownSoon(Some(lead));
-        self.drive_mobile(id, observer, |machine, now, flows, actions| {
-            machine.handle_link(event, now, flows, actions);
-        });
+        self.handle_report(id, event, observer);
         self.announce_next_outage(id, begins);
     }
 
@@ -182,48 +216,41 @@ impl Network {
         let now = self.now;
         let mobile = &mut self.mobiles[id as usize];
         if mobile.scheduled != Some(now) {
-            // Another one took its place.
+            // An earlier one was scheduled.
             return;
         }
         mobile.scheduled = None;
+        let mut actions = Vec::new();
         let pausing = mobile.pausing(now);
         if !pausing.is_empty() {
-            self.drive_mobile(id, observer, |machine, _, _, actions| {
-                for key in pausing {
-                    machine.handle_pause(key, actions);
-                }
-            });
+            mobile.machine.handle_pauses(&pausing, now, &mut actions);
+            self.perform_of_mobile(id, core::mem::take(&mut actions), observer);
         }
-        let mobile = &self.mobiles[id as usize];
+        let mobile = &mut self.mobiles[id as usize];
+        if mobile.machine.needs_segment_count(now) {
+            let segments = Some(mobile.segments);
+            mobile.machine.handle_segment_count(segments, now);
+        }
         if mobile.machine.poll_timeout().is_some_and(|at| at <= now) {
-            self.drive_mobile(id, observer, MobileHost::handle_timeout);
-        } else {
-            self.schedule_mobile(id);
+            let flows = mobile.observed(&mobile.machine.flows_needed(now));
+            mobile.machine.handle_timeout(&flows, now, &mut actions);
         }
+        self.perform_of_mobile(id, actions, observer);
     }
 
-    /// Asks the machine, and does what it says.
-    fn drive_mobile(
+    /// Does what the machine wants done.
+    fn perform_of_mobile(
         &mut self,
         id: u32,
+        actions: Vec<HostAction>,
         observer: &mut dyn Observer,
-        ask: impl FnOnce(
-            &mut MobileHost,
-            Instant,
-            &mut dyn FnMut() -> Vec<HostFlow>,
-            &mut Vec<HostAction>,
-        ),
     ) {
         let now = self.now;
-        let mobile = &mut self.mobiles[id as usize];
-        let mut actions = Vec::new();
-        let noted = &mobile.flows;
-        let mut flows = || noted.values().filter_map(Noted::flow).collect();
-        ask(&mut mobile.machine, now, &mut flows, &mut actions);
-        let node = mobile.node;
+        let node = self.mobiles[id as usize].node;
         for action in actions {
-            for packet in self.mobiles[id as usize].perform(action, now) {
-                self.forward(node, &packet, DSCP_DEFAULT, observer);
+            let (made, copies) = self.mobiles[id as usize].perform(action, now);
+            for packet in made.iter().cycle().take(copies.into()) {
+                self.forward(node, packet, DSCP_DEFAULT, observer);
             }
         }
         self.schedule_mobile(id);
@@ -243,8 +270,17 @@ impl Network {
 }
 
 impl MobileNode {
+    /// What the machine decides from, of these flows.
+    fn observed(&self, needed: &FlowsNeeded) -> Vec<HostFlow> {
+        let observed = |key| self.flows.get(key).and_then(Followed::observed);
+        match needed {
+            FlowsNeeded::All => self.flows.values().filter_map(Followed::observed).collect(),
+            FlowsNeeded::Some(keys) => keys.iter().filter_map(observed).collect(),
+        }
+    }
+
     fn note_egress(&mut self, packet: &mut Packet, now: Instant) {
-        let Body::Tcp(tcp) = &mut packet.body else {
+        let Body::Tcp(tcp) = &packet.body else {
             return;
         };
         let segment = tcp.segment;
@@ -253,140 +289,145 @@ impl MobileNode {
             mh: segment.from,
         };
         if segment.flags.has(Flags::RST) {
-            self.forget(&key);
+            self.flows.remove(&key);
             return;
         }
         if !self.flows.contains_key(&key) && self.flows.len() >= FLOWS_MAX {
             self.forget_one();
         }
-        let noted = self
-            .flows
-            .entry(key)
-            .or_insert_with(|| Noted::new(key, packet, now));
-        noted.note_egress(&segment, packet, now);
+        let is_wake = self.role.plan.settings.scheme == MobileScheme::Wake;
+        let followed = self.flows.entry(key).or_insert_with(|| Followed {
+            noted: Noted::new(key, packet, now),
+            withheld: is_wake.then(Withheld::default),
+            order: None,
+        });
+        followed.noted.note_egress(&segment, packet, now);
+        let Body::Tcp(tcp) = &mut packet.body else {
+            return;
+        };
         let closes = !segment.flags.has(Flags::SYN) && segment.flags.has(Flags::ACK);
-        if closes
-            && let Some(order) = self.closed.get_mut(&key)
-            && let Body::Tcp(tcp) = &mut packet.body
-        {
-            tcp.segment.window = ordered_window(order, noted.shift(), &tcp.segment);
+        if closes && let Some(order) = &mut followed.order {
+            tcp.segment.window = ordered_window(order, followed.noted.shift(), &tcp.segment);
         }
-        if self.role.settings.scheme == MobileScheme::Wake
-            && let Body::Tcp(tcp) = &mut packet.body
-        {
-            let flow = self.flows.get(&key).and_then(Noted::flow);
-            let waking = self.waking.entry(key).or_default();
-            waking.pass(&mut tcp.segment, flow.as_ref(), now);
+        if let Some(withheld) = &mut followed.withheld {
+            let flow = followed.noted.flow();
+            withheld.pass(&mut tcp.segment, flow.as_ref(), now);
         }
     }
 
-    /// The flow that was seen least recently, as the program's maps forget.
+    /// Forgets the flow that was seen least recently, as the program's maps do.
     fn forget_one(&mut self) {
-        let oldest = self.flows.iter().min_by_key(|(_, noted)| noted.seen_at());
+        let oldest = self
+            .flows
+            .iter()
+            .min_by_key(|(_, flow)| flow.noted.seen_at());
         if let Some(key) = oldest.map(|(key, _)| *key) {
-            self.forget(&key);
-            self.closed.remove(&key);
+            self.flows.remove(&key);
         }
-    }
-
-    fn forget(&mut self, key: &FlowKey) {
-        self.flows.remove(key);
-        self.waking.remove(key);
     }
 
     fn note_ingress(&mut self, segment: &Segment, now: Instant) {
+        self.segments += 1;
         let key = FlowKey {
             fh: segment.from,
             mh: segment.to,
         };
         if segment.flags.has(Flags::RST) {
-            self.forget(&key);
-        } else if let Some(noted) = self.flows.get_mut(&key) {
-            let fits = noted.note_ingress(segment, now);
-            if fits && let Some(waking) = self.waking.get_mut(&key) {
-                waking.note_ingress(segment, noted.flow().as_ref(), now);
+            self.flows.remove(&key);
+        } else if let Some(followed) = self.flows.get_mut(&key) {
+            let fits = followed.noted.note_ingress(segment, now);
+            if fits && let Some(withheld) = &mut followed.withheld {
+                withheld.note_ingress(segment, followed.noted.flow().as_ref(), now);
             }
         }
     }
 
     /// When it is to be looked next whether an FH pauses.
     fn pause_at(&self) -> Option<Instant> {
-        let flow = |key| self.flows.get(key).and_then(Noted::flow);
-        let due = self
-            .waking
-            .iter()
-            .filter_map(|(key, waking)| waking.poll_timeout(flow(key).as_ref()));
+        let due = self.flows.values().filter_map(|flow| {
+            let withheld = flow.withheld.as_ref()?;
+            withheld.poll_timeout(flow.noted.flow().as_ref())
+        });
         due.min()
     }
 
     /// The flows whose FH pauses.
-    fn pausing(&mut self, now: Instant) -> Vec<FlowKey> {
-        let flows = &self.flows;
-        let pausing = self.waking.iter_mut().filter_map(|(key, waking)| {
-            let flow = flows.get(key).and_then(Noted::flow);
-            waking.pauses(flow.as_ref(), now).then_some(*key)
+    fn pausing(&mut self, now: Instant) -> Vec<HostFlow> {
+        let pausing = self.flows.values_mut().filter_map(|followed| {
+            let flow = followed.noted.flow();
+            let withheld = followed.withheld.as_mut()?;
+            let pauses = withheld.pauses(flow.as_ref(), now);
+            pauses.then(|| followed.observed()).flatten()
         });
         pausing.collect()
     }
 
-    /// What the MH itself sends when the link is back, before anybody says so, is to have an echo
-    /// of that time too.
-    fn prepare_to_wake(&mut self, now: Instant) {
-        for (key, waking) in &mut self.waking {
-            if let Some(flow) = self.flows.get(key).and_then(Noted::flow) {
-                waking.wake(&flow, wake::OUTAGE_MAX, now);
-            }
-        }
-    }
-
-    /// Does what the machine asks for; gives what it wants sent.
-    fn perform(&mut self, action: HostAction, now: Instant) -> Vec<Packet> {
+    /// Does what the machine wants done; gives the packet that it wants sent, and how often.
+    fn perform(&mut self, action: HostAction, now: Instant) -> (Option<Packet>, u8) {
+        let key = match action {
+            HostAction::Close(key)
+            | HostAction::Open(key)
+            | HostAction::Limit { key, .. }
+            | HostAction::Send { key, .. }
+            | HostAction::RenewEcho { key, .. }
+            | HostAction::Probe(key) => key,
+            HostAction::WakeUp(wake_up) => wake_up.key,
+        };
+        let Some(Followed {
+            noted,
+            withheld,
+            order,
+        }) = self.flows.get_mut(&key)
+        else {
+            return (None, 0);
+        };
         match action {
-            HostAction::Close(key) => {
-                self.closed.insert(key, None);
-            }
-            HostAction::Open(key) => {
-                self.closed.remove(&key);
-            }
-            HostAction::Limit { key, edge } => {
-                self.closed.insert(key, Some(edge));
-            }
-            HostAction::Send { key, ack, copies } => {
-                let noted = self.flows.get(&key);
-                let mut made = noted.and_then(|noted| noted.made(ack));
-                let flow = noted.and_then(Noted::flow);
-                if let (Some(waking), Some(flow)) = (self.waking.get_mut(&key), flow) {
-                    match ack {
-                        MadeAck::Wake => {
-                            let clocks = waking.wake(&flow, wake::RENEWED_FOR, now);
-                            make_wake_up(made.as_mut(), clocks);
-                        }
-                        MadeAck::Last => waking.let_go(&flow, now),
-                        MadeAck::ZeroWindow | MadeAck::Limited(_) | MadeAck::Marked => {}
-                    }
+            HostAction::Close(_) => *order = Some(WindowOrder::Closed),
+            HostAction::Open(_) => *order = None,
+            HostAction::Limit { edge, .. } => *order = Some(WindowOrder::Until(edge)),
+            HostAction::Send { ack, copies, .. } => {
+                if let (Some(withheld), Some(flow)) = (withheld, noted.flow())
+                    && ack == MadeAck::Last
+                {
+                    withheld.let_go(&flow, now);
                 }
-                return made.map_or_else(Vec::new, |made| vec![made; copies.into()]);
+                return (noted.made(ack), copies);
+            }
+            HostAction::RenewEcho { lasts, .. } => {
+                if let (Some(withheld), Some(flow)) = (withheld, noted.flow()) {
+                    withheld.renew_echo(&flow, lasts, now);
+                }
+            }
+            HostAction::WakeUp(wake_up) => {
+                let (Some(withheld), Some(flow), true) =
+                    (withheld, noted.flow(), wake_up.sends_ack)
+                else {
+                    return (None, 0);
+                };
+                let clocks = withheld.renew_echo(&flow, wake_up.renews_echo_for, now);
+                let made = noted.made_with(MadeAck::Last, |segment| {
+                    let options = &mut segment.options;
+                    options.timestamps = clocks.or(options.timestamps);
+                    // Of blocks that the FH has not received yet it would sample a round trip as
+                    // long as the outage.
+                    options.sack = SackBlocks::default();
+                });
+                return (made, 1);
+            }
+            HostAction::Probe(key) => {
+                let seq = noted.fh_ack() - 1;
+                let made = noted.made_with(MadeAck::Last, |segment| segment.seq = seq);
+                self.machine.handle_probe_sent(&key, now);
+                return (made, 1);
             }
         }
-        Vec::new()
-    }
-}
-
-/// Gives a made ACK other clocks, if there are some, and no SACK blocks: of those that the FH has
-/// not heard of it would sample a round trip as long as the outage.
-fn make_wake_up(made: Option<&mut Packet>, clocks: Option<Timestamps>) {
-    if let Some(packet) = made
-        && let Body::Tcp(tcp) = &mut packet.body
-    {
-        let options = &mut tcp.segment.options;
-        options.timestamps = clocks.or(options.timestamps);
-        options.sack = SackBlocks::default();
+        (None, 0)
     }
 }
 
 /// The window that is ordered, as `ordered_window` of `bpf/mobile.bpf.c` has it.
-fn ordered_window(order: &mut Option<SeqNum>, shift: u8, segment: &Segment) -> u16 {
-    let Some(edge) = order else {
+fn ordered_window(order: &mut WindowOrder, shift: u8, segment: &Segment) -> u16 {
+    let WindowOrder::Until(edge) = order else {
         return 0;
     };
     let unit = 1_u32 << shift;

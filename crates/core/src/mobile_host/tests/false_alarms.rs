@@ -92,7 +92,7 @@ fn who_was_opened_early_is_closed_again_by_the_late_word_of_the_outage_if_nothin
         bench.until(at(GOES_MS + 350));
         assert_eq!(bench.host.closed_count(), 1, "the slow one's is open");
         if answers {
-            bench.flows[1].heard_at = Some(at(GOES_MS + 350));
+            bench.flows[1].received_at = Some(at(GOES_MS + 350));
         }
         let actions = bench.link(HostLinkEvent::Down, at(GOES_MS + 400));
         let again = [HostAction::Close(slow)];

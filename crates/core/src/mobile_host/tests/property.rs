@@ -92,12 +92,11 @@ impl World {
     fn drive(&mut self, ask: Ask) {
         let mut actions = Vec::new();
         let (now, shown) = (self.now, self.shown.clone());
-        let mut flows = || shown.clone();
         match ask {
             Ask::Link(event) => {
-                self.host.handle_link(event, now, &mut flows, &mut actions);
+                self.host.handle_link(event, &shown, now, &mut actions);
             }
-            Ask::Due => self.host.handle_timeout(now, &mut flows, &mut actions),
+            Ask::Due => self.host.handle_timeout(&shown, now, &mut actions),
             Ask::Release => self.host.release(now, &mut actions),
         }
         let seed = self.seed;
@@ -156,8 +155,10 @@ impl World {
                         self.owed.remove(&key);
                     }
                     MadeAck::Marked => assert_eq!(self.settings.scheme, MobileScheme::Mtcp),
-                    MadeAck::Wake => assert_eq!(self.settings.scheme, MobileScheme::Wake),
                 }
+            }
+            HostAction::WakeUp(_) | HostAction::RenewEcho { .. } | HostAction::Probe(_) => {
+                assert_eq!(self.settings.scheme, MobileScheme::Wake, "seed {seed}");
             }
         }
     }
@@ -186,7 +187,7 @@ impl World {
             if carries && comes {
                 let flow = &mut self.flows[place];
                 flow.rcv_nxt += bytes;
-                flow.heard_at = Some(now);
+                flow.received_at = Some(now);
                 flow.sent_at = now;
             }
         }

@@ -139,7 +139,7 @@ fn opened(window: u32, steps: bool) -> (u32, u32, Vec<SeqNum>) {
         let came = sender.tick(now);
         bench.flows[0].rcv_nxt = first + came * SEGMENT;
         if came > 0 {
-            bench.flows[0].heard_at = Some(at(began + now));
+            bench.flows[0].received_at = Some(at(began + now));
         }
         for (_, action) in bench.until(at(began + now)) {
             if let Some(edge) = edge_of(&action) {
@@ -279,7 +279,7 @@ fn a_flow_that_has_answered_since_the_false_alarm_is_not_closed_again() {
     bench.link(HostLinkEvent::GoingDownSoon(Some(FULL * 2)), at(0));
     bench.until(at(760));
     assert_eq!(bench.host.counters().false_alarms, 1);
-    bench.flows[0].heard_at = Some(at(800));
+    bench.flows[0].received_at = Some(at(800));
     assert!(bench.link(HostLinkEvent::Down, at(5_000)).is_empty());
     assert_eq!(bench.host.closed_count(), 0);
 }
@@ -291,7 +291,7 @@ fn an_outage_in_the_middle_of_the_steps_ends_them_until_the_link_is_back() {
     bench.until(at(840));
     // Something has come: it has answered, and is on its way up.
     bench.flows[0].rcv_nxt += 20 * SEGMENT;
-    bench.flows[0].heard_at = Some(at(840));
+    bench.flows[0].received_at = Some(at(840));
     bench.until(at(1_100));
     let key = bench.keys()[0];
     assert_eq!(
@@ -319,10 +319,10 @@ fn at_the_old_rate_an_eighth_more_may_be_on_its_way_with_each_round_trip() {
     let mut opening = Opening::begin(&flow, &closed, at(1_000)).unwrap();
     // What the edge allows comes a round trip later, at the old rate.
     let a_millisecond = flight / 116;
-    let mut edges = VecDeque::from([opening.said(); 116]);
+    let mut edges = VecDeque::from([opening.advertised(); 116]);
     let mut ahead = Vec::new();
     for ms in 1..2_000 {
-        edges.push_back(opening.said());
+        edges.push_back(opening.advertised());
         let allowed = edges.pop_front().unwrap();
         if ms > 116 {
             flow.rcv_nxt = (flow.rcv_nxt + a_millisecond).min(allowed);
@@ -354,13 +354,11 @@ fn orders_that_have_lapsed_while_nobody_asked_do_not_come_alive_again() {
     assert_eq!(bench.host.opening_count(), 1);
     // The MH's own window was said meanwhile, and data has come beyond the limit.
     bench.flows[0].rcv_nxt += 2 * FLIGHT * SEGMENT;
-    bench.flows[0].heard_at = Some(at(2_900));
+    bench.flows[0].received_at = Some(at(2_900));
     let mut actions = Vec::new();
     let flows = bench.flows.clone();
     let late = at(3_000);
-    bench
-        .host
-        .handle_timeout(late, &mut || flows.clone(), &mut actions);
+    bench.host.handle_timeout(&flows, late, &mut actions);
     assert_eq!(
         actions,
         [HostAction::Open(key), send(key, MadeAck::Last, 1)]
@@ -373,9 +371,7 @@ fn orders_that_have_lapsed_while_nobody_asked_do_not_come_alive_again() {
     assert_eq!(bench.host.closed_count(), 1);
     let mut actions = Vec::new();
     let flows = bench.flows.clone();
-    bench
-        .host
-        .handle_timeout(at(1_000), &mut || flows.clone(), &mut actions);
+    bench.host.handle_timeout(&flows, at(1_000), &mut actions);
     assert_eq!(actions[0], HostAction::Open(key));
     assert_eq!(bench.host.closed_count(), 0);
 }
@@ -389,7 +385,7 @@ fn a_flow_that_has_answered_an_opening_gets_nothing_of_the_next_ones_repetitions
     bench.link(HostLinkEvent::GoingDownSoon(Some(FULL * 2)), at(0));
     bench.until(at(740));
     assert_eq!(bench.host.counters().false_alarms, 1);
-    bench.flows[1].heard_at = Some(at(800));
+    bench.flows[1].received_at = Some(at(800));
     bench.until(at(1_000));
     // One for the first alone: the other one is finished.
     bench.flows[1].is_finished = true;
@@ -419,7 +415,11 @@ fn steps_of_one_download_ask_for_no_other_flow_however_many_there_are() {
     bench.flows.extend((2_000..4_000).map(flow));
     bench.link(HostLinkEvent::GoingDownSoon(Some(FULL * 3)), at(0));
     let look = bench.host.poll_timeout().unwrap();
-    assert_eq!(bench.host.flows_due(look), None, "new ones are looked for");
+    assert_eq!(
+        bench.host.flows_needed(look),
+        FlowsNeeded::All,
+        "new ones are looked for"
+    );
     bench.until(at(346));
     assert!(bench.host.closed_count() >= 1_000);
     bench.flows[0].rcv_nxt += FLIGHT * SEGMENT;
@@ -428,8 +428,11 @@ fn steps_of_one_download_ask_for_no_other_flow_however_many_there_are() {
     assert_eq!(bench.host.counters().opened_in_steps, 1);
     // Neither a renewal nor an answer is due with the first step.
     let step = at(848) + FULL / 16;
-    let asked = bench.host.flows_due(step).unwrap();
-    assert_eq!(asked.into_iter().collect::<Vec<_>>(), [bench.flows[0].key]);
+    let key = bench.flows[0].key;
+    assert_eq!(
+        bench.host.flows_needed(step),
+        FlowsNeeded::Some([key].into())
+    );
 }
 
 #[test]
@@ -458,7 +461,7 @@ fn closed_over(usual: Duration, took_ms: u64) -> (HostFlow, Closed) {
         at(0),
     );
     flow.rcv_nxt += FLIGHT * SEGMENT;
-    flow.heard_at = Some(at(took_ms));
+    flow.received_at = Some(at(took_ms));
     (flow, closed)
 }
 

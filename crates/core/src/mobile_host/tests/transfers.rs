@@ -14,10 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore as _, SeedableRng as _};
 
-use super::wake::{
-    Before, Download, FromFh, FromMh, Leaves, Looked, Outages, Reserve, Try, was_download,
-    words_for_silent,
-};
+use super::withheld::{AckAndWindow, FromFh, FromMh, WithheldSegment};
 use super::*;
 
 mod daemon;
@@ -101,23 +98,20 @@ struct Receiver {
     reads: bool,
     unacknowledged: u32,
     noted: HostFlow,
-    /// When data came last.
-    data_at: Option<Instant>,
-    reserve: Reserve,
+    withheld: WithheldSegment,
+    /// When it last sent data.
+    upload_at: Option<Instant>,
 }
 
 impl Receiver {
-    fn download(&self) -> Download {
-        Download {
-            flow: self.noted,
-            data_at: self.data_at,
-        }
+    /// As the data path shows it; none: the MH knows nothing of it yet.
+    fn observed(&self) -> Option<HostFlow> {
+        self.noted.received_at?;
+        Some(HostFlow {
+            download: Some(self.withheld.download(self.upload_at)),
+            ..self.noted
+        })
     }
-}
-
-struct Daemon {
-    machine: MobileHost,
-    outages: Outages,
 }
 
 struct World {
@@ -136,16 +130,17 @@ struct World {
     delay: Duration,
     of_a_segment: Duration,
     disturbed_until: Instant,
-    daemon: Option<Daemon>,
+    daemon: Option<MobileHost>,
+    /// Segments that have come to the MH.
+    segments: u64,
     hangs: bool,
     suspended_until: Instant,
     orders_until: Instant,
     orders: BTreeMap<FlowKey, Option<SeqNum>>,
     held: u64,
     woken: u64,
-    asked: u64,
-    /// Silences of which an FH has told that it pauses, and that the link is back.
-    told_of: [u64; 2],
+    /// What machines that have died had counted: probes, FHs that pause, silent outages.
+    counted: [u64; 3],
 }
 
 impl World {
@@ -181,11 +176,11 @@ impl World {
                 srtt: None,
                 rtt: None,
                 sent_at: begin,
-                heard_at: None,
+                received_at: None,
                 ..flow(1_000 + place as u16)
             },
-            data_at: None,
-            reserve: Reserve::default(),
+            withheld: WithheldSegment::default(),
+            upload_at: None,
         });
         // One FH or several.
         let receivers = receivers.enumerate().map(|(place, mut of)| {
@@ -211,14 +206,14 @@ impl World {
             rng,
             disturbed_until: begin + DISTURBED,
             daemon: None,
+            segments: 0,
             hangs: false,
             suspended_until: begin,
             orders_until: Instant::ZERO,
             orders: BTreeMap::new(),
             held: 0,
             woken: 0,
-            asked: 0,
-            told_of: [0; 2],
+            counted: [0; 3],
         };
         world.start_daemon();
         for place in 0..FLOWS {
@@ -314,7 +309,9 @@ impl World {
             }
             11 => self.hangs ^= true,
             12 => {
-                if self.daemon.take().is_some() {
+                if self.daemon.is_some() {
+                    self.counted = self.counters();
+                    self.daemon = None;
                     self.guard_says_all();
                 } else {
                     self.start_daemon();
@@ -364,7 +361,7 @@ impl World {
                 sent_at,
             } => self.on_data(place, seq, sent_at),
             Event::Answer { place } => {
-                self.receivers[place].noted.heard_at = Some(self.now);
+                self.receivers[place].noted.received_at = Some(self.now);
             }
             Event::DelayedAck { place } => {
                 if self.receivers[place].unacknowledged > 0 {
@@ -413,21 +410,23 @@ fn run(seed: u64, scheme: MobileScheme) -> [u64; 4] {
     let ordered = after < world.orders_until && world.daemon.is_some();
     for (of, sender) in world.receivers.iter().zip(&world.senders) {
         assert!(
-            !of.reserve.is_held() || world.daemon.is_none(),
+            !of.withheld.is_held() || world.daemon.is_none(),
             "{what}: held"
         );
         let order = world.orders.get(&of.noted.key).filter(|_| ordered);
         assert_eq!(order, None, "{what}: closed");
         assert!(sender.edge > sender.una, "{what}: {sender:?}");
     }
-    assert!(world.asked < 1_000, "{what}: {} probes", world.asked);
+    let [probes, ..] = world.counters();
+    assert!(probes < 1_000, "{what}: {probes} probes");
     // Nobody is asked or woken for ever.
     let after = world.now + Duration::from_secs(200);
     world.run_until(after, |_| false);
     if let Some(daemon) = &world.daemon {
-        assert_eq!(daemon.outages.poll_timeout(), None, "{what}");
+        assert!(daemon.is_at_rest(), "{what}");
     }
-    [world.held, world.woken, world.told_of[0], world.told_of[1]]
+    let [_, pauses, returns] = world.counters();
+    [world.held, world.woken, pauses, returns]
 }
 
 fn transfers_of(scheme: MobileScheme) -> [u64; 4] {

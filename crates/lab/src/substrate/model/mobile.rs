@@ -11,14 +11,17 @@ use crate::scenario::{MobileConditions, MobileSignalChoice, seconds};
 
 /// What the MH does and hears; none: it does nothing.
 pub(super) fn plan(conditions: &MobileConditions) -> Option<MobilePlan> {
-    let told_after = match conditions.signal {
+    let reported_after = match conditions.signal {
         MobileSignalChoice::Carrier | MobileSignalChoice::Command => Some(Duration::ZERO),
         MobileSignalChoice::None => None,
     };
     Some(MobilePlan {
         settings: conditions.settings()?,
-        told_after,
+        reported_after,
         warned_before: (conditions.warning_ms > 0.0).then(|| seconds(conditions.warning_ms / 1e3)),
+        false_alarm_at: None,
+        // Where every outage is reported the committed runs were made without.
+        detects_silence: reported_after.is_none(),
     })
 }
 

@@ -55,7 +55,7 @@ fn what_the_fh_says_counts_only_where_it_fits() {
     loaded.ingress(&fits.frame());
     let noted = loaded.maps.flow(&key).unwrap().unwrap();
     assert_eq!((noted.fh_tsval, noted.fh_nxt), (31, SeqNum::new(71_000)));
-    assert!(noted.flow.heard_at.is_some() && noted.data_at.is_some());
+    assert!(noted.flow.received_at.is_some() && noted.flow.data_at.is_some());
     assert_eq!(
         noted.flow.rcv_nxt, before.flow.rcv_nxt,
         "the MH alone says that"

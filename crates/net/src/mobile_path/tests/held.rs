@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The reserve of `wake` in the kernel: against the vectors that `holdfast_core`'s is held against
+//! The reserve of `wake` in the kernel: against the cases that `holdfast_core`'s is held against
 //! too, and packet by packet.
 
-use holdfast_core::mobile_host::wake::FhClock;
+use holdfast_core::mobile_host::withheld::FhClock;
 
 use super::*;
 
+#[path = "../../../../core/src/mobile_host/withheld/cases.rs"]
+mod cases;
 mod series;
-#[path = "../../../../core/src/mobile_host/wake/vectors.rs"]
-mod vectors;
 
 /// Where words of `struct reserve` stand.
 const ACKED_OUT: usize = 84;
@@ -48,9 +48,13 @@ impl Loaded {
         self.egress(&open.frame());
     }
 
-    /// The flow is in bulk, and 100 segments of `piece` from `start` on have come.
-    pub(super) fn hold_from(&self, key: FlowKey, start: u32, piece: u32) {
-        let grid = [(0, start), (4, start + 100 * piece), (8, piece)];
+    /// The flow is in bulk, and 100 segments of `segment_bytes` from `start` on have come.
+    pub(super) fn hold_from(&self, key: FlowKey, start: u32, segment_bytes: u32) {
+        let grid = [
+            (0, start),
+            (4, start + 100 * segment_bytes),
+            (8, segment_bytes),
+        ];
         let out = [(BULK, 1), (ACKED_OUT, start), (OUT_FACTS, 1)];
         self.put(key, &[&grid[..], &out[..]].concat());
     }
@@ -161,12 +165,11 @@ fn nothing_is_held_back_of_an_fh_without_sack() {
 }
 
 #[test]
-fn numbers_and_windows_are_those_of_the_vectors_in_the_kernel_too() {
-    let Some(loaded) = wake("numbers_and_windows_are_those_of_the_vectors_in_the_kernel_too")
-    else {
+fn numbers_and_windows_are_those_of_the_cases_in_the_kernel_too() {
+    let Some(loaded) = wake("numbers_and_windows_are_those_of_the_cases_in_the_kernel_too") else {
         return;
     };
-    for (number, line) in vectors::vectors().into_iter().enumerate() {
+    for (number, line) in cases::cases().into_iter().enumerate() {
         let leaves = |port| {
             let key = flow(number % 2 == 1, port);
             loaded.begin(key, line.scale, line.ack);
@@ -175,7 +178,7 @@ fn numbers_and_windows_are_those_of_the_vectors_in_the_kernel_too() {
                 &[
                     (0, line.start),
                     (4, line.end),
-                    (8, line.piece),
+                    (8, line.segment_bytes),
                     (BULK, 1),
                     (ACKED_OUT, line.floor),
                     (OUT_FACTS, 1),

@@ -226,7 +226,7 @@ fn hostile_packets_come_in_unchanged_and_change_nothing_of_what_the_mh_said() {
             };
             let said = (noted.flow.snd_nxt, noted.flow.rcv_nxt, noted.flow.window);
             assert_eq!(said, (SeqNum::new(1_000), SeqNum::new(70_000), 501), "{of}");
-            taken += u32::from(noted.flow.heard_at.is_some());
+            taken += u32::from(noted.flow.received_at.is_some());
         }
     };
     run_hostile(&loaded, "mobile_ingress", Spec::downlink, &begin, judge);

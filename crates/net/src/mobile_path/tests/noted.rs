@@ -165,8 +165,8 @@ fn a_handshake_tells_scale_and_round_trip_and_a_fin_ends_the_flow() {
     loaded.ingress(&with_scale(syn_ack.frame(), 7));
     loaded.egress(&Spec::uplink(key).frame());
     let noted = loaded.maps.flow(&key).unwrap().unwrap();
-    assert_eq!(noted.mh_scale, Some(9));
-    assert!(!noted.permits_sack);
+    assert_eq!(noted.flow.window_shift, Some(9));
+    assert!(!noted.flow.permits_sack);
     assert!(noted.flow.rtt.is_some());
     loaded.ingress(
         &Spec {

@@ -305,14 +305,14 @@ fn the_quick_way_is_taken() {
             loaded.egress(&spec.frame_with(&acks));
             assert!(noted().is_none(), "options are read by the long way");
             loaded.egress(&spec.frame());
-            let heard = noted().unwrap().flow.heard_at;
+            let heard = noted().unwrap().flow.received_at;
             assert_eq!(heard, None);
             let spec = Spec {
                 clocks: clocks.map(|_| (31, 40)),
                 ..Spec::downlink(key)
             };
             loaded.ingress(&spec.frame());
-            assert!(noted().unwrap().flow.heard_at.is_some());
+            assert!(noted().unwrap().flow.received_at.is_some());
         }
     }
 }

@@ -61,9 +61,13 @@ impl Noted {
                 srtt: None,
                 rtt: None,
                 sent_at: now,
-                heard_at: None,
+                received_at: None,
                 is_opaque: false,
                 is_finished: false,
+                data_at: None,
+                // The simulator's senders have no F-RTO: those without SACK are woken by ACKs too.
+                permits_sack: true,
+                download: None,
             },
             template: *packet,
             is_open: false,
@@ -102,7 +106,7 @@ impl Noted {
     /// When one of its ends was last seen.
     pub(super) fn seen_at(&self) -> Instant {
         let sent = self.flow.sent_at;
-        self.flow.heard_at.map_or(sent, |heard| heard.max(sent))
+        self.flow.received_at.map_or(sent, |heard| heard.max(sent))
     }
 
     /// The MH sends a segment.
@@ -185,7 +189,7 @@ impl Noted {
     fn continues(&self, segment: &Segment) -> bool {
         let unchecked = segment.end().get().wrapping_sub(self.fh_checked.get());
         let is_next = segment.seq == self.fh_nxt && segment.ack == self.fh_ack;
-        is_next && unchecked <= UNCHECKED_MAX && self.is_open && self.flow.heard_at.is_some()
+        is_next && unchecked <= UNCHECKED_MAX && self.is_open && self.flow.received_at.is_some()
     }
 
     fn is_credible(&mut self, segment: &Segment) -> bool {
@@ -221,14 +225,22 @@ impl Noted {
             }
             self.has_timestamps &= segment.options.timestamps.is_some();
         }
-        let is_newest = !segment.end().before(self.fh_nxt) || self.flow.heard_at.is_none();
+        let is_newest = !segment.end().before(self.fh_nxt) || self.flow.received_at.is_none();
         if segment.flags.has(Flags::SYN) || is_newest {
             self.fh_nxt = segment.end();
         }
         self.fh_ack = segment.ack;
         self.fh_has_finished |= segment.flags.has(Flags::FIN);
-        self.flow.heard_at = Some(now);
+        self.flow.received_at = Some(now);
+        if segment.payload_len > 0 {
+            self.flow.data_at = Some(now);
+        }
         true
+    }
+
+    /// What the FH's newest segment acknowledges.
+    pub(super) const fn fh_ack(&self) -> SeqNum {
+        self.fh_ack
     }
 
     fn time_ingress(&mut self, segment: &Segment, now: Instant) {
@@ -244,7 +256,10 @@ impl Noted {
             && (self.tsval.wrapping_sub(timestamps.tsecr) as i32) >= 0
         {
             let since = now.saturating_since(at);
-            let gap = self.flow.heard_at.map(|heard| now.saturating_since(heard));
+            let gap = self
+                .flow
+                .received_at
+                .map(|heard| now.saturating_since(heard));
             // The FH may have had nothing to say: a pause as long as all that tells nothing.
             let tells = gap.is_some_and(|gap| gap < since / 2)
                 || self.flow.srtt.is_some_and(|srtt| since < srtt);
@@ -260,6 +275,15 @@ impl Noted {
 
     /// An ACK that looks like the MH's last one; none: there was none.
     pub(super) fn made(&self, ack: MadeAck) -> Option<Packet> {
+        self.made_with(ack, |_| {})
+    }
+
+    /// The same, changed.
+    pub(super) fn made_with(
+        &self,
+        ack: MadeAck,
+        change: impl FnOnce(&mut Segment),
+    ) -> Option<Packet> {
         let (flow, mut packet) = (self.flow()?, self.template);
         let Body::Tcp(tcp) = &mut packet.body else {
             return None;
@@ -269,13 +293,11 @@ impl Noted {
             ack: flow.rcv_nxt,
             flags: match ack {
                 MadeAck::Marked => RECONNECTION_FLAGS,
-                MadeAck::ZeroWindow | MadeAck::Last | MadeAck::Limited(_) | MadeAck::Wake => {
-                    Flags::ACK
-                }
+                MadeAck::ZeroWindow | MadeAck::Last | MadeAck::Limited(_) => Flags::ACK,
             },
             window: match ack {
                 MadeAck::ZeroWindow => 0,
-                MadeAck::Last | MadeAck::Marked | MadeAck::Wake => flow.window,
+                MadeAck::Last | MadeAck::Marked => flow.window,
                 MadeAck::Limited(edge) => flow.window_until(edge),
             },
             options: Options {
@@ -287,6 +309,7 @@ impl Noted {
             ..tcp.segment
         };
         (tcp.origin, tcp.repeated) = (Origin::default(), false);
+        change(&mut tcp.segment);
         Some(packet)
     }
 }
@@ -307,6 +330,6 @@ fn without_duplicates(segment: &Segment) -> SackBlocks {
 }
 
 #[cfg(test)]
-mod tests;
+mod cases;
 #[cfg(test)]
-mod vectors;
+mod tests;

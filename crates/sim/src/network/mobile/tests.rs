@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use holdfast_core::mobile_host::{FreezeSet, MobileHostSettings, MobileScheme};
-use holdfast_link::{LinkSettings, LinkState, OutageEffect, OutageSettings};
+use holdfast_link::{LinkSettings, LinkState, OutageAt, OutageEffect, OutageSettings};
 use holdfast_wire::{Duration, Flags, Instant, SeqNum};
 
 use crate::observe::{LinkId, Observer, PacketEvent};
@@ -50,8 +50,10 @@ fn experiment_with(outages: OutageSettings, mobile: Option<MobilePlan>) -> Exper
 fn plan(scheme: MobileScheme) -> MobilePlan {
     MobilePlan {
         settings: MobileHostSettings::new(scheme),
-        told_after: Some(Duration::ZERO),
+        reported_after: Some(Duration::ZERO),
         warned_before: Some(WARNING),
+        false_alarm_at: None,
+        detects_silence: true,
     }
 }
 
@@ -142,7 +144,7 @@ fn todays_set_leaves_alone_what_a_warning_does_not_cover() {
 fn a_mobile_that_hears_nothing_does_nothing() {
     let (plain, _) = run(None);
     let (deaf, _) = run(Some(MobilePlan {
-        told_after: None,
+        reported_after: None,
         warned_before: None,
         ..plan(MobileScheme::Freeze)
     }));
@@ -229,6 +231,231 @@ fn a_sender_that_has_sent_all_is_not_kept_waiting_for_the_last_acknowledgement()
     assert!(time(&with) <= time(&without) + Duration::from_millis(20));
     let late = with.ended_at.saturating_since(without.ended_at);
     assert!(late <= Duration::from_millis(400), "{late:?}");
+}
+
+/// The same, and nothing of it is reported.
+fn silent(for_s: f64, sender: Preset) -> Experiment {
+    let mut experiment = unforeseen(for_s, sender, None);
+    experiment.mobile = Some(MobilePlan {
+        reported_after: None,
+        warned_before: None,
+        ..plan(MobileScheme::Wake)
+    });
+    experiment
+}
+
+#[test]
+fn a_silent_outage_ends_when_a_probed_fh_answers() {
+    for sender in [Preset::LinuxReno, Preset::NewReno, Preset::Reno] {
+        // No whole seconds: a wake-up at its timer would end it by chance.
+        for for_s in [1.37, 3.61, 5.0, 15.45] {
+            let what = format!("{sender:?} {for_s} s");
+            let outcome = silent(for_s, sender).run();
+            let transfer = &outcome.transfers[0];
+            assert!(transfer.finished && transfer.intact, "{what}");
+            let mobile = outcome.mobile.unwrap();
+            // A tenth of a second to the next probe, and its round trip, and those of the sender.
+            let stall = transfer.stalls[0].length;
+            let most = TWO_ROUND_TRIPS + Duration::from_millis(160);
+            assert!(stall <= most, "{what}: {stall:?}");
+            // Ten probes a second; wake-ups after 0.3, 0.9, 1.9, ... s.
+            let probes_max = (for_s * 10.0) as u64 + 3;
+            let counted = (mobile.silent_outages, mobile.probes, mobile.timed_wake_ups);
+            assert_eq!(mobile.silent_outages, 1, "{what}: {counted:?}");
+            assert!(
+                (5..=probes_max).contains(&mobile.probes),
+                "{what}: {counted:?}"
+            );
+            let wake_ups_max = for_s as u64 + 5;
+            assert!(mobile.timed_wake_ups <= wake_ups_max, "{what}: {counted:?}");
+        }
+    }
+}
+
+#[test]
+fn a_silent_outage_of_a_sender_that_keeps_no_queue_is_noticed() {
+    let mut experiment = silent(5.0, Preset::LinuxReno);
+    // Less than the path holds.
+    experiment.transfers[0].mh.receive_buffer_bytes = 100_000;
+    let outcome = experiment.run();
+    assert!(outcome.transfers[0].finished && outcome.transfers[0].intact);
+    let mobile = outcome.mobile.unwrap();
+    assert_eq!(mobile.silent_outages, 1, "{mobile:?}");
+    let stall = outcome.transfers[0].stalls[0].length;
+    assert!(
+        stall <= TWO_ROUND_TRIPS + Duration::from_millis(160),
+        "{stall:?}"
+    );
+}
+
+/// A download of so many bytes without any outage, whose sender then stays silent for ten seconds.
+fn rest_after(bytes: u64) -> Outcome {
+    let mut experiment = silent(1.0, Preset::LinuxReno);
+    let without_outages = experiment.hops[0].downlink.outages.clone();
+    experiment.hops[1].downlink.outages = without_outages.clone();
+    experiment.hops[1].uplink.outages = without_outages;
+    experiment.transfers[0].bytes = bytes;
+    experiment.transfers[0].closes = false;
+    experiment.transfers[0].mh.receive_buffer_bytes = 1 << 20;
+    experiment.limit = Duration::from_secs(20);
+    experiment.run_until = RunUntil::Limit;
+    let outcome = experiment.run();
+    assert!(outcome.transfers[0].finished && outcome.transfers[0].intact);
+    outcome
+}
+
+#[test]
+fn an_fh_that_pauses_in_mid_download_answers_one_probe_and_is_left_alone() {
+    let segment = u64::from(Preset::LinuxReno.settings().mss) - 12;
+    let mobile = rest_after(segment * 3_000).mobile.unwrap();
+    assert_eq!((mobile.probes, mobile.pauses), (1, 1), "{mobile:?}");
+    assert_eq!(
+        (mobile.silent_outages, mobile.timed_wake_ups),
+        (0, 0),
+        "{mobile:?}"
+    );
+}
+
+#[test]
+fn a_flow_that_rests_after_a_short_segment_is_not_taken_for_silent() {
+    let segment = u64::from(Preset::LinuxReno.settings().mss) - 12;
+    let mobile = rest_after(segment * 3_000 + 300).mobile.unwrap();
+    assert_eq!((mobile.probes, mobile.timed_wake_ups), (0, 0), "{mobile:?}");
+}
+
+#[test]
+fn a_pause_leaves_nothing_unacknowledged() {
+    let segment = u64::from(Preset::LinuxReno.settings().mss) - 12;
+    for bytes in [segment * 3_000, segment * 3_000 + 300] {
+        let outcome = rest_after(bytes);
+        let sender = &outcome.transfers[0].sender;
+        assert_eq!((sender.timeouts, sender.probes), (0, 0), "{bytes} bytes");
+    }
+}
+
+#[test]
+fn false_alarms_make_no_sender_time_out() {
+    for at_s in [2.0, 3.0, 5.5] {
+        let run = |false_alarm_at| {
+            let mut experiment = unforeseen(1.0, Preset::LinuxReno, Some(MobileScheme::Wake));
+            let without_outages = experiment.hops[0].downlink.outages.clone();
+            experiment.hops[1].downlink.outages = without_outages.clone();
+            experiment.hops[1].uplink.outages = without_outages;
+            experiment.transfers[0].bytes = 20_000_000;
+            experiment.mobile = Some(MobilePlan {
+                false_alarm_at,
+                warned_before: None,
+                ..plan(MobileScheme::Wake)
+            });
+            experiment.run()
+        };
+        let (with, without) = (run(Some(Duration::from_secs_f64(at_s))), run(None));
+        let timeouts = |outcome: &Outcome| outcome.transfers[0].sender.timeouts;
+        assert_eq!(timeouts(&with), timeouts(&without), "{at_s} s");
+        assert!(with.mobile.unwrap().acks_made > without.mobile.unwrap().acks_made);
+        assert!(time(&with) <= time(&without) + Duration::from_millis(100));
+    }
+}
+
+fn at_times(outages: &[(f64, f64)]) -> OutageSettings {
+    let list = outages.iter().map(|(at_s, for_s)| OutageAt {
+        at_s: *at_s,
+        for_s: *for_s,
+    });
+    OutageSettings::List {
+        list: list.collect(),
+    }
+}
+
+#[test]
+fn outages_amid_the_recovery_from_another_harm_no_byte() {
+    for reported in [true, false] {
+        let mut experiment = silent(1.0, Preset::LinuxReno);
+        let radio = LinkSettings {
+            rate_mbit_per_s: Some(20.0),
+            delay_ms: 1.0,
+            queue_packets_max: Some(200),
+            outages: at_times(&[(9.3, 2.0), (11.5, 2.0), (13.65, 3.0)]),
+            ..LinkSettings::default()
+        };
+        experiment.hops[1] = Hop::both_ways(&radio).unwrap();
+        if let Some(plan) = &mut experiment.mobile {
+            plan.reported_after = reported.then_some(Duration::ZERO);
+        }
+        let outcome = experiment.run();
+        let transfer = &outcome.transfers[0];
+        assert!(transfer.finished && transfer.intact);
+        // In a recovery no segment is withheld, and there is no ICMP here: the later ones end as
+        // without `wake`.
+        let most = Duration::from_millis(if reported { 150 } else { 500 });
+        let first = transfer.stalls[0];
+        assert!(first.length <= most, "reported: {reported}, {first:?}");
+    }
+}
+
+/// The machine of the product between real senders and receivers, through outages that are
+/// reported at once, late or never, false alarms, warnings, random loss and reordering. The seeds
+/// are 1 to 60; another one: `HOLDFAST_SEED=N`. A failure prints its own.
+#[test]
+fn through_whatever_outages_each_transfer_ends_intact_and_no_number_goes_back() {
+    let seeds = match std::env::var("HOLDFAST_SEED") {
+        Ok(seed) => vec![seed.parse().expect("HOLDFAST_SEED is a number")],
+        Err(_) => (1..=60).collect(),
+    };
+    let mut silent_outages = 0;
+    for seed in seeds {
+        let mut below = random(seed);
+        let scheme = [MobileScheme::Wake, MobileScheme::Freeze][usize::from(seed % 4 == 0)];
+        let sender = [Preset::LinuxReno, Preset::NewReno, Preset::Sack][below(3) as usize];
+        let mut begin_s = 1.0;
+        let outages = [(); 4].map(|()| {
+            let (at_s, for_s) = (begin_s, 0.2 + below(4_000) as f64 / 1e3);
+            begin_s += for_s + 0.1 + below(4_000) as f64 / 1e3;
+            (at_s, for_s)
+        });
+        let radio = LinkSettings {
+            rate_mbit_per_s: Some(5.0 + below(20) as f64),
+            delay_ms: 1.0 + below(40) as f64,
+            queue_packets_max: Some(50 + below(200) as u32),
+            loss: [0.0, 0.0005, 0.005][below(3) as usize],
+            outages: at_times(&outages),
+            ..LinkSettings::default()
+        };
+        let mut experiment = unforeseen(1.0, sender, None);
+        experiment.seed = seed;
+        experiment.hops[1] = Hop::both_ways(&radio).unwrap();
+        experiment.transfers[0].bytes = 10_000_000;
+        experiment.mobile = Some(MobilePlan {
+            settings: MobileHostSettings::new(scheme),
+            reported_after: [None, Some(0), Some(300)][below(3) as usize]
+                .map(Duration::from_millis),
+            warned_before: (below(2) == 0).then_some(WARNING),
+            false_alarm_at: (below(2) == 0).then(|| Duration::from_millis(below(20_000))),
+            detects_silence: true,
+        });
+        let mut seen = Acknowledged::default();
+        let outcome = experiment.run_observed(&mut seen);
+        let transfer = &outcome.transfers[0];
+        assert!(
+            transfer.finished && transfer.intact,
+            "seed {seed}: {transfer:?}"
+        );
+        assert_eq!((seen.went_back, seen.ahead), (0, 0), "seed {seed}");
+        silent_outages += outcome.mobile.unwrap().silent_outages;
+    }
+    // It was about something.
+    assert!(silent_outages > 10 || std::env::var_os("HOLDFAST_SEED").is_some());
+}
+
+/// Random numbers below a limit (xorshift64).
+fn random(seed: u64) -> impl FnMut(u64) -> u64 {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    move |limit| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state % limit
+    }
 }
 
 /// What the MH's own ACKs say, as they leave: the highest, and how far it is behind what has

@@ -111,18 +111,19 @@ impl World {
     pub(super) fn on_data(&mut self, place: usize, seq: u32, sent_at: Instant) {
         let now = self.now;
         let push = self.one_in(60);
+        self.segments += 1;
         let of = &mut self.receivers[place];
         let rtt = now.saturating_since(sent_at) + self.delay;
-        (of.noted.rtt, of.noted.heard_at) = (Some(rtt), Some(now));
-        of.data_at = Some(now);
+        (of.noted.rtt, of.noted.received_at) = (Some(rtt), Some(now));
+        of.noted.data_at = Some(now);
         of.noted.srtt = Some(of.noted.srtt.map_or(rtt, |srtt| (srtt * 7 + rtt) / 8));
         let data = FromFh {
             seq: START + seq,
             len: PIECE,
-            piece: PIECE,
+            segment_bytes: PIECE,
             push,
         };
-        of.reserve.note_fh(&data, Some(rtt), now);
+        of.withheld.handle_fh_data(&data, Some(rtt), now);
         let is_next = seq == of.received;
         if seq >= of.received && seq + PIECE <= of.edge {
             of.beyond.insert(seq);
@@ -149,11 +150,14 @@ impl World {
             of.unread = 0;
         }
         of.unacknowledged = 0;
+        if has_payload {
+            of.upload_at = Some(now);
+        }
         let space = of.space - of.unread.min(of.space);
         let window = of.edge.max(of.received + space) - of.received;
         let window = (window >> SCALE) as u16;
         of.edge = of.edge.max(of.received + (u32::from(window) << SCALE));
-        let own = Leaves {
+        let own = AckAndWindow {
             ack: START + of.received,
             window,
         };
@@ -167,12 +171,12 @@ impl World {
         };
         let mut left = own;
         if self.scheme == MobileScheme::Wake && runs {
-            left = of.reserve.pass(&segment, ordered, now);
-            let edge = |leaves: Leaves| leaves.ack + (u32::from(leaves.window) << SCALE);
+            left = of.withheld.handle_mh_segment(&segment, ordered, now);
+            let edge = |leaves: AckAndWindow| leaves.ack + (u32::from(leaves.window) << SCALE);
             let less = edge(own).distance_from(edge(left));
             assert!(less < 1 << SCALE, "seed {}: {less} less", self.seed);
             self.held += u64::from(left.ack != own.ack);
-            if let Some(at) = of.reserve.poll_timeout(of.noted.srtt) {
+            if let Some(at) = of.withheld.poll_timeout(of.noted.srtt) {
                 self.plan(at, Event::Pause { place });
             }
         }
@@ -186,8 +190,8 @@ impl World {
     }
 
     /// What leaves acknowledges nothing that has not come, and promises no window that the MH has not said.
-    pub(super) fn leave(&mut self, place: usize, left: Leaves) {
-        let Leaves { ack, window } = left;
+    pub(super) fn leave(&mut self, place: usize, left: AckAndWindow) {
+        let AckAndWindow { ack, window } = left;
         let what = format!("seed {}, {}: {left:?}", self.seed, self.scheme);
         let of = &self.receivers[place];
         let said = ack.distance_from(START);
@@ -202,20 +206,15 @@ impl World {
         let now = self.now;
         let of = &mut self.receivers[place];
         let srtt = of.noted.srtt;
-        if self.daemon.is_none() || of.reserve.handle_timeout(srtt, now).is_none() {
+        if self.daemon.is_none() || of.withheld.handle_timeout(srtt, now).is_none() {
             return;
         }
         if self.hangs {
             return;
         }
-        let noted = of.noted;
-        let Some(daemon) = &mut self.daemon else {
-            return;
-        };
-        daemon.outages.begin_silence(&noted, false, now);
-        if daemon.outages.carries(&noted) {
-            self.link(HostLinkEvent::Up);
-        }
-        self.drive(|machine, actions, _, _| machine.handle_pause(noted.key, actions));
+        let pausing = of.observed();
+        self.drive(|machine, _, now, actions| {
+            machine.handle_pauses(pausing.as_slice(), now, actions);
+        });
     }
 }

@@ -7,7 +7,7 @@
 //!
 //! The seeds are 1 to 90, so many of them as it takes where the timer lets go; another one: `HOLDFAST_SEED=N`. A failure prints its own.
 
-use holdfast_core::mobile_host::wake::{ANSWER, FromFh, FromMh, Leaves, Reserve};
+use holdfast_core::mobile_host::withheld::{ANSWER, AckAndWindow, FromFh, FromMh, WithheldSegment};
 
 use super::*;
 
@@ -33,11 +33,11 @@ struct Series<'a> {
     seed: u64,
     rng: TestRng,
     key: FlowKey,
-    rule: Reserve,
+    rule: WithheldSegment,
     /// So much later it is than the kernel says, in nanoseconds.
     later: u64,
     began_ns: u64,
-    /// What the FH sends next, what has come of it in one piece, and the gap in it.
+    /// What the FH sends next, what has come of it in one segment_bytes, and the gap in it.
     next: u32,
     received: u32,
     missing: Option<u32>,
@@ -68,7 +68,7 @@ impl<'a> Series<'a> {
             seed,
             rng: TestRng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
             key,
-            rule: Reserve::default(),
+            rule: WithheldSegment::default(),
             later: 0,
             began_ns: monotonic_ns(),
             next: first,
@@ -196,13 +196,13 @@ impl<'a> Series<'a> {
             payload: payload as usize,
             ..Spec::downlink(self.key)
         };
-        let piece = if payload > PIECE { PIECE } else { 0 };
+        let segment_bytes = if payload > PIECE { PIECE } else { 0 };
         let before = self.state();
         let run = run_super(
             &self.loaded.programs,
             "mobile_ingress",
             &spec.frame(),
-            piece,
+            segment_bytes,
             1,
         );
         assert_eq!(run.unwrap().0, NEXT);
@@ -227,12 +227,17 @@ impl<'a> Series<'a> {
         let data = FromFh {
             seq: SeqNum::new(seq),
             len: payload,
-            piece: if piece == 0 { payload } else { piece },
+            segment_bytes: if segment_bytes == 0 {
+                payload
+            } else {
+                segment_bytes
+            },
             push,
         };
         let rtt = Some(long_at(&state, RTT)).filter(|rtt| *rtt != 0);
         let now = self.at(long_at(&state, INGRESS_AT));
-        self.rule.note_fh(&data, rtt.map(Duration::from_nanos), now);
+        self.rule
+            .handle_fh_data(&data, rtt.map(Duration::from_nanos), now);
         self.checked[0] += 1;
         self.compare();
     }
@@ -265,7 +270,7 @@ impl<'a> Series<'a> {
         if !late {
             self.acked = ack;
         }
-        let own = Leaves {
+        let own = AckAndWindow {
             ack: SeqNum::new(ack),
             window: self.window,
         };
@@ -275,7 +280,7 @@ impl<'a> Series<'a> {
         }
         // As the program does, with the MH's next segment.
         if let Some(let_go) = self.let_go.take() {
-            self.rule.let_go(let_go, now);
+            self.rule.release(let_go, now);
         }
         let segment = FromMh {
             own,
@@ -284,8 +289,8 @@ impl<'a> Series<'a> {
             has_sack: sack.iter().next().is_some(),
             is_ending: false,
         };
-        let expected = self.rule.pass(&segment, self.ordered, now);
-        let is = Leaves {
+        let expected = self.rule.handle_mh_segment(&segment, self.ordered, now);
+        let is = AckAndWindow {
             ack: left.ack,
             window: left.window,
         };
@@ -298,14 +303,14 @@ impl<'a> Series<'a> {
         let of = self.of();
         let value = self.reserve().expect("data have come");
         let known = reserve::read(&value);
-        assert_eq!(known.grid, self.rule.grid(), "{of}");
+        assert_eq!(known.download.boundaries, self.rule.boundaries(), "{of}");
         let answer_at = self.at(long_at(&value, ANSWER_AT));
         assert_eq!(answer_at, self.rule.answer_at(), "{of}");
         self.checked[5] += u32::from(answer_at != self.answer_at);
         self.answer_at = answer_at;
         let bulk = u32::from_ne_bytes(*value[BULK..].first_chunk().unwrap()) != 0;
         assert_eq!(bulk, self.rule.is_bulk(), "{of}");
-        assert_eq!(known.segments, self.rule.segments(), "{of}");
+        assert_eq!(known.download.segments, self.rule.segments(), "{of}");
         assert_eq!(known.is_held(), self.rule.is_held(), "{of}");
         self.checked[2] += u32::from(bulk);
     }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The vectors that `bpf/noted.h` is held against too.
+//! The cases that `bpf/noted.h` is held against too.
 
 use holdfast_wire::Endpoint;
 
-use super::vectors::{self, Line, written};
+use super::cases::{self, Line, written};
 use super::*;
 use crate::packet::NodeId;
 
@@ -37,9 +37,9 @@ fn packet(line: &Line) -> Packet {
 }
 
 #[test]
-fn what_is_noted_is_what_the_vectors_say() {
+fn what_is_noted_is_what_the_cases_say() {
     let at = |ms: u64| Instant::from_millis(1_000 + ms);
-    for lines in vectors::flows() {
+    for lines in cases::flows() {
         let mut noted: Option<Noted> = None;
         for line in lines {
             let now = at(line.at_ms);
@@ -60,7 +60,7 @@ fn what_is_noted_is_what_the_vectors_say() {
             assert_eq!(written(&flow, &flow.sack), expected.newest_ack, "{text}");
             let rtt_ms = flow.rtt.map(|rtt| rtt.as_millis() as u64);
             assert_eq!(rtt_ms, expected.rtt_ms, "{text}");
-            assert_eq!(flow.heard_at, expected.heard_ms.map(at), "{text}");
+            assert_eq!(flow.received_at, expected.heard_ms.map(at), "{text}");
             assert_eq!(flow.is_finished, expected.is_finished, "{text}");
         }
     }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `vectors.txt`, read: with which number and window an ACK leaves. Tests of the rule read it, and, by
+//! `cases.txt`, read: with which number and window an ACK leaves. Tests of the rule read it, and, by
 //! its path, those of the kernel's program in `holdfast-net`.
 
 /// One line.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Vector {
+pub(crate) struct Case {
     /// The line itself.
     pub(crate) text: &'static str,
     /// What the MH says: number, window as it stands in the header, and by how many bits that is shifted.
@@ -16,25 +16,25 @@ pub(crate) struct Vector {
     /// Where the FH's segments end: from, to, bytes of each.
     pub(crate) start: u32,
     pub(crate) end: u32,
-    pub(crate) piece: u32,
+    pub(crate) segment_bytes: u32,
     /// What leaves.
     pub(crate) ack_left: u32,
     pub(crate) window_left: u16,
 }
 
 /// All of them; some change something.
-pub(crate) fn vectors() -> Vec<Vector> {
-    let lines = include_str!("vectors.txt").lines();
-    let vectors: Vec<_> = lines
+pub(crate) fn cases() -> Vec<Case> {
+    let lines = include_str!("cases.txt").lines();
+    let cases: Vec<_> = lines
         .filter(|line| !line.starts_with('#'))
-        .map(vector)
+        .map(case)
         .collect();
-    let lowered = vectors.iter().filter(|line| line.ack_left != line.ack);
-    assert!(vectors.len() > 150 && lowered.count() > 50);
-    vectors
+    let lowered = cases.iter().filter(|line| line.ack_left != line.ack);
+    assert!(cases.len() > 150 && lowered.count() > 50);
+    cases
 }
 
-fn vector(text: &'static str) -> Vector {
+fn case(text: &'static str) -> Case {
     let words: Vec<_> = text.split_whitespace().collect();
     let ["lowered", numbers @ ..] = &words[..] else {
         panic!("{text}");
@@ -47,11 +47,11 @@ fn vector(text: &'static str) -> Vector {
         floor,
         start,
         end,
-        piece,
+        segment_bytes,
         ack_left,
         window_left,
     ] = numbers.try_into().unwrap();
-    Vector {
+    Case {
         text,
         ack,
         window: window.try_into().unwrap(),
@@ -59,7 +59,7 @@ fn vector(text: &'static str) -> Vector {
         floor,
         start,
         end,
-        piece,
+        segment_bytes,
         ack_left,
         window_left: window_left.try_into().unwrap(),
     }

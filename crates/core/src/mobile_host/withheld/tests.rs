@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The reserve against the vectors, event by event, and against a transfer that a seed makes up.
-
-use holdfast_wire::{Endpoint, SackBlocks};
+//! The withheld segment against the cases, event by event, and against a random transfer.
 
 use super::*;
-use crate::FlowKey;
-use crate::mobile_host::HostFlow;
 
 const PIECE: u32 = 1_448;
 const SCALE: u8 = 7;
@@ -24,14 +20,14 @@ fn data(first: u32, count: u32) -> FromFh {
     FromFh {
         seq: after(first),
         len: count * PIECE,
-        piece: PIECE,
+        segment_bytes: PIECE,
         push: false,
     }
 }
 
 fn ack(segments: u32) -> FromMh {
     FromMh {
-        own: Leaves {
+        own: AckAndWindow {
             ack: after(segments),
             window: 4_000,
         },
@@ -42,54 +38,28 @@ fn ack(segments: u32) -> FromMh {
     }
 }
 
-/// A flow of this port that was heard at that time.
-pub(super) fn host_flow(port: u16, heard_at: Instant) -> HostFlow {
-    let end = |address: &str, port| Endpoint {
-        address: address.parse().unwrap(),
-        port,
-    };
-    HostFlow {
-        key: FlowKey {
-            fh: end("10.1.0.2", 443),
-            mh: end("10.2.0.2", port),
-        },
-        snd_nxt: SeqNum::new(1),
-        rcv_nxt: SeqNum::new(100),
-        window: 500,
-        window_shift: Some(7),
-        timestamps: None,
-        sack: SackBlocks::default(),
-        srtt: Some(RTT),
-        rtt: None,
-        sent_at: heard_at,
-        heard_at: Some(heard_at),
-        is_opaque: false,
-        is_finished: false,
-    }
-}
-
 /// A download of 200 segments in a round trip, until `segments` have come and are acknowledged. Its
 /// first two came long before.
-fn bulk(segments: u32) -> Reserve {
-    let mut reserve = Reserve::default();
-    reserve.note_fh(&data(0, 2), Some(RTT), at(0) - ANSWER);
-    reserve.pass(&ack(2), true, at(0) - ANSWER);
-    download(&mut reserve, 2..segments, at(0));
-    reserve
+fn bulk(segments: u32) -> WithheldSegment {
+    let mut withheld = WithheldSegment::default();
+    withheld.handle_fh_data(&data(0, 2), Some(RTT), at(0) - ANSWER);
+    withheld.handle_mh_segment(&ack(2), true, at(0) - ANSWER);
+    download(&mut withheld, 2..segments, at(0));
+    withheld
 }
 
 /// As many segments at this pace from `from` on, each two of them acknowledged. When the first was held back of.
 fn download(
-    reserve: &mut Reserve,
+    withheld: &mut WithheldSegment,
     segments: core::ops::Range<u32>,
     from: Instant,
 ) -> Option<Duration> {
     let mut held = None;
     for number in segments.clone().step_by(2) {
         let since = Duration::from_millis(u64::from(number - segments.start) / 4);
-        reserve.note_fh(&data(number, 2), Some(RTT), from + since);
+        withheld.handle_fh_data(&data(number, 2), Some(RTT), from + since);
         let own = ack(number + 2);
-        if reserve.pass(&own, true, from + since) != own.own {
+        if withheld.handle_mh_segment(&own, true, from + since) != own.own {
             held = held.or(Some(since));
         }
     }
@@ -97,19 +67,19 @@ fn download(
 }
 
 #[test]
-fn numbers_and_windows_are_those_of_the_vectors() {
-    let leaves = |ack, window| Leaves {
+fn numbers_and_windows_are_those_of_the_cases() {
+    let leaves = |ack, window| AckAndWindow {
         ack: SeqNum::new(ack),
         window,
     };
-    for line in vectors::vectors() {
-        let grid = Grid {
+    for line in cases::cases() {
+        let boundaries = SegmentBoundaries {
             start: SeqNum::new(line.start),
             end: SeqNum::new(line.end),
-            piece: line.piece,
+            segment_bytes: line.segment_bytes,
         };
         let own = leaves(line.ack, line.window);
-        let left = lowered(own, line.scale, SeqNum::new(line.floor), &grid);
+        let left = lowered(own, line.scale, SeqNum::new(line.floor), &boundaries);
         assert_eq!(
             left,
             leaves(line.ack_left, line.window_left),
@@ -121,34 +91,34 @@ fn numbers_and_windows_are_those_of_the_vectors() {
 
 #[test]
 fn a_bulk_download_leaves_one_segment_unacknowledged_and_its_right_edge_where_it_is() {
-    let mut reserve = bulk(400);
-    reserve.note_fh(&data(400, 2), Some(RTT), at(100));
-    let left = reserve.pass(&ack(402), true, at(100));
+    let mut withheld = bulk(400);
+    withheld.handle_fh_data(&data(400, 2), Some(RTT), at(100));
+    let left = withheld.handle_mh_segment(&ack(402), true, at(100));
     assert_eq!(left.ack, after(401));
-    let edge = |leaves: Leaves| leaves.ack + (u32::from(leaves.window) << SCALE);
+    let edge = |leaves: AckAndWindow| leaves.ack + (u32::from(leaves.window) << SCALE);
     let short = edge(ack(402).own).distance_from(edge(left));
     assert!(short < 1 << SCALE, "{short}");
-    assert!(reserve.is_held());
+    assert!(withheld.is_held());
 }
 
 #[test]
 fn few_segments_in_a_round_trip_are_no_bulk_unless_they_wait_in_a_queue() {
     for (rtt, held) in [(40, false), (80, true)] {
-        let mut reserve = bulk(2);
+        let mut withheld = bulk(2);
         for number in 2..120 {
             let now = at(u64::from(number) * 2);
             // The shortest round trip is 40 ms: 20 segments.
             let rtt = Duration::from_millis(if number < 60 { 40 } else { rtt });
-            reserve.note_fh(&data(number, 1), Some(rtt), now);
-            reserve.pass(&ack(number + 1), true, now);
+            withheld.handle_fh_data(&data(number, 1), Some(rtt), now);
+            withheld.handle_mh_segment(&ack(number + 1), true, now);
         }
-        assert_eq!(reserve.is_held(), held, "{rtt} ms");
+        assert_eq!(withheld.is_held(), held, "{rtt} ms");
     }
 }
 
 #[test]
 fn nothing_is_held_without_order_scale_or_round_trip_nor_at_an_end() {
-    let mut reserve = bulk(400);
+    let mut withheld = bulk(400);
     let bare = FromMh {
         scale: None,
         ..ack(400)
@@ -158,15 +128,21 @@ fn nothing_is_held_without_order_scale_or_round_trip_nor_at_an_end() {
         ..ack(400)
     };
     for (segment, ordered) in [(ack(400), false), (bare, true), (ending, true)] {
-        let mut reserve = reserve;
-        assert_eq!(reserve.pass(&segment, ordered, at(100)), segment.own);
-        assert!(!reserve.is_held());
+        let mut withheld = withheld;
+        assert_eq!(
+            withheld.handle_mh_segment(&segment, ordered, at(100)),
+            segment.own
+        );
+        assert!(!withheld.is_held());
     }
-    assert_ne!(reserve.pass(&ack(400), true, at(100)), ack(400).own);
-    let mut unmeasured = Reserve::default();
+    assert_ne!(
+        withheld.handle_mh_segment(&ack(400), true, at(100)),
+        ack(400).own
+    );
+    let mut unmeasured = WithheldSegment::default();
     for number in (0..400).step_by(2) {
-        unmeasured.note_fh(&data(number, 2), None, at(u64::from(number)));
-        let left = unmeasured.pass(&ack(number + 2), true, at(u64::from(number)));
+        unmeasured.handle_fh_data(&data(number, 2), None, at(u64::from(number)));
+        let left = unmeasured.handle_mh_segment(&ack(number + 2), true, at(u64::from(number)));
         assert_eq!(left, ack(number + 2).own);
     }
 }
@@ -174,43 +150,52 @@ fn nothing_is_held_without_order_scale_or_round_trip_nor_at_an_end() {
 #[test]
 fn while_something_is_missing_the_fh_hears_all_and_then_one_is_held_again() {
     for has_sack in [true, false] {
-        let mut reserve = bulk(400);
+        let mut withheld = bulk(400);
         // Segment 400 is lost.
         for number in 401..410 {
-            reserve.note_fh(&data(number, 1), Some(RTT), at(100));
+            withheld.handle_fh_data(&data(number, 1), Some(RTT), at(100));
             let segment = FromMh {
                 has_sack,
                 ..ack(400)
             };
-            assert_eq!(reserve.pass(&segment, true, at(100)), segment.own);
+            assert_eq!(
+                withheld.handle_mh_segment(&segment, true, at(100)),
+                segment.own
+            );
         }
-        reserve.note_fh(&data(400, 1), Some(RTT), at(110));
-        let left = reserve.pass(&ack(410), true, at(110));
+        withheld.handle_fh_data(&data(400, 1), Some(RTT), at(110));
+        let left = withheld.handle_mh_segment(&ack(410), true, at(110));
         assert_eq!(left.ack, after(409));
     }
 }
 
 #[test]
 fn a_new_request_acknowledges_the_whole_answer() {
-    let mut reserve = bulk(400);
+    let mut withheld = bulk(400);
     let last = FromFh {
         push: true,
         ..data(400, 2)
     };
-    reserve.note_fh(&last, Some(RTT), at(100));
+    withheld.handle_fh_data(&last, Some(RTT), at(100));
     let pure = ack(402);
-    assert_eq!(reserve.pass(&pure, true, at(100)).ack, after(401));
+    assert_eq!(
+        withheld.handle_mh_segment(&pure, true, at(100)).ack,
+        after(401)
+    );
     let request = FromMh {
         has_payload: true,
         ..pure
     };
-    assert_eq!(reserve.pass(&request, true, at(100)), request.own);
-    // Upload in the same flow, amid the download.
-    let mut reserve = bulk(400);
-    reserve.note_fh(&data(400, 2), Some(RTT), at(100));
     assert_eq!(
-        reserve
-            .pass(
+        withheld.handle_mh_segment(&request, true, at(100)),
+        request.own
+    );
+    // Upload in the same flow, amid the download.
+    let mut withheld = bulk(400);
+    withheld.handle_fh_data(&data(400, 2), Some(RTT), at(100));
+    assert_eq!(
+        withheld
+            .handle_mh_segment(
                 &FromMh {
                     has_payload: true,
                     ..ack(402)
@@ -229,8 +214,8 @@ fn of_an_answer_nothing_is_held_until_it_is_a_download() {
         held.is_some_and(|since| since >= ANSWER && since < ANSWER + RTT * 3)
     };
     // A flow's first data answer something, too.
-    let mut reserve = Reserve::default();
-    assert!(is_late(download(&mut reserve, 0..12_000, at(0))));
+    let mut withheld = WithheldSegment::default();
+    assert!(is_late(download(&mut withheld, 0..12_000, at(0))));
     let end = FromFh {
         push: true,
         ..data(12_000, 2)
@@ -245,16 +230,16 @@ fn of_an_answer_nothing_is_held_until_it_is_a_download() {
         (true, &[], false),
         (true, &[3_000, 3_440], false),
     ] {
-        let mut reserve = reserve;
-        reserve.note_fh(&FromFh { push, ..end }, Some(RTT), at(3_000));
+        let mut withheld = withheld;
+        withheld.handle_fh_data(&FromFh { push, ..end }, Some(RTT), at(3_000));
         for ms in asked_ms {
             let request = FromMh {
                 has_payload: true,
                 ..ack(12_002)
             };
-            reserve.pass(&request, true, at(*ms));
+            withheld.handle_mh_segment(&request, true, at(*ms));
         }
-        let held = download(&mut reserve, 12_002..24_002, at(3_451));
+        let held = download(&mut withheld, 12_002..24_002, at(3_451));
         let is_soon = held.is_some_and(|since| since < RTT * 3);
         assert_eq!(
             (is_late(held), is_soon),
@@ -268,54 +253,54 @@ fn of_an_answer_nothing_is_held_until_it_is_a_download() {
 fn after_a_gap_of_most_of_a_round_trip_nothing_is_held_for_one() {
     // BBR looks for the shortest round trip: four segments, and nothing until they are acknowledged.
     for (gap_ms, held) in [(30, true), (40, false)] {
-        let mut reserve = bulk(400);
+        let mut withheld = bulk(400);
         let now = at(99 + gap_ms);
-        reserve.note_fh(&data(400, 4), Some(RTT), now);
-        let left = reserve.pass(&ack(404), true, now);
+        withheld.handle_fh_data(&data(400, 4), Some(RTT), now);
+        let left = withheld.handle_mh_segment(&ack(404), true, now);
         assert_eq!(left.ack != after(404), held, "{gap_ms} ms");
     }
 }
 
 #[test]
 fn a_message_long_after_a_download_is_no_download_and_ends_an_answer() {
-    let mut reserve = bulk(400);
-    assert!(was_download(reserve.segments()));
+    let mut withheld = bulk(400);
+    assert!(withheld.segments() >= 16, "a download");
     let end = after(400);
     let message = FromFh {
         seq: end,
         len: 300,
-        piece: 300,
+        segment_bytes: 300,
         push: true,
     };
     // What came last was short, too.
     for (number, ms) in [(0, 1_000), (1, 2_000)] {
         let seq = end + 300 * number;
-        reserve.note_fh(&FromFh { seq, ..message }, Some(RTT), at(100 + ms));
-        assert!(!was_download(reserve.segments()));
-        assert!(reserve.grid().ends_short(seq + 300));
+        withheld.handle_fh_data(&FromFh { seq, ..message }, Some(RTT), at(100 + ms));
+        assert!(withheld.segments() < 16);
+        assert!(withheld.boundaries().ends_short(seq + 300));
     }
     // Nor are larger ones, each the first after a short one.
     let seq = end + 600;
     let larger = FromFh {
         seq,
         len: 700,
-        piece: 700,
+        segment_bytes: 700,
         push: true,
     };
-    reserve.note_fh(&larger, Some(RTT), at(2_200));
-    assert!(reserve.grid().ends_answer(seq + 700));
-    assert!(!bulk(400).grid().ends_answer(after(400)));
+    withheld.handle_fh_data(&larger, Some(RTT), at(2_200));
+    assert!(withheld.boundaries().ends_answer(seq + 700));
+    assert!(!bulk(400).boundaries().ends_answer(after(400)));
 }
 
 #[test]
 fn steps_end_where_segments_do_and_promise_no_window_that_the_mh_does_not_have() {
-    let grid = Grid {
+    let boundaries = SegmentBoundaries {
         start: after(0),
         end: after(300),
-        piece: PIECE,
+        segment_bytes: PIECE,
     };
     let own = ack(300).own;
-    let steps = grid.steps(own, SCALE, 64);
+    let steps = boundaries.steps(own, SCALE, 64);
     assert_eq!(steps.len(), 64);
     assert_eq!(steps.last().map(|step| step.ack), Some(after(299)));
     for (number, step) in (236..).zip(&steps) {
@@ -325,32 +310,38 @@ fn steps_end_where_segments_do_and_promise_no_window_that_the_mh_does_not_have()
         assert!(!edge.after(own_edge) && edge.distance_from(own_edge - (1 << SCALE)) <= 1 << SCALE);
     }
     // Windows of 16 segments reach no further; nor can a full field say more.
-    let narrow = Leaves { window: 181, ..own };
-    assert_eq!(grid.steps(narrow, SCALE, 64).len(), 16);
-    let full = Leaves {
+    let narrow = AckAndWindow { window: 181, ..own };
+    assert_eq!(boundaries.steps(narrow, SCALE, 64).len(), 16);
+    let full = AckAndWindow {
         window: u16::MAX,
         ..own
     };
-    assert_eq!(grid.steps(full, SCALE, 64), []);
-    assert_eq!(Grid::default().steps(own, SCALE, 64), []);
+    assert_eq!(boundaries.steps(full, SCALE, 64), []);
+    assert_eq!(SegmentBoundaries::default().steps(own, SCALE, 64), []);
 }
 
 #[test]
 fn a_pause_lets_go_before_the_fh_probes_and_the_number_never_goes_back() {
-    let mut reserve = bulk(400);
+    let mut withheld = bulk(400);
     let now = at(100);
-    assert_eq!(reserve.pass(&ack(400), true, now).ack, after(399));
-    let due = reserve.poll_timeout(Some(RTT)).unwrap();
+    assert_eq!(
+        withheld.handle_mh_segment(&ack(400), true, now).ack,
+        after(399)
+    );
+    let due = withheld.poll_timeout(Some(RTT)).unwrap();
     // Linux probes 200 ms after a round trip.
     assert!(due > now + RTT && due <= now + RTT + Duration::from_millis(100));
-    assert_eq!(reserve.handle_timeout(Some(RTT), now), None);
-    assert_eq!(reserve.handle_timeout(Some(RTT), due), Some(after(400)));
-    assert_eq!(reserve.poll_timeout(Some(RTT)), None);
+    assert_eq!(withheld.handle_timeout(Some(RTT), now), None);
+    assert_eq!(withheld.handle_timeout(Some(RTT), due), Some(after(400)));
+    assert_eq!(withheld.poll_timeout(Some(RTT)), None);
     // A window update, then the download goes on.
-    assert_eq!(reserve.pass(&ack(400), true, due), ack(400).own);
-    reserve.note_fh(&data(400, 2), Some(RTT), due);
     assert_eq!(
-        reserve.pass(&ack(402), true, due),
+        withheld.handle_mh_segment(&ack(400), true, due),
+        ack(400).own
+    );
+    withheld.handle_fh_data(&data(400, 2), Some(RTT), due);
+    assert_eq!(
+        withheld.handle_mh_segment(&ack(402), true, due),
         ack(402).own,
         "not bulk any more"
     );
@@ -358,9 +349,15 @@ fn a_pause_lets_go_before_the_fh_probes_and_the_number_never_goes_back() {
 
 #[test]
 fn what_is_overtaken_on_the_way_out_leaves_as_it_is() {
-    let mut reserve = bulk(400);
-    assert_eq!(reserve.pass(&ack(300), true, at(100)), ack(300).own);
-    assert_eq!(reserve.pass(&ack(400), true, at(100)).ack, after(399));
+    let mut withheld = bulk(400);
+    assert_eq!(
+        withheld.handle_mh_segment(&ack(300), true, at(100)),
+        ack(300).own
+    );
+    assert_eq!(
+        withheld.handle_mh_segment(&ack(400), true, at(100)).ack,
+        after(399)
+    );
 }
 
 #[test]
@@ -374,7 +371,7 @@ fn whatever_comes_nothing_is_acknowledged_that_was_not_received_and_no_number_go
             state ^= state << 17;
             state % limit
         };
-        let mut reserve = bulk(2);
+        let mut withheld = bulk(2);
         let (mut received, mut highest, mut out) = (2_u32, 2_u32, None::<SeqNum>);
         let mut now = at(0);
         for _ in 0..2_000 {
@@ -387,7 +384,7 @@ fn whatever_comes_nothing_is_acknowledged_that_was_not_received_and_no_number_go
             };
             let first = if below(30) == 0 { received } else { first };
             let push = below(40) == 0;
-            reserve.note_fh(
+            withheld.handle_fh_data(
                 &FromFh {
                     push,
                     ..data(first, count)
@@ -404,7 +401,7 @@ fn whatever_comes_nothing_is_acknowledged_that_was_not_received_and_no_number_go
                 has_sack: highest > received,
                 ..ack(received)
             };
-            let left = reserve.pass(&segment, below(100) > 0, now);
+            let left = withheld.handle_mh_segment(&segment, below(100) > 0, now);
             assert!(!left.ack.after(segment.own.ack), "seed {seed}");
             assert!(
                 out.is_none_or(|out| !left.ack.before(out)),
@@ -416,9 +413,9 @@ fn whatever_comes_nothing_is_acknowledged_that_was_not_received_and_no_number_go
             out = Some(left.ack);
             if below(200) == 0 {
                 now += Duration::from_millis(300);
-                let let_go = reserve.handle_timeout(Some(RTT), now);
-                assert_eq!(let_go.is_some(), held > 0, "seed {seed}");
-                out = Some(let_go.unwrap_or(left.ack));
+                let released = withheld.handle_timeout(Some(RTT), now);
+                assert_eq!(released.is_some(), held > 0, "seed {seed}");
+                out = Some(released.unwrap_or(left.ack));
             }
         }
     }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is noted, against the vectors that the simulator's notes are held against too.
+//! What is noted, against the cases that the simulator's notes are held against too.
 
 use super::*;
 
-#[path = "../../../../sim/src/network/mobile/noted/vectors.rs"]
+#[path = "../../../../sim/src/network/mobile/noted/cases.rs"]
 mod lines;
 
 use lines::{Line, written};
 
-/// How long a ms of the vectors is here, tried in turn: on a busy machine pauses creep in, and what
+/// How long a ms of the cases is here, tried in turn: on a busy machine pauses creep in, and what
 /// a pause tells is another thing then.
 const SCALES: [u64; 18] = [1, 1, 1, 1, 1, 1, 5, 5, 5, 5, 5, 20, 20, 20, 20, 50, 50, 50];
 
@@ -25,7 +25,7 @@ fn spec(line: &Line, flow: FlowKey) -> Spec {
     }
 }
 
-/// Whether so many ns can have passed between two of the lines, `ms` of the vectors apart: each
+/// Whether so many ns can have passed between two of the lines, `ms` of the cases apart: each
 /// took from one time to another, however late it was.
 fn is_between(ran: &[(u64, u64, u64)], ms: u64, ns: u64) -> bool {
     ran.iter().any(|(begun, from, to)| {
@@ -63,7 +63,7 @@ fn run(loaded: &Loaded, lines: &[Line], flow: FlowKey, scale: u64) -> Result<(),
         let sack = sender::without_dsack(&noted.flow.sack, noted.flow.rcv_nxt);
         assert_eq!(written(&noted.flow, &sack), expected.newest_ack, "{text}");
         assert_eq!(noted.flow.is_finished, expected.is_finished, "{text}");
-        let heard = noted.flow.heard_at.map(Instant::as_nanos);
+        let heard = noted.flow.received_at.map(Instant::as_nanos);
         let is_then = |heard: u64| {
             let mut at = ran.iter().filter(|(at, ..)| Some(*at) == expected.heard_ms);
             at.any(|(_, from, to)| (*from..=*to).contains(&heard))
@@ -83,8 +83,8 @@ fn run(loaded: &Loaded, lines: &[Line], flow: FlowKey, scale: u64) -> Result<(),
 }
 
 #[test]
-fn what_the_kernel_notes_is_what_the_vectors_say() {
-    let test = "what_the_kernel_notes_is_what_the_vectors_say";
+fn what_the_kernel_notes_is_what_the_cases_say() {
+    let test = "what_the_kernel_notes_is_what_the_cases_say";
     let Some(loaded) = Loaded::new(test) else {
         return;
     };

@@ -10,13 +10,13 @@ const WINDOW: Duration = Duration::from_secs(10);
 
 /// The shortest round trip of this window and of the one before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Shortest {
+pub(super) struct ShortestRtt {
     since: Instant,
     now: Duration,
     before: Duration,
 }
 
-impl Shortest {
+impl ShortestRtt {
     /// A round trip was measured.
     pub(super) fn note(&mut self, rtt: Duration, now: Instant) {
         if now.saturating_since(self.since) > WINDOW {
@@ -43,7 +43,7 @@ mod tests {
 
     #[test]
     fn a_shorter_round_trip_is_forgotten_after_a_while() {
-        let mut shortest = Shortest::default();
+        let mut shortest = ShortestRtt::default();
         let at = |seconds: u64| Instant::from_millis(1_000 * (100 + seconds));
         for second in 0..30 {
             let ms = if second == 0 { 20 } else { 200 };

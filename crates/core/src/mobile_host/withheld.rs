@@ -1,49 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The reserve of `wake`, one flow's: which ACK number and window each segment of the MH leaves
+//! The withheld segment of `wake`: the ACK number and window that each segment of the MH leaves
 //! with, so that after an outage there is one segment left to acknowledge.
 //!
 //! A Linux sender in its RTO back-off is woken by an ACK of something new and by nothing else.
 //! So while a flow downloads in bulk, what leaves acknowledges one segment of the FH less than
-//! the MH has said; when the link is back, that segment is acknowledged by a made ACK.
+//! the MH has; at link up that segment is acknowledged by a made ACK.
 //!
 //! ```text
 //!            bulk, nothing missing            the FH pauses, something is missing, a FIN,
-//!   LET GO ------------------------> HELD     the daemon is gone, the link is back
+//!  RELEASED -----------------------> WITHHELD     the daemon is dead, link up
 //!      ^                               |
 //!      +-------------------------------+
 //! ```
 //!
-//! The kernel's program (`bpf/reserve.h`, `bpf/held.h`) does the same to packets; `wake/vectors.txt` is what
+//! The kernel's program (`bpf/reserve.h`, `bpf/held.h`) does the same to packets; `withheld/cases.txt` is what
 //! both are held against. This one is the reference.
 
 use core::time::Duration;
 
 use holdfast_wire::{Instant, SeqNum};
 
-mod clock;
-mod outages;
-mod sentinel;
-mod shortest;
-mod silence;
+#[cfg(test)]
+mod cases;
+mod fh_clock;
+mod shortest_rtt;
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod vectors;
 
-pub use clock::FhClock;
-pub use outages::{Before, Looked, Outages, Said, was_download, words_for_silent};
-use shortest::Shortest;
-pub use silence::{Download, Silence, Try, doublings};
+pub use fh_clock::FhClock;
+use shortest_rtt::ShortestRtt;
 
-/// Segments in a round trip from which on a reserve is kept: it takes as much of a sender that
-/// its congestion window limits and no queue, 1 in so many, less than 1%.
+/// Segments in a round trip from which on a withheld is kept: it takes as much of a sender that
+/// its congestion window limits and no queue, 1 of this number, less than 1%.
 pub const BULK_SEGMENTS: u32 = 128;
 /// The same if packets wait in a queue: then nothing is taken of the rate.
 pub const QUEUED_SEGMENTS: u32 = 16;
-/// Windows that hold less than so many segments leave as they are.
+/// Windows that hold less segments than this leave as they are.
 const WINDOW_SEGMENTS_MIN: u32 = 16;
 /// Segments that are smaller are no bulk download's.
-const PIECE_MIN: u32 = 500;
+const SEGMENT_BYTES_MIN: u32 = 500;
 /// Numbers turn over: what is known begins no further back than this.
 const SPAN_MAX: u32 = 1 << 30;
 /// What was let go is no further ahead of what has left than this; else it is of an earlier turn.
@@ -59,97 +54,101 @@ const GAP_QUARTERS: u32 = 3;
 const QUIET: Duration = Duration::from_millis(50);
 /// No pause is longer.
 const QUIET_MAX: Duration = Duration::from_millis(500);
-/// Nothing is held back in an answer that is younger. Longer ones are downloads: a segment and a round
+/// No segment is withheld in an answer that is younger. Longer ones are downloads: a segment and a round
 /// trip are a small part of them.
 pub const ANSWER: Duration = Duration::from_secs(2);
-/// An answer begins no sooner after its request than so many quarters of the shortest round trip.
+/// An answer begins no sooner after its request than these quarters of the shortest round trip.
 const ASKED_QUARTERS: u32 = 3;
 /// Over what the segments are counted: a round trip, within these.
 const EPOCH_MIN: Duration = Duration::from_millis(10);
 const EPOCH_MAX: Duration = Duration::from_secs(1);
 
-/// Where segments of the FH end: from `start` to `end` all `piece` bytes, but the last.
+/// Where segments of the FH end: from `start` to `end` all `segment_bytes` bytes, but the last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Grid {
+pub struct SegmentBoundaries {
     /// The first byte.
     pub start: SeqNum,
     /// The one after the last.
     pub end: SeqNum,
     /// Bytes of a segment; 0: nothing is known.
-    pub piece: u32,
+    pub segment_bytes: u32,
 }
 
-impl Grid {
+impl SegmentBoundaries {
     /// Data came that follow on what is known, or not.
-    fn note(&mut self, seq: SeqNum, len: u32, piece: u32) {
-        let piece = piece.min(len);
-        let follows = seq == self.end && self.piece != 0;
+    fn note(&mut self, seq: SeqNum, len: u32, segment_bytes: u32) {
+        let segment_bytes = segment_bytes.min(len);
+        let follows = seq == self.end && self.segment_bytes != 0;
         // A whole number of pieces so far, and no larger ones now. A smaller one may be the last.
         let whole = follows
             && self
                 .end
                 .distance_from(self.start)
-                .is_multiple_of(self.piece);
-        let fits = piece == self.piece || (len < self.piece && len == piece);
+                .is_multiple_of(self.segment_bytes);
+        let fits = segment_bytes == self.segment_bytes
+            || (len < self.segment_bytes && len == segment_bytes);
         if !(whole && fits) {
             *self = Self {
                 start: seq,
                 end: seq,
-                piece,
+                segment_bytes,
             };
         }
         self.end = seq + len;
         if self.end.distance_from(self.start) > SPAN_MAX {
-            let piece = self.piece.max(1);
-            self.start += SPAN_MAX / 2 / piece * piece;
+            let segment_bytes = self.segment_bytes.max(1);
+            self.start += SPAN_MAX / 2 / segment_bytes * segment_bytes;
         }
     }
 
     /// The last end of a segment before `ack`, if it is known.
     fn before(&self, ack: SeqNum) -> Option<SeqNum> {
-        let known = self.piece >= PIECE_MIN && self.start.before(ack) && !ack.after(self.end);
+        let known = self.segment_bytes >= SEGMENT_BYTES_MIN
+            && self.start.before(ack)
+            && !ack.after(self.end);
         known.then(|| {
             let within = ack.distance_from(self.start) - 1;
-            self.start + within / self.piece * self.piece
+            self.start + within / self.segment_bytes * self.segment_bytes
         })
     }
 }
 
-impl Grid {
+impl SegmentBoundaries {
     /// Whether `ack` is the end of a segment that is shorter than those before it, or than any of a
-    /// download. With PSH it ends an answer; without, PSH says little: Linux gives it to the last segment of
+    /// download. With PSH it ends an answer. PSH alone means little: Linux gives it to the last segment of
     /// each burst.
     pub fn ends_short(&self, ack: SeqNum) -> bool {
-        let piece = self.piece.max(1);
-        piece < PIECE_MIN || !ack.distance_from(self.start).is_multiple_of(piece)
+        let segment_bytes = self.segment_bytes.max(1);
+        segment_bytes < SEGMENT_BYTES_MIN
+            || !ack.distance_from(self.start).is_multiple_of(segment_bytes)
     }
 
     /// Whether what ends at `ack`, with PSH, is an answer's end: a short segment, or one that stands alone, a
     /// message in a segment of whatever size.
     pub fn ends_answer(&self, ack: SeqNum) -> bool {
-        self.ends_short(ack) || self.end.distance_from(self.start) <= self.piece
+        self.ends_short(ack) || self.end.distance_from(self.start) <= self.segment_bytes
     }
 
     /// ACKs for the ends of the last segments below the MH's own, `most` at most, ascending. An FH that has
-    /// missed the last ACKs hears by these of its retransmitted segment first, and alone.
+    /// missed the last ACKs receives by these the one of its retransmitted segment first, and alone.
     ///
     /// Their windows have the right edge of the MH's own, rounded down to its unit; where the field cannot
-    /// say that, there is none. Nor further below than the window, where an FH takes no ACK for an old
+    /// hold that, there is none. Nor further below than the window, where an FH drops an ACK as an old
     /// one (RFC 5961, 5.2).
-    pub fn steps(&self, own: Leaves, scale: u8, most: u32) -> Vec<Leaves> {
+    pub fn steps(&self, own: AckAndWindow, scale: u8, most: u32) -> Vec<AckAndWindow> {
         let Some(last) = self.before(own.ack) else {
             return Vec::new();
         };
-        let known = last.distance_from(self.start) / self.piece;
+        let known = last.distance_from(self.start) / self.segment_bytes;
         let steps = (0..known.min(most)).rev();
-        let ends = steps.map(|step| last - step * self.piece);
+        let ends = steps.map(|step| last - step * self.segment_bytes);
         let leaves = |end| {
             let behind = own.ack.distance_from(end);
             let is_near = behind <= u32::from(own.window) << scale;
             let window = u16::try_from(u32::from(own.window) + (behind >> scale)).ok();
             window
                 .filter(|_| is_near)
-                .map(|window| Leaves { ack: end, window })
+                .map(|window| AckAndWindow { ack: end, window })
         };
         ends.filter_map(leaves).collect()
     }
@@ -157,7 +156,7 @@ impl Grid {
 
 /// ACK number and window of a segment, as it leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Leaves {
+pub struct AckAndWindow {
     /// SEG.ACK.
     pub ack: SeqNum,
     /// The window field, not scaled.
@@ -165,10 +164,15 @@ pub struct Leaves {
 }
 
 /// The segment's own number and window, lowered by one segment where that can be: not below
-/// `floor`, not if the window field could not say the same right edge (rounded down to its
+/// `floor`, not if the window field could not hold the same right edge (rounded down to its
 /// unit), not if the window is small.
-pub fn lowered(own: Leaves, scale: u8, floor: SeqNum, grid: &Grid) -> Leaves {
-    let Some(boundary) = grid.before(own.ack) else {
+pub fn lowered(
+    own: AckAndWindow,
+    scale: u8,
+    floor: SeqNum,
+    boundaries: &SegmentBoundaries,
+) -> AckAndWindow {
+    let Some(boundary) = boundaries.before(own.ack) else {
         return own;
     };
     let ack = if boundary.before(floor) {
@@ -176,13 +180,15 @@ pub fn lowered(own: Leaves, scale: u8, floor: SeqNum, grid: &Grid) -> Leaves {
     } else {
         boundary
     };
-    if !ack.before(own.ack) || u32::from(own.window) << scale < WINDOW_SEGMENTS_MIN * grid.piece {
+    if !ack.before(own.ack)
+        || u32::from(own.window) << scale < WINDOW_SEGMENTS_MIN * boundaries.segment_bytes
+    {
         return own;
     }
     let more = own.ack.distance_from(ack) >> scale;
     match u16::try_from(u32::from(own.window) + more) {
-        // A unit that is more than a segment cannot say it.
-        Ok(window) if more > 0 => Leaves { ack, window },
+        // Not if its unit is more than a segment.
+        Ok(window) if more > 0 => AckAndWindow { ack, window },
         _ => own,
     }
 }
@@ -195,16 +201,16 @@ pub struct FromFh {
     /// Bytes of payload, more than 0.
     pub len: u32,
     /// Bytes of each segment in it, but for the last.
-    pub piece: u32,
+    pub segment_bytes: u32,
     /// It has PSH.
     pub push: bool,
 }
 
-/// A segment of the MH on its way out.
+/// A segment of the MH at egress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FromMh {
     /// What it acknowledges, and its window.
-    pub own: Leaves,
+    pub own: AckAndWindow,
     /// The MH's window scale; none: not known, and nothing is held.
     pub scale: Option<u8>,
     /// It has payload.
@@ -215,25 +221,40 @@ pub struct FromMh {
     pub is_ending: bool,
 }
 
-/// How long nothing is to be held back anew until the FH is taken to pause.
+/// How long no segment is withheld anew until the FH is taken to pause.
 pub fn quiet(srtt: Option<Duration>) -> Duration {
     (srtt.unwrap_or_default() + QUIET).min(QUIET_MAX)
 }
 
 /// Nothing below this leaves: the highest number that has left, or what was let go.
-pub fn floor_of(acked_out: Option<SeqNum>, let_go: Option<SeqNum>) -> Option<SeqNum> {
-    match (acked_out, let_go) {
-        (Some(out), Some(let_go)) if let_go.after(out) && let_go.distance_from(out) < AHEAD_MAX => {
-            Some(let_go)
+pub fn floor_of(acked_out: Option<SeqNum>, released: Option<SeqNum>) -> Option<SeqNum> {
+    match (acked_out, released) {
+        (Some(out), Some(released))
+            if released.after(out) && released.distance_from(out) < AHEAD_MAX =>
+        {
+            Some(released)
         }
         (out, _) => out,
     }
 }
 
-/// One flow's reserve.
+/// What is known of the data that the FH sends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Reserve {
-    grid: Grid,
+pub struct Download {
+    /// Segments in the last round trip; 0: not known.
+    pub segments: u32,
+    /// When the MH last sent data.
+    pub upload_at: Option<Instant>,
+    /// The end of the newest segment with PSH.
+    pub pushed_end: Option<SeqNum>,
+    /// Where segments of the FH end.
+    pub boundaries: SegmentBoundaries,
+}
+
+/// The withheld segment of one flow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WithheldSegment {
+    boundaries: SegmentBoundaries,
     /// The end of what came with PSH last.
     pushed_end: Option<SeqNum>,
     /// The end of what came after a gap.
@@ -245,40 +266,40 @@ pub struct Reserve {
     /// When data came last that were counted; none: they are the first.
     data_at: Option<Instant>,
     /// When the MH last sent data that acknowledge all of an answer.
-    asked_at: Instant,
+    requested_at: Instant,
     /// When the FH's answer to that began.
     answer_at: Instant,
     /// The shortest round trip of late.
-    shortest: Shortest,
+    shortest: ShortestRtt,
     /// The highest number that has left.
     acked_out: Option<SeqNum>,
     /// What was let go: nothing below leaves.
-    let_go: Option<SeqNum>,
+    released: Option<SeqNum>,
     /// The MH's own number, when it was last lowered, and when that was.
     held: Option<(SeqNum, Instant)>,
 }
 
-impl Reserve {
+impl WithheldSegment {
     /// Data of the FH have come. `rtt`: the newest round trip.
-    pub fn note_fh(&mut self, data: &FromFh, rtt: Option<Duration>, now: Instant) {
+    pub fn handle_fh_data(&mut self, data: &FromFh, rtt: Option<Duration>, now: Instant) {
         if data.len == 0 {
             return;
         }
         let end = data.seq + data.len;
-        let is_first = self.grid.piece == 0;
-        if !is_first && data.seq.before(self.grid.end) {
-            // Sent again.
+        let is_first = self.boundaries.segment_bytes == 0;
+        if !is_first && data.seq.before(self.boundaries.end) {
+            // A retransmission.
             return;
         }
-        if !is_first && data.seq.after(self.grid.end) {
+        if !is_first && data.seq.after(self.boundaries.end) {
             self.beyond_gap = Some(end);
         }
-        self.grid.note(data.seq, data.len, data.piece);
+        self.boundaries.note(data.seq, data.len, data.segment_bytes);
         if data.push {
             self.pushed_end = Some(end);
         }
-        let piece = data.piece.clamp(1, data.len);
-        self.count(data.len.div_ceil(piece), rtt, now);
+        let segment_bytes = data.segment_bytes.clamp(1, data.len);
+        self.count(data.len.div_ceil(segment_bytes), rtt, now);
     }
 
     fn count(&mut self, segments: u32, rtt: Option<Duration>, now: Instant) {
@@ -322,26 +343,31 @@ impl Reserve {
         self.epoch_segments = 0;
     }
 
-    /// Whether the data that have come are the first of an answer: nothing came since the MH asked, for as
+    /// Whether the data that have come are the first of an answer: nothing came since the request of the MH, for as
     /// long as it takes; or nothing came before.
     fn begins_answer(&self, now: Instant) -> bool {
         let Some(data_at) = self.data_at else {
             return true;
         };
         let least = self.shortest.get() / 4 * ASKED_QUARTERS;
-        self.asked_at >= data_at && now.saturating_since(self.asked_at) >= least
+        self.requested_at >= data_at && now.saturating_since(self.requested_at) >= least
     }
 
     /// What a segment of the MH leaves with. `ordered`: the daemon lives, and the flow is not one
     /// that it has just woken.
-    pub fn pass(&mut self, segment: &FromMh, ordered: bool, now: Instant) -> Leaves {
+    pub fn handle_mh_segment(
+        &mut self,
+        segment: &FromMh,
+        ordered: bool,
+        now: Instant,
+    ) -> AckAndWindow {
         let own = segment.own;
         let is_answered = self.pushed_end == Some(own.ack);
         if is_answered && segment.has_payload {
-            self.asked_at = now;
+            self.requested_at = now;
         }
         let Some(floor) = self.floor() else {
-            // The first that is seen says what it says.
+            // The first that is seen leaves as it is.
             self.acked_out = Some(own.ack);
             return own;
         };
@@ -354,11 +380,11 @@ impl Reserve {
             self.beyond_gap = None;
         }
         // An answer's end: a new request, or a short segment, on which Nagle's rule may wait.
-        let is_short = self.grid.ends_short(own.ack);
-        let asks = is_answered && (segment.has_payload || is_short);
-        let may = ordered && self.is_bulk && !is_missing && !asks && !segment.is_ending;
+        let is_short = self.boundaries.ends_short(own.ack);
+        let is_request = is_answered && (segment.has_payload || is_short);
+        let may = ordered && self.is_bulk && !is_missing && !is_request && !segment.is_ending;
         let leaves = match segment.scale {
-            Some(scale) if may => lowered(own, scale, floor, &self.grid),
+            Some(scale) if may => lowered(own, scale, floor, &self.boundaries),
             _ => own,
         };
         self.acked_out = Some(leaves.ack);
@@ -368,7 +394,7 @@ impl Reserve {
 
     /// Nothing below leaves any more.
     fn floor(&self) -> Option<SeqNum> {
-        floor_of(self.acked_out, self.let_go)
+        floor_of(self.acked_out, self.released)
     }
 
     /// When [`handle_timeout`](Self::handle_timeout) is due: the FH pauses then.
@@ -377,20 +403,20 @@ impl Reserve {
         Some(at + quiet(srtt))
     }
 
-    /// If it is due: the number that a made ACK is to say, before the FH probes for it.
+    /// If it is due: the number of the made ACK, before the FH probes for it.
     pub fn handle_timeout(&mut self, srtt: Option<Duration>, now: Instant) -> Option<SeqNum> {
         let (ack, _) = self.held?;
         if now < self.poll_timeout(srtt)? {
             return None;
         }
-        self.let_go(ack, now);
+        self.release(ack, now);
         Some(ack)
     }
 
-    /// A made ACK says this number: nothing below leaves any more, and nothing is held until the
+    /// A made ACK has this number: nothing below leaves any more, and nothing is held until the
     /// flow is a bulk download again.
-    pub fn let_go(&mut self, ack: SeqNum, now: Instant) {
-        self.let_go = Some(ack);
+    pub fn release(&mut self, ack: SeqNum, now: Instant) {
+        self.released = Some(ack);
         self.is_bulk = false;
         self.epoch_at = now;
         self.epoch_segments = 0;
@@ -398,8 +424,18 @@ impl Reserve {
     }
 
     /// Where segments of the FH end.
-    pub const fn grid(&self) -> Grid {
-        self.grid
+    pub const fn boundaries(&self) -> SegmentBoundaries {
+        self.boundaries
+    }
+
+    /// What decisions are made from; `upload_at`: when the MH last sent data.
+    pub const fn download(&self, upload_at: Option<Instant>) -> Download {
+        Download {
+            segments: self.last_segments,
+            upload_at,
+            pushed_end: self.pushed_end,
+            boundaries: self.boundaries,
+        }
     }
 
     /// Segments in the last round trip; 0: it was no whole one, or is long ago.

@@ -2,35 +2,34 @@
 //! What `bpf/held.h` does for `wake`, one flow's, around `holdfast_core`'s own rule: the ACK
 //! number and window that each segment of the MH leaves with, and the echo after an outage.
 
-use holdfast_core::mobile_host::HostFlow;
-use holdfast_core::mobile_host::wake::{FhClock, FromFh, FromMh, Leaves, Reserve};
+use holdfast_core::mobile_host::withheld::{
+    AckAndWindow, FhClock, FromFh, FromMh, WithheldSegment,
+};
+use holdfast_core::mobile_host::{Download, HostFlow};
 use holdfast_wire::{Duration, Flags, Instant, Segment, Timestamps};
-
-/// After a flow was woken, echoes from before the outage are renewed for so long.
-pub(super) const RENEWED_FOR: Duration = Duration::from_secs(10);
-/// And from the outage's begin for so long.
-pub(super) const OUTAGE_MAX: Duration = Duration::from_secs(3_600);
 
 /// One flow.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Waking {
-    reserve: Reserve,
+pub(super) struct Withheld {
+    rule: WithheldSegment,
+    /// When the MH last sent data.
+    upload_at: Option<Instant>,
     clock: FhClock,
     /// The newest TSval of the FH.
     fh_tsval: Option<u32>,
     /// What the MH's SYN offers.
     offered_scale: Option<u8>,
-    /// The scale of the MH's windows, once both have said theirs.
+    /// The scale of the MH's windows, once both SYNs have passed.
     scale: Option<u8>,
     echo: Option<Echo>,
 }
 
-/// The FH's clock as echoes are to say it.
+/// The FH's clock in renewed echoes.
 #[derive(Clone, Copy, Debug)]
 struct Echo {
     /// Echoes up to this one are from before the outage.
     stale: u32,
-    said: u32,
+    value: u32,
     at: Instant,
     ticks_per_s: u64,
     until: Instant,
@@ -40,11 +39,16 @@ impl Echo {
     fn now(&self, now: Instant) -> u32 {
         let since = now.saturating_since(self.at).as_nanos();
         let ticks = since * u128::from(self.ticks_per_s) / 1_000_000_000;
-        self.said.wrapping_add(ticks as u32)
+        self.value.wrapping_add(ticks as u32)
     }
 }
 
-impl Waking {
+impl Withheld {
+    /// What the machine decides from.
+    pub(super) const fn download(&self) -> Download {
+        self.rule.download(self.upload_at)
+    }
+
     /// A segment of the FH has come; `flow` is what is known of it by then.
     pub(super) fn note_ingress(
         &mut self,
@@ -71,11 +75,11 @@ impl Waking {
             let data = FromFh {
                 seq: segment.seq,
                 len: segment.payload_len,
-                piece: segment.payload_len,
+                segment_bytes: segment.payload_len,
                 push: segment.flags.has(Flags::PSH),
             };
             let rtt = flow.and_then(|flow| flow.rtt);
-            self.reserve.note_fh(&data, rtt, now);
+            self.rule.handle_fh_data(&data, rtt, now);
         }
     }
 
@@ -88,9 +92,12 @@ impl Waking {
         if !segment.flags.has(Flags::ACK) {
             return;
         }
+        if segment.payload_len > 0 {
+            self.upload_at = Some(now);
+        }
         let is_ending = flow.is_some_and(|flow| flow.is_finished || flow.is_opaque);
         let own = FromMh {
-            own: Leaves {
+            own: AckAndWindow {
                 ack: segment.ack,
                 window: segment.window,
             },
@@ -99,7 +106,7 @@ impl Waking {
             has_sack: segment.options.sack.iter().next().is_some(),
             is_ending: is_ending || segment.flags.has(Flags::FIN),
         };
-        let leaves = self.reserve.pass(&own, true, now);
+        let leaves = self.rule.handle_mh_segment(&own, true, now);
         (segment.ack, segment.window) = (leaves.ack, leaves.window);
         if let (Some(timestamps), Some(echo)) = (&mut segment.options.timestamps, self.echo)
             && now < echo.until
@@ -109,46 +116,46 @@ impl Waking {
         }
     }
 
-    /// Nothing below what the MH itself says is to leave any more: a made ACK says it.
+    /// A made ACK has the MH's own number: nothing below leaves any more.
     pub(super) fn let_go(&mut self, flow: &HostFlow, now: Instant) {
-        self.reserve.let_go(flow.rcv_nxt, now);
+        self.rule.release(flow.rcv_nxt, now);
     }
 
-    /// The same, and for so long echoes from before the outage are as of now; gives the made
-    /// ACK's clocks.
-    pub(super) fn wake(
+    /// The same, and echoes from before the outage are for this time as of now; gives the made
+    /// ACK's timestamps.
+    pub(super) fn renew_echo(
         &mut self,
         flow: &HostFlow,
-        renewed_for: Duration,
+        lasts: Duration,
         now: Instant,
     ) -> Option<Timestamps> {
         self.let_go(flow, now);
         let own = flow.timestamps?;
-        let heard = self.fh_tsval?;
+        let newest = self.fh_tsval?;
         // What came last may not have been echoed yet.
-        let is_newer = heard.wrapping_sub(own.tsecr) as i32 > 0;
+        let is_newer = newest.wrapping_sub(own.tsecr) as i32 > 0;
         let echo = Echo {
-            stale: if is_newer { heard } else { own.tsecr },
-            said: self.clock.echo(now),
+            stale: if is_newer { newest } else { own.tsecr },
+            value: self.clock.echo(now),
             at: now,
             ticks_per_s: self.clock.ticks_per_s(),
-            until: now + renewed_for,
+            until: now + lasts,
         };
         self.echo = Some(echo);
         Some(Timestamps {
-            tsecr: echo.said,
+            tsecr: echo.value,
             ..own
         })
     }
 
     /// When [`pauses`](Self::pauses) is due.
     pub(super) fn poll_timeout(&self, flow: Option<&HostFlow>) -> Option<Instant> {
-        self.reserve.poll_timeout(flow?.srtt)
+        self.rule.poll_timeout(flow?.srtt)
     }
 
-    /// Whether the FH pauses, so that what is held back is to be acknowledged.
+    /// Whether the FH pauses, so that the withheld segment is to be acknowledged.
     pub(super) fn pauses(&mut self, flow: Option<&HostFlow>, now: Instant) -> bool {
         let srtt = flow.and_then(|flow| flow.srtt);
-        self.reserve.handle_timeout(srtt, now).is_some()
+        self.rule.handle_timeout(srtt, now).is_some()
     }
 }

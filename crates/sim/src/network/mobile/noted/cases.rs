@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `vectors.txt`, read: segments of flows, and what is noted after each. Tests of these notes read it,
+//! `cases.txt`, read: segments of flows, and what is noted after each. Tests of these notes read it,
 //! and, by its path, those of the kernel's notes in `holdfast-net`.
 
 use holdfast_core::mobile_host::HostFlow;
@@ -40,7 +40,7 @@ pub(crate) struct Expected {
 /// The flows, each a list of lines.
 pub(crate) fn flows() -> Vec<Vec<Line>> {
     let mut flows: Vec<Vec<Line>> = Vec::new();
-    for text in include_str!("vectors.txt").lines() {
+    for text in include_str!("cases.txt").lines() {
         if text.is_empty() || text.starts_with('#') {
             continue;
         }
@@ -115,7 +115,7 @@ fn expected(noted: &'static str) -> Expected {
     }
 }
 
-/// The flow's newest ACK as the vectors write it, with these of its blocks.
+/// The flow's newest ACK as the cases write it, with these of its blocks.
 pub(crate) fn written(flow: &HostFlow, sack: &SackBlocks) -> [String; 5] {
     let or_none = |word: Option<String>| word.unwrap_or_else(|| "-".into());
     let block = |(left, right): (SeqNum, SeqNum)| format!("{}-{}", left.get(), right.get());

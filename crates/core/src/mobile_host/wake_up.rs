@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `wake`: the FHs that are woken after an outage, reported or not.
+//!
+//! A reported outage ends with an `up`: then each live flow is woken. An outage without
+//! a report shows itself in downloads that fall silent. Their FHs are probed meanwhile; the first
+//! answer after a while shows that the link is up again ([`Outages`]).
+
+use core::time::Duration;
+
+use holdfast_wire::Instant;
+
+use super::action::WakeUp;
+use super::{
+    FLOWS_SERVED_MAX, HostAction, HostFlow, HostLinkEvent, MadeAck, MobileHost, MobileScheme,
+};
+use crate::FlowKey;
+use outages::{Outages, ProbeResult, unreachables_for_silent};
+use silent_flows::TimedWakeUp;
+
+mod outages;
+mod probe_timer;
+mod silent_flows;
+
+/// After a flow was woken, echoes from before the outage are renewed for this time.
+const ECHO_RENEWED_FOR: Duration = Duration::from_secs(10);
+/// And from the begin of the outage, or while the flow is silent.
+const OUTAGE_MAX: Duration = Duration::from_secs(3_600);
+/// How often silent downloads are looked for, at most.
+const LOOK_FOR_SILENT: Duration = Duration::from_millis(150);
+/// And no longer after the newest segment than this.
+const FALLS_SILENT_WITHIN: Duration = Duration::from_secs(10);
+
+/// What the machine knows besides for `wake`.
+#[derive(Debug, Default)]
+pub(super) struct WakeUps {
+    outages: Outages,
+    /// Outages without a report are not looked for.
+    ignores_silence: bool,
+    /// When segments are counted next.
+    count_at: Option<Instant>,
+    /// Segments that have come, and when there were more last.
+    segments: u64,
+    segments_at: Instant,
+    /// No segment comes: silent downloads are looked for among all flows.
+    looks_for_silent: bool,
+    /// A probed FH has shown that the link is up again, without a report.
+    link_is_up: bool,
+    /// Flows that pause, and received data long after the link was reported down: it is up.
+    up_by: Vec<FlowKey>,
+}
+
+impl WakeUps {
+    pub(super) fn handle_link(&mut self, event: HostLinkEvent, now: Instant) {
+        self.outages.handle_link(event, now);
+    }
+
+    /// When something is due; `at_once` if it is by now.
+    pub(super) fn poll_timeout(&self, at_once: Instant) -> Option<Instant> {
+        let needs_all = self.needs_all_at_once();
+        [self.outages.poll_timeout(), needs_all.then_some(at_once)]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    fn needs_all_at_once(&self) -> bool {
+        self.looks_for_silent || self.link_is_up || !self.up_by.is_empty()
+    }
+
+    /// Whether what is due at this time is a question of all flows.
+    pub(super) fn need_all(&self, now: Instant) -> bool {
+        let silent = self.outages.wake_up_at();
+        self.needs_all_at_once() || silent.is_some_and(|at| at <= now)
+    }
+
+    /// The flows whose FHs were probed, and may have answered by now.
+    pub(super) fn probed(&self, now: Instant) -> Vec<FlowKey> {
+        if self.outages.probe_is_due(now) {
+            self.outages.probed()
+        } else {
+            Vec::new()
+        }
+    }
+}
+
+impl MobileHost {
+    /// The same machine, which relies on reports: it does not look for outages without one.
+    #[must_use]
+    pub const fn without_silence(mut self) -> Self {
+        self.wake_ups.ignores_silence = true;
+        self
+    }
+}
+
+/// Inputs.
+impl MobileHost {
+    /// These flows pause, and the data path has let go what was withheld: nothing below the MH's
+    /// own number leaves any more.
+    pub fn handle_pauses(
+        &mut self,
+        pausing: &[HostFlow],
+        now: Instant,
+        actions: &mut Vec<HostAction>,
+    ) {
+        for flow in pausing.iter().filter(|_| !self.wake_ups.ignores_silence) {
+            self.wake_ups.outages.begin_silence(flow, now);
+        }
+        let keys = pausing.iter().map(|flow| flow.key);
+        if pausing
+            .iter()
+            .any(|flow| self.wake_ups.outages.shows_link_up(flow))
+        {
+            // All flows are woken first.
+            self.wake_ups.up_by.extend(keys);
+            return;
+        }
+        for key in keys {
+            self.acknowledge_withheld(key, actions);
+        }
+    }
+
+    fn acknowledge_withheld(&mut self, key: FlowKey, actions: &mut Vec<HostAction>) {
+        // In an outage it would be lost; the wake-up has the same number.
+        if !self.is_down() {
+            self.send(key, MadeAck::Last, 1, actions);
+        }
+    }
+
+    /// Whether [`handle_segment_count`](Self::handle_segment_count) is due.
+    pub fn needs_segment_count(&self, now: Instant) -> bool {
+        let count_at = self.wake_ups.count_at;
+        let is_wake = self.settings.scheme == MobileScheme::Wake;
+        is_wake && !self.wake_ups.ignores_silence && count_at.is_none_or(|at| at <= now)
+    }
+
+    /// This number of segments has come, of all flows; none: that cannot be read. While there are more,
+    /// or none for long, no download falls silent.
+    pub fn handle_segment_count(&mut self, segments: Option<u64>, now: Instant) {
+        let wake_ups = &mut self.wake_ups;
+        wake_ups.count_at = Some(now + LOOK_FOR_SILENT);
+        let Some(segments) = segments else {
+            return;
+        };
+        if segments != wake_ups.segments {
+            (wake_ups.segments, wake_ups.segments_at) = (segments, now);
+            return;
+        }
+        let since = now.saturating_since(wake_ups.segments_at);
+        wake_ups.looks_for_silent = since < FALLS_SILENT_WITHIN;
+    }
+
+    /// The keep-alive probe to the FH of this flow has left.
+    pub fn handle_probe_sent(&mut self, key: &FlowKey, now: Instant) {
+        self.counters.probes += 1;
+        self.wake_ups.outages.note_probed(key, now);
+    }
+
+    /// The flows cannot be read at the moment: what needs all of them is put off.
+    pub fn handle_unreadable(&mut self, now: Instant) {
+        self.wake_ups.looks_for_silent = false;
+        // The FH's next answer shows it again.
+        self.wake_ups.link_is_up = false;
+        self.wake_ups.outages.put_off(now);
+    }
+
+    /// The interface was removed, and with it all that was known of flows. Reports of the link stay.
+    pub fn forget_flows(&mut self) {
+        let wake_ups = &mut self.wake_ups;
+        wake_ups.outages.forget_flows();
+        (wake_ups.count_at, wake_ups.segments) = (None, 0);
+        (wake_ups.looks_for_silent, wake_ups.link_is_up) = (false, false);
+        wake_ups.up_by.clear();
+    }
+}
+
+impl MobileHost {
+    /// No flow is silent.
+    #[cfg(test)]
+    pub(super) fn is_at_rest(&self) -> bool {
+        self.wake_ups.poll_timeout(Instant::ZERO).is_none()
+    }
+
+    pub(super) fn handle_wake_timeout(
+        &mut self,
+        flows: &[HostFlow],
+        now: Instant,
+        actions: &mut Vec<HostAction>,
+    ) {
+        let up_by = core::mem::take(&mut self.wake_ups.up_by);
+        if !up_by.is_empty() {
+            self.handle_link(HostLinkEvent::Up, flows, now, actions);
+            for key in up_by {
+                self.acknowledge_withheld(key, actions);
+            }
+        }
+        if core::mem::take(&mut self.wake_ups.link_is_up) {
+            self.end_silent_outage(flows, now, actions);
+        } else if self.wake_ups.outages.probe_is_due(now) {
+            self.look_for_answers(flows, now, actions);
+        }
+        if core::mem::take(&mut self.wake_ups.looks_for_silent) {
+            let newest = flows.iter().filter_map(|flow| flow.received_at).max();
+            for flow in flows {
+                if self.wake_ups.outages.is_quiet(flow, newest, now) {
+                    self.wake_ups.outages.begin_silence(flow, now);
+                }
+            }
+        }
+        if self
+            .wake_ups
+            .outages
+            .wake_up_at()
+            .is_some_and(|at| at <= now)
+        {
+            self.wake_silent_flows(flows, now, actions);
+        }
+    }
+
+    /// Looks whether a probed FH has answered, and probes the next one.
+    fn look_for_answers(
+        &mut self,
+        flows: &[HostFlow],
+        now: Instant,
+        actions: &mut Vec<HostAction>,
+    ) {
+        match self.wake_ups.outages.poll_probe(flows, now) {
+            None => {}
+            Some(ProbeResult::Probe(key)) => actions.push(HostAction::Probe(key)),
+            Some(ProbeResult::Pauses(key)) => {
+                self.counters.pauses += 1;
+                if let Some(flow) = flows.iter().find(|flow| flow.key == key) {
+                    Self::wake_silent(flow, now, actions);
+                }
+            }
+            Some(ProbeResult::LinkUp) => self.wake_ups.link_is_up = true,
+        }
+    }
+
+    /// The link is up again after an outage without a report.
+    fn end_silent_outage(
+        &mut self,
+        flows: &[HostFlow],
+        now: Instant,
+        actions: &mut Vec<HostAction>,
+    ) {
+        let waiting = self.wake_ups.outages.handle_link_up_inferred(flows, now);
+        // If the data of the only flow have shown it, no flow is left to be woken.
+        self.counters.silent_outages += 1;
+        for key in waiting {
+            if let Some(flow) = flows.iter().find(|flow| flow.key == key) {
+                self.wake_up(flow, now, actions);
+            }
+        }
+    }
+
+    fn wake_silent_flows(
+        &mut self,
+        flows: &[HostFlow],
+        now: Instant,
+        actions: &mut Vec<HostAction>,
+    ) {
+        for TimedWakeUp { key, link_is_up } in self.wake_ups.outages.timed_wake_ups(flows, now) {
+            let Some(flow) = flows.iter().find(|flow| flow.key == key) else {
+                continue;
+            };
+            self.counters.timed_wake_ups += 1;
+            if link_is_up {
+                self.wake_up(flow, now, actions);
+            } else {
+                Self::wake_silent(flow, now, actions);
+            }
+        }
+    }
+
+    /// Wakes the FH of a flow after an outage.
+    ///
+    /// The first time by three things. ICMP unreachables wake an FH that has received all ACKs of
+    /// the MH. ACKs at the newest segment boundaries come next: an FH that has missed the last
+    /// ACKs receives the one of its retransmitted segment first, and alone; BBR would else wait
+    /// for the length of its queue (docs/schemes/wake.md). The MH's own ACK is last. An FH without
+    /// SACK gets the unreachables alone: it takes ACKs of what it has not retransmitted for the
+    /// proof of a false alarm, and then nothing shows it the loss.
+    pub(super) fn wake_up(&mut self, flow: &HostFlow, now: Instant, actions: &mut Vec<HostAction>) {
+        let notifications = self.wake_ups.outages.notifications(flow, now);
+        actions.push(HostAction::WakeUp(WakeUp {
+            key: flow.key,
+            unreachables: notifications.unreachables,
+            boundary_acks: notifications.boundary_acks,
+            sends_ack: flow.permits_sack,
+            renews_echo_for: ECHO_RENEWED_FOR,
+        }));
+    }
+
+    /// Wakes the FH of a silent flow: by the MH's own ACK once more, and after a while by
+    /// unreachables too.
+    fn wake_silent(flow: &HostFlow, now: Instant, actions: &mut Vec<HostAction>) {
+        actions.push(HostAction::WakeUp(WakeUp {
+            key: flow.key,
+            unreachables: unreachables_for_silent(flow, now),
+            boundary_acks: 0,
+            sends_ack: flow.permits_sack,
+            renews_echo_for: OUTAGE_MAX,
+        }));
+    }
+
+    /// What the MH itself sends when the link is up again, before anybody reports it, is to have
+    /// an echo of that time too.
+    pub(super) fn renew_echoes(flows: &[HostFlow], actions: &mut Vec<HostAction>) {
+        // Where options may be signed nothing is changed; an FH without SACK is not woken by ACKs.
+        let may = |flow: &&HostFlow| !flow.is_opaque && !flow.is_finished && flow.permits_sack;
+        let mut renewed: Vec<_> = flows.iter().filter(may).collect();
+        renewed.sort_by_key(|flow| core::cmp::Reverse(flow.received_at));
+        let keys = renewed.iter().take(FLOWS_SERVED_MAX).map(|flow| flow.key);
+        actions.extend(keys.map(|key| HostAction::RenewEcho {
+            key,
+            lasts: OUTAGE_MAX,
+        }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::MobileHostSettings;
+    use super::*;
+
+    #[test]
+    fn silent_downloads_are_looked_for_only_for_a_while_after_the_newest_segment() {
+        let mut host = MobileHost::new(MobileHostSettings::new(MobileScheme::Wake));
+        let at = |ms: u64| Instant::from_millis(1_000_000 + ms);
+        let mut looks = |ms, segments| {
+            if !host.needs_segment_count(at(ms)) {
+                return false;
+            }
+            host.handle_segment_count(Some(segments), at(ms));
+            core::mem::take(&mut host.wake_ups.looks_for_silent)
+        };
+        assert!(!looks(0, 5));
+        assert!(!looks(100, 5), "a moment ago");
+        assert!(looks(500, 5));
+        assert!(!looks(1_000, 6), "more have come");
+        assert!(looks(1_500, 6));
+        assert!(!looks(11_500, 6), "none for long");
+    }
+}

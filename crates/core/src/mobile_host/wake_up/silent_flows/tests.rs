@@ -1,0 +1,374 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Who is silent, who is asked, who is woken.
+
+use super::*;
+use crate::mobile_host::tests::wake_flow as host_flow;
+
+fn at(ms: u64) -> Instant {
+    Instant::from_millis(10_000 + ms)
+}
+
+/// Its data came at 0.
+fn flow(port: u16) -> HostFlow {
+    heard(port, 0)
+}
+
+/// The same, heard since.
+fn heard(port: u16, ms: u64) -> HostFlow {
+    HostFlow {
+        data_at: Some(at(0)),
+        ..host_flow(port, at(ms))
+    }
+}
+
+/// Those that `silent_flows` follows, of which nothing was heard since.
+fn followed(silent_flows: &SilentFlows) -> Vec<HostFlow> {
+    let keys = silent_flows.flows.keys();
+    keys.map(|key| flow(key.mh.port)).collect()
+}
+
+#[test]
+fn what_is_silent_is_woken_after_longer_and_longer_until_it_is_heard() {
+    let mut silent_flows = SilentFlows::default();
+    silent_flows.begin(&flow(1), false, at(0));
+    let mut times = Vec::new();
+    for _ in 0..6 {
+        let due = silent_flows.poll_timeout().unwrap();
+        assert!(silent_flows.handle_timeout(&[flow(1)], at(0)).is_empty());
+        assert_eq!(silent_flows.handle_timeout(&[flow(1)], due).len(), 1);
+        times.push(due.saturating_since(at(0)).as_millis());
+    }
+    assert_eq!(times, [300, 900, 1_900, 2_900, 3_900, 4_900]);
+    let heard = heard(1, 5_000);
+    assert!(silent_flows.handle_timeout(&[heard], at(6_000)).is_empty());
+    assert_eq!(silent_flows.poll_timeout(), None);
+}
+
+#[test]
+fn a_pause_a_closed_window_and_what_is_gone_are_left_alone() {
+    let mut silent_flows = SilentFlows::default();
+    silent_flows.begin(&flow(1), true, at(0));
+    let closed = HostFlow {
+        window: 0,
+        ..flow(2)
+    };
+    silent_flows.begin(&closed, false, at(0));
+    assert_eq!(silent_flows.poll_timeout(), None);
+    silent_flows.begin(&flow(3), false, at(0));
+    assert!(silent_flows.handle_timeout(&[], at(300)).is_empty());
+    assert_eq!(silent_flows.poll_timeout(), None);
+    silent_flows.begin(&flow(4), false, at(0));
+    silent_flows.end();
+    assert_eq!(silent_flows.poll_timeout(), None);
+}
+
+#[test]
+fn where_others_are_heard_a_flow_is_woken_once_more() {
+    for (heard_ms, due_again) in [(200, true), (500, false)] {
+        let mut silent_flows = SilentFlows::default();
+        silent_flows.begin(&flow(1), false, at(0));
+        let flows = [flow(1), heard(2, heard_ms)];
+        let woken = silent_flows.handle_timeout(&flows, at(600));
+        assert_eq!(woken.len(), 1);
+        assert!(woken[0].key == flow(1).key && !woken[0].link_is_up);
+        assert_eq!(
+            silent_flows.poll_timeout().is_some(),
+            due_again,
+            "{heard_ms} ms"
+        );
+    }
+}
+
+#[test]
+fn nobody_is_woken_for_ever_nor_are_more_than_there_is_room_for() {
+    let mut silent_flows = SilentFlows::default();
+    for port in 0..200 {
+        silent_flows.begin(&flow(port), false, at(0));
+    }
+    assert_eq!(silent_flows.flows.len(), SILENT_MAX);
+    let mut sent = 0;
+    while let Some(due) = silent_flows.poll_timeout() {
+        let flows = followed(&silent_flows);
+        sent += silent_flows.handle_timeout(&flows, due).len();
+    }
+    assert!(sent <= SILENT_MAX * 182, "{sent}");
+}
+
+#[test]
+fn doublings_are_as_many_as_a_sender_can_have_made_and_one_more() {
+    let of = |ms| doublings(Duration::from_millis(ms));
+    assert_eq!(
+        [of(0), of(199), of(200), of(599), of(600), of(1_400)],
+        [0, 0, 2, 2, 3, 4]
+    );
+    assert_eq!((of(7_000), of(60_000), of(u64::MAX)), (6, 9, 13));
+}
+
+/// Two flows that were heard at 0 and fell silent at 200 ms; the FH of the first was asked at 240.
+fn two() -> SilentFlows {
+    let mut silent_flows = SilentFlows::default();
+    for port in [1, 2] {
+        assert!(silent_flows.begin(&flow(port), false, at(200)));
+    }
+    silent_flows.note_probed(&flow(1).key, at(240));
+    silent_flows.note_probed(&flow(1).key, at(340));
+    silent_flows
+}
+
+/// The wake-ups by the clock until 8 s, of which FHs answer nothing: whose, how long after 5,030 ms, and
+/// whether as after an outage.
+fn tries(silent_flows: &mut SilentFlows) -> Vec<(u16, u128, bool)> {
+    let mut tries = Vec::new();
+    while let Some(due) = silent_flows.poll_timeout().filter(|due| *due < at(8_000)) {
+        let since = due.saturating_since(at(5_030)).as_millis();
+        let flows = followed(silent_flows);
+        for TimedWakeUp { key, link_is_up } in silent_flows.handle_timeout(&flows, due) {
+            tries.push((key.mh.port, since, link_is_up));
+        }
+    }
+    tries
+}
+
+#[test]
+fn an_fh_that_answers_the_first_probe_pauses_and_a_later_one_says_that_the_link_is_back() {
+    for (answered, told) in [
+        (230, None),
+        (290, Some(ProbeReply::Pauses)),
+        (430, Some(ProbeReply::Pauses)),
+        (450, Some(ProbeReply::LinkUp)),
+        (9_000, Some(ProbeReply::LinkUp)),
+    ] {
+        let mut silent_flows = two();
+        assert_eq!(silent_flows.probed(), [flow(1).key]);
+        assert_eq!(
+            silent_flows.reply_of(&heard(2, 290), at(9_000)),
+            None,
+            "not asked"
+        );
+        assert_eq!(silent_flows.reply_of(&heard(1, answered), at(9_000)), told);
+        assert_eq!(
+            silent_flows.follows(&flow(1).key),
+            told != Some(ProbeReply::Pauses)
+        );
+    }
+    // Its round trip is what it says, up to five seconds.
+    for (srtt_ms, answered, told) in [
+        (600, 980, ProbeReply::Pauses),
+        (60_000, 5_400, ProbeReply::LinkUp),
+    ] {
+        let mut silent_flows = SilentFlows::default();
+        let far = HostFlow {
+            srtt: Some(Duration::from_millis(srtt_ms)),
+            ..flow(1)
+        };
+        silent_flows.begin(&far, false, at(200));
+        silent_flows.note_probed(&far.key, at(240));
+        assert_eq!(
+            silent_flows.reply_of(&heard(1, answered), at(9_000)),
+            Some(told)
+        );
+    }
+}
+
+#[test]
+fn what_an_fh_sends_soon_says_nothing_and_later_that_the_link_is_back() {
+    for (data_ms, told, is_followed) in [
+        (300, ProbeReply::GoesOn, false),
+        (5_000, ProbeReply::LinkUp, true),
+    ] {
+        let mut silent_flows = two();
+        let goes_on = HostFlow {
+            data_at: Some(at(data_ms)),
+            ..heard(1, data_ms)
+        };
+        assert_eq!(silent_flows.reply_of(&goes_on, at(data_ms)), Some(told));
+        assert_eq!(silent_flows.follows(&flow(1).key), is_followed);
+        assert!(!silent_flows.pauses(&flow(1)));
+        // Nor does it wait.
+        silent_flows.wake(&[flow(2)], at(data_ms));
+        assert!(!silent_flows.follows(&flow(1).key));
+    }
+}
+
+#[test]
+fn an_fh_that_could_not_be_asked_for_long_does_not_pause() {
+    let mut silent_flows = SilentFlows::default();
+    silent_flows.begin(&flow(1), false, at(200));
+    silent_flows.note_probed(&flow(1).key, at(10_000));
+    let answer = heard(1, 10_050);
+    assert_eq!(
+        silent_flows.reply_of(&answer, at(10_060)),
+        Some(ProbeReply::LinkUp)
+    );
+}
+
+#[test]
+fn who_falls_silent_again_is_silent_anew() {
+    let mut silent_flows = SilentFlows::default();
+    assert!(silent_flows.begin(&flow(1), false, at(200)));
+    assert!(
+        !silent_flows.begin(&flow(1), false, at(220)),
+        "it is so already"
+    );
+    let on = HostFlow {
+        rcv_nxt: flow(1).rcv_nxt + 5_000,
+        ..host_flow(1, at(230))
+    };
+    assert!(silent_flows.begin(&on, false, at(320)));
+    assert_eq!(silent_flows.began(), Some([at(320); 2]));
+}
+
+#[test]
+fn who_waits_is_woken_when_the_link_is_back_and_thrice_more_until_data_come() {
+    let mut silent_flows = two();
+    // The third was in flight and not followed.
+    let woken = silent_flows.wake(&[flow(1), flow(3)], at(5_030));
+    assert_eq!(woken, [flow(1).key, flow(3).key]);
+    assert!(
+        !silent_flows.follows(&flow(2).key),
+        "of which nothing is known"
+    );
+    assert_eq!(silent_flows.began(), None, "nobody waits any more");
+    assert_eq!(
+        (silent_flows.to_probe(0), silent_flows.probed()),
+        (None, Vec::new())
+    );
+    let tries = tries(&mut silent_flows);
+    let of = |port| {
+        let its = tries.iter().filter(move |(of, ..)| *of == port);
+        its.map(|(_, ms, link_is_up)| (*ms, *link_is_up))
+            .collect::<Vec<_>>()
+    };
+    let thrice = [(100, true), (300, true), (700, true)];
+    assert_eq!(of(3), thrice, "not followed before");
+    assert_eq!(of(1)[..3], thrice);
+    assert_eq!(of(1)[3..], [(1_500, false), (2_500, false)]);
+}
+
+#[test]
+fn if_nothing_is_heard_who_was_woken_waits_for_the_link_again_but_not_for_ever() {
+    let mut silent_flows = two();
+    let mut now = at(5_030);
+    for woken in 1..=WOKEN_MAX {
+        assert_eq!(silent_flows.wake(&[flow(1)], now), [flow(1).key]);
+        assert_eq!(silent_flows.to_probe(0), None);
+        for _ in 0..AGAIN {
+            now = silent_flows.poll_timeout().unwrap();
+            silent_flows.handle_timeout(&[flow(1)], now);
+        }
+        let waits = silent_flows.to_probe(0);
+        assert_eq!(waits.is_some(), woken < WOKEN_MAX, "{woken}");
+        silent_flows.note_probed(&flow(1).key, now + Duration::from_millis(50));
+        assert_eq!(silent_flows.began().is_some(), woken < WOKEN_MAX);
+        now += Duration::from_secs(5);
+    }
+}
+
+#[test]
+fn an_answer_is_not_what_somebody_who_was_woken_waits_for() {
+    let mut silent_flows = two();
+    silent_flows.wake(&[flow(1)], at(5_030));
+    let answer = heard(1, 5_070);
+    let tries = silent_flows.handle_timeout(&[answer], at(5_130));
+    assert_eq!(tries.len(), 1);
+    let data = HostFlow {
+        data_at: Some(at(5_200)),
+        ..answer
+    };
+    assert!(silent_flows.handle_timeout(&[data], at(5_330)).is_empty());
+    assert!(!silent_flows.follows(&flow(1).key));
+}
+
+#[test]
+fn who_was_heard_since_the_others_fell_silent_does_not_wait_unless_it_was_taken_for_one_that_pauses()
+ {
+    let mut silent_flows = two();
+    let late = Duration::from_millis(500);
+    for (of, waits) in [
+        (heard(1, 0), true),
+        (heard(3, 700), true),
+        (heard(3, 701), false),
+        (
+            HostFlow {
+                data_at: Some(at(5_020)),
+                ..heard(2, 5_020)
+            },
+            false,
+        ),
+    ] {
+        assert_eq!(silent_flows.may_wait(&of, late), waits, "{of:?}");
+    }
+    assert_eq!(
+        silent_flows.reply_of(&heard(1, 290), at(300)),
+        Some(ProbeReply::Pauses)
+    );
+    assert!(silent_flows.may_wait(&heard(1, 2_000), late));
+    silent_flows.wake(&[heard(1, 2_000)], at(5_030));
+    assert!(!silent_flows.may_wait(&heard(1, 2_000), late), "once");
+}
+
+#[test]
+fn a_round_trip_passes_before_a_flow_is_woken_again() {
+    let far = HostFlow {
+        srtt: Some(Duration::from_millis(600)),
+        ..flow(1)
+    };
+    let mut silent_flows = SilentFlows::default();
+    silent_flows.begin(&far, false, at(700));
+    let woken = silent_flows.wake(&[far], at(5_000));
+    assert_eq!(
+        (woken.len(), silent_flows.poll_timeout()),
+        (1, Some(at(5_600)))
+    );
+}
+
+#[test]
+fn an_fh_that_pauses_is_left_alone_until_it_goes_on_however_many_have_paused_before() {
+    let mut silent_flows = SilentFlows::default();
+    let mut pause = |port: u16, ms: u64| {
+        let flow = heard(port, ms);
+        assert!(silent_flows.begin(&flow, false, at(ms)), "{port}");
+        silent_flows.note_probed(&flow.key, at(ms + 10));
+        let answer = heard(port, ms + 60);
+        assert_eq!(
+            silent_flows.reply_of(&answer, at(ms + 60)),
+            Some(ProbeReply::Pauses)
+        );
+    };
+    for port in 0..2 * SILENT_MAX as u16 {
+        pause(2_000 - port, u64::from(port) * 100);
+    }
+    pause(1, 20_000);
+    pause(2, 20_100);
+    assert_eq!(silent_flows.pausing.len(), SILENT_MAX);
+    for port in [1, 2] {
+        let is_new = silent_flows.begin(&flow(port), false, at(21_000));
+        assert!(!is_new && silent_flows.pauses(&flow(port)));
+    }
+    let on = HostFlow {
+        rcv_nxt: flow(1).rcv_nxt + 5_000,
+        ..flow(1)
+    };
+    assert!(silent_flows.begin(&on, false, at(22_000)));
+    assert!(!silent_flows.pauses(&flow(1)), "of long ago");
+}
+
+#[test]
+fn a_few_fhs_are_asked_in_turn_those_of_other_addresses_first_and_who_was_heard_last() {
+    let mut silent_flows = SilentFlows::default();
+    assert_eq!(silent_flows.to_probe(0), None);
+    let mut begin = |address: &str, port, heard| {
+        let mut flow = host_flow(port, at(heard));
+        flow.key.fh.address = address.parse().unwrap();
+        silent_flows.begin(&flow, false, at(500));
+    };
+    begin("10.1.0.1", 1, 100);
+    begin("10.1.0.1", 2, 200);
+    begin("10.1.0.2", 3, 300);
+    begin("10.1.0.3", 4, 50);
+    let asked: Vec<_> = (0..4)
+        .map(|turn| silent_flows.to_probe(turn).unwrap().mh.port)
+        .collect();
+    assert_eq!(asked, [3, 2, 4, 3]);
+    assert_eq!(two().to_probe(1), Some(flow(2).key), "of the same address");
+}
