@@ -146,14 +146,7 @@ impl<P: Payload> Gateway<P> {
         }
         let mobile = flow.mobile;
         let verdict = if segment.flags.has(Flags::SYN) {
-            let quiet = now.saturating_since(seen);
-            let from_mh = direction == Direction::Uplink;
-            if flow.on_syn(from_mh, segment, quiet, now) {
-                connection.scheme.get_mut().reset();
-            }
-            if flow.stage != Stage::Adopting {
-                flow.seen = seen;
-            }
+            connection.on_syn(direction, segment, seen, now);
             Verdict::Forward
         } else if segment.flags.has(Flags::RST) {
             self.handle_rst(flow_id, direction, segment, now, actions);

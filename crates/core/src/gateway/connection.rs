@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A row of the flow table: what all schemes know of a connection, and what its own does.
 
-use crate::Payload;
-use crate::flow::Flow;
+use holdfast_wire::{Instant, Segment};
+
+use crate::flow::{Flow, Stage};
 use crate::schemes::AnyScheme;
+use crate::{Direction, Payload};
 
 /// A connection.
 pub(crate) struct Connection<P: Payload> {
@@ -16,6 +18,24 @@ impl<P: Payload> Connection<P> {
     pub(super) fn close(&mut self) {
         self.flow.close();
         self.scheme.get_mut().reset();
+    }
+
+    /// A SYN passes. `seen`: when a segment passed before it.
+    pub(super) fn on_syn(
+        &mut self,
+        direction: Direction,
+        segment: &Segment,
+        seen: Instant,
+        now: Instant,
+    ) {
+        let quiet = now.saturating_since(seen);
+        let from_mh = direction == Direction::Uplink;
+        if self.flow.on_syn(from_mh, segment, quiet, now) {
+            self.scheme.get_mut().reset();
+        }
+        if self.flow.stage != Stage::Adopting {
+            self.flow.seen = seen;
+        }
     }
 
     /// Nothing is cached, owed or retransmitted any more.

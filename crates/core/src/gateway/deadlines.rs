@@ -13,7 +13,7 @@ use crate::timers::Subject;
 use crate::{Action, Actions, Payload};
 
 /// Slots of the table that one step of the sweep looks at.
-const SWEEP_SLOTS: u32 = 4096;
+pub(super) const SWEEP_SLOTS: u32 = 4096;
 /// The wait between two steps.
 pub(super) const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 /// A flow that was never seen in both directions is forgotten after this time without a segment.

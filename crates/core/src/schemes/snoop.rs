@@ -120,6 +120,25 @@ impl<P: Payload> Snoop<P> {
         self.srtt = Some(srtt);
     }
 
+    /// The round trips that an ACK shows.
+    fn sample_all(&mut self, outcome: &AckOutcome, cx: &Context<'_, P>) {
+        if let Some(rtt) = outcome.rtt {
+            self.sample(rtt, cx.settings.snoop.alpha);
+        }
+        if let Some((sent, _)) = outcome.arrivals.ordinary {
+            let rtt = cx.now.saturating_since(sent);
+            let span = told::path_rtt(self, cx.rtt).unwrap_or(rtt);
+            self.standing.sample(rtt, span, cx.now);
+            self.rtt = Some(rtt);
+            if let Some(least) = cx.rtt.least() {
+                self.radio.on_arrived(rtt.saturating_sub(least), cx.now);
+            }
+        }
+        if let Some((sent, _)) = outcome.arrivals.ahead {
+            self.ahead_rtt.sample(cx.now.saturating_since(sent));
+        }
+    }
+
     /// The wait for an ACK of a retransmission (section 4).
     fn retransmission_wait(&self, settings: &SnoopSettings) -> Duration {
         let srtts = self.srtt.unwrap_or(settings.persist) * settings.retransmit_srtts;
@@ -217,35 +236,13 @@ impl<P: Payload> FlowScheme<P> for Snoop<P> {
         outcome: &AckOutcome,
         cx: &mut Context<'_, P>,
     ) -> Verdict {
-        let settings = &cx.settings.snoop;
         if segment.ack.before(flow.fh.una) && flow.fh.is_doubted() {
             return Verdict::Forward;
         }
-        let mut read = *segment;
-        if has_bad_blocks(segment, flow.fh.max) {
-            // Whoever says such things is heard no further: the ACK is one without blocks. What
-            // fits of them has been noted, for each for itself is as good as an ACK's word.
-            cx.counters.implausible += 1;
-            read.options.sack = SackBlocks::default();
-        }
-        let segment = &read;
-        if let Some(rtt) = outcome.rtt {
-            self.sample(rtt, settings.alpha);
-        }
-        if let Some((sent, _)) = outcome.arrivals.ordinary {
-            let rtt = cx.now.saturating_since(sent);
-            let span = told::path_rtt(self, cx.rtt).unwrap_or(rtt);
-            self.standing.sample(rtt, span, cx.now);
-            self.rtt = Some(rtt);
-            if let Some(least) = cx.rtt.least() {
-                self.radio.on_arrived(rtt.saturating_sub(least), cx.now);
-            }
-        }
-        if let Some((sent, _)) = outcome.arrivals.ahead {
-            self.ahead_rtt.sample(cx.now.saturating_since(sent));
-        }
+        let segment = &sanitised(segment, flow, cx);
+        self.sample_all(outcome, cx);
         self.told.on_acked(flow.fh.una);
-        // A block that fits: whoever sends others changes nothing.
+        // A block that fits; others change nothing.
         self.sack_seen |= !flow.sacked.is_empty();
         // Data of the MH says nothing of what the FH has sent if it acknowledges nothing new.
         let tells = outcome.acked > 0 || outcome.arrived_bytes > 0 || segment.is_empty();
@@ -263,7 +260,8 @@ impl<P: Payload> FlowScheme<P> for Snoop<P> {
         // An FH that asks whether the window is open again is to hear the answer.
         let closed = segment.window == 0;
         let duplicate = same_window && !closed && !speaks && outcome.acked == 0;
-        let verdict = if settings.set == SnoopSet::Today && speaks_sack(self, flow) {
+        let is_today = cx.settings.snoop.set == SnoopSet::Today;
+        let verdict = if is_today && speaks_sack(self, flow) {
             reports::on_ack(self, flow, segment, outcome, duplicate, window, cx)
         } else {
             dup_acks::on_ack(self, flow, segment, outcome, duplicate, window, cx)
@@ -369,6 +367,17 @@ impl<P: Payload> FlowScheme<P> for Snoop<P> {
 /// The MH reports by SACK: both ends have permitted it, or it has been seen.
 fn speaks_sack<P: Payload>(snoop: &Snoop<P>, flow: &Flow<P>) -> bool {
     flow.fh.sack || snoop.sack_seen
+}
+
+/// An ACK with a block that cannot be is read as one without blocks. What fits of them has been
+/// noted: each alone is as good as an ACK.
+fn sanitised<P: Payload>(segment: &Segment, flow: &Flow<P>, cx: &mut Context<'_, P>) -> Segment {
+    let mut read = *segment;
+    if has_bad_blocks(segment, flow.fh.max) {
+        cx.counters.implausible += 1;
+        read.options.sack = SackBlocks::default();
+    }
+    read
 }
 
 /// A block that reports what was never sent, or no range: an end of the connection ignores it

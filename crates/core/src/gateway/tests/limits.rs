@@ -4,6 +4,7 @@
 use holdfast_wire::{Flags, PacketTooBig, Segment, SeqNum};
 
 use super::bench::{Bench, LEN, bench, bench_with, kept_back, passed, settings, unmet};
+use crate::gateway::deadlines::SWEEP_SLOTS;
 use crate::testing::{FH, MH, Packet};
 use crate::{Action, Scheme, Settings, Stage};
 
@@ -461,4 +462,30 @@ fn a_half_closed_connection_stays_while_its_other_half_works() {
     bench.put(ack);
     bench.wait(3_600_000);
     assert_eq!(bench.gateway.stats().flows, 1);
+}
+
+#[test]
+fn a_sweep_forgets_a_limited_number_of_the_flows_of_one_mobile() {
+    let settings = settings(Scheme::Hold);
+    let idle = settings.flow_idle_max + settings.flow_idle_max;
+    let mut bench = unmet(settings);
+    for port in 10_000..15_000 {
+        bench.mh_port = port;
+        bench.shake_hands(0, 5000);
+        assert!(bench.up(1).forwarded);
+    }
+    bench.now += idle;
+    let mut actions = Vec::new();
+    let mut left = bench.gateway.stats().flows;
+    for _ in 0..2 {
+        bench.gateway.handle_timeout(bench.now, &mut actions);
+        let forgotten = left - bench.gateway.stats().flows;
+        assert!(
+            (1..=SWEEP_SLOTS as usize).contains(&forgotten),
+            "{forgotten}"
+        );
+        left -= forgotten;
+        bench.now += core::time::Duration::from_secs(1);
+    }
+    assert_eq!((left, bench.gateway.stats().mobiles), (0, 0));
 }
