@@ -114,9 +114,9 @@ pub(crate) struct Flow<P: Payload> {
     pub mh: MhState,
     handshake: handshake::Handshake,
     /// Until both directions agree: what is to be compared with the MH's segments.
-    adoption: adoption::Adoption,
+    adoption: Option<Box<adoption::Adoption>>,
     /// What the MH said last that does not fit.
-    unseen: Option<credible::Unseen>,
+    unseen: Option<Box<credible::Unseen>>,
     pub cache: SegmentCache<P>,
     pub sacked: Scoreboard,
     /// What comes next to the MH: kept bytes from here on are a backlog.
@@ -125,7 +125,7 @@ pub(crate) struct Flow<P: Payload> {
     pub recover: Option<SeqNum>,
     /// How far it had been sent when the link went, and where the MH's ACKs stood at
     /// what time since: tells a link that kept what was on it.
-    before_outage: Option<BeforeOutage>,
+    before_outage: Option<Box<BeforeOutage>>,
     resending: Resending,
     /// When to repeat if nothing new is acknowledged; how often it was in vain.
     pub repair_at: Option<Instant>,
@@ -186,7 +186,7 @@ impl<P: Payload> Flow<P> {
             fh: FhState::default(),
             mh: MhState::default(),
             handshake: handshake::Handshake::default(),
-            adoption: adoption::Adoption::default(),
+            adoption: None,
             unseen: None,
             cache: SegmentCache::default(),
             sacked: Scoreboard::default(),

@@ -158,7 +158,8 @@ impl<P: Payload> Flow<P> {
         }
         let clock_fits = self.clock_fits(segment.options.timestamps, now);
         let ahead = segment.ack.distance_from(self.fh.max);
-        let doubted = self.unseen.is_some_and(|unseen| unseen.may_be_true(now));
+        let unseen = self.unseen.as_ref();
+        let doubted = unseen.is_some_and(|unseen| unseen.may_be_true(now));
         // As RFC 5961, 3.2 has it for a RST: its FIN may have passed unseen.
         let exact = [self.mh.nxt, self.mh.nxt + 1, self.fh.ack].contains(&segment.seq);
         let timeless = self.mh.timestamps.is_none();
@@ -179,7 +180,8 @@ impl<P: Payload> Flow<P> {
             self.mh.heard = now;
             return Credit::FitsUnseen;
         }
-        self.unseen = Some(Unseen {
+        let since = unseen.map_or(now, |unseen| unseen.since);
+        self.unseen = Some(Box::new(Unseen {
             end: segment.end(),
             ack: segment.ack,
             window: segment.window,
@@ -187,14 +189,15 @@ impl<P: Payload> Flow<P> {
             seq_fits,
             clock_fits,
             timestamps: segment.options.timestamps,
-            since: self.unseen.map_or(now, |unseen| unseen.since),
-        });
+            since,
+        }));
         Credit::None
     }
 
     /// Its MH may have spoken of what has passed by unseen: what is known may be old.
     pub(crate) fn is_in_doubt(&self) -> bool {
-        self.unseen.is_some_and(|unseen| unseen.seq_fits)
+        let unseen = self.unseen.as_ref();
+        unseen.is_some_and(|unseen| unseen.seq_fits)
     }
 
     /// No farther than the FH may send by what it was told.
@@ -266,7 +269,7 @@ impl<P: Payload> Flow<P> {
     /// A segment of the FH and the MH's last one agree on what has passed by unseen (a
     /// hang, a restart).
     pub(super) fn agree_on_unseen(&self, segment: &Segment) -> Option<Unseen> {
-        let unseen = self.unseen?;
+        let unseen = **self.unseen.as_ref()?;
         let news = self.tells_of_unseen(segment);
         let mh_window = self.mh_window_max(unseen.window);
         let fh_window = self.fh_window_max(segment.window);

@@ -14,13 +14,20 @@ use crate::{Direction, Payload};
 pub(super) const AFTER_SYN_MAX: u32 = u16::MAX as u32;
 
 /// The SYNs seen.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Handshake {
-    /// The newest SYN without an ACK, by side.
-    mh_asks: Option<Syn>,
-    fh_asks: Option<Syn>,
-    /// A SYN and its answer: the first ones and the newest ones. One pair may be forged.
+    /// A SYN and its answer: the first ones.
     pub(super) agreed: Option<Syns>,
+    /// Others; only as long as the flow is not open.
+    others: Option<Box<OtherSyns>>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct OtherSyns {
+    /// The newest SYN without an ACK, by side.
+    mh_opens: Option<Syn>,
+    fh_opens: Option<Syn>,
+    /// The newest SYN and its answer: the first ones may be forged.
     newest: Option<Syns>,
 }
 
@@ -54,8 +61,13 @@ impl Syns {
 
 impl Handshake {
     /// The SYN that an answer of this side is for.
-    pub(super) const fn asked(&self, from_mh: bool) -> Option<Syn> {
-        if from_mh { self.fh_asks } else { self.mh_asks }
+    pub(super) fn answered_by(&self, from_mh: bool) -> Option<Syn> {
+        let others = self.others.as_ref()?;
+        if from_mh {
+            others.fh_opens
+        } else {
+            others.mh_opens
+        }
     }
 }
 
@@ -80,15 +92,16 @@ impl<P: Payload> Flow<P> {
             timestamps: segment.options.timestamps,
         };
         if !segment.flags.has(Flags::ACK) {
-            let asks = if from_mh {
-                &mut self.handshake.mh_asks
+            let others = self.handshake.others.get_or_insert_default();
+            let opens = if from_mh {
+                &mut others.mh_opens
             } else {
-                &mut self.handshake.fh_asks
+                &mut others.fh_opens
             };
-            *asks = Some(syn);
+            *opens = Some(syn);
             return false;
         }
-        let asked = self.handshake.asked(from_mh);
+        let asked = self.handshake.answered_by(from_mh);
         let Some(asked) = asked.filter(|asked| asked.seq + 1 == segment.ack) else {
             return false;
         };
@@ -102,7 +115,7 @@ impl<P: Payload> Flow<P> {
             self.begin_anew(now);
         }
         self.handshake.agreed = self.handshake.agreed.or(agreed);
-        self.handshake.newest = agreed;
+        self.handshake.others.get_or_insert_default().newest = agreed;
         is_anew
     }
 
@@ -131,8 +144,9 @@ impl<P: Payload> Flow<P> {
 
     /// The SYNs that this segment follows.
     pub(super) fn syns_before(&self, direction: Direction, segment: &Segment) -> Option<Syns> {
-        let Handshake { agreed, newest, .. } = self.handshake;
-        let mut seen = agreed.into_iter().chain(newest);
+        let Handshake { agreed, others } = &self.handshake;
+        let newest = others.as_ref().and_then(|others| others.newest);
+        let mut seen = (*agreed).into_iter().chain(newest);
         seen.find(|syns| {
             let (fh, mh) = (syns.fh.seq + 1, syns.mh.seq + 1);
             match direction {

@@ -102,13 +102,13 @@ impl<P: Payload> Flow<P> {
         // The wait for an answer begins now.
         (self.repair_at, self.repairs) = (None, 0);
         if self.recover.is_some() {
-            self.before_outage = Some(BeforeOutage {
+            self.before_outage = Some(Box::new(BeforeOutage {
                 sent_nxt,
                 tsval: self.tsval_sent,
                 resent: self.fh.una,
                 leap: self.reported(),
                 leaps: 0,
-            });
+            }));
         }
         rewinds
     }

@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use holdfast_wire::{Flags, Instant, Segment, SeqNum};
 
-use super::adoption::{Adoption, Sighting};
+use super::adoption::Sighting;
 use super::credible::{Credit, WINDOW_MAX, near};
 use super::handshake::{AFTER_SYN_MAX, Handshake};
 use super::{Arrivals, Flow, Stage};
@@ -83,14 +83,14 @@ impl<P: Payload> Flow<P> {
             self.downlink_header = payload.header();
         }
         if self.stage == Stage::Adopting {
-            self.adoption.note_fh(segment, now);
+            self.note_for_adoption(segment, now);
             return outcome;
         }
         if self.stage != Stage::Open {
             return outcome;
         }
         if self.mh_drops_as_old(segment, now) {
-            self.adoption.note_fh(segment, now);
+            self.note_for_adoption(segment, now);
             return outcome;
         }
         if let Some(unseen) = self.agree_on_unseen(segment) {
@@ -99,7 +99,7 @@ impl<P: Payload> Flow<P> {
         }
         if !self.fh_fits(segment) {
             self.note_beyond_window(segment);
-            self.adoption.note_fh(segment, now);
+            self.note_for_adoption(segment, now);
             return outcome;
         }
         if !core::mem::replace(&mut self.fh.has_header, true) {
@@ -130,6 +130,12 @@ impl<P: Payload> Flow<P> {
         self.fh.max = self.fh.max.max(segment.end());
         outcome.data = DataOutcome::Current;
         outcome
+    }
+
+    /// The segment may agree with one of the MH.
+    fn note_for_adoption(&mut self, segment: &Segment, now: Instant) {
+        let adoption = self.adoption.get_or_insert_default();
+        adoption.note_fh(segment, now);
     }
 
     /// The FH goes on beyond the window that is known: it does not know of a smaller one, or the
@@ -167,7 +173,7 @@ impl<P: Payload> Flow<P> {
             return outcome;
         }
         if self.stage == Stage::Adopting && !self.open(segment, now) {
-            self.adoption.note_mh(segment);
+            self.adoption.get_or_insert_default().note_mh(segment);
             return outcome;
         }
         if self.stage != Stage::Open {
@@ -210,7 +216,8 @@ impl<P: Payload> Flow<P> {
             return false;
         }
         let syns = self.syns_before(Direction::Uplink, segment);
-        let seen = self.adoption.agreeing(segment);
+        let adoption = self.adoption.as_ref();
+        let seen = adoption.and_then(|adoption| adoption.agreeing(segment));
         // After both SYNs it is not far to the first segments.
         let is_near = |fh: &Sighting| {
             syns.is_none_or(|syns| near(fh.end, syns.sighting().end, AFTER_SYN_MAX))
@@ -242,7 +249,7 @@ impl<P: Payload> Flow<P> {
     fn open_anew(&mut self, segment: &Segment, now: Instant) -> bool {
         // Without a clock that fits, two forged segments look the same in an outage.
         let clock_fits = self.clock_fits(segment.options.timestamps, now);
-        let fits = self.unseen.is_some_and(|unseen| {
+        let fits = self.unseen.as_ref().is_some_and(|unseen| {
             unseen.must_be_true(now) || (clock_fits && unseen.may_be_true(now))
         });
         // A split or owing flow: its FH relies on what the gateway has made.
@@ -250,7 +257,8 @@ impl<P: Payload> Flow<P> {
         if !fits || is_bound || segment.options.others {
             return false;
         }
-        let Some(fh) = self.adoption.agreeing(segment) else {
+        let adoption = self.adoption.as_ref();
+        let Some(fh) = adoption.and_then(|adoption| adoption.agreeing(segment)) else {
             return false;
         };
         self.forget_kept();
@@ -272,13 +280,13 @@ impl<P: Payload> Flow<P> {
         self.fh.window = fh.window;
         self.fh.window_largest = fh.window;
         self.fh.tsecr = fh.timestamps.map_or(0, |ts| ts.tsecr);
-        self.fh.fin = self.adoption.fin_beside(fh, segment);
+        let adoption = self.adoption.take().unwrap_or_default();
+        self.fh.fin = adoption.fin_beside(fh, segment);
         self.mh.nxt = segment.end().max(fh.ack);
-        self.mh.fin = self.adoption.fin_before(segment);
+        self.mh.fin = adoption.fin_before(segment);
         self.sent_nxt = self.fh.max;
         self.tsval_sent = fh.timestamps.map(|ts| ts.tsval);
         self.tsval_noted = now;
-        self.adoption = Adoption::default();
     }
 
     fn note_mh(&mut self, segment: &Segment, payload: &P, clock_fits: bool) {
@@ -390,7 +398,7 @@ impl<P: Payload> Flow<P> {
         let last = [Some(self.fh.last_end), self.fh.beyond];
         let exact = expected.contains(&segment.seq)
             || (!from_mh && self.stage == Stage::Open && last.contains(&Some(segment.seq)));
-        let asked = self.handshake.asked(from_mh);
+        let asked = self.handshake.answered_by(from_mh);
         let answers = asked.is_some_and(|syn| syn.seq + 1 == segment.ack);
         match self.stage {
             Stage::Adopting => {

@@ -44,11 +44,11 @@ fn idle_bytes(scheme: Scheme) -> usize {
 fn a_flow_has_the_state_of_its_own_scheme_alone() {
     let headers = 2 * size_of::<Option<Header>>();
     for (scheme, bytes_max) in [
-        (Scheme::Hold, 1_300),
-        (Scheme::Observe, 1_300),
-        (Scheme::MtcpPlus, 1_500),
-        (Scheme::Mtcp, 2_200),
-        (Scheme::Snoop, 3_000),
+        (Scheme::Hold, 1_000),
+        (Scheme::Observe, 1_000),
+        (Scheme::MtcpPlus, 1_100),
+        (Scheme::Mtcp, 1_600),
+        (Scheme::Snoop, 2_500),
     ] {
         let bytes = idle_bytes(scheme);
         println!("{scheme:?}: {bytes} bytes, {headers} of them copies of headers");
