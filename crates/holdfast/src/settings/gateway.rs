@@ -94,6 +94,8 @@ pub(crate) enum SchemeName {
     Keep,
     /// Snoop: retransmit what the wireless half loses, and hide the loss from the fixed host
     Snoop,
+    /// Pass every segment, and count what outages cost
+    Observe,
 }
 
 impl SchemeName {
@@ -105,6 +107,7 @@ impl SchemeName {
             Self::Mtcp => "mtcp",
             Self::Snoop => "snoop",
             Self::Keep => "keep",
+            Self::Observe => "observe",
         }
     }
 }
@@ -360,6 +363,7 @@ fn core_settings(section: &Section<'_>, scheme: SchemeName) -> Result<Settings, 
             SchemeName::MtcpPlus => Scheme::MtcpPlus,
             SchemeName::Mtcp => Scheme::Mtcp,
             SchemeName::Snoop => Scheme::Snoop,
+            SchemeName::Observe => Scheme::Observe,
         },
         flows_max: count(&key::FLOWS_MAX)?,
         cache_bytes_max: bytes(&key::CACHE_BYTES_MAX)?,

@@ -46,7 +46,7 @@ pub(crate) const MOBILE_ENTRY_KEYS: &[Key] =
 
 pub(super) const SCHEME: Key = Key {
     path: "gateway.scheme",
-    kind: Kind::Choice(&["hold", "keep", "mtcp-plus", "mtcp", "snoop"]),
+    kind: Kind::Choice(&["hold", "keep", "mtcp-plus", "mtcp", "snoop", "observe"]),
     default: Some("\"hold\""),
     example: "\"hold\"",
     meaning: "What is done for the flows. `hold` keeps the segments of an outage and sends them on \
@@ -54,7 +54,8 @@ pub(super) const SCHEME: Key = Key {
         an outage, of any protocol, by the parameters of `[keep]`; all other packets stay in the kernel. `mtcp-plus` also acknowledges what it keeps \
         while the link is down. `mtcp` splits the connections, and keeps the FHs waiting with a window \
         of 0 while the link is down, by the parameters of `[mtcp]`. `snoop` retransmits what the wireless half loses and hides the loss \
-        from the FH, by the parameters of `[snoop]`.",
+        from the FH, by the parameters of `[snoop]`. `observe` passes every segment as it came, and counts \
+        what outages cost.",
     cost: "With `mtcp-plus` bytes are acknowledged before the MH has them: a gateway that dies in an \
         outage breaks those connections. With the others none breaks.",
 };
