@@ -467,6 +467,13 @@ impl Shared {
             compression: settings.compression.map(Compression::new),
         }
     }
+
+    /// Flows with a dictionary.
+    pub(crate) fn dictionaries(&self) -> usize {
+        self.compression
+            .as_ref()
+            .map_or(0, Compression::dictionaries)
+    }
 }
 
 /// Whether outages are detected, and what they hold up is queued. Snoop as published knows of

@@ -91,7 +91,6 @@ impl<P: Payload> Gateway<P> {
 
     /// Flows with a dictionary.
     pub fn dictionaries(&self) -> usize {
-        let compression = self.shared.compression.as_ref();
-        compression.map_or(0, |compression| compression.dictionaries())
+        self.shared.dictionaries()
     }
 }
