@@ -34,20 +34,18 @@ enum Worth {
     Much,
 }
 
-impl<P: Payload> Connection<P> {
-    fn worth(&self) -> Worth {
-        let flow = &self.flow;
-        match self.scheme.get().set_up_stage() {
-            Some(SetUpStage::Begun) => return Worth::Nothing,
-            Some(SetUpStage::Confirmed) => return Worth::Much,
-            None if flow.renumber.is_some() || flow.owed.is_some() => return Worth::Much,
-            None if flow.is_refused() => return Worth::Little,
-            None => {}
-        }
-        match flow.stage {
-            Stage::Adopting | Stage::Closed => Worth::Nothing,
-            Stage::Open | Stage::Opaque => Worth::Little,
-        }
+fn worth<P: Payload>(connection: &Connection<P>) -> Worth {
+    let flow = &connection.flow;
+    match connection.scheme.get().set_up_stage() {
+        Some(SetUpStage::Begun) => return Worth::Nothing,
+        Some(SetUpStage::Confirmed) => return Worth::Much,
+        None if flow.renumber.is_some() || flow.owed.is_some() => return Worth::Much,
+        None if flow.is_refused() => return Worth::Little,
+        None => {}
+    }
+    match flow.stage {
+        Stage::Adopting | Stage::Closed => Worth::Nothing,
+        Stage::Open | Stage::Opaque => Worth::Little,
     }
 }
 
@@ -77,7 +75,7 @@ impl<P: Payload> Gateway<P> {
             let Some(connection) = self.flows.at(flow_id) else {
                 continue;
             };
-            match connection.worth() {
+            match worth(connection) {
                 Worth::Nothing if !has_few => return Some(flow_id),
                 Worth::Nothing => worthless = worthless.or(Some(flow_id)),
                 Worth::Little => {
@@ -92,7 +90,7 @@ impl<P: Payload> Gateway<P> {
         }
         let newest = self.newest.filter(|flow_id| {
             let connection = self.flows.at(*flow_id);
-            connection.is_some_and(|connection| connection.worth() == Worth::Nothing)
+            connection.is_some_and(|connection| worth(connection) == Worth::Nothing)
         });
         let unconfirmed = worthless.or(newest);
         // Beyond the reserve a flood of newcomers must not evict a confirmed flow each.

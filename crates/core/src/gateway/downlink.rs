@@ -6,8 +6,8 @@ use holdfast_wire::{Flags, Segment};
 use super::recovery::REPAIRS_ALONE;
 use super::turn::Turn;
 use crate::cache::Insertion;
-use crate::flow::{DataOutcome, Mute, Stage};
-use crate::mobile::Link;
+use crate::flow::{DataOutcome, Flow, Mute, Stage};
+use crate::mobile::{Link, Mobile};
 use crate::{Payload, Verdict};
 
 /// What becomes of data that is in the cache.
@@ -82,7 +82,7 @@ impl<P: Payload> Turn<'_, P> {
             return Verdict::Forward;
         };
         let is_copy = new_bytes == 0 && !segment.flags.has(Flags::FIN);
-        match self.disposition(segment, is_copy, backlog) {
+        match disposition(self.flow, self.mobile, segment, is_copy, backlog) {
             Disposition::Forward => {
                 self.hook(|scheme, flow, cx| scheme.on_data(flow, segment, kept, cx));
                 self.forward(segment);
@@ -108,29 +108,6 @@ impl<P: Payload> Turn<'_, P> {
         self.mobile.passed += u64::from(segment.payload_len);
     }
 
-    /// `is_copy`: all of it was cached before. `backlog`: something waited before it came.
-    fn disposition(&self, segment: &Segment, is_copy: bool, backlog: bool) -> Disposition {
-        let (flow, mobile) = (&*self.flow, &*self.mobile);
-        // The silence may be another flow's: a flow with nothing in flight probes for itself.
-        let probes =
-            mobile.link == Link::Silent && !flow.in_persist && !backlog && flow.in_flight() == 0;
-        let is_ours = is_copy && flow.repairs_itself() && flow.repairs < REPAIRS_ALONE;
-        // Queued only if it is certain to be sent from the cache.
-        let is_open = mobile.takes_segments() || probes;
-        let has_turn = is_open && !backlog;
-        let waits = !has_turn && segment.end().after(flow.sent_nxt);
-        // A mute flow sends no more than probes: after some of them the FH's own copies do better.
-        let waits = waits && (flow.mute == Mute::No || !is_copy || is_ours);
-        let is_away = mobile.is_away() && !probes;
-        if !(is_away || flow.held || waits || is_ours) {
-            Disposition::Forward
-        } else if is_copy && !flow.in_persist {
-            Disposition::Duplicate
-        } else {
-            Disposition::Queue
-        }
-    }
-
     /// There is no room for it. What is still waiting in the cache is not skipped.
     fn forward_uncached(&mut self, segment: &Segment, backlog: bool) {
         self.counters.cache_full += 1;
@@ -153,5 +130,33 @@ impl<P: Payload> Turn<'_, P> {
         };
         let is_new = new_bytes > 0 || new_fin;
         self.hook(|scheme, flow, cx| scheme.on_data_to_send(flow, segment, is_new, backlog, cx))
+    }
+}
+
+/// `is_copy`: all of it was cached before. `backlog`: something waited before it came.
+fn disposition<P: Payload>(
+    flow: &Flow<P>,
+    mobile: &Mobile,
+    segment: &Segment,
+    is_copy: bool,
+    backlog: bool,
+) -> Disposition {
+    // The silence may be another flow's: a flow with nothing in flight probes for itself.
+    let probes =
+        mobile.link == Link::Silent && !flow.in_persist && !backlog && flow.in_flight() == 0;
+    let is_ours = is_copy && flow.repairs_itself() && flow.repairs < REPAIRS_ALONE;
+    // Queued only if it is certain to be sent from the cache.
+    let is_open = mobile.takes_segments() || probes;
+    let has_turn = is_open && !backlog;
+    let waits = !has_turn && segment.end().after(flow.sent_nxt);
+    // A mute flow sends no more than probes: after some of them the FH's own copies do better.
+    let waits = waits && (flow.mute == Mute::No || !is_copy || is_ours);
+    let is_away = mobile.is_away() && !probes;
+    if !(is_away || flow.held || waits || is_ours) {
+        Disposition::Forward
+    } else if is_copy && !flow.in_persist {
+        Disposition::Duplicate
+    } else {
+        Disposition::Queue
     }
 }
