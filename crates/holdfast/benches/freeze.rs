@@ -24,7 +24,7 @@ use clap::Parser;
 use holdfast_lab::download::{DownloadWatch, receive};
 use holdfast_lab::harness::{Harness, accept, connect, listen};
 use holdfast_lab::link_process::{EmulatedLink, MH_IF};
-use holdfast_lab::outage_matrix::median;
+use holdfast_lab::statistics::median;
 use holdfast_lab::stop::StopFlag;
 use holdfast_lab::topology::{FH, TopologySettings, Wireless};
 use holdfast_net::datapath::monotonic_ns;

@@ -376,7 +376,7 @@ mod tests {
     }
 
     fn line_of(run: &Run) -> ResultLine {
-        let framing = crate::results::Framing::new(1460, false);
+        let framing = crate::framing::Framing::new(1460, false);
         ResultLine::of(run, "model", "reno".into(), framing)
     }
 

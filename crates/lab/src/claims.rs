@@ -21,7 +21,6 @@ mod alternative;
 pub mod file;
 mod parameters;
 mod statement;
-mod traced;
 mod verdict;
 
 use std::path::{Path, PathBuf};
@@ -32,12 +31,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
 use crate::campaign;
+use crate::demo::own_binary;
 use crate::results::ResultLine;
 use crate::scenario::{Run, Scenario, in_full};
 use crate::stop::StopFlag;
-use crate::substrate::{Substrate, SubstrateKind};
+use crate::substrate::{ExecutionSettings, Substrate, SubstrateKind};
+use crate::traced;
 pub use file::ClaimsFile;
-pub use traced::Traced;
 pub(crate) use verdict::{has, same, word};
 
 /// The file in a paper's folder.
@@ -212,7 +212,7 @@ impl Paper {
         let mut lines = Vec::with_capacity(runs.len());
         for run in runs {
             if is_traced(run) {
-                lines.push(traced::execute(run, substrate, stop)?);
+                lines.push(execute_traced(run, substrate, stop)?);
             } else {
                 lines.extend(of_others.next());
             }
@@ -235,6 +235,23 @@ impl Paper {
     pub fn fits(&self, lines: &[ResultLine]) -> Vec<Fit> {
         alternative::fits(self, lines)
     }
+}
+
+/// Carries out a run on a substrate of this kind, and reads its packets.
+fn execute_traced(
+    run: &Run,
+    substrate: &Substrate,
+    stop: &StopFlag,
+) -> anyhow::Result<ResultLine> {
+    let folder = tempfile::tempdir().context("no folder for packets can be made")?;
+    let settings = ExecutionSettings {
+        holdfast: own_binary()?,
+        label: None,
+        pcap: Some(folder.path().to_owned()),
+    };
+    let mut line = Substrate::new(substrate.kind(), settings)?.execute(run, stop)?;
+    line.traced = Some(traced::read_folder(folder.path())?);
+    Ok(line)
 }
 
 /// Entries as a table for people.

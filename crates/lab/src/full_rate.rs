@@ -8,7 +8,7 @@
 use holdfast_core::Direction;
 use holdfast_link::{Capacity, OutageAt};
 
-use crate::results::Framing;
+use crate::framing::Framing;
 use crate::scenario::{Conditions, HopConditions};
 use crate::stall::met;
 

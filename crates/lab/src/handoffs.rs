@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use holdfast_link::OutageAt;
 use serde::{Deserialize, Serialize};
 
-use crate::outage_matrix::median;
+use crate::statistics::median;
 use crate::scenario::Move;
 use crate::stall;
 

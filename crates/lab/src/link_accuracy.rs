@@ -25,6 +25,8 @@ use holdfast_net::datapath::monotonic_ns;
 use holdfast_net::netns::NetNs;
 use serde::Serialize;
 
+use crate::statistics::median;
+
 const FH_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 255, 77, 1);
 const MH_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 255, 77, 2);
 const PORT: u16 = 7777;
@@ -140,7 +142,9 @@ pub fn run(options: &LinkAccuracyOptions) -> anyhow::Result<LinkAccuracyReport> 
     let runs = (0..options.runs)
         .map(|_| run_once(options))
         .collect::<anyhow::Result<Vec<LinkAccuracyRun>>>()?;
-    let median_of = |value: fn(&LinkAccuracyRun) -> f64| median(runs.iter().map(value).collect());
+    let median_of = |value: fn(&LinkAccuracyRun) -> f64| {
+        median(runs.iter().map(value).collect()).unwrap_or(f64::NAN)
+    };
     Ok(LinkAccuracyReport {
         rate_mbit_per_s: options.rate_mbit_per_s,
         delay_ms: options.delay_ms,
@@ -194,7 +198,7 @@ fn run_once(options: &LinkAccuracyOptions) -> anyhow::Result<LinkAccuracyRun> {
     let rate_mbit_per_s = rate_of(&arrivals)? / 1e6;
     let (sent, arrivals) = way.transfer(bits_per_s * 0.5, options.seconds)?;
     let mut errors_ms = delay_errors_ms(options, &sent, &arrivals)?;
-    let delay_error_median_ms = median(errors_ms.clone());
+    let delay_error_median_ms = median(errors_ms.clone()).unwrap_or(f64::NAN);
     for error in &mut errors_ms {
         *error = error.abs();
     }
@@ -345,11 +349,6 @@ fn delay_errors_ms(
         .collect();
     ensure!(!errors.is_empty(), "no packet of the delay part arrived");
     Ok(errors)
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
 #[cfg(test)]

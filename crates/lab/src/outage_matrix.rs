@@ -17,6 +17,7 @@ use serde::Serialize;
 
 use crate::link_process::EmulatedLink;
 use crate::seeded_file::{SeededContent, write_seeded};
+use crate::statistics::median;
 use crate::stop::StopFlag;
 use crate::transfer::{
     FILE_NAME, Middle, PreparedTransfer, TransferExtras, TransferResult, TransferSettings,
@@ -342,69 +343,9 @@ fn entry(alike: &[&TransferResult]) -> String {
     text
 }
 
-/// The middle value; the mean of both for an even number of them.
-pub fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    let upper = *values.get(middle)?;
-    if values.len() % 2 == 1 || upper.is_infinite() {
-        return Some(upper);
-    }
-    Some(f64::midpoint(values[middle - 1], upper))
-}
-
-/// The median with the interval that holds the true one with 95%: so many of the values on
-/// either side of it are left out as chance leaves there. Fewer than six values have no such
-/// interval.
-pub fn median_with_interval(mut values: Vec<f64>) -> Option<(f64, Option<[f64; 2]>)> {
-    values.sort_by(f64::total_cmp);
-    let count = values.len();
-    let mut left_out = 0;
-    // The probability of `left_out` or fewer heads in `count` throws.
-    let mut term = 0.5f64.powi(count as i32);
-    let mut sum = term;
-    while sum <= TAIL {
-        term *= (count - left_out) as f64 / (left_out + 1) as f64;
-        sum += term;
-        left_out += 1;
-    }
-    // What chance leaves out on each side: one less than the first too many.
-    let interval = left_out
-        .checked_sub(1)
-        .map(|out| [values[out], values[count - 1 - out]]);
-    Some((median(values)?, interval))
-}
-
-/// Half of what an interval of 95% leaves out.
-const TAIL: f64 = 0.025;
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_median_counts_what_never_ended_as_the_longest() {
-        assert_eq!(median(vec![3.0, 1.0, 2.0]), Some(2.0));
-        assert_eq!(median(vec![1.0, 2.0]), Some(1.5));
-        assert_eq!(median(vec![1.0, f64::INFINITY]), Some(f64::INFINITY));
-        assert_eq!(median(Vec::new()), None);
-    }
-
-    #[test]
-    fn the_interval_of_a_median_leaves_out_as_many_on_each_side_as_chance_does() {
-        let interval = |count: i32| {
-            let values = (1..=count).map(f64::from).collect();
-            let (_, interval) = median_with_interval(values).unwrap();
-            interval.map(|ends| ends.map(|value| value as i32))
-        };
-        // 95.9%, 97.9% and 96.9%; all of five hold it with 93.75% alone.
-        assert_eq!(interval(20), Some([6, 15]));
-        assert_eq!(interval(10), Some([2, 9]));
-        assert_eq!(interval(6), Some([1, 6]));
-        assert_eq!(interval(5), None);
-        assert_eq!(median_with_interval(vec![2.0]), Some((2.0, None)));
-        assert_eq!(median_with_interval(Vec::new()), None);
-    }
 
     #[test]
     fn the_outage_begins_within_its_bounds_and_differs_by_seed() {

@@ -13,7 +13,6 @@
 mod chart;
 mod command;
 mod curves;
-pub(crate) mod interval;
 mod lengths;
 mod rates;
 mod scale;

@@ -17,7 +17,6 @@ use crate::results::ResultLine;
 use crate::scenario::Run;
 use crate::stop::StopFlag;
 use crate::virtual_kernel::VirtualKernel;
-pub use model::Hits;
 
 /// One of the substrates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,7 +15,7 @@ use holdfast_core::Direction;
 use serde::Serialize;
 
 use crate::harness::{Harness, SOCKET_LIMIT, accept, connect, listen};
-use crate::outage_matrix::median;
+use crate::statistics::median;
 use crate::stop::StopFlag;
 use crate::topology::{FH, TopologySettings, Wireless};
 

@@ -13,7 +13,7 @@ use serde_json::{Value as Json, json};
 use super::file::{Metric, Rule, Statement};
 use super::verdict::{SUBSTRATES, same, select, word};
 use super::{Entry, Paper, Verdict};
-use crate::outage_matrix::median;
+use crate::statistics::median;
 use crate::results::ResultLine;
 
 /// What a rule found: what is printed, what came out, whether it is so, and why.

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 use super::*;
 use crate::handoffs::HandoffSummary;
-use crate::results::Framing;
+use crate::framing::Framing;
 use crate::scenario::Scenario;
+use crate::traced::Traced;
 
 const CLAIMS: &str = r#"
     title = "t"

@@ -9,7 +9,7 @@ use super::alternative::{alternative_text, alternatively};
 use super::file::{ClaimedTable, Metric, Where};
 use super::statement::statement;
 use super::{Entry, Paper, Verdict};
-use crate::outage_matrix::median;
+use crate::statistics::median;
 use crate::results::ResultLine;
 
 /// The substrates in the order in which a verdict prefers them.

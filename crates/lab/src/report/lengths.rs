@@ -8,7 +8,7 @@ use maud::{Markup, html};
 use serde_json::Value as Json;
 
 use super::chart::{self, Look, Panel};
-use super::interval::Mean;
+use crate::statistics::Mean;
 use super::selection::{heading, metric_name, metric_text, word};
 use crate::claims::file::Metric;
 use crate::results::ResultLine;

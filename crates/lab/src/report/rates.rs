@@ -5,7 +5,7 @@
 use maud::{Markup, html};
 
 use super::chart::{self, Look, Panel};
-use super::interval::Mean;
+use crate::statistics::Mean;
 use super::selection::{
     grouped, has, heading, metric_name, metric_text, same, scenario_name, word,
 };
@@ -13,7 +13,8 @@ use super::tables::{SUBSTRATES, commands};
 use crate::claims::Paper;
 use crate::claims::file::ClaimedFigure;
 use crate::results::ceiling::Ceiling;
-use crate::results::{Framing, ResultLine};
+use crate::framing::Framing;
+use crate::results::ResultLine;
 use crate::scenario::{Run, Scenario};
 
 /// The drawing's height.

@@ -11,7 +11,8 @@ use html5ever::tokenizer::{
 use super::*;
 use crate::claims::Verdict;
 use crate::claims::file::Alternative;
-use crate::results::{Framing, Series};
+use crate::framing::Framing;
+use crate::results::Series;
 
 const FIXTURE: &str = "src/report/fixture/p";
 

@@ -29,7 +29,7 @@ use super::verdict_mark::{Notes, class, key, mark};
 use super::{curves, rates, variants_of};
 use crate::claims::file::{ClaimedTable, Metric, Where};
 use crate::claims::{Entry, Paper, Verdict, has};
-use crate::outage_matrix::median;
+use crate::statistics::median;
 use crate::results::ResultLine;
 use crate::scenario::{Run, Scenario};
 use columns::Kinds;

@@ -11,7 +11,7 @@
 use holdfast_core::Direction;
 use holdfast_link::{BitErrorEffect, LinkSettings, OutageSettings};
 
-use super::Framing;
+use crate::framing::Framing;
 use crate::scenario::Conditions;
 
 /// What can be known of a hop before anything runs.

@@ -8,7 +8,7 @@ use anyhow::{Context as _, bail};
 use comfy_table::{Table, presets};
 
 use super::{Latency, ResultLine};
-use crate::outage_matrix::{median, median_with_interval};
+use crate::statistics::{median, median_with_interval};
 
 /// What cells show.
 #[derive(Clone, Copy, PartialEq, Eq)]

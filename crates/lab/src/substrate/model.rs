@@ -15,13 +15,13 @@ use holdfast_wire::Instant;
 
 use super::{Lacking, Refusal};
 use crate::handoffs::{HandoffSummary, Journal};
-use crate::results::{Framing, ResultLine, Series, retransmission_ratio_percent};
+use crate::framing::Framing;
+use crate::results::{ResultLine, Series, retransmission_ratio_percent};
 use crate::scenario::{
     Conditions, ContentChoice, HopConditions, PRESET_DEFAULT, Record, Run, Stretch, Way, seconds,
 };
 use crate::stall;
 use crate::stop::{Interrupted, StopFlag};
-pub use fates::Hits;
 use watcher::Watcher;
 
 mod fates;

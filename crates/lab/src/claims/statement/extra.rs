@@ -8,7 +8,7 @@ use serde_json::{Value as Json, json};
 
 use super::{Found, groups, left_out_text, run_of};
 use crate::claims::file::Rule;
-use crate::outage_matrix::median;
+use crate::statistics::median;
 use crate::results::ResultLine;
 
 /// What is compared with what the equation gives.
@@ -120,7 +120,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::results::Framing;
+    use crate::framing::Framing;
     use crate::scenario::Scenario;
 
     #[test]

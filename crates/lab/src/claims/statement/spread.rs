@@ -9,7 +9,7 @@ use serde_json::{Value as Json, json};
 use super::Found;
 use crate::claims::file::{Metric, Rule, Spread};
 use crate::claims::verdict::{same, word};
-use crate::report::interval::{Mean, Standing};
+use crate::statistics::{Mean, Standing};
 use crate::results::ResultLine;
 
 /// Two values of a parameter, and the metric to compare them by.

@@ -3,7 +3,8 @@ use std::path::Path;
 
 use crate::claims::Paper;
 use crate::report::{page, runs};
-use crate::results::{Framing, ResultLine};
+use crate::framing::Framing;
+use crate::results::ResultLine;
 use crate::scenario::{Run, Scenario};
 
 const FIXTURE: &str = "src/report/fixture/rates";

@@ -9,7 +9,7 @@ use maud::{Markup, html};
 use super::{SCHEME, SENDER, parameter};
 use crate::claims::Paper;
 use crate::claims::file::{ClaimedFigure, TodaysComparison};
-use crate::report::interval::{Mean, Standing};
+use crate::statistics::{Mean, Standing};
 use crate::report::rates::{self, Bar, RateFigure, Row};
 use crate::report::selection::{grouped, metric_text, word};
 use crate::results::ResultLine;

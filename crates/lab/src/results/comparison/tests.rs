@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::*;
-use crate::results::Framing;
+use crate::framing::Framing;
 use crate::scenario::Scenario;
 
 const SWEEPS: &str = "[[sweep]]\nname = \"path\"\npoints = [{ name = \"a b\", set = {} }, { name = \"c\", set = {} }]\n\

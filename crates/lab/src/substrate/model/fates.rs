@@ -15,31 +15,8 @@ use holdfast_link::DropReason;
 use holdfast_sim::packet::Body;
 use holdfast_sim::{Judged, Packet, PacketEvent};
 use holdfast_wire::Instant;
-use serde::{Deserialize, Serialize};
 
-/// How often the classifier was right.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Hits {
-    /// Losses of handoffs taken for such.
-    pub handoff_right: u64,
-    /// Losses of handoffs taken for congestion.
-    pub handoff_wrong: u64,
-    /// Losses in queues taken for congestion.
-    pub congestion_right: u64,
-    /// Losses in queues taken for a handoff's.
-    pub congestion_wrong: u64,
-    /// Errors of the channel taken for congestion, as the sender is to act.
-    pub error_as_congestion: u64,
-    /// Errors of the channel taken for a handoff's.
-    pub error_as_handoff: u64,
-    /// False alarms taken for congestion.
-    pub false_as_congestion: u64,
-    /// False alarms taken for a handoff's.
-    pub false_as_handoff: u64,
-    /// Right judgements for each 100 of segments that were lost, errors of the channel
-    /// counted as wrong; none: no segment was.
-    pub hit_ratio_percent: Option<f64>,
-}
+use crate::results::Hits;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {

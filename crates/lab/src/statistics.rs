@@ -1,5 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Means of runs with their 95% confidence intervals.
+//! Medians, means and their 95% confidence intervals.
+
+/// The middle value; the mean of both for an even number of them.
+pub fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    let upper = *values.get(middle)?;
+    if values.len() % 2 == 1 || upper.is_infinite() {
+        return Some(upper);
+    }
+    Some(f64::midpoint(values[middle - 1], upper))
+}
+
+/// The median with the interval that holds the true one with 95%: so many of the values on
+/// either side of it are left out as chance leaves there. Fewer than six values have no such
+/// interval.
+pub fn median_with_interval(mut values: Vec<f64>) -> Option<(f64, Option<[f64; 2]>)> {
+    values.sort_by(f64::total_cmp);
+    let count = values.len();
+    let mut left_out = 0;
+    // The probability of `left_out` or fewer heads in `count` throws.
+    let mut term = 0.5f64.powi(count as i32);
+    let mut sum = term;
+    while sum <= TAIL {
+        term *= (count - left_out) as f64 / (left_out + 1) as f64;
+        sum += term;
+        left_out += 1;
+    }
+    // What chance leaves out on each side: one less than the first too many.
+    let interval = left_out
+        .checked_sub(1)
+        .map(|out| [values[out], values[count - 1 - out]]);
+    Some((median(values)?, interval))
+}
+
+/// Half of what an interval of 95% leaves out.
+const TAIL: f64 = 0.025;
 
 /// Student's t, two-sided 95%, by degrees of freedom from 1 to 30.
 const T_95: [f64; 30] = [
@@ -12,18 +48,18 @@ const T_95_BEYOND: [(usize, f64); 3] = [(40, 2.021), (60, 2.000), (120, 1.980)];
 
 /// A mean and what is known of it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Mean {
+pub struct Mean {
     /// The mean of the values.
-    pub(crate) value: f64,
+    pub value: f64,
     /// The standard deviation of the values; none: one value has none.
-    pub(crate) deviation: Option<f64>,
+    pub deviation: Option<f64>,
     /// Half of the interval's length; none: one value has no interval.
-    pub(crate) half_width: Option<f64>,
+    pub half_width: Option<f64>,
 }
 
 impl Mean {
     /// Of values; none: there are none.
-    pub(crate) fn of(values: &[f64]) -> Option<Self> {
+    pub fn of(values: &[f64]) -> Option<Self> {
         if values.is_empty() {
             return None;
         }
@@ -46,7 +82,7 @@ impl Mean {
 
 /// How one mean stands to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub enum Standing {
     /// Higher, and the intervals are apart.
     Higher,
     /// Lower, and the intervals are apart.
@@ -57,7 +93,7 @@ pub(crate) enum Standing {
 
 impl Standing {
     /// Of one mean to another; none: one of them has no interval.
-    pub(crate) fn of(one: Mean, other: Mean) -> Option<Self> {
+    pub fn of(one: Mean, other: Mean) -> Option<Self> {
         let reach = one.half_width? + other.half_width?;
         let apart = one.value - other.value;
         Some(if apart > reach {
@@ -83,6 +119,30 @@ fn t_95(degrees: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_median_counts_what_never_ended_as_the_longest() {
+        assert_eq!(median(vec![3.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median(vec![1.0, 2.0]), Some(1.5));
+        assert_eq!(median(vec![1.0, f64::INFINITY]), Some(f64::INFINITY));
+        assert_eq!(median(Vec::new()), None);
+    }
+
+    #[test]
+    fn the_interval_of_a_median_leaves_out_as_many_on_each_side_as_chance_does() {
+        let interval = |count: i32| {
+            let values = (1..=count).map(f64::from).collect();
+            let (_, interval) = median_with_interval(values).unwrap();
+            interval.map(|ends| ends.map(|value| value as i32))
+        };
+        // 95.9%, 97.9% and 96.9%; all of five hold it with 93.75% alone.
+        assert_eq!(interval(20), Some([6, 15]));
+        assert_eq!(interval(10), Some([2, 9]));
+        assert_eq!(interval(6), Some([1, 6]));
+        assert_eq!(interval(5), None);
+        assert_eq!(median_with_interval(vec![2.0]), Some((2.0, None)));
+        assert_eq!(median_with_interval(Vec::new()), None);
+    }
 
     #[test]
     fn an_interval_is_that_of_the_textbook() {

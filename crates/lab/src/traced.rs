@@ -12,13 +12,8 @@ use anyhow::Context as _;
 use pcap_file::pcapng::{Block, PcapNgReader};
 use serde::{Deserialize, Serialize};
 
-use crate::demo::own_binary;
-use crate::outage_matrix::median;
+use crate::statistics::median;
 use crate::packet_trace::VERSION_BYTES;
-use crate::results::ResultLine;
-use crate::scenario::Run;
-use crate::stop::StopFlag;
-use crate::substrate::{ExecutionSettings, Substrate};
 
 /// What was seen.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -32,22 +27,13 @@ pub struct Traced {
     pub sent_again_ms: Option<f64>,
 }
 
-/// Carries out a run on a substrate of this kind, and reads its packets.
-pub(super) fn execute(
-    run: &Run,
-    substrate: &Substrate,
-    stop: &StopFlag,
-) -> anyhow::Result<ResultLine> {
-    let folder = tempfile::tempdir().context("no folder for packets can be made")?;
-    let settings = ExecutionSettings {
-        holdfast: own_binary()?,
-        label: None,
-        pcap: Some(folder.path().to_owned()),
-    };
-    let mut line = Substrate::new(substrate.kind(), settings)?.execute(run, stop)?;
-    let of = |end: &str| -> anyhow::Result<Vec<Segment>> { read(&file(folder.path(), end)?) };
-    line.traced = Some(facts(&of("at-mh")?, &of("at-fh")?));
-    Ok(line)
+/// What the files of packets in a run's folder say.
+///
+/// # Errors
+/// A file is not there, or cannot be read.
+pub fn read_folder(folder: &Path) -> anyhow::Result<Traced> {
+    let of = |end: &str| -> anyhow::Result<Vec<Segment>> { read(&file(folder, end)?) };
+    Ok(facts(&of("at-mh")?, &of("at-fh")?))
 }
 
 fn file(folder: &Path, end: &str) -> anyhow::Result<PathBuf> {
