@@ -19,9 +19,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail, ensure};
 use clap::Parser;
-use holdfast_lab::statistics::{median, median_with_interval};
 use holdfast_lab::results::ResultLine;
 use holdfast_lab::scenario::Scenario;
+use holdfast_lab::statistics::{median, median_with_interval};
 use holdfast_lab::stop::StopFlag;
 use holdfast_lab::substrate::{ExecutionSettings, Substrate, SubstrateKind};
 

@@ -41,7 +41,9 @@ impl Framing {
         let hosts = [&conditions.fh, &conditions.mh];
         let mss = hosts.iter().filter_map(|host| host.mss).min();
         let timestamps = hosts.iter().all(|host| {
-            let of_preset = host.preset.is_none_or(|its| its.settings().timestamps);
+            let of_preset = host
+                .preset
+                .is_none_or(|preset| preset.settings().timestamps);
             host.timestamps.unwrap_or(of_preset)
         });
         Self::new(mss.unwrap_or(MSS_DEFAULT), timestamps)

@@ -12,9 +12,9 @@ use std::collections::BTreeMap;
 use holdfast_link::OutageAt;
 use serde::{Deserialize, Serialize};
 
-use crate::statistics::median;
 use crate::scenario::Move;
 use crate::stall;
+use crate::statistics::median;
 
 /// One move of the MH from cell to cell, in the middle of a transfer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

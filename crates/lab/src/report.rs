@@ -13,9 +13,8 @@
 mod chart;
 mod command;
 mod curves;
-mod lengths;
+mod figure;
 mod rates;
-mod scale;
 mod selection;
 mod statements;
 mod tables;
@@ -27,11 +26,11 @@ use std::path::PathBuf;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use crate::claims::file::Metric;
-use crate::claims::{Entry, Paper};
-use crate::results::{COMMIT, ResultLine};
+use crate::claims::Metric;
+use crate::claims::{self, Entry, Paper};
+use crate::results::{COMMIT, ResultLine, same};
 use crate::scenario::{self, Run, Scenario};
-use selection::{grouped, has, is_own, is_today, same, scenario_name};
+use selection::{grouped, is_own, is_today, scenario_name};
 
 pub use command::quoted;
 
@@ -79,7 +78,7 @@ pub fn page(paper: &Paper, lines: &[ResultLine], made_by: &str) -> anyhow::Resul
         .filter(|line| is_own(paper, line))
         .cloned()
         .collect();
-    let entries = paper.entries(&own);
+    let entries = claims::entries(paper, &own);
     let own: Vec<&ResultLine> = own.iter().collect();
     let tables = tables::sections(paper, &own, &entries)?;
     let rates = rates::sections(paper, &own)?;
@@ -149,7 +148,7 @@ fn header(paper: &Paper, lines: &[&ResultLine], entries: &[Entry], made_by: &str
                 counted(lines.len(), "run")
             ),
         ),
-        ("Claims", verdict_mark::counts(entries)),
+        ("Claims", claims::counts(entries)),
     ];
     html! {
         header {
@@ -198,15 +197,6 @@ fn seeds(lines: &[&ResultLine]) -> Vec<String> {
     words.collect()
 }
 
-/// The parameter of the paper's variants.
-fn variants_of(paper: &Paper) -> &str {
-    paper
-        .claims
-        .table
-        .first()
-        .map_or("", |table| table.variants.as_str())
-}
-
 /// The paper's own scenarios that record series.
 fn recording(paper: &Paper) -> anyhow::Result<Vec<PathBuf>> {
     let mut recording = Vec::new();
@@ -230,7 +220,9 @@ fn curve_sections(paper: &Paper, lines: &[&ResultLine]) -> anyhow::Result<Vec<Ma
             .copied()
             .filter(|line| line.scenario == name && line.series.is_some())
             .collect();
-        let figures = curves::figures(&own, variants_of(paper), &|line| printed(paper, line));
+        let figures = curves::figures(&own, selection::variants_of(paper), &|line| {
+            printed(paper, line)
+        });
         if figures.is_empty() {
             continue;
         }
@@ -238,7 +230,7 @@ fn curve_sections(paper: &Paper, lines: &[&ResultLine]) -> anyhow::Result<Vec<Ma
         sections.push(html! {
             section {
                 h3 { (description) }
-                (tables::commands(&file, &own))
+                (command::commands(&file, &own))
                 @for figure in &figures { (figure) }
             }
         });
@@ -254,7 +246,7 @@ fn printed(paper: &Paper, line: &ResultLine) -> Option<f64> {
             && scenario_name(paper, &table.scenario) == line.scenario
     });
     tables.find_map(|table| {
-        let row = table.row.iter().find(|row| has(line, &row.of))?;
+        let row = table.row.iter().find(|row| line.has(&row.of))?;
         let own = line.parameters.get(&table.column)?;
         let column = table.columns.iter().position(|value| same(value, own))?;
         row.printed.get(column).copied()

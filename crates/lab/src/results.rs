@@ -12,13 +12,14 @@ use std::collections::BTreeMap;
 use comfy_table::{CellAlignment, Table, presets};
 use holdfast_link::OutageEffect;
 use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
 
 use crate::counters::TimerCounts;
 use crate::framing::{Framing, optimal_s};
 use crate::full_rate::{PathRate, bytes_after, full_rates_s};
 use crate::handoffs::{Handoff, HandoffSummary};
-use crate::statistics::median;
 use crate::scenario::{Conditions, Parameters, Run};
+use crate::statistics::median;
 use crate::traced::Traced;
 pub use latency::Latency;
 
@@ -185,6 +186,24 @@ pub struct Series {
     pub link_up: Vec<bool>,
 }
 
+/// Parameters of runs and the values that they must have.
+pub type Where = BTreeMap<String, Json>;
+
+/// Whether two values of a parameter are equal, 5 and 5.0 too.
+pub fn same(a: &Json, b: &Json) -> bool {
+    match (a.as_f64(), b.as_f64()) {
+        (Some(a), Some(b)) => a.total_cmp(&b).is_eq(),
+        _ => a == b,
+    }
+}
+
+/// A value in words.
+pub fn word(value: &Json) -> String {
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), str::to_owned)
+}
+
 impl ResultLine {
     /// A line about `run` with nothing measured yet.
     pub fn of(run: &Run, substrate: &str, sender: String, framing: Framing) -> Self {
@@ -253,6 +272,18 @@ impl ResultLine {
         if path.round_trip_s > 0.0 {
             self.full_rate_round_trips = self.full_rate_s.iter().map(round_trips).collect();
         }
+    }
+
+    /// Whether a parameter has this value.
+    pub fn is(&self, parameter: &str, value: &Json) -> bool {
+        let own = self.parameters.get(parameter);
+        own.is_some_and(|own| same(own, value))
+    }
+
+    /// Whether all of these parameters have these values.
+    pub fn has(&self, of: &Where) -> bool {
+        of.iter()
+            .all(|(parameter, value)| self.is(parameter, value))
     }
 
     /// Whether what arrived was what was sent, whether or not all of it came.

@@ -12,7 +12,7 @@ pub fn median(mut values: Vec<f64>) -> Option<f64> {
     Some(f64::midpoint(values[middle - 1], upper))
 }
 
-/// The median with the interval that holds the true one with 95%: so many of the values on
+/// The median with the interval that holds the true one with 95%: as many of the values on
 /// either side of it are left out as chance leaves there. Fewer than six values have no such
 /// interval.
 pub fn median_with_interval(mut values: Vec<f64>) -> Option<(f64, Option<[f64; 2]>)> {
@@ -75,7 +75,8 @@ impl Mean {
         Some(Self {
             value,
             deviation,
-            half_width: deviation.map(|its| t_95(values.len() - 1) * its / count.sqrt()),
+            half_width: deviation
+                .map(|deviation| t_95(values.len() - 1) * deviation / count.sqrt()),
         })
     }
 }
@@ -88,7 +89,7 @@ pub enum Standing {
     /// Lower, and the intervals are apart.
     Lower,
     /// The intervals overlap.
-    NotToldApart,
+    Overlapping,
 }
 
 impl Standing {
@@ -101,7 +102,7 @@ impl Standing {
         } else if -apart > reach {
             Self::Lower
         } else {
-            Self::NotToldApart
+            Self::Overlapping
         })
     }
 }
@@ -164,17 +165,17 @@ mod tests {
     }
 
     #[test]
-    fn means_are_told_apart_only_if_their_intervals_are() {
-        let of = |value: f64, half: Option<f64>| Mean {
+    fn means_are_apart_only_if_their_intervals_are() {
+        let mean = |value: f64, half: Option<f64>| Mean {
             value,
             deviation: half,
             half_width: half,
         };
-        let standing = |one, other| Standing::of(of(one, Some(1.0)), of(other, Some(0.5)));
+        let standing = |one, other| Standing::of(mean(one, Some(1.0)), mean(other, Some(0.5)));
         assert_eq!(standing(5.0, 3.4), Some(Standing::Higher));
-        assert_eq!(standing(5.0, 3.6), Some(Standing::NotToldApart));
+        assert_eq!(standing(5.0, 3.6), Some(Standing::Overlapping));
         assert_eq!(standing(3.4, 5.0), Some(Standing::Lower));
-        assert_eq!(Standing::of(of(5.0, None), of(3.0, Some(0.1))), None);
+        assert_eq!(Standing::of(mean(5.0, None), mean(3.0, Some(0.1))), None);
     }
 
     #[test]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the packets of a run say of its acknowledgements and retransmissions, where a claim
+//! What the packets of a run show of its acknowledgements and retransmissions, where a claim
 //! is about these.
 
 use std::collections::BTreeMap;
@@ -12,8 +12,8 @@ use anyhow::Context as _;
 use pcap_file::pcapng::{Block, PcapNgReader};
 use serde::{Deserialize, Serialize};
 
-use crate::statistics::median;
 use crate::packet_trace::VERSION_BYTES;
+use crate::statistics::median;
 
 /// What was seen.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -27,13 +27,13 @@ pub struct Traced {
     pub sent_again_ms: Option<f64>,
 }
 
-/// What the files of packets in a run's folder say.
+/// Reads the files of packets in a run's folder.
 ///
 /// # Errors
 /// A file is not there, or cannot be read.
 pub fn read_folder(folder: &Path) -> anyhow::Result<Traced> {
-    let of = |end: &str| -> anyhow::Result<Vec<Segment>> { read(&file(folder, end)?) };
-    Ok(facts(&of("at-mh")?, &of("at-fh")?))
+    let segments = |end: &str| read(&file(folder, end)?);
+    Ok(facts(&segments("at-mh")?, &segments("at-fh")?))
 }
 
 fn file(folder: &Path, end: &str) -> anyhow::Result<PathBuf> {

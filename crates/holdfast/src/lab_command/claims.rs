@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use holdfast_lab::claims::{self, Entry, Fit, Paper, Verdict};
+use holdfast_lab::claims::{self, Entry, Fit, Paper};
 use holdfast_lab::demo::own_binary;
 use holdfast_lab::stop::StopFlag;
 use holdfast_lab::substrate::{ExecutionSettings, Substrate, SubstrateKind};
@@ -84,8 +84,8 @@ pub(super) fn run(args: &ClaimsArgs) -> anyhow::Result<ExitCode> {
             lines.extend(paper.measure(substrate, jobs, &stop)?);
         }
         lines.extend(others.iter().cloned());
-        entries.extend(paper.entries(&lines));
-        fits.extend(paper.fits(&lines));
+        entries.extend(claims::entries(paper, &lines));
+        fits.extend(claims::fits(paper, &lines));
     }
     print_all(&entries, &fits, args.json)?;
     Ok(ExitCode::SUCCESS)
@@ -102,18 +102,7 @@ fn print_all(entries: &[Entry], fits: &[Fit], json: bool) -> anyhow::Result<()> 
             fit.table, fit.as_printed, fit.cells, fit.parameter, fit.value
         ))?;
     }
-    let count = |verdict| {
-        entries
-            .iter()
-            .filter(|entry| entry.verdict == verdict)
-            .count()
-    };
-    print(format_args!(
-        "{} hold, {} differ, {} cannot be compared",
-        count(Verdict::Holds),
-        count(Verdict::Differs),
-        count(Verdict::NotComparable)
-    ))
+    print(claims::counts(entries))
 }
 
 pub(super) fn papers(wanted: Option<&Path>) -> anyhow::Result<Vec<Paper>> {

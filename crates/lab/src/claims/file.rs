@@ -9,18 +9,11 @@ use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
+use super::metric::Metric;
+use super::rule::Rule;
 use crate::document::{self, DocumentError, read_text};
-use crate::results::ResultLine;
+use crate::results::Where;
 use crate::scenario::ScenarioError;
-
-mod figure;
-mod rule;
-
-pub use figure::{ClaimedFigure, PrintedPoint, TodaysComparison};
-pub use rule::{Rule, Spread};
-
-/// Parameters of runs and the values that they must have.
-pub type Where = BTreeMap<String, Json>;
 
 /// The file.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -46,90 +39,6 @@ pub struct ClaimsFile {
 
 fn tie_percent() -> f64 {
     1.0
-}
-
-/// What is compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Metric {
-    /// Response time in seconds.
-    TransferS,
-    /// Segments sent again for each one sent first, in percent.
-    RetransmissionRatioPercent,
-    /// Goodput in Mb/s.
-    GoodputMbps,
-    /// Expiries of the sender's retransmission timer in each 100 s of the transfer, until
-    /// its last byte came.
-    #[serde(rename = "timeouts_per_100_s")]
-    TimeoutsPer100S,
-    /// Median time from leaving a cell to the first packet through the new one, in
-    /// milliseconds.
-    HandoffMs,
-    /// Median time from the MH's first sending of a segment to its second, in milliseconds;
-    /// of runs whose packets were read.
-    SentAgainMs,
-    /// The longest record of a connection that one base station has given another, bytes.
-    HandoffStateBytes,
-    /// How many times the time that no transfer over the run's links can beat.
-    TimesOptimum,
-    /// Bytes of data that the receiver got, once or again, for each byte delivered.
-    ReceivesPerByte,
-    /// Losses of which the sender's loss classifier knew the cause, in percent.
-    HitRatioPercent,
-    /// Mean of the recorded congestion window, KiB.
-    CwndMeanKib,
-}
-
-impl Metric {
-    /// The metric of one run; none: it has none, for it did not finish.
-    pub fn of(self, line: &ResultLine) -> Option<f64> {
-        match self {
-            Self::TransferS => line.transfer_s,
-            Self::RetransmissionRatioPercent => Some(line.retransmission_ratio_percent),
-            Self::GoodputMbps => Some(line.goodput_mbps),
-            Self::HandoffMs => line.handoff.as_ref()?.first_packet_ms_median,
-            Self::SentAgainMs => line.traced.as_ref()?.sent_again_ms,
-            Self::HandoffStateBytes => Some(line.handoff.as_ref()?.state_bytes_max? as f64),
-            Self::TimesOptimum => Some(line.transfer_s? / line.optimal_s?),
-            // Of what was discarded as incomplete there is no figure.
-            Self::ReceivesPerByte => {
-                line.transfer_s?;
-                Some(1.0 + line.duplicates_per_byte?)
-            }
-            Self::HitRatioPercent => line.lc_cwe?.hit_ratio_percent,
-            Self::CwndMeanKib => {
-                let points = &line.series.as_ref()?.cwnd;
-                let sum: u64 = points.iter().sum();
-                (!points.is_empty()).then(|| sum as f64 / points.len() as f64 / 1024.0)
-            }
-            Self::TimeoutsPer100S => {
-                let elapsed_s = line
-                    .transfer_s
-                    .unwrap_or(line.bytes as f64 * 8.0 / (line.goodput_mbps * 1e6));
-                let timeouts = line.timeouts? as f64;
-                (elapsed_s > 0.0 && elapsed_s.is_finite()).then(|| timeouts * 100.0 / elapsed_s)
-            }
-        }
-    }
-
-    /// The same for a median: what a run never came to takes longer than anything; none: it
-    /// was not measured.
-    pub fn rank(self, line: &ResultLine) -> Option<f64> {
-        let never_came = match self {
-            Self::TransferS => true,
-            Self::TimesOptimum => line.optimal_s.is_some(),
-            Self::HandoffMs => line.handoff.is_some(),
-            Self::RetransmissionRatioPercent
-            | Self::GoodputMbps
-            | Self::TimeoutsPer100S
-            | Self::ReceivesPerByte
-            | Self::HandoffStateBytes
-            | Self::HitRatioPercent
-            | Self::CwndMeanKib
-            | Self::SentAgainMs => false,
-        };
-        self.of(line).or(never_came.then_some(f64::INFINITY))
-    }
 }
 
 /// Either is enough.
@@ -203,6 +112,98 @@ pub struct Alternative {
     pub metric: Option<Metric>,
 }
 
+/// A metric against a parameter that is a number above 0.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClaimedFigure {
+    /// Its name.
+    pub id: String,
+    /// What it shows, in the paper's words or their sense.
+    pub text: String,
+    /// What is drawn.
+    pub metric: Metric,
+    /// The scenarios with its runs, in the paper's folder.
+    pub scenarios: Vec<String>,
+    /// Its runs.
+    #[serde(default, rename = "where")]
+    pub of: Where,
+    /// The parameter along the x axis.
+    pub x: String,
+    /// The x axis is in proportion, and not a scale of powers of two.
+    #[serde(default)]
+    pub linear: bool,
+    /// Bars are 95% confidence intervals of the means, and not standard deviations.
+    #[serde(default)]
+    pub intervals: bool,
+    /// Draws the mean of what no transfer over the runs' links can beat.
+    #[serde(default)]
+    pub optimum: bool,
+    /// The axis in words; without it the parameter's name.
+    #[serde(default)]
+    pub x_name: Option<String>,
+    /// The parameter with a curve for each value.
+    pub variants: String,
+    /// Points of it that are known as numbers.
+    #[serde(default)]
+    pub printed: Vec<PrintedPoint>,
+    /// Draws the most that the link can carry, and says each curve's share of it.
+    #[serde(default)]
+    pub ceiling: bool,
+    /// What to compare where today's senders are in the paper's place.
+    #[serde(default)]
+    pub today: Option<TodaysComparison>,
+}
+
+/// One point as printed.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PrintedPoint {
+    /// The parameter's value.
+    pub x: f64,
+    /// Whose.
+    pub variant: Json,
+    /// In the metric's unit.
+    pub value: f64,
+}
+
+/// A plain sender of today against what was published.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TodaysComparison {
+    /// Today's gateway scheme that leaves the sender alone.
+    pub plain: Json,
+    /// The one that is as published.
+    pub published: Json,
+    /// The published one among the paper's own variants, with the paper's own sender.
+    pub own: Json,
+}
+
+impl ClaimedFigure {
+    fn check(&self) -> Result<(), DocumentError> {
+        if self.scenarios.is_empty() {
+            return Err(DocumentError::at("scenarios", "takes at least one"));
+        }
+        if self.ceiling && self.metric != Metric::GoodputMbps {
+            let problem = "the most that a link can carry is a goodput: takes false here";
+            return Err(DocumentError::at("ceiling", problem));
+        }
+        if self.optimum && self.metric != Metric::TransferS {
+            let problem = "what no transfer can beat is a time: takes false here";
+            return Err(DocumentError::at("optimum", problem));
+        }
+        for (number, point) in self.printed.iter().enumerate() {
+            let at = within(number, "printed");
+            if !(point.x.is_finite() && point.x > 0.0) {
+                return Err(at(DocumentError::at("x", "takes a number above 0")));
+            }
+            if !point.value.is_finite() {
+                return Err(at(DocumentError::at("value", "takes a number")));
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Something that the paper says in words.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -219,8 +220,11 @@ pub struct Statement {
     /// A condition that the paper does not print.
     #[serde(default)]
     pub open: Option<String>,
-    /// What is to be true of them.
-    pub rule: Rule,
+    /// What is to be true of them: all of it.
+    pub rule: Vec<Rule>,
+    /// It defines a figure that is computed here too: that it holds says nothing.
+    #[serde(default)]
+    pub definition: bool,
 }
 
 /// Longest file of claims, in bytes.
@@ -250,8 +254,7 @@ impl ClaimsFile {
         let claims: Self = document::read(&document).map_err(explain)?;
         claims.check_tolerances().map_err(explain)?;
         for (number, table) in claims.table.iter().enumerate() {
-            let at =
-                |error: DocumentError| explain(error.within(&number.to_string()).within("table"));
+            let at = |error: DocumentError| explain(within(number, "table")(error));
             if !claims.tolerance.contains_key(&table.metric) {
                 return Err(at(DocumentError::at(
                     "metric",
@@ -269,18 +272,18 @@ impl ClaimsFile {
             for (number, row) in table.row.iter().enumerate() {
                 if row.printed.iter().any(|value| !value.is_finite()) {
                     let error = DocumentError::at("printed", "takes numbers");
-                    return Err(at(error.within(&number.to_string()).within("row")));
+                    return Err(at(within(number, "row")(error)));
                 }
                 if row.printed.len() != table.columns.len() {
                     let problem = format!("takes {} values, one a column", table.columns.len());
                     let error = DocumentError::at("printed", problem);
-                    return Err(at(error.within(&number.to_string()).within("row")));
+                    return Err(at(within(number, "row")(error)));
                 }
             }
         }
         for (number, figure) in claims.figure.iter().enumerate() {
             let error = figure.check();
-            error.map_err(|error| explain(error.within(&number.to_string()).within("figure")))?;
+            error.map_err(|error| explain(within(number, "figure")(error)))?;
         }
         Ok(claims)
     }
@@ -303,11 +306,13 @@ impl ClaimsFile {
             check("absolute", tolerance.absolute).map_err(within)?;
         }
         for (number, statement) in self.statement.iter().enumerate() {
-            for (key, value) in statement.rule.distances() {
-                check(key, value).map_err(|error| {
-                    let number = number.to_string();
-                    error.within("rule").within(&number).within("statement")
-                })?;
+            for (rule, its) in statement.rule.iter().enumerate() {
+                for (key, value) in its.distances() {
+                    check(key, value).map_err(|error| {
+                        let error = within(rule, "rule")(error.within("expect"));
+                        within(number, "statement")(error)
+                    })?;
+                }
             }
         }
         Ok(())
@@ -342,7 +347,10 @@ impl ClaimsFile {
     /// Those of whose runs a statement needs the packets.
     pub fn traced_scenarios(&self) -> Vec<&str> {
         let statements = self.statement.iter();
-        let statements = statements.filter(|statement| statement.rule.needs_packets());
+        let statements = statements.filter(|statement| {
+            let mut rules = statement.rule.iter();
+            rules.any(|rule| rule.metric.needs_packets())
+        });
         once(statements.map(|statement| statement.scenario.as_str()))
     }
 
@@ -367,4 +375,9 @@ fn once<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
         }
     }
     once
+}
+
+/// The error in the entry `number` of a list.
+pub(super) fn within(number: usize, list: &str) -> impl Fn(DocumentError) -> DocumentError {
+    move |error| error.within(&number.to_string()).within(list)
 }

@@ -2,8 +2,9 @@
 //! Whether a claims file speaks of what its scenarios sweep. A parameter that no run has
 //! would make groups of one run each, and rules about them that cannot fail.
 
-use super::file::{Alternative, ClaimedTable, ClaimsFile, Statement, Where};
+use super::file::{Alternative, ClaimedTable, ClaimsFile, Statement, within};
 use crate::document::{DocumentError, nearest};
+use crate::results::Where;
 use crate::scenario::ScenarioError;
 
 /// What a scenario sweeps, by its file.
@@ -41,11 +42,6 @@ impl<'a> Swept<'a> {
         of.keys()
             .try_for_each(|parameter| self.check(key, parameter))
     }
-}
-
-/// The error in the entry `number` of a list.
-fn within(number: usize, list: &str) -> impl Fn(DocumentError) -> DocumentError {
-    move |error| error.within(&number.to_string()).within(list)
 }
 
 impl ClaimsFile {
@@ -112,9 +108,11 @@ fn check_alternative(other: &Alternative, swept: &Swept<'_>) -> Result<(), Docum
 
 fn check_statement(statement: &Statement, swept: &Swept<'_>) -> Result<(), DocumentError> {
     swept.check_all("where", &statement.of)?;
-    let named = statement.rule.parameters();
-    named.into_iter().try_for_each(|(key, parameter)| {
-        let checked = swept.check(key, parameter);
-        checked.map_err(|error| error.within("rule"))
-    })
+    for (number, rule) in statement.rule.iter().enumerate() {
+        for (key, parameter) in rule.parameters() {
+            let checked = swept.check(key, parameter);
+            checked.map_err(within(number, "rule"))?;
+        }
+    }
+    Ok(())
 }

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+use std::path::{Path, PathBuf};
+
+use super::file::ClaimsFile;
 use super::*;
-use crate::handoffs::HandoffSummary;
 use crate::framing::Framing;
+use crate::handoffs::HandoffSummary;
 use crate::scenario::Scenario;
 use crate::traced::Traced;
 
@@ -29,23 +32,24 @@ const CLAIMS: &str = r#"
     text = "a is faster"
     scenario = "s.toml"
     where = { len = 5 }
-    rule = { kind = "gain", metric = "transfer_s", parameter = "tcp", better = "a", than = "b", printed = 10, points = 3 }
+    rule = [{ metric = "transfer_s", reduce = "each", compare = { parameter = "tcp", value = "b", with = "a", by = "gain" }, per = [], expect = { is = "ends", printed = [10, 10], points = 3 } }]
     [[statement]]
     id = "alike"
     text = "all are alike"
     scenario = "s.toml"
     where = { len = 5 }
-    rule = { kind = "alike", metric = "transfer_s", parameter = "tcp", percent = 20 }
+    rule = [{ metric = "transfer_s", reduce = "each", compare = { parameter = "tcp", by = "gain" }, expect = { is = "at-most", value = 20 } }]
     [[statement]]
     id = "reduced"
     text = "a takes less"
     scenario = "s.toml"
-    rule = { kind = "reduced-by", metric = "transfer_s", parameter = "tcp", better = "a", printed = [5, 9], points = 3 }
+    rule = [{ metric = "transfer_s", reduce = "each", compare = { parameter = "tcp", value = "a", by = "saving" }, expect = { is = "ends", printed = [5, 9], points = 3 } }]
     [[statement]]
     id = "ratio"
     text = "its definition"
     scenario = "s.toml"
-    rule = { kind = "ratio-is-defined" }
+    definition = true
+    rule = [{ metric = "retransmission_ratio_error", reduce = "each", expect = { is = "at-most", value = 1e-09 } }]
 "#;
 
 fn paper(text: &str) -> Paper {
@@ -56,7 +60,7 @@ fn paper(text: &str) -> Paper {
     }
 }
 
-pub(super) fn line(scenario: &str, tcp: &str, len: u64, transfer_s: Option<f64>) -> ResultLine {
+fn line(scenario: &str, tcp: &str, len: u64, transfer_s: Option<f64>) -> ResultLine {
     let text = "[transfer]\nbytes = 1000\n[wireless]";
     let run = Scenario::parse(Path::new("papers/p/s.toml"), text)
         .unwrap()
@@ -96,7 +100,7 @@ fn cells_orders_and_statements_are_judged_by_the_files_rules() {
     let mut lucky = line("other", "a", 180, Some(201.0));
     lucky.parameters.insert("luck".into(), true.into());
     lines.push(lucky);
-    let entries = paper(CLAIMS).entries(&lines);
+    let entries = super::entries(&paper(CLAIMS), &lines);
     assert_eq!(
         verdicts(&entries),
         [
@@ -149,11 +153,11 @@ fn what_is_left_open_gives_a_range_and_how_many_cells_fit_at_each_value() {
     }
     let paper = paper(&text);
     assert_eq!(
-        paper.entries(&lines)[1].reason,
+        super::entries(&paper, &lines)[1].reason,
         "+15.0% (+30.00); within 5% is the same; with luck: 201.0 to unfinished, as printed for \
          1 of 3; with timeouts: 6.0"
     );
-    let fits = paper.fits(&lines);
+    let fits = fits(&paper, &lines);
     let fits: Vec<_> = fits
         .iter()
         .map(|fit| (fit.value.clone(), fit.as_printed, fit.cells))
@@ -164,7 +168,7 @@ fn what_is_left_open_gives_a_range_and_how_many_cells_fit_at_each_value() {
 
 #[test]
 fn what_has_no_run_is_not_comparable() {
-    let entries = paper(CLAIMS).entries(&[]);
+    let entries = super::entries(&paper(CLAIMS), &[]);
     assert_eq!(entries.len(), 12);
     assert!(
         entries
@@ -176,7 +180,7 @@ fn what_has_no_run_is_not_comparable() {
         .into_iter()
         .filter(|line| line.parameters["tcp"] != "c")
         .collect();
-    let entries = paper(CLAIMS).entries(&without_c);
+    let entries = super::entries(&paper(CLAIMS), &without_c);
     let order = entries
         .iter()
         .find(|entry| entry.id == "times/order/len=180")
@@ -190,7 +194,7 @@ fn what_has_no_run_is_not_comparable() {
 #[test]
 fn a_condition_that_is_not_printed_leaves_the_order_alone_to_be_compared() {
     let text = CLAIMS.replace("unfinished = 0.0", "unfinished = 0.0\nopen = \"the load\"");
-    let entries = paper(&text).entries(&lines());
+    let entries = super::entries(&paper(&text), &lines());
     assert!(
         entries[..6]
             .iter()
@@ -211,7 +215,7 @@ fn repetitions_count_by_their_median_and_other_substrates_stand_beside() {
     let mut linux = line("s", "a", 5, Some(150.0));
     linux.substrate = "linux".into();
     lines.push(linux);
-    let entries = paper(CLAIMS).entries(&lines);
+    let entries = super::entries(&paper(CLAIMS), &lines);
     assert_eq!(
         (&entries[0].model, &entries[0].linux),
         (&Some(101.0.into()), &Some(150.0.into()))
@@ -241,7 +245,7 @@ fn a_wrong_file_is_refused_in_one_line() {
 
 #[test]
 fn the_json_is_what_readers_are_promised() {
-    let entries = paper(CLAIMS).entries(&lines());
+    let entries = super::entries(&paper(CLAIMS), &lines());
     let json = serde_json::to_value(&entries[0]).unwrap();
     let mut keys: Vec<_> = json
         .as_object()
@@ -260,19 +264,19 @@ fn the_json_is_what_readers_are_promised() {
 }
 
 /// The entry of the statement with this rule.
-pub(super) fn judged(rule: &str, lines: &[ResultLine]) -> Entry {
+fn judged(rule: &str, lines: &[ResultLine]) -> Entry {
     let text = format!(
         "title = \"t\"\n[tolerance]\n[[statement]]\nid = \"said\"\ntext = \"so\"\n\
-         scenario = \"s.toml\"\nrule = {rule}"
+         scenario = \"s.toml\"\nrule = [{rule}]"
     );
-    paper(&text).entries(lines).remove(0)
+    super::entries(&paper(&text), lines).remove(0)
 }
 
 #[test]
 fn alike_can_fail_and_says_when_there_is_nothing_to_compare() {
     let rule = |parameter: &str| {
         format!(
-            "{{ kind = \"alike\", metric = \"transfer_s\", parameter = \"{parameter}\", percent = 5 }}"
+            "{{ metric = \"transfer_s\", reduce = \"each\", compare = {{ parameter = \"{parameter}\", by = \"gain\" }}, expect = {{ is = \"at-most\", value = 5 }} }}"
         )
     };
     let two = |a, b| [line("s", "a", 5, a), line("s", "b", 5, b)];
@@ -282,20 +286,23 @@ fn alike_can_fail_and_says_when_there_is_nothing_to_compare() {
     let none = judged(&rule("pct"), &apart);
     assert_eq!(
         (none.verdict, none.reason.as_str()),
-        (Verdict::NotComparable, "no two runs differ in pct alone")
+        (Verdict::NotComparable, "nothing to compare")
     );
     let none = judged(&rule("tcp"), &two(None, None));
     assert_eq!(
         (none.verdict, none.reason.as_str()),
         (
             Verdict::NotComparable,
-            "none of the runs of 1 groups finished"
+            "nothing to compare; 2 of 2 unfinished, or without a run"
         )
     );
     let some = judged(&rule("tcp"), &two(Some(100.0), None));
     assert_eq!(some.verdict, Verdict::Differs);
     assert!(
-        some.reason.contains("1 have some that finish"),
+        some.model
+            .unwrap()
+            .to_string()
+            .contains("unfinished for 100.0"),
         "{}",
         some.reason
     );
@@ -305,7 +312,7 @@ fn alike_can_fail_and_says_when_there_is_nothing_to_compare() {
     assert_eq!(near.verdict, Verdict::Holds);
     assert!(
         near.reason
-            .ends_with("; 1 groups without a run that finished")
+            .ends_with("; 2 of 4 unfinished, or without a run")
     );
     // Nothing sent again at all is alike too.
     let ratio = rule("tcp").replace("transfer_s", "retransmission_ratio_percent");
@@ -314,33 +321,39 @@ fn alike_can_fail_and_says_when_there_is_nothing_to_compare() {
 
 #[test]
 fn pairs_that_cannot_be_compared_are_counted_in_the_reason() {
-    let reduced = "{ kind = \"reduced-by\", metric = \"transfer_s\", parameter = \"tcp\", \
-        better = \"a\", printed = [5, 9], points = 3 }";
+    let reduced = "{ metric = \"transfer_s\", reduce = \"each\", \
+        compare = { parameter = \"tcp\", value = \"a\", by = \"saving\" }, \
+        expect = { is = \"ends\", printed = [5, 9], points = 3 } }";
     // b over 180 s did not finish.
     let reason = judged(reduced, &lines()).reason;
     assert!(
-        reason.ends_with("; 1 of 4 pairs left out: unfinished, or without a run"),
+        reason.ends_with("; 1 of 4 unfinished, or without a run"),
         "{reason}"
     );
-    let gain = "{ kind = \"gain\", metric = \"transfer_s\", parameter = \"tcp\", \
-        better = \"a\", than = \"b\", printed = 10, points = 3 }";
+    let gain = "{ metric = \"transfer_s\", reduce = \"each\", \
+        compare = { parameter = \"tcp\", value = \"b\", with = \"a\", by = \"gain\" }, per = [], \
+        expect = { is = \"ends\", printed = [10, 10], points = 3 } }";
     let reason = judged(gain, &lines()).reason;
     assert!(
-        reason.ends_with("; 1 of 2 pairs left out: unfinished, or without a run"),
+        reason.ends_with("; 1 of 2 unfinished, or without a run"),
         "{reason}"
     );
     let whole = lines()
         .into_iter()
         .filter(|line| line.parameters["len"] == 5);
     let reason = judged(gain, &whole.collect::<Vec<_>>()).reason;
-    assert!(!reason.contains("left out"), "{reason}");
+    assert!(!reason.contains("without a run"), "{reason}");
 }
+
+/// The ratios are those of the segments.
+const DEFINED: &str = "{ metric = \"retransmission_ratio_error\", reduce = \"each\", \
+    expect = { is = \"at-most\", value = 1e-9 } }";
 
 #[test]
 fn ratios_of_a_file_that_are_not_those_of_their_segments_differ() {
     let mut lines = lines();
     lines[0].retransmission_ratio_percent = 1.0;
-    let entry = judged("{ kind = \"ratio-is-defined\" }", &lines);
+    let entry = judged(DEFINED, &lines);
     assert_eq!(entry.verdict, Verdict::Differs);
 }
 
@@ -356,7 +369,7 @@ fn what_is_the_same_in_a_cell_is_a_tie_in_an_order() {
             line("s", "b", 5, Some(b)),
             line("s", "c", 5, Some(c)),
         ];
-        let entries = paper(&text).entries(&lines);
+        let entries = super::entries(&paper(&text), &lines);
         let order = entries
             .into_iter()
             .find(|entry| entry.id == "times/order/len=5")
@@ -367,11 +380,14 @@ fn what_is_the_same_in_a_cell_is_a_tie_in_an_order() {
     assert_eq!(of(1.0, 1.25), (Verdict::Holds, "a < b = c".into()));
     assert_eq!(of(1.0, 1.35), (Verdict::Differs, "a < b < c".into()));
     // Printed apart, and here in that order by less than a tie: the reason says so.
-    let entries = paper(&text).entries(&[
-        line("s", "a", 5, Some(0.9)),
-        line("s", "b", 5, Some(1.0)),
-        line("s", "c", 5, Some(1.0)),
-    ]);
+    let entries = entries(
+        &paper(&text),
+        &[
+            line("s", "a", 5, Some(0.9)),
+            line("s", "b", 5, Some(1.0)),
+            line("s", "c", 5, Some(1.0)),
+        ],
+    );
     let order = entries.iter().find(|entry| entry.id == "times/order/len=5");
     assert_eq!(
         order.unwrap().reason,
@@ -385,7 +401,7 @@ fn what_is_the_same_in_a_cell_is_a_tie_in_an_order() {
 fn each_substrate_has_an_order_of_its_own() {
     let mut lines = lines();
     let order = |lines: &[ResultLine]| {
-        let entries = paper(CLAIMS).entries(lines);
+        let entries = super::entries(&paper(CLAIMS), lines);
         let of = |entry: &Entry| entry.id == "times/order/len=5";
         entries.into_iter().find(of).unwrap()
     };
@@ -427,7 +443,7 @@ fn a_parameter_that_the_scenario_does_not_sweep_is_refused() {
     assert!(error("where = { len = 5 }", "where = { lan = 5 }").contains("`statement.0.where`"));
     assert!(
         error("parameter = \"tcp\"", "parameter = \"tpc\"")
-            .contains("`statement.0.rule.parameter`: got `tpc`, which s.toml")
+            .contains("`statement.0.rule.0.compare.parameter`: got `tpc`, which s.toml")
     );
 }
 
@@ -446,7 +462,7 @@ fn what_no_table_or_tolerance_can_be_is_refused() {
     );
     assert!(error("percent = 5", "absolute = nan").contains("`tolerance.transfer_s.absolute`"));
     assert!(error("tie_percent = 1", "tie_percent = inf").contains("`tie_percent`"));
-    assert!(error("points = 3", "points = -3").contains("`statement.0.rule.points`"));
+    assert!(error("points = 3", "points = -3").contains("`statement.0.rule.0.expect.points`"));
 }
 
 #[test]
@@ -472,8 +488,9 @@ fn filled(values: [f64; 2], fill: impl Fn(&mut ResultLine, f64)) -> Vec<ResultLi
 
 #[test]
 fn times_are_as_printed_if_the_least_and_the_most_of_the_medians_are() {
-    let rule = "{ kind = \"times\", metric = \"goodput_mbps\", parameter = \"tcp\", \
-        better = \"a\", than = \"b\", printed = [1, 20], percent = 25 }";
+    let rule = "{ metric = \"goodput_mbps\", \
+        compare = { parameter = \"tcp\", value = \"a\", with = \"b\" }, \
+        expect = { is = \"ends\", printed = [1, 20], percent = 25 } }";
     let of = |near: f64, far: f64| {
         let mut lines = filled([near, 1.0], |line, value| line.goodput_mbps = value);
         let others = filled([far, 1.0], |line, value| line.goodput_mbps = value);
@@ -485,9 +502,11 @@ fn times_are_as_printed_if_the_least_and_the_most_of_the_medians_are() {
     };
     let holds = of(0.9, 24.9);
     assert_eq!(holds.verdict, Verdict::Holds);
+    assert_eq!(holds.reason, "25% more or less at either end is the same");
+    assert_eq!(holds.printed, "a against b: 1.00 to 20.00 times");
     assert_eq!(
-        holds.reason,
-        "0.90 to 24.90 times for 1 to 20 times; 25% more or less at either end is the same"
+        holds.model,
+        Some("0.90 to 24.90 times (24.90 for 1.00, 0.90 for 1.00)".into())
     );
     assert_eq!(of(0.79, 20.0).verdict, Verdict::Differs);
     assert_eq!(of(1.0, 25.1).verdict, Verdict::Differs);
@@ -497,8 +516,7 @@ fn times_are_as_printed_if_the_least_and_the_most_of_the_medians_are() {
 
 #[test]
 fn a_range_is_kept_by_every_median_and_what_has_no_value_is_outside_of_it() {
-    let rule =
-        "{ kind = \"within\", metric = \"timeouts_per_100_s\", printed = [10, 25], percent = 20 }";
+    let rule = "{ metric = \"timeouts_per_100_s\", expect = { is = \"between\", printed = [10, 25], percent = 20 } }";
     let of = |values| {
         judged(
             rule,
@@ -516,7 +534,7 @@ fn a_range_is_kept_by_every_median_and_what_has_no_value_is_outside_of_it() {
     let entry = judged(rule, &few);
     assert_eq!(entry.verdict, Verdict::Differs);
     assert!(
-        entry.reason.contains("1 of 2 pairs left out"),
+        entry.reason.contains("1 of 2 unfinished"),
         "{}",
         entry.reason
     );
@@ -556,17 +574,23 @@ fn runs_that_never_came_to_it_are_the_longest_of_a_median() {
         ("transfer_s", mostly_hung(transfer)),
         ("handoff_ms", mostly_hung(handoff)),
     ] {
-        let rule = |kind: &str, more: &str| {
+        let rule = |expect: &str| {
             format!(
-                "{{ kind = \"{kind}\", metric = \"{metric}\", parameter = \"tcp\", \
-                 better = \"a\", than = \"b\"{more} }}"
+                "{{ metric = \"{metric}\", compare = {{ parameter = \"tcp\", value = \"a\", \
+                 with = \"b\" }}, expect = {{ {expect} }} }}"
             )
         };
-        let less = judged(&rule("less", ""), &lines);
-        assert_eq!(less.verdict, Verdict::Differs, "{metric}: {}", less.reason);
-        assert_eq!(less.model, Some("unfinished for 20.0".into()));
+        let less = rule("is = \"below\", value = 1");
+        let entry = judged(&less, &lines);
+        assert_eq!(
+            entry.verdict,
+            Verdict::Differs,
+            "{metric}: {}",
+            entry.reason
+        );
+        assert_eq!(entry.model, Some("inf times (unfinished for 20.0)".into()));
         // 10 over 20, were the hung ones left out.
-        let half = rule("times", ", printed = [0.5, 0.5], percent = 5");
+        let half = rule("is = \"ends\", printed = [0.5, 0.5], percent = 5");
         let times = judged(&half, &lines);
         assert_eq!(
             times.verdict,
@@ -581,7 +605,7 @@ fn runs_that_never_came_to_it_are_the_longest_of_a_median() {
             line
         });
         let hung: Vec<_> = hung.collect();
-        for rule in [rule("less", ""), half] {
+        for rule in [less, half] {
             assert_eq!(judged(&rule, &hung).verdict, Verdict::NotComparable);
         }
     }
@@ -597,7 +621,9 @@ fn traced(line: &mut ResultLine, acks_not_of_the_mh: u64, sent_again_ms: f64) {
 
 #[test]
 fn less_is_less_in_every_pair() {
-    let rule = "{ kind = \"less\", metric = \"sent_again_ms\", parameter = \"tcp\", better = \"a\", than = \"b\" }";
+    let rule = "{ metric = \"sent_again_ms\", \
+        compare = { parameter = \"tcp\", value = \"a\", with = \"b\" }, \
+        expect = { is = \"below\", value = 1 } }";
     let of = |values| judged(rule, &filled(values, |line, value| traced(line, 0, value)));
     assert_eq!(of([10.0, 20.0]).verdict, Verdict::Holds);
     assert_eq!(of([20.0, 20.0]).verdict, Verdict::Differs);
@@ -605,12 +631,15 @@ fn less_is_less_in_every_pair() {
     assert_eq!(judged(rule, &lines()).verdict, Verdict::NotComparable);
 }
 
+/// All ACKs of `a` are the MH's.
+const ACKS: &str = "{ metric = \"acks_not_of_the_mh\", where = { tcp = \"a\" }, reduce = \"mean\", \
+    expect = { is = \"between\", printed = [0, 0] } }";
+
 #[test]
 fn one_ack_that_is_not_the_mhs_is_too_many() {
-    let rule = "{ kind = \"acks-of-the-mh\", parameter = \"tcp\", value = \"a\" }";
     let of = |values| {
         judged(
-            rule,
+            ACKS,
             &filled(values, |line, value| traced(line, value as u64, 1.0)),
         )
     };
@@ -619,10 +648,11 @@ fn one_ack_that_is_not_the_mhs_is_too_many() {
     assert_eq!(holds.verdict, Verdict::Holds);
     assert_eq!(
         holds.reason,
-        "0 of 100 ACKs are not the MH's, in the packets of 1 runs"
+        "so in 1 of 1 combinations; asked for in 100%; 0% beyond is the same"
     );
+    assert_eq!(holds.model, Some("0 of 100".into()));
     assert_eq!(of([1.0, 0.0]).verdict, Verdict::Differs);
-    assert_eq!(judged(rule, &lines()).verdict, Verdict::NotComparable);
+    assert_eq!(judged(ACKS, &lines()).verdict, Verdict::NotComparable);
 }
 
 #[test]
@@ -630,15 +660,171 @@ fn packets_are_read_only_where_a_rule_needs_them() {
     let file = |rule: &str| {
         let at = CLAIMS.find("rule = ").unwrap();
         let end = at + CLAIMS[at..].find('\n').unwrap();
-        format!("{}rule = {rule}{}", &CLAIMS[..at], &CLAIMS[end..])
+        format!("{}rule = [{rule}]{}", &CLAIMS[..at], &CLAIMS[end..])
     };
     let of = |rule: &str| {
         let claims = ClaimsFile::parse("claims.toml", &file(rule)).unwrap();
         claims.traced_scenarios().join(" ")
     };
+    assert_eq!(of(ACKS), "s.toml");
+    assert_eq!(of(DEFINED), "");
+}
+
+/// Three runs each of `a` and `b` at two lengths; of `b` at the second one `None` does not
+/// finish.
+fn runs_of_two(a: [[f64; 3]; 2], b: [[Option<f64>; 3]; 2]) -> Vec<ResultLine> {
+    let mut lines = Vec::new();
+    for (len, (a, b)) in [5, 180].into_iter().zip(a.into_iter().zip(b)) {
+        for seed in 0..3 {
+            for (name, seconds) in [("a", Some(a[seed])), ("b", b[seed])] {
+                let mut line = line("s", name, len, seconds);
+                line.seed = seed as u64;
+                lines.push(line);
+            }
+        }
+    }
+    lines
+}
+
+const COMPARED: &str = "compare = { parameter = \"tcp\", value = \"a\", with = \"b\" }";
+
+fn judged_by(rule: &str, lines: &[ResultLine]) -> Entry {
+    judged(&format!("{{ {rule} }}"), lines)
+}
+
+fn usual() -> Vec<ResultLine> {
+    runs_of_two(
+        [[10.0, 11.0, 12.0], [20.0, 21.0, 22.0]],
+        [
+            [Some(40.0), Some(44.0), Some(48.0)],
+            [Some(30.0), Some(60.0), None],
+        ],
+    )
+}
+
+fn verdict(rule: &str) -> Verdict {
+    judged_by(rule, &usual()).verdict
+}
+
+#[test]
+fn at_most_compares_means_of_finished_runs_in_a_share_of_the_combinations() {
+    let rule = |times: f64, share: f64| {
+        let text = format!(
+            "metric = \"transfer_s\", reduce = \"mean\", {COMPARED}, \
+             expect = {{ is = \"at-most\", value = {times:.2}, share = {share:.2} }}"
+        );
+        judged_by(&text, &usual())
+    };
+    // 11/44 and 21/45.
+    assert_eq!(rule(0.3, 1.0).verdict, Verdict::Differs);
+    assert_eq!(rule(0.3, 0.5).verdict, Verdict::Holds);
+    assert_eq!(rule(0.2, 0.5).verdict, Verdict::Differs);
+    let entry = rule(0.47, 1.0);
+    assert_eq!(entry.verdict, Verdict::Holds);
     assert_eq!(
-        of("{ kind = \"acks-of-the-mh\", parameter = \"tcp\", value = \"a\" }"),
-        "s.toml"
+        entry.reason,
+        "so in 2 of 2 combinations; asked for in 100%; 1 runs that did not finish are left out"
     );
-    assert_eq!(of("{ kind = \"ratio-is-defined\" }"), "");
+}
+
+#[test]
+fn at_most_of_intervals_compares_their_lengths() {
+    let rule = |times: f64| {
+        verdict(&format!(
+            "metric = \"transfer_s\", reduce = \"interval\", {COMPARED}, \
+             expect = {{ is = \"at-most\", value = {times:.2} }}"
+        ))
+    };
+    // At 5: deviations 1 and 4.
+    assert_eq!(rule(0.26), Verdict::Holds);
+    assert_eq!(rule(0.24), Verdict::Differs);
+}
+
+#[test]
+fn apart_asks_for_intervals_that_do_not_meet() {
+    let rule = "metric = \"transfer_s\", reduce = \"mean\", compare = { parameter = \"tcp\", \
+        value = \"a\", with = \"b\", by = \"separation\" }, expect = { is = \"at-most\", value = -1 }";
+    // At 180 the interval of two runs is wide.
+    assert_eq!(verdict(rule), Verdict::Differs);
+    let clear = runs_of_two(
+        [[10.0, 11.0, 12.0], [20.0, 21.0, 22.0]],
+        [[Some(40.0), Some(41.0), Some(42.0)]; 2],
+    );
+    assert_eq!(judged_by(rule, &clear).verdict, Verdict::Holds);
+    let other_way = rule
+        .replace("value = \"a\"", "value = \"b\"")
+        .replace("with = \"b\"", "with = \"a\"");
+    assert_eq!(judged_by(&other_way, &clear).verdict, Verdict::Differs);
+}
+
+#[test]
+fn a_gap_shrinks_along_another_parameter_or_does_not() {
+    let rule = |from: u32, to: u32| {
+        verdict(&format!(
+            "metric = \"transfer_s\", reduce = \"mean\", compare = {{ parameter = \"tcp\", \
+             value = \"b\", with = \"a\", along = {{ parameter = \"len\", from = {from}, \
+             to = {to} }} }}, expect = {{ is = \"below\", value = 1 }}"
+        ))
+    };
+    assert_eq!(rule(5, 180), Verdict::Holds);
+    assert_eq!(rule(180, 5), Verdict::Differs);
+    assert_eq!(rule(5, 7), Verdict::NotComparable);
+}
+
+#[test]
+fn unfinished_runs_are_asked_for_where_the_paper_has_them() {
+    let finished = |value: &str, expect: &str| {
+        verdict(&format!(
+            "metric = \"finished\", where = {{ tcp = \"{value}\" }}, reduce = \"mean\", \
+             expect = {{ {expect} }}"
+        ))
+    };
+    let all = |value: &str| finished(value, "is = \"between\", printed = [1, 1]");
+    assert_eq!(all("a"), Verdict::Holds);
+    assert_eq!(all("b"), Verdict::Differs);
+    assert_eq!(all("c"), Verdict::NotComparable);
+    let some = |value: &str| finished(value, "is = \"below\", value = 1, share = 0.001");
+    assert_eq!(some("b"), Verdict::Holds);
+    assert_eq!(some("a"), Verdict::Differs);
+    // All of several rules: all of `a` finish, and not all of `b`.
+    let both = |all: &str, some: &str| {
+        let rule = format!(
+            "{{ metric = \"finished\", where = {{ tcp = \"{all}\" }}, reduce = \"mean\", \
+             expect = {{ is = \"between\", printed = [1, 1] }} }}, \
+             {{ metric = \"finished\", where = {{ tcp = \"{some}\" }}, reduce = \"mean\", \
+             expect = {{ is = \"below\", value = 1, share = 0.001 }} }}"
+        );
+        judged(&rule, &usual()).verdict
+    };
+    assert_eq!(both("a", "b"), Verdict::Holds);
+    assert_eq!(both("b", "a"), Verdict::Differs);
+    assert_eq!(both("a", "c"), Verdict::NotComparable);
+}
+
+/// A run of W = 8 that took 10 s and so many segments of 1 ms, with a stall besides.
+fn windowed(scheme: &str, segments: f64, stall_s: Option<f64>) -> ResultLine {
+    let mut line = line("s", scheme, 5, None);
+    line.parameters.insert("window".into(), 8.into());
+    line.transfer_s = Some(10.0 + segments / 1e3 + stall_s.unwrap_or_default());
+    line.stalls_s = vec![stall_s];
+    line
+}
+
+/// W = 8 by figure 4: 1, 2, 4, then 5, 6, 7 lack 7 + 6 + 4 + 3 + 2 + 1 = 23 segments.
+#[test]
+fn segments_lost_beside_the_stall_are_those_of_the_equation_or_not() {
+    let rule = "metric = \"without_stalls_per_outage_s\", reduce = \"each\", \
+        compare = { parameter = \"tcp\", value = \"lost\", with = \"kept\", by = \"difference\", \
+        equation = { window = \"window\", segment_s = 0.001 } }, per = [\"window\"], \
+        expect = { is = \"between\", printed = [1, 1], percent = 5 }";
+    let kept = windowed("kept", 0.0, Some(0.1));
+    let judged = |lost: ResultLine| judged_by(rule, &[kept.clone(), lost]);
+    let holds = judged(windowed("lost", 23.0, Some(1.5)));
+    assert_eq!(holds.verdict, Verdict::Holds);
+    assert_eq!(holds.model, Some("1.00 (23 for 23)".into()));
+    let differs = judged(windowed("lost", 30.0, Some(1.5)));
+    assert_eq!(differs.verdict, Verdict::Differs);
+    let open = judged(windowed("lost", 23.0, None));
+    assert_eq!(open.verdict, Verdict::NotComparable);
+    assert!(open.reason.contains("without a run"), "{}", open.reason);
 }

@@ -1,302 +1,282 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Drawing in SVG, within the page: axes, curves, points with intervals, shaded times.
+//! Charts as SVG within the page, drawn by plotters: axes, curves, points with intervals,
+//! shaded times.
 //!
-//! A curve is told by its colour and, on paper without colours, by its dashes and by the
+//! A curve is known by its colour and, on paper without colours, by its dashes and by the
 //! shape of its points. Nothing needs a script, a font file or another page.
 
-use maud::{Markup, html};
+use std::io::Error;
 
-use super::scale::{Scale, mark_text, round_marks, thinned};
+use maud::{Markup, PreEscaped, html};
+use plotters::coord::Shift;
+use plotters::coord::ranged1d::{BoldPoints, DefaultFormatting, KeyPointHint, Ranged};
+use plotters::coord::types::RangedCoordf64;
+use plotters::prelude::*;
 
-/// A drawing's width; the page scales it.
-pub(super) const WIDTH: f64 = 760.0;
-/// Room for the marks of the y axis.
-const LEFT: f64 = 62.0;
-/// Room beyond the last mark of the x axis.
-const RIGHT: f64 = 14.0;
+/// A chart's width in its own units: the page shows two as one pixel.
+const WIDTH: u32 = 1520;
+/// The size of letters, in the same.
+const LETTERS: u32 = 24;
+/// Curves that look different.
+pub(super) const LOOKS: usize = 6;
+/// The look of a line that no curve can cross.
+pub(super) const BOUND: usize = LOOKS;
 
-/// How one curve looks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Look {
-    colour: &'static str,
-    dashes: &'static str,
-    shape: Shape,
-}
+/// How a curve looks: its colour, and the lengths of its dashes and of the gaps between them.
+struct Look(RGBColor, [u32; 2], &'static [(i32, i32)]);
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Shape {
-    Circle,
-    Square,
-    Triangle,
-    Diamond,
-}
-
-/// Colours that also those can tell apart who do not see all of them (Okabe and Ito, 2008).
-const LOOKS: [Look; 6] = [
-    Look {
-        colour: "#0072b2",
-        dashes: "none",
-        shape: Shape::Circle,
-    },
-    Look {
-        colour: "#d55e00",
-        dashes: "7 3",
-        shape: Shape::Square,
-    },
-    Look {
-        colour: "#009e73",
-        dashes: "2 3",
-        shape: Shape::Triangle,
-    },
-    Look {
-        colour: "#a14d82",
-        dashes: "9 3 2 3",
-        shape: Shape::Diamond,
-    },
-    Look {
-        colour: "#6b5a00",
-        dashes: "12 4",
-        shape: Shape::Circle,
-    },
-    Look {
-        colour: "#333333",
-        dashes: "4 2",
-        shape: Shape::Square,
-    },
+const CIRCLE: &[(i32, i32)] = &[
+    (-8, -3),
+    (-3, -8),
+    (3, -8),
+    (8, -3),
+    (8, 3),
+    (3, 8),
+    (-3, 8),
+    (-8, 3),
 ];
+const SQUARE: &[(i32, i32)] = &[(-7, -7), (7, -7), (7, 7), (-7, 7)];
+const TRIANGLE: &[(i32, i32)] = &[(0, -9), (9, 7), (-9, 7)];
+const DIAMOND: &[(i32, i32)] = &[(0, -10), (10, 0), (0, 10), (-10, 0)];
 
-/// How a line looks that no curve can cross.
-pub(super) const CEILING: Look = Look {
-    colour: "#6e6e6e",
-    dashes: "1 2",
-    shape: Shape::Circle,
-};
-
-/// The look of the curve at `index`.
-pub(super) fn look(index: usize) -> Look {
-    LOOKS[index % LOOKS.len()]
-}
-
-/// The area of one drawing in which values have places.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Panel {
-    /// The scale of x.
-    pub(super) x: Scale,
-    /// The scale of y; it grows upwards.
-    pub(super) y: Scale,
-    step: f64,
-}
-
-/// A place to one decimal: a tenth of a pixel is not seen.
-pub(super) fn at(place: f64) -> String {
-    let text = format!("{place:.1}");
-    if text == "-0.0" {
-        "0.0".to_owned()
-    } else {
-        text
+/// Colours that stay apart for those who do not see all of them (Okabe and Ito, 2008).
+fn look(index: usize) -> Look {
+    match index % (LOOKS + 1) {
+        0 => Look(RGBColor(0x00, 0x72, 0xb2), [0, 0], CIRCLE),
+        1 => Look(RGBColor(0xd5, 0x5e, 0x00), [14, 6], SQUARE),
+        2 => Look(RGBColor(0x00, 0x9e, 0x73), [4, 6], TRIANGLE),
+        3 => Look(RGBColor(0xa1, 0x4d, 0x82), [20, 6], DIAMOND),
+        4 => Look(RGBColor(0x6b, 0x5a, 0x00), [28, 8], CIRCLE),
+        5 => Look(RGBColor(0x33, 0x33, 0x33), [8, 4], SQUARE),
+        _ => Look(RGBColor(0x6e, 0x6e, 0x6e), [2, 4], CIRCLE),
     }
+}
+
+/// One curve, in the values of its panel.
+#[derive(Default)]
+pub(super) struct Curve {
+    /// Which look.
+    pub(super) look: usize,
+    /// A thin line.
+    pub(super) thin: bool,
+    /// A line from each to the next.
+    pub(super) line: Vec<(f64, f64)>,
+    /// Filled points.
+    pub(super) points: Vec<(f64, f64)>,
+    /// Hollow ones.
+    pub(super) hollow: Vec<(f64, f64)>,
+    /// The least, the middle and the most at a value of x.
+    pub(super) bars: Vec<(f64, [f64; 3])>,
+    /// A cross at the upper edge: transfers that did not finish.
+    pub(super) crosses: Vec<f64>,
+}
+
+/// An area with axes. Its y begins at 0.
+pub(super) struct Panel {
+    /// A text within it.
+    pub(super) caption: String,
+    /// Its height, in the chart's units.
+    pub(super) height: u32,
+    /// The ends of x.
+    pub(super) x: [f64; 2],
+    /// The name of x.
+    pub(super) x_name: String,
+    /// The marks of x; none: round values.
+    pub(super) marks: Vec<(f64, String)>,
+    /// The greatest value of y.
+    pub(super) highest: f64,
+    /// The name of y.
+    pub(super) y_name: String,
+    /// Stretches of x.
+    pub(super) shaded: Vec<[f64; 2]>,
+    /// The curves.
+    pub(super) curves: Vec<Curve>,
+}
+
+/// Panels below each other as one drawing; `label` is for those who do not see it.
+pub(super) fn drawing(label: &str, panels: &[Panel]) -> Markup {
+    let height: u32 = panels.iter().map(|panel| panel.height).sum();
+    let mut text = String::new();
+    // Nothing can fail in writing to a string.
+    if draw(&mut text, height, panels).is_err() {
+        text.clear();
+    }
+    // The drawing's own tag names an address of the web, which no browser asks for.
+    let within = text.split_once('>').map_or("", |(_, rest)| rest);
+    let within = within
+        .rsplit_once("</svg>")
+        .map_or(within, |(within, _)| within);
+    html! {
+        svg viewBox={ "0 0 " (WIDTH) " " (height) } role="img" aria-label=(label) { (PreEscaped(within)) }
+    }
+}
+
+/// An axis with marks of ours.
+struct Axis {
+    ends: RangedCoordf64,
+    marks: Vec<f64>,
+}
+
+impl Ranged for Axis {
+    type FormatOption = DefaultFormatting;
+    type ValueType = f64;
+
+    fn map(&self, value: &f64, limit: (i32, i32)) -> i32 {
+        self.ends.map(value, limit)
+    }
+
+    fn key_points<Hint: KeyPointHint>(&self, _: Hint) -> Vec<f64> {
+        self.marks.clone()
+    }
+
+    fn range(&self) -> std::ops::Range<f64> {
+        self.ends.range()
+    }
+}
+
+type Drawn = Result<(), DrawingAreaErrorKind<Error>>;
+
+fn draw(text: &mut String, height: u32, panels: &[Panel]) -> Drawn {
+    let mut rest = SVGBackend::with_string(text, (WIDTH, height)).into_drawing_area();
+    for panel in panels {
+        let (area, below) = rest.split_vertically(panel.height);
+        panel.draw(&area)?;
+        rest = below;
+    }
+    rest.present()
 }
 
 impl Panel {
-    /// Between two heights of the drawing; y runs from 0 to at least `highest`.
-    pub(super) fn new(top: f64, bottom: f64, x_values: [f64; 2], highest: f64) -> Self {
-        let marks = round_marks(highest, ((bottom - top) / 45.0) as usize);
-        let last = marks.last().copied().unwrap_or(1.0);
-        Self {
-            x: Scale {
-                values: x_values,
-                places: [LEFT, WIDTH - RIGHT],
-            },
-            y: Scale {
-                values: [0.0, last],
-                places: [bottom, top],
-            },
-            step: marks.get(1).copied().unwrap_or(1.0),
-        }
-    }
-
-    /// The frame with the y axis, its marks and its name.
-    pub(super) fn frame(&self, name: &str) -> Markup {
-        let [left, right] = self.x.places;
-        let [bottom, top] = self.y.places;
-        let count = (self.y.values[1] / self.step).round() as usize;
-        let middle = f64::midpoint(top, bottom);
-        html! {
-            @for mark in (0..=count).map(|index| index as f64 * self.step) {
-                line.grid x1=(at(left)) x2=(at(right)) y1=(at(self.y.place(mark))) y2=(at(self.y.place(mark))) {}
-                text.mark x=(at(left - 6.0)) y=(at(self.y.place(mark) + 4.0)) text-anchor="end" {
-                    (mark_text(mark, self.step))
-                }
+    fn draw(&self, area: &DrawingArea<SVGBackend<'_>, Shift>) -> Drawn {
+        let highest = if self.highest.is_normal() {
+            self.highest
+        } else {
+            1.0
+        };
+        let [from, to] = self.x;
+        let ends = RangedCoordf64::from(from..to);
+        let marks: Vec<f64> = if self.marks.is_empty() {
+            ends.key_points(BoldPoints(11))
+        } else {
+            self.marks.iter().map(|(x, _)| *x).collect()
+        };
+        let mut chart = ChartBuilder::on(area)
+            .margin_top(8)
+            .margin_right(28)
+            .y_label_area_size(124)
+            .x_label_area_size(88)
+            .build_cartesian_2d(Axis { ends, marks }, 0.0..highest)?;
+        let named = |x: &f64| {
+            let known = self
+                .marks
+                .iter()
+                .find(|(mark, _)| mark.total_cmp(x).is_eq());
+            known.map_or_else(|| number(*x), |(_, name)| name.clone())
+        };
+        chart
+            .configure_mesh()
+            .disable_x_mesh()
+            .light_line_style(TRANSPARENT)
+            .label_style(("sans-serif", LETTERS))
+            .x_labels(self.marks.len().max(11))
+            .y_labels(7)
+            .x_label_formatter(&named)
+            .y_label_formatter(&|y| number(*y))
+            .x_desc(self.x_name.as_str())
+            .y_desc(self.y_name.as_str())
+            .draw()?;
+        let grey = RGBColor(0xdd, 0xdd, 0xdd).filled();
+        let shaded = self.shaded.iter();
+        chart.draw_series(
+            shaded.map(|[from, to]| Rectangle::new([(*from, 0.0), (*to, highest)], grey)),
+        )?;
+        for curve in &self.curves {
+            let Look(colour, [dash, gap], shape) = look(curve.look);
+            let style = colour.stroke_width(if curve.thin { 2 } else { 4 });
+            let line = thinned(&curve.line, to - from);
+            if dash == 0 {
+                chart.draw_series(LineSeries::new(line, style))?;
+            } else {
+                chart.draw_series(DashedLineSeries::new(line, dash, gap, style))?;
             }
-            rect.frame x=(at(left)) y=(at(top)) width=(at(right - left)) height=(at(bottom - top)) {}
-            text.axis transform={ "translate(14 " (at(middle)) ") rotate(-90)" } text-anchor="middle" { (name) }
+            let bars = curve.bars.iter();
+            chart.draw_series(bars.map(|(x, [low, middle, high])| {
+                ErrorBar::new_vertical(*x, *low, *middle, *high, colour.filled(), 16)
+            }))?;
+            let points = curve.points.iter().map(|at| (at, colour));
+            let hollow = curve.hollow.iter().map(|at| (at, WHITE));
+            let outline: Vec<(i32, i32)> = shape.iter().chain(&shape[..1]).copied().collect();
+            chart.draw_series(points.chain(hollow).map(|(at, fill)| {
+                EmptyElement::at(*at)
+                    + Polygon::new(shape.to_vec(), fill.filled())
+                    + PathElement::new(outline.clone(), colour.stroke_width(3))
+            }))?;
+            let crosses = curve.crosses.iter();
+            chart.draw_series(
+                crosses.map(|x| Cross::new((*x, highest * 0.97), 8, colour.stroke_width(4))),
+            )?;
         }
-    }
-
-    /// The marks of an x axis of time, and its name.
-    pub(super) fn time_axis(&self, name: &str) -> Markup {
-        let marks = round_marks(self.x.values[1], 10);
-        let step = marks.get(1).copied().unwrap_or(1.0);
-        let shown = marks.into_iter().filter(|mark| *mark <= self.x.values[1]);
-        html! {
-            @for mark in shown { (self.x_mark(mark, &mark_text(mark, step))) }
-            (self.x_name(name))
-        }
-    }
-
-    /// One mark of the x axis.
-    pub(super) fn x_mark(&self, value: f64, text: &str) -> Markup {
-        let (x, bottom) = (self.x.place(value), self.y.places[0]);
-        html! {
-            line.tick x1=(at(x)) x2=(at(x)) y1=(at(bottom)) y2=(at(bottom + 4.0)) {}
-            text.mark x=(at(x)) y=(at(bottom + 17.0)) text-anchor="middle" { (text) }
-        }
-    }
-
-    /// The name of the x axis.
-    pub(super) fn x_name(&self, name: &str) -> Markup {
-        let [left, right] = self.x.places;
-        html! {
-            text.axis x=(at(f64::midpoint(left, right))) y=(at(self.y.places[0] + 35.0)) text-anchor="middle" {
-                (name)
-            }
-        }
-    }
-
-    /// Shades a stretch of x.
-    pub(super) fn shade(&self, [from, to]: [f64; 2]) -> Markup {
-        let (from, to) = (self.x.place(from), self.x.place(to));
-        let [bottom, top] = self.y.places;
-        html! {
-            rect.outage x=(at(from)) y=(at(top)) width=(at((to - from).max(0.3))) height=(at(bottom - top)) {}
-        }
-    }
-
-    /// A curve through points, one straight line from each to the next.
-    pub(super) fn curve(&self, points: &[(f64, f64)], look: Look, class: &str) -> Markup {
-        let mut places = String::new();
-        for (x, y) in thinned(points, &self.x) {
-            if !places.is_empty() {
-                places.push(' ');
-            }
-            places.push_str(&format!("{},{}", at(self.x.place(x)), at(self.y.place(y))));
-        }
-        html! {
-            polyline class=(class) points=(places) stroke=(look.colour) stroke-dasharray=(look.dashes) {}
-        }
-    }
-
-    /// A point, filled or hollow, with what it is in words.
-    pub(super) fn point(
-        &self,
-        (x, y): (f64, f64),
-        look: Look,
-        hollow: bool,
-        words: &str,
-    ) -> Markup {
-        marker((self.x.place(x), self.y.place(y)), look, hollow, words)
-    }
-
-    /// An interval around a value.
-    pub(super) fn interval(&self, x: f64, [low, high]: [f64; 2], look: Look) -> Markup {
-        let (x, low, high) = (self.x.place(x), self.y.place(low), self.y.place(high));
-        html! {
-            g.interval stroke=(look.colour) {
-                line x1=(at(x)) x2=(at(x)) y1=(at(low)) y2=(at(high)) {}
-                line x1=(at(x - 4.0)) x2=(at(x + 4.0)) y1=(at(low)) y2=(at(low)) {}
-                line x1=(at(x - 4.0)) x2=(at(x + 4.0)) y1=(at(high)) y2=(at(high)) {}
-            }
-        }
-    }
-
-    /// A cross just below the upper edge: a transfer that did not finish.
-    pub(super) fn unfinished(&self, x: f64, look: Look, row: usize, words: &str) -> Markup {
-        let (x, y) = (self.x.place(x), self.y.places[1] + 9.0 + row as f64 * 11.0);
-        html! {
-            g.cross stroke=(look.colour) {
-                title { (words) }
-                line x1=(at(x - 4.0)) x2=(at(x + 4.0)) y1=(at(y - 4.0)) y2=(at(y + 4.0)) {}
-                line x1=(at(x - 4.0)) x2=(at(x + 4.0)) y1=(at(y + 4.0)) y2=(at(y - 4.0)) {}
-            }
-        }
-    }
-
-    /// Words within the panel, at its upper left.
-    pub(super) fn caption(&self, words: &str) -> Markup {
-        html! {
-            text.panel x=(at(self.x.places[0] + 7.0)) y=(at(self.y.places[1] + 15.0)) { (words) }
-        }
+        let at = (from + (to - from) * 0.01, highest * 0.97);
+        let caption = Text::new(self.caption.clone(), at, ("sans-serif", LETTERS));
+        chart.draw_series(std::iter::once(caption))?;
+        Ok(())
     }
 }
 
-fn marker((x, y): (f64, f64), look: Look, hollow: bool, words: &str) -> Markup {
-    let fill = if hollow { "#ffffff" } else { look.colour };
-    let corners = match look.shape {
-        Shape::Circle => None,
-        Shape::Square => Some(vec![(-3.5, -3.5), (3.5, -3.5), (3.5, 3.5), (-3.5, 3.5)]),
-        Shape::Triangle => Some(vec![(0.0, -4.5), (4.5, 3.5), (-4.5, 3.5)]),
-        Shape::Diamond => Some(vec![(0.0, -5.0), (5.0, 0.0), (0.0, 5.0), (-5.0, 0.0)]),
+/// A number without needless decimals.
+pub(super) fn number(x: f64) -> String {
+    let text = format!("{x:.3}");
+    let text = text.trim_end_matches('0').trim_end_matches('.');
+    if text == "-0" {
+        "0".to_owned()
+    } else {
+        text.to_owned()
+    }
+}
+
+/// The points of a curve, thinned: of all points within one unit's width, the first, the
+/// least, the greatest and the last remain, in their order. What remains looks the same.
+fn thinned(points: &[(f64, f64)], width: f64) -> Vec<(f64, f64)> {
+    let column = |point: &(f64, f64)| (point.0 / width * f64::from(WIDTH)).floor();
+    let mut kept = Vec::new();
+    for points in points.chunk_by(|a, b| column(a).total_cmp(&column(b)).is_eq()) {
+        let by_value = |a: &usize, b: &usize| points[*a].1.total_cmp(&points[*b].1);
+        let least = (0..points.len()).min_by(by_value).unwrap_or(0);
+        let greatest = (0..points.len()).max_by(by_value).unwrap_or(0);
+        let mut indices = [0, least, greatest, points.len() - 1].to_vec();
+        indices.sort_unstable();
+        indices.dedup();
+        kept.extend(indices.into_iter().map(|index| points[index]));
+    }
+    kept
+}
+
+/// What the looks mean: names with their looks, whether they have points, and more text.
+pub(super) fn legend(curves: &[(String, usize)], points: bool, more: &[&str]) -> Markup {
+    let swatch = |index: usize| {
+        let Look(RGBColor(r, g, b), [dash, _], shape) = look(index);
+        let line = match dash {
+            0 => "solid",
+            dash if dash < 10 => "dotted",
+            _ => "dashed",
+        };
+        let sign = match shape.len() {
+            _ if !points || index == BOUND => "",
+            3 => "▲",
+            4 if shape[0].0 == 0 => "◆",
+            4 => "■",
+            _ => "●",
+        };
+        html! {
+            span.swatch aria-hidden="true" style=(format!("color:#{r:02x}{g:02x}{b:02x};border-bottom-style:{line}")) {
+                (sign)
+            }
+        }
     };
-    let corners = corners.map(|corners| {
-        let places = corners
-            .iter()
-            .map(|(dx, dy)| format!("{},{}", at(x + dx), at(y + dy)));
-        places.collect::<Vec<_>>().join(" ")
-    });
-    html! {
-        g.point fill=(fill) stroke=(look.colour) {
-            @if !words.is_empty() { title { (words) } }
-            @match corners {
-                None => circle cx=(at(x)) cy=(at(y)) r="4" {},
-                Some(places) => polygon points=(places) {},
-            }
-        }
-    }
-}
-
-/// A whole drawing; `words` says what it shows to those who do not see it.
-pub(super) fn drawing(height: f64, words: &str, content: Markup) -> Markup {
-    html! {
-        svg viewBox={ "0 0 " (WIDTH) " " (height) } role="img" aria-label=(words) { (content) }
-    }
-}
-
-/// What the looks mean: `curves` with lines, `points` whether they have points too.
-pub(super) fn legend(curves: &[(String, Look)], points: bool, more: Markup) -> Markup {
     html! {
         p.legend {
-            @for (name, look) in curves {
-                span {
-                    svg.swatch viewBox="0 0 34 12" aria-hidden="true" {
-                        line x1="1" x2="33" y1="6" y2="6" stroke=(look.colour) stroke-dasharray=(look.dashes) {}
-                        @if points { (marker((17.0, 6.0), *look, false, "")) }
-                    }
-                    " " (name)
-                }
-            }
-            (more)
-        }
-    }
-}
-
-/// The legend's words for [`CEILING`].
-pub(super) fn ceiling_legend(words: &str) -> Markup {
-    html! {
-        span {
-            svg.swatch viewBox="0 0 34 12" aria-hidden="true" {
-                line x1="1" x2="33" y1="6" y2="6" stroke=(CEILING.colour) stroke-dasharray=(CEILING.dashes) {}
-            }
-            " " (words)
-        }
-    }
-}
-
-/// The legend's word for a shaded time.
-pub(super) fn outage_legend() -> Markup {
-    html! {
-        span {
-            svg.swatch viewBox="0 0 34 12" aria-hidden="true" { rect.outage x="1" y="0" width="32" height="12" {} }
-            " link down"
+            @for (name, look) in curves { span { (swatch(*look)) " " (name) } }
+            @for label in more { span { (label) } }
         }
     }
 }
@@ -305,40 +285,66 @@ pub(super) fn outage_legend() -> Markup {
 mod tests {
     use super::*;
 
-    #[test]
-    fn places_are_short_and_never_minus_nought() {
-        assert_eq!(
-            (at(1.26), at(-0.04), at(0.0)),
-            ("1.3".into(), "0.0".into(), "0.0".into())
-        );
+    fn panel(line: Vec<(f64, f64)>, caption: &str) -> String {
+        let panel = Panel {
+            caption: caption.to_owned(),
+            height: 400,
+            x: [0.0, 10.0],
+            x_name: "x".into(),
+            marks: Vec::new(),
+            highest: 100.0,
+            y_name: "y".into(),
+            shaded: Vec::new(),
+            curves: vec![Curve {
+                line,
+                ..Curve::default()
+            }],
+        };
+        drawing("label", &[panel]).into_string()
     }
 
     #[test]
-    fn a_curve_goes_through_the_places_of_its_values() {
-        let panel = Panel::new(10.0, 110.0, [0.0, 10.0], 100.0);
-        let text = panel
-            .curve(&[(0.0, 0.0), (10.0, 100.0)], look(0), "curve")
-            .into_string();
-        assert!(text.contains("points=\"62.0,110.0 746.0,10.0\""), "{text}");
+    fn a_curve_goes_from_corner_to_corner_of_its_panel() {
+        let text = panel(vec![(0.0, 0.0), (10.0, 100.0)], "");
+        assert!(text.contains("points=\"124,311 1491,8 \""), "{text}");
     }
 
     #[test]
-    fn words_in_a_drawing_are_escaped() {
-        let panel = Panel::new(10.0, 110.0, [0.0, 10.0], 100.0);
-        let text = panel.caption("<script>&\"").into_string();
-        assert!(text.contains("&lt;script&gt;&amp;&quot;"), "{text}");
+    fn text_in_a_drawing_are_escaped() {
+        let text = panel(Vec::new(), "<script>&\"");
+        assert!(text.contains("&lt;script&gt;&amp;"), "{text}");
     }
 
     #[test]
     fn no_two_of_the_first_four_looks_share_a_colour_dashes_or_shape() {
-        for (index, one) in LOOKS[..4].iter().enumerate() {
-            for other in &LOOKS[..index] {
-                assert!(
-                    one.colour != other.colour
-                        && one.dashes != other.dashes
-                        && one.shape != other.shape
-                );
+        for one in 0..4 {
+            for other in 0..one {
+                let (Look(a, b, c), Look(d, e, f)) = (look(one), look(other));
+                assert!(a != d && b != e && c != f);
             }
         }
+    }
+
+    #[test]
+    fn numbers_have_no_more_decimals_than_they_need() {
+        assert_eq!([5.0, 0.25, -0.0001].map(number), ["5", "0.25", "0"]);
+    }
+
+    #[test]
+    fn what_remains_of_a_dense_curve_has_its_extremes() {
+        let dense: Vec<(f64, f64)> = (0..100_000)
+            .map(|n| {
+                (
+                    f64::from(n) / 1e4,
+                    if n == 55_555 { 9.0 } else { f64::from(n % 3) },
+                )
+            })
+            .collect();
+        let kept = thinned(&dense, 10.0);
+        assert!(kept.len() <= 4 * (WIDTH as usize + 1), "{}", kept.len());
+        assert!(kept.contains(&(5.5555, 9.0)));
+        assert_eq!((kept[0], kept[kept.len() - 1]), (dense[0], dense[99_999]));
+        let few = [(0.0, 1.0), (5.0, 2.0), (9.0, 1.0)];
+        assert_eq!(thinned(&few, 10.0), few);
     }
 }

@@ -3,13 +3,15 @@
 
 use std::path::Path;
 
-use crate::claims::Paper;
+use maud::{Markup, html};
+
+use crate::claims::{Paper, SUBSTRATES};
 use crate::results::ResultLine;
 use crate::scenario::Scenario;
 
 /// The command that makes lines like these again, of the scenario in `file`; with the
 /// first seed if that is not the scenario's own. Each has a file of its own for its results.
-pub(super) fn run(file: &Path, substrate: &str, lines: &[&ResultLine]) -> String {
+fn run(file: &Path, substrate: &str, lines: &[&ResultLine]) -> String {
     let mut command = format!("holdfast lab run {}", quoted(&file.display().to_string()));
     if substrate != "model" {
         command.push_str(&format!(" --substrate {substrate}"));
@@ -21,6 +23,23 @@ pub(super) fn run(file: &Path, substrate: &str, lines: &[&ResultLine]) -> String
     let out = quoted(&format!("{own}-{substrate}.jsonl"));
     command.push_str(&format!(" --out {out}"));
     command
+}
+
+/// The commands that make these lines, one a substrate.
+pub(super) fn commands(file: &Path, lines: &[&ResultLine]) -> Markup {
+    let of = |substrate: &str| -> Vec<&ResultLine> {
+        lines
+            .iter()
+            .copied()
+            .filter(|line| line.substrate == substrate)
+            .collect()
+    };
+    html! {
+        @for substrate in SUBSTRATES {
+            @let lines = of(substrate);
+            @if !lines.is_empty() { pre.command { (run(file, substrate, &lines)) } }
+        }
+    }
 }
 
 /// The lines' first seed, if the scenario's is another.

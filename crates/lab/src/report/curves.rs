@@ -4,31 +4,21 @@
 
 use maud::{Markup, html};
 
-use super::chart::{self, Look, Panel};
-use super::selection::{grouped, without, word, words};
-use crate::results::{ResultLine, Series};
+use super::chart::{self, Curve, Panel};
+use super::selection::{grouped, without, words};
+use crate::results::{ResultLine, Series, word};
 
-/// The height of one window panel.
-const WINDOW_PANEL: f64 = 104.0;
-/// Between two of them.
-const GAP: f64 = 18.0;
-/// Below the last one: marks and the axis' name.
-const FOOT: f64 = 44.0;
-/// The height of the panels for sequence numbers.
-const SEQUENCE_PANEL: f64 = 280.0;
-/// And of queues.
-const QUEUE_PANEL: f64 = 130.0;
 /// Curves in one figure at most.
-const CURVES_MAX: usize = 6;
+const CURVES_MAX: usize = chart::LOOKS;
 /// The axis of time.
 const TIME: &str = "time (s)";
 
 /// Lines that differ in `variants` alone, with the series of each.
 struct Group<'a> {
     title: String,
-    curves: Vec<(String, Look, &'a Series)>,
+    curves: Vec<(String, &'a Series)>,
     /// The goodput that is printed for some of them, in Mb/s.
-    printed: Vec<(Look, f64)>,
+    printed: Vec<Option<f64>>,
     end_s: f64,
 }
 
@@ -47,8 +37,8 @@ pub(super) fn figures(lines: &[&ResultLine], variants: &str, printed: Printed<'_
             without(&line.parameters, &[variants]),
         )
     });
+    let groups = groups.into_iter();
     groups
-        .into_iter()
         .filter_map(|(_, lines)| Group::of(&lines, variants, printed)?.draw())
         .collect()
 }
@@ -56,30 +46,18 @@ pub(super) fn figures(lines: &[&ResultLine], variants: &str, printed: Printed<'_
 impl<'a> Group<'a> {
     fn of(lines: &[&'a ResultLine], variants: &str, printed: Printed<'_>) -> Option<Self> {
         let first = lines.first()?;
-        let others = without(&first.parameters, &[variants]);
         let seed = lines.iter().map(|line| line.seed).min()?;
         let shown = lines.iter().filter(|line| line.seed == seed);
-        let shown: Vec<(&ResultLine, &Series, Look)> = shown
-            .filter_map(|line| Some((*line, line.series.as_ref()?)))
-            .take(CURVES_MAX)
-            .enumerate()
-            .map(|(index, (line, series))| (line, series, chart::look(index)))
-            .collect();
-        let curves = shown.iter().map(|(line, series, look)| {
+        let (mut curves, mut printed_of) = (Vec::new(), Vec::new());
+        for line in shown.take(CURVES_MAX) {
             let name = line.parameters.get(variants);
             let name = name.map_or_else(|| line.sender.clone(), word);
-            (name, *look, *series)
-        });
-        let curves: Vec<(String, Look, &Series)> = curves.collect();
-        let printed = shown
-            .iter()
-            .filter_map(|(line, _, look)| Some((*look, printed(line)?)))
-            .collect();
-        let ends = curves
-            .iter()
-            .filter_map(|(_, _, series)| series.t_s.last().copied());
-        let end_s = ends.fold(0.0, f64::max);
-        let mut title = words(&others);
+            curves.push((name, line.series.as_ref()?));
+            printed_of.push(printed(line));
+        }
+        let end_s = curves.iter().map(|(_, series)| end_s(series));
+        let end_s = end_s.fold(0.0, f64::max);
+        let mut title = words(&without(&first.parameters, &[variants]));
         if title.is_empty() {
             title.clone_from(&first.scenario);
         }
@@ -87,16 +65,14 @@ impl<'a> Group<'a> {
         (end_s > 0.0).then_some(Self {
             title,
             curves,
-            printed,
+            printed: printed_of,
             end_s,
         })
     }
 
     fn draw(&self) -> Option<Markup> {
-        let parts: Vec<Markup> = [self.sequence(), self.windows(), self.queue()]
-            .into_iter()
-            .flatten()
-            .collect();
+        let parts = [self.sequence(), self.windows(), self.queue()];
+        let parts: Vec<Markup> = parts.into_iter().flatten().collect();
         (!parts.is_empty()).then(|| {
             html! {
                 section.group {
@@ -107,140 +83,126 @@ impl<'a> Group<'a> {
         })
     }
 
-    fn panel(&self, top: f64, height: f64, highest: f64) -> Panel {
-        Panel::new(top, top + height, [0.0, self.end_s], highest)
+    fn panel(&self, name: &str, height: u32, highest: f64, curves: Vec<Curve>) -> Panel {
+        // Of the curve that took longest.
+        let by_end =
+            |a: &&(String, &Series), b: &&(String, &Series)| end_s(a.1).total_cmp(&end_s(b.1));
+        let longest = self.curves.iter().max_by(by_end);
+        Panel {
+            caption: String::new(),
+            height,
+            x: [0.0, self.end_s],
+            x_name: TIME.to_owned(),
+            marks: Vec::new(),
+            highest,
+            y_name: name.to_owned(),
+            shaded: longest
+                .map(|(_, series)| outages(series))
+                .unwrap_or_default(),
+            curves,
+        }
     }
 
-    /// The stretches in which the link of the curve that took longest was down.
-    fn outages(&self) -> Vec<[f64; 2]> {
-        let end = |series: &Series| series.t_s.last().copied().unwrap_or(0.0);
-        let longest = self.curves.iter().map(|(_, _, series)| *series);
-        longest
-            .max_by(|a, b| end(a).total_cmp(&end(b)))
-            .map(outages)
-            .unwrap_or_default()
+    fn figure(&self, name: &str, panels: &[Panel], points: bool, more: &[&str]) -> Markup {
+        let words = format!("{name} against time, {}", self.title);
+        let looks = self.curves.iter().enumerate();
+        let looks = looks.map(|(index, (name, _))| (name.clone(), index));
+        let looks: Vec<(String, usize)> = looks.filter(|_| !points).collect();
+        let mut more = more.to_vec();
+        if panels.iter().any(|panel| !panel.shaded.is_empty()) {
+            more.push("grey: link down");
+        }
+        html! {
+            figure {
+                (chart::legend(&looks, false, &more))
+                (chart::drawing(&words, panels))
+                figcaption { (words) "." }
+            }
+        }
+    }
+
+    /// All curves of one column in one panel; none if all of them are nought.
+    fn overlay(
+        &self,
+        height: u32,
+        name: &str,
+        of: &dyn Fn(&Series) -> Vec<(f64, f64)>,
+        is_printed: bool,
+    ) -> Option<Markup> {
+        let lines: Vec<Vec<(f64, f64)>> = self.curves.iter().map(|(_, its)| of(its)).collect();
+        let highest = lines.iter().flatten().map(|(_, y)| *y).fold(0.0, f64::max);
+        if highest <= 0.0 {
+            return None;
+        }
+        let printed = self.printed.iter().enumerate().filter(|_| is_printed);
+        let printed = printed.filter_map(|(look, mbps)| {
+            Some(Curve {
+                look,
+                thin: true,
+                line: vec![(0.0, 0.0), straight((*mbps)?, self.end_s, highest)],
+                ..Curve::default()
+            })
+        });
+        let printed: Vec<Curve> = printed.collect();
+        let more: &[&str] = if printed.is_empty() {
+            &[]
+        } else {
+            &["thin and straight: as printed"]
+        };
+        let curves = lines.into_iter().enumerate().map(|(look, line)| Curve {
+            look,
+            line,
+            ..Curve::default()
+        });
+        let curves = curves.chain(printed).collect();
+        let panel = self.panel(name, height, highest, curves);
+        Some(self.figure(name, &[panel], false, more))
     }
 
     fn sequence(&self) -> Option<Markup> {
-        let of = |series: &Series| received(series).to_vec();
-        self.overlay(
-            SEQUENCE_PANEL,
-            "received sequence number (MB)",
-            1e-6,
-            &of,
-            &self.printed,
-        )
+        let of = |series: &Series| points(series, received(series), 1e-6);
+        self.overlay(660, "received sequence number (MB)", &of, true)
     }
 
     fn queue(&self) -> Option<Markup> {
         let of = |series: &Series| {
-            series
-                .queue_packets
-                .iter()
-                .copied()
-                .map(u64::from)
-                .collect()
+            let packets = series.queue_packets.iter().copied().map(u64::from);
+            points(series, &packets.collect::<Vec<_>>(), 1.0)
         };
-        self.overlay(QUEUE_PANEL, "queue (packets)", 1.0, &of, &[])
-    }
-
-    /// All curves of one column in one panel, with straight lines for what is printed; none
-    /// if all of them are nought.
-    fn overlay(
-        &self,
-        height: f64,
-        name: &str,
-        scale: f64,
-        of: &dyn Fn(&Series) -> Vec<u64>,
-        printed: &[(Look, f64)],
-    ) -> Option<Markup> {
-        let columns: Vec<Vec<u64>> = self
-            .curves
-            .iter()
-            .map(|(_, _, series)| of(series))
-            .collect();
-        let highest = columns
-            .iter()
-            .flatten()
-            .copied()
-            .max()
-            .filter(|highest| *highest > 0)?;
-        let panel = self.panel(6.0, height, highest as f64 * scale);
-        let outages = self.outages();
-        let content = html! {
-            @for outage in &outages { (panel.shade(*outage)) }
-            (panel.frame(name))
-            (panel.time_axis(TIME))
-            @for ((_, look, series), column) in self.curves.iter().zip(&columns) {
-                (panel.curve(&points(series, column, scale), *look, "curve"))
-            }
-            @for (look, mbps) in printed {
-                @let end = straight(*mbps, self.end_s, highest as f64 * scale);
-                (panel.curve(&[(0.0, 0.0), end], *look, "curve thin"))
-            }
-        };
-        let looks: Vec<(String, Look)> = self
-            .curves
-            .iter()
-            .map(|(name, look, _)| (name.clone(), *look))
-            .collect();
-        let words = format!("{name} against time, {}", self.title);
-        Some(html! {
-            figure {
-                (chart::legend(&looks, false, html! {
-                    @if !printed.is_empty() { span { "thin and straight: as printed" } }
-                    (outage_legend(&outages))
-                }))
-                (chart::drawing(6.0 + height + FOOT, &words, content))
-                figcaption { (words) "." }
-            }
-        })
+        self.overlay(360, "queue (packets)", &of, false)
     }
 
     /// One panel a curve: windows lie over each other too closely to be told apart.
     fn windows(&self) -> Option<Markup> {
-        let with: Vec<_> = self
-            .curves
-            .iter()
-            .filter(|(_, _, series)| !series.cwnd.is_empty())
-            .collect();
-        let highest = with
-            .iter()
-            .flat_map(|(_, _, series)| series.cwnd.iter().copied())
-            .max()?;
-        let panels: Vec<Panel> = (0..with.len())
-            .map(|index| {
-                let top = 6.0 + index as f64 * (WINDOW_PANEL + GAP);
-                self.panel(top, WINDOW_PANEL, highest as f64 / 1e3)
-            })
-            .collect();
-        let last = panels.last()?;
-        let content = html! {
-            @for (panel, (name, look, series)) in panels.iter().zip(&with) {
-                @for outage in outages(series) { (panel.shade(outage)) }
-                (panel.frame("cwnd (kB)"))
-                @let ssthresh = known_ssthresh(series, highest);
-                @if ssthresh.len() > 1 { (panel.curve(&ssthresh, *look, "curve thin")) }
-                (panel.curve(&points(series, &series.cwnd, 1e-3), *look, "curve solid"))
-                (panel.caption(name))
+        let has = |(_, (_, series)): &(usize, &(String, &Series))| !series.cwnd.is_empty();
+        let with: Vec<_> = self.curves.iter().enumerate().filter(has).collect();
+        let windows = with.iter().flat_map(|(_, (_, series))| &series.cwnd);
+        let highest = *windows.max()?;
+        let panels = with.iter().map(|(look, (name, series))| {
+            let line = |line, thin| Curve {
+                look: *look,
+                thin,
+                line,
+                ..Curve::default()
+            };
+            let curves = vec![
+                line(known_ssthresh(series, highest), true),
+                line(points(series, &series.cwnd, 1e-3), false),
+            ];
+            Panel {
+                caption: name.clone(),
+                shaded: outages(series),
+                ..self.panel("cwnd (kB)", 300, highest as f64 / 1e3, curves)
             }
-            (last.time_axis(TIME))
-        };
-        let words = format!("Congestion window against time, {}", self.title);
-        let height = 6.0 + with.len() as f64 * (WINDOW_PANEL + GAP) - GAP + FOOT;
-        let all_outages = self.outages();
-        Some(html! {
-            figure {
-                (chart::legend(&[], false, html! {
-                    span { "thick: cwnd" }
-                    span { "thin: ssthresh" }
-                    (outage_legend(&all_outages))
-                }))
-                (chart::drawing(height, &words, content))
-                figcaption { (words) "." }
-            }
-        })
+        });
+        let panels: Vec<Panel> = panels.collect();
+        let more = ["thick: cwnd", "thin: ssthresh"];
+        Some(self.figure("Congestion window", &panels, true, &more))
     }
+}
+
+fn end_s(series: &Series) -> f64 {
+    series.t_s.last().copied().unwrap_or(0.0)
 }
 
 /// Where a steady goodput in Mb/s leaves a panel of so many seconds and megabytes.
@@ -250,14 +212,6 @@ fn straight(mbps: f64, end_s: f64, highest_mb: f64) -> (f64, f64) {
         (highest_mb / mb_per_s, highest_mb)
     } else {
         (end_s, mb_per_s * end_s)
-    }
-}
-
-fn outage_legend(outages: &[[f64; 2]]) -> Markup {
-    if outages.is_empty() {
-        html! {}
-    } else {
-        chart::outage_legend()
     }
 }
 

@@ -6,9 +6,8 @@ use std::path::{Path, PathBuf};
 use serde_json::Value as Json;
 
 use crate::claims::Paper;
-use crate::claims::file::{Metric, Where};
-pub(super) use crate::claims::{has, same, word};
-use crate::results::ResultLine;
+use crate::results::Where;
+use crate::results::{ResultLine, word};
 use crate::scenario::{self, Parameters};
 
 /// Scenarios of a paper that have today's senders in place of its own: `today.toml`, and
@@ -48,6 +47,12 @@ pub(super) fn counterpart(paper: &Paper, line: &ResultLine) -> Option<String> {
 /// The name that runs of a scenario in a paper's folder have.
 pub(super) fn scenario_name(paper: &Paper, file: &str) -> String {
     paper.scenario_name(file)
+}
+
+/// The parameter of the paper's variants.
+pub(super) fn variants_of(paper: &Paper) -> &str {
+    let table = paper.claims.table.first();
+    table.map_or("", |table| table.variants.as_str())
 }
 
 /// A file's name without its folder and its ending.
@@ -139,39 +144,6 @@ fn name_and_unit(name: &str) -> (String, Option<&'static str>) {
     let found = found.min_by_key(|(rest, _)| rest.len());
     let (rest, unit) = found.map_or((name, None), |(rest, unit)| (rest, Some(unit)));
     (rest.replace('_', " "), unit)
-}
-
-/// A metric's name with its unit.
-pub(super) fn metric_name(metric: Metric) -> &'static str {
-    match metric {
-        Metric::TransferS => "Response time (s)",
-        Metric::RetransmissionRatioPercent => "Retransmission ratio (%)",
-        Metric::GoodputMbps => "Goodput (Mb/s)",
-        Metric::TimeoutsPer100S => "Timeouts in 100 s",
-        Metric::HandoffMs => "Handoff (ms)",
-        Metric::SentAgainMs => "Time until sent again (ms)",
-        Metric::HandoffStateBytes => "State of a handoff (bytes)",
-        Metric::TimesOptimum => "Times the optimum",
-        Metric::ReceivesPerByte => "Receives per byte",
-        Metric::HitRatioPercent => "Hit ratio (%)",
-        Metric::CwndMeanKib => "Mean congestion window (KiB)",
-    }
-}
-
-/// A metric's value.
-pub(super) fn metric_text(metric: Metric, value: f64) -> String {
-    match metric {
-        Metric::TransferS
-        | Metric::HandoffMs
-        | Metric::SentAgainMs
-        | Metric::HitRatioPercent
-        | Metric::CwndMeanKib => format!("{value:.1}"),
-        Metric::RetransmissionRatioPercent | Metric::GoodputMbps | Metric::TimeoutsPer100S => {
-            format!("{value:.2}")
-        }
-        Metric::TimesOptimum | Metric::ReceivesPerByte => format!("{value:.3}"),
-        Metric::HandoffStateBytes => format!("{value:.0}"),
-    }
 }
 
 #[cfg(test)]

@@ -5,9 +5,9 @@ use maud::{Markup, html};
 use serde_json::Value as Json;
 
 use super::command;
-use super::selection::word;
 use super::verdict_mark::{class, mark_and_name};
 use crate::claims::{Entry, Paper};
+use crate::results::word;
 
 /// All of its statements in one table, with the command that judges them.
 pub(super) fn section(paper: &Paper, entries: &[Entry]) -> Markup {

@@ -7,19 +7,14 @@ use anyhow::ensure;
 use maud::{Markup, html};
 use serde_json::Value as Json;
 
-use super::command;
-use super::lengths::{self, Figure};
-use super::selection::{
-    grouped, has, heading, metric_name, metric_text, order_words, same, scenario_name, word, words,
-};
+use super::command::commands;
+use super::figure::{self, Bar, Column, Figure};
+use super::selection::{grouped, heading, order_words, scenario_name, words};
 use super::verdict_mark::{Notes, class, mark, mark_and_name};
-use crate::claims::file::{ClaimedTable, Metric, Row, Where};
-use crate::claims::{Entry, Fit, Paper};
-use crate::results::ResultLine;
+use crate::claims::file::{ClaimedTable, Row};
+use crate::claims::{self, Entry, Fit, Metric, Paper, SUBSTRATES};
+use crate::results::{ResultLine, Where, word};
 use crate::scenario::Scenario;
-
-/// Substrates in the order in which a verdict prefers them.
-pub(super) const SUBSTRATES: [&str; 3] = ["model", "linux", "live"];
 
 /// A table with its entries.
 struct Judged<'a> {
@@ -59,7 +54,7 @@ pub(super) fn sections(
     entries: &[Entry],
 ) -> anyhow::Result<Vec<Markup>> {
     let owned: Vec<ResultLine> = lines.iter().map(|line| (*line).clone()).collect();
-    let fits = paper.fits(&owned);
+    let fits = claims::fits(paper, &owned);
     let tables = paper.claims.table.iter().enumerate();
     tables
         .map(|(index, table)| {
@@ -106,7 +101,7 @@ fn section(
     let body = body(judged, &mut notes);
     html! {
         section {
-            h3 { "Table " (number) ". " (metric_name(table.metric)) }
+            h3 { "Table " (number) ". " (table.metric.name()) }
             p.quiet {
                 @if let Ok(description) = &description { (description) "; " }
                 code { (table.id) } ". " (how_many(table, lines))
@@ -183,23 +178,6 @@ fn assumptions(table: &ClaimedTable) -> Vec<Assumption<'_>> {
     assumptions
 }
 
-/// The commands that make these lines, one a substrate.
-pub(super) fn commands(file: &std::path::Path, lines: &[&ResultLine]) -> Markup {
-    let of = |substrate: &str| -> Vec<&ResultLine> {
-        lines
-            .iter()
-            .copied()
-            .filter(|line| line.substrate == substrate)
-            .collect()
-    };
-    html! {
-        @for substrate in SUBSTRATES {
-            @let lines = of(substrate);
-            @if !lines.is_empty() { pre.command { (command::run(file, substrate, &lines)) } }
-        }
-    }
-}
-
 /// How many runs a cell's value is the median of.
 fn how_many(table: &ClaimedTable, lines: &[&ResultLine]) -> String {
     let counts: BTreeSet<usize> = table
@@ -225,12 +203,7 @@ fn runs_of<'a>(
     substrate: &str,
 ) -> Vec<&'a ResultLine> {
     let is_of = |line: &&&ResultLine| {
-        line.substrate == substrate
-            && has(line, &row.of)
-            && line
-                .parameters
-                .get(&table.column)
-                .is_some_and(|value| same(value, column))
+        line.substrate == substrate && line.has(&row.of) && line.is(&table.column, column)
     };
     lines.iter().filter(is_of).copied().collect()
 }
@@ -306,7 +279,7 @@ fn cell(
 fn shown(metric: Metric, value: &Json) -> String {
     value
         .as_f64()
-        .map_or_else(|| word(value), |value| metric_text(metric, value))
+        .map_or_else(|| word(value), |value| metric.text(value))
 }
 
 fn orders(judged: &Judged) -> Markup {
@@ -341,23 +314,21 @@ fn figures(
     substrate: &str,
     assumption: Option<&Assumption>,
 ) -> Vec<Markup> {
-    if !lengths::is_drawable(&table.columns) || table.column == table.variants {
+    let Some(columns) = columns(&table.columns) else {
+        return Vec::new();
+    };
+    if table.column == table.variants {
         return Vec::new();
     }
+    let is_assumed = |line: &&ResultLine| assumption.is_none_or(|its| line.has(&its.of));
+    let lines: Vec<&ResultLine> = lines.iter().copied().filter(is_assumed).collect();
     let groups = grouped(&table.row, |row| {
         let mut others = row.of.clone();
         others.remove(&table.variants);
         others
     });
     let figures = groups.into_iter().filter_map(|(of, rows)| {
-        let is_assumed =
-            |line: &ResultLine| assumption.is_none_or(|assumption| has(line, &assumption.of));
-        let lines: Vec<&ResultLine> = lines
-            .iter()
-            .copied()
-            .filter(|line| is_assumed(line))
-            .collect();
-        let rows = rows.into_iter().map(|row| lengths::Row {
+        let rows = rows.into_iter().map(|row| figure::Row {
             name: row.of.get(&table.variants).map(word).unwrap_or_default(),
             printed: row
                 .printed
@@ -372,14 +343,30 @@ fn figures(
         });
         let figure = Figure {
             metric: table.metric,
-            column: &table.column,
-            columns: &table.columns,
             title: title(&of, substrate, assumption),
+            x_name: heading(&table.column),
+            columns: columns.clone(),
+            bar: Bar::Confidence,
+            optimum: false,
             rows: rows.collect(),
         };
         figure.draw()
     });
     figures.collect()
+}
+
+/// The columns of a figure; none: it would say no more than its table, for they are names.
+pub(super) fn columns(values: &[Json]) -> Option<Vec<Column>> {
+    let columns = values.iter().enumerate().map(|(index, value)| {
+        Some(Column {
+            x: value.as_f64()?,
+            at: index as f64,
+            ceiling: None,
+        })
+    });
+    columns
+        .collect::<Option<Vec<Column>>>()
+        .filter(|columns| columns.len() > 1)
 }
 
 /// What the runs of a figure have in common.

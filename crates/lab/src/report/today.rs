@@ -10,8 +10,8 @@
 //! with other parameters, each is judged in a column of its own.
 
 mod against_rates;
-mod by_scheme;
 mod columns;
+mod line;
 mod measured;
 
 use std::path::{Path, PathBuf};
@@ -19,25 +19,19 @@ use std::path::{Path, PathBuf};
 use maud::{Markup, html};
 use serde_json::Value as Json;
 
-use super::command::quoted;
+use super::command::{commands, quoted};
 use super::selection::{
-    counterpart, grouped, is_own, is_today, metric_name, metric_text, order_words, same,
-    scenario_name, stem, today_files, without, word,
+    counterpart, grouped, is_own, is_today, order_words, scenario_name, stem, today_files,
+    variants_of, without,
 };
-use super::tables::{SUBSTRATES, commands};
 use super::verdict_mark::{Notes, class, key, mark};
-use super::{curves, rates, variants_of};
-use crate::claims::file::{ClaimedTable, Metric, Where};
-use crate::claims::{Entry, Paper, Verdict, has};
-use crate::statistics::median;
-use crate::results::ResultLine;
+use super::{curves, rates};
+use crate::claims::file::ClaimedTable;
+use crate::claims::{self, Entry, Paper, SUBSTRATES, Verdict};
+use crate::results::{ResultLine, Where, same, word};
 use crate::scenario::{Run, Scenario};
 use columns::Kinds;
-
-/// The parameter of the sender.
-const SENDER: &str = "congestion_control";
-/// The parameter of the gateway's scheme.
-const SCHEME: &str = "scheme";
+use line::{SCHEME, SENDER, parameter};
 
 /// The second part; says how to make it if there are no lines for it.
 pub(super) fn section(paper: &Paper, given: &[ResultLine]) -> anyhow::Result<Markup> {
@@ -88,7 +82,7 @@ pub(super) fn section(paper: &Paper, given: &[ResultLine]) -> anyhow::Result<Mar
                     || paper.claims.figure.iter().any(|figure| rates::x_of(figure, line).is_some())
             };
             @if !lines.is_empty() && !lines.iter().any(is_shown) {
-                (by_scheme::table(paper, &description(file), lines))
+                (measured::by_scheme(paper, &description(file), lines))
             }
         }
         @for (sender, lines) in &senders {
@@ -166,12 +160,6 @@ fn kernels(lines: &[&ResultLine]) -> String {
     }
 }
 
-fn parameter(line: &ResultLine, name: &str) -> String {
-    line.parameters
-        .get(name)
-        .map_or_else(|| "–".to_owned(), word)
-}
-
 /// The paper's own runs that a line of today's can stand for.
 fn papers_runs(paper: &Paper) -> anyhow::Result<Vec<Run>> {
     let tables = paper
@@ -211,9 +199,8 @@ fn places<'a>(paper: &Paper, line: &ResultLine, runs: &'a [Run], kinds: &Kinds) 
         only.as_ref().is_none_or(|only| run.scenario == *only)
             && run.conditions.gateway.scheme.name() == scheme
             && shared.iter().all(|(name, value)| {
-                run.parameters
-                    .get(name)
-                    .is_some_and(|other| same(other, value))
+                let other = run.parameters.get(name);
+                other.is_some_and(|other| same(other, value))
             })
     };
     let fitting = grouped(runs.iter().filter(fits), |run| run.scenario.clone());
@@ -248,8 +235,8 @@ fn judged(paper: &Paper, lines: &[&ResultLine], runs: &[Run], kinds: &Kinds) -> 
             prefixes.filter_map(|prefix| entry.id.strip_prefix(&prefix).map(str::to_owned));
         rests.any(|rest| !rest.starts_with("order/"))
     };
-    let of_those_there = with_runs(paper, &lines).entries(&lines);
-    let mut entries = paper.entries(&lines);
+    let of_those_there = claims::entries(&with_runs(paper, &lines), &lines);
+    let mut entries = claims::entries(paper, &lines);
     entries.retain(|entry| !is_cell(entry));
     for entry in &mut entries {
         // Not every variant has a run here: the order is of those that have, and the reason
@@ -268,7 +255,7 @@ fn with_runs(paper: &Paper, lines: &[ResultLine]) -> Paper {
         let variants = table.variants.clone();
         let has_run = |value: &Json| {
             let of = Where::from([(variants.clone(), value.clone())]);
-            lines.iter().any(|line| has(line, &of))
+            lines.iter().any(|line| line.has(&of))
         };
         table
             .row
@@ -351,7 +338,7 @@ fn said(paper: &Paper, entry: &Entry) -> String {
         let of = if of.is_empty() { of } else { format!(": {of}") };
         Some(format!(
             "{}, {}, order{of}",
-            metric_name(table.metric),
+            table.metric.name(),
             stem(&table.scenario)
         ))
     });
@@ -383,44 +370,5 @@ fn statement_cell(entry: &Entry, reference: Markup) -> Markup {
             @if let Some(came) = &entry.model { (word(came)) " " }
             (mark(entry.verdict)) (reference)
         }
-    }
-}
-
-/// The median, with the least and the most if they differ from it; or that there is none.
-fn median_text(metric: Metric, lines: &[&ResultLine]) -> String {
-    let values: Vec<f64> = lines
-        .iter()
-        .map(|line| metric.of(line).unwrap_or(f64::INFINITY))
-        .collect();
-    let shown = |value: f64| {
-        if value.is_finite() {
-            metric_text(metric, value)
-        } else {
-            "not finished".to_owned()
-        }
-    };
-    let least = values.iter().copied().min_by(f64::total_cmp);
-    let most = values.iter().copied().max_by(f64::total_cmp);
-    let (Some(least), Some(most), Some(middle)) = (least, most, median(values)) else {
-        return "–".to_owned();
-    };
-    let [least, middle, most] = [least, middle, most].map(shown);
-    if least == most {
-        middle
-    } else {
-        format!("{middle} ({least} to {most})")
-    }
-}
-
-/// The least of the optima: senders differ in the options of their segments.
-fn optimum(lines: &[&ResultLine]) -> String {
-    let least = lines
-        .iter()
-        .filter_map(|line| line.optimal_s)
-        .fold(f64::INFINITY, f64::min);
-    if least.is_finite() {
-        metric_text(Metric::TransferS, least)
-    } else {
-        "–".to_owned()
     }
 }

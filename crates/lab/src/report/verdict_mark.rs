@@ -49,16 +49,6 @@ pub(super) fn key() -> Markup {
     }
 }
 
-/// `12 hold, 3 differ, 5 cannot be compared`.
-pub(super) fn counts<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> String {
-    let mut counts = [0; 3];
-    for entry in entries {
-        counts[entry.verdict as usize] += 1;
-    }
-    let [hold, differ, incomparable] = counts;
-    format!("{hold} hold, {differ} differ, {incomparable} cannot be compared")
-}
-
 /// Reasons under a table, each once, by number.
 pub(super) struct Notes {
     prefix: String,
@@ -127,18 +117,6 @@ mod tests {
             verdict,
             reason: reason.into(),
         }
-    }
-
-    #[test]
-    fn entries_are_counted_by_their_verdicts() {
-        let entries = [
-            entry(Verdict::NotComparable, ""),
-            entry(Verdict::Holds, ""),
-            entry(Verdict::NotComparable, ""),
-            entry(Verdict::Differs, ""),
-            entry(Verdict::NotComparable, ""),
-        ];
-        assert_eq!(counts(&entries), "1 hold, 1 differ, 3 cannot be compared");
     }
 
     #[test]

@@ -14,8 +14,8 @@ use holdfast_sim::{
 use holdfast_wire::Instant;
 
 use super::{Lacking, Refusal};
-use crate::handoffs::{HandoffSummary, Journal};
 use crate::framing::Framing;
+use crate::handoffs::{HandoffSummary, Journal};
 use crate::results::{ResultLine, Series, retransmission_ratio_percent};
 use crate::scenario::{
     Conditions, ContentChoice, HopConditions, PRESET_DEFAULT, Record, Run, Stretch, Way, seconds,

@@ -2,8 +2,8 @@
 use std::path::Path;
 
 use crate::claims::Paper;
-use crate::report::{page, runs};
 use crate::framing::Framing;
+use crate::report::{page, runs};
 use crate::results::ResultLine;
 use crate::scenario::{Run, Scenario};
 
@@ -87,7 +87,7 @@ fn a_figures_table_has_means_with_deviations_and_their_shares_of_the_most() {
         words.contains("|256|0.0%|1.95|1.80 ± 0.07|92%|1.80 ± 0.07|92%|1.0|"),
         "{words}"
     );
-    assert!(words.contains("bars standard deviations, of 2 runs each"));
+    assert!(words.contains("means of 2 runs that differ in seed; bars are standard deviations"));
     assert!(words.contains("the most that the link can carry"));
     assert!(!words.contains("with today's senders|"));
 }
@@ -115,10 +115,13 @@ fn each_set_of_parameters_of_a_scheme_is_judged_in_a_column_of_its_own() {
     );
     // 1.5 / 1.9 and 0.51 / 0.5; 0.1 / 0.5 and 1.9 / 1.9.
     assert!(
-        words.contains("|1 to 20 times|0.79 to 1.02 times |✗"),
+        words.contains("|snoop against plain: 1.00 to 20.00 times|0.79 to 1.02 times (1.50 for 1.90, 0.51 for 0.50) |✗"),
         "{words}"
     );
-    assert!(words.contains("|0.20 to 1.00 times |✗"), "{words}");
+    assert!(
+        words.contains("|0.20 to 1.00 times (1.90 for 1.90, 0.10 for 0.50) |✗"),
+        "{words}"
+    );
     assert!(
         words.contains("snoop: the sender with the gateway's scheme snoop-1995"),
         "{words}"
@@ -168,7 +171,7 @@ fn a_figure_of_times_has_intervals_the_optimum_and_its_own_runs_alone() {
         words.contains("|3.5|13.0 ± 12.7|22.0|1 of 2 not finished|1.0|0.6|"),
         "{words}"
     );
-    assert!(words.contains("bars 95% confidence intervals"));
+    assert!(words.contains("bars are 95% confidence intervals"));
     assert!(words.contains("optimum: the link busy whenever it is up"));
     assert!(!words.contains("1003"), "{words}");
 }
@@ -178,16 +181,18 @@ fn a_figure_of_times_has_intervals_the_optimum_and_its_own_runs_alone() {
 fn a_linear_axis_is_in_proportion() {
     let (paper, lines) = times();
     let page = page(&paper, &lines, "x").unwrap();
+    // The first curve, through its three means.
     let curve = page
         .split("<polyline")
-        .find(|part| part.starts_with(" class=\"curve\"") && part.contains("stroke=\"#"))
+        .find(|part| part.contains("stroke=\"#0072B2\" stroke-width=\"4\""))
         .unwrap();
     let places = curve.split("points=\"").nth(1).unwrap();
-    let places = places.split('"').next().unwrap();
+    let places = places.split('"').next().unwrap().trim();
     let x: Vec<f64> = places
         .split(' ')
         .map(|pair| pair.split(',').next().unwrap().parse().unwrap())
         .collect();
+    assert_eq!(x.len(), 3);
     let ratio = (x[2] - x[1]) / (x[1] - x[0]);
     assert!((ratio - 2.0).abs() < 0.01, "{x:?}");
 }

@@ -6,14 +6,16 @@ use std::collections::BTreeSet;
 
 use maud::{Markup, html};
 
-use super::{SCHEME, SENDER, parameter};
+use super::line::{SCHEME, SENDER, parameter};
 use crate::claims::Paper;
 use crate::claims::file::{ClaimedFigure, TodaysComparison};
-use crate::statistics::{Mean, Standing};
-use crate::report::rates::{self, Bar, RateFigure, Row};
-use crate::report::selection::{grouped, metric_text, word};
-use crate::results::ResultLine;
+use crate::report::chart::number;
+use crate::report::figure::{Bar, Figure};
+use crate::report::rates;
+use crate::report::selection::grouped;
+use crate::results::{ResultLine, word};
 use crate::scenario::Run;
+use crate::statistics::{Mean, Standing};
 
 /// A figure for each sender, and the comparison that the paper's file asks for; nothing if
 /// no line has the figure's parameter. `runs` are today's, `own` the paper's own lines.
@@ -36,9 +38,12 @@ pub(super) fn section(
     let runs = runs.iter().filter(|run| scenarios.contains(&run.scenario));
     let runs: Vec<&Run> = runs.collect();
     let senders = grouped(lines.iter().copied(), |line| parameter(line, SENDER));
-    let drawn: Vec<(String, RateFigure<'_>)> = senders
+    let drawn: Vec<(String, Figure<'_>)> = senders
         .into_iter()
-        .map(|(sender, lines)| (sender.clone(), of_sender(figure, sender, &lines, &runs)))
+        .map(|(sender, lines)| {
+            let figure = of_sender(figure, &sender, &lines, &runs);
+            (sender, figure)
+        })
         .collect();
     let published = rates::own(paper, figure, own)?;
     Ok(html! {
@@ -49,40 +54,31 @@ pub(super) fn section(
             }
             @for (sender, figure) in &drawn {
                 h4 { (sender) }
-                (figure.draw())
+                @if let Some(drawn) = figure.draw() { (drawn) }
             }
         }
     })
 }
 
 fn of_sender<'a>(
-    figure: &'a ClaimedFigure,
-    sender: String,
+    figure: &ClaimedFigure,
+    sender: &str,
     lines: &[&'a ResultLine],
     runs: &[&Run],
-) -> RateFigure<'a> {
-    let rates = rates::rates(figure, runs.iter().copied());
+) -> Figure<'a> {
     let schemes = grouped(lines.iter().copied(), |line| parameter(line, SCHEME));
-    let rows = schemes.into_iter().map(|(scheme, lines)| Row {
-        name: scheme,
-        printed: Vec::new(),
-        runs: rates::by_rate(figure, &rates, &lines),
-    });
-    let rows = rows.collect();
+    let rows = schemes.into_iter();
+    let rows = rows.map(|(scheme, lines)| (scheme, Vec::new(), lines));
     let substrate = lines.first().map_or("", |line| line.substrate.as_str());
-    RateFigure {
-        of: figure,
-        title: format!("{sender}, {substrate}"),
-        rates,
-        bar: Bar::Confidence,
-        rows,
-    }
+    let title = format!("{sender}, {substrate}");
+    let runs = runs.iter().copied();
+    rates::figure(figure, title, runs, Bar::Confidence, rows.collect())
 }
 
 /// The means of a row, by rate.
-fn means(figure: &RateFigure<'_>, name: &str) -> Vec<(f64, Option<Mean>)> {
+fn means(figure: &Figure<'_>, name: &str) -> Vec<(f64, Option<Mean>)> {
     let row = figure.rows.iter().find(|row| row.name == name);
-    let rates = figure.rates.iter().enumerate();
+    let rates = figure.columns.iter().enumerate();
     rates
         .map(|(index, rate)| (rate.x, row.and_then(|row| figure.point(row, index).mean)))
         .collect()
@@ -97,8 +93,8 @@ fn at(means: &[(f64, Option<Mean>)], x: f64) -> Option<Mean> {
 /// paper's own.
 fn comparison(
     compared: &TodaysComparison,
-    drawn: &[(String, RateFigure<'_>)],
-    published: Option<&RateFigure<'_>>,
+    drawn: &[(String, Figure<'_>)],
+    published: Option<&Figure<'_>>,
 ) -> Markup {
     let [plain, mechanism, own] = [&compared.plain, &compared.published, &compared.own].map(word);
     let published = published.map(|figure| (figure, means(figure, &own)));
@@ -115,7 +111,7 @@ fn comparison(
         .collect();
     let rates: BTreeSet<u64> = senders
         .iter()
-        .flat_map(|(_, figure, _, _)| figure.rates.iter().map(|rate| rate.x.to_bits()))
+        .flat_map(|(_, figure, _, _)| figure.columns.iter().map(|rate| rate.x.to_bits()))
         .collect();
     html! {
         p.quiet {
@@ -126,7 +122,7 @@ fn comparison(
         table {
             thead {
                 tr {
-                    th rowspan="2" { (drawn.first().map_or(String::new(), |(_, figure)| figure.x_name())) }
+                    th rowspan="2" { (drawn.first().map_or(String::new(), |(_, figure)| figure.x_name.clone())) }
                     @for (sender, ..) in &senders { th colspan="2" { (sender) " alone" } }
                 }
                 tr {
@@ -138,7 +134,7 @@ fn comparison(
             tbody {
                 @for x in rates.iter().map(|bits| f64::from_bits(*bits)) {
                     tr {
-                        th { (rates::number(x)) }
+                        th { (number(x)) }
                         @for (_, figure, plain, mechanism) in &senders {
                             (cell(figure, at(plain, x), at(mechanism, x)))
                             (cell(figure, at(plain, x), published.as_ref().and_then(|(_, means)| at(means, x))))
@@ -151,8 +147,8 @@ fn comparison(
 }
 
 /// How a mean stands to another, in words with both.
-fn cell(figure: &RateFigure<'_>, one: Option<Mean>, other: Option<Mean>) -> Markup {
-    let text = |mean: Mean| metric_text(figure.of.metric, mean.value);
+fn cell(figure: &Figure<'_>, one: Option<Mean>, other: Option<Mean>) -> Markup {
+    let text = |mean: Mean| figure.metric.text(mean.value);
     let standing = one
         .zip(other)
         .and_then(|(one, other)| Standing::of(one, other));
@@ -160,7 +156,7 @@ fn cell(figure: &RateFigure<'_>, one: Option<Mean>, other: Option<Mean>) -> Mark
         None => "–",
         Some(Standing::Higher) => "better",
         Some(Standing::Lower) => "worse",
-        Some(Standing::NotToldApart) => "not told apart",
+        Some(Standing::Overlapping) => "not told apart",
     };
     html! {
         td.cell {

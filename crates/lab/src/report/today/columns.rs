@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use super::{SCHEME, parameter};
-use crate::report::selection::{grouped, word};
-use crate::results::ResultLine;
+use super::line::{SCHEME, parameter};
+use crate::report::selection::grouped;
+use crate::results::{ResultLine, word};
 use crate::scenario::Run;
 
 /// The schemes by the names that today's scenarios give to gateways: `snoop` may be there

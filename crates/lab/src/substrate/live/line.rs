@@ -7,8 +7,8 @@ use anyhow::Context as _;
 
 use super::{CONTENT_SEED, MSS_DEFAULT, mss, series};
 use crate::download::Received;
-use crate::full_rate::together;
 use crate::framing::Framing;
+use crate::full_rate::together;
 use crate::results::{Latency, ResultLine, retransmission_ratio_percent};
 use crate::scenario::{Conditions, HostConditions, Run};
 use crate::seeded_file::SeededContent;

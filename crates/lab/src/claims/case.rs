@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The values that a rule judges: runs are reduced and compared, one value for each
+//! combination of the other parameters.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value as Json, json};
+
+use super::rule::{Along, Compare, Equation, Quantity, Reduce, Rule};
+use crate::results::{ResultLine, same};
+use crate::scenario::Parameters;
+use crate::statistics::{Mean, median};
+
+/// Several runs as one value.
+#[derive(Clone, Copy)]
+struct Side {
+    value: f64,
+    half_width: Option<f64>,
+}
+
+/// One combination of the parameters that are not compared.
+pub(super) struct Case {
+    pub(super) parameters: Parameters,
+    /// What is compared; none: no run, or none that finished.
+    pub(super) sides: [Option<f64>; 2],
+    /// None: it cannot be computed.
+    pub(super) value: Option<f64>,
+}
+
+impl Case {
+    /// Whether there is nothing at all to compare: neither side came to it.
+    pub(super) fn is_empty(&self) -> bool {
+        let none = |side: &Option<f64>| side.is_none_or(f64::is_infinite);
+        self.value.is_none() && self.sides.iter().all(none)
+    }
+}
+
+/// The values of all combinations.
+pub(super) fn cases(rule: &Rule, lines: &[&ResultLine]) -> Vec<Case> {
+    Reduced(rule).cases(lines)
+}
+
+/// Runs as a rule reduces them.
+#[derive(Clone, Copy)]
+struct Reduced<'a>(&'a Rule);
+
+impl Reduced<'_> {
+    /// The values of all combinations.
+    fn cases(self, lines: &[&ResultLine]) -> Vec<Case> {
+        let mut groups: BTreeMap<(String, u64), Vec<&ResultLine>> = BTreeMap::new();
+        for line in lines {
+            let others = self.others(line);
+            let seed = if self.0.reduce == Reduce::Each {
+                line.seed
+            } else {
+                0
+            };
+            let key = (json!(others).to_string(), seed);
+            groups.entry(key).or_default().push(line);
+        }
+        let cases = groups.into_values().flat_map(|group| self.compared(&group));
+        let cases: Vec<Case> = cases.collect();
+        match self
+            .0
+            .compare
+            .as_ref()
+            .and_then(|compare| compare.along.as_ref())
+        {
+            Some(along) => along.cases(&cases),
+            None => cases,
+        }
+    }
+
+    fn others(self, line: &ResultLine) -> Parameters {
+        let mut others = line.parameters.clone();
+        if let Some(compare) = &self.0.compare {
+            others.remove(&compare.parameter);
+        }
+        others
+    }
+
+    /// What is compared of runs that differ in the compared parameter, or in nothing.
+    fn compared(self, group: &[&ResultLine]) -> Vec<Case> {
+        let parameters = self.others(group[0]);
+        let Some(compare) = &self.0.compare else {
+            let side = self.side(group, f64::INFINITY).map(|side| side.value);
+            let value = side.filter(|value| value.is_finite());
+            return vec![Case {
+                parameters,
+                sides: [side, None],
+                value,
+            }];
+        };
+        let runs = |value: &Json| -> Vec<&ResultLine> {
+            let has = |line: &&&ResultLine| line.is(&compare.parameter, value);
+            group.iter().filter(has).copied().collect()
+        };
+        let mut pairs = Vec::new();
+        for first in compare.values(group, compare.value.as_ref(), None) {
+            for second in compare.values(group, compare.with.as_ref(), Some(&first)) {
+                pairs.push([first.clone(), second]);
+            }
+        }
+        let cases = pairs.iter().map(|pair| {
+            let sides = [0, 1].map(|index| self.side(&runs(&pair[index]), f64::NAN));
+            Case {
+                parameters: parameters.clone(),
+                sides: sides.map(|side| side.map(|side| side.value)),
+                value: sides[0]
+                    .zip(sides[1])
+                    .and_then(|(a, b)| compare.by.of(a, b)),
+            }
+        });
+        cases.collect()
+    }
+
+    /// Several runs as one value; one that has none counts as `without` in a median, unless
+    /// that is no number.
+    fn side(self, runs: &[&ResultLine], without: f64) -> Option<Side> {
+        let alone = |value: f64| Side {
+            value,
+            half_width: None,
+        };
+        let values = runs.iter().filter_map(|line| self.0.metric.of(line));
+        match self.0.reduce {
+            // Runs that are to be alike are not if some of them finish and some do not.
+            Reduce::Each
+                if self
+                    .0
+                    .compare
+                    .as_ref()
+                    .is_some_and(|compare| compare.value.is_none()) =>
+            {
+                self.0.metric.rank(runs.first()?).map(alone)
+            }
+            Reduce::Each => self.0.metric.of(runs.first()?).map(alone),
+            Reduce::Median => {
+                let ranks = runs.iter().filter_map(|line| {
+                    let rank = self.0.metric.rank(line);
+                    rank.or((!without.is_nan()).then_some(without))
+                });
+                median(ranks.collect()).map(alone)
+            }
+            Reduce::Mean => Mean::of(&values.collect::<Vec<_>>()).map(|mean| Side {
+                value: mean.value,
+                half_width: mean.half_width,
+            }),
+            Reduce::Interval => Mean::of(&values.collect::<Vec<_>>())?.half_width.map(alone),
+        }
+    }
+}
+
+impl Compare {
+    /// The value that the rule names, or those of the runs but one.
+    fn values(&self, group: &[&ResultLine], named: Option<&Json>, but: Option<&Json>) -> Vec<Json> {
+        if let Some(named) = named {
+            return vec![named.clone()];
+        }
+        let mut values: Vec<Json> = Vec::new();
+        for value in group
+            .iter()
+            .filter_map(|line| line.parameters.get(&self.parameter))
+        {
+            let is_known = values.iter().any(|known| same(known, value));
+            if !is_known && but.is_none_or(|but| !same(but, value)) {
+                values.push(value.clone());
+            }
+        }
+        values
+    }
+}
+
+impl Quantity {
+    /// Of two sides; none: it cannot be computed.
+    fn of(self, first: Side, second: Side) -> Option<f64> {
+        let (a, b) = (first.value, second.value);
+        let times = match (a.is_infinite() && b.is_infinite(), a.total_cmp(&b).is_eq()) {
+            (true, _) => None,
+            // Both may be 0.
+            (_, true) => Some(1.0),
+            _ => (b != 0.0).then(|| a / b),
+        };
+        match self {
+            Self::Times => times,
+            Self::Gain => times.map(|times| (times - 1.0) * 100.0),
+            Self::Saving => times.map(|times| (1.0 - times) * 100.0),
+            Self::Difference => Some(a - b).filter(|apart| apart.is_finite()),
+            Self::Separation => {
+                let reach = first.half_width? + second.half_width?;
+                let apart = a - b;
+                Some(if apart == 0.0 { 0.0 } else { apart / reach })
+            }
+        }
+    }
+}
+
+impl Along {
+    /// The outcome at one value of the parameter over the outcome at the other one.
+    fn cases(&self, cases: &[Case]) -> Vec<Case> {
+        let rest = |case: &Case| {
+            let mut rest = case.parameters.clone();
+            rest.remove(&self.parameter);
+            rest
+        };
+        let at = |case: &&Case, wanted: &Json| {
+            let value = case.parameters.get(&self.parameter);
+            value.is_some_and(|value| same(value, wanted))
+        };
+        let from = cases.iter().filter(|case| at(case, &self.from));
+        let along = from.filter_map(|one| {
+            let mut to = cases.iter().filter(|case| at(case, &self.to));
+            let other = to.find(|other| rest(other) == rest(one))?;
+            Some(Case {
+                parameters: rest(one),
+                sides: [other.value, one.value],
+                value: other.value.zip(one.value).map(|(to, from)| to / from),
+            })
+        });
+        along.collect()
+    }
+}
+
+impl Equation {
+    /// W²/8 + W lg W − 5W/4 + 1.
+    fn segments(window: f64) -> f64 {
+        window * window / 8.0 + window * libm::log2(window) - 1.25 * window + 1.0
+    }
+
+    pub(super) fn divide(&self, case: &mut Case) {
+        let window = case.parameters.get(&self.window).and_then(Json::as_f64);
+        let expected = window.map(Self::segments);
+        let measured = case.value.map(|seconds| seconds / self.segment_s);
+        case.sides = [measured, expected];
+        case.value = measured
+            .zip(expected)
+            .map(|(measured, expected)| measured / expected);
+    }
+}
+
+/// Cases with equal values of some parameters as one: their median.
+pub(super) fn pooled(per: &[String], cases: Vec<Case>) -> Vec<Case> {
+    let mut pools: BTreeMap<String, (Parameters, Vec<Case>)> = BTreeMap::new();
+    for case in cases {
+        let mut parameters = case.parameters.clone();
+        parameters.retain(|name, _| per.contains(name));
+        let key = json!(parameters).to_string();
+        let pool = pools.entry(key).or_insert_with(|| (parameters, Vec::new()));
+        pool.1.push(case);
+    }
+    let pools = pools.into_values().map(|(parameters, cases)| {
+        let side =
+            |index: usize| median(cases.iter().filter_map(|case| case.sides[index]).collect());
+        Case {
+            sides: [side(0), side(1)],
+            value: median(cases.iter().filter_map(|case| case.value).collect()),
+            parameters,
+        }
+    });
+    pools.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_equation_is_what_the_window_lacks_until_it_is_as_wide_again() {
+        // W = 8 by figure 4: 1, 2, 4, then 5, 6, 7: 7 + 6 + 4 + 3 + 2 + 1.
+        assert!((Equation::segments(8.0) - 23.0).abs() < 1e-9);
+        assert!((Equation::segments(64.0) - (512.0 + 384.0 - 80.0 + 1.0)).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Verdicts on the cells of tables, and what came out in them under other assumptions where
+//! the paper leaves something open. Those change no verdict: they show what a verdict depends on.
+
+use serde_json::{Value as Json, json};
+
+use super::entry::{Entry, Fit, Verdict};
+use super::file::{Alternative, ClaimedTable};
+use super::metric::Metric;
+use super::paper::{Paper, SUBSTRATES};
+use crate::results::{ResultLine, Where, same, word};
+use crate::statistics::median;
+
+/// What the runs of one cell came to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Outcome {
+    /// There is none.
+    NoRun,
+    /// Most did not finish.
+    Unfinished,
+    /// The median.
+    Value(f64),
+}
+
+impl Outcome {
+    /// The median of a metric. A run that did not finish has every metric but none of them
+    /// means what the paper's does, except where the paper prints it all the same.
+    fn of(lines: &[&ResultLine], metric: Metric) -> Self {
+        let values = lines
+            .iter()
+            .map(|line| metric.of(line).unwrap_or(f64::INFINITY));
+        match median(values.collect()) {
+            None => Self::NoRun,
+            Some(value) if value.is_finite() => Self::Value(value),
+            Some(_) => Self::Unfinished,
+        }
+    }
+
+    /// As JSON has it: to a thousandth.
+    fn json(self) -> Option<Json> {
+        match self {
+            Self::NoRun => None,
+            Self::Unfinished => Some(json!("unfinished")),
+            Self::Value(value) => Some(json!((value * 1e3).round() / 1e3)),
+        }
+    }
+
+    /// For comparison: what did not finish is longer than anything.
+    pub(super) fn rank(self) -> Option<f64> {
+        match self {
+            Self::NoRun => None,
+            Self::Unfinished => Some(f64::INFINITY),
+            Self::Value(value) => Some(value),
+        }
+    }
+}
+
+/// One cell of a table.
+pub(super) struct Cell<'a> {
+    pub(super) table: &'a ClaimedTable,
+    row: &'a Where,
+    column: &'a Json,
+    /// What is printed.
+    value: f64,
+}
+
+impl<'a> Cell<'a> {
+    /// All cells of a table, row by row.
+    pub(super) fn all(table: &'a ClaimedTable) -> impl Iterator<Item = Self> {
+        table.row.iter().flat_map(move |row| {
+            let columns = table.columns.iter().zip(&row.printed);
+            columns.map(move |(column, value)| Self {
+                table,
+                row: &row.of,
+                column,
+                value: *value,
+            })
+        })
+    }
+
+    /// The parameters of its runs.
+    pub(super) fn runs(&self) -> Where {
+        let mut runs = self.row.clone();
+        runs.insert(self.table.column.clone(), self.column.clone());
+        runs
+    }
+
+    /// Whether what is printed is the paper's mark of a transfer that did not finish.
+    fn is_unfinished(&self) -> bool {
+        let mark = self.table.unfinished;
+        mark.is_some_and(|mark| mark.total_cmp(&self.value).is_eq())
+    }
+
+    /// What is printed, for comparison.
+    pub(super) fn printed(&self) -> Outcome {
+        if self.is_unfinished() {
+            Outcome::Unfinished
+        } else {
+            Outcome::Value(self.value)
+        }
+    }
+
+    /// What came out on each substrate.
+    pub(super) fn outcomes(&self, paper: &Paper, lines: &[ResultLine]) -> [Outcome; 3] {
+        let runs = self.runs();
+        SUBSTRATES.map(|substrate| {
+            let lines = paper.select(lines, &self.table.scenario, substrate, &[&runs]);
+            Outcome::of(&lines, self.table.metric)
+        })
+    }
+
+    /// The verdict on an outcome, and why.
+    fn judge(&self, paper: &Paper, outcome: Outcome) -> (Verdict, String) {
+        let text = match (self.is_unfinished(), outcome) {
+            (_, Outcome::NoRun) => {
+                let reason = "no run has these parameters".to_owned();
+                return (Verdict::NotComparable, reason);
+            }
+            (true, Outcome::Unfinished) => {
+                return (Verdict::Holds, "unfinished in both".to_owned());
+            }
+            (true, Outcome::Value(_)) => "unfinished in print, finished here",
+            (false, Outcome::Unfinished) => "finished in print, unfinished here",
+            (false, Outcome::Value(value)) => return self.compare(paper, value),
+        };
+        (Verdict::Differs, text.to_owned())
+    }
+
+    fn compare(&self, paper: &Paper, value: f64) -> (Verdict, String) {
+        let tolerance = paper.claims.tolerance.get(&self.table.metric);
+        let tolerance = tolerance.copied().unwrap_or_default();
+        let off = value - self.value;
+        let percent = off * 100.0 / self.value;
+        let within = percent.abs() <= tolerance.percent || off.abs() <= tolerance.absolute;
+        let mut limit = format!("{}%", tolerance.percent);
+        if tolerance.absolute > 0.0 {
+            limit.push_str(&format!(" or {}", tolerance.absolute));
+        }
+        (
+            Verdict::of(Some(within)),
+            format!("{percent:+.1}% ({off:+.2}); within {limit} is the same"),
+        )
+    }
+
+    /// Its entry: the verdict is that of the first substrate that has runs.
+    fn entry(&self, paper: &Paper, lines: &[ResultLine]) -> Entry {
+        let table = self.table;
+        let outcomes = self.outcomes(paper, lines);
+        let (verdict, reason) = match &table.open {
+            Some(open) => (Verdict::NotComparable, format!("not printed: {open}")),
+            None => {
+                let first = outcomes
+                    .into_iter()
+                    .find(|outcome| *outcome != Outcome::NoRun);
+                let (verdict, mut reason) = self.judge(paper, first.unwrap_or(Outcome::NoRun));
+                for other in &table.alternative {
+                    reason.push_str(&self.alternative_text(paper, other, lines));
+                }
+                (verdict, reason)
+            }
+        };
+        Entry {
+            paper: paper.name.clone(),
+            id: format!(
+                "{}/{}/{}={}",
+                table.id,
+                shown(self.row),
+                table.column,
+                word(self.column)
+            ),
+            printed: match self.is_unfinished() {
+                true => json!("unfinished"),
+                false => json!(self.value),
+            },
+            model: outcomes[0].json(),
+            linux: outcomes[1].json(),
+            live: outcomes[2].json(),
+            verdict,
+            reason,
+        }
+    }
+
+    /// What came out on the model under each of an alternative's assumptions, by their values.
+    fn alternatively(
+        &self,
+        paper: &Paper,
+        other: &Alternative,
+        lines: &[ResultLine],
+    ) -> Vec<(Json, Outcome)> {
+        let wanted = [&self.runs(), &other.of];
+        let runs = paper.select(lines, &other.scenario, SUBSTRATES[0], &wanted);
+        let mut groups: Vec<(Json, Vec<&ResultLine>)> = Vec::new();
+        for run in runs {
+            let value = match &other.over {
+                None => Json::Null,
+                Some(over) => match run.parameters.get(over) {
+                    Some(value) => value.clone(),
+                    None => continue,
+                },
+            };
+            match groups.iter_mut().find(|(known, _)| same(known, &value)) {
+                Some((_, runs)) => runs.push(run),
+                None => groups.push((value, vec![run])),
+            }
+        }
+        let metric = other.metric.unwrap_or(self.table.metric);
+        let groups = groups.into_iter();
+        groups
+            .map(|(value, runs)| (value, Outcome::of(&runs, metric)))
+            .collect()
+    }
+
+    fn is_as_printed(&self, paper: &Paper, outcome: Outcome) -> bool {
+        self.table.open.is_none() && self.judge(paper, outcome).0 == Verdict::Holds
+    }
+
+    /// What an alternative adds to the reason of the verdict.
+    fn alternative_text(&self, paper: &Paper, other: &Alternative, lines: &[ResultLine]) -> String {
+        let came = self.alternatively(paper, other, lines);
+        let mut outcomes: Vec<Outcome> = came.iter().map(|(_, outcome)| *outcome).collect();
+        outcomes.sort_by(|a, b| f64::total_cmp(&a.rank().unwrap_or(0.0), &b.rank().unwrap_or(0.0)));
+        let shown = |outcome: &Outcome| outcome.json().as_ref().map(word).unwrap_or_default();
+        let (Some(least), Some(most)) = (outcomes.first(), outcomes.last()) else {
+            return String::new();
+        };
+        if other.over.is_none() {
+            return format!("; with {}: {}", other.text, shown(least));
+        }
+        let fitting = outcomes
+            .iter()
+            .filter(|outcome| self.is_as_printed(paper, **outcome));
+        format!(
+            "; with {}: {} to {}, as printed for {} of {}",
+            other.text,
+            shown(least),
+            shown(most),
+            fitting.count(),
+            outcomes.len()
+        )
+    }
+}
+
+/// `delayed_ack=on disconnection_s=5`.
+pub(super) fn shown(parameters: &Where) -> String {
+    let parameters = parameters.iter();
+    let pairs = parameters.map(|(name, value)| format!("{name}={}", word(value)));
+    pairs.collect::<Vec<_>>().join(" ")
+}
+
+/// An entry for each cell.
+pub(super) fn entries(paper: &Paper, table: &ClaimedTable, lines: &[ResultLine]) -> Vec<Entry> {
+    Cell::all(table)
+        .map(|cell| cell.entry(paper, lines))
+        .collect()
+}
+
+/// For each value of an assumption that the paper leaves open: how many of a table's cells
+/// are as printed if it is that one.
+pub(super) fn fits(paper: &Paper, table: &ClaimedTable, lines: &[ResultLine]) -> Vec<Fit> {
+    let mut all = Vec::new();
+    for other in &table.alternative {
+        let Some(over) = &other.over else { continue };
+        let mut fits: Vec<Fit> = Vec::new();
+        for cell in Cell::all(table) {
+            for (value, outcome) in cell.alternatively(paper, other, lines) {
+                let as_printed = usize::from(cell.is_as_printed(paper, outcome));
+                match fits.iter_mut().find(|fit| same(&fit.value, &value)) {
+                    Some(fit) => {
+                        fit.cells += 1;
+                        fit.as_printed += as_printed;
+                    }
+                    None => fits.push(Fit {
+                        table: table.id.clone(),
+                        parameter: over.clone(),
+                        value,
+                        as_printed,
+                        cells: 1,
+                    }),
+                }
+            }
+        }
+        all.extend(fits);
+    }
+    all
+}

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What of a run is compared.
+
+use serde::{Deserialize, Serialize};
+
+use crate::results::{ResultLine, retransmission_ratio_percent};
+
+/// A figure of one run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Metric {
+    /// Response time in seconds.
+    TransferS,
+    /// Segments retransmitted for each one sent first, in percent.
+    RetransmissionRatioPercent,
+    /// How far the ratio of a line is from the one that its segments give.
+    RetransmissionRatioError,
+    /// Goodput in Mb/s.
+    GoodputMbps,
+    /// Expiries of the sender's retransmission timer in each 100 s of the transfer, until
+    /// its last byte came.
+    #[serde(rename = "timeouts_per_100_s")]
+    TimeoutsPer100S,
+    /// Median time from leaving a cell to the first packet through the new one, in
+    /// milliseconds.
+    HandoffMs,
+    /// Median time from the MH's first sending of a segment to its second, in milliseconds;
+    /// of runs whose packets were read.
+    SentAgainMs,
+    /// ACKs that reached the FH with a number that the MH had not sent; of runs whose
+    /// packets were read.
+    AcksNotOfTheMh,
+    /// The longest record of a connection that one base station has given another, bytes.
+    HandoffStateBytes,
+    /// How many times the time that no transfer over the run's links can beat.
+    TimesOptimum,
+    /// The response time without its stalls for each outage, in seconds.
+    WithoutStallsPerOutageS,
+    /// Bytes of data that the receiver got, once or again, for each byte delivered.
+    ReceivesPerByte,
+    /// Losses whose cause the sender's loss classifier knew, in percent.
+    HitRatioPercent,
+    /// Mean of the recorded congestion window, KiB.
+    CwndMeanKib,
+    /// 1 for a transfer that finished, 0 for another one.
+    Finished,
+}
+
+impl Metric {
+    /// The metric of one run; none: it has none, for it did not finish.
+    pub fn of(self, line: &ResultLine) -> Option<f64> {
+        match self {
+            Self::TransferS => line.transfer_s,
+            Self::RetransmissionRatioPercent => Some(line.retransmission_ratio_percent),
+            Self::RetransmissionRatioError => {
+                let ratio =
+                    retransmission_ratio_percent(line.segments, line.retransmitted_segments);
+                Some((ratio - line.retransmission_ratio_percent).abs())
+            }
+            Self::GoodputMbps => Some(line.goodput_mbps),
+            Self::HandoffMs => line.handoff.as_ref()?.first_packet_ms_median,
+            Self::SentAgainMs => line.traced.as_ref()?.sent_again_ms,
+            Self::AcksNotOfTheMh => {
+                let traced = line.traced.as_ref()?;
+                (traced.acks > 0).then_some(traced.acks_not_of_the_mh as f64)
+            }
+            Self::HandoffStateBytes => Some(line.handoff.as_ref()?.state_bytes_max? as f64),
+            Self::TimesOptimum => Some(line.transfer_s? / line.optimal_s?),
+            Self::WithoutStallsPerOutageS => {
+                let stalls: Option<Vec<f64>> = line.stalls_s.iter().copied().collect();
+                let stalls = stalls.filter(|stalls| !stalls.is_empty())?;
+                let net_s = line.transfer_s? - stalls.iter().sum::<f64>();
+                Some(net_s / stalls.len() as f64)
+            }
+            // Bytes that were discarded as incomplete have no figure.
+            Self::ReceivesPerByte => {
+                line.transfer_s?;
+                Some(1.0 + line.duplicates_per_byte?)
+            }
+            Self::HitRatioPercent => line.lc_cwe?.hit_ratio_percent,
+            Self::CwndMeanKib => {
+                let points = &line.series.as_ref()?.cwnd;
+                let sum: u64 = points.iter().sum();
+                (!points.is_empty()).then(|| sum as f64 / points.len() as f64 / 1024.0)
+            }
+            Self::TimeoutsPer100S => {
+                let elapsed_s = line
+                    .transfer_s
+                    .unwrap_or(line.bytes as f64 * 8.0 / (line.goodput_mbps * 1e6));
+                let timeouts = line.timeouts? as f64;
+                (elapsed_s > 0.0 && elapsed_s.is_finite()).then(|| timeouts * 100.0 / elapsed_s)
+            }
+            Self::Finished => Some(f64::from(u8::from(line.finished))),
+        }
+    }
+
+    /// The same for a median: what a run never came to takes longer than anything; none: it
+    /// was not measured.
+    pub(super) fn rank(self, line: &ResultLine) -> Option<f64> {
+        let never_came = match self {
+            Self::TransferS => true,
+            Self::TimesOptimum => line.optimal_s.is_some(),
+            Self::HandoffMs => line.handoff.is_some(),
+            _ => false,
+        };
+        self.of(line).or(never_came.then_some(f64::INFINITY))
+    }
+
+    /// What is counted in these runs, of how many; none: it is no count.
+    pub(super) fn total(self, lines: &[&ResultLine]) -> Option<(u64, u64)> {
+        let traced = || lines.iter().filter_map(|line| line.traced.as_ref());
+        match self {
+            Self::Finished => {
+                let finished = lines.iter().filter(|line| line.finished).count();
+                Some((finished as u64, lines.len() as u64))
+            }
+            Self::AcksNotOfTheMh => Some((
+                traced().map(|seen| seen.acks_not_of_the_mh).sum(),
+                traced().map(|seen| seen.acks).sum(),
+            )),
+            _ => None,
+        }
+    }
+
+    /// Whether the run's packets have to be read for it.
+    pub(super) fn needs_packets(self) -> bool {
+        matches!(self, Self::SentAgainMs | Self::AcksNotOfTheMh)
+    }
+
+    /// Its name with its unit, and the decimals of its values.
+    fn shown(self) -> (&'static str, usize) {
+        match self {
+            Self::TransferS => ("Response time (s)", 1),
+            Self::RetransmissionRatioPercent => ("Retransmission ratio (%)", 2),
+            Self::RetransmissionRatioError => ("Error of the retransmission ratio", 2),
+            Self::GoodputMbps => ("Goodput (Mb/s)", 2),
+            Self::TimeoutsPer100S => ("Timeouts in 100 s", 2),
+            Self::HandoffMs => ("Handoff (ms)", 1),
+            Self::SentAgainMs => ("Time until retransmitted (ms)", 1),
+            Self::AcksNotOfTheMh => ("ACKs that are not the MH's", 0),
+            Self::HandoffStateBytes => ("State of a handoff (bytes)", 0),
+            Self::TimesOptimum => ("Times the optimum", 3),
+            Self::WithoutStallsPerOutageS => ("Response time without stalls, each outage (s)", 3),
+            Self::ReceivesPerByte => ("Receives per byte", 3),
+            Self::HitRatioPercent => ("Hit ratio (%)", 1),
+            Self::CwndMeanKib => ("Mean congestion window (KiB)", 1),
+            Self::Finished => ("Finished", 0),
+        }
+    }
+
+    /// Its name with its unit.
+    pub fn name(self) -> &'static str {
+        self.shown().0
+    }
+
+    /// A value of it.
+    pub fn text(self, value: f64) -> String {
+        let decimals = self.shown().1;
+        if value.is_finite() {
+            format!("{value:.decimals$}")
+        } else {
+            "unfinished".to_owned()
+        }
+    }
+}

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Verdicts on the order of a table's variants in each group of cells that differ in the
+//! variant alone.
+
+use std::cmp::Ordering;
+
+use serde_json::json;
+
+use super::cells::{Cell, Outcome, shown};
+use super::entry::{Entry, Verdict};
+use super::file::ClaimedTable;
+use super::paper::Paper;
+use crate::results::{ResultLine, Where, word};
+
+/// A variant's name, what is printed for it, and what its runs came to on each substrate.
+type Variant = (String, Outcome, [Outcome; 3]);
+
+/// Names with their values.
+type Ranks<'a> = Vec<(&'a str, f64)>;
+
+/// How close two values are that are in no order.
+#[derive(Clone, Copy, Debug)]
+struct Tie {
+    /// In percent of the lesser.
+    percent: f64,
+    /// In the metric's own unit: as close as that is the same in a cell, too.
+    absolute: f64,
+}
+
+impl Tie {
+    /// Whether two values are apart by more than a tie, and which way.
+    fn compare(self, a: f64, b: f64) -> Ordering {
+        let apart = (a - b).abs();
+        let near = apart <= a.abs().min(b.abs()) * self.percent / 100.0 || apart <= self.absolute;
+        if a.total_cmp(&b).is_eq() || near {
+            Ordering::Equal
+        } else {
+            a.total_cmp(&b)
+        }
+    }
+
+    /// `a < b = c`.
+    fn order_text(self, values: &Ranks<'_>) -> String {
+        let mut values = values.clone();
+        values.sort_by(|a, b| a.1.total_cmp(&b.1));
+        let mut text = String::new();
+        for (index, (name, value)) in values.iter().enumerate() {
+            if index > 0 {
+                let is_tie = self.compare(values[index - 1].1, *value).is_eq();
+                text.push_str(if is_tie { " = " } else { " < " });
+            }
+            text.push_str(name);
+        }
+        text
+    }
+}
+
+/// One entry a group; its verdict is that of the first substrate that has runs.
+pub(super) fn entries(paper: &Paper, table: &ClaimedTable, lines: &[ResultLine]) -> Vec<Entry> {
+    let tolerance = paper.claims.tolerance.get(&table.metric);
+    let tie = Tie {
+        percent: paper.claims.tie_percent,
+        absolute: tolerance.map_or(0.0, |tolerance| tolerance.absolute),
+    };
+    let groups = groups(paper, table, lines).into_iter();
+    let entries = groups.map(|(others, group)| {
+        let ranks = |outcome: &dyn Fn(&Variant) -> Outcome| -> Vec<(&str, f64)> {
+            let ranks = group
+                .iter()
+                .filter_map(|variant| Some((variant.0.as_str(), outcome(variant).rank()?)));
+            ranks.collect()
+        };
+        let printed = ranks(&|variant| variant.1);
+        let came = [0, 1, 2].map(|substrate| ranks(&|variant| variant.2[substrate]));
+        let judged = came.iter().find(|came| !came.is_empty());
+        let (verdict, reason) = judge(&printed, judged.unwrap_or(&came[0]), tie);
+        let text = |came: &Ranks<'_>| (!came.is_empty()).then(|| json!(tie.order_text(came)));
+        Entry {
+            paper: paper.name.clone(),
+            id: format!("{}/order/{}", table.id, shown(&others)),
+            printed: json!(tie.order_text(&printed)),
+            model: text(&came[0]),
+            linux: text(&came[1]),
+            live: text(&came[2]),
+            verdict,
+            reason,
+        }
+    });
+    entries.collect()
+}
+
+/// The variants of each group of cells that differ in the variant alone.
+fn groups(paper: &Paper, table: &ClaimedTable, lines: &[ResultLine]) -> Vec<(Where, Vec<Variant>)> {
+    let mut groups: Vec<(Where, Vec<Variant>)> = Vec::new();
+    for cell in Cell::all(table) {
+        let mut others = cell.runs();
+        let Some(variant) = others.remove(&table.variants) else {
+            continue;
+        };
+        let one = (word(&variant), cell.printed(), cell.outcomes(paper, lines));
+        match groups.iter_mut().find(|(known, _)| *known == others) {
+            Some((_, group)) => group.push(one),
+            None => groups.push((others, vec![one])),
+        }
+    }
+    groups
+}
+
+fn judge(printed: &Ranks<'_>, came: &Ranks<'_>, tie: Tie) -> (Verdict, String) {
+    let value = |name: &str| {
+        let found = came.iter().find(|(other, _)| *other == name);
+        found.map(|(_, value)| *value)
+    };
+    let (mut right, mut wrong, mut missing) = (0, Vec::new(), Vec::new());
+    // As printed, and yet no further apart than what counts as equal.
+    let mut barely = 0;
+    for (index, (a, printed_a)) in printed.iter().enumerate() {
+        if value(a).is_none() {
+            missing.push(*a);
+        }
+        for (b, printed_b) in &printed[index + 1..] {
+            let (Some(came_a), Some(came_b)) = (value(a), value(b)) else {
+                continue;
+            };
+            let apart = tie.compare(*printed_a, *printed_b);
+            let is_same = match apart {
+                // Printed as equal: they have to be so here.
+                Ordering::Equal => tie.compare(came_a, came_b).is_eq(),
+                apart => came_a.total_cmp(&came_b) == apart,
+            };
+            if is_same {
+                right += 1;
+                barely += usize::from(apart.is_ne() && tie.compare(came_a, came_b).is_eq());
+            } else {
+                wrong.push(format!("{a} and {b}"));
+            }
+        }
+    }
+    let mut text = format!("{right} pairs as printed");
+    if right == 0 && wrong.is_empty() {
+        "nothing to compare".clone_into(&mut text);
+    }
+    if !wrong.is_empty() {
+        text.push_str(&format!(", not {}", wrong.join(", ")));
+    }
+    if barely > 0 {
+        text.push_str(&format!(
+            "; {barely} of them by less than what counts as equal"
+        ));
+    }
+    if !missing.is_empty() {
+        text.push_str(&format!("; no run of {}", missing.join(", ")));
+    }
+    let verdict = match (wrong.is_empty(), right) {
+        (false, _) => Verdict::Differs,
+        // A variant that is missing may stand anywhere.
+        (true, right) if right == 0 || !missing.is_empty() => Verdict::NotComparable,
+        (true, _) => Verdict::Holds,
+    };
+    (verdict, text)
+}
