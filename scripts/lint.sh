@@ -122,8 +122,9 @@ allowed_for() {
     holdfast-core | holdfast-link) echo 'holdfast-wire' ;;
     holdfast-sim) echo 'holdfast-wire holdfast-core holdfast-link' ;;
     holdfast-net) echo 'holdfast-wire holdfast-core' ;;
-    holdfast-lab) echo 'holdfast-wire holdfast-core holdfast-link holdfast-sim holdfast-net' ;;
-    holdfast) echo 'holdfast-wire holdfast-core holdfast-link holdfast-sim holdfast-net holdfast-lab' ;;
+    holdfast-testbed) echo 'holdfast-wire holdfast-core holdfast-link holdfast-net' ;;
+    holdfast-lab) echo 'holdfast-wire holdfast-core holdfast-link holdfast-sim holdfast-net holdfast-testbed' ;;
+    holdfast) echo 'holdfast-wire holdfast-core holdfast-link holdfast-sim holdfast-net holdfast-testbed holdfast-lab' ;;
     *) return 1 ;;
     esac
 }

@@ -12,8 +12,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::Parser;
-use holdfast_lab::stop::StopFlag;
 use holdfast_lab::throughput::{CostSettings, run};
+use holdfast_testbed::stop::StopFlag;
 
 /// What is to be measured.
 #[derive(Parser)]

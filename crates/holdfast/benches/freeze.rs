@@ -21,14 +21,14 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use clap::Parser;
-use holdfast_lab::download::{DownloadWatch, receive};
-use holdfast_lab::harness::{Harness, accept, connect, listen};
-use holdfast_lab::link_process::{EmulatedLink, MH_IF};
 use holdfast_lab::statistics::median;
-use holdfast_lab::stop::StopFlag;
-use holdfast_lab::topology::{FH, TopologySettings, Wireless};
 use holdfast_net::datapath::monotonic_ns;
 use holdfast_net::netns::ChildGuard;
+use holdfast_testbed::download::{DownloadWatch, receive};
+use holdfast_testbed::harness::{Harness, accept, connect, listen};
+use holdfast_testbed::link_process::{EmulatedLink, MH_IF};
+use holdfast_testbed::stop::StopFlag;
+use holdfast_testbed::topology::{FH, TopologySettings, Wireless};
 
 const HOLDFAST: &str = env!("CARGO_BIN_EXE_holdfast");
 const PORT: u16 = 700;

@@ -14,8 +14,8 @@ use std::path::PathBuf;
 
 use clap::Parser;
 use holdfast_lab::outage_matrix::{MatrixSettings, Remedy, markdown, run};
-use holdfast_lab::stop::StopFlag;
 use holdfast_link::OutageEffect;
+use holdfast_testbed::stop::StopFlag;
 
 /// The matrix to be measured.
 #[derive(Parser)]

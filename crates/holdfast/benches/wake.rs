@@ -22,8 +22,8 @@ use clap::Parser;
 use holdfast_lab::results::ResultLine;
 use holdfast_lab::scenario::Scenario;
 use holdfast_lab::statistics::{median, median_with_interval};
-use holdfast_lab::stop::StopFlag;
 use holdfast_lab::substrate::{ExecutionSettings, Substrate, SubstrateKind};
+use holdfast_testbed::stop::StopFlag;
 
 const HOLDFAST: &str = env!("CARGO_BIN_EXE_holdfast");
 

@@ -10,8 +10,8 @@ use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use holdfast_lab::demo::{self, DemoRun, DemoSettings};
 use holdfast_lab::files;
-use holdfast_lab::stop::{Interrupted, StopFlag};
 use holdfast_link::OutageEffect;
+use holdfast_testbed::stop::{Interrupted, StopFlag};
 
 /// What a shell gives a program that SIGINT ended: 128 and the signal's number.
 const EXIT_INTERRUPTED: u8 = 130;

@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use holdfast_lab::scenario::{self, Scenario};
-use holdfast_lab::stop::Interrupted;
+use holdfast_testbed::stop::Interrupted;
 use output::OutputClosed;
 
 /// Where scenarios are unless they are named.

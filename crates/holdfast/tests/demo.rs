@@ -10,8 +10,8 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use holdfast_lab::stop::StopFlag;
 use holdfast_net::netns::{ChildGuard, NetNs, available_or_skip};
+use holdfast_testbed::stop::StopFlag;
 
 /// No demo may take longer to end after a signal.
 const END_LIMIT: Duration = Duration::from_secs(20);

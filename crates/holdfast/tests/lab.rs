@@ -8,10 +8,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use holdfast_lab::claims::Paper;
-use holdfast_lab::punctuality::{in_time, punctual};
 use holdfast_lab::results::ResultLine;
 use holdfast_lab::scenario::Run;
 use holdfast_net::netns::available_or_skip;
+use holdfast_testbed::punctuality::{in_time, punctual};
 
 const SCENARIO: &str = r#"
 description = "one outage of a second"

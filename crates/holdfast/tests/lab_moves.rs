@@ -5,9 +5,9 @@
 use std::fs;
 use std::process::Command;
 
-use holdfast_lab::punctuality::{TooLong, in_time, punctual};
 use holdfast_lab::results::ResultLine;
 use holdfast_net::netns::available_or_skip;
+use holdfast_testbed::punctuality::{TooLong, in_time, punctual};
 
 const SCENARIO: &str = r#"
 description = "two cells"

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use holdfast_lab::harness::full_pipe;
 use holdfast_net::netns::{ChildGuard, guarded_command};
+use holdfast_testbed::harness::full_pipe;
 
 /// Deadline of whatever the tests wait for.
 const LIMIT: Duration = Duration::from_secs(20);

@@ -6,8 +6,8 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use holdfast_lab::stop::StopFlag;
 use holdfast_lab::virtual_kernel::{Job, Outcome, VirtualKernel, available_or_skip};
+use holdfast_testbed::stop::StopFlag;
 use tempfile::TempDir;
 
 const HOLDFAST: &str = env!("CARGO_BIN_EXE_holdfast");

@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use holdfast_lab::daemons::make_key;
 use holdfast_net::netns::ChildGuard;
+use holdfast_testbed::daemons::make_key;
 
 const HOLDFAST: &str = env!("CARGO_BIN_EXE_holdfast");
 const ACCESS_POINTS: [&str; 2] = ["wlan0", "wlan1"];

@@ -21,8 +21,8 @@ use std::process::ExitCode;
 use anyhow::{Context as _, bail, ensure};
 use holdfast_lab::campaign;
 use holdfast_lab::scenario::{self, Run, Scenario};
-use holdfast_lab::stop::StopFlag;
 use holdfast_lab::substrate::{ExecutionSettings, Substrate, SubstrateKind};
+use holdfast_testbed::stop::StopFlag;
 
 /// The committed digests.
 const DIGESTS: &str = "crates/lab/examples/same.digests";

@@ -11,11 +11,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow};
+use holdfast_testbed::stop::{Interrupted, StopFlag};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::results::ResultLine;
 use crate::scenario::Run;
-use crate::stop::{Interrupted, StopFlag};
 use crate::substrate::Substrate;
 
 /// Results that may wait for an earlier one, for each job.

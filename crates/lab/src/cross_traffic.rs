@@ -6,12 +6,12 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use holdfast_testbed::appointed::{Appointed, sleep_until};
+use holdfast_testbed::topology::{FH, GATEWAY_WIRED, GATEWAY_WIRELESS, MH, Topology};
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore as _, SeedableRng as _};
 
-use crate::appointed::{Appointed, sleep_until};
 use crate::scenario::Stretch;
-use crate::topology::{FH, GATEWAY_WIRED, GATEWAY_WIRELESS, MH, Topology};
 
 /// IPv4 and UDP headers.
 const HEADER_BYTES: u32 = 28;

@@ -13,13 +13,13 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow, bail};
 use holdfast_core::Direction;
 use holdfast_link::{OutageAt, OutageEffect, OutageSchedule, OutageSettings, seed_for};
+use holdfast_testbed::link_process::EmulatedLink;
+use holdfast_testbed::scratch::Scratch;
+use holdfast_testbed::seeded_file::{SeededContent, write_seeded};
+use holdfast_testbed::stop::{Interrupted, StopFlag};
 use holdfast_wire::Instant;
 
-use crate::link_process::EmulatedLink;
 use crate::own_flows::OwnFlows;
-use crate::scratch::Scratch;
-use crate::seeded_file::{SeededContent, write_seeded};
-use crate::stop::{Interrupted, StopFlag};
 use crate::transfer::{
     FILE_NAME, Middle, PreparedTransfer, Protocol, Stream, TransferExtras, TransferResult,
     TransferSettings, TransferWatch, optimal_s,

@@ -33,7 +33,7 @@ use holdfast_net::datapath::monotonic_ns;
 use rustix::net::{self, AddressFamily, SocketType};
 use serde::{Deserialize, Serialize};
 
-use crate::seeded_file::Sha256Sum;
+use holdfast_testbed::seeded_file::Sha256Sum;
 use series::{Grid, SocketSample, SocketSampler};
 
 pub use series::SocketSample as Sample;

@@ -72,7 +72,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::scratch::Scratch;
+    use holdfast_testbed::scratch::Scratch;
 
     #[test]
     fn no_file_is_read_beyond_its_limit() {

@@ -7,13 +7,13 @@
 use std::path::Path;
 
 use anyhow::Context as _;
+use holdfast_testbed::appointed::{Appointed, sleep_until};
+use holdfast_testbed::daemons::{announce_leaving, say_where};
+use holdfast_testbed::topology::base_stations::{mh_routes, router_routes, station};
+use holdfast_testbed::topology::routes::RouteChanger;
+use holdfast_testbed::topology::{HostTuning, Topology};
 
-use crate::appointed::{Appointed, sleep_until};
-use crate::daemons::{announce_leaving, say_where};
 use crate::scenario::Move;
-use crate::topology::base_stations::{mh_routes, router_routes, station};
-use crate::topology::routes::RouteChanger;
-use crate::topology::{HostTuning, Topology};
 
 /// What happens at one moment of a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

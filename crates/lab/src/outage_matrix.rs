@@ -12,13 +12,13 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use holdfast_link::{OutageAt, OutageEffect, OutageSchedule, OutageSettings, seed_for};
+use holdfast_testbed::link_process::EmulatedLink;
+use holdfast_testbed::seeded_file::{SeededContent, write_seeded};
+use holdfast_testbed::stop::StopFlag;
 use holdfast_wire::Instant;
 use serde::Serialize;
 
-use crate::link_process::EmulatedLink;
-use crate::seeded_file::{SeededContent, write_seeded};
 use crate::statistics::median;
-use crate::stop::StopFlag;
 use crate::transfer::{
     FILE_NAME, Middle, PreparedTransfer, TransferExtras, TransferResult, TransferSettings,
     TransferWatch,
@@ -141,7 +141,7 @@ pub fn run(
     lines: impl std::io::Write + Send,
     stop: &StopFlag,
 ) -> anyhow::Result<Vec<Measured>> {
-    let folder = crate::scratch::Scratch::new("holdfast-matrix-")?;
+    let folder = holdfast_testbed::scratch::Scratch::new("holdfast-matrix-")?;
     let files = folder.path().join("files");
     fs::create_dir(&files)?;
     let content = write_seeded(&files.join(FILE_NAME), settings.bytes, settings.seed)?;

@@ -11,8 +11,8 @@ use anyhow::Context as _;
 use holdfast_link::OutageAt;
 use holdfast_net::datapath::monotonic_ns;
 
-use crate::appointed::{Appointed, sleep_until};
-use crate::daemons::{Daemon, announce_leaving, say_link, status_at};
+use holdfast_testbed::appointed::{Appointed, sleep_until};
+use holdfast_testbed::daemons::{Daemon, announce_leaving, say_link, status_at};
 
 /// After an outage the next one is announced no sooner than this, and not before the daemon has
 /// heard, by netlink, that the link is back.

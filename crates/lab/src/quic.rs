@@ -30,8 +30,8 @@ use quinn::congestion::{BbrConfig, CubicConfig, NewRenoConfig};
 use quinn::{Connection, TransportConfig};
 use serde::{Deserialize, Serialize};
 
-use crate::download::{DownloadWatch, Received};
-use crate::stop::StopFlag;
+use holdfast_testbed::download::{DownloadWatch, Received};
+use holdfast_testbed::stop::StopFlag;
 
 mod end;
 mod tls;

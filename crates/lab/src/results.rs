@@ -11,10 +11,10 @@ use std::collections::BTreeMap;
 
 use comfy_table::{CellAlignment, Table, presets};
 use holdfast_link::OutageEffect;
+use holdfast_testbed::counters::TimerCounts;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
-use crate::counters::TimerCounts;
 use crate::framing::{Framing, optimal_s};
 use crate::full_rate::{PathRate, bytes_after, full_rates_s};
 use crate::handoffs::{Handoff, HandoffSummary};

@@ -13,9 +13,10 @@ mod model;
 
 use std::path::{Path, PathBuf};
 
+use holdfast_testbed::stop::StopFlag;
+
 use crate::results::ResultLine;
 use crate::scenario::Run;
-use crate::stop::StopFlag;
 use crate::virtual_kernel::VirtualKernel;
 
 /// One of the substrates.

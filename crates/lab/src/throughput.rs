@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow};
 use holdfast_core::Direction;
+use holdfast_testbed::harness::{Harness, SOCKET_LIMIT, accept, connect, listen};
+use holdfast_testbed::stop::StopFlag;
+use holdfast_testbed::topology::{FH, TopologySettings, Wireless};
 use serde::Serialize;
 
-use crate::harness::{Harness, SOCKET_LIMIT, accept, connect, listen};
 use crate::statistics::median;
-use crate::stop::StopFlag;
-use crate::topology::{FH, TopologySettings, Wireless};
 
 /// The FH's port.
 const PORT: u16 = 700;

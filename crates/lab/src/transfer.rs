@@ -11,29 +11,31 @@ use holdfast_core::Direction;
 use holdfast_link::{OutageSchedule, optimal_transfer};
 use holdfast_net::datapath::monotonic_ns;
 use holdfast_net::netns::NetNs;
+use holdfast_testbed::counters::{TcpCounters, TimerCounts};
+use holdfast_testbed::daemons::Daemon;
+use holdfast_testbed::download::Received;
+use holdfast_testbed::link_process::{EmulatedLink, LinkEnd, LinkProcess, LinkSample};
+use holdfast_testbed::peers::HaProxy;
+use holdfast_testbed::seeded_file::SeededContent;
+use holdfast_testbed::stop::StopFlag;
+use holdfast_testbed::topology::{HostTuning, Topology};
 use holdfast_wire::Instant;
 use serde::Serialize;
 
-use crate::counters::{TcpCounters, TimerCounts};
 use crate::cross_traffic::DatagramStream;
-use crate::daemons::Daemon;
-use crate::download::Received;
 use crate::endpoint::Sample;
 use crate::endpoint::pair::{Back, Exchange};
-use crate::link_process::{EmulatedLink, LinkEnd, LinkProcess, LinkSample};
 use crate::own_flows::{self, Announced, OwnFlows};
-use crate::peers::HaProxy;
 use crate::scenario::Move;
-use crate::seeded_file::SeededContent;
 use crate::stall;
-use crate::stop::StopFlag;
-use crate::topology::{HostTuning, Topology};
-use application::{Ended, ReadyApplication};
+use application::ReadyApplication;
 use course::Course;
+use ended::Ended;
 
 mod application;
 mod buffers;
 mod course;
+mod ended;
 mod parts;
 mod stream;
 mod watch;
@@ -499,7 +501,7 @@ fn stalls_s(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::download::Arrival;
+    use holdfast_testbed::download::Arrival;
 
     fn link() -> EmulatedLink {
         EmulatedLink::with_outage(2.0, 3.0)

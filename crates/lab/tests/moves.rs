@@ -6,8 +6,8 @@ use std::path::Path;
 
 use holdfast_lab::results::ResultLine;
 use holdfast_lab::scenario::Scenario;
-use holdfast_lab::stop::StopFlag;
 use holdfast_lab::substrate::{ExecutionSettings, Substrate, SubstrateKind};
+use holdfast_testbed::stop::StopFlag;
 
 /// What differs is put in front of it.
 const COMMON: &str = "

@@ -8,8 +8,8 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use holdfast_lab::claims::{self, Entry, Fit, Paper};
 use holdfast_lab::demo::own_binary;
-use holdfast_lab::stop::StopFlag;
 use holdfast_lab::substrate::{ExecutionSettings, Substrate, SubstrateKind};
+use holdfast_testbed::stop::StopFlag;
 
 use super::SCENARIOS_DEFAULT;
 use super::output::print;

@@ -12,8 +12,8 @@ use holdfast_lab::demo::own_binary;
 use holdfast_lab::report;
 use holdfast_lab::results::{self, ResultLine};
 use holdfast_lab::scenario::Run;
-use holdfast_lab::stop::StopFlag;
 use holdfast_lab::substrate::{ExecutionSettings, Substrate, SubstrateKind};
+use holdfast_testbed::stop::StopFlag;
 
 use super::claims::papers;
 use super::output::print;

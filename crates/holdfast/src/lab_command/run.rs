@@ -12,8 +12,8 @@ use holdfast_lab::campaign;
 use holdfast_lab::demo::own_binary;
 use holdfast_lab::results;
 use holdfast_lab::scenario::{Run, Shard};
-use holdfast_lab::stop::StopFlag;
 use holdfast_lab::substrate::{ExecutionSettings, Lacking, Substrate, SubstrateKind};
+use holdfast_testbed::stop::StopFlag;
 
 use super::load;
 use super::output::{Output, OutputClosed, print};

@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::Args;
 use holdfast_lab::demo;
-use holdfast_lab::stop::{Interrupted, StopFlag};
 use holdfast_lab::virtual_kernel::{SetupOptions, VirtualKernel};
+use holdfast_testbed::stop::{Interrupted, StopFlag};
 
 use super::EXIT_INTERRUPTED;
 use super::output::print;

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
 use holdfast_lab::files::read_up_to;
-use holdfast_lab::link_file::LinkFile;
 use holdfast_link::{LinkPlan, LinkSettings, OutageAt, OutagePlan, OutageSettings, SettingsError};
+use holdfast_testbed::link_file::LinkFile;
 
 use super::LinkArgs;
 

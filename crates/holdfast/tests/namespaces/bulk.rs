@@ -3,14 +3,14 @@
 
 use std::net::IpAddr;
 
-use holdfast_lab::harness::{Flow, accept, connect, listen};
-use holdfast_lab::link_file::LinkFile;
-use holdfast_lab::link_process::EmulatedLink;
-use holdfast_lab::punctuality::{punctual, shorter_than};
-use holdfast_lab::topology::FH;
 use holdfast_link::{
     BitErrorEffect, Instant, LinkModel, LinkSettings, OutageAt, OutageEffect, seed_for,
 };
+use holdfast_testbed::harness::{Flow, accept, connect, listen};
+use holdfast_testbed::link_file::LinkFile;
+use holdfast_testbed::link_process::EmulatedLink;
+use holdfast_testbed::punctuality::{punctual, shorter_than};
+use holdfast_testbed::topology::FH;
 
 use super::{
     PORT, SCHEMES, TCP_SCHEMES, await_outage, connection, emulated, fh, harness, start_link, wired,

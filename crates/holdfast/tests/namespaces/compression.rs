@@ -5,10 +5,10 @@
 use std::io::{Read as _, Write as _};
 use std::net::Shutdown;
 
-use holdfast_lab::harness::Harness;
-use holdfast_lab::link_process::EmulatedLink;
-use holdfast_lab::punctuality::{in_time, punctual};
 use holdfast_net::datapath::monotonic_ns;
+use holdfast_testbed::harness::Harness;
+use holdfast_testbed::link_process::EmulatedLink;
+use holdfast_testbed::punctuality::{in_time, punctual};
 
 use super::mobile_host::{compressing, text};
 use super::{PORT, connection, emulated, fh};

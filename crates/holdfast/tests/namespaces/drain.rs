@@ -6,10 +6,10 @@ use std::io::ErrorKind;
 use std::thread;
 use std::time::Duration;
 
-use holdfast_lab::harness::{Flow, Harness, receive_seeded, send_seeded};
-use holdfast_lab::link_process::EmulatedLink;
 use holdfast_link::OutageAt;
 use holdfast_net::datapath::monotonic_ns;
+use holdfast_testbed::harness::{Flow, Harness, receive_seeded, send_seeded};
+use holdfast_testbed::link_process::EmulatedLink;
 
 use super::{PORT, await_outage, await_that, connection, emulated, fh, harness, start_link};
 

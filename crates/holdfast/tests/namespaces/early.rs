@@ -4,9 +4,9 @@
 use std::io::ErrorKind;
 use std::net::{IpAddr, TcpStream};
 
-use holdfast_lab::harness::{Flow, Harness, accept, connect, listen};
-use holdfast_lab::topology::MH;
 use holdfast_net::netns::NetNs;
+use holdfast_testbed::harness::{Flow, Harness, accept, connect, listen};
+use holdfast_testbed::topology::MH;
 
 use super::{PORT, await_that, fh, harness, wired};
 

@@ -14,13 +14,13 @@ use std::net::{IpAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use holdfast_lab::download::Received;
-use holdfast_lab::harness::{Flow, accept, connect, listen};
-use holdfast_lab::punctuality::{
-    TooLong, both, in_time, measurement_begins, punctual, shorter_than,
-};
 use holdfast_net::datapath::monotonic_ns;
 use holdfast_net::netns::{ChildGuard, NetNs};
+use holdfast_testbed::download::Received;
+use holdfast_testbed::harness::{Flow, accept, connect, listen};
+use holdfast_testbed::punctuality::{
+    TooLong, both, in_time, measurement_begins, punctual, shorter_than,
+};
 use serde_json::Value;
 
 use super::{HOLDFAST, PORT, await_that};

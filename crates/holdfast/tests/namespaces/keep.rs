@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `keep` at the gateway, for what mobiles receive, and at the mobile, for what it sends.
 
-use holdfast_lab::daemons::{report_link, status_at};
-use holdfast_lab::harness::{Flow, Harness};
-use holdfast_lab::link_process::EmulatedLink;
-use holdfast_lab::punctuality::{punctual, shorter_than};
-use holdfast_lab::topology::MH;
 use holdfast_net::datapath::monotonic_ns;
 use holdfast_net::tcp_info::TcpInfo;
+use holdfast_testbed::daemons::{report_link, status_at};
+use holdfast_testbed::harness::{Flow, Harness};
+use holdfast_testbed::link_process::EmulatedLink;
+use holdfast_testbed::punctuality::{punctual, shorter_than};
+use holdfast_testbed::topology::MH;
 
 use super::mobile_host::Mobile;
 use super::{PORT, await_outage, await_that, connection, emulated, fh, harness, start_link, wired};

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A radio that loses packets now and then.
 
-use holdfast_lab::counters::TcpCounters;
-use holdfast_lab::harness::Flow;
-use holdfast_lab::topology::load_rules;
+use holdfast_testbed::counters::TcpCounters;
+use holdfast_testbed::harness::Flow;
+use holdfast_testbed::topology::load_rules;
 
 use super::{PORT, TCP_SCHEMES, connection, fh, harness, wired};
 

@@ -25,11 +25,11 @@ mod units;
 
 use std::net::{IpAddr, TcpStream};
 
-use holdfast_lab::harness::{Harness, SOCKET_LIMIT, accept, connect, listen};
-use holdfast_lab::link_process::EmulatedLink;
-use holdfast_lab::stop::StopFlag;
-use holdfast_lab::topology::{FH, TopologySettings, Wireless};
 use holdfast_net::datapath::monotonic_ns;
+use holdfast_testbed::harness::{Harness, SOCKET_LIMIT, accept, connect, listen};
+use holdfast_testbed::link_process::EmulatedLink;
+use holdfast_testbed::stop::StopFlag;
+use holdfast_testbed::topology::{FH, TopologySettings, Wireless};
 
 /// The port on which the FH listens in these tests.
 const PORT: u16 = 700;

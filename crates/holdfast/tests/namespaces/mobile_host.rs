@@ -10,14 +10,14 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use holdfast_lab::daemons::make_key;
-use holdfast_lab::harness::{Flow, Harness};
-use holdfast_lab::link_process::{EmulatedLink, MH_IF};
-use holdfast_lab::punctuality::{punctual, shorter_than};
-use holdfast_lab::topology::{GATEWAY_WIRED_IF, GATEWAY_WIRELESS, MH, TopologySettings};
 use holdfast_link::OutageAt;
 use holdfast_net::datapath::monotonic_ns;
 use holdfast_net::netns::{ChildGuard, NetNs};
+use holdfast_testbed::daemons::make_key;
+use holdfast_testbed::harness::{Flow, Harness};
+use holdfast_testbed::link_process::{EmulatedLink, MH_IF};
+use holdfast_testbed::punctuality::{punctual, shorter_than};
+use holdfast_testbed::topology::{GATEWAY_WIRED_IF, GATEWAY_WIRELESS, MH, TopologySettings};
 
 use super::compression::transfer;
 use super::router::MASQUERADE;

@@ -6,11 +6,11 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use holdfast_lab::harness::{Flow, Harness};
-use holdfast_lab::link_process::EmulatedLink;
-use holdfast_lab::punctuality::{in_time, punctual, shorter_than};
 use holdfast_link::OutageAt;
 use holdfast_net::datapath::monotonic_ns;
+use holdfast_testbed::harness::{Flow, Harness};
+use holdfast_testbed::link_process::EmulatedLink;
+use holdfast_testbed::punctuality::{in_time, punctual, shorter_than};
 
 use super::mobile_host::{Mobile, plain};
 use super::{PORT, await_that, connection, fh, start_link};

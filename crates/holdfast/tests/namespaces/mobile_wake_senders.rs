@@ -5,11 +5,11 @@
 
 use std::io::{Read as _, Write as _};
 
-use holdfast_lab::harness::{Flow, Harness};
-use holdfast_lab::link_process::EmulatedLink;
-use holdfast_lab::punctuality::{TooLong, in_time, punctual, shorter_than};
-use holdfast_lab::topology::{FH, GATEWAY_WIRED_IF, HostTuning, TopologySettings};
 use holdfast_net::datapath::monotonic_ns;
+use holdfast_testbed::harness::{Flow, Harness};
+use holdfast_testbed::link_process::EmulatedLink;
+use holdfast_testbed::punctuality::{TooLong, in_time, punctual, shorter_than};
+use holdfast_testbed::topology::{FH, GATEWAY_WIRED_IF, HostTuning, TopologySettings};
 
 use super::mobile_host::{MB, Mobile, plain};
 use super::mobile_wake::{burst, counted, read_burst, with_outages};

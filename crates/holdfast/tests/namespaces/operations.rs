@@ -6,9 +6,9 @@ use std::os::unix::net::UnixStream;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use holdfast_lab::daemons::make_key;
-use holdfast_lab::harness::Harness;
-use holdfast_lab::link_process::GATEWAY_IF;
+use holdfast_testbed::daemons::make_key;
+use holdfast_testbed::harness::Harness;
+use holdfast_testbed::link_process::GATEWAY_IF;
 
 use super::{HOLDFAST, await_that, harness, wired};
 

@@ -3,12 +3,12 @@
 
 use std::net::IpAddr;
 
-use holdfast_lab::harness::{Flow, Harness, accept, connect, listen};
-use holdfast_lab::link_process::{EmulatedLink, GATEWAY_IF};
-use holdfast_lab::punctuality::{punctual, shorter_than};
-use holdfast_lab::topology::{MH, TopologySettings, load_rules};
 use holdfast_net::netns::NetNs;
 use holdfast_net::rtnl::{Rtnl, sysctl};
+use holdfast_testbed::harness::{Flow, Harness, accept, connect, listen};
+use holdfast_testbed::link_process::{EmulatedLink, GATEWAY_IF};
+use holdfast_testbed::punctuality::{punctual, shorter_than};
+use holdfast_testbed::topology::{MH, TopologySettings, load_rules};
 
 use super::router::link_with_outage;
 use super::{

@@ -5,12 +5,12 @@
 use std::io::ErrorKind;
 use std::thread;
 
-use holdfast_lab::harness::{Flow, Harness, receive_seeded, send_seeded};
-use holdfast_lab::link_process::EmulatedLink;
-use holdfast_lab::punctuality::{punctual, shorter_than};
-use holdfast_lab::topology::TopologySettings;
 use holdfast_link::OutageAt;
 use holdfast_net::datapath::monotonic_ns;
+use holdfast_testbed::harness::{Flow, Harness, receive_seeded, send_seeded};
+use holdfast_testbed::link_process::EmulatedLink;
+use holdfast_testbed::punctuality::{punctual, shorter_than};
+use holdfast_testbed::topology::TopologySettings;
 
 use super::router::MASQUERADE;
 use super::{

@@ -2,12 +2,12 @@
 //! Beside what routers have: masquerading, a stateful firewall, strict reverse
 //! path filters, a carrier that comes and goes.
 
-use holdfast_lab::harness::{Flow, accept, connect, listen};
-use holdfast_lab::link_process::EmulatedLink;
-use holdfast_lab::punctuality::{punctual, shorter_than};
-use holdfast_lab::topology::{GATEWAY_WIRED, TopologySettings, load_rules};
 use holdfast_link::OutageAt;
 use holdfast_net::datapath::monotonic_ns;
+use holdfast_testbed::harness::{Flow, accept, connect, listen};
+use holdfast_testbed::link_process::EmulatedLink;
+use holdfast_testbed::punctuality::{punctual, shorter_than};
+use holdfast_testbed::topology::{GATEWAY_WIRED, TopologySettings, load_rules};
 
 use super::{PORT, SCHEMES, await_that, connection, emulated, fh, harness, start_link, wired};
 

@@ -2,11 +2,11 @@
 //! What the MH sends over a radio that loses, with Snoop at the gateway: what is lost behind a
 //! report is made good, and an unmodified Linux survives that the gateway dies after one.
 
-use holdfast_lab::harness::{Flow, Harness};
-use holdfast_lab::link_process::EmulatedLink;
-use holdfast_lab::punctuality::{punctual, shorter_than};
-use holdfast_lab::topology::TopologySettings;
 use holdfast_net::datapath::monotonic_ns;
+use holdfast_testbed::harness::{Flow, Harness};
+use holdfast_testbed::link_process::EmulatedLink;
+use holdfast_testbed::punctuality::{punctual, shorter_than};
+use holdfast_testbed::topology::TopologySettings;
 
 use super::{PORT, await_that, connection, emulated, fh};
 

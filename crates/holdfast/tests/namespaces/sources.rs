@@ -8,13 +8,13 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use holdfast_lab::harness::{Flow, Harness};
-use holdfast_lab::link_process::EmulatedLink;
-use holdfast_lab::punctuality::{in_time, punctual, shorter_than};
 use holdfast_link::OutageAt;
 use holdfast_net::datapath::monotonic_ns;
 use holdfast_net::lccwe::select;
 use holdfast_net::tcp_info::TcpInfo;
+use holdfast_testbed::harness::{Flow, Harness};
+use holdfast_testbed::link_process::EmulatedLink;
+use holdfast_testbed::punctuality::{in_time, punctual, shorter_than};
 
 use super::mobile_host::{MB, Mobile, download, plain};
 use super::mobile_wake_senders::children;

@@ -7,9 +7,9 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use holdfast_lab::harness::{Harness, accept, connect, listen, send_seeded};
-use holdfast_lab::punctuality::{in_time, punctual};
-use holdfast_lab::topology::{FH, MH};
+use holdfast_testbed::harness::{Harness, accept, connect, listen, send_seeded};
+use holdfast_testbed::punctuality::{in_time, punctual};
+use holdfast_testbed::topology::{FH, MH};
 
 use super::{PORT, SCHEMES, connection, fh, harness, wired};
 

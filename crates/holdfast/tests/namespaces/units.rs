@@ -6,12 +6,12 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use holdfast_lab::harness::{Flow, Harness};
-use holdfast_lab::link_process::{EmulatedLink, MH_IF};
-use holdfast_lab::punctuality::{punctual, shorter_than};
-use holdfast_lab::scratch::Scratch;
-use holdfast_lab::topology::{TopologySettings, Wireless};
 use holdfast_net::datapath::monotonic_ns;
+use holdfast_testbed::harness::{Flow, Harness};
+use holdfast_testbed::link_process::{EmulatedLink, MH_IF};
+use holdfast_testbed::punctuality::{punctual, shorter_than};
+use holdfast_testbed::scratch::Scratch;
+use holdfast_testbed::topology::{TopologySettings, Wireless};
 
 use super::mobile_guard::stands_still;
 use super::mobile_host::{download, plain};

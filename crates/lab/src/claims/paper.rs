@@ -4,13 +4,13 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
+use holdfast_testbed::stop::StopFlag;
 
 use super::file::ClaimsFile;
 use crate::campaign;
 use crate::demo::own_binary;
 use crate::results::{ResultLine, Where};
 use crate::scenario::{Run, Scenario, in_full};
-use crate::stop::StopFlag;
 use crate::substrate::{ExecutionSettings, Substrate, SubstrateKind};
 use crate::traced;
 

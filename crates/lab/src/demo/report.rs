@@ -5,10 +5,10 @@ use std::fs;
 
 use comfy_table::{CellAlignment, Table, presets};
 use holdfast_link::{OutageAt, OutageEffect};
+use holdfast_testbed::link_process::EmulatedLink;
 use serde::Serialize;
 
 use super::DemoSettings;
-use crate::link_process::EmulatedLink;
 use crate::transfer::TransferResult;
 
 /// The demo's result. As JSON: `{"runs":[...],"conditions":{...}}`.

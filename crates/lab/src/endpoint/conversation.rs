@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use holdfast_net::datapath::monotonic_ns;
+use holdfast_testbed::download::{Arrival, Intake, READ_BYTES_MAX, Received};
+use holdfast_testbed::seeded_file::{SeededStream, Sha256Sum};
 
 use super::{EndpointReport, Work};
-use crate::download::{Arrival, Intake, READ_BYTES_MAX, Received};
-use crate::seeded_file::{SeededStream, Sha256Sum};
 
 /// The seed of what goes the other way.
 pub(super) const BACK_SEED: u64 = 2;
@@ -218,7 +218,7 @@ fn send_back(mut stream: &TcpStream, bytes: u64) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::seeded_file::SeededContent;
+    use holdfast_testbed::seeded_file::SeededContent;
     use std::net::TcpListener;
 
     /// Both ends over the loopback device: what the sender says, and what the receiver does.

@@ -12,15 +12,15 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use holdfast_core::{Direction, Side};
 use holdfast_net::netns::{ChildGuard, NetNs};
+use holdfast_testbed::download::{Arrival, Received};
+use holdfast_testbed::seeded_file::{SeededContent, Sha256Sum};
+use holdfast_testbed::stop::StopFlag;
+use holdfast_testbed::topology::{Addresses, FH, SECOND_MH, Topology};
 
 use super::conversation::BACK_SEED;
 use super::{
     ENDPOINT_ARGUMENTS, EndpointReport, EndpointStart, EndpointTask, Opening, READY, Work,
 };
-use crate::download::{Arrival, Received};
-use crate::seeded_file::{SeededContent, Sha256Sum};
-use crate::stop::StopFlag;
-use crate::topology::{Addresses, FH, SECOND_MH, Topology};
 
 /// The port at which the FH's end listens: one that Wireshark takes for no protocol.
 pub const PORT: u16 = 40_000;

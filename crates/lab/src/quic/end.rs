@@ -11,6 +11,8 @@ use anyhow::{Context as _, anyhow, bail, ensure};
 use holdfast_core::Side;
 use holdfast_net::datapath::monotonic_ns;
 use holdfast_net::netns::NetNs;
+use holdfast_testbed::download::{DownloadWatch, Ledger, READ_BYTES_MAX};
+use holdfast_testbed::seeded_file::SeededStream;
 use quinn::{
     Connection, ConnectionError, Endpoint, EndpointConfig, ReadError, SendStream, TokioRuntime,
     VarInt, WriteError,
@@ -20,8 +22,6 @@ use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
 use super::{QuicCounts, QuicExchange, QuicReport, tls};
-use crate::download::{DownloadWatch, Ledger, READ_BYTES_MAX};
-use crate::seeded_file::SeededStream;
 
 /// How long an end stays to say that it has closed.
 const CLOSE_LIMIT: Duration = Duration::from_secs(1);

@@ -5,12 +5,12 @@ use std::net::{IpAddr, UdpSocket};
 use holdfast_link::OutageAt;
 use holdfast_net::datapath::monotonic_ns;
 use holdfast_net::netns::available_or_skip;
+use holdfast_testbed::seeded_file::SeededContent;
+use holdfast_testbed::topology::{FH, Topology, TopologySettings, Wireless};
 
 use super::end::Opening;
 use super::*;
-use crate::seeded_file::SeededContent;
 use crate::stall;
-use crate::topology::{FH, Topology, TopologySettings, Wireless};
 
 /// A test fails after this rather than hang.
 const LIMIT: Duration = Duration::from_secs(60);

@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context as _;
+use holdfast_testbed::scratch::Scratch;
+use holdfast_testbed::stop::StopFlag;
 
 use super::{ExecutionSettings, SubstrateKind, trace_name, trace_parts};
 use crate::results::ResultLine;
 use crate::scenario::Run;
-use crate::scratch::Scratch;
-use crate::stop::StopFlag;
 use crate::virtual_kernel::{Job, VirtualKernel};
 
 /// Where the line inside is written, in the job's folder.

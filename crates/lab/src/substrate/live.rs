@@ -17,12 +17,16 @@ use std::time::Duration;
 use anyhow::anyhow;
 use holdfast_link::{OutageSettings, seed_for};
 use holdfast_net::lccwe::{CongestionControl, NAME};
+use holdfast_testbed::link_file::LinkFile;
+use holdfast_testbed::link_process::EmulatedLink;
+use holdfast_testbed::scratch::Scratch;
+use holdfast_testbed::seeded_file::SeededContent;
+use holdfast_testbed::stop::StopFlag;
+use holdfast_testbed::topology::HostTuning;
 
 use super::{ExecutionSettings, Lacking, Refusal};
 use crate::cross_traffic::DatagramStream;
 use crate::endpoint::pair::Exchange;
-use crate::link_file::LinkFile;
-use crate::link_process::EmulatedLink;
 use crate::own_flows::{OwnFlows, words};
 use crate::results::ResultLine;
 use crate::scenario::{
@@ -30,10 +34,6 @@ use crate::scenario::{
     HostConditions, MobileSignalChoice, MtcpConditions, OnHandoffChoice, PART_WIRED, Record, Run,
     SchemeChoice, SignalChoice, SnoopConditions, Way, cell_seed,
 };
-use crate::scratch::Scratch;
-use crate::seeded_file::SeededContent;
-use crate::stop::StopFlag;
-use crate::topology::HostTuning;
 use crate::transfer::{
     Measurement, Middle, PreparedTransfer, TransferExtras, TransferSettings, TransferWatch,
 };

@@ -11,6 +11,7 @@ use holdfast_sim::{
     ContentKind, Experiment, Hop, Move, Outcome, Roaming, RunUntil, TcpSettings, Transfer,
     TransferOutcome,
 };
+use holdfast_testbed::stop::{Interrupted, StopFlag};
 use holdfast_wire::Instant;
 
 use super::{Lacking, Refusal};
@@ -21,7 +22,6 @@ use crate::scenario::{
     Conditions, ContentChoice, HopConditions, PRESET_DEFAULT, Record, Run, Stretch, Way, seconds,
 };
 use crate::stall;
-use crate::stop::{Interrupted, StopFlag};
 use watcher::Watcher;
 
 mod fates;

@@ -8,14 +8,15 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use holdfast_net::datapath::monotonic_ns;
+use holdfast_testbed::download::Download;
+use holdfast_testbed::stop::StopFlag;
+use holdfast_testbed::topology::{FH, Topology};
+use holdfast_testbed::web_server::WebServer;
 
+use super::ended::Ended;
 use super::{FILE_NAME, Stream, TransferSettings, TransferWatch};
-use crate::download::{Download, Received};
-use crate::endpoint::pair::{Back, EndpointPair};
-use crate::endpoint::{EndpointStart, Sample};
-use crate::stop::StopFlag;
-use crate::topology::{FH, Topology};
-use crate::web_server::WebServer;
+use crate::endpoint::EndpointStart;
+use crate::endpoint::pair::EndpointPair;
 
 /// Both ends of a transfer, ready to begin.
 #[derive(Debug)]
@@ -26,42 +27,6 @@ pub(super) enum ReadyApplication {
     Endpoints(Vec<EndpointPair>),
     /// One stream, by TCP or QUIC, with this congestion control.
     Stream(Stream, String),
-}
-
-/// How a transfer ended.
-pub(super) struct Ended {
-    /// What arrived at the receiver.
-    pub(super) received: Received,
-    /// The connection came to its end, good or bad, within the limit.
-    pub(super) in_time: bool,
-    /// As far as the ends can tell all of it arrived.
-    pub(super) whole: bool,
-    /// The sender's socket over time, if asked for.
-    pub(super) samples: Vec<Sample>,
-    /// From each request to its answer's last byte, nanoseconds; of several requests.
-    pub(super) latencies_ns: Vec<u64>,
-    /// What came the other way, if something was to.
-    pub(super) back: Option<Back>,
-    /// Packets that the sender sent again, where the kernel does not count them.
-    pub(super) resent: Option<u64>,
-    /// The same of the other connections.
-    pub(super) others: Vec<Self>,
-}
-
-impl Ended {
-    /// One of which nothing more is known.
-    pub(super) const fn of(received: Received, in_time: bool) -> Self {
-        Self {
-            received,
-            in_time,
-            whole: false,
-            samples: Vec::new(),
-            latencies_ns: Vec::new(),
-            back: None,
-            resent: None,
-            others: Vec::new(),
-        }
-    }
 }
 
 /// Several connections at once.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use crate::daemons::{Daemon, status_at};
+use holdfast_testbed::daemons::{Daemon, status_at};
 
 /// From one look to the next.
 const INTERVAL: Duration = Duration::from_millis(20);

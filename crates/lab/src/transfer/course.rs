@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What goes on beside a transfer.
 
+use holdfast_testbed::appointed::Appointed;
+use holdfast_testbed::daemons::Daemon;
+
 use super::PreparedTransfer;
 use super::buffers::BufferWatch;
-use crate::appointed::Appointed;
-use crate::daemons::Daemon;
 use crate::movement;
 use crate::own_flows::{self, Announced};
 

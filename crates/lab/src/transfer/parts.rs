@@ -6,11 +6,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use holdfast_testbed::daemons::{Daemon, GatewayOptions, StationOptions, make_key, make_key_file};
+use holdfast_testbed::stop::StopFlag;
+use holdfast_testbed::topology::{Cell, Topology, TopologySettings, Wireless};
 
 use super::{Middle, TransferSettings};
-use crate::daemons::{Daemon, GatewayOptions, StationOptions, make_key, make_key_file};
-use crate::stop::StopFlag;
-use crate::topology::{Cell, Topology, TopologySettings, Wireless};
 
 /// How long the MH may take until its base station knows it.
 const READY_LIMIT: Duration = Duration::from_secs(10);

@@ -8,13 +8,13 @@ use std::time::Duration;
 use anyhow::bail;
 use holdfast_core::Direction;
 use holdfast_net::datapath::monotonic_ns;
+use holdfast_testbed::download::DownloadWatch;
+use holdfast_testbed::harness::{Flow, accept, connect, listen};
+use holdfast_testbed::stop::StopFlag;
+use holdfast_testbed::topology::{FH, Topology};
 
-use super::application::Ended;
-use crate::download::DownloadWatch;
-use crate::harness::{Flow, accept, connect, listen};
+use super::ended::Ended;
 use crate::quic::{QuicCongestionControl, QuicExchange, QuicPair};
-use crate::stop::StopFlag;
-use crate::topology::{FH, Topology};
 
 /// Where the FH listens.
 const PORT: u16 = 4433;

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use holdfast_net::datapath::monotonic_ns;
 
-use crate::download::DownloadWatch;
-use crate::link_process::EmulatedLink;
+use holdfast_testbed::download::DownloadWatch;
+use holdfast_testbed::link_process::EmulatedLink;
 
 /// What can be seen of a transfer from another thread.
 #[derive(Debug, Default)]

@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
+use holdfast_testbed::stop::StopFlag;
 use serde::{Deserialize, Serialize};
 
 use super::VirtualKernel;
@@ -14,7 +15,6 @@ use super::inside::INSIDE_ARGUMENTS;
 use super::processor::Seat;
 use super::source::remove_folder;
 use super::steps::{Group, last_lines, last_lines_of};
-use crate::stop::StopFlag;
 
 /// Memory inside unless asked for, in MiB. The host gives what is used alone.
 const MEMORY_MIB: u32 = 768;

@@ -11,6 +11,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
+use holdfast_testbed::stop::StopFlag;
 use indicatif::{ProgressBar, ProgressStyle};
 use rustix::fs::{FlockOperation, flock};
 
@@ -18,7 +19,6 @@ use super::run::Job;
 use super::source::{download, remove_folder, unpack};
 use super::steps::Steps;
 use super::{CONFIGURATION, PATCHES, PROGRAM, RELEASE, VirtualKernel, cache_folder, kernel_folder};
-use crate::stop::StopFlag;
 
 /// Files that the kernel's build tells of, of which progress is shown.
 const FILES_EXPECTED: u64 = 1_290;

@@ -188,7 +188,7 @@ pub(super) fn remove_folder(path: &Path) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stop::StopFlag;
+    use holdfast_testbed::stop::StopFlag;
 
     #[test]
     fn the_kernel_that_was_tried_is_taken_or_else_the_newest_that_will_do() {

@@ -14,7 +14,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::stop::StopFlag;
+use holdfast_testbed::stop::StopFlag;
 
 /// How often a wish to stop is looked for.
 const POLL: Duration = Duration::from_millis(100);
@@ -141,7 +141,7 @@ pub(super) fn last_lines_of(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stop::Interrupted;
+    use holdfast_testbed::stop::Interrupted;
 
     fn sh(script: &str) -> Command {
         let mut command = Command::new("sh");

@@ -28,7 +28,7 @@ fn a_job_that_cannot_be_is_refused_before_anything_is_started() {
         program: "/nonexistent/linux".into(),
         release: String::new(),
     };
-    let stop = crate::stop::StopFlag::default();
+    let stop = holdfast_testbed::stop::StopFlag::default();
     let spaced = folder.path().join("with space");
     fs::write(&spaced, "").unwrap();
     let job = Job::new(&spaced, "true", folder.path());

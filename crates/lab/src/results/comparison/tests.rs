@@ -106,7 +106,7 @@ fn runs_of_a_pooled_parameter_are_repetitions_and_pairs_are_of_one_value() {
 #[test]
 fn what_was_held_back_is_counted_for_each_column() {
     let all = lines("repetitions = 3\n", |number, line| {
-        line.sender_timers = Some(crate::counters::TimerCounts {
+        line.sender_timers = Some(holdfast_testbed::counters::TimerCounts {
             loss_probes: 1,
             ..Default::default()
         });

@@ -11,9 +11,9 @@ use holdfast_link::OutageAt;
 use holdfast_net::lccwe::{CongestionControl, NAME};
 use holdfast_net::netns::NetNs;
 use holdfast_net::rtnl::Rtnl;
+use holdfast_testbed::appointed::sleep_until;
+use holdfast_testbed::link_process::MH_IF;
 
-use crate::appointed::sleep_until;
-use crate::link_process::MH_IF;
 use crate::scenario::Conditions;
 use crate::transfer::TransferWatch;
 

@@ -4,15 +4,15 @@
 use std::fs;
 
 use anyhow::Context as _;
+use holdfast_testbed::download::Received;
+use holdfast_testbed::seeded_file::SeededContent;
+use holdfast_testbed::topology::HOST_SYSCTLS;
 
 use super::{CONTENT_SEED, MSS_DEFAULT, mss, series};
-use crate::download::Received;
 use crate::framing::Framing;
 use crate::full_rate::together;
 use crate::results::{Latency, ResultLine, retransmission_ratio_percent};
 use crate::scenario::{Conditions, HostConditions, Run};
-use crate::seeded_file::SeededContent;
-use crate::topology::HOST_SYSCTLS;
 use crate::transfer::Measurement;
 
 /// What came of a run.
@@ -189,8 +189,8 @@ fn sysctls(conditions: &Conditions) -> Vec<(String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::download::{DownloadWatch, receive};
-    use crate::seeded_file::SeededStream;
+    use holdfast_testbed::download::{DownloadWatch, receive};
+    use holdfast_testbed::seeded_file::SeededStream;
 
     #[test]
     fn of_what_did_not_come_whole_each_byte_until_there_is_compared() {

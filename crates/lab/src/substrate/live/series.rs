@@ -2,9 +2,10 @@
 //! Time series of a run: what the sender's socket, the receiver and the link saw, laid
 //! over each other.
 
-use crate::download::Received;
+use holdfast_testbed::download::Received;
+use holdfast_testbed::link_process::LinkSample;
+
 use crate::endpoint::Sample;
-use crate::link_process::LinkSample;
 use crate::results::Series;
 use crate::scenario::{Conditions, Record, Way};
 use crate::transfer::Measurement;
@@ -72,7 +73,7 @@ fn nearest(samples: &[LinkSample], at_ns: u64) -> Option<LinkSample> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::download::Arrival;
+    use holdfast_testbed::download::Arrival;
 
     #[test]
     fn the_link_is_as_it_was_at_the_sample_that_is_nearest() {

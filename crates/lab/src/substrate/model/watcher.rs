@@ -6,15 +6,15 @@ use std::path::Path;
 use holdfast_core::Direction;
 use holdfast_sim::packet::Body;
 use holdfast_sim::{LinkId, Observer, Packet, PacketEvent};
+use holdfast_testbed::link_process::{GATEWAY_IF, MH_IF};
+use holdfast_testbed::topology::{FH_IF, GATEWAY_WIRED_IF};
 use holdfast_wire::Instant;
 
 use super::fates::Fates;
 use crate::handoffs::Journal;
-use crate::link_process::{GATEWAY_IF, MH_IF};
 use crate::packet_trace::{PacketTrace, Passing};
 use crate::scenario::{OnHandoffChoice, Run};
 use crate::substrate::{SubstrateKind, trace_file, trace_parts};
-use crate::topology::{FH_IF, GATEWAY_WIRED_IF};
 
 /// What is wanted of a run's packets.
 pub(super) struct Watcher {

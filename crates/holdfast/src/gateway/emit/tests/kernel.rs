@@ -4,13 +4,13 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 
-use holdfast_lab::harness::{Flow, accept, connect, listen};
-use holdfast_lab::link_process::{GATEWAY_IF, MH_IF};
-use holdfast_lab::topology::{FH, Topology, TopologySettings, Wireless};
 use holdfast_net::datapath::{AttachMode, HEARTBEAT_INTERVAL, monotonic_ns};
 use holdfast_net::frame::Frame;
 use holdfast_net::netns::{NetNs, available_or_skip};
 use holdfast_net::readiness::wait_readable;
+use holdfast_testbed::harness::{Flow, accept, connect, listen};
+use holdfast_testbed::link_process::{GATEWAY_IF, MH_IF};
+use holdfast_testbed::topology::{FH, Topology, TopologySettings, Wireless};
 
 use super::*;
 

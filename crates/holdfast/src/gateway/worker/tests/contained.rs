@@ -5,11 +5,11 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::sync::mpsc::{SyncSender, sync_channel};
 
-use holdfast_lab::harness::{accept, connect, listen};
-use holdfast_lab::link_process::GATEWAY_IF;
-use holdfast_lab::topology::{FH, Topology, TopologySettings, Wireless};
 use holdfast_net::datapath::AttachMode;
 use holdfast_net::netns::available_or_skip;
+use holdfast_testbed::harness::{accept, connect, listen};
+use holdfast_testbed::link_process::GATEWAY_IF;
+use holdfast_testbed::topology::{FH, Topology, TopologySettings, Wireless};
 use tokio::sync::oneshot;
 
 use super::super::*;

@@ -13,7 +13,7 @@ use holdfast_net::datapath::monotonic_ns;
 const SLEEP_MAX: Duration = Duration::from_millis(20);
 
 /// Sleeps until that time of the monotonic clock. False: it is over before.
-pub(crate) fn sleep_until(at_ns: u64, over: &AtomicBool) -> bool {
+pub fn sleep_until(at_ns: u64, over: &AtomicBool) -> bool {
     loop {
         if over.load(Ordering::Relaxed) {
             return false;
@@ -28,16 +28,14 @@ pub(crate) fn sleep_until(at_ns: u64, over: &AtomicBool) -> bool {
 
 /// A thread that does something at appointed times; over when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Appointed<T> {
+pub struct Appointed<T> {
     over: Arc<AtomicBool>,
     thread: Option<JoinHandle<anyhow::Result<T>>>,
 }
 
 impl<T: Send + 'static> Appointed<T> {
     /// Begins; `work` waits with [`sleep_until`] and the flag that it is given.
-    pub(crate) fn start(
-        work: impl FnOnce(&AtomicBool) -> anyhow::Result<T> + Send + 'static,
-    ) -> Self {
+    pub fn start(work: impl FnOnce(&AtomicBool) -> anyhow::Result<T> + Send + 'static) -> Self {
         let over = Arc::new(AtomicBool::new(false));
         let is_over = Arc::clone(&over);
         Self {
@@ -52,7 +50,7 @@ impl<T> Appointed<T> {
     ///
     /// # Errors
     /// Those of its work.
-    pub(crate) fn finish(mut self) -> anyhow::Result<T> {
+    pub fn finish(mut self) -> anyhow::Result<T> {
         self.over.store(true, Ordering::Relaxed);
         let thread = self.thread.take().context("it is over already")?;
         thread

@@ -106,7 +106,7 @@ pub fn measurement_begins() {
 }
 
 /// The measurement is over; another one may follow in the same attempt.
-pub(crate) fn measurement_ends() {
+pub fn measurement_ends() {
     WITNESSED.with_borrow(|witnessed| {
         if let Some(seen) = witnessed {
             seen.end();

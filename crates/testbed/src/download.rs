@@ -15,7 +15,7 @@ use sha2::{Digest as _, Sha256};
 use crate::seeded_file::Sha256Sum;
 
 /// Bytes read at a time at most.
-pub(crate) const READ_BYTES_MAX: usize = 1 << 18;
+pub const READ_BYTES_MAX: usize = 1 << 18;
 
 /// Arrivals remembered; later ones only move the last one. A run of a minute
 /// has some ten thousand.
@@ -96,7 +96,7 @@ impl DownloadWatch {
     }
 
     /// Shows what has come so far.
-    pub(crate) fn show(&self, ledger: &Ledger) {
+    pub fn show(&self, ledger: &Ledger) {
         self.0.bytes.store(ledger.bytes, Ordering::Relaxed);
         self.0.last_ns.store(ledger.last_ns(), Ordering::Relaxed);
     }
@@ -177,7 +177,7 @@ pub fn receive(output: impl Read, watch: &DownloadWatch) -> Received {
 
 /// What came so far, hashed, with the time of each arrival.
 #[derive(Debug, Default)]
-pub(crate) struct Ledger {
+pub struct Ledger {
     hash: Sha256,
     arrivals: Vec<Arrival>,
     bytes: u64,
@@ -185,7 +185,7 @@ pub(crate) struct Ledger {
 
 impl Ledger {
     /// Enters the next bytes, which came just now.
-    pub(crate) fn enter(&mut self, bytes: &[u8]) {
+    pub fn enter(&mut self, bytes: &[u8]) {
         // Before the hash, which takes its time.
         let at_ns = monotonic_ns();
         self.bytes += bytes.len() as u64;
@@ -200,12 +200,12 @@ impl Ledger {
     }
 
     /// When the last bytes came, CLOCK_MONOTONIC; 0 before the first.
-    pub(crate) fn last_ns(&self) -> u64 {
+    pub fn last_ns(&self) -> u64 {
         self.arrivals.last().map_or(0, |arrival| arrival.at_ns)
     }
 
     /// What came.
-    pub(crate) fn finish(self) -> Received {
+    pub fn finish(self) -> Received {
         Received {
             arrivals: self.arrivals,
             sha256: self.hash.finalize().into(),
@@ -214,7 +214,7 @@ impl Ledger {
 }
 
 /// Reads bytes into a [`Ledger`].
-pub(crate) struct Intake<R> {
+pub struct Intake<R> {
     from: R,
     buffer: Vec<u8>,
     ledger: Ledger,
@@ -222,7 +222,7 @@ pub(crate) struct Intake<R> {
 
 impl<R: Read> Intake<R> {
     /// With nothing read yet.
-    pub(crate) fn new(from: R) -> Self {
+    pub fn new(from: R) -> Self {
         Self {
             from,
             buffer: vec![0; READ_BYTES_MAX],
@@ -231,7 +231,7 @@ impl<R: Read> Intake<R> {
     }
 
     /// Reads once, `bytes_max` at most; how many came. 0: that was all, or it is broken.
-    pub(crate) fn read_some(&mut self, bytes_max: usize) -> usize {
+    pub fn read_some(&mut self, bytes_max: usize) -> usize {
         let wanted = bytes_max.min(READ_BYTES_MAX);
         let len = loop {
             match self.from.read(&mut self.buffer[..wanted]) {
@@ -247,12 +247,12 @@ impl<R: Read> Intake<R> {
     }
 
     /// When the last bytes came, CLOCK_MONOTONIC; 0 before the first.
-    pub(crate) fn last_ns(&self) -> u64 {
+    pub fn last_ns(&self) -> u64 {
         self.ledger.last_ns()
     }
 
     /// What came.
-    pub(crate) fn finish(self) -> Received {
+    pub fn finish(self) -> Received {
         self.ledger.finish()
     }
 }
