@@ -12,7 +12,7 @@ pub(super) struct Ended {
     pub(super) received: Received,
     /// The connection came to its end, good or bad, within the limit.
     pub(super) in_time: bool,
-    /// As far as the ends can tell all of it arrived.
+    /// As far as the ends know all of it arrived.
     pub(super) whole: bool,
     /// The sender's socket over time, if asked for.
     pub(super) samples: Vec<Sample>,
@@ -27,7 +27,7 @@ pub(super) struct Ended {
 }
 
 impl Ended {
-    /// One of which nothing more is known.
+    /// Nothing more is known of it.
     pub(super) const fn of(received: Received, in_time: bool) -> Self {
         Self {
             received,
