@@ -502,7 +502,10 @@ fn times_are_as_printed_if_the_least_and_the_most_of_the_medians_are() {
     };
     let holds = of(0.9, 24.9);
     assert_eq!(holds.verdict, Verdict::Holds);
-    assert_eq!(holds.reason, "25% more or less at either end is the same");
+    assert_eq!(
+        holds.reason,
+        "0.90 to 24.90 times for 1.00 to 20.00 times; 25% more or less at either end is the same"
+    );
     assert_eq!(holds.printed, "a against b: 1.00 to 20.00 times");
     assert_eq!(
         holds.model,
