@@ -40,7 +40,7 @@ my @phrases = (
     [ '(?i:\b(?:asks|asked)\b)(?! (?:for|to)\b)|(?:_asked|asked_)', 'probe, probed, request, query' ],
     [ '(?<!\.)(?<!ringbuf_)(?:' . word('reserve') . ')', 'withheld segment' ],
     [ '(?i:\bin place of\b)', 'instead of' ],
-    [ '(?<!in )(?<!In )(?<!in_)(?<!in-)(?<!take )(?<!takes )(?<!took )(?:' . word('places?') . ')', 'index, slot, FlowId, MobileId' ],
+    [ '(?<!in )(?<!In )(?<!in_)(?<!In)(?<!in-)(?<!take )(?<!takes )(?<!took )(?:' . word('places?') . ')', 'index, slot, FlowId, MobileId' ],
     [ '(?i:\bso (?:long|many)\b)', 'a duration, a count' ],
     [ '(?i:\bof (?:which|whom)\b)', 'a second sentence' ],
     [ '(?i:\b(?:sent|send|sends|sending) (?:again|once more)\b)', 'retransmit' ],
@@ -57,7 +57,7 @@ my $suspicious = qr/told|tell|say|said|hear|met|meeting|greet|grid|sentinel|waki
     |reserve|place|so\ long|so\ many|of\ wh|again|once\ more|back|carr|gone|way/xi;
 
 # Names of variables; searched in code without comments and strings.
-my @names = ( [ qr'(?:\blet (?:mut )?|\bfor |[|(,&*]\s*|\bmut )(?:of|its)\s*(?:[:=,|)]|in\b)|\b(?:of|its)\.[a-z]', 'a noun' ] );
+my @names = ( [ qr'(?:\blet (?:mut )?|\bfor |[|(,&*]\s*|\bmut )(?:of|its)\s*(?:[:=,|)]|in\b)|\b(?:of|its)\.[a-z]|^\s*(?:pub(?:\([a-z]+\))? )?(?:of|its)[:,]', 'a noun' ] );
 
 sub code_of {
     my ($line) = @_;

@@ -11,7 +11,7 @@
 //!      ^ <-------------------+  ^                                     |
 //!      |     time is over       | another BS takes over     state or  | time is over
 //!      |                        +------------------ FORWARDING <------+
-//!      +---- mobile registers here, and nobody is known to have it --^
+//!      +---- mobile registers here, and no owner is known ------------^
 //! ```
 //!
 //! Layers, each of use without those above it:
@@ -25,8 +25,8 @@
 //!   out: [`Message`]s and [`HandoffAction`]s. A simulation may carry the values as they are.
 //! - [`Channel`]: messages as sealed datagrams between [`Peers`].
 //!
-//! Ownership carries the link epoch that the mobile's registration has raised; the highest
-//! epoch wins, and of equal ones the higher [`StationId`]. Nobody owning a mobile is plain
+//! Ownership has the link epoch that the mobile's registration has raised; the highest
+//! epoch wins, and of equal ones the higher [`StationId`]. A mobile without an owner gets plain
 //! forwarding; two for a moment send some segments twice.
 
 use core::net::IpAddr;
@@ -57,7 +57,7 @@ pub use peers::{PeerId, Peers};
 pub use state::{FLOW_STATE_BYTES_MAX, FlowState};
 pub use transfer::{DATAGRAM_RECORDS_BYTES_MAX, Receiving, Sending};
 
-/// UDP port of the messages and the copies unless told otherwise.
+/// UDP port of the messages and the copies unless set otherwise.
 pub const PORT_DEFAULT: u16 = 4849;
 
 /// A base station's name in a number that all stations know: decides between equal epochs.
@@ -102,7 +102,7 @@ impl Role {
 
 /// A packet for an MH that can be kept and delivered later.
 pub trait Copied: Clone {
-    /// What its headers say.
+    /// Its headers.
     fn segment(&self) -> &Segment;
 
     /// Bytes of memory that it takes.
@@ -119,7 +119,7 @@ pub struct HandoffSettings {
     /// How long neighbours buffer after they were last asked to, and how long a packet is
     /// kept at all.
     pub buffer_time: Duration,
-    /// How long a mobile's packets are kept back while the station before is awaited.
+    /// How long a mobile's packets are buffered while the station before is awaited.
     pub sync_wait: Duration,
     /// Time between two repetitions of what is not acknowledged.
     pub retry: Duration,
@@ -127,7 +127,7 @@ pub struct HandoffSettings {
     pub tries_max: u32,
     /// Time between two announcements of a role.
     pub announce: Duration,
-    /// Another station's announcement counts for so long.
+    /// How long another station's announcement counts.
     pub announced_lifetime: Duration,
     /// Bytes kept at most for one mobile; beyond, the oldest go. Right after it has left, the
     /// newest: what the engine had cached comes first. While it is here nothing goes, see
@@ -176,12 +176,12 @@ pub struct Arrival {
     /// Send a copy to this mobile's group, by its number.
     pub copy: Option<(KeyId, u16)>,
     /// And here?
-    pub way: Way,
+    pub disposition: Disposition,
 }
 
 /// What becomes of a packet at this station.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum Disposition {
     /// To the engine, as without handoff.
     Deliver,
     /// To [`Handoff::keep`] if it [has room](Handoff::has_room), and no further now; else to
@@ -251,7 +251,7 @@ pub enum HandoffAction<C> {
         /// Its addresses.
         addresses: Vec<IpAddr>,
     },
-    /// Another station has the mobile with this link epoch: what the mobile says here must
+    /// Another station has the mobile with this link epoch: a message of the mobile here must
     /// have a higher one.
     EpochElsewhere {
         /// Whose.

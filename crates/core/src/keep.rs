@@ -3,7 +3,7 @@
 //!
 //! While a link is up its packets stay in the kernel, and the [`Keeper`] sees none of them.
 //! While it is down the keeper gets each packet for it, and keeps the newest few of each flow.
-//! When the link is back it sends them. Their receivers answer, and senders that slept in
+//! At link up it sends them. Their receivers answer, and senders that waited in
 //! their back-off go on.
 //!
 //! A *peer* is what can be away by itself: one mobile for a gateway, the whole link for a mobile.
@@ -134,7 +134,7 @@ impl Default for KeepSettings {
     }
 }
 
-/// One peer as somebody outside sees it.
+/// One peer as seen from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerView {
     /// The peer.
@@ -226,7 +226,7 @@ impl<F> Keeper<F> {
         self.schedule(id, now);
     }
 
-    /// Puts a packet on a shelf. What gives way to it is lost, or sent if the link carries.
+    /// Puts a packet on a shelf. What gives way to it is lost, or sent if the link is up.
     fn keep(
         &mut self,
         id: PeerId,
@@ -299,7 +299,7 @@ impl<F> Keeper<F> {
         }
     }
 
-    /// Somebody knows what became of the link to a peer.
+    /// A report about the link to a peer.
     pub fn handle_link(
         &mut self,
         id: PeerId,
@@ -340,7 +340,7 @@ impl<F> Keeper<F> {
         }
     }
 
-    /// The link is back: what is kept goes out.
+    /// Link up: the queued packets are sent.
     fn release(&mut self, id: PeerId, now: Instant, edge: &mut impl Edge<F>) {
         self.expire(id, now);
         if let Some(peer) = self.peers.get_mut(&id) {
@@ -367,7 +367,7 @@ impl<F> Keeper<F> {
         }
     }
 
-    /// The peer is somebody else from now on: what is kept is not for it.
+    /// The peer's address has another owner from now on: the queued packets are not for it.
     pub fn forget(&mut self, id: PeerId, edge: &mut impl Edge<F>) {
         if self.peers.contains_key(&id) {
             self.pass(id, edge);
@@ -429,7 +429,7 @@ impl<F> Keeper<F> {
                     peer.earn_by_time(now);
                     self.send_kept(id, now, edge);
                 }
-                // Nobody waits for its return any more.
+                // No flow waits for its return any more.
                 Phase::Silent | Phase::Down if peer.is_given_up(&self.settings, now) => {
                     self.pass(id, edge);
                     edge.ignore_silence(id);

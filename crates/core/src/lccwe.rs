@@ -3,8 +3,8 @@
 //! mobile host sends (Liao, Kao and Chien, Improving TCP Performance in Mobile Networks,
 //! 2005).
 //!
-//! One object belongs to one sender. It is told of handoffs and ACKs, judges each loss
-//! that the sender finds, and says by how much the window is to grow in the ambiguous
+//! One object belongs to one sender. It receives handoffs and ACKs, judges each loss
+//! that the sender finds, and computes by how much the window is to grow in the ambiguous
 //! period, one smoothed round trip from the end of a handoff. It changes no window
 //! itself: the simulator's sender and the kernel's (`bpf/lccwe.bpf.c`, which has the same
 //! arithmetic in C) do.
@@ -69,7 +69,7 @@ impl Parameters {
 /// How the sender found a loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LossSign {
-    /// The retransmission timer expired, after so long.
+    /// The retransmission timer expired, after this time.
     Timeout {
         /// The RTO, back-off included.
         rto: Duration,
@@ -125,7 +125,7 @@ struct Handoff {
 /// The state of one sender.
 #[derive(Clone, Debug)]
 pub struct LcCwe {
-    its: Parameters,
+    parameters: Parameters,
     handoff: Option<Handoff>,
     alpha: u32,
     last_rtt: Duration,
@@ -137,7 +137,7 @@ impl LcCwe {
     /// No handoff yet.
     pub const fn new(parameters: Parameters) -> Self {
         Self {
-            its: parameters,
+            parameters,
             handoff: None,
             alpha: parameters.first_history,
             last_rtt: Duration::ZERO,
@@ -158,7 +158,7 @@ impl LcCwe {
         });
     }
 
-    /// The new link carries. Without a start it is nothing.
+    /// The new link is up. Without a start it is nothing.
     pub fn handle_handoff_finish(&mut self, now: Instant) {
         if let Some(handoff) = &mut self.handoff
             && handoff.finish.is_none()
@@ -180,7 +180,7 @@ impl LcCwe {
             self.ack_interval_ns = arithmetic::next_ack_interval(
                 self.ack_interval_ns,
                 sample_ns,
-                self.its.interval_weight,
+                self.parameters.interval_weight,
             );
         }
     }
@@ -192,14 +192,14 @@ impl LcCwe {
             LossSign::Timeout { rto } => rto,
             LossSign::DupAcks => self.last_rtt,
         };
-        let rtt = match self.its.timeout_rtt {
+        let rtt = match self.parameters.timeout_rtt {
             TimeoutRtt::LastSample => self.last_rtt,
             TimeoutRtt::Timeout => value,
         };
         let p_congestion = arithmetic::p_congestion(micros(rtt), micros(loss.srtt), self.alpha);
         let neither = p_handoff == 0 && p_congestion == 0;
-        let congested =
-            p_congestion > p_handoff || neither && self.its.on_neither == OnNeither::Congestion;
+        let congested = p_congestion > p_handoff
+            || neither && self.parameters.on_neither == OnNeither::Congestion;
         if congested && let Some(handoff) = &mut self.handoff {
             handoff.congested = true;
         }
@@ -208,7 +208,7 @@ impl LcCwe {
                 self.alpha,
                 micros(value),
                 micros(loss.srtt),
-                self.its.history_weight,
+                self.parameters.history_weight,
             );
         }
         Judgement {
@@ -224,7 +224,7 @@ impl LcCwe {
 
     /// The window after the handoff's acknowledgements are made up for; none if nothing is
     /// to be made up for: it is not the ambiguous period, a loss was put down to
-    /// congestion since the handoff began, or this was done before. To be asked when the
+    /// congestion since the handoff began, or this was done before. To be called when the
     /// usable window is empty.
     pub fn extrapolate(&mut self, window: Window, srtt: Duration, now: Instant) -> Option<Window> {
         if !self.is_ambiguous(srtt, now) {
@@ -265,7 +265,7 @@ impl LcCwe {
             return 0;
         };
         let Some(finish) = handoff.finish else {
-            // All that can come back does so before an end that is yet to come.
+            // Everything that can return does so before an end that is yet to come.
             return ONE;
         };
         let parp = arithmetic::parp(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Link signals: what a mobile tells its gateway about its link, sealed.
+//! Link signals: a mobile's reports about its link to its gateway, sealed.
 //!
 //! Two state machines, sans-IO. A [`MobileSession`] turns link events into
 //! datagrams and sends them again until they are acknowledged; a [`GatewayPeers`]
@@ -42,7 +42,7 @@ pub use mobile::{GatewayChallenge, MobileCounters, MobileEvent, MobileSession, M
 pub use prefix::{Prefix, PrefixFormatError};
 pub use rejection::{Rejection, RejectionCounters};
 
-/// UDP port that a gateway listens on unless told otherwise.
+/// UDP port that a gateway listens on unless set otherwise.
 pub const PORT_DEFAULT: u16 = 4848;
 
 /// Most addresses that one mobile registers.

@@ -95,6 +95,6 @@ pub(crate) const fn source_of(source: LinkSource) -> Option<Source> {
         LinkSource::Signal => Some(Source::Signal),
         LinkSource::Carrier => Some(Source::Carrier),
         LinkSource::Command => Some(Source::Command),
-        LinkSource::Nobody | LinkSource::Silence => None,
+        LinkSource::None | LinkSource::Silence => None,
     }
 }

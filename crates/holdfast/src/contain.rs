@@ -13,14 +13,14 @@ thread_local! {
     /// A panic of this thread is contained at this moment.
     static IS_CONTAINED: Cell<bool> = const { Cell::new(false) };
     /// Where the last one was.
-    static PLACE: RefCell<String> = const { RefCell::new(String::new()) };
+    static LOCATION: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
 /// A panic that was contained.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Defect {
     /// The line of the source.
-    pub(crate) place: String,
+    pub(crate) location: String,
     /// Its text.
     pub(crate) message: String,
 }
@@ -30,8 +30,8 @@ pub(crate) struct Defect {
 pub(crate) fn handle_panics(report: impl Fn(&PanicHookInfo<'_>) + Send + Sync + 'static) {
     std::panic::set_hook(Box::new(move |panic| {
         if IS_CONTAINED.get() {
-            let place = panic.location().map(ToString::to_string);
-            PLACE.set(place.unwrap_or_default());
+            let location = panic.location().map(ToString::to_string);
+            LOCATION.set(location.unwrap_or_default());
             return;
         }
         report(panic);
@@ -45,7 +45,7 @@ pub(crate) fn contain<T>(work: impl FnOnce() -> T) -> Result<T, Defect> {
     let done = catch_unwind(AssertUnwindSafe(work));
     IS_CONTAINED.set(before);
     done.map_err(|panic| Defect {
-        place: PLACE.take(),
+        location: LOCATION.take(),
         message: message(panic.as_ref()),
     })
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The daemons' control sockets: one JSON line asks, one JSON line answers.
+//! The daemons' control sockets: one JSON line is the request, one JSON line the reply.
 //!
 //! Both daemons listen on a Unix stream socket. A caller connects, writes one
 //! line, reads one line, and is done; a line that is not understood gets
@@ -33,15 +33,15 @@ const REPLY_WAIT: Duration = Duration::from_secs(5);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum LinkEvent {
-    /// The link carries nothing.
+    /// The link delivers nothing.
     Down,
-    /// The link carries packets again.
+    /// The link delivers packets again.
     Up,
     /// The link is about to go.
     GoingDownSoon,
 }
 
-/// What a caller asks of a daemon.
+/// A request of a caller to a daemon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) enum ControlRequest {
@@ -58,7 +58,7 @@ pub(crate) enum ControlRequest {
         /// What happened to its link.
         event: LinkEvent,
     },
-    /// Mobile: tell the gateway this of the own link.
+    /// Mobile: report this of the own link to the gateway.
     Signal {
         /// What happened to the link.
         event: LinkEvent,
@@ -79,7 +79,7 @@ pub(crate) enum ControlReply {
     Gateway(Box<StatusReply>),
     /// A mobile's answer to [`ControlRequest::Status`].
     Mobile(Box<MobileSessionStatus>),
-    /// Done as asked.
+    /// Done as requested.
     Done,
     /// Not done.
     Error {
@@ -110,7 +110,7 @@ pub(crate) fn refusal(message: &str) -> ControlReply {
     }
 }
 
-/// Asks the daemon at `socket`, for people: no text of the reply controls a terminal.
+/// Queries the daemon at `socket`, for people: no text of the reply controls a terminal.
 ///
 /// Errors are one line and name the socket.
 pub(crate) fn ask(socket: &Path, request: &ControlRequest) -> anyhow::Result<ControlReply> {

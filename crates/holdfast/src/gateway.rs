@@ -49,17 +49,17 @@ use crate::command::{COMMANDS_MAX, WorkerHandle};
 use check::Severity;
 use control::{Channels, Control, Interfaces};
 use records::Records;
-use station::{Station, StationEdge, TOLD_MAX};
+use station::{REPORTS_MAX, Station, StationEdge};
 use worker::{Worker, WorkerSettings};
 
-/// Runs `holdfast gateway`: the check, or the daemon until it is told to leave.
+/// Runs `holdfast gateway`: the check, or the daemon until a signal stops it.
 ///
 /// Errors: one line each, with what to do about it.
 pub(crate) fn run(args: &GatewayArgs) -> anyhow::Result<()> {
     if args.check {
         return check(&args.settings()?);
     }
-    // First, so that nobody waits for a reader of what is wrong with the settings.
+    // First: errors in the settings are logged, and no thread may wait for a reader of the log.
     crate::log::start(args.log_format)?;
     serve(args.settings()?)
 }
@@ -107,12 +107,12 @@ fn serve(settings: GatewaySettings) -> anyhow::Result<()> {
     };
     // After the devices came up, or their coming up would look like a change.
     let monitor = LinkMonitor::open().context("watching the wireless interface")?;
-    let (tell, told) = tokio::sync::mpsc::channel(TOLD_MAX);
+    let (report, reports) = tokio::sync::mpsc::channel(REPORTS_MAX);
     let channels = Channels {
         listener: socket.try_clone()?,
         signals,
         monitor,
-        told,
+        reports,
     };
     let data_path = announce(&settings, &path, found.len());
     let waker = Waker::new()?;
@@ -130,7 +130,7 @@ fn serve(settings: GatewaySettings) -> anyhow::Result<()> {
     let worker = std::thread::Builder::new()
         .name("packets".into())
         .spawn(move || {
-            let station = of_station.map(|(edge, of)| Station::new(edge, of, tell));
+            let station = of_station.map(|(edge, settings)| Station::new(edge, settings, report));
             let commands = (queue, waker);
             let worker = Worker::new(path, of_worker, records, &found, commands, station);
             // The control thread may have left already.
@@ -154,14 +154,14 @@ fn run_control(
     let result =
         tokio::task::LocalSet::new().block_on(&runtime, control.run(channels, worker_done));
     if result.is_ok() {
-        // It has said that it is done.
+        // The worker has reported its end.
         let _ = worker.join();
         tracing::info!("gateway left");
     }
     result
 }
 
-/// Says in the log what begins; the data path's name.
+/// Logs the start; the data path's name.
 fn announce(settings: &GatewaySettings, path: &DataPath, found: usize) -> &'static str {
     let data_path = match path.interface().kind {
         LayerKind::Ethernet => "tc-tap",
@@ -183,7 +183,7 @@ fn announce(settings: &GatewaySettings, path: &DataPath, found: usize) -> &'stat
 fn worker_settings(settings: &GatewaySettings) -> anyhow::Result<WorkerSettings> {
     let mut core = settings.core.clone();
     core.hash_seed = unpredictable()?;
-    // One that is not there, or of a strange kind, bounds nothing: --check says so.
+    // A missing or strange one limits nothing: --check reports it.
     let wired = settings.wired.as_deref().map(Interface::query);
     Ok(WorkerSettings {
         core,
@@ -195,9 +195,9 @@ fn worker_settings(settings: &GatewaySettings) -> anyhow::Result<WorkerSettings>
 
 /// The records, what a predecessor left, and whether all that is in a file.
 ///
-/// Errors: one line. A file that cannot be opened, or is somebody else's, is a wrong setting.
+/// Errors: one line. A file that cannot be opened, or belongs to another program, is a wrong setting.
 /// A full file system is none: without the gateway each outage costs more than a restart
-/// without records does, so the gateway serves, logs it, and owes nobody anything.
+/// without records does, so the gateway serves, logs it, and acknowledges nothing ahead.
 fn open_records(settings: &GatewaySettings) -> anyhow::Result<(Records, Vec<FlowRecord>)> {
     let path = &settings.state_file;
     let shown = path.display();
@@ -226,7 +226,7 @@ fn open_signal_socket(settings: &GatewaySettings) -> anyhow::Result<Option<std::
     }
     let listen = settings.signals.listen;
     let socket = std::net::UdpSocket::bind(listen).with_context(|| {
-        format!("{listen}: cannot hear the mobiles' signals; name another with --signal-listen")
+        format!("{listen}: cannot receive the mobiles' signals; name another with --signal-listen")
     })?;
     socket.set_nonblocking(true)?;
     Ok(Some(socket))

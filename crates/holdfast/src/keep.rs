@@ -2,8 +2,8 @@
 //! The packet worker of `keep`: one thread, one [`Keeper`], one device. The gateway's and the
 //! mobile's are the same.
 //!
-//! While every link is up the thread sleeps but for its heartbeat. A frame's way in an outage is
-//! [`KeepWorker::read_batch`], then [`Keeper::take`], which sends it or keeps it.
+//! While every link is up the thread sleeps but for its heartbeat. The path of a frame in an outage is
+//! [`KeepWorker::read_batch`], then [`Keeper::take`], which sends or queues it.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -60,7 +60,7 @@ pub(crate) fn start(
     mut settings: KeepSettings,
 ) -> anyhow::Result<Running> {
     if peers == Peers::WholeLink {
-        // There is nobody to share it with.
+        // No other thread shares it.
         settings.peer_bytes_max = settings.bytes_max;
         settings.peer_flows_max = WHOLE_LINK_FLOWS_MAX;
     }
@@ -269,7 +269,7 @@ impl KeepWorker {
         self.edge.path.table().finish(peer, 1);
     }
 
-    /// Packets of peers were seen that are away, or have just come back.
+    /// Packets of peers were seen that are away, or were until now.
     fn see_peers(&mut self) -> io::Result<()> {
         self.announcements.take(&mut self.announced)?;
         while let Some(peer) = self.announced.pop() {
@@ -331,7 +331,7 @@ impl KeepWorker {
         Ok(())
     }
 
-    /// Somebody knows what became of links.
+    /// A report about links has arrived.
     fn handle_link(&mut self, peers: &[PeerId], event: LinkEvent, source: LinkSource) {
         let now = clock();
         for peer in peers {
@@ -343,7 +343,7 @@ impl KeepWorker {
     }
 }
 
-/// Packets of the wire that a frame of so many bytes becomes.
+/// The number of packets on the wire of a frame with this many bytes.
 fn segments(bytes: usize, gso_size: u16) -> u32 {
     match gso_size {
         0 => 1,

@@ -117,7 +117,7 @@ pub(crate) struct LinkArgs {
     /// Log every packet delivered to the MH too
     #[arg(long, requires = "log")]
     pub(crate) log_packets: bool,
-    /// Log queues and state of the link each so many milliseconds, from the start on
+    /// Log queues and state of the link at this interval in milliseconds, from the start on
     #[arg(long, value_name = "MS", requires = "log", value_parser = milliseconds)]
     pub(crate) sample_interval: Option<Duration>,
     /// Write every packet that enters or leaves the link to FILE, in pcapng

@@ -36,7 +36,7 @@ pub(crate) fn format() -> LogFormat {
 }
 
 /// Starts the log. `HOLDFAST_LOG` filters it (`debug`, `holdfast::mobile=trace`); `info`
-/// without it, less what the netlink library says of attributes newer than itself. Its last lines
+/// without it, without the netlink library's warnings about attributes newer than itself. Its last lines
 /// are waited for in [`finish`].
 ///
 /// Errors: there is no thread for it. A log that is started already stays as it is.
@@ -48,7 +48,7 @@ pub(crate) fn start(format: LogFormat) -> io::Result<()> {
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(move || of_log.clone())
-        // They would be printed to standard error, and end the process if nobody reads it any more.
+        // They would be printed to standard error, and end the process if it has no reader any more.
         .log_internal_errors(false);
     let started = match format {
         LogFormat::Text => log.with_ansi(false).try_init(),
@@ -65,7 +65,7 @@ pub(crate) fn start(format: LogFormat) -> io::Result<()> {
             let name = thread.name().unwrap_or("without a name");
             let why = format!("holdfast: thread {name} {panic}{trace}\n");
             if name == lossy::THREAD {
-                // There is nobody else to write it.
+                // No other program writes it.
                 let _ = io::stderr().write_all(why.as_bytes());
             } else {
                 print(&why);
@@ -84,7 +84,7 @@ pub(crate) fn print_error(why: &str) {
 fn print(line: &str) {
     match LOG.get() {
         Some(log) => log.writer.write_surely(line),
-        // A line that nobody can be told is no reason to end in another way.
+        // A line that cannot be written is no reason to end in another way.
         None => drop(io::stderr().write_all(line.as_bytes())),
     }
 }
@@ -97,16 +97,16 @@ pub(crate) fn note_hangup() {
     );
 }
 
-/// Waits until all of the log is written; not for ever, as there may be nobody who reads it.
+/// Waits until all of the log is written; not for ever, as it may have no reader.
 pub(crate) fn finish() {
     if let Some(log) = LOG.get() {
         log.writer.flush_within(LAST_LINES_WITHIN);
     }
 }
 
-/// What stands in the log in place of so many lines.
+/// The line of the log that counts lost lines.
 fn lost_line(format: LogFormat, lines: u64) -> String {
-    const MESSAGE: &str = "lines of the log are lost: nobody read them in time";
+    const MESSAGE: &str = "lines of the log are lost: the reader was too slow";
     let mut time = String::new();
     // Without its time it is a line all the same.
     let _ = SystemTime.format_time(&mut Writer::new(&mut time));

@@ -96,24 +96,23 @@ pub(crate) struct CacheStatus {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum LinkView {
-    /// Nothing said otherwise.
+    /// No report.
     #[default]
     Unknown,
     /// It carries packets.
     Up,
     /// It is about to go.
     GoingDownSoon,
-    /// It carries nothing.
+    /// It delivers nothing.
     Down,
 }
 
-/// Who said so.
+/// What reported the state of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
 pub(crate) enum LinkSource {
-    /// Nobody.
+    /// No report.
     #[default]
-    Nobody,
+    None,
     /// The mobile, sealed.
     Signal,
     /// The gateway's own interface.
@@ -133,14 +132,14 @@ pub(crate) struct MobileStatus {
     pub(crate) addresses: Vec<IpAddr>,
     /// What is believed of its link.
     pub(crate) link: LinkView,
-    /// Who said so.
+    /// What reported it.
     pub(crate) source: LinkSource,
     /// Time since that, in seconds.
     pub(crate) since_s: f64,
     /// The link epoch of its newest signal, 0 without one.
     pub(crate) epoch: u64,
     /// Time since its newest signal, in seconds.
-    pub(crate) heard_s: Option<f64>,
+    pub(crate) signal_age_s: Option<f64>,
     /// Its flows in the table.
     pub(crate) flows: u64,
     /// Bytes kept for it.
@@ -156,7 +155,7 @@ pub(crate) struct FlowStatus {
     pub(crate) fh: SocketAddr,
     /// The mobile host's end.
     pub(crate) mh: SocketAddr,
-    /// The flow's state, in the scheme's words.
+    /// The flow's state, by the scheme's names.
     pub(crate) state: String,
     /// Bytes kept for it.
     pub(crate) cached_bytes: u64,
@@ -178,7 +177,7 @@ pub(crate) struct MobileSessionStatus {
     pub(crate) scheme: Option<String>,
     /// The gateway's signal address.
     pub(crate) gateway: Option<SocketAddr>,
-    /// What was last told of the link.
+    /// The link as last reported.
     pub(crate) link: LinkView,
     /// The link epoch.
     pub(crate) epoch: u64,
@@ -186,9 +185,9 @@ pub(crate) struct MobileSessionStatus {
     pub(crate) acknowledged: bool,
     /// Why the gateway refused it, if it did.
     pub(crate) refused: Option<String>,
-    /// The addresses told to the gateway.
+    /// The addresses reported to the gateway.
     pub(crate) addresses: Vec<IpAddr>,
-    /// What tells of the link.
+    /// The sources that report the link.
     #[serde(default)]
     pub(crate) sources: Vec<SourceStatus>,
     /// Everything that is counted, by name.
@@ -325,10 +324,10 @@ fn mobile_table(mobiles: &[MobileStatus]) -> Table {
         "mobile",
         "addresses",
         "link",
-        "said by",
+        "source",
         "since",
         "epoch",
-        "heard",
+        "last signal",
         "flows",
         "cached",
         "outages",
@@ -341,7 +340,7 @@ fn mobile_table(mobiles: &[MobileStatus]) -> Table {
             word(&mobile.source),
             seconds(mobile.since_s),
             mobile.epoch.to_string(),
-            mobile.heard_s.map_or("never".into(), seconds),
+            mobile.signal_age_s.map_or("never".into(), seconds),
             mobile.flows.to_string(),
             bytes(mobile.cached_bytes),
             mobile.outages.to_string(),
@@ -385,7 +384,7 @@ pub(crate) fn mobile_text(status: &MobileSessionStatus) -> String {
         match &status.refused {
             Some(reason) => format!("REFUSED by the gateway: {reason}"),
             None if status.acknowledged => "acknowledged by the gateway".into(),
-            None if status.gateway.is_none() && status.scheme.is_some() => "told to nobody".into(),
+            None if status.gateway.is_none() && status.scheme.is_some() => "no gateway set".into(),
             None => "not acknowledged yet".into(),
         }
     );
@@ -459,7 +458,7 @@ mod tests {
                 source: LinkSource::Signal,
                 since_s: 0.25,
                 epoch: 12,
-                heard_s: None,
+                signal_age_s: None,
                 flows: 3,
                 cached_bytes: 3 << 20,
                 outages: 11,
@@ -502,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gateway_that_sees_no_packets_says_so() {
+    fn a_gateway_that_sees_no_packets_reports_it() {
         let text = gateway_text(&StatusReply {
             attached: false,
             ..gateway()
@@ -514,7 +513,7 @@ mod tests {
     fn the_json_names_states_as_the_documentation_does() {
         let value = serde_json::to_value(gateway()).expect("it is plain data");
         assert_eq!(value["mobiles"][0]["link"], "going-down-soon");
-        assert_eq!(value["mobiles"][0]["heard_s"], serde_json::Value::Null);
+        assert_eq!(value["mobiles"][0]["signal_age_s"], serde_json::Value::Null);
         assert_eq!(value["flows"]["tracked"], 3);
         let back: StatusReply = serde_json::from_value(value).expect("it came from there");
         assert_eq!(back, gateway());

@@ -145,7 +145,7 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // A terminal that is gone needs nothing.
+        // A closed terminal needs nothing.
         let _ = put(LEAVE);
         let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, &self.before);
     }
@@ -174,7 +174,7 @@ fn quits_within(limit: Duration) -> anyhow::Result<bool> {
         let mut keys = [0; 16];
         let len = rustix::io::read(&input, &mut keys)?;
         let quits = |key: &u8| [b'q', b'Q', CTRL_C, CTRL_D].contains(key);
-        // Readable and nothing to read: the terminal has gone.
+        // Readable and nothing to read: the terminal is closed.
         if len == 0 || keys[..len].iter().any(quits) {
             return Ok(true);
         }
@@ -200,7 +200,7 @@ fn frame(title: &str, text: &str, columns: usize, rows: usize) -> String {
         if row > 0 {
             frame.push_str("\r\n");
         }
-        // What a daemon says moves no cursor.
+        // No text of a daemon moves the cursor.
         frame.extend(line.chars().filter(|char| !char.is_control()).take(columns));
         frame.push_str("\x1b[K");
     }

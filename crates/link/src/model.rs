@@ -2,10 +2,10 @@
 //! One direction of a link as a state machine.
 //!
 //! [`LinkModel::enqueue`] gives it a packet, [`LinkModel::poll_departure`] takes
-//! out what has arrived at the other end, [`LinkModel::poll_timeout`] says when to
+//! out what has arrived at the other end, [`LinkModel::poll_timeout`] gives the time to
 //! ask again. `now` never goes back; a time before the latest one counts as the
 //! latest one. What lies between two calls is worked off in order, so that the
-//! outcome does not depend on how often anybody asks.
+//! outcome does not depend on how often it is called.
 
 mod counters;
 mod progress;
@@ -36,7 +36,7 @@ const IN_FLIGHT_MAX: usize = 1_000_000;
 pub enum Enqueue {
     /// It is in the queue or being sent. It may still be lost.
     Enqueued,
-    /// It is gone.
+    /// It is lost.
     Dropped {
         /// Why.
         reason: DropReason,
@@ -100,7 +100,7 @@ impl<P> LinkModel<P> {
         Self::with_schedule(plan, seed, OutageSchedule::new(&plan.outages, seed))
     }
 
-    /// The same with outages of its own, in place of those of the plan and the
+    /// The same with outages of its own, instead of those of the plan and the
     /// seed: two directions that fail together have equal schedules.
     pub fn with_schedule(plan: &LinkPlan, seed: u64, schedule: OutageSchedule) -> Self {
         let mut link = Self {
@@ -150,7 +150,7 @@ impl<P> LinkModel<P> {
         if self.state == LinkState::Down {
             self.begin_outage(now);
         }
-        if self.carries() {
+        if self.is_up() {
             self.resume_sending(now);
         }
     }
@@ -180,7 +180,7 @@ impl<P> LinkModel<P> {
         &self.plan
     }
 
-    /// Whether the link is up at the latest time it was told.
+    /// Whether the link is up at the latest time given.
     pub fn state(&self) -> LinkState {
         self.state
     }
@@ -231,7 +231,7 @@ impl<P> LinkModel<P> {
             LinkState::Down if self.plan.outage_effect == OutageEffect::Lose => {
                 return self.refuse(DropReason::OutageArrival);
             }
-            LinkState::Up | LinkState::Down if self.carries() && self.sending.is_none() => {
+            LinkState::Up | LinkState::Down if self.is_up() && self.sending.is_none() => {
                 self.queues.pass_turn(station);
                 self.begin_sending(waiting, now);
                 // Without a rate it has been sent already.
@@ -328,7 +328,7 @@ impl<P> LinkModel<P> {
         match self.state {
             LinkState::Up => {
                 self.state = LinkState::Down;
-                if !self.carries() {
+                if !self.is_up() {
                     self.stop_sending(at);
                 }
                 self.begin_outage(at);
@@ -442,11 +442,11 @@ impl<P> LinkModel<P> {
         if self.is_lost_arriving(arrive_at) {
             return self.counters.count_drop(DropReason::OutageInFlight, 1);
         }
-        let place = self
+        let index = self
             .in_flight
             .partition_point(|other| other.arrive_at <= arrive_at);
         self.in_flight.insert(
-            place,
+            index,
             InFlight {
                 waiting,
                 arrive_at,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Outages: the times in which a link carries nothing.
+//! Outages: the times in which a link delivers nothing.
 //!
 //! [`OutageSettings`] is what a user writes, [`OutagePlan`] the same checked and
 //! in nanoseconds, [`OutageSchedule`] the plan with a seed: a pure function from
-//! time to link state that can be asked at any time, in any order. Times are
+//! time to link state that answers for any time, in any order. Times are
 //! since the schedule's start. An outage begins at `begin` and is over at `end`:
 //! at `begin` the link is down, at `end` it is up.
 
@@ -19,7 +19,7 @@ use crate::random::{Part, Stream};
 use plan::Cursor;
 pub use plan::OutagePlan;
 
-/// Whether the link carries anything.
+/// Whether the link delivers anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LinkState {
@@ -153,7 +153,7 @@ pub enum OutageSettings {
 }
 
 /// Outages remembered for questions about the past. Older ones are drawn again
-/// from the seed when somebody asks.
+/// from the seed when needed.
 const REMEMBERED_MAX: usize = 65_536;
 
 /// A plan and a seed: the outages themselves.

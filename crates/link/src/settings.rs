@@ -13,7 +13,7 @@ use crate::priority::Priority;
 use crate::random::Stream;
 use crate::trace::{MBIT_PER_S_MAX, Trace, TraceFormat};
 
-/// Packets that a queue takes unless the settings say otherwise: what a Linux
+/// Packets that a queue takes unless set otherwise: what a Linux
 /// device's queue takes.
 pub const QUEUE_PACKETS_DEFAULT: u32 = 1000;
 
@@ -145,7 +145,7 @@ impl Jitter {
 }
 
 /// Spells in which the propagation delay is a multiple of its own (Liao, Kao and Chien,
-/// 2005: a channel in the bad state for so long in every 10 s).
+/// 2005: a channel in the bad state for this time in every 10 s).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SlowSpells {
@@ -188,7 +188,7 @@ pub struct SlowPlan {
 }
 
 impl SlowPlan {
-    /// What comes on top of the delay of a packet sent so long after the link's clock
+    /// What comes on top of the delay of a packet sent this time after the link's clock
     /// started.
     pub fn more_at(&self, elapsed: Duration) -> Duration {
         let slow = elapsed.checked_sub(self.first).is_some_and(|since| {
@@ -205,7 +205,7 @@ impl SlowPlan {
 pub struct LinkSettings {
     /// A constant rate in Mb/s (10^6 bit/s), of IP packets without framing.
     pub rate_mbit_per_s: Option<f64>,
-    /// A trace's file in place of a constant rate.
+    /// A trace's file instead of a constant rate.
     pub rate_trace: Option<String>,
     /// How traces are written; by the file's name if not given.
     pub trace_format: Option<TraceFormat>,
@@ -514,7 +514,7 @@ mod tests {
             priority_dscp_min: min,
             ..LinkSettings::default()
         };
-        let of = |min, dscp| plan(min).plan().unwrap().priority_of(dscp);
+        let priority = |min, dscp| plan(min).plan().unwrap().priority_of(dscp);
         for (min, dscp, expected) in [
             (Some(40), Some(39), Priority::Ordinary),
             (Some(40), Some(40), Priority::Ahead),
@@ -522,7 +522,7 @@ mod tests {
             (Some(0), None, Priority::Ordinary),
             (None, Some(63), Priority::Ordinary),
         ] {
-            assert_eq!(of(min, dscp), expected, "{min:?} {dscp:?}");
+            assert_eq!(priority(min, dscp), expected, "{min:?} {dscp:?}");
         }
     }
 

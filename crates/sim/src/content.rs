@@ -10,12 +10,12 @@ use std::sync::OnceLock;
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
 
-/// The block repeats after so many bytes: farther than any dictionary reaches.
+/// The block repeats after this many bytes: farther than any dictionary reaches.
 const BLOCK_BYTES: usize = 1 << 20;
 /// The longest payload; the block goes on beyond its end by so much.
 const PAYLOAD_BYTES_MAX: usize = 1 << 16;
-/// Words of the text's language.
-const WORDS: usize = 3_000;
+/// Size of the text's vocabulary.
+const VOCABULARY: usize = 3_000;
 
 /// A kind of payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub enum ContentKind {
     /// A length alone: nothing that could be compressed.
     #[default]
     Bulk,
-    /// Prose: words of one language, the frequent ones short.
+    /// Prose: one language, the frequent terms short.
     Text,
     /// Something like an executable: code of few instructions, tables, names.
     Binary,
@@ -55,9 +55,9 @@ fn block_of(add: fn(&mut ChaCha8Rng, &mut Vec<u8>)) -> Vec<u8> {
     block
 }
 
-/// A number below `limit`, small ones more often: about as frequent as 1 in its place (Zipf).
+/// A number below `limit`, small ones more often: about as frequent as 1 in its rank (Zipf).
 fn zipf(rng: &mut ChaCha8Rng, limit: usize) -> usize {
-    // The exponent of a log-uniform number, and a place within it.
+    // The exponent of a log-uniform number, and a rank within it.
     let exponent = rng.next_u32() % limit.ilog2().max(1);
     let within = rng.next_u32() as usize % (1 << exponent);
     ((1 << exponent) + within - 1).min(limit - 1)
@@ -66,7 +66,7 @@ fn zipf(rng: &mut ChaCha8Rng, limit: usize) -> usize {
 fn text(rng: &mut ChaCha8Rng, out: &mut Vec<u8>) {
     // Letters about as often as in English.
     const LETTERS: &[u8] = b"eeeeeetttttaaaaooooiiiinnnnsssshhhrrrdddlluucmwfgypbvk";
-    let words: Vec<Vec<u8>> = (0..WORDS)
+    let vocabulary: Vec<Vec<u8>> = (0..VOCABULARY)
         .map(|rank| {
             let len = 2 + rank.max(1).ilog2() / 2 + rng.next_u32() % 5;
             let letter = |_| LETTERS[rng.next_u32() as usize % LETTERS.len()];
@@ -75,7 +75,7 @@ fn text(rng: &mut ChaCha8Rng, out: &mut Vec<u8>) {
         .collect();
     let mut column = 0;
     while out.len() < BLOCK_BYTES {
-        let word = &words[zipf(rng, WORDS)];
+        let word = &vocabulary[zipf(rng, VOCABULARY)];
         out.extend_from_slice(word);
         column += word.len() + 1;
         out.extend_from_slice(match rng.next_u32() % 14 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The way in: a chain of links between fixed and mobile hosts, what is sent over it,
+//! An experiment: a chain of links between fixed and mobile hosts, what is sent over it,
 //! and what came of it.
 //!
 //! ```
@@ -135,9 +135,9 @@ pub struct GatewayPlan {
     /// The hop that is its wireless side, counted from the FH; it stands before it.
     /// Usually the last.
     pub before_hop: usize,
-    /// Who tells it of outages of that hop, if anybody does.
+    /// What reports outages of that hop to it, if anything does.
     pub signal: Option<LinkSignal>,
-    /// At these times a new engine takes the place of the old one, with the records
+    /// At these times a new engine replaces the old one, with the records
     /// that the old one left (a crash and a restart).
     pub restarts: Vec<Duration>,
     /// The DSCP of what it resends ahead of ordinary traffic, 0 to 63; none: as its
@@ -149,7 +149,7 @@ pub struct GatewayPlan {
 }
 
 impl GatewayPlan {
-    /// In front of the last hop, told of outages by nobody.
+    /// In front of the last hop, without reports of outages.
     pub fn before_last(settings: Settings, hops: &[Hop]) -> Self {
         Self {
             settings,
@@ -163,7 +163,7 @@ impl GatewayPlan {
 }
 
 /// What the MHs do for their own flows (`holdfast_core::mobile_host`, the very same as in
-/// `holdfast mobile`), and what they hear of their link, the last hop.
+/// `holdfast mobile`), and the reports about their link, the last hop.
 #[derive(Clone, Copy, Debug)]
 pub struct MobilePlan {
     /// The machine's settings, the scheme among them.
@@ -288,8 +288,8 @@ impl Experiment {
         build::run(self, Instant::ZERO + self.limit, observer, &|| false).0
     }
 
-    /// As [`Self::run_observed`]; none if `interrupted`, asked every some thousand events,
-    /// has said so.
+    /// As [`Self::run_observed`]; none if `interrupted`, called every some thousand events,
+    /// returns true.
     ///
     /// # Panics
     /// As [`Self::run`].

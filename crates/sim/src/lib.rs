@@ -4,19 +4,19 @@
 //!
 //! # In
 //!
-//! An [`Experiment`] says everything that a run depends on: hops from the FHs to the
+//! An [`Experiment`] has everything that a run depends on: hops from the FHs to the
 //! MHs, outages (part of the links), the gateway with its scheme, the transfers with the
 //! TCP settings of both ends ([`Preset`] names those of the papers), cross traffic, a
 //! seed, a limit. [`Experiment::run`] gives an [`Outcome`];
 //! [`Experiment::run_observed`] shows an [`Observer`] each packet on each link with its
 //! time, from which [`Packet::to_bytes`] makes a frame for a trace. What a chain cannot
-//! say can be built with a [`Network`] of any shape.
+//! describe can be built with a [`Network`] of any shape.
 //!
 //! # Inside
 //!
 //! One [queue of events](event) in virtual nanoseconds, ties in the order in which they
 //! were entered. Nothing reads a clock, iterates a hash map or draws from anything but
-//! the seed. A segment carries no bytes, but says which bytes it would carry
+//! the seed. A segment carries no bytes, but the range of those that it would carry
 //! ([`packet`]); the receiver compares them with their sequence numbers.
 //!
 //! In the order of a segment's way: [`tcp`] (a host's connection makes it), [`network`]

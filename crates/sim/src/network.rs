@@ -36,7 +36,7 @@ use compression::{MobileDecompression, Payloads};
 use gateway::GatewayNode;
 pub use gateway::{GatewayRole, LinkSignal};
 pub use graph::MediumPlan;
-use handoff::{MobileWord, Stations};
+use handoff::{MobileMessage, Stations};
 use mobile::MobileNode;
 pub use mobile::MobileRole;
 use traffic::Source;
@@ -63,9 +63,9 @@ enum Event {
     Open(u32),
     /// An engine's timer.
     Engine(u32),
-    /// An engine is told of a link.
-    Word(u32, LinkState),
-    /// An engine hears that its link goes down at this time.
+    /// Report of a link to an engine.
+    LinkReport(u32, LinkState),
+    /// Warning to an engine: its link goes down at this time.
     Warning(u32, Instant),
     /// An engine is replaced.
     Restart(u32),
@@ -73,11 +73,11 @@ enum Event {
     Source(u32),
     /// A way through the network becomes another one.
     Change(u32),
-    /// The mobile says to an engine's station where it is.
-    MobileWord(u32, MobileWord),
-    /// A moving host hears of its link.
+    /// The mobile registers at an engine's station.
+    MobileMessage(u32, MobileMessage),
+    /// Report of a link to a moving host.
     MobileLink(u32, LinkState),
-    /// A moving host hears that its link goes at this time.
+    /// Warning to a moving host: its link goes down at this time.
     MobileWarning(u32, Instant),
     /// A moving host's machine has something to do.
     MobileTimer(u32),
@@ -94,7 +94,7 @@ enum Event {
 /// What hosts give their packets: best effort (RFC 2474, 4.1).
 const DSCP_DEFAULT: u8 = 0;
 
-/// What a medium carries: a packet, and the direction that it goes in.
+/// What a medium transports: a packet, and its direction.
 #[derive(Clone, Copy, Debug)]
 struct Carried {
     packet: Packet,
@@ -219,7 +219,7 @@ impl Network {
         self.slots.iter().all(closed)
     }
 
-    /// Works off events up to and at `until`, or until `stop` says so.
+    /// Works off events up to and at `until`, or until `stop` is true.
     pub fn run(
         &mut self,
         until: Instant,
@@ -273,7 +273,7 @@ impl Network {
                 slot.connection.open(self.now, &mut out);
                 self.send_all(id, out, observer);
             }
-            Event::Word(id, state) => self.tell_engine(id, state, observer),
+            Event::LinkReport(id, state) => self.notify_engine(id, state, observer),
             Event::Warning(id, begins) => self.warn_engine(id, begins, observer),
             Event::Restart(id) => self.restart_engine(id),
             Event::Source(id) => self.handle_source(id, observer),
@@ -293,7 +293,7 @@ impl Network {
         let now = self.now;
         let medium = &mut self.media[id as usize];
         if medium.scheduled != Some(now) {
-            // Another one took its place.
+            // Another one replaced it.
             return;
         }
         medium.scheduled = None;
@@ -381,11 +381,11 @@ impl Network {
             Body::Tcp(tcp) => {
                 let ports = (tcp.segment.to.port, tcp.segment.from.port);
                 let table = &self.nodes[node.0 as usize].ports;
-                let place = table.partition_point(|entry| (entry.0, entry.1) < ports);
-                let Some(&(own, its, id)) = table.get(place) else {
+                let index = table.partition_point(|entry| (entry.0, entry.1) < ports);
+                let Some(&(own, peer, id)) = table.get(index) else {
                     return;
                 };
-                if (own, its) != ports {
+                if (own, peer) != ports {
                     return;
                 }
                 if !packet.corrupted {
@@ -414,7 +414,7 @@ impl Network {
         self.send_all(id, out, observer);
     }
 
-    /// What a connection has said goes out; what it waits for is entered.
+    /// Sends a connection's segments; enters its deadlines.
     fn send_all(&mut self, id: u32, mut out: Vec<Packet>, observer: &mut dyn Observer) {
         let now = self.now;
         let slot = &mut self.slots[id as usize];
@@ -432,7 +432,7 @@ impl Network {
             && slot.is_dead()
             && self.slots[receiver.0 as usize].settle()
         {
-            // Whoever is to send the rest has given up.
+            // The end that should send the rest has given up.
             self.undelivered -= 1;
         }
         let content = self.slots[id as usize].content;
@@ -469,11 +469,11 @@ impl Network {
         mix(u64::from(link.0) << 8 | kind);
         match &packet.body {
             Body::Tcp(tcp) => {
-                let its = &tcp.segment;
-                mix(u64::from(its.seq.get()) << 32 | u64::from(its.ack.get()));
-                mix(u64::from(its.payload_len) << 32
-                    | u64::from(its.window) << 16
-                    | u64::from(its.flags.0));
+                let segment = &tcp.segment;
+                mix(u64::from(segment.seq.get()) << 32 | u64::from(segment.ack.get()));
+                mix(u64::from(segment.payload_len) << 32
+                    | u64::from(segment.window) << 16
+                    | u64::from(segment.flags.0));
             }
             Body::Datagram { source, number, .. } => mix(u64::from(*source) << 48 ^ number),
         }

@@ -30,7 +30,7 @@ pub trait Observer {
         let _ = (link, event, packet, now);
     }
 
-    /// A link has gone or come.
+    /// A link has changed its state.
     fn on_link_state(&mut self, link: LinkId, state: LinkState, now: Instant) {
         let _ = (link, state, now);
     }
@@ -41,7 +41,7 @@ pub trait Observer {
     }
 }
 
-/// Nobody watches.
+/// Observes nothing.
 impl Observer for () {
     fn wants_packets(&self) -> bool {
         false

@@ -86,7 +86,7 @@ pub struct TransferOutcome {
 /// What followed one outage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stall {
-    /// The link was back.
+    /// Link up.
     pub link_up_at: Instant,
     /// Until the first new byte at the receiver; until the next outage or the end of
     /// the run if none came.

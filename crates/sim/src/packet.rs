@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Packets of the simulation: headers as values, payload as a place in a stream.
+//! Packets of the simulation: headers as values, payload as a range of a stream.
 //!
-//! A TCP segment carries no bytes but says which bytes it would carry: those of
+//! A TCP segment carries no bytes but the range that it would carry: those of
 //! [`Origin::stream`] from [`Origin::offset`]. The receiver compares that with what the
-//! sequence number says; a byte that stands where another one belongs is seen.
+//! sequence number; a misplaced byte is detected.
 
 use holdfast_core::{Made, Payload, Resend};
 use holdfast_wire::{Endpoint, Flags, Options, SackBlocks, Segment, SeqNum};
@@ -44,7 +44,7 @@ pub struct TcpPacket {
     pub repeated: bool,
     /// What the bytes are, as far as it matters.
     pub content: ContentKind,
-    /// The number of the compressed payload that it carries in place of the bytes.
+    /// The number of the compressed payload that it carries instead of the bytes.
     pub wire: Option<u32>,
 }
 
@@ -123,7 +123,7 @@ impl Packet {
         }
     }
 
-    /// The packet with these SACK blocks in place of its own. The daemon leaves NOPs where
+    /// The packet with these SACK blocks instead of its own. The daemon leaves NOPs where
     /// others were; here the packet is shorter by as much.
     pub(crate) fn with_sack(&self, sack: SackBlocks) -> Self {
         let mut packet = *self;
@@ -133,7 +133,7 @@ impl Packet {
         packet
     }
 
-    /// The packet with this ACK and window in place of its own.
+    /// The packet with this ACK and window instead of its own.
     pub(crate) fn with_ack(&self, ack: SeqNum, window: u16) -> Self {
         let mut packet = *self;
         if let Body::Tcp(tcp) = &mut packet.body {
@@ -266,7 +266,7 @@ pub(crate) fn options_len(options: &Options) -> u32 {
         len += 4;
     }
     if options.sack_permitted {
-        // Two bytes; they take the place of the NOPs before timestamps.
+        // Two bytes; they replace the NOPs before timestamps.
         len += if options.timestamps.is_some() { 0 } else { 4 };
     }
     if options.timestamps.is_some() {

@@ -2,7 +2,7 @@
 //! A TCP host's connection, sans-IO.
 //!
 //! [`Connection`] is one end. It is given segments and the time and leaves segments to
-//! be sent; it never waits. `handle_*` are inputs, [`Connection::poll_timeout`] says
+//! be sent; it never waits. `handle_*` are inputs, [`Connection::poll_timeout`] gives
 //! when to call [`Connection::handle_timeout`]. The variables have the names of RFC 9293
 //! (`snd.una`, `rcv.nxt`, ...), but 64 bits: they count from the SYN, which is 0, so
 //! that the first byte of a stream is 1. Sequence numbers of 32 bits exist in segments
@@ -10,8 +10,8 @@
 //!
 //! By file, in the order of a transfer: `handshake`, `output` (what may be sent),
 //! `receive` (data in, ACKs out), `ack` (ACKs in), `congestion` (windows), `recovery`
-//! (losses that duplicate ACKs tell), `scoreboard` (RFC 6675's sets), `timeout` (losses
-//! that silence tells, persist), `rto` (how long silence may last),
+//! (losses found by duplicate ACKs), `scoreboard` (RFC 6675's sets), `timeout` (losses
+//! found by silence, persist), `rto` (how long silence may last),
 //! `mobile` (M-TCP at a host whose link goes and comes), `lccwe` (LC and CWE at such a
 //! host).
 //!

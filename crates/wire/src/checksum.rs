@@ -38,15 +38,15 @@ impl Sum {
         }
         // Eight bytes a step: the carry out of 64 bits is folded in later.
         let mut wide: u128 = 0;
-        let mut words = bytes.chunks_exact(8);
-        for word in &mut words {
+        let mut eights = bytes.chunks_exact(8);
+        for word in &mut eights {
             wide += u128::from(u64::from_be_bytes(word.try_into().unwrap_or_default()));
         }
         while wide >> 16 != 0 {
             wide = (wide >> 16) + (wide & 0xffff);
         }
         self.total += wide as u64;
-        let mut pairs = words.remainder().chunks_exact(2);
+        let mut pairs = eights.remainder().chunks_exact(2);
         for pair in &mut pairs {
             self.total += u64::from(u16::from_be_bytes([pair[0], pair[1]]));
         }

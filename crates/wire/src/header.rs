@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The headers of a frame, copied to be changed: for segments sent again from a
+//! The headers of a frame, copied to be changed: for retransmissions from a
 //! cache and for ACKs of our own.
 
 use crate::checksum::Sum;
@@ -127,7 +127,7 @@ impl Header {
     }
 
     /// Sets the lengths in the IP header for `payload_len` bytes of payload, and an
-    /// IPv4 header's checksum. `false` if no IP packet can be so long.
+    /// IPv4 header's checksum. `false` if no IP packet has that length.
     pub fn set_payload_len(&mut self, payload_len: usize) -> bool {
         let ip = self.ip_offset();
         let total = self.network_len() + payload_len;
@@ -156,9 +156,9 @@ impl Header {
                 |at: usize| -> [u8; 4] { self.bytes[at..at + 4].try_into().unwrap_or_default() };
             (word(ip + 12).into(), word(ip + 16).into())
         } else {
-            let words =
+            let address =
                 |at: usize| -> [u8; 16] { self.bytes[at..at + 16].try_into().unwrap_or_default() };
-            (words(ip + 8).into(), words(ip + 24).into())
+            (address(ip + 8).into(), address(ip + 24).into())
         }
     }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Bytes to TCP segments and back.
 //!
-//! No clock, no I/O, no allocation: views of bytes that somebody else holds,
+//! No clock, no I/O, no allocation: views of bytes that the caller holds,
 //! and plain values.
 //!
 //! - [`parse()`] reads a frame into a [`Segment`] (values) and a [`Layout`] (where

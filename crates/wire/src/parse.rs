@@ -34,7 +34,7 @@ pub enum NotTcp {
 /// Reads the segment in `frame`, whose IP header begins at `ip`.
 ///
 /// # Errors
-/// [`NotTcp`] says what it is instead. No input panics.
+/// [`NotTcp`] names what it is instead. No input panics.
 pub fn parse(frame: &[u8], ip: usize) -> Result<(Segment, Layout), NotTcp> {
     let packet = frame.get(ip..).ok_or(NotTcp::Malformed)?;
     let slice = IpSlice::from_slice(packet).map_err(|_| NotTcp::Malformed)?;

@@ -139,7 +139,7 @@ pub struct Options {
     pub others: bool,
 }
 
-/// What a TCP segment says, less its payload.
+/// A TCP segment's values, without its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
     /// Who sent it.

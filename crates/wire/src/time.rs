@@ -6,7 +6,7 @@ pub use core::time::Duration;
 
 /// A point in time, in nanoseconds since a start that the caller chose.
 ///
-/// Nothing in the sans-IO crates reads a clock; whoever drives them says what
+/// Nothing in the sans-IO crates reads a clock; the caller gives them the
 /// time it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(u64);

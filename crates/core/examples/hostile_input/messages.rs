@@ -291,7 +291,7 @@ impl Stations {
                     records,
                 }
             }
-            1 => Message::StateHeard {
+            1 => Message::StateReceived {
                 mobile,
                 epoch,
                 number,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What a buffering station keeps of one mobile's packets: the newest, within a limit.
 //!
-//! Found by flow: what a mobile with thousands of flows has here is gone through once, not
+//! Found by flow: the buffer of a mobile with thousands of flows is read once, not
 //! once for each of them.
 
 use core::time::Duration;
@@ -12,7 +12,7 @@ use holdfast_wire::{Instant, SeqNum};
 use super::Copied;
 use crate::{Direction, FlowKey};
 
-/// Bytes that a packet takes beside itself: its segment's values, the places in both maps and
+/// Bytes that a packet takes beside itself: its segment's values, its entries in both maps and
 /// what the allocator adds.
 const ENTRY_BYTES: usize = 320;
 
@@ -54,7 +54,7 @@ impl<C: Copied> Buffer<C> {
         self.entries.len()
     }
 
-    /// Bytes that a packet of so many takes.
+    /// Bytes that a packet of this length takes.
     pub(super) const fn taken_by(bytes: usize) -> usize {
         bytes + ENTRY_BYTES
     }
@@ -133,7 +133,7 @@ impl<C: Copied> Buffer<C> {
                 taken.push(copy);
             }
         }
-        taken.sort_by_key(|copy| place(copy.segment().seq, una));
+        taken.sort_by_key(|copy| distance(copy.segment().seq, una));
         taken.extend(empty);
         taken
     }
@@ -191,7 +191,7 @@ impl<C: Copied> Buffer<C> {
     ) -> Vec<(SeqNum, SeqNum)> {
         let beside = beside.iter().copied();
         let mut ranges: Vec<(SeqNum, SeqNum)> = self.ranges(key).chain(beside).collect();
-        ranges.sort_by_key(|range| place(range.0, from));
+        ranges.sort_by_key(|range| distance(range.0, from));
         let (mut at, mut gaps) = (from, Vec::new());
         for (seq, end) in ranges {
             if !at.before(to) {
@@ -235,6 +235,6 @@ impl<C: Copied> Buffer<C> {
 }
 
 /// Where a number lies around `centre`: an order without end on the circle.
-const fn place(seq: SeqNum, centre: SeqNum) -> u32 {
+const fn distance(seq: SeqNum, centre: SeqNum) -> u32 {
     seq.get().wrapping_sub(centre.get()) ^ (1 << 31)
 }

@@ -10,9 +10,9 @@
 //! ```
 //!
 //! XChaCha20-Poly1305 with the header in clear as associated data and a random nonce, as the
-//! link signals. Each run of a station has an incarnation of its own, random. What carries
-//! the receiver's was made for this run of it; the counter tells repetitions. Who does not
-//! know the other's incarnation yet, or an old one, gets a greeting: an empty body with the
+//! link signals. Each run of a station has an incarnation of its own, random. A datagram with
+//! the receiver's was made for this run of it; the counter finds repetitions. A station without
+//! the other's present incarnation gets a hello: an empty body with the
 //! own one, and the asker's as proof that it is fresh. So no recorded message replays, and no
 //! clock or disk is needed. Copies for a group carry the sender's incarnation alone: one
 //! that is not known, or a counter that has come before, is not taken. A receiver that has
@@ -81,7 +81,7 @@ pub enum Refused {
     BadSeal,
     /// Not from a neighbour.
     Stranger,
-    /// It has come before, or is too old to tell.
+    /// It has come before, or is too old to decide.
     Replayed,
     /// Made for an earlier run of this station, or by an unknown run of a neighbour: a
     /// [`Channel::greeting`] for this one is due.
@@ -134,8 +134,8 @@ const RETIRED_MAX: usize = 64;
 struct Acquaintance {
     incarnation: Incarnation,
     retired: VecDeque<Incarnation>,
-    /// Who asked last without knowing this station's run: a greeting proves itself to it.
-    asked: Incarnation,
+    /// The last sender without this station's incarnation: a hello proves itself to it.
+    hello_for: Incarnation,
     unicast: ReplayWindow,
     group: ReplayWindow,
     /// The counter of the newest datagram to it.
@@ -173,7 +173,7 @@ pub struct Channel {
 }
 
 impl Channel {
-    /// A station that knows nobody's incarnation yet. `incarnation` is random, and 1 if 0 is
+    /// A station that knows no other's incarnation yet. `incarnation` is random, and 1 if 0 is
     /// given.
     pub fn new(key: MobileKey, incarnation: Incarnation, peers: Peers) -> Self {
         Self {
@@ -243,9 +243,13 @@ impl Channel {
         let (theirs, counter) = match self.known.get_mut(usize::from(to.0)) {
             Some(known) => {
                 known.sent += 1;
-                let asked = core::mem::take(&mut known.asked);
-                let greets = head.is_empty() && asked != 0;
-                let theirs = if greets { asked } else { known.incarnation };
+                let hello_for = core::mem::take(&mut known.hello_for);
+                let is_hello = head.is_empty() && hello_for != 0;
+                let theirs = if is_hello {
+                    hello_for
+                } else {
+                    known.incarnation
+                };
                 (theirs, known.sent)
             }
             None => (0, 0),
@@ -273,7 +277,7 @@ impl Channel {
         datagram
     }
 
-    /// What a datagram from `from` says.
+    /// The content of a datagram from `from`.
     ///
     /// Errors: it changes nothing; [`Refused::Unacquainted`] asks for a greeting.
     pub fn open(&mut self, datagram: &[u8], from: SocketAddr) -> Result<Incoming, Refused> {
@@ -309,7 +313,7 @@ impl Channel {
             Path::Group => self.take_from_group(peer, theirs, counter)?,
             Path::Station => {
                 if ours != self.incarnation {
-                    self.known[usize::from(peer.0)].asked = theirs;
+                    self.known[usize::from(peer.0)].hello_for = theirs;
                     return Err(Refused::Unacquainted(peer));
                 }
                 let news = self.take_from_station(peer, theirs, counter)?;

@@ -12,7 +12,9 @@ use super::message::{Message, Outcome};
 use super::mobile::{Asking, Mobile, Owner, Sync, Wanted, answered};
 use super::peers::PeerId;
 use super::transfer::{Receiving, Sending};
-use super::{Arrival, Copied, FlowState, HandoffAction, HandoffSettings, Role, StationId, Way};
+use super::{
+    Arrival, Copied, Disposition, FlowState, HandoffAction, HandoffSettings, Role, StationId,
+};
 use crate::FlowKey;
 use crate::signal::{KeyId, LinkNotice, LinkNoticeKind};
 
@@ -116,7 +118,7 @@ impl<C: Copied> Handoff<C> {
         }
     }
 
-    /// What a mobile says of its link here: that it is here, or will be gone soon.
+    /// A mobile's report about its link here: up here, or down soon.
     pub fn handle_notice(&mut self, notice: &LinkNotice, now: Instant, actions: &mut Actions<C>) {
         match notice.kind {
             LinkNoticeKind::Registered | LinkNoticeKind::Up => {
@@ -159,8 +161,8 @@ impl<C: Copied> Handoff<C> {
                 let part = (number, count, &records[..]);
                 self.handle_state(from, mobile, epoch, part, now, actions);
             }
-            Message::StateHeard { epoch, number, .. } => {
-                self.handle_state_heard(from, mobile, epoch, number, now, actions);
+            Message::StateReceived { epoch, number, .. } => {
+                self.handle_state_received(from, mobile, epoch, number, now, actions);
             }
             Message::Want {
                 flow,
@@ -179,7 +181,7 @@ impl<C: Copied> Handoff<C> {
         self.schedule(mobile);
     }
 
-    fn handle_state_heard(
+    fn handle_state_received(
         &mut self,
         from: PeerId,
         key: KeyId,
@@ -189,8 +191,8 @@ impl<C: Copied> Handoff<C> {
         actions: &mut Actions<C>,
     ) {
         if let Some(known) = self.mobiles.get_mut(&key) {
-            for (to, of, sending) in &mut known.sendings {
-                if *to == from && *of == epoch {
+            for (to, sent_epoch, sending) in &mut known.sendings {
+                if *to == from && *sent_epoch == epoch {
                     sending.acknowledge(number);
                 }
             }
@@ -198,7 +200,7 @@ impl<C: Copied> Handoff<C> {
         }
     }
 
-    /// A neighbour has started anew: it is told which mobiles it had.
+    /// A neighbour has restarted: it is notified which mobiles it had.
     pub fn handle_restart(&self, peer: PeerId, actions: &mut Actions<C>) {
         let had = self.mobiles.values();
         let had = had.filter(|one| one.claimed_by == Some(peer) && one.owner != Owner::Me);
@@ -247,25 +249,25 @@ impl<C: Copied> Handoff<C> {
         let Some(mobile) = key.and_then(|key| self.mobiles.get(key)) else {
             return Arrival {
                 copy: None,
-                way: Way::Deliver,
+                disposition: Disposition::Deliver,
             };
         };
         let copy = mobile
             .has_members(now)
             .then(|| (mobile.key, self.settings.group_of(mobile.key)));
-        let way = match mobile.role() {
-            Role::Synchronising => Way::Keep(mobile.key),
-            Role::Forwarding => Way::Deliver,
-            // Nobody is known to have it: plain forwarding.
-            _ if mobile.elsewhere(now).is_none() => Way::Deliver,
-            Role::Buffering => Way::Keep(mobile.key),
-            Role::Idle => Way::Elsewhere,
+        let disposition = match mobile.role() {
+            Role::Synchronising => Disposition::Keep(mobile.key),
+            Role::Forwarding => Disposition::Deliver,
+            // No owner is known: plain forwarding.
+            _ if mobile.elsewhere(now).is_none() => Disposition::Deliver,
+            Role::Buffering => Disposition::Keep(mobile.key),
+            Role::Idle => Disposition::Elsewhere,
         };
-        Arrival { copy, way }
+        Arrival { copy, disposition }
     }
 
     /// All of these may be kept. Ask before [`keep`](Self::keep) for a packet of
-    /// [`Way::Keep`]: what has no room goes to the engine at once, for a limit drops nothing
+    /// [`Disposition::Keep`]: what has no room goes to the engine at once, for a limit drops nothing
     /// that a mobile is here for. True of a mobile that is elsewhere: it gets them there.
     pub fn has_room(&self, mobile: KeyId, copies: &[C]) -> bool {
         let here = self.mobiles.get(&mobile);
@@ -280,7 +282,7 @@ impl<C: Copied> Handoff<C> {
             && self.buffered_bytes + bytes <= self.settings.buffer_bytes_max
     }
 
-    /// Keeps a packet: one of [`Way::Keep`], or what the engine has let go of.
+    /// Buffers a packet: one of [`Disposition::Keep`], or one that the engine has released.
     pub fn keep(&mut self, mobile: KeyId, copy: C, now: Instant) {
         let Some(known) = self.mobiles.get_mut(&mobile) else {
             return;
@@ -369,7 +371,10 @@ impl<C: Copied> Handoff<C> {
         }
         for address in addresses {
             if let Some(other) = self.by_address.insert(*address, key)
-                && let Some(other) = self.mobiles.get_mut(&other).filter(|of| of.key != key)
+                && let Some(other) = self
+                    .mobiles
+                    .get_mut(&other)
+                    .filter(|other| other.key != key)
             {
                 other.addresses.retain(|one| one != address);
             }

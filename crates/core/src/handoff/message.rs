@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What stations say to one another, as values and as bytes.
+//! The messages between stations, as values and as bytes.
 
 use core::fmt;
 use core::net::IpAddr;
@@ -16,7 +16,7 @@ use crate::signal::{ADDRESSES_MAX, KeyId};
 pub enum Outcome {
     /// The mobile was not there.
     NotHere,
-    /// It was there; the state of its flows follows in so many datagrams.
+    /// It was there; the state of its flows follows in this many datagrams.
     Yielded {
         /// Datagrams of the transfer.
         datagrams: u16,
@@ -64,7 +64,7 @@ impl Outcome {
 /// A message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
-    /// My role for a mobile; said again and again while I have one.
+    /// My role for a mobile; repeated while I have one.
     Status {
         /// Whose.
         mobile: KeyId,
@@ -74,7 +74,7 @@ pub enum Message {
         station: StationId,
         /// The role.
         role: Role,
-        /// Of a forwarding station: buffer for so long, ms; 0: there is no need.
+        /// Of a forwarding station: buffer for this time, ms; 0: there is no need.
         prepare_ms: u32,
         /// The mobile's addresses.
         addresses: Vec<IpAddr>,
@@ -90,13 +90,13 @@ pub enum Message {
         /// The mobile's addresses.
         addresses: Vec<IpAddr>,
     },
-    /// I have heard your take-over.
+    /// I have received your take-over.
     Answer {
         /// Whose.
         mobile: KeyId,
         /// The take-over's epoch.
         epoch: u64,
-        /// What it met.
+        /// Its outcome.
         outcome: Outcome,
     },
     /// The state of some flows.
@@ -113,7 +113,7 @@ pub enum Message {
         records: Vec<u8>,
     },
     /// I have that datagram.
-    StateHeard {
+    StateReceived {
         /// Whose.
         mobile: KeyId,
         /// The take-over's epoch.
@@ -125,7 +125,7 @@ pub enum Message {
     Want {
         /// Whose.
         mobile: KeyId,
-        /// Of which flow.
+        /// The flow.
         flow: FlowKey,
         /// The first byte.
         from: SeqNum,
@@ -136,14 +136,14 @@ pub enum Message {
     Given {
         /// Whose.
         mobile: KeyId,
-        /// Of which flow.
+        /// The flow.
         flow: FlowKey,
         /// The first byte.
         from: SeqNum,
         /// The byte after the last.
         to: SeqNum,
     },
-    /// Before you started anew the mobile was at your station, as far as I have heard.
+    /// Before you restarted the mobile was at your station, as far as I know.
     Yours {
         /// Whose.
         mobile: KeyId,
@@ -181,7 +181,7 @@ const STATUS: u8 = 1;
 const TAKE_OVER: u8 = 2;
 const ANSWER: u8 = 3;
 const STATE: u8 = 4;
-const STATE_HEARD: u8 = 5;
+const STATE_RECEIVED: u8 = 5;
 const WANT: u8 = 6;
 const GIVEN: u8 = 7;
 const YOURS: u8 = 8;
@@ -222,7 +222,7 @@ impl Message {
             | Self::TakeOver { mobile, .. }
             | Self::Answer { mobile, .. }
             | Self::State { mobile, .. }
-            | Self::StateHeard { mobile, .. }
+            | Self::StateReceived { mobile, .. }
             | Self::Want { mobile, .. }
             | Self::Given { mobile, .. }
             | Self::Yours { mobile, .. } => *mobile,
@@ -259,7 +259,7 @@ impl Message {
                 w.u16(*count);
                 w.0.extend_from_slice(records);
             }
-            Self::StateHeard { epoch, number, .. } => {
+            Self::StateReceived { epoch, number, .. } => {
                 w.u64(*epoch);
                 w.u16(*number);
             }
@@ -284,7 +284,7 @@ impl Message {
             Self::TakeOver { .. } => TAKE_OVER,
             Self::Answer { .. } => ANSWER,
             Self::State { .. } => STATE,
-            Self::StateHeard { .. } => STATE_HEARD,
+            Self::StateReceived { .. } => STATE_RECEIVED,
             Self::Want { .. } => WANT,
             Self::Given { .. } => GIVEN,
             Self::Yours { .. } => YOURS,
@@ -344,7 +344,7 @@ impl Message {
                 count: r.u16()?,
                 records: r.take(r.0.len())?.to_vec(),
             },
-            STATE_HEARD => Self::StateHeard {
+            STATE_RECEIVED => Self::StateReceived {
                 mobile,
                 epoch: r.u64()?,
                 number: r.u16()?,
@@ -444,7 +444,7 @@ mod tests {
                 count: 4,
                 records: vec![0, 1, 9],
             },
-            Message::StateHeard {
+            Message::StateReceived {
                 mobile,
                 epoch,
                 number: 3,

@@ -17,16 +17,16 @@ use crate::signal::KeyId;
 /// Who has a mobile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Owner {
-    /// Nobody that is known.
+    /// No known station.
     #[default]
-    Nobody,
+    Unknown,
     /// This station.
     Me,
-    /// A neighbour that has said so lately.
+    /// A neighbour that has reported so lately.
     Peer(PeerId),
 }
 
-/// Something asked of several neighbours, again and again until each has answered.
+/// A request to several neighbours, repeated until each has answered.
 #[derive(Clone, Debug)]
 pub(super) struct Asking {
     pub unanswered: Vec<PeerId>,
@@ -92,8 +92,8 @@ pub(super) struct Mobile<C> {
     pub came_with: u64,
     /// The neighbour whose claim `claim` is, however long it has been silent.
     pub claimed_by: Option<PeerId>,
-    /// It went on before the station before this one had told all of its flows.
-    pub was_told_in_part: bool,
+    /// It moved on before the old station had sent the state of all of its flows.
+    pub has_partial_state: bool,
     /// What is kept until then is kept from the front: the station that has the mobile now
     /// may ask for what the engine here had cached.
     pub front_until: Instant,
@@ -111,9 +111,9 @@ pub(super) struct Mobile<C> {
     pub sync: Option<Sync>,
     /// From whom state comes.
     pub receiving: Option<(PeerId, Receiving)>,
-    /// Where the MH's flows stood, by the station before.
-    pub told: BTreeMap<FlowKey, SeqNum>,
-    /// Something is kept of flows of which nobody has told; an ACK of the MH will.
+    /// The MH's acknowledged sequence numbers, from the old station.
+    pub acked: BTreeMap<FlowKey, SeqNum>,
+    /// Packets are buffered of flows without a state; an ACK of the MH will show it.
     pub unsynchronised: bool,
     pub sendings: Vec<(PeerId, u64, Sending)>,
     pub announce_at: Option<Instant>,
@@ -130,10 +130,10 @@ impl<C: Copied> Mobile<C> {
             key,
             addresses: Vec::new(),
             claim: (0, StationId::default()),
-            owner: Owner::Nobody,
+            owner: Owner::Unknown,
             came_with: 0,
             claimed_by: None,
-            was_told_in_part: false,
+            has_partial_state: false,
             front_until: Instant::ZERO,
             owner_until: Instant::ZERO,
             buffering_until: None,
@@ -144,7 +144,7 @@ impl<C: Copied> Mobile<C> {
             prepared_until: Instant::ZERO,
             sync: None,
             receiving: None,
-            told: BTreeMap::new(),
+            acked: BTreeMap::new(),
             unsynchronised: false,
             sendings: Vec::new(),
             announce_at: None,
@@ -189,7 +189,7 @@ impl<C: Copied> Mobile<C> {
         self.owner == Owner::Me && (self.came_with..=self.claim.0).contains(&epoch)
     }
 
-    /// The mobile has gone on to another neighbour by this epoch: what of its state has not
+    /// The mobile has moved on to another neighbour with this epoch: the part of its state that has not
     /// arrived goes there too.
     pub(super) fn pass_on(&mut self, to: PeerId, epoch: u64, now: Instant) {
         self.sendings.retain(|(_, _, sending)| !sending.is_over());
@@ -198,15 +198,15 @@ impl<C: Copied> Mobile<C> {
         }
         self.sendings.retain(|(old, _, _)| *old != to);
         self.sendings.truncate(1);
-        for (old, of, sending) in &mut self.sendings {
-            (*old, *of) = (to, epoch);
+        for (old, old_epoch, sending) in &mut self.sendings {
+            (*old, *old_epoch) = (to, epoch);
             sending.restart(now);
         }
     }
 
     /// Nothing is lost but its last claim if it is forgotten.
     pub(super) fn is_idle(&self) -> bool {
-        self.owner == Owner::Nobody
+        self.owner == Owner::Unknown
             && self.buffering_until.is_none()
             && !self.joined
             && self.buffer.len() == 0
@@ -220,7 +220,7 @@ impl<C: Copied> Mobile<C> {
         self.prepared_until = Instant::ZERO;
         self.sync = None;
         self.receiving = None;
-        self.told.clear();
+        self.acked.clear();
         self.unsynchronised = false;
     }
 

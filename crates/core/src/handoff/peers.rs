@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The neighbours of a station. Today a list from the settings; whatever finds them later
-//! (a registry that several gateways share) takes this one's place.
+//! The neighbours of a station. Today a list from the settings; a registry that finds them later
+//! (shared by several gateways) would replace this one.
 
 use core::net::SocketAddr;
 

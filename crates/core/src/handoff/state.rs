@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What one station tells the next of a flow, so that the next knows it as if it had seen
+//! The state of a flow that one station sends to the next, so that the next knows it as if it had seen
 //! both directions from the start.
 //!
 //! ```text
-//! 0  version, 2           then both ends (7 or 19 bytes each), the numbers of the FH, those of
-//! 1  flags, 2 bytes       the MH; as the flags say timestamps, M-TCP's halves; what the MH has
+//! 0  version, 2           then both ends (7 or 19 bytes each), the numbers of the FH, and of
+//! 1  flags, 2 bytes       the MH; by the flags timestamps, M-TCP's halves; what the MH has
 //!                         reported
 //! ```
 
@@ -64,9 +64,9 @@ pub struct FlowState {
     pub mh_fin: Option<SeqNum>,
     /// The newest TSval that was sent to the MH.
     pub tsval_sent: Option<u32>,
-    /// The largest IP packet of the path to the MH, where a router said so, bytes.
+    /// The largest IP packet of the path to the MH, if a router reported it, bytes.
     pub path_mtu: Option<u32>,
-    /// What the MH holds beyond `fh_una`, in order; at most 32 ranges are told.
+    /// What the MH holds beyond `fh_una`, in order; at most 32 ranges are sent.
     pub reported: Vec<(SeqNum, SeqNum)>,
     /// The wireless half's smoothed round trip at the station before.
     pub srtt: Option<Duration>,
@@ -145,7 +145,7 @@ impl FlowState {
         w.0
     }
 
-    /// Reads a record back; `None` if it is of another version, torn, or says what cannot be.
+    /// Reads a record back; `None` if it is of another version, torn, or impossible.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let mut r = Reader(bytes);
         if r.u8()? != VERSION {
@@ -229,7 +229,7 @@ impl FlowState {
         Some(())
     }
 
-    /// No station with a sound mind says otherwise.
+    /// No sane station sends another value.
     fn is_possible(&self) -> bool {
         let shifts = [self.fh_window_scale, self.mh_window_scale];
         let mut at = self.fh_una;

@@ -57,7 +57,12 @@ fn registers(station: &mut Handoff<Packet>, epoch: u64, now: Instant) -> Actions
     })
 }
 
-fn hears(station: &mut Handoff<Packet>, from: PeerId, message: Message, now: Instant) -> Actions {
+fn receives(
+    station: &mut Handoff<Packet>,
+    from: PeerId,
+    message: Message,
+    now: Instant,
+) -> Actions {
     done(station, |station, actions| {
         station.handle_message(from, message, now, actions);
     })
@@ -101,8 +106,8 @@ fn role(station: &Handoff<Packet>, now: Instant) -> Role {
     view.map_or(Role::Idle, |view| view.role)
 }
 
-fn way(station: &Handoff<Packet>, now: Instant) -> Way {
-    station.arrival(MH.address, now).way
+fn disposition(station: &Handoff<Packet>, now: Instant) -> Disposition {
+    station.arrival(MH.address, now).disposition
 }
 
 fn delivered(actions: &Actions) -> Vec<u32> {
@@ -158,39 +163,43 @@ fn part(epoch: u64, states: &[FlowState]) -> Message {
 }
 
 #[test]
-fn the_first_registration_is_forwarded_for_at_once_and_told_until_all_have_answered() {
+fn the_first_registration_is_forwarded_for_at_once_and_announced_until_all_have_answered() {
     let mut west = station(1);
     let actions = registers(&mut west, 4, at(0));
     assert_eq!(role(&west, at(0)), Role::Forwarding);
-    let told = |actions: &Actions| -> Vec<PeerId> {
+    let announced = |actions: &Actions| -> Vec<PeerId> {
         let sent = actions.iter().filter_map(|action| match action {
             HandoffAction::Send { to, message } if *message == take_over(4, 1) => Some(*to),
             _ => None,
         });
         sent.collect()
     };
-    assert_eq!(told(&actions), [WEST, EAST]);
+    assert_eq!(announced(&actions), [WEST, EAST]);
     assert!(actions.contains(&HandoffAction::Join(9)));
-    hears(&mut west, EAST, answer(4, Outcome::NotHere), at(1));
+    receives(&mut west, EAST, answer(4, Outcome::NotHere), at(1));
     let again = done(&mut west, |west, actions| {
         west.handle_timeout(at(20), actions);
     });
-    assert_eq!(told(&again), [WEST], "the one that has not answered");
+    assert_eq!(announced(&again), [WEST], "the one that has not answered");
     let mut tries = 2;
     for ms in (40..2000).step_by(20) {
         let actions = done(&mut west, |west, actions| {
             west.handle_timeout(at(ms), actions);
         });
-        tries += told(&actions).len();
+        tries += announced(&actions).len();
     }
     assert_eq!(tries, 10, "bounded");
 }
 
 #[test]
-fn a_neighbour_that_is_asked_buffers_for_as_long_as_it_was_asked() {
+fn a_neighbour_buffers_for_as_long_as_requested() {
     let mut east = station(2);
-    assert_eq!(way(&east, at(0)), Way::Deliver, "nobody has it");
-    let actions = hears(
+    assert_eq!(
+        disposition(&east, at(0)),
+        Disposition::Deliver,
+        "no station has it"
+    );
+    let actions = receives(
         &mut east,
         WEST,
         status(4, 1, Role::Forwarding, 10_000),
@@ -202,7 +211,7 @@ fn a_neighbour_that_is_asked_buffers_for_as_long_as_it_was_asked() {
         message: status(4, 2, Role::Buffering, 0)
     }));
     assert_eq!(role(&east, at(1)), Role::Buffering);
-    assert_eq!(way(&east, at(1)), Way::Keep(MOBILE));
+    assert_eq!(disposition(&east, at(1)), Disposition::Keep(MOBILE));
     let actions = done(&mut east, |east, actions| {
         east.handle_copy(MOBILE, packet(100, 50), at(1), actions);
     });
@@ -222,20 +231,24 @@ fn a_neighbour_that_is_asked_buffers_for_as_long_as_it_was_asked() {
 fn a_mobile_that_is_about_to_go_makes_its_station_ask_and_copy() {
     let mut west = station(1);
     registers(&mut west, 4, at(0));
-    assert_eq!(west.arrival(MH.address, at(0)).copy, None, "nobody listens");
+    assert_eq!(
+        west.arrival(MH.address, at(0)).copy,
+        None,
+        "no station is in the group"
+    );
     let soon = notice(LinkNoticeKind::GoingDownSoon { lead_ms: 0 }, 4);
     let actions = done(&mut west, |west, actions| {
         west.handle_notice(&soon, at(1), actions);
     });
-    let asked = HandoffAction::Send {
+    let request = HandoffAction::Send {
         to: EAST,
         message: status(4, 1, Role::Forwarding, 10_000),
     };
-    assert!(actions.contains(&asked), "{actions:?}");
-    hears(&mut west, EAST, status(4, 2, Role::Buffering, 0), at(2));
+    assert!(actions.contains(&request), "{actions:?}");
+    receives(&mut west, EAST, status(4, 2, Role::Buffering, 0), at(2));
     let arrival = west.arrival(MH.address, at(3));
     assert_eq!(arrival.copy, Some((MOBILE, 9)));
-    assert_eq!(arrival.way, Way::Deliver);
+    assert_eq!(arrival.disposition, Disposition::Deliver);
     // One that is silent for long is in the group no longer.
     assert_eq!(west.arrival(MH.address, at(3003)).copy, None);
 }
@@ -243,7 +256,7 @@ fn a_mobile_that_is_about_to_go_makes_its_station_ask_and_copy() {
 /// The station before has the mobile by epoch 4; this one has buffered 100 to 300.
 fn about_to_take_over() -> Handoff<Packet> {
     let mut east = station(2);
-    hears(
+    receives(
         &mut east,
         WEST,
         status(4, 1, Role::Forwarding, 10_000),
@@ -257,20 +270,20 @@ fn about_to_take_over() -> Handoff<Packet> {
     }
     registers(&mut east, 5, at(10));
     assert_eq!(role(&east, at(10)), Role::Synchronising);
-    assert_eq!(way(&east, at(10)), Way::Keep(MOBILE));
+    assert_eq!(disposition(&east, at(10)), Disposition::Keep(MOBILE));
     east
 }
 
 #[test]
 fn the_new_station_purges_up_to_the_ack_and_delivers_what_the_mh_lacks() {
     let mut east = about_to_take_over();
-    hears(
+    receives(
         &mut east,
         WEST,
         answer(5, Outcome::Yielded { datagrams: 1 }),
         at(11),
     );
-    let actions = hears(&mut east, WEST, part(5, &[state(200, 300)]), at(12));
+    let actions = receives(&mut east, WEST, part(5, &[state(200, 300)]), at(12));
     assert!(matches!(actions[1], HandoffAction::Adopt(_)), "{actions:?}");
     assert_eq!(delivered(&actions), [200], "100 is at the MH");
     assert_eq!(
@@ -279,7 +292,7 @@ fn the_new_station_purges_up_to_the_ack_and_delivers_what_the_mh_lacks() {
     );
     assert_eq!(role(&east, at(12)), Role::Forwarding);
     assert_eq!(east.buffered_bytes(), 0);
-    let again = hears(&mut east, WEST, part(5, &[state(200, 300)]), at(13));
+    let again = receives(&mut east, WEST, part(5, &[state(200, 300)]), at(13));
     assert_eq!(
         again.len(),
         1,
@@ -288,20 +301,20 @@ fn the_new_station_purges_up_to_the_ack_and_delivers_what_the_mh_lacks() {
 }
 
 #[test]
-fn what_was_sent_before_the_buffering_began_is_asked_for() {
+fn packets_from_before_the_buffering_are_requested() {
     let mut east = about_to_take_over();
-    let actions = hears(&mut east, WEST, part(5, &[state(40, 300)]), at(12));
+    let actions = receives(&mut east, WEST, part(5, &[state(40, 300)]), at(12));
     let want = Message::Want {
         mobile: MOBILE,
         flow: FlowKey { fh: FH, mh: MH },
         from: SeqNum::new(40),
         to: SeqNum::new(100),
     };
-    let asked = HandoffAction::Send {
+    let request = HandoffAction::Send {
         to: WEST,
         message: want.clone(),
     };
-    assert!(actions.contains(&asked), "{actions:?}");
+    assert!(actions.contains(&request), "{actions:?}");
     assert_eq!(
         role(&east, at(12)),
         Role::Synchronising,
@@ -310,7 +323,7 @@ fn what_was_sent_before_the_buffering_began_is_asked_for() {
     // The station before has it from its engine.
     let mut west = station(1);
     registers(&mut west, 4, at(0));
-    let actions = hears(&mut west, EAST, take_over(5, 2), at(11));
+    let actions = receives(&mut west, EAST, take_over(5, 2), at(11));
     assert!(
         matches!(actions[0], HandoffAction::Export { .. }),
         "{actions:?}"
@@ -320,7 +333,7 @@ fn what_was_sent_before_the_buffering_began_is_asked_for() {
         "{actions:?}"
     );
     west.keep(MOBILE, packet(40, 60), at(11));
-    let sent = hears(&mut west, EAST, want, at(12));
+    let sent = receives(&mut west, EAST, want, at(12));
     let [
         HandoffAction::SendCopy { copy, .. },
         HandoffAction::Send { .. },
@@ -335,7 +348,7 @@ fn what_was_sent_before_the_buffering_began_is_asked_for() {
 }
 
 #[test]
-fn without_a_word_of_the_station_before_the_mh_itself_tells_what_it_has() {
+fn without_a_state_of_the_old_station_the_mh_itself_shows_what_it_has() {
     let mut east = about_to_take_over();
     let actions = done(&mut east, |east, actions| {
         east.handle_timeout(at(60), actions);
@@ -360,21 +373,21 @@ fn without_a_word_of_the_station_before_the_mh_itself_tells_what_it_has() {
 fn a_claim_with_a_lower_epoch_changes_nothing_and_is_contradicted() {
     let mut west = station(1);
     registers(&mut west, 7, at(0));
-    let actions = hears(&mut west, EAST, take_over(6, 2), at(1));
+    let actions = receives(&mut west, EAST, take_over(6, 2), at(1));
     let stale = Outcome::Stale {
         epoch: 7,
         station: StationId(1),
     };
-    let told = HandoffAction::Send {
+    let refusal = HandoffAction::Send {
         to: EAST,
         message: answer(6, stale),
     };
-    assert_eq!(actions, [told]);
+    assert_eq!(actions, [refusal]);
     assert_eq!(role(&west, at(1)), Role::Forwarding);
-    // The one that is told so stops; what it knows is for the other one.
+    // The one that receives it stops; its state is for the other one.
     let mut east = station(2);
     registers(&mut east, 6, at(0));
-    let actions = hears(&mut east, WEST, answer(6, stale), at(2));
+    let actions = receives(&mut east, WEST, answer(6, stale), at(2));
     let handed_over = matches!(
         actions[..2],
         [
@@ -389,7 +402,7 @@ fn a_claim_with_a_lower_epoch_changes_nothing_and_is_contradicted() {
     }));
     assert_eq!(role(&east, at(2)), Role::Buffering);
     // And a registration with an epoch that is over elsewhere is none.
-    hears(&mut east, WEST, status(7, 1, Role::Forwarding, 0), at(3));
+    receives(&mut east, WEST, status(7, 1, Role::Forwarding, 0), at(3));
     registers(&mut east, 6, at(4));
     assert_eq!(role(&east, at(4)), Role::Buffering);
 }
@@ -399,8 +412,8 @@ fn of_two_stations_with_the_same_epoch_the_one_with_the_higher_number_has_it() {
     let (mut west, mut east) = (station(1), station(2));
     registers(&mut west, 4, at(0));
     registers(&mut east, 4, at(0));
-    hears(&mut west, EAST, take_over(4, 2), at(1));
-    hears(&mut east, WEST, take_over(4, 1), at(1));
+    receives(&mut west, EAST, take_over(4, 2), at(1));
+    receives(&mut east, WEST, take_over(4, 1), at(1));
     assert_eq!(role(&west, at(1)), Role::Buffering);
     assert_eq!(role(&east, at(1)), Role::Forwarding);
 }
@@ -408,10 +421,10 @@ fn of_two_stations_with_the_same_epoch_the_one_with_the_higher_number_has_it() {
 #[test]
 fn a_station_that_has_died_is_forgotten_and_packets_pass_as_without_handoff() {
     let mut west = station(1);
-    hears(&mut west, EAST, status(4, 2, Role::Forwarding, 0), at(0));
-    assert_eq!(way(&west, at(2999)), Way::Elsewhere);
+    receives(&mut west, EAST, status(4, 2, Role::Forwarding, 0), at(0));
+    assert_eq!(disposition(&west, at(2999)), Disposition::Elsewhere);
     assert!(west.arrival(MH.address, at(2999)).copy.is_some());
-    assert_eq!(way(&west, at(3000)), Way::Deliver);
+    assert_eq!(disposition(&west, at(3000)), Disposition::Deliver);
     assert_eq!(west.arrival(MH.address, at(3000)).copy, None);
 }
 
@@ -430,7 +443,7 @@ fn however_much_comes_no_more_is_kept_than_the_limits_allow() {
         if let Message::Status { mobile: of, .. } = &mut message {
             *of = KeyId(mobile);
         }
-        hears(&mut east, WEST, message, at(0));
+        receives(&mut east, WEST, message, at(0));
         for number in 0..100 {
             let copy = packet(number * 1000, 1000);
             done(&mut east, |east, actions| {
@@ -454,7 +467,7 @@ fn of_packets_without_data_the_newest_alone_is_delivered() {
         empty.segment.flags = Flags::ACK;
         east.keep(MOBILE, empty, at(11));
     }
-    let actions = hears(&mut east, WEST, part(5, &[state(200, 300)]), at(12));
+    let actions = receives(&mut east, WEST, part(5, &[state(200, 300)]), at(12));
     let acks = actions.iter().filter_map(|action| match action {
         HandoffAction::Deliver(packet) if packet.segment.is_empty() => Some(packet.segment.ack),
         _ => None,

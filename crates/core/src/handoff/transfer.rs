@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Records of any kind from one station to another: as many to a datagram as it takes, each
-//! datagram sent again until it is acknowledged or the tries are used up.
+//! Records of any kind from one station to another: as many in a datagram as fit, each
+//! datagram retransmitted until it is acknowledged or the tries are used up.
 //!
 //! Of use without the rest of the handoff: what the records are is the caller's.
 
@@ -43,7 +43,7 @@ pub struct Sending {
 
 impl Sending {
     /// Sends these records, each of 1 to 65,535 bytes (others are left out); due at once.
-    /// What is not acknowledged is sent again each `retry`, `tries_max` times in all.
+    /// What is not acknowledged is retransmitted each `retry`, `tries_max` times in all.
     pub fn new(
         records: impl IntoIterator<Item = Vec<u8>>,
         retry: Duration,
@@ -210,7 +210,7 @@ mod tests {
         (0..count).map(|i| vec![i as u8; 100 + i % 300]).collect()
     }
 
-    /// Sends over a line that loses and doubles what `fate` says.
+    /// Sends over a line that loses and duplicates as `fate` decides.
     fn transfer(count: usize, mut fate: impl FnMut() -> usize) -> (Vec<Vec<u8>>, bool) {
         let mut now = Instant::ZERO;
         let mut sending = Sending::new(records(count), MS * 20, 50, now);
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tries_are_bounded_when_nobody_answers() {
+    fn the_tries_are_bounded_without_an_answer() {
         let mut sent = 0;
         let (got, complete) = transfer(10, || {
             sent += 1;

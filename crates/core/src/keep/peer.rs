@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One peer that is away, or has just come back.
+//! One peer that is away, or was until now.
 
 use core::time::Duration;
 
@@ -9,7 +9,7 @@ use super::shelf::{Kept, Shelf};
 use super::{KeepSettings, PacketFlow, PeerId, PeerView};
 use crate::mobile::LinkSource;
 
-/// Packets that go out at once when the link is back (RFC 6928: ten segments).
+/// Packets that are sent at once at link up (RFC 6928: ten segments).
 const CREDIT_INITIAL: i32 = 10;
 /// Packets that may follow each packet seen of the peer, as in slow start.
 const CREDIT_PER_PACKET: i32 = 2;
@@ -17,7 +17,7 @@ const CREDIT_PER_PACKET: i32 = 2;
 const CREDIT_MAX: i32 = 64;
 /// Without a packet of the peer, one packet may follow each time.
 const CREDIT_INTERVAL: Duration = Duration::from_millis(10);
-/// A link that somebody called down is asked so much more seldom than a silent one...
+/// A link that was reported down is probed this much more seldom than a silent one...
 const ASK_SELDOM_FACTOR: u32 = 10;
 /// ... and so is one that has been silent for this time: the peer may be gone for good.
 const ASK_OFTEN_MAX: Duration = Duration::from_secs(64);
@@ -46,7 +46,7 @@ pub(super) struct Peer<F> {
     /// Whose turn it is: of the two shelves.
     turn: usize,
     credit_at: Instant,
-    /// Its place among the deadlines.
+    /// Its index among the deadlines.
     pub due: Option<Instant>,
 }
 
@@ -86,7 +86,7 @@ impl<F> Peer<F> {
         found.unwrap_or(usize::from(!is_two_way))
     }
 
-    /// Packets of the peer were seen: the link carries so many more.
+    /// Packets of the peer were seen: the link delivers as many more.
     pub(super) fn earn(&mut self, packets: u32) {
         let packets = i32::try_from(packets).unwrap_or(i32::MAX);
         let earned = packets.saturating_mul(CREDIT_PER_PACKET);
@@ -110,7 +110,7 @@ impl<F> Peer<F> {
         Some(next)
     }
 
-    /// The same, whether it may go or not; of a peer whose link carries.
+    /// The same, whether it may be sent or not; of a peer whose link is up.
     pub(super) fn next_of_all(&mut self) -> Option<(usize, Kept<F>)> {
         if self.phase != Phase::Releasing {
             return None;
@@ -156,8 +156,8 @@ impl<F> Peer<F> {
         }
         self.sent_at = now;
         let kept = self.shelves[0].newest_in_turn()?;
-        kept.sent_at = kept.asks.then_some(now).or(kept.sent_at);
-        kept.asks.then_some(kept)
+        kept.sent_at = kept.can_probe.then_some(now).or(kept.sent_at);
+        kept.can_probe.then_some(kept)
     }
 
     /// When something is to be done.
@@ -168,8 +168,12 @@ impl<F> Peer<F> {
         let expiry = expiry.filter_map(|(shelf, age)| Some(shelf.oldest_at()? + age));
         let given_up = self.given_up_at(settings).filter(|_| is_away);
         let credit = (!is_away).then(|| self.credit_at + CREDIT_INTERVAL);
-        let asks = !self.shelves[0].is_empty();
-        let ask = if asks { self.ask_at(settings) } else { None };
+        let can_probe = !self.shelves[0].is_empty();
+        let ask = if can_probe {
+            self.ask_at(settings)
+        } else {
+            None
+        };
         let at = expiry.chain(credit).chain(ask).chain(given_up).min()?;
         Some(at.max(now))
     }

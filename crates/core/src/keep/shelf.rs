@@ -8,7 +8,7 @@ use holdfast_wire::Instant;
 
 use super::{Answers, Arrival, KeepSettings, PacketFlow};
 
-/// A packet takes so much memory at least: a buffer, and its places here.
+/// A packet takes this much memory at least: a buffer, and its entries here.
 pub(super) const COST_MIN: usize = 2_304;
 
 /// One packet.
@@ -22,7 +22,7 @@ pub(super) struct Kept<F> {
     pub bytes: usize,
     pub segments: u32,
     /// Its copy may ask the peer for an answer.
-    pub asks: bool,
+    pub can_probe: bool,
     pub frame: F,
 }
 
@@ -35,7 +35,7 @@ impl<F> Kept<F> {
             sent_at: None,
             bytes: arrival.bytes,
             segments: arrival.segments.max(1),
-            asks: arrival.answers == Answers::Many && arrival.flow.may_repeat(),
+            can_probe: arrival.answers == Answers::Many && arrival.flow.may_repeat(),
             frame: arrival.frame,
         }
     }

@@ -93,8 +93,8 @@ fn down() -> (Keeper<u32>, Noted) {
 fn the_newest_packets_of_each_flow_go_out_in_order_and_flows_in_turn() {
     let (mut keeper, mut edge) = down();
     for number in 0..20 {
-        let of = flow(number % 2, TCP);
-        keeper.take(packet(of, number, Answers::Many), true, at(10), &mut edge);
+        let flow = flow(number % 2, TCP);
+        keeper.take(packet(flow, number, Answers::Many), true, at(10), &mut edge);
     }
     assert!(edge.take_sent().is_empty(), "the link is down");
     keeper.handle_link(PEER, LinkEvent::Up, LinkSource::Signal, at(20), &mut edge);
@@ -143,7 +143,7 @@ fn without_a_carrier_nothing_but_the_carrier_ends_the_outage() {
 }
 
 #[test]
-fn a_silent_peer_gets_its_packets_and_is_asked_ten_times_a_second_with_the_newest() {
+fn a_silent_peer_gets_its_packets_and_is_probed_ten_times_a_second_with_the_newest() {
     let (mut keeper, mut edge) = (Keeper::new(KeepSettings::default()), Noted::default());
     for number in 0..3 {
         keeper.take(
@@ -211,7 +211,7 @@ fn what_a_receiver_could_mind_to_have_twice_goes_out_once() {
 }
 
 #[test]
-fn a_peer_that_nobody_waits_for_is_given_up() {
+fn a_peer_without_waiting_flows_is_given_up() {
     let (mut keeper, mut edge) = (Keeper::new(KeepSettings::default()), Noted::default());
     keeper.take(
         packet(flow(0, TCP), 1, Answers::Many),
@@ -219,10 +219,10 @@ fn a_peer_that_nobody_waits_for_is_given_up() {
         at(0),
         &mut edge,
     );
-    let mut asked = 0;
+    let mut probes = 0;
     while let Some(due) = keeper.poll_timeout() {
-        asked += 1;
-        assert!(asked < 10_000, "it is asked for ever");
+        probes += 1;
+        assert!(probes < 10_000, "it is probed for ever");
         keeper.handle_timeout(due, &mut edge);
     }
     // Ten a second for a minute, then one a second.
@@ -234,7 +234,7 @@ fn a_peer_that_nobody_waits_for_is_given_up() {
 }
 
 #[test]
-fn what_is_kept_goes_to_nobody_who_has_the_address_later() {
+fn queued_packets_go_to_no_later_owner_of_the_address() {
     let (mut keeper, mut edge) = down();
     keeper.take(
         packet(flow(0, TCP), 1, Answers::Many),

@@ -162,27 +162,27 @@ mod tests {
 
     #[test]
     fn parp_lies_around_the_smoothed_round_trip() {
-        let its = parp(1_000_000, 600_000, 50_000);
-        assert_eq!((its.begin_us, its.end_us), (1_550_000, 1_650_000));
+        let parp_ms = parp(1_000_000, 600_000, 50_000);
+        assert_eq!((parp_ms.begin_us, parp_ms.end_us), (1_550_000, 1_650_000));
         // A variation above the round trip and the time since the epoch: no wrap.
         assert_eq!(parp(10, 20, 40).begin_us, 0);
     }
 
     #[test]
     fn handoff_is_certain_before_its_end_and_impossible_after_it() {
-        let its = parp(1_000_000, 600_000, 50_000);
-        assert_eq!(p_handoff(its, 1_650_000), ONE);
-        assert_eq!(p_handoff(its, 9_000_000), ONE);
-        assert_eq!(p_handoff(its, 1_550_000), 0);
-        assert_eq!(p_handoff(its, 0), 0);
-        assert_eq!(p_handoff(its, 1_575_000), ONE / 4);
+        let parp_ms = parp(1_000_000, 600_000, 50_000);
+        assert_eq!(p_handoff(parp_ms, 1_650_000), ONE);
+        assert_eq!(p_handoff(parp_ms, 9_000_000), ONE);
+        assert_eq!(p_handoff(parp_ms, 1_550_000), 0);
+        assert_eq!(p_handoff(parp_ms, 0), 0);
+        assert_eq!(p_handoff(parp_ms, 1_575_000), ONE / 4);
     }
 
     #[test]
     fn a_period_of_no_length_is_before_or_after() {
-        let its = parp(1_000_000, 600_000, 0);
-        assert_eq!(p_handoff(its, 1_600_000), ONE);
-        assert_eq!(p_handoff(its, 1_599_999), 0);
+        let parp_ms = parp(1_000_000, 600_000, 0);
+        assert_eq!(p_handoff(parp_ms, 1_600_000), ONE);
+        assert_eq!(p_handoff(parp_ms, 1_599_999), 0);
     }
 
     #[test]

@@ -10,12 +10,12 @@ use super::*;
 const VECTORS: &str = include_str!("vectors.txt");
 
 #[test]
-fn arithmetic_is_as_the_vectors_say() {
+fn arithmetic_is_as_in_the_vectors() {
     let mut checked = 0;
     for line in VECTORS.lines().filter(|line| !line.starts_with('#')) {
-        let mut words = line.split_whitespace();
-        let function = words.next().unwrap();
-        let n: Vec<u64> = words.map(|word| word.parse().unwrap()).collect();
+        let mut fields = line.split_whitespace();
+        let function = fields.next().unwrap();
+        let n: Vec<u64> = fields.map(|field| field.parse().unwrap()).collect();
         let w = |index: usize| n[index] as u32;
         let (came, expected) = match function {
             "p_handoff" => (u64::from(p_handoff(parp(n[0], w(1), w(2)), n[3])), n[4]),
@@ -73,29 +73,29 @@ fn dup_acks_of(transmitted: Instant) -> Loss {
 
 /// A sender with a handoff from 10 to 11 s, and a last round trip.
 fn after_handoff(rtt_ms: u64) -> LcCwe {
-    let mut its = LcCwe::new(Parameters::PUBLISHED);
-    its.handle_round_trip(Duration::from_millis(rtt_ms));
-    its.handle_handoff_start(at(10_000));
-    its.handle_handoff_finish(at(11_000));
-    its
+    let mut lccwe = LcCwe::new(Parameters::PUBLISHED);
+    lccwe.handle_round_trip(Duration::from_millis(rtt_ms));
+    lccwe.handle_handoff_start(at(10_000));
+    lccwe.handle_handoff_finish(at(11_000));
+    lccwe
 }
 
 #[test]
 fn without_a_handoff_every_loss_is_congestion() {
     for rtt_ms in [500, 600, 700] {
-        let mut its = LcCwe::new(Parameters::PUBLISHED);
-        its.handle_round_trip(Duration::from_millis(rtt_ms));
-        let judged = its.judge(&timeout_of(at(1000)), at(2200));
+        let mut lccwe = LcCwe::new(Parameters::PUBLISHED);
+        lccwe.handle_round_trip(Duration::from_millis(rtt_ms));
+        let judged = lccwe.judge(&timeout_of(at(1000)), at(2200));
         assert_eq!((judged.cause, judged.p_handoff), (Cause::Congestion, 0));
     }
 }
 
 #[test]
 fn a_handoff_that_goes_on_takes_the_blame() {
-    let mut its = LcCwe::new(Parameters::PUBLISHED);
-    its.handle_round_trip(Duration::from_secs(9));
-    its.handle_handoff_start(at(10_000));
-    let judged = its.judge(&timeout_of(at(9_900)), at(11_100));
+    let mut lccwe = LcCwe::new(Parameters::PUBLISHED);
+    lccwe.handle_round_trip(Duration::from_secs(9));
+    lccwe.handle_handoff_start(at(10_000));
+    let judged = lccwe.judge(&timeout_of(at(9_900)), at(11_100));
     assert_eq!((judged.cause, judged.p_handoff), (Cause::Handoff, ONE));
 }
 
@@ -132,9 +132,9 @@ fn in_the_ambiguous_period_the_larger_probability_decides() {
 
 #[test]
 fn equal_probabilities_are_the_handoffs_unless_both_are_nothing() {
-    let mut its = after_handoff(700);
-    its.handle_round_trip(Duration::from_secs(2));
-    let judged = its.judge(&dup_acks_of(at(9_900)), at(11_200));
+    let mut lccwe = after_handoff(700);
+    lccwe.handle_round_trip(Duration::from_secs(2));
+    let judged = lccwe.judge(&dup_acks_of(at(9_900)), at(11_200));
     assert_eq!((judged.p_handoff, judged.p_congestion), (ONE, ONE));
     assert_eq!(judged.cause, Cause::Handoff);
     let neither = dup_acks_of(at(12_000));
@@ -152,38 +152,38 @@ fn equal_probabilities_are_the_handoffs_unless_both_are_nothing() {
 
 #[test]
 fn the_history_is_of_losses_outside_of_the_ambiguous_period() {
-    let mut its = after_handoff(700);
-    its.judge(&dup_acks_of(at(10_500)), at(11_599));
-    assert_eq!(its.history(), ONE);
-    its.judge(&dup_acks_of(at(10_500)), at(11_600));
+    let mut lccwe = after_handoff(700);
+    lccwe.judge(&dup_acks_of(at(10_500)), at(11_599));
+    assert_eq!(lccwe.history(), ONE);
+    lccwe.judge(&dup_acks_of(at(10_500)), at(11_600));
     // 0.2 * 1 + 0.8 * 700/600.
-    assert!(its.history().abs_diff(74_274) < 4, "{}", its.history());
+    assert!(lccwe.history().abs_diff(74_274) < 4, "{}", lccwe.history());
     // After a timeout its sample is the timeout: 0.2 * 1 + 0.8 * 2.
-    let mut its = after_handoff(700);
-    its.judge(&timeout_of(at(10_500)), at(20_000));
-    assert!(its.history().abs_diff(117_965) < 4, "{}", its.history());
+    let mut lccwe = after_handoff(700);
+    lccwe.judge(&timeout_of(at(10_500)), at(20_000));
+    assert!(lccwe.history().abs_diff(117_965) < 4, "{}", lccwe.history());
 }
 
 #[test]
 fn a_timeouts_own_length_counts_where_it_is_to() {
-    let mut its = LcCwe::new(Parameters {
+    let mut lccwe = LcCwe::new(Parameters {
         timeout_rtt: TimeoutRtt::Timeout,
         ..Parameters::PUBLISHED
     });
-    its.handle_round_trip(Duration::from_millis(500));
-    let judged = its.judge(&timeout_of(at(1000)), at(2200));
+    lccwe.handle_round_trip(Duration::from_millis(500));
+    let judged = lccwe.judge(&timeout_of(at(1000)), at(2200));
     assert_eq!(judged.p_congestion, ONE);
 }
 
 /// ACKs a millisecond apart up to the handoff.
 fn with_acks() -> LcCwe {
-    let mut its = LcCwe::new(Parameters::PUBLISHED);
-    its.handle_round_trip(SRTT);
+    let mut lccwe = LcCwe::new(Parameters::PUBLISHED);
+    lccwe.handle_round_trip(SRTT);
     for ms in 9_900..10_000 {
-        its.handle_ack(at(ms));
+        lccwe.handle_ack(at(ms));
     }
-    its.handle_handoff_start(at(10_000));
-    its
+    lccwe.handle_handoff_start(at(10_000));
+    lccwe
 }
 
 const WINDOW: Window = Window {
@@ -194,54 +194,54 @@ const WINDOW: Window = Window {
 
 #[test]
 fn the_window_grows_once_and_in_the_ambiguous_period_alone() {
-    let mut its = with_acks();
-    assert_eq!(its.ack_interval(), Duration::from_millis(1));
-    assert_eq!(its.extrapolate(WINDOW, SRTT, at(10_100)), None);
-    its.handle_handoff_finish(at(10_250));
-    assert!(its.is_ambiguous(SRTT, at(10_849)) && !its.is_ambiguous(SRTT, at(10_850)));
-    assert_eq!(its.clone().extrapolate(WINDOW, SRTT, at(10_850)), None);
+    let mut lccwe = with_acks();
+    assert_eq!(lccwe.ack_interval(), Duration::from_millis(1));
+    assert_eq!(lccwe.extrapolate(WINDOW, SRTT, at(10_100)), None);
+    lccwe.handle_handoff_finish(at(10_250));
+    assert!(lccwe.is_ambiguous(SRTT, at(10_849)) && !lccwe.is_ambiguous(SRTT, at(10_850)));
+    assert_eq!(lccwe.clone().extrapolate(WINDOW, SRTT, at(10_850)), None);
     // 250 passes: 100 and 101 make a segment each, 49 are left.
-    let grown = its.extrapolate(WINDOW, SRTT, at(10_300)).unwrap();
+    let grown = lccwe.extrapolate(WINDOW, SRTT, at(10_300)).unwrap();
     assert_eq!((grown.cwnd, grown.counted), (102, 49));
-    assert_eq!(its.extrapolate(WINDOW, SRTT, at(10_300)), None);
+    assert_eq!(lccwe.extrapolate(WINDOW, SRTT, at(10_300)), None);
     // The next handoff is made up for again.
-    its.handle_handoff_start(at(20_000));
-    its.handle_handoff_finish(at(20_001));
-    assert!(its.extrapolate(WINDOW, SRTT, at(20_002)).is_some());
+    lccwe.handle_handoff_start(at(20_000));
+    lccwe.handle_handoff_finish(at(20_001));
+    assert!(lccwe.extrapolate(WINDOW, SRTT, at(20_002)).is_some());
 }
 
 #[test]
 fn the_time_of_a_handoff_is_no_interval_between_acks() {
-    let mut its = with_acks();
-    its.handle_handoff_finish(at(15_000));
-    its.handle_ack(at(15_100));
-    assert_eq!(its.ack_interval(), Duration::from_millis(1));
-    its.handle_ack(at(15_101));
-    assert_eq!(its.ack_interval(), Duration::from_millis(1));
+    let mut lccwe = with_acks();
+    lccwe.handle_handoff_finish(at(15_000));
+    lccwe.handle_ack(at(15_100));
+    assert_eq!(lccwe.ack_interval(), Duration::from_millis(1));
+    lccwe.handle_ack(at(15_101));
+    assert_eq!(lccwe.ack_interval(), Duration::from_millis(1));
 }
 
 #[test]
 fn a_long_handoff_is_made_up_for_by_a_round_trip() {
-    let mut its = with_acks();
-    its.handle_handoff_finish(at(15_000));
-    let grown = its.extrapolate(WINDOW, SRTT, at(15_000)).unwrap();
+    let mut lccwe = with_acks();
+    lccwe.handle_handoff_finish(at(15_000));
+    let grown = lccwe.extrapolate(WINDOW, SRTT, at(15_000)).unwrap();
     assert_eq!(grown, grow(WINDOW, 600));
 }
 
 #[test]
 fn congestion_leaves_nothing_to_be_made_up_for() {
-    let mut its = with_acks();
-    its.handle_handoff_finish(at(10_250));
+    let mut lccwe = with_acks();
+    lccwe.handle_handoff_finish(at(10_250));
     // Sent in the handoff, and its PARP is beyond it.
-    let judged = its.judge(&dup_acks_of(at(10_200)), at(10_300));
+    let judged = lccwe.judge(&dup_acks_of(at(10_200)), at(10_300));
     assert_eq!(judged.cause, Cause::Congestion);
-    assert_eq!(its.extrapolate(WINDOW, SRTT, at(10_300)), None);
+    assert_eq!(lccwe.extrapolate(WINDOW, SRTT, at(10_300)), None);
 }
 
 #[test]
 fn an_end_without_a_start_is_nothing() {
-    let mut its = LcCwe::new(Parameters::PUBLISHED);
-    its.handle_handoff_finish(at(10_250));
-    assert!(!its.is_ambiguous(SRTT, at(10_300)));
-    assert_eq!(its.extrapolate(WINDOW, SRTT, at(10_300)), None);
+    let mut lccwe = LcCwe::new(Parameters::PUBLISHED);
+    lccwe.handle_handoff_finish(at(10_250));
+    assert!(!lccwe.is_ambiguous(SRTT, at(10_300)));
+    assert_eq!(lccwe.extrapolate(WINDOW, SRTT, at(10_300)), None);
 }

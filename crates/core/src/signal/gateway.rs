@@ -13,7 +13,7 @@ use super::message::{
 };
 use super::prefix::Prefix;
 use super::rejection::{Rejection, RejectionCounters};
-use super::seal::{self, NONCE_BYTES, Way};
+use super::seal::{self, NONCE_BYTES, Recipient};
 
 mod notice;
 
@@ -57,7 +57,7 @@ pub struct Handled {
     pub outcome: Outcome,
     /// What it changed; `None` also for a believed repetition.
     pub notice: Option<LinkNotice>,
-    /// What the mobile says that it can do; for every believed message of a link that is up.
+    /// The mobile's abilities; for every believed message of a link that is up.
     pub abilities: Option<AbilitiesNotice>,
     /// A datagram for the datagram's sender, never longer than what came.
     pub reply: Option<Vec<u8>>,
@@ -72,12 +72,12 @@ pub struct PeerView {
     pub epoch: u64,
     /// Its addresses.
     pub addresses: Vec<IpAddr>,
-    /// When the state was first told.
+    /// When the state was first reported.
     pub since: Instant,
     /// When its newest message came.
-    pub heard: Instant,
-    /// Where that came from.
-    pub heard_from: SocketAddr,
+    pub received: Instant,
+    /// The sender's address of that message.
+    pub received_from: SocketAddr,
 }
 
 /// What the gateway counts.
@@ -111,12 +111,12 @@ struct Session {
 #[derive(Clone, Debug)]
 struct Peer {
     config: PeerConfig,
-    /// The challenge given to whoever asks, until it is answered: one a mobile,
-    /// whatever comes from wherever.
+    /// The challenge for any sender, until it is answered: one a mobile,
+    /// whatever arrives from any address.
     pending: Option<Challenge>,
     session: Option<Session>,
     view: Option<PeerView>,
-    /// Another gateway has believed this link epoch: what is said here must have a higher one.
+    /// Another gateway has believed this link epoch: a message here must have a higher one.
     epoch_elsewhere: u64,
 }
 
@@ -129,7 +129,7 @@ pub struct GatewayPeers {
     peers: BTreeMap<KeyId, Peer>,
     /// Which mobile has registered an address.
     owners: BTreeMap<IpAddr, KeyId>,
-    /// How long an address stays with a mobile that is not heard.
+    /// How long an address stays with a mobile that sends nothing.
     lifetime: Duration,
     counters: PeerCounters,
 }
@@ -137,7 +137,7 @@ pub struct GatewayPeers {
 /// A step of [`GatewayPeers::judge`] that ends in no change.
 struct Refused {
     rejection: Rejection,
-    /// What to tell the mobile, if it can be the one that speaks.
+    /// The reply to the mobile, if the sender may be it.
     reply: Option<ReplyKind>,
 }
 
@@ -151,8 +151,8 @@ impl From<Rejection> for Refused {
 }
 
 impl GatewayPeers {
-    /// No mobile is heard yet. An address may go to another mobile when its owner was
-    /// not heard for `lifetime`.
+    /// No mobile is known yet. An address may go to another mobile when its owner has sent
+    /// nothing for `lifetime`.
     pub fn new(
         configs: impl IntoIterator<Item = PeerConfig>,
         lifetime: Duration,
@@ -227,8 +227,8 @@ impl GatewayPeers {
         }
     }
 
-    /// Another gateway has heard of this link epoch of the mobile: from now on a message is
-    /// believed here only with a higher one, and the mobile is told so.
+    /// Another gateway has seen this link epoch of the mobile: from now on a message is
+    /// believed here only with a higher one, and the mobile is challenged to raise its own.
     pub fn raise_epoch(&mut self, key: KeyId, epoch: u64) {
         if let Some(peer) = self.peers.get_mut(&key) {
             peer.epoch_elsewhere = peer.epoch_elsewhere.max(epoch);
@@ -258,7 +258,7 @@ impl GatewayPeers {
     }
 
     fn open(&self, datagram: &[u8]) -> Result<(KeyId, Request), Rejection> {
-        let id = seal::key_id(datagram, Way::ToGateway)?;
+        let id = seal::key_id(datagram, Recipient::Gateway)?;
         let peer = self.peers.get(&id).ok_or(Rejection::UnknownKey)?;
         let message = seal::open(&peer.config.key, datagram)?;
         Ok((id, Request::parse(&message)?))
@@ -283,8 +283,8 @@ impl GatewayPeers {
     fn judge_owners(&self, key: KeyId, request: &Request, now: Instant) -> Result<(), Refused> {
         let taken = request.addresses.iter().any(|address| {
             self.owner(*address).is_some_and(|owner| {
-                let heard = self.view(owner).map_or(Instant::ZERO, |view| view.heard);
-                owner != key && now.saturating_since(heard) < self.lifetime
+                let received = self.view(owner).map_or(Instant::ZERO, |view| view.received);
+                owner != key && now.saturating_since(received) < self.lifetime
             })
         });
         if taken {
@@ -338,8 +338,8 @@ impl GatewayPeers {
             epoch: request.epoch,
             addresses: addresses.clone(),
             since,
-            heard: now,
-            heard_from: from,
+            received: now,
+            received_from: from,
         });
         for address in &removed {
             self.owners.remove(address);
@@ -354,7 +354,7 @@ impl GatewayPeers {
         })
     }
 
-    /// A mobile not heard for long loses an address to another.
+    /// A mobile that was silent for long loses an address to another.
     fn take_from(&mut self, key: KeyId, address: IpAddr) {
         if let Some(view) = self.peers.get_mut(&key).and_then(|peer| peer.view.as_mut()) {
             view.addresses.retain(|other| *other != address);
@@ -378,7 +378,7 @@ impl GatewayPeers {
             epoch: peer.epoch(),
             counter: request.counter,
         };
-        seal::seal(&peer.config.key, Way::ToMobile, nonce, &reply.emit())
+        seal::seal(&peer.config.key, Recipient::Mobile, nonce, &reply.emit())
     }
 }
 
@@ -393,8 +393,9 @@ impl Peer {
     /// daemon than before, or the first.
     fn judge_freshness(&mut self, request: &Request, entropy: &Entropy) -> Result<bool, Refused> {
         let session = self.session.as_ref();
-        let same_run = session.is_some_and(|of| of.incarnation == request.incarnation);
-        let current = session.is_some_and(|of| of.challenge == request.challenge) && same_run;
+        let same_run = session.is_some_and(|session| session.incarnation == request.incarnation);
+        let current =
+            session.is_some_and(|session| session.challenge == request.challenge) && same_run;
         let answers = request.challenge != NO_CHALLENGE && self.pending == Some(request.challenge);
         if !current && !answers {
             return Err(Refused {
@@ -402,13 +403,13 @@ impl Peer {
                 reply: Some(ReplyKind::Challenge(self.challenge(entropy))),
             });
         }
-        if same_run && session.is_some_and(|of| request.counter <= of.counter) {
+        if same_run && session.is_some_and(|session| request.counter <= session.counter) {
             return Err(Rejection::Replayed.into());
         }
         Ok(!same_run)
     }
 
-    /// The challenge for whoever has no session: the same one until it is answered, so
+    /// The challenge for a mobile without a session: the same one until it is answered, so
     /// that recorded requests neither cost state nor disturb a mobile that answers.
     fn challenge(&mut self, entropy: &Entropy) -> Challenge {
         *self.pending.get_or_insert(entropy.challenge)
@@ -420,7 +421,7 @@ impl Peer {
             return Ok(());
         };
         if new_run && request.epoch <= view.epoch {
-            // It did not know our epoch when it was challenged: tell it again.
+            // It did not know our epoch when it was challenged: challenge it again.
             return Err(Refused {
                 rejection: Rejection::StaleEpoch,
                 reply: self.pending.map(ReplyKind::Challenge),

@@ -28,7 +28,7 @@ pub struct MobileKey {
     secret: [u8; 32],
 }
 
-/// A text that is not a key. It does not say where, so as not to show the secret.
+/// A text that is not a key. The error has no position, so as not to show the secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyFormatError;
 
@@ -50,7 +50,7 @@ impl MobileKey {
         self.id
     }
 
-    /// The key as text. Whoever reads it can speak for the mobile.
+    /// The key as text. Its reader can send messages for the mobile.
     pub fn to_secret_text(&self) -> String {
         let mut text = format!("{TEXT_PREFIX}:{}:", self.id);
         for byte in self.secret {

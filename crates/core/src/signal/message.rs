@@ -35,16 +35,16 @@ pub(super) const NO_CHALLENGE: Challenge = [0; 16];
 /// A mobile's random value of one run of its daemon.
 pub(super) type Incarnation = [u8; 8];
 
-/// What a mobile says.
+/// A mobile's message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SignalKind {
     /// These are my addresses; my link is up.
     Register = 1,
     /// My link is about to go, in [`Request::lead_ms`](SignalKind) milliseconds if known.
     GoingDownSoon = 2,
-    /// My link carries nothing.
+    /// My link is down.
     Down = 3,
-    /// My link carries packets again: a new epoch.
+    /// My link is up: a new epoch.
     Up = 4,
 }
 
@@ -55,12 +55,12 @@ pub enum LinkState {
     Up,
     /// It carries packets and is about to go.
     GoingDownSoon,
-    /// It carries nothing.
+    /// It delivers nothing.
     Down,
 }
 
 impl SignalKind {
-    /// The state of the link of which the message tells.
+    /// The state of the link that the message reports.
     pub const fn state(self) -> LinkState {
         match self {
             Self::Register | Self::Up => LinkState::Up,
@@ -80,9 +80,9 @@ impl SignalKind {
     }
 }
 
-/// What a mobile can do besides, as its `register` and `up` messages say.
+/// What a mobile can do besides, as its `register` and `up` messages report.
 ///
-/// It stands where `going-down-soon` has its lead time. A first byte of 0xa7 tells it from what
+/// It has the bytes of `going-down-soon`'s lead time. A first byte of 0xa7 distinguishes it from what
 /// mobiles sent there before there were abilities: 0, or a lead time that has passed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Abilities(u8);
@@ -117,7 +117,7 @@ impl Abilities {
         u16::from_be_bytes([Self::MARK, self.0])
     }
 
-    /// What a message of `kind` with these two bytes says.
+    /// The abilities in these two bytes of a message of `kind`.
     pub(super) const fn of_field(kind: SignalKind, field: u16) -> Self {
         match (kind, field.to_be_bytes()) {
             (SignalKind::Register | SignalKind::Up, [Self::MARK, abilities]) => Self(abilities),
@@ -138,7 +138,7 @@ pub enum RefusalReason {
 /// A mobile's message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Request {
-    /// What it says.
+    /// The kind.
     pub(super) kind: SignalKind,
     /// Time until the link goes, in ms; 0 if not known. For `GoingDownSoon`; otherwise the
     /// mobile's [`Abilities`].
@@ -158,7 +158,7 @@ pub(super) struct Request {
 /// What a gateway answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReplyKind {
-    /// Say it again with this value.
+    /// Send it again with this value.
     Challenge(Challenge),
     /// Believed.
     Ack,
@@ -169,7 +169,7 @@ pub(super) enum ReplyKind {
 /// A gateway's message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Reply {
-    /// What it says.
+    /// The kind.
     pub(super) kind: ReplyKind,
     /// The request's incarnation.
     pub(super) incarnation: Incarnation,
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_that_nobody_has_are_refused() {
+    fn addresses_that_no_host_has_are_refused() {
         for address in ["0.0.0.0", "::", "224.0.0.1", "ff02::1", "::ffff:10.9.0.2"] {
             let address = address.parse().expect("an address");
             let bytes = Request {

@@ -12,9 +12,9 @@ use super::message::{
     Request, SignalKind,
 };
 use super::rejection::{Rejection, RejectionCounters};
-use super::seal::{self, Way};
+use super::seal::{self, Recipient};
 
-/// When a mobile sends again.
+/// When a mobile repeats a message.
 #[derive(Clone, Debug)]
 pub struct MobileTimers {
     /// Time to the first repetition of an unacknowledged message; doubles each time.
@@ -67,7 +67,7 @@ pub struct MobileCounters {
     pub rejections: RejectionCounters,
 }
 
-/// What a gateway has told a session; for the session alone to use.
+/// The challenge that a gateway gave a session; for the session alone to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GatewayChallenge(Challenge);
 
@@ -100,7 +100,7 @@ pub struct MobileSession {
     /// The counter of the newest datagram.
     counter: u64,
     /// The counter of the first datagram of the newest message in its present form: an
-    /// answer to an earlier one says nothing about it.
+    /// answer to an earlier one confirms nothing about it.
     counter_first: u64,
     epoch: u64,
     lead_ms: u16,
@@ -116,7 +116,7 @@ pub struct MobileSession {
 
 impl MobileSession {
     /// A session of a mobile whose link is up; its first message is a registration, due
-    /// at `now`. `incarnation` are fresh random bytes: they tell this run of the daemon
+    /// at `now`. `incarnation` are fresh random bytes: they distinguish this run of the daemon
     /// from all others.
     pub fn new(
         key: MobileKey,
@@ -143,33 +143,33 @@ impl MobileSession {
         }
     }
 
-    /// The link carries packets again: a new epoch begins.
+    /// Link up: a new epoch begins.
     pub fn link_up(&mut self, now: Instant) {
         self.epoch += 1;
         self.begin(SignalKind::Up, now);
     }
 
-    /// The mobile is at another gateway now, where it has been told `challenge` before, or
-    /// nothing ([`None`]): a new epoch begins there. Returns what the gateway before has told,
-    /// for the way back.
+    /// The mobile is at another gateway now, which gave it `challenge` before, or
+    /// nothing ([`None`]): a new epoch begins there. Returns the challenge of the old gateway,
+    /// for the return.
     pub fn hand_over(
         &mut self,
         challenge: Option<GatewayChallenge>,
         now: Instant,
     ) -> GatewayChallenge {
-        let challenge = challenge.map_or(NO_CHALLENGE, |told| told.0);
+        let challenge = challenge.map_or(NO_CHALLENGE, |challenge| challenge.0);
         let before = core::mem::replace(&mut self.challenge, challenge);
         self.link_up(now);
         GatewayChallenge(before)
     }
 
-    /// The link carries nothing.
+    /// Link down.
     pub fn link_down(&mut self, now: Instant) {
         self.begin(SignalKind::Down, now);
     }
 
-    /// The link will go in about `lead_ms` milliseconds, 0 if nobody knows. Says
-    /// nothing when it is gone already.
+    /// The link will go down in about `lead_ms` milliseconds, 0 if not known. Sends
+    /// nothing when it is down already.
     pub fn going_down_soon(&mut self, lead_ms: u16, now: Instant) {
         if self.kind != SignalKind::Down {
             self.lead_ms = lead_ms;
@@ -177,10 +177,10 @@ impl MobileSession {
         }
     }
 
-    /// Says again what is the case, as a keepalive does.
+    /// Repeats the current state, as a keepalive does.
     pub fn register(&mut self, now: Instant) {
         let kind = match (self.kind, self.progress) {
-            // An `up` that the gateway may not have heard stays one.
+            // An `up` that the gateway may not have received stays one.
             (SignalKind::Up, Progress::Acknowledged) => SignalKind::Register,
             (kind, _) => kind,
         };
@@ -188,7 +188,7 @@ impl MobileSession {
     }
 
     /// The mobile's addresses are now these; beyond
-    /// [`ADDRESSES_MAX`] they are ignored. Tells the gateway if they are others.
+    /// [`ADDRESSES_MAX`] they are ignored. Reports them to the gateway if they are others.
     pub fn set_addresses(&mut self, addresses: &[IpAddr], now: Instant) {
         let addresses = bounded(addresses);
         if addresses != self.addresses {
@@ -197,7 +197,7 @@ impl MobileSession {
         }
     }
 
-    /// The mobile can do this from now on; the gateway is told if that is new.
+    /// The mobile's abilities from now on; reported to the gateway if they are new.
     pub fn set_abilities(&mut self, abilities: Abilities, now: Instant) {
         if abilities != self.abilities {
             self.abilities = abilities;
@@ -254,7 +254,7 @@ impl MobileSession {
         };
         Some(seal::seal(
             &self.key,
-            Way::ToGateway,
+            Recipient::Gateway,
             nonce,
             &request.emit(),
         ))
@@ -269,7 +269,7 @@ impl MobileSession {
         }
     }
 
-    /// The state of the link as last told.
+    /// The state of the link as last reported.
     pub const fn state(&self) -> LinkState {
         self.kind.state()
     }
@@ -279,7 +279,7 @@ impl MobileSession {
         self.epoch
     }
 
-    /// The addresses as last told.
+    /// The addresses as last reported.
     pub fn addresses(&self) -> &[IpAddr] {
         &self.addresses
     }
@@ -311,7 +311,7 @@ impl MobileSession {
     }
 
     fn open(&self, datagram: &[u8]) -> Result<Reply, Rejection> {
-        if seal::key_id(datagram, Way::ToMobile)? != self.key.id() {
+        if seal::key_id(datagram, Recipient::Mobile)? != self.key.id() {
             return Err(Rejection::UnknownKey);
         }
         let reply = Reply::parse(&seal::open(&self.key, datagram)?)?;
@@ -332,7 +332,7 @@ impl MobileSession {
                 self.counters.challenged += 1;
                 self.challenge = challenge;
                 if reply.epoch >= self.epoch {
-                    // Told by an earlier run of this mobile: ours comes after.
+                    // A message of an earlier run of this mobile: ours comes after.
                     self.epoch = reply.epoch + 1;
                 }
                 self.begin(self.kind, now);

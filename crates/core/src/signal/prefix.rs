@@ -46,7 +46,7 @@ impl Prefix {
 
     /// Whether `address` lies in the prefix.
     pub fn contains(self, address: IpAddr) -> bool {
-        Self::new(address, self.bits).is_some_and(|of| of == self)
+        Self::new(address, self.bits).is_some_and(|prefix| prefix == self)
             && width(address) == width(self.address)
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Why a datagram changed nothing, and how often.
 
-/// Declares the reasons with their names in one place, so that none is forgotten.
+/// Declares the reasons with their names in one list, so that none is forgotten.
 macro_rules! rejections {
     ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
         /// Why a datagram changed nothing.
@@ -29,13 +29,13 @@ rejections! {
     UnknownVersion = "unknown-version",
     /// A gateway's datagram at a gateway, or a mobile's at a mobile.
     WrongWay = "wrong-way",
-    /// Sealed, it says, with a key that is not known here.
+    /// Sealed, by its header, with a key that is not known here.
     UnknownKey = "unknown-key",
     /// Not sealed with the key that it names, or changed on the way.
     BadSeal = "bad-seal",
     /// Sealed, yet of no known kind.
     UnknownKind = "unknown-kind",
-    /// Sealed, yet with an address that nobody can have.
+    /// Sealed, yet with an address that no host can have.
     BadAddress = "bad-address",
     /// Made before the newest session, or without one: answered by a challenge.
     NoSession = "no-session",

@@ -30,23 +30,23 @@ const SEALED_AT: usize = HEADER_BYTES + NONCE_BYTES;
 
 /// Which way a datagram goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum Recipient {
     /// From a mobile to a gateway.
-    ToGateway = 0,
+    Gateway = 0,
     /// From a gateway to a mobile.
-    ToMobile = 1,
+    Mobile = 1,
 }
 
 /// Seals `message` into a datagram. A nonce must never be used twice with a key.
 pub(super) fn seal(
     key: &MobileKey,
-    way: Way,
+    recipient: Recipient,
     nonce: &[u8; NONCE_BYTES],
     message: &[u8],
 ) -> Vec<u8> {
     let mut datagram = Vec::with_capacity(SEALED_AT + message.len() + TAG_BYTES);
     datagram.extend_from_slice(&MAGIC);
-    datagram.extend_from_slice(&[VERSION, way as u8]);
+    datagram.extend_from_slice(&[VERSION, recipient as u8]);
     datagram.extend_from_slice(&key.id().0.to_be_bytes());
     datagram.extend_from_slice(nonce);
     datagram.extend_from_slice(message);
@@ -58,8 +58,8 @@ pub(super) fn seal(
     datagram
 }
 
-/// The name of the key that a datagram says to be sealed with.
-pub(super) fn key_id(datagram: &[u8], way: Way) -> Result<KeyId, Rejection> {
+/// The id of the key that a datagram claims to be sealed with.
+pub(super) fn key_id(datagram: &[u8], recipient: Recipient) -> Result<KeyId, Rejection> {
     if datagram.len() < SEALED_AT + TAG_BYTES || datagram.len() > super::DATAGRAM_BYTES_MAX {
         return Err(Rejection::BadLength);
     }
@@ -69,7 +69,7 @@ pub(super) fn key_id(datagram: &[u8], way: Way) -> Result<KeyId, Rejection> {
     if datagram[2] != VERSION {
         return Err(Rejection::UnknownVersion);
     }
-    if datagram[3] != way as u8 {
+    if datagram[3] != recipient as u8 {
         return Err(Rejection::WrongWay);
     }
     let id = datagram[4..HEADER_BYTES].try_into().expect("4 bytes");
@@ -102,15 +102,15 @@ mod tests {
 
     #[test]
     fn what_was_sealed_opens_with_the_same_key_only() {
-        let datagram = seal(&key(1), Way::ToGateway, &[9; 24], b"message");
-        assert_eq!(key_id(&datagram, Way::ToGateway), Ok(key(1).id()));
+        let datagram = seal(&key(1), Recipient::Gateway, &[9; 24], b"message");
+        assert_eq!(key_id(&datagram, Recipient::Gateway), Ok(key(1).id()));
         assert_eq!(open(&key(1), &datagram), Ok(b"message".to_vec()));
         assert_eq!(open(&key(2), &datagram), Err(Rejection::BadSeal));
     }
 
     #[test]
     fn no_bit_of_a_datagram_can_be_changed() {
-        let datagram = seal(&key(1), Way::ToGateway, &[9; 24], b"message");
+        let datagram = seal(&key(1), Recipient::Gateway, &[9; 24], b"message");
         for bit in 0..datagram.len() * 8 {
             let mut changed = datagram.clone();
             changed[bit / 8] ^= 1 << (bit % 8);
@@ -124,27 +124,27 @@ mod tests {
 
     #[test]
     fn the_message_is_not_in_clear() {
-        let datagram = seal(&key(1), Way::ToGateway, &[9; 24], b"message");
+        let datagram = seal(&key(1), Recipient::Gateway, &[9; 24], b"message");
         assert!(!datagram.windows(7).any(|window| window == b"message"));
     }
 
     #[test]
     fn each_fault_of_the_header_has_its_reason() {
-        let good = seal(&key(1), Way::ToGateway, &[9; 24], b"message");
+        let good = seal(&key(1), Recipient::Gateway, &[9; 24], b"message");
         let with = |at: usize, byte: u8| {
             let mut changed = good.clone();
             changed[at] = byte;
-            key_id(&changed, Way::ToGateway)
+            key_id(&changed, Recipient::Gateway)
         };
         assert_eq!(with(0, b'X'), Err(Rejection::BadMagic));
         assert_eq!(with(2, 2), Err(Rejection::UnknownVersion));
         assert_eq!(with(3, 1), Err(Rejection::WrongWay));
         assert_eq!(
-            key_id(&good[..47], Way::ToGateway),
+            key_id(&good[..47], Recipient::Gateway),
             Err(Rejection::BadLength)
         );
         let long = vec![0; super::super::DATAGRAM_BYTES_MAX + 1];
-        assert_eq!(key_id(&long, Way::ToGateway), Err(Rejection::BadLength));
-        assert_eq!(key_id(&[], Way::ToGateway), Err(Rejection::BadLength));
+        assert_eq!(key_id(&long, Recipient::Gateway), Err(Rejection::BadLength));
+        assert_eq!(key_id(&[], Recipient::Gateway), Err(Rejection::BadLength));
     }
 }

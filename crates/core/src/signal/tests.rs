@@ -11,7 +11,7 @@ use core::net::{IpAddr, SocketAddr};
 use holdfast_wire::{Duration, Instant};
 
 use super::message::{Reply, Request};
-use super::seal::{self, Way};
+use super::seal::{self, Recipient};
 use super::*;
 
 /// Fresh bytes from a counter: as unlike each other as a test needs.
@@ -146,14 +146,17 @@ impl Pair {
         change(&mut request);
         seal::seal(
             &key(1),
-            Way::ToGateway,
+            Recipient::Gateway,
             &self.fresh.bytes(),
             &request.emit(),
         )
     }
 
     fn view(&self) -> (LinkState, u64) {
-        let view = self.gateway.view(key(1).id()).expect("it was heard");
+        let view = self
+            .gateway
+            .view(key(1).id())
+            .expect("a message was received");
         (view.state, view.epoch)
     }
 }
@@ -301,7 +304,7 @@ fn recorded_greetings_do_not_keep_a_mobile_from_answering() {
 }
 
 #[test]
-fn an_address_outside_the_prefixes_is_refused_and_the_mobile_told() {
+fn an_address_outside_the_prefixes_is_refused_and_the_mobile_notified() {
     let mut pair = Pair::settled();
     pair.mobile
         .set_addresses(&[address(2), address(200)], pair.now);
@@ -347,13 +350,13 @@ fn an_address_belongs_to_the_mobile_that_speaks_for_it() {
     pair.settle();
     assert!(
         pair.mobile.is_acknowledged(),
-        "the first was not heard for its lifetime"
+        "the first sent nothing for its lifetime"
     );
     assert_eq!(pair.gateway.owner(address(2)), Some(key(2).id()));
     assert!(
         pair.gateway
             .view(first_id())
-            .expect("heard once")
+            .expect("one message received")
             .addresses
             .is_empty()
     );
@@ -388,14 +391,14 @@ fn datagrams_of_strangers_are_counted_and_get_no_reply() {
         .expect("a greeting");
     let to_mobile = {
         let reply = Reply::parse(&[&[0x82][..], &[0; 43]].concat()).expect("an ack");
-        seal::seal(&key(1), Way::ToMobile, &[8; 24], &reply.emit())
+        seal::seal(&key(1), Recipient::Mobile, &[8; 24], &reply.emit())
     };
     let with = |at: usize| {
         let mut changed = good.clone();
         changed[at] ^= 0x10;
         changed
     };
-    let sealed = |message: &[u8]| seal::seal(&key(1), Way::ToGateway, &[9; 24], message);
+    let sealed = |message: &[u8]| seal::seal(&key(1), Recipient::Gateway, &[9; 24], message);
     for (datagram, rejection) in [
         (vec![], Rejection::BadLength),
         (good[..47].to_vec(), Rejection::BadLength),

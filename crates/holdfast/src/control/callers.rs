@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The callers of a control socket, served at the same time and within limits.
 //!
-//! A caller is read in a task of its own. When all places are taken and a further caller
-//! comes, the one that has been silent for the longest leaves: callers that ask nothing hinder
-//! nobody. What a caller asks is answered by the daemon, in the order in which it was asked.
+//! A caller is read in a task of its own. When all slots are taken and a further caller
+//! comes, the one that has been silent for the longest leaves: callers without a request hinder
+//! no other. The daemon answers requests in the order in which they arrive.
 
 use std::collections::VecDeque;
 use std::os::unix::net::UnixListener;
@@ -19,7 +19,7 @@ use super::{ControlReply, ControlRequest, parse_request, refusal, reply_line};
 /// Longest request line that a daemon reads, in bytes.
 const REQUEST_BYTES_MAX: usize = 4096;
 
-/// Callers that have not asked yet, and callers that are answered: so many of each.
+/// The limit of callers without a request yet, and of callers that are answered.
 const CALLERS_MAX: usize = 16;
 
 /// How long a caller may take to ask, and to read the answer.
@@ -31,10 +31,10 @@ pub(crate) const IMPATIENT_WAIT: Duration = Duration::from_millis(200);
 /// After a caller could not be taken (no more descriptors): it stays the next one.
 const TAKE_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// A caller and what it asked.
+/// A caller and its request.
 #[derive(Debug)]
 pub(crate) struct Call {
-    /// What is asked.
+    /// The request.
     pub(crate) request: ControlRequest,
     stream: UnixStream,
 }
@@ -58,9 +58,9 @@ pub(crate) struct Callers {
     listener: tokio::net::UnixListener,
     /// When the next one is taken, after one could not be.
     again_at: Option<tokio::time::Instant>,
-    /// Those that have not asked yet.
-    asking: JoinSet<Option<Call>>,
-    /// The same, the oldest first, and some that have asked by now.
+    /// Those without a request yet.
+    reading: JoinSet<Option<Call>>,
+    /// The same, the oldest first, and some with a request by now.
     oldest: VecDeque<AbortHandle>,
     /// Those that are answered.
     answering: JoinSet<()>,
@@ -72,18 +72,18 @@ impl Callers {
         Ok(Self {
             listener: tokio::net::UnixListener::from_std(listener)?,
             again_at: None,
-            asking: JoinSet::new(),
+            reading: JoinSet::new(),
             oldest: VecDeque::new(),
             answering: JoinSet::new(),
         })
     }
 
-    /// The next caller that has asked something. May be dropped and asked again.
+    /// The next caller with a request. May be dropped and called again.
     pub(crate) async fn next(&mut self) -> Call {
         loop {
             tokio::select! {
-                Some(asked) = self.asking.join_next() => {
-                    if let Ok(Some(call)) = asked {
+                Some(request) = self.reading.join_next() => {
+                    if let Ok(Some(call)) = request {
                         return call;
                     }
                 }
@@ -93,7 +93,7 @@ impl Callers {
         }
     }
 
-    /// Reads what a caller asks. The oldest of too many leaves.
+    /// Reads a caller's request. The oldest of too many leaves.
     fn read(&mut self, stream: UnixStream) {
         self.oldest.retain(|caller| !caller.is_finished());
         if self.oldest.len() >= CALLERS_MAX
@@ -102,7 +102,7 @@ impl Callers {
             tracing::debug!("control socket: a silent caller leaves for another");
             oldest.abort();
         }
-        self.oldest.push_back(self.asking.spawn(ask(stream)));
+        self.oldest.push_back(self.reading.spawn(ask(stream)));
     }
 
     /// Answers a caller while the daemon goes on.
@@ -118,7 +118,7 @@ impl Callers {
     }
 }
 
-/// Takes the next caller. May be dropped and asked again.
+/// Takes the next caller. May be dropped and called again.
 async fn take(
     listener: &tokio::net::UnixListener,
     again_at: &mut Option<tokio::time::Instant>,
@@ -138,12 +138,12 @@ async fn take(
     }
 }
 
-/// Reads what a caller asks; one that asks nothing that is understood is answered here.
+/// Reads a caller's request; one that is not understood is answered here.
 async fn ask(mut stream: UnixStream) -> Option<Call> {
     match request(&mut stream).await {
         Ok(request) => Some(Call { request, stream }),
         Err(reply) => {
-            // Within the caller's place, and for no longer than that.
+            // Within the caller's slot, and for no longer than that.
             let line = reply_line(&reply);
             let _ = timeout(CALLER_WAIT, stream.write_all(line.as_bytes())).await;
             None
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn silent_callers_keep_nobody_from_an_answer() {
+    fn silent_callers_prevent_no_answer() {
         with_daemon(|path| {
             let mut silent: Vec<_> = (0..40).map(|_| Caller::connect(path).unwrap()).collect();
             // Half a line is no request either.
@@ -234,9 +234,9 @@ mod tests {
     }
 
     #[test]
-    fn callers_that_do_not_read_keep_nobody_from_an_answer() {
+    fn callers_that_do_not_read_prevent_no_answer() {
         with_daemon(|path| {
-            // Each asks at once: of those that wait with it the oldest would have to leave.
+            // Each sends its request at once: of those that wait with it the oldest would have to leave.
             let ask = |_| {
                 let mut caller = Caller::connect(path).unwrap();
                 caller.write_all(b"{\"command\":\"status\"}\n").unwrap();

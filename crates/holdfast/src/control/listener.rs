@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The socket file of a daemon: made so that only its owner and group may connect, never in
-//! the place of anything but a socket that nobody serves.
+//! replaces anything but a socket without a daemon.
 
 use std::fs::{Metadata, Permissions};
 use std::io::{self, ErrorKind};
@@ -34,7 +34,7 @@ pub(crate) struct ControlListener {
 }
 
 impl ControlListener {
-    /// Listens at `path`, in place of a daemon that died.
+    /// Listens at `path`, also if a daemon died there.
     ///
     /// Errors: one line that names the path and the remedy: a daemon serves there, or there is
     /// something that is no socket. Both stay as they are.
@@ -52,7 +52,7 @@ impl ControlListener {
         })
     }
 
-    /// The listening socket once more, for whoever waits for callers.
+    /// The listening socket once more, for the task that waits for callers.
     pub(crate) fn try_clone(&self) -> io::Result<UnixListener> {
         self.listener.try_clone()
     }
@@ -60,7 +60,7 @@ impl ControlListener {
 
 impl Drop for ControlListener {
     fn drop(&mut self) {
-        // Somebody may have put something else in its place.
+        // Another file may have replaced it.
         if is_same(&self.made, &self.path) {
             let _ = std::fs::remove_file(&self.path);
         }
@@ -84,7 +84,7 @@ fn remove_abandoned(path: &Path) -> anyhow::Result<()> {
         }
         // It went at this moment.
         Err(Errno::NOENT) => Ok(()),
-        // AGAIN: so many callers wait that the kernel takes no more of them.
+        // AGAIN: the queue of callers is full, and the kernel takes no more.
         Ok(()) | Err(Errno::AGAIN) => bail!(
             "{shown}: another daemon listens there; stop it, or name another path with \
              --control-socket"
@@ -93,7 +93,7 @@ fn remove_abandoned(path: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// Connects without waiting: a daemon that hangs accepts nobody.
+/// Connects without waiting: a daemon that hangs accepts no caller.
 fn try_to_call(path: &Path) -> Result<(), Errno> {
     let caller = unix_socket()?;
     connect(&caller, &SocketAddrUnix::new(path)?)
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_is_replaced_if_nobody_serves_it() {
+    fn a_socket_is_replaced_if_no_daemon_serves_it() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
         // As one that was killed leaves it.

@@ -25,7 +25,7 @@ use tokio::sync::mpsc::Receiver;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 
-use super::station::Told;
+use super::station::HandoffReport;
 use super::took_over::TookOver;
 use crate::command::{Command, WorkerHandle};
 use crate::control::{
@@ -36,10 +36,10 @@ use crate::status::{LinkSource, LinkView, MobileStatus, StatusReply};
 
 /// Callers of the control socket that the worker is asked for at the same time.
 const CALLERS_MAX: usize = 16;
-/// How long the worker may take to say what it sees.
+/// The longest wait for the worker's status.
 const WORKER_ANSWER_MAX: Duration = Duration::from_secs(2);
 
-/// What is opened before the daemon says that it is ready.
+/// What is opened before the daemon reports that it is ready.
 pub(super) struct Channels {
     /// The control socket.
     pub(super) listener: std::os::unix::net::UnixListener,
@@ -47,8 +47,8 @@ pub(super) struct Channels {
     pub(super) signals: Option<std::net::UdpSocket>,
     /// The state of interfaces.
     pub(super) monitor: LinkMonitor,
-    /// What the worker tells of handoffs.
-    pub(super) told: Receiver<Told>,
+    /// The worker's reports about handoffs.
+    pub(super) reports: Receiver<HandoffReport>,
 }
 
 /// The interfaces whose state matters, by index.
@@ -74,11 +74,11 @@ pub(super) struct Control {
     interfaces: Interfaces,
     data_path: &'static str,
     started: std::time::Instant,
-    /// Carrier and MTU as last told to the worker.
+    /// Carrier and MTU as last reported to the worker.
     interface: RefCell<Option<(bool, u32)>>,
     callers: Semaphore,
     slow_readers: Semaphore,
-    /// Told to leave: our devices will go.
+    /// The daemon stops: its devices will be removed.
     leaving: Cell<bool>,
     /// What is run when a mobile has come.
     took_over: Rc<TookOver>,
@@ -112,7 +112,7 @@ impl Control {
         })
     }
 
-    /// Serves until the worker is done. The first SIGTERM, SIGINT or SIGQUIT asks it to
+    /// Serves until the worker is done. The first SIGTERM, SIGINT or SIGQUIT requests it to
     /// leave, the second ends the process at once.
     ///
     /// Errors: the worker's, or a channel that broke.
@@ -124,7 +124,7 @@ impl Control {
         let mut callers = Callers::of(channels.listener)?;
         let signals = channels.signals.map(UdpSocket::from_std).transpose()?;
         let mut monitor = register(channels.monitor)?;
-        let mut told = channels.told;
+        let mut reports = channels.reports;
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut quit = signal(SignalKind::quit())?;
@@ -159,7 +159,7 @@ impl Control {
                     }
                     ready.clear_ready();
                 }
-                Some(told) = told.recv() => control.hear(told),
+                Some(report) = reports.recv() => control.on_handoff(report),
                 _ = terminate.recv() => control.leave()?,
                 _ = interrupt.recv() => control.leave()?,
                 _ = quit.recv() => control.leave()?,
@@ -170,7 +170,7 @@ impl Control {
 
     fn leave(&self) -> anyhow::Result<()> {
         if self.leaving.replace(true) {
-            bail!("told twice to leave: left without delivering what was kept");
+            bail!("second signal: stopped without delivering the cached segments");
         }
         tracing::info!(drain_s = self.settings.drain.as_secs_f64(), "leaving");
         if !self.worker.send(Command::Leave) {
@@ -187,7 +187,7 @@ impl Control {
         Ok(())
     }
 
-    /// What the interface itself says of the link.
+    /// A report of the interface about the link.
     fn handle_interface(&self, event: &InterfaceEvent) -> anyhow::Result<()> {
         let InterfaceEvent::State(state) = event else {
             return Ok(());
@@ -209,7 +209,7 @@ impl Control {
             return Ok(());
         }
         if *removed {
-            bail!("interface {name} was removed; start the gateway again when it is back");
+            bail!("interface {name} was removed; start the gateway again when it exists");
         }
         // The kernel's word may be a second late: by now the carrier may be another.
         let carrier = has_carrier(name).unwrap_or(*carrier_then);
@@ -248,19 +248,19 @@ impl Control {
         if let Outcome::Rejected(rejection) = handled.outcome {
             tracing::debug!(%from, ?rejection, "signal");
         }
-        // Before the notice: a new run of the daemon knows no dictionary, and what an outage has
-        // swallowed goes out as soon as the link is said to be up.
+        // Before the notice: a new run of the daemon has no dictionary, and what an outage has
+        // lost is sent as soon as link up is reported.
         let compresses = self.settings.core.compression.is_some();
         if let Some(abilities) = handled.abilities.filter(|_| compresses) {
             self.worker.send(Command::Abilities(abilities));
         }
         if let Some(notice) = handled.notice {
-            self.tell(notice);
+            self.notify(notice);
         }
         handled.reply
     }
 
-    fn tell(&self, notice: LinkNotice) {
+    fn notify(&self, notice: LinkNotice) {
         let state = match notice.kind {
             LinkNoticeKind::Registered | LinkNoticeKind::Up => LinkView::Up,
             LinkNoticeKind::GoingDownSoon { .. } => LinkView::GoingDownSoon,
@@ -281,19 +281,19 @@ impl Control {
         });
     }
 
-    /// What the worker tells of handoffs.
-    fn hear(&self, told: Told) {
-        match told {
-            Told::EpochElsewhere { mobile, epoch } => {
+    /// Handles a report of the worker about a handoff.
+    fn on_handoff(&self, report: HandoffReport) {
+        match report {
+            HandoffReport::EpochElsewhere { mobile, epoch } => {
                 self.peers.borrow_mut().raise_epoch(mobile, epoch);
             }
-            Told::TookOver {
+            HandoffReport::TookOver {
                 addresses,
                 command: Some(command),
             } => {
                 self.took_over.run(command, addresses);
             }
-            Told::TookOver { command: None, .. } => {}
+            HandoffReport::TookOver { command: None, .. } => {}
         }
     }
 
@@ -303,7 +303,7 @@ impl Control {
             Ok(_permit) => self.reply(&call.request).await,
             Err(_) => refusal("too many callers at the same time; ask again"),
         };
-        // A reply that nobody reads takes memory: only some callers get the time to be slow.
+        // A reply without a reader takes memory: only some callers get the time to be slow.
         let permit = self.slow_readers.try_acquire();
         let wait = if permit.is_ok() {
             CALLER_WAIT
@@ -392,7 +392,7 @@ impl Control {
         views.flat_map(|view| view.addresses.clone()).collect()
     }
 
-    /// Adds to the mobiles what the signals say: names, epochs, and those without flows.
+    /// Adds to the mobiles what their signals report: names, epochs, and those without flows.
     fn add_peers(&self, status: &mut StatusReply) {
         let now = Instant::from_nanos(monotonic_ns());
         let peers = self.peers.borrow();
@@ -412,7 +412,7 @@ impl Control {
             if let Some(view) = view {
                 mobile.addresses = addresses;
                 mobile.epoch = view.epoch;
-                mobile.heard_s = Some(now.saturating_since(view.heard).as_secs_f64());
+                mobile.signal_age_s = Some(now.saturating_since(view.received).as_secs_f64());
             }
         }
         let counters = peers.counters();

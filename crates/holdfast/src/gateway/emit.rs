@@ -54,7 +54,7 @@ pub(super) fn resend(path: &DataPath, piece: &Resend<Packet>, bounds: &Bounds) -
     Ok(())
 }
 
-/// The same, segment by segment: of each the engine says, at this time, what goes out in place
+/// The same, segment by segment: for each the engine decides, at this time, what is sent instead
 /// of its payload, if anything.
 pub(super) fn resend_compressed(
     path: &DataPath,
@@ -97,7 +97,7 @@ pub(super) fn send_made(path: &DataPath, made: &Made<Header>) -> io::Result<()> 
     )
 }
 
-/// `None` if no IP packet can be so long.
+/// `None` if no IP packet has that length.
 fn made_header(made: &Made<Header>) -> Option<Header> {
     let mut header = made.template;
     header.set_seq(made.seq);
@@ -142,8 +142,8 @@ pub(super) fn forward(path: &DataPath, packet: &Packet) -> io::Result<()> {
     }
 }
 
-/// Gives a segment back with these SACK blocks in place of its own, of which they are
-/// some; what the kernel says of checksum and segmentation stays. The payload is not
+/// Gives a segment back with these SACK blocks instead of its own; they are
+/// some of them. The kernel's checksum and segmentation flags stay. The payload is not
 /// copied.
 ///
 /// Errors: that of the device.
@@ -155,7 +155,7 @@ pub(super) fn forward_with_sack(
     forward_with(path, packet, header_with_sack(packet, sack))
 }
 
-/// Gives a segment back with this ACK and window in place of its own, as
+/// Gives a segment back with this ACK and window instead of its own, as
 /// [`forward_with_sack`] does.
 ///
 /// Errors: that of the device.
@@ -233,7 +233,7 @@ fn next_segment(piece: &Resend<Packet>, bounds: &Bounds, sent: u32) -> io::Resul
     part_of(piece, bounds, sent, 1)
 }
 
-/// A frame of at most so many segments.
+/// A frame of at most this many segments.
 fn part_of(
     piece: &Resend<Packet>,
     bounds: &Bounds,

@@ -19,13 +19,13 @@ pub(super) fn serve(settings: GatewaySettings) -> anyhow::Result<()> {
         .context("cannot take packets; see: holdfast gateway --check")?;
     // After the device came up, or its coming up would look like a change.
     let monitor = LinkMonitor::open().context("watching the wireless interface")?;
-    // There is no base station that would send anything.
-    let (_, told) = tokio::sync::mpsc::channel(1);
+    // There is no base station that would report anything.
+    let (_, reports) = tokio::sync::mpsc::channel(1);
     let channels = Channels {
         listener: socket.try_clone()?,
         signals,
         monitor,
-        told,
+        reports,
     };
     let interfaces = Interfaces {
         wireless: running.link_ifindex,

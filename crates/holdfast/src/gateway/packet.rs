@@ -23,7 +23,7 @@ pub(crate) struct Packet {
     header: Option<Box<OtherHeader>>,
 }
 
-/// Headers in the place of a frame's.
+/// Headers instead of a frame's.
 #[derive(Clone, Debug)]
 pub(super) struct OtherHeader {
     /// They.
@@ -61,11 +61,11 @@ pub(crate) fn classify(frame: &Frame, direction: Direction, ip: usize) -> Conten
     if matches!(vnet.gso, Gso::Other(_)) {
         return Content::Unknown;
     }
-    // Nobody has looked at this one: the router does later, and drops the packet.
+    // No device has checked this one: the router does later, and drops the packet.
     if !ip_checksum_is_right(bytes, ip) {
         return Content::WrongChecksum;
     }
-    // With neither flag nobody has looked at the checksum yet.
+    // With neither flag no device has verified the checksum yet.
     if !vnet.needs_csum && !vnet.data_valid && !checksum_is_right(bytes, &segment, &layout) {
         return Content::WrongChecksum;
     }
@@ -91,7 +91,7 @@ impl Packet {
         }
     }
 
-    /// The headers that go out in place of the frame's, if others do.
+    /// The headers that are sent instead of the frame's, if others are.
     pub(super) fn other_header(&self) -> Option<&OtherHeader> {
         self.header.as_deref()
     }
@@ -171,8 +171,8 @@ impl Payload for Packet {
     }
 
     fn answered(&self, answer: &Segment) -> Option<Self> {
-        let its = self.header()?;
-        let mut link = its.link().to_vec();
+        let header = self.header()?;
+        let mut link = header.link().to_vec();
         if link.len() >= 12 {
             let (to, from) = link.split_at_mut(6);
             to.swap_with_slice(&mut from[..6]);
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn other_bytes_in_place_of_what_was_seen_are_told_apart_wherever_they_lie() {
+    fn other_bytes_are_distinguished_from_those_seen_wherever_they_lie() {
         let packet = |payload: &[u8]| match classified(&data(payload)) {
             Content::Segment(_, packet) => packet,
             content => panic!("{content:?}"),

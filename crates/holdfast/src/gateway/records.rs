@@ -136,8 +136,8 @@ impl Records {
         }
     }
 
-    /// Writes down a flow, or forgets it when it is gone. A flow that finds no room is
-    /// not written: its successor treats it as one that it never met.
+    /// Writes down a flow, or forgets it when it has ended. A flow that finds no room is
+    /// not written: its successor treats it as one that it never tracked.
     pub(super) fn note(&mut self, record: &FlowRecord) {
         if record.gone {
             if let Some(slot) = self.slots.remove(&record.key) {
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn in_a_full_file_what_is_owed_takes_the_place_of_a_window_scale() {
+    fn in_a_full_file_what_is_owed_replaces_a_window_scale() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("flows");
         let (mut records, ..) = Records::open(&path, 2).unwrap();

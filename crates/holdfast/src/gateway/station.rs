@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use holdfast_core::handoff::{
-    Channel, Handoff, HandoffAction, Incoming, NONCE_BYTES, PeerId, Refused, Way,
+    Channel, Disposition, Handoff, HandoffAction, Incoming, NONCE_BYTES, PeerId, Refused,
 };
 use holdfast_core::signal::{KeyId, LinkNotice};
 use holdfast_core::{FlowKey, handoff::Copied as _};
@@ -31,9 +31,9 @@ mod report;
 pub(super) use copy::CopiedPacket;
 use copy::Injected;
 
-/// What the control thread hears of handoffs.
+/// What the station reports about handoffs to the control thread.
 #[derive(Clone, Debug)]
-pub(super) enum Told {
+pub(super) enum HandoffReport {
     /// A mobile has come here.
     TookOver {
         /// Its addresses.
@@ -51,7 +51,7 @@ pub(super) enum Told {
 }
 
 /// What may wait for the control thread.
-pub(super) const TOLD_MAX: usize = 1024;
+pub(super) const REPORTS_MAX: usize = 1024;
 
 /// What a station counts at its edge.
 #[derive(Clone, Copy, Debug, Default)]
@@ -68,8 +68,8 @@ struct StationCounters {
 /// Groups that cannot be joined are tried again after this time.
 const JOIN_AGAIN: Duration = Duration::from_secs(1);
 
-/// The least time between two greetings of one neighbour.
-const GREET_INTERVAL: Duration = Duration::from_millis(100);
+/// The least time between two requests for a session with one neighbour.
+const ACQUAINT_INTERVAL: Duration = Duration::from_millis(100);
 
 /// What becomes of a downlink segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,20 +91,20 @@ pub(super) struct Station {
     injected: Injected,
     /// What is to be done, in order.
     pub(super) actions: VecDeque<HandoffAction<CopiedPacket>>,
-    told: Sender<Told>,
-    /// What could not be told yet; true: [`Told::TookOver`].
-    untold: BTreeMap<(KeyId, bool), Told>,
+    reports: Sender<HandoffReport>,
+    /// What could not be reported yet; true: [`HandoffReport::TookOver`].
+    unreported: BTreeMap<(KeyId, bool), HandoffReport>,
     greeted: BTreeMap<PeerId, Instant>,
     counters: StationCounters,
     /// Groups that could not be joined, and when they are tried again.
     not_joined: (BTreeSet<u16>, Instant),
-    /// It was said that another station has this one's name.
+    /// It was logged that another station has this one's name.
     has_warned: bool,
     /// There may be more to receive.
     pub(super) is_readable: bool,
 }
 
-/// What is opened on the daemon's first thread, before it says that it is ready.
+/// What is opened on the daemon's first thread, before it reports that it is ready.
 pub(super) struct StationEdge {
     socket: GroupSocket,
     injector: Injector,
@@ -116,7 +116,7 @@ impl StationEdge {
     pub(super) fn open(settings: &StationSettings, incarnation: u64) -> anyhow::Result<Self> {
         let is_v6 = settings.group.is_ipv6();
         let socket = GroupSocket::open(is_v6, settings.port, &settings.interface, settings.hops)
-            .context("cannot hear the other base stations; see [handoff]")?;
+            .context("cannot receive from the other base stations; see [handoff]")?;
         let injector = Injector::create().context("cannot give copies to the routing")?;
         Ok(Self {
             socket,
@@ -132,7 +132,11 @@ impl StationEdge {
 }
 
 impl Station {
-    pub(super) fn new(edge: StationEdge, settings: StationSettings, told: Sender<Told>) -> Self {
+    pub(super) fn new(
+        edge: StationEdge,
+        settings: StationSettings,
+        reports: Sender<HandoffReport>,
+    ) -> Self {
         let peers = settings.peers.clone();
         let ids: Vec<PeerId> = peers.iter().collect();
         let mut station = Self {
@@ -144,8 +148,8 @@ impl Station {
             injector: edge.injector,
             injected: Injected::default(),
             actions: VecDeque::new(),
-            told,
-            untold: BTreeMap::new(),
+            reports,
+            unreported: BTreeMap::new(),
             greeted: BTreeMap::new(),
             counters: StationCounters::default(),
             not_joined: (BTreeSet::new(), Instant::ZERO),
@@ -153,7 +157,7 @@ impl Station {
             is_readable: true,
         };
         for peer in ids {
-            station.greet(peer);
+            station.acquaint(peer);
         }
         station
     }
@@ -177,7 +181,7 @@ impl Station {
         self.not_joined.0.clear();
         self.greeted.clear();
         for peer in ids {
-            self.greet(peer);
+            self.acquaint(peer);
         }
     }
 
@@ -203,7 +207,7 @@ impl Station {
 
     /// Something may be due.
     pub(super) fn handle_timeout(&mut self, now: Instant) {
-        self.tell_again();
+        self.report_again();
         if !self.not_joined.0.is_empty() && self.not_joined.1 <= now {
             self.not_joined.1 = now + JOIN_AGAIN;
             for group in core::mem::take(&mut self.not_joined.0) {
@@ -215,7 +219,7 @@ impl Station {
         }
     }
 
-    /// What a mobile says here.
+    /// A message of a mobile to this station.
     pub(super) fn handle_notice(&mut self, notice: &LinkNotice, now: Instant) {
         self.with(|handoff, actions| handoff.handle_notice(notice, now, actions));
     }
@@ -231,7 +235,7 @@ impl Station {
             return Fate::Engine;
         }
         let arrival = self.handoff.arrival(segment.to.address, now);
-        if arrival.copy.is_none() && arrival.way == Way::Deliver {
+        if arrival.copy.is_none() && arrival.disposition == Disposition::Deliver {
             return Fate::Engine;
         }
         let pieces = CopiedPacket::of_frame(segment, packet);
@@ -246,13 +250,15 @@ impl Station {
                 is_sent |= self.send_copy(mobile, to, piece);
             }
         }
-        match arrival.way {
-            Way::Deliver => return Fate::Engine,
-            // What could not be copied goes where the route leads.
-            Way::Elsewhere if !is_sent => return Fate::Engine,
-            Way::Elsewhere => self.counters.elsewhere += 1,
-            Way::Keep(mobile) if !self.handoff.has_room(mobile, &pieces) => return Fate::Engine,
-            Way::Keep(mobile) => {
+        match arrival.disposition {
+            Disposition::Deliver => return Fate::Engine,
+            // A packet that could not be copied follows the route.
+            Disposition::Elsewhere if !is_sent => return Fate::Engine,
+            Disposition::Elsewhere => self.counters.elsewhere += 1,
+            Disposition::Keep(mobile) if !self.handoff.has_room(mobile, &pieces) => {
+                return Fate::Engine;
+            }
+            Disposition::Keep(mobile) => {
                 for piece in pieces {
                     self.handoff.keep(mobile, piece, now);
                 }
@@ -264,8 +270,9 @@ impl Station {
     /// A segment of an MH has passed.
     pub(super) fn handle_uplink(&mut self, segment: &Segment) {
         let flags = segment.flags;
-        let tells = flags.has(Flags::ACK) && !flags.has(Flags::SYN) && !flags.has(Flags::RST);
-        if tells && self.handoff.wants_uplink(segment.from.address) {
+        let acknowledges =
+            flags.has(Flags::ACK) && !flags.has(Flags::SYN) && !flags.has(Flags::RST);
+        if acknowledges && self.handoff.wants_uplink(segment.from.address) {
             let key = FlowKey::of(segment, holdfast_core::Direction::Uplink);
             let ack = segment.ack;
             self.with(|handoff, actions| handoff.handle_uplink(&key, ack, actions));
@@ -315,10 +322,10 @@ impl Station {
                 }
                 Ok(Incoming::Greeting(None)) => {}
                 Ok(Incoming::Greeting(Some(peer))) => {
-                    self.greet(peer);
+                    self.acquaint(peer);
                     self.with(|handoff, actions| handoff.handle_restart(peer, actions));
                 }
-                Err(Refused::Unacquainted(peer)) => self.greet(peer),
+                Err(Refused::Unacquainted(peer)) => self.acquaint(peer),
                 Err(refused) => tracing::debug!(%from, ?refused, "handoff"),
             }
         }
@@ -363,10 +370,10 @@ impl Station {
             HandoffAction::TookOver { mobile, addresses } => {
                 tracing::info!(%mobile, ?addresses, "the mobile is here");
                 let command = self.settings.took_over_command.clone();
-                self.tell(mobile, Told::TookOver { addresses, command });
+                self.report(mobile, HandoffReport::TookOver { addresses, command });
             }
             HandoffAction::EpochElsewhere { mobile, epoch } => {
-                self.tell(mobile, Told::EpochElsewhere { mobile, epoch });
+                self.report(mobile, HandoffReport::EpochElsewhere { mobile, epoch });
             }
             of_the_engine => return Some(of_the_engine),
         }
@@ -381,32 +388,32 @@ impl Station {
         }
     }
 
-    /// Of what the control thread has no room for now the newest of each mobile is kept.
-    fn tell(&mut self, mobile: KeyId, told: Told) {
-        let kind = matches!(told, Told::TookOver { .. });
-        if let Err(TrySendError::Full(told)) = self.told.try_send(told) {
-            if self.untold.is_empty() {
+    /// While the control thread's queue is full, the newest report of each mobile is stored.
+    fn report(&mut self, mobile: KeyId, report: HandoffReport) {
+        let kind = matches!(report, HandoffReport::TookOver { .. });
+        if let Err(TrySendError::Full(report)) = self.reports.try_send(report) {
+            if self.unreported.is_empty() {
                 tracing::warn!("the control thread does not keep up");
             }
-            self.untold.insert((mobile, kind), told);
+            self.unreported.insert((mobile, kind), report);
         }
     }
 
-    fn tell_again(&mut self) {
-        while let Some((key, told)) = self.untold.pop_first() {
-            if let Err(TrySendError::Full(told)) = self.told.try_send(told) {
-                self.untold.insert(key, told);
+    fn report_again(&mut self) {
+        while let Some((key, report)) = self.unreported.pop_first() {
+            if let Err(TrySendError::Full(report)) = self.reports.try_send(report) {
+                self.unreported.insert(key, report);
                 return;
             }
         }
     }
 
     /// Whatever asks for it, a neighbour is greeted now and then only: a recorded datagram
-    /// with its address would have it greeted each time.
-    fn greet(&mut self, peer: PeerId) {
+    /// with its address would cause a request each time.
+    fn acquaint(&mut self, peer: PeerId) {
         let now = Instant::from_nanos(monotonic_ns());
         let last = self.greeted.insert(peer, now);
-        if last.is_some_and(|last| now.saturating_since(last) < GREET_INTERVAL) {
+        if last.is_some_and(|last| now.saturating_since(last) < ACQUAINT_INTERVAL) {
             self.greeted.extend(last.map(|last| (peer, last)));
             return;
         }

@@ -49,7 +49,7 @@ impl TookOver {
     }
 }
 
-/// Says how it ended, if not well.
+/// Logs how it ended, if not well.
 async fn run_command(command: &PathBuf, addresses: &[IpAddr]) {
     let shown = command.display().to_string();
     let child = Command::new(command)
@@ -97,7 +97,7 @@ mod tests {
     const LIMIT: Duration = Duration::from_secs(8);
 
     #[tokio::test(flavor = "current_thread")]
-    async fn of_many_words_for_one_mobile_the_program_runs_twice_and_never_beside_itself() {
+    async fn for_many_reports_about_one_mobile_the_program_runs_twice_and_never_in_parallel() {
         let folder = tempfile::tempdir().unwrap();
         let (program, log) = (folder.path().join("moved"), folder.path().join("log"));
         let shown = log.display();

@@ -111,7 +111,7 @@ pub(super) struct WorkerSettings {
     pub(super) drain: Duration,
     /// The largest IP packet that the wired interface takes, where it was named, bytes.
     pub(super) wired_mtu: Option<u32>,
-    /// The DSCP of what is sent again ahead of ordinary traffic, 0 to 63; none: its
+    /// The DSCP of retransmissions ahead of ordinary traffic, 0 to 63; none: its
     /// sender's.
     pub(super) resend_dscp: Option<u8>,
 }
@@ -133,7 +133,7 @@ pub(super) struct Worker {
     bounds: Bounds,
     /// How long leaving waits for the MHs' ACKs of what is owed.
     drain: Duration,
-    /// When to leave at the latest, once told to.
+    /// When to stop at the latest, once ordered to.
     leave_by: Option<Instant>,
     /// Frames to read of each direction in the next turn. One that was silent in the
     /// last turn is read once before it is waited for again: frames far between cost
@@ -215,7 +215,7 @@ impl Worker {
         worker
     }
 
-    /// Works until told to leave and all that is owed is delivered.
+    /// Works until ordered to stop and all owed bytes are delivered.
     ///
     /// Errors: the devices or the wait for them broke.
     pub(super) fn run(mut self) -> io::Result<()> {
@@ -466,7 +466,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Told to leave, and nothing is owed any more or the time for it is over.
+    /// Ordered to stop, and nothing is owed any more or the time for it is over.
     fn is_done(&self) -> bool {
         self.leave_by
             .is_some_and(|by| by <= clock() || self.engine.owed_bytes() == 0)
@@ -480,7 +480,7 @@ impl Worker {
         while clock() < give_up && self.read_batches()? {}
         // A batch that was not full may have raced with the last frame taken.
         self.read_batches()?;
-        // Nobody else can deliver what is owed now: both ends must know.
+        // No other process can deliver what is owed now: both ends must know.
         self.abandon_owed();
         Ok(())
     }

@@ -17,7 +17,7 @@ use crate::status::{
 const PEERS_SHOWN_MAX: usize = 1_000;
 
 impl KeepWorker {
-    /// Does what was asked.
+    /// Executes an order.
     pub(super) fn obey(&mut self, command: Command) {
         match command {
             Command::Link {
@@ -49,7 +49,7 @@ impl KeepWorker {
                 self.handle_link(&peers, event, Source::Carrier);
             }
             Command::Status { named, reply, .. } => {
-                // A caller that has gone needs no answer.
+                // A caller that is no longer connected needs no answer.
                 let _ = reply.send(self.status(&named));
             }
             Command::Leave => self.leaving = true,

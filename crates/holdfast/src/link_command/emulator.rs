@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The loop that carries packets between the two devices as the models say.
+//! The loop that moves packets between the two devices as the models decide.
 //!
 //! One thread. It sleeps in `ppoll` until a packet comes, one is due, or the
 //! link's state changes; it never spins.
@@ -178,7 +178,7 @@ impl Emulator {
         })
     }
 
-    /// Carries packets until a signal comes.
+    /// Moves packets until a signal comes.
     pub(super) fn run(&mut self, signals: &Signals) -> anyhow::Result<()> {
         sharpen_timing();
         loop {
@@ -299,11 +299,11 @@ impl Emulator {
                 })?;
             }
         }
-        if let Some(of) = self.carrier.filter(|_| changed) {
+        if let Some(devices) = self.carrier.filter(|_| changed) {
             let up = [&self.downlink, &self.uplink]
                 .iter()
                 .all(|lane| lane.state == LinkState::Up);
-            if of == CarrierArg::Both {
+            if devices == CarrierArg::Both {
                 self.fh.set_carrier(up)?;
             }
             self.mh.set_carrier(up)?;
@@ -399,7 +399,7 @@ impl Emulator {
         }
         match device.write(&packet) {
             Ok(_) => Ok(()),
-            // EBADFD: the device is gone. Anything else is about this packet:
+            // EBADFD: the device does not exist any more. Anything else is about this packet:
             // the device is down (EIO), or the packet is no IP any more (EINVAL).
             Err(error) if error.raw_os_error() == Some(libc::EBADFD) => {
                 Err(error).with_context(|| format!("{}: cannot write", device.name()))

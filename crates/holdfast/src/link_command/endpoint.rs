@@ -48,8 +48,8 @@ pub(super) fn open_endpoint(
                     .with_context(|| format!("{flag}-ns: cannot be entered"))?;
             }
             let tun = Tun::create(&options).with_context(|| format!("{flag}-if {name}"))?;
-            // No link-local address, no solicitations: the link carries what its users
-            // send. It fails where the kernel has no IPv6, and then there are none.
+            // No link-local address, no solicitations: only its users' packets are on the link.
+            // It fails if the kernel has no IPv6, and then there are none.
             drop(sysctl(
                 &format!("net/ipv6/conf/{}/addr_gen_mode", tun.name()),
                 "1",

@@ -10,7 +10,7 @@ use holdfast_lab::files;
 use holdfast_link::Counters;
 use serde::Serialize;
 
-/// What the log tells.
+/// The events of the log.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub(super) enum LinkLogEvent<'a> {
@@ -73,7 +73,7 @@ pub(super) enum LinkLogEvent<'a> {
         /// Whether each direction carries.
         up: [bool; 2],
     },
-    /// The link is gone.
+    /// The link does not exist any more.
     End {
         /// When.
         t_ns: u64,

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A writer that never waits for whoever reads.
+//! A writer that never waits for its reader.
 //!
-//! A log that goes to a pipe or to a service manager's socket stands still as soon as nobody reads
-//! it. Packets and closed windows must not stand still with it: lines go through a bounded queue to
-//! a thread of their own. What the queue has no room for is lost, and a line in its place says how
-//! much that was.
+//! A log that goes to a pipe or to a service manager's socket blocks when its reader stops. Packets
+//! and closed windows must not wait for it: lines go through a bounded queue to a thread of their
+//! own. Lines for which the queue has no room are lost, and a line counts them.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -24,13 +23,12 @@ const LINES_MAX: usize = 1024;
 /// Between two tries to write where there is no room at this moment.
 const RETRY: Duration = Duration::from_millis(10);
 
-/// Once lines are lost, all are until no more than this many wait: what is lost is told once, not
-/// between any two lines.
+/// Once lines are lost, all are until no more than this many wait: one notice counts them all.
 const LINES_AGAIN: usize = LINES_MAX / 2;
 
 enum Entry {
     Line(Vec<u8>),
-    /// So many lines were to be here.
+    /// This many lines were lost here.
     Lost(u64),
 }
 
@@ -40,8 +38,8 @@ struct Queue {
     is_losing: bool,
     /// The thread has taken an entry and is not done with it.
     is_writing: bool,
-    /// Somebody waits for the end: what is lost and could not be told is told if it can be now.
-    is_to_tell: bool,
+    /// A thread waits in `finish`: report lost lines now if possible.
+    must_report_loss: bool,
 }
 
 impl Queue {
@@ -58,7 +56,7 @@ impl Queue {
     }
 
     fn is_done(&self) -> bool {
-        self.entries.is_empty() && !self.is_writing && !self.is_to_tell
+        self.entries.is_empty() && !self.is_writing && !self.must_report_loss
     }
 }
 
@@ -80,8 +78,8 @@ impl Shared {
         queue.is_writing = false;
         loop {
             let entry = queue.entries.pop_front().or_else(|| {
-                let is_to_tell = std::mem::take(&mut queue.is_to_tell);
-                is_to_tell.then_some(Entry::Lost(0))
+                let must_report_loss = std::mem::take(&mut queue.must_report_loss);
+                must_report_loss.then_some(Entry::Lost(0))
             });
             if let Some(entry) = entry {
                 queue.is_writing = true;
@@ -115,7 +113,7 @@ impl LossyWriter {
         Ok(Self(shared))
     }
 
-    /// Writes a line that is not lost, whatever waits before it: one of the few that say why the
+    /// Writes a line that is not lost, whatever is queued: one of the few with the reason why the
     /// process ends.
     pub(super) fn write_surely(&self, line: &str) {
         let line = Entry::Line(line.as_bytes().to_vec());
@@ -123,10 +121,10 @@ impl LossyWriter {
         self.0.has_entries.notify_one();
     }
 
-    /// Waits until all that was said is written, for `limit` at most.
+    /// Waits until all lines are written, for `limit` at most.
     pub(super) fn flush_within(&self, limit: Duration) {
         let mut queue = self.0.queue();
-        queue.is_to_tell = true;
+        queue.must_report_loss = true;
         self.0.has_entries.notify_one();
         // After the limit it is as it is.
         drop(
@@ -164,7 +162,7 @@ impl<S: Write> Lines<S> {
         loop {
             match self.sink.write(octets) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                // Somebody else has made it one that does not wait: here there is time.
+                // Another process has made the descriptor non-blocking: this thread may wait.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => thread::sleep(RETRY),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 result => return result,
@@ -191,7 +189,7 @@ fn write_all(shared: &Shared, sink: impl Write, lost_line: impl Fn(u64) -> Strin
         if lost > 0 && write(lost_line(lost).as_bytes()).is_ok() {
             lost = 0;
         }
-        // With nobody at the other end any more, or no room on a disk.
+        // The reader has ended, or the disk is full.
         if line.is_some_and(|line| write(&line).is_err()) {
             lost += 1;
         }
@@ -238,7 +236,7 @@ mod tests {
     const LIMIT: Duration = Duration::from_secs(8);
 
     /// A line to write.
-    fn say(writer: &mut LossyWriter, line: &str) {
+    fn write_line(writer: &mut LossyWriter, line: &str) {
         writer.write_all(format!("{line}\n").as_bytes()).unwrap();
     }
 
@@ -271,21 +269,21 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_a_reader_and_what_is_lost_is_told_in_its_place() {
+    fn writers_do_not_wait_for_a_reader_and_lost_lines_are_counted() {
         let (mut writer, let_go, lines) = writer();
-        let said = 2 * LINES_MAX as u64;
-        for line in 0..said {
-            // It would stand still here.
-            say(&mut writer, &line.to_string());
+        let sent = 2 * LINES_MAX as u64;
+        for line in 0..sent {
+            // It would block here.
+            write_line(&mut writer, &line.to_string());
         }
         let begun = Instant::now();
         writer.flush_within(Duration::from_millis(20));
         assert!(begun.elapsed() < LIMIT);
-        for _ in 0..said {
+        for _ in 0..sent {
             let_go.send(()).unwrap();
         }
         writer.flush_within(LIMIT);
-        say(&mut writer, "again");
+        write_line(&mut writer, "again");
         writer.flush_within(LIMIT);
         let lines: Vec<String> = lines.try_iter().collect();
         // One that was being written, perhaps, and those in the queue.
@@ -293,44 +291,44 @@ mod tests {
         assert!(kept == LINES_MAX || kept == LINES_MAX + 1, "{kept}");
         let shown = |(number, line): (usize, &String)| *line == format!("{number}\n");
         assert!(lines[..kept].iter().enumerate().all(shown));
-        assert_eq!(lines[kept], format!("{} lost\n", said - kept as u64));
+        assert_eq!(lines[kept], format!("{} lost\n", sent - kept as u64));
         assert_eq!(lines[kept + 1], "again\n");
     }
 
     #[test]
     fn with_a_reader_who_is_too_slow_each_line_is_written_or_counted() {
         let (mut writer, let_go, lines) = writer();
-        let said = 20_000;
-        for line in 0..said {
-            say(&mut writer, "a line");
+        let sent = 20_000;
+        for line in 0..sent {
+            write_line(&mut writer, "a line");
             // One in ten is read.
             if line % 10 == 0 {
                 let_go.send(()).unwrap();
             }
         }
-        for _ in 0..said {
+        for _ in 0..sent {
             let_go.send(()).unwrap();
         }
         writer.flush_within(LIMIT);
-        let (mut written, mut told, mut notices) = (0, 0, 0);
+        let (mut written, mut lost, mut notices) = (0, 0, 0);
         for line in lines.try_iter() {
             match line.strip_suffix(" lost\n") {
                 Some(count) => {
-                    told += count.parse::<u32>().unwrap();
+                    lost += count.parse::<u32>().unwrap();
                     notices += 1;
                 }
                 None => written += 1,
             }
         }
-        assert_eq!(written + told, said);
-        assert!(told > 0 && notices < 20, "{told} told in {notices}");
+        assert_eq!(written + lost, sent);
+        assert!(lost > 0 && notices < 20, "{lost} lost in {notices}");
     }
 
     #[test]
     fn the_end_waits_for_the_last_lines_of_a_full_queue() {
         let (mut writer, let_go, lines) = writer();
         for line in 0..LINES_MAX {
-            say(&mut writer, &line.to_string());
+            write_line(&mut writer, &line.to_string());
         }
         let reads = thread::spawn(move || (0..LINES_MAX).for_each(|_| let_go.send(()).unwrap()));
         writer.flush_within(LIMIT);
@@ -339,10 +337,10 @@ mod tests {
     }
 
     #[test]
-    fn why_a_process_ends_is_told_after_what_is_lost() {
+    fn the_reason_of_an_exit_is_written_after_the_loss() {
         let (mut writer, let_go, lines) = writer();
         for _ in 0..2 * LINES_MAX {
-            say(&mut writer, "a line");
+            write_line(&mut writer, "a line");
         }
         writer.write_surely("why\n");
         for _ in 0..2 * LINES_MAX {
@@ -354,7 +352,7 @@ mod tests {
         assert_eq!(lines[lines.len() - 1], "why\n");
     }
 
-    /// Does with one call after another what it is told to, and takes all when that is over.
+    /// Answers each call with the next result, and accepts all calls after the last one.
     struct Moody(VecDeque<io::Result<usize>>, mpsc::Sender<String>);
 
     impl Write for Moody {
@@ -371,12 +369,12 @@ mod tests {
     }
 
     /// What comes of these lines.
-    fn written(moods: Vec<io::Result<usize>>, said: &[&str]) -> String {
+    fn written(moods: Vec<io::Result<usize>>, lines: &[&str]) -> String {
         let (taken, parts) = mpsc::channel();
         let sink = Moody(moods.into(), taken);
         let mut writer = LossyWriter::start(sink, |lost| format!("{lost} lost\n")).unwrap();
-        for line in said {
-            say(&mut writer, line);
+        for line in lines {
+            write_line(&mut writer, line);
         }
         writer.flush_within(LIMIT);
         parts.try_iter().collect()
@@ -391,16 +389,16 @@ mod tests {
     #[test]
     fn what_cannot_be_written_is_counted_when_something_can() {
         let full = || Err(io::ErrorKind::StorageFull.into());
-        let said = ["one", "two", "three"];
+        let lines = ["one", "two", "three"];
         // The first line; then a notice and the second one.
-        let text = written(vec![full(), full(), full()], &said);
+        let text = written(vec![full(), full(), full()], &lines);
         assert_eq!(text, "2 lost\nthree\n");
-        // The last line: its loss is told at the end.
+        // The last line: its loss is reported at the end.
         assert_eq!(written(vec![full()], &["one"]), "1 lost\n");
-        let text = written(vec![Ok(2), full()], &said);
+        let text = written(vec![Ok(2), full()], &lines);
         assert_eq!(text, "on\n1 lost\ntwo\nthree\n");
         let later = || Err(io::ErrorKind::WouldBlock.into());
-        let text = written(vec![later(), Ok(2), later(), later()], &said);
+        let text = written(vec![later(), Ok(2), later(), later()], &lines);
         assert_eq!(text, "one\ntwo\nthree\n");
     }
 }

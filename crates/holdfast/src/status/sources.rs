@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What tells a mobile's daemon of its link, as its status shows it.
+//! The link sources of a mobile's daemon, as its status shows them.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,22 +10,22 @@ pub(crate) struct SourceStatus {
     pub(crate) name: String,
     /// Whether it runs; otherwise it is tried again.
     pub(crate) runs: bool,
-    /// Whether it says that the link is down.
-    pub(crate) says_down: bool,
+    /// Whether it reports link down.
+    pub(crate) reports_down: bool,
     /// Why it failed last, if it has not run since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) problem: Option<String>,
-    /// What it told last that changes nothing.
+    /// Its newest report that is no event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) note: Option<String>,
-    /// Events of the link that it told.
+    /// Events of the link that it reported.
     pub(crate) events: u64,
     /// How often it failed.
     pub(crate) failures: u64,
     /// Its newest signal, dBm.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) signal_dbm: Option<f64>,
-    /// Signals that it told.
+    /// Signals that it reported.
     pub(crate) samples: u64,
     /// Warnings that came of their trend.
     pub(crate) warnings: u64,
@@ -40,8 +40,8 @@ impl SourceStatus {
             (None, true) => "runs".into(),
             (None, false) => "starts".into(),
         });
-        if self.says_down {
-            parts.push("says down".into());
+        if self.reports_down {
+            parts.push("reports down".into());
         }
         parts.push(format!("{} events", self.events));
         if let Some(dbm) = self.signal_dbm {
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_source_that_does_not_run_says_why() {
+    fn a_source_that_does_not_run_shows_why() {
         let mut source = SourceStatus {
             name: "modem".into(),
             runs: true,
@@ -73,8 +73,8 @@ mod tests {
         assert_eq!(source.text(), text);
         source.problem = Some("no system D-Bus".into());
         source.signal_dbm = None;
-        source.says_down = true;
-        let text = "source modem, DOES NOT RUN (no system D-Bus), says down, 3 events";
+        source.reports_down = true;
+        let text = "source modem, DOES NOT RUN (no system D-Bus), reports down, 3 events";
         assert_eq!(source.text(), text);
     }
 }

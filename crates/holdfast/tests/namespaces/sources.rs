@@ -153,7 +153,7 @@ fn a_script_that_floods_the_daemon_keeps_nobody_from_it() {
             longest = longest.max(asks.elapsed());
             asked += 1;
         }
-        script["says_down"] == true
+        script["reports_down"] == true
     });
     let script = source(&daemon, "script");
     println!(

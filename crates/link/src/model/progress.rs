@@ -35,7 +35,7 @@ pub(super) struct InFlight<P> {
 
 impl<P> LinkModel<P> {
     /// What is given to the link is sent: it is up, or its outages are the other end's.
-    pub(super) fn carries(&self) -> bool {
+    pub(super) fn is_up(&self) -> bool {
         self.state == LinkState::Up || self.plan.outage_effect == OutageEffect::LoseArriving
     }
 

@@ -292,12 +292,12 @@ fn a_mahimahi_trace_gives_the_times_at_which_packets_leave() {
     assert_eq!(
         arrivals(&mut link, end()),
         [(6, 45_000)],
-        "what nobody used is gone"
+        "unused capacity is lost"
     );
 }
 
 #[test]
-fn jitter_keeps_the_order_unless_asked() {
+fn jitter_keeps_the_order_unless_set_otherwise() {
     for reorder in [false, true] {
         let jitter = Some(Jitter::Uniform {
             max_ms: 10.0,

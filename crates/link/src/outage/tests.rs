@@ -68,7 +68,7 @@ fn a_list_is_down_from_each_begin_to_before_each_end() {
     assert_eq!(
         outages.state_at(ms(1)),
         LinkState::Up,
-        "an earlier time may be asked again"
+        "an earlier time may be given again"
     );
 }
 
@@ -92,7 +92,7 @@ fn periodic_outages_go_on_without_end() {
 }
 
 #[test]
-fn no_more_outages_are_drawn_than_are_asked_for() {
+fn no_more_outages_are_drawn_than_needed() {
     let settings = OutageSettings::Periodic {
         first_at_s: 1.0,
         every_s: 2.0,
@@ -282,12 +282,12 @@ proptest! {
         let all = schedule(&settings, seed).until(ms(3_000_000));
         prop_assert!(all.windows(2).all(|w| w[0].end < w[1].begin));
         prop_assert!(all.iter().all(|o| o.begin < o.end));
-        let mut asked = schedule(&settings, seed);
+        let mut called = schedule(&settings, seed);
         for t in questions.into_iter().map(ms) {
             let inside = all.iter().any(|o| o.begin <= t && t < o.end);
-            prop_assert_eq!(asked.state_at(t) == LinkState::Down, inside);
+            prop_assert_eq!(called.state_at(t) == LinkState::Down, inside);
             let change = all.iter().flat_map(|o| [o.begin, o.end]).find(|&change| change > t);
-            prop_assert_eq!(asked.next_change(t), change);
+            prop_assert_eq!(called.next_change(t), change);
         }
     }
 }

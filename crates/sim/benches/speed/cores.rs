@@ -13,13 +13,13 @@ use super::{RUNS, median};
 const SEEDS: u64 = 24;
 
 /// Prints how much less time two threads take.
-pub(crate) fn report(of: &Experiment) {
+pub(crate) fn report(experiment: &Experiment) {
     let processors = thread::available_parallelism().map_or(1, NonZero::get);
     if processors < 2 {
         println!("two threads    not measured: one processor");
         return;
     }
-    let mut experiment = of.clone();
+    let mut experiment = experiment.clone();
     // Or every seed would be the same run.
     experiment.hops[1].downlink.loss = 0.001;
     let mut ratios = Vec::new();

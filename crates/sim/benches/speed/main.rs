@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Prints virtual time, wall time and their ratio, medians of five runs. ns-3 is left out,
-//! with a line that says why, where its library is not installed. The exit status is not 0
+//! with a line with the reason, where its library is not installed. The exit status is not 0
 //! below 500 times real time.
 
 #![allow(

@@ -105,7 +105,7 @@ fn chain(experiment: &Experiment, network: &mut Network) -> (Vec<NodeId>, Vec<No
         );
         let hop = plan.before_hop;
         // The last hop is one of several cells, each with a base station before it.
-        let places = if hop == wired.len() {
+        let nodes_of_hop = if hop == wired.len() {
             stations.clone()
         } else {
             let links = [Direction::Downlink, Direction::Uplink].map(|way| link_of(hop, way));
@@ -114,7 +114,7 @@ fn chain(experiment: &Experiment, network: &mut Network) -> (Vec<NodeId>, Vec<No
                 links,
             }]
         };
-        for station in places {
+        for station in nodes_of_hop {
             let role = GatewayRole {
                 settings: plan.settings.clone(),
                 wireless: station.links[0],
@@ -180,21 +180,21 @@ fn mobile_address(number: u32) -> Ipv4Addr {
     Ipv4Addr::new(10, 128 | b, c, d)
 }
 
-fn connect(network: &mut Network, its: &Transfer, fh: End, mh: End, watches: LinkId) -> Pair {
-    let (fh_app, mh_app) = applications(its);
-    let downlink = its.direction == Direction::Downlink;
+fn connect(network: &mut Network, transfer: &Transfer, fh: End, mh: End, watches: LinkId) -> Pair {
+    let (fh_app, mh_app) = applications(transfer);
+    let downlink = transfer.direction == Direction::Downlink;
     let ports = (fh.endpoint.port, mh.endpoint.port);
     let mut add =
         |own: End, other: End, tcp, app, ports, opens_at: Option<Instant>, receives: bool| {
             let connection = Connection::new(tcp, own, other, app, opens_at.is_none());
-            let expects = if receives { its.bytes } else { 0 };
+            let expects = if receives { transfer.bytes } else { 0 };
             let watches = receives.then_some(watches);
             network.add_connection(own.node, connection, ports, opens_at, expects, watches)
         };
-    let fh_id = add(fh, mh, its.fh, fh_app, ports, None, !downlink);
-    let opens_at = Some(Instant::ZERO + its.start);
+    let fh_id = add(fh, mh, transfer.fh, fh_app, ports, None, !downlink);
+    let opens_at = Some(Instant::ZERO + transfer.start);
     let mh_ports = (ports.1, ports.0);
-    let mh_id = add(mh, fh, its.mh, mh_app, mh_ports, opens_at, downlink);
+    let mh_id = add(mh, fh, transfer.mh, mh_app, mh_ports, opens_at, downlink);
     let pair = if downlink {
         Pair {
             sender: fh_id,
@@ -207,40 +207,40 @@ fn connect(network: &mut Network, its: &Transfer, fh: End, mh: End, watches: Lin
         }
     };
     network.pair(pair.receiver, pair.sender);
-    network.set_content(pair.sender, its.content);
+    network.set_content(pair.sender, transfer.content);
     pair
 }
 
 /// What FH and MH do.
-fn applications(its: &Transfer) -> (Application, Application) {
+fn applications(transfer: &Transfer) -> (Application, Application) {
     let idle = Application {
         sends: 0,
         after_receiving: 0,
         closes_first: false,
         reading: Reading::AtOnce,
     };
-    match its.direction {
+    match transfer.direction {
         Direction::Downlink => (
             Application {
-                sends: its.bytes,
-                after_receiving: u64::from(its.request_bytes),
-                closes_first: its.closes,
+                sends: transfer.bytes,
+                after_receiving: u64::from(transfer.request_bytes),
+                closes_first: transfer.closes,
                 ..idle
             },
             Application {
-                sends: u64::from(its.request_bytes),
-                reading: its.reading,
+                sends: u64::from(transfer.request_bytes),
+                reading: transfer.reading,
                 ..idle
             },
         ),
         Direction::Uplink => (
             Application {
-                reading: its.reading,
+                reading: transfer.reading,
                 ..idle
             },
             Application {
-                sends: its.bytes,
-                closes_first: its.closes,
+                sends: transfer.bytes,
+                closes_first: transfer.closes,
                 ..idle
             },
         ),
@@ -248,27 +248,27 @@ fn applications(its: &Transfer) -> (Application, Application) {
 }
 
 fn cross_traffic(experiment: &Experiment, network: &mut Network, nodes: &[NodeId]) {
-    for (index, its) in experiment.cross_traffic.iter().enumerate() {
+    for (index, transfer) in experiment.cross_traffic.iter().enumerate() {
         assert!(
-            its.from_hop <= its.to_hop && its.to_hop < experiment.hops.len(),
+            transfer.from_hop <= transfer.to_hop && transfer.to_hop < experiment.hops.len(),
             "cross traffic {index} crosses hops {} to {}, of {}",
-            its.from_hop,
-            its.to_hop,
+            transfer.from_hop,
+            transfer.to_hop,
             experiment.hops.len()
         );
-        let (fixed, mobile) = (nodes[its.from_hop], nodes[its.to_hop + 1]);
-        let (from, to) = match its.direction {
+        let (fixed, mobile) = (nodes[transfer.from_hop], nodes[transfer.to_hop + 1]);
+        let (from, to) = match transfer.direction {
             Direction::Downlink => (fixed, mobile),
             Direction::Uplink => (mobile, fixed),
         };
         network.add_source(SourceSettings {
             from,
             to,
-            rate_bit_per_s: its.rate_bit_per_s,
-            packet_bytes: its.packet_bytes,
-            start: Instant::ZERO + its.start,
-            stop: Instant::ZERO + its.stop,
-            poisson: its.poisson,
+            rate_bit_per_s: transfer.rate_bit_per_s,
+            packet_bytes: transfer.packet_bytes,
+            start: Instant::ZERO + transfer.start,
+            stop: Instant::ZERO + transfer.stop,
+            poisson: transfer.poisson,
             seed: seed_for(experiment.seed, PART_SOURCES + index as u64),
         });
     }
@@ -331,18 +331,18 @@ fn handoff_outcome(experiment: &Experiment, network: &Network) -> Option<Handoff
     })
 }
 
-fn transfer_outcome(network: &Network, its: &Transfer, pair: &Pair) -> TransferOutcome {
+fn transfer_outcome(network: &Network, transfer: &Transfer, pair: &Pair) -> TransferOutcome {
     let (sender, receiver) = (
         network.connection(pair.sender),
         network.connection(pair.receiver),
     );
-    let start = Instant::ZERO + its.start;
+    let start = Instant::ZERO + transfer.start;
     let delivered = receiver.delivered();
     let done_at = network.delivered_at(pair.receiver);
     let until = done_at.unwrap_or(network.progressed_at(pair.receiver));
     let elapsed = (Instant::ZERO + until.saturating_since(start)).as_secs_f64();
     TransferOutcome {
-        finished: its.bytes == 0 || done_at.is_some(),
+        finished: transfer.bytes == 0 || done_at.is_some(),
         intact: sender.view().intact && receiver.view().intact,
         endings: [sender.ending(), receiver.ending()],
         transfer_time: done_at.map(|at| at.saturating_since(start)),

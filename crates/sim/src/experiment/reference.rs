@@ -64,7 +64,7 @@ mod tests {
         });
         assert_eq!((impatient.sender.timeouts, steady.sender.timeouts), (1, 0));
         assert!(impatient.sender.data_segments_repeated > steady.sender.data_segments_repeated);
-        let [early, late] = [impatient, steady].map(|of| of.transfer_time.unwrap());
+        let [early, late] = [impatient, steady].map(|outcome| outcome.transfer_time.unwrap());
         assert!(late > early + Duration::from_secs(1), "{early:?} {late:?}");
     }
 

@@ -30,7 +30,7 @@ pub struct Roaming {
     /// When the MHs go where, in order.
     pub moves: Vec<Move>,
     /// The base stations hand MHs over; none: each is a gateway that knows of no other. The
-    /// MHs say where they are, and where they are about to leave; what they say takes the
+    /// MHs register, and announce that they are about to leave; these messages take the
     /// cell's propagation delay and is not lost. Without [`Experiment::gateway`] nothing.
     pub handoff: Option<HandoffSettings>,
 }
@@ -42,7 +42,7 @@ pub struct Move {
     pub from: usize,
     /// The cell that they go to.
     pub to: usize,
-    /// They say that they are about to leave; none: they do not.
+    /// Their warning before they leave; none: they send none.
     pub warning: Option<Duration>,
     /// From here on they send by its link.
     pub enter: Duration,
@@ -98,14 +98,18 @@ pub(super) fn add_cells(
             hops::add_hop(network, &lan, router, station.node, seed)
         })
         .collect();
-    for its in &roaming.moves {
+    for moved in &roaming.moves {
         assert!(
-            its.to < stations.len(),
+            moved.to < stations.len(),
             "a move to a cell that there is not"
         );
-        network.change_cell(Instant::ZERO + its.enter, mobile, stations[its.to].links);
-        if let Some(route) = its.route {
-            let [there, _] = lans[its.to];
+        network.change_cell(
+            Instant::ZERO + moved.enter,
+            mobile,
+            stations[moved.to].links,
+        );
+        if let Some(route) = moved.route {
+            let [there, _] = lans[moved.to];
             network.change_route(Instant::ZERO + route, router, mobile, there);
         }
     }
@@ -132,16 +136,16 @@ pub(super) fn connect_stations(
         };
         link.map_or(Duration::ZERO, |link| link.uplink.delay)
     };
-    let mut say = |after: Duration, cell: usize, leaving: bool| {
+    let mut register = |after: Duration, cell: usize, leaving: bool| {
         let at = Instant::ZERO + after + delay(cell);
         network.register(at, stations[cell].node, leaving);
     };
-    say(Duration::ZERO, 0, false);
-    for its in &roaming.moves {
-        if let Some(warning) = its.warning {
-            say(warning, its.from, true);
+    register(Duration::ZERO, 0, false);
+    for moved in &roaming.moves {
+        if let Some(warning) = moved.warning {
+            register(warning, moved.from, true);
         }
-        say(its.enter, its.to, false);
+        register(moved.enter, moved.to, false);
     }
 }
 
@@ -187,15 +191,15 @@ mod tests {
         let s = |time: Duration| time.as_secs_f64();
         let mut list = Vec::new();
         let mut left = (number > 0).then_some(0.0);
-        for its in moves {
-            if its.from == number {
-                left = Some(s(its.enter) - GAP_MS as f64 / 1e3);
+        for moved in moves {
+            if moved.from == number {
+                left = Some(s(moved.enter) - GAP_MS as f64 / 1e3);
             }
-            if let (true, Some(at_s)) = (its.to == number, left) {
+            if let (true, Some(at_s)) = (moved.to == number, left) {
                 left = None;
                 list.push(OutageAt {
                     at_s,
-                    for_s: s(its.enter) - at_s,
+                    for_s: s(moved.enter) - at_s,
                 });
             }
         }
@@ -250,11 +254,11 @@ mod tests {
         experiment
     }
 
-    /// When the MH heard something, by cell.
+    /// When the MH received something, by cell.
     #[derive(Default)]
-    struct Heard([Vec<u64>; CELLS]);
+    struct Received([Vec<u64>; CELLS]);
 
-    impl Observer for Heard {
+    impl Observer for Received {
         fn on_packet(&mut self, link: LinkId, event: PacketEvent, _: &Packet, now: Instant) {
             let hop = (link.0 / 2) as usize;
             if event == PacketEvent::Arrived
@@ -266,20 +270,20 @@ mod tests {
         }
     }
 
-    fn run(experiment: &Experiment) -> (Outcome, Heard) {
-        let mut heard = Heard::default();
-        let outcome = experiment.run_observed(&mut heard);
-        let of = &outcome.transfers[0];
-        assert!(of.finished && of.intact, "{of:?}");
-        (outcome, heard)
+    fn run(experiment: &Experiment) -> (Outcome, Received) {
+        let mut received = Received::default();
+        let outcome = experiment.run_observed(&mut received);
+        let transfer = &outcome.transfers[0];
+        assert!(transfer.finished && transfer.intact, "{transfer:?}");
+        (outcome, received)
     }
 
     /// From each leaving until something came through the new cell, in milliseconds.
-    fn first_packets_ms(experiment: &Experiment, heard: &Heard) -> Vec<u64> {
+    fn first_packets_ms(experiment: &Experiment, received: &Received) -> Vec<u64> {
         let moves = &experiment.roaming.as_ref().unwrap().moves;
-        let first = |its: &Move| {
-            let entered = its.enter.as_millis() as u64;
-            let through = heard.0[its.to].iter();
+        let first = |moved: &Move| {
+            let entered = moved.enter.as_millis() as u64;
+            let through = received.0[moved.to].iter();
             through
                 .copied()
                 .find(|at| *at >= entered)
@@ -290,18 +294,25 @@ mod tests {
 
     #[test]
     fn without_handoff_nothing_comes_through_the_new_cell_before_the_route_does() {
-        for (its, gateways) in [
+        for (moved, gateways) in [
             (experiment(0, None), false),
             (with_snoop(experiment(0, None)), true),
         ] {
-            let (outcome, heard) = run(&its);
-            let mut first = first_packets_ms(&its, &heard);
+            let (outcome, received) = run(&moved);
+            let mut first = first_packets_ms(&moved, &received);
             // A gateway that has the MH back sends what it once kept.
             first.truncate(if gateways { 1 } else { 4 });
             // A cell may be left before the sender tries again.
             assert!(!first.is_empty(), "{first:?}");
             assert!(first.iter().all(|ms| *ms >= 1000), "{first:?}");
-            assert!(heard.0.iter().filter(|through| !through.is_empty()).count() > 1);
+            assert!(
+                received
+                    .0
+                    .iter()
+                    .filter(|through| !through.is_empty())
+                    .count()
+                    > 1
+            );
             assert_eq!(outcome.handoff, None);
             assert!(outcome.transfers[0].sender.timeouts > 0);
         }
@@ -310,9 +321,9 @@ mod tests {
     #[test]
     fn stations_that_hand_over_deliver_what_they_kept_at_once() {
         for warning_ms in [0, 200] {
-            let its = with_snoop(experiment(warning_ms, Some(HandoffSettings::default())));
-            let (outcome, heard) = run(&its);
-            let first = first_packets_ms(&its, &heard);
+            let moved = with_snoop(experiment(warning_ms, Some(HandoffSettings::default())));
+            let (outcome, received) = run(&moved);
+            let first = first_packets_ms(&moved, &received);
             assert_eq!(first.len(), 4, "{first:?}");
             assert!(first.iter().all(|ms| *ms < 100), "{first:?}");
             let did = outcome.handoff.unwrap();
@@ -324,7 +335,7 @@ mod tests {
 
     #[test]
     fn a_run_with_moves_is_the_same_twice() {
-        let its = with_snoop(experiment(200, Some(HandoffSettings::default())));
-        assert_eq!(run(&its).0, run(&its).0);
+        let moved = with_snoop(experiment(200, Some(HandoffSettings::default())));
+        assert_eq!(run(&moved).0, run(&moved).0);
     }
 }

@@ -361,13 +361,13 @@ fn senders_of_2007_give_up_in_an_outage_of_three_minutes() {
 #[test]
 fn an_interrupted_run_has_no_outcome_and_ends_soon() {
     let experiment = download(1_000_000_000_000, Preset::Sack, &radio());
-    let asked = core::cell::Cell::new(0);
+    let calls = core::cell::Cell::new(0);
     let interrupted = || {
-        asked.set(asked.get() + 1);
-        asked.get() == 3
+        calls.set(calls.get() + 1);
+        calls.get() == 3
     };
     assert!(experiment.run_unless(&interrupted, &mut ()).is_none());
-    assert_eq!(asked.get(), 3);
+    assert_eq!(calls.get(), 3);
     let short = download(100_000, Preset::Sack, &radio());
     assert_eq!(short.run_unless(&|| false, &mut ()), Some(short.run()));
 }

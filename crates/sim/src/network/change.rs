@@ -78,10 +78,10 @@ impl Network {
                     let Some(watched) = slot.watches else {
                         continue;
                     };
-                    let its = &self.links[watched.0 as usize];
-                    if its.to == node {
+                    let link = &self.links[watched.0 as usize];
+                    if link.to == node {
                         slot.watches = Some(downlink);
-                    } else if its.from == node {
+                    } else if link.from == node {
                         slot.watches = Some(uplink);
                     }
                 }
@@ -112,7 +112,7 @@ impl Network {
                 self.slots[index].note_link(*link, state, begun, now);
             }
         }
-        self.tell_mobiles(&links, observer);
+        self.notify_mobiles(&links, observer);
         self.note_change_for_engines(&links, state);
         self.note_change_for_mobiles(&links, state);
     }

@@ -16,9 +16,9 @@ use crate::packet::{Body, NodeId, Packet};
 
 /// Compressed payloads that are remembered: more than any queue holds packets.
 const PAYLOADS_MAX: usize = 16_384;
-/// The payload that a gateway's time for compression is told of, bytes.
+/// The payload for which a gateway's compression time is given, bytes.
 const TIMED_BYTES: u32 = 1_400;
-/// The stream of bytes that nobody has sent.
+/// The stream of bytes that no host has sent.
 const NO_STREAM: u32 = u32::MAX;
 
 /// The payloads of compressed packets on their way, each with its number.
@@ -42,8 +42,8 @@ impl Payloads {
     }
 
     fn get(&self, number: u32) -> Option<&[u8]> {
-        let place = number.checked_sub(self.first)? as usize;
-        self.kept.get(place).map(Vec::as_slice)
+        let index = number.checked_sub(self.first)? as usize;
+        self.kept.get(index).map(Vec::as_slice)
     }
 }
 
@@ -74,7 +74,7 @@ impl Network {
 
     /// A gateway knows of the mobiles with M-TCP that they can decompress: their registration,
     /// at once and for the whole run.
-    pub(super) fn tell_abilities(&mut self, id: u32) {
+    pub(super) fn notify_abilities(&mut self, id: u32) {
         let slots = self.slots.iter();
         let able = slots.filter(|slot| slot.connection.decompresses());
         let mut addresses: Vec<_> = able.map(|slot| slot.connection.address()).collect();

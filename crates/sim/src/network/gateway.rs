@@ -39,9 +39,9 @@ pub struct GatewayRole {
     /// The link toward the MHs: what goes out by it is downlink, what comes in from its
     /// other end is uplink, everything else passes by the engine.
     pub wireless: LinkId,
-    /// Who tells it of that link's outages.
+    /// What reports that link's outages to it.
     pub signal: Option<LinkSignal>,
-    /// When a new engine takes its place.
+    /// When a new engine replaces it.
     pub restarts: Vec<Instant>,
     /// The DSCP of what the engine resends ahead of ordinary traffic, 0 to 63: links with
     /// a [`priority_dscp_min`](holdfast_link::LinkSettings::priority_dscp_min) up to it
@@ -103,7 +103,7 @@ impl Network {
 
     pub(super) fn start_engines(&mut self) {
         for id in 0..self.engines.len() as u32 {
-            self.tell_abilities(id);
+            self.notify_abilities(id);
             self.schedule_engine(id);
             self.schedule_warning(id, Instant::ZERO);
         }
@@ -178,8 +178,8 @@ impl Network {
         self.perform(id, actions, observer);
     }
 
-    /// The engine is told of the link to these addresses.
-    pub(super) fn tell_link(
+    /// The engine receives a report of the link to these addresses.
+    pub(super) fn notify_link(
         &mut self,
         id: u32,
         addresses: &[IpAddr],
@@ -320,7 +320,7 @@ impl Network {
         }
     }
 
-    /// Links have gone or come: the word of it is on its way.
+    /// Links have changed: the report is in flight.
     pub(super) fn note_change_for_engines(&mut self, links: &[LinkId], state: LinkState) {
         for (id, gateway) in self.engines.iter().enumerate() {
             let Some(signal) = gateway.role.signal else {
@@ -332,7 +332,7 @@ impl Network {
             };
             if let (true, Some(after)) = (links.contains(&gateway.role.wireless), after) {
                 self.queue
-                    .push(self.now + after, Event::Word(id as u32, state));
+                    .push(self.now + after, Event::LinkReport(id as u32, state));
             }
         }
     }
@@ -357,7 +357,7 @@ impl Network {
         }
     }
 
-    /// The addresses of connections' ends beyond a link, for words of mobiles.
+    /// The addresses of connections' ends beyond a link, for messages of mobiles.
     pub(super) fn mobile_addresses(&self, node: NodeId) -> Vec<IpAddr> {
         let mut addresses: Vec<IpAddr> = self
             .slots
@@ -382,8 +382,8 @@ impl Network {
         self.schedule_warning(id, begins);
     }
 
-    /// The word has come.
-    pub(super) fn tell_engine(&mut self, id: u32, state: LinkState, observer: &mut dyn Observer) {
+    /// The report has arrived.
+    pub(super) fn notify_engine(&mut self, id: u32, state: LinkState, observer: &mut dyn Observer) {
         let now = self.now;
         let gateway = &self.engines[id as usize];
         let mobiles = self.links[gateway.role.wireless.0 as usize].to;
@@ -415,7 +415,7 @@ impl Network {
         for record in &gateway.records {
             gateway.engine.import(record, now);
         }
-        self.tell_abilities(id);
+        self.notify_abilities(id);
         let gateway = &mut self.engines[id as usize];
         if gateway.carrier_down {
             let mut actions = Vec::new();

@@ -57,12 +57,12 @@ impl Network {
         ]
     }
 
-    fn add_medium(&mut self, its: &MediumPlan) -> u32 {
-        let schedule = OutageSchedule::new(&its.plan.outages, its.outage_seed);
+    fn add_medium(&mut self, medium: &MediumPlan) -> u32 {
+        let schedule = OutageSchedule::new(&medium.plan.outages, medium.outage_seed);
         self.media.push(Medium {
-            model: LinkModel::with_schedule(&its.plan, its.seed, schedule.clone()),
+            model: LinkModel::with_schedule(&medium.plan, medium.seed, schedule.clone()),
             schedule,
-            overhead_bytes: u64::from(its.overhead_bytes),
+            overhead_bytes: u64::from(medium.overhead_bytes),
             scheduled: None,
             links: Vec::new(),
         });
@@ -91,8 +91,8 @@ impl Network {
     ) -> ConnectionId {
         let id = self.slots.len() as u32;
         let table = &mut self.nodes[node.0 as usize].ports;
-        let place = table.partition_point(|entry| (entry.0, entry.1) < ports);
-        table.insert(place, (ports.0, ports.1, id));
+        let index = table.partition_point(|entry| (entry.0, entry.1) < ports);
+        table.insert(index, (ports.0, ports.1, id));
         if let Some(at) = opens_at {
             self.queue.push(at, Event::Open(id));
         }

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Base stations that hand MHs over: beside the engine of each the daemon's own
-//! [`Handoff`], what the stations say to each other, and the copies that they send to a
+//! [`Handoff`], the messages between stations, and the copies that they send to a
 //! group.
 //!
 //! Messages and copies take an equal time from station to station and are not lost: they go
-//! beside the links. An MH is all connections' ends beyond the stations' links; the word that
-//! it is at a station comes when it is told to ([`Network::register`]).
+//! beside the links. An MH is all connections' ends beyond the stations' links; the message that
+//! it is at a station arrives when ordered ([`Network::register`]).
 
 use core::net::IpAddr;
 use std::collections::{BTreeSet, VecDeque};
 
 use holdfast_core::handoff::{
-    Copied, Handoff, HandoffAction, HandoffSettings, Message, PeerId, StationId, Way,
+    Copied, Disposition, Handoff, HandoffAction, HandoffSettings, Message, PeerId, StationId,
 };
 use holdfast_core::signal::{KeyId, LinkNotice, LinkNoticeKind};
 use holdfast_core::{Direction, FlowKey, LinkEvent, LinkSource};
@@ -41,9 +41,9 @@ impl Copied for Copy {
     }
 }
 
-/// What the mobile says of its link.
+/// The mobile's report about its link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum MobileWord {
+pub(super) enum MobileMessage {
     /// It is here.
     Here,
     /// It will be gone soon.
@@ -77,12 +77,12 @@ struct Station {
 
 impl Station {
     fn peer(&self, engine: u32) -> Option<PeerId> {
-        let place = self.neighbours.iter().position(|own| *own == engine)?;
-        Some(PeerId(place as u16))
+        let index = self.neighbours.iter().position(|own| *own == engine)?;
+        Some(PeerId(index as u16))
     }
 }
 
-/// All stations of a network; none: handoff is nobody's business.
+/// All stations of a network; none: there are no handoffs.
 #[derive(Debug, Default)]
 pub(super) struct Stations {
     /// In the order of the engines.
@@ -106,7 +106,7 @@ impl Network {
         self.stations.all = (0..count)
             .map(|own| {
                 let neighbours: Vec<u32> = (0..count).filter(|other| *other != own).collect();
-                let peers = (0..neighbours.len()).map(|place| PeerId(place as u16));
+                let peers = (0..neighbours.len()).map(|index| PeerId(index as u16));
                 let settings = HandoffSettings {
                     station: StationId(own),
                     ..settings.clone()
@@ -121,16 +121,16 @@ impl Network {
             .collect();
     }
 
-    /// At `at` the gateway on `node` hears the MHs say that they are there; with `leaving`,
+    /// At `at` the gateway on `node` receives the MHs' registrations; with `leaving`,
     /// that they will be gone soon.
     pub fn register(&mut self, at: Instant, node: NodeId, leaving: bool) {
-        let word = if leaving {
-            MobileWord::Leaving
+        let message = if leaving {
+            MobileMessage::Leaving
         } else {
-            MobileWord::Here
+            MobileMessage::Here
         };
         if let Some(engine) = self.nodes[node.0 as usize].engine {
-            self.queue.push(at, Event::MobileWord(engine, word));
+            self.queue.push(at, Event::MobileMessage(engine, message));
         }
     }
 
@@ -158,23 +158,23 @@ impl Network {
         self.stations.state_bytes_max
     }
 
-    /// The mobile has said something to an engine.
-    pub(super) fn handle_mobile_word(
+    /// The mobile has sent a message to an engine.
+    pub(super) fn handle_mobile_message(
         &mut self,
         id: u32,
-        word: MobileWord,
+        message: MobileMessage,
         observer: &mut dyn Observer,
     ) {
         let now = self.now;
         let wireless = self.engines[id as usize].wireless();
         let mobiles = self.links[wireless.0 as usize].to;
         let addresses = self.mobile_addresses(mobiles);
-        let (kind, event) = match word {
-            MobileWord::Here => {
+        let (kind, event) = match message {
+            MobileMessage::Here => {
                 self.stations.epoch += 1;
                 (LinkNoticeKind::Up, LinkEvent::Up)
             }
-            MobileWord::Leaving => (
+            MobileMessage::Leaving => (
                 LinkNoticeKind::GoingDownSoon { lead_ms: 0 },
                 LinkEvent::GoingDownSoon,
             ),
@@ -189,7 +189,7 @@ impl Network {
         self.with_station(id, observer, |station, actions| {
             station.handle_notice(&notice, now, actions);
         });
-        self.tell_link(id, &addresses, event, LinkSource::Signal, observer);
+        self.notify_link(id, &addresses, event, LinkSource::Signal, observer);
     }
 
     /// What becomes of a packet for an MH that came by the wired route. True: the engine is
@@ -220,17 +220,17 @@ impl Network {
                 }
             }
         }
-        match arrival.way {
-            Way::Deliver => true,
-            Way::Elsewhere => false,
-            Way::Keep(mobile)
+        match arrival.disposition {
+            Disposition::Deliver => true,
+            Disposition::Elsewhere => false,
+            Disposition::Keep(mobile)
                 if !self.stations.all[id as usize]
                     .handoff
                     .has_room(mobile, core::slice::from_ref(&copy)) =>
             {
                 true
             }
-            Way::Keep(mobile) => {
+            Disposition::Keep(mobile) => {
                 self.with_station(id, observer, |station, _| station.keep(mobile, copy, now));
                 false
             }
@@ -376,7 +376,7 @@ impl Network {
                     observer,
                 );
             }
-            // Routes change when the experiment says so, and the mobile counts for all.
+            // Routes change when the experiment changes them, and the mobile counts for all.
             HandoffAction::TookOver { .. } | HandoffAction::EpochElsewhere { .. } => {}
         }
     }
@@ -399,7 +399,7 @@ impl Network {
         });
     }
 
-    /// What the engine had cached for a mobile that has gone is kept by the station.
+    /// What the engine had cached for a mobile that has moved is buffered by the station.
     fn keep_released(
         &mut self,
         id: u32,

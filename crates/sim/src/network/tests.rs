@@ -112,7 +112,7 @@ fn packets_take_the_shortest_way() {
     assert!(network.link_counters(short[0]).offered_packets > 30);
 }
 
-/// Nobody is there, and no way leads there: packets are dropped, and the one who opens
+/// No host is there, and no path leads there: packets are dropped, and the opener
 /// gives up.
 #[test]
 fn connection_to_nowhere_is_given_up() {
@@ -168,9 +168,9 @@ fn traffic_between_wired_hosts_passes_by_the_engine() {
     assert!(segments(&network) > 500);
 }
 
-/// Changes of a link are told at their time, for each direction that has them.
+/// Changes of a link are reported at their time, for each direction that has them.
 #[test]
-fn observer_is_told_of_outages() {
+fn observer_receives_outages() {
     #[derive(Default)]
     struct Changes(Vec<(u32, LinkState, u64)>);
     impl Observer for Changes {

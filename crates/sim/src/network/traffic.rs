@@ -33,7 +33,7 @@ pub struct SourceSettings {
 
 #[derive(Debug)]
 pub(super) struct Source {
-    its: SourceSettings,
+    settings: SourceSettings,
     next_at: Instant,
     rng: ChaCha8Rng,
     pub outcome: CrossOutcome,
@@ -42,37 +42,38 @@ pub(super) struct Source {
 impl Source {
     /// When the datagram after those sent is due.
     fn advance(&mut self) {
-        let its = &self.its;
-        let bits = u128::from(its.packet_bytes) * 8;
-        let rate = u128::from(its.rate_bit_per_s.max(1));
-        if its.poisson {
+        let settings = &self.settings;
+        let bits = u128::from(settings.packet_bytes) * 8;
+        let rate = u128::from(settings.rate_bit_per_s.max(1));
+        if settings.poisson {
             let unit = (self.rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
-            let mean_ns = f64::from(its.packet_bytes) * 8e9 / its.rate_bit_per_s.max(1) as f64;
+            let mean_ns =
+                f64::from(settings.packet_bytes) * 8e9 / settings.rate_bit_per_s.max(1) as f64;
             let gap = -mean_ns * libm::log(1.0 - unit);
             self.next_at += Duration::from_nanos(gap as u64);
         } else {
             // From the start on, so that no rounding adds up.
             let elapsed = bits * u128::from(self.outcome.sent) * 1_000_000_000 / rate;
             let elapsed = u64::try_from(elapsed).unwrap_or(u64::MAX);
-            self.next_at = its.start + Duration::from_nanos(elapsed);
+            self.next_at = settings.start + Duration::from_nanos(elapsed);
         }
     }
 }
 
 impl Network {
-    /// A source more; its outcome has its place in [`Network::cross_traffic`].
-    pub fn add_source(&mut self, its: SourceSettings) {
+    /// A source more; its outcome is in [`Network::cross_traffic`].
+    pub fn add_source(&mut self, settings: SourceSettings) {
         self.sources.push(Source {
-            its,
-            next_at: its.start,
-            rng: ChaCha8Rng::seed_from_u64(its.seed),
+            settings,
+            next_at: settings.start,
+            rng: ChaCha8Rng::seed_from_u64(settings.seed),
             outcome: CrossOutcome::default(),
         });
     }
 
     pub(super) fn start_sources(&mut self) {
         for (id, source) in self.sources.iter_mut().enumerate() {
-            if source.its.poisson {
+            if source.settings.poisson {
                 source.advance();
             }
             self.queue.push(source.next_at, Event::Source(id as u32));
@@ -81,17 +82,17 @@ impl Network {
 
     pub(super) fn handle_source(&mut self, id: u32, observer: &mut dyn Observer) {
         let source = &mut self.sources[id as usize];
-        let its = source.its;
-        if self.now >= its.stop {
+        let settings = source.settings;
+        if self.now >= settings.stop {
             return;
         }
         let packet = Packet {
-            from: its.from,
-            to: its.to,
+            from: settings.from,
+            to: settings.to,
             body: Body::Datagram {
                 source: id,
                 number: source.outcome.sent,
-                payload_len: its.packet_bytes.saturating_sub(DATAGRAM_HEADERS_LEN),
+                payload_len: settings.packet_bytes.saturating_sub(DATAGRAM_HEADERS_LEN),
             },
             corrupted: false,
         };
@@ -99,6 +100,6 @@ impl Network {
         source.advance();
         let next_at = source.next_at;
         self.queue.push(next_at, Event::Source(id));
-        self.forward(its.from, &packet, DSCP_DEFAULT, observer);
+        self.forward(settings.from, &packet, DSCP_DEFAULT, observer);
     }
 }

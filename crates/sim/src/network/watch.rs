@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A connection's place in the network, and what is noted of it on the way.
+//! A connection's links in the network, and what is noted of it on the way.
 
 use holdfast_link::LinkState;
 use holdfast_wire::{Duration, Instant};
@@ -31,7 +31,7 @@ pub(super) struct Slot {
     settled: bool,
     delivered: u64,
     arrived: u64,
-    /// The link is back since, and nothing new has come.
+    /// Link up since then, and nothing new has come.
     stalled_since: Option<Instant>,
     stalls: Vec<Stall>,
     /// None: not asked for.
@@ -103,7 +103,7 @@ impl Slot {
         !core::mem::replace(&mut self.settled, true)
     }
 
-    /// A link has gone or come; `begun`: one of the two ends has opened.
+    /// A link has changed its state; `begun`: one of the two ends has opened.
     pub(super) fn note_link(&mut self, link: LinkId, state: LinkState, begun: bool, now: Instant) {
         if self.watches != Some(link) || !begun || self.done_at.is_some() {
             return;
@@ -200,14 +200,14 @@ impl Network {
         self.slots[sender.0 as usize].receiver = Some(receiver);
     }
 
-    /// Links have gone or come: the hosts at their ends that listen to their hardware hear
+    /// Links have changed: the hosts at their ends that watch their hardware get
     /// of it. One is connected as long as any link toward it carries.
-    pub(super) fn tell_mobiles(&mut self, links: &[LinkId], observer: &mut dyn Observer) {
+    pub(super) fn notify_mobiles(&mut self, links: &[LinkId], observer: &mut dyn Observer) {
         let now = self.now;
         for index in 0..self.slots.len() {
             let node = self.slots[index].node;
             let is_at_end = |link: &LinkId| self.links[link.0 as usize].to == node;
-            if !self.slots[index].connection.hears_link() || !links.iter().any(is_at_end) {
+            if !self.slots[index].connection.watches_link() || !links.iter().any(is_at_end) {
                 continue;
             }
             let media: Vec<u32> = self

@@ -12,12 +12,12 @@ const PROTOCOL_TCP: u8 = 6;
 const PROTOCOL_UDP: u8 = 17;
 /// The port of cross traffic, both ends (RFC 863: discard).
 const DISCARD_PORT: u16 = 9;
-/// Payload bytes repeat after so many: a prime, so that no segment looks like the next.
+/// Payload bytes repeat after this many: a prime, so that no segment looks like the next.
 const PATTERN: u64 = 251;
 
 impl Packet {
     /// The IPv4 packet, checksums right (unless it is corrupted), its payload a pattern
-    /// made of the bytes' places in their stream.
+    /// made of the bytes' offsets in their stream.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = vec![0; 20];
         bytes.reserve(self.len_bytes() as usize);

@@ -113,7 +113,7 @@ fn datagram_is_as_long_as_counted() {
 }
 
 #[test]
-fn piece_of_a_cache_is_the_bytes_of_its_place_in_segments() {
+fn piece_of_a_cache_is_the_bytes_of_its_range_in_segments() {
     let kept = packet(Options::default(), 1448);
     let resend = Resend {
         direction: Direction::Downlink,
@@ -132,7 +132,7 @@ fn piece_of_a_cache_is_the_bytes_of_its_place_in_segments() {
     };
     let mut pieces = Vec::new();
     Packet::of_resend(&resend, &mut pieces);
-    let told: Vec<_> = pieces
+    let shown: Vec<_> = pieces
         .iter()
         .map(|piece| match piece.body {
             Body::Tcp(tcp) => (
@@ -146,7 +146,7 @@ fn piece_of_a_cache_is_the_bytes_of_its_place_in_segments() {
         .collect();
     let ack = Flags::ACK;
     assert_eq!(
-        told,
+        shown,
         [
             (900, 600, 5448, ack.with(Flags::CWR)),
             (1500, 400, 6048, ack.with(Flags::FIN))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What an ACK says (RFC 9293, 3.10.7.4, "fifth, check the ACK field").
+//! Processing of an ACK (RFC 9293, 3.10.7.4, "fifth, check the ACK field").
 
 use holdfast_wire::{Duration, Instant, Segment};
 
@@ -35,7 +35,7 @@ impl Connection {
         let reported = self.take_sack(segment);
         if ack > self.snd.una {
             self.handle_new_ack(ack, segment, now, out);
-            // RFC 6675, 2: new SACK information counts whatever else the ACK says.
+            // RFC 6675, 2: new SACK information counts whatever else the ACK has.
             if reported && !self.congestion.recovering {
                 self.on_dup_ack(now, out);
             }
@@ -59,7 +59,7 @@ impl Connection {
     fn update_window(&mut self, seq: i64, ack: u64, window: u64) {
         let snd = &mut self.snd;
         let newer = snd.wl1 < seq || (snd.wl1 == seq && snd.wl2 <= ack);
-        let taken = match self.its.window_updates {
+        let taken = match self.settings.window_updates {
             WindowUpdates::Rfc9293 => newer,
             // tcp_may_update_window of Linux before 6.6.
             WindowUpdates::NewAckToShrink => {
@@ -78,7 +78,7 @@ impl Connection {
         self.snd.wnd_max = self.snd.wnd_max.max(window);
     }
 
-    /// RFC 2018, 5: whether the blocks say something new.
+    /// RFC 2018, 5: whether the blocks report something new.
     fn take_sack(&mut self, segment: &Segment) -> bool {
         if segment.options.sack.is_empty() || !self.uses_sack() {
             return false;
@@ -86,7 +86,7 @@ impl Connection {
         let mut new = false;
         for (left, right) in segment.options.sack.iter() {
             let (left, right) = (self.own_seq(left), self.own_seq(right));
-            // What lies below tells of a duplicate (RFC 2883), or is nonsense.
+            // What lies below reports a duplicate (RFC 2883), or is nonsense.
             let plausible =
                 left >= self.snd.una as i64 && left < right && right <= self.snd.max as i64;
             if plausible {
@@ -132,7 +132,7 @@ impl Connection {
             // RFC 7323, 4.1: only if something new is acknowledged, which it is.
             let elapsed = self.clock(now).wrapping_sub(timestamps.tsecr);
             if timestamps.tsecr != 0 && elapsed < 1 << 31 {
-                let unit = self.its.timestamp_clock.max(Duration::from_nanos(1));
+                let unit = self.settings.timestamp_clock.max(Duration::from_nanos(1));
                 let rtt = unit.saturating_mul(elapsed.max(1));
                 // RFC 7323, appendix G: ceil (FlightSize / (SMSS * 2)).
                 let expected = self.flight().div_ceil(2 * self.smss);

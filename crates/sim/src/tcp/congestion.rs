@@ -26,7 +26,7 @@ pub(super) struct Congestion {
     /// one sent.
     pub recover: u64,
     pub partial_acks: u32,
-    /// Segments that duplicate ACKs say have arrived beyond `snd.una`, without SACK.
+    /// Segments that have arrived beyond `snd.una` by duplicate ACKs, without SACK.
     pub left_segments: u64,
     /// RFC 6675's HighRxt and RescueRxt, as numbers after the highest one.
     pub high_rxt: u64,
@@ -40,15 +40,15 @@ pub(super) struct Congestion {
 }
 
 impl Congestion {
-    pub(super) fn new(its: &TcpSettings) -> Self {
+    pub(super) fn new(settings: &TcpSettings) -> Self {
         Self {
-            cwnd: u64::from(its.mss),
-            ssthresh: its.initial_ssthresh_bytes.map_or(u64::MAX, u64::from),
-            smss: u64::from(its.mss),
-            increase: its.increase,
-            half_of: its.half_of,
-            limited_only: its.increase_when_limited_only,
-            initial_segments: u64::from(its.initial_window_segments.max(1)),
+            cwnd: u64::from(settings.mss),
+            ssthresh: settings.initial_ssthresh_bytes.map_or(u64::MAX, u64::from),
+            smss: u64::from(settings.mss),
+            increase: settings.increase,
+            half_of: settings.half_of,
+            limited_only: settings.increase_when_limited_only,
+            initial_segments: u64::from(settings.initial_window_segments.max(1)),
             bytes_acked: 0,
             dup_acks: 0,
             recovering: false,
@@ -153,7 +153,7 @@ impl Congestion {
     }
 
     /// FlightSize in fast recovery without SACK, of `flight` bytes not acknowledged:
-    /// less what duplicate ACKs say has arrived, as Linux and ns-3 count it. RFC 5681's
+    /// less what has arrived by duplicate ACKs, as Linux and ns-3 count it. RFC 5681's
     /// own definition would halve what a long recovery has piled up at the receiver.
     pub(super) fn in_network(&self, flight: u64) -> u64 {
         if self.recovering {
@@ -163,7 +163,7 @@ impl Congestion {
         }
     }
 
-    /// Duplicate ACKs tell of a loss: `ssthresh`, of `flight` bytes outstanding and the
+    /// Duplicate ACKs report a loss: `ssthresh`, of `flight` bytes outstanding and the
     /// other end's window. What was counted toward the larger window counts no more: it
     /// would grow by more than a segment a round trip (RFC 5681, 3.1).
     pub(super) fn on_loss(&mut self, flight: u64, window: u64) {

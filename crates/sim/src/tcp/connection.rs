@@ -17,7 +17,7 @@ use crate::packet::{Body, Packet, TcpPacket};
 /// One end of a connection.
 #[derive(Clone, Debug)]
 pub struct Connection {
-    pub(super) its: TcpSettings,
+    pub(super) settings: TcpSettings,
     pub(super) me: End,
     pub(super) peer: End,
     pub(super) app: Application,
@@ -44,7 +44,7 @@ pub struct Connection {
     /// The window is closed and the sender in persist state.
     pub(super) persisting: bool,
     pub(super) sent_at: Instant,
-    pub(super) heard_at: Instant,
+    pub(super) received_at: Instant,
     pub(super) intact: bool,
     /// What it knows of handoffs of its host.
     pub(super) handoffs: Handoffs,
@@ -57,10 +57,10 @@ pub struct Connection {
 
 impl Connection {
     /// An end that will open the connection ([`Self::open`]) or, if `listens`, waits.
-    pub fn new(its: TcpSettings, me: End, peer: End, app: Application, listens: bool) -> Self {
-        let buffer = u64::from(its.receive_buffer_bytes);
+    pub fn new(settings: TcpSettings, me: End, peer: End, app: Application, listens: bool) -> Self {
+        let buffer = u64::from(settings.receive_buffer_bytes);
         Self {
-            its,
+            settings,
             me,
             peer,
             app,
@@ -94,12 +94,12 @@ impl Connection {
                 last_ack_sent: 0,
                 frozen: false,
             },
-            congestion: Congestion::new(&its),
+            congestion: Congestion::new(&settings),
             board: Scoreboard::default(),
-            rto: RtoEstimator::new(its.rto),
+            rto: RtoEstimator::new(settings.rto),
             timers: Timers::default(),
             timed: None,
-            smss: u64::from(its.mss),
+            smss: u64::from(settings.mss),
             has_timestamps: false,
             has_sack: false,
             offered: Options::default(),
@@ -108,9 +108,9 @@ impl Connection {
             probes_unanswered: 0,
             persisting: false,
             sent_at: Instant::ZERO,
-            heard_at: Instant::ZERO,
+            received_at: Instant::ZERO,
             intact: true,
-            handoffs: Handoffs::new(its.on_handoff),
+            handoffs: Handoffs::new(settings.on_handoff),
             frozen_since: None,
             arrived: 0,
             counters: Counters::default(),
@@ -149,7 +149,7 @@ impl Connection {
         let Some(seq) = self.acceptable(segment, now, out) else {
             return;
         };
-        self.heard_at = now;
+        self.received_at = now;
         if segment.flags.has(Flags::RST) {
             self.close(Ending::Reset);
             return;
@@ -302,7 +302,7 @@ impl Connection {
         if state == State::TimeWait {
             self.ending = Ending::Closed;
             self.timers = Timers {
-                time_wait: Some(now + self.its.time_wait),
+                time_wait: Some(now + self.settings.time_wait),
                 read: self.timers.read,
                 ..Timers::default()
             };
@@ -332,7 +332,7 @@ impl Connection {
 
     /// The clock of this end's timestamps.
     pub(super) fn clock(&self, now: Instant) -> u32 {
-        let unit = self.its.timestamp_clock.as_nanos().max(1) as u64;
+        let unit = self.settings.timestamp_clock.as_nanos().max(1) as u64;
         // Not 0, which some take for no timestamp.
         (now.as_nanos() / unit + 1) as u32
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a sender knows of the handoffs of its host.
+//! The state of a sender about the handoffs of its host.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ pub(super) struct Handoffs {
     /// The begins of segments not acknowledged, and when they were sent last.
     pub transmitted: BTreeMap<u64, Instant>,
     pub judgements: Vec<Judged>,
-    /// cwnd and ssthresh that a fast recovery without congestion comes back to.
+    /// cwnd and ssthresh to which a fast recovery without congestion returns.
     pub kept: Option<(u64, u64)>,
     /// The timer stands still and nothing is sent.
     pub frozen: bool,

@@ -13,7 +13,7 @@ use crate::packet::{Body, Origin, Packet, TcpPacket};
 /// Bytes that the timestamps option takes of a segment (RFC 7323, appendix A).
 const TIMESTAMPS_LEN: u64 = 12;
 
-/// RFC 9293, 3.7.1: what an end of this address takes that does not say.
+/// RFC 9293, 3.7.1: what an end of this address accepts without an option.
 const fn mss_default(address: IpAddr) -> u16 {
     if address.is_ipv6() { 1220 } else { 536 }
 }
@@ -38,18 +38,17 @@ impl Connection {
         // An answer takes up what was offered, and nothing else.
         let offered = self.offered;
         let options = Options {
-            mss: Some(self.its.mss),
+            mss: Some(self.settings.mss),
             window_scale: self
-                .its
+                .settings
                 .window_scale
                 .filter(|_| !answers || offered.window_scale.is_some()),
-            sack_permitted: self.its.sack && (!answers || offered.sack_permitted),
-            timestamps: (self.its.timestamps && (!answers || offered.timestamps.is_some())).then(
-                || Timestamps {
+            sack_permitted: self.settings.sack && (!answers || offered.sack_permitted),
+            timestamps: (self.settings.timestamps && (!answers || offered.timestamps.is_some()))
+                .then(|| Timestamps {
                     tsval: self.clock(now),
                     tsecr: self.rcv.ts_recent,
-                },
-            ),
+                }),
             ..Options::default()
         };
         let (flags, ack) = if answers {
@@ -64,7 +63,7 @@ impl Connection {
             ack,
             flags,
             // RFC 7323, 2.2: the window of a SYN is not scaled.
-            window: self.its.receive_buffer_bytes.min(65_535) as u16,
+            window: self.settings.receive_buffer_bytes.min(65_535) as u16,
             options,
             payload_len: 0,
         };
@@ -107,7 +106,7 @@ impl Connection {
             return;
         }
         self.take_options(segment);
-        self.heard_at = now;
+        self.received_at = now;
         self.begin_established(segment, now);
         self.send_ack(now, out);
         self.output(now, out);
@@ -124,24 +123,26 @@ impl Connection {
         true
     }
 
-    /// What the other end's SYN says.
+    /// The options of the other end's SYN.
     fn take_options(&mut self, segment: &Segment) {
         self.offered = segment.options;
         self.rcv.irs = segment.seq;
         self.rcv.nxt = 1;
-        self.rcv.edge = 1 + u64::from(self.its.receive_buffer_bytes.min(65_535));
+        self.rcv.edge = 1 + u64::from(self.settings.receive_buffer_bytes.min(65_535));
         self.snd.wl1 = 0;
         if let Some(timestamps) = segment.options.timestamps {
             self.rcv.ts_recent = timestamps.tsval;
         }
-        self.has_timestamps = self.its.timestamps && segment.options.timestamps.is_some();
-        self.has_sack = self.its.sack && segment.options.sack_permitted;
-        // RFC 7323, 1.3: only if both ends say so.
-        if let (Some(own), Some(its)) = (self.its.window_scale, segment.options.window_scale) {
-            (self.rcv.scale, self.snd.scale) = (own.min(14), its.min(14));
+        self.has_timestamps = self.settings.timestamps && segment.options.timestamps.is_some();
+        self.has_sack = self.settings.sack && segment.options.sack_permitted;
+        // RFC 7323, 1.3: only if both ends send the option.
+        if let (Some(own), Some(settings)) =
+            (self.settings.window_scale, segment.options.window_scale)
+        {
+            (self.rcv.scale, self.snd.scale) = (own.min(14), settings.min(14));
         }
         let unsaid = mss_default(self.peer.endpoint.address);
-        let mss = segment.options.mss.unwrap_or(unsaid).min(self.its.mss);
+        let mss = segment.options.mss.unwrap_or(unsaid).min(self.settings.mss);
         let options = if self.has_timestamps {
             TIMESTAMPS_LEN
         } else {
@@ -178,14 +179,20 @@ impl Connection {
 
     /// Answers a segment that belongs to no connection (RFC 9293, 3.10.7.1).
     pub(super) fn refuse(&mut self, tcp: &TcpPacket, out: &mut Vec<Packet>) {
-        let its = &tcp.segment;
-        if its.flags.has(Flags::RST) || self.ending == Ending::Open && self.state == State::Closed {
+        let settings = &tcp.segment;
+        if settings.flags.has(Flags::RST)
+            || self.ending == Ending::Open && self.state == State::Closed
+        {
             return;
         }
-        let (seq, ack, flags) = if its.flags.has(Flags::ACK) {
-            (its.ack, SeqNum::default(), Flags::RST)
+        let (seq, ack, flags) = if settings.flags.has(Flags::ACK) {
+            (settings.ack, SeqNum::default(), Flags::RST)
         } else {
-            (SeqNum::default(), its.end(), Flags::RST.with(Flags::ACK))
+            (
+                SeqNum::default(),
+                settings.end(),
+                Flags::RST.with(Flags::ACK),
+            )
         };
         let segment = Segment {
             from: self.me.endpoint,
@@ -227,7 +234,7 @@ mod tests {
     /// RFC 9293, 3.7.1, MUST-15: "a default send MSS of 536 (576 - 40) for IPv4 or 1220
     /// (1280 - 60) for IPv6".
     #[test]
-    fn an_end_that_does_not_say_takes_what_every_path_carries() {
+    fn an_end_without_an_option_takes_what_every_path_carries() {
         assert_eq!(mss_default(Ipv4Addr::LOCALHOST.into()), 536);
         assert_eq!(mss_default(Ipv6Addr::LOCALHOST.into()), 1220);
     }

@@ -4,7 +4,7 @@
 //! with, a frozen timer with fast retransmit at the sender.
 //!
 //! A loss that is put down to a handoff leaves `cwnd` and `ssthresh` as they are. The
-//! segment is sent again as ever: after duplicate ACKs alone, after a timeout with all
+//! segment is retransmitted as usual: after duplicate ACKs alone, after a timeout with all
 //! that follows it (ns-2's Reno goes on from the lost segment too, with its window of
 //! one). The timer backs off as ever: the paper speaks of windows alone.
 
@@ -29,10 +29,10 @@ impl Connection {
 
     /// It does something about handoffs.
     pub(super) fn handles_handoffs(&self) -> bool {
-        self.its.on_handoff != OnHandoff::Nothing
+        self.settings.on_handoff != OnHandoff::Nothing
     }
 
-    /// The host's link has gone, or is back.
+    /// The host's link goes down, or up.
     pub(super) fn handle_handoff(&mut self, up: bool, now: Instant, out: &mut Vec<Packet>) {
         if let Some(mechanism) = &mut self.handoffs.mechanism {
             if up {
@@ -91,7 +91,7 @@ impl Connection {
         // Without the classifier nothing is known to be congestion: CWE alone goes on.
         let OnHandoff::LcCwe {
             classifies: true, ..
-        } = self.its.on_handoff
+        } = self.settings.on_handoff
         else {
             return Cause::Congestion;
         };
@@ -128,8 +128,8 @@ impl Connection {
 
     /// Fast recovery begins, and a handoff is to blame: the windows that it ends with.
     pub(super) fn keep_windows(&mut self) {
-        let its = &self.congestion;
-        self.handoffs.kept = Some((its.cwnd, its.ssthresh));
+        let settings = &self.congestion;
+        self.handoffs.kept = Some((settings.cwnd, settings.ssthresh));
     }
 
     /// Fast recovery has ended with `ssthresh`, or with what was kept.
@@ -149,7 +149,7 @@ impl Connection {
     pub(super) fn extrapolate(&mut self, now: Instant) -> bool {
         let OnHandoff::LcCwe {
             extrapolates: true, ..
-        } = self.its.on_handoff
+        } = self.settings.on_handoff
         else {
             return false;
         };
@@ -253,8 +253,8 @@ mod tests {
         assert!(least_window(&own) >= 20, "{}", least_window(&own));
         let judged = &own.transfers[0].judgements;
         assert!(!judged.is_empty());
-        for its in judged {
-            assert_eq!(its.judgement.cause, Cause::Handoff, "{its:?}");
+        for settings in judged {
+            assert_eq!(settings.judgement.cause, Cause::Handoff, "{settings:?}");
         }
         assert!(own.transfers[0].transfer_time < reno.transfers[0].transfer_time);
     }
@@ -272,10 +272,10 @@ mod tests {
     #[test]
     fn a_frozen_timer_does_not_expire_and_the_window_is_halved() {
         let frozen = run(OnHandoff::FreezeAndFastRetransmit, true);
-        let its = &frozen.transfers[0];
-        assert!(its.finished && its.intact);
-        assert!(its.sender.fast_retransmits > 0);
-        assert_eq!(its.sender.timeouts, 0, "{:?}", its.sender);
+        let settings = &frozen.transfers[0];
+        assert!(settings.finished && settings.intact);
+        assert!(settings.sender.fast_retransmits > 0);
+        assert_eq!(settings.sender.timeouts, 0, "{:?}", settings.sender);
         let least = least_window(&frozen);
         assert!((5..20).contains(&least), "{least}");
     }

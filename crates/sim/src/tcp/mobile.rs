@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! M-TCP at the mobile (Brown and Singh, 1997, 4.2): what a connection does when its host's
-//! hardware says that the link has gone, and that it is back.
+//! hardware reports link down and link up.
 //!
 //! - While the link is down its timers stand still: a disconnection is no congestion.
-//! - When it is back it sends an ACK of the highest byte received in sequence, marked by a
+//! - At link up it sends an ACK of the highest byte received in sequence, marked by a
 //!   combination of flags that other segments do not have, and its timers go on.
 //!
-//! Where the paper is silent: a SYN that was not answered when the link went is sent again
-//! when it is back; there is nothing to acknowledge then.
+//! Where the paper is silent: a SYN that was not answered at link down is retransmitted
+//! at link up; there is nothing to acknowledge then.
 
 use holdfast_core::RECONNECTION_FLAGS;
 use holdfast_wire::{Duration, Instant};
@@ -18,16 +18,16 @@ use crate::packet::{Origin, Packet};
 
 impl Connection {
     /// It listens to its host's hardware.
-    pub fn hears_link(&self) -> bool {
-        self.its.m_tcp || self.handles_handoffs()
+    pub fn watches_link(&self) -> bool {
+        self.settings.m_tcp || self.handles_handoffs()
     }
 
     /// Its host restores compressed segments (4.2.1).
     pub fn decompresses(&self) -> bool {
-        self.its.m_tcp
+        self.settings.m_tcp
     }
 
-    /// The host's link carries now, or does not. What goes out is added to `out`.
+    /// The host's link is up now, or down. Segments to send are added to `out`.
     pub fn handle_link(&mut self, up: bool, now: Instant, out: &mut Vec<Packet>) {
         if self.handles_handoffs() {
             return self.handle_handoff(up, now, out);
@@ -37,7 +37,7 @@ impl Connection {
             (true, Some(since)) => {
                 self.frozen_since = None;
                 self.thaw(now.saturating_since(since));
-                self.greet(now, out);
+                self.send_marked_ack(now, out);
             }
             _ => {}
         }
@@ -61,7 +61,7 @@ impl Connection {
         }
     }
 
-    fn greet(&mut self, now: Instant, out: &mut Vec<Packet>) {
+    fn send_marked_ack(&mut self, now: Instant, out: &mut Vec<Packet>) {
         match self.state {
             State::Closed | State::Listen | State::SynReceived | State::TimeWait => {}
             State::SynSent => self.send_syn(now, out),

@@ -53,7 +53,7 @@ impl Connection {
 
     /// RFC 6675 governs recovery.
     pub(super) fn uses_sack(&self) -> bool {
-        self.has_sack && self.its.recovery == LossRecovery::Sack
+        self.has_sack && self.settings.recovery == LossRecovery::Sack
     }
 
     /// The number after the last byte that the application has given so far.
@@ -83,7 +83,7 @@ impl Connection {
 
     /// The right edge of what the other end's window and this end's buffer allow.
     pub(super) fn window_end(&self) -> u64 {
-        let buffer = self.its.send_buffer_bytes.map_or(u64::MAX, u64::from);
+        let buffer = self.settings.send_buffer_bytes.map_or(u64::MAX, u64::from);
         self.snd.una + self.snd.wnd.min(buffer)
     }
 
@@ -121,7 +121,7 @@ impl Connection {
     /// Nothing is outstanding, and the send buffer has no room for more (4.3BSD's
     /// `tcp_output`: "idle", and all that the buffer holds).
     fn is_all_that_fits(&self, to: u64) -> bool {
-        let buffer = self.its.send_buffer_bytes.map_or(u64::MAX, u64::from);
+        let buffer = self.settings.send_buffer_bytes.map_or(u64::MAX, u64::from);
         self.snd.una == self.snd.max && to == self.snd.una.saturating_add(buffer)
     }
 
@@ -132,12 +132,12 @@ impl Connection {
         // RFC 3042, 2: one segment of "previously unsent data" for each of the first two
         // duplicate ACKs.
         let all_new = self.snd.nxt >= self.snd.max;
-        if self.its.limited_transmit && !congestion.recovering && all_new {
+        if self.settings.limited_transmit && !congestion.recovering && all_new {
             window += u64::from(congestion.dup_acks.min(2)) * self.smss;
         }
         let mut flight = self.flight();
         if congestion.after_timeout && !self.board.is_empty() {
-            // What was reported since is not sent again (RFC 6675, 5.1).
+            // What was reported since is not retransmitted (RFC 6675, 5.1).
             flight -= self.board.bytes_within(self.snd.una, self.snd.nxt);
         }
         window.saturating_sub(flight)
@@ -172,7 +172,7 @@ impl Connection {
             // One segment a round trip is timed where there are no timestamps.
             let timed = Timed { end: to, sent: now };
             self.timed.get_or_insert(timed);
-            if self.its.limited_transmit
+            if self.settings.limited_transmit
                 && self.congestion.dup_acks > 0
                 && !self.congestion.recovering
             {
@@ -261,10 +261,10 @@ impl Connection {
 
     /// RFC 5681, 4.1.
     fn restart_if_idle(&mut self, now: Instant) {
-        let since = match self.its.idle_restart {
+        let since = match self.settings.idle_restart {
             IdleRestart::Never => return,
             IdleRestart::SinceSent => self.sent_at,
-            IdleRestart::SinceHeard => self.sent_at.max(self.heard_at),
+            IdleRestart::SinceReceived => self.sent_at.max(self.received_at),
         };
         let idle = self.snd.una == self.snd.max && self.snd.nxt == self.snd.una;
         if idle && now.saturating_since(since) > self.rto.rto() {
@@ -280,7 +280,7 @@ impl Connection {
         }
         let outstanding = self.snd.una < self.snd.max;
         if outstanding && !self.persisting {
-            match self.its.on_shrunk_window {
+            match self.settings.on_shrunk_window {
                 // tcp_output of 4.3BSD-Reno: "if window shrank to 0, cancel pending
                 // retransmit and pull snd_nxt back to (closed) window".
                 OnShrunkWindow::PersistAtOnce => {

@@ -131,7 +131,7 @@ fn reno_4_3bsd() -> TcpSettings {
         initial_window_segments: 1,
         initial_ssthresh_bytes: Some(65_535),
         half_of: HalfOf::Window,
-        idle_restart: IdleRestart::SinceHeard,
+        idle_restart: IdleRestart::SinceReceived,
         rto: RtoSettings::BSD,
         delayed_ack: DelayedAck::BSD,
         persist: PersistSettings::BSD,

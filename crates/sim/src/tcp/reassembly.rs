@@ -33,11 +33,11 @@ impl Reassembly {
         self.segments += 1;
         let first = self.ranges.partition_point(|range| range.end < start);
         let last = self.ranges.partition_point(|range| range.start <= end);
-        let met = &self.ranges[first..last];
-        let had: u64 = met.iter().map(|range| overlap(range, start, end)).sum();
+        let merged = &self.ranges[first..last];
+        let had: u64 = merged.iter().map(|range| overlap(range, start, end)).sum();
         let merged = Range {
-            start: met.first().map_or(start, |range| range.start.min(start)),
-            end: met.last().map_or(end, |range| range.end.max(end)),
+            start: merged.first().map_or(start, |range| range.start.min(start)),
+            end: merged.last().map_or(end, |range| range.end.max(end)),
             touched: self.segments,
         };
         self.ranges.splice(first..last, [merged]);

@@ -22,7 +22,7 @@ impl Connection {
         let (nxt, edge) = (self.rcv.nxt as i64, self.rcv.edge as i64);
         let end = seq + i64::from(segment.len());
         if segment.flags.has(Flags::RST) {
-            // RFC 5961, 3.2: exactly the next one; others in the window are asked about.
+            // RFC 5961, 3.2: exactly the next one; for others in the window a challenge ACK.
             if seq == nxt {
                 return Some(seq);
             }
@@ -52,7 +52,7 @@ impl Connection {
                 self.counters.data_segments_received += 1;
             }
             if self.state == State::TimeWait {
-                self.timers.time_wait = Some(now + self.its.time_wait);
+                self.timers.time_wait = Some(now + self.settings.time_wait);
             }
             self.send_ack(now, out);
             return None;
@@ -130,8 +130,8 @@ impl Connection {
 
     fn acknowledge(&mut self, at_once: bool, now: Instant, out: &mut Vec<Packet>) {
         self.rcv.unacked_segments += 1;
-        let is_quick = self.counters.data_segments_received <= u64::from(self.its.quick_acks);
-        match self.its.delayed_ack {
+        let is_quick = self.counters.data_segments_received <= u64::from(self.settings.quick_acks);
+        match self.settings.delayed_ack {
             DelayedAck::On {
                 every,
                 delay,
@@ -151,15 +151,15 @@ impl Connection {
 
     /// Free room in the receive buffer.
     fn free(&self) -> u64 {
-        u64::from(self.its.receive_buffer_bytes).saturating_sub(self.rcv.unread)
+        u64::from(self.settings.receive_buffer_bytes).saturating_sub(self.rcv.unread)
     }
 
     /// SEG.WND, scaled. RFC 9293, 3.8.6.2.2: the edge moves in steps worth sending, and
     /// never back.
     pub(super) fn window_to_offer(&mut self) -> u16 {
-        let buffer = u64::from(self.its.receive_buffer_bytes);
+        let buffer = u64::from(self.settings.receive_buffer_bytes);
         let free = self.free().min(65_535 << self.rcv.scale);
-        // What a scaled field cannot say is not offered.
+        // What a scaled field cannot express is not offered.
         let free = free >> self.rcv.scale << self.rcv.scale;
         let edge = self.rcv.nxt + free;
         let step = (buffer / 2).min(self.smss);
@@ -208,14 +208,14 @@ impl Connection {
         }
         // A window update if it opens by two segments or half the buffer (4.3BSD's
         // tcp_output; RFC 9293, 3.8.6.2.2 asks for one segment at least).
-        let buffer = u64::from(self.its.receive_buffer_bytes);
+        let buffer = u64::from(self.settings.receive_buffer_bytes);
         let opens = self.free().saturating_sub(offered);
         if opens >= (2 * self.smss).min(buffer / 2) && self.rcv.nxt > 0 {
             self.send_ack(now, out);
         }
     }
 
-    /// The window is advertised as 0 from now on, or true again with so many ACKs
+    /// The window is advertised as 0 from now on, or true again with this many ACKs
     /// (Freeze-TCP's receiver: Goff and others, 2000).
     pub fn freeze(&mut self, frozen: bool, acks: u32, now: Instant, out: &mut Vec<Packet>) {
         self.rcv.frozen = frozen;

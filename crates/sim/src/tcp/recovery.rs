@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Losses that duplicate ACKs tell: fast retransmit and fast recovery (RFC 5681, 3.2),
+//! Losses found by duplicate ACKs: fast retransmit and fast recovery (RFC 5681, 3.2),
 //! NewReno (RFC 6582), SACK (RFC 6675).
 
 use holdfast_core::lccwe::Cause;
@@ -24,7 +24,7 @@ enum NextSeg {
 impl Connection {
     /// Without SACK at both ends, SACK recovery is NewReno.
     fn recovery(&self) -> LossRecovery {
-        match self.its.recovery {
+        match self.settings.recovery {
             LossRecovery::Sack if !self.has_sack => LossRecovery::NewReno,
             recovery => recovery,
         }
@@ -32,7 +32,7 @@ impl Connection {
 
     fn loss(&self) -> Loss {
         Loss {
-            dup_thresh: self.its.dup_ack_threshold.max(1),
+            dup_thresh: self.settings.dup_ack_threshold.max(1),
             smss: self.smss,
         }
     }
@@ -50,7 +50,7 @@ impl Connection {
             return;
         }
         let dup_acks = self.congestion.dup_acks;
-        let threshold = self.its.dup_ack_threshold.max(1);
+        let threshold = self.settings.dup_ack_threshold.max(1);
         let lost = match recovery {
             // RFC 6675, 5, steps 1 and 2.
             LossRecovery::Sack => {
@@ -66,7 +66,9 @@ impl Connection {
     fn may_recover(&self, recovery: LossRecovery) -> bool {
         let (una, recover) = (self.snd.una, self.congestion.recover);
         match recovery {
-            LossRecovery::Tahoe | LossRecovery::Reno => !self.its.recovers_once || una > recover,
+            LossRecovery::Tahoe | LossRecovery::Reno => {
+                !self.settings.recovers_once || una > recover
+            }
             // RFC 6582, 3.2, step 2: "covers more than recover".
             LossRecovery::NewReno => una > recover,
             // RFC 6675, 5.1: not before HighACK reaches RecoveryPoint.
@@ -121,7 +123,7 @@ impl Connection {
     /// The segment at `snd.una` goes again as if duplicate ACKs had asked for it.
     pub(super) fn fast_retransmit(&mut self, now: Instant, out: &mut Vec<Packet>) {
         if !self.congestion.recovering {
-            self.congestion.dup_acks = self.its.dup_ack_threshold.max(1);
+            self.congestion.dup_acks = self.settings.dup_ack_threshold.max(1);
             self.enter_recovery(self.recovery(), now, out);
         }
     }
@@ -150,7 +152,7 @@ impl Connection {
             }
             LossRecovery::NewReno if all => {
                 // RFC 6582, 3.2, step 3, full acknowledgments, (1) and (2).
-                let most = match self.its.on_full_ack {
+                let most = match self.settings.on_full_ack {
                     OnFullAck::FlightSize => self.flight().max(self.smss) + self.smss,
                     OnFullAck::Ssthresh => u64::MAX,
                 };
@@ -185,7 +187,7 @@ impl Connection {
         }
         congestion.cwnd = congestion.cwnd.max(smss);
         // "for the first partial ACK ..., also reset the retransmit timer".
-        if congestion.partial_acks == 1 || !self.its.impatient {
+        if congestion.partial_acks == 1 || !self.settings.impatient {
             self.restart_or_stop_timer(now);
         }
         let to = self.first_unacknowledged();
@@ -238,7 +240,7 @@ impl Connection {
         self.rescue().map(|(from, to)| NextSeg::Rescue(from, to))
     }
 
-    /// Rule 1, (1.a) and (1.b): the first byte that was neither reported nor sent again,
+    /// Rule 1, (1.a) and (1.b): the first byte that was neither reported nor retransmitted,
     /// below the highest one reported.
     fn next_hole(&self) -> Option<(u64, u64)> {
         let from = self.congestion.high_rxt.max(self.snd.una);

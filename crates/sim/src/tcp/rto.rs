@@ -21,7 +21,7 @@ struct BsdTicks {
 /// The estimator of one connection.
 #[derive(Clone, Debug)]
 pub struct RtoEstimator {
-    its: RtoSettings,
+    settings: RtoSettings,
     srtt: Option<Duration>,
     rttvar: Duration,
     ticks: BsdTicks,
@@ -30,9 +30,9 @@ pub struct RtoEstimator {
 
 impl RtoEstimator {
     /// Nothing measured yet.
-    pub fn new(its: RtoSettings) -> Self {
+    pub fn new(settings: RtoSettings) -> Self {
         Self {
-            its,
+            settings,
             srtt: None,
             rttvar: Duration::ZERO,
             ticks: BsdTicks::default(),
@@ -57,14 +57,14 @@ impl RtoEstimator {
 
     /// A segment sent at `sent` and never again was acknowledged at `now`.
     pub fn on_timed(&mut self, sent: Instant, now: Instant) {
-        match self.its.clock {
+        match self.settings.clock {
             RttClock::Rfc6298 { granularity } => {
                 let rtt = now.saturating_since(sent);
                 self.on_rtt(round_up(rtt, granularity));
             }
             RttClock::Bsd { tick } => {
                 // t_rtt counts the slow timer's ticks in between.
-                let count = |at: Instant| ticks_by(at, tick, self.its.tick_phase);
+                let count = |at: Instant| ticks_by(at, tick, self.settings.tick_phase);
                 self.on_ticks((count(now) - count(sent)) as i64, tick);
             }
         }
@@ -78,7 +78,7 @@ impl RtoEstimator {
     /// A round trip that timestamps give, one of `expected` in the time of one (RFC 7323,
     /// 4.2 and appendix G).
     pub fn on_one_of_many(&mut self, rtt: Duration, expected: u32) {
-        if let RttClock::Bsd { tick } = self.its.clock {
+        if let RttClock::Bsd { tick } = self.settings.clock {
             let ticks = rtt.as_nanos().div_ceil(tick.as_nanos().max(1)) as i64;
             return self.on_ticks(ticks, tick);
         }
@@ -90,7 +90,7 @@ impl RtoEstimator {
             }
             // RFC 6298, 2.3: beta is 1/4, alpha is 1/8, RTTVAR first.
             Some(srtt) => {
-                let share = if self.its.samples_share_weight {
+                let share = if self.settings.samples_share_weight {
                     expected.clamp(1, EXPECTED_SAMPLES_MAX)
                 } else {
                     1
@@ -124,24 +124,24 @@ impl RtoEstimator {
     /// Data begins after a SYN that had to be repeated: RFC 6298, 5.7.
     pub fn begin_after_lost_syn(&mut self) {
         self.doublings = 0;
-        self.its.initial = self.its.initial.max(AFTER_LOST_SYN_MIN);
+        self.settings.initial = self.settings.initial.max(AFTER_LOST_SYN_MIN);
     }
 
     /// The timer has expired: RFC 6298, 5.5.
     pub fn back_off(&mut self) {
-        self.doublings = (self.doublings + 1).min(self.its.doublings_max);
+        self.doublings = (self.doublings + 1).min(self.settings.doublings_max);
     }
 
     /// The timeout without back-off.
     pub fn base(&self) -> Duration {
         let Some(srtt) = self.srtt else {
-            return self.its.initial;
+            return self.settings.initial;
         };
-        match self.its.clock {
+        match self.settings.clock {
             // RFC 6298, 2.3: RTO <- SRTT + max (G, K*RTTVAR), K = 4.
             RttClock::Rfc6298 { granularity } => {
                 let term = (self.rttvar * 4).max(granularity);
-                match self.its.floor {
+                match self.settings.floor {
                     RtoFloor::Timeout(least) => (srtt + term).max(least),
                     RtoFloor::Variance(least) => srtt + term.max(least),
                 }
@@ -150,7 +150,7 @@ impl RtoEstimator {
             RttClock::Bsd { tick } => {
                 let value = (self.ticks.srtt8 >> 3) + self.ticks.rttvar4;
                 let timeout = tick * value.max(0) as u32;
-                match self.its.floor {
+                match self.settings.floor {
                     RtoFloor::Timeout(least) | RtoFloor::Variance(least) => timeout.max(least),
                 }
             }
@@ -161,22 +161,22 @@ impl RtoEstimator {
     pub fn rto(&self) -> Duration {
         self.base()
             .saturating_mul(1 << self.doublings.min(31))
-            .min(self.its.max)
+            .min(self.settings.max)
     }
 
     /// When a timer of `length` set at `now` expires: at once after it, or with the
     /// slow timer at the tick that makes it complete.
     pub fn expiry(&self, now: Instant, length: Duration) -> Instant {
-        let Some(tick) = self.its.timer_tick else {
+        let Some(tick) = self.settings.timer_tick else {
             return now + length;
         };
         let tick_ns = nanos(tick).max(1);
-        let phase = nanos(self.its.tick_phase);
-        match self.its.clock {
-            // A counter of so many ticks, the next one of which comes within a tick.
+        let phase = nanos(self.settings.tick_phase);
+        match self.settings.clock {
+            // A counter of ticks; the next tick comes within one interval.
             RttClock::Bsd { .. } => {
                 let count = nanos(length).div_ceil(tick_ns);
-                let ticks = ticks_by(now, tick, self.its.tick_phase) + count;
+                let ticks = ticks_by(now, tick, self.settings.tick_phase) + count;
                 Instant::from_nanos(ticks.saturating_mul(tick_ns).saturating_add(phase))
             }
             RttClock::Rfc6298 { .. } => {

@@ -18,23 +18,23 @@ pub(crate) struct Loss {
 }
 
 impl Scoreboard {
-    /// Update (): takes in a block; gives whether it says something new.
+    /// Update (): takes in a block; returns whether it has somergedhing new.
     pub(crate) fn add(&mut self, start: u64, end: u64) -> bool {
         if start >= end {
             return false;
         }
         let first = self.ranges.partition_point(|range| range.1 < start);
         let last = self.ranges.partition_point(|range| range.0 <= end);
-        let met = &self.ranges[first..last];
-        if let [(left, right)] = met
+        let merged = &self.ranges[first..last];
+        if let [(left, right)] = merged
             && *left <= start
             && end <= *right
         {
             return false;
         }
         let merged = (
-            met.first().map_or(start, |range| range.0.min(start)),
-            met.last().map_or(end, |range| range.1.max(end)),
+            merged.first().map_or(start, |range| range.0.min(start)),
+            merged.last().map_or(end, |range| range.1.max(end)),
         );
         self.ranges.splice(first..last, [merged]);
         true
@@ -105,7 +105,7 @@ impl Scoreboard {
     }
 
     /// SetPipe (): RFC 6675, 4: what is estimated to be in the network of the bytes
-    /// from `una` up to `max`, of which those below `high_rxt` were sent again.
+    /// from `una` up to `max`, those below `high_rxt` were retransmitted.
     pub(crate) fn pipe(&self, una: u64, max: u64, high_rxt: u64, loss: Loss) -> u64 {
         let mut pipe = 0;
         let mut from = una;
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_known_before_says_nothing_new() {
+    fn a_block_known_before_has_nothing_new() {
         let mut board = board(&[(1000, 3000), (5000, 6000)]);
         assert!(!board.add(1000, 2000) && !board.add(1000, 3000));
         assert!(board.add(2000, 4000) && board.add(4000, 5000));

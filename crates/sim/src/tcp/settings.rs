@@ -136,7 +136,7 @@ pub enum DelayedAck {
         /// The longest wait.
         delay: Duration,
         /// The wait ends at the next multiple of `delay` instead (4.3BSD's fast
-        /// timer: each 200 ms, whoever waits).
+        /// timer: each 200 ms, for all connections).
         heartbeat: bool,
     },
 }
@@ -162,7 +162,7 @@ pub struct PersistSettings {
     /// The most: it doubles until then (4.3BSD: 60 s).
     pub max: Duration,
     /// Unanswered probes after which the connection is given up; none: never, as
-    /// RFC 9293, 3.8.6.1 asks as long as probes are answered.
+    /// RFC 9293, 3.8.6.1 keeps probing as long as probes are answered.
     pub unanswered_max: Option<u32>,
 }
 
@@ -202,13 +202,13 @@ pub enum IdleRestart {
     SinceSent,
     /// Nothing was sent or received for longer than an RTO (4.3BSD's `t_idle`): the
     /// segment that opens a closed window ends the silence.
-    SinceHeard,
+    SinceReceived,
 }
 
 /// What a sender does about handoffs of its own host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnHandoff {
-    /// It does not hear of them.
+    /// It gets no report of them.
     Nothing,
     /// LC and CWE (Liao, Kao and Chien, 2005), or one of the two.
     LcCwe {
@@ -281,7 +281,7 @@ pub struct TcpSettings {
     pub rto: RtoSettings,
     /// When ACKs are sent.
     pub delayed_ack: DelayedAck,
-    /// The first so many segments with data are acknowledged at once, so that a sender's slow
+    /// This many first segments with data are acknowledged at once, so that a sender's slow
     /// start does not wait (Linux: its quick ACK mode).
     pub quick_acks: u32,
     /// The persist timer.
@@ -294,13 +294,13 @@ pub struct TcpSettings {
     pub window_updates: WindowUpdates,
     /// 2 MSL: how long TIME-WAIT lasts (RFC 9293, 3.4.2: 4 minutes; most: 60 s).
     pub time_wait: Duration,
-    /// What it does about handoffs of its host, of which it is told.
+    /// Its reaction to handoffs of its host, which are reported to it.
     pub on_handoff: OnHandoff,
     /// After a loss no duplicate ACKs make for a fast retransmit until more is acknowledged
     /// than was outstanding then (RFC 6582, 3.2, step 2; ns-2's `bug_fix_`, in Reno too).
     pub recovers_once: bool,
     /// M-TCP at the mobile (Brown and Singh, 1997, 4.2): its timers stand still while its
-    /// link is down, and when that is back it sends a marked ACK.
+    /// link is down, and at link up it sends a marked ACK.
     pub m_tcp: bool,
 }
 

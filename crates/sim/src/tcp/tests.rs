@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One end against a script: the test is the other end, segment by segment.
 //!
-//! Segments have 1000 bytes. What the end sends is told as text: `3` is bytes 3000 up to
+//! Segments have 1000 bytes. The segments sent are shown as text: `3` is bytes 3000 up to
 //! 4000, `3500+20` bytes 3500 up to 3520, `F` a FIN beside them, `=5000` an ACK without
 //! data for bytes up to 5000, `=5000w0` with a window of 0, `[6-8]` a SACK block of bytes
 //! 6000 up to 8000, `S` a SYN, `S=` a SYN,ACK, `R` a RST.
@@ -87,10 +87,10 @@ fn ends() -> (End, End) {
 impl Script {
     /// An end that opens, sends `segments` whole segments and closes; the handshake is
     /// done, with a round trip of 100 ms.
-    fn sender(its: TcpSettings, segments: u64) -> Self {
-        let mut script = Self::new(its, segments * SMSS, true);
+    fn sender(settings: TcpSettings, segments: u64) -> Self {
+        let mut script = Self::new(settings, segments * SMSS, true);
         script.end.open(script.now, &mut script.out);
-        assert_eq!(script.told(), "S");
+        assert_eq!(script.sent(), "S");
         script.now += ms(100);
         script.window = 65_535;
         script.syn_ack();
@@ -98,17 +98,17 @@ impl Script {
     }
 
     /// An end that waits; the handshake is done, and it has sent nothing but the ACKs.
-    fn receiver(its: TcpSettings) -> Self {
-        let mut script = Self::new(its, 0, false);
+    fn receiver(settings: TcpSettings) -> Self {
+        let mut script = Self::new(settings, 0, false);
         script.deliver(script.segment(0, Flags::SYN, 0, script.options(true)), 0);
-        assert_eq!(script.told(), "S=");
+        assert_eq!(script.sent(), "S=");
         script.deliver(script.segment(1, Flags::ACK, 1, script.options(false)), 0);
-        assert_eq!(script.told(), "");
+        assert_eq!(script.sent(), "");
         assert_eq!(script.end.view().state, State::Established);
         script
     }
 
-    fn new(its: TcpSettings, sends: u64, opens: bool) -> Self {
+    fn new(settings: TcpSettings, sends: u64, opens: bool) -> Self {
         let (me, peer) = ends();
         let app = Application {
             sends,
@@ -117,12 +117,12 @@ impl Script {
             reading: Reading::AtOnce,
         };
         Self {
-            end: Connection::new(its, me, peer, app, !opens),
+            end: Connection::new(settings, me, peer, app, !opens),
             now: Instant::from_millis(1_000_000),
             out: Vec::new(),
             window: 65_535,
             tsval: 500,
-            timestamps: its.timestamps,
+            timestamps: settings.timestamps,
             sent: 0,
         }
     }
@@ -184,18 +184,18 @@ impl Script {
         self.sack(bytes, &[])
     }
 
-    /// So many ACKs for the same bytes.
+    /// This many ACKs for the same bytes.
     fn acks(&mut self, times: u32, bytes: u64) -> String {
         for _ in 0..times {
             self.acknowledge(bytes, &[]);
         }
-        self.told()
+        self.sent()
     }
 
     /// An ACK with SACK blocks, in bytes.
     fn sack(&mut self, bytes: u64, blocks: &[(u64, u64)]) -> String {
         self.acknowledge(bytes, blocks);
-        self.told()
+        self.sent()
     }
 
     fn acknowledge(&mut self, bytes: u64, blocks: &[(u64, u64)]) {
@@ -225,7 +225,7 @@ impl Script {
         let mut segment = self.segment(1 + from, flags, 1, self.options(false));
         segment.payload_len = (to - from) as u32;
         self.deliver(segment, from);
-        self.told()
+        self.sent()
     }
 
     /// Time passes; gives what timers let go, with the milliseconds since now.
@@ -235,21 +235,25 @@ impl Script {
         while let Some(at) = self.end.poll_timeout().filter(|at| *at <= until) {
             self.now = self.now.max(at);
             self.end.handle_timeout(self.now, &mut self.out);
-            let told = self.told();
-            if !told.is_empty() {
+            let sent = self.sent();
+            if !sent.is_empty() {
                 let elapsed = self.now.saturating_since(start).as_millis();
-                lines.push(format!("{elapsed}: {told}"));
+                lines.push(format!("{elapsed}: {sent}"));
             }
         }
         self.now = until;
         lines.join(", ")
     }
 
-    /// What the end has sent since it was asked last.
-    fn told(&mut self) -> String {
+    /// What the end has sent since the last call.
+    fn sent(&mut self) -> String {
         let out = std::mem::take(&mut self.out);
-        let told: Vec<_> = out.iter().filter_map(Packet::segment).map(tell).collect();
-        told.join(" ")
+        let sent: Vec<_> = out
+            .iter()
+            .filter_map(Packet::segment)
+            .map(describe)
+            .collect();
+        sent.join(" ")
     }
 
     fn cwnd(&self) -> u64 {
@@ -272,11 +276,11 @@ fn brief(bytes: u64) -> String {
 
 fn blocks_of(sack: &SackBlocks) -> String {
     let at = |seq: SeqNum| u64::from((seq - PEER_ISS - 1).get());
-    let told = |(left, right)| format!("[{}-{}]", brief(at(left)), brief(at(right)));
-    sack.iter().map(told).collect::<Vec<_>>().concat()
+    let sent = |(left, right)| format!("[{}-{}]", brief(at(left)), brief(at(right)));
+    sack.iter().map(sent).collect::<Vec<_>>().concat()
 }
 
-fn tell(segment: &Segment) -> String {
+fn describe(segment: &Segment) -> String {
     if segment.flags.has(Flags::RST) {
         return "R".to_owned();
     }

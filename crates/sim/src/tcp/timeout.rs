@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Losses that silence tells, and persist state (RFC 6298, 5; RFC 9293, 3.8.3 and
+//! Losses found by silence, and persist state (RFC 6298, 5; RFC 9293, 3.8.3 and
 //! 3.8.6.1).
 
 use holdfast_core::lccwe::Cause;
@@ -21,10 +21,10 @@ impl Connection {
         // but we should not timeout this connection."
         let probes = self.snd.wnd == 0
             && self.snd.una < self.data_end()
-            && self.its.on_shrunk_window == OnShrunkWindow::RetransmissionTimerRuns;
+            && self.settings.on_shrunk_window == OnShrunkWindow::RetransmissionTimerRuns;
         if probes {
             self.counters.probes += 1;
-        } else if !self.count_retry(self.its.rto.retries_max, now, out) {
+        } else if !self.count_retry(self.settings.rto.retries_max, now, out) {
             return;
         }
         self.counters.timeouts += 1;
@@ -55,7 +55,7 @@ impl Connection {
     }
 
     fn on_syn_timeout(&mut self, now: Instant, out: &mut Vec<Packet>) {
-        if self.count_retry(self.its.rto.syn_retries_max, now, out) {
+        if self.count_retry(self.settings.rto.syn_retries_max, now, out) {
             self.counters.timeouts += 1;
             self.rto.back_off();
             self.send_syn(now, out);
@@ -73,7 +73,7 @@ impl Connection {
         false
     }
 
-    /// 4.3BSD's `tcp_drop`: the other end is told, if it can be.
+    /// 4.3BSD's `tcp_drop`: the other end is notified, if possible.
     fn give_up(&mut self, now: Instant, out: &mut Vec<Packet>) {
         if self.state != State::SynSent {
             let flags = Flags::RST.with(Flags::ACK);
@@ -90,11 +90,11 @@ impl Connection {
     }
 
     fn arm_persist(&mut self, now: Instant) {
-        let its = self.its.persist;
-        let first = its.initial.unwrap_or_else(|| self.rto.base());
+        let settings = self.settings.persist;
+        let first = settings.initial.unwrap_or_else(|| self.rto.base());
         let length = first
             .saturating_mul(1 << self.probes.min(20))
-            .clamp(its.min, its.max.max(its.min));
+            .clamp(settings.min, settings.max.max(settings.min));
         self.timers.persist = Some(self.rto.expiry(now, length));
     }
 
@@ -110,7 +110,7 @@ impl Connection {
         self.persisting = false;
         self.timers.persist = None;
         self.probes = 0;
-        if self.its.on_persist_exit == OnPersistExit::ResetSndMax {
+        if self.settings.on_persist_exit == OnPersistExit::ResetSndMax {
             (self.snd.max, self.snd.nxt) = (self.snd.una, self.snd.una);
         }
     }
@@ -130,14 +130,15 @@ impl Connection {
             }
             return;
         }
-        if (self.its.persist.unanswered_max).is_some_and(|most| self.probes_unanswered >= most) {
+        if (self.settings.persist.unanswered_max).is_some_and(|most| self.probes_unanswered >= most)
+        {
             self.give_up(now, out);
             return;
         }
         self.probes = self.probes.saturating_add(1);
         self.probes_unanswered = self.probes_unanswered.saturating_add(1);
         self.counters.probes += 1;
-        match self.its.persist.probe {
+        match self.settings.persist.probe {
             // It does not move `snd.nxt` (4.3BSD's t_force).
             ProbeKind::NextByte => self.emit(self.snd.una, self.snd.una + 1, now, out),
             ProbeKind::Empty => {

@@ -24,7 +24,7 @@ pub struct End {
 pub struct Application {
     /// Bytes that it sends.
     pub sends: u64,
-    /// It starts to send when it has received so many.
+    /// It starts to send when it has received this many.
     pub after_receiving: u64,
     /// It closes when it has sent everything; otherwise when, besides, the other end
     /// has closed.
@@ -131,7 +131,7 @@ pub struct Counters {
 pub(super) struct Snd {
     pub una: u64,
     pub nxt: u64,
-    /// Highest ever sent, as the sender remembers it: what `nxt` comes back to after a
+    /// Highest ever sent, as the sender remembers it: what `nxt` returns to after a
     /// timeout.
     pub max: u64,
     /// Highest ever sent, for counters and Karn's algorithm, whatever the sender forgets
@@ -200,7 +200,7 @@ pub struct View {
     pub rwnd: u64,
     /// Bytes acknowledged.
     pub snd_una: u64,
-    /// Bytes sent, less what is to be sent again.
+    /// Bytes sent, less what is to be retransmitted.
     pub snd_nxt: u64,
     /// Bytes ever sent.
     pub snd_max: u64,

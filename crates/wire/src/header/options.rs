@@ -21,7 +21,7 @@ const SACK_BLOCK_LEN: usize = 8;
 const OPTIONS_LEN_MAX: usize = TCP_HEADER_LEN_MAX - TCP_HEADER_LEN;
 
 impl Header {
-    /// Replaces all options by the timestamps, if any, and as many of the SACK blocks as
+    /// Reslots all options by the timestamps, if any, and as many of the SACK blocks as
     /// fit: three beside timestamps, four without. The urgent pointer is cleared.
     pub fn set_options(&mut self, timestamps: Option<Timestamps>, sack: &SackBlocks) {
         self.put(18, &[0, 0]);
@@ -50,7 +50,7 @@ impl Header {
         self.len = self.tcp + at as u8;
     }
 
-    /// Puts `blocks` in the place of the SACK blocks that are there, of which they are at
+    /// Puts `blocks` over the present SACK blocks, of which they are at
     /// most as many; what they leave of the option becomes NOPs. Lengths and all other
     /// options stay as they are; the checksum is not touched.
     ///
@@ -92,7 +92,7 @@ impl Header {
     }
 }
 
-/// Puts `blocks` in the place of those in `options`; false if that cannot be done.
+/// Puts `blocks` over those in `options`; false if that cannot be done.
 fn replace_sack(options: &mut [u8], blocks: &SackBlocks) -> bool {
     let mut blocks = blocks.iter();
     let mut rest = options;
@@ -103,10 +103,10 @@ fn replace_sack(options: &mut [u8], blocks: &SackBlocks) -> bool {
         let (option, after) = rest.split_at_mut(len);
         if option[0] == SACK {
             let mut used = 0;
-            let places = option[SACK_HEAD_LEN..].chunks_exact_mut(SACK_BLOCK_LEN);
-            for (place, (left, right)) in places.zip(blocks.by_ref()) {
-                place[..4].copy_from_slice(&left.get().to_be_bytes());
-                place[4..].copy_from_slice(&right.get().to_be_bytes());
+            let slots = option[SACK_HEAD_LEN..].chunks_exact_mut(SACK_BLOCK_LEN);
+            for (slot, (left, right)) in slots.zip(blocks.by_ref()) {
+                slot[..4].copy_from_slice(&left.get().to_be_bytes());
+                slot[4..].copy_from_slice(&right.get().to_be_bytes());
                 used += 1;
             }
             let used_len = match used {
@@ -133,8 +133,8 @@ pub(super) fn first_len(options: &[u8]) -> Option<usize> {
         TIMESTAMPS => &[TIMESTAMPS_LEN],
         _ => return None,
     };
-    let its = options.get(1).filter(|its| lens.contains(its))?;
-    Some(usize::from(*its)).filter(|its| *its <= options.len())
+    let length = options.get(1).filter(|length| lens.contains(length))?;
+    Some(usize::from(*length)).filter(|length| *length <= options.len())
 }
 
 #[cfg(test)]

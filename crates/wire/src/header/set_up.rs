@@ -30,7 +30,7 @@ impl Header {
         self.len = self.tcp + at as u8;
     }
 
-    /// Puts NOPs in the place of timestamps. Lengths and all other options stay as they are;
+    /// Puts NOPs over timestamps. Lengths and all other options stay as they are;
     /// the checksum is not touched. False, and nothing is changed, if an option is not
     /// understood.
     #[must_use]

@@ -134,7 +134,7 @@ fn a_packet_too_big_message_names_the_flow_and_the_mtu() {
 }
 
 #[test]
-fn icmp_is_known_behind_extension_headers_and_whatever_its_lengths_say() {
+fn icmp_is_known_behind_extension_headers_and_whatever_its_lengths() {
     let mut v4 = packet(false, &[], b"x");
     assert!(!is_icmp(&v4, 0));
     v4[9] = 1;
@@ -175,8 +175,8 @@ proptest! {
         let options: Vec<u8> = options.into_iter().flat_map(|octet| [octet; 4]).collect();
         let mut bytes = packet(v6, &options, b"payload");
         for (at, octet) in damage {
-            if let Some(place) = bytes.get_mut(at) {
-                *place = octet;
+            if let Some(byte) = bytes.get_mut(at) {
+                *byte = octet;
             }
         }
         bytes.truncate(cut);

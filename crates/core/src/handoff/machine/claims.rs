@@ -12,7 +12,7 @@ use super::{
 type Claim = (u64, StationId);
 
 impl<C: Copied> Handoff<C> {
-    /// The mobile says that it is here.
+    /// The mobile reports that it is here.
     pub(super) fn handle_registration(
         &mut self,
         notice: &LinkNotice,
@@ -41,7 +41,7 @@ impl<C: Copied> Handoff<C> {
             return;
         }
         if claim.0 < mobile.claim.0 {
-            // Nobody is known to have it, yet others remember more and will contradict.
+            // No owner is known, yet others remember more and will contradict.
             actions.push(HandoffAction::EpochElsewhere {
                 mobile: notice.key,
                 epoch: mobile.claim.0,
@@ -63,7 +63,7 @@ impl<C: Copied> Handoff<C> {
         mobile.owner = Owner::Me;
         mobile.came_with = claim.0;
         mobile.claimed_by = None;
-        mobile.was_told_in_part = false;
+        mobile.has_partial_state = false;
         mobile.front_until = Instant::ZERO;
         mobile.buffering_until = None;
         mobile.sendings.clear();
@@ -121,7 +121,7 @@ impl<C: Copied> Handoff<C> {
         }
     }
 
-    /// A neighbour says what it, or this station, is or was to a mobile.
+    /// A neighbour reports its, or this station's, present or past role for a mobile.
     pub(super) fn handle_claim(
         &mut self,
         from: PeerId,
@@ -196,7 +196,7 @@ impl<C: Copied> Handoff<C> {
         self.take(key, claim, now, actions);
     }
 
-    /// A neighbour says what it is to a mobile.
+    /// A neighbour reports its role for a mobile.
     #[expect(clippy::too_many_arguments, reason = "the fields of one message")]
     pub(super) fn handle_status(
         &mut self,
@@ -225,8 +225,8 @@ impl<C: Copied> Handoff<C> {
         }
         if !has_it {
             if mobile.owner == Owner::Peer(from) {
-                // It has the mobile no longer, and has not heard who has.
-                mobile.owner = Owner::Nobody;
+                // It has the mobile no longer, and has not seen the new owner.
+                mobile.owner = Owner::Unknown;
             }
             return;
         }
@@ -285,7 +285,7 @@ impl<C: Copied> Handoff<C> {
             mobile.pass_on(from, claim.0, now);
         }
         if was_here {
-            mobile.was_told_in_part = match &mobile.receiving {
+            mobile.has_partial_state = match &mobile.receiving {
                 Some((_, receiving)) => !receiving.is_complete(),
                 None => mobile.sync.is_some(),
             };
@@ -312,7 +312,7 @@ impl<C: Copied> Handoff<C> {
         true
     }
 
-    /// A neighbour believes to have a mobile that is here: it is told once more.
+    /// A neighbour believes to have a mobile that is here: it is notified once more.
     fn contradict(&mut self, from: PeerId, key: KeyId, now: Instant, actions: &mut Actions<C>) {
         let retry = self.settings.retry;
         let Some(mobile) = self.mobiles.get_mut(&key) else {
@@ -339,7 +339,7 @@ impl<C: Copied> Handoff<C> {
         actions.push(HandoffAction::Send { to: from, message });
     }
 
-    /// The mobile has gone to a neighbour.
+    /// The mobile has moved to a neighbour.
     pub(super) fn handle_take_over(
         &mut self,
         from: PeerId,
@@ -395,8 +395,8 @@ impl<C: Copied> Handoff<C> {
             return;
         };
         let epoch = known.claim.0;
-        if states.is_empty() && known.was_told_in_part {
-            // The station before this one passes it on.
+        if states.is_empty() && known.has_partial_state {
+            // The old station passes it on.
             let message = Message::Answer {
                 mobile,
                 epoch,
@@ -422,7 +422,7 @@ impl<C: Copied> Handoff<C> {
         self.schedule(mobile);
     }
 
-    /// A neighbour has heard of a take-over.
+    /// A neighbour has received a take-over.
     pub(super) fn handle_answer(
         &mut self,
         from: PeerId,
@@ -452,12 +452,12 @@ impl<C: Copied> Handoff<C> {
             Outcome::Stale { epoch, station } if (epoch, station) > mobile.claim => {
                 self.counters.stale += 1;
                 mobile.claim = (epoch, station);
-                mobile.owner = Owner::Nobody;
+                mobile.owner = Owner::Unknown;
                 mobile.end_ownership();
                 mobile.front_until = now + retry * tries_max;
                 let addresses = mobile.addresses.clone();
-                // Whoever claims it may be heard before its own word is. If that is not the
-                // one that answers, what is known is passed on to it as soon as it is heard.
+                // A claim may arrive by another station before the claimant's own message does. If that is not the
+                // one that answers, the state is passed on to it as soon as its message arrives.
                 actions.push(HandoffAction::Export {
                     mobile: key,
                     addresses: addresses.clone(),

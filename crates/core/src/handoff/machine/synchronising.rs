@@ -7,13 +7,13 @@ use super::{
 };
 
 /// Flows of a mobile whose ACK is remembered for what was kept of them.
-const TOLD_MAX: usize = 65_536;
+const ACKED_MAX: usize = 65_536;
 
 /// Holes that a station asks for, a mobile's handoff.
 const WANTED_MAX: usize = 1024;
 
 impl<C: Copied> Handoff<C> {
-    /// The station before has answered: its state comes in so many datagrams.
+    /// The old station has answered: its state comes in this many datagrams.
     pub(super) fn await_state(
         &mut self,
         from: PeerId,
@@ -53,7 +53,7 @@ impl<C: Copied> Handoff<C> {
         }
         actions.push(HandoffAction::Send {
             to: from,
-            message: Message::StateHeard {
+            message: Message::StateReceived {
                 mobile: key,
                 epoch,
                 number,
@@ -103,8 +103,8 @@ impl<C: Copied> Handoff<C> {
         // What the MH has reported it does not lack, and the station before has it no more.
         let gaps = mobile.buffer.gaps(&flow, (una, max), &reported);
         actions.push(HandoffAction::Adopt(state));
-        if mobile.told.len() < TOLD_MAX {
-            mobile.told.insert(flow, una);
+        if mobile.acked.len() < ACKED_MAX {
+            mobile.acked.insert(flow, una);
         }
         let waiting = mobile.sync.as_ref().map_or(0, |sync| sync.wanted.len());
         let wanted = gaps.into_iter().map(|(first, to)| Wanted {
@@ -221,24 +221,24 @@ impl<C: Copied> Handoff<C> {
             return;
         };
         mobile.last_sync = Some(now.saturating_since(sync.since));
-        let told = core::mem::take(&mut mobile.told);
-        let flows: Vec<FlowKey> = told.keys().copied().collect();
+        let acked = core::mem::take(&mut mobile.acked);
+        let flows: Vec<FlowKey> = acked.keys().copied().collect();
         let kept = mobile.buffer.flows();
         actions.push(HandoffAction::Hold(flows.clone()));
         for flow in &kept {
-            match told.get(flow) {
+            match acked.get(flow) {
                 Some(una) => self.deliver_kept(key, flow, *una, actions),
                 None => self.question(key, flow, actions),
             }
         }
         actions.push(HandoffAction::Go(flows));
         if let Some(mobile) = self.mobiles.get_mut(&key) {
-            mobile.told = told;
+            mobile.acked = acked;
             mobile.unsynchronised = mobile.buffer.len() > 0;
         }
     }
 
-    /// Nobody has told what the MH has of a flow: the newest packet makes it say so. The
+    /// The MH's state of a flow is not known: the newest packet makes it answer. The
     /// newest ACK is of use whatever the MH has.
     fn question(&mut self, key: KeyId, flow: &FlowKey, actions: &mut Actions<C>) {
         let Some(mobile) = self.mobiles.get_mut(&key) else {
@@ -259,12 +259,12 @@ impl<C: Copied> Handoff<C> {
     }
 
     /// An MH's segment passes that acknowledges `ack`, at the engine first: what was kept
-    /// and it lacks follows. Only a segment with an ACK tells that, and none with SYN or RST.
+    /// and it lacks follows. Only a segment with an ACK shows that, and none with SYN or RST.
     pub fn handle_uplink(&mut self, flow: &FlowKey, ack: SeqNum, actions: &mut Actions<C>) {
         let Some(key) = self.by_address.get(&flow.mh.address).copied() else {
             return;
         };
-        // What is beyond all that was kept tells nothing of it: forged, or of no use.
+        // An ACK beyond all buffered data shows nothing about it: forged, or of no use.
         let known = self.mobiles.get(&key);
         let end = known.and_then(|mobile| mobile.buffer.end_of(flow));
         if end.is_some_and(|end| !ack.after(end)) {

@@ -54,7 +54,7 @@ impl<C: Copied> Handoff<C> {
         mobile.sendings.retain(|(_, _, sending)| !sending.is_over());
         mobile.members.retain(|(_, until)| *until > now);
         if matches!(mobile.owner, Owner::Peer(_)) && mobile.owner_until <= now {
-            mobile.owner = Owner::Nobody;
+            mobile.owner = Owner::Unknown;
         }
         let again = |asking: &mut Option<Asking>| -> Vec<PeerId> {
             let Some(one) = asking.as_mut().filter(|one| one.due <= now) else {

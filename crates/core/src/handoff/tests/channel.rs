@@ -18,7 +18,7 @@ fn run(number: u8, incarnation: Incarnation) -> Channel {
     Channel::new(key, incarnation, Peers::new([address(3 - number)]))
 }
 
-/// What `to` makes of a datagram; they greet each other until both are content.
+/// What `to` makes of a datagram; they exchange hellos until both know each other.
 fn deliver(
     from: (&mut Channel, u8),
     to: &mut Channel,
@@ -33,7 +33,7 @@ fn deliver(
     let (mut back, mut turns) = (true, 0);
     while let Some(datagram) = greeting.take() {
         turns += 1;
-        assert!(turns < 5, "they greet for ever");
+        assert!(turns < 5, "they exchange hellos for ever");
         let (hearer, other) = if back {
             (&mut *sender, address(3 - number))
         } else {
@@ -86,7 +86,7 @@ fn nothing_is_taken_twice_and_nothing_of_an_earlier_run() {
     assert!(east.open(&copy, address(1)).is_ok());
     assert_eq!(east.open(&recorded, address(1)), Err(Refused::Replayed));
     assert_eq!(east.open(&copy, address(1)), Err(Refused::Replayed));
-    // West begins anew: what its run before said is not taken any more.
+    // West restarts: datagrams of its former run are not taken any more.
     let unheard = west.seal(WEST, &message(), &NONCE);
     let mut west = run(1, 101);
     let first = west.seal(WEST, &message(), &NONCE);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What goes wrong in a handoff: epochs raised in the middle of it, full buffers, late and
-//! foreign words.
+//! unexpected messages.
 
 use super::*;
 
@@ -9,7 +9,7 @@ fn acknowledges(actions: &Actions) -> bool {
         matches!(
             action,
             HandoffAction::Send {
-                message: Message::StateHeard { .. },
+                message: Message::StateReceived { .. },
                 ..
             }
         )
@@ -32,32 +32,32 @@ fn an_epoch_that_is_raised_while_the_state_is_awaited_does_not_lose_the_state() 
     let mut east = about_to_take_over();
     registers(&mut east, 6, at(11));
     let yielded = answer(5, Outcome::Yielded { datagrams: 1 });
-    hears(&mut east, WEST, yielded, at(12));
-    let actions = hears(&mut east, WEST, part(5, &[state(200, 300)]), at(13));
+    receives(&mut east, WEST, yielded, at(12));
+    let actions = receives(&mut east, WEST, part(5, &[state(200, 300)]), at(13));
     assert_eq!(delivered(&actions), [200]);
     assert_eq!(role(&east, at(13)), Role::Forwarding);
-    // And the station before, which hears of the second epoch by a repetition.
+    // And the old station, which receives the second epoch by a repetition.
     let mut west = station(1);
     registers(&mut west, 4, at(0));
-    hears(&mut west, EAST, take_over(5, 2), at(10));
+    receives(&mut west, EAST, take_over(5, 2), at(10));
     done(&mut west, |west, actions| {
         west.send_state(MOBILE, EAST, &[state(200, 300)], at(10), actions);
     });
-    let actions = hears(&mut west, EAST, take_over(6, 2), at(11));
-    let told = HandoffAction::Send {
+    let actions = receives(&mut west, EAST, take_over(6, 2), at(11));
+    let sent = HandoffAction::Send {
         to: EAST,
         message: answer(6, Outcome::Yielded { datagrams: 1 }),
     };
-    assert_eq!(actions.last(), Some(&told));
+    assert_eq!(actions.last(), Some(&sent));
 }
 
 #[test]
 fn a_state_that_is_not_taken_is_not_acknowledged() {
     let mut east = about_to_take_over();
-    let actions = hears(&mut east, WEST, part(4, &[state(200, 300)]), at(12));
+    let actions = receives(&mut east, WEST, part(4, &[state(200, 300)]), at(12));
     assert!(!acknowledges(&actions), "of an epoch before: {actions:?}");
-    hears(&mut east, WEST, take_over(7, 1), at(13));
-    let actions = hears(&mut east, WEST, part(5, &[state(200, 300)]), at(14));
+    receives(&mut east, WEST, take_over(7, 1), at(13));
+    let actions = receives(&mut east, WEST, part(5, &[state(200, 300)]), at(14));
     assert!(!acknowledges(&actions), "it is elsewhere: {actions:?}");
 }
 
@@ -69,9 +69,12 @@ fn a_claim_with_the_own_number_is_not_believed() {
         to: EAST,
         message: answer(4, Outcome::NotHere),
     };
-    assert_eq!(hears(&mut west, EAST, take_over(4, 1), at(1)), [not_here]);
     assert_eq!(
-        hears(&mut west, EAST, status(9, 1, Role::Forwarding, 9), at(2)),
+        receives(&mut west, EAST, take_over(4, 1), at(1)),
+        [not_here]
+    );
+    assert_eq!(
+        receives(&mut west, EAST, status(9, 1, Role::Forwarding, 9), at(2)),
         []
     );
     assert_eq!(role(&west, at(3)), Role::Forwarding);
@@ -85,7 +88,7 @@ fn what_the_mh_has_reported_is_not_waited_for() {
     let mut holes = state(40, 400);
     let seq = SeqNum::new;
     holes.reported = vec![(seq(60), seq(90)), (seq(300), seq(400))];
-    let actions = hears(&mut east, WEST, part(5, &[holes]), at(12));
+    let actions = receives(&mut east, WEST, part(5, &[holes]), at(12));
     assert_eq!(wants(&actions), [(40, 60), (90, 100)]);
     let mut actions = Vec::new();
     for (first, len) in [(40, 20), (90, 10)] {
@@ -101,26 +104,30 @@ fn what_the_mh_has_reported_is_not_waited_for() {
 #[test]
 fn what_the_station_before_does_not_have_is_not_waited_for() {
     let mut east = about_to_take_over();
-    let actions = hears(&mut east, WEST, part(5, &[state(40, 300)]), at(12));
+    let actions = receives(&mut east, WEST, part(5, &[state(40, 300)]), at(12));
     assert_eq!(wants(&actions), [(40, 100)]);
     let again = done(&mut east, |east, actions| {
         east.handle_timeout(at(32), actions);
     });
-    assert_eq!(wants(&again), [(40, 100)], "asked again: it may be lost");
+    assert_eq!(
+        wants(&again),
+        [(40, 100)],
+        "requested again: it may be lost"
+    );
     let mut west = station(1);
     registers(&mut west, 4, at(0));
-    hears(&mut west, EAST, take_over(5, 2), at(11));
+    receives(&mut west, EAST, take_over(5, 2), at(11));
     let want = Message::Want {
         mobile: MOBILE,
         flow: FlowKey { fh: FH, mh: MH },
         from: SeqNum::new(40),
         to: SeqNum::new(100),
     };
-    let sent = hears(&mut west, EAST, want, at(32));
+    let sent = receives(&mut west, EAST, want, at(32));
     let [HandoffAction::Send { message, .. }] = &sent[..] else {
         panic!("{sent:?}");
     };
-    let actions = hears(&mut east, WEST, message.clone(), at(33));
+    let actions = receives(&mut east, WEST, message.clone(), at(33));
     assert_eq!(delivered(&actions), [100, 200]);
     assert_eq!(east.counters().sync_timeouts, 0);
 }
@@ -133,8 +140,8 @@ fn a_full_buffer_takes_nothing_from_a_mobile_that_is_here() {
         ..HandoffSettings::default()
     };
     let mut east = Handoff::new(settings, [WEST, EAST]);
-    let asked = status(4, 1, Role::Forwarding, 10_000);
-    hears(&mut east, WEST, asked, at(0));
+    let buffering = status(4, 1, Role::Forwarding, 10_000);
+    receives(&mut east, WEST, buffering, at(0));
     east.keep(MOBILE, packet(100, 1000), at(1));
     registers(&mut east, 5, at(10));
     let mut seen = Vec::new();
@@ -152,7 +159,7 @@ fn a_full_buffer_takes_nothing_from_a_mobile_that_is_here() {
         seen.extend(delivered(&actions));
     }
     assert_eq!(seen, [2100, 3100], "at once");
-    let actions = hears(&mut east, WEST, part(5, &[state(100, 4100)]), at(12));
+    let actions = receives(&mut east, WEST, part(5, &[state(100, 4100)]), at(12));
     seen.extend(delivered(&actions));
     let given = Message::Given {
         mobile: MOBILE,
@@ -160,7 +167,7 @@ fn a_full_buffer_takes_nothing_from_a_mobile_that_is_here() {
         from: SeqNum::new(2100),
         to: SeqNum::new(4100),
     };
-    let actions = hears(&mut east, WEST, given, at(13));
+    let actions = receives(&mut east, WEST, given, at(13));
     seen.extend(delivered(&actions));
     assert_eq!(seen, [2100, 3100, 100, 1100]);
     assert_eq!(east.counters().overflowed, 0);
@@ -175,7 +182,7 @@ fn of_what_the_engine_lets_go_of_the_front_is_kept() {
     };
     let mut west = Handoff::new(settings, [WEST, EAST]);
     registers(&mut west, 4, at(0));
-    hears(&mut west, EAST, take_over(5, 2), at(10));
+    receives(&mut west, EAST, take_over(5, 2), at(10));
     for seq in [100, 1100, 2100, 3100] {
         west.keep(MOBILE, packet(seq, 1000), at(10));
     }
@@ -185,7 +192,7 @@ fn of_what_the_engine_lets_go_of_the_front_is_kept() {
         from: SeqNum::new(100),
         to: SeqNum::new(4100),
     };
-    let sent = hears(&mut west, EAST, want, at(11));
+    let sent = receives(&mut west, EAST, want, at(11));
     let copies = sent.iter().filter_map(|action| match action {
         HandoffAction::SendCopy { copy, .. } => Some(copy.segment.seq.get()),
         _ => None,
@@ -201,11 +208,11 @@ fn of_what_the_engine_lets_go_of_the_front_is_kept() {
 fn a_late_word_of_the_owner_from_before_it_was_the_owner_changes_nothing() {
     let mut west = station(1);
     registers(&mut west, 4, at(0));
-    hears(&mut west, EAST, take_over(5, 2), at(10));
+    receives(&mut west, EAST, take_over(5, 2), at(10));
     for late in [Role::Buffering, Role::Idle] {
-        hears(&mut west, EAST, status(4, 2, late, 0), at(11));
+        receives(&mut west, EAST, status(4, 2, late, 0), at(11));
         let arrival = west.arrival(MH.address, at(12));
-        assert_eq!(arrival.way, Way::Keep(MOBILE), "{late:?}");
+        assert_eq!(arrival.disposition, Disposition::Keep(MOBILE), "{late:?}");
         assert!(arrival.copy.is_some(), "{late:?}");
     }
 }
@@ -213,15 +220,19 @@ fn a_late_word_of_the_owner_from_before_it_was_the_owner_changes_nothing() {
 #[test]
 fn a_claim_from_before_is_not_believed_when_the_owner_has_fallen_silent() {
     let mut west = station(1);
-    hears(&mut west, EAST, status(5, 2, Role::Forwarding, 0), at(0));
+    receives(&mut west, EAST, status(5, 2, Role::Forwarding, 0), at(0));
     done(&mut west, |west, actions| {
         west.handle_timeout(at(4000), actions);
     });
-    assert_eq!(way(&west, at(4000)), Way::Deliver, "nobody has it");
-    hears(&mut west, WEST, status(4, 7, Role::Forwarding, 0), at(4001));
-    assert_eq!(way(&west, at(4002)), Way::Deliver);
-    hears(&mut west, WEST, status(6, 7, Role::Forwarding, 0), at(4003));
-    assert_eq!(way(&west, at(4004)), Way::Elsewhere);
+    assert_eq!(
+        disposition(&west, at(4000)),
+        Disposition::Deliver,
+        "no station has it"
+    );
+    receives(&mut west, WEST, status(4, 7, Role::Forwarding, 0), at(4001));
+    assert_eq!(disposition(&west, at(4002)), Disposition::Deliver);
+    receives(&mut west, WEST, status(6, 7, Role::Forwarding, 0), at(4003));
+    assert_eq!(disposition(&west, at(4004)), Disposition::Elsewhere);
 }
 
 #[test]
@@ -248,10 +259,10 @@ fn an_ack_of_what_was_never_sent_purges_nothing() {
 }
 
 #[test]
-fn acks_kept_for_a_flow_of_which_nobody_tells_are_delivered_too() {
+fn buffered_acks_of_a_flow_without_a_state_are_delivered_too() {
     let mut east = station(2);
-    let asked = status(4, 1, Role::Forwarding, 10_000);
-    hears(&mut east, WEST, asked, at(0));
+    let buffering = status(4, 1, Role::Forwarding, 10_000);
+    receives(&mut east, WEST, buffering, at(0));
     for ack in [5001, 5002] {
         let mut empty = packet(300, 0);
         empty.segment.ack = SeqNum::new(ack);
@@ -292,7 +303,7 @@ fn a_full_table_forgets_a_mobile_that_is_nothing_to_it() {
         done(&mut west, |west, actions| {
             west.handle_timeout(now, actions);
         });
-        hears(&mut west, WEST, message, now);
+        receives(&mut west, WEST, message, now);
         assert!(west.views(now).any(|view| view.mobile == KeyId(mobile)));
     }
     assert_eq!(west.counters().table_full, 0);
@@ -301,28 +312,28 @@ fn a_full_table_forgets_a_mobile_that_is_nothing_to_it() {
 #[test]
 fn a_station_that_has_restarted_gets_its_mobiles_back_from_its_neighbours() {
     let mut west = station(1);
-    hears(&mut west, EAST, take_over(5, 2), at(0));
+    receives(&mut west, EAST, take_over(5, 2), at(0));
     for silence in [0, 4000] {
         let now = at(10 + silence);
         done(&mut west, |west, actions| {
             west.handle_timeout(now, actions);
         });
-        let told = done(&mut west, |west, actions| {
+        let sent = done(&mut west, |west, actions| {
             west.handle_restart(EAST, actions);
         });
-        let [HandoffAction::Send { to: EAST, message }] = &told[..] else {
-            panic!("{told:?}");
+        let [HandoffAction::Send { to: EAST, message }] = &sent[..] else {
+            panic!("{sent:?}");
         };
         let mut east = station(2);
-        let actions = hears(&mut east, WEST, message.clone(), now);
+        let actions = receives(&mut east, WEST, message.clone(), now);
         assert_eq!(role(&east, now), Role::Forwarding);
         assert!(actions.contains(&HandoffAction::Send {
             to: WEST,
             message: take_over(5, 2)
         }));
-        // One that the mobile has told more is not taken back.
+        // One that is above the mobile's is not taken back.
         registers(&mut east, 6, at(5000));
-        assert_eq!(hears(&mut east, WEST, message.clone(), at(5001)), []);
+        assert_eq!(receives(&mut east, WEST, message.clone(), at(5001)), []);
         assert_eq!(east.views(at(5001)).map(|view| view.epoch).max(), Some(6));
     }
     let none = done(&mut west, |west, actions| {
@@ -336,11 +347,11 @@ fn a_mobile_that_goes_on_before_its_state_has_come_takes_it_along() {
     // West has it, then east, then this peer of both.
     let mut west = station(1);
     registers(&mut west, 4, at(0));
-    hears(&mut west, EAST, take_over(5, 2), at(10));
+    receives(&mut west, EAST, take_over(5, 2), at(10));
     done(&mut west, |west, actions| {
         west.send_state(MOBILE, EAST, &[state(200, 300)], at(10), actions);
     });
-    let actions = hears(&mut west, WEST, take_over(6, 3), at(12));
+    let actions = receives(&mut west, WEST, take_over(6, 3), at(12));
     let yielded = HandoffAction::Send {
         to: WEST,
         message: answer(6, Outcome::Yielded { datagrams: 1 }),
@@ -351,9 +362,9 @@ fn a_mobile_that_goes_on_before_its_state_has_come_takes_it_along() {
         message: part(6, &[state(200, 300)]),
     };
     assert!(actions.contains(&state), "{actions:?}");
-    // And east, which has nothing yet, does not say that this is all.
+    // And east, which has nothing yet, does not report the end.
     let mut east = about_to_take_over();
-    hears(&mut east, EAST, take_over(6, 3), at(12));
+    receives(&mut east, EAST, take_over(6, 3), at(12));
     let actions = done(&mut east, |east, actions| {
         east.send_state(MOBILE, EAST, &[], at(12), actions);
     });

@@ -4,7 +4,7 @@
 use super::super::PEER_BYTES_MIN;
 use super::*;
 
-/// Packets of flows that somebody makes up, each of another one.
+/// Packets of invented flows, each of another one.
 fn flood(keeper: &mut Keeper<u32>, edge: &mut Noted, packets: u32, peer: PeerId) {
     for number in 0..packets {
         let made_up = Arrival {

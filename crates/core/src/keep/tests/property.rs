@@ -33,9 +33,9 @@ fn live(world: &mut World, millis: u32, alarms: bool) {
     for _ in 0..millis {
         world.now += Duration::from_millis(1);
         for _ in 0..world.below(3) {
-            let of = world.below(FLOWS);
+            let flow_number = world.below(FLOWS);
             let alarm = alarms && world.below(20) == 0;
-            world.send(of, alarm);
+            world.send(flow_number, alarm);
         }
         if world.below(4) > 0 {
             let frames = world.below(10);
@@ -57,15 +57,15 @@ fn settle(world: &mut World) {
         world.turn();
         world.read(10);
     }
-    for of in 0..FLOWS {
-        world.send(of, false);
+    for flow_number in 0..FLOWS {
+        world.send(flow_number, false);
     }
     assert!(world.below.passes(), "the detour never ends");
     assert_eq!((world.keeper.peers().count(), world.keeper.bytes()), (0, 0));
 }
 
 #[test]
-fn outages_that_somebody_reports_change_no_order_and_double_nothing() {
+fn reported_outages_change_no_order_and_double_nothing() {
     for_each_seed(|seed| {
         let mut world = World::new(seed);
         for _ in 0..5 {
@@ -74,7 +74,7 @@ fn outages_that_somebody_reports_change_no_order_and_double_nothing() {
             let source = [LinkSource::Carrier, LinkSource::Signal][world.below(2) as usize];
             world.below.set_link(false);
             world.link(LinkEvent::Down, source);
-            // Reported outages are not asked about for a second.
+            // Reported outages are not probed for a second.
             let millis = 1 + world.below(700);
             live(&mut world, millis, false);
             world.below.set_link(true);
@@ -100,9 +100,11 @@ fn the_newest_of_each_flow_arrive_after_a_reported_outage() {
         world.link(LinkEvent::Down, LinkSource::Carrier);
         let mut sent = BTreeMap::new();
         for _ in 0..world.below(200) {
-            let of = world.below(FLOWS);
-            let packet = world.send(of, false);
-            sent.entry(of).or_insert_with(Vec::new).push(packet.number);
+            let flow_number = world.below(FLOWS);
+            let packet = world.send(flow_number, false);
+            sent.entry(flow_number)
+                .or_insert_with(Vec::new)
+                .push(packet.number);
             world.read(2);
         }
         world.below.delivered.clear();

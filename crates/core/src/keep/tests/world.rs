@@ -44,7 +44,7 @@ pub(super) struct Below {
     /// What the peer got, in order.
     pub delivered: Vec<Numbered>,
     pub ignores_silence: bool,
-    /// A packet of the peer was seen while somebody waits for that.
+    /// A packet of the peer was seen while a flow waits for that.
     pub seen: u32,
     pub lost_in_device: usize,
 }
@@ -205,7 +205,7 @@ impl World {
         }
     }
 
-    /// A packet of the peer comes in, if the link carries.
+    /// A packet of the peer arrives, if the link is up.
     pub(super) fn answer(&mut self) {
         if self.below.link_is_up {
             self.below.ingress();

@@ -14,14 +14,14 @@ use crate::signal::message::{Abilities, LinkState, Request, SignalKind};
 pub enum LinkNoticeKind {
     /// The mobile made itself known, or has other addresses now; its link is up.
     Registered,
-    /// The link carries packets again: a new epoch.
+    /// Link up: a new epoch.
     Up,
-    /// The link is about to go, in `lead_ms` milliseconds; 0 if the mobile cannot say.
+    /// Link down in `lead_ms` milliseconds; 0 if not known.
     GoingDownSoon {
         /// Time until then.
         lead_ms: u16,
     },
-    /// The link carries nothing.
+    /// Link down.
     Down,
 }
 
@@ -40,7 +40,7 @@ pub struct LinkNotice {
     pub epoch: u64,
 }
 
-/// What a mobile says that it can do.
+/// A mobile's report of its abilities.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AbilitiesNotice {
     /// Its addresses.
@@ -49,12 +49,12 @@ pub struct AbilitiesNotice {
     pub abilities: Abilities,
     /// The run of its daemon: another number, and nothing of before is known there.
     pub session: u64,
-    /// Until then it is believed, unless said again.
+    /// Until then it is believed, unless repeated.
     pub until: Instant,
 }
 
 impl AbilitiesNotice {
-    /// What a believed request tells; `None` if its link is not up.
+    /// The abilities in a believed request; `None` if its link is not up.
     pub(super) fn of(request: &Request, until: Instant) -> Option<Self> {
         let up = request.kind.state() == LinkState::Up;
         up.then(|| Self {

@@ -47,11 +47,11 @@ proptest! {
         let mut session = mobile(1, &[address(2)], &mut fresh, now);
         for message in messages {
             let nonce = fresh.bytes();
-            let up = seal::seal(&key(1), Way::ToGateway, &nonce, &message);
+            let up = seal::seal(&key(1), Recipient::Gateway, &nonce, &message);
             let handled = gateway.handle_datagram(&up, FROM, now, &fresh.entropy());
             let reply = handled.reply.map_or(0, |reply| reply.len());
             prop_assert!(reply <= up.len());
-            let down = seal::seal(&key(1), Way::ToMobile, &nonce, &message);
+            let down = seal::seal(&key(1), Recipient::Mobile, &nonce, &message);
             let _ = session.handle_datagram(&down, now);
         }
     }

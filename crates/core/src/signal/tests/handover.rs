@@ -29,12 +29,12 @@ fn a_mobile_is_challenged_once_by_each_gateway_and_raises_its_epoch_at_every_mov
     let now = Instant::from_millis(1);
     let mut gateways = [gateway(), gateway()];
     let mut mobile = mobile(1, &[address(2)], &mut fresh, now);
-    let mut told = [None, None];
+    let mut challenges = [None, None];
     let (_, sent) = settle(&mut mobile, &mut gateways[0], &mut fresh, now);
     assert_eq!(sent, 2, "challenged");
     for round in 1..6 {
         let (here, before) = (round % 2, (round + 1) % 2);
-        told[before] = Some(mobile.hand_over(told[here], now));
+        challenges[before] = Some(mobile.hand_over(challenges[here], now));
         let (notices, sent) = settle(&mut mobile, &mut gateways[here], &mut fresh, now);
         assert_eq!(sent, if round == 1 { 2 } else { 1 }, "round {round}");
         let notice = notices.last().expect("it is there");
@@ -45,7 +45,7 @@ fn a_mobile_is_challenged_once_by_each_gateway_and_raises_its_epoch_at_every_mov
 }
 
 #[test]
-fn a_gateway_believes_no_epoch_that_another_has_heard_of_and_tells_the_mobile() {
+fn a_gateway_believes_no_epoch_that_another_has_seen_and_challenges_the_mobile() {
     let mut pair = Pair::settled();
     let id = key(1).id();
     let before = pair.gateway.view(id).expect("settled").epoch;
@@ -56,7 +56,7 @@ fn a_gateway_believes_no_epoch_that_another_has_heard_of_and_tells_the_mobile() 
     let handled = pair.deliver(&stale);
     assert_eq!(handled.outcome, Outcome::Rejected(Rejection::StaleEpoch));
     assert_eq!(pair.gateway.view(id).expect("as before").epoch, before);
-    let reply = handled.reply.expect("it is told");
+    let reply = handled.reply.expect("it is challenged");
     let event = pair.mobile.handle_datagram(&reply, pair.now);
     assert_eq!(event, Ok(MobileEvent::Challenged));
     assert_eq!(pair.settle(), [LinkNoticeKind::Up]);

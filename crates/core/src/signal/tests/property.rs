@@ -274,7 +274,7 @@ impl World {
             .pair
             .gateway
             .view(key(1).id())
-            .expect("it must have been heard");
+            .expect("a message must have been received");
         assert_eq!(view.state, mobile.state());
         assert_eq!(view.epoch, mobile.epoch());
         assert_eq!(view.addresses, mobile.addresses());
@@ -285,8 +285,8 @@ impl World {
     }
 }
 
-fn pick(n: u16, of: usize) -> Option<usize> {
-    (of > 0).then(|| usize::from(n) % of)
+fn pick(n: u16, count: usize) -> Option<usize> {
+    (count > 0).then(|| usize::from(n) % count)
 }
 
 proptest! {

@@ -108,7 +108,7 @@ pub(in crate::gateway) struct Injected {
     given: u64,
 }
 
-/// So many are remembered. One that is forgotten is copied to the group once more.
+/// The limit of remembered ones. One that is forgotten is copied to the group once more.
 const INJECTED_MAX: usize = 8192;
 
 impl Injected {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a handoff asks of the engine, and the station's share of the worker's loop.
+//! A handoff's orders to the engine, and the station's part of the worker's loop.
 
 use std::io;
 

@@ -10,8 +10,8 @@ use holdfast_wire::Instant;
 /// Flows in quarantine at most; the oldest leaves for another.
 const FLOWS_MAX: usize = 64;
 
-/// After so many panics within [`WITHIN`] the worker rests: each costs what a restart costs, so
-/// that soon nobody has anything of the gateway.
+/// After this many panics within [`WITHIN`] the worker rests: each costs as much as a restart, so
+/// that the gateway soon serves no flow.
 const PANICS_MAX: usize = 8;
 const WITHIN: Duration = Duration::from_secs(60);
 

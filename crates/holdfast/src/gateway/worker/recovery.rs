@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A panic of the worker's work: contained, at the price of a restart.
 //!
-//! The engine may be half changed, so another takes its place and finds the records, as that of
+//! The engine may be half changed, so another replaces it and finds the records, as that of
 //! a new process would. The packet goes on as it came, and its flow passes untouched from then on:
-//! the same packet would have the same effect. The mobiles' link signals are not
-//! said again to the new engine: it learns of them as after a restart.
+//! the same packet would have the same effect. The new engine receives
+//! no earlier link signals of the mobiles: it learns the links as after a restart.
 
 use std::io;
 use std::net::SocketAddr;
@@ -21,7 +21,7 @@ use crate::command::Command;
 use crate::contain::{Defect, contain};
 use crate::gateway::packet::{Content, Packet, classify};
 
-/// An engine that has met no flow; `found` is what its predecessor left.
+/// An engine without flows; `found` is what its predecessor left.
 pub(super) fn new_engine(settings: &Settings, found: &[FlowRecord]) -> Gateway<Packet> {
     let mut engine = Gateway::new(settings.clone());
     for record in found {
@@ -61,12 +61,12 @@ impl Worker {
         if self.rests_until.is_none()
             && let Err(defect) = contain(|| self.handle_deadlines())
         {
-            // Nobody's packet: the deadlines of the new engine are others.
+            // It belongs to no packet: the deadlines of the new engine are others.
             self.recover("deadline", None, &defect);
         }
     }
 
-    /// Does what the control thread asks.
+    /// Executes an order of the control thread.
     pub(super) fn obey(&mut self, command: Command) {
         if let Err(defect) = contain(|| self.obey_in_engine(command)) {
             self.recover("command", None, &defect);
@@ -108,7 +108,7 @@ impl Worker {
         tracing::error!(
             what,
             flow,
-            place = defect.place,
+            location = defect.location,
             panic = defect.message,
             "a defect of holdfast; the engine starts again, as after a restart; please report it"
         );
@@ -153,7 +153,7 @@ impl Worker {
         }
     }
 
-    /// Whether bytes may be acknowledged ahead of MHs: somebody will know that they are owed.
+    /// Whether bytes may be acknowledged ahead of MHs: a record will show that they are owed.
     pub(super) fn may_owe(&self) -> bool {
         self.leave_by.is_none() && self.records.outlive_the_process()
     }

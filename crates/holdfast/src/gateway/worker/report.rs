@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the control thread tells the worker, and what `holdfast status` hears from it.
+//! What the control thread orders of the worker, and the worker's part of `holdfast status`.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -20,7 +20,7 @@ const FLOWS_SHOWN_MAX: usize = 10_000;
 const MOBILES_SHOWN_MAX: usize = 1_000;
 
 impl Worker {
-    /// Does what the control thread asks.
+    /// Executes an order of the control thread.
     pub(super) fn obey_in_engine(&mut self, command: Command) {
         let now = clock();
         match command {
@@ -32,8 +32,8 @@ impl Worker {
                 let (Some(event), Some(source)) = (event_of(state), source_of(source)) else {
                     return;
                 };
-                let told = source == Source::Command && event == LinkEvent::GoingDownSoon;
-                if let Some(station) = self.station.as_mut().filter(|_| told) {
+                let is_announced = source == Source::Command && event == LinkEvent::GoingDownSoon;
+                if let Some(station) = self.station.as_mut().filter(|_| is_announced) {
                     for address in &addresses {
                         station.prepare(*address, now);
                     }
@@ -58,11 +58,11 @@ impl Worker {
                     station.handle_notice(&notice, now);
                 }
             }
-            Command::Abilities(told) => self.engine.handle_abilities(
-                &told.addresses,
-                told.abilities,
-                told.session,
-                told.until,
+            Command::Abilities(report) => self.engine.handle_abilities(
+                &report.addresses,
+                report.abilities,
+                report.session,
+                report.until,
             ),
             Command::Forget(addresses) => self.engine.forget_addresses(&addresses),
             Command::Mtu(mtu) => self.bounds.wireless_mtu = mtu,
@@ -71,7 +71,7 @@ impl Worker {
                 named,
                 reply,
             } => {
-                // A caller that has gone needs no answer.
+                // A caller that is no longer connected needs no answer.
                 let _ = reply.send(self.status(flows_max, &named, now));
             }
             Command::Leave => {
@@ -210,7 +210,7 @@ fn mobile_status(mobile: &MobileView, now: Instant) -> MobileStatus {
             LinkState::Down => LinkView::Down,
         },
         source: match mobile.source {
-            None => LinkSource::Nobody,
+            None => LinkSource::None,
             Some(Source::Signal) => LinkSource::Signal,
             Some(Source::Carrier) => LinkSource::Carrier,
             Some(Source::Command) => LinkSource::Command,

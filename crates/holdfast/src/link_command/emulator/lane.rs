@@ -23,10 +23,10 @@ pub(super) struct Lane {
     pub(super) plan: LinkPlan,
     /// The model's outages once more, to be followed in real time.
     pub(super) schedule: OutageSchedule,
-    /// The link's state as last told to carrier and log.
+    /// The link's state as last reported to carrier and log.
     pub(super) state: LinkState,
-    /// The schedule's time up to which they have been told.
-    pub(super) told: Instant,
+    /// The schedule's time up to which it was reported.
+    pub(super) reported_until: Instant,
     /// When the last outage was over, until a packet has come through.
     pub(super) returned_at: Option<Instant>,
 }
@@ -39,14 +39,14 @@ impl Lane {
         schedule: OutageSchedule,
     ) -> Self {
         let model = LinkModel::with_schedule(plan, seed, schedule.clone()).waiting_for_start();
-        let (state, told, returned_at) = (LinkState::Up, Instant::ZERO, None);
+        let (state, reported_until, returned_at) = (LinkState::Up, Instant::ZERO, None);
         Self {
             name,
             model,
             plan: plan.clone(),
             schedule,
             state,
-            told,
+            reported_until,
             returned_at,
         }
     }
@@ -54,7 +54,7 @@ impl Lane {
     /// The next change that carrier and log have to follow, on the schedule's
     /// clock.
     pub(super) fn next_change(&mut self) -> Option<Instant> {
-        let outage = self.schedule.outage_ending_after(self.told)?;
+        let outage = self.schedule.outage_ending_after(self.reported_until)?;
         Some(match self.state {
             LinkState::Up => outage.begin,
             LinkState::Down => outage.end,
@@ -68,7 +68,7 @@ impl Lane {
             LinkState::Up => LinkState::Down,
             LinkState::Down => LinkState::Up,
         };
-        self.told = at;
+        self.reported_until = at;
         Some((at, self.state))
     }
 }

@@ -49,7 +49,7 @@ impl Emulator {
             .read(&mut bytes)
             .context("--start line: cannot read")?;
         if len == 0 {
-            // Nobody will ever say start: go on as a link without outages.
+            // The input is closed, and no line will start it: go on as a link without outages.
             self.input = None;
             return Ok(());
         }

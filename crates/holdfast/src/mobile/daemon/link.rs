@@ -92,7 +92,7 @@ impl Link {
             SourceStatus {
                 name: kind.name().into(),
                 runs: state.runs,
-                says_down: self.claims.down().any(|down| down == *kind),
+                reports_down: self.claims.down().any(|down| down == *kind),
                 problem: state.problem.clone(),
                 note: state.note.clone(),
                 events: state.events,

@@ -169,12 +169,12 @@ proptest! {
     ) {
         let plan = settings.plan().unwrap();
         let mut link = LinkModel::from_plan(&plan, seed);
-        let mut asked_seldom = LinkModel::from_plan(&plan, seed);
+        let mut called_seldom = LinkModel::from_plan(&plan, seed);
         let (mut now_us, mut refused, mut out) = (0, 0, Vec::new());
         for (n, &(gap_us, len_bytes, poll)) in packets.iter().enumerate() {
             now_us += gap_us;
             let outcome = link.enqueue(n, len_bytes, us(now_us));
-            prop_assert_eq!(outcome, asked_seldom.enqueue(n, len_bytes, us(now_us)));
+            prop_assert_eq!(outcome, called_seldom.enqueue(n, len_bytes, us(now_us)));
             refused += u64::from(outcome != Enqueue::Enqueued);
             prop_assert!(link.queue_len() <= plan.queue_packets_max);
             if poll {
@@ -203,7 +203,7 @@ proptest! {
         numbers.sort_unstable();
         prop_assert!(numbers.windows(2).all(|w| w[0] < w[1]), "a packet was delivered twice");
         prop_assert!(out.iter().all(|d| d.len_bytes == packets[d.packet].1));
-        let late: Vec<_> = std::iter::from_fn(|| asked_seldom.poll_departure(last_at)).collect();
-        prop_assert_eq!(out, late, "how often one asks changes nothing");
+        let late: Vec<_> = std::iter::from_fn(|| called_seldom.poll_departure(last_at)).collect();
+        prop_assert_eq!(out, late, "the number of calls changes nothing");
     }
 }

@@ -67,12 +67,12 @@ fn text_takes_little_more_than_half_the_time_compressed_and_is_whole() {
 
 #[test]
 fn a_program_gains_less_and_what_is_a_length_alone_nothing() {
-    let of = |content, method| time(&slow(content, method, Some(30_000)));
-    let (plain, _) = of(ContentKind::Binary, None);
-    let (text, _) = of(ContentKind::Text, Some(Method::Deflate));
-    let (binary, _) = of(ContentKind::Binary, Some(Method::Deflate));
+    let time_of = |content, method| time(&slow(content, method, Some(30_000)));
+    let (plain, _) = time_of(ContentKind::Binary, None);
+    let (text, _) = time_of(ContentKind::Text, Some(Method::Deflate));
+    let (binary, _) = time_of(ContentKind::Binary, Some(Method::Deflate));
     assert!(text < binary && binary < plain, "{text} {binary} {plain}");
-    let (bulk, outcome) = of(ContentKind::Bulk, Some(Method::Deflate));
+    let (bulk, outcome) = time_of(ContentKind::Bulk, Some(Method::Deflate));
     assert_eq!(counter(&outcome, "compressed"), 0);
     assert!((bulk / plain - 1.0).abs() < 0.02, "{bulk} {plain}");
 }

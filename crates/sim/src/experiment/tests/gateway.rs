@@ -14,7 +14,7 @@ pub(super) fn settings(scheme: Scheme) -> Settings {
     }
 }
 
-/// Carrier, told a millisecond late.
+/// Carrier, reported a millisecond late.
 pub(super) const CARRIER: LinkSignal = LinkSignal {
     source: LinkSource::Carrier,
     down_after: Some(Duration::from_millis(1)),
@@ -216,7 +216,7 @@ fn repair_wait(gateway: Option<SnoopSettings>) -> Duration {
 }
 
 #[test]
-fn an_mh_that_snoop_tells_of_its_losses_repairs_them_in_half_the_time() {
+fn an_mh_with_reports_of_snoop_recovers_its_losses_in_half_the_time() {
     let without = repair_wait(None);
     assert!(without > Duration::from_millis(55), "{without:?}");
     let wait = repair_wait(Some(SnoopSettings::paper_1995()));
@@ -240,10 +240,10 @@ impl Observer for Greetings {
     }
 }
 
-/// M-TCP's mobile part tells the SH of its return in a round trip; without it the SH's
+/// M-TCP's mobile part notifies the SH of link up in a round trip; without it the SH's
 /// persist packets do, after up to their interval of 5 s.
 #[test]
-fn a_mobile_with_m_tcp_greets_the_sh_and_one_without_is_asked() {
+fn a_mobile_with_m_tcp_marks_its_ack_and_one_without_is_probed() {
     let radio = LinkSettings {
         rate_mbit_per_s: Some(1.0),
         outages: one_outage(4.0, 3.0),

@@ -90,7 +90,7 @@ fn experiment() -> impl Strategy<Value = Experiment> {
         any::<bool>(),
     )
         .prop_map(
-            |(seed, radio, bytes, (fh, mh), uplink, reading, scheme, told)| {
+            |(seed, radio, bytes, (fh, mh), uplink, reading, scheme, reported)| {
                 let mut experiment = download(bytes, Preset::ALL[fh], &radio);
                 experiment.seed = seed;
                 experiment.limit = Duration::from_secs(4000);
@@ -107,7 +107,7 @@ fn experiment() -> impl Strategy<Value = Experiment> {
                         ..Settings::default()
                     };
                     let mut plan = GatewayPlan::before_last(settings, &experiment.hops);
-                    plan.signal = told.then_some(LinkSignal {
+                    plan.signal = reported.then_some(LinkSignal {
                         source: LinkSource::Carrier,
                         down_after: Some(Duration::from_millis(2)),
                         up_after: Some(Duration::from_millis(2)),
@@ -132,8 +132,8 @@ proptest! {
             prop_assert_eq!(transfer.delivered_bytes, bytes);
         } else {
             // Only a sender of few retries may give up over outages of five seconds.
-            let its = &experiment.transfers[0];
-            let impatient = [its.fh, its.mh].iter().any(|tcp| tcp.rto.retries_max < 12);
+            let ends = &experiment.transfers[0];
+            let impatient = [ends.fh, ends.mh].iter().any(|tcp| tcp.rto.retries_max < 12);
             let gave_up = transfer.endings.contains(&Ending::GaveUp);
             prop_assert!(
                 impatient && gave_up,

@@ -19,7 +19,7 @@ struct Arrivals {
 
 impl Arrivals {
     fn over(&self, link: LinkId) -> Vec<u32> {
-        let those = self.all.iter().filter(|(its, ..)| *its == link);
+        let those = self.all.iter().filter(|(seen, ..)| *seen == link);
         those.map(|(_, seq, _)| *seq).collect()
     }
 }
@@ -138,7 +138,7 @@ impl Row {
 }
 
 #[test]
-fn what_is_resent_ahead_overtakes_what_waits_where_role_and_link_say_so() {
+fn what_is_resent_ahead_overtakes_what_waits_where_role_and_link_allow_it() {
     let order = |priority_dscp_min, resend_dscp, ahead| {
         let mut row = Row::new(priority_dscp_min, resend_dscp, false);
         for seq in 1..=3 {
@@ -228,8 +228,8 @@ fn a_made_ack_carries_its_blocks_and_a_packet_goes_on_with_others() {
 struct Corrupted(u32);
 
 impl Observer for Corrupted {
-    fn on_packet(&mut self, _: LinkId, event: PacketEvent, its: &Packet, _: Instant) {
-        self.0 += u32::from(event == PacketEvent::Arrived && its.corrupted);
+    fn on_packet(&mut self, _: LinkId, event: PacketEvent, packet: &Packet, _: Instant) {
+        self.0 += u32::from(event == PacketEvent::Arrived && packet.corrupted);
     }
 }
 

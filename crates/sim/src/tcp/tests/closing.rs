@@ -8,7 +8,7 @@ fn fin(s: &mut Script, at: u64, ack: u64) -> String {
     let flags = Flags::ACK.with(Flags::FIN);
     let segment = s.segment(1 + at, flags, 1 + ack, s.options(false));
     s.deliver(segment, at);
-    s.told()
+    s.sent()
 }
 
 fn state(s: &Script) -> State {
@@ -19,7 +19,7 @@ fn state(s: &Script) -> State {
 #[test]
 fn active_close_passes_fin_wait_and_time_wait() {
     let mut s = Script::sender(plain(), 2);
-    assert_eq!(s.told(), "0 1F");
+    assert_eq!(s.sent(), "0 1F");
     assert_eq!(state(&s), State::FinWait1);
     s.ack(2001);
     assert_eq!(state(&s), State::FinWait2);
@@ -50,7 +50,7 @@ fn passive_close_answers_the_fin_with_its_own() {
 #[test]
 fn fins_that_cross_pass_closing() {
     let mut s = Script::sender(plain(), 2);
-    assert_eq!(s.told(), "0 1F");
+    assert_eq!(s.sent(), "0 1F");
     assert_eq!(fin(&mut s, 0, 0), "=1");
     assert_eq!(state(&s), State::Closing);
     s.sent = 1;
@@ -62,7 +62,7 @@ fn fins_that_cross_pass_closing() {
 #[test]
 fn lost_fin_is_repeated_and_an_early_one_waits() {
     let mut s = Script::sender(plain(), 2);
-    s.told();
+    s.sent();
     s.ack(2000);
     assert_eq!(s.wait(ms(1000)), "1000: 2000+0F");
     let mut r = Script::receiver(plain());
@@ -75,13 +75,13 @@ fn lost_fin_is_repeated_and_an_early_one_waits() {
 /// RFC 7323, 1.3; RFC 2018, 2: an option is used only if both SYNs have it.
 #[test]
 fn options_are_used_only_if_both_ends_offer_them() {
-    let its = TcpSettings {
+    let settings = TcpSettings {
         window_scale: Some(3),
         sack: true,
         timestamps: true,
         ..plain()
     };
-    let mut s = Script::new(its, 1000, true);
+    let mut s = Script::new(settings, 1000, true);
     s.end.open(s.now, &mut s.out);
     let syn = *s.out[0].segment().unwrap();
     assert_eq!(syn.options.window_scale, Some(3));
@@ -99,7 +99,7 @@ fn options_are_used_only_if_both_ends_offer_them() {
     s.window(0, 5000);
     assert_eq!(s.end.view().rwnd, 5000);
     // And an answer takes up nothing that was not offered.
-    let mut r = Script::new(its, 0, false);
+    let mut r = Script::new(settings, 0, false);
     let mut syn = r.segment(0, Flags::SYN, 0, Options::default());
     syn.options.mss = Some(1000);
     r.deliver(syn, 0);
@@ -116,12 +116,12 @@ fn options_are_used_only_if_both_ends_offer_them() {
 /// RFC 7323, 2.2 and 2.3: the window of a SYN is not scaled, later ones are.
 #[test]
 fn windows_are_scaled_after_the_handshake() {
-    let its = TcpSettings {
+    let settings = TcpSettings {
         window_scale: Some(2),
         receive_buffer_bytes: 200_000,
         ..plain()
     };
-    let mut s = Script::new(its, 100_000, true);
+    let mut s = Script::new(settings, 100_000, true);
     s.end.open(s.now, &mut s.out);
     assert_eq!(s.out[0].segment().unwrap().window, 65_535);
     s.out.clear();
@@ -141,9 +141,9 @@ fn windows_are_scaled_after_the_handshake() {
 fn segment_for_no_connection_is_answered_with_a_reset() {
     let mut s = Script::new(plain(), 0, false);
     s.deliver(s.segment(77, Flags::ACK, 5, Options::default()), 0);
-    assert_eq!(s.told(), "R");
+    assert_eq!(s.sent(), "R");
     s.deliver(s.segment(77, Flags::RST, 5, Options::default()), 0);
-    assert_eq!(s.told(), "");
+    assert_eq!(s.sent(), "");
     assert_eq!(state(&s), State::Listen);
 }
 
@@ -152,10 +152,10 @@ fn segment_for_no_connection_is_answered_with_a_reset() {
 fn lost_syn_ack_is_repeated() {
     let mut s = Script::new(plain(), 0, false);
     s.deliver(s.segment(0, Flags::SYN, 0, s.options(true)), 0);
-    assert_eq!(s.told(), "S=");
+    assert_eq!(s.sent(), "S=");
     assert_eq!(s.wait(ms(1000)), "1000: S=");
     s.deliver(s.segment(0, Flags::SYN, 0, s.options(true)), 0);
-    assert_eq!(s.told(), "S=");
+    assert_eq!(s.sent(), "S=");
     s.deliver(s.segment(1, Flags::ACK, 1, s.options(false)), 0);
     assert_eq!(state(&s), State::Established);
 }

@@ -13,9 +13,9 @@ fn newreno() -> TcpSettings {
 }
 
 /// Ten segments in flight, 0, 4 and 6 of them lost; recovery has begun.
-fn in_recovery(its: TcpSettings) -> Script {
-    let mut s = Script::sender(its, 200);
-    assert_eq!(s.told(), "0 1 2 3 4 5 6 7 8 9");
+fn in_recovery(settings: TcpSettings) -> Script {
+    let mut s = Script::sender(settings, 200);
+    assert_eq!(s.sent(), "0 1 2 3 4 5 6 7 8 9");
     // Seven have arrived.
     assert_eq!(s.acks(3, 0), "0");
     assert_eq!((s.ssthresh(), s.cwnd()), (5000, 8000));
@@ -48,11 +48,11 @@ fn full_ack_ends_recovery_with_the_smaller_of_ssthresh_and_flight() {
     s.ack(6000);
     let sent = s.end.view().snd_nxt;
     // Everything up to `recover`, which was 10000.
-    let told = s.ack(10_000);
+    let segments = s.ack(10_000);
     assert!(!s.end.view().recovering);
     let flight = sent - 10_000;
     assert_eq!(s.cwnd(), 5000.min(flight.max(1000) + 1000));
-    assert!(!told.contains('9'), "{told}");
+    assert!(!segments.contains('9'), "{segments}");
 }
 
 /// The same, (2): cwnd = ssthresh. A single loss, and little in flight when it is repaired.
@@ -69,7 +69,7 @@ fn full_ack_may_set_the_window_to_ssthresh() {
             },
             200,
         );
-        s.told();
+        s.sent();
         assert_eq!(s.acks(3, 0), "0");
         s.ack(10_000);
         assert!(!s.end.view().recovering);
@@ -100,8 +100,8 @@ fn impatient_variant_times_out_in_a_long_recovery() {
 #[test]
 fn duplicate_acks_after_a_timeout_do_not_begin_recovery() {
     let mut s = in_recovery(newreno());
-    let told = s.wait(ms(1200));
-    assert_eq!(told, "1000: 0");
+    let sent = s.wait(ms(1200));
+    assert_eq!(sent, "1000: 0");
     let (ssthresh, fast) = (s.ssthresh(), s.end.counters().fast_retransmits);
     // Segments sent before the timeout arrive and make duplicates of one ACK.
     s.ack(4000);

@@ -23,7 +23,7 @@ fn probing(probe: ProbeKind) -> TcpSettings {
 #[test]
 fn closed_window_is_probed_with_a_byte_at_growing_intervals() {
     let mut s = Script::sender(probing(ProbeKind::NextByte), 100);
-    s.told();
+    s.sent();
     assert_eq!(s.window(2000, 0), "");
     let probe = "2000+1";
     assert_eq!(
@@ -38,7 +38,7 @@ fn closed_window_is_probed_with_a_byte_at_growing_intervals() {
 #[test]
 fn probe_without_a_byte_is_a_number_below_the_window() {
     let mut s = Script::sender(probing(ProbeKind::Empty), 100);
-    s.told();
+    s.sent();
     s.window(2000, 0);
     s.now = s.end.poll_timeout().unwrap();
     s.end.handle_timeout(s.now, &mut s.out);
@@ -52,7 +52,7 @@ fn probe_without_a_byte_is_a_number_below_the_window() {
 #[test]
 fn an_accepted_probe_byte_moves_on() {
     let mut s = Script::sender(probing(ProbeKind::NextByte), 100);
-    s.told();
+    s.sent();
     s.window(2000, 0);
     assert_eq!(s.wait(ms(1000)), "1000: 2000+1");
     assert_eq!(s.window(2001, 0), "");
@@ -62,16 +62,16 @@ fn an_accepted_probe_byte_moves_on() {
 
 /// RFC 9293, 3.8.6.1: never given up while probes are answered; a limit is a setting.
 #[test]
-fn unanswered_probes_end_the_connection_only_if_told_so() {
-    let mut its = probing(ProbeKind::NextByte);
-    let mut s = Script::sender(its, 100);
-    s.told();
+fn unanswered_probes_end_the_connection_only_if_set_so() {
+    let mut settings = probing(ProbeKind::NextByte);
+    let mut s = Script::sender(settings, 100);
+    s.sent();
     s.window(2000, 0);
     s.wait(ms(600_000));
     assert_eq!(s.end.ending(), Ending::Open);
-    its.persist.unanswered_max = Some(3);
-    let mut s = Script::sender(its, 100);
-    s.told();
+    settings.persist.unanswered_max = Some(3);
+    let mut s = Script::sender(settings, 100);
+    s.sent();
     s.window(2000, 0);
     for _ in 0..10 {
         s.wait(ms(3000));
@@ -86,7 +86,7 @@ fn unanswered_probes_end_the_connection_only_if_told_so() {
 #[test]
 fn small_window_is_used_after_the_override_timeout() {
     let mut s = Script::sender(probing(ProbeKind::NextByte), 100);
-    s.told();
+    s.sent();
     assert_eq!(s.window(2000, 300), "");
     assert_eq!(s.wait(ms(1000)), "1000: 2000+300");
     assert_eq!(s.window(2300, 60_000).split(' ').next(), Some("2300+1000"));
@@ -97,7 +97,7 @@ fn small_window_is_used_after_the_override_timeout() {
 #[test]
 fn window_that_shrinks_to_zero_over_bytes_in_flight_is_persist_at_once() {
     let mut s = Script::sender(probing(ProbeKind::NextByte), 100);
-    s.told();
+    s.sent();
     for acked in 1..=4 {
         s.ack(acked * 1000);
     }
@@ -105,8 +105,8 @@ fn window_that_shrinks_to_zero_over_bytes_in_flight_is_persist_at_once() {
     // 4 to 9 are in flight.
     assert_eq!(s.window(4000, 0), "");
     assert!(s.end.view().persisting);
-    let told = s.wait(ms(60_000));
-    assert!(told.starts_with("1000: 4000+1, 3000: 4000+1"), "{told}");
+    let sent = s.wait(ms(60_000));
+    assert!(sent.starts_with("1000: 4000+1, 3000: 4000+1"), "{sent}");
     assert_eq!((s.end.counters().timeouts, s.cwnd()), (0, 6000));
     // Brown and Singh, 1997: it begins again from the byte after the last one
     // acknowledged, "possibly duplicating previous sends".
@@ -117,11 +117,11 @@ fn window_that_shrinks_to_zero_over_bytes_in_flight_is_persist_at_once() {
 /// again; but the connection is not given up.
 #[test]
 fn retransmission_timer_runs_on_over_a_shrunk_window_as_on_linux() {
-    let mut its = probing(ProbeKind::Empty);
-    its.on_shrunk_window = OnShrunkWindow::RetransmissionTimerRuns;
-    its.rto.retries_max = 2;
-    let mut s = Script::sender(its, 100);
-    s.told();
+    let mut settings = probing(ProbeKind::Empty);
+    settings.on_shrunk_window = OnShrunkWindow::RetransmissionTimerRuns;
+    settings.rto.retries_max = 2;
+    let mut s = Script::sender(settings, 100);
+    s.sent();
     for acked in 1..=8 {
         s.ack(acked * 1000);
     }
@@ -142,12 +142,12 @@ fn retransmission_timer_runs_on_over_a_shrunk_window_as_on_linux() {
 /// then each expiry repeats the segment and counts.
 #[test]
 fn timer_that_counts_gives_up_over_a_shrunk_window_and_persists_over_an_empty_one() {
-    let mut its = probing(ProbeKind::NextByte);
-    its.on_shrunk_window = OnShrunkWindow::RetransmissionTimerCounts;
-    its.rto.retries_max = 2;
+    let mut settings = probing(ProbeKind::NextByte);
+    settings.on_shrunk_window = OnShrunkWindow::RetransmissionTimerCounts;
+    settings.rto.retries_max = 2;
     for all_acknowledged in [false, true] {
-        let mut s = Script::sender(its, 100);
-        s.told();
+        let mut s = Script::sender(settings, 100);
+        s.sent();
         for acked in 1..=4 {
             s.ack(acked * 1000);
         }
@@ -186,33 +186,33 @@ fn sender_that_resets_snd_max_does_not_believe_acks_of_what_it_sent_before() {
             },
             100,
         );
-        s.told();
+        s.sent();
         for acked in 1..=4 {
             s.ack(acked * 1000);
         }
         s.window(4000, 0);
         // 4 to 9 were sent; the window opens for two segments.
         assert_eq!(s.window(4000, 2000), "4 5");
-        let told = s.ack(9000);
+        let sent = s.ack(9000);
         assert_eq!(s.end.view().snd_una == 9000, believed);
         if !believed {
             // RFC 9293, 3.10.7.4: an ACK of something not yet sent is answered.
-            assert_eq!(told, "=0");
+            assert_eq!(sent, "=0");
         }
     }
 }
 
-/// What the sender has forgotten is sent again all the same: it counts, and is not timed
+/// What the sender has forgotten is retransmitted all the same: it counts, and is not timed
 /// (RFC 6298, 3).
 #[test]
 fn what_a_sender_forgot_to_have_sent_counts_as_repeated_and_is_not_timed() {
     for on_persist_exit in [OnPersistExit::KeepSndMax, OnPersistExit::ResetSndMax] {
-        let its = TcpSettings {
+        let settings = TcpSettings {
             on_persist_exit,
             ..probing(ProbeKind::NextByte)
         };
-        let mut s = Script::sender(its, 100);
-        s.told();
+        let mut s = Script::sender(settings, 100);
+        s.sent();
         for acked in 1..=4 {
             s.ack(acked * 1000);
         }
@@ -248,7 +248,7 @@ fn duplicate_ack_closes_the_window_only_where_the_rules_let_it() {
             },
             100,
         );
-        s.told();
+        s.sent();
         s.ack(1000);
         s.window(1000, 0);
         assert_eq!(s.end.view().rwnd == 0, closed, "{window_updates:?}");
@@ -264,7 +264,7 @@ fn duplicate_ack_closes_the_window_only_where_the_rules_let_it() {
 #[test]
 fn old_segment_does_not_update_the_window() {
     let mut s = Script::sender(plain(), 100);
-    s.told();
+    s.sent();
     s.window(2000, 9000);
     s.window(1000, 400);
     assert_eq!(s.end.view().rwnd, 9000);

@@ -73,13 +73,13 @@ fn out_of_order_and_hole_filling_segments_are_acknowledged_at_once() {
 #[test]
 fn sack_blocks_are_the_newest_first_and_at_most_three_beside_timestamps() {
     for (timestamps, most) in [(false, 4), (true, 3)] {
-        let its = TcpSettings {
+        let settings = TcpSettings {
             sack: true,
             timestamps,
             mss: if timestamps { 1012 } else { 1000 },
             ..plain()
         };
-        let mut s = Script::receiver(its);
+        let mut s = Script::receiver(settings);
         assert_eq!(s.data(1000, 2000), "=0[1-2]");
         assert_eq!(s.data(3000, 4000), "=0[3-4][1-2]");
         assert_eq!(s.data(5000, 6000), "=0[5-6][3-4][1-2]");
@@ -106,16 +106,16 @@ fn old_data_is_answered_and_counted_as_duplicate() {
 /// RFC 9293, 3.10.7.4: trimmed to the window.
 #[test]
 fn data_beyond_the_window_is_trimmed() {
-    let its = TcpSettings {
+    let settings = TcpSettings {
         receive_buffer_bytes: 2500,
         ..plain()
     };
-    let mut s = Script::new(its, 0, false);
+    let mut s = Script::new(settings, 0, false);
     s.end.app.reading = Reading::NotBefore {
         until: s.now.saturating_since(Instant::ZERO) + ms(5000),
     };
     s.deliver(s.segment(0, Flags::SYN, 0, s.options(true)), 0);
-    s.told();
+    s.sent();
     s.deliver(s.segment(1, Flags::ACK, 1, s.options(false)), 0);
     assert_eq!(s.data(0, 1000), "=1000");
     assert_eq!(s.data(1000, 2000), "=2000");
@@ -124,45 +124,45 @@ fn data_beyond_the_window_is_trimmed() {
     assert_eq!(s.data(2500, 2501), "=2500w0");
     assert_eq!(s.data(2499, 2499), "=2500w0");
     // The application reads: the window opens.
-    let told = s.wait(ms(6000));
-    assert!(told.ends_with(": =2500"), "{told}");
+    let sent = s.wait(ms(6000));
+    assert!(sent.ends_with(": =2500"), "{sent}");
     assert_eq!(s.end.view().delivered, 2500);
 }
 
-/// RFC 9293, 3.8.6.2.2: a window that opens by little is not told; one by two segments
+/// RFC 9293, 3.8.6.2.2: a window that opens by little is not announced; one by two segments
 /// is.
 #[test]
 fn slow_reader_opens_the_window_in_steps_worth_sending() {
-    let its = TcpSettings {
+    let settings = TcpSettings {
         receive_buffer_bytes: 8000,
         ..plain()
     };
-    let mut s = Script::new(its, 0, false);
+    let mut s = Script::new(settings, 0, false);
     s.end.app.reading = Reading::Chunks {
         bytes: 100,
         every: ms(10),
     };
     s.deliver(s.segment(0, Flags::SYN, 0, s.options(true)), 0);
     s.deliver(s.segment(1, Flags::ACK, 1, s.options(false)), 0);
-    s.told();
+    s.sent();
     for segment in 0..8 {
         s.data(segment * 1000, (segment + 1) * 1000);
     }
-    let told = s.wait(ms(1000));
+    let sent = s.wait(ms(1000));
     // 8000 bytes take 800 ms; an update at each 2000 bytes.
-    assert_eq!(told, "200: =8000, 400: =8000, 600: =8000, 800: =8000");
+    assert_eq!(sent, "200: =8000, 400: =8000, 600: =8000, 800: =8000");
 }
 
 /// RFC 7323, 5.3: PAWS; 4.3: which timestamp is echoed.
 #[test]
 fn old_timestamp_is_refused_and_the_echo_is_of_the_left_edge() {
-    let its = TcpSettings {
+    let settings = TcpSettings {
         timestamps: true,
         mss: 1012,
         delayed_ack: DelayedAck::RFC5681,
         ..plain()
     };
-    let mut s = Script::receiver(its);
+    let mut s = Script::receiver(settings);
     let echo_of = |s: &mut Script| {
         let out = std::mem::take(&mut s.out);
         let last = out.last().and_then(Packet::segment).copied();
@@ -193,16 +193,16 @@ fn old_timestamp_is_refused_and_the_echo_is_of_the_left_edge() {
 /// silently drop the segment."
 #[test]
 fn segment_without_agreed_timestamps_is_dropped_in_silence() {
-    let its = TcpSettings {
+    let settings = TcpSettings {
         timestamps: true,
         mss: 1012,
         ..plain()
     };
-    let mut s = Script::receiver(its);
+    let mut s = Script::receiver(settings);
     let mut segment = s.segment(1, Flags::ACK, 1, Options::default());
     segment.payload_len = 1000;
     s.deliver(segment, 0);
-    assert_eq!((s.told().as_str(), s.end.view().delivered), ("", 0));
+    assert_eq!((s.sent().as_str(), s.end.view().delivered), ("", 0));
     s.deliver(s.segment(1, Flags::RST, 0, Options::default()), 0);
     assert_eq!(s.end.view().ending, crate::tcp::Ending::Reset);
 }
@@ -214,13 +214,13 @@ fn only_a_reset_at_rcv_nxt_is_believed() {
     s.data(0, 1000);
     let reset = |s: &mut Script, offset: u64| {
         s.deliver(s.segment(1 + offset, Flags::RST, 0, Options::default()), 0);
-        s.told()
+        s.sent()
     };
     assert_eq!(reset(&mut s, 1500), "=1000");
     assert_eq!(reset(&mut s, 50_000), "");
     assert_eq!(s.end.view().state, State::Established);
     s.deliver(s.segment(700, Flags::SYN, 0, Options::default()), 0);
-    assert_eq!(s.told(), "=1000");
+    assert_eq!(s.sent(), "=1000");
     assert_eq!(reset(&mut s, 1000), "");
     assert_eq!(s.end.view().ending, crate::tcp::Ending::Reset);
 }
@@ -247,7 +247,7 @@ fn corrupted_segment_is_dropped_and_a_misplaced_byte_is_seen() {
         corrupted: true,
     };
     s.end.handle_segment(&packet, s.now, &mut s.out);
-    assert_eq!((s.told(), s.end.view().delivered), (String::new(), 0));
+    assert_eq!((s.sent(), s.end.view().delivered), (String::new(), 0));
     packet.corrupted = false;
     s.end.handle_segment(&packet, s.now, &mut s.out);
     assert_eq!((s.end.view().delivered, s.end.view().intact), (1000, true));
@@ -260,11 +260,11 @@ fn corrupted_segment_is_dropped_and_a_misplaced_byte_is_seen() {
 
 /// Goff and others, 2000: a window of 0 on demand, and ACKs when it is over.
 #[test]
-fn frozen_receiver_says_zero_and_then_what_it_had() {
+fn frozen_receiver_sends_zero_and_then_its_last_window() {
     let mut s = Script::receiver(plain());
     s.data(0, 1000);
     s.end.freeze(true, 1, s.now, &mut s.out);
-    assert_eq!(s.told(), "=1000w0");
+    assert_eq!(s.sent(), "=1000w0");
     s.end.freeze(false, 3, s.now, &mut s.out);
-    assert_eq!(s.told(), "=1000 =1000 =1000");
+    assert_eq!(s.sent(), "=1000 =1000 =1000");
 }

@@ -10,7 +10,7 @@ use crate::tcp::settings::{IdleRestart, PersistSettings, ProbeKind, WindowIncrea
 #[test]
 fn slow_start_doubles_the_window_each_round_trip() {
     let mut s = Script::sender(plain(), 100);
-    assert_eq!(s.told(), "0 1");
+    assert_eq!(s.sent(), "0 1");
     assert_eq!(s.ack(1000), "2 3");
     assert_eq!(s.ack(2000), "4 5");
     assert_eq!(s.ack(3000), "6 7");
@@ -25,13 +25,13 @@ fn slow_start_doubles_the_window_each_round_trip() {
 /// segment too.
 #[test]
 fn congestion_avoidance_counts_bytes_whatever_the_acks() {
-    let its = TcpSettings {
+    let settings = TcpSettings {
         initial_ssthresh_bytes: Some(4000),
         initial_window_segments: 4,
         ..plain()
     };
-    let mut s = Script::sender(its, 100);
-    assert_eq!(s.told(), "0 1 2 3");
+    let mut s = Script::sender(settings, 100);
+    assert_eq!(s.sent(), "0 1 2 3");
     assert_eq!((s.ack(2000), s.cwnd()), ("4 5".into(), 4000));
     assert_eq!((s.ack(4000), s.cwnd()), ("6 7 8".into(), 5000));
     assert_eq!((s.ack(6000), s.cwnd()), ("9 10".into(), 5000));
@@ -42,13 +42,13 @@ fn congestion_avoidance_counts_bytes_whatever_the_acks() {
 /// RFC 5681, 3.1, equation 3.
 #[test]
 fn congestion_avoidance_by_the_ack_adds_a_segment_each_round_trip() {
-    let its = TcpSettings {
+    let settings = TcpSettings {
         increase: WindowIncrease::PerAck,
         initial_ssthresh_bytes: Some(4000),
         ..plain()
     };
-    let mut s = Script::sender(its, 100);
-    s.told();
+    let mut s = Script::sender(settings, 100);
+    s.sent();
     assert_eq!((s.ack(1000), s.ack(2000)), ("2 3".into(), "4 5".into()));
     assert_eq!(s.cwnd(), 4000);
     assert_eq!(s.ack(3000), "6");
@@ -59,13 +59,13 @@ fn congestion_avoidance_by_the_ack_adds_a_segment_each_round_trip() {
 }
 
 /// A sender with ten segments in flight, `first` the first of them.
-fn with_ten_in_flight(its: TcpSettings) -> Script {
-    let its = TcpSettings {
+fn with_ten_in_flight(settings: TcpSettings) -> Script {
+    let settings = TcpSettings {
         initial_window_segments: 10,
-        ..its
+        ..settings
     };
-    let mut s = Script::sender(its, 200);
-    assert_eq!(s.told(), "0 1 2 3 4 5 6 7 8 9");
+    let mut s = Script::sender(settings, 200);
+    assert_eq!(s.sent(), "0 1 2 3 4 5 6 7 8 9");
     s
 }
 
@@ -111,11 +111,11 @@ fn an_ack_with_data_or_another_window_is_no_duplicate() {
 /// RFC 3042, 2; RFC 5681, 3.2, step 1.
 #[test]
 fn limited_transmit_sends_a_new_segment_for_each_of_the_first_two() {
-    let its = TcpSettings {
+    let settings = TcpSettings {
         limited_transmit: true,
         ..plain()
     };
-    let mut s = with_ten_in_flight(its);
+    let mut s = with_ten_in_flight(settings);
     assert_eq!(s.acks(1, 0), "10");
     assert_eq!(s.acks(1, 0), "11");
     // Step 2: what limited transmit added is not counted in FlightSize.
@@ -123,14 +123,14 @@ fn limited_transmit_sends_a_new_segment_for_each_of_the_first_two() {
     assert_eq!((s.ssthresh(), s.cwnd()), (5000, 8000));
 }
 
-/// RFC 3042, 2: "of previously unsent data": not what a timeout sends again.
+/// RFC 3042, 2: "of previously unsent data": not a retransmission of a timeout.
 #[test]
 fn limited_transmit_repeats_nothing_after_a_timeout() {
-    let its = TcpSettings {
+    let settings = TcpSettings {
         limited_transmit: true,
         ..plain()
     };
-    let mut s = with_ten_in_flight(its);
+    let mut s = with_ten_in_flight(settings);
     assert_eq!(s.wait(ms(1000)), "1000: 0");
     assert_eq!(s.acks(2, 0), "");
 }
@@ -138,22 +138,22 @@ fn limited_transmit_repeats_nothing_after_a_timeout() {
 /// RFC 3042, 2: only if the receiver's window allows it.
 #[test]
 fn limited_transmit_respects_the_receivers_window() {
-    let its = TcpSettings {
+    let settings = TcpSettings {
         limited_transmit: true,
         ..plain()
     };
-    let mut s = with_ten_in_flight(its);
+    let mut s = with_ten_in_flight(settings);
     assert_eq!(s.window(0, 10_000), "");
     assert_eq!(s.acks(2, 0), "");
 }
 
 #[test]
 fn tahoe_begins_again_from_one_segment() {
-    let its = TcpSettings {
+    let settings = TcpSettings {
         recovery: LossRecovery::Tahoe,
         ..plain()
     };
-    let mut s = with_ten_in_flight(its);
+    let mut s = with_ten_in_flight(settings);
     assert_eq!(s.acks(3, 0), "0");
     assert_eq!((s.ssthresh(), s.cwnd()), (5000, 1000));
     assert_eq!(s.acks(4, 0), "");
@@ -178,26 +178,26 @@ fn reno_leaves_recovery_with_the_first_new_ack() {
 /// 4.3BSD-Reno's window grows by an eighth of a segment more (RFC 5681, 3.1 names it).
 #[test]
 fn bsd_adds_an_eighth_of_a_segment_besides() {
-    let its = TcpSettings {
+    let settings = TcpSettings {
         increase: WindowIncrease::Bsd,
         initial_ssthresh_bytes: Some(2000),
         initial_window_segments: 4,
         ..plain()
     };
-    let mut s = Script::sender(its, 100);
+    let mut s = Script::sender(settings, 100);
     s.ack(1000);
     assert_eq!(s.cwnd(), 4000 + 250 + 125);
 }
 
 /// RFC 5681, 4.1: "has not sent data in an interval exceeding the RTO"; probes without
-/// a byte are none. (4.3BSD counts from what it heard.)
+/// a byte are none. (4.3BSD counts from what it received.)
 #[test]
 fn after_an_idle_rto_the_window_is_the_initial_one() {
     for (idle_restart, expected) in [
         (IdleRestart::Never, "0 1 2 3 4 5 6"),
         (IdleRestart::SinceSent, "0 1"),
     ] {
-        let its = TcpSettings {
+        let settings = TcpSettings {
             idle_restart,
             persist: PersistSettings {
                 probe: ProbeKind::Empty,
@@ -205,7 +205,7 @@ fn after_an_idle_rto_the_window_is_the_initial_one() {
             },
             ..plain()
         };
-        let mut s = Script::sender(its, 100);
+        let mut s = Script::sender(settings, 100);
         // A window of seven segments, and then nothing to do: the window is closed.
         for acked in 1..=4 {
             s.ack(acked * 1000);
@@ -223,9 +223,9 @@ fn after_an_idle_rto_the_window_is_the_initial_one() {
             s.out.clear();
         }
         s.now = opened + ms(3000);
-        let told = s.window(closed, 60_000);
-        let first: u64 = told.split(' ').next().unwrap().parse().unwrap();
-        let relative: Vec<_> = told
+        let sent = s.window(closed, 60_000);
+        let first: u64 = sent.split(' ').next().unwrap().parse().unwrap();
+        let relative: Vec<_> = sent
             .split(' ')
             .map(|segment| (segment.parse::<u64>().unwrap() - first).to_string())
             .collect();
@@ -239,17 +239,17 @@ fn after_an_idle_rto_the_window_is_the_initial_one() {
 fn lost_syn_leaves_an_initial_window_of_one_segment() {
     let mut s = Script::new(plain(), 10_000, true);
     s.end.open(s.now, &mut s.out);
-    assert_eq!(s.told(), "S");
+    assert_eq!(s.sent(), "S");
     assert_eq!(s.wait(ms(1500)), "1000: S");
     s.syn_ack();
-    assert_eq!(s.told(), "0");
+    assert_eq!(s.sent(), "0");
 }
 
 /// TCP/IP Illustrated 2, 26: no SACK, no timestamps, no window scale, one segment first.
 #[test]
 fn bsd_preset_opens_with_the_mss_alone_and_one_segment() {
-    let its = Preset::Reno43bsd.settings();
-    let mut s = Script::new(its, 10_000, true);
+    let settings = Preset::Reno43bsd.settings();
+    let mut s = Script::new(settings, 10_000, true);
     s.end.open(s.now, &mut s.out);
     let options = s.out[0].segment().unwrap().options;
     assert_eq!(
@@ -261,5 +261,5 @@ fn bsd_preset_opens_with_the_mss_alone_and_one_segment() {
     );
     s.out.clear();
     s.syn_ack();
-    assert_eq!(s.told(), "0");
+    assert_eq!(s.sent(), "0");
 }

@@ -14,7 +14,7 @@ fn sack() -> TcpSettings {
 
 fn with_ten_in_flight() -> Script {
     let mut s = Script::sender(sack(), 200);
-    assert_eq!(s.told(), "0 1 2 3 4 5 6 7 8 9");
+    assert_eq!(s.sent(), "0 1 2 3 4 5 6 7 8 9");
     s
 }
 
@@ -26,7 +26,7 @@ fn third_ack_with_new_sack_information_begins_recovery() {
     assert_eq!(s.sack(0, &[(1000, 3000)]), "");
     assert_eq!(s.sack(0, &[(1000, 4000)]), "0");
     assert_eq!((s.ssthresh(), s.cwnd()), (5000, 5000));
-    // Pipe: 0 sent again, and 4 to 9; it falls by one an ACK. (C): while cwnd - pipe
+    // Pipe: 0 retransmitted, and 4 to 9; it falls by one an ACK. (C): while cwnd - pipe
     // is a segment or more.
     assert_eq!(s.sack(0, &[(1000, 5000)]), "");
     assert_eq!(s.sack(0, &[(1000, 6000)]), "");
@@ -40,7 +40,7 @@ fn third_ack_with_new_sack_information_begins_recovery() {
     assert_eq!(s.cwnd(), 5000);
 }
 
-/// RFC 6675, 2: an ACK that says nothing new is no duplicate.
+/// RFC 6675, 2: an ACK without anything new is no duplicate.
 #[test]
 fn acks_without_new_information_begin_nothing() {
     let mut s = with_ten_in_flight();
@@ -60,8 +60,8 @@ fn one_ack_that_reports_enough_begins_recovery() {
     assert_eq!(s.sack(0, &[(1000, 5000)]), "0");
     let mut three = with_ten_in_flight();
     let blocks = [(1000, 2000), (3000, 4000), (5000, 6000)];
-    let told = three.sack(0, &blocks);
-    assert_eq!(told.split(' ').next(), Some("0"));
+    let sent = three.sack(0, &blocks);
+    assert_eq!(sent.split(' ').next(), Some("0"));
 }
 
 /// NextSeg rule 1: holes that are lost go before new data; each once.
@@ -90,23 +90,23 @@ fn lost_holes_are_filled_in_order_and_once() {
 #[test]
 fn rescue_repeats_the_last_segment_once() {
     let mut s = Script::sender(sack(), 10);
-    assert_eq!(s.told(), "0 1 2 3 4 5 6 7 8 9F");
+    assert_eq!(s.sent(), "0 1 2 3 4 5 6 7 8 9F");
     // 0, 8 and 9 are lost.
     s.sack(0, &[(1000, 2000)]);
     s.sack(0, &[(1000, 3000)]);
     assert_eq!(s.sack(0, &[(1000, 4000)]), "0");
-    let mut told = Vec::new();
+    let mut sent = Vec::new();
     for end in 5..=8 {
-        told.push(s.sack(0, &[(1000, end * 1000)]));
+        sent.push(s.sack(0, &[(1000, end * 1000)]));
     }
-    // The last SMSS octets of sequence space, of which the FIN is one. It takes part in
+    // The last SMSS octets of sequence space, the FIN is one of them. It takes part in
     // pipe: a segment does not fit earlier.
-    assert_eq!(told, ["", "", "", "9001+999F"]);
+    assert_eq!(sent, ["", "", "", "9001+999F"]);
     assert_eq!(s.ack(8000), "");
 }
 
 /// RFC 2018, 8; RFC 6675, 5.1: after a timeout what was reported is forgotten, and
-/// what is reported then is not sent again.
+/// what is reported then is not retransmitted.
 #[test]
 fn timeout_forgets_reports_and_learns_from_new_ones() {
     let mut s = with_ten_in_flight();
@@ -131,7 +131,7 @@ fn nonsense_blocks_change_nothing() {
     s.sack(0, &[(9000, 12_000)]);
     assert_eq!(s.end.counters().dup_acks_received, 0);
     s.ack(4000);
-    // RFC 2883: a block below the acknowledgement tells of a duplicate.
+    // RFC 2883: a block below the acknowledgement reports a duplicate.
     s.sack(4000, &[(1000, 2000)]);
     assert_eq!(s.end.counters().dup_acks_received, 0);
 }
@@ -139,12 +139,12 @@ fn nonsense_blocks_change_nothing() {
 /// Without SACK from the other end the recovery is NewReno's.
 #[test]
 fn without_sack_at_the_other_end_recovery_is_newreno() {
-    let its = TcpSettings {
+    let settings = TcpSettings {
         sack: false,
         ..sack()
     };
-    let mut s = Script::sender(its, 200);
-    s.told();
+    let mut s = Script::sender(settings, 200);
+    s.sent();
     assert_eq!(s.acks(3, 0), "0");
     assert_eq!(s.cwnd(), 8000);
 }

@@ -8,14 +8,14 @@ use crate::tcp::variables::Ending;
 #[test]
 fn timeout_repeats_the_earliest_segment_from_a_window_of_one() {
     let mut s = Script::sender(plain(), 100);
-    assert_eq!(s.told(), "0 1");
+    assert_eq!(s.sent(), "0 1");
     // The handshake's round trip was 100 ms: the least RTO.
     assert_eq!(s.wait(ms(999)), "");
     assert_eq!(s.wait(ms(1)), "1: 0");
     assert_eq!(s.cwnd(), 1000);
     // 5.5: twice as long, then four times.
     assert_eq!(s.wait(ms(6000)), "2000: 0, 6000: 0");
-    // Slow start; what lies beyond is sent again until an ACK says otherwise.
+    // Slow start; what lies beyond is retransmitted until an ACK covers it.
     assert_eq!(s.ack(1000), "1 2");
     // ssthresh is two segments (RFC 5681, 3.1, equation 4): avoidance from here.
     assert_eq!(s.ack(2000), "3");
@@ -28,13 +28,13 @@ fn timeout_repeats_the_earliest_segment_from_a_window_of_one() {
 fn lost_syn_leaves_a_timeout_of_three_seconds() {
     let mut s = Script::new(plain(), 10_000, true);
     s.end.open(s.now, &mut s.out);
-    s.told();
+    s.sent();
     assert_eq!(s.wait(ms(3500)), "1000: S, 3000: S");
     s.syn_ack();
-    assert_eq!(s.told(), "0");
+    assert_eq!(s.sent(), "0");
     assert_eq!(s.wait(ms(2999)), "");
     assert_eq!(s.wait(ms(1)), "1: 0");
-    // What is measured then takes its place.
+    // What is measured then replaces it.
     s.ack(1000);
     s.now += ms(100);
     s.ack(2000);
@@ -45,7 +45,7 @@ fn lost_syn_leaves_a_timeout_of_three_seconds() {
 #[test]
 fn new_acks_restart_the_timer_and_the_last_one_stops_it() {
     let mut s = Script::sender(plain(), 2);
-    assert_eq!(s.told(), "0 1F");
+    assert_eq!(s.sent(), "0 1F");
     assert_eq!(s.wait(ms(900)), "");
     s.ack(1000);
     assert_eq!(s.wait(ms(900)), "");
@@ -57,7 +57,7 @@ fn new_acks_restart_the_timer_and_the_last_one_stops_it() {
 #[test]
 fn duplicate_acks_do_not_restart_the_timer() {
     let mut s = Script::sender(plain(), 100);
-    s.told();
+    s.sent();
     assert_eq!(s.wait(ms(900)), "");
     s.acks(2, 0);
     assert_eq!(s.wait(ms(100)), "100: 0");
@@ -68,7 +68,7 @@ fn duplicate_acks_do_not_restart_the_timer() {
 #[test]
 fn karns_algorithm_keeps_the_back_off_until_something_new_is_timed() {
     let mut s = Script::sender(plain(), 100);
-    s.told();
+    s.sent();
     let samples = s.end.counters().rtt_samples;
     assert_eq!(s.wait(ms(1000)), "1000: 0");
     s.now += ms(10);
@@ -84,17 +84,17 @@ fn karns_algorithm_keeps_the_back_off_until_something_new_is_timed() {
     assert_eq!(s.end.view().rto, ms(1000));
 }
 
-/// RFC 7323, 4: timestamps give a sample of what was repeated too, for they tell which
+/// RFC 7323, 4: timestamps give a sample of what was repeated too, since they show which
 /// one is acknowledged.
 #[test]
 fn timestamps_measure_a_repeated_segment() {
-    let its = TcpSettings {
+    let settings = TcpSettings {
         timestamps: true,
         mss: 1012,
         ..plain()
     };
-    let mut s = Script::sender(its, 100);
-    assert_eq!(s.told(), "0 1");
+    let mut s = Script::sender(settings, 100);
+    assert_eq!(s.sent(), "0 1");
     assert_eq!(s.wait(ms(1000)), "1000: 0");
     assert_eq!(s.end.view().rto, ms(2000));
     let echo = (s.now.as_nanos() / 1_000_000 + 1) as u32;
@@ -120,10 +120,10 @@ fn timestamps_measure_a_repeated_segment() {
 /// RFC 9293, 3.8.3, R2.
 #[test]
 fn too_many_timeouts_of_one_segment_end_the_connection() {
-    let mut its = plain();
-    its.rto.retries_max = 3;
-    let mut s = Script::sender(its, 100);
-    s.told();
+    let mut settings = plain();
+    settings.rto.retries_max = 3;
+    let mut s = Script::sender(settings, 100);
+    s.sent();
     assert_eq!(s.wait(ms(20_000)), "1000: 0, 3000: 0, 7000: 0, 15000: R");
     assert_eq!(s.end.ending(), Ending::GaveUp);
     assert_eq!(s.end.poll_timeout(), None);
@@ -131,10 +131,10 @@ fn too_many_timeouts_of_one_segment_end_the_connection() {
 
 #[test]
 fn an_ack_of_something_new_begins_the_count_anew() {
-    let mut its = plain();
-    its.rto.retries_max = 2;
-    let mut s = Script::sender(its, 100);
-    s.told();
+    let mut settings = plain();
+    settings.rto.retries_max = 2;
+    let mut s = Script::sender(settings, 100);
+    s.sent();
     s.wait(ms(3000));
     assert_eq!(s.end.counters().timeouts, 2);
     s.ack(1000);
@@ -147,11 +147,11 @@ fn an_ack_of_something_new_begins_the_count_anew() {
 /// RFC 9293, 3.8.3 for a SYN.
 #[test]
 fn syn_is_repeated_and_then_given_up() {
-    let mut its = plain();
-    its.rto.syn_retries_max = 2;
-    let mut s = Script::new(its, 1000, true);
+    let mut settings = plain();
+    settings.rto.syn_retries_max = 2;
+    let mut s = Script::new(settings, 1000, true);
     s.end.open(s.now, &mut s.out);
-    assert_eq!(s.told(), "S");
+    assert_eq!(s.sent(), "S");
     assert_eq!(s.wait(ms(10_000)), "1000: S, 3000: S");
     assert_eq!(s.end.ending(), Ending::GaveUp);
 }
@@ -162,23 +162,23 @@ fn syn_is_repeated_and_then_given_up() {
 fn syn_is_repeated_for_three_minutes_at_least() {
     let mut s = Script::new(plain(), 1000, true);
     s.end.open(s.now, &mut s.out);
-    s.told();
-    let told = s.wait(ms(600_000));
+    s.sent();
+    let sent = s.wait(ms(600_000));
     assert_eq!(s.end.ending(), Ending::GaveUp);
-    let last = told.rsplit(", ").next().unwrap();
+    let last = sent.rsplit(", ").next().unwrap();
     let last_ms: u64 = last.split(':').next().unwrap().parse().unwrap();
-    assert!(last_ms >= 180_000, "{told}");
+    assert!(last_ms >= 180_000, "{sent}");
 }
 
 /// 4.3BSD: timers run out at the slow timer's ticks of 500 ms.
 #[test]
 fn bsd_timeouts_come_at_ticks() {
-    let its = TcpSettings {
+    let settings = TcpSettings {
         rto: RtoSettings::BSD,
         ..plain()
     };
-    let mut s = Script::sender(its, 100);
-    s.told();
+    let mut s = Script::sender(settings, 100);
+    s.sent();
     let opened_ms = s.now.as_nanos() / 1_000_000;
     assert_eq!(opened_ms % 500, 100);
     // One measurement of no tick: 1.5 s, less the part of the tick that has passed.

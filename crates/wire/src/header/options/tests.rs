@@ -4,9 +4,9 @@ use proptest::prelude::*;
 use crate::parse::tests::packet;
 use crate::{Header, SackBlocks, SeqNum, Timestamps, checksum_is_right, parse};
 
-fn blocks(of: &[(u32, u32)]) -> SackBlocks {
+fn blocks(ranges: &[(u32, u32)]) -> SackBlocks {
     let mut sack = SackBlocks::default();
-    for &(left, right) in of {
+    for &(left, right) in ranges {
         assert!(sack.push(SeqNum::new(left), SeqNum::new(right)));
     }
     sack
@@ -18,9 +18,9 @@ fn header_of(bytes: &[u8]) -> Header {
 }
 
 /// A SACK option as it stands in a header.
-fn sack_option(of: &[(u32, u32)]) -> Vec<u8> {
-    let mut option = vec![5, 2 + 8 * of.len() as u8];
-    for (left, right) in of {
+fn sack_option(ranges: &[(u32, u32)]) -> Vec<u8> {
+    let mut option = vec![5, 2 + 8 * ranges.len() as u8];
+    for (left, right) in ranges {
         option.extend(left.to_be_bytes());
         option.extend(right.to_be_bytes());
     }
@@ -51,7 +51,7 @@ fn without_blocks_there_is_no_sack_option() {
 }
 
 #[test]
-fn blocks_that_go_leave_nops_in_their_place() {
+fn blocks_that_go_leave_nops_instead() {
     let options = [&[1, 1][..], &sack_option(&[(1, 2), (3, 4)])].concat();
     let bytes = packet(false, &options, b"");
     let mut header = header_of(&bytes);
@@ -153,7 +153,7 @@ proptest! {
     }
 
     #[test]
-    fn no_options_panic_and_what_is_read_afterwards_is_what_was_asked_for(
+    fn no_options_panic_and_what_is_read_afterwards_is_requested(
         v6: bool,
         octets in prop::collection::vec(prop_oneof![0u8..12, any::<u8>()], 0..=40),
         wanted in prop::collection::vec(any::<(u32, u32)>(), 0..=4),

@@ -12,8 +12,8 @@ use rand_core::RngCore;
 use super::super::agenda::Agenda;
 use super::super::host::Host;
 use crate::handoff::{
-    Arrival, Copied, FlowState, Handoff, HandoffAction, HandoffSettings, Message, PeerId, Role,
-    StationId, Way,
+    Arrival, Copied, Disposition, FlowState, Handoff, HandoffAction, HandoffSettings, Message,
+    PeerId, Role, StationId,
 };
 use crate::signal::{KeyId, LinkNotice, LinkNoticeKind};
 use crate::testing::{FH, MH, Packet, way};
@@ -387,15 +387,16 @@ impl World {
         }
         let now = self.now;
         if direction == Direction::Downlink {
-            let Arrival { copy, way } = self.stations[number].handoff.arrival(MH.address, now);
+            let Arrival { copy, disposition } =
+                self.stations[number].handoff.arrival(MH.address, now);
             if let Some((mobile, group)) = copy {
                 assert_eq!(mobile, MOBILE);
                 self.multicast(number, group, packet);
             }
-            match way {
-                Way::Deliver => {}
-                Way::Elsewhere => return,
-                Way::Keep(mobile) => {
+            match disposition {
+                Disposition::Deliver => {}
+                Disposition::Elsewhere => return,
+                Disposition::Keep(mobile) => {
                     let pieces = packet.split();
                     let handoff = &mut self.stations[number].handoff;
                     if handoff.has_room(mobile, &pieces) {
