@@ -20,13 +20,13 @@ use crate::packet::{NodeId, Packet};
 /// How the gateway learns of outages besides by silence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkSignal {
-    /// Who says so.
+    /// What reports it.
     pub source: LinkSource,
-    /// From the begin of an outage to the word of it; none: it is not told.
+    /// From the begin of an outage to its report; none: no report.
     pub down_after: Option<Duration>,
-    /// From its end to the word of it; none: it is not told.
+    /// From its end to its report; none: no report.
     pub up_after: Option<Duration>,
-    /// So long before it begins a warning that the link is going down soon; none: there is
+    /// The time of a warning before an outage that the link is going down soon; none: there is
     /// no warning.
     pub warned_before: Option<Duration>,
 }
