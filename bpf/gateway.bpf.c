@@ -51,7 +51,7 @@ enum counter {
 #define TC_PRIO_INTERACTIVE 6
 #define TC_PRIO_MAX 15
 
-/* The flows of which mark and priority are kept; beyond, the oldest go. */
+/* The flows with a stored mark and priority; beyond, the oldest go. */
 #define MARKED_FLOWS_MAX 16384
 
 /* Set before loading; shared with crates/net/src/datapath/program.rs. */

@@ -8,7 +8,7 @@
  *          v                                       |
  *      link_egress                             link_ingress
  *        PASS: note when the peer               note when the peer was seen,
- *              was asked first                  and by which flow
+ *              was needed first                 and by which flow
  *        TAKE, DRAIN: redirect                     |
  *          |         v                             |
  *          |     [ device ]  daemon                |
@@ -16,7 +16,7 @@
  *         out on the link <------              from the link
  *
  * A peer is one address behind the link, or the whole link (`whole_link`). A
- * packet on its way to it finds the peer's place and reads its mode. In PASS it
+ * packet on its way to it finds the peer's slot and reads its mode. In PASS it
  * costs two reads more: when the peer was seen, and since when a flow in use has
  * had no answer. If that is longer than its recent gaps explain, the
  * program itself takes the packet and all that follow: the peer is silent.
@@ -35,7 +35,7 @@ enum counter {
 	ALARMS,
 	RESUMED,
 	PASSED_STALE_HEARTBEAT,
-	PASSED_NO_PLACE,
+	PASSED_NO_SLOT,
 	COUNTERS,
 };
 
@@ -54,23 +54,23 @@ enum counter {
 #define MODE_PASS 0
 #define MODE_TAKE 1
 #define MODE_DRAIN 2
-#define MODE_NEW 3 /* somebody writes the place */
+#define MODE_NEW 3 /* the slot is being written */
 
-/* Peers, and places in which one of them may be. */
+/* Peers, and slots in which one of them may be. */
 #define PEERS_MAX 16384
 #define BUCKET 4
-/* An idle peer's place may be taken by another one. */
+/* An idle peer's slot may be taken by another one. */
 #define IDLE_NS 10000000000LL
 
 #define ANSWERED_MAX 65536
 /*
- * A flow with so many packets of the peer in four seconds is in use, and stays so for a minute: its
+ * A flow with this many packets of the peer in four seconds is in use, and stays so for a minute: its
  * silence counts. One that is answered now and then is no sign of anything.
  */
 #define IN_USE_PACKETS 8
 #define IN_USE_S 64
 
-/* A peer that was asked is silent after 5/4 of its longest recent gap and this. */
+/* A peer with a packet that needs an answer is silent after 5/4 of its longest recent gap and this. */
 #define SILENCE_MIN_NS 50000000LL
 /* Longer gaps are outages; a satellite's round trip is not. */
 #define GAP_MAX_NS 700000000LL
@@ -100,8 +100,8 @@ struct peer {
 	__u32 ignores_silence;
 	__u32 unused[7];
 
-	__u64 asked_ns;
-	__u64 unused_asked[7];
+	__u64 waited_ns;
+	__u64 unused_waited[7];
 
 	__u64 seen_ns;
 	__u32 seen; /* packets while in TAKE */
@@ -137,7 +137,7 @@ struct {
 	__type(value, struct answer);
 } answered SEC(".maps");
 
-/* The places of peers that were seen while the daemon waits for that. */
+/* The indexes of peers that were seen while the daemon waits for that. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 65536);
@@ -170,10 +170,10 @@ static __always_inline __u64 hash_of_flow(const __u64 near[2], const __u64 far[2
 
 static __always_inline void map_ipv4(__u64 to[2], __u32 address)
 {
-	__u32 words[2] = { bpf_htonl(0xffff), address };
+	__u32 fields[2] = { bpf_htonl(0xffff), address };
 
 	to[0] = 0;
-	__builtin_memcpy(&to[1], words, sizeof(words));
+	__builtin_memcpy(&to[1], fields, sizeof(fields));
 }
 
 static __always_inline int has_ports(__u8 protocol)
@@ -188,7 +188,7 @@ static __always_inline int read_packet(struct __sk_buff *skb, struct packet *pac
 	__u32 link = settings.link_header_bytes;
 	__u8 *octets = (void *)(long)skb->data + link;
 	__u8 *end = (void *)(long)skb->data_end;
-	__u32 *words;
+	__u32 *fields;
 	__u32 upper;
 
 	if (skb->vlan_present ||
@@ -200,14 +200,14 @@ static __always_inline int read_packet(struct __sk_buff *skb, struct packet *pac
 		octets = (void *)(long)skb->data + link;
 		end = (void *)(long)skb->data_end;
 	}
-	words = (void *)octets;
+	fields = (void *)octets;
 	if (octets + 24 > end)
 		return -1;
 	packet->is_local = 0;
 	packet->ports = 0;
 	if (octets[0] >> 4 == 4) {
-		map_ipv4(packet->source, words[3]);
-		map_ipv4(packet->destination, words[4]);
+		map_ipv4(packet->source, fields[3]);
+		map_ipv4(packet->destination, fields[4]);
 		packet->protocol = octets[9];
 		packet->is_local = octets[16] >= 224 || (octets[16] == 169 && octets[17] == 254);
 		upper = (octets[0] & 0xf) * 4;
@@ -216,7 +216,7 @@ static __always_inline int read_packet(struct __sk_buff *skb, struct packet *pac
 			return 0;
 		/* Options are rare. */
 		if (upper == 20)
-			packet->ports = words[5];
+			packet->ports = fields[5];
 		else if (bpf_skb_load_bytes(skb, settings.link_header_bytes + upper, &packet->ports, 4))
 			packet->ports = 0;
 		return 0;
@@ -230,11 +230,11 @@ static __always_inline int read_packet(struct __sk_buff *skb, struct packet *pac
 			   (packet->protocol == NEXT_ICMPV6 && octets[40] >= ND_TYPE_MIN && octets[40] <= ND_TYPE_MAX);
 	/* All flows of two addresses behind extension headers count as one. */
 	if (has_ports(packet->protocol))
-		packet->ports = words[10];
+		packet->ports = fields[10];
 	return 0;
 }
 
-static __always_inline struct peer *place(__u32 index)
+static __always_inline struct peer *slot_of(__u32 index)
 {
 	return bpf_map_lookup_elem(&peers, &index);
 }
@@ -250,11 +250,11 @@ static __always_inline struct peer *find(const __u64 address[2], __u32 *index)
 
 	*index = 0;
 	if (settings.whole_link)
-		return place(0);
+		return slot_of(0);
 	first = (hash_of_peer(address) & (PEERS_MAX / BUCKET - 1)) * BUCKET;
 #pragma unroll
 	for (int i = 0; i < BUCKET; i++) {
-		struct peer *peer = place(first + i);
+		struct peer *peer = slot_of(first + i);
 
 		*index = first + i;
 		if (peer && is_at(peer, address))
@@ -263,7 +263,7 @@ static __always_inline struct peer *find(const __u64 address[2], __u32 *index)
 	return 0;
 }
 
-/* Gives a peer the place of one that has long been idle. */
+/* Gives a peer the slot of one that has long been idle. */
 static __always_inline void enter(const __u64 address[2], __u64 now)
 {
 	__u32 first = (hash_of_peer(address) & (PEERS_MAX / BUCKET - 1)) * BUCKET;
@@ -271,19 +271,19 @@ static __always_inline void enter(const __u64 address[2], __u64 now)
 
 #pragma unroll
 	for (int i = 0; i < BUCKET; i++) {
-		struct peer *peer = place(first + i);
+		struct peer *peer = slot_of(first + i);
 
 		if (peer && peer->mode == MODE_PASS && (!oldest || peer->seen_ns < oldest->seen_ns))
 			oldest = peer;
 	}
 	if (!oldest || (oldest->seen_ns && (__s64)(now - oldest->seen_ns) < IDLE_NS) ||
 	    !__sync_bool_compare_and_swap(&oldest->mode, MODE_PASS, MODE_NEW)) {
-		count(PASSED_NO_PLACE);
+		count(PASSED_NO_SLOT);
 		return;
 	}
 	oldest->address[0] = address[0];
 	oldest->address[1] = address[1];
-	oldest->asked_ns = 0;
+	oldest->waited_ns = 0;
 	oldest->ignores_silence = 0;
 	oldest->seen_ns = now;
 	oldest->gap_ns[0] = GAP_INITIAL_NS;
@@ -332,32 +332,32 @@ static __always_inline void note_answer(__u64 hash, __u64 now)
 }
 
 /*
- * Whether a peer was not seen, after it was asked, for longer than its recent gaps explain. The
- * first packet of a flow in use after so long a pause is taken too: it may be a sender's only try.
+ * Whether a peer was not seen, after a packet for it that needs an answer, for longer than its recent gaps explain. The
+ * first packet of a flow in use after such a pause is taken too: it may be a sender's only try.
  */
 static __always_inline int is_silent(struct peer *peer, const struct packet *packet, __u64 now)
 {
-	__u64 asked = peer->asked_ns;
+	__u64 waited = peer->waited_ns;
 	__u64 seen = peer->seen_ns;
 	__s64 gap = peer->gap_ns[0] > peer->gap_ns[1] ? peer->gap_ns[0] : peer->gap_ns[1];
 	__s64 limit = gap + gap / 4 + SILENCE_MIN_NS;
 
 	if (peer->ignores_silence)
 		return 0;
-	if (asked > seen)
-		return (__s64)(now - asked) > limit;
-	/* A flow that has hardly ever an answer asks nothing. */
+	if (waited > seen)
+		return (__s64)(now - waited) > limit;
+	/* A flow with hardly any answers needs none. */
 	if (!is_in_use(hash_of_flow(packet->destination, packet->source, packet->ports << 16 | packet->ports >> 16,
 				    packet->protocol),
 		       now))
 		return 0;
-	peer->asked_ns = now;
+	peer->waited_ns = now;
 	return (__s64)(now - seen) > limit;
 }
 
 static __always_inline void note_gap(struct peer *peer, __u64 now)
 {
-	__s64 gap = now - peer->asked_ns;
+	__s64 gap = now - peer->waited_ns;
 
 	if ((__s64)(now - peer->gap_age_ns) > GAP_AGE_NS) {
 		peer->gap_ns[1] = peer->gap_ns[0];
@@ -424,7 +424,7 @@ int link_ingress(struct __sk_buff *skb)
 		return NEXT;
 	}
 	note_answer(hash_of_flow(packet.source, packet.destination, packet.ports, packet.protocol), now);
-	if (peer->asked_ns > peer->seen_ns)
+	if (peer->waited_ns > peer->seen_ns)
 		note_gap(peer, now);
 	if (peer->seen_ns != now)
 		peer->seen_ns = now;

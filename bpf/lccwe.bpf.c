@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The congestion control of LC and CWE: Reno at a mobile host that tells losses of
+ * The congestion control of LC and CWE: Reno at a mobile host that separates losses of
  * handoffs from congestion (Liao, Kao and Chien, 2005; docs/schemes/lc-cwe.md).
  *
  *  1. The daemon writes into the map `lccwe_handoffs`, by interface, when a handoff begins
  *     and when it is over (CLOCK_MONOTONIC, as the kernel's own times of segments).
- *  2. The kernel finds a loss and asks `ssthresh`. The time at which the first
+ *  2. The kernel finds a loss and calls `ssthresh`. The time at which the first
  *     segment outstanding was sent last is read from the retransmission queue;
  *     equations (1) and (2) make its PARP of it, and P_H and P_C the verdict.
  *     Congestion: half. A handoff: what it was.
- *  3. `set_state` tells a timeout from duplicate ACKs, which `ssthresh` is not told:
+ *  3. `set_state` separates a timeout from duplicate ACKs, which `ssthresh` does not see:
  *     the congestion history gets its sample there. The kernel has by then set cwnd
  *     for a timeout; if it was a handoff's, cwnd is put back.
- *  4. `min_tso_segs` is asked whenever the kernel is about to send: in the ambiguous
+ *  4. `min_tso_segs` is called whenever the kernel is about to send: in the ambiguous
  *     period, with the usable window empty, table I is done there, once a handoff.
  *  5. At the end of a handoff nothing would be sent before an ACK or a timer, and
  *     neither comes: the iterator `nudge` makes each of our sockets try to send.
  *
  * Windows are otherwise Reno's, by the kernel's own functions. What each judgement
- * rested on goes into the ring `judgements`, for whoever reads it.
+ * rested on goes into the ring `judgements`, for its reader.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
@@ -38,79 +38,79 @@ const volatile char own_name[CA_NAME_BYTES];
 SEC("struct_ops")
 void BPF_PROG(lccwe_init, struct sock *sk)
 {
-	struct memory *its = memory_of(sk);
+	struct memory *memory = memory_of(sk);
 
-	__builtin_memset(its, 0, sizeof(*its));
-	its->alpha = FIRST_HISTORY;
+	__builtin_memset(memory, 0, sizeof(*memory));
+	memory->alpha = FIRST_HISTORY;
 }
 
 SEC("struct_ops")
 __u32 BPF_PROG(lccwe_ssthresh, struct sock *sk)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
-	struct memory *its = memory_of(sk);
+	struct memory *memory = memory_of(sk);
 
-	judge(sk, its);
-	if (its->verdict == BY_CONGESTION) {
-		its->kept_cwnd = 0;
+	judge(sk, memory);
+	if (memory->verdict == BY_CONGESTION) {
+		memory->kept_cwnd = 0;
 		return largest(tp->snd_cwnd >> 1, 2);
 	}
-	if (its->kept_cwnd == 0)
-		its->kept_ssthresh = tp->snd_ssthresh;
-	its->kept_cwnd = largest(its->kept_cwnd, tp->snd_cwnd);
+	if (memory->kept_cwnd == 0)
+		memory->kept_ssthresh = tp->snd_ssthresh;
+	memory->kept_cwnd = largest(memory->kept_cwnd, tp->snd_cwnd);
 	/* The end of a recovery makes cwnd of it. */
-	return largest(its->kept_cwnd, 2);
+	return largest(memory->kept_cwnd, 2);
 }
 
 SEC("struct_ops")
 void BPF_PROG(lccwe_set_state, struct sock *sk, __u8 new_state)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
-	struct memory *its = memory_of(sk);
+	struct memory *memory = memory_of(sk);
 
 	if (new_state == TCP_CA_LOSS) {
-		if (its->verdict == NOT_JUDGED && !tp->undo_marker)
+		if (memory->verdict == NOT_JUDGED && !tp->undo_marker)
 			return; /* a smaller path MTU (tcp_simple_retransmit): no loss */
-		if (its->verdict == NOT_JUDGED) {
-			/* Not the first timeout of a row: ssthresh was not asked. */
-			judge(sk, its);
-			if (its->verdict == BY_CONGESTION && its->kept_cwnd) {
-				tp->snd_ssthresh = largest(its->kept_cwnd >> 1, 2);
-				its->kept_cwnd = 0;
+		if (memory->verdict == NOT_JUDGED) {
+			/* Not the first timeout of a row: ssthresh was not called. */
+			judge(sk, memory);
+			if (memory->verdict == BY_CONGESTION && memory->kept_cwnd) {
+				tp->snd_ssthresh = largest(memory->kept_cwnd >> 1, 2);
+				memory->kept_cwnd = 0;
 			}
 		}
-		if (its->verdict == BY_HANDOFF && !its->kept_cwnd &&
+		if (memory->verdict == BY_HANDOFF && !memory->kept_cwnd &&
 		    (tp->inet_conn.icsk_ca_state == TCP_CA_RECOVERY ||
 		     tp->inet_conn.icsk_ca_state == TCP_CA_CWR) &&
 		    tp->snd_ssthresh < TCP_INFINITE_SSTHRESH) {
 			/* In a reduction by congestion: what it would have ended with. */
-			its->kept_cwnd = largest(tp->snd_ssthresh, 2);
-			its->kept_ssthresh = tp->snd_ssthresh;
+			memory->kept_cwnd = largest(tp->snd_ssthresh, 2);
+			memory->kept_ssthresh = tp->snd_ssthresh;
 		}
-		if (its->verdict == BY_HANDOFF && its->kept_cwnd)
-			tp->snd_cwnd = its->kept_cwnd;
-		note_judgement(sk, its, JUDGED_TIMEOUT);
-	} else if (new_state == TCP_CA_RECOVERY && its->verdict != NOT_JUDGED) {
-		note_judgement(sk, its, JUDGED_DUP_ACKS);
-	} else if (new_state == TCP_CA_CWR && its->verdict == BY_HANDOFF) {
+		if (memory->verdict == BY_HANDOFF && memory->kept_cwnd)
+			tp->snd_cwnd = memory->kept_cwnd;
+		note_judgement(sk, memory, JUDGED_TIMEOUT);
+	} else if (new_state == TCP_CA_RECOVERY && memory->verdict != NOT_JUDGED) {
+		note_judgement(sk, memory, JUDGED_DUP_ACKS);
+	} else if (new_state == TCP_CA_CWR && memory->verdict == BY_HANDOFF) {
 		/* ECN or the own queue: no loss, and no handoff either. */
 		tp->snd_ssthresh = largest(tp->snd_cwnd >> 1, 2);
-		its->kept_cwnd = 0;
-		its->congested = 1;
+		memory->kept_cwnd = 0;
+		memory->congested = 1;
 	}
-	its->verdict = NOT_JUDGED;
+	memory->verdict = NOT_JUDGED;
 }
 
 SEC("struct_ops")
 void BPF_PROG(lccwe_cong_avoid, struct sock *sk, __u32 ack, __u32 acked)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
-	struct memory *its = memory_of(sk);
+	struct memory *memory = memory_of(sk);
 
-	if (its->kept_cwnd && tp->inet_conn.icsk_ca_state < TCP_CA_CWR) {
+	if (memory->kept_cwnd && tp->inet_conn.icsk_ca_state < TCP_CA_CWR) {
 		/* The recovery is over, and has made cwnd of ssthresh. */
-		tp->snd_ssthresh = its->kept_ssthresh;
-		its->kept_cwnd = 0;
+		tp->snd_ssthresh = memory->kept_ssthresh;
+		memory->kept_cwnd = 0;
 	}
 	tcp_reno_cong_avoid(sk, ack, acked);
 }
@@ -118,26 +118,26 @@ void BPF_PROG(lccwe_cong_avoid, struct sock *sk, __u32 ack, __u32 acked)
 SEC("struct_ops")
 void BPF_PROG(lccwe_pkts_acked, struct sock *sk, const struct ack_sample *sample)
 {
-	struct memory *its = memory_of(sk);
+	struct memory *memory = memory_of(sk);
 	__u64 now_ns = bpf_ktime_get_ns();
 	struct handoff handoff;
 
 	if (sample->rtt_us > 0)
-		its->last_rtt_us = sample->rtt_us;
+		memory->last_rtt_us = sample->rtt_us;
 	if (sample->pkts_acked == 0)
 		return;
 	/* What passes between two ACKs around a handoff is no interval of the flow's. */
-	if (last_handoff(sk, its, &handoff) &&
-	    its->last_ack_ns < (handoff.finish_ns == GOES_ON ? handoff.start_ns :
+	if (last_handoff(sk, memory, &handoff) &&
+	    memory->last_ack_ns < (handoff.finish_ns == GOES_ON ? handoff.start_ns :
 							       handoff.finish_ns))
-		its->last_ack_ns = 0;
-	if (its->last_ack_ns)
-		its->ack_interval_ns = next_ack_interval(
-			its->ack_interval_ns, now_ns - its->last_ack_ns, INTERVAL_WEIGHT);
-	its->last_ack_ns = now_ns;
+		memory->last_ack_ns = 0;
+	if (memory->last_ack_ns)
+		memory->ack_interval_ns = next_ack_interval(
+			memory->ack_interval_ns, now_ns - memory->last_ack_ns, INTERVAL_WEIGHT);
+	memory->last_ack_ns = now_ns;
 }
 
-static __always_inline void extrapolate(struct sock *sk, struct memory *its)
+static __always_inline void extrapolate(struct sock *sk, struct memory *memory)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	__u32 in_flight = tp->packets_out - tp->sacked_out - tp->lost_out + tp->retrans_out;
@@ -148,16 +148,16 @@ static __always_inline void extrapolate(struct sock *sk, struct memory *its)
 	/* In a recovery the kernel makes cwnd anew with each ACK. */
 	if (tp->inet_conn.icsk_ca_state >= TCP_CA_CWR || in_flight < tp->snd_cwnd)
 		return;
-	if (!last_handoff(sk, its, &handoff) || !is_ambiguous(sk, &handoff))
+	if (!last_handoff(sk, memory, &handoff) || !is_ambiguous(sk, &handoff))
 		return;
-	if (its->congested || its->extrapolated)
+	if (memory->congested || memory->extrapolated)
 		return;
-	its->extrapolated = 1;
+	memory->extrapolated = 1;
 	window.cwnd = tp->snd_cwnd;
 	window.counted = tp->snd_cwnd_cnt;
 	window.ssthresh = tp->snd_ssthresh;
 	grow(&window, steps((handoff.finish_ns - handoff.start_ns) / 1000, srtt_us(sk),
-			    its->ack_interval_ns));
+			    memory->ack_interval_ns));
 	if (window.cwnd > tp->snd_cwnd_clamp)
 		window.cwnd = tp->snd_cwnd_clamp;
 	event = bpf_ringbuf_reserve(&judgements, sizeof(*event), 0);
@@ -166,9 +166,9 @@ static __always_inline void extrapolate(struct sock *sk, struct memory *its)
 		event->kind = EXTRAPOLATED;
 		event->handoff_start_us = handoff.start_ns / 1000;
 		event->handoff_finish_us = handoff.finish_ns / 1000;
-		event->ack_interval_ns = its->ack_interval_ns;
+		event->ack_interval_ns = memory->ack_interval_ns;
 		event->srtt_us = srtt_us(sk);
-		event->alpha_before = event->alpha_after = its->alpha;
+		event->alpha_before = event->alpha_after = memory->alpha;
 		event->cwnd_before = tp->snd_cwnd;
 		event->counted_before = tp->snd_cwnd_cnt;
 		event->ssthresh_before = tp->snd_ssthresh;
@@ -179,26 +179,26 @@ static __always_inline void extrapolate(struct sock *sk, struct memory *its)
 	}
 	tp->snd_cwnd = window.cwnd;
 	tp->snd_cwnd_cnt = window.counted;
-	if (its->kept_cwnd)
-		its->kept_cwnd = largest(its->kept_cwnd, window.cwnd);
+	if (memory->kept_cwnd)
+		memory->kept_cwnd = largest(memory->kept_cwnd, window.cwnd);
 }
 
 SEC("struct_ops")
 __u32 BPF_PROG(lccwe_min_tso_segs, struct sock *sk)
 {
-	struct memory *its = memory_of(sk);
+	struct memory *memory = memory_of(sk);
 
-	if (its->ack_interval_ns)
-		extrapolate(sk, its);
+	if (memory->ack_interval_ns)
+		extrapolate(sk, memory);
 	return MIN_TSO_SEGS;
 }
 
 SEC("struct_ops")
 __u32 BPF_PROG(lccwe_undo_cwnd, struct sock *sk)
 {
-	struct memory *its = memory_of(sk);
+	struct memory *memory = memory_of(sk);
 
-	its->kept_cwnd = 0;
+	memory->kept_cwnd = 0;
 	return largest(tcp_sk(sk)->snd_cwnd, tcp_sk(sk)->prior_cwnd);
 }
 
@@ -267,33 +267,33 @@ struct vector {
 
 /* Tests run it (BPF_PROG_RUN); it is not loaded otherwise. */
 SEC("syscall")
-int vector(struct vector *its)
+int vector(struct vector *line)
 {
-	__u64 a = its->argument[0], b = its->argument[1], c = its->argument[2],
-	      d = its->argument[3];
+	__u64 a = line->argument[0], b = line->argument[1], c = line->argument[2],
+	      d = line->argument[3];
 	struct window window = { .cwnd = a, .counted = b, .ssthresh = c };
 
-	its->result[1] = 0;
-	switch (its->function) {
+	line->result[1] = 0;
+	switch (line->function) {
 	case P_HANDOFF:
-		its->result[0] = p_handoff(parp(a, b, c), d);
+		line->result[0] = p_handoff(parp(a, b, c), d);
 		return 0;
 	case P_CONGESTION:
-		its->result[0] = p_congestion(a, b, c);
+		line->result[0] = p_congestion(a, b, c);
 		return 0;
 	case NEXT_ALPHA:
-		its->result[0] = next_alpha(a, b, c, d);
+		line->result[0] = next_alpha(a, b, c, d);
 		return 0;
 	case NEXT_ACK_INTERVAL:
-		its->result[0] = next_ack_interval(a, b, c);
+		line->result[0] = next_ack_interval(a, b, c);
 		return 0;
 	case STEPS:
-		its->result[0] = steps(a, b, c);
+		line->result[0] = steps(a, b, c);
 		return 0;
 	case GROW:
 		grow(&window, d);
-		its->result[0] = window.cwnd;
-		its->result[1] = window.counted;
+		line->result[0] = window.cwnd;
+		line->result[1] = window.counted;
 		return 0;
 	default:
 		return 1;

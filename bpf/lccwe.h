@@ -31,21 +31,21 @@ struct parp {
 static __always_inline struct parp parp(__u64 transmit_us, __u32 srtt_us, __u32 rttvar_us)
 {
 	__u64 middle_us = transmit_us + srtt_us;
-	struct parp its = {
+	struct parp range = {
 		.begin_us = middle_us > rttvar_us ? middle_us - rttvar_us : 0,
 		.end_us = middle_us + rttvar_us,
 	};
 
-	return its;
+	return range;
 }
 
-static __always_inline __u32 p_handoff(struct parp its, __u64 finish_us)
+static __always_inline __u32 p_handoff(struct parp range, __u64 finish_us)
 {
-	if (its.end_us <= finish_us)
+	if (range.end_us <= finish_us)
 		return ONE;
-	if (its.begin_us >= finish_us)
+	if (range.begin_us >= finish_us)
 		return 0;
-	return ((finish_us - its.begin_us) << 16) / (its.end_us - its.begin_us);
+	return ((finish_us - range.begin_us) << 16) / (range.end_us - range.begin_us);
 }
 
 static __always_inline __u32 p_congestion(__u32 rtt_us, __u32 srtt_us, __u32 alpha)

@@ -15,7 +15,7 @@
 #define HANDOFFS_MAX 1024
 #define RTX_DEPTH_MAX 40 /* a red-black tree of a million segments is not deeper */
 #define GOES_ON (~0ULL)
-/* Nobody may be left to say that it is over: then it counts as over by itself. */
+/* The owner may have died without an end: then it is over by itself. */
 #define HANDOFF_NS_MAX (60ULL * 1000 * 1000 * 1000)
 #define RTO_US_MAX (120 * 1000 * 1000)
 
@@ -25,7 +25,7 @@ struct handoff {
 };
 
 /* An interface: indices are a namespace's own. */
-struct place {
+struct interface_key {
 	__u64 net_cookie;
 	__u32 ifindex;
 	__u32 zero;
@@ -33,13 +33,13 @@ struct place {
 
 /*
  * Handoffs are facts of interfaces, not of owners: the loader takes the map that is there
- * already, so that sockets of an owner that has gone hear of its successor's. Shared by
+ * already, so that sockets of a former owner get its successor's. Shared by
  * its name with crates/net/src/lccwe.rs. Whatever is evicted was no handoff.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, HANDOFFS_MAX);
-	__type(key, struct place);
+	__type(key, struct interface_key);
 	__type(value, struct handoff);
 } lccwe_handoffs SEC(".maps");
 
@@ -120,24 +120,24 @@ static __always_inline __u32 largest(__u32 a, __u32 b)
 }
 
 /* The interface that it sends by: that of its route, or of the last one it had. */
-static __always_inline __u32 interface_of(struct sock *sk, struct memory *its)
+static __always_inline __u32 interface_of(struct sock *sk, struct memory *memory)
 {
 	int ifindex = BPF_CORE_READ(sk, sk_dst_cache, dev, ifindex);
 
 	if (ifindex > 0)
-		its->ifindex = ifindex;
-	return its->ifindex;
+		memory->ifindex = ifindex;
+	return memory->ifindex;
 }
 
 /* The last handoff of its interface; 0: there was none. */
-static __always_inline int last_handoff(struct sock *sk, struct memory *its,
+static __always_inline int last_handoff(struct sock *sk, struct memory *memory,
 					struct handoff *handoff)
 {
-	struct place place = {
+	struct interface_key key = {
 		.net_cookie = BPF_CORE_READ(sk, __sk_common.skc_net.net, net_cookie),
-		.ifindex = interface_of(sk, its),
+		.ifindex = interface_of(sk, memory),
 	};
-	struct handoff *found = bpf_map_lookup_elem(&lccwe_handoffs, &place);
+	struct handoff *found = bpf_map_lookup_elem(&lccwe_handoffs, &key);
 
 	if (!found || found->start_ns == 0)
 		return 0;
@@ -145,10 +145,10 @@ static __always_inline int last_handoff(struct sock *sk, struct memory *its,
 	if (handoff->finish_ns == GOES_ON &&
 	    bpf_ktime_get_ns() - handoff->start_ns > HANDOFF_NS_MAX)
 		handoff->finish_ns = handoff->start_ns + HANDOFF_NS_MAX;
-	if (handoff->start_ns != its->handoff_start_ns) {
-		its->handoff_start_ns = handoff->start_ns;
-		its->congested = 0;
-		its->extrapolated = 0;
+	if (handoff->start_ns != memory->handoff_start_ns) {
+		memory->handoff_start_ns = handoff->start_ns;
+		memory->congested = 0;
+		memory->extrapolated = 0;
 	}
 	return 1;
 }
@@ -192,60 +192,60 @@ static __always_inline __u64 transmit_us(struct sock *sk)
 }
 
 /* Why the first segment outstanding is lost. */
-static __always_inline void judge(struct sock *sk, struct memory *its)
+static __always_inline void judge(struct sock *sk, struct memory *memory)
 {
 	struct handoff handoff;
 
-	its->transmit_us = transmit_us(sk);
-	its->p_handoff = 0;
-	if (last_handoff(sk, its, &handoff))
-		its->p_handoff = p_handoff(parp(its->transmit_us, srtt_us(sk), rttvar_us(sk)),
+	memory->transmit_us = transmit_us(sk);
+	memory->p_handoff = 0;
+	if (last_handoff(sk, memory, &handoff))
+		memory->p_handoff = p_handoff(parp(memory->transmit_us, srtt_us(sk), rttvar_us(sk)),
 					   handoff.finish_ns / 1000);
-	its->p_congestion = p_congestion(its->last_rtt_us, srtt_us(sk), its->alpha);
-	its->verdict = BY_HANDOFF;
-	if (its->p_congestion > its->p_handoff ||
-	    (its->p_congestion == 0 && its->p_handoff == 0))
-		its->verdict = BY_CONGESTION;
-	if (its->verdict == BY_CONGESTION)
-		its->congested = 1;
+	memory->p_congestion = p_congestion(memory->last_rtt_us, srtt_us(sk), memory->alpha);
+	memory->verdict = BY_HANDOFF;
+	if (memory->p_congestion > memory->p_handoff ||
+	    (memory->p_congestion == 0 && memory->p_handoff == 0))
+		memory->verdict = BY_CONGESTION;
+	if (memory->verdict == BY_CONGESTION)
+		memory->congested = 1;
 }
 
 /* The congestion history, and the word of it. */
-static __always_inline void note_judgement(struct sock *sk, struct memory *its,
+static __always_inline void note_judgement(struct sock *sk, struct memory *memory,
 					   enum event_kind kind)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct handoff handoff = {};
-	int has_handoff = last_handoff(sk, its, &handoff);
+	int has_handoff = last_handoff(sk, memory, &handoff);
 	/* `icsk_rto` is in jiffies, whose length is not known here; it is made of this. */
 	__u64 timeout_us = ((__u64)srtt_us(sk) + tp->rttvar_us)
 			   << (tp->inet_conn.icsk_backoff & 31);
 	__u32 rto_us = timeout_us > RTO_US_MAX ? RTO_US_MAX : timeout_us;
-	__u32 value_us = kind == JUDGED_TIMEOUT ? rto_us : its->last_rtt_us;
+	__u32 value_us = kind == JUDGED_TIMEOUT ? rto_us : memory->last_rtt_us;
 	struct event *event = bpf_ringbuf_reserve(&judgements, sizeof(*event), 0);
-	__u32 before = its->alpha;
+	__u32 before = memory->alpha;
 
 	if (!has_handoff || !is_ambiguous(sk, &handoff))
-		its->alpha = next_alpha(before, value_us, srtt_us(sk), HISTORY_WEIGHT);
+		memory->alpha = next_alpha(before, value_us, srtt_us(sk), HISTORY_WEIGHT);
 	if (!event)
 		return;
 	__builtin_memset(event, 0, sizeof(*event));
 	event->kind = kind;
-	event->transmit_us = its->transmit_us;
+	event->transmit_us = memory->transmit_us;
 	event->handoff_start_us = handoff.start_ns / 1000;
 	event->handoff_finish_us = handoff.finish_ns / 1000;
-	event->ack_interval_ns = its->ack_interval_ns;
+	event->ack_interval_ns = memory->ack_interval_ns;
 	event->srtt_us = srtt_us(sk);
 	event->rttvar_us = rttvar_us(sk);
-	event->rtt_us = its->last_rtt_us;
+	event->rtt_us = memory->last_rtt_us;
 	event->rto_us = rto_us;
 	event->alpha_before = before;
-	event->alpha_after = its->alpha;
-	event->p_handoff = its->p_handoff;
-	event->p_congestion = its->p_congestion;
-	event->by_handoff = its->verdict == BY_HANDOFF;
-	event->cwnd_before = its->kept_cwnd;
-	event->ssthresh_before = its->kept_ssthresh;
+	event->alpha_after = memory->alpha;
+	event->p_handoff = memory->p_handoff;
+	event->p_congestion = memory->p_congestion;
+	event->by_handoff = memory->verdict == BY_HANDOFF;
+	event->cwnd_before = memory->kept_cwnd;
+	event->ssthresh_before = memory->kept_ssthresh;
 	event->cwnd_after = tp->snd_cwnd;
 	event->counted_after = tp->snd_cwnd_cnt;
 	event->ssthresh_after = tp->snd_ssthresh;

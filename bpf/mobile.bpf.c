@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * The mobile's data path: the newest ACK header of each flow is noted on the
- * interface's way out, and its window closed while the daemon says so; no
+ * interface's egress, and its window closed while the daemon orders it; no
  * packet takes a detour but those that the gateway has compressed.
  *
  *      sockets, forwarded flows              sockets, forwarded flows
  *            | egress                              ^  ingress
  *            v                                     |
  *      mobile_egress                        mobile_ingress --- compressed --> [ device ]
- *        note the header                      note what the FH said            daemon
+ *        note the header                      note the FH's numbers           daemon
  *        close the window, if ordered              ^                          [ device ]
  *            |                                     |  give_up                     |
  *            v                                     +------------------------------+
@@ -75,7 +75,7 @@ const volatile struct settings settings = {};
 #include "noted.h"
 #include "held.h"
 
-/* What the daemon says by stores, through mmap; shared with mobile_path.rs. */
+/* The daemon's orders by stores, through mmap; shared with mobile_path.rs. */
 struct control {
 	__u64 orders_until_ns; /* CLOCK_MONOTONIC; older: no order holds */
 	__u64 followed;	       /* flows in the map of that name */
@@ -93,7 +93,7 @@ struct {
 /* What is ordered for a window; shared with mobile_path.rs. */
 struct order {
 	__u32 limited; /* 0: the window is closed */
-	__u32 edge;    /* else it ends here; moved on to where it has been said to end */
+	__u32 edge;    /* else it ends here; moved on to the last edge sent */
 };
 
 /* Flows whose window is to be closed or limited. One that is evicted is open again. */
@@ -106,7 +106,7 @@ struct {
 
 /*
  * Flows whose plain segments the daemon is to see too: as many as it follows, and one that
- * comes before the one goes whose place it takes.
+ * comes before the one goes that it replaces.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -118,22 +118,22 @@ struct {
 static __always_inline __u64 orders_until(void)
 {
 	__u32 zero = 0;
-	struct control *said = bpf_map_lookup_elem(&control, &zero);
+	struct control *orders = bpf_map_lookup_elem(&control, &zero);
 
-	return said ? *(volatile __u64 *)&said->orders_until_ns : 0;
+	return orders ? *(volatile __u64 *)&orders->orders_until_ns : 0;
 }
 
 static __always_inline __u64 woken_until(void)
 {
 	__u32 zero = 0;
-	struct control *said = bpf_map_lookup_elem(&control, &zero);
+	struct control *orders = bpf_map_lookup_elem(&control, &zero);
 
-	return said ? *(volatile __u64 *)&said->woken_until_ns : 0;
+	return orders ? *(volatile __u64 *)&orders->woken_until_ns : 0;
 }
 
 /*
  * The window that is ordered: 0, or what of the MH's own lies before the edge. A unit that has
- * begun counts as one, and the edge goes with it: it is not said to be further back, but by less
+ * begun counts as one, and the edge goes with it: it is never sent further back, but by less
  * than a unit where the daemon moves the edge at that moment.
  */
 static __always_inline __u16 ordered_window(struct order *order, const struct state *state,
@@ -152,34 +152,34 @@ static __always_inline __u16 ordered_window(struct order *order, const struct st
 	return units;
 }
 
-/* The window as it is ordered in place of the MH's. */
+/* The window as ordered instead of the MH's. */
 static __always_inline void close_window(struct __sk_buff *skb, const struct packet *packet, const struct flow *key,
 					 const struct state *state, const struct segment *segment)
 {
 	__u32 tcp = packet->upper_offset;
 	__u16 window = bpf_htons(segment->window);
 	struct order *order;
-	__u16 said;
+	__u16 rewritten;
 
 	if (segment->flags & (SYN | RST) || !(segment->flags & ACK) || !window)
 		return;
 	order = bpf_map_lookup_elem(&closed, key);
 	if (!order)
 		return;
-	said = bpf_htons(ordered_window(order, state, segment));
-	if (said == window)
+	rewritten = bpf_htons(ordered_window(order, state, segment));
+	if (rewritten == window)
 		return;
 	/*
 	 * The window is not part of the pseudo-header: while the checksum is left to the
 	 * device (CHECKSUM_PARTIAL) the helper changes nothing, as is right.
 	 */
-	if (bpf_l4_csum_replace(skb, tcp + CHECKSUM_OFFSET, window, said, sizeof(window))) {
+	if (bpf_l4_csum_replace(skb, tcp + CHECKSUM_OFFSET, window, rewritten, sizeof(window))) {
 		count(WINDOW_NOT_CLOSED);
 		return;
 	}
-	if (bpf_skb_store_bytes(skb, tcp + WINDOW_OFFSET, &said, sizeof(said), 0)) {
+	if (bpf_skb_store_bytes(skb, tcp + WINDOW_OFFSET, &rewritten, sizeof(rewritten), 0)) {
 		/* As it was: the one without the other would be a wrong checksum. */
-		bpf_l4_csum_replace(skb, tcp + CHECKSUM_OFFSET, said, window, sizeof(window));
+		bpf_l4_csum_replace(skb, tcp + CHECKSUM_OFFSET, rewritten, window, sizeof(window));
 		count(WINDOW_NOT_CLOSED);
 		return;
 	}
@@ -209,12 +209,12 @@ static __always_inline void turn_round(const struct packet *packet, struct flow 
 	}
 }
 
-/* What a packet says; the key has the MH's end first. */
+/* The content of a packet; the key has the MH's end first. */
 struct read {
 	struct packet packet;
 	struct segment segment;
 	struct flow key;
-	struct outer outer; /* on the way out */
+	struct outer outer; /* on egress */
 	const struct options *options;
 	struct options quick;
 };
@@ -283,9 +283,9 @@ int mobile_egress(struct __sk_buff *skb)
 static __always_inline int is_followed(const struct flow *key)
 {
 	__u32 zero = 0;
-	struct control *said = bpf_map_lookup_elem(&control, &zero);
+	struct control *orders = bpf_map_lookup_elem(&control, &zero);
 
-	if (!said || !*(volatile __u64 *)&said->followed)
+	if (!orders || !*(volatile __u64 *)&orders->followed)
 		return 0;
 	return bpf_map_lookup_elem(&followed, key) != 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * What is known of each flow, and how it becomes known: from the MH's segments
- * on the way out, from the FH's on the way in.
+ * on egress, from the FH's on ingress.
  *
  * The program that includes it has `settings.link_header_bytes` and `settings.reorders_stores`,
  * and NOTED_EGRESS, NOTED_INGRESS and NOT_CREDIBLE among its counters.
@@ -18,10 +18,10 @@
 /* So much may follow a segment of the FH that was held against the MH's numbers, unseen by them. */
 #define UNCHECKED_MAX (1 << 18)
 
-/* A time measurement that nothing has answered by then begins anew, and tells nothing. */
+/* A time measurement that nothing has answered by then begins anew, and gives nothing. */
 #define TIMED_NS_MAX 10000000000ULL
 
-/* Facts of a flow, by the way out; shared with crates/net/src/mobile_path/record.rs. */
+/* Facts of a flow, by egress; shared with crates/net/src/mobile_path/record.rs. */
 #define FACT_V6 0x01
 #define FACT_OPAQUE 0x02 /* carries options that a made ACK could not have */
 #define FACT_SACK 0x04 /* both ends permit it (RFC 2018), or it was seen */
@@ -34,7 +34,7 @@
  * The parts are cache lines, since the two ways of a flow often run on two processors: in the
  * map the first comes behind 88 bytes of the kernel's and the key's, which every lookup reads.
  *
- * Of an ACK the way out writes `ended`, the fields, `begun`, in this order; its SACK blocks have
+ * For an ACK egress writes `ended`, the fields, `begun`, in this order; its SACK blocks have
  * a pair of their own. Who reads from the front to the back and finds the two equal has not read
  * halves of two, where processors keep the order of stores; of others see order_stores().
  */
@@ -49,7 +49,7 @@ struct state {
 	__u64 tsval_timed_at_ns;
 	__u64 seq_timed_at_ns;
 
-	/* The way out, with each ACK. */
+	/* Egress, with each ACK. */
 	__u32 begun;
 	__u32 snd_nxt;
 	__u32 rcv_nxt;
@@ -61,10 +61,10 @@ struct state {
 	__u64 egress_at_ns;
 	__u64 link[2]; /* the link layer's header */
 	__u32 unused_out[2];
-	__u32 orders; /* nothing but a place for order_stores() */
+	__u32 orders; /* only for order_stores() */
 	__u32 ended;
 
-	/* The way in. */
+	/* Ingress. */
 	__u64 ingress_at_ns; /* newest segment of the FH */
 	__u64 data_at_ns;    /* newest payload of the FH */
 	__u64 rtt_at_ns;
@@ -76,7 +76,7 @@ struct state {
 	__u32 fh_checked; /* the end of the newest that fits() */
 	__u32 unused_in[2];
 
-	/* The way out, with each ACK that has blocks: `sack_begun` is then the ACK's `begun`. */
+	/* Egress, with each ACK that has blocks: `sack_begun` is then the ACK's `begun`. */
 	__u32 sack_begun;
 	__u32 sack[2 * SACK_BLOCKS_MAX];
 	__u32 sack_ended;
@@ -185,7 +185,7 @@ static __always_inline void time_egress(struct state *state, const struct segmen
 	if (!length)
 		return;
 	if (segment->seq != state->snd_nxt) {
-		/* Sent again: its ACK tells no round trip (Karn). */
+		/* Retransmitted: its ACK gives no round trip (Karn). */
 		if (state->seq_timed_at_ns)
 			state->seq_timed_at_ns = 0;
 	} else if (!state->seq_timed_at_ns || now - state->seq_timed_at_ns > TIMED_NS_MAX) {
@@ -280,7 +280,7 @@ static __always_inline int fits(const struct state *state, const struct segment 
 
 /*
  * The next one after a segment that was believed, with the same ACK: who hits that knows both
- * numbers. So what the way out writes need not be read for each.
+ * numbers. So what egress writes need not be read for each.
  */
 static __always_inline int continues(const struct state *state, const struct segment *segment, __u32 end)
 {
@@ -320,7 +320,7 @@ static __always_inline void time_ingress(struct state *state, const struct segme
 	    at_or_after(state->tsval, options->tsecr)) {
 		__u64 since = now - state->tsval_timed_at_ns;
 
-		/* The FH may have had nothing to say: a pause as long as all that tells nothing. */
+		/* The FH may have had nothing to send: a pause as long as all that is no sample. */
 		if (!rtt && (gap < since / 2 || since < state->srtt_ns))
 			rtt = since;
 		state->tsval_timed_at_ns = 0;

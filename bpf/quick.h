@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What most segments say, read by direct access: IPv4 without options or IPv6 without
+ * Most segments, read by direct access: IPv4 without options or IPv6 without
  * extension headers, TCP with clocks alone or without options, none of SYN, FIN, RST and URG,
  * all headers in the linear part of the packet. Whatever else it is, upper.h and tcp.h read
- * it, by calls that cost 30 ns each; of the same segment both say the same.
+ * it, by calls that cost 30 ns each; for the same segment both give the same.
  */
 #ifndef HOLDFAST_QUICK_H
 #define HOLDFAST_QUICK_H
@@ -43,7 +43,7 @@ struct outer {
 	__u32 traffic_class; /* RFC 2474; 0 to 255 */
 };
 
-/* The key has the MH's end first: the sender's on the way out, the other's on the way in. */
+/* The key has the MH's end first: the sender's on egress, the other's on ingress. */
 static __always_inline void quick_ports(const struct tcp_header *tcp, int inward, struct flow *key)
 {
 	key->ports[0] = tcp->ports[inward];
@@ -102,17 +102,17 @@ static __always_inline const struct tcp_header *quick_ipv6(const void *ip, const
 static __always_inline int quick_options(const struct tcp_header *tcp, const void *data_end, __u32 bytes,
 					 struct options *options)
 {
-	const __u32 *words = (const void *)(tcp + 1);
+	const __u32 *fields = (const void *)(tcp + 1);
 
 	__builtin_memset(options, 0, sizeof(*options));
 	options->scale = SCALE_UNKNOWN;
 	if (!bytes)
 		return 1;
-	if (bytes != CLOCKS_BYTES || (const void *)words + CLOCKS_BYTES > data_end ||
-	    words[0] != bpf_htonl(CLOCKS_START))
+	if (bytes != CLOCKS_BYTES || (const void *)fields + CLOCKS_BYTES > data_end ||
+	    fields[0] != bpf_htonl(CLOCKS_START))
 		return 0;
-	options->tsval = bpf_ntohl(words[1]);
-	options->tsecr = bpf_ntohl(words[2]);
+	options->tsval = bpf_ntohl(fields[1]);
+	options->tsecr = bpf_ntohl(fields[2]);
 	options->echo_offset = CLOCKS_ECHO_OFFSET;
 	options->timestamps = 1;
 	return 1;

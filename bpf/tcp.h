@@ -18,7 +18,7 @@
 
 #define TCP_HEADER_BYTES 20
 #define TCP_OPTIONS_BYTES_MAX 40
-/* Room for the largest read from any place below OPTIONS_MASK. */
+/* Room for the largest read at any offset below OPTIONS_MASK. */
 #define OPTIONS_ROOM 104
 #define OPTIONS_MASK 63
 #define WINDOW_OFFSET 14
@@ -202,7 +202,7 @@ static __always_inline void walk_options(struct __sk_buff *skb, const struct seg
 	}
 }
 
-/* What the options say, until they are read again on this processor. */
+/* The options, until they are read again on this processor. */
 static __always_inline struct options *read_options(struct __sk_buff *skb, const struct segment *segment)
 {
 	__u32 zero = 0;

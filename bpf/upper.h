@@ -18,7 +18,7 @@
 
 struct packet {
 	__u32 upper_offset; /* of the TCP or ICMP header, from the frame's start */
-	__u32 ip_bytes;	    /* the packet's length as its IP header has it; 0: not said (BIG TCP) */
+	__u32 ip_bytes;	    /* the packet's length as its IP header has it; 0: unknown (BIG TCP) */
 	__u8 upper;	    /* protocol of it */
 	__u8 version;	    /* 4 or 6 */
 };

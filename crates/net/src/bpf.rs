@@ -46,7 +46,7 @@ pub(crate) struct Programs {
 
 impl Programs {
     /// Loads `object` with `settings` in its section of constants, and the maps named in
-    /// `entries` with room for so many.
+    /// `entries` with room for this many.
     pub(crate) fn load(
         object: &[u8],
         settings: &[u8],
@@ -76,7 +76,7 @@ impl Programs {
         Ok(Self { object })
     }
 
-    /// The maps of `object` named in `maps`, as somebody else has loaded them, by their
+    /// The maps of `object` named in `maps`, as another process has loaded them, by their
     /// descriptors; no other map, and no program.
     pub(crate) fn of_maps(object: &[u8], maps: &[(&str, BorrowedFd<'_>)]) -> io::Result<Self> {
         silence_libbpf();
@@ -203,7 +203,7 @@ impl Hook {
 impl Drop for Hook {
     fn drop(&mut self) {
         if let Self::Clsact(hook) = self {
-            // It fails when the interface is gone, and then there is nothing to do.
+            // It fails when the interface is removed, and then there is nothing to do.
             let _ = hook.detach();
         }
     }
@@ -226,7 +226,7 @@ fn attach_tcx(program: i32, ifindex: u32, side: HookSide) -> io::Result<OwnedFd>
     if fd < 0 {
         return Err(io::Error::from_raw_os_error(-fd));
     }
-    // SAFETY: fd was just opened and is owned by nobody else.
+    // SAFETY: fd was just opened and has no other owner.
     Ok(raise(unsafe { OwnedFd::from_raw_fd(fd) }))
 }
 
@@ -241,7 +241,7 @@ fn raise(link: OwnedFd) -> OwnedFd {
     if fd < 0 {
         return link;
     }
-    // SAFETY: fd was just opened and is owned by nobody else.
+    // SAFETY: fd was just opened and has no other owner.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
@@ -260,17 +260,17 @@ fn silence_libbpf() {
     libbpf_rs::set_print(None);
 }
 
-/// A mappable map's values, mapped into our memory: words for programs and for us.
+/// A mappable map's values, mapped into our memory: values for programs and for us.
 #[derive(Debug)]
-pub(crate) struct SharedWords {
+pub(crate) struct SharedValues {
     start: NonNull<u8>,
     bytes: usize,
 }
 
 // SAFETY: the memory is shared, and accessed only by atomic loads and stores.
-unsafe impl Send for SharedWords {}
+unsafe impl Send for SharedValues {}
 
-impl SharedWords {
+impl SharedValues {
     const PAGE_BYTES: usize = 4096;
 
     /// Maps the first page of `map`, which is mappable (`BPF_F_MMAPABLE`).
@@ -278,7 +278,7 @@ impl SharedWords {
         Self::map_bytes(map, Self::PAGE_BYTES)
     }
 
-    /// Maps so many bytes of `map`, which is mappable.
+    /// Maps this many bytes of `map`, which is mappable.
     pub(crate) fn map_bytes(map: &MapHandle, bytes: usize) -> io::Result<Self> {
         // SAFETY: a fresh mapping of pages that the kernel chooses; the map is
         // mappable and long enough, or the call fails.
@@ -323,7 +323,7 @@ impl SharedWords {
     }
 }
 
-impl Drop for SharedWords {
+impl Drop for SharedValues {
     fn drop(&mut self) {
         // SAFETY: the memory was mapped with this length, and nothing refers to it now.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };

@@ -22,7 +22,7 @@ impl RunTimes {
         if fd < 0 {
             return Err(io::Error::from_raw_os_error(-fd));
         }
-        // SAFETY: fd was just opened and is owned by nobody else.
+        // SAFETY: fd was just opened and has no other owner.
         let enabled = unsafe { OwnedFd::from_raw_fd(fd) };
         Ok(Self { _enabled: enabled })
     }

@@ -35,7 +35,7 @@ pub(crate) use counters::sums;
 pub use counters::{CounterValues, Counters};
 pub use interface::{Interface, has_carrier, tcx_program_count};
 
-use crate::bpf::{Hook, HookSide, SharedWords};
+use crate::bpf::{Hook, HookSide, SharedValues};
 use program::ProgramSettings;
 
 /// The marks of packets on their way from an uplink device up into the router: this
@@ -65,8 +65,8 @@ pub const WRITE_PARTS_MAX: usize = 15;
 /// are empty.
 #[derive(Debug)]
 pub struct DataPath {
-    heartbeat: SharedWords,
-    // Fields drop in this order: no packet may be redirected to a device that is gone.
+    heartbeat: SharedValues,
+    // Fields drop in this order: no packet may be redirected to a removed device.
     _taking: [Hook; 2],
     giving: [Hook; 2],
     down: Tun,
@@ -106,7 +106,7 @@ impl DataPath {
             ahead_dscp,
         }
         .load()?;
-        let heartbeat = SharedWords::map(&programs.map("heartbeat")?)?;
+        let heartbeat = SharedValues::map(&programs.map("heartbeat")?)?;
         let counters = programs.map("counters")?;
         let give = |name, tun: &Tun| programs.attach(name, tun.ifindex(), HookSide::Ingress, mode);
         let giving = [give("give_down", &down)?, give("give_up", &up)?];
@@ -240,7 +240,7 @@ pub(crate) fn create_device(name: &str, kind: LayerKind) -> io::Result<Tun> {
         kind,
         offload: true,
         queue_len: Some(QUEUE_LEN),
-        // Whatever the wireless interface carries now or later must fit.
+        // All packets of the wireless interface, now or later, must fit.
         mtu: Some(65_521),
         up: false,
     })?;

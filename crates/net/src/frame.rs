@@ -39,7 +39,7 @@ pub const CHUNK_BYTES: usize = 8 * FRAME_BYTES_MAX;
 const SLOT_BYTES: [usize; 4] = [2_176, 8_704, COPY_BYTES_MAX, FRAME_BYTES_MAX];
 const LARGEST: usize = SLOT_BYTES.len() - 1;
 const SLOTS_MAX: usize = CHUNK_BYTES / SLOT_BYTES[0];
-const MASK_WORDS: usize = SLOTS_MAX.div_ceil(64);
+const MASK_LEN: usize = SLOTS_MAX.div_ceil(64);
 
 /// A slot: the chunk's number and the slot's within it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,7 +92,7 @@ struct Chunk {
     /// Index into [`SLOT_BYTES`].
     class: Cell<usize>,
     /// One bit a slot, set while it is free.
-    free: [Cell<u64>; MASK_WORDS],
+    free: [Cell<u64>; MASK_LEN],
     /// Slots in use.
     live: Cell<u32>,
     /// Handles to each slot.
@@ -330,7 +330,7 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// What the kernel says about checksum and segmentation.
+    /// The kernel's flags about checksum and segmentation.
     pub const fn vnet(&self) -> &VnetHdr {
         &self.vnet
     }

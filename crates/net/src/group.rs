@@ -53,7 +53,7 @@ pub struct GroupSocket {
 
 impl GroupSocket {
     /// Binds `port` for groups of one family on `interface`. What is sent to a group goes at
-    /// most `hops` routers far and does not come back.
+    /// most `hops` routers far and do not return.
     ///
     /// Errors: no such interface, the port is taken; the message names the step.
     pub fn open(is_v6: bool, port: u16, interface: &str, hops: u8) -> io::Result<Self> {
@@ -86,7 +86,7 @@ impl GroupSocket {
 
     fn configure(&self, hops: u8) -> io::Result<()> {
         let (off, hops) = (0 as c_int, c_int::from(hops));
-        // Large copies are cut by IP: nobody is to be told of a path MTU.
+        // Large copies are cut by IP: no router may report a path MTU.
         if self.is_v6 {
             let ifindex = self.ifindex as c_int;
             self.option(libc::IPPROTO_IPV6, libc::IPV6_MULTICAST_IF, &ifindex)?;
@@ -222,7 +222,7 @@ impl GroupSocket {
         if count < 0 {
             let error = io::Error::last_os_error();
             return match error.kind() {
-                // Nothing has come; or what an earlier datagram of ours met, which says
+                // Nothing has come; or the error of an earlier datagram of ours, which reports
                 // nothing of those that have.
                 io::ErrorKind::WouldBlock
                 | io::ErrorKind::Interrupted
@@ -260,7 +260,7 @@ fn udp_socket(is_v6: bool) -> io::Result<OwnedFd> {
     // SAFETY: socket takes no pointers.
     let raw = unsafe { libc::socket(family, kind, 0) };
     check(raw)?;
-    // SAFETY: raw was just opened and is owned by nobody else.
+    // SAFETY: raw was just opened and has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(raw) })
 }
 
@@ -325,7 +325,7 @@ fn socket_address(address: SocketAddr) -> (libc::sockaddr_storage, libc::socklen
 fn from_storage(storage: &libc::sockaddr_storage) -> Option<SocketAddr> {
     match c_int::from(storage.ss_family) {
         libc::AF_INET => {
-            // SAFETY: the family says that a sockaddr_in lies there; the storage has room for it.
+            // SAFETY: the family is that of a sockaddr_in; the storage has room for it.
             let raw = unsafe {
                 std::ptr::from_ref(storage)
                     .cast::<libc::sockaddr_in>()
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_hears_the_group_and_one_that_left_does_not() {
+    fn a_member_receives_the_group_and_one_that_left_does_not() {
         let v4 = |last| IpAddr::from([10, 99, 0, last]);
         between_namespaces([239, 195, 72, 9].into(), v4(1), v4(2), 24);
     }

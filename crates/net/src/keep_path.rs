@@ -16,7 +16,7 @@ use std::rc::Rc;
 use holdfast_core::keep::PeerId;
 use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
 
-use crate::bpf::{AttachMode, Hook, HookSide, SharedWords, bpf};
+use crate::bpf::{AttachMode, Hook, HookSide, SharedValues, bpf};
 use crate::datapath::{HEARTBEAT_AGE_MAX, Interface, create_device, retry, sums};
 use crate::frame::{BufferPool, Frame};
 use crate::tun::Tun;
@@ -36,7 +36,7 @@ const NAMES: [&str; 6] = [
     "alarms",
     "resumed",
     "passed_stale_heartbeat",
-    "passed_no_place",
+    "passed_no_slot",
 ];
 
 /// The programs, the device and the tables on one interface; one owner.
@@ -44,8 +44,8 @@ const NAMES: [&str; 6] = [
 /// Dropping it has all packets pass, detaches the programs and removes the device, in this order.
 #[derive(Debug)]
 pub struct KeepPath {
-    heartbeat: SharedWords,
-    // Fields drop in this order: no packet may be redirected to a device that is gone.
+    heartbeat: SharedValues,
+    // Fields drop in this order: no packet may be redirected to a removed device.
     hooks: [Hook; 2],
     _giving: Hook,
     device: Tun,
@@ -73,7 +73,7 @@ impl KeepPath {
             whole_link: peers == Peers::WholeLink,
         }
         .load()?;
-        let heartbeat = SharedWords::map(&programs.map("heartbeat")?)?;
+        let heartbeat = SharedValues::map(&programs.map("heartbeat")?)?;
         let table = PeerTable::map(&programs, seed, peers)?;
         let giving = programs.attach("give_back", device.ifindex(), HookSide::Ingress, mode)?;
         let on_link = |name, side| programs.attach(name, interface.ifindex, side, mode);
@@ -150,7 +150,7 @@ impl KeepPath {
         self.heartbeat.store(0, 0);
     }
 
-    /// The peers of which the programs announce that they were seen.
+    /// The peers that the programs announce as seen.
     pub fn announcements(&self) -> io::Result<Announcements> {
         Announcements::of(&self.announcements)
     }
@@ -184,7 +184,7 @@ impl KeepPathCounters {
     }
 }
 
-/// The peers that were seen while somebody waited for them. Stays on the thread that made it.
+/// The peers that were seen while they were waited for. Stays on the thread that made it.
 pub struct Announcements {
     ring: RingBuffer<'static>,
     seen: Rc<RefCell<Vec<PeerId>>>,
@@ -197,8 +197,8 @@ impl Announcements {
         let mut builder = RingBufferBuilder::new();
         builder
             .add(map, move |octets: &[u8]| {
-                if let Some(place) = octets.first_chunk() {
-                    to.borrow_mut().push(PeerId(u32::from_ne_bytes(*place)));
+                if let Some(index) = octets.first_chunk() {
+                    to.borrow_mut().push(PeerId(u32::from_ne_bytes(*index)));
                 }
                 0
             })

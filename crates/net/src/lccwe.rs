@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The congestion control of LC and CWE in the kernel (`bpf/lccwe.bpf.c`): loaded,
-//! registered under a name, and told of handoffs.
+//! registered under a name, which gets reports of handoffs.
 //!
 //! A congestion control is registered for the whole kernel, and any socket may select it
 //! by its name (`TCP_CONGESTION`). From Linux 6.4 on the registration is a link, which
@@ -60,12 +60,12 @@ pub struct CongestionControl {
     object: Object,
     name: String,
     linked: bool,
-    /// Handoffs that go on, by their places: no more than the map has.
-    going_on: Mutex<Vec<Place>>,
+    /// Handoffs in progress, by their keys: no more than the map has.
+    going_on: Mutex<Vec<InterfaceKey>>,
 }
 
-/// `struct place`.
-type Place = [u8; 16];
+/// `struct key`: the network namespace and the interface.
+type InterfaceKey = [u8; 16];
 
 impl std::fmt::Debug for CongestionControl {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -170,7 +170,7 @@ impl CongestionControl {
         self.linked
     }
 
-    /// Sockets that have selected it under an owner before hear of handoffs: for that the
+    /// Sockets that have selected it under an owner before receive handoffs: for that the
     /// caller needs CAP_SYS_ADMIN.
     pub fn adopts(&self) -> bool {
         let mut first = 0;
@@ -187,9 +187,9 @@ impl CongestionControl {
     /// The interface of the calling thread's network namespace is being handed off since
     /// now; sockets see it at once.
     pub fn handoff_started(&self, ifindex: u32) -> io::Result<()> {
-        let place = Self::key(ifindex)?;
+        let key = Self::key(ifindex)?;
         self.set_handoff(ifindex, monotonic_ns(), GOES_ON)?;
-        self.note_begin(place);
+        self.note_begin(key);
         Ok(())
     }
 
@@ -210,11 +210,11 @@ impl CongestionControl {
         let mut value = [0; 16];
         value[..8].copy_from_slice(&start_ns.to_ne_bytes());
         value[8..].copy_from_slice(&finish_ns.to_ne_bytes());
-        let place = Self::key(ifindex)?;
+        let key = Self::key(ifindex)?;
         self.handoffs()?
-            .update(&place, &value, MapFlags::ANY)
+            .update(&key, &value, MapFlags::ANY)
             .map_err(|error| bpf("handoff", &error))?;
-        self.note_end(&place);
+        self.note_end(&key);
         Ok(())
     }
 
@@ -230,9 +230,9 @@ impl CongestionControl {
 
     /// Forgets an interface.
     pub fn forget(&self, ifindex: u32) -> io::Result<()> {
-        let place = Self::key(ifindex)?;
-        self.note_end(&place);
-        match self.handoffs()?.delete(&place) {
+        let key = Self::key(ifindex)?;
+        self.note_end(&key);
+        match self.handoffs()?.delete(&key) {
             Err(error) if error.kind() != libbpf_rs::ErrorKind::NotFound => {
                 Err(bpf("handoff", &error))
             }
@@ -259,16 +259,16 @@ impl CongestionControl {
         Ok(events)
     }
 
-    fn note_begin(&self, place: Place) {
+    fn note_begin(&self, key: InterfaceKey) {
         let mut going_on = self.going_on.lock().unwrap_or_else(PoisonError::into_inner);
-        if !going_on.contains(&place) {
-            going_on.push(place);
+        if !going_on.contains(&key) {
+            going_on.push(key);
         }
     }
 
-    fn note_end(&self, place: &Place) {
+    fn note_end(&self, key: &InterfaceKey) {
         let mut going_on = self.going_on.lock().unwrap_or_else(PoisonError::into_inner);
-        going_on.retain(|other| other != place);
+        going_on.retain(|other| other != key);
     }
 
     fn handoff(&self, ifindex: u32) -> io::Result<Option<[u64; 2]>> {
@@ -296,8 +296,8 @@ impl CongestionControl {
         Ok(())
     }
 
-    /// `struct place`.
-    fn key(ifindex: u32) -> io::Result<Place> {
+    /// `struct key`.
+    fn key(ifindex: u32) -> io::Result<InterfaceKey> {
         let mut key = [0; 16];
         key[..8].copy_from_slice(&net_cookie()?.to_ne_bytes());
         key[8..12].copy_from_slice(&ifindex.to_ne_bytes());
@@ -321,16 +321,16 @@ impl CongestionControl {
 impl Drop for CongestionControl {
     fn drop(&mut self) {
         let mut going_on = self.going_on.lock().unwrap_or_else(PoisonError::into_inner);
-        let places = std::mem::take(&mut *going_on);
+        let keys = std::mem::take(&mut *going_on);
         drop(going_on);
         let Ok(handoffs) = self.handoffs() else {
             return;
         };
-        for place in places {
-            if let Ok(Some(mut value)) = handoffs.lookup(&place, MapFlags::ANY) {
+        for key in keys {
+            if let Ok(Some(mut value)) = handoffs.lookup(&key, MapFlags::ANY) {
                 value[8..16].copy_from_slice(&monotonic_ns().to_ne_bytes());
-                // It fails only if the entry has gone, and then there is no handoff.
-                let _ = handoffs.update(&place, &value, MapFlags::EXIST);
+                // It fails only if the entry was removed, and then there is no handoff.
+                let _ = handoffs.update(&key, &value, MapFlags::EXIST);
             }
         }
     }
@@ -382,10 +382,10 @@ fn load(name: &str, parts: Parts) -> io::Result<Object> {
     open.load().map_err(|error| bpf("load", &error))
 }
 
-/// The map that an owner before or beside has made (places have the namespace in them), if
+/// The map that an owner before or beside has made (keys have the namespace in them), if
 /// sockets or an owner still hold it, and the kernel lets the caller look (`adopts`).
 fn known_handoffs() -> Option<MapHandle> {
-    let size = size_of::<Place>() as u32;
+    let size = size_of::<InterfaceKey>() as u32;
     let is_it = |info: &MapInfo| {
         let sizes = (info.key_size, info.value_size, info.max_entries);
         info.name.as_bytes() == HANDOFFS.as_bytes()
@@ -393,7 +393,7 @@ fn known_handoffs() -> Option<MapHandle> {
             && sizes == (size, size, HANDOFFS_MAX)
     };
     let found = MapInfoIter::default().find(is_it)?;
-    // It may have gone meanwhile.
+    // It may have ended in the meantime.
     MapHandle::from_map_id(found.id).ok()
 }
 
@@ -426,7 +426,7 @@ fn open(name: &str) -> io::Result<OpenObject> {
     if written == 3 {
         return Ok(open);
     }
-    Err(io::Error::other("BPF programs: no place for the name"))
+    Err(io::Error::other("BPF programs: no field for the name"))
 }
 
 /// One line on why the kernel does not take it.
@@ -442,7 +442,7 @@ fn explain(name: &str, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), text)
 }
 
-/// Now, as segments are stamped and handoffs are told: CLOCK_MONOTONIC.
+/// Now, as segments are stamped and handoffs are reported: CLOCK_MONOTONIC.
 pub fn now() -> Duration {
     Duration::from_nanos(monotonic_ns())
 }

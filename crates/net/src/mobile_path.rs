@@ -15,7 +15,7 @@ use holdfast_core::mobile_host::withheld;
 use holdfast_wire::{Instant, SeqNum};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
-use crate::bpf::{AttachMode, Hook, HookSide, Programs, SharedWords, for_each_entry};
+use crate::bpf::{AttachMode, Hook, HookSide, Programs, SharedValues, for_each_entry};
 use crate::datapath::{self, Interface};
 use crate::tun::{LayerKind, Tun};
 
@@ -227,7 +227,7 @@ pub struct FlowMaps {
     control: MapHandle,
     reserves: MapHandle,
     woken: MapHandle,
-    words: SharedWords,
+    values: SharedValues,
     kind: LayerKind,
 }
 
@@ -256,14 +256,14 @@ impl FlowMaps {
             let message = format!("maps of another version: {sizes:?}");
             return Err(io::Error::new(io::ErrorKind::InvalidData, message));
         }
-        let words = SharedWords::map(&control)?;
+        let values = SharedValues::map(&control)?;
         Ok(Self {
             flows,
             closed,
             control,
             reserves,
             woken,
-            words,
+            values,
             kind: interface.kind,
         })
     }
@@ -437,8 +437,8 @@ impl FlowMaps {
         self.woken
             .update(&record::key(flow), &woken.emit(), MapFlags::ANY)
             .map_err(io::Error::other)?;
-        let until = self.words.load(WOKEN_UNTIL).max(woken.until.as_nanos());
-        self.words.store(WOKEN_UNTIL, until);
+        let until = self.values.load(WOKEN_UNTIL).max(woken.until.as_nanos());
+        self.values.store(WOKEN_UNTIL, until);
         Ok(())
     }
 
@@ -461,12 +461,12 @@ impl FlowMaps {
 
     /// What is ordered holds until then, CLOCK_MONOTONIC; costs one store.
     pub fn set_orders_until(&self, deadline: Instant) {
-        self.words.store(ORDERS_UNTIL, deadline.as_nanos());
+        self.values.store(ORDERS_UNTIL, deadline.as_nanos());
     }
 
     /// Until when what is ordered holds.
     pub fn orders_until(&self) -> Instant {
-        Instant::from_nanos(self.words.load(ORDERS_UNTIL))
+        Instant::from_nanos(self.values.load(ORDERS_UNTIL))
     }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What happens to links, as the kernel tells it: carrier, MTU, removal.
+//! Events of links, by the kernel: carrier, MTU, removal.
 //!
 //! A subscription to `RTNLGRP_LINK` of the namespace in which it was opened.
 //! The socket does not block: poll its descriptor, then drain it with
@@ -37,16 +37,16 @@ pub struct LinkState {
     pub up: bool,
     /// Whether it was removed, or moved to another namespace.
     pub removed: bool,
-    /// The MTU in octets; 0 if the kernel did not say.
+    /// The MTU in octets; 0 if the kernel did not report it.
     pub mtu: u32,
 }
 
-/// What the monitor tells.
+/// The monitor's events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LinkEvent {
     /// A link's state after a change, or in answer to [`LinkMonitor::ask_all`].
     State(LinkState),
-    /// The kernel dropped messages, for nobody read them in time. The monitor
+    /// The kernel dropped messages, since they were read too late. The monitor
     /// has asked for the state of all links by itself; the answers follow.
     Overrun,
 }
@@ -220,8 +220,8 @@ mod tests {
     }
 
     #[test]
-    fn a_tun_devices_carrier_mtu_and_removal_are_told() {
-        if !available_or_skip("a_tun_devices_carrier_mtu_and_removal_are_told") {
+    fn a_tun_devices_carrier_mtu_and_removal_are_reported() {
+        if !available_or_skip("a_tun_devices_carrier_mtu_and_removal_are_reported") {
             return;
         }
         let ns = NetNs::new().unwrap();

@@ -161,7 +161,7 @@ impl ChildGuard {
         let program = command.get_program().to_string_lossy().into_owned();
         let (reply, answer) = mpsc::sync_channel(1);
         let job: SpawnJob = Box::new(move || {
-            // A failed send means that the caller has gone; the child dies with the guard.
+            // A failed send means that the caller has ended; the child dies with the guard.
             drop(reply.send(command.spawn().map(|child| Self {
                 child,
                 program: command.get_program().to_string_lossy().into_owned(),
@@ -265,7 +265,7 @@ fn spawner() -> &'static Mutex<Sender<SpawnJob>> {
     })
 }
 
-/// Whether a test that needs namespaces can run here. If not it says so on
+/// Whether a test that needs namespaces can run here. If not it reports this on
 /// the terminal, past the test harness's capture, and with the environment's
 /// `HOLDFAST_NO_SKIP=1` it panics: a skipped test is then a failed one.
 pub fn available_or_skip(test: &str) -> bool {
@@ -358,8 +358,8 @@ mod tests {
     }
 
     #[test]
-    fn a_guarded_child_outlives_the_thread_that_asked_but_not_its_guard() {
-        if !available_or_skip("a_guarded_child_outlives_the_thread_that_asked_but_not_its_guard") {
+    fn a_guarded_child_outlives_the_thread_that_called_but_not_its_guard() {
+        if !available_or_skip("a_guarded_child_outlives_the_thread_that_called_but_not_its_guard") {
             return;
         }
         let ns = NetNs::new().unwrap();
@@ -373,7 +373,7 @@ mod tests {
                 .join()
                 .unwrap()
         });
-        // The asking thread is gone; cat still answers.
+        // The calling thread has ended; cat still answers.
         let mut stdin = child.child().stdin.take().unwrap();
         stdin.write_all(b"x").unwrap();
         let mut answer = [0];
@@ -381,7 +381,7 @@ mod tests {
         assert_eq!(&answer, b"x");
         let pid = child.id() as libc::pid_t;
         drop(child);
-        // SAFETY: signal 0 only asks whether the process exists.
+        // SAFETY: signal 0 only checks whether the process exists.
         assert_eq!(unsafe { libc::kill(pid, 0) }, -1);
     }
 }

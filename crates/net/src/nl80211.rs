@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The Wi-Fi of an interface, as nl80211 tells it: who it is associated with and how strong
+//! The Wi-Fi of an interface, by nl80211: its access point and how strong
 //! the signal is, when it leaves one access point and joins another.
 //!
 //! A station's view alone: events of the multicast groups `mlme` and `config`, the signal by
@@ -30,7 +30,7 @@ mod tests;
 use codec::Message;
 pub use codec::{StationSignal, WifiEvent};
 
-/// Multicast groups that tell of a station's connections; events come by one of them.
+/// Multicast groups for a station's connections; events come by one of them.
 const GROUPS: [&str; 2] = ["mlme", "config"];
 /// The kernel answers at once, if at all.
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);
@@ -72,8 +72,8 @@ impl WifiMonitor {
             has_threshold: false,
         };
         monitor.signal().map_err(|error| {
-            let told = error.raw_os_error();
-            if matches!(told, Some(libc::ENODEV | libc::EOPNOTSUPP | libc::EINVAL)) {
+            let errno = error.raw_os_error();
+            if matches!(errno, Some(libc::ENODEV | libc::EOPNOTSUPP | libc::EINVAL)) {
                 let text = format!("{interface} is no Wi-Fi interface that has a station");
                 return io::Error::new(io::ErrorKind::Unsupported, text);
             }
@@ -120,13 +120,13 @@ impl WifiMonitor {
     pub fn signal(&mut self) -> io::Result<StationSignal> {
         let request = Message::get_stations(self.ifindex);
         let answers = self.ask(request, NLM_F_DUMP)?;
-        let told = answers.iter().find_map(Message::signal);
-        Ok(told.unwrap_or(StationSignal::NoStation))
+        let signal = answers.iter().find_map(Message::signal);
+        Ok(signal.unwrap_or(StationSignal::NoStation))
     }
 
-    /// From now on an event tells when the signal falls below `dbm`, and when it has risen
+    /// From now on an event reports when the signal falls below `dbm`, and when it has risen
     /// above it by `hysteresis_db`; until it is associated anew, or this is dropped. It takes
-    /// the place of what anybody else has set, a supplicant's background scan for one.
+    /// replaces what others have set, a supplicant's background scan for one.
     pub fn set_threshold(&mut self, dbm: i32, hysteresis_db: u32) -> io::Result<()> {
         let request = Message::set_threshold(self.ifindex, dbm, hysteresis_db);
         self.ask(request, NLM_F_ACK)?;
@@ -146,7 +146,7 @@ impl WifiMonitor {
 impl Drop for WifiMonitor {
     fn drop(&mut self) {
         if self.has_threshold {
-            // 0: none. If the interface has gone, so has the threshold.
+            // 0: none. The threshold ends with the interface.
             let request = Message::set_threshold(self.ifindex, 0, 0);
             let _ = self.ask(request, NLM_F_ACK);
         }
@@ -167,7 +167,7 @@ fn socket() -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// The number of the family, and those of its groups that tell of connections.
+/// The number of the family, and those of its groups for connections.
 fn family_of_nl80211(requests: &Socket) -> io::Result<(u16, Vec<u32>)> {
     let request = GenlMessage::from_payload(GenlCtrl {
         cmd: GenlCtrlCmd::GetFamily,
@@ -205,7 +205,7 @@ fn group_id(group: &[McastGrpAttrs]) -> Option<u32> {
     is_wanted.then(|| group.iter().find_map(id))?
 }
 
-/// Sends a request and gathers its answers, until the kernel says that this is all.
+/// Sends a request and gathers its answers, until the kernel's end mark.
 fn ask<T>(socket: &Socket, request: T, flags: u16, sequence: u32) -> io::Result<Vec<T>>
 where
     T: NetlinkSerializable + NetlinkDeserializable + Into<NetlinkPayload<T>>,
@@ -251,7 +251,7 @@ where
     }
 }
 
-/// Whether the kernel says that this is all, or that it has failed.
+/// Whether it is the kernel's end mark, or an error.
 fn end_of<T>(payload: &NetlinkPayload<T>) -> Option<io::Result<()>> {
     match payload {
         // What a dump has failed of comes with its end.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Waiting for descriptors, and waking who waits.
+//! Waits for descriptors, and wakers for them.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 /// From here on the kernel's slack is too short to matter: 5 us.
 const EXACT: Duration = Duration::from_millis(1);
 
-/// Waits until one of `fds` can be read or `timeout` is over; says which can.
+/// Waits until one of `fds` can be read or `timeout` is over; returns which can.
 ///
-/// A descriptor with an error counts as readable: reading it says what is wrong. A
+/// A descriptor with an error counts as readable: reading it gives the error. A
 /// signal ends the wait early. The timeout is kept to some microseconds, however long it is.
 pub fn wait_readable<const N: usize>(
     fds: [BorrowedFd<'_>; N],
@@ -86,14 +86,14 @@ pub struct Waker {
 }
 
 impl Waker {
-    /// A waker that nobody has used yet.
+    /// A waker that was not used yet.
     pub fn new() -> io::Result<Self> {
         // SAFETY: eventfd takes no pointers.
         let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: fd was just opened and is owned by nobody else.
+        // SAFETY: fd was just opened and has no other owner.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         Ok(Self {
             file: Arc::new(File::from(fd)),
@@ -108,7 +108,7 @@ impl Waker {
 
     /// Makes it unreadable until the next [`Waker::wake`].
     pub fn reset(&self) {
-        // It fails when nobody woke it: nothing to do.
+        // It fails when it was not woken: nothing to do.
         let _ = (&*self.file).read(&mut [0; 8]);
     }
 }
@@ -141,14 +141,14 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_of_some_steps_is_as_long_as_it_was_asked_for() {
+    fn a_wait_of_some_steps_is_as_long_as_requested() {
         let waker = Waker::new().unwrap();
-        let (asked, began) = (Duration::from_millis(70), Instant::now());
+        let (length, began) = (Duration::from_millis(70), Instant::now());
         assert_eq!(
-            wait_readable([waker.as_fd()], Some(asked)).unwrap(),
+            wait_readable([waker.as_fd()], Some(length)).unwrap(),
             [false]
         );
-        assert!(began.elapsed() >= asked);
+        assert!(began.elapsed() >= length);
     }
 
     #[test]

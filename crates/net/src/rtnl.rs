@@ -37,7 +37,7 @@ pub struct Rtnl {
     handle: Handle,
 }
 
-/// What the kernel says of a link.
+/// The kernel's data about a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkInfo {
     /// The index in its namespace.
@@ -99,7 +99,7 @@ impl Rtnl {
             .ifindex)
     }
 
-    /// What the kernel says of the link `ifindex`.
+    /// The kernel's data about the link `ifindex`.
     pub fn link(&self, ifindex: u32) -> io::Result<LinkInfo> {
         let step = format!("read link {ifindex}");
         self.link_where(&step, |handle| handle.link().get().match_index(ifindex))
@@ -232,7 +232,7 @@ impl Rtnl {
         )
     }
 
-    /// [`Rtnl::add_route`] with what else a route can say.
+    /// [`Rtnl::add_route`] with further attributes of a route.
     pub fn add_route_with(
         &self,
         destination: IpAddr,
@@ -281,7 +281,7 @@ impl Rtnl {
     }
 }
 
-/// What a route can say beside where it leads.
+/// Attributes of a route beside its destination.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RouteOptions {
     /// The congestion control of connections over the route ("cubic"): unlike

@@ -4,7 +4,7 @@
 //! The file is mapped: writing a record is a copy in memory, and what was written is
 //! there for a successor even after SIGKILL (not after a loss of power: it belongs on
 //! a tmpfs such as `/run`). A record may be torn when the writer died in the middle
-//! of it; who reads them has to tell.
+//! of it; the reader has to distinguish them.
 //!
 //! The file is locked while it is open, so that two daemons cannot share it. All its
 //! space is reserved before it is mapped: a write to a mapping that finds no space ends
@@ -41,7 +41,7 @@ pub struct StateFile<const N: usize> {
 pub enum Opened<const N: usize> {
     /// The file is ready; what a predecessor left is in it.
     Ready(StateFile<N>),
-    /// The file system has no space for the file. The file is empty now, so that nobody
+    /// The file system has no space for the file. The file is empty now, so that no reader
     /// takes old records for new ones.
     NoSpace {
         /// The kernel's error.
@@ -102,7 +102,7 @@ impl<const N: usize> StateFile<N> {
 
     fn map(file: File, bytes: usize, slots: usize) -> io::Result<Self> {
         // SAFETY: a fresh mapping at an address that the kernel chooses, of a file that
-        // is as long and that nobody shortens: it is locked, belongs to us, and only we
+        // is as long and that no process shortens: it is locked, belongs to us, and only we
         // resize it.
         let address = unsafe {
             libc::mmap(
@@ -208,7 +208,7 @@ impl<const N: usize> Content<N> {
         let records = if has_header {
             slots(&octets[HEADER_BYTES..])
         } else if octets.starts_with(MAGIC) {
-            // Of a version with other records: nobody here can read them.
+            // A version with other records: they cannot be read here.
             Vec::new()
         } else {
             let records = slots(&octets);

@@ -5,7 +5,7 @@
 use std::ffi::c_int;
 use std::io;
 
-/// The error of a call that answered `result`: negative means that `errno` says why.
+/// The error of a call that answered `result`: negative means that `errno` has the reason.
 pub(crate) fn check(result: c_int) -> io::Result<()> {
     if result < 0 {
         Err(io::Error::last_os_error())

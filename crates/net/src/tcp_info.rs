@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the kernel tells of a TCP connection to the one that holds its socket.
+//! The kernel's data about a TCP connection, for the owner of its socket.
 //!
 //! Source: `struct tcp_info` in `include/uapi/linux/tcp.h`, which only ever grows at its
 //! end; tcp(7).
@@ -12,7 +12,7 @@ const ASKED_BYTES: usize = 236;
 /// `TCP_INFINITE_SSTHRESH` (`include/net/tcp.h`).
 const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
 
-/// A connection at one point in time. What the kernel is too old to tell is 0.
+/// A connection at one point in time. A value that the kernel is too old for is 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpInfo {
     /// Payload of a full segment that it sends, bytes.
@@ -25,9 +25,9 @@ pub struct TcpInfo {
     pub snd_wnd: u32,
     /// Bytes acknowledged; the SYN counts where this end sent the first one.
     pub bytes_acked: u64,
-    /// Bytes sent, those sent again too (Linux 4.19).
+    /// Bytes sent, retransmissions too (Linux 4.19).
     pub bytes_sent: u64,
-    /// Bytes sent again (Linux 4.19).
+    /// Bytes retransmitted (Linux 4.19).
     pub bytes_retrans: u64,
 }
 
@@ -86,7 +86,7 @@ mod tests {
     use std::net::{Shutdown, TcpListener, TcpStream};
 
     #[test]
-    fn a_connection_over_loopback_tells_what_it_sent_and_got_acknowledged() {
+    fn a_connection_over_loopback_counts_what_it_sent_and_got_acknowledged() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut from = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (mut to, _) = listener.accept().unwrap();
@@ -94,7 +94,7 @@ mod tests {
         from.shutdown(Shutdown::Write).unwrap();
         let mut read = Vec::new();
         to.read_to_end(&mut read).unwrap();
-        // Its FIN says that all it was sent before has arrived.
+        // Its FIN shows that all data before has arrived.
         drop(to);
         assert_eq!(from.read(&mut [0; 1]).unwrap(), 0);
         let info = TcpInfo::of(&from).unwrap();

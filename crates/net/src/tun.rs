@@ -88,7 +88,7 @@ impl Tun {
     /// Creates a device in the calling thread's network namespace.
     ///
     /// Errors: the name is too long or taken, `/dev/net/tun` is missing, or
-    /// `CAP_NET_ADMIN` is; the message says which step failed.
+    /// `CAP_NET_ADMIN` is; the message names the step that failed.
     pub fn create(options: &TunOptions) -> io::Result<Self> {
         let file = File::options()
             .read(true)
@@ -222,7 +222,7 @@ pub(crate) fn interface_ioctl(call: c_ulong, request: &mut libc::ifreq) -> io::R
     // SAFETY: socket takes no pointers.
     let raw = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
     check(raw)?;
-    // SAFETY: raw was just opened and is owned by nobody else.
+    // SAFETY: raw was just opened and has no other owner.
     let socket = unsafe { OwnedFd::from_raw_fd(raw) };
     // SAFETY: the SIOC[GS]IF... calls read and write one ifreq, which outlives the call.
     check(unsafe { libc::ioctl(socket.as_raw_fd(), call, std::ptr::from_mut(request)) })

@@ -38,11 +38,11 @@ struct Topology {
     fh: Arc<NetNs>,
     gw: Arc<NetNs>,
     mh: Arc<NetNs>,
-    /// Carries packets between the TUN devices.
+    /// Moves packets between the TUN devices.
     _pump: Option<Background<()>>,
 }
 
-/// A thread that runs until it is told to stop.
+/// A thread that runs until it is stopped.
 struct Background<T> {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<T>>,
@@ -198,7 +198,7 @@ fn pump(gw: &NetNs, mh: &NetNs) -> Background<()> {
 }
 
 /// Attaches to the router and gives back all that is taken, until it is stopped; then
-/// it leaves in good order and says what was counted.
+/// it leaves in good order and reports its counters.
 fn empty_gateway(topology: &Topology, mode: AttachMode) -> Background<CounterValues> {
     empty_gateway_with(topology, mode, None)
 }
@@ -286,12 +286,12 @@ fn count(counters: &CounterValues, name: &str) -> u64 {
 }
 
 fn assert_all_given_back(counters: &CounterValues) {
-    for way in ["downlink", "uplink"] {
-        let taken = count(counters, &format!("taken_{way}"));
+    for direction in ["downlink", "uplink"] {
+        let taken = count(counters, &format!("taken_{direction}"));
         assert!(taken > 10, "{counters:?}");
         assert_eq!(
             taken,
-            count(counters, &format!("given_{way}")),
+            count(counters, &format!("given_{direction}")),
             "{counters:?}"
         );
     }
@@ -606,7 +606,7 @@ fn what_has_the_dscp_gets_the_priority_of_interactive_traffic_unless_the_router_
     let counts = |ahead_dscp, fh| {
         let gateway = empty_gateway_with(&topology, AttachMode::Auto, ahead_dscp);
         let taps = [INTERACTIVE, CLASS];
-        let taps = taps.map(|its| topology.gw.run(|| MarkTap::of_priority(its)).unwrap());
+        let taps = taps.map(|priority| topology.gw.run(|| MarkTap::of_priority(priority)).unwrap());
         exchange(topology.connect(fh), 1 << 20);
         assert_all_given_back(&gateway.finish());
         taps.map(|tap| tap.count())

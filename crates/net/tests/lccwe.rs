@@ -28,7 +28,7 @@ use holdfast_net::rtnl::Rtnl;
 use holdfast_net::tcp_info::TcpInfo;
 use holdfast_net::tun::{LayerKind, Tun, TunOptions};
 
-/// An emulated processor is slow: what takes so long does not come.
+/// An emulated processor is slow: a longer wait has failed.
 const WAIT_MAX: Duration = Duration::from_secs(180);
 const DELAY: Duration = Duration::from_millis(30);
 const PACKETS_MAX: usize = 200;
@@ -93,8 +93,8 @@ impl World {
         });
         let ifindex = ends[0].ifindex();
         let shared = Arc::new(Shared::default());
-        let its = Arc::clone(&shared);
-        let link = Some(thread::spawn(move || carry(&ends, &its)));
+        let state = Arc::clone(&shared);
+        let link = Some(thread::spawn(move || carry(&ends, &state)));
         Self {
             mh,
             fh,
@@ -120,7 +120,7 @@ impl World {
         [stream, accepted]
     }
 
-    /// A transfer by `name` that goes on until it is finished, of which a megabyte has arrived.
+    /// A transfer by `name` that goes on until it is finished, after its first megabyte.
     fn transfer(&self, name: &str) -> Transfer {
         let [stream, accepted] = self.connect(name);
         let socket = stream.try_clone().unwrap();
@@ -138,7 +138,7 @@ impl World {
         }
     }
 
-    /// An outage, of which `control` hears, until `is_enough`.
+    /// An outage, reported to `control`, until `is_enough`.
     fn hand_off(&self, control: &CongestionControl, what: &str, is_enough: impl FnMut() -> bool) {
         self.set_down(true);
         let started = || control.handoff_started(self.ifindex);
@@ -179,7 +179,7 @@ impl Transfer {
     }
 }
 
-/// Writes, and says how much, until it is told to stop.
+/// Writes, and returns how much, until it is stopped.
 fn write_until(mut stream: TcpStream, stop: &AtomicBool) -> u64 {
     let (mut content, mut part, mut sent) = (Content::new(), vec![0; PART_BYTES], 0);
     while !stop.load(Ordering::Relaxed) {
@@ -191,7 +191,7 @@ fn write_until(mut stream: TcpStream, stop: &AtomicBool) -> u64 {
     sent
 }
 
-/// Reads to the end, and says how much; all must be what was written.
+/// Reads to the end, and returns how much; all must be what was written.
 fn read_all(mut stream: TcpStream, received: &AtomicU64) -> u64 {
     let (mut content, mut part, mut all) = (Content::new(), vec![0; PART_BYTES], 0);
     let mut expected = vec![0; PART_BYTES];
@@ -222,7 +222,7 @@ impl Drop for World {
     }
 }
 
-/// Carries packets with a delay, until it is told to stop.
+/// Moves packets with a delay, until it is stopped.
 fn carry(ends: &[Tun; 2], shared: &Shared) {
     let mut ways: [VecDeque<(Instant, Vec<u8>)>; 2] = Default::default();
     let mut frame = vec![0; 70_000];
@@ -276,7 +276,7 @@ impl Content {
 
 /// What the kernel's program did is what `holdfast_core` makes of the same numbers.
 fn check(event: &Event) {
-    let its = Parameters::PUBLISHED;
+    let parameters = Parameters::PUBLISHED;
     if event.kind == EventKind::Extrapolated {
         let length_us = event.handoff_finish_us - event.handoff_start_us;
         let window = Window {
@@ -293,7 +293,9 @@ fn check(event: &Event) {
         let came = (event.cwnd_after, event.counted_after);
         let grown = either.map(|passes| grow(window, passes));
         assert!(
-            grown.iter().any(|its| (its.cwnd, its.counted) == came),
+            grown
+                .iter()
+                .any(|window| (window.cwnd, window.counted) == came),
             "{event:?}"
         );
         return;
@@ -317,7 +319,7 @@ fn check(event: &Event) {
         event.alpha_before,
         value_us,
         event.srtt_us,
-        its.history_weight,
+        parameters.history_weight,
     );
     // In the ambiguous period it stays.
     assert!(
@@ -364,8 +366,8 @@ fn a_handoff_in_a_transfer_leaves_the_window_and_the_bytes_as_they_were() {
 }
 
 #[test]
-fn a_socket_whose_owner_has_gone_hears_of_handoffs_from_the_next_one() {
-    if !available_or_skip("a_socket_whose_owner_has_gone_hears_of_handoffs_from_the_next_one") {
+fn a_socket_whose_owner_has_ended_gets_handoffs_from_the_next_one() {
+    if !available_or_skip("a_socket_whose_owner_has_ended_gets_handoffs_from_the_next_one") {
         return;
     }
     let world = World::new();
@@ -377,7 +379,7 @@ fn a_socket_whose_owner_has_gone_hears_of_handoffs_from_the_next_one() {
     let info = || TcpInfo::of(&transfer.socket).unwrap();
     let before = info();
     let mut window = 0;
-    world.hand_off(&next, "two segments sent again", || {
+    world.hand_off(&next, "two retransmitted segments", || {
         let now = info();
         window = now.snd_cwnd;
         now.bytes_retrans >= before.bytes_retrans + 2 * u64::from(before.snd_mss)
@@ -388,8 +390,8 @@ fn a_socket_whose_owner_has_gone_hears_of_handoffs_from_the_next_one() {
 }
 
 #[test]
-fn a_handoff_that_nobody_ends_is_none_after_a_minute() {
-    if !available_or_skip("a_handoff_that_nobody_ends_is_none_after_a_minute") {
+fn a_handoff_without_an_end_is_over_after_a_minute() {
+    if !available_or_skip("a_handoff_without_an_end_is_over_after_a_minute") {
         return;
     }
     let world = World::new();
@@ -400,8 +402,8 @@ fn a_handoff_that_nobody_ends_is_none_after_a_minute() {
     });
     let transfer = world.transfer(&name);
     let began = lccwe::now().checked_sub(Duration::from_secs(61)).unwrap();
-    let told = || control.set_handoff(world.ifindex, began.as_nanos() as u64, u64::MAX);
-    world.mh.run(told).unwrap().unwrap();
+    let begin = || control.set_handoff(world.ifindex, began.as_nanos() as u64, u64::MAX);
+    world.mh.run(begin).unwrap().unwrap();
     world.set_down(true);
     control.events().unwrap();
     let mut events = Vec::new();
@@ -458,7 +460,7 @@ fn the_window_makes_up_for_a_short_handoff_at_its_end() {
 /// What the child process of the next test does.
 fn register_and_wait(name: &str) {
     let control = CongestionControl::register(name).unwrap();
-    // Until it is killed, or its parent has gone.
+    // Until it is killed, or its parent has ended.
     let _ = std::io::stdin().read(&mut [0; 1]);
     drop(control);
 }

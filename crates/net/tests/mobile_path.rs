@@ -178,7 +178,7 @@ fn a_download_is_noted_closed_and_opened_again_by_a_made_ack() {
             let interface = download.path().interface();
             let sender = download.mh.run(|| AckSender::open(interface)).unwrap();
             let sender = sender.unwrap();
-            // In the worst case the FH has just asked and asks again after some seconds.
+            // In the worst case the FH has just probed and probes again after some seconds.
             let opened = Instant::now();
             sender.send(&download.noted(), MadeAck::Last, 3).unwrap();
             download.await_more("it goes on");
@@ -189,8 +189,8 @@ fn a_download_is_noted_closed_and_opened_again_by_a_made_ack() {
 }
 
 #[test]
-fn a_deadline_that_nobody_puts_off_opens_what_another_process_has_closed() {
-    let test = "a_deadline_that_nobody_puts_off_opens_what_another_process_has_closed";
+fn a_deadline_that_is_not_renewed_opens_what_another_process_has_closed() {
+    let test = "a_deadline_that_is_not_renewed_opens_what_another_process_has_closed";
     if !available_or_skip(test) {
         return;
     }
@@ -203,14 +203,17 @@ fn a_deadline_that_nobody_puts_off_opens_what_another_process_has_closed() {
         let maps = FlowMaps::inherited(&lent, download.path().interface()).unwrap();
         download.close(&maps, Duration::from_millis(900));
         assert_eq!(maps.closed_flows().unwrap().len(), 1);
-        // The FH asks, and the MH's own window goes out.
+        // The FH probes, and the MH's own window leaves.
         download.await_more("it goes on by itself");
     }
 }
 
-/// What the child process of the next test does: the descriptors are as its parent said.
-fn read_inherited(said: &str) {
-    let numbers: Vec<i32> = said.split(' ').map(|word| word.parse().unwrap()).collect();
+/// The child process of the next test: the descriptors are in `numbers`.
+fn read_inherited(numbers: &str) {
+    let numbers: Vec<i32> = numbers
+        .split(' ')
+        .map(|word| word.parse().unwrap())
+        .collect();
     let lent = lent_from(numbers.try_into().unwrap());
     let interface = Interface::query("link").unwrap();
     let maps = FlowMaps::inherited(&lent, &interface).unwrap();
@@ -230,8 +233,8 @@ const fn lent_from([flows, closed, control, reserves, woken]: [i32; 5]) -> LentM
 #[test]
 fn a_process_that_is_started_with_the_maps_reads_them_and_no_other_does() {
     let test = "a_process_that_is_started_with_the_maps_reads_them_and_no_other_does";
-    if let Ok(said) = std::env::var(CHILD_ENV) {
-        return read_inherited(&said);
+    if let Ok(numbers) = std::env::var(CHILD_ENV) {
+        return read_inherited(&numbers);
     }
     if !available_or_skip(test) {
         return;
@@ -256,10 +259,10 @@ fn a_process_that_is_started_with_the_maps_reads_them_and_no_other_does() {
             lent.reserves,
             lent.woken,
         ];
-        let said = numbers.map(|number| number.to_string()).join(" ");
+        let text = numbers.map(|number| number.to_string()).join(" ");
         command
             .args(["--exact", "--nocapture", test])
-            .env(CHILD_ENV, said);
+            .env(CHILD_ENV, text);
         let output = command.output().unwrap();
         let printed = String::from_utf8_lossy(&output.stdout);
         let has_read = printed.contains("inherited 1 flows");
@@ -293,7 +296,7 @@ fn nothing_stays_on_the_interface() {
         let download = Download::new(mode, false);
         let ids = download.path().maps().ids().unwrap();
         drop(download);
-        // The kernel frees programs and maps a moment after the last reference is gone.
+        // The kernel frees programs and maps a moment after the last reference.
         await_that("the maps are gone", || {
             let mut ids = ids.iter();
             ids.all(|id| MapHandle::from_map_id(*id).is_err())

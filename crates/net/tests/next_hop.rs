@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The window is closed. Then the router takes another address, nothing goes down any more, so that
-//! the MH has nothing to answer, and one ACK is made that opens the window: the FH hears of it
+//! the MH has nothing to answer, and one ACK is made that opens the window: the FH receives it
 //! only if it goes to that address.
 #![allow(missing_docs, reason = "a test")]
 
@@ -128,20 +128,20 @@ impl World {
     fn ip(&self, ns: &NetNs, args: &[&str]) {
         let family = if self.is_v6 { "-6" } else { "-4" };
         let output = ns.command("ip").arg(family).args(args).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "ip {args:?}: {said}");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "ip {args:?}: {errors}");
     }
 
     /// Whether the MH has an address of the link layer for its router.
     fn knows_router(&self) -> bool {
         let router = address(self.is_v6, 2, 1).to_string();
         let mut command = self.mh.command("ip");
-        let said = command
+        let output = command
             .args(["neigh", "show", &router])
             .output()
             .unwrap()
             .stdout;
-        String::from_utf8_lossy(&said).contains("lladdr")
+        String::from_utf8_lossy(&output).contains("lladdr")
     }
 
     /// Nothing goes down to the flow's end any more.
@@ -292,7 +292,7 @@ fn an_opening_ack_arrives(is_v6: bool, with_outage: bool, is_forwarded: bool) {
     let (sender, noted) = closed_and_silent(&world, &download);
     // What is still on its way.
     let mut quiet = (noted.flow.rcv_nxt, Instant::now());
-    await_that("the MH says nothing any more", || {
+    await_that("the MH sends nothing any more", || {
         let newest = download.noted().flow.rcv_nxt;
         if newest != quiet.0 {
             quiet = (newest, Instant::now());
@@ -300,10 +300,10 @@ fn an_opening_ack_arrives(is_v6: bool, with_outage: bool, is_forwarded: bool) {
         quiet.1.elapsed() > Duration::from_millis(200)
     });
     world.change_router(with_outage);
-    assert_eq!(download.window(), 0, "nobody has opened it");
+    assert_eq!(download.window(), 0, "it was not opened");
     let begun = Instant::now();
     sender.send(&download.noted(), MadeAck::Last, 1).unwrap();
-    await_that("the FH hears of the window", || download.window() > 0);
+    await_that("the FH receives the window", || download.window() > 0);
     println!(
         "IPv6: {is_v6}, outage: {with_outage}, forwarded: {is_forwarded}: {:?}",
         begun.elapsed()
@@ -321,10 +321,10 @@ fn come_to_router(world: &World) -> u64 {
 }
 
 #[test]
-fn whoever_makes_acks_and_leaves_leaves_none_of_them_unsent() {
+fn a_process_that_makes_acks_and_ends_leaves_none_of_them_unsent() {
     /// Three times what leaves at once.
     const ACKS: u8 = 100;
-    if !available_or_skip("whoever_makes_acks_and_leaves_leaves_none_of_them_unsent") {
+    if !available_or_skip("a_process_that_makes_acks_and_ends_leaves_none_of_them_unsent") {
         return;
     }
     let world = World::new(false);

@@ -24,7 +24,7 @@ pub(crate) fn for_each_entry<const KEY: usize, const VALUE: usize>(
     for_each_entry_of(map, BATCH, each)
 }
 
-/// The same, with room for so many entries at first.
+/// The same, with room for this many entries at first.
 pub(crate) fn for_each_entry_of<const KEY: usize, const VALUE: usize>(
     map: &MapHandle,
     room: usize,

@@ -81,10 +81,10 @@ struct EthtoolValue {
     data: u32,
 }
 
-/// Whether the interface is up and has a carrier at this moment. What netlink tells of it may
+/// Whether the interface is up and has a carrier at this moment. Netlink's value may
 /// be a second old: the kernel gathers changes of the carrier (`linkwatch`).
 ///
-/// Errors: no such interface, or its driver does not say.
+/// Errors: no such interface, or its driver does not report it.
 pub fn has_carrier(name: &str) -> io::Result<bool> {
     let mut value = EthtoolValue {
         cmd: ETHTOOL_GLINK,
@@ -97,7 +97,7 @@ pub fn has_carrier(name: &str) -> io::Result<bool> {
 }
 
 /// How many TCX programs others have attached to an interface, by way; empty where the
-/// kernel cannot say.
+/// kernel does not report it.
 pub fn tcx_program_count(ifindex: u32) -> Vec<(&'static str, u32)> {
     let sides = [
         ("ingress", libbpf_sys::BPF_TCX_INGRESS),

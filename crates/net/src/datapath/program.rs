@@ -33,7 +33,7 @@ impl ProgramSettings {
     fn emit(&self) -> [u8; 32] {
         let mut octets = [0; 32];
         octets[..8].copy_from_slice(&self.heartbeat_max_age_ns.to_ne_bytes());
-        let words = [
+        let values = [
             self.wireless_ifindex,
             self.down_ifindex,
             self.up_ifindex,
@@ -41,8 +41,8 @@ impl ProgramSettings {
             OWN_MARK_BASE | (self.up_ifindex & 0xffff),
             self.ahead_dscp.map_or(NO_DSCP, u32::from),
         ];
-        for (to, word) in octets[8..].chunks_exact_mut(4).zip(words) {
-            to.copy_from_slice(&word.to_ne_bytes());
+        for (to, value) in octets[8..].chunks_exact_mut(4).zip(values) {
+            to.copy_from_slice(&value.to_ne_bytes());
         }
         octets
     }

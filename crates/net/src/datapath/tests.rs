@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The gateway's programs in the kernel's verifier and in BPF_PROG_RUN, on packets that somebody has
+//! The gateway's programs in the kernel's verifier and in BPF_PROG_RUN, on packets that were
 //! thought out.
 
 use libbpf_rs::{MapCore, MapFlags};
@@ -37,7 +37,7 @@ fn load(kind: LayerKind) -> Programs {
 
 fn beat(programs: &Programs, at_ns: u64) {
     let heartbeat = programs.map("heartbeat").unwrap();
-    SharedWords::map(&heartbeat).unwrap().store(0, at_ns);
+    SharedValues::map(&heartbeat).unwrap().store(0, at_ns);
 }
 
 fn counted(programs: &Programs, name: &str) -> u64 {
@@ -75,21 +75,21 @@ fn run_all(programs: &Programs, lives: bool) {
     for downlink in [true, false] {
         for (number, frame) in hostile::frames(downlink).iter().enumerate() {
             for program in ALL {
-                let of = format!("{program}, seed {}, {number}: {frame:02x?}", hostile::SEED);
+                let case = format!("{program}, seed {}, {number}: {frame:02x?}", hostile::SEED);
                 // The test facility itself refuses some that are short.
                 let Ok((answer, left, _)) = run_once(programs, program, frame, 1) else {
-                    assert!(frame.len() < 60, "{of}");
+                    assert!(frame.len() < 60, "{case}");
                     continue;
                 };
-                assert_eq!(&left, frame, "{of}");
+                assert_eq!(&left, frame, "{case}");
                 let gives = program.starts_with("give");
                 let expected = if gives {
                     &[REDIRECT][..]
                 } else {
                     &[NEXT, REDIRECT]
                 };
-                assert!(expected.contains(&answer), "{answer}, {of}");
-                assert!(gives || lives || answer == NEXT, "{of}");
+                assert!(expected.contains(&answer), "{answer}, {case}");
+                assert!(gives || lives || answer == NEXT, "{case}");
             }
         }
     }

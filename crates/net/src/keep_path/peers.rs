@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use holdfast_core::keep::{Answers, Mode, PacketFlow, PeerId};
 
-use crate::bpf::{Programs, SharedWords};
+use crate::bpf::{Programs, SharedValues};
 
 /// `struct peer` of `bpf/keep.bpf.c`: its length, and its fields by their numbers among its
-/// words of 32 or 64 bits.
+/// values of 32 or 64 bits.
 const PEER_BYTES: usize = 192;
 const ADDRESS: usize = 0;
 const MODE: usize = 4;
@@ -19,7 +19,7 @@ const TAKEN: usize = 5;
 const DONE: usize = 6;
 const ANNOUNCED: usize = 7;
 const IGNORES_SILENCE: usize = 8;
-pub(super) const ASKED_NS: usize = 8;
+pub(super) const WAITED_NS: usize = 8;
 pub(super) const SEEN_NS: usize = 16;
 const SEEN: usize = 34;
 const GAP_NS: usize = 35;
@@ -30,7 +30,7 @@ const BUCKET: usize = 4;
 const ANSWERED_MAX: usize = 65_536;
 /// `struct answer`.
 const ANSWER_BYTES: usize = 16;
-/// A flow with a packet of the peer in so many seconds is two-way.
+/// A flow with a packet of the peer in this many seconds is two-way.
 const TWO_WAY_S: u16 = 64;
 const SILENCE_MIN: Duration = Duration::from_millis(50);
 const GAP_INITIAL_NS: u32 = 100_000_000;
@@ -51,8 +51,8 @@ pub enum Peers {
 /// The tables.
 #[derive(Debug)]
 pub struct PeerTable {
-    peers: SharedWords,
-    answered: SharedWords,
+    peers: SharedValues,
+    answered: SharedValues,
     seed: u64,
     kind: Peers,
 }
@@ -60,8 +60,8 @@ pub struct PeerTable {
 impl PeerTable {
     pub(super) fn map(programs: &Programs, seed: u64, kind: Peers) -> io::Result<Self> {
         let table = Self {
-            peers: SharedWords::map_bytes(&programs.map("peers")?, PEERS_MAX * PEER_BYTES)?,
-            answered: SharedWords::map_bytes(
+            peers: SharedValues::map_bytes(&programs.map("peers")?, PEERS_MAX * PEER_BYTES)?,
+            answered: SharedValues::map_bytes(
                 &programs.map("answered")?,
                 ANSWERED_MAX * ANSWER_BYTES,
             )?,
@@ -88,31 +88,31 @@ impl PeerTable {
         if self.kind == Peers::WholeLink {
             return Some(PeerId(0));
         }
-        let words = words_of(address);
-        self.bucket(words)
-            .find(|peer| self.address_words(*peer) == words)
+        let parts = parts_of(address);
+        self.bucket(parts)
+            .find(|peer| self.address_parts(*peer) == parts)
     }
 
     fn bucket(&self, address: [u64; 2]) -> impl Iterator<Item = PeerId> + use<> {
         let hash = hash_of_peer(self.seed, address) as usize;
         let first = (hash & (PEERS_MAX / BUCKET - 1)) * BUCKET;
-        (first..first + BUCKET).map(|place| PeerId(place as u32))
+        (first..first + BUCKET).map(|index| PeerId(index as u32))
     }
 
-    fn address_words(&self, peer: PeerId) -> [u64; 2] {
+    fn address_parts(&self, peer: PeerId) -> [u64; 2] {
         [ADDRESS, ADDRESS + 1].map(|field| self.word(peer, field).load(Relaxed))
     }
 
-    /// The same, and follows it from now on if there is room: one that nobody has seen yet.
+    /// The same, and follows it from now on if there is room: one that was not seen yet.
     pub fn find_or_enter(&self, address: IpAddr) -> Option<PeerId> {
         if let Some(found) = self.find(address) {
             return Some(found);
         }
-        let words = words_of(address);
-        let free = self.bucket(words).find(|peer| {
-            self.address_words(*peer) == [0; 2] && self.swap_mode(*peer, MODE_PASS, MODE_NEW)
+        let parts = parts_of(address);
+        let free = self.bucket(parts).find(|peer| {
+            self.address_parts(*peer) == [0; 2] && self.swap_mode(*peer, MODE_PASS, MODE_NEW)
         })?;
-        for (field, word) in words.into_iter().enumerate() {
+        for (field, word) in parts.into_iter().enumerate() {
             self.word(free, ADDRESS + field).store(word, Relaxed);
         }
         self.half(free, GAP_NS).store(GAP_INITIAL_NS, Relaxed);
@@ -127,8 +127,8 @@ impl PeerTable {
 
     /// The address of a peer; none for a whole link.
     pub fn address(&self, peer: PeerId) -> Option<IpAddr> {
-        let words = self.address_words(peer);
-        (words != [0; 2]).then(|| address_of(words))
+        let parts = self.address_parts(peer);
+        (parts != [0; 2]).then(|| address_of(parts))
     }
 
     /// All peers that are followed.
@@ -137,7 +137,7 @@ impl PeerTable {
             Peers::WholeLink => vec![PeerId(0)],
             Peers::ByAddress => (0..PEERS_MAX as u32)
                 .map(PeerId)
-                .filter(|peer| self.address_words(*peer) != [0; 2])
+                .filter(|peer| self.address_parts(*peer) != [0; 2])
                 .collect(),
         }
     }
@@ -164,7 +164,7 @@ impl PeerTable {
         self.half(peer, MODE).load(Acquire) == MODE_DRAIN
     }
 
-    /// So many packets for the peer that were taken are finished.
+    /// This many packets for the peer that were taken are finished.
     pub fn finish(&self, peer: PeerId, packets: u32) {
         // Release: what they left behind is seen before.
         self.half(peer, DONE).fetch_add(packets, Release);
@@ -174,7 +174,7 @@ impl PeerTable {
     pub fn resume(&self, peer: PeerId) {
         let taken = self.half(peer, TAKEN).load(Acquire);
         self.half(peer, DONE).store(taken, Relaxed);
-        self.word(peer, ASKED_NS).store(0, Relaxed);
+        self.word(peer, WAITED_NS).store(0, Relaxed);
         self.swap_mode(peer, MODE_DRAIN, MODE_PASS);
     }
 
@@ -202,18 +202,18 @@ impl PeerTable {
         self.half(peer, IGNORES_SILENCE).store(1, Relaxed);
     }
 
-    /// When the peer was seen last and asked first since, CLOCK_MONOTONIC in nanoseconds.
-    pub fn seen_and_asked_ns(&self, peer: PeerId) -> (u64, u64) {
+    /// When the peer was seen last and first needed to answer since, CLOCK_MONOTONIC in nanoseconds.
+    pub fn seen_and_waited_for_ns(&self, peer: PeerId) -> (u64, u64) {
         let at = |field| self.word(peer, field).load(Relaxed);
-        (at(SEEN_NS), at(ASKED_NS))
+        (at(SEEN_NS), at(WAITED_NS))
     }
 
-    /// How much was seen of the flow's other way in the last minute; `now_ns` by CLOCK_MONOTONIC.
+    /// Packets of the flow's other direction in the last minute; `now_ns` by CLOCK_MONOTONIC.
     pub fn answers(&self, flow: &PacketFlow, now_ns: u64) -> Answers {
         let hash = hash_of_flow(self.seed, flow);
-        let place = (hash as usize & (ANSWERED_MAX - 1)) * (ANSWER_BYTES / 4);
+        let index = (hash as usize & (ANSWERED_MAX - 1)) * (ANSWER_BYTES / 4);
         let [tag, seconds, packets] =
-            [0, 1, 2].map(|field| self.answered.half_word(place + field).load(Relaxed));
+            [0, 1, 2].map(|field| self.answered.half_word(index + field).load(Relaxed));
         // As the kernel has two halves of a word in memory.
         let [a, b, c, d] = seconds.to_ne_bytes();
         let [seen_s, in_use_s] = [[a, b], [c, d]].map(u16::from_ne_bytes);
@@ -230,7 +230,7 @@ impl PeerTable {
 }
 
 /// An address as the programs have it: IPv4 as ::ffff:a.b.c.d.
-fn words_of(address: IpAddr) -> [u64; 2] {
+fn parts_of(address: IpAddr) -> [u64; 2] {
     let octets = match address {
         IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
         IpAddr::V6(v6) => v6.octets(),
@@ -239,10 +239,10 @@ fn words_of(address: IpAddr) -> [u64; 2] {
     [first, second].map(|half| u64::from_ne_bytes(half.try_into().expect("eight octets")))
 }
 
-fn address_of(words: [u64; 2]) -> IpAddr {
+fn address_of(parts: [u64; 2]) -> IpAddr {
     let mut octets = [0; 16];
-    octets[..8].copy_from_slice(&words[0].to_ne_bytes());
-    octets[8..].copy_from_slice(&words[1].to_ne_bytes());
+    octets[..8].copy_from_slice(&parts[0].to_ne_bytes());
+    octets[8..].copy_from_slice(&parts[1].to_ne_bytes());
     IpAddr::from(octets).to_canonical()
 }
 
@@ -257,7 +257,7 @@ fn hash_of_peer(seed: u64, address: [u64; 2]) -> u64 {
 
 /// The hash of a flow on its way to the peer, as the programs compute it for both ways.
 fn hash_of_flow(seed: u64, flow: &PacketFlow) -> u64 {
-    let [near, far] = [flow.destination, flow.source].map(words_of);
+    let [near, far] = [flow.destination, flow.source].map(parts_of);
     // The peer's port first, as in the header of its own packets.
     let ports = if PacketFlow::has_ports(flow.protocol) {
         u32::from_ne_bytes(flow.selector.rotate_left(16).to_be_bytes())

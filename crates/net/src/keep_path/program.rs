@@ -12,7 +12,7 @@ static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/keep.bpf.o"));
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ProgramSettings {
     pub(super) heartbeat_max_age_ns: u64,
-    /// Unpredictable, so that nobody chooses addresses that share a place.
+    /// Unpredictable, so that an attacker cannot choose addresses that share a bucket.
     pub(super) seed: u64,
     pub(super) link_ifindex: u32,
     pub(super) device_ifindex: u32,
@@ -31,14 +31,14 @@ impl ProgramSettings {
         let mut octets = [0; 32];
         octets[..8].copy_from_slice(&self.heartbeat_max_age_ns.to_ne_bytes());
         octets[8..16].copy_from_slice(&self.seed.to_ne_bytes());
-        let words = [
+        let values = [
             self.link_ifindex,
             self.device_ifindex,
             self.kind.header_bytes(),
             u32::from(self.whole_link),
         ];
-        for (to, word) in octets[16..].chunks_exact_mut(4).zip(words) {
-            to.copy_from_slice(&word.to_ne_bytes());
+        for (to, value) in octets[16..].chunks_exact_mut(4).zip(values) {
+            to.copy_from_slice(&value.to_ne_bytes());
         }
         octets
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use holdfast_core::keep::{Answers, Mode, PacketFlow};
 
-use super::peers::{ASKED_NS, SEEN_NS};
+use super::peers::{SEEN_NS, WAITED_NS};
 use super::*;
 use crate::bpf::{Programs, run_once};
 use crate::datapath::monotonic_ns;
@@ -46,7 +46,7 @@ impl Loaded {
 
     fn beat(&self, at_ns: u64) {
         let heartbeat = self.programs.map("heartbeat").unwrap();
-        SharedWords::map(&heartbeat).unwrap().store(0, at_ns);
+        SharedValues::map(&heartbeat).unwrap().store(0, at_ns);
     }
 
     fn run(&self, program: &str, packet: &[u8]) -> i32 {
@@ -119,7 +119,7 @@ fn the_programs_and_the_daemon_agree_on_peers_and_flows() {
             let answers = |at_ns| loaded.table.answers(&flow, at_ns);
             assert_eq!(answers(monotonic_ns()), Answers::None, "{flow:?}");
             assert_eq!(loaded.run("link_egress", &down), NEXT);
-            // The first packet of a peer gives it a place, the next is one of its flow's.
+            // The first packet of a peer gives it a slot, the next is one of its flow's.
             for _ in 0..2 {
                 assert_eq!(
                     loaded.run("link_ingress", &answer(ends, protocol, &PORTS)),
@@ -162,24 +162,24 @@ fn a_silent_peers_packets_are_taken_until_all_that_were_taken_are_finished() {
         let peer = loaded.table.find(ends[1]).unwrap();
         let second_ago = monotonic_ns() - 1_000_000_000;
         let seen_ago = |ago_ns| loaded.table.word(peer, SEEN_NS).store(ago_ns, Relaxed);
-        let asked_ago = |ago_ns| loaded.table.word(peer, ASKED_NS).store(ago_ns, Relaxed);
-        // Who is never answered asks nothing, however long the peer was not seen.
+        let waited_for = |ago_ns| loaded.table.word(peer, WAITED_NS).store(ago_ns, Relaxed);
+        // A peer that gets no packets is not waited for, however long it was not seen.
         seen_ago(second_ago - 1);
         for _ in 0..2 {
             assert_eq!(loaded.run("link_egress", &one_way), NEXT);
         }
-        assert_eq!(loaded.table.seen_and_asked_ns(peer).1, 0);
+        assert_eq!(loaded.table.seen_and_waited_for_ns(peer).1, 0);
         seen_ago(monotonic_ns() - 20_000_000);
         assert_eq!(loaded.run("link_egress", &down), NEXT);
-        let (seen, asked) = loaded.table.seen_and_asked_ns(peer);
-        assert!(asked > seen, "it is asked now");
+        let (seen, waited) = loaded.table.seen_and_waited_for_ns(peer);
+        assert!(waited > seen, "it is waited for now");
         assert_eq!(
             loaded.run("link_egress", &down),
             NEXT,
             "for too short a time"
         );
         seen_ago(second_ago - 1);
-        asked_ago(second_ago);
+        waited_for(second_ago);
         assert_eq!(loaded.run("link_egress", &down), REDIRECT);
         assert_eq!(
             loaded.run("link_egress", &one_way),
@@ -212,7 +212,7 @@ fn a_silent_peers_packets_are_taken_until_all_that_were_taken_are_finished() {
         loaded.table.resume(peer);
         assert_eq!(loaded.run("link_egress", &down), NEXT);
         // The first try after a pause may be the only one.
-        asked_ago(0);
+        waited_for(0);
         seen_ago(monotonic_ns() - 3_000_000_000);
         assert_eq!(loaded.run("link_egress", &one_way), NEXT);
         assert_eq!(loaded.run("link_egress", &down), REDIRECT);
@@ -288,8 +288,8 @@ fn hostile_packets_are_taken_or_passed_as_they_came() {
 }
 
 #[test]
-fn a_flood_of_new_peers_takes_no_place_from_one_that_is_seen() {
-    if !available_or_skip("a_flood_of_new_peers_takes_no_place_from_one_that_is_seen") {
+fn a_flood_of_new_peers_takes_no_slot_from_one_that_is_seen() {
+    if !available_or_skip("a_flood_of_new_peers_takes_no_slot_from_one_that_is_seen") {
         return;
     }
     let loaded = Loaded::new(Peers::ByAddress);
@@ -304,5 +304,5 @@ fn a_flood_of_new_peers_takes_no_place_from_one_that_is_seen() {
         }
     }
     assert_eq!(loaded.table.find(V4[1]), Some(mine));
-    assert!(loaded.counted("passed_no_place") > 0);
+    assert!(loaded.counted("passed_no_slot") > 0);
 }

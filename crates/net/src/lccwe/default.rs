@@ -160,16 +160,16 @@ fn load(name: &str) -> io::Result<Object> {
         if !map.name().to_string_lossy().ends_with(".rodata") {
             continue;
         }
-        if let Some(place) = map
+        if let Some(field) = map
             .initial_value_mut()
             .and_then(|value| value.get_mut(..NAME_BYTES))
         {
-            place.copy_from_slice(&padded(name));
+            field.copy_from_slice(&padded(name));
             is_named = true;
         }
     }
     if !is_named {
-        return Err(io::Error::other("BPF programs: no place for the name"));
+        return Err(io::Error::other("BPF programs: no field for the name"));
     }
     open.load().map_err(|error| bpf("load", &error))
 }

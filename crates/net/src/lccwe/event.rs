@@ -7,7 +7,7 @@
 pub enum EventKind {
     /// A timeout was judged.
     JudgedTimeout,
-    /// A loss that duplicate ACKs or SACK told was judged.
+    /// A loss found by duplicate ACKs or SACK was judged.
     JudgedDupAcks,
     /// The window made up for a handoff.
     Extrapolated,

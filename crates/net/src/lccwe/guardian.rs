@@ -47,7 +47,7 @@ impl Guardian {
         if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: both were just opened and are owned by nobody else.
+        // SAFETY: both were just opened and have no other owner.
         let [read, write] = ends.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
         let (read_fd, held_fd) = (read.as_raw_fd(), held.as_fd().as_raw_fd());
         // SAFETY: the child calls nothing but system calls, which is all that a child of a
@@ -109,7 +109,7 @@ unsafe fn guard(read_fd: c_int, held_fd: c_int, undo: Undo) -> ! {
     }
 }
 
-/// Writes `before` into the file, if it says `ours`.
+/// Writes `before` into the file, if it contains `ours`.
 ///
 /// # Safety
 /// Only in the child: `HELD` is its descriptor.
@@ -126,7 +126,7 @@ unsafe fn restore(ours: &[u8; NAME_BYTES], before: &[u8; NAME_BYTES]) {
     if found[..length(ours)] != ours[..length(ours)] {
         return;
     }
-    // What was before may have gone meanwhile: then Linux's own.
+    // The old one may not exist any more: then Linux's own.
     let candidates: [&[u8]; 3] = [&before[..length(before)], b"cubic", b"reno"];
     for name in candidates.into_iter().filter(|name| !name.is_empty()) {
         // SAFETY: the kernel reads at most the name's length.

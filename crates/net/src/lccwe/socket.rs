@@ -13,7 +13,7 @@ pub(super) fn net_cookie() -> io::Result<u64> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: fd was just opened and is owned by nobody else.
+    // SAFETY: fd was just opened and has no other owner.
     let socket = unsafe { OwnedFd::from_raw_fd(fd) };
     let mut cookie = 0_u64;
     let mut len = size_of::<u64>() as libc::socklen_t;

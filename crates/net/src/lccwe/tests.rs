@@ -31,8 +31,8 @@ fn is_available(name: &str) -> bool {
 }
 
 #[test]
-fn programs_calculate_as_the_vectors_say() {
-    if !available_or_skip("programs_calculate_as_the_vectors_say") {
+fn programs_calculate_as_in_the_vectors() {
+    if !available_or_skip("programs_calculate_as_in_the_vectors") {
         return;
     }
     let mut open = open(NAME).unwrap();
@@ -52,10 +52,10 @@ fn programs_calculate_as_the_vectors_say() {
         .unwrap();
     let mut checked = 0;
     for line in VECTORS.lines().filter(|line| !line.starts_with('#')) {
-        let mut words = line.split_whitespace();
-        let function = words.next().unwrap();
-        let number = FUNCTIONS.iter().position(|its| *its == function).unwrap();
-        let mut values: Vec<u64> = words.map(|word| word.parse().unwrap()).collect();
+        let mut fields = line.split_whitespace();
+        let function = fields.next().unwrap();
+        let number = FUNCTIONS.iter().position(|name| *name == function).unwrap();
+        let mut values: Vec<u64> = fields.map(|field| field.parse().unwrap()).collect();
         let results = if function == "grow" { 2 } else { 1 };
         let expected = values.split_off(values.len() - results);
         values.resize(4, 0);

@@ -15,22 +15,22 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use super::record;
 use super::{FOLLOWED, OWN_MARK_BASE};
-use crate::bpf::{AttachMode, Hook, HookSide, Programs, SharedWords};
+use crate::bpf::{AttachMode, Hook, HookSide, Programs, SharedValues};
 use crate::datapath::{Interface, VnetHdr, create_device, retry};
 use crate::frame::{BufferPool, Frame};
 use crate::tun::{Tun, VNET_HDR_BYTES};
 
 /// Flows that are followed at most; the map in the C source has room for one more, which comes
-/// before the one goes whose place it takes.
+/// before the one that it replaces is removed.
 pub const FOLLOWED_MAX: usize = 64;
 
-/// The device, and what the programs are told about it; one owner. Packets are redirected
+/// The device, and the programs' data about it; one owner. Packets are redirected
 /// only while [`Detour::beat`] was called within 200 ms; dropping it ends that first.
 #[derive(Debug)]
 pub struct Detour {
-    heartbeat: SharedWords,
+    heartbeat: SharedValues,
     _giving: Hook,
-    control: SharedWords,
+    control: SharedValues,
     followed: MapHandle,
     known: BTreeSet<FlowKey>,
     device: Tun,
@@ -51,9 +51,9 @@ impl Detour {
     pub(super) fn attach(programs: &Programs, device: Tun, mode: AttachMode) -> io::Result<Self> {
         let giving = programs.attach("give_up", device.ifindex(), HookSide::Ingress, mode)?;
         Ok(Self {
-            heartbeat: SharedWords::map(&programs.map("heartbeat")?)?,
+            heartbeat: SharedValues::map(&programs.map("heartbeat")?)?,
             _giving: giving,
-            control: SharedWords::map(&programs.map("control")?)?,
+            control: SharedValues::map(&programs.map("control")?)?,
             followed: programs.map("followed")?,
             known: BTreeSet::new(),
             link_header_bytes: device.kind().header_bytes() as usize,

@@ -36,7 +36,7 @@ impl FrameSocket {
         // SAFETY: socket takes no pointers.
         let raw = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
         check(raw).map_err(|error| at("packet socket", &error))?;
-        // SAFETY: raw was just opened and is owned by nobody else.
+        // SAFETY: raw was just opened and has no other owner.
         let socket = unsafe { OwnedFd::from_raw_fd(raw) };
         let frames = Self {
             socket,
@@ -123,13 +123,17 @@ mod tests {
             "ip link add link base name mv type macvlan mode vepa",
             "ip link set mv up",
         ] {
-            let (program, words) = line.split_once(' ').unwrap();
-            let output = ns.command(program).args(words.split(' ')).output().unwrap();
+            let (program, arguments) = line.split_once(' ').unwrap();
+            let output = ns
+                .command(program)
+                .args(arguments.split(' '))
+                .output()
+                .unwrap();
             let may_be_missing = line.contains("tbf") || line.contains("macvlan");
             if !output.status.success() {
                 assert!(may_be_missing, "{line}: {output:?}");
-                let said = String::from_utf8_lossy(&output.stderr);
-                println!("SKIPPED {test}: {line}: {said}");
+                let errors = String::from_utf8_lossy(&output.stderr);
+                println!("SKIPPED {test}: {line}: {errors}");
                 return;
             }
         }

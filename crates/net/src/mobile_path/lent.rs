@@ -32,8 +32,8 @@ pub struct LentMaps {
 }
 
 impl FlowMaps {
-    /// Lends these maps to the process that `command` starts, and to no other; say to it what
-    /// comes back.
+    /// Lends these maps to the process that `command` starts, and to no other; pass to it the
+    /// returned value.
     ///
     /// Errors: no more descriptors.
     pub fn lend(&self, command: &mut Command) -> io::Result<LentMaps> {
@@ -92,12 +92,12 @@ impl FlowMaps {
 /// neither.
 fn duplicate(number: i32) -> io::Result<OwnedFd> {
     // SAFETY: F_DUPFD_CLOEXEC takes no pointers, and of a number that is no descriptor the kernel
-    // says so.
+    // reports it.
     let fd = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, FD_MIN) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: fd was just opened and is owned by nobody else.
+    // SAFETY: fd was just opened and has no other owner.
     let own = unsafe { OwnedFd::from_raw_fd(fd) };
     // SAFETY: F_SETFD takes no pointers; it fails for what is no descriptor alone.
     unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) };

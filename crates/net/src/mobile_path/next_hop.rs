@@ -2,10 +2,10 @@
 //! Where made frames go if a flow's next hop has another address of the link layer than at its last
 //! segment: after an outage another router may answer for the same network.
 //!
-//! A frame goes to the address that was noted, at once. Then a thread asks the kernel for the route
+//! A frame goes to the address that was noted, at once. Then a thread queries the kernel for the route
 //! and its neighbour entry, as the MH's own next segment would. If the entry has another address, the
 //! frame goes there too. If it has none (the kernel forgets neighbours with the carrier), or an old
-//! one, the kernel is told to find out; and whoever answers, or announces itself, within some
+//! one, the kernel is ordered to resolve it; and each that answers, or announces itself, within some
 //! seconds gets the frame, if that is another one.
 //!
 //! Source: rtnetlink(7), `neigh_add` in `net/core/neighbour.c`.
@@ -37,13 +37,13 @@ type Mac = [u8; 6];
 ///
 /// Three for each flow that is served at one event, and one at its first repetition.
 const FRAMES_MAX: usize = 4 * FLOWS_SERVED_MAX;
-/// The thread's owner waits so long for what is due.
+/// The thread's owner waits this long for what is due.
 const LEAVES_WITHIN: Duration = Duration::from_millis(300);
-/// What the kernel said of a way is so for so long, or until it tells of a change.
-const SAID_FOR: Duration = Duration::from_millis(20);
-/// Ways kept for so long.
-const WAYS_MAX: usize = 64;
-/// If the thread fails it begins anew after so long, and twice as long each time...
+/// A route of the kernel is valid for this time, or until the kernel reports a change.
+const VALID_FOR: Duration = Duration::from_millis(20);
+/// Limit of routes in use.
+const ROUTES_MAX: usize = 64;
+/// If the thread fails it begins anew after this time, and twice as long each time...
 const AGAIN_MIN: Duration = Duration::from_secs(1);
 /// ... up to this.
 const AGAIN_MAX: Duration = Duration::from_secs(60);
@@ -110,8 +110,8 @@ impl Drop for NextHops {
     }
 }
 
-/// The thread's whole life: `follow` until that ends well, again if it fails. `rest` between is told
-/// why, and says whether there is anything left to do.
+/// The thread's whole life: `follow` until that ends well, again if it fails. `rest` between gets
+/// the reason, and returns whether there is anything left to do.
 fn keep<T>(
     mut follow: impl FnMut(&Receiver<T>) -> io::Result<()>,
     received: &Receiver<T>,
@@ -133,7 +133,7 @@ fn keep<T>(
     }
 }
 
-/// Made frames go to the noted addresses alone for so long.
+/// Made frames go to the noted addresses alone for this time.
 fn rest<T>(received: &Receiver<T>, error: &io::Error, length: Duration) -> bool {
     tracing::warn!(%error, "no other next hops for made ACKs; trying again in {length:?}");
     let end = Instant::now() + length;
@@ -147,11 +147,11 @@ fn rest<T>(received: &Receiver<T>, error: &io::Error, length: Duration) -> bool 
     }
 }
 
-/// The way to an FH, as the kernel said: the next hop, and what is known of it.
+/// The route to an FH, by the kernel: the next hop, and what is known of it.
 #[derive(Clone, Copy, Debug)]
-struct Way {
+struct Route {
     ends: [IpAddr; 2],
-    said_at: Instant,
+    queried_at: Instant,
     next_hop: Option<(IpAddr, Neighbour)>,
 }
 
@@ -161,18 +161,18 @@ struct Follower {
     changes: Changes,
     frames: Arc<FrameSocket>,
     /// The newest last.
-    ways: Vec<Way>,
+    routes: Vec<Route>,
     waiting: Waiting,
 }
 
 impl Follower {
     fn open(frames: &Arc<FrameSocket>) -> io::Result<Self> {
         Ok(Self {
-            // What changes from now on is heard of; what is so is asked for.
+            // Changes from now on are received; the present state is queried.
             changes: Changes::open()?,
             kernel: Kernel::open(frames.ifindex())?,
             frames: Arc::clone(frames),
-            ways: Vec::new(),
+            routes: Vec::new(),
             waiting: Waiting::new(),
         })
     }
@@ -226,7 +226,7 @@ impl Follower {
     }
 
     fn follow(&mut self, sent: Sent) {
-        let Some((next_hop, neighbour)) = self.way(sent.ends) else {
+        let Some((next_hop, neighbour)) = self.route(sent.ends) else {
             return;
         };
         if sent.may_be_late {
@@ -243,16 +243,17 @@ impl Follower {
             && *noted != mac
         {
             *noted = mac;
-            // The link may be down: whoever has made the frame knows.
+            // The link may be down: the maker of the frame knows.
             let _ = self.frames.send(&frame, is_v4);
         }
     }
 
-    fn way(&mut self, ends: [IpAddr; 2]) -> Option<(IpAddr, Neighbour)> {
+    fn route(&mut self, ends: [IpAddr; 2]) -> Option<(IpAddr, Neighbour)> {
         let now = Instant::now();
-        self.ways.retain(|way| way.said_at + SAID_FOR > now);
-        if let Some(way) = self.ways.iter().find(|way| way.ends == ends) {
-            return way.next_hop;
+        self.routes
+            .retain(|route| route.queried_at + VALID_FOR > now);
+        if let Some(route) = self.routes.iter().find(|route| route.ends == ends) {
+            return route.next_hop;
         }
         let next_hop = self.kernel.next_hop(ends).map(|address| {
             let neighbour = self.kernel.neighbour(address);
@@ -261,19 +262,19 @@ impl Follower {
             }
             (address, neighbour)
         });
-        if self.ways.len() == WAYS_MAX {
-            self.ways.remove(0);
+        if self.routes.len() == ROUTES_MAX {
+            self.routes.remove(0);
         }
-        self.ways.push(Way {
+        self.routes.push(Route {
             ends,
-            said_at: now,
+            queried_at: now,
             next_hop,
         });
         next_hop
     }
 
     fn note_change(&mut self, address: IpAddr, neighbour: Neighbour) {
-        self.ways.clear();
+        self.routes.clear();
         self.waiting.note_change(address, neighbour, Instant::now());
     }
 
@@ -293,7 +294,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_that_fails_says_why_and_begins_anew_until_it_ends_well() {
+    fn a_thread_that_fails_gives_the_reason_and_begins_anew_until_it_ends_well() {
         let (_sent, received) = channel::<()>();
         let mut begun = 0;
         let follow = |_: &Receiver<()>| {

@@ -22,7 +22,7 @@ pub(super) struct ProgramSettings {
     /// `wake`: a segment of each bulk download is left unacknowledged.
     pub(super) keeps_reserves: bool,
     /// The programs see by timers which flows pause. Without a compiler (JIT) the kernel takes
-    /// none: then somebody has to look.
+    /// none: then the caller has to check.
     pub(super) has_timers: bool,
     /// Another processor may see stores in another order than they were made in.
     pub(super) reorders_stores: bool,
@@ -41,19 +41,19 @@ pub(super) enum Reads {
     Quickly,
 }
 
-/// The programs' maps as somebody else has loaded them; none of the programs.
+/// The programs' maps as another process has loaded them; none of the programs.
 pub(super) fn of_maps(maps: &[(&str, BorrowedFd<'_>)]) -> io::Result<Programs> {
     Programs::of_maps(OBJECT, maps)
 }
 
 impl ProgramSettings {
     pub(super) fn load(&self) -> io::Result<Programs> {
-        let of = |is: bool| if is { self.flows_max } else { 1 };
+        let entries_if = |is: bool| if is { self.flows_max } else { 1 };
         let entries = [
             ("flows", self.flows_max),
-            ("closed", of(!self.keeps_reserves)),
-            ("reserves", of(self.keeps_reserves)),
-            ("woken", of(self.keeps_reserves)),
+            ("closed", entries_if(!self.keeps_reserves)),
+            ("reserves", entries_if(self.keeps_reserves)),
+            ("woken", entries_if(self.keeps_reserves)),
         ];
         Programs::load(OBJECT, &self.emit(), &entries)
     }
@@ -61,7 +61,7 @@ impl ProgramSettings {
     fn emit(&self) -> [u8; 40] {
         let mut octets = [0; 40];
         octets[..8].copy_from_slice(&self.heartbeat_max_age_ns.to_ne_bytes());
-        let words = [
+        let values = [
             self.kind.header_bytes(),
             self.mobile_ifindex,
             self.device_ifindex,
@@ -71,8 +71,8 @@ impl ProgramSettings {
             u32::from(self.reorders_stores),
             self.reads as u32,
         ];
-        for (to, word) in octets[8..].chunks_exact_mut(4).zip(words) {
-            to.copy_from_slice(&word.to_ne_bytes());
+        for (to, value) in octets[8..].chunks_exact_mut(4).zip(values) {
+            to.copy_from_slice(&value.to_ne_bytes());
         }
         octets
     }

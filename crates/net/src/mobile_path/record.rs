@@ -125,10 +125,10 @@ fn flow_key(octets: &[u8; KEY_BYTES], is_v6: bool) -> FlowKey {
     }
 }
 
-/// A reader of native words.
-struct Words<'a>(&'a [u8; VALUE_BYTES]);
+/// A reader of native values.
+struct Fields<'a>(&'a [u8; VALUE_BYTES]);
 
-impl Words<'_> {
+impl Fields<'_> {
     fn u16(&self, at: usize) -> u16 {
         u16::from_ne_bytes(*self.0[at..].first_chunk().unwrap_or(&[0; 2]))
     }
@@ -169,25 +169,25 @@ pub(super) enum Read {
 
 /// Reads a record.
 pub(super) fn read(key: &[u8; KEY_BYTES], value: &[u8; VALUE_BYTES], kind: LayerKind) -> Read {
-    let words = Words(value);
-    let facts = words.u32(FACTS);
+    let fields = Fields(value);
+    let facts = fields.u32(FACTS);
     if facts & FACT_OPEN == 0 {
         return Read::NotOpen;
     }
-    if words.u32(BEGUN) != words.u32(ENDED) {
+    if fields.u32(BEGUN) != fields.u32(ENDED) {
         return Read::Torn;
     }
     let timestamps = (facts & FACT_TIMESTAMPS != 0).then(|| Timestamps {
-        tsval: words.u32(TSVAL),
-        tsecr: words.u32(TSECR),
+        tsval: fields.u32(TSVAL),
+        tsecr: fields.u32(TSECR),
     });
-    let scale = words.u32(MH_SCALE);
+    let scale = fields.u32(MH_SCALE);
     let scale = (scale <= 14).then_some(scale as u8);
     let flow = HostFlow {
         key: flow_key(key, facts & FACT_V6 != 0),
-        snd_nxt: words.seq(SND_NXT),
-        rcv_nxt: words.seq(RCV_NXT),
-        window: words.u16(WINDOW),
+        snd_nxt: fields.seq(SND_NXT),
+        rcv_nxt: fields.seq(RCV_NXT),
+        window: fields.u16(WINDOW),
         window_shift: scale,
         timestamps,
         sack: sack(&words),
@@ -216,20 +216,20 @@ pub(super) fn read(key: &[u8; KEY_BYTES], value: &[u8; VALUE_BYTES], kind: Layer
 }
 
 /// The blocks of the ACK; none if those of another ACK stand there, for an ACK may leave them out.
-fn sack(words: &Words<'_>) -> SackBlocks {
+fn sack(fields: &Fields<'_>) -> SackBlocks {
     let mut sack = SackBlocks::default();
-    let turn = words.u32(BEGUN);
-    if words.u32(SACK_BEGUN) != turn || words.u32(SACK_ENDED) != turn {
+    let turn = fields.u32(BEGUN);
+    if fields.u32(SACK_BEGUN) != turn || fields.u32(SACK_ENDED) != turn {
         return sack;
     }
-    for block in 0..words.0[SACK_BLOCKS].min(4) as usize {
-        let edge = |at: usize| words.seq(SACK + 8 * block + at);
+    for block in 0..fields.0[SACK_BLOCKS].min(4) as usize {
+        let edge = |at: usize| fields.seq(SACK + 8 * block + at);
         sack.push(edge(0), edge(4));
     }
     sack
 }
 
-/// Whether two records that were read one after the other tell of one ACK: then nobody was writing
+/// Whether two records that were read one after the other are of one ACK: then no program was writing
 /// it, in whatever order the reading was done.
 pub(super) fn are_of_one_ack(first: &[u8; VALUE_BYTES], second: &[u8; VALUE_BYTES]) -> bool {
     OF_AN_ACK
@@ -243,7 +243,7 @@ pub(super) fn are_of_one_ack(first: &[u8; VALUE_BYTES], second: &[u8; VALUE_BYTE
 pub(super) fn without_times(value: &[u8; VALUE_BYTES]) -> [u8; VALUE_BYTES] {
     let mut settled = *value;
     for at in [TSVAL_TIMED_AT, SEQ_TIMED_AT, EGRESS_AT, INGRESS_AT, DATA_AT] {
-        let is_set = u64::from(Words(value).u64(at) != 0);
+        let is_set = u64::from(Fields(value).u64(at) != 0);
         settled[at..at + 8].copy_from_slice(&is_set.to_ne_bytes());
     }
     settled[RTT_AT..SRTT + 8].fill(0);
@@ -286,10 +286,7 @@ mod tests {
         assert!(are_of_one_ack(&whole, &whole) && !are_of_one_ack(&whole, &value));
         value[INGRESS_AT] = 1;
         value[ENDED] = 0;
-        assert!(
-            are_of_one_ack(&whole, &value),
-            "the way in is no part of it"
-        );
+        assert!(are_of_one_ack(&whole, &value), "ingress is no part of it");
     }
 
     #[test]

@@ -68,11 +68,11 @@ impl AckSender {
         let mut probe = noted.clone();
         probe.flow.snd_nxt = noted.fh_ack - 1;
         let header = made(&probe, MadeAck::Last).ok_or(io::ErrorKind::InvalidData)?;
-        // A late one would be answered in the place of a newer one.
+        // A late one would be answered instead of a newer one.
         self.send_frame(noted, header.as_bytes(), false)
     }
 
-    /// Says so often that the segment which the MH waits for could not be delivered (RFC 6069).
+    /// Reports this often that the segment which the MH waits for could not be delivered (RFC 6069).
     ///
     /// Errors: as of [`send`](Self::send).
     pub fn send_unreachable(&self, noted: &NotedFlow, copies: u8) -> io::Result<()> {
@@ -120,8 +120,8 @@ pub(super) fn made(noted: &NotedFlow, ack: MadeAck) -> Option<Header> {
     })
 }
 
-/// The blocks without a first one that tells of a duplicate (RFC 2883): said again, it would
-/// tell of one more.
+/// The blocks without a first one that reports a duplicate (RFC 2883): repeated, it would
+/// report one more.
 pub(super) fn without_dsack(sack: &SackBlocks, rcv_nxt: SeqNum) -> SackBlocks {
     let mut blocks = sack.iter();
     let mut kept = SackBlocks::default();
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_block_that_tells_of_a_duplicate_is_not_said_again() {
+    fn a_block_that_reports_a_duplicate_is_not_repeated() {
         let blocks = |edges: &[(u32, u32)]| {
             let mut blocks = SackBlocks::default();
             for (left, right) in edges {
@@ -151,13 +151,13 @@ mod tests {
             }
             blocks
         };
-        for (said, again) in [
+        for (sent, again) in [
             (&[(50, 60), (200, 300)][..], &[(200, 300)][..]),
             (&[(210, 220), (200, 300)], &[(200, 300)]),
             (&[(200, 300), (400, 500)], &[(200, 300), (400, 500)]),
             (&[], &[]),
         ] {
-            let kept = without_dsack(&blocks(said), SeqNum::new(100));
+            let kept = without_dsack(&blocks(sent), SeqNum::new(100));
             assert_eq!(kept, blocks(again));
         }
     }

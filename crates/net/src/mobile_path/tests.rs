@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The programs in the kernel's verifier and in BPF_PROG_RUN: what they note, what they
-//! change, and what they do with packets that somebody has thought out.
+//! change, and what they do with invented packets.
 
 use holdfast_core::FlowKey;
 use holdfast_core::mobile_host::MadeAck;
@@ -56,7 +56,7 @@ impl Loaded {
         let loaded = Self::with(test, Some(1))?;
         let heartbeat = loaded.programs.map("heartbeat").unwrap();
         let later = monotonic_ns() + 3_600_000_000_000;
-        SharedWords::map(&heartbeat).unwrap().store(0, later);
+        SharedValues::map(&heartbeat).unwrap().store(0, later);
         Some(loaded)
     }
 
@@ -100,7 +100,7 @@ impl Loaded {
         followed
             .update(&record::key(flow), &1_u32.to_ne_bytes(), MapFlags::ANY)
             .map_err(io::Error::other)?;
-        self.maps.words.store(FOLLOWED, 1);
+        self.maps.values.store(FOLLOWED, 1);
         Ok(())
     }
 
@@ -181,7 +181,7 @@ impl Spec {
         let addresses: [u8; 12] = if self.downlink {
             [0; 12]
         } else {
-            std::array::from_fn(|place| 0x10 + place as u8)
+            std::array::from_fn(|index| 0x10 + index as u8)
         };
         [&addresses[..], &kind].concat()
     }

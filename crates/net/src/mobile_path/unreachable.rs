@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The word of a router whose link was down: a segment of the FH could not be delivered. A sender in
-//! its back-off that hears of its oldest segment takes one doubling back, and sends it again at once
+//! its back-off that receives it for its oldest segment undoes one doubling, and retransmits at once
 //! if it is then due (RFC 6069, TCP-LCD; Linux, and no other system that is known).
 
 use std::net::IpAddr;

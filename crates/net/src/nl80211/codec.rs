@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The few messages of nl80211 that are asked for or understood (`include/uapi/linux/nl80211.h`).
 //!
-//! Attributes that nobody here needs are stepped over unread: a driver's or a later kernel's
+//! Attributes that are not needed here are stepped over unread: a driver's or a later kernel's
 //! addition to one of them does not cost the event.
 
 use netlink_packet_core::{DecodeError, Emitable, NlaBuffer, ParseableParametrized};
@@ -38,27 +38,27 @@ const CQM_EVENT_HIGH: u32 = 1;
 /// `NLA_F_NESTED`.
 const NESTED: u16 = 1 << 15;
 
-/// What a station's interface tells.
+/// The events of a station's interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WifiEvent {
     /// It authenticates with an access point: it has left the one that it was with, if any.
     Authenticating,
     /// It is associated with an access point, for the first time or after roaming.
     Joined,
-    /// It tried to and was refused, or heard nothing.
+    /// It tried to and was refused, or received nothing.
     Refused,
     /// It is with no access point any more.
     Left,
-    /// The signal crossed the threshold that somebody has set.
+    /// The signal crossed the threshold that was set.
     Threshold {
         /// It fell below; otherwise it rose above.
         is_low: bool,
-        /// The signal, dBm, if the driver says.
+        /// The signal, dBm, if the driver has it.
         dbm: Option<i32>,
     },
     /// Beacons of the access point stay away.
     BeaconLoss,
-    /// The kernel dropped events, for nobody read them in time.
+    /// The kernel dropped events, since they were read too late.
     Overrun,
 }
 
@@ -67,7 +67,7 @@ pub enum WifiEvent {
 pub enum StationSignal {
     /// It is associated with no access point.
     NoStation,
-    /// With one, of whose signal the driver says nothing, or nothing yet.
+    /// With one, without a signal of the driver, or not yet.
     Unknown,
     /// Its average if the driver has one, dBm, below 0.
     Dbm(i8),
@@ -138,20 +138,20 @@ impl Message {
         }
     }
 
-    /// What a station's answer says of its signal.
+    /// The signal in a station's answer.
     pub(super) fn signal(&self) -> Option<StationSignal> {
         if self.command != CMD_NEW_STATION {
             return None;
         }
         let info = find(&self.attributes, ATTR_STA_INFO).unwrap_or_default();
-        let told = [STA_INFO_SIGNAL_AVG, STA_INFO_SIGNAL].into_iter();
-        let mut levels = told.filter_map(|kind| Some(*find(info, kind)?.first()? as i8));
+        let kinds = [STA_INFO_SIGNAL_AVG, STA_INFO_SIGNAL].into_iter();
+        let mut levels = kinds.filter_map(|kind| Some(*find(info, kind)?.first()? as i8));
         // Before the first beacon some drivers answer 0.
         let level = levels.find(|dbm| *dbm < 0);
         Some(level.map_or(StationSignal::Unknown, StationSignal::Dbm))
     }
 
-    /// What it tells of the interface with this index.
+    /// Its event of the interface with this index.
     pub(super) fn event(&self, ifindex: u32) -> Option<WifiEvent> {
         if number(find(&self.attributes, ATTR_IFINDEX)?)? != ifindex {
             return None;
@@ -182,12 +182,12 @@ impl Message {
     }
 }
 
-fn quality(told: &[u8]) -> Option<WifiEvent> {
-    if find(told, CQM_BEACON_LOSS_EVENT).is_some() {
+fn quality(attributes: &[u8]) -> Option<WifiEvent> {
+    if find(attributes, CQM_BEACON_LOSS_EVENT).is_some() {
         return Some(WifiEvent::BeaconLoss);
     }
-    let dbm = find(told, CQM_RSSI_LEVEL).and_then(number);
-    let is_low = match number(find(told, CQM_RSSI_THRESHOLD_EVENT)?)? {
+    let dbm = find(attributes, CQM_RSSI_LEVEL).and_then(number);
+    let is_low = match number(find(attributes, CQM_RSSI_THRESHOLD_EVENT)?)? {
         CQM_EVENT_LOW => true,
         CQM_EVENT_HIGH => false,
         _ => return None,

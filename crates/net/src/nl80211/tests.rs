@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Messages of real sessions, and messages that somebody has thought out.
+//! Messages of real sessions, and invented messages.
 //!
 //! The hexadecimal ones were recorded on `nlmon` between wpa_supplicant, hostapd and
 //! mac80211_hwsim; they are those of the tests of the crate `wl-nl80211` (MIT), where each is
@@ -74,7 +74,7 @@ fn event(hexadecimal: &str, ifindex: u32) -> Option<WifiEvent> {
 }
 
 #[test]
-fn recorded_events_are_understood_and_other_interfaces_are_not_heard() {
+fn recorded_events_are_understood_and_other_interfaces_are_ignored() {
     for (recorded, ifindex, expected) in [
         (AUTHENTICATE, SESSION, WifiEvent::Authenticating),
         (CONNECT, SESSION, WifiEvent::Joined),
@@ -108,7 +108,7 @@ fn a_refused_connection_is_no_connection() {
 }
 
 #[test]
-fn a_threshold_is_asked_for_as_recorded() {
+fn a_threshold_is_set_as_recorded() {
     let mut message = GenlMessage::from_payload(Message::set_threshold(QUALITY, -10, 5));
     message.set_resolved_family_id(0x2c);
     let mut octets_made = vec![0; message.buffer_len()];
@@ -175,7 +175,7 @@ fn a_dump_of_an_interface_that_has_gone_has_failed_and_an_empty_one_has_not() {
 }
 
 #[test]
-fn damaged_datagrams_end_and_say_nothing_of_other_interfaces() {
+fn damaged_datagrams_end_and_have_nothing_of_other_interfaces() {
     const SEED: u64 = 20_261_121;
     let mut state = SEED;
     let mut below = |limit: usize| {
@@ -213,8 +213,8 @@ fn damaged_datagrams_end_and_say_nothing_of_other_interfaces() {
 }
 
 #[test]
-fn a_kernel_or_an_interface_without_wifi_is_told_in_one_line() {
-    if !available_or_skip("a_kernel_or_an_interface_without_wifi_is_told_in_one_line") {
+fn a_kernel_or_an_interface_without_wifi_is_reported_in_one_line() {
+    if !available_or_skip("a_kernel_or_an_interface_without_wifi_is_reported_in_one_line") {
         return;
     }
     let error = WifiMonitor::open("lo").expect_err("lo is no Wi-Fi");

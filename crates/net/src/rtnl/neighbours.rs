@@ -2,7 +2,7 @@
 //! The link-layer addresses of neighbours, through a time without a carrier.
 //!
 //! The kernel forgets its neighbours when a carrier goes, and then drops what is for them before
-//! any program of the interface sees it. So whoever keeps such packets gives the kernel back what it
+//! any program of the interface sees it. So a program that keeps such packets gives the kernel back what it
 //! knew, for the time of the outage alone: with the carrier the kernel finds out anew.
 //!
 //! Source: `neigh_carrier_down` in `net/core/neighbour.c`.

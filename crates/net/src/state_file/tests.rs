@@ -139,7 +139,7 @@ fn what_is_no_regular_file_is_refused_at_once() {
 }
 
 #[test]
-fn nobody_else_may_read_or_write_the_file() {
+fn no_other_user_may_read_or_write_the_file() {
     let folder = Folder::new("mode");
     let path = folder.file("state");
     std::fs::write(&path, "").unwrap();
@@ -161,7 +161,7 @@ fn all_space_is_taken_at_the_start_also_in_the_holes_of_an_old_file() {
     drop(file);
 }
 
-/// Runs with a tmpfs of this size, that nobody else sees, at `at`. False: there are no namespaces.
+/// Runs with a tmpfs of this size, that no other process sees, at `at`. False: there are no namespaces.
 fn with_tmpfs(at: &Path, kib: u32, work: impl FnOnce() + Send) -> bool {
     use std::ffi::CString;
     use std::os::unix::ffi::OsStrExt as _;

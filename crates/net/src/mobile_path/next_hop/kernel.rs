@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the kernel knows of routes and neighbours, and what it tells of changes.
+//! The kernel's state of routes and neighbours, and its reports of changes.
 
 use std::io;
 use std::net::IpAddr;
@@ -25,7 +25,7 @@ const READ_MAX: usize = 256;
 /// What is known of a neighbour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Neighbour {
-    /// Its address; none if nobody has answered.
+    /// Its address; none without an answer.
     pub(super) mac: Option<Mac>,
     pub(super) trust: Trust,
 }
@@ -36,9 +36,9 @@ pub(super) enum Trust {
     /// It is to be found out.
     #[default]
     None,
-    /// It has answered lately. Another may have come since, and will say so.
+    /// It has answered lately. Another may have come since, and will announce itself.
     Answered,
-    /// Somebody has said so for good, or there is nothing to be found out.
+    /// An entry that was set for good, or there is nothing to resolve.
     Fixed,
 }
 
@@ -63,7 +63,7 @@ impl Neighbour {
     }
 }
 
-/// Asks.
+/// Queries the kernel.
 #[derive(Debug)]
 pub(super) struct Kernel {
     socket: Socket,
@@ -76,7 +76,7 @@ impl Kernel {
     pub(super) fn open(ifindex: u32) -> io::Result<Self> {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         socket.bind(&SocketAddr::new(0, 0))?;
-        // What was asked is answered when the sending returns.
+        // An answer is there when the sending returns.
         socket.set_non_blocking(true)?;
         Ok(Self {
             socket,
@@ -109,8 +109,8 @@ impl Kernel {
             message.header.source_prefix_length = bits;
             message.attributes.push(RouteAttribute::Source(mh.into()));
         }
-        let asked = RouteNetlinkMessage::GetRoute(message);
-        let RouteNetlinkMessage::NewRoute(route) = self.ask(asked, 0)? else {
+        let query = RouteNetlinkMessage::GetRoute(message);
+        let RouteNetlinkMessage::NewRoute(route) = self.query(query, 0)? else {
             return None;
         };
         let is_by = |attribute: &RouteAttribute| *attribute == RouteAttribute::Oif(self.ifindex);
@@ -132,8 +132,8 @@ impl Kernel {
 
     /// What is known of who has that address on the interface.
     pub(super) fn neighbour(&mut self, address: IpAddr) -> Neighbour {
-        let asked = RouteNetlinkMessage::GetNeighbour(self.entry(address));
-        match self.ask(asked, 0) {
+        let query = RouteNetlinkMessage::GetNeighbour(self.entry(address));
+        match self.query(query, 0) {
             Some(RouteNetlinkMessage::NewNeighbour(entry)) => Neighbour::of(&entry),
             _ => Neighbour::default(),
         }
@@ -143,9 +143,9 @@ impl Kernel {
     pub(super) fn find_out(&mut self, address: IpAddr) {
         let mut entry = self.entry(address);
         entry.header.flags = NeighbourFlags::Use;
-        let asked = RouteNetlinkMessage::NewNeighbour(entry);
+        let query = RouteNetlinkMessage::NewNeighbour(entry);
         // Who may not (CAP_NET_ADMIN) waits for what others find out.
-        self.ask(asked, NLM_F_CREATE | NLM_F_ACK);
+        self.query(query, NLM_F_CREATE | NLM_F_ACK);
     }
 
     fn entry(&self, address: IpAddr) -> NeighbourMessage {
@@ -158,9 +158,9 @@ impl Kernel {
     }
 
     /// The answer; none if it was an error, or an acknowledgement.
-    fn ask(&mut self, asked: RouteNetlinkMessage, flags: u16) -> Option<RouteNetlinkMessage> {
+    fn query(&mut self, query: RouteNetlinkMessage, flags: u16) -> Option<RouteNetlinkMessage> {
         self.sequence = self.sequence.wrapping_add(1);
-        let mut message = NetlinkMessage::from(asked);
+        let mut message = NetlinkMessage::from(query);
         message.header.flags = NLM_F_REQUEST | flags;
         message.header.sequence_number = self.sequence;
         message.finalize();
@@ -174,7 +174,7 @@ impl Kernel {
                 continue;
             }
             let answer = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&datagram).ok()?;
-            // One of a question before, which nobody has waited for.
+            // The answer to an earlier query, which nothing waited for.
             if answer.header.sequence_number != self.sequence {
                 continue;
             }
@@ -229,7 +229,7 @@ impl Changes {
         changed
     }
 
-    /// Whether some were lost since this was asked last: nobody read them in time.
+    /// Whether some were lost since the last call: they were read too late.
     pub(super) const fn were_lost(&mut self) -> bool {
         std::mem::replace(&mut self.lost, false)
     }
@@ -242,7 +242,7 @@ impl AsFd for Changes {
     }
 }
 
-/// Of a datagram with one message, as the kernel's are that tell of a neighbour.
+/// Of a datagram with one message, as the kernel's reports of a neighbour are.
 fn change(datagram: &[u8], ifindex: u32) -> Option<(IpAddr, Neighbour)> {
     let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(datagram).ok()?;
     let NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewNeighbour(entry)) = message.payload

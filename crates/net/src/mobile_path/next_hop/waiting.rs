@@ -16,18 +16,18 @@ use super::{FRAMES_MAX, Mac};
 
 /// Where its destination stands in a frame of Ethernet.
 const DESTINATION: std::ops::Range<usize> = 0..6;
-/// Nobody answers any more: the kernel asks three times, a second apart.
+/// No answer comes any more: the kernel sends three requests, a second apart.
 pub(super) const ANSWER_WITHIN: Duration = Duration::from_secs(5);
-/// So many leave at once: an eighth of what the smallest usual queues of a device hold (256)...
+/// This many leave at once: an eighth of what the smallest usual queues of a device hold (256)...
 pub(super) const BURST: usize = 32;
-/// ... and the next so many after this. That is 16,000 a second, 8 Mb/s of ACKs by IPv4: all that can
+/// ... and the next ones after this. That is 16,000 a second, 8 Mb/s of ACKs by IPv4: all that can
 /// wait are sent in a quarter of a second.
 pub(super) const PAUSE: Duration = Duration::from_millis(2);
-/// What finds no room is tried again after so long, twice as long each time, ...
+/// What finds no room is tried again after this time, twice as long each time, ...
 const FULL_PAUSE: Duration = Duration::from_millis(4);
 /// ... up to this.
 const FULL_PAUSE_MAX: Duration = Duration::from_millis(64);
-/// A frame follows so many words of another address: whoever is on the network can make them up.
+/// A frame follows this many announcements of another address: any host on the network can make them up.
 const TURNS_MAX: u8 = 4;
 
 #[derive(Debug)]
@@ -47,8 +47,8 @@ impl Frame {
         self.goes_to != self.went_to
     }
 
-    /// What the kernel says of its next hop.
-    fn hear(&mut self, neighbour: Neighbour) {
+    /// A report of the kernel about its next hop.
+    fn on_neighbour(&mut self, neighbour: Neighbour) {
         if let Some(mac) = neighbour.mac
             && self.turns < TURNS_MAX
         {
@@ -82,7 +82,7 @@ impl Waiting {
     /// A frame went to the address in its header; its next hop is known so well.
     ///
     /// The oldest goes for the newest if there is no room, of those that wait for a word if there are any:
-    /// of an outage before nobody needs them.
+    /// of an outage before they are useless.
     pub(super) fn add(
         &mut self,
         next_hop: IpAddr,
@@ -102,8 +102,8 @@ impl Waiting {
             turns: 0,
             octets,
         };
-        frame.hear(neighbour);
-        // One that has answered lately may not be there any more; who has come since says so.
+        frame.on_neighbour(neighbour);
+        // One that has answered lately may not be there any more; a newer one announces itself.
         frame.is_last = neighbour.trust == Trust::Fixed;
         if frame.is_last && !frame.is_due() {
             return;
@@ -116,18 +116,18 @@ impl Waiting {
         self.frames.push_back(frame);
     }
 
-    /// The kernel says something new of a next hop.
+    /// The kernel reports something new of a next hop.
     pub(super) fn note_change(&mut self, next_hop: IpAddr, neighbour: Neighbour, now: Instant) {
         self.forget_old(now);
         self.frames.retain_mut(|frame| {
             if frame.next_hop == next_hop {
-                frame.hear(neighbour);
+                frame.on_neighbour(neighbour);
             }
             frame.is_due() || !frame.is_last
         });
     }
 
-    /// The next hops of which there may be news.
+    /// The next hops that may have news.
     pub(super) fn next_hops(&self) -> Vec<IpAddr> {
         let mut next_hops: Vec<_> = self.frames.iter().map(|frame| frame.next_hop).collect();
         next_hops.sort_unstable();
@@ -141,7 +141,7 @@ impl Waiting {
             .filter(|_| self.frames.iter().any(Frame::is_due))
     }
 
-    /// Sends what may leave now, by `send`, which also hears whether it is IPv4.
+    /// Sends what may leave now, by `send`, which also gets whether it is IPv4.
     pub(super) fn transmit(
         &mut self,
         now: Instant,
@@ -168,7 +168,7 @@ impl Waiting {
                     finds_none = true;
                     return true;
                 }
-                // The link may have gone again: whoever has made the frame makes another one.
+                // The link may be down again: the maker of the frame makes another one.
                 Ok(()) | Err(_) => {}
             }
             *room -= 1;
@@ -219,7 +219,7 @@ mod tests {
         [&OLD[..], &number.to_be_bytes()].concat()
     }
 
-    /// So many frames of whose next hop nothing is known.
+    /// Frames whose next hop is not known.
     fn waiting(count: usize, now: Instant) -> Waiting {
         let mut waiting = Waiting::new();
         for number in 0..count {
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_goes_to_each_address_that_is_said_but_not_for_ever() {
+    fn a_frame_goes_to_each_announced_address_but_not_for_ever() {
         let now = Instant::now();
         let mut waiting = waiting(1, now);
         let at = |turn: u32| now + PAUSE * turn;
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_of_another_next_hop_or_too_late_moves_nothing() {
+    fn a_report_of_another_next_hop_or_a_late_one_moves_nothing() {
         let now = Instant::now();
         let mut waiting = waiting(1, now);
         waiting.add(hop(2), known(OLD, Trust::Fixed), frame(1), now);

@@ -3,7 +3,7 @@
 
 use super::*;
 
-/// The segment with numbers beside what an end of the connection could say.
+/// The segment with numbers beside what an end of the connection could send.
 fn beside(fits: Spec) -> [Spec; 4] {
     [
         Spec { ack: 1_001, ..fits },
@@ -23,8 +23,8 @@ fn beside(fits: Spec) -> [Spec; 4] {
 }
 
 #[test]
-fn what_the_fh_says_counts_only_where_it_fits() {
-    let Some(loaded) = Loaded::new("what_the_fh_says_counts_only_where_it_fits") else {
+fn numbers_of_the_fh_count_only_where_they_fit() {
+    let Some(loaded) = Loaded::new("numbers_of_the_fh_count_only_where_they_fit") else {
         return;
     };
     let key = flow(false, 4_000);
@@ -58,7 +58,7 @@ fn what_the_fh_says_counts_only_where_it_fits() {
     assert!(noted.flow.received_at.is_some() && noted.flow.data_at.is_some());
     assert_eq!(
         noted.flow.rcv_nxt, before.flow.rcv_nxt,
-        "the MH alone says that"
+        "only the MH sends that"
     );
     let reset = Spec {
         flags: Flags::RST,
@@ -120,7 +120,7 @@ fn what_does_not_fit_the_connection_is_left_to_the_host_and_never_reaches_the_da
                 flags,
                 ..Spec::downlink(key)
             };
-            // Of a flow that nobody here has.
+            // Of an unknown flow.
             let of_another = Spec {
                 flow: flow(is_v6, 4_001),
                 ..fits
@@ -157,5 +157,5 @@ fn the_end_of_a_followed_flow_reaches_the_daemon_without_payload_too() {
         ..bare(FIN_ACK, 70_000)
     };
     loaded.egress(&Spec::uplink(other.flow).frame());
-    assert!(!loaded.is_taken(&other), "nobody follows it");
+    assert!(!loaded.is_taken(&other), "it is not followed");
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Packets that somebody has thought out, and damaged ones.
+//! Invented packets, and damaged ones.
 
 use super::*;
 
@@ -88,10 +88,10 @@ fn extended(base: fn(FlowKey) -> Spec) -> Vec<Vec<u8>> {
         let mut frame = plain.clone();
         let mut headers = Vec::new();
         frame[LINK + 6] = chain[0].0;
-        for (number, (_, words)) in chain.iter().enumerate() {
+        for (number, (_, eights)) in chain.iter().enumerate() {
             let next = chain.get(number + 1).map_or(6, |(kind, _)| *kind);
-            headers.extend([next, *words as u8 + announced]);
-            headers.resize(headers.len() + 6 + 8 * words, 0);
+            headers.extend([next, *eights as u8 + announced]);
+            headers.resize(headers.len() + 6 + 8 * eights, 0);
         }
         let at = LINK + 40;
         let length = (frame.len() - at + headers.len()) as u16;
@@ -151,14 +151,14 @@ fn run_hostile(
         for frame in begin {
             loaded.egress(frame);
         }
-        let of = format!("seed {SEED}, frame {number}: {frame:02x?}");
+        let case = format!("seed {SEED}, frame {number}: {frame:02x?}");
         let Ok((answer, left, _)) = run_once(&loaded.programs, program, frame, 1) else {
-            assert!(frame.len() < LINK + 40, "{of}");
+            assert!(frame.len() < LINK + 40, "{case}");
             refused += 1;
             continue;
         };
-        assert_eq!((answer, left.len()), (NEXT, frame.len()), "{of}");
-        judge(frame, &left, &of);
+        assert_eq!((answer, left.len()), (NEXT, frame.len()), "{case}");
+        judge(frame, &left, &case);
     }
     assert!(refused < 150, "too many are refused: {refused}");
 }
@@ -179,7 +179,7 @@ fn hostile_packets_pass_out_unchanged_or_with_their_window_closed_and_nothing_el
         Spec { flags, ..spec }.frame()
     });
     let mut closed = 0;
-    let judge = |frame: &[u8], left: &[u8], of: &str| {
+    let judge = |frame: &[u8], left: &[u8], case: &str| {
         let changed: Vec<_> = (0..frame.len())
             .filter(|at| frame[*at] != left[*at])
             .collect();
@@ -187,12 +187,12 @@ fn hostile_packets_pass_out_unchanged_or_with_their_window_closed_and_nothing_el
             return;
         };
         closed += 1;
-        assert!(last - first <= 3, "window and checksum alone, {of}");
+        assert!(last - first <= 3, "window and checksum alone, {case}");
         // As right or wrong as it was.
         if let (Ok((was, at)), Ok((is, _))) = (parse(frame, LINK), parse(left, LINK)) {
-            assert_eq!(is.window, 0, "{of}");
+            assert_eq!(is.window, 0, "{case}");
             let right = checksum_is_right(frame, &was, &at);
-            assert_eq!(checksum_is_right(left, &is, &at), right, "{of}");
+            assert_eq!(checksum_is_right(left, &is, &at), right, "{case}");
         }
     };
     run_hostile(&loaded, "mobile_egress", Spec::uplink, &begin, judge);
@@ -200,8 +200,8 @@ fn hostile_packets_pass_out_unchanged_or_with_their_window_closed_and_nothing_el
 }
 
 #[test]
-fn hostile_packets_come_in_unchanged_and_change_nothing_of_what_the_mh_said() {
-    let test = "hostile_packets_come_in_unchanged_and_change_nothing_of_what_the_mh_said";
+fn hostile_packets_come_in_unchanged_and_change_no_numbers_of_the_mh() {
+    let test = "hostile_packets_come_in_unchanged_and_change_no_numbers_of_the_mh";
     let Some(loaded) = Loaded::new(test) else {
         return;
     };
@@ -216,8 +216,8 @@ fn hostile_packets_come_in_unchanged_and_change_nothing_of_what_the_mh_said() {
     });
     let begin = begin.concat();
     let (mut taken, mut forgotten) = (0, 0);
-    let judge = |frame: &[u8], left: &[u8], of: &str| {
-        assert_eq!(frame, left, "{of}");
+    let judge = |frame: &[u8], left: &[u8], case: &str| {
+        assert_eq!(frame, left, "{case}");
         for is_v6 in [false, true] {
             let Some(noted) = loaded.maps.flow(&flow(is_v6, 4_000)).unwrap() else {
                 // A RST that names the next byte.

@@ -48,8 +48,8 @@ fn the_newest_ack_of_each_flow_is_noted() {
 }
 
 #[test]
-fn a_made_ack_says_again_what_the_mh_said_last() {
-    let Some(loaded) = Loaded::new("a_made_ack_says_again_what_the_mh_said_last") else {
+fn a_made_ack_repeats_the_mhs_last_one() {
+    let Some(loaded) = Loaded::new("a_made_ack_repeats_the_mhs_last_one") else {
         return;
     };
     for is_v6 in [false, true] {
@@ -133,14 +133,14 @@ fn a_round_trip_is_measured_by_clocks_and_by_acks_but_not_by_what_was_sent_again
 }
 
 #[test]
-fn a_handshake_tells_scale_and_round_trip_and_a_fin_ends_the_flow() {
-    let test = "a_handshake_tells_scale_and_round_trip_and_a_fin_ends_the_flow";
+fn a_handshake_gives_scale_and_round_trip_and_a_fin_ends_the_flow() {
+    let test = "a_handshake_gives_scale_and_round_trip_and_a_fin_ends_the_flow";
     let Some(loaded) = Loaded::new(test) else {
         return;
     };
     let key = flow(true, 4_000);
     let with_scale = |mut frame: Vec<u8>, shift: u8| {
-        // In place of the clocks: NOP, window scale, and NOPs; SACK permitted by the MH alone.
+        // Instead of the clocks: NOP, window scale, and NOPs; SACK permitted by the MH alone.
         let at = LINK + 40 + 20;
         frame[at..at + 12].copy_from_slice(&[1, 3, 3, shift, 1, 1, 1, 1, 1, 1, 1, 1]);
         if shift == 9 {

@@ -67,7 +67,7 @@ fn syn_rst_and_options_that_are_not_understood_keep_their_window() {
         .frame();
         assert_eq!(loaded.egress(&frame), frame, "{flags:?}");
     }
-    // MD5, AO, MPTCP, and one that nobody knows.
+    // MD5, AO, MPTCP, and an unknown one.
     for kind in [19, 29, 30, 77] {
         let mut frame = Spec::uplink(flow(false, 5_000 + kind)).frame();
         let clocks_at = frame.len() - 12;
@@ -80,13 +80,13 @@ fn syn_rst_and_options_that_are_not_understood_keep_their_window() {
 }
 
 #[test]
-fn a_limited_window_ends_at_its_edge_and_never_before_where_it_was_said_to() {
-    let test = "a_limited_window_ends_at_its_edge_and_never_before_where_it_was_said_to";
+fn a_limited_window_ends_at_its_edge_and_never_before_an_edge_that_was_sent() {
+    let test = "a_limited_window_ends_at_its_edge_and_never_before_an_edge_that_was_sent";
     let Some(loaded) = Loaded::new(test) else {
         return;
     };
     let key = flow(false, 4_000);
-    let said = |ack: u32| {
+    let window = |ack: u32| {
         let spec = Spec {
             ack,
             ..Spec::uplink(key)
@@ -100,15 +100,15 @@ fn a_limited_window_ends_at_its_edge_and_never_before_where_it_was_said_to() {
     loaded.close(&key);
     let edge = |number| loaded.maps.limit_window(&key, SeqNum::new(number)).unwrap();
     edge(70_300);
-    assert_eq!([70_000, 70_100, 70_299].map(said), [300, 200, 1]);
-    assert_eq!(said(70_300), 0, "all of it has come");
+    assert_eq!([70_000, 70_100, 70_299].map(window), [300, 200, 1]);
+    assert_eq!(window(70_300), 0, "all of it has come");
     edge(71_000);
-    assert_eq!(said(70_300), 501, "the MH's own is less");
-    assert_eq!(said(70_600), 400);
+    assert_eq!(window(70_300), 501, "the MH's own is less");
+    assert_eq!(window(70_600), 400);
     let noted = loaded.maps.flow(&key).unwrap().unwrap();
-    assert_eq!(noted.flow.window, 501, "as the MH said it");
+    assert_eq!(noted.flow.window, 501, "as the MH sent it");
     loaded.maps.open_window(&key).unwrap();
-    assert_eq!(said(70_700), 501);
+    assert_eq!(window(70_700), 501);
 }
 
 #[test]
