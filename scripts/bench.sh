@@ -5,7 +5,7 @@
 #
 #     scripts/bench.sh PROGRAM [--short] [name...]      such as: target/release/holdfast link outages
 #
-# The measurements, each with options of its own (its file says which):
+# The measurements, each with options of its own (in its file):
 #
 #     link        how exact the link emulator is                        crates/lab/benches/
 #     outages     stall and transfer time by outage, sender, remedy     crates/holdfast/benches/
@@ -19,7 +19,7 @@
 #                 and warning                                           crates/holdfast/benches/
 #
 # Without names all of them run, one after the other. With --short all but packets and speed are as
-# short as they can be: that shows that they run, and their figures say little. Results go to target/bench/<time>/. The exit
+# short as they can be: that shows that they run, and their figures mean little. Results go to target/bench/<time>/. The exit
 # status is not 0 if one failed or missed what it promises.
 
 set -euo pipefail

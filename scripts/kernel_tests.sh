@@ -18,11 +18,11 @@
 #     gateway   the gateway's data path
 #     wifi      nl80211, with radios of mac80211_hwsim
 #
-# COMMAND is run there by a shell in place of tests.
+# COMMAND is run there by a shell instead of tests.
 #
 # The last line is `N passed, N failed`. What the machine printed is in target/kernels/run.log.
 #
-# HOLDFAST_KERNEL_TESTS_LIMIT_S   the machine is ended after so long; 1200 unless set
+# HOLDFAST_KERNEL_TESTS_LIMIT_S   the machine is ended after this time; 1200 unless set
 # HOLDFAST_KERNEL_TESTS_ACCEL     QEMU's accelerators, in the order tried; kvm:tcg unless set
 
 set -euo pipefail

@@ -98,7 +98,7 @@ lints_of_workspace() {
 
 empty_names() {
     find crates bpf \( -name 'utils*' -o -name 'util.rs' -o -name 'common*' -o -name 'helper*' -o -name 'manager*' \
-        -o -name 'misc*' -o -name 'mod.rs' \) -not -path '*/target/*' | sed 's/$/: a name that says nothing/'
+        -o -name 'misc*' -o -name 'mod.rs' \) -not -path '*/target/*' | sed 's/$/: an empty name/'
     grep -n -E 'fn test_' $(rust_files) | sed 's/$/   <- a test is a sentence without test_/'
 }
 
@@ -206,7 +206,7 @@ check 'lints of the workspace' finds_nothing lints_of_workspace
 check 'names of files and tests' finds_nothing empty_names
 check 'names in the middle node' finds_nothing end_to_end_names
 check 'no sleep without a system' finds_nothing sleeping_tests
-check 'words of docs/words.md' scripts/words.pl
+check 'language of docs/words.md' scripts/words.pl
 check 'a reason for each dependency' finds_nothing unexplained_dependencies
 check 'each dependency used' finds_nothing unused_dependencies
 check 'directions of dependencies' dependency_directions

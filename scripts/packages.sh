@@ -98,7 +98,7 @@ if [ "$(id -u)" -ne 0 ]; then
     exit 1
 fi
 
-# Debian asks this program before a post-installation script may start a service; 101 is "no".
+# Debian calls this program before a post-installation script may start a service; 101 is "no".
 readonly policy=/usr/sbin/policy-rc.d
 saved=
 restore_policy() {

@@ -5,7 +5,7 @@
 # operating system, so that the same input gives the same output on every machine:
 #
 #   1. none of the crates that they are built from is one that talks to the system;
-#   2. the compiled code of these asks the linker for nothing of `std` and for no C function
+#   2. their compiled code references nothing of `std` and no C function
 #      other than memory moves and exact roundings;
 #   3. they build for wasm32-unknown-unknown, a target without a system (only where the toolchain
 #      has that target: `rustup target add wasm32-unknown-unknown`).
@@ -47,20 +47,20 @@ libraries="$(RUSTFLAGS='-C link-dead-code' CARGO_PROFILE_DEV_OPT_LEVEL=0 CARGO_P
     grep -o '"[^"]*/libholdfast_[a-z]*\.rlib"' | tr -d '"' | sort -u)"
 [ "$(grep -c . <<<"$libraries")" -eq ${#crates[@]} ] || fail "expected ${#crates[@]} libraries, got: $libraries"
 for library in $libraries; do
-    asked="$(comm -23 \
+    needed="$(comm -23 \
         <(nm -C --undefined-only "$library" 2>/dev/null | sed -n 's/^ *[Uw] //p' | sort -u) \
         <(nm -C --defined-only "$library" 2>/dev/null | sed -n 's/^[0-9a-f]* [A-Za-z] //p' | sort -u))"
     while read -r symbol; do
         case "$symbol" in
         '') continue ;;
-        # A value that is made once: whoever comes meanwhile waits. It reads nothing.
+        # A value that is made once: other threads wait. It reads nothing.
         *std::sys::sync::once::*) continue ;;
         *std::*) fail "$(basename "$library" .rlib) uses $symbol" ;;
         *::*) continue ;; # of core, alloc or a crate that step 1 has let through
         *) grep -E -q -x "$c_functions" <<<"$symbol" ||
             fail "$(basename "$library" .rlib) uses the C function $symbol" ;;
         esac
-    done <<<"$asked"
+    done <<<"$needed"
 done
 
 # 3. A target without a system.

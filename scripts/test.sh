@@ -6,7 +6,7 @@
 #     scripts/test.sh [arguments of cargo test]       such as: -p holdfast-core
 #
 # Tests of namespaces run as root as they are; otherwise inside a user namespace of their own,
-# where the kernel allows one. BPF programs cannot be loaded there: the tests that need them say
+# where the kernel allows one. BPF programs cannot be loaded there: the tests that need them report
 # "SKIPPED" with the reason. With HOLDFAST_NO_SKIP=1 a skipped test is a failure.
 #
 # The last lines are the tests skipped, what was measured again (docs/testing.md), and
@@ -36,7 +36,7 @@ mkdir -p "$(dirname "$log")"
 # Built first, with the network at hand: the tests may run where there is none.
 cargo test --locked --profile "$profile" "${which_tests[@]}" --no-run
 
-# --show-output prints what passed tests wrote: a test that was skipped says so there.
+# --show-output prints what passed tests wrote: a test that was skipped reports it there.
 run=(cargo test --locked --profile "$profile" --no-fail-fast "${which_tests[@]}" -- --show-output)
 
 isolated=no
@@ -78,7 +78,7 @@ left_behind="$(comm -13 <(echo "$before") <(machine_state | sort))"
 if [ $isolated = no ] && [ -n "$left_behind" ]; then
     echo 'test.sh: new on this machine since the tests began:' >&2
     echo "$left_behind" >&2
-    # Elsewhere it may be somebody else's.
+    # Elsewhere it may belong to another program.
     [ "$no_skip" != 1 ] || status=1
 fi
 

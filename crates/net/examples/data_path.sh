@@ -6,7 +6,7 @@
 #   data_path.sh throughput|faults PAIRS PROGRAM [ARGUMENT]...
 #
 # PROGRAM gets the wireless interface's name for the word IF among its arguments, and must take packets within 5 s.
-# Root; iproute2, nftables, iperf3, python3 for sums. Everything lives in namespaces that are removed on every way out.
+# Root; iproute2, nftables, iperf3, python3 for sums. Everything lives in namespaces that are removed at every exit.
 set -euo pipefail
 what=$1 pairs=$2; shift 2
 out=$(mktemp -d) t=hfdp$$ program=
@@ -53,29 +53,29 @@ stop() { kill -"$1" $program; wait $program 2>/dev/null || true; }
 
 if [ "$what" = throughput ]; then
 	for _ in $(seq "$pairs"); do
-		for way in -R ""; do
-			plain=$(bulk $way); start "$@"; through=$(bulk $way); stop TERM
-			echo "${way:-uplink} $plain $through"
+		for direction in -R ""; do
+			plain=$(bulk $direction); start "$@"; through=$(bulk $direction); stop TERM
+			echo "${direction:-uplink} $plain $through"
 		done
 	done | sed 's/^-R/downlink/' | tee "$out/pairs"
 	python3 - "$out/pairs" <<-'SUM'
 	import statistics, sys
 	rows = [line.split() for line in open(sys.argv[1])]
-	for way in ("downlink", "uplink"):
-	    plain, through, ratio = zip(*((float(p), float(t), float(t) / float(p)) for w, p, t in rows if w == way))
-	    print(f"{way}: plain {statistics.median(plain):.1f}, through {statistics.median(through):.1f} Gb/s,"
+	for direction in ("downlink", "uplink"):
+	    plain, through, ratio = zip(*((float(p), float(t), float(t) / float(p)) for w, p, t in rows if w == direction))
+	    print(f"{direction}: plain {statistics.median(plain):.1f}, through {statistics.median(through):.1f} Gb/s,"
 	          f" ratio {statistics.median(ratio):.2f} (median of {len(ratio)})")
 	SUM
 	exit
 fi
-for way in -R ""; do
-	timeout 30 ip netns exec ${t}mh iperf3 -c 10.1.0.2 -t 8 -i 0.1 -J $way >"$out/json" & transfer=$!
+for direction in -R ""; do
+	timeout 30 ip netns exec ${t}mh iperf3 -c 10.1.0.2 -t 8 -i 0.1 -J $direction >"$out/json" & transfer=$!
 	start "$@"; sleep 1.5; stop 9
 	sleep 1; start "$@"; sleep 1.5
 	kill -STOP $program; sleep 1; kill -CONT $program; sleep 1
 	wait $transfer || echo "the transfer BROKE"
 	stop TERM
-	python3 - "$out/json" "${way:-uplink}" <<-'SUM'
+	python3 - "$out/json" "${direction:-uplink}" <<-'SUM'
 	import json, sys
 	d = json.load(open(sys.argv[1]))
 	rates = [i["sum"]["bits_per_second"] / 1e9 for i in d["intervals"]]

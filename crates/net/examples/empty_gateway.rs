@@ -3,7 +3,7 @@
 //! costs is the price of the detour alone.
 //!
 //! `empty_gateway INTERFACE [KEEP_MIB] [clsact]` in the router's network namespace,
-//! until it is killed; `KEEP_MIB` keeps the newest downlink frames of so many MiB, as
+//! until it is killed; `KEEP_MIB` keeps the newest downlink frames of this many MiB, as
 //! a cache would. SIGTERM makes it leave in good order.
 
 use std::collections::VecDeque;

@@ -36,12 +36,12 @@ const MH_PROCESSOR: usize = 1;
 /// From a change of what is attached to the measuring.
 const SETTLING: Duration = Duration::from_millis(50);
 
-struct Place {
+struct Setup {
     fh: NetNs,
     mh: NetNs,
 }
 
-impl Place {
+impl Setup {
     fn new() -> io::Result<Self> {
         let (fh, mh) = (NetNs::new()?, NetNs::new()?);
         Rtnl::open()?.add_veth("link", &fh, "link", &mh)?;
@@ -77,10 +77,10 @@ struct Download {
 }
 
 impl Download {
-    fn start(place: &Place) -> io::Result<Self> {
-        let listener = place.fh.run(|| TcpListener::bind((FH, 0)))??;
+    fn start(setup: &Setup) -> io::Result<Self> {
+        let listener = setup.fh.run(|| TcpListener::bind((FH, 0)))??;
         let address = listener.local_addr()?;
-        let mut at_mh = place.mh.run(|| TcpStream::connect(address))??;
+        let mut at_mh = setup.mh.run(|| TcpStream::connect(address))??;
         let (mut at_fh, _) = listener.accept()?;
         let stop = Arc::new(AtomicBool::new(false));
         let received = Arc::new(AtomicU64::new(0));
@@ -105,7 +105,7 @@ impl Download {
         })
     }
 
-    /// Gb/s for so long from now on.
+    /// Gb/s for this time from now on.
     fn measure(&self, length: Duration) -> f64 {
         thread::sleep(SETTLING);
         let (began, before) = (Instant::now(), self.received.load(Ordering::Relaxed));
@@ -119,7 +119,7 @@ impl Drop for Download {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         for end in self.ends.iter_mut().filter_map(Option::take) {
-            // What it said is on the terminal.
+            // Its output is on the terminal.
             let _ = end.join();
         }
     }
@@ -153,7 +153,7 @@ fn median(values: &mut [f64]) -> (f64, f64, f64) {
     values.sort_by(f64::total_cmp);
     let count = values.len() as f64;
     let off = 0.98 * count.sqrt();
-    let at = |place: f64| values[(place.max(0.0) as usize).min(values.len() - 1)];
+    let at = |rank: f64| values[(rank.max(0.0) as usize).min(values.len() - 1)];
     (
         at((count - 1.0) / 2.0),
         at((count / 2.0 - off).floor()),
@@ -169,15 +169,15 @@ fn main() -> io::Result<()> {
     };
     let (pairs, seconds) = (number(100.0).max(1.0) as usize, number(0.2));
     let length = Duration::from_secs_f64(seconds);
-    let place = Place::new()?;
-    let download = Download::start(&place)?;
+    let setup = Setup::new()?;
+    let download = Download::start(&setup)?;
     download.measure(Duration::from_secs(1));
     let mut ratios = Vec::new();
     let (mut without, mut with) = (Vec::new(), Vec::new());
     let (began, before) = (Instant::now(), busy_ticks()?);
     for pair in 0..pairs {
         let attached = || -> io::Result<f64> {
-            let _path = place.attach()?;
+            let _path = setup.attach()?;
             Ok(download.measure(length))
         };
         // Each goes first in every other pair.
@@ -201,10 +201,10 @@ fn main() -> io::Result<()> {
     );
     let others = (after.0 - before.0).saturating_sub(after.1 - before.1) as f64;
     println!(
-        "{:.0}% of a processor was somebody else's, the kernel's own threads included",
+        "{:.0}% of a processor was used by others, the kernel's own threads included",
         others / began.elapsed().as_secs_f64()
     );
-    let path = place.attach()?;
+    let path = setup.attach()?;
     let times = RunTimes::measure()?;
     download.measure(Duration::from_secs(3));
     for (program, runs, ns) in times.of(&path)? {

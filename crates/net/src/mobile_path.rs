@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The mobile's data path: what each flow of an interface said last is noted, and its window
+//! The mobile's data path: each flow's newest numbers are noted, and its window
 //! closed while that is ordered. No packet takes a detour.
 //!
 //! [`MobilePath::attach`] attaches the programs of `bpf/mobile.bpf.c` to both ways of the
-//! interface. [`FlowMaps`] reads what they noted and tells them what to do; it can be lent
+//! interface. [`FlowMaps`] reads their notes and gives them orders; it can be lent
 //! to another process too, which then knows the flows of an owner that has died.
 //! [`AckSender`] sends ACKs as if the MH had.
 
@@ -48,21 +48,21 @@ const OWN_MARK_BASE: u32 = 0x484d_0000;
 /// Older than this, the heartbeat no longer holds and nothing is taken.
 const HEARTBEAT_AGE_MAX: Duration = Duration::from_millis(200);
 
-/// Flows that are noted unless told otherwise; beyond, those that were seen least go.
+/// Flows that are noted unless set otherwise; beyond, those that were seen least go.
 pub const FLOWS_MAX: u32 = 8192;
 
-/// A number that was let go is kept for so long by itself; the programs keep it from the flow's next
+/// A number that was let go is kept for this time by itself; the programs keep it from the flow's next
 /// segment on.
 const LET_GO_FOR: Duration = Duration::from_secs(30);
 
-/// What was held back no longer ago than this, and let go, is told by the guard if the daemon hangs:
+/// A segment that was released no longer ago than this is acknowledged by the guard if the daemon hangs:
 /// longer than it takes until that is seen.
 const UNSAID_FOR: Duration = Duration::from_secs(3);
 
 /// A record that is being written so often when it is read is left out.
 const READ_TRIES: usize = 4;
 
-// Words of `struct control` in the C source.
+// Fields of `struct control` in the C source.
 const ORDERS_UNTIL: usize = 0;
 const FOLLOWED: usize = 1;
 const WOKEN_UNTIL: usize = 2;
@@ -95,7 +95,7 @@ impl MobilePath {
 
     /// The same for `wake`: of each bulk download a segment is left unacknowledged, while the
     /// deadline of what is ordered holds. And the word of flows that pause; none where the kernel
-    /// has no compiler for programs: there [`FlowMaps::pausing`] is to be asked.
+    /// has no compiler for programs: there [`FlowMaps::pausing`] has to be called.
     pub fn attach_with_reserves(
         interface: &str,
         mode: AttachMode,
@@ -107,7 +107,7 @@ impl MobilePath {
                 let pauses = Pauses::open(&programs.map("pauses")?)?;
                 (programs, Some(pauses))
             }
-            // What a kernel without a compiler says of callbacks (EINVAL; before 5.15, which has no
+            // The error of a kernel without a compiler about callbacks (EINVAL; before 5.15, which has no
             // timers either, the same).
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
                 (load_with_reserves(&interface, flows_max, false)?, None)
@@ -283,7 +283,7 @@ impl FlowMaps {
         .map_err(io::Error::other)
     }
 
-    /// All flows of which the MH has sent an ACK.
+    /// All flows with an ACK of the MH.
     pub fn flows(&self) -> io::Result<Vec<NotedFlow>> {
         let mut found = Vec::new();
         for_each_entry(&self.flows, |key, value| {
@@ -369,7 +369,7 @@ impl FlowMaps {
         or_the_others(found, failed)
     }
 
-    /// What is known of the flow's reserve.
+    /// The flow's state for `wake`.
     pub fn reserve(&self, flow: &FlowKey) -> io::Result<Option<NotedReserve>> {
         let value = self
             .reserves
@@ -379,19 +379,19 @@ impl FlowMaps {
         Ok(value.map(reserve::read))
     }
 
-    /// The flow of which the programs say that it pauses, if the MH has said nothing newer since.
+    /// The flow that pauses by the programs' notes, if the MH has sent nothing newer since.
     pub fn paused(&self, pause: &Pause) -> io::Result<Option<NotedFlow>> {
         let flow = self.read(&pause.key)?;
         Ok(flow.filter(|noted| noted.flow.rcv_nxt == pause.ack))
     }
 
-    /// The flows of which something is held back: a segment of theirs is not acknowledged.
+    /// The flows with a withheld segment.
     pub fn held_flows(&self) -> io::Result<Vec<NotedFlow>> {
         let held = self.reserved(NotedReserve::is_held)?;
         Ok(held.into_iter().map(|(noted, _)| noted).collect())
     }
 
-    /// The same, and those of which it was lately let go and the MH has said nothing since: a daemon that
+    /// The same, and those whose segment was released lately and whose MH has sent nothing since: a daemon that
     /// hangs does not either.
     pub fn unsaid_flows(&self) -> io::Result<Vec<NotedFlow>> {
         let now = Instant::from_nanos(datapath::monotonic_ns());
@@ -402,7 +402,7 @@ impl FlowMaps {
         Ok(held.into_iter().map(|(noted, _)| noted).collect())
     }
 
-    /// Those of them that pause at `now`: nothing was held back lately.
+    /// Those of them that pause at `now`: no ACK was lowered lately.
     pub fn pausing(&self, now: Instant) -> io::Result<Vec<NotedFlow>> {
         let mut held = self.reserved(NotedReserve::is_held)?;
         held.retain(|(noted, reserve)| {
@@ -412,7 +412,7 @@ impl FlowMaps {
         Ok(held.into_iter().map(|(noted, _)| noted).collect())
     }
 
-    /// The flows whose reserve is such a one.
+    /// The flows whose state for `wake` is such a one.
     fn reserved(
         &self,
         is_such: impl Fn(&NotedReserve) -> bool,
@@ -432,7 +432,7 @@ impl FlowMaps {
         or_the_others(found, failed)
     }
 
-    /// The flow was woken, by a made ACK that says `woken.let_go`.
+    /// The flow was woken, by a made ACK with the number `woken.let_go`.
     pub fn wake(&self, flow: &FlowKey, woken: &Woken) -> io::Result<()> {
         self.woken
             .update(&record::key(flow), &woken.emit(), MapFlags::ANY)
@@ -442,7 +442,7 @@ impl FlowMaps {
         Ok(())
     }
 
-    /// Nothing below leaves any more: a made ACK says this number. Echoes that are being renewed go
+    /// Nothing below leaves any more: a made ACK has this number. Echoes that are being renewed go
     /// on being so.
     pub fn let_go(&self, flow: &FlowKey, ack: SeqNum) -> io::Result<()> {
         let before = self

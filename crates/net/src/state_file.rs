@@ -71,7 +71,7 @@ impl<const N: usize> StateFile<N> {
         let content = Content::read(&mut file, is_record)?;
         let bytes = HEADER_BYTES + slots * N;
         let length = content.bytes.max(bytes);
-        if let Err(error) = reserve(&file, length) {
+        if let Err(error) = allocate(&file, length) {
             let is_full = [Some(libc::ENOSPC), Some(libc::EDQUOT)].contains(&error.raw_os_error());
             if !is_full {
                 return Err(error);
@@ -278,7 +278,7 @@ fn open_regular(path: &Path) -> io::Result<File> {
 }
 
 /// Takes the space for the first `bytes` bytes, holes among them, and makes the file as long.
-fn reserve(file: &File, bytes: usize) -> io::Result<()> {
+fn allocate(file: &File, bytes: usize) -> io::Result<()> {
     loop {
         // SAFETY: posix_fallocate takes no pointers.
         match unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, bytes as libc::off_t) } {

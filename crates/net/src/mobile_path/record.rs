@@ -237,7 +237,7 @@ pub(super) fn are_of_one_ack(first: &[u8; VALUE_BYTES], second: &[u8; VALUE_BYTE
         .all(|part| first[part.clone()] == second[part])
 }
 
-/// The record with a 1 in place of each time, so that two runs can be compared; round trips, which
+/// The record with a 1 instead of each time, so that two runs can be compared; round trips, which
 /// depend on pauses between packets, and barriers are left out.
 #[cfg(test)]
 pub(super) fn without_times(value: &[u8; VALUE_BYTES]) -> [u8; VALUE_BYTES] {

@@ -4,7 +4,7 @@ use holdfast_net::frame::FRAME_BYTES_MAX;
 
 mod contained;
 
-/// What the pool says when the frame that only passes is held all the same.
+/// The pool's state if the frame that only passes is kept all the same.
 #[test]
 fn a_pool_without_any_buffer_starves_the_worker_and_ends_nothing() {
     let mut pool = BufferPool::new(1);
@@ -35,7 +35,7 @@ fn a_frame_that_is_none_is_passed_over_and_a_broken_device_is_not() {
 pub(super) struct PlantedDefect {
     /// A segment to or from this port.
     pub(super) port: Option<u16>,
-    /// The next deadlines, so many.
+    /// The next deadlines, up to a count.
     pub(super) deadlines: u32,
 }
 

@@ -164,8 +164,8 @@ fn receive(socket: &UdpSocket) -> (String, Instant) {
 }
 
 #[test]
-fn packets_cross_both_ways_no_sooner_than_the_model_says() {
-    if !available_or_skip("packets_cross_both_ways_no_sooner_than_the_model_says") {
+fn packets_cross_both_ways_no_sooner_than_in_the_model() {
+    if !available_or_skip("packets_cross_both_ways_no_sooner_than_in_the_model") {
         return;
     }
     let link = RunningLink::new(&[
@@ -195,8 +195,8 @@ fn packets_cross_both_ways_no_sooner_than_the_model_says() {
 }
 
 #[test]
-fn the_carrier_of_the_mhs_device_alone_follows_if_asked_so() {
-    if !available_or_skip("the_carrier_of_the_mhs_device_alone_follows_if_asked_so") {
+fn the_carrier_of_the_mhs_device_alone_follows_if_set_so() {
+    if !available_or_skip("the_carrier_of_the_mhs_device_alone_follows_if_set_so") {
         return;
     }
     let link = RunningLink::new(&["--outage", "0.1+0.5", "--carrier=mh"]);
@@ -207,8 +207,8 @@ fn the_carrier_of_the_mhs_device_alone_follows_if_asked_so() {
 }
 
 #[test]
-fn the_carrier_follows_the_outage_and_the_log_tells_it() {
-    if !available_or_skip("the_carrier_follows_the_outage_and_the_log_tells_it") {
+fn the_carrier_follows_the_outage_and_the_log_has_it() {
+    if !available_or_skip("the_carrier_follows_the_outage_and_the_log_has_it") {
         return;
     }
     let link = RunningLink::new(&["--outage", "0.3+0.5", "--carrier"]);
@@ -226,7 +226,7 @@ fn the_carrier_follows_the_outage_and_the_log_tells_it() {
     assert_eq!(t_ns(&begin) - t_ns(&start), 300_000_000);
     assert_eq!(t_ns(&end) - t_ns(&begin), 500_000_000);
     assert_eq!(begin["direction"], "both");
-    // The kernel's queues may need a moment after the carrier is back.
+    // The kernel's queues may need a moment after the carrier returns.
     link.mh.set_read_timeout(Some(POLL)).unwrap();
     wait_until("a packet after the outage", || {
         drop(link.fh.send(b"after"));
@@ -386,7 +386,7 @@ fn on_a_half_duplex_link_both_directions_take_turns_and_frames_cost_their_overhe
     assert!(took >= Duration::from_millis(64), "{took:?}");
     let end = link.end();
     assert_eq!(end["uplink"]["offered_packets"], 0);
-    // Five packets in, five out, besides what the kernels say to each other.
+    // Five packets in, five out, besides the kernels' own packets.
     assert!(std::fs::metadata(packets).unwrap().len() > 10 * 100);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Sockets that have it without asking, in a namespace and in a control group, and what is
-//! left when the owner has gone.
+//! left when the owner has ended.
 
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
@@ -11,7 +11,7 @@ use super::*;
 use crate::netns::{NetNs, available_or_skip};
 use crate::rtnl::Rtnl;
 
-/// What a child process is told: a test that finds it is that child of its own.
+/// The order to a child process: a test that finds it is that child of its own.
 const OWNER_ENV: &str = "HOLDFAST_LCCWE_OWNER";
 const MEMBER_ENV: &str = "HOLDFAST_LCCWE_MEMBER";
 const HERE: &str = "lccwe::default::tests";
@@ -72,8 +72,8 @@ fn sockets_of_the_namespace_have_it_until_the_default_ends() {
 }
 
 #[test]
-fn a_default_that_somebody_else_has_changed_is_left_alone() {
-    if !available_or_skip("a_default_that_somebody_else_has_changed_is_left_alone") {
+fn a_default_that_another_program_has_changed_is_left_alone() {
+    if !available_or_skip("a_default_that_another_program_has_changed_is_left_alone") {
         return;
     }
     let ns = namespace();
@@ -173,9 +173,9 @@ impl Group {
     fn new(name: &str) -> Option<Self> {
         let mounts = std::fs::read_to_string("/proc/mounts").ok()?;
         let mut folders = mounts.lines().filter_map(|line| {
-            let mut words = line.split(' ').skip(1);
-            let folder = words.next()?;
-            (words.next()? == "cgroup2").then_some(folder)
+            let mut fields = line.split(' ').skip(1);
+            let folder = fields.next()?;
+            (fields.next()? == "cgroup2").then_some(folder)
         });
         let folder = Path::new(folders.next()?).join(name);
         std::fs::create_dir(&folder).ok()?;
@@ -213,15 +213,18 @@ fn sockets_of_a_control_group_have_it_and_no_others() {
         output_of(ns.run(start).unwrap().unwrap())
     };
     let kept = control.make_default(scope).unwrap();
-    let said = of_member();
-    assert!(said.contains(&format!("sockets {name} {name}")), "{said}");
+    let output = of_member();
+    assert!(
+        output.contains(&format!("sockets {name} {name}")),
+        "{output}"
+    );
     let outside = ns.run(of_new_sockets).unwrap();
     assert_eq!(outside, [before.clone(), before.clone()]);
     drop(kept);
-    let said = of_member();
+    let output = of_member();
     assert!(
-        said.contains(&format!("sockets {before} {before}")),
-        "{said}"
+        output.contains(&format!("sockets {before} {before}")),
+        "{output}"
     );
 }
 

@@ -14,7 +14,7 @@ use holdfast_testbed::topology::{FH, Topology, TopologySettings, Wireless};
 
 use super::*;
 
-/// After so many bytes of downlink payload a frame is lost.
+/// A frame is lost after this many bytes of downlink payload.
 const LOSE_EVERY_BYTES: u32 = 100_000;
 
 /// What a gateway did that loses segments and changes what is reported of it.
@@ -27,7 +27,7 @@ struct Done {
 }
 
 /// Loses segments, and takes all SACK blocks but the first, or all of them, from what
-/// comes back, until `stop`.
+/// returns, until `stop`.
 fn meddle(path: &DataPath, blocks_kept: usize, stop: &AtomicBool) -> Done {
     let mut pool = BufferPool::new(16 << 20);
     let (mut done, mut since_lost) = (Done::default(), 0);
@@ -62,7 +62,8 @@ fn meddle(path: &DataPath, blocks_kept: usize, stop: &AtomicBool) -> Done {
                 }
             }
         }
-        let fds = [Direction::Downlink, Direction::Uplink].map(|its| path.device_fd(its));
+        let fds =
+            [Direction::Downlink, Direction::Uplink].map(|direction| path.device_fd(direction));
         wait_readable(fds, Some(HEARTBEAT_INTERVAL)).unwrap();
     }
     done
@@ -75,7 +76,7 @@ fn counter(ns: &NetNs, file: &str, prefix: &str, name: &str) -> u64 {
     let mut lines = text.lines().filter_map(|line| line.strip_prefix(prefix));
     let (names, values) = (lines.next().unwrap(), lines.next().unwrap());
     let mut pairs = names.split_whitespace().zip(values.split_whitespace());
-    let found = pairs.find(|(its, _)| *its == name);
+    let found = pairs.find(|(key, _)| *key == name);
     found.unwrap_or_else(|| panic!("{name}")).1.parse().unwrap()
 }
 

@@ -21,13 +21,13 @@ const DEFECT: u16 = 701;
 const FINE: u16 = 702;
 
 /// A worker in its topology.
-struct Place {
+struct Setup {
     topology: Topology,
     commands: SyncSender<Command>,
     waker: Waker,
 }
 
-impl Place {
+impl Setup {
     fn status(&self) -> StatusReply {
         let (reply, answer) = oneshot::channel();
         self.send(Command::Status {
@@ -71,7 +71,7 @@ fn worker_settings() -> WorkerSettings {
 }
 
 /// Runs the work beside a worker with this defect.
-fn beside_worker(test: &str, defect: PlantedDefect, work: impl FnOnce(&Place)) {
+fn beside_worker(test: &str, defect: PlantedDefect, work: impl FnOnce(&Setup)) {
     if !available_or_skip(test) {
         return;
     }
@@ -94,15 +94,15 @@ fn beside_worker(test: &str, defect: PlantedDefect, work: impl FnOnce(&Place)) {
         };
         gateway_ns.run(run).unwrap();
     });
-    let place = Place {
+    let setup = Setup {
         topology,
         commands,
         waker,
     };
     // It beats: what is sent from now on is its.
-    place.status();
-    work(&place);
-    place.send(Command::Leave);
+    setup.status();
+    work(&setup);
+    setup.send(Command::Leave);
     worker.join().unwrap();
 }
 
@@ -117,24 +117,24 @@ fn a_flow_that_the_engine_falls_over_passes_untouched_and_others_are_followed() 
         port: Some(DEFECT),
         deadlines: 0,
     };
-    beside_worker(test, defect, |place| {
-        let (mut fine_fh, mut fine_mh) = place.connection(FINE);
-        assert_eq!(panics(&place.status()), 0);
+    beside_worker(test, defect, |setup| {
+        let (mut fine_fh, mut fine_mh) = setup.connection(FINE);
+        assert_eq!(panics(&setup.status()), 0);
         // A handshake, data both ways: of each packet the engine would fall over again.
-        let (mut at_fh, mut at_mh) = place.connection(DEFECT);
-        let status = place.status();
+        let (mut at_fh, mut at_mh) = setup.connection(DEFECT);
+        let status = setup.status();
         assert_eq!(panics(&status), 1, "{status:?}");
         assert_eq!(status.counters["worker.quarantined"], 1);
         exchange(&mut at_fh, &mut at_mh);
-        assert_eq!(panics(&place.status()), 1);
+        assert_eq!(panics(&setup.status()), 1);
         // The same input from another port of the MH.
-        let _second = place.connection(DEFECT);
-        assert_eq!(panics(&place.status()), 2);
+        let _second = setup.connection(DEFECT);
+        assert_eq!(panics(&setup.status()), 2);
         // The others go on, the engine meets them again.
         exchange(&mut fine_fh, &mut fine_mh);
-        let status = place.status();
-        let met = |flow: &crate::status::FlowStatus| flow.fh.port() == FINE;
-        assert!(status.flow_list.iter().any(met), "{status:?}");
+        let status = setup.status();
+        let is_fine = |flow: &crate::status::FlowStatus| flow.fh.port() == FINE;
+        assert!(status.flow_list.iter().any(is_fine), "{status:?}");
         assert!(status.attached);
     });
 }
@@ -146,15 +146,15 @@ fn a_worker_that_falls_over_again_and_again_lets_everything_pass_by() {
         port: None,
         deadlines: 8,
     };
-    beside_worker(test, defect, |place| {
+    beside_worker(test, defect, |setup| {
         let by = clock() + Duration::from_secs(30);
-        while place.status().attached {
-            assert!(clock() < by, "it does not rest: {:?}", place.status());
+        while setup.status().attached {
+            assert!(clock() < by, "it does not rest: {:?}", setup.status());
         }
-        assert_eq!(panics(&place.status()), 8);
-        let (mut at_fh, mut at_mh) = place.connection(FINE);
+        assert_eq!(panics(&setup.status()), 8);
+        let (mut at_fh, mut at_mh) = setup.connection(FINE);
         exchange(&mut at_fh, &mut at_mh);
-        let status = place.status();
+        let status = setup.status();
         assert_eq!((status.flows.tracked, panics(&status)), (0, 8));
     });
 }
