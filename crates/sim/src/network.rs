@@ -278,7 +278,7 @@ impl Network {
             Event::Restart(id) => self.restart_engine(id),
             Event::Source(id) => self.handle_source(id, observer),
             Event::Change(id) => self.handle_change(id),
-            Event::MobileWord(id, word) => self.handle_mobile_word(id, word, observer),
+            Event::MobileMessage(id, message) => self.handle_mobile_message(id, message, observer),
             Event::MobileLink(id, state) => self.report_to_mobile_host(id, state, observer),
             Event::MobileWarning(id, begins) => self.warn_mobile_host(id, begins, observer),
             Event::MobileTimer(id) => self.handle_mobile_timeout(id, observer),

@@ -190,26 +190,26 @@ pub(super) fn read(key: &[u8; KEY_BYTES], value: &[u8; VALUE_BYTES], kind: Layer
         window: fields.u16(WINDOW),
         window_shift: scale,
         timestamps,
-        sack: sack(&words),
-        srtt: words.duration(SRTT),
-        rtt: words.duration(RTT),
-        sent_at: Instant::from_nanos(words.u64(EGRESS_AT)),
-        received_at: words.instant(INGRESS_AT),
+        sack: sack(&fields),
+        srtt: fields.duration(SRTT),
+        rtt: fields.duration(RTT),
+        sent_at: Instant::from_nanos(fields.u64(EGRESS_AT)),
+        received_at: fields.instant(INGRESS_AT),
         is_opaque: facts & FACT_OPAQUE != 0,
         // Nothing is missing before the FIN.
-        is_finished: words.u32(FH_HAS_FINISHED) != 0
-            && !words.seq(FH_NXT).after(words.seq(RCV_NXT)),
-        data_at: words.instant(DATA_AT),
+        is_finished: fields.u32(FH_HAS_FINISHED) != 0
+            && !fields.seq(FH_NXT).after(fields.seq(RCV_NXT)),
+        data_at: fields.instant(DATA_AT),
         // Their SYNs said so, or the MH has sent a block.
         permits_sack: facts & FACT_SACK != 0,
         download: None,
     };
     Read::Flow(Box::new(NotedFlow {
         flow,
-        fh_tsval: words.u32(FH_TSVAL),
-        fh_nxt: words.seq(FH_NXT),
-        fh_ack: words.seq(FH_ACK),
-        rtt_at: words.instant(RTT_AT),
+        fh_tsval: fields.u32(FH_TSVAL),
+        fh_nxt: fields.seq(FH_NXT),
+        fh_ack: fields.seq(FH_ACK),
+        rtt_at: fields.instant(RTT_AT),
         link: value[LINK..LINK + kind.header_bytes() as usize].to_vec(),
         dscp: value[TRAFFIC_CLASS] >> 2,
     }))

@@ -66,10 +66,10 @@ fn run(loaded: &Loaded, lines: &[Line], flow: FlowKey, scale: u64) -> Result<(),
         let heard = noted.flow.received_at.map(Instant::as_nanos);
         let is_then = |heard: u64| {
             let mut at = ran.iter().filter(|(at, ..)| Some(*at) == expected.heard_ms);
-            at.any(|(_, from, to)| (*from..=*to).contains(&received_ns))
+            at.any(|(_, from, to)| (*from..=*to).contains(&heard))
         };
-        assert_eq!(received.is_some(), expected.heard_ms.is_some(), "{text}");
-        assert!(received.is_none_or(is_then), "{text}");
+        assert_eq!(heard.is_some(), expected.heard_ms.is_some(), "{text}");
+        assert!(heard.is_none_or(is_then), "{text}");
         let rtt = noted.flow.rtt.map(|rtt| rtt.as_nanos() as u64);
         let is_right = match (rtt, expected.rtt_ms) {
             (Some(ns), Some(ms)) => is_between(&ran, ms, ns),

@@ -224,8 +224,12 @@ fn hostile_packets_come_in_unchanged_and_change_no_numbers_of_the_mh() {
                 forgotten += 1;
                 continue;
             };
-            let said = (noted.flow.snd_nxt, noted.flow.rcv_nxt, noted.flow.window);
-            assert_eq!(said, (SeqNum::new(1_000), SeqNum::new(70_000), 501), "{of}");
+            let numbers = (noted.flow.snd_nxt, noted.flow.rcv_nxt, noted.flow.window);
+            assert_eq!(
+                numbers,
+                (SeqNum::new(1_000), SeqNum::new(70_000), 501),
+                "{case}"
+            );
             taken += u32::from(noted.flow.received_at.is_some());
         }
     };
