@@ -118,13 +118,14 @@ sleeping_tests() {
 # What each crate may use of the others: dependencies point one way.
 allowed_for() {
     case "$1" in
-    holdfast-wire) echo '' ;;
-    holdfast-core | holdfast-link) echo 'holdfast-wire' ;;
-    holdfast-sim) echo 'holdfast-wire holdfast-core holdfast-link' ;;
-    holdfast-net) echo 'holdfast-wire holdfast-core' ;;
-    holdfast-testbed) echo 'holdfast-wire holdfast-core holdfast-link holdfast-net' ;;
-    holdfast-lab) echo 'holdfast-wire holdfast-core holdfast-link holdfast-sim holdfast-net holdfast-testbed' ;;
-    holdfast) echo 'holdfast-wire holdfast-core holdfast-link holdfast-sim holdfast-net holdfast-testbed holdfast-lab' ;;
+    holdfast-settings | holdfast-wire) echo '' ;;
+    holdfast-link) echo 'holdfast-wire' ;;
+    holdfast-core) echo 'holdfast-settings holdfast-wire' ;;
+    holdfast-sim) echo 'holdfast-settings holdfast-wire holdfast-core holdfast-link' ;;
+    holdfast-net) echo 'holdfast-settings holdfast-wire holdfast-core' ;;
+    holdfast-testbed) echo 'holdfast-settings holdfast-wire holdfast-core holdfast-link holdfast-net' ;;
+    holdfast-lab) echo 'holdfast-settings holdfast-wire holdfast-core holdfast-link holdfast-sim holdfast-net holdfast-testbed' ;;
+    holdfast) echo 'holdfast-settings holdfast-wire holdfast-core holdfast-link holdfast-sim holdfast-net holdfast-testbed holdfast-lab' ;;
     *) return 1 ;;
     esac
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Shows that wire, core, link and sim use no clock, no socket, no file and no randomness of the
+# Shows that settings, wire, core, link and sim use no clock, no socket, no file and no randomness of the
 # operating system, so that the same input gives the same output on every machine:
 #
 #   1. none of the crates that they are built from is one that talks to the system;
@@ -16,7 +16,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$PATH:${CARGO_HOME:-$HOME/.cargo}/bin"
 
-readonly crates=(holdfast-wire holdfast-core holdfast-link holdfast-sim)
+readonly crates=(holdfast-settings holdfast-wire holdfast-core holdfast-link holdfast-sim)
 selected=()
 for crate in "${crates[@]}"; do selected+=(-p "$crate"); done
 failed=0

@@ -3,56 +3,11 @@
 //! cell carries is shared among its mobiles by their needs and weights, what a mobile gets among
 //! its connections, and each is paced to its share.
 
-use core::net::IpAddr;
 use core::time::Duration;
 
 use holdfast_wire::Instant;
 
-use crate::signal::Prefix;
-
-/// What is known of the cells behind the gateway. Without a cell nothing is shared.
-#[derive(Clone, Debug, Default)]
-pub struct BandwidthSettings {
-    /// The cells; a mobile is in the first that has its address.
-    pub cells: Vec<CellSettings>,
-    /// How often the share of a mobile counts: the first that has its address, else once.
-    pub weights: Vec<(Prefix, u32)>,
-}
-
-/// A cell.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CellSettings {
-    /// Its mobiles; none: all.
-    pub mobiles: Option<Prefix>,
-    /// What it carries toward the mobiles, bytes of payload a second; none: estimated.
-    pub bytes_per_s: Option<u64>,
-}
-
-impl BandwidthSettings {
-    /// One cell with all mobiles.
-    pub fn one_cell(bytes_per_s: Option<u64>) -> Self {
-        Self {
-            cells: vec![CellSettings {
-                mobiles: None,
-                bytes_per_s,
-            }],
-            weights: Vec::new(),
-        }
-    }
-
-    /// The cell of a mobile, by its place in the list.
-    pub(crate) fn cell_of(&self, mobile: IpAddr) -> Option<usize> {
-        let has = |cell: &CellSettings| cell.mobiles.is_none_or(|of| of.contains(mobile));
-        self.cells.iter().position(has)
-    }
-
-    /// How often the mobile's share counts; at least once.
-    pub(crate) fn weight_of(&self, mobile: IpAddr) -> u32 {
-        let mut weights = self.weights.iter();
-        let own = weights.find(|(of, _)| of.contains(mobile));
-        own.map_or(1, |(_, weight)| (*weight).max(1))
-    }
-}
+pub use holdfast_settings::bandwidth::{BandwidthSettings, CellSettings};
 
 /// A queue on the link that stands longer tells that it carries no more.
 const QUEUE_STANDS: Duration = Duration::from_millis(25);
@@ -269,7 +224,10 @@ pub(crate) fn shares(capacity_bytes_per_s: u64, needs: &[Need]) -> Vec<u64> {
 
 #[cfg(test)]
 mod tests {
+    use core::net::IpAddr;
+
     use super::*;
+    use crate::signal::Prefix;
 
     const fn need(weight: u32, bytes_per_s: u64) -> Need {
         Need {

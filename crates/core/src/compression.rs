@@ -41,11 +41,12 @@ mod worth;
 #[cfg(test)]
 mod tests;
 
-pub use codec::{CompressionSettings, Method, PlainCodec};
+pub use codec::PlainCodec;
 pub use decompressor::{
     DecompressionCounters, Decompressor, DecompressorLimits, NotRestored, Restored,
 };
 pub use format::OVERHEAD_BYTES_MAX;
+pub use holdfast_settings::mtcp::{CompressionSettings, Method};
 pub(crate) use sender::{Compressor, Emission, SentCompression};
 
 /// The control bits of a compressed segment; ECE and CWR may be set besides.

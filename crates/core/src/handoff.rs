@@ -30,7 +30,6 @@
 //! forwarding; two for a moment send some segments twice.
 
 use core::net::IpAddr;
-use core::time::Duration;
 
 use holdfast_wire::Segment;
 
@@ -50,28 +49,14 @@ mod transfer;
 #[cfg(test)]
 mod tests;
 
+pub use holdfast_settings::handoff::{HANDOFF_PORT as PORT_DEFAULT, HandoffSettings, StationId};
+
 pub use channel::{Channel, ChannelCounters, Incarnation, Incoming, NONCE_BYTES, Refused};
 pub use machine::{Handoff, HandoffCounters, HandoffView};
 pub use message::{CopyKind, Message, MessageError, Outcome};
 pub use peers::{PeerId, Peers};
 pub use state::{FLOW_STATE_BYTES_MAX, FlowState};
 pub use transfer::{DATAGRAM_RECORDS_BYTES_MAX, Receiving, Sending};
-
-/// UDP port of the messages and the copies unless set otherwise.
-pub const PORT_DEFAULT: u16 = 4849;
-
-/// A base station's name in a number that all stations know: decides between equal epochs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct StationId(pub u32);
-
-impl StationId {
-    /// The number of a name (FNV-1a).
-    pub fn of_name(name: &str) -> Self {
-        Self(name.bytes().fold(0x811c_9dc5, |hash, byte| {
-            (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
-        }))
-    }
-}
 
 /// What a station is to a mobile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -107,67 +92,6 @@ pub trait Copied: Clone {
 
     /// Bytes of memory that it takes.
     fn bytes(&self) -> usize;
-}
-
-/// Settings of a [`Handoff`].
-#[derive(Clone, Debug)]
-pub struct HandoffSettings {
-    /// The station's own number; no two stations may have the same.
-    pub station: StationId,
-    /// The neighbours buffer for every mobile that is here, not only when it is about to go.
-    pub always: bool,
-    /// How long neighbours buffer after they were last asked to, and how long a packet is
-    /// kept at all.
-    pub buffer_time: Duration,
-    /// How long a mobile's packets are buffered while the station before is awaited.
-    pub sync_wait: Duration,
-    /// Time between two repetitions of what is not acknowledged.
-    pub retry: Duration,
-    /// So often is it sent at most.
-    pub tries_max: u32,
-    /// Time between two announcements of a role.
-    pub announce: Duration,
-    /// How long another station's announcement counts.
-    pub announced_lifetime: Duration,
-    /// Bytes kept at most for one mobile; beyond, the oldest go. Right after it has left, the
-    /// newest: what the engine had cached comes first. While it is here nothing goes, see
-    /// [`Handoff::has_room`].
-    pub mobile_buffer_bytes_max: usize,
-    /// Bytes kept at most for all mobiles; beyond, nothing more is kept.
-    pub buffer_bytes_max: usize,
-    /// Mobiles known at most; further ones have no handoff, unless one that is nothing to
-    /// this station can be forgotten for them.
-    pub mobiles_max: usize,
-    /// Multicast groups in use: a mobile's is its key's id modulo this. At least 1.
-    pub groups: u16,
-}
-
-impl Default for HandoffSettings {
-    /// Buffers on request; 10 s, 50 ms, 10 times each 20 ms, 500 ms and 3 s; 1 MiB a mobile,
-    /// 64 MiB in all, 4096 mobiles, 256 groups.
-    fn default() -> Self {
-        Self {
-            station: StationId::default(),
-            always: false,
-            buffer_time: Duration::from_secs(10),
-            sync_wait: Duration::from_millis(50),
-            retry: Duration::from_millis(20),
-            tries_max: 10,
-            announce: Duration::from_millis(500),
-            announced_lifetime: Duration::from_secs(3),
-            mobile_buffer_bytes_max: 1 << 20,
-            buffer_bytes_max: 64 << 20,
-            mobiles_max: 4096,
-            groups: 256,
-        }
-    }
-}
-
-impl HandoffSettings {
-    /// The number of a mobile's group, below [`groups`](Self::groups).
-    pub fn group_of(&self, mobile: KeyId) -> u16 {
-        (mobile.0 % u32::from(self.groups.max(1))) as u16
-    }
 }
 
 /// What is to be done with a packet for an MH that came by the wired route.

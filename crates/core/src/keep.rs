@@ -38,6 +38,7 @@ mod tests;
 
 pub use counters::KeepCounters;
 pub use flow::PacketFlow;
+pub use holdfast_settings::keep::KeepSettings;
 use peer::{Peer, Phase};
 use shelf::Kept;
 
@@ -96,42 +97,6 @@ pub struct Arrival<F> {
     pub segments: u32,
     /// The packet.
     pub frame: F,
-}
-
-/// Limits of what is kept. At each of them the oldest packet goes.
-#[derive(Clone, Copy, Debug)]
-pub struct KeepSettings {
-    /// Packets of one flow.
-    pub flow_packets_max: usize,
-    /// Bytes of one flow; one packet is kept however long it is.
-    pub flow_bytes_max: usize,
-    /// Flows of one peer.
-    pub peer_flows_max: usize,
-    /// Bytes of one peer.
-    pub peer_bytes_max: usize,
-    /// Bytes in all, and 36 KiB for each peer beyond. One-way flows have a quarter of them.
-    pub bytes_max: usize,
-    /// How old a packet of a two-way flow may become.
-    pub age_max: Duration,
-    /// The same of a one-way flow, for which a late packet is often worth nothing.
-    pub one_way_age_max: Duration,
-    /// The least time between two packets that ask a silent peer for an answer.
-    pub ask_interval: Duration,
-}
-
-impl Default for KeepSettings {
-    fn default() -> Self {
-        Self {
-            flow_packets_max: 16,
-            flow_bytes_max: 256 << 10,
-            peer_flows_max: 256,
-            peer_bytes_max: 4 << 20,
-            bytes_max: 64 << 20,
-            age_max: Duration::from_secs(180),
-            one_way_age_max: Duration::from_secs(1),
-            ask_interval: Duration::from_millis(100),
-        }
-    }
 }
 
 /// One peer as seen from outside.
@@ -239,9 +204,8 @@ impl<F> Keeper<F> {
             return;
         };
         let is_up = peer.phase == Phase::Releasing;
-        let room = self
-            .settings
-            .room(shelf, self.used[shelf], peer.shelves[shelf].bytes());
+        let own = peer.shelves[shelf].bytes();
+        let room = shelf_room(&self.settings, shelf, self.used[shelf], own);
         let fits = kept.cost() <= room;
         while fits
             && let Some(old) =
@@ -473,16 +437,17 @@ impl<F> Keeper<F> {
     }
 }
 
-impl KeepSettings {
-    /// What a shelf of a peer takes, in bytes: four fifths of what is left for all, within what one
-    /// peer may have, and in any case enough for a full flow of usual packets.
-    fn room(&self, shelf: usize, used: usize, own: usize) -> usize {
-        let max = if shelf == 0 {
-            self.bytes_max / 4 * 3
-        } else {
-            self.bytes_max / 4
-        };
-        let share = (max.saturating_sub(used) + own) / 5 * 4;
-        share.clamp(PEER_BYTES_MIN.min(self.peer_bytes_max), self.peer_bytes_max)
-    }
+/// What a shelf of a peer takes, in bytes: four fifths of what is left for all, within what one
+/// peer may have, and in any case enough for a full flow of usual packets.
+fn shelf_room(settings: &KeepSettings, shelf: usize, used: usize, own: usize) -> usize {
+    let max = if shelf == 0 {
+        settings.bytes_max / 4 * 3
+    } else {
+        settings.bytes_max / 4
+    };
+    let share = (max.saturating_sub(used) + own) / 5 * 4;
+    share.clamp(
+        PEER_BYTES_MIN.min(settings.peer_bytes_max),
+        settings.peer_bytes_max,
+    )
 }

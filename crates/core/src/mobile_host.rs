@@ -59,7 +59,6 @@ mod action;
 mod answers;
 mod flow;
 mod opening;
-mod settings;
 #[cfg(test)]
 mod tests;
 mod wake_up;
@@ -70,8 +69,8 @@ pub use action::{HostAction, HostLinkEvent, MadeAck, WakeUp};
 use answers::{Repeated, Unanswered};
 pub use flow::HostFlow;
 use flow::served;
+pub use holdfast_settings::mobile::{FreezeSet, MobileHostSettings, MobileScheme};
 use opening::{Closed, Opening};
-pub use settings::{FreezeSet, MobileHostSettings, MobileScheme};
 use wake_up::WakeUps;
 pub use withheld::Download;
 

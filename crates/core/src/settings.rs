@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The settings of the gateway's mechanisms.
 
-use core::time::Duration;
-
-use crate::bandwidth::BandwidthSettings;
-use crate::compression::CompressionSettings;
-use crate::schemes::mtcp::MtcpSettings;
-use crate::schemes::snoop::SnoopSettings;
+use holdfast_settings::gateway::EngineSettings;
 
 /// Which scheme serves the flows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,63 +30,4 @@ pub enum Scheme {
 }
 
 /// Settings of a [`Gateway`](crate::Gateway).
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// The scheme.
-    pub scheme: Scheme,
-    /// Flows followed at most; further ones pass untouched. Each takes about 3 KiB.
-    pub flows_max: usize,
-    /// Bytes of payload kept at most, all flows together. A segment counts as 1,000 at least.
-    pub cache_bytes_max: usize,
-    /// Bytes of payload kept at most for one flow.
-    pub flow_cache_bytes_max: usize,
-    /// Segments (super-segments count once) kept at most for one flow.
-    pub flow_cache_entries_max: usize,
-    /// The least that is added to `srtt` before an MH without an ACK for data in
-    /// flight is taken for silent (RFC 6298's 4 `rttvar`, with Linux's floor).
-    pub silence_min: Duration,
-    /// The least time between two probes of a silent MH; otherwise the round trip of
-    /// the wireless half.
-    pub probe_interval_min: Duration,
-    /// The longest time between two probes.
-    pub probe_interval_max: Duration,
-    /// After this time without any segment a flow is forgotten. RFC 5382, REQ-5 asks
-    /// for at least 2 h 4 min of middle nodes.
-    pub flow_idle_max: Duration,
-    /// How long bytes acknowledged ahead of the MH wait for it before both ends get
-    /// a RST.
-    pub owed_wait_max: Duration,
-    /// What the cells carry, for all schemes that send from the cache.
-    pub bandwidth: BandwidthSettings,
-    /// Parameters of the scheme `Mtcp`.
-    pub mtcp: MtcpSettings,
-    /// How payload for mobiles that can read it is compressed (scheme `Mtcp` alone); none: not
-    /// at all.
-    pub compression: Option<CompressionSettings>,
-    /// Parameters of the scheme `Snoop`.
-    pub snoop: SnoopSettings,
-    /// Seed of the tables' hashes: unpredictable in a daemon, fixed in a test.
-    pub hash_seed: u64,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            scheme: Scheme::Hold,
-            flows_max: 65_536,
-            cache_bytes_max: 256 << 20,
-            flow_cache_bytes_max: 8 << 20,
-            flow_cache_entries_max: 8_192,
-            silence_min: Duration::from_millis(200),
-            probe_interval_min: Duration::from_millis(20),
-            probe_interval_max: Duration::from_secs(1),
-            flow_idle_max: Duration::from_secs(2 * 3600 + 4 * 60),
-            owed_wait_max: Duration::from_secs(600),
-            bandwidth: BandwidthSettings::default(),
-            mtcp: MtcpSettings::default(),
-            compression: None,
-            snoop: SnoopSettings::default(),
-            hash_seed: 0,
-        }
-    }
-}
+pub type Settings = EngineSettings<Scheme>;

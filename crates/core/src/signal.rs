@@ -25,7 +25,6 @@ mod gateway;
 mod key;
 mod message;
 mod mobile;
-mod prefix;
 mod rejection;
 mod seal;
 
@@ -36,14 +35,12 @@ pub use gateway::{
     AbilitiesNotice, Entropy, GatewayPeers, Handled, LinkNotice, LinkNoticeKind, Outcome,
     PeerConfig, PeerCounters, PeerView, PeersError,
 };
+pub use holdfast_settings::prefix::{Prefix, PrefixFormatError};
+pub use holdfast_settings::signals::SIGNAL_PORT as PORT_DEFAULT;
 pub use key::{KeyFormatError, KeyId, MobileKey};
 pub use message::{Abilities, LinkState, RefusalReason, SignalKind};
 pub use mobile::{GatewayChallenge, MobileCounters, MobileEvent, MobileSession, MobileTimers};
-pub use prefix::{Prefix, PrefixFormatError};
 pub use rejection::{Rejection, RejectionCounters};
-
-/// UDP port that a gateway listens on unless set otherwise.
-pub const PORT_DEFAULT: u16 = 4848;
 
 /// Most addresses that one mobile registers.
 pub const ADDRESSES_MAX: usize = 16;

@@ -6,6 +6,7 @@
 //! a flow lies in the library.
 
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
+use holdfast_settings::mtcp::{CompressionSettings, Method};
 use holdfast_wire::SeqNum;
 use zstd_safe::{CCtx, DCtx};
 
@@ -19,24 +20,6 @@ const ZSTD_DICTIONARY_MAGIC: [u8; 4] = [0x37, 0xa4, 0x30, 0xec];
 const GAIN_MIN_PART: usize = 32;
 /// The longest plain payload.
 const PLAIN_BYTES_MAX: usize = u16::MAX as usize;
-
-/// A method of compression.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Method {
-    /// Raw deflate (RFC 1951), each packet on its own: as published in 1997.
-    Deflate,
-    /// Zstd (RFC 8878), with what the MH has acknowledged of the stream as its dictionary.
-    Zstd,
-}
-
-/// How payload is compressed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CompressionSettings {
-    /// The method.
-    pub method: Method,
-    /// 1 (fast) to 9 (small); 3 as published.
-    pub level: u8,
-}
 
 /// A dictionary and where it ends in the stream.
 #[derive(Clone, Copy, Debug)]

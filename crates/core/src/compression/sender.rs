@@ -22,9 +22,10 @@
 use holdfast_wire::{Instant, SeqNum};
 
 use super::HISTORY_BYTES;
-use super::codec::{CompressionSettings, DictionaryRef, Encoder, Method, Plain};
+use super::codec::{DictionaryRef, Encoder, Plain};
 use super::dictionary::{Dictionaries, Dictionary};
 use super::worth::Worth;
+use super::{CompressionSettings, Method};
 
 /// Segments with less payload go plain, bytes.
 const PLAIN_BYTES_MIN: usize = 64;

@@ -8,11 +8,12 @@ use holdfast_wire::{Flags, Instant, Segment, SeqNum};
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
 
-use super::codec::{CompressionSettings, DictionaryRef, Encoder, Method, Plain};
+use super::codec::{DictionaryRef, Encoder, Plain};
 use super::{
     COMPRESSED_FLAGS, Decompressor, DecompressorLimits, NotRestored, PlainCodec, Restored,
     is_marked, marked,
 };
+use super::{CompressionSettings, Method};
 use crate::testing::data;
 
 const NOW: Instant = Instant::from_millis(5);

@@ -254,7 +254,7 @@ impl<C: Copied> Handoff<C> {
         };
         let copy = mobile
             .has_members(now)
-            .then(|| (mobile.key, self.settings.group_of(mobile.key)));
+            .then(|| (mobile.key, self.settings.group_of(mobile.key.0)));
         let disposition = match mobile.role() {
             Role::Synchronising => Disposition::Keep(mobile.key),
             Role::Forwarding => Disposition::Deliver,
@@ -317,7 +317,7 @@ impl<C: Copied> Handoff<C> {
             epoch: mobile.claim.0,
             elsewhere: mobile.elsewhere(now),
             members: mobile.members.iter().filter(|one| one.1 > now).count(),
-            group: mobile.joined.then(|| self.settings.group_of(mobile.key)),
+            group: mobile.joined.then(|| self.settings.group_of(mobile.key.0)),
             buffered_packets: mobile.buffer.len(),
             buffered_bytes: mobile.buffer.bytes(),
             handoffs: mobile.handoffs,
@@ -389,7 +389,7 @@ impl<C: Copied> Handoff<C> {
         if core::mem::replace(&mut mobile.joined, true) {
             return;
         }
-        let group = self.settings.group_of(key);
+        let group = self.settings.group_of(key.0);
         let count = self.groups.entry(group).or_default();
         *count += 1;
         if *count == 1 {
@@ -409,7 +409,7 @@ impl<C: Copied> Handoff<C> {
         if !core::mem::replace(&mut mobile.joined, false) {
             return;
         }
-        let group = self.settings.group_of(key);
+        let group = self.settings.group_of(key.0);
         let Some(count) = self.groups.get_mut(&group) else {
             return;
         };

@@ -5,6 +5,8 @@
 mod channel;
 mod trouble;
 
+use core::time::Duration;
+
 use holdfast_wire::{Flags, Instant, SeqNum};
 
 use super::*;

@@ -10,7 +10,7 @@ use super::flow::{HostFlow, ROUND_TRIP_UNKNOWN, served};
 use super::opening::{Closed, Opening};
 use super::{
     ADOPTION, COPIES_AFTER_FALSE_ALARM, FLOWS_SERVED_MAX, FreezeSet, HostAction, MadeAck,
-    MobileHost, MobileScheme, ORDER_RENEWAL, Phase, WARNED_MAX,
+    MobileHost, MobileHostSettings, MobileScheme, ORDER_RENEWAL, Phase, WARNED_MAX,
 };
 use crate::FlowKey;
 
@@ -20,6 +20,28 @@ const CLOSED_MORE: Duration = Duration::from_millis(400);
 const LATE: Duration = Duration::from_millis(200);
 /// Windows of flows with about the same round trip open together.
 const OPENED_TOGETHER: Duration = Duration::from_millis(20);
+
+/// How long before the outage the window of a flow with this round trip is closed. Today's senders
+/// need one round trip more than the published one: what is sent until the zero window arrives has
+/// to arrive, and so has its ACK.
+fn lead_of(settings: &MobileHostSettings, round_trip: Duration) -> Duration {
+    let more = match settings.set {
+        FreezeSet::Published => 0.0,
+        FreezeSet::Today => 1.0,
+    };
+    round_trips(settings, round_trip, more)
+}
+
+/// If there is less time than this, a window is not closed: an ACK takes half a round trip.
+fn least_lead_of(settings: &MobileHostSettings, round_trip: Duration) -> Duration {
+    round_trips(settings, round_trip, 0.5)
+}
+
+fn round_trips(settings: &MobileHostSettings, round_trip: Duration, more: f64) -> Duration {
+    // Bounded: no setting makes of it what is no duration.
+    let factor = settings.warning_round_trips.clamp(0.0, 16.0) + more;
+    round_trip.min(Duration::from_secs(180)).mul_f64(factor)
+}
 
 impl MobileHost {
     pub(super) fn on_warning(
@@ -64,12 +86,12 @@ impl MobileHost {
             }
             let round_trip = flow.round_trip();
             let assumed = round_trip.unwrap_or(ROUND_TRIP_UNKNOWN);
-            let ahead = self.settings.ahead(assumed);
+            let ahead = lead_of(&self.settings, assumed);
             let at = goes_at.map_or(now, |goes_at| goes_at - ahead);
             if self.settings.set == FreezeSet::Today {
                 // A warning that does not cover the round trip does more harm than none.
                 let left = goes_at.map(|goes_at| goes_at.saturating_since(now));
-                let least = round_trip.map(|round_trip| self.settings.least(round_trip));
+                let least = round_trip.map(|round_trip| least_lead_of(&self.settings, round_trip));
                 if least.is_none() || left < least {
                     self.pending.remove(&flow.key);
                     self.counters.not_covered += u64::from(self.left_alone.insert(flow.key));

@@ -33,14 +33,14 @@ pub(crate) mod compression;
 mod early;
 mod handoff;
 mod m_tcp;
-mod parameters;
 mod persist;
 mod sh_tcp;
 
 use early::Opening;
-pub use handoff::MtcpHandoff;
+pub use holdfast_settings::mtcp::{
+    MtcpHandoff, MtcpPersist, MtcpRelease, MtcpSetUp, MtcpSettings, MtcpShrink,
+};
 use m_tcp::MTcp;
-pub use parameters::{MtcpPersist, MtcpRelease, MtcpSetUp, MtcpSettings, MtcpShrink};
 use sh_tcp::ShTcp;
 
 /// The control bits of the ACK by which M-TCP at the MH says that it is connected again

@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 
 use holdfast_wire::{Duration, Instant};
 
+use super::Prefix;
 use super::key::{KeyId, MobileKey};
 use super::message::{
     Challenge, Incarnation, LinkState, NO_CHALLENGE, RefusalReason, Reply, ReplyKind, Request,
 };
-use super::prefix::Prefix;
 use super::rejection::{Rejection, RejectionCounters};
 use super::seal::{self, NONCE_BYTES, Recipient};
 

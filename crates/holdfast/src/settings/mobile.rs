@@ -287,8 +287,9 @@ pub(crate) struct MobileSettings {
 }
 
 fn freeze_set(text: &str) -> Result<FreezeSet, String> {
-    text.parse()
-        .map_err(|_| format!("takes {}", FREEZE_SET.kind.takes()))
+    let mut sets = FreezeSet::ALL.into_iter();
+    sets.find(|set| set.name() == text)
+        .ok_or_else(|| format!("takes {}", FREEZE_SET.kind.takes()))
 }
 
 fn interface(text: &str) -> Result<String, String> {
@@ -407,7 +408,7 @@ impl MobileDaemonArgs {
         let set = if let Some(set) = self.freeze_set {
             set
         } else {
-            let parsed = |kind: Kind, value: &Value| kind.text(value)?.parse().ok();
+            let parsed = |kind: Kind, value: &Value| freeze_set(&kind.text(value)?).ok();
             section.get_or_default(&FREEZE_SET, parsed)?
         };
         let warning_round_trips = section.get_or_default(&WARNING_ROUND_TRIPS, Kind::factor)?;

@@ -65,7 +65,9 @@ impl<'de> Deserialize<'de> for MobileSchemeChoice {
             "keep" => return Ok(Self::Keep),
             _ => {}
         }
-        name.parse().map(Self::Flows).map_err(|_| {
+        let mut schemes = MobileScheme::ALL.into_iter();
+        let named = schemes.find(|scheme| scheme.name() == name);
+        named.map(Self::Flows).ok_or_else(|| {
             let known = MobileScheme::ALL.map(MobileScheme::name).join(", ");
             de::Error::custom(format!("got `{name}`, takes one of none, keep, {known}"))
         })

@@ -7,22 +7,11 @@
 //! Who does what when is the handoff's ([`crate::handoff`]); here is what of it concerns the
 //! two halves.
 
-use super::{Context, Mtcp, m_tcp, sh_tcp};
+use super::{Context, Mtcp, MtcpHandoff, m_tcp, sh_tcp};
 use crate::Payload;
 use crate::flow::Flow;
 use crate::schemes::mtcp_plus::serves;
 use crate::split_state::SplitState;
-
-/// What becomes of the data that an SH keeps for a mobile that has gone to another.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum MtcpHandoff {
-    /// As published: discarded. The FH's window is closed until the new SH opens it, and the FH
-    /// sends again what was outstanding.
-    #[default]
-    Published,
-    /// The new SH asks for it, as Snoop's base stations do. The FH's window is left as it is.
-    Forward,
-}
 
 /// The mobile is at another SH, which is about to be told of the connection.
 pub(crate) fn hand_over<P: Payload>(

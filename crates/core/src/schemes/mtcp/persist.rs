@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use holdfast_wire::Instant;
 
-use super::parameters::MtcpPersist;
+use super::MtcpPersist;
 use crate::rtt::RttEstimator;
 
 /// As published: the first interval, and the longest.

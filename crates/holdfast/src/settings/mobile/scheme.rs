@@ -36,7 +36,9 @@ pub(super) fn scheme(text: &str) -> Result<SchemeChoice, String> {
     if text == "keep" {
         return Ok(SchemeChoice::Keep);
     }
-    text.parse()
+    let mut schemes = MobileScheme::ALL.into_iter();
+    schemes
+        .find(|scheme| scheme.name() == text)
         .map(SchemeChoice::Flows)
-        .map_err(|_| format!("takes {}", SCHEME.kind.takes()))
+        .ok_or_else(|| format!("takes {}", SCHEME.kind.takes()))
 }

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `[gateway]`: what the daemon needs, and what its engine needs.
+
+use core::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::bandwidth::BandwidthSettings;
+use crate::kind::{As, Bytes, Count, Maybe, Millis, Seconds};
+use crate::mtcp::{CompressionSettings, MtcpSettings};
+use crate::snoop::SnoopSettings;
+use crate::text::{AbsolutePath, Dscp, InterfaceName};
+use crate::{Contradiction, size_text};
+
+/// The control socket of the gateway, unless another is given.
+pub const GATEWAY_SOCKET: &str = "/run/holdfast/gateway.sock";
+
+/// The schemes of a gateway's daemon.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
+#[serde(rename_all = "kebab-case")]
+pub enum SchemeName {
+    /// Cache the segments of an outage and send them after it; touch no ACK
+    #[default]
+    Hold,
+    /// Queue the newest packets of an outage, of any protocol, and send them after it
+    Keep,
+    /// M-TCP+: as hold, and acknowledge what is cached while the link is down
+    MtcpPlus,
+    /// M-TCP: split connections here, freeze fixed hosts while the link is down
+    Mtcp,
+    /// Snoop: retransmit what the wireless half loses, and hide the loss from the fixed host
+    Snoop,
+}
+
+impl SchemeName {
+    /// The name in settings and flags.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Hold => "hold",
+            Self::Keep => "keep",
+            Self::MtcpPlus => "mtcp-plus",
+            Self::Mtcp => "mtcp",
+            Self::Snoop => "snoop",
+        }
+    }
+}
+
+/// Keys of `[gateway]` that the engine does not need.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct GatewayDaemon {
+    /// What the gateway does for the flows. `hold` caches the segments of an outage and sends them
+    /// after it; it makes no ACK and touches no window. `keep` queues the newest packets of each
+    /// flow in an outage, of any protocol, by the parameters of `[keep]`; all other packets stay
+    /// in the kernel. `mtcp-plus` also acknowledges what it caches while the link is down. `mtcp`
+    /// splits the connections, and freezes the FHs with a zero window while the link is down, by
+    /// the parameters of `[mtcp]`. `snoop` retransmits what the wireless half loses and hides the
+    /// loss from the FH, by the parameters of `[snoop]`.
+    ///
+    /// Cost: With `mtcp-plus` bytes are acknowledged before the MH has them: a gateway that dies
+    /// in an outage breaks those connections. With the others none breaks.
+    pub scheme: SchemeName,
+    /// The interface toward the mobiles. All TCP through it passes the gateway.
+    ///
+    /// Cost: Has to be given, here or by `--wireless`.
+    ///
+    /// Example: `"wlan0"`
+    #[serde(with = "Maybe::<InterfaceName>")]
+    pub wireless: Option<String>,
+    /// The interface toward the fixed hosts. Only `--check` and `holdfast status` use it.
+    ///
+    /// Cost: None.
+    ///
+    /// Example: `"eth0"`
+    #[serde(with = "Maybe::<InterfaceName>")]
+    pub wired: Option<String>,
+    /// `mtcp-plus` only: how long SIGTERM waits for the MHs to acknowledge the owed bytes. The
+    /// gateway acknowledges nothing further meanwhile.
+    ///
+    /// Cost: Longer: the service stops later. Shorter: flows that are still owed bytes get a RST.
+    #[serde(rename = "drain_s", with = "As::<Seconds<0, 3600>>")]
+    pub drain: Duration,
+    /// The DSCP of the segments that `snoop` retransmits ahead of ordinary traffic; without it
+    /// they have the DSCP of their sender. On the wireless interface those packets also get the
+    /// priority of interactive traffic. Queueing disciplines with bands (`pfifo_fast`, `prio`,
+    /// `fq`) serve them first, as everything else that passes the gateway downlink with this DSCP.
+    /// Wi-Fi goes by the DSCP itself.
+    ///
+    /// Cost: Other traffic that is marked with this DSCP gets the same priority.
+    ///
+    /// Example: `"cs5"`
+    #[serde(with = "Maybe::<Dscp>")]
+    pub resend_dscp: Option<u8>,
+    /// The Unix socket of `holdfast status` and `holdfast gateway signal`, for its owner and group
+    /// (mode 0660). A socket that a killed daemon left is replaced. Anything else stays, and the
+    /// daemon does not start.
+    ///
+    /// Cost: None. Only /run/holdfast is made if it is missing.
+    #[serde(with = "As::<AbsolutePath>")]
+    pub control_socket: String,
+    /// Where the daemon stores what its successor needs to continue in mid-flow, also after a
+    /// kill. A file that is no state file of holdfast stays as it is, and the daemon does not
+    /// start.
+    ///
+    /// Cost: 64 bytes for each of `flows_max`, 4 MiB with the default, taken at the start; in
+    /// memory if the path is on a tmpfs, as /run is. If the file system is full the gateway runs
+    /// without it, logs it, and `mtcp-plus` acknowledges nothing ahead.
+    #[serde(with = "As::<AbsolutePath>")]
+    pub state_file: String,
+}
+
+impl Default for GatewayDaemon {
+    fn default() -> Self {
+        Self {
+            scheme: SchemeName::Hold,
+            wireless: None,
+            wired: None,
+            drain: Duration::from_secs(10),
+            resend_dscp: None,
+            control_socket: GATEWAY_SOCKET.to_owned(),
+            state_file: "/run/holdfast/gateway.state".to_owned(),
+        }
+    }
+}
+
+/// Settings of the gateway's engine: its keys of `[gateway]`, and the sections that it needs.
+/// `S` is the engine's own type for the scheme.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct EngineSettings<S: Default> {
+    /// The scheme.
+    #[serde(skip)]
+    pub scheme: S,
+    /// The largest number of flows. Further ones pass.
+    ///
+    /// Cost: About 3 KiB of memory for each flow.
+    #[serde(with = "As::<Count<1, 1_048_576>>")]
+    pub flows_max: usize,
+    /// The largest payload in the cache, all flows together. A segment counts as 1,000 bytes at
+    /// least. One mobile takes four fifths at most, the next one four fifths of the rest. At the
+    /// limit segments pass and are not cached: their senders retransmit them, as without a
+    /// gateway.
+    ///
+    /// Cost: Up to twice that much memory and 16 MiB, when it is full: a segment pins a buffer of
+    /// 2,176, 8,704, 17,408 or 69,632 bytes. Without a free buffer a segment passes and is not
+    /// cached (counter `worker.no_buffer`). Buffers never take more than 36,506,664,960 bytes,
+    /// whatever is set.
+    #[serde(with = "As::<Bytes<1_048_576, 68_719_476_736>>")]
+    pub cache_bytes_max: usize,
+    /// The largest cached payload of one flow. What an FH has in flight should fit: the product of
+    /// the link's rate and the round trip with its queue.
+    ///
+    /// Cost: Memory; one flow may take this much of `cache_bytes_max`.
+    #[serde(with = "As::<Bytes<65_536, 1_073_741_824>>")]
+    pub flow_cache_bytes_max: usize,
+    /// The largest number of cached segments of one flow; a super-segment counts once. Bounds what
+    /// many tiny segments cost.
+    ///
+    /// Cost: About 100 bytes of memory for each cached segment, beside its payload.
+    #[serde(with = "As::<Count<16, 1_048_576>>")]
+    pub flow_cache_entries_max: usize,
+    /// The least time that is added to the smoothed round trip of the wireless half before an MH
+    /// that acknowledges nothing is taken for silent, if no signal comes first (RFC 6298's 4
+    /// `rttvar`, with Linux's floor).
+    ///
+    /// Cost: Shorter: outages without signals are seen sooner, and delay spikes are taken for
+    /// outages.
+    #[serde(rename = "silence_min_ms", with = "As::<Millis<10, 60_000>>")]
+    pub silence_min: Duration,
+    /// The least time between two probes of a silent MH; otherwise it is about the round trip of
+    /// the wireless half.
+    ///
+    /// Cost: Shorter: the end of an outage without signals is seen sooner, for more probes on the
+    /// link.
+    #[serde(rename = "probe_interval_min_ms", with = "As::<Millis<1, 60_000>>")]
+    pub probe_interval_min: Duration,
+    /// The longest time between two probes of a silent MH.
+    ///
+    /// Cost: Longer: fewer probes, and a longer stall after an outage without signals.
+    #[serde(rename = "probe_interval_max_ms", with = "As::<Millis<10, 600_000>>")]
+    pub probe_interval_max: Duration,
+    /// After this time without any segment a flow is forgotten. RFC 5382 (REQ-5) requires at least
+    /// 2 h 4 min of middle nodes.
+    ///
+    /// Cost: Longer: flows whose end the gateway did not see fill the table for longer.
+    #[serde(rename = "flow_idle_max_s", with = "As::<Seconds<60, 604_800>>")]
+    pub flow_idle_max: Duration,
+    /// `mtcp-plus` only: how long owed bytes wait for the MH. Then both ends get a RST, never a
+    /// silent gap.
+    ///
+    /// Cost: Longer: the bytes take up the cache for longer.
+    #[serde(rename = "owed_wait_s", with = "As::<Seconds<1, 86_400>>")]
+    pub owed_wait_max: Duration,
+    /// The rates of the cells, for all schemes that send from the cache.
+    #[serde(skip)]
+    pub bandwidth: BandwidthSettings,
+    /// Parameters of the scheme `mtcp`.
+    #[serde(skip)]
+    pub mtcp: MtcpSettings,
+    /// How the scheme `mtcp` compresses payload for mobiles that can read it; none: not at all.
+    #[serde(skip)]
+    pub compression: Option<CompressionSettings>,
+    /// Parameters of the scheme `snoop`.
+    #[serde(skip)]
+    pub snoop: SnoopSettings,
+    /// Seed of the tables' hashes: unpredictable in a daemon, fixed in a test.
+    #[serde(skip)]
+    pub hash_seed: u64,
+}
+
+impl<S: Default> Default for EngineSettings<S> {
+    fn default() -> Self {
+        Self {
+            scheme: S::default(),
+            flows_max: 65_536,
+            cache_bytes_max: 256 << 20,
+            flow_cache_bytes_max: 8 << 20,
+            flow_cache_entries_max: 8_192,
+            silence_min: Duration::from_millis(200),
+            probe_interval_min: Duration::from_millis(20),
+            probe_interval_max: Duration::from_secs(1),
+            flow_idle_max: Duration::from_secs(2 * 3600 + 4 * 60),
+            owed_wait_max: Duration::from_secs(600),
+            bandwidth: BandwidthSettings::default(),
+            mtcp: MtcpSettings::default(),
+            compression: None,
+            snoop: SnoopSettings::default(),
+            hash_seed: 0,
+        }
+    }
+}
+
+impl<S: Default> EngineSettings<S> {
+    /// Refuses limits that contradict each other.
+    ///
+    /// # Errors
+    /// The key, and what it takes.
+    pub fn check(&self) -> Result<(), Contradiction> {
+        if self.flow_cache_bytes_max > self.cache_bytes_max {
+            let problem = format!(
+                "got {}, more than all flows together may keep; takes at most \
+                 gateway.cache_bytes_max, {}",
+                size_text(self.flow_cache_bytes_max as u64),
+                size_text(self.cache_bytes_max as u64),
+            );
+            return Err(Contradiction::new("flow_cache_bytes_max", problem));
+        }
+        if self.probe_interval_min > self.probe_interval_max {
+            let problem = format!(
+                "got {} ms, takes at most gateway.probe_interval_max_ms, {} ms",
+                self.probe_interval_min.as_millis(),
+                self.probe_interval_max.as_millis(),
+            );
+            return Err(Contradiction::new("probe_interval_min_ms", problem));
+        }
+        Ok(())
+    }
+}
