@@ -119,13 +119,14 @@ sleeping_tests() {
 allowed_for() {
     case "$1" in
     holdfast-settings | holdfast-wire) echo '' ;;
+    holdfast-files) echo 'holdfast-link' ;;
     holdfast-link) echo 'holdfast-wire' ;;
     holdfast-core) echo 'holdfast-settings holdfast-wire' ;;
     holdfast-sim) echo 'holdfast-settings holdfast-wire holdfast-core holdfast-link' ;;
     holdfast-net) echo 'holdfast-settings holdfast-wire holdfast-core' ;;
-    holdfast-testbed) echo 'holdfast-settings holdfast-wire holdfast-core holdfast-link holdfast-net' ;;
-    holdfast-lab) echo 'holdfast-settings holdfast-wire holdfast-core holdfast-link holdfast-sim holdfast-net holdfast-testbed' ;;
-    holdfast) echo 'holdfast-settings holdfast-wire holdfast-core holdfast-link holdfast-sim holdfast-net holdfast-testbed holdfast-lab' ;;
+    holdfast-testbed) echo 'holdfast-files holdfast-settings holdfast-wire holdfast-core holdfast-link holdfast-net' ;;
+    holdfast-lab) echo 'holdfast-files holdfast-settings holdfast-wire holdfast-core holdfast-link holdfast-sim holdfast-net holdfast-testbed' ;;
+    holdfast) echo 'holdfast-files holdfast-settings holdfast-wire holdfast-core holdfast-link holdfast-sim holdfast-net holdfast-testbed holdfast-lab' ;;
     *) return 1 ;;
     esac
 }

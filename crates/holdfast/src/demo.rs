@@ -8,8 +8,8 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
+use holdfast_files as files;
 use holdfast_lab::demo::{self, DemoRun, DemoSettings};
-use holdfast_lab::files;
 use holdfast_link::OutageEffect;
 use holdfast_testbed::stop::{Interrupted, StopFlag};
 

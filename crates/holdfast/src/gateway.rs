@@ -68,11 +68,11 @@ pub(crate) fn run(args: &GatewayArgs) -> anyhow::Result<()> {
 fn check(settings: &GatewaySettings) -> anyhow::Result<()> {
     let findings = check::run(&check::Subject {
         wireless: &settings.wireless,
-        wired: settings.wired.as_deref(),
-        keep: settings.scheme == SchemeName::Keep,
+        wired: settings.daemon.wired.as_deref(),
+        keep: settings.daemon.scheme == SchemeName::Keep,
         cache_bytes_max: settings.core.cache_bytes_max,
         flows_max: settings.core.flows_max,
-        state_file: &settings.state_file,
+        state_file: settings.daemon.state_file.as_ref(),
         is_running: InterfaceLock::is_held(DaemonKind::Gateway, &settings.wireless),
     });
     let mut text = String::new();
@@ -93,14 +93,18 @@ fn check(settings: &GatewaySettings) -> anyhow::Result<()> {
 
 fn serve(settings: GatewaySettings) -> anyhow::Result<()> {
     let _lock = InterfaceLock::take(DaemonKind::Gateway, &settings.wireless)?;
-    if settings.scheme == SchemeName::Keep {
+    if settings.daemon.scheme == SchemeName::Keep {
         return keep::serve(settings);
     }
     let (records, found) = open_records(&settings)?;
-    let socket = ControlListener::bind(&settings.control_socket)?;
+    let socket = ControlListener::bind(settings.daemon.control_socket.as_ref())?;
     let signals = open_signal_socket(&settings)?;
-    let path = DataPath::attach_with(&settings.wireless, AttachMode::Auto, settings.resend_dscp)
-        .context("cannot take packets; see: holdfast gateway --check")?;
+    let path = DataPath::attach_with(
+        &settings.wireless,
+        AttachMode::Auto,
+        settings.core.resend_dscp,
+    )
+    .context("cannot take packets; see: holdfast gateway --check")?;
     let edge = match &settings.station {
         Some(station) => Some(StationEdge::open(station, unpredictable()?)?),
         None => None,
@@ -169,7 +173,7 @@ fn announce(settings: &GatewaySettings, path: &DataPath, found: usize) -> &'stat
     };
     tracing::info!(
         wireless = settings.wireless,
-        scheme = settings.scheme.name(),
+        scheme = settings.daemon.scheme.name(),
         data_path,
         detaches_on_death = path.detaches_on_death(),
         device_down = path.device_name(Direction::Downlink),
@@ -184,12 +188,12 @@ fn worker_settings(settings: &GatewaySettings) -> anyhow::Result<WorkerSettings>
     let mut core = settings.core.clone();
     core.hash_seed = unpredictable()?;
     // A missing or strange one limits nothing: --check reports it.
-    let wired = settings.wired.as_deref().map(Interface::query);
+    let wired = settings.daemon.wired.as_deref().map(Interface::query);
     Ok(WorkerSettings {
         core,
-        drain: settings.drain,
+        drain: settings.daemon.drain,
         wired_mtu: wired.and_then(Result::ok).map(|wired| wired.mtu),
-        resend_dscp: settings.resend_dscp,
+        resend_dscp: settings.core.resend_dscp,
     })
 }
 
@@ -199,7 +203,7 @@ fn worker_settings(settings: &GatewaySettings) -> anyhow::Result<WorkerSettings>
 /// A full file system is none: without the gateway each outage costs more than a restart
 /// without records does, so the gateway serves, logs it, and acknowledges nothing ahead.
 fn open_records(settings: &GatewaySettings) -> anyhow::Result<(Records, Vec<FlowRecord>)> {
-    let path = &settings.state_file;
+    let path = std::path::Path::new(&settings.daemon.state_file);
     let shown = path.display();
     prepare_parent(path, "--state-file")?;
     let opened = Records::open(path, settings.core.flows_max);
@@ -221,7 +225,7 @@ fn open_records(settings: &GatewaySettings) -> anyhow::Result<(Records, Vec<Flow
 }
 
 fn open_signal_socket(settings: &GatewaySettings) -> anyhow::Result<Option<std::net::UdpSocket>> {
-    if settings.signals.mobiles.is_empty() {
+    if settings.mobiles.is_empty() {
         return Ok(None);
     }
     let listen = settings.signals.listen;

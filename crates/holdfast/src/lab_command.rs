@@ -17,6 +17,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
+use holdfast_lab::scenario::ScenarioError;
 use holdfast_lab::scenario::{self, Scenario};
 use holdfast_testbed::stop::Interrupted;
 use output::OutputClosed;
@@ -73,6 +74,11 @@ pub(crate) fn run(args: &LabArgs) -> anyhow::Result<ExitCode> {
         Err(error) if error.is::<OutputClosed>() => Ok(ExitCode::from(EXIT_OUTPUT_CLOSED)),
         result => result,
     }
+}
+
+/// Whether the error is a scenario that cannot be.
+pub(crate) fn is_usage(error: &anyhow::Error) -> bool {
+    error.is::<ScenarioError>()
 }
 
 /// The scenarios in files and folders; in `papers` if none are named.

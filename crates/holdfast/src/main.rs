@@ -4,7 +4,6 @@
 use std::process::ExitCode;
 
 use clap::Parser as _;
-use holdfast_lab::scenario::ScenarioError;
 
 mod cli;
 mod command;
@@ -48,7 +47,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             log::print_error(&format!("{error:#}"));
-            if error.is::<SettingsError>() || error.is::<ScenarioError>() {
+            if error.is::<SettingsError>() || lab_command::is_usage(&error) {
                 ExitCode::from(EXIT_USAGE)
             } else {
                 ExitCode::FAILURE

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Settings: TOML files and the flags that override them.
 //!
-//! Every key stands once, in a table of [`Key`]s: the reader, the errors,
-//! `docs/settings.md` and the example files all come from there. An error names the
-//! file (or flag), the key, what it got and what it takes.
+//! Every key stands once, as a field of a struct of `holdfast-settings`: the reader, the errors,
+//! `docs/settings.md` and the example files all come from there. An error names the file (or
+//! flag), the key, its value and what it takes.
 
 mod document;
 mod file;
 mod gateway;
-mod keep;
 mod key_file;
 mod keys;
 mod manual;
@@ -21,16 +20,12 @@ pub(crate) use document::{example_files, settings_page};
 pub(crate) use gateway::{
     GatewayArgs, GatewayCommand, GatewaySettings, LogFormat, SchemeName, StationSettings,
 };
-use keys::Key;
+pub(crate) use holdfast_settings::gateway::GATEWAY_SOCKET;
+pub(crate) use holdfast_settings::mobile::MOBILE_SOCKET;
 pub(crate) use manual::{MANUAL_FILE, settings_manual};
 pub(crate) use mobile::{
     Cell, MobileDaemonArgs, MobileSettings, ModemChoice, SourceSettings, resolve,
 };
-
-/// The gateway's control socket unless told otherwise.
-pub(crate) const GATEWAY_SOCKET: &str = "/run/holdfast/gateway.sock";
-/// The mobile's control socket unless told otherwise.
-pub(crate) const MOBILE_SOCKET: &str = "/run/holdfast/mobile.sock";
 
 /// Exit status for settings and usage that cannot be right: `EX_USAGE` of sysexits.h.
 pub(crate) const EXIT_USAGE: u8 = 64;

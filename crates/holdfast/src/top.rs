@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
@@ -14,6 +16,7 @@ use rustix::io::Errno;
 use rustix::termios::{
     LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcgetwinsize, tcsetattr,
 };
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::control::{ControlReply, ControlRequest, ask};
 use crate::settings::GATEWAY_SOCKET;
@@ -60,9 +63,13 @@ pub(crate) fn run(args: &TopArgs) -> anyhow::Result<()> {
     }
     let mut rates = Rates::default();
     let mut text = look(args, &mut rates)?;
-    let stop = StopFlag::on_signals().context("cannot take over signals")?;
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGHUP, SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&stop))
+            .context("cannot take over signals")?;
+    }
     let _screen = Screen::enter()?;
-    while !stop.is_raised() {
+    while !stop.load(Ordering::Relaxed) {
         show(args.interval, &text)?;
         if quits_within(args.interval)? {
             break;

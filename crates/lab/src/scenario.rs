@@ -24,16 +24,14 @@
 //! values = ["none", "hold"]
 //! ```
 
-mod bandwidth;
 mod cells;
 mod conditions;
+mod gateway;
 mod handoff;
 mod hop;
 mod host;
 mod lc_cwe;
 mod mobile;
-mod mtcp;
-mod snoop;
 mod sweep;
 mod transfer;
 
@@ -43,28 +41,21 @@ use anyhow::{Context as _, bail};
 use serde::Serialize;
 use toml::Table;
 
-pub use bandwidth::BandwidthConditions;
 pub(crate) use cells::seed_of as cell_seed;
 pub use cells::{Move, MoveAt, MovementConditions, Moves};
-pub use conditions::{
-    Conditions, CrossTraffic, GatewayConditions, Record, SchemeChoice, SignalChoice, Stretch, Way,
-};
+pub use conditions::{Conditions, CrossTraffic, Record, Stretch, Way};
 pub(crate) use conditions::{PART_WIRED, seconds};
+pub use gateway::{GatewayConditions, SchemeChoice, SignalChoice};
 pub use handoff::{HandoffChoice, HandoffConditions};
 pub use hop::HopConditions;
 pub(crate) use host::PRESET_DEFAULT;
 pub use host::{HostConditions, ShrunkWindow};
 pub use lc_cwe::{LcCweConditions, OnHandoffChoice, OnNeitherChoice, TimeoutRttChoice};
-pub use mobile::{FreezeSetChoice, MobileConditions, MobileSchemeChoice, MobileSignalChoice};
-pub use mtcp::{
-    MtcpCompressionChoice, MtcpConditions, MtcpPersistChoice, MtcpReleaseChoice, MtcpSetChoice,
-    MtcpShrinkChoice,
-};
-pub use snoop::{SnoopConditions, SnoopSetChoice};
+pub use mobile::{MobileConditions, MobileSchemeChoice, MobileSignalChoice};
 pub use sweep::Parameters;
 pub use transfer::{ContentChoice, TransferConditions};
 
-use crate::document::{self, DocumentError};
+use holdfast_files::document::{self, DocumentError};
 
 /// The longest scenario file, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;

@@ -12,8 +12,8 @@ use anyhow::Context as _;
 use pcap_file::pcapng::{Block, PcapNgReader};
 use serde::{Deserialize, Serialize};
 
-use crate::packet_trace::VERSION_BYTES;
 use crate::statistics::median;
+use holdfast_files::packet_trace::VERSION_BYTES;
 
 /// What was seen.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

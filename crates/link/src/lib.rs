@@ -20,6 +20,7 @@
 //! nanosecond is carried over to the next one, so that no rounding accumulates.
 
 mod capacity;
+mod file;
 mod limits;
 mod loss;
 mod model;
@@ -31,6 +32,7 @@ mod settings;
 mod trace;
 
 pub use capacity::Capacity;
+pub use file::LinkFile;
 pub use holdfast_wire::{Duration, Instant};
 pub use limits::SettingsError;
 pub use model::{Counters, Departure, DropReason, Enqueue, LinkModel, Station};

@@ -81,17 +81,6 @@ pub struct GatewayDaemon {
     /// Cost: Longer: the service stops later. Shorter: flows that are still owed bytes get a RST.
     #[serde(rename = "drain_s", with = "As::<Seconds<0, 3600>>")]
     pub drain: Duration,
-    /// The DSCP of the segments that `snoop` retransmits ahead of ordinary traffic; without it
-    /// they have the DSCP of their sender. On the wireless interface those packets also get the
-    /// priority of interactive traffic. Queueing disciplines with bands (`pfifo_fast`, `prio`,
-    /// `fq`) serve them first, as everything else that passes the gateway downlink with this DSCP.
-    /// Wi-Fi goes by the DSCP itself.
-    ///
-    /// Cost: Other traffic that is marked with this DSCP gets the same priority.
-    ///
-    /// Example: `"cs5"`
-    #[serde(with = "Maybe::<Dscp>")]
-    pub resend_dscp: Option<u8>,
     /// The Unix socket of `holdfast status` and `holdfast gateway signal`, for its owner and group
     /// (mode 0660). A socket that a killed daemon left is replaced. Anything else stays, and the
     /// daemon does not start.
@@ -117,7 +106,6 @@ impl Default for GatewayDaemon {
             wireless: None,
             wired: None,
             drain: Duration::from_secs(10),
-            resend_dscp: None,
             control_socket: GATEWAY_SOCKET.to_owned(),
             state_file: "/run/holdfast/gateway.state".to_owned(),
         }
@@ -126,7 +114,7 @@ impl Default for GatewayDaemon {
 
 /// Settings of the gateway's engine: its keys of `[gateway]`, and the sections that it needs.
 /// `S` is the engine's own type for the scheme.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct EngineSettings<S: Default> {
     /// The scheme.
@@ -192,6 +180,17 @@ pub struct EngineSettings<S: Default> {
     /// Cost: Longer: the bytes take up the cache for longer.
     #[serde(rename = "owed_wait_s", with = "As::<Seconds<1, 86_400>>")]
     pub owed_wait_max: Duration,
+    /// The DSCP of the segments that `snoop` retransmits ahead of ordinary traffic; without it
+    /// they have the DSCP of their sender. On the wireless interface those packets also get the
+    /// priority of interactive traffic. Queueing disciplines with bands (`pfifo_fast`, `prio`,
+    /// `fq`) serve them first, as everything else that passes the gateway downlink with this DSCP.
+    /// Wi-Fi goes by the DSCP itself.
+    ///
+    /// Cost: Other traffic that is marked with this DSCP gets the same priority.
+    ///
+    /// Example: `"cs5"`
+    #[serde(with = "Maybe::<Dscp>")]
+    pub resend_dscp: Option<u8>,
     /// The rates of the cells, for all schemes that send from the cache.
     #[serde(skip)]
     pub bandwidth: BandwidthSettings,
@@ -222,6 +221,7 @@ impl<S: Default> Default for EngineSettings<S> {
             probe_interval_max: Duration::from_secs(1),
             flow_idle_max: Duration::from_secs(2 * 3600 + 4 * 60),
             owed_wait_max: Duration::from_secs(600),
+            resend_dscp: None,
             bandwidth: BandwidthSettings::default(),
             mtcp: MtcpSettings::default(),
             compression: None,

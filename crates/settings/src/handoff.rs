@@ -145,7 +145,7 @@ impl Default for HandoffStation {
 }
 
 /// Settings of the mechanism of handoff.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct HandoffSettings {
     /// The station's own number; no two stations may have the same.

@@ -20,7 +20,7 @@ pub enum MtcpSet {
 }
 
 /// The key of `[mtcp]` with which the others begin.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MtcpChoice {
     /// Which M-TCP, as published in 1997 or for the senders of today. It sets the defaults of the

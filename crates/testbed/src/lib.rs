@@ -21,7 +21,6 @@ pub mod counters;
 pub mod daemons;
 pub mod download;
 pub mod harness;
-pub mod link_file;
 pub mod link_process;
 pub mod peers;
 pub mod punctuality;

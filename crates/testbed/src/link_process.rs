@@ -18,8 +18,8 @@ use holdfast_net::netns::{ChildGuard, NetNs};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::link_file::LinkFile;
 use crate::scratch::Scratch;
+use holdfast_link::LinkFile;
 
 /// The link's description, in its folder.
 const DESCRIPTION_FILE: &str = "link.toml";

@@ -93,7 +93,7 @@ impl Control {
         interfaces: Interfaces,
         data_path: &'static str,
     ) -> anyhow::Result<Self> {
-        let configs = settings.signals.mobiles.iter().cloned();
+        let configs = settings.mobiles.iter().cloned();
         let peers = GatewayPeers::new(configs, settings.signals.registration_lifetime)
             .map_err(|error| anyhow::anyhow!("the mobiles' keys: {error:?}"))?;
         Ok(Self {
@@ -172,7 +172,10 @@ impl Control {
         if self.leaving.replace(true) {
             bail!("second signal: stopped without delivering the cached segments");
         }
-        tracing::info!(drain_s = self.settings.drain.as_secs_f64(), "leaving");
+        tracing::info!(
+            drain_s = self.settings.daemon.drain.as_secs_f64(),
+            "leaving"
+        );
         if !self.worker.send(Command::Leave) {
             bail!("the packet worker does not answer");
         }
@@ -369,9 +372,9 @@ impl Control {
             version: env!("CARGO_PKG_VERSION").into(),
             pid: std::process::id(),
             uptime_s: self.started.elapsed().as_secs_f64(),
-            scheme: self.settings.scheme.name().into(),
+            scheme: self.settings.daemon.scheme.name().into(),
             wireless: self.settings.wireless.clone(),
-            wired: self.settings.wired.clone(),
+            wired: self.settings.daemon.wired.clone(),
             data_path: self.data_path.into(),
             ..seen
         };

@@ -13,7 +13,7 @@ use crate::settings::GatewaySettings;
 
 /// Serves until a signal of the operating system ends it.
 pub(super) fn serve(settings: GatewaySettings) -> anyhow::Result<()> {
-    let socket = ControlListener::bind(&settings.control_socket)?;
+    let socket = ControlListener::bind(settings.daemon.control_socket.as_ref())?;
     let signals = open_signal_socket(&settings)?;
     let running = crate::keep::start(&settings.wireless, Peers::ByAddress, settings.keep)
         .context("cannot take packets; see: holdfast gateway --check")?;

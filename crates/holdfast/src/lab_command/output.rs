@@ -7,7 +7,7 @@ use std::io::{self, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
-use holdfast_lab::files;
+use holdfast_files as files;
 use holdfast_lab::results::ResultLine;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;

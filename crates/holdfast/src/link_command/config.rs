@@ -4,9 +4,10 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
-use holdfast_lab::files::read_up_to;
-use holdfast_link::{LinkPlan, LinkSettings, OutageAt, OutagePlan, OutageSettings, SettingsError};
-use holdfast_testbed::link_file::LinkFile;
+use holdfast_files::read_up_to;
+use holdfast_link::{
+    LinkFile, LinkPlan, LinkSettings, OutageAt, OutagePlan, OutageSettings, SettingsError,
+};
 
 use super::LinkArgs;
 

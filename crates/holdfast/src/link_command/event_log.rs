@@ -6,7 +6,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use anyhow::Context as _;
-use holdfast_lab::files;
+use holdfast_files as files;
 use holdfast_link::Counters;
 use serde::Serialize;
 

@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use holdfast_lab::packet_trace::{PacketTrace, Passing};
+use holdfast_files::packet_trace::{PacketTrace, Passing};
 use holdfast_net::datapath::monotonic_ns;
 use holdfast_wire::Instant;
 

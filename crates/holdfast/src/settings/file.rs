@@ -1,231 +1,231 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A settings file as a table whose every key is known.
+//! A settings file whose every key is known, and the structs of its sections.
 
 use std::path::{Path, PathBuf};
 
-use holdfast_lab::document::{self, nearest, shown};
-use holdfast_lab::files::read_up_to;
+use holdfast_files::document::{self, DocumentError, TableReader, nearest, shown};
+use holdfast_files::read_up_to;
+use holdfast_settings::Contradiction;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
 use super::SettingsError;
-use super::keys::{Key, Kind};
+use super::keys::{Key, Section};
 
 /// Longest settings file, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// A settings file, or the absence of one.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct SettingsFile {
     path: Option<PathBuf>,
     table: Table,
+    sections: &'static [Section],
 }
 
-/// What a section of a file may hold.
+/// One table of the file: its values, and how errors name its keys.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct SectionKeys {
-    /// Its name.
-    pub(crate) name: &'static str,
-    /// Whether it is written `[[name]]`, any number of times.
-    pub(crate) repeated: bool,
-    /// Its keys.
-    pub(crate) keys: &'static [Key],
-}
-
-/// One table of the file: where to look keys up and how to name them in errors.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Section<'a> {
+pub(crate) struct SectionValues<'a> {
     file: Option<&'a Path>,
-    /// The section as keys' paths have it, and as errors name it.
-    name: &'static str,
-    shown: Shown,
+    section: &'static Section,
+    /// Of a repeated section: which, from 1.
+    number: Option<usize>,
     table: Option<&'a Table>,
 }
 
-#[derive(Clone, Copy, Debug)]
-enum Shown {
-    Single,
-    /// One of several `[[name]]`, counted from 1.
-    Number(usize),
-}
-
 impl SettingsFile {
-    /// Reads the file and checks that each of its keys is one of `keys`.
-    pub(crate) fn read(path: &Path, sections: &[SectionKeys]) -> Result<Self, SettingsError> {
+    /// The file at `path`, or without one a file with no key.
+    pub(crate) fn of(
+        path: Option<&Path>,
+        sections: &'static [Section],
+    ) -> Result<Self, SettingsError> {
+        let Some(path) = path else {
+            return Ok(Self {
+                path: None,
+                table: Table::new(),
+                sections,
+            });
+        };
         let unreadable = |error: std::io::Error| {
-            SettingsError::in_file(
-                path,
-                format!("cannot be read: {error}; name another with --config"),
-            )
+            let problem = format!("cannot be read: {error}; name another with --config");
+            SettingsError::in_file(path, problem)
         };
         let text = read_up_to(path, FILE_BYTES_MAX).map_err(unreadable)?;
         Self::parse(path, &text, sections)
     }
 
-    /// Reads settings from `text`, which came from `path`.
+    /// Reads settings from `text`, which came from `path`, and checks that each key is known.
     pub(crate) fn parse(
         path: &Path,
         text: &str,
-        sections: &[SectionKeys],
+        sections: &'static [Section],
     ) -> Result<Self, SettingsError> {
         let table = document::parse(text).map_err(|error| SettingsError::in_file(path, error))?;
         check_known(path, &table, sections)?;
         Ok(Self {
             path: Some(path.to_owned()),
             table,
+            sections,
         })
     }
 
+    fn of_name(&self, name: &str) -> &'static Section {
+        let mut sections = self.sections.iter();
+        let named = sections.find(|section| section.name == name);
+        named.expect("the file has this section")
+    }
+
     /// The section `[name]`; where there is none, all its keys are absent.
-    pub(crate) fn section(&self, name: &'static str) -> Section<'_> {
-        let table = self.table.get(name).and_then(Value::as_table);
-        Section {
+    pub(crate) fn section(&self, name: &str) -> SectionValues<'_> {
+        SectionValues {
             file: self.path.as_deref(),
-            name,
-            shown: Shown::Single,
-            table,
+            section: self.of_name(name),
+            number: None,
+            table: self.table.get(name).and_then(Value::as_table),
         }
     }
 
     /// The sections `[[name]]`.
-    pub(crate) fn sections(&self, name: &'static str) -> impl Iterator<Item = Section<'_>> {
+    pub(crate) fn repeated(&self, name: &str) -> impl Iterator<Item = SectionValues<'_>> {
+        let whole = self.section(name);
         let tables = self.table.get(name).and_then(Value::as_array);
-        tables
-            .into_iter()
-            .flatten()
-            .enumerate()
-            .map(move |(index, value)| Section {
-                file: self.path.as_deref(),
-                name,
-                shown: Shown::Number(index + 1),
-                table: value.as_table(),
-            })
+        let tables = tables.into_iter().flatten().enumerate();
+        tables.map(move |(index, value)| SectionValues {
+            number: Some(index + 1),
+            table: value.as_table(),
+            ..whole
+        })
     }
 }
 
 /// Refuses what is in `table` and not in `sections`.
-fn check_known(file: &Path, table: &Table, sections: &[SectionKeys]) -> Result<(), SettingsError> {
-    let all = sections.iter().flat_map(|section| section.keys);
-    let paths: Vec<&str> = all.map(|key| key.path).collect();
+fn check_known(
+    file: &Path,
+    table: &Table,
+    sections: &'static [Section],
+) -> Result<(), SettingsError> {
     for (name, value) in table {
         let Some(section) = sections.iter().find(|section| section.name == name) else {
             let first = value.as_table().and_then(|table| table.keys().next());
             let bad = first.map_or(name.clone(), |key| format!("{name}.{key}"));
-            return Err(unknown(file, &bad, &paths));
+            return Err(unknown(file, &bad, sections));
         };
         let tables: Vec<&Table> = match value {
-            Value::Table(table) if !section.repeated => vec![table],
-            Value::Array(values) if section.repeated && values.iter().all(Value::is_table) => {
+            Value::Table(table) if !section.is_repeated => vec![table],
+            Value::Array(values) if section.is_repeated && values.iter().all(Value::is_table) => {
                 values.iter().filter_map(Value::as_table).collect()
             }
             _ => {
-                let header = if section.repeated {
-                    format!("[[{name}]]")
-                } else {
-                    format!("[{name}]")
-                };
-                let got = shown(value);
+                let (got, header) = (shown(value), section.header());
                 let problem = format!("got {got}, takes a section: write {header}");
                 return Err(SettingsError::at_key(Some(file), name, problem));
             }
         };
-        let mut within = tables.iter().flat_map(|table| table.keys());
-        let is_known = |key: &String| paths.contains(&format!("{name}.{key}").as_str());
-        if let Some(bad) = within.find(|key| !is_known(key)) {
-            return Err(unknown(file, &format!("{name}.{bad}"), &paths));
+        let mut names = tables.iter().flat_map(|table| table.keys());
+        let is_known = |name: &String| section.keys.iter().any(|key| key.name == name);
+        if let Some(bad) = names.find(|name| !is_known(name)) {
+            return Err(unknown(file, &format!("{name}.{bad}"), sections));
         }
     }
     Ok(())
 }
 
 /// The error for a key that does not exist, with the nearest that does.
-fn unknown(file: &Path, key: &str, paths: &[&str]) -> SettingsError {
-    let nearest = nearest(key, paths.iter().copied());
+fn unknown(file: &Path, key: &str, sections: &[Section]) -> SettingsError {
+    let keys = sections.iter().flat_map(|section| {
+        let keys = section.keys.iter();
+        keys.map(move |key| format!("{}.{}", section.name, key.name))
+    });
+    let keys: Vec<String> = keys.collect();
+    let nearest = nearest(key, keys.iter().map(String::as_str));
     let remedy = nearest.map_or(String::new(), |path| format!("; did you mean `{path}`?"));
     SettingsError::at_key(Some(file), key, format!("there is no such key{remedy}"))
 }
 
-impl<'a> Section<'a> {
-    /// The value of `key` as `parse` reads it; `None` if the file does not have it.
-    pub(crate) fn get<T>(
-        &self,
-        key: &Key,
-        parse: impl Fn(Kind, &Value) -> Option<T>,
-    ) -> Result<Option<T>, SettingsError> {
-        self.value(key)
-            .map(|value| parse(key.kind, value).ok_or_else(|| self.refused(key, value)))
-            .transpose()
+impl SectionValues<'_> {
+    /// The keys of a `T`; what is not given is the default.
+    pub(crate) fn read<T>(&self) -> Result<T, SettingsError>
+    where
+        T: Default + Serialize + DeserializeOwned,
+    {
+        self.read_over(&T::default())
     }
 
-    /// As [`get`](Self::get), or the key's default.
-    pub(crate) fn get_or_default<T>(
-        &self,
-        key: &Key,
-        parse: impl Fn(Kind, &Value) -> Option<T>,
-    ) -> Result<T, SettingsError> {
-        match self.get(key, &parse)? {
-            Some(value) => Ok(value),
-            None => parse(key.kind, &default_value(key)).ok_or_else(|| self.missing(key)),
+    /// The keys of a `T`; what is not given is as in `base`.
+    pub(crate) fn read_over<T>(&self, base: &T) -> Result<T, SettingsError>
+    where
+        T: Serialize + DeserializeOwned,
+    {
+        let table = self.table.cloned().unwrap_or_default();
+        let read = TableReader::new(table).take(base);
+        read.map_err(|error| self.wrong(&error))
+    }
+
+    /// Whether the file has the key.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.table.is_some_and(|table| table.contains_key(name))
+    }
+
+    /// The first key of the section that the file has.
+    pub(crate) fn first_given(&self) -> Option<&'static str> {
+        let mut keys = self.section.keys.iter();
+        keys.find(|key| self.has(key.name)).map(|key| key.name)
+    }
+
+    fn key(&self, name: &str) -> &'static Key {
+        let mut keys = self.section.keys.iter();
+        let named = keys.find(|key| key.name == name);
+        named.expect("the section has this key")
+    }
+
+    fn wrong(&self, error: &DocumentError) -> SettingsError {
+        match error.path().first() {
+            // An element of a list is shown with its list.
+            Some(name) if self.section.keys.iter().any(|key| key.name == name) => {
+                self.refused(name)
+            }
+            _ => SettingsError::at_key(self.file, self.section.name, error.to_string()),
         }
     }
 
-    /// As [`get`](Self::get), and it must be there.
-    pub(crate) fn require<T>(
-        &self,
-        key: &Key,
-        parse: impl Fn(Kind, &Value) -> Option<T>,
-    ) -> Result<T, SettingsError> {
-        self.get(key, parse)?.ok_or_else(|| self.missing(key))
-    }
-
-    /// The raw value of `key`.
-    pub(crate) fn value(&self, key: &Key) -> Option<&'a Value> {
-        debug_assert!(
-            key.path.starts_with(self.name),
-            "{} is not of [{}]",
-            key.path,
-            self.name
-        );
-        self.table?.get(key.path.rsplit('.').next()?)
-    }
-
-    /// The error that says what `key` takes.
-    pub(crate) fn refused(&self, key: &Key, value: &Value) -> SettingsError {
-        // A wrong key may be nearly the right one: it is not shown.
-        let got = if matches!(key.kind, Kind::SecretKey) {
-            "something else".into()
-        } else {
-            shown(value)
-        };
-        self.error(key, format!("got {got}, {}", takes(key)))
-    }
-
-    /// The error for a key that must be there.
-    pub(crate) fn missing(&self, key: &Key) -> SettingsError {
-        self.error(key, format!("missing; {}", takes(key)))
-    }
-
-    /// Any other error about `key`.
-    pub(crate) fn error(&self, key: &Key, problem: impl Into<String>) -> SettingsError {
-        let shown = match self.shown {
-            Shown::Single => key.path.to_owned(),
-            Shown::Number(number) => {
-                let last = key.path.rsplit('.').next().unwrap_or_default();
-                format!("{}[{number}].{last}", self.name)
+    /// The error that states what a key takes.
+    pub(crate) fn refused(&self, name: &str) -> SettingsError {
+        let value = self.table.and_then(|table| table.get(name));
+        let got = match value {
+            // A wrong secret may be nearly the right one: it is not shown.
+            Some(_) if (self.section.name, name) == ("mobile", "key") => {
+                "something else".to_owned()
             }
+            Some(value) => shown(value),
+            None => "nothing".to_owned(),
+        };
+        self.error(name, format!("got {got}, {}", self.key(name).takes()))
+    }
+
+    /// The error for a key that must be given.
+    pub(crate) fn missing(&self, name: &str) -> SettingsError {
+        self.error(name, format!("missing; {}", self.key(name).takes()))
+    }
+
+    /// The error for a key that must be given, here or by a flag.
+    pub(crate) fn missing_or_flag(&self, name: &str, flag: &str) -> SettingsError {
+        let takes = self.key(name).takes();
+        self.error(name, format!("missing; {takes} (or the flag {flag})"))
+    }
+
+    /// The error for values that contradict each other.
+    pub(crate) fn contradiction(&self, contradiction: Contradiction) -> SettingsError {
+        self.error(contradiction.key, contradiction.problem)
+    }
+
+    /// Any other error about a key.
+    pub(crate) fn error(&self, name: &str, problem: impl Into<String>) -> SettingsError {
+        let section = self.section.name;
+        let shown = match self.number {
+            None => format!("{section}.{name}"),
+            Some(number) => format!("{section}[{number}].{name}"),
         };
         SettingsError::at_key(self.file, shown, problem)
     }
-}
-
-/// What `key` takes, with an example.
-fn takes(key: &Key) -> String {
-    format!("takes {}, for example {}", key.kind.takes(), key.example)
-}
-
-/// The default of `key` as a value.
-fn default_value(key: &Key) -> Value {
-    key.default
-        .and_then(|text| format!("value = {text}").parse::<Table>().ok())
-        .and_then(|mut table| table.remove("value"))
-        .unwrap_or(Value::Boolean(false))
 }

@@ -2,115 +2,30 @@
 //! `holdfast gateway`: its flags, its file, and what comes of both.
 
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
-use std::time::Duration;
+use std::path::{Path, PathBuf};
 
-use holdfast_core::keep::KeepSettings;
-use holdfast_core::signal::{MobileKey, PORT_DEFAULT, PeerConfig, Prefix};
+use holdfast_core::signal::{MobileKey, PeerConfig};
 use holdfast_core::{Scheme, Settings};
-use serde::Deserialize;
-use toml::Value;
+use holdfast_settings::gateway::{GATEWAY_SOCKET, GatewayDaemon};
+use holdfast_settings::keep::KeepSettings;
+use holdfast_settings::kind::takes;
+use holdfast_settings::mtcp::{MtcpChoice, MtcpCompression, MtcpSettings};
+use holdfast_settings::signals::{MobileEntry, SignalSettings};
+use holdfast_settings::snoop::{SnoopSet, SnoopSettings};
+use holdfast_settings::text::InterfaceName;
 
-use super::file::{Section, SectionKeys, SettingsFile};
-use super::keep::KEYS as KEEP_KEYS;
-use super::keys::{Kind, is_interface_name};
-use super::{GATEWAY_SOCKET, SettingsError};
+use super::SettingsError;
+use super::file::{SectionValues, SettingsFile};
+use super::keys::GATEWAY_FILE;
 use crate::control::LinkEvent;
 
-mod bandwidth;
-mod compression;
 mod handoff;
-mod key;
-mod mtcp;
-mod snoop;
 
-pub(crate) use bandwidth::KEYS as BANDWIDTH_KEYS;
-pub(crate) use handoff::{KEYS as HANDOFF_KEYS, StationSettings};
-pub(crate) use key::{GATEWAY_KEYS, MOBILE_ENTRY_KEYS, SIGNAL_KEYS, SNOOP_KEYS};
-pub(crate) use mtcp::KEYS as MTCP_KEYS;
-use snoop::SnoopSetName;
-
-/// What a gateway's settings file may hold.
-pub(crate) const GATEWAY_FILE: &[SectionKeys] = &[
-    SectionKeys {
-        name: "gateway",
-        repeated: false,
-        keys: GATEWAY_KEYS,
-    },
-    SectionKeys {
-        name: "bandwidth",
-        repeated: false,
-        keys: BANDWIDTH_KEYS,
-    },
-    SectionKeys {
-        name: "mtcp",
-        repeated: false,
-        keys: MTCP_KEYS,
-    },
-    SectionKeys {
-        name: "keep",
-        repeated: false,
-        keys: KEEP_KEYS,
-    },
-    SectionKeys {
-        name: "snoop",
-        repeated: false,
-        keys: SNOOP_KEYS,
-    },
-    SectionKeys {
-        name: "signals",
-        repeated: false,
-        keys: SIGNAL_KEYS,
-    },
-    SectionKeys {
-        name: "handoff",
-        repeated: false,
-        keys: HANDOFF_KEYS,
-    },
-    SectionKeys {
-        name: "mobile",
-        repeated: true,
-        keys: MOBILE_ENTRY_KEYS,
-    },
-];
+pub(crate) use handoff::StationSettings;
+pub(crate) use holdfast_settings::gateway::SchemeName;
 
 /// Most `[[mobile]]` sections of a file.
 const MOBILES_MAX: usize = 4096;
-/// Most addresses or prefixes of one.
-const PREFIXES_MAX: usize = 64;
-
-/// The schemes that a gateway knows, as `--scheme` takes them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, clap::ValueEnum)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum SchemeName {
-    /// Keep the segments of an outage and send them on after it; touch no ACK
-    #[default]
-    Hold,
-    /// M-TCP+: the same, and acknowledge what is kept while the link is down
-    MtcpPlus,
-    /// M-TCP: split connections here, keep fixed hosts waiting while the link is down
-    Mtcp,
-    /// Keep the newest packets of an outage, of any protocol, and send them on after it
-    Keep,
-    /// Snoop: retransmit what the wireless half loses, and hide the loss from the fixed host
-    Snoop,
-    /// Pass every segment, and count what outages cost
-    Observe,
-}
-
-impl SchemeName {
-    /// The name as `--scheme` takes it.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Hold => "hold",
-            Self::MtcpPlus => "mtcp-plus",
-            Self::Mtcp => "mtcp",
-            Self::Snoop => "snoop",
-            Self::Keep => "keep",
-            Self::Observe => "observe",
-        }
-    }
-}
 
 /// How a daemon writes its log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -151,7 +66,7 @@ pub(crate) struct GatewayArgs {
     scheme: Option<SchemeName>,
     /// Which Snoop, for the scheme snoop
     #[arg(long, value_enum, value_name = "SET")]
-    snoop_set: Option<SnoopSetName>,
+    snoop_set: Option<SnoopSet>,
     /// The settings file
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -191,61 +106,34 @@ pub(crate) enum GatewayCommand {
 /// What a gateway runs with: flags over file over defaults.
 #[derive(Debug)]
 pub(crate) struct GatewaySettings {
-    /// What is done for the flows.
-    pub(crate) scheme: SchemeName,
     /// The interface toward the mobiles.
     pub(crate) wireless: String,
-    /// The interface toward the fixed hosts, where one was named.
-    pub(crate) wired: Option<String>,
-    /// What `keep` keeps.
+    /// The other keys of `[gateway]` that the engine does not need.
+    pub(crate) daemon: GatewayDaemon,
+    /// The queues of `keep`.
     pub(crate) keep: KeepSettings,
-    /// The settings of the mechanisms, `scheme` among them.
+    /// The settings of the engine, the scheme among them.
     pub(crate) core: Settings,
-    /// How long SIGTERM waits for the MHs' ACKs of bytes acknowledged ahead of them.
-    pub(crate) drain: Duration,
-    /// The DSCP of what goes ahead of ordinary traffic, 0 to 63; none: its sender's.
-    pub(crate) resend_dscp: Option<u8>,
-    /// The control socket.
-    pub(crate) control_socket: PathBuf,
-    /// Where the successor finds what it needs.
-    pub(crate) state_file: PathBuf,
-    /// The link signals.
+    /// How the gateway receives signals.
     pub(crate) signals: SignalSettings,
+    /// The mobiles that may send signals; without any the socket is not opened.
+    pub(crate) mobiles: Vec<PeerConfig>,
     /// The neighbours, where there are some.
     pub(crate) station: Option<StationSettings>,
 }
 
-/// How the gateway hears its mobiles.
-#[derive(Debug)]
-pub(crate) struct SignalSettings {
-    /// Where datagrams come in.
-    pub(crate) listen: SocketAddr,
-    /// How long an address stays with a mobile that is not heard.
-    pub(crate) registration_lifetime: Duration,
-    /// The mobiles that may speak; without any the socket need not be opened.
-    pub(crate) mobiles: Vec<PeerConfig>,
-}
-
 /// For clap: a name that an interface can have.
-fn interface(text: &str) -> Result<String, String> {
-    if is_interface_name(text) {
-        return Ok(text.to_owned());
-    }
-    Err(format!("takes {}", Kind::Interface.takes()))
+pub(super) fn interface(text: &str) -> Result<String, String> {
+    use holdfast_settings::kind::Kind;
+    InterfaceName::of_text(text).ok_or_else(takes::<InterfaceName, String>)
 }
 
 impl GatewayArgs {
     /// The settings of the flags, the file that they name, and the defaults.
     pub(crate) fn settings(&self) -> Result<GatewaySettings, SettingsError> {
-        let file = match &self.config {
-            Some(path) => SettingsFile::read(path, GATEWAY_FILE)?,
-            None => SettingsFile::default(),
-        };
-        let has_key = |entry: Section<'_>| entry.value(&key::MOBILE_KEY).is_some();
-        if let Some(path) = self
-            .config
-            .as_ref()
-            .filter(|_| file.sections("mobile").any(has_key))
+        let file = SettingsFile::of(self.config.as_deref(), &GATEWAY_FILE)?;
+        if let Some(path) = &self.config
+            && file.repeated("mobile").any(|entry| entry.has("key"))
         {
             super::key_file::warn_of_readers(path);
         }
@@ -255,185 +143,122 @@ impl GatewayArgs {
     /// The same, of a file that is read already.
     pub(super) fn over(&self, file: &SettingsFile) -> Result<GatewaySettings, SettingsError> {
         let section = file.section("gateway");
-        let scheme = match self.scheme {
-            Some(scheme) => scheme,
-            None => section.get_or_default(&key::SCHEME, scheme_of)?,
-        };
-        let wireless = match &self.wireless {
-            Some(wireless) => wireless.clone(),
-            None => section
-                .get(&key::WIRELESS, Kind::text)?
-                .ok_or_else(|| section.error(&key::WIRELESS, MISSING_WIRELESS))?,
-        };
-        let wired = section.get(&key::WIRED, Kind::text)?;
-        let wired = self.wired.clone().or(wired);
-        if wired.as_ref() == Some(&wireless) {
+        let daemon = self.daemon(&section)?;
+        let wireless = daemon.wireless.clone();
+        let wireless = wireless.ok_or_else(|| section.missing_or_flag("wireless", "--wireless"))?;
+        if daemon.wired.as_ref() == Some(&wireless) {
             let problem = format!(
                 "got {wireless:?}, which is the wireless interface; takes the one toward the fixed hosts"
             );
-            return Err(section.error(&key::WIRED, problem));
+            return Err(section.error("wired", problem));
         }
-        let control_socket = path(&section, &key::CONTROL_SOCKET, self.control_socket.as_ref())?;
-        let state_file = path(&section, &key::STATE_FILE, self.state_file.as_ref())?;
-        let station = handoff::settings(&file.section("handoff"), scheme, wired.as_deref())?;
+        let core = self.core(file, daemon.scheme)?;
+        core.check().map_err(|error| section.contradiction(error))?;
+        let wired = daemon.wired.as_deref();
+        let station = handoff::settings(&file.section("handoff"), daemon.scheme, wired)?;
+        let mut signals: SignalSettings = file.section("signals").read()?;
+        signals.listen = self.signal_listen.unwrap_or(signals.listen);
         Ok(GatewaySettings {
-            station,
-            keep: super::keep::settings(&file.section("keep"))?,
-            scheme,
             wireless,
-            wired,
-            core: Settings {
-                bandwidth: bandwidth::settings(&file.section("bandwidth"))?,
-                mtcp: mtcp::settings(&file.section("mtcp"))?,
-                compression: compression::settings(&file.section("mtcp"))?,
-                snoop: snoop::settings(&file.section("snoop"), self.snoop_set)?,
-                ..core_settings(&section, scheme)?
-            },
-            drain: section.get_or_default(&key::DRAIN, Kind::duration)?,
-            resend_dscp: section.get(&key::RESEND_DSCP, Kind::dscp)?,
-            control_socket,
-            state_file,
-            signals: self.signals(file)?,
+            daemon,
+            keep: file
+                .section("keep")
+                .read::<KeepSettings>()?
+                .with_flow_bytes(),
+            core,
+            signals,
+            mobiles: mobiles(file)?,
+            station,
         })
     }
 
-    fn signals(&self, file: &SettingsFile) -> Result<SignalSettings, SettingsError> {
-        let section = file.section("signals");
-        let listen = match self.signal_listen {
-            Some(listen) => listen,
-            None => section.get_or_default(&key::LISTEN, socket_address)?,
+    /// The daemon's keys, with the flags over them.
+    fn daemon(&self, section: &SectionValues<'_>) -> Result<GatewayDaemon, SettingsError> {
+        let daemon: GatewayDaemon = section.read()?;
+        let path = |flag: &Option<PathBuf>, own: String| match flag {
+            Some(path) => path.to_string_lossy().into_owned(),
+            None => own,
         };
-        let mut mobiles: Vec<PeerConfig> = Vec::new();
-        for entry in file.sections("mobile") {
-            let mobile = mobile(&entry)?;
-            if mobiles.len() == MOBILES_MAX {
-                let problem = format!("there are more than {MOBILES_MAX} mobiles");
-                return Err(entry.error(&key::MOBILE_NAME, problem));
-            }
-            refuse_twins(&entry, &mobile, &mobiles)?;
-            mobiles.push(mobile);
-        }
-        let registration_lifetime =
-            section.get_or_default(&key::REGISTRATION_LIFETIME, Kind::duration)?;
-        Ok(SignalSettings {
-            listen,
-            registration_lifetime,
-            mobiles,
+        Ok(GatewayDaemon {
+            scheme: self.scheme.unwrap_or(daemon.scheme),
+            wireless: self.wireless.clone().or(daemon.wireless),
+            wired: self.wired.clone().or(daemon.wired),
+            control_socket: path(&self.control_socket, daemon.control_socket),
+            state_file: path(&self.state_file, daemon.state_file),
+            ..daemon
+        })
+    }
+
+    /// The settings of the engine.
+    fn core(&self, file: &SettingsFile, scheme: SchemeName) -> Result<Settings, SettingsError> {
+        let (mtcp, snoop) = (file.section("mtcp"), file.section("snoop"));
+        let mtcp_set = mtcp.read::<MtcpChoice>()?.set;
+        let snoop_set = match self.snoop_set {
+            Some(set) => set,
+            None => snoop.read::<SnoopSettings>()?.set,
+        };
+        Ok(Settings {
+            scheme: match scheme {
+                // `keep` has a worker of its own, which does not use these settings.
+                SchemeName::Hold | SchemeName::Keep => Scheme::Hold,
+                SchemeName::MtcpPlus => Scheme::MtcpPlus,
+                SchemeName::Mtcp => Scheme::Mtcp,
+                SchemeName::Snoop => Scheme::Snoop,
+            },
+            bandwidth: file.section("bandwidth").read()?,
+            mtcp: mtcp.read_over(&MtcpSettings::of_set(mtcp_set))?,
+            compression: mtcp.read::<MtcpCompression>()?.settings(),
+            snoop: SnoopSettings {
+                set: snoop_set,
+                ..snoop.read_over(&SnoopSettings::of_set(snoop_set))?
+            },
+            ..file.section("gateway").read()?
         })
     }
 }
 
-const MISSING_WIRELESS: &str = "missing; takes the name of the interface toward the mobiles, \
-    for example \"wlan0\" (or the flag --wireless wlan0)";
-
-fn scheme_of(kind: Kind, value: &Value) -> Option<SchemeName> {
-    clap::ValueEnum::from_str(&kind.text(value)?, false).ok()
-}
-
-fn socket_address(kind: Kind, value: &Value) -> Option<SocketAddr> {
-    kind.text(value)?.parse().ok()
-}
-
-fn path(
-    section: &Section<'_>,
-    key: &super::Key,
-    flag: Option<&PathBuf>,
-) -> Result<PathBuf, SettingsError> {
-    let from_file = section.get_or_default(key, Kind::text)?;
-    Ok(flag.cloned().unwrap_or_else(|| from_file.into()))
-}
-
-/// The settings of the mechanisms.
-fn core_settings(section: &Section<'_>, scheme: SchemeName) -> Result<Settings, SettingsError> {
-    let bytes = |key| {
-        section
-            .get_or_default(key, Kind::bytes)
-            .map(|bytes| bytes as usize)
-    };
-    let count = |key| {
-        section
-            .get_or_default(key, Kind::count)
-            .map(|count| count as usize)
-    };
-    let time = |key| section.get_or_default(key, Kind::duration);
-    let settings = Settings {
-        scheme: match scheme {
-            // `keep` has a worker of its own, which asks for none of this.
-            SchemeName::Hold | SchemeName::Keep => Scheme::Hold,
-            SchemeName::MtcpPlus => Scheme::MtcpPlus,
-            SchemeName::Mtcp => Scheme::Mtcp,
-            SchemeName::Snoop => Scheme::Snoop,
-            SchemeName::Observe => Scheme::Observe,
-        },
-        flows_max: count(&key::FLOWS_MAX)?,
-        cache_bytes_max: bytes(&key::CACHE_BYTES_MAX)?,
-        flow_cache_bytes_max: bytes(&key::FLOW_CACHE_BYTES_MAX)?,
-        flow_cache_entries_max: count(&key::FLOW_CACHE_ENTRIES_MAX)?,
-        silence_min: time(&key::SILENCE_MIN)?,
-        probe_interval_min: time(&key::PROBE_INTERVAL_MIN)?,
-        probe_interval_max: time(&key::PROBE_INTERVAL_MAX)?,
-        flow_idle_max: time(&key::FLOW_IDLE_MAX)?,
-        owed_wait_max: time(&key::OWED_WAIT)?,
-        ..Settings::default()
-    };
-    if settings.flow_cache_bytes_max > settings.cache_bytes_max {
-        let problem = format!(
-            "got {}, more than all flows together may keep; takes at most gateway.cache_bytes_max, {}",
-            super::keys::size_text(settings.flow_cache_bytes_max as u64),
-            super::keys::size_text(settings.cache_bytes_max as u64),
-        );
-        return Err(section.error(&key::FLOW_CACHE_BYTES_MAX, problem));
+/// The mobiles that may send signals.
+fn mobiles(file: &SettingsFile) -> Result<Vec<PeerConfig>, SettingsError> {
+    let mut mobiles: Vec<PeerConfig> = Vec::new();
+    for entry in file.repeated("mobile") {
+        let mobile = mobile(&entry)?;
+        if mobiles.len() == MOBILES_MAX {
+            let problem = format!("there are more than {MOBILES_MAX} mobiles");
+            return Err(entry.error("name", problem));
+        }
+        refuse_twins(&entry, &mobile, &mobiles)?;
+        mobiles.push(mobile);
     }
-    if settings.probe_interval_min > settings.probe_interval_max {
-        let problem = format!(
-            "got {} ms, takes at most gateway.probe_interval_max_ms, {} ms",
-            settings.probe_interval_min.as_millis(),
-            settings.probe_interval_max.as_millis(),
-        );
-        return Err(section.error(&key::PROBE_INTERVAL_MIN, problem));
-    }
-    Ok(settings)
+    Ok(mobiles)
 }
 
 /// One `[[mobile]]`.
-fn mobile(entry: &Section<'_>) -> Result<PeerConfig, SettingsError> {
-    let name = entry.require(&key::MOBILE_NAME, Kind::text)?;
-    let key = entry.get(&key::MOBILE_KEY, secret_key)?;
-    let file = entry.get(&key::MOBILE_KEY_FILE, Kind::text)?;
-    let key = match (key, file) {
-        (Some(key), None) => key,
-        (None, Some(file)) => super::key_file::read_key(file.as_ref())
-            .map_err(|problem| entry.error(&key::MOBILE_KEY_FILE, problem))?,
-        (None, None) => return Err(entry.missing(&key::MOBILE_KEY)),
+fn mobile(entry: &SectionValues<'_>) -> Result<PeerConfig, SettingsError> {
+    let keys: MobileEntry = entry.read()?;
+    let name = keys.name.ok_or_else(|| entry.missing("name"))?;
+    let key: MobileKey = match (keys.key, keys.key_file) {
+        (Some(key), None) => key.parse().map_err(|_| entry.refused("key"))?,
+        (None, Some(file)) => super::key_file::read_key(Path::new(&file))
+            .map_err(|problem| entry.error("key_file", problem))?,
+        (None, None) => return Err(entry.missing("key")),
         (Some(_), Some(_)) => {
-            return Err(entry.error(
-                &key::MOBILE_KEY_FILE,
-                "there is a `key` too; takes one of them",
-            ));
+            let problem = "there is a `key` too; takes one of them";
+            return Err(entry.error("key_file", problem));
         }
     };
-    let allowed = entry.require(&key::MOBILE_ADDRESSES, prefixes)?;
-    Ok(PeerConfig { name, key, allowed })
-}
-
-fn secret_key(kind: Kind, value: &Value) -> Option<MobileKey> {
-    kind.text(value)?.parse().ok()
-}
-
-fn prefixes(_: Kind, value: &Value) -> Option<Vec<Prefix>> {
-    let values = value.as_array()?;
-    if !(1..=PREFIXES_MAX).contains(&values.len()) {
-        return None;
+    if keys.addresses.is_empty() {
+        return Err(entry.missing("addresses"));
     }
-    values
-        .iter()
-        .map(|value| value.as_str()?.parse().ok())
-        .collect()
+    Ok(PeerConfig {
+        name,
+        key,
+        allowed: keys.addresses,
+    })
 }
 
-/// Names and keys tell mobiles apart.
+/// Each mobile has a name and a key of its own.
 fn refuse_twins(
-    entry: &Section<'_>,
+    entry: &SectionValues<'_>,
     mobile: &PeerConfig,
     others: &[PeerConfig],
 ) -> Result<(), SettingsError> {
@@ -443,18 +268,15 @@ fn refuse_twins(
                 "got {:?}, which another mobile has; takes another name",
                 mobile.name
             );
-            return Err(entry.error(&key::MOBILE_NAME, problem));
+            return Err(entry.error("name", problem));
         }
         if other.key.id() == mobile.key.id() {
             let problem = format!(
                 "this is the key of {:?} too; takes a key of its own, made by `holdfast mobile keygen`",
                 other.name
             );
-            return Err(entry.error(&key::MOBILE_KEY, problem));
+            return Err(entry.error("key", problem));
         }
     }
     Ok(())
 }
-
-/// The port in the default of `signals.listen` is the documented one.
-const _: () = assert!(PORT_DEFAULT == 4848);

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use holdfast_core::signal::MobileKey;
-use holdfast_lab::files::read_up_to;
+use holdfast_files::read_up_to;
 
 /// Longest key file, in bytes.
 const KEY_FILE_BYTES_MAX: u64 = 4096;

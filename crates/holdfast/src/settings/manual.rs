@@ -3,13 +3,7 @@
 
 use roff::{Inline, Roff, bold, roman};
 
-use super::gateway::{
-    BANDWIDTH_KEYS, GATEWAY_KEYS, HANDOFF_KEYS, MOBILE_ENTRY_KEYS, MTCP_KEYS, SIGNAL_KEYS,
-    SNOOP_KEYS,
-};
-use super::keep::KEYS as KEEP_KEYS;
-use super::keys::Key;
-use super::mobile::{MOBILE_DAEMON_KEYS, SOURCE_KEYS};
+use super::keys::{Section, all_sections};
 
 /// Name of the page's file.
 pub(crate) const MANUAL_FILE: &str = "holdfast.toml.5";
@@ -42,43 +36,9 @@ pub(crate) fn settings_manual() -> String {
     )]);
     page.control("SH", ["DESCRIPTION"]);
     page.text(inlines(DESCRIPTION));
-    let text = "In holdfast.toml, the file of `holdfast gateway`.";
-    section(&mut page, "THE GATEWAY: [gateway]", text, GATEWAY_KEYS);
-    let text = "In the same file: what the cells carry.";
-    section(&mut page, "CELLS: [bandwidth]", text, BANDWIDTH_KEYS);
-    let text = "In the same file: the parameters of the scheme mtcp.";
-    section(&mut page, "M-TCP: [mtcp]", text, MTCP_KEYS);
-    let text = "In the same file: the parameters of the scheme snoop.";
-    section(&mut page, "SNOOP: [snoop]", text, SNOOP_KEYS);
-    let text = "In the same file, and in mobile.toml: the parameters of the scheme keep.";
-    section(&mut page, "KEEP: [keep]", text, KEEP_KEYS);
-    let text = "In the same file: how mobiles tell of their links.";
-    section(&mut page, "LINK SIGNALS: [signals]", text, SIGNAL_KEYS);
-    let text = "In the same file: several gateways as base stations, between which mobiles move.";
-    section(&mut page, "HANDOFF: [handoff]", text, HANDOFF_KEYS);
-    let text = "In the same file, one section for each mobile that sends signals, at most 4096. \
-        Mobiles without one are served too: their outages are seen by the interface and by silence.";
-    section(
-        &mut page,
-        "THE MOBILES: [[mobile]]",
-        text,
-        MOBILE_ENTRY_KEYS,
-    );
-    let text = "In mobile.toml, the file of `holdfast mobile`, on the mobile itself.";
-    section(
-        &mut page,
-        "THE MOBILE'S OWN FILE: [mobile]",
-        text,
-        MOBILE_DAEMON_KEYS,
-    );
-    let text =
-        "In mobile.toml too: what tells of the mobile's link, beside the interface's carrier.";
-    section(
-        &mut page,
-        "THE MOBILE'S SOURCES: [sources]",
-        text,
-        SOURCE_KEYS,
-    );
+    for section in all_sections() {
+        write_section(&mut page, section);
+    }
     page.control("SH", ["EXAMPLE"]);
     page.control("nf", []);
     for line in EXAMPLE.lines() {
@@ -98,18 +58,21 @@ pub(crate) fn settings_manual() -> String {
     page.render()
 }
 
-fn section(page: &mut Roff, title: &str, text: &str, keys: &[Key]) {
-    page.control("SH", [title]);
-    page.text(inlines(text));
-    for key in keys {
-        let name = key.path.rsplit('.').next().unwrap_or_default();
-        let default = key.default.map_or_else(
-            || "no default".to_owned(),
-            |value| format!("default {value}"),
-        );
+fn write_section(page: &mut Roff, section: &Section) {
+    let title = section.title.replace('`', "").to_uppercase();
+    let title = format!("{title}: {}", section.header());
+    page.control("SH", [title.as_str()]);
+    let more = section.page.map(|page| format!(" More: docs/{page}."));
+    let text = format!("{}{}", section.text, more.unwrap_or_default());
+    page.text(inlines(&text));
+    for key in &section.keys {
+        let default = key.default.as_deref();
+        let default = default.map_or("no default".to_owned(), |value| format!("default {value}"));
         page.control("TP", []);
-        let takes = format!("`{name}`: {}; {default}", key.kind.takes());
-        page.text(inlines(&takes));
+        page.text(inlines(&format!(
+            "`{}`: {}; {default}",
+            key.name, key.takes
+        )));
         page.text(inlines(&format!("{} Cost: {}", key.meaning, key.cost)));
     }
 }
@@ -136,22 +99,9 @@ mod tests {
     #[test]
     fn every_key_has_its_entry_and_no_line_is_taken_for_a_request() {
         let page = settings_manual();
-        for keys in [
-            GATEWAY_KEYS,
-            BANDWIDTH_KEYS,
-            MTCP_KEYS,
-            SNOOP_KEYS,
-            KEEP_KEYS,
-            SIGNAL_KEYS,
-            MOBILE_ENTRY_KEYS,
-            MOBILE_DAEMON_KEYS,
-            SOURCE_KEYS,
-        ] {
-            for key in keys {
-                let name = key.path.rsplit('.').next().unwrap();
-                let entry = format!(".TP\n\\fB{}\\fR", name.replace('-', "\\-"));
-                assert!(page.contains(&entry), "{name} is missing in\n{page}");
-            }
+        for key in all_sections().flat_map(|section| &section.keys) {
+            let entry = format!(".TP\n\\fB{}\\fR", key.name.replace('-', "\\-"));
+            assert!(page.contains(&entry), "{} is missing in\n{page}", key.name);
         }
         for line in page.lines().filter(|line| line.starts_with(['.', '\''])) {
             let request = line.trim_start_matches(['.', '\'']);
@@ -164,14 +114,12 @@ mod tests {
     #[test]
     fn the_example_is_one_that_the_gateway_takes() {
         let file: toml::Table = EXAMPLE.parse().unwrap();
-        for (section, keys) in [("gateway", GATEWAY_KEYS), ("mobile", MOBILE_ENTRY_KEYS)] {
-            let section = &file[section];
+        for name in ["gateway", "mobile"] {
+            let known = all_sections().find(|section| section.name == name).unwrap();
+            let section = &file[name];
             let entry = section.as_array().map_or(section, |entries| &entries[0]);
-            for key in entry.as_table().unwrap().keys() {
-                let known = keys
-                    .iter()
-                    .any(|known| known.path.rsplit('.').next() == Some(key));
-                assert!(known, "{key}");
+            for given in entry.as_table().unwrap().keys() {
+                assert!(known.keys.iter().any(|key| key.name == given), "{given}");
             }
         }
     }

@@ -10,14 +10,10 @@ use std::time::Duration;
 
 use clap::Parser as _;
 use holdfast_core::{BandwidthSettings, CellSettings, Scheme, Settings, SnoopSet, SnoopSettings};
+use holdfast_settings::{parse_size, size_text};
 
 use super::file::SettingsFile;
-use super::gateway::{
-    BANDWIDTH_KEYS, GATEWAY_FILE, GATEWAY_KEYS, HANDOFF_KEYS, MOBILE_ENTRY_KEYS, MTCP_KEYS,
-    SIGNAL_KEYS, SNOOP_KEYS, SchemeName,
-};
-use super::keys::{Kind, parse_size, size_text};
-use super::mobile::{MOBILE_DAEMON_KEYS, SOURCE_KEYS};
+use super::keys::{GATEWAY_FILE, Key, MOBILE_FILE};
 use super::*;
 
 #[derive(clap::Parser)]
@@ -35,12 +31,19 @@ fn settings_with(flags: &[&str], text: &str) -> Result<GatewaySettings, Settings
     flags.gateway.over(&SettingsFile::parse(
         Path::new("hf.toml"),
         text,
-        GATEWAY_FILE,
+        &GATEWAY_FILE,
     )?)
 }
 
 fn settings(text: &str) -> Result<GatewaySettings, SettingsError> {
     settings_with(&["--wireless", "wlan0"], text)
+}
+
+/// The keys of a section of the gateway's file.
+fn keys_of(section: &str) -> &'static [Key] {
+    let mut sections = GATEWAY_FILE.iter();
+    let named = sections.find(|known| known.name == section);
+    &named.expect("a section").keys
 }
 
 fn error(text: &str) -> String {
@@ -56,13 +59,13 @@ fn defaults_are_those_of_the_mechanisms() {
         format!("{:?}", defaults.core),
         format!("{:?}", Settings::default())
     );
-    assert_eq!(defaults.scheme, SchemeName::Hold);
-    assert_eq!(defaults.control_socket, Path::new(GATEWAY_SOCKET));
+    assert_eq!(defaults.daemon.scheme, SchemeName::Hold);
+    assert_eq!(defaults.daemon.control_socket, GATEWAY_SOCKET);
     assert_eq!(
         defaults.signals.listen.port(),
         holdfast_core::signal::PORT_DEFAULT
     );
-    assert!(defaults.signals.mobiles.is_empty());
+    assert!(defaults.mobiles.is_empty());
 }
 
 #[test]
@@ -92,7 +95,7 @@ fn a_full_file_is_understood() {
     let settings = settings_with(&[], &text).expect("all of it is right");
     assert_eq!(settings.core.scheme, Scheme::MtcpPlus);
     assert_eq!(
-        (settings.wireless.as_str(), settings.wired.as_deref()),
+        (settings.wireless.as_str(), settings.daemon.wired.as_deref()),
         ("wlan1", Some("eth0"))
     );
     assert_eq!(
@@ -102,9 +105,9 @@ fn a_full_file_is_understood() {
     assert_eq!(settings.core.flow_cache_bytes_max, 1 << 20);
     assert_eq!(settings.core.silence_min, Duration::from_micros(150_500));
     assert_eq!(settings.core.owed_wait_max, Duration::from_mins(1));
-    assert_eq!(settings.drain, Duration::from_millis(500));
+    assert_eq!(settings.daemon.drain, Duration::from_millis(500));
     assert_eq!(settings.signals.listen.to_string(), "192.0.2.1:99");
-    let mobile = &settings.signals.mobiles[0];
+    let mobile = &settings.mobiles[0];
     assert_eq!((mobile.name.as_str(), mobile.allowed.len()), ("train-7", 2));
     assert_eq!(mobile.key.to_secret_text(), KEY);
 }
@@ -121,9 +124,9 @@ fn flags_override_the_file() {
         "eth0",
     ];
     let settings = settings_with(&flags, text).expect("both are right");
-    assert_eq!(settings.scheme, SchemeName::MtcpPlus);
+    assert_eq!(settings.daemon.scheme, SchemeName::MtcpPlus);
     assert_eq!(
-        (settings.wireless.as_str(), settings.wired.as_deref()),
+        (settings.wireless.as_str(), settings.daemon.wired.as_deref()),
         ("wlan0", Some("eth0"))
     );
 }
@@ -266,8 +269,8 @@ fn what_is_no_toml_is_refused_with_its_line() {
 
 #[test]
 fn a_file_that_cannot_be_read_is_named() {
-    let error =
-        SettingsFile::read(Path::new("/nonexistent/hf.toml"), GATEWAY_FILE).expect_err("absent");
+    let absent = Path::new("/nonexistent/hf.toml");
+    let error = SettingsFile::of(Some(absent), &GATEWAY_FILE).expect_err("absent");
     let error = error.to_string();
     assert!(
         error.starts_with("/nonexistent/hf.toml: cannot be read: "),
@@ -407,9 +410,12 @@ fn a_dscp_is_read_by_name_and_by_number() {
         ("63", 63),
     ] {
         let settings = settings(&format!("[gateway]\nresend_dscp = {text}")).expect(text);
-        assert_eq!(settings.resend_dscp, Some(dscp), "{text}");
+        assert_eq!(settings.core.resend_dscp, Some(dscp), "{text}");
     }
-    assert_eq!(settings("").expect("flags are enough").resend_dscp, None);
+    assert_eq!(
+        settings("").expect("flags are enough").core.resend_dscp,
+        None
+    );
     for text in [
         "64", "-1", "1.5", "\"cs8\"", "\"af14\"", "\"af51\"", "\"af1\"", "\"\"", "\"64\"", "true",
     ] {

@@ -3,11 +3,11 @@
 
 use std::net::IpAddr;
 
+use holdfast_link::LinkFile;
 use holdfast_link::{
     BitErrorEffect, Instant, LinkModel, LinkSettings, OutageAt, OutageEffect, seed_for,
 };
 use holdfast_testbed::harness::{Flow, accept, connect, listen};
-use holdfast_testbed::link_file::LinkFile;
 use holdfast_testbed::link_process::EmulatedLink;
 use holdfast_testbed::punctuality::{punctual, shorter_than};
 use holdfast_testbed::topology::FH;

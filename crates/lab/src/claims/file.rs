@@ -11,9 +11,9 @@ use serde_json::Value as Json;
 
 use super::metric::Metric;
 use super::rule::Rule;
-use crate::document::{self, DocumentError, read_text};
 use crate::results::Where;
 use crate::scenario::ScenarioError;
+use holdfast_files::document::{self, DocumentError, read_text};
 
 /// The file.
 #[derive(Clone, Debug, PartialEq, Deserialize)]

@@ -3,9 +3,9 @@
 //! would make groups of one run each, and rules about them that cannot fail.
 
 use super::file::{Alternative, ClaimedTable, ClaimsFile, Statement, within};
-use crate::document::{DocumentError, nearest};
 use crate::results::Where;
 use crate::scenario::ScenarioError;
+use holdfast_files::document::{DocumentError, nearest};
 
 /// What a scenario sweeps, by its file.
 type Sweeps<'a> = &'a dyn Fn(&str) -> anyhow::Result<Vec<String>>;

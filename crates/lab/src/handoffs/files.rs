@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketOption;
 use pcap_file::pcapng::{Block, PcapNgReader};
 
-use crate::packet_trace::{Passing, VERSION_BYTES};
+use holdfast_files::packet_trace::{Passing, VERSION_BYTES};
 
 /// A TCP segment in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +88,7 @@ fn tcp(packet: &[u8]) -> Option<([u16; 2], u32, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::packet_trace::PacketTrace;
+    use holdfast_files::packet_trace::PacketTrace;
 
     /// A segment of 1000 bytes, of which the first 12 are there.
     fn v4() -> Vec<u8> {

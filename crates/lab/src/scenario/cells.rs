@@ -13,7 +13,7 @@ use serde::Deserialize;
 use toml::Table;
 
 use super::hop::HopConditions;
-use crate::document::DocumentError;
+use holdfast_files::document::DocumentError;
 
 /// Cells of one scenario at most.
 const CELLS_MAX: usize = 16;

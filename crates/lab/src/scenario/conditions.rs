@@ -9,16 +9,13 @@ use holdfast_wire::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use toml::Table;
 
-use super::bandwidth::BandwidthConditions;
 use super::cells::{self, Move, MovementConditions};
-use super::handoff::HandoffConditions;
+use super::gateway::GatewayConditions;
 use super::hop::HopConditions;
 use super::host::HostConditions;
 use super::mobile::MobileConditions;
-use super::mtcp::MtcpConditions;
-use super::snoop::SnoopConditions;
 use super::transfer::TransferConditions;
-use crate::document::{self, DocumentError};
+use holdfast_files::document::{self, DocumentError};
 
 pub(super) mod check;
 
@@ -79,116 +76,6 @@ impl From<Way> for Direction {
             Way::Uplink => Self::Uplink,
         }
     }
-}
-
-/// `[gateway]`.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct GatewayConditions {
-    /// The scheme.
-    pub scheme: SchemeChoice,
-    /// Who tells it of outages; it notices them by silence in any case.
-    pub signal: SignalChoice,
-    /// From an outage's begin or end to the word of it, in milliseconds, on the model.
-    pub signal_delay_ms: f64,
-    /// So long before an outage a warning of it, in milliseconds, on the model; 0: none.
-    pub warning_ms: f64,
-    /// Bytes kept at most for one flow; none: the gateway's default.
-    pub flow_cache_bytes_max: Option<u64>,
-    /// The least time without an ACK that is taken for silence, in milliseconds.
-    pub silence_min_ms: Option<f64>,
-    /// The least time between two probes of a silent MH, in milliseconds.
-    pub probe_interval_min_ms: Option<f64>,
-    /// The longest.
-    pub probe_interval_max_ms: Option<f64>,
-    /// The DSCP of what is resent ahead of ordinary traffic, 0 to 63; none: its sender's.
-    pub resend_dscp: Option<u8>,
-    /// What the cells carry; none: not known.
-    pub bandwidth: Option<BandwidthConditions>,
-    /// Parameters of the scheme `mtcp`; none: the gateway's defaults.
-    pub mtcp: Option<MtcpConditions>,
-    /// Parameters of the scheme `snoop`; none: the gateway's defaults.
-    pub snoop: Option<SnoopConditions>,
-    /// Packets that `keep` keeps for each flow; none: the gateway's default.
-    pub keep_packets: Option<u32>,
-    /// Whether the base stations of several cells hand the MH over.
-    pub handoff: HandoffConditions,
-}
-
-impl Default for GatewayConditions {
-    fn default() -> Self {
-        Self {
-            scheme: SchemeChoice::None,
-            signal: SignalChoice::Carrier,
-            signal_delay_ms: 0.0,
-            warning_ms: 0.0,
-            flow_cache_bytes_max: None,
-            silence_min_ms: None,
-            probe_interval_min_ms: None,
-            probe_interval_max_ms: None,
-            resend_dscp: None,
-            bandwidth: None,
-            mtcp: None,
-            snoop: None,
-            keep_packets: None,
-            handoff: HandoffConditions::default(),
-        }
-    }
-}
-
-/// What the gateway runs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum SchemeChoice {
-    /// Nothing: plain forwarding.
-    #[default]
-    None,
-    /// `hold`.
-    Hold,
-    /// `mtcp-plus`.
-    MtcpPlus,
-    /// `mtcp`: M-TCP.
-    Mtcp,
-    /// `mtcp-2007`: M-TCP as the M-TCP+ paper models it, on the model.
-    #[serde(rename = "mtcp-2007")]
-    Mtcp2007,
-    /// `snoop`.
-    Snoop,
-    /// `keep`, on Linux hosts.
-    Keep,
-    /// HAProxy as a split proxy, on Linux hosts.
-    Haproxy,
-}
-
-impl SchemeChoice {
-    /// Its name, as `--scheme` takes it where it is one of the gateway's.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Hold => "hold",
-            Self::MtcpPlus => "mtcp-plus",
-            Self::Mtcp => "mtcp",
-            Self::Mtcp2007 => "mtcp-2007",
-            Self::Snoop => "snoop",
-            Self::Keep => "keep",
-            Self::Haproxy => "haproxy",
-        }
-    }
-}
-
-/// Who tells the gateway of outages.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum SignalChoice {
-    /// Nobody.
-    None,
-    /// The carrier of its own interface: both the begin and the end.
-    #[default]
-    Carrier,
-    /// The MH, by a message that reaches it when the link is back: the end alone.
-    Mobile,
-    /// Both of them.
-    Both,
 }
 
 /// `[[cross_traffic]]`: datagrams at a constant rate.
@@ -272,9 +159,9 @@ struct Document {
     #[serde(default)]
     movement: Option<MovementConditions>,
     #[serde(default)]
-    gateway: GatewayConditions,
+    gateway: Table,
     #[serde(default)]
-    mobile: MobileConditions,
+    mobile: Table,
     #[serde(default)]
     hosts: Table,
     #[serde(default)]
@@ -317,8 +204,9 @@ pub(super) fn read(table: &Table) -> Result<Conditions, DocumentError> {
         cells,
         movement: document.movement,
         moves: Vec::new(),
-        gateway: document.gateway,
-        mobile: document.mobile,
+        gateway: GatewayConditions::read(&document.gateway)
+            .map_err(|error| error.within("gateway"))?,
+        mobile: MobileConditions::read(&document.mobile).map_err(|error| error.within("mobile"))?,
         fh: host("fh", &document.hosts, &document.fh)?,
         mh: host("mh", &document.hosts, &document.mh)?,
         cross_traffic: document.cross_traffic,

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use toml::Table;
 
 use super::conditions::Way;
-use crate::document::{self, DocumentError};
+use holdfast_files::document::{self, DocumentError};
 
 /// The keys of a hop besides those of a link.
 pub(super) const OWN_KEYS: &[&str] = &["half_duplex", "frame_overhead_bytes", "downlink", "uplink"];

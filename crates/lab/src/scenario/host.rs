@@ -7,7 +7,7 @@ use holdfast_sim::Preset;
 use serde::{Deserialize, Serialize};
 
 use super::lc_cwe::{LcCweConditions, OnHandoffChoice};
-use crate::document::DocumentError;
+use holdfast_files::document::DocumentError;
 
 /// The congestion control unless one is named: the one that every kernel has, and the
 /// model too.

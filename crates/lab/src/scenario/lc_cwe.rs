@@ -7,7 +7,7 @@ use holdfast_core::lccwe::{OnNeither, Parameters, TimeoutRtt};
 use holdfast_sim::OnHandoff;
 use serde::{Deserialize, Serialize};
 
-use crate::document::DocumentError;
+use holdfast_files::document::DocumentError;
 
 /// What a host's sender does about handoffs of the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]

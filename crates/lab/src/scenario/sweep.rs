@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::Value as Json;
 use toml::{Table, Value};
 
-use crate::document::{self, DocumentError};
+use holdfast_files::document::{self, DocumentError};
 
 /// Combinations at most.
 const POINTS_MAX: usize = 100_000;

@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use super::conditions::Way;
 use super::conditions::check::{LIMIT_MAX_S, range};
-use crate::document::DocumentError;
+use holdfast_files::document::DocumentError;
 
 /// Connections of one transfer at most: each has two processes.
 const FLOWS_MAX: f64 = 128.0;

@@ -7,7 +7,6 @@ mod line;
 mod packets;
 mod series;
 
-use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +16,7 @@ use std::time::Duration;
 use anyhow::anyhow;
 use holdfast_link::{OutageSettings, seed_for};
 use holdfast_net::lccwe::{CongestionControl, NAME};
-use holdfast_testbed::link_file::LinkFile;
+use holdfast_link::LinkFile;
 use holdfast_testbed::link_process::EmulatedLink;
 use holdfast_testbed::scratch::Scratch;
 use holdfast_testbed::seeded_file::SeededContent;
@@ -30,13 +29,14 @@ use crate::endpoint::pair::Exchange;
 use crate::own_flows::{OwnFlows, words};
 use crate::results::ResultLine;
 use crate::scenario::{
-    BandwidthConditions, Conditions, ContentChoice, GatewayConditions, HopConditions,
-    HostConditions, MobileSignalChoice, MtcpConditions, OnHandoffChoice, PART_WIRED, Record, Run,
-    SchemeChoice, SignalChoice, SnoopConditions, Way, cell_seed,
+    Conditions, ContentChoice, GatewayConditions, HopConditions, HostConditions,
+    MobileSignalChoice, OnHandoffChoice, PART_WIRED, Record, Run, SchemeChoice, SignalChoice, Way,
+    cell_seed,
 };
 use crate::transfer::{
     Measurement, Middle, PreparedTransfer, TransferExtras, TransferSettings, TransferWatch,
 };
+use holdfast_link::LinkFile;
 
 /// Payload of a segment over 1500 octets without options.
 const MSS_DEFAULT: u16 = 1460;
@@ -217,7 +217,7 @@ fn transfer(
             handoff: gateway.handoff.is_on().then(|| gateway.handoff.to_lines()),
             fh: tuning(&conditions.fh, mss(conditions)),
             mh: tuning(&conditions.mh, mss(conditions)),
-            gateway_settings: gateway_settings(gateway),
+            gateway_settings: gateway.to_file(),
             start_after: duration(conditions.start()),
             cross_traffic: cross_traffic(run),
             exchange: Some(exchange(conditions)),
@@ -310,48 +310,6 @@ fn middle(gateway: &GatewayConditions) -> Middle {
                 || gateway.handoff.is_on(),
         },
     }
-}
-
-/// The gateway's settings as its file has them.
-fn gateway_settings(gateway: &GatewayConditions) -> String {
-    let mut lines = String::new();
-    let mut add = |key: &str, value: Option<String>| {
-        if let Some(value) = value {
-            let _ = writeln!(lines, "{key} = {value}");
-        }
-    };
-    add(
-        "flow_cache_bytes_max",
-        gateway.flow_cache_bytes_max.map(|n| n.to_string()),
-    );
-    add(
-        "silence_min_ms",
-        gateway.silence_min_ms.map(|n| n.to_string()),
-    );
-    add(
-        "probe_interval_min_ms",
-        gateway.probe_interval_min_ms.map(|n| n.to_string()),
-    );
-    add(
-        "probe_interval_max_ms",
-        gateway.probe_interval_max_ms.map(|n| n.to_string()),
-    );
-    add("resend_dscp", gateway.resend_dscp.map(|n| n.to_string()));
-    // A section of its own, behind those lines.
-    let bandwidth = gateway.bandwidth.as_ref();
-    if let Some(Ok(section)) = bandwidth.map(BandwidthConditions::to_section) {
-        lines.push_str(&section);
-    }
-    if let Some(Ok(section)) = gateway.mtcp.as_ref().map(MtcpConditions::to_section) {
-        lines.push_str(&section);
-    }
-    if let Some(Ok(section)) = gateway.snoop.as_ref().map(SnoopConditions::to_section) {
-        lines.push_str(&section);
-    }
-    if let Some(packets) = gateway.keep_packets {
-        let _ = writeln!(lines, "[keep]\nflow_packets_max = {packets}");
-    }
-    lines
 }
 
 /// A hop as `holdfast link` takes it.

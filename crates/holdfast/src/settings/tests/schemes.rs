@@ -39,7 +39,7 @@ fn each_set_of_snoop_has_its_own_values_and_keys_are_laid_over_them() {
     let given = snoop(&[], &format!("{of_file}{all}")).snoop;
     assert_eq!(format!("{given:?}"), format!("{expected:?}"));
     let keys = all.lines().count() + 1;
-    assert_eq!(keys, SNOOP_KEYS.len(), "a key is not tested");
+    assert_eq!(keys, keys_of("snoop").len(), "a key is not tested");
 }
 
 pub(super) fn bandwidth_of_the_example() -> BandwidthSettings {
@@ -105,7 +105,11 @@ fn the_parameters_of_m_tcp_go_to_the_engine() {
         format!("{:?}", given.compression),
         "Some(CompressionSettings { method: Zstd, level: 5 })"
     );
-    assert_eq!(all.lines().count(), MTCP_KEYS.len(), "a key is not tested");
+    assert_eq!(
+        all.lines().count(),
+        keys_of("mtcp").len(),
+        "a key is not tested"
+    );
     for (text, expected) in [
         ("persist = \"never\"", "takes one of published, round-trip"),
         ("set = \"1997\"", "takes one of today, published"),

@@ -10,11 +10,11 @@ use holdfast_net::datapath::monotonic_ns;
 use crate::endpoint::pair::PORT;
 use crate::handoffs::files::{FileSegment, read_segments};
 use crate::handoffs::{HandoffSummary, Journal};
-use crate::packet_trace::Passing;
 use crate::results::ResultLine;
 use crate::scenario::{Conditions, Run};
 use crate::substrate::{ExecutionSettings, SubstrateKind, trace_file, trace_parts};
 use crate::transfer::Measurement;
+use holdfast_files::packet_trace::Passing;
 
 /// Of a hop: the device toward the FH, and the one toward the MH; none: no file.
 pub(super) type HopFiles = [Option<PathBuf>; 2];

@@ -6,9 +6,7 @@ use holdfast_core::{LinkSource, Scheme, Settings};
 use holdfast_sim::{GatewayPlan, Hop, LinkSignal};
 
 use super::WIRELESS;
-use crate::scenario::{
-    BandwidthConditions, GatewayConditions, SchemeChoice, SignalChoice, seconds,
-};
+use crate::scenario::{GatewayConditions, SchemeChoice, SignalChoice, seconds};
 
 /// The gateway; none: there is none.
 pub(super) fn plan(
@@ -18,14 +16,11 @@ pub(super) fn plan(
     let Some(settings) = settings(conditions)? else {
         return Ok(None);
     };
-    let compression_ms = conditions
-        .mtcp
-        .as_ref()
-        .and_then(|mtcp| mtcp.compression_ms);
+    let compression_ms = conditions.compression_ms;
     Ok(Some(GatewayPlan {
         before_hop: WIRELESS,
         signal: signal(conditions, hops),
-        resend_dscp: conditions.resend_dscp,
+        resend_dscp: conditions.engine.resend_dscp,
         compression_time: compression_ms
             .map_or(holdfast_wire::Duration::ZERO, |ms| seconds(ms / 1e3)),
         ..GatewayPlan::before_last(settings, hops)
@@ -45,44 +40,10 @@ fn settings(conditions: &GatewayConditions) -> anyhow::Result<Option<Settings>> 
             bail!("{} does not run on the model", scheme.name())
         }
     };
-    let mut settings = Settings {
+    Ok(Some(Settings {
         scheme,
-        ..Settings::default()
-    };
-    if let Some(Ok(bandwidth)) = conditions
-        .bandwidth
-        .as_ref()
-        .map(BandwidthConditions::settings)
-    {
-        settings.bandwidth = bandwidth;
-    }
-    if let Some(mtcp) = &conditions.mtcp {
-        settings.mtcp = mtcp.settings();
-        settings.compression = mtcp.compression();
-    }
-    if let Some(snoop) = &conditions.snoop {
-        settings.snoop = snoop.settings();
-    }
-    if let Some(bytes) = conditions.flow_cache_bytes_max {
-        settings.flow_cache_bytes_max = bytes as usize;
-    }
-    let millis = |ms: f64| std::time::Duration::from_nanos((ms * 1e6) as u64);
-    for (own, setting) in [
-        (conditions.silence_min_ms, &mut settings.silence_min),
-        (
-            conditions.probe_interval_min_ms,
-            &mut settings.probe_interval_min,
-        ),
-        (
-            conditions.probe_interval_max_ms,
-            &mut settings.probe_interval_max,
-        ),
-    ] {
-        if let Some(ms) = own {
-            *setting = millis(ms);
-        }
-    }
-    Ok(Some(settings))
+        ..conditions.engine.clone()
+    }))
 }
 
 /// Who tells it of the link.

@@ -12,9 +12,9 @@ use holdfast_wire::Instant;
 
 use super::fates::Fates;
 use crate::handoffs::Journal;
-use crate::packet_trace::{PacketTrace, Passing};
 use crate::scenario::{OnHandoffChoice, Run};
 use crate::substrate::{SubstrateKind, trace_file, trace_parts};
+use holdfast_files::packet_trace::{PacketTrace, Passing};
 
 /// What is wanted of a run's packets.
 pub(super) struct Watcher {

@@ -19,15 +19,13 @@ use pcap_file::pcapng::blocks::interface_description::{
     InterfaceDescriptionBlock, InterfaceDescriptionOption,
 };
 
-use crate::files;
-
 /// Bytes kept of each packet: all headers with their options, little of the payload.
 const SNAP_BYTES: usize = 160;
 /// Bytes of one file at most; what comes later is counted and left out.
 const FILE_BYTES_MAX: u64 = 4 << 30;
 
 /// Bytes before each packet.
-pub(crate) const VERSION_BYTES: usize = 4;
+pub const VERSION_BYTES: usize = 4;
 /// AF_INET, everywhere.
 const VERSION_4: u32 = 2;
 /// AF_INET6 as BSD has it, which every reader takes.
@@ -62,11 +60,11 @@ impl std::fmt::Debug for PacketTrace {
 }
 
 impl PacketTrace {
-    /// Creates the file. Packets name an interface by its place in `interfaces`, which
+    /// Creates the file. Packets name an interface by its index in `interfaces`, which
     /// are pairs of name and description.
     pub fn create(path: &Path, interfaces: &[(&str, &str)]) -> anyhow::Result<Self> {
         let at = || format!("{}: cannot be written", path.display());
-        let file = BufWriter::new(files::create(path, files::PCAPNG).with_context(at)?);
+        let file = BufWriter::new(crate::create(path, crate::PCAPNG).with_context(at)?);
         let mut writer = PcapNgWriter::new(file).with_context(at)?;
         for (name, description) in interfaces {
             let block = InterfaceDescriptionBlock {

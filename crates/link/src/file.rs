@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The settings file of `holdfast link`: written by the lab, read by the link.
 
-use holdfast_link::{LinkSettings, OutageEffect, OutageSettings};
+use crate::{LinkSettings, OutageEffect, OutageSettings};
 use serde::{Deserialize, Serialize};
 
 /// The file.

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Files that a user names: read up to a limit, and overwritten only if they are of our making.
+//! Files that a user names: read up to a limit, and overwritten only if they are of our making;
+//! [settings](document) with errors that name the key, and [traces of packets](packet_trace).
+
+pub mod document;
+pub mod packet_trace;
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read as _};
@@ -72,11 +76,10 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use holdfast_testbed::scratch::Scratch;
 
     #[test]
     fn no_file_is_read_beyond_its_limit() {
-        let folder = Scratch::new("holdfast-test-").unwrap();
+        let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("text");
         fs::write(&path, "12345").unwrap();
         assert_eq!(read_up_to(&path, 5).unwrap(), "12345");
@@ -89,7 +92,7 @@ mod tests {
 
     #[test]
     fn what_is_not_of_our_making_is_not_overwritten() {
-        let folder = Scratch::new("holdfast-test-").unwrap();
+        let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         fs::write(&path, "precious").unwrap();
         for begins in [PCAPNG, JSON_LINES] {

@@ -8,10 +8,10 @@ use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::Path;
 
-use serde::de::{
-    self, DeserializeOwned, DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, SeqAccess,
-    Visitor,
-};
+use serde::Serialize;
+use serde::de::value::{MapDeserializer, SeqDeserializer};
+use serde::de::{self, DeserializeOwned, Deserializer, IntoDeserializer, Visitor};
+use serde_path_to_error::Segment;
 use toml::{Table, Value};
 
 /// Longest value that an error shows, in characters.
@@ -27,8 +27,15 @@ pub struct DocumentError {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Problem {
-    UnknownKey { known: &'static [&'static str] },
+    UnknownKey {
+        known: Vec<&'static str>,
+    },
     Missing,
+    Wrong {
+        got: String,
+        takes: String,
+        remedy: String,
+    },
     Other(String),
 }
 
@@ -39,6 +46,11 @@ impl DocumentError {
             path: key.split('.').map(str::to_owned).collect(),
             problem: Problem::Other(problem.into()),
         }
+    }
+
+    /// The key with its tables, outermost first; elements of lists by their index.
+    pub fn path(&self) -> &[String] {
+        &self.path
     }
 
     /// The same error, with the key in `table`.
@@ -62,6 +74,9 @@ impl DocumentError {
         match &self.problem {
             Problem::Other(problem) if problem.starts_with("got ") => format!("{at}: {problem}"),
             Problem::Other(problem) => format!("{at}: {got}{problem}"),
+            Problem::Wrong { got, takes, remedy } => {
+                format!("{at}: got {got}, takes {takes}{remedy}")
+            }
             Problem::Missing => format!("{at}: missing; give it a value"),
             Problem::UnknownKey { known } => {
                 let last = self.path.last().map_or("", String::as_str);
@@ -76,6 +91,19 @@ impl DocumentError {
             }
         }
     }
+}
+
+impl DocumentError {
+    fn wrong(got: String, takes: String, remedy: String) -> Self {
+        Self {
+            path: Vec::new(),
+            problem: Problem::Wrong { got, takes, remedy },
+        }
+    }
+}
+
+fn one_of(known: &[&str]) -> String {
+    format!("one of {}", known.join(", "))
 }
 
 impl fmt::Display for DocumentError {
@@ -95,26 +123,26 @@ impl de::Error for DocumentError {
     }
 
     fn invalid_type(got: de::Unexpected<'_>, takes: &dyn de::Expected) -> Self {
-        Self::custom(format!("got {}, takes {}", found(got), wanted(takes)))
+        Self::wrong(found(got), wanted(takes), String::new())
     }
 
     fn invalid_value(got: de::Unexpected<'_>, takes: &dyn de::Expected) -> Self {
-        Self::custom(format!("got {}, takes {}", found(got), wanted(takes)))
+        Self::wrong(found(got), wanted(takes), String::new())
     }
 
     fn unknown_variant(got: &str, known: &'static [&'static str]) -> Self {
-        let remedy = nearest(got, known.iter().copied())
-            .map_or(String::new(), |word| format!("; did you mean `{word}`?"));
-        Self::custom(format!(
-            "got `{got}`, takes one of {}{remedy}",
-            known.join(", ")
-        ))
+        let remedy = nearest(got, known.iter().copied()).map_or(String::new(), |variant| {
+            format!("; did you mean `{variant}`?")
+        });
+        Self::wrong(format!("`{got}`"), one_of(known), remedy)
     }
 
     fn unknown_field(field: &str, known: &'static [&'static str]) -> Self {
         Self {
             path: vec![field.to_owned()],
-            problem: Problem::UnknownKey { known },
+            problem: Problem::UnknownKey {
+                known: known.to_vec(),
+            },
         }
     }
 
@@ -126,7 +154,7 @@ impl de::Error for DocumentError {
     }
 }
 
-/// What stands there, in an author's words.
+/// The value as an author wrote it.
 fn found(got: de::Unexpected<'_>) -> String {
     match got {
         de::Unexpected::Bool(is) => is.to_string(),
@@ -140,11 +168,11 @@ fn found(got: de::Unexpected<'_>) -> String {
     }
 }
 
-/// What would be right, in an author's words and not in the type's name.
+/// What would be right, without the name of the type.
 fn wanted(takes: &dyn de::Expected) -> String {
-    let words = takes.to_string();
+    let expected = takes.to_string();
     let unsigned = |bits: u32| format!("a whole number from 0 to {}", (1_u128 << bits) - 1);
-    match words.as_str() {
+    match expected.as_str() {
         "u8" => unsigned(8),
         "u16" => unsigned(16),
         "u32" => unsigned(32),
@@ -155,9 +183,9 @@ fn wanted(takes: &dyn de::Expected) -> String {
         "a string" => "a text".to_owned(),
         "a sequence" => "a list".to_owned(),
         "a map" => "a table".to_owned(),
-        // "struct CrossTraffic", "adjacently tagged enum ...": its name says nothing.
-        words if words.starts_with("struct ") || words.contains("enum ") => "a table".to_owned(),
-        _ => words,
+        // "struct CrossTraffic", "adjacently tagged enum ...": its name is of no use.
+        text if text.starts_with("struct ") || text.contains("enum ") => "a table".to_owned(),
+        _ => expected,
     }
 }
 
@@ -216,7 +244,138 @@ pub fn parse(text: &str) -> Result<Table, String> {
 /// Reads a `T`, whose types refuse unknown keys.
 pub fn read<T: DeserializeOwned>(table: &Table) -> Result<T, DocumentError> {
     let value = Value::Table(table.clone());
-    T::deserialize(Node(&value))
+    serde_path_to_error::deserialize(Node(&value)).map_err(|error| {
+        let names = error.path().iter().filter_map(|segment| match segment {
+            Segment::Seq { index } => Some(index.to_string()),
+            Segment::Map { key } => Some(key.clone()),
+            Segment::Enum { .. } | Segment::Unknown => None,
+        });
+        let mut path: Vec<String> = names.collect();
+        let DocumentError { path: own, problem } = error.into_inner();
+        path.extend(own);
+        DocumentError { path, problem }
+    })
+}
+
+/// A table whose keys are those of several structs.
+#[derive(Clone, Debug)]
+pub struct TableReader {
+    table: Table,
+    known: Vec<&'static str>,
+}
+
+impl TableReader {
+    /// A table that nothing is read from yet.
+    pub fn new(table: Table) -> Self {
+        Self {
+            table,
+            known: Vec::new(),
+        }
+    }
+
+    /// Takes the keys of `T` out of the table and reads them. What is not given is as in `base`.
+    ///
+    /// # Errors
+    /// A value is not one that its key takes.
+    pub fn take<T: Serialize + DeserializeOwned>(&mut self, base: &T) -> Result<T, DocumentError> {
+        let mut whole = Table::try_from(base).map_err(de::Error::custom)?;
+        let (_, keys) = keys_of::<T>();
+        self.known.extend(keys);
+        for key in keys {
+            if let Some(value) = self.table.remove(*key) {
+                whole.insert((*key).to_owned(), value);
+            }
+        }
+        read(&whole)
+    }
+
+    /// The same, of a table that has no other keys.
+    ///
+    /// # Errors
+    /// A value is not one that its key takes, or there is another key.
+    pub fn take_all<T>(mut self, base: &T) -> Result<T, DocumentError>
+    where
+        T: Serialize + DeserializeOwned,
+    {
+        let taken = self.take(base)?;
+        self.finish(&[])?;
+        Ok(taken)
+    }
+
+    /// Takes a key out of the table if it has this value.
+    pub fn remove_if(&mut self, key: &str, value: i64) -> bool {
+        let has_value = self.table.get(key) == Some(&Value::Integer(value));
+        has_value && self.table.remove(key).is_some()
+    }
+
+    /// Refuses a key that was not taken; `more` names keys that the caller has taken.
+    ///
+    /// # Errors
+    /// There is such a key.
+    pub fn finish(mut self, more: &[&'static str]) -> Result<(), DocumentError> {
+        let Some(key) = self.table.keys().next() else {
+            return Ok(());
+        };
+        self.known.extend(more);
+        Err(DocumentError {
+            path: vec![key.clone()],
+            problem: Problem::UnknownKey { known: self.known },
+        })
+    }
+}
+
+/// The keys of `value` whose values differ from those in `base`, as a file has them.
+pub fn differing<T: Serialize>(value: &T, base: &T) -> Table {
+    let base = Table::try_from(base).unwrap_or_default();
+    let mut table = Table::try_from(value).unwrap_or_default();
+    table.retain(|key, value| base.get(key) != Some(value));
+    table
+}
+
+/// The name of a struct, and its keys in the order of its fields.
+pub fn keys_of<T: DeserializeOwned>() -> (&'static str, &'static [&'static str]) {
+    let mut keys = ("", [].as_slice());
+    // It ends in an error as soon as it has seen the keys.
+    let _ = T::deserialize(KeysOf(&mut keys));
+    keys
+}
+
+/// What the key of a `T` takes.
+pub fn takes_of<T: DeserializeOwned>(key: &str) -> String {
+    // No key takes a table.
+    let table = Table::from_iter([(key.to_owned(), Value::Table(Table::new()))]);
+    match read::<T>(&table) {
+        Err(DocumentError {
+            problem: Problem::Wrong { takes, .. },
+            ..
+        }) => takes,
+        _ => String::new(),
+    }
+}
+
+struct KeysOf<'a>(&'a mut (&'static str, &'static [&'static str]));
+
+impl<'de> Deserializer<'de> for KeysOf<'_> {
+    type Error = de::value::Error;
+
+    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Self::Error> {
+        Err(de::Error::custom("not a struct"))
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        fields: &'static [&'static str],
+        _: V,
+    ) -> Result<V::Value, Self::Error> {
+        *self.0 = (name, fields);
+        Err(de::Error::custom("seen"))
+    }
+
+    serde::forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit
+        unit_struct newtype_struct seq tuple tuple_struct map enum option identifier ignored_any
+    }
 }
 
 /// Sets the value at a dotted path, making tables on the way.
@@ -245,8 +404,16 @@ fn value_at<'a>(table: &'a Table, path: &[String]) -> Option<&'a Value> {
         })
 }
 
-/// A value to be read; errors below it get its key on their way out.
+/// A value to be read.
 struct Node<'a>(&'a Value);
+
+impl<'de> IntoDeserializer<'de, DocumentError> for Node<'_> {
+    type Deserializer = Self;
+
+    fn into_deserializer(self) -> Self {
+        self
+    }
+}
 
 impl<'de> Deserializer<'de> for Node<'_> {
     type Error = DocumentError;
@@ -258,11 +425,13 @@ impl<'de> Deserializer<'de> for Node<'_> {
             Value::Float(number) => visitor.visit_f64(*number),
             Value::Boolean(is) => visitor.visit_bool(*is),
             Value::Datetime(time) => visitor.visit_string(time.to_string()),
-            Value::Array(values) => visitor.visit_seq(Items { values, next: 0 }),
-            Value::Table(table) => visitor.visit_map(Entries {
-                entries: table.iter(),
-                value: None,
-            }),
+            Value::Array(values) => {
+                visitor.visit_seq(SeqDeserializer::new(values.iter().map(Node)))
+            }
+            Value::Table(table) => {
+                let entries = table.iter().map(|(key, value)| (key.as_str(), Node(value)));
+                visitor.visit_map(MapDeserializer::new(entries))
+            }
         }
     }
 
@@ -281,75 +450,22 @@ impl<'de> Deserializer<'de> for Node<'_> {
     fn deserialize_enum<V: Visitor<'de>>(
         self,
         _name: &'static str,
-        _variants: &'static [&'static str],
+        variants: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, DocumentError> {
         match self.0 {
             Value::String(text) => visitor.visit_enum(text.as_str().into_deserializer()),
-            other => Err(de::Error::custom(format!(
-                "got {}, takes a text",
-                shown(other)
-            ))),
+            other => Err(DocumentError::wrong(
+                shown(other),
+                one_of(variants),
+                String::new(),
+            )),
         }
     }
 
     serde::forward_to_deserialize_any! {
         bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit
         unit_struct seq tuple tuple_struct map struct identifier ignored_any
-    }
-}
-
-struct Items<'a> {
-    values: &'a [Value],
-    next: usize,
-}
-
-impl<'de> SeqAccess<'de> for Items<'_> {
-    type Error = DocumentError;
-
-    fn next_element_seed<S: DeserializeSeed<'de>>(
-        &mut self,
-        seed: S,
-    ) -> Result<Option<S::Value>, DocumentError> {
-        let Some(value) = self.values.get(self.next) else {
-            return Ok(None);
-        };
-        let read = seed.deserialize(Node(value));
-        let number = self.next.to_string();
-        self.next += 1;
-        read.map(Some).map_err(|error| error.within(&number))
-    }
-}
-
-struct Entries<'a> {
-    entries: toml::map::Iter<'a, String, Value>,
-    value: Option<(&'a String, &'a Value)>,
-}
-
-impl<'de> MapAccess<'de> for Entries<'_> {
-    type Error = DocumentError;
-
-    fn next_key_seed<S: DeserializeSeed<'de>>(
-        &mut self,
-        seed: S,
-    ) -> Result<Option<S::Value>, DocumentError> {
-        self.value = self.entries.next();
-        let Some((key, _)) = self.value else {
-            return Ok(None);
-        };
-        seed.deserialize(key.as_str().into_deserializer()).map(Some)
-    }
-
-    fn next_value_seed<S: DeserializeSeed<'de>>(
-        &mut self,
-        seed: S,
-    ) -> Result<S::Value, DocumentError> {
-        let (key, value) = self
-            .value
-            .take()
-            .ok_or_else(|| <DocumentError as de::Error>::custom("a value without a key"))?;
-        seed.deserialize(Node(value))
-            .map_err(|error| error.within(key))
     }
 }
 

@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `[gateway]`: the scheme and its signals, and the daemon's own settings, named as in its file.
+
+use holdfast_core::Settings;
+use holdfast_files::document::{DocumentError, TableReader, differing};
+use holdfast_settings::bandwidth::BandwidthSettings;
+use holdfast_settings::kind::{As, Count, Maybe, Number};
+use holdfast_settings::mtcp::{MtcpChoice, MtcpCompression, MtcpSettings};
+use holdfast_settings::snoop::SnoopSettings;
+use serde::{Deserialize, Serialize};
+use toml::{Table, Value};
+
+use super::handoff::HandoffConditions;
+
+/// The table.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct GatewayConditions {
+    /// The scheme.
+    pub scheme: SchemeChoice,
+    /// What signals outages to it; it detects them by silence in any case.
+    pub signal: SignalChoice,
+    /// From an outage's begin or end to its signal, in milliseconds, on the model.
+    pub signal_delay_ms: f64,
+    /// From a warning to its outage, in milliseconds, on the model; 0: no warnings.
+    pub warning_ms: f64,
+    /// `keep.flow_packets_max` of the gateway's file; none: its default.
+    pub keep_packets: Option<u32>,
+    /// The engine's settings, with the parameters of the schemes and the cells; the scheme aside.
+    pub engine: Settings,
+    /// The set with which the other keys of `[gateway.mtcp]` begin.
+    mtcp_set: MtcpChoice,
+    /// How `mtcp` compresses.
+    compression: MtcpCompression,
+    /// The SH's time for a packet of 1,400 bytes, in milliseconds, on the model; others in
+    /// proportion.
+    pub compression_ms: Option<f64>,
+    /// Whether the base stations of several cells hand the MH over.
+    pub handoff: HandoffConditions,
+}
+
+/// Keys that `[gateway]` of the gateway's settings file does not have.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct GatewayKeys {
+    scheme: SchemeChoice,
+    signal: SignalChoice,
+    #[serde(with = "As::<Number<0, 60_000>>")]
+    signal_delay_ms: f64,
+    #[serde(with = "As::<Number<0, 60_000>>")]
+    warning_ms: f64,
+    #[serde(with = "Maybe::<Count<1, 1024>>")]
+    keep_packets: Option<u32>,
+}
+
+/// The key of `[gateway.mtcp]` that the gateway's settings file does not have.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct MtcpKeys {
+    #[serde(with = "Maybe::<Number<0, 1000>>")]
+    compression_ms: Option<f64>,
+}
+
+/// What the gateway runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SchemeChoice {
+    /// Nothing: plain forwarding.
+    #[default]
+    None,
+    /// `hold`.
+    Hold,
+    /// `mtcp-plus`.
+    MtcpPlus,
+    /// `mtcp`: M-TCP.
+    Mtcp,
+    /// `mtcp-2007`: M-TCP as the M-TCP+ paper models it, on the model.
+    #[serde(rename = "mtcp-2007")]
+    Mtcp2007,
+    /// `snoop`.
+    Snoop,
+    /// `keep`, on Linux hosts.
+    Keep,
+    /// HAProxy as a split proxy, on Linux hosts.
+    Haproxy,
+}
+
+impl SchemeChoice {
+    /// Its name, as `--scheme` takes it where it is one of the gateway's.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Hold => "hold",
+            Self::MtcpPlus => "mtcp-plus",
+            Self::Mtcp => "mtcp",
+            Self::Mtcp2007 => "mtcp-2007",
+            Self::Snoop => "snoop",
+            Self::Keep => "keep",
+            Self::Haproxy => "haproxy",
+        }
+    }
+}
+
+/// What signals outages to the gateway.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SignalChoice {
+    /// Nothing.
+    None,
+    /// The carrier of its own interface: both the begin and the end.
+    #[default]
+    Carrier,
+    /// The MH, by a message that arrives when the link is up: the end alone.
+    Mobile,
+    /// Both of them.
+    Both,
+}
+
+impl GatewayConditions {
+    /// Reads the table, whose ranges are those of the daemon: what it would refuse, the model does
+    /// not do either.
+    pub(super) fn read(table: &Table) -> Result<Self, DocumentError> {
+        let mut table = table.clone();
+        let mut section = |name: &'static str| match table.remove(name) {
+            Some(Value::Table(section)) => Ok(section),
+            None => Ok(Table::new()),
+            Some(_) => Err(DocumentError::at(name, "takes a table")),
+        };
+        let sections = ["bandwidth", "mtcp", "snoop", "handoff"];
+        let [bandwidth, mtcp, snoop, handoff] = sections.map(&mut section);
+        let mut read = TableReader::new(table);
+        let own = read.take(&GatewayKeys::default())?;
+        // The paper's SH may cache nothing; the daemon does not have that scheme.
+        let caches_nothing =
+            own.scheme == SchemeChoice::Mtcp2007 && read.remove_if("flow_cache_bytes_max", 0);
+        let mut engine: Settings = read.take(&Settings::default())?;
+        read.finish(&sections)?;
+        if caches_nothing {
+            engine.flow_cache_bytes_max = 0;
+        }
+        engine
+            .check()
+            .map_err(|error| DocumentError::at(error.key, error.problem))?;
+
+        let within = |name: &'static str| move |error: DocumentError| error.within(name);
+        engine.bandwidth = read_bandwidth(bandwidth?).map_err(within("bandwidth"))?;
+        engine.snoop = read_snoop(snoop?).map_err(within("snoop"))?;
+        let (settings, mtcp_set, compression, compression_ms) =
+            read_mtcp(mtcp?).map_err(within("mtcp"))?;
+        engine.mtcp = settings;
+        engine.compression = compression.settings();
+        let handoff = HandoffConditions::read(handoff?).map_err(within("handoff"))?;
+        Ok(Self {
+            scheme: own.scheme,
+            signal: own.signal,
+            signal_delay_ms: own.signal_delay_ms,
+            warning_ms: own.warning_ms,
+            keep_packets: own.keep_packets,
+            engine,
+            mtcp_set,
+            compression,
+            compression_ms,
+            handoff,
+        })
+    }
+
+    /// The settings file of the gateway's daemon: first lines of `[gateway]`, then other sections.
+    pub(crate) fn to_file(&self) -> String {
+        let engine = &self.engine;
+        let mut file = differing(engine, &Settings::default());
+        let mut add = |name: &str, section: Table| {
+            if !section.is_empty() {
+                file.insert(name.to_owned(), section.into());
+            }
+        };
+        add(
+            "bandwidth",
+            differing(&engine.bandwidth, &BandwidthSettings::default()),
+        );
+        let of_set = SnoopSettings {
+            set: SnoopSettings::default().set,
+            ..SnoopSettings::of_set(engine.snoop.set)
+        };
+        add("snoop", differing(&engine.snoop, &of_set));
+        let mut mtcp = differing(&self.mtcp_set, &MtcpChoice::default());
+        mtcp.extend(differing(
+            &engine.mtcp,
+            &MtcpSettings::of_set(self.mtcp_set.set),
+        ));
+        mtcp.extend(differing(&self.compression, &MtcpCompression::default()));
+        add("mtcp", mtcp);
+        if let Some(packets) = self.keep_packets {
+            let packets = Value::Integer(packets.into());
+            add(
+                "keep",
+                Table::from_iter([("flow_packets_max".to_owned(), packets)]),
+            );
+        }
+        file.to_string()
+    }
+}
+
+fn read_bandwidth(table: Table) -> Result<BandwidthSettings, DocumentError> {
+    TableReader::new(table).take_all(&BandwidthSettings::default())
+}
+
+fn read_snoop(table: Table) -> Result<SnoopSettings, DocumentError> {
+    let first = TableReader::new(table.clone()).take_all(&SnoopSettings::default())?;
+    TableReader::new(table).take_all(&SnoopSettings::of_set(first.set))
+}
+
+type Mtcp = (MtcpSettings, MtcpChoice, MtcpCompression, Option<f64>);
+
+fn read_mtcp(table: Table) -> Result<Mtcp, DocumentError> {
+    let mut read = TableReader::new(table);
+    let choice = read.take(&MtcpChoice::default())?;
+    let settings = read.take(&MtcpSettings::of_set(choice.set))?;
+    let compression = read.take(&MtcpCompression::default())?;
+    let own = read.take(&MtcpKeys::default())?;
+    read.finish(&[])?;
+    Ok((settings, choice, compression, own.compression_ms))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<GatewayConditions, DocumentError> {
+        GatewayConditions::read(&text.parse().expect("TOML"))
+    }
+
+    const SNOOP: &str = "set = \"1995\"\nalpha = 0.5\nretransmit_srtts = 3\n\
+        retransmit_interval_min_ms = 7.5\npersist_ms = 100\nhigh_water_mark_bytes = \"32 KiB\"\n\
+        nack_threshold_packets = 4\nnack_wait_ms = 50\nhide_rtos = 2\ncongested_rtts = 0.125\n";
+    const MTCP: &str = "set = \"published\"\nshrink = \"late\"\npersist = \"round-trip\"\n\
+        release = \"at-once\"\nslow_start = false\ninitial_window_segments = 4\n\
+        rto_variation_min_ms = 7.5\nwindow_bytes = \"32 KiB\"\n\
+        handoff = \"forward\"\nset_up = \"early\"\n";
+    const BANDWIDTH: &str =
+        "cells = [\"10.2.0.0/24 20000\", \"* estimate\"]\nweights = [\"10.2.0.7/32 3\"]\n";
+
+    #[test]
+    fn without_keys_the_sets_are_the_engines() {
+        for (text, expected) in [
+            ("", SnoopSettings::today()),
+            ("snoop = { set = \"today\" }", SnoopSettings::today()),
+            ("snoop = { set = \"1995\" }", SnoopSettings::paper_1995()),
+        ] {
+            assert_eq!(read(text).unwrap().engine.snoop, expected);
+        }
+        let published = read("mtcp = { set = \"published\" }").unwrap();
+        assert_eq!(published.engine.mtcp, MtcpSettings::published());
+        let none = read("").unwrap();
+        assert_eq!(none.engine, Settings::default());
+        assert_eq!(none.to_file(), "");
+    }
+
+    #[test]
+    fn what_is_given_goes_to_the_engine_and_into_the_gateways_file() {
+        let text = format!(
+            "silence_min_ms = 150\nresend_dscp = 46\n\
+            [bandwidth]\n{BANDWIDTH}[mtcp]\n{MTCP}[snoop]\n{SNOOP}"
+        );
+        let own = read(&format!("scheme = \"snoop\"\n{text}")).unwrap();
+        let file: Table = own.to_file().parse().unwrap();
+        assert_eq!(file, text.parse::<Table>().unwrap());
+        assert_eq!(read(&own.to_file()).unwrap().engine, own.engine);
+        assert_eq!(
+            format!("{:?}", own.engine.snoop),
+            "SnoopSettings { set: Paper1995, alpha: 0.5, retransmit_srtts: 3, \
+             retransmit_interval_min: 7.5ms, persist: 100ms, high_water_mark_bytes: 32768, \
+             nack_threshold_packets: 4, nack_wait: 50ms, hide_rtos: 2.0, congested_rtts: 0.125 }"
+        );
+        assert_eq!(
+            format!("{:?}", own.engine.mtcp),
+            "MtcpSettings { shrink: Late, persist: RoundTrip, release: AtOnce, slow_start: false, \
+             initial_window_segments: 4, rto_variation_min: 7.5ms, window_bytes: 32768, \
+             handoff: Forward, set_up: Early }"
+        );
+        let cells = &own.engine.bandwidth.cells;
+        assert_eq!(cells[0].bytes_per_s, Some(2_500_000));
+        assert_eq!((cells[1].mobiles, cells[1].bytes_per_s), (None, None));
+        assert_eq!(own.engine.bandwidth.weights[0].1, 3);
+    }
+
+    #[test]
+    fn a_value_out_of_range_names_its_key() {
+        for (section, text) in [
+            ("snoop", "alpha = 0"),
+            ("snoop", "retransmit_srtts = 0"),
+            ("snoop", "retransmit_interval_min_ms = 0.5"),
+            ("snoop", "persist_ms = 60001"),
+            ("snoop", "high_water_mark_bytes = 1"),
+            ("snoop", "nack_threshold_packets = 0"),
+            ("snoop", "nack_wait_ms = nan"),
+            ("snoop", "hide_rtos = -1"),
+            ("snoop", "congested_rtts = inf"),
+            ("mtcp", "rto_variation_min_ms = 0.5"),
+            ("mtcp", "window_bytes = 1000"),
+            ("mtcp", "compression_ms = 1001"),
+            ("bandwidth", "cells = [\"*\"]"),
+            ("bandwidth", "cells = [\"* 0\"]"),
+            ("bandwidth", "weights = [\"10.2.0.7 0\"]"),
+        ] {
+            let error = read(&format!("[{section}]\n{text}"))
+                .unwrap_err()
+                .to_string();
+            let key = text.split(' ').next().unwrap();
+            let named = error.contains(&format!("{section}.{key}"));
+            assert!(named && error.contains("takes"), "{error}");
+        }
+    }
+}
