@@ -31,6 +31,8 @@ pub enum SchemeName {
     Mtcp,
     /// Snoop: retransmit what the wireless half loses, and hide the loss from the fixed host
     Snoop,
+    /// Pass every segment, and count what outages cost
+    Observe,
 }
 
 impl SchemeName {
@@ -42,6 +44,7 @@ impl SchemeName {
             Self::MtcpPlus => "mtcp-plus",
             Self::Mtcp => "mtcp",
             Self::Snoop => "snoop",
+            Self::Observe => "observe",
         }
     }
 }
@@ -56,7 +59,8 @@ pub struct GatewayDaemon {
     /// in the kernel. `mtcp-plus` also acknowledges what it caches while the link is down. `mtcp`
     /// splits the connections, and freezes the FHs with a zero window while the link is down, by
     /// the parameters of `[mtcp]`. `snoop` retransmits what the wireless half loses and hides the
-    /// loss from the FH, by the parameters of `[snoop]`.
+    /// loss from the FH, by the parameters of `[snoop]`. `observe` passes every segment as it came,
+    /// and counts what outages cost.
     ///
     /// Cost: With `mtcp-plus` bytes are acknowledged before the MH has them: a gateway that dies
     /// in an outage breaks those connections. With the others none breaks.

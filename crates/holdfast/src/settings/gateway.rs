@@ -204,6 +204,7 @@ impl GatewayArgs {
                 SchemeName::MtcpPlus => Scheme::MtcpPlus,
                 SchemeName::Mtcp => Scheme::Mtcp,
                 SchemeName::Snoop => Scheme::Snoop,
+                SchemeName::Observe => Scheme::Observe,
             },
             bandwidth: file.section("bandwidth").read()?,
             mtcp: mtcp.read_over(&MtcpSettings::of_set(mtcp_set))?,

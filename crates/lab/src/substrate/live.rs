@@ -14,9 +14,9 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::anyhow;
+use holdfast_link::LinkFile;
 use holdfast_link::{OutageSettings, seed_for};
 use holdfast_net::lccwe::{CongestionControl, NAME};
-use holdfast_link::LinkFile;
 use holdfast_testbed::link_process::EmulatedLink;
 use holdfast_testbed::scratch::Scratch;
 use holdfast_testbed::seeded_file::SeededContent;
@@ -36,7 +36,6 @@ use crate::scenario::{
 use crate::transfer::{
     Measurement, Middle, PreparedTransfer, TransferExtras, TransferSettings, TransferWatch,
 };
-use holdfast_link::LinkFile;
 
 /// Payload of a segment over 1500 octets without options.
 const MSS_DEFAULT: u16 = 1460;
