@@ -36,7 +36,7 @@ finds_nothing() {
 
 rust_files() { find crates -name '*.rs' -not -path '*/target/*' | sort; }
 bpf_files() { find bpf \( -name '*.c' -o -name '*.h' \) | sort; }
-scripts() { find scripts .ci Makefile -type f -not -name '*.todo' | sort; }
+scripts() { find scripts .ci Makefile -type f -not -name '*.todo' -not -name '*.circles' | sort; }
 
 # --- sources -------------------------------------------------------------------------------
 

@@ -407,7 +407,7 @@ fn value_at<'a>(table: &'a Table, path: &[String]) -> Option<&'a Value> {
 /// A value to be read.
 struct Node<'a>(&'a Value);
 
-impl<'de> IntoDeserializer<'de, DocumentError> for Node<'_> {
+impl IntoDeserializer<'_, DocumentError> for Node<'_> {
     type Deserializer = Self;
 
     fn into_deserializer(self) -> Self {

@@ -132,7 +132,7 @@ fn parsed(text: &str) -> Digests {
     let mut digests = Digests::new();
     let mut file = "";
     for line in text.lines().filter(|line| !line.starts_with('#')) {
-        if line.ends_with(".toml") {
+        if line.contains('/') {
             file = line;
         } else if !line.is_empty() {
             let of_file = digests.entry(file.to_owned()).or_default();

@@ -27,10 +27,9 @@ use crate::endpoint::Sample;
 use crate::endpoint::pair::{Back, Exchange};
 use crate::own_flows::{self, Announced, OwnFlows};
 use crate::scenario::Move;
-use crate::stall;
 use application::ReadyApplication;
 use course::Course;
-use ended::Ended;
+use ended::{Ended, Times, stalls_s};
 
 mod application;
 mod buffers;
@@ -467,35 +466,6 @@ pub fn optimal_s(link: &EmulatedLink, bytes: u64) -> anyhow::Result<f64> {
     let end = end.context("the link is too slow for the file")?;
     ensure!(end > Instant::ZERO, "nothing to transfer");
     Ok(end.as_secs_f64())
-}
-
-/// When a transfer took place, CLOCK_MONOTONIC.
-#[derive(Clone, Copy, Debug)]
-#[expect(clippy::struct_field_names, reason = "units stand in names")]
-struct Times {
-    /// Time zero of the links.
-    origin_ns: u64,
-    started_ns: u64,
-    /// It was over, or no longer waited for.
-    ended_ns: u64,
-}
-
-/// By the rule of all substrates.
-fn stalls_s(
-    link: &EmulatedLink,
-    times: Times,
-    received: &Received,
-    finished: bool,
-) -> Vec<Option<f64>> {
-    let since_s = |at_ns: u64| at_ns.saturating_sub(times.origin_ns) as f64 / 1e9;
-    let last = received.arrivals.last().filter(|_| finished);
-    let end_ns = last.map_or(times.ended_ns, |arrival| arrival.at_ns);
-    let between_s = [since_s(times.started_ns), since_s(end_ns)];
-    stall::stalls_s(&link.outages, between_s, |from_s, until_s| {
-        let from_ns = times.origin_ns + (from_s * 1e9) as u64;
-        let at_s = since_s(received.first_from(from_ns)?.at_ns);
-        (at_s < until_s).then_some(at_s)
-    })
 }
 
 #[cfg(test)]

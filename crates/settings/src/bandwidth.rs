@@ -5,6 +5,7 @@ use core::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::entries::CellSettings;
 use crate::kind::As;
 use crate::prefix::Prefix;
 use crate::text::{Capacities, Weights};
@@ -34,15 +35,6 @@ pub struct BandwidthSettings {
     /// Example: `["10.2.1.7 3"]`
     #[serde(with = "As::<Weights>")]
     pub weights: Vec<(Prefix, u32)>,
-}
-
-/// A cell.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CellSettings {
-    /// Its mobiles; none: all.
-    pub mobiles: Option<Prefix>,
-    /// Its rate toward the mobiles, bytes of payload a second; none: estimated.
-    pub bytes_per_s: Option<u64>,
 }
 
 impl BandwidthSettings {

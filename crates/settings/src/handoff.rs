@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `[handoff]`: the gateway as a base station with neighbours.
 
-use core::fmt;
-use core::net::{IpAddr, Ipv4Addr, SocketAddr};
-use core::str::FromStr;
+use core::net::{IpAddr, Ipv4Addr};
 use core::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::Contradiction;
+pub use crate::entries::Station;
 use crate::kind::{As, Bytes, Count, Maybe, Millis, Seconds};
 use crate::text::{AbsolutePath, InterfaceName, MulticastGroup, Name, Stations};
 
@@ -25,39 +24,6 @@ impl StationId {
         Self(name.bytes().fold(0x811c_9dc5, |hash, byte| {
             (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
         }))
-    }
-}
-
-/// The address of a base station.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Station {
-    /// Its address on the wired side.
-    pub address: IpAddr,
-    /// Its UDP port; none: that of `handoff.port`.
-    pub port: Option<u16>,
-}
-
-impl FromStr for Station {
-    type Err = core::net::AddrParseError;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        if let Ok(address) = text.parse() {
-            let port = None;
-            return Ok(Self { address, port });
-        }
-        text.parse::<SocketAddr>().map(|both| Self {
-            address: both.ip(),
-            port: Some(both.port()),
-        })
-    }
-}
-
-impl fmt::Display for Station {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.port {
-            Some(port) => SocketAddr::new(self.address, port).fmt(f),
-            None => self.address.fmt(f),
-        }
     }
 }
 

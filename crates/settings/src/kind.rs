@@ -252,7 +252,7 @@ fn within(number: f64, min: i64, max: i64, part: i64) -> Option<f64> {
 
 /// Writes a number as a person would: whole ones without a point.
 fn write_number<S: Serializer>(number: f64, serializer: S) -> Result<S::Ok, S::Error> {
-    if number.trunc() == number && number.abs() < 1e15 {
+    if number.fract() == 0.0 && number.abs() < 1e15 {
         serializer.serialize_i64(number as i64)
     } else {
         serializer.serialize_f64(number)

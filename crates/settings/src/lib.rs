@@ -2,7 +2,7 @@
 //! The settings of the gateway's and the mobile's daemon as plain data.
 //!
 //! A section of a settings file is one struct, or a few whose keys stand together in the section.
-//! A field is a key: its comment is its documentation, its [kind](kind) its range, and the
+//! A field is a key: its comment is its documentation, its [`kind`] its range, and the
 //! struct's `Default` its default. The engine, the daemons and the lab use the same structs, so a
 //! new setting is one field. The pages and the example files are made of [`docs`].
 //!
@@ -11,6 +11,7 @@
 pub mod bandwidth;
 mod contradiction;
 pub mod docs;
+mod entries;
 pub mod gateway;
 pub mod handoff;
 pub mod keep;

@@ -6,6 +6,7 @@ use core::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::entries::Cell;
 use crate::kind::{As, Count, Maybe, Millis, Number, Seconds};
 use crate::text::{AbsolutePath, Cells, InterfaceName, Name};
 
@@ -112,16 +113,6 @@ impl FreezeSet {
             Self::Today => "today",
         }
     }
-}
-
-/// A gateway and the interface by which it is reached.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cell {
-    /// The interface; its carrier is the link's state.
-    pub interface: String,
-    /// The gateway's signal address, as given; it may need a resolver. None: the mobile has no
-    /// gateway.
-    pub gateway: Option<String>,
 }
 
 /// Keys of `[mobile]` that the schemes for its flows do not need.

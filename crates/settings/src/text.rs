@@ -6,10 +6,8 @@ use core::net::{IpAddr, SocketAddr};
 
 use serde::ser::{SerializeSeq as _, Serializer};
 
-use crate::bandwidth::CellSettings;
-use crate::handoff::Station;
+use crate::entries::{Cell, CellSettings, Station};
 use crate::kind::Kind;
-use crate::mobile::Cell;
 use crate::prefix::Prefix;
 
 /// A kind of texts that are used as they are: what it takes, and whether a text is one.

@@ -23,13 +23,12 @@
 //! # Ok::<(), holdfast_link::SettingsError>(())
 //! ```
 
-use holdfast_core::mobile_host::MobileHostSettings;
 use holdfast_core::{Direction, Settings};
 use holdfast_link::{LinkPlan, LinkSettings, SettingsError};
 use holdfast_wire::{Duration, Instant};
 
 use crate::content::ContentKind;
-use crate::network::LinkSignal;
+use crate::network::{LinkSignal, MobilePlan};
 use crate::observe::Observer;
 #[cfg(test)]
 use crate::outcome::CrossOutcome;
@@ -160,24 +159,6 @@ impl GatewayPlan {
             compression_time: Duration::ZERO,
         }
     }
-}
-
-/// What the MHs do for their own flows (`holdfast_core::mobile_host`, the very same as in
-/// `holdfast mobile`), and the reports about their link, the last hop.
-#[derive(Clone, Copy, Debug)]
-pub struct MobilePlan {
-    /// The machine's settings, the scheme among them.
-    pub settings: MobileHostSettings,
-    /// From the begin or end of an outage to its report; none: it is not reported.
-    pub reported_after: Option<Duration>,
-    /// A warning with its time comes this long before an outage; sooner than that after the last
-    /// one: as soon as the link is up. None: never.
-    pub warned_before: Option<Duration>,
-    /// At this time link down and link up are reported although the link stays as it is; none:
-    /// never.
-    pub false_alarm_at: Option<Duration>,
-    /// With `wake`: outages without a report are looked for, as in `holdfast mobile`.
-    pub detects_silence: bool,
 }
 
 /// One transfer over a TCP connection. The MH opens the connection.

@@ -33,9 +33,9 @@ pub mod tcp;
 
 pub use content::ContentKind;
 pub use experiment::{
-    CrossTraffic, Experiment, GatewayPlan, Hop, MobilePlan, Move, Roaming, RunUntil, Transfer,
+    CrossTraffic, Experiment, GatewayPlan, Hop, Move, Roaming, RunUntil, Transfer,
 };
-pub use network::{LinkSignal, Network};
+pub use network::{LinkSignal, MobilePlan, Network};
 pub use observe::{LinkId, Observer, PacketEvent};
 pub use outcome::{CrossOutcome, Outcome, Sample, Stall, TransferOutcome};
 pub use packet::{NodeId, Packet};

@@ -38,7 +38,7 @@ pub use gateway::{GatewayRole, LinkSignal};
 pub use graph::MediumPlan;
 use handoff::{MobileMessage, Stations};
 use mobile::MobileNode;
-pub use mobile::MobileRole;
+pub use mobile::{MobilePlan, MobileRole};
 use traffic::Source;
 pub use traffic::SourceSettings;
 use watch::Slot;

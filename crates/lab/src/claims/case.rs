@@ -220,18 +220,18 @@ impl Along {
     }
 }
 
-impl Equation {
+impl Case {
     /// W²/8 + W lg W − 5W/4 + 1.
     fn segments(window: f64) -> f64 {
         window * window / 8.0 + window * libm::log2(window) - 1.25 * window + 1.0
     }
 
-    pub(super) fn divide(&self, case: &mut Case) {
-        let window = case.parameters.get(&self.window).and_then(Json::as_f64);
+    pub(super) fn divide(&mut self, equation: &Equation) {
+        let window = self.parameters.get(&equation.window).and_then(Json::as_f64);
         let expected = window.map(Self::segments);
-        let measured = case.value.map(|seconds| seconds / self.segment_s);
-        case.sides = [measured, expected];
-        case.value = measured
+        let measured = self.value.map(|seconds| seconds / equation.segment_s);
+        self.sides = [measured, expected];
+        self.value = measured
             .zip(expected)
             .map(|(measured, expected)| measured / expected);
     }

@@ -146,18 +146,17 @@ impl<'a> Cell<'a> {
     fn entry(&self, paper: &Paper, lines: &[ResultLine]) -> Entry {
         let table = self.table;
         let outcomes = self.outcomes(paper, lines);
-        let (verdict, reason) = match &table.open {
-            Some(open) => (Verdict::NotComparable, format!("not printed: {open}")),
-            None => {
-                let first = outcomes
-                    .into_iter()
-                    .find(|outcome| *outcome != Outcome::NoRun);
-                let (verdict, mut reason) = self.judge(paper, first.unwrap_or(Outcome::NoRun));
-                for other in &table.alternative {
-                    reason.push_str(&self.alternative_text(paper, other, lines));
-                }
-                (verdict, reason)
+        let (verdict, reason) = if let Some(open) = &table.open {
+            (Verdict::NotComparable, format!("not printed: {open}"))
+        } else {
+            let first = outcomes
+                .into_iter()
+                .find(|outcome| *outcome != Outcome::NoRun);
+            let (verdict, mut reason) = self.judge(paper, first.unwrap_or(Outcome::NoRun));
+            for other in &table.alternative {
+                reason.push_str(&self.alternative_text(paper, other, lines));
             }
+            (verdict, reason)
         };
         Entry {
             paper: paper.name.clone(),
@@ -168,9 +167,10 @@ impl<'a> Cell<'a> {
                 table.column,
                 word(self.column)
             ),
-            printed: match self.is_unfinished() {
-                true => json!("unfinished"),
-                false => json!(self.value),
+            printed: if self.is_unfinished() {
+                json!("unfinished")
+            } else {
+                json!(self.value)
             },
             model: outcomes[0].json(),
             linux: outcomes[1].json(),

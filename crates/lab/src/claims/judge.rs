@@ -47,7 +47,9 @@ impl Judge<'_> {
             .as_ref()
             .and_then(|compare| compare.equation.as_ref())
         {
-            cases.iter_mut().for_each(|case| equation.divide(case));
+            for case in &mut cases {
+                case.divide(equation);
+            }
             // A part of what is claimed is no claim that holds.
             if without > 0 {
                 cases.clear();

@@ -19,13 +19,16 @@ pub(super) fn x_of(figure: &ClaimedFigure, line: &ResultLine) -> Option<f64> {
     (x > 0.0 && x.is_finite()).then_some(x)
 }
 
-/// The figure of these runs, a curve for each of `rows`: a name, what is printed, the lines.
+/// A curve: its name, the printed values by x, the lines.
+type PrintedRow<'a> = (String, Vec<(f64, f64)>, Vec<&'a ResultLine>);
+
+/// The figure of these runs, a curve for each of `rows`.
 pub(super) fn figure<'a, 'b>(
     figure: &ClaimedFigure,
     title: String,
     runs: impl IntoIterator<Item = &'b Run>,
     bar: Bar,
-    rows: Vec<(String, Vec<(f64, f64)>, Vec<&'a ResultLine>)>,
+    rows: Vec<PrintedRow<'a>>,
 ) -> Figure<'a> {
     let columns = columns(figure, runs);
     let rows = rows.into_iter().map(|(name, printed, lines)| Row {
@@ -88,9 +91,9 @@ fn columns<'b>(figure: &ClaimedFigure, runs: impl IntoIterator<Item = &'b Run>) 
         } else {
             1.0
         };
-        columns
-            .iter_mut()
-            .for_each(|column| column.at = column.x / gap);
+        for column in &mut columns {
+            column.at = column.x / gap;
+        }
     }
     columns
 }

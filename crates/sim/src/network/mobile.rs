@@ -13,13 +13,12 @@ use std::collections::BTreeMap;
 use holdfast_core::FlowKey;
 use holdfast_core::mobile_host::{
     FlowsNeeded, HostAction, HostFlow, HostLinkEvent, MadeAck, MobileHost, MobileHostCounters,
-    MobileScheme,
+    MobileHostSettings, MobileScheme,
 };
 use holdfast_link::LinkState;
 use holdfast_wire::{Duration, Flags, Instant, SackBlocks, Segment, SeqNum};
 
 use super::{DSCP_DEFAULT, Event, Network};
-use crate::MobilePlan;
 use crate::observe::{LinkId, Observer};
 use crate::packet::{Body, NodeId, Packet};
 use noted::Noted;
@@ -34,6 +33,24 @@ const AFTER_RETURN: Duration = Duration::from_nanos(1);
 
 /// Flows that are followed: the daemon's default (`mobile.flows_max`).
 const FLOWS_MAX: usize = 8192;
+
+/// What the MHs do for their own flows (`holdfast_core::mobile_host`, the very same as in
+/// `holdfast mobile`), and the reports about their link, the last hop.
+#[derive(Clone, Copy, Debug)]
+pub struct MobilePlan {
+    /// The machine's settings, the scheme among them.
+    pub settings: MobileHostSettings,
+    /// From the begin or end of an outage to its report; none: it is not reported.
+    pub reported_after: Option<Duration>,
+    /// A warning with its time comes this long before an outage; sooner than that after the last
+    /// one: as soon as the link is up. None: never.
+    pub warned_before: Option<Duration>,
+    /// At this time link down and link up are reported although the link stays as it is; none:
+    /// never.
+    pub false_alarm_at: Option<Duration>,
+    /// With `wake`: outages without a report are looked for, as in `holdfast mobile`.
+    pub detects_silence: bool,
+}
 
 /// What a moving host does for its own flows, and what is reported to it of its link.
 #[derive(Clone, Copy, Debug)]
