@@ -41,6 +41,9 @@ enum counter {
 
 #include "path.h"
 
+/* gso_size of super-packets that are lists: include/linux/skbuff.h. */
+#define GSO_BY_FRAGS 0xffff
+
 #define NEXT_UDP 17
 #define NEXT_DCCP 33
 #define NEXT_SCTP 132
@@ -182,24 +185,38 @@ static __always_inline int has_ports(__u8 protocol)
 	       protocol == NEXT_UDP_LITE;
 }
 
+/*
+ * Has so many octets in the linear part, in which some drivers have hardly more than the link
+ * layer's header. A super-packet of SCTP is a list of packets behind a header of its own: what is
+ * pulled out of that list is missed when the kernel takes it apart again, which is a BUG there
+ * (skb_segment). Its header has all that is read here, so that nothing is pulled.
+ */
+static __always_inline int make_linear(struct __sk_buff *skb, __u32 octets)
+{
+	if ((void *)(long)skb->data + octets <= (void *)(long)skb->data_end)
+		return 0;
+	if (skb->len < octets || skb->gso_size == GSO_BY_FRAGS)
+		return -1;
+	return bpf_skb_pull_data(skb, octets);
+}
+
 /* Reads the headers; -1 for what is no IP packet, or not in the linear part. */
 static __always_inline int read_packet(struct __sk_buff *skb, struct packet *packet)
 {
 	__u32 link = settings.link_header_bytes;
-	__u8 *octets = (void *)(long)skb->data + link;
-	__u8 *end = (void *)(long)skb->data_end;
+	__u8 *octets;
+	__u8 *end;
 	__u32 *fields;
 	__u32 upper;
 
 	if (skb->vlan_present ||
 	    (skb->protocol != bpf_htons(ETH_P_IPV4) && skb->protocol != bpf_htons(ETH_P_IPV6)))
 		return -1;
-	if (octets + 44 > end && skb->len >= link + 24) {
-		/* Some drivers have hardly more than the link layer's header in the linear part. */
-		bpf_skb_pull_data(skb, skb->len < link + 44 ? link + 24 : link + 44);
-		octets = (void *)(long)skb->data + link;
-		end = (void *)(long)skb->data_end;
-	}
+	/* Neither header is read in a part: IPv4's and ports, IPv6's and ports. */
+	if (make_linear(skb, link + (skb->protocol == bpf_htons(ETH_P_IPV4) ? 24 : 44)))
+		return -1;
+	octets = (void *)(long)skb->data + link;
+	end = (void *)(long)skb->data_end;
 	fields = (void *)octets;
 	if (octets + 24 > end)
 		return -1;
