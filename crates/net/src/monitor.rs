@@ -252,4 +252,40 @@ mod tests {
         let gone = await_state(&mut monitor, |state| state.removed);
         assert_eq!((gone.ifindex, gone.carrier), (ifindex, false));
     }
+
+    /// As a supplicant of Wi-Fi does, which exchanges keys before the link carries.
+    #[test]
+    fn a_link_that_waits_for_its_supplicant_has_no_carrier_yet() {
+        if !available_or_skip("a_link_that_waits_for_its_supplicant_has_no_carrier_yet") {
+            return;
+        }
+        let ns = NetNs::new().unwrap();
+        let mut monitor = ns.run(|| LinkMonitor::open().unwrap()).unwrap();
+        let options = TunOptions {
+            name: "w0".into(),
+            up: true,
+            ..Default::default()
+        };
+        let tun = ns.run(|| Tun::create(&options).unwrap()).unwrap();
+        let ip = |words: &[&str]| {
+            let output = ns.command("ip").args(words).output().unwrap();
+            assert!(output.status.success(), "{words:?}");
+            String::from_utf8(output.stdout).unwrap()
+        };
+        tun.set_carrier(false).unwrap();
+        await_state(&mut monitor, |state| state.name == "w0" && !state.carrier);
+        ip(&["link", "set", "w0", "mode", "dormant"]);
+        tun.set_carrier(true).unwrap();
+        // The kernel gathers changes of carriers, for a second at most.
+        let deadline = std::time::Instant::now() + LIMIT;
+        while !ip(&["-oneline", "link", "show", "w0"]).contains("state DORMANT") {
+            assert!(std::time::Instant::now() < deadline, "never dormant");
+        }
+        ns.run(|| Rtnl::open().unwrap().set_mtu(tun.ifindex(), 1400).unwrap())
+            .unwrap();
+        let waiting = await_state(&mut monitor, |state| state.mtu == 1400);
+        assert!(!waiting.carrier, "its keys are not there");
+        ip(&["link", "set", "w0", "state", "up"]);
+        await_state(&mut monitor, |state| state.name == "w0" && state.carrier);
+    }
 }

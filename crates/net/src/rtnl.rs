@@ -13,7 +13,9 @@ use std::os::fd::AsRawFd as _;
 
 use futures_util::TryStreamExt as _;
 use netlink_packet_core::DefaultNla;
-use netlink_packet_route::link::{InfoData, InfoVeth, LinkAttribute, LinkFlags, LinkMessage};
+use netlink_packet_route::link::{
+    InfoData, InfoVeth, LinkAttribute, LinkFlags, LinkMessage, State,
+};
 use netlink_packet_route::route::{RouteAttribute, RouteMessage, RouteMetric};
 use rtnetlink::{Handle, LinkUnspec, LinkVeth, RouteMessageBuilder};
 use tokio::runtime::{Builder, Runtime};
@@ -50,7 +52,8 @@ pub struct LinkInfo {
     pub mtu: u32,
     /// Whether it has been brought up (IFF_UP).
     pub up: bool,
-    /// Whether there is a carrier (IFF_LOWER_UP).
+    /// Whether there is a carrier (IFF_LOWER_UP), and nobody is known to withhold it: until the keys
+    /// of a Wi-Fi are there, its driver drops all packets (IF_OPER_DORMANT, RFC 2863).
     pub carrier: bool,
 }
 
@@ -70,6 +73,7 @@ impl LinkInfo {
                 LinkAttribute::IfName(name) => info.name.clone_from(name),
                 LinkAttribute::Address(address) => info.address.clone_from(address),
                 LinkAttribute::Mtu(octets) => info.mtu = *octets,
+                LinkAttribute::OperState(State::Dormant) => info.carrier = false,
                 _ => {}
             }
         }

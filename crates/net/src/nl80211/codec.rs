@@ -26,6 +26,9 @@ const ATTR_CQM: u16 = 94;
 
 const STA_INFO_SIGNAL: u16 = 7;
 const STA_INFO_SIGNAL_AVG: u16 = 13;
+const STA_INFO_FLAGS: u16 = 17;
+/// The bit of `NL80211_STA_FLAG_AUTHORIZED` in `struct nl80211_sta_flag_update`.
+const AUTHORIZED: u32 = 1 << 1;
 
 const CQM_RSSI_THOLD: u16 = 1;
 const CQM_RSSI_HYST: u16 = 2;
@@ -67,6 +70,8 @@ pub enum WifiEvent {
 pub enum StationSignal {
     /// It is associated with no access point.
     NoStation,
+    /// With one, or about to be; until the keys are there the driver drops all packets.
+    Joining,
     /// With one, without a signal of the driver, or not yet.
     Unknown,
     /// Its average if the driver has one, dBm, below 0.
@@ -144,6 +149,9 @@ impl Message {
             return None;
         }
         let info = find(&self.attributes, ATTR_STA_INFO).unwrap_or_default();
+        if !is_authorized(info) {
+            return Some(StationSignal::Joining);
+        }
         let kinds = [STA_INFO_SIGNAL_AVG, STA_INFO_SIGNAL].into_iter();
         let mut levels = kinds.filter_map(|kind| Some(*find(info, kind)?.first()? as i8));
         // Before the first beacon some drivers answer 0.
@@ -180,6 +188,15 @@ impl Message {
     fn has(&self, kind: u16) -> bool {
         find(&self.attributes, kind).is_some()
     }
+}
+
+/// Whether packets pass; yes where the driver does not know.
+fn is_authorized(info: &[u8]) -> bool {
+    let flags = find(info, STA_INFO_FLAGS).unwrap_or_default();
+    let (Some(known), Some(set)) = (number(flags), flags.get(4..).and_then(number)) else {
+        return true;
+    };
+    known & AUTHORIZED == 0 || set & AUTHORIZED != 0
 }
 
 fn quality(attributes: &[u8]) -> Option<WifiEvent> {

@@ -20,6 +20,10 @@ const THRESHOLD_HYSTERESIS_DB: u32 = 4;
 const BACK_UNTOLD: Duration = Duration::from_secs(2);
 /// No access point for so long: it has gone without an event.
 const GONE_UNTOLD: Duration = Duration::from_secs(1);
+/// After an association the keys are exchanged. Some drivers never show that they are there.
+const KEYS_MAX: Duration = Duration::from_secs(2);
+/// How often it is asked for them.
+const KEYS_POLL: Duration = Duration::from_millis(5);
 /// How often it is looked whether anybody listens.
 const LOOK: Duration = Duration::from_millis(200);
 
@@ -68,15 +72,17 @@ impl WifiSource {
                     }
                     if event == WifiEvent::Joined {
                         self.set_threshold(&mut monitor, teller)?;
+                        poll_at = Instant::now();
                     }
                 }
             }
             if Instant::now() >= poll_at {
                 let signal = monitor.signal()?;
-                poll_at = Instant::now() + self.poll;
                 for told in station.handle_signal(signal, Instant::now()) {
                     teller.tell_blocking(told)?;
                 }
+                let is_joining = station.joined_at.is_some();
+                poll_at = Instant::now() + if is_joining { KEYS_POLL } else { self.poll };
             }
             teller.is_heard()?;
         }
@@ -104,6 +110,8 @@ struct Station {
     was_seen: bool,
     /// Since when the answers tell of none.
     absent_since: Option<Instant>,
+    /// It was associated then, and its keys were not seen yet.
+    joined_at: Option<Instant>,
 }
 
 impl Station {
@@ -111,9 +119,10 @@ impl Station {
     fn handle(&mut self, event: WifiEvent, now: Instant) -> Option<Told> {
         match event {
             WifiEvent::Authenticating | WifiEvent::Left => self.leaves(now),
+            // The link carries when the keys are there.
             WifiEvent::Joined => {
-                self.away_since = None;
-                Some(Told::Link(HostLinkEvent::Up))
+                self.joined_at = Some(now);
+                None
             }
             WifiEvent::Threshold { dbm, .. } => dbm.map(|dbm| Told::Signal(dbm.into())),
             WifiEvent::BeaconLoss => Some(Told::Link(HostLinkEvent::GoingDownSoon(None))),
@@ -133,7 +142,16 @@ impl Station {
             return Vec::new();
         }
         self.absent_since = None;
+        let has_joined = self.joined_at.map(|at| now.duration_since(at) >= KEYS_MAX);
+        if signal == StationSignal::Joining && !has_joined.unwrap_or(self.away_since.is_none()) {
+            return Vec::new();
+        }
         let mut told = Vec::new();
+        if self.joined_at.take().is_some() {
+            self.away_since = None;
+            self.was_seen = true;
+            told.push(Told::Link(HostLinkEvent::Up));
+        }
         let is_back = |since: &Instant| now.duration_since(*since) >= BACK_UNTOLD;
         // The first answer: what the run before has said is over.
         if !self.was_seen && self.away_since.is_none()
@@ -151,6 +169,7 @@ impl Station {
 
     fn leaves(&mut self, now: Instant) -> Option<Told> {
         let is_news = self.away_since.is_none();
+        self.joined_at = None;
         self.away_since.get_or_insert(now);
         is_news.then_some(Told::Link(HostLinkEvent::Down))
     }
@@ -160,7 +179,7 @@ impl Station {
 mod tests {
     use super::*;
     use HostLinkEvent::{Down, GoingDownSoon, Up};
-    use StationSignal::{Dbm, NoStation, Unknown};
+    use StationSignal::{Dbm, Joining, NoStation, Unknown};
 
     fn at(millis: u64) -> Instant {
         static BEGIN: std::sync::LazyLock<Instant> = std::sync::LazyLock::new(Instant::now);
@@ -177,13 +196,32 @@ mod tests {
         assert_eq!(down, Some(Told::Link(Down)));
         assert_eq!(station.handle(WifiEvent::Left, at(101)), None, "known");
         assert_eq!(station.handle(WifiEvent::Authenticating, at(110)), None);
-        let up = station.handle(WifiEvent::Joined, at(160));
-        assert_eq!(up, Some(Told::Link(Up)));
+        assert_eq!(station.handle(WifiEvent::Joined, at(160)), None);
+        let up = station.handle_signal(Unknown, at(160));
+        assert_eq!(up, [Told::Link(Up)]);
         // A driver that roams by itself says so afterwards.
-        assert_eq!(
-            station.handle(WifiEvent::Joined, at(900)),
-            Some(Told::Link(Up))
-        );
+        assert_eq!(station.handle(WifiEvent::Joined, at(900)), None);
+        let up = station.handle_signal(Dbm(-50), at(900));
+        assert_eq!(up, [Told::Link(Up), Told::Signal(-50.0)]);
+    }
+
+    #[test]
+    fn the_link_is_up_when_the_keys_are_there() {
+        let mut station = Station::default();
+        station.handle_signal(Dbm(-70), at(0));
+        station.handle(WifiEvent::Left, at(100));
+        // However long ago it left: it authenticates, and has no access point yet.
+        assert_eq!(station.handle_signal(Joining, at(5_000)), []);
+        station.handle(WifiEvent::Joined, at(5_010));
+        assert_eq!(station.handle_signal(Joining, at(5_015)), []);
+        let up = station.handle_signal(Dbm(-70), at(5_040));
+        assert_eq!(up, [Told::Link(Up), Told::Signal(-70.0)]);
+        // A driver that never shows them.
+        station.handle(WifiEvent::Left, at(6_000));
+        station.handle(WifiEvent::Joined, at(6_100));
+        assert_eq!(station.handle_signal(Joining, at(8_000)), []);
+        assert_eq!(station.handle_signal(Joining, at(8_100)), [Told::Link(Up)]);
+        assert_eq!(station.handle_signal(Joining, at(9_000)), []);
     }
 
     #[test]
