@@ -16,7 +16,8 @@
 #     lccwe     the congestion control holdfast_lccwe
 #     mobile    the mobile's data path
 #     gateway   the gateway's data path
-#     wifi      nl80211, with radios of mac80211_hwsim
+#     keep      the data path of keep, and keep between hosts: its own tests, SCTP, WireGuard, ESP
+#     wifi      nl80211, with radios of mac80211_hwsim; keep at such a link
 #
 # COMMAND is run there by a shell instead of tests.
 #
@@ -35,7 +36,7 @@ target="$(realpath -m "${CARGO_TARGET_DIR:-target}")"
 readonly target kernels="$target/kernels"
 
 usage() {
-    sed -n 's/^# \{0,1\}//; 4,26p' "$0" >&2
+    sed -n 's/^# \{0,1\}//; 4,27p' "$0" >&2
     exit 2
 }
 
@@ -52,7 +53,7 @@ shift $((OPTIND - 1))
 suite="${1-all}"
 [ $# -eq 0 ] || shift
 case "$suite" in
-all | lccwe | mobile | gateway | wifi) ;;
+all | lccwe | mobile | gateway | keep | wifi) ;;
 *) usage ;;
 esac
 
@@ -110,10 +111,14 @@ programs() {
     cargo test --locked --no-run --message-format=json-render-diagnostics "$@" |
         sed -n 's/.*"profile":{[^}]*"test":true}.*"executable":"\([^"]*\)".*/\1/p'
 }
+# The same for all suites: one build of the program.
+readonly features=kernel-tests,wifi-tests
 lccwe_programs() { programs -p holdfast-net --lib --test lccwe; }
 mobile_programs() { programs -p holdfast-net --lib --test mobile_path --test next_hop; }
 gateway_programs() { programs -p holdfast-net --test data_path; }
-wifi_programs() { programs -p holdfast --features wifi-tests --test wifi; }
+keep_path_programs() { programs -p holdfast-net --lib; }
+keep_programs() { programs -p holdfast --features "$features" --test namespaces --test keep_protocols; }
+wifi_programs() { programs -p holdfast --features "$features" --test wifi; }
 
 work="$(mktemp -d)"
 qemu=
@@ -139,7 +144,8 @@ add() {
     local -a filters
     while read -r program; do
         filters=("${@:3}")
-        if [ $# -eq 2 ] && [[ "$program" == */holdfast_net-* ]]; then
+        # Of these only a part belongs to the suite.
+        if [ $# -eq 2 ] && [[ "$program" == */@(holdfast_net|namespaces)-* ]]; then
             filters=("$2")
         fi
         printf 'run'
@@ -153,6 +159,11 @@ else
     case "$suite" in all | lccwe) add lccwe lccwe:: "$@" ;; esac
     case "$suite" in all | mobile) add mobile mobile_path:: "$@" ;; esac
     case "$suite" in all | gateway) add gateway '' "$@" ;; esac
+    case "$suite" in all | keep)
+        add keep_path keep_path:: "$@"
+        add keep keep:: "$@"
+        ;;
+    esac
     case "$suite" in all | wifi) add wifi '' "$@" ;; esac
 fi >"$work/runs"
 

@@ -45,7 +45,8 @@ readonly machine='
     kmod            depmod
     iw              iw
     hostapd         hostapd
-    wpasupplicant   wpa_supplicant'
+    wpasupplicant   wpa_supplicant
+    wireguard-tools wg'
 
 # Packages whose post-installation enables a service, and that service.
 readonly services='
