@@ -60,24 +60,24 @@ struct Protocol {
 }
 
 /// Runs a program in a namespace with this input; what it wrote.
-fn run(ns: &NetNs, input: &str, words: &[&str]) -> String {
-    let mut command = ns.command(words[0]);
-    command.args(&words[1..]);
+fn run(ns: &NetNs, input: &str, arguments: &[&str]) -> String {
+    let mut command = ns.command(arguments[0]);
+    command.args(&arguments[1..]);
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let child = command.spawn();
-    let mut child = child.unwrap_or_else(|error| panic!("{}: {error}", words[0]));
+    let mut child = child.unwrap_or_else(|error| panic!("{}: {error}", arguments[0]));
     let mut standard_input = child.stdin.take().unwrap();
     standard_input.write_all(input.as_bytes()).unwrap();
     drop(standard_input);
     let output = child.wait_with_output().unwrap();
-    assert!(output.status.success(), "{words:?}: {}", output.status);
+    assert!(output.status.success(), "{arguments:?}: {}", output.status);
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The same for words with a blank between each two of them.
-fn ip(ns: &NetNs, words: &str) {
-    let words: Vec<&str> = words.split_whitespace().collect();
-    run(ns, "", &[&["ip"], &words[..]].concat());
+/// The same for arguments with a blank between each two of them.
+fn ip(ns: &NetNs, arguments: &str) {
+    let arguments: Vec<&str> = arguments.split_whitespace().collect();
+    run(ns, "", &[&["ip"], &arguments[..]].concat());
 }
 
 fn sctp_socket() -> OwnedFd {
@@ -293,14 +293,14 @@ fn stalls(test: &str, protocol: &Protocol, scheme: Option<&str>) -> Vec<u64> {
             protocol.name
         );
         assert!(kept >= 3 && released >= 3, "a packet of each outage");
-        assert!(downs >= 3, "the carrier has gone three times");
+        assert!(downs >= 3, "the carrier was down three times");
     }
     stalls.to_vec()
 }
 
 fn outages_are_survived(test: &str, protocol: &Protocol) {
-    let words = std::fs::read_to_string("/proc/cmdline").unwrap();
-    if !words.contains("holdfast.kernel_tests") {
+    let arguments = std::fs::read_to_string("/proc/cmdline").unwrap();
+    if !arguments.contains("holdfast.kernel_tests") {
         println!("SKIPPED {test}: it is for scripts/kernel_tests.sh keep");
         return;
     }

@@ -93,7 +93,7 @@ impl Room {
         let phy = phy.unwrap();
         run("iw", &["phy", phy.trim(), "set", "netns", &process]);
         let path = PathBuf::from(format!("/sys/class/net/{STATION}"));
-        await_that("the station's radio has gone", || !path.exists());
+        await_that("the station's radio is gone", || !path.exists());
     }
 }
 
@@ -121,8 +121,8 @@ impl Air {
     }
 
     fn build(test: &str, has_room: bool) -> Option<Self> {
-        let words = std::fs::read_to_string("/proc/cmdline").unwrap();
-        if !words.contains("holdfast.kernel_tests") {
+        let arguments = std::fs::read_to_string("/proc/cmdline").unwrap();
+        if !arguments.contains("holdfast.kernel_tests") {
             println!("SKIPPED {test}: it is for scripts/kernel_tests.sh wifi");
             return None;
         }
@@ -187,11 +187,11 @@ impl Air {
     }
 
     /// What the supplicant says.
-    pub(super) fn ask(&self, words: &[&str]) -> String {
+    pub(super) fn ask(&self, arguments: &[&str]) -> String {
         let socket = self.path("supplicant");
         run(
             "wpa_cli",
-            &[&["-p", &socket, "-i", STATION], words].concat(),
+            &[&["-p", &socket, "-i", STATION], arguments].concat(),
         )
     }
 
@@ -213,7 +213,7 @@ impl Air {
         self.start_daemon_with(sources, &[]);
     }
 
-    /// The same, with more words on its command line.
+    /// The same, with more arguments on its command line.
     pub(super) fn start_daemon_with(&mut self, sources: &str, more: &[&str]) {
         let folder = self.folder.path();
         let key = folder.join("mobile.key");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `keep` on both sides of a Wi-Fi whose access point sends the station away.
 //!
-//! Nobody gives a command: the mobile's daemon sees the outage by nl80211 or the carrier, the
+//! No command reports it: the mobile's daemon sees the outage by nl80211 or the carrier, the
 //! gateway's daemon by the silence of a download.
 
 use std::io::ErrorKind;
@@ -38,7 +38,7 @@ impl KeptWifi {
         // The station has one way only.
         set_radio(ACCESS_POINTS[1], "group", ALONE);
         await_that("associated", || air.associated() == Some(0));
-        // From now on it comes back when it is asked to, and not before.
+        // From now on it associates on a request alone.
         assert!(air.ask(&["sta_autoconnect", "0"]).contains("OK"));
         set_address(&NetNs::current().unwrap(), ACCESS_POINTS[0], AT_AP);
         set_address(&air.ns(), STATION, AT_MH);
@@ -108,8 +108,8 @@ fn start_gateway(air: &Air) -> ChildGuard {
     gateway
 }
 
-/// Two sockets, the station's and the access point's, which have had answers of each other: a
-/// flow of which packets are kept for long.
+/// Two sockets, the station's and the access point's. Each has answered the other: packets of a
+/// two-request flow are kept for long.
 fn datagram_sockets(wifi: &KeptWifi) -> (UdpSocket, UdpSocket) {
     let bind = |address| UdpSocket::bind((address, PORT)).unwrap();
     let (at_mh, at_ap) = (wifi.air.ns().run(|| bind(AT_MH)).unwrap(), bind(AT_AP));
@@ -134,8 +134,8 @@ fn receive(socket: &UdpSocket) -> std::io::Result<Vec<u8>> {
     Ok(octets)
 }
 
-/// One outage: `way` is how the access point sends the station away.
-fn outage_is_survived(wifi: &KeptWifi, way: &str) {
+/// One outage: `request` is how the access point sends the station away.
+fn outage_is_survived(wifi: &KeptWifi, request: &str) {
     let air = &wifi.air;
     let (at_mh, at_ap) = datagram_sockets(wifi);
     await_that("the next hop is known", || {
@@ -145,11 +145,18 @@ fn outage_is_survived(wifi: &KeptWifi, way: &str) {
     let before = (air.events().len(), wifi.at_ap("keep.kept"));
     let released = [wifi.at_mh("keep.released"), wifi.at_ap("keep.released")];
     let hostapd = air.path("hostapd");
-    let words = ["-p", &hostapd, "-i", ACCESS_POINTS[0], way, &air.station];
-    run("hostapd_cli", &words);
+    let arguments = [
+        "-p",
+        &hostapd,
+        "-i",
+        ACCESS_POINTS[0],
+        request,
+        &air.station,
+    ];
+    run("hostapd_cli", &arguments);
     air.await_event(before.0, "Down");
     await_that("down", || air.link() == "down");
-    assert!(!flow.is_finished(), "{way}: the outage came too late");
+    assert!(!flow.is_finished(), "{request}: the outage came too late");
     for number in 0..DATAGRAMS {
         let kept = wifi.at_mh("keep.kept");
         at_mh.send(&number.to_be_bytes()).unwrap();
@@ -162,17 +169,17 @@ fn outage_is_survived(wifi: &KeptWifi, way: &str) {
     air.await_event(before.0, "Up");
     for number in 0..DATAGRAMS {
         let received = receive(&at_ap).unwrap_or_else(|error| {
-            panic!("{way}: datagram {number} of {DATAGRAMS} has not arrived: {error}")
+            panic!("{request}: datagram {number} of {DATAGRAMS} has not arrived: {error}")
         });
-        assert_eq!(received, number.to_be_bytes(), "{way}: in order");
+        assert_eq!(received, number.to_be_bytes(), "{request}: in order");
     }
     flow.finish().unwrap();
     at_ap.set_nonblocking(true).unwrap();
     let more = receive(&at_ap).map_err(|error| error.kind());
-    assert_eq!(more, Err(ErrorKind::WouldBlock), "{way}: none twice");
+    assert_eq!(more, Err(ErrorKind::WouldBlock), "{request}: none twice");
     let released_now = [wifi.at_mh("keep.released"), wifi.at_ap("keep.released")];
     let events = air.events().split_off(before.0);
-    println!("{way}: {events:?}, released {released:?} before, {released_now:?} after");
+    println!("{request}: {events:?}, released {released:?} before, {released_now:?} after");
     assert!(released_now[0] >= released[0] + u64::from(DATAGRAMS));
     assert!(released_now[1] > released[1]);
     let (source, event) = &events[0];
@@ -185,8 +192,8 @@ fn what_both_sides_send_while_the_station_is_away_arrives_once_and_in_order() {
     let Some(wifi) = KeptWifi::new(test) else {
         return;
     };
-    for way in ["deauthenticate", "disassociate"] {
-        outage_is_survived(&wifi, way);
+    for request in ["deauthenticate", "disassociate"] {
+        outage_is_survived(&wifi, request);
     }
     assert!(wifi.at_ap("keep.silences") > 0);
     assert_eq!(wifi.at_mh("keep.displaced"), 0);
