@@ -186,7 +186,7 @@ static __always_inline int has_ports(__u8 protocol)
 }
 
 /*
- * Has so many octets in the linear part, in which some drivers have hardly more than the link
+ * Has this number of octets in the linear part, in which some drivers have hardly more than the link
  * layer's header. A super-packet of SCTP is a list of packets behind a header of its own: what is
  * pulled out of that list is missed when the kernel takes it apart again, which is a BUG there
  * (skb_segment). Its header has all that is read here, so that nothing is pulled.

@@ -20,13 +20,13 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::thread::{self, JoinHandle};
 
+use holdfast_link::OutageAt;
+use holdfast_net::datapath::monotonic_ns;
+use holdfast_net::netns::NetNs;
 use holdfast_testbed::daemons::status_at;
 use holdfast_testbed::harness::{Harness, SOCKET_LIMIT, accept, connect, listen};
 use holdfast_testbed::link_process::EmulatedLink;
 use holdfast_testbed::topology::{FH, MH, TopologySettings, Wireless};
-use holdfast_link::OutageAt;
-use holdfast_net::datapath::monotonic_ns;
-use holdfast_net::netns::NetNs;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketType, ipproto};
 

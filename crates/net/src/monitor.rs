@@ -253,7 +253,7 @@ mod tests {
         assert_eq!((gone.ifindex, gone.carrier), (ifindex, false));
     }
 
-    /// As a supplicant of Wi-Fi does, which exchanges keys before the link carries.
+    /// As a supplicant of Wi-Fi does, which exchanges keys before the link is up.
     #[test]
     fn a_link_that_waits_for_its_supplicant_has_no_carrier_yet() {
         if !available_or_skip("a_link_that_waits_for_its_supplicant_has_no_carrier_yet") {
@@ -267,9 +267,9 @@ mod tests {
             ..Default::default()
         };
         let tun = ns.run(|| Tun::create(&options).unwrap()).unwrap();
-        let ip = |words: &[&str]| {
-            let output = ns.command("ip").args(words).output().unwrap();
-            assert!(output.status.success(), "{words:?}");
+        let ip = |arguments: &[&str]| {
+            let output = ns.command("ip").args(arguments).output().unwrap();
+            assert!(output.status.success(), "{arguments:?}");
             String::from_utf8(output.stdout).unwrap()
         };
         tun.set_carrier(false).unwrap();

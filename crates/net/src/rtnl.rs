@@ -52,7 +52,7 @@ pub struct LinkInfo {
     pub mtu: u32,
     /// Whether it has been brought up (IFF_UP).
     pub up: bool,
-    /// Whether there is a carrier (IFF_LOWER_UP), and nobody is known to withhold it: until the keys
+    /// Whether there is a carrier (IFF_LOWER_UP), and no daemon withholds it: until the keys
     /// of a Wi-Fi are there, its driver drops all packets (IF_OPER_DORMANT, RFC 2863).
     pub carrier: bool,
 }

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use holdfast_testbed::daemons::make_key;
 use holdfast_net::netns::{ChildGuard, NetNs};
+use holdfast_testbed::daemons::make_key;
 
 pub(super) const HOLDFAST: &str = env!("CARGO_BIN_EXE_holdfast");
 pub(super) const ACCESS_POINTS: [&str; 2] = ["wlan0", "wlan1"];

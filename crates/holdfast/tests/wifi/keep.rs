@@ -9,10 +9,10 @@ use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::path::Path;
 use std::process::Command;
 
-use holdfast_testbed::daemons::status_at;
-use holdfast_testbed::harness::{Flow, accept, connect, listen};
 use holdfast_net::netns::{ChildGuard, NetNs};
 use holdfast_net::rtnl::Rtnl;
+use holdfast_testbed::daemons::status_at;
+use holdfast_testbed::harness::{Flow, accept, connect, listen};
 
 use super::air::{
     ACCESS_POINTS, ALONE, Air, HOLDFAST, LIMIT, STATION, await_that, run, set_radio, spawn,

@@ -266,7 +266,7 @@ mod tests {
     #[test]
     fn the_equation_is_what_the_window_lacks_until_it_is_as_wide_again() {
         // W = 8 by figure 4: 1, 2, 4, then 5, 6, 7: 7 + 6 + 4 + 3 + 2 + 1.
-        assert!((Equation::segments(8.0) - 23.0).abs() < 1e-9);
-        assert!((Equation::segments(64.0) - (512.0 + 384.0 - 80.0 + 1.0)).abs() < 1e-9);
+        assert!((Case::segments(8.0) - 23.0).abs() < 1e-9);
+        assert!((Case::segments(64.0) - (512.0 + 384.0 - 80.0 + 1.0)).abs() < 1e-9);
     }
 }
