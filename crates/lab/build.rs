@@ -8,8 +8,8 @@ use std::process::Command;
 /// What results depend on, from the repository's root.
 const SOURCES: [&str; 4] = ["crates", "bpf", "Cargo.toml", "Cargo.lock"];
 /// Crates whose changes are looked for: those that results come from.
-const CRATES: [&str; 8] = [
-    "wire", "core", "link", "sim", "net", "testbed", "lab", "holdfast",
+const CRATES: [&str; 10] = [
+    "wire", "settings", "core", "link", "files", "sim", "net", "testbed", "lab", "holdfast",
 ];
 
 fn main() {

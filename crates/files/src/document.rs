@@ -252,6 +252,10 @@ pub fn read<T: DeserializeOwned>(table: &Table) -> Result<T, DocumentError> {
         });
         let mut path: Vec<String> = names.collect();
         let DocumentError { path: own, problem } = error.into_inner();
+        // Of a key that no struct has, the path may have the name already.
+        if matches!(problem, Problem::UnknownKey { .. }) && path.last() == own.first() {
+            path.pop();
+        }
         path.extend(own);
         DocumentError { path, problem }
     })

@@ -109,6 +109,7 @@ pub(crate) enum LinkView {
 
 /// What reported the state of a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub(crate) enum LinkSource {
     /// No report.
     #[default]
@@ -513,6 +514,7 @@ mod tests {
     fn the_json_names_states_as_the_documentation_does() {
         let value = serde_json::to_value(gateway()).expect("it is plain data");
         assert_eq!(value["mobiles"][0]["link"], "going-down-soon");
+        assert_eq!(value["mobiles"][0]["source"], "signal");
         assert_eq!(value["mobiles"][0]["signal_age_s"], serde_json::Value::Null);
         assert_eq!(value["flows"]["tracked"], 3);
         let back: StatusReply = serde_json::from_value(value).expect("it came from there");

@@ -49,7 +49,8 @@ fn main() -> anyhow::Result<ExitCode> {
         !write || paths.is_empty(),
         "--write: writes all scenarios; leave the paths out"
     );
-    if paths.is_empty() {
+    let is_whole = paths.is_empty();
+    if is_whole {
         paths.extend(SCENARIOS.map(PathBuf::from));
     }
     let runs = runs_of_model(&paths)?;
@@ -60,7 +61,12 @@ fn main() -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let text = fs::read_to_string(DIGESTS).context(DIGESTS)?;
-    let differing = differences(&parsed(&text), &digests, &runs);
+    let committed = parsed(&text);
+    let mut differing = differences(&committed, &digests, &runs);
+    if is_whole {
+        let gone = committed.keys().filter(|file| !digests.contains_key(*file));
+        differing.extend(gone.map(|file| format!("{file}: all of its runs are gone")));
+    }
     for line in differing.iter().take(NAMED_MAX) {
         println!("{line}");
     }

@@ -13,8 +13,8 @@ use crate::text::{AbsolutePath, Modem};
 #[serde(default, deny_unknown_fields)]
 pub struct Sources {
     /// Whether the interface's Wi-Fi (nl80211) is a source. The link is down when the interface
-    /// leaves an access point or authenticates with another one, and up when it is associated. Its
-    /// signal is a sample for `predict`.
+    /// leaves an access point or authenticates with another one, and up when it is associated and
+    /// its keys are there. Its signal is a sample for `predict`.
     ///
     /// Cost: A query to the kernel each `poll_ms`. Where there is no Wi-Fi, a line in the log.
     ///

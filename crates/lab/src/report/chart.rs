@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn text_in_a_drawing_are_escaped() {
+    fn text_in_a_drawing_is_escaped() {
         let text = panel(Vec::new(), "<script>&\"");
         assert!(text.contains("&lt;script&gt;&amp;"), "{text}");
     }

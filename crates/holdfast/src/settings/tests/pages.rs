@@ -6,8 +6,6 @@ use super::*;
 
 #[test]
 fn every_key_is_documented_and_takes_its_example_and_its_default() {
-    let key_file = tempfile::NamedTempFile::new().expect("a file");
-    std::fs::write(&key_file, KEY).expect("written");
     for section in GATEWAY_FILE.iter().chain(MOBILE_FILE.iter()) {
         for key in &section.keys {
             let name = format!("{}.{}", section.name, key.name);
@@ -24,10 +22,10 @@ fn every_key_is_documented_and_takes_its_example_and_its_default() {
                 .flatten()
             {
                 let text = format!("{}\n{} = {value}", section.header(), key.name);
-                let Err(error) = settings_with(&[], &text) else {
+                let Err(error) = settings_with(&["--wireless", "wlan0"], &text) else {
                     continue;
                 };
-                let refused = format!("{}: got ", key.name);
+                let refused = format!("{}`: got ", key.name);
                 assert!(!error.to_string().contains(&refused), "{text}: {error}");
             }
         }
