@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::RouteNetlinkMessage;
-use netlink_packet_route::link::LinkMessage;
+use netlink_packet_route::link::{LinkAttribute, LinkMessage};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
 use crate::rtnl::LinkInfo;
@@ -154,7 +154,12 @@ impl LinkMonitor {
                     continue;
                 }
             };
-            if self.pending.len() < PENDING_MAX {
+            // Wireless extensions multicast messages that have no state: the flags alone do not show
+            // that a supplicant still exchanges keys.
+            let has_state =
+                |attribute: &LinkAttribute| matches!(attribute, LinkAttribute::OperState(_));
+            let has_state = removed || link.attributes.iter().any(has_state);
+            if has_state && self.pending.len() < PENDING_MAX {
                 self.pending
                     .push_back(LinkEvent::State(LinkState::of(&link, removed)));
             }

@@ -51,6 +51,9 @@ pub(super) struct WakeUps {
 
 impl WakeUps {
     pub(super) fn handle_link(&mut self, event: HostLinkEvent, now: Instant) {
+        if matches!(event, HostLinkEvent::Up | HostLinkEvent::Down) {
+            self.link_is_up = false;
+        }
         self.outages.handle_link(event, now);
     }
 

@@ -119,6 +119,11 @@ fn a_threshold_is_set_as_recorded() {
 
 /// A station's answer: its signal, and another attribute of each length around it.
 fn station(signal: &[(u16, i8)]) -> Message {
+    station_with_flags(signal, None)
+}
+
+/// The same with its flags: `struct nl80211_sta_flag_update`.
+fn station_with_flags(signal: &[(u16, i8)], flags: Option<&[u8]>) -> Message {
     let attribute = |kind: u16, value: &[u8]| {
         let mut octets = (4 + value.len() as u16).to_ne_bytes().to_vec();
         octets.extend(kind.to_ne_bytes());
@@ -130,6 +135,9 @@ fn station(signal: &[(u16, i8)]) -> Message {
     for (kind, dbm) in signal {
         info.extend(attribute(*kind, &[*dbm as u8]));
         info.extend(attribute(200, &[7; 9]));
+    }
+    if let Some(flags) = flags {
+        info.extend(attribute(17, flags));
     }
     let attributes = [
         attribute(3, &[9, 0, 0, 0]),
@@ -158,6 +166,20 @@ fn the_signal_is_the_average_where_there_is_one() {
         assert_eq!(station(nothing).signal(), Some(StationSignal::Unknown));
     }
     assert_eq!(Message::get_stations(9).signal(), None, "the question");
+}
+
+#[test]
+fn a_station_without_keys_joins_and_a_driver_that_does_not_know_has_them() {
+    let signal = |flags| station_with_flags(&[(7, -61)], Some(flags)).signal();
+    let dbm = Some(StationSignal::Dbm(-61));
+    // The known flags, then those that are set.
+    assert_eq!(signal(&[2, 0, 0, 0, 2, 0, 0, 0]), dbm);
+    assert_eq!(
+        signal(&[2, 0, 0, 0, 0, 0, 0, 0]),
+        Some(StationSignal::Joining)
+    );
+    assert_eq!(signal(&[0; 8]), dbm, "not known");
+    assert_eq!(signal(&[2, 0, 0, 0]), dbm, "short");
 }
 
 #[test]

@@ -81,7 +81,7 @@ impl WifiSource {
                 for told in station.handle_signal(signal, Instant::now()) {
                     teller.tell_blocking(told)?;
                 }
-                let is_joining = station.joined_at.is_some();
+                let is_joining = station.joining_since.is_some();
                 poll_at = Instant::now() + if is_joining { KEYS_POLL } else { self.poll };
             }
             teller.is_heard()?;
@@ -110,8 +110,8 @@ struct Station {
     was_seen: bool,
     /// Since when the answers tell of none.
     absent_since: Option<Instant>,
-    /// It was associated then, and its keys were not seen yet.
-    joined_at: Option<Instant>,
+    /// Since when it joins an access point, without keys yet.
+    joining_since: Option<Instant>,
 }
 
 impl Station {
@@ -121,7 +121,7 @@ impl Station {
             WifiEvent::Authenticating | WifiEvent::Left => self.leaves(now),
             // The link carries when the keys are there.
             WifiEvent::Joined => {
-                self.joined_at = Some(now);
+                self.joining_since = Some(now);
                 None
             }
             WifiEvent::Threshold { dbm, .. } => dbm.map(|dbm| Told::Signal(dbm.into())),
@@ -139,15 +139,26 @@ impl Station {
                 self.was_seen = false;
                 return self.leaves(now).into_iter().collect();
             }
+            // Some drivers list no access point at all.
+            if self.joining_since.is_some() && !self.waits_for_keys(now) {
+                self.joining_since = None;
+                self.away_since = None;
+                return vec![Told::Link(HostLinkEvent::Up)];
+            }
             return Vec::new();
         }
         self.absent_since = None;
-        let has_joined = self.joined_at.map(|at| now.duration_since(at) >= KEYS_MAX);
-        if signal == StationSignal::Joining && !has_joined.unwrap_or(self.away_since.is_none()) {
-            return Vec::new();
+        if signal == StationSignal::Joining {
+            if self.away_since.is_some() {
+                // The event of the association may be lost.
+                self.joining_since.get_or_insert(now);
+            }
+            if self.waits_for_keys(now) {
+                return Vec::new();
+            }
         }
         let mut told = Vec::new();
-        if self.joined_at.take().is_some() {
+        if self.joining_since.take().is_some() {
             self.away_since = None;
             self.was_seen = true;
             told.push(Told::Link(HostLinkEvent::Up));
@@ -167,9 +178,14 @@ impl Station {
         told
     }
 
+    fn waits_for_keys(&self, now: Instant) -> bool {
+        self.joining_since
+            .is_some_and(|since| now.duration_since(since) < KEYS_MAX)
+    }
+
     fn leaves(&mut self, now: Instant) -> Option<Told> {
         let is_news = self.away_since.is_none();
-        self.joined_at = None;
+        self.joining_since = None;
         self.away_since.get_or_insert(now);
         is_news.then_some(Told::Link(HostLinkEvent::Down))
     }
@@ -222,6 +238,25 @@ mod tests {
         assert_eq!(station.handle_signal(Joining, at(8_000)), []);
         assert_eq!(station.handle_signal(Joining, at(8_100)), [Told::Link(Up)]);
         assert_eq!(station.handle_signal(Joining, at(9_000)), []);
+    }
+
+    #[test]
+    fn the_link_is_up_after_a_lost_association_and_with_a_driver_that_lists_no_station() {
+        let mut station = Station::default();
+        station.handle_signal(Dbm(-70), at(0));
+        station.handle(WifiEvent::Left, at(100));
+        assert_eq!(station.handle_signal(Joining, at(200)), []);
+        assert_eq!(station.handle_signal(Joining, at(2_100)), []);
+        assert_eq!(station.handle_signal(Joining, at(2_200)), [Told::Link(Up)]);
+        let mut station = Station::default();
+        station.handle(WifiEvent::Left, at(100));
+        station.handle(WifiEvent::Joined, at(200));
+        assert_eq!(station.handle_signal(NoStation, at(300)), []);
+        assert_eq!(
+            station.handle_signal(NoStation, at(2_200)),
+            [Told::Link(Up)]
+        );
+        assert_eq!(station.handle_signal(NoStation, at(2_300)), []);
     }
 
     #[test]
