@@ -11,7 +11,7 @@ TARGET_DIR := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 HOLDFAST := $(TARGET_DIR)/release/holdfast
 ARGS ?=
 
-.PHONY: help demo test test-virtual same fuzz lint bench build clean
+.PHONY: help demo test same fuzz lint bench build clean
 
 help: ## this list
 	@awk -F ': *## *' '/^[a-z-]+:.*##/ { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,12 +23,6 @@ demo: ## a download over a link with outages, without and with Holdfast, side by
 
 test: ## every test; ARGS go to cargo test
 	@scripts/test.sh $(ARGS)
-
-test-virtual: ## the tests that need the virtual kernel, which is built first: some minutes, once
-	@scripts/packages.sh test
-	@$(MAKE) --no-print-directory build
-	@$(HOLDFAST) lab setup
-	@HOLDFAST_NO_SKIP=1 cargo test --locked --package holdfast --features virtual-kernel-tests --test virtual_kernel --test lab
 
 same: ## the packets of every run on the model, compared with a committed file: some minutes
 	@scripts/packages.sh build

@@ -186,10 +186,9 @@ static __always_inline int has_ports(__u8 protocol)
 }
 
 /*
- * Has this number of octets in the linear part, in which some drivers have hardly more than the link
- * layer's header. A super-packet of SCTP is a list of packets behind a header of its own: what is
- * pulled out of that list is missed when the kernel takes it apart again, which is a BUG there
- * (skb_segment). Its header has all that is read here, so that nothing is pulled.
+ * Makes this number of octets linear: some drivers leave little more than the link layer's header
+ * there. Pulls no octet that is linear already. A super-packet of SCTP is a list of packets behind a
+ * header. If octets of that list are pulled, skb_segment() of Linux 6.1 ends in a BUG.
  */
 static __always_inline int make_linear(struct __sk_buff *skb, __u32 octets)
 {

@@ -65,7 +65,7 @@ struct settings {
 	__u32 mobile_ifindex;
 	__u32 device_ifindex; /* of the daemon's device; 0: none */
 	__u32 own_mark;
-	__u32 keeps_reserves; /* `wake` */
+	__u32 withholds; /* `wake` */
 	__u32 has_timers;     /* else the daemon looks which flows pause */
 	__u32 reorders_stores; /* the processor does */
 	__u32 reads;	       /* READS_..., but for tests by both ways */
@@ -73,7 +73,7 @@ struct settings {
 const volatile struct settings settings = {};
 
 #include "noted.h"
-#include "held.h"
+#include "withheld_egress.h"
 
 /* The daemon's orders by stores, through mmap; shared with mobile_path.rs. */
 struct control {
@@ -263,7 +263,7 @@ int mobile_egress(struct __sk_buff *skb)
 	if (reason != FOUND)
 		return pass(reason);
 	if (read.segment.flags & (RST | SYN))
-		forget_reserve(&read.key);
+		forget_withheld(&read.key);
 	if (read.segment.flags & RST) {
 		bpf_map_delete_elem(&flows, &read.key);
 		return NEXT;
@@ -272,8 +272,8 @@ int mobile_egress(struct __sk_buff *skb)
 	if (!state)
 		return NEXT;
 	note_egress(state, &read.segment, read.options, &read.outer);
-	if (settings.keeps_reserves)
-		reserve_egress(skb, &read.packet, &read.key, &read.segment, read.options, state, orders_until(),
+	if (settings.withholds)
+		withheld_egress(skb, &read.packet, &read.key, &read.segment, read.options, state, orders_until(),
 			       woken_until());
 	else if (orders_until() > state->egress_at_ns && !(state->facts & FACT_OPAQUE))
 		close_window(skb, &read.packet, &read.key, state, &read.segment);
@@ -347,12 +347,12 @@ int mobile_ingress(struct __sk_buff *skb)
 		/* RFC 5961, 3.2: any other the MH itself does not take either. */
 		if (read.segment.seq == state->rcv_nxt) {
 			bpf_map_delete_elem(&flows, &read.key);
-			forget_reserve(&read.key);
+			forget_withheld(&read.key);
 		}
 		return NEXT;
 	}
-	if (note_ingress(state, &read.segment, read.options) && settings.keeps_reserves)
-		reserve_ingress(skb, &read.key, state, &read.segment);
+	if (note_ingress(state, &read.segment, read.options) && settings.withholds)
+		withheld_ingress(skb, &read.key, state, &read.segment);
 	return NEXT;
 }
 

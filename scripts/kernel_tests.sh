@@ -163,6 +163,7 @@ else
         add keep_path keep_path:: "$@"
         # Without those that give a figure of time: nothing is on time on an emulated processor.
         add keep 'keep::a_gateway' "$@"
+        [ $# -ne 0 ] || add keep 'running_kernel::bytes_arrive'
         ;;
     esac
     case "$suite" in all | wifi) add wifi '' "$@" ;; esac
@@ -205,7 +206,7 @@ echo "$work/second" >"$initramfs/second"
 
 cat >"$work/second" <<SECOND
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root
-export HOLDFAST_NO_SKIP=1 RUST_BACKTRACE=1
+export HOLDFAST_NO_SKIP=1 RUST_BACKTRACE=1 HOLDFAST_TEST_RUNNING_KERNEL=1 RUST_TEST_THREADS=1
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
 mount -t bpf bpf /sys/fs/bpf

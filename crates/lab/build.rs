@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Tells the lab which commit it is built from: results carry it. A tree that is not what
-//! the commit has is told by `-dirty` behind it.
+//! The commit from which the lab is built, for its results. `-dirty` follows if the tree
+//! differs from the commit.
 
 use std::path::Path;
 use std::process::Command;
@@ -41,7 +41,7 @@ fn main() {
     }
 }
 
-/// What git says; none if it says nothing.
+/// The output of git; none if it failed.
 fn git(arguments: &[&str]) -> Option<String> {
     let output = Command::new("git").args(arguments).output().ok()?;
     let text = output

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Compiles the BPF programs; the objects are embedded by `datapath/program.rs`,
-//! `mobile_path/program.rs`, `lccwe.rs` and `lccwe/default.rs`.
+//! `mobile_path/program.rs` and `lccwe.rs`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,8 +13,8 @@ fn main() {
         "upper.h",
         "tcp.h",
         "noted.h",
-        "reserve.h",
-        "held.h",
+        "withheld_ingress.h",
+        "withheld_egress.h",
         "quick.h",
     ] {
         let header = folder.join(header);
@@ -23,7 +23,7 @@ fn main() {
     for header in ["lccwe.h", "lccwe_judge.h", "lccwe_kernel.h"] {
         println!("cargo::rerun-if-changed={}", folder.join(header).display());
     }
-    for program in ["gateway", "keep", "mobile", "lccwe", "lccwe_cgroup"] {
+    for program in ["gateway", "keep", "mobile", "lccwe"] {
         let source = folder.join(format!("{program}.bpf.c"));
         println!("cargo::rerun-if-changed={}", source.display());
         let object = PathBuf::from(environment("OUT_DIR")).join(format!("{program}.bpf.o"));

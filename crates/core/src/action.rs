@@ -1,87 +1,111 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a mechanism answers: a verdict on the segment in hand, and actions.
+//! The engine's answer to a segment: a verdict and actions.
 
-use holdfast_wire::{Flags, SackBlocks, Segment, SeqNum, Timestamps};
+use holdfast_wire::{
+    Endpoint, Flags, Header, PackedHeader, SackBlocks, Segment, SeqNum, Timestamps,
+};
 
 use crate::{Direction, FlowKey, FlowRecord};
 
-/// A segment's payload, as far as a mechanism is concerned: real bytes shared with
-/// the cache, or a length alone in a simulation.
+/// A header from which others for the same flow and direction are made.
+pub trait Template: Clone {
+    /// The same in few bytes: without the ends, and without what is set for each segment.
+    type Packed;
+
+    /// The header of an idle flow.
+    fn pack(&self) -> Self::Packed;
+
+    /// The header that was packed, from `from` to `to`. None if it does not fit the ends.
+    fn unpack(packed: &Self::Packed, from: Endpoint, to: Endpoint) -> Option<Self>;
+}
+
+impl Template for Header {
+    type Packed = PackedHeader;
+
+    fn pack(&self) -> PackedHeader {
+        self.pack()
+    }
+
+    fn unpack(packed: &PackedHeader, from: Endpoint, to: Endpoint) -> Option<Self> {
+        Self::unpack(packed, from, to)
+    }
+}
+
+/// A segment's payload: real bytes that are shared with the cache, or only a length in a
+/// simulation.
 pub trait Payload: Clone {
     /// A copy of the headers that came with it, from which another header for the
     /// same flow and direction can be made.
-    type Header: Clone;
+    type Header: Template;
 
-    /// A copy of its headers; `None` if they cannot be copied, in which case
-    /// nothing can be made from this segment and it is not kept.
+    /// A copy of the headers. `None` if they cannot be copied; then nothing can be made from this
+    /// segment, and it is not cached.
     fn header(&self) -> Option<Self::Header>;
 
     /// Bytes of payload in each segment on the wire: `gso_size` of a super-segment,
     /// the payload's length otherwise.
     fn segment_len(&self) -> u32;
 
-    /// Whether it may be kept: its checksum is right and its buffer is not needed
-    /// for the next packet.
+    /// Whether it may be cached: its checksum is correct, and its buffer is not needed for the next
+    /// packet.
     fn is_cacheable(&self) -> bool;
 
-    /// The packet with the numbers, the window and the SACK blocks of `header` (which has no
-    /// more of them than it), and with no timestamps if that has none; its length, its ends and
-    /// its payload as they are. None if its headers cannot be copied.
+    /// The packet with the numbers, the window and the SACK blocks of `header`, which has at most as
+    /// many blocks, and without timestamps if `header` has none. The rest is unchanged. `None` if
+    /// the headers cannot be copied.
     fn renumbered(&self, header: &Segment) -> Option<Self> {
         let _ = header;
         None
     }
 
-    /// A packet without data back to where this one came from, with just the header `answer`.
-    /// None if its headers cannot be copied.
+    /// A packet without data to the sender of this one, with the header `answer`. `None` if the
+    /// headers cannot be copied.
     fn answered(&self, answer: &Segment) -> Option<Self> {
         let _ = answer;
         None
     }
 
-    /// `len` bytes of payload from `offset` on are the same as those of `other` from
-    /// `other_offset` on; true if it cannot be told.
+    /// True if `len` bytes from `offset` on equal those of `other` from `other_offset` on, or if the
+    /// bytes are unknown.
     fn has_same_bytes(&self, offset: u32, other: &Self, other_offset: u32, len: u32) -> bool {
         let _ = (offset, other, other_offset, len);
         true
     }
 
-    /// `len` bytes of payload from `offset` on, to be compressed; `None` if there is a length
-    /// only.
+    /// `len` bytes of payload from `offset` on, for compression; `None` if only the length is known.
     fn octets(&self, offset: u32, len: u32) -> Option<&[u8]> {
         let _ = (offset, len);
         None
     }
 }
 
-/// What becomes of the segment in hand.
+/// What happens to the segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Verdict {
-    /// It goes on, byte for byte as it came.
+    /// Forward it unchanged.
     Forward,
-    /// It goes on with these SACK blocks in place of its own, no more of them than it had;
-    /// all else as it came. The receiver of the data has reported what they name, in this
-    /// segment or before.
+    /// Forward it with these SACK blocks, at most as many as it had; the rest is unchanged. The
+    /// receiver has reported these bytes, in this segment or an earlier one.
     ForwardWithSack(SackBlocks),
-    /// It goes on with this ACK and window in place of its own; all else as it came. A segment
-    /// of the MH alone, and the ACK is of no more than the MH has acknowledged.
+    /// Forward it with this ACK and window; the rest is unchanged. Only for a segment of the MH, and
+    /// the ACK is not higher than the MH's own.
     ForwardWithAck {
         /// SEG.ACK.
         ack: SeqNum,
         /// SEG.WND, not scaled.
         window: u16,
     },
-    /// It does not go on now: it is kept and will be sent later, or was answered.
+    /// Do not forward it: it is cached and will be sent later, or it was answered.
     Suppress,
 }
 
-/// A piece of the cache to be sent again.
+/// A piece of the cache to be retransmitted.
 #[derive(Clone, Debug)]
 pub struct Resend<P> {
-    /// Its way.
+    /// Where it goes.
     pub direction: Direction,
-    /// It goes ahead of ordinary traffic that waits for the link (Snoop, 3.1.2).
+    /// It overtakes ordinary traffic that waits for the link (Snoop, 3.1.2).
     pub ahead: bool,
     /// The segment that the piece is cut from.
     pub payload: P,
@@ -99,20 +123,20 @@ pub struct Resend<P> {
     pub flags: Flags,
     /// The timestamps, on a flow that has them.
     pub timestamps: Option<Timestamps>,
-    /// Payload bytes for each segment on the wire, at most: a longer piece goes out
-    /// as a super-segment or is cut by the device's edge.
+    /// Payload bytes of each segment on the wire, at most. A longer piece is sent as a super-segment,
+    /// or cut at the device.
     pub segment_len: u32,
-    /// The largest IP packet that the path beyond takes, where a router said so.
+    /// The largest IP packet on the path beyond, if a router has reported it.
     pub path_mtu: Option<u32>,
-    /// The flow, if each segment of the piece is to be offered to
-    /// [`Gateway::compress`](crate::Gateway::compress) before it goes out.
+    /// The flow, if each segment of the piece must be given to
+    /// [`Gateway::compress`](crate::Gateway::compress) before it is sent.
     pub compress: Option<FlowKey>,
 }
 
 /// A header without payload that the gateway made: an ACK or a RST.
 #[derive(Clone, Debug)]
 pub struct Made<H> {
-    /// Its way.
+    /// Where it goes.
     pub direction: Direction,
     /// Headers of an earlier segment of the same flow and direction.
     pub template: H,
@@ -130,20 +154,20 @@ pub struct Made<H> {
     pub sack: SackBlocks,
 }
 
-/// Something to be done beside the verdict, in order.
+/// What the caller does in addition to the verdict, in order.
 #[derive(Clone, Debug)]
 pub enum Action<P: Payload> {
-    /// Send a piece of the cache again.
+    /// Retransmit a piece of the cache.
     Resend(Resend<P>),
-    /// Send an ACK or a RST of our own.
+    /// Send an ACK or a RST that the gateway made.
     Send(Made<P::Header>),
-    /// Forward a segment as it is, the way it names: one that came earlier, without payload, or
-    /// [one that was made](Payload::renumbered) of one.
+    /// Send an earlier segment without payload unchanged in its own direction, or
+    /// [one that was made](Payload::renumbered) from it.
     Repeat(P),
-    /// Write down what a successor has to know of the flow.
+    /// Write the state that a successor needs of the flow.
     Record(FlowRecord),
 }
 
-/// Actions in the order in which they are to be done. The caller keeps the buffer
-/// and empties it, so that nothing is allocated for a packet.
+/// Actions in the order in which they are done. The caller owns the buffer and empties it, so
+/// nothing is allocated for a packet.
 pub type Actions<P> = Vec<Action<P>>;

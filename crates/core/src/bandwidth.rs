@@ -1,50 +1,51 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The bandwidth management module of M-TCP's supervisor host (sections 3.1 and 4): what a
-//! cell carries is shared among its mobiles by their needs and weights, what a mobile gets among
-//! its connections, and each is paced to its share.
+//! What a cell's capacity is divided by, with every scheme (`[bandwidth]`): the estimate of the
+//! capacity, the shares by need and weight, and the pacing to a share. The rules are those of the
+//! bandwidth management module of M-TCP's supervisor host (Brown and Singh, 1997, 3.1 and 4).
 
+use core::net::IpAddr;
 use core::time::Duration;
 
 use holdfast_wire::Instant;
 
 pub use holdfast_settings::bandwidth::{BandwidthSettings, CellSettings};
 
-/// A queue on the link that stands longer tells that it carries no more.
+/// A longer queue on the link shows that the link's capacity is used up.
 const QUEUE_STANDS: Duration = Duration::from_millis(25);
-/// An estimate grows by this part of it while more is wanted and no queue stands.
+/// An estimate grows by this part of it while more is wanted and there is no queue.
 const GROWTH: u64 = 16;
-/// And is a little less than what went while one stood, so that it goes away.
+/// With a queue the estimate is this part below the delivered rate, so that the queue drains.
 const DRAIN: u64 = 16;
-/// What a segment and the next, for which its ACK may wait (RFC 1122, 4.2.3.2), take of a link
-/// is no queue, bytes (RFC 8289, 4.4).
+/// A segment and the next one, which its ACK may wait for (RFC 1122, 4.2.3.2), are no queue on a
+/// slow link, bytes (RFC 8289, 4.4).
 const NO_QUEUE_BYTES: u64 = 2 * 1500;
-/// A queue of more than so many times that is drained faster.
+/// A queue longer than this many times [`QUEUE_STANDS`] is drained faster.
 const QUEUE_IS_LONG: u32 = 4;
 const DRAIN_LONG: u64 = 4;
 /// No estimate is less, bytes a second.
 const ESTIMATE_MIN: u64 = 10_000;
 
-/// What a cell of unknown capacity carries, by what it has delivered.
+/// The capacity of a cell, estimated from what it has delivered.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Estimate {
     bytes_per_s: Option<u64>,
 }
 
 impl Estimate {
-    /// What the cell carries, once that was seen.
+    /// The capacity, once it was measured.
     pub(crate) const fn bytes_per_s(self) -> Option<u64> {
         self.bytes_per_s
     }
 
-    /// `delivered` bytes a second of late, while a packet stood for `queue` in the link's queue;
-    /// `wanted`: there was more that waited for its pace.
+    /// `delivered` is the recent rate in bytes a second, `queue` the time that a packet waited in the
+    /// link's queue. `wanted`: more was waiting for its pace.
     pub(crate) fn update(&mut self, delivered: u64, queue: Duration, wanted: bool) {
         let before = self.bytes_per_s;
         if queue > QUEUE_STANDS && delivered > 0 {
             let least = before.map_or(0, |rate| rate - rate / DRAIN_LONG);
             self.bytes_per_s = Some(drained(delivered, queue).max(least).max(ESTIMATE_MIN));
         } else if let Some(rate) = before {
-            // What waits for something else than its pace tells nothing.
+            // A flow that was not limited by its pace shows nothing about the capacity.
             let used = wanted && delivered >= rate / 2;
             let grown = if used {
                 rate.saturating_add(rate / GROWTH)
@@ -56,25 +57,26 @@ impl Estimate {
     }
 }
 
-/// A late timer may catch up by so much, not by more.
+/// A late timer may catch up by this time.
 const CATCH_UP_MAX: Duration = Duration::from_millis(4);
-/// Nobody waits longer for its turn, whatever its share was.
+/// No connection waits longer for its turn, however small its share is.
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// A queue that is drained for so many periods and stands all the same is none: the path has
-/// become longer.
+/// A queue that stands after this many periods of draining is no queue: the path has become
+/// longer.
 const STANDING_PERIODS_MAX: u32 = 12;
 
-/// Which waits tell of a queue of ours: those while more was wanted than the capacity, and
-/// nearly all of that delivered; and not for longer than it takes to drain one.
+/// Decides which waiting times are a queue of the gateway's own: those while more than the capacity
+/// was wanted and nearly the capacity was delivered. After the time to drain a queue they no
+/// longer count.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Standing {
     periods: u32,
 }
 
 impl Standing {
-    /// What of the `queue` that was measured is to be drained; none: the round trip without a
-    /// queue is no longer what it was.
+    /// Returns the part of the measured `queue` that must be drained. `None`: the round trip without
+    /// a queue has changed.
     pub(crate) fn take(
         &mut self,
         queue: Duration,
@@ -98,8 +100,8 @@ impl Standing {
     }
 }
 
-/// What may go of `bytes_per_s` while a packet stands for `queue` in the link's queue: less, until
-/// that is short.
+/// The rate that may be sent of `bytes_per_s` while a packet waits for `queue` in the link's queue:
+/// less, until the queue is short.
 pub(crate) fn drained(bytes_per_s: u64, queue: Duration) -> u64 {
     if queue <= QUEUE_STANDS {
         bytes_per_s
@@ -110,122 +112,150 @@ pub(crate) fn drained(bytes_per_s: u64, queue: Duration) -> u64 {
     }
 }
 
-/// Keeps a sender to a rate.
+/// Limits a sender to a rate.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pacer {
     at: Instant,
 }
 
 impl Pacer {
-    /// Something may go now.
+    /// True if a packet may be sent now.
     pub(crate) fn is_ready(self, now: Instant) -> bool {
         self.at <= now
     }
 
-    /// When something may go again.
+    /// When the next packet may be sent.
     pub(crate) const fn ready_at(self) -> Instant {
         self.at
     }
 
-    /// `bytes` went out at `now` and take their time at `bytes_per_s`, at least 1.
+    /// `bytes` were sent at `now`; they take their time at `bytes_per_s`, at least 1.
     pub(crate) fn charge(&mut self, bytes: u32, bytes_per_s: u64, now: Instant) {
         let nanos = u64::from(bytes) * 1_000_000_000 / bytes_per_s.max(1);
         let at = self.at.max(now - CATCH_UP_MAX) + Duration::from_nanos(nanos);
         self.at = at.min(now + WAIT_MAX);
     }
 
-    /// So many of the bytes charged did not go out after all.
+    /// `bytes` that were charged were not sent.
     pub(crate) fn refund(&mut self, bytes: u32, bytes_per_s: u64) {
         let nanos = u64::from(bytes) * 1_000_000_000 / bytes_per_s.max(1);
         let saved = Duration::from_nanos(nanos).min(self.at.saturating_since(Instant::ZERO));
         self.at = self.at - saved;
     }
 
-    /// Nothing goes before `at`.
+    /// Nothing is sent before `at`.
     pub(crate) fn wait_until(&mut self, at: Instant) {
         self.at = self.at.max(at);
     }
 }
 
-/// The part of its cell that a connection may take whose data the gateway sends at its own pace.
+/// The share of a connection whose data the gateway sends at its own pace.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Share {
     pub pacer: Pacer,
-    /// What was assigned, bytes a second.
+    /// The assigned rate, bytes a second.
     pub assigned: Option<u64>,
-    /// It has had a share.
+    /// It had a share at some time.
     pub in_cell: bool,
-    /// Bytes that the FH has sent since the shares were made.
+    /// Bytes that the FH has sent since the shares were computed.
     pub offered: u64,
-    /// What was needed then, bytes a second; none: whatever it gets.
+    /// The need at that time, bytes a second; `None`: unlimited.
     pub need: Option<u64>,
 }
 
 impl Share {
-    /// The share changes.
+    /// Sets the share.
     pub(crate) const fn assign(&mut self, bytes_per_s: Option<u64>) {
         self.assigned = bytes_per_s;
         self.in_cell |= bytes_per_s.is_some();
     }
 
-    /// So many bytes went out of turn.
+    /// `bytes` were sent out of turn.
     pub(crate) fn charge(&mut self, bytes: u32, now: Instant) {
         if let Some(assigned) = self.assigned {
             self.pacer.charge(bytes, assigned, now);
         }
     }
 
-    /// So many bytes that were charged did not take the link.
+    /// `bytes` that were charged were not sent on the link.
     pub(crate) fn refund(&mut self, bytes: u32) {
         if let Some(assigned) = self.assigned {
             self.pacer.refund(bytes, assigned);
         }
     }
 
-    /// Bytes that the FH has sent since this was asked last.
+    /// Bytes that the FH has sent since the last call.
     pub(crate) const fn take_offered(&mut self) -> u64 {
         core::mem::replace(&mut self.offered, 0)
     }
 }
 
-/// What a mobile of a cell, or a connection of a mobile, needs and weighs.
+/// A mobile's part in its cell.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct CellMember {
+    /// The cell, by its index in the settings; none: it is in no cell.
+    pub cell: Option<usize>,
+    /// Its share counts this many times.
+    pub weight: u32,
+    /// It takes part now.
+    pub is_active: bool,
+    /// Its share, bytes a second.
+    pub share: Option<u64>,
+    /// Connections that have a part of the share.
+    pub sharing_flows: u32,
+    /// Bytes that went to it as they came, since the last division.
+    pub forwarded_bytes: u64,
+    /// Bytes that it has acknowledged, since the last division.
+    pub acked_bytes: u64,
+}
+
+impl CellMember {
+    /// A mobile with this address.
+    pub(crate) fn new(settings: &BandwidthSettings, address: IpAddr) -> Self {
+        Self {
+            cell: settings.cell_of(address),
+            weight: settings.weight_of(address),
+            ..Self::default()
+        }
+    }
+}
+
+/// The need and the weight of a mobile in a cell, or of a connection of a mobile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Need {
-    /// Its share counts so many times; at least 1.
+    /// The weight of its share, at least 1.
     pub weight: u32,
-    /// What it can use, bytes a second; none: whatever it gets.
+    /// The rate that it can use, bytes a second; `None`: unlimited.
     pub bytes_per_s: Option<u64>,
 }
 
-/// Max-min shares with weights: nobody gets more than it needs, and nobody's share can grow
-/// but at the cost of one whose share is no larger for its weight. One share for each need,
-/// in their order; what is needed by none is left over.
+/// Max-min shares with weights. No share is larger than its need. A share can grow only at the cost
+/// of one that is no larger for its weight. There is one share for each need, in their order. The
+/// capacity that no one needs is not assigned.
 pub(crate) fn shares(capacity_bytes_per_s: u64, needs: &[Need]) -> Vec<u64> {
     let mut shares = vec![0; needs.len()];
-    let weight = |place: usize| u64::from(needs[place].weight.max(1));
-    // In the order of what each needs for its weight, who is satisfied first comes first.
-    let per_weight = |place: usize| {
-        let need = needs[place].bytes_per_s.map(|need| u128::from(need) << 32);
-        need.map_or(u128::MAX, |need| need / u128::from(weight(place)))
+    let weight = |index: usize| u64::from(needs[index].weight.max(1));
+    // In the order of need divided by weight: the smallest is satisfied first.
+    let per_weight = |index: usize| {
+        let need = needs[index].bytes_per_s.map(|need| u128::from(need) << 32);
+        need.map_or(u128::MAX, |need| need / u128::from(weight(index)))
     };
     let mut order: Vec<usize> = (0..needs.len()).collect();
-    order.sort_by_key(|place| per_weight(*place));
+    order.sort_by_key(|index| per_weight(*index));
     let mut left = capacity_bytes_per_s;
     let mut weights: u64 = (0..needs.len()).map(weight).sum();
-    for place in order {
-        let fair = (u128::from(left) * u128::from(weight(place)) / u128::from(weights)) as u64;
-        let share = needs[place].bytes_per_s.map_or(fair, |need| need.min(fair));
-        shares[place] = share;
+    for index in order {
+        let fair = (u128::from(left) * u128::from(weight(index)) / u128::from(weights)) as u64;
+        let share = needs[index].bytes_per_s.map_or(fair, |need| need.min(fair));
+        shares[index] = share;
         left -= share;
-        weights -= weight(place);
+        weights -= weight(index);
     }
     shares
 }
 
 #[cfg(test)]
 mod tests {
-    use core::net::IpAddr;
-
     use super::*;
     use crate::signal::Prefix;
 
@@ -291,10 +321,10 @@ mod tests {
             let shares = shares(capacity, &needs);
             let total: u64 = shares.iter().sum();
             assert!(total <= capacity, "case {case}");
-            let unsatisfied = |place: &usize| needs[*place].bytes_per_s != Some(shares[*place]);
-            for place in (0..needs.len()).filter(unsatisfied) {
+            let unsatisfied = |index: &usize| needs[*index].bytes_per_s != Some(shares[*index]);
+            for index in (0..needs.len()).filter(unsatisfied) {
                 assert!(capacity - total <= needs.len() as u64, "case {case}: idle");
-                let level = shares[place] / u64::from(needs[place].weight);
+                let level = shares[index] / u64::from(needs[index].weight);
                 for other in 0..needs.len() {
                     let others = shares[other] / u64::from(needs[other].weight);
                     assert!(
@@ -390,11 +420,11 @@ mod tests {
         }
         let elapsed = now.saturating_since(begin).as_millis();
         assert!((9_990..=10_000).contains(&elapsed), "{elapsed}");
-        // After a long pause no burst.
+        // After a long pause there is no burst.
         now += Duration::from_secs(5);
         pacer.charge(1000, 100_000, now);
         assert!(!pacer.is_ready(now));
-        // A share of next to nothing stops nobody.
+        // A tiny share blocks no connection.
         pacer.charge(1000, 1, now);
         assert!(pacer.is_ready(now + Duration::from_secs(1)));
     }

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The segments of one flow that its MH has not acknowledged, by sequence range.
 //!
-//! A super-segment is one entry; any piece of it can be sent again. What is in the
-//! cache is never overwritten: a retransmission with other boundaries, or with other
-//! bytes, adds only what was missing.
+//! A super-segment is one entry, and any piece of it can be retransmitted. The cache never
+//! overwrites: a retransmission with other boundaries or other bytes adds only what was missing.
 
 use std::collections::VecDeque;
 
@@ -11,14 +10,14 @@ use holdfast_wire::{Flags, Segment, SeqNum};
 
 use crate::Payload;
 
-/// A range counts as so many bytes at least: about half of the smallest buffer of a frame. There
-/// are buffers for twice the cache, so one mobile's tiny segments do not take them all.
+/// A range counts as this many bytes at least: about half of the smallest frame buffer. There are
+/// buffers for twice the cache, so the tiny segments of one mobile do not take them all.
 const ENTRY_BYTES_MIN: u32 = 1_000;
 
-/// With nothing kept, room for more entries than this is given back.
+/// An empty cache frees its memory if it has room for more entries than this.
 const CAPACITY_KEPT: usize = 256;
 
-/// What a range of `len` bytes of payload counts as.
+/// The bytes that a range of `len` bytes of payload counts as.
 const fn counted(len: u32) -> u32 {
     if len > ENTRY_BYTES_MIN {
         len

@@ -4,9 +4,9 @@
 //!
 //! On the wire a compressed segment keeps its IP and TCP headers; its payload is a small
 //! header and the compressed bytes. It is marked by its control bits: **ACK off** and PSH on.
-//! A receiver that does not know of compression drops a segment without ACK unseen (RFC 9293,
-//! 3.10.7.4, fifth; Linux does it before it looks at anything else), so that compressed bytes
-//! can never pass for data. No stack sends such segments.
+//! A receiver that does not know of compression drops a segment without ACK (RFC 9293,
+//! 3.10.7.4, fifth; Linux does it before any other check). So it never takes compressed bytes
+//! for data. No stack sends such segments.
 //!
 //! ```text
 //!  0   4 bits: 5; 1 bit: the segment's PSH; 3 bits: 1 deflate, 2 zstd, 3 zstd with dictionary
@@ -18,15 +18,13 @@
 //! ```
 //!
 //! All numbers are big-endian. The dictionary is the stream's own bytes before a sequence
-//! number that the MH has acknowledged: both ends have them, whatever was lost on the way. The
-//! distance, not the number, stands in the header, so that a node that translates sequence
-//! numbers changes nothing.
+//! number that the MH has acknowledged. Both ends have these bytes, also after losses. The
+//! header has the distance, not the number, so a node may translate sequence numbers.
 //!
-//! - `sender` decides at the SH what is compressed, and when it is not;
+//! - `sender` decides at the SH which segments are compressed;
 //! - [`Decompressor`] is the MH's side;
-//! - `format` is the header, `codec` the two methods, `dictionary` and
-//!   `history` the acknowledged bytes at either end, `worth` finds out payload that does
-//!   not shrink.
+//! - `format` is the header, `codec` the two methods, `dictionary` and `history` the
+//!   acknowledged bytes at the SH and at the MH; `worth` detects payload that does not shrink.
 
 use holdfast_wire::{Flags, Header};
 
@@ -49,31 +47,31 @@ pub use format::OVERHEAD_BYTES_MAX;
 pub use holdfast_settings::mtcp::{CompressionSettings, Method};
 pub(crate) use sender::{Compressor, Emission, SentCompression};
 
-/// The control bits of a compressed segment; ECE and CWR may be set besides.
+/// The control bits of a compressed segment. ECE and CWR may be set in addition.
 pub const COMPRESSED_FLAGS: Flags = Flags::PSH;
 
-/// All control bits but ECN's.
+/// All control bits except ECN's.
 const CONTROL_BITS: u8 = 0x3f;
 
-/// Bytes of the stream that the MH keeps of a followed flow, behind the newest it has seen: no
-/// dictionary begins before that.
+/// Bytes of a flow that the MH stores for dictionaries, counted back from the newest byte that
+/// it has seen. No dictionary begins before them.
 pub const HISTORY_BYTES: u32 = 256 << 10;
 
 /// Bytes of a dictionary at most.
 pub const DICTIONARY_BYTES_MAX: u32 = 32 << 10;
 
-/// A segment with these control bits is a compressed one.
+/// True for the control bits of a compressed segment.
 pub const fn is_marked(flags: Flags) -> bool {
     flags.0 & CONTROL_BITS == COMPRESSED_FLAGS.0
 }
 
-/// The control bits with which a segment of `flags` goes out compressed.
+/// The control bits with which a segment of `flags` is sent compressed.
 pub const fn marked(flags: Flags) -> Flags {
     Flags(flags.0 & !CONTROL_BITS | COMPRESSED_FLAGS.0)
 }
 
-/// The headers of a compressed segment made those of the restored one: control bits, lengths,
-/// both checksums. `None` if no IP packet can be so long.
+/// Makes the headers of the restored segment from those of the compressed one: control bits,
+/// lengths, both checksums. `None` if the payload is too long for an IP packet.
 pub fn restored_header(mut header: Header, flags: Flags, payload: &[u8]) -> Option<Header> {
     header.set_flags(flags);
     if !header.set_payload_len(payload.len()) {

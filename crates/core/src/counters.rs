@@ -2,7 +2,7 @@
 //! What the engine counts.
 
 /// What the engine counts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     pub(crate) segments: u64,
     pub(crate) flows_adopted: u64,
@@ -35,14 +35,28 @@ pub struct Counters {
     pub(crate) compressed_from_bytes: u64,
     pub(crate) compressed_to_bytes: u64,
     pub(crate) compression_proofs: u64,
-    pub(crate) observed_outages: u64,
-    pub(crate) observed_waits_ms: u64,
-    pub(crate) observed_waiting_bytes: u64,
+    /// What the schemes count by names of their own.
+    of_schemes: Vec<(&'static str, u64)>,
 }
 
 impl Counters {
+    /// All 0, with the names of the schemes.
+    pub(crate) fn new(names: impl Iterator<Item = &'static str>) -> Self {
+        Self {
+            of_schemes: names.map(|name| (name, 0)).collect(),
+            ..Self::default()
+        }
+    }
+
+    /// Adds to a counter that a scheme has named.
+    pub(crate) fn add(&mut self, name: &'static str, count: u64) {
+        if let Some(counter) = self.of_schemes.iter_mut().find(|own| own.0 == name) {
+            counter.1 += count;
+        }
+    }
+
     /// All counters, by name.
-    pub(crate) fn iter(self) -> impl Iterator<Item = (&'static str, u64)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let c = self;
         [
             ("segments", c.segments),
@@ -76,10 +90,8 @@ impl Counters {
             ("compressed_from_bytes", c.compressed_from_bytes),
             ("compressed_to_bytes", c.compressed_to_bytes),
             ("compression_proofs", c.compression_proofs),
-            ("observed.outages", c.observed_outages),
-            ("observed.waits_ms", c.observed_waits_ms),
-            ("observed.waiting_bytes", c.observed_waiting_bytes),
         ]
         .into_iter()
+        .chain(self.of_schemes.iter().copied())
     }
 }

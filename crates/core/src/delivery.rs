@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! How fast the link to an MH delivers: what the ACKs say of the recent past.
+//! How fast the link to an MH delivers, measured by recent ACKs.
 
 use core::time::Duration;
 
 use holdfast_wire::Instant;
 
-/// The least time that one measurement spans: shorter, and bunched ACKs would pass
-/// for speed.
+/// The shortest time of one measurement. In a shorter one, ACKs that arrive together would look
+/// like a high rate.
 const SPAN_MIN: Duration = Duration::from_millis(50);
-/// Measurements remembered: the highest of them counts.
+/// Measurements that are stored; the highest counts.
 const SPANS: usize = 10;
 
-/// The delivery rate of a link: the highest of the last ten measurements, each over
-/// at least a round trip.
+/// The delivery rate of a link: the highest of the last ten measurements, each over at least a
+/// round trip.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DeliveryRate {
     span_start: Option<Instant>,
@@ -41,13 +41,13 @@ impl DeliveryRate {
         self.span_bytes = 0;
     }
 
-    /// The link went: the time until the next ACK measures nothing.
+    /// Link down: the time until the next ACK is not measured.
     pub(crate) fn interrupt(&mut self) {
         self.span_start = None;
         self.span_bytes = 0;
     }
 
-    /// What another station measured stands as one measurement, if there is none here.
+    /// Another station's measurement counts as one measurement, if there is none here.
     pub(crate) fn seed(&mut self, bytes_per_s: u64) {
         if self.bytes_per_s().is_none() {
             self.bytes_per_s[self.next] = bytes_per_s;

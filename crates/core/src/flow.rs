@@ -18,12 +18,14 @@ mod adoption;
 mod credible;
 mod handoff;
 mod handshake;
+mod idle;
 mod mute;
 mod resets;
 mod sending;
 mod tracking;
 mod transmissions;
 pub(crate) use credible::WINDOW_MAX;
+pub(crate) use idle::IdleFlow;
 pub(crate) use mute::Mute;
 use sending::{BeforeOutage, Resending};
 pub(crate) use tracking::{AckOutcome, DataOutcome};
@@ -93,12 +95,12 @@ pub(crate) struct MhState {
     pub timestamps: Option<Timestamps>,
     pub fin: Option<SeqNum>,
     window_largest: u16,
-    /// When the last segment came that fits.
-    heard: Instant,
+    /// When the last segment that fits arrived.
+    received_at: Instant,
 }
 
 /// What a scheme keeps of a flow besides the cache of what goes to the MH.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct KeptElsewhere {
     pub bytes: usize,
     pub entries: usize,
@@ -113,18 +115,18 @@ pub(crate) struct Flow<P: Payload> {
     pub fh: FhState,
     pub mh: MhState,
     handshake: handshake::Handshake,
-    /// Until both directions agree: what is to be compared with the MH's segments.
+    /// Until both directions agree: the numbers to compare the MH's segments with.
     adoption: Option<Box<adoption::Adoption>>,
-    /// What the MH said last that does not fit.
+    /// The MH's last segment that does not fit.
     unseen: Option<Box<credible::Unseen>>,
     pub cache: SegmentCache<P>,
     pub sacked: Scoreboard,
     /// What comes next to the MH: kept bytes from here on are a backlog.
     pub sent_nxt: SeqNum,
-    /// Until the MH has acknowledged this, what is kept is ours to repeat.
+    /// Until the MH has acknowledged this, the gateway retransmits what is cached.
     pub recover: Option<SeqNum>,
-    /// How far it had been sent when the link went, and where the MH's ACKs stood at
-    /// what time since: tells a link that kept what was on it.
+    /// What had been sent at link down, and the MH's ACKs since: shows a link that has queued what was
+    /// on it.
     before_outage: Option<Box<BeforeOutage>>,
     resending: Resending,
     /// When to repeat if nothing new is acknowledged; how often it was in vain.
@@ -133,9 +135,9 @@ pub(crate) struct Flow<P: Payload> {
     dup_acks: u32,
     /// The newest timestamp that was sent to the MH.
     tsval_sent: Option<u32>,
-    /// When a segment of the FH passed that told it.
+    /// When a segment of the FH with that timestamp passed.
     tsval_noted: Instant,
-    /// A segment sent once whose ACK gives the round trip.
+    /// A segment that was sent once; its ACK gives the round trip.
     timed: Option<(SeqNum, Instant)>,
     /// What was counted for this flow when it was counted last.
     counted_in_flight: u32,
@@ -144,11 +146,11 @@ pub(crate) struct Flow<P: Payload> {
     /// It stands among its MH's [`waiting`](crate::mobile::Mobile::waiting).
     pub waits: bool,
     /// Its index among its MH's [`flows`](crate::mobile::Mobile::flows).
-    pub index_at_mobile: usize,
+    pub index_at_mobile: u32,
     /// Whether its silence counts as the MH's.
     pub mute: Mute,
     /// What comes is kept and not sent before more has come (`crate::handoff`).
-    pub held: bool,
+    pub waits_for_handoff: bool,
     /// Bytes up to here are acknowledged to the FH, and the MH has not acknowledged them.
     pub owed: Option<SeqNum>,
     /// Since when bytes are owed and the MH acknowledges nothing, as the sweep found it.
@@ -170,7 +172,7 @@ pub(crate) struct Flow<P: Payload> {
     pub downlink_header: Option<P::Header>,
     pub path_mtu: Option<u32>,
     /// Both ends are to get a RST for whatever they send.
-    refused: bool,
+    answers_with_rst: bool,
     /// How the numbers of its halves differ, if the gateway has set it up.
     pub renumber: Option<Renumber>,
     pub seen: Instant,
@@ -206,7 +208,7 @@ impl<P: Payload> Flow<P> {
             waits: false,
             index_at_mobile: 0,
             mute: Mute::No,
-            held: false,
+            waits_for_handoff: false,
             owed: None,
             owed_since: None,
             in_persist: false,
@@ -218,7 +220,7 @@ impl<P: Payload> Flow<P> {
             uplink_header: None,
             downlink_header: None,
             path_mtu: None,
-            refused: false,
+            answers_with_rst: false,
             renumber: None,
             seen: now,
         }
@@ -265,13 +267,13 @@ impl<P: Payload> Flow<P> {
         core::mem::replace(&mut self.counted_confirmed, is_confirmed)
     }
 
-    /// Its bytes in flight that were counted when this was asked last, and those of now.
+    /// The bytes in flight that the last call counted, and those of now.
     pub(crate) fn count_in_flight(&mut self) -> (u32, u32) {
         let now = self.in_flight_at_mobile();
         (core::mem::replace(&mut self.counted_in_flight, now), now)
     }
 
-    /// The bytes of it that were counted when this was asked last, and those that are kept now.
+    /// The cached bytes that the last call counted, and those of now.
     pub(crate) fn count_kept_bytes(&mut self) -> (usize, usize) {
         let kept = self.kept_bytes();
         (core::mem::replace(&mut self.counted_kept_bytes, kept), kept)
@@ -291,7 +293,7 @@ impl<P: Payload> Flow<P> {
         self.cache.end().is_some_and(|end| end.after(self.sent_nxt))
     }
 
-    /// What is kept of the flow is sent again by the gateway if it is lost.
+    /// True while the gateway retransmits cached bytes that are lost.
     pub(crate) const fn repairs_itself(&self) -> bool {
         !self.has_own_sender && (self.recover.is_some() || self.owed.is_some())
     }
@@ -363,8 +365,8 @@ impl<P: Payload> Flow<P> {
         }))
     }
 
-    /// An old SEG.SEQ makes the MH say where it stands (RFC 9293, 3.10.7.4), as nothing
-    /// does that lies ahead of the bytes it was never sent.
+    /// A segment with an old SEG.SEQ makes the MH answer with its state (RFC 9293, 3.10.7.4). A segment
+    /// beyond the bytes that it was sent would not.
     pub(crate) fn made_question(&self, segment: &Segment, owed: SeqNum) -> Option<Action<P>> {
         Some(Action::Send(Made {
             direction: Direction::Downlink,
@@ -452,7 +454,20 @@ impl<P: Payload> Flow<P> {
     /// Nothing more is done for the flow.
     pub(crate) fn close(&mut self) {
         self.stage = Stage::Closed;
+        self.handshake.forget_syns();
         self.forget_kept();
+    }
+
+    /// Whoever sends something is left alone, and a new connection may begin: of a closed flow no
+    /// more has to be known.
+    pub(crate) fn is_settled(&self) -> bool {
+        let is_counted =
+            !self.counted_confirmed && (self.counted_in_flight, self.counted_kept_bytes) == (0, 0);
+        self.stage == Stage::Closed
+            && is_counted
+            && !(self.waits || self.answers_with_rst)
+            && self.renumber.is_none()
+            && !self.handshake.has_syns()
     }
 
     /// Nothing is kept, owed or repeated any more.

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The gateway's engine: all flows, all mobiles, their deadlines.
 
-use core::net::IpAddr;
-
 use holdfast_wire::{Flags, Instant, Segment};
 
 use crate::budget::CacheBudget;
 use crate::counters::Counters;
 use crate::flow::Stage;
-use crate::mobile::{Link, LinkSource, Mobile};
-use crate::schemes::{self, Shared};
+use crate::link_state::LinkSource;
+use crate::mobile::{Link, Mobile};
+use crate::schemes::{self, AnyScheme, Shared};
 use crate::settings::Settings;
 use crate::table::{FlowId, MobileId, Slot, Table};
 use crate::timers::Timers;
@@ -17,10 +16,11 @@ use crate::{Actions, Direction, FlowKey, FlowRecord, Payload, Verdict};
 
 mod abilities;
 mod admission;
-mod cell;
+mod cells;
 mod connection;
 mod deadlines;
 mod downlink;
+mod flows;
 mod halves;
 mod handoff;
 mod link_events;
@@ -31,16 +31,18 @@ mod turn;
 mod uplink;
 mod view;
 
+use cells::{Cells, Tables};
 pub(crate) use connection::Connection;
 use deadlines::SWEEP_INTERVAL;
+use flows::Flows;
 pub use view::{FlowView, MobileView, Stats};
 
 /// The mechanisms for all flows that pass a gateway.
 pub struct Gateway<P: Payload> {
     settings: Settings,
-    flows: Table<FlowKey, FlowId, Connection<P>>,
-    mobiles: Table<IpAddr, MobileId, Mobile>,
-    predecessor: Table<FlowKey, Slot, FlowRecord>,
+    flows: Flows<P>,
+    mobiles: Table<MobileId, Mobile>,
+    predecessor: Table<Slot, FlowRecord>,
     /// When flows of the predecessor that were not met are taken for gone.
     predecessor_until: Option<Instant>,
     timers: Timers,
@@ -56,9 +58,7 @@ pub struct Gateway<P: Payload> {
     confirmed: usize,
     newest: Option<FlowId>,
     sweep_at: Option<Instant>,
-    /// The cells, and when they are to be shared anew.
-    cells: Vec<cell::Cell>,
-    cell_at: Option<Instant>,
+    cells: Cells,
     shared: Shared,
 }
 
@@ -66,12 +66,12 @@ impl<P: Payload> Gateway<P> {
     /// An engine without flows.
     pub fn new(settings: Settings) -> Self {
         Self {
-            flows: Table::new(settings.flows_max, settings.hash_seed),
+            flows: Flows::new(settings.flows_max, settings.hash_seed),
             mobiles: Table::new(settings.flows_max, settings.hash_seed),
             predecessor: Table::new(settings.flows_max, settings.hash_seed),
             predecessor_until: None,
             timers: Timers::default(),
-            counters: Counters::default(),
+            counters: AnyScheme::<P>::counters(),
             budget: CacheBudget::new(settings.cache_bytes_max),
             carrier_down: false,
             draining: false,
@@ -81,16 +81,15 @@ impl<P: Payload> Gateway<P> {
             confirmed: 0,
             newest: None,
             sweep_at: None,
-            cells: cell::Cell::all(&settings),
-            cell_at: None,
+            cells: Cells::new(&settings),
             shared: Shared::new(&settings),
             settings,
         }
     }
 
-    /// Takes over what a predecessor left of a flow; used when the flow is met.
+    /// Takes over what a predecessor left of a flow; used when the flow is adopted.
     pub fn import(&mut self, record: &FlowRecord, now: Instant) {
-        self.predecessor.insert(record.key, *record);
+        self.predecessor.insert(*record);
         self.has_halves |= record.renumber.is_some();
         self.predecessor_until = Some(now + self.settings.flow_idle_max);
         self.sweep_at.get_or_insert(now + SWEEP_INTERVAL);
@@ -128,15 +127,32 @@ impl<P: Payload> Gateway<P> {
             self.counters.table_full += 1;
             return Verdict::Forward;
         };
+        self.judge_flow(flow_id, direction, segment, payload, now, actions)
+    }
+
+    /// A segment of a flow that is known.
+    fn judge_flow(
+        &mut self,
+        flow_id: FlowId,
+        direction: Direction,
+        segment: &Segment,
+        payload: &P,
+        now: Instant,
+        actions: &mut Actions<P>,
+    ) -> Verdict {
         let Some(connection) = self.flows.at_mut(flow_id) else {
-            return Verdict::Forward;
+            if !self.make_live(flow_id, segment) {
+                // Whoever goes on sending does not keep a closed flow in the table.
+                return Verdict::Forward;
+            }
+            return self.judge_flow(flow_id, direction, segment, payload, now, actions);
         };
         let flow = &mut connection.flow;
         let seen = core::mem::replace(&mut flow.seen, now);
         let implausible = self.counters.implausible;
         if flow.stage == Stage::Closed && !segment.flags.has(Flags::SYN) {
-            if !flow.is_refused() {
-                // Whoever goes on sending does not keep a closed flow in the table.
+            if !flow.answers_with_rst() {
+                // An end that goes on sending does not keep a closed flow in the table.
                 flow.seen = seen;
             }
             return flow.on_closed_segment(direction, segment, actions);
@@ -173,6 +189,26 @@ impl<P: Payload> Gateway<P> {
         verdict
     }
 
+    /// A flow that was idle is served again; so is a closed one that a SYN may begin anew. False:
+    /// it is closed.
+    #[cold]
+    fn make_live(&mut self, flow_id: FlowId, segment: &Segment) -> bool {
+        if segment.flags.has(Flags::SYN) {
+            let scheme = self.settings.scheme;
+            self.flows.revive(flow_id, &self.mobiles, scheme);
+        }
+        self.wake(flow_id).is_some()
+    }
+
+    /// A flow in full. One that was idle follows what its MH has reported meanwhile.
+    fn wake(&mut self, flow_id: FlowId) -> Option<&mut Connection<P>> {
+        if self.flows.at(flow_id).is_none() {
+            self.flows.wake(flow_id)?;
+            self.follow_abilities(flow_id);
+        }
+        self.flows.at_mut(flow_id)
+    }
+
     /// An implausible segment does not refresh the idle timer of an open flow.
     fn restore_seen(&mut self, flow_id: FlowId, seen: Instant) {
         let row = self.flows.at_mut(flow_id);
@@ -199,7 +235,6 @@ impl<P: Payload> Gateway<P> {
         }
         let mobile_id = flow.mobile;
         self.end_flow(flow_id, actions);
-        self.count_in_flight(flow_id);
         let mobile = self.mobiles.at_mut(mobile_id);
         let returned = from_mh && mobile.is_some_and(|mobile| mobile.on_segment(now));
         if returned && !self.carrier_down {
@@ -213,7 +248,6 @@ impl<P: Payload> Gateway<P> {
         let done = |row: &Connection<P>| row.flow.stage == Stage::Open && row.is_done();
         if self.flows.at(flow_id).is_some_and(done) {
             self.end_flow(flow_id, actions);
-            self.count_in_flight(flow_id);
         }
     }
 
@@ -222,14 +256,19 @@ impl<P: Payload> Gateway<P> {
         let Some(Connection { flow, .. }) = self.flows.at_mut(flow_id) else {
             return;
         };
+        let mut moves = false;
         if let Some(mobile) = self.mobiles.at_mut(flow.mobile) {
             mobile.count(flow, &mut self.budget);
             flow.join(flow_id, &mut mobile.waiting);
+            let is_among_open = (flow.index_at_mobile as usize) < mobile.open;
+            moves = is_among_open != (flow.stage == Stage::Open);
         }
         let was_confirmed = flow.count_confirmed();
         self.confirmed =
             self.confirmed + usize::from(flow.is_confirmed()) - usize::from(was_confirmed);
-        self.sort_among_flows_of_mobile(flow_id);
+        if moves {
+            self.sort_among_flows_of_mobile(flow_id);
+        }
     }
 
     /// The bytes kept of the flow may have changed.
@@ -239,6 +278,13 @@ impl<P: Payload> Gateway<P> {
         {
             mobile.count_kept_bytes(flow, &mut self.budget);
         }
+    }
+
+    /// The mobile of the flow takes part in its cell.
+    fn note_in_cell(&mut self, flow_id: FlowId, now: Instant) {
+        let (flows, mobiles) = (&mut self.flows, &mut self.mobiles);
+        self.cells
+            .on_segment(flow_id, Tables { flows, mobiles }, now);
     }
 
     fn after_input(
@@ -256,11 +302,11 @@ impl<P: Payload> Gateway<P> {
             self.send_on(mobile, now, actions);
         }
         self.close_if_done(flow_id, actions);
-        self.watch_cell(flow_id, now);
+        self.note_in_cell(flow_id, now);
         self.schedule_flow(flow_id, now);
         self.schedule_mobile(mobile);
     }
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

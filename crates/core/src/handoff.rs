@@ -9,25 +9,25 @@
 //!             prepare                       mobile registers here
 //!     IDLE -------------> BUFFERING ---------------------------> SYNCHRONISING
 //!      ^ <-------------------+  ^                                     |
-//!      |     time is over       | another BS takes over     state or  | time is over
+//!      |       timeout          | another BS takes over     state or  | timeout
 //!      |                        +------------------ FORWARDING <------+
 //!      +---- mobile registers here, and no owner is known ------------^
 //! ```
 //!
-//! Layers, each of use without those above it:
+//! The layers; each can be used without those after it:
 //!
-//! - [`FlowState`]: what one engine knows of a flow, in at most [`FLOW_STATE_BYTES_MAX`]
-//!   bytes; [`Gateway::export`](crate::Gateway::export) and
-//!   [`Gateway::adopt`](crate::Gateway::adopt).
-//! - [`Sending`] and [`Receiving`]: records of any kind from one station to another, each
-//!   datagram acknowledged; lost, doubled and reordered ones harmless.
-//! - [`Handoff`]: who has the mobile, who buffers, what is to be done. Values in, values
-//!   out: [`Message`]s and [`HandoffAction`]s. A simulation may carry the values as they are.
+//! - [`FlowState`]: an engine's state of a flow, in at most [`FLOW_STATE_BYTES_MAX`] bytes;
+//!   [`Gateway::export`](crate::Gateway::export) and [`Gateway::adopt`](crate::Gateway::adopt).
+//! - [`Sending`] and [`Receiving`]: records of any kind from one station to another. Each datagram is
+//!   acknowledged; lost, duplicated and reordered ones do no harm.
+//! - [`Handoff`]: which station has the mobile, which ones buffer, and what they must do. Its input
+//!   and output are values: [`Message`]s and [`HandoffAction`]s. A simulation passes them unchanged.
 //! - [`Channel`]: messages as sealed datagrams between [`Peers`].
 //!
-//! Ownership has the link epoch that the mobile's registration has raised; the highest
-//! epoch wins, and of equal ones the higher [`StationId`]. A mobile without an owner gets plain
-//! forwarding; two for a moment send some segments twice.
+//! The owner of a mobile is the station with the highest link epoch, which the mobile's registration
+//! has raised; of equal epochs, the one with the higher [`StationId`]. Packets of a mobile without an
+//! owner are forwarded as without handoff. If two stations are owners for a moment, some segments are
+//! sent twice.
 
 use core::net::IpAddr;
 
@@ -37,7 +37,6 @@ use crate::FlowKey;
 use crate::signal::KeyId;
 
 mod buffer;
-mod bytes;
 mod channel;
 mod machine;
 mod message;
@@ -53,23 +52,24 @@ pub use holdfast_settings::handoff::{HANDOFF_PORT as PORT_DEFAULT, HandoffSettin
 
 pub use channel::{Channel, ChannelCounters, Incarnation, Incoming, NONCE_BYTES, Refused};
 pub use machine::{Handoff, HandoffCounters, HandoffView};
-pub use message::{CopyKind, Message, MessageError, Outcome};
+pub use message::{
+    Body, Claim, CopyKind, FlowRange, Message, MessageError, Outcome, StatePart, Status,
+};
 pub use peers::{PeerId, Peers};
 pub use state::{FLOW_STATE_BYTES_MAX, FlowState};
 pub use transfer::{DATAGRAM_RECORDS_BYTES_MAX, Receiving, Sending};
 
-/// What a station is to a mobile.
+/// A station's role for a mobile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Role {
-    /// Nothing: packets for it that come by the wired route pass as without handoff.
+    /// None: packets from the wired route pass as without handoff.
     #[default]
     Idle,
-    /// In its group: keeps what comes for it, and sends it nothing.
+    /// The station has joined the mobile's group: it buffers packets and delivers none.
     Buffering,
-    /// The mobile has come here, and what the station before knows of its flows is awaited:
-    /// what comes is kept.
+    /// The mobile has come here, and the state of its flows is awaited: packets are buffered.
     Synchronising,
-    /// The mobile is here: what comes is delivered.
+    /// The mobile is here: packets are delivered.
     Forwarding,
 }
 
@@ -85,100 +85,99 @@ impl Role {
     }
 }
 
-/// A packet for an MH that can be kept and delivered later.
+/// A packet for an MH that can be buffered and delivered later.
 pub trait Copied: Clone {
     /// Its headers.
     fn segment(&self) -> &Segment;
 
-    /// Bytes of memory that it takes.
+    /// Its memory in bytes.
     fn bytes(&self) -> usize;
 }
 
-/// What is to be done with a packet for an MH that came by the wired route.
+/// What the caller does with a packet for an MH from the wired route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
     /// Send a copy to this mobile's group, by its number.
     pub copy: Option<(KeyId, u16)>,
-    /// And here?
+    /// What to do with the packet here.
     pub disposition: Disposition,
 }
 
-/// What becomes of a packet at this station.
+/// What happens to a packet at this station.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disposition {
-    /// To the engine, as without handoff.
+    /// Give it to the engine, as without handoff.
     Deliver,
-    /// To [`Handoff::keep`] if it [has room](Handoff::has_room), and no further now; else to
-    /// the engine.
+    /// Give it to [`Handoff::keep`] if it [has room](Handoff::has_room), otherwise to the engine.
     Keep(KeyId),
-    /// Nowhere: the mobile is at another station, which gets the copy.
+    /// Drop it: the mobile is at another station, which gets the copy.
     Elsewhere,
 }
 
-/// Something to be done, in order.
+/// What the caller does, in order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum HandoffAction<C> {
     /// Send a message to a neighbour.
     Send {
-        /// Whom.
+        /// The neighbour.
         to: PeerId,
-        /// What.
+        /// The message.
         message: Message,
     },
-    /// Send a kept packet to a neighbour that lacks it: as a [`CopyKind::Wanted`].
+    /// Send a buffered packet to a neighbour that has requested it, as a [`CopyKind::Wanted`].
     SendCopy {
-        /// Whom.
+        /// The neighbour.
         to: PeerId,
-        /// Whose packet.
+        /// The mobile.
         mobile: KeyId,
         /// The packet.
         copy: C,
     },
     /// Join the multicast group with this number.
     Join(u16),
-    /// Leave it.
+    /// Leave that group.
     Leave(u16),
-    /// Hand the engine's knowledge of these addresses' flows to
-    /// [`Handoff::send_state`]; the engine goes on until [`Stop`](Self::Stop).
+    /// Give the engine's state of these addresses' flows to [`Handoff::send_state`]. The engine works on
+    /// until [`Stop`](Self::Stop).
     Export {
-        /// Whose.
+        /// The mobile.
         mobile: KeyId,
         /// Its addresses.
         addresses: Vec<IpAddr>,
-        /// For whom.
+        /// The neighbour that gets it.
         to: PeerId,
     },
-    /// The mobile is at another station: the engine lets go of it
-    /// ([`Gateway::release`](crate::Gateway::release)); what it had cached goes to
+    /// The mobile is at another station: the engine releases it
+    /// ([`Gateway::release`](crate::Gateway::release)), and its cached packets go to
     /// [`Handoff::keep`].
     Stop {
-        /// Whose.
+        /// The mobile.
         mobile: KeyId,
         /// Its addresses.
         addresses: Vec<IpAddr>,
     },
-    /// The engine takes this over ([`Gateway::adopt`](crate::Gateway::adopt)).
+    /// The engine adopts this state ([`Gateway::adopt`](crate::Gateway::adopt)).
     Adopt(FlowState),
-    /// The engine keeps what comes for these flows until [`Go`](Self::Go)
+    /// The engine queues the segments of these flows until [`Go`](Self::Go)
     /// ([`Gateway::hold`](crate::Gateway::hold)).
     Hold(Vec<FlowKey>),
-    /// A packet for the mobile: by the kernel's routing to the engine, as if the wired route
-    /// had brought it.
+    /// Deliver a packet to the mobile: through the kernel's routing to the engine, as if it came from the
+    /// wired route.
     Deliver(C),
-    /// All is here that is to come of these flows: they go on
+    /// Everything of these flows has arrived: the engine sends what it has queued
     /// ([`Gateway::go`](crate::Gateway::go)).
     Go(Vec<FlowKey>),
-    /// The mobile is here now: the wired route may be moved.
+    /// The mobile is here now: move the wired route.
     TookOver {
-        /// Whose.
+        /// The mobile.
         mobile: KeyId,
         /// Its addresses.
         addresses: Vec<IpAddr>,
     },
-    /// Another station has the mobile with this link epoch: a message of the mobile here must
-    /// have a higher one.
+    /// Another station has the mobile with this link epoch: only a message of the mobile with a higher one
+    /// counts here.
     EpochElsewhere {
-        /// Whose.
+        /// The mobile.
         mobile: KeyId,
         /// The epoch.
         epoch: u64,

@@ -27,7 +27,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use holdfast_wire::Instant;
 
-use crate::mobile::{LinkEvent, LinkSource};
+use crate::link_state::{LinkEvent, LinkSource};
 
 mod counters;
 mod flow;
@@ -273,7 +273,7 @@ impl<F> Keeper<F> {
         edge: &mut impl Edge<F>,
     ) {
         match event {
-            LinkEvent::GoingDownSoon => {}
+            LinkEvent::GoingDownSoon(_) => {}
             LinkEvent::Down => {
                 let peer = self
                     .peers
@@ -399,8 +399,8 @@ impl<F> Keeper<F> {
                     edge.ignore_silence(id);
                 }
                 Phase::Silent | Phase::Down => {
-                    if let Some(kept) = peer.next_to_ask(&self.settings, now) {
-                        self.counters.asked += 1;
+                    if let Some(kept) = peer.next_probe(&self.settings, now) {
+                        self.counters.probes += 1;
                         edge.send(&kept.frame);
                     }
                     self.schedule(id, now);

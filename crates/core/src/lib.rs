@@ -8,23 +8,24 @@
 //! # Contract
 //!
 //! - `handle_*` takes an input and the time `now`, which never goes back.
-//! - [`Gateway::poll_timeout`] says when to call [`Gateway::handle_timeout`] at the
+//! - [`Gateway::poll_timeout`] returns when to call [`Gateway::handle_timeout`] at the
 //!   latest, unless an input comes first; ask again after each input.
 //! - A segment with [`Verdict::Forward`] is sent on before the actions are done.
 //!
 //! An MH that does something for its own flows has a [`mobile_host::MobileHost`].
 //!
-//! # A segment's way
+//! # The path of a segment
 //!
 //! [`Gateway::handle_segment`] finds its flow in the [table](FlowKey), the flow follows
 //! both ends' sequence numbers (`flow`, `flow::tracking`) and keeps the bytes
-//! (`cache`); the mobile knows whether its link carries (`mobile`), and sends on what
+//! (`cache`); the mobile knows whether its link is up (`mobile`), and sends on what
 //! was kept at the link's pace (`gateway::recovery`); the scheme decides what the FH
-//! hears meanwhile (`schemes`).
+//! receives meanwhile (`schemes`).
 
 mod action;
 mod bandwidth;
 mod budget;
+mod bytes;
 mod cache;
 pub mod compression;
 mod counters;
@@ -35,7 +36,7 @@ pub mod handoff;
 pub mod keep;
 mod key;
 pub mod lccwe;
-pub mod link_prediction;
+mod link_state;
 mod mobile;
 pub mod mobile_host;
 mod record;
@@ -43,6 +44,7 @@ mod renumber;
 mod rtt;
 mod sack;
 mod schemes;
+mod sealed;
 mod settings;
 mod side;
 pub mod signal;
@@ -53,13 +55,13 @@ mod timers;
 #[cfg(test)]
 mod testing;
 
-pub use action::{Action, Actions, Made, Payload, Resend, Verdict};
+pub use action::{Action, Actions, Made, Payload, Resend, Template, Verdict};
 pub use bandwidth::{BandwidthSettings, CellSettings};
 pub use counters::Counters;
 pub use flow::Stage;
 pub use gateway::{FlowView, Gateway, MobileView, Stats};
 pub use key::FlowKey;
-pub use mobile::{LinkEvent, LinkSource, LinkState};
+pub use link_state::{LinkEvent, LinkSource, LinkState};
 pub use record::{FLOW_RECORD_LEN, FlowRecord};
 pub use renumber::{Renumber, Rescale};
 pub use schemes::mtcp::{

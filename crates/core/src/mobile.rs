@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One MH as the gateway knows it: whether its link carries, how fast, and how much
-//! is on its way.
+//! One MH as the gateway knows it: the state of its link, its rate, and how much
+//! is in flight.
 //!
 //! ```text
 //!            no answer for an RTO                     any segment of the MH
@@ -12,8 +12,8 @@
 //!                                       up, or a segment of the MH
 //! ```
 //!
-//! While RECOVERING, kept segments go out at the link's pace: no faster than the link
-//! delivered before the outage, and no more on the way than it took then.
+//! While RECOVERING, cached segments go out at the link's pace: no faster than the link
+//! delivered before the outage, and no more in flight than it took then.
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -22,51 +22,15 @@ use std::collections::VecDeque;
 use holdfast_wire::Instant;
 
 use crate::Payload;
-use crate::bandwidth::WAIT_MAX;
+use crate::bandwidth::{CellMember, WAIT_MAX};
 use crate::budget::CacheBudget;
 use crate::delivery::DeliveryRate;
 use crate::flow::Flow;
+use crate::link_state::LinkSource;
 use crate::rtt::RttEstimator;
 use crate::settings::Settings;
 use crate::table::FlowId;
 use crate::timers::Scheduled;
-
-/// What somebody says of a link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LinkEvent {
-    /// It carries.
-    Up,
-    /// It does not.
-    Down,
-    /// It will not for long.
-    GoingDownSoon,
-}
-
-/// Who says so.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LinkSource {
-    /// The mobile, by a sealed message.
-    Signal,
-    /// The gateway's own interface.
-    Carrier,
-    /// The operator.
-    Command,
-    /// Nobody: data in flight is not answered.
-    Silence,
-}
-
-/// What is believed of a link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LinkState {
-    /// Nothing was heard of the mobile yet.
-    Unknown,
-    /// It carries.
-    Up,
-    /// It carries, and somebody said that it will not for long.
-    GoingDownSoon,
-    /// It does not carry.
-    Down,
-}
 
 /// Where an MH stands in the diagram above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,10 +43,9 @@ pub(crate) enum Link {
 
 /// See [`Mobile::cache_room`].
 const CACHE_SHARE: usize = 4;
-/// A piece of the cache may be so long that it takes the link this time.
+/// A piece of the cache takes the link this time at most.
 const QUANTUM: Duration = Duration::from_millis(2);
-/// Bytes sent at once after an outage on a link of which nothing was measured: ten
-/// segments (RFC 6928).
+/// Bytes sent at once after an outage on a link without a measurement: ten segments (RFC 6928).
 const WINDOW_INITIAL: u32 = 10 * 1460;
 /// The pace in 1/16 of the delivery rate: a little more, or a link that has become
 /// faster is never found out.
@@ -91,9 +54,9 @@ const PACE_GAIN_16: u64 = 17;
 const SRTT_INITIAL: Duration = Duration::from_millis(100);
 /// A warning of an outage that has not come by then was a false one.
 const WARNING_MAX: Duration = Duration::from_secs(1);
-/// A probe has gone unanswered so often before silence passes for a disconnection.
+/// Probes without an answer before silence counts as a disconnection.
 const PROBES_UNTIL_DISCONNECTED: u32 = 2;
-/// So many probes go out at the first interval; then it grows.
+/// This many probes go out at the first interval; then it grows.
 const PROBES_AT_FIRST_INTERVAL: u32 = 256;
 
 /// What is on its way to an MH.
@@ -124,13 +87,13 @@ pub(crate) struct Mobile {
     /// Its flows; first the `open` ones.
     pub flows: Vec<FlowId>,
     pub open: usize,
-    /// Whose turn it is to be asked.
+    /// Whose turn it is to be probed.
     pub cursor: usize,
     /// Flows with something to be sent from the cache, in turn; each once. Some of them may have nothing any more, or be forgotten.
     pub waiting: VecDeque<FlowId>,
     pub link: Link,
-    /// Who brought it where it stands.
-    pub source: Option<LinkSource>,
+    /// What reported the state.
+    pub source: LinkSource,
     pub since: Instant,
     /// Its outages are detected.
     pub detects_outages: bool,
@@ -139,7 +102,7 @@ pub(crate) struct Mobile {
     pub going_down_soon: bool,
     /// A warning counts until then, if no outage follows.
     pub warned_until: Option<Instant>,
-    /// Schemes have been told that the MH is gone.
+    /// Schemes have been notified that the MH is unreachable.
     pub disconnected: bool,
     pub outages: u64,
     pub rtt: RttEstimator,
@@ -157,17 +120,8 @@ pub(crate) struct Mobile {
     /// Recovery: the most to have in flight, and when the next piece may go.
     window: u64,
     pub pace_at: Instant,
-    /// Its cell, by the place in the settings, how often its share counts there, and whether
-    /// it takes part now.
-    pub cell: Option<usize>,
-    pub weight: u32,
-    pub takes_part: bool,
-    /// Its share of the cell, bytes a second, and how many of its connections have one of that.
-    pub share: Option<u64>,
-    pub sharing_flows: u32,
-    /// Bytes that went to it as they came, and that it acknowledged, since the cell was shared.
-    pub passed: u64,
-    pub acked: u64,
+    /// Its part in its cell.
+    pub cell: CellMember,
 }
 
 impl Mobile {
@@ -180,7 +134,7 @@ impl Mobile {
             cursor: 0,
             waiting: VecDeque::new(),
             link: Link::Up,
-            source: None,
+            source: LinkSource::None,
             since: now,
             detects_outages: true,
             down_since: None,
@@ -198,13 +152,7 @@ impl Mobile {
             probe_at: None,
             window: 0,
             pace_at: now,
-            cell: None,
-            weight: 1,
-            takes_part: false,
-            share: None,
-            sharing_flows: 0,
-            passed: 0,
-            acked: 0,
+            cell: CellMember::default(),
         }
     }
 
@@ -232,13 +180,13 @@ impl Mobile {
         matches!(self.link, Link::Silent | Link::Down)
     }
 
-    fn enter(&mut self, link: Link, source: Option<LinkSource>, now: Instant) {
+    fn enter(&mut self, link: Link, source: LinkSource, now: Instant) {
         self.link = link;
         self.source = source;
         self.since = now;
     }
 
-    /// The link will be gone soon, somebody says.
+    /// A report: the link is going down soon.
     pub(crate) fn warn(&mut self, now: Instant) {
         self.going_down_soon = true;
         self.warned_until = Some(now + WARNING_MAX);
@@ -253,13 +201,13 @@ impl Mobile {
         over && !self.disconnected
     }
 
-    /// The link is gone, somebody says.
+    /// A report: the link is down.
     pub(crate) fn go_down(&mut self, source: LinkSource, settings: &Settings, now: Instant) {
         if !self.is_away() {
             self.outages += 1;
             self.down_since = Some(now);
         }
-        self.enter(Link::Down, Some(source), now);
+        self.enter(Link::Down, source, now);
         self.delivery.interrupt();
         self.probes = 0;
         // Without a carrier a probe goes nowhere, and its return will be seen.
@@ -275,17 +223,16 @@ impl Mobile {
             return false;
         }
         self.outages += 1;
-        // The first segment without an answer met the outage.
+        // The first segment without an answer was sent in the outage.
         self.down_since = self.unanswered_since.or(Some(now));
-        self.enter(Link::Silent, Some(LinkSource::Silence), now);
+        self.enter(Link::Silent, LinkSource::Silence, now);
         self.delivery.interrupt();
         self.probes = 0;
         self.probe_at = Some(now);
         true
     }
 
-    /// What is in flight is only what somebody can still answer: a connection that was reset
-    /// has nothing.
+    /// Only what an MH can still answer is in flight: a connection that was reset has nothing.
     fn silent_at(&self, settings: &Settings) -> Option<Instant> {
         if !self.detects_outages || self.in_flight.bytes == 0 {
             return None;
@@ -315,7 +262,7 @@ impl Mobile {
             || (self.link == Link::Silent && self.probes > PROBES_UNTIL_DISCONNECTED)
     }
 
-    /// A segment of the MH came. True if that tells that the link is back.
+    /// A segment of the MH came. True if that shows that the link is up again.
     pub(crate) fn on_segment(&mut self, now: Instant) -> bool {
         self.unanswered_since = (self.in_flight.bytes > 0).then_some(now);
         match self.link {
@@ -360,9 +307,9 @@ impl Mobile {
         self.unanswered_since.get_or_insert(now);
     }
 
-    /// The link is back: what is kept is to be sent.
-    pub(crate) fn begin_recovery(&mut self, source: LinkSource, now: Instant) {
-        self.enter(Link::Recovering, Some(source), now);
+    /// The link is up again: the cache is to be sent.
+    pub(crate) fn enter_recovery(&mut self, source: LinkSource, now: Instant) {
+        self.enter(Link::Recovering, source, now);
         self.going_down_soon = false;
         self.unanswered_since = None;
         self.probe_at = None;
@@ -396,7 +343,7 @@ impl Mobile {
     }
 
     fn pace_bytes_per_s(&self) -> u64 {
-        if let Some(share) = self.share {
+        if let Some(share) = self.cell.share {
             return share;
         }
         let measured = self

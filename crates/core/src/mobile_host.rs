@@ -53,7 +53,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use holdfast_wire::Instant;
 
-use crate::FlowKey;
+use crate::{FlowKey, LinkEvent};
 
 mod action;
 mod answers;
@@ -65,7 +65,7 @@ mod wake_up;
 mod warning;
 pub mod withheld;
 
-pub use action::{HostAction, HostLinkEvent, MadeAck, WakeUp};
+pub use action::{HostAction, MadeAck, WakeUp};
 use answers::{Repeated, Unanswered};
 pub use flow::HostFlow;
 use flow::served;
@@ -233,10 +233,32 @@ impl MobileHost {
         matches!(self.phase, Phase::Down { .. })
     }
 
-    /// Something became of the link. `flows` are all.
+    /// The flows that [`handle_link`](Self::handle_link) has to know for this event.
+    pub fn flows_needed_for(&self, event: LinkEvent, now: Instant) -> FlowsNeeded {
+        use MobileScheme::{FastRetransmit, Freeze, Mtcp};
+        let needs_none = match event {
+            LinkEvent::GoingDownSoon(_) => self.settings.scheme != Freeze,
+            LinkEvent::Down => matches!(self.settings.scheme, FastRetransmit | Mtcp),
+            LinkEvent::Up => self.is_same_up(now),
+        };
+        if needs_none {
+            FlowsNeeded::Some(BTreeSet::new())
+        } else {
+            FlowsNeeded::All
+        }
+    }
+
+    /// Another source has reported this link up already.
+    fn is_same_up(&self, now: Instant) -> bool {
+        let is_same = |last| now.saturating_since(last) < SAME_UP;
+        self.phase == Phase::Up && self.last_up.is_some_and(is_same)
+    }
+
+    /// A report about the link. `flows` are those that
+    /// [`flows_needed_for`](Self::flows_needed_for) names.
     pub fn handle_link(
         &mut self,
-        event: HostLinkEvent,
+        event: LinkEvent,
         flows: &[HostFlow],
         now: Instant,
         actions: &mut Vec<HostAction>,
@@ -244,9 +266,9 @@ impl MobileHost {
         self.void_what_has_lapsed(now, actions);
         self.wake_ups.handle_link(event, now);
         match event {
-            HostLinkEvent::GoingDownSoon(lead) => self.on_warning(lead, now, flows, actions),
-            HostLinkEvent::Down => self.on_down(flows, now, actions),
-            HostLinkEvent::Up => self.on_up(flows, now, actions),
+            LinkEvent::GoingDownSoon(lead) => self.on_warning(lead, now, flows, actions),
+            LinkEvent::Down => self.on_down(flows, now, actions),
+            LinkEvent::Up => self.on_up(flows, now, actions),
         }
     }
 
@@ -403,13 +425,10 @@ impl MobileHost {
     }
 
     fn on_up(&mut self, flows: &[HostFlow], now: Instant, actions: &mut Vec<HostAction>) {
-        let same = self
-            .last_up
-            .is_some_and(|last| now.saturating_since(last) < SAME_UP);
-        let was = core::mem::replace(&mut self.phase, Phase::Up);
-        if was == Phase::Up && same {
+        if self.is_same_up(now) {
             return;
         }
+        let was = core::mem::replace(&mut self.phase, Phase::Up);
         self.last_up = Some(now);
         // Those that were closed come first, whatever is known of them.
         let opened: BTreeSet<_> = self.closed.keys().copied().collect();

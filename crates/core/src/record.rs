@@ -5,7 +5,7 @@ use holdfast_wire::{Endpoint, SeqNum};
 
 use crate::{FlowKey, Renumber};
 
-/// The state of one flow that its packets do not tell a gateway which meets it in
+/// The state of one flow that a gateway cannot learn from the flow's packets when it adopts it in
 /// mid-stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowRecord {
@@ -17,7 +17,7 @@ pub struct FlowRecord {
     pub owed: Option<SeqNum>,
     /// How the numbers of its halves differ, if it was set up early.
     pub renumber: Option<Renumber>,
-    /// The flow is gone: its record may be reused.
+    /// The flow was forgotten: its record may be reused.
     pub gone: bool,
 }
 
@@ -26,11 +26,11 @@ pub const FLOW_RECORD_LEN: usize = 64;
 
 const VERSION: u8 = 2;
 
-/// Where what tells a torn record stands.
+/// Where the checksum is, which shows a torn record.
 const CHECK: usize = FLOW_RECORD_LEN - 4;
 
 impl FlowRecord {
-    /// The same of a flow that is gone.
+    /// The record of the same flow after it was forgotten.
     pub(crate) const fn ended(self) -> Self {
         Self { gone: true, ..self }
     }
@@ -94,7 +94,7 @@ impl FlowRecord {
     }
 }
 
-/// FNV-1a: tells a torn record, no more.
+/// FNV-1a: detects a torn record, nothing more.
 fn fold(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0x811c_9dc5, |hash, byte| {
         (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193)

@@ -19,7 +19,7 @@ pub struct Rescale {
 }
 
 impl Rescale {
-    /// The window; what the other scale cannot say is left out.
+    /// The window in the other scale, rounded down.
     pub const fn apply(self, window: u16) -> u16 {
         let scaled = ((window as u32) << self.from) >> self.to;
         if scaled > u16::MAX as u32 {
@@ -131,7 +131,7 @@ impl Renumber {
         bytes
     }
 
-    /// Reads a record back; none if it says what cannot be.
+    /// Parses a record; `None` if a value is impossible.
     pub fn from_bytes(bytes: &[u8; Self::BYTES]) -> Option<Self> {
         let word = |at: usize| {
             u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
@@ -179,9 +179,9 @@ mod tests {
             let there = numbers.to_mh(&segment);
             prop_assert_eq!(there.seq, segment.seq + downlink);
             prop_assert_eq!(there.ack + uplink, segment.ack);
-            // What one end says of the other's bytes is said of the same bytes.
-            let of = |one: &Segment| one.options.sack.iter().next().unwrap().0 - one.ack.get();
-            prop_assert_eq!(of(&there), of(&segment));
+            // SACK blocks and the ACK number are translated by the same offset.
+            let block_beyond_ack = |one: &Segment| one.options.sack.iter().next().unwrap().0 - one.ack.get();
+            prop_assert_eq!(block_beyond_ack(&there), block_beyond_ack(&segment));
             prop_assert_eq!(numbers.to_fh(&Segment { ..there }).seq, there.seq + uplink);
             let bytes = numbers.to_bytes();
             prop_assert_eq!(Renumber::from_bytes(&bytes), Some(numbers));

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The round trip of the wireless half, and the time without an answer after which
-//! it is taken for silent (RFC 6298).
+//! The round trip of the wireless half, and the time without an answer after which the MH counts as
+//! silent (RFC 6298).
 
 use core::time::Duration;
 
 /// Smoothed round trip and its variation (RFC 6298, 2).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RttEstimator {
-    /// The shortest since [`Self::take_queue`].
-    of_late: Option<Duration>,
-    /// The shortest that [`Self::take_queue`] has met.
+    /// The shortest since the last call of [`Self::take_queue`].
+    recent: Option<Duration>,
+    /// The shortest that [`Self::take_queue`] has seen.
     base: Option<Duration>,
     srtt: Option<Duration>,
     rttvar: Duration,
@@ -20,9 +20,9 @@ pub(crate) struct RttEstimator {
 const RTO_INITIAL: Duration = Duration::from_secs(1);
 
 impl RttEstimator {
-    /// Takes in a measurement of a segment sent once (Karn).
+    /// Adds a measurement of a segment that was sent once (Karn).
     pub(crate) fn sample(&mut self, rtt: Duration) {
-        self.of_late = Some(self.of_late.map_or(rtt, |least| least.min(rtt)));
+        self.recent = Some(self.recent.map_or(rtt, |least| least.min(rtt)));
         self.least = Some(self.least.map_or(rtt, |least| least.min(rtt)));
         match self.srtt {
             // RFC 6298, 2.2.
@@ -38,7 +38,7 @@ impl RttEstimator {
         }
     }
 
-    /// What another station measured stands until something is measured here.
+    /// Another station's measurement counts until there is one here.
     pub(crate) fn seed(&mut self, srtt: Duration) {
         if self.srtt.is_none() {
             self.srtt = Some(srtt);
@@ -51,23 +51,23 @@ impl RttEstimator {
         self.srtt
     }
 
-    /// The shortest round trip measured: without a queue, if there ever was none.
+    /// The shortest measured round trip: the one without a queue, if there ever was none.
     pub(crate) const fn least(&self) -> Option<Duration> {
         self.least
     }
 
-    /// The path has become longer: what comes is measured against what comes from now on.
+    /// The path has become longer: the base is measured again.
     pub(crate) const fn forget_base(&mut self) {
         self.base = None;
     }
 
-    /// By how much every measurement since this was asked last has exceeded the shortest
-    /// that it met: the time for which a queue has stood on the link. None: nothing was measured.
+    /// By how much the shortest measurement since the last call exceeds the shortest of all: the time
+    /// that a queue has stood on the link. `None`: nothing was measured.
     pub(crate) fn take_queue(&mut self) -> Option<Duration> {
-        let of_late = self.of_late.take()?;
-        let base = self.base.map_or(of_late, |base| base.min(of_late));
+        let recent = self.recent.take()?;
+        let base = self.base.map_or(recent, |base| base.min(recent));
         self.base = Some(base);
-        Some(of_late.saturating_sub(base))
+        Some(recent.saturating_sub(base))
     }
 
     /// `srtt` + max(4 `rttvar`, `variation_min`).

@@ -3,8 +3,7 @@
 
 use holdfast_wire::SeqNum;
 
-/// Ranges remembered for a flow at most; further ones are not remembered, and their
-/// bytes sent again without need.
+/// Ranges stored for a flow, at most. Bytes of further ranges may be retransmitted without need.
 const RANGES_MAX: usize = 64;
 
 /// From the first to the last byte, at most: half of the circle of sequence numbers.
@@ -146,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn reported_bytes_are_counted_up_to_a_place() {
+    fn reported_bytes_are_counted_up_to_a_sequence_number() {
         let mut board = Scoreboard::default();
         board.add(seq(100), seq(200));
         board.add(seq(300), seq(400));

@@ -5,17 +5,11 @@
 //! that. A scheme decides what the FH receives meanwhile. It owns its state of a flow and sees of
 //! the rest the flow and a [`Context`].
 //!
-//! - `hold`: nothing but what the MH sends. All hooks are the defaults.
-//! - [`observe`]: nothing but what the MH sends, and nothing is cached: outages are counted.
-//! - [`mtcp_plus`]: ACKs of what is cached, with a window of 0, until the link is up again.
-//! - [`mtcp_2007`]: the M-TCP that M-TCP+ is compared with.
-//! - [`mtcp`]: the connection split in two, as published in 1997.
-//! - [`snoop`]: the gateway retransmits what the wireless half loses without an outage, and hides
-//!   the loss from the FH.
+//! Each module documents its scheme. `hold` has none: all hooks are the defaults.
 
 use core::time::Duration;
 
-use holdfast_wire::{Flags, Instant, Segment, SeqNum};
+use holdfast_wire::{Instant, Segment, SeqNum};
 
 use crate::bandwidth::Share;
 use crate::cache::{Insertion, SegmentCache};
@@ -27,19 +21,22 @@ use crate::renumber::Renumber;
 use crate::rtt::RttEstimator;
 use crate::settings::{Scheme, Settings};
 use crate::split_state::SplitState;
-use crate::{Actions, Direction, Payload, Resend, Verdict};
+use crate::{Actions, Direction, Payload, Verdict};
 
+mod idle;
 pub(crate) mod mtcp;
 pub(crate) mod mtcp_2007;
 pub(crate) mod mtcp_plus;
 mod observe;
 pub(crate) mod snoop;
 
+pub(crate) use idle::IdleScheme;
+pub(crate) use mtcp::compression::Offer;
+
 use mtcp::compression::Compression;
 use mtcp::{Mtcp, MtcpSetUp};
 use mtcp_2007::Mtcp2007;
 use mtcp_plus::MtcpPlus;
-use observe::Observe;
 use snoop::{Snoop, SnoopSet, radio};
 
 /// What a hook may look at, and where it puts what it wants done.
@@ -95,6 +92,11 @@ impl<'a, P: Payload> Context<'a, P> {
 pub(crate) trait FlowScheme<P: Payload> {
     /// Forgets all that is known of the flow.
     fn reset(&mut self);
+
+    /// The names of the counters that only this scheme has ([`Counters::add`]).
+    fn counter_names(&self) -> &'static [&'static str] {
+        &[]
+    }
 
     /// The flow is open: both directions are known.
     fn on_adopted(&mut self, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {}
@@ -358,55 +360,58 @@ pub(crate) trait FlowScheme<P: Payload> {
 }
 
 /// `hold` has no state of its own.
+#[derive(Default)]
 pub(crate) struct Hold;
 
 impl<P: Payload> FlowScheme<P> for Hold {
     fn reset(&mut self) {}
 }
 
-/// The scheme of one flow.
-pub(crate) enum AnyScheme<P> {
+/// Declares the schemes, each with its state of a flow.
+macro_rules! schemes {
+    ($($scheme:ident($state:ty),)*) => {
+        /// The scheme of one flow.
+        pub(crate) enum AnyScheme<P> {
+            $($scheme(Box<$state>),)*
+        }
+
+        impl<P: Payload> AnyScheme<P> {
+            /// The scheme of the settings, for a flow about which nothing is known.
+            pub(crate) fn new(scheme: Scheme) -> Self {
+                match scheme {
+                    $(Scheme::$scheme => Self::$scheme(Box::default()),)*
+                }
+            }
+
+            pub(crate) fn get(&self) -> &dyn FlowScheme<P> {
+                match self {
+                    $(Self::$scheme(scheme) => &**scheme,)*
+                }
+            }
+
+            pub(crate) fn get_mut(&mut self) -> &mut dyn FlowScheme<P> {
+                match self {
+                    $(Self::$scheme(scheme) => &mut **scheme,)*
+                }
+            }
+        }
+    };
+}
+
+schemes! {
     Hold(Hold),
-    Observe(Observe),
-    MtcpPlus(Box<MtcpPlus>),
-    Mtcp2007(Box<Mtcp2007>),
-    Mtcp(Box<Mtcp<P>>),
-    Snoop(Box<Snoop<P>>),
+    Observe(observe::Observe),
+    MtcpPlus(MtcpPlus),
+    Mtcp2007(Mtcp2007),
+    Mtcp(Mtcp<P>),
+    Snoop(Snoop<P>),
 }
 
 impl<P: Payload> AnyScheme<P> {
-    /// The scheme of the settings, for a flow about which nothing is known.
-    pub(crate) fn new(scheme: Scheme) -> Self {
-        match scheme {
-            Scheme::Hold => Self::Hold(Hold),
-            Scheme::Observe => Self::Observe(Observe),
-            Scheme::MtcpPlus => Self::MtcpPlus(Box::default()),
-            Scheme::Mtcp2007 => Self::Mtcp2007(Box::default()),
-            Scheme::Mtcp => Self::Mtcp(Box::default()),
-            Scheme::Snoop => Self::Snoop(Box::default()),
-        }
-    }
-
-    pub(crate) fn get(&self) -> &dyn FlowScheme<P> {
-        match self {
-            Self::Hold(hold) => hold,
-            Self::Observe(observe) => observe,
-            Self::MtcpPlus(plus) => &**plus,
-            Self::Mtcp2007(mtcp) => &**mtcp,
-            Self::Mtcp(mtcp) => &**mtcp,
-            Self::Snoop(snoop) => &**snoop,
-        }
-    }
-
-    pub(crate) fn get_mut(&mut self) -> &mut dyn FlowScheme<P> {
-        match self {
-            Self::Hold(hold) => hold,
-            Self::Observe(observe) => observe,
-            Self::MtcpPlus(plus) => &mut **plus,
-            Self::Mtcp2007(mtcp) => &mut **mtcp,
-            Self::Mtcp(mtcp) => &mut **mtcp,
-            Self::Snoop(snoop) => &mut **snoop,
-        }
+    /// The counters of all schemes, all 0.
+    pub(crate) fn counters() -> Counters {
+        let schemes = Scheme::ALL.iter().map(|scheme| Self::new(*scheme));
+        Counters::new(schemes.flat_map(|scheme| scheme.get().counter_names().iter().copied()))
     }
 }
 
@@ -447,15 +452,6 @@ pub(crate) struct Joined<P> {
     pub direction: Direction,
 }
 
-/// A segment on the wire that may go compressed: `len` bytes after the first `sent` of a piece,
-/// with these control bits.
-pub(crate) struct Offer<'a, P> {
-    pub piece: &'a Resend<P>,
-    pub sent: u32,
-    pub len: u32,
-    pub flags: Flags,
-}
-
 /// What a scheme holds for all flows together.
 pub(crate) struct Shared {
     pub compression: Option<Compression>,
@@ -480,6 +476,14 @@ impl Shared {
 /// none: it forwards whatever comes.
 pub(crate) fn survives_outages(settings: &Settings) -> bool {
     settings.scheme != Scheme::Snoop || settings.snoop.set == SnoopSet::Today
+}
+
+/// Whether reports of a link change anything for a flow that is idle.
+pub(crate) fn acts_on_idle_flows(settings: &Settings) -> bool {
+    match settings.scheme {
+        Scheme::Hold | Scheme::Observe | Scheme::Snoop => false,
+        Scheme::MtcpPlus | Scheme::Mtcp2007 | Scheme::Mtcp => true,
+    }
 }
 
 /// Whether the scheme itself sets up connections.

@@ -32,19 +32,23 @@ mod seal;
 mod tests;
 
 pub use gateway::{
-    AbilitiesNotice, Entropy, GatewayPeers, Handled, LinkNotice, LinkNoticeKind, Outcome,
-    PeerConfig, PeerCounters, PeerView, PeersError,
+    AbilitiesNotice, Entropy, GatewayPeers, Handled, LinkNotice, Outcome, PeerConfig, PeerCounters,
+    PeerView, PeersError,
 };
 pub use holdfast_settings::prefix::{Prefix, PrefixFormatError};
 pub use holdfast_settings::signals::SIGNAL_PORT as PORT_DEFAULT;
-pub use key::{KeyFormatError, KeyId, MobileKey};
-pub use message::{Abilities, LinkState, RefusalReason, SignalKind};
+pub use key::{KeyFormatError, MobileKey};
+pub use message::{Abilities, RefusalReason, SignalKind};
 pub use mobile::{GatewayChallenge, MobileCounters, MobileEvent, MobileSession, MobileTimers};
 pub use rejection::{Rejection, RejectionCounters};
+
+pub use crate::sealed::KeyId;
+
+use crate::sealed;
 
 /// Most addresses that one mobile registers.
 pub const ADDRESSES_MAX: usize = 16;
 
 /// Length of the longest datagram of either kind, in bytes.
 pub const DATAGRAM_BYTES_MAX: usize =
-    seal::HEADER_BYTES + seal::NONCE_BYTES + message::REQUEST_BYTES_MAX + seal::TAG_BYTES;
+    sealed::SEALED_AT + message::REQUEST_BYTES_MAX + sealed::TAG_BYTES;

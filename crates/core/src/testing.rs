@@ -5,11 +5,21 @@ use std::rc::Rc;
 
 use holdfast_wire::{Endpoint, Flags, Options, SackBlocks, Segment, SeqNum, Timestamps};
 
-use crate::{Direction, Made, Payload, Resend, Verdict};
+use crate::{Direction, Made, Payload, Resend, Template, Verdict};
 
 /// Real bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Bytes(pub Rc<[u8]>);
+
+impl Template for () {
+    type Packed = ();
+
+    fn pack(&self) {}
+
+    fn unpack(_packed: &(), _from: Endpoint, _to: Endpoint) -> Option<()> {
+        Some(())
+    }
+}
 
 impl Payload for Bytes {
     type Header = ();
@@ -27,7 +37,7 @@ impl Payload for Bytes {
     }
 }
 
-/// A whole packet: its header is what it says, so that a test sees what goes out.
+/// A whole packet. Its header is readable, so that a test sees what is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Packet {
     pub segment: Segment,
@@ -35,6 +45,19 @@ pub(crate) struct Packet {
     /// Bytes of payload in each segment on the wire.
     pub segment_len: u32,
     pub cacheable: bool,
+}
+
+impl Template for Segment {
+    type Packed = Self;
+
+    fn pack(&self) -> Self {
+        *self
+    }
+
+    fn unpack(packed: &Self, from: Endpoint, to: Endpoint) -> Option<Self> {
+        assert_eq!((packed.from, packed.to), (from, to));
+        Some(*packed)
+    }
 }
 
 impl Payload for Packet {
@@ -57,7 +80,7 @@ impl Payload for Packet {
         let sack = |one: &Segment| one.options.sack.len();
         assert!(
             sack(header) <= sack(&self.segment),
-            "blocks without a place"
+            "more blocks than the packet has room for"
         );
         let packet = Self {
             segment: *header,
@@ -118,7 +141,10 @@ impl Packet {
     /// What a device's edge makes of [`Verdict::ForwardWithSack`](crate::Verdict).
     pub(crate) fn with_sack(&self, sack: SackBlocks) -> Self {
         let own = self.segment.options.sack.iter().count();
-        assert!(sack.iter().count() <= own, "blocks without a place");
+        assert!(
+            sack.iter().count() <= own,
+            "more blocks than the packet has room for"
+        );
         let mut packet = self.clone();
         packet.segment.options.sack = sack;
         packet
@@ -147,7 +173,7 @@ impl Packet {
     pub(crate) fn of_made(made: &Made<Segment>) -> Self {
         assert_eq!(
             made.direction,
-            way(&made.template),
+            direction_of(&made.template),
             "the template is of the other direction"
         );
         let segment = Segment {
@@ -205,8 +231,8 @@ pub(crate) const MH: Endpoint = Endpoint {
     port: 40_000,
 };
 
-/// The way of a segment to or from [`FH`].
-pub(crate) fn way(segment: &Segment) -> Direction {
+/// The direction of a segment to or from [`FH`].
+pub(crate) fn direction_of(segment: &Segment) -> Direction {
     if segment.to == FH {
         Direction::Uplink
     } else {

@@ -11,6 +11,9 @@ use holdfast_wire::Instant;
 
 use crate::table::{FlowId, MobileId};
 
+/// Room for this number of entries is not given back.
+const CAPACITY_KEPT: usize = 256;
+
 /// Whose deadline it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Subject {
@@ -58,6 +61,13 @@ impl Timers {
         self.heap.pop().map(|Reverse(due)| due)
     }
 
+    /// Gives back room that is not used.
+    pub(crate) fn shrink(&mut self) {
+        if self.heap.capacity() > CAPACITY_KEPT && self.heap.len() < self.heap.capacity() / 4 {
+            self.heap.shrink_to(self.heap.len() * 2);
+        }
+    }
+
     /// When to call next.
     pub(crate) fn next(&self) -> Option<Instant> {
         self.heap.peek().map(|Reverse((at, _))| *at)
@@ -65,6 +75,11 @@ impl Timers {
 }
 
 impl Scheduled {
+    /// An entry is in the heap.
+    pub(crate) const fn is_set(self) -> bool {
+        self.0.is_some()
+    }
+
     /// The newest entry is due at `now`.
     pub(crate) fn is_due(self, now: Instant) -> bool {
         self.0.is_some_and(|at| at <= now)

@@ -10,7 +10,7 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// A packet of words; or of bytes that do not shrink.
+/// A packet of text, or of bytes that do not shrink.
 fn packet(number: u32, shrinks: bool) -> Vec<u8> {
     let mut state = number;
     let mut random = || {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Ten thousand flows with holes both ways: what the engine counts, and what the heap holds
-//! by the allocator's own count, stay within what the settings allow; and when all is
-//! acknowledged it is given back.
+//! Ten thousand flows with holes in both directions. The bytes that the engine counts and the
+//! heap that the allocator counts stay within the settings' limits. When all data is
+//! acknowledged, the memory is released.
 
 use std::alloc::System;
 use std::net::{IpAddr, Ipv4Addr};
@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use holdfast_core::{Actions, Direction, Gateway, Payload, Scheme, Settings, SnoopSettings};
-use holdfast_wire::{Endpoint, Flags, Instant, Options, Segment, SeqNum, Timestamps};
+use holdfast_wire::{Endpoint, Flags, Header, Instant, Options, Segment, SeqNum, Timestamps};
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 
 #[global_allocator]
@@ -17,7 +17,7 @@ static HEAP: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 const FLOWS: u32 = 10_000;
 const CACHE_BYTES_MAX: usize = 32 << 20;
-/// A flow besides its payload: itself, its MH, its timers, what is known of holes.
+/// Memory of a flow besides its payload: the flow, its MH, its timers, the list of holes.
 const FLOW_BYTES: usize = 6 << 10;
 
 fn heap_bytes() -> usize {
@@ -25,15 +25,19 @@ fn heap_bytes() -> usize {
     stats.bytes_allocated - stats.bytes_deallocated
 }
 
-/// Real bytes.
+/// A payload of real bytes.
 #[derive(Clone)]
 struct Bytes(Rc<[u8]>);
 
 impl Payload for Bytes {
-    type Header = [u8; 80];
+    type Header = Header;
 
-    fn header(&self) -> Option<[u8; 80]> {
-        Some([0; 80])
+    fn header(&self) -> Option<Header> {
+        let end = |octet| Endpoint {
+            address: IpAddr::V4(Ipv4Addr::new(10, 0, 0, octet)),
+            port: 80,
+        };
+        Header::made(&[], end(1), end(2))
     }
 
     fn segment_len(&self) -> u32 {
@@ -49,11 +53,11 @@ struct World {
     gateway: Gateway<Bytes>,
     now: Instant,
     actions: Actions<Bytes>,
-    actions_most: usize,
+    actions_max: usize,
 }
 
 impl World {
-    fn put(&mut self, way: Direction, mut segment: Segment, n: u32) {
+    fn put(&mut self, direction: Direction, mut segment: Segment, n: u32) {
         let mh = Endpoint {
             address: IpAddr::V4(Ipv4Addr::from(0x0a02_0000 + n)),
             port: 40_000,
@@ -62,15 +66,15 @@ impl World {
             address: IpAddr::V4(Ipv4Addr::new(10, 1, 0, 2)),
             port: 80,
         };
-        (segment.from, segment.to) = match way {
+        (segment.from, segment.to) = match direction {
             Direction::Downlink => (fh, mh),
             Direction::Uplink => (mh, fh),
         };
         let payload = Bytes(vec![7; segment.payload_len as usize].into());
-        let _ = self
-            .gateway
-            .handle_segment(way, &segment, &payload, self.now, &mut self.actions);
-        self.actions_most = self.actions_most.max(self.actions.len());
+        let _ =
+            self.gateway
+                .handle_segment(direction, &segment, &payload, self.now, &mut self.actions);
+        self.actions_max = self.actions_max.max(self.actions.len());
         self.actions.clear();
     }
 
@@ -120,8 +124,8 @@ impl World {
         self.put(Direction::Uplink, ack, n);
     }
 
-    /// Everything but each flow's first segment of so many, either way, with an ACK for
-    /// each that tells of what has arrived.
+    /// Sends `segments` segments on each flow in both directions. The first segment of each is
+    /// lost. The MH's ACKs report the others by SACK.
     fn lose_the_first(&mut self, segments: u32, len: u32) {
         for i in 0..segments {
             for n in 0..FLOWS {
@@ -132,25 +136,25 @@ impl World {
                     continue;
                 }
                 self.put(Direction::Uplink, data, n);
-                let mut told = self.segment(seq + len, 1, 0);
-                told.options
+                let mut ack = self.segment(seq + len, 1, 0);
+                ack.options
                     .sack
                     .push(SeqNum::new(1 + len), SeqNum::new(seq + len));
-                self.put(Direction::Uplink, told, n);
+                self.put(Direction::Uplink, ack, n);
             }
             self.wait(Duration::from_millis(5));
         }
     }
 }
 
-/// Bytes counted, and bytes of the heap besides the empty engine: with all that lies under
-/// way, and after all was acknowledged.
-fn carry_out(settings: Settings, segments: u32, len: u32) -> [(usize, usize); 2] {
+/// Returns the bytes that the engine counts and the heap without the empty engine: first with
+/// all data in flight, then with all data acknowledged.
+fn run(settings: Settings, segments: u32, len: u32) -> [(usize, usize); 2] {
     let mut world = World {
         gateway: Gateway::new(settings),
         now: Instant::from_millis(1000),
         actions: Vec::with_capacity(10_000),
-        actions_most: 0,
+        actions_max: 0,
     };
     let empty = heap_bytes();
     for n in 0..FLOWS {
@@ -170,7 +174,7 @@ fn carry_out(settings: Settings, segments: u32, len: u32) -> [(usize, usize); 2]
     }
     let stats = world.gateway.stats();
     assert_eq!(stats.flows, FLOWS as usize);
-    assert!(world.actions_most < 1_000, "{}", world.actions_most);
+    assert!(world.actions_max < 1_000, "{}", world.actions_max);
     let counted = stats.cached_bytes as usize;
     [full, (counted, heap_bytes() - empty)]
 }
@@ -179,8 +183,8 @@ fn carry_out(settings: Settings, segments: u32, len: u32) -> [(usize, usize); 2]
 fn memory_stays_within_the_limits_with_ten_thousand_flows_under_loss() {
     let limit = CACHE_BYTES_MAX + FLOWS as usize * FLOW_BYTES;
     for snoop in [SnoopSettings::paper_1995(), SnoopSettings::today()] {
-        // Ordinary segments, far more than may be kept; and tiny ones, of which what is
-        // known takes more than they do.
+        // First ordinary segments, far more than the limit. Then tiny segments, whose entries
+        // take more memory than their bytes.
         for (segments, len) in [(12, 1448), (100, 8)] {
             let settings = Settings {
                 scheme: Scheme::Snoop,
@@ -189,10 +193,10 @@ fn memory_stays_within_the_limits_with_ten_thousand_flows_under_loss() {
                 ..Settings::default()
             };
             let what = format!("{:?}, {segments} segments of {len} bytes", snoop.set);
-            let [(counted, heap), (counted_after, heap_after)] = carry_out(settings, segments, len);
+            let [(counted, heap), (counted_after, heap_after)] = run(settings, segments, len);
             println!("{what}: counted {counted}, heap {heap}; then {counted_after}, {heap_after}");
             assert!(counted <= CACHE_BYTES_MAX, "{what}: counted {counted}");
-            assert!(counted > CACHE_BYTES_MAX / 2, "{what}: nothing was kept");
+            assert!(counted > CACHE_BYTES_MAX / 2, "{what}: nothing was cached");
             assert!(heap <= limit, "{what}: heap {heap}, limit {limit}");
             assert_eq!(counted_after, 0, "{what}");
             let limit = FLOWS as usize * FLOW_BYTES;

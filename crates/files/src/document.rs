@@ -4,9 +4,6 @@
 //! that does not exist the nearest one that does.
 
 use std::fmt;
-use std::fs::{self, File};
-use std::io::{self, Read as _};
-use std::path::Path;
 
 use serde::Serialize;
 use serde::de::value::{MapDeserializer, SeqDeserializer};
@@ -206,26 +203,6 @@ pub fn shown(value: &Value) -> String {
         return text.chars().take(SHOWN_CHARS_MAX - 3).collect::<String>() + "...";
     }
     text
-}
-
-/// A file's text: of a regular file, and of no more than `bytes_max` bytes of it.
-///
-/// # Errors
-/// It cannot be read, is no regular file (which may have no end), is longer, or no text.
-pub fn read_text(path: &Path, bytes_max: u64) -> io::Result<String> {
-    if !fs::metadata(path)?.is_file() {
-        return Err(io::Error::other("not a regular file"));
-    }
-    let mut text = String::new();
-    // It may grow while it is read.
-    let length = File::open(path)?
-        .take(bytes_max + 1)
-        .read_to_string(&mut text)? as u64;
-    if length > bytes_max {
-        let problem = format!("longer than {bytes_max} bytes, the most that is taken");
-        return Err(io::Error::other(problem));
-    }
-    Ok(text)
 }
 
 /// TOML as a table; the error is one line with the line's number.
@@ -548,18 +525,6 @@ mod tests {
                 .unwrap_err()
                 .starts_with("line 1: not TOML")
         );
-    }
-
-    #[test]
-    fn what_is_no_file_or_too_long_a_one_is_refused_before_it_is_read() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("text");
-        fs::write(&path, "12345").unwrap();
-        assert_eq!(read_text(&path, 5).unwrap(), "12345");
-        let error = |path: &Path| read_text(path, 4).unwrap_err().to_string();
-        assert_eq!(error(&path), "longer than 4 bytes, the most that is taken");
-        assert_eq!(error(Path::new("/dev/zero")), "not a regular file");
-        assert_eq!(error(folder.path()), "not a regular file");
     }
 
     #[test]

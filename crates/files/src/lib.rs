@@ -19,13 +19,16 @@ pub const JSON_LINES: &[u8] = b"{";
 /// The text of what the path names, a pipe too (`--config <(...)`), up to `bytes_max` bytes.
 ///
 /// # Errors
-/// It cannot be read, is longer (a device has no end), or no text.
+/// It cannot be read, is a device (which may have no end), is longer, or no text.
 pub fn read_up_to(path: &Path, bytes_max: u64) -> io::Result<String> {
+    let file = File::open(path)?;
+    let kind = file.metadata()?.file_type();
+    if kind.is_char_device() || kind.is_block_device() {
+        return Err(io::Error::other("not a file or a pipe"));
+    }
     let mut octets = Vec::new();
     // It may grow while it is read.
-    let read = File::open(path)?
-        .take(bytes_max + 1)
-        .read_to_end(&mut octets)? as u64;
+    let read = file.take(bytes_max + 1).read_to_end(&mut octets)? as u64;
     if read > bytes_max {
         let problem = format!("longer than {bytes_max} bytes, the most that is taken");
         return Err(io::Error::other(problem));
@@ -83,10 +86,9 @@ mod tests {
         let path = folder.path().join("text");
         fs::write(&path, "12345").unwrap();
         assert_eq!(read_up_to(&path, 5).unwrap(), "12345");
-        for path in [&path, Path::new("/dev/zero")] {
-            let error = read_up_to(path, 4).unwrap_err().to_string();
-            assert!(error.starts_with("longer than 4 bytes"), "{error}");
-        }
+        let error = |path: &Path| read_up_to(path, 4).unwrap_err().to_string();
+        assert_eq!(error(&path), "longer than 4 bytes, the most that is taken");
+        assert_eq!(error(Path::new("/dev/zero")), "not a file or a pipe");
         assert!(read_up_to(folder.path(), 4).is_err());
     }
 

@@ -7,7 +7,7 @@
 //! cargo bench -p holdfast --bench freeze -- --repetitions 5 --policies none,2000@50,2000@250,today@250
 //! ```
 //!
-//! One line for each: single runs unless `--repetitions` says otherwise, then medians, and the least and
+//! One line for each: single runs unless `--repetitions` is given, then medians, and the least and
 //! the most, of the stall (from the link's return to the first byte) and of the bytes received in
 //! the whole run. Wall clock, namespaces, root; one run at a time.
 
@@ -53,7 +53,7 @@ struct Args {
     /// Packets in the link's queue
     #[arg(long, default_value_t = 200)]
     queue: u32,
-    /// The run ends so many seconds after the outage; stalls that are longer are shown as that, with
+    /// Seconds from the outage to the end of the run; stalls that are longer are shown as that, with
     /// a `>`
     #[arg(long, default_value_t = 6.0)]
     after: f64,
@@ -65,7 +65,7 @@ struct Args {
     bench: bool,
 }
 
-/// The outage begins so long after the link's clock.
+/// Time from the start of the link's clock to the outage.
 const OUTAGE_AT_S: f64 = 3.0;
 
 /// One run's outcome.
@@ -180,8 +180,8 @@ fn send_for_ever(mut stream: &TcpStream) {
 }
 
 /// The median of a figure of some runs, the least and the most.
-fn spread(runs: &[Outcome], of: impl Fn(&Outcome) -> f64) -> [f64; 3] {
-    let figures: Vec<_> = runs.iter().map(of).collect();
+fn spread(runs: &[Outcome], figure: impl Fn(&Outcome) -> f64) -> [f64; 3] {
+    let figures: Vec<_> = runs.iter().map(figure).collect();
     let least = figures.iter().copied().fold(f64::INFINITY, f64::min);
     let most = figures.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     [median(figures).unwrap_or(f64::NAN), least, most]

@@ -10,8 +10,8 @@
 //! A pair has the same seed: the same numbers are drawn for losses, packet by packet, until the two
 //! differ in a packet. Which of the two runs first turns. Of goodput the pairs' ratios count, of
 //! latency the pairs' differences at p99, each with the interval that holds their median with 95% by
-//! their order alone. A row holds, does not (the exit status is then not 0), or has too few pairs to tell; one in
-//! which nothing was held back says so: it shows nothing. Wall clock, namespaces, root: another load on
+//! their order alone. A row holds, does not (the exit status is then not 0), or has too few pairs. A row in
+//! which no ACK was withheld is marked: it shows nothing. Wall clock, namespaces, root: another load on
 //! the machine is in the figures. The same in virtual time, without that: `docs/scenarios/wake-cost.toml`
 //! and `wake-requests.toml`.
 
@@ -103,7 +103,7 @@ struct Load {
     think_ms: u32,
 }
 
-/// Carries out runs, one with `wake` and one without.
+/// Does runs, one with `wake` and one without.
 struct Bench {
     substrate: Substrate,
     stop: StopFlag,
@@ -170,14 +170,14 @@ enum Verdict {
     Holds,
     HoldsNot,
     TooFewPairs,
-    NothingHeldBack,
+    NothingWithheld,
 }
 
 impl Verdict {
     /// Of an interval that is to be at `least` or above.
     fn at_least(least: f64, interval: Option<[f64; 2]>, held_back: u64) -> Self {
         match interval {
-            _ if held_back == 0 => Self::NothingHeldBack,
+            _ if held_back == 0 => Self::NothingWithheld,
             Some([low, _]) if low >= least => Self::Holds,
             Some([_, high]) if high < least => Self::HoldsNot,
             _ => Self::TooFewPairs,
@@ -188,8 +188,8 @@ impl Verdict {
         match self {
             Self::Holds => "holds",
             Self::HoldsNot => "DOES NOT HOLD",
-            Self::TooFewPairs => "too few pairs to tell",
-            Self::NothingHeldBack => "nothing was held back",
+            Self::TooFewPairs => "too few pairs",
+            Self::NothingWithheld => "nothing was withheld",
         }
     }
 }
@@ -207,11 +207,13 @@ fn probes(lines: &[&ResultLine]) -> u64 {
 /// ACKs that left with a lower number than the MH's own.
 fn held_back(lines: &[&ResultLine]) -> u64 {
     let counters = lines.iter().filter_map(|line| line.mobile.as_ref());
-    counters.filter_map(|its| its.get("path.held_back")).sum()
+    counters
+        .filter_map(|counters| counters.get("path.held_back"))
+        .sum()
 }
 
-fn median_of(lines: &[&ResultLine], of: impl Fn(&ResultLine) -> f64) -> f64 {
-    median(lines.iter().map(|line| of(line)).collect()).unwrap_or(f64::NAN)
+fn median_of(lines: &[&ResultLine], figure: impl Fn(&ResultLine) -> f64) -> f64 {
+    median(lines.iter().map(|line| figure(line)).collect()).unwrap_or(f64::NAN)
 }
 
 /// A median with its interval, if there are pairs enough for one.
@@ -235,7 +237,7 @@ fn downloads(
     pairs: u64,
 ) -> anyhow::Result<bool> {
     println!(
-        "| path | sender | none, Mb/s | wake, Mb/s | wake / none, median [95%] | probes | held back | at least {RATIO_MIN} |"
+        "| path | sender | none, Mb/s | wake, Mb/s | wake / none, median [95%] | probes | withheld | at least {RATIO_MIN} |"
     );
     println!("| --- | --- | --- | --- | --- | --- | --- | --- |");
     let mut holds = true;
@@ -275,7 +277,7 @@ fn downloads(
 /// Prints the table of requests; whether no row misses its goal.
 fn requests(bench: &Bench, senders: &[String], pairs: u64, long: bool) -> anyhow::Result<bool> {
     println!(
-        "\n| answer | pause | sender | none: p50, p99 | wake: p50, p99 | p99 more, median [95%] | probes | held back | at most {P99_MORE_MAX_MS} ms more |"
+        "\n| answer | pause | sender | none: p50, p99 | wake: p50, p99 | p99 more, median [95%] | probes | withheld | at most {P99_MORE_MAX_MS} ms more |"
     );
     println!("| --- | --- | --- | --- | --- | --- | --- | --- | --- |");
     // Bytes and how many.
@@ -300,7 +302,9 @@ fn requests(bench: &Bench, senders: &[String], pairs: u64, long: bool) -> anyhow
                 let [none, wake] = [0, 1].map(|which| side(&all, which));
                 let shown = |lines: &[&ResultLine]| {
                     let p50 = |line: &ResultLine| {
-                        line.latency.as_ref().map_or(f64::NAN, |its| its.p50_ms)
+                        line.latency
+                            .as_ref()
+                            .map_or(f64::NAN, |latency| latency.p50_ms)
                     };
                     format!(
                         "{:.1}, {:.1} ms",

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Panics: a defect of ours. It ends the process, but where it is contained.
 //!
-//! No thread of a daemon may end while the others go on: a panic ends the whole process, and
-//! whoever watches it starts it again. The packet worker contains the panics of single packets,
-//! or the same packet would end each successor.
+//! No thread of a daemon may end while the others go on: a panic ends the whole process, and the
+//! service manager starts it again. The packet worker contains the panics of single packets:
+//! otherwise the same packet would end each successor.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};

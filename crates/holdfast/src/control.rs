@@ -12,33 +12,45 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser as _};
+use holdfast_core::LinkState;
 use serde::{Deserialize, Serialize};
 
-use crate::status::{MobileSessionStatus, StatusReply};
-use crate::terminal::escape_within;
+use crate::terminal::{escape_within, escaped_line};
 
 mod callers;
 mod listener;
+mod reply;
 
 pub(crate) use callers::{CALLER_WAIT, Call, Callers, IMPATIENT_WAIT};
 pub(crate) use listener::ControlListener;
+pub(crate) use reply::{
+    CacheStatus, FlowStatus, FlowTableStatus, HandoffMobileStatus, HandoffStatus,
+    MobileSessionStatus, MobileStatus, SourceStatus, StatusReply,
+};
 
 /// Longest reply line that a caller reads, in bytes.
 pub(crate) const REPLY_BYTES_MAX: u64 = 16 << 20;
 
+/// Why a report of the state `unknown` is refused.
+pub(crate) const UNKNOWN_STATE: &str = "a link goes down, up or going-down-soon";
+
 /// How long a caller waits for a daemon's answer.
 const REPLY_WAIT: Duration = Duration::from_secs(5);
 
-/// A state of a link as an operator or a mobile names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum LinkEvent {
-    /// The link delivers nothing.
-    Down,
-    /// The link delivers packets again.
-    Up,
-    /// The link is about to go.
-    GoingDownSoon,
+/// For clap: the state of a link, as an operator or a mobile names it.
+pub(crate) fn link_state() -> impl clap::builder::TypedValueParser<Value = LinkState> {
+    use LinkState::{Down, GoingDownSoon, Up};
+    let states = [
+        ("down", Down, "The link delivers nothing"),
+        ("up", Up, "The link delivers packets again"),
+        ("going-down-soon", GoingDownSoon, "The link is about to go"),
+    ];
+    let values = states.map(|(name, _, help)| PossibleValue::new(name).help(help));
+    PossibleValuesParser::new(values).map(move |name| {
+        let named = states.iter().find(|state| state.0 == name);
+        named.map_or(LinkState::Unknown, |state| state.1)
+    })
 }
 
 /// A request of a caller to a daemon.
@@ -56,12 +68,12 @@ pub(crate) enum ControlRequest {
         /// An address of the mobile.
         address: IpAddr,
         /// What happened to its link.
-        event: LinkEvent,
+        event: LinkState,
     },
     /// Mobile: report this of the own link to the gateway.
     Signal {
         /// What happened to the link.
-        event: LinkEvent,
+        event: LinkState,
         /// Time until the link goes, for `going-down-soon`; 0 if not known.
         #[serde(default)]
         lead_ms: u16,
@@ -119,7 +131,7 @@ pub(crate) fn ask(socket: &Path, request: &ControlRequest) -> anyhow::Result<Con
     Ok(serde_json::from_value(value)?)
 }
 
-/// The same, with each text as it is: for programs.
+/// The same, with each text of a status as it is: for programs.
 pub(crate) fn ask_exactly(socket: &Path, request: &ControlRequest) -> anyhow::Result<ControlReply> {
     let shown = socket.display();
     let mut stream = UnixStream::connect(socket).map_err(|error| match error.kind() {
@@ -144,15 +156,18 @@ pub(crate) fn ask_exactly(socket: &Path, request: &ControlRequest) -> anyhow::Re
     if answer.is_empty() {
         bail!("{shown}: the daemon closed the connection without an answer");
     }
-    serde_json::from_str(&answer)
-        .with_context(|| format!("{shown}: the answer is not one of this version of holdfast"))
+    match serde_json::from_str(&answer) {
+        Ok(ControlReply::Error { message }) => bail!("{shown}: {}", escaped_line(&message)),
+        Ok(reply) => Ok(reply),
+        Err(error) => Err(error)
+            .with_context(|| format!("{shown}: the answer is not one of this version of holdfast")),
+    }
 }
 
 /// Asks for something that is answered by [`ControlReply::Done`].
 pub(crate) fn command(socket: &Path, request: &ControlRequest) -> anyhow::Result<()> {
     match ask(socket, request)? {
         ControlReply::Done => Ok(()),
-        ControlReply::Error { message } => bail!("{}: {message}", socket.display()),
         _ => bail!("{}: another kind of daemon answers there", socket.display()),
     }
 }
@@ -167,10 +182,10 @@ mod tests {
             ControlRequest::Status { flows_max: 3 },
             ControlRequest::Link {
                 address: IpAddr::from([10, 0, 0, 7]),
-                event: LinkEvent::GoingDownSoon,
+                event: LinkState::GoingDownSoon,
             },
             ControlRequest::Signal {
-                event: LinkEvent::Down,
+                event: LinkState::Down,
                 lead_ms: 0,
                 gateway: None,
             },

@@ -28,8 +28,8 @@ const EXIT_INTERRUPTED: u8 = 130;
   holdfast demo --scheme hold --outages 1,15 --congestion-control bbr
   holdfast demo --scheme keep --no-signals --json result.json")]
 pub(crate) struct DemoArgs {
-    /// Write the result as JSON to FILE; `-` is the standard output, in place of
-    /// the table
+    /// Write the result as JSON to FILE; `-` is the standard output, instead
+    /// of the table
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Only this scheme beside the plain run
@@ -38,7 +38,7 @@ pub(crate) struct DemoArgs {
     /// Lengths of the outages in seconds; none: `--outages ''`
     #[arg(long, value_name = "SECONDS,...", default_value = "3,7", value_parser = outages)]
     outages: OutageLengths,
-    /// Tell the gateway nothing: it has to notice the outages by silence
+    /// Send the gateway no signals: it has to detect the outages by silence
     #[arg(long)]
     no_signals: bool,
     /// The sender's congestion control

@@ -32,7 +32,7 @@ use holdfast_net::tun::LayerKind;
 use tokio::sync::oneshot;
 
 use crate::control::ControlListener;
-use crate::runtime::{DaemonKind, InterfaceLock, prepare_parent, unpredictable};
+use crate::runtime::{DaemonKind, InterfaceLock, RUNTIME_DIRECTORY, prepare_parent, random_bytes};
 use crate::settings::{GatewayArgs, GatewaySettings, SchemeName};
 
 mod check;
@@ -80,7 +80,7 @@ fn check(settings: &GatewaySettings) -> anyhow::Result<()> {
         text.push_str(&finding.to_string());
         text.push('\n');
     }
-    crate::status::print_text(&text)?;
+    crate::terminal::print_text(&text)?;
     let problems = findings
         .iter()
         .filter(|one| one.severity() == Severity::Problem)
@@ -106,7 +106,10 @@ fn serve(settings: GatewaySettings) -> anyhow::Result<()> {
     )
     .context("cannot take packets; see: holdfast gateway --check")?;
     let edge = match &settings.station {
-        Some(station) => Some(StationEdge::open(station, unpredictable()?)?),
+        Some(station) => Some(StationEdge::open(
+            station,
+            u64::from_ne_bytes(random_bytes()?),
+        )?),
         None => None,
     };
     // After the devices came up, or their coming up would look like a change.
@@ -140,7 +143,6 @@ fn serve(settings: GatewaySettings) -> anyhow::Result<()> {
             // The control thread may have left already.
             let _ = done.send(worker.run());
         })?;
-    let counters = Box::new(move || Ok(counters.read()?.iter().collect()));
     let control = Control::new(settings, handle, counters, interfaces, data_path)?;
     run_control(control, channels, worker_done, worker)
 }
@@ -186,7 +188,7 @@ fn announce(settings: &GatewaySettings, path: &DataPath, found: usize) -> &'stat
 
 fn worker_settings(settings: &GatewaySettings) -> anyhow::Result<WorkerSettings> {
     let mut core = settings.core.clone();
-    core.hash_seed = unpredictable()?;
+    core.hash_seed = u64::from_ne_bytes(random_bytes()?);
     // A missing or strange one limits nothing: --check reports it.
     let wired = settings.daemon.wired.as_deref().map(Interface::query);
     Ok(WorkerSettings {
@@ -205,7 +207,8 @@ fn worker_settings(settings: &GatewaySettings) -> anyhow::Result<WorkerSettings>
 fn open_records(settings: &GatewaySettings) -> anyhow::Result<(Records, Vec<FlowRecord>)> {
     let path = std::path::Path::new(&settings.daemon.state_file);
     let shown = path.display();
-    prepare_parent(path, "--state-file")?;
+    let remedy = "make it, or name another path with --state-file";
+    prepare_parent(path, RUNTIME_DIRECTORY, remedy)?;
     let opened = Records::open(path, settings.core.flows_max);
     let (records, found, full) = opened.map_err(|error| match error.kind() {
         io::ErrorKind::WouldBlock => {

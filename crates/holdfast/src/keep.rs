@@ -13,9 +13,10 @@ use std::time::Duration;
 
 use holdfast_core::keep::{Arrival, Edge, KeepSettings, Keeper, Mode, PacketFlow, PeerId};
 use holdfast_core::{LinkEvent, LinkSource};
+use holdfast_net::counters::Counters;
 use holdfast_net::datapath::{AttachMode, HEARTBEAT_INTERVAL, monotonic_ns};
 use holdfast_net::frame::{BufferPool, Frame};
-use holdfast_net::keep_path::{Announcements, KeepPath, KeepPathCounters, Peers};
+use holdfast_net::keep_path::{Announcements, KeepPath, Peers};
 use holdfast_net::readiness::{Waker, wait_readable};
 use holdfast_net::rtnl::NeighbourMemory;
 use holdfast_net::tun::LayerKind;
@@ -23,7 +24,7 @@ use holdfast_wire::Instant;
 use tokio::sync::oneshot;
 
 use crate::command::{COMMANDS_MAX, Command, WorkerHandle};
-use crate::runtime::unpredictable;
+use crate::runtime::random_bytes;
 
 mod report;
 
@@ -45,7 +46,7 @@ pub(crate) struct Running {
     /// The worker's end, and why.
     pub(crate) done: oneshot::Receiver<io::Result<()>>,
     pub(crate) thread: std::thread::JoinHandle<()>,
-    pub(crate) counters: KeepPathCounters,
+    pub(crate) counters: Counters,
     pub(crate) link_ifindex: u32,
     pub(crate) device_ifindex: u32,
     pub(crate) data_path: &'static str,
@@ -64,7 +65,8 @@ pub(crate) fn start(
         settings.peer_bytes_max = settings.bytes_max;
         settings.peer_flows_max = WHOLE_LINK_FLOWS_MAX;
     }
-    let path = KeepPath::attach(link, AttachMode::Auto, peers, unpredictable()?)?;
+    let seed = u64::from_ne_bytes(random_bytes()?);
+    let path = KeepPath::attach(link, AttachMode::Auto, peers, seed)?;
     let data_path = match path.interface().kind {
         LayerKind::Ethernet => "tc-tap",
         LayerKind::RawIp => "tc-tun",

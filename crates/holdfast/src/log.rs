@@ -2,6 +2,7 @@
 //! The daemons' log: structured events on standard error, for which no daemon waits.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
+use std::env::VarError;
 use std::io::{self, Write as _};
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -18,6 +19,8 @@ mod lossy;
 
 use lossy::LossyWriter;
 
+/// The variable of the environment with the log's filter.
+const FILTER_VARIABLE: &str = "HOLDFAST_LOG";
 const DEFAULT_FILTER: &str = "info,netlink_packet_route=error";
 
 /// How long the end of the process waits for its last lines to be read.
@@ -42,12 +45,11 @@ pub(crate) fn format() -> LogFormat {
 /// Errors: there is no thread for it. A log that is started already stays as it is.
 pub(crate) fn start(format: LogFormat) -> io::Result<()> {
     let writer = LossyWriter::start(io::stderr(), move |lines| lost_line(format, lines))?;
-    let filter =
-        EnvFilter::try_from_env("HOLDFAST_LOG").unwrap_or_else(|_| EnvFilter::new(DEFAULT_FILTER));
-    let of_log = writer.clone();
+    let (filter, problem) = filter();
+    let shared = writer.clone();
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(move || of_log.clone())
+        .with_writer(move || shared.clone())
         // They would be printed to standard error, and end the process if it has no reader any more.
         .log_internal_errors(false);
     let started = match format {
@@ -73,7 +75,25 @@ pub(crate) fn start(format: LogFormat) -> io::Result<()> {
             }
         });
     }
+    if let Some(problem) = problem {
+        tracing::warn!(
+            "{FILTER_VARIABLE}: {problem}; takes for example debug or holdfast::mobile=trace; ignored"
+        );
+    }
     Ok(())
+}
+
+/// The filter of the environment, or the default and why the environment's is none.
+fn filter() -> (EnvFilter, Option<String>) {
+    let named = match std::env::var(FILTER_VARIABLE) {
+        Ok(text) => EnvFilter::try_new(&text).map_err(|error| format!("got {text:?}: {error}")),
+        Err(VarError::NotPresent) => Ok(EnvFilter::new(DEFAULT_FILTER)),
+        Err(error) => Err(error.to_string()),
+    };
+    match named {
+        Ok(filter) => (filter, None),
+        Err(problem) => (EnvFilter::new(DEFAULT_FILTER), Some(problem)),
+    }
 }
 
 /// Prints why the process ends, where its log goes.
@@ -83,7 +103,7 @@ pub(crate) fn print_error(why: &str) {
 
 fn print(line: &str) {
     match LOG.get() {
-        Some(log) => log.writer.write_surely(line),
+        Some(log) => log.writer.write_reason(line),
         // A line that cannot be written is no reason to end in another way.
         None => drop(io::stderr().write_all(line.as_bytes())),
     }

@@ -5,7 +5,6 @@
 //! it: sealed, repeated until acknowledged (`holdfast_core::signal`). With a scheme it also
 //! does something for the mobile's own flows (`holdfast_core::mobile_host`), gateway or none.
 
-mod addresses;
 mod cells;
 mod congestion;
 mod daemon;
@@ -19,7 +18,9 @@ mod uplink;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use crate::control::{self, ControlRequest, LinkEvent};
+use holdfast_core::LinkState;
+
+use crate::control::{self, ControlRequest, link_state};
 use crate::settings::{MOBILE_SOCKET, MobileDaemonArgs};
 
 /// Tell the gateway of the own link, or help the own flows without one: the daemon for a vehicle, a ship, a laptop.
@@ -52,7 +53,8 @@ enum MobileCommand {
   holdfast mobile signal going-down-soon --lead-ms 300")]
     Signal {
         /// What happened, or is about to happen, to the link
-        event: LinkEvent,
+        #[arg(value_parser = link_state())]
+        event: LinkState,
         /// Milliseconds until the link goes, for going-down-soon; 0 if not known
         #[arg(long, value_name = "MS", default_value_t = 0)]
         lead_ms: u16,
@@ -105,12 +107,4 @@ pub(crate) fn run(args: &MobileArgs) -> anyhow::Result<()> {
         Some(MobileCommand::Guard(args)) => guard::run(args),
         Some(MobileCommand::Keygen { file }) => keygen::run(file.as_deref()),
     }
-}
-
-/// Fresh bytes from the kernel's generator.
-fn random_bytes<const N: usize>() -> anyhow::Result<[u8; N]> {
-    let mut bytes = [0; N];
-    getrandom::fill(&mut bytes)
-        .map_err(|error| anyhow::anyhow!("no random bytes from the kernel: {error}"))?;
-    Ok(bytes)
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The daemons' runtime directory, and the lock of an interface in it.
 //!
-//! One gateway and one mobile's daemon run on an interface. Each holds a lock file, whose
+//! One gateway and one mobile's daemon run on an interface. Each locks a file, whose
 //! name has the interface and the network namespace: two namespaces may each have a `wlan0`.
-//! To lock a file one has to open it. Only this user can open a file of mode 0600, in a
-//! directory that nobody else can write to: no other user can hinder the start.
+//! The lock ends with the process; the empty file stays. Only this user can open a file of mode
+//! 0600, in a directory that no other user can write to: no other user can block the start.
 
-use std::fs::{DirBuilder, File, Metadata};
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -17,28 +17,26 @@ use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-/// Where the daemons' files are unless the settings say otherwise.
+/// The directory of the daemons' files, unless the settings name another.
 pub(crate) const RUNTIME_DIRECTORY: &str = "/run/holdfast";
 
 /// The network namespace of this process.
 const NETWORK_NAMESPACE: &str = "/proc/self/ns/net";
 
-/// Tries to lock a file: its last owner may remove it at this moment, or another daemon that
-/// starts may look whether it is in use.
+/// Tries to lock a file: `--check` locks it for a moment too.
 const LOCK_TRIES: usize = 10;
 const LOCK_AGAIN: Duration = Duration::from_millis(20);
 
-/// Makes the runtime directory if `path` is in it, and in no other case: a directory that is
-/// missing is then more likely a typing error. `flag` is what names another path.
+/// Makes the parent directory of `path` if it is `own`, one of this program's, and no other: a missing
+/// directory is then more likely a typing error. `remedy` is what the operator can do.
 ///
 /// Errors: one line.
-pub(crate) fn prepare_parent(path: &Path, flag: &str) -> anyhow::Result<()> {
+pub(crate) fn prepare_parent(path: &Path, own: &str, remedy: &str) -> anyhow::Result<()> {
     let parent = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
-    let remedy = format!("make it, or name another path with {flag}");
-    if parent == Path::new(RUNTIME_DIRECTORY) {
+    if parent == Path::new(own) {
         make_directory(parent)
             .with_context(|| format!("{}: cannot be made; {remedy}", parent.display()))?;
     }
@@ -52,7 +50,7 @@ pub(crate) fn prepare_parent(path: &Path, flag: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Makes a directory that everybody may read; nothing if it is there.
+/// Makes a directory that all users may read; nothing if it exists.
 fn make_directory(path: &Path) -> io::Result<()> {
     match DirBuilder::new().mode(0o755).create(path) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
@@ -78,11 +76,10 @@ impl DaemonKind {
     }
 }
 
-/// One daemon of a kind an interface. Dropped, or with the process, the lock is free.
+/// The lock of an interface for one daemon of a kind. Dropped, or with the process, the lock is free.
 #[derive(Debug)]
 pub(crate) struct InterfaceLock {
-    path: PathBuf,
-    file: File,
+    _file: File,
 }
 
 impl InterfaceLock {
@@ -112,17 +109,14 @@ impl InterfaceLock {
         check_directory(directory)?;
         let path = directory.join(lock_name(kind, interface)?);
         let shown = path.display();
+        let file = open_lock_file(
+            File::options().write(true).create(true).truncate(false),
+            &path,
+        )
+        .with_context(|| format!("{shown}: cannot be opened; remove it"))?;
         for _ in 0..LOCK_TRIES {
-            let file = open_lock_file(&path)
-                .with_context(|| format!("{shown}: cannot be opened; remove it"))?;
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                // The one who had it before may have removed it after we opened it: a lock on a
-                // file that is in no directory keeps nobody out.
-                Ok(()) if is_same(&file.metadata()?, &path) => {
-                    remove_unused(directory);
-                    return Ok(Self { path, file });
-                }
-                Ok(()) => {}
+                Ok(()) => return Ok(Self { _file: file }),
                 Err(Errno::WOULDBLOCK) => std::thread::sleep(LOCK_AGAIN),
                 Err(error) => bail!("{shown}: cannot be locked: {error}"),
             }
@@ -134,56 +128,13 @@ impl InterfaceLock {
     /// Whether a daemon runs on the interface.
     pub(crate) fn is_held(kind: DaemonKind, interface: &str) -> bool {
         let is_locked = |directory: PathBuf| {
-            let file = open_existing(&directory.join(lock_name(kind, interface).ok()?)).ok()?;
+            let path = directory.join(lock_name(kind, interface).ok()?);
+            let file = open_lock_file(File::options().read(true), &path).ok()?;
             let locked = flock(file, FlockOperation::NonBlockingLockShared);
             Some(locked == Err(Errno::WOULDBLOCK))
         };
         candidates().any(|directory| is_locked(directory).unwrap_or(false))
     }
-}
-
-impl Drop for InterfaceLock {
-    fn drop(&mut self) {
-        // While it is locked: whoever opened it before sees that it is gone, and makes another.
-        if self
-            .file
-            .metadata()
-            .is_ok_and(|own| is_same(&own, &self.path))
-        {
-            let _ = std::fs::remove_file(&self.path);
-        }
-    }
-}
-
-/// Removes what killed daemons have left, and namespaces that are gone. Whoever opens such a
-/// file meanwhile sees that it is gone, as above.
-fn remove_unused(directory: &Path) {
-    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
-    for path in entries.map(|entry| entry.path()) {
-        if !is_lock_name(&path) {
-            continue;
-        }
-        let Ok(file) = open_existing(&path) else {
-            continue;
-        };
-        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok()
-            && file.metadata().is_ok_and(|own| is_same(&own, &path))
-        {
-            // One that stays does no harm.
-            let _ = std::fs::remove_file(&path);
-        }
-    }
-}
-
-/// Whether a file is called as [`lock_name`] has it.
-fn is_lock_name(path: &Path) -> bool {
-    let name = path.file_name().and_then(|name| name.to_str());
-    let kind = name
-        .and_then(|name| name.split_once('-'))
-        .map(|(kind, _)| kind);
-    let kinds = [DaemonKind::Gateway, DaemonKind::Mobile].map(DaemonKind::name);
-    path.extension().is_some_and(|end| end == "lock")
-        && kind.is_some_and(|kind| kinds.contains(&kind))
 }
 
 /// Directories for locks, the best first.
@@ -193,7 +144,7 @@ fn candidates() -> impl Iterator<Item = PathBuf> {
     [Some(RUNTIME_DIRECTORY.into()), own].into_iter().flatten()
 }
 
-/// The first directory that is there or can be made, and in which this user can make files.
+/// The first directory that exists or can be made, and in which this user can make files.
 fn lock_directory() -> io::Result<PathBuf> {
     let mut first_error = None;
     for directory in candidates() {
@@ -238,7 +189,7 @@ fn check_directory(directory: &Path) -> anyhow::Result<()> {
 
 /// Errors: a name that the kernel gives to no interface.
 fn lock_name(kind: DaemonKind, interface: &str) -> anyhow::Result<String> {
-    // The settings take no such name; a path made of one would be somebody else's file.
+    // The settings take no such name; a path made of one would be another file.
     if interface.is_empty() || interface.contains(['/', '\0']) {
         bail!("`{interface}` is no name of an interface");
     }
@@ -248,39 +199,21 @@ fn lock_name(kind: DaemonKind, interface: &str) -> anyhow::Result<String> {
     Ok(format!("{kind}-{namespace}-{interface}.lock"))
 }
 
-fn open_existing(path: &Path) -> io::Result<File> {
+/// Opens a lock file, and follows no link.
+fn open_lock_file(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
-    File::options()
-        .read(true)
-        .custom_flags(flags.bits() as i32)
-        .open(path)
-}
-
-fn open_lock_file(path: &Path) -> io::Result<File> {
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
-    File::options()
-        .write(true)
-        .create(true)
-        .truncate(false)
+    options
         .mode(0o600)
         .custom_flags(flags.bits() as i32)
         .open(path)
 }
 
-/// Whether this file is what the path names.
-pub(crate) fn is_same(own: &Metadata, path: &Path) -> bool {
-    path.symlink_metadata()
-        .is_ok_and(|found| (found.dev(), found.ino()) == (own.dev(), own.ino()))
-}
-
-/// A number that no stranger knows.
-///
-/// Errors: the kernel gives none.
-pub(crate) fn unpredictable() -> anyhow::Result<u64> {
-    let mut bytes = [0; 8];
+/// Fresh bytes from the kernel's generator.
+pub(crate) fn random_bytes<const N: usize>() -> anyhow::Result<[u8; N]> {
+    let mut bytes = [0; N];
     getrandom::fill(&mut bytes)
-        .map_err(|error| anyhow::anyhow!("the kernel gives no random bytes: {error}"))?;
-    Ok(u64::from_ne_bytes(bytes))
+        .map_err(|error| anyhow::anyhow!("no random bytes from the kernel: {error}"))?;
+    Ok(bytes)
 }
 
 #[cfg(test)]
@@ -299,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interface_has_one_daemon_of_a_kind_and_a_lock_that_leaves_nothing() {
+    fn an_interface_has_one_daemon_of_a_kind() {
         let folder = folder();
         let take = |kind, interface| InterfaceLock::take_in(folder.path(), kind, interface);
         let first = take(GATEWAY, "wlan0").unwrap();
@@ -310,38 +243,10 @@ mod tests {
         );
         let _other = take(GATEWAY, "wlan1").unwrap();
         let _mobile = take(DaemonKind::Mobile, "wlan0").unwrap();
-        assert_eq!(first.path.metadata().unwrap().mode() & 0o777, 0o600);
-        let path = first.path.clone();
-        drop(first);
-        assert!(!path.exists());
-        take(GATEWAY, "wlan0").unwrap();
-    }
-
-    #[test]
-    fn a_file_that_a_killed_daemon_left_is_no_lock() {
-        let folder = folder();
         let path = folder.path().join(lock_name(GATEWAY, "wlan0").unwrap());
-        let [other, foreign] = ["mobile-1-wlan0.lock", "notes.lock"].map(|name| {
-            let path = folder.path().join(name);
-            std::fs::write(&path, "").unwrap();
-            path
-        });
-        std::fs::write(&path, "").unwrap();
-        let lock = InterfaceLock::take_in(folder.path(), GATEWAY, "wlan0").unwrap();
-        assert!(lock.path.exists() && foreign.exists());
-        // Of a namespace that is gone, perhaps.
-        assert!(!other.exists());
-    }
-
-    #[test]
-    fn a_lock_on_a_file_that_was_removed_keeps_nobody_out() {
-        let folder = folder();
-        let first = InterfaceLock::take_in(folder.path(), GATEWAY, "wlan0").unwrap();
-        std::fs::remove_file(&first.path).unwrap();
-        let second = InterfaceLock::take_in(folder.path(), GATEWAY, "wlan0").unwrap();
-        // The first one removes nothing of the second one's.
+        assert_eq!(path.metadata().unwrap().mode() & 0o777, 0o600);
         drop(first);
-        assert!(second.path.exists());
+        take(GATEWAY, "wlan0").unwrap();
     }
 
     #[test]
@@ -367,17 +272,21 @@ mod tests {
     }
 
     #[test]
-    fn only_the_runtime_directory_is_made_for_an_operator() {
+    fn only_the_programs_own_directory_is_made_for_an_operator() {
         let folder = folder();
+        let prepare = |path: &Path| prepare_parent(path, RUNTIME_DIRECTORY, "name another");
         let missing = folder.path().join("nope");
-        let error = prepare_parent(&missing.join("y.sock"), "--control-socket").unwrap_err();
+        let error = prepare(&missing.join("y.sock")).unwrap_err();
         let error = format!("{error:#}");
         assert!(
-            error.contains("nope") && error.contains("--control-socket"),
+            error.contains("nope") && error.contains("name another"),
             "{error}"
         );
         assert!(!missing.exists());
-        assert!(prepare_parent(&folder.path().join("y.sock"), "--control-socket").is_ok());
-        assert!(prepare_parent(Path::new("y.sock"), "--control-socket").is_ok());
+        assert!(prepare(&folder.path().join("y.sock")).is_ok());
+        assert!(prepare(Path::new("y.sock")).is_ok());
+        let own = folder.path().join("own");
+        prepare_parent(&own.join("key"), own.to_str().unwrap(), "run as root").unwrap();
+        assert_eq!(own.metadata().unwrap().mode() & 0o777, 0o755);
     }
 }

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `holdfast status`: what a running daemon sees, for people and for scripts.
-//!
-//! The reply types are the contract between the daemons, which fill them, and
-//! this command, which prints them; `--json` prints them as they are.
 
 mod handoff;
 mod sources;
@@ -10,190 +7,20 @@ mod units;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use anyhow::bail;
 use comfy_table::{Table, presets};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use crate::control::{ControlReply, ControlRequest, ask, ask_exactly};
+use crate::control::{
+    ControlReply, ControlRequest, FlowStatus, MobileSessionStatus, MobileStatus, StatusReply, ask,
+    ask_exactly,
+};
 use crate::settings::GATEWAY_SOCKET;
-use crate::terminal::escaped;
-pub(crate) use handoff::{HandoffMobileStatus, HandoffStatus};
-pub(crate) use sources::SourceStatus;
+use crate::terminal::print_text;
 use units::{bytes, seconds};
-
-/// What a gateway sees.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct StatusReply {
-    /// The daemon's version.
-    pub(crate) version: String,
-    /// The daemon's process.
-    pub(crate) pid: u32,
-    /// Time since its start, in seconds.
-    pub(crate) uptime_s: f64,
-    /// The scheme, as `--scheme` takes it.
-    pub(crate) scheme: String,
-    /// The wireless interface.
-    pub(crate) wireless: String,
-    /// The wired interface, where one was named.
-    pub(crate) wired: Option<String>,
-    /// How packets reach the daemon: `tc-tap`, `tc-tun`.
-    pub(crate) data_path: String,
-    /// Whether packets reach the daemon now.
-    pub(crate) attached: bool,
-    /// Whether a successor will find what this gateway knows of the flows.
-    #[serde(default = "yes")]
-    pub(crate) keeps_records: bool,
-    /// The flow table.
-    pub(crate) flows: FlowTableStatus,
-    /// The segment cache.
-    pub(crate) cache: CacheStatus,
-    /// Mobiles with a key or with flows, by address.
-    pub(crate) mobiles: Vec<MobileStatus>,
-    /// Mobiles with flows, those not described among them.
-    #[serde(default)]
-    pub(crate) mobiles_total: u64,
-    /// The gateway as a base station, where it has neighbours.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) handoff: Option<HandoffStatus>,
-    /// Everything that is counted, by name.
-    pub(crate) counters: BTreeMap<String, u64>,
-    /// The flows asked for, those with most cached bytes first.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) flow_list: Vec<FlowStatus>,
-}
-
-/// A gateway of an earlier version had a state file, or did not run.
-const fn yes() -> bool {
-    true
-}
-
-/// How full the flow table is.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct FlowTableStatus {
-    /// Flows in the table.
-    pub(crate) tracked: u64,
-    /// Most it takes.
-    pub(crate) flows_max: u64,
-    /// Flows of mobiles whose link is down.
-    pub(crate) in_outage: u64,
-}
-
-/// How full the segment cache is.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct CacheStatus {
-    /// Bytes of payload kept.
-    pub(crate) bytes: u64,
-    /// Most that it keeps.
-    pub(crate) bytes_max: u64,
-    /// Of them acknowledged to the FH but not yet by the MH.
-    pub(crate) owed_bytes: u64,
-}
-
-/// What is believed of a link.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum LinkView {
-    /// No report.
-    #[default]
-    Unknown,
-    /// It carries packets.
-    Up,
-    /// It is about to go.
-    GoingDownSoon,
-    /// It delivers nothing.
-    Down,
-}
-
-/// What reported the state of a link.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum LinkSource {
-    /// No report.
-    #[default]
-    None,
-    /// The mobile, sealed.
-    Signal,
-    /// The gateway's own interface.
-    Carrier,
-    /// A command on the control socket.
-    Command,
-    /// No ACK for data in flight, or one after none.
-    Silence,
-}
-
-/// One mobile.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct MobileStatus {
-    /// Its name in the settings, if it has a key there.
-    pub(crate) name: Option<String>,
-    /// Its addresses, as registered or as seen.
-    pub(crate) addresses: Vec<IpAddr>,
-    /// What is believed of its link.
-    pub(crate) link: LinkView,
-    /// What reported it.
-    pub(crate) source: LinkSource,
-    /// Time since that, in seconds.
-    pub(crate) since_s: f64,
-    /// The link epoch of its newest signal, 0 without one.
-    pub(crate) epoch: u64,
-    /// Time since its newest signal, in seconds.
-    pub(crate) signal_age_s: Option<f64>,
-    /// Its flows in the table.
-    pub(crate) flows: u64,
-    /// Bytes kept for it.
-    pub(crate) cached_bytes: u64,
-    /// Outages seen.
-    pub(crate) outages: u64,
-}
-
-/// One flow.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct FlowStatus {
-    /// The fixed host's end.
-    pub(crate) fh: SocketAddr,
-    /// The mobile host's end.
-    pub(crate) mh: SocketAddr,
-    /// The flow's state, by the scheme's names.
-    pub(crate) state: String,
-    /// Bytes kept for it.
-    pub(crate) cached_bytes: u64,
-    /// Of them acknowledged to the FH but not yet by the MH.
-    pub(crate) owed_bytes: u64,
-}
-
-/// What a mobile's daemon sees.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct MobileSessionStatus {
-    /// The daemon's version.
-    pub(crate) version: String,
-    /// The daemon's process.
-    pub(crate) pid: u32,
-    /// The watched interface.
-    pub(crate) interface: String,
-    /// What is done for the mobile's own flows.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) scheme: Option<String>,
-    /// The gateway's signal address.
-    pub(crate) gateway: Option<SocketAddr>,
-    /// The link as last reported.
-    pub(crate) link: LinkView,
-    /// The link epoch.
-    pub(crate) epoch: u64,
-    /// Whether the gateway has acknowledged that.
-    pub(crate) acknowledged: bool,
-    /// Why the gateway refused it, if it did.
-    pub(crate) refused: Option<String>,
-    /// The addresses reported to the gateway.
-    pub(crate) addresses: Vec<IpAddr>,
-    /// The sources that report the link.
-    #[serde(default)]
-    pub(crate) sources: Vec<SourceStatus>,
-    /// Everything that is counted, by name.
-    pub(crate) counters: BTreeMap<String, u64>,
-}
 
 /// Show what a running daemon sees.
 #[derive(Debug, clap::Args)]
@@ -229,20 +56,11 @@ pub(crate) fn run(args: &StatusArgs) -> anyhow::Result<()> {
         ControlReply::Gateway(status) => gateway_text(&status),
         ControlReply::Mobile(status) if args.json => json(&*status)?,
         ControlReply::Mobile(status) => mobile_text(&status),
-        ControlReply::Error { message } => bail!("{}: {message}", args.socket.display()),
-        ControlReply::Done => bail!("{}: an answer without a status", args.socket.display()),
+        ControlReply::Error { .. } | ControlReply::Done => {
+            bail!("{}: an answer without a status", args.socket.display())
+        }
     };
     print_text(&text)
-}
-
-/// Prints to standard output, without what controls a terminal; a reader that left early is no
-/// error.
-pub(crate) fn print_text(text: &str) -> anyhow::Result<()> {
-    use std::io::Write as _;
-    match std::io::stdout().write_all(escaped(text).as_bytes()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
-        _ => Ok(()),
-    }
 }
 
 fn json(status: &impl Serialize) -> anyhow::Result<String> {
@@ -431,7 +249,10 @@ fn list(addresses: &[IpAddr]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use holdfast_core::{LinkSource, LinkState};
+
     use super::*;
+    use crate::control::{CacheStatus, FlowTableStatus};
 
     fn gateway() -> StatusReply {
         StatusReply {
@@ -455,7 +276,7 @@ mod tests {
             mobiles: vec![MobileStatus {
                 name: Some("train-7".into()),
                 addresses: vec![IpAddr::from([10, 9, 0, 2])],
-                link: LinkView::GoingDownSoon,
+                link: LinkState::GoingDownSoon,
                 source: LinkSource::Signal,
                 since_s: 0.25,
                 epoch: 12,

@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
+use std::io::Write as _;
 
 /// The text with each character that controls a terminal written as JSON writes it, `\u001b`:
 /// it is harmless, and valid JSON stays valid. Ends of lines and tabs stay.
@@ -10,7 +11,16 @@ pub(crate) fn escaped(text: &str) -> Cow<'_, str> {
     replaced(text, |char| char == '\n' || char == '\t')
 }
 
-/// The same for a text that is to stay on one line.
+/// Prints to standard output, without what controls a terminal; a reader that left early is no
+/// error.
+pub(crate) fn print_text(text: &str) -> anyhow::Result<()> {
+    match std::io::stdout().write_all(escaped(text).as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+/// The same as [`escaped`] for a text that is to stay on one line.
 pub(crate) fn escaped_line(text: &str) -> Cow<'_, str> {
     replaced(text, |_| false)
 }

@@ -92,8 +92,9 @@ fn look(args: &TopArgs, rates: &mut Rates) -> anyhow::Result<String> {
             let counters = std::mem::take(&mut status.counters);
             (mobile_text(&status), counters)
         }
-        ControlReply::Error { message } => bail!("{}: {message}", args.socket.display()),
-        ControlReply::Done => bail!("{}: an answer without a status", args.socket.display()),
+        ControlReply::Error { .. } | ControlReply::Done => {
+            bail!("{}: an answer without a status", args.socket.display())
+        }
     };
     rates.write(counters, Instant::now(), &mut text);
     Ok(text)

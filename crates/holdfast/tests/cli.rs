@@ -135,7 +135,7 @@ fn keygen_makes_a_key_of_its_own_each_time_and_overwrites_none() {
     let key = std::fs::read_to_string(&file).expect("it was written");
     assert!(
         text(&output.stdout).contains(&key[4..12]),
-        "the name of the key is told"
+        "the name of the key is shown"
     );
     assert!(
         !text(&output.stdout).contains(key[13..].trim_end()),
@@ -179,7 +179,7 @@ fn without_a_daemon_status_and_signals_fail_and_name_the_socket() {
     }
 }
 
-/// Answers one caller with `reply`; what it asked.
+/// Answers one caller with `reply`; returns its request.
 fn answer_once(socket: &Path, reply: &'static str) -> std::thread::JoinHandle<String> {
     let listener = UnixListener::bind(socket).expect("a fresh folder");
     std::thread::spawn(move || {
@@ -212,8 +212,8 @@ fn status_prints_a_daemons_reply_for_people_and_for_scripts() {
         arguments.extend(json.then_some("--json"));
         let output = holdfast(&arguments);
         assert!(output.status.success(), "{}", text(&output.stderr));
-        let asked = daemon.join().expect("it answered");
-        assert_eq!(asked, "{\"command\":\"status\",\"flows_max\":3}\n");
+        let request = daemon.join().expect("it answered");
+        assert_eq!(request, "{\"command\":\"status\",\"flows_max\":3}\n");
         let printed = text(&output.stdout);
         if json {
             let value: serde_json::Value = serde_json::from_str(&printed).expect("JSON");
@@ -311,14 +311,14 @@ fn top_without_a_terminal_is_one_line_of_error() {
     assert!(output.stdout.is_empty());
 }
 
-/// Answers every caller until the folder of the socket is gone.
+/// Answers every caller until the folder of the socket is removed.
 fn answer_all(socket: &Path, reply: &'static str) {
     let listener = UnixListener::bind(socket).expect("a fresh folder");
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let Ok(stream) = stream else { return };
             let mut line = String::new();
-            // A caller that has gone is no concern of this one.
+            // A caller may have left.
             let _ = BufReader::new(&stream).read_line(&mut line);
             let _ = (&stream).write_all(reply.as_bytes());
         }
@@ -375,7 +375,7 @@ fn top_shows_the_daemon_again_and_again_and_gives_the_terminal_back() {
         assert!(child.wait().expect("it was started").success());
         assert_eq!(modes(), before);
         while !shown.contains("\x1b[?1049l") {
-            let len = master.read(&mut buffer).expect("what it said last");
+            let len = master.read(&mut buffer).expect("its last output");
             shown.push_str(&text(&buffer[..len]));
         }
         assert!(shown.starts_with("\x1b[?1049h"), "{shown}");

@@ -33,7 +33,7 @@ fn complaints(log: &Path) -> usize {
         .count()
 }
 
-/// A caller who has asked.
+/// A caller that has sent its request.
 fn ask(socket: &Path) -> io::Result<UnixStream> {
     let mut stream = UnixStream::connect(socket)?;
     stream.set_read_timeout(Some(LIMIT))?;
@@ -113,7 +113,7 @@ fn a_daemon_without_descriptors_fills_no_log_and_takes_its_caller_later() {
     let enough = prlimit(pid, Resource::Nofile, few).unwrap();
     let begun = Instant::now();
     let stream = ask(&socket).unwrap();
-    await_that("it says so, again and again", || complaints(&log) >= 3);
+    await_that("it logs that, again and again", || complaints(&log) >= 3);
     let took = begun.elapsed();
     assert!(took > Duration::from_millis(1_500), "thrice in {took:?}");
     prlimit(pid, Resource::Nofile, enough).unwrap();
@@ -121,8 +121,8 @@ fn a_daemon_without_descriptors_fills_no_log_and_takes_its_caller_later() {
 }
 
 #[test]
-fn forty_silent_callers_keep_nobody_from_an_answer() {
-    if !available_or_skip("forty_silent_callers_keep_nobody_from_an_answer") {
+fn forty_silent_callers_block_no_answer() {
+    if !available_or_skip("forty_silent_callers_block_no_answer") {
         return;
     }
     let mobile = Mobile::start();

@@ -27,14 +27,14 @@ struct Left {
 }
 
 /// A namespace and a folder for temporary files, for one demo after another.
-struct Place {
+struct Surroundings {
     ns: NetNs,
     folder: tempfile::TempDir,
     /// In the environment of all that the demo starts.
     mark: String,
 }
 
-impl Place {
+impl Surroundings {
     fn new(test: &str) -> Option<Self> {
         available_or_skip(test).then(|| Self {
             ns: NetNs::new().unwrap(),
@@ -109,10 +109,10 @@ impl Place {
 #[test]
 fn a_demo_that_is_interrupted_at_any_moment_leaves_nothing() {
     let test = "a_demo_that_is_interrupted_at_any_moment_leaves_nothing";
-    let Some(place) = Place::new(test) else {
+    let Some(folder) = Surroundings::new(test) else {
         return;
     };
-    let before = place.left();
+    let before = folder.left();
     let mut interrupted = 0;
     for (millis, signal) in [
         (0, libc::SIGINT),
@@ -127,7 +127,7 @@ fn a_demo_that_is_interrupted_at_any_moment_leaves_nothing() {
         (1800, libc::SIGINT),
         (3500, libc::SIGTERM),
     ] {
-        let mut demo = place.start();
+        let mut demo = folder.start();
         // The moment is what is tried; a demo that is through has nothing to interrupt.
         demo.wait_at_most(Duration::from_millis(millis)).unwrap();
         demo.signal(signal).unwrap();
@@ -138,8 +138,8 @@ fn a_demo_that_is_interrupted_at_any_moment_leaves_nothing() {
             status.signal() == Some(signal) || [Some(130), Some(0)].contains(&status.code());
         assert!(expected, "{millis} ms: {status}");
         interrupted += u32::from(status.code() == Some(130));
-        assert_eq!(place.processes(), Vec::<String>::new(), "{millis} ms");
-        assert_eq!(place.left(), before, "{millis} ms");
+        assert_eq!(folder.processes(), Vec::<String>::new(), "{millis} ms");
+        assert_eq!(folder.left(), before, "{millis} ms");
     }
     assert!(
         interrupted >= 5,
@@ -150,29 +150,29 @@ fn a_demo_that_is_interrupted_at_any_moment_leaves_nothing() {
 #[test]
 fn what_a_killed_demo_leaves_the_next_one_removes() {
     let test = "what_a_killed_demo_leaves_the_next_one_removes";
-    let Some(place) = Place::new(test) else {
+    let Some(folder) = Surroundings::new(test) else {
         return;
     };
-    let before = place.left();
+    let before = folder.left();
     let stop = StopFlag::default();
-    let mut demo = place.start();
+    let mut demo = folder.start();
     stop.wait_for("the demo has started its programs", END_LIMIT, || {
-        Ok((place.processes().len() > 3).then_some(()))
+        Ok((folder.processes().len() > 3).then_some(()))
     })
     .unwrap();
     demo.kill().unwrap();
     stop.wait_for("its programs end with it", END_LIMIT, || {
-        Ok(place.processes().is_empty().then_some(()))
+        Ok(folder.processes().is_empty().then_some(()))
     })
     .unwrap();
-    let left = place.left();
+    let left = folder.left();
     assert_eq!(left.files.len(), 1, "{left:?}");
-    let mut demo = place.start();
+    let mut demo = folder.start();
     stop.wait_for("the next one removes it", END_LIMIT, || {
-        Ok((place.left().files.is_disjoint(&left.files)).then_some(()))
+        Ok((folder.left().files.is_disjoint(&left.files)).then_some(()))
     })
     .unwrap();
     demo.signal(libc::SIGINT).unwrap();
     demo.wait_at_most(END_LIMIT).unwrap().expect("it ends");
-    assert_eq!(place.left(), before);
+    assert_eq!(folder.left(), before);
 }

@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 use holdfast_lab::claims::Paper;
 use holdfast_lab::results::ResultLine;
 use holdfast_lab::scenario::Run;
-use holdfast_net::netns::available_or_skip;
-use holdfast_testbed::punctuality::{in_time, punctual};
+use holdfast_lab::virtual_kernel::goes_on_here;
+
+const HOLDFAST: &str = env!("CARGO_BIN_EXE_holdfast");
 
 const SCENARIO: &str = r#"
 description = "one outage of a second"
@@ -36,7 +37,7 @@ values = ["none", "hold"]
 "#;
 
 fn lab(folder: &Path, arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_holdfast"))
+    Command::new(HOLDFAST)
         .arg("lab")
         .args(arguments)
         .current_dir(folder)
@@ -224,7 +225,7 @@ fn a_claim_has_an_entry_with_a_verdict_and_its_reason() {
 #[test]
 fn every_papers_scenario_is_read_and_every_claim_has_its_runs() {
     for paper in Paper::find(&papers()).unwrap() {
-        let runs = paper.runs().unwrap();
+        let runs = paper.runs(true).unwrap();
         assert!(!runs.is_empty());
         for table in &paper.claims.table {
             for row in &table.row {
@@ -232,13 +233,16 @@ fn every_papers_scenario_is_read_and_every_claim_has_its_runs() {
                     let has = |run: &&Run| {
                         let of = |key: &String| run.parameters.get(key);
                         of(&table.column) == Some(column)
-                            && row.of.iter().all(|(key, value)| of(key) == Some(value))
+                            && row
+                                .selection
+                                .iter()
+                                .all(|(key, value)| of(key) == Some(value))
                     };
                     assert!(
                         runs.iter().any(|run| has(&run)),
                         "{}: no run of {:?} {column}",
                         table.id,
-                        row.of
+                        row.selection
                     );
                 }
             }
@@ -247,7 +251,6 @@ fn every_papers_scenario_is_read_and_every_claim_has_its_runs() {
 }
 
 #[test]
-#[cfg(feature = "virtual-kernel-tests")]
 fn linux_runs_the_same_scenario_in_a_virtual_kernel() {
     let test = "linux_runs_the_same_scenario_in_a_virtual_kernel";
     if holdfast_lab::virtual_kernel::available_or_skip(test).is_none() {
@@ -281,7 +284,7 @@ fn linux_runs_the_same_scenario_in_a_virtual_kernel() {
 
 #[test]
 fn live_runs_the_same_scenario_in_namespaces() {
-    if !available_or_skip("live_runs_the_same_scenario_in_namespaces") {
+    if !goes_on_here(Path::new(HOLDFAST)) {
         return;
     }
     let (folder, _) = folder_with(SCENARIO);
@@ -299,18 +302,13 @@ fn live_runs_the_same_scenario_in_namespaces() {
         lines(&lab(folder.path(), &arguments))
     };
     let model = run("model");
-    punctual(|| {
-        let live = run("live");
-        assert_same_scenario(&model, &live);
-        // The gateway is told by the carrier, and has what was lost.
-        let [(all_without, _), (all, stall)] =
-            [0, 1].map(|run| (live[run].transfer_s, live[run].stalls_s[0]));
-        let is_shorter = all < all_without && stall.unwrap() < 0.2;
-        in_time(
-            is_shorter,
-            &format!("{stall:?}, {all:?} of {all_without:?} s"),
-        )
-    });
+    let live = run("live");
+    assert_same_scenario(&model, &live);
+    // The gateway is told by the carrier, and has what was lost.
+    let [(all_without, _), (all, stall)] =
+        [0, 1].map(|run| (live[run].transfer_s, live[run].stalls_s[0]));
+    let is_shorter = all < all_without && stall.unwrap() < 0.2;
+    assert!(is_shorter, "{stall:?}, {all:?} of {all_without:?} s");
     let packets = fs::read_dir(folder.path().join("packets")).unwrap().count();
     // Each run has one for each of four devices, on both.
     assert_eq!(packets, 2 * 4 + 2 * 4);
@@ -353,7 +351,7 @@ fn assert_same_scenario(model: &[ResultLine], live: &[ResultLine]) {
 
 #[test]
 fn an_uplink_on_live_is_whole_and_its_stall_is_the_fhs() {
-    if !available_or_skip("an_uplink_on_live_is_whole_and_its_stall_is_the_fhs") {
+    if !goes_on_here(Path::new(HOLDFAST)) {
         return;
     }
     let text = SCENARIO.replacen(
@@ -404,8 +402,7 @@ fn an_uplink_on_live_is_whole_and_its_stall_is_the_fhs() {
 
 #[test]
 fn a_transfer_that_is_not_in_time_is_reported_with_what_came() {
-    let test = "a_transfer_that_is_not_in_time_is_reported_with_what_came";
-    if !available_or_skip(test) {
+    if !goes_on_here(Path::new(HOLDFAST)) {
         return;
     }
     let text = SCENARIO.replacen("limit_s = 30", "limit_s = 0.5\nrequest_bytes = 300", 1);
@@ -420,27 +417,21 @@ fn a_transfer_that_is_not_in_time_is_reported_with_what_came() {
         "--out",
         "-",
     ];
-    punctual(|| {
-        let line = lines(&lab(folder.path(), &arguments)).remove(0);
-        assert!(
-            !line.finished && line.intact && line.transfer_s.is_none(),
-            "{line:?}"
-        );
-        assert_eq!(line.ending, "not in time");
-        assert_eq!(line.stalls_s, [None]);
-        // Half a second of 20 Mbit/s less the slow start, where the machine keeps time.
-        let bytes = line.bytes;
-        in_time(
-            (100_000..2_000_000).contains(&bytes),
-            &format!("{bytes} bytes"),
-        )
-    });
+    let line = lines(&lab(folder.path(), &arguments)).remove(0);
+    assert!(
+        !line.finished && line.intact && line.transfer_s.is_none(),
+        "{line:?}"
+    );
+    assert_eq!(line.ending, "not in time");
+    assert_eq!(line.stalls_s, [None]);
+    // Half a second of 20 Mbit/s less the slow start, where the machine keeps time.
+    let bytes = line.bytes;
+    assert!((100_000..2_000_000).contains(&bytes), "{bytes} bytes");
 }
 
 #[test]
 fn an_outage_that_keeps_packets_keeps_them_for_an_mh_whose_device_has_no_carrier() {
-    let test = "an_outage_that_keeps_packets_keeps_them_for_an_mh_whose_device_has_no_carrier";
-    if !available_or_skip(test) {
+    if !goes_on_here(Path::new(HOLDFAST)) {
         return;
     }
     let of_the_gateway = SCENARIO.find("[[sweep]]").unwrap();
@@ -454,14 +445,12 @@ fn an_outage_that_keeps_packets_keeps_them_for_an_mh_whose_device_has_no_carrier
         );
     let (folder, _) = folder_with(&format!("{text}[mobile]\nscheme = \"wake\"\n"));
     let arguments = ["run", "s.toml", "--substrate", "live", "--out", "-"];
-    punctual(|| {
-        let line = lines(&lab(folder.path(), &arguments)).remove(0);
-        assert!(line.finished && line.intact, "{line:?}");
-        // The sender's timer sends one segment again and again, of what it cannot know to be kept;
-        // a gateway's device without a carrier loses all that comes in the outage.
-        let again = line.retransmitted_segments;
-        in_time(again <= 10, &format!("{again} segments again"))
-    });
+    let line = lines(&lab(folder.path(), &arguments)).remove(0);
+    assert!(line.finished && line.intact, "{line:?}");
+    // The sender's timer sends one segment again and again, of what it cannot know to be kept;
+    // a gateway's device without a carrier loses all that comes in the outage.
+    let again = line.retransmitted_segments;
+    assert!(again <= 10, "{again} segments again");
 }
 
 #[test]
@@ -505,7 +494,7 @@ fn an_output_that_nobody_reads_ends_it_without_a_word() {
     ] {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
-        let output = Command::new(env!("CARGO_BIN_EXE_holdfast"))
+        let output = Command::new(HOLDFAST)
             .arg("lab")
             .args(arguments)
             .current_dir(folder.path())
@@ -583,7 +572,7 @@ fn a_part_without_runs_is_said() {
 fn a_run_on_the_model_is_interrupted_by_sigterm() {
     let endless = SCENARIO.replace("2_000_000", "1_000_000_000_000");
     let (folder, _) = folder_with(&endless.replace("limit_s = 30", "limit_s = 90_000"));
-    let mut child = Command::new(env!("CARGO_BIN_EXE_holdfast"))
+    let mut child = Command::new(HOLDFAST)
         .args(["lab", "run", "s.toml", "--out", "lines"])
         .current_dir(folder.path())
         .stderr(Stdio::piped())

@@ -203,11 +203,11 @@ fn an_interrupted_report_writes_nothing() {
     )
     .unwrap();
     let status = child.wait().unwrap();
-    let mut said = String::new();
+    let mut line = String::new();
     let mut stderr = BufReader::new(child.stderr.take().unwrap());
-    stderr.read_line(&mut said).unwrap();
+    stderr.read_line(&mut line).unwrap();
     let mut rest = String::new();
     stderr.read_to_string(&mut rest).unwrap();
-    assert_eq!(status.code(), Some(130), "{said}{rest}");
+    assert_eq!(status.code(), Some(130), "{line}{rest}");
     assert_eq!(names(&out), Vec::<String>::new());
 }

@@ -162,11 +162,11 @@ fn an_interrupted_setup_leaves_no_process_and_no_kernel_and_the_next_one_goes_on
     let pid = Pid::from_raw(child.id().cast_signed()).unwrap();
     kill_process(pid, Signal::INT).unwrap();
     let output = end(child);
-    let told = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(130), "{told}");
-    assert!(told.contains("interrupted; what was built"), "{told}");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(130), "{stderr}");
+    assert!(stderr.contains("interrupted; what was built"), "{stderr}");
     let process = format!("/proc/{}/stat", sleeper.trim());
-    // Gone, or a zombie until somebody inherits it.
+    // It has ended, or is a zombie until its new parent waits for it.
     wait_until("the build's child ends", || {
         let stat = fs::read_to_string(&process).unwrap_or_default();
         (stat.is_empty() || stat.contains(") Z ")).then_some(())
@@ -174,14 +174,14 @@ fn an_interrupted_setup_leaves_no_process_and_no_kernel_and_the_next_one_goes_on
     assert_eq!(workshop.cached(""), None, "a kernel that is not built");
 
     let output = end(workshop.setup().spawn().unwrap());
-    let told = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.success(), "{told}");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{stderr}");
     // It went on: nothing was unpacked again.
-    assert!(!told.contains("unpacking"), "{told}");
+    assert!(!stderr.contains("unpacking"), "{stderr}");
     let kernel = workshop.cached("").unwrap().join("linux");
-    let said = String::from_utf8(output.stdout).unwrap();
+    let stdout = String::from_utf8(output.stdout).unwrap();
     assert_eq!(
-        said,
+        stdout,
         format!("virtual kernel 7.2.0-looks-like-it: {}\n", kernel.display())
     );
     assert_eq!(
@@ -196,10 +196,10 @@ fn sources_that_are_not_there_are_named() {
     let workshop = Workshop::new();
     fs::remove_file(workshop.tarball()).unwrap();
     let output = end(workshop.setup().spawn().unwrap());
-    let told = String::from_utf8(output.stderr).unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
     let expected = format!("--source: {} cannot be read", workshop.tarball().display());
     assert!(
-        !output.status.success() && told.contains(&expected),
-        "{told}"
+        !output.status.success() && stderr.contains(&expected),
+        "{stderr}"
     );
 }

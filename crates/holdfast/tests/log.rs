@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The log of the daemons as whoever reads it sees it, or does not.
+//! The log of the daemons with and without a reader.
 
 use std::fs::File;
 use std::path::Path;
@@ -16,10 +16,10 @@ const LIMIT: Duration = Duration::from_secs(20);
 fn no_starters(folder: &Path, interface: &str) -> Vec<(Vec<String>, String)> {
     let path = |name: &str| folder.join(name).display().to_string();
     let own = |daemon: &[&str], names: &[&str]| {
-        let words = daemon.iter().chain(names);
-        let words = words.copied().map(str::to_owned);
+        let arguments = daemon.iter().chain(names);
+        let arguments = arguments.copied().map(str::to_owned);
         let socket = ["--control-socket".into(), path("socket")];
-        words.chain(socket).collect::<Vec<String>>()
+        arguments.chain(socket).collect::<Vec<String>>()
     };
     let gateway = own(
         &["gateway", "--wireless", interface],
@@ -27,7 +27,7 @@ fn no_starters(folder: &Path, interface: &str) -> Vec<(Vec<String>, String)> {
     );
     let mobile = own(&["mobile", "--scheme", "freeze", "--iface", interface], &[]);
     let guard = ["mobile", "guard", "--interface", interface];
-    let maps = ["--flows", "--closed", "--control", "--reserves", "--woken"];
+    let maps = ["--flows", "--closed", "--control", "--withheld", "--woken"];
     let maps = maps.iter().flat_map(|flag| [*flag, "0"]);
     let guard = guard.into_iter().chain(maps).map(str::to_owned).collect();
     // A socket cannot be there.
@@ -46,9 +46,9 @@ fn no_starters(folder: &Path, interface: &str) -> Vec<(Vec<String>, String)> {
 }
 
 /// Whether it ends by itself in its time, and not well.
-fn fails(words: &[String], log: Stdio) -> bool {
+fn fails(arguments: &[String], log: Stdio) -> bool {
     let mut command = guarded_command(env!("CARGO_BIN_EXE_holdfast"));
-    command.args(words).stdin(Stdio::null());
+    command.args(arguments).stdin(Stdio::null());
     command.stdout(Stdio::null()).stderr(log);
     let mut daemon = ChildGuard::spawn(command).unwrap();
     let status = daemon.wait_at_most(LIMIT).unwrap();
@@ -56,26 +56,52 @@ fn fails(words: &[String], log: Stdio) -> bool {
 }
 
 #[test]
-fn a_daemon_that_cannot_start_ends_though_nobody_reads_why() {
+fn a_daemon_that_cannot_start_ends_without_a_reader_of_its_log() {
     let folder = tempfile::tempdir().unwrap();
-    for (words, _) in no_starters(folder.path(), "hf-unread") {
+    for (arguments, _) in no_starters(folder.path(), "hf-unread") {
         let (_unread, log) = full_pipe().unwrap();
-        assert!(fails(&words, log.into()), "{words:?}");
+        assert!(fails(&arguments, log.into()), "{arguments:?}");
     }
 }
 
 #[test]
 fn why_a_daemon_cannot_start_is_the_last_line_of_its_log() {
     let folder = tempfile::tempdir().unwrap();
-    for (words, reason) in no_starters(folder.path(), "hf-missing") {
+    for (arguments, reason) in no_starters(folder.path(), "hf-missing") {
         let path = folder.path().join("log");
         assert!(
-            fails(&words, File::create(&path).unwrap().into()),
-            "{words:?}"
+            fails(&arguments, File::create(&path).unwrap().into()),
+            "{arguments:?}"
         );
         let log = std::fs::read_to_string(&path).unwrap();
         let last = log.lines().last().unwrap_or_default();
-        let is_said = last.starts_with("holdfast: ") && last.contains(&reason);
-        assert!(is_said && log.ends_with('\n'), "{words:?}: {log}");
+        let is_reported = last.starts_with("holdfast: ") && last.contains(&reason);
+        assert!(is_reported && log.ends_with('\n'), "{arguments:?}: {log}");
     }
+}
+
+#[test]
+fn a_filter_that_cannot_be_read_is_reported_in_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log");
+    let mut command = guarded_command(env!("CARGO_BIN_EXE_holdfast"));
+    command.args(["gateway", "--wireless", "hf-missing", "--state-file"]);
+    command.arg(folder.path().join("state"));
+    command
+        .arg("--control-socket")
+        .arg(folder.path().join("socket"));
+    command.env("HOLDFAST_LOG", "holdfast=loud");
+    command.stderr(File::create(&path).unwrap());
+    let mut daemon = ChildGuard::spawn(command).unwrap();
+    daemon.wait_at_most(LIMIT).unwrap().expect("it ends");
+    let log = std::fs::read_to_string(&path).unwrap();
+    let lines: Vec<_> = log
+        .lines()
+        .filter(|line| line.contains("HOLDFAST_LOG"))
+        .collect();
+    assert_eq!(lines.len(), 1, "{log}");
+    assert!(
+        lines[0].contains("WARN") && lines[0].contains("got \"holdfast=loud\""),
+        "{log}"
+    );
 }

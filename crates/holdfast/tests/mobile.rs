@@ -8,9 +8,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use holdfast_core::LinkEvent;
 use holdfast_core::signal::{
-    DATAGRAM_BYTES_MAX, Entropy, GatewayPeers, LinkNotice, LinkNoticeKind, MobileKey, PORT_DEFAULT,
-    PeerConfig, Rejection,
+    DATAGRAM_BYTES_MAX, Entropy, GatewayPeers, LinkNotice, MobileKey, PORT_DEFAULT, PeerConfig,
+    Rejection,
 };
 use holdfast_net::netns::{ChildGuard, NetNs, available_or_skip};
 use holdfast_net::rtnl::Rtnl;
@@ -175,11 +176,11 @@ impl Place {
     }
 
     #[track_caller]
-    fn expect(&mut self, kind: LinkNoticeKind, addresses: &[IpAddr]) -> LinkNotice {
+    fn expect(&mut self, event: LinkEvent, addresses: &[IpAddr]) -> LinkNotice {
         let notice = self.next_notice();
         assert_eq!(
-            (notice.kind, notice.addresses.as_slice()),
-            (kind, addresses)
+            (notice.event, notice.addresses.as_slice()),
+            (event, addresses)
         );
         notice
     }
@@ -193,7 +194,7 @@ impl Place {
             self.take_datagram();
             let (status, last) = (self.status(), &self.last);
             if let Some(last) = last
-                && (last.kind == LinkNoticeKind::Down) == (link == "down")
+                && (last.event == LinkEvent::Down) == (link == "down")
                 && last.addresses == addresses
                 && status["link"] == link
             {
@@ -256,12 +257,12 @@ fn a_mobile_tells_of_its_carrier_its_addresses_and_commands() {
         return;
     }
     let mut place = Place::new();
-    place.expect(LinkNoticeKind::Registered, &[MOBILE]);
+    place.expect(LinkEvent::Up, &[MOBILE]);
 
     place.wwan.set_carrier(false).unwrap();
-    let down = place.expect(LinkNoticeKind::Down, &[MOBILE]);
+    let down = place.expect(LinkEvent::Down, &[MOBILE]);
     place.wwan.set_carrier(true).unwrap();
-    let up = place.expect(LinkNoticeKind::Up, &[MOBILE]);
+    let up = place.expect(LinkEvent::Up, &[MOBILE]);
     assert_eq!(up.epoch, down.epoch + 1);
 
     let second = IpAddr::from([10, 9, 0, 3]);
@@ -273,16 +274,19 @@ fn a_mobile_tells_of_its_carrier_its_addresses_and_commands() {
                 .unwrap();
         })
         .unwrap();
-    place.expect(LinkNoticeKind::Registered, &[MOBILE, second]);
+    place.expect(LinkEvent::Up, &[MOBILE, second]);
 
     let both = [MOBILE, second];
     place.signal(&["going-down-soon", "--lead-ms", "300"]);
-    place.expect(LinkNoticeKind::GoingDownSoon { lead_ms: 300 }, &both);
+    place.expect(
+        LinkEvent::GoingDownSoon(Some(Duration::from_millis(300))),
+        &both,
+    );
     place.signal(&["down"]);
-    place.expect(LinkNoticeKind::Down, &both);
+    place.expect(LinkEvent::Down, &both);
     assert_eq!(place.status()["link"], "down");
     place.signal(&["up"]);
-    place.expect(LinkNoticeKind::Up, &both);
+    place.expect(LinkEvent::Up, &both);
     assert_eq!(place.status()["link"], "up");
     assert_eq!(
         place.status()["gateway"],
@@ -296,11 +300,11 @@ fn either_end_may_restart() {
         return;
     }
     let mut place = Place::new();
-    let first = place.expect(LinkNoticeKind::Registered, &[MOBILE]);
+    let first = place.expect(LinkEvent::Up, &[MOBILE]);
 
     // The gateway: the next keepalive is challenged, and believed then.
     place.peers = peers(&place.key);
-    place.expect(LinkNoticeKind::Registered, &[MOBILE]);
+    place.expect(LinkEvent::Up, &[MOBILE]);
     assert!(
         place
             .peers
@@ -313,7 +317,7 @@ fn either_end_may_restart() {
     // The mobile: killed, it leaves its socket behind, and its successor replaces it.
     place.daemon.kill().unwrap();
     place.daemon = spawn(&place.mobile_ns, place.folder.path());
-    let again = place.expect(LinkNoticeKind::Up, &[MOBILE]);
+    let again = place.expect(LinkEvent::Up, &[MOBILE]);
     assert!(
         again.epoch > first.epoch,
         "it goes on above the epoch that it forgot"
@@ -338,7 +342,7 @@ fn a_mobile_outside_its_prefixes_says_that_it_was_refused() {
         return;
     }
     let mut place = Place::new();
-    place.expect(LinkNoticeKind::Registered, &[MOBILE]);
+    place.expect(LinkEvent::Up, &[MOBILE]);
     let foreign = IpAddr::from([10, 7, 0, 1]);
     place
         .mobile_ns
@@ -361,7 +365,7 @@ fn after_fifty_flaps_the_link_is_what_it_was_last() {
         return;
     }
     let mut place = Place::new();
-    let first = place.expect(LinkNoticeKind::Registered, &[MOBILE]).epoch;
+    let first = place.expect(LinkEvent::Up, &[MOBILE]).epoch;
     for last in [false, true] {
         for _ in 0..25 {
             for carrier in [!last, last] {
@@ -386,7 +390,7 @@ fn a_daemon_that_was_stopped_for_longer_than_the_kernel_keeps_news_learns_what_i
         return;
     }
     let mut place = Place::new();
-    let first = place.expect(LinkNoticeKind::Registered, &[MOBILE]).epoch;
+    let first = place.expect(LinkEvent::Up, &[MOBILE]).epoch;
     place.stop_until_news_is_missed();
     // The device is gone, and what said so was missed.
     let other = wireless(&place.mobile_ns, "other0", MOBILE);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The virtual kernel with our own programs in it, where `holdfast lab setup` has built
-//! it: `make test-virtual`. These tests need no root.
+//! it: `make test`. These tests need no root.
 
 use std::fs;
 use std::path::Path;
@@ -149,7 +149,7 @@ fn a_transfer_through_an_outage_is_the_same_to_the_nanosecond_with_the_same_seed
     let first = measured(1);
     let runs: serde_json::Value = serde_json::from_str(&first).unwrap();
     let stall = |run: usize| runs["runs"][run]["stalls_s"][0].as_f64().unwrap();
-    assert_eq!(runs["runs"][1]["name"], "hold");
+    assert_eq!(runs["runs"][1]["name"], "TCP download, hold");
     assert!(stall(1) < 0.2 && stall(1) < stall(0), "{first}");
     assert_eq!(measured(1), first);
     assert_ne!(measured(2), first);

@@ -169,7 +169,9 @@ fn differences(committed: &Digests, made: &Digests, runs: &[Run]) -> Vec<String>
     }
     for (file, count) in index_in_file {
         let committed = committed.get(&file).map_or(0, Vec::len);
-        lines.extend((count..committed).map(|index| format!("{file}: run {index} is gone")));
+        lines.extend(
+            (count..committed).map(|index| format!("{file}: run {index} no longer exists")),
+        );
     }
     lines
 }

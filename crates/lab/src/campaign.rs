@@ -5,8 +5,8 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
-use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,21 +18,12 @@ use crate::results::ResultLine;
 use crate::scenario::Run;
 use crate::substrate::Substrate;
 
-/// Results that may wait for an earlier one, for each job.
-const WAITING_MAX: usize = 64;
-/// How often what is left is said where no bar can be drawn.
+/// How often a line is printed where no bar can be drawn.
 const PLAIN_INTERVAL: Duration = Duration::from_secs(10);
 /// How often a bar moves by itself.
 const TICK: Duration = Duration::from_millis(200);
 
-/// Which runs have been taken, and how far their results have been given.
-#[derive(Debug, Default)]
-struct Turn {
-    taken: usize,
-    given: usize,
-}
-
-/// Carries out `runs`, `jobs` at a time, and gives each result to `on_line`, in the
+/// Executes `runs`, `jobs` at a time, and gives each result to `on_line`, in the
 /// order of the runs however many jobs there are.
 ///
 /// # Errors
@@ -49,29 +40,27 @@ pub fn run(
     run_with(runs, execute, jobs, stop, on_line)
 }
 
-/// As [`run`], by whatever carries out one run.
+/// As [`run`], by another executor.
 fn run_with(
     runs: &[&Run],
     execute: impl Fn(&Run, &StopFlag) -> anyhow::Result<ResultLine> + Sync,
     jobs: usize,
     stop: &StopFlag,
-    mut on_line: impl FnMut(ResultLine) -> anyhow::Result<()>,
+    on_line: impl FnMut(ResultLine) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let jobs = jobs.clamp(1, runs.len().max(1));
-    let turn = Mutex::new(Turn::default());
-    let given = Condvar::new();
-    // The user's wish reaches a run at once, not when the collector next looks.
+    let next = AtomicUsize::new(0);
+    // A run sees the user's wish at once, not when the collector next looks.
     let over = stop.within();
     let mut progress = Progress::new(runs.len());
     let result = thread::scope(|scope| {
         let (results, receiver) = mpsc::sync_channel(jobs);
         for _ in 0..jobs {
-            let (results, turn, given, over) = (results.clone(), &turn, &given, &over);
-            let execute = &execute;
+            let (results, next, over, execute) = (results.clone(), &next, &over, &execute);
             scope.spawn(move || {
-                while let Some(index) = take(turn, given, runs.len(), jobs, over) {
+                while let Some(index) = take(next, runs.len(), over) {
                     let result = carry_out(|| execute(runs[index], over), over);
-                    // Nobody listens any more: it is over.
+                    // An error: the collector has ended.
                     if results.send((index, result)).is_err() {
                         return;
                     }
@@ -79,14 +68,8 @@ fn run_with(
             });
         }
         drop(results);
-        let collected = collect(&receiver, runs, &mut progress, stop, &over, |line| {
-            on_line(line)?;
-            turn.lock().unwrap_or_else(PoisonError::into_inner).given += 1;
-            given.notify_all();
-            Ok(())
-        });
+        let collected = collect(&receiver, runs, &mut progress, stop, &over, on_line);
         over.raise();
-        given.notify_all();
         collected
     });
     progress.finish();
@@ -108,30 +91,13 @@ fn carry_out(
 fn panic_text(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied())
-        .unwrap_or("it did not say why")
+        .unwrap_or("without a message")
 }
 
-/// The next run to be carried out; waits while too many results wait for an earlier
-/// one.
-fn take(
-    turn: &Mutex<Turn>,
-    given: &Condvar,
-    runs: usize,
-    jobs: usize,
-    over: &StopFlag,
-) -> Option<usize> {
-    let mut turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
-    loop {
-        if over.is_raised() || turn.taken == runs {
-            return None;
-        }
-        if turn.taken < turn.given + jobs * WAITING_MAX {
-            turn.taken += 1;
-            return Some(turn.taken - 1);
-        }
-        let waited = given.wait_timeout(turn, TICK);
-        turn = waited.unwrap_or_else(PoisonError::into_inner).0;
-    }
+/// The next run to be carried out.
+fn take(next: &AtomicUsize, runs: usize, over: &StopFlag) -> Option<usize> {
+    let index = next.fetch_add(1, Ordering::Relaxed);
+    (index < runs && !over.is_raised()).then_some(index)
 }
 
 type Received = (usize, anyhow::Result<ResultLine>);
@@ -186,7 +152,7 @@ struct Progress {
     total: usize,
     done: usize,
     began: Instant,
-    said: Instant,
+    printed_at: Instant,
 }
 
 impl Progress {
@@ -204,7 +170,7 @@ impl Progress {
             total,
             done: 0,
             began: now,
-            said: now,
+            printed_at: now,
         }
     }
 
@@ -219,8 +185,8 @@ impl Progress {
     fn tick(&mut self) {
         if let Some(bar) = &self.bar {
             bar.tick();
-        } else if self.said.elapsed() >= PLAIN_INTERVAL {
-            self.said = Instant::now();
+        } else if self.printed_at.elapsed() >= PLAIN_INTERVAL {
+            self.printed_at = Instant::now();
             let left = self
                 .left_s()
                 .map_or(String::new(), |s| format!(", about {s:.0} s left"));
@@ -337,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn every_run_delivers_what_was_sent_and_says_what_it_cost() {
+    fn every_run_delivers_what_was_sent_and_has_its_figures() {
         let runs = runs(SWEEP);
         let runs: Vec<&Run> = runs.iter().collect();
         for line in lines(&runs, 2) {
@@ -354,12 +320,12 @@ mod tests {
     #[test]
     fn another_seed_is_another_run_and_the_same_seed_the_same() {
         let scenario = Scenario::parse(Path::new("s.toml"), SWEEP).unwrap();
-        let of = |seed| {
+        let get = |seed| {
             let runs = scenario.runs(Some(seed)).unwrap();
             lines(&runs.iter().take(1).collect::<Vec<_>>(), 1)
         };
-        assert_eq!(of(5), of(5));
-        assert_ne!(of(5), of(6));
+        assert_eq!(get(5), get(5));
+        assert_ne!(get(5), get(6));
     }
 
     #[test]
@@ -416,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_in_one_run_ends_the_campaign_with_its_words() {
+    fn a_panic_in_one_run_ends_the_campaign_with_its_message() {
         let runs = runs(SWEEP);
         let refs: Vec<&Run> = runs.iter().cycle().take(500).collect();
         for jobs in [1, 2] {

@@ -2,8 +2,8 @@
 //! What a paper claims, beside what came out here.
 //!
 //! `papers/PAPER/claims.toml` has the paper's tables and statements as they are printed,
-//! and says which runs of which scenario each is about ([`mod@file`]). A verdict is computed
-//! from both by the rules in that file; nobody writes one. The rules:
+//! and the scenarios and runs that each is about ([`mod@file`]). A verdict is computed
+//! from both by the rules in that file. The rules:
 //!
 //! - a **cell** holds if the median of its runs is within the metric's tolerance of what is
 //!   printed; a cell printed as unfinished holds if most of its runs do not finish;
@@ -15,7 +15,7 @@
 //! - what needs a condition that the paper does not print, or a variant for which there is no
 //!   run, is **not comparable**.
 //!
-//! Where the paper leaves something open, a reason says besides what came out under other
+//! Where the paper leaves something open, a reason also has what came out under other
 //! assumptions; no verdict rests on them.
 
 mod case;
@@ -31,22 +31,54 @@ pub mod rule;
 mod statement;
 
 use crate::results::ResultLine;
+use file::ClaimedTable;
 
 pub use entry::{Entry, Fit, Verdict, counts, table};
 pub use metric::Metric;
 pub use paper::{CLAIMS_FILE, Paper, SUBSTRATES};
 
+/// The entries of a table.
+pub(crate) struct TableEntries {
+    /// Row by row.
+    pub(crate) cells: Vec<Entry>,
+    /// The order of its variants.
+    pub(crate) orders: Vec<Entry>,
+    /// How well it fits for each value of what the paper leaves open.
+    pub(crate) fits: Vec<Fit>,
+}
+
+/// The entries of one of the paper's tables.
+pub(crate) fn table_entries(
+    paper: &Paper,
+    table: &ClaimedTable,
+    lines: &[ResultLine],
+) -> TableEntries {
+    TableEntries {
+        cells: cells::entries(paper, table, lines),
+        orders: orders::entries(paper, table, lines),
+        fits: cells::fits(paper, table, lines),
+    }
+}
+
+/// The entries on orders and statements.
+pub(crate) fn order_and_statement_entries(paper: &Paper, lines: &[ResultLine]) -> Vec<Entry> {
+    let tables = paper.claims.table.iter();
+    let orders = tables.flat_map(|table| orders::entries(paper, table, lines));
+    orders.chain(statement_entries(paper, lines)).collect()
+}
+
+fn statement_entries(paper: &Paper, lines: &[ResultLine]) -> impl Iterator<Item = Entry> {
+    let statements = paper.claims.statement.iter();
+    statements.map(move |statement| statement::entry(paper, statement, lines))
+}
+
 /// Every claim's entry, from lines of whatever substrates and scenarios there are.
 pub fn entries(paper: &Paper, lines: &[ResultLine]) -> Vec<Entry> {
-    let mut entries = Vec::new();
-    for table in &paper.claims.table {
-        entries.extend(cells::entries(paper, table, lines));
-        entries.extend(orders::entries(paper, table, lines));
-    }
-    for said in &paper.claims.statement {
-        entries.push(statement::entry(paper, said, lines));
-    }
-    entries
+    let tables = paper.claims.table.iter().flat_map(|table| {
+        let TableEntries { cells, orders, .. } = table_entries(paper, table, lines);
+        cells.into_iter().chain(orders)
+    });
+    tables.chain(statement_entries(paper, lines)).collect()
 }
 
 /// How well tables fit for each value of what the paper leaves open.

@@ -41,7 +41,7 @@ pub struct DatagramStream {
 #[derive(Debug)]
 pub struct RunningStream {
     _sender: Appointed<()>,
-    // Open, so that nobody answers that there is no such port.
+    // Open, or the kernel would answer that there is no such port.
     _sink: UdpSocket,
 }
 

@@ -15,23 +15,24 @@ use holdfast_core::Direction;
 use holdfast_link::{OutageAt, OutageEffect, OutageSchedule, OutageSettings, seed_for};
 use holdfast_testbed::link_process::EmulatedLink;
 use holdfast_testbed::scratch::Scratch;
-use holdfast_testbed::seeded_file::{SeededContent, write_seeded};
+use holdfast_testbed::seeded_file::write_seeded;
 use holdfast_testbed::stop::{Interrupted, StopFlag};
 use holdfast_wire::Instant;
 
 use crate::own_flows::OwnFlows;
 use crate::transfer::{
-    FILE_NAME, Middle, PreparedTransfer, Protocol, Stream, TransferExtras, TransferResult,
-    TransferSettings, TransferWatch, optimal_s,
+    Application, FILE_NAME, Measurement, Middle, PreparedTransfer, Protocol, Stream,
+    TransferSettings, TransferWatch,
 };
 
 use progress::Progress;
-pub use report::{DemoConditions, DemoReport};
+use report::optimal_s;
+pub use report::{DemoConditions, DemoReport, TransferResult};
 
 /// No outage begins earlier or ends later than this many seconds from the
 /// beginning and the end of the fastest transfer.
 const MARGIN_S: f64 = 1.5;
-/// The most time between two outages that is asked for, in seconds: the first
+/// The most time between two outages that is aimed at, in seconds: the first
 /// one's stall is over by then as a rule.
 const APART_MAX_S: f64 = 3.5;
 /// The least.
@@ -60,15 +61,15 @@ impl DemoRun {
             for protocol in [Protocol::Tcp, Protocol::Quic] {
                 let is_first = (direction, protocol) == (Direction::Downlink, Protocol::Tcp);
                 let fits = |scheme: &&&str| is_first || **scheme == "keep";
-                let of = |scheme: Option<&str>| Self {
+                let get = |scheme: Option<&str>| Self {
                     protocol,
                     direction,
                     scheme: scheme.map(str::to_owned),
                 };
                 let shown: Vec<_> = schemes.iter().filter(fits).collect();
                 if is_first || !shown.is_empty() {
-                    runs.push(of(None));
-                    runs.extend(shown.into_iter().map(|scheme| of(Some(scheme))));
+                    runs.push(get(None));
+                    runs.extend(shown.into_iter().map(|scheme| get(Some(scheme))));
                 }
             }
         }
@@ -98,26 +99,36 @@ impl DemoRun {
         }
     }
 
-    fn extras(&self, settings: &DemoSettings) -> TransferExtras {
-        let stream = Stream {
-            protocol: self.protocol,
-            direction: self.direction,
-            bytes: settings.bytes,
-            seed: settings.seed,
-        };
-        // A download by TCP is nginx's and curl's.
-        let is_web = stream.protocol == Protocol::Tcp && stream.direction == Direction::Downlink;
-        let on_mobile = self
-            .scheme
-            .as_ref()
-            .filter(|_| self.direction == Direction::Uplink);
-        TransferExtras {
-            stream: (!is_web).then_some(stream),
+    fn application(&self, settings: &DemoSettings) -> Application {
+        match (self.protocol, self.direction) {
+            (Protocol::Tcp, Direction::Downlink) => Application::Web(settings.bytes),
+            (protocol, direction) => Application::Stream(Stream {
+                protocol,
+                direction,
+                bytes: settings.bytes,
+                seed: settings.seed,
+            }),
+        }
+    }
+
+    fn transfer(
+        &self,
+        settings: &DemoSettings,
+        link: &EmulatedLink,
+        limit: Duration,
+    ) -> TransferSettings {
+        let on_mobile = self.scheme.as_ref();
+        let on_mobile = on_mobile.filter(|_| self.direction == Direction::Uplink);
+        let application = self.application(settings);
+        let middle = self.middle(settings);
+        TransferSettings {
+            congestion_control: settings.congestion_control.clone(),
+            limit,
             own_flows: on_mobile.map(|scheme| OwnFlows {
                 settings: format!("scheme = \"{scheme}\"\n"),
-                words: Vec::new(),
+                reports: Vec::new(),
             }),
-            ..TransferExtras::default()
+            ..TransferSettings::new(&settings.holdfast, middle, link.clone(), application)
         }
     }
 }
@@ -133,7 +144,7 @@ pub struct DemoSettings {
     pub outages_s: Vec<f64>,
     /// What an outage does to the packets on the link and in its queue.
     pub outage_effect: OutageEffect,
-    /// Whether the gateway is told of outages (carrier, and `holdfast mobile`).
+    /// Whether the gateway gets signals of outages (carrier, and `holdfast mobile`).
     pub signals: bool,
     /// The sender's congestion control.
     pub congestion_control: String,
@@ -143,7 +154,7 @@ pub struct DemoSettings {
     pub bytes: u64,
 }
 
-/// Runs the demo and returns its report. [`Interrupted`] if somebody stopped
+/// Runs the demo and returns its report. [`Interrupted`] if the user stopped
 /// it; a run that does not finish in time is in the report.
 pub fn run(settings: &DemoSettings, stop: &StopFlag) -> anyhow::Result<DemoReport> {
     let folder = Scratch::new("holdfast-demo-")?;
@@ -152,21 +163,28 @@ pub fn run(settings: &DemoSettings, stop: &StopFlag) -> anyhow::Result<DemoRepor
     let content = write_seeded(&files.join(FILE_NAME), settings.bytes, settings.seed)?;
     let link = link(settings)?;
     let progress = Progress::new();
-    progress.say(&opening(settings, &link));
-    let runs = transfers(settings, &link)?;
+    progress.print(&opening(settings, &link));
+    let fastest = Duration::from_secs_f64(optimal_s(&link, settings.bytes)?);
+    let limit = LIMIT.max(fastest * 2);
     let mut prepared = Vec::new();
-    for run in &runs {
+    for (number, run) in settings.runs.iter().enumerate() {
         stop.check()?;
-        let own = folder.path().join(prepared.len().to_string());
+        let own = folder.path().join(number.to_string());
         fs::create_dir(&own)?;
-        let ready = PreparedTransfer::prepare(run, &own, &files, stop);
+        let transfer = run.transfer(settings, &link, limit);
+        let ready = PreparedTransfer::prepare(&transfer, &own, &files, stop);
         // A broken step looks like any other error to a user who pressed Ctrl-C.
         stop.check()?;
-        prepared.push(ready.with_context(|| format!("run {}", run.name))?);
+        prepared.push(ready.with_context(|| format!("run {}", run.name()))?);
     }
-    let results = side_by_side(&runs, prepared, &content, &progress, stop)?;
+    let measured = side_by_side(settings, &link, prepared, &progress, stop)?;
+    let results = settings
+        .runs
+        .iter()
+        .zip(&measured)
+        .map(|(run, measured)| TransferResult::of(run.name(), measured, &link, &content));
     Ok(DemoReport {
-        runs: results,
+        runs: results.collect::<anyhow::Result<_>>()?,
         conditions: DemoConditions::of(settings, &link)?,
         bytes: content.bytes,
     })
@@ -221,65 +239,45 @@ fn link(settings: &DemoSettings) -> anyhow::Result<EmulatedLink> {
     Ok(link)
 }
 
-fn transfers(
-    settings: &DemoSettings,
-    link: &EmulatedLink,
-) -> anyhow::Result<Vec<TransferSettings>> {
-    let fastest = Duration::from_secs_f64(optimal_s(link, settings.bytes)?);
-    let transfers = settings.runs.iter().map(|run| TransferSettings {
-        name: run.name(),
-        holdfast: settings.holdfast.clone(),
-        middle: run.middle(settings),
-        link: link.clone(),
-        congestion_control: settings.congestion_control.clone(),
-        host_sysctls: Vec::new(),
-        limit: LIMIT.max(fastest * 2),
-        extras: run.extras(settings),
-    });
-    Ok(transfers.collect())
-}
-
 /// Runs all of them at the same time. The first error ends the others.
 fn side_by_side(
-    runs: &[TransferSettings],
+    settings: &DemoSettings,
+    link: &EmulatedLink,
     prepared: Vec<PreparedTransfer>,
-    content: &SeededContent,
     progress: &Progress,
     stop: &StopFlag,
-) -> anyhow::Result<Vec<TransferResult>> {
-    let watches: Vec<TransferWatch> = runs.iter().map(|_| TransferWatch::default()).collect();
+) -> anyhow::Result<Vec<Measurement>> {
+    let watches: Vec<TransferWatch> = prepared.iter().map(|_| TransferWatch::default()).collect();
+    let names: Vec<String> = settings.runs.iter().map(DemoRun::name).collect();
     let all_end = StopFlag::default();
     let results = thread::scope(|scope| {
         let workers: Vec<_> = prepared
             .into_iter()
             .zip(&watches)
-            .map(|(transfer, watch)| scope.spawn(|| transfer.run(content, watch, &all_end)))
+            .map(|(transfer, watch)| scope.spawn(|| transfer.measure(watch, &all_end)))
             .collect();
-        let lines: Vec<_> = runs.iter().zip(&watches).collect();
-        let mut shown = progress.lines(&lines, content.bytes);
+        let mut lines = progress.lines(&names, link, settings.bytes);
         while !workers.iter().all(thread::ScopedJoinHandle::is_finished) {
             if stop.is_raised() {
                 all_end.raise();
             }
-            shown.show(&lines);
+            lines.show(&watches);
             thread::sleep(progress::INTERVAL);
         }
-        shown.finish(&lines);
-        workers
-            .into_iter()
-            .map(|worker| {
-                worker
-                    .join()
-                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            })
-            .collect::<Vec<_>>()
+        lines.finish(&watches);
+        let joined = workers.into_iter().map(|worker| {
+            worker
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        });
+        joined.collect::<Vec<_>>()
     });
     if stop.is_raised() {
         return Err(Interrupted.into());
     }
-    runs.iter()
-        .zip(results)
-        .map(|(run, result)| result.with_context(|| format!("run {}", run.name)))
+    let results = names.iter().zip(results);
+    results
+        .map(|(name, result)| result.with_context(|| format!("run {name}")))
         .collect()
 }
 
@@ -309,7 +307,7 @@ pub fn own_binary() -> anyhow::Result<PathBuf> {
     let path = std::env::current_exe().context("cannot find the own binary")?;
     anyhow::ensure!(
         Path::exists(&path),
-        "{}: the own binary is gone",
+        "{}: the own binary no longer exists",
         path.display()
     );
     Ok(path)
@@ -363,10 +361,9 @@ mod tests {
     }
 
     #[test]
-    fn the_plain_run_comes_first_and_is_asked_for_nothing() {
+    fn the_plain_run_comes_first_and_has_no_scheme() {
         let settings = settings(&[]);
-        let runs = transfers(&settings, &link(&settings).unwrap()).unwrap();
-        let names: Vec<_> = runs.iter().map(|run| run.name.as_str()).collect();
+        let names: Vec<_> = settings.runs.iter().map(DemoRun::name).collect();
         assert_eq!(
             names,
             [
@@ -381,9 +378,13 @@ mod tests {
                 "QUIC upload, keep",
             ]
         );
-        assert!(runs[6].extras.own_flows.is_some() && runs[6].middle == Middle::Plain);
+        let transfer = |number: usize| {
+            settings.runs[number].transfer(&settings, &link(&settings).unwrap(), LIMIT)
+        };
+        let keep = transfer(6);
+        assert!(keep.own_flows.is_some() && keep.middle == Middle::Plain);
+        assert_eq!(transfer(0).middle, Middle::Plain);
         let only_hold = DemoRun::all(&["hold"]);
         assert_eq!(only_hold.len(), 2, "{only_hold:?}");
-        assert_eq!(runs[0].middle, Middle::Plain);
     }
 }

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The lab's own end of a transfer: a process that holds one TCP socket of its host's
-//! kernel, and sends or takes seeded bytes with as few system calls as it can.
+//! The lab's own ends of a transfer. Each is a process in its host's namespace with one TCP socket
+//! of the host's kernel. It sends or receives seeded bytes with few system calls.
 //!
-//! The MH's end opens the connection. An end that sends closes when it has sent all;
-//! the one that receives then does, too. No end waits for the clock by computing: in
-//! virtual time that would never end.
+//! The MH's end opens the connection. The end that sends closes when it has sent all; then the
+//! other one closes too. No end waits by computing: in virtual time that would never end.
 //!
 //! ```text
 //!   standard input                          standard output
@@ -14,92 +13,90 @@
 //!                                           the report, a line of JSON
 //! ```
 //!
-//! The report comes when the connection has ended, or soon after the end of the
-//! standard input, with what there is until then. [`pair`] is the other side of it.
+//! The report comes when the connection has ended, or soon after the end of the standard input.
+//! [`process`] is the process, [`pair`] its parent.
 
 mod conversation;
 pub mod pair;
+pub mod process;
 mod series;
 
-use std::io::{self, Write as _};
-use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::mpsc::{self, Sender};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
-use std::time::Duration;
+use std::net::{IpAddr, SocketAddr};
 
-use anyhow::{Context as _, anyhow};
-use holdfast_net::datapath::monotonic_ns;
-use rustix::net::{self, AddressFamily, SocketType};
+use holdfast_testbed::download::Received;
+use holdfast_testbed::seeded_file::Sha256Sum;
+use holdfast_testbed::topology::{Addresses, FH, SECOND_MH};
 use serde::{Deserialize, Serialize};
 
-use holdfast_testbed::seeded_file::Sha256Sum;
-use series::{Grid, SocketSample, SocketSampler};
+use crate::scenario::DirectionChoice;
+pub use series::SocketSample;
 
-pub use series::SocketSample as Sample;
-
-/// How our own binary is started as an endpoint; its command line must lead to
-/// [`serve`].
-pub const ENDPOINT_ARGUMENTS: [&str; 2] = ["lab", "endpoint"];
-
-/// What it says when it is ready for its start.
+/// The port at which the FH's end listens: Wireshark takes it for no protocol.
+pub const PORT: u16 = 40_000;
+/// The seed of the bytes in the other direction.
+const BACK_SEED: u64 = 2;
+/// What an end prints when it is ready for its start.
 const READY: &str = "ready";
-/// How long a connection may take to end once it was shut down.
-const END_LIMIT: Duration = Duration::from_secs(5);
 
-/// What one end is to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EndpointTask {
-    /// How it comes to its connection.
-    pub opening: Opening,
-    /// What it does then.
-    pub work: Work,
+/// What is sent from one end to the other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Exchange {
+    /// Direction of the bytes.
+    pub direction: DirectionChoice,
+    /// How many bytes.
+    pub bytes: u64,
+    /// Their seed.
+    pub seed: u64,
+    /// Bytes that the MH sends before the FH sends; on the downlink.
+    pub request_bytes: u64,
+    /// Number of requests, each for an equal part of the bytes.
+    pub requests: u32,
+    /// From an answer to the next request, nanoseconds.
+    pub think_ns: u64,
+    /// Bytes in the other direction meanwhile.
+    pub back_bytes: u64,
+    /// Over IPv6.
+    pub ipv6: bool,
+    /// Distance of the points of a time series of the sender's socket, nanoseconds.
+    pub series_interval_ns: Option<u64>,
+    /// Number of connections at once, from [`PORT`] on.
+    pub flows: u16,
+    /// How many of them, the last ones, are a second mobile's.
+    pub flows_of_second_mobile: u16,
 }
 
-/// How an end comes to its connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Opening {
-    /// It listens at this address and takes the first one.
-    Listen(SocketAddr),
-    /// It opens one to this address.
-    Connect(SocketAddr),
-    /// It opens one to the first address, from the second.
-    ConnectFrom(SocketAddr, IpAddr),
+/// One end of one connection of an exchange.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Task {
+    exchange: Exchange,
+    is_fh: bool,
+    /// The number of the connection, from 0.
+    flow: u16,
 }
 
-/// What an end does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Work {
-    /// Sends.
-    Send {
-        /// How many bytes.
-        bytes: u64,
-        /// Of which seed.
-        seed: u64,
-        /// How many bytes it waits for before each part.
-        after_bytes: u64,
-        /// In so many equal parts.
-        parts: u32,
-        /// How many bytes it takes from the other end meanwhile.
-        back_bytes: u64,
-        /// Distance of the points of a time series of its socket, nanoseconds.
-        series_interval_ns: Option<u64>,
-    },
-    /// Receives until the other end closes.
-    Receive {
-        /// How many bytes it sends before; none: it waits.
-        request_bytes: u64,
-        /// More than one: so often, with an answer after each.
-        requests: u32,
-        /// Bytes of each answer, if there are several.
-        answer_bytes: u64,
-        /// From an answer to the next request, nanoseconds.
-        think_ns: u64,
-        /// How many bytes it sends meanwhile.
-        back_bytes: u64,
-    },
+impl Task {
+    fn sends(&self) -> bool {
+        self.is_fh == (self.exchange.direction == DirectionChoice::Downlink)
+    }
+
+    /// Where the FH's end listens.
+    fn fh_address(&self) -> SocketAddr {
+        SocketAddr::new(self.address(FH), PORT + self.flow)
+    }
+
+    /// The address of a second mobile, if this is its connection.
+    fn second_mobile(&self) -> Option<IpAddr> {
+        let first = self.exchange.flows - self.exchange.flows_of_second_mobile;
+        (self.flow >= first).then(|| self.address(SECOND_MH))
+    }
+
+    fn address(&self, host: Addresses) -> IpAddr {
+        if self.exchange.ipv6 {
+            host.v6.into()
+        } else {
+            host.v4.into()
+        }
+    }
 }
 
 /// When to begin.
@@ -111,183 +108,48 @@ pub struct EndpointStart {
     pub begin_ns: u64,
 }
 
-/// What an end tells of its connection.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct EndpointReport {
-    /// What it received, when: pairs of CLOCK_MONOTONIC in nanoseconds and all bytes so
-    /// far.
-    pub arrivals: Vec<(u64, u64)>,
-    /// The SHA-256 of it.
-    pub sha256: Sha256Sum,
+/// What an end reports of its connection.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+struct EndpointReport {
+    /// What it received; of the end that sends, the bytes in the other direction.
+    received: Received,
     /// From each request to its answer's last byte, nanoseconds.
-    pub latencies_ns: Vec<u64>,
-    /// What came to the end that sends: bytes and their SHA-256; none: nothing was to come.
-    pub back: Option<(u64, Sha256Sum)>,
+    latencies_ns: Vec<u64>,
     /// The series of its socket, if it was asked for.
-    pub samples: Vec<SocketSample>,
+    samples: Vec<SocketSample>,
     /// What broke the connection; none: it ended as it should.
-    pub error: Option<String>,
+    error: Option<String>,
 }
 
-/// Does what the standard input says and reports on the standard output.
-///
-/// # Errors
-/// The task makes no sense, its address cannot be listened at, or nobody reads. That the
-/// connection breaks is a report.
-pub fn serve() -> anyhow::Result<()> {
-    let task = next_line()?.context("standard input: no task")?;
-    let task: EndpointTask = serde_json::from_str(&task).context("standard input: task")?;
-    let listener = match task.opening {
-        Opening::Connect(_) | Opening::ConnectFrom(..) => None,
-        Opening::Listen(at) => {
-            Some(TcpListener::bind(at).with_context(|| format!("{at}: cannot be listened at"))?)
-        }
-    };
-    println!("{READY}");
-    // Without a start there is nothing to do and nothing to tell.
-    let Some(start) = next_line()? else {
-        return Ok(());
-    };
-    let start: EndpointStart = serde_json::from_str(&start).context("standard input: start")?;
-    let connection = Arc::new(Mutex::new(None));
-    let (told, events) = mpsc::channel();
-    let (input_told, shared) = (told.clone(), Arc::clone(&connection));
-    thread::spawn(move || {
-        let report = work(&task, listener, start, &shared);
-        // Nobody waits for it any more.
-        let _ = told.send(Some(report));
-    });
-    thread::spawn(move || watch_input(&input_told));
-    let report = match events.recv()? {
-        Some(report) => report,
-        None => end_early(&connection, || {
-            events.recv_timeout(END_LIMIT).ok().flatten()
-        }),
-    };
-    let mut output = io::stdout().lock();
-    serde_json::to_writer(&mut output, &report)?;
-    output.write_all(b"\n")?;
-    Ok(output.flush()?)
+/// What is known of a connection when it is over.
+#[derive(Clone, Debug, Default)]
+pub struct FlowResult {
+    /// What arrived at the receiver.
+    pub received: Received,
+    /// The connection ended, well or not, within the limit.
+    pub in_time: bool,
+    /// It ended well at the receiver.
+    pub is_whole: bool,
+    /// From each request to its answer's last byte, nanoseconds; of several requests.
+    pub latencies_ns: Vec<u64>,
+    /// What arrived in the other direction, if something was to.
+    pub back: Option<Back>,
+    /// The sender's socket over time, if asked for.
+    pub samples: Vec<SocketSample>,
+    /// Packets that the sender took for lost; none: its kernel counts retransmissions.
+    pub lost_packets: Option<u64>,
 }
 
-/// The next line of the standard input; none: it is over.
-fn next_line() -> io::Result<Option<String>> {
-    let mut line = String::new();
-    let len = io::stdin().read_line(&mut line)?;
-    Ok((len > 0).then_some(line))
+/// What arrived in the other direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Back {
+    /// Bytes.
+    pub bytes: u64,
+    /// They are those that were sent.
+    pub is_intact: bool,
 }
 
-/// Tells when the standard input is over.
-fn watch_input(told: &Sender<Option<EndpointReport>>) {
-    while matches!(next_line(), Ok(Some(_))) {}
-    // An error: the report is on its way.
-    let _ = told.send(None);
-}
-
-/// Ends the connection, if there is one; what there is to report then.
-fn end_early(
-    connection: &Mutex<Option<TcpStream>>,
-    report: impl FnOnce() -> Option<EndpointReport>,
-) -> EndpointReport {
-    let open = connection
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .take();
-    let ended = open.and_then(|stream| {
-        // An error: it has ended by itself.
-        let _ = stream.shutdown(Shutdown::Both);
-        report()
-    });
-    ended.unwrap_or_else(|| EndpointReport {
-        error: Some("there was no connection".to_owned()),
-        ..EndpointReport::default()
-    })
-}
-
-/// Opens the connection and does the work on it.
-fn work(
-    task: &EndpointTask,
-    listener: Option<TcpListener>,
-    start: EndpointStart,
-    shared: &Mutex<Option<TcpStream>>,
-) -> EndpointReport {
-    let mut report = EndpointReport::default();
-    let ended = open(task.opening, listener, start)
-        .and_then(|stream| {
-            let clone = stream.try_clone()?;
-            *shared.lock().unwrap_or_else(PoisonError::into_inner) = Some(clone);
-            Ok(stream)
-        })
-        .map_err(anyhow::Error::from)
-        .and_then(|stream| match task.work {
-            Work::Send { .. } => send(task, start, &stream, &mut report),
-            Work::Receive { .. } => conversation::receive(&stream, task.work, &mut report),
-        });
-    report.error = ended.err().map(|error| format!("{error:#}"));
-    report
-}
-
-fn open(
-    opening: Opening,
-    listener: Option<TcpListener>,
-    start: EndpointStart,
-) -> io::Result<TcpStream> {
-    match (opening, listener) {
-        (Opening::Listen(_), Some(listener)) => Ok(listener.accept()?.0),
-        (Opening::Connect(to), _) | (Opening::Listen(to), None) => {
-            sleep_until(start.begin_ns);
-            TcpStream::connect(to)
-        }
-        (Opening::ConnectFrom(to, from), _) => {
-            let socket = net::socket(family(from), SocketType::STREAM, None)?;
-            net::bind(&socket, &SocketAddr::new(from, 0))?;
-            sleep_until(start.begin_ns);
-            net::connect(&socket, &to)?;
-            Ok(socket.into())
-        }
-    }
-}
-
-const fn family(address: IpAddr) -> AddressFamily {
-    match address {
-        IpAddr::V4(_) => AddressFamily::INET,
-        IpAddr::V6(_) => AddressFamily::INET6,
-    }
-}
-
-fn sleep_until(at_ns: u64) {
-    let left_ns = at_ns.saturating_sub(monotonic_ns());
-    if left_ns > 0 {
-        thread::sleep(Duration::from_nanos(left_ns));
-    }
-}
-
-/// Sends all, closes, and waits for the other end to close.
-fn send(
-    task: &EndpointTask,
-    start: EndpointStart,
-    stream: &TcpStream,
-    report: &mut EndpointReport,
-) -> anyhow::Result<()> {
-    let Work::Send {
-        bytes,
-        series_interval_ns,
-        ..
-    } = task.work
-    else {
-        return Err(anyhow!("only an end that sends can send"));
-    };
-    let sampler = series_interval_ns
-        .map(|interval_ns| {
-            let grid = Grid {
-                origin_ns: start.origin_ns,
-                interval_ns,
-            };
-            let opens = !matches!(task.opening, Opening::Listen(_));
-            SocketSampler::start(stream, grid, opens, bytes)
-        })
-        .transpose()?;
-    let ended = conversation::send(stream, task.work, report);
-    report.samples = sampler.map_or_else(Vec::new, SocketSampler::finish);
-    ended
+/// The bytes of a seed, and their hash.
+fn seeded_sum(bytes: u64, seed: u64) -> Sha256Sum {
+    holdfast_testbed::seeded_file::SeededContent::of(bytes, seed).sha256
 }

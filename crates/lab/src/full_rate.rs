@@ -10,7 +10,7 @@ use holdfast_link::{Capacity, OutageAt};
 
 use crate::framing::Framing;
 use crate::scenario::{Conditions, HopConditions};
-use crate::stall::met;
+use crate::stall::overlapping;
 
 /// The length of a window in round trips of the path, without queues.
 pub(crate) const WINDOW_ROUND_TRIPS: f64 = SLICES as f64;
@@ -22,7 +22,7 @@ pub(crate) const FULL_SHARE: f64 = 0.9;
 const SLICES: usize = 4;
 /// The least share of each.
 const SLICE_SHARE: f64 = 0.5;
-/// What an outage has cost shows in the bytes of so many seconds after it.
+/// What an outage has cost shows in the bytes of this many seconds after it.
 const AFTER_S: f64 = 10.0;
 
 /// What a path can carry, without its queues.
@@ -64,8 +64,8 @@ impl PathRate {
                 Capacity::Unlimited => {}
                 Capacity::Constant(bit_per_s) => {
                     let share = framing.payload_bytes as f64 / packet as f64;
-                    let its = *bit_per_s as f64 / 8.0 * share;
-                    rate = Some(rate.map_or(its, |least| least.min(its)));
+                    let item = *bit_per_s as f64 / 8.0 * share;
+                    rate = Some(rate.map_or(item, |least| least.min(item)));
                 }
                 _ => return None,
             }
@@ -91,7 +91,7 @@ pub(crate) fn full_rates_s(
     path: PathRate,
     arrivals: &[(f64, u64)],
 ) -> Vec<Option<f64>> {
-    met(outages, [begin_s, end_s])
+    overlapping(outages, [begin_s, end_s])
         .map(|[up_s, next_s]| {
             let at_s = full_from_s(path, arrivals, [up_s, next_s.min(end_s)])?;
             Some(at_s - up_s)
@@ -145,7 +145,7 @@ pub(crate) fn bytes_after(
         let count = arrivals.partition_point(|(its_s, _)| *its_s <= at_s);
         count.checked_sub(1).map_or(0, |last| arrivals[last].1)
     };
-    met(outages, [begin_s, end_s])
+    overlapping(outages, [begin_s, end_s])
         .map(|[up_s, next_s]| {
             let until_s = next_s.min(end_s).min(up_s + AFTER_S).max(up_s);
             bytes_until(until_s) - bytes_until(up_s)
@@ -237,8 +237,8 @@ mod tests {
     #[test]
     fn bytes_after_an_outage_are_those_of_ten_seconds_or_until_the_next() {
         let list = arrivals(0..30_000);
-        let of = |end_s| bytes_after(&outages(), [0.0, end_s], &list)[0];
-        assert_eq!([of(29.0), of(5.0)], [10_000_000, 3_000_000]);
+        let get = |end_s| bytes_after(&outages(), [0.0, end_s], &list)[0];
+        assert_eq!([get(29.0), get(5.0)], [10_000_000, 3_000_000]);
     }
 
     #[test]

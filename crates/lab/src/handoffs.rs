@@ -2,17 +2,15 @@
 //! What moves from cell to cell cost a transfer, by one rule on every substrate: from the
 //! packets of its connection as they were seen at the ends of the links.
 //!
-//! A [`Journal`] is filled by whoever sees packets (the simulator's observer, or the files
+//! A [`Journal`] is filled from packets (the simulator's observer, or the files
 //! of packets that the links write); [`Journal::handoffs`] lays the run's moves over it.
-
-pub mod files;
 
 use std::collections::BTreeMap;
 
 use holdfast_link::OutageAt;
 use serde::{Deserialize, Serialize};
 
-use crate::scenario::Move;
+use crate::scenario::{DirectionChoice, Move};
 use crate::stall;
 use crate::statistics::median;
 
@@ -27,7 +25,7 @@ pub struct Handoff {
     pub to: usize,
     /// From leaving to entering, in milliseconds.
     pub gap_ms: f64,
-    /// So long before leaving it had been announced, in milliseconds; none: it had not.
+    /// From its announcement to leaving, in milliseconds; none: it was not announced.
     pub announced_ms: Option<f64>,
     /// From leaving to the first packet of the connection that reached the MH through the
     /// new cell, in milliseconds; none: none did until it left again.
@@ -39,7 +37,7 @@ pub struct Handoff {
     pub lost_packets: u64,
     /// Packets whose data the receiver had already.
     pub duplicate_packets: u64,
-    /// Packets that the sender sent again.
+    /// Packets that the sender retransmitted.
     pub sent_again_packets: u64,
 }
 
@@ -61,7 +59,7 @@ pub struct HandoffSummary {
     /// Median of [`Handoff::sent_again_packets`].
     pub sent_again_packets_median: f64,
     /// The most bytes that the base stations other than the MH's own kept for it at a time;
-    /// none: nobody looked.
+    /// none: not queried.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub buffered_bytes_max: Option<u64>,
     /// The longest record of a connection that one base station has given another, bytes; on the
@@ -73,11 +71,11 @@ pub struct HandoffSummary {
 impl HandoffSummary {
     /// Of these; none if there are none.
     pub fn of(handoffs: &[Handoff], buffered_bytes_max: Option<u64>) -> Option<Self> {
-        let count = |of: fn(&Handoff) -> u64| {
-            median(handoffs.iter().map(|handoff| of(handoff) as f64).collect())
+        let count = |get: fn(&Handoff) -> u64| {
+            median(handoffs.iter().map(|handoff| get(handoff) as f64).collect())
         };
-        let times = |of: fn(&Handoff) -> Option<f64>| -> Vec<f64> {
-            handoffs.iter().filter_map(of).collect()
+        let times = |get: fn(&Handoff) -> Option<f64>| -> Vec<f64> {
+            handoffs.iter().filter_map(get).collect()
         };
         let first = times(|handoff| handoff.first_packet_ms);
         let max = first.iter().copied().max_by(f64::total_cmp);
@@ -107,14 +105,15 @@ struct Data {
 /// in any order.
 #[derive(Clone, Debug, Default)]
 pub struct Journal {
+    direction: DirectionChoice,
     sent: Vec<Data>,
     received: Vec<Data>,
     /// When the MH got a packet, and through which cell, from 0.
-    heard: Vec<(f64, usize)>,
+    at_mh: Vec<(f64, usize)>,
     numbers: Option<Numbers>,
 }
 
-/// Sequence numbers as places in the stream.
+/// Sequence numbers as positions in the stream.
 #[derive(Clone, Copy, Debug)]
 struct Numbers {
     near: u64,
@@ -125,23 +124,31 @@ impl Numbers {
     /// Far enough from the begin for what is before the first number seen.
     const BEGIN: u64 = 1 << 32;
 
-    fn place(&mut self, seq: u32) -> u64 {
+    fn offset(&mut self, seq: u32) -> u64 {
         let ahead = seq.wrapping_sub(self.seq).cast_signed();
-        let place = self.near.wrapping_add_signed(i64::from(ahead));
+        let offset = self.near.wrapping_add_signed(i64::from(ahead));
         if ahead > 0 {
-            (self.near, self.seq) = (place, seq);
+            (self.near, self.seq) = (offset, seq);
         }
-        place
+        offset
     }
 }
 
 impl Journal {
+    /// Of a connection whose bytes go this way.
+    pub fn new(direction: DirectionChoice) -> Self {
+        Self {
+            direction,
+            ..Self::default()
+        }
+    }
+
     fn data(&mut self, at_s: f64, seq: u32, len: u32) -> Data {
         let numbers = self.numbers.get_or_insert(Numbers {
             near: Numbers::BEGIN,
             seq,
         });
-        let begin = numbers.place(seq);
+        let begin = numbers.offset(seq);
         Data {
             at_s,
             begin,
@@ -151,7 +158,7 @@ impl Journal {
 
     /// The sender of the bytes has sent a segment of `len` bytes; those without any do not
     /// count.
-    pub fn note_sent(&mut self, at_s: f64, seq: u32, len: u32) {
+    fn note_sent(&mut self, at_s: f64, seq: u32, len: u32) {
         if len > 0 {
             let data = self.data(at_s, seq, len);
             self.sent.push(data);
@@ -159,16 +166,29 @@ impl Journal {
     }
 
     /// The receiver has got one.
-    pub fn note_received(&mut self, at_s: f64, seq: u32, len: u32) {
+    fn note_received(&mut self, at_s: f64, seq: u32, len: u32) {
         if len > 0 {
             let data = self.data(at_s, seq, len);
             self.received.push(data);
         }
     }
 
-    /// The MH has got a packet through this cell, from 0.
-    pub fn note_heard(&mut self, at_s: f64, cell: usize) {
-        self.heard.push((at_s, cell));
+    /// A packet at the outer end of a link, which sent or received it: at the FH, or at the MH in
+    /// this cell, from 0.
+    pub fn note(&mut self, cell: Option<usize>, is_sent: bool, at_s: f64, [seq, len]: [u32; 2]) {
+        match (cell, is_sent, self.direction) {
+            (None, true, DirectionChoice::Downlink) | (Some(_), true, DirectionChoice::Uplink) => {
+                self.note_sent(at_s, seq, len);
+            }
+            (None, false, DirectionChoice::Uplink) => self.note_received(at_s, seq, len),
+            (Some(cell), false, direction) => {
+                self.at_mh.push((at_s, cell));
+                if direction == DirectionChoice::Downlink {
+                    self.note_received(at_s, seq, len);
+                }
+            }
+            _ => {}
+        }
     }
 
     /// What each of `moves` cost, of those between the transfer's begin and end.
@@ -176,42 +196,42 @@ impl Journal {
         for list in [&mut self.sent, &mut self.received] {
             list.sort_by(|a, b| a.at_s.total_cmp(&b.at_s));
         }
-        self.heard.sort_by(|a, b| a.0.total_cmp(&b.0));
+        self.at_mh.sort_by(|a, b| a.0.total_cmp(&b.0));
         let (lost_s, again_s) = (self.lost(), self.sent_again());
         let (progress_s, duplicate_s) = self.progress();
-        // To the microsecond: what a sum of seconds leaves beyond it says nothing.
+        // To the microsecond: what a sum of seconds leaves beyond it is rounding.
         let ms = |s: f64| (s * 1e6).round() / 1e3;
         let mut handoffs = Vec::new();
-        for (index, its) in moves.iter().enumerate() {
-            if its.leave_s < begin_s || its.leave_s >= end_s {
+        for (index, a_move) in moves.iter().enumerate() {
+            if a_move.leave_s < begin_s || a_move.leave_s >= end_s {
                 continue;
             }
             let next = moves.get(index + 1);
             let next_s = next.map_or(f64::INFINITY, |next| next.leave_s);
             let before = index.checked_sub(1).map(|before| moves[before].enter_s);
             // Half of the stay before it, and half of the one after it.
-            let from_s = before.map_or(0.0, |entered_s| f64::midpoint(entered_s, its.leave_s));
-            let to_s = f64::midpoint(its.enter_s, next_s);
+            let from_s = before.map_or(0.0, |entered_s| f64::midpoint(entered_s, a_move.leave_s));
+            let to_s = f64::midpoint(a_move.enter_s, next_s);
             let around = |times: &[f64]| {
                 let within = times.iter().filter(|at_s| (from_s..to_s).contains(*at_s));
                 within.count() as u64
             };
             let first = self
-                .heard
+                .at_mh
                 .iter()
-                .find(|(at_s, cell)| *cell == its.to && (its.enter_s..next_s).contains(at_s));
+                .find(|(at_s, cell)| *cell == a_move.to && (a_move.enter_s..next_s).contains(at_s));
             // What an upload had on its wired way when the MH left still arrives before.
             let new = progress_s
                 .iter()
-                .find(|at_s| (its.enter_s..next_s).contains(*at_s));
+                .find(|at_s| (a_move.enter_s..next_s).contains(*at_s));
             handoffs.push(Handoff {
-                left_s: its.leave_s,
-                from: its.from + 1,
-                to: its.to + 1,
-                gap_ms: ms(its.enter_s - its.leave_s),
-                announced_ms: its.warning_s.map(|at_s| ms(its.leave_s - at_s)),
-                first_packet_ms: first.map(|(at_s, _)| ms(at_s - its.leave_s)),
-                new_byte_ms: new.map(|at_s| ms(at_s - its.leave_s)),
+                left_s: a_move.leave_s,
+                from: a_move.from + 1,
+                to: a_move.to + 1,
+                gap_ms: ms(a_move.enter_s - a_move.leave_s),
+                announced_ms: a_move.warning_s.map(|at_s| ms(a_move.leave_s - at_s)),
+                first_packet_ms: first.map(|(at_s, _)| ms(at_s - a_move.leave_s)),
+                new_byte_ms: new.map(|at_s| ms(at_s - a_move.leave_s)),
                 lost_packets: around(&lost_s),
                 duplicate_packets: around(&duplicate_s),
                 sent_again_packets: around(&again_s),
@@ -240,7 +260,7 @@ impl Journal {
                 }
                 continue;
             }
-            // Cut in another way on its way, or sent again in another one.
+            // Cut differently by the link or by a retransmission.
             let near = data.begin.saturating_sub(longest.unwrap_or(0));
             let covers = |other: &Data| {
                 other.begin >= near && other.begin <= data.begin && other.end > data.begin
@@ -253,7 +273,7 @@ impl Journal {
         lost
     }
 
-    /// When segments were sent of which nothing was new.
+    /// When segments without new bytes were sent.
     fn sent_again(&self) -> Vec<f64> {
         let mut highest = 0;
         let mut again = Vec::new();
@@ -266,7 +286,7 @@ impl Journal {
         again
     }
 
-    /// When bytes arrived that were next in sequence; and when a segment did of which
+    /// When bytes arrived that were next in sequence; and when a segment did without
     /// nothing was new.
     fn progress(&self) -> (Vec<f64>, Vec<f64>) {
         let (mut progress, mut duplicates) = (Vec::new(), Vec::new());
@@ -354,7 +374,7 @@ mod tests {
         }
         for (at_s, packet, cell) in received {
             journal.note_received(*at_s, seq(*packet), 1000);
-            journal.note_heard(*at_s, *cell);
+            journal.at_mh.push((*at_s, *cell));
         }
         journal
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! An MH that goes from cell to cell while a transfer runs: its default route and the
-//! router's route to it are changed when the run's moves say so, and it announces that it
+//! router's route to it are changed at the times of the run's moves, and it announces that it
 //! leaves. (What is on the air when is
 //! the cells' links' own.)
 
@@ -8,7 +8,7 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use holdfast_testbed::appointed::{Appointed, sleep_until};
-use holdfast_testbed::daemons::{announce_leaving, say_where};
+use holdfast_testbed::daemons::{announce_leaving, signal_cell};
 use holdfast_testbed::topology::base_stations::{mh_routes, router_routes, station};
 use holdfast_testbed::topology::routes::RouteChanger;
 use holdfast_testbed::topology::{HostTuning, Topology};
@@ -18,7 +18,7 @@ use crate::scenario::Move;
 /// What happens at one moment of a move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// The MH says that it will leave in so many milliseconds.
+    /// The MH announces that it leaves in this many milliseconds.
     Announce(u16),
     /// The MH sends through this cell, from 0.
     Enter(usize),
@@ -30,13 +30,13 @@ enum Step {
 fn steps(moves: &[Move]) -> Vec<(f64, Step)> {
     let mut steps: Vec<(f64, Step)> = moves
         .iter()
-        .flat_map(|its| {
-            let lead_ms = |at_s: f64| ((its.leave_s - at_s) * 1e3).round() as u16;
-            let announce = its
+        .flat_map(|item| {
+            let lead_ms = |at_s: f64| ((item.leave_s - at_s) * 1e3).round() as u16;
+            let announce = item
                 .warning_s
                 .map(|at_s| (at_s, Step::Announce(lead_ms(at_s))));
-            let enter = Some((its.enter_s, Step::Enter(its.to)));
-            let route = its.route_s.map(|at_s| (at_s, Step::Route(its.to)));
+            let enter = Some((item.enter_s, Step::Enter(item.to)));
+            let route = item.route_s.map(|at_s| (at_s, Step::Route(item.to)));
             [announce, enter, route].into_iter().flatten()
         })
         .collect();
@@ -46,7 +46,7 @@ fn steps(moves: &[Move]) -> Vec<(f64, Step)> {
 
 /// Sets the MH out on its way; it stays where it is when this is dropped. `origin_ns` is the links'
 /// start on CLOCK_MONOTONIC, `congestion_control` and `tuning` are the MH's, for its routes; `mobile` is
-/// the socket of its daemon, if that is to say when it leaves.
+/// the socket of its daemon, if that is to announce when it leaves.
 pub(crate) fn set_out(
     topology: &Topology,
     moves: &[Move],
@@ -77,7 +77,7 @@ pub(crate) fn set_out(
                 Step::Enter(cell) => {
                     mh.replace(&of_mh[cell])?;
                     if let Some(socket) = &mobile {
-                        say_where(socket, station(cell).v4.into())?;
+                        signal_cell(socket, station(cell).v4.into())?;
                     }
                 }
                 Step::Route(cell) => router.replace(&router_routes(cell))?,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What `holdfast mobile` does for the MH's own flows in a transfer, and who tells it of
+//! What `holdfast mobile` does for the MH's own flows in a transfer, and the reports that it gets about
 //! the link: outages are known from the plan, so they can be announced, at their times, as a
 //! script with `holdfast mobile signal` would.
 
@@ -12,10 +12,10 @@ use holdfast_link::OutageAt;
 use holdfast_net::datapath::monotonic_ns;
 
 use holdfast_testbed::appointed::{Appointed, sleep_until};
-use holdfast_testbed::daemons::{Daemon, announce_leaving, say_link, status_at};
+use holdfast_testbed::daemons::{Daemon, announce_leaving, signal_link, status_at};
 
 /// After an outage the next one is announced no sooner than this, and not before the daemon has
-/// heard, by netlink, that the link is back.
+/// received, by netlink, that the link is up.
 const AFTER_RETURN_S: f64 = 0.005;
 /// The daemon's counters for own flows have this before their name.
 const COUNTERS: &str = "host.";
@@ -28,86 +28,86 @@ const NS_PER_MS: u64 = 1_000_000;
 pub struct OwnFlows {
     /// Lines of its `[mobile]` section: the scheme and its settings.
     pub settings: String,
-    /// What it is told, when: seconds since the start of the links' clocks.
-    pub words: Vec<(f64, Word)>,
+    /// What is reported to it, when: seconds since the start of the links' clocks.
+    pub reports: Vec<(f64, LinkReport)>,
 }
 
-/// What is said to the daemon.
+/// What is reported to the daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Word {
-    /// The link goes in so many milliseconds.
+pub enum LinkReport {
+    /// The link goes down in this many milliseconds.
     GoingDownSoon(u16),
-    /// It has gone.
+    /// The link is down.
     Down,
-    /// It is back.
+    /// The link is up.
     Up,
 }
 
-/// What is to be said of `outages`: each `warning_ms` ahead, or, if the last one ends later
+/// The reports about `outages`: each `warning_ms` ahead, or, if the last one ends later
 /// than that, as soon as it has; 0: not ahead. With `states` their begins and ends, too.
-pub fn words(outages: &[OutageAt], warning_ms: f64, states: bool) -> Vec<(f64, Word)> {
-    let mut words = Vec::new();
+pub fn reports(outages: &[OutageAt], warning_ms: f64, states: bool) -> Vec<(f64, LinkReport)> {
+    let mut reports = Vec::new();
     let mut back_s = 0.0;
     for outage in outages {
         let at_s = (outage.at_s - warning_ms / 1e3).max(back_s);
         // The daemon takes whole milliseconds, and none for not known.
         let lead_ms = ((outage.at_s - at_s) * 1e3).round() as u16;
         if warning_ms > 0.0 && lead_ms > 0 {
-            words.push((at_s, Word::GoingDownSoon(lead_ms)));
+            reports.push((at_s, LinkReport::GoingDownSoon(lead_ms)));
         }
         let end_s = outage.at_s + outage.for_s;
         if states {
-            words.extend([(outage.at_s, Word::Down), (end_s, Word::Up)]);
+            reports.extend([(outage.at_s, LinkReport::Down), (end_s, LinkReport::Up)]);
         }
         back_s = end_s + AFTER_RETURN_S;
     }
-    words
+    reports
 }
 
 /// How many outages were announced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Announced {
-    /// To a daemon that did not take its link to be down: it hears a warning.
-    pub(crate) heard: u64,
+    /// To a daemon that did not take its link to be down: it receives a warning.
+    pub(crate) given: u64,
     /// Not at all: until the outage it took its link to be down.
     pub(crate) unheard: u64,
 }
 
-/// Says words at their times; `origin_ns` is the links' start on CLOCK_MONOTONIC, `socket` the
+/// Gives reports at their times; `origin_ns` is the links' start on CLOCK_MONOTONIC, `socket` the
 /// daemon's.
 pub(crate) fn announce(
-    words: &[(f64, Word)],
+    reports: &[(f64, LinkReport)],
     socket: &Path,
     origin_ns: u64,
 ) -> Appointed<Announced> {
-    let (words, socket) = (words.to_vec(), socket.to_owned());
+    let (reports, socket) = (reports.to_vec(), socket.to_owned());
     Appointed::start(move |over| {
         let mut announced = Announced::default();
-        for (at_s, word) in words {
+        for (at_s, report) in reports {
             let at_ns = origin_ns + (at_s * 1e9) as u64;
             if !sleep_until(at_ns, over) {
                 break;
             }
-            match word {
-                Word::GoingDownSoon(lead_ms) => {
+            match report {
+                LinkReport::GoingDownSoon(lead_ms) => {
                     let goes_ns = at_ns + u64::from(lead_ms) * NS_PER_MS;
                     match lead_once_up(&socket, (at_ns, goes_ns), over)? {
                         Some(lead_ms) => {
                             announce_leaving(&socket, lead_ms)?;
-                            announced.heard += 1;
+                            announced.given += 1;
                         }
                         None => announced.unheard += 1,
                     }
                 }
-                Word::Down => say_link(&socket, "down")?,
-                Word::Up => say_link(&socket, "up")?,
+                LinkReport::Down => signal_link(&socket, "down")?,
+                LinkReport::Up => signal_link(&socket, "up")?,
             }
         }
         Ok(announced)
     })
 }
 
-/// Waits while the daemon takes its link to be down, for then it hears no warning: so many
+/// Waits while the daemon takes its link to be down, for then it takes no warning: this many
 /// milliseconds are left then of the time between `at_ns` and `goes_ns`. None: it still does by
 /// then.
 fn lead_once_up(
@@ -115,14 +115,14 @@ fn lead_once_up(
     (at_ns, goes_ns): (u64, u64),
     over: &AtomicBool,
 ) -> anyhow::Result<Option<u16>> {
-    let mut said_ns = at_ns;
+    let mut queried_ns = at_ns;
     while status_at(socket)?["link"] == "down" {
-        said_ns = monotonic_ns() + NS_PER_MS;
-        if said_ns >= goes_ns || !sleep_until(said_ns, over) {
+        queried_ns = monotonic_ns() + NS_PER_MS;
+        if queried_ns >= goes_ns || !sleep_until(queried_ns, over) {
             return Ok(None);
         }
     }
-    let lead_ms = goes_ns.saturating_sub(said_ns) / NS_PER_MS;
+    let lead_ms = goes_ns.saturating_sub(queried_ns) / NS_PER_MS;
     Ok((lead_ms > 0).then_some(lead_ms as u16))
 }
 
@@ -130,7 +130,7 @@ fn lead_once_up(
 pub(crate) fn counters(daemon: &Daemon) -> anyhow::Result<BTreeMap<String, u64>> {
     let status = daemon.status()?;
     let all = status["counters"].as_object();
-    let all = all.context("the mobile's daemon says nothing of its own flows")?;
+    let all = all.context("the mobile's daemon has no counters of its own flows")?;
     let own = all.iter().filter_map(|(name, count)| {
         let of_path = name.starts_with(PATH_COUNTERS).then_some(name.as_str());
         let name = name.strip_prefix(COUNTERS).or(of_path)?;
@@ -147,24 +147,24 @@ mod tests {
     fn outages_are_announced_ahead_but_not_in_the_one_before() {
         let outages =
             [(2.0, 1.0), (3.1, 1.0), (9.0, 0.5)].map(|(at_s, for_s)| OutageAt { at_s, for_s });
-        let said = words(&outages, 200.0, true);
-        let order: Vec<Word> = said.iter().map(|(_, word)| *word).collect();
+        let planned = reports(&outages, 200.0, true);
+        let order: Vec<LinkReport> = planned.iter().map(|(_, report)| *report).collect();
         assert_eq!(
             order,
             [
-                Word::GoingDownSoon(200),
-                Word::Down,
-                Word::Up,
-                Word::GoingDownSoon(95),
-                Word::Down,
-                Word::Up,
-                Word::GoingDownSoon(200),
-                Word::Down,
-                Word::Up
+                LinkReport::GoingDownSoon(200),
+                LinkReport::Down,
+                LinkReport::Up,
+                LinkReport::GoingDownSoon(95),
+                LinkReport::Down,
+                LinkReport::Up,
+                LinkReport::GoingDownSoon(200),
+                LinkReport::Down,
+                LinkReport::Up
             ]
         );
-        assert!(said.windows(2).all(|pair| pair[0].0 <= pair[1].0));
-        assert!((said[0].0 - 1.8).abs() < 1e-9 && (said[3].0 - 3.005).abs() < 1e-9);
-        assert!(words(&outages, 0.0, false).is_empty());
+        assert!(planned.windows(2).all(|pair| pair[0].0 <= pair[1].0));
+        assert!((planned[0].0 - 1.8).abs() < 1e-9 && (planned[3].0 - 3.005).abs() < 1e-9);
+        assert!(reports(&outages, 0.0, false).is_empty());
     }
 }

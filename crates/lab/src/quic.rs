@@ -1,245 +1,267 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Bulk transfers over QUIC, beside those over TCP: the same seeded bytes, hashed and timed at
-//! the receiver in the same way.
+//! One stream of seeded bytes over QUIC, hashed and timed at the receiver like those over TCP.
 //!
-//! QUIC is no part of the kernel: an end is a thread with a runtime of its own, and with a
-//! socket that was made in its host's namespace. As with TCP the MH's end opens the
-//! connection. There is one, with one stream, from the end that sends; the receiver closes when
-//! it has all, or wants no more. Nothing is tried a second time, and a connection breaks only
-//! after [`IDLE_LIMIT`] of silence: what an outage costs shows as a stall.
-//!
-//! ```text
-//!   FH: QuicEnd::listen          MH: QuicEnd::connect
-//!         <-------- connection ---------
-//!         ========= downlink ==========>
-//!         <-------- close --------------
-//!      or <========= uplink ============
-//!         --------- close ------------->
-//! ```
+//! QUIC is no part of the kernel: an end is a thread with a runtime of its own, and with a socket
+//! that was made in its host's namespace. The MH's end opens the connection. The receiver closes
+//! when it has all. A connection breaks only after [`IDLE_LIMIT`] of silence: an outage shows as a
+//! stall.
 
-use std::fmt;
-use std::net::SocketAddr;
-use std::str::FromStr;
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use anyhow::Context as _;
-use holdfast_core::{Direction, Side};
+use anyhow::{Context as _, anyhow, bail};
+use holdfast_core::Direction;
+use holdfast_net::datapath::monotonic_ns;
 use holdfast_net::netns::NetNs;
-use quinn::congestion::{BbrConfig, CubicConfig, NewRenoConfig};
-use quinn::{Connection, TransportConfig};
-use serde::{Deserialize, Serialize};
-
-use holdfast_testbed::download::{DownloadWatch, Received};
+use holdfast_testbed::download::{DownloadWatch, Ledger, READ_BYTES_MAX, Received};
+use holdfast_testbed::seeded_file::SeededStream;
 use holdfast_testbed::stop::StopFlag;
+use quinn::congestion::{BbrConfig, ControllerFactory, CubicConfig, NewRenoConfig};
+use quinn::{
+    Connection, ConnectionError, Endpoint, EndpointConfig, TokioRuntime, TransportConfig, VarInt,
+};
+use tokio::runtime;
+use tokio::sync::oneshot;
+use tokio::time::{sleep, timeout};
 
-mod end;
+use crate::endpoint::FlowResult;
+
 mod tls;
 
-pub use end::QuicEnd;
-
 /// A connection without a packet from the other end is broken after this time (RFC 9000, 10.1).
-pub const IDLE_LIMIT: Duration = Duration::from_secs(120);
-
-/// Bytes on the way and not read, at most: more than the links of the lab need, about what the
-/// kernel gives TCP.
+const IDLE_LIMIT: Duration = Duration::from_secs(120);
+/// Bytes in flight and not read, at most: about what the kernel gives TCP.
 const WINDOW_BYTES: u32 = 8 << 20;
+/// How long an end waits until its close is sent.
+const CLOSE_LIMIT: Duration = Duration::from_secs(1);
+/// The code with which a connection is closed that has done its work.
+const DONE: VarInt = VarInt::from_u32(0);
+/// The code of one that has not.
+const CUT_SHORT: VarInt = VarInt::from_u32(1);
 
-/// The sender's congestion control, as quinn has it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum QuicCongestionControl {
-    /// Cubic (RFC 9438).
-    Cubic,
-    /// BBR, the first version.
-    Bbr,
-    /// New Reno, as RFC 9002 describes it.
-    NewReno,
-}
-
-impl QuicCongestionControl {
-    /// All there are.
-    pub const ALL: [Self; 3] = [Self::Cubic, Self::Bbr, Self::NewReno];
-
-    /// Its name, as it is read.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Cubic => "cubic",
-            Self::Bbr => "bbr",
-            Self::NewReno => "newreno",
-        }
-    }
-}
-
-impl fmt::Display for QuicCongestionControl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for QuicCongestionControl {
-    type Err = anyhow::Error;
-
-    fn from_str(name: &str) -> Result<Self, Self::Err> {
-        let mut all = Self::ALL.into_iter();
-        all.find(|one| one.name() == name)
-            .with_context(|| format!("QUIC: no congestion control {name}: cubic, bbr or newreno"))
-    }
-}
-
-/// What is sent from one end to the other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct QuicExchange {
+/// What is sent.
+#[derive(Clone, Copy, Debug)]
+pub struct QuicStream<'a> {
     /// Which way.
     pub direction: Direction,
-    /// How many bytes; none: as many as come until an end is ended.
-    pub bytes: Option<u64>,
-    /// The seed of these bytes.
+    /// How many bytes.
+    pub bytes: u64,
+    /// Their seed.
     pub seed: u64,
-    /// The sender's congestion control.
-    pub congestion_control: QuicCongestionControl,
-    /// Whether the kernel may get several packets as one, and part them late: on a veth pair
-    /// that is at the other end's socket, so that they pass a router as one.
-    pub segmentation_offload: bool,
+    /// The sender's congestion control, by the kernel's name.
+    pub congestion_control: &'a str,
 }
 
-impl QuicExchange {
+/// What has become of an end.
+#[derive(Debug, Default)]
+struct EndReport {
+    received: Received,
+    lost_packets: u64,
+    error: Option<String>,
+}
+
+impl QuicStream<'_> {
+    /// Sends it between two namespaces, to the FH's address `at`: from `begin_ns` on,
+    /// CLOCK_MONOTONIC, until `limit` from now at the latest. `watch` shows what arrives.
+    ///
+    /// # Errors
+    /// There is no socket, or the flag was raised. A connection that breaks is a result.
+    pub fn run(
+        &self,
+        [fh, mh]: [&NetNs; 2],
+        at: SocketAddr,
+        (begin_ns, limit): (u64, Duration),
+        watch: &DownloadWatch,
+        stop: &StopFlag,
+    ) -> anyhow::Result<FlowResult> {
+        let socket = fh.run(|| UdpSocket::bind(at))?;
+        let socket = socket.with_context(|| format!("{at}: cannot be listened at"))?;
+        let at = socket.local_addr()?;
+        let fh = End::start(socket, None, self, watch)?;
+        let socket = mh.run(|| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)))?;
+        let socket = socket.context("QUIC: cannot open a socket")?;
+        let mh = End::start(socket, Some((at, begin_ns)), self, watch)?;
+        self.wait(fh, mh, limit, stop)
+    }
+
+    fn wait(
+        &self,
+        fh: End,
+        mh: End,
+        limit: Duration,
+        stop: &StopFlag,
+    ) -> anyhow::Result<FlowResult> {
+        let (sender, receiver) = match self.direction {
+            Direction::Downlink => (fh, mh),
+            Direction::Uplink => (mh, fh),
+        };
+        let waited = stop.wait_for("the transfer ends", limit, || {
+            let has_ended = receiver.thread.is_finished() || sender.thread.is_finished();
+            Ok(has_ended.then_some(()))
+        });
+        stop.check()?;
+        // A sender ends first only if its connection broke.
+        let (receiver, sender) = (receiver.end()?, sender.end()?);
+        Ok(FlowResult {
+            received: receiver.received,
+            in_time: waited.is_ok(),
+            is_whole: waited.is_ok() && receiver.error.is_none() && sender.error.is_none(),
+            lost_packets: Some(sender.lost_packets),
+            ..FlowResult::default()
+        })
+    }
+
     fn transport(&self) -> anyhow::Result<TransportConfig> {
+        let congestion: Arc<dyn ControllerFactory + Send + Sync> = match self.congestion_control {
+            "cubic" => Arc::new(CubicConfig::default()),
+            "bbr" => Arc::new(BbrConfig::default()),
+            "reno" => Arc::new(NewRenoConfig::default()),
+            other => bail!("QUIC has no congestion control {other}; takes cubic, bbr or reno"),
+        };
         let mut transport = TransportConfig::default();
         transport
             .max_idle_timeout(Some(IDLE_LIMIT.try_into()?))
             .stream_receive_window(WINDOW_BYTES.into())
             .send_window(WINDOW_BYTES.into())
-            .enable_segmentation_offload(self.segmentation_offload);
-        match self.congestion_control {
-            QuicCongestionControl::Cubic => {
-                transport.congestion_controller_factory(Arc::new(CubicConfig::default()))
-            }
-            QuicCongestionControl::Bbr => {
-                transport.congestion_controller_factory(Arc::new(BbrConfig::default()))
-            }
-            QuicCongestionControl::NewReno => {
-                transport.congestion_controller_factory(Arc::new(NewRenoConfig::default()))
-            }
-        };
+            .congestion_controller_factory(congestion);
         Ok(transport)
     }
 }
 
-/// What an end has counted; of what it has sent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct QuicCounts {
-    /// Packets, those with no data too.
-    pub packets: u64,
-    /// Packets that it took for lost: what was in them it sent again.
-    pub lost_packets: u64,
-    /// How often its congestion control was given a loss, or a mark (RFC 9002, 7.3).
-    pub congestion_events: u64,
-    /// How often it took the path for one that loses all large packets (RFC 8899, 4.3): it sends
-    /// small ones then.
-    pub black_holes: u64,
+/// A running end; it ends when this is dropped.
+struct End {
+    /// Open as long as it is to go on.
+    go_on: oneshot::Sender<()>,
+    thread: JoinHandle<EndReport>,
 }
 
-impl QuicCounts {
-    fn of(connection: &Connection) -> Self {
-        let path = connection.stats().path;
-        Self {
-            packets: path.sent_packets,
-            lost_packets: path.lost_packets,
-            congestion_events: path.congestion_events,
-            black_holes: path.black_holes_detected,
-        }
-    }
-}
-
-/// What has become of an end.
-#[derive(Clone, Debug)]
-pub struct QuicReport {
-    /// What it received; of one that sends: nothing.
-    pub received: Received,
-    /// Bytes that it gave to its connection.
-    pub sent_bytes: u64,
-    /// What it counted.
-    pub counts: QuicCounts,
-    /// What broke the connection; none: nothing did before it was done, or ended.
-    pub error: Option<String>,
-}
-
-/// Both ends, ready to begin.
-#[derive(Debug)]
-pub struct QuicPair {
-    fh: QuicEnd,
-    mh: NetNs,
-    exchange: QuicExchange,
-    watch: DownloadWatch,
-}
-
-/// How an exchange ended.
-#[derive(Clone, Debug)]
-pub struct QuicExchanged {
-    /// What arrived at the receiver.
-    pub received: Received,
-    /// The connection came to its end, good or bad, within the limit.
-    pub ended: bool,
-    /// What broke it at the sender; none: it ended well, or was ended.
-    pub sender_error: Option<String>,
-    /// The same at the receiver.
-    pub receiver_error: Option<String>,
-    /// What the sender counted.
-    pub sender: QuicCounts,
-}
-
-impl QuicPair {
-    /// Starts the FH's end in the namespace `fh`, at an address `at` that the MH reaches; the
-    /// MH's is to be in `mh`. `watch` shows what arrives, at whichever end.
-    pub fn prepare(
-        fh: &NetNs,
-        mh: &NetNs,
-        at: SocketAddr,
-        exchange: &QuicExchange,
+impl End {
+    /// Starts an end. The FH's listens; the MH's opens the connection to an address at a time.
+    fn start(
+        socket: UdpSocket,
+        opens: Option<(SocketAddr, u64)>,
+        stream: &QuicStream<'_>,
         watch: &DownloadWatch,
     ) -> anyhow::Result<Self> {
-        Ok(Self {
-            fh: QuicEnd::listen(fh, at, exchange, watch)?,
-            mh: mh.clone(),
-            exchange: *exchange,
+        let transport = Arc::new(stream.transport()?);
+        let runtime = runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let context = runtime.enter();
+        let listening = match opens {
+            None => Some(tls::listening(Arc::clone(&transport))?),
+            Some(_) => None,
+        };
+        let config = EndpointConfig::default();
+        let mut endpoint = Endpoint::new(config, listening, socket, Arc::new(TokioRuntime))?;
+        endpoint.set_default_client_config(tls::connecting(transport)?);
+        drop(context);
+        let sends = opens.is_none() == (stream.direction == Direction::Downlink);
+        let work = Work {
+            endpoint,
+            opens,
+            sends: sends.then_some((stream.bytes, stream.seed)),
             watch: watch.clone(),
-        })
+            ledger: Ledger::default(),
+            connection: None,
+        };
+        let (go_on, over) = oneshot::channel();
+        let thread = thread::spawn(move || runtime.block_on(work.run(over)));
+        Ok(Self { go_on, thread })
     }
 
-    /// Begins at `begin_ns`, CLOCK_MONOTONIC, and waits for the end; after `limit` it ends what
-    /// has not ended by then, as it is meant where no number of bytes was given.
-    ///
-    /// # Errors
-    /// There is no socket for the MH, or we are to stop. A connection that breaks is a result.
-    pub fn run(
-        self,
-        begin_ns: u64,
-        limit: Duration,
-        stop: &StopFlag,
-    ) -> anyhow::Result<QuicExchanged> {
-        let (to, exchange, watch) = (self.fh.address(), &self.exchange, &self.watch);
-        let mh = QuicEnd::connect(&self.mh, to, begin_ns, exchange, watch)?;
-        let (sender, receiver) = match exchange.direction.sender() {
-            Side::Fh => (self.fh, mh),
-            Side::Mh => (mh, self.fh),
-        };
-        let waited = stop.wait_for("the transfer ends", limit, || {
-            let one_ended = receiver.is_finished() || sender.is_finished();
-            Ok(one_ended.then_some(()))
-        });
-        stop.check()?;
-        // A sender ends first only if its connection broke.
-        let receiver = receiver.end()?;
-        let sender = sender.end()?;
-        Ok(QuicExchanged {
-            received: receiver.received,
-            ended: waited.is_ok(),
-            sender_error: sender.error,
-            receiver_error: receiver.error,
-            sender: sender.counts,
-        })
+    /// Ends it, if it has not ended by itself.
+    fn end(self) -> anyhow::Result<EndReport> {
+        drop(self.go_on);
+        let joined = self.thread.join();
+        joined.map_err(|_| anyhow!("the thread of a QUIC end panicked"))
     }
+}
+
+/// What an end's thread has.
+struct Work {
+    endpoint: Endpoint,
+    opens: Option<(SocketAddr, u64)>,
+    /// Bytes and seed, of the end that sends.
+    sends: Option<(u64, u64)>,
+    watch: DownloadWatch,
+    ledger: Ledger,
+    connection: Option<Connection>,
+}
+
+impl Work {
+    /// Does it until it is done, or the other end of `over` is dropped.
+    async fn run(mut self, over: oneshot::Receiver<()>) -> EndReport {
+        let ended = tokio::select! {
+            biased;
+            ended = self.exchange() => match ended {
+                Err(error) if is_closed_well(&error) => Ok(()),
+                ended => ended,
+            },
+            _ = over => Err(anyhow!("the time was over")),
+        };
+        let code = if ended.is_ok() { DONE } else { CUT_SHORT };
+        self.endpoint.close(code, b"");
+        // Not in time: the other end finds out by itself.
+        let _ = timeout(CLOSE_LIMIT, self.endpoint.wait_idle()).await;
+        let lost = |connection: &Connection| connection.stats().path.lost_packets;
+        EndReport {
+            received: self.ledger.finish(),
+            lost_packets: self.connection.as_ref().map_or(0, lost),
+            error: ended.err().map(|error| format!("{error:#}")),
+        }
+    }
+
+    async fn exchange(&mut self) -> anyhow::Result<()> {
+        let connection = self.open().await?;
+        self.connection = Some(connection.clone());
+        let Some((bytes, seed)) = self.sends else {
+            return self.receive(&connection).await;
+        };
+        let mut stream = connection.open_uni().await?;
+        let mut content = SeededStream::new(bytes, seed);
+        while let Some(chunk) = content.next_chunk() {
+            stream.write_all(chunk).await?;
+            // The window takes many chunks at once. The first packets do not wait for the last.
+            tokio::task::yield_now().await;
+        }
+        stream.finish()?;
+        stream.stopped().await?;
+        connection.closed().await;
+        Ok(())
+    }
+
+    async fn open(&self) -> anyhow::Result<Connection> {
+        let Some((to, begin_ns)) = self.opens else {
+            let incoming = self.endpoint.accept().await;
+            return Ok(incoming.context("the endpoint is closed")?.await?);
+        };
+        let left_ns = begin_ns.saturating_sub(monotonic_ns());
+        sleep(Duration::from_nanos(left_ns)).await;
+        Ok(self.endpoint.connect(to, tls::NAME)?.await?)
+    }
+
+    async fn receive(&mut self, connection: &Connection) -> anyhow::Result<()> {
+        let mut stream = connection.accept_uni().await?;
+        let mut buffer = vec![0; READ_BYTES_MAX];
+        while let Some(len) = stream.read(&mut buffer).await? {
+            self.ledger.enter(&buffer[..len]);
+            self.watch.show(&self.ledger);
+        }
+        Ok(())
+    }
+}
+
+/// Whether the other end has closed the connection after its work.
+fn is_closed_well(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        matches!(
+            cause.downcast_ref(),
+            Some(ConnectionError::ApplicationClosed(close)) if close.error_code == DONE
+        )
+    })
 }
 
 #[cfg(test)]

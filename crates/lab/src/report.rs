@@ -28,16 +28,16 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::claims::Metric;
 use crate::claims::{self, Entry, Paper};
-use crate::results::{COMMIT, ResultLine, same};
+use crate::results::{COMMIT, ResultLine, grouped, same};
 use crate::scenario::{self, Run, Scenario};
-use selection::{grouped, is_own, is_today, scenario_name};
+use selection::{is_own, is_today, scenario_name};
 
 pub use command::quoted;
 
 /// The page's style.
 const STYLE: &str = include_str!("report/style.css");
 
-/// Whether a line has a place on the paper's page.
+/// Whether a line belongs on the paper's page.
 pub fn is_about(paper: &Paper, line: &ResultLine) -> bool {
     is_own(paper, line) || is_today(paper, line)
 }
@@ -48,7 +48,7 @@ pub fn is_about(paper: &Paper, line: &ResultLine) -> bool {
 /// # Errors
 /// A scenario that cannot be read: one line with the file, the key and the remedy.
 pub fn runs(paper: &Paper) -> anyhow::Result<Vec<Run>> {
-    let mut runs = paper.runs()?;
+    let mut runs = paper.runs(true)?;
     for file in recording(paper)? {
         let name = scenario_name(paper, &file.to_string_lossy());
         if !runs.iter().any(|run| run.scenario == name) {
@@ -79,8 +79,8 @@ pub fn page(paper: &Paper, lines: &[ResultLine], made_by: &str) -> anyhow::Resul
         .cloned()
         .collect();
     let entries = claims::entries(paper, &own);
+    let tables = tables::sections(paper, &own);
     let own: Vec<&ResultLine> = own.iter().collect();
-    let tables = tables::sections(paper, &own, &entries)?;
     let rates = rates::sections(paper, &own)?;
     let curves = curve_sections(paper, &own)?;
     let today = today::section(paper, lines)?;
@@ -172,8 +172,8 @@ fn counted(count: usize, what: &str) -> String {
     }
 }
 
-fn distinct(lines: &[&ResultLine], of: impl Fn(&ResultLine) -> Option<String>) -> Vec<String> {
-    let values: BTreeSet<String> = lines.iter().filter_map(|line| of(line)).collect();
+fn distinct(lines: &[&ResultLine], get: impl Fn(&ResultLine) -> Option<String>) -> Vec<String> {
+    let values: BTreeSet<String> = lines.iter().filter_map(|line| get(line)).collect();
     values.into_iter().collect()
 }
 
@@ -187,14 +187,14 @@ fn seeds(lines: &[&ResultLine]) -> Vec<String> {
             _ => ranges.push([seed, seed]),
         }
     }
-    let words = ranges.iter().map(|[first, last]| {
+    let ranges_text = ranges.iter().map(|[first, last]| {
         if first == last {
             first.to_string()
         } else {
             format!("{first} to {last}")
         }
     });
-    words.collect()
+    ranges_text.collect()
 }
 
 /// The paper's own scenarios that record series.
@@ -246,7 +246,7 @@ fn printed(paper: &Paper, line: &ResultLine) -> Option<f64> {
             && scenario_name(paper, &table.scenario) == line.scenario
     });
     tables.find_map(|table| {
-        let row = table.row.iter().find(|row| line.has(&row.of))?;
+        let row = table.row.iter().find(|row| line.has(&row.selection))?;
         let own = line.parameters.get(&table.column)?;
         let column = table.columns.iter().position(|value| same(value, own))?;
         row.printed.get(column).copied()
@@ -257,7 +257,7 @@ fn printed(paper: &Paper, line: &ResultLine) -> Option<f64> {
 fn scenarios(paper: &Paper) -> anyhow::Result<Markup> {
     let mut files: Vec<PathBuf> = paper
         .claims
-        .scenarios()
+        .scenarios(true)
         .iter()
         .map(|file| paper.folder.join(file))
         .collect();

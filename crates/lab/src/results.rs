@@ -17,7 +17,8 @@ use serde_json::Value as Json;
 
 use crate::framing::{Framing, optimal_s};
 use crate::full_rate::{PathRate, bytes_after, full_rates_s};
-use crate::handoffs::{Handoff, HandoffSummary};
+use crate::handoffs::{Handoff, HandoffSummary, Journal};
+pub use crate::scenario::word;
 use crate::scenario::{Conditions, Parameters, Run};
 use crate::statistics::median;
 use crate::traced::Traced;
@@ -27,7 +28,7 @@ pub use latency::Latency;
 pub const COMMIT: &str = env!("HOLDFAST_COMMIT");
 
 /// One run's result.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ResultLine {
     /// The scenario's name.
     pub scenario: String,
@@ -75,7 +76,7 @@ pub struct ResultLine {
     /// What the sender's host has sent because of its timers; none: not known (on the model).
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub sender_timers: Option<TimerCounts>,
-    /// Segments sent again for each one sent first, in percent.
+    /// Segments retransmitted for each one sent first, in percent.
     pub retransmission_ratio_percent: f64,
     /// Bytes that reached the receiver again, for each byte delivered; none: not known
     /// (a Linux receiver without SACK does not count them).
@@ -90,7 +91,7 @@ pub struct ResultLine {
     pub ending: String,
     /// Bytes that arrived.
     pub bytes: u64,
-    /// Segments that the sender sent again.
+    /// Segments that the sender retransmitted.
     pub retransmitted_segments: u64,
     /// Segments that it sent for the first time.
     pub segments: u64,
@@ -123,7 +124,7 @@ pub struct ResultLine {
     /// What the MH did for its own flows, by the names of the daemon's counters.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub mobile: Option<BTreeMap<String, u64>>,
-    /// What its packets say, if a claim needs them.
+    /// Figures of its packets, if a claim needs them.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub traced: Option<Traced>,
     /// Time series, if asked for.
@@ -181,7 +182,7 @@ pub struct Series {
     /// Packets in the wireless hop's queue.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub queue_packets: Vec<u32>,
-    /// Whether the wireless hop carries.
+    /// Whether the wireless hop delivers.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub link_up: Vec<bool>,
 }
@@ -197,11 +198,29 @@ pub fn same(a: &Json, b: &Json) -> bool {
     }
 }
 
-/// A value in words.
-pub fn word(value: &Json) -> String {
-    value
-        .as_str()
-        .map_or_else(|| value.to_string(), str::to_owned)
+/// A value that equals each [`same`] one.
+pub(crate) struct Same<'a>(pub(crate) &'a Json);
+
+impl PartialEq for Same<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        same(self.0, other.0)
+    }
+}
+
+/// Groups with equal keys, in the order in which their first members come.
+pub(crate) fn grouped<T, K: PartialEq>(
+    items: impl IntoIterator<Item = T>,
+    key: impl Fn(&T) -> K,
+) -> Vec<(K, Vec<T>)> {
+    let mut groups: Vec<(K, Vec<T>)> = Vec::new();
+    for item in items {
+        let key = key(&item);
+        match groups.iter_mut().find(|(other, _)| *other == key) {
+            Some((_, group)) => group.push(item),
+            None => groups.push((key, vec![item])),
+        }
+    }
+    groups
 }
 
 impl ResultLine {
@@ -213,40 +232,11 @@ impl ResultLine {
             parameters: run.parameters.clone(),
             substrate: substrate.to_owned(),
             seed: run.seed,
-            transfer_s: None,
             optimal_s: optimal_s(&run.conditions, framing),
-            stalls_s: Vec::new(),
-            full_rate_s: Vec::new(),
-            full_rate_round_trips: Vec::new(),
-            after_outage_bytes: Vec::new(),
-            goodput_mbps: 0.0,
-            flow_goodputs_mbps: Vec::new(),
-            flow_stalls_s: Vec::new(),
-            latency: None,
-            back_bytes: None,
-            sender_timers: None,
-            retransmission_ratio_percent: 0.0,
-            duplicates_per_byte: None,
-            timeouts: None,
-            finished: false,
-            intact: false,
-            ending: String::new(),
-            bytes: 0,
-            retransmitted_segments: 0,
-            segments: 0,
-            outages: 0,
             outage_effect: run.conditions.wireless.outage_effect(),
             sender,
-            kernel: None,
             commit: COMMIT.to_owned(),
-            digest: None,
-            sysctls: Vec::new(),
-            handoffs: Vec::new(),
-            handoff: None,
-            lc_cwe: None,
-            mobile: None,
-            traced: None,
-            series: None,
+            ..Self::default()
         }
     }
 
@@ -274,6 +264,31 @@ impl ResultLine {
         }
     }
 
+    /// Notes what the moves cost. The stalls are those after the times without any cell.
+    pub(crate) fn note_moves(
+        &mut self,
+        conditions: &Conditions,
+        journal: Journal,
+        end_s: f64,
+        buffered_bytes_max: Option<u64>,
+    ) {
+        let between_s = [conditions.start().as_secs_f64(), end_s];
+        let outages = conditions
+            .wireless
+            .outages_of(conditions.transfer.direction);
+        self.stalls_s = journal.stalls_s(outages, between_s);
+        self.outages = self.stalls_s.len();
+        self.handoffs = journal.handoffs(&conditions.moves, between_s);
+        self.handoff = HandoffSummary::of(&self.handoffs, buffered_bytes_max);
+    }
+
+    /// When the transfer ended, since the start of the links' clocks: if it did not finish,
+    /// `otherwise`.
+    pub(crate) fn end_s(&self, conditions: &Conditions, otherwise: f64) -> f64 {
+        let begin_s = conditions.start().as_secs_f64();
+        self.transfer_s.map_or(otherwise, |s| begin_s + s)
+    }
+
     /// Whether a parameter has this value.
     pub fn is(&self, parameter: &str, value: &Json) -> bool {
         let own = self.parameters.get(parameter);
@@ -281,8 +296,9 @@ impl ResultLine {
     }
 
     /// Whether all of these parameters have these values.
-    pub fn has(&self, of: &Where) -> bool {
-        of.iter()
+    pub fn has(&self, selection: &Where) -> bool {
+        selection
+            .iter()
             .all(|(parameter, value)| self.is(parameter, value))
     }
 
@@ -313,7 +329,7 @@ pub fn table(lines: &[ResultLine]) -> Table {
         "optimum",
         "stall",
         "goodput",
-        "sent again",
+        "retransmitted",
     ];
     table.set_header(header);
     for column in 2..header.len() {
@@ -321,20 +337,11 @@ pub fn table(lines: &[ResultLine]) -> Table {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
-    let mut groups: Vec<(&ResultLine, Vec<&ResultLine>)> = Vec::new();
-    for line in lines {
-        let alike = groups.iter_mut().find(|(first, _)| {
-            first.scenario == line.scenario
-                && first.variant == line.variant
-                && first.substrate == line.substrate
-        });
-        match alike {
-            Some((_, group)) => group.push(line),
-            None => groups.push((line, vec![line])),
-        }
-    }
-    for (first, group) in &groups {
-        table.add_row(row(first, group));
+    let groups = grouped(lines, |line| {
+        (&line.scenario, &line.variant, &line.substrate)
+    });
+    for (_, group) in &groups {
+        table.add_row(row(group[0], group));
     }
     table
 }
@@ -342,7 +349,7 @@ pub fn table(lines: &[ResultLine]) -> Table {
 fn row(first: &ResultLine, group: &[&ResultLine]) -> Vec<String> {
     let finished = group.iter().filter(|line| line.finished).count();
     let broken = group.iter().filter(|line| !line.intact).count();
-    let of = |value: &dyn Fn(&ResultLine) -> f64| {
+    let get = |value: &dyn Fn(&ResultLine) -> f64| {
         median(group.iter().map(|line| value(line)).collect()).unwrap_or(f64::NAN)
     };
     let shown = |value: f64, unit: &str| {
@@ -352,7 +359,7 @@ fn row(first: &ResultLine, group: &[&ResultLine]) -> Vec<String> {
             "never".to_owned()
         }
     };
-    // One that the next outage cut short says nothing of its own length; one that nothing
+    // One that the next outage cut short has no length of its own; one that nothing
     // followed lasts.
     let stall = |line: &ResultLine| match line.stalls_s.last() {
         Some(None) if !line.finished => f64::INFINITY,
@@ -367,11 +374,11 @@ fn row(first: &ResultLine, group: &[&ResultLine]) -> Vec<String> {
         first.variant.clone(),
         group.len().to_string(),
         finished,
-        shown(of(&|line| line.transfer_s.unwrap_or(f64::INFINITY)), "s"),
-        shown(of(&|line| line.optimal_s.unwrap_or(f64::INFINITY)), "s"),
-        shown(of(&stall), "s"),
-        shown(of(&|line| line.goodput_mbps), "Mb/s"),
-        shown(of(&|line| line.retransmission_ratio_percent), "%"),
+        shown(get(&|line| line.transfer_s.unwrap_or(f64::INFINITY)), "s"),
+        shown(get(&|line| line.optimal_s.unwrap_or(f64::INFINITY)), "s"),
+        shown(get(&stall), "s"),
+        shown(get(&|line| line.goodput_mbps), "Mb/s"),
+        shown(get(&|line| line.retransmission_ratio_percent), "%"),
     ]
 }
 
@@ -437,5 +444,11 @@ mod tests {
             table.contains("2 of 3") && table.contains("3.00 s"),
             "{table}"
         );
+    }
+
+    #[test]
+    fn groups_keep_the_order_of_their_first_members() {
+        let groups = grouped([3, 1, 4, 1, 5, 9], |number| number % 2);
+        assert_eq!(groups, [(1, vec![3, 1, 1, 5, 9]), (0, vec![4])]);
     }
 }

@@ -2,7 +2,7 @@
 //! Scenarios: what an experiment is, in TOML, without a word on what it runs on.
 //!
 //! A [`Scenario`] is a document; its `[[sweep]]`s multiply it to [`Run`]s, in an order
-//! that depends on the document alone. Each run carries everything that a substrate
+//! that depends on the document alone. Each run has everything that a substrate
 //! needs ([`Conditions`]), checked. The outages of its seed are drawn when it is carried
 //! out ([`Run::drawn`]): they are the same on every substrate.
 //!
@@ -26,6 +26,7 @@
 
 mod cells;
 mod conditions;
+mod direction;
 mod gateway;
 mod handoff;
 mod hop;
@@ -43,17 +44,18 @@ use toml::Table;
 
 pub(crate) use cells::seed_of as cell_seed;
 pub use cells::{Move, MoveAt, MovementConditions, Moves};
-pub use conditions::{Conditions, CrossTraffic, Record, Stretch, Way};
+pub use conditions::{Conditions, CrossTraffic, Record, Stretch};
 pub(crate) use conditions::{PART_WIRED, seconds};
+pub use direction::DirectionChoice;
 pub use gateway::{GatewayConditions, SchemeChoice, SignalChoice};
 pub use handoff::{HandoffChoice, HandoffConditions};
 pub use hop::HopConditions;
+pub use host::HostConditions;
 pub(crate) use host::PRESET_DEFAULT;
-pub use host::{HostConditions, ShrunkWindow};
 pub use lc_cwe::{LcCweConditions, OnHandoffChoice, OnNeitherChoice, TimeoutRttChoice};
 pub use mobile::{MobileConditions, MobileSchemeChoice, MobileSignalChoice};
-pub use sweep::Parameters;
-pub use transfer::{ContentChoice, TransferConditions};
+pub use sweep::{Parameters, word};
+pub use transfer::TransferConditions;
 
 use holdfast_files::document::{self, DocumentError};
 
@@ -116,7 +118,7 @@ pub struct Run {
 pub struct Origin {
     /// The scenario's file.
     pub file: PathBuf,
-    /// The seed given in place of the scenario's own.
+    /// The seed given instead of the scenario's own.
     pub seed: Option<u64>,
     /// From 0.
     pub index: usize,
@@ -169,7 +171,7 @@ impl Scenario {
     /// # Errors
     /// One line with the file, the key, what it got and what it takes.
     pub fn load(path: &Path) -> anyhow::Result<Self> {
-        let text = document::read_text(path, FILE_BYTES_MAX)
+        let text = holdfast_files::read_up_to(path, FILE_BYTES_MAX)
             .with_context(|| format!("{}: cannot be read", path.display()))?;
         let mut scenario = Self::parse(path, &text)?;
         // Not by the way that the path takes from the current folder.
@@ -195,7 +197,7 @@ impl Scenario {
     }
 
     /// All runs in order: repetitions outermost, then the sweeps as they stand in the
-    /// document, the last one innermost. `first_seed` takes the place of the document's.
+    /// document, the last one innermost. `first_seed` takes the role of the document's.
     ///
     /// # Errors
     /// As [`Self::load`].
@@ -246,7 +248,7 @@ impl Scenario {
         let first = combinations.first().map(|(point, _)| &point.parameters);
         Ok(first
             .into_iter()
-            .flat_map(|of| of.keys().cloned())
+            .flat_map(|parameters| parameters.keys().cloned())
             .collect())
     }
 
@@ -272,7 +274,7 @@ impl Scenario {
 }
 
 impl Run {
-    /// The run with the outages of its seed: what a substrate carries out.
+    /// The run with the outages of its seed: what a substrate executes.
     ///
     /// # Errors
     /// There are too many outages, or a trace can no longer be read: one line with the
@@ -293,7 +295,7 @@ impl Run {
     }
 }
 
-/// The path with its folder's own place; as it is if that cannot be found.
+/// The path with its folder's canonical path; as it is if that cannot be found.
 pub(crate) fn in_full(path: &Path) -> PathBuf {
     let folder = path
         .parent()

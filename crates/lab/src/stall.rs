@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What follows an outage, by one rule on every substrate: the time from the link's return
-//! to the first new byte at the receiver, of the outages that a transfer met.
+//! to the first new byte at the receiver, of the outages that overlapped a transfer.
 
 use holdfast_link::OutageAt;
 
@@ -14,14 +14,14 @@ pub(crate) fn stalls_s(
     [begin_s, end_s]: [f64; 2],
     first_byte_s: impl Fn(f64, f64) -> Option<f64>,
 ) -> Vec<Option<f64>> {
-    met(outages, [begin_s, end_s])
+    overlapping(outages, [begin_s, end_s])
         .map(|[up_s, next_s]| Some(first_byte_s(up_s, next_s)? - up_s))
         .collect()
 }
 
 /// The outages that overlap a transfer from `begin_s` to `end_s`: when each ended, and when the next
 /// one began.
-pub(crate) fn met(
+pub(crate) fn overlapping(
     outages: &[OutageAt],
     [begin_s, end_s]: [f64; 2],
 ) -> impl Iterator<Item = [f64; 2]> {

@@ -40,7 +40,7 @@ impl SubstrateKind {
         }
     }
 
-    /// Runs at a time unless told otherwise: as many as disturb no result.
+    /// Runs at a time by default: as many as disturb no result.
     pub fn jobs_default(self) -> usize {
         match self {
             Self::Model | Self::Linux => {
@@ -58,6 +58,17 @@ pub struct Refusal {
     pub lacks: Lacking,
     /// The key, what it got, and what can carry the run out: one line.
     pub why: String,
+}
+
+impl Refusal {
+    /// What the run needs, and where it runs.
+    fn new(lacks: Lacking, why: &str, on: &str) -> Self {
+        let separator = if why.contains(';') { ", or" } else { ";" };
+        Self {
+            lacks,
+            why: format!("{why}{separator} run it on {on}"),
+        }
+    }
 }
 
 /// What a substrate has not.
@@ -81,7 +92,7 @@ impl SubstrateKind {
         }
     }
 
-    /// How many of a scenario's runs it carries out: none if it lacks the hosts of one.
+    /// How many of a scenario's runs it executes: none if it lacks the hosts of one.
     pub fn takes(self, runs: &[Run]) -> usize {
         let refusals: Vec<Refusal> = runs.iter().filter_map(|run| self.refusal(run)).collect();
         if refusals
@@ -118,7 +129,7 @@ impl Substrate {
     /// Makes it ready.
     ///
     /// # Errors
-    /// There is no virtual kernel for `linux`; says how to make one.
+    /// There is no virtual kernel for `linux`; with the command that makes one.
     pub fn new(kind: SubstrateKind, settings: ExecutionSettings) -> anyhow::Result<Self> {
         let kernel = match kind {
             SubstrateKind::Linux => Some(VirtualKernel::require()?),
@@ -141,7 +152,7 @@ impl Substrate {
         self.kind.refusal(run)
     }
 
-    /// Carries out one run.
+    /// Executes one run.
     ///
     /// # Errors
     /// What the substrate cannot do, what is missing on this machine; `Interrupted` if
@@ -157,7 +168,7 @@ impl Substrate {
             (SubstrateKind::Linux, Some(kernel)) => {
                 linux::execute(run, kernel, &self.settings, stop)?
             }
-            (SubstrateKind::Linux, None) => anyhow::bail!("the virtual kernel is gone"),
+            (SubstrateKind::Linux, None) => anyhow::bail!("there is no virtual kernel"),
             (SubstrateKind::Live, _) => live::execute(run, &self.settings, stop)?,
         };
         if let Some(label) = &self.settings.label {
@@ -168,7 +179,7 @@ impl Substrate {
 }
 
 /// The devices that have a file of packets each: one file with all of them would have
-/// each packet twice, and make nonsense of what Wireshark says about a connection. Of the
+/// each packet twice, and make nonsense of Wireshark's view of a connection. Of the
 /// wired hop first, then of each cell, the FH's side first.
 fn trace_parts(cells: usize) -> Vec<[String; 2]> {
     let mut parts = vec![["at-fh".to_owned(), "at-gateway-wired".to_owned()]];
@@ -255,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn the_models_stalls_are_those_of_outages_that_the_transfer_met() {
+    fn the_models_stalls_are_those_of_outages_that_overlap_the_transfer() {
         let text = |transfer: &str, outages: &str| {
             format!(
                 "[transfer]\nbytes = 5000000\n{transfer}\n[wireless]\nrate_mbit_per_s = 10\n\
@@ -278,7 +289,7 @@ mod tests {
         ));
         assert!(line.finished && line.stalls_s.len() == 1, "{line:?}");
         assert!(line.stalls_s[0].is_some_and(|s| s > 0.0), "{line:?}");
-        // Given up, or out of time, before the link came back.
+        // Given up, or out of time, before the link was up again.
         let line = on_model(&text("limit_s = 9", "{ at_s = 2, for_s = 20 }"));
         assert_eq!((line.outages, line.stalls_s), (1, vec![None]));
     }

@@ -3,17 +3,14 @@
 //! is about these.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use pcap_file::pcapng::{Block, PcapNgReader};
 use serde::{Deserialize, Serialize};
 
+use crate::packet_files::{FileSegment, read_segments};
 use crate::statistics::median;
-use holdfast_files::packet_trace::VERSION_BYTES;
 
 /// What was seen.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -45,62 +42,19 @@ fn file(folder: &Path, end: &str) -> anyhow::Result<PathBuf> {
         .with_context(|| format!("the run wrote no file of packets *{end}"))
 }
 
-/// A TCP segment in a file, as far as it counts here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Segment {
-    at: Duration,
-    from_port: u16,
-    seq: u32,
-    ack: Option<u32>,
-    len: u32,
-    opens: bool,
-}
-
-fn read(path: &Path) -> anyhow::Result<Vec<Segment>> {
-    let unreadable = || format!("{}: cannot be read", path.display());
-    let file = File::open(path).with_context(unreadable)?;
-    let mut reader = PcapNgReader::new(BufReader::new(file)).with_context(unreadable)?;
+fn read(path: &Path) -> anyhow::Result<Vec<FileSegment>> {
     let mut segments = Vec::new();
-    while let Some(block) = reader.next_block() {
-        let Block::EnhancedPacket(packet) = block.with_context(unreadable)? else {
-            continue;
-        };
-        let bytes = packet.data.get(VERSION_BYTES..).unwrap_or_default();
-        segments.extend(parse(bytes, packet.timestamp));
-    }
+    read_segments(path, |segment| segments.push(segment))?;
     Ok(segments)
-}
-
-/// An IPv4 packet's segment; none: it has none. The lab's hosts speak IPv4.
-fn parse(packet: &[u8], at: Duration) -> Option<Segment> {
-    const TCP: u8 = 6;
-    const SYN: u8 = 0x02;
-    const ACK: u8 = 0x10;
-    if packet.first()? >> 4 != 4 || *packet.get(9)? != TCP {
-        return None;
-    }
-    let header = usize::from(packet[0] & 0xf) * 4;
-    let total = usize::from(u16::from_be_bytes(packet.get(2..4)?.try_into().ok()?));
-    let tcp = packet.get(header..)?;
-    let long = |at: usize| Some(u32::from_be_bytes(tcp.get(at..at + 4)?.try_into().ok()?));
-    let (own, flags) = (usize::from(tcp.get(12)? >> 4) * 4, *tcp.get(13)?);
-    Some(Segment {
-        at,
-        from_port: u16::from_be_bytes(tcp.get(..2)?.try_into().ok()?),
-        seq: long(4)?,
-        ack: if flags & ACK != 0 { long(8) } else { None },
-        len: total.checked_sub(header + own)? as u32,
-        opens: flags & (SYN | ACK) == SYN,
-    })
 }
 
 /// From what passed the MH's end of its link and the FH's end of its own. The MH opens the
 /// connection.
-fn facts(at_mh: &[Segment], at_fh: &[Segment]) -> Traced {
+fn facts(at_mh: &[FileSegment], at_fh: &[FileSegment]) -> Traced {
     let Some(opening) = at_mh.iter().find(|segment| segment.opens) else {
         return Traced::default();
     };
-    let is_the_mhs = |segment: &&Segment| segment.from_port == opening.from_port;
+    let is_the_mhs = |segment: &&FileSegment| segment.ports[0] == opening.ports[0];
     let mut acked: BTreeMap<u32, Duration> = BTreeMap::new();
     let mut sent: BTreeMap<u32, (Duration, Option<Duration>)> = BTreeMap::new();
     for segment in at_mh.iter().filter(is_the_mhs) {
@@ -134,11 +88,13 @@ fn facts(at_mh: &[Segment], at_fh: &[Segment]) -> Traced {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use holdfast_files::packet_trace::Passing;
 
-    fn segment(at_ms: u64, from_port: u16, seq: u32, ack: u32, len: u32) -> Segment {
-        Segment {
+    fn segment(at_ms: u64, from_port: u16, seq: u32, ack: u32, len: u32) -> FileSegment {
+        FileSegment {
             at: Duration::from_millis(at_ms),
-            from_port,
+            passing: Passing::Outbound,
+            ports: [from_port, 0],
             seq,
             ack: Some(ack),
             len,
@@ -146,8 +102,8 @@ mod tests {
         }
     }
 
-    fn opening() -> Segment {
-        Segment {
+    fn opening() -> FileSegment {
+        FileSegment {
             ack: None,
             opens: true,
             ..segment(0, 7, 0, 0, 0)

@@ -1,54 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One transfer over one link, plain or through a gateway, and what it took.
+//! One transfer over one link, plain or through a gateway, and what was measured.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context as _, ensure};
+use anyhow::Context as _;
 use holdfast_core::Direction;
-use holdfast_link::{OutageSchedule, optimal_transfer};
+use holdfast_link::OutageAt;
 use holdfast_net::datapath::monotonic_ns;
 use holdfast_net::netns::NetNs;
+use holdfast_testbed::appointed::{Appointed, sleep_until};
 use holdfast_testbed::counters::{TcpCounters, TimerCounts};
-use holdfast_testbed::daemons::Daemon;
-use holdfast_testbed::download::Received;
+use holdfast_testbed::daemons::{Daemon, status_at};
+use holdfast_testbed::download::DownloadWatch;
 use holdfast_testbed::link_process::{EmulatedLink, LinkEnd, LinkProcess, LinkSample};
 use holdfast_testbed::peers::HaProxy;
-use holdfast_testbed::seeded_file::SeededContent;
 use holdfast_testbed::stop::StopFlag;
 use holdfast_testbed::topology::{HostTuning, Topology};
-use holdfast_wire::Instant;
-use serde::Serialize;
 
 use crate::cross_traffic::DatagramStream;
-use crate::endpoint::Sample;
-use crate::endpoint::pair::{Back, Exchange};
+use crate::endpoint::{Exchange, FlowResult};
+use crate::movement;
 use crate::own_flows::{self, Announced, OwnFlows};
 use crate::scenario::Move;
+use crate::stall;
 use application::ReadyApplication;
-use course::Course;
-use ended::{Ended, Times, stalls_s};
 
 mod application;
-mod buffers;
-mod course;
-mod ended;
 mod parts;
-mod stream;
-mod watch;
 
-pub use stream::{Protocol, Stream};
-pub use watch::{Moment, TransferWatch};
-
-/// Payload of a full segment over a 1500-octet link with timestamps.
-const MSS_BYTES: u64 = 1448;
-/// IPv4 header, TCP header, timestamps option.
-const HEADER_BYTES: u64 = 20 + 32;
-
-/// Name of the file that is served.
+/// The name of the file that is served.
 pub const FILE_NAME: &str = "holdfast.bin";
+/// From one query of the base stations' buffers to the next.
+const BUFFERS_INTERVAL: Duration = Duration::from_millis(20);
 
 /// What stands at the gateway.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,11 +54,61 @@ pub enum Middle {
     HaProxy,
 }
 
+/// By what the bytes of a [`Stream`] are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// The kernel's.
+    Tcp,
+    /// quinn's.
+    Quic,
+}
+
+/// One stream of seeded bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stream {
+    /// By what.
+    pub protocol: Protocol,
+    /// Which way.
+    pub direction: Direction,
+    /// How many bytes.
+    pub bytes: u64,
+    /// Their seed.
+    pub seed: u64,
+}
+
+/// What sends and what receives.
+#[derive(Clone, Copy, Debug)]
+pub enum Application {
+    /// nginx serves [`FILE_NAME`] of this size, curl downloads it.
+    Web(u64),
+    /// One stream between two sockets.
+    Stream(Stream),
+    /// The lab's own ends.
+    Endpoints(Exchange),
+}
+
+impl Application {
+    fn direction(&self) -> Direction {
+        match self {
+            Self::Web(_) => Direction::Downlink,
+            Self::Stream(stream) => stream.direction,
+            Self::Endpoints(exchange) => exchange.direction.into(),
+        }
+    }
+
+    /// Bytes of each connection.
+    fn bytes(&self) -> u64 {
+        match self {
+            Self::Web(bytes) => *bytes,
+            Self::Stream(stream) => stream.bytes,
+            Self::Endpoints(exchange) => exchange.bytes,
+        }
+    }
+}
+
 /// A transfer to be run.
 #[derive(Clone, Debug)]
 pub struct TransferSettings {
-    /// Its name in results.
-    pub name: String,
     /// Our own binary.
     pub holdfast: PathBuf,
     /// What stands at the gateway.
@@ -80,17 +117,10 @@ pub struct TransferSettings {
     pub link: EmulatedLink,
     /// The sender's congestion control.
     pub congestion_control: String,
-    /// More kernel parameters at FH and MH.
-    pub host_sysctls: Vec<(String, String)>,
-    /// The longest that the download may take, since the link's start.
+    /// The longest that it may take, since the link's start.
     pub limit: Duration,
-    /// What most transfers do without.
-    pub extras: TransferExtras,
-}
-
-/// What scenarios ask for beyond the usual transfer.
-#[derive(Clone, Debug, Default)]
-pub struct TransferExtras {
+    /// What sends and what receives.
+    pub application: Application,
     /// An emulated link between FH and gateway, too.
     pub wired: Option<EmulatedLink>,
     /// The link of each cell, where there are several: in outage while the MH is elsewhere.
@@ -107,121 +137,130 @@ pub struct TransferExtras {
     pub mh: HostTuning,
     /// More lines of the gateway's settings.
     pub gateway_settings: String,
-    /// The download begins so long after the links' clocks.
+    /// From the start of the links' clocks to the transfer's begin.
     pub start_after: Duration,
     /// Other traffic.
     pub cross_traffic: Vec<DatagramStream>,
-    /// What the lab's own ends exchange; none: nginx serves and curl downloads.
-    pub exchange: Option<Exchange>,
-    /// One stream by TCP or QUIC in their place; none: those.
-    pub stream: Option<Stream>,
     /// What the MH's daemon does for its own flows; none: nothing.
     pub own_flows: Option<OwnFlows>,
 }
 
-/// What a transfer took.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct TransferResult {
-    /// The transfer's name.
-    pub name: String,
-    /// From its begin to the last byte, in seconds; none: not finished.
-    pub transfer_s: Option<f64>,
-    /// The time that no transfer over this link can beat, in seconds.
-    pub optimal_s: f64,
-    /// For each outage that overlapped the transfer: from the link's return to the first
-    /// new byte at the receiver, in seconds; none: none came before the next outage.
-    pub stalls_s: Vec<Option<f64>>,
-    /// Segments that the sender sent again, by the kernel's counter; with QUIC, packets that the
-    /// sender took for lost.
-    pub retransmitted_segments: u64,
-    /// Bytes that arrived.
-    pub bytes: u64,
-    /// Whether they are the ones that were served.
-    pub sha256_ok: bool,
-}
-
-/// One more connection of a transfer.
-#[derive(Clone, Debug)]
-pub struct OtherFlow {
-    /// What arrived when, and its hash.
-    pub received: Received,
-    /// It came to a good end within the limit.
-    pub whole: bool,
-    /// From the begin to its last byte that arrived, in seconds.
-    pub last_byte_s: f64,
-    /// As the transfer's own.
-    pub stalls_s: Vec<Option<f64>>,
-    /// As the transfer's own.
-    pub latencies_ns: Vec<u64>,
-    /// As the transfer's own.
-    pub back: Option<Back>,
-}
-
-impl OtherFlow {
-    /// One of which `bytes` bytes were to come.
-    fn of(ended: Ended, link: &EmulatedLink, times: Times, bytes: u64) -> Self {
-        let last = ended.received.arrivals.last();
-        let last_ns = last.map_or(times.started_ns, |arrival| arrival.at_ns);
+impl TransferSettings {
+    /// One transfer without anything else.
+    pub fn new(
+        holdfast: &Path,
+        middle: Middle,
+        link: EmulatedLink,
+        application: Application,
+    ) -> Self {
         Self {
-            stalls_s: stalls_s(
-                link,
-                times,
-                &ended.received,
-                ended.whole && ended.received.bytes() == bytes,
-            ),
-            received: ended.received,
-            whole: ended.whole,
-            last_byte_s: last_ns.saturating_sub(times.started_ns) as f64 / 1e9,
-            latencies_ns: ended.latencies_ns,
-            back: ended.back,
+            holdfast: holdfast.to_owned(),
+            middle,
+            link,
+            congestion_control: "cubic".to_owned(),
+            limit: Duration::from_secs(60),
+            application,
+            wired: None,
+            cells: Vec::new(),
+            moves: Vec::new(),
+            handoff: None,
+            fh: HostTuning::default(),
+            mh: HostTuning::default(),
+            gateway_settings: String::new(),
+            start_after: Duration::ZERO,
+            cross_traffic: Vec::new(),
+            own_flows: None,
         }
     }
 }
 
-/// A transfer's result and what else was counted.
+/// What can be seen of a transfer from another thread.
+#[derive(Debug, Default)]
+pub struct TransferWatch {
+    /// The download.
+    pub download: DownloadWatch,
+    origin_ns: AtomicU64,
+}
+
+impl TransferWatch {
+    /// Time zero of the links, CLOCK_MONOTONIC; none before the start.
+    pub fn origin_ns(&self) -> Option<u64> {
+        let origin_ns = self.origin_ns.load(Ordering::Relaxed);
+        (origin_ns > 0).then_some(origin_ns)
+    }
+}
+
+/// What was measured of a transfer. Times are CLOCK_MONOTONIC.
 #[derive(Clone, Debug)]
 pub struct Measurement {
-    /// The result.
-    pub result: TransferResult,
+    /// Its connections: one or more.
+    pub flows: Vec<FlowResult>,
+    /// Bytes that each connection was to carry.
+    pub bytes: u64,
+    /// Time zero of the links.
+    pub origin_ns: u64,
+    /// When the transfer began.
+    pub started_ns: u64,
+    /// When it was over, or no longer waited for.
+    pub ended_ns: u64,
+    /// Segments that the sender retransmitted, by the kernel's counter; with QUIC, packets that the
+    /// sender took for lost.
+    pub retransmitted_segments: u64,
     /// Segments that the sender's host sent for the first time, by the kernel's counter.
     pub segments: u64,
     /// Segments that the receiver got again and reported by D-SACK (RFC 2883).
     pub duplicate_segments: u64,
     /// What the sender's host has sent because of its timers.
     pub sender_timers: TimerCounts,
-    /// The connection ended before the limit.
-    pub ended: bool,
-    /// From the begin to the last byte that arrived, in seconds.
-    pub last_byte_s: f64,
-    /// What arrived when, and its hash.
-    pub received: Received,
-    /// From each request to its answer's last byte, nanoseconds; of several requests.
-    pub latencies_ns: Vec<u64>,
-    /// What came the other way, if something was to.
-    pub back: Option<Back>,
-    /// The sender's socket over time, if asked for; times since the links' start.
-    pub samples: Vec<Sample>,
     /// The wireless link over time, if asked for.
     pub link_samples: Vec<LinkSample>,
-    /// Time zero of the links, CLOCK_MONOTONIC.
-    pub origin_ns: u64,
-    /// The transfer's other connections.
-    pub others: Vec<OtherFlow>,
-    /// The most bytes that the base stations were seen to keep for the MH at a time; none:
-    /// they do not.
+    /// The most bytes that the base stations buffered for the MH at a time; none: they do not.
     pub buffered_bytes_max: Option<u64>,
     /// What the MH's daemon counted about its own flows, if it does something for them.
     pub own_flows: Option<BTreeMap<String, u64>>,
 }
 
-impl TransferResult {
-    /// By how much the transfer took longer than it had to, in percent.
-    pub fn over_optimum_percent(&self) -> Option<f64> {
-        Some((self.transfer_s? / self.optimal_s - 1.0) * 100.0)
+impl Measurement {
+    /// Whether all bytes of a connection arrived in time.
+    pub fn is_complete(&self, flow: &FlowResult) -> bool {
+        flow.is_whole && flow.received.bytes() == self.bytes
+    }
+
+    /// From the begin to the last byte that arrived, in seconds.
+    pub fn last_byte_s(&self, flow: &FlowResult) -> f64 {
+        let last = flow.received.arrivals.last();
+        let last_ns = last.map_or(self.started_ns, |arrival| arrival.at_ns);
+        last_ns.saturating_sub(self.started_ns) as f64 / 1e9
+    }
+
+    /// Seconds since the links' time zero.
+    pub fn since_s(&self, at_ns: u64) -> f64 {
+        at_ns.saturating_sub(self.origin_ns) as f64 / 1e9
+    }
+
+    /// For each outage that overlapped the transfer: from link up to the first new byte of the
+    /// connection, in seconds; none: none came before the next outage.
+    pub fn stalls_s(&self, flow: &FlowResult, outages: &[OutageAt]) -> Vec<Option<f64>> {
+        let last = flow.received.arrivals.last();
+        let last = last.filter(|_| self.is_complete(flow));
+        let end_ns = last.map_or(self.ended_ns, |arrival| arrival.at_ns);
+        let between_s = [self.since_s(self.started_ns), self.since_s(end_ns)];
+        stall::stalls_s(outages, between_s, |from_s, until_s| {
+            let from_ns = self.origin_ns + (from_s * 1e9) as u64;
+            let at_s = self.since_s(flow.received.first_from(from_ns)?.at_ns);
+            (at_s < until_s).then_some(at_s)
+        })
     }
 }
 
-/// A transfer with everything in place but the bytes.
+/// What goes on beside a transfer.
+struct Beside {
+    moving: Option<Appointed<()>>,
+    announcer: Option<Appointed<Announced>>,
+    buffers: Option<Appointed<u64>>,
+}
+
+/// A transfer that is prepared.
 #[derive(Debug)]
 pub struct PreparedTransfer {
     // In the order in which they end.
@@ -246,24 +285,18 @@ impl PreparedTransfer {
     ) -> anyhow::Result<Self> {
         let topology = Topology::build(&parts::topology(settings))?;
         let (gateways, mobile) = parts::daemons(settings, &topology, folder, stop)?;
-        let proxy = match settings.middle {
-            Middle::HaProxy => Some(HaProxy::start(
-                &topology,
-                folder,
-                &settings.congestion_control,
-                stop,
-            )?),
-            Middle::Plain | Middle::Gateway { .. } => None,
-        };
-        let settings = settings.clone();
-        let application = ReadyApplication::prepare(&settings, &topology, folder, files, stop)?;
+        let control = &settings.congestion_control;
+        let proxy = (settings.middle == Middle::HaProxy)
+            .then(|| HaProxy::start(&topology, folder, control, stop))
+            .transpose()?;
+        let application = ReadyApplication::prepare(settings, &topology, folder, files, stop)?;
         Ok(Self {
             application: Some(application),
             mobile,
             gateways,
             _proxy: proxy,
             topology,
-            settings,
+            settings: settings.clone(),
         })
     }
 
@@ -272,21 +305,10 @@ impl PreparedTransfer {
         self.topology.mh.clone()
     }
 
-    /// Carries it out, with the link's clock starting at the same moment, or sooner if
-    /// [`TransferExtras::start_after`] says so.
-    pub fn run(
-        self,
-        content: &SeededContent,
-        watch: &TransferWatch,
-        stop: &StopFlag,
-    ) -> anyhow::Result<TransferResult> {
-        Ok(self.measure(content, watch, stop)?.result)
-    }
-
-    /// As [`Self::run`], with everything that was counted.
+    /// Executes it. The links' clocks start at the same moment, or sooner by
+    /// [`TransferSettings::start_after`].
     pub fn measure(
         mut self,
-        content: &SeededContent,
         watch: &TransferWatch,
         stop: &StopFlag,
     ) -> anyhow::Result<Measurement> {
@@ -294,55 +316,61 @@ impl PreparedTransfer {
         let application = application.context("the transfer was carried out before")?;
         let (retransmitted_before, before) = (self.retransmitted()?, self.counters()?);
         let origin_ns = self.start_links()?;
-        let extras = &self.settings.extras;
-        let _streams = extras
-            .cross_traffic
-            .iter()
+        let settings = &self.settings;
+        let streams = settings.cross_traffic.iter();
+        let _streams: Vec<_> = streams
             .map(|stream| stream.start(&self.topology, origin_ns))
-            .collect::<anyhow::Result<Vec<_>>>()?;
-        let course = Course::set_out(&self, origin_ns)?;
-        let started_ns = origin_ns + extras.start_after.as_nanos() as u64;
-        watch.started_ns.store(origin_ns, Ordering::Relaxed);
+            .collect::<anyhow::Result<_>>()?;
+        let beside = self.set_out(origin_ns)?;
+        let started_ns = origin_ns + settings.start_after.as_nanos() as u64;
+        watch.origin_ns.store(origin_ns, Ordering::Relaxed);
         let times = (origin_ns, started_ns);
-        let ended = application.run(&self.topology, times, self.settings.limit, watch, stop)?;
-        let times = Times {
-            origin_ns,
-            started_ns,
-            ended_ns: monotonic_ns(),
-        };
-        let (buffered_bytes_max, announced) = course.finish()?;
-        let retransmitted = match ended.resent {
-            Some(resent) => resent,
+        let flows = application.run(settings, &self.topology, times, watch, stop)?;
+        let ended_ns = monotonic_ns();
+        beside.moving.map_or(Ok(()), Appointed::finish)?;
+        let announced = beside.announcer.map(Appointed::finish).transpose()?;
+        let buffered_bytes_max = beside.buffers.map(Appointed::finish).transpose()?;
+        let retransmitted_segments = match flows[0].lost_packets {
+            Some(lost) => lost,
             None => self.retransmitted()? - retransmitted_before,
         };
         let after = self.counters()?;
-        let result = self.result(content, times, &ended.received, ended.whole, retransmitted)?;
-        let last = ended.received.arrivals.last();
-        let last_ns = last.map_or(started_ns, |arrival| arrival.at_ns);
-        let link = &self.settings.link;
-        let others = ended.others.into_iter();
         Ok(Measurement {
-            result,
+            flows,
+            bytes: self.settings.application.bytes(),
+            origin_ns,
+            started_ns,
+            ended_ns,
+            retransmitted_segments,
             segments: after.0.segments - before.0.segments,
             duplicate_segments: after.1.duplicates_reported - before.1.duplicates_reported,
             sender_timers: after.0.timers.since(before.0.timers),
-            ended: ended.in_time,
-            last_byte_s: last_ns.saturating_sub(started_ns) as f64 / 1e9,
-            others: others
-                .map(|one| OtherFlow::of(one, link, times, content.bytes))
-                .collect(),
-            received: ended.received,
-            latencies_ns: ended.latencies_ns,
-            back: ended.back,
-            samples: ended.samples,
             own_flows: self.own_flows(announced)?,
             link_samples: self.end()?,
-            origin_ns,
             buffered_bytes_max,
         })
     }
 
-    /// What the MH's daemon has counted about its own flows, and what it was told ahead.
+    /// What goes on beside the transfer begins: the MH's moves, reports about its link, queries of
+    /// the base stations' buffers.
+    fn set_out(&self, origin_ns: u64) -> anyhow::Result<Beside> {
+        let settings = &self.settings;
+        let daemon = self.mobile.as_ref().map(Daemon::socket);
+        let hands_over = settings.handoff.is_some();
+        let moving = (!settings.moves.is_empty()).then(|| {
+            let routes = (settings.congestion_control.as_str(), &settings.mh);
+            let socket = daemon.filter(|_| hands_over);
+            movement::set_out(&self.topology, &settings.moves, routes, socket, origin_ns)
+        });
+        let own_flows = settings.own_flows.as_ref().zip(daemon);
+        Ok(Beside {
+            moving: moving.transpose()?,
+            announcer: own_flows.map(|(own, to)| own_flows::announce(&own.reports, to, origin_ns)),
+            buffers: hands_over.then(|| watch_buffers(&self.gateways)),
+        })
+    }
+
+    /// What the MH's daemon has counted about its own flows, and the warnings that it was given.
     fn own_flows(
         &self,
         announced: Option<Announced>,
@@ -351,7 +379,7 @@ impl PreparedTransfer {
             return Ok(None);
         };
         let mut counters = own_flows::counters(daemon)?;
-        counters.insert("announced".to_owned(), announced.heard);
+        counters.insert("announced".to_owned(), announced.given);
         counters.insert("unheard".to_owned(), announced.unheard);
         Ok(Some(counters))
     }
@@ -371,71 +399,32 @@ impl PreparedTransfer {
         Ok(origin_ns)
     }
 
-    fn result(
-        &self,
-        content: &SeededContent,
-        times: Times,
-        received: &Received,
-        finished: bool,
-        retransmitted_segments: u64,
-    ) -> anyhow::Result<TransferResult> {
-        let started_ns = times.started_ns;
-        let last_ns = received
-            .arrivals
-            .last()
-            .map_or(started_ns, |arrival| arrival.at_ns);
-        let finished = finished && received.bytes() == content.bytes;
-        Ok(TransferResult {
-            name: self.settings.name.clone(),
-            transfer_s: finished.then(|| (last_ns - started_ns) as f64 / 1e9),
-            optimal_s: optimal_s(&self.settings.link, content.bytes)?,
-            stalls_s: stalls_s(&self.settings.link, times, received, finished),
-            retransmitted_segments,
-            bytes: received.bytes(),
-            sha256_ok: received.sha256 == content.sha256,
-        })
-    }
-
-    /// The host that sends the bytes.
-    fn sender(&self) -> &NetNs {
-        if self.sends_uplink() {
-            &self.topology.mh
-        } else {
-            &self.topology.fh
+    /// The host that sends the bytes, and the one that receives them.
+    fn hosts(&self) -> [&NetNs; 2] {
+        match self.settings.application.direction() {
+            Direction::Downlink => [&self.topology.fh, &self.topology.mh],
+            Direction::Uplink => [&self.topology.mh, &self.topology.fh],
         }
     }
 
-    fn sends_uplink(&self) -> bool {
-        let extras = &self.settings.extras;
-        let of_exchange = extras.exchange.as_ref().map(|one| one.direction);
-        extras.stream.map(|one| one.direction).or(of_exchange) == Some(Direction::Uplink)
-    }
-
-    /// What the sender's kernel counts, and the receiver's.
+    /// The counters of the sender's kernel, and of the receiver's.
     fn counters(&self) -> anyhow::Result<(TcpCounters, TcpCounters)> {
-        let receiver = if self.sends_uplink() {
-            &self.topology.fh
-        } else {
-            &self.topology.mh
-        };
-        Ok((
-            TcpCounters::read(self.sender())?,
-            TcpCounters::read(receiver)?,
-        ))
+        let [sender, receiver] = self.hosts();
+        Ok((TcpCounters::read(sender)?, TcpCounters::read(receiver)?))
     }
 
-    /// Segments sent again so far by the sender, and by the gateway where a split
-    /// proxy sends in its place; a gateway without one has no TCP of its own.
+    /// Segments retransmitted so far by the sender, and by the gateway where a split
+    /// proxy sends instead; a gateway without one has no TCP of its own.
     fn retransmitted(&self) -> anyhow::Result<u64> {
         let gateways = self.topology.cells.iter().map(|cell| &cell.gateway);
-        std::iter::once(self.sender())
+        std::iter::once(self.hosts()[0])
             .chain(gateways)
             .map(|ns| Ok(TcpCounters::read(ns)?.retransmitted_segments))
             .sum()
     }
 
-    /// Ends daemons and links as an operator would; an error if one does not. What the
-    /// wireless link has sampled.
+    /// Ends daemons and links as an operator would; an error if one does not. The samples of the
+    /// wireless link.
     fn end(&mut self) -> anyhow::Result<Vec<LinkSample>> {
         for daemon in self.mobile.iter_mut().chain(&mut self.gateways) {
             daemon.stop()?;
@@ -450,70 +439,82 @@ impl PreparedTransfer {
             .iter_mut()
             .filter_map(|cell| cell.link.take());
         let ends: Vec<LinkEnd> = links.map(LinkProcess::end).collect::<anyhow::Result<_>>()?;
-        // Of several cells nobody asks for more than the first's.
+        // Of several cells only the first one's are asked for.
         let first = ends.into_iter().next();
         Ok(first.map(|end| end.samples).unwrap_or_default())
     }
 }
 
-/// The time that no transfer of `bytes` over this link can beat: the link busy
-/// whenever it is up, every segment full.
-pub fn optimal_s(link: &EmulatedLink, bytes: u64) -> anyhow::Result<f64> {
-    let wire_bytes = bytes + bytes.div_ceil(MSS_BYTES) * HEADER_BYTES;
-    let plan = link.plan()?;
-    let mut schedule = OutageSchedule::new(&plan.outages, link.seed);
-    let end = optimal_transfer(&plan, &mut schedule, Instant::ZERO, wire_bytes);
-    let end = end.context("the link is too slow for the file")?;
-    ensure!(end > Instant::ZERO, "nothing to transfer");
-    Ok(end.as_secs_f64())
+/// Queries the stations' status until it is finished: the most bytes that all of them together
+/// buffered. A station that does not answer buffers nothing.
+fn watch_buffers(gateways: &[Daemon]) -> Appointed<u64> {
+    let sockets: Vec<PathBuf> = gateways
+        .iter()
+        .map(|gateway| gateway.socket().to_owned())
+        .collect();
+    let buffered = |socket: &PathBuf| {
+        let status = status_at(socket).unwrap_or_default();
+        status["handoff"]["buffered_bytes"].as_u64().unwrap_or(0)
+    };
+    Appointed::start(move |over| {
+        let mut bytes_max = 0;
+        // The first query is due at once.
+        while sleep_until(0, over) {
+            bytes_max = bytes_max.max(sockets.iter().map(buffered).sum());
+            thread::sleep(BUFFERS_INTERVAL);
+        }
+        Ok(bytes_max)
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use holdfast_testbed::download::Arrival;
-
-    fn link() -> EmulatedLink {
-        EmulatedLink::with_outage(2.0, 3.0)
-    }
+    use holdfast_testbed::download::{Arrival, Received};
 
     #[test]
     fn stalls_are_counted_from_the_links_clock_within_the_transfer() {
         let second = 1_000_000_000;
-        let times = |started_s: u64, ended_s: u64| Times {
-            origin_ns: 100,
-            started_ns: 100 + started_s * second,
-            ended_ns: 100 + ended_s * second,
-        };
         let arrivals = [1, 2, 7, 8].map(|at| Arrival {
             at_ns: 100 + at * second,
             bytes_total: at,
         });
-        let received = |count: usize| Received {
-            arrivals: arrivals[..count].to_vec(),
-            sha256: [0; 32],
+        let get = |[started_s, ended_s]: [u64; 2], count: usize, is_whole| {
+            let flow = FlowResult {
+                received: Received {
+                    arrivals: arrivals[..count].to_vec(),
+                    ..Received::default()
+                },
+                is_whole,
+                ..FlowResult::default()
+            };
+            let measured = Measurement {
+                bytes: flow.received.bytes(),
+                flows: vec![flow.clone()],
+                origin_ns: 100,
+                started_ns: 100 + started_s * second,
+                ended_ns: 100 + ended_s * second,
+                retransmitted_segments: 0,
+                segments: 0,
+                duplicate_segments: 0,
+                sender_timers: TimerCounts::default(),
+                link_samples: Vec::new(),
+                buffered_bytes_max: None,
+                own_flows: None,
+            };
+            let outage = OutageAt {
+                at_s: 2.0,
+                for_s: 3.0,
+            };
+            measured.stalls_s(&flow, &[outage])
         };
-        let of = |times, count, finished| stalls_s(&link(), times, &received(count), finished);
-        // The outage is from 2 to 5 s.
-        assert_eq!(of(times(0, 9), 4, true), [Some(2.0)]);
+        assert_eq!(get([0, 9], 4, true), [Some(2.0)]);
         // All had come before it began.
-        assert!(of(times(0, 9), 1, true).is_empty());
-        assert_eq!(of(times(0, 9), 1, false), [None]);
+        assert!(get([0, 9], 1, true).is_empty());
+        assert_eq!(get([0, 9], 1, false), [None]);
         // It was given up before.
-        assert!(of(times(0, 2), 1, false).is_empty());
+        assert!(get([0, 2], 1, false).is_empty());
         // It began after it.
-        assert!(of(times(6, 9), 4, true).is_empty());
-    }
-
-    #[test]
-    fn the_optimum_counts_headers_and_outages() {
-        // 2 s at 20 Mb/s are 5 MB on the wire: 3333 segments.
-        let at_once = optimal_s(&link(), 3333 * 1448).unwrap();
-        assert!(
-            (at_once - (2.0 - 0.0002 + 3.025)).abs() < 1e-9 || at_once < 5.03,
-            "{at_once}"
-        );
-        let without = optimal_s(&EmulatedLink::default(), 1448).unwrap();
-        assert!((without - (0.0006 + 0.025)).abs() < 1e-9, "{without}");
+        assert!(get([6, 9], 4, true).is_empty());
     }
 }

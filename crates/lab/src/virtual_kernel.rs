@@ -14,8 +14,8 @@
 //! ```
 //!
 //! Inside, the host's files are where they always are, read-only, with a `/tmp`, a
-//! `/run` and a `/dev` of its own; the folder of the run is the one place from which
-//! anything comes back. There is one processor and no network but what the command
+//! `/run` and a `/dev` of its own; what comes out of it is in the folder of
+//! the run. There is one processor and no network but what the command
 //! makes itself. It keeps mistakes in, not malice: root inside can do to the host's
 //! files what we can.
 //!
@@ -28,8 +28,7 @@ mod inside;
 mod processor;
 mod run;
 mod setup;
-mod source;
-mod steps;
+mod tests_inside;
 
 use std::path::{Path, PathBuf};
 
@@ -39,6 +38,7 @@ use sha2::{Digest as _, Sha256};
 pub use inside::{INSIDE_ARGUMENTS, be_init};
 pub use run::{Job, Outcome};
 pub use setup::SetupOptions;
+pub use tests_inside::goes_on_here;
 
 /// What the kernel is configured to have.
 const CONFIGURATION: &str = include_str!("../virtual-kernel/config");
@@ -70,7 +70,7 @@ impl VirtualKernel {
     /// The kernel that [`VirtualKernel::setup`] built for this user; none: it has
     /// not been built, or with another configuration than this program's.
     ///
-    /// Errors: there is no place for it (neither `XDG_CACHE_HOME` nor `HOME` is
+    /// Errors: there is no folder for it (neither `XDG_CACHE_HOME` nor `HOME` is
     /// set), or what is there cannot be read.
     pub fn find() -> anyhow::Result<Option<Self>> {
         Self::find_in(&cache_folder()?)
@@ -89,7 +89,7 @@ impl VirtualKernel {
         }
     }
 
-    /// As [`VirtualKernel::find`]; an error that says what to do if there is none.
+    /// As [`VirtualKernel::find`]; an error with the remedy if there is none.
     pub fn require() -> anyhow::Result<Self> {
         Self::find()?.context("the virtual kernel is not built; run: holdfast lab setup")
     }
@@ -130,7 +130,7 @@ pub fn cache_folder() -> anyhow::Result<PathBuf> {
             .filter(|path| path.is_absolute())
     };
     let cache = set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")));
-    let cache = cache.context("no place for the virtual kernel: set XDG_CACHE_HOME or HOME")?;
+    let cache = cache.context("no folder for the virtual kernel: set XDG_CACHE_HOME or HOME")?;
     Ok(cache.join("holdfast"))
 }
 

@@ -133,7 +133,7 @@ fn what_cannot_be_is_refused_with_its_key() {
         scenario.runs(None).unwrap_err().to_string()
     };
     let moves = "[movement]\nmoves = { kind = 'list', list = [{ at_s = 1, to = 2 }] }\n";
-    for (text, told) in [
+    for (text, expected) in [
         (format!("{COMMON}{moves}gap = 5"), "key `movement.gap`"),
         (
             format!("{COMMON}{}", moves.replace("to = 2", "to = 4")),
@@ -166,6 +166,6 @@ fn what_cannot_be_is_refused_with_its_key() {
         ),
     ] {
         let error = refusal(text);
-        assert!(error.contains(told), "{error}");
+        assert!(error.contains(expected), "{error}");
     }
 }

@@ -38,7 +38,7 @@ pub use limits::SettingsError;
 pub use model::{Counters, Departure, DropReason, Enqueue, LinkModel, Station};
 pub use optimal::optimal_transfer;
 pub use outage::{
-    LinkState, Outage, OutageAt, OutageEffect, OutagePlan, OutageSchedule, OutageSettings, Patch,
+    MediumState, Outage, OutageAt, OutageEffect, OutagePlan, OutageSchedule, OutageSettings, Patch,
 };
 pub use priority::Priority;
 pub use random::seed_for;

@@ -23,7 +23,7 @@ use queue::{Queues, Waiting};
 use crate::capacity::{NanoBits, need};
 use crate::limits::SettingsError;
 use crate::loss::{BitErrors, BitFate, GilbertElliottLoss};
-use crate::outage::{LinkState, OutageEffect, OutageSchedule};
+use crate::outage::{MediumState, OutageEffect, OutageSchedule};
 use crate::priority::Priority;
 use crate::random::{Part, Stream};
 use crate::settings::{LinkPlan, LinkSettings};
@@ -66,7 +66,7 @@ pub struct LinkModel<P> {
     origin: Instant,
     started: bool,
     clock: Instant,
-    state: LinkState,
+    state: MediumState,
     /// The next change of `state`, absolute.
     change_at: Option<Instant>,
     queues: Queues<P>,
@@ -109,7 +109,7 @@ impl<P> LinkModel<P> {
             origin: Instant::ZERO,
             started: true,
             clock: Instant::ZERO,
-            state: LinkState::Up,
+            state: MediumState::Up,
             change_at: None,
             queues: Queues::new(),
             sending: None,
@@ -132,7 +132,7 @@ impl<P> LinkModel<P> {
     /// then. For a link that is built before the experiment begins.
     pub fn waiting_for_start(mut self) -> Self {
         self.started = false;
-        self.state = LinkState::Up;
+        self.state = MediumState::Up;
         self.change_at = None;
         self
     }
@@ -140,14 +140,14 @@ impl<P> LinkModel<P> {
     /// Makes `now` the time zero of outages and rate trace.
     pub fn start(&mut self, now: Instant) {
         let now = self.advance(now);
-        if self.state == LinkState::Down {
+        if self.state == MediumState::Down {
             // What stood still goes on unless the schedule begins with an outage.
-            self.state = LinkState::Up;
+            self.state = MediumState::Up;
         }
         self.stop_sending(now);
         (self.origin, self.started, self.sent_last) = (now, true, None);
         self.enter_schedule();
-        if self.state == LinkState::Down {
+        if self.state == MediumState::Down {
             self.begin_outage(now);
         }
         if self.is_up() {
@@ -181,7 +181,7 @@ impl<P> LinkModel<P> {
     }
 
     /// Whether the link is up at the latest time given.
-    pub fn state(&self) -> LinkState {
+    pub fn state(&self) -> MediumState {
         self.state
     }
 
@@ -228,17 +228,17 @@ impl<P> LinkModel<P> {
         self.counters.ahead_packets += u64::from(priority == Priority::Ahead);
         let waiting = Waiting { packet, len_bytes };
         match self.state {
-            LinkState::Down if self.plan.outage_effect == OutageEffect::Lose => {
+            MediumState::Down if self.plan.outage_effect == OutageEffect::Lose => {
                 return self.refuse(DropReason::OutageArrival);
             }
-            LinkState::Up | LinkState::Down if self.is_up() && self.sending.is_none() => {
+            MediumState::Up | MediumState::Down if self.is_up() && self.sending.is_none() => {
                 self.queues.pass_turn(station);
                 self.begin_sending(waiting, now);
                 // Without a rate it has been sent already.
                 self.advance(now);
                 return Enqueue::Enqueued;
             }
-            LinkState::Up | LinkState::Down => {}
+            MediumState::Up | MediumState::Down => {}
         }
         let (packets, bytes) = (self.plan.queue_packets_max, self.plan.queue_bytes_max);
         match self
@@ -326,15 +326,15 @@ impl<P> LinkModel<P> {
     fn change_state(&mut self, at: Instant) {
         self.change_at = self.next_change(self.model_time(at));
         match self.state {
-            LinkState::Up => {
-                self.state = LinkState::Down;
+            MediumState::Up => {
+                self.state = MediumState::Down;
                 if !self.is_up() {
                     self.stop_sending(at);
                 }
                 self.begin_outage(at);
             }
-            LinkState::Down => {
-                self.state = LinkState::Up;
+            MediumState::Down => {
+                self.state = MediumState::Up;
                 self.resume_sending(at);
             }
         }

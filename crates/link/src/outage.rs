@@ -22,7 +22,7 @@ pub use plan::OutagePlan;
 /// Whether the link delivers anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum LinkState {
+pub enum MediumState {
     /// It does.
     Up,
     /// It is in an outage.
@@ -186,10 +186,10 @@ impl OutageSchedule {
     }
 
     /// The state of the link at `t`.
-    pub fn state_at(&mut self, t: Instant) -> LinkState {
+    pub fn state_at(&mut self, t: Instant) -> MediumState {
         match self.outage_ending_after(t) {
-            Some(outage) if outage.begin <= t => LinkState::Down,
-            _ => LinkState::Up,
+            Some(outage) if outage.begin <= t => MediumState::Down,
+            _ => MediumState::Up,
         }
     }
 

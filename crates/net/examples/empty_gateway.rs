@@ -65,7 +65,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
         if frames == 0 {
             if leaving {
-                for (name, value) in counters.read()?.iter() {
+                for (name, value) in counters.read()? {
                     println!("{name} {value}");
                 }
                 return Ok(());

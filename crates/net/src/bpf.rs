@@ -236,13 +236,7 @@ fn attach_tcx(program: i32, ifindex: u32, side: HookSide) -> io::Result<OwnedFd>
 /// releases what is behind them in the opposite one. The links must go before the
 /// devices, or redirected frames are dropped in between.
 fn raise(link: OwnedFd) -> OwnedFd {
-    // SAFETY: F_DUPFD_CLOEXEC takes no pointers.
-    let fd = unsafe { libc::fcntl(link.as_raw_fd(), libc::F_DUPFD_CLOEXEC, LINK_FD_MIN) };
-    if fd < 0 {
-        return link;
-    }
-    // SAFETY: fd was just opened and has no other owner.
-    unsafe { OwnedFd::from_raw_fd(fd) }
+    rustix::io::fcntl_dupfd_cloexec(&link, LINK_FD_MIN).unwrap_or(link)
 }
 
 pub(crate) fn bpf(step: &str, error: &libbpf_rs::Error) -> io::Error {

@@ -18,12 +18,11 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use holdfast_core::Direction;
-use libbpf_rs::MapHandle;
 
+use crate::counters::Counters;
 use crate::frame::{BufferPool, Frame};
 use crate::tun::{LayerKind, Tun, TunOptions, VNET_HDR_BYTES};
 
-mod counters;
 mod interface;
 mod program;
 #[cfg(test)]
@@ -31,8 +30,6 @@ mod tests;
 
 pub use crate::bpf::AttachMode;
 pub use crate::vnet::{Gso, VnetHdr};
-pub(crate) use counters::sums;
-pub use counters::{CounterValues, Counters};
 pub use interface::{Interface, has_carrier, tcx_program_count};
 
 use crate::bpf::{Hook, HookSide, SharedValues};
@@ -57,6 +54,23 @@ const QUEUE_LEN: u32 = 32_767;
 /// Parts of a frame that one write takes, at most.
 pub const WRITE_PARTS_MAX: usize = 15;
 
+/// Names in the order of `enum counter` in `bpf/gateway.bpf.c`.
+const COUNTERS: [&str; 13] = [
+    "taken_downlink",
+    "taken_uplink",
+    "given_downlink",
+    "given_uplink",
+    "too_big_copied",
+    "passed_own",
+    "passed_stale_heartbeat",
+    "passed_not_tcp",
+    "passed_fragment",
+    "passed_extension",
+    "passed_other_host",
+    "passed_vlan",
+    "passed_malformed",
+];
+
 /// The programs, devices and maps on one wireless interface; one owner.
 ///
 /// Dropping it stops the taking of packets, detaches the programs and removes the
@@ -72,7 +86,7 @@ pub struct DataPath {
     down: Tun,
     up: Tun,
     interface: Interface,
-    counters: MapHandle,
+    counters: Counters,
 }
 
 impl DataPath {
@@ -107,7 +121,7 @@ impl DataPath {
         }
         .load()?;
         let heartbeat = SharedValues::map(&programs.map("heartbeat")?)?;
-        let counters = programs.map("counters")?;
+        let counters = Counters::of(&programs, &COUNTERS)?;
         let give = |name, tun: &Tun| programs.attach(name, tun.ifindex(), HookSide::Ingress, mode);
         let giving = [give("give_down", &down)?, give("give_up", &up)?];
         let take = |name, side| programs.attach(name, interface.ifindex, side, mode);
@@ -156,15 +170,7 @@ impl DataPath {
     /// On the uplink also copies of ICMP messages that a packet was too big; those
     /// are never to be written back. Errors: see [`BufferPool::read`].
     pub fn read(&self, direction: Direction, pool: &mut BufferPool) -> io::Result<Option<Frame>> {
-        let tun = self.device(direction);
-        loop {
-            match pool.read(|buffer| tun.read(buffer)) {
-                Ok(frame) => return Ok(Some(frame)),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
+        read_frame(self.device(direction), pool)
     }
 
     /// Gives a frame back as it came.
@@ -204,8 +210,7 @@ impl DataPath {
 
     /// A reader of the programs' counters.
     pub fn counters(&self) -> io::Result<Counters> {
-        let handle = MapHandle::try_from(&self.counters).map_err(io::Error::other)?;
-        Ok(Counters::new(handle))
+        self.counters.try_clone()
     }
 
     const fn device(&self, direction: Direction) -> &Tun {
@@ -224,13 +229,19 @@ impl Drop for DataPath {
 
 /// CLOCK_MONOTONIC in nanoseconds: the clock of the BPF programs.
 pub fn monotonic_ns() -> u64 {
+    clock_ns(libc::CLOCK_MONOTONIC)
+}
+
+/// A clock of the kernel in nanoseconds. It is libc's: rustix panics in User Mode Linux, whose vDSO has
+/// no `getcpu`.
+pub(crate) fn clock_ns(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: clock_gettime writes one timespec, which outlives the call; it cannot
-    // fail for this clock.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    // SAFETY: clock_gettime writes one timespec, which outlives the call; it cannot fail for a
+    // clock that each kernel has.
+    unsafe { libc::clock_gettime(clock, &raw mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
@@ -252,6 +263,18 @@ pub(crate) fn create_device(name: &str, kind: LayerKind) -> io::Result<Tun> {
     );
     tun.set_up()?;
     Ok(tun)
+}
+
+/// The next frame of a device, if there is one. Errors: see [`BufferPool::read`].
+pub(crate) fn read_frame(tun: &Tun, pool: &mut BufferPool) -> io::Result<Option<Frame>> {
+    loop {
+        match pool.read(|buffer| tun.read(buffer)) {
+            Ok(frame) => return Ok(Some(frame)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 /// Repeats a write that a signal interrupted.

@@ -17,7 +17,8 @@ use holdfast_core::keep::PeerId;
 use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
 
 use crate::bpf::{AttachMode, Hook, HookSide, SharedValues, bpf};
-use crate::datapath::{HEARTBEAT_AGE_MAX, Interface, create_device, retry, sums};
+use crate::counters::Counters;
+use crate::datapath::{HEARTBEAT_AGE_MAX, Interface, create_device, read_frame, retry};
 use crate::frame::{BufferPool, Frame};
 use crate::tun::Tun;
 
@@ -30,7 +31,7 @@ pub use peers::{PeerTable, Peers};
 use program::ProgramSettings;
 
 /// Names in the order of `enum counter` in `bpf/keep.bpf.c`.
-const NAMES: [&str; 6] = [
+const COUNTERS: [&str; 6] = [
     "taken",
     "given_back",
     "alarms",
@@ -52,7 +53,7 @@ pub struct KeepPath {
     interface: Interface,
     table: PeerTable,
     announcements: MapHandle,
-    counters: MapHandle,
+    counters: Counters,
 }
 
 impl KeepPath {
@@ -89,7 +90,7 @@ impl KeepPath {
             interface,
             table,
             announcements: programs.map("announcements")?,
-            counters: programs.map("counters")?,
+            counters: Counters::of(&programs, &COUNTERS)?,
         })
     }
 
@@ -125,14 +126,7 @@ impl KeepPath {
 
     /// The next frame that was taken, if there is one. Errors: see [`BufferPool::read`].
     pub fn read(&self, pool: &mut BufferPool) -> io::Result<Option<Frame>> {
-        loop {
-            match pool.read(|buffer| self.device.read(buffer)) {
-                Ok(frame) => return Ok(Some(frame)),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
+        read_frame(&self.device, pool)
     }
 
     /// Sends a frame out on the link as it came.
@@ -156,9 +150,8 @@ impl KeepPath {
     }
 
     /// A reader of the programs' counters.
-    pub fn counters(&self) -> io::Result<KeepPathCounters> {
-        let handle = MapHandle::try_from(&self.counters).map_err(io::Error::other)?;
-        Ok(KeepPathCounters(handle))
+    pub fn counters(&self) -> io::Result<Counters> {
+        self.counters.try_clone()
     }
 
     /// The peer for packets to `address`.
@@ -170,17 +163,6 @@ impl KeepPath {
 impl Drop for KeepPath {
     fn drop(&mut self) {
         self.stop_taking();
-    }
-}
-
-/// A reader of the programs' counters; outlives the path.
-#[derive(Debug)]
-pub struct KeepPathCounters(MapHandle);
-
-impl KeepPathCounters {
-    /// Each counter's name and value.
-    pub fn read(&self) -> io::Result<Vec<(&'static str, u64)>> {
-        Ok(NAMES.into_iter().zip(sums(&self.0, NAMES.len())?).collect())
     }
 }
 

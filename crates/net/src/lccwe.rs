@@ -5,10 +5,8 @@
 //! A congestion control is registered for the whole kernel, and any socket may select it
 //! by its name (`TCP_CONGESTION`). From Linux 6.4 on the registration is a link, which
 //! goes with its owner, however that ends; sockets that have selected it keep it. Before
-//! 6.4 a child process takes a killed owner's back (`guardian`). It can be the default of a
-//! namespace or of a control group (`default`).
+//! 6.4 a child process removes a killed owner's (`guardian`).
 
-mod default;
 mod event;
 mod guardian;
 mod socket;
@@ -25,9 +23,8 @@ use libbpf_rs::{
     RingBufferBuilder,
 };
 
-pub use default::{DefaultControl, Scope};
 pub use event::{Event, EventKind};
-use guardian::{Guardian, NAME_BYTES, Undo};
+use guardian::{Guardian, NAME_BYTES};
 use socket::net_cookie;
 pub use socket::{select, selected};
 
@@ -133,7 +130,7 @@ impl CongestionControl {
         let guardian = if parts.linked {
             None
         } else {
-            Some(Guardian::start(map.as_fd(), Undo::Registration)?)
+            Some(Guardian::start(map.as_fd())?)
         };
         let registration = map.attach_struct_ops().map_err(|error| {
             let taken = error.kind() == libbpf_rs::ErrorKind::AlreadyExists;

@@ -6,8 +6,10 @@
 //! the kernel and views of buffers that the kernel fills.
 #![allow(unsafe_code, reason = "calls of the kernel that no safe crate offers")]
 
+pub mod addresses;
 mod bpf;
 pub mod bpf_stats;
+pub mod counters;
 pub mod datapath;
 pub mod frame;
 pub mod group;
@@ -16,6 +18,7 @@ pub mod keep_path;
 pub mod lccwe;
 pub mod mobile_path;
 pub mod monitor;
+mod netlink;
 pub mod netns;
 pub mod nl80211;
 pub mod readiness;

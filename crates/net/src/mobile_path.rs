@@ -16,30 +16,30 @@ use holdfast_wire::{Instant, SeqNum};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use crate::bpf::{AttachMode, Hook, HookSide, Programs, SharedValues, for_each_entry};
+use crate::counters::{CounterValues, Counters};
 use crate::datapath::{self, Interface};
 use crate::tun::{LayerKind, Tun};
 
-mod counters;
 mod detour;
 mod frame_socket;
 mod lent;
 mod next_hop;
 mod program;
 mod record;
-mod reserve;
 mod sender;
 #[cfg(test)]
 pub(crate) mod tests;
 mod unreachable;
+mod withheld_segments;
 
 pub use detour::{Detour, FOLLOWED_MAX};
 pub use lent::LentMaps;
 pub use record::NotedFlow;
-pub use reserve::{NotedReserve, Pause, Pauses, Woken, boottime};
 pub use sender::AckSender;
+pub use withheld_segments::{NotedWithheldSegment, Pause, Pauses, Woken, boottime};
 
 use program::{ProgramSettings, Reads};
-use record::{KEY_BYTES, Read, VALUE_BYTES};
+use record::{KEY_BYTES, Read, VALUE_BYTES, or_the_others};
 
 /// The marks of packets on their way from a device up into the host: this plus the lower half
 /// of the device's index. See [`crate::datapath::OWN_MARK_BASE`], which is another's.
@@ -62,6 +62,30 @@ const UNSAID_FOR: Duration = Duration::from_secs(3);
 /// A record that is being written so often when it is read is left out.
 const READ_TRIES: usize = 4;
 
+/// Names in the order of `enum counter` in `bpf/mobile.bpf.c`.
+const COUNTERS: [&str; 20] = [
+    "noted_egress",
+    "noted_ingress",
+    "window_closed",
+    "window_not_closed",
+    "taken_compressed",
+    "taken_followed",
+    "given_uplink",
+    "not_credible",
+    "passed_own",
+    "passed_stale_heartbeat",
+    "passed_not_tcp",
+    "passed_fragment",
+    "passed_extension",
+    "passed_other_host",
+    "passed_vlan",
+    "passed_malformed",
+    "held_back",
+    "held_not",
+    "let_go",
+    "echo_renewed",
+];
+
 // Fields of `struct control` in the C source.
 const ORDERS_UNTIL: usize = 0;
 const FOLLOWED: usize = 1;
@@ -77,7 +101,7 @@ pub struct MobilePath {
     hooks: [Hook; 2],
     interface: Interface,
     maps: FlowMaps,
-    counters: MapHandle,
+    counters: Counters,
     programs: Programs,
 }
 
@@ -96,13 +120,13 @@ impl MobilePath {
     /// The same for `wake`: of each bulk download a segment is left unacknowledged, while the
     /// deadline of what is ordered holds. And the word of flows that pause; none where the kernel
     /// has no compiler for programs: there [`FlowMaps::pausing`] has to be called.
-    pub fn attach_with_reserves(
+    pub fn attach_withholding(
         interface: &str,
         mode: AttachMode,
         flows_max: u32,
     ) -> io::Result<(Self, Option<Pauses>)> {
         let interface = Interface::query(interface)?;
-        let (programs, pauses) = match load_with_reserves(&interface, flows_max, true) {
+        let (programs, pauses) = match load_withholding(&interface, flows_max, true) {
             Ok(programs) => {
                 let pauses = Pauses::open(&programs.map("pauses")?)?;
                 (programs, Some(pauses))
@@ -110,7 +134,7 @@ impl MobilePath {
             // The error of a kernel without a compiler about callbacks (EINVAL; before 5.15, which has no
             // timers either, the same).
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
-                (load_with_reserves(&interface, flows_max, false)?, None)
+                (load_withholding(&interface, flows_max, false)?, None)
             }
             Err(error) => return Err(error),
         };
@@ -139,7 +163,7 @@ impl MobilePath {
         device: Option<Tun>,
     ) -> io::Result<(Self, Option<Detour>)> {
         let maps = FlowMaps::of(&programs, &interface)?;
-        let counters = programs.map("counters")?;
+        let counters = Counters::of(&programs, &COUNTERS)?;
         // Who gives back stands before who takes.
         let detour = device.map(|device| Detour::attach(&programs, device, mode));
         let detour = detour.transpose()?;
@@ -179,11 +203,9 @@ impl MobilePath {
         self.programs.run_times()
     }
 
-    /// Each counter's name and value, summed over the processors; packets, a super-segment
-    /// being one.
-    pub fn counters(&self) -> io::Result<Vec<(&'static str, u64)>> {
-        let values = datapath::sums(&self.counters, counters::NAMES.len())?;
-        Ok(counters::NAMES.into_iter().zip(values).collect())
+    /// What the programs counted.
+    pub fn counters(&self) -> io::Result<CounterValues> {
+        self.counters.read()
     }
 }
 
@@ -191,13 +213,13 @@ fn load(interface: &Interface, flows_max: u32, device: Option<u32>) -> io::Resul
     settings(interface, flows_max, device).load()
 }
 
-fn load_with_reserves(
+fn load_withholding(
     interface: &Interface,
     flows_max: u32,
     has_timers: bool,
 ) -> io::Result<Programs> {
     ProgramSettings {
-        keeps_reserves: true,
+        withholds: true,
         has_timers,
         ..settings(interface, flows_max, None)
     }
@@ -212,7 +234,7 @@ fn settings(interface: &Interface, flows_max: u32, device: Option<u32>) -> Progr
         device_ifindex: device.unwrap_or(0),
         own_mark: Detour::mark(device.unwrap_or(0)),
         flows_max,
-        keeps_reserves: false,
+        withholds: false,
         has_timers: false,
         reorders_stores: record::REORDERS_STORES,
         reads: Reads::Both,
@@ -225,7 +247,7 @@ pub struct FlowMaps {
     flows: MapHandle,
     closed: MapHandle,
     control: MapHandle,
-    reserves: MapHandle,
+    withheld: MapHandle,
     woken: MapHandle,
     values: SharedValues,
     kind: LayerKind,
@@ -235,22 +257,22 @@ impl FlowMaps {
     fn of(programs: &Programs, interface: &Interface) -> io::Result<Self> {
         let map = |name| programs.map(name);
         let maps = [map("flows")?, map("closed")?, map("control")?];
-        Self::new(maps, [map("reserves")?, map("woken")?], interface)
+        Self::new(maps, [map("withheld_segments")?, map("woken")?], interface)
     }
 
     fn new(
         [flows, closed, control]: [MapHandle; 3],
-        [reserves, woken]: [MapHandle; 2],
+        [withheld, woken]: [MapHandle; 2],
         interface: &Interface,
     ) -> io::Result<Self> {
-        let keys = [&flows, &closed, &reserves, &woken].map(MapCore::key_size);
-        let values = [&flows, &closed, &reserves, &woken].map(MapCore::value_size);
+        let keys = [&flows, &closed, &withheld, &woken].map(MapCore::key_size);
+        let values = [&flows, &closed, &withheld, &woken].map(MapCore::value_size);
         let sizes = (keys, values);
         let expected = [
             VALUE_BYTES,
             ORDER_BYTES,
-            reserve::VALUE_BYTES,
-            reserve::WOKEN_BYTES,
+            withheld_segments::VALUE_BYTES,
+            withheld_segments::WOKEN_BYTES,
         ];
         if sizes != ([KEY_BYTES as u32; 4], expected.map(|bytes| bytes as u32)) {
             let message = format!("maps of another version: {sizes:?}");
@@ -261,7 +283,7 @@ impl FlowMaps {
             flows,
             closed,
             control,
-            reserves,
+            withheld,
             woken,
             values,
             kind: interface.kind,
@@ -274,7 +296,7 @@ impl FlowMaps {
             &self.flows,
             &self.closed,
             &self.control,
-            &self.reserves,
+            &self.withheld,
             &self.woken,
         ]
         .map(|map| map.info().map(|info| info.info.id))
@@ -370,13 +392,13 @@ impl FlowMaps {
     }
 
     /// The flow's state for `wake`.
-    pub fn reserve(&self, flow: &FlowKey) -> io::Result<Option<NotedReserve>> {
+    pub fn withheld(&self, flow: &FlowKey) -> io::Result<Option<NotedWithheldSegment>> {
         let value = self
-            .reserves
+            .withheld
             .lookup(&record::key(flow), MapFlags::ANY)
             .map_err(io::Error::other)?;
         let value = value.as_deref().and_then(<[u8]>::first_chunk);
-        Ok(value.map(reserve::read))
+        Ok(value.map(withheld_segments::read))
     }
 
     /// The flow that pauses by the programs' notes, if the MH has sent nothing newer since.
@@ -387,7 +409,7 @@ impl FlowMaps {
 
     /// The flows with a withheld segment.
     pub fn held_flows(&self) -> io::Result<Vec<NotedFlow>> {
-        let held = self.reserved(NotedReserve::is_held)?;
+        let held = self.withheld_where(NotedWithheldSegment::is_held)?;
         Ok(held.into_iter().map(|(noted, _)| noted).collect())
     }
 
@@ -395,35 +417,35 @@ impl FlowMaps {
     /// hangs does not either.
     pub fn unsaid_flows(&self) -> io::Result<Vec<NotedFlow>> {
         let now = Instant::from_nanos(datapath::monotonic_ns());
-        let held = self.reserved(|reserve| {
-            let unsaid = reserve.unsaid_from.is_some_and(|at| at + UNSAID_FOR > now);
-            reserve.is_held() || unsaid
+        let held = self.withheld_where(|withheld| {
+            let unsaid = withheld.unsaid_from.is_some_and(|at| at + UNSAID_FOR > now);
+            withheld.is_held() || unsaid
         })?;
         Ok(held.into_iter().map(|(noted, _)| noted).collect())
     }
 
     /// Those of them that pause at `now`: no ACK was lowered lately.
     pub fn pausing(&self, now: Instant) -> io::Result<Vec<NotedFlow>> {
-        let mut held = self.reserved(NotedReserve::is_held)?;
-        held.retain(|(noted, reserve)| {
+        let mut held = self.withheld_where(NotedWithheldSegment::is_held)?;
+        held.retain(|(noted, withheld)| {
             let quiet = withheld::quiet(noted.flow.srtt);
-            reserve.held_at.is_some_and(|at| at + quiet <= now)
+            withheld.held_at.is_some_and(|at| at + quiet <= now)
         });
         Ok(held.into_iter().map(|(noted, _)| noted).collect())
     }
 
     /// The flows whose state for `wake` is such a one.
-    fn reserved(
+    fn withheld_where(
         &self,
-        is_such: impl Fn(&NotedReserve) -> bool,
-    ) -> io::Result<Vec<(NotedFlow, NotedReserve)>> {
+        is_such: impl Fn(&NotedWithheldSegment) -> bool,
+    ) -> io::Result<Vec<(NotedFlow, NotedWithheldSegment)>> {
         let mut found = Vec::new();
         let mut failed = None;
-        for_each_entry(&self.reserves, |key, value| {
-            let reserve = reserve::read(value);
-            if is_such(&reserve) {
+        for_each_entry(&self.withheld, |key, value| {
+            let withheld = withheld_segments::read(value);
+            if is_such(&withheld) {
                 match self.read(key) {
-                    Ok(flow) => found.extend(flow.map(|noted| (noted, reserve))),
+                    Ok(flow) => found.extend(flow.map(|noted| (noted, withheld))),
                     Err(error) => failed = Some(error),
                 }
             }
@@ -467,17 +489,5 @@ impl FlowMaps {
     /// Until when what is ordered holds.
     pub fn orders_until(&self) -> Instant {
         Instant::from_nanos(self.values.load(ORDERS_UNTIL))
-    }
-}
-
-/// Of some flows one could not be read: the others count, if there are any.
-fn or_the_others<T>(found: Vec<T>, failed: Option<io::Error>) -> io::Result<Vec<T>> {
-    match failed {
-        Some(error) if found.is_empty() => Err(error),
-        Some(error) => {
-            tracing::warn!(%error, "a flow cannot be read");
-            Ok(found)
-        }
-        None => Ok(found),
     }
 }

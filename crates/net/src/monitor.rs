@@ -7,26 +7,22 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd};
-use std::time::Duration;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
-use netlink_packet_core::{NLM_F_DUMP, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
+use netlink_packet_core::NetlinkPayload;
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::link::{LinkAttribute, LinkMessage};
-use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+use netlink_sys::protocols::NETLINK_ROUTE;
 
+use crate::netlink::{Netlink, is_overrun};
 use crate::rtnl::LinkInfo;
 
 /// `RTMGRP_LINK` (`include/uapi/linux/rtnetlink.h`), the mask of `RTNLGRP_LINK`.
 const RTMGRP_LINK: u32 = 1;
 
-/// Events kept while one is asked for; the kernel sends a few hundred a
-/// datagram at most.
-const PENDING_MAX: usize = 4096;
-
 /// What is known of a link after a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LinkState {
+pub struct InterfaceState {
     /// The index in the monitor's namespace.
     pub ifindex: u32,
     /// The link's name.
@@ -43,133 +39,78 @@ pub struct LinkState {
 
 /// The monitor's events.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LinkEvent {
-    /// A link's state after a change, or in answer to [`LinkMonitor::ask_all`].
-    State(LinkState),
+pub enum InterfaceEvent {
+    /// A link's state after a change, or its present state.
+    State(InterfaceState),
     /// The kernel dropped messages, since they were read too late. The monitor
-    /// has asked for the state of all links by itself; the answers follow.
+    /// has requested the state of all links; the answers follow.
     Overrun,
 }
 
 /// A subscription to the namespace's link events.
 #[derive(Debug)]
 pub struct LinkMonitor {
-    socket: Socket,
-    pending: VecDeque<LinkEvent>,
+    netlink: Netlink,
+    pending: VecDeque<InterfaceEvent>,
 }
 
 impl LinkMonitor {
-    /// Subscribes in the calling thread's namespace and asks for the state of
+    /// Subscribes in the calling thread's namespace and requests the state of
     /// all links: the first events are the present states.
     pub fn open() -> io::Result<Self> {
-        let mut socket = Socket::new(NETLINK_ROUTE)?;
-        socket.bind(&SocketAddr::new(0, RTMGRP_LINK))?;
-        socket.set_non_blocking(true)?;
-        let monitor = Self {
-            socket,
+        let mut monitor = Self {
+            netlink: Netlink::open(NETLINK_ROUTE, RTMGRP_LINK)?,
             pending: VecDeque::new(),
         };
-        monitor.ask_all()?;
+        monitor.request_all()?;
         Ok(monitor)
     }
 
-    /// Asks for the present state of all links; the answers arrive as events.
-    pub fn ask_all(&self) -> io::Result<()> {
-        let mut message =
-            NetlinkMessage::from(RouteNetlinkMessage::GetLink(LinkMessage::default()));
-        message.header.flags = NLM_F_REQUEST | NLM_F_DUMP;
-        message.finalize();
-        let mut buffer = vec![0; message.header.length as usize];
-        message.serialize(&mut buffer);
-        let kernel = SocketAddr::new(0, 0);
-        match self.socket.send_to(&buffer, &kernel, 0) {
-            Ok(_) => Ok(()),
-            // A dump is under way already: its answers follow.
+    fn request_all(&mut self) -> io::Result<()> {
+        let request = RouteNetlinkMessage::GetLink(LinkMessage::default());
+        match self.netlink.start_dump(request) {
+            // Another dump is not read to its end yet: its answers follow.
             Err(error) if error.raw_os_error() == Some(libc::EBUSY) => Ok(()),
-            Err(error) => Err(error),
+            result => result,
         }
     }
 
     /// The next event, none if there is none at this moment.
-    pub fn poll_event(&mut self) -> io::Result<Option<LinkEvent>> {
+    pub fn poll_event(&mut self) -> io::Result<Option<InterfaceEvent>> {
         while self.pending.is_empty() {
-            match self.socket.recv_from_full() {
-                Ok((datagram, from)) if from.port_number() == 0 => self.parse(&datagram)?,
-                // Not from the kernel.
-                Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {
-                    self.ask_all()?;
-                    return Ok(Some(LinkEvent::Overrun));
+            match self.netlink.receive() {
+                Ok(Some(messages)) => {
+                    let events = messages
+                        .into_iter()
+                        .filter_map(|message| event(message.payload));
+                    self.pending.extend(events);
+                }
+                Ok(None) => return Ok(None),
+                Err(error) if is_overrun(&error) => {
+                    self.request_all()?;
+                    return Ok(Some(InterfaceEvent::Overrun));
                 }
                 Err(error) => return Err(error),
             }
         }
         Ok(self.pending.pop_front())
     }
-
-    /// The next event, waiting for it at most `limit`.
-    pub fn wait_event(&mut self, limit: Duration) -> io::Result<Option<LinkEvent>> {
-        let deadline = std::time::Instant::now() + limit;
-        loop {
-            if let Some(event) = self.poll_event()? {
-                return Ok(Some(event));
-            }
-            let left = deadline.saturating_duration_since(std::time::Instant::now());
-            if left.is_zero() {
-                return Ok(None);
-            }
-            let mut entry = libc::pollfd {
-                fd: self.socket.as_raw_fd(),
-                events: libc::POLLIN,
-                revents: 0,
-            };
-            let left_ms = left.as_millis().clamp(1, 60_000) as libc::c_int;
-            // SAFETY: poll reads and writes one pollfd, which outlives the call.
-            let result = unsafe { libc::poll(&raw mut entry, 1, left_ms) };
-            if result < 0 {
-                let error = io::Error::last_os_error();
-                if error.kind() != io::ErrorKind::Interrupted {
-                    return Err(error);
-                }
-            }
-        }
-    }
-
-    fn parse(&mut self, datagram: &[u8]) -> io::Result<()> {
-        let mut rest = datagram;
-        while !rest.is_empty() {
-            let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(rest)
-                .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?;
-            let length = (message.header.length as usize).next_multiple_of(4);
-            if length == 0 {
-                break;
-            }
-            let (link, removed) = match message.payload {
-                NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link)) => (link, false),
-                NetlinkPayload::InnerMessage(RouteNetlinkMessage::DelLink(link)) => (link, true),
-                _ => {
-                    rest = &rest[length.min(rest.len())..];
-                    continue;
-                }
-            };
-            // Wireless extensions multicast messages that have no state: the flags alone do not show
-            // that a supplicant still exchanges keys.
-            let has_state =
-                |attribute: &LinkAttribute| matches!(attribute, LinkAttribute::OperState(_));
-            let has_state = removed || link.attributes.iter().any(has_state);
-            if has_state && self.pending.len() < PENDING_MAX {
-                self.pending
-                    .push_back(LinkEvent::State(LinkState::of(&link, removed)));
-            }
-            rest = &rest[length.min(rest.len())..];
-        }
-        Ok(())
-    }
 }
 
-impl LinkState {
+fn event(payload: NetlinkPayload<RouteNetlinkMessage>) -> Option<InterfaceEvent> {
+    let (link, removed) = match payload {
+        NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link)) => (link, false),
+        NetlinkPayload::InnerMessage(RouteNetlinkMessage::DelLink(link)) => (link, true),
+        _ => return None,
+    };
+    // Wireless extensions multicast messages that have no state: the flags alone do not show
+    // that a supplicant still exchanges keys.
+    let has_state = |attribute: &LinkAttribute| matches!(attribute, LinkAttribute::OperState(_));
+    let has_state = removed || link.attributes.iter().any(has_state);
+    has_state.then(|| InterfaceEvent::State(InterfaceState::of(&link, removed)))
+}
+
+impl InterfaceState {
     fn of(message: &LinkMessage, removed: bool) -> Self {
         let info = LinkInfo::of(message);
         Self {
@@ -185,28 +126,39 @@ impl LinkState {
 
 impl AsFd for LinkMonitor {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: the descriptor is open for as long as the monitor is borrowed.
-        unsafe { BorrowedFd::borrow_raw(self.socket.as_raw_fd()) }
+        self.netlink.as_fd()
+    }
+}
+
+impl AsRawFd for LinkMonitor {
+    fn as_raw_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
     use super::*;
     use crate::netns::{NetNs, available_or_skip};
+    use crate::readiness::wait_readable;
     use crate::rtnl::Rtnl;
     use crate::tun::{Tun, TunOptions};
 
     const LIMIT: Duration = Duration::from_secs(5);
 
     /// Waits for the first event on the link that `wanted` accepts.
-    fn await_state(monitor: &mut LinkMonitor, wanted: impl Fn(&LinkState) -> bool) -> LinkState {
-        let deadline = std::time::Instant::now() + LIMIT;
-        while std::time::Instant::now() < deadline {
-            if let Some(LinkEvent::State(state)) = monitor.wait_event(LIMIT).unwrap()
-                && wanted(&state)
-            {
-                return state;
+    fn await_state(
+        monitor: &mut LinkMonitor,
+        wanted: impl Fn(&InterfaceState) -> bool,
+    ) -> InterfaceState {
+        let deadline = Instant::now() + LIMIT;
+        while Instant::now() < deadline {
+            match monitor.poll_event().unwrap() {
+                Some(InterfaceEvent::State(state)) if wanted(&state) => return state,
+                Some(_) => {}
+                None => drop(wait_readable([monitor.as_fd()], Some(LIMIT)).unwrap()),
             }
         }
         panic!("no such event within {LIMIT:?}");

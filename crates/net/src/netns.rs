@@ -15,13 +15,17 @@
 use std::ffi::{OsStr, c_int};
 use std::fs::File;
 use std::io::{self, Write as _};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, ExitStatus};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
+use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 
 use crate::syscall::{at, check};
 
@@ -40,9 +44,9 @@ impl NetNs {
         thread::scope(|scope| {
             scope
                 .spawn(|| {
-                    // SAFETY: unshare takes no pointers; it moves this thread alone.
-                    check(unsafe { libc::unshare(libc::CLONE_NEWNET) })
-                        .map_err(|error| at("create a network namespace", &error))?;
+                    // SAFETY: it moves this thread alone; descriptors stay shared.
+                    unsafe { unshare_unsafe(UnshareFlags::NEWNET) }
+                        .map_err(|error| at("create a network namespace", &error.into()))?;
                     let ns = Self::current()?;
                     crate::rtnl::Rtnl::open()?.set_up(LOOPBACK_IFINDEX)?;
                     Ok(ns)
@@ -63,9 +67,8 @@ impl NetNs {
 
     /// Moves the calling thread into the namespace, for good.
     pub fn enter(&self) -> io::Result<()> {
-        // SAFETY: setns takes a descriptor and flags; the descriptor is open.
-        check(unsafe { libc::setns(self.fd.as_raw_fd(), libc::CLONE_NEWNET) })
-            .map_err(|error| at("enter a network namespace", &error))
+        move_into_link_name_space(self.fd.as_fd(), Some(LinkNameSpaceType::Network))
+            .map_err(|error| at("enter a network namespace", &error.into()))
     }
 
     /// Runs `work` on a thread of its own inside the namespace and returns its
@@ -93,8 +96,7 @@ impl NetNs {
         let fd = Arc::clone(&self.fd);
         let parent = std::process::id();
         let enter = move || {
-            // SAFETY: setns is an async-signal-safe system call without pointers.
-            check(unsafe { libc::setns(fd.as_raw_fd(), libc::CLONE_NEWNET) })?;
+            move_into_link_name_space(fd.as_fd(), Some(LinkNameSpaceType::Network))?;
             die_with(parent)
         };
         command.process_group(0);
@@ -137,13 +139,9 @@ pub fn guarded_command(program: impl AsRef<OsStr>) -> Command {
 ///
 /// Errors: its parent, whose process id this is, has died already.
 fn die_with(parent: u32) -> io::Result<()> {
-    // SAFETY: prctl with PR_SET_PDEATHSIG, and getppid, are async-signal-safe system calls
-    // without pointers.
-    unsafe {
-        check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
-        if libc::getppid() != parent as libc::pid_t {
-            return Err(io::Error::from_raw_os_error(libc::ESRCH));
-        }
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    if getppid() != Pid::from_raw(parent as i32) {
+        return Err(Errno::SRCH.into());
     }
     Ok(())
 }

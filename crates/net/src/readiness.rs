@@ -3,9 +3,12 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use rustix::event::{self, EventfdFlags, PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
 
 /// From here on the kernel's slack is too short to matter: 5 us.
 const EXACT: Duration = Duration::from_millis(1);
@@ -48,34 +51,14 @@ fn poll<const N: usize>(
     fds: [BorrowedFd<'_>; N],
     timeout: Option<Duration>,
 ) -> io::Result<Option<[bool; N]>> {
-    let mut polled = fds.map(|fd| libc::pollfd {
-        fd: fd.as_raw_fd(),
-        events: libc::POLLIN,
-        revents: 0,
-    });
-    let time = timeout.map(|timeout| libc::timespec {
-        tv_sec: timeout.as_secs().min(i32::MAX as u64) as libc::time_t,
-        tv_nsec: timeout.subsec_nanos().into(),
-    });
-    let time = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-    // SAFETY: ppoll reads and writes N pollfds and reads one timespec or none; all
-    // outlive the call. The null signal mask means: unchanged.
-    let result = unsafe {
-        libc::ppoll(
-            polled.as_mut_ptr(),
-            N as libc::nfds_t,
-            time,
-            std::ptr::null(),
-        )
-    };
-    if result < 0 {
-        let error = io::Error::last_os_error();
-        if error.kind() != io::ErrorKind::Interrupted {
-            return Err(error);
-        }
-        return Ok(None);
+    let mut polled = fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+    // Longer than a timespec is for ever.
+    let time = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+    match event::poll(&mut polled, time.as_ref()) {
+        Ok(_) => Ok(Some(polled.map(|fd| !fd.revents().is_empty()))),
+        Err(Errno::INTR) => Ok(None),
+        Err(error) => Err(error.into()),
     }
-    Ok(Some(polled.map(|fd| fd.revents != 0)))
 }
 
 /// Wakes a thread that waits for it to become readable: an eventfd. Clones wake
@@ -88,13 +71,7 @@ pub struct Waker {
 impl Waker {
     /// A waker that was not used yet.
     pub fn new() -> io::Result<Self> {
-        // SAFETY: eventfd takes no pointers.
-        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: fd was just opened and has no other owner.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        let fd = event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Self {
             file: Arc::new(File::from(fd)),
         })

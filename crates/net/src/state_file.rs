@@ -18,6 +18,8 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as
 use std::path::Path;
 use std::ptr::NonNull;
 
+use rustix::fs::FlockOperation;
+
 /// Bytes before the first record.
 pub const HEADER_BYTES: usize = 64;
 
@@ -257,17 +259,12 @@ fn open_regular(path: &Path) -> io::Result<File> {
         .mode(0o600)
         .custom_flags(libc::O_CLOEXEC | libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY)
         .open(path)?;
-    // SAFETY: flock takes no pointers.
-    if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } < 0 {
-        return Err(io::Error::last_os_error());
-    }
+    rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
     let found = file.metadata()?;
     if !found.is_file() {
         return Err(refused("is no regular file"));
     }
-    // SAFETY: geteuid takes nothing and cannot fail.
-    let own = unsafe { libc::geteuid() };
-    if found.uid() != own {
+    if found.uid() != rustix::process::geteuid().as_raw() {
         // Its owner could shorten it below us.
         return Err(refused(format!("belongs to user {}", found.uid())));
     }

@@ -11,8 +11,10 @@
 use std::ffi::{c_int, c_uint, c_ulong};
 use std::fs::File;
 use std::io::{self, IoSlice, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 use crate::syscall::{at, check};
 
@@ -219,11 +221,8 @@ pub(crate) fn named_request(name: &str) -> io::Result<libc::ifreq> {
 
 /// One `SIOC...` call on a fresh socket of the calling thread's namespace.
 pub(crate) fn interface_ioctl(call: c_ulong, request: &mut libc::ifreq) -> io::Result<()> {
-    // SAFETY: socket takes no pointers.
-    let raw = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
-    check(raw)?;
-    // SAFETY: raw was just opened and has no other owner.
-    let socket = unsafe { OwnedFd::from_raw_fd(raw) };
+    let flags = SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, flags, None)?;
     // SAFETY: the SIOC[GS]IF... calls read and write one ifreq, which outlives the call.
     check(unsafe { libc::ioctl(socket.as_raw_fd(), call, std::ptr::from_mut(request)) })
 }

@@ -220,12 +220,12 @@ fn read_inherited(numbers: &str) {
     println!("inherited {} flows", maps.flows().unwrap().len());
 }
 
-const fn lent_from([flows, closed, control, reserves, woken]: [i32; 5]) -> LentMaps {
+const fn lent_from([flows, closed, control, withheld, woken]: [i32; 5]) -> LentMaps {
     LentMaps {
         flows,
         closed,
         control,
-        reserves,
+        withheld,
         woken,
     }
 }
@@ -256,7 +256,7 @@ fn a_process_that_is_started_with_the_maps_reads_them_and_no_other_does() {
             lent.flows,
             lent.closed,
             lent.control,
-            lent.reserves,
+            lent.withheld,
             lent.woken,
         ];
         let text = numbers.map(|number| number.to_string()).join(" ");

@@ -15,38 +15,66 @@ use crate::{Contradiction, size_text};
 /// The control socket of the gateway, unless another is given.
 pub const GATEWAY_SOCKET: &str = "/run/holdfast/gateway.sock";
 
-/// The schemes of a gateway's daemon.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
-#[serde(rename_all = "kebab-case")]
-pub enum SchemeName {
-    /// Cache the segments of an outage and send them after it; touch no ACK
-    #[default]
-    Hold,
-    /// Queue the newest packets of an outage, of any protocol, and send them after it
-    Keep,
-    /// M-TCP+: as hold, and acknowledge what is cached while the link is down
-    MtcpPlus,
-    /// M-TCP: split connections here, freeze fixed hosts while the link is down
-    Mtcp,
-    /// Snoop: retransmit what the wireless half loses, and hide the loss from the fixed host
-    Snoop,
-    /// Pass every segment, and count what outages cost
-    Observe,
+/// Declares the schemes: a variant for each, and its name.
+macro_rules! schemes {
+    ($($(#[$meta:meta])* $scheme:ident = $name:literal,)*) => {
+        /// The schemes of the gateway's engine.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub enum Scheme {
+            $($(#[$meta])* $scheme,)*
+            /// M-TCP as the M-TCP+ paper models it, for comparison on the model: each ACK is
+            /// reduced by one, and at disconnection the last byte is acknowledged with a window
+            /// of 0
+            Mtcp2007,
+        }
+
+        impl Scheme {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$scheme,)* Self::Mtcp2007];
+        }
+
+        /// The schemes of a gateway's daemon: those of its engine, and `keep`.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+        #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
+        #[serde(rename_all = "kebab-case")]
+        pub enum SchemeName {
+            $($(#[$meta])* $scheme,)*
+            /// Queue the newest packets of an outage, of any protocol, and send them after it
+            Keep,
+        }
+
+        impl SchemeName {
+            /// The name in settings and flags.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$scheme => $name,)*
+                    Self::Keep => "keep",
+                }
+            }
+
+            /// The scheme of the engine; none: `keep`, which has a worker of its own.
+            pub const fn for_flows(self) -> Option<Scheme> {
+                match self {
+                    $(Self::$scheme => Some(Scheme::$scheme),)*
+                    Self::Keep => None,
+                }
+            }
+        }
+    };
 }
 
-impl SchemeName {
-    /// The name in settings and flags.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Hold => "hold",
-            Self::Keep => "keep",
-            Self::MtcpPlus => "mtcp-plus",
-            Self::Mtcp => "mtcp",
-            Self::Snoop => "snoop",
-            Self::Observe => "observe",
-        }
-    }
+schemes! {
+    /// Cache the segments of an outage and send them after it; touch no ACK
+    #[default]
+    Hold = "hold",
+    /// M-TCP+: as hold, and acknowledge what is cached while the link is down
+    MtcpPlus = "mtcp-plus",
+    /// M-TCP: split connections here, freeze fixed hosts while the link is down
+    Mtcp = "mtcp",
+    /// Snoop: retransmit what the wireless half loses, and hide the loss from the fixed host
+    Snoop = "snoop",
+    /// Pass every segment, and count what outages cost
+    Observe = "observe",
 }
 
 /// Keys of `[gateway]` that the engine does not need.
@@ -117,16 +145,15 @@ impl Default for GatewayDaemon {
 }
 
 /// Settings of the gateway's engine: its keys of `[gateway]`, and the sections that it needs.
-/// `S` is the engine's own type for the scheme.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct EngineSettings<S: Default> {
+pub struct EngineSettings {
     /// The scheme.
     #[serde(skip)]
-    pub scheme: S,
+    pub scheme: Scheme,
     /// The largest number of flows. Further ones pass.
     ///
-    /// Cost: About 3 KiB of memory for each flow.
+    /// Cost: 2 to 4.3 KiB of memory for each flow in use, 0.5 KiB for each idle one.
     #[serde(with = "As::<Count<1, 1_048_576>>")]
     pub flows_max: usize,
     /// The largest payload in the cache, all flows together. A segment counts as 1,000 bytes at
@@ -212,10 +239,10 @@ pub struct EngineSettings<S: Default> {
     pub hash_seed: u64,
 }
 
-impl<S: Default> Default for EngineSettings<S> {
+impl Default for EngineSettings {
     fn default() -> Self {
         Self {
-            scheme: S::default(),
+            scheme: Scheme::default(),
             flows_max: 65_536,
             cache_bytes_max: 256 << 20,
             flow_cache_bytes_max: 8 << 20,
@@ -235,28 +262,39 @@ impl<S: Default> Default for EngineSettings<S> {
     }
 }
 
-impl<S: Default> EngineSettings<S> {
+impl EngineSettings {
     /// Refuses limits that contradict each other.
     ///
     /// # Errors
     /// The key, and what it takes.
     pub fn check(&self) -> Result<(), Contradiction> {
         if self.flow_cache_bytes_max > self.cache_bytes_max {
+            let flow = size_text(self.flow_cache_bytes_max as u64);
+            let all = size_text(self.cache_bytes_max as u64);
             let problem = format!(
-                "got {}, more than all flows together may keep; takes at most \
-                 gateway.cache_bytes_max, {}",
-                size_text(self.flow_cache_bytes_max as u64),
-                size_text(self.cache_bytes_max as u64),
+                "got {flow}, more than all flows together may keep; takes at most \
+                 gateway.cache_bytes_max, {all}"
             );
-            return Err(Contradiction::new("flow_cache_bytes_max", problem));
+            let limit_problem = format!(
+                "got {all}, less than one flow may keep; takes at least \
+                 gateway.flow_cache_bytes_max, {flow}"
+            );
+            return Err(Contradiction::new(
+                ("flow_cache_bytes_max", problem),
+                ("cache_bytes_max", limit_problem),
+            ));
         }
         if self.probe_interval_min > self.probe_interval_max {
-            let problem = format!(
-                "got {} ms, takes at most gateway.probe_interval_max_ms, {} ms",
-                self.probe_interval_min.as_millis(),
-                self.probe_interval_max.as_millis(),
-            );
-            return Err(Contradiction::new("probe_interval_min_ms", problem));
+            let min = self.probe_interval_min.as_millis();
+            let max = self.probe_interval_max.as_millis();
+            let problem =
+                format!("got {min} ms, takes at most gateway.probe_interval_max_ms, {max} ms");
+            let limit_problem =
+                format!("got {max} ms, takes at least gateway.probe_interval_min_ms, {min} ms");
+            return Err(Contradiction::new(
+                ("probe_interval_min_ms", problem),
+                ("probe_interval_max_ms", limit_problem),
+            ));
         }
         Ok(())
     }

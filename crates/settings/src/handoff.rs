@@ -209,9 +209,11 @@ impl HandoffSettings {
         if self.mobile_buffer_bytes_max > self.buffer_bytes_max {
             let problem =
                 "more than all mobiles together may take; takes at most handoff.buffer_bytes_max";
+            let limit_problem =
+                "less than one mobile may take; takes at least handoff.mobile_buffer_bytes_max";
             return Err(Contradiction::new(
-                "mobile_buffer_bytes_max",
-                problem.to_owned(),
+                ("mobile_buffer_bytes_max", problem.to_owned()),
+                ("buffer_bytes_max", limit_problem.to_owned()),
             ));
         }
         Ok(())

@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::kind::{As, Bytes, Count, Seconds};
 
+/// The default of `flow_packets_max`.
+const FLOW_PACKETS_MAX: usize = 16;
 /// The average size of a flow's packets, bytes. A super-segment counts as one packet.
 const PACKET_BYTES: usize = 16 << 10;
 
@@ -55,8 +57,8 @@ pub struct KeepSettings {
 impl Default for KeepSettings {
     fn default() -> Self {
         Self {
-            flow_packets_max: 16,
-            flow_bytes_max: 16 * PACKET_BYTES,
+            flow_packets_max: FLOW_PACKETS_MAX,
+            flow_bytes_max: FLOW_PACKETS_MAX * PACKET_BYTES,
             peer_flows_max: 256,
             peer_bytes_max: 4 << 20,
             bytes_max: 64 << 20,

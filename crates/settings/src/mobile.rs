@@ -182,8 +182,9 @@ pub struct MobileDaemon {
     pub decompress: bool,
     /// Registers the congestion control of LC and CWE in the kernel under this name, of at most 15
     /// letters, digits, `_` and `-`, and notifies it when the interface loses its carrier and has
-    /// it again. Sockets select it by that name (`TCP_CONGESTION`), or
-    /// `congestion_control_default` gives it to them. Needs no gateway.
+    /// it again. Sockets select it by that name (`TCP_CONGESTION`), and so can a route (`ip route
+    /// change ... congctl NAME`) or the namespace's `net.ipv4.tcp_congestion_control`. Needs no
+    /// gateway.
     ///
     /// Cost: The name is the whole kernel's, and is unregistered with the daemon. Linux 6.1; where
     /// it cannot be, the log gives the reason and all else continues. docs/schemes/lc-cwe.md
@@ -192,17 +193,6 @@ pub struct MobileDaemon {
     /// Example: `"holdfast_lccwe"`
     #[serde(with = "Maybe::<Name>")]
     pub congestion_control: Option<String>,
-    /// Whose new sockets have that congestion control by default: `namespace`, all of the daemon's
-    /// network namespace (`net.ipv4.tcp_congestion_control`), or the folder of a control group in
-    /// a `cgroup2` file system, as `/sys/fs/cgroup/system.slice/backup.service`: those of its
-    /// processes.
-    ///
-    /// Cost: The daemon restores the state before when it ends, however it ends. Connections that
-    /// were made meanwhile keep what they have.
-    ///
-    /// Example: `"namespace"`
-    #[serde(with = "Maybe::<Name>")]
-    pub congestion_control_default: Option<String>,
 }
 
 impl Default for MobileDaemon {
@@ -218,7 +208,6 @@ impl Default for MobileDaemon {
             flows_max: 8192,
             decompress: true,
             congestion_control: None,
-            congestion_control_default: None,
         }
     }
 }

@@ -2,7 +2,7 @@
 //! Nodes, the links between them, and the loop that works off events.
 //!
 //! A node is host and router in one: what is for it goes to its connections, what is
-//! not goes on by the shortest way, the link entered first among equals, until it is told
+//! not goes on by the shortest way, the link entered first among equals, until a change gives it
 //! another one (`change`). A node can have the gateway's engine in front of some of its
 //! neighbours (`gateway`).
 //!
@@ -11,8 +11,9 @@
 //! and engine has at most one event that counts in the queue: one for an earlier time
 //! replaces it, one for a later time is entered when the earlier one comes.
 
+use holdfast_core::LinkEvent;
 use holdfast_link::{
-    Counters as LinkCounters, Departure, Enqueue, LinkModel, LinkState, OutageSchedule, Station,
+    Counters as LinkCounters, Departure, Enqueue, LinkModel, MediumState, OutageSchedule, Station,
 };
 use holdfast_wire::{Duration, Instant};
 
@@ -64,7 +65,7 @@ enum Event {
     /// An engine's timer.
     Engine(u32),
     /// Report of a link to an engine.
-    LinkReport(u32, LinkState),
+    LinkReport(u32, LinkEvent),
     /// Warning to an engine: its link goes down at this time.
     Warning(u32, Instant),
     /// An engine is replaced.
@@ -76,7 +77,7 @@ enum Event {
     /// The mobile registers at an engine's station.
     MobileMessage(u32, MobileMessage),
     /// Report of a link to a moving host.
-    MobileLink(u32, LinkState),
+    MobileLink(u32, LinkEvent),
     /// Warning to a moving host: its link goes down at this time.
     MobileWarning(u32, Instant),
     /// A moving host's machine has something to do.
@@ -248,7 +249,7 @@ impl Network {
         self.find_routes();
         for medium in 0..self.media.len() as u32 {
             self.schedule_change(medium, Instant::ZERO);
-            if self.media[medium as usize].model.state() == LinkState::Down {
+            if self.media[medium as usize].model.state() == MediumState::Down {
                 self.queue.push(Instant::ZERO, Event::LinkState(medium));
             }
         }

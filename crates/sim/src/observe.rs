@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What can be seen of a run while it goes on.
 
-use holdfast_link::{DropReason, LinkState};
+use holdfast_link::{DropReason, MediumState};
 use holdfast_wire::Instant;
 
 use crate::packet::Packet;
@@ -31,7 +31,7 @@ pub trait Observer {
     }
 
     /// A link has changed its state.
-    fn on_link_state(&mut self, link: LinkId, state: LinkState, now: Instant) {
+    fn on_link_state(&mut self, link: LinkId, state: MediumState, now: Instant) {
         let _ = (link, state, now);
     }
 

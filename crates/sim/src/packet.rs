@@ -5,7 +5,7 @@
 //! [`Origin::stream`] from [`Origin::offset`]. The receiver compares that with what the
 //! sequence number; a misplaced byte is detected.
 
-use holdfast_core::{Made, Payload, Resend};
+use holdfast_core::{Made, Payload, Resend, Template};
 use holdfast_wire::{Endpoint, Flags, Options, SackBlocks, Segment, SeqNum};
 
 use crate::content::ContentKind;
@@ -211,6 +211,18 @@ impl Packet {
             tcp.repeated = false;
         }
         packet
+    }
+}
+
+impl Template for Packet {
+    type Packed = Self;
+
+    fn pack(&self) -> Self {
+        *self
+    }
+
+    fn unpack(packed: &Self, _from: Endpoint, _to: Endpoint) -> Option<Self> {
+        Some(*packed)
     }
 }
 

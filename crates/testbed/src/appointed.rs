@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is done at appointed times beside a transfer: a thread that may be told that it is over.
+//! What is done at appointed times beside a transfer: a thread that can be ended.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -46,7 +46,7 @@ impl<T: Send + 'static> Appointed<T> {
 }
 
 impl<T> Appointed<T> {
-    /// Ends it, whatever is still to come; what it has to tell.
+    /// Ends it, whatever is still to come; its result.
     ///
     /// # Errors
     /// Those of its work.
@@ -87,9 +87,9 @@ mod tests {
     }
 
     #[test]
-    fn an_error_of_the_work_is_told() {
+    fn an_error_of_the_work_is_returned() {
         let appointed = Appointed::<()>::start(|_| anyhow::bail!("no route"));
-        let told = appointed.finish().unwrap_err().to_string();
-        assert_eq!(told, "no route");
+        let message = appointed.finish().unwrap_err().to_string();
+        assert_eq!(message, "no route");
     }
 }

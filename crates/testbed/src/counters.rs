@@ -5,16 +5,16 @@ use anyhow::Context as _;
 use holdfast_net::netns::NetNs;
 use serde::{Deserialize, Serialize};
 
-/// What `/proc/net/snmp` says of TCP, since the namespace was made.
+/// What `/proc/net/snmp` states about TCP, since the namespace was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpCounters {
-    /// Segments sent again (`RetransSegs`).
+    /// Segments retransmitted (`RetransSegs`).
     pub retransmitted_segments: u64,
     /// Connections that were broken by a RST (`EstabResets`).
     pub resets: u64,
     /// Segments sent, without those that carried only what was sent before (`OutSegs`).
     pub segments: u64,
-    /// Segments that came again, as told to their sender by D-SACK (`TCPDSACKOldSent`
+    /// Segments that came again, as reported to their sender by D-SACK (`TCPDSACKOldSent`
     /// and `TCPDSACKOfoSent`).
     pub duplicates_reported: u64,
     /// What its timers have sent.

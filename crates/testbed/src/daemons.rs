@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
 use holdfast_net::netns::{ChildGuard, NetNs};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::link_process::{GATEWAY_IF, MH_IF};
 use crate::stop::StopFlag;
@@ -132,9 +132,10 @@ impl Daemon {
         Ok(daemon)
     }
 
-    /// Starts the mobile's daemon at the MH and waits until it answers: for the gateway, if
-    /// there is a `key`, and for the MH's own flows, if there is a scheme among `settings`,
-    /// lines of its `[mobile]` section.
+    /// Starts the mobile's daemon at the MH and waits until it answers. It works for the gateway if
+    /// there is a `key`, and for the MH's own flows if there is a scheme in `settings`, lines of its
+    /// `[mobile]` section. With several cells it registers with the base station to which the MH's
+    /// default route leads.
     pub fn start_mobile(
         topology: &Topology,
         holdfast: &Path,
@@ -143,55 +144,24 @@ impl Daemon {
         folder: &Path,
         stop: &StopFlag,
     ) -> anyhow::Result<Self> {
-        let socket = folder.join("mobile.sock");
-        let config = folder.join("mobile.toml");
-        fs::write(&config, format!("[mobile]\n{settings}"))
-            .with_context(|| format!("{}: cannot be written", config.display()))?;
-        let mut command = topology.mh.command(holdfast);
-        command.args(["mobile", "--interface", MH_IF]);
-        command.arg("--config").arg(&config);
+        let mut file = format!("[mobile]\ninterface = \"{MH_IF}\"\n{settings}\n");
         if let Some(key) = key {
-            command.args(["--gateway", &GATEWAY_WIRELESS.v4.to_string()]);
-            command.arg("--key-file").arg(key);
+            let _ = writeln!(file, "key_file = '{}'", utf8(key)?);
+            if topology.cells.len() > 1 {
+                let cells = (0..topology.cells.len())
+                    .map(|cell| format!("\"{} {}\"", mh_device(cell), station(cell).v4));
+                let cells: Vec<String> = cells.collect();
+                let _ = writeln!(file, "cells = [{}]", cells.join(", "));
+            } else {
+                let _ = writeln!(file, "gateway = \"{}\"", GATEWAY_WIRELESS.v4);
+            }
         }
-        command.arg("--control-socket").arg(&socket);
-        Self::start_at_the_mh(topology, command, socket, folder, stop)
-    }
-
-    /// Starts the mobile's daemon at the MH of several cells: it registers with the base
-    /// station to which the MH's default route leads.
-    pub fn start_moving_mobile(
-        topology: &Topology,
-        holdfast: &Path,
-        key: &Path,
-        folder: &Path,
-        stop: &StopFlag,
-    ) -> anyhow::Result<Self> {
-        let socket = folder.join("mobile.sock");
-        let config = folder.join("mobile.toml");
-        let cells: Vec<String> = (0..topology.cells.len())
-            .map(|cell| format!("\"{} {}\"", mh_device(cell), station(cell).v4))
-            .collect();
-        let text = format!(
-            "[mobile]\ninterface = \"{MH_IF}\"\ncells = [{}]\nkey_file = '{}'\n",
-            cells.join(", "),
-            key.to_str().context("the key file's path is not UTF-8")?
-        );
-        fs::write(&config, text)
+        let (socket, config) = (folder.join("mobile.sock"), folder.join("mobile.toml"));
+        fs::write(&config, file)
             .with_context(|| format!("{}: cannot be written", config.display()))?;
         let mut command = topology.mh.command(holdfast);
         command.arg("mobile").arg("--config").arg(config);
         command.arg("--control-socket").arg(&socket);
-        Self::start_at_the_mh(topology, command, socket, folder, stop)
-    }
-
-    fn start_at_the_mh(
-        topology: &Topology,
-        command: std::process::Command,
-        socket: PathBuf,
-        folder: &Path,
-        stop: &StopFlag,
-    ) -> anyhow::Result<Self> {
         let mut daemon = Self::spawn(&topology.mh, command, socket, folder.join("mobile.log"))?;
         daemon.wait_until(stop, "holdfast mobile answers")?;
         Ok(daemon)
@@ -252,7 +222,7 @@ impl Daemon {
         let text = fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = text.lines().rev().take(5).collect();
         if lines.is_empty() {
-            return "(it said nothing)".into();
+            return "(no output)".into();
         }
         lines.into_iter().rev().collect::<Vec<_>>().join(" | ")
     }
@@ -260,45 +230,52 @@ impl Daemon {
 
 /// What the daemon with this socket answers to a status request.
 pub fn status_at(socket: &Path) -> anyhow::Result<Value> {
-    ask(socket, "{\"command\":\"status\"}\n")
+    ask(socket, &json!({"command": "status"}))
 }
 
-/// Makes the mobile with this socket say that its link goes in `lead_ms` milliseconds.
+/// Gives the mobile with this socket a warning: its link goes down in `lead_ms` milliseconds.
 pub fn announce_leaving(socket: &Path, lead_ms: u16) -> anyhow::Result<()> {
-    let request =
-        format!("{{\"command\":\"signal\",\"event\":\"going-down-soon\",\"lead_ms\":{lead_ms}}}\n");
-    ask(socket, &request).map(|_| ())
+    let event = "going-down-soon";
+    request(
+        socket,
+        &json!({"command": "signal", "event": event, "lead_ms": lead_ms}),
+    )
 }
 
-/// Tells the mobile with this socket that its link is `up` or `down`.
-pub fn say_link(socket: &Path, event: &str) -> anyhow::Result<()> {
-    let request = format!("{{\"command\":\"signal\",\"event\":\"{event}\"}}\n");
-    ask(socket, &request).map(|_| ())
+/// Reports to the mobile with this socket that its link is `up` or `down`.
+pub fn signal_link(socket: &Path, event: &str) -> anyhow::Result<()> {
+    request(socket, &json!({"command": "signal", "event": event}))
 }
 
 /// Reports to the gateway with this socket that the link of the mobile at `address` is `up` or
 /// `down`.
 pub fn report_link(socket: &Path, address: IpAddr, event: &str) -> anyhow::Result<()> {
-    let request =
-        format!("{{\"command\":\"link\",\"address\":\"{address}\",\"event\":\"{event}\"}}\n");
-    ask(socket, &request).map(|_| ())
+    request(
+        socket,
+        &json!({"command": "link", "address": address, "event": event}),
+    )
 }
 
-/// Makes the mobile with this socket say that it is in the cell of `gateway`.
-pub fn say_where(socket: &Path, gateway: IpAddr) -> anyhow::Result<()> {
-    let request =
-        format!("{{\"command\":\"signal\",\"event\":\"up\",\"gateway\":\"{gateway}\"}}\n");
-    ask(socket, &request).map(|_| ())
+/// Reports to the mobile with this socket that it is in the cell of `gateway`.
+pub fn signal_cell(socket: &Path, gateway: IpAddr) -> anyhow::Result<()> {
+    request(
+        socket,
+        &json!({"command": "signal", "event": "up", "gateway": gateway}),
+    )
 }
 
-fn ask(socket: &Path, request: &str) -> anyhow::Result<Value> {
+/// A request whose answer is only whether it was done.
+fn request(socket: &Path, request: &Value) -> anyhow::Result<()> {
+    ask(socket, request).map(|_| ())
+}
+
+fn ask(socket: &Path, request: &Value) -> anyhow::Result<Value> {
     let mut stream = UnixStream::connect(socket)?;
     stream.set_read_timeout(Some(ANSWER_LIMIT))?;
-    stream.write_all(request.as_bytes())?;
+    stream.write_all(format!("{request}\n").as_bytes())?;
     let mut line = String::new();
     BufReader::new(stream).read_line(&mut line)?;
     let answer: Value = serde_json::from_str(&line)?;
-    let request = request.trim();
     ensure!(
         answer["reply"] != "error",
         "{request}: {}",
@@ -307,17 +284,17 @@ fn ask(socket: &Path, request: &str) -> anyhow::Result<Value> {
     Ok(answer)
 }
 
-/// A gateway says whether packets reach it; a mobile has nothing to attach.
+/// A gateway's status has whether packets reach it; a mobile has nothing to attach.
 fn is_ready(status: &Value) -> bool {
     status["reply"] != "gateway" || status["attached"] == true
 }
 
+fn utf8(path: &Path) -> anyhow::Result<&str> {
+    path.to_str().context("the key file's path is not UTF-8")
+}
+
 /// The gateway's settings file.
 fn gateway_file(options: &GatewayOptions) -> anyhow::Result<String> {
-    let text = |path: &Path| {
-        let text = path.to_str().context("the key file's path is not UTF-8")?;
-        anyhow::Ok(text.to_owned())
-    };
     let mut file = format!("[gateway]\n{}\n", options.settings);
     if let Some(own) = &options.station {
         let neighbours: Vec<String> = (0..own.cells)
@@ -330,7 +307,7 @@ fn gateway_file(options: &GatewayOptions) -> anyhow::Result<String> {
              interface = \"{GATEWAY_WIRED_IF}\"\n{}",
             own.cell + 1,
             neighbours.join(", "),
-            text(&own.key)?,
+            utf8(&own.key)?,
             own.settings
         );
     }
@@ -338,7 +315,7 @@ fn gateway_file(options: &GatewayOptions) -> anyhow::Result<String> {
         let _ = writeln!(
             file,
             "[[mobile]]\nname = \"mh\"\nkey_file = '{}'\naddresses = [\"{}\", \"{}\", \"{}\", \"{}\"]",
-            text(key)?,
+            utf8(key)?,
             MH.v4,
             MH.v6,
             // On the same device: its daemon registers them all, or is refused.

@@ -10,6 +10,7 @@ use std::thread::{self, JoinHandle};
 use anyhow::{Context as _, anyhow};
 use holdfast_net::datapath::monotonic_ns;
 use holdfast_net::netns::{ChildGuard, NetNs};
+use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::seeded_file::Sha256Sum;
@@ -22,7 +23,7 @@ pub const READ_BYTES_MAX: usize = 1 << 18;
 const ARRIVALS_MAX: usize = 1 << 20;
 
 /// Bytes that arrived at one moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Arrival {
     /// When, CLOCK_MONOTONIC.
     pub at_ns: u64,
@@ -31,7 +32,7 @@ pub struct Arrival {
 }
 
 /// What arrived.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Received {
     /// When, in order.
     pub arrivals: Vec<Arrival>,

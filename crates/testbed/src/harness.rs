@@ -9,66 +9,25 @@ use std::fs;
 use std::io::{self, PipeReader, PipeWriter, Read as _, Write as _};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::sync::{Condvar, Mutex, PoisonError};
-use std::thread::{self, JoinHandle, ThreadId};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use holdfast_net::netns::{NetNs, available_or_skip};
-use rand_chacha::ChaCha8Rng;
-use rand_core::{RngCore as _, SeedableRng as _};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use sha2::{Digest as _, Sha256};
 
 use crate::daemons::{Daemon, GatewayOptions};
 use crate::download::{DownloadWatch, Received, receive};
-use crate::punctuality;
 use crate::scratch::Scratch;
-use crate::seeded_file::Sha256Sum;
+use crate::seeded_file::{SeededStream, Sha256Sum};
 use crate::stop::StopFlag;
 use crate::topology::{Topology, TopologySettings};
 
 /// No socket waits longer than this: a test fails rather than hangs.
 pub const SOCKET_LIMIT: Duration = Duration::from_secs(30);
 
-/// Bytes written at a time.
-const CHUNK_BYTES: usize = 1 << 16;
-
-/// The thread that made the harness that there is: of one process one at a time. With more, what
-/// they measure is how busy the machine is; with two, a test on two slow processors failed now and
-/// then.
-static HARNESS_OF: Mutex<Option<ThreadId>> = Mutex::new(None);
-static HARNESS_ENDED: Condvar = Condvar::new();
-
-/// The right to have a harness.
-#[derive(Debug)]
-struct Permit;
-
-impl Permit {
-    /// Waits for its turn.
-    ///
-    /// # Panics
-    /// The same thread has a harness: it would wait for itself.
-    fn take() -> Self {
-        let own = thread::current().id();
-        let held = HARNESS_OF.lock().unwrap_or_else(PoisonError::into_inner);
-        assert_ne!(*held, Some(own), "this thread has a harness already");
-        let held = HARNESS_ENDED.wait_while(held, |held| held.is_some());
-        *held.unwrap_or_else(PoisonError::into_inner) = Some(own);
-        Self
-    }
-}
-
-impl Drop for Permit {
-    fn drop(&mut self) {
-        punctuality::measurement_ends();
-        *HARNESS_OF.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        HARNESS_ENDED.notify_one();
-    }
-}
-
-/// A topology with or without a gateway, and the gateway's files. Of one process
-/// one exists; another waits.
+/// A topology with or without a gateway, and the gateway's files.
 #[derive(Debug)]
 pub struct Harness {
     /// The running gateway, if there is one.
@@ -78,8 +37,6 @@ pub struct Harness {
     folder: Scratch,
     options: GatewayOptions,
     stop: StopFlag,
-    // The last to go.
-    _permit: Permit,
 }
 
 impl Harness {
@@ -94,7 +51,6 @@ impl Harness {
         if !available_or_skip(test) {
             return Ok(None);
         }
-        let permit = Permit::take();
         let topology = Topology::build(settings)?;
         let folder = Scratch::new("holdfast-test-")?;
         let options = GatewayOptions {
@@ -111,12 +67,10 @@ impl Harness {
             folder,
             options,
             stop,
-            _permit: permit,
         };
         if scheme.is_some() {
             harness.start_gateway()?;
         }
-        punctuality::measurement_begins();
         Ok(Some(harness))
     }
 
@@ -196,7 +150,7 @@ fn limit(stream: &TcpStream) -> io::Result<()> {
     stream.set_write_timeout(Some(SOCKET_LIMIT))
 }
 
-/// A pipe that takes no byte more, and its other end, which nobody reads.
+/// A pipe that takes no byte more, and its other end, which is not read.
 pub fn full_pipe() -> io::Result<(PipeReader, PipeWriter)> {
     let (reader, mut writer) = io::pipe()?;
     let flags = fcntl_getfl(&writer)?;
@@ -214,16 +168,11 @@ pub fn full_pipe() -> io::Result<(PipeReader, PipeWriter)> {
 
 /// Sends `bytes` seeded bytes and then FIN; returns their SHA-256.
 pub fn send_seeded(mut stream: &TcpStream, bytes: u64, seed: u64) -> io::Result<Sha256Sum> {
-    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let mut content = SeededStream::new(bytes, seed);
     let mut hash = Sha256::new();
-    let mut chunk = vec![0; CHUNK_BYTES];
-    let mut left = bytes;
-    while left > 0 {
-        let part = &mut chunk[..left.min(CHUNK_BYTES as u64) as usize];
-        rng.fill_bytes(part);
-        hash.update(&*part);
-        stream.write_all(part)?;
-        left -= part.len() as u64;
+    while let Some(chunk) = content.next_chunk() {
+        hash.update(chunk);
+        stream.write_all(chunk)?;
     }
     stream.shutdown(Shutdown::Write)?;
     Ok(hash.finalize().into())
@@ -232,27 +181,26 @@ pub fn send_seeded(mut stream: &TcpStream, bytes: u64, seed: u64) -> io::Result<
 /// Reads bytes that [`send_seeded`] sent until the stream ends or breaks: how many
 /// came, and how it ended (`InvalidData`: with other bytes than those of `seed`).
 pub fn receive_seeded(mut stream: &TcpStream, seed: u64) -> (u64, io::Result<()>) {
-    let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    let mut expected = vec![0; CHUNK_BYTES];
-    let mut buffer = vec![0; CHUNK_BYTES];
-    let (mut bytes, mut made) = (0, 0);
-    loop {
-        let at = (bytes % CHUNK_BYTES as u64) as usize;
-        if bytes == made {
-            rng.fill_bytes(&mut expected);
-            made += CHUNK_BYTES as u64;
+    let mut content = SeededStream::new(u64::MAX, seed);
+    let (mut bytes, mut buffer) = (0, Vec::new());
+    while let Some(expected) = content.next_chunk() {
+        let mut left = expected;
+        buffer.resize(expected.len(), 0);
+        while !left.is_empty() {
+            let len = match stream.read(&mut buffer[..left.len()]) {
+                Ok(0) => return (bytes, Ok(())),
+                Ok(len) => len,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return (bytes, Err(error)),
+            };
+            if buffer[..len] != left[..len] {
+                return (bytes, Err(io::ErrorKind::InvalidData.into()));
+            }
+            bytes += len as u64;
+            left = &left[len..];
         }
-        let len = match stream.read(&mut buffer[at..]) {
-            Ok(0) => return (bytes, Ok(())),
-            Ok(len) => len,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return (bytes, Err(error)),
-        };
-        if buffer[at..at + len] != expected[at..at + len] {
-            return (bytes, Err(io::ErrorKind::InvalidData.into()));
-        }
-        bytes += len as u64;
     }
+    (bytes, Ok(()))
 }
 
 /// A stream of seeded bytes on its way, by two threads of its own.
@@ -334,31 +282,5 @@ impl Flow {
             Ok(_) => Err(anyhow!("{arrived} of {bytes} bytes arrived")),
         };
         Ok((received, outcome))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::sync::mpsc;
-
-    #[test]
-    fn a_second_harness_waits_for_its_turn_and_a_threads_own_second_is_an_error() {
-        let first = Permit::take();
-        let own = std::panic::catch_unwind(Permit::take);
-        assert!(own.is_err());
-        let (told, has) = mpsc::channel();
-        let other = thread::spawn(move || {
-            let permit = Permit::take();
-            told.send(()).unwrap();
-            permit
-        });
-        assert!(has.recv_timeout(Duration::from_millis(100)).is_err());
-        let holder = *HARNESS_OF.lock().unwrap_or_else(PoisonError::into_inner);
-        assert_eq!(holder, Some(thread::current().id()));
-        drop(first);
-        has.recv_timeout(SOCKET_LIMIT).unwrap();
-        drop(other.join().unwrap());
-        drop(Permit::take());
     }
 }

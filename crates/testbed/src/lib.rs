@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Where programs are tried: namespaces, the processes in them, a clock to judge by.
+//! Where programs are tried: namespaces and the processes in them.
 //!
 //! ```text
 //!   FH --- veth --- gateway --- emulated link, or veth --- MH
@@ -9,8 +9,8 @@
 //!
 //! [`topology`] builds the namespaces, [`link_process`] the link between gateway and MH;
 //! [`web_server`], [`download`], [`daemons`] and [`peers`] are the programs, [`counters`] reads
-//! the kernel's. [`harness`] is for tests that bring their own sockets, [`punctuality`] for
-//! those that measure times. Experiments are in `holdfast-lab`.
+//! the kernel's. [`harness`] is for tests that bring their own sockets. Experiments are in
+//! `holdfast-lab`.
 //!
 //! Every namespace, process and file is owned by a guard, and namespaces have
 //! no names: nothing is left behind, however a program ends. Loops watch a
@@ -23,7 +23,6 @@ pub mod download;
 pub mod harness;
 pub mod link_process;
 pub mod peers;
-pub mod punctuality;
 pub mod scratch;
 pub mod seeded_file;
 pub mod stop;

@@ -25,7 +25,7 @@ use holdfast_link::LinkFile;
 const DESCRIPTION_FILE: &str = "link.toml";
 /// How long the link may take until its devices are there.
 const READY_LIMIT: Duration = Duration::from_secs(10);
-/// How long it may take to end and to tell its counters.
+/// How long it may take to end and to report its counters.
 const END_LIMIT: Duration = Duration::from_secs(5);
 
 /// What the link does; both directions alike.
@@ -51,8 +51,8 @@ pub struct EmulatedLink {
     pub mtu: u32,
     /// Seed of all that is random.
     pub seed: u64,
-    /// What takes the place of rate, delay, queue, loss and effect where a link is more
-    /// than these; `outages` says the same as it.
+    /// What replaces rate, delay, queue, loss and effect where a link has more than
+    /// these. Its outages are those of `outages`.
     pub description: Option<Box<LinkFile>>,
     /// Files for the packets that pass the device toward the FH, and the one toward the
     /// MH, in pcapng.
@@ -109,17 +109,17 @@ impl EmulatedLink {
 }
 
 impl EmulatedLink {
-    /// Adds the flags that say all this; the file that they name, if there is one.
+    /// Adds the flags for all this; the file that they name, if there is one.
     fn describe(&self, command: &mut Command) -> anyhow::Result<Option<Scratch>> {
         let mtu = self.mtu.to_string();
         command.args(["--mtu", &mtu, "--seed", &self.seed.to_string()]);
         if self.carrier_follows {
-            let of = if self.carrier_of_mh_alone {
+            let devices = if self.carrier_of_mh_alone {
                 "mh"
             } else {
                 "both"
             };
-            command.arg(format!("--carrier={of}"));
+            command.arg(format!("--carrier={devices}"));
         }
         for (flag, path) in ["--pcap-fh", "--pcap-mh"].iter().zip(&self.packet_traces) {
             if let Some(path) = path {
@@ -154,7 +154,7 @@ impl EmulatedLink {
     }
 }
 
-/// What the link tells in its log, as far as we read it.
+/// What the link reports in its log, as far as we read it.
 #[derive(Debug, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 enum LogLine {
@@ -177,14 +177,14 @@ pub struct LinkSample {
     pub t_ns: u64,
     /// Packets that wait, besides the one being sent.
     pub queue_packets: [u32; 2],
-    /// Whether the direction carries.
+    /// Whether the direction delivers.
     pub up: [bool; 2],
 }
 
-/// What a link tells at its end.
+/// What a link reports at its end.
 #[derive(Clone, Debug)]
 pub struct LinkEnd {
-    /// The counters of both directions, as it tells them.
+    /// The counters of both directions, as it reports them.
     pub counters: Value,
     /// Its samples, if they were asked for.
     pub samples: Vec<LinkSample>,
@@ -259,13 +259,13 @@ impl LinkProcess {
             end: Mutex::new(None),
         });
         let (ready, is_ready) = mpsc::sync_channel(1);
-        let (start_told, started) = mpsc::sync_channel(1);
-        let (end_told, ended) = mpsc::sync_channel(1);
+        let (start_sender, started) = mpsc::sync_channel(1);
+        let (end_sender, ended) = mpsc::sync_channel(1);
         let reader_seen = Arc::clone(&seen);
         thread::spawn(move || {
-            follow(output, &reader_seen, &ready, &start_told);
-            // An error: nobody listens any more.
-            let _ = end_told.send(());
+            follow(output, &reader_seen, &ready, &start_sender);
+            // An error: the receiver has ended.
+            let _ = end_sender.send(());
         });
         if is_ready.recv_timeout(READY_LIMIT).is_err() {
             let status = child.try_wait()?;
@@ -282,26 +282,26 @@ impl LinkProcess {
     }
 
     /// Starts the clock of the outages at `at_ns` of CLOCK_MONOTONIC and waits
-    /// until the link has said so.
+    /// until the link reports its start.
     pub fn start_clock(&mut self, at_ns: u64) -> anyhow::Result<()> {
         let mut input = self
             .start
             .take()
             .context("holdfast link: started already")?;
         writeln!(input, "start {at_ns}").context("holdfast link: cannot be started")?;
-        let told = self.started.recv_timeout(READY_LIMIT);
-        told.context("holdfast link: did not start its clock")
+        let received = self.started.recv_timeout(READY_LIMIT);
+        received.context("holdfast link: did not start its clock")
     }
 
-    /// Whether the link carries anything at this moment.
+    /// Whether the link delivers anything at this moment.
     pub fn is_up(&self) -> bool {
         self.seen.up.load(Ordering::Relaxed)
     }
 
-    /// Ends the link and returns what it tells.
+    /// Ends the link and returns what it reports.
     pub fn end(mut self) -> anyhow::Result<LinkEnd> {
         self.child.terminate(END_LIMIT)?;
-        // Without an answer there are no counters either, which is told below.
+        // Without an answer there are no counters either, which is the error below.
         let _ = self.ended.recv_timeout(END_LIMIT);
         let end = self
             .seen
@@ -321,7 +321,7 @@ impl LinkProcess {
 fn follow(output: ChildStdout, seen: &Seen, ready: &SyncSender<()>, started: &SyncSender<()>) {
     for line in BufReader::new(output).lines().map_while(Result::ok) {
         match serde_json::from_str(&line) {
-            // A full channel was told before.
+            // A full channel has the message already.
             Ok(LogLine::Ready {}) => {
                 let _ = ready.try_send(());
             }

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a user would pick in our place, run beside us in the same experiments.
+//! What a user would take instead of Holdfast, in the same experiments.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
-use holdfast_net::netns::ChildGuard;
+use holdfast_net::netns::{ChildGuard, NetNs};
 use holdfast_net::rtnl::{RouteOptions, Rtnl};
 
 use crate::link_process::GATEWAY_IF;
 use crate::stop::StopFlag;
 use crate::topology::{GATEWAY_WIRED_IF, HOST_SYSCTLS, Topology, load_rules};
 
-/// How long the proxy may take to listen.
+/// How long a server may take to listen.
 const READY_LIMIT: Duration = Duration::from_secs(10);
 
 /// The port to which TPROXY leads.
@@ -83,27 +84,37 @@ impl HaProxy {
             ),
         )?;
         gateway.run(|| send_like_a_host(congestion_control))??;
-        let log = fs::File::create(folder.join("haproxy.log"))?;
         let mut command = gateway.command("haproxy");
-        command
-            .arg("-f")
-            .arg(&config)
-            .arg("-db")
-            .stdout(log.try_clone()?)
-            .stderr(log);
-        let mut child = gateway.spawn_guarded(command)?;
-        stop.wait_for("haproxy listens", READY_LIMIT, || {
-            if let Some(status) = child.try_wait()? {
-                let log = fs::read_to_string(folder.join("haproxy.log")).unwrap_or_default();
-                bail!(
-                    "haproxy: {status}: {}",
-                    log.lines().last().unwrap_or("(it said nothing)")
-                );
-            }
-            Ok(gateway.run(is_listening)??.then_some(()))
+        command.arg("-f").arg(&config).arg("-db");
+        let log = folder.join("haproxy.log");
+        let child = start_server(gateway, command, &log, stop, || {
+            gateway.run(is_listening)?
         })?;
         Ok(Self { _child: child })
     }
+}
+
+/// Starts a server with its output in a log, and waits until it listens.
+pub(crate) fn start_server(
+    ns: &NetNs,
+    mut command: Command,
+    log: &Path,
+    stop: &StopFlag,
+    mut is_listening: impl FnMut() -> anyhow::Result<bool>,
+) -> anyhow::Result<ChildGuard> {
+    let output = fs::File::create(log)?;
+    command.stdout(output.try_clone()?).stderr(output);
+    let mut child = ns.spawn_guarded(command)?;
+    let program = child.program().to_owned();
+    stop.wait_for(&format!("{program} listens"), READY_LIMIT, || {
+        if let Some(status) = child.try_wait()? {
+            let log = fs::read_to_string(log).unwrap_or_default();
+            let last = log.lines().last().unwrap_or("(no output)");
+            bail!("{program}: {status}: {last}");
+        }
+        Ok(is_listening()?.then_some(()))
+    })?;
+    Ok(child)
 }
 
 /// The gateway's own TCP with the hosts' parameters.
@@ -126,7 +137,7 @@ fn send_like_a_host(congestion_control: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether somebody listens on [`PORT`] in the calling thread's namespace.
+/// Whether a program listens on [`PORT`] in the calling thread's namespace.
 fn is_listening() -> anyhow::Result<bool> {
     /// `TCP_LISTEN` (`include/net/tcp_states.h`) as `/proc/net/tcp` has it.
     const LISTEN: &str = "0A";

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Folders for a run's files that do not outlive it: not by its end, and not for long by
 //! its death. A run that is killed outright can remove nothing; the next one removes
-//! what nobody holds any more.
+//! what no process holds any more.
 
 use std::fs::{self, File};
 use std::io;
@@ -59,7 +59,7 @@ impl Scratch {
 }
 
 /// Removes the folders of runs that have died. What cannot be removed stays: it is in
-/// nobody's way.
+/// nothing's way.
 fn remove_abandoned(parent: &Path, prefix: &str) {
     let Ok(entries) = fs::read_dir(parent) else {
         return;
@@ -95,7 +95,7 @@ mod tests {
         let parent = parent.path();
         let count = || fs::read_dir(parent).unwrap().count();
         let living = Scratch::new_in(parent, "run-").unwrap();
-        // As a kill leaves it: the lock is gone, the folder is not.
+        // As a kill leaves it: the lock is free, the folder is there.
         let dead = Scratch::new_in(parent, "run-").unwrap();
         let Scratch {
             folder,
@@ -105,7 +105,7 @@ mod tests {
         fs::write(left.join("large"), b"x").unwrap();
         assert_eq!(count(), 2);
         let held = Scratch::new_in(parent, "other-").unwrap();
-        assert_eq!(count(), 3, "the one that is held by nobody, or another's");
+        assert_eq!(count(), 3, "another prefix removes nothing");
         drop(lock);
         let next = Scratch::new_in(parent, "run-").unwrap();
         assert!(!left.exists());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Pseudo-random bytes, in a file or as they are needed: the same for the same seed, and
-//! no two parts of them alike, so that a byte lost, doubled or out of place changes the
+//! no two parts of them alike, so that a byte lost, doubled or misplaced changes the
 //! hash.
 
 use std::fs::File;

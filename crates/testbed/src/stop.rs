@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The wish to stop: raised by SIGINT, SIGTERM and SIGHUP, watched by every
-//! loop, so that guards clean up on the way out.
+//! loop, so that guards clean up at the end.
 
 use std::io;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 /// How often a condition that nothing can wake us for is looked at.
 const POLL: Duration = Duration::from_millis(5);
 
-/// A flag that says that somebody wants us to stop; clones share it.
+/// A flag that is raised when the program is to stop; clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct StopFlag {
     own: Arc<AtomicBool>,

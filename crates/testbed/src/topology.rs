@@ -85,8 +85,6 @@ pub struct TopologySettings {
     pub wired_mtu: u32,
     /// Congestion control of FH and MH, by their default routes.
     pub congestion_control: String,
-    /// More kernel parameters at FH and MH, over the pinned ones.
-    pub host_sysctls: Vec<(String, String)>,
     /// An emulated link between FH and gateway; none: a veth pair.
     pub wired: Option<EmulatedLink>,
     /// What is the FH's own.
@@ -121,7 +119,6 @@ impl TopologySettings {
             other_cells: Vec::new(),
             wired_mtu: 1500,
             congestion_control: "cubic".into(),
-            host_sysctls: Vec::new(),
             wired: None,
             fh: HostTuning::default(),
             mh: HostTuning::default(),
@@ -155,7 +152,7 @@ const GATEWAY_SYSCTLS: &[(&str, &str)] = &[
     ("net.ipv6.conf.all.forwarding", "1"),
 ];
 
-/// The namespaces and their links; all is gone when it is dropped.
+/// The namespaces and their links; all is removed when it is dropped.
 #[derive(Debug)]
 pub struct Topology {
     /// The fixed host.
@@ -180,7 +177,7 @@ pub struct Cell {
 }
 
 impl Topology {
-    /// Builds it. Errors say which step failed; without privilege it is the
+    /// Builds it. Errors name the step that failed; without privilege it is the
     /// first namespace.
     pub fn build(settings: &TopologySettings) -> anyhow::Result<Self> {
         let fh = NetNs::new()?;
@@ -213,7 +210,7 @@ impl Topology {
             let links = std::iter::once(first).chain(&settings.other_cells);
             let cells = links
                 .enumerate()
-                .map(|its| base_stations::build(&settings.holdfast, &inner, &mh, its));
+                .map(|item| base_stations::build(&settings.holdfast, &inner, &mh, item));
             let cells = cells.collect::<anyhow::Result<_>>()?;
             (Some(inner), cells)
         };
@@ -240,8 +237,8 @@ impl Topology {
         };
         let wireless_mtu = mtu_of(&settings.wireless);
         let wired_mtu = settings.wired_mtu;
-        self.configure_host(&self.fh, settings, &settings.fh)?;
-        self.configure_host(&self.mh, settings, &settings.mh)?;
+        self.configure_host(&self.fh, &settings.fh)?;
+        self.configure_host(&self.mh, &settings.mh)?;
         self.fh.run(|| set_interface(FH_IF, FH, wired_mtu))??;
         if let Some(router) = &self.router {
             let others = settings.other_cells.iter().map(|link| link.mtu);
@@ -249,7 +246,7 @@ impl Topology {
             base_stations::configure(self, router, wired_mtu, &mtus)?;
         } else {
             self.mh.run(|| {
-                // Nothing is sent from the second unless told to: of IPv4 addresses Linux takes
+                // Nothing is sent from the second unless a socket is bound to it: of IPv4 addresses Linux takes
                 // the one that was there first, of IPv6 addresses the newest.
                 add_address(MH_IF, IpAddr::V6(SECOND_MH.v6), PREFIX_BITS_V6)?;
                 set_interface(MH_IF, MH, wireless_mtu)?;
@@ -277,12 +274,7 @@ impl Topology {
         Ok(())
     }
 
-    fn configure_host(
-        &self,
-        ns: &NetNs,
-        settings: &TopologySettings,
-        tuning: &HostTuning,
-    ) -> anyhow::Result<()> {
+    fn configure_host(&self, ns: &NetNs, tuning: &HostTuning) -> anyhow::Result<()> {
         let several = self.router.is_some();
         ns.run(|| {
             set_sysctls(HOST_SYSCTLS)?;
@@ -290,7 +282,6 @@ impl Topology {
                 // What comes by the new cell may be there before the route is.
                 set_sysctls(&[("net.ipv4.conf.all.rp_filter", "2")])?;
             }
-            set_owned_sysctls(&settings.host_sysctls)?;
             set_owned_sysctls(&tuning.sysctls)
         })?
     }
@@ -372,7 +363,7 @@ fn add_address(name: &str, address: IpAddr, prefix_bits: u8) -> anyhow::Result<(
     Ok(rtnl.add_address(rtnl.link_index(name)?, address, prefix_bits)?)
 }
 
-/// What a host's routes say beside where they lead, as `ip route` takes it.
+/// The options of a host's routes, as `ip route` takes it.
 fn route_arguments(congestion_control: &str, tuning: &HostTuning) -> Vec<String> {
     let own = tuning.congestion_control.as_deref();
     let mut arguments = vec![
@@ -416,7 +407,7 @@ fn set_default_routes(
         !tuning.microsecond_timestamps,
         "ip route would take the microseconds of timestamps away"
     );
-    // The options that netlink's library has no words for.
+    // The options that netlink's library has no names for.
     for (family, via) in [("-4", router.v4.to_string()), ("-6", router.v6.to_string())] {
         let mut command = ns.command("ip");
         command.args([

@@ -4,18 +4,15 @@
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::path::Path;
-use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use holdfast_net::netns::{ChildGuard, NetNs};
 
+use crate::peers::start_server;
 use crate::stop::StopFlag;
 
 /// The port it listens on, of both families.
 pub const PORT: u16 = 80;
-
-/// How long it may take to listen.
-const READY_LIMIT: Duration = Duration::from_secs(10);
 
 /// A running nginx; killed when dropped.
 #[derive(Debug)]
@@ -30,21 +27,13 @@ impl WebServer {
         let config = folder.join("nginx.conf");
         fs::write(&config, configuration(folder, files))
             .with_context(|| format!("{}: cannot be written", config.display()))?;
-        let log = fs::File::create(folder.join("nginx.log"))?;
         let mut command = ns.command("nginx");
         command.arg("-p").arg(folder).arg("-c").arg(&config);
-        command.args(["-e", "stderr"]).stderr(log);
-        let mut child = ns.spawn_guarded(command)?;
+        command.args(["-e", "stderr"]);
         let address = SocketAddr::from((IpAddr::V4(Ipv4Addr::LOCALHOST), PORT));
-        stop.wait_for("nginx listens", READY_LIMIT, || {
-            if let Some(status) = child.try_wait()? {
-                let log = fs::read_to_string(folder.join("nginx.log")).unwrap_or_default();
-                bail!(
-                    "nginx: {status}: {}",
-                    log.lines().last().unwrap_or("(it said nothing)")
-                );
-            }
-            Ok(ns.run(|| TcpStream::connect(address).ok())?)
+        let log = folder.join("nginx.log");
+        let child = start_server(ns, command, &log, stop, || {
+            Ok(ns.run(|| TcpStream::connect(address).is_ok())?)
         })?;
         Ok(Self { _child: child })
     }

@@ -8,7 +8,10 @@ use core::net::IpAddr;
 
 mod made;
 mod options;
+mod packed;
 mod set_up;
+
+pub use packed::PackedHeader;
 
 /// The longest link-layer, IP and TCP headers that are copied, bytes: Ethernet with
 /// two tags, IPv6 with some extension headers, TCP with all its options.

@@ -19,7 +19,7 @@ mod segment;
 mod seq;
 mod time;
 
-pub use header::{HEADER_LEN_MAX, Header, checksum_is_right};
+pub use header::{HEADER_LEN_MAX, Header, PackedHeader, checksum_is_right};
 pub use ip::{dscp, ip_checksum_is_right};
 pub use parse::{Layout, NotTcp, PacketTooBig, is_icmp, parse, parse_packet_too_big};
 pub use segment::{Endpoint, Flags, Options, SackBlocks, Segment, Timestamps};

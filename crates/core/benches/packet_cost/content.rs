@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What segments carry: a length, or bytes of a stream; and what the gateway sends, as segments.
+//! What segments carry: a length, or bytes of a stream. Also converts what the gateway sends into packets.
 
 use holdfast_core::{Direction, Made, Payload, Resend};
 use holdfast_wire::{Flags, Header, SackBlocks, SeqNum};
 
-use crate::segment::Said;
+use crate::segment::Packet;
 use crate::{Case, SEGMENT_LEN};
 
-/// What the streams' bytes are taken from.
+/// The content of a stream repeats after this many bytes.
 const CONTENT_BYTES: usize = 1 << 20;
 
-/// A length with the headers that came before it, and the bytes if there are any.
+/// A payload length with its headers, and the bytes if the case needs them.
 #[derive(Clone)]
 pub(crate) struct Length(
     pub(crate) Header,
@@ -43,9 +43,9 @@ impl Case {
         matches!(self, Self::MtcpTls | Self::MtcpText)
     }
 
-    /// The bytes of the stream, again and again.
+    /// The bytes of the stream; they repeat.
     pub(crate) fn content(self) -> Option<&'static [u8]> {
-        const WORDS: [&str; 16] = [
+        const VOCABULARY: [&str; 16] = [
             "the ", "link ", "carries ", "nothing ", "while ", "an ", "outage ", "lasts, ", "and ",
             "a ", "sender ", "waits ", "for ", "its ", "timer.\n", "segment ",
         ];
@@ -60,7 +60,7 @@ impl Case {
         while bytes.len() < CONTENT_BYTES {
             match self {
                 Self::MtcpTls => bytes.push(next() as u8),
-                Self::MtcpText => bytes.extend(WORDS[next() % WORDS.len()].bytes()),
+                Self::MtcpText => bytes.extend(VOCABULARY[next() % VOCABULARY.len()].bytes()),
                 _ => return None,
             }
         }
@@ -79,9 +79,9 @@ pub(crate) fn blocks(sack: &SackBlocks) -> Vec<(u32, u32)> {
     sack.iter().map(numbers).collect()
 }
 
-pub(crate) fn of_resend(resend: &Resend<Length>) -> (Direction, Said) {
+pub(crate) fn packet_of_resend(resend: &Resend<Length>) -> (Direction, Packet) {
     let stamps = resend.timestamps.map_or((0, 0), |ts| (ts.tsval, ts.tsecr));
-    let said = Said {
+    let packet = Packet {
         seq: resend.seq.get(),
         ack: resend.ack.get(),
         len: resend.len,
@@ -90,12 +90,12 @@ pub(crate) fn of_resend(resend: &Resend<Length>) -> (Direction, Said) {
         sack: Vec::new(),
         syn: resend.flags.has(Flags::SYN),
     };
-    (resend.direction, said)
+    (resend.direction, packet)
 }
 
-pub(crate) fn of_made(made: &Made<Header>) -> Said {
+pub(crate) fn packet_of_made(made: &Made<Header>) -> Packet {
     let stamps = made.timestamps.map_or((0, 0), |ts| (ts.tsval, ts.tsecr));
-    Said {
+    Packet {
         seq: made.seq.get(),
         ack: made.ack.get(),
         len: 0,

@@ -1,42 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The ends of the transfer: as little of TCP as a gateway's work depends on.
+//! The two hosts: the little of TCP that affects the gateway's work.
 
 use crate::{SEGMENT_LEN, TIMEOUT_STEPS};
 
-/// The sender of the data: keeps a window under way, and repeats the first segment that is
-/// missing three segments below what was reported, or after a long time.
+/// The sender of the data. It keeps a window in flight. It retransmits the first missing segment when SACK reports
+/// three segments above it, or after a timeout.
 #[derive(Default)]
 pub(crate) struct Source {
     pub(crate) una: u32,
     pub(crate) nxt: u32,
-    pub(crate) repeated: Option<u32>,
-    pub(crate) heard_at: u64,
+    pub(crate) retransmitted: Option<u32>,
+    pub(crate) progress_at: u64,
 }
 
 impl Source {
-    /// Takes in an ACK; what it has sent again.
-    pub(crate) fn hear(&mut self, ack: u32, sack: &[(u32, u32)], step: u64) -> Option<u32> {
+    /// Handles an ACK. Returns the sequence number to retransmit, if there is one.
+    pub(crate) fn on_ack(&mut self, ack: u32, sack: &[(u32, u32)], step: u64) -> Option<u32> {
         if ack > self.una {
             self.una = ack;
-            self.heard_at = step;
+            self.progress_at = step;
         }
         let highest = sack.iter().map(|block| block.1).max().unwrap_or(0);
         let lost = highest.saturating_sub(self.una) > 3 * SEGMENT_LEN;
-        if !lost || self.repeated == Some(self.una) {
+        if !lost || self.retransmitted == Some(self.una) {
             return None;
         }
-        self.repeated = Some(self.una);
-        self.heard_at = step;
+        self.retransmitted = Some(self.una);
+        self.progress_at = step;
         Some(self.una)
     }
 
     pub(crate) fn is_overdue(&self, step: u64) -> bool {
-        self.nxt > self.una && step - self.heard_at > TIMEOUT_STEPS
+        self.nxt > self.una && step - self.progress_at > TIMEOUT_STEPS
     }
 }
 
-/// The receiver of the data: an ACK for each second segment, for each while there is a
-/// hole.
+/// The receiver of the data. It acknowledges each second segment, and each segment while there is a hole.
 #[derive(Default)]
 pub(crate) struct Sink {
     pub(crate) nxt: u32,
@@ -45,8 +44,8 @@ pub(crate) struct Sink {
 }
 
 impl Sink {
-    /// Takes in a data segment. True if it is to be answered.
-    pub(crate) fn hear(&mut self, seq: u32, end: u32) -> bool {
+    /// Handles a data segment. True if it must be acknowledged now.
+    pub(crate) fn on_data(&mut self, seq: u32, end: u32) -> bool {
         if end <= self.nxt {
             return true;
         }

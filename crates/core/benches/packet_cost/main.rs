@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a packet costs in instructions, by callgrind: parser, engine and timers, for each scheme,
-//! without loss and with one packet in a hundred lost, data either way.
+//! Instructions per packet, counted by callgrind: parser, engine and timers. For each scheme, without loss and with one
+//! packet in a hundred lost, for downloads and uploads.
 //!
 //! ```text
-//! cargo bench -p holdfast-core --bench packet_cost
+//! cargo bench -p holdfast-core --bench packet_cost [-- --compare]
 //! ```
 //!
-//! Needs valgrind. Each case runs twice, with another number of packets; the difference of the
-//! instructions divided by the difference of the packets is the cost of one, so that what
-//! is done once does not count. Only the gateway's own work is counted, not the ends'.
-//! The same numbers come out on each run.
+//! With `--compare` it fails if a packet takes 2% more than in `baseline.md`.
+//!
+//! Needs valgrind. Each case runs twice with different numbers of packets. The cost of one packet is the difference of
+//! the instructions divided by the difference of the packets, so setup does not count. Only the gateway's work is
+//! counted, not the hosts'. Each run gives the same numbers.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -25,48 +26,49 @@ use holdfast_core::{
 };
 use holdfast_wire::{Header, Instant, Segment, parse};
 
+mod baseline;
 mod content;
 mod ends;
 mod segment;
 
-use content::{Length, blocks, content_at, of_made, of_resend};
+use content::{Length, blocks, content_at, packet_of_made, packet_of_resend};
 use ends::{Sink, Source};
-use segment::{Said, frame};
+use segment::{Packet, frame};
 
 const SEGMENT_LEN: u32 = 1448;
-/// Segments that the sender has on their way at most.
+/// Segments in flight at most.
 const WINDOW: u32 = 150;
-/// A packet of 1,500 bytes at 20 Mb/s, in nanoseconds: the clock's step.
+/// Nanoseconds per step: the time of a packet of 1,500 bytes at 20 Mb/s.
 const STEP_NS: u64 = 600_000;
-/// Steps of one way of each half.
+/// One-way delay of each half, in steps.
 const WIRED_STEPS: u64 = 15;
 const WIRELESS_STEPS: u64 = 15;
-/// Steps without news until the sender repeats what was not acknowledged.
+/// The sender retransmits after this many steps without progress.
 const TIMEOUT_STEPS: u64 = 500;
-/// Of the wireless half, in payload.
+/// Rate of the wireless half, in payload.
 const CELL_BYTES_PER_S: u64 = 2_400_000;
-/// Every so many data packets on the wireless half one is lost.
+/// Of this many data packets on the wireless half one is lost.
 const LOSS_EVERY: u64 = 100;
-/// Data packets of the two runs.
+/// Data packets in the two runs.
 const COUNTS: [u64; 2] = [1_000, 3_000];
-/// What callgrind counts: the functions with this in their names.
+/// Callgrind counts the functions with this in their names.
 const COUNTED: &str = "*gateways_own_*";
 
-/// What stands in the way.
+/// The work that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Case {
-    /// The packet is parsed, and that is all.
+    /// The packet is only parsed.
     Parsed,
-    /// The engine follows the flow and leaves it alone (an option that it does not know).
+    /// The engine tracks the flow but serves it with no scheme: its segments have an unknown option.
     PassedThrough,
     Hold,
     Snoop1995,
     SnoopToday,
-    /// M-TCP of today.
+    /// M-TCP with today's settings.
     Mtcp,
     /// The same, in a cell of known capacity.
     MtcpCell,
-    /// In the cell, to an MH that reads zstd: bytes that do not shrink, and text.
+    /// In the cell, to an MH that decompresses zstd: bytes that do not shrink, and text.
     MtcpTls,
     MtcpText,
 }
@@ -83,24 +85,24 @@ const CASES: [(Case, &str); 9] = [
     (Case::MtcpText, "mtcp-cell, zstd, text"),
 ];
 
-/// Segments on their way, each with the step at which it arrives.
-type Way = VecDeque<(u64, Said)>;
+/// Packets on a path, each with the step at which it arrives.
+type Queue = VecDeque<(u64, Packet)>;
 
 struct World {
     case: Case,
     gateway: Gateway<Length>,
     actions: Actions<Length>,
-    /// The way of the data.
-    data_way: Direction,
+    /// The direction of the data.
+    data_direction: Direction,
     loses: bool,
     step: u64,
     source: Source,
     sink: Sink,
-    /// From an end to the gateway: the FH's, the MH's; and from it: to the FH, to the MH.
-    from_fh: Way,
-    from_mh: Way,
-    to_fh: Way,
-    to_mh: Way,
+    /// Packets on each half: from the FH and from the MH to the gateway, and from the gateway to each.
+    from_fh: Queue,
+    from_mh: Queue,
+    to_fh: Queue,
+    to_mh: Queue,
     /// The newest timestamps that the FH and the MH have seen.
     seen: [u32; 2],
     data_sent: u64,
@@ -110,7 +112,7 @@ struct World {
 }
 
 impl World {
-    fn new(case: Case, data_way: Direction, loses: bool) -> Self {
+    fn new(case: Case, data_direction: Direction, loses: bool) -> Self {
         let settings = Settings {
             scheme: match case {
                 Case::Snoop1995 | Case::SnoopToday => Scheme::Snoop,
@@ -141,7 +143,7 @@ impl World {
             case,
             gateway,
             actions: Actions::new(),
-            data_way,
+            data_direction,
             loses,
             step: 2 * WIRED_STEPS,
             source: Source {
@@ -153,22 +155,22 @@ impl World {
                 nxt: 1,
                 ..Sink::default()
             },
-            from_fh: Way::new(),
-            from_mh: Way::new(),
-            to_fh: Way::new(),
-            to_mh: Way::new(),
+            from_fh: Queue::new(),
+            from_mh: Queue::new(),
+            to_fh: Queue::new(),
+            to_mh: Queue::new(),
             seen: [0; 2],
             data_sent: 0,
             packets: 0,
             timeouts: 0,
             content: case.content(),
         };
-        for (way, ack) in [(Direction::Uplink, 0), (Direction::Downlink, 1)] {
-            let syn = Said {
+        for (direction, ack) in [(Direction::Uplink, 0), (Direction::Downlink, 1)] {
+            let syn = Packet {
                 syn: true,
-                ..world.said(way, 0, ack, 0, Vec::new())
+                ..world.packet(direction, 0, ack, 0, Vec::new())
             };
-            world.at_gateway(way, syn);
+            world.at_gateway(direction, syn);
         }
         world
     }
@@ -181,64 +183,73 @@ impl World {
         (self.step * STEP_NS / 1_000_000) as u32
     }
 
-    fn said(&self, way: Direction, seq: u32, ack: u32, len: u32, sack: Vec<(u32, u32)>) -> Said {
-        Said {
+    fn packet(
+        &self,
+        direction: Direction,
+        seq: u32,
+        ack: u32,
+        len: u32,
+        sack: Vec<(u32, u32)>,
+    ) -> Packet {
+        Packet {
             seq,
             ack,
             len,
             tsval: self.clock(),
-            tsecr: self.seen[usize::from(way == Direction::Uplink)],
+            tsecr: self.seen[usize::from(direction == Direction::Uplink)],
             sack,
             syn: false,
         }
     }
 
-    fn lost(&mut self, said: &Said) -> bool {
-        self.data_sent += u64::from(said.len > 0);
-        self.loses && said.len > 0 && self.data_sent.is_multiple_of(LOSS_EVERY)
+    fn lost(&mut self, packet: &Packet) -> bool {
+        self.data_sent += u64::from(packet.len > 0);
+        self.loses && packet.len > 0 && self.data_sent.is_multiple_of(LOSS_EVERY)
     }
 
     fn send_data(&mut self, seq: u32) {
-        let said = self.said(self.data_way, seq, 1, SEGMENT_LEN, Vec::new());
-        if self.data_way == Direction::Downlink {
-            self.from_fh.push_back((self.step + WIRED_STEPS, said));
-        } else if !self.lost(&said) {
-            self.from_mh.push_back((self.step + WIRELESS_STEPS, said));
+        let packet = self.packet(self.data_direction, seq, 1, SEGMENT_LEN, Vec::new());
+        if self.data_direction == Direction::Downlink {
+            self.from_fh.push_back((self.step + WIRED_STEPS, packet));
+        } else if !self.lost(&packet) {
+            self.from_mh.push_back((self.step + WIRELESS_STEPS, packet));
         }
     }
 
-    /// A segment leaves the gateway.
-    fn goes_on(&mut self, way: Direction, said: Said) {
-        if way == Direction::Uplink {
-            self.to_fh.push_back((self.step + WIRED_STEPS, said));
-        } else if self.data_way == Direction::Uplink || !self.lost(&said) {
-            self.to_mh.push_back((self.step + WIRELESS_STEPS, said));
+    /// A packet leaves the gateway.
+    fn leave_gateway(&mut self, direction: Direction, packet: Packet) {
+        if direction == Direction::Uplink {
+            self.to_fh.push_back((self.step + WIRED_STEPS, packet));
+        } else if self.data_direction == Direction::Uplink || !self.lost(&packet) {
+            self.to_mh.push_back((self.step + WIRELESS_STEPS, packet));
         }
     }
 
-    fn at_gateway(&mut self, way: Direction, mut said: Said) {
-        let unknown = self.case == Case::PassedThrough && !said.syn;
-        let bytes = frame(way, &said, unknown);
-        self.packets += u64::from(!said.syn);
+    fn at_gateway(&mut self, direction: Direction, mut packet: Packet) {
+        let unknown = self.case == Case::PassedThrough && !packet.syn;
+        let bytes = frame(direction, &packet, unknown);
+        self.packets += u64::from(!packet.syn);
         let now = self.now();
         let verdict = if self.case == Case::Parsed {
             black_box(gateways_own_parsing(&bytes));
             Verdict::Forward
         } else {
-            let content = content_at(self.content, said.seq).filter(|_| said.len > 0);
+            let content = content_at(self.content, packet.seq).filter(|_| packet.len > 0);
             let (gateway, actions) = (&mut self.gateway, &mut self.actions);
-            gateways_own_packet(gateway, way, &bytes, content, now, actions)
+            gateways_own_packet(gateway, direction, &bytes, content, now, actions)
         };
-        if said.syn {
+        if packet.syn {
             self.actions.clear();
             return;
         }
         match verdict {
-            // M-TCP's saved byte: the sender here counts whole segments, and gets it at once.
-            Verdict::Forward | Verdict::ForwardWithAck { .. } => self.goes_on(way, said),
+            // This is M-TCP's saved byte. The sender here counts whole segments, so it gets the full ACK at once.
+            Verdict::Forward | Verdict::ForwardWithAck { .. } => {
+                self.leave_gateway(direction, packet);
+            }
             Verdict::ForwardWithSack(sack) => {
-                said.sack = blocks(&sack);
-                self.goes_on(way, said);
+                packet.sack = blocks(&sack);
+                self.leave_gateway(direction, packet);
             }
             Verdict::Suppress => {}
         }
@@ -251,40 +262,40 @@ impl World {
                 Action::Resend(resend) => {
                     let now = self.now();
                     gateways_own_compression(&mut self.gateway, &resend, now);
-                    let (way, said) = of_resend(&resend);
-                    self.goes_on(way, said);
+                    let (direction, packet) = packet_of_resend(&resend);
+                    self.leave_gateway(direction, packet);
                 }
-                Action::Send(made) => self.goes_on(made.direction, of_made(&made)),
+                Action::Send(made) => self.leave_gateway(made.direction, packet_of_made(&made)),
                 Action::Repeat(_) | Action::Record(_) => {}
             }
         }
     }
 
-    /// One step: what arrives now, and a new segment.
+    /// One step: packets arrive, and the source sends one segment.
     fn advance(&mut self) {
         let step = self.step;
-        let due = |way: &mut Way| match way.front() {
-            Some((at, _)) if *at <= step => way.pop_front().map(|(_, said)| said),
+        let due = |direction: &mut Queue| match direction.front() {
+            Some((at, _)) if *at <= step => direction.pop_front().map(|(_, packet)| packet),
             _ => None,
         };
-        while let Some(said) = due(&mut self.from_fh) {
-            self.at_gateway(Direction::Downlink, said);
+        while let Some(packet) = due(&mut self.from_fh) {
+            self.at_gateway(Direction::Downlink, packet);
         }
-        while let Some(said) = due(&mut self.from_mh) {
-            self.at_gateway(Direction::Uplink, said);
+        while let Some(packet) = due(&mut self.from_mh) {
+            self.at_gateway(Direction::Uplink, packet);
         }
-        while let Some(said) = due(&mut self.to_mh) {
-            self.at_end(Direction::Downlink, &said);
+        while let Some(packet) = due(&mut self.to_mh) {
+            self.at_end(Direction::Downlink, &packet);
         }
-        while let Some(said) = due(&mut self.to_fh) {
-            self.at_end(Direction::Uplink, &said);
+        while let Some(packet) = due(&mut self.to_fh) {
+            self.at_end(Direction::Uplink, &packet);
         }
         let now = self.now();
         gateways_own_timers(&mut self.gateway, now, &mut self.actions);
         self.act();
         if self.source.is_overdue(step) {
             self.timeouts += 1;
-            self.source.heard_at = step;
+            self.source.progress_at = step;
             self.send_data(self.source.una);
         } else if self.source.nxt - self.source.una < WINDOW * SEGMENT_LEN {
             let seq = self.source.nxt;
@@ -294,22 +305,22 @@ impl World {
         self.step += 1;
     }
 
-    fn at_end(&mut self, way: Direction, said: &Said) {
-        let end = usize::from(way == Direction::Downlink);
-        self.seen[end] = self.seen[end].max(said.tsval);
-        if way != self.data_way {
-            let lost = self.source.hear(said.ack, &said.sack, self.step);
+    fn at_end(&mut self, direction: Direction, packet: &Packet) {
+        let end = usize::from(direction == Direction::Downlink);
+        self.seen[end] = self.seen[end].max(packet.tsval);
+        if direction != self.data_direction {
+            let lost = self.source.on_ack(packet.ack, &packet.sack, self.step);
             if let Some(seq) = lost {
                 self.send_data(seq);
             }
             return;
         }
-        if said.len == 0 || !self.sink.hear(said.seq, said.seq + said.len) {
+        if packet.len == 0 || !self.sink.on_data(packet.seq, packet.seq + packet.len) {
             return;
         }
         let sack = self.sink.ranges.iter().copied().take(3).collect();
-        let back = self.said(way.back(), 1, self.sink.nxt, 0, sack);
-        if way == Direction::Downlink {
+        let back = self.packet(direction.back(), 1, self.sink.nxt, 0, sack);
+        if direction == Direction::Downlink {
             self.from_mh.push_back((self.step + WIRELESS_STEPS, back));
         } else {
             self.from_fh.push_back((self.step + WIRED_STEPS, back));
@@ -317,7 +328,7 @@ impl World {
     }
 }
 
-/// The parser, and the copy of the headers.
+/// Parses a packet and copies its headers.
 #[inline(never)]
 fn gateways_own_parsing(frame: &[u8]) -> Option<(Segment, Length)> {
     let (segment, layout) = parse(frame, 0).ok()?;
@@ -325,11 +336,11 @@ fn gateways_own_parsing(frame: &[u8]) -> Option<(Segment, Length)> {
     Some((segment, Length(header, segment.payload_len, None)))
 }
 
-/// The same, and the engine.
+/// Parses a packet and gives it to the engine.
 #[inline(never)]
 fn gateways_own_packet(
     gateway: &mut Gateway<Length>,
-    way: Direction,
+    direction: Direction,
     frame: &[u8],
     content: Option<&'static [u8]>,
     now: Instant,
@@ -342,10 +353,10 @@ fn gateways_own_packet(
         return Verdict::Forward;
     };
     let payload = Length(header, segment.payload_len, content);
-    gateway.handle_segment(way, &segment, &payload, now, actions)
+    gateway.handle_segment(direction, &segment, &payload, now, actions)
 }
 
-/// A piece is written: its segments, compressed where that is to be.
+/// Sends a piece as segments, compressed if the engine wants it.
 #[inline(never)]
 fn gateways_own_compression(gateway: &mut Gateway<Length>, piece: &Resend<Length>, now: Instant) {
     let mut sent = 0;
@@ -356,7 +367,7 @@ fn gateways_own_compression(gateway: &mut Gateway<Length>, piece: &Resend<Length
     }
 }
 
-/// What is due.
+/// Runs the timers that are due.
 #[inline(never)]
 fn gateways_own_timers(gateway: &mut Gateway<Length>, now: Instant, actions: &mut Actions<Length>) {
     while gateway.poll_timeout().is_some_and(|at| at <= now) {
@@ -364,9 +375,9 @@ fn gateways_own_timers(gateway: &mut Gateway<Length>, now: Instant, actions: &mu
     }
 }
 
-/// One run of one case; what it has done goes to the standard output, for the other process.
-fn carry_out(case: Case, way: Direction, loses: bool, data_packets: u64) {
-    let mut world = World::new(case, way, loses);
+/// Runs one case. The results go to standard output, where the parent process reads them.
+fn run_case(case: Case, direction: Direction, loses: bool, data_packets: u64) {
+    let mut world = World::new(case, direction, loses);
     while world.data_sent < data_packets {
         world.advance();
     }
@@ -395,22 +406,32 @@ fn carry_out(case: Case, way: Direction, loses: bool, data_packets: u64) {
     }
 }
 
-/// Instructions, and what [`carry_out`] has printed.
-fn count(case: &str, way: &str, loses: bool, data_packets: u64) -> Result<(u64, Vec<u64>), String> {
+/// Returns the instructions, and the numbers that [`run_case`] printed.
+fn count(
+    case: &str,
+    direction: &str,
+    loses: bool,
+    data_packets: u64,
+) -> Result<(u64, Vec<u64>), String> {
     let me = std::env::current_exe().map_err(|error| error.to_string())?;
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
         .arg(format!("--toggle-collect={COUNTED}"))
         .arg(me)
-        .args([case, way, &loses.to_string(), &data_packets.to_string()])
+        .args([
+            case,
+            direction,
+            &loses.to_string(),
+            &data_packets.to_string(),
+        ])
         .output()
         .map_err(|error| format!("valgrind: {error}; install it"))?;
-    let told = String::from_utf8_lossy(&output.stderr);
-    let collected = told
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let collected = stderr
         .lines()
         .find_map(|line| line.split("Collected :").nth(1)?.trim().parse().ok());
     let (Some(instructions), true) = (collected, output.status.success()) else {
-        return Err(format!("{case}: callgrind counted nothing: {told}"));
+        return Err(format!("{case}: callgrind counted nothing: {stderr}"));
     };
     let numbers = String::from_utf8_lossy(&output.stdout);
     let numbers = numbers.split_whitespace();
@@ -419,11 +440,11 @@ fn count(case: &str, way: &str, loses: bool, data_packets: u64) -> Result<(u64, 
 }
 
 /// One row of the table.
-fn row(case: &str, way: &str) -> Result<String, String> {
-    let mut row = format!("| {case} | {way} ");
+fn row(case: &str, direction: &str) -> Result<String, String> {
+    let mut row = format!("| {case} | {direction} ");
     for loses in [false, true] {
-        let few = count(case, way, loses, COUNTS[0])?;
-        let many = count(case, way, loses, COUNTS[1])?;
+        let few = count(case, direction, loses, COUNTS[0])?;
+        let many = count(case, direction, loses, COUNTS[1])?;
         let packets = many.1[0] - few.1[0];
         let each = (many.0 - few.0) / packets;
         write!(row, "| {each} ").map_err(|error| error.to_string())?;
@@ -438,9 +459,9 @@ fn row(case: &str, way: &str) -> Result<String, String> {
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if let [case, way, loses, packets] = arguments.as_slice() {
+    if let [case, direction, loses, packets] = arguments.as_slice() {
         let named = CASES.iter().find(|known| known.1 == case);
-        let way = if way == "uplink" {
+        let direction = if direction == "uplink" {
             Direction::Uplink
         } else {
             Direction::Downlink
@@ -449,21 +470,29 @@ fn main() -> ExitCode {
             eprintln!("packet_cost: no such case: {case}");
             return ExitCode::FAILURE;
         };
-        carry_out(*case, way, loses == "true", packets);
+        run_case(*case, direction, loses == "true", packets);
         return ExitCode::SUCCESS;
     }
+    let compares = arguments.iter().any(|argument| argument == "--compare");
+    let mut excess = Vec::new();
     println!("| | data | no loss | 1 % lost | repaired | reports | sender's timeouts |");
     println!("| --- | --- | --- | --- | --- | --- | --- |");
-    for way in ["downlink", "uplink"] {
+    for direction in ["downlink", "uplink"] {
         for (_, case) in CASES {
-            match row(case, way) {
-                Ok(row) => println!("{row}"),
+            let row = match row(case, direction) {
+                Ok(row) => row,
                 Err(error) => {
                     eprintln!("packet_cost: {error}");
                     return ExitCode::FAILURE;
                 }
-            }
+            };
+            println!("{row}");
+            excess.extend(baseline::excess(&row).unwrap_or_else(|error| vec![error]));
         }
     }
-    ExitCode::SUCCESS
+    if !compares || excess.is_empty() {
+        return ExitCode::SUCCESS;
+    }
+    eprintln!("packet_cost: above the baseline:\n{}", excess.join("\n"));
+    ExitCode::FAILURE
 }

@@ -23,7 +23,7 @@ impl Dice {
         (self.number() >> 11) % limit.max(1)
     }
 
-    /// True once in so many times.
+    /// True with a probability of one in `times`.
     pub(crate) fn once_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
     }

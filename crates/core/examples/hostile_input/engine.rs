@@ -23,7 +23,7 @@ use crate::packet::Packet;
 use crate::traffic::{MOBILES, Traffic, mobile_address};
 
 const FLOWS_MAX: usize = 96;
-/// Damaged frames make flows that nobody goes on with: they must not fill the table for long.
+/// Damaged frames open flows without further segments. They must leave the table soon.
 const FLOW_IDLE_MAX: Duration = Duration::from_secs(20);
 const CACHE_BYTES_MAX: usize = 4 << 20;
 /// A segment of the MH's link, in payload.
@@ -109,7 +109,7 @@ impl Engine {
             3_000_000
         };
         self.now += Duration::from_nanos(self.dice.below(longest));
-        // What the daemon asks of a frame before it parses it.
+        // The daemon calls these before it parses a frame.
         let _ = (is_icmp(&frame, 0), dscp(&frame));
         let _ = ip_checksum_is_right(&frame, 0);
         if let Some(too_big) = parse_packet_too_big(&frame, 0) {
@@ -124,10 +124,10 @@ impl Engine {
             self.put(input.direction, &packet);
         }
         if self.dice.once_in(500) {
-            self.say_of_a_link();
+            self.signal_link();
         }
         if self.dice.once_in(1000) {
-            self.tell_too_big();
+            self.report_too_big();
         }
         self.run_timers();
         self.take_actions();
@@ -176,13 +176,15 @@ impl Engine {
         }
     }
 
-    fn say_of_a_link(&mut self) {
+    fn signal_link(&mut self) {
         let source =
             self.dice
                 .pick(&[LinkSource::Signal, LinkSource::Carrier, LinkSource::Command]);
-        let event = self
-            .dice
-            .pick(&[LinkEvent::Up, LinkEvent::Down, LinkEvent::GoingDownSoon]);
+        let event = self.dice.pick(&[
+            LinkEvent::Up,
+            LinkEvent::Down,
+            LinkEvent::GoingDownSoon(None),
+        ]);
         let (now, actions) = (self.now, &mut self.actions);
         if source == LinkSource::Carrier {
             self.gateway.handle_all_links(event, source, now, actions);
@@ -207,8 +209,8 @@ impl Engine {
         }
     }
 
-    /// A router reports a packet that was too big: about bytes on their way, or any.
-    fn tell_too_big(&mut self) {
+    /// A router reports a packet that was too big. The packet is in flight, or the report is forged.
+    fn report_too_big(&mut self) {
         let Ok((segment, _)) = parse(&self.last, 0) else {
             return;
         };

@@ -8,7 +8,7 @@
 //!   --scheme NAME   a scheme: hold, mtcp-plus, mtcp, mtcp-early, mtcp-zip, mtcp2007, snoop,
 //!                   snoop95; or a parser: signals, stations, payloads; or all (the default)
 //!   --seconds N     for all that is chosen together; 60 unless set
-//!   --inputs N      so many inputs for each, in place of a time
+//!   --inputs N      the number of inputs for each, instead of a time
 //!   --seed N        from the clock unless set
 //!   --json          the table as JSON
 //! ```
@@ -60,7 +60,7 @@ const TARGETS: [&str; 11] = [
     "payloads",
 ];
 
-/// The clock is looked at after so many inputs.
+/// The clock is read once in this many inputs.
 const CLOCK_EVERY: u64 = 256;
 
 /// What a target has counted.
@@ -75,7 +75,7 @@ struct Totals {
     flows: u64,
     /// Pieces and ACKs of honest flows, which were compared exactly.
     exact: u64,
-    /// Compressed segments that came back to what they were.
+    /// Compressed segments that the MH's side restored exactly.
     restored: u64,
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The other things that come by network: link signals of mobiles, messages between base
-//! stations, and compressed payload.
+//! Other input from the network: link signals of mobiles, messages between base stations, and
+//! compressed payload.
 
 use core::net::{IpAddr, SocketAddr};
 
@@ -8,8 +8,8 @@ use holdfast_core::compression::{
     CompressionSettings, Decompressor, DecompressorLimits, Method, PlainCodec,
 };
 use holdfast_core::handoff::{
-    Channel, FlowState, Handoff, HandoffAction, HandoffSettings, Message, Outcome, PeerId, Peers,
-    Role, StationId,
+    Body, Channel, Claim, FlowRange, FlowState, Handoff, HandoffAction, HandoffSettings, Message,
+    Outcome, PeerId, Peers, Role, StatePart, StationId, Status,
 };
 use holdfast_core::signal::{
     Abilities, Entropy, GatewayPeers, KeyId, MobileKey, MobileSession, MobileTimers, PeerConfig,
@@ -226,12 +226,14 @@ impl Stations {
         let epoch = dice.below(10);
         let station = StationId(dice.below(3) as u32);
         let address = |last: u64| IpAddr::from([10, 2, 0, last as u8]);
-        let addresses: Vec<_> = (0..dice.below(4)).map(address).collect();
-        match dice.below(6) {
-            0 => Message::Status {
-                mobile,
-                epoch,
-                station,
+        let claim = Claim {
+            epoch,
+            station,
+            addresses: (0..dice.below(4)).map(address).collect(),
+        };
+        let body = match dice.below(6) {
+            0 => Body::Status(Status {
+                claim,
                 role: dice.pick(&[
                     Role::Idle,
                     Role::Buffering,
@@ -239,20 +241,9 @@ impl Stations {
                     Role::Forwarding,
                 ]),
                 prepare_ms: dice.below(5000) as u32,
-                addresses,
-            },
-            1 => Message::TakeOver {
-                mobile,
-                epoch,
-                station,
-                addresses,
-            },
-            2 => Message::Yours {
-                mobile,
-                epoch,
-                station,
-                addresses,
-            },
+            }),
+            1 => Body::TakeOver(claim),
+            2 => Body::Yours(claim),
             3 => {
                 let datagrams = dice.below(4) as u16;
                 let outcome = dice.pick(&[
@@ -260,18 +251,15 @@ impl Stations {
                     Outcome::Yielded { datagrams },
                     Outcome::Stale { epoch, station },
                 ]);
-                Message::Answer {
-                    mobile,
-                    epoch,
-                    outcome,
-                }
+                Body::Answer { epoch, outcome }
             }
-            _ => self.message_of_state(mobile, epoch),
-        }
+            _ => self.body_with_flows(epoch),
+        };
+        Message { mobile, body }
     }
 
-    /// One about flows and their bytes.
-    fn message_of_state(&mut self, mobile: KeyId, epoch: u64) -> Message {
+    /// The body of a message about flows and their bytes.
+    fn body_with_flows(&mut self, epoch: u64) -> Body {
         let dice = &mut self.dice;
         let number = dice.below(4) as u16;
         let flow = FlowKey {
@@ -279,35 +267,21 @@ impl Stations {
             mh: end([10, 2, 0, dice.below(4) as u8], 4000),
         };
         let (from, to) = (SeqNum::new(dice.word()), SeqNum::new(dice.word()));
+        let range = FlowRange { flow, from, to };
         match dice.below(4) {
             0 => {
                 let (count, len) = (dice.below(5) as u16, dice.below(200));
                 let records = dice.bytes(len);
-                Message::State {
-                    mobile,
+                Body::State(StatePart {
                     epoch,
                     number,
                     count,
                     records,
-                }
+                })
             }
-            1 => Message::StateReceived {
-                mobile,
-                epoch,
-                number,
-            },
-            2 => Message::Want {
-                mobile,
-                flow,
-                from,
-                to,
-            },
-            _ => Message::Given {
-                mobile,
-                flow,
-                from,
-                to,
-            },
+            1 => Body::StateReceived { epoch, number },
+            2 => Body::Want(range),
+            _ => Body::Given(range),
         }
     }
 }

@@ -13,7 +13,7 @@ Gives hostile input to everything that reads from the network, and checks what c
   --scheme NAME   a scheme: hold, mtcp-plus, mtcp, mtcp-early, mtcp-zip, mtcp2007, snoop, snoop95;
                   or a parser: signals, stations, payloads; or all (the default)
   --seconds N     for all that is chosen together; 60 unless set
-  --inputs N      so many inputs for each, in place of a time
+  --inputs N      the number of inputs for each, instead of a time
   --seed N        from the clock unless set
   --json          the table as JSON
   --help          this text";

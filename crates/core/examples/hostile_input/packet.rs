@@ -13,7 +13,7 @@ pub(crate) struct Packet {
     layout: Layout,
     pub(crate) segment: Segment,
     segment_len: u32,
-    /// Headers in place of the frame's own.
+    /// Headers that replace those of the frame.
     header: Option<Header>,
 }
 

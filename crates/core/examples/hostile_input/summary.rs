@@ -37,7 +37,7 @@ impl Row {
     }
 }
 
-/// 0 where the system does not tell.
+/// Resident memory; 0 if the system does not report it.
 fn rss_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

@@ -134,9 +134,9 @@ impl Traffic {
         if self.flows.len() < FLOWS * 2 / 3 || dice.once_in(400) {
             self.begin(dice);
         }
-        let place = dice.below(self.flows.len() as u64) as usize;
+        let index = dice.below(self.flows.len() as u64) as usize;
         let by = dice.below(2) as usize;
-        let flow = &mut self.flows[place];
+        let flow = &mut self.flows[index];
         let mut draft = flow.draft(by, dice);
         if flow.is_honest {
             flow.note(by, &draft);
@@ -188,8 +188,8 @@ impl Traffic {
             ends,
         };
         if self.flows.len() >= FLOWS {
-            let place = dice.below(FLOWS as u64) as usize;
-            self.flows.swap_remove(place);
+            let index = dice.below(FLOWS as u64) as usize;
+            self.flows.swap_remove(index);
         }
         self.flows.push(flow);
     }
@@ -278,7 +278,7 @@ impl Flow {
         frame.extend(&options);
         let seqs = (0..draft.len).map(|i| draft.seq.wrapping_add(i as u32));
         frame.extend(seqs.map(|seq| honest_byte(seq, self.mh_port)));
-        // Other bytes at the same place: the gateway may keep only one of them.
+        // Other bytes for the same sequence numbers: the gateway may cache only one of them.
         if !self.is_honest && draft.len > 0 && dice.once_in(10) {
             let last = frame.len() - 1;
             frame[last] ^= 1;

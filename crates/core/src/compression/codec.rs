@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The two methods, one packet at a time, with contexts and buffers that are made once.
+//! The two methods, one packet at a time. Contexts and buffers are allocated once.
 //!
-//! Deflate as published: raw, level 3, each packet on its own. Zstd is given the dictionary
-//! with each packet; at 32 KiB that costs about as much as the packet itself, and no state of
-//! a flow lies in the library.
+//! Deflate as published: raw, level 3, each packet alone. Zstd gets the dictionary with each
+//! packet; at 32 KiB that costs about as much as the packet itself. So the library holds no state
+//! of a flow.
 
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 use holdfast_settings::mtcp::{CompressionSettings, Method};
@@ -12,11 +12,11 @@ use zstd_safe::{CCtx, DCtx};
 
 use super::format::{Coding, DictionaryName, OVERHEAD_BYTES_MAX, PayloadHeader};
 
-/// What a zstd frame begins with (RFC 8878, 3.1.1); not sent.
+/// The first bytes of a zstd frame (RFC 8878, 3.1.1); they are not sent.
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
-/// A dictionary that begins so would be taken for a trained one (RFC 8878, 5).
+/// Zstd takes a dictionary with these first bytes for a trained one (RFC 8878, 5).
 const ZSTD_DICTIONARY_MAGIC: [u8; 4] = [0x37, 0xa4, 0x30, 0xec];
-/// What is saved at least, in parts of the plain payload.
+/// The payload must become shorter by at least this part of it.
 const GAIN_MIN_PART: usize = 32;
 /// The longest plain payload.
 const PLAIN_BYTES_MAX: usize = u16::MAX as usize;
@@ -28,7 +28,7 @@ pub(super) struct DictionaryRef<'a> {
     pub(super) end: SeqNum,
 }
 
-/// What is to be compressed.
+/// The payload of a segment to be compressed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plain<'a> {
     pub(super) bytes: &'a [u8],
@@ -54,8 +54,8 @@ impl Encoder {
         }
     }
 
-    /// Makes the payload to send in place of the plain one, so many bytes; `None` if that would
-    /// not be shorter by 1/32 at least.
+    /// Compresses a payload and returns the length of the result. `None` if it would not be shorter
+    /// by 1/32 at least.
     pub(super) fn encode(
         &mut self,
         plain: Plain<'_>,
@@ -85,7 +85,7 @@ impl Encoder {
         Some(written)
     }
 
-    /// What was made last, `len` bytes.
+    /// The result of the last call of [`encode`](Self::encode), `len` bytes.
     pub(super) fn payload(&self, len: usize) -> &[u8] {
         &self.out[..len]
     }
@@ -104,7 +104,7 @@ impl Encoder {
         named.unwrap_or((Coding::Zstd, &[]))
     }
 
-    /// Bytes of `out` used up to the end; the compressed ones begin at `from`.
+    /// Writes the compressed bytes into `out` from `from` on. Returns where they end.
     fn deflate(&mut self, plain: &[u8], from: usize, limit: usize) -> Option<usize> {
         let level = Compression::new(self.settings.level.into());
         let context = self
@@ -127,7 +127,7 @@ impl Encoder {
             self.zstd = CCtx::try_create();
         }
         let context = self.zstd.as_mut()?;
-        // The magic number comes where the header goes.
+        // The header overwrites the magic number.
         let begin = from - ZSTD_MAGIC.len();
         let out = self.out.get_mut(begin..limit)?;
         let level = self.settings.level.into();
@@ -157,8 +157,8 @@ impl Decoder {
         }
     }
 
-    /// The plain payload as it was; `None` if what came is not what was sent. Never more bytes
-    /// than the header says are written, whatever the compressed ones would make.
+    /// Restores the plain payload. `None` if it is not the payload that was sent. Writes at most the
+    /// length in the header, whatever the compressed bytes would expand to.
     pub(super) fn decode(
         &mut self,
         header: &PayloadHeader,
@@ -210,7 +210,7 @@ fn crc_32(bytes: &[u8]) -> u32 {
     crc.sum()
 }
 
-/// Both methods alone, without a flow around them: to measure what they cost and gain.
+/// Both methods without a flow, to measure their cost and gain.
 pub struct PlainCodec {
     encoder: Encoder,
     decoder: Decoder,
@@ -226,7 +226,7 @@ impl PlainCodec {
     }
 
     /// The payload on the wire for `plain`; `None` if it does not shrink by 1/32.
-    /// `dictionary`: the bytes of the stream before it, at most
+    /// `dictionary` is the bytes of the stream before `plain`, at most
     /// [`DICTIONARY_BYTES_MAX`](super::DICTIONARY_BYTES_MAX).
     pub fn compress(&mut self, plain: &[u8], dictionary: &[u8]) -> Option<&[u8]> {
         let seq = SeqNum::default();
@@ -239,12 +239,12 @@ impl PlainCodec {
             bytes: dictionary,
             end: seq,
         };
-        let named = Some(dictionary).filter(|it| !it.bytes.is_empty());
+        let named = Some(dictionary).filter(|dictionary| !dictionary.bytes.is_empty());
         let len = self.encoder.encode(plain, named)?;
         Some(self.encoder.payload(len))
     }
 
-    /// The plain payload of what [`compress`](Self::compress) made.
+    /// The plain payload for a result of [`compress`](Self::compress).
     pub fn decompress(&mut self, payload: &[u8], dictionary: &[u8]) -> Option<&[u8]> {
         let (header, compressed) = PayloadHeader::parse(payload)?;
         let dictionary = match header.coding {

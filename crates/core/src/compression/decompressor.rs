@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The MH's side: compressed segments back to what they were.
+//! The MH's side: restores compressed segments.
 
 use core::time::Duration;
 
@@ -11,24 +11,24 @@ use super::history::History;
 use super::{CONTROL_BITS, DICTIONARY_BYTES_MAX, HISTORY_BYTES, is_marked};
 use crate::{Direction, FlowKey};
 
-/// A flow of which nothing was seen for so long may go for another one.
+/// After this time without a segment a flow may be replaced by another one.
 const IDLE_MAX: Duration = Duration::from_secs(60);
 
-/// What the MH's side may use.
+/// The limits of the MH's side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecompressorLimits {
-    /// Flows whose bytes are kept for dictionaries, at most. A further one takes the place of
-    /// one that has ended or was idle for a minute; if there is none, what it sends by zstd is
-    /// dropped, and the gateway goes on plain.
+    /// Flows whose bytes are stored for dictionaries, at most. A further flow replaces one that has
+    /// ended or was idle for a minute. If there is none, its zstd segments are dropped, and the
+    /// gateway then sends it plain.
     pub flows_max: usize,
-    /// Bytes kept of each; at least [`HISTORY_BYTES`].
+    /// Bytes stored for each flow; at least [`HISTORY_BYTES`].
     pub history_bytes: usize,
     /// The longest payload that may be restored, bytes.
     pub plain_len_max: usize,
 }
 
 impl Default for DecompressorLimits {
-    /// 64 flows of 256 KiB, and whatever an IP packet can hold.
+    /// 64 flows of 256 KiB, and the longest payload of an IP packet.
     fn default() -> Self {
         Self {
             flows_max: 64,
@@ -41,22 +41,22 @@ impl Default for DecompressorLimits {
 /// Why a marked segment could not be restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotRestored {
-    /// No header of ours, or a plain payload longer than allowed.
+    /// Not a header of this format, or the plain payload is longer than allowed.
     BadHeader,
-    /// Its dictionary is not known here, not whole, or too long.
+    /// The dictionary is unknown, incomplete or too long.
     UnknownDictionary,
     /// The bytes are not what was sent.
     BadBytes,
-    /// Its flow would have to be followed, and there is no room.
+    /// The flow must be followed, and the table is full.
     NoRoom,
 }
 
-/// What became of a segment.
+/// The result of [`Decompressor::handle`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum Restored<'a> {
-    /// It is not marked: it goes on as it came.
+    /// The segment is not marked: forward it unchanged.
     NotCompressed,
-    /// It goes on with these control bits and this payload.
+    /// Forward the segment with these control bits and this payload.
     Segment {
         /// The control bits of the plain segment.
         flags: Flags,
@@ -69,7 +69,7 @@ pub enum Restored<'a> {
     Dropped(NotRestored),
 }
 
-/// What was counted.
+/// The counters of the MH's side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DecompressionCounters {
     /// Segments restored.
@@ -89,7 +89,7 @@ pub struct DecompressionCounters {
 }
 
 impl DecompressionCounters {
-    /// All of them, by name.
+    /// Each counter with its name.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
         [
             ("restored", self.restored),
@@ -114,7 +114,7 @@ impl DecompressionCounters {
     }
 }
 
-/// A flow whose bytes are kept.
+/// A flow whose bytes are stored.
 #[derive(Debug)]
 struct Followed {
     key: FlowKey,
@@ -126,15 +126,14 @@ struct Followed {
 
 /// Restores the compressed segments of all flows of an MH.
 ///
-/// Flows with dictionaries are *followed*: their plain segments have to pass here too, so that
-/// all that the MH acknowledges is known. The gateway makes a dictionary only of what it has
-/// sent after the ACK of a segment that made the flow a followed one.
+/// Flows with dictionaries are *followed*: their plain segments must be given to this object too,
+/// so that it has all bytes that the MH acknowledges. The gateway's dictionaries contain only
+/// bytes that it sent after the ACK of a segment that makes this object follow the flow.
 ///
-/// Sequence numbers are not checked here: a segment forged from off the path, its addresses and
-/// ports right, restores to what a plain one would be, but may spoil the flow's dictionary or
-/// take another one's place; what comes next is dropped until the gateway sends plain. Whoever
-/// hands segments in hands in those alone that fit the connection (`bpf/mobile.bpf.c` takes no
-/// others).
+/// Sequence numbers are not checked here. A forged segment with the right addresses and ports may
+/// spoil the flow's dictionary or take another flow's slot. Then compressed segments are dropped
+/// until the gateway sends plain. The caller gives only segments that fit the connection
+/// (`bpf/mobile.bpf.c` takes no others).
 pub struct Decompressor {
     limits: DecompressorLimits,
     decoder: Decoder,
@@ -157,7 +156,7 @@ impl Decompressor {
         }
     }
 
-    /// A downlink segment, its TCP checksum right, and its payload as it came.
+    /// Handles a downlink segment with a correct TCP checksum.
     pub fn handle(&mut self, segment: &Segment, payload: &[u8], now: Instant) -> Restored<'_> {
         let key = FlowKey::of(segment, Direction::Downlink);
         if !is_marked(segment.flags) {
@@ -187,8 +186,8 @@ impl Decompressor {
         };
         let follow = header.coding != Coding::Deflate;
         if follow {
-            let place = followed(&mut self.flows, &mut self.forgotten, &self.limits, key, now);
-            let Some(flow) = place else {
+            let slot = followed(&mut self.flows, &mut self.forgotten, &self.limits, key, now);
+            let Some(flow) = slot else {
                 return self.counters.drop(NotRestored::NoRoom);
             };
             flow.keep(segment.seq, plain, &self.limits);
@@ -204,13 +203,13 @@ impl Decompressor {
     }
 
     fn handle_plain(&mut self, key: &FlowKey, segment: &Segment, payload: &[u8], now: Instant) {
-        let place = self.flows.iter().position(|flow| flow.key == *key);
-        let Some(place) = place else { return };
-        let flow = &mut self.flows[place];
+        let index = self.flows.iter().position(|flow| flow.key == *key);
+        let Some(index) = index else { return };
+        let flow = &mut self.flows[index];
         flow.seen = now;
         if segment.flags.has(Flags::SYN) {
-            // Another connection of the same two ends.
-            self.flows.swap_remove(place);
+            // A new connection with the same addresses and ports.
+            self.flows.swap_remove(index);
             self.forgotten.push(*key);
             return;
         }
@@ -218,12 +217,12 @@ impl Decompressor {
         flow.history.insert(segment.seq, payload);
     }
 
-    /// Flows that are not followed any more since this was asked last.
+    /// Flows that were forgotten since the last call.
     pub fn take_forgotten(&mut self) -> impl Iterator<Item = FlowKey> + '_ {
         self.forgotten.drain(..)
     }
 
-    /// The MH is done with a flow, or somebody else has its numbers now.
+    /// The MH has closed the flow, or another connection uses its ports now.
     pub fn forget(&mut self, key: &FlowKey) {
         self.flows.retain(|flow| flow.key != *key);
     }
@@ -233,7 +232,7 @@ impl Decompressor {
         self.flows.len()
     }
 
-    /// What was counted since the start.
+    /// The counters since the start.
     pub const fn counters(&self) -> &DecompressionCounters {
         &self.counters
     }
@@ -242,7 +241,7 @@ impl Decompressor {
 impl Followed {
     fn keep(&mut self, seq: SeqNum, plain: &[u8], limits: &DecompressorLimits) {
         if !self.history.insert(seq, plain) {
-            // So much has passed by unseen that what is known is of no use any more.
+            // Too much has passed unseen: the stored bytes are too old.
             self.history = History::new(history_bytes(limits));
             self.history.insert(seq, plain);
         }
@@ -253,7 +252,7 @@ fn history_bytes(limits: &DecompressorLimits) -> usize {
     limits.history_bytes.max(HISTORY_BYTES as usize)
 }
 
-/// The flow, followed from now on; another one goes for it if need be.
+/// Returns the flow and follows it from now on. If the table is full, it may replace another.
 fn followed<'a>(
     flows: &'a mut Vec<Followed>,
     forgotten: &mut Vec<FlowKey>,
@@ -261,20 +260,19 @@ fn followed<'a>(
     key: FlowKey,
     now: Instant,
 ) -> Option<&'a mut Followed> {
-    if let Some(place) = flows.iter().position(|flow| flow.key == key) {
-        let flow = &mut flows[place];
+    if let Some(index) = flows.iter().position(|flow| flow.key == key) {
+        let flow = &mut flows[index];
         flow.seen = now;
         return Some(flow);
     }
     if flows.len() >= limits.flows_max {
         let all = flows.iter().enumerate();
-        let (place, oldest) = all.min_by_key(|(_, flow)| (!flow.has_ended, flow.seen))?;
-        // One that is in use is not driven out by another, for they would drive out each
-        // other by turns.
+        let (index, oldest) = all.min_by_key(|(_, flow)| (!flow.has_ended, flow.seen))?;
+        // A flow in use is not replaced: two such flows would replace each other by turns.
         if !oldest.has_ended && now.saturating_since(oldest.seen) < IDLE_MAX {
             return None;
         }
-        forgotten.push(flows.swap_remove(place).key);
+        forgotten.push(flows.swap_remove(index).key);
     }
     flows.push(Followed {
         key,
@@ -285,7 +283,7 @@ fn followed<'a>(
     flows.last_mut()
 }
 
-/// The control bits of the plain segment; ECN's stay as they came.
+/// The control bits of the plain segment; ECN's bits stay as they came.
 const fn unmarked(flags: Flags, psh: bool) -> Flags {
     let ecn = Flags(flags.0 & !CONTROL_BITS);
     let flags = ecn.with(Flags::ACK);

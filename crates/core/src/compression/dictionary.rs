@@ -9,18 +9,18 @@ use holdfast_wire::SeqNum;
 use super::DICTIONARY_BYTES_MAX;
 use super::codec::DictionaryRef;
 
-/// Flows with a dictionary at most; each takes up to twice [`DICTIONARY_BYTES_MAX`]. Further
-/// ones are compressed packet by packet.
+/// Flows with a dictionary, at most. Each dictionary takes up to twice [`DICTIONARY_BYTES_MAX`].
+/// The packets of further flows are compressed without one.
 const DICTIONARIES_MAX: usize = 1024;
-/// Fewer bytes are no help.
+/// A shorter dictionary does not help.
 const LEN_MIN: u32 = 64;
 
-/// How many dictionaries there are.
+/// Counts the dictionaries of a gateway.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Dictionaries(Arc<AtomicUsize>);
 
 impl Dictionaries {
-    /// A dictionary of what is acknowledged from `from` on; `None` at the limit.
+    /// A dictionary of the bytes that are acknowledged from `from` on; `None` at the limit.
     pub(super) fn begin(&self, from: SeqNum) -> Option<Dictionary> {
         if self.0.fetch_add(1, Ordering::Relaxed) >= DICTIONARIES_MAX {
             self.0.fetch_sub(1, Ordering::Relaxed);
@@ -38,12 +38,12 @@ impl Dictionaries {
     }
 }
 
-/// The last bytes of a stream that the MH has, without a hole.
+/// The last bytes of a stream that the MH has acknowledged, without a hole.
 #[derive(Debug)]
 pub(super) struct Dictionary {
-    /// The last [`DICTIONARY_BYTES_MAX`] and up to as many before them.
+    /// At least the last [`DICTIONARY_BYTES_MAX`] bytes, at most twice as many.
     bytes: Vec<u8>,
-    /// The sequence number after the last.
+    /// The sequence number after the last byte.
     end: SeqNum,
     permit: Dictionaries,
 }
@@ -55,8 +55,7 @@ impl Drop for Dictionary {
 }
 
 impl Dictionary {
-    /// The MH has these bytes, which begin at `seq`. What is missing between is a hole: the
-    /// dictionary begins anew behind it.
+    /// The MH has acknowledged these bytes from `seq` on. After a hole the dictionary begins again.
     pub(super) fn extend(&mut self, seq: SeqNum, bytes: &[u8]) {
         let known = self.end.distance_from(seq) as usize;
         let Some(new) = bytes.get(known..).filter(|new| !new.is_empty()) else {
@@ -78,7 +77,7 @@ impl Dictionary {
         self.bytes.extend_from_slice(new);
     }
 
-    /// The dictionary for what is sent now, which begins at or after `begin`.
+    /// The dictionary for the next segment; it begins at or after `begin`.
     pub(super) fn since(&self, begin: SeqNum) -> Option<DictionaryRef<'_>> {
         let most = self.end.distance_from(begin).min(DICTIONARY_BYTES_MAX);
         let len = (self.bytes.len() as u32).min(most);
@@ -98,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_the_last_bytes_acknowledged_whatever_the_steps() {
+    fn a_dictionary_is_the_last_acknowledged_bytes_whatever_the_steps() {
         let stream: Vec<u8> = (0..400_000_u32)
             .map(|n| (n.wrapping_mul(n) >> 7) as u8)
             .collect();
@@ -107,7 +106,7 @@ mod tests {
         let (mut from, mut step) = (0, 1);
         while from < stream.len() {
             let to = stream.len().min(from + step);
-            // Some of it again.
+            // Some bytes are acknowledged twice.
             let begin = from.saturating_sub(step / 3);
             dictionary.extend(at(first) + begin as u32, &stream[begin..to]);
             if to >= 64 {
@@ -123,27 +122,27 @@ mod tests {
     }
 
     #[test]
-    fn behind_a_hole_it_begins_anew() {
+    fn after_a_hole_a_dictionary_begins_again() {
         let mut dictionary = Dictionaries::default().begin(at(0)).expect("room");
         dictionary.extend(at(0), &[1; 1000]);
         dictionary.extend(at(1001), &[2; 100]);
         let known = dictionary.since(at(0)).expect("a dictionary");
         assert_eq!((known.bytes, known.end), (&[2; 100][..], at(1101)));
-        // No farther back than the MH has it.
+        // It begins no earlier than the MH's copy.
         assert_eq!(dictionary.since(at(1021)).expect("some").bytes.len(), 80);
         assert!(dictionary.since(at(1100)).is_none());
     }
 
     #[test]
-    fn there_are_no_more_than_the_limit_and_room_comes_back() {
+    fn dictionaries_stay_below_the_limit_and_a_dropped_one_makes_room() {
         let all = Dictionaries::default();
-        let mut held: Vec<Dictionary> = (0..DICTIONARIES_MAX)
+        let mut all_in_use: Vec<Dictionary> = (0..DICTIONARIES_MAX)
             .map(|_| all.begin(at(0)).expect("room"))
             .collect();
         assert!(all.begin(at(0)).is_none());
-        held.pop();
+        all_in_use.pop();
         assert!(all.begin(at(0)).is_some());
-        drop(held);
+        drop(all_in_use);
         assert_eq!(all.count(), 0);
     }
 }

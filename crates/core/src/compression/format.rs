@@ -1,52 +1,52 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The header in front of the compressed bytes; its layout stands in the parent module.
+//! The header before the compressed bytes. The parent module documents the layout.
 
 use holdfast_wire::SeqNum;
 
-/// The first byte's upper half.
+/// The upper half of the first byte.
 const VERSION: u8 = 5;
 /// The plain segment had PSH.
 const PSH: u8 = 0x08;
-/// The dictionary may end so far before the segment at most.
+/// The dictionary may end this many bytes before the segment, at most.
 const BACK_MAX: u32 = 0x00ff_ffff;
 
-/// Bytes of the header without a dictionary's name, and of that.
+/// Bytes of the header without and of the dictionary's name.
 pub(super) const FIXED_BYTES: usize = 7;
 const NAME_BYTES: usize = 5;
 
-/// Bytes that a compressed payload has besides the compressed bytes, at most.
+/// Bytes of a compressed payload in addition to the compressed bytes, at most.
 pub const OVERHEAD_BYTES_MAX: usize = FIXED_BYTES + NAME_BYTES;
 
-/// How the bytes behind the header are compressed.
+/// How the bytes after the header are compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Coding {
     /// Raw deflate.
     Deflate,
-    /// Zstd, the packet on its own.
+    /// Zstd without a dictionary.
     Zstd,
     /// Zstd with this dictionary.
     ZstdWith(DictionaryName),
 }
 
-/// Which bytes of the stream the dictionary is.
+/// The bytes of the stream that are the dictionary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DictionaryName {
-    /// From its end to the segment's first byte.
+    /// Bytes from the dictionary's end to the segment's first byte.
     back: u32,
     /// Its length, at least 1.
     len: u16,
 }
 
 impl DictionaryName {
-    /// That of the `len` bytes before `end`, for a segment at `seq`. `None` if it cannot be
-    /// named.
+    /// The name of the `len` bytes before `end`, for a segment at `seq`. `None` if they are too far
+    /// away or too many.
     pub(super) fn new(end: SeqNum, len: usize, seq: SeqNum) -> Option<Self> {
         let back = seq.distance_from(end);
         let len = u16::try_from(len).ok().filter(|len| *len > 0)?;
         (end.at_or_before(seq) && back <= BACK_MAX).then_some(Self { back, len })
     }
 
-    /// The sequence number after its last byte, for a segment at `seq`.
+    /// The sequence number after the dictionary's last byte, for a segment at `seq`.
     pub(super) fn end(self, seq: SeqNum) -> SeqNum {
         SeqNum::new(seq.get().wrapping_sub(self.back))
     }
@@ -57,7 +57,7 @@ impl DictionaryName {
     }
 }
 
-/// What stands in front of the compressed bytes.
+/// The header before the compressed bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PayloadHeader {
     pub(super) coding: Coding,
@@ -70,7 +70,7 @@ pub(super) struct PayloadHeader {
 }
 
 impl PayloadHeader {
-    /// Bytes of it.
+    /// Length of the header in bytes.
     pub(super) const fn len(coding: Coding) -> usize {
         match coding {
             Coding::Deflate | Coding::Zstd => FIXED_BYTES,
@@ -78,7 +78,7 @@ impl PayloadHeader {
         }
     }
 
-    /// Puts it at the beginning of `out`, which has room for it.
+    /// Writes the header at the beginning of `out`, which has room for it.
     pub(super) fn emit(&self, out: &mut [u8]) {
         let method = match self.coding {
             Coding::Deflate => 1,
@@ -94,8 +94,8 @@ impl PayloadHeader {
         }
     }
 
-    /// The header at the beginning of `payload`, and the compressed bytes. `None` if it is
-    /// none.
+    /// Parses the header at the beginning of `payload`; also returns the compressed bytes. `None` if
+    /// there is no valid header.
     pub(super) fn parse(payload: &[u8]) -> Option<(Self, &[u8])> {
         let (fixed, mut rest) = payload.split_first_chunk::<FIXED_BYTES>()?;
         let [first, l0, l1, c0, c1, c2, c3] = *fixed;
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_header_is_not_read() {
+    fn an_invalid_header_is_refused() {
         let whole = [0x5b, 0, 9, 0, 0, 0, 0, 0, 0, 1, 0, 1, 0xff];
         assert!(PayloadHeader::parse(&whole).is_some());
         for len in 0..whole.len() {

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The MH's copy of the newest bytes of a stream, as they came, holes included.
+//! The MH's copy of the newest bytes of a stream, possibly with holes.
 
 use holdfast_wire::SeqNum;
 
-/// Ranges known apart from one another at most; the oldest goes first.
+/// Separate ranges at most; the oldest is forgotten first.
 const RANGES_MAX: usize = 64;
 
-/// The bytes of one flow behind the newest that was seen.
+/// The newest bytes of one flow.
 #[derive(Debug)]
 pub(super) struct History {
-    /// A ring: a byte's place is its sequence number modulo the length, a power of two.
+    /// A ring: the index of a byte is its sequence number modulo the length, a power of two.
     ring: Vec<u8>,
-    /// What is known, in order and apart from one another.
+    /// The ranges that are stored, in order; none touches another.
     ranges: Vec<(SeqNum, SeqNum)>,
 }
 
 impl History {
-    /// Of so many bytes; a power of two at least as long is taken.
+    /// A ring of at least `bytes` bytes; the length is a power of two.
     pub(super) fn new(bytes: usize) -> Self {
         Self {
             ring: vec![0; bytes.next_power_of_two()],
@@ -24,7 +24,7 @@ impl History {
         }
     }
 
-    fn place(&self, seq: SeqNum) -> usize {
+    fn index(&self, seq: SeqNum) -> usize {
         seq.get() as usize & (self.ring.len() - 1)
     }
 
@@ -33,8 +33,8 @@ impl History {
         self.ranges.last().map(|range| range.1)
     }
 
-    /// These bytes have come, at `seq`. What is older than the whole length is forgotten, and
-    /// what comes from farther back, or jumps farther ahead, is not taken: true if it is.
+    /// Stores `bytes` at `seq` and forgets bytes that are older than the ring is long. False if `seq`
+    /// is too far behind the newest byte or too far ahead of it; then nothing is stored.
     pub(super) fn insert(&mut self, seq: SeqNum, bytes: &[u8]) -> bool {
         let len = self.ring.len() as u32;
         let (mut seq, mut bytes) = (seq, bytes);
@@ -52,7 +52,7 @@ impl History {
         {
             return false;
         }
-        let at = self.place(seq);
+        let at = self.index(seq);
         let first = bytes.len().min(self.ring.len() - at);
         self.ring[at..at + first].copy_from_slice(&bytes[..first]);
         self.ring[..bytes.len() - first].copy_from_slice(&bytes[first..]);
@@ -61,7 +61,7 @@ impl History {
         true
     }
 
-    /// `seq..end` is known now.
+    /// Adds `seq..end` to the ranges.
     fn note(&mut self, mut seq: SeqNum, mut end: SeqNum) {
         let from = self.ranges.partition_point(|range| range.1.before(seq));
         let to = self
@@ -77,7 +77,7 @@ impl History {
         }
     }
 
-    /// What the ring has no room for.
+    /// Forgets the bytes that no longer fit in the ring.
     fn forget_old(&mut self) {
         let Some(top) = self.top() else { return };
         let len = self.ring.len() as u32;
@@ -101,7 +101,7 @@ impl History {
             return false;
         }
         out.clear();
-        let at = self.place(begin);
+        let at = self.index(begin);
         let first = (len as usize).min(self.ring.len() - at);
         out.extend_from_slice(&self.ring[at..at + first]);
         out.extend_from_slice(&self.ring[..len as usize - first]);
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_that_came_in_any_order_are_there_as_far_back_as_the_ring_is_long() {
+    fn bytes_in_any_order_are_stored_as_far_back_as_the_ring_is_long() {
         let stream: Vec<u8> = (0..60_000_u32).map(|n| (n * 7 / 5) as u8).collect();
         let first = u32::MAX - 30_000;
         let at = |offset: usize| SeqNum::new(first) + offset as u32;
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_too_far_away_is_not_taken() {
+    fn bytes_too_far_away_are_not_stored() {
         let mut history = History::new(1024);
         assert!(history.insert(SeqNum::new(10_000), &[1; 100]));
         assert!(!history.insert(SeqNum::new(1_000_000), &[2; 100]));
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn many_holes_take_no_more_room_than_the_limit() {
+    fn many_holes_take_no_more_memory_than_the_limit() {
         let mut history = History::new(65_536);
         for piece in 0..1000_u32 {
             history.insert(SeqNum::new(piece * 20), &[1; 10]);

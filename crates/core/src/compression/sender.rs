@@ -1,23 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The SH's side of one flow: what goes out compressed, with which dictionary, and when
-//! nothing does.
+//! The SH's side of one flow: which segments are compressed, and with which dictionary.
 //!
 //! ```text
 //!            first segment worth it           its ACK
 //!   UNTRIED ----------------------> TRIAL ------------> PROVEN
-//!      ^                              | sent again         |  | too much of it sent again
-//!      |  so many bytes, doubling     v                    v  v
+//!      ^                              | retransmitted      |  | too much retransmitted
+//!      |  bytes, doubled each time    v                    v  v
 //!      +---------------------------- RESTING <----------- (RESTING)
 //!
-//!   TRIAL, PROVEN -- M-TCP freezes --> DOUBTED -- the MH's M-TCP is heard --> as before
-//!                                      DOUBTED -- anything else is heard  --> UNTRIED
+//!   TRIAL, PROVEN -- M-TCP freezes --> DOUBTED -- a segment of the MH's M-TCP --> as before
+//!                                      DOUBTED -- any other segment           --> UNTRIED
 //! ```
 //!
-//! - What is sent again goes plain: an MH that cannot read it gets it all the same. The
-//!   exception is what an outage has swallowed, if the MH's M-TCP itself says that it is back.
-//! - The first segment of a flow goes alone; until its ACK the rest goes plain. From then on
-//!   the MH is known to see all of the flow, and what it acknowledges becomes the dictionary.
-//! - Nothing is compressed once the MH's registration has lapsed.
+//! - Retransmissions are sent plain, so an MH that cannot decompress receives them. There is one
+//!   exception: bytes lost in an outage, if the MH's M-TCP itself reports link up.
+//! - The first segment of a flow is compressed alone; until its ACK the rest is sent plain. The
+//!   ACK proves that the MH sees all of the flow. What it acknowledges becomes the dictionary.
+//! - Nothing is compressed after the MH's registration has expired.
 
 use holdfast_wire::{Instant, SeqNum};
 
@@ -27,39 +26,39 @@ use super::dictionary::{Dictionaries, Dictionary};
 use super::worth::Worth;
 use super::{CompressionSettings, Method};
 
-/// Segments with less payload go plain, bytes.
+/// Segments with less payload are sent plain, bytes.
 const PLAIN_BYTES_MIN: usize = 64;
-/// After a trial that failed so many bytes go plain, and twice as many after each further one.
+/// After a failed trial this many bytes are sent plain; the number doubles with each further failure.
 const REST_BYTES: u32 = 64 << 10;
 const REST_DOUBLINGS_MAX: u32 = 10;
-/// So many bytes acknowledged, and failures before are forgotten.
+/// After this many acknowledged bytes, earlier failures are forgotten.
 const TRUSTED_BYTES: u32 = 1 << 20;
-/// What is sent again counts so many times what is acknowledged: one byte in eight.
-const REPEATED_WEIGHT: u32 = 8;
-/// More than this, and it is not the link that loses so much.
+/// Weight of a retransmitted byte against an acknowledged one: one in eight may be retransmitted.
+const RETRANSMITTED_WEIGHT: u32 = 8;
+/// Above this, the cause is not the link's loss: the MH cannot decompress.
 const SUSPICION_MAX: u32 = 256 << 10;
 
-/// Whether the MH is known to read what is compressed.
+/// Whether the MH is known to decompress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trust {
     Untried,
-    /// This range is on its way.
+    /// This range is in flight, the only compressed one.
     Trial(SeqNum, SeqNum),
     Proven,
-    /// So many bytes go plain still.
+    /// This many bytes are still sent plain.
     Resting(u32),
-    /// M-TCP has frozen; whether it was proven then.
+    /// M-TCP has frozen; true if it was proven before.
     Doubted(bool),
 }
 
-/// What became of a segment that was offered.
+/// The result of [`Compressor::emit`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Emission {
-    /// It goes compressed, this many bytes long.
+    /// The segment is sent compressed; its payload has this many bytes.
     Compressed(usize),
-    /// It goes plain: it does not shrink.
+    /// The segment is sent plain because its payload does not shrink.
     Vain,
-    /// It goes plain for another reason.
+    /// The segment is sent plain for another reason.
     Plain,
 }
 
@@ -88,8 +87,8 @@ impl Compressor {
         self.dictionaries.count()
     }
 
-    /// A flow whose MH can decompress what begins at `nxt`, as it has said in the `session`
-    /// of its daemon, and as long as that holds.
+    /// Starts compression of a flow from `nxt` on. The MH's daemon has registered its abilities in
+    /// `session`; the registration is valid until `until`.
     pub(crate) fn begin(nxt: SeqNum, session: u64, until: Instant) -> SentCompression {
         SentCompression {
             session,
@@ -106,8 +105,8 @@ impl Compressor {
         }
     }
 
-    /// A segment is offered: what becomes of it. The payload of one that goes compressed is
-    /// [`payload`](Self::payload).
+    /// Compresses a segment if it should be. If it is [`Emission::Compressed`],
+    /// [`payload`](Self::payload) has the result.
     pub(crate) fn emit(
         &mut self,
         flow: &mut SentCompression,
@@ -118,7 +117,7 @@ impl Compressor {
     ) -> Emission {
         let end = seq + bytes.len() as u32;
         if now >= flow.until {
-            // Asked again after a while: the mobile may say it again.
+            // The mobile may renew its registration while the flow rests.
             flow.distrust(Trust::Resting(REST_BYTES));
         }
         let may = flow.may_compress(seq) && bytes.len() >= PLAIN_BYTES_MIN;
@@ -136,12 +135,12 @@ impl Compressor {
         Emission::Compressed(payload)
     }
 
-    /// What was compressed last, `len` bytes.
+    /// The result of the last compression, `len` bytes.
     pub(crate) fn payload(&self, len: usize) -> &[u8] {
         self.encoder.payload(len)
     }
 
-    /// The MH has acknowledged everything up to `una`, in part of what was sent compressed.
+    /// The MH has acknowledged the bytes of the trial: from now on there is a dictionary.
     pub(crate) fn on_proof(&self, flow: &mut SentCompression) {
         if self.settings.method == Method::Zstd {
             flow.dictionary = self.dictionaries.begin(flow.sent_max);
@@ -149,30 +148,30 @@ impl Compressor {
     }
 }
 
-/// What the SH knows of a flow that it compresses.
+/// The SH's state of a flow that it compresses.
 #[derive(Debug)]
 pub(crate) struct SentCompression {
-    /// The run of the MH's daemon that said what it can.
+    /// The run of the MH's daemon that registered its abilities.
     session: u64,
-    /// Until then it is believed.
+    /// When the registration expires.
     until: Instant,
     trust: Trust,
     failures: u32,
-    /// The end of what was ever sent, compressed or not.
+    /// The end of what was sent, compressed or not.
     sent_max: SeqNum,
-    /// The end of what was ever sent compressed: what lies before goes plain.
+    /// The end of what was sent compressed: a segment before it is a retransmission.
     attempted: SeqNum,
-    /// What lies before may be sent again without suspicion: an outage has swallowed it.
+    /// A retransmission before this is not suspicious: an outage lost it.
     excused: SeqNum,
     suspicion: u32,
-    /// Bytes acknowledged since the proof.
+    /// Bytes acknowledged since the trial.
     acked: u32,
     worth: Worth,
     dictionary: Option<Dictionary>,
 }
 
 impl SentCompression {
-    /// The MH has said again what it can: a new run of its daemon knows nothing of before.
+    /// The MH has renewed its registration. A new run of its daemon has no state of earlier ones.
     pub(crate) fn renew(&mut self, session: u64, until: Instant) {
         self.until = until;
         if self.session != session {
@@ -182,13 +181,12 @@ impl SentCompression {
         }
     }
 
-    /// Nothing was tried yet, or all is to be tried anew.
+    /// No trial has begun.
     pub(crate) fn is_untried(&self) -> bool {
         self.trust == Trust::Untried
     }
 
-    /// Others of the same mobile have tried in vain: some bytes go plain first, twice as many
-    /// for each doubling.
+    /// Starts with plain bytes, because trials on other flows of this mobile failed.
     pub(crate) fn rest_first(&mut self, doublings: u32) {
         self.trust = Trust::Resting(REST_BYTES << doublings.min(REST_DOUBLINGS_MAX));
     }
@@ -200,9 +198,9 @@ impl SentCompression {
         self.acked = 0;
     }
 
-    /// Payload of so many bytes, in so many segments, is to be sent. True if it should be
-    /// offered; otherwise it goes as it is, and [`on_plain`](Self::on_plain) is told.
-    pub(crate) fn wants(&mut self, bytes: u32, segments: u32) -> bool {
+    /// True if the next `bytes` bytes, in `segments` segments, should be given to
+    /// [`Compressor::emit`]. Otherwise the caller sends them plain and calls [`on_plain`](Self::on_plain).
+    pub(crate) fn should_compress(&mut self, bytes: u32, segments: u32) -> bool {
         match &mut self.trust {
             Trust::Resting(left) if *left > bytes => {
                 *left -= bytes;
@@ -213,7 +211,7 @@ impl SentCompression {
                 false
             }
             Trust::Trial(..) | Trust::Doubted(_) => false,
-            Trust::Untried | Trust::Proven => self.worth.looks_at(segments),
+            Trust::Untried | Trust::Proven => self.worth.should_try(segments),
         }
     }
 
@@ -222,7 +220,7 @@ impl SentCompression {
         trusted && !self.worth.rests() && !seq.before(self.attempted)
     }
 
-    /// The dictionary for what ends at `end`: no farther back than the MH keeps it.
+    /// The dictionary for a segment that ends at `end`; it begins no earlier than the MH's copy.
     fn dictionary_for(&self, end: SeqNum) -> Option<DictionaryRef<'_>> {
         let newest = self.sent_max.max(end).get();
         let begin = SeqNum::new(newest.wrapping_sub(HISTORY_BYTES));
@@ -238,7 +236,7 @@ impl SentCompression {
         }
     }
 
-    /// `seq..end` goes to the MH as it is.
+    /// `seq..end` is sent to the MH plain.
     pub(crate) fn on_plain(&mut self, seq: SeqNum, end: SeqNum) {
         self.sent_max = self.sent_max.max(end);
         if let Trust::Trial(from, to) = self.trust
@@ -251,7 +249,7 @@ impl SentCompression {
             let again = self.attempted.min(end).distance_from(seq);
             self.suspicion = self
                 .suspicion
-                .saturating_add(again.saturating_mul(REPEATED_WEIGHT));
+                .saturating_add(again.saturating_mul(RETRANSMITTED_WEIGHT));
             if self.suspicion > SUSPICION_MAX {
                 self.rest();
             }
@@ -264,11 +262,11 @@ impl SentCompression {
         self.distrust(Trust::Resting(bytes));
     }
 
-    /// The MH has acknowledged what lies between. True if that proves that it can read what is
-    /// compressed: then [`Compressor::on_proof`] is to follow.
+    /// The MH has acknowledged `from..una`. True if that ends a trial with success: then the caller
+    /// calls [`Compressor::on_proof`].
     pub(crate) fn on_acked(&mut self, from: SeqNum, una: SeqNum) -> bool {
         for mark in [&mut self.sent_max, &mut self.attempted, &mut self.excused] {
-            // None is left so far behind that it would come round to the front.
+            // A number that is too far behind `una` would compare as ahead of it.
             *mark = mark.max(una);
         }
         let acked = una.distance_from(from);
@@ -289,7 +287,7 @@ impl SentCompression {
         }
     }
 
-    /// A dictionary is to be kept up.
+    /// True if [`keep`](Self::keep) must be called with what the MH acknowledges.
     pub(crate) const fn has_dictionary(&self) -> bool {
         self.dictionary.is_some()
     }
@@ -311,13 +309,13 @@ impl SentCompression {
         self.suspicion = 0;
     }
 
-    /// The MH is heard again, everything up to `una` acknowledged; `by_its_m_tcp`: by what its
-    /// M-TCP alone says.
-    pub(crate) fn on_heard(&mut self, by_its_m_tcp: bool, una: SeqNum) {
+    /// A segment of the MH has arrived after a freeze and acknowledges everything up to `una`.
+    /// `by_m_tcp`: only the MH's M-TCP sends such a segment.
+    pub(crate) fn on_contact(&mut self, by_m_tcp: bool, una: SeqNum) {
         let Trust::Doubted(proven) = self.trust else {
             return;
         };
-        if by_its_m_tcp && proven {
+        if by_m_tcp && proven {
             self.trust = Trust::Proven;
             self.attempted = una;
         } else {

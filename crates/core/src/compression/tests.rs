@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The wire's two ends against each other: what is compressed is restored, and what was
-//! damaged, cut or made up is not.
+//! The SH's and the MH's side against each other. A compressed segment is restored; a damaged,
+//! truncated or forged one is not.
 //!
 //! `HOLDFAST_SEED=n` replays one case, `HOLDFAST_CASES=n` changes how many are run.
 
@@ -22,9 +22,9 @@ fn encoder(method: Method) -> Encoder {
     Encoder::new(CompressionSettings { method, level: 3 })
 }
 
-/// English, more or less.
+/// Text that shrinks like English.
 fn text(len: usize, rng: &mut ChaCha8Rng) -> Vec<u8> {
-    const WORDS: [&str; 12] = [
+    const VOCABULARY: [&str; 12] = [
         "the ",
         "mobile ",
         "host ",
@@ -40,13 +40,13 @@ fn text(len: usize, rng: &mut ChaCha8Rng) -> Vec<u8> {
     ];
     let mut text = Vec::with_capacity(len + 16);
     while text.len() < len {
-        text.extend_from_slice(WORDS[rng.next_u32() as usize % 12].as_bytes());
+        text.extend_from_slice(VOCABULARY[rng.next_u32() as usize % 12].as_bytes());
     }
     text.truncate(len);
     text
 }
 
-/// A word that nobody knows.
+/// A word that the vocabulary does not have.
 fn word(rng: &mut ChaCha8Rng) -> String {
     let letter = |_| char::from(b'a' + (rng.next_u32() % 26) as u8);
     let mut word: String = (0..7).map(letter).collect();
@@ -116,32 +116,32 @@ fn each_method_restores_what_went_in_with_its_control_bits() {
 }
 
 #[test]
-fn what_does_not_shrink_by_a_thirty_second_part_stays_plain() {
+fn payload_that_does_not_shrink_by_a_thirty_second_part_stays_plain() {
     let mut rng = ChaCha8Rng::seed_from_u64(2);
     let mut plain = vec![0; 1448];
     rng.fill_bytes(&mut plain);
     for method in [Method::Deflate, Method::Zstd] {
         let mut encoder = encoder(method);
         let seq = SeqNum::new(1);
-        let of = |bytes| Plain {
+        let plain_of = |bytes| Plain {
             bytes,
             seq,
             psh: false,
         };
-        assert_eq!(encoder.encode(of(&plain), None), None);
-        assert_eq!(encoder.encode(of(&[]), None), None);
-        // Both go on as if nothing had been.
-        let words = text(1448, &mut rng);
-        assert!(encoder.encode(of(&words), None).is_some());
+        assert_eq!(encoder.encode(plain_of(&plain), None), None);
+        assert_eq!(encoder.encode(plain_of(&[]), None), None);
+        // The encoder works as before.
+        let shrinks = text(1448, &mut rng);
+        assert!(encoder.encode(plain_of(&shrinks), None).is_some());
     }
 }
 
 #[test]
 fn a_dictionary_is_what_was_acknowledged_and_helps() {
     let mut rng = ChaCha8Rng::seed_from_u64(3);
-    let words: Vec<String> = (0..1000).map(|_| word(&mut rng)).collect();
-    let words = (0..40_000).map(|_| words[rng.next_u32() as usize % 1000].as_str());
-    let stream: String = words.collect();
+    let vocabulary: Vec<String> = (0..1000).map(|_| word(&mut rng)).collect();
+    let random = (0..40_000).map(|_| vocabulary[rng.next_u32() as usize % 1000].as_str());
+    let stream: String = random.collect();
     let stream = stream.as_bytes();
     let mut encoder = encoder(Method::Zstd);
     let mut decompressor = Decompressor::new(DecompressorLimits::default());
@@ -175,7 +175,7 @@ fn a_dictionary_is_what_was_acknowledged_and_helps() {
 }
 
 #[test]
-fn a_dictionary_that_is_not_there_is_told_and_changes_nothing() {
+fn an_unknown_dictionary_is_reported_and_changes_nothing() {
     let mut rng = ChaCha8Rng::seed_from_u64(4);
     let plain = text(3000, &mut rng);
     let mut encoder = encoder(Method::Zstd);
@@ -193,7 +193,7 @@ fn a_dictionary_that_is_not_there_is_told_and_changes_nothing() {
     let mut decompressor = Decompressor::new(DecompressorLimits::default());
     let unknown = Restored::Dropped(NotRestored::UnknownDictionary);
     assert_eq!(decompressor.handle(&marked, &payload, NOW), unknown);
-    // Others at the same place: found out by the check.
+    // A dictionary of other bytes with the same sequence numbers: the checksum shows it.
     let begin = compressed(
         &mut self::encoder(Method::Zstd),
         SeqNum::new(1001),
@@ -206,7 +206,7 @@ fn a_dictionary_that_is_not_there_is_told_and_changes_nothing() {
     ));
     let bad = Restored::Dropped(NotRestored::BadBytes);
     assert_eq!(decompressor.handle(&marked, &payload, NOW), bad);
-    // The right ones.
+    // The right dictionary.
     let begin = compressed(
         &mut self::encoder(Method::Zstd),
         SeqNum::new(1001),
@@ -283,7 +283,7 @@ fn plain_segments_of_a_followed_flow_are_known_and_others_are_not_kept() {
 }
 
 #[test]
-fn flows_beyond_the_limit_are_not_followed_and_their_segments_not_taken() {
+fn flows_beyond_the_limit_are_not_followed_and_their_segments_are_dropped() {
     let mut rng = ChaCha8Rng::seed_from_u64(6);
     let plain = text(1000, &mut rng);
     let limits = DecompressorLimits {
@@ -302,13 +302,13 @@ fn flows_beyond_the_limit_are_not_followed_and_their_segments_not_taken() {
     assert!(is_restored(decompressor.handle(&of_port(2), &payload, NOW)));
     let none = Restored::Dropped(NotRestored::NoRoom);
     assert_eq!(decompressor.handle(&of_port(3), &payload, NOW), none);
-    // One has ended.
+    // One of the flows has ended.
     let mut fin = of_port(2);
     fin.flags = Flags::ACK.with(Flags::FIN);
     assert_eq!(decompressor.handle(&fin, &[], NOW), Restored::NotCompressed);
     assert!(is_restored(decompressor.handle(&of_port(3), &payload, NOW)));
     assert_eq!(decompressor.handle(&of_port(2), &payload, NOW), none);
-    // Idle for long.
+    // A flow was idle for a minute.
     let later = Instant::from_millis(120_000);
     assert!(is_restored(decompressor.handle(
         &of_port(2),
@@ -324,7 +324,7 @@ fn flows_beyond_the_limit_are_not_followed_and_their_segments_not_taken() {
 }
 
 #[test]
-fn a_bomb_makes_no_more_bytes_than_its_header_says() {
+fn a_bomb_makes_no_more_bytes_than_its_header_states() {
     let zeros = vec![0; 65_000];
     for method in [Method::Deflate, Method::Zstd] {
         let mut decompressor = Decompressor::new(DecompressorLimits {
@@ -336,16 +336,16 @@ fn a_bomb_makes_no_more_bytes_than_its_header_says() {
         let whole = segment(SeqNum::new(1), &payload);
         let too_long = Restored::Dropped(NotRestored::BadHeader);
         assert_eq!(decompressor.handle(&whole, &payload, NOW), too_long);
-        // It says less than it is.
+        // The header states fewer bytes than there are.
         payload[1..3].copy_from_slice(&1000_u16.to_be_bytes());
         let bad = Restored::Dropped(NotRestored::BadBytes);
         assert_eq!(decompressor.handle(&whole, &payload, NOW), bad);
     }
 }
 
-/// Flips, cuts, insertions, random bytes: what comes out is the plain payload or nothing.
+/// Bit flips, cuts, insertions, random bytes: the result is the plain payload or nothing.
 #[test]
-fn damaged_segments_are_dropped_or_whole_whatever_was_damaged() {
+fn damaged_segments_are_dropped_or_restored_whole() {
     let number = |name: &str| {
         std::env::var(name)
             .ok()
@@ -386,7 +386,7 @@ fn damaged_segments_are_dropped_or_whole_whatever_was_damaged() {
             1 => payload.truncate(at),
             2 => payload.insert(at, rng.next_u32() as u8),
             3 => rng.fill_bytes(&mut payload[at..]),
-            // The header stays, so that the codecs get random bytes.
+            // The header stays valid, so the codecs get random bytes.
             _ => rng.fill_bytes(&mut payload[12.min(len - 1)..]),
         }
         let wrong_seq = rng.next_u32().is_multiple_of(8);
@@ -402,7 +402,7 @@ fn damaged_segments_are_dropped_or_whole_whatever_was_damaged() {
             Restored::Dropped(_) => {}
             Restored::NotCompressed => panic!("HOLDFAST_SEED={seed}: marked, and not read"),
         }
-        // The next one is read.
+        // The next segment is restored.
         let next = compressed(encoder, first, &stream[..1500]);
         let restored = decompressor.handle(&segment(first, &next), &next, NOW);
         let good =
@@ -413,7 +413,7 @@ fn damaged_segments_are_dropped_or_whole_whatever_was_damaged() {
 }
 
 #[test]
-fn the_codec_alone_goes_both_ways() {
+fn the_codec_alone_restores_what_it_compressed() {
     let mut rng = ChaCha8Rng::seed_from_u64(9);
     let stream = text(5000, &mut rng);
     for (method, dictionary) in [

@@ -1,26 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whether it is worth while: payload that does not shrink (TLS, films) is left alone, and
-//! looked at again ever more rarely.
+//! Whether compression is worth the work. Payload that does not shrink (TLS, films) is sent plain, and tried ever
+//! more rarely.
 
-/// Segments between two looks at a flow whose payload does not shrink, at most: one segment in
-/// so many is compressed in vain.
+/// Segments between two tries on a flow whose payload does not shrink, at most.
 const SKIPPED_MAX: u32 = 1024;
-/// After so many segments in a row that did not shrink, looks become rarer.
+/// After this many segments in a row that did not shrink, tries become rarer.
 const VAIN_MAX: u8 = 2;
 
-/// What is known of how a flow's payload shrinks.
+/// How a flow's payload has shrunk.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Worth {
-    /// Segments to be left alone still.
+    /// Segments to send plain before the next try.
     skip: u32,
-    /// And after the next one in vain.
+    /// The value of `skip` after the next try that fails, before it is doubled.
     skip_next: u32,
     vain: u8,
 }
 
 impl Worth {
-    /// So many segments are to go out. True if they should be looked at.
-    pub(super) const fn looks_at(&mut self, segments: u32) -> bool {
+    /// True if the next `segments` segments should be tried.
+    pub(super) const fn should_try(&mut self, segments: u32) -> bool {
         if self.skip == 0 {
             return true;
         }
@@ -28,7 +27,7 @@ impl Worth {
         false
     }
 
-    /// The next segments are left alone.
+    /// True while segments are sent plain without a try.
     pub(super) const fn rests(&self) -> bool {
         self.skip > 0
     }
@@ -42,7 +41,7 @@ impl Worth {
         };
     }
 
-    /// A segment has not.
+    /// A segment has not shrunk.
     pub(super) fn on_vain(&mut self) {
         self.vain = self.vain.saturating_add(1);
         if self.vain >= VAIN_MAX || self.skip_next > 0 {
@@ -57,35 +56,37 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_never_shrinks_is_looked_at_one_time_in_a_thousand() {
+    fn payload_that_never_shrinks_is_tried_one_time_in_a_thousand() {
         let mut worth = Worth::default();
-        let mut looks = 0;
+        let mut tries = 0;
         for segment in 0..1_000_000 {
-            if worth.looks_at(1) {
-                looks += 1;
+            if worth.should_try(1) {
+                tries += 1;
                 worth.on_vain();
             }
             if segment == 999 {
-                assert!(looks <= 10, "{looks} of the first thousand");
+                assert!(tries <= 10, "{tries} of the first thousand");
             }
         }
-        assert!(looks <= 1_000, "{looks} of a million");
+        assert!(tries <= 1_000, "{tries} of a million");
     }
 
     #[test]
-    fn what_shrinks_again_is_compressed_again_at_once() {
+    fn payload_that_shrinks_again_is_compressed_at_once() {
         let mut worth = Worth::default();
         for _ in 0..100_000 {
-            if worth.looks_at(1) {
+            if worth.should_try(1) {
                 worth.on_vain();
             }
         }
-        let waited = (0..=SKIPPED_MAX).take_while(|_| !worth.looks_at(1)).count();
+        let waited = (0..=SKIPPED_MAX)
+            .take_while(|_| !worth.should_try(1))
+            .count();
         assert!(waited <= SKIPPED_MAX as usize, "{waited}");
         worth.on_shrunk();
-        assert!(worth.looks_at(1) && worth.looks_at(40));
-        // One that does not is an exception still.
+        assert!(worth.should_try(1) && worth.should_try(40));
+        // One segment that does not shrink is an exception.
         worth.on_vain();
-        assert!(worth.looks_at(1));
+        assert!(worth.should_try(1));
     }
 }

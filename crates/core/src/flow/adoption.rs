@@ -2,7 +2,7 @@
 //! Opening a flow: a segment of the FH and one of the MH must agree.
 //!
 //! One of the numbers must be exactly the other end's: SEG.ACK of one is where the other one's
-//! data begins or ends. The other number must lie near its counterpart. Somebody off the path
+//! data begins or ends. The other number must be near its counterpart. An attacker off the path
 //! does not know these numbers: a forged segment agrees with a true one by a chance of 4 in 2^32.
 //! A SYN and its answer are compared in the same way, for both may be forged.
 //!

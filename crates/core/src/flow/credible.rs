@@ -24,8 +24,8 @@ const SHIFT_MAX: u8 = 14;
 /// Beyond a window: the byte of a probe, and a FIN (RFC 9293, 3.8.6.1).
 const BEYOND_WINDOW: u32 = 2;
 
-/// In a flow without timestamps, numbers of which not one fits are believed when none
-/// that fits has come for so long.
+/// In a flow without timestamps, numbers that do not fit count after this time without numbers
+/// that fit.
 const DOUBT_MIN: Duration = Duration::from_secs(1);
 
 /// A live connection gives way to a new one between the same ports only after this silence: the
@@ -43,9 +43,9 @@ const CLOCK_SLACK_TICKS: u32 = 1_000_000;
 /// as much as the largest window that today's hosts offer by default.
 pub(super) const BEYOND_SEEN_MAX: u32 = 4 << 20;
 
-/// The largest window of one end, in bytes: MAX.SND.WND of the other. At least what needs no
-/// scale: the first windows may have gone by unseen. Without a scale it follows from what is
-/// in flight.
+/// The largest window of one end, in bytes: MAX.SND.WND of the other. It is at least the largest
+/// window without a scale, because the first windows may have passed unseen. With an unknown scale
+/// it follows from the bytes in flight.
 fn window_max(largest: u16, scale: Option<u8>, in_flight: u32) -> u32 {
     let window = match scale {
         Some(shift) => u32::from(largest) << shift.min(SHIFT_MAX),
@@ -142,45 +142,23 @@ impl<P: Payload> Flow<P> {
             && segment.end().at_or_before(edge)
     }
 
-    /// What an MH's segment is worth; what is worth nothing is remembered, for the FH
-    /// may confirm it.
+    /// What an MH's segment is worth. One that is worth nothing is remembered: the FH may confirm
+    /// it.
     pub(super) fn credit(&mut self, segment: &Segment, now: Instant) -> Credit {
         let is_old = self.fh_drops_as_old(segment, now);
         let seq_fits = self.mh_seq_fits(segment);
-        let old_max = self.mh_window_max(0);
-        // RFC 5961, 5: SND.UNA - MAX.SND.WND <= SEG.ACK <= SND.NXT.
-        let ack_fits = self.fh.una.distance_from(segment.ack) <= old_max
-            && segment.ack.at_or_before(self.fh.max);
+        let ack_fits = self.mh_ack_fits(segment.ack);
         if seq_fits && ack_fits && !is_old {
-            self.unseen = None;
-            self.mh.heard = now;
-            return Credit::Fits;
+            return self.give_credit(Credit::Fits, now);
         }
         let clock_fits = self.clock_fits(segment.options.timestamps, now);
-        let ahead = segment.ack.distance_from(self.fh.max);
-        let unseen = self.unseen.as_ref();
-        let doubted = unseen.is_some_and(|unseen| unseen.may_be_true(now));
-        // As RFC 5961, 3.2 has it for a RST: its FIN may have passed unseen.
-        let exact = [self.mh.nxt, self.mh.nxt + 1, self.fh.ack].contains(&segment.seq);
-        let timeless = self.mh.timestamps.is_none();
-        let fits = exact || (seq_fits && (clock_fits || timeless));
-        // Both directions have moved on by more than a window, and the FH is silent: else the
-        // MH would be probed for ever. Nothing that is owed is let go of by its clock alone.
-        let moved_on = doubted && (exact || (clock_fits && self.owed.is_none()));
-        // The FH itself has been seen so far ahead.
-        let confirmed = exact
-            && self
-                .fh
-                .beyond
-                .is_some_and(|end| segment.ack.at_or_before(end));
-        let sure = (fits && self.is_in_window(segment.ack)) || confirmed || moved_on;
-        let ahead_of_una = segment.ack.after(self.fh.una);
-        if sure && !is_old && ahead_of_una && ahead > 0 && ahead < WINDOW_MAX {
-            self.unseen = None;
-            self.mh.heard = now;
-            return Credit::FitsUnseen;
+        let is_of_mh = self.fits_but_for_unseen_data(segment, seq_fits, clock_fits)
+            || self.is_confirmed_by_fh(segment)
+            || self.both_have_moved_on(segment, clock_fits, now);
+        if is_of_mh && !is_old && self.acks_unseen_data(segment.ack) {
+            return self.give_credit(Credit::FitsUnseen, now);
         }
-        let since = unseen.map_or(now, |unseen| unseen.since);
+        let since = self.unseen.as_ref().map_or(now, |unseen| unseen.since);
         self.unseen = Some(Box::new(Unseen {
             end: segment.end(),
             ack: segment.ack,
@@ -194,13 +172,63 @@ impl<P: Payload> Flow<P> {
         Credit::None
     }
 
+    fn give_credit(&mut self, credit: Credit, now: Instant) -> Credit {
+        self.unseen = None;
+        self.mh.received_at = now;
+        credit
+    }
+
+    /// RFC 5961, 5: SND.UNA - MAX.SND.WND <= SEG.ACK <= SND.NXT, of the FH.
+    fn mh_ack_fits(&self, ack: SeqNum) -> bool {
+        self.fh.una.distance_from(ack) <= self.mh_window_max(0) && ack.at_or_before(self.fh.max)
+    }
+
+    /// The ACK is above all that was seen of the FH, by less than the largest window (RFC 7323,
+    /// 2.3).
+    fn acks_unseen_data(&self, ack: SeqNum) -> bool {
+        let ahead = ack.distance_from(self.fh.max);
+        ack.after(self.fh.una) && ahead > 0 && ahead < WINDOW_MAX
+    }
+
+    /// SEG.SEQ is RCV.NXT, as RFC 5961, 3.2 requires of a RST. The MH's FIN may have passed unseen.
+    fn mh_seq_is_exact(&self, segment: &Segment) -> bool {
+        [self.mh.nxt, self.mh.nxt + 1, self.fh.ack].contains(&segment.seq)
+    }
+
+    /// The segment acknowledges no more than the FH may send (RFC 9293, 3.8.6), and its sequence
+    /// number is the MH's.
+    fn fits_but_for_unseen_data(
+        &self,
+        segment: &Segment,
+        seq_fits: bool,
+        clock_fits: bool,
+    ) -> bool {
+        let has_no_clock = self.mh.timestamps.is_none();
+        let is_of_mh = self.mh_seq_is_exact(segment) || seq_fits && (clock_fits || has_no_clock);
+        is_of_mh && self.is_in_window(segment.ack)
+    }
+
+    /// The FH itself was seen so far ahead.
+    fn is_confirmed_by_fh(&self, segment: &Segment) -> bool {
+        let is_sent = |end: SeqNum| segment.ack.at_or_before(end);
+        self.mh_seq_is_exact(segment) && self.fh.beyond.is_some_and(is_sent)
+    }
+
+    /// Both directions have moved on by more than a window, and the FH is silent. Without this rule
+    /// the MH is probed for ever. A clock alone releases no owed bytes.
+    fn both_have_moved_on(&self, segment: &Segment, clock_fits: bool, now: Instant) -> bool {
+        let unseen = self.unseen.as_ref();
+        let is_doubted = unseen.is_some_and(|unseen| unseen.may_be_true(now));
+        is_doubted && (self.mh_seq_is_exact(segment) || clock_fits && self.owed.is_none())
+    }
+
     /// Its MH may have spoken of what has passed by unseen: what is known may be old.
     pub(crate) fn is_in_doubt(&self) -> bool {
         let unseen = self.unseen.as_ref();
         unseen.is_some_and(|unseen| unseen.seq_fits)
     }
 
-    /// No farther than the FH may send by what it was told.
+    /// True if `ack` is no farther than the MH's window allows the FH to send.
     fn is_in_window(&self, ack: SeqNum) -> bool {
         let edge = match self.mh.right_edge {
             Some(edge) => edge + BEYOND_WINDOW,
@@ -215,7 +243,7 @@ impl<P: Payload> Flow<P> {
         let Some(last) = self.mh.timestamps else {
             return false;
         };
-        let elapsed = now.saturating_since(self.mh.heard).as_micros();
+        let elapsed = now.saturating_since(self.mh.received_at).as_micros();
         let ticks = u32::try_from(elapsed).unwrap_or(u32::MAX);
         let limit = ticks.saturating_add(2 * CLOCK_SLACK_TICKS);
         let fits =
@@ -227,7 +255,7 @@ impl<P: Payload> Flow<P> {
     /// that it has taken in; the bytes in it are not the connection's. The MH echoes that one.
     /// An echo of what was never sent proves nothing.
     ///
-    /// RFC 7323, 3.2 asks the same for a segment without a timestamp where all have one. Linux
+    /// RFC 7323, 3.2 has the same rule for a segment without a timestamp if all others have one. Linux
     /// takes such a segment; here it passes and is not cached.
     pub(super) fn mh_drops_as_old(&self, segment: &Segment, now: Instant) -> bool {
         let (Some(mh), Some(sent)) = (self.mh.timestamps, self.tsval_sent) else {
@@ -242,7 +270,7 @@ impl<P: Payload> Flow<P> {
         let Some(mh) = self.mh.timestamps.filter(|_| self.fh.tsecr != 0) else {
             return false;
         };
-        now.saturating_since(self.mh.heard) < RECENT_MAX
+        now.saturating_since(self.mh.received_at) < RECENT_MAX
             && is_dropped_as_old(segment, oldest(self.fh.tsecr, mh.tsval))
     }
 
@@ -261,8 +289,8 @@ impl<P: Payload> Flow<P> {
             && within(segment.ack, first, self.mh.nxt)
     }
 
-    /// Not the next in turn: something before it has passed by unseen, or was lost.
-    pub(super) fn tells_of_unseen(&self, segment: &Segment) -> bool {
+    /// True if the segment is not the next in turn: something before it passed unseen, or was lost.
+    pub(super) fn skips_unseen(&self, segment: &Segment) -> bool {
         segment.seq.after(self.fh.max) || segment.ack.after(self.mh.nxt)
     }
 
@@ -270,7 +298,7 @@ impl<P: Payload> Flow<P> {
     /// hang, a restart).
     pub(super) fn agree_on_unseen(&self, segment: &Segment) -> Option<Unseen> {
         let unseen = **self.unseen.as_ref()?;
-        let news = self.tells_of_unseen(segment);
+        let news = self.skips_unseen(segment);
         let mh_window = self.mh_window_max(unseen.window);
         let fh_window = self.fh_window_max(segment.window);
         let agree = news

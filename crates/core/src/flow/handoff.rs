@@ -71,19 +71,20 @@ impl<P: Payload> Flow<P> {
             timestamps: state.mh_timestamps,
             fin: state.mh_fin,
             window_largest: state.mh_window_largest,
-            heard: now,
+            received_at: now,
         };
         self.unseen = None;
         self.tsval_sent = state.tsval_sent;
         self.path_mtu = state.path_mtu;
         self.sent_nxt = state.fh_una;
+        self.begin_resending();
         self.seen = now;
         for (left, right) in &state.reported {
             self.sacked.add(*left, *right);
         }
     }
 
-    /// What this station could not see of a flow that it has met in mid-stream.
+    /// Adds what this station could not see of a flow that it adopted in mid-stream.
     pub(crate) fn complete(&mut self, state: &FlowState) {
         let (fh, mh) = (&mut self.fh, &mut self.mh);
         mh.window_scale = mh.window_scale.or(state.mh_window_scale);

@@ -13,17 +13,20 @@ use crate::{Direction, Payload};
 /// How far the first segments after the SYNs may lie from these: a window without a scale.
 pub(super) const AFTER_SYN_MAX: u32 = u16::MAX as u32;
 
-/// The SYNs seen.
+/// What is known of how the flow began.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Handshake {
-    /// A SYN and its answer: the first ones.
-    pub(super) agreed: Option<Syns>,
-    /// Others; only as long as the flow is not open.
-    others: Option<Box<OtherSyns>>,
+pub(super) struct Handshake {
+    /// The numbers of the SYNs, of the MH and of the FH, that the flow was opened after.
+    began: Option<(SeqNum, SeqNum)>,
+    /// The SYNs themselves; only as long as they count.
+    syns: Option<Box<SeenSyns>>,
 }
 
+/// The SYNs seen.
 #[derive(Clone, Copy, Debug, Default)]
-struct OtherSyns {
+struct SeenSyns {
+    /// A SYN and its answer: the first ones.
+    agreed: Option<Syns>,
     /// The newest SYN without an ACK, by side.
     mh_opens: Option<Syn>,
     fh_opens: Option<Syn>,
@@ -60,14 +63,48 @@ impl Syns {
 }
 
 impl Handshake {
+    /// The flow is open, after these SYNs if they were seen.
+    pub(super) fn opened_after(syns: Option<&Syns>) -> Self {
+        Self {
+            began: syns.map(|syns| (syns.mh.seq, syns.fh.seq)),
+            syns: None,
+        }
+    }
+
+    /// A SYN and its answer that were seen first, while the flow is not open.
+    pub(super) fn agreed(&self) -> Option<Syns> {
+        self.syns.as_ref()?.agreed
+    }
+
     /// The SYN that an answer of this side is for.
     pub(super) fn answered_by(&self, from_mh: bool) -> Option<Syn> {
-        let others = self.others.as_ref()?;
+        let seen = self.syns.as_ref()?;
         if from_mh {
-            others.fh_opens
+            seen.fh_opens
         } else {
-            others.mh_opens
+            seen.mh_opens
         }
+    }
+
+    /// The flow began with these.
+    fn is_of(&self, syns: &Syns) -> bool {
+        self.began == Some((syns.mh.seq, syns.fh.seq)) || self.agreed() == Some(*syns)
+    }
+
+    /// The number of the MH's SYN that the flow began with.
+    fn mh_syn(&self) -> Option<SeqNum> {
+        let agreed = || self.agreed().map(|syns| syns.mh.seq);
+        self.began.map(|(mh, _)| mh).or_else(agreed)
+    }
+
+    /// SYNs are waiting for their answer, or for a segment that follows them.
+    pub(super) const fn has_syns(&self) -> bool {
+        self.syns.is_some()
+    }
+
+    /// No answer to a SYN counts any more.
+    pub(super) fn forget_syns(&mut self) {
+        self.syns = None;
     }
 }
 
@@ -92,34 +129,39 @@ impl<P: Payload> Flow<P> {
             timestamps: segment.options.timestamps,
         };
         if !segment.flags.has(Flags::ACK) {
-            let others = self.handshake.others.get_or_insert_default();
+            let seen = self.handshake.syns.get_or_insert_default();
             let opens = if from_mh {
-                &mut others.mh_opens
+                &mut seen.mh_opens
             } else {
-                &mut others.fh_opens
+                &mut seen.fh_opens
             };
             *opens = Some(syn);
             return false;
         }
-        let asked = self.handshake.answered_by(from_mh);
-        let Some(asked) = asked.filter(|asked| asked.seq + 1 == segment.ack) else {
+        let opening = self.handshake.answered_by(from_mh);
+        let Some(opening) = opening.filter(|opening| opening.seq + 1 == segment.ack) else {
             return false;
         };
-        let (mh, fh) = if from_mh { (syn, asked) } else { (asked, syn) };
-        let agreed = Some(Syns { mh, fh });
-        if self.handshake.agreed == agreed || !self.gives_way(quiet) {
+        let (mh, fh) = if from_mh {
+            (syn, opening)
+        } else {
+            (opening, syn)
+        };
+        let agreed = Syns { mh, fh };
+        if self.handshake.is_of(&agreed) || !self.gives_way(quiet) {
             return false;
         }
         let is_anew = self.stage != Stage::Adopting;
         if is_anew {
             self.begin_anew(now);
         }
-        self.handshake.agreed = self.handshake.agreed.or(agreed);
-        self.handshake.others.get_or_insert_default().newest = agreed;
+        let seen = self.handshake.syns.get_or_insert_default();
+        seen.agreed.get_or_insert(agreed);
+        seen.newest = Some(agreed);
         is_anew
     }
 
-    /// A new connection between the same two ports may take the place of this one.
+    /// A new connection between the same two ports may replace this one.
     fn gives_way(&self, quiet: Duration) -> bool {
         match self.stage {
             Stage::Adopting | Stage::Closed => true,
@@ -144,9 +186,8 @@ impl<P: Payload> Flow<P> {
 
     /// The SYNs that this segment follows.
     pub(super) fn syns_before(&self, direction: Direction, segment: &Segment) -> Option<Syns> {
-        let Handshake { agreed, others } = &self.handshake;
-        let newest = others.as_ref().and_then(|others| others.newest);
-        let mut seen = (*agreed).into_iter().chain(newest);
+        let newest = self.handshake.syns.as_ref().and_then(|seen| seen.newest);
+        let mut seen = self.handshake.agreed().into_iter().chain(newest);
         seen.find(|syns| {
             let (fh, mh) = (syns.fh.seq + 1, syns.mh.seq + 1);
             match direction {
@@ -166,13 +207,13 @@ impl<P: Payload> Flow<P> {
     }
 
     /// The flow was opened by a segment that follows both SYNs.
-    pub(crate) const fn began_with_syns(&self) -> bool {
-        self.handshake.agreed.is_some()
+    pub(crate) fn began_with_syns(&self) -> bool {
+        self.handshake.mh_syn().is_some()
     }
 
     /// Both SYNs were seen, and what has passed since was seen from its start.
     pub(crate) fn fh_has_acknowledged_nothing(&self) -> bool {
-        let agreed = self.handshake.agreed;
-        agreed.is_some_and(|syns| syns.mh.seq + 1 == self.fh.ack)
+        let syn = self.handshake.mh_syn();
+        syn.is_some_and(|syn| syn + 1 == self.fh.ack)
     }
 }

@@ -13,18 +13,18 @@ impl<P: Payload> Flow<P> {
         let owed = self.owed.unwrap_or(self.fh.max);
         actions.extend(self.made_reset(Direction::Uplink, self.fh.ack, owed));
         actions.extend(self.made_reset(Direction::Downlink, self.fh.una, self.mh.nxt));
-        self.refused = true;
+        self.answers_with_rst = true;
         self.close();
     }
 
     /// Whatever an end sends from now on is answered with a RST.
     pub(crate) const fn refuse(&mut self) {
-        self.refused = true;
+        self.answers_with_rst = true;
     }
 
     /// Its ends get a RST for whatever they send.
-    pub(crate) const fn is_refused(&self) -> bool {
-        self.refused
+    pub(crate) const fn answers_with_rst(&self) -> bool {
+        self.answers_with_rst
     }
 
     /// A segment of a flow that is closed.
@@ -34,7 +34,7 @@ impl<P: Payload> Flow<P> {
         segment: &Segment,
         actions: &mut Actions<P>,
     ) -> Verdict {
-        if !self.refused || segment.flags.has(Flags::RST) {
+        if !self.answers_with_rst || segment.flags.has(Flags::RST) {
             return Verdict::Forward;
         }
         let Some(reset) = self.made_reset(direction.back(), segment.ack, segment.end()) else {

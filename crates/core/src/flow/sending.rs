@@ -7,16 +7,16 @@ use super::{Flow, Sender, Stage};
 use crate::cache::Piece;
 use crate::{Direction, Payload, Resend};
 
-/// A piece is lost when the MH reports something that was sent after it and lies so many
+/// A piece is lost when the MH reports something that was sent after it and lies this number of
 /// segments beyond (RFC 6675, `DupThresh`, measured as FACK does: by the farthest report).
 const DUP_THRESH: u32 = 3;
 
-/// Pieces that are sent again for one ACK at most: it shows that two segments have left the link.
+/// Pieces that are retransmitted for one ACK at most: it shows that two segments have left the link.
 const LOSSES_AN_ACK_MAX: usize = 2;
 
 /// Advances of the MH that only segments from before an outage can have caused, until
-/// the link is taken to have kept them. One may be an ACK that the outage swallowed, said
-/// again.
+/// the link is taken to have kept them. One may repeat an ACK that was
+/// lost in the outage.
 const LEAPS: u32 = 2;
 
 /// What is remembered while the kept segments of an outage are sent on.
@@ -25,20 +25,30 @@ pub(crate) struct BeforeOutage {
     /// What had been sent then, and the newest timestamp of it.
     sent_nxt: SeqNum,
     tsval: Option<u32>,
-    /// The end of what was sent again since.
+    /// The end of what was retransmitted since.
     resent: SeqNum,
     /// How far the MH's reports went when it last leapt, and how often it did.
     leap: SeqNum,
     leaps: u32,
 }
 
-/// How sending from the cache has gone since it began.
+/// The state of sending from the cache since it began.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Resending {
     /// The end of the newest range that the MH has reported since.
     arrived: SeqNum,
     /// Lost pieces before this were repeated (RFC 6675, `HighRxt`).
     repeated: SeqNum,
+}
+
+impl Resending {
+    /// Nothing of what follows `una` was retransmitted.
+    pub(super) const fn from_start(una: SeqNum) -> Self {
+        Self {
+            arrived: una,
+            repeated: una,
+        }
+    }
 }
 
 impl<P: Payload> Flow<P> {
@@ -51,21 +61,20 @@ impl<P: Payload> Flow<P> {
             self.recover = self.cache.end();
             self.timed = None;
             self.transmissions.clear();
-            self.resending = Resending {
-                arrived: self.fh.una,
-                repeated: self.fh.una,
-            };
+            self.begin_resending();
         }
         rewinds
+    }
+
+    /// Nothing of what follows `snd.una` has been retransmitted.
+    pub(super) const fn begin_resending(&mut self) {
+        self.resending = Resending::from_start(self.fh.una);
     }
 
     /// From now on the scheme's own sender sends from the cache.
     pub(crate) fn begin_own_sender(&mut self) {
         self.has_own_sender = true;
-        self.resending = Resending {
-            arrived: self.fh.una,
-            repeated: self.fh.una,
-        };
+        self.begin_resending();
     }
 
     /// Acknowledged up to `una`: no mark is left so far behind that it would come round.
@@ -88,15 +97,15 @@ impl<P: Payload> Flow<P> {
         self.dup_acks = 0;
     }
 
-    /// The end of what the MH has said it holds; behind a hole SACK tells.
+    /// The end of what the MH has reported; behind a hole by SACK.
     fn reported(&self) -> SeqNum {
         let una = self.fh.una;
         self.sacked.highest().map_or(una, |end| end.max(una))
     }
 
-    /// The link is back: from the start, unless its ACKs show that the link has kept
+    /// The link is up again: from the start, unless its ACKs show that the link has kept
     /// what was on it. False: nothing is kept.
-    pub(crate) fn begin_recovery(&mut self) -> bool {
+    pub(crate) fn rewind_after_outage(&mut self) -> bool {
         let sent_nxt = self.sent_nxt;
         let rewinds = self.rewind();
         // The wait for an answer begins now.
@@ -117,10 +126,10 @@ impl<P: Payload> Flow<P> {
     /// has kept it. Then all of that is on its way still and is not sent twice. Returns
     /// true if so.
     ///
-    /// How soon an ACK comes tells nothing: the queue that made the round trips before may
-    /// be gone. But it echoes a timestamp (RFC 7323, 4.3), and whatever is sent again has
+    /// How soon an ACK comes proves nothing: the queue that made the round trips before may
+    /// be gone. But it echoes a timestamp (RFC 7323, 4.3), and a retransmission has
     /// at least the newest from before. Without timestamps a report must lie beyond all
-    /// that was sent again.
+    /// that was retransmitted.
     pub(crate) fn finds_link_kept_all(&mut self, segment: &Segment) -> bool {
         let (una, reported) = (self.fh.una, self.reported());
         let Some(before) = &mut self.before_outage else {
@@ -308,9 +317,9 @@ impl<P: Payload> Flow<P> {
         }
     }
 
-    /// The timestamp to send for one of `tsval`: the FH's own, so that the echo tells it
+    /// The timestamp to send for one of `tsval`: the FH's own, so that the echo shows it
     /// that nothing was lost (RFC 3522); unless the MH may have seen a newer one and
-    /// would drop it by PAWS (RFC 7323, 5.3). What the MH echoes does not tell: the
+    /// would drop it by PAWS (RFC 7323, 5.3). What the MH echoes does not show it: the
     /// newest of its ACKs go down with the link.
     pub(super) fn note_tsval(&mut self, tsval: u32) -> u32 {
         let echoed = self.mh.timestamps.map(|mh| mh.tsecr);

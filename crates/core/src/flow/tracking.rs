@@ -12,7 +12,7 @@ use super::{Arrivals, Flow, Stage};
 use crate::cache::SegmentCache;
 use crate::{Direction, Payload};
 
-/// Duplicate ACKs that tell of a loss (RFC 5681, 3.2).
+/// Duplicate ACKs that show a loss (RFC 5681, 3.2).
 const DUP_ACK_THRESHOLD: u32 = 3;
 
 /// What a data segment of the FH is to the flow.
@@ -35,10 +35,10 @@ pub(crate) struct FhOutcome {
     pub is_resynchronised: bool,
 }
 
-/// What an MH's segment told.
+/// What an MH's segment has shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AckOutcome {
-    /// It is the MH of this flow that speaks: the link carries.
+    /// The segment is from the MH of this flow: the link is up.
     pub credible: bool,
     /// Bytes newly acknowledged.
     pub acked: u32,
@@ -72,7 +72,7 @@ impl<P: Payload> Flow<P> {
     }
 
     /// A segment of the FH that is no SYN.
-    pub(crate) fn on_fh_segment(
+    pub(crate) fn track_fh_segment(
         &mut self,
         segment: &Segment,
         payload: &P,
@@ -107,7 +107,7 @@ impl<P: Payload> Flow<P> {
             self.downlink_header = payload.header();
         }
         (self.fh.last_end, self.fh.beyond) = (segment.end(), None);
-        if !self.tells_of_unseen(segment) {
+        if !self.skips_unseen(segment) {
             self.unseen = None;
         }
         if self.fh.ack.at_or_before(segment.ack) {
@@ -138,8 +138,8 @@ impl<P: Payload> Flow<P> {
         adoption.note_fh(segment, now);
     }
 
-    /// The FH goes on beyond the window that is known: it does not know of a smaller one, or the
-    /// MH's ACKs have passed unseen. Somebody off the path does not know the number that it
+    /// The FH sends beyond the known window: it does not know of a smaller one, or the MH's ACKs have
+    /// passed unseen. An attacker off the path does not know the number that the FH
     /// acknowledges.
     fn note_beyond_window(&mut self, segment: &Segment) {
         let exact = segment.ack == self.mh.nxt || segment.ack == self.fh.ack;
@@ -160,7 +160,7 @@ impl<P: Payload> Flow<P> {
 
     /// A segment of the MH that is no SYN. `least_rtt`: the wireless half's shortest round
     /// trip. `on_acked` gets what it acknowledges before that leaves the cache.
-    pub(crate) fn on_mh_segment(
+    pub(crate) fn track_mh_segment(
         &mut self,
         segment: &Segment,
         payload: &P,
@@ -203,7 +203,7 @@ impl<P: Payload> Flow<P> {
         } else if segment.ack == self.fh.una && segment.is_empty() && self.fh.max.after(self.fh.una)
         {
             self.dup_acks = self.dup_acks.saturating_add(1);
-            // With SACK, the ranges tell more.
+            // With SACK, the ranges show more.
             let counts = segment.options.sack.is_empty();
             outcome.loss = counts && self.dup_acks == DUP_ACK_THRESHOLD;
         }
@@ -227,8 +227,7 @@ impl<P: Payload> Flow<P> {
             return false;
         };
         // All others are another connection's.
-        self.handshake = Handshake::default();
-        self.handshake.agreed = syns;
+        self.handshake = Handshake::opened_after(syns.as_ref());
         if let Some(syns) = syns {
             self.note_syns(&syns);
         }
@@ -244,8 +243,8 @@ impl<P: Payload> Flow<P> {
         true
     }
 
-    /// Nothing has fitted for a while, and now both ends agree with each other: what is known of
-    /// them is wrong. True if the flow is opened by what they say now.
+    /// No segment has fitted for a while, and now both ends agree with each other: the tracked numbers
+    /// are wrong. True if the flow is opened with the new numbers.
     fn open_anew(&mut self, segment: &Segment, now: Instant) -> bool {
         // Without a clock that fits, two forged segments look the same in an outage.
         let clock_fits = self.clock_fits(segment.options.timestamps, now);
@@ -285,6 +284,7 @@ impl<P: Payload> Flow<P> {
         self.mh.nxt = segment.end().max(fh.ack);
         self.mh.fin = adoption.fin_before(segment);
         self.sent_nxt = self.fh.max;
+        self.begin_resending();
         self.tsval_sent = fh.timestamps.map(|ts| ts.tsval);
         self.tsval_noted = now;
     }
@@ -333,7 +333,7 @@ impl<P: Payload> Flow<P> {
         segment.options.sack.within(una + 1, self.fh.max)
     }
 
-    /// What the ACK and its reports tell to have arrived, less what was known.
+    /// What the ACK and its SACK blocks newly show to have arrived.
     fn arrivals(&self, segment: &Segment, least_rtt: Duration, now: Instant) -> (Arrivals, u32) {
         let (mut arrivals, mut bytes) = (Arrivals::default(), 0_u32);
         let acked = (self.fh.una, segment.ack.max(self.fh.una));
@@ -388,7 +388,8 @@ impl<P: Payload> Flow<P> {
     }
 
     /// RFC 5961, 3.2: a RST counts if it is exactly what the other end expects next;
-    /// RFC 9293, 3.10.7.3: or acknowledges its SYN.
+    /// RFC 9293, 3.10.7.3: or acknowledges its SYN. A RST that is not accepted is forwarded, and
+    /// the end judges it. The state of the link does not matter.
     pub(crate) fn accepts_rst(&self, from_mh: bool, segment: &Segment) -> bool {
         let expected = if from_mh {
             [self.mh.nxt, self.fh.ack]
@@ -398,11 +399,11 @@ impl<P: Payload> Flow<P> {
         let last = [Some(self.fh.last_end), self.fh.beyond];
         let exact = expected.contains(&segment.seq)
             || (!from_mh && self.stage == Stage::Open && last.contains(&Some(segment.seq)));
-        let asked = self.handshake.answered_by(from_mh);
-        let answers = asked.is_some_and(|syn| syn.seq + 1 == segment.ack);
+        let syn = self.handshake.answered_by(from_mh);
+        let answers = syn.is_some_and(|syn| syn.seq + 1 == segment.ack);
         match self.stage {
             Stage::Adopting => {
-                let first = self.handshake.agreed.map(|syns| {
+                let first = self.handshake.agreed().map(|syns| {
                     let own = if from_mh { syns.mh } else { syns.fh };
                     own.seq + 1
                 });

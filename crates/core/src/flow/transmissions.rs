@@ -42,8 +42,8 @@ pub(crate) enum Sender {
 /// The newest transmissions that are known to have arrived, each with the end of its
 /// range: segments sent at once arrive in the order of their numbers.
 ///
-/// What the gateway retransmits may overtake ordinary traffic in the link's queue; so each
-/// kind tells of its own kind.
+/// A retransmission of the gateway may overtake ordinary traffic in the link's queue. So an arrival
+/// shows something only about segments of its own kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Arrivals {
     pub ordinary: Option<(Instant, SeqNum)>,
@@ -58,7 +58,7 @@ impl Arrivals {
         }
     }
 
-    /// Takes in what others tell.
+    /// Adds the arrivals of another ACK.
     pub(crate) fn merge(&mut self, other: Self) {
         if let Some(new) = other.ordinary {
             Self::note(&mut self.ordinary, new);
@@ -68,8 +68,8 @@ impl Arrivals {
         }
     }
 
-    /// Something sent after `sent` on the same or a slower way has arrived. Of what was sent at
-    /// the same moment only the same kind tells: which kind the link took first is not known.
+    /// True if something that was sent after `sent` with the same or a lower priority has arrived. At the
+    /// same moment only the same kind counts, because the order on the link is unknown.
     pub(crate) fn overtook(&self, sent: &Transmission) -> bool {
         let later = |newest: &Option<(Instant, SeqNum)>, same_kind: bool| {
             newest.is_some_and(|(at, end)| {
@@ -100,7 +100,7 @@ impl Transmissions {
         self.newest
     }
 
-    /// Forgets all: the times tell nothing any more.
+    /// Forgets all: the times are no longer valid.
     pub(crate) fn clear(&mut self) {
         self.ranges.clear();
     }
@@ -204,9 +204,9 @@ impl Transmissions {
             })
     }
 
-    /// What the arrival of `seq..end` tells at `now`. An answer that comes sooner after a
-    /// retransmission than any did (`least`) is to what was sent before it, of which
-    /// nothing is known any more.
+    /// What the arrival of `seq..end` shows at `now`. If an answer to a retransmission comes sooner than
+    /// any did before (`least`), it answers an earlier transmission, whose time is no longer
+    /// known.
     pub(crate) fn arrived(
         &self,
         seq: SeqNum,
@@ -295,7 +295,7 @@ mod tests {
                 (250, 300, 2, 0)
             ]
         );
-        // Of what the gateway sends again the gap is not known.
+        // After a retransmission of the gateway the gap is unknown.
         sent.purge(seq(300));
         sent.note(seq(400), seq(500), Sender::Fh, at(4));
         sent.note(seq(300), seq(450), Sender::GatewayAhead, at(5));
@@ -318,7 +318,7 @@ mod tests {
                 .collect()
         };
         assert_eq!(overtaken(arrivals, &sent), [0]);
-        // A retransmission goes ahead of what waits: its arrival says nothing of that.
+        // A retransmission overtakes what waits: its arrival shows nothing about that.
         sent.note(seq(0), seq(100), Sender::GatewayAhead, at(21));
         let ahead = sent.arrived(seq(0), seq(100), least, at(40));
         assert_eq!(overtaken(ahead, &sent), [] as [u32; 0]);

@@ -5,13 +5,14 @@
 //! is worth little: it makes room first, and so does a closed one. A flow that both ends have
 //! confirmed makes room only if its mobile has at least two flows more than the newcomer's.
 //!
-//! A part of the table is kept for newcomers, at the cost of the largest mobile: else whoever
-//! fills the table would need no more than a packet for each newcomer to keep it out.
+//! A part of the table is for newcomers, at the cost of the largest mobile. Else an attacker who
+//! has filled the table could keep each newcomer out with one packet.
 //!
 //! The table is walked like a clock: each newcomer looks at the next few slots. The cost does
 //! not grow with the table, and what came first leaves first.
 
-use super::{Connection, Gateway};
+use super::Gateway;
+use super::flows::Row;
 use crate::flow::Stage;
 use crate::schemes::SetUpStage;
 use crate::table::FlowId;
@@ -19,7 +20,7 @@ use crate::{Actions, Payload};
 
 /// Slots that one newcomer looks at.
 const SLOTS: u32 = 64;
-/// One slot in so many is for flows that are not confirmed yet: else newcomers would evict each
+/// One slot of this number is for flows that are not confirmed yet: else newcomers would evict each
 /// other before they are answered.
 const UNCONFIRMED_PART: usize = 16;
 
@@ -34,13 +35,19 @@ enum Worth {
     Much,
 }
 
-fn worth<P: Payload>(connection: &Connection<P>) -> Worth {
+fn worth<P: Payload>(row: &Row<P>) -> Worth {
+    let connection = match row {
+        Row::Live(connection) => connection,
+        Row::Idle(idle) if idle.flow.renumber.is_some() => return Worth::Much,
+        Row::Idle(_) => return Worth::Little,
+        Row::Closed(_) => return Worth::Nothing,
+    };
     let flow = &connection.flow;
     match connection.scheme.get().set_up_stage() {
         Some(SetUpStage::Begun) => return Worth::Nothing,
         Some(SetUpStage::Confirmed) => return Worth::Much,
         None if flow.renumber.is_some() || flow.owed.is_some() => return Worth::Much,
-        None if flow.is_refused() => return Worth::Little,
+        None if flow.answers_with_rst() => return Worth::Little,
         None => {}
     }
     match flow.stage {
@@ -72,14 +79,15 @@ impl<P: Payload> Gateway<P> {
             let Some(flow_id) = self.flows.id_in(self.clock_hand) else {
                 continue;
             };
-            let Some(connection) = self.flows.at(flow_id) else {
+            let Some(row) = self.flows.row(flow_id) else {
                 continue;
             };
-            match worth(connection) {
+            match worth(row) {
                 Worth::Nothing if !has_few => return Some(flow_id),
                 Worth::Nothing => worthless = worthless.or(Some(flow_id)),
                 Worth::Little => {
-                    let mobile = self.mobiles.at(connection.flow.mobile);
+                    let mobile = self.flows.mobile_of(flow_id, &self.mobiles);
+                    let mobile = mobile.and_then(|mobile| self.mobiles.at(mobile));
                     let count = mobile.map_or(0, |mobile| mobile.flows.len());
                     if largest.is_none_or(|(most, _)| count > most) {
                         largest = Some((count, flow_id));
@@ -89,11 +97,11 @@ impl<P: Payload> Gateway<P> {
             }
         }
         let newest = self.newest.filter(|flow_id| {
-            let connection = self.flows.at(*flow_id);
-            connection.is_some_and(|connection| worth(connection) == Worth::Nothing)
+            let row = self.flows.row(*flow_id);
+            row.is_some_and(|row| worth(row) == Worth::Nothing)
         });
         let unconfirmed = worthless.or(newest);
-        // Beyond the reserve a flood of newcomers must not evict a confirmed flow each.
+        // Beyond that part of the table a flood of newcomers must not evict a confirmed flow each.
         let largest = largest.filter(|(most, _)| *most > flows + 1);
         let largest = largest.filter(|_| has_few || unconfirmed.is_none());
         largest.map(|(_, flow_id)| flow_id).or(unconfirmed)

@@ -52,8 +52,8 @@ impl<P: Payload> Connection<P> {
     }
 
     /// The same after an outage, unless the MH's ACKs show that the link has kept what was on it.
-    pub(super) fn begin_recovery(&mut self) {
-        if self.flow.begin_recovery() {
+    pub(super) fn rewind_after_outage(&mut self) {
+        if self.flow.rewind_after_outage() {
             self.scheme.get_mut().on_rewind();
         }
     }

@@ -6,9 +6,10 @@ use core::time::Duration;
 
 use holdfast_wire::Instant;
 
-use super::{Connection, Gateway};
-use crate::flow::{Mute, Stage};
-use crate::table::{FlowId, MobileId, Table};
+use super::flows::Row;
+use super::{Connection, Gateway, Tables};
+use crate::flow::{Flow, Mute, Stage};
+use crate::table::{FlowId, Keyed as _, MobileId, Table};
 use crate::timers::Subject;
 use crate::{Action, Actions, Payload};
 
@@ -27,6 +28,8 @@ const CLOSING_WAIT: Duration = Duration::from_secs(240);
 /// The same of a closed one whose halves have their own numbers: twice the MSL (RFC 9293,
 /// 3.4.2).
 const RENUMBERED_CLOSED_WAIT: Duration = Duration::from_secs(240);
+/// A flow without a segment for this time is idle.
+pub(super) const IDLE_WAIT: Duration = Duration::from_secs(60);
 /// Forgotten flows among those that wait for their turn, at most this many beyond the flows
 /// themselves.
 pub(super) const STALE_MAX: usize = 64;
@@ -62,7 +65,8 @@ impl<P: Payload> Gateway<P> {
                 }
             }
         }
-        self.on_cell_due(now);
+        let (flows, mobiles) = (&mut self.flows, &mut self.mobiles);
+        self.cells.handle_timeout(Tables { flows, mobiles }, now);
         if self.sweep_at.is_some_and(|at| at <= now) {
             self.sweep(now, actions);
         }
@@ -85,7 +89,7 @@ impl<P: Payload> Gateway<P> {
 
     /// When to call [`Self::handle_timeout`] at the latest.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        [self.timers.next(), self.sweep_at, self.cell_at]
+        [self.timers.next(), self.sweep_at, self.cells.next_timeout()]
             .into_iter()
             .flatten()
             .min()
@@ -100,10 +104,8 @@ impl<P: Payload> Gateway<P> {
             let Some(flow_id) = self.flows.id_in(self.swept) else {
                 continue;
             };
-            let Some(Connection { flow, .. }) = self.flows.at_mut(flow_id) else {
-                continue;
-            };
-            if flow.owed.is_some() {
+            let live = self.flows.at_mut(flow_id);
+            if let Some(Connection { flow, .. }) = live.filter(|row| row.flow.owed.is_some()) {
                 let since = *flow.owed_since.get_or_insert(now);
                 if now.saturating_since(since) > self.settings.owed_wait_max {
                     self.abandon(flow_id, actions);
@@ -114,22 +116,25 @@ impl<P: Payload> Gateway<P> {
                 }
                 continue;
             }
-            let is_renumbered = flow.renumber.is_some();
-            let wait = match flow.stage {
-                // Without the numbers its ends could exchange nothing more.
-                Stage::Closed if is_renumbered => RENUMBERED_CLOSED_WAIT,
-                Stage::Adopting if is_renumbered => self.settings.flow_idle_max,
-                Stage::Closed => CLOSED_WAIT,
-                Stage::Adopting => ADOPTING_WAIT,
-                Stage::Open | Stage::Opaque if flow.may_be_closed() => {
-                    CLOSING_WAIT.min(self.settings.flow_idle_max)
-                }
-                Stage::Open | Stage::Opaque => self.settings.flow_idle_max,
+            let Some(row) = self.flows.row(flow_id) else {
+                continue;
             };
-            if now.saturating_since(flow.seen) > wait {
+            let (seen, wait) = match row {
+                Row::Live(row) => (row.flow.seen, self.longest_wait(&row.flow)),
+                Row::Idle(row) => (row.flow.seen, self.settings.flow_idle_max),
+                Row::Closed(row) => (row.seen, CLOSED_WAIT),
+            };
+            let quiet = now.saturating_since(seen);
+            if quiet > wait {
                 self.forget_flow(flow_id, actions);
+                continue;
+            }
+            self.flows.shrink_closed(flow_id);
+            if quiet >= IDLE_WAIT {
+                self.flows.shrink_idle(flow_id);
             }
         }
+        self.timers.shrink();
         if self.predecessor_until.is_some_and(|at| at <= now) {
             self.predecessor_until = None;
             let unmet = core::mem::replace(&mut self.predecessor, Table::new(0, 0));
@@ -137,6 +142,22 @@ impl<P: Payload> Gateway<P> {
         }
         let busy = self.flows.len() > 0 || self.predecessor_until.is_some();
         self.sweep_at = busy.then(|| now + SWEEP_INTERVAL);
+    }
+
+    /// The time without a segment after which a flow in use is forgotten.
+    fn longest_wait(&self, flow: &Flow<P>) -> Duration {
+        let is_renumbered = flow.renumber.is_some();
+        match flow.stage {
+            // Without the numbers its ends could exchange nothing more.
+            Stage::Closed if is_renumbered => RENUMBERED_CLOSED_WAIT,
+            Stage::Adopting if is_renumbered => self.settings.flow_idle_max,
+            Stage::Closed => CLOSED_WAIT,
+            Stage::Adopting => ADOPTING_WAIT,
+            Stage::Open | Stage::Opaque if flow.may_be_closed() => {
+                CLOSING_WAIT.min(self.settings.flow_idle_max)
+            }
+            Stage::Open | Stage::Opaque => self.settings.flow_idle_max,
+        }
     }
 
     /// Owed bytes are given up: both ends get a RST.
@@ -164,7 +185,7 @@ impl<P: Payload> Gateway<P> {
             let Some(flow_id) = self.flows.id_in(index) else {
                 continue;
             };
-            let Some(Connection { flow, scheme }) = self.flows.at_mut(flow_id) else {
+            let Some(Connection { flow, scheme }) = self.flows.wake(flow_id) else {
                 continue;
             };
             scheme.get_mut().on_leave(flow, actions);
@@ -179,23 +200,29 @@ impl<P: Payload> Gateway<P> {
         if let Some(connection) = self.flows.at_mut(flow_id) {
             connection.close();
             actions.push(Action::Record(connection.flow.record().ended()));
+            self.count_in_flight(flow_id);
+            self.flows.shrink_closed(flow_id);
         }
     }
 
     pub(super) fn forget_flow(&mut self, flow_id: FlowId, actions: &mut Actions<P>) {
-        let Some(connection) = self.flows.at_mut(flow_id) else {
+        if let Some(connection) = self.flows.wake(flow_id) {
+            connection.close();
+            self.count_in_flight(flow_id);
+        }
+        let Some(key) = self.flows.row(flow_id).map(|row| *row.key()) else {
             return;
         };
-        let (key, mobile) = (connection.flow.key, connection.flow.mobile);
-        connection.close();
-        self.count_in_flight(flow_id);
+        let mobile = self.flows.mobile_of(flow_id, &self.mobiles);
         self.leave_mobile(flow_id);
         // What a predecessor owed stays written down until its flow is adopted.
         let removed = self.flows.remove(&key);
         if let Some(row) = removed.filter(|_| self.predecessor.find(&key).is_none()) {
-            actions.push(Action::Record(row.flow.record().ended()));
+            actions.push(Action::Record(row.record().ended()));
         }
-        self.forget_mobile_without_flows(mobile);
+        if let Some(mobile) = mobile {
+            self.forget_mobile_without_flows(mobile);
+        }
     }
 
     /// A flow that has been opened or closed moves among its mobile's: what is done for all flows of
@@ -204,7 +231,7 @@ impl<P: Payload> Gateway<P> {
         let Some(Connection { flow, .. }) = self.flows.at(flow_id) else {
             return;
         };
-        let (index, is_open) = (flow.index_at_mobile, flow.stage == Stage::Open);
+        let (index, is_open) = (flow.index_at_mobile as usize, flow.stage == Stage::Open);
         let Some(mobile) = self.mobiles.at_mut(flow.mobile) else {
             return;
         };
@@ -220,19 +247,18 @@ impl<P: Payload> Gateway<P> {
         let at = [index, other].map(|index| (index, mobile.flows[index]));
         mobile.open = if is_open { other + 1 } else { other };
         for (index, flow_id) in at {
-            if let Some(Connection { flow, .. }) = self.flows.at_mut(flow_id) {
-                flow.index_at_mobile = index;
-            }
+            self.flows.set_index_at_mobile(flow_id, index as u32);
         }
     }
 
     /// A flow that is not open is no longer one of its mobile's.
     fn leave_mobile(&mut self, flow_id: FlowId) {
-        let Some(Connection { flow, .. }) = self.flows.at(flow_id) else {
+        let Some(index) = self.flows.index_at_mobile(flow_id) else {
             return;
         };
-        let index = flow.index_at_mobile;
-        let mobile = self.mobiles.at_mut(flow.mobile);
+        let index = index as usize;
+        let mobile = self.flows.mobile_of(flow_id, &self.mobiles);
+        let mobile = mobile.and_then(|mobile| self.mobiles.at_mut(mobile));
         let Some(mobile) = mobile.filter(|mobile| mobile.flows.get(index) == Some(&flow_id)) else {
             return;
         };
@@ -241,11 +267,10 @@ impl<P: Payload> Gateway<P> {
             let flows = &self.flows;
             mobile
                 .waiting
-                .retain(|flow_id| flows.at(*flow_id).is_some());
+                .retain(|flow_id| flows.row(*flow_id).is_some());
         }
-        let moved = mobile.flows.get(index).copied();
-        if let Some(moved) = moved.and_then(|moved| self.flows.at_mut(moved)) {
-            moved.flow.index_at_mobile = index;
+        if let Some(moved) = mobile.flows.get(index) {
+            self.flows.set_index_at_mobile(*moved, index as u32);
         }
     }
 

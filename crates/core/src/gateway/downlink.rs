@@ -24,7 +24,7 @@ enum Disposition {
 impl<P: Payload> Turn<'_, P> {
     /// A segment of the FH that is no SYN and no RST.
     pub(super) fn on_fh_segment(&mut self, segment: &Segment, payload: &P) -> Verdict {
-        let outcome = self.flow.on_fh_segment(segment, payload, self.now);
+        let outcome = self.flow.track_fh_segment(segment, payload, self.now);
         if outcome.is_resynchronised {
             self.scheme.on_resynchronised(self.flow.fh.una);
         }
@@ -105,7 +105,7 @@ impl<P: Payload> Turn<'_, P> {
     fn forward(&mut self, segment: &Segment) {
         self.flow.on_forwarded(segment, self.now);
         self.mobile.on_sent(self.now);
-        self.mobile.passed += u64::from(segment.payload_len);
+        self.mobile.cell.forwarded_bytes += u64::from(segment.payload_len);
     }
 
     /// There is no room for it. What is still waiting in the cache is not skipped.
@@ -152,7 +152,7 @@ fn disposition<P: Payload>(
     // A mute flow sends no more than probes: after some of them the FH's own copies do better.
     let waits = waits && (flow.mute == Mute::No || !is_copy || is_ours);
     let is_away = mobile.is_away() && !probes;
-    if !(is_away || flow.held || waits || is_ours) {
+    if !(is_away || flow.waits_for_handoff || waits || is_ours) {
         Disposition::Forward
     } else if is_copy && !flow.in_persist {
         Disposition::Duplicate

@@ -46,12 +46,13 @@ impl<P: Payload> Gateway<P> {
                 None => {}
             }
         }
-        let row = flow_id.and_then(|flow_id| self.flows.at(flow_id));
-        let is_new = match row {
-            Some(row) => row.flow.stage == Stage::Closed,
-            // Of one that is known to a predecessor, a SYN may be forged.
-            None => self.predecessor.find(&key).is_none(),
-        };
+        // Of one that is known to a predecessor, a SYN may be forged.
+        let is_new = flow_id.is_some() || self.predecessor.find(&key).is_none();
+        let row = flow_id.and_then(|flow_id| self.wake(flow_id));
+        let is_new = is_new
+            && row
+                .as_ref()
+                .is_none_or(|row| row.flow.stage == Stage::Closed);
         let numbers = row.and_then(|row| row.flow.renumber);
         if is_new && self.may_set_up(segment, payload) {
             return self.set_up(key, direction, segment, payload, now, actions);
@@ -100,6 +101,7 @@ impl<P: Payload> Gateway<P> {
     ) -> Verdict {
         let flow_id = self.find_or_meet(key, now, actions);
         let begun = flow_id.and_then(|flow_id| {
+            self.make_live(flow_id, segment);
             self.with_context(flow_id, now, actions, |scheme, flow, cx| {
                 scheme.begin_set_up(flow, direction, segment, payload, cx)
             })

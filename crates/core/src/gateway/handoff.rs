@@ -9,13 +9,14 @@ use super::deadlines::SWEEP_INTERVAL;
 use super::{Connection, Gateway};
 use crate::flow::Stage;
 use crate::handoff::FlowState;
-use crate::mobile::{Link, LinkSource};
+use crate::link_state::LinkSource;
+use crate::mobile::{Link, Mobile};
 use crate::schemes;
 use crate::{Action, Actions, FlowKey, Payload, Resend};
 
 impl<P: Payload> Gateway<P> {
     /// What is known of all flows of these addresses, for another station that has the mobile
-    /// now. What FHs are to hear of that is in `actions`.
+    /// now. What FHs are to receive for that is in `actions`.
     pub fn export(
         &mut self,
         addresses: &[IpAddr],
@@ -29,6 +30,9 @@ impl<P: Payload> Gateway<P> {
             };
             let mobile = self.mobiles.at(mobile_id);
             let rate = mobile.and_then(|mobile| mobile.delivery.bytes_per_s());
+            for flow_id in mobile.map_or(&[][..], Mobile::open_flows) {
+                self.flows.wake(*flow_id);
+            }
             self.with_flows_of(mobile_id, now, actions, |scheme, flow, cx| {
                 scheme.on_hand_over(flow, cx);
                 let state = flow.state(cx.rtt.srtt(), rate);
@@ -54,7 +58,7 @@ impl<P: Payload> Gateway<P> {
             self.counters.table_full += 1;
             return false;
         };
-        let Some(connection) = self.flows.at_mut(flow_id) else {
+        let Some(connection) = self.flows.wake(flow_id) else {
             return false;
         };
         let Connection { flow, scheme } = connection;
@@ -91,7 +95,7 @@ impl<P: Payload> Gateway<P> {
         self.follow_abilities(flow_id);
         self.counters.flows_adopted += u64::from(stage == Stage::Adopting);
         self.count_in_flight(flow_id);
-        self.watch_cell(flow_id, now);
+        self.note_in_cell(flow_id, now);
         self.schedule_flow(flow_id, now);
         self.schedule_mobile(mobile_id);
         stage == Stage::Adopting
@@ -104,8 +108,10 @@ impl<P: Payload> Gateway<P> {
             return;
         }
         for key in flows {
-            if let Some(Connection { flow, .. }) = self.flows.get_mut(key) {
-                flow.held = true;
+            let flow_id = self.flows.find(key);
+            let row = flow_id.and_then(|flow_id| self.wake(flow_id));
+            if let Some(Connection { flow, .. }) = row {
+                flow.waits_for_handoff = true;
             }
         }
     }
@@ -116,18 +122,18 @@ impl<P: Payload> Gateway<P> {
             let Some(flow_id) = self.flows.find(key) else {
                 continue;
             };
-            let Some(connection) = self.flows.at_mut(flow_id) else {
+            let Some(connection) = self.wake(flow_id) else {
                 continue;
             };
             let flow = &mut connection.flow;
-            let was_held = core::mem::replace(&mut flow.held, false);
+            let was_held = core::mem::replace(&mut flow.waits_for_handoff, false);
             let mobile_id = flow.mobile;
             if flow.has_own_sender {
                 self.with_context(flow_id, now, actions, |scheme, flow, cx| {
                     scheme.on_reconnected(flow, cx);
                 });
             } else if was_held {
-                connection.begin_recovery();
+                connection.rewind_after_outage();
             }
             let mobile = self.mobiles.at(mobile_id);
             let is_silent = mobile.is_some_and(|mobile| mobile.link == Link::Silent);
@@ -153,7 +159,8 @@ impl<P: Payload> Gateway<P> {
             let mobile = self.mobiles.get(address);
             let flows = mobile.map_or(Vec::new(), |mobile| mobile.flows.clone());
             for flow_id in flows {
-                let Some(Connection { flow, scheme }) = self.flows.at_mut(flow_id) else {
+                let Some(Connection { flow, scheme }) = self.flows.wake(flow_id) else {
+                    self.forget_flow(flow_id, actions);
                     continue;
                 };
                 if flow.owed.is_some() {
@@ -176,7 +183,7 @@ impl<P: Payload> Gateway<P> {
 fn take_state<P: Payload>(connection: &mut Connection<P>, state: &FlowState, now: Instant) -> bool {
     let flow = &connection.flow;
     let stage = flow.stage;
-    // It was met by numbers that do not go together.
+    // It was adopted by numbers that do not go together.
     let misread = stage == Stage::Open && state.renumber.is_some() && flow.renumber.is_none();
     if misread {
         connection.forget_kept();

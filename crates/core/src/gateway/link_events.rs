@@ -6,7 +6,7 @@ use core::net::IpAddr;
 use holdfast_wire::Instant;
 
 use super::Gateway;
-use crate::mobile::{LinkEvent, LinkSource};
+use crate::link_state::{LinkEvent, LinkSource};
 use crate::schemes;
 use crate::table::MobileId;
 use crate::{Actions, Payload};
@@ -61,7 +61,7 @@ impl<P: Payload> Gateway<P> {
             return;
         }
         match event {
-            LinkEvent::GoingDownSoon => {
+            LinkEvent::GoingDownSoon(_) => {
                 mobile.warn(now);
                 self.with_flows_of(mobile_id, now, actions, |scheme, flow, cx| {
                     scheme.on_going_down_soon(flow, cx);

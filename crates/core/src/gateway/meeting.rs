@@ -4,14 +4,16 @@
 use holdfast_wire::Instant;
 
 use super::{Connection, Gateway};
+use crate::bandwidth::CellMember;
 use crate::flow::Flow;
-use crate::mobile::{LinkSource, Mobile};
+use crate::link_state::LinkSource;
+use crate::mobile::Mobile;
 use crate::schemes::{self, AnyScheme};
 use crate::table::FlowId;
 use crate::{Action, Actions, FlowKey, Payload};
 
 impl<P: Payload> Gateway<P> {
-    /// The id of a flow; one that is not known is met now. None: the table is full.
+    /// The id of a flow; one that is not known is adopted now. None: the table is full.
     pub(super) fn find_or_meet(
         &mut self,
         key: FlowKey,
@@ -42,23 +44,22 @@ impl<P: Payload> Gateway<P> {
         let address = key.mh.address;
         let mobile = self.mobiles.find(&address).or_else(|| {
             let mut mobile = Mobile::new(address, now);
-            mobile.cell = settings.bandwidth.cell_of(address);
-            mobile.weight = settings.bandwidth.weight_of(address);
+            mobile.cell = CellMember::new(&settings.bandwidth, address);
             mobile.detects_outages = survives;
             if carrier_down && survives {
                 mobile.go_down(LinkSource::Carrier, settings, now);
             }
-            self.mobiles.insert(address, mobile)
+            self.mobiles.insert(mobile)
         })?;
         let connection = Connection {
             flow: Flow::new(key, mobile, now),
             scheme: AnyScheme::new(settings.scheme),
         };
-        let flow_id = self.flows.insert(key, connection);
+        let flow_id = self.flows.insert(connection);
         match flow_id {
             Some(flow_id) => {
                 let flows = &mut self.mobiles.at_mut(mobile)?.flows;
-                self.flows.at_mut(flow_id)?.flow.index_at_mobile = flows.len();
+                self.flows.at_mut(flow_id)?.flow.index_at_mobile = flows.len() as u32;
                 flows.push(flow_id);
             }
             None => self.forget_mobile_without_flows(mobile),
@@ -72,8 +73,8 @@ impl<P: Payload> Gateway<P> {
         flow_id
     }
 
-    /// A flow is met for which a predecessor left a record. Bytes that it owed are
-    /// lost with it: both ends are told by a RST, never a silent gap. True if so.
+    /// A flow is adopted for which a predecessor left a record. Bytes that it owed are
+    /// lost with it: both ends get a RST, never a silent gap. True if so.
     pub(super) fn settle_with_predecessor(
         &mut self,
         flow_id: FlowId,
@@ -92,7 +93,7 @@ impl<P: Payload> Gateway<P> {
             return false;
         }
         // The record stays until the flow is forgotten: both RSTs may be lost, and the next
-        // gateway has to say them again.
+        // gateway has to send them once more.
         flow.reset_both_ends(actions);
         scheme.get_mut().reset();
         self.counters.owed_lost += 1;

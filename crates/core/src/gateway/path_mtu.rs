@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What routers between gateway and MH say of the size of packets.
+//! What routers between gateway and MH report of the size of packets.
 
 use holdfast_wire::{Instant, PacketTooBig};
 
@@ -11,7 +11,7 @@ use crate::{Actions, FlowKey, Payload};
 const PATH_MTU_MIN: u32 = 552;
 
 impl<P: Payload> Gateway<P> {
-    /// A router says that a packet to an MH was too big. Believed if it is about
+    /// A router reports that a packet to an MH was too big. Believed if it is about
     /// bytes in flight (RFC 5927, 4.1).
     pub fn handle_packet_too_big(
         &mut self,
@@ -27,6 +27,8 @@ impl<P: Payload> Gateway<P> {
             return;
         };
         let Some(connection) = self.flows.at_mut(flow_id) else {
+            // It has nothing in flight.
+            self.counters.implausible += 1;
             return;
         };
         let flow = &mut connection.flow;

@@ -5,7 +5,8 @@ use holdfast_wire::Instant;
 
 use super::{Connection, Gateway};
 use crate::flow::{Flow, Mute, Sender, Stage};
-use crate::mobile::{Link, LinkSource};
+use crate::link_state::LinkSource;
+use crate::mobile::Link;
 use crate::schemes::{self, Context};
 use crate::table::{FlowId, MobileId};
 use crate::{Action, Actions, Payload};
@@ -97,7 +98,7 @@ impl<P: Payload> Gateway<P> {
         };
         let outage = mobile.down_since.take();
         let outage = outage.map(|since| now.saturating_since(since));
-        mobile.begin_recovery(source, now);
+        mobile.enter_recovery(source, now);
         let was_reported = core::mem::take(&mut mobile.disconnected);
         self.counters.recoveries += 1;
         for index in 0..mobile.open_flows().len() {
@@ -106,7 +107,7 @@ impl<P: Payload> Gateway<P> {
                 continue;
             };
             if !connection.flow.has_own_sender {
-                connection.begin_recovery();
+                connection.rewind_after_outage();
             }
             let Connection { flow, scheme } = connection;
             flow.mute = Mute::No;
@@ -142,7 +143,11 @@ impl<P: Payload> Gateway<P> {
             return;
         };
         if mobile.link == Link::Up {
-            mobile.begin_recovery(mobile.source.unwrap_or(LinkSource::Silence), now);
+            let source = match mobile.source {
+                LinkSource::None => LinkSource::Silence,
+                source => source,
+            };
+            mobile.enter_recovery(source, now);
         }
         if mobile.link == Link::Recovering {
             self.send_on(mobile_id, now, actions);

@@ -3,7 +3,7 @@
 
 mod adversary;
 mod agenda;
-mod bench;
+pub(crate) mod bench;
 mod cell;
 mod closing;
 mod compression;
@@ -18,8 +18,8 @@ mod limits;
 mod mtcp;
 mod mtcp_2007;
 mod mtcp_plus;
-mod observe;
 mod property;
+mod replay;
 mod silence;
 mod sizes;
 mod snoop_1995;
@@ -29,3 +29,8 @@ mod snoop_today;
 mod snoop_uplink;
 mod successor;
 mod world;
+
+/// The flow of a gateway that has one.
+fn first_flow<P: crate::Payload>(gateway: &super::Gateway<P>) -> &crate::flow::Flow<P> {
+    &gateway.flows.iter().next().expect("a flow").flow
+}

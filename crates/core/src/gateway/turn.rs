@@ -8,10 +8,10 @@ use crate::budget::CacheBudget;
 use crate::counters::Counters;
 use crate::flow::Flow;
 use crate::mobile::Mobile;
-use crate::schemes::{Context, FlowScheme, Shared};
+use crate::schemes::{self, Context, FlowScheme, Shared};
 use crate::settings::Settings;
 use crate::table::{FlowId, MobileId, Slot, Table};
-use crate::{Actions, FlowKey, FlowRecord, Payload};
+use crate::{Actions, FlowRecord, Payload};
 
 /// A connection and its mobile, while they are served.
 pub(super) struct Turn<'a, P: Payload> {
@@ -23,7 +23,7 @@ pub(super) struct Turn<'a, P: Payload> {
     pub counters: &'a mut Counters,
     pub shared: &'a mut Shared,
     /// What a predecessor left.
-    pub records: &'a Table<FlowKey, Slot, FlowRecord>,
+    pub records: &'a Table<Slot, FlowRecord>,
     pub actions: &'a mut Actions<P>,
     pub draining: bool,
     pub now: Instant,
@@ -90,7 +90,7 @@ impl<P: Payload> Gateway<P> {
         Some(turn.hook(hook))
     }
 
-    /// Calls `hook` for each open flow of a mobile.
+    /// Calls `hook` for each open flow of a mobile; for an idle one if that changes anything.
     pub(super) fn with_flows_of(
         &mut self,
         mobile_id: MobileId,
@@ -103,8 +103,17 @@ impl<P: Payload> Gateway<P> {
         };
         let (settings, counters) = (&self.settings, &mut self.counters);
         let mut cx = Context::new(settings, mobile, self.draining, now, counters, actions);
+        let wakes = schemes::acts_on_idle_flows(settings);
         for flow_id in mobile.open_flows() {
-            if let Some(Connection { flow, scheme }) = self.flows.at_mut(*flow_id) {
+            let row = if wakes {
+                self.flows.wake(*flow_id)
+            } else {
+                self.flows.at_mut(*flow_id)
+            };
+            if let Some(Connection { flow, scheme }) = row {
+                if wakes {
+                    scheme.get_mut().on_abilities(flow, &self.shared);
+                }
                 hook(scheme.get_mut(), flow, &mut cx);
             }
         }

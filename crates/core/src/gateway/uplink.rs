@@ -6,7 +6,8 @@ use holdfast_wire::{Instant, Segment};
 use super::Gateway;
 use super::turn::Turn;
 use crate::flow::{AckOutcome, Mute, Stage};
-use crate::mobile::{Link, LinkSource};
+use crate::link_state::LinkSource;
+use crate::mobile::Link;
 use crate::table::FlowId;
 use crate::{Action, Actions, Payload, Verdict};
 
@@ -83,7 +84,7 @@ impl<P: Payload> Turn<'_, P> {
         let (key, least_rtt) = (self.flow.key, self.mobile.rtt.least());
         let (scheme, shared, counters) =
             (&mut *self.scheme, &mut *self.shared, &mut *self.counters);
-        let outcome = self.flow.on_mh_segment(
+        let outcome = self.flow.track_mh_segment(
             segment,
             payload,
             least_rtt,
@@ -103,7 +104,7 @@ impl<P: Payload> Turn<'_, P> {
             mobile.rtt.sample(rtt);
         }
         if outcome.acked > 0 {
-            mobile.acked += u64::from(outcome.delivered);
+            mobile.cell.acked_bytes += u64::from(outcome.delivered);
             mobile
                 .delivery
                 .on_acked(outcome.delivered, mobile.rtt.srtt(), self.now);

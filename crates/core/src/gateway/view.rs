@@ -5,11 +5,14 @@ use core::net::IpAddr;
 
 use holdfast_wire::Instant;
 
+use super::flows::Row;
 use super::{Connection, Gateway};
 use crate::Payload;
 use crate::flow::Stage;
 use crate::key::FlowKey;
-use crate::mobile::{Link, LinkSource, LinkState, Mobile};
+use crate::link_state::{LinkSource, LinkState};
+use crate::mobile::{Link, Mobile};
+use crate::table::Keyed as _;
 
 /// Totals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,8 +34,8 @@ pub struct MobileView {
     pub address: IpAddr,
     /// What is believed of its link.
     pub link: LinkState,
-    /// Who said so last.
-    pub source: Option<LinkSource>,
+    /// What reported it last.
+    pub source: LinkSource,
     /// Since when.
     pub since: Instant,
     /// Its flows.
@@ -110,25 +113,18 @@ impl<P: Payload> Gateway<P> {
 
     /// All flows.
     pub fn flows(&self) -> impl Iterator<Item = FlowView> + '_ {
-        self.flows
-            .iter()
-            .map(|Connection { flow, scheme }| FlowView {
-                key: flow.key,
-                state: match flow.stage {
-                    Stage::Adopting => "meeting",
-                    Stage::Open => match scheme.get().state(flow) {
-                        Some(state) => state,
-                        None if flow.recover.is_some() => "recovering",
-                        None => "open",
-                    },
-                    Stage::Opaque => "opaque",
-                    Stage::Closed => "closed",
+        self.flows.rows().map(|row| match row {
+            Row::Live(row) => view_of_live(row),
+            Row::Idle(_) | Row::Closed(_) => FlowView {
+                key: *row.key(),
+                state: match row {
+                    Row::Idle(idle) if idle.flow.has_own_sender => "split",
+                    _ => state_of(row.stage()),
                 },
-                cached_bytes: flow.kept_bytes() as u64,
-                owed_bytes: flow
-                    .owed
-                    .map_or(0, |owed| u64::from(owed.distance_from(flow.fh.una))),
-            })
+                cached_bytes: 0,
+                owed_bytes: 0,
+            },
+        })
     }
 
     /// All counters, by name.
@@ -145,5 +141,34 @@ impl<P: Payload> Gateway<P> {
                 mobile.going_down_soon = false;
             }
         }
+    }
+}
+
+fn view_of_live<P: Payload>(row: &Connection<P>) -> FlowView {
+    let Connection { flow, scheme } = row;
+    let state = match flow.stage {
+        Stage::Open => match scheme.get().state(flow) {
+            Some(state) => state,
+            None if flow.recover.is_some() => "recovering",
+            None => "open",
+        },
+        stage => state_of(stage),
+    };
+    let owed = flow.owed.map_or(0, |owed| owed.distance_from(flow.fh.una));
+    FlowView {
+        key: flow.key,
+        state,
+        cached_bytes: flow.kept_bytes() as u64,
+        owed_bytes: u64::from(owed),
+    }
+}
+
+/// Where a flow stands, in a word.
+const fn state_of(stage: Stage) -> &'static str {
+    match stage {
+        Stage::Adopting => "adopting",
+        Stage::Open => "open",
+        Stage::Opaque => "opaque",
+        Stage::Closed => "closed",
     }
 }

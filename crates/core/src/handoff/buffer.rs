@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a buffering station keeps of one mobile's packets: the newest, within a limit.
+//! The packets of one mobile that a station buffers: the newest, within a limit.
 //!
-//! Found by flow: the buffer of a mobile with thousands of flows is read once, not
-//! once for each of them.
+//! They are found by flow, so the buffer of a mobile with thousands of flows is read once, not once
+//! for each of them.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
@@ -12,16 +12,16 @@ use holdfast_wire::{Instant, SeqNum};
 use super::Copied;
 use crate::{Direction, FlowKey};
 
-/// Bytes that a packet takes beside itself: its segment's values, its entries in both maps and
-/// what the allocator adds.
+/// Memory of a packet in addition to its bytes: its segment, its entries in both maps, and the
+/// allocator's overhead.
 const ENTRY_BYTES: usize = 320;
 
-/// The packets of one mobile in the order in which they came.
+/// The packets of one mobile in the order of their arrival.
 #[derive(Clone, Debug)]
 pub(super) struct Buffer<C> {
-    /// By their numbers, which grow.
+    /// By their serial numbers.
     entries: BTreeMap<u64, (Instant, C)>,
-    /// The numbers of each flow's, in order.
+    /// The serial numbers of each flow's packets, in order.
     flows: BTreeMap<FlowKey, VecDeque<u64>>,
     next: u64,
     bytes: usize,
@@ -49,18 +49,18 @@ impl<C: Copied> Buffer<C> {
         self.bytes
     }
 
-    /// Packets kept.
+    /// Packets buffered.
     pub(super) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Bytes that a packet of this length takes.
+    /// Memory of a packet of this length.
     pub(super) const fn taken_by(bytes: usize) -> usize {
         bytes + ENTRY_BYTES
     }
 
-    /// Keeps a packet; the oldest go as far as `bytes_max` asks for it, or with `from_front`
-    /// this one. Returns how many went.
+    /// Buffers a packet. At the limit `bytes_max` it drops the oldest packets, or with `from_front` this
+    /// one. Returns the number of dropped packets.
     pub(super) fn push(
         &mut self,
         copy: C,
@@ -72,29 +72,29 @@ impl<C: Copied> Buffer<C> {
         if bytes > bytes_max || (from_front && self.bytes + bytes > bytes_max) {
             return 1;
         }
-        let mut gone = 0;
+        let mut dropped = 0;
         while self.bytes + bytes > bytes_max {
             self.pop();
-            gone += 1;
+            dropped += 1;
         }
         self.bytes += bytes;
-        let of_flow = self.flows.entry(flow_of(&copy)).or_default();
-        of_flow.push_back(self.next);
+        let numbers = self.flows.entry(flow_of(&copy)).or_default();
+        numbers.push_back(self.next);
         self.entries.insert(self.next, (now, copy));
         self.next += 1;
-        gone
+        dropped
     }
 
-    /// The oldest of all goes: it is its flow's oldest too.
+    /// Drops the oldest packet, which is its flow's oldest too.
     fn pop(&mut self) {
         let Some((_, (_, copy))) = self.entries.pop_first() else {
             return;
         };
         self.bytes -= Self::taken_by(copy.bytes());
         let key = flow_of(&copy);
-        if let Some(of_flow) = self.flows.get_mut(&key) {
-            of_flow.pop_front();
-            if of_flow.is_empty() {
+        if let Some(numbers) = self.flows.get_mut(&key) {
+            numbers.pop_front();
+            if numbers.is_empty() {
                 self.flows.remove(&key);
             }
         }
@@ -117,8 +117,8 @@ impl<C: Copied> Buffer<C> {
         self.bytes = 0;
     }
 
-    /// The packets of one flow that end after `una`, in the order of their numbers, taken
-    /// out; of those without data the newest alone. What ends before goes.
+    /// Takes the packets of one flow that end after `una`, in the order of their sequence numbers, and
+    /// the newest one without data. The others are dropped.
     pub(super) fn take_flow(&mut self, key: &FlowKey, una: SeqNum) -> Vec<C> {
         let (mut taken, mut empty) = (Vec::new(), None);
         for number in self.flows.remove(key).unwrap_or_default() {
@@ -138,24 +138,24 @@ impl<C: Copied> Buffer<C> {
         taken
     }
 
-    /// The flows of which something is kept, each once, in the order of their first packets.
+    /// The flows with buffered packets, each once, in the order of their first packets.
     pub(super) fn flows(&self) -> Vec<FlowKey> {
         let firsts = self.flows.iter();
         let mut firsts: Vec<(u64, FlowKey)> = firsts
-            .filter_map(|(key, of_flow)| Some((*of_flow.front()?, *key)))
+            .filter_map(|(key, numbers)| Some((*numbers.front()?, *key)))
             .collect();
         firsts.sort_unstable_by_key(|(first, _)| *first);
         firsts.into_iter().map(|(_, key)| key).collect()
     }
 
-    /// The packets of a flow without data, taken out: the newest, and how many went.
+    /// Takes the packets of a flow without data: returns the newest, and their number.
     pub(super) fn take_empty(&mut self, key: &FlowKey) -> (Option<C>, u64) {
         let (mut newest, mut gone) = (None, 0);
-        let Some(of_flow) = self.flows.get_mut(key) else {
+        let Some(numbers) = self.flows.get_mut(key) else {
             return (None, 0);
         };
         let (entries, bytes) = (&mut self.entries, &mut self.bytes);
-        of_flow.retain(|number| {
+        numbers.retain(|number| {
             let is_empty = entries
                 .get(number)
                 .is_some_and(|(_, copy)| copy.segment().is_empty());
@@ -166,23 +166,25 @@ impl<C: Copied> Buffer<C> {
             }
             !is_empty
         });
-        if of_flow.is_empty() {
+        if numbers.is_empty() {
             self.flows.remove(key);
         }
         (newest, gone)
     }
 
-    /// The byte after the last that is kept of a flow.
+    /// The byte after the last buffered one of a flow.
     pub(super) fn end_of(&self, key: &FlowKey) -> Option<SeqNum> {
         self.ranges(key).map(|range| range.1).reduce(SeqNum::max)
     }
 
     /// The newest packet of a flow.
     pub(super) fn newest_of(&self, key: &FlowKey) -> Option<&C> {
-        self.of(key).rev().find(|copy| !copy.segment().is_empty())
+        self.packets(key)
+            .rev()
+            .find(|copy| !copy.segment().is_empty())
     }
 
-    /// What of `from..to` is neither kept nor in one of the ranges `beside`, in order.
+    /// The parts of `from..to` that are neither buffered nor in one of the ranges `beside`, in order.
     pub(super) fn gaps(
         &self,
         key: &FlowKey,
@@ -208,14 +210,14 @@ impl<C: Copied> Buffer<C> {
         gaps
     }
 
-    /// The packets of a flow, in the order in which they came.
-    fn of(&self, key: &FlowKey) -> impl DoubleEndedIterator<Item = &C> {
+    /// The packets of a flow, in the order of their arrival.
+    fn packets(&self, key: &FlowKey) -> impl DoubleEndedIterator<Item = &C> {
         let numbers = self.flows.get(key).into_iter().flatten();
         numbers.filter_map(|number| self.entries.get(number).map(|(_, copy)| copy))
     }
 
     fn ranges(&self, key: &FlowKey) -> impl Iterator<Item = (SeqNum, SeqNum)> {
-        self.of(key)
+        self.packets(key)
             .map(|copy| (copy.segment().seq, copy.segment().end()))
             .filter(|(seq, end)| seq.before(*end))
     }
@@ -227,14 +229,14 @@ impl<C: Copied> Buffer<C> {
         from: SeqNum,
         to: SeqNum,
     ) -> impl Iterator<Item = &C> {
-        self.of(key).filter(move |copy| {
+        self.packets(key).filter(move |copy| {
             let segment = copy.segment();
             segment.seq.before(to) && segment.end().after(from)
         })
     }
 }
 
-/// Where a number lies around `centre`: an order without end on the circle.
+/// A key that orders sequence numbers within half the circle around `centre`.
 const fn distance(seq: SeqNum, centre: SeqNum) -> u32 {
     seq.get().wrapping_sub(centre.get()) ^ (1 << 31)
 }

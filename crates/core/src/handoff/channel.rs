@@ -1,69 +1,63 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Messages and copies as sealed datagrams between stations with the same group key.
 //!
-//! ```text
-//!  0      2         3      4         8          32                     n-16
-//! +------+---------+------+---------+----------+----------------------+-----+
-//! | "HO" | version | way  | key id  | nonce    | sealed               | tag |
-//! +------+---------+------+---------+----------+----------------------+-----+
-//! sealed: sender's incarnation 8, receiver's incarnation 8 (group: 0), counter 8, body
-//! ```
+//! The header is that of [`sealed`](crate::sealed), with "HO" and 0 for one station or 1 for a group. The
+//! sealed bytes are the sender's incarnation (8), the receiver's incarnation (8; 0 for a group), a
+//! counter (8), and the body.
 //!
-//! XChaCha20-Poly1305 with the header in clear as associated data and a random nonce, as the
-//! link signals. Each run of a station has an incarnation of its own, random. A datagram with
-//! the receiver's was made for this run of it; the counter finds repetitions. A station without
-//! the other's present incarnation gets a hello: an empty body with the
-//! own one, and the asker's as proof that it is fresh. So no recorded message replays, and no
-//! clock or disk is needed. Copies for a group carry the sender's incarnation alone: one
-//! that is not known, or a counter that has come before, is not taken. A receiver that has
-//! restarted, or was long out of the group, does not know which counters have come before:
-//! recorded copies of the sender's present run are taken once more then.
+//! Each run of a station has its own random incarnation. A datagram with the receiver's incarnation
+//! was made for its present run, and the counter detects repetitions. A station without the other's
+//! present incarnation gets a hello: an empty body with both incarnations, so it is known to be
+//! fresh. So no recorded message can be replayed, and no clock or disk is needed.
+//!
+//! Copies for a group have only the sender's incarnation. A copy with an unknown incarnation or a
+//! counter that was seen before is refused. A receiver that has restarted, or was out of the group
+//! for long, does not know the earlier counters. Recorded copies of the sender's present run are
+//! accepted once more then.
 
 use core::fmt;
 use core::net::SocketAddr;
 use std::collections::VecDeque;
 
-use chacha20poly1305::{AeadInPlace as _, KeyInit as _, Tag, XChaCha20Poly1305, XNonce};
+use chacha20poly1305::{KeyInit as _, XChaCha20Poly1305};
 
 use super::message::{COPY_HEADER_BYTES, CopyKind, Message, copy_header, parse_copy};
 use super::peers::{PeerId, Peers};
+use crate::sealed::{self, Header, SEALED_AT, TAG_BYTES};
 use crate::signal::{KeyId, MobileKey};
 
 /// Length of a nonce: fresh random bytes for each datagram.
-pub const NONCE_BYTES: usize = 24;
+pub const NONCE_BYTES: usize = sealed::NONCE_BYTES;
 
 /// A station's random value of one run of its daemon; not 0.
 pub type Incarnation = u64;
 
 const MAGIC: [u8; 2] = *b"HO";
 const VERSION: u8 = 1;
-const HEADER_BYTES: usize = 8;
-const SEALED_AT: usize = HEADER_BYTES + NONCE_BYTES;
-const TAG_BYTES: usize = 16;
 /// Incarnations and counter.
 const INNER_BYTES: usize = 24;
 /// The longest datagram of UDP over IPv4.
 const DATAGRAM_BYTES_MAX: usize = 65_507;
 
-/// To whom a datagram goes.
+/// The receiver of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Path {
     Station = 0,
     Group = 1,
 }
 
-/// What a datagram turned out to be.
+/// The content of a datagram.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Incoming {
     /// A message.
     Message(PeerId, Message),
     /// A copy of a packet, from its IP header on.
     Copy {
-        /// Who sent it.
+        /// The sender.
         from: PeerId,
-        /// Whose it is.
+        /// The mobile.
         mobile: KeyId,
-        /// Why.
+        /// Why it was sent.
         kind: CopyKind,
         /// The packet.
         packet: Vec<u8>,
@@ -77,31 +71,31 @@ pub enum Incoming {
 pub enum Refused {
     /// Not of this format, version, or sealed with another key.
     Foreign,
-    /// Not sealed with the key that it names, or changed on the way.
+    /// Not sealed with the key that it names, or changed in flight.
     BadSeal,
     /// Not from a neighbour.
     Stranger,
-    /// It has come before, or is too old to decide.
+    /// It was received before, or is too old to decide.
     Replayed,
     /// Made for an earlier run of this station, or by an unknown run of a neighbour: a
     /// [`Channel::greeting`] for this one is due.
     Unacquainted(PeerId),
-    /// Sealed, yet no message.
+    /// Sealed, but not a message.
     Senseless,
 }
 
-/// What a channel counts.
+/// The counters of a channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChannelCounters {
     /// Datagrams opened and taken.
     pub taken: u64,
-    /// Those refused for whatever reason.
+    /// Datagrams refused for any reason.
     pub refused: u64,
-    /// Of them, those that had come before.
+    /// Of these, those that were received before.
     pub replayed: u64,
 }
 
-/// Counters that have come, the newest 128 of them one by one.
+/// The counters of received datagrams: the newest 128, one bit each.
 #[derive(Clone, Copy, Debug, Default)]
 struct ReplayWindow {
     newest: u64,
@@ -109,7 +103,7 @@ struct ReplayWindow {
 }
 
 impl ReplayWindow {
-    /// Takes a counter: false if it has come before, or may have.
+    /// Notes a counter. False if it was seen before, or may have been.
     fn take(&mut self, counter: u64) -> bool {
         if counter > self.newest {
             let ahead = counter - self.newest;
@@ -126,15 +120,15 @@ impl ReplayWindow {
     }
 }
 
-/// Earlier runs of a neighbour that are remembered, so that nothing of theirs is taken.
+/// Earlier runs of a neighbour that are stored, at most. Their datagrams are refused.
 const RETIRED_MAX: usize = 64;
 
-/// What is known of a neighbour's present run; 0: nothing.
+/// A neighbour's present run; an incarnation of 0 is unknown.
 #[derive(Clone, Debug, Default)]
 struct Acquaintance {
     incarnation: Incarnation,
     retired: VecDeque<Incarnation>,
-    /// The last sender without this station's incarnation: a hello proves itself to it.
+    /// The incarnation of the last datagram without this station's own; the next hello contains it.
     hello_for: Incarnation,
     unicast: ReplayWindow,
     group: ReplayWindow,
@@ -143,7 +137,7 @@ struct Acquaintance {
 }
 
 impl Acquaintance {
-    /// Another run of the neighbour speaks: false if it is an earlier one.
+    /// Begins another run of the neighbour. False if it is an earlier one.
     fn renew(&mut self, incarnation: Incarnation) -> bool {
         if self.retired.contains(&incarnation) {
             return false;
@@ -173,8 +167,7 @@ pub struct Channel {
 }
 
 impl Channel {
-    /// A station that knows no other's incarnation yet. `incarnation` is random, and 1 if 0 is
-    /// given.
+    /// A station that knows no other incarnation. `incarnation` is random; 0 counts as 1.
     pub fn new(key: MobileKey, incarnation: Incarnation, peers: Peers) -> Self {
         Self {
             cipher: XChaCha20Poly1305::new(key.secret().into()),
@@ -192,7 +185,7 @@ impl Channel {
         &self.peers
     }
 
-    /// What was counted.
+    /// The counters since the start.
     pub const fn counters(&self) -> ChannelCounters {
         self.counters
     }
@@ -202,7 +195,7 @@ impl Channel {
         self.seal_for(to, &message.to_bytes(), &[], nonce)
     }
 
-    /// The datagram of a packet for a neighbour that has asked for it.
+    /// The datagram of a packet for a neighbour that has requested it.
     pub fn seal_wanted(
         &mut self,
         to: PeerId,
@@ -227,8 +220,8 @@ impl Channel {
         self.seal_parts(Path::Group, [&inner, &header, packet], nonce)
     }
 
-    /// The datagram that makes this station known to a neighbour: at the start to all, and
-    /// whenever [`open`](Self::open) asks for it.
+    /// The datagram that makes this station known to a neighbour. It is sent to all at the start, and
+    /// when [`open`](Self::open) returns [`Refused::Unacquainted`].
     pub fn greeting(&mut self, to: PeerId, nonce: &[u8; NONCE_BYTES]) -> Vec<u8> {
         self.seal_for(to, &[], &[], nonce)
     }
@@ -259,27 +252,18 @@ impl Channel {
     }
 
     fn seal_parts(&self, path: Path, parts: [&[u8]; 3], nonce: &[u8; NONCE_BYTES]) -> Vec<u8> {
-        let len: usize = parts.iter().map(|part| part.len()).sum();
-        let mut datagram = Vec::with_capacity(SEALED_AT + len + TAG_BYTES);
-        datagram.extend_from_slice(&MAGIC);
-        datagram.extend_from_slice(&[VERSION, path as u8]);
-        datagram.extend_from_slice(&self.key.id().0.to_be_bytes());
-        datagram.extend_from_slice(nonce);
-        for part in parts {
-            datagram.extend_from_slice(part);
-        }
-        let (head, sealed) = datagram.split_at_mut(SEALED_AT);
-        let tag = self
-            .cipher
-            .encrypt_in_place_detached(XNonce::from_slice(nonce), &head[..HEADER_BYTES], sealed)
-            .expect("a datagram is far below the cipher's limit");
-        datagram.extend_from_slice(&tag);
-        datagram
+        let header = Header {
+            magic: MAGIC,
+            version: VERSION,
+            path: path as u8,
+            key: self.key.id(),
+        };
+        sealed::seal(&self.cipher, header, nonce, &parts)
     }
 
     /// The content of a datagram from `from`.
     ///
-    /// Errors: it changes nothing; [`Refused::Unacquainted`] asks for a greeting.
+    /// Errors: the datagram changes nothing. After [`Refused::Unacquainted`] send a greeting.
     pub fn open(&mut self, datagram: &[u8], from: SocketAddr) -> Result<Incoming, Refused> {
         let opened = self.open_datagram(datagram, from);
         match opened {
@@ -295,17 +279,7 @@ impl Channel {
     fn open_datagram(&mut self, datagram: &[u8], from: SocketAddr) -> Result<Incoming, Refused> {
         let path = self.path_of(datagram)?;
         let peer = self.peers.find(from).ok_or(Refused::Stranger)?;
-        let (head, sealed) = datagram.split_at(SEALED_AT);
-        let (sealed, tag) = sealed.split_at(sealed.len() - TAG_BYTES);
-        let mut opened = sealed.to_vec();
-        self.cipher
-            .decrypt_in_place_detached(
-                XNonce::from_slice(&head[HEADER_BYTES..]),
-                &head[..HEADER_BYTES],
-                &mut opened,
-                Tag::from_slice(tag),
-            )
-            .map_err(|_| Refused::BadSeal)?;
+        let mut opened = sealed::open(&self.cipher, datagram).ok_or(Refused::BadSeal)?;
         let body = opened.split_off(INNER_BYTES);
         let field = |at: usize| u64::from_be_bytes(opened[at..at + 8].try_into().expect("8 bytes"));
         let (theirs, ours, counter) = (field(0), field(8), field(16));
@@ -327,13 +301,14 @@ impl Channel {
 
     fn path_of(&self, datagram: &[u8]) -> Result<Path, Refused> {
         let len = SEALED_AT + INNER_BYTES + TAG_BYTES..=DATAGRAM_BYTES_MAX;
-        let ours = len.contains(&datagram.len())
-            && datagram[..2] == MAGIC
-            && datagram[2] == VERSION
-            && datagram[4..HEADER_BYTES] == self.key.id().0.to_be_bytes();
-        match datagram.get(3) {
-            Some(0) if ours => Ok(Path::Station),
-            Some(1) if ours => Ok(Path::Group),
+        let header = Header::parse(datagram).filter(|header| {
+            len.contains(&datagram.len())
+                && (header.magic, header.version) == (MAGIC, VERSION)
+                && header.key == self.key.id()
+        });
+        match header.map(|header| header.path) {
+            Some(0) => Ok(Path::Station),
+            Some(1) => Ok(Path::Group),
             _ => Err(Refused::Foreign),
         }
     }
@@ -354,7 +329,7 @@ impl Channel {
         Ok(())
     }
 
-    /// True if the sender's run is news.
+    /// True if the sender's run is new.
     fn take_from_station(
         &mut self,
         peer: PeerId,

@@ -8,21 +8,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use holdfast_wire::{Instant, SeqNum};
 
 use super::buffer::{Buffer, flow_of};
-use super::message::{Message, Outcome};
-use super::mobile::{Asking, Mobile, Owner, Sync, Wanted, answered};
+use super::message::{Body, Claim, FlowRange, Message, Outcome, StatePart, Status};
+use super::mobile::{Mobile, Owner, Requests, Sync, answered};
 use super::peers::PeerId;
 use super::transfer::{Receiving, Sending};
 use super::{
     Arrival, Copied, Disposition, FlowState, HandoffAction, HandoffSettings, Role, StationId,
 };
 use crate::FlowKey;
-use crate::signal::{KeyId, LinkNotice, LinkNoticeKind};
+use crate::link_state::LinkEvent;
+use crate::signal::{KeyId, LinkNotice};
 
 mod claims;
 mod synchronising;
 mod timers;
 
-/// What a station counts.
+/// The counters of a station.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HandoffCounters {
     /// Mobiles that have come here from another station.
@@ -31,17 +32,17 @@ pub struct HandoffCounters {
     pub yielded: u64,
     /// Claims and notices with an epoch that was too low.
     pub stale: u64,
-    /// Times that neighbours were asked to buffer.
+    /// Times that neighbours were requested to buffer.
     pub prepared: u64,
-    /// Copies that came.
+    /// Copies received.
     pub copies: u64,
-    /// Packets kept.
+    /// Packets buffered.
     pub kept: u64,
-    /// Packets not kept, or forgotten, because of a limit.
+    /// Packets not buffered, or forgotten, because of a limit.
     pub overflowed: u64,
-    /// Packets delivered to a mobile that came as copies or were kept.
+    /// Copies and buffered packets delivered to a mobile.
     pub delivered: u64,
-    /// Of what was kept, packets that the mobile had already.
+    /// Buffered packets that the mobile had already.
     pub purged: u64,
     /// Records of flows sent.
     pub states_sent: u64,
@@ -49,23 +50,23 @@ pub struct HandoffCounters {
     pub states_adopted: u64,
     /// Bytes of records sent.
     pub state_bytes: u64,
-    /// Synchronisations that ended by their time, not by what came.
+    /// Synchronisations that ended by a timeout.
     pub sync_timeouts: u64,
-    /// Mobiles without handoff: the table is full.
+    /// Mobiles without handoff because the table is full.
     pub table_full: u64,
-    /// Claims that carry this station's own number, not believed: another station has the
-    /// same name, or this one is among its own neighbours.
+    /// Claims with this station's own number, which are refused: another station has the same
+    /// name, or this one is among its own neighbours.
     pub own_number: u64,
 }
 
 /// A mobile as seen from outside.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HandoffView {
-    /// Whose.
+    /// The mobile.
     pub mobile: KeyId,
     /// Its addresses.
     pub addresses: Vec<IpAddr>,
-    /// What this station is to it.
+    /// This station's role.
     pub role: Role,
     /// The highest link epoch known.
     pub epoch: u64,
@@ -73,11 +74,11 @@ pub struct HandoffView {
     pub elsewhere: Option<PeerId>,
     /// Neighbours in its group.
     pub members: usize,
-    /// This station is in its group, by this number.
+    /// The number of its group, if this station has joined it.
     pub group: Option<u16>,
-    /// Packets kept.
+    /// Packets buffered.
     pub buffered_packets: usize,
-    /// Bytes of memory that they take.
+    /// Bytes of memory of the buffered packets.
     pub buffered_bytes: usize,
     /// Times that it came here from another station.
     pub handoffs: u64,
@@ -87,7 +88,7 @@ pub struct HandoffView {
 
 /// One station's part in the handoffs of all its mobiles. See the [module](super).
 ///
-/// Its size is bounded by the settings: mobiles, neighbours, bytes kept.
+/// The settings limit its size: mobiles, neighbours, buffered bytes.
 #[derive(Debug)]
 pub struct Handoff<C> {
     settings: HandoffSettings,
@@ -104,7 +105,7 @@ pub struct Handoff<C> {
 type Actions<C> = Vec<HandoffAction<C>>;
 
 impl<C: Copied> Handoff<C> {
-    /// A station that knows of no mobile.
+    /// A station without mobiles.
     pub fn new(settings: HandoffSettings, peers: impl IntoIterator<Item = PeerId>) -> Self {
         Self {
             settings,
@@ -118,27 +119,25 @@ impl<C: Copied> Handoff<C> {
         }
     }
 
-    /// A mobile's report about its link here: up here, or down soon.
+    /// Handles a mobile's report about its link here: up, or down soon.
     pub fn handle_notice(&mut self, notice: &LinkNotice, now: Instant, actions: &mut Actions<C>) {
-        match notice.kind {
-            LinkNoticeKind::Registered | LinkNoticeKind::Up => {
-                self.handle_registration(notice, now, actions);
-            }
-            LinkNoticeKind::GoingDownSoon { .. } => self.ask_to_prepare(notice.key, now, actions),
-            LinkNoticeKind::Down => {}
+        match notice.event {
+            LinkEvent::Up => self.handle_registration(notice, now, actions),
+            LinkEvent::GoingDownSoon(_) => self.request_buffering(notice.key, now, actions),
+            LinkEvent::Down => {}
         }
         self.schedule(notice.key);
     }
 
-    /// A mobile with this address is expected to leave: the neighbours are to buffer.
+    /// Requests the neighbours to buffer, because the mobile with this address will leave.
     pub fn prepare(&mut self, address: IpAddr, now: Instant, actions: &mut Actions<C>) {
         if let Some(key) = self.by_address.get(&address).copied() {
-            self.ask_to_prepare(key, now, actions);
+            self.request_buffering(key, now, actions);
             self.schedule(key);
         }
     }
 
-    /// A message of a neighbour.
+    /// Handles a message of a neighbour.
     pub fn handle_message(
         &mut self,
         from: PeerId,
@@ -146,37 +145,20 @@ impl<C: Copied> Handoff<C> {
         now: Instant,
         actions: &mut Actions<C>,
     ) {
-        let mobile = message.mobile();
-        match message {
-            Message::Answer { epoch, outcome, .. } => {
+        let mobile = message.mobile;
+        match message.body {
+            Body::Status(status) => self.handle_status(from, mobile, &status, now, actions),
+            Body::TakeOver(claim) => self.handle_take_over(from, mobile, &claim, now, actions),
+            Body::Yours(claim) => self.take_back(mobile, &claim, now, actions),
+            Body::Answer { epoch, outcome } => {
                 self.handle_answer(from, mobile, epoch, outcome, now, actions);
             }
-            Message::State {
-                epoch,
-                number,
-                count,
-                records,
-                ..
-            } => {
-                let part = (number, count, &records[..]);
-                self.handle_state(from, mobile, epoch, part, now, actions);
-            }
-            Message::StateReceived { epoch, number, .. } => {
+            Body::State(part) => self.handle_state(from, mobile, &part, now, actions),
+            Body::StateReceived { epoch, number } => {
                 self.handle_state_received(from, mobile, epoch, number, now, actions);
             }
-            Message::Want {
-                flow,
-                from: first,
-                to,
-                ..
-            } => self.handle_want(from, mobile, &flow, first, to, actions),
-            Message::Given {
-                flow,
-                from: first,
-                to,
-                ..
-            } => self.handle_given(from, mobile, &flow, (first, to), now, actions),
-            claim => self.handle_claim(from, claim, now, actions),
+            Body::Want(range) => self.handle_want(from, mobile, range, actions),
+            Body::Given(range) => self.handle_given(from, mobile, range, now, actions),
         }
         self.schedule(mobile);
     }
@@ -200,27 +182,22 @@ impl<C: Copied> Handoff<C> {
         }
     }
 
-    /// A neighbour has restarted: it is notified which mobiles it had.
+    /// Notifies a neighbour that has restarted which mobiles it had.
     pub fn handle_restart(&self, peer: PeerId, actions: &mut Actions<C>) {
         let had = self.mobiles.values();
         let had = had.filter(|one| one.claimed_by == Some(peer) && one.owner != Owner::Me);
         actions.extend(had.map(|mobile| HandoffAction::Send {
             to: peer,
-            message: Message::Yours {
-                mobile: mobile.key,
-                epoch: mobile.claim.0,
-                station: mobile.claim.1,
-                addresses: mobile.addresses.clone(),
-            },
+            message: mobile.message(Body::Yours(mobile.claim_to_send())),
         }));
     }
 
-    /// A copy of a packet came, to the group or to this station.
+    /// Handles a copy of a packet, sent to the group or to this station.
     pub fn handle_copy(&mut self, mobile: KeyId, copy: C, now: Instant, actions: &mut Actions<C>) {
         self.counters.copies += 1;
         let known = self.mobiles.get(&mobile);
         let address = copy.segment().to.address;
-        // A neighbour that is astray must not have packets for others routed here.
+        // A faulty neighbour must not have packets for others routed here.
         let known = known.filter(|known| known.addresses.contains(&address));
         match known.map(Mobile::role) {
             None | Some(Role::Idle) => {}
@@ -243,7 +220,7 @@ impl<C: Copied> Handoff<C> {
         }
     }
 
-    /// What is to be done with a packet for this address that the wired route has brought.
+    /// What the caller must do with a packet for this address from the wired route.
     pub fn arrival(&self, address: IpAddr, now: Instant) -> Arrival {
         let key = self.by_address.get(&address);
         let Some(mobile) = key.and_then(|key| self.mobiles.get(key)) else {
@@ -266,9 +243,9 @@ impl<C: Copied> Handoff<C> {
         Arrival { copy, disposition }
     }
 
-    /// All of these may be kept. Ask before [`keep`](Self::keep) for a packet of
-    /// [`Disposition::Keep`]: what has no room goes to the engine at once, for a limit drops nothing
-    /// that a mobile is here for. True of a mobile that is elsewhere: it gets them there.
+    /// True if there is room for all of these. Call it before [`keep`](Self::keep) for a packet of
+    /// [`Disposition::Keep`]. Without room the packet goes to the engine at once: a limit must not drop
+    /// packets of a mobile that is here. True for a mobile elsewhere, which gets them there.
     pub fn has_room(&self, mobile: KeyId, copies: &[C]) -> bool {
         let here = self.mobiles.get(&mobile);
         let Some(known) = here.filter(|one| one.owner == Owner::Me) else {
@@ -282,7 +259,7 @@ impl<C: Copied> Handoff<C> {
             && self.buffered_bytes + bytes <= self.settings.buffer_bytes_max
     }
 
-    /// Buffers a packet: one of [`Disposition::Keep`], or one that the engine has released.
+    /// Buffers a packet of [`Disposition::Keep`], or one that the engine has released.
     pub fn keep(&mut self, mobile: KeyId, copy: C, now: Instant) {
         let Some(known) = self.mobiles.get_mut(&mobile) else {
             return;
@@ -300,7 +277,7 @@ impl<C: Copied> Handoff<C> {
         self.buffered_bytes = self.buffered_bytes - before + known.buffer.bytes();
     }
 
-    /// Some packets of the mobile with this address wait for its ACK: call
+    /// True if packets of the mobile with this address wait for its ACK. Then call
     /// [`handle_uplink`](Self::handle_uplink) with its segments.
     pub fn wants_uplink(&self, address: IpAddr) -> bool {
         let key = self.by_address.get(&address);
@@ -325,18 +302,18 @@ impl<C: Copied> Handoff<C> {
         })
     }
 
-    /// What was counted.
+    /// The counters since the start.
     pub const fn counters(&self) -> HandoffCounters {
         self.counters
     }
 
-    /// Bytes of memory that kept packets take.
+    /// Bytes of memory of all buffered packets.
     pub const fn buffered_bytes(&self) -> usize {
         self.buffered_bytes
     }
 
-    /// The mobile with this key, new or not; `None` at the limit, unless one that is nothing
-    /// to this station can be forgotten for it.
+    /// Returns the mobile with this key, a new one if it is unknown. At the limit it forgets an idle
+    /// mobile; `None` if there is none.
     fn entry(&mut self, key: KeyId) -> Option<&mut Mobile<C>> {
         if !self.mobiles.contains_key(&key) && self.mobiles.len() >= self.settings.mobiles_max {
             let idle = self.mobiles.values().find(|one| one.is_idle());
@@ -356,7 +333,7 @@ impl<C: Copied> Handoff<C> {
         }
     }
 
-    /// These are the mobile's addresses, and of no other.
+    /// Sets the mobile's addresses, and removes them from other mobiles.
     fn set_addresses(&mut self, key: KeyId, addresses: &[IpAddr]) {
         let Some(mobile) = self.mobiles.get_mut(&key) else {
             return;
@@ -381,7 +358,7 @@ impl<C: Copied> Handoff<C> {
         }
     }
 
-    /// The mobile's group is joined if it is not.
+    /// Joins the mobile's group, unless it is joined.
     fn join(&mut self, key: KeyId, actions: &mut Actions<C>) {
         let Some(mobile) = self.mobiles.get_mut(&key) else {
             return;
@@ -397,7 +374,7 @@ impl<C: Copied> Handoff<C> {
         }
     }
 
-    /// The mobile is nothing to this station any more: group and buffer go.
+    /// Leaves the mobile's group and clears its buffer.
     fn leave(&mut self, key: KeyId, actions: &mut Actions<C>) {
         let Some(mobile) = self.mobiles.get_mut(&key) else {
             return;
@@ -430,17 +407,17 @@ impl<C: Copied> Handoff<C> {
         };
         let is_here = mobile.owner == Owner::Me;
         let prepare_ms = if is_here { prepare.as_millis() } else { 0 };
-        Some(Message::Status {
-            mobile: key,
-            epoch: mobile.claim.0,
-            station: self.settings.station,
+        Some(mobile.message(Body::Status(Status {
+            claim: Claim {
+                station: self.settings.station,
+                ..mobile.claim_to_send()
+            },
             role: mobile.role(),
             prepare_ms: u32::try_from(prepare_ms).unwrap_or(u32::MAX),
-            addresses: mobile.addresses.clone(),
-        })
+        })))
     }
 
-    /// What of `buffered_bytes` is the mobile's has changed from `before`.
+    /// Updates `buffered_bytes`: the mobile's part was `before`.
     fn recount(&mut self, key: KeyId, before: usize) {
         let after = self
             .mobiles
@@ -457,22 +434,24 @@ fn send_to_all<C>(peers: &[PeerId], message: &Message, actions: &mut Actions<C>)
     }));
 }
 
-/// Sends what of the mobile's transfers is due.
+/// Sends the datagrams of the mobile's transfers that are due.
 fn transmit<C>(mobile: &mut Mobile<C>, now: Instant, actions: &mut Actions<C>) {
     let key = mobile.key;
     for (to, epoch, sending) in &mut mobile.sendings {
         let count = sending.count();
         for (number, records) in sending.poll_transmit(now) {
-            actions.push(HandoffAction::Send {
-                to: *to,
-                message: Message::State {
-                    mobile: key,
-                    epoch: *epoch,
-                    number,
-                    count,
-                    records,
-                },
-            });
+            let part = StatePart {
+                epoch: *epoch,
+                number,
+                count,
+                records,
+            };
+            actions.push(send(*to, key, Body::State(part)));
         }
     }
+}
+
+fn send<C>(to: PeerId, mobile: KeyId, body: Body) -> HandoffAction<C> {
+    let message = Message { mobile, body };
+    HandoffAction::Send { to, message }
 }

@@ -6,24 +6,24 @@ use core::net::IpAddr;
 
 use holdfast_wire::SeqNum;
 
-use super::bytes::{Reader, Writer};
 use super::{Role, StationId};
 use crate::FlowKey;
+use crate::bytes::{Reader, Writer};
 use crate::signal::{ADDRESSES_MAX, KeyId};
 
-/// What a take-over meets.
+/// The outcome of a take-over at its receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The mobile was not there.
     NotHere,
-    /// It was there; the state of its flows follows in this many datagrams.
+    /// It was there; the state of its flows follows.
     Yielded {
         /// Datagrams of the transfer.
         datagrams: u16,
     },
-    /// It is there by a higher epoch.
+    /// The mobile registered with a higher epoch.
     Stale {
-        /// That epoch.
+        /// The higher epoch.
         epoch: u64,
         /// The station that has the mobile.
         station: StationId,
@@ -61,108 +61,106 @@ impl Outcome {
     }
 }
 
-/// A message.
+/// A message between stations about one mobile.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Message {
-    /// My role for a mobile; repeated while I have one.
-    Status {
-        /// Whose.
-        mobile: KeyId,
-        /// The highest link epoch known.
-        epoch: u64,
-        /// Who speaks.
-        station: StationId,
-        /// The role.
-        role: Role,
-        /// Of a forwarding station: buffer for this time, ms; 0: there is no need.
-        prepare_ms: u32,
-        /// The mobile's addresses.
-        addresses: Vec<IpAddr>,
-    },
-    /// The mobile has come to me.
-    TakeOver {
-        /// Whose.
-        mobile: KeyId,
-        /// The link epoch with which it registered.
-        epoch: u64,
-        /// Who speaks.
-        station: StationId,
-        /// The mobile's addresses.
-        addresses: Vec<IpAddr>,
-    },
-    /// I have received your take-over.
+pub struct Message {
+    /// The mobile.
+    pub mobile: KeyId,
+    /// The content.
+    pub body: Body,
+}
+
+/// The content of a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Body {
+    /// The sender's role for the mobile; repeated while it has one.
+    Status(Status),
+    /// The mobile has come to the sender.
+    TakeOver(Claim),
+    /// The sender has received a take-over.
     Answer {
-        /// Whose.
-        mobile: KeyId,
         /// The take-over's epoch.
         epoch: u64,
-        /// Its outcome.
+        /// The outcome.
         outcome: Outcome,
     },
     /// The state of some flows.
-    State {
-        /// Whose.
-        mobile: KeyId,
-        /// The take-over's epoch.
-        epoch: u64,
-        /// The datagram's number, from 0.
-        number: u16,
-        /// Datagrams of the transfer.
-        count: u16,
-        /// Records, each after its length.
-        records: Vec<u8>,
-    },
-    /// I have that datagram.
+    State(StatePart),
+    /// The sender has received a [`State`](Self::State).
     StateReceived {
-        /// Whose.
-        mobile: KeyId,
         /// The take-over's epoch.
         epoch: u64,
         /// The datagram's number.
         number: u16,
     },
-    /// Send me what you have of these bytes, once.
-    Want {
-        /// Whose.
-        mobile: KeyId,
-        /// The flow.
-        flow: FlowKey,
-        /// The first byte.
-        from: SeqNum,
-        /// The byte after the last.
-        to: SeqNum,
-    },
-    /// Of these bytes you have been sent all that I have.
-    Given {
-        /// Whose.
-        mobile: KeyId,
-        /// The flow.
-        flow: FlowKey,
-        /// The first byte.
-        from: SeqNum,
-        /// The byte after the last.
-        to: SeqNum,
-    },
-    /// Before you restarted the mobile was at your station, as far as I know.
-    Yours {
-        /// Whose.
-        mobile: KeyId,
-        /// The link epoch with which you had it.
-        epoch: u64,
-        /// The station that had it.
-        station: StationId,
-        /// The mobile's addresses.
-        addresses: Vec<IpAddr>,
-    },
+    /// A request for all buffered packets with these bytes.
+    Want(FlowRange),
+    /// The sender has sent all that it had of these bytes.
+    Given(FlowRange),
+    /// The receiver had the mobile before it restarted, as far as the sender knows.
+    Yours(Claim),
 }
 
-/// Bytes that are no message.
+/// Which station has a mobile.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// The link epoch with which the mobile registered there.
+    pub epoch: u64,
+    /// The station.
+    pub station: StationId,
+    /// The mobile's addresses.
+    pub addresses: Vec<IpAddr>,
+}
+
+impl Claim {
+    /// The higher of two claims wins.
+    pub(super) const fn rank(&self) -> (u64, StationId) {
+        (self.epoch, self.station)
+    }
+}
+
+/// A station's role for a mobile.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// The sender, and the highest epoch that it knows.
+    pub claim: Claim,
+    /// The role.
+    pub role: Role,
+    /// From a forwarding station: buffer for this time, ms; 0: do not buffer.
+    pub prepare_ms: u32,
+}
+
+/// One datagram of the state of a mobile's flows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StatePart {
+    /// The take-over's epoch.
+    pub epoch: u64,
+    /// The datagram's number, from 0.
+    pub number: u16,
+    /// Datagrams of the transfer.
+    pub count: u16,
+    /// Records, each after its length.
+    pub records: Vec<u8>,
+}
+
+/// Bytes of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowRange {
+    /// The flow.
+    pub flow: FlowKey,
+    /// The first byte.
+    pub from: SeqNum,
+    /// The byte after the last.
+    pub to: SeqNum,
+}
+
+/// The bytes are not a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MessageError;
 
 impl fmt::Display for MessageError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("no message of a base station")
+        f.write_str("not a message of a base station")
     }
 }
 
@@ -171,9 +169,9 @@ impl core::error::Error for MessageError {}
 /// Why a copy of a packet is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopyKind {
-    /// To the group: it has just come by the wired route.
+    /// To the group: it has just arrived by the wired route.
     Group,
-    /// To one station, which asked for it.
+    /// To one station, which requested it.
     Wanted,
 }
 
@@ -192,7 +190,7 @@ const COPY_WANTED: u8 = 17;
 /// Bytes before the packet in a copy.
 pub(super) const COPY_HEADER_BYTES: usize = 5;
 
-/// What stands before a packet in the datagram of its copy.
+/// The header before a packet in the datagram of its copy.
 pub(super) fn copy_header(mobile: KeyId, kind: CopyKind) -> [u8; COPY_HEADER_BYTES] {
     let [a, b, c, d] = mobile.0.to_be_bytes();
     let kind = match kind {
@@ -215,96 +213,18 @@ pub(super) fn parse_copy(bytes: &[u8]) -> Option<(KeyId, CopyKind)> {
 }
 
 impl Message {
-    /// Whose mobile it is about.
-    pub const fn mobile(&self) -> KeyId {
-        match self {
-            Self::Status { mobile, .. }
-            | Self::TakeOver { mobile, .. }
-            | Self::Answer { mobile, .. }
-            | Self::State { mobile, .. }
-            | Self::StateReceived { mobile, .. }
-            | Self::Want { mobile, .. }
-            | Self::Given { mobile, .. }
-            | Self::Yours { mobile, .. } => *mobile,
-        }
-    }
-
     /// The message as bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut w = Writer::default();
-        w.u8(self.kind());
-        w.u32(self.mobile().0);
-        match self {
-            Self::Status {
-                role, prepare_ms, ..
-            } => {
-                self.write_claim(&mut w);
-                w.u8(role_number(*role));
-                w.u32(*prepare_ms);
-            }
-            Self::TakeOver { .. } | Self::Yours { .. } => self.write_claim(&mut w),
-            Self::Answer { epoch, outcome, .. } => {
-                w.u64(*epoch);
-                outcome.write(&mut w);
-            }
-            Self::State {
-                epoch,
-                number,
-                count,
-                records,
-                ..
-            } => {
-                w.u64(*epoch);
-                w.u16(*number);
-                w.u16(*count);
-                w.0.extend_from_slice(records);
-            }
-            Self::StateReceived { epoch, number, .. } => {
-                w.u64(*epoch);
-                w.u16(*number);
-            }
-            Self::Want { flow, from, to, .. } | Self::Given { flow, from, to, .. } => {
-                w.flow(flow);
-                w.seq(*from);
-                w.seq(*to);
-            }
-        }
-        if let Self::Status { addresses, .. }
-        | Self::TakeOver { addresses, .. }
-        | Self::Yours { addresses, .. } = self
-        {
-            write_addresses(&mut w, addresses);
-        }
+        w.u8(self.body.kind());
+        w.u32(self.mobile.0);
+        self.body.write(&mut w);
         w.0
     }
 
-    const fn kind(&self) -> u8 {
-        match self {
-            Self::Status { .. } => STATUS,
-            Self::TakeOver { .. } => TAKE_OVER,
-            Self::Answer { .. } => ANSWER,
-            Self::State { .. } => STATE,
-            Self::StateReceived { .. } => STATE_RECEIVED,
-            Self::Want { .. } => WANT,
-            Self::Given { .. } => GIVEN,
-            Self::Yours { .. } => YOURS,
-        }
-    }
-
-    /// The epoch and the station of a claim.
-    fn write_claim(&self, w: &mut Writer) {
-        if let Self::Status { epoch, station, .. }
-        | Self::TakeOver { epoch, station, .. }
-        | Self::Yours { epoch, station, .. } = self
-        {
-            w.u64(*epoch);
-            w.u32(station.0);
-        }
-    }
-
-    /// The message in `bytes`, all of them.
+    /// Parses a message, which must take all of `bytes`.
     ///
-    /// Errors: of no known kind, too short, too long, or with a value that no field takes.
+    /// Errors: of no known kind, too short, too long, or with an impossible value.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, MessageError> {
         let mut r = Reader(bytes);
         let message = Self::read(&mut r).ok_or(MessageError)?;
@@ -317,59 +237,115 @@ impl Message {
 
     fn read(r: &mut Reader<'_>) -> Option<Self> {
         let (kind, mobile) = (r.u8()?, KeyId(r.u32()?));
+        let body = Body::read(kind, r)?;
+        Some(Self { mobile, body })
+    }
+}
+
+impl Body {
+    const fn kind(&self) -> u8 {
+        match self {
+            Self::Status(_) => STATUS,
+            Self::TakeOver(_) => TAKE_OVER,
+            Self::Answer { .. } => ANSWER,
+            Self::State(_) => STATE,
+            Self::StateReceived { .. } => STATE_RECEIVED,
+            Self::Want(_) => WANT,
+            Self::Given(_) => GIVEN,
+            Self::Yours(_) => YOURS,
+        }
+    }
+
+    fn write(&self, w: &mut Writer) {
+        match self {
+            Self::Status(status) => {
+                w.u64(status.claim.epoch);
+                w.u32(status.claim.station.0);
+                w.u8(role_number(status.role));
+                w.u32(status.prepare_ms);
+                write_addresses(w, &status.claim.addresses);
+            }
+            Self::TakeOver(claim) | Self::Yours(claim) => {
+                w.u64(claim.epoch);
+                w.u32(claim.station.0);
+                write_addresses(w, &claim.addresses);
+            }
+            Self::Answer { epoch, outcome } => {
+                w.u64(*epoch);
+                outcome.write(w);
+            }
+            Self::State(part) => {
+                w.u64(part.epoch);
+                w.u16(part.number);
+                w.u16(part.count);
+                w.0.extend_from_slice(&part.records);
+            }
+            Self::StateReceived { epoch, number } => {
+                w.u64(*epoch);
+                w.u16(*number);
+            }
+            Self::Want(range) | Self::Given(range) => {
+                w.flow(&range.flow);
+                w.seq(range.from);
+                w.seq(range.to);
+            }
+        }
+    }
+
+    fn read(kind: u8, r: &mut Reader<'_>) -> Option<Self> {
         Some(match kind {
-            STATUS => Self::Status {
-                mobile,
-                epoch: r.u64()?,
-                station: StationId(r.u32()?),
-                role: *ROLES.get(usize::from(r.u8()?))?,
-                prepare_ms: r.u32()?,
-                addresses: read_addresses(r)?,
-            },
-            TAKE_OVER => Self::TakeOver {
-                mobile,
-                epoch: r.u64()?,
-                station: StationId(r.u32()?),
-                addresses: read_addresses(r)?,
-            },
+            STATUS => {
+                let (epoch, station) = (r.u64()?, StationId(r.u32()?));
+                let role = *ROLES.get(usize::from(r.u8()?))?;
+                let prepare_ms = r.u32()?;
+                let claim = Claim {
+                    epoch,
+                    station,
+                    addresses: read_addresses(r)?,
+                };
+                Self::Status(Status {
+                    claim,
+                    role,
+                    prepare_ms,
+                })
+            }
+            TAKE_OVER => Self::TakeOver(read_claim(r)?),
             ANSWER => Self::Answer {
-                mobile,
                 epoch: r.u64()?,
                 outcome: Outcome::read(r)?,
             },
-            STATE => Self::State {
-                mobile,
+            STATE => Self::State(StatePart {
                 epoch: r.u64()?,
                 number: r.u16()?,
                 count: r.u16()?,
                 records: r.take(r.0.len())?.to_vec(),
-            },
+            }),
             STATE_RECEIVED => Self::StateReceived {
-                mobile,
                 epoch: r.u64()?,
                 number: r.u16()?,
             },
-            WANT => Self::Want {
-                mobile,
-                flow: r.flow()?,
-                from: r.seq()?,
-                to: r.seq()?,
-            },
-            GIVEN => Self::Given {
-                mobile,
-                flow: r.flow()?,
-                from: r.seq()?,
-                to: r.seq()?,
-            },
-            YOURS => Self::Yours {
-                mobile,
-                epoch: r.u64()?,
-                station: StationId(r.u32()?),
-                addresses: read_addresses(r)?,
-            },
+            WANT => Self::Want(read_range(r)?),
+            GIVEN => Self::Given(read_range(r)?),
+            YOURS => Self::Yours(read_claim(r)?),
             _ => return None,
         })
     }
+}
+
+fn read_claim(r: &mut Reader<'_>) -> Option<Claim> {
+    Some(Claim {
+        epoch: r.u64()?,
+        station: StationId(r.u32()?),
+        addresses: read_addresses(r)?,
+    })
+}
+
+fn read_range(r: &mut Reader<'_>) -> Option<FlowRange> {
+    Some(FlowRange {
+        flow: r.flow()?,
+        from: r.seq()?,
+        to: r.seq()?,
+    })
 }
 
 const ROLES: [Role; 4] = [
@@ -405,73 +381,50 @@ mod tests {
     use crate::testing::{FH, MH};
 
     fn all() -> Vec<Message> {
-        let mobile = KeyId(0x0102_0304);
-        let addresses = vec![MH.address, "2001:db8::2".parse().unwrap()];
         let (epoch, station) = (u64::MAX - 1, StationId::of_name("west"));
-        let answer = |outcome| Message::Answer {
-            mobile,
+        let claim = Claim {
             epoch,
-            outcome,
+            station,
+            addresses: vec![MH.address, "2001:db8::2".parse().unwrap()],
         };
-        vec![
-            Message::Status {
-                mobile,
-                epoch,
-                station,
+        let range = FlowRange {
+            flow: FlowKey { fh: FH, mh: MH },
+            from: SeqNum::new(u32::MAX),
+            to: SeqNum::new(5),
+        };
+        let answer = |outcome| Body::Answer { epoch, outcome };
+        let bodies = [
+            Body::Status(Status {
+                claim: claim.clone(),
                 role: Role::Forwarding,
                 prepare_ms: 10_000,
-                addresses: addresses.clone(),
-            },
-            Message::TakeOver {
-                mobile,
-                epoch,
-                station,
-                addresses: addresses.clone(),
-            },
-            Message::Yours {
-                mobile,
-                epoch,
-                station,
-                addresses,
-            },
+            }),
+            Body::TakeOver(claim.clone()),
+            Body::Yours(claim),
             answer(Outcome::NotHere),
             answer(Outcome::Yielded { datagrams: 17 }),
             answer(Outcome::Stale { epoch: 9, station }),
-            Message::State {
-                mobile,
+            Body::State(StatePart {
                 epoch,
                 number: 3,
                 count: 4,
                 records: vec![0, 1, 9],
-            },
-            Message::StateReceived {
-                mobile,
-                epoch,
-                number: 3,
-            },
-            Message::Want {
-                mobile,
-                flow: FlowKey { fh: FH, mh: MH },
-                from: SeqNum::new(u32::MAX),
-                to: SeqNum::new(5),
-            },
-            Message::Given {
-                mobile,
-                flow: FlowKey { fh: FH, mh: MH },
-                from: SeqNum::new(u32::MAX),
-                to: SeqNum::new(5),
-            },
-        ]
+            }),
+            Body::StateReceived { epoch, number: 3 },
+            Body::Want(range),
+            Body::Given(range),
+        ];
+        let mobile = KeyId(0x0102_0304);
+        bodies.map(|body| Message { mobile, body }).to_vec()
     }
 
     #[test]
-    fn every_message_survives_its_bytes_and_no_torn_one_is_taken() {
+    fn every_message_is_parsed_from_its_bytes_and_a_torn_one_is_refused() {
         for message in all() {
             let bytes = message.to_bytes();
             assert_eq!(Message::from_bytes(&bytes), Ok(message.clone()));
-            assert_eq!(message.mobile(), KeyId(0x0102_0304));
             assert!(parse_copy(&bytes).is_none(), "{message:?}");
-            if matches!(message, Message::State { .. }) {
+            if matches!(message.body, Body::State(_)) {
                 continue;
             }
             for len in 0..bytes.len() {
@@ -481,4 +434,27 @@ mod tests {
             assert_eq!(Message::from_bytes(&long), Err(MessageError));
         }
     }
+
+    #[test]
+    fn messages_have_the_pinned_bytes() {
+        let hex = |bytes: Vec<u8>| -> String {
+            let digits = bytes.iter().map(|byte| format!("{byte:02x}"));
+            digits.collect()
+        };
+        let all: Vec<_> = all().iter().map(|one| hex(one.to_bytes())).collect();
+        assert_eq!(all, PINNED);
+    }
+
+    const PINNED: [&str; 10] = [
+        "0101020304fffffffffffffffeeae949ae030000271002040a0200020620010db8000000000000000000000002",
+        "0201020304fffffffffffffffeeae949ae02040a0200020620010db8000000000000000000000002",
+        "0801020304fffffffffffffffeeae949ae02040a0200020620010db8000000000000000000000002",
+        "0301020304fffffffffffffffe00",
+        "0301020304fffffffffffffffe010011",
+        "0301020304fffffffffffffffe020000000000000009eae949ae",
+        "0401020304fffffffffffffffe00030004000109",
+        "0501020304fffffffffffffffe0003",
+        "0601020304040a0100020050040a0200029c40ffffffff00000005",
+        "0701020304040a0100020050040a0200029c40ffffffff00000005",
+    ];
 }

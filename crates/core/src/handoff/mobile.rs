@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One mobile as a station knows it: who has it, and what is under way for it.
+//! A station's state of one mobile: who has it, and the transfers and packets for it.
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use holdfast_wire::{Instant, SeqNum};
 
 use super::buffer::Buffer;
+use super::message::{Body, Claim, FlowRange, Message};
 use super::peers::PeerId;
 use super::transfer::{Receiving, Sending};
 use super::{Copied, Role, StationId};
@@ -22,20 +23,20 @@ pub(super) enum Owner {
     Unknown,
     /// This station.
     Me,
-    /// A neighbour that has reported so lately.
+    /// A neighbour that has reported so recently.
     Peer(PeerId),
 }
 
 /// A request to several neighbours, repeated until each has answered.
 #[derive(Clone, Debug)]
-pub(super) struct Asking {
+pub(super) struct Requests {
     pub unanswered: Vec<PeerId>,
     pub tries: u32,
     pub due: Instant,
 }
 
-impl Asking {
-    /// Asked for the first time now, and due again after `retry`.
+impl Requests {
+    /// A request that is sent now, and repeated after `retry`.
     pub(super) fn first(peers: &[PeerId], retry: Duration, now: Instant) -> Option<Self> {
         (!peers.is_empty()).then(|| Self {
             unanswered: peers.to_vec(),
@@ -44,40 +45,34 @@ impl Asking {
         })
     }
 
-    /// `peer` has answered; true if it was the last.
+    /// Notes the answer of `peer`. True if it was the last.
     pub(super) fn answered(&mut self, peer: PeerId) -> bool {
         self.unanswered.retain(|other| *other != peer);
         self.unanswered.is_empty()
     }
 }
 
-/// Removes a neighbour that has answered, and the question with the last of them.
-pub(super) fn answered(asking: &mut Option<Asking>, peer: PeerId) {
-    if asking.as_mut().is_some_and(|asking| asking.answered(peer)) {
-        *asking = None;
+/// Notes the answer of a neighbour; the last one ends the request.
+pub(super) fn answered(requests: &mut Option<Requests>, peer: PeerId) {
+    if requests
+        .as_mut()
+        .is_some_and(|requests| requests.answered(peer))
+    {
+        *requests = None;
     }
 }
 
-/// Bytes of a flow that a station before was asked for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Wanted {
-    pub of: PeerId,
-    pub flow: FlowKey,
-    pub from: SeqNum,
-    pub to: SeqNum,
-}
-
-/// The state of the station before is awaited.
+/// The state of the previous station is awaited.
 #[derive(Clone, Debug)]
 pub(super) struct Sync {
     pub since: Instant,
     pub until: Instant,
-    /// The station before has answered, and all it knows has come.
+    /// All state of the previous station has arrived.
     pub is_complete: bool,
-    /// Bytes asked for and not come, each range for itself.
-    pub wanted: Vec<Wanted>,
-    /// They are asked for again then.
-    pub ask_again_at: Option<Instant>,
+    /// Requested bytes that have not arrived, and who has them.
+    pub wanted: Vec<(PeerId, FlowRange)>,
+    /// The next request for them.
+    pub request_at: Option<Instant>,
 }
 
 /// A mobile.
@@ -85,41 +80,41 @@ pub(super) struct Sync {
 pub(super) struct Mobile<C> {
     pub key: KeyId,
     pub addresses: Vec<IpAddr>,
-    /// The highest claim known: the epoch, and who has made it.
+    /// The highest claim known: the epoch and the station.
     pub claim: (u64, StationId),
     pub owner: Owner,
     /// The epoch with which it came here; [`claim`](Self::claim) may have risen since.
     pub came_with: u64,
-    /// The neighbour whose claim `claim` is, however long it has been silent.
+    /// The neighbour that has sent `claim`, even if it is silent now.
     pub claimed_by: Option<PeerId>,
     /// It moved on before the old station had sent the state of all of its flows.
     pub has_partial_state: bool,
-    /// What is kept until then is kept from the front: the station that has the mobile now
-    /// may ask for what the engine here had cached.
+    /// Until then a full buffer drops the newest packets, not the oldest: the station that has the mobile
+    /// now may request what the engine here had cached.
     pub front_until: Instant,
-    /// A neighbour's ownership is believed until then.
+    /// A neighbour's claim is valid until then.
     pub owner_until: Instant,
     /// Buffering until then, while the mobile is elsewhere.
     pub buffering_until: Option<Instant>,
-    /// Neighbours in the group, until when that is believed.
+    /// Neighbours in the group, and until when.
     pub members: Vec<(PeerId, Instant)>,
     pub joined: bool,
-    pub take_over: Option<Asking>,
-    pub preparing: Option<Asking>,
-    /// Neighbours were asked to buffer until then.
+    pub take_over: Option<Requests>,
+    pub preparing: Option<Requests>,
+    /// Neighbours were requested to buffer until then.
     pub prepared_until: Instant,
     pub sync: Option<Sync>,
-    /// From whom state comes.
+    /// The state that arrives, and from whom.
     pub receiving: Option<(PeerId, Receiving)>,
     /// The MH's acknowledged sequence numbers, from the old station.
     pub acked: BTreeMap<FlowKey, SeqNum>,
-    /// Packets are buffered of flows without a state; an ACK of the MH will show it.
+    /// Packets of flows without a state are buffered; an ACK of the MH will show what it lacks.
     pub unsynchronised: bool,
     pub sendings: Vec<(PeerId, u64, Sending)>,
     pub announce_at: Option<Instant>,
     pub buffer: Buffer<C>,
     pub scheduled: Option<Instant>,
-    /// Times that it came here from another station, and how long that took last.
+    /// Handoffs to this station, and the duration of the last.
     pub handoffs: u64,
     pub last_sync: Option<Duration>,
 }
@@ -155,6 +150,27 @@ impl<C: Copied> Mobile<C> {
         }
     }
 
+    /// The highest claim known, as a message contains it.
+    pub(super) fn claim_to_send(&self) -> Claim {
+        Claim {
+            epoch: self.claim.0,
+            station: self.claim.1,
+            addresses: self.addresses.clone(),
+        }
+    }
+
+    /// The mobile has come here.
+    pub(super) fn take_over_message(&self) -> Message {
+        self.message(Body::TakeOver(self.claim_to_send()))
+    }
+
+    pub(super) const fn message(&self, body: Body) -> Message {
+        Message {
+            mobile: self.key,
+            body,
+        }
+    }
+
     pub(super) fn role(&self) -> Role {
         match (self.owner, &self.sync, self.buffering_until) {
             (Owner::Me, Some(_), _) => Role::Synchronising,
@@ -164,18 +180,18 @@ impl<C: Copied> Mobile<C> {
         }
     }
 
-    /// Some neighbour is in the group.
+    /// True if a neighbour is in the group.
     pub(super) fn has_members(&self, now: Instant) -> bool {
         self.members.iter().any(|(_, until)| *until > now)
     }
 
-    /// A neighbour is in the group until `until`; or is not any more.
+    /// Notes that a neighbour is in the group until `until`, or that it has left.
     pub(super) fn note_member(&mut self, peer: PeerId, until: Option<Instant>) {
         self.members.retain(|(other, _)| *other != peer);
         self.members.extend(until.map(|until| (peer, until)));
     }
 
-    /// The neighbour that has it, if one is believed to.
+    /// The neighbour that has it, if its claim is valid.
     pub(super) fn elsewhere(&self, now: Instant) -> Option<PeerId> {
         match self.owner {
             Owner::Peer(peer) if self.owner_until > now => Some(peer),
@@ -183,8 +199,8 @@ impl<C: Copied> Mobile<C> {
         }
     }
 
-    /// A word about the take-over by this station: of the epoch with which the mobile came,
-    /// or of a later one that it has raised here.
+    /// True if a message is about the take-over by this station: with the epoch with which the mobile
+    /// came, or a later one that it has raised here.
     pub(super) fn is_of_this_take_over(&self, epoch: u64) -> bool {
         self.owner == Owner::Me && (self.came_with..=self.claim.0).contains(&epoch)
     }
@@ -204,7 +220,7 @@ impl<C: Copied> Mobile<C> {
         }
     }
 
-    /// Nothing is lost but its last claim if it is forgotten.
+    /// True if forgetting it loses nothing but its last claim.
     pub(super) fn is_idle(&self) -> bool {
         self.owner == Owner::Unknown
             && self.buffering_until.is_none()
@@ -213,7 +229,7 @@ impl<C: Copied> Mobile<C> {
             && self.sendings.is_empty()
     }
 
-    /// Nothing more that belongs to having the mobile.
+    /// Clears the state of an owner.
     pub(super) fn end_ownership(&mut self) {
         self.take_over = None;
         self.preparing = None;
@@ -224,19 +240,20 @@ impl<C: Copied> Mobile<C> {
         self.unsynchronised = false;
     }
 
-    /// When something is due.
+    /// The next deadline.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        let asking = [&self.take_over, &self.preparing].map(|one| one.as_ref().map(|one| one.due));
+        let requests =
+            [&self.take_over, &self.preparing].map(|one| one.as_ref().map(|one| one.due));
         let sendings = self.sendings.iter().filter_map(|one| one.2.poll_timeout());
         let owner = matches!(self.owner, Owner::Peer(_)).then_some(self.owner_until);
         let others = [
             self.sync.as_ref().map(|sync| sync.until),
-            self.sync.as_ref().and_then(|sync| sync.ask_again_at),
+            self.sync.as_ref().and_then(|sync| sync.request_at),
             self.announce_at,
             self.buffering_until,
             owner,
         ];
-        let all = asking.into_iter().chain(others).flatten();
+        let all = requests.into_iter().chain(others).flatten();
         all.chain(sendings).min()
     }
 }

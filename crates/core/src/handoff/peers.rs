@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The neighbours of a station. Today a list from the settings; a registry that finds them later
-//! (shared by several gateways) would replace this one.
+//! The neighbours of a station, from its settings.
 
 use core::net::SocketAddr;
 
@@ -8,7 +7,7 @@ use core::net::SocketAddr;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PeerId(pub u16);
 
-/// The neighbours and where their messages go.
+/// The neighbours and their addresses.
 #[derive(Clone, Debug, Default)]
 pub struct Peers {
     addresses: Vec<SocketAddr>,
@@ -23,27 +22,27 @@ impl Peers {
         }
     }
 
-    /// How many.
+    /// The number of neighbours.
     pub fn len(&self) -> usize {
         self.addresses.len()
     }
 
-    /// None at all.
+    /// True without neighbours.
     pub fn is_empty(&self) -> bool {
         self.addresses.is_empty()
     }
 
-    /// All of them.
+    /// All neighbours.
     pub fn iter(&self) -> impl Iterator<Item = PeerId> + use<> {
         (0..self.addresses.len() as u16).map(PeerId)
     }
 
-    /// Where a neighbour's messages go.
+    /// The address of a neighbour.
     pub fn address(&self, peer: PeerId) -> Option<SocketAddr> {
         self.addresses.get(usize::from(peer.0)).copied()
     }
 
-    /// Who sends from this address.
+    /// The neighbour with this address.
     pub fn find(&self, from: SocketAddr) -> Option<PeerId> {
         let from = canonical(from);
         let at = self.addresses.iter().position(|address| *address == from)?;
@@ -51,7 +50,7 @@ impl Peers {
     }
 }
 
-/// An IPv4 address in IPv6 clothes is the IPv4 address.
+/// Makes an IPv4-mapped IPv6 address the IPv4 address.
 fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }

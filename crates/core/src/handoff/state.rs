@@ -12,7 +12,7 @@ use core::time::Duration;
 
 use holdfast_wire::{SeqNum, Timestamps};
 
-use super::bytes::{Reader, Writer};
+use crate::bytes::{OptionalReader, OptionalWriter, Reader, Writer};
 use crate::split_state::SplitState;
 use crate::{FlowKey, Renumber};
 
@@ -24,10 +24,10 @@ const REPORTED_MAX: usize = 32;
 
 const VERSION: u8 = 2;
 
-/// A link's rate that is believed, bytes a second: 8 Tb/s.
+/// The highest rate of a link that is accepted, bytes a second: 8 Tb/s.
 const RATE_MAX: u64 = 1_000_000_000_000;
 
-/// The numbers of a flow at one moment. A part that is missing is not known.
+/// The state of a flow at one moment. `None` is unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowState {
     /// The flow.
@@ -38,7 +38,7 @@ pub struct FlowState {
     pub fh_una: SeqNum,
     /// FH: newest SEG.ACK.
     pub fh_ack: SeqNum,
-    /// FH: the window of that, not scaled.
+    /// FH: the window of that ACK, not scaled.
     pub fh_window: u16,
     /// FH: the largest window, not scaled.
     pub fh_window_largest: u16,
@@ -66,16 +66,16 @@ pub struct FlowState {
     pub tsval_sent: Option<u32>,
     /// The largest IP packet of the path to the MH, if a router reported it, bytes.
     pub path_mtu: Option<u32>,
-    /// What the MH holds beyond `fh_una`, in order; at most 32 ranges are sent.
+    /// Ranges beyond `fh_una` that the MH has received, in order; at most 32 are sent.
     pub reported: Vec<(SeqNum, SeqNum)>,
-    /// The wireless half's smoothed round trip at the station before.
+    /// The wireless half's smoothed round trip at the previous station.
     pub srtt: Option<Duration>,
-    /// What the link there delivered, bytes a second.
+    /// The rate that the link there delivered, bytes a second.
     pub bytes_per_s: Option<u64>,
-    /// M-TCP: the halves, of a connection that is split.
+    /// M-TCP: the state of a split connection.
     pub split: Option<SplitState>,
-    /// M-TCP: how the numbers of the halves differ, of a connection that was set up early; all
-    /// numbers here are those of the MH's half.
+    /// M-TCP: how the numbers of the halves differ, if the connection was set up early. All numbers
+    /// here are those of the MH's half.
     pub renumber: Option<Renumber>,
 }
 
@@ -85,25 +85,26 @@ impl FlowState {
 
     /// The record, at most [`FLOW_STATE_BYTES_MAX`] bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
+        let mut optional = OptionalWriter::default();
+        optional.put(self.fh_window_scale, Writer::u8);
+        optional.put(self.fh_fin, Writer::seq);
+        optional.flag(self.fh_sack);
+        optional.put(self.mh_window_scale, Writer::u8);
+        optional.put(self.mh_right_edge, Writer::seq);
+        optional.put(self.mh_timestamps, |w, timestamps| {
+            w.u32(timestamps.tsval);
+            w.u32(timestamps.tsecr);
+        });
+        optional.put(self.mh_fin, Writer::seq);
+        optional.put(self.tsval_sent, Writer::u32);
+        optional.put(self.path_mtu, Writer::u32);
+        optional.put(self.srtt, write_micros);
+        optional.put(self.bytes_per_s, Writer::u64);
+        optional.put(self.split.as_ref(), write_split);
+        optional.put(self.renumber, |w, numbers| w.0.extend(numbers.to_bytes()));
         let mut w = Writer::default();
         w.u8(VERSION);
-        let flags = [
-            self.fh_window_scale.is_some(),
-            self.fh_fin.is_some(),
-            self.fh_sack,
-            self.mh_window_scale.is_some(),
-            self.mh_right_edge.is_some(),
-            self.mh_timestamps.is_some(),
-            self.mh_fin.is_some(),
-            self.tsval_sent.is_some(),
-            self.path_mtu.is_some(),
-            self.srtt.is_some(),
-            self.bytes_per_s.is_some(),
-            self.split.is_some(),
-            self.renumber.is_some(),
-        ];
-        let bits = flags.iter().enumerate();
-        w.u16(bits.fold(0, |bits, (at, flag)| bits | u16::from(*flag) << at));
+        w.u16(optional.bits);
         w.flow(&self.key);
         w.seq(self.fh_max);
         w.seq(self.fh_una);
@@ -113,28 +114,7 @@ impl FlowState {
         w.u32(self.fh_tsecr);
         w.seq(self.mh_nxt);
         w.u16(self.mh_window_largest);
-        self.fh_window_scale
-            .into_iter()
-            .for_each(|shift| w.u8(shift));
-        self.fh_fin.into_iter().for_each(|fin| w.seq(fin));
-        self.mh_window_scale
-            .into_iter()
-            .for_each(|shift| w.u8(shift));
-        self.mh_right_edge.into_iter().for_each(|edge| w.seq(edge));
-        if let Some(timestamps) = self.mh_timestamps {
-            w.u32(timestamps.tsval);
-            w.u32(timestamps.tsecr);
-        }
-        self.mh_fin.into_iter().for_each(|fin| w.seq(fin));
-        self.tsval_sent.into_iter().for_each(|tsval| w.u32(tsval));
-        self.path_mtu.into_iter().for_each(|mtu| w.u32(mtu));
-        self.srtt.into_iter().for_each(|srtt| w.u32(micros(srtt)));
-        self.bytes_per_s.into_iter().for_each(|rate| w.u64(rate));
-        self.split
-            .iter()
-            .for_each(|split| write_split(&mut w, split));
-        let numbers = self.renumber.iter();
-        numbers.for_each(|numbers| w.0.extend(numbers.to_bytes()));
+        w.0.extend(optional.fields.0);
         let reported = self.reported.iter().take(REPORTED_MAX);
         w.u8(reported.len() as u8);
         for (left, right) in reported {
@@ -145,14 +125,14 @@ impl FlowState {
         w.0
     }
 
-    /// Reads a record back; `None` if it is of another version, torn, or impossible.
+    /// Parses a record; `None` if it is of another version, torn, or impossible.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let mut r = Reader(bytes);
         if r.u8()? != VERSION {
             return None;
         }
-        let flags = r.u16()?;
-        let has = |at: u16| flags & 1 << at != 0;
+        let mut optional = OptionalReader { bits: r.u16()? };
+        // The fields are in the order of the record.
         let mut state = Self {
             key: r.flow()?,
             fh_max: r.seq()?,
@@ -163,22 +143,21 @@ impl FlowState {
             fh_tsecr: r.u32()?,
             mh_nxt: r.seq()?,
             mh_window_largest: r.u16()?,
-            fh_window_scale: None,
-            fh_fin: None,
-            fh_sack: has(2),
-            mh_window_scale: None,
-            mh_right_edge: None,
-            mh_timestamps: None,
-            mh_fin: None,
-            tsval_sent: None,
-            path_mtu: None,
+            fh_window_scale: optional.get(|| r.u8())?,
+            fh_fin: optional.get(|| r.seq())?,
+            fh_sack: optional.flag(),
+            mh_window_scale: optional.get(|| r.u8())?,
+            mh_right_edge: optional.get(|| r.seq())?,
+            mh_timestamps: optional.get(|| read_timestamps(&mut r))?,
+            mh_fin: optional.get(|| r.seq())?,
+            tsval_sent: optional.get(|| r.u32())?,
+            path_mtu: optional.get(|| r.u32())?,
+            srtt: optional.get(|| read_micros(&mut r))?,
+            bytes_per_s: optional.get(|| Some(r.u64()?.min(RATE_MAX)))?,
+            split: optional.get(|| read_split(&mut r))?,
+            renumber: optional.get(|| Renumber::from_bytes(&r.array()?))?,
             reported: Vec::new(),
-            srtt: None,
-            bytes_per_s: None,
-            split: None,
-            renumber: None,
         };
-        state.read_optional(&mut r, has)?;
         let count = usize::from(r.u8()?);
         for _ in 0..count {
             state.reported.push((r.seq()?, r.seq()?));
@@ -186,50 +165,7 @@ impl FlowState {
         (r.is_at_end() && state.is_possible()).then_some(state)
     }
 
-    /// The parts that not every flow has.
-    fn read_optional(&mut self, r: &mut Reader<'_>, has: impl Fn(u16) -> bool) -> Option<()> {
-        if has(0) {
-            self.fh_window_scale = Some(r.u8()?);
-        }
-        if has(1) {
-            self.fh_fin = Some(r.seq()?);
-        }
-        if has(3) {
-            self.mh_window_scale = Some(r.u8()?);
-        }
-        if has(4) {
-            self.mh_right_edge = Some(r.seq()?);
-        }
-        if has(5) {
-            let (tsval, tsecr) = (r.u32()?, r.u32()?);
-            self.mh_timestamps = Some(Timestamps { tsval, tsecr });
-        }
-        if has(6) {
-            self.mh_fin = Some(r.seq()?);
-        }
-        if has(7) {
-            self.tsval_sent = Some(r.u32()?);
-        }
-        if has(8) {
-            self.path_mtu = Some(r.u32()?);
-        }
-        if has(9) {
-            self.srtt = Some(Duration::from_micros(r.u32()?.into()));
-        }
-        if has(10) {
-            self.bytes_per_s = Some(r.u64()?.min(RATE_MAX));
-        }
-        if has(11) {
-            self.split = Some(read_split(r)?);
-        }
-        if has(12) {
-            let bytes = r.take(Renumber::BYTES)?.try_into().ok()?;
-            self.renumber = Some(Renumber::from_bytes(bytes)?);
-        }
-        Some(())
-    }
-
-    /// No sane station sends another value.
+    /// False for a value that no correct station sends.
     fn is_possible(&self) -> bool {
         let shifts = [self.fh_window_scale, self.mh_window_scale];
         let mut at = self.fh_una;
@@ -244,50 +180,51 @@ impl FlowState {
             && self.reported.len() <= REPORTED_MAX
             && self
                 .split
-                .is_none_or(|split| split.told.at_or_before(self.fh_una))
+                .is_none_or(|split| split.acked.at_or_before(self.fh_una))
             && shifts.into_iter().flatten().all(|shift| shift <= 14)
     }
 }
 
-fn micros(time: Duration) -> u32 {
-    u32::try_from(time.as_micros()).unwrap_or(u32::MAX)
+fn write_micros(w: &mut Writer, time: Duration) {
+    w.u32(u32::try_from(time.as_micros()).unwrap_or(u32::MAX));
 }
 
-/// Which parts there are, then they.
+fn read_micros(r: &mut Reader<'_>) -> Option<Duration> {
+    Some(Duration::from_micros(r.u32()?.into()))
+}
+
+fn read_timestamps(r: &mut Reader<'_>) -> Option<Timestamps> {
+    Some(Timestamps {
+        tsval: r.u32()?,
+        tsecr: r.u32()?,
+    })
+}
+
 fn write_split(w: &mut Writer, split: &SplitState) {
-    let flags = [
-        split.is_shrunk,
-        split.was_shrunk,
-        split.uplink_open,
-        split.cwnd.is_some(),
-        split.srtt.is_some(),
-        split.wired_srtt.is_some(),
-    ];
-    let bits = flags.iter().enumerate();
-    w.u8(bits.fold(0, |bits, (at, flag)| bits | u8::from(*flag) << at));
-    w.seq(split.told);
-    split.cwnd.into_iter().for_each(|cwnd| w.u32(cwnd));
-    let both = [split.srtt, split.wired_srtt];
-    both.into_iter()
-        .flatten()
-        .for_each(|srtt| w.u32(micros(srtt)));
+    let mut optional = OptionalWriter::default();
+    optional.flag(split.is_shrunk);
+    optional.flag(split.was_shrunk);
+    optional.flag(split.uplink_open);
+    optional.put(split.cwnd, Writer::u32);
+    optional.put(split.srtt, write_micros);
+    optional.put(split.wired_srtt, write_micros);
+    w.u8(optional.bits as u8);
+    w.seq(split.acked);
+    w.0.extend(optional.fields.0);
 }
 
 fn read_split(r: &mut Reader<'_>) -> Option<SplitState> {
-    let flags = r.u8()?;
-    let has = |at: u8| flags & 1 << at != 0;
-    let told = r.seq()?;
-    let mut number =
-        |at: u8| -> Option<Option<u32>> { Some(if has(at) { Some(r.u32()?) } else { None }) };
-    let time = |micros: Option<u32>| micros.map(|micros| Duration::from_micros(micros.into()));
+    let mut optional = OptionalReader {
+        bits: r.u8()?.into(),
+    };
     Some(SplitState {
-        told,
-        is_shrunk: has(0),
-        was_shrunk: has(1),
-        uplink_open: has(2),
-        cwnd: number(3)?,
-        srtt: time(number(4)?),
-        wired_srtt: time(number(5)?),
+        acked: r.seq()?,
+        is_shrunk: optional.flag(),
+        was_shrunk: optional.flag(),
+        uplink_open: optional.flag(),
+        cwnd: optional.get(|| r.u32())?,
+        srtt: optional.get(|| read_micros(r))?,
+        wired_srtt: optional.get(|| read_micros(r))?,
     })
 }
 
@@ -328,7 +265,7 @@ mod tests {
             srtt: Some(Duration::from_micros(12_345)),
             bytes_per_s: Some(2_500_000),
             split: Some(SplitState {
-                told: seq(u32::MAX - 501),
+                acked: seq(u32::MAX - 501),
                 is_shrunk: true,
                 was_shrunk: false,
                 uplink_open: true,
@@ -369,9 +306,28 @@ mod tests {
         refused(|state| state.reported[0].0 = state.fh_una - 1);
         refused(|state| {
             state.split = Some(SplitState {
-                told: state.fh_una + 1,
+                acked: state.fh_una + 1,
                 ..SplitState::default()
             });
         });
     }
+
+    #[test]
+    fn a_record_has_the_pinned_bytes() {
+        let digits = full().to_bytes();
+        let digits = digits.iter().map(|byte| format!("{byte:02x}"));
+        let digits: String = digits.collect();
+        // The ranges that the MH has reported follow, all alike.
+        assert!(digits.starts_with(PINNED), "{digits}");
+        assert_eq!(digits.len(), 2 * PINNED_RECORD_BYTES);
+    }
+
+    const PINNED_RECORD_BYTES: usize = 396;
+
+    const PINNED: &str = concat!(
+        "021fff0620010db800000000000000000000000200500620010db80000000000000000000000029c",
+        "40000186a0fffffe0b0000004d01f501f6000000090000004effff07000186a00a00030d40000000",
+        "01000000020000004f00000003000005780000303900000000002625a03dfffffe0a000039080000",
+        "1b5800002328000000030000000400000000012000000000000000320000006400000096",
+    );
 }

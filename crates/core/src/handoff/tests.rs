@@ -10,7 +10,8 @@ use core::time::Duration;
 use holdfast_wire::{Flags, Instant, SeqNum};
 
 use super::*;
-use crate::signal::{LinkNotice, LinkNoticeKind};
+use crate::link_state::LinkEvent;
+use crate::signal::LinkNotice;
 use crate::testing::{FH, MH, Packet, data};
 use crate::{FlowKey, handoff::message::Outcome};
 
@@ -32,10 +33,10 @@ fn station(number: u32) -> Handoff<Packet> {
     Handoff::new(settings, [WEST, EAST])
 }
 
-fn notice(kind: LinkNoticeKind, epoch: u64) -> LinkNotice {
+fn notice(event: LinkEvent, epoch: u64) -> LinkNotice {
     LinkNotice {
         key: MOBILE,
-        kind,
+        event,
         addresses: vec![MH.address],
         removed: Vec::new(),
         epoch,
@@ -53,7 +54,7 @@ fn done(
 }
 
 fn registers(station: &mut Handoff<Packet>, epoch: u64, now: Instant) -> Actions {
-    let notice = notice(LinkNoticeKind::Up, epoch);
+    let notice = notice(LinkEvent::Up, epoch);
     done(station, |station, actions| {
         station.handle_notice(&notice, now, actions);
     })
@@ -70,31 +71,43 @@ fn receives(
     })
 }
 
-fn status(epoch: u64, number: u32, role: Role, prepare_ms: u32) -> Message {
-    Message::Status {
+const fn message(body: Body) -> Message {
+    Message {
         mobile: MOBILE,
+        body,
+    }
+}
+
+fn claim(epoch: u64, number: u32) -> Claim {
+    Claim {
         epoch,
         station: StationId(number),
-        role,
-        prepare_ms,
         addresses: vec![MH.address],
     }
+}
+
+fn status(epoch: u64, number: u32, role: Role, prepare_ms: u32) -> Message {
+    message(Body::Status(Status {
+        claim: claim(epoch, number),
+        role,
+        prepare_ms,
+    }))
 }
 
 fn take_over(epoch: u64, number: u32) -> Message {
-    Message::TakeOver {
-        mobile: MOBILE,
-        epoch,
-        station: StationId(number),
-        addresses: vec![MH.address],
-    }
+    message(Body::TakeOver(claim(epoch, number)))
 }
 
 fn answer(epoch: u64, outcome: Outcome) -> Message {
-    Message::Answer {
-        mobile: MOBILE,
-        epoch,
-        outcome,
+    message(Body::Answer { epoch, outcome })
+}
+
+/// Bytes of the one flow.
+fn range(from: u32, to: u32) -> FlowRange {
+    FlowRange {
+        flow: FlowKey { fh: FH, mh: MH },
+        from: SeqNum::new(from),
+        to: SeqNum::new(to),
     }
 }
 
@@ -155,13 +168,12 @@ fn part(epoch: u64, states: &[FlowState]) -> Message {
     let records = states.iter().map(FlowState::to_bytes);
     let mut sending = Sending::new(records, Duration::from_millis(20), 1, at(0));
     let (number, records) = sending.poll_transmit(at(0)).remove(0);
-    Message::State {
-        mobile: MOBILE,
+    message(Body::State(StatePart {
         epoch,
         number,
         count: sending.count(),
         records,
-    }
+    }))
 }
 
 #[test]
@@ -238,7 +250,7 @@ fn a_mobile_that_is_about_to_go_makes_its_station_ask_and_copy() {
         None,
         "no station is in the group"
     );
-    let soon = notice(LinkNoticeKind::GoingDownSoon { lead_ms: 0 }, 4);
+    let soon = notice(LinkEvent::GoingDownSoon(None), 4);
     let actions = done(&mut west, |west, actions| {
         west.handle_notice(&soon, at(1), actions);
     });
@@ -306,12 +318,7 @@ fn the_new_station_purges_up_to_the_ack_and_delivers_what_the_mh_lacks() {
 fn packets_from_before_the_buffering_are_requested() {
     let mut east = about_to_take_over();
     let actions = receives(&mut east, WEST, part(5, &[state(40, 300)]), at(12));
-    let want = Message::Want {
-        mobile: MOBILE,
-        flow: FlowKey { fh: FH, mh: MH },
-        from: SeqNum::new(40),
-        to: SeqNum::new(100),
-    };
+    let want = message(Body::Want(range(40, 100)));
     let request = HandoffAction::Send {
         to: WEST,
         message: want.clone(),
@@ -442,9 +449,7 @@ fn however_much_comes_no_more_is_kept_than_the_limits_allow() {
     let mut east: Handoff<Packet> = Handoff::new(settings, [WEST]);
     for mobile in 0..10 {
         let mut message = status(4, 1, Role::Forwarding, 10_000);
-        if let Message::Status { mobile: of, .. } = &mut message {
-            *of = KeyId(mobile);
-        }
+        message.mobile = KeyId(mobile);
         receives(&mut east, WEST, message, at(0));
         for number in 0..100 {
             let copy = packet(number * 1000, 1000);

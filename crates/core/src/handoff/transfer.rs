@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Records of any kind from one station to another: as many in a datagram as fit, each
-//! datagram retransmitted until it is acknowledged or the tries are used up.
+//! Records of any kind from one station to another. A datagram contains as many as fit, and is
+//! retransmitted until it is acknowledged or the tries are used up.
 //!
-//! Of use without the rest of the handoff: what the records are is the caller's.
+//! This does not depend on the rest of the handoff: the caller defines the records.
 
 use core::time::Duration;
 
 use holdfast_wire::Instant;
 
-use super::bytes::Reader;
+use crate::bytes::Reader;
 
-/// Bytes of records in one datagram at most: with all headers and the seal below the least
-/// MTU of IPv6 (1280).
+/// Bytes of records in one datagram, at most: with all headers and the seal it is below IPv6's
+/// smallest MTU (1280).
 pub const DATAGRAM_RECORDS_BYTES_MAX: usize = 1100;
 
 /// Datagrams of one transfer at most: 65,535 hold some 400,000 records of 180 bytes.
@@ -42,8 +42,8 @@ pub struct Sending {
 }
 
 impl Sending {
-    /// Sends these records, each of 1 to 65,535 bytes (others are left out); due at once.
-    /// What is not acknowledged is retransmitted each `retry`, `tries_max` times in all.
+    /// Sends these records, each of 1 to 65,535 bytes (others are left out), at once. Datagrams without
+    /// an acknowledgement are retransmitted each `retry`, `tries_max` times in all.
     pub fn new(
         records: impl IntoIterator<Item = Vec<u8>>,
         retry: Duration,
@@ -92,7 +92,7 @@ impl Sending {
         self.parts.iter().map(|part| part.bytes.len()).sum()
     }
 
-    /// Everything is acknowledged, or the tries are used up.
+    /// True if everything is acknowledged or the tries are used up.
     pub fn is_over(&self) -> bool {
         self.first >= self.parts.len() || self.tries > self.tries_max
     }
@@ -128,7 +128,7 @@ impl Sending {
             .collect()
     }
 
-    /// All of it is for another station now; due at once.
+    /// Sends everything again, to another station, at once.
     pub fn restart(&mut self, now: Instant) {
         for part in &mut self.parts {
             part.acknowledged = false;
@@ -136,8 +136,8 @@ impl Sending {
         (self.first, self.next, self.tries, self.due) = (0, 0, 0, now);
     }
 
-    /// The other station has this datagram; call [`poll_transmit`](Self::poll_transmit), for
-    /// more may be due.
+    /// The other station has acknowledged this datagram. Call [`poll_transmit`](Self::poll_transmit)
+    /// then: more may be due.
     pub fn acknowledge(&mut self, number: u16) {
         let Some(part) = self.parts.get_mut(usize::from(number)) else {
             return;
@@ -145,7 +145,7 @@ impl Sending {
         if core::mem::replace(&mut part.acknowledged, true) {
             return;
         }
-        // It listens.
+        // The station answers: the tries begin again.
         self.tries = self.tries.min(1);
         while self
             .parts
@@ -157,34 +157,34 @@ impl Sending {
     }
 }
 
-/// The receiving half: which datagrams have come.
+/// The receiving half: which datagrams have arrived.
 #[derive(Clone, Debug, Default)]
 pub struct Receiving {
-    /// One bit a datagram; empty before the first has come.
-    come: Vec<u64>,
+    /// One bit for each datagram; empty before the first has arrived.
+    arrived: Vec<u64>,
     count: u16,
     missing: u16,
 }
 
 impl Receiving {
-    /// Takes a datagram, `number` of `count`; its records if it is new. Acknowledge it in
-    /// either case.
+    /// Handles the datagram `number` of `count`. Returns its records if it is new. Acknowledge it in
+    /// both cases.
     pub fn take(&mut self, number: u16, count: u16, bytes: &[u8]) -> Vec<Vec<u8>> {
         if number >= count {
             return Vec::new();
         }
         if self.count != count {
             *self = Self {
-                come: vec![0; usize::from(count).div_ceil(64)],
+                arrived: vec![0; usize::from(count).div_ceil(64)],
                 count,
                 missing: count,
             };
         }
         let (word, bit) = (usize::from(number / 64), 1_u64 << (number % 64));
-        if self.come[word] & bit != 0 {
+        if self.arrived[word] & bit != 0 {
             return Vec::new();
         }
-        self.come[word] |= bit;
+        self.arrived[word] |= bit;
         self.missing -= 1;
         let mut r = Reader(bytes);
         let mut records = Vec::new();
@@ -194,7 +194,7 @@ impl Receiving {
         records
     }
 
-    /// All datagrams have come.
+    /// True if all datagrams have arrived.
     pub const fn is_complete(&self) -> bool {
         self.count > 0 && self.missing == 0
     }
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thousand_records_come_once_each_however_many_datagrams_are_lost_or_doubled() {
+    fn a_thousand_records_arrive_once_each_whatever_datagrams_are_lost_or_duplicated() {
         let mut state = 1_u32;
         let fate = move || {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_numbers_change_nothing() {
+    fn impossible_numbers_change_nothing() {
         let mut receiving = Receiving::default();
         assert!(receiving.take(3, 3, &[0, 1, 7]).is_empty());
         assert!(!receiving.is_complete());

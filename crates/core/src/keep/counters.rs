@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a keeper counts.
+//! The counters of `keep`.
 
-/// What a keeper has done.
+/// What `keep` has done since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeepCounters {
     /// Packets taken.
     pub taken: u64,
-    /// Packets that went on as they came.
+    /// Packets that passed unchanged.
     pub passed: u64,
-    /// Packets, or copies of them, that were kept.
+    /// Packets, or copies of them, that were queued.
     pub kept: u64,
-    /// Of these, those that gave way to newer ones.
+    /// Of these, those that a newer packet displaced.
     pub displaced: u64,
-    /// Of these, those that became too old.
+    /// Of these, those whose deadline passed.
     pub expired: u64,
-    /// Of these, copies whose packet was answered after all.
+    /// Of these, copies whose packet was answered.
     pub answered: u64,
     /// Of these, those that were sent after an outage.
     pub released: u64,
-    /// Copies that were sent to a silent peer.
-    pub asked: u64,
+    /// Copies that were sent as probes to a silent peer.
+    pub probes: u64,
     /// Peers that fell silent.
     pub silences: u64,
-    /// Links that somebody called down.
+    /// Links that a link source reported down.
     pub downs: u64,
 }
 
@@ -37,7 +37,7 @@ impl KeepCounters {
             ("expired", self.expired),
             ("answered", self.answered),
             ("released", self.released),
-            ("asked", self.asked),
+            ("asked", self.probes),
             ("silences", self.silences),
             ("downs", self.downs),
         ]

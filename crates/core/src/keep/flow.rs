@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A packet's flow, by nothing but addresses, protocol, and ports or an SPI.
+//! A packet's flow, by addresses, protocol, and ports or an SPI only.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -11,12 +11,12 @@ const ESP: u8 = 50;
 const SCTP: u8 = 132;
 const UDP_LITE: u8 = 136;
 
-/// What the packets of one flow have in common.
+/// The common fields of the packets of one flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PacketFlow {
-    /// Who sends.
+    /// The source address.
     pub source: IpAddr,
-    /// Who receives.
+    /// The destination address.
     pub destination: IpAddr,
     /// The protocol above IP; with IPv6 the first header behind IPv6's own.
     pub protocol: u8,
@@ -26,7 +26,7 @@ pub struct PacketFlow {
 }
 
 impl PacketFlow {
-    /// The flow of the IP packet that begins `packet`; none for what is no whole IP header.
+    /// The flow of the IP packet at the begin of `packet`; `None` without a whole IP header.
     pub fn of(packet: &[u8]) -> Option<Self> {
         match packet.first()? >> 4 {
             4 => Self::of_ipv4(packet),

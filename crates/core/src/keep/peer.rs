@@ -7,22 +7,22 @@ use holdfast_wire::Instant;
 
 use super::shelf::{Kept, Shelf};
 use super::{KeepSettings, PacketFlow, PeerId, PeerView};
-use crate::mobile::LinkSource;
+use crate::link_state::LinkSource;
 
 /// Packets that are sent at once at link up (RFC 6928: ten segments).
 const CREDIT_INITIAL: i32 = 10;
-/// Packets that may follow each packet seen of the peer, as in slow start.
+/// Packets that may follow each packet of the peer, as in slow start.
 const CREDIT_PER_PACKET: i32 = 2;
-/// Credit is not saved up beyond this.
+/// The largest credit.
 const CREDIT_MAX: i32 = 64;
-/// Without a packet of the peer, one packet may follow each time.
+/// Without a packet of the peer, one packet may be sent after each of these intervals.
 const CREDIT_INTERVAL: Duration = Duration::from_millis(10);
-/// A link that was reported down is probed this much more seldom than a silent one...
+/// The probes of a link that was reported down are this much rarer than those of a silent one...
 const ASK_SELDOM_FACTOR: u32 = 10;
-/// ... and so is one that has been silent for this time: the peer may be gone for good.
+/// ... and so are those of a peer that was silent for this time, because it may be dead.
 const ASK_OFTEN_MAX: Duration = Duration::from_secs(64);
 
-/// Where a peer stands in the diagram of the module above.
+/// A peer's state in the diagram of the parent module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     Silent,
@@ -34,16 +34,16 @@ pub(super) enum Phase {
 #[derive(Debug)]
 pub(super) struct Peer<F> {
     pub phase: Phase,
-    /// Who brought it here.
+    /// What caused this phase.
     pub source: LinkSource,
     pub since: Instant,
-    /// When a packet went out to it last.
+    /// When a packet was last sent to it.
     pub sent_at: Instant,
     /// Packets of two-way flows, and of one-way flows.
     pub shelves: [Shelf<F>; 2],
-    /// Packets that may go out now; below 0 after a super-segment.
+    /// Packets that may be sent now; below 0 after a super-segment.
     credit: i32,
-    /// Whose turn it is: of the two shelves.
+    /// Which of the two shelves is next.
     turn: usize,
     credit_at: Instant,
     /// Its index among the deadlines.
@@ -86,7 +86,7 @@ impl<F> Peer<F> {
         found.unwrap_or(usize::from(!is_two_way))
     }
 
-    /// Packets of the peer were seen: the link delivers as many more.
+    /// Packets of the peer were seen, so as many more may be sent.
     pub(super) fn earn(&mut self, packets: u32) {
         let packets = i32::try_from(packets).unwrap_or(i32::MAX);
         let earned = packets.saturating_mul(CREDIT_PER_PACKET);
@@ -100,7 +100,7 @@ impl<F> Peer<F> {
         }
     }
 
-    /// Takes out the next packet that may go, and the number of its shelf.
+    /// Takes the next packet that may be sent, and the number of its shelf.
     pub(super) fn next_to_send(&mut self) -> Option<(usize, Kept<F>)> {
         if self.credit <= 0 {
             return None;
@@ -110,7 +110,7 @@ impl<F> Peer<F> {
         Some(next)
     }
 
-    /// The same, whether it may be sent or not; of a peer whose link is up.
+    /// The same without the limit; for a peer whose link is up.
     pub(super) fn next_of_all(&mut self) -> Option<(usize, Kept<F>)> {
         if self.phase != Phase::Releasing {
             return None;
@@ -123,7 +123,7 @@ impl<F> Peer<F> {
         })
     }
 
-    /// It has been away for long, and nothing is kept for it.
+    /// It has been away for long, and nothing is queued for it.
     pub(super) fn is_given_up(&self, settings: &KeepSettings, now: Instant) -> bool {
         self.given_up_at(settings).is_some_and(|at| at <= now)
     }
@@ -133,25 +133,21 @@ impl<F> Peer<F> {
         (ends_by_itself && self.is_empty()).then(|| self.since + settings.age_max)
     }
 
-    fn ask_at(&self, settings: &KeepSettings) -> Option<Instant> {
+    fn probe_at(&self, settings: &KeepSettings) -> Option<Instant> {
         let often = self.sent_at + settings.ask_interval;
         let seldom = self.sent_at + settings.ask_interval * ASK_SELDOM_FACTOR;
         match self.phase {
             Phase::Silent if often < self.since + ASK_OFTEN_MAX => Some(often),
             Phase::Silent => Some(seldom),
-            // Without a carrier nothing goes out, and its return will be seen.
+            // Without a carrier nothing can be sent, and the carrier reports link up.
             Phase::Down if self.source != LinkSource::Carrier => Some(seldom),
             Phase::Down | Phase::Releasing => None,
         }
     }
 
-    /// The packet whose copy is sent now, so that its answer shows the link's return.
-    pub(super) fn next_to_ask(
-        &mut self,
-        settings: &KeepSettings,
-        now: Instant,
-    ) -> Option<&Kept<F>> {
-        if self.ask_at(settings).is_none_or(|at| at > now) {
+    /// The packet to send a copy of as a probe, if one is due. An answer shows link up.
+    pub(super) fn next_probe(&mut self, settings: &KeepSettings, now: Instant) -> Option<&Kept<F>> {
+        if self.probe_at(settings).is_none_or(|at| at > now) {
             return None;
         }
         self.sent_at = now;
@@ -160,7 +156,7 @@ impl<F> Peer<F> {
         kept.can_probe.then_some(kept)
     }
 
-    /// When something is to be done.
+    /// The next deadline.
     pub(super) fn deadline(&self, settings: &KeepSettings, now: Instant) -> Option<Instant> {
         let ages = [settings.age_max, settings.one_way_age_max];
         let is_away = self.phase != Phase::Releasing;
@@ -170,7 +166,7 @@ impl<F> Peer<F> {
         let credit = (!is_away).then(|| self.credit_at + CREDIT_INTERVAL);
         let can_probe = !self.shelves[0].is_empty();
         let ask = if can_probe {
-            self.ask_at(settings)
+            self.probe_at(settings)
         } else {
             None
         };

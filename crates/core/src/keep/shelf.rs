@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The kept packets of one peer: by flow, and by age.
+//! The queued packets of one peer: by flow, and by age.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
@@ -8,26 +8,26 @@ use holdfast_wire::Instant;
 
 use super::{Answers, Arrival, KeepSettings, PacketFlow};
 
-/// A packet takes this much memory at least: a buffer, and its entries here.
+/// A packet counts as this much memory at least: a buffer, and its entries here.
 pub(super) const COST_MIN: usize = 2_304;
 
 /// One packet.
 #[derive(Debug)]
 pub(super) struct Kept<F> {
-    /// Grows from packet to packet.
+    /// The packet's serial number.
     pub number: u64,
     pub at: Instant,
-    /// When it went out last, if it did.
+    /// When it was last sent, if it was.
     pub sent_at: Option<Instant>,
     pub bytes: usize,
     pub segments: u32,
-    /// Its copy may ask the peer for an answer.
+    /// Its copy may be sent as a probe.
     pub can_probe: bool,
     pub frame: F,
 }
 
 impl<F> Kept<F> {
-    /// Takes the frame out of `arrival`.
+    /// Takes the frame from `arrival`.
     pub(super) fn new(arrival: Arrival<F>, number: u64, at: Instant) -> Self {
         Self {
             number,
@@ -40,7 +40,7 @@ impl<F> Kept<F> {
         }
     }
 
-    /// Bytes that it counts for.
+    /// Bytes of memory that it counts for.
     pub(super) fn cost(&self) -> usize {
         self.bytes.max(COST_MIN)
     }
@@ -50,10 +50,10 @@ impl<F> Kept<F> {
 #[derive(Debug)]
 pub(super) struct Shelf<F> {
     flows: BTreeMap<PacketFlow, VecDeque<Kept<F>>>,
-    /// Each packet's flow, by the packet's number: the oldest packet of all is the first.
+    /// Each packet's flow, by the packet's serial number: the first is the oldest packet.
     by_age: BTreeMap<u64, PacketFlow>,
     bytes: usize,
-    /// The flow that had its turn last.
+    /// The flow that was last in turn.
     last: Option<PacketFlow>,
 }
 
@@ -91,8 +91,8 @@ impl<F> Shelf<F> {
         self.flows.entry(flow).or_default().push_back(kept);
     }
 
-    /// Takes out a packet that has to give way to one of `cost` bytes of `flow`; none when there
-    /// is room, or nothing left.
+    /// Takes a packet that must make room for one of `cost` bytes of `flow`; `None` if there is room, or
+    /// nothing is left.
     pub(super) fn make_room(
         &mut self,
         flow: &PacketFlow,
@@ -132,7 +132,7 @@ impl<F> Shelf<F> {
         Some(kept)
     }
 
-    /// Takes out the oldest packet if it is older than `age`.
+    /// Takes the oldest packet if it is older than `age`.
     pub(super) fn pop_older(&mut self, age: Duration, now: Instant) -> Option<Kept<F>> {
         let at = self.oldest_at()?;
         if now.saturating_since(at) < age {
@@ -141,7 +141,7 @@ impl<F> Shelf<F> {
         self.pop_oldest()
     }
 
-    /// When the oldest packet came.
+    /// When the oldest packet arrived.
     pub(super) fn oldest_at(&self) -> Option<Instant> {
         let flow = self.by_age.first_key_value()?.1;
         self.flows.get(flow)?.front().map(|kept| kept.at)
@@ -161,7 +161,7 @@ impl<F> Shelf<F> {
         Some(flow)
     }
 
-    /// Takes out the oldest packet of the next flow in turn.
+    /// Takes the oldest packet of the next flow in turn.
     pub(super) fn pop_in_turn(&mut self) -> Option<Kept<F>> {
         let flow = self.take_turn()?;
         self.pop_front(flow)
@@ -173,7 +173,7 @@ impl<F> Shelf<F> {
         self.flows.get_mut(&flow)?.back_mut()
     }
 
-    /// Drops the packets for which `goes` holds; how many they were.
+    /// Drops the packets for which `goes` is true. Returns their number.
     pub(super) fn drop_if(&mut self, goes: impl Fn(&Kept<F>) -> bool) -> u64 {
         let before = self.by_age.len();
         let (by_age, bytes) = (&mut self.by_age, &mut self.bytes);

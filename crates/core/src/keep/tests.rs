@@ -13,7 +13,7 @@ use core::time::Duration;
 use holdfast_wire::Instant;
 
 use super::{Answers, Arrival, Edge, KeepSettings, Keeper, Mode, PacketFlow, PeerId};
-use crate::mobile::{LinkEvent, LinkSource};
+use crate::link_state::{LinkEvent, LinkSource};
 
 const PEER: PeerId = PeerId(7);
 const ANSWER_MAX: Duration = Duration::from_millis(150);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Windows that open, at once or in steps, and ACKs that are repeated to flows that receive nothing.
+//! Windows that open, at once or in steps, and ACKs that are repeated to flows without an answer.
 
 use std::collections::BTreeMap;
 
@@ -13,25 +13,25 @@ use super::{
 };
 use crate::FlowKey;
 
-/// Windows that open in steps at a time; the others open at once.
+/// Windows that open in steps at the same time; the others open at once.
 const OPENINGS_MAX: usize = 32;
-/// ACKs that open a window go out so often, the first counted.
+/// An ACK that opens a window is sent this many times, the first included.
 const REPETITIONS_MAX: u32 = 7;
 
 /// What is repeated to a flow that receives nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Repeated {
-    /// One of this ACK.
+    /// This ACK.
     Ack(MadeAck),
     /// The packets that wake the FH.
     WakeUp,
 }
 
-/// ACKs that wait for an answer.
+/// ACKs that have no answer yet.
 #[derive(Clone, Debug)]
 pub(super) struct Unanswered {
     pub(super) ack: Repeated,
-    /// Of these flows; none: of all that are live.
+    /// These flows; `None`: all live ones.
     pub(super) flows: Option<BTreeMap<FlowKey, Closed>>,
     pub(super) since: Instant,
     pub(super) due: Instant,
@@ -40,7 +40,7 @@ pub(super) struct Unanswered {
 }
 
 impl MobileHost {
-    /// Opens what is closed and sends its ACKs, repeated to those that do not answer.
+    /// Opens the closed windows and sends their ACKs; repeats them to flows that do not answer.
     pub(super) fn open_all(
         &mut self,
         now: Instant,
@@ -54,7 +54,7 @@ impl MobileHost {
         self.open(opened, now, copies, flows, actions);
     }
 
-    /// Opens these, which are no longer among the closed ones.
+    /// Opens these flows, which are no longer among the closed ones.
     pub(super) fn open(
         &mut self,
         opened: BTreeMap<FlowKey, Closed>,
@@ -81,7 +81,7 @@ impl MobileHost {
         }
         if !opened.is_empty() && copies > 0 {
             let mut opened = opened;
-            // A flow that has not answered an earlier one gets repetitions on.
+            // A flow that has not answered an earlier ACK gets further repetitions.
             for (key, closed) in self.not_answered(flows) {
                 if opened.len() < FLOWS_SERVED_MAX {
                     opened.entry(key).or_insert(closed);
@@ -113,9 +113,9 @@ impl MobileHost {
         waiting.collect()
     }
 
-    /// No input came until the orders lapsed (the caller hung, or was suspended):
-    /// windows went out as they are, and the FHs received them. The orders do not hold any more,
-    /// but in an outage, in which no FH has received anything.
+    /// No input came until the orders expired: the caller hung or was suspended. Windows left unchanged,
+    /// and the FHs received them. So the orders are not valid any more, except in an outage, in which no
+    /// FH has received anything.
     pub(super) fn void_what_has_lapsed(&mut self, now: Instant, actions: &mut Vec<HostAction>) {
         let called_at = core::mem::replace(&mut self.called_at, now);
         let some = !self.closed.is_empty() || !self.openings.is_empty();
@@ -127,7 +127,7 @@ impl MobileHost {
             actions.push(HostAction::Open(key));
             self.send(key, MadeAck::Last, 1, actions);
         }
-        // At once: for steps it is too late.
+        // At once: it is too late for steps.
         self.open_all(now, COPIES_AFTER_FALSE_ALARM, &[], actions);
     }
 
@@ -136,7 +136,7 @@ impl MobileHost {
         self.send(key, MadeAck::Limited(edge), 1, actions);
     }
 
-    /// The steps that are due.
+    /// Takes the steps that are due.
     pub(super) fn step_openings(
         &mut self,
         now: Instant,
@@ -152,7 +152,7 @@ impl MobileHost {
             let before = opening.advertised();
             let step = match flow {
                 Some(flow) => opening.step(flow, now),
-                // One that could not be read is not gone.
+                // A flow that could not be read may still exist.
                 None => opening.miss(now),
             };
             match step {
@@ -171,10 +171,10 @@ impl MobileHost {
         self.openings = openings;
     }
 
-    /// The link is down: of flows that were being opened, or that have not answered yet, nothing is
-    /// known but that their windows were closed. They are again.
+    /// Link down: flows whose windows were being opened, or that have not answered yet, may have closed
+    /// windows at the FH. They are closed again.
     ///
-    /// The word of a carrier may come so late that the announced outage was taken for a false alarm.
+    /// The carrier may report so late that the announced outage was taken for a false alarm.
     pub(super) fn close_again(&mut self, flows: &[HostFlow], actions: &mut Vec<HostAction>) {
         let openings = core::mem::take(&mut self.openings);
         let stepped = openings.iter().map(|(key, opening)| {
@@ -252,9 +252,9 @@ impl MobileHost {
         };
         let waiting: Vec<_> = flows.iter().filter(waits).copied().collect();
         for flow in waiting.iter().take(FLOWS_SERVED_MAX) {
-            // Marks are for what is live; what was closed is to be opened in any case.
+            // Marked ACKs are for live flows; a closed window must be opened in any case.
             let wanted = unanswered.flows.is_some() || flow.is_live(now);
-            // Of one that opens in steps each step is an ACK; one that is closed again waits.
+            // A flow that opens in steps gets an ACK with each step; one that is closed again waits.
             let is_open =
                 !self.openings.contains_key(&flow.key) && !self.closed.contains_key(&flow.key);
             let wanted = wanted && is_open;

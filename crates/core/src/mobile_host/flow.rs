@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A flow as the MH's data path knows it.
+//! A flow as the MH's data path shows it.
 
 use core::time::Duration;
 
@@ -9,15 +9,15 @@ use super::FLOWS_SERVED_MAX;
 use super::withheld::Download;
 use crate::FlowKey;
 
-/// A flow without a segment of either end for this time has nothing to lose.
+/// A flow without a segment of either end for this time needs no help.
 const IDLE_MAX: Duration = Duration::from_secs(600);
 /// The round trip of a flow without a measured one (RFC 6298, 2.1: the first RTO).
 pub(super) const ROUND_TRIP_UNKNOWN: Duration = Duration::from_secs(1);
 
-/// A flow as the data path knows it.
+/// A flow as the data path shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostFlow {
-    /// Its ends.
+    /// The flow's ends.
     pub key: FlowKey,
     /// The next byte that the MH sends: SEG.SEQ of a made ACK.
     pub snd_nxt: SeqNum,
@@ -25,10 +25,10 @@ pub struct HostFlow {
     pub rcv_nxt: SeqNum,
     /// The newest window of the MH itself, not scaled.
     pub window: u16,
-    /// The bits by which it is shifted (RFC 7323, Rcv.Wind.Shift), 0 to 14; none: its SYN was not
+    /// The shift of the window (RFC 7323, Rcv.Wind.Shift), 0 to 14; `None`: the MH's SYN was not
     /// seen.
     pub window_shift: Option<u8>,
-    /// The newest clocks that the MH sent.
+    /// The newest timestamps of the MH.
     pub timestamps: Option<Timestamps>,
     /// The SACK blocks of its last ACK.
     pub sack: SackBlocks,
@@ -36,40 +36,39 @@ pub struct HostFlow {
     pub srtt: Option<Duration>,
     /// The newest round trip.
     pub rtt: Option<Duration>,
-    /// When the MH last sent something.
+    /// When the MH last sent a segment.
     pub sent_at: Instant,
-    /// When something of the FH last came.
+    /// When the last segment of the FH arrived.
     pub received_at: Option<Instant>,
-    /// It carries options that a made ACK could not have (MPTCP, MD5, AO).
+    /// Its segments have options that a made ACK cannot have (MPTCP, MD5, AO).
     pub is_opaque: bool,
-    /// The FH has sent all that it has to send.
+    /// The FH has sent a FIN.
     pub is_finished: bool,
-    /// When the newest payload of the FH came.
+    /// When the newest payload of the FH arrived.
     pub data_at: Option<Instant>,
     /// Both ends permit SACK (RFC 2018).
     pub permits_sack: bool,
-    /// With `wake`: what is known of the data of the FH; none: nothing.
+    /// With `wake`: the state of the FH's data; `None`: unknown.
     pub download: Option<Download>,
 }
 
 impl HostFlow {
-    /// The round trip that a warning has to cover: the longer of the newest and the usual.
+    /// The round trip that a warning must cover: the longer of the newest and the usual one.
     pub fn round_trip(&self) -> Option<Duration> {
         self.srtt.max(self.rtt)
     }
 
-    /// Not known: as if windows were not scaled, which is no more than they are.
+    /// Unknown: as if windows were not scaled, which never makes them larger.
     fn shift(&self) -> u8 {
         self.window_shift.unwrap_or(0).min(14)
     }
 
-    /// The newest window of the MH itself, in bytes; less, if its scale is not known.
+    /// The newest window of the MH itself, in bytes; less if its scale is unknown.
     pub fn window_bytes(&self) -> u32 {
         u32::from(self.window) << self.shift()
     }
 
-    /// As much of the MH's own window as does not lie beyond `edge`, as it stands in a header:
-    /// a unit that has begun counts as one.
+    /// The part of the MH's own window up to `edge`, as a header has it, rounded up to a unit.
     pub fn window_until(&self, edge: SeqNum) -> u16 {
         if !edge.after(self.rcv_nxt) {
             return 0;
@@ -90,15 +89,15 @@ impl HostFlow {
             .map_or(self.sent_at, |received| received.max(self.sent_at))
     }
 
-    /// Something of the FH came within the last round trip.
+    /// A segment of the FH arrived within the last round trip.
     pub(super) fn has_received_lately(&self, now: Instant) -> bool {
         let round_trip = self.round_trip().unwrap_or(ROUND_TRIP_UNKNOWN);
         self.received_at
             .is_some_and(|received| now.saturating_since(received) <= round_trip)
     }
 
-    /// An answer to what was sent then would be here by now. Copies sent before that would be
-    /// taken for duplicates of a loss.
+    /// An answer to what was sent then would have arrived by now. Copies before that would count as
+    /// duplicates that show a loss.
     pub(super) fn is_late(&self, since: Instant, now: Instant) -> bool {
         now.saturating_since(since) > self.round_trip().unwrap_or_default()
     }

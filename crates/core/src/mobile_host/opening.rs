@@ -1,29 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A window that opens in steps after an outage (`today`).
 //!
-//! A sender that was frozen begins again, if it was idle for longer than its retransmission
-//! timeout, with less than its window and in slow start (RFC 5681, 4.1; Linux:
-//! `tcp_slow_start_after_idle`): each ACK brings two segments, in a burst twice as fast as the link,
-//! and half a window of them waits in the link's queue. Where the queue is shorter, so much is
-//! lost, and the freeze has cost more than the outage would have. The window is the MH's means to
-//! prevent that: its right edge moves on
+//! A sender that was frozen for longer than its retransmission timeout restarts with less than its
+//! window and in slow start (RFC 5681, 4.1; Linux: `tcp_slow_start_after_idle`). Each ACK brings two
+//! segments, in a burst twice as fast as the link, and half a window of them waits in the link's
+//! queue. In a shorter queue the rest is lost, and the freeze has cost more than the outage would have.
+//! The MH prevents that by its window. The right edge moves on
 //!
-//! - in the first round trip, until something comes, by twice what a sender that begins again is
-//!   expected to send: that halves its window with each timeout that it is idle;
-//! - from then on twice as fast as data came during the last round trip, but no more than a
-//!   quarter faster than before the freeze; a sender that has used all of the first round trip
-//!   has not begun again, and goes on with half its rate at least;
-//! - and never further ahead of what has come than what was on its way before, plus an eighth of
-//!   it with each round trip after the old rate is reached.
+//! - in the first round trip, until data arrives, by twice what a restarting sender is expected to
+//!   send: that halves its window with each timeout that it is idle;
+//! - after that twice as fast as data arrived in the last round trip, but at most a quarter faster
+//!   than before the freeze. A sender that has used all of the first round trip has not restarted,
+//!   and gets at least half its rate;
+//! - never further ahead of the received data than the bytes that were in flight before, plus an
+//!   eighth of them for each round trip after the old rate is reached.
 //!
 //! If the first answer shows that a third of the old round trip was queue (half, if the sender was
-//! not idle for its timeout), the queue has room for what it does: then the window goes that far at
-//! once.
+//! not idle for its timeout), the queue has room for the sender's burst. Then the window opens that
+//! far at once.
 //!
-//! So the sender's window doubles with each round trip as its own rules have it, but spread over
-//! it; nothing waits in the queue that did not wait there before. The edge never moves back.
-//! What was on its way is what came after the window was closed: all of a round trip, which ended with
-//! the last that came.
+//! So the sender's window doubles with each round trip, as its own rules require, but spread over the
+//! round trip. Nothing waits in the queue that did not wait there before. The edge never moves back.
+//! The bytes that were in flight are those that arrived after the window was closed, for a round trip,
+//! up to the last arrival.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -32,60 +31,60 @@ use holdfast_wire::{Instant, SeqNum};
 
 use super::flow::HostFlow;
 
-/// Less than this on its way opens at once: little more than what any sender may begin with (RFC
-/// 6928, ten segments).
+/// With fewer bytes in flight a window opens at once: little more than what any sender may begin
+/// with (RFC 6928, ten segments).
 const FLIGHT_MIN: u32 = 32 * 1024;
-/// What may come at once: RFC 6928, section 2.
+/// Bytes that may arrive at once: RFC 6928, section 2.
 const FIRST_BURST: u32 = 14_600;
-/// A flow that is not known this many times has ended.
+/// A flow that was missing this many times has ended.
 const MISSES_MAX: u32 = 8;
-/// What a sender begins with after a long time idle; twice as much.
+/// The window of a sender after a long idle time, doubled.
 const BEGINNING_TWICE: u32 = 2 * FIRST_BURST;
-/// Its timeout is longer than its round trip by this: Linux, `TCP_RTO_MIN`.
+/// A sender's timeout is longer than its round trip by this: Linux, `TCP_RTO_MIN`.
 const RTO_MORE: Duration = Duration::from_millis(200);
-/// A zero-window probe brings no more than this, and may come at any time.
+/// A zero-window probe brings at most this, and may arrive at any time.
 const PROBE_MAX: u32 = 1500;
-/// It has used all if no more than this is left: segments are not cut.
+/// A sender has used everything if at most this is left: segments are not cut.
 const REMAINDER: u32 = 3000;
-/// Steps of a round trip, but none sooner than [`STEP_MIN`] after the last.
+/// Steps in a round trip; none sooner than [`STEP_MIN`] after the last.
 const STEPS: u32 = 16;
 const STEP_MIN: Duration = Duration::from_millis(5);
 /// The window is open after this many round trips at the latest...
 const ROUNDS_MAX: u32 = 16;
 /// ... or this many after the old rate is reached.
 const ROUNDS_AT_RATE: u32 = 6;
-/// If nothing comes for this many round trips, and [`SILENCE_MIN`], steps are no use.
+/// If nothing arrives for this many round trips and [`SILENCE_MIN`], steps are useless.
 const ROUNDS_SILENT: u32 = 4;
-/// What was on its way came in no less than this part of the round trip that was measured: a sender
-/// that had little to send shows nothing of it. Nor does an answer come sooner.
+/// The bytes in flight arrived in no less than this part of the measured round trip: a sender with
+/// little to send shows nothing of it. An answer does not arrive sooner either.
 const TOOK_LEAST: u32 = 4;
 const SILENCE_MIN: Duration = Duration::from_millis(300);
 
 // The shares below are this project's own: with them no cell of docs/scenarios/freeze-today.toml is
 // more than 2% worse than plain TCP (docs/schemes/freeze.md).
 
-/// Data that arrive within this many quarters of a round trip were sent in the first one: what is
-/// sent in the second arrives in the third.
+/// Data that arrive within this many quarters of a round trip were sent in the first one: data of
+/// the second arrive in the third.
 const FIRST_ROUND_QUARTERS: u32 = 7;
 /// The old rate counts as reached at this many quarters of it.
 const AT_RATE_QUARTERS: u32 = 3;
 /// The edge moves at most at this many quarters of the old rate.
 const RATE_QUARTERS_MAX: u32 = 5;
-/// With each round trip at the old rate this part of what was in flight may be in flight besides.
+/// With each round trip at the old rate this part of the bytes in flight may be in flight in addition.
 const GROWTH_PART: u32 = 8;
-/// A sender that has used all of the first round trip goes on with this part of its rate at least.
+/// A sender that has used all of the first round trip gets at least this part of its rate.
 const RATE_PART_MIN: u32 = 2;
 
-/// What a window was closed over.
+/// The state of a flow when its window was closed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Closed {
-    /// What the MH had acknowledged; none: the flow was not known any more.
+    /// What the MH had acknowledged; `None`: the flow was not known any more.
     pub(super) rcv_nxt: Option<SeqNum>,
-    /// When.
+    /// The time.
     pub(super) at: Instant,
     /// The flow's round trip, queues included.
     pub(super) round_trip: Option<Duration>,
-    /// What was on its way before an earlier one, from which it had not recovered.
+    /// The bytes in flight before an earlier freeze, if the flow had not recovered from that.
     pub(super) flight: Option<u32>,
 }
 
@@ -107,59 +106,59 @@ impl Closed {
         }
     }
 
-    /// In what time that came which was on its way. The measured round trip lags behind after a
-    /// queue has drained, and what is taken for too long gives too low a rate.
+    /// The time in which the bytes in flight arrived. The measured round trip is too long after a queue
+    /// has drained, and a time that is too long gives too low a rate.
     fn took(&self, flow: &HostFlow) -> Option<Duration> {
         let usual = self.round_trip.filter(|usual| !usual.is_zero())?;
         let received = flow.received_at.filter(|_| self.rcv_nxt.is_some());
-        // A zero-window probe comes later than that.
+        // A later segment is a zero-window probe.
         let took = received.map(|received| received.saturating_since(self.at));
         let took = took.filter(|took| !took.is_zero()).unwrap_or(usual);
         Some(took.clamp(usual / TOOK_LEAST, usual))
     }
 }
 
-/// A step.
+/// The next limit of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// The window ends here from now on.
     Edge(SeqNum),
-    /// It needs no limit any more.
+    /// The window needs no limit any more.
     Open,
 }
 
-/// One flow's window on its way.
+/// The opening of one flow's window.
 #[derive(Clone, Debug)]
 pub(super) struct Opening {
     edge: SeqNum,
-    /// As it was advertised: in units of the window, and never before an earlier one.
+    /// The edge as advertised: in units of the window, and never before an earlier one.
     advertised: SeqNum,
-    /// Bytes that were on their way before.
+    /// Bytes that were in flight before.
     flight: u32,
-    /// In this time.
+    /// The time in which they arrived.
     usual: Duration,
     began: Instant,
     closed_at: Instant,
-    /// What had come when it began.
+    /// What had been received when it began.
     first: SeqNum,
     /// The sender was idle for longer than its timeout.
     begins_again: bool,
-    /// What may come in the first round trip.
+    /// Bytes that may arrive in the first round trip.
     beginning: u32,
-    /// All of that has come.
+    /// All of these have arrived.
     used_all: bool,
-    /// The round trip since: from the beginning to the first that comes.
+    /// The round trip since: from the begin to the first arrival.
     round_trip: Option<Duration>,
-    /// When what had come, of the last round trip.
+    /// The arrivals of the last round trip.
     came: VecDeque<(Instant, SeqNum)>,
     at_rate_since: Option<Instant>,
     stepped_at: Instant,
-    /// So often the flow was not known.
+    /// How often the flow was missing.
     missed: u32,
 }
 
 impl Opening {
-    /// Begins; none if the window may open at once.
+    /// Begins; `None` if the window may open at once.
     pub(super) fn begin(flow: &HostFlow, closed: &Closed, now: Instant) -> Option<Self> {
         let usual = closed.took(flow)?;
         let came = || {
@@ -170,7 +169,7 @@ impl Opening {
         // An edge is advertised in units of the window.
         flow.window_shift?;
         let own = flow.window_bytes();
-        // More than the window was never on its way: the numbers are of another connection.
+        // More than the window was never in flight: the numbers are of another connection.
         if flight < FLIGHT_MIN || flight > own.saturating_mul(2) {
             return None;
         }
@@ -197,12 +196,12 @@ impl Opening {
         })
     }
 
-    /// Where the window ends.
+    /// The edge of the window.
     pub(super) const fn advertised(&self) -> SeqNum {
         self.advertised
     }
 
-    /// What was on its way before.
+    /// The bytes that were in flight before.
     pub(super) const fn flight(&self) -> u32 {
         self.flight
     }
@@ -212,7 +211,7 @@ impl Opening {
         self.closed_at
     }
 
-    /// The round trip of then.
+    /// The round trip at that time.
     pub(super) const fn usual(&self) -> Duration {
         self.usual
     }
@@ -223,7 +222,7 @@ impl Opening {
         self.stepped_at + (round_trip / STEPS).max(STEP_MIN)
     }
 
-    /// Nothing is known of the flow at the moment.
+    /// The flow is missing at the moment.
     pub(super) fn miss(&mut self, now: Instant) -> Step {
         self.stepped_at = now;
         self.missed += 1;
@@ -236,7 +235,7 @@ impl Opening {
 
     /// The next step.
     pub(super) fn step(&mut self, flow: &HostFlow, now: Instant) -> Step {
-        // After a pause of the caller nothing is made up for: that would be a burst.
+        // After a pause of the caller nothing is made up for, because that would be a burst.
         let since = now.saturating_since(self.stepped_at);
         let since = since.min((self.round_trip.unwrap_or(self.usual) / 4).max(STEP_MIN));
         self.stepped_at = now;
@@ -252,7 +251,7 @@ impl Opening {
                 None => return Step::Open,
             }
         };
-        // An FH that sends beyond it is not held up for that.
+        // An FH that sends beyond the edge is not limited by it.
         let ahead = self.edge.max(flow.rcv_nxt) + moves;
         self.edge = self.edge.max(ahead.min(flow.rcv_nxt + limit));
         if self.edge.distance_from(flow.rcv_nxt) >= flow.window_bytes() {
@@ -264,7 +263,8 @@ impl Opening {
         Step::Edge(self.advertised)
     }
 
-    /// How far the edge moves, and how far ahead of what has come it may be; none: it is enough.
+    /// How far the edge moves, and how far ahead of the received data it may be. `None`: the window may
+    /// open.
     fn after_first(
         &mut self,
         rcv_nxt: SeqNum,
@@ -280,7 +280,7 @@ impl Opening {
             return None;
         }
         self.came.push_back((now, rcv_nxt));
-        // One that is older than a round trip stays.
+        // An arrival that is older than a round trip stays.
         while self
             .came
             .get(1)
@@ -293,7 +293,7 @@ impl Opening {
             _ => first,
         };
         let recent = rcv_nxt.distance_from(before);
-        // What is sent in the second round trip comes in the third.
+        // Data sent in the second round trip arrive in the third.
         if elapsed < round_trip * FIRST_ROUND_QUARTERS / 4 {
             self.used_all |= rcv_nxt.distance_from(first) + REMAINDER >= self.beginning;
         }
@@ -322,26 +322,26 @@ impl Opening {
         Some((share(allowance, since, round_trip), limit))
     }
 
-    /// The queue is empty, and took more than what is sent into it at once. A sender that begins
-    /// again leaves a quarter of what was in flight in it in its slow start; one that does not
-    /// sends the half that it had not been given.
+    /// The queue is empty, and had more in it than what is sent into it at once. A restarting sender
+    /// leaves a quarter of the bytes in flight in it in its slow start. One that does not restart sends
+    /// the half that it was not given.
     fn has_room(&self, round_trip: Duration) -> bool {
         let enough = if self.begins_again {
             round_trip * 3 <= self.usual * 2
         } else {
             round_trip * 2 <= self.usual
         };
-        // What came so soon was no answer: a link that keeps packets had it.
+        // A segment this soon was no answer: the link had queued it.
         enough && round_trip * TOOK_LEAST >= self.usual
     }
 }
 
-/// The share of these bytes in `whole` that falls into `part`; no more than all.
+/// The share of these bytes in `whole` that is in `part`; at most all.
 fn share(bytes: u32, part: Duration, whole: Duration) -> u32 {
     grown(bytes, part.min(whole), whole)
 }
 
-/// These bytes with each `whole` that is in `time`.
+/// These bytes for each `whole` in `time`.
 fn grown(bytes: u32, time: Duration, whole: Duration) -> u32 {
     let grown = u128::from(bytes) * time.as_nanos() / whole.as_nanos().max(1);
     u32::try_from(grown).unwrap_or(u32::MAX)

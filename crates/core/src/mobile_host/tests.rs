@@ -72,7 +72,7 @@ impl Bench {
         Self::new(MobileHostSettings::new(scheme))
     }
 
-    fn link(&mut self, event: HostLinkEvent, now: Instant) -> Vec<HostAction> {
+    fn link(&mut self, event: LinkEvent, now: Instant) -> Vec<HostAction> {
         let mut actions = Vec::new();
         self.host.handle_link(event, &self.flows, now, &mut actions);
         actions
@@ -108,7 +108,7 @@ fn a_warning_closes_each_window_one_round_trip_before_the_link_goes() {
     let [quick_key, slow_key] = bench.keys().try_into().unwrap();
     assert!(
         bench
-            .link(HostLinkEvent::GoingDownSoon(Some(LEAD)), at(0))
+            .link(LinkEvent::GoingDownSoon(Some(LEAD)), at(0))
             .is_empty()
     );
     let happened = bench.until(at(299));
@@ -129,7 +129,7 @@ fn a_warning_shorter_than_the_round_trip_closes_at_once_as_published_and_never_t
         settings.set = set;
         for lead in [None, Some(RTT / 2)] {
             let mut bench = Bench::new(settings);
-            let actions = bench.link(HostLinkEvent::GoingDownSoon(lead), at(0));
+            let actions = bench.link(LinkEvent::GoingDownSoon(lead), at(0));
             let closed = bench.host.closed_count();
             match set {
                 FreezeSet::Published => assert_eq!((actions.len(), closed), (4, 2)),
@@ -149,7 +149,7 @@ fn today_the_last_acks_have_the_time_to_arrive_and_a_round_trip_that_has_grown_c
     let mut bench = Bench::new(settings);
     bench.flows.truncate(1);
     let key = bench.keys()[0];
-    let warned = HostLinkEvent::GoingDownSoon(Some(Duration::from_secs(1)));
+    let warned = LinkEvent::GoingDownSoon(Some(Duration::from_secs(1)));
     assert!(bench.link(warned, at(0)).is_empty());
     bench.until(at(300));
     // Two round trips of 80 ms would be at 840.
@@ -170,14 +170,14 @@ fn today_the_last_acks_have_the_time_to_arrive_and_a_round_trip_that_has_grown_c
 #[test]
 fn after_a_warned_outage_windows_open_and_three_copies_of_the_last_ack_go_out() {
     let mut bench = Bench::of(MobileScheme::Freeze);
-    bench.link(HostLinkEvent::GoingDownSoon(None), at(0));
-    assert!(bench.link(HostLinkEvent::Down, at(50)).is_empty());
+    bench.link(LinkEvent::GoingDownSoon(None), at(0));
+    assert!(bench.link(LinkEvent::Down, at(50)).is_empty());
     assert!(
         bench.until(at(20_000)).is_empty(),
         "closed as long as it lasts"
     );
     assert!(bench.host.orders_until(at(20_000)).is_some());
-    let actions = bench.link(HostLinkEvent::Up, at(20_000));
+    let actions = bench.link(LinkEvent::Up, at(20_000));
     let keys = bench.keys();
     let expected = keys
         .iter()
@@ -202,25 +202,25 @@ fn a_flow_whose_answer_cannot_be_there_yet_gets_no_more_copies() {
     let long = Duration::from_millis(650);
     bench.flows[1].srtt = Some(long);
     let [quick_key, long_key] = bench.keys().try_into().unwrap();
-    bench.link(HostLinkEvent::GoingDownSoon(None), at(0));
-    bench.link(HostLinkEvent::Down, at(50));
-    bench.link(HostLinkEvent::Up, at(1_000));
+    bench.link(LinkEvent::GoingDownSoon(None), at(0));
+    bench.link(LinkEvent::Down, at(50));
+    bench.link(LinkEvent::Up, at(1_000));
     let again = bench.until(at(60_000));
     let first = |key| {
-        let of = |(when, action): &(Instant, HostAction)| {
+        let time_of = |(when, action): &(Instant, HostAction)| {
             (*action == send(key, MadeAck::Last, 1)).then_some(when.saturating_since(at(1_000)))
         };
-        again.iter().find_map(of).unwrap()
+        again.iter().find_map(time_of).unwrap()
     };
     assert!(first(quick_key) < Duration::from_millis(200));
     assert!(first(long_key) > long && first(long_key) < long * 2);
 }
 
 #[test]
-fn a_link_said_to_be_down_of_which_something_is_heard_is_up() {
+fn a_segment_on_a_link_that_was_reported_down_shows_link_up() {
     let mut bench = Bench::of(MobileScheme::Freeze);
-    bench.link(HostLinkEvent::GoingDownSoon(None), at(0));
-    bench.link(HostLinkEvent::Down, at(50));
+    bench.link(LinkEvent::GoingDownSoon(None), at(0));
+    bench.link(LinkEvent::Down, at(50));
     // It was on its way.
     bench.flows[0].received_at = Some(at(300));
     assert!(bench.until(at(5_000)).is_empty());
@@ -239,7 +239,7 @@ fn warnings_one_after_another_do_not_keep_windows_closed() {
     let mut closed = Duration::ZERO;
     for turn in 0..150 {
         let now = at(turn * 400);
-        bench.link(HostLinkEvent::GoingDownSoon(None), now);
+        bench.link(LinkEvent::GoingDownSoon(None), now);
         bench.until(now + Duration::from_millis(399));
         if bench.host.closed_count() > 0 {
             closed += Duration::from_millis(400);
@@ -251,11 +251,11 @@ fn warnings_one_after_another_do_not_keep_windows_closed() {
 #[test]
 fn what_was_closed_is_opened_after_an_outage_of_any_length() {
     let mut bench = Bench::of(MobileScheme::Freeze);
-    bench.link(HostLinkEvent::GoingDownSoon(None), at(0));
-    bench.link(HostLinkEvent::Down, at(50));
+    bench.link(LinkEvent::GoingDownSoon(None), at(0));
+    bench.link(LinkEvent::Down, at(50));
     bench.flows[0].is_finished = true;
     let now = at(3_600_000);
-    let actions = bench.link(HostLinkEvent::Up, now);
+    let actions = bench.link(LinkEvent::Up, now);
     for key in bench.keys() {
         assert!(actions.contains(&send(key, MadeAck::Last, 3)));
     }
@@ -268,7 +268,7 @@ fn a_flow_without_a_round_trip_is_not_closed_long_before_the_link_goes() {
         (flow.srtt, flow.rtt) = (None, None);
     }
     let lead = Duration::from_secs(60);
-    bench.link(HostLinkEvent::GoingDownSoon(Some(lead)), at(0));
+    bench.link(LinkEvent::GoingDownSoon(Some(lead)), at(0));
     bench.until(at(58_900));
     assert_eq!(bench.host.closed_count(), 0);
     bench.until(at(59_100));
@@ -276,19 +276,19 @@ fn a_flow_without_a_round_trip_is_not_closed_long_before_the_link_goes() {
 }
 
 #[test]
-fn flows_that_are_heard_are_left_alone_when_an_up_comes_out_of_nothing() {
+fn flows_that_deliver_get_no_acks_at_an_unexpected_link_up() {
     let mut bench = Bench::of(MobileScheme::FastRetransmit);
     bench.flows[0].received_at = Some(at(4_990));
     let keys = bench.keys();
-    let actions = bench.link(HostLinkEvent::Up, at(5_000));
+    let actions = bench.link(LinkEvent::Up, at(5_000));
     assert_eq!(actions, [send(keys[1], MadeAck::Last, 3)]);
 }
 
 #[test]
 fn orders_are_renewed_well_before_they_lapse() {
     let mut bench = Bench::of(MobileScheme::Freeze);
-    bench.link(HostLinkEvent::GoingDownSoon(None), at(0));
-    bench.link(HostLinkEvent::Down, at(1));
+    bench.link(LinkEvent::GoingDownSoon(None), at(0));
+    bench.link(LinkEvent::Down, at(1));
     let due = bench.host.poll_timeout().unwrap();
     let lapses = bench.host.orders_until(at(0)).unwrap();
     assert!(due + ORDER_RENEWAL * 2 < lapses);
@@ -297,12 +297,13 @@ fn orders_are_renewed_well_before_they_lapse() {
 #[test]
 fn a_warning_of_which_nothing_comes_costs_less_than_a_second() {
     let mut bench = Bench::of(MobileScheme::Freeze);
-    bench.link(HostLinkEvent::GoingDownSoon(Some(LEAD)), at(0));
+    bench.link(LinkEvent::GoingDownSoon(Some(LEAD)), at(0));
     let happened = bench.until(at(60_000));
     for key in bench.keys() {
         let when = |wanted: HostAction| {
-            let of = |(when, action): &(Instant, HostAction)| (*action == wanted).then_some(*when);
-            happened.iter().find_map(of).unwrap()
+            let time_of =
+                |(when, action): &(Instant, HostAction)| (*action == wanted).then_some(*when);
+            happened.iter().find_map(time_of).unwrap()
         };
         let frozen = when(HostAction::Open(key)).saturating_since(when(HostAction::Close(key)));
         assert!(frozen < Duration::from_secs(1), "{frozen:?}");
@@ -319,7 +320,7 @@ fn a_warning_of_which_nothing_comes_costs_less_than_a_second() {
 #[test]
 fn a_flow_that_begins_after_the_warning_is_closed_too() {
     let mut bench = Bench::of(MobileScheme::Freeze);
-    bench.link(HostLinkEvent::GoingDownSoon(Some(LEAD)), at(0));
+    bench.link(LinkEvent::GoingDownSoon(Some(LEAD)), at(0));
     let late = flow(1002);
     bench.flows.push(late);
     let happened = bench.until(at(300));
@@ -331,11 +332,11 @@ fn a_flow_that_begins_after_the_warning_is_closed_too() {
 }
 
 #[test]
-fn an_outage_that_nobody_foresaw_closes_nothing_and_ends_in_three_acks() {
+fn an_outage_without_a_warning_closes_nothing_and_ends_in_three_acks() {
     for scheme in [MobileScheme::Freeze, MobileScheme::FastRetransmit] {
         let mut bench = Bench::of(scheme);
-        assert!(bench.link(HostLinkEvent::Down, at(0)).is_empty());
-        let actions = bench.link(HostLinkEvent::Up, at(900));
+        assert!(bench.link(LinkEvent::Down, at(0)).is_empty());
+        let actions = bench.link(LinkEvent::Up, at(900));
         let keys = bench.keys();
         assert_eq!(
             actions,
@@ -350,36 +351,36 @@ fn today_who_was_not_closed_is_left_to_its_sender() {
     let mut settings = MobileHostSettings::new(MobileScheme::Freeze);
     settings.set = FreezeSet::Today;
     let mut bench = Bench::new(settings);
-    bench.link(HostLinkEvent::GoingDownSoon(Some(RTT * 3)), at(0));
+    bench.link(LinkEvent::GoingDownSoon(Some(RTT * 3)), at(0));
     let late = flow(1002);
     bench.until(at(239));
-    bench.link(HostLinkEvent::Down, at(240));
+    bench.link(LinkEvent::Down, at(240));
     bench.flows.push(late);
-    let actions = bench.link(HostLinkEvent::Up, at(900));
+    let actions = bench.link(LinkEvent::Up, at(900));
     let to_late =
         |action: &HostAction| matches!(action, HostAction::Send { key, .. } if *key == late.key);
     assert!(actions.len() == 4 && !actions.iter().any(to_late));
     for flow in &mut bench.flows {
         flow.received_at = Some(at(980));
     }
-    // Nobody foresaw the next one.
-    bench.link(HostLinkEvent::Down, at(5_000));
-    assert!(bench.link(HostLinkEvent::Up, at(9_000)).is_empty());
+    // The next outage has no warning.
+    bench.link(LinkEvent::Down, at(5_000));
+    assert!(bench.link(LinkEvent::Up, at(9_000)).is_empty());
 }
 
 #[test]
-fn without_tr_acks_only_what_was_closed_hears_of_the_return_and_as_published_nobody() {
+fn without_tr_acks_only_closed_flows_get_acks_at_link_up_and_as_published_none() {
     for set in FreezeSet::ALL {
         let mut settings = MobileHostSettings::new(MobileScheme::Freeze);
         (settings.tr_acks, settings.set) = (false, set);
         let mut bench = Bench::new(settings);
         bench.flows.truncate(1);
-        bench.link(HostLinkEvent::GoingDownSoon(Some(LEAD)), at(0));
+        bench.link(LinkEvent::GoingDownSoon(Some(LEAD)), at(0));
         bench.until(at(299));
-        bench.link(HostLinkEvent::Down, at(300));
+        bench.link(LinkEvent::Down, at(300));
         let key = bench.keys()[0];
         bench.flows.push(flow(1002));
-        let actions = bench.link(HostLinkEvent::Up, at(1_000));
+        let actions = bench.link(LinkEvent::Up, at(1_000));
         let open = HostAction::Open(key);
         match set {
             FreezeSet::Published => {
@@ -392,21 +393,21 @@ fn without_tr_acks_only_what_was_closed_hears_of_the_return_and_as_published_nob
 }
 
 #[test]
-fn two_sources_that_tell_of_one_return_cause_one_set_of_acks() {
+fn two_link_sources_that_report_one_link_up_cause_one_set_of_acks() {
     let mut bench = Bench::of(MobileScheme::FastRetransmit);
-    bench.link(HostLinkEvent::Down, at(0));
-    assert_eq!(bench.link(HostLinkEvent::Up, at(900)).len(), 2);
-    assert!(bench.link(HostLinkEvent::Up, at(950)).is_empty());
-    // An outage that nobody told of lies between.
-    assert_eq!(bench.link(HostLinkEvent::Up, at(3_000)).len(), 2);
+    bench.link(LinkEvent::Down, at(0));
+    assert_eq!(bench.link(LinkEvent::Up, at(900)).len(), 2);
+    assert!(bench.link(LinkEvent::Up, at(950)).is_empty());
+    // An unreported outage is between the two.
+    assert_eq!(bench.link(LinkEvent::Up, at(3_000)).len(), 2);
 }
 
 #[test]
 fn the_marked_ack_goes_once_to_who_answers_and_again_to_who_does_not() {
     let mut bench = Bench::of(MobileScheme::Mtcp);
-    bench.link(HostLinkEvent::Down, at(0));
+    bench.link(LinkEvent::Down, at(0));
     let keys = bench.keys();
-    let actions = bench.link(HostLinkEvent::Up, at(2_000));
+    let actions = bench.link(LinkEvent::Up, at(2_000));
     assert_eq!(actions, [0, 1].map(|n| send(keys[n], MadeAck::Marked, 1)));
     bench.flows[0].received_at = Some(at(2_050));
     let happened = bench.until(at(60_000));
@@ -429,8 +430,8 @@ fn flows_that_are_idle_finished_or_not_understood_are_left_alone() {
     let now = at(700_000);
     idle.received_at = None;
     bench.flows.push(idle);
-    bench.link(HostLinkEvent::Down, at(0));
-    assert!(bench.link(HostLinkEvent::Up, now).is_empty());
+    bench.link(LinkEvent::Down, at(0));
+    assert!(bench.link(LinkEvent::Up, now).is_empty());
 }
 
 #[test]
@@ -440,16 +441,16 @@ fn no_event_makes_acks_for_more_flows_than_the_limit_and_the_newest_come_first()
     for (number, flow) in bench.flows.iter_mut().enumerate() {
         flow.received_at = Some(at(number as u64));
     }
-    bench.link(HostLinkEvent::Down, at(3_000));
-    let actions = bench.link(HostLinkEvent::Up, at(4_000));
+    bench.link(LinkEvent::Down, at(3_000));
+    let actions = bench.link(LinkEvent::Up, at(4_000));
     assert_eq!(actions.len(), FLOWS_SERVED_MAX);
     assert_eq!(actions[0], send(flow(2_999).key, MadeAck::Last, 3));
 }
 
 #[test]
-fn whoever_leaves_opens_what_is_closed() {
+fn a_machine_that_stops_opens_what_is_closed() {
     let mut bench = Bench::of(MobileScheme::Freeze);
-    bench.link(HostLinkEvent::GoingDownSoon(None), at(0));
+    bench.link(LinkEvent::GoingDownSoon(None), at(0));
     let mut actions = Vec::new();
     bench.host.release(at(10), &mut actions);
     let opened = actions
@@ -463,10 +464,10 @@ fn whoever_leaves_opens_what_is_closed() {
 #[test]
 fn a_warning_during_the_outage_changes_nothing() {
     let mut bench = Bench::of(MobileScheme::Freeze);
-    bench.link(HostLinkEvent::Down, at(0));
+    bench.link(LinkEvent::Down, at(0));
     assert!(
         bench
-            .link(HostLinkEvent::GoingDownSoon(None), at(10))
+            .link(LinkEvent::GoingDownSoon(None), at(10))
             .is_empty()
     );
     assert_eq!(bench.host.poll_timeout(), None);
@@ -476,7 +477,7 @@ fn a_warning_during_the_outage_changes_nothing() {
 fn after_an_unforeseen_outage_each_live_flow_is_woken_and_again_until_it_answers() {
     let mut bench = Bench::of(MobileScheme::Wake);
     let keys = bench.keys();
-    let renewed = bench.link(HostLinkEvent::Down, at(0));
+    let renewed = bench.link(LinkEvent::Down, at(0));
     let lasts = Duration::from_secs(3_600);
     assert_eq!(
         renewed,
@@ -494,7 +495,7 @@ fn after_an_unforeseen_outage_each_live_flow_is_woken_and_again_until_it_answers
             renews_echo_for: Duration::from_secs(10),
         })
     };
-    let actions = bench.link(HostLinkEvent::Up, at(2_000));
+    let actions = bench.link(LinkEvent::Up, at(2_000));
     assert_eq!(
         actions,
         [0, 1].map(|n| wake_up(keys[n])),
@@ -513,7 +514,7 @@ fn after_an_unforeseen_outage_each_live_flow_is_woken_and_again_until_it_answers
 }
 
 #[test]
-fn the_order_to_keep_reserves_stands_while_somebody_renews_it() {
+fn the_order_to_withhold_is_valid_while_it_is_renewed() {
     let mut bench = Bench::of(MobileScheme::Wake);
     bench.until(at(0));
     let due = bench.host.poll_timeout().unwrap();
@@ -529,7 +530,7 @@ fn a_pause_is_answered_by_the_true_number_but_not_in_an_outage() {
     let mut actions = Vec::new();
     bench.host.handle_pauses(&[flow], at(0), &mut actions);
     assert_eq!(actions, [send(key, MadeAck::Last, 1)]);
-    bench.link(HostLinkEvent::Down, at(0));
+    bench.link(LinkEvent::Down, at(0));
     actions.clear();
     bench.host.handle_pauses(&[flow], at(0), &mut actions);
     assert!(actions.is_empty());

@@ -10,10 +10,9 @@ use core::time::Duration;
 use holdfast_wire::Instant;
 
 use super::action::WakeUp;
-use super::{
-    FLOWS_SERVED_MAX, HostAction, HostFlow, HostLinkEvent, MadeAck, MobileHost, MobileScheme,
-};
+use super::{FLOWS_SERVED_MAX, HostAction, HostFlow, MadeAck, MobileHost, MobileScheme};
 use crate::FlowKey;
+use crate::link_state::LinkEvent;
 use outages::{Outages, ProbeResult, unreachables_for_silent};
 use silent_flows::TimedWakeUp;
 
@@ -23,25 +22,25 @@ mod silent_flows;
 
 /// After a flow was woken, echoes from before the outage are renewed for this time.
 const ECHO_RENEWED_FOR: Duration = Duration::from_secs(10);
-/// And from the begin of the outage, or while the flow is silent.
+/// The same from the begin of the outage, or while the flow is silent.
 const OUTAGE_MAX: Duration = Duration::from_secs(3_600);
-/// How often silent downloads are looked for, at most.
+/// Silent downloads are searched for at most this often.
 const LOOK_FOR_SILENT: Duration = Duration::from_millis(150);
-/// And no longer after the newest segment than this.
+/// The search ends after this time without a segment.
 const FALLS_SILENT_WITHIN: Duration = Duration::from_secs(10);
 
-/// What the machine knows besides for `wake`.
+/// The additional state of the machine for `wake`.
 #[derive(Debug, Default)]
 pub(super) struct WakeUps {
     outages: Outages,
-    /// Outages without a report are not looked for.
+    /// Outages without a report are not searched for.
     ignores_silence: bool,
     /// When segments are counted next.
     count_at: Option<Instant>,
-    /// Segments that have come, and when there were more last.
+    /// The number of received segments, and when it last grew.
     segments: u64,
     segments_at: Instant,
-    /// No segment comes: silent downloads are looked for among all flows.
+    /// No segment arrives: silent downloads are searched for among all flows.
     looks_for_silent: bool,
     /// A probed FH has shown that the link is up again, without a report.
     link_is_up: bool,
@@ -50,14 +49,14 @@ pub(super) struct WakeUps {
 }
 
 impl WakeUps {
-    pub(super) fn handle_link(&mut self, event: HostLinkEvent, now: Instant) {
-        if matches!(event, HostLinkEvent::Up | HostLinkEvent::Down) {
+    pub(super) fn handle_link(&mut self, event: LinkEvent, now: Instant) {
+        if matches!(event, LinkEvent::Up | LinkEvent::Down) {
             self.link_is_up = false;
         }
         self.outages.handle_link(event, now);
     }
 
-    /// When something is due; `at_once` if it is by now.
+    /// The next deadline; `at_once` if it has passed.
     pub(super) fn poll_timeout(&self, at_once: Instant) -> Option<Instant> {
         let needs_all = self.needs_all_at_once();
         [self.outages.poll_timeout(), needs_all.then_some(at_once)]
@@ -70,7 +69,7 @@ impl WakeUps {
         self.looks_for_silent || self.link_is_up || !self.up_by.is_empty()
     }
 
-    /// Whether what is due at this time is a question of all flows.
+    /// True if what is due at this time needs all flows.
     pub(super) fn need_all(&self, now: Instant) -> bool {
         let silent = self.outages.wake_up_at();
         self.needs_all_at_once() || silent.is_some_and(|at| at <= now)
@@ -87,7 +86,7 @@ impl WakeUps {
 }
 
 impl MobileHost {
-    /// The same machine, which relies on reports: it does not look for outages without one.
+    /// The same machine without the search for outages: it relies on reports.
     #[must_use]
     pub const fn without_silence(mut self) -> Self {
         self.wake_ups.ignores_silence = true;
@@ -97,8 +96,8 @@ impl MobileHost {
 
 /// Inputs.
 impl MobileHost {
-    /// These flows pause, and the data path has let go what was withheld: nothing below the MH's
-    /// own number leaves any more.
+    /// These flows pause, and the data path has released what was withheld: no ACK below the MH's own
+    /// number leaves any more.
     pub fn handle_pauses(
         &mut self,
         pausing: &[HostFlow],
@@ -136,8 +135,8 @@ impl MobileHost {
         is_wake && !self.wake_ups.ignores_silence && count_at.is_none_or(|at| at <= now)
     }
 
-    /// This number of segments has come, of all flows; none: that cannot be read. While there are more,
-    /// or none for long, no download falls silent.
+    /// `count` segments of all flows have arrived; `None`: it cannot be read. While the number grows, or
+    /// has not grown for long, no download falls silent.
     pub fn handle_segment_count(&mut self, segments: Option<u64>, now: Instant) {
         let wake_ups = &mut self.wake_ups;
         wake_ups.count_at = Some(now + LOOK_FOR_SILENT);
@@ -166,7 +165,7 @@ impl MobileHost {
         self.wake_ups.outages.put_off(now);
     }
 
-    /// The interface was removed, and with it all that was known of flows. Reports of the link stay.
+    /// The interface was removed, and the state of its flows with it. Reports of the link stay valid.
     pub fn forget_flows(&mut self) {
         let wake_ups = &mut self.wake_ups;
         wake_ups.outages.forget_flows();
@@ -177,7 +176,7 @@ impl MobileHost {
 }
 
 impl MobileHost {
-    /// No flow is silent.
+    /// True if no flow is silent.
     #[cfg(test)]
     pub(super) fn is_at_rest(&self) -> bool {
         self.wake_ups.poll_timeout(Instant::ZERO).is_none()
@@ -191,7 +190,7 @@ impl MobileHost {
     ) {
         let up_by = core::mem::take(&mut self.wake_ups.up_by);
         if !up_by.is_empty() {
-            self.handle_link(HostLinkEvent::Up, flows, now, actions);
+            self.handle_link(LinkEvent::Up, flows, now, actions);
             for key in up_by {
                 self.acknowledge_withheld(key, actions);
             }
@@ -219,7 +218,7 @@ impl MobileHost {
         }
     }
 
-    /// Looks whether a probed FH has answered, and probes the next one.
+    /// Checks whether a probed FH has answered, and probes the next one.
     fn look_for_answers(
         &mut self,
         flows: &[HostFlow],
@@ -247,7 +246,7 @@ impl MobileHost {
         actions: &mut Vec<HostAction>,
     ) {
         let waiting = self.wake_ups.outages.handle_link_up_inferred(flows, now);
-        // If the data of the only flow have shown it, no flow is left to be woken.
+        // If only one flow exists and its data showed link up, no flow is left to wake.
         self.counters.silent_outages += 1;
         for key in waiting {
             if let Some(flow) = flows.iter().find(|flow| flow.key == key) {
@@ -277,12 +276,12 @@ impl MobileHost {
 
     /// Wakes the FH of a flow after an outage.
     ///
-    /// The first time by three things. ICMP unreachables wake an FH that has received all ACKs of
-    /// the MH. ACKs at the newest segment boundaries come next: an FH that has missed the last
-    /// ACKs receives the one of its retransmitted segment first, and alone; BBR would else wait
-    /// for the length of its queue (docs/schemes/wake.md). The MH's own ACK is last. An FH without
-    /// SACK gets the unreachables alone: it takes ACKs of what it has not retransmitted for the
-    /// proof of a false alarm, and then nothing shows it the loss.
+    /// The first time by three kinds of packets. ICMP unreachables wake an FH that has received all ACKs of
+    /// the MH. ACKs at the newest segment boundaries follow: an FH that has missed the last ACKs receives
+    /// the one of its retransmitted segment first, and alone. Otherwise BBR would wait for the length of
+    /// its queue (docs/schemes/wake.md). The MH's own ACK is last. An FH without SACK gets the
+    /// unreachables only: it takes ACKs of what it has not retransmitted as proof of a false alarm, and
+    /// then nothing shows it the loss.
     pub(super) fn wake_up(&mut self, flow: &HostFlow, now: Instant, actions: &mut Vec<HostAction>) {
         let notifications = self.wake_ups.outages.notifications(flow, now);
         actions.push(HostAction::WakeUp(WakeUp {
@@ -294,8 +293,8 @@ impl MobileHost {
         }));
     }
 
-    /// Wakes the FH of a silent flow: by the MH's own ACK once more, and after a while by
-    /// unreachables too.
+    /// Wakes the FH of a silent flow: by a copy of the MH's own ACK, and after a while by unreachables
+    /// too.
     fn wake_silent(flow: &HostFlow, now: Instant, actions: &mut Vec<HostAction>) {
         actions.push(HostAction::WakeUp(WakeUp {
             key: flow.key,
@@ -306,10 +305,10 @@ impl MobileHost {
         }));
     }
 
-    /// What the MH itself sends when the link is up again, before anybody reports it, is to have
-    /// an echo of that time too.
+    /// Segments that the MH itself sends at link up, before any report, must also have an echo of that
+    /// time.
     pub(super) fn renew_echoes(flows: &[HostFlow], actions: &mut Vec<HostAction>) {
-        // Where options may be signed nothing is changed; an FH without SACK is not woken by ACKs.
+        // With options that may be signed nothing is changed; ACKs do not wake an FH without SACK.
         let may = |flow: &&HostFlow| !flow.is_opaque && !flow.is_finished && flow.permits_sack;
         let mut renewed: Vec<_> = flows.iter().filter(may).collect();
         renewed.sort_by_key(|flow| core::cmp::Reverse(flow.received_at));

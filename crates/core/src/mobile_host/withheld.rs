@@ -13,7 +13,7 @@
 //!      +-------------------------------+
 //! ```
 //!
-//! The kernel's program (`bpf/reserve.h`, `bpf/held.h`) does the same to packets; `withheld/cases.txt` is what
+//! The kernel's program (`bpf/withheld_ingress.h`, `bpf/withheld_egress.h`) does the same to packets; `withheld/cases.txt` is what
 //! both are held against. This one is the reference.
 
 use core::time::Duration;

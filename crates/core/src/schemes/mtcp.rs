@@ -3,12 +3,11 @@
 //! supervisor host (SH): the connection is split in two, and no byte is acknowledged to the
 //! FH before the MH has it.
 //!
-//! - [`sh_tcp`] is the half toward the FH: all but the last byte that the MH has
-//!   acknowledged is acknowledged to the FH; that byte is kept for the ACK that shrinks the
-//!   FH's window to 0 when the MH is gone, and for the one that opens it (figure 4).
-//! - [`m_tcp`] is the half toward the MH: what the FH sends goes out of the cache, at the
-//!   rate that was assigned; a timeout freezes it instead of shrinking its window, until the
-//!   MH is heard again (figure 5).
+//! - [`sh_tcp`] is the half toward the FH. It acknowledges everything that the MH has acknowledged
+//!   except the last byte. That byte is saved for the ACK that shrinks the FH's window to 0 when the
+//!   MH is away, and for the one that opens it (figure 4).
+//! - [`m_tcp`] is the half toward the MH. It sends the FH's data from the cache, at the assigned rate.
+//!   A timeout freezes it instead of shrinking its window, until the MH answers again (figure 5).
 //!
 //! Set-up is in lock-step (section 5.3.1): SYNs pass as they are, so that sequence numbers
 //! are the same on both halves and the ends can go on without the gateway.
@@ -32,6 +31,7 @@ use crate::{Action, Actions, Direction, Payload, Resend, Settings, Verdict};
 pub(crate) mod compression;
 mod early;
 mod handoff;
+mod idle;
 mod m_tcp;
 mod persist;
 mod sh_tcp;
@@ -40,15 +40,16 @@ use early::Opening;
 pub use holdfast_settings::mtcp::{
     MtcpHandoff, MtcpPersist, MtcpRelease, MtcpSetUp, MtcpSettings, MtcpShrink,
 };
+pub(crate) use idle::IdleMtcp;
 use m_tcp::MTcp;
 use sh_tcp::ShTcp;
 
-/// The control bits of the ACK by which M-TCP at the MH says that it is connected again
+/// The control bits of the ACK by which M-TCP at the MH reports that it is connected again
 /// (section 5.1: "an unused combination of TCP flags in a standard TCP acknowledgement").
 ///
-/// On a segment without payload: PSH asks that what came be given to the reader, and nothing
-/// came. Receivers do not look at it then, firewalls take it with any ACK, and no stack that
-/// we know of sets it there.
+/// The segment has no payload. PSH makes the receiver pass data to the reader at once, and there is
+/// none, so receivers ignore it. Firewalls accept it with any ACK, and no stack that we know sets it
+/// on such a segment.
 pub const RECONNECTION_FLAGS: Flags = Flags(Flags::ACK.0 | Flags::PSH.0);
 
 /// What the SH knows of a connection besides what every scheme does: the paper's "mtb".
@@ -88,7 +89,7 @@ impl<P: Payload> Mtcp<P> {
             return;
         };
         let segments = piece.len.div_ceil(piece.segment_len);
-        if in_turn && compression.wants(piece.len, segments) {
+        if in_turn && compression.should_compress(piece.len, segments) {
             piece.compress = Some(key);
         } else {
             compression.on_plain(piece.seq, piece.seq + piece.len);
@@ -109,7 +110,7 @@ impl<P: Payload> Mtcp<P> {
         let Some(compression) = &mut self.compression else {
             return false;
         };
-        if !compression.wants(segment.payload_len, segments) {
+        if !compression.should_compress(segment.payload_len, segments) {
             return false;
         }
         let compress = Some(flow.key);
@@ -387,7 +388,7 @@ impl<P: Payload> FlowScheme<P> for Mtcp<P> {
 
     /// SH-TCP has nothing more to acknowledge.
     fn has_settled(&self, flow: &Flow<P>) -> bool {
-        !flow.has_own_sender || self.sh.has_told(flow.fh.una)
+        !flow.has_own_sender || self.sh.has_acked(flow.fh.una)
     }
 
     fn waits_for_mh(&self) -> bool {

@@ -19,7 +19,7 @@
 
 use holdfast_wire::{Instant, Segment};
 
-use super::mtcp_plus::{MtcpPlus, serves};
+use super::mtcp_plus::{IdleMtcpPlus, MtcpPlus, serves};
 use super::{Context, FlowScheme};
 use crate::cache::Insertion;
 use crate::flow::{AckOutcome, Flow};
@@ -28,6 +28,18 @@ use crate::{Payload, Verdict};
 /// The SH of one flow: as that of M-TCP+, but for when it acknowledges what.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Mtcp2007(MtcpPlus);
+
+impl Mtcp2007 {
+    /// The state of a flow that is idle. None: a timer runs.
+    pub(super) fn pack(&self) -> Option<IdleMtcpPlus> {
+        self.0.pack()
+    }
+
+    /// The state of a flow that was idle.
+    pub(super) fn unpack(idle: IdleMtcpPlus) -> Self {
+        Self(MtcpPlus::unpack(idle))
+    }
+}
 
 impl<P: Payload> FlowScheme<P> for Mtcp2007 {
     fn reset(&mut self) {

@@ -56,6 +56,9 @@ pub(crate) struct MtcpPlus {
     echo: Option<u32>,
 }
 
+/// What is left of that while a flow is idle: the timestamp that the FH was last given an echo of.
+pub(crate) struct IdleMtcpPlus(Option<u32>);
+
 /// Whether ACKs can be made for the flow.
 pub(super) fn serves<P: Payload>(flow: &Flow<P>) -> bool {
     flow.stage == Stage::Open && flow.mh.window_scale.is_some() && flow.uplink_header.is_some()
@@ -75,6 +78,20 @@ fn true_window<P: Payload>(flow: &Flow<P>) -> u16 {
 }
 
 impl MtcpPlus {
+    /// The state of a flow that is idle. None: a timer runs.
+    pub(super) fn pack(&self) -> Option<IdleMtcpPlus> {
+        let is_idle = self.acknowledge_at.is_none() && self.reopen_at.is_none();
+        is_idle.then_some(IdleMtcpPlus(self.echo))
+    }
+
+    /// The state of a flow that was idle.
+    pub(super) fn unpack(idle: IdleMtcpPlus) -> Self {
+        Self {
+            echo: idle.0,
+            ..Self::default()
+        }
+    }
+
     /// From now on the FH is to be held in persist state.
     pub(super) fn freeze<P: Payload>(&mut self, flow: &mut Flow<P>) {
         flow.in_persist = true;
@@ -82,7 +99,7 @@ impl MtcpPlus {
     }
 
     /// Everything cached is acknowledged, but not before a segment could have reached the MH
-    /// and its ACK come back: BBR would take the short way to the gateway for the path's,
+    /// and its ACK could return: BBR would take the short way to the gateway for the path's,
     /// and its `cwnd` would be made for that.
     fn acknowledge_later<P: Payload>(&mut self, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
         if self.wait.is_zero() {

@@ -1,25 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Snoop (H. Balakrishnan, S. Seshan, E. Amir and R. Katz, 1995, "Improving TCP/IP
-//! performance over wireless networks"): the gateway keeps what the MH has not
-//! acknowledged, finds what the wireless half has lost and sends it again, and keeps the
-//! loss from the FH.
+//! performance over wireless networks"): the gateway caches what the MH has not acknowledged,
+//! detects and retransmits what the wireless half has lost, and hides the loss from the FH.
 //!
 //! `snoop_data()` and `snoop_ack()` of the paper are [`on_data`](FlowScheme::on_data) and
 //! [`on_mh_segment`](FlowScheme::on_mh_segment).
-//! Two sets of parameters share them:
+//! There are two sets of parameters:
 //!
-//! - `1995`, as published ([`dup_acks`]): duplicate ACKs tell of a loss, two timers help;
-//! - `today` ([`reports`]): SACK and the time of sending tell, several losses are repaired
-//!   at once, and what SACK and D-SACK would tell the FH of them is taken out of the MH's
-//!   ACKs. Flows without SACK are served as in 1995.
+//! - `1995`, as published ([`dup_acks`]): duplicate ACKs show a loss, with two timers;
+//! - `today` ([`reports`]): SACK and the times of sending show losses, several are repaired at
+//!   once, and the SACK and D-SACK blocks about them are removed from the MH's ACKs. Flows
+//!   without SACK are served as in 1995.
 //!
-//! Where the paper is silent: a duplicate ACK is one that also repeats the window
-//! (RFC 5681, 2); an ACK with data, or with ECN's echo, always passes, without the blocks.
+//! Where the paper is silent: a duplicate ACK must repeat the window too (RFC 5681, 2). An ACK with
+//! data, or with ECN's echo, always passes, without the blocks.
 //!
-//! Data of the MH (section 3.2) is [`uplink`]'s.
+//! [`uplink`] serves data of the MH (section 3.2).
 //!
-//! ACKs made for the FH repeat the MH's: its last, which the paper has for packets that the
-//! MH has acknowledged, and those by which `today` tells of congestion ([`told`]). Nothing is
+//! ACKs made for the FH repeat the MH's: its last one, which the paper has for packets that the MH has
+//! acknowledged, and those by which `today` reports congestion ([`fh_report`]). Nothing is
 //! acknowledged ahead.
 
 use core::time::Duration;
@@ -34,35 +33,34 @@ use crate::{Action, Payload, Resend, Settings, Verdict};
 
 mod dup_acks;
 mod echo;
+mod fh_report;
 mod fixed_half;
 pub(crate) mod radio;
 mod reports;
-mod told;
 pub(super) mod uplink;
 
 use dup_acks::DupAcks;
 pub(crate) use echo::Echo;
+use fh_report::{FhReport, StandingRtt};
 use fixed_half::FixedHalf;
 pub use holdfast_settings::snoop::{SnoopSet, SnoopSettings};
 use radio::Radio;
 use reports::Reports;
-use told::{StandingRtt, Told};
 pub(crate) use uplink::Uplink;
 
-/// What Snoop knows of a flow, besides what every scheme does. Soft state: all of it comes
-/// anew from a few packets.
+/// Snoop's state of a flow. It is soft state: a few packets restore it.
 #[derive(Clone, Debug)]
 pub(crate) struct Snoop<P> {
     dup_acks: DupAcks,
     reports: Reports,
     fixed_half: FixedHalf,
-    /// `today`: what the FH hears.
-    told: Told,
+    /// `today`: the reports of losses to the FH.
+    fh_report: FhReport,
     /// `today`: the round trip of the newest packet that was sent once.
     rtt: Option<Duration>,
-    /// `today`: the same at least, of late.
+    /// `today`: the recent minimum of these.
     standing: StandingRtt,
-    /// `today`: whether anything is lost but by a queue.
+    /// `today`: whether packets are lost other than by a queue.
     radio: Radio,
     /// `today`: the round trip of what went ahead of ordinary traffic.
     ahead_rtt: RttEstimator,
@@ -82,7 +80,7 @@ impl<P> Default for Snoop<P> {
             dup_acks: DupAcks::default(),
             reports: Reports::default(),
             fixed_half: FixedHalf::default(),
-            told: Told::default(),
+            fh_report: FhReport::default(),
             rtt: None,
             standing: StandingRtt::default(),
             radio: Radio::default(),
@@ -103,15 +101,21 @@ impl<P: Payload> Snoop<P> {
         flow.ack_shown = self.uplink.ack_shown();
     }
 
+    /// Nothing is kept, withheld or waited for. What was measured comes anew from a few packets.
+    pub(super) fn is_idle(&self, flow: &Flow<P>) -> bool {
+        let has_nothing = self.uplink.entries() == 0 && self.uplink.ack_shown().is_none();
+        has_nothing && self.next_timeout(flow).is_none()
+    }
+
     /// What is on its way is sent anew, or not known any more: nothing is hidden, waited for
     /// or to be repaired.
     fn forget_sent(&mut self) {
         self.dup_acks = DupAcks::default();
         self.reports = Reports::default();
-        self.told = Told::default();
+        self.fh_report = FhReport::default();
     }
 
-    /// A packet that was sent once took so long to be acknowledged (section 4).
+    /// Adds the round trip of a packet that was sent once (section 4).
     fn sample(&mut self, rtt: Duration, alpha: f64) {
         let srtt = self
             .srtt
@@ -126,7 +130,7 @@ impl<P: Payload> Snoop<P> {
         }
         if let Some((sent, _)) = outcome.arrivals.ordinary {
             let rtt = cx.now.saturating_since(sent);
-            let span = told::path_rtt(self, cx.rtt).unwrap_or(rtt);
+            let span = fh_report::path_rtt(self, cx.rtt).unwrap_or(rtt);
             self.standing.sample(rtt, span, cx.now);
             self.rtt = Some(rtt);
             if let Some(least) = cx.rtt.least() {
@@ -187,14 +191,14 @@ impl<P: Payload> FlowScheme<P> for Snoop<P> {
         if today && matches!(kept, Insertion::Kept { .. }) {
             flow.transmissions.note(seq, end, Sender::Fh, cx.now);
         }
-        told::is_answered(self, flow, segment, cx);
+        fh_report::is_answered(self, flow, segment, cx);
         dup_acks::arm_persist(self, flow, cx);
         reports::arm_probe(self, flow, cx);
     }
 
-    /// All that the segment holds was acknowledged by the MH. The ACK may have been lost on
-    /// the wired half: it is said again (section 3.1.1, 2). Today's FHs learn more from the
-    /// MH's own answer: its D-SACK lets them undo what the timeout did.
+    /// The MH has acknowledged everything in the segment. Its ACK may have been lost on the wired half, so
+    /// it is repeated (section 3.1.1, 2). With `today` the segment passes: the D-SACK in the MH's own
+    /// answer lets the FH undo its timeout.
     fn on_nothing_new(
         &mut self,
         flow: &mut Flow<P>,
@@ -206,10 +210,10 @@ impl<P: Payload> FlowScheme<P> for Snoop<P> {
             return Verdict::Forward;
         }
         self.fixed_half.note_repeated(segment.seq, segment.end());
-        if told::is_answered(self, flow, segment, cx) {
+        if fh_report::is_answered(self, flow, segment, cx) {
             return Verdict::Suppress;
         }
-        // A keep-alive (RFC 9293, 3.8.4) asks the MH itself.
+        // The MH itself must answer a keep-alive (RFC 9293, 3.8.4).
         let keep_alive = segment.payload_len <= 1 && segment.seq + 1 == flow.fh.una;
         if cx.settings.snoop.set == SnoopSet::Today || keep_alive {
             return Verdict::Forward;
@@ -240,15 +244,15 @@ impl<P: Payload> FlowScheme<P> for Snoop<P> {
         }
         let segment = &sanitised(segment, flow, cx);
         self.sample_all(outcome, cx);
-        self.told.on_acked(flow.fh.una);
+        self.fh_report.on_acked(flow.fh.una);
         // A block that fits; others change nothing.
         self.sack_seen |= !flow.sacked.is_empty();
-        // Data of the MH says nothing of what the FH has sent if it acknowledges nothing new.
-        let tells = outcome.acked > 0 || outcome.arrived_bytes > 0 || segment.is_empty();
-        if tells {
-            self.reports.hear();
+        // Data of the MH without a new ACK shows nothing about the FH's data.
+        let is_answer = outcome.acked > 0 || outcome.arrived_bytes > 0 || segment.is_empty();
+        if is_answer {
+            self.reports.on_answer();
         }
-        // An older ACK's window reaches less far from here than it says.
+        // An older ACK's window ends below its nominal edge.
         let newest = segment.ack == flow.fh.una;
         let window = self.window;
         let same_window = window == Some(segment.window);
@@ -256,7 +260,7 @@ impl<P: Payload> FlowScheme<P> for Snoop<P> {
             self.window = Some(segment.window);
         }
         let speaks = !segment.is_empty() || segment.flags.has(Flags::ECE);
-        // An FH that asks whether the window is open again is to hear the answer.
+        // An FH that probes a closed window must get the answer.
         let closed = segment.window == 0;
         let duplicate = same_window && !closed && !speaks && outcome.acked == 0;
         let is_today = cx.settings.snoop.set == SnoopSet::Today;
@@ -266,32 +270,32 @@ impl<P: Payload> FlowScheme<P> for Snoop<P> {
             dup_acks::on_ack(self, flow, segment, outcome, duplicate, window, cx)
         };
         dup_acks::arm_persist(self, flow, cx);
-        if tells || !self.reports.waits() {
+        if is_answer || !self.reports.waits() {
             reports::arm_probe(self, flow, cx);
         }
         let verdict = if speaks {
             passes(verdict)
         } else {
-            told::with_echo(self, flow, segment, verdict, cx)
+            fh_report::with_echo(self, flow, segment, verdict, cx)
         };
         if flow.is_done() {
             // Nothing that waits is left when the flow is closed.
-            told::release(self, flow, cx);
+            fh_report::release(self, flow, cx);
         }
         if verdict != Verdict::Suppress {
-            self.fixed_half.on_told(segment, cx.now);
+            self.fixed_half.on_mh_segment_sent(segment, cx.now);
         }
         verdict
     }
 
-    /// Something may be due. While the MH is away there is nobody to repair for, and what is on
-    /// its way then is sent anew; as published, Snoop knows of no such thing.
+    /// Handles the timers that are due. While the MH is away nothing is repaired, and what is in flight
+    /// then is retransmitted later. As published, Snoop has no such rule.
     fn on_timeout(&mut self, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
         if cx.is_away {
-            told::release(self, flow, cx);
+            fh_report::release(self, flow, cx);
             self.forget_sent();
         } else {
-            told::on_timeout(self, flow, cx);
+            fh_report::on_timeout(self, flow, cx);
             dup_acks::on_timeout(self, flow, cx);
             reports::on_timeout(self, flow, cx);
         }
@@ -341,7 +345,7 @@ impl<P: Payload> FlowScheme<P> for Snoop<P> {
         let all = [
             self.dup_acks.deadline(),
             self.reports.deadline(),
-            self.told.deadline(),
+            self.fh_report.deadline(),
             self.uplink.deadline(),
         ];
         all.into_iter().flatten().min()
@@ -386,7 +390,7 @@ fn has_bad_blocks(segment: &Segment, max: SeqNum) -> bool {
     !sack.is_empty() && !sack.all_within(max - WINDOW_MAX, max)
 }
 
-/// What has more to say than an ACK goes on.
+/// A segment with more than an ACK passes.
 fn passes(verdict: Verdict) -> Verdict {
     match verdict {
         Verdict::Suppress => Verdict::ForwardWithSack(SackBlocks::default()),

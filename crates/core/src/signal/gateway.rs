@@ -8,17 +8,19 @@ use std::collections::BTreeMap;
 use holdfast_wire::{Duration, Instant};
 
 use super::Prefix;
-use super::key::{KeyId, MobileKey};
+use super::key::MobileKey;
 use super::message::{
-    Challenge, Incarnation, LinkState, NO_CHALLENGE, RefusalReason, Reply, ReplyKind, Request,
+    Challenge, Incarnation, NO_CHALLENGE, RefusalReason, Reply, ReplyKind, Request,
 };
 use super::rejection::{Rejection, RejectionCounters};
-use super::seal::{self, NONCE_BYTES, Recipient};
+use super::seal::{self, Recipient};
+use crate::link_state::LinkState;
+use crate::sealed::KeyId;
+use crate::sealed::NONCE_BYTES;
 
 mod notice;
 
-use notice::notice_kind;
-pub use notice::{AbilitiesNotice, LinkNotice, LinkNoticeKind};
+pub use notice::{AbilitiesNotice, LinkNotice};
 
 /// Fresh random bytes for one datagram. They must come from the operating system's
 /// generator (or from a seed in a simulation) and never be used again.
@@ -322,7 +324,7 @@ impl GatewayPeers {
             peer.pending = None;
         }
         let before = peer.view.take();
-        let kind = notice_kind(before.as_ref(), request, &addresses);
+        let event = notice::event(before.as_ref(), request, &addresses);
         let state = request.kind.state();
         let since = match &before {
             Some(view) if view.state == state && view.epoch == request.epoch => view.since,
@@ -345,9 +347,9 @@ impl GatewayPeers {
             self.owners.remove(address);
         }
         let epoch = request.epoch;
-        kind.map(|kind| LinkNotice {
+        event.map(|event| LinkNotice {
             key,
-            kind,
+            event,
             addresses,
             removed,
             epoch,

@@ -4,21 +4,7 @@
 use core::fmt::{self, Write as _};
 use core::str::FromStr;
 
-/// Names a key on the wire, in clear. Not a secret.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct KeyId(pub u32);
-
-impl fmt::Display for KeyId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:08x}", self.0)
-    }
-}
-
-impl fmt::Debug for KeyId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
+use crate::sealed::KeyId;
 
 /// A key and its name. Its text is `hf1:` + 8 hexadecimal digits of the name + `:` +
 /// 64 of the secret.

@@ -17,10 +17,13 @@
 //! The reply is as long as the shortest request: a gateway never sends more bytes
 //! than it got.
 
-use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::net::IpAddr;
+use core::time::Duration;
 
 use super::ADDRESSES_MAX;
 use super::rejection::Rejection;
+use crate::bytes::{Reader, Writer};
+use crate::link_state::LinkState;
 
 /// Length of a request without its addresses, and of every reply.
 pub(super) const FIXED_BYTES: usize = 44;
@@ -46,17 +49,6 @@ pub enum SignalKind {
     Down = 3,
     /// My link is up: a new epoch.
     Up = 4,
-}
-
-/// The state of a link. Within one epoch it only goes on in this order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum LinkState {
-    /// It carries packets.
-    Up,
-    /// It carries packets and is about to go.
-    GoingDownSoon,
-    /// It delivers nothing.
-    Down,
 }
 
 impl SignalKind {
@@ -180,34 +172,31 @@ pub(super) struct Reply {
 }
 
 impl Request {
+    /// Time until the link goes down, if a warning names it.
+    pub(super) fn lead(&self) -> Option<Duration> {
+        (self.lead_ms > 0).then(|| Duration::from_millis(self.lead_ms.into()))
+    }
+
     /// The message as bytes.
     pub(super) fn emit(&self) -> Vec<u8> {
         debug_assert!(self.addresses.len() <= ADDRESSES_MAX);
-        let mut bytes = Vec::with_capacity(REQUEST_BYTES_MAX);
-        bytes.extend_from_slice(&[self.kind as u8, self.addresses.len() as u8]);
-        bytes.extend_from_slice(&self.lead_ms.to_be_bytes());
-        bytes.extend_from_slice(&self.challenge);
-        bytes.extend_from_slice(&self.incarnation);
-        bytes.extend_from_slice(&self.epoch.to_be_bytes());
-        bytes.extend_from_slice(&self.counter.to_be_bytes());
+        let mut w = Writer(Vec::with_capacity(REQUEST_BYTES_MAX));
+        w.u8(self.kind as u8);
+        w.u8(self.addresses.len() as u8);
+        w.u16(self.lead_ms);
+        w.0.extend_from_slice(&self.challenge);
+        w.0.extend_from_slice(&self.incarnation);
+        w.u64(self.epoch);
+        w.u64(self.counter);
         for address in &self.addresses {
-            match address {
-                IpAddr::V4(v4) => {
-                    bytes.push(4);
-                    bytes.extend_from_slice(&v4.octets());
-                }
-                IpAddr::V6(v6) => {
-                    bytes.push(6);
-                    bytes.extend_from_slice(&v6.octets());
-                }
-            }
+            w.address(*address);
         }
-        bytes
+        w.0
     }
 
-    /// The message in `bytes`, all of them.
+    /// Parses a message, which must take all of `bytes`.
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, Rejection> {
-        let (fixed, mut rest) = bytes
+        let (fixed, rest) = bytes
             .split_first_chunk::<FIXED_BYTES>()
             .ok_or(Rejection::BadLength)?;
         let kind = SignalKind::parse(fixed[0])?;
@@ -215,13 +204,10 @@ impl Request {
         if count > ADDRESSES_MAX {
             return Err(Rejection::BadLength);
         }
-        let mut addresses = Vec::with_capacity(count);
-        for _ in 0..count {
-            let address;
-            (address, rest) = parse_address(rest)?;
-            addresses.push(address);
-        }
-        if !rest.is_empty() {
+        let mut r = Reader(rest);
+        let addresses: Result<_, _> = (0..count).map(|_| parse_address(&mut r)).collect();
+        let addresses = addresses?;
+        if !r.is_at_end() {
             return Err(Rejection::BadLength);
         }
         Ok(Self {
@@ -236,25 +222,16 @@ impl Request {
     }
 }
 
-/// The address at the start of `bytes`, and what follows it.
-fn parse_address(bytes: &[u8]) -> Result<(IpAddr, &[u8]), Rejection> {
-    let (family, rest) = bytes.split_first().ok_or(Rejection::BadLength)?;
-    let (address, rest) = match family {
-        4 => {
-            let (octets, rest) = rest.split_first_chunk::<4>().ok_or(Rejection::BadLength)?;
-            (IpAddr::V4(Ipv4Addr::from(*octets)), rest)
-        }
-        6 => {
-            let (octets, rest) = rest.split_first_chunk::<16>().ok_or(Rejection::BadLength)?;
-            (IpAddr::V6(Ipv6Addr::from(*octets)), rest)
-        }
-        _ => return Err(Rejection::BadAddress),
-    };
-    // An IPv4 address in IPv6 clothes would evade the prefixes and meet no flow.
+fn parse_address(r: &mut Reader<'_>) -> Result<IpAddr, Rejection> {
+    if r.0.first().is_some_and(|family| !matches!(family, 4 | 6)) {
+        return Err(Rejection::BadAddress);
+    }
+    let address = r.address().ok_or(Rejection::BadLength)?;
+    // An IPv4-mapped IPv6 address would evade the prefixes and match no flow.
     if address.is_unspecified() || address.is_multicast() || address.to_canonical() != address {
         return Err(Rejection::BadAddress);
     }
-    Ok((address, rest))
+    Ok(address)
 }
 
 fn field<const N: usize>(fixed: &[u8; FIXED_BYTES], at: usize) -> [u8; N] {

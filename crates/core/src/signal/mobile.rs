@@ -8,11 +8,12 @@ use holdfast_wire::{Duration, Instant};
 use super::ADDRESSES_MAX;
 use super::key::MobileKey;
 use super::message::{
-    Abilities, Challenge, Incarnation, LinkState, NO_CHALLENGE, RefusalReason, Reply, ReplyKind,
-    Request, SignalKind,
+    Abilities, Challenge, Incarnation, NO_CHALLENGE, RefusalReason, Reply, ReplyKind, Request,
+    SignalKind,
 };
 use super::rejection::{Rejection, RejectionCounters};
 use super::seal::{self, Recipient};
+use crate::link_state::LinkState;
 
 /// When a mobile repeats a message.
 #[derive(Clone, Debug)]

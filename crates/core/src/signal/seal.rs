@@ -1,40 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The datagram around a message: a header in clear, a nonce, and the sealed rest.
-//!
-//! ```text
-//!  0      2         3      4         8          32                     n-16
-//! +------+---------+------+---------+----------+----------------------+-----+
-//! | "HF" | version | way  | key id  | nonce    | sealed message       | tag |
-//! +------+---------+------+---------+----------+----------------------+-----+
-//! ```
-//!
-//! XChaCha20-Poly1305; the header is its associated data, so that a datagram turned
-//! round, or moved to another key or version, does not open. The nonce is random: 192
-//! bits are enough for that without any state.
+//! The datagrams of link signals: [`sealed`](crate::sealed) with "HF" and 0 from a mobile to a gateway
+//! or 1 from a gateway to a mobile.
 
-use chacha20poly1305::{AeadInPlace as _, KeyInit as _, Tag, XChaCha20Poly1305, XNonce};
+use chacha20poly1305::{KeyInit as _, XChaCha20Poly1305};
 
-use super::key::{KeyId, MobileKey};
+use super::key::MobileKey;
 use super::rejection::Rejection;
-
-/// Length of the header in clear.
-pub(super) const HEADER_BYTES: usize = 8;
-/// Length of the nonce.
-pub(super) const NONCE_BYTES: usize = 24;
-/// Length of the tag.
-pub(super) const TAG_BYTES: usize = 16;
+use crate::sealed::KeyId;
+use crate::sealed::{self, Header, NONCE_BYTES};
 
 const MAGIC: [u8; 2] = *b"HF";
 const VERSION: u8 = 1;
-const SEALED_AT: usize = HEADER_BYTES + NONCE_BYTES;
 
-/// Which way a datagram goes.
+/// The receiver of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Recipient {
     /// From a mobile to a gateway.
     Gateway = 0,
     /// From a gateway to a mobile.
     Mobile = 1,
+}
+
+fn cipher(key: &MobileKey) -> XChaCha20Poly1305 {
+    XChaCha20Poly1305::new(key.secret().into())
 }
 
 /// Seals `message` into a datagram. A nonce must never be used twice with a key.
@@ -44,52 +32,36 @@ pub(super) fn seal(
     nonce: &[u8; NONCE_BYTES],
     message: &[u8],
 ) -> Vec<u8> {
-    let mut datagram = Vec::with_capacity(SEALED_AT + message.len() + TAG_BYTES);
-    datagram.extend_from_slice(&MAGIC);
-    datagram.extend_from_slice(&[VERSION, recipient as u8]);
-    datagram.extend_from_slice(&key.id().0.to_be_bytes());
-    datagram.extend_from_slice(nonce);
-    datagram.extend_from_slice(message);
-    let (head, sealed) = datagram.split_at_mut(SEALED_AT);
-    let tag = XChaCha20Poly1305::new(key.secret().into())
-        .encrypt_in_place_detached(XNonce::from_slice(nonce), &head[..HEADER_BYTES], sealed)
-        .expect("a message is far below the cipher's limit");
-    datagram.extend_from_slice(&tag);
-    datagram
+    let header = Header {
+        magic: MAGIC,
+        version: VERSION,
+        path: recipient as u8,
+        key: key.id(),
+    };
+    sealed::seal(&cipher(key), header, nonce, &[message])
 }
 
 /// The id of the key that a datagram claims to be sealed with.
 pub(super) fn key_id(datagram: &[u8], recipient: Recipient) -> Result<KeyId, Rejection> {
-    if datagram.len() < SEALED_AT + TAG_BYTES || datagram.len() > super::DATAGRAM_BYTES_MAX {
+    let header = Header::parse(datagram).ok_or(Rejection::BadLength)?;
+    if datagram.len() > super::DATAGRAM_BYTES_MAX {
         return Err(Rejection::BadLength);
     }
-    if datagram[..2] != MAGIC {
+    if header.magic != MAGIC {
         return Err(Rejection::BadMagic);
     }
-    if datagram[2] != VERSION {
+    if header.version != VERSION {
         return Err(Rejection::UnknownVersion);
     }
-    if datagram[3] != recipient as u8 {
+    if header.path != recipient as u8 {
         return Err(Rejection::WrongWay);
     }
-    let id = datagram[4..HEADER_BYTES].try_into().expect("4 bytes");
-    Ok(KeyId(u32::from_be_bytes(id)))
+    Ok(header.key)
 }
 
-/// The message in a datagram that [`key_id`] took.
+/// The message in a datagram that [`key_id`] accepted.
 pub(super) fn open(key: &MobileKey, datagram: &[u8]) -> Result<Vec<u8>, Rejection> {
-    let (head, sealed) = datagram.split_at(SEALED_AT);
-    let (sealed, tag) = sealed.split_at(sealed.len() - TAG_BYTES);
-    let mut message = sealed.to_vec();
-    XChaCha20Poly1305::new(key.secret().into())
-        .decrypt_in_place_detached(
-            XNonce::from_slice(&head[HEADER_BYTES..]),
-            &head[..HEADER_BYTES],
-            &mut message,
-            Tag::from_slice(tag),
-        )
-        .map_err(|_| Rejection::BadSeal)?;
-    Ok(message)
+    sealed::open(&cipher(key), datagram).ok_or(Rejection::BadSeal)
 }
 
 #[cfg(test)]

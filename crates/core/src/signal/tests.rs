@@ -13,6 +13,7 @@ use holdfast_wire::{Duration, Instant};
 use super::message::{Reply, Request};
 use super::seal::{self, Recipient};
 use super::*;
+use crate::link_state::{LinkEvent, LinkState};
 
 /// Fresh bytes from a counter: as unlike each other as a test needs.
 #[derive(Default)]
@@ -111,11 +112,11 @@ impl Pair {
     }
 
     /// Lets them talk until nothing is due; the notices of it.
-    fn settle(&mut self) -> Vec<LinkNoticeKind> {
+    fn settle(&mut self) -> Vec<LinkEvent> {
         let mut notices = Vec::new();
         while let Some(datagram) = self.transmit() {
             let handled = self.deliver(&datagram);
-            notices.extend(handled.notice.map(|notice| notice.kind));
+            notices.extend(handled.notice.map(|notice| notice.event));
             if let Some(reply) = handled.reply {
                 let _ = self.mobile.handle_datagram(&reply, self.now);
             }
@@ -164,7 +165,7 @@ impl Pair {
 #[test]
 fn a_new_mobile_is_challenged_once_and_then_believed() {
     let mut pair = Pair::new();
-    assert_eq!(pair.settle(), [LinkNoticeKind::Registered]);
+    assert_eq!(pair.settle(), [LinkEvent::Up]);
     assert!(pair.mobile.is_acknowledged());
     assert_eq!(pair.view(), (LinkState::Up, 1));
     assert_eq!(pair.gateway.owner(address(2)), Some(key(1).id()));
@@ -182,14 +183,14 @@ fn an_outage_takes_one_datagram_each_way_and_raises_the_epoch() {
     pair.mobile.going_down_soon(250, pair.now);
     assert_eq!(
         pair.settle(),
-        [LinkNoticeKind::GoingDownSoon { lead_ms: 250 }]
+        [LinkEvent::GoingDownSoon(Some(Duration::from_millis(250)))]
     );
     pair.mobile.link_down(pair.now);
-    assert_eq!(pair.settle(), [LinkNoticeKind::Down]);
+    assert_eq!(pair.settle(), [LinkEvent::Down]);
     assert_eq!(pair.view(), (LinkState::Down, 1));
     let sent = pair.mobile.counters().sent;
     pair.mobile.link_up(pair.now);
-    assert_eq!(pair.settle(), [LinkNoticeKind::Up]);
+    assert_eq!(pair.settle(), [LinkEvent::Up]);
     assert_eq!(pair.view(), (LinkState::Up, 2));
     assert_eq!(pair.mobile.counters().sent, sent + 1);
 }
@@ -200,7 +201,7 @@ fn a_late_down_cannot_follow_an_up() {
     pair.mobile.link_down(pair.now);
     let late = pair.sent();
     pair.mobile.link_up(pair.now);
-    assert_eq!(pair.settle(), [LinkNoticeKind::Up]);
+    assert_eq!(pair.settle(), [LinkEvent::Up]);
     pair.expect_rejected(&late, Rejection::Replayed);
     // Even with a counter of its own: the epoch forbids it.
     pair.mobile.link_down(pair.now);
@@ -230,7 +231,7 @@ fn an_up_after_an_unheard_down_is_still_news() {
     pair.mobile.link_down(pair.now);
     let _lost = pair.sent();
     pair.mobile.link_up(pair.now);
-    assert_eq!(pair.settle(), [LinkNoticeKind::Up]);
+    assert_eq!(pair.settle(), [LinkEvent::Up]);
 }
 
 #[test]
@@ -261,7 +262,7 @@ fn a_gateway_that_restarted_believes_nothing_recorded() {
     pair.gateway = gateway();
     pair.expect_rejected(&recorded, Rejection::NoSession);
     pair.mobile.register(pair.now);
-    assert_eq!(pair.settle(), [LinkNoticeKind::Registered]);
+    assert_eq!(pair.settle(), [LinkEvent::Up]);
     assert_eq!(pair.view(), (LinkState::Up, 2), "the epoch is the mobile's");
     pair.expect_rejected(&recorded, Rejection::NoSession);
 }
@@ -281,7 +282,7 @@ fn a_mobile_that_restarted_goes_on_above_the_epoch_it_forgot() {
     pair.mobile = mobile(1, &[address(2)], &mut pair.fresh, pair.now);
     assert_eq!(
         pair.settle(),
-        [LinkNoticeKind::Up],
+        [LinkEvent::Up],
         "it may have lost what was on the link"
     );
     assert_eq!(pair.view(), (LinkState::Up, 7));
@@ -374,7 +375,7 @@ fn a_change_of_addresses_names_those_that_went() {
         .set_addresses(&[address(3), address(4)], pair.now);
     let datagram = pair.sent();
     let notice = pair.deliver(&datagram).notice.expect("news");
-    assert_eq!(notice.kind, LinkNoticeKind::Registered);
+    assert_eq!(notice.event, LinkEvent::Up);
     assert_eq!(notice.addresses, [address(3), address(4)]);
     assert_eq!(notice.removed, [address(2)]);
     assert_eq!(pair.gateway.owner(address(2)), None);
@@ -448,7 +449,7 @@ fn an_unanswered_up_is_repeated_from_50_ms_on_and_never_given_up() {
     }
     assert_eq!(times_ms[..8], [0, 50, 150, 350, 750, 1550, 3150, 5150]);
     assert!(times_ms.windows(2).all(|pair| pair[1] - pair[0] <= 2000));
-    assert_eq!(pair.settle(), [LinkNoticeKind::Up]);
+    assert_eq!(pair.settle(), [LinkEvent::Up]);
 }
 
 #[test]
@@ -474,7 +475,7 @@ fn an_up_in_doubt_stays_an_up_when_addresses_change() {
     pair.mobile.link_up(pair.now);
     let _lost = pair.sent();
     pair.mobile.set_addresses(&[address(5)], pair.now);
-    assert_eq!(pair.settle(), [LinkNoticeKind::Up]);
+    assert_eq!(pair.settle(), [LinkEvent::Up]);
     assert_eq!(pair.gateway.owner(address(5)), Some(key(1).id()));
 }
 

@@ -5,7 +5,7 @@
 use std::fs::{Metadata, Permissions};
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
 };
 
-use crate::runtime::{is_same, prepare_parent};
+use crate::runtime::{RUNTIME_DIRECTORY, prepare_parent};
 
 /// Callers that the kernel lets wait until they are taken.
 const BACKLOG: i32 = 128;
@@ -40,7 +40,8 @@ impl ControlListener {
     /// something that is no socket. Both stay as they are.
     pub(crate) fn bind(path: &Path) -> anyhow::Result<Self> {
         let shown = path.display();
-        prepare_parent(path, "--control-socket")?;
+        let remedy = "make it, or name another path with --control-socket";
+        prepare_parent(path, RUNTIME_DIRECTORY, remedy)?;
         remove_abandoned(path)?;
         let (listener, made) = listen_at(path).with_context(|| {
             format!("{shown}: cannot listen there; name another path with --control-socket")
@@ -61,7 +62,9 @@ impl ControlListener {
 impl Drop for ControlListener {
     fn drop(&mut self) {
         // Another file may have replaced it.
-        if is_same(&self.made, &self.path) {
+        let made = (self.made.dev(), self.made.ino());
+        let is_ours = |found: Metadata| (found.dev(), found.ino()) == made;
+        if self.path.symlink_metadata().is_ok_and(is_ours) {
             let _ = std::fs::remove_file(&self.path);
         }
     }

@@ -12,11 +12,11 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use holdfast_core::signal::{
-    DATAGRAM_BYTES_MAX, Entropy, GatewayPeers, LinkNotice, LinkNoticeKind, Outcome,
-};
+use holdfast_core::LinkSource;
+use holdfast_core::signal::{DATAGRAM_BYTES_MAX, Entropy, GatewayPeers, LinkNotice, Outcome};
+use holdfast_net::counters::Counters;
 use holdfast_net::datapath::{has_carrier, monotonic_ns};
-use holdfast_net::monitor::{LinkEvent as InterfaceEvent, LinkMonitor, LinkState};
+use holdfast_net::monitor::{InterfaceEvent, InterfaceState, LinkMonitor};
 use holdfast_wire::Instant;
 use tokio::io::unix::AsyncFd;
 use tokio::net::UdpSocket;
@@ -29,10 +29,11 @@ use super::station::HandoffReport;
 use super::took_over::TookOver;
 use crate::command::{Command, WorkerHandle};
 use crate::control::{
-    CALLER_WAIT, Call, Callers, ControlReply, ControlRequest, IMPATIENT_WAIT, LinkEvent, refusal,
+    CALLER_WAIT, Call, Callers, ControlReply, ControlRequest, IMPATIENT_WAIT, UNKNOWN_STATE,
+    refusal,
 };
+use crate::control::{MobileStatus, StatusReply};
 use crate::settings::GatewaySettings;
-use crate::status::{LinkSource, LinkView, MobileStatus, StatusReply};
 
 /// Callers of the control socket that the worker is asked for at the same time.
 const CALLERS_MAX: usize = 16;
@@ -62,15 +63,12 @@ pub(super) struct Interfaces {
     pub(super) injector: Option<u32>,
 }
 
-/// Reads what the BPF programs counted: each counter's name and value.
-pub(super) type ReadCounters = Box<dyn Fn() -> io::Result<Vec<(&'static str, u64)>>>;
-
 /// What the tasks of the control thread share.
 pub(super) struct Control {
     settings: GatewaySettings,
     worker: WorkerHandle,
     peers: RefCell<GatewayPeers>,
-    counters: ReadCounters,
+    counters: Counters,
     interfaces: Interfaces,
     data_path: &'static str,
     started: std::time::Instant,
@@ -89,7 +87,7 @@ impl Control {
     pub(super) fn new(
         settings: GatewaySettings,
         worker: WorkerHandle,
-        counters: ReadCounters,
+        counters: Counters,
         interfaces: Interfaces,
         data_path: &'static str,
     ) -> anyhow::Result<Self> {
@@ -154,7 +152,7 @@ impl Control {
                 },
                 ready = monitor.readable_mut() => {
                     let mut ready = ready?;
-                    while let Some(event) = ready.get_inner_mut().0.poll_event()? {
+                    while let Some(event) = ready.get_inner_mut().poll_event()? {
                         control.handle_interface(&event)?;
                     }
                     ready.clear_ready();
@@ -195,7 +193,7 @@ impl Control {
         let InterfaceEvent::State(state) = event else {
             return Ok(());
         };
-        let LinkState {
+        let InterfaceState {
             carrier: carrier_then,
             removed,
             mtu,
@@ -264,22 +262,17 @@ impl Control {
     }
 
     fn notify(&self, notice: LinkNotice) {
-        let state = match notice.kind {
-            LinkNoticeKind::Registered | LinkNoticeKind::Up => LinkView::Up,
-            LinkNoticeKind::GoingDownSoon { .. } => LinkView::GoingDownSoon,
-            LinkNoticeKind::Down => LinkView::Down,
-        };
         if self.settings.station.is_some() {
             self.worker.send(Command::Notice(notice.clone()));
         }
         let addresses = notice.addresses;
-        tracing::info!(?addresses, epoch = notice.epoch, kind = ?notice.kind, "signal");
+        tracing::info!(?addresses, epoch = notice.epoch, event = ?notice.event, "signal");
         if !notice.removed.is_empty() {
             self.worker.send(Command::Forget(notice.removed));
         }
         self.worker.send(Command::Link {
             addresses,
-            state,
+            event: notice.event,
             source: LinkSource::Signal,
         });
     }
@@ -324,17 +317,15 @@ impl Control {
                 None => refusal("the packet worker does not answer"),
             },
             ControlRequest::Link { address, event } => {
-                let state = match event {
-                    LinkEvent::Down => LinkView::Down,
-                    LinkEvent::Up => LinkView::Up,
-                    LinkEvent::GoingDownSoon => LinkView::GoingDownSoon,
+                let Some(event) = event.event(None) else {
+                    return refusal(UNKNOWN_STATE);
                 };
-                tracing::info!(%address, ?state, "command");
+                tracing::info!(%address, ?event, "command");
                 let addresses = self.all_addresses(address);
                 let source = LinkSource::Command;
                 if self.worker.send(Command::Link {
                     addresses,
-                    state,
+                    event,
                     source,
                 }) {
                     ControlReply::Done
@@ -379,7 +370,7 @@ impl Control {
             ..seen
         };
         self.add_peers(&mut status);
-        if let Ok(values) = (self.counters)() {
+        if let Ok(values) = self.counters.read() {
             let named = values
                 .into_iter()
                 .map(|(name, value)| (format!("data-path.{name}"), value));
@@ -445,16 +436,6 @@ async fn receive(socket: Option<&UdpSocket>, buffer: &mut [u8]) -> io::Result<(u
     deprecated,
     reason = "its successor is unsafe; this descriptor never changes"
 )]
-fn register(monitor: LinkMonitor) -> io::Result<AsyncFd<MonitorFd>> {
-    AsyncFd::new(MonitorFd(monitor))
-}
-
-/// The monitor's descriptor for tokio.
-struct MonitorFd(LinkMonitor);
-
-impl std::os::fd::AsRawFd for MonitorFd {
-    fn as_raw_fd(&self) -> std::os::fd::RawFd {
-        use std::os::fd::AsFd as _;
-        self.0.as_fd().as_raw_fd()
-    }
+fn register(monitor: LinkMonitor) -> io::Result<AsyncFd<LinkMonitor>> {
+    AsyncFd::new(monitor)
 }

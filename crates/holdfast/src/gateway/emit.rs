@@ -37,50 +37,47 @@ impl Bounds {
     }
 }
 
-/// Sends a piece of the cache, cut to what the interface of its direction takes.
+/// Sends a piece of the cache, cut to what the interface of its direction takes. If the piece may be
+/// compressed, the engine decides for each segment, at the time of `clock`.
 ///
 /// Errors: that of the device, `InvalidData` if the headers cannot be copied.
-pub(super) fn resend(path: &DataPath, piece: &Resend<Packet>, bounds: &Bounds) -> io::Result<()> {
-    let mut sent = 0;
-    while let Some(part) = next_part(piece, bounds, sent)? {
-        let payload = piece.payload.payload(piece.offset + sent, part.len);
-        let parts = [IoSlice::new(part.header.as_bytes()), IoSlice::new(&payload)];
-        path.write(piece.direction, &part.vnet, &parts)?;
-        sent += part.len;
-        if part.len == 0 {
-            break;
-        }
-    }
-    Ok(())
-}
-
-/// The same, segment by segment: for each the engine decides, at this time, what is sent instead
-/// of its payload, if anything.
-pub(super) fn resend_compressed(
+pub(super) fn resend(
     path: &DataPath,
     piece: &Resend<Packet>,
     bounds: &Bounds,
-    (engine, now): (&mut Gateway<Packet>, Instant),
+    engine: &mut Gateway<Packet>,
+    clock: fn() -> Instant,
 ) -> io::Result<()> {
+    let may_compress = piece.compress.is_some();
+    let segments_max = if may_compress { 1 } else { u32::MAX };
     let mut sent = 0;
-    while let Some(part) = next_segment(piece, bounds, sent)? {
-        let flags = part.flags;
-        if let Some(payload) = engine.compress(piece, sent, part.len, flags, now) {
-            let mut header = part.header;
+    while let Some(part) = part_of(piece, bounds, sent, segments_max)? {
+        let Part {
+            mut header,
+            vnet,
+            flags,
+            len,
+        } = part;
+        let compressed = if may_compress {
+            engine.compress(piece, sent, len, flags, clock())
+        } else {
+            None
+        };
+        if let Some(payload) = compressed {
             header.set_flags(marked(flags));
             if !header.set_payload_len(payload.len()) {
                 return Err(io::ErrorKind::InvalidData.into());
             }
             header.set_checksum_partial(payload.len());
             let parts = [IoSlice::new(header.as_bytes()), IoSlice::new(payload)];
-            path.write(piece.direction, &part.vnet, &parts)?;
+            path.write(piece.direction, &vnet, &parts)?;
         } else {
-            let payload = piece.payload.payload(piece.offset + sent, part.len);
-            let parts = [IoSlice::new(part.header.as_bytes()), IoSlice::new(&payload)];
-            path.write(piece.direction, &part.vnet, &parts)?;
+            let payload = piece.payload.payload(piece.offset + sent, len);
+            let parts = [IoSlice::new(header.as_bytes()), IoSlice::new(&payload)];
+            path.write(piece.direction, &vnet, &parts)?;
         }
-        sent += part.len;
-        if part.len == 0 {
+        sent += len;
+        if len == 0 {
             break;
         }
     }
@@ -111,16 +108,6 @@ fn made_header(made: &Made<Header>) -> Option<Header> {
     })
 }
 
-/// What became of a segment that was to go on with other SACK blocks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum SackOutcome {
-    /// It went on with them.
-    Replaced,
-    /// It went on as it came: its headers cannot be copied, or its options are not
-    /// understood.
-    AsItCame,
-}
-
 /// Gives a packet back: the frame as it came, or behind other headers.
 ///
 /// Errors: that of the device.
@@ -142,17 +129,17 @@ pub(super) fn forward(path: &DataPath, packet: &Packet) -> io::Result<()> {
     }
 }
 
-/// Gives a segment back with these SACK blocks instead of its own; they are
-/// some of them. The kernel's checksum and segmentation flags stay. The payload is not
-/// copied.
+/// Gives a segment back with these SACK blocks instead of its own; they are some of them. The kernel's
+/// checksum and segmentation flags stay. The payload is not copied. False: it went on as it came, since
+/// its headers cannot be copied or its options are not understood.
 ///
 /// Errors: that of the device.
 pub(super) fn forward_with_sack(
     path: &DataPath,
     packet: &Packet,
     sack: &SackBlocks,
-) -> io::Result<SackOutcome> {
-    forward_with(path, packet, header_with_sack(packet, sack))
+) -> io::Result<bool> {
+    forward_with(path, packet, |header| header.keep_sack_blocks(sack))
 }
 
 /// Gives a segment back with this ACK and window instead of its own, as
@@ -164,50 +151,43 @@ pub(super) fn forward_with_ack(
     packet: &Packet,
     ack: SeqNum,
     window: u16,
-) -> io::Result<SackOutcome> {
-    forward_with(path, packet, header_with_ack(packet, ack, window))
+) -> io::Result<bool> {
+    forward_with(path, packet, |header| {
+        header.set_ack(ack);
+        header.set_window(window);
+        true
+    })
 }
 
 fn forward_with(
     path: &DataPath,
     packet: &Packet,
-    header: Option<Header>,
-) -> io::Result<SackOutcome> {
+    change: impl FnOnce(&mut Header) -> bool,
+) -> io::Result<bool> {
     let frame = packet.frame();
-    let Some(header) = header else {
+    let Some(header) = changed_header(packet, change) else {
         path.forward(packet.direction(), frame)?;
-        return Ok(SackOutcome::AsItCame);
+        return Ok(false);
     };
     // Padding included, as it came.
     let rest = &frame.bytes()[header.len()..];
     let parts = [IoSlice::new(header.as_bytes()), IoSlice::new(rest)];
     path.write(packet.direction(), frame.vnet(), &parts)?;
-    Ok(SackOutcome::Replaced)
+    Ok(true)
 }
 
-fn header_with_sack(packet: &Packet, sack: &SackBlocks) -> Option<Header> {
+/// The packet's header after `change`; none if it cannot be copied or changed.
+fn changed_header(packet: &Packet, change: impl FnOnce(&mut Header) -> bool) -> Option<Header> {
     let before = packet.header()?;
     let mut header = before;
-    if !header.keep_sack_blocks(sack) {
+    if !change(&mut header) {
         return None;
     }
-    Some(corrected(header, &before, packet))
-}
-
-fn header_with_ack(packet: &Packet, ack: SeqNum, window: u16) -> Option<Header> {
-    let before = packet.header()?;
-    let mut header = before;
-    header.set_ack(ack);
-    header.set_window(window);
-    Some(corrected(header, &before, packet))
-}
-
-fn corrected(mut header: Header, before: &Header, packet: &Packet) -> Header {
     // Otherwise the field holds the pseudo-header's sum, in which nothing of TCP's counts.
     if !packet.frame().vnet().needs_csum {
-        header.correct_checksum(before);
+        header.correct_checksum(&before);
     }
-    header
+    Some(header)
 }
 
 /// One frame's worth of a piece.
@@ -220,20 +200,10 @@ struct Part {
     len: u32,
 }
 
-/// The frame after the first `sent` bytes of a piece; none after the last.
+/// The frame after the first `sent` bytes of a piece, of at most this many segments; none after the last.
 ///
 /// A piece is one frame, a super-segment if it is longer than one segment: the kernel
 /// cuts it. Only where the headers have grown may it take two.
-fn next_part(piece: &Resend<Packet>, bounds: &Bounds, sent: u32) -> io::Result<Option<Part>> {
-    part_of(piece, bounds, sent, u32::MAX)
-}
-
-/// The same, a segment on the wire at a time.
-fn next_segment(piece: &Resend<Packet>, bounds: &Bounds, sent: u32) -> io::Result<Option<Part>> {
-    part_of(piece, bounds, sent, 1)
-}
-
-/// A frame of at most this many segments.
 fn part_of(
     piece: &Resend<Packet>,
     bounds: &Bounds,

@@ -32,11 +32,10 @@ pub(super) fn serve(settings: GatewaySettings) -> anyhow::Result<()> {
         devices: [running.device_ifindex; 2],
         injector: None,
     };
-    let counters = Box::new(move || running.counters.read());
     let control = Control::new(
         settings,
         running.worker,
-        counters,
+        running.counters,
         interfaces,
         running.data_path,
     )?;

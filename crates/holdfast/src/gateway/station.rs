@@ -16,7 +16,7 @@ use holdfast_core::handoff::{
 use holdfast_core::signal::{KeyId, LinkNotice};
 use holdfast_core::{FlowKey, handoff::Copied as _};
 use holdfast_net::datapath::monotonic_ns;
-use holdfast_net::group::{Batch, GroupSocket};
+use holdfast_net::group::GroupSocket;
 use holdfast_net::inject::Injector;
 use holdfast_wire::{Flags, Instant, Segment};
 use tokio::sync::mpsc::Sender;
@@ -86,7 +86,6 @@ pub(super) struct Station {
     handoff: Handoff<CopiedPacket>,
     channel: Channel,
     socket: GroupSocket,
-    batch: Batch,
     injector: Injector,
     injected: Injected,
     /// What is to be done, in order.
@@ -144,7 +143,6 @@ impl Station {
             channel: Channel::new(settings.key.clone(), edge.incarnation, peers),
             settings,
             socket: edge.socket,
-            batch: Batch::default(),
             injector: edge.injector,
             injected: Injected::default(),
             actions: VecDeque::new(),
@@ -300,8 +298,8 @@ impl Station {
     /// Errors: the socket broke.
     pub(super) fn receive(&mut self, now: Instant) -> io::Result<()> {
         let mut datagrams = Vec::new();
-        let (channel, batch) = (&mut self.channel, &mut self.batch);
-        let count = self.socket.receive(batch, |bytes, from| {
+        let channel = &mut self.channel;
+        let count = self.socket.receive(|bytes, from| {
             datagrams.push((channel.open(bytes, from), from));
         })?;
         self.is_readable = GroupSocket::is_full(count);

@@ -5,20 +5,18 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::io;
 use std::net::IpAddr;
-use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::rc::Rc;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::process::Command;
+use tokio::time::timeout;
 
 /// How long it may take.
 const COMMAND_MAX: Duration = Duration::from_secs(10);
-/// Between two looks at whether it has ended.
-const COMMAND_POLL: Duration = Duration::from_millis(20);
 
 /// The programs that run, by the addresses of the mobiles for which they do, and which of them
 /// are to run once more: the mobile has come anew.
@@ -50,8 +48,8 @@ impl TookOver {
 }
 
 /// Logs how it ended, if not well.
-async fn run_command(command: &PathBuf, addresses: &[IpAddr]) {
-    let shown = command.display().to_string();
+async fn run_command(command: &Path, addresses: &[IpAddr]) {
+    let shown = command.display();
     let child = Command::new(command)
         .args(addresses.iter().map(IpAddr::to_string))
         .stdin(Stdio::null())
@@ -60,32 +58,23 @@ async fn run_command(command: &PathBuf, addresses: &[IpAddr]) {
     let mut child = match child {
         Ok(child) => child,
         Err(error) => {
-            tracing::warn!(command = shown, %error, "cannot be run");
+            tracing::warn!(command = %shown, %error, "cannot be run");
             return;
         }
     };
-    match tokio::time::timeout(COMMAND_MAX, ended(&mut child)).await {
-        Ok(Ok(true)) => {}
-        Ok(Ok(false)) => tracing::warn!(command = shown, "failed"),
-        Ok(Err(error)) => tracing::warn!(command = shown, %error, "failed"),
+    let group = child.id().and_then(|id| Pid::from_raw(id as i32));
+    match timeout(COMMAND_MAX, child.wait()).await {
+        Ok(Ok(status)) if status.success() => {}
+        Ok(Ok(status)) => tracing::warn!(command = %shown, %status, "failed"),
+        Ok(Err(error)) => tracing::warn!(command = %shown, %error, "failed"),
         Err(_) => {
-            tracing::warn!(command = shown, "took too long; killed");
-            if let Some(group) = Pid::from_raw(child.id() as i32) {
+            tracing::warn!(command = %shown, "took too long; killed");
+            if let Some(group) = group {
                 // It may have ended just now.
                 let _ = kill_process_group(group, Signal::KILL);
             }
-            drop(tokio::time::timeout(COMMAND_MAX, ended(&mut child)).await);
+            drop(timeout(COMMAND_MAX, child.wait()).await);
         }
-    }
-}
-
-/// Waits until it has ended: true if well.
-async fn ended(child: &mut Child) -> io::Result<bool> {
-    loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(status.success());
-        }
-        tokio::time::sleep(COMMAND_POLL).await;
     }
 }
 
@@ -114,7 +103,7 @@ mod tests {
             }
             tokio::time::timeout(LIMIT, async {
                 while !commands.running.borrow().is_empty() {
-                    tokio::time::sleep(COMMAND_POLL).await;
+                    tokio::time::sleep(Duration::from_millis(20)).await;
                 }
             })
             .await

@@ -19,19 +19,20 @@ use holdfast_net::readiness::{Waker, wait_readable};
 use holdfast_net::tun::LayerKind;
 use holdfast_wire::{Instant, SackBlocks, SeqNum};
 
-use super::emit::{self, Bounds, SackOutcome};
+use super::emit::{self, Bounds};
 use super::packet::{Content, Packet, classify};
 use super::records::Records;
 use super::station::{Fate, Station};
 use crate::command::Command;
+use crate::contain::contain;
 
 mod handoff;
+mod panics;
 mod quarantine;
-mod recovery;
 mod report;
 
+use panics::new_engine;
 use quarantine::Quarantine;
-use recovery::new_engine;
 
 /// Frames of one direction that are read in a row before the other has its turn.
 const BATCH_FRAMES: usize = 64;
@@ -79,27 +80,6 @@ struct WorkerCounters {
     write_errors: u64,
     /// Defects of ours that were contained.
     panics: u64,
-}
-
-/// What a read that failed means.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ReadFailure {
-    /// No frame at all, or none that is ours: nothing to give back.
-    NoFrame,
-    /// No buffer is free: what waits in the device is to wait, or to go by itself.
-    Starved,
-    /// The device broke.
-    Broken,
-}
-
-impl ReadFailure {
-    const fn of(kind: io::ErrorKind) -> Self {
-        match kind {
-            io::ErrorKind::InvalidData => Self::NoFrame,
-            io::ErrorKind::OutOfMemory => Self::Starved,
-            _ => Self::Broken,
-        }
-    }
 }
 
 /// What a worker runs with.
@@ -260,19 +240,43 @@ impl Worker {
             match self.path.read(direction, &mut self.pool) {
                 Ok(Some(frame)) => self.handle(direction, &frame),
                 Ok(None) => break,
-                Err(error) => match ReadFailure::of(error.kind()) {
-                    ReadFailure::NoFrame => {}
-                    ReadFailure::Starved => {
-                        self.counters.starved += 1;
-                        self.starved = true;
-                        break;
-                    }
-                    ReadFailure::Broken => return Err(error),
-                },
+                // A frame that is not ours: nothing to give back.
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => {}
+                // No buffer is free: frames wait in the device, or pass by themselves.
+                Err(error) if error.kind() == io::ErrorKind::OutOfMemory => {
+                    self.counters.starved += 1;
+                    self.starved = true;
+                    break;
+                }
+                Err(error) => return Err(error),
             }
             read += 1;
         }
         Ok(read)
+    }
+
+    /// One frame: judged, and given back or not.
+    fn handle(&mut self, direction: Direction, frame: &Frame) {
+        if self.rests_until.is_some() {
+            self.pass(direction, frame);
+            return;
+        }
+        self.is_given = false;
+        if let Err(defect) = contain(|| self.judge(direction, frame)) {
+            let key = contain(|| self.key_of(direction, frame)).ok().flatten();
+            if !self.is_given {
+                self.forward(direction, frame);
+            }
+            self.recover("packet", key, &defect);
+        }
+    }
+
+    /// One frame as it came; a copy of a message is on its way already.
+    fn pass(&mut self, direction: Direction, frame: &Frame) {
+        let content = contain(|| classify(frame, direction, self.ip));
+        if !matches!(content, Ok(Content::TooBig(_) | Content::Icmp)) {
+            self.forward(direction, frame);
+        }
     }
 
     /// One frame: judged, and given back or not.
@@ -348,11 +352,9 @@ impl Worker {
     fn forward_with_sack(&mut self, packet: &Packet, sack: &SackBlocks) {
         self.counters.forwarded += 1;
         self.is_given = true;
-        let written = emit::forward_with_sack(&self.path, packet, sack).map(|outcome| {
-            *match outcome {
-                SackOutcome::Replaced => &mut self.counters.sack_replaced,
-                SackOutcome::AsItCame => &mut self.counters.sack_not_replaced,
-            } += 1;
+        let written = emit::forward_with_sack(&self.path, packet, sack).map(|is_replaced| {
+            self.counters.sack_replaced += u64::from(is_replaced);
+            self.counters.sack_not_replaced += u64::from(!is_replaced);
         });
         self.count_error(written);
     }
@@ -361,11 +363,9 @@ impl Worker {
     fn forward_with_ack(&mut self, packet: &Packet, ack: SeqNum, window: u16) {
         self.counters.forwarded += 1;
         self.is_given = true;
-        let written = emit::forward_with_ack(&self.path, packet, ack, window).map(|outcome| {
-            *match outcome {
-                SackOutcome::Replaced => &mut self.counters.ack_replaced,
-                SackOutcome::AsItCame => &mut self.counters.ack_not_replaced,
-            } += 1;
+        let written = emit::forward_with_ack(&self.path, packet, ack, window).map(|is_replaced| {
+            self.counters.ack_replaced += u64::from(is_replaced);
+            self.counters.ack_not_replaced += u64::from(!is_replaced);
         });
         self.count_error(written);
     }
@@ -378,14 +378,9 @@ impl Worker {
         let mut actions = std::mem::take(&mut self.actions);
         for action in actions.drain(..) {
             let written = match &action {
-                Action::Resend(piece) if piece.compress.is_some() => {
-                    self.counters.resent += 1;
-                    let compressed = (&mut self.engine, clock());
-                    emit::resend_compressed(&self.path, piece, &self.bounds, compressed)
-                }
                 Action::Resend(piece) => {
                     self.counters.resent += 1;
-                    emit::resend(&self.path, piece, &self.bounds)
+                    emit::resend(&self.path, piece, &self.bounds, &mut self.engine, clock)
                 }
                 Action::Send(made) => {
                     self.counters.made += 1;

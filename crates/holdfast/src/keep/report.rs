@@ -4,14 +4,12 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use holdfast_core::{LinkEvent, LinkSource as Source};
+use holdfast_core::{LinkEvent, LinkSource, LinkState};
 use holdfast_net::rtnl::NeighbourMemory;
 
 use super::{KeepWorker, clock};
-use crate::command::{Command, event_of, source_of};
-use crate::status::{
-    CacheStatus, FlowTableStatus, LinkSource, LinkView, MobileStatus, StatusReply,
-};
+use crate::command::Command;
+use crate::control::{CacheStatus, FlowTableStatus, MobileStatus, StatusReply};
 
 /// Most peers that one status describes.
 const PEERS_SHOWN_MAX: usize = 1_000;
@@ -22,21 +20,19 @@ impl KeepWorker {
         match command {
             Command::Link {
                 addresses,
-                state,
+                event,
                 source,
             } => {
-                if let (Some(event), Some(source)) = (event_of(state), source_of(source)) {
-                    // With the link the mobile's carrier goes, and comes.
-                    if self.whole_link && event != LinkEvent::GoingDownSoon {
-                        self.mind_neighbours(Some(event == LinkEvent::Up));
-                    }
-                    let table = self.edge.path.table();
-                    let peers = addresses
-                        .into_iter()
-                        .filter_map(|address| table.find_or_enter(address));
-                    let peers: Vec<_> = peers.collect();
-                    self.handle_link(&peers, event, source);
+                // With the link the mobile's carrier goes, and comes.
+                if self.whole_link && !matches!(event, LinkEvent::GoingDownSoon(_)) {
+                    self.mind_neighbours(Some(event == LinkEvent::Up));
                 }
+                let table = self.edge.path.table();
+                let peers = addresses
+                    .into_iter()
+                    .filter_map(|address| table.find_or_enter(address));
+                let peers: Vec<_> = peers.collect();
+                self.handle_link(&peers, event, source);
             }
             Command::AllLinks { carrier } => {
                 self.mind_neighbours(Some(carrier));
@@ -46,7 +42,7 @@ impl KeepWorker {
                     LinkEvent::Down
                 };
                 let peers = self.edge.path.table().followed();
-                self.handle_link(&peers, event, Source::Carrier);
+                self.handle_link(&peers, event, LinkSource::Carrier);
             }
             Command::Status { named, reply, .. } => {
                 // A caller that is no longer connected needs no answer.
@@ -105,11 +101,11 @@ impl KeepWorker {
             .map(|peer| MobileStatus {
                 addresses: table.address(peer.peer).into_iter().collect(),
                 link: if peer.is_away {
-                    LinkView::Down
+                    LinkState::Down
                 } else {
-                    LinkView::Up
+                    LinkState::Up
                 },
-                source: shown(peer.source),
+                source: peer.source,
                 since_s: now.saturating_since(peer.since).as_secs_f64(),
                 flows: peer.flows as u64,
                 cached_bytes: peer.bytes as u64,
@@ -121,20 +117,11 @@ impl KeepWorker {
             if !mobiles.iter().any(is_there) && table.find(*address).is_some() {
                 mobiles.push(MobileStatus {
                     addresses: vec![*address],
-                    link: LinkView::Up,
+                    link: LinkState::Up,
                     ..MobileStatus::default()
                 });
             }
         }
         mobiles
-    }
-}
-
-const fn shown(source: Source) -> LinkSource {
-    match source {
-        Source::Signal => LinkSource::Signal,
-        Source::Carrier => LinkSource::Carrier,
-        Source::Command => LinkSource::Command,
-        Source::Silence => LinkSource::Silence,
     }
 }

@@ -17,7 +17,7 @@ use super::result_lines;
 
 /// Check what papers claim
 ///
-/// Runs what the claims need on the model, and prints for each what the paper says, what
+/// Runs what the claims need on the model, and prints for each the paper's value, what
 /// came out, and a verdict computed from both. Results of other substrates, from
 /// `holdfast lab run --out`, can be laid beside them.
 #[derive(Args, Clone, Debug)]

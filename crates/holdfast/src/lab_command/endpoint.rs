@@ -3,10 +3,10 @@
 
 use std::process::ExitCode;
 
-use holdfast_lab::endpoint;
+use holdfast_lab::endpoint::process;
 
-/// Does what the standard input says.
+/// Does what the standard input orders.
 pub(super) fn run() -> anyhow::Result<ExitCode> {
-    endpoint::serve()?;
+    process::serve()?;
     Ok(ExitCode::SUCCESS)
 }

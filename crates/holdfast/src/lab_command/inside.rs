@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `holdfast lab inside`: the first program of a virtual kernel. Nobody else's.
+//! `holdfast lab inside`: the first program of a virtual kernel. No operator runs it.
 
 use std::process::ExitCode;
 

@@ -12,13 +12,13 @@ use holdfast_lab::results::ResultLine;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-/// The error of a standard output that nobody reads any more: `holdfast lab list | head`.
+/// The error of a standard output without a reader: `holdfast lab list | head`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct OutputClosed;
 
 impl fmt::Display for OutputClosed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("nobody reads the standard output any more")
+        f.write_str("the standard output has no reader any more")
     }
 }
 
@@ -140,7 +140,7 @@ mod tests {
         first.write("two".into()).unwrap();
         drop(first);
         assert_eq!(fs::read_to_string(&path).unwrap(), "one\ntwo\n");
-        // What is no result is somebody's.
+        // A file that is no result belongs to the operator.
         let error = format!("{:#}", LineFile::create(&path).unwrap_err());
         assert!(error.contains("no earlier output"), "{error}");
         fs::write(&path, "{}\n").unwrap();

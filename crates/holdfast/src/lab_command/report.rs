@@ -139,9 +139,9 @@ fn measured(
 
 /// The command that makes the page again.
 fn made_by(args: &ReportArgs) -> String {
-    let mut words = vec!["holdfast lab report".to_owned()];
+    let mut parts = vec!["holdfast lab report".to_owned()];
     let mut add = |option: &str, value: &Path| {
-        words.push(format!(
+        parts.push(format!(
             "{option} {}",
             report::quoted(&value.display().to_string())
         ));
@@ -152,7 +152,7 @@ fn made_by(args: &ReportArgs) -> String {
     for path in &args.results {
         add("--results", path);
     }
-    words.join(" ")
+    parts.join(" ")
 }
 
 /// Writes a file whole, or not at all.

@@ -46,7 +46,7 @@ fn is_same_run(one: &ResultLine, other: &ResultLine) -> bool {
         && one.variant == other.variant
 }
 
-/// All lines of the files that `option` names, each run once; says how many were there more
+/// All lines of the files that `option` names, each run once; reports how many were there more
 /// than once.
 pub(super) fn read_all(option: &str, paths: &[PathBuf]) -> anyhow::Result<Vec<ResultLine>> {
     let mut lines = Vec::new();

@@ -35,7 +35,7 @@ pub(super) struct RunArgs {
     /// What they run on
     #[arg(long, value_enum, value_name = "SUBSTRATE", default_value_t)]
     substrate: SubstrateArg,
-    /// The first repetition's seed, in place of the scenarios' own
+    /// The first repetition's seed, instead of the scenarios' own
     #[arg(long)]
     seed: Option<u64>,
     /// Runs at a time; on live one, else as many as there are processors
@@ -44,8 +44,8 @@ pub(super) struct RunArgs {
     /// Only part I of N of the runs
     #[arg(long, value_name = "I/N")]
     shard: Option<Shard>,
-    /// Write results to FILE, a line of JSON each; `-` is the standard output, in
-    /// place of the table
+    /// Write results to FILE, a line of JSON each; `-` is the standard output, instead
+    /// of the table
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Write the packets of each run to files in DIR, in pcapng
@@ -78,7 +78,7 @@ impl From<SubstrateArg> for SubstrateKind {
     }
 }
 
-/// The runs that the substrate carries out; says which it does not, and why.
+/// The runs that the substrate carries out; reports which it does not, and why.
 ///
 /// # Errors
 /// None is left, or a scenario named by its file needs hosts that the substrate has not.

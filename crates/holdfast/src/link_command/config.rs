@@ -3,8 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, anyhow};
-use holdfast_files::read_up_to;
+use anyhow::{Context as _, anyhow, bail};
+use holdfast_files::{document, read_up_to};
 use holdfast_link::{
     LinkFile, LinkPlan, LinkSettings, OutageAt, OutagePlan, OutageSettings, SettingsError,
 };
@@ -96,7 +96,9 @@ const TRACE_BYTES_MAX: u64 = 1 << 28;
 fn read_file(path: &Path) -> anyhow::Result<LinkFile> {
     let text = read_up_to(path, FILE_BYTES_MAX)
         .with_context(|| format!("{}: cannot be read", path.display()))?;
-    toml::from_str(&text).map_err(|error| anyhow!("{}: {error}", path.display()))
+    let shown = path.display().to_string();
+    let table = document::parse(&text).map_err(|error| anyhow!("{shown}: {error}"))?;
+    document::read(&table).map_err(|error| anyhow!(error.explain(&shown, &table, &[])))
 }
 
 fn read_trace(folder: Option<&Path>, file: &str) -> Result<String, String> {
@@ -138,13 +140,12 @@ fn apply_flags(file: &mut LinkFile, args: &LinkArgs) -> anyhow::Result<()> {
 /// Lays `key = value, ...` over the settings that are there.
 fn overlay(flag: &str, settings: &mut LinkSettings, text: Option<&str>) -> anyhow::Result<()> {
     let Some(text) = text else { return Ok(()) };
-    let wrong = |error: &dyn std::fmt::Display| anyhow!("{flag}: {error}");
-    let given: toml::Table = toml::from_str::<toml::Table>(&format!("given = {{ {text} }}"))
-        .map_err(|error| wrong(&error))?
-        .remove("given")
-        .and_then(|value| value.try_into().ok())
-        .ok_or_else(|| wrong(&"takes `key = value, ...`"))?;
-    let mut table = toml::Table::try_from(&*settings).map_err(|error| wrong(&error))?;
+    let mut given = document::parse(&format!("given = {{ {text} }}"))
+        .map_err(|_| anyhow!("{flag}: got `{text}`, takes `key = value, ...`"))?;
+    let Some(toml::Value::Table(given)) = given.remove("given") else {
+        bail!("{flag}: got `{text}`, takes `key = value, ...`");
+    };
+    let mut table = toml::Table::try_from(&*settings)?;
     if given.contains_key("rate_trace") {
         table.remove("rate_mbit_per_s");
     }
@@ -152,7 +153,8 @@ fn overlay(flag: &str, settings: &mut LinkSettings, text: Option<&str>) -> anyho
         table.remove("rate_trace");
     }
     table.extend(given);
-    *settings = table.try_into().map_err(|error| wrong(&error))?;
+    *settings =
+        document::read(&table).map_err(|error| anyhow!(error.explain(flag, &table, &[])))?;
     Ok(())
 }
 
@@ -251,9 +253,12 @@ mod tests {
         let unknown = file("[downlink]\ndelay = 7\n");
         assert!(
             error(&["--config", unknown.path().to_str().unwrap()])
-                .contains("unknown field `delay`")
+                .ends_with("key `downlink.delay`: got 7; there is no such key; did you mean `downlink.delay_ms`?")
         );
-        assert!(error(&["--uplink", "delay = 7"]).starts_with("--uplink: unknown field `delay`"));
+        assert!(
+            error(&["--uplink", "delay = 7"])
+                .starts_with("--uplink: key `delay`: got 7; there is no such key")
+        );
         assert!(error(&["--outage", "4-3"]).starts_with("--outage: got `4-3`, takes"));
         assert!(error(&["--config", "/nonexistent"]).starts_with("/nonexistent: cannot be read"));
         assert!(error(&["--loss", "2"]).starts_with("command line: downlink.loss: got 2"));

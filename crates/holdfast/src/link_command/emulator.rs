@@ -16,7 +16,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use holdfast_link::{Departure, Enqueue, LinkPlan, LinkState, OutageSchedule, Station, seed_for};
+use holdfast_link::{Departure, Enqueue, LinkPlan, MediumState, OutageSchedule, Station, seed_for};
 use holdfast_net::datapath::monotonic_ns;
 use holdfast_net::readiness::wait_readable;
 use holdfast_net::tun::Tun;
@@ -283,7 +283,7 @@ impl Emulator {
                 changed = true;
                 let t = self.absolute(at);
                 let lane = self.lane(side);
-                lane.returned_at = (state == LinkState::Up).then_some(t);
+                lane.returned_at = (state == MediumState::Up).then_some(t);
                 let direction = if self.outages_shared {
                     "both"
                 } else {
@@ -294,15 +294,15 @@ impl Emulator {
                 }
                 let t_ns = t.as_nanos();
                 self.log.write(&match state {
-                    LinkState::Down => LinkLogEvent::OutageBegin { t_ns, direction },
-                    LinkState::Up => LinkLogEvent::OutageEnd { t_ns, direction },
+                    MediumState::Down => LinkLogEvent::OutageBegin { t_ns, direction },
+                    MediumState::Up => LinkLogEvent::OutageEnd { t_ns, direction },
                 })?;
             }
         }
         if let Some(devices) = self.carrier.filter(|_| changed) {
             let up = [&self.downlink, &self.uplink]
                 .iter()
-                .all(|lane| lane.state == LinkState::Up);
+                .all(|lane| lane.state == MediumState::Up);
             if devices == CarrierArg::Both {
                 self.fh.set_carrier(up)?;
             }

@@ -5,10 +5,10 @@
 //! and closed windows must not wait for it: lines go through a bounded queue to a thread of their
 //! own. Lines for which the queue has no room are lost, and a line counts them.
 
-use std::borrow::Cow;
-use std::collections::VecDeque;
 use std::io::{self, Write};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
@@ -17,132 +17,158 @@ use crate::terminal::escaped;
 /// The name of the thread that writes.
 pub(super) const THREAD: &str = "log";
 
-/// Lines that wait to be written at most: some hundred kB.
+/// The largest number of lines that wait to be written: some hundred kB.
 const LINES_MAX: usize = 1024;
 
-/// Between two tries to write where there is no room at this moment.
+/// Time between two tries to write while the descriptor has no room.
 const RETRY: Duration = Duration::from_millis(10);
-
-/// Once lines are lost, all are until no more than this many wait: one notice counts them all.
-const LINES_AGAIN: usize = LINES_MAX / 2;
 
 enum Entry {
     Line(Vec<u8>),
-    /// This many lines were lost here.
-    Lost(u64),
+    /// The reason why the process ends. It is written whatever is queued.
+    Reason(Vec<u8>),
+    /// Answer when all before is written.
+    Flush(Sender<()>),
 }
 
-#[derive(Default)]
-struct Queue {
-    entries: VecDeque<Entry>,
-    is_losing: bool,
-    /// The thread has taken an entry and is not done with it.
-    is_writing: bool,
-    /// A thread waits in `finish`: report lost lines now if possible.
-    must_report_loss: bool,
-}
-
-impl Queue {
-    fn push(&mut self, line: &[u8]) {
-        let len = self.entries.len();
-        self.is_losing = len >= LINES_MAX || self.is_losing && len > LINES_AGAIN;
-        if !self.is_losing {
-            self.entries.push_back(Entry::Line(line.to_vec()));
-        } else if let Some(Entry::Lost(count)) = self.entries.back_mut() {
-            *count += 1;
-        } else {
-            self.entries.push_back(Entry::Lost(1));
-        }
-    }
-
-    fn is_done(&self) -> bool {
-        self.entries.is_empty() && !self.is_writing && !self.must_report_loss
-    }
-}
-
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Shared {
-    queue: Mutex<Queue>,
-    has_entries: Condvar,
-    is_done: Condvar,
-}
-
-impl Shared {
-    fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Waits for the oldest entry; the one before it is written.
-    fn next(&self) -> Entry {
-        let mut queue = self.queue();
-        queue.is_writing = false;
-        loop {
-            let entry = queue.entries.pop_front().or_else(|| {
-                let must_report_loss = std::mem::take(&mut queue.must_report_loss);
-                must_report_loss.then_some(Entry::Lost(0))
-            });
-            if let Some(entry) = entry {
-                queue.is_writing = true;
-                return entry;
-            }
-            self.is_done.notify_all();
-            queue = self
-                .has_entries
-                .wait(queue)
-                .unwrap_or_else(PoisonError::into_inner);
-        }
-    }
+    /// Lines that wait.
+    queued: AtomicUsize,
+    /// Lines that found no room, and that no line has counted yet.
+    lost: AtomicU64,
 }
 
 /// What a log writes to, a whole line at a time; clones share it.
 #[derive(Clone)]
-pub(super) struct LossyWriter(Arc<Shared>);
+pub(super) struct LossyWriter {
+    entries: Sender<Entry>,
+    shared: Arc<Shared>,
+}
 
 impl LossyWriter {
-    /// Starts the thread that writes to `sink`, and what `lost_line` makes of the number of lines
-    /// that were lost.
+    /// Starts the thread that writes to `sink`. `lost_line` makes the line that counts lost ones.
     pub(super) fn start(
         sink: impl Write + Send + 'static,
         lost_line: impl Fn(u64) -> String + Send + 'static,
     ) -> io::Result<Self> {
+        let (sender, entries) = channel();
         let shared = Arc::<Shared>::default();
-        let of_thread = Arc::clone(&shared);
+        let output = Output {
+            sink,
+            is_torn: false,
+            shared: Arc::clone(&shared),
+            lost: 0,
+            lost_line,
+        };
         thread::Builder::new()
             .name(THREAD.into())
-            .spawn(move || write_all(&of_thread, sink, lost_line))?;
-        Ok(Self(shared))
+            .spawn(move || output.run(&entries))?;
+        Ok(Self {
+            entries: sender,
+            shared,
+        })
     }
 
-    /// Writes a line that is not lost, whatever is queued: one of the few with the reason why the
-    /// process ends.
-    pub(super) fn write_surely(&self, line: &str) {
-        let line = Entry::Line(line.as_bytes().to_vec());
-        self.0.queue().entries.push_back(line);
-        self.0.has_entries.notify_one();
+    /// Writes the reason why the process ends, whatever is queued.
+    pub(super) fn write_reason(&self, line: &str) {
+        self.send(Entry::Reason(line.as_bytes().to_vec()));
     }
 
     /// Waits until all lines are written, for `limit` at most.
     pub(super) fn flush_within(&self, limit: Duration) {
-        let mut queue = self.0.queue();
-        queue.must_report_loss = true;
-        self.0.has_entries.notify_one();
-        // After the limit it is as it is.
-        drop(
-            self.0
-                .is_done
-                .wait_timeout_while(queue, limit, |queue| !queue.is_done()),
-        );
+        let (done, is_done) = channel();
+        self.send(Entry::Flush(done));
+        // After the limit the rest is lost.
+        let _ = is_done.recv_timeout(limit);
+    }
+
+    fn send(&self, entry: Entry) {
+        // The thread lives as long as the process.
+        let _ = self.entries.send(entry);
     }
 }
 
-/// What is written to, a line at a time.
-struct Lines<S> {
+impl Write for LossyWriter {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let queued = &self.shared.queued;
+        if queued.fetch_add(1, Ordering::Relaxed) < LINES_MAX {
+            // A name from the settings or the network may contain what controls a terminal.
+            let safe = escaped(&String::from_utf8_lossy(line)).into_owned();
+            self.send(Entry::Line(safe.into_bytes()));
+        } else {
+            self.shared.lost.fetch_add(1, Ordering::Relaxed);
+            queued.fetch_sub(1, Ordering::Relaxed);
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The thread's side.
+struct Output<S, L> {
     sink: S,
     /// A line was begun and could not be ended.
     is_torn: bool,
+    shared: Arc<Shared>,
+    /// Lost lines that are to be counted by the next line.
+    lost: u64,
+    lost_line: L,
 }
 
-impl<S: Write> Lines<S> {
+impl<S: Write, L: Fn(u64) -> String> Output<S, L> {
+    fn run(mut self, entries: &Receiver<Entry>) {
+        for entry in entries {
+            match entry {
+                Entry::Line(line) => {
+                    self.shared.queued.fetch_sub(1, Ordering::Relaxed);
+                    self.write_counted(&line);
+                    // By now, as the reader may have taken long.
+                    if self.shared.queued.load(Ordering::Relaxed) == 0 {
+                        self.count_lost();
+                    }
+                }
+                Entry::Reason(line) => {
+                    self.count_lost();
+                    self.write_counted(&line);
+                }
+                Entry::Flush(done) => {
+                    self.count_lost();
+                    self.report_lost();
+                    // Its sender may have waited too long already.
+                    let _ = done.send(());
+                }
+            }
+        }
+    }
+
+    /// Counts lines that found no room: only when the queue is empty, so that one line counts many.
+    fn count_lost(&mut self) {
+        let lost = self.shared.lost.swap(0, Ordering::Relaxed);
+        self.lost += lost;
+        if lost > 0 {
+            self.report_lost();
+        }
+    }
+
+    fn report_lost(&mut self) {
+        if self.lost > 0 && self.write((self.lost_line)(self.lost).as_bytes()).is_ok() {
+            self.lost = 0;
+        }
+    }
+
+    /// Writes a line, after one that counts the lines lost before.
+    fn write_counted(&mut self, line: &[u8]) {
+        self.report_lost();
+        // The reader has ended, or the disk is full.
+        if self.write(line).is_err() {
+            self.lost += 1;
+        }
+    }
+
     fn write(&mut self, line: &[u8]) -> io::Result<()> {
         if self.is_torn {
             self.write_part(b"\n")?;
@@ -171,62 +197,9 @@ impl<S: Write> Lines<S> {
     }
 }
 
-fn write_all(shared: &Shared, sink: impl Write, lost_line: impl Fn(u64) -> String) -> ! {
-    let mut lines = Lines {
-        sink,
-        is_torn: false,
-    };
-    let mut write = |line: &[u8]| lines.write(line);
-    let mut lost = 0;
-    loop {
-        let line = match shared.next() {
-            Entry::Line(line) => Some(line),
-            Entry::Lost(count) => {
-                lost += count;
-                None
-            }
-        };
-        if lost > 0 && write(lost_line(lost).as_bytes()).is_ok() {
-            lost = 0;
-        }
-        // The reader has ended, or the disk is full.
-        if line.is_some_and(|line| write(&line).is_err()) {
-            lost += 1;
-        }
-    }
-}
-
-/// The line without what controls a terminal; none: it has nothing of that.
-fn escaped_octets(line: &[u8]) -> Option<String> {
-    // Characters that control a terminal are below a space, DEL, or of more than one octet.
-    let is_plain = |octet: &u8| matches!(octet, b' '..0x7f | b'\n' | b'\t');
-    if line.iter().all(is_plain) {
-        return None;
-    }
-    match escaped(&String::from_utf8_lossy(line)) {
-        Cow::Borrowed(_) => None,
-        Cow::Owned(line) => Some(line),
-    }
-}
-
-impl Write for LossyWriter {
-    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        // A name from the settings or the network may hold what controls a terminal.
-        match escaped_octets(line) {
-            Some(line) => self.0.queue().push(line.as_bytes()),
-            None => self.0.queue().push(line),
-        }
-        self.0.has_entries.notify_one();
-        Ok(line.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::collections::VecDeque;
     use std::sync::mpsc;
     use std::time::Instant;
 
@@ -342,7 +315,7 @@ mod tests {
         for _ in 0..2 * LINES_MAX {
             write_line(&mut writer, "a line");
         }
-        writer.write_surely("why\n");
+        writer.write_reason("why\n");
         for _ in 0..2 * LINES_MAX {
             let_go.send(()).unwrap();
         }

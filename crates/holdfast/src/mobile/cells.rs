@@ -15,11 +15,11 @@ pub(super) struct Cell {
     pub(super) interface: String,
     /// Its carrier, as last seen; `None` before it was seen.
     pub(super) carrier: Option<bool>,
-    /// Where the gateway hears signals, once it is known.
+    /// The gateway's address for signals, once it is known.
     pub(super) gateway: Option<SocketAddr>,
     /// What signals go out by.
     pub(super) socket: Option<UdpSocket>,
-    /// What the gateway told when the mobile was last here.
+    /// The gateway's challenge when the mobile was last here.
     pub(super) challenge: Option<GatewayChallenge>,
 }
 
@@ -80,23 +80,23 @@ impl Cells {
     /// carriers.
     pub(super) fn choose(&self, next_hops: &[IpAddr]) -> usize {
         let routed = next_hops.iter().find_map(|hop| self.of_gateway(*hop));
-        let carries = |cell: &Cell| cell.carrier == Some(true);
+        let has_carrier = |cell: &Cell| cell.carrier == Some(true);
         let by_carrier = || match self.present().carrier {
-            Some(false) => self.cells.iter().position(carries),
+            Some(false) => self.cells.iter().position(has_carrier),
             _ => None,
         };
         routed.or_else(by_carrier).unwrap_or(self.present)
     }
 
-    /// The mobile is in this cell now. Returns what its gateway has told it, if ever; `leave`
-    /// makes of that what the one before has told.
+    /// The mobile is in this cell now. `leave` gets the last challenge of its gateway, if there was one,
+    /// and returns the challenge of the cell before.
     pub(super) fn enter(
         &mut self,
         number: usize,
         leave: impl FnOnce(Option<GatewayChallenge>) -> GatewayChallenge,
     ) {
-        let told = self.cells.get(number).and_then(|cell| cell.challenge);
-        self.cells[self.present].challenge = Some(leave(told));
+        let challenge = self.cells.get(number).and_then(|cell| cell.challenge);
+        self.cells[self.present].challenge = Some(leave(challenge));
         self.present = number.min(self.cells.len() - 1);
     }
 }
@@ -106,14 +106,14 @@ mod tests {
     use super::*;
 
     fn cells() -> Cells {
-        let of = |interface: &str, gateway: &str| settings::Cell {
+        let cell = |interface: &str, gateway: &str| settings::Cell {
             interface: interface.into(),
             gateway: Some(gateway.into()),
         };
         let mut cells = Cells::new(&[
-            of("wlan0", "10.2.0.1"),
-            of("wlan1", "10.3.0.1"),
-            of("wlan1", "10.4.0.1"),
+            cell("wlan0", "10.2.0.1"),
+            cell("wlan1", "10.3.0.1"),
+            cell("wlan1", "10.4.0.1"),
         ]);
         for (number, last) in [(0, 2), (1, 3), (2, 4)] {
             let gateway = SocketAddr::from(([10, last, 0, 1], 4848));
@@ -123,15 +123,15 @@ mod tests {
     }
 
     #[test]
-    fn the_default_route_says_in_which_cell_the_mobile_is_and_else_the_carrier() {
+    fn the_default_route_shows_the_mobiles_cell_and_else_the_carrier() {
         let mut cells = cells();
         let hop = |last: u8| IpAddr::from([10, last, 0, 1]);
-        assert_eq!(cells.choose(&[]), 0, "nothing says otherwise");
+        assert_eq!(cells.choose(&[]), 0, "no report");
         assert_eq!(cells.choose(&[hop(9), hop(4), hop(3)]), 2);
         cells.note_carrier("wlan0", false);
         assert_eq!(cells.choose(&[]), 0, "no other is known to carry");
         cells.note_carrier("wlan1", true);
         assert_eq!(cells.choose(&[]), 1);
-        assert_eq!(cells.choose(&[hop(2)]), 0, "the route is somebody's will");
+        assert_eq!(cells.choose(&[hop(2)]), 0, "the operator set the route");
     }
 }

@@ -1,20 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The congestion control of LC and CWE, told of the link by the daemon.
+//! The congestion control of LC and CWE: the daemon reports handoffs to it.
 
 use std::collections::BTreeMap;
 
-use holdfast_core::mobile_host::HostLinkEvent;
-use holdfast_net::lccwe::{CongestionControl, DefaultControl, Scope};
-use holdfast_net::monitor::LinkState;
+use holdfast_core::LinkEvent;
+use holdfast_net::lccwe::CongestionControl;
+use holdfast_net::monitor::InterfaceState;
 
 use crate::settings::MobileSettings;
 
-/// Tells the kernel's congestion control when a handoff begins and ends; its registration
-/// goes with this.
+/// Reports to the kernel's congestion control when a handoff begins and ends. Its registration
+/// ends when this is dropped.
 #[derive(Debug)]
 pub(super) struct HandoffTimes {
-    // Dropped first: nobody is given what is no more.
-    _default: Option<DefaultControl>,
     control: CongestionControl,
     /// The indices of the interfaces that the cells have, the last ones known.
     indices: BTreeMap<String, Option<u32>>,
@@ -36,9 +34,7 @@ impl HandoffTimes {
                 );
                 let cells = settings.cells.iter();
                 let indices = cells.map(|cell| (cell.interface.clone(), None));
-                let scope = settings.congestion_control_default.clone();
                 Some(Self {
-                    _default: scope.and_then(|scope| make_default(&control, scope)),
                     control,
                     indices: indices.collect(),
                 })
@@ -50,9 +46,9 @@ impl HandoffTimes {
         }
     }
 
-    /// An interface has this index now. If it had another one, as a modem that was away has,
-    /// a handoff that goes on is the new one's.
-    pub(super) fn note_interface(&mut self, state: &LinkState) {
+    /// An interface has this index now. A modem that was away has a new one: a handoff in progress
+    /// continues under the new index.
+    pub(super) fn note_interface(&mut self, state: &InterfaceState) {
         let ifindex = state.ifindex;
         let Some(known) = self.indices.get_mut(&state.name).filter(|_| !state.removed) else {
             return;
@@ -60,39 +56,25 @@ impl HandoffTimes {
         let Some(old) = known.replace(ifindex).filter(|old| *old != ifindex) else {
             return;
         };
-        say(self.control.rename(old, ifindex));
+        warn_if_failed(self.control.rename(old, ifindex));
     }
 
-    /// Something became of the interface `name`.
-    pub(super) fn handle_link(&self, event: HostLinkEvent, name: &str) {
+    /// The link by the interface `name` changed.
+    pub(super) fn handle_link(&self, event: LinkEvent, name: &str) {
         let Some(&Some(ifindex)) = self.indices.get(name) else {
             return;
         };
-        say(match event {
-            HostLinkEvent::Down => self.control.handoff_started(ifindex),
-            HostLinkEvent::Up => self.control.handoff_finished(ifindex),
-            // The handoff begins when the link goes.
-            HostLinkEvent::GoingDownSoon(_) => return,
+        warn_if_failed(match event {
+            LinkEvent::Down => self.control.handoff_started(ifindex),
+            LinkEvent::Up => self.control.handoff_finished(ifindex),
+            // The handoff begins at link down.
+            LinkEvent::GoingDownSoon(_) => return,
         });
     }
 }
 
-/// None, with a line in the log, if it cannot be: sockets can still select it.
-fn make_default(control: &CongestionControl, scope: Scope) -> Option<DefaultControl> {
-    match control.make_default(scope) {
-        Ok(default) => {
-            tracing::info!(?default, "congestion control made a default");
-            Some(default)
-        }
-        Err(error) => {
-            tracing::warn!("mobile.congestion_control_default: {error}");
-            None
-        }
-    }
-}
-
-fn say(told: std::io::Result<()>) {
-    if let Err(error) = told {
-        tracing::warn!(%error, "the congestion control does not hear of the link");
+fn warn_if_failed(report: std::io::Result<()>) {
+    if let Err(error) = report {
+        tracing::warn!(%error, "the congestion control got no report of the link");
     }
 }

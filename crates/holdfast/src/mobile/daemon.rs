@@ -8,23 +8,23 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant as WallInstant};
 
 use anyhow::Context as _;
-use holdfast_core::mobile_host::HostLinkEvent;
 use holdfast_core::signal::{
     Abilities, DATAGRAM_BYTES_MAX, MobileEvent, MobileKey, MobileSession, MobileTimers,
 };
-use holdfast_net::monitor::LinkState as InterfaceState;
+use holdfast_core::{LinkEvent, LinkSource};
+use holdfast_net::addresses;
+use holdfast_net::monitor::InterfaceState;
 use holdfast_wire::Instant;
 use tokio::net::UdpSocket;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::addresses;
 use super::cells::Cells;
 use super::congestion::HandoffTimes;
 use super::host::Host;
-use super::sources::{SourceKind, Sources};
+use super::sources::Sources;
 use super::uplink::Uplink;
 use crate::control::{Callers, ControlListener};
-use crate::runtime::{DaemonKind, InterfaceLock};
+use crate::runtime::{DaemonKind, InterfaceLock, random_bytes};
 use crate::settings::{MobileSettings, resolve};
 
 mod link;
@@ -51,7 +51,7 @@ struct Daemon {
     /// The interface whose addresses are registered, while there is one.
     ifindex: Option<u32>,
     cells: Cells,
-    /// What the sources say of the link.
+    /// The reports of the link sources.
     link: Link,
     /// What is done for the own flows, if anything.
     host: Option<Host>,
@@ -65,19 +65,19 @@ struct Daemon {
 
 impl Daemon {
     fn open(settings: MobileSettings) -> anyhow::Result<Self> {
-        let incarnation = super::random_bytes()?;
+        let incarnation = random_bytes()?;
         let timers = MobileTimers {
             keepalive: settings.keepalive,
             ..MobileTimers::default()
         };
-        // Without a gateway the session tells nobody anything, and keeps the link's state.
+        // Without a gateway the session sends nothing, and keeps the link's state.
         let key = match &settings.key {
             Some(key) => key.clone(),
-            None => MobileKey::from_random(super::random_bytes()?),
+            None => MobileKey::from_random(random_bytes()?),
         };
         let host = settings.host.map(|host| {
             let decompresses = settings.decompress && settings.key.is_some();
-            // What tells a gateway goes on telling it without.
+            // A daemon with signals goes on without them.
             let may_wait = settings.key.is_some();
             let (interface, flows_max) = (&settings.interface, settings.flows_max);
             Host::open(interface, host, flows_max, decompresses, may_wait)
@@ -92,7 +92,7 @@ impl Daemon {
             session,
             ifindex: None,
             cells: Cells::new(&settings.cells),
-            link: Link::new(&settings.sources),
+            link: Link::default(),
             host: host.transpose()?,
             uplink: uplink.transpose()?,
             congestion: HandoffTimes::open(&settings),
@@ -190,9 +190,9 @@ impl Daemon {
         Some(self.session.poll_timeout().saturating_since(self.now()))
     }
 
-    /// The gateway compresses only while somebody here restores.
+    /// The gateway compresses only while this daemon restores.
     fn announce_abilities(&mut self) {
-        // In a cell on another interface nobody restores anything.
+        // In a cell on another interface nothing is restored.
         let here = |host: &Host| host.interface() == self.cells.present().interface;
         let can = |host: &Host| host.can_decompress() && here(host);
         let abilities = if self.host.as_ref().is_some_and(can) {
@@ -204,7 +204,7 @@ impl Daemon {
     }
 
     /// Something became of the link: for the own flows.
-    fn tell_host(&mut self, event: HostLinkEvent) {
+    fn notify_host(&mut self, event: LinkEvent) {
         // Of a cell on another interface it is no news for this one's packets.
         let is_here = self.cells.present().interface == self.settings.interface;
         if let Some(uplink) = self.uplink.as_ref().filter(|_| is_here) {
@@ -226,7 +226,7 @@ impl Daemon {
             return;
         };
         loop {
-            let nonce = match super::random_bytes() {
+            let nonce = match random_bytes() {
                 Ok(nonce) => nonce,
                 Err(error) => {
                     tracing::error!(%error, "nothing can be sealed");
@@ -278,7 +278,7 @@ impl Daemon {
         self.note_carrier(&name, carrier);
     }
 
-    /// The carrier of an interface is this; if it is the link's, the gateway hears of it.
+    /// The carrier of an interface is this; if it is the link's, the gateway receives it.
     fn note_carrier(&mut self, interface: &str, carrier: bool) {
         let before = (self.cells.number(), self.cells.present().carrier);
         self.cells.note_carrier(interface, carrier);
@@ -291,14 +291,14 @@ impl Daemon {
         self.read_addresses();
         let now = self.now();
         match (before.1, carrier) {
-            (_, false) => self.hear(SourceKind::Carrier, HostLinkEvent::Down),
-            (Some(_), true) => self.hear(SourceKind::Carrier, HostLinkEvent::Up),
-            // At the start: the registration says it.
+            (_, false) => self.handle_event(LinkSource::Carrier, LinkEvent::Down),
+            (Some(_), true) => self.handle_event(LinkSource::Carrier, LinkEvent::Up),
+            // At the start: the registration reports it.
             (None, true) => self.session.register(now),
         }
     }
 
-    /// Routes or carriers may say that the mobile is in another cell.
+    /// Routes or carriers may show that the mobile is in another cell.
     fn look_where_it_is(&mut self) {
         if self.settings.cells.len() == 1 {
             return;
@@ -309,7 +309,7 @@ impl Daemon {
         }
     }
 
-    /// The mobile is in this cell: its gateway hears of it, if that is news.
+    /// The mobile is in this cell: its gateway receives it, if that is new.
     fn enter(&mut self, number: usize) {
         if number == self.cells.number() {
             return;
@@ -317,20 +317,20 @@ impl Daemon {
         let now = self.now();
         let session = &mut self.session;
         self.cells
-            .enter(number, |told| session.hand_over(told, now));
+            .enter(number, |challenge| session.hand_over(challenge, now));
         self.handovers += 1;
         self.link.forget();
         let cell = self.cells.present();
         tracing::info!(interface = cell.interface, gateway = ?cell.gateway, "in another cell");
-        self.tell_host(HostLinkEvent::Up);
+        self.notify_host(LinkEvent::Up);
         self.read_addresses();
     }
 
     fn read_addresses(&mut self) {
         let Some(ifindex) = self.ifindex else { return };
         match addresses::of_interface(ifindex) {
-            // A link that went takes IPv6 addresses along, which are as good as before
-            // when it is back: they stay registered.
+            // At link down the kernel removes IPv6 addresses, which are valid again at link
+            // up: they stay registered.
             Ok(found) if found.is_empty() || self.cells.present().carrier == Some(false) => {}
             Ok(found) => self.session.set_addresses(&found, self.now()),
             Err(error) => tracing::warn!(%error, "the interface's addresses cannot be read"),

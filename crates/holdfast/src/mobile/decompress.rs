@@ -40,11 +40,11 @@ impl Decompression {
     pub(super) fn start(detour: Detour) -> io::Result<Self> {
         let stop = Waker::new()?;
         let counters = Arc::new(Mutex::new(Counters::new()));
-        let (told, shown) = (stop.clone(), Arc::clone(&counters));
+        let (stopped, shown) = (stop.clone(), Arc::clone(&counters));
         let thread = std::thread::Builder::new()
             .name("decompression".into())
             .spawn(move || {
-                if let Err(error) = Worker::new(detour).run(&told, &shown) {
+                if let Err(error) = Worker::new(detour).run(&stopped, &shown) {
                     tracing::error!(%error, "decompression has ended");
                 }
             })?;
@@ -73,7 +73,7 @@ impl Drop for Decompression {
     fn drop(&mut self) {
         self.stop.wake();
         if let Some(thread) = self.thread.take() {
-            // A thread that panicked has said so.
+            // A panic of the thread is in the log.
             let _ = thread.join();
         }
     }
@@ -141,7 +141,7 @@ impl Worker {
     fn handle(&mut self, frame: &Frame) -> io::Result<()> {
         let ip = self.detour.link_header_bytes();
         let Content::Segment(segment, packet) = classify(frame, Direction::Downlink, ip) else {
-            // Its checksum is wrong, say: the host sees for itself.
+            // For example one with a wrong checksum: the host drops it.
             self.passed += 1;
             return self.detour.give_back(frame);
         };
@@ -163,7 +163,7 @@ impl Worker {
                     self.detour.follow(&key)?;
                 }
                 let header = packet.header();
-                if let Some(header) = header.and_then(|of| restored_header(of, flags, payload)) {
+                if let Some(header) = header.and_then(|own| restored_header(own, flags, payload)) {
                     self.detour.give(header.as_bytes(), payload)?;
                 }
             }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A process that opens the windows which the daemon has closed, and acknowledges what it has held
-//! back, if the daemon cannot any more.
+//! A process that opens the windows which the daemon has closed, and acknowledges withheld segments, if
+//! the daemon cannot any more.
 //!
-//! What is closed ends by itself: the programs go with the daemon (TCX), or their deadline
-//! passes. But the FH has been told of a window of 0, and without a packet of the MH it learns
-//! nothing else until its next probe; and of a segment that was held back, that it arrived, only
-//! when the flow goes on. So the daemon starts this process ahead, which holds the
-//! maps and a packet socket of its own. It sleeps until it is told that something is closed,
-//! and then looks whether the deadline is still put off. If the pipe to the daemon ends, or the
-//! deadline passes, it sends what the daemon would have sent.
+//! The programs' orders end without the daemon: the programs go with it (TCX), or their deadline
+//! passes. But the FH has received a window of 0. Without a packet of the MH it learns nothing else
+//! until its next probe, and that a withheld segment has arrived only when the flow goes on. So the
+//! daemon starts this process in advance, with the maps and a packet socket of its own. The process
+//! sleeps until the daemon reports that something is closed. Then it checks that the daemon postpones the
+//! deadline. If the pipe to the daemon ends, or the deadline passes, it sends what the daemon would
+//! have sent.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -30,23 +30,23 @@ use holdfast_wire::Instant;
 use crate::log;
 use crate::settings::LogFormat;
 
-/// This program, even if another version has taken the place of its file.
+/// This program, even if its file was replaced by another version.
 const OWN_PROGRAM: &str = "/proc/self/exe";
 /// How long it may take to start.
 const READY_WITHIN: Duration = Duration::from_secs(5);
-/// The same of one that takes the place of another.
+/// The same for one that replaces another.
 const READY_AGAIN_WITHIN: Duration = Duration::from_secs(1);
 /// How often it looks while something is closed.
 const LOOK: Duration = Duration::from_millis(100);
 /// Copies of the ACK that opens a window, the first time.
 const COPIES: u8 = 3;
-/// After a death the ACK may fall into an outage: it is repeated after so long, and twice as
-/// long each time...
+/// After the daemon's end the ACK may fall into an outage: it is repeated after this time, and after twice
+/// the time each time...
 const REPEATED_AFTER: Duration = Duration::from_millis(100);
-/// ... so often. The last goes out 25 s after the first.
+/// ... this often. The last is sent 25 s after the first.
 const REPETITIONS: u32 = 8;
 
-/// What the guard has to be told on its command line.
+/// The guard's command line.
 #[derive(Debug, clap::Args)]
 pub(crate) struct GuardArgs {
     /// The interface
@@ -61,9 +61,9 @@ pub(crate) struct GuardArgs {
     /// That of the deadline
     #[arg(long)]
     control: i32,
-    /// That of reserves
+    /// That of withheld segments
     #[arg(long)]
-    reserves: i32,
+    withheld: i32,
     /// That of flows that were woken
     #[arg(long)]
     woken: i32,
@@ -101,7 +101,7 @@ impl Guard {
             ("--flows", lent.flows),
             ("--closed", lent.closed),
             ("--control", lent.control),
-            ("--reserves", lent.reserves),
+            ("--withheld", lent.withheld),
             ("--woken", lent.woken),
         ] {
             command.arg(flag).arg(descriptor.to_string());
@@ -120,7 +120,7 @@ impl Guard {
             pipe,
             watching: false,
         };
-        match says_ready(ready, within) {
+        match is_ready(ready, within) {
             Ok(true) => Ok(guard),
             other => {
                 // Left alone it would take the end of its pipe for the daemon's.
@@ -142,9 +142,9 @@ impl Guard {
     pub(super) fn watch(&mut self, something: bool) {
         if self.watching != something {
             self.watching = something;
-            // If it has died there is nobody to tell: windows end by their deadline alone.
+            // Without a guard, windows open by their deadline alone.
             if let Err(error) = self.pipe.write_all(&[u8::from(something)]) {
-                tracing::warn!(%error, "the guard of closed windows is gone");
+                tracing::warn!(%error, "the guard of closed windows has ended");
             }
         }
     }
@@ -158,8 +158,8 @@ impl Guard {
     }
 }
 
-/// Whether the process says in its time that it is there.
-fn says_ready(pipe: ChildStdout, within: Duration) -> io::Result<bool> {
+/// Whether the process reports in time that it is ready.
+fn is_ready(pipe: ChildStdout, within: Duration) -> io::Result<bool> {
     let mut pipe = File::from(OwnedFd::from(pipe));
     let begun = WallInstant::now();
     loop {
@@ -175,7 +175,7 @@ fn says_ready(pipe: ChildStdout, within: Duration) -> io::Result<bool> {
     }
 }
 
-/// Runs the guard until the daemon is gone and all is open.
+/// Runs the guard until the daemon has ended and all windows are open.
 pub(super) fn run(args: &GuardArgs) -> anyhow::Result<()> {
     log::start(args.log_format)?;
     // A service manager sends these to all of a service. It ends when its daemon does.
@@ -192,7 +192,7 @@ pub(super) fn run(args: &GuardArgs) -> anyhow::Result<()> {
         flows: args.flows,
         closed: args.closed,
         control: args.control,
-        reserves: args.reserves,
+        withheld: args.withheld,
         woken: args.woken,
     };
     let maps = FlowMaps::inherited(&lent, &interface).context("the daemon's maps")?;
@@ -217,10 +217,10 @@ fn watch(keeper: &Keeper) -> io::Result<()> {
         let limit = something.then_some(LOOK);
         let [ready] = wait_readable([pipe.as_fd()], limit)?;
         if ready {
-            let mut told = [0; 64];
-            match pipe.read(&mut told) {
+            let mut orders = [0; 64];
+            match pipe.read(&mut orders) {
                 Ok(0) => return Ok(()),
-                Ok(count) => something = told[count - 1] != 0,
+                Ok(count) => something = orders[count - 1] != 0,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
@@ -241,7 +241,7 @@ struct Keeper {
 
 impl Keeper {
     fn send(&self, flow: &NotedFlow, copies: u8) {
-        // The link may be down, and all that opens a window is said again.
+        // The link may be down: the ACK is repeated.
         if let Err(error) = self.sender.send(flow, MadeAck::Last, copies) {
             tracing::debug!(%error, flow = ?flow.flow.key, "not sent");
         }
@@ -249,7 +249,7 @@ impl Keeper {
 
     /// Of each kind what can be read: an error is no reason to leave the others closed.
     fn closed(&self) -> Option<Vec<NotedFlow>> {
-        or_said(self.maps.closed_flows(), "the closed windows")
+        or_logged(self.maps.closed_flows(), "the closed windows")
     }
 
     fn send_all(&self, copies: u8) {
@@ -259,11 +259,11 @@ impl Keeper {
         self.acknowledge_held();
     }
 
-    /// What was held back is acknowledged, and nothing below leaves any more.
+    /// Acknowledges the withheld segments. No lower number is sent any more.
     fn acknowledge_held(&self) {
-        let held = or_said(self.maps.unsaid_flows(), "what is held back");
+        let held = or_logged(self.maps.unsaid_flows(), "the withheld segments");
         for flow in held.into_iter().flatten() {
-            // Said all the same: the flow's next segment says no less.
+            // Sent all the same: the flow's next segment acknowledges no less.
             if let Err(error) = self.maps.let_go(&flow.flow.key, flow.flow.rcv_nxt) {
                 tracing::warn!(%error, "what leaves is not changed");
             }
@@ -271,11 +271,14 @@ impl Keeper {
         }
     }
 
-    /// The daemon is gone: opens all that it has left closed.
+    /// The daemon has ended: opens all that it has left closed.
     fn open_for_good(&self) {
         let mut closed = self.closed();
         let windows = closed.as_ref().map_or(0, Vec::len);
-        tracing::info!(windows, "the daemon is gone: what it has closed is opened");
+        tracing::info!(
+            windows,
+            "the daemon has ended: what it has closed is opened"
+        );
         // Filters of a kernel without TCX are still there.
         self.maps.set_orders_until(Instant::ZERO);
         self.open(closed.iter().flatten());
@@ -288,7 +291,7 @@ impl Keeper {
             std::thread::sleep(wait);
             wait *= 2;
             if let Some(closed) = &closed {
-                self.say_again(closed);
+                self.repeat(closed);
             } else {
                 closed = self.closed();
                 self.open(closed.iter().flatten());
@@ -307,9 +310,9 @@ impl Keeper {
         }
     }
 
-    fn say_again(&self, opened: &[NotedFlow]) {
+    fn repeat(&self, opened: &[NotedFlow]) {
         for flow in opened {
-            // What the kernel has said since is newer, where the filters noted it.
+            // The kernel may have sent something newer, if the filters noted it.
             let newest = self.maps.flow(&flow.flow.key).unwrap_or_else(|error| {
                 tracing::debug!(%error, "no newer note");
                 None
@@ -320,7 +323,7 @@ impl Keeper {
 }
 
 /// The flows; none if they cannot be read.
-fn or_said(flows: io::Result<Vec<NotedFlow>>, what: &str) -> Option<Vec<NotedFlow>> {
+fn or_logged(flows: io::Result<Vec<NotedFlow>>, what: &str) -> Option<Vec<NotedFlow>> {
     flows
         .inspect_err(|error| tracing::warn!(%error, "{what} cannot be read"))
         .ok()

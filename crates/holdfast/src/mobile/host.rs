@@ -6,11 +6,10 @@ use std::collections::BTreeMap;
 use std::io;
 use std::time::Duration;
 
-use holdfast_core::FlowKey;
 use holdfast_core::mobile_host::{
-    FlowsNeeded, HostAction, HostFlow, HostLinkEvent, MadeAck, MobileHost, MobileHostSettings,
-    MobileScheme,
+    FlowsNeeded, HostAction, HostFlow, MadeAck, MobileHost, MobileHostSettings, MobileScheme,
 };
+use holdfast_core::{FlowKey, LinkEvent};
 use holdfast_net::datapath::{AttachMode, Interface, monotonic_ns};
 use holdfast_net::mobile_path::{AckSender, MobilePath, NotedFlow, Pauses};
 use holdfast_wire::{Instant, SeqNum};
@@ -136,7 +135,7 @@ impl Host {
     fn attach_path(&self) -> anyhow::Result<(MobilePath, Option<Decompression>, Option<Pauses>)> {
         let (interface, mode) = (&self.interface, AttachMode::Auto);
         if self.scheme == MobileScheme::Wake {
-            let (path, pauses) = MobilePath::attach_with_reserves(interface, mode, self.flows_max)?;
+            let (path, pauses) = MobilePath::attach_withholding(interface, mode, self.flows_max)?;
             return Ok((path, None, pauses));
         }
         if !self.decompresses {
@@ -234,19 +233,20 @@ impl Host {
     }
 
     /// Something became of the link.
-    pub(super) fn handle_link(&mut self, event: HostLinkEvent) {
+    pub(super) fn handle_link(&mut self, event: LinkEvent) {
         tracing::debug!(?event, "for the own flows");
         let closes =
-            matches!(event, HostLinkEvent::GoingDownSoon(_)) && self.scheme == MobileScheme::Freeze;
+            matches!(event, LinkEvent::GoingDownSoon(_)) && self.scheme == MobileScheme::Freeze;
         if closes && !self.is_guarded() {
             return;
         }
-        if event == HostLinkEvent::Down && self.scheme == MobileScheme::Freeze {
+        if event == LinkEvent::Down && self.scheme == MobileScheme::Freeze {
             // Windows may be closed again: a guard that has died is replaced, or a warning logged.
             let _ = self.is_guarded();
         }
         let now = now();
-        let flows = self.read_flows(&FlowsNeeded::All, now);
+        let needed = self.machine.flows_needed_for(event, now);
+        let flows = self.read_flows(&needed, now);
         let mut actions = Vec::new();
         self.machine.handle_link(event, &flows, now, &mut actions);
         self.perform_all(actions);
@@ -335,7 +335,7 @@ impl Host {
             ("host.send-errors".to_owned(), self.send_errors),
             ("host.path-errors".to_owned(), self.path_errors),
             ("host.silences".to_owned(), machine.timed_wake_ups),
-            ("host.asked".to_owned(), machine.probes),
+            ("host.probes".to_owned(), machine.probes),
             ("host.pauses".to_owned(), machine.pauses),
             ("host.silent-outages".to_owned(), machine.silent_outages),
         ]);

@@ -8,14 +8,13 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use holdfast_core::keep::KeepSettings;
-use holdfast_core::mobile_host::HostLinkEvent;
+use holdfast_core::{LinkEvent, LinkSource};
 use holdfast_net::datapath::{Interface, has_carrier};
 use holdfast_net::keep_path::Peers;
 use tokio::sync::oneshot;
 
 use crate::command::Command;
 use crate::keep::Running;
-use crate::status::{LinkSource, LinkView};
 
 /// The whole link is one peer, whatever address names it.
 const ANY: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
@@ -66,22 +65,20 @@ impl Uplink {
         if ifindex.is_some() && self.running.is_none() {
             self.attach()?;
             if has_carrier(&self.interface).is_ok_and(|carrier| !carrier) {
-                self.handle_link(HostLinkEvent::Down);
+                self.handle_link(LinkEvent::Down);
             }
         }
         Ok(())
     }
 
-    /// Something became of the link. Whoever knows it: the mobile has weighed its sources already.
-    pub(super) fn handle_link(&self, event: HostLinkEvent) {
-        let state = match event {
-            HostLinkEvent::Up => LinkView::Up,
-            HostLinkEvent::Down => LinkView::Down,
-            HostLinkEvent::GoingDownSoon(_) => return,
-        };
+    /// A report about the link. The daemon has combined its sources already.
+    pub(super) fn handle_link(&self, event: LinkEvent) {
+        if matches!(event, LinkEvent::GoingDownSoon(_)) {
+            return;
+        }
         self.send(Command::Link {
             addresses: vec![ANY],
-            state,
+            event,
             source: LinkSource::Signal,
         });
     }

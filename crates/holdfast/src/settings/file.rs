@@ -216,7 +216,8 @@ impl SectionValues<'_> {
 
     /// The error for values that contradict each other.
     pub(crate) fn contradiction(&self, contradiction: Contradiction) -> SettingsError {
-        self.error(contradiction.key, contradiction.problem)
+        let (key, problem) = contradiction.of_given(|key| self.has(key));
+        self.error(key, problem)
     }
 
     /// Any other error about a key.

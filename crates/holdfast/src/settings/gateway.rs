@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use holdfast_core::signal::{MobileKey, PeerConfig};
-use holdfast_core::{Scheme, Settings};
+use holdfast_core::{LinkState, Settings};
 use holdfast_settings::gateway::{GATEWAY_SOCKET, GatewayDaemon};
 use holdfast_settings::keep::KeepSettings;
 use holdfast_settings::kind::takes;
@@ -17,7 +17,7 @@ use holdfast_settings::text::InterfaceName;
 use super::SettingsError;
 use super::file::{SectionValues, SettingsFile};
 use super::keys::GATEWAY_FILE;
-use crate::control::LinkEvent;
+use crate::control::link_state;
 
 mod handoff;
 
@@ -70,7 +70,7 @@ pub(crate) struct GatewayArgs {
     /// The settings file
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Look at the router's set-up, say what goes round or against the gateway, and end
+    /// Check what in the router's configuration bypasses or disturbs the gateway, and end
     #[arg(long)]
     pub(crate) check: bool,
     /// How to write the log, on standard error
@@ -82,7 +82,7 @@ pub(crate) struct GatewayArgs {
     /// Where the daemon keeps what its successor needs
     #[arg(long, value_name = "PATH")]
     state_file: Option<PathBuf>,
-    /// Where to hear the mobiles' signals
+    /// Where to receive the mobiles' signals
     #[arg(long, value_name = "ADDRESS:PORT")]
     signal_listen: Option<SocketAddr>,
 }
@@ -90,13 +90,14 @@ pub(crate) struct GatewayArgs {
 /// Other things than to run the daemon.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum GatewayCommand {
-    /// Tell the running daemon about a mobile's link, as a script that watches a modem would
+    /// Report a mobile's link to the running daemon, as a script that watches a modem would
     #[command(after_help = "Example:\n  holdfast gateway signal 10.9.0.2 going-down-soon")]
     Signal {
         /// An address of the mobile
         address: IpAddr,
         /// What happened to its link
-        event: LinkEvent,
+        #[arg(value_parser = link_state())]
+        event: LinkState,
         /// The daemon's control socket
         #[arg(long, value_name = "PATH", default_value = GATEWAY_SOCKET)]
         socket: PathBuf,
@@ -175,16 +176,23 @@ impl GatewayArgs {
     /// The daemon's keys, with the flags over them.
     fn daemon(&self, section: &SectionValues<'_>) -> Result<GatewayDaemon, SettingsError> {
         let daemon: GatewayDaemon = section.read()?;
-        let path = |flag: &Option<PathBuf>, own: String| match flag {
-            Some(path) => path.to_string_lossy().into_owned(),
-            None => own,
+        let path = |name: &str, flag: &Option<PathBuf>, own: String| match flag {
+            Some(path) => path.to_str().map(str::to_owned).ok_or_else(|| {
+                let problem = format!("got {}, takes a path in UTF-8", path.display());
+                SettingsError::at_key(None, name, problem)
+            }),
+            None => Ok(own),
         };
         Ok(GatewayDaemon {
             scheme: self.scheme.unwrap_or(daemon.scheme),
             wireless: self.wireless.clone().or(daemon.wireless),
             wired: self.wired.clone().or(daemon.wired),
-            control_socket: path(&self.control_socket, daemon.control_socket),
-            state_file: path(&self.state_file, daemon.state_file),
+            control_socket: path(
+                "--control-socket",
+                &self.control_socket,
+                daemon.control_socket,
+            )?,
+            state_file: path("--state-file", &self.state_file, daemon.state_file)?,
             ..daemon
         })
     }
@@ -198,14 +206,8 @@ impl GatewayArgs {
             None => snoop.read::<SnoopSettings>()?.set,
         };
         Ok(Settings {
-            scheme: match scheme {
-                // `keep` has a worker of its own, which does not use these settings.
-                SchemeName::Hold | SchemeName::Keep => Scheme::Hold,
-                SchemeName::MtcpPlus => Scheme::MtcpPlus,
-                SchemeName::Mtcp => Scheme::Mtcp,
-                SchemeName::Snoop => Scheme::Snoop,
-                SchemeName::Observe => Scheme::Observe,
-            },
+            // `keep` has a worker of its own, which does not use these settings.
+            scheme: scheme.for_flows().unwrap_or_default(),
             bandwidth: file.section("bandwidth").read()?,
             mtcp: mtcp.read_over(&MtcpSettings::of_set(mtcp_set))?,
             compression: mtcp.read::<MtcpCompression>()?.settings(),

@@ -29,8 +29,8 @@ pub(super) fn read_key(path: &Path) -> Result<MobileKey, String> {
     Ok(key)
 }
 
-/// Whoever reads a key can speak for its owner. A warning and no error: an upgrade must not
-/// keep a daemon from its work.
+/// A user who can read a key can send signals for its owner. A warning and no error: an upgrade must
+/// not stop a daemon.
 pub(super) fn warn_of_readers(path: &Path) {
     if others_may_use(path) {
         let shown = path.display();
@@ -66,6 +66,6 @@ mod tests {
         }
         assert!(!others_may_use(Path::new("/dev/null")));
         let error = read_key(Path::new("/dev/zero")).unwrap_err();
-        assert!(error.contains("longer than 4096 bytes"), "{error}");
+        assert!(error.contains("not a file or a pipe"), "{error}");
     }
 }

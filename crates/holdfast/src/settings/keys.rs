@@ -60,7 +60,7 @@ pub(crate) static GATEWAY_FILE: LazyLock<Vec<Section>> = LazyLock::new(|| {
     vec![
         section("gateway", "The gateway", "The file of `holdfast gateway`.")
             .with::<GatewayDaemon>()
-            .with::<EngineSettings<()>>(),
+            .with::<EngineSettings>(),
         section(
             "bandwidth",
             "The cells",
@@ -129,8 +129,7 @@ pub(crate) static MOBILE_FILE: LazyLock<Vec<Section>> = LazyLock::new(|| {
         section(
             "sources",
             "The mobile's link sources",
-            "In the mobile's own file: the link sources beside the interface's carrier, and \
-             predictions.",
+            "In the mobile's own file: the link sources beside the interface's carrier.",
         )
         .more("link-signals.md#sources")
         .with::<Sources>(),

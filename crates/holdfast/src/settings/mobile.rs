@@ -8,7 +8,6 @@ use std::time::Duration;
 use holdfast_core::keep::KeepSettings;
 use holdfast_core::mobile_host::{FreezeSet, MobileHostSettings, MobileScheme};
 use holdfast_core::signal::{MobileKey, PORT_DEFAULT};
-use holdfast_net::lccwe::Scope;
 use holdfast_settings::kind::{Kind, Seconds, takes};
 use holdfast_settings::mobile::{MobileDaemon, MobileSchemeName};
 use holdfast_settings::sources::Sources;
@@ -79,8 +78,6 @@ pub(crate) struct MobileSettings {
     pub(crate) decompress: bool,
     /// The name to register the congestion control of LC and CWE by, if it is to be.
     pub(crate) congestion_control: Option<String>,
-    /// Whose sockets have it by default.
-    pub(crate) congestion_control_default: Option<Scope>,
     /// The link sources, beside the carrier.
     pub(crate) sources: SourceSettings,
 }
@@ -126,7 +123,6 @@ impl MobileDaemonArgs {
             keep: (choice == Some(MobileSchemeName::Keep)).then(|| keep.with_flow_bytes()),
             flows_max: keys.flows_max,
             decompress: keys.decompress && scheme == Some(MobileScheme::Mtcp),
-            congestion_control_default: congestion_control_default(&section, &keys)?,
             congestion_control: keys.congestion_control,
             sources: file.section("sources").read::<Sources>()?.into(),
         })
@@ -158,22 +154,7 @@ impl MobileDaemonArgs {
     }
 }
 
-/// Whose sockets have the congestion control by default.
-fn congestion_control_default(
-    section: &SectionValues<'_>,
-    keys: &MobileDaemon,
-) -> Result<Option<Scope>, SettingsError> {
-    let Some(text) = &keys.congestion_control_default else {
-        return Ok(None);
-    };
-    let scope = match keys.congestion_control {
-        Some(_) => text.parse().map(Some),
-        None => Err("needs mobile.congestion_control, the name to register".to_owned()),
-    };
-    scope.map_err(|problem| section.error("congestion_control_default", problem))
-}
-
-/// The gateway's address as sockets take it. Asks a resolver if it is a name.
+/// The gateway's address as sockets take it. A name is resolved.
 pub(crate) fn resolve(gateway: &str) -> std::io::Result<SocketAddr> {
     let unbracketed = gateway.trim_start_matches('[').trim_end_matches(']');
     if let Ok(address) = unbracketed.parse::<std::net::IpAddr>() {
@@ -208,35 +189,6 @@ mod tests {
         let arguments = ["holdfast", "--iface", "lo"].iter().chain(arguments);
         let flags = Flags::try_parse_from(arguments).map_err(|error| error.to_string())?;
         flags.mobile.settings().map_err(|error| error.to_string())
-    }
-
-    #[test]
-    fn a_default_congestion_control_has_a_name_and_a_scope() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let file = folder.path().join("mobile.toml");
-        let scope = |lines: &str| {
-            std::fs::write(&file, format!("[mobile]\n{lines}\n")).expect("a file");
-            let path = file.to_str().expect("a path");
-            let settings = settings(&["--config", path, "--scheme", "freeze"]);
-            settings.map(|settings| settings.congestion_control_default)
-        };
-        let named = "congestion_control = \"holdfast_lccwe\"\ncongestion_control_default = ";
-        assert_eq!(
-            scope(&format!("{named}\"namespace\"")),
-            Ok(Some(Scope::Namespace))
-        );
-        let group = Scope::Cgroup("/sys/fs/cgroup/a".into());
-        assert_eq!(
-            scope(&format!("{named}\"/sys/fs/cgroup/a\"")),
-            Ok(Some(group))
-        );
-        let error = scope(&format!("{named}\"a\"")).expect_err("no scope");
-        assert!(
-            error.contains("mobile.congestion_control_default") && error.contains("got a, takes"),
-            "{error}"
-        );
-        let error = scope("congestion_control_default = \"namespace\"").expect_err("no name");
-        assert!(error.contains("needs mobile.congestion_control"), "{error}");
     }
 
     #[test]

@@ -5,6 +5,8 @@ mod handoff;
 mod pages;
 mod schemes;
 
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -146,9 +148,9 @@ fn a_value_of_the_wrong_kind_is_refused_with_what_the_key_takes() {
         ("flows_max = 1.5", "got 1.5, takes a whole number"),
         (
             "scheme = \"snop\"",
-            "got \"snop\", takes one of hold, keep, mtcp-plus, mtcp, snoop",
+            "got \"snop\", takes one of hold, mtcp-plus, mtcp, snoop, observe, keep",
         ),
-        ("scheme = 1", "got 1, takes one of hold, keep, mtcp-plus"),
+        ("scheme = 1", "got 1, takes one of hold, mtcp-plus"),
         ("wired = \"eth 0\"", "takes the name of a network interface"),
         (
             "control_socket = \"x.sock\"",
@@ -301,11 +303,31 @@ fn limits_that_contradict_each_other_are_refused() {
     let text = "[gateway]\ncache_bytes_max = \"4 MiB\"\n";
     assert_eq!(
         error(text),
-        "hf.toml: key `gateway.flow_cache_bytes_max`: got 8 MiB, more than all flows together may \
-         keep; takes at most gateway.cache_bytes_max, 4 MiB"
+        "hf.toml: key `gateway.cache_bytes_max`: got 4 MiB, less than one flow may keep; takes at \
+         least gateway.flow_cache_bytes_max, 8 MiB"
     );
     let text = "[gateway]\nprobe_interval_min_ms = 2000";
     assert!(error(text).contains("takes at most gateway.probe_interval_max_ms, 1000 ms"));
+    let text = "[gateway]
+probe_interval_max_ms = 10";
+    assert_eq!(
+        error(text),
+        "hf.toml: key `gateway.probe_interval_max_ms`: got 10 ms, takes at least \
+         gateway.probe_interval_min_ms, 20 ms"
+    );
+}
+
+#[test]
+fn a_flag_with_a_path_that_is_not_utf_8_is_refused_in_one_line() {
+    let path = OsString::from_vec(b"/run/\xff".to_vec());
+    let flags = ["holdfast", "--wireless", "wlan0", "--state-file"].map(OsString::from);
+    let flags = Flags::try_parse_from(flags.into_iter().chain([path])).expect("good flags");
+    let file = SettingsFile::parse(Path::new("hf.toml"), "", &GATEWAY_FILE).expect("empty");
+    let error = flags.gateway.over(&file).expect_err("no text").to_string();
+    assert_eq!(
+        error,
+        "key `--state-file`: got /run/\u{fffd}, takes a path in UTF-8"
+    );
 }
 
 #[test]

@@ -9,17 +9,17 @@ use holdfast_link::{
 };
 use holdfast_testbed::harness::{Flow, accept, connect, listen};
 use holdfast_testbed::link_process::EmulatedLink;
-use holdfast_testbed::punctuality::{punctual, shorter_than};
 use holdfast_testbed::topology::FH;
 
 use super::{
-    PORT, SCHEMES, TCP_SCHEMES, await_outage, connection, emulated, fh, harness, start_link, wired,
+    PORT, SCHEMES, TCP_SCHEMES, assert_shorter_than, await_outage, connection, emulated, fh,
+    harness, start_link, wired,
 };
 
 const MB: u64 = 1_000_000;
 
 /// A link on which a test of a few megabytes is soon over.
-fn fast_link() -> EmulatedLink {
+pub(super) fn fast_link() -> EmulatedLink {
     EmulatedLink {
         rate_mbit_per_s: 100.0,
         delay_ms: 5.0,
@@ -29,11 +29,9 @@ fn fast_link() -> EmulatedLink {
 
 #[test]
 fn bulk_data_arrives_whole_in_both_directions_at_once() {
+    in_virtual_kernel!();
     for scheme in SCHEMES {
-        let test = "bulk_data_arrives_whole_in_both_directions_at_once";
-        let Some(harness) = harness(test, &emulated(fast_link()), scheme) else {
-            return;
-        };
+        let harness = harness(&emulated(fast_link()), scheme);
         let (down_fh, down_mh) = connection(&harness, fh(), PORT);
         let (up_fh, up_mh) = connection(&harness, fh(), PORT + 1);
         let downlink = Flow::start(down_fh, down_mh, 8 * MB, 1);
@@ -49,11 +47,9 @@ fn bulk_data_arrives_whole_in_both_directions_at_once() {
 
 #[test]
 fn one_connection_carries_both_directions_at_once() {
+    in_virtual_kernel!();
     for scheme in SCHEMES {
-        let test = "one_connection_carries_both_directions_at_once";
-        let Some(harness) = harness(test, &emulated(fast_link()), scheme) else {
-            return;
-        };
+        let harness = harness(&emulated(fast_link()), scheme);
         let (at_fh, at_mh) = connection(&harness, fh(), PORT);
         let (fh_in, mh_in) = (at_fh.try_clone().unwrap(), at_mh.try_clone().unwrap());
         let downlink = Flow::start(at_fh, mh_in, 4 * MB, 3);
@@ -69,10 +65,8 @@ fn one_connection_carries_both_directions_at_once() {
 
 #[test]
 fn two_hundred_flows_at_once_arrive_whole() {
-    let test = "two_hundred_flows_at_once_arrive_whole";
-    let Some(harness) = harness(test, &wired(1500), "hold") else {
-        return;
-    };
+    in_virtual_kernel!();
+    let harness = harness(&wired(1500), "hold");
     let listener = listen(&harness.topology.fh, fh(), PORT).unwrap();
     let mut flows = Vec::new();
     for seed in 0..200 {
@@ -94,40 +88,40 @@ fn two_hundred_flows_at_once_arrive_whole() {
 
 #[test]
 fn ipv6_passes_as_ipv4_does_and_through_an_outage_too() {
+    in_virtual_kernel!();
     for scheme in SCHEMES {
-        let test = "ipv6_passes_as_ipv4_does_and_through_an_outage_too";
-        outage_is_survived(test, scheme, FH.v6.into(), EmulatedLink::default(), 200);
+        outage_is_survived(scheme, FH.v6.into(), EmulatedLink::default(), 200);
     }
 }
 
 #[test]
 fn an_outage_stalls_a_download_for_less_than_two_tenths_of_a_second() {
-    let test = "an_outage_stalls_a_download_for_less_than_two_tenths_of_a_second";
+    in_virtual_kernel!();
     for scheme in SCHEMES {
-        outage_is_survived(test, scheme, fh(), EmulatedLink::default(), 200);
+        outage_is_survived(scheme, fh(), EmulatedLink::default(), 200);
     }
     let keeping = EmulatedLink {
         outage_effect: OutageEffect::Keep,
         ..EmulatedLink::default()
     };
-    outage_is_survived(test, "hold", fh(), keeping, 200);
+    outage_is_survived("hold", fh(), keeping, 200);
 }
 
 #[test]
 fn an_outage_that_nobody_tells_of_stalls_a_download_for_a_few_probes_only() {
-    let test = "an_outage_that_nobody_tells_of_stalls_a_download_for_a_few_probes_only";
+    in_virtual_kernel!();
     for scheme in SCHEMES {
         let silent = EmulatedLink {
             carrier_follows: false,
             ..EmulatedLink::default()
         };
         // A probe goes out every round trip, 50 to 130 ms here.
-        outage_is_survived(test, scheme, fh(), silent, 300);
+        outage_is_survived(scheme, fh(), silent, 300);
     }
 }
 
 /// A download over this link, with an outage of two seconds in it.
-fn outage_is_survived(test: &str, scheme: &str, from: IpAddr, link: EmulatedLink, limit_ms: u64) {
+fn outage_is_survived(scheme: &str, from: IpAddr, link: EmulatedLink, limit_ms: u64) {
     let link = EmulatedLink {
         outages: vec![OutageAt {
             at_s: 1.0,
@@ -137,27 +131,23 @@ fn outage_is_survived(test: &str, scheme: &str, from: IpAddr, link: EmulatedLink
     };
     let what = format!("{scheme} {from} {:?}: stalled for", link.outage_effect);
     let settings = emulated(link);
-    punctual(|| {
-        let Some(mut harness) = harness(test, &settings, scheme) else {
-            return Ok(());
-        };
-        let (at_fh, at_mh) = connection(&harness, from, PORT);
-        let flow = Flow::start(at_fh, at_mh, 6 * MB, 5);
-        flow.wait_bytes(MB / 4).unwrap();
-        let start_ns = start_link(&mut harness);
-        let received = flow
-            .finish()
-            .unwrap_or_else(|error| panic!("{what} ... {error:#}"));
-        let stall_ms = received.stall_ms(start_ns + 3_000_000_000);
-        println!("{what} {stall_ms} ms");
-        shorter_than(limit_ms, &what, stall_ms)
-    });
+    let mut harness = harness(&settings, scheme);
+    let (at_fh, at_mh) = connection(&harness, from, PORT);
+    let flow = Flow::start(at_fh, at_mh, 6 * MB, 5);
+    flow.wait_bytes(MB / 4).unwrap();
+    let start_ns = start_link(&mut harness);
+    let received = flow
+        .finish()
+        .unwrap_or_else(|error| panic!("{what} ... {error:#}"));
+    let stall_ms = received.stall_ms(start_ns + 3_000_000_000);
+    println!("{what} {stall_ms} ms");
+    assert_shorter_than(limit_ms, &what, stall_ms);
 }
 
 #[test]
 fn an_upload_survives_an_outage_whole() {
+    in_virtual_kernel!();
     for scheme in SCHEMES {
-        let test = "an_upload_survives_an_outage_whole";
         let link = EmulatedLink {
             outages: vec![OutageAt {
                 at_s: 0.5,
@@ -165,9 +155,7 @@ fn an_upload_survives_an_outage_whole() {
             }],
             ..EmulatedLink::default()
         };
-        let Some(mut harness) = harness(test, &emulated(link), scheme) else {
-            return;
-        };
+        let mut harness = harness(&emulated(link), scheme);
         let (at_fh, at_mh) = connection(&harness, fh(), PORT);
         let flow = Flow::start(at_mh, at_fh, 4 * MB, 6);
         flow.wait_bytes(MB / 8).unwrap();
@@ -209,6 +197,7 @@ fn seed_of_lone_errors(settings: &LinkSettings) -> u64 {
 /// Wrong bits that only the checksums of IP and TCP find, both ways.
 #[test]
 fn wrong_bits_are_found_by_the_receivers_and_nothing_is_kept_of_them() {
+    in_virtual_kernel!();
     let settings = LinkSettings {
         rate_mbit_per_s: Some(100.0),
         delay_ms: 5.0,
@@ -227,10 +216,7 @@ fn wrong_bits_are_found_by_the_receivers_and_nothing_is_kept_of_them() {
         ..fast_link()
     };
     for scheme in TCP_SCHEMES {
-        let test = "wrong_bits_are_found_by_the_receivers_and_nothing_is_kept_of_them";
-        let Some(mut harness) = harness(test, &emulated(link.clone()), scheme) else {
-            return;
-        };
+        let mut harness = harness(&emulated(link.clone()), scheme);
         let (down_fh, down_mh) = connection(&harness, fh(), PORT);
         let (up_fh, up_mh) = connection(&harness, fh(), PORT + 1);
         let downlink = Flow::start(down_fh, down_mh, 2 * MB, 1);

@@ -18,7 +18,7 @@ const OUTAGE_AT_S: f64 = 0.5;
 
 /// A gateway that leaves `drain_s` seconds after SIGTERM at the latest, over a link
 /// with one outage.
-fn draining(test: &str, drain_s: u32, outage_s: f64) -> Option<Harness> {
+fn draining(drain_s: u32, outage_s: f64) -> Harness {
     let outages = vec![OutageAt {
         at_s: OUTAGE_AT_S,
         for_s: outage_s,
@@ -27,11 +27,11 @@ fn draining(test: &str, drain_s: u32, outage_s: f64) -> Option<Harness> {
         outages,
         ..EmulatedLink::default()
     });
-    let mut harness = harness(test, &settings, "mtcp-plus")?;
+    let mut harness = harness(&settings, "mtcp-plus");
     harness.stop_gateway().unwrap();
     harness.set_gateway_settings(&format!("drain_s = {drain_s}"));
     harness.start_gateway().unwrap();
-    Some(harness)
+    harness
 }
 
 /// Waits until the gateway owes bytes in the outage, and sends it SIGTERM.
@@ -55,10 +55,8 @@ fn ended_ns(harness: &mut Harness) -> u64 {
 
 #[test]
 fn a_gateway_that_owes_bytes_leaves_when_the_mh_has_them() {
-    let test = "a_gateway_that_owes_bytes_leaves_when_the_mh_has_them";
-    let Some(mut harness) = draining(test, 30, 2.0) else {
-        return;
-    };
+    in_virtual_kernel!();
+    let mut harness = draining(30, 2.0);
     let (at_fh, at_mh) = connection(&harness, fh(), PORT);
     let flow = Flow::start(at_fh, at_mh, 6 * MB, 21);
     let start_ns = start_link(&mut harness);
@@ -80,10 +78,8 @@ fn a_gateway_that_owes_bytes_leaves_when_the_mh_has_them() {
 
 #[test]
 fn both_ends_are_reset_when_the_time_for_what_is_owed_is_over() {
-    let test = "both_ends_are_reset_when_the_time_for_what_is_owed_is_over";
-    let Some(mut harness) = draining(test, 1, 4.0) else {
-        return;
-    };
+    in_virtual_kernel!();
+    let mut harness = draining(1, 4.0);
     let (at_fh, at_mh) = connection(&harness, fh(), PORT);
     let to_fh = at_mh.try_clone().unwrap();
     let sender = thread::spawn(move || send_seeded(&at_fh, 100 * MB, 22));

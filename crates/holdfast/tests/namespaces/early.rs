@@ -6,20 +6,25 @@ use std::net::{IpAddr, TcpStream};
 
 use holdfast_net::netns::NetNs;
 use holdfast_testbed::harness::{Flow, Harness, accept, connect, listen};
-use holdfast_testbed::topology::MH;
+use holdfast_testbed::topology::{MH, TopologySettings};
 
+use super::bulk::fast_link;
 use super::{PORT, await_that, fh, harness, wired};
 
 const MB: u64 = 1_000_000;
 
 const EARLY: &str = "[mtcp]\nset_up = \"early\"\n";
 
-fn early(test: &str) -> Option<Harness> {
-    let mut harness = harness(test, &wired(1500), "mtcp")?;
+fn early() -> Harness {
+    let settings = TopologySettings {
+        wired: Some(fast_link()),
+        ..wired(1500)
+    };
+    let mut harness = harness(&settings, "mtcp");
     harness.stop_gateway().unwrap();
     harness.set_gateway_settings(EARLY);
     harness.start_gateway().unwrap();
-    Some(harness)
+    harness
 }
 
 /// A connection between two hosts: the listener's end, and that of the one that opens it.
@@ -36,8 +41,8 @@ fn counter(harness: &Harness, name: &str) -> u64 {
 
 #[test]
 fn data_goes_whole_both_ways_whichever_end_opens() {
-    let test = "data_goes_whole_both_ways_whichever_end_opens";
-    let Some(harness) = early(test) else { return };
+    in_virtual_kernel!();
+    let harness = early();
     let topology = &harness.topology;
     let opened_by_mh = open(&topology.fh, &topology.mh, fh(), PORT);
     let opened_by_fh = open(&topology.mh, &topology.fh, MH.v4.into(), PORT + 1);
@@ -56,8 +61,8 @@ fn data_goes_whole_both_ways_whichever_end_opens() {
 
 #[test]
 fn an_end_that_refuses_resets_the_one_that_opened() {
-    let test = "an_end_that_refuses_resets_the_one_that_opened";
-    let Some(harness) = early(test) else { return };
+    in_virtual_kernel!();
+    let harness = early();
     let topology = &harness.topology;
     for (from, address) in [(&topology.mh, fh()), (&topology.fh, MH.v4.into())] {
         // Connected first, and told then: it may hear of both at once.
@@ -71,10 +76,8 @@ fn an_end_that_refuses_resets_the_one_that_opened() {
 
 #[test]
 fn a_connection_stands_still_without_the_gateway_and_goes_on_with_the_next() {
-    let test = "a_connection_stands_still_without_the_gateway_and_goes_on_with_the_next";
-    let Some(mut harness) = early(test) else {
-        return;
-    };
+    in_virtual_kernel!();
+    let mut harness = early();
     let topology = &harness.topology;
     let (one, other) = open(&topology.mh, &topology.fh, MH.v4.into(), PORT);
     let flow = Flow::start(other, one, 30 * MB, 3);

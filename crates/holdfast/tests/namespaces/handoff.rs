@@ -18,12 +18,9 @@ use holdfast_net::datapath::monotonic_ns;
 use holdfast_net::netns::{ChildGuard, NetNs};
 use holdfast_testbed::download::Received;
 use holdfast_testbed::harness::{Flow, accept, connect, listen};
-use holdfast_testbed::punctuality::{
-    TooLong, both, in_time, measurement_begins, punctual, shorter_than,
-};
 use serde_json::Value;
 
-use super::{HOLDFAST, PORT, await_that};
+use super::{HOLDFAST, PORT, assert_shorter_than, await_that};
 
 const MB: u64 = 1_000_000;
 
@@ -31,8 +28,12 @@ const MB: u64 = 1_000_000;
 const MH: &str = "10.9.0.2";
 const FH: &str = "10.1.0.2";
 
-/// The longest time without a byte around a handoff, on a machine with other work.
+/// The longest time without a byte around a handoff.
 const GAP_MAX_MS: u64 = 250;
+
+/// The same for M-TCP that forwards: a segment that reaches the station before as the MH leaves it
+/// may be lost. The FH's timer repairs that: 200 ms and a round trip.
+const FORWARDED_GAP_MAX_MS: u64 = 400;
 
 /// The same where the buffers are discarded: the FH sends again when its own timer expires, and
 /// Linux may need two.
@@ -75,7 +76,7 @@ struct Variant {
     scheme: &'static str,
     /// Sections of their settings.
     lines: &'static str,
-    /// The longest time without a byte around a handoff, on a machine with other work.
+    /// The longest time without a byte around a handoff.
     gap_max_ms: u64,
 }
 
@@ -102,7 +103,7 @@ const VARIANTS: [Variant; 4] = [
         name: "mtcp, forward",
         scheme: "mtcp",
         lines: "[mtcp]\nslow_start = false\nhandoff = \"forward\"\n",
-        gap_max_ms: GAP_MAX_MS,
+        gap_max_ms: FORWARDED_GAP_MAX_MS,
     },
 ];
 
@@ -165,11 +166,7 @@ const FORWARDING: &str = "sysctl -qw net.ipv4.ip_forward=1 net.ipv4.conf.all.rp_
     net.ipv4.conf.default.rp_filter=0";
 
 impl World {
-    /// None where there are no namespaces.
-    fn new(test: &str, variant: &Variant, always: bool) -> Option<Self> {
-        if !holdfast_net::netns::available_or_skip(test) {
-            return None;
-        }
+    fn new(variant: &Variant, always: bool) -> Self {
         let ns = || NetNs::new().unwrap();
         let (fh, router, mh) = (ns(), ns(), ns());
         let stations = [WEST, EAST].map(|station| (station, ns(), None));
@@ -235,8 +232,7 @@ impl World {
             world.start_station(number, variant.scheme, always);
         }
         world.start_mobile();
-        measurement_begins();
-        Some(world)
+        world
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -432,14 +428,10 @@ impl Drop for World {
     }
 }
 
-fn moves_to_and_fro(test: &str, variant: &Variant) -> Result<(), TooLong> {
+fn moves_to_and_fro(variant: &Variant) {
     let scheme = variant.name;
-    let Some(mut world) = World::new(test, variant, false) else {
-        return Ok(());
-    };
+    let mut world = World::new(variant, false);
     let (down, up) = world.flows(40 * MB);
-    // Told when all else is known to be right.
-    let mut times = Ok(());
     let mut moves = Vec::new();
     for round in 0..4 {
         let before = down.watch().bytes();
@@ -458,9 +450,10 @@ fn moves_to_and_fro(test: &str, variant: &Variant) -> Result<(), TooLong> {
         let (again, had) = (after.0 - repeated.0, after.1 - repeated.1);
         if is_prepared {
             let timeouts = world.counter(world.cell, "sync_timeouts");
-            let is_soon = timeouts == 0 && took_ms < SYNC_MAX_MS;
-            let figures = format!("{scheme}: {took_ms} ms, {timeouts} timeouts");
-            times = both(times, in_time(is_soon, &figures));
+            assert!(
+                timeouts == 0 && took_ms < SYNC_MAX_MS,
+                "{scheme}: {took_ms} ms, {timeouts} timeouts"
+            );
         }
         moves.push((at_ns, is_prepared, took_ms, again, had));
         if round >= 2 {
@@ -477,7 +470,7 @@ fn moves_to_and_fro(test: &str, variant: &Variant) -> Result<(), TooLong> {
             "{scheme}, announced {is_prepared}: nothing for {gap_ms} ms, synchronised in \
              {took_ms:.1} ms, {again} segments again by both ends, {had} came twice"
         );
-        times = both(times, shorter_than(variant.gap_max_ms, scheme, gap_ms));
+        assert_shorter_than(variant.gap_max_ms, scheme, gap_ms);
     }
     world.tell(scheme);
     for number in 0..2 {
@@ -485,48 +478,43 @@ fn moves_to_and_fro(test: &str, variant: &Variant) -> Result<(), TooLong> {
         assert_eq!(world.counter(number, "taken_over"), 2, "station {number}");
         assert!(world.counter(number, "states_adopted") > 0);
     }
-    times
 }
 
 #[test]
 fn an_mh_moves_to_and_fro_under_load_and_every_byte_arrives() {
-    let test = "an_mh_moves_to_and_fro_under_load_and_every_byte_arrives";
+    in_virtual_kernel!();
     for variant in &VARIANTS {
-        punctual(|| moves_to_and_fro(test, variant));
+        moves_to_and_fro(variant);
     }
 }
 
 #[test]
 fn the_station_before_is_killed_as_the_mh_leaves_it() {
-    let test = "the_station_before_is_killed_as_the_mh_leaves_it";
+    in_virtual_kernel!();
     for variant in &VARIANTS {
-        punctual(|| {
-            let scheme = variant.name;
-            let Some(mut world) = World::new(test, variant, true) else {
-                return Ok(());
-            };
-            let (down, up) = world.flows(24 * MB);
-            down.wait_bytes(4 * MB).unwrap();
-            await_that("the other station buffers", || world.role(1) == "buffering");
-            world.kill(0);
-            let at_ns = world.leave();
-            world.arrived();
-            // Nobody sends copies any more: the network has to move its route.
-            world.route_to(1);
-            down.wait_bytes(8 * MB).unwrap();
-            world.start_station(0, variant.scheme, true);
-            world.leave();
-            world.arrived();
-            world.route_to(0);
-            let down = down.finish();
-            let down = down.unwrap_or_else(|error| panic!("{scheme} downlink: {error:#}"));
-            up.finish()
-                .unwrap_or_else(|error| panic!("{scheme} uplink: {error:#}"));
-            let gap_ms = gap_ms(&down, at_ns);
-            println!("{scheme}: killed: nothing for {gap_ms} ms");
-            world.tell(scheme);
-            shorter_than(KILLED_GAP_MAX_MS, scheme, gap_ms)
-        });
+        let scheme = variant.name;
+        let mut world = World::new(variant, true);
+        let (down, up) = world.flows(24 * MB);
+        down.wait_bytes(4 * MB).unwrap();
+        await_that("the other station buffers", || world.role(1) == "buffering");
+        world.kill(0);
+        let at_ns = world.leave();
+        world.arrived();
+        // Nobody sends copies any more: the network has to move its route.
+        world.route_to(1);
+        down.wait_bytes(8 * MB).unwrap();
+        world.start_station(0, variant.scheme, true);
+        world.leave();
+        world.arrived();
+        world.route_to(0);
+        let down = down.finish();
+        let down = down.unwrap_or_else(|error| panic!("{scheme} downlink: {error:#}"));
+        up.finish()
+            .unwrap_or_else(|error| panic!("{scheme} uplink: {error:#}"));
+        let gap_ms = gap_ms(&down, at_ns);
+        println!("{scheme}: killed: nothing for {gap_ms} ms");
+        world.tell(scheme);
+        assert_shorter_than(KILLED_GAP_MAX_MS, scheme, gap_ms);
     }
 }
 
@@ -551,14 +539,12 @@ fn idle_connections(world: &World, count: usize) -> Vec<(TcpStream, TcpStream)> 
 /// `--nocapture`.
 #[test]
 fn a_handoff_of_many_connections_takes_each_of_them_along() {
-    let test = "a_handoff_of_many_connections_takes_each_of_them_along";
+    in_virtual_kernel!();
     let counts = std::env::var("HOLDFAST_CONNECTIONS").unwrap_or_else(|_| "100".to_string());
     let counts: Vec<usize> = counts.split(',').map(|one| one.parse().unwrap()).collect();
     for variant in &VARIANTS {
         for &count in &counts {
-            let Some(mut world) = World::new(test, variant, false) else {
-                return;
-            };
+            let mut world = World::new(variant, false);
             let mut idle = idle_connections(&world, count - 1);
             let address: IpAddr = FH.parse().unwrap();
             let listener = listen(&world.fh, address, PORT).unwrap();

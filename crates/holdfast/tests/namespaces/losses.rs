@@ -21,11 +21,9 @@ table inet radio {
 
 #[test]
 fn a_download_over_a_lossy_radio_arrives_whole() {
+    in_virtual_kernel!();
     for scheme in TCP_SCHEMES {
-        let test = "a_download_over_a_lossy_radio_arrives_whole";
-        let Some(harness) = harness(test, &wired(1500), scheme) else {
-            return;
-        };
+        let harness = harness(&wired(1500), scheme);
         let (at_fh, at_mh) = connection(&harness, fh(), PORT);
         load_rules(&harness.topology.mh, LOSES_SOME).unwrap();
         let flow = Flow::start(at_fh, at_mh, 8 * MB, 17);

@@ -1,7 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Real sockets of real kernels through `holdfast gateway`, in network
-//! namespaces. A test that cannot have namespaces says so loudly and passes;
-//! with `HOLDFAST_NO_SKIP=1` it fails.
+//! Real sockets through `holdfast gateway` and `holdfast mobile`, in network namespaces.
+//!
+//! Each test runs in a virtual kernel of its own: the load of the machine changes no verdict.
+//! Without a virtual kernel the tests are skipped; with `HOLDFAST_NO_SKIP=1` they fail.
+//! Those of [`running_kernel`] run on this machine's kernel, and judge no time.
+
+/// The first line of each test. Outside of a virtual kernel it runs the test in one, and returns.
+macro_rules! in_virtual_kernel {
+    () => {
+        if !holdfast_lab::virtual_kernel::goes_on_here(std::path::Path::new(crate::HOLDFAST)) {
+            return;
+        }
+    };
+}
 
 mod bulk;
 mod compression;
@@ -18,6 +29,7 @@ mod operations;
 mod path_mtu;
 mod restart;
 mod router;
+mod running_kernel;
 mod snoop_uplink;
 mod sources;
 mod transparency;
@@ -53,9 +65,26 @@ fn emulated(link: EmulatedLink) -> TopologySettings {
     TopologySettings::new(HOLDFAST, Wireless::Emulated(link))
 }
 
-/// Topology and gateway; none: skipped.
-fn harness(test: &str, settings: &TopologySettings, scheme: &str) -> Option<Harness> {
-    Harness::new(test, settings, Some(scheme)).unwrap_or_else(|error| panic!("{test}: {error:#}"))
+/// Topology and gateway.
+fn harness(settings: &TopologySettings, scheme: &str) -> Harness {
+    topology(settings, Some(scheme))
+}
+
+/// The same; without a scheme there is no gateway.
+fn topology(settings: &TopologySettings, scheme: Option<&str>) -> Harness {
+    let thread = std::thread::current();
+    let test = thread.name().expect("the thread of a test has a name");
+    let harness = Harness::new(test, settings, scheme).unwrap();
+    harness.expect("namespaces and BPF programs can be had in a virtual kernel")
+}
+
+/// `measured_ms`, in milliseconds, is less than `limit_ms`.
+#[track_caller]
+fn assert_shorter_than(limit_ms: u64, what: &str, measured_ms: u64) {
+    assert!(
+        measured_ms < limit_ms,
+        "{what}: {measured_ms} ms, to be less than {limit_ms}"
+    );
 }
 
 /// A connection that the MH opened to the FH: the FH's end and the MH's.

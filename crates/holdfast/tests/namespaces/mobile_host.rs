@@ -16,12 +16,15 @@ use holdfast_net::netns::{ChildGuard, NetNs};
 use holdfast_testbed::daemons::make_key;
 use holdfast_testbed::harness::{Flow, Harness};
 use holdfast_testbed::link_process::{EmulatedLink, MH_IF};
-use holdfast_testbed::punctuality::{punctual, shorter_than};
 use holdfast_testbed::topology::{GATEWAY_WIRED_IF, GATEWAY_WIRELESS, MH, TopologySettings};
 
+use super::bulk::fast_link;
 use super::compression::transfer;
 use super::router::MASQUERADE;
-use super::{HOLDFAST, PORT, await_that, connection, emulated, fh, start_link, wired};
+use super::{
+    HOLDFAST, PORT, assert_shorter_than, await_that, connection, emulated, fh, start_link,
+    topology, wired,
+};
 
 pub(super) const MB: u64 = 1_000_000;
 const SECOND_NS: u64 = 1_000_000_000;
@@ -155,8 +158,8 @@ fn log_file(harness: &Harness) -> Stdio {
 }
 
 /// A topology without a gateway.
-pub(super) fn plain(test: &str, link: EmulatedLink) -> Option<Harness> {
-    Harness::new(test, &emulated(link), None).unwrap_or_else(|error| panic!("{test}: {error:#}"))
+pub(super) fn plain(link: EmulatedLink) -> Harness {
+    topology(&emulated(link), None)
 }
 
 pub(super) fn download(harness: &Harness, bytes: u64) -> Flow {
@@ -168,73 +171,65 @@ pub(super) fn download(harness: &Harness, bytes: u64) -> Flow {
 
 #[test]
 fn a_warned_outage_freezes_the_flow_and_its_end_opens_it_at_once() {
-    let test = "a_warned_outage_freezes_the_flow_and_its_end_opens_it_at_once";
-    punctual(|| {
-        let Some(mut harness) = plain(test, EmulatedLink::with_outage(2.0, 4.0)) else {
-            return Ok(());
-        };
-        let mobile = Mobile::start_patient(&harness, "2000");
-        let flow = download(&harness, 12 * MB);
-        let start_ns = start_link(&mut harness);
-        // The last ACKs have the time to arrive: as published they have not.
-        mobile.announce(start_ns + SECOND_NS * 7 / 5);
-        let received = flow.finish().unwrap();
-        assert!(mobile.counter("host.frozen") > 0);
-        assert!(mobile.counter("path.window_closed") > 0);
-        assert_eq!(mobile.counter("path.window_not_closed"), 0);
-        assert_eq!(mobile.counter("host.closed-now"), 0);
-        // A sender that had timed out would be in its back-off: seconds.
-        let stall_ms = received.stall_ms(start_ns + 6 * SECOND_NS);
-        shorter_than(1000, test, stall_ms)
-    });
+    in_virtual_kernel!();
+    let mut harness = plain(EmulatedLink::with_outage(2.0, 4.0));
+    let mobile = Mobile::start_patient(&harness, "2000");
+    let flow = download(&harness, 12 * MB);
+    let start_ns = start_link(&mut harness);
+    // The last ACKs have the time to arrive: as published they have not.
+    mobile.announce(start_ns + SECOND_NS * 7 / 5);
+    let received = flow.finish().unwrap();
+    assert!(mobile.counter("host.frozen") > 0);
+    assert!(mobile.counter("path.window_closed") > 0);
+    assert_eq!(mobile.counter("path.window_not_closed"), 0);
+    assert_eq!(mobile.counter("host.closed-now"), 0);
+    // A sender that had timed out would be in its back-off: seconds.
+    let stall_ms = received.stall_ms(start_ns + 6 * SECOND_NS);
+    assert_shorter_than(1000, "the stall", stall_ms);
 }
 
 #[test]
 fn today_a_window_opens_in_steps_and_is_the_mhs_own_again() {
-    let test = "today_a_window_opens_in_steps_and_is_the_mhs_own_again";
-    punctual(|| {
-        let Some(mut harness) = plain(test, EmulatedLink::with_outage(3.0, 3.0)) else {
-            return Ok(());
-        };
-        // However late the carrier's word comes, the outage is no false alarm.
-        let mobile = Mobile::start_patient(&harness, "today");
-        let flow = download(&harness, 16 * MB);
-        let start_ns = start_link(&mut harness);
-        mobile.announce(start_ns + 3 * SECOND_NS);
-        let received = flow.finish().unwrap();
-        assert!(mobile.counter("path.window_closed") > 0);
-        assert_eq!(mobile.counter("host.opened-in-steps"), 1);
-        let stall_ms = received.stall_ms(start_ns + 6 * SECOND_NS);
-        await_that("the window is its own", || {
-            mobile.counter("host.opening-now") == 0
-        });
-        assert_eq!(mobile.counter("host.closed-now"), 0);
-        assert_eq!(mobile.counter("path.window_not_closed"), 0);
-        shorter_than(1000, test, stall_ms)
+    in_virtual_kernel!();
+    let mut harness = plain(EmulatedLink::with_outage(3.0, 3.0));
+    // However late the carrier's word comes, the outage is no false alarm.
+    let mobile = Mobile::start_patient(&harness, "today");
+    let flow = download(&harness, 16 * MB);
+    let start_ns = start_link(&mut harness);
+    mobile.announce(start_ns + 3 * SECOND_NS);
+    let received = flow.finish().unwrap();
+    assert!(mobile.counter("path.window_closed") > 0);
+    assert_eq!(mobile.counter("host.opened-in-steps"), 1);
+    let stall_ms = received.stall_ms(start_ns + 6 * SECOND_NS);
+    await_that("the window is its own", || {
+        mobile.counter("host.opening-now") == 0
     });
+    assert_eq!(mobile.counter("host.closed-now"), 0);
+    assert_eq!(mobile.counter("path.window_not_closed"), 0);
+    assert_shorter_than(1000, "the stall", stall_ms);
 }
 
 #[test]
 fn a_false_alarm_costs_less_than_a_second() {
-    let test = "a_false_alarm_costs_less_than_a_second";
-    punctual(|| {
-        let Some(harness) = plain(test, EmulatedLink::default()) else {
-            return Ok(());
-        };
-        let mobile = Mobile::start(&harness, "freeze", &["--freeze-set", "2000"]);
-        let flow = download(&harness, 6 * MB);
-        let warned_ns = monotonic_ns();
-        mobile.signal(&["going-down-soon", "--lead-ms", "200"]);
-        let received = flow.finish().unwrap();
-        assert_eq!(mobile.counter("host.false-alarms"), 1);
-        assert!(mobile.counter("path.window_closed") > 0);
-        shorter_than(1_000, test, received.longest_gap_ns(warned_ns) / 1_000_000)
-    });
+    in_virtual_kernel!();
+    let harness = plain(EmulatedLink::default());
+    let mobile = Mobile::start(&harness, "freeze", &["--freeze-set", "2000"]);
+    let flow = download(&harness, 6 * MB);
+    let warned_ns = monotonic_ns();
+    mobile.signal(&["going-down-soon", "--lead-ms", "200"]);
+    let received = flow.finish().unwrap();
+    assert_eq!(mobile.counter("host.false-alarms"), 1);
+    assert!(mobile.counter("path.window_closed") > 0);
+    assert_shorter_than(
+        1_000,
+        "the stall",
+        received.longest_gap_ns(warned_ns) / 1_000_000,
+    );
 }
 
 #[test]
 fn flaps_fifty_times_a_minute_warned_or_not_harm_no_byte() {
-    let test = "flaps_fifty_times_a_minute_warned_or_not_harm_no_byte";
+    in_virtual_kernel!();
     let outages = (0..12)
         .map(|flap| OutageAt {
             at_s: 0.7 + 1.2 * f64::from(flap),
@@ -245,9 +240,7 @@ fn flaps_fifty_times_a_minute_warned_or_not_harm_no_byte() {
         outages,
         ..EmulatedLink::default()
     };
-    let Some(mut harness) = plain(test, link) else {
-        return;
-    };
+    let mut harness = plain(link);
     let mobile = Mobile::start(&harness, "freeze", &["--freeze-set", "2000"]);
     let flow = download(&harness, 10 * MB);
     let start_ns = start_link(&mut harness);
@@ -267,17 +260,15 @@ fn flaps_fifty_times_a_minute_warned_or_not_harm_no_byte() {
 
 #[test]
 fn super_segments_local_or_forwarded_and_masqueraded_go_out_closed_with_right_checksums() {
-    let test =
-        "super_segments_local_or_forwarded_and_masqueraded_go_out_closed_with_right_checksums";
+    in_virtual_kernel!();
     for forwarded in [false, true] {
         // Veth: local sockets leave checksums and segmentation to the device.
         let settings = TopologySettings {
             gateway_nft: if forwarded { MASQUERADE } else { "" }.into(),
+            wired: Some(fast_link()),
             ..wired(1500)
         };
-        let Some(harness) = Harness::new(test, &settings, None).unwrap() else {
-            return;
-        };
+        let harness = topology(&settings, None);
         let (ns, interface) = if forwarded {
             // A vehicle's router: its own uplink is what the router's wired side is here.
             (harness.topology.gateway(), GATEWAY_WIRED_IF)
@@ -289,8 +280,8 @@ fn super_segments_local_or_forwarded_and_masqueraded_go_out_closed_with_right_ch
         // Both ways at once: uplink data carries the closed window too.
         let (at_fh, at_mh) = connection(&harness, fh(), PORT);
         let [up_from, up_to] = [&at_mh, &at_fh].map(|end| end.try_clone().unwrap());
-        let uplink = Flow::start(up_from, up_to, 300 * MB, 6);
-        let downlink = Flow::start(at_fh, at_mh, 300 * MB, 7);
+        let uplink = Flow::start(up_from, up_to, 8 * MB, 6);
+        let downlink = Flow::start(at_fh, at_mh, 8 * MB, 7);
         uplink.wait_bytes(MB).unwrap();
         mobile.signal(&["going-down-soon"]);
         await_that("windows are closed", || {
@@ -306,7 +297,7 @@ fn super_segments_local_or_forwarded_and_masqueraded_go_out_closed_with_right_ch
 
 #[test]
 fn an_m_tcp_gateway_hears_of_the_links_return_by_the_marked_ack() {
-    let test = "an_m_tcp_gateway_hears_of_the_links_return_by_the_marked_ack";
+    in_virtual_kernel!();
     let stall = |marked: bool| {
         let link = EmulatedLink {
             outages: vec![OutageAt {
@@ -317,7 +308,7 @@ fn an_m_tcp_gateway_hears_of_the_links_return_by_the_marked_ack() {
             carrier_follows: false,
             ..EmulatedLink::default()
         };
-        let mut harness = super::harness(test, &emulated(link), "mtcp")?;
+        let mut harness = super::harness(&emulated(link), "mtcp");
         let mobile = marked.then(|| Mobile::start(&harness, "mtcp", &[]));
         let flow = download(&harness, 6 * MB);
         let start_ns = start_link(&mut harness);
@@ -334,16 +325,12 @@ fn an_m_tcp_gateway_hears_of_the_links_return_by_the_marked_ack() {
         if let Some(mobile) = &mobile {
             assert!(mobile.counter("host.acks-made") > 0);
         }
-        Some(received.stall_ms(returns_ns))
+        received.stall_ms(returns_ns)
     };
-    punctual(|| {
-        let (Some(marked), Some(plain)) = (stall(true), stall(false)) else {
-            return Ok(());
-        };
-        println!("first data after the outage: {marked} ms with the mark, {plain} ms without");
-        // The gateway's own probes find the MH too, later.
-        shorter_than(600, "with the mark", marked)
-    });
+    let (marked, plain) = (stall(true), stall(false));
+    println!("first data after the outage: {marked} ms with the mark, {plain} ms without");
+    // The gateway's own probes find the MH too, later.
+    assert_shorter_than(600, "with the mark", marked);
 }
 
 /// A text that shrinks, and differs from line to line.
@@ -365,12 +352,8 @@ pub(super) fn text(bytes: usize) -> Vec<u8> {
 }
 
 /// An M-TCP gateway that compresses by `method`, and a mobile that restores.
-pub(super) fn compressing(
-    test: &str,
-    settings: &TopologySettings,
-    method: &str,
-) -> Option<(Harness, Mobile)> {
-    let mut harness = super::harness(test, settings, "mtcp")?;
+pub(super) fn compressing(settings: &TopologySettings, method: &str) -> (Harness, Mobile) {
+    let mut harness = super::harness(settings, "mtcp");
     harness.stop_gateway().unwrap();
     let key = make_key(Path::new(HOLDFAST), harness.folder()).unwrap();
     let key = key.to_str().unwrap();
@@ -388,20 +371,22 @@ pub(super) fn compressing(
             .status()
             .is_some_and(|status| status["acknowledged"] == true)
     });
-    Some((harness, mobile))
+    (harness, mobile)
 }
 
 #[test]
 fn compressed_segments_are_restored_before_the_mh_sees_them() {
-    let test = "compressed_segments_are_restored_before_the_mh_sees_them";
+    in_virtual_kernel!();
+    let super_segments = TopologySettings {
+        wired: Some(fast_link()),
+        ..wired(1500)
+    };
     for (settings, method) in [
         (emulated(EmulatedLink::default()), "deflate"),
         (emulated(EmulatedLink::default()), "zstd"),
-        (wired(1500), "zstd"),
+        (super_segments, "zstd"),
     ] {
-        let Some((mut harness, mobile)) = compressing(test, &settings, method) else {
-            return;
-        };
+        let (mut harness, mobile) = compressing(&settings, method);
         let text = text(3_000_000);
         assert!(
             transfer(&mut harness, &text, |_, _| {}).0 == text,
@@ -417,12 +402,10 @@ fn compressed_segments_are_restored_before_the_mh_sees_them() {
 
 #[test]
 fn a_mobile_daemon_killed_while_it_restores_loses_no_byte() {
-    let test = "a_mobile_daemon_killed_while_it_restores_loses_no_byte";
+    in_virtual_kernel!();
     let settings = emulated(EmulatedLink::default());
     for method in ["deflate", "zstd"] {
-        let Some((mut harness, mut mobile)) = compressing(test, &settings, method) else {
-            return;
-        };
+        let (mut harness, mut mobile) = compressing(&settings, method);
         let text = text(3_000_000);
         let mut restored = 0;
         let (received, _) = transfer(&mut harness, &text, |_, bytes| {

@@ -10,10 +10,9 @@ use holdfast_link::OutageAt;
 use holdfast_net::datapath::monotonic_ns;
 use holdfast_testbed::harness::{Flow, Harness};
 use holdfast_testbed::link_process::EmulatedLink;
-use holdfast_testbed::punctuality::{in_time, punctual, shorter_than};
 
 use super::mobile_host::{Mobile, plain};
-use super::{PORT, await_that, connection, fh, start_link};
+use super::{PORT, assert_shorter_than, await_that, connection, fh, start_link};
 
 const MB: u64 = 1_000_000;
 const SECOND_NS: u64 = 1_000_000_000;
@@ -74,8 +73,8 @@ pub(super) fn read_burst(mut at_fh: &TcpStream, mut at_mh: &TcpStream, bytes: us
 
 /// A download through an outage: how long nothing came after the link's return, in milliseconds, and
 /// how long all of it took, in nanoseconds.
-fn through_an_outage(test: &str, scheme: Option<&str>) -> Option<(u64, u64)> {
-    let mut harness = plain(test, with_outages(&[(3.0, 5.0)]))?;
+fn through_an_outage(scheme: Option<&str>) -> (u64, u64) {
+    let mut harness = plain(with_outages(&[(3.0, 5.0)]));
     let mobile = scheme.map(|scheme| Mobile::start(&harness, scheme, &[]));
     let (at_fh, at_mh) = connection(&harness, fh(), PORT);
     let flow = Flow::start(at_fh, at_mh, 14 * MB, 5);
@@ -87,33 +86,27 @@ fn through_an_outage(test: &str, scheme: Option<&str>) -> Option<(u64, u64)> {
         assert_eq!(mobile.counter("path.held_not"), 0);
         assert!(mobile.counter("host.acks-made") > 0);
     }
-    Some((received.stall_ms(start_ns + 8 * SECOND_NS), took_ns))
+    (received.stall_ms(start_ns + 8 * SECOND_NS), took_ns)
 }
 
 #[test]
 fn an_outage_that_nobody_foresaw_ends_in_data_within_a_few_round_trips() {
-    let test = "an_outage_that_nobody_foresaw_ends_in_data_within_a_few_round_trips";
-    punctual(|| {
-        let Some(without) = through_an_outage(test, None) else {
-            return Ok(());
-        };
-        let wake = through_an_outage(test, Some("wake")).unwrap();
-        let figures = format!("stall in ms, all in ns: {without:?} without, {wake:?} with wake");
-        println!("{figures}");
-        // In its back-off the sender is silent for seconds, unless it happens to try just then; two
-        // round trips are 100 ms.
-        shorter_than((without.0 / 2).clamp(300, 1_000), &figures, wake.0)?;
-        in_time(wake.1 < without.1 + SECOND_NS / 4, &figures)
-    });
+    in_virtual_kernel!();
+    let without = through_an_outage(None);
+    let wake = through_an_outage(Some("wake"));
+    let figures = format!("stall in ms, all in ns: {without:?} without, {wake:?} with wake");
+    println!("{figures}");
+    // In its back-off the sender is silent for seconds, unless it happens to try just then; two
+    // round trips are 100 ms.
+    assert_shorter_than((without.0 / 2).clamp(300, 1_000), &figures, wake.0);
+    assert!(wake.1 < without.1 + SECOND_NS / 4, "{figures}");
 }
 
 #[test]
 fn several_outages_in_a_row_and_upload_in_the_same_flow_harm_no_byte() {
-    let test = "several_outages_in_a_row_and_upload_in_the_same_flow_harm_no_byte";
+    in_virtual_kernel!();
     let outages = [(2.0, 1.0), (3.3, 0.8), (4.25, 0.3), (5.0, 2.0)];
-    let Some(mut harness) = plain(test, with_outages(&outages)) else {
-        return;
-    };
+    let mut harness = plain(with_outages(&outages));
     let mobile = Mobile::start(&harness, "wake", &[]);
     let (at_fh, at_mh) = connection(&harness, fh(), PORT);
     let [up_from, up_to] = [&at_mh, &at_fh].map(|end| end.try_clone().unwrap());
@@ -129,53 +122,45 @@ fn several_outages_in_a_row_and_upload_in_the_same_flow_harm_no_byte() {
 
 #[test]
 fn a_pause_leaves_nothing_unacknowledged_and_provokes_no_probe() {
-    let test = "a_pause_leaves_nothing_unacknowledged_and_provokes_no_probe";
-    punctual(|| {
-        let Some(harness) = plain(test, EmulatedLink::default()) else {
-            return Ok(());
-        };
-        let mobile = Mobile::start(&harness, "wake", &[]);
-        let (at_fh, at_mh) = burst(&harness, 4_000_000);
-        for _ in 0..8 {
-            await_that("all is acknowledged", || unacknowledged(&harness) == 0);
-            read_burst(&at_fh, &at_mh, 1_500_000);
-        }
+    in_virtual_kernel!();
+    let harness = plain(EmulatedLink::default());
+    let mobile = Mobile::start(&harness, "wake", &[]);
+    let (at_fh, at_mh) = burst(&harness, 4_000_000);
+    for _ in 0..8 {
         await_that("all is acknowledged", || unacknowledged(&harness) == 0);
-        assert!(mobile.counter("path.held_back") > 100);
-        // The queue's own losses may have some; a probe each pause would be nine.
-        let probes = counted(&harness, "TCPLossProbes");
-        in_time(probes <= 2, &format!("{probes} probes"))
-    });
+        read_burst(&at_fh, &at_mh, 1_500_000);
+    }
+    await_that("all is acknowledged", || unacknowledged(&harness) == 0);
+    assert!(mobile.counter("path.held_back") > 100);
+    // The queue's own losses may have some; a probe each pause would be nine.
+    let probes = counted(&harness, "TCPLossProbes");
+    assert!(probes <= 2, "{probes} probes");
 }
 
 #[test]
 fn after_a_down_that_no_up_follows_pauses_provoke_no_probe_either() {
-    let test = "after_a_down_that_no_up_follows_pauses_provoke_no_probe_either";
-    punctual(|| {
-        let Some(harness) = plain(test, EmulatedLink::default()) else {
-            return Ok(());
-        };
-        let mobile = Mobile::start(&harness, "wake", &[]);
-        let (at_fh, at_mh) = burst(&harness, 4_000_000);
+    in_virtual_kernel!();
+    let harness = plain(EmulatedLink::default());
+    let mobile = Mobile::start(&harness, "wake", &[]);
+    let (at_fh, at_mh) = burst(&harness, 4_000_000);
+    await_that("all is acknowledged", || unacknowledged(&harness) == 0);
+    let before = mobile.counter("path.held_back");
+    mobile.signal(&["down"]);
+    for _ in 0..8 {
+        read_burst(&at_fh, &at_mh, 2_500_000);
         await_that("all is acknowledged", || unacknowledged(&harness) == 0);
-        let before = mobile.counter("path.held_back");
-        mobile.signal(&["down"]);
-        for _ in 0..8 {
-            read_burst(&at_fh, &at_mh, 2_500_000);
-            await_that("all is acknowledged", || unacknowledged(&harness) == 0);
-        }
-        assert!(mobile.counter("path.held_back") > before);
-        // The first pause or two show that the link is up; then there would be a probe each.
-        let probes = counted(&harness, "TCPLossProbes");
-        in_time(probes <= 4, &format!("{probes} probes"))
-    });
+    }
+    assert!(mobile.counter("path.held_back") > before);
+    // The first pause or two show that the link is up; then there would be a probe each.
+    let probes = counted(&harness, "TCPLossProbes");
+    assert!(probes <= 4, "{probes} probes");
 }
 
 #[test]
 fn a_request_after_a_long_answer_is_answered_as_soon_as_without() {
-    let test = "a_request_after_a_long_answer_is_answered_as_soon_as_without";
+    in_virtual_kernel!();
     let run = |scheme: Option<&str>| {
-        let harness = plain(test, EmulatedLink::default())?;
+        let harness = plain(EmulatedLink::default());
         let mobile = scheme.map(|scheme| Mobile::start(&harness, scheme, &[]));
         // A download: of shorter answers nothing is held back.
         let (mut at_fh, mut at_mh) = burst(&harness, 8_000_000);
@@ -197,36 +182,30 @@ fn a_request_after_a_long_answer_is_answered_as_soon_as_without() {
         });
         times.sort_unstable();
         let held = mobile.map_or(0, |mobile| mobile.counter("path.held_back"));
-        Some((
+        (
             times[20],
             times[38],
             counted(&harness, "TCPLossProbes"),
             held,
-        ))
+        )
     };
-    punctual(|| {
-        let (Some(plain), Some(wake)) = (run(None), run(Some("wake"))) else {
-            return Ok(());
-        };
-        let figures = format!("median, 38th of 40, probes, held: {plain:?}, {wake:?} with wake");
-        println!("{figures}");
-        // Held back for a pause or an answer's end, each would take 100 ms more; a round trip is 50.
-        let later = Duration::from_millis(40);
-        let is_as_soon = wake.0 < plain.0 + later && wake.1 < plain.1 + later;
-        let has_as_few_probes = wake.2 <= plain.2 + 1;
-        // Where a busy machine makes the sender slow nothing is held back.
-        let is_held = wake.3 > 40;
-        in_time(is_as_soon && has_as_few_probes && is_held, &figures)
-    });
+    let (plain, wake) = (run(None), run(Some("wake")));
+    let figures = format!("median, 38th of 40, probes, held: {plain:?}, {wake:?} with wake");
+    println!("{figures}");
+    // Held back for a pause or an answer's end, each would take 100 ms more; a round trip is 50.
+    let later = Duration::from_millis(40);
+    let is_as_soon = wake.0 < plain.0 + later && wake.1 < plain.1 + later;
+    let has_as_few_probes = wake.2 <= plain.2 + 1;
+    // Where a busy machine makes the sender slow nothing is held back.
+    let is_held = wake.3 > 40;
+    assert!(is_as_soon && has_as_few_probes && is_held, "{figures}");
 }
 
 #[test]
 fn a_daemon_that_dies_or_hangs_leaves_nothing_held_back() {
-    let test = "a_daemon_that_dies_or_hangs_leaves_nothing_held_back";
+    in_virtual_kernel!();
     for signal in [libc::SIGKILL, libc::SIGSTOP] {
-        let Some(harness) = plain(test, EmulatedLink::default()) else {
-            return;
-        };
+        let harness = plain(EmulatedLink::default());
         let mut mobile = Mobile::start(&harness, "wake", &[]);
         let (mut at_fh, mut at_mh) = connection(&harness, fh(), PORT);
         // Nothing is held back where a busy machine makes the sender slow.

@@ -31,10 +31,8 @@ fn log(harness: &Harness) -> String {
 
 #[test]
 fn a_hangup_changes_nothing_and_is_answered_in_the_log() {
-    let test = "a_hangup_changes_nothing_and_is_answered_in_the_log";
-    let Some(mut harness) = harness(test, &wired(1500), "hold") else {
-        return;
-    };
+    in_virtual_kernel!();
+    let mut harness = harness(&wired(1500), "hold");
     harness.signal_gateway(libc::SIGHUP).unwrap();
     await_that("the log names the remedy", || {
         log(&harness).contains("SIGHUP: settings are read at the start only; restart the daemon")
@@ -47,11 +45,9 @@ fn a_hangup_changes_nothing_and_is_answered_in_the_log() {
 }
 
 #[test]
-fn each_signal_that_ends_a_gateway_removes_its_socket_and_its_lock() {
-    let test = "each_signal_that_ends_a_gateway_removes_its_socket_and_its_lock";
-    let Some(mut harness) = harness(test, &wired(1500), "hold") else {
-        return;
-    };
+fn a_gateway_that_a_signal_ends_removes_its_socket_and_leaves_the_interface_free() {
+    in_virtual_kernel!();
+    let mut harness = harness(&wired(1500), "hold");
     for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGQUIT] {
         let socket = harness.folder().join("gateway.sock");
         let found = socket.metadata().unwrap();
@@ -68,10 +64,8 @@ fn each_signal_that_ends_a_gateway_removes_its_socket_and_its_lock() {
 
 #[test]
 fn forty_silent_callers_keep_nobody_from_the_status() {
-    let test = "forty_silent_callers_keep_nobody_from_the_status";
-    let Some(harness) = harness(test, &wired(1500), "hold") else {
-        return;
-    };
+    in_virtual_kernel!();
+    let harness = harness(&wired(1500), "hold");
     let call = || UnixStream::connect(harness.folder().join("gateway.sock")).unwrap();
     let silent: Vec<_> = (0..40).map(|_| call()).collect();
     let (took, text) = status(&harness, &[]);
@@ -83,10 +77,8 @@ fn forty_silent_callers_keep_nobody_from_the_status() {
 
 #[test]
 fn an_interface_takes_one_gateway_and_a_name_that_others_can_take_is_no_lock() {
-    let test = "an_interface_takes_one_gateway_and_a_name_that_others_can_take_is_no_lock";
-    let Some(mut harness) = harness(test, &wired(1500), "hold") else {
-        return;
-    };
+    in_virtual_kernel!();
+    let mut harness = harness(&wired(1500), "hold");
     let folder = harness.folder().to_owned();
     let mut second = harness.topology.gateway().command(HOLDFAST);
     second
@@ -114,10 +106,8 @@ fn an_interface_takes_one_gateway_and_a_name_that_others_can_take_is_no_lock() {
 
 #[test]
 fn a_name_of_the_settings_controls_no_terminal() {
-    let test = "a_name_of_the_settings_controls_no_terminal";
-    let Some(mut harness) = harness(test, &wired(1500), "hold") else {
-        return;
-    };
+    in_virtual_kernel!();
+    let mut harness = harness(&wired(1500), "hold");
     harness.stop_gateway().unwrap();
     let key = make_key(HOLDFAST.as_ref(), harness.folder()).unwrap();
     harness.set_gateway_settings(&format!(

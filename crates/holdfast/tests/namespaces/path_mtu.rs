@@ -7,12 +7,12 @@ use holdfast_net::netns::NetNs;
 use holdfast_net::rtnl::{Rtnl, sysctl};
 use holdfast_testbed::harness::{Flow, Harness, accept, connect, listen};
 use holdfast_testbed::link_process::{EmulatedLink, GATEWAY_IF};
-use holdfast_testbed::punctuality::{punctual, shorter_than};
 use holdfast_testbed::topology::{MH, TopologySettings, load_rules};
 
 use super::router::link_with_outage;
 use super::{
-    PORT, TCP_SCHEMES, await_outage, connection, emulated, fh, harness, start_link, wired,
+    PORT, TCP_SCHEMES, assert_shorter_than, await_outage, connection, emulated, fh, harness,
+    start_link, wired,
 };
 
 const MB: u64 = 1_000_000;
@@ -54,11 +54,9 @@ fn too_big_at_mh(harness: &Harness) -> String {
 
 #[test]
 fn a_path_mtu_that_shrinks_in_mid_flow_is_followed() {
+    in_virtual_kernel!();
     for scheme in TCP_SCHEMES {
-        let test = "a_path_mtu_that_shrinks_in_mid_flow_is_followed";
-        let Some(harness) = harness(test, &emulated(EmulatedLink::default()), scheme) else {
-            return;
-        };
+        let harness = harness(&emulated(EmulatedLink::default()), scheme);
         let (at_fh, at_mh) = connection(&harness, fh(), PORT);
         let flow = Flow::start(at_fh, at_mh, 5 * MB, 12);
         flow.wait_bytes(MB).unwrap();
@@ -70,31 +68,27 @@ fn a_path_mtu_that_shrinks_in_mid_flow_is_followed() {
 
 #[test]
 fn what_is_kept_in_an_outage_follows_an_mtu_that_shrinks_within_it() {
+    in_virtual_kernel!();
     for scheme in TCP_SCHEMES {
-        let test = "what_is_kept_in_an_outage_follows_an_mtu_that_shrinks_within_it";
-        punctual(|| {
-            let Some(mut harness) = harness(test, &emulated(link_with_outage()), scheme) else {
-                return Ok(());
-            };
-            let (at_fh, at_mh) = connection(&harness, fh(), PORT);
-            let flow = Flow::start(at_fh, at_mh, 5 * MB, 13);
-            flow.wait_bytes(MB / 2).unwrap();
-            let start_ns = start_link(&mut harness);
-            await_outage(&harness);
-            set_mtu(harness.topology.gateway(), GATEWAY_IF, SMALL_OCTETS);
-            load_rules(&harness.topology.mh, TAKES_SMALL_ONLY).unwrap();
-            let received = flow
-                .finish()
-                .unwrap_or_else(|error| panic!("{scheme}: {error:#}"));
-            assert_eq!(
-                too_big_at_mh(&harness),
-                "0",
-                "{scheme}: too big for the link"
-            );
-            let stall_ms = received.stall_ms(start_ns + 2_500_000_000);
-            println!("{scheme}: MTU 1500 to 1300 within an outage: stalled for {stall_ms} ms");
-            shorter_than(200, scheme, stall_ms)
-        });
+        let mut harness = harness(&emulated(link_with_outage()), scheme);
+        let (at_fh, at_mh) = connection(&harness, fh(), PORT);
+        let flow = Flow::start(at_fh, at_mh, 5 * MB, 13);
+        flow.wait_bytes(MB / 2).unwrap();
+        let start_ns = start_link(&mut harness);
+        await_outage(&harness);
+        set_mtu(harness.topology.gateway(), GATEWAY_IF, SMALL_OCTETS);
+        load_rules(&harness.topology.mh, TAKES_SMALL_ONLY).unwrap();
+        let received = flow
+            .finish()
+            .unwrap_or_else(|error| panic!("{scheme}: {error:#}"));
+        assert_eq!(
+            too_big_at_mh(&harness),
+            "0",
+            "{scheme}: too big for the link"
+        );
+        let stall_ms = received.stall_ms(start_ns + 2_500_000_000);
+        println!("{scheme}: MTU 1500 to 1300 within an outage: stalled for {stall_ms} ms");
+        assert_shorter_than(200, scheme, stall_ms);
     }
 }
 
@@ -140,43 +134,37 @@ fn add_host_beyond(harness: &Harness) -> NetNs {
 
 #[test]
 fn what_is_kept_in_an_outage_follows_what_a_router_beyond_the_link_says() {
+    in_virtual_kernel!();
     for scheme in TCP_SCHEMES {
-        let test = "what_is_kept_in_an_outage_follows_what_a_router_beyond_the_link_says";
-        punctual(|| {
-            let Some(mut harness) = harness(test, &emulated(link_with_outage()), scheme) else {
-                return Ok(());
-            };
-            let beyond = add_host_beyond(&harness);
-            let listener = listen(&harness.topology.fh, fh(), PORT).unwrap();
-            let at_beyond = connect(&beyond, fh(), PORT).unwrap();
-            let (at_fh, _) = accept(&listener).unwrap();
-            let flow = Flow::start(at_fh, at_beyond, 5 * MB, 19);
-            flow.wait_bytes(MB / 2).unwrap();
-            let start_ns = start_link(&mut harness);
-            await_outage(&harness);
-            set_mtu(&harness.topology.mh, "beyond0", SMALL_OCTETS);
-            let received = flow
-                .finish()
-                .unwrap_or_else(|error| panic!("{scheme}: {error:#}"));
-            let stall_ms = received.stall_ms(start_ns + 2_500_000_000);
-            println!("{scheme}: a path of 1300 octets after the outage: {stall_ms} ms");
-            // One round trip more than otherwise.
-            shorter_than(400, scheme, stall_ms)
-        });
+        let mut harness = harness(&emulated(link_with_outage()), scheme);
+        let beyond = add_host_beyond(&harness);
+        let listener = listen(&harness.topology.fh, fh(), PORT).unwrap();
+        let at_beyond = connect(&beyond, fh(), PORT).unwrap();
+        let (at_fh, _) = accept(&listener).unwrap();
+        let flow = Flow::start(at_fh, at_beyond, 5 * MB, 19);
+        flow.wait_bytes(MB / 2).unwrap();
+        let start_ns = start_link(&mut harness);
+        await_outage(&harness);
+        set_mtu(&harness.topology.mh, "beyond0", SMALL_OCTETS);
+        let received = flow
+            .finish()
+            .unwrap_or_else(|error| panic!("{scheme}: {error:#}"));
+        let stall_ms = received.stall_ms(start_ns + 2_500_000_000);
+        println!("{scheme}: a path of 1300 octets after the outage: {stall_ms} ms");
+        // One round trip more than otherwise.
+        assert_shorter_than(400, scheme, stall_ms);
     }
 }
 
 #[test]
 fn jumbo_frames_and_links_of_1280_octets_pass() {
+    in_virtual_kernel!();
     for (wired_mtu, wireless_mtu) in [(9000, 9000), (9000, 1500), (1500, 1280), (1280, 9000)] {
         let settings = TopologySettings {
             wired_mtu,
             ..wired(wireless_mtu)
         };
-        let test = "jumbo_frames_and_links_of_1280_octets_pass";
-        let Some(harness) = harness(test, &settings, "hold") else {
-            return;
-        };
+        let harness = harness(&settings, "hold");
         let (down_fh, down_mh) = connection(&harness, fh(), PORT);
         let (up_fh, up_mh) = connection(&harness, fh(), PORT + 1);
         let downlink = Flow::start(down_fh, down_mh, 20 * MB, 14);

@@ -9,12 +9,12 @@ use holdfast_link::OutageAt;
 use holdfast_net::datapath::monotonic_ns;
 use holdfast_testbed::harness::{Flow, Harness, receive_seeded, send_seeded};
 use holdfast_testbed::link_process::EmulatedLink;
-use holdfast_testbed::punctuality::{punctual, shorter_than};
 use holdfast_testbed::topology::TopologySettings;
 
 use super::router::MASQUERADE;
 use super::{
-    PORT, SCHEMES, await_outage, await_that, connection, emulated, fh, harness, start_link,
+    PORT, SCHEMES, assert_shorter_than, await_outage, await_that, connection, emulated, fh,
+    harness, start_link,
 };
 
 const MB: u64 = 1_000_000;
@@ -63,43 +63,34 @@ fn kill_restart_and_outage(harness: &mut Harness, scheme: &str) -> u64 {
 
 #[test]
 fn after_kill_and_restart_the_same_flow_goes_through_an_outage_without_a_stall() {
+    in_virtual_kernel!();
     for scheme in SCHEMES {
-        let test = "after_kill_and_restart_the_same_flow_goes_through_an_outage_without_a_stall";
-        punctual(|| {
-            let Some(mut harness) = harness(test, &settings(), scheme) else {
-                return Ok(());
-            };
-            let stall_ms = kill_restart_and_outage(&mut harness, scheme);
-            println!("{scheme}: after kill and restart: stalled for {stall_ms} ms");
-            shorter_than(200, scheme, stall_ms)
-        });
+        let mut harness = harness(&settings(), scheme);
+        let stall_ms = kill_restart_and_outage(&mut harness, scheme);
+        println!("{scheme}: after kill and restart: stalled for {stall_ms} ms");
+        assert_shorter_than(200, scheme, stall_ms);
     }
 }
 
 #[test]
 fn the_same_under_masquerade() {
+    in_virtual_kernel!();
     for scheme in SCHEMES {
-        punctual(|| {
-            let settings = TopologySettings {
-                gateway_nft: MASQUERADE.into(),
-                ..settings()
-            };
-            let Some(mut harness) = harness("the_same_under_masquerade", &settings, scheme) else {
-                return Ok(());
-            };
-            let stall_ms = kill_restart_and_outage(&mut harness, scheme);
-            println!("{scheme}: after kill and restart: stalled for {stall_ms} ms");
-            shorter_than(200, scheme, stall_ms)
-        });
+        let settings = TopologySettings {
+            gateway_nft: MASQUERADE.into(),
+            ..settings()
+        };
+        let mut harness = harness(&settings, scheme);
+        let stall_ms = kill_restart_and_outage(&mut harness, scheme);
+        println!("{scheme}: after kill and restart: stalled for {stall_ms} ms");
+        assert_shorter_than(200, scheme, stall_ms);
     }
 }
 
 #[test]
 fn a_hold_gateway_killed_within_an_outage_costs_no_connection() {
-    let test = "a_hold_gateway_killed_within_an_outage_costs_no_connection";
-    let Some(mut harness) = harness(test, &settings(), "hold") else {
-        return;
-    };
+    in_virtual_kernel!();
+    let mut harness = harness(&settings(), "hold");
     let (at_fh, at_mh) = connection(&harness, fh(), PORT);
     let flow = Flow::start(at_fh, at_mh, 4 * MB, 8);
     flow.wait_bytes(MB / 2).unwrap();
@@ -115,10 +106,8 @@ fn a_hold_gateway_killed_within_an_outage_costs_no_connection() {
 
 #[test]
 fn both_ends_are_reset_if_a_gateway_is_killed_that_owes_them_bytes() {
-    let test = "both_ends_are_reset_if_a_gateway_is_killed_that_owes_them_bytes";
-    let Some(mut harness) = harness(test, &settings(), "mtcp-plus") else {
-        return;
-    };
+    in_virtual_kernel!();
+    let mut harness = harness(&settings(), "mtcp-plus");
     let (at_fh, at_mh) = connection(&harness, fh(), PORT);
     let sender = thread::spawn(move || send_seeded(&at_fh, 100 * MB, 18));
     let receiver = thread::spawn(move || receive_seeded(&at_mh, 18));
@@ -142,38 +131,32 @@ fn both_ends_are_reset_if_a_gateway_is_killed_that_owes_them_bytes() {
 
 #[test]
 fn a_stopped_gateway_breaks_no_connection() {
+    in_virtual_kernel!();
     for scheme in SCHEMES {
-        let test = "a_stopped_gateway_breaks_no_connection";
-        punctual(|| {
-            let Some(mut harness) = harness(test, &settings(), scheme) else {
-                return Ok(());
-            };
-            let (at_fh, at_mh) = connection(&harness, fh(), PORT);
-            let flow = Flow::start(at_fh, at_mh, 8 * MB, 9);
-            flow.wait_bytes(MB).unwrap();
-            let stopped_ns = monotonic_ns();
-            harness.signal_gateway(libc::SIGSTOP).unwrap();
-            wait_until(stopped_ns + 2 * ABSENCE_NS);
-            harness.signal_gateway(libc::SIGCONT).unwrap();
-            let received = flow
-                .finish()
-                .unwrap_or_else(|error| panic!("{scheme}: {error:#}"));
-            let gap_ms = received.longest_gap_ns(stopped_ns) / 1_000_000;
-            println!("{scheme}: SIGSTOP for 2 s in mid-transfer: no byte for {gap_ms} ms");
-            // The path takes over after 200 ms without a heartbeat; then the sender
-            // has to notice what was lost in between.
-            shorter_than(1900, scheme, gap_ms)
-        });
+        let mut harness = harness(&settings(), scheme);
+        let (at_fh, at_mh) = connection(&harness, fh(), PORT);
+        let flow = Flow::start(at_fh, at_mh, 8 * MB, 9);
+        flow.wait_bytes(MB).unwrap();
+        let stopped_ns = monotonic_ns();
+        harness.signal_gateway(libc::SIGSTOP).unwrap();
+        wait_until(stopped_ns + 2 * ABSENCE_NS);
+        harness.signal_gateway(libc::SIGCONT).unwrap();
+        let received = flow
+            .finish()
+            .unwrap_or_else(|error| panic!("{scheme}: {error:#}"));
+        let gap_ms = received.longest_gap_ns(stopped_ns) / 1_000_000;
+        println!("{scheme}: SIGSTOP for 2 s in mid-transfer: no byte for {gap_ms} ms");
+        // The path takes over after 200 ms without a heartbeat; then the sender
+        // has to notice what was lost in between.
+        assert_shorter_than(1900, scheme, gap_ms);
     }
 }
 
 #[test]
 fn a_gateway_that_is_stopped_by_sigterm_leaves_the_flow_to_the_kernel() {
+    in_virtual_kernel!();
     for scheme in SCHEMES {
-        let test = "a_gateway_that_is_stopped_by_sigterm_leaves_the_flow_to_the_kernel";
-        let Some(mut harness) = harness(test, &settings(), scheme) else {
-            return;
-        };
+        let mut harness = harness(&settings(), scheme);
         let (at_fh, at_mh) = connection(&harness, fh(), PORT);
         let flow = Flow::start(at_fh, at_mh, 4 * MB, 10);
         flow.wait_bytes(MB).unwrap();

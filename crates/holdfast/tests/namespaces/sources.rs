@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What tells a mobile's daemon of its link: sources that fail, a script, a prediction; and the
-//! congestion control that hears of it.
+//! What tells a mobile's daemon of its link: sources that fail, and a script.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
@@ -8,17 +7,12 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use holdfast_link::OutageAt;
-use holdfast_net::datapath::monotonic_ns;
-use holdfast_net::lccwe::select;
-use holdfast_net::tcp_info::TcpInfo;
-use holdfast_testbed::harness::{Flow, Harness};
+use holdfast_testbed::harness::Harness;
 use holdfast_testbed::link_process::EmulatedLink;
-use holdfast_testbed::punctuality::{in_time, punctual, shorter_than};
 
-use super::mobile_host::{MB, Mobile, download, plain};
+use super::await_that;
+use super::mobile_host::{Mobile, plain};
 use super::mobile_wake_senders::children;
-use super::{PORT, await_that, connection, fh, start_link};
 
 /// A script of these lines.
 fn program(harness: &Harness, text: &str) -> PathBuf {
@@ -49,7 +43,12 @@ fn hearing(harness: &Harness, program: &Path, scheme: &str, mobile: &str, source
 }
 
 /// A daemon that hears the script, with these lines among its settings; and the script's voice.
-fn listening(harness: &Harness, scheme: &str, mobile: &str, sources: &str) -> (Mobile, File) {
+pub(super) fn listening(
+    harness: &Harness,
+    scheme: &str,
+    mobile: &str,
+    sources: &str,
+) -> (Mobile, File) {
     let (program, pipe) = script(harness);
     let daemon = hearing(harness, &program, scheme, mobile, sources);
     // For both, so that it does not wait for the script.
@@ -66,16 +65,14 @@ fn source(daemon: &Mobile, name: &str) -> serde_json::Value {
     found.unwrap_or_default()
 }
 
-fn link(daemon: &Mobile) -> serde_json::Value {
+pub(super) fn link(daemon: &Mobile) -> serde_json::Value {
     daemon.status().expect("the daemon answers")["link"].clone()
 }
 
 #[test]
 fn a_script_says_what_becomes_of_the_link_and_sources_that_fail_stop_nothing() {
-    let test = "a_script_says_what_becomes_of_the_link_and_sources_that_fail_stop_nothing";
-    let Some(harness) = plain(test, EmulatedLink::default()) else {
-        return;
-    };
+    in_virtual_kernel!();
+    let harness = plain(EmulatedLink::default());
     // Neither is there: the interface is no Wi-Fi, and no modem has it.
     let sources = "wifi = true\nmodem = \"auto\"";
     let (daemon, mut voice) = listening(&harness, "freeze", "", sources);
@@ -111,10 +108,8 @@ fn a_script_says_what_becomes_of_the_link_and_sources_that_fail_stop_nothing() {
 
 #[test]
 fn a_script_ends_with_a_daemon_that_is_killed() {
-    let test = "a_script_ends_with_a_daemon_that_is_killed";
-    let Some(harness) = plain(test, EmulatedLink::default()) else {
-        return;
-    };
+    in_virtual_kernel!();
+    let harness = plain(EmulatedLink::default());
     // It reads no input, and says nothing that could fail.
     let program = program(&harness, "exec sleep 600");
     let mut daemon = hearing(&harness, &program, "fast-retransmit", "", "");
@@ -135,10 +130,8 @@ fn a_script_ends_with_a_daemon_that_is_killed() {
 
 #[test]
 fn a_script_that_floods_the_daemon_keeps_nobody_from_it() {
-    let test = "a_script_that_floods_the_daemon_keeps_nobody_from_it";
-    let Some(harness) = plain(test, EmulatedLink::default()) else {
-        return;
-    };
+    in_virtual_kernel!();
+    let harness = plain(EmulatedLink::default());
     // 10 MB of `up`, as fast as they are taken; then something that is news.
     let text = "yes up | head -n 3333333\necho down\nexec cat";
     let program = program(&harness, text);
@@ -164,92 +157,4 @@ fn a_script_that_floods_the_daemon_keeps_nobody_from_it() {
     assert_eq!(script["events"], 3_333_334, "{script}");
     assert!(asked > 0, "nobody was answered meanwhile");
     assert_eq!(link(&daemon), "down");
-}
-
-#[test]
-fn a_prediction_that_is_none_costs_less_than_a_second() {
-    let test = "a_prediction_that_is_none_costs_less_than_a_second";
-    punctual(|| {
-        let Some(harness) = plain(test, EmulatedLink::default()) else {
-            return Ok(());
-        };
-        let sources = "predict = true\nhorizon_ms = 1000";
-        let (daemon, mut voice) = listening(&harness, "freeze", "", sources);
-        let flow = download(&harness, 12 * MB);
-        let before_ns = monotonic_ns();
-        // 40 dB a second, and then no more: -115 dBm are never reached.
-        let mut dbm = -60;
-        await_that("the trend is a warning", || {
-            writeln!(voice, "signal {dbm}").unwrap();
-            dbm = (dbm - 2).max(-112);
-            std::thread::sleep(Duration::from_millis(50));
-            source(&daemon, "script")["warnings"] == 1
-        });
-        await_that("the alarm was false", || {
-            daemon.counter("host.false-alarms") == 1
-        });
-        let after_ns = monotonic_ns();
-        let received = flow.finish().unwrap();
-        assert!(daemon.counter("path.window_closed") > 0);
-        await_that("the gateway would hear so too", || link(&daemon) == "up");
-        let gap_ms = received.longest_gap_ns(before_ns) / 1_000_000;
-        println!(
-            "a false alarm: no data for {gap_ms} ms; {:?} from the first sample to its end",
-            Duration::from_nanos(after_ns - before_ns)
-        );
-        shorter_than(1_000, test, gap_ms)
-    });
-}
-
-#[test]
-fn the_mobiles_congestion_control_hears_of_handoffs_by_the_daemons_sources() {
-    let test = "the_mobiles_congestion_control_hears_of_handoffs_by_the_daemons_sources";
-    let outage = OutageAt {
-        at_s: 0.5,
-        for_s: 3.0,
-    };
-    let path = EmulatedLink {
-        outages: vec![outage],
-        carrier_follows: false,
-        ..EmulatedLink::default()
-    };
-    let name = format!("hfe{}", std::process::id());
-    let own = format!("congestion_control = {name:?}\ncongestion_control_default = \"namespace\"");
-    // What the window is in the outage, with the daemon that tells of it and by Reno.
-    let window = |is_told: bool| {
-        let mut harness = plain(test, path.clone())?;
-        let (daemon, mut voice) = listening(&harness, "fast-retransmit", &own, "");
-        let (at_fh, at_mh) = connection(&harness, fh(), PORT);
-        // The route names one of its own, which goes before the namespace's default.
-        let read = || std::fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control").unwrap();
-        assert_eq!(harness.topology.mh.run(read).unwrap().trim(), name);
-        select(&at_mh, if is_told { &name } else { "reno" }).unwrap();
-        let watched = at_mh.try_clone().unwrap();
-        let flow = Flow::start(at_mh, at_fh, 6 * MB, 5);
-        flow.wait_bytes(MB / 2).unwrap();
-        start_link(&mut harness);
-        super::await_outage(&harness);
-        writeln!(voice, "down").unwrap();
-        await_that("the daemon knows", || link(&daemon) == "down");
-        let info = || TcpInfo::of(&watched).unwrap();
-        let before = info();
-        await_that("two segments were sent again", || {
-            info().bytes_retrans >= before.bytes_retrans + 2 * u64::from(before.snd_mss)
-        });
-        let in_outage = info().snd_cwnd;
-        await_that("the link is back", || {
-            harness.topology.cells[0].link.as_ref().unwrap().is_up()
-        });
-        writeln!(voice, "up").unwrap();
-        flow.finish().unwrap();
-        Some(in_outage)
-    };
-    punctual(|| {
-        let (Some(told), Some(reno)) = (window(true), window(false)) else {
-            return Ok(());
-        };
-        let figures = format!("window after two timeouts: {told} segments, Reno's {reno}");
-        println!("{figures}");
-        in_time(reno <= 2 && told >= 10, &figures)
-    });
 }

@@ -7,15 +7,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use holdfast_net::datapath::monotonic_ns;
-use holdfast_testbed::harness::{Flow, Harness};
+use holdfast_testbed::harness::Flow;
 use holdfast_testbed::link_process::{EmulatedLink, MH_IF};
-use holdfast_testbed::punctuality::{punctual, shorter_than};
 use holdfast_testbed::scratch::Scratch;
 use holdfast_testbed::topology::{TopologySettings, Wireless};
 
 use super::mobile_guard::stands_still;
 use super::mobile_host::{download, plain};
-use super::{HOLDFAST, PORT, await_that, connection, fh};
+use super::{HOLDFAST, PORT, assert_shorter_than, await_that, connection, fh, topology};
 
 const MB: u64 = 1_000_000;
 
@@ -44,15 +43,12 @@ fn confined(unit: &str, folder: &Path) -> PathBuf {
 
 #[test]
 fn a_gateway_with_its_units_capabilities_takes_segments_and_leaves_a_state() {
-    let test = "a_gateway_with_its_units_capabilities_takes_segments_and_leaves_a_state";
+    in_virtual_kernel!();
     let folder = Scratch::new("holdfast-test-").unwrap();
     let program = confined("holdfast-gateway.service", folder.path());
     let wireless = Wireless::Veth { mtu: 1500 };
     let settings = TopologySettings::new(program, wireless);
-    let harness = Harness::new(test, &settings, Some("mtcp-plus"));
-    let Some(mut harness) = harness.unwrap_or_else(|error| panic!("{test}: {error:#}")) else {
-        return;
-    };
+    let mut harness = topology(&settings, Some("mtcp-plus"));
     let (at_fh, at_mh) = connection(&harness, fh(), PORT);
     let flow = Flow::start(at_fh, at_mh, 20 * MB, 5);
     flow.wait_bytes(MB).unwrap();
@@ -73,49 +69,43 @@ fn a_gateway_with_its_units_capabilities_takes_segments_and_leaves_a_state() {
 
 #[test]
 fn a_mobile_with_its_units_capabilities_closes_windows_and_has_a_guard_that_opens_them() {
-    let test =
-        "a_mobile_with_its_units_capabilities_closes_windows_and_has_a_guard_that_opens_them";
-    punctual(|| {
-        let Some(harness) = plain(test, EmulatedLink::default()) else {
-            return Ok(());
-        };
-        let program = confined("holdfast-mobile.service", harness.folder());
-        let socket = harness.folder().join("mobile.sock");
-        let config = harness.folder().join("mobile.toml");
-        let patient = "[mobile]\nfreeze_set = \"2000\"\nfalse_alarm_ms = 60000\n";
-        fs::write(&config, patient).unwrap();
-        let mut command = harness.topology.mh.command(program);
-        command
-            .args(["mobile", "--iface", MH_IF, "--scheme", "freeze"])
-            .arg("--config")
-            .arg(&config)
-            .arg("--control-socket")
-            .arg(&socket)
-            .stderr(Stdio::null());
-        let mut child = harness.topology.mh.spawn_guarded(command).unwrap();
-        let ask = |words: &[&str]| {
-            let mut command = Command::new(HOLDFAST);
-            let output = command.args(words).arg("--socket").arg(&socket).output();
-            let output = output.unwrap();
-            let text = String::from_utf8(output.stdout).unwrap();
-            output.status.success().then_some(text)
-        };
-        let closed = || {
-            let status: serde_json::Value =
-                serde_json::from_str(&ask(&["status", "--json"])?).ok()?;
-            status["counters"]["path.window_closed"].as_u64()
-        };
-        await_that("the daemon follows flows", || closed().is_some());
-        let flow = download(&harness, 8 * MB);
-        // Without its guard it would close nothing.
-        assert!(ask(&["mobile", "signal", "going-down-soon"]).is_some());
-        await_that("the window is closed", || closed() > Some(0));
-        // Until the FH's probes are seconds apart.
-        stands_still(&flow, 4_000_000_000);
-        let killed_ns = monotonic_ns();
-        child.kill().unwrap();
-        let received = flow.finish().unwrap();
-        // A probe of the FH would take seconds.
-        shorter_than(1_000, test, received.stall_ms(killed_ns))
-    });
+    in_virtual_kernel!();
+    let harness = plain(EmulatedLink::default());
+    let program = confined("holdfast-mobile.service", harness.folder());
+    let socket = harness.folder().join("mobile.sock");
+    let config = harness.folder().join("mobile.toml");
+    let patient = "[mobile]\nfreeze_set = \"2000\"\nfalse_alarm_ms = 60000\n";
+    fs::write(&config, patient).unwrap();
+    let mut command = harness.topology.mh.command(program);
+    command
+        .args(["mobile", "--iface", MH_IF, "--scheme", "freeze"])
+        .arg("--config")
+        .arg(&config)
+        .arg("--control-socket")
+        .arg(&socket)
+        .stderr(Stdio::null());
+    let mut child = harness.topology.mh.spawn_guarded(command).unwrap();
+    let ask = |words: &[&str]| {
+        let mut command = Command::new(HOLDFAST);
+        let output = command.args(words).arg("--socket").arg(&socket).output();
+        let output = output.unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        output.status.success().then_some(text)
+    };
+    let closed = || {
+        let status: serde_json::Value = serde_json::from_str(&ask(&["status", "--json"])?).ok()?;
+        status["counters"]["path.window_closed"].as_u64()
+    };
+    await_that("the daemon follows flows", || closed().is_some());
+    let flow = download(&harness, 8 * MB);
+    // Without its guard it would close nothing.
+    assert!(ask(&["mobile", "signal", "going-down-soon"]).is_some());
+    await_that("the window is closed", || closed() > Some(0));
+    // Until the FH's probes are seconds apart.
+    stands_still(&flow, 4_000_000_000);
+    let killed_ns = monotonic_ns();
+    child.kill().unwrap();
+    let received = flow.finish().unwrap();
+    // A probe of the FH would take seconds.
+    assert_shorter_than(1_000, "the stall", received.stall_ms(killed_ns));
 }

@@ -143,7 +143,7 @@ fn outage_is_survived(wifi: &KeptWifi, request: &str) {
     });
     let flow = wifi.download();
     let before = (air.events().len(), wifi.at_ap("keep.kept"));
-    let released = [wifi.at_mh("keep.released"), wifi.at_ap("keep.released")];
+    let released = wifi.at_mh("keep.released");
     let hostapd = air.path("hostapd");
     let arguments = [
         "-p",
@@ -177,11 +177,11 @@ fn outage_is_survived(wifi: &KeptWifi, request: &str) {
     at_ap.set_nonblocking(true).unwrap();
     let more = receive(&at_ap).map_err(|error| error.kind());
     assert_eq!(more, Err(ErrorKind::WouldBlock), "{request}: none twice");
-    let released_now = [wifi.at_mh("keep.released"), wifi.at_ap("keep.released")];
+    let released_now = wifi.at_mh("keep.released");
     let events = air.events().split_off(before.0);
     println!("{request}: {events:?}, released {released:?} before, {released_now:?} after");
-    assert!(released_now[0] >= released[0] + u64::from(DATAGRAMS));
-    assert!(released_now[1] > released[1]);
+    // At the gateway there may be none: it keeps copies, and a retransmission may arrive first.
+    assert!(released_now >= released + u64::from(DATAGRAMS));
     let (source, event) = &events[0];
     assert!(event == "Down" && ["wifi", "carrier"].contains(&source.as_str()));
 }

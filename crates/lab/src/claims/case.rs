@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value as Json, json};
 
 use super::rule::{Along, Compare, Equation, Quantity, Reduce, Rule};
-use crate::results::{ResultLine, same};
+use crate::results::{ResultLine, Same, grouped, same};
 use crate::scenario::Parameters;
 use crate::statistics::{Mean, median};
 
@@ -50,23 +50,16 @@ impl Reduced<'_> {
         let mut groups: BTreeMap<(String, u64), Vec<&ResultLine>> = BTreeMap::new();
         for line in lines {
             let others = self.others(line);
-            let seed = if self.0.reduce == Reduce::Each {
-                line.seed
-            } else {
-                0
-            };
+            let is_alone = self.0.reduce == Reduce::Each;
+            let seed = if is_alone { line.seed } else { 0 };
             let key = (json!(others).to_string(), seed);
             groups.entry(key).or_default().push(line);
         }
         let cases = groups.into_values().flat_map(|group| self.compared(&group));
         let cases: Vec<Case> = cases.collect();
-        match self
-            .0
-            .compare
-            .as_ref()
-            .and_then(|compare| compare.along.as_ref())
-        {
-            Some(along) => along.cases(&cases),
+        let compare = self.0.compare.as_ref();
+        match compare.and_then(|compare| compare.along.as_ref()) {
+            Some(along) => cases_along(along, &cases),
             None => cases,
         }
     }
@@ -96,19 +89,24 @@ impl Reduced<'_> {
             group.iter().filter(has).copied().collect()
         };
         let mut pairs = Vec::new();
-        for first in compare.values(group, compare.value.as_ref(), None) {
-            for second in compare.values(group, compare.with.as_ref(), Some(&first)) {
+        for first in values(compare, group, compare.value.as_ref(), None) {
+            for second in values(compare, group, compare.with.as_ref(), Some(&first)) {
                 pairs.push([first.clone(), second]);
             }
         }
         let cases = pairs.iter().map(|pair| {
-            let sides = [0, 1].map(|index| self.side(&runs(&pair[index]), f64::NAN));
+            let runs = [runs(&pair[0]), runs(&pair[1])];
+            let sides = [0, 1].map(|index| self.side(&runs[index], f64::NAN));
+            // The equation is about one outage: a run with more of them is another experiment.
+            let outages = |index: usize| runs[index].first().map(|line| line.stalls_s.len());
+            let is_comparable = compare.equation.is_none() || outages(0) == outages(1);
             Case {
                 parameters: parameters.clone(),
                 sides: sides.map(|side| side.map(|side| side.value)),
                 value: sides[0]
                     .zip(sides[1])
-                    .and_then(|(a, b)| compare.by.of(a, b)),
+                    .filter(|_| is_comparable)
+                    .and_then(|(a, b)| compared(compare.by, a, b)),
             }
         });
         cases.collect()
@@ -150,74 +148,70 @@ impl Reduced<'_> {
     }
 }
 
-impl Compare {
-    /// The value that the rule names, or those of the runs but one.
-    fn values(&self, group: &[&ResultLine], named: Option<&Json>, but: Option<&Json>) -> Vec<Json> {
-        if let Some(named) = named {
-            return vec![named.clone()];
+/// The value that the rule names, or those of the runs except one.
+fn values(
+    compare: &Compare,
+    group: &[&ResultLine],
+    named: Option<&Json>,
+    except: Option<&Json>,
+) -> Vec<Json> {
+    if let Some(named) = named {
+        return vec![named.clone()];
+    }
+    let values = group
+        .iter()
+        .filter_map(|line| line.parameters.get(&compare.parameter));
+    let values = values.filter(|value| except.is_none_or(|except| !same(except, value)));
+    let groups = grouped(values, |value| Same(value)).into_iter();
+    groups.map(|(Same(value), _)| value.clone()).collect()
+}
+
+/// How two sides compare; none: it cannot be computed.
+fn compared(by: Quantity, first: Side, second: Side) -> Option<f64> {
+    let (a, b) = (first.value, second.value);
+    let times = match (a.is_infinite() && b.is_infinite(), a.total_cmp(&b).is_eq()) {
+        (true, _) => None,
+        // Both may be 0.
+        (_, true) => Some(1.0),
+        // Something is no share of nothing, but more than it.
+        _ if b == 0.0 && by == Quantity::Times => Some(f64::INFINITY).filter(|_| a > 0.0),
+        _ => (b != 0.0).then(|| a / b),
+    };
+    match by {
+        Quantity::Times => times,
+        Quantity::Gain => times.map(|times| (times - 1.0) * 100.0),
+        Quantity::Saving => times.map(|times| (1.0 - times) * 100.0),
+        Quantity::Difference => Some(a - b).filter(|apart| apart.is_finite()),
+        Quantity::Separation => {
+            let reach = first.half_width? + second.half_width?;
+            let apart = a - b;
+            Some(if apart == 0.0 { 0.0 } else { apart / reach })
         }
-        let mut values: Vec<Json> = Vec::new();
-        for value in group
-            .iter()
-            .filter_map(|line| line.parameters.get(&self.parameter))
-        {
-            let is_known = values.iter().any(|known| same(known, value));
-            if !is_known && but.is_none_or(|but| !same(but, value)) {
-                values.push(value.clone());
-            }
-        }
-        values
     }
 }
 
-impl Quantity {
-    /// Of two sides; none: it cannot be computed.
-    fn of(self, first: Side, second: Side) -> Option<f64> {
-        let (a, b) = (first.value, second.value);
-        let times = match (a.is_infinite() && b.is_infinite(), a.total_cmp(&b).is_eq()) {
-            (true, _) => None,
-            // Both may be 0.
-            (_, true) => Some(1.0),
-            _ => (b != 0.0).then(|| a / b),
-        };
-        match self {
-            Self::Times => times,
-            Self::Gain => times.map(|times| (times - 1.0) * 100.0),
-            Self::Saving => times.map(|times| (1.0 - times) * 100.0),
-            Self::Difference => Some(a - b).filter(|apart| apart.is_finite()),
-            Self::Separation => {
-                let reach = first.half_width? + second.half_width?;
-                let apart = a - b;
-                Some(if apart == 0.0 { 0.0 } else { apart / reach })
-            }
-        }
-    }
-}
-
-impl Along {
-    /// The outcome at one value of the parameter over the outcome at the other one.
-    fn cases(&self, cases: &[Case]) -> Vec<Case> {
-        let rest = |case: &Case| {
-            let mut rest = case.parameters.clone();
-            rest.remove(&self.parameter);
-            rest
-        };
-        let at = |case: &&Case, wanted: &Json| {
-            let value = case.parameters.get(&self.parameter);
-            value.is_some_and(|value| same(value, wanted))
-        };
-        let from = cases.iter().filter(|case| at(case, &self.from));
-        let along = from.filter_map(|one| {
-            let mut to = cases.iter().filter(|case| at(case, &self.to));
-            let other = to.find(|other| rest(other) == rest(one))?;
-            Some(Case {
-                parameters: rest(one),
-                sides: [other.value, one.value],
-                value: other.value.zip(one.value).map(|(to, from)| to / from),
-            })
-        });
-        along.collect()
-    }
+/// The outcome at one value of the parameter over the outcome at the other one.
+fn cases_along(along: &Along, cases: &[Case]) -> Vec<Case> {
+    let rest = |case: &Case| {
+        let mut rest = case.parameters.clone();
+        rest.remove(&along.parameter);
+        rest
+    };
+    let at = |case: &&Case, wanted: &Json| {
+        let value = case.parameters.get(&along.parameter);
+        value.is_some_and(|value| same(value, wanted))
+    };
+    let from = cases.iter().filter(|case| at(case, &along.from));
+    let quotients = from.filter_map(|one| {
+        let mut to = cases.iter().filter(|case| at(case, &along.to));
+        let other = to.find(|other| rest(other) == rest(one))?;
+        Some(Case {
+            parameters: rest(one),
+            sides: [other.value, one.value],
+            value: other.value.zip(one.value).map(|(to, from)| to / from),
+        })
+    });
+    quotients.collect()
 }
 
 impl Case {

@@ -8,7 +8,7 @@ use super::entry::{Entry, Fit, Verdict};
 use super::file::{Alternative, ClaimedTable};
 use super::metric::Metric;
 use super::paper::{Paper, SUBSTRATES};
-use crate::results::{ResultLine, Where, same, word};
+use crate::results::{ResultLine, Same, Where, grouped, word};
 use crate::statistics::median;
 
 /// What the runs of one cell came to.
@@ -71,7 +71,7 @@ impl<'a> Cell<'a> {
             let columns = table.columns.iter().zip(&row.printed);
             columns.map(move |(column, value)| Self {
                 table,
-                row: &row.of,
+                row: &row.selection,
                 column,
                 value: *value,
             })
@@ -146,38 +146,27 @@ impl<'a> Cell<'a> {
     fn entry(&self, paper: &Paper, lines: &[ResultLine]) -> Entry {
         let table = self.table;
         let outcomes = self.outcomes(paper, lines);
-        let (verdict, reason) = if let Some(open) = &table.open {
+        let judgement = if let Some(open) = &table.open {
             (Verdict::NotComparable, format!("not printed: {open}"))
         } else {
-            let first = outcomes
-                .into_iter()
-                .find(|outcome| *outcome != Outcome::NoRun);
-            let (verdict, mut reason) = self.judge(paper, first.unwrap_or(Outcome::NoRun));
+            let mut known = outcomes
+                .iter()
+                .filter(|outcome| **outcome != Outcome::NoRun);
+            let first = known.next().copied().unwrap_or(Outcome::NoRun);
+            let (verdict, mut reason) = self.judge(paper, first);
             for other in &table.alternative {
                 reason.push_str(&self.alternative_text(paper, other, lines));
             }
             (verdict, reason)
         };
-        Entry {
-            paper: paper.name.clone(),
-            id: format!(
-                "{}/{}/{}={}",
-                table.id,
-                shown(self.row),
-                table.column,
-                word(self.column)
-            ),
-            printed: if self.is_unfinished() {
-                json!("unfinished")
-            } else {
-                json!(self.value)
-            },
-            model: outcomes[0].json(),
-            linux: outcomes[1].json(),
-            live: outcomes[2].json(),
-            verdict,
-            reason,
-        }
+        let (row, column) = (shown(self.row), word(self.column));
+        let id = format!("{}/{row}/{}={column}", table.id, table.column);
+        let printed = if self.is_unfinished() {
+            json!("unfinished")
+        } else {
+            json!(self.value)
+        };
+        Entry::new(paper, id, printed, outcomes.map(Outcome::json), judgement)
     }
 
     /// What came out on the model under each of an alternative's assumptions, by their values.
@@ -187,26 +176,23 @@ impl<'a> Cell<'a> {
         other: &Alternative,
         lines: &[ResultLine],
     ) -> Vec<(Json, Outcome)> {
-        let wanted = [&self.runs(), &other.of];
+        let wanted = [&self.runs(), &other.selection];
         let runs = paper.select(lines, &other.scenario, SUBSTRATES[0], &wanted);
-        let mut groups: Vec<(Json, Vec<&ResultLine>)> = Vec::new();
-        for run in runs {
+        let runs = runs.into_iter().filter_map(|run| {
             let value = match &other.over {
-                None => Json::Null,
-                Some(over) => match run.parameters.get(over) {
-                    Some(value) => value.clone(),
-                    None => continue,
-                },
+                None => &Json::Null,
+                Some(over) => run.parameters.get(over)?,
             };
-            match groups.iter_mut().find(|(known, _)| same(known, &value)) {
-                Some((_, runs)) => runs.push(run),
-                None => groups.push((value, vec![run])),
-            }
-        }
+            Some((value, run))
+        });
+        let groups = grouped(runs, |(value, _)| Same(value));
         let metric = other.metric.unwrap_or(self.table.metric);
         let groups = groups.into_iter();
         groups
-            .map(|(value, runs)| (value, Outcome::of(&runs, metric)))
+            .map(|(Same(value), runs)| {
+                let runs: Vec<_> = runs.into_iter().map(|(_, run)| run).collect();
+                (value.clone(), Outcome::of(&runs, metric))
+            })
             .collect()
     }
 
@@ -257,29 +243,24 @@ pub(super) fn entries(paper: &Paper, table: &ClaimedTable, lines: &[ResultLine])
 /// For each value of an assumption that the paper leaves open: how many of a table's cells
 /// are as printed if it is that one.
 pub(super) fn fits(paper: &Paper, table: &ClaimedTable, lines: &[ResultLine]) -> Vec<Fit> {
-    let mut all = Vec::new();
-    for other in &table.alternative {
-        let Some(over) = &other.over else { continue };
-        let mut fits: Vec<Fit> = Vec::new();
-        for cell in Cell::all(table) {
-            for (value, outcome) in cell.alternatively(paper, other, lines) {
-                let as_printed = usize::from(cell.is_as_printed(paper, outcome));
-                match fits.iter_mut().find(|fit| same(&fit.value, &value)) {
-                    Some(fit) => {
-                        fit.cells += 1;
-                        fit.as_printed += as_printed;
-                    }
-                    None => fits.push(Fit {
-                        table: table.id.clone(),
-                        parameter: over.clone(),
-                        value,
-                        as_printed,
-                        cells: 1,
-                    }),
-                }
-            }
-        }
-        all.extend(fits);
-    }
-    all
+    let open = table.alternative.iter();
+    let open = open.filter_map(|other| Some((other, other.over.as_ref()?)));
+    let fits = open.flat_map(|(other, over)| {
+        let outcomes: Vec<(Json, bool)> = Cell::all(table)
+            .flat_map(|cell| {
+                let outcomes = cell.alternatively(paper, other, lines).into_iter();
+                outcomes.map(move |(value, outcome)| (value, cell.is_as_printed(paper, outcome)))
+            })
+            .collect();
+        let groups = grouped(&outcomes, |(value, _)| Same(value)).into_iter();
+        let fits = groups.map(|(Same(value), outcomes)| Fit {
+            table: table.id.clone(),
+            parameter: over.clone(),
+            value: value.clone(),
+            as_printed: outcomes.iter().filter(|(_, fits)| *fits).count(),
+            cells: outcomes.len(),
+        });
+        fits.collect::<Vec<_>>()
+    });
+    fits.collect()
 }

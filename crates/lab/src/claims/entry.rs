@@ -5,6 +5,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
+use super::paper::Paper;
 use crate::results::word;
 
 /// One cell or statement, and what came out.
@@ -26,6 +27,28 @@ pub struct Entry {
     pub verdict: Verdict,
     /// Why: the figures that the verdict rests on.
     pub reason: String,
+}
+
+impl Entry {
+    /// From what came out on each of [`super::SUBSTRATES`], and the judgement.
+    pub(super) fn new(
+        paper: &Paper,
+        id: String,
+        printed: Json,
+        [model, linux, live]: [Option<Json>; 3],
+        (verdict, reason): (Verdict, String),
+    ) -> Self {
+        Self {
+            paper: paper.name.clone(),
+            id,
+            printed,
+            model,
+            linux,
+            live,
+            verdict,
+            reason,
+        }
+    }
 }
 
 /// How well a table fits if something that the paper leaves open has one value.

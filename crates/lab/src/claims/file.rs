@@ -6,14 +6,20 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::Context as _;
+use holdfast_settings::kind::{As, Number};
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
 use super::metric::Metric;
-use super::rule::Rule;
-use crate::results::Where;
+use super::parameters;
+use super::rule::{Distance, Rule};
+use crate::results::{Where, grouped};
 use crate::scenario::ScenarioError;
-use holdfast_files::document::{self, DocumentError, read_text};
+use holdfast_files::document::{self, DocumentError};
+use holdfast_files::read_up_to;
+
+/// A printed value.
+type Value = Number<-1_000_000_000, 1_000_000_000>;
 
 /// The file.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -24,7 +30,7 @@ pub struct ClaimsFile {
     /// How far from what is printed a metric may be.
     pub tolerance: BTreeMap<Metric, Tolerance>,
     /// Two values that are printed this close are not in any order, in percent.
-    #[serde(default = "tie_percent")]
+    #[serde(default = "tie_percent", with = "As::<Distance>")]
     pub tie_percent: f64,
     /// Tables.
     #[serde(default)]
@@ -46,8 +52,10 @@ fn tie_percent() -> f64 {
 #[serde(default, deny_unknown_fields)]
 pub struct Tolerance {
     /// In percent of what is printed.
+    #[serde(with = "As::<Distance>")]
     pub percent: f64,
     /// In the metric's own unit.
+    #[serde(with = "As::<Distance>")]
     pub absolute: f64,
 }
 
@@ -88,7 +96,7 @@ pub struct ClaimedTable {
 pub struct Row {
     /// Its runs.
     #[serde(rename = "where")]
-    pub of: Where,
+    pub selection: Where,
     /// Its cells, as printed.
     pub printed: Vec<f64>,
 }
@@ -97,17 +105,17 @@ pub struct Row {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Alternative {
-    /// In words, after "with".
+    /// Its text, after "with".
     pub text: String,
     /// The scenario.
     pub scenario: String,
     /// Its runs, besides the cell's own.
     #[serde(default, rename = "where")]
-    pub of: Where,
+    pub selection: Where,
     /// The parameter whose values are the assumptions; without it there is one.
     #[serde(default)]
     pub over: Option<String>,
-    /// What to compare in place of the table's metric, if the paper may have meant that.
+    /// What to compare instead of the table's metric, if the paper may have meant that.
     #[serde(default)]
     pub metric: Option<Metric>,
 }
@@ -118,7 +126,7 @@ pub struct Alternative {
 pub struct ClaimedFigure {
     /// Its name.
     pub id: String,
-    /// What it shows, in the paper's words or their sense.
+    /// What it shows, as the paper puts it, or in that sense.
     pub text: String,
     /// What is drawn.
     pub metric: Metric,
@@ -126,7 +134,7 @@ pub struct ClaimedFigure {
     pub scenarios: Vec<String>,
     /// Its runs.
     #[serde(default, rename = "where")]
-    pub of: Where,
+    pub selection: Where,
     /// The parameter along the x axis.
     pub x: String,
     /// The x axis is in proportion, and not a scale of powers of two.
@@ -138,7 +146,7 @@ pub struct ClaimedFigure {
     /// Draws the mean of what no transfer over the runs' links can beat.
     #[serde(default)]
     pub optimum: bool,
-    /// The axis in words; without it the parameter's name.
+    /// The axis as text; without it the parameter's name.
     #[serde(default)]
     pub x_name: Option<String>,
     /// The parameter with a curve for each value.
@@ -146,10 +154,10 @@ pub struct ClaimedFigure {
     /// Points of it that are known as numbers.
     #[serde(default)]
     pub printed: Vec<PrintedPoint>,
-    /// Draws the most that the link can carry, and says each curve's share of it.
+    /// Draws the most that the link can carry, and each curve's share of it.
     #[serde(default)]
     pub ceiling: bool,
-    /// What to compare where today's senders are in the paper's place.
+    /// What to compare where today's senders replace the paper's.
     #[serde(default)]
     pub today: Option<TodaysComparison>,
 }
@@ -158,11 +166,13 @@ pub struct ClaimedFigure {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PrintedPoint {
-    /// The parameter's value.
+    /// The parameter's value, above 0.
+    #[serde(with = "As::<Number<1, 1_000_000_000_000, 1_000>>")]
     pub x: f64,
     /// Whose.
     pub variant: Json,
     /// In the metric's unit.
+    #[serde(with = "As::<Value>")]
     pub value: f64,
 }
 
@@ -178,6 +188,39 @@ pub struct TodaysComparison {
     pub own: Json,
 }
 
+impl ClaimedTable {
+    fn check(&self) -> Result<(), DocumentError> {
+        for (key, len) in [("columns", self.columns.len()), ("row", self.row.len())] {
+            if len == 0 {
+                return Err(DocumentError::at(key, "takes at least one"));
+            }
+        }
+        for (number, row) in self.row.iter().enumerate() {
+            let at = |key, problem| Err(within(number, "row")(DocumentError::at(key, problem)));
+            if row.printed.iter().any(|value| !value.is_finite()) {
+                return at("printed", "takes numbers".to_owned());
+            }
+            if row.printed.len() != self.columns.len() {
+                let problem = format!("takes {} values, one a column", self.columns.len());
+                return at("printed", problem);
+            }
+        }
+        Ok(())
+    }
+
+    /// Each row names its variant, unless the columns do.
+    fn check_variants(&self) -> Result<(), DocumentError> {
+        for (number, row) in self.row.iter().enumerate() {
+            if self.variants != self.column && !row.selection.contains_key(&self.variants) {
+                let problem = format!("does not name one of the variants, `{}`", self.variants);
+                let error = DocumentError::at("where", problem);
+                return Err(within(number, "row")(error));
+            }
+        }
+        Ok(())
+    }
+}
+
 impl ClaimedFigure {
     fn check(&self) -> Result<(), DocumentError> {
         if self.scenarios.is_empty() {
@@ -191,38 +234,29 @@ impl ClaimedFigure {
             let problem = "what no transfer can beat is a time: takes false here";
             return Err(DocumentError::at("optimum", problem));
         }
-        for (number, point) in self.printed.iter().enumerate() {
-            let at = within(number, "printed");
-            if !(point.x.is_finite() && point.x > 0.0) {
-                return Err(at(DocumentError::at("x", "takes a number above 0")));
-            }
-            if !point.value.is_finite() {
-                return Err(at(DocumentError::at("value", "takes a number")));
-            }
-        }
         Ok(())
     }
 }
 
-/// Something that the paper says in words.
+/// A statement of the paper.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Statement {
     /// Its name.
     pub id: String,
-    /// The paper's words, or their sense.
+    /// The paper's text, or its sense.
     pub text: String,
     /// The scenario with its runs.
     pub scenario: String,
     /// Its runs.
     #[serde(default, rename = "where")]
-    pub of: Where,
+    pub selection: Where,
     /// A condition that the paper does not print.
     #[serde(default)]
     pub open: Option<String>,
     /// What is to be true of them: all of it.
     pub rule: Vec<Rule>,
-    /// It defines a figure that is computed here too: that it holds says nothing.
+    /// It defines a figure that is computed here too: that it holds means nothing.
     #[serde(default)]
     pub definition: bool,
 }
@@ -231,15 +265,40 @@ pub struct Statement {
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 impl ClaimsFile {
-    /// Reads and checks a file.
+    /// Reads and checks a file, whose scenarios sweep what `sweeps` returns.
     ///
     /// # Errors
     /// One line with the file, the key, what it got and what it takes.
-    pub fn load(path: &Path) -> anyhow::Result<Self> {
+    pub fn load(
+        path: &Path,
+        sweeps: &dyn Fn(&str) -> anyhow::Result<Vec<String>>,
+    ) -> anyhow::Result<Self> {
         let shown = path.display().to_string();
         let text =
-            read_text(path, FILE_BYTES_MAX).with_context(|| format!("{shown}: cannot be read"))?;
-        Ok(Self::parse(&shown, &text)?)
+            read_up_to(path, FILE_BYTES_MAX).with_context(|| format!("{shown}: cannot be read"))?;
+        let claims = Self::parse(&shown, &text)?;
+        claims.check_parameters(&shown, &text, sweeps)?;
+        Ok(claims)
+    }
+
+    /// Refuses parameters that the claims' scenarios do not sweep.
+    pub(super) fn check_parameters(
+        &self,
+        file: &str,
+        text: &str,
+        sweeps: &dyn Fn(&str) -> anyhow::Result<Vec<String>>,
+    ) -> anyhow::Result<()> {
+        let document = document::parse(text).map_err(ScenarioError::new)?;
+        let unknown = parameters::unknown(&document, &[], sweeps)?;
+        let tables = self.table.iter().enumerate();
+        let mut unnamed = tables.filter_map(|(number, table)| {
+            let error = table.check_variants().err()?;
+            Some(within(number, "table")(error))
+        });
+        match unknown.or_else(|| unnamed.next()) {
+            Some(error) => Err(ScenarioError::new(error.explain(file, &document, &[])).into()),
+            None => Ok(()),
+        }
     }
 
     /// Reads a file's text.
@@ -252,34 +311,13 @@ impl ClaimsFile {
         let explain =
             |error: DocumentError| ScenarioError::new(error.explain(file, &document, &[]));
         let claims: Self = document::read(&document).map_err(explain)?;
-        claims.check_tolerances().map_err(explain)?;
         for (number, table) in claims.table.iter().enumerate() {
             let at = |error: DocumentError| explain(within(number, "table")(error));
             if !claims.tolerance.contains_key(&table.metric) {
-                return Err(at(DocumentError::at(
-                    "metric",
-                    "has no tolerance; add [tolerance]",
-                )));
+                let problem = "has no tolerance; add [tolerance]";
+                return Err(at(DocumentError::at("metric", problem)));
             }
-            for (key, is_empty) in [
-                ("columns", table.columns.is_empty()),
-                ("row", table.row.is_empty()),
-            ] {
-                if is_empty {
-                    return Err(at(DocumentError::at(key, "takes at least one")));
-                }
-            }
-            for (number, row) in table.row.iter().enumerate() {
-                if row.printed.iter().any(|value| !value.is_finite()) {
-                    let error = DocumentError::at("printed", "takes numbers");
-                    return Err(at(within(number, "row")(error)));
-                }
-                if row.printed.len() != table.columns.len() {
-                    let problem = format!("takes {} values, one a column", table.columns.len());
-                    let error = DocumentError::at("printed", problem);
-                    return Err(at(within(number, "row")(error)));
-                }
-            }
+            table.check().map_err(at)?;
         }
         for (number, figure) in claims.figure.iter().enumerate() {
             let error = figure.check();
@@ -288,63 +326,21 @@ impl ClaimsFile {
         Ok(claims)
     }
 
-    /// A distance that is below zero, or no number, is none.
-    fn check_tolerances(&self) -> Result<(), DocumentError> {
-        let check = |key: &str, value: f64| {
-            if value.is_finite() && value >= 0.0 {
-                return Ok(());
-            }
-            Err(DocumentError::at(key, "takes 0 or more"))
-        };
-        check("tie_percent", self.tie_percent)?;
-        for (metric, tolerance) in &self.tolerance {
-            let within = |error: DocumentError| match serde_json::to_value(metric) {
-                Ok(Json::String(name)) => error.within(&name).within("tolerance"),
-                _ => error.within("tolerance"),
-            };
-            check("percent", tolerance.percent).map_err(within)?;
-            check("absolute", tolerance.absolute).map_err(within)?;
-        }
-        for (number, statement) in self.statement.iter().enumerate() {
-            for (rule, its) in statement.rule.iter().enumerate() {
-                for (key, value) in its.distances() {
-                    check(key, value).map_err(|error| {
-                        let error = within(rule, "rule")(error.within("expect"));
-                        within(number, "statement")(error)
-                    })?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// The scenarios that its claims name, each once, in order.
-    pub fn scenarios(&self) -> Vec<&str> {
-        let of_tables = self.table.iter().flat_map(|table| {
-            let others = table
-                .alternative
-                .iter()
-                .map(|other| other.scenario.as_str());
+    /// The scenarios that its claims name, each once, in order; with those of alternatives or
+    /// without.
+    pub fn scenarios(&self, with_alternatives: bool) -> Vec<&str> {
+        let tables = self.table.iter().flat_map(|table| {
+            let others = table.alternative.iter().filter(|_| with_alternatives);
+            let others = others.map(|other| other.scenario.as_str());
             std::iter::once(table.scenario.as_str()).chain(others)
         });
-        once(
-            of_tables
-                .chain(self.of_figures())
-                .chain(self.of_statements()),
-        )
+        let figures = self.figure.iter().flat_map(|figure| &figure.scenarios);
+        let statements = self.statement.iter();
+        let statements = statements.map(|statement| statement.scenario.as_str());
+        once(tables.chain(figures.map(String::as_str)).chain(statements))
     }
 
-    /// The same without those of alternatives.
-    pub fn stated_scenarios(&self) -> Vec<&str> {
-        let of_tables = self.table.iter().map(|table| table.scenario.as_str());
-        once(
-            of_tables
-                .chain(self.of_figures())
-                .chain(self.of_statements()),
-        )
-    }
-
-    /// Those of whose runs a statement needs the packets.
+    /// Those whose packets a statement needs.
     pub fn traced_scenarios(&self) -> Vec<&str> {
         let statements = self.statement.iter();
         let statements = statements.filter(|statement| {
@@ -353,31 +349,15 @@ impl ClaimsFile {
         });
         once(statements.map(|statement| statement.scenario.as_str()))
     }
-
-    fn of_figures(&self) -> impl Iterator<Item = &str> {
-        let files = self.figure.iter().flat_map(|figure| &figure.scenarios);
-        files.map(String::as_str)
-    }
-
-    fn of_statements(&self) -> impl Iterator<Item = &str> {
-        self.statement
-            .iter()
-            .map(|statement| statement.scenario.as_str())
-    }
 }
 
 /// Each name once, in order.
 fn once<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
-    let mut once = Vec::new();
-    for name in names {
-        if !once.contains(&name) {
-            once.push(name);
-        }
-    }
-    once
+    let groups = grouped(names, |name| *name).into_iter();
+    groups.map(|(name, _)| name).collect()
 }
 
 /// The error in the entry `number` of a list.
-pub(super) fn within(number: usize, list: &str) -> impl Fn(DocumentError) -> DocumentError {
+fn within(number: usize, list: &str) -> impl Fn(DocumentError) -> DocumentError {
     move |error| error.within(&number.to_string()).within(list)
 }

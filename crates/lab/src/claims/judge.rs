@@ -36,7 +36,7 @@ impl Judge<'_> {
         let mut cases = cases(self.0, &lines);
         let count = cases.len();
         let without = cases.iter().filter(|case| case.value.is_none()).count();
-        cases.retain(|case| self.0.compare.is_none() || !case.is_empty());
+        cases.retain(|case| !case.is_empty() || self.counts_empty_cases());
         let missing = cases.iter().filter(|case| case.value.is_none()).count();
         if let Some(per) = &self.0.per {
             cases = pooled(per, cases);
@@ -73,6 +73,14 @@ impl Judge<'_> {
             holds: Some(holds),
             reason: format!("{count}{left_out}"),
         }
+    }
+
+    /// A combination without any finished run is one that is not as expected. Elsewhere it is left
+    /// out: there is nothing that could be alike or less.
+    fn counts_empty_cases(self) -> bool {
+        let is_of_means = matches!(self.0.reduce, Reduce::Mean | Reduce::Interval);
+        let is_limit = matches!(self.0.expect, Expect::AtMost { .. });
+        self.0.compare.is_none() || (is_of_means && is_limit)
     }
 
     /// Whether the values are as expected, and by what count or tolerance.

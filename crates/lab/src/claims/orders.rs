@@ -10,7 +10,7 @@ use super::cells::{Cell, Outcome, shown};
 use super::entry::{Entry, Verdict};
 use super::file::ClaimedTable;
 use super::paper::Paper;
-use crate::results::{ResultLine, Where, word};
+use crate::results::{ResultLine, Where, grouped, word};
 
 /// A variant's name, what is printed for it, and what its runs came to on each substrate.
 type Variant = (String, Outcome, [Outcome; 3]);
@@ -73,37 +73,27 @@ pub(super) fn entries(paper: &Paper, table: &ClaimedTable, lines: &[ResultLine])
         let printed = ranks(&|variant| variant.1);
         let came = [0, 1, 2].map(|substrate| ranks(&|variant| variant.2[substrate]));
         let judged = came.iter().find(|came| !came.is_empty());
-        let (verdict, reason) = judge(&printed, judged.unwrap_or(&came[0]), tie);
+        let judgement = judge(&printed, judged.unwrap_or(&came[0]), tie);
         let text = |came: &Ranks<'_>| (!came.is_empty()).then(|| json!(tie.order_text(came)));
-        Entry {
-            paper: paper.name.clone(),
-            id: format!("{}/order/{}", table.id, shown(&others)),
-            printed: json!(tie.order_text(&printed)),
-            model: text(&came[0]),
-            linux: text(&came[1]),
-            live: text(&came[2]),
-            verdict,
-            reason,
-        }
+        let id = format!("{}/order/{}", table.id, shown(&others));
+        let printed = json!(tie.order_text(&printed));
+        Entry::new(paper, id, printed, came.each_ref().map(text), judgement)
     });
     entries.collect()
 }
 
 /// The variants of each group of cells that differ in the variant alone.
 fn groups(paper: &Paper, table: &ClaimedTable, lines: &[ResultLine]) -> Vec<(Where, Vec<Variant>)> {
-    let mut groups: Vec<(Where, Vec<Variant>)> = Vec::new();
-    for cell in Cell::all(table) {
+    let variants = Cell::all(table).filter_map(|cell| {
         let mut others = cell.runs();
-        let Some(variant) = others.remove(&table.variants) else {
-            continue;
-        };
-        let one = (word(&variant), cell.printed(), cell.outcomes(paper, lines));
-        match groups.iter_mut().find(|(known, _)| *known == others) {
-            Some((_, group)) => group.push(one),
-            None => groups.push((others, vec![one])),
-        }
-    }
+        let variant = others.remove(&table.variants)?;
+        let variant = (word(&variant), cell.printed(), cell.outcomes(paper, lines));
+        Some((others, variant))
+    });
+    let groups = grouped(variants, |(others, _)| others.clone()).into_iter();
     groups
+        .map(|(others, group)| (others, group.into_iter().map(|(_, one)| one).collect()))
+        .collect()
 }
 
 fn judge(printed: &Ranks<'_>, came: &Ranks<'_>, tie: Tie) -> (Verdict, String) {

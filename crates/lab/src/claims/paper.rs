@@ -37,7 +37,6 @@ impl Paper {
     /// One line with the file, the key, what it got and what it takes.
     pub fn load(folder: &Path) -> anyhow::Result<Self> {
         let file = folder.join(CLAIMS_FILE);
-        let claims = ClaimsFile::load(&file)?;
         // The scenarios' names have it, by whatever way it was reached.
         let name = in_full(folder)
             .file_name()
@@ -45,7 +44,7 @@ impl Paper {
             .to_string_lossy()
             .into_owned();
         let sweeps = |scenario: &str| Scenario::load(&folder.join(scenario))?.sweeps();
-        claims.check_parameters(&file.display().to_string(), &sweeps)?;
+        let claims = ClaimsFile::load(&file, &sweeps)?;
         Ok(Self {
             name,
             folder: folder.to_owned(),
@@ -67,20 +66,11 @@ impl Paper {
         folders.iter().map(|folder| Self::load(folder)).collect()
     }
 
-    /// The runs that its claims need: all of each scenario that one of them names.
-    pub fn runs(&self) -> anyhow::Result<Vec<Run>> {
+    /// The runs that its claims need: all of each scenario that one of them names; without
+    /// alternatives, what the paper itself describes.
+    pub fn runs(&self, with_alternatives: bool) -> anyhow::Result<Vec<Run>> {
         let mut runs = Vec::new();
-        for file in self.claims.scenarios() {
-            runs.extend(Scenario::load(&self.folder.join(file))?.runs(None)?);
-        }
-        Ok(runs)
-    }
-
-    /// The same without the alternatives: what the paper itself describes.
-    pub fn stated_runs(&self) -> anyhow::Result<Vec<Run>> {
-        let stated = self.claims.stated_scenarios();
-        let mut runs = Vec::new();
-        for file in stated {
+        for file in self.claims.scenarios(with_alternatives) {
             runs.extend(Scenario::load(&self.folder.join(file))?.runs(None)?);
         }
         Ok(runs)
@@ -94,10 +84,7 @@ impl Paper {
         jobs: usize,
         stop: &StopFlag,
     ) -> anyhow::Result<Vec<ResultLine>> {
-        let runs = match substrate.kind() {
-            SubstrateKind::Model => self.runs()?,
-            SubstrateKind::Linux | SubstrateKind::Live => self.stated_runs()?,
-        };
+        let runs = self.runs(substrate.kind() == SubstrateKind::Model)?;
         let runs: Vec<&Run> = runs
             .iter()
             .filter(|run| substrate.refusal(run).is_none())

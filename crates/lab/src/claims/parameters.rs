@@ -1,118 +1,82 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whether a claims file speaks of what its scenarios sweep. A parameter that no run has
+//! Whether a claims file names what its scenarios sweep. A parameter that no run has
 //! would make groups of one run each, and rules about them that cannot fail.
 
-use super::file::{Alternative, ClaimedTable, ClaimsFile, Statement, within};
-use crate::results::Where;
-use crate::scenario::ScenarioError;
 use holdfast_files::document::{DocumentError, nearest};
+use toml::{Table, Value};
 
-/// What a scenario sweeps, by its file.
+/// The sweeps of a scenario, by its file.
 type Sweeps<'a> = &'a dyn Fn(&str) -> anyhow::Result<Vec<String>>;
 
-/// The scenario's sweeps, to be asked for a parameter.
-struct Swept<'a> {
-    scenario: &'a str,
-    names: Vec<String>,
-}
+/// Keys whose value is the name of a parameter.
+const NAMING: [&str; 7] = [
+    "column",
+    "variants",
+    "over",
+    "x",
+    "per",
+    "parameter",
+    "window",
+];
 
-impl<'a> Swept<'a> {
-    fn of(scenario: &'a str, sweeps: Sweeps<'_>) -> anyhow::Result<Self> {
-        Ok(Self {
-            scenario,
-            names: sweeps(scenario)?,
-        })
-    }
-
-    fn check(&self, key: &str, parameter: &str) -> Result<(), DocumentError> {
-        if self.names.iter().any(|name| name == parameter) {
-            return Ok(());
-        }
-        let known = self.names.iter().map(String::as_str);
-        let remedy = nearest(parameter, known)
-            .map_or(String::new(), |name| format!("; did you mean `{name}`?"));
-        let problem = format!(
-            "got `{parameter}`, which {} does not sweep{remedy}",
-            self.scenario
-        );
-        Err(DocumentError::at(key, problem))
-    }
-
-    fn check_all(&self, key: &str, of: &Where) -> Result<(), DocumentError> {
-        of.keys()
-            .try_for_each(|parameter| self.check(key, parameter))
-    }
-}
-
-impl ClaimsFile {
-    /// Refuses parameters that the claims' scenarios do not sweep.
-    ///
-    /// # Errors
-    /// One line with `file`, the key, and the nearest parameter that there is; or a scenario
-    /// cannot be read.
-    pub(super) fn check_parameters(&self, file: &str, sweeps: Sweeps<'_>) -> anyhow::Result<()> {
-        let explain = |error: DocumentError| {
-            ScenarioError::new(error.explain(file, &toml::Table::new(), &[]))
+/// The first parameter of a table of the file that one of its scenarios does not sweep: with the
+/// key, and the nearest parameter that there is. `scenarios` are those of the table around it.
+///
+/// # Errors
+/// A scenario cannot be read.
+pub(super) fn unknown(
+    table: &Table,
+    scenarios: &[String],
+    sweeps: Sweeps<'_>,
+) -> anyhow::Result<Option<DocumentError>> {
+    let named = texts(table.get("scenarios").or(table.get("scenario")));
+    let scenarios = if named.is_empty() { scenarios } else { &named };
+    for (key, value) in table {
+        let names = match value {
+            Value::Table(parameters) if key == "where" => parameters.keys().cloned().collect(),
+            _ if NAMING.contains(&key.as_str()) => texts(Some(value)),
+            _ => Vec::new(),
         };
-        for (number, table) in self.table.iter().enumerate() {
-            let swept = Swept::of(&table.scenario, sweeps)?;
-            let at = within(number, "table");
-            check_table(table, &swept).map_err(|error| explain(at(error)))?;
-            for (other, alternative) in table.alternative.iter().enumerate() {
-                let swept = Swept::of(&alternative.scenario, sweeps)?;
-                check_alternative(alternative, &swept)
-                    .map_err(|error| explain(at(within(other, "alternative")(error))))?;
+        for name in names {
+            for scenario in scenarios {
+                if let Some(problem) = problem(&name, scenario, &sweeps(scenario)?) {
+                    return Ok(Some(DocumentError::at(key, problem)));
+                }
             }
         }
-        for (number, figure) in self.figure.iter().enumerate() {
-            for scenario in &figure.scenarios {
-                let swept = Swept::of(scenario, sweeps)?;
-                let checked = swept
-                    .check("x", &figure.x)
-                    .and_then(|()| swept.check("variants", &figure.variants))
-                    .and_then(|()| swept.check_all("where", &figure.of));
-                checked.map_err(|error| explain(within(number, "figure")(error)))?;
+        let (tables, is_list): (Vec<&Value>, bool) = match value {
+            Value::Array(items) => (items.iter().collect(), true),
+            value => (vec![value], false),
+        };
+        for (number, item) in tables.into_iter().enumerate() {
+            let Value::Table(inner) = item else { continue };
+            if let Some(mut error) = unknown(inner, scenarios, sweeps)? {
+                if is_list {
+                    error = error.within(&number.to_string());
+                }
+                return Ok(Some(error.within(key)));
             }
         }
-        for (number, statement) in self.statement.iter().enumerate() {
-            let swept = Swept::of(&statement.scenario, sweeps)?;
-            check_statement(statement, &swept)
-                .map_err(|error| explain(within(number, "statement")(error)))?;
-        }
-        Ok(())
+    }
+    Ok(None)
+}
+
+/// A text, or those of a list.
+fn texts(value: Option<&Value>) -> Vec<String> {
+    let one = |value: &Value| value.as_str().map(str::to_owned);
+    match value {
+        Some(Value::Array(items)) => items.iter().filter_map(one).collect(),
+        value => value.and_then(one).into_iter().collect(),
     }
 }
 
-fn check_table(table: &ClaimedTable, swept: &Swept<'_>) -> Result<(), DocumentError> {
-    swept.check("column", &table.column)?;
-    swept.check("variants", &table.variants)?;
-    for (number, row) in table.row.iter().enumerate() {
-        let at = within(number, "row");
-        swept.check_all("where", &row.of).map_err(&at)?;
-        if table.variants != table.column && !row.of.contains_key(&table.variants) {
-            let problem = format!(
-                "does not say which of the variants, `{}`, it is",
-                table.variants
-            );
-            return Err(at(DocumentError::at("where", problem)));
-        }
+fn problem(name: &str, scenario: &str, swept: &[String]) -> Option<String> {
+    if swept.iter().any(|known| known == name) {
+        return None;
     }
-    Ok(())
-}
-
-fn check_alternative(other: &Alternative, swept: &Swept<'_>) -> Result<(), DocumentError> {
-    swept.check_all("where", &other.of)?;
-    let over = other.over.as_deref();
-    over.map_or(Ok(()), |parameter| swept.check("over", parameter))
-}
-
-fn check_statement(statement: &Statement, swept: &Swept<'_>) -> Result<(), DocumentError> {
-    swept.check_all("where", &statement.of)?;
-    for (number, rule) in statement.rule.iter().enumerate() {
-        for (key, parameter) in rule.parameters() {
-            let checked = swept.check(key, parameter);
-            checked.map_err(within(number, "rule"))?;
-        }
-    }
-    Ok(())
+    let remedy = nearest(name, swept.iter().map(String::as_str))
+        .map_or(String::new(), |known| format!("; did you mean `{known}`?"));
+    Some(format!(
+        "got `{name}`, which {scenario} does not sweep{remedy}"
+    ))
 }

@@ -2,11 +2,15 @@
 //! Rules of statements: which figure of the runs, how several runs become one value, what is
 //! compared with what, and what is to be true of the values.
 
+use holdfast_settings::kind::{As, Number};
 use serde::Deserialize;
 use serde_json::Value as Json;
 
 use super::metric::Metric;
 use crate::results::Where;
+
+/// A distance that is tolerated.
+pub(super) type Distance = Number<0, 1_000_000_000>;
 
 /// What is to be true of a statement's runs.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -117,7 +121,7 @@ pub enum Expect {
         /// The most.
         value: f64,
         /// 1 is all of them.
-        #[serde(default = "all")]
+        #[serde(default = "all", with = "As::<Distance>")]
         share: f64,
     },
     /// Less than this, in a share of the combinations that have a value.
@@ -125,7 +129,7 @@ pub enum Expect {
         /// More than the most.
         value: f64,
         /// 1 is all of them.
-        #[serde(default = "all")]
+        #[serde(default = "all", with = "As::<Distance>")]
         share: f64,
     },
     /// Each between the two.
@@ -133,7 +137,7 @@ pub enum Expect {
         /// The least and the most that is printed.
         printed: [f64; 2],
         /// How far beyond these, in percent.
-        #[serde(default)]
+        #[serde(default, with = "As::<Distance>")]
         percent: f64,
     },
     /// The least and the most of them are these two.
@@ -141,42 +145,14 @@ pub enum Expect {
         /// The least and the most that is printed.
         printed: [f64; 2],
         /// How far from its own each may be, in percent.
-        #[serde(default)]
+        #[serde(default, with = "As::<Distance>")]
         percent: f64,
         /// Or in the values' own unit.
-        #[serde(default)]
+        #[serde(default, with = "As::<Distance>")]
         points: f64,
     },
 }
 
 fn all() -> f64 {
     1.0
-}
-
-impl Rule {
-    /// Its tolerances by their keys.
-    pub(super) fn distances(&self) -> Vec<(&'static str, f64)> {
-        match self.expect {
-            Expect::AtMost { share, .. } | Expect::Below { share, .. } => vec![("share", share)],
-            Expect::Between { percent, .. } => vec![("percent", percent)],
-            Expect::Ends {
-                percent, points, ..
-            } => vec![("percent", percent), ("points", points)],
-        }
-    }
-
-    /// The parameters that it names, by their keys.
-    pub(super) fn parameters(&self) -> Vec<(&'static str, &str)> {
-        let mut named: Vec<(&str, &str)> = Vec::new();
-        named.extend(self.runs.keys().map(|name| ("where", name.as_str())));
-        named.extend(self.per.iter().flatten().map(|name| ("per", name.as_str())));
-        if let Some(compare) = &self.compare {
-            named.push(("compare.parameter", &compare.parameter));
-            let along = compare.along.iter();
-            named.extend(along.map(|found| ("compare.along.parameter", found.parameter.as_str())));
-            let equation = compare.equation.iter();
-            named.extend(equation.map(|found| ("compare.equation.window", found.window.as_str())));
-        }
-        named
-    }
 }

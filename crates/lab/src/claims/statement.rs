@@ -12,11 +12,16 @@ use crate::results::ResultLine;
 /// The entry of a statement; one verdict is that of the first substrate that has runs.
 pub(super) fn entry(paper: &Paper, statement: &Statement, lines: &[ResultLine]) -> Entry {
     let found = SUBSTRATES.map(|substrate| {
-        let lines = paper.select(lines, &statement.scenario, substrate, &[&statement.of]);
+        let lines = paper.select(
+            lines,
+            &statement.scenario,
+            substrate,
+            &[&statement.selection],
+        );
         (!lines.is_empty()).then(|| judge(statement, &lines))
     });
     let first = found.iter().flatten().next();
-    let (verdict, reason) = match (first, &statement.open) {
+    let judgement = match (first, &statement.open) {
         (None, _) => (
             Verdict::NotComparable,
             "no run has these parameters".to_owned(),
@@ -24,18 +29,11 @@ pub(super) fn entry(paper: &Paper, statement: &Statement, lines: &[ResultLine]) 
         (Some(_), Some(open)) => (Verdict::NotComparable, format!("not printed: {open}")),
         (Some(found), None) => (Verdict::of(found.holds), found.reason.clone()),
     };
-    let printed = first.map_or(&statement.text, |found| &found.printed);
-    let came = |index: usize| found[index].as_ref()?.came.as_ref().map(|came| json!(came));
-    Entry {
-        paper: paper.name.clone(),
-        id: statement.id.clone(),
-        printed: json!(printed),
-        model: came(0),
-        linux: came(1),
-        live: came(2),
-        verdict,
-        reason,
-    }
+    let printed = json!(first.map_or(&statement.text, |found| &found.printed));
+    let came = found
+        .each_ref()
+        .map(|found| found.as_ref()?.came.as_ref().map(|came| json!(came)));
+    Entry::new(paper, statement.id.clone(), printed, came, judgement)
 }
 
 /// What all of one rules found, as one.

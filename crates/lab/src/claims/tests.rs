@@ -8,6 +8,8 @@ use crate::handoffs::HandoffSummary;
 use crate::scenario::Scenario;
 use crate::traced::Traced;
 
+mod means;
+
 const CLAIMS: &str = r#"
     title = "t"
     tie_percent = 1
@@ -266,14 +268,14 @@ fn the_json_is_what_readers_are_promised() {
 /// The entry of the statement with this rule.
 fn judged(rule: &str, lines: &[ResultLine]) -> Entry {
     let text = format!(
-        "title = \"t\"\n[tolerance]\n[[statement]]\nid = \"said\"\ntext = \"so\"\n\
+        "title = \"t\"\n[tolerance]\n[[statement]]\nid = \"claim\"\ntext = \"so\"\n\
          scenario = \"s.toml\"\nrule = [{rule}]"
     );
     super::entries(&paper(&text), lines).remove(0)
 }
 
 #[test]
-fn alike_can_fail_and_says_when_there_is_nothing_to_compare() {
+fn alike_can_fail_and_reports_when_there_is_nothing_to_compare() {
     let rule = |parameter: &str| {
         format!(
             "{{ metric = \"transfer_s\", reduce = \"each\", compare = {{ parameter = \"{parameter}\", by = \"gain\" }}, expect = {{ is = \"at-most\", value = 5 }} }}"
@@ -314,7 +316,7 @@ fn alike_can_fail_and_says_when_there_is_nothing_to_compare() {
         near.reason
             .ends_with("; 2 of 4 unfinished, or without a run")
     );
-    // Nothing sent again at all is alike too.
+    // No retransmission at all is alike too.
     let ratio = rule("tcp").replace("transfer_s", "retransmission_ratio_percent");
     assert_eq!(judged(&ratio, &apart).verdict, Verdict::Holds);
 }
@@ -363,7 +365,7 @@ fn what_is_the_same_in_a_cell_is_a_tie_in_an_order() {
         "transfer_s = { percent = 5 }",
         "transfer_s = { percent = 5, absolute = 0.3 }",
     );
-    let of = |b: f64, c: f64| {
+    let get = |b: f64, c: f64| {
         let lines = [
             line("s", "a", 5, Some(0.0)),
             line("s", "b", 5, Some(b)),
@@ -377,9 +379,9 @@ fn what_is_the_same_in_a_cell_is_a_tie_in_an_order() {
         (order.verdict, order.model.unwrap())
     };
     // Printed a < b = c.
-    assert_eq!(of(1.0, 1.25), (Verdict::Holds, "a < b = c".into()));
-    assert_eq!(of(1.0, 1.35), (Verdict::Differs, "a < b < c".into()));
-    // Printed apart, and here in that order by less than a tie: the reason says so.
+    assert_eq!(get(1.0, 1.25), (Verdict::Holds, "a < b = c".into()));
+    assert_eq!(get(1.0, 1.35), (Verdict::Differs, "a < b < c".into()));
+    // Printed apart, and here in that order by less than a tie: the reason has it.
     let entries = entries(
         &paper(&text),
         &[
@@ -394,7 +396,7 @@ fn what_is_the_same_in_a_cell_is_a_tie_in_an_order() {
         "3 pairs as printed; 2 of them by less than what counts as equal"
     );
     // And against 0.
-    assert_eq!(of(0.2, 0.2), (Verdict::Holds, "a = b = c".into()));
+    assert_eq!(get(0.2, 0.2), (Verdict::Holds, "a = b = c".into()));
 }
 
 #[test]
@@ -402,8 +404,8 @@ fn each_substrate_has_an_order_of_its_own() {
     let mut lines = lines();
     let order = |lines: &[ResultLine]| {
         let entries = super::entries(&paper(CLAIMS), lines);
-        let of = |entry: &Entry| entry.id == "times/order/len=5";
-        entries.into_iter().find(of).unwrap()
+        let get = |entry: &Entry| entry.id == "times/order/len=5";
+        entries.into_iter().find(get).unwrap()
     };
     for (tcp, transfer_s) in [("a", 120.0), ("b", 110.0), ("c", 110.0)] {
         let mut linux = line("s", tcp, 5, Some(transfer_s));
@@ -422,8 +424,7 @@ fn each_substrate_has_an_order_of_its_own() {
 fn a_parameter_that_the_scenario_does_not_sweep_is_refused() {
     let sweeps = |_: &str| Ok(vec!["tcp".to_owned(), "len".to_owned(), "luck".to_owned()]);
     let check = |text: &str| {
-        let claims = ClaimsFile::parse("claims.toml", text).unwrap();
-        claims.check_parameters("claims.toml", &sweeps)
+        ClaimsFile::parse("claims.toml", text)?.check_parameters("claims.toml", text, &sweeps)
     };
     assert!(check(CLAIMS).is_ok());
     let error = |from: &str, to: &str| {
@@ -438,7 +439,10 @@ fn a_parameter_that_the_scenario_does_not_sweep_is_refused() {
     );
     assert!(error("column = \"len\"", "column = \"length\"").contains("`table.0.column`"));
     assert!(error("{ tcp = \"b\" }", "{ tpc = \"b\" }").contains("`table.0.row.1.where`"));
-    assert!(error("{ tcp = \"b\" }", "{ luck = 1 }").contains("`table.0.row.1.where`: does not"));
+    assert!(
+        error("{ tcp = \"b\" }", "{ luck = 1 }")
+            .contains("`table.0.row.1.where`: got { luck = 1 }; does not")
+    );
     assert!(error("{ luck = true }", "{ lick = true }").contains("`table.0.alternative.0.where`"));
     assert!(error("where = { len = 5 }", "where = { lan = 5 }").contains("`statement.0.where`"));
     assert!(
@@ -455,24 +459,27 @@ fn what_no_table_or_tolerance_can_be_is_refused() {
             .unwrap_err()
             .to_string()
     };
-    assert!(error("columns = [5, 180]", "columns = []").contains("`table.0.columns`"));
-    assert!(error("[100.0, 200.0]", "[nan, 200.0]").contains("`table.0.row.0.printed`"));
-    assert!(
-        error("percent = 5", "percent = -5").contains("`tolerance.transfer_s.percent`: got -5")
-    );
-    assert!(error("percent = 5", "absolute = nan").contains("`tolerance.transfer_s.absolute`"));
-    assert!(error("tie_percent = 1", "tie_percent = inf").contains("`tie_percent`"));
-    assert!(error("points = 3", "points = -3").contains("`statement.0.rule.0.expect.points`"));
+    for (from, to, key) in [
+        ("columns = [5, 180]", "columns = []", "`table.0.columns`"),
+        ("[100.0, 200.0]", "[nan, 200.0]", "`table.0.row.0.printed`"),
+        ("percent = 5", "percent = -5", "percent`: got -5"),
+        ("percent = 5", "absolute = nan", "absolute`"),
+        ("tie_percent = 1", "tie_percent = inf", "`tie_percent`"),
+        ("points = 3", "points = -3", "`statement.0.rule.0.expect"),
+    ] {
+        let error = error(from, to);
+        assert!(error.contains(key), "{error}");
+    }
 }
 
 #[test]
-fn a_papers_name_does_not_depend_on_the_way_to_it() {
+fn a_papers_name_does_not_depend_on_the_path_to_it() {
     let folder = tempfile::tempdir().unwrap();
     let paper = folder.path().join("paper-1999");
     std::fs::create_dir_all(paper.join("figures")).unwrap();
     std::fs::write(paper.join(CLAIMS_FILE), "title = \"t\"\n[tolerance]").unwrap();
-    for way in [".", "figures/.."] {
-        assert_eq!(Paper::load(&paper.join(way)).unwrap().name, "paper-1999");
+    for path in [".", "figures/.."] {
+        assert_eq!(Paper::load(&paper.join(path)).unwrap().name, "paper-1999");
     }
 }
 
@@ -491,7 +498,7 @@ fn times_are_as_printed_if_the_least_and_the_most_of_the_medians_are() {
     let rule = "{ metric = \"goodput_mbps\", \
         compare = { parameter = \"tcp\", value = \"a\", with = \"b\" }, \
         expect = { is = \"ends\", printed = [1, 20], percent = 25 } }";
-    let of = |near: f64, far: f64| {
+    let get = |near: f64, far: f64| {
         let mut lines = filled([near, 1.0], |line, value| line.goodput_mbps = value);
         let others = filled([far, 1.0], |line, value| line.goodput_mbps = value);
         lines.extend(others.into_iter().map(|mut line| {
@@ -500,7 +507,7 @@ fn times_are_as_printed_if_the_least_and_the_most_of_the_medians_are() {
         }));
         judged(rule, &lines)
     };
-    let holds = of(0.9, 24.9);
+    let holds = get(0.9, 24.9);
     assert_eq!(holds.verdict, Verdict::Holds);
     assert_eq!(
         holds.reason,
@@ -511,23 +518,23 @@ fn times_are_as_printed_if_the_least_and_the_most_of_the_medians_are() {
         holds.model,
         Some("0.90 to 24.90 times (24.90 for 1.00, 0.90 for 1.00)".into())
     );
-    assert_eq!(of(0.79, 20.0).verdict, Verdict::Differs);
-    assert_eq!(of(1.0, 25.1).verdict, Verdict::Differs);
+    assert_eq!(get(0.79, 20.0).verdict, Verdict::Differs);
+    assert_eq!(get(1.0, 25.1).verdict, Verdict::Differs);
     // Never beyond what is printed, but never near it either.
-    assert_eq!(of(1.0, 1.8).verdict, Verdict::Differs);
+    assert_eq!(get(1.0, 1.8).verdict, Verdict::Differs);
 }
 
 #[test]
 fn a_range_is_kept_by_every_median_and_what_has_no_value_is_outside_of_it() {
     let rule = "{ metric = \"timeouts_per_100_s\", expect = { is = \"between\", printed = [10, 25], percent = 20 } }";
-    let of = |values| {
+    let get = |values| {
         judged(
             rule,
             &filled(values, |line, value| line.timeouts = Some(value as u64)),
         )
     };
     // Of one second: 100 times as many.
-    assert_eq!(of([1.0, 1.0]).verdict, Verdict::Differs);
+    assert_eq!(get([1.0, 1.0]).verdict, Verdict::Differs);
     let mut few = filled([1.0, 2.0], |line, value| {
         line.transfer_s = Some(10.0);
         line.timeouts = Some(value as u64);
@@ -627,10 +634,10 @@ fn less_is_less_in_every_pair() {
     let rule = "{ metric = \"sent_again_ms\", \
         compare = { parameter = \"tcp\", value = \"a\", with = \"b\" }, \
         expect = { is = \"below\", value = 1 } }";
-    let of = |values| judged(rule, &filled(values, |line, value| traced(line, 0, value)));
-    assert_eq!(of([10.0, 20.0]).verdict, Verdict::Holds);
-    assert_eq!(of([20.0, 20.0]).verdict, Verdict::Differs);
-    // Nobody read the packets.
+    let get = |values| judged(rule, &filled(values, |line, value| traced(line, 0, value)));
+    assert_eq!(get([10.0, 20.0]).verdict, Verdict::Holds);
+    assert_eq!(get([20.0, 20.0]).verdict, Verdict::Differs);
+    // The packets were not read.
     assert_eq!(judged(rule, &lines()).verdict, Verdict::NotComparable);
 }
 
@@ -640,21 +647,21 @@ const ACKS: &str = "{ metric = \"acks_not_of_the_mh\", where = { tcp = \"a\" }, 
 
 #[test]
 fn one_ack_that_is_not_the_mhs_is_too_many() {
-    let of = |values| {
+    let get = |values| {
         judged(
             ACKS,
             &filled(values, |line, value| traced(line, value as u64, 1.0)),
         )
     };
     // b is another variant.
-    let holds = of([0.0, 7.0]);
+    let holds = get([0.0, 7.0]);
     assert_eq!(holds.verdict, Verdict::Holds);
     assert_eq!(
         holds.reason,
         "so in 1 of 1 combinations; asked for in 100%; 0% beyond is the same"
     );
     assert_eq!(holds.model, Some("0 of 100".into()));
-    assert_eq!(of([1.0, 0.0]).verdict, Verdict::Differs);
+    assert_eq!(get([1.0, 0.0]).verdict, Verdict::Differs);
     assert_eq!(judged(ACKS, &lines()).verdict, Verdict::NotComparable);
 }
 
@@ -665,169 +672,10 @@ fn packets_are_read_only_where_a_rule_needs_them() {
         let end = at + CLAIMS[at..].find('\n').unwrap();
         format!("{}rule = [{rule}]{}", &CLAIMS[..at], &CLAIMS[end..])
     };
-    let of = |rule: &str| {
+    let get = |rule: &str| {
         let claims = ClaimsFile::parse("claims.toml", &file(rule)).unwrap();
         claims.traced_scenarios().join(" ")
     };
-    assert_eq!(of(ACKS), "s.toml");
-    assert_eq!(of(DEFINED), "");
-}
-
-/// Three runs each of `a` and `b` at two lengths; of `b` at the second one `None` does not
-/// finish.
-fn runs_of_two(a: [[f64; 3]; 2], b: [[Option<f64>; 3]; 2]) -> Vec<ResultLine> {
-    let mut lines = Vec::new();
-    for (len, (a, b)) in [5, 180].into_iter().zip(a.into_iter().zip(b)) {
-        for seed in 0..3 {
-            for (name, seconds) in [("a", Some(a[seed])), ("b", b[seed])] {
-                let mut line = line("s", name, len, seconds);
-                line.seed = seed as u64;
-                lines.push(line);
-            }
-        }
-    }
-    lines
-}
-
-const COMPARED: &str = "compare = { parameter = \"tcp\", value = \"a\", with = \"b\" }";
-
-fn judged_by(rule: &str, lines: &[ResultLine]) -> Entry {
-    judged(&format!("{{ {rule} }}"), lines)
-}
-
-fn usual() -> Vec<ResultLine> {
-    runs_of_two(
-        [[10.0, 11.0, 12.0], [20.0, 21.0, 22.0]],
-        [
-            [Some(40.0), Some(44.0), Some(48.0)],
-            [Some(30.0), Some(60.0), None],
-        ],
-    )
-}
-
-fn verdict(rule: &str) -> Verdict {
-    judged_by(rule, &usual()).verdict
-}
-
-#[test]
-fn at_most_compares_means_of_finished_runs_in_a_share_of_the_combinations() {
-    let rule = |times: f64, share: f64| {
-        let text = format!(
-            "metric = \"transfer_s\", reduce = \"mean\", {COMPARED}, \
-             expect = {{ is = \"at-most\", value = {times:.2}, share = {share:.2} }}"
-        );
-        judged_by(&text, &usual())
-    };
-    // 11/44 and 21/45.
-    assert_eq!(rule(0.3, 1.0).verdict, Verdict::Differs);
-    assert_eq!(rule(0.3, 0.5).verdict, Verdict::Holds);
-    assert_eq!(rule(0.2, 0.5).verdict, Verdict::Differs);
-    let entry = rule(0.47, 1.0);
-    assert_eq!(entry.verdict, Verdict::Holds);
-    assert_eq!(
-        entry.reason,
-        "so in 2 of 2 combinations; asked for in 100%; 1 runs that did not finish are left out"
-    );
-}
-
-#[test]
-fn at_most_of_intervals_compares_their_lengths() {
-    let rule = |times: f64| {
-        verdict(&format!(
-            "metric = \"transfer_s\", reduce = \"interval\", {COMPARED}, \
-             expect = {{ is = \"at-most\", value = {times:.2} }}"
-        ))
-    };
-    // At 5: deviations 1 and 4.
-    assert_eq!(rule(0.26), Verdict::Holds);
-    assert_eq!(rule(0.24), Verdict::Differs);
-}
-
-#[test]
-fn apart_asks_for_intervals_that_do_not_meet() {
-    let rule = "metric = \"transfer_s\", reduce = \"mean\", compare = { parameter = \"tcp\", \
-        value = \"a\", with = \"b\", by = \"separation\" }, expect = { is = \"at-most\", value = -1 }";
-    // At 180 the interval of two runs is wide.
-    assert_eq!(verdict(rule), Verdict::Differs);
-    let clear = runs_of_two(
-        [[10.0, 11.0, 12.0], [20.0, 21.0, 22.0]],
-        [[Some(40.0), Some(41.0), Some(42.0)]; 2],
-    );
-    assert_eq!(judged_by(rule, &clear).verdict, Verdict::Holds);
-    let other_way = rule
-        .replace("value = \"a\"", "value = \"b\"")
-        .replace("with = \"b\"", "with = \"a\"");
-    assert_eq!(judged_by(&other_way, &clear).verdict, Verdict::Differs);
-}
-
-#[test]
-fn a_gap_shrinks_along_another_parameter_or_does_not() {
-    let rule = |from: u32, to: u32| {
-        verdict(&format!(
-            "metric = \"transfer_s\", reduce = \"mean\", compare = {{ parameter = \"tcp\", \
-             value = \"b\", with = \"a\", along = {{ parameter = \"len\", from = {from}, \
-             to = {to} }} }}, expect = {{ is = \"below\", value = 1 }}"
-        ))
-    };
-    assert_eq!(rule(5, 180), Verdict::Holds);
-    assert_eq!(rule(180, 5), Verdict::Differs);
-    assert_eq!(rule(5, 7), Verdict::NotComparable);
-}
-
-#[test]
-fn unfinished_runs_are_asked_for_where_the_paper_has_them() {
-    let finished = |value: &str, expect: &str| {
-        verdict(&format!(
-            "metric = \"finished\", where = {{ tcp = \"{value}\" }}, reduce = \"mean\", \
-             expect = {{ {expect} }}"
-        ))
-    };
-    let all = |value: &str| finished(value, "is = \"between\", printed = [1, 1]");
-    assert_eq!(all("a"), Verdict::Holds);
-    assert_eq!(all("b"), Verdict::Differs);
-    assert_eq!(all("c"), Verdict::NotComparable);
-    let some = |value: &str| finished(value, "is = \"below\", value = 1, share = 0.001");
-    assert_eq!(some("b"), Verdict::Holds);
-    assert_eq!(some("a"), Verdict::Differs);
-    // All of several rules: all of `a` finish, and not all of `b`.
-    let both = |all: &str, some: &str| {
-        let rule = format!(
-            "{{ metric = \"finished\", where = {{ tcp = \"{all}\" }}, reduce = \"mean\", \
-             expect = {{ is = \"between\", printed = [1, 1] }} }}, \
-             {{ metric = \"finished\", where = {{ tcp = \"{some}\" }}, reduce = \"mean\", \
-             expect = {{ is = \"below\", value = 1, share = 0.001 }} }}"
-        );
-        judged(&rule, &usual()).verdict
-    };
-    assert_eq!(both("a", "b"), Verdict::Holds);
-    assert_eq!(both("b", "a"), Verdict::Differs);
-    assert_eq!(both("a", "c"), Verdict::NotComparable);
-}
-
-/// A run of W = 8 that took 10 s and so many segments of 1 ms, with a stall besides.
-fn windowed(scheme: &str, segments: f64, stall_s: Option<f64>) -> ResultLine {
-    let mut line = line("s", scheme, 5, None);
-    line.parameters.insert("window".into(), 8.into());
-    line.transfer_s = Some(10.0 + segments / 1e3 + stall_s.unwrap_or_default());
-    line.stalls_s = vec![stall_s];
-    line
-}
-
-/// W = 8 by figure 4: 1, 2, 4, then 5, 6, 7 lack 7 + 6 + 4 + 3 + 2 + 1 = 23 segments.
-#[test]
-fn segments_lost_beside_the_stall_are_those_of_the_equation_or_not() {
-    let rule = "metric = \"without_stalls_per_outage_s\", reduce = \"each\", \
-        compare = { parameter = \"tcp\", value = \"lost\", with = \"kept\", by = \"difference\", \
-        equation = { window = \"window\", segment_s = 0.001 } }, per = [\"window\"], \
-        expect = { is = \"between\", printed = [1, 1], percent = 5 }";
-    let kept = windowed("kept", 0.0, Some(0.1));
-    let judged = |lost: ResultLine| judged_by(rule, &[kept.clone(), lost]);
-    let holds = judged(windowed("lost", 23.0, Some(1.5)));
-    assert_eq!(holds.verdict, Verdict::Holds);
-    assert_eq!(holds.model, Some("1.00 (23 for 23)".into()));
-    let differs = judged(windowed("lost", 30.0, Some(1.5)));
-    assert_eq!(differs.verdict, Verdict::Differs);
-    let open = judged(windowed("lost", 23.0, None));
-    assert_eq!(open.verdict, Verdict::NotComparable);
-    assert!(open.reason.contains("without a run"), "{}", open.reason);
+    assert_eq!(get(ACKS), "s.toml");
+    assert_eq!(get(DEFINED), "");
 }

@@ -8,7 +8,10 @@ use std::time::{Duration, Instant};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
-use crate::transfer::{Moment, TransferSettings, TransferWatch};
+use holdfast_net::datapath::monotonic_ns;
+use holdfast_testbed::link_process::EmulatedLink;
+
+use crate::transfer::TransferWatch;
 
 /// How often the lines are drawn.
 pub(super) const INTERVAL: Duration = Duration::from_millis(100);
@@ -24,9 +27,6 @@ pub(super) struct Progress {
     bars: Option<MultiProgress>,
 }
 
-/// A run and what can be seen of it.
-type Line<'a> = (&'a TransferSettings, &'a TransferWatch);
-
 impl Progress {
     pub(super) fn new() -> Self {
         Self {
@@ -35,86 +35,118 @@ impl Progress {
     }
 
     /// A line above all others.
-    pub(super) fn say(&self, text: &str) {
+    pub(super) fn print(&self, text: &str) {
         match &self.bars {
-            // A terminal that is gone is no reason to stop.
+            // A terminal that is no longer there is no reason to stop.
             Some(bars) => drop(bars.println(text)),
             None => eprintln!("{text}"),
         }
     }
 
-    /// Begins a line for each run.
-    pub(super) fn lines(&self, runs: &[Line<'_>], bytes: u64) -> Lines {
+    /// Begins a line for each run, of `bytes` over `link`.
+    pub(super) fn lines<'a>(
+        &self,
+        names: &'a [String],
+        link: &'a EmulatedLink,
+        bytes: u64,
+    ) -> Lines<'a> {
         let style = ProgressStyle::with_template("{prefix:23} [{bar:30}] {percent:>3}%  {msg}")
             .unwrap_or_else(|_| ProgressStyle::default_bar())
             .progress_chars("=> ");
-        let bars = self.bars.as_ref().map(|all| {
-            runs.iter()
-                .map(|(run, _)| {
-                    let bar = all.add(ProgressBar::new(bytes)).with_style(style.clone());
-                    bar.with_prefix(run.name.clone())
-                })
-                .collect()
+        let runs = names.iter().map(|name| {
+            let bar = self.bars.as_ref().map(|all| {
+                let bar = all.add(ProgressBar::new(bytes)).with_style(style.clone());
+                bar.with_prefix(name.clone())
+            });
+            (name.as_str(), bar, RateMeter::default())
         });
-        let rates = runs.iter().map(|_| RateMeter::default()).collect();
         Lines {
-            bars,
-            rates,
+            runs: runs.collect(),
+            link,
             bytes,
             written_at: None,
         }
     }
 }
 
-/// The runs' lines.
-pub(super) struct Lines {
-    bars: Option<Vec<ProgressBar>>,
-    rates: Vec<RateMeter>,
+/// The runs' lines: the name of each, its bar on a terminal, its rate.
+pub(super) struct Lines<'a> {
+    runs: Vec<(&'a str, Option<ProgressBar>, RateMeter)>,
+    link: &'a EmulatedLink,
     bytes: u64,
     written_at: Option<Instant>,
 }
 
-impl Lines {
+impl Lines<'_> {
     /// Shows each run as it is now.
-    pub(super) fn show(&mut self, runs: &[Line<'_>]) {
-        let write = self
+    pub(super) fn show(&mut self, watches: &[TransferWatch]) {
+        let is_due = self
             .written_at
             .is_none_or(|at| at.elapsed() >= PLAIN_INTERVAL);
-        for (i, (run, watch)) in runs.iter().enumerate() {
-            let Some(moment) = watch.moment(&run.link) else {
+        for ((name, bar, rate), watch) in self.runs.iter_mut().zip(watches) {
+            let Some(moment) = Moment::now(watch, self.link) else {
                 continue;
             };
-            let rate = self.rates[i].update(moment);
+            let rate = rate.update(moment);
             let text = if moment.bytes == self.bytes {
                 "done".to_owned()
             } else {
                 text(moment, rate)
             };
-            match &self.bars {
-                Some(bars) => {
-                    bars[i].set_position(moment.bytes);
-                    bars[i].set_message(text);
-                }
-                None if write => {
-                    let percent = moment.bytes as f64 * 100.0 / self.bytes.max(1) as f64;
-                    eprintln!(
-                        "{:5.1} s  {:23} {percent:5.1}%  {text}",
-                        moment.elapsed_s, run.name
-                    );
-                    self.written_at = Some(Instant::now());
-                }
-                None => {}
+            if let Some(bar) = bar {
+                bar.set_position(moment.bytes);
+                bar.set_message(text);
+            } else if is_due {
+                let percent = moment.bytes as f64 * 100.0 / self.bytes.max(1) as f64;
+                eprintln!(
+                    "{:5.1} s  {name:23} {percent:5.1}%  {text}",
+                    moment.elapsed_s
+                );
+                self.written_at = Some(Instant::now());
             }
         }
     }
 
     /// Shows the end.
-    pub(super) fn finish(&mut self, runs: &[Line<'_>]) {
+    pub(super) fn finish(&mut self, watches: &[TransferWatch]) {
         self.written_at = None;
-        self.show(runs);
-        for bar in self.bars.iter().flatten() {
+        self.show(watches);
+        for bar in self.runs.iter().filter_map(|(_, bar, _)| bar.as_ref()) {
             bar.abandon();
         }
+    }
+}
+
+/// A moment of a transfer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Moment {
+    /// Since its start, in seconds.
+    elapsed_s: f64,
+    /// Bytes that have arrived.
+    bytes: u64,
+    link_up: bool,
+    /// Since the link is up and nothing arrived, in seconds; 0 in an outage.
+    stall_s: f64,
+}
+
+impl Moment {
+    /// None before the start. The link's state is that of its outages.
+    fn now(watch: &TransferWatch, link: &EmulatedLink) -> Option<Self> {
+        let origin_ns = watch.origin_ns()?;
+        let since_s = |at_ns: u64| at_ns.saturating_sub(origin_ns) as f64 / 1e9;
+        let elapsed_s = since_s(monotonic_ns());
+        let outages = || link.outages.iter();
+        let link_up =
+            !outages().any(|outage| (outage.at_s..outage.at_s + outage.for_s).contains(&elapsed_s));
+        let ends_s = outages().map(|outage| outage.at_s + outage.for_s);
+        let ends_s = ends_s.filter(|end_s| *end_s <= elapsed_s);
+        let last_s = ends_s.fold(since_s(watch.download.last_ns()), f64::max);
+        Some(Self {
+            elapsed_s,
+            bytes: watch.download.bytes(),
+            link_up,
+            stall_s: if link_up { elapsed_s - last_s } else { 0.0 },
+        })
     }
 }
 
@@ -171,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_tells_the_links_state_and_the_stall() {
+    fn a_line_has_the_links_state_and_the_stall() {
         let mut moment = Moment {
             elapsed_s: 1.0,
             bytes: 1,

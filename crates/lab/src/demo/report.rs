@@ -3,13 +3,80 @@
 
 use std::fs;
 
+use anyhow::{Context as _, ensure};
 use comfy_table::{CellAlignment, Table, presets};
-use holdfast_link::{OutageAt, OutageEffect};
+use holdfast_link::{OutageAt, OutageEffect, OutageSchedule, optimal_transfer};
 use holdfast_testbed::link_process::EmulatedLink;
+use holdfast_testbed::seeded_file::SeededContent;
+use holdfast_wire::Instant;
 use serde::Serialize;
 
 use super::DemoSettings;
-use crate::transfer::TransferResult;
+use crate::transfer::Measurement;
+
+/// Payload of a full segment over a 1500-octet link with timestamps.
+const MSS_BYTES: u64 = 1448;
+/// IPv4 header, TCP header, timestamps option.
+const HEADER_BYTES: u64 = 20 + 32;
+
+/// The result of one run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TransferResult {
+    /// The run's name.
+    pub name: String,
+    /// From its begin to the last byte, in seconds; none: not finished.
+    pub transfer_s: Option<f64>,
+    /// The lower bound of a transfer over this link, in seconds.
+    pub optimal_s: f64,
+    /// For each outage that overlapped the transfer: from link up to the first
+    /// new byte at the receiver, in seconds; none: none came before the next outage.
+    pub stalls_s: Vec<Option<f64>>,
+    /// Segments that the sender retransmitted, by the kernel's counter; with QUIC, packets that the
+    /// sender took for lost.
+    pub retransmitted_segments: u64,
+    /// Bytes that arrived.
+    pub bytes: u64,
+    /// Whether they are the ones that were served.
+    pub sha256_ok: bool,
+}
+
+impl TransferResult {
+    pub(super) fn of(
+        name: String,
+        measured: &Measurement,
+        link: &EmulatedLink,
+        content: &SeededContent,
+    ) -> anyhow::Result<Self> {
+        let flow = &measured.flows[0];
+        let is_complete = measured.is_complete(flow);
+        Ok(Self {
+            name,
+            transfer_s: is_complete.then(|| measured.last_byte_s(flow)),
+            optimal_s: optimal_s(link, content.bytes)?,
+            stalls_s: measured.stalls_s(flow, &link.outages),
+            retransmitted_segments: measured.retransmitted_segments,
+            bytes: flow.received.bytes(),
+            sha256_ok: flow.received.sha256 == content.sha256,
+        })
+    }
+
+    /// By how much the transfer took longer than it had to, in percent.
+    fn over_optimum_percent(&self) -> Option<f64> {
+        Some((self.transfer_s? / self.optimal_s - 1.0) * 100.0)
+    }
+}
+
+/// The lower bound of a transfer of `bytes` over this link: the link busy
+/// whenever it is up, every segment full.
+pub(super) fn optimal_s(link: &EmulatedLink, bytes: u64) -> anyhow::Result<f64> {
+    let wire_bytes = bytes + bytes.div_ceil(MSS_BYTES) * HEADER_BYTES;
+    let plan = link.plan()?;
+    let mut schedule = OutageSchedule::new(&plan.outages, link.seed);
+    let end = optimal_transfer(&plan, &mut schedule, Instant::ZERO, wire_bytes);
+    let end = end.context("the link is too slow for the file")?;
+    ensure!(end > Instant::ZERO, "nothing to transfer");
+    Ok(end.as_secs_f64())
+}
 
 /// The demo's result. As JSON: `{"runs":[...],"conditions":{...}}`.
 #[derive(Clone, Debug, Serialize)]
@@ -40,7 +107,7 @@ pub struct DemoConditions {
     pub outages: Vec<OutageAt>,
     /// What they do to the packets on the link and in its queue.
     pub outage_effect: OutageEffect,
-    /// Whether the gateway was told of them.
+    /// Whether the gateway got signals of them.
     pub signals: bool,
     /// The sender's congestion control.
     pub congestion_control: String,
@@ -88,7 +155,7 @@ impl DemoReport {
         for outage in &self.conditions.outages {
             header.push(format!("stall after {} s outage", outage.for_s));
         }
-        header.extend(["sent again".to_owned(), "SHA-256".into()]);
+        header.extend(["retransmitted".to_owned(), "SHA-256".into()]);
         let columns = header.len();
         table.set_header(header);
         for run in &self.runs {
@@ -179,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_and_the_json_tell_the_same() {
+    fn the_table_and_the_json_have_the_same_figures() {
         let report = report();
         let table = report.table().to_string();
         for cell in [

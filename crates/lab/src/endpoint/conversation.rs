@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What two ends say to each other on their connection: all at once, or request by request, and
-//! perhaps bytes the other way meanwhile.
+//! What two ends send each other on their connection: all at once, or request by request, and
+//! perhaps bytes in the other direction meanwhile.
 
 use std::io::{self, Read, Write as _};
 use std::net::{Shutdown, TcpStream};
@@ -9,67 +9,44 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use holdfast_net::datapath::monotonic_ns;
-use holdfast_testbed::download::{Arrival, Intake, READ_BYTES_MAX, Received};
-use holdfast_testbed::seeded_file::{SeededStream, Sha256Sum};
+use holdfast_testbed::download::{Intake, READ_BYTES_MAX, Received};
+use holdfast_testbed::seeded_file::SeededStream;
 
-use super::{EndpointReport, Work};
+use super::{BACK_SEED, EndpointReport, Exchange};
 
-/// The seed of what goes the other way.
-pub(super) const BACK_SEED: u64 = 2;
 /// Bytes of an answer that are written at a time, at most.
 const WRITE_BYTES_MAX: u64 = 1 << 20;
 
-/// Sends everything, closes, and takes what comes until the other end closes.
+/// Sends everything, closes, and receives until the other end closes.
 pub(super) fn send(
     stream: &TcpStream,
-    work: Work,
+    exchange: &Exchange,
     report: &mut EndpointReport,
 ) -> anyhow::Result<()> {
-    let Work::Send { back_bytes, .. } = work else {
-        return Err(anyhow!("only an end that sends can send"));
-    };
-    if back_bytes == 0 {
-        send_parts(stream, work)?;
+    if exchange.back_bytes == 0 {
+        send_parts(stream, exchange)?;
         stream.shutdown(Shutdown::Write)?;
         io::copy(&mut &*stream, &mut io::sink())?;
         return Ok(());
     }
     let back = stream.try_clone()?;
-    let taker = thread::spawn(move || take_all(&back));
-    let sent = send_parts(stream, work).and_then(|()| stream.shutdown(Shutdown::Write));
-    let (bytes, sha256) = taker
+    let receiver = thread::spawn(move || receive_all(Intake::new(&back)));
+    let sent = send_parts(stream, exchange).and_then(|()| stream.shutdown(Shutdown::Write));
+    report.received = receiver
         .join()
-        .map_err(|_| anyhow!("the thread that takes bytes is broken"))?;
-    report.back = Some((bytes, sha256));
+        .map_err(|_| anyhow!("the thread that receives panicked"))?;
     Ok(sent?)
 }
 
-fn take_all(stream: &TcpStream) -> (u64, Sha256Sum) {
-    let mut intake = Intake::new(stream);
-    while intake.read_some(READ_BYTES_MAX) > 0 {}
-    let received = intake.finish();
-    (received.bytes(), received.sha256)
-}
-
-/// Each part when it has been asked for.
-fn send_parts(mut stream: &TcpStream, work: Work) -> io::Result<()> {
-    let Work::Send {
-        bytes,
-        seed,
-        after_bytes,
-        parts,
-        ..
-    } = work
-    else {
-        return Ok(());
-    };
-    let mut content = Parts::new(bytes, seed);
-    for _ in 0..parts {
-        let mut request = stream.take(after_bytes);
-        if io::copy(&mut request, &mut io::sink())? < after_bytes {
+/// Each part when it has been requested.
+fn send_parts(mut stream: &TcpStream, exchange: &Exchange) -> io::Result<()> {
+    let mut content = Parts::new(exchange.bytes, exchange.seed);
+    for _ in 0..exchange.requests {
+        let mut request = stream.take(exchange.request_bytes);
+        if io::copy(&mut request, &mut io::sink())? < exchange.request_bytes {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        let mut left = bytes / u64::from(parts);
+        let mut left = exchange.bytes / u64::from(exchange.requests);
         while left > 0 {
             let piece = content.next(left.min(WRITE_BYTES_MAX) as usize);
             stream.write_all(piece)?;
@@ -82,9 +59,9 @@ fn send_parts(mut stream: &TcpStream, work: Work) -> io::Result<()> {
 /// Seeded bytes in pieces of any length.
 struct Parts {
     stream: SeededStream,
-    /// What was made and not taken, from `taken` on.
     made: Vec<u8>,
-    taken: usize,
+    /// What of `made` was used.
+    used: usize,
 }
 
 impl Parts {
@@ -92,58 +69,50 @@ impl Parts {
         Self {
             stream: SeededStream::new(bytes, seed),
             made: Vec::new(),
-            taken: 0,
+            used: 0,
         }
     }
 
     /// The next `len` bytes; fewer only at the end.
     fn next(&mut self, len: usize) -> &[u8] {
-        if self.made.len() - self.taken < len {
-            self.made.drain(..self.taken);
-            self.taken = 0;
+        if self.made.len() - self.used < len {
+            self.made.drain(..self.used);
+            self.used = 0;
             while self.made.len() < len
                 && let Some(chunk) = self.stream.next_chunk()
             {
                 self.made.extend_from_slice(chunk);
             }
         }
-        let from = self.taken;
-        self.taken = (from + len).min(self.made.len());
-        &self.made[from..self.taken]
+        let from = self.used;
+        self.used = (from + len).min(self.made.len());
+        &self.made[from..self.used]
     }
 }
 
-/// Asks as it is told and takes everything until the other end closes.
+/// Sends the requests and receives everything until the other end closes.
 pub(super) fn receive(
     stream: &TcpStream,
-    work: Work,
+    exchange: &Exchange,
     report: &mut EndpointReport,
 ) -> anyhow::Result<()> {
-    let Work::Receive {
-        request_bytes,
-        requests,
-        think_ns,
-        back_bytes,
-        ..
-    } = work
-    else {
-        return Err(anyhow!("only an end that receives can receive"));
-    };
-    let back = stream.try_clone()?;
-    let sender = (back_bytes > 0).then(|| thread::spawn(move || send_back(&back, back_bytes)));
+    let (back, back_bytes) = (stream.try_clone()?, exchange.back_bytes);
+    let sender = (back_bytes > 0).then(|| {
+        thread::spawn(move || {
+            send_seeded(&back, back_bytes, BACK_SEED)?;
+            back.shutdown(Shutdown::Write)
+        })
+    });
     let mut intake = Intake::new(stream);
-    let asked = if requests > 1 {
-        let think = Duration::from_nanos(think_ns);
-        ask_again_and_again(&mut intake, stream, work, think, &mut report.latencies_ns)
+    let requested = if exchange.requests > 1 {
+        request_each(&mut intake, stream, exchange, &mut report.latencies_ns)
     } else {
-        ask(stream, request_bytes)
+        send_seeded(stream, exchange.request_bytes, 0)
     };
-    while intake.read_some(READ_BYTES_MAX) > 0 {}
-    // Whatever happens now, this came.
-    note(report, intake.finish());
+    report.received = receive_all(intake);
     let sent = sender.map_or(Ok(Ok(())), thread::JoinHandle::join);
-    asked?;
-    sent.map_err(|_| anyhow!("the thread that sends back is broken"))??;
+    requested?;
+    sent.map_err(|_| anyhow!("the thread that sends back panicked"))??;
     match stream.take_error()? {
         Some(error) => Err(error.into()),
         None => Ok(()),
@@ -151,171 +120,123 @@ pub(super) fn receive(
 }
 
 /// Request by request, with a pause between.
-fn ask_again_and_again(
+fn request_each(
     intake: &mut Intake<&TcpStream>,
     stream: &TcpStream,
-    work: Work,
-    think: Duration,
+    exchange: &Exchange,
     latencies_ns: &mut Vec<u64>,
 ) -> io::Result<()> {
-    let Work::Receive {
-        request_bytes,
-        requests,
-        answer_bytes,
-        ..
-    } = work
-    else {
-        return Ok(());
-    };
-    for number in 0..requests {
-        if number > 0 && !think.is_zero() {
-            thread::sleep(think);
+    for number in 0..exchange.requests {
+        if number > 0 && exchange.think_ns > 0 {
+            thread::sleep(Duration::from_nanos(exchange.think_ns));
         }
-        let asked_ns = monotonic_ns();
-        ask(stream, request_bytes)?;
-        if !take(intake, answer_bytes) {
-            break;
+        let sent_ns = monotonic_ns();
+        send_seeded(stream, exchange.request_bytes, 0)?;
+        let mut left = exchange.bytes / u64::from(exchange.requests);
+        while left > 0 {
+            match intake.read_some(left.min(READ_BYTES_MAX as u64) as usize) {
+                0 => return Ok(()),
+                len => left -= len as u64,
+            }
         }
-        latencies_ns.push(intake.last_ns().saturating_sub(asked_ns));
+        latencies_ns.push(intake.last_ns().saturating_sub(sent_ns));
     }
     Ok(())
 }
 
-fn note(report: &mut EndpointReport, received: Received) {
-    let pair = |arrival: &Arrival| (arrival.at_ns, arrival.bytes_total);
-    report.arrivals = received.arrivals.iter().map(pair).collect();
-    report.sha256 = received.sha256;
+fn receive_all(mut intake: Intake<&TcpStream>) -> Received {
+    while intake.read_some(READ_BYTES_MAX) > 0 {}
+    intake.finish()
 }
 
-fn ask(mut stream: &TcpStream, request_bytes: u64) -> io::Result<()> {
-    let mut request = SeededStream::new(request_bytes, 0);
-    while let Some(chunk) = request.next_chunk() {
-        stream.write_all(chunk)?;
-    }
-    Ok(())
-}
-
-/// Takes an answer; false: it does not come whole.
-fn take(intake: &mut Intake<&TcpStream>, bytes: u64) -> bool {
-    let mut left = bytes;
-    while left > 0 {
-        match intake.read_some(left.min(READ_BYTES_MAX as u64) as usize) {
-            0 => return false,
-            len => left -= len as u64,
-        }
-    }
-    true
-}
-
-fn send_back(mut stream: &TcpStream, bytes: u64) -> io::Result<()> {
-    let mut content = SeededStream::new(bytes, BACK_SEED);
+fn send_seeded(mut stream: &TcpStream, bytes: u64, seed: u64) -> io::Result<()> {
+    let mut content = SeededStream::new(bytes, seed);
     while let Some(chunk) = content.next_chunk() {
         stream.write_all(chunk)?;
     }
-    stream.shutdown(Shutdown::Write)
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use holdfast_testbed::seeded_file::SeededContent;
+    use crate::endpoint::seeded_sum;
     use std::net::TcpListener;
 
-    /// Both ends over the loopback device: what the sender says, and what the receiver does.
-    fn talk(sends: Work, receives: Work) -> (EndpointReport, EndpointReport) {
+    /// Both ends over the loopback device: the sender's report, and the receiver's.
+    fn talk(exchange: Exchange) -> (EndpointReport, EndpointReport) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let at = listener.local_addr().unwrap();
         let sender = thread::spawn(move || {
             let stream = listener.accept().unwrap().0;
             let mut report = EndpointReport::default();
-            send(&stream, sends, &mut report).unwrap();
+            send(&stream, &exchange, &mut report).unwrap();
             report
         });
         let stream = TcpStream::connect(at).unwrap();
         let mut report = EndpointReport::default();
-        receive(&stream, receives, &mut report).unwrap();
+        receive(&stream, &exchange, &mut report).unwrap();
         drop(stream);
         (sender.join().unwrap(), report)
     }
 
     #[test]
     fn each_request_is_answered_by_its_part_of_the_bytes() {
-        let (bytes, parts) = (300_000, 100);
-        let sends = Work::Send {
-            bytes,
+        let (_, report) = talk(Exchange {
+            bytes: 300_000,
             seed: 1,
-            after_bytes: 70,
-            parts,
-            back_bytes: 0,
-            series_interval_ns: None,
-        };
-        let receives = Work::Receive {
             request_bytes: 70,
-            requests: parts,
-            answer_bytes: bytes / u64::from(parts),
-            think_ns: 0,
-            back_bytes: 0,
-        };
-        let (_, report) = talk(sends, receives);
+            requests: 100,
+            ..Exchange::default()
+        });
         assert_eq!(report.latencies_ns.len(), 100);
-        assert_eq!(report.sha256, SeededContent::of(bytes, 1).sha256);
-        assert_eq!(report.arrivals.last().unwrap().1, bytes);
+        assert_eq!(report.received.sha256, seeded_sum(300_000, 1));
+        assert_eq!(report.received.bytes(), 300_000);
     }
 
     #[test]
-    fn what_came_before_the_connection_broke_is_told_with_what_broke_it() {
+    fn a_broken_connection_is_reported_with_what_arrived_before() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let at = listener.local_addr().unwrap();
+        let of_three = Exchange {
+            bytes: 3_000,
+            seed: 1,
+            request_bytes: 70,
+            requests: 3,
+            ..Exchange::default()
+        };
         let sender = thread::spawn(move || {
             let stream = listener.accept().unwrap().0;
-            let sends = Work::Send {
-                bytes: 3_000,
-                seed: 1,
-                after_bytes: 70,
-                parts: 3,
-                back_bytes: 0,
-                series_interval_ns: None,
-            };
-            send_parts(&stream, sends).unwrap();
+            send_parts(&stream, &of_three).unwrap();
             // Three of ten, and no more requests are taken.
             stream.shutdown(Shutdown::Both).unwrap();
         });
-        let receives = Work::Receive {
-            request_bytes: 70,
+        let of_ten = Exchange {
+            bytes: 10_000,
             requests: 10,
-            answer_bytes: 1_000,
             think_ns: 20_000_000,
-            back_bytes: 0,
+            ..of_three
         };
         let stream = TcpStream::connect(at).unwrap();
         let mut report = EndpointReport::default();
-        // An error or none, by whether the next request meets the end or the reset.
-        let _ = receive(&stream, receives, &mut report);
+        // An error or none: the next request meets the end or the reset.
+        let _ = receive(&stream, &of_ten, &mut report);
         sender.join().unwrap();
         assert_eq!(report.latencies_ns.len(), 3);
-        assert_eq!(report.sha256, SeededContent::of(3_000, 1).sha256);
+        assert_eq!(report.received.sha256, seeded_sum(3_000, 1));
     }
 
     #[test]
     fn bytes_go_both_ways_at_once() {
-        let sends = Work::Send {
+        let (sent, received) = talk(Exchange {
             bytes: 3_000_000,
             seed: 1,
-            after_bytes: 0,
-            parts: 1,
-            back_bytes: 2_000_000,
-            series_interval_ns: None,
-        };
-        let receives = Work::Receive {
-            request_bytes: 0,
             requests: 1,
-            answer_bytes: 0,
-            think_ns: 0,
             back_bytes: 2_000_000,
-        };
-        let (sent, received) = talk(sends, receives);
-        let back = SeededContent::of(2_000_000, BACK_SEED);
-        assert_eq!(sent.back, Some((back.bytes, back.sha256)));
-        assert_eq!(received.sha256, SeededContent::of(3_000_000, 1).sha256);
+            ..Exchange::default()
+        });
+        assert_eq!(sent.received.bytes(), 2_000_000);
+        assert_eq!(sent.received.sha256, seeded_sum(2_000_000, BACK_SEED));
+        assert_eq!(received.received.sha256, seeded_sum(3_000_000, 1));
     }
 }

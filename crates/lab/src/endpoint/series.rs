@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The sender's socket over time, as the kernel tells it to the one that holds it.
+//! The sender's socket over time, from its TCP_INFO.
 
 use std::io;
 use std::net::TcpStream;
@@ -24,7 +24,7 @@ pub struct SocketSample {
     /// Slow start threshold, bytes; 0: none yet.
     pub ssthresh: u64,
     /// The receiver's window as the sender knows it, bytes; 0 where the kernel is too old
-    /// to tell.
+    /// to have it.
     pub rwnd: u64,
     /// Bytes acknowledged.
     pub snd_una: u64,
@@ -51,14 +51,14 @@ impl SocketSample {
 
 /// The points in time of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Grid {
+pub(super) struct SampleTimes {
     /// The first one, CLOCK_MONOTONIC.
     pub(super) origin_ns: u64,
     /// From one to the next.
     pub(super) interval_ns: u64,
 }
 
-impl Grid {
+impl SampleTimes {
     /// The first one after `now_ns`.
     fn next_after(self, now_ns: u64) -> u64 {
         let past = now_ns.saturating_sub(self.origin_ns) / self.interval_ns;
@@ -66,7 +66,7 @@ impl Grid {
     }
 }
 
-/// Asks the kernel at each point in time until it is finished or dropped.
+/// Queries the kernel at each point in time until it is finished or dropped.
 pub(super) struct SocketSampler {
     /// Dropped, it ends the thread.
     _over: Sender<()>,
@@ -78,7 +78,7 @@ impl SocketSampler {
     /// `bytes` bytes.
     pub(super) fn start(
         stream: &TcpStream,
-        grid: Grid,
+        times: SampleTimes,
         opens: bool,
         bytes: u64,
     ) -> io::Result<Self> {
@@ -96,9 +96,9 @@ impl SocketSampler {
                     break;
                 };
                 let now_ns = monotonic_ns();
-                let t_s = now_ns.saturating_sub(grid.origin_ns) as f64 / 1e9;
+                let t_s = now_ns.saturating_sub(times.origin_ns) as f64 / 1e9;
                 samples.push(SocketSample::of(info, t_s, opens, bytes));
-                due_ns = grid.next_after(now_ns);
+                due_ns = times.next_after(now_ns);
             }
             samples
         });
@@ -127,15 +127,15 @@ mod tests {
 
     #[test]
     fn points_in_time_are_multiples_of_the_interval_whenever_it_began() {
-        let grid = Grid {
+        let times = SampleTimes {
             origin_ns: 1_000,
             interval_ns: 100,
         };
         assert_eq!(
-            [1_000, 1_001, 1_099, 1_100, 5_050].map(|now_ns| grid.next_after(now_ns)),
+            [1_000, 1_001, 1_099, 1_100, 5_050].map(|now_ns| times.next_after(now_ns)),
             [1_100, 1_100, 1_100, 1_200, 5_100]
         );
-        assert_eq!(grid.next_after(10), 1_100, "before the links' start");
+        assert_eq!(times.next_after(10), 1_100, "before the links' start");
     }
 
     #[test]

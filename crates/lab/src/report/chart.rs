@@ -101,7 +101,7 @@ pub(super) fn drawing(label: &str, panels: &[Panel]) -> Markup {
     if draw(&mut text, height, panels).is_err() {
         text.clear();
     }
-    // The drawing's own tag names an address of the web, which no browser asks for.
+    // The drawing's own tag names an address of the web, which browsers do not fetch.
     let within = text.split_once('>').map_or("", |(_, rest)| rest);
     let within = within
         .rsplit_once("</svg>")

@@ -27,7 +27,7 @@ fn run(file: &Path, substrate: &str, lines: &[&ResultLine]) -> String {
 
 /// The commands that make these lines, one a substrate.
 pub(super) fn commands(file: &Path, lines: &[&ResultLine]) -> Markup {
-    let of = |substrate: &str| -> Vec<&ResultLine> {
+    let get = |substrate: &str| -> Vec<&ResultLine> {
         lines
             .iter()
             .copied()
@@ -36,7 +36,7 @@ pub(super) fn commands(file: &Path, lines: &[&ResultLine]) -> Markup {
     };
     html! {
         @for substrate in SUBSTRATES {
-            @let lines = of(substrate);
+            @let lines = get(substrate);
             @if !lines.is_empty() { pre.command { (run(file, substrate, &lines)) } }
         }
     }
@@ -55,7 +55,7 @@ pub(super) fn claims(paper: &Paper) -> String {
     format!("holdfast lab claims --paper {}", quoted(&paper.name))
 }
 
-/// A word as a shell takes it.
+/// An argument as a shell takes it.
 pub fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_quoted_only_where_a_shell_would_take_them_apart() {
+    fn arguments_are_quoted_only_where_a_shell_would_split_them() {
         assert_eq!(quoted("papers/a-b/c_1.toml"), "papers/a-b/c_1.toml");
         assert_eq!(quoted("my papers"), "'my papers'");
         assert_eq!(quoted("it's"), r"'it'\''s'");

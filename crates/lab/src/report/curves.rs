@@ -5,8 +5,8 @@
 use maud::{Markup, html};
 
 use super::chart::{self, Curve, Panel};
-use super::selection::{grouped, without, words};
-use crate::results::{ResultLine, Series, word};
+use super::selection::{parameters_text, without};
+use crate::results::{ResultLine, Series, grouped, word};
 
 /// Curves in one figure at most.
 const CURVES_MAX: usize = chart::LOOKS;
@@ -57,7 +57,7 @@ impl<'a> Group<'a> {
         }
         let end_s = curves.iter().map(|(_, series)| end_s(series));
         let end_s = end_s.fold(0.0, f64::max);
-        let mut title = words(&without(&first.parameters, &[variants]));
+        let mut title = parameters_text(&without(&first.parameters, &[variants]));
         if title.is_empty() {
             title.clone_from(&first.scenario);
         }
@@ -104,7 +104,7 @@ impl<'a> Group<'a> {
     }
 
     fn figure(&self, name: &str, panels: &[Panel], points: bool, more: &[&str]) -> Markup {
-        let words = format!("{name} against time, {}", self.title);
+        let parameters_text = format!("{name} against time, {}", self.title);
         let looks = self.curves.iter().enumerate();
         let looks = looks.map(|(index, (name, _))| (name.clone(), index));
         let looks: Vec<(String, usize)> = looks.filter(|_| !points).collect();
@@ -115,8 +115,8 @@ impl<'a> Group<'a> {
         html! {
             figure {
                 (chart::legend(&looks, false, &more))
-                (chart::drawing(&words, panels))
-                figcaption { (words) "." }
+                (chart::drawing(&parameters_text, panels))
+                figcaption { (parameters_text) "." }
             }
         }
     }
@@ -126,10 +126,10 @@ impl<'a> Group<'a> {
         &self,
         height: u32,
         name: &str,
-        of: &dyn Fn(&Series) -> Vec<(f64, f64)>,
+        get: &dyn Fn(&Series) -> Vec<(f64, f64)>,
         is_printed: bool,
     ) -> Option<Markup> {
-        let lines: Vec<Vec<(f64, f64)>> = self.curves.iter().map(|(_, its)| of(its)).collect();
+        let lines: Vec<Vec<(f64, f64)>> = self.curves.iter().map(|(_, item)| get(item)).collect();
         let highest = lines.iter().flatten().map(|(_, y)| *y).fold(0.0, f64::max);
         if highest <= 0.0 {
             return None;
@@ -160,19 +160,19 @@ impl<'a> Group<'a> {
     }
 
     fn sequence(&self) -> Option<Markup> {
-        let of = |series: &Series| points(series, received(series), 1e-6);
-        self.overlay(660, "received sequence number (MB)", &of, true)
+        let get = |series: &Series| points(series, received(series), 1e-6);
+        self.overlay(660, "received sequence number (MB)", &get, true)
     }
 
     fn queue(&self) -> Option<Markup> {
-        let of = |series: &Series| {
+        let get = |series: &Series| {
             let packets = series.queue_packets.iter().copied().map(u64::from);
             points(series, &packets.collect::<Vec<_>>(), 1.0)
         };
-        self.overlay(360, "queue (packets)", &of, false)
+        self.overlay(360, "queue (packets)", &get, false)
     }
 
-    /// One panel a curve: windows lie over each other too closely to be told apart.
+    /// One panel a curve: windows lie over each other too closely to be distinguished.
     fn windows(&self) -> Option<Markup> {
         let has = |(_, (_, series)): &(usize, &(String, &Series))| !series.cwnd.is_empty();
         let with: Vec<_> = self.curves.iter().enumerate().filter(has).collect();
@@ -205,7 +205,7 @@ fn end_s(series: &Series) -> f64 {
     series.t_s.last().copied().unwrap_or(0.0)
 }
 
-/// Where a steady goodput in Mb/s leaves a panel of so many seconds and megabytes.
+/// Where a steady goodput in Mb/s leaves a panel, whose ends are given in seconds and megabytes.
 fn straight(mbps: f64, end_s: f64, highest_mb: f64) -> (f64, f64) {
     let mb_per_s = mbps / 8.0;
     if mb_per_s * end_s > highest_mb {
@@ -215,7 +215,7 @@ fn straight(mbps: f64, end_s: f64, highest_mb: f64) -> (f64, f64) {
     }
 }
 
-/// What has arrived; where the receiver was not asked, what the sender knows of it.
+/// What has arrived; without a series of the receiver, what the sender knows of it.
 fn received(series: &Series) -> &[u64] {
     if series.rcv_nxt.is_empty() {
         &series.snd_una
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn where_the_receiver_was_not_asked_acknowledged_bytes_stand_for_received() {
+    fn without_a_series_of_the_receiver_acknowledged_bytes_stand_for_received() {
         let series = Series {
             snd_una: vec![1],
             ..Series::default()

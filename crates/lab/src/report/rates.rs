@@ -5,12 +5,12 @@ use maud::{Markup, html};
 
 use super::command::commands;
 use super::figure::{Bar, Column, Figure, Row};
-use super::selection::{grouped, heading, scenario_name};
+use super::selection::{heading, scenario_name};
 use crate::claims::file::ClaimedFigure;
 use crate::claims::{Paper, SUBSTRATES};
 use crate::framing::Framing;
 use crate::results::ceiling::Ceiling;
-use crate::results::{ResultLine, same, word};
+use crate::results::{ResultLine, grouped, same, word};
 use crate::scenario::{Run, Scenario};
 
 /// The figure's parameter of a line; none: it has none, or it is no number above 0.
@@ -140,7 +140,9 @@ pub(super) fn own<'a>(
     let mut figures = Vec::new();
     for substrate in SUBSTRATES {
         let is_own = |line: &&ResultLine| {
-            line.substrate == substrate && names.contains(&line.scenario) && line.has(&claimed.of)
+            line.substrate == substrate
+                && names.contains(&line.scenario)
+                && line.has(&claimed.selection)
         };
         let lines: Vec<&ResultLine> = lines.iter().copied().filter(is_own).collect();
         if lines.is_empty() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Which lines belong to what on the page, and their names in words.
+//! Which lines belong to what on the page, and their names as text.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use crate::results::Where;
 use crate::results::{ResultLine, word};
 use crate::scenario::{self, Parameters};
 
-/// Scenarios of a paper that have today's senders in place of its own: `today.toml`, and
+/// Scenarios of a paper that have today's senders instead of its own: `today.toml`, and
 /// `today-NAME.toml` for what the paper's `NAME.toml` is about.
 const TODAY: &str = "today";
 
@@ -36,7 +36,7 @@ fn own_name<'a>(paper: &Paper, line: &'a ResultLine) -> Option<&'a str> {
     line.scenario.strip_prefix(&paper.name)?.strip_prefix('/')
 }
 
-/// The paper's scenario that a line with today's senders stands for, if its name says so.
+/// The paper's scenario that a line with today's senders stands for, if its name has it.
 pub(super) fn counterpart(paper: &Paper, line: &ResultLine) -> Option<String> {
     let name = own_name(paper, line)?
         .strip_prefix(TODAY)?
@@ -84,40 +84,26 @@ pub(super) fn without(parameters: &Parameters, names: &[&str]) -> Parameters {
         .collect()
 }
 
-/// Groups with equal keys, in the order in which their first members come.
-pub(super) fn grouped<T, K: PartialEq>(
-    items: impl IntoIterator<Item = T>,
-    key: impl Fn(&T) -> K,
-) -> Vec<(K, Vec<T>)> {
-    let mut groups: Vec<(K, Vec<T>)> = Vec::new();
-    for item in items {
-        let key = key(&item);
-        match groups.iter_mut().find(|(other, _)| *other == key) {
-            Some((_, group)) => group.push(item),
-            None => groups.push((key, vec![item])),
-        }
-    }
-    groups
-}
-
-/// Parameters in words.
-pub(super) fn words<'a>(parameters: impl IntoIterator<Item = (&'a String, &'a Json)>) -> String {
-    let words = parameters.into_iter().map(|(name, value)| {
+/// Parameters as text.
+pub(super) fn parameters_text<'a>(
+    parameters: impl IntoIterator<Item = (&'a String, &'a Json)>,
+) -> String {
+    let parameters_text = parameters.into_iter().map(|(name, value)| {
         let (name, unit) = name_and_unit(name);
         match (unit, value) {
             (Some(unit), _) => format!("{name} {} {unit}", word(value)),
             (None, _) => format!("{name} {}", word(value)),
         }
     });
-    words.collect::<Vec<_>>().join(", ")
+    parameters_text.collect::<Vec<_>>().join(", ")
 }
 
-/// `delayed_ack=on disconnection_s=5`, as the names of orders have it, in words.
-pub(super) fn order_words(parameters: &str) -> String {
+/// `delayed_ack=on disconnection_s=5`, as the IDs of orders have it, as text.
+pub(super) fn order_text(parameters: &str) -> String {
     let parameters = parameters.split_whitespace();
     let pairs = parameters.filter_map(|word| word.split_once('='));
-    let of = pairs.map(|(name, value)| (name.to_owned(), Json::from(value)));
-    words(&of.collect::<Where>())
+    let pairs = pairs.map(|(name, value)| (name.to_owned(), Json::from(value)));
+    parameters_text(&pairs.collect::<Where>())
 }
 
 /// A parameter's name as a heading.
@@ -152,16 +138,22 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn names_of_parameters_become_words_with_units() {
+    fn names_of_parameters_become_text_with_units() {
         assert_eq!(heading("disconnection_s"), "disconnection (s)");
         assert_eq!(heading("rate_mbit_per_s"), "rate (Mb/s)");
         assert_eq!(heading("delayed_ack"), "delayed ack");
-        let of = Where::from([
+        let pairs = Where::from([
             ("delayed_ack".into(), json!("on")),
             ("disconnection_s".into(), json!(10)),
         ]);
-        assert_eq!(words(&of), "delayed ack on, disconnection 10 s");
-        assert_eq!(order_words("delayed_ack=on disconnection_s=10"), words(&of));
+        assert_eq!(
+            parameters_text(&pairs),
+            "delayed ack on, disconnection 10 s"
+        );
+        assert_eq!(
+            order_text("delayed_ack=on disconnection_s=10"),
+            parameters_text(&pairs)
+        );
     }
 
     #[test]
@@ -170,11 +162,5 @@ mod tests {
             .map(is_today_name)
             .into();
         assert_eq!(is, [true, true, false, false]);
-    }
-
-    #[test]
-    fn groups_keep_the_order_of_their_first_members() {
-        let groups = grouped([3, 1, 4, 1, 5, 9], |number| number % 2);
-        assert_eq!(groups, [(1, vec![3, 1, 1, 5, 9]), (0, vec![4])]);
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a paper says in words, and what came out.
+//! The statements of a paper, and what came out.
 
 use maud::{Markup, html};
 use serde_json::Value as Json;
@@ -11,7 +11,7 @@ use crate::results::word;
 
 /// All of its statements in one table, with the command that judges them.
 pub(super) fn section(paper: &Paper, entries: &[Entry]) -> Markup {
-    let of = |id: &str| entries.iter().find(|entry| entry.id == id);
+    let get = |id: &str| entries.iter().find(|entry| entry.id == id);
     let shown = |value: &Option<Json>| value.as_ref().map_or_else(|| "–".to_owned(), word);
     html! {
         @if !paper.claims.statement.is_empty() {
@@ -19,12 +19,12 @@ pub(super) fn section(paper: &Paper, entries: &[Entry]) -> Markup {
                 h3 { "Statements" }
                 table {
                     thead { tr {
-                        th { "the paper says" } th { "printed" } th { "model" } th { "linux" } th { "live" }
+                        th { "statement of the paper" } th { "printed" } th { "model" } th { "linux" } th { "live" }
                         th { "verdict" } th { "why" }
                     } }
                     tbody {
                         @for statement in &paper.claims.statement {
-                            @if let Some(entry) = of(&statement.id) {
+                            @if let Some(entry) = get(&statement.id) {
                                 tr {
                                     td { (statement.text) }
                                     td { (word(&entry.printed)) }

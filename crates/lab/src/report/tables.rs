@@ -3,71 +3,32 @@
 
 use std::collections::BTreeSet;
 
-use anyhow::ensure;
 use maud::{Markup, html};
 use serde_json::Value as Json;
 
 use super::command::commands;
 use super::figure::{self, Bar, Column, Figure};
-use super::selection::{grouped, heading, order_words, scenario_name, words};
+use super::selection::{heading, order_text, parameters_text, scenario_name};
 use super::verdict_mark::{Notes, class, mark, mark_and_name};
 use crate::claims::file::{ClaimedTable, Row};
-use crate::claims::{self, Entry, Fit, Metric, Paper, SUBSTRATES};
-use crate::results::{ResultLine, Where, word};
+use crate::claims::{self, Entry, Fit, Metric, Paper, SUBSTRATES, TableEntries};
+use crate::results::{ResultLine, Where, grouped, word};
 use crate::scenario::Scenario;
 
-/// A table with its entries.
-struct Judged<'a> {
-    table: &'a ClaimedTable,
-    cells: Vec<&'a Entry>,
-    orders: Vec<&'a Entry>,
-}
-
-impl<'a> Judged<'a> {
-    /// A table's entries come row by row, and those about the order of its variants apart.
-    fn of(table: &'a ClaimedTable, entries: &'a [Entry]) -> anyhow::Result<Self> {
-        let prefix = format!("{}/", table.id);
-        let order = format!("{prefix}order/");
-        let own = || entries.iter().filter(|entry| entry.id.starts_with(&prefix));
-        let judged = Self {
-            table,
-            cells: own()
-                .filter(|entry| !entry.id.starts_with(&order))
-                .collect(),
-            orders: own().filter(|entry| entry.id.starts_with(&order)).collect(),
-        };
-        let cells = table.row.len() * table.columns.len();
-        ensure!(
-            judged.cells.len() == cells,
-            "{}: {} entries for {cells} cells",
-            table.id,
-            judged.cells.len()
-        );
-        Ok(judged)
-    }
-}
-
 /// All tables of a paper.
-pub(super) fn sections(
-    paper: &Paper,
-    lines: &[&ResultLine],
-    entries: &[Entry],
-) -> anyhow::Result<Vec<Markup>> {
-    let owned: Vec<ResultLine> = lines.iter().map(|line| (*line).clone()).collect();
-    let fits = claims::fits(paper, &owned);
-    let tables = paper.claims.table.iter().enumerate();
-    tables
-        .map(|(index, table)| {
-            let judged = Judged::of(table, entries)?;
-            Ok(section(paper, index + 1, &judged, lines, &fits))
-        })
-        .collect()
+pub(super) fn sections(paper: &Paper, own: &[ResultLine]) -> Vec<Markup> {
+    let lines: Vec<&ResultLine> = own.iter().collect();
+    let tables = paper.claims.table.iter().zip(1..);
+    let sections = tables.map(|(table, number)| {
+        let entries = claims::table_entries(paper, table, own);
+        section(paper, number, table, &entries, &lines)
+    });
+    sections.collect()
 }
 
 /// How many cells are as printed for each value of what the paper leaves open.
-fn fits(table: &ClaimedTable, all: &[Fit]) -> Markup {
-    let own = all.iter().filter(|fit| fit.table == table.id);
-    let by_parameter = grouped(own, |fit| fit.parameter.clone());
+fn fits(all: &[Fit]) -> Markup {
+    let by_parameter = grouped(all, |fit| &fit.parameter);
     html! {
         @for (parameter, fits) in &by_parameter {
             table {
@@ -88,17 +49,16 @@ fn fits(table: &ClaimedTable, all: &[Fit]) -> Markup {
 fn section(
     paper: &Paper,
     number: usize,
-    judged: &Judged,
+    table: &ClaimedTable,
+    entries: &TableEntries,
     all: &[&ResultLine],
-    all_fits: &[Fit],
 ) -> Markup {
-    let table = judged.table;
     let file = paper.folder.join(&table.scenario);
     let own = lines_of(paper, &table.scenario, all);
     let lines = own.as_slice();
     let description = Scenario::load(&file).map(|scenario| scenario.description);
     let mut notes = Notes::new(&format!("t{number}"));
-    let body = body(judged, &mut notes);
+    let body = body(table, &entries.cells, &mut notes);
     html! {
         section {
             h3 { "Table " (number) ". " (table.metric.name()) }
@@ -108,8 +68,8 @@ fn section(
             }
             (body)
             (notes.list())
-            (fits(judged.table, all_fits))
-            (orders(judged))
+            (fits(&entries.fits))
+            (orders(table, &entries.orders))
             (commands(&file, lines))
             @for substrate in SUBSTRATES {
                 @for figure in figures(table, lines, substrate, None) { (figure) }
@@ -138,8 +98,8 @@ fn lines_of<'a>(paper: &Paper, scenario: &str, lines: &[&'a ResultLine]) -> Vec<
 /// Runs of the same cells under another assumption, to be drawn together.
 struct Assumption<'a> {
     scenario: &'a str,
-    of: Where,
-    words: String,
+    selection: Where,
+    label: String,
 }
 
 /// The table's alternatives. Of parameters that are numbers all values count: runs over
@@ -150,28 +110,31 @@ fn assumptions(table: &ClaimedTable) -> Vec<Assumption<'_>> {
         .iter()
         .filter(|other| other.scenario != table.scenario && other.metric.is_none());
     let all = others.map(|other| {
-        let kept = other.of.iter().filter(|(_, value)| !value.is_number());
-        let of: Where = kept
+        let kept = other
+            .selection
+            .iter()
+            .filter(|(_, value)| !value.is_number());
+        let selection: Where = kept
             .map(|(name, value)| (name.clone(), value.clone()))
             .collect();
         Assumption {
             scenario: &other.scenario,
-            words: if of.is_empty() {
+            label: if selection.is_empty() {
                 format!("all runs of {}", other.scenario)
             } else {
                 other.text.clone()
             },
-            of,
+            selection,
         }
     });
     let mut assumptions: Vec<Assumption<'_>> = Vec::new();
     for assumption in all {
         let is_same = |other: &&mut Assumption<'_>| {
-            other.scenario == assumption.scenario && other.of == assumption.of
+            other.scenario == assumption.scenario && other.selection == assumption.selection
         };
         match assumptions.iter_mut().find(is_same) {
-            // The last one's words: it may be that which speaks of all values.
-            Some(known) => known.words = assumption.words,
+            // The last one's text: it may be about all values.
+            Some(known) => known.label = assumption.label,
             None => assumptions.push(assumption),
         }
     }
@@ -203,18 +166,18 @@ fn runs_of<'a>(
     substrate: &str,
 ) -> Vec<&'a ResultLine> {
     let is_of = |line: &&&ResultLine| {
-        line.substrate == substrate && line.has(&row.of) && line.is(&table.column, column)
+        line.substrate == substrate && line.has(&row.selection) && line.is(&table.column, column)
     };
     lines.iter().filter(is_of).copied().collect()
 }
 
-fn body(judged: &Judged, notes: &mut Notes) -> Markup {
-    let table = judged.table;
-    let keys: BTreeSet<&String> = table.row.iter().flat_map(|row| row.of.keys()).collect();
-    let rows = table
+fn body(table: &ClaimedTable, cells: &[Entry], notes: &mut Notes) -> Markup {
+    let keys: BTreeSet<&String> = table
         .row
         .iter()
-        .zip(judged.cells.chunks(table.columns.len()));
+        .flat_map(|row| row.selection.keys())
+        .collect();
+    let rows = table.row.iter().zip(cells.chunks(table.columns.len()));
     html! {
         table {
             thead {
@@ -228,10 +191,10 @@ fn body(judged: &Judged, notes: &mut Notes) -> Markup {
                 @for (row, cells) in rows {
                     tr {
                         @for key in &keys {
-                            th { (row.of.get(*key).map(word).unwrap_or_default()) }
+                            th { (row.selection.get(*key).map(word).unwrap_or_default()) }
                         }
                         @for (column, entry) in table.columns.iter().zip(cells) {
-                            (cell(table, &row.of, column, entry, notes))
+                            (cell(table, &row.selection, column, entry, notes))
                         }
                     }
                 }
@@ -247,9 +210,9 @@ fn cell(
     entry: &Entry,
     notes: &mut Notes,
 ) -> Markup {
-    let mut of = row.clone();
-    of.insert(table.column.clone(), column.clone());
-    let reference = notes.refer(entry, words(&of));
+    let mut selection = row.clone();
+    selection.insert(table.column.clone(), column.clone());
+    let reference = notes.refer(entry, parameters_text(&selection));
     let values = [
         ("model", &entry.model),
         ("linux", &entry.linux),
@@ -275,26 +238,26 @@ fn cell(
     }
 }
 
-/// A value of a cell: a number of the metric, or words.
+/// A value of a cell: a number of the metric, or text.
 fn shown(metric: Metric, value: &Json) -> String {
     value
         .as_f64()
         .map_or_else(|| word(value), |value| metric.text(value))
 }
 
-fn orders(judged: &Judged) -> Markup {
-    let prefix = format!("{}/order/", judged.table.id);
+fn orders(table: &ClaimedTable, entries: &[Entry]) -> Markup {
+    let prefix = format!("{}/order/", table.id);
     html! {
-        @if !judged.orders.is_empty() {
+        @if !entries.is_empty() {
             table {
                 thead { tr {
-                    th { "Order by " (heading(&judged.table.variants)) }
+                    th { "Order by " (heading(&table.variants)) }
                     th { "printed" } th { "here" } th { "verdict" } th { "why" }
                 } }
                 tbody {
-                    @for entry in &judged.orders {
+                    @for entry in entries {
                         tr {
-                            th { (order_words(entry.id.strip_prefix(&prefix).unwrap_or(&entry.id))) }
+                            th { (order_text(entry.id.strip_prefix(&prefix).unwrap_or(&entry.id))) }
                             td { (word(&entry.printed)) }
                             td { (entry.model.as_ref().map_or_else(|| "–".to_owned(), word)) }
                             td class={ "verdict " (class(entry.verdict)) } { (mark_and_name(entry.verdict)) }
@@ -320,16 +283,20 @@ fn figures(
     if table.column == table.variants {
         return Vec::new();
     }
-    let is_assumed = |line: &&ResultLine| assumption.is_none_or(|its| line.has(&its.of));
+    let is_assumed = |line: &&ResultLine| assumption.is_none_or(|item| line.has(&item.selection));
     let lines: Vec<&ResultLine> = lines.iter().copied().filter(is_assumed).collect();
     let groups = grouped(&table.row, |row| {
-        let mut others = row.of.clone();
+        let mut others = row.selection.clone();
         others.remove(&table.variants);
         others
     });
-    let figures = groups.into_iter().filter_map(|(of, rows)| {
+    let figures = groups.into_iter().filter_map(|(selection, rows)| {
         let rows = rows.into_iter().map(|row| figure::Row {
-            name: row.of.get(&table.variants).map(word).unwrap_or_default(),
+            name: row
+                .selection
+                .get(&table.variants)
+                .map(word)
+                .unwrap_or_default(),
             printed: row
                 .printed
                 .iter()
@@ -343,7 +310,7 @@ fn figures(
         });
         let figure = Figure {
             metric: table.metric,
-            title: title(&of, substrate, assumption),
+            title: title(&selection, substrate, assumption),
             x_name: heading(&table.column),
             columns: columns.clone(),
             bar: Bar::Confidence,
@@ -355,7 +322,7 @@ fn figures(
     figures.collect()
 }
 
-/// The columns of a figure; none: it would say no more than its table, for they are names.
+/// The columns of a figure; none: it would show no more than its table, for they are names.
 pub(super) fn columns(values: &[Json]) -> Option<Vec<Column>> {
     let columns = values.iter().enumerate().map(|(index, value)| {
         Some(Column {
@@ -370,9 +337,13 @@ pub(super) fn columns(values: &[Json]) -> Option<Vec<Column>> {
 }
 
 /// What the runs of a figure have in common.
-fn title(of: &Where, substrate: &str, assumption: Option<&Assumption>) -> String {
-    let assumed = assumption.map(|assumption| assumption.words.clone());
-    let parts = [words(of), assumed.unwrap_or_default(), substrate.to_owned()];
+fn title(selection: &Where, substrate: &str, assumption: Option<&Assumption>) -> String {
+    let assumed = assumption.map(|assumption| assumption.label.clone());
+    let parts = [
+        parameters_text(selection),
+        assumed.unwrap_or_default(),
+        substrate.to_owned(),
+    ];
     let parts = parts.into_iter().filter(|part| !part.is_empty());
     parts.collect::<Vec<_>>().join(", ")
 }

@@ -104,7 +104,7 @@ struct Seen {
     errors: Vec<String>,
     open: Vec<String>,
     tags: Vec<(String, Vec<(String, String)>)>,
-    /// Class and words of each table cell.
+    /// Class and text of each table cell.
     cells: Vec<(String, String)>,
     in_cell: bool,
     text: String,
@@ -221,7 +221,7 @@ fn assert_well_formed(page: &str) -> Seen {
 
 #[test]
 fn the_page_of_a_small_set_of_lines_is_this() {
-    // Without the style, and a tag a line: a change is seen in its place.
+    // Without the style, and a tag a line: a change is seen where it is.
     let page = small_page().replace(STYLE, "");
     insta::assert_snapshot!(page.replace("><", ">\n<"));
 }
@@ -240,7 +240,7 @@ fn the_checker_finds_what_is_wrong() {
 }
 
 #[test]
-fn every_cell_has_its_verdict_as_a_class_and_in_words() {
+fn every_cell_has_its_verdict_as_a_class_and_as_text() {
     let entries = claims::entries(&paper(), &table_lines());
     let seen = seen(&small_page());
     let cells: Vec<&(String, String)> = seen
@@ -249,14 +249,14 @@ fn every_cell_has_its_verdict_as_a_class_and_in_words() {
         .filter(|(class, _)| class.starts_with("cell "))
         .collect();
     assert_eq!(cells.len(), 6);
-    for (entry, (class, words)) in entries.iter().zip(cells) {
+    for (entry, (class, text)) in entries.iter().zip(cells) {
         assert_eq!(
             *class,
             format!("cell {}", verdict_mark::class(entry.verdict)),
             "{}",
             entry.id
         );
-        assert!(words.contains(entry.verdict.name()), "{words}");
+        assert!(text.contains(entry.verdict.name()), "{text}");
     }
     let statements = seen
         .cells
@@ -273,7 +273,7 @@ fn printed_and_own_values_stand_in_their_cells_and_reasons_below() {
         .cells
         .iter()
         .filter(|(class, _)| class.starts_with("cell "))
-        .map(|(_, words)| words.as_str())
+        .map(|(_, text)| text.as_str())
         .collect();
     assert_eq!(
         cells,
@@ -290,7 +290,11 @@ fn printed_and_own_values_stand_in_their_cells_and_reasons_below() {
     assert!(text.contains("outage 180 s, tcp a: differs, +15.0% (+30.00); within 5% is the same"));
     assert!(text.contains("Medians of 2 runs a cell."));
     // t(1) = 12.706, a standard deviation of the mean of 1.
-    assert!(text.contains("104.0 ± 12.7"), "{text}");
+    // The first cell of the first row belongs to `a`.
+    assert!(
+        text.contains("outage (s)abc5printed 100.0104.0 ± 12.7"),
+        "{text}"
+    );
     assert!(text.contains("2 of 2 not finished"));
     assert!(text.contains("that differ in seed; bars are 95% confidence intervals of the means"));
     assert!(
@@ -373,11 +377,11 @@ fn todays_senders_are_judged_by_the_papers_rules() {
     let gains: Vec<&(String, String)> = seen
         .cells
         .iter()
-        .filter(|(_, words)| words.contains("+11.11%") || words.contains("+0.00%"))
+        .filter(|(_, text)| text.contains("+11.11%") || text.contains("+0.00%"))
         .collect();
     let gains: Vec<(&str, &str)> = gains
         .iter()
-        .map(|(class, words)| (class.as_str(), words.as_str()))
+        .map(|(class, text)| (class.as_str(), text.as_str()))
         .collect();
     assert!(
         gains.contains(&("holds", "+11.11% (120.0 for 108.0) ✓holds")),
@@ -385,7 +389,7 @@ fn todays_senders_are_judged_by_the_papers_rules() {
     );
     let differs = gains
         .iter()
-        .any(|(class, words)| *class == "differs" && words.starts_with("+0.00% "));
+        .any(|(class, text)| *class == "differs" && text.starts_with("+0.00% "));
     assert!(differs, "{gains:?}");
     let without = seen_without_today();
     assert!(
@@ -458,12 +462,15 @@ fn the_page_of_each_paper_is_well_formed_even_without_runs() {
 #[test]
 fn the_runs_are_those_of_the_claims_and_those_that_record() {
     let runs = runs(&paper()).unwrap();
-    let of = |name: &str| runs.iter().filter(|run| run.scenario == name).count();
-    assert_eq!((of("p/lengths"), of("p/curves"), of("p/today")), (12, 2, 0));
+    let get = |name: &str| runs.iter().filter(|run| run.scenario == name).count();
+    assert_eq!(
+        (get("p/lengths"), get("p/curves"), get("p/today")),
+        (12, 2, 0)
+    );
     let mut lines = table_lines();
     let lines_of =
         |run: &Run, lines: &[ResultLine]| lines.iter().filter(|line| is_of(line, run)).count();
-    // Of another commit they say nothing.
+    // Lines of another commit are not used.
     assert!(runs.iter().all(|run| lines_of(run, &lines) == 0));
     for line in &mut lines {
         COMMIT.clone_into(&mut line.commit);
@@ -477,7 +484,7 @@ fn runs_under_another_assumption_are_pooled_over_numbers_and_kept_apart_by_names
     let alternative = |text: &str, name: &str, value: serde_json::Value| Alternative {
         text: text.into(),
         scenario: "other.toml".into(),
-        of: [(name.to_owned(), value)].into(),
+        selection: [(name.to_owned(), value)].into(),
         over: None,
         metric: None,
     };

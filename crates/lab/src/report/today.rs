@@ -2,7 +2,7 @@
 //! The page's second part: the paper's links with the senders of today's Linux.
 //!
 //! `PAPER/today.toml` and `PAPER/today-NAME.toml` sweep `congestion_control`, the gateway's
-//! `scheme`, and parameters that the paper's own scenarios have too. What the paper says of
+//! `scheme`, and parameters that the paper's own scenarios have too. What the paper claims of
 //! its variants is judged, for each sender, by the very rules of the first part. For that a
 //! line stands for the first of the paper's runs (of `NAME.toml` alone, if its scenario has
 //! a name) that has the same scheme, the same values of those parameters, and a receiver
@@ -21,19 +21,19 @@ use serde_json::Value as Json;
 
 use super::command::{commands, quoted};
 use super::selection::{
-    counterpart, grouped, is_own, is_today, order_words, scenario_name, stem, today_files,
-    variants_of, without,
+    counterpart, is_own, is_today, order_text, scenario_name, stem, today_files, variants_of,
+    without,
 };
 use super::verdict_mark::{Notes, class, key, mark};
 use super::{curves, rates};
 use crate::claims::file::ClaimedTable;
 use crate::claims::{self, Entry, Paper, SUBSTRATES, Verdict};
-use crate::results::{ResultLine, Where, same, word};
+use crate::results::{ResultLine, Where, grouped, same, word};
 use crate::scenario::{Run, Scenario};
 use columns::Kinds;
 use line::{SCHEME, SENDER, parameter};
 
-/// The second part; says how to make it if there are no lines for it.
+/// The second part; how to make it if there are no lines for it.
 pub(super) fn section(paper: &Paper, given: &[ResultLine]) -> anyhow::Result<Markup> {
     let all: Vec<&ResultLine> = given.iter().filter(|line| is_today(paper, line)).collect();
     let found = SUBSTRATES
@@ -141,7 +141,7 @@ fn nothing(paper: &Paper) -> anyhow::Result<Markup> {
 }
 
 fn description(file: &Path) -> String {
-    Scenario::load(file).map_or_else(|_| file.display().to_string(), |its| its.description)
+    Scenario::load(file).map_or_else(|_| file.display().to_string(), |item| item.description)
 }
 
 fn kernels(lines: &[&ResultLine]) -> String {
@@ -191,7 +191,12 @@ fn todays_runs(paper: &Paper) -> anyhow::Result<Vec<Run>> {
 }
 
 /// The runs, one of each of the paper's scenarios, that a line stands for.
-fn places<'a>(paper: &Paper, line: &ResultLine, runs: &'a [Run], kinds: &Kinds) -> Vec<&'a Run> {
+fn matching_runs<'a>(
+    paper: &Paper,
+    line: &ResultLine,
+    runs: &'a [Run],
+    kinds: &Kinds,
+) -> Vec<&'a Run> {
     let only = counterpart(paper, line);
     let shared = without(&line.parameters, &[SENDER, SCHEME]);
     let scheme = kinds.of_line(line);
@@ -213,7 +218,7 @@ fn places<'a>(paper: &Paper, line: &ResultLine, runs: &'a [Run], kinds: &Kinds) 
 /// The entries on orders and statements if one sender's lines were the model's.
 fn judged(paper: &Paper, lines: &[&ResultLine], runs: &[Run], kinds: &Kinds) -> Vec<Entry> {
     let standing_in = lines.iter().flat_map(|line| {
-        places(paper, line, runs, kinds)
+        matching_runs(paper, line, runs, kinds)
             .into_iter()
             .map(|run| ResultLine {
                 scenario: run.scenario.clone(),
@@ -225,22 +230,11 @@ fn judged(paper: &Paper, lines: &[&ResultLine], runs: &[Run], kinds: &Kinds) -> 
             })
     });
     let lines: Vec<ResultLine> = standing_in.collect();
-    let is_cell = |entry: &Entry| {
-        let prefixes = paper
-            .claims
-            .table
-            .iter()
-            .map(|table| format!("{}/", table.id));
-        let mut rests =
-            prefixes.filter_map(|prefix| entry.id.strip_prefix(&prefix).map(str::to_owned));
-        rests.any(|rest| !rest.starts_with("order/"))
-    };
-    let of_those_there = claims::entries(&with_runs(paper, &lines), &lines);
-    let mut entries = claims::entries(paper, &lines);
-    entries.retain(|entry| !is_cell(entry));
+    let of_those_there = claims::order_and_statement_entries(&with_runs(paper, &lines), &lines);
+    let mut entries = claims::order_and_statement_entries(paper, &lines);
     for entry in &mut entries {
         // Not every variant has a run here: the order is of those that have, and the reason
-        // says so.
+        // names them.
         if let Some(there) = of_those_there.iter().find(|there| there.id == entry.id) {
             entry.verdict = there.verdict;
         }
@@ -254,12 +248,12 @@ fn with_runs(paper: &Paper, lines: &[ResultLine]) -> Paper {
     for table in &mut paper.claims.table {
         let variants = table.variants.clone();
         let has_run = |value: &Json| {
-            let of = Where::from([(variants.clone(), value.clone())]);
-            lines.iter().any(|line| line.has(&of))
+            let selection = Where::from([(variants.clone(), value.clone())]);
+            lines.iter().any(|line| line.has(&selection))
         };
         table
             .row
-            .retain(|row| row.of.get(&variants).is_none_or(has_run));
+            .retain(|row| row.selection.get(&variants).is_none_or(has_run));
         if table.column == variants {
             let kept: Vec<bool> = table.columns.iter().map(has_run).collect();
             let mut keep = kept.iter().copied();
@@ -292,7 +286,7 @@ fn statements(paper: &Paper, judged: &[(String, Vec<Entry>)]) -> Markup {
                 let entry = &entries[*row];
                 statement_cell(
                     entry,
-                    notes.refer(entry, format!("{sender}, {}", said(paper, entry))),
+                    notes.refer(entry, format!("{sender}, {}", claim_text(paper, entry))),
                 )
             });
             (&first[*row], cells.collect())
@@ -302,13 +296,13 @@ fn statements(paper: &Paper, judged: &[(String, Vec<Entry>)]) -> Markup {
         (key())
         table {
             thead { tr {
-                th { "the paper says" } th { "printed" }
+                th { "statement of the paper" } th { "printed" }
                 @for (sender, _) in judged { th { (sender) } }
             } }
             tbody {
                 @for (entry, cells) in &rows {
                     tr {
-                        td { (said(paper, entry)) }
+                        td { (claim_text(paper, entry)) }
                         td { (word(&entry.printed)) }
                         @for cell in cells { (cell) }
                     }
@@ -319,14 +313,14 @@ fn statements(paper: &Paper, judged: &[(String, Vec<Entry>)]) -> Markup {
         @if !unknown.is_empty() {
             p.quiet {
                 (unknown.len()) " more have no runs with today's senders, or the paper leaves a condition open: "
-                (unknown.iter().map(|row| said(paper, &first[*row])).collect::<Vec<_>>().join("; ")) "."
+                (unknown.iter().map(|row| claim_text(paper, &first[*row])).collect::<Vec<_>>().join("; ")) "."
             }
         }
     }
 }
 
-/// A statement's words, or what an order is of.
-fn said(paper: &Paper, entry: &Entry) -> String {
+/// A statement's text, or what an order is of.
+fn claim_text(paper: &Paper, entry: &Entry) -> String {
     let statement = paper
         .claims
         .statement
@@ -334,10 +328,14 @@ fn said(paper: &Paper, entry: &Entry) -> String {
         .find(|statement| statement.id == entry.id);
     let order = paper.claims.table.iter().find_map(|table| {
         let rest = entry.id.strip_prefix(&table.id)?.strip_prefix("/order/")?;
-        let of = order_words(rest);
-        let of = if of.is_empty() { of } else { format!(": {of}") };
+        let selection = order_text(rest);
+        let selection = if selection.is_empty() {
+            selection
+        } else {
+            format!(": {selection}")
+        };
         Some(format!(
-            "{}, {}, order{of}",
+            "{}, {}, order{selection}",
             table.metric.name(),
             stem(&table.scenario)
         ))
@@ -346,22 +344,22 @@ fn said(paper: &Paper, entry: &Entry) -> String {
     statement.or(order).unwrap_or_else(|| entry.id.clone())
 }
 
-/// Which scheme goes by the name of which of the paper's variants in what is judged.
+/// The schemes that go by the name of a variant of the paper in what is judged.
 fn stand_ins(paper: &Paper, lines: &[&ResultLine], runs: &[Run], kinds: &Kinds) -> Vec<String> {
     let all = lines.iter().flat_map(|line| {
-        places(paper, line, runs, kinds)
+        matching_runs(paper, line, runs, kinds)
             .into_iter()
             .filter_map(|run| {
                 let variant = run.parameters.get(variants_of(paper))?;
                 Some((word(variant), parameter(line, SCHEME)))
             })
     });
-    let words = grouped(all, Clone::clone)
+    let names = grouped(all, Clone::clone)
         .into_iter()
         .map(|((variant, scheme), _)| {
             format!("{variant}: the sender with the gateway's scheme {scheme}")
         });
-    words.collect()
+    names.collect()
 }
 
 fn statement_cell(entry: &Entry, reference: Markup) -> Markup {

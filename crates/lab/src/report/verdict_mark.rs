@@ -25,7 +25,7 @@ fn sign(verdict: Verdict) -> &'static str {
     }
 }
 
-/// The mark; the verdict's name is there too for who hears the page.
+/// The mark; the verdict's name is there too for screen readers.
 pub(super) fn mark(verdict: Verdict) -> Markup {
     html! {
         span.mark aria-hidden="true" { (sign(verdict)) }

@@ -36,7 +36,7 @@ impl Ceiling {
         let way = if hop.half_duplex { &hop.downlink } else { way };
         let calm = [way, back]
             .iter()
-            .all(|its| its.outages == OutageSettings::None);
+            .all(|item| item.outages == OutageSettings::None);
         if !calm || !conditions.cross_traffic.is_empty() || way.rate_trace.is_some() {
             return None;
         }
@@ -79,16 +79,16 @@ fn segments_per_ack(conditions: &Conditions) -> f64 {
     }
 }
 
-/// The share of packets of so many bytes that a direction loses, 0 to 1.
+/// The share of packets of this size that a direction loses, 0 to 1.
 fn loss_share(way: &LinkSettings, packet_bytes: f64, overhead_bytes: f64) -> f64 {
     let bytes = match way.bit_error_effect {
         BitErrorEffect::Lose => packet_bytes + overhead_bytes,
-        // What a frame costs besides carries none of the packet's bits.
+        // What a frame costs besides has none of the packet's bits.
         BitErrorEffect::Corrupt => packet_bytes,
     };
-    let in_state = way.gilbert_elliott.as_ref().map_or(0.0, |its| {
-        let bad = its.good_to_bad / (its.good_to_bad + its.bad_to_good);
-        bad * its.loss_bad + (1.0 - bad) * its.loss_good
+    let in_state = way.gilbert_elliott.as_ref().map_or(0.0, |item| {
+        let bad = item.good_to_bad / (item.good_to_bad + item.bad_to_good);
+        bad * item.loss_bad + (1.0 - bad) * item.loss_good
     });
     let sound = libm::pow(1.0 - way.bit_error_rate, bytes * 8.0);
     1.0 - (1.0 - way.loss) * (1.0 - in_state) * sound

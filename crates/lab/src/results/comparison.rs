@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Results side by side, as documents have them: a row for what was swept, and a column for each
-//! value of one parameter, of which all repetitions are one cell.
+//! value of one parameter. All repetitions are one cell.
 
 use std::fmt::Write as _;
 
 use anyhow::{Context as _, bail};
 use comfy_table::{Table, presets};
 
-use super::{Latency, ResultLine};
+use super::{Latency, ResultLine, grouped, word};
 use crate::statistics::{median, median_with_interval};
 
 /// What cells show.
@@ -31,7 +31,7 @@ impl Measure {
         }
     }
 
-    /// What the table's foot says of its cells.
+    /// The explanation of the cells below the table.
     const fn explained(self) -> &'static str {
         match self {
             Self::Outages => {
@@ -53,7 +53,7 @@ type Row<'a> = (Vec<String>, Vec<Cell<'a>>);
 
 /// The table of `lines`, and a line below it: what its cells show, and what they are of. `across`:
 /// the parameter that has a column for each value; none: the last sweep's. Runs that differ in
-/// parameters of `pooled` alone are taken for repetitions. From two repetitions on a column says
+/// parameters of `pooled` alone are taken for repetitions. From two repetitions on a column has
 /// what the last value makes of the first.
 ///
 /// # Errors
@@ -73,10 +73,10 @@ pub fn comparison(
         );
     }
     for name in pooled {
-        names.remove(place(&names, name)?);
+        names.remove(index_of(&names, name)?);
     }
     let across = match across {
-        Some(across) => place(&names, across)?,
+        Some(across) => index_of(&names, across)?,
         None => names.len().checked_sub(1).context("nothing was swept")?,
     };
     let across = names.remove(across);
@@ -112,7 +112,7 @@ pub fn comparison(
 struct Columns {
     /// What the last cell makes of the first.
     pairs: bool,
-    /// Tail-loss probes, and how often something was held back, in each cell.
+    /// Tail-loss probes, and how often something was withheld, in each cell.
     probes: bool,
 }
 
@@ -130,14 +130,14 @@ fn header(
         });
     }
     if wants.probes {
-        names.extend(["tail-loss probes", "held back"].map(str::to_owned));
+        names.extend(["tail-loss probes", "withheld"].map(str::to_owned));
     }
     names
 }
 
-fn place(names: &[String], wanted: &str) -> anyhow::Result<usize> {
-    let place = names.iter().position(|name| name == wanted);
-    place.with_context(|| format!("no parameter {wanted}; there are: {}", names.join(", ")))
+fn index_of(names: &[String], wanted: &str) -> anyhow::Result<usize> {
+    let index_of = names.iter().position(|name| name == wanted);
+    index_of.with_context(|| format!("no parameter {wanted}; there are: {}", names.join(", ")))
 }
 
 /// A line's parameters in the order of the sweeps: as its variant has them.
@@ -147,8 +147,8 @@ fn names_in_order(line: &ResultLine) -> Vec<String> {
         .keys()
         .filter_map(|name| {
             let wanted = format!("{name}=");
-            let mut places = line.variant.match_indices(&wanted).map(|(at, _)| at);
-            let at = places.find(|&at| at == 0 || line.variant.as_bytes()[at - 1] == b' ')?;
+            let mut indices = line.variant.match_indices(&wanted).map(|(at, _)| at);
+            let at = indices.find(|&at| at == 0 || line.variant.as_bytes()[at - 1] == b' ')?;
             Some((at, name))
         })
         .collect();
@@ -162,40 +162,24 @@ fn laid_out<'a>(
     names: &[String],
     across: &str,
 ) -> (Vec<String>, Vec<Row<'a>>) {
-    let value = |line: &ResultLine, name: &str| match &line.parameters[name] {
-        serde_json::Value::String(text) => text.clone(),
-        other => other.to_string(),
+    let value = |line: &ResultLine, name: &str| word(&line.parameters[name]);
+    let columns = grouped(lines, |line| value(line, across)).into_iter();
+    let columns: Vec<String> = columns.map(|(column, _)| column).collect();
+    let key = |line: &&ResultLine| -> Vec<String> {
+        names.iter().map(|name| value(line, name)).collect()
     };
-    let mut columns: Vec<String> = Vec::new();
-    let mut rows: Vec<Row<'a>> = Vec::new();
-    for line in lines {
-        let column = value(line, across);
-        let key: Vec<String> = names.iter().map(|name| value(line, name)).collect();
-        let column = columns
-            .iter()
-            .position(|its| *its == column)
-            .unwrap_or_else(|| {
-                columns.push(column);
-                columns.len() - 1
-            });
-        let row = rows
-            .iter()
-            .position(|(its, _)| *its == key)
-            .unwrap_or_else(|| {
-                rows.push((key, Vec::new()));
-                rows.len() - 1
-            });
-        let cells = &mut rows[row].1;
-        cells.resize_with(cells.len().max(column + 1), Vec::new);
-        cells[column].push(line);
-    }
-    for (_, cells) in &mut rows {
-        cells.resize_with(columns.len(), Vec::new);
-    }
+    let rows = grouped(lines, key).into_iter().map(|(key, lines)| {
+        let cell = |column: &String| -> Cell<'a> {
+            let own = lines.iter().copied();
+            own.filter(|line| value(line, across) == *column).collect()
+        };
+        (key, columns.iter().map(cell).collect())
+    });
+    let rows = rows.collect();
     (columns, rows)
 }
 
-/// What a cell says.
+/// The text of a cell.
 fn shown(measure: Measure, cell: &[&ResultLine]) -> String {
     if cell.is_empty() {
         return "not run".to_owned();
@@ -212,8 +196,8 @@ fn shown(measure: Measure, cell: &[&ResultLine]) -> String {
     text
 }
 
-fn median_of(cell: &[&ResultLine], of: impl Fn(&ResultLine) -> f64) -> f64 {
-    median(cell.iter().map(|line| of(line)).collect()).unwrap_or(f64::NAN)
+fn median_of(cell: &[&ResultLine], get: impl Fn(&ResultLine) -> f64) -> f64 {
+    median(cell.iter().map(|line| get(line)).collect()).unwrap_or(f64::NAN)
 }
 
 /// A time, or that there was none.
@@ -231,7 +215,7 @@ fn outages(cell: &[&ResultLine]) -> String {
         .map(|line| line.stalls_s.len())
         .max()
         .unwrap_or_default();
-    let never = |of: Option<&Option<f64>>| of.copied().flatten().unwrap_or(f64::INFINITY);
+    let never = |value: Option<&Option<f64>>| value.copied().flatten().unwrap_or(f64::INFINITY);
     let stall = |number: usize| {
         let flows = |line: &&ResultLine| -> Vec<f64> {
             let flows = line.flow_stalls_s.iter();
@@ -257,25 +241,31 @@ fn outages(cell: &[&ResultLine]) -> String {
 /// they are known from each.
 fn together(cell: &[&ResultLine]) -> (usize, Vec<f64>) {
     let latencies = || cell.iter().filter_map(|line| line.latency.as_ref());
-    let count = latencies().map(|its| its.count).sum();
-    // Of a result from before they were told of nothing is known.
-    if latencies().any(|its| its.longest_ms.is_empty()) {
+    let count = latencies().map(|latency| latency.count).sum();
+    // Results of older versions do not have them.
+    if latencies().any(|latency| latency.longest_ms.is_empty()) {
         return (count, Vec::new());
     }
-    let mut longest: Vec<f64> = latencies().flat_map(|its| its.longest_ms.clone()).collect();
+    let mut longest: Vec<f64> = latencies()
+        .flat_map(|latency| latency.longest_ms.clone())
+        .collect();
     longest.sort_unstable_by(|one, other| other.total_cmp(one));
-    // Shorter than the last that one of them tells of there may be more.
-    let known = latencies().filter(|its| its.longest_ms.len() < its.count);
-    let least = known.filter_map(|its| its.longest_ms.last().copied());
+    // Below the shortest known one of a run there may be more.
+    let known = latencies().filter(|latency| latency.longest_ms.len() < latency.count);
+    let least = known.filter_map(|latency| latency.longest_ms.last().copied());
     let least = least.fold(0.0, f64::max);
     longest.retain(|ms| *ms >= least);
     (count, longest)
 }
 
-/// 99 of 100 of all answers took no longer; if that cannot be told, the median of the repetitions'.
+/// 99 of 100 of all answers took no longer; if that is not known, the median of the repetitions'.
 fn p99_ms(cell: &[&ResultLine]) -> f64 {
     let (count, longest) = together(cell);
-    let of_each = |line: &ResultLine| line.latency.as_ref().map_or(f64::NAN, |its| its.p99_ms);
+    let of_each = |line: &ResultLine| {
+        line.latency
+            .as_ref()
+            .map_or(f64::NAN, |latency| latency.p99_ms)
+    };
     longest
         .get(count - (count * 99).div_ceil(100))
         .copied()
@@ -283,8 +273,12 @@ fn p99_ms(cell: &[&ResultLine]) -> f64 {
 }
 
 fn latencies(cell: &[&ResultLine]) -> String {
-    let p50 = |line: &ResultLine| line.latency.as_ref().map_or(f64::NAN, |its| its.p50_ms);
-    let max_ms = |its: &Latency| its.max_ms;
+    let p50 = |line: &ResultLine| {
+        line.latency
+            .as_ref()
+            .map_or(f64::NAN, |latency| latency.p50_ms)
+    };
+    let max_ms = |latency: &Latency| latency.max_ms;
     let longest = cell
         .iter()
         .filter_map(|line| line.latency.as_ref().map(max_ms));
@@ -305,7 +299,8 @@ fn compared(measure: Measure, cells: &[Cell<'_>], across: &str) -> String {
     let pairs = from.iter().filter_map(|one| {
         let is_its = |other: &&&ResultLine| {
             let mut others = other.parameters.iter().zip(&one.parameters);
-            other.seed == one.seed && others.all(|(its, own)| its == own || its.0 == across)
+            other.seed == one.seed
+                && others.all(|(latency, own)| latency == own || latency.0 == across)
         };
         let other = to.iter().find(is_its)?;
         Some(match measure {
@@ -325,21 +320,21 @@ fn compared(measure: Measure, cells: &[Cell<'_>], across: &str) -> String {
 
 fn probes(cell: &[&ResultLine]) -> u64 {
     let timers = cell.iter().filter_map(|line| line.sender_timers);
-    timers.map(|its| its.loss_probes).sum()
+    timers.map(|latency| latency.loss_probes).sum()
 }
 
-/// In how many ACKs of a run something was held back, by the scheme `wake`: the median.
+/// In how many ACKs of a run something was withheld, by the scheme `wake`: the median.
 fn held_back(cell: &[&ResultLine]) -> String {
     let mobiles = cell.iter().filter_map(|line| line.mobile.as_ref());
-    let counts = mobiles.filter_map(|its| its.get("path.held_back"));
+    let counts = mobiles.filter_map(|latency| latency.get("path.held_back"));
     let counts: Vec<f64> = counts.map(|count| *count as f64).collect();
     median(counts).map_or_else(|| "-".to_owned(), |count| format!("{count:.0}"))
 }
 
 /// What stands below the table.
 fn foot(lines: &[ResultLine], measure: Measure, pooled: &[String]) -> String {
-    let each = |of: &dyn Fn(&ResultLine) -> String| {
-        let mut all: Vec<String> = lines.iter().map(of).collect();
+    let each = |get: &dyn Fn(&ResultLine) -> String| {
+        let mut all: Vec<String> = lines.iter().map(get).collect();
         all.sort_unstable();
         all.dedup();
         all.join(", ")
@@ -361,7 +356,8 @@ fn foot(lines: &[ResultLine], measure: Measure, pooled: &[String]) -> String {
         );
     }
     let errors = lines.iter().filter_map(|line| line.mobile.as_ref());
-    let errors = errors.filter(|its| its.get("send-errors").is_some_and(|count| *count > 0));
+    let errors =
+        errors.filter(|latency| latency.get("send-errors").is_some_and(|count| *count > 0));
     match errors.count() {
         0 => {}
         count => {

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// So many of the longest are kept one by one.
+/// The number of longest times that are kept one by one.
 const LONGEST: usize = 64;
 
 /// Quantiles of the times from a request to its answer's last byte, in milliseconds: of all
@@ -23,7 +23,7 @@ pub struct Latency {
     /// The mean.
     pub mean_ms: f64,
     /// The longest ones, 64 at most, the longest first: of several runs together the quantiles
-    /// cannot tell the rare ones.
+    /// do not show the rare ones.
     #[serde(default)]
     pub longest_ms: Vec<f64>,
 }
@@ -34,7 +34,7 @@ impl Latency {
         times_ns.sort_unstable();
         let count = times_ns.len();
         let ms = |ns: u64| ns as f64 / 1e6;
-        // The least that so many of a hundred do not exceed.
+        // The least that this many of a hundred do not exceed.
         let quantile = |percent: usize| {
             let rank = (count * percent).div_ceil(100).max(1);
             times_ns.get(rank - 1).copied().map(ms)
@@ -64,12 +64,18 @@ mod tests {
 
     #[test]
     fn quantiles_are_times_that_were_measured() {
-        let of = Latency::of((1..=200).rev().map(|ms| ms * 1_000_000).collect()).unwrap();
-        let all = [of.p50_ms, of.p90_ms, of.p99_ms, of.max_ms, of.mean_ms];
+        let latency = Latency::of((1..=200).rev().map(|ms| ms * 1_000_000).collect()).unwrap();
+        let all = [
+            latency.p50_ms,
+            latency.p90_ms,
+            latency.p99_ms,
+            latency.max_ms,
+            latency.mean_ms,
+        ];
         let tenths = all.map(|ms| (ms * 10.0).round() as u64);
         assert_eq!(tenths, [1_000, 1_800, 1_980, 2_000, 1_005]);
-        assert_eq!(of.longest_ms.len(), LONGEST);
-        assert_eq!(of.longest_ms[..2], [200.0, 199.0]);
+        assert_eq!(latency.longest_ms.len(), LONGEST);
+        assert_eq!(latency.longest_ms[..2], [200.0, 199.0]);
         let one = Latency::of(vec![3_000_000]).unwrap();
         assert!((one.p50_ms - 3.0).abs() < 1e-9 && one.count == 1);
         assert_eq!(Latency::of(Vec::new()), None);

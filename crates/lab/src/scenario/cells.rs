@@ -2,11 +2,12 @@
 //! `[[cells]]` and `[movement]`: several base stations, each with a wireless link of its
 //! own, and an MH that goes from one to another.
 //!
-//! The MH hears one cell at a time, or none on its way between two. What is a cell's link
+//! The MH is in one cell at a time, or none on its way between two. What is a cell's link
 //! and what is the MH's way are the same to a substrate: a cell from which the MH is away
 //! is a link in an outage. A scenario without `[[cells]]` is one cell that is never left.
 
 use holdfast_link::{OutageAt, seed_for};
+use holdfast_settings::kind::{As, Maybe, Number};
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore as _, SeedableRng as _};
 use serde::Deserialize;
@@ -21,13 +22,18 @@ const CELLS_MAX: usize = 16;
 const MOVES_MAX: usize = 10_000;
 /// The shortest time between two cells, and in one, in seconds: what an outage takes.
 const APART_MIN_S: f64 = 0.001;
-/// The longest of the times around a move, in milliseconds.
-const AROUND_MAX_MS: f64 = 60_000.0;
 /// The part of the seed that is the random movement's.
 const PART_MOVEMENT: u64 = 4_000_000;
 /// With the cell's number added: the part of the seed that is another cell's than the
 /// first.
 const PART_CELLS: u64 = 5_000_000;
+
+/// From leaving a cell to entering the next one, in milliseconds.
+type Gap = Number<1, 60_000>;
+/// The other times around a move, in milliseconds.
+type Around = Number<0, 60_000>;
+/// A time in seconds, as long as [`APART_MIN_S`] at least.
+type Apart = Number<1, 1_000_000_000, 1_000>;
 
 /// `[movement]`: when the MH goes where.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -36,15 +42,15 @@ pub struct MovementConditions {
     /// The moves.
     pub moves: Moves,
     /// From leaving a cell to entering the next one, in milliseconds.
-    #[serde(default = "gap_ms")]
+    #[serde(default = "gap_ms", with = "As::<Gap>")]
     pub gap_ms: f64,
-    /// So long before leaving the MH says where it is going, in milliseconds; 0: it does
-    /// not say.
-    #[serde(default)]
+    /// From the announcement of where the MH goes to its leaving, in milliseconds; 0: there is
+    /// none.
+    #[serde(default, with = "As::<Around>")]
     pub warning_ms: f64,
     /// From entering a cell until the wired route to the MH leads there, in milliseconds;
     /// none: it never does.
-    #[serde(default)]
+    #[serde(default, with = "Maybe::<Around>")]
     pub route_after_ms: Option<f64>,
 }
 
@@ -64,17 +70,20 @@ pub enum Moves {
     /// At equal distances, from each cell to the next one, from the last to the first.
     Periodic {
         /// When it first leaves a cell, in seconds.
+        #[serde(with = "As::<Apart>")]
         first_at_s: f64,
         /// From leaving to leaving, in seconds.
+        #[serde(with = "As::<Apart>")]
         every_s: f64,
     },
     /// After stays from an exponential distribution, to any other cell with the same
     /// probability.
     Random {
         /// Mean of a stay, in seconds.
+        #[serde(with = "As::<Apart>")]
         stay_mean_s: f64,
         /// The shortest stay; what is drawn below counts as this, in seconds.
-        #[serde(default = "stay_min_s")]
+        #[serde(default = "stay_min_s", with = "As::<Apart>")]
         stay_min_s: f64,
     },
 }
@@ -92,13 +101,13 @@ pub struct MoveAt {
     /// The cell that it enters, from 1.
     pub to: usize,
     /// [`MovementConditions::gap_ms`].
-    #[serde(default)]
+    #[serde(default, with = "Maybe::<Gap>")]
     pub gap_ms: Option<f64>,
     /// [`MovementConditions::warning_ms`].
-    #[serde(default)]
+    #[serde(default, with = "Maybe::<Around>")]
     pub warning_ms: Option<f64>,
     /// [`MovementConditions::route_after_ms`].
-    #[serde(default)]
+    #[serde(default, with = "Maybe::<Around>")]
     pub route_after_ms: Option<f64>,
 }
 
@@ -109,7 +118,7 @@ pub struct Move {
     pub from: usize,
     /// The cell that is entered, from 0.
     pub to: usize,
-    /// The MH says that it is about to leave; none: it does not.
+    /// The MH announces that it leaves; none: it does not.
     pub warning_s: Option<f64>,
     /// It leaves.
     pub leave_s: f64,
@@ -148,37 +157,14 @@ impl MovementConditions {
             let problem = "there is nowhere to go; give two [[cells]] or more";
             return Err(DocumentError::at("moves", problem));
         }
-        around("gap_ms", Some(self.gap_ms), APART_MIN_S * 1e3)?;
-        around("warning_ms", Some(self.warning_ms), 0.0)?;
-        around("route_after_ms", self.route_after_ms, 0.0)?;
-        self.check_moves(cells)
-            .map_err(|error| error.within("moves"))
-    }
-
-    fn check_moves(&self, cells: usize) -> Result<(), DocumentError> {
-        let least = |key: &str, value: f64, min: f64| {
-            if value.is_finite() && value >= min {
-                return Ok(());
-            }
-            Err(DocumentError::at(key, format!("takes at least {min} s")))
-        };
-        let apart_s = self.gap_ms / 1e3 + APART_MIN_S;
+        let within = |error: DocumentError| error.within("moves");
         match &self.moves {
-            Moves::List { list } => check_list(self, list, cells),
-            Moves::Periodic {
-                first_at_s,
-                every_s,
-            } => {
-                least("first_at_s", *first_at_s, APART_MIN_S)?;
-                least("every_s", *every_s, apart_s)
+            Moves::List { list } => check_list(self, list, cells).map_err(within),
+            Moves::Periodic { every_s, .. } if *every_s < self.gap_ms / 1e3 + APART_MIN_S => {
+                let problem = "takes more than gap_ms";
+                Err(within(DocumentError::at("every_s", problem)))
             }
-            Moves::Random {
-                stay_mean_s,
-                stay_min_s,
-            } => {
-                least("stay_mean_s", *stay_mean_s, APART_MIN_S)?;
-                least("stay_min_s", *stay_min_s, APART_MIN_S)
-            }
+            Moves::Periodic { .. } | Moves::Random { .. } => Ok(()),
         }
     }
 
@@ -200,9 +186,9 @@ impl MovementConditions {
                 let problem = format!("more than {MOVES_MAX} moves in a run; take fewer");
                 return Err(DocumentError::at("movement.moves", problem));
             }
-            let its = self.planned(&next, cell, entered_s);
-            (cell, entered_s) = (its.to, its.enter_s);
-            moves.push(its);
+            let a_move = self.planned(&next, cell, entered_s);
+            (cell, entered_s) = (a_move.to, a_move.enter_s);
+            moves.push(a_move);
         }
         Ok(moves)
     }
@@ -242,27 +228,19 @@ impl MovementConditions {
     }
 
     /// What happens when at a move from `cell`, which was entered at `entered_s`.
-    fn planned(&self, its: &MoveAt, cell: usize, entered_s: f64) -> Move {
-        let warning_s = its.warning_ms.unwrap_or(self.warning_ms) / 1e3;
-        let enter_s = its.at_s + its.gap_ms.unwrap_or(self.gap_ms) / 1e3;
-        let route_after_ms = its.route_after_ms.or(self.route_after_ms);
+    fn planned(&self, a_move: &MoveAt, cell: usize, entered_s: f64) -> Move {
+        let warning_s = a_move.warning_ms.unwrap_or(self.warning_ms) / 1e3;
+        let enter_s = a_move.at_s + a_move.gap_ms.unwrap_or(self.gap_ms) / 1e3;
+        let route_after_ms = a_move.route_after_ms.or(self.route_after_ms);
         Move {
             from: cell,
-            to: its.to - 1,
-            warning_s: (warning_s > 0.0).then(|| (its.at_s - warning_s).max(entered_s)),
-            leave_s: its.at_s,
+            to: a_move.to - 1,
+            warning_s: (warning_s > 0.0).then(|| (a_move.at_s - warning_s).max(entered_s)),
+            leave_s: a_move.at_s,
             enter_s,
             route_s: route_after_ms.map(|ms| enter_s + ms / 1e3),
         }
     }
-}
-
-fn around(key: &str, value: Option<f64>, min: f64) -> Result<(), DocumentError> {
-    if value.is_some_and(|value| !(min..=AROUND_MAX_MS).contains(&value)) {
-        let problem = format!("takes {min} to {AROUND_MAX_MS} ms");
-        return Err(DocumentError::at(key, problem));
-    }
-    Ok(())
 }
 
 fn check_list(
@@ -271,16 +249,12 @@ fn check_list(
     cells: usize,
 ) -> Result<(), DocumentError> {
     let (mut cell, mut entered_s, mut routed_s) = (0, 0.0, 0.0);
-    for (number, its) in list.iter().enumerate() {
+    for (number, a_move) in list.iter().enumerate() {
         let at = |key: &str, problem: String| {
             let error = DocumentError::at(key, problem);
             Err(error.within(&number.to_string()).within("list"))
         };
-        let checked = around("gap_ms", its.gap_ms, APART_MIN_S * 1e3)
-            .and_then(|()| around("warning_ms", its.warning_ms, 0.0))
-            .and_then(|()| around("route_after_ms", its.route_after_ms, 0.0));
-        checked.map_err(|error| error.within(&number.to_string()).within("list"))?;
-        if !(1..=cells).contains(&its.to) || its.to == cell + 1 {
+        if !(1..=cells).contains(&a_move.to) || a_move.to == cell + 1 {
             let here = cell + 1;
             return at(
                 "to",
@@ -288,13 +262,13 @@ fn check_list(
             );
         }
         let least_s: f64 = entered_s + APART_MIN_S;
-        if !(its.at_s.is_finite() && its.at_s >= least_s) {
+        if !(a_move.at_s.is_finite() && a_move.at_s >= least_s) {
             return at(
                 "at_s",
                 format!("takes at least {least_s} s, after the move before it"),
             );
         }
-        let planned = movement.planned(its, cell, entered_s);
+        let planned = movement.planned(a_move, cell, entered_s);
         if planned.route_s.is_some_and(|route_s| route_s < routed_s) {
             let problem = "the route would be moved before that of the move before it";
             return at("route_after_ms", problem.to_owned());
@@ -318,23 +292,23 @@ pub(super) fn away(moves: &[Move], cell: usize, until_s: f64) -> Vec<OutageAt> {
     let mut away = Vec::new();
     // It begins in the first one.
     let mut left_s = (cell != 0).then_some(0.0);
-    for its in moves {
-        if its.from == cell {
-            left_s = Some(its.leave_s);
+    for a_move in moves {
+        if a_move.from == cell {
+            left_s = Some(a_move.leave_s);
         }
-        if its.to == cell
+        if a_move.to == cell
             && let Some(at_s) = left_s.take()
         {
             away.push(OutageAt {
                 at_s,
-                for_s: its.enter_s - at_s,
+                for_s: a_move.enter_s - at_s,
             });
         }
     }
     if let Some(at_s) = left_s {
         away.push(OutageAt {
             at_s,
-            // It does not come back within the run.
+            // It does not return within the run.
             for_s: until_s - at_s + 1.0,
         });
     }
@@ -359,7 +333,7 @@ pub(super) fn either(a: &[OutageAt], b: &[OutageAt]) -> Vec<OutageAt> {
     merged
 }
 
-/// Outages that are in both lists, each of which is in order and apart.
+/// Outages that are in both lists, each in order and apart.
 pub(super) fn both(a: &[OutageAt], b: &[OutageAt]) -> Vec<OutageAt> {
     let mut common = Vec::new();
     for x in a {
@@ -391,7 +365,7 @@ mod tests {
         movement(&format!("moves = {{ kind = \"list\", list = [{text}] }}"))
     }
 
-    fn of(pairs: &[(f64, f64)]) -> Vec<OutageAt> {
+    fn outages_of(pairs: &[(f64, f64)]) -> Vec<OutageAt> {
         let outage = |&(at_s, for_s): &(f64, f64)| OutageAt { at_s, for_s };
         pairs.iter().map(outage).collect()
     }
@@ -403,10 +377,10 @@ mod tests {
 
     #[test]
     fn away_from_a_cell_is_from_leaving_it_to_entering_it_again() {
-        let its =
+        let a_move =
             movement("moves = { kind = \"periodic\", first_at_s = 2, every_s = 2 }\ngap_ms = 10");
-        its.check(2).unwrap();
-        let moves = its.drawn(1, 7.0, 2).unwrap();
+        a_move.check(2).unwrap();
+        let moves = a_move.drawn(1, 7.0, 2).unwrap();
         assert_eq!(moves.len(), 3);
         let [one, two] = [0, 1].map(|cell| ms(&away(&moves, cell, 7.0)));
         assert_eq!(one, [(2000, 2010), (6000, 2000)]);
@@ -416,14 +390,14 @@ mod tests {
     }
 
     #[test]
-    fn a_move_says_when_it_is_announced_and_when_the_route_follows() {
-        let its = movement(
+    fn a_move_has_the_times_of_its_announcement_and_its_route() {
+        let a_move = movement(
             "moves = { kind = \"list\", list = [{ at_s = 1, to = 3 }, \
              { at_s = 1.1, to = 2, warning_ms = 500, route_after_ms = 5 }] }\n\
              gap_ms = 20\nwarning_ms = 100\nroute_after_ms = 30",
         );
-        its.check(3).unwrap();
-        let moves = its.drawn(1, 9.0, 3).unwrap();
+        a_move.check(3).unwrap();
+        let moves = a_move.drawn(1, 9.0, 3).unwrap();
         let near = |a: f64, b: f64| (a - b).abs() < 1e-9;
         assert_eq!((moves[0].from, moves[0].to), (0, 2));
         assert!(near(moves[0].warning_s.unwrap(), 0.9), "{moves:?}");
@@ -436,18 +410,18 @@ mod tests {
 
     #[test]
     fn random_moves_are_those_of_the_seed_and_never_to_where_the_mh_is() {
-        let its = movement("moves = { kind = \"random\", stay_mean_s = 1 }");
-        its.check(4).unwrap();
-        let moves = its.drawn(7, 500.0, 4).unwrap();
-        assert_eq!(moves, its.drawn(7, 500.0, 4).unwrap());
-        assert_ne!(moves, its.drawn(8, 500.0, 4).unwrap());
+        let a_move = movement("moves = { kind = \"random\", stay_mean_s = 1 }");
+        a_move.check(4).unwrap();
+        let moves = a_move.drawn(7, 500.0, 4).unwrap();
+        assert_eq!(moves, a_move.drawn(7, 500.0, 4).unwrap());
+        assert_ne!(moves, a_move.drawn(8, 500.0, 4).unwrap());
         assert!((400..600).contains(&moves.len()), "{}", moves.len());
         let mut seen = [0; 4];
         let (mut cell, mut entered_s) = (0, 0.0);
-        for its in &moves {
-            assert!(its.from == cell && its.to != cell && its.to < 4);
-            assert!(its.leave_s >= entered_s + 0.1 - 1e-9, "{its:?}");
-            (cell, entered_s) = (its.to, its.enter_s);
+        for a_move in &moves {
+            assert!(a_move.from == cell && a_move.to != cell && a_move.to < 4);
+            assert!(a_move.leave_s >= entered_s + 0.1 - 1e-9, "{a_move:?}");
+            (cell, entered_s) = (a_move.to, a_move.enter_s);
             seen[cell] += 1;
         }
         assert!(seen.iter().all(|count| *count > 50), "{seen:?}");
@@ -455,50 +429,53 @@ mod tests {
 
     #[test]
     fn a_move_that_cannot_be_is_refused_with_its_key() {
-        for (its, key) in [
-            (list("{ at_s = 1, to = 1 }"), "list.0.to"),
-            (list("{ at_s = 1, to = 3 }"), "list.0.to"),
+        for (a_move, key) in [
+            ("{ at_s = 1, to = 1 }", "list.0.to"),
+            ("{ at_s = 1, to = 3 }", "list.0.to"),
             (
-                list("{ at_s = 1, to = 2 }, { at_s = 1.005, to = 1 }"),
+                "{ at_s = 1, to = 2 }, { at_s = 1.005, to = 1 }",
                 "list.1.at_s",
             ),
-            (list("{ at_s = 0, to = 2 }"), "list.0.at_s"),
-            (list("{ at_s = nan, to = 2 }"), "list.0.at_s"),
-            (list("{ at_s = 1, to = 2, gap_ms = 0 }"), "list.0.gap_ms"),
+            ("{ at_s = 0, to = 2 }", "list.0.at_s"),
+            ("{ at_s = nan, to = 2 }", "list.0.at_s"),
             (
-                list(
-                    "{ at_s = 1, to = 2, route_after_ms = 500 }, \
-                     { at_s = 1.2, to = 1, route_after_ms = 5 }",
-                ),
+                "{ at_s = 1, to = 2, route_after_ms = 500 }, \
+                 { at_s = 1.2, to = 1, route_after_ms = 5 }",
                 "list.1.route_after_ms",
             ),
-            (
-                movement("moves = { kind = \"periodic\", first_at_s = 1, every_s = 0.01 }"),
-                "every_s",
-            ),
-            (
-                movement("moves = { kind = \"random\", stay_mean_s = 0 }"),
-                "stay_mean_s",
-            ),
-            (
-                movement("moves = { kind = \"random\", stay_mean_s = 1 }\nwarning_ms = -1"),
-                "warning_ms",
-            ),
         ] {
-            let error = its.check(2).unwrap_err().to_string();
+            let error = list(a_move).check(2).unwrap_err().to_string();
             assert!(error.contains(key), "{error}");
         }
-        let its = list("{ at_s = 1, to = 2 }");
-        assert!(its.check(1).unwrap_err().to_string().contains("[[cells]]"));
+        let often = movement("moves = { kind = \"periodic\", first_at_s = 1, every_s = 0.01 }");
+        assert!(often.check(2).unwrap_err().to_string().contains("every_s"));
+        for text in [
+            "moves = { kind = \"list\", list = [{ at_s = 1, to = 2, gap_ms = 0 }] }",
+            "moves = { kind = \"random\", stay_mean_s = 0 }",
+            "moves = { kind = \"random\", stay_mean_s = 1 }\nwarning_ms = -1",
+        ] {
+            assert!(
+                toml::from_str::<MovementConditions>(text).is_err(),
+                "{text}"
+            );
+        }
+        let a_move = list("{ at_s = 1, to = 2 }");
+        assert!(
+            a_move
+                .check(1)
+                .unwrap_err()
+                .to_string()
+                .contains("[[cells]]")
+        );
     }
 
     #[test]
     fn outages_of_either_list_are_merged_where_they_touch() {
         let merged = either(
-            &of(&[(1.0, 1.0), (5.0, 1.0)]),
-            &of(&[(1.5, 1.0), (4.0, 1.0)]),
+            &outages_of(&[(1.0, 1.0), (5.0, 1.0)]),
+            &outages_of(&[(1.5, 1.0), (4.0, 1.0)]),
         );
         assert_eq!(ms(&merged), [(1000, 1500), (4000, 2000)]);
-        assert_eq!(ms(&either(&of(&[(1.0, 1.0)]), &[])), [(1000, 1000)]);
+        assert_eq!(ms(&either(&outages_of(&[(1.0, 1.0)]), &[])), [(1000, 1000)]);
     }
 }

@@ -3,13 +3,14 @@
 
 use std::path::Path;
 
-use holdfast_core::Direction;
 use holdfast_link::{OutageAt, seed_for};
+use holdfast_settings::kind::{As, Count, Maybe, Number};
 use holdfast_wire::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use toml::Table;
 
 use super::cells::{self, Move, MovementConditions};
+use super::direction::DirectionChoice;
 use super::gateway::GatewayConditions;
 use super::hop::HopConditions;
 use super::host::HostConditions;
@@ -17,8 +18,10 @@ use super::mobile::MobileConditions;
 use super::transfer::TransferConditions;
 use holdfast_files::document::{self, DocumentError};
 
-pub(super) mod check;
+mod check;
 
+/// The longest run, in seconds.
+const LIMIT_MAX_S: i64 = super::transfer::LIMIT_MAX_S;
 /// The part of the seed that is the wired hop's, on all substrates.
 pub(crate) const PART_WIRED: u64 = 1000;
 
@@ -38,7 +41,7 @@ pub struct Conditions {
     /// From the FH to the gateway; none: as fast as the substrate.
     pub wired: Option<HopConditions>,
     /// From the gateway to the MH, as the MH finds it: the first cell's link, in an outage
-    /// when no cell carries.
+    /// when no cell's link is up.
     pub wireless: HopConditions,
     /// The link of each cell, in an outage while the MH is away: one or more.
     pub cells: Vec<HopConditions>,
@@ -58,26 +61,6 @@ pub struct Conditions {
     pub cross_traffic: Vec<CrossTraffic>,
 }
 
-/// A direction as scenarios write it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Way {
-    /// Toward the MH.
-    #[default]
-    Downlink,
-    /// From the MH.
-    Uplink,
-}
-
-impl From<Way> for Direction {
-    fn from(way: Way) -> Self {
-        match way {
-            Way::Downlink => Self::Downlink,
-            Way::Uplink => Self::Uplink,
-        }
-    }
-}
-
 /// `[[cross_traffic]]`: datagrams at a constant rate.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -86,17 +69,18 @@ pub struct CrossTraffic {
     pub over: Stretch,
     /// Which way.
     #[serde(default)]
-    pub direction: Way,
+    pub direction: DirectionChoice,
     /// Its rate in Mb/s of IP packets.
+    #[serde(with = "As::<Number<1, 100_000_000_000, 1_000_000>>")]
     pub rate_mbit_per_s: f64,
     /// Bytes of each IP packet.
-    #[serde(default = "packet_bytes")]
+    #[serde(default = "packet_bytes", with = "As::<Count<28, 65_535>>")]
     pub packet_bytes: u32,
     /// From when, in seconds.
-    #[serde(default)]
+    #[serde(default, with = "As::<Number<0, LIMIT_MAX_S>>")]
     pub start_s: f64,
     /// Until when; none: until the end.
-    #[serde(default)]
+    #[serde(default, with = "Maybe::<Number<0, LIMIT_MAX_S>>")]
     pub stop_s: Option<f64>,
     /// Exponential gaps of the same mean rather than equal ones.
     #[serde(default)]
@@ -133,7 +117,7 @@ pub enum Record {
     Sequence,
     /// Packets in the wireless hop's queue, in the bytes' direction.
     Queue,
-    /// Whether the wireless hop carries.
+    /// Whether the wireless hop delivers.
     LinkState,
 }
 
@@ -144,11 +128,11 @@ struct Document {
     _description: String,
     #[serde(default = "one")]
     seed: u64,
-    #[serde(default = "one")]
+    #[serde(default = "one", with = "As::<Count<1, 100_000>>")]
     repetitions: u64,
     #[serde(default)]
     record: Vec<Record>,
-    #[serde(default = "record_interval_ms")]
+    #[serde(default = "record_interval_ms", with = "As::<Number<1, 1_000_000>>")]
     record_interval_ms: f64,
     transfer: TransferConditions,
     #[serde(default)]
@@ -271,10 +255,10 @@ impl Conditions {
             drawn.moves = movement.drawn(seed, until_s, self.cells.len())?;
         }
         for (number, cell) in drawn.cells.iter_mut().enumerate() {
-            let its = cell
+            let item = cell
                 .drawn(cells::seed_of(seed, number), until, folder)
                 .map_err(|error| self.within_cell(number, error))?;
-            *cell = its;
+            *cell = item;
             if self.cells.len() > 1 {
                 let away = cells::away(&drawn.moves, number, until_s);
                 let away = |_, own: &[OutageAt]| cells::either(own, &away);
@@ -285,7 +269,7 @@ impl Conditions {
         if let Some((first, others)) = drawn.cells.split_first().filter(|(_, o)| !o.is_empty()) {
             drawn.wireless = first.with_outages(|way, own| {
                 let others = others.iter().map(|cell| cell.outages_of(way));
-                others.fold(own.to_vec(), |common, its| cells::both(&common, its))
+                others.fold(own.to_vec(), |common, item| cells::both(&common, item))
             })?;
         }
         Ok(drawn)
@@ -312,8 +296,8 @@ impl Conditions {
     /// The host that sends the bytes.
     pub fn sender(&self) -> &HostConditions {
         match self.transfer.direction {
-            Way::Downlink => &self.fh,
-            Way::Uplink => &self.mh,
+            DirectionChoice::Downlink => &self.fh,
+            DirectionChoice::Uplink => &self.mh,
         }
     }
 }

@@ -127,6 +127,7 @@ impl GatewayConditions {
         };
         let sections = ["bandwidth", "mtcp", "snoop", "handoff"];
         let [bandwidth, mtcp, snoop, handoff] = sections.map(&mut section);
+        let given = table.clone();
         let mut read = TableReader::new(table);
         let own = read.take(&GatewayKeys::default())?;
         // The paper's SH may cache nothing; the daemon does not have that scheme.
@@ -139,7 +140,8 @@ impl GatewayConditions {
         }
         engine
             .check()
-            .map_err(|error| DocumentError::at(error.key, error.problem))?;
+            .map_err(|error| error.of_given(|key| given.contains_key(key)))
+            .map_err(|(key, problem)| DocumentError::at(key, problem))?;
 
         let within = |name: &'static str| move |error: DocumentError| error.within(name);
         engine.bandwidth = read_bandwidth(bandwidth?).map_err(within("bandwidth"))?;

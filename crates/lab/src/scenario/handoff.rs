@@ -35,13 +35,15 @@ pub enum HandoffChoice {
 impl HandoffConditions {
     /// Reads the table, with the ranges of the gateway's settings file.
     pub(super) fn read(table: Table) -> Result<Self, DocumentError> {
+        let given = table.clone();
         let mut read = TableReader::new(table);
         let HandoffKeys { kind } = read.take(&HandoffKeys::default())?;
         let settings: HandoffSettings = read.take(&HandoffSettings::default())?;
         read.finish(&[])?;
         settings
             .check()
-            .map_err(|error| DocumentError::at(error.key, error.problem))?;
+            .map_err(|error| error.of_given(|key| given.contains_key(key)))
+            .map_err(|(key, problem)| DocumentError::at(key, problem))?;
         Ok(Self { kind, settings })
     }
 

@@ -10,7 +10,7 @@ use holdfast_wire::Instant;
 use serde::Deserialize;
 use toml::Table;
 
-use super::conditions::Way;
+use super::direction::DirectionChoice;
 use holdfast_files::document::{self, DocumentError};
 
 /// The keys of a hop besides those of a link.
@@ -63,15 +63,7 @@ impl HopConditions {
         let direction = |name: &str, overlay: &Table| {
             // For an error that names the key where it stands.
             let _: LinkSettings = document::read(overlay).map_err(|error| error.within(name))?;
-            let mut table = common.clone();
-            if overlay.contains_key("rate_trace") {
-                table.remove("rate_mbit_per_s");
-            }
-            if overlay.contains_key("rate_mbit_per_s") {
-                table.remove("rate_trace");
-            }
-            table.extend(overlay.clone());
-            document::read::<LinkSettings>(&table)
+            document::read::<LinkSettings>(&laid_over(&common, overlay))
         };
         let _: LinkSettings = document::read(&common)?;
         let downlink = direction("downlink", &own.downlink)?;
@@ -98,17 +90,7 @@ impl HopConditions {
 
     /// As [`Self::read`], of a table with another one on top of it.
     pub(super) fn read_over(common: &Table, own: &Table) -> Result<Self, DocumentError> {
-        let mut table = common.clone();
-        for (key, other) in [
-            ("rate_trace", "rate_mbit_per_s"),
-            ("rate_mbit_per_s", "rate_trace"),
-        ] {
-            if own.contains_key(key) {
-                table.remove(other);
-            }
-        }
-        table.extend(own.clone());
-        Self::read(&table)
+        Self::read(&laid_over(common, own))
     }
 
     /// Checks both directions, with their traces, which are in `folder`.
@@ -120,7 +102,7 @@ impl HopConditions {
         self.located(folder).planned().map(|_| ())
     }
 
-    /// Puts the outages of `seed` that begin before `until` in the place of what describes
+    /// Puts the outages of `seed` that begin before `until` instead of what describes
     /// them. `folder` is where traces are.
     pub(super) fn drawn(
         &self,
@@ -159,14 +141,14 @@ impl HopConditions {
     /// those that it has.
     pub(super) fn with_outages(
         &self,
-        mut of: impl FnMut(Way, &[OutageAt]) -> Vec<OutageAt>,
+        mut get: impl FnMut(DirectionChoice, &[OutageAt]) -> Vec<OutageAt>,
     ) -> Result<Self, DocumentError> {
         let mut changed = self.clone();
-        for way in [Way::Downlink, Way::Uplink] {
-            let list = of(way, self.outages_of(way));
-            let settings = match way {
-                Way::Downlink => &mut changed.downlink,
-                Way::Uplink => &mut changed.uplink,
+        for direction in [DirectionChoice::Downlink, DirectionChoice::Uplink] {
+            let list = get(direction, self.outages_of(direction));
+            let settings = match direction {
+                DirectionChoice::Downlink => &mut changed.downlink,
+                DirectionChoice::Uplink => &mut changed.uplink,
             };
             settings.outages = if list.is_empty() {
                 OutageSettings::None
@@ -230,10 +212,10 @@ impl HopConditions {
     }
 
     /// Those of one direction: on a shared medium, or with shared outages, the downlink's.
-    pub fn outages_of(&self, way: Way) -> &[OutageAt] {
+    pub fn outages_of(&self, way: DirectionChoice) -> &[OutageAt] {
         match (&self.uplink.outages, way) {
-            (OutageSettings::List { list }, Way::Uplink) if !self.half_duplex => list,
-            (_, Way::Uplink) if !self.half_duplex && !self.outages_shared => &[],
+            (OutageSettings::List { list }, DirectionChoice::Uplink) if !self.half_duplex => list,
+            (_, DirectionChoice::Uplink) if !self.half_duplex && !self.outages_shared => &[],
             _ => self.outages(),
         }
     }
@@ -242,6 +224,21 @@ impl HopConditions {
     pub fn outage_effect(&self) -> OutageEffect {
         self.downlink.outage_effect
     }
+}
+
+/// A table with another one on top of it. A rate replaces a trace of rates, and the reverse.
+fn laid_over(common: &Table, own: &Table) -> Table {
+    let mut table = common.clone();
+    for (key, other) in [
+        ("rate_trace", "rate_mbit_per_s"),
+        ("rate_mbit_per_s", "rate_trace"),
+    ] {
+        if own.contains_key(key) {
+            table.remove(other);
+        }
+    }
+    table.extend(own.clone());
+    table
 }
 
 /// A trace's path from the scenario's folder.
@@ -254,5 +251,5 @@ fn absolute(file: &mut Option<String>, folder: Option<&Path>) {
 }
 
 fn read_trace(file: &str) -> Result<String, String> {
-    document::read_text(Path::new(file), TRACE_BYTES_MAX).map_err(|error| error.to_string())
+    holdfast_files::read_up_to(Path::new(file), TRACE_BYTES_MAX).map_err(|error| error.to_string())
 }

@@ -4,16 +4,15 @@
 
 use holdfast_core::lccwe::arithmetic::ONE;
 use holdfast_core::lccwe::{OnNeither, Parameters, TimeoutRtt};
+use holdfast_settings::kind::{Maybe, Number};
 use holdfast_sim::OnHandoff;
-use serde::{Deserialize, Serialize};
-
-use holdfast_files::document::DocumentError;
+use serde::Deserialize;
 
 /// What a host's sender does about handoffs of the host.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnHandoffChoice {
-    /// It does not hear of them.
+    /// It gets no report of them.
     #[default]
     Nothing,
     /// Loss classifier and window extrapolator.
@@ -26,29 +25,27 @@ pub enum OnHandoffChoice {
     FreezeFastRetransmit,
 }
 
-/// `lc_cwe`: what is not given is as published, or what docs/schemes/lc-cwe.md says.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
+/// `lc_cwe`: what is not given is as published, or what docs/schemes/lc-cwe.md has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LcCweConditions {
     /// w_c, 0 to 1.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(with = "Maybe::<Number<0, 1>>")]
     pub history_weight: Option<f64>,
     /// w_a, 0 to 1.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(with = "Maybe::<Number<0, 1>>")]
     pub interval_weight: Option<f64>,
     /// The first congestion history, 0 to 100.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(with = "Maybe::<Number<0, 100>>")]
     pub first_history: Option<f64>,
     /// The RTT of P_C after a timeout.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_rtt: Option<TimeoutRttChoice>,
     /// A loss for which both probabilities are 0.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub on_neither: Option<OnNeitherChoice>,
 }
 
 /// The RTT of P_C after a timeout.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TimeoutRttChoice {
     /// The last one measured.
@@ -58,7 +55,7 @@ pub enum TimeoutRttChoice {
 }
 
 /// What a loss is for which both probabilities are 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnNeitherChoice {
     /// Congestion.
@@ -68,20 +65,6 @@ pub enum OnNeitherChoice {
 }
 
 impl LcCweConditions {
-    pub(super) fn check(&self) -> Result<(), DocumentError> {
-        for (key, value, most) in [
-            ("history_weight", self.history_weight, 1.0),
-            ("interval_weight", self.interval_weight, 1.0),
-            ("first_history", self.first_history, 100.0),
-        ] {
-            if value.is_some_and(|value| !(0.0..=most).contains(&value)) {
-                let problem = format!("takes 0 to {most}");
-                return Err(DocumentError::at(key, problem).within("lc_cwe"));
-            }
-        }
-        Ok(())
-    }
-
     fn parameters(&self) -> Parameters {
         let published = Parameters::PUBLISHED;
         let fixed = |value: Option<f64>, default: u32| {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `[mobile]`: what the MH does for its own flows, and what it hears of its link. The
+//! `[mobile]`: what the MH does for its own flows, and the reports of its link. The
 //! schemes' parameters are named as in the settings file of `holdfast mobile`.
 
 use holdfast_core::mobile_host::{MobileHostSettings, MobileScheme};
@@ -74,7 +74,7 @@ impl<'de> Deserialize<'de> for MobileSchemeChoice {
     }
 }
 
-/// How the MH hears what has become of its link.
+/// How the MH learns the state of its link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MobileSignalChoice {
@@ -107,7 +107,7 @@ impl MobileConditions {
         })
     }
 
-    /// One link has one carrier: who is not to hear of it by that, does not stand beside one
+    /// One link has one carrier: a host that is to ignore it cannot stand beside one
     /// who does.
     pub(super) fn check_beside(&self, gateway: &GatewayConditions) -> Result<(), DocumentError> {
         let no_gateway = matches!(gateway.scheme, SchemeChoice::None | SchemeChoice::Haproxy);

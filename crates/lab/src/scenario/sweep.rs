@@ -26,7 +26,7 @@ pub(super) struct Point {
     pub(super) parameters: Parameters,
     /// `name=value` of each sweep, in their order.
     pub(super) variant: String,
-    /// The document with the values in their places, and without sweeps.
+    /// The document with the values set, and without sweeps.
     pub(super) document: Table,
 }
 
@@ -163,11 +163,11 @@ fn settings(sweep: &Sweep) -> Result<Vec<Setting>, DocumentError> {
                 return Err(DocumentError::at("points", problem));
             }
         };
-    let mut words = BTreeSet::new();
+    let mut names = BTreeSet::new();
     for setting in &settings {
         let word = word(&setting.shown);
-        // Results tell runs apart by it.
-        if !words.insert(word.clone()) {
+        // Results distinguish runs by it.
+        if !names.insert(word.clone()) {
             let at = if sweep.key.is_some() {
                 "values"
             } else {
@@ -241,8 +241,8 @@ fn to_json(value: &Value) -> Json {
     serde_json::to_value(value).unwrap_or(Json::Null)
 }
 
-/// A value as a variant has it.
-fn word(value: &Json) -> String {
+/// A value as a variant has it: a text without its quotes.
+pub fn word(value: &Json) -> String {
     match value {
         Json::String(text) => text.clone(),
         other => other.to_string(),

@@ -211,7 +211,7 @@ fn a_value_that_cannot_be_is_refused_by_name() {
     );
     assert!(
         error("[[cross_traffic]]\nover = \"wireless\"\nrate_mbit_per_s = 0").starts_with(&format!(
-            "{file} `cross_traffic.0.rate_mbit_per_s`: got 0; takes"
+            "{file} `cross_traffic.0.rate_mbit_per_s`: got 0, takes"
         ))
     );
     assert_eq!(
@@ -227,16 +227,16 @@ fn a_value_that_cannot_be_is_refused_by_name() {
     );
     assert!(
         error_of("[transfer]\nbytes = 0\n[wireless]")
-            .starts_with("s.toml: key `transfer.bytes`: got 0; takes")
+            .starts_with("s.toml: key `transfer.bytes`: got 0, takes")
     );
     assert_eq!(
         error_of("[transfer]\nbytes = 1\ndirection = \"uplink\"\nrequest_bytes = 3\n[wireless]"),
         "s.toml: key `transfer.request_bytes`: got 3; an uplink has no request; \
          leave it out, or take downlink"
     );
-    assert!(
-        error("[hosts]\nmss = 10").starts_with(&format!("{file} `hosts.mss`: got 10; takes 64"))
-    );
+    assert!(error("[hosts]\nmss = 10").starts_with(&format!(
+        "{file} `hosts.mss`: got 10, takes a whole number from 64"
+    )));
 }
 
 #[test]
@@ -409,7 +409,7 @@ fn what_the_daemon_would_refuse_the_model_does_not_do_either() {
     );
     let below = error("[gateway]\nprobe_interval_max_ms = 10");
     assert!(
-        below.contains("got 20 ms, takes at most gateway.probe_interval_max_ms, 10 ms"),
+        below.contains("got 10 ms, takes at least gateway.probe_interval_min_ms, 20 ms"),
         "{below}"
     );
     let right = "[gateway]\nsilence_min_ms = 10\nflow_cache_bytes_max = 65536";
@@ -421,9 +421,9 @@ fn what_the_daemon_would_refuse_the_model_does_not_do_either() {
 
 #[test]
 fn a_transfer_and_a_frame_have_bounds() {
-    let of = |bytes: &str| error_of(&format!("[transfer]\nbytes = {bytes}\n[wireless]"));
-    assert!(of("1000000000001").contains("takes 1 to 1000000000000"));
-    assert!(of("9223372036854775807").contains("takes 1 to"));
+    let get = |bytes: &str| error_of(&format!("[transfer]\nbytes = {bytes}\n[wireless]"));
+    assert!(get("1000000000001").contains("from 1 to 1000000000000"));
+    assert!(get("9223372036854775807").contains("from 1 to"));
     assert!(
         error("frame_overhead_bytes = 65536")
             .contains("`wireless.frame_overhead_bytes`: got 65536; takes 0 to 65535 bytes")
@@ -445,7 +445,7 @@ fn a_timers_phase_is_below_its_presets_tick() {
 }
 
 #[test]
-fn too_many_outages_are_said_when_the_run_begins_and_cost_nothing_before() {
+fn too_many_outages_are_refused_when_the_run_begins_and_cost_nothing_before() {
     let outages = "outages = { kind = \"exponential\", up_mean_s = 0.001, down_mean_s = 0.001 }";
     let text = format!(
         "repetitions = 100000\n[transfer]\nbytes = 1000\nlimit_s = 1e6\n[wireless]\n{outages}"
@@ -462,9 +462,9 @@ fn too_many_outages_are_said_when_the_run_begins_and_cost_nothing_before() {
 #[test]
 fn a_scenario_that_is_no_regular_file_is_refused_unread() {
     let error = format!("{:#}", Scenario::load(Path::new("/dev/zero")).unwrap_err());
-    assert_eq!(error, "/dev/zero: cannot be read: not a regular file");
+    assert_eq!(error, "/dev/zero: cannot be read: not a file or a pipe");
     let trace = error_of("[transfer]\nbytes = 1\n[wireless]\nrate_trace = \"/dev/zero\"");
-    assert!(trace.contains("not a regular file"), "{trace}");
+    assert!(trace.contains("not a file or a pipe"), "{trace}");
 }
 
 #[test]
@@ -473,9 +473,9 @@ fn a_scenarios_name_does_not_depend_on_the_way_to_it() {
     let paper = folder.path().join("paper-1999");
     std::fs::create_dir_all(paper.join("figures")).unwrap();
     std::fs::write(paper.join("s.toml"), BASE).unwrap();
-    for way in ["s.toml", "./s.toml", "figures/../s.toml"] {
-        let scenario = Scenario::load(&paper.join(way)).unwrap();
-        assert_eq!(scenario.name, "paper-1999/s", "{way}");
+    for path in ["s.toml", "./s.toml", "figures/../s.toml"] {
+        let scenario = Scenario::load(&paper.join(path)).unwrap();
+        assert_eq!(scenario.name, "paper-1999/s", "{path}");
     }
     let own = std::env::current_dir().unwrap();
     assert_eq!(in_full(Path::new("s.toml")), own.join("s.toml"));

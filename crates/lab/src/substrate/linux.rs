@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `linux`: what `live` does, inside of a virtual kernel, in virtual time. The program
-//! inside is our own again; what it says comes back as a line of JSON.
+//! inside is our own again; its result is a line of JSON.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ const WALL_PER_VIRTUAL: f64 = 20.0;
 /// And to boot.
 const WALL_BOOT: Duration = Duration::from_secs(120);
 
-/// Carries out one run.
+/// Executes one run.
 pub(super) fn execute(
     run: &Run,
     kernel: &VirtualKernel,
@@ -47,7 +47,7 @@ pub(super) fn execute(
     job.limit =
         WALL_BOOT + Duration::from_secs_f64(run.conditions.transfer.limit_s * WALL_PER_VIRTUAL);
     // Inside there is another /tmp: the scenario goes along, unless it names traces by its
-    // own place.
+    // own path.
     let scenario = if run.conditions.names_traces() {
         std::path::absolute(&run.origin.file)?
     } else {

@@ -17,24 +17,24 @@ use anyhow::anyhow;
 use holdfast_link::LinkFile;
 use holdfast_link::{OutageSettings, seed_for};
 use holdfast_net::lccwe::{CongestionControl, NAME};
+use holdfast_sim::ContentKind;
 use holdfast_testbed::link_process::EmulatedLink;
 use holdfast_testbed::scratch::Scratch;
-use holdfast_testbed::seeded_file::SeededContent;
 use holdfast_testbed::stop::StopFlag;
 use holdfast_testbed::topology::HostTuning;
 
 use super::{ExecutionSettings, Lacking, Refusal};
 use crate::cross_traffic::DatagramStream;
-use crate::endpoint::pair::Exchange;
-use crate::own_flows::{OwnFlows, words};
+use crate::endpoint::Exchange;
+use crate::own_flows::{OwnFlows, reports};
 use crate::results::ResultLine;
 use crate::scenario::{
-    Conditions, ContentChoice, GatewayConditions, HopConditions, HostConditions,
-    MobileSignalChoice, OnHandoffChoice, PART_WIRED, Record, Run, SchemeChoice, SignalChoice, Way,
+    Conditions, DirectionChoice, GatewayConditions, HopConditions, HostConditions,
+    MobileSignalChoice, OnHandoffChoice, PART_WIRED, Record, Run, SchemeChoice, SignalChoice,
     cell_seed,
 };
 use crate::transfer::{
-    Measurement, Middle, PreparedTransfer, TransferExtras, TransferSettings, TransferWatch,
+    Application, Measurement, Middle, PreparedTransfer, TransferSettings, TransferWatch,
 };
 
 /// Payload of a segment over 1500 octets without options.
@@ -48,48 +48,35 @@ const SYSCTLS: &str = "/proc/sys";
 
 /// What real hosts cannot do here.
 pub(super) fn refusal(conditions: &Conditions) -> Option<Refusal> {
-    let hosts = [("fh", &conditions.fh), ("mh", &conditions.mh)];
-    let of_the_model = hosts.into_iter().find_map(|(name, host)| {
-        let key = match host {
-            _ if host.m_tcp => "m_tcp",
-            _ if host.on_handoff != OnHandoffChoice::Nothing => "on_handoff",
-            _ if host.send_buffer_bytes.is_some() => "send_buffer_bytes",
-            _ => return None,
-        };
-        Some(Refusal {
-            lacks: Lacking::Hosts,
-            why: format!("{name}.{key} is of the model's hosts; run it on the model"),
-        })
-    });
-    if of_the_model.is_some() {
-        return of_the_model;
+    let mut keys = Vec::new();
+    for (name, host) in [("fh", &conditions.fh), ("mh", &conditions.mh)] {
+        let of_the_model = [
+            (host.m_tcp, "m_tcp"),
+            (host.on_handoff != OnHandoffChoice::Nothing, "on_handoff"),
+            (host.send_buffer_bytes.is_some(), "send_buffer_bytes"),
+        ];
+        keys.extend(of_the_model.map(|(is_set, key)| (is_set, format!("{name}.{key}"))));
     }
     let transfer = &conditions.transfer;
-    let key = match transfer.content {
-        _ if transfer.stays_open => Some("stays_open"),
-        ContentChoice::Bulk => None,
-        ContentChoice::Text | ContentChoice::Binary => Some("content"),
-    };
-    if let Some(key) = key {
-        return Some(Refusal {
-            lacks: Lacking::Hosts,
-            why: format!("transfer.{key} is of the model's hosts; run it on the model"),
-        });
+    let is_text = transfer.content != ContentKind::Bulk;
+    keys.push((transfer.stays_open, "transfer.stays_open".to_owned()));
+    keys.push((is_text, "transfer.content".to_owned()));
+    if let Some((_, key)) = keys.into_iter().find(|(is_set, _)| *is_set) {
+        let why = format!("{key} is of the model's hosts");
+        return Some(Refusal::new(Lacking::Hosts, &why, "the model"));
     }
-    (conditions.gateway.scheme == SchemeChoice::Mtcp2007).then(|| Refusal {
-        lacks: Lacking::Scheme,
-        why: "gateway.scheme: got mtcp-2007, which the daemon has not; run it on the model"
-            .to_owned(),
+    (conditions.gateway.scheme == SchemeChoice::Mtcp2007).then(|| {
+        let why = "gateway.scheme: got mtcp-2007, which the daemon has not";
+        Refusal::new(Lacking::Scheme, why, "the model")
     })
 }
 
-/// Carries out one run.
+/// Executes one run.
 pub(super) fn execute(
     run: &Run,
     settings: &ExecutionSettings,
     stop: &StopFlag,
 ) -> anyhow::Result<ResultLine> {
-    let content = SeededContent::of(run.conditions.transfer.bytes, CONTENT_SEED);
     let scratch = Scratch::new("holdfast-run-")?;
     let folder = scratch.path();
     let files = packets::files(run, settings, folder);
@@ -97,11 +84,11 @@ pub(super) fn execute(
     let mut transfer = transfer(run, settings, &files);
     if let Some(control) = &control {
         control.name().clone_into(&mut transfer.congestion_control);
-        transfer.extras.mh.congestion_control = Some(control.name().to_owned());
+        transfer.mh.congestion_control = Some(control.name().to_owned());
     }
     let prepared = PreparedTransfer::prepare(&transfer, folder, folder, stop)
         .map_err(|error| explained(error, &run.conditions))?;
-    let measured = measure(run, prepared, &content, control.as_ref(), stop)?;
+    let measured = measure(run, prepared, control.as_ref(), stop)?;
     let mut line = line::line(run, &measured)?;
     if !run.conditions.moves.is_empty() {
         packets::add_handoffs(&mut line, &run.conditions, &measured, &files)?;
@@ -109,32 +96,34 @@ pub(super) fn execute(
     Ok(line)
 }
 
-/// Carries it out, and tells the MH's congestion control of handoffs meanwhile.
+/// Executes it, and reports handoffs to the MH's congestion control meanwhile.
 fn measure(
     run: &Run,
     prepared: PreparedTransfer,
-    content: &SeededContent,
     control: Option<&CongestionControl>,
     stop: &StopFlag,
 ) -> anyhow::Result<Measurement> {
     let watch = TransferWatch::default();
     let Some(control) = control else {
-        return prepared.measure(content, &watch, stop);
+        return prepared.measure(&watch, stop);
     };
     let (mh, over) = (prepared.mobile_namespace(), AtomicBool::new(false));
-    let outages = run.conditions.wireless.outages_of(Way::Downlink);
+    let outages = run
+        .conditions
+        .wireless
+        .outages_of(DirectionChoice::Downlink);
     thread::scope(|scope| {
         let feeder = scope.spawn(|| lccwe::feed(control, &mh, outages, &watch, &over));
-        let measured = prepared.measure(content, &watch, stop);
+        let measured = prepared.measure(&watch, stop);
         over.store(true, Ordering::Relaxed);
         let fed = feeder.join();
         let measured = measured?;
-        fed.map_err(|_| anyhow!("the thread that tells of handoffs is broken"))??;
+        fed.map_err(|_| anyhow!("the thread that reports handoffs panicked"))??;
         Ok(measured)
     })
 }
 
-/// The kernel refuses what it has not with an errno: says which key asked for it.
+/// The kernel refuses what it has not with an errno: adds the key that asked for it.
 fn explained(error: anyhow::Error, conditions: &Conditions) -> anyhow::Error {
     let hosts = [("fh", &conditions.fh), ("mh", &conditions.mh)];
     let why = hosts
@@ -148,7 +137,7 @@ fn explained(error: anyhow::Error, conditions: &Conditions) -> anyhow::Error {
 
 /// What a host asks for and the running kernel has not.
 fn unknown_here(name: &str, host: &HostConditions) -> Option<String> {
-    let wanted = &host.congestion_control;
+    let wanted = host.congestion_control();
     if wanted == NAME {
         return None;
     }
@@ -177,13 +166,13 @@ fn transfer(
 ) -> TransferSettings {
     let conditions = &run.conditions;
     let gateway = &conditions.gateway;
-    let hears_carrier = carrier_follows(conditions);
+    let follows_carrier = carrier_follows(conditions);
     let mh_alone = carrier_of_mh_alone(conditions);
     let wants = |record| conditions.record.contains(&record);
     let samples = wants(Record::Queue) || wants(Record::LinkState);
     let radio = |hop: &HopConditions, number: usize| EmulatedLink {
         outages: hop.outages_of(conditions.transfer.direction).to_vec(),
-        carrier_follows: hears_carrier,
+        carrier_follows: follows_carrier,
         carrier_of_mh_alone: mh_alone,
         packet_traces: files[1 + number].clone(),
         sample_interval: samples.then(|| duration(conditions.record_interval)),
@@ -202,27 +191,22 @@ fn transfer(
         ..link(hop, seed_for(run.seed, PART_WIRED))
     });
     TransferSettings {
-        name: run.variant.clone(),
         holdfast: settings.holdfast.clone(),
         middle: middle(gateway),
         link: radio(&conditions.wireless, 0),
-        congestion_control: conditions.sender().congestion_control.clone(),
-        host_sysctls: Vec::new(),
+        congestion_control: conditions.sender().congestion_control().to_owned(),
         limit: duration(conditions.limit()),
-        extras: TransferExtras {
-            wired,
-            cells,
-            moves: conditions.moves.clone(),
-            handoff: gateway.handoff.is_on().then(|| gateway.handoff.to_lines()),
-            fh: tuning(&conditions.fh, mss(conditions)),
-            mh: tuning(&conditions.mh, mss(conditions)),
-            gateway_settings: gateway.to_file(),
-            start_after: duration(conditions.start()),
-            cross_traffic: cross_traffic(run),
-            exchange: Some(exchange(conditions)),
-            stream: None,
-            own_flows: own_flows(conditions),
-        },
+        application: Application::Endpoints(exchange(conditions)),
+        wired,
+        cells,
+        moves: conditions.moves.clone(),
+        handoff: gateway.handoff.is_on().then(|| gateway.handoff.to_lines()),
+        fh: tuning(&conditions.fh, mss(conditions)),
+        mh: tuning(&conditions.mh, mss(conditions)),
+        gateway_settings: gateway.to_file(),
+        start_after: duration(conditions.start()),
+        cross_traffic: cross_traffic(run),
+        own_flows: own_flows(conditions),
     }
 }
 
@@ -236,14 +220,14 @@ fn carrier_follows(conditions: &Conditions) -> bool {
         SignalChoice::Carrier | SignalChoice::Both => {
             !matches!(gateway.scheme, SchemeChoice::None | SchemeChoice::Haproxy)
         }
-        // Its daemon has nothing to say if it does not see the link go and come; and the link is
+        // Its daemon has nothing to report if it does not see the link's carrier; and the link is
         // the same for those it is compared with.
         SignalChoice::Mobile => true,
         SignalChoice::None => false,
     }
 }
 
-/// Whether it is the MH's device alone. Where nobody on the gateway listens its device stays as it
+/// Whether it is the MH's device alone. Without a daemon on the gateway its device stays as it
 /// is without a scheme: one without a carrier would lose what an outage that keeps packets keeps.
 fn carrier_of_mh_alone(conditions: &Conditions) -> bool {
     let gateway = &conditions.gateway;
@@ -257,10 +241,10 @@ fn carrier_of_mh_alone(conditions: &Conditions) -> bool {
 fn own_flows(conditions: &Conditions) -> Option<OwnFlows> {
     let mobile = &conditions.mobile;
     let settings = mobile.to_lines()?;
-    let outages = conditions.wireless.outages_of(Way::Downlink);
+    let outages = conditions.wireless.outages_of(DirectionChoice::Downlink);
     Some(OwnFlows {
         settings,
-        words: words(
+        reports: reports(
             outages,
             mobile.warning_ms,
             mobile.signal == MobileSignalChoice::Command,
@@ -272,16 +256,16 @@ fn own_flows(conditions: &Conditions) -> Option<OwnFlows> {
 fn exchange(conditions: &Conditions) -> Exchange {
     let transfer = &conditions.transfer;
     Exchange {
-        direction: transfer.direction.into(),
+        direction: transfer.direction,
         bytes: transfer.bytes,
         seed: CONTENT_SEED,
         request_bytes: transfer.request_bytes.into(),
         requests: transfer.requests,
-        think: Duration::from_secs_f64(transfer.think_ms / 1e3),
+        think_ns: Duration::from_secs_f64(transfer.think_ms / 1e3).as_nanos() as u64,
         back_bytes: transfer.back_bytes,
         ipv6: transfer.ip_version == 6,
-        series_interval: (!conditions.record.is_empty())
-            .then(|| duration(conditions.record_interval)),
+        series_interval_ns: (!conditions.record.is_empty())
+            .then(|| conditions.record_interval.as_nanos().max(1) as u64),
         flows: transfer.flows,
         flows_of_second_mobile: transfer.flows_of_second_mobile,
     }
@@ -304,7 +288,7 @@ fn middle(gateway: &GatewayConditions) -> Middle {
         SchemeChoice::Haproxy => Middle::HaProxy,
         scheme => Middle::Gateway {
             scheme: scheme.name().to_owned(),
-            // A handoff begins with what the MH says.
+            // A handoff begins with the MH's signal.
             mobile_signals: matches!(gateway.signal, SignalChoice::Mobile | SignalChoice::Both)
                 || gateway.handoff.is_on(),
         },
@@ -324,7 +308,8 @@ fn link(hop: &HopConditions, seed: u64) -> EmulatedLink {
         outage_effect: hop.outage_effect(),
         seed,
         description: Some(Box::new(LinkFile {
-            seed: Some(seed),
+            // A flag gives it: a number in TOML has 63 bits.
+            seed: None,
             outage_effect: None,
             half_duplex: hop.half_duplex,
             frame_overhead_bytes: hop.frame_overhead_bytes,
@@ -342,7 +327,7 @@ fn tuning(host: &HostConditions, mss: Option<u16>) -> HostTuning {
         ..host.clone()
     };
     HostTuning {
-        congestion_control: Some(host.congestion_control.clone()),
+        congestion_control: Some(host.congestion_control().to_owned()),
         sysctls: host.linux_sysctls(),
         route_options: host.linux_route_options(),
         microsecond_timestamps: host.microsecond_timestamps,
@@ -354,7 +339,7 @@ fn cross_traffic(run: &Run) -> Vec<DatagramStream> {
     let streams = conditions.cross_traffic.iter().enumerate();
     let stream = streams.map(|(number, cross)| DatagramStream {
         over: cross.over,
-        downlink: cross.direction == Way::Downlink,
+        downlink: cross.direction == DirectionChoice::Downlink,
         rate_bit_per_s: cross.rate_mbit_per_s * 1e6,
         packet_bytes: cross.packet_bytes,
         start: Duration::from_secs_f64(cross.start_s),
@@ -374,7 +359,7 @@ mod tests {
 
     #[test]
     fn the_gateways_device_loses_its_carrier_only_where_a_daemon_there_listens() {
-        let of = |more: &str| {
+        let get = |more: &str| {
             let text =
                 format!("[transfer]\nbytes = 1000\n[wireless]\nrate_mbit_per_s = 20\n{more}");
             let scenario = Scenario::parse(Path::new("s.toml"), &text).unwrap();
@@ -388,28 +373,28 @@ mod tests {
         let wake = "[mobile]\nscheme = \"wake\"\n";
         let hold = "[gateway]\nscheme = \"hold\"\n";
         // The gateway's device, the MH's.
-        assert_eq!(of(""), (false, false));
-        assert_eq!(of(wake), (false, true));
-        assert_eq!(of(hold), (true, true));
-        assert_eq!(of(&format!("{hold}{wake}")), (true, true));
-        assert_eq!(of(&format!("{hold}signal = \"mobile\"")), (false, true));
-        assert_eq!(of(&format!("{wake}signal = \"none\"")), (false, false));
+        assert_eq!(get(""), (false, false));
+        assert_eq!(get(wake), (false, true));
+        assert_eq!(get(hold), (true, true));
+        assert_eq!(get(&format!("{hold}{wake}")), (true, true));
+        assert_eq!(get(&format!("{hold}signal = \"mobile\"")), (false, true));
+        assert_eq!(get(&format!("{wake}signal = \"none\"")), (false, false));
     }
 
     #[test]
-    fn what_this_kernel_has_not_is_said_with_its_key() {
-        let host = |congestion_control: &str, sysctl: &str| HostConditions {
-            congestion_control: congestion_control.to_owned(),
-            sysctls: [(sysctl.to_owned(), "1".to_owned())].into(),
-            ..HostConditions::default()
+    fn what_this_kernel_lacks_is_reported_with_its_key() {
+        let host = |control: &str, sysctl: &str| -> HostConditions {
+            let text =
+                format!("congestion_control = \"{control}\"\nsysctls = {{ \"{sysctl}\" = \"1\" }}");
+            toml::from_str(&text).unwrap()
         };
         let known = "net.ipv4.tcp_retries2";
         assert_eq!(unknown_here("fh", &host("reno", known)), None);
-        let told = unknown_here("fh", &host("remo", known)).unwrap();
+        let message = unknown_here("fh", &host("remo", known)).unwrap();
         assert!(
-            told.starts_with("fh.congestion_control: got remo, this kernel has ")
-                && told.contains("reno"),
-            "{told}"
+            message.starts_with("fh.congestion_control: got remo, this kernel has ")
+                && message.contains("reno"),
+            "{message}"
         );
         assert_eq!(
             unknown_here("mh", &host("reno", "net.ipv4.nope")).unwrap(),

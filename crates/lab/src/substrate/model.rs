@@ -8,18 +8,16 @@ use holdfast_core::Direction;
 use holdfast_link::{LinkPlan, LinkSettings};
 use holdfast_sim::outcome::{Ending, Stall};
 use holdfast_sim::{
-    ContentKind, Experiment, Hop, Move, Outcome, Roaming, RunUntil, TcpSettings, Transfer,
-    TransferOutcome,
+    Experiment, Hop, Move, Outcome, Roaming, RunUntil, TcpSettings, Transfer, TransferOutcome,
 };
 use holdfast_testbed::stop::{Interrupted, StopFlag};
 use holdfast_wire::Instant;
 
 use super::{Lacking, Refusal};
 use crate::framing::Framing;
-use crate::handoffs::{HandoffSummary, Journal};
 use crate::results::{ResultLine, Series, retransmission_ratio_percent};
 use crate::scenario::{
-    Conditions, ContentChoice, HopConditions, PRESET_DEFAULT, Record, Run, Stretch, Way, seconds,
+    Conditions, DirectionChoice, HopConditions, PRESET_DEFAULT, Record, Run, Stretch, seconds,
 };
 use crate::stall;
 use watcher::Watcher;
@@ -44,51 +42,47 @@ pub(super) fn refusal(conditions: &Conditions) -> Option<Refusal> {
         ("gateway", conditions.gateway.scheme.name()),
         ("mobile", conditions.mobile.scheme.name()),
     ];
-    let real = schemes
-        .into_iter()
-        .find(|(_, scheme)| ["haproxy", "keep"].contains(scheme));
-    if let Some((key, scheme)) = real {
-        return Some(Refusal {
-            lacks: Lacking::Scheme,
-            why: format!(
-                "{key}.scheme: got {scheme}, which runs on real hosts; run it on live or linux"
-            ),
-        });
-    }
-    let hosts = [("fh", &conditions.fh), ("mh", &conditions.mh)];
-    let transfer = &conditions.transfer;
-    let lacks = |why: &str| {
-        Some(Refusal {
-            lacks: Lacking::Hosts,
-            why: format!("{why}; run it on live or linux"),
-        })
-    };
-    match transfer {
-        _ if transfer.flows > 1 => return lacks("transfer.flows: the model has one connection"),
-        _ if transfer.requests > 1 => return lacks("transfer.requests: the model asks once"),
-        _ if transfer.back_bytes > 0 => {
-            return lacks("transfer.back_bytes: the model sends one way");
+    for (key, scheme) in schemes {
+        if ["haproxy", "keep"].contains(&scheme) {
+            let why = format!("{key}.scheme: got {scheme}, which runs on real hosts");
+            return Some(Refusal::new(Lacking::Scheme, &why, "live or linux"));
         }
-        _ if transfer.ip_version == 6 => return lacks("transfer.ip_version: the model has IPv4"),
-        _ => {}
     }
-    if let Some((name, _)) = hosts.iter().find(|(_, host)| host.microsecond_timestamps) {
-        return lacks(&format!(
-            "{name}.microsecond_timestamps: the model's are milliseconds"
-        ));
+    let transfer = &conditions.transfer;
+    let hosts = [("fh", &conditions.fh), ("mh", &conditions.mh)];
+    let of_transfer = [
+        (transfer.flows > 1, "flows: the model has one connection"),
+        (
+            transfer.requests > 1,
+            "requests: the model asks for one answer",
+        ),
+        (
+            transfer.back_bytes > 0,
+            "back_bytes: the model sends one way",
+        ),
+        (transfer.ip_version == 6, "ip_version: the model has IPv4"),
+    ];
+    let of_transfer = of_transfer.into_iter().filter(|(lacks, _)| *lacks);
+    let mut lacking: Vec<String> = of_transfer
+        .map(|(_, why)| format!("transfer.{why}"))
+        .collect();
+    for (name, host) in hosts {
+        if host.microsecond_timestamps {
+            let why = "microsecond_timestamps: the model's are milliseconds";
+            lacking.push(format!("{name}.{why}"));
+        }
+        let control = host.congestion_control();
+        if host.preset.is_none() && control != "reno" {
+            lacking.push(format!(
+                "{name}.congestion_control: got {control}, the model takes reno; set {name}.preset"
+            ));
+        }
     }
-    hosts.into_iter().find_map(|(name, host)| {
-        let other = &host.congestion_control;
-        (host.preset.is_none() && other != "reno").then(|| Refusal {
-            lacks: Lacking::Hosts,
-            why: format!(
-                "{name}.congestion_control: got {other}, the model takes reno; set {name}.preset, or run it on live or linux"
-            ),
-        })
-    })
+    let why = lacking.first()?;
+    Some(Refusal::new(Lacking::Hosts, why, "live or linux"))
 }
 
-/// Carries out one run; its packets go to a file in `pcap`.
+/// Executes one run; its packets go to a file in `pcap`.
 pub(super) fn execute(
     run: &Run,
     pcap: Option<&Path>,
@@ -104,37 +98,16 @@ pub(super) fn execute(
         let judged = &outcome.transfers[0].judgements;
         fates.hits(judged, &handoffs(&run.conditions))
     });
-    add_handoffs(&mut line, &run.conditions, journal, &outcome);
-    Ok(line)
-}
-
-/// What the moves cost, and in place of the stalls after one link's outages those after the
-/// times without any cell.
-fn add_handoffs(
-    line: &mut ResultLine,
-    conditions: &Conditions,
-    journal: Option<Journal>,
-    outcome: &Outcome,
-) {
-    let Some(journal) = journal else {
-        return;
-    };
-    let begin_s = conditions.start().as_secs_f64();
-    let end_s = line
-        .transfer_s
-        .map_or(outcome.ended_at.as_secs_f64(), |s| begin_s + s);
-    let outages = conditions
-        .wireless
-        .outages_of(conditions.transfer.direction);
-    line.stalls_s = journal.stalls_s(outages, [begin_s, end_s]);
-    line.outages = line.stalls_s.len();
-    line.handoffs = journal.handoffs(&conditions.moves, [begin_s, end_s]);
-    let bytes_max = outcome.handoff.map(|did| did.buffered_bytes_max);
-    line.handoff = HandoffSummary::of(&line.handoffs, bytes_max);
-    if let Some(summary) = &mut line.handoff {
-        let of_state = outcome.handoff.map(|did| did.state_bytes_max);
-        summary.state_bytes_max = of_state.filter(|bytes| *bytes > 0);
+    if let Some(journal) = journal {
+        let end_s = line.end_s(&run.conditions, outcome.ended_at.as_secs_f64());
+        let bytes_max = outcome.handoff.map(|did| did.buffered_bytes_max);
+        line.note_moves(&run.conditions, journal, end_s, bytes_max);
+        if let Some(summary) = &mut line.handoff {
+            let of_state = outcome.handoff.map(|did| did.state_bytes_max);
+            summary.state_bytes_max = of_state.filter(|bytes| *bytes > 0);
+        }
     }
+    Ok(line)
 }
 
 /// When handoffs of the MH begin and end: its moves, or what its only link does.
@@ -143,13 +116,13 @@ fn handoffs(conditions: &Conditions) -> Vec<[Instant; 2]> {
     if conditions.cells.len() > 1 {
         let moves = conditions.moves.iter();
         return moves
-            .map(|its| [at(its.leave_s), at(its.enter_s)])
+            .map(|item| [at(item.leave_s), at(item.enter_s)])
             .collect();
     }
-    let outages = conditions.wireless.outages_of(Way::Downlink);
+    let outages = conditions.wireless.outages_of(DirectionChoice::Downlink);
     let each = outages
         .iter()
-        .map(|its| [at(its.at_s), at(its.at_s + its.for_s)]);
+        .map(|item| [at(item.at_s), at(item.at_s + item.for_s)]);
     each.collect()
 }
 
@@ -171,11 +144,7 @@ fn experiment(run: &Run) -> anyhow::Result<Experiment> {
         start: conditions.start(),
         fh: host::tcp(&conditions.fh),
         mh: host::tcp(&conditions.mh),
-        content: match transfer.content {
-            ContentChoice::Bulk => ContentKind::Bulk,
-            ContentChoice::Text => ContentKind::Text,
-            ContentChoice::Binary => ContentKind::Binary,
-        },
+        content: transfer.content,
         closes: !transfer.stays_open,
         ..Transfer::download(transfer.bytes, TcpSettings::default())
     }];
@@ -202,12 +171,12 @@ fn roaming(conditions: &Conditions) -> anyhow::Result<Option<Roaming>> {
         return Ok(None);
     };
     let handoff = &conditions.gateway.handoff;
-    let moves = conditions.moves.iter().map(|its| Move {
-        from: its.from,
-        to: its.to,
-        warning: its.warning_s.map(seconds),
-        enter: seconds(its.enter_s),
-        route: its.route_s.map(seconds),
+    let moves = conditions.moves.iter().map(|item| Move {
+        from: item.from,
+        to: item.to,
+        warning: item.warning_s.map(seconds),
+        enter: seconds(item.enter_s),
+        route: item.route_s.map(seconds),
     });
     Ok(Some(Roaming {
         others: others.iter().map(hop).collect::<anyhow::Result<_>>()?,
@@ -255,7 +224,7 @@ fn cross_traffic(conditions: &Conditions) -> Vec<holdfast_sim::CrossTraffic> {
 
 fn line(run: &Run, experiment: &Experiment, outcome: &Outcome) -> anyhow::Result<ResultLine> {
     let conditions = &run.conditions;
-    let of = outcome
+    let sent = outcome
         .transfers
         .first()
         .context("the simulator gave no transfer")?;
@@ -270,46 +239,43 @@ fn line(run: &Run, experiment: &Experiment, outcome: &Outcome) -> anyhow::Result
     );
     // What ran: without a preset it is not the RFC's Reno.
     let name = conditions.sender().preset.unwrap_or(PRESET_DEFAULT).name();
-    let first = of.sender.data_segments - of.sender.data_segments_repeated;
+    let first = sent.sender.data_segments - sent.sender.data_segments_repeated;
     let mut line = ResultLine::of(run, "model", name.to_owned(), framing);
-    line.transfer_s = of.transfer_time.map(|time| time.as_secs_f64());
-    line.stalls_s = stalls_s(conditions, of, outcome.ended_at);
-    line.goodput_mbps = of.goodput_bit_per_s / 1e6;
+    line.transfer_s = sent.transfer_time.map(|time| time.as_secs_f64());
+    line.stalls_s = stalls_s(conditions, sent, outcome.ended_at);
+    line.goodput_mbps = sent.goodput_bit_per_s / 1e6;
     line.retransmission_ratio_percent =
-        retransmission_ratio_percent(first, of.sender.data_segments_repeated);
-    line.duplicates_per_byte = Some(of.duplicates_per_byte());
-    line.timeouts = Some(of.sender.timeouts);
-    line.finished = of.finished && !(conditions.transfer.stays_open && has_died(of));
-    line.intact = of.intact;
-    ending(of).clone_into(&mut line.ending);
-    line.bytes = of.delivered_bytes;
-    line.retransmitted_segments = of.sender.data_segments_repeated;
+        retransmission_ratio_percent(first, sent.sender.data_segments_repeated);
+    line.duplicates_per_byte = Some(sent.duplicates_per_byte());
+    line.timeouts = Some(sent.sender.timeouts);
+    line.finished = sent.finished && !(conditions.transfer.stays_open && has_died(sent));
+    line.intact = sent.intact;
+    ending(sent).clone_into(&mut line.ending);
+    line.bytes = sent.delivered_bytes;
+    line.retransmitted_segments = sent.sender.data_segments_repeated;
     line.segments = first;
     line.outages = line.stalls_s.len();
-    let arrivals = of.arrivals.iter();
+    let arrivals = sent.arrivals.iter();
     let arrivals: Vec<_> = arrivals
         .map(|(at, bytes)| (at.as_secs_f64(), *bytes))
         .collect();
-    let begin_s = conditions.start().as_secs_f64();
-    let end_s = line
-        .transfer_s
-        .map_or(outcome.ended_at.as_secs_f64(), |s| begin_s + s);
+    let end_s = line.end_s(conditions, outcome.ended_at.as_secs_f64());
     line.note_full_rates(conditions, framing, end_s, &arrivals);
     line.mobile = outcome.mobile.as_ref().map(mobile::counters);
     line.digest = Some(format!("{:016x}", outcome.digest));
-    line.series = (!conditions.record.is_empty()).then(|| series(conditions, of));
+    line.series = (!conditions.record.is_empty()).then(|| series(conditions, sent));
     Ok(line)
 }
 
 /// One of its ends gave up, or was reset.
-fn has_died(of: &TransferOutcome) -> bool {
+fn has_died(sent: &TransferOutcome) -> bool {
     let died = |ending: &Ending| matches!(ending, Ending::GaveUp | Ending::Reset);
-    of.endings.iter().any(died)
+    sent.endings.iter().any(died)
 }
 
-fn ending(of: &TransferOutcome) -> &'static str {
-    let [sender, receiver] = of.endings;
-    match (of.finished, sender, receiver) {
+fn ending(sent: &TransferOutcome) -> &'static str {
+    let [sender, receiver] = sent.endings;
+    match (sent.finished, sender, receiver) {
         (true, _, _) => "delivered",
         (false, Ending::GaveUp | Ending::Reset, _) | (false, _, Ending::GaveUp | Ending::Reset) => {
             "given up"
@@ -320,9 +286,13 @@ fn ending(of: &TransferOutcome) -> &'static str {
 
 /// What followed the outages of the wireless hop, in the bytes' direction, by the rule of all
 /// substrates.
-fn stalls_s(conditions: &Conditions, of: &TransferOutcome, ended_at: Instant) -> Vec<Option<f64>> {
+fn stalls_s(
+    conditions: &Conditions,
+    sent: &TransferOutcome,
+    ended_at: Instant,
+) -> Vec<Option<f64>> {
     let begin_s = conditions.start().as_secs_f64();
-    let end_s = of
+    let end_s = sent
         .transfer_time
         .map_or(ended_at.as_secs_f64(), |time| begin_s + time.as_secs_f64());
     let outages = conditions
@@ -331,24 +301,24 @@ fn stalls_s(conditions: &Conditions, of: &TransferOutcome, ended_at: Instant) ->
     stall::stalls_s(outages, [begin_s, end_s], |up_s, _| {
         // The simulator ends a stall at the next outage itself.
         let after = |stall: &Stall| stall.link_up_at.as_secs_f64() > up_s - SAME_MOMENT_S;
-        let index = of.stalls.partition_point(|stall| !after(stall));
-        let stall = of.stalls.get(index).filter(|stall| stall.ended)?;
+        let index = sent.stalls.partition_point(|stall| !after(stall));
+        let stall = sent.stalls.get(index).filter(|stall| stall.ended)?;
         let is_own = (stall.link_up_at.as_secs_f64() - up_s).abs() < SAME_MOMENT_S;
         is_own.then(|| (stall.link_up_at + stall.length).as_secs_f64())
     })
 }
 
-fn series(conditions: &Conditions, of: &TransferOutcome) -> Series {
+fn series(conditions: &Conditions, sent: &TransferOutcome) -> Series {
     let wants = |record| conditions.record.contains(&record);
     let column = |record, value: &dyn Fn(&holdfast_sim::Sample) -> u64| {
         if wants(record) {
-            of.series.iter().map(value).collect()
+            sent.series.iter().map(value).collect()
         } else {
             Vec::new()
         }
     };
     Series {
-        t_s: of
+        t_s: sent
             .series
             .iter()
             .map(|sample| sample.at.as_secs_f64())
@@ -363,7 +333,7 @@ fn series(conditions: &Conditions, of: &TransferOutcome) -> Series {
         snd_nxt: column(Record::Sequence, &|sample| sample.snd_nxt),
         rcv_nxt: column(Record::Sequence, &|sample| sample.rcv_nxt),
         queue_packets: if wants(Record::Queue) {
-            of.series
+            sent.series
                 .iter()
                 .map(|sample| sample.queue_packets)
                 .collect()
@@ -371,7 +341,7 @@ fn series(conditions: &Conditions, of: &TransferOutcome) -> Series {
             Vec::new()
         },
         link_up: if wants(Record::LinkState) {
-            of.series.iter().map(|sample| sample.link_up).collect()
+            sent.series.iter().map(|sample| sample.link_up).collect()
         } else {
             Vec::new()
         },
@@ -418,9 +388,9 @@ mod tests {
         }));
         let outcome = experiment.run();
         let bursts = &outcome.cross_traffic[others..];
-        let sent: u64 = bursts.iter().map(|its| its.sent).sum();
+        let sent: u64 = bursts.iter().map(|item| item.sent).sum();
         assert_eq!(sent, BURSTS * packets);
-        1.0 - bursts.iter().map(|its| its.arrived).sum::<u64>() as f64 / sent as f64
+        1.0 - bursts.iter().map(|item| item.arrived).sum::<u64>() as f64 / sent as f64
     }
 
     #[test]

@@ -1,62 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What sends and what receives: a web server and curl, as a user has them, or the lab's
-//! own endpoints, for scenarios.
+//! The programs and sockets of an [`Application`].
 
+use std::io;
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context as _, anyhow};
+use anyhow::anyhow;
+use holdfast_core::Direction;
 use holdfast_net::datapath::monotonic_ns;
-use holdfast_testbed::download::Download;
+use holdfast_testbed::download::{Download, DownloadWatch};
+use holdfast_testbed::harness::{Flow, accept, connect, listen};
 use holdfast_testbed::stop::StopFlag;
 use holdfast_testbed::topology::{FH, Topology};
 use holdfast_testbed::web_server::WebServer;
 
-use super::ended::Ended;
-use super::{FILE_NAME, Stream, TransferSettings, TransferWatch};
-use crate::endpoint::EndpointStart;
+use super::{Application, FILE_NAME, Protocol, Stream, TransferSettings, TransferWatch};
 use crate::endpoint::pair::EndpointPair;
+use crate::endpoint::{EndpointStart, FlowResult};
+use crate::quic::QuicStream;
+
+/// Where the FH listens for a stream.
+const STREAM_PORT: u16 = 4433;
 
 /// Both ends of a transfer, ready to begin.
 #[derive(Debug)]
 pub(super) enum ReadyApplication {
-    /// A download by HTTP.
     Web(WebServer),
-    /// The lab's own.
+    Stream(Stream),
     Endpoints(Vec<EndpointPair>),
-    /// One stream, by TCP or QUIC, with this congestion control.
-    Stream(Stream, String),
-}
-
-/// Several connections at once.
-fn run_all(
-    pairs: Vec<EndpointPair>,
-    start: EndpointStart,
-    limit: Duration,
-    stop: &StopFlag,
-) -> anyhow::Result<Vec<Ended>> {
-    let run = |pair: EndpointPair| {
-        let exchanged = pair.run(start, limit, stop)?;
-        Ok(Ended {
-            whole: exchanged.ended && exchanged.receiver_error.is_none(),
-            samples: exchanged.samples,
-            latencies_ns: exchanged.latencies_ns,
-            back: exchanged.back,
-            ..Ended::of(exchanged.received, exchanged.ended)
-        })
-    };
-    thread::scope(|scope| {
-        let threads: Vec<_> = pairs
-            .into_iter()
-            .map(|pair| scope.spawn(move || run(pair)))
-            .collect();
-        let ended = threads.into_iter().map(|thread| {
-            let joined = thread.join();
-            joined.map_err(|_| anyhow!("a connection's thread panicked"))?
-        });
-        ended.collect()
-    })
 }
 
 impl ReadyApplication {
@@ -68,76 +41,150 @@ impl ReadyApplication {
         files: &Path,
         stop: &StopFlag,
     ) -> anyhow::Result<Self> {
-        if let Some(stream) = settings.extras.stream {
-            return Ok(Self::Stream(stream, settings.congestion_control.clone()));
-        }
-        Ok(match &settings.extras.exchange {
-            None => Self::Web(WebServer::start(&topology.fh, folder, files, stop)?),
-            Some(exchange) => {
-                let pair = |number| {
-                    EndpointPair::prepare(&settings.holdfast, topology, exchange, number, stop)
-                };
-                Self::Endpoints(
-                    (0..exchange.flows)
-                        .map(pair)
-                        .collect::<anyhow::Result<_>>()?,
-                )
+        Ok(match &settings.application {
+            Application::Web(_) => Self::Web(WebServer::start(&topology.fh, folder, files, stop)?),
+            Application::Stream(stream) => Self::Stream(*stream),
+            Application::Endpoints(exchange) => {
+                let pairs = (0..exchange.flows).map(|flow| {
+                    EndpointPair::prepare(&settings.holdfast, topology, exchange, flow, stop)
+                });
+                Self::Endpoints(pairs.collect::<anyhow::Result<_>>()?)
             }
         })
     }
 
-    /// Carries the transfer out: it begins at the second of `times`, and ends at the
-    /// latest `limit` after the first one, both CLOCK_MONOTONIC in nanoseconds.
+    /// Executes the transfer: it begins at the second of `times`, and ends at the latest
+    /// [`TransferSettings::limit`] after the first one, both CLOCK_MONOTONIC.
     pub(super) fn run(
         self,
+        settings: &TransferSettings,
         topology: &Topology,
-        times: (u64, u64),
-        limit: Duration,
+        (origin_ns, begin_ns): (u64, u64),
         watch: &TransferWatch,
         stop: &StopFlag,
-    ) -> anyhow::Result<Ended> {
-        let (origin_ns, begin_ns) = times;
-        let end_ns = origin_ns + limit.as_nanos() as u64;
+    ) -> anyhow::Result<Vec<FlowResult>> {
+        let end_ns = origin_ns + settings.limit.as_nanos() as u64;
         let left = || Duration::from_nanos(end_ns.saturating_sub(monotonic_ns()));
+        let wait_for_begin = || {
+            stop.wait_for("the time of the transfer", settings.limit, || {
+                Ok((monotonic_ns() >= begin_ns).then_some(()))
+            })
+        };
+        let watch = &watch.download;
         match self {
-            Self::Stream(stream, congestion_control) => {
-                let times = (begin_ns, left());
-                stream.run(topology, &congestion_control, times, &watch.download, stop)
-            }
             Self::Endpoints(pairs) => {
                 let start = EndpointStart {
                     origin_ns,
                     begin_ns,
                 };
-                let mut all = run_all(pairs, start, left(), stop)?.into_iter();
-                let first = all.next().context("a transfer without a connection")?;
-                Ok(Ended {
-                    others: all.collect(),
-                    ..first
-                })
+                run_pairs(pairs, start, left(), stop)
+            }
+            Self::Stream(stream) if stream.protocol == Protocol::Quic => {
+                let quic = QuicStream {
+                    direction: stream.direction,
+                    bytes: stream.bytes,
+                    seed: stream.seed,
+                    congestion_control: &settings.congestion_control,
+                };
+                let at = SocketAddr::new(FH.v4.into(), STREAM_PORT);
+                let hosts = [&topology.fh, &topology.mh];
+                let result = quic.run(hosts, at, (begin_ns, left()), watch, stop)?;
+                Ok(vec![result])
+            }
+            Self::Stream(stream) => {
+                let listener = listen(&topology.fh, FH.v4.into(), STREAM_PORT)?;
+                wait_for_begin()?;
+                let at_mh = connect(&topology.mh, FH.v4.into(), STREAM_PORT)?;
+                let (at_fh, _) = accept(&listener)?;
+                Ok(vec![run_tcp(&stream, [at_fh, at_mh], left(), watch, stop)?])
             }
             Self::Web(_server) => {
-                stop.wait_for("the time of the download", limit, || {
-                    Ok((monotonic_ns() >= begin_ns).then_some(()))
-                })?;
-                let url = format!("http://{}/{FILE_NAME}", FH.v4);
-                let download = Download::start(&topology.mh, &url, &watch.download)?;
-                let waited = stop.wait_for("the download ends", left(), || {
-                    Ok(download.is_finished().then_some(()))
-                });
-                stop.check()?;
-                let in_time = waited.is_ok();
-                let (whole, received) = if in_time {
-                    let (status, received) = download.finish()?;
-                    (status.success(), received)
-                } else {
-                    (false, download.abort()?)
-                };
-                Ok(Ended {
-                    whole,
-                    ..Ended::of(received, in_time)
-                })
+                wait_for_begin()?;
+                Ok(vec![download(topology, left(), watch, stop)?])
             }
         }
     }
+}
+
+/// Several connections at once.
+fn run_pairs(
+    pairs: Vec<EndpointPair>,
+    start: EndpointStart,
+    limit: Duration,
+    stop: &StopFlag,
+) -> anyhow::Result<Vec<FlowResult>> {
+    thread::scope(|scope| {
+        let run = |pair: EndpointPair| scope.spawn(move || pair.run(start, limit, stop));
+        let threads: Vec<_> = pairs.into_iter().map(run).collect();
+        let results = threads.into_iter().map(|thread| {
+            let joined = thread.join();
+            joined.map_err(|_| anyhow!("a connection's thread panicked"))?
+        });
+        results.collect()
+    })
+}
+
+/// curl.
+fn download(
+    topology: &Topology,
+    limit: Duration,
+    watch: &DownloadWatch,
+    stop: &StopFlag,
+) -> anyhow::Result<FlowResult> {
+    let url = format!("http://{}/{FILE_NAME}", FH.v4);
+    let download = Download::start(&topology.mh, &url, watch)?;
+    let waited = stop.wait_for("the download ends", limit, || {
+        Ok(download.is_finished().then_some(()))
+    });
+    stop.check()?;
+    let in_time = waited.is_ok();
+    let (is_whole, received) = if in_time {
+        let (status, received) = download.finish()?;
+        (status.success(), received)
+    } else {
+        (false, download.abort()?)
+    };
+    Ok(FlowResult {
+        received,
+        in_time,
+        is_whole,
+        ..FlowResult::default()
+    })
+}
+
+/// One stream by TCP, between the FH's socket and the MH's.
+fn run_tcp(
+    stream: &Stream,
+    [at_fh, at_mh]: [TcpStream; 2],
+    limit: Duration,
+    watch: &DownloadWatch,
+    stop: &StopFlag,
+) -> anyhow::Result<FlowResult> {
+    // An outage may be long.
+    let without_limits = |end: &TcpStream| -> io::Result<TcpStream> {
+        end.set_read_timeout(None)?;
+        end.set_write_timeout(None)?;
+        end.try_clone()
+    };
+    let ends = [without_limits(&at_fh)?, without_limits(&at_mh)?];
+    let (from, to) = match stream.direction {
+        Direction::Downlink => (at_fh, at_mh),
+        Direction::Uplink => (at_mh, at_fh),
+    };
+    let flow = Flow::start_watched(from, to, stream.bytes, stream.seed, watch);
+    let waited = stop.wait_for("the transfer ends", limit, || {
+        Ok(flow.is_finished().then_some(()))
+    });
+    for end in ends {
+        // An error: it has ended already.
+        let _ = end.shutdown(Shutdown::Both);
+    }
+    stop.check()?;
+    let (received, outcome) = flow.end()?;
+    Ok(FlowResult {
+        received,
+        in_time: waited.is_ok(),
+        is_whole: outcome.is_ok(),
+        ..FlowResult::default()
+    })
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a transfer's settings ask for, made: namespaces with their links, and daemons.
+//! The namespaces, links and daemons of a transfer.
 
 use std::fs;
 use std::path::Path;
@@ -17,18 +17,16 @@ const READY_LIMIT: Duration = Duration::from_secs(10);
 
 /// The namespaces and links that a transfer asks for.
 pub(super) fn topology(settings: &TransferSettings) -> TopologySettings {
-    let extras = &settings.extras;
-    let (first, others) = match extras.cells.split_first() {
+    let (first, others) = match settings.cells.split_first() {
         Some((first, others)) => (first, others.to_vec()),
         None => (&settings.link, Vec::new()),
     };
     TopologySettings {
         other_cells: others,
         congestion_control: settings.congestion_control.clone(),
-        host_sysctls: settings.host_sysctls.clone(),
-        wired: extras.wired.clone(),
-        fh: extras.fh.clone(),
-        mh: extras.mh.clone(),
+        wired: settings.wired.clone(),
+        fh: settings.fh.clone(),
+        mh: settings.mh.clone(),
         ..TopologySettings::new(&settings.holdfast, Wireless::Emulated(first.clone()))
     }
 }
@@ -55,7 +53,7 @@ pub(super) fn daemons(
         Middle::Plain | Middle::HaProxy => Vec::new(),
     };
     let mobile = mobile(key.as_deref(), settings, topology, folder, stop)?;
-    if settings.extras.handoff.is_some() && !gateways.is_empty() {
+    if settings.handoff.is_some() && !gateways.is_empty() {
         stop.wait_for("the MH is at its first base station", READY_LIMIT, || {
             let status = gateways[0].status()?;
             let role = &status["handoff"]["mobiles"][0]["role"];
@@ -74,8 +72,7 @@ fn gateways(
     folder: &Path,
     stop: &StopFlag,
 ) -> anyhow::Result<Vec<Daemon>> {
-    let extras = &settings.extras;
-    let stations_key = extras
+    let stations_key = settings
         .handoff
         .is_some()
         .then(|| make_key_file(&settings.holdfast, folder.join("stations.key")))
@@ -85,13 +82,13 @@ fn gateways(
             cell: number,
             cells: topology.cells.len(),
             key: key.clone(),
-            settings: extras.handoff.clone().unwrap_or_default(),
+            settings: settings.handoff.clone().unwrap_or_default(),
         });
         let options = GatewayOptions {
             holdfast: settings.holdfast.clone(),
             scheme: scheme.to_owned(),
             mobile_key: key.map(Path::to_owned),
-            settings: extras.gateway_settings.clone(),
+            settings: settings.gateway_settings.clone(),
             station,
         };
         let own = folder.join(format!("cell-{}", number + 1));
@@ -110,15 +107,11 @@ fn mobile(
     stop: &StopFlag,
 ) -> anyhow::Result<Option<Daemon>> {
     let holdfast = &settings.holdfast;
-    let own_flows = settings.extras.own_flows.as_ref();
+    let own_flows = settings.own_flows.as_ref();
     if key.is_none() && own_flows.is_none() {
         return Ok(None);
     }
-    let daemon = if let (2.., Some(key)) = (topology.cells.len(), key) {
-        Daemon::start_moving_mobile(topology, holdfast, key, folder, stop)?
-    } else {
-        let lines = own_flows.map_or("", |own| &own.settings);
-        Daemon::start_mobile(topology, holdfast, key, lines, folder, stop)?
-    };
+    let lines = own_flows.map_or("", |own| &own.settings);
+    let daemon = Daemon::start_mobile(topology, holdfast, key, lines, folder, stop)?;
     Ok(Some(daemon))
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The first program inside a virtual kernel: makes the place a Linux system, runs the
-//! one command, tells how it ended, switches off.
+//! The first program inside a virtual kernel: mounts the file systems of a Linux system, runs the
+//! one command, reports how it ended, switches off.
 
 use std::convert::Infallible;
 use std::ffi::CStr;
@@ -29,7 +29,7 @@ const JOB: &str = "/run/job";
 const JOB_ON_HOST: &CStr = c"/proc/self/cwd";
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Does all of it; returns only with an error that says why it cannot.
+/// Does all of it; returns only with the error that prevents it.
 pub fn be_init() -> anyhow::Result<Infallible> {
     ensure!(
         std::process::id() == 1,
@@ -45,10 +45,10 @@ pub fn be_init() -> anyhow::Result<Infallible> {
         // To the console as well: there may be no folder.
         eprintln!("{error}");
     }
-    let told = serde_json::to_vec(&reply)
+    let written = serde_json::to_vec(&reply)
         .map_err(anyhow::Error::from)
         .and_then(|text| Ok(fs::write(Path::new(JOB).join(REPLY_FILE), text)?));
-    if let Err(error) = told {
+    if let Err(error) = written {
         eprintln!("{error:#}");
     }
     rustix::fs::sync();
@@ -61,12 +61,12 @@ pub fn be_init() -> anyhow::Result<Infallible> {
 
 /// File systems, loopback device, name.
 fn furnish() -> anyhow::Result<()> {
-    place("proc", "/proc", None)?;
-    place("sysfs", "/sys", None)?;
-    place("devtmpfs", "/dev", None)?;
+    mount_at("proc", "/proc", None)?;
+    mount_at("sysfs", "/sys", None)?;
+    mount_at("devtmpfs", "/dev", None)?;
     for (folder, kind) in [("/dev/pts", "devpts"), ("/dev/shm", "tmpfs")] {
         fs::create_dir_all(folder)?;
-        place(kind, folder, None)?;
+        mount_at(kind, folder, None)?;
     }
     for (name, target) in [
         ("fd", "/proc/self/fd"),
@@ -76,21 +76,21 @@ fn furnish() -> anyhow::Result<()> {
     ] {
         symlink(target, Path::new("/dev").join(name))?;
     }
-    place("tmpfs", "/run", None)?;
+    mount_at("tmpfs", "/run", None)?;
     for folder in [JOB, "/run/tmp/upper", "/run/tmp/work"] {
         fs::create_dir_all(folder)?;
     }
-    place("hostfs", JOB, Some(JOB_ON_HOST))?;
+    mount_at("hostfs", JOB, Some(JOB_ON_HOST))?;
     // The host's, and what is written to it is ours alone.
     let layers = c"lowerdir=/tmp,upperdir=/run/tmp/upper,workdir=/run/tmp/work";
-    place("overlay", "/tmp", Some(layers))?;
+    mount_at("overlay", "/tmp", Some(layers))?;
     sethostname(b"virtual")?;
     Rtnl::open()?
         .set_up(LOOPBACK_IFINDEX)
         .context("loopback device")
 }
 
-fn place(kind: &str, target: &str, options: Option<&CStr>) -> anyhow::Result<()> {
+fn mount_at(kind: &str, target: &str, options: Option<&CStr>) -> anyhow::Result<()> {
     mount(kind, target, kind, MountFlags::empty(), options)
         .with_context(|| format!("mount {kind} at {target}"))
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One processor for each virtual kernel.
 //!
-//! A virtual kernel and the programs in it are many processes of which one runs at a
+//! A virtual kernel and the programs in it are many processes; one of them runs at a
 //! time, handing over at each system call. On one processor a hand-over is a switch,
 //! between two it is an interrupt and an idle processor that wakes up: measured on two
 //! cores a 20 Mb/s transfer ran in 3.1 s on one processor and in 8.6 s on both.
@@ -13,7 +13,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 /// How many virtual kernels of this process sit on each processor.
 static SEATED: Mutex<Vec<usize>> = Mutex::new(Vec::new());
 
-/// A place on a processor, free again when dropped.
+/// A seat on a processor, free again when dropped.
 #[derive(Debug)]
 pub(super) struct Seat {
     processor: usize,
@@ -21,7 +21,7 @@ pub(super) struct Seat {
 
 impl Seat {
     /// The processor with the fewest seats taken among those that we may use; none if
-    /// the kernel does not tell which.
+    /// the kernel does not give them.
     pub(super) fn take() -> Option<Self> {
         let allowed = sched_getaffinity(None).ok()?;
         let mut seated = SEATED.lock().unwrap_or_else(PoisonError::into_inner);

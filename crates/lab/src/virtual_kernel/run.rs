@@ -2,19 +2,19 @@
 //! One command in a fresh virtual kernel.
 
 use std::fs::{self, File};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 use holdfast_testbed::stop::StopFlag;
+use rustix::process::{Pid, Signal, kill_process_group};
 use serde::{Deserialize, Serialize};
 
 use super::VirtualKernel;
 use super::inside::INSIDE_ARGUMENTS;
 use super::processor::Seat;
-use super::source::remove_folder;
-use super::steps::{Group, last_lines, last_lines_of};
 
 /// Memory inside unless asked for, in MiB. The host gives what is used alone.
 const MEMORY_MIB: u32 = 768;
@@ -22,6 +22,9 @@ const MEMORY_MIB: u32 = 768;
 const LIMIT: Duration = Duration::from_secs(600);
 /// When every virtual kernel boots, by its wall clock: 2025-01-01, in nanoseconds.
 const BOOT_TIME_NS: u64 = 1_735_689_600_000_000_000;
+
+/// Lines of a log that an error shows.
+const LINES_SHOWN: usize = 5;
 
 /// Names of files in the job's folder.
 pub(super) const REQUEST_FILE: &str = "virtual-job.json";
@@ -71,7 +74,7 @@ impl Job {
     }
 }
 
-/// What the first program inside is told.
+/// The request to the first program inside.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Request {
     pub(super) program: String,
@@ -79,7 +82,7 @@ pub(super) struct Request {
     pub(super) environment: Vec<(String, String)>,
 }
 
-/// What it tells.
+/// Its reply.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Reply {
     pub(super) exit_code: Option<i32>,
@@ -107,7 +110,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// An error with the command's last words unless it ended with status 0.
+    /// An error with the command's last lines unless it ended with status 0.
     pub fn require_success(&self) -> anyhow::Result<()> {
         if self.exit_code == Some(0) {
             return Ok(());
@@ -149,7 +152,7 @@ impl VirtualKernel {
         let Some(reply) = reply else {
             bail!(
                 "the virtual kernel did not come to an end: {}",
-                last_words(&file(CONSOLE_FILE))
+                console_end(&file(CONSOLE_FILE))
             );
         };
         if let Some(error) = reply.error {
@@ -220,7 +223,7 @@ impl VirtualKernel {
 }
 
 /// The end of the console's text, without the stack that a panic shows.
-fn last_words(console: &Path) -> String {
+fn console_end(console: &Path) -> String {
     let octets = fs::read(console).unwrap_or_default();
     let text = String::from_utf8_lossy(&octets);
     match text.split_once("Kernel panic") {
@@ -230,4 +233,67 @@ fn last_words(console: &Path) -> String {
         )),
         None => last_lines_of(&text),
     }
+}
+
+/// A child that leads a process group of its own; the group is killed when dropped.
+#[derive(Debug)]
+pub(super) struct Group {
+    child: Child,
+}
+
+impl Group {
+    pub(super) fn spawn(command: &mut Command) -> anyhow::Result<Self> {
+        let program = command.get_program().to_string_lossy().into_owned();
+        let child = command.process_group(0).spawn();
+        let child = child.with_context(|| format!("cannot start {program}"))?;
+        Ok(Self { child })
+    }
+
+    pub(super) fn child(&mut self) -> &mut Child {
+        &mut self.child
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // Errors mean that all have ended already.
+        if let Some(group) = Pid::from_raw(self.child.id().cast_signed())
+            && !matches!(self.child.try_wait(), Ok(Some(_)))
+        {
+            let _ = kill_process_group(group, Signal::KILL);
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// Removes a folder that may not be there.
+pub(super) fn remove_folder(path: &Path) -> anyhow::Result<()> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("{}: cannot be removed", path.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The last lines of a file, in one.
+pub(super) fn last_lines(path: &Path) -> String {
+    let octets = std::fs::read(path).unwrap_or_default();
+    last_lines_of(&String::from_utf8_lossy(&octets))
+}
+
+/// The last lines of a text, in one.
+pub(super) fn last_lines_of(text: &str) -> String {
+    let mut lines: Vec<&str> = text
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .rev()
+        .take(LINES_SHOWN)
+        .collect();
+    if lines.is_empty() {
+        return "(no output)".to_owned();
+    }
+    lines.reverse();
+    lines.join(" | ")
 }

@@ -1,46 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Builds the virtual kernel, once for a user.
-//!
-//! Each step leaves its result under its name only when it is whole, so that a set-up
-//! that was interrupted goes on where it was; `make` does so by itself.
+//! Builds the virtual kernel, once for a user: `virtual-kernel/build.sh` in a folder of the cache.
 
 use std::fs::{self, File};
-use std::io::IsTerminal as _;
+use std::io::{BufRead as _, BufReader, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
 use holdfast_testbed::stop::StopFlag;
 use indicatif::{ProgressBar, ProgressStyle};
 use rustix::fs::{FlockOperation, flock};
 
-use super::run::Job;
-use super::source::{download, remove_folder, unpack};
-use super::steps::Steps;
+use super::run::{Group, Job, last_lines, remove_folder};
 use super::{CONFIGURATION, PATCHES, PROGRAM, RELEASE, VirtualKernel, cache_folder, kernel_folder};
 
-/// Files that the kernel's build tells of, of which progress is shown.
-const FILES_EXPECTED: u64 = 1_290;
-/// How often a line is written where no bar can be drawn.
-const PLAIN_INTERVAL: Duration = Duration::from_secs(20);
+/// The scripts: the tools, then the build.
+const SCRIPTS: [(&str, &str); 2] = [
+    ("tools.sh", include_str!("../../virtual-kernel/tools.sh")),
+    ("build.sh", include_str!("../../virtual-kernel/build.sh")),
+];
+/// Lines that the kernel's build prints, for the bar.
+const LINES_EXPECTED: u64 = 1_290;
+/// How often the stop flag is read.
+const POLL: Duration = Duration::from_millis(100);
 /// How long the new kernel may take to boot and run one command.
 const TRIAL_LIMIT: Duration = Duration::from_secs(120);
-
-/// What the build needs: a program, and the Debian package that has it.
-const TOOLS: [(&str, &str); 9] = [
-    ("gcc", "gcc"),
-    ("ld", "binutils"),
-    ("make", "make"),
-    ("flex", "flex"),
-    ("bison", "bison"),
-    ("bc", "bc"),
-    ("patch", "patch"),
-    ("tar", "tar"),
-    ("xz", "xz-utils"),
-];
-/// What it needs to bring the sources.
-const APT_TOOLS: [(&str, &str); 2] = [("apt-get", "apt"), ("dpkg-deb", "dpkg")];
 
 /// How to build.
 #[derive(Clone, Debug)]
@@ -56,15 +43,18 @@ pub struct SetupOptions {
 }
 
 impl VirtualKernel {
-    /// Builds the kernel into the cache, or returns the one that is there. Tells its
+    /// Builds the kernel into the cache, or returns the one that is there. Prints its
     /// progress on the standard error.
     ///
     /// Errors: a tool is missing (it is named, with what to do), a step failed, the
-    /// kernel does not run here, or we are to stop.
+    /// kernel does not run here, or the flag was raised.
     pub fn setup(options: &SetupOptions, stop: &StopFlag) -> anyhow::Result<Self> {
         let cache = cache_folder()?;
         fs::create_dir_all(&cache)
             .with_context(|| format!("{}: cannot be made", cache.display()))?;
+        if let (false, Some(found)) = (options.again, Self::find_in(&cache)?) {
+            return Ok(found);
+        }
         let lock = File::create(cache.join("virtual-kernel.lock"))?;
         if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
             bail!("{}: another set-up is at work", cache.display());
@@ -72,92 +62,93 @@ impl VirtualKernel {
         if let (false, Some(found)) = (options.again, Self::find_in(&cache)?) {
             return Ok(found);
         }
-        install_tools(options.source.is_none())?;
+        let source = options.source.as_ref().map(|path| {
+            fs::canonicalize(path)
+                .with_context(|| format!("--source: {} cannot be read", path.display()))
+        });
+        let source = source.transpose()?;
         let folder = kernel_folder(&cache).with_extension("build");
         fs::create_dir_all(&folder)?;
-        let built = build(options, &folder, stop)?;
-        let kernel = finish(options, &built, &cache, stop)?;
+        for (name, text) in SCRIPTS
+            .iter()
+            .chain(&PATCHES)
+            .chain(&[("config", CONFIGURATION)])
+        {
+            fs::write(folder.join(name), text)?;
+        }
+        let processors = thread::available_parallelism().map_or(1, usize::from);
+        let jobs = options.jobs.unwrap_or(processors).to_string();
+        let [tools, build] = SCRIPTS.map(|(script, _)| {
+            let mut command = Command::new("bash");
+            command.arg(script).current_dir(&folder);
+            command
+        });
+        for (mut command, jobs) in [(tools, None), (build, Some(&jobs))] {
+            command.args(jobs).args(&source);
+            run_script(&mut command, &folder.join("log"), stop)?;
+        }
+        let kernel = finish(options, &folder.join("tree/linux"), &cache, stop)?;
         // Sources and objects: over a gigabyte.
         remove_folder(&folder)?;
         Ok(kernel)
     }
 }
 
-/// The four steps; the kernel's program.
-fn build(options: &SetupOptions, folder: &Path, stop: &StopFlag) -> anyhow::Result<PathBuf> {
-    let mut steps = Steps::new(&folder.join("log"), stop)?;
-    let tree = folder.join("tree");
-    if !tree.is_dir() {
-        let tarball = if let Some(path) = &options.source {
-            fs::canonicalize(path)
-                .with_context(|| format!("--source: {} cannot be read", path.display()))?
-        } else {
-            let _shown = Shown::begin("getting the kernel's sources from Debian (160 MB)");
-            download(folder, &mut steps)?
-        };
-        let _shown = Shown::begin("unpacking them");
-        unpack(&tarball, &PATCHES, &tree, &mut steps)?;
-    }
-    configure(&tree, &mut steps)?;
-    let jobs = options.jobs.or_else(|| {
-        let processors = std::thread::available_parallelism().ok()?;
-        Some(processors.get())
+/// Runs a script to its end with its output in a log. Lines that begin with "== " name its steps.
+///
+/// Errors: it ended with another status than 0 (its last lines are shown), or the flag was raised.
+fn run_script(command: &mut Command, log_path: &Path, stop: &StopFlag) -> anyhow::Result<()> {
+    let mut log = File::create(log_path)
+        .with_context(|| format!("{}: cannot be written", log_path.display()))?;
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    command.stderr(log.try_clone()?);
+    let mut group = Group::spawn(command)?;
+    let output = group.child().stdout.take().context("no output to read")?;
+    let (sender, lines) = mpsc::sync_channel(1024);
+    thread::spawn(move || {
+        let mut lines = BufReader::new(output).lines().map_while(Result::ok);
+        lines.try_for_each(|line| sender.send(line))
     });
-    let shown = Shown::begin_counting("building the kernel", FILES_EXPECTED);
-    let mut make = make(&tree);
-    make.arg(format!("-j{}", jobs.unwrap_or(1))).arg("linux");
-    steps.run(&mut make, |_| shown.count())?;
-    Ok(tree.join("linux"))
-}
-
-fn make(tree: &Path) -> Command {
-    let mut make = Command::new("make");
-    make.arg("ARCH=um").current_dir(tree).env("LC_ALL", "C");
-    // Not of a make that we may be run by.
-    make.env_remove("MAKEFLAGS").env_remove("MFLAGS");
-    make
-}
-
-/// Writes the configuration, and sees that it was taken whole: the kernel's tools drop
-/// without a word what another option forbids.
-fn configure(tree: &Path, steps: &mut Steps<'_>) -> anyhow::Result<()> {
-    let wanted = tree.join("wanted.config");
-    fs::write(&wanted, CONFIGURATION)?;
-    // Only if another was made: its time decides what has to be compiled again.
-    if fs::read_to_string(tree.join(".config")).is_ok_and(|made| missing(&made).is_empty()) {
-        return Ok(());
+    let bar = std::io::stderr().is_terminal().then(progress_bar);
+    loop {
+        stop.check()?;
+        let line = match lines.recv_timeout(POLL) {
+            Ok(line) => line,
+            Err(RecvTimeoutError::Timeout) => continue,
+            Err(RecvTimeoutError::Disconnected) => break,
+        };
+        writeln!(log, "{line}")?;
+        match (line.strip_prefix("== "), &bar) {
+            (Some(step), Some(bar)) => bar.set_message(step.to_owned()),
+            (Some(step), None) => eprintln!("{step}"),
+            (None, Some(bar)) => bar.inc(1),
+            (None, None) => {}
+        }
     }
-    let mut make = make(tree);
-    make.arg(format!("KCONFIG_ALLCONFIG={}", wanted.display()));
-    steps.run(make.arg("allnoconfig"), |_| {})?;
-    let made = fs::read_to_string(tree.join(".config"))?;
-    let missing = missing(&made);
+    let status = group.child().wait()?;
     ensure!(
-        missing.is_empty(),
-        "this kernel does not take {}; try another one",
-        missing.join(", ")
+        status.success(),
+        "{} (all of it: {})",
+        last_lines(log_path),
+        log_path.display()
     );
     Ok(())
 }
 
-/// Options that are wanted and not in the configuration `made`.
-fn missing(made: &str) -> Vec<&'static str> {
-    let wanted = CONFIGURATION
-        .lines()
-        .filter(|line| line.starts_with("CONFIG_"));
-    wanted
-        .filter(|option| !made.lines().any(|line| line == *option))
-        .collect()
+fn progress_bar() -> ProgressBar {
+    let style = ProgressStyle::with_template("{msg} [{bar:30}] {elapsed} gone")
+        .unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::new(LINES_EXPECTED).with_style(style.progress_chars("=> "))
 }
 
-/// Copies the program into its place, once it has shown that it runs.
+/// Copies the program into its folder, once it has shown that it runs.
 fn finish(
     options: &SetupOptions,
     built: &Path,
     cache: &Path,
     stop: &StopFlag,
 ) -> anyhow::Result<VirtualKernel> {
-    let shown = Shown::begin("trying it");
+    eprintln!("trying it");
     let folder = kernel_folder(cache);
     let partial = folder.with_extension("partial");
     remove_folder(&partial)?;
@@ -186,133 +177,99 @@ fn finish(
     fs::rename(&partial, &folder)?;
     kernel.program = folder.join(PROGRAM);
     release.trim().clone_into(&mut kernel.release);
-    drop(shown);
     Ok(kernel)
-}
-
-/// Sees that the tools are there; installs them as root on a Debian system.
-fn install_tools(by_apt: bool) -> anyhow::Result<()> {
-    let wanted = TOOLS.iter().chain(APT_TOOLS.iter().filter(|_| by_apt));
-    let missing: Vec<&str> = wanted
-        .filter(|(program, _)| !on_path(program))
-        .map(|&(_, package)| package)
-        .collect();
-    if missing.is_empty() {
-        return Ok(());
-    }
-    let names = missing.join(" ");
-    if missing.contains(&"apt") || missing.contains(&"dpkg") || !on_path("apt-get") {
-        bail!(
-            "the virtual kernel's build lacks (Debian's package names) {names}; without apt, \
-             install their equivalents and give the kernel's sources with --source"
-        );
-    }
-    if !rustix::process::geteuid().is_root() {
-        bail!(
-            "the virtual kernel's build lacks {names}; not root, so nothing was installed; \
-             run: sudo apt-get install --no-install-recommends {names}"
-        );
-    }
-    eprintln!("installing {names}");
-    let apt = |arguments: &[&str]| {
-        let mut command = Command::new("apt-get");
-        command.args(["-q", "-y", "-o", "DPkg::Lock::Timeout=300"]);
-        command
-            .args(arguments)
-            .env("DEBIAN_FRONTEND", "noninteractive");
-        command.stdin(std::process::Stdio::null()).output()
-    };
-    // A third-party source that fails is no reason to stop: the installation decides.
-    apt(&["update"])?;
-    let mut arguments = vec!["install", "--no-install-recommends"];
-    arguments.extend(&missing);
-    let output = apt(&arguments)?;
-    ensure!(
-        output.status.success(),
-        "apt-get install {names}: {}",
-        String::from_utf8_lossy(&output.stderr).trim()
-    );
-    Ok(())
-}
-
-fn on_path(program: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
-}
-
-/// A step that is shown while it lasts: a bar on a terminal, lines elsewhere.
-struct Shown {
-    what: &'static str,
-    bar: Option<ProgressBar>,
-    files: Option<(std::cell::Cell<u64>, std::cell::Cell<Instant>)>,
-    began: Instant,
-}
-
-impl Shown {
-    fn begin(what: &'static str) -> Self {
-        let bar = std::io::stderr().is_terminal().then(|| {
-            let bar = ProgressBar::new_spinner().with_message(what);
-            bar.enable_steady_tick(Duration::from_millis(100));
-            bar
-        });
-        if bar.is_none() {
-            eprintln!("{what}");
-        }
-        let began = Instant::now();
-        Self {
-            what,
-            bar,
-            files: None,
-            began,
-        }
-    }
-
-    fn begin_counting(what: &'static str, expected: u64) -> Self {
-        let mut shown = Self::begin(what);
-        if let Some(bar) = &shown.bar {
-            let template = "{msg} [{bar:30}] {percent:>3}%  about {eta} left";
-            let style = ProgressStyle::with_template(template)
-                .unwrap_or_else(|_| ProgressStyle::default_bar());
-            bar.set_style(style.progress_chars("=> "));
-            bar.set_length(expected);
-        }
-        let began = std::cell::Cell::new(Instant::now());
-        shown.files = Some((std::cell::Cell::new(0), began));
-        shown
-    }
-
-    /// One more file is done.
-    fn count(&self) {
-        if let Some(bar) = &self.bar {
-            bar.inc(1);
-        } else if let Some((files, told)) = &self.files {
-            files.set(files.get() + 1);
-            if told.get().elapsed() >= PLAIN_INTERVAL {
-                told.set(Instant::now());
-                let percent = (files.get() * 100 / FILES_EXPECTED).min(99);
-                eprintln!("{}: {percent}%", self.what);
-            }
-        }
-    }
-}
-
-impl Drop for Shown {
-    fn drop(&mut self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-            eprintln!("{}: {:.0} s", self.what, self.began.elapsed().as_secs_f64());
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// Builds a "kernel" whose Makefile is this, with one patch; what the build wrote.
+    fn build(folder: &Path, makefile: &str, patch: &str) -> anyhow::Result<()> {
+        let inner = folder.join("linux-1");
+        fs::create_dir_all(&inner).unwrap();
+        fs::write(inner.join("Makefile"), makefile).unwrap();
+        fs::write(folder.join("config"), "CONFIG_TUN=y\n").unwrap();
+        fs::write(folder.join("build.sh"), SCRIPTS[1].1).unwrap();
+        fs::write(folder.join("only.patch"), patch).unwrap();
+        let mut tar = Command::new("tar");
+        tar.current_dir(folder)
+            .args(["-cf", "linux.tar", "linux-1"]);
+        assert!(tar.status().unwrap().success());
+        let mut command = Command::new("bash");
+        command
+            .current_dir(folder)
+            .args(["build.sh", "1", "linux.tar"]);
+        run_script(&mut command, &folder.join("log"), &StopFlag::default())
+    }
+
+    const PATCH: &str = "--- a/Makefile\n+++ b/Makefile\n@@ -1 +1 @@\n-VERSION = 6\n+VERSION = 8\n";
+    const TARGETS: &str =
+        "allnoconfig:\n\tcp $(KCONFIG_ALLCONFIG) .config\nlinux:\n\techo $(VERSION) > linux\n";
+
     #[test]
-    fn an_option_that_was_dropped_is_noticed() {
-        assert!(missing(CONFIGURATION).is_empty());
-        let without = CONFIGURATION.replace("CONFIG_TUN=y", "# CONFIG_TUN is not set");
-        assert_eq!(missing(&without), ["CONFIG_TUN=y"]);
+    fn sources_are_unpacked_patched_configured_and_built() {
+        let folder = tempfile::tempdir().unwrap();
+        let makefile = format!("VERSION = 6\nPATCHLEVEL = 18\n{TARGETS}");
+        build(folder.path(), &makefile, PATCH).unwrap();
+        let built = fs::read_to_string(folder.path().join("tree/linux")).unwrap();
+        assert_eq!(built, "8\n");
+    }
+
+    #[test]
+    fn sources_that_will_not_do_are_refused_by_name() {
+        let drops = TARGETS.replace("cp $(KCONFIG_ALLCONFIG)", "touch");
+        let wrong_patch = PATCH.replace("-VERSION = 6", "-VERSION = 5");
+        for (makefile, patch, expected) in [
+            (
+                "VERSION = 6\nPATCHLEVEL = 12\n",
+                PATCH,
+                "Linux 6.12; takes 6.16",
+            ),
+            ("all:\n", PATCH, "not the sources of Linux"),
+            (
+                "VERSION = 6\nPATCHLEVEL = 18\n",
+                &wrong_patch,
+                "only.patch: does not fit",
+            ),
+            (
+                &format!("VERSION = 6\nPATCHLEVEL = 18\n{drops}"),
+                PATCH,
+                "does not take CONFIG_TUN=y",
+            ),
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            let error = build(folder.path(), makefile, patch).unwrap_err();
+            assert!(error.to_string().contains(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_flag_ends_all_that_a_script_started() {
+        let folder = tempfile::tempdir().unwrap();
+        let (log, stop) = (folder.path().join("log"), StopFlag::default());
+        let mut command = Command::new("sh");
+        command.args(["-c", "sleep 300 & echo $!; wait"]);
+        let raiser = (log.clone(), stop.clone());
+        let child = thread::spawn(move || {
+            let (log, stop) = raiser;
+            let id = loop {
+                match fs::read_to_string(&log) {
+                    Ok(text) if text.ends_with('\n') => break text.trim().to_owned(),
+                    _ => thread::sleep(Duration::from_millis(2)),
+                }
+            };
+            stop.raise();
+            id
+        });
+        let error = run_script(&mut command, &log, &stop).unwrap_err();
+        assert!(error.is::<holdfast_testbed::stop::Interrupted>());
+        let process = format!("/proc/{}/stat", child.join().unwrap());
+        let deadline = std::time::Instant::now() + Duration::from_secs(10);
+        // Gone, or a zombie until its new parent reads its status.
+        while fs::read_to_string(&process).is_ok_and(|stat| !stat.contains(") Z ")) {
+            assert!(std::time::Instant::now() < deadline, "the child still runs");
+            thread::sleep(Duration::from_millis(2));
+        }
     }
 }

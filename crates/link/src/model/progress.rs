@@ -6,7 +6,7 @@ use holdfast_wire::Instant;
 use super::LinkModel;
 use super::queue::Waiting;
 use crate::capacity::NanoBits;
-use crate::outage::{LinkState, OutageEffect};
+use crate::outage::{MediumState, OutageEffect};
 
 /// How far sending has come.
 #[derive(Clone, Copy, Debug)]
@@ -36,7 +36,7 @@ pub(super) struct InFlight<P> {
 impl<P> LinkModel<P> {
     /// What is given to the link is sent: it is up, or its outages are the other end's.
     pub(super) fn is_up(&self) -> bool {
-        self.state == LinkState::Up || self.plan.outage_effect == OutageEffect::LoseArriving
+        self.state == MediumState::Up || self.plan.outage_effect == OutageEffect::LoseArriving
     }
 
     /// What comes out at the other end at `at` is lost there.
@@ -44,6 +44,6 @@ impl<P> LinkModel<P> {
         let at = self.model_time(at);
         self.started
             && self.plan.outage_effect == OutageEffect::LoseArriving
-            && self.schedule.state_at(at) == LinkState::Down
+            && self.schedule.state_at(at) == MediumState::Down
     }
 }

@@ -260,7 +260,7 @@ fn outages_wait_for_the_start() {
             reason: DropReason::OutageArrival
         }
     );
-    assert_eq!(link.state(), LinkState::Down);
+    assert_eq!(link.state(), MediumState::Down);
     send(&mut link, 3..4, us(2_100_500));
     assert_eq!(
         arrivals(&mut link, end()),

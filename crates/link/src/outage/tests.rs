@@ -53,21 +53,21 @@ fn a_list_is_down_from_each_begin_to_before_each_end() {
     let mut outages = schedule(&list(&[(4.0, 3.0), (10.0, 0.5)]), 0);
     assert_eq!(
         outages.state_at(Instant::from_nanos(3_999_999_999)),
-        LinkState::Up
+        MediumState::Up
     );
-    assert_eq!(outages.state_at(ms(4000)), LinkState::Down);
+    assert_eq!(outages.state_at(ms(4000)), MediumState::Down);
     assert_eq!(
         outages.state_at(Instant::from_nanos(6_999_999_999)),
-        LinkState::Down
+        MediumState::Down
     );
-    assert_eq!(outages.state_at(ms(7000)), LinkState::Up);
+    assert_eq!(outages.state_at(ms(7000)), MediumState::Up);
     assert_eq!(outages.next_change(ms(0)), Some(ms(4000)));
     assert_eq!(outages.next_change(ms(4000)), Some(ms(7000)));
     assert_eq!(outages.next_change(ms(7000)), Some(ms(10_000)));
     assert_eq!(outages.next_change(ms(10_500)), None);
     assert_eq!(
         outages.state_at(ms(1)),
-        LinkState::Up,
+        MediumState::Up,
         "an earlier time may be given again"
     );
 }
@@ -84,7 +84,7 @@ fn periodic_outages_go_on_without_end() {
         seconds(&outages.until(ms(20_000))),
         vec![(2.0, 3.5), (12.0, 13.5)]
     );
-    assert_eq!(outages.state_at(ms(1_000_002_000)), LinkState::Down);
+    assert_eq!(outages.state_at(ms(1_000_002_000)), MediumState::Down);
     assert_eq!(
         outages.next_change(ms(1_000_002_000)),
         Some(ms(1_000_003_500))
@@ -285,7 +285,7 @@ proptest! {
         let mut called = schedule(&settings, seed);
         for t in questions.into_iter().map(ms) {
             let inside = all.iter().any(|o| o.begin <= t && t < o.end);
-            prop_assert_eq!(called.state_at(t) == LinkState::Down, inside);
+            prop_assert_eq!(called.state_at(t) == MediumState::Down, inside);
             let change = all.iter().flat_map(|o| [o.begin, o.end]).find(|&change| change > t);
             prop_assert_eq!(called.next_change(t), change);
         }

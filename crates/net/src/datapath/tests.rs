@@ -41,8 +41,9 @@ fn beat(programs: &Programs, at_ns: u64) {
 }
 
 fn counted(programs: &Programs, name: &str) -> u64 {
-    let counters = Counters::new(programs.map("counters").unwrap());
-    counters.read().unwrap().get(name).unwrap()
+    let counters = Counters::of(programs, &COUNTERS).unwrap();
+    let all = counters.read().unwrap();
+    all.iter().find(|(known, _)| *known == name).unwrap().1
 }
 
 #[test]

@@ -55,7 +55,7 @@ impl Loaded {
     }
 
     fn counted(&self, name: &str) -> u64 {
-        let counters = KeepPathCounters(self.programs.map("counters").unwrap());
+        let counters = Counters::of(&self.programs, &COUNTERS).unwrap();
         let all = counters.read().unwrap();
         all.iter().find(|(known, _)| *known == name).unwrap().1
     }

@@ -1,32 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Who undoes what a killed owner cannot: a registration, on kernels before 6.4, where it is
-//! no link and would stay; and a namespace's default.
+//! Removes the registration of an owner that was killed. On kernels before 6.4 the registration is no link,
+//! and would stay.
 //!
-//! A child process holds the descriptor of what is to be undone, and one end of a pipe whose
-//! other end is the owner's alone. When that closes, however the owner ended, the child
-//! undoes it and ends. Only what kills both leaves it as it is.
+//! A child process holds the descriptor of the registration's map, and one end of a pipe. The owner alone
+//! holds the other end. When that closes, however the owner ended, the child removes the registration and
+//! ends. Only a kill of both leaves it.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, FromRawFd as _, OwnedFd};
 
-use libc::{c_int, c_void};
+use libc::c_int;
 
 /// Bytes of a congestion control's name with the 0 at its end (`TCP_CA_NAME_MAX`).
 pub(super) const NAME_BYTES: usize = 16;
-
-/// What is undone, on the descriptor that the child is given.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Undo {
-    /// The registration that this map is.
-    Registration,
-    /// The default that this file of `/proc/sys` is, if it still is `ours`.
-    Default {
-        /// What the owner has made it.
-        ours: [u8; NAME_BYTES],
-        /// What it was; nothing: not known.
-        before: [u8; NAME_BYTES],
-    },
-}
 
 /// The child.
 #[derive(Debug)]
@@ -37,11 +23,11 @@ pub(super) struct Guardian {
 
 /// What the child's two descriptors are there.
 const PIPE: c_int = 0;
-const HELD: c_int = 1;
+const MAP: c_int = 1;
 
 impl Guardian {
-    /// Starts it; what it is to undo need not have been done yet.
-    pub(super) fn start(held: impl AsFd, undo: Undo) -> io::Result<Self> {
+    /// Starts it for the registration that `map` is, or will be.
+    pub(super) fn start(map: impl AsFd) -> io::Result<Self> {
         let mut ends = [0; 2];
         // SAFETY: the kernel writes two descriptors into the array.
         if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } < 0 {
@@ -49,13 +35,13 @@ impl Guardian {
         }
         // SAFETY: both were just opened and have no other owner.
         let [read, write] = ends.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
-        let (read_fd, held_fd) = (read.as_raw_fd(), held.as_fd().as_raw_fd());
+        let (read_fd, map_fd) = (read.as_raw_fd(), map.as_fd().as_raw_fd());
         // SAFETY: the child calls nothing but system calls, which is all that a child of a
         // process with threads may do, and does not return.
         match unsafe { libc::fork() } {
             -1 => Err(io::Error::last_os_error()),
             // SAFETY: this is that child.
-            0 => unsafe { guard(read_fd, held_fd, undo) },
+            0 => unsafe { guard(read_fd, map_fd) },
             pid => Ok(Self {
                 pipe: Some(write),
                 pid,
@@ -64,7 +50,7 @@ impl Guardian {
     }
 }
 
-/// It is undone when this returns.
+/// The registration is removed when this returns.
 impl Drop for Guardian {
     fn drop(&mut self) {
         self.pipe = None;
@@ -77,7 +63,7 @@ impl Drop for Guardian {
 ///
 /// # Safety
 /// Only in a forked child: it closes every descriptor.
-unsafe fn guard(read_fd: c_int, held_fd: c_int, undo: Undo) -> ! {
+unsafe fn guard(read_fd: c_int, map_fd: c_int) -> ! {
     // SAFETY: system calls alone; the buffers are the child's own.
     unsafe {
         // What ends the owner by the terminal or its group must not end the child first.
@@ -87,8 +73,8 @@ unsafe fn guard(read_fd: c_int, held_fd: c_int, undo: Undo) -> ! {
         }
         // Out of the way of the numbers that they are to have.
         let read_fd = libc::fcntl(read_fd, libc::F_DUPFD, 3);
-        let held_fd = libc::fcntl(held_fd, libc::F_DUPFD, 3);
-        if libc::dup2(read_fd, PIPE) < 0 || libc::dup2(held_fd, HELD) < 0 {
+        let map_fd = libc::fcntl(map_fd, libc::F_DUPFD, 3);
+        if libc::dup2(read_fd, PIPE) < 0 || libc::dup2(map_fd, MAP) < 0 {
             libc::_exit(1);
         }
         // Nothing else of the owner's may live as long as the child: devices, links, the
@@ -98,47 +84,8 @@ unsafe fn guard(read_fd: c_int, held_fd: c_int, undo: Undo) -> ! {
         while libc::read(PIPE, (&raw mut byte).cast(), 1) < 0
             && *libc::__errno_location() == libc::EINTR
         {}
-        match undo {
-            Undo::Registration => {
-                let key = 0_u32;
-                libbpf_sys::bpf_map_delete_elem(HELD, (&raw const key).cast());
-            }
-            Undo::Default { ours, before } => restore(&ours, &before),
-        }
+        let key = 0_u32;
+        libbpf_sys::bpf_map_delete_elem(MAP, (&raw const key).cast());
         libc::_exit(0)
     }
-}
-
-/// Writes `before` into the file, if it contains `ours`.
-///
-/// # Safety
-/// Only in the child: `HELD` is its descriptor.
-unsafe fn restore(ours: &[u8; NAME_BYTES], before: &[u8; NAME_BYTES]) {
-    let mut found = [0_u8; NAME_BYTES];
-    // SAFETY: the kernel writes at most the buffer's length.
-    let read = unsafe {
-        let room = found.as_mut_ptr().cast::<c_void>();
-        libc::pread(HELD, room, NAME_BYTES, 0)
-    };
-    if !(1..=NAME_BYTES as isize).contains(&read) || length(&found) != length(ours) {
-        return;
-    }
-    if found[..length(ours)] != ours[..length(ours)] {
-        return;
-    }
-    // The old one may not exist any more: then Linux's own.
-    let candidates: [&[u8]; 3] = [&before[..length(before)], b"cubic", b"reno"];
-    for name in candidates.into_iter().filter(|name| !name.is_empty()) {
-        // SAFETY: the kernel reads at most the name's length.
-        let written = unsafe { libc::pwrite(HELD, name.as_ptr().cast(), name.len(), 0) };
-        if written >= 0 {
-            return;
-        }
-    }
-}
-
-/// Of the name in it: what ends it is a line's end or a 0.
-fn length(name: &[u8; NAME_BYTES]) -> usize {
-    let ends = |byte: &u8| matches!(byte, 0 | b'\n');
-    name.iter().position(ends).unwrap_or(NAME_BYTES)
 }

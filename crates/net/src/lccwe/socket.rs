@@ -2,19 +2,17 @@
 //! A socket's congestion control, and the cookie of a namespace.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _};
 
-use super::guardian::NAME_BYTES;
+use rustix::net::sockopt::{set_tcp_congestion, tcp_congestion};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+
+use crate::syscall::check;
 
 /// The cookie of the calling thread's network namespace (Linux 5.14).
 pub(super) fn net_cookie() -> io::Result<u64> {
-    // SAFETY: takes no pointers.
-    let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: fd was just opened and has no other owner.
-    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+    let flags = SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, flags, None)?;
     let mut cookie = 0_u64;
     let mut len = size_of::<u64>() as libc::socklen_t;
     // SAFETY: the kernel writes at most `len` bytes to `cookie`; both outlive the call.
@@ -27,9 +25,7 @@ pub(super) fn net_cookie() -> io::Result<u64> {
             &raw mut len,
         )
     };
-    if result < 0 {
-        return Err(io::Error::last_os_error());
-    }
+    check(result)?;
     Ok(cookie)
 }
 
@@ -41,20 +37,7 @@ const SO_NETNS_COOKIE: libc::c_int = 71;
 /// # Errors
 /// There is none of this name, or the caller may not use it.
 pub fn select(socket: impl AsFd, name: &str) -> io::Result<()> {
-    // SAFETY: the kernel reads `name.len()` bytes of `name`, which outlives the call.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_fd().as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_CONGESTION,
-            name.as_ptr().cast(),
-            name.len() as libc::socklen_t,
-        )
-    };
-    if result < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(())
+    Ok(set_tcp_congestion(socket, name)?)
 }
 
 /// The congestion control that `socket` has.
@@ -62,21 +45,5 @@ pub fn select(socket: impl AsFd, name: &str) -> io::Result<()> {
 /// # Errors
 /// It is no TCP socket.
 pub fn selected(socket: impl AsFd) -> io::Result<String> {
-    let mut name = [0_u8; NAME_BYTES];
-    let mut len = NAME_BYTES as libc::socklen_t;
-    // SAFETY: the kernel writes at most `len` bytes to `name`; both outlive the call.
-    let result = unsafe {
-        libc::getsockopt(
-            socket.as_fd().as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_CONGESTION,
-            name.as_mut_ptr().cast(),
-            &raw mut len,
-        )
-    };
-    if result < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    let ends = name.iter().position(|&byte| byte == 0);
-    Ok(String::from_utf8_lossy(&name[..ends.unwrap_or(NAME_BYTES)]).into_owned())
+    Ok(tcp_congestion(socket)?)
 }

@@ -16,7 +16,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use super::record;
 use super::{FOLLOWED, OWN_MARK_BASE};
 use crate::bpf::{AttachMode, Hook, HookSide, Programs, SharedValues};
-use crate::datapath::{Interface, VnetHdr, create_device, retry};
+use crate::datapath::{Interface, VnetHdr, create_device, read_frame, retry};
 use crate::frame::{BufferPool, Frame};
 use crate::tun::{Tun, VNET_HDR_BYTES};
 
@@ -73,14 +73,7 @@ impl Detour {
 
     /// The next frame that was taken, if there is one. Errors: see [`BufferPool::read`].
     pub fn read(&self, pool: &mut BufferPool) -> io::Result<Option<Frame>> {
-        loop {
-            match pool.read(|buffer| self.device.read(buffer)) {
-                Ok(frame) => return Ok(Some(frame)),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
+        read_frame(&self.device, pool)
     }
 
     /// Gives a frame to the host as it came.

@@ -3,11 +3,12 @@
 //! their numbers the kernel asks for `CAP_SYS_ADMIN`, to have them handed over for nothing.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use libbpf_rs::MapHandle;
+use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 
 use super::{FlowMaps, program};
 use crate::datapath::Interface;
@@ -25,8 +26,8 @@ pub struct LentMaps {
     pub closed: i32,
     /// The map of the deadline.
     pub control: i32,
-    /// The map of reserves.
-    pub reserves: i32,
+    /// The map of withheld.
+    pub withheld: i32,
     /// The map of flows that were woken.
     pub woken: i32,
 }
@@ -42,16 +43,13 @@ impl FlowMaps {
             own(&self.flows)?,
             own(&self.closed)?,
             own(&self.control)?,
-            own(&self.reserves)?,
+            own(&self.withheld)?,
             own(&self.woken)?,
         ];
-        let [flows, closed, control, reserves, woken] = lent.each_ref().map(OwnedFd::as_raw_fd);
+        let [flows, closed, control, withheld, woken] = lent.each_ref().map(OwnedFd::as_raw_fd);
         let keep_open = move || {
             for fd in &lent {
-                // SAFETY: F_SETFD takes no pointers.
-                if unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFD, 0) } < 0 {
-                    return Err(io::Error::last_os_error());
-                }
+                fcntl_setfd(fd, FdFlags::empty())?;
             }
             Ok(())
         };
@@ -62,7 +60,7 @@ impl FlowMaps {
             flows,
             closed,
             control,
-            reserves,
+            withheld,
             woken,
         })
     }
@@ -75,31 +73,28 @@ impl FlowMaps {
         let flows = duplicate(lent.flows)?;
         let closed = duplicate(lent.closed)?;
         let control = duplicate(lent.control)?;
-        let reserves = duplicate(lent.reserves)?;
+        let withheld = duplicate(lent.withheld)?;
         let woken = duplicate(lent.woken)?;
         let programs = program::of_maps(&[
             ("flows", flows.as_fd()),
             ("closed", closed.as_fd()),
             ("control", control.as_fd()),
-            ("reserves", reserves.as_fd()),
+            ("withheld_segments", withheld.as_fd()),
             ("woken", woken.as_fd()),
         ])?;
         Self::of(&programs, interface)
     }
 }
 
-/// A descriptor of our own for what one of this number stands for; what we start ourselves gets
-/// neither.
+/// A descriptor of our own for the one with this number. Neither is inherited by processes that this one
+/// starts.
 fn duplicate(number: i32) -> io::Result<OwnedFd> {
-    // SAFETY: F_DUPFD_CLOEXEC takes no pointers, and of a number that is no descriptor the kernel
-    // reports it.
-    let fd = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, FD_MIN) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
+    if number < 0 {
+        return Err(io::Error::from(io::ErrorKind::InvalidInput));
     }
-    // SAFETY: fd was just opened and has no other owner.
-    let own = unsafe { OwnedFd::from_raw_fd(fd) };
-    // SAFETY: F_SETFD takes no pointers; it fails for what is no descriptor alone.
-    unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) };
+    // SAFETY: the kernel refuses a number that is no descriptor.
+    let lent = unsafe { BorrowedFd::borrow_raw(number) };
+    let own = fcntl_dupfd_cloexec(lent, FD_MIN)?;
+    fcntl_setfd(lent, FdFlags::CLOEXEC)?;
     Ok(own)
 }

@@ -14,7 +14,7 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -26,7 +26,7 @@ use crate::readiness::{Waker, wait_readable};
 mod kernel;
 mod waiting;
 
-use kernel::{Changes, Kernel, Neighbour, Trust};
+use kernel::{Kernel, Neighbour, Trust};
 use waiting::Waiting;
 
 /// An address of the link layer.
@@ -43,10 +43,8 @@ const LEAVES_WITHIN: Duration = Duration::from_millis(300);
 const VALID_FOR: Duration = Duration::from_millis(20);
 /// Limit of routes in use.
 const ROUTES_MAX: usize = 64;
-/// If the thread fails it begins anew after this time, and twice as long each time...
-const AGAIN_MIN: Duration = Duration::from_secs(1);
-/// ... up to this.
-const AGAIN_MAX: Duration = Duration::from_secs(60);
+/// A wait that the kernel refuses (for want of memory) is tried again after this time.
+const WAIT_AGAIN: Duration = Duration::from_secs(1);
 
 /// A frame that went to the noted address.
 #[derive(Debug)]
@@ -70,18 +68,14 @@ pub(super) struct NextHops {
 impl NextHops {
     /// Starts it for an interface of the calling thread's network namespace.
     pub(super) fn start(frames: Arc<FrameSocket>) -> io::Result<Self> {
-        let mut opened = Some(Follower::open(&frames)?);
+        // Its sockets are those of the calling thread's namespace.
+        let follower = Follower::open(frames)?;
         let (sent, received) = sync_channel(FRAMES_MAX);
         let waker = Waker::new()?;
         let woken = waker.clone();
-        let follow = move |received: &Receiver<Sent>| {
-            // A thread has the network namespace of the one that has started it.
-            let follower = opened.take().map_or_else(|| Follower::open(&frames), Ok);
-            follower?.run(received, &woken)
-        };
         let thread = std::thread::Builder::new()
             .name("next-hops".into())
-            .spawn(move || keep(follow, &received, rest))?;
+            .spawn(move || follower.run(&received, &woken))?;
         Ok(Self {
             sent: Some(sent),
             waker,
@@ -89,7 +83,7 @@ impl NextHops {
         })
     }
 
-    /// Sees to it that the frame also goes to the next hop of now, if that is another one.
+    /// Sends the frame to the present next hop too, if that is another one.
     pub(super) fn follow(&self, sent: Sent) {
         if let Some(sender) = &self.sent
             && sender.try_send(sent).is_ok()
@@ -110,43 +104,6 @@ impl Drop for NextHops {
     }
 }
 
-/// The thread's whole life: `follow` until that ends well, again if it fails. `rest` between gets
-/// the reason, and returns whether there is anything left to do.
-fn keep<T>(
-    mut follow: impl FnMut(&Receiver<T>) -> io::Result<()>,
-    received: &Receiver<T>,
-    mut rest: impl FnMut(&Receiver<T>, &io::Error, Duration) -> bool,
-) {
-    let mut again = AGAIN_MIN;
-    loop {
-        let begun = Instant::now();
-        let Err(error) = follow(received) else {
-            return;
-        };
-        if begun.elapsed() >= AGAIN_MAX {
-            again = AGAIN_MIN;
-        }
-        if !rest(received, &error, again) {
-            return;
-        }
-        again = (again * 2).min(AGAIN_MAX);
-    }
-}
-
-/// Made frames go to the noted addresses alone for this time.
-fn rest<T>(received: &Receiver<T>, error: &io::Error, length: Duration) -> bool {
-    tracing::warn!(%error, "no other next hops for made ACKs; trying again in {length:?}");
-    let end = Instant::now() + length;
-    loop {
-        let left = end.saturating_duration_since(Instant::now());
-        match received.recv_timeout(left) {
-            Ok(_) => {}
-            Err(RecvTimeoutError::Timeout) => return true,
-            Err(RecvTimeoutError::Disconnected) => return false,
-        }
-    }
-}
-
 /// The route to an FH, by the kernel: the next hop, and what is known of it.
 #[derive(Clone, Copy, Debug)]
 struct Route {
@@ -158,7 +115,6 @@ struct Route {
 #[derive(Debug)]
 struct Follower {
     kernel: Kernel,
-    changes: Changes,
     frames: Arc<FrameSocket>,
     /// The newest last.
     routes: Vec<Route>,
@@ -166,30 +122,26 @@ struct Follower {
 }
 
 impl Follower {
-    fn open(frames: &Arc<FrameSocket>) -> io::Result<Self> {
+    fn open(frames: Arc<FrameSocket>) -> io::Result<Self> {
         Ok(Self {
-            // Changes from now on are received; the present state is queried.
-            changes: Changes::open()?,
             kernel: Kernel::open(frames.ifindex())?,
-            frames: Arc::clone(frames),
+            frames,
             routes: Vec::new(),
             waiting: Waiting::new(),
         })
     }
 
-    /// Errors: it can wait for nothing any more.
-    fn run(mut self, received: &Receiver<Sent>, woken: &Waker) -> io::Result<()> {
+    /// Works until its owner ends it.
+    fn run(mut self, received: &Receiver<Sent>, woken: &Waker) {
         loop {
             let due = self.waiting.poll_timeout();
             let timeout = due.map(|at| at.saturating_duration_since(Instant::now()));
-            wait_readable([woken.as_fd(), self.changes.as_fd()], timeout)?;
-            // What has changed by now is what is asked for below.
-            for (address, neighbour) in self.changes.take(self.kernel.ifindex()) {
-                self.note_change(address, neighbour);
+            if let Err(error) = wait_readable([woken.as_fd(), self.kernel.as_fd()], timeout) {
+                tracing::warn!(%error, "made ACKs may go to a next hop that has changed");
+                std::thread::sleep(WAIT_AGAIN);
             }
-            if self.changes.were_lost() {
-                self.look_again();
-            }
+            // Changes first: the queries below give a newer state.
+            self.note_changes();
             woken.reset();
             loop {
                 match received.try_recv() {
@@ -197,7 +149,7 @@ impl Follower {
                     Err(TryRecvError::Empty) => break,
                     Err(TryRecvError::Disconnected) => {
                         self.leave();
-                        return Ok(());
+                        return;
                     }
                 }
             }
@@ -258,7 +210,7 @@ impl Follower {
         let next_hop = self.kernel.next_hop(ends).map(|address| {
             let neighbour = self.kernel.neighbour(address);
             if neighbour.trust == Trust::None {
-                self.kernel.find_out(address);
+                self.kernel.resolve(address);
             }
             (address, neighbour)
         });
@@ -278,50 +230,15 @@ impl Follower {
         self.waiting.note_change(address, neighbour, Instant::now());
     }
 
-    /// Changes were lost.
-    fn look_again(&mut self) {
-        for address in self.waiting.next_hops() {
-            let neighbour = self.kernel.neighbour(address);
+    fn note_changes(&mut self) {
+        let changes = self.kernel.take_changes().unwrap_or_else(|_| {
+            // Some were lost: the present state is as good.
+            let next_hops = self.waiting.next_hops().into_iter();
+            let query = |address| (address, self.kernel.neighbour(address));
+            next_hops.map(query).collect()
+        });
+        for (address, neighbour) in changes {
             self.note_change(address, neighbour);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::mpsc::channel;
-
-    use super::*;
-
-    #[test]
-    fn a_thread_that_fails_gives_the_reason_and_begins_anew_until_it_ends_well() {
-        let (_sent, received) = channel::<()>();
-        let mut begun = 0;
-        let follow = |_: &Receiver<()>| {
-            begun += 1;
-            if begun < 9 {
-                return Err(io::Error::from_raw_os_error(libc::ENOMEM));
-            }
-            Ok(())
-        };
-        let mut lengths = Vec::new();
-        let rest = |_: &Receiver<()>, error: &io::Error, length: Duration| {
-            assert_eq!(error.raw_os_error(), Some(libc::ENOMEM));
-            lengths.push(length.as_secs());
-            true
-        };
-        keep(follow, &received, rest);
-        assert_eq!(lengths, [1, 2, 4, 8, 16, 32, 60, 60]);
-    }
-
-    #[test]
-    fn a_thread_that_rests_ends_with_its_owner_and_keeps_no_frame() {
-        let (sent, received) = channel();
-        let error = io::Error::from_raw_os_error(libc::ENOMEM);
-        sent.send(1).unwrap();
-        assert!(rest(&received, &error, Duration::from_millis(1)));
-        assert!(received.try_recv().is_err(), "it went to its noted address");
-        drop(sent);
-        assert!(!rest(&received, &error, AGAIN_MAX));
     }
 }

@@ -20,7 +20,7 @@ pub(super) struct ProgramSettings {
     pub(super) own_mark: u32,
     pub(super) flows_max: u32,
     /// `wake`: a segment of each bulk download is left unacknowledged.
-    pub(super) keeps_reserves: bool,
+    pub(super) withholds: bool,
     /// The programs see by timers which flows pause. Without a compiler (JIT) the kernel takes
     /// none: then the caller has to check.
     pub(super) has_timers: bool,
@@ -51,9 +51,9 @@ impl ProgramSettings {
         let entries_if = |is: bool| if is { self.flows_max } else { 1 };
         let entries = [
             ("flows", self.flows_max),
-            ("closed", entries_if(!self.keeps_reserves)),
-            ("reserves", entries_if(self.keeps_reserves)),
-            ("woken", entries_if(self.keeps_reserves)),
+            ("closed", entries_if(!self.withholds)),
+            ("withheld_segments", entries_if(self.withholds)),
+            ("woken", entries_if(self.withholds)),
         ];
         Programs::load(OBJECT, &self.emit(), &entries)
     }
@@ -66,7 +66,7 @@ impl ProgramSettings {
             self.mobile_ifindex,
             self.device_ifindex,
             self.own_mark,
-            u32::from(self.keeps_reserves),
+            u32::from(self.withholds),
             u32::from(self.has_timers),
             u32::from(self.reorders_stores),
             self.reads as u32,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The maps' keys and values: `struct flow` of `bpf/upper.h` and `struct state` of `bpf/noted.h`.
 
+use std::io;
 use std::net::IpAddr;
 use std::ops::Range;
 use std::time::Duration;
@@ -18,6 +19,19 @@ pub(super) const VALUE_BYTES: usize = 232;
 const FACTS: usize = 0;
 const MH_SCALE: usize = 4;
 const FH_HAS_FINISHED: usize = 8;
+
+/// Of some flows one could not be read: the others count, if there are any.
+pub(super) fn or_the_others<T>(found: Vec<T>, failed: Option<io::Error>) -> io::Result<Vec<T>> {
+    match failed {
+        Some(error) if found.is_empty() => Err(error),
+        Some(error) => {
+            tracing::warn!(%error, "a flow cannot be read");
+            Ok(found)
+        }
+        None => Ok(found),
+    }
+}
+
 #[cfg(test)]
 const TSVAL_TIMED_AT: usize = 24;
 #[cfg(test)]

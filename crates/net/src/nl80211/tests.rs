@@ -6,9 +6,10 @@
 //! read by another parser. This machine need not have nl80211: whether the sockets and the
 //! kernel agree is shown where it has (`a_kernel_or_an_interface_without_wifi_...` prints it).
 
-use netlink_packet_core::NetlinkSerializable as _;
+use netlink_packet_core::NetlinkSerializable;
 
 use super::*;
+use crate::netlink::{end_of, messages};
 use crate::netns::available_or_skip;
 
 const AUTHENTICATE: &str = "\
@@ -59,8 +60,9 @@ fn octets(hexadecimal: &str) -> Vec<u8> {
 }
 
 fn read(datagram: &[u8]) -> Vec<Message> {
-    messages::<GenlMessage<Message>>(datagram)
-        .filter_map(|message| match message.ok()?.payload {
+    messages::<GenlMessage<Message>>(NETLINK_GENERIC, datagram)
+        .into_iter()
+        .filter_map(|message| match message.payload {
             NetlinkPayload::InnerMessage(message) => Some(message.payload),
             _ => None,
         })
@@ -188,8 +190,8 @@ fn a_dump_of_an_interface_that_has_gone_has_failed_and_an_empty_one_has_not() {
     let end = |code: i32| {
         let mut datagram = octets("14000000030002000200000000000000");
         datagram.extend(code.to_ne_bytes());
-        let mut read = messages::<GenlMessage<Message>>(&datagram);
-        end_of(&read.next().expect("a message").expect("whole").payload)
+        let read = messages::<GenlMessage<Message>>(NETLINK_GENERIC, &datagram);
+        end_of(&read.first().expect("a message").payload)
     };
     let gone = end(-libc::ENODEV).expect("an end").expect_err("a failure");
     assert_eq!(gone.raw_os_error(), Some(libc::ENODEV));

@@ -2,7 +2,8 @@
 //! What changes while the network runs: links that go and come, a router's route to a host,
 //! and the link that a moving host is on.
 
-use holdfast_link::LinkState;
+use holdfast_core::LinkEvent;
+use holdfast_link::MediumState;
 use holdfast_wire::Instant;
 
 use super::{Event, Network};
@@ -100,7 +101,7 @@ impl Network {
         let medium = &mut self.media[id as usize];
         let state = medium.schedule.state_at(now);
         let links = medium.links.clone();
-        if now > Instant::ZERO || state == LinkState::Up {
+        if now > Instant::ZERO || state == MediumState::Up {
             self.schedule_change(id, now);
         }
         for link in &links {
@@ -113,7 +114,11 @@ impl Network {
             }
         }
         self.notify_mobiles(&links, observer);
-        self.note_change_for_engines(&links, state);
-        self.note_change_for_mobiles(&links, state);
+        let event = match state {
+            MediumState::Up => LinkEvent::Up,
+            MediumState::Down => LinkEvent::Down,
+        };
+        self.note_change_for_engines(&links, event);
+        self.note_change_for_mobiles(&links, event);
     }
 }

@@ -9,7 +9,7 @@ use holdfast_core::{
     Action, Actions, Direction, FlowKey, FlowRecord, Gateway, LinkEvent, LinkSource, Settings,
     Verdict,
 };
-use holdfast_link::LinkState;
+use holdfast_link::MediumState;
 use holdfast_wire::{Duration, Instant};
 
 use super::compression::Compressing;
@@ -321,18 +321,19 @@ impl Network {
     }
 
     /// Links have changed: the report is in flight.
-    pub(super) fn note_change_for_engines(&mut self, links: &[LinkId], state: LinkState) {
+    pub(super) fn note_change_for_engines(&mut self, links: &[LinkId], event: LinkEvent) {
         for (id, gateway) in self.engines.iter().enumerate() {
             let Some(signal) = gateway.role.signal else {
                 continue;
             };
-            let after = match state {
-                LinkState::Down => signal.down_after,
-                LinkState::Up => signal.up_after,
+            let after = match event {
+                LinkEvent::Down => signal.down_after,
+                LinkEvent::Up => signal.up_after,
+                LinkEvent::GoingDownSoon(_) => None,
             };
             if let (true, Some(after)) = (links.contains(&gateway.role.wireless), after) {
                 self.queue
-                    .push(self.now + after, Event::LinkReport(id as u32, state));
+                    .push(self.now + after, Event::LinkReport(id as u32, event));
             }
         }
     }
@@ -350,7 +351,7 @@ impl Network {
         let mut at = after;
         while let Some(change) = schedule.next_change(at) {
             at = change;
-            if schedule.state_at(change) == LinkState::Down && change >= self.now + before {
+            if schedule.state_at(change) == MediumState::Down && change >= self.now + before {
                 self.queue.push(change - before, Event::Warning(id, change));
                 return;
             }
@@ -377,13 +378,13 @@ impl Network {
         let mut actions = core::mem::take(&mut gateway.actions);
         let engine = &mut gateway.engine;
         let source = LinkSource::Signal;
-        engine.handle_all_links(LinkEvent::GoingDownSoon, source, now, &mut actions);
+        engine.handle_all_links(LinkEvent::GoingDownSoon(None), source, now, &mut actions);
         self.perform(id, actions, observer);
         self.schedule_warning(id, begins);
     }
 
     /// The report has arrived.
-    pub(super) fn notify_engine(&mut self, id: u32, state: LinkState, observer: &mut dyn Observer) {
+    pub(super) fn notify_engine(&mut self, id: u32, event: LinkEvent, observer: &mut dyn Observer) {
         let now = self.now;
         let gateway = &self.engines[id as usize];
         let mobiles = self.links[gateway.role.wireless.0 as usize].to;
@@ -391,10 +392,6 @@ impl Network {
         let gateway = &mut self.engines[id as usize];
         let Some(signal) = gateway.role.signal else {
             return;
-        };
-        let event = match state {
-            LinkState::Up => LinkEvent::Up,
-            LinkState::Down => LinkEvent::Down,
         };
         let mut actions = core::mem::take(&mut gateway.actions);
         let engine = &mut gateway.engine;

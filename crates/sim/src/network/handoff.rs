@@ -13,7 +13,7 @@ use std::collections::{BTreeSet, VecDeque};
 use holdfast_core::handoff::{
     Copied, Disposition, Handoff, HandoffAction, HandoffSettings, Message, PeerId, StationId,
 };
-use holdfast_core::signal::{KeyId, LinkNotice, LinkNoticeKind};
+use holdfast_core::signal::{KeyId, LinkNotice};
 use holdfast_core::{Direction, FlowKey, LinkEvent, LinkSource};
 use holdfast_wire::{Duration, Instant, Segment};
 
@@ -169,19 +169,16 @@ impl Network {
         let wireless = self.engines[id as usize].wireless();
         let mobiles = self.links[wireless.0 as usize].to;
         let addresses = self.mobile_addresses(mobiles);
-        let (kind, event) = match message {
+        let event = match message {
             MobileMessage::Here => {
                 self.stations.epoch += 1;
-                (LinkNoticeKind::Up, LinkEvent::Up)
+                LinkEvent::Up
             }
-            MobileMessage::Leaving => (
-                LinkNoticeKind::GoingDownSoon { lead_ms: 0 },
-                LinkEvent::GoingDownSoon,
-            ),
+            MobileMessage::Leaving => LinkEvent::GoingDownSoon(None),
         };
         let notice = LinkNotice {
             key: MOBILE,
-            kind,
+            event,
             addresses: addresses.clone(),
             removed: Vec::new(),
             epoch: self.stations.epoch,

@@ -10,12 +10,12 @@
 
 use std::collections::BTreeMap;
 
-use holdfast_core::FlowKey;
 use holdfast_core::mobile_host::{
-    FlowsNeeded, HostAction, HostFlow, HostLinkEvent, MadeAck, MobileHost, MobileHostCounters,
-    MobileHostSettings, MobileScheme,
+    FlowsNeeded, HostAction, HostFlow, MadeAck, MobileHost, MobileHostCounters, MobileHostSettings,
+    MobileScheme,
 };
-use holdfast_link::LinkState;
+use holdfast_core::{FlowKey, LinkEvent};
+use holdfast_link::MediumState;
 use holdfast_wire::{Duration, Flags, Instant, SackBlocks, Segment, SeqNum};
 
 use super::{DSCP_DEFAULT, Event, Network};
@@ -131,8 +131,8 @@ impl Network {
             self.announce_next_outage(id, Instant::ZERO);
             let false_alarm_at = self.mobiles[id as usize].role.plan.false_alarm_at;
             if let Some(at) = false_alarm_at.map(|at| Instant::ZERO + at) {
-                self.queue.push(at, Event::MobileLink(id, LinkState::Down));
-                self.queue.push(at, Event::MobileLink(id, LinkState::Up));
+                self.queue.push(at, Event::MobileLink(id, LinkEvent::Down));
+                self.queue.push(at, Event::MobileLink(id, LinkEvent::Up));
             }
         }
     }
@@ -157,36 +157,28 @@ impl Network {
     }
 
     /// Links go down or up: the report will come.
-    pub(super) fn note_change_for_mobiles(&mut self, links: &[LinkId], state: LinkState) {
+    pub(super) fn note_change_for_mobiles(&mut self, links: &[LinkId], event: LinkEvent) {
         for (id, mobile) in self.mobiles.iter().enumerate() {
             if let (true, Some(after)) = (
                 links.contains(&mobile.role.wireless),
                 mobile.role.plan.reported_after,
             ) {
                 self.queue
-                    .push(self.now + after, Event::MobileLink(id as u32, state));
+                    .push(self.now + after, Event::MobileLink(id as u32, event));
             }
         }
     }
 
-    /// A report has come.
+    /// A report about the link arrives.
     pub(super) fn report_to_mobile_host(
         &mut self,
         id: u32,
-        state: LinkState,
+        event: LinkEvent,
         observer: &mut dyn Observer,
     ) {
-        let event = match state {
-            LinkState::Up => HostLinkEvent::Up,
-            LinkState::Down => HostLinkEvent::Down,
-        };
-        self.handle_report(id, event, observer);
-    }
-
-    fn handle_report(&mut self, id: u32, event: HostLinkEvent, observer: &mut dyn Observer) {
         let mobile = &mut self.mobiles[id as usize];
         let mut actions = Vec::new();
-        let flows = mobile.observed(&FlowsNeeded::All);
+        let flows = mobile.observed(&mobile.machine.flows_needed_for(event, self.now));
         mobile
             .machine
             .handle_link(event, &flows, self.now, &mut actions);
@@ -205,7 +197,7 @@ impl Network {
         let (mut at, mut back) = (after, Instant::ZERO);
         while let Some(change) = schedule.next_change(at) {
             at = change;
-            if schedule.state_at(change) == LinkState::Up {
+            if schedule.state_at(change) == MediumState::Up {
                 back = change + AFTER_RETURN;
                 continue;
             }
@@ -224,8 +216,8 @@ impl Network {
         observer: &mut dyn Observer,
     ) {
         let lead = begins.saturating_since(self.now);
-        let event = HostLinkEvent::GoingDownSoon(Some(lead));
-        self.handle_report(id, event, observer);
+        let event = LinkEvent::GoingDownSoon(Some(lead));
+        self.report_to_mobile_host(id, event, observer);
         self.announce_next_outage(id, begins);
     }
 

@@ -172,9 +172,9 @@ fn traffic_between_wired_hosts_passes_by_the_engine() {
 #[test]
 fn observer_receives_outages() {
     #[derive(Default)]
-    struct Changes(Vec<(u32, LinkState, u64)>);
+    struct Changes(Vec<(u32, MediumState, u64)>);
     impl Observer for Changes {
-        fn on_link_state(&mut self, link: LinkId, state: LinkState, now: Instant) {
+        fn on_link_state(&mut self, link: LinkId, state: MediumState, now: Instant) {
             self.0.push((link.0, state, now.as_nanos() / 1_000_000));
         }
     }
@@ -201,7 +201,7 @@ fn observer_receives_outages() {
     network.add_link(a, b, failing, medium(10.0, 1.0));
     let mut changes = Changes::default();
     network.run(Instant::from_millis(10_000), &mut changes, |_| false);
-    let (up, down) = (LinkState::Up, LinkState::Down);
+    let (up, down) = (MediumState::Up, MediumState::Down);
     assert_eq!(
         changes.0,
         [(0, down, 0), (0, up, 500), (0, down, 2000), (0, up, 3000)]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A connection's links in the network, and what is noted of it on the way.
 
-use holdfast_link::LinkState;
+use holdfast_link::MediumState;
 use holdfast_wire::{Duration, Instant};
 
 use super::{ConnectionId, Event, Network};
@@ -104,13 +104,19 @@ impl Slot {
     }
 
     /// A link has changed its state; `begun`: one of the two ends has opened.
-    pub(super) fn note_link(&mut self, link: LinkId, state: LinkState, begun: bool, now: Instant) {
+    pub(super) fn note_link(
+        &mut self,
+        link: LinkId,
+        state: MediumState,
+        begun: bool,
+        now: Instant,
+    ) {
         if self.watches != Some(link) || !begun || self.done_at.is_some() {
             return;
         }
         match state {
-            LinkState::Down => self.end_stall(now, false),
-            LinkState::Up => self.stalled_since = Some(now),
+            MediumState::Down => self.end_stall(now, false),
+            MediumState::Up => self.stalled_since = Some(now),
         }
     }
 
@@ -219,7 +225,7 @@ impl Network {
             let mut up = false;
             for medium in media {
                 let medium = &mut self.media[medium as usize];
-                up |= medium.schedule.state_at(now) == LinkState::Up;
+                up |= medium.schedule.state_at(now) == MediumState::Up;
             }
             let mut out = core::mem::take(&mut self.scratch);
             let connection = &mut self.slots[index].connection;
@@ -239,7 +245,7 @@ impl Network {
                     (
                         medium.model.queue_len_of(station) as u32,
                         // The model's own is of its last packet.
-                        medium.schedule.state_at(self.now) == LinkState::Up,
+                        medium.schedule.state_at(self.now) == MediumState::Up,
                     )
                 });
                 let sample = sample(

@@ -6,6 +6,7 @@
 
 use holdfast_core::lccwe::Parameters;
 use holdfast_wire::Duration;
+use serde::Deserialize;
 
 /// How losses are found and repaired before the retransmission timer expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,7 +168,8 @@ pub struct PersistSettings {
 }
 
 /// What a sender does if its window shrinks to zero over bytes in flight.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum OnShrunkWindow {
     /// The retransmission timer is cancelled and persist begins at once, `snd.nxt`
     /// back at `snd.una`: 4.3BSD-Reno's `tcp_output` and the papers' senders.
@@ -175,10 +177,12 @@ pub enum OnShrunkWindow {
     /// The retransmission timer keeps running over what is outstanding, and each
     /// expiry is a timeout to congestion control. The segment repeated passes for a
     /// probe, so that the connection is not given up: Linux.
+    #[serde(rename = "timer-runs")]
     RetransmissionTimerRuns,
     /// The same, but persist waits until nothing is outstanding: each expiry repeats the
     /// segment and counts toward giving up. OPNET's TCP (M-TCP+, 2007: persist needs a
     /// window of zero and no outstanding data).
+    #[serde(rename = "timer-counts")]
     RetransmissionTimerCounts,
 }
 

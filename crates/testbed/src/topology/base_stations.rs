@@ -9,7 +9,7 @@
 //! The bridge is one Ethernet: what a station sends to a multicast group reaches the others.
 //! The MH has the same address on all its devices, and its default route is by the station
 //! of the cell that it is in; each station reaches it by its own device, and the router by the
-//! station that it was last told.
+//! station to which its route was last changed.
 
 use std::net::IpAddr;
 
@@ -84,9 +84,9 @@ pub(super) fn configure(
         set_interface(GATEWAY_WIRED_IF, GATEWAY_WIRED, wired_mtu)?;
         set_interface(BRIDGE_IF, LAN_ROUTER, wired_mtu)
     })??;
-    for (cell, its) in topology.cells.iter().enumerate() {
+    for (cell, item) in topology.cells.iter().enumerate() {
         let mtu = wireless_mtus[cell];
-        its.gateway.run(|| {
+        item.gateway.run(|| {
             set_sysctls(super::GATEWAY_SYSCTLS)?;
             set_interface(GATEWAY_WIRED_IF, station(cell), wired_mtu)?;
             set_host_interface(GATEWAY_IF, station(cell), mtu)?;
@@ -121,7 +121,7 @@ pub fn router_routes(cell: usize) -> [String; 2] {
     ]
 }
 
-/// An interface with a host's own addresses: nobody else is on its link.
+/// An interface with a host's own addresses: its link has no other host.
 fn set_host_interface(name: &str, own: Addresses, mtu: u32) -> anyhow::Result<()> {
     let rtnl = Rtnl::open()?;
     let ifindex = rtnl.link_index(name)?;

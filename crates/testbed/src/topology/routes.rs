@@ -59,7 +59,7 @@ impl RouteChanger {
 
     fn complaint(&mut self) -> String {
         let mut text = String::new();
-        // An error: it has closed it, and has said nothing.
+        // An error: it has closed it without output.
         if let Some(mut output) = self.child.child().stderr.take() {
             self.input = None;
             let _ = output.read_to_string(&mut text);

@@ -50,8 +50,8 @@ impl Header {
         self.len = self.tcp + at as u8;
     }
 
-    /// Puts `blocks` over the present SACK blocks, of which they are at
-    /// most as many; what they leave of the option becomes NOPs. Lengths and all other
+    /// Puts `blocks` over the present SACK blocks, at most as many as there are.
+    /// What they leave of the option becomes NOPs. Lengths and all other
     /// options stay as they are; the checksum is not touched.
     ///
     /// False, and nothing is changed, if there is no room for them, or an option that is

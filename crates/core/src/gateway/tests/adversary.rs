@@ -28,9 +28,9 @@ const CHANCE: u32 = 200;
 /// timeouts (10 s), for other segments are lost then.
 const DELAY_MAX: Duration = Duration::from_secs(60);
 
-/// Outages that begin with a flow that is not followed: so many of a hundred more than without
-/// the attacker. After a restart the gateway knows nothing, and an attacker that sees the flow
-/// can hide it for a while.
+/// How many more of a hundred outages may begin with a flow that is not tracked than without the
+/// attacker. A restarted gateway has no state, and an attacker that sees the flow can hide it for
+/// a while.
 const UNPROTECTED_MAX_PERCENT: u64 = 10;
 /// The same with an attacker that does not see the flow.
 const UNPROTECTED_BLIND_MAX_PERCENT: u64 = 3;
@@ -50,8 +50,8 @@ impl Outcome {
     fn fail(&mut self, why: &str, seed: u64) {
         let line = why.lines().next().unwrap_or_default();
         // Numbers differ from seed to seed.
-        let words = line.chars().filter(|c| !c.is_ascii_digit());
-        let text = words.take(80).collect();
+        let letters = line.chars().filter(|c| !c.is_ascii_digit());
+        let text = letters.take(80).collect();
         self.failures.entry(text).or_default().push(seed);
     }
 

@@ -14,7 +14,7 @@ pub(super) struct Agenda<E> {
 }
 
 impl<E> Agenda<E> {
-    /// Of a case that has so many inputs at most: a loop of ACKs would pass that.
+    /// For a case that has at most `inputs_max` inputs: a loop of ACKs would exceed that.
     pub(super) fn of_inputs(inputs_max: u64) -> Self {
         Self {
             events: BTreeMap::new(),

@@ -9,16 +9,16 @@ use core::time::Duration;
 
 use holdfast_wire::{Endpoint, Flags, Instant, Options, SackBlocks, Segment, SeqNum, Timestamps};
 
-use crate::mobile::{LinkEvent, LinkSource};
-use crate::testing::{FH, MH, Packet, way};
+use crate::link_state::{LinkEvent, LinkSource};
+use crate::testing::{FH, MH, Packet, direction_of};
 use crate::{Action, Direction, Gateway, Scheme, Settings, Verdict};
 
-pub(super) const WINDOW: u16 = 1000;
-pub(super) const SHIFT: u8 = 7;
-/// The segments' length, unless a test says otherwise.
-pub(super) const LEN: u32 = 1000;
+pub(crate) const WINDOW: u16 = 1000;
+pub(crate) const SHIFT: u8 = 7;
+/// The default length of a segment.
+pub(crate) const LEN: u32 = 1000;
 
-pub(super) struct Bench {
+pub(crate) struct Bench {
     pub gateway: Gateway<Packet>,
     pub now: Instant,
     pub mh_port: u16,
@@ -33,12 +33,12 @@ pub(super) struct Bench {
 
 /// The answer to one input.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Answer {
+pub(crate) struct Answer {
     pub forwarded: bool,
     pub lines: Vec<String>,
 }
 
-pub(super) fn settings(scheme: Scheme) -> Settings {
+pub(crate) fn settings(scheme: Scheme) -> Settings {
     Settings {
         scheme,
         ..Settings::default()
@@ -46,19 +46,19 @@ pub(super) fn settings(scheme: Scheme) -> Settings {
 }
 
 /// After the handshake, both directions known.
-pub(super) fn bench(scheme: Scheme) -> Bench {
+pub(crate) fn bench(scheme: Scheme) -> Bench {
     bench_with(settings(scheme))
 }
 
-pub(super) fn bench_with(settings: Settings) -> Bench {
-    let mut bench = unmet(settings);
+pub(crate) fn bench_with(settings: Settings) -> Bench {
+    let mut bench = not_adopted(settings);
     bench.shake_hands(0, 5000);
     assert!(bench.up(1).forwarded);
     bench
 }
 
 /// A bench whose flow the gateway has seen nothing of.
-pub(super) fn unmet(settings: Settings) -> Bench {
+pub(crate) fn not_adopted(settings: Settings) -> Bench {
     Bench {
         gateway: Gateway::new(settings),
         now: Instant::from_millis(1000),
@@ -71,7 +71,7 @@ pub(super) fn unmet(settings: Settings) -> Bench {
 }
 
 /// What is forwarded and answered by nothing.
-pub(super) fn passed() -> Answer {
+pub(crate) fn passed() -> Answer {
     Answer {
         forwarded: true,
         lines: Vec::new(),
@@ -79,14 +79,14 @@ pub(super) fn passed() -> Answer {
 }
 
 /// What goes no further, and is answered so.
-pub(super) fn kept_back(lines: &[&str]) -> Answer {
+pub(crate) fn suppressed(lines: &[&str]) -> Answer {
     Answer {
         forwarded: false,
         lines: lines.iter().map(ToString::to_string).collect(),
     }
 }
 
-/// Each byte of the FH tells where it lies.
+/// The bytes of the FH's stream; each shows its sequence number.
 fn stream(seq: u32, len: u32) -> Vec<u8> {
     (0..len)
         .map(|i| (seq.wrapping_add(i) % 251) as u8)
@@ -101,12 +101,12 @@ impl Bench {
         }
     }
 
-    pub(super) fn clock(&self) -> u32 {
+    pub(crate) fn clock(&self) -> u32 {
         (self.now.as_nanos() / 1_000_000) as u32
     }
 
     /// A segment of the FH as it would be sent now.
-    pub(super) fn fh_segment(&self, seq: u32, len: u32) -> Segment {
+    pub(crate) fn fh_segment(&self, seq: u32, len: u32) -> Segment {
         Segment {
             from: FH,
             to: self.mh(),
@@ -126,7 +126,7 @@ impl Bench {
     }
 
     /// An ACK of the MH as it would be sent now.
-    pub(super) fn mh_segment(&self, ack: u32) -> Segment {
+    pub(crate) fn mh_segment(&self, ack: u32) -> Segment {
         Segment {
             from: self.mh(),
             to: FH,
@@ -153,14 +153,14 @@ impl Bench {
         }
     }
 
-    pub(super) fn shake_hands(&mut self, fh_iss: u32, mh_iss: u32) {
+    pub(crate) fn shake_hands(&mut self, fh_iss: u32, mh_iss: u32) {
         let mut syn = self.mh_segment(0);
         (syn.seq, syn.flags, syn.options) = (SeqNum::new(mh_iss), Flags::SYN, self.of_syn());
         assert_eq!(self.put(syn), passed());
         assert_eq!(self.put(self.syn_ack(fh_iss, mh_iss)), passed());
     }
 
-    pub(super) fn syn_ack(&self, fh_iss: u32, mh_iss: u32) -> Segment {
+    pub(crate) fn syn_ack(&self, fh_iss: u32, mh_iss: u32) -> Segment {
         let mut answer = self.fh_segment(fh_iss, 0);
         answer.flags = Flags::SYN.with(Flags::ACK);
         (answer.ack, answer.options) = (SeqNum::new(mh_iss + 1), self.of_syn());
@@ -168,7 +168,7 @@ impl Bench {
     }
 
     /// A segment reaches the gateway.
-    pub(super) fn put(&mut self, segment: Segment) -> Answer {
+    pub(crate) fn put(&mut self, segment: Segment) -> Answer {
         let (verdict, lines) = self.judge(segment);
         Answer {
             forwarded: verdict == Verdict::Forward,
@@ -177,13 +177,13 @@ impl Bench {
     }
 
     /// The same, with the whole verdict.
-    pub(super) fn judge(&mut self, segment: Segment) -> (Verdict, Vec<String>) {
+    pub(crate) fn judge(&mut self, segment: Segment) -> (Verdict, Vec<String>) {
         let packet = Packet::new(
             segment,
             &stream(segment.seq.get(), segment.payload_len),
             LEN,
         );
-        let direction = way(&segment);
+        let direction = direction_of(&segment);
         let mut actions = Vec::new();
         let verdict =
             self.gateway
@@ -200,22 +200,22 @@ impl Bench {
         (verdict, lines(actions))
     }
 
-    pub(super) fn down(&mut self, seq: u32, len: u32) -> Answer {
+    pub(crate) fn down(&mut self, seq: u32, len: u32) -> Answer {
         self.put(self.fh_segment(seq, len))
     }
 
     /// `count` segments of the usual length, all forwarded.
-    pub(super) fn forward(&mut self, seq: u32, count: u32) {
+    pub(crate) fn forward(&mut self, seq: u32, count: u32) {
         for i in 0..count {
             assert_eq!(self.down(seq + i * LEN, LEN), passed());
         }
     }
 
-    pub(super) fn up(&mut self, ack: u32) -> Answer {
+    pub(crate) fn up(&mut self, ack: u32) -> Answer {
         self.put(self.mh_segment(ack))
     }
 
-    pub(super) fn up_with_sack(&mut self, ack: u32, left: u32, right: u32) -> Answer {
+    pub(crate) fn up_with_sack(&mut self, ack: u32, left: u32, right: u32) -> Answer {
         let mut segment = self.mh_segment(ack);
         let mut sack = SackBlocks::default();
         sack.push(SeqNum::new(left), SeqNum::new(right));
@@ -223,7 +223,7 @@ impl Bench {
         self.put(segment)
     }
 
-    pub(super) fn say(&mut self, event: LinkEvent) -> Vec<String> {
+    pub(crate) fn signal(&mut self, event: LinkEvent) -> Vec<String> {
         let mut actions = Vec::new();
         let addresses = [MH.address];
         self.gateway.handle_link(
@@ -236,28 +236,28 @@ impl Bench {
         lines(actions)
     }
 
-    pub(super) fn goes_down(&mut self) -> Vec<String> {
-        self.say(LinkEvent::Down)
+    pub(crate) fn link_down(&mut self) -> Vec<String> {
+        self.signal(LinkEvent::Down)
     }
 
     /// The link is going down soon.
-    pub(super) fn is_warned(&mut self) -> Vec<String> {
-        self.say(LinkEvent::GoingDownSoon)
+    pub(crate) fn link_warning(&mut self) -> Vec<String> {
+        self.signal(LinkEvent::GoingDownSoon(None))
     }
 
-    pub(super) fn comes_up(&mut self) -> Vec<String> {
-        self.say(LinkEvent::Up)
+    pub(crate) fn link_up(&mut self) -> Vec<String> {
+        self.signal(LinkEvent::Up)
     }
 
-    /// The link is back, and time enough passes for some pieces at the link's pace.
-    pub(super) fn recovers(&mut self) -> Vec<String> {
-        let mut out = self.comes_up();
+    /// The link is up again, and time passes for some pieces at the link's rate.
+    pub(crate) fn recovers(&mut self) -> Vec<String> {
+        let mut out = self.link_up();
         out.extend(self.wait(40));
         out
     }
 
     /// Time passes; what is due is done when it is due.
-    pub(super) fn wait(&mut self, millis: u64) -> Vec<String> {
+    pub(crate) fn wait(&mut self, millis: u64) -> Vec<String> {
         let until = self.now + Duration::from_millis(millis);
         let mut out = Vec::new();
         while let Some(at) = self.gateway.poll_timeout().filter(|at| *at <= until) {
@@ -270,22 +270,22 @@ impl Bench {
         out
     }
 
-    pub(super) fn counter(&self, name: &str) -> u64 {
+    pub(crate) fn counter(&self, name: &str) -> u64 {
         let mut counters = self.gateway.counters();
         counters.find(|counter| counter.0 == name).expect(name).1
     }
 
-    pub(super) fn state(&self) -> &'static str {
+    pub(crate) fn state(&self) -> &'static str {
         self.gateway.flows().next().expect("a flow").state
     }
 
-    pub(super) fn cached(&self) -> u64 {
+    pub(crate) fn cached(&self) -> u64 {
         self.gateway.stats().cached_bytes
     }
 }
 
 /// Actions as text; records are left out.
-pub(super) fn lines(actions: Vec<Action<Packet>>) -> Vec<String> {
+pub(crate) fn lines(actions: Vec<Action<Packet>>) -> Vec<String> {
     actions.iter().filter_map(line).collect()
 }
 

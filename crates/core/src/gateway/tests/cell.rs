@@ -14,7 +14,7 @@ use holdfast_wire::{Endpoint, Flags, Instant, Options, Segment, SeqNum, Timestam
 use super::agenda::Agenda;
 use super::bench::settings;
 use crate::bandwidth::CellSettings;
-use crate::testing::{FH, Packet, way};
+use crate::testing::{FH, Packet, direction_of};
 use crate::{
     Action, BandwidthSettings, Direction, Gateway, LinkEvent, LinkSource, Scheme, Settings, Verdict,
 };
@@ -64,7 +64,7 @@ struct Cell {
     free_at: Instant,
     longest_wait: Duration,
     link_is_down: bool,
-    /// What the link carries, bytes a second.
+    /// The link's rate, bytes a second.
     rate: u64,
     /// The MHs acknowledge each second segment, and what waits at the ticks of such a clock (as
     /// BSD does).
@@ -72,7 +72,7 @@ struct Cell {
 }
 
 impl Cell {
-    /// So many connections of each mobile, 10.2.0.10 and on.
+    /// `flows` connections of each mobile, from 10.2.0.10 on.
     fn new(settings: Settings, flows: &[u16]) -> Self {
         let mut cell = Self {
             gateway: Gateway::new(settings),
@@ -125,12 +125,12 @@ impl Cell {
     }
 
     fn data_of(&self, number: usize, len: u32) -> Segment {
-        let of = &self.connections[number];
+        let connection = &self.connections[number];
         let tsval = self.clock();
         Segment {
             from: FH,
-            to: of.mh,
-            seq: of.nxt,
+            to: connection.mh,
+            seq: connection.nxt,
             ack: SeqNum::new(5001),
             flags: Flags::ACK,
             window: 500,
@@ -146,17 +146,17 @@ impl Cell {
     }
 
     fn ack_of(&self, number: usize) -> Segment {
-        let of = &self.connections[number];
+        let connection = &self.connections[number];
         Segment {
-            from: of.mh,
+            from: connection.mh,
             to: FH,
             seq: SeqNum::new(5001),
-            ack: of.received,
+            ack: connection.received,
             window: 8000,
             options: Options {
                 timestamps: Some(Timestamps {
                     tsval: self.clock(),
-                    tsecr: of.echo,
+                    tsecr: connection.echo,
                 }),
                 ..Options::default()
             },
@@ -166,7 +166,8 @@ impl Cell {
 
     fn number_of(&self, mh: Endpoint) -> usize {
         let mut all = self.connections.iter();
-        all.position(|of| of.mh == mh).expect("a connection")
+        all.position(|connection| connection.mh == mh)
+            .expect("a connection")
     }
 
     fn at(&mut self, at: Instant, event: Event) {
@@ -203,9 +204,9 @@ impl Cell {
     /// The FH sends all that it may.
     fn send(&mut self, number: usize) {
         loop {
-            let of = &self.connections[number];
-            let limit = of.edge.min(of.una + of.cwnd);
-            if !of.sends || (of.nxt + LEN).after(limit) {
+            let connection = &self.connections[number];
+            let limit = connection.edge.min(connection.una + connection.cwnd);
+            if !connection.sends || (connection.nxt + LEN).after(limit) {
                 return;
             }
             let data = self.data_of(number, LEN);
@@ -220,26 +221,31 @@ impl Cell {
 
     fn at_fh(&mut self, ack: &Segment) {
         let number = self.number_of(ack.from);
-        let of = &mut self.connections[number];
-        let acked = ack.ack.max(of.una).distance_from(of.una);
-        of.cwnd = (of.cwnd + acked).min(FH_MAX);
-        of.una = of.una.max(ack.ack);
-        of.edge = of.edge.max(ack.ack + (u32::from(ack.window) << SHIFT));
+        let connection = &mut self.connections[number];
+        let acked = ack.ack.max(connection.una).distance_from(connection.una);
+        connection.cwnd = (connection.cwnd + acked).min(FH_MAX);
+        connection.una = connection.una.max(ack.ack);
+        connection.edge = connection
+            .edge
+            .max(ack.ack + (u32::from(ack.window) << SHIFT));
         self.send(number);
     }
 
     fn at_mh(&mut self, data: &Segment) {
         let number = self.number_of(data.to);
-        let of = &mut self.connections[number];
-        if data.seq.at_or_before(of.received) {
-            of.received = of.received.max(data.end());
-            if of.unacked == 0 {
-                of.echo = data.options.timestamps.map_or(of.echo, |own| own.tsval);
+        let connection = &mut self.connections[number];
+        if data.seq.at_or_before(connection.received) {
+            connection.received = connection.received.max(data.end());
+            if connection.unacked == 0 {
+                connection.echo = data
+                    .options
+                    .timestamps
+                    .map_or(connection.echo, |own| own.tsval);
             }
         }
-        of.unacked += 1;
+        connection.unacked += 1;
         match self.delayed_ack {
-            Some(tick) if of.unacked < 2 => {
+            Some(tick) if connection.unacked < 2 => {
                 let ticks = self.now.as_nanos() / tick.as_nanos() as u64 + 1;
                 let at = Instant::ZERO + tick * ticks as u32;
                 self.at(at, Event::Ack(number));
@@ -286,7 +292,7 @@ impl Cell {
                 Action::Send(made) => Packet::of_made(made),
                 _ => continue,
             };
-            let direction = way(&packet.segment);
+            let direction = direction_of(&packet.segment);
             self.out(direction, packet.segment);
         }
     }
@@ -308,20 +314,24 @@ impl Cell {
         self.at(self.free_at + DELAY, Event::Mh(segment));
     }
 
-    /// What each mobile receives in so long, in thousandths of what the link carries.
+    /// The bytes that each mobile receives in this time, in thousandths of the link's capacity.
     fn received(&mut self, millis: u64) -> Vec<u64> {
-        let before: Vec<SeqNum> = self.connections.iter().map(|of| of.received).collect();
+        let before: Vec<SeqNum> = self
+            .connections
+            .iter()
+            .map(|connection| connection.received)
+            .collect();
         self.longest_wait = Duration::ZERO;
         self.run(millis);
         let mut by_mobile = BTreeMap::new();
-        for (of, before) in self.connections.iter().zip(before) {
-            let bytes = u64::from(of.received.distance_from(before));
-            *by_mobile.entry(of.mh.address).or_insert(0) += bytes;
+        for (connection, before) in self.connections.iter().zip(before) {
+            let bytes = u64::from(connection.received.distance_from(before));
+            *by_mobile.entry(connection.mh.address).or_insert(0) += bytes;
         }
-        let carried = self.rate * millis / 1000;
+        let capacity = self.rate * millis / 1000;
         by_mobile
             .values()
-            .map(|bytes| bytes * 1000 / carried)
+            .map(|bytes| bytes * 1000 / capacity)
             .collect()
     }
 }
@@ -333,7 +343,7 @@ fn with(bandwidth: BandwidthSettings) -> Settings {
     }
 }
 
-/// What the link carries, less a little, so that its queue stays empty.
+/// Slightly less than the link's rate, so that its queue stays empty.
 const CAPACITY: u64 = RATE - RATE / 20;
 
 #[test]
@@ -379,7 +389,7 @@ fn what_one_mobile_does_not_need_is_the_others() {
     cell.run(1000);
     let shares = cell.received(2000);
     assert!(shares[0] == 0 && shares[1] > 900, "{shares:?}");
-    // It comes back, and has its part within a period.
+    // The mobile sends, and has its share within a period.
     cell.connections[0].sends = true;
     cell.run(300);
     let shares = cell.received(2000);
@@ -408,12 +418,15 @@ fn a_capacity_that_is_not_known_is_found_and_the_queue_stays_short() {
 
 #[test]
 fn each_cell_is_shared_by_itself() {
-    let of = |mobiles: &str, bytes_per_s| CellSettings {
+    let cell_of = |mobiles: &str, bytes_per_s| CellSettings {
         mobiles: Some(mobiles.parse().unwrap()),
         bytes_per_s: Some(bytes_per_s),
     };
     let bandwidth = BandwidthSettings {
-        cells: vec![of("10.2.0.10", 500_000), of("10.2.0.0/24", 1_500_000)],
+        cells: vec![
+            cell_of("10.2.0.10", 500_000),
+            cell_of("10.2.0.0/24", 1_500_000),
+        ],
         weights: Vec::new(),
     };
     let mut cell = Cell::new(with(bandwidth), &[2, 1, 1]);
@@ -435,8 +448,12 @@ fn hold_sends_on_what_it_kept_at_the_mobiles_share() {
         };
         let mut cell = Cell::new(settings, &[2, 1]);
         cell.run(2000);
-        let addresses: Vec<IpAddr> = cell.connections.iter().map(|of| of.mh.address).collect();
-        let say = |cell: &mut Cell, event| {
+        let addresses: Vec<IpAddr> = cell
+            .connections
+            .iter()
+            .map(|connection| connection.mh.address)
+            .collect();
+        let signal = |cell: &mut Cell, event| {
             let mut actions = Vec::new();
             let source = LinkSource::Signal;
             cell.gateway
@@ -445,11 +462,11 @@ fn hold_sends_on_what_it_kept_at_the_mobiles_share() {
         };
         cell.link_is_down = true;
         cell.agenda.forget(|event| matches!(event, Event::Mh(_)));
-        say(&mut cell, LinkEvent::Down);
+        signal(&mut cell, LinkEvent::Down);
         cell.run(3000);
         cell.link_is_down = false;
-        say(&mut cell, LinkEvent::Up);
-        // Of what was kept: 600 kB for the first.
+        signal(&mut cell, LinkEvent::Up);
+        // The queued bytes: 600 kB for the first mobile.
         cell.run(25);
         cell.received(200)
     };

@@ -13,9 +13,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use holdfast_wire::{Flags, Instant, Segment, SeqNum};
 
-use super::bench::{Bench, LEN, bench, settings, unmet};
+use super::bench::{Bench, LEN, bench, not_adopted, settings};
 use super::dice::Dice;
-use super::host::{Character, Host};
+use super::host::{Host, HostProfile};
 use super::property::{LIVENESS, Variant, world_with};
 use super::world::{Event, World};
 use crate::testing::MH;
@@ -30,7 +30,7 @@ const CLOSED_FORGOTTEN: Duration = Duration::from_secs(60 + 5);
 const IDLE_MAX: Duration = Duration::from_secs(2 * 3600 + 4 * 60);
 const IDLE_FORGOTTEN: Duration = Duration::from_secs(2 * 3600 + 4 * 60 + 5);
 
-/// A timer of a flow that is gone may still run out, once: the longest that a flow sets.
+/// The longest timer of a flow. A timer of a forgotten flow may still fire once.
 const TIMER_MAX: Duration = Duration::from_secs(130);
 
 /// Cases for each ending and each scheme.
@@ -92,7 +92,7 @@ impl Ending {
         Self::MhVanishes,
     ];
 
-    /// Nobody resets the connection or vanishes.
+    /// True if neither end resets the connection or vanishes.
     fn is_orderly(self) -> bool {
         matches!(
             self,
@@ -107,8 +107,8 @@ impl Ending {
         )
     }
 
-    /// The time after the last segment in which the gateway has forgotten it. Nobody answers
-    /// for an end that vanished: a RST counts then only with a number that the gateway expects.
+    /// The gateway forgets the flow within this time after the last segment. An end that vanished
+    /// answers nothing, so a RST counts only with the number that the gateway expects.
     fn forgotten_within(self, world: &World) -> Duration {
         match self {
             Self::FhVanishes | Self::MhVanishes => IDLE_FORGOTTEN,
@@ -136,9 +136,9 @@ fn world_that_ends(variant: Variant, ending: Ending, seed: u64) -> Option<(World
     let (fh_last, mh_last) = match ending {
         Ending::FinOfFhFirst => (false, true),
         Ending::FinOfMhFirst => (true, false),
-        _ => (world.fh.its.closes_last, world.mh.its.closes_last),
+        _ => (world.fh.profile.closes_last, world.mh.profile.closes_last),
     };
-    (world.fh.its.closes_last, world.mh.its.closes_last) = (fh_last, mh_last);
+    (world.fh.profile.closes_last, world.mh.profile.closes_last) = (fh_last, mh_last);
     match ending {
         Ending::BothFinsAtOnce => shorten(&mut world, 200, 200),
         Ending::HalfClosedByFh => shorten(&mut world, 200, usize::MAX),
@@ -171,11 +171,11 @@ fn world_that_ends(variant: Variant, ending: Ending, seed: u64) -> Option<(World
     Some((world, healed))
 }
 
-/// So many bytes are sent at most, and neither end waits with its FIN for the other's.
+/// Limits the bytes that each end sends. Neither end delays its FIN.
 fn shorten(world: &mut World, fh: usize, mh: usize) {
     world.fh.sending.truncate(fh);
     world.mh.sending.truncate(mh);
-    (world.fh.its.closes_last, world.mh.its.closes_last) = (false, false);
+    (world.fh.profile.closes_last, world.mh.profile.closes_last) = (false, false);
 }
 
 /// An outage early in the transfer.
@@ -198,7 +198,7 @@ fn abort_in_recovery(world: &mut World, dice: &mut Dice, side: Side) {
     world.at(up + dice.millis(0, 300), Event::Abort(side));
 }
 
-/// Everything that the ends have to say is said.
+/// Both ends send everything.
 fn run_to_the_end(world: &mut World, healed: Instant, ending: Ending) {
     world.begin();
     if ending.is_orderly() {
@@ -227,11 +227,11 @@ fn assert_forgotten(world: &mut World, within: Duration) {
 
 /// The ports of the connection once more, with other numbers and other bytes.
 fn connect_again(world: &mut World, dice: &mut Dice) {
-    let mut anew = |its: &Character| Character {
+    let mut anew = |profile: &HostProfile| HostProfile {
         iss: dice.number(),
-        ..its.clone()
+        ..profile.clone()
     };
-    let (fh, mh) = (anew(&world.fh.its), anew(&world.mh.its));
+    let (fh, mh) = (anew(&world.fh.profile), anew(&world.mh.profile));
     let (down, up) = (dice.range(1, 30_000), dice.range(0, 5_000));
     let host_fh = Host::new(fh.clone(), &mh, dice.bytes(down));
     let host_mh = Host::new(mh, &fh, dice.bytes(up));
@@ -392,7 +392,7 @@ fn flow_closed_by_its_fh_leaves_the_table() {
 #[test]
 fn connections_that_their_fh_closes_do_not_fill_the_table() {
     for scheme in SCHEMES {
-        let mut bench = unmet(Settings {
+        let mut bench = not_adopted(Settings {
             flows_max: 5,
             ..settings(scheme)
         });
@@ -428,7 +428,7 @@ fn reset_of(segment: Segment) -> Segment {
     reset
 }
 
-/// The connection ended by a RST. That was no outage: the mobile's link carries.
+/// A RST ended the connection. That is no outage: the mobile's link is up.
 fn assert_no_outage(bench: &mut Bench, case: &str) {
     bench.wait(10_000);
     assert_eq!(bench.counter("silences"), 0, "{case}: counted as a silence");

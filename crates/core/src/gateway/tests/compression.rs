@@ -12,7 +12,7 @@ use crate::compression::{
     CompressionSettings, DecompressionCounters, Decompressor, DecompressorLimits, Method, Restored,
     is_marked, marked,
 };
-use crate::mobile::{LinkEvent, LinkSource};
+use crate::link_state::{LinkEvent, LinkSource};
 use crate::signal::Abilities;
 use crate::testing::{MH, Packet};
 use crate::{Action, Direction, MtcpSettings, RECONNECTION_FLAGS, Scheme, Settings, Verdict};
@@ -51,7 +51,7 @@ impl Daemon {
         self.decompressor = alive.then(|| Decompressor::new(DecompressorLimits::default()));
     }
 
-    /// What it says of itself, and in which run.
+    /// The abilities that the daemon registers, and the session.
     pub(super) fn abilities(&self) -> Option<(Abilities, u64)> {
         self.alive.then_some((self.can, self.session))
     }
@@ -140,7 +140,7 @@ impl Line {
         line
     }
 
-    /// The daemon's word, for so many seconds.
+    /// Registers the daemon for `seconds`.
     fn register(&mut self, seconds: u64) {
         let (abilities, session) = self.daemon.abilities().expect("alive");
         let until = self.bench.now + Duration::from_secs(seconds);
@@ -239,7 +239,7 @@ impl Line {
         sent
     }
 
-    fn says(&mut self, event: LinkEvent) -> Vec<Sent> {
+    fn signal(&mut self, event: LinkEvent) -> Vec<Sent> {
         let (now, mut actions) = (self.bench.now, Vec::new());
         let (gateway, source) = (&mut self.bench.gateway, LinkSource::Signal);
         gateway.handle_link(&[MH.address], event, source, now, &mut actions);
@@ -260,7 +260,7 @@ impl Line {
     }
 }
 
-/// Bytes that shrink, and tell where they lie.
+/// Bytes that shrink; each shows its sequence number.
 fn text(seq: u32, len: u32) -> Vec<u8> {
     let byte = |at: u32| {
         let word = (at / 8).wrapping_mul(2_654_435_761) >> 28;
@@ -270,7 +270,7 @@ fn text(seq: u32, len: u32) -> Vec<u8> {
 }
 
 #[test]
-fn for_a_mobile_that_has_not_said_that_it_can_nothing_is_compressed() {
+fn nothing_is_compressed_for_a_mobile_that_has_not_registered() {
     for method in [Method::Deflate, Method::Zstd] {
         let mut line = Line::new(method);
         assert_eq!(line.down(1), [(1, false)]);
@@ -342,9 +342,9 @@ fn what_an_mh_that_does_not_answer_gets_again_is_plain() {
         assert_eq!(line.down(seq), [(seq, true)]);
     }
     let sent = line.wait(3000);
-    assert!(!sent.is_empty(), "it is asked");
+    assert!(!sent.is_empty(), "it is probed");
     assert!(sent.iter().all(|one| !one.1), "{sent:?}");
-    // It answers by plain ACKs alone: its daemon may be gone. Then a segment is tried first.
+    // It answers with plain ACKs only: its daemon may be dead. Then one segment is tried first.
     let mut sent = line.up(4001);
     sent.extend(line.wait(30));
     assert!(sent.iter().all(|one| !one.1), "{sent:?}");
@@ -360,20 +360,20 @@ fn what_an_mh_that_does_not_answer_gets_again_is_plain() {
 }
 
 #[test]
-fn what_an_outage_has_swallowed_is_compressed_again_if_the_mh_s_m_tcp_says_that_it_is_back() {
+fn segments_lost_in_an_outage_are_compressed_again_if_the_mh_s_m_tcp_reports_link_up() {
     for by_mark in [false, true] {
         let mut line = Line::proven(Method::Zstd);
         for seq in [3001, 4001, 5001] {
             assert_eq!(line.down(seq), [(seq, true)]);
         }
-        line.says(LinkEvent::Down);
+        line.signal(LinkEvent::Down);
         line.bench.now += Duration::from_millis(500);
         let mut sent = if by_mark {
             let mut marked = line.bench.mh_segment(3001);
             marked.flags = RECONNECTION_FLAGS;
             line.up_as(marked)
         } else {
-            line.says(LinkEvent::Up)
+            line.signal(LinkEvent::Up)
         };
         sent.extend(line.wait(50));
         assert_eq!(
@@ -454,7 +454,7 @@ fn payload_that_does_not_shrink_is_forwarded_as_it_came_but_for_one_look_in_a_th
 
 /// Random bytes made text (0), text in parts (1), text that repeats (2), or left (3).
 pub(super) fn make_compressible(bytes: &mut [u8], kind: u64) {
-    const WORDS: [&str; 8] = [
+    const VOCABULARY: [&str; 8] = [
         "mobile ",
         "the ",
         "window ",
@@ -478,7 +478,7 @@ pub(super) fn make_compressible(bytes: &mut [u8], kind: u64) {
         } else {
             state >> 40
         };
-        let word = WORDS[((number + random * u64::from(kind == 0)) % 8) as usize].as_bytes();
+        let word = VOCABULARY[((number + random * u64::from(kind == 0)) % 8) as usize].as_bytes();
         let skip = kind == 1 && (at / 7000).is_multiple_of(2);
         for byte in word.iter().filter(|_| !skip) {
             if at < bytes.len() {
@@ -498,7 +498,7 @@ fn after_some_flows_whose_first_segment_was_lost_further_ones_begin_plain() {
         line.bench.mh_port = 41_000 + port;
         line.bench.shake_hands(0, 5000);
         assert!(line.bench.up(1).forwarded);
-        // Whatever goes compressed is lost on the way, and sent again by the FH.
+        // Compressed segments are lost, and the FH retransmits them.
         let compressed = line.down(1) == [(1, true)];
         tried += u32::from(compressed);
         assert_eq!(line.down(1), [(1, false)]);

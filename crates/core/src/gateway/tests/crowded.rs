@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Many flows at once: a mobile of which one flow is dead, as behind a train's NAT, and a table
-//! that a stranger fills.
+//! Many flows at once: a mobile with one dead flow, as behind a train's NAT, and a table that an
+//! attacker fills.
 
 use core::time::Duration;
 
 use holdfast_wire::{Flags, Instant, Segment, SeqNum};
 
-use super::bench::{Bench, LEN, passed, settings, unmet};
-use crate::testing::{MH, Packet, way};
+use super::bench::{Bench, LEN, not_adopted, passed, settings};
+use crate::testing::{MH, Packet, direction_of};
 use crate::{Action, Direction, Scheme, Verdict};
 
 /// The way of a segment from the gateway to the MH, and of its answer.
@@ -16,7 +16,7 @@ const PUSH_INTERVAL: Duration = Duration::from_millis(500);
 const PUSHES: u64 = 90;
 const PUSH_LEN: u32 = 100;
 
-/// A mobile with a flow that nobody answers any more, and one that lives: its FH pushes a little
+/// A mobile with a flow that gets no answers any more, and one that lives: its FH sends a little
 /// now and then.
 struct TwoFlows {
     bench: Bench,
@@ -35,7 +35,7 @@ struct TwoFlows {
 
 impl TwoFlows {
     fn new(scheme: Scheme) -> Self {
-        let mut bench = unmet(settings(scheme));
+        let mut bench = not_adopted(settings(scheme));
         for port in [MH.port, MH.port + 1] {
             bench.mh_port = port;
             bench.shake_hands(0, 5000);
@@ -80,9 +80,10 @@ impl TwoFlows {
         let mut actions = Vec::new();
         let now = self.bench.now;
         let gateway = &mut self.bench.gateway;
-        let verdict = gateway.handle_segment(way(&segment), &segment, &packet, now, &mut actions);
+        let verdict =
+            gateway.handle_segment(direction_of(&segment), &segment, &packet, now, &mut actions);
         let forwarded = verdict == Verdict::Forward;
-        match way(&segment) {
+        match direction_of(&segment) {
             Direction::Downlink if forwarded => self.arrives(segment.end().get()),
             Direction::Uplink if forwarded => self.open = true,
             _ => {}
@@ -172,7 +173,7 @@ fn flood(bench: &mut Bench, count: u16, from_mh: bool, others: bool, flags: Flag
         } else {
             bench.fh_segment(7, LEN)
         };
-        // Nobody sees both directions of such a flow.
+        // Such a flow has segments in one direction only.
         if from_mh {
             forged.from.port = 1000 + port;
         } else {
@@ -203,12 +204,12 @@ const TABLE: usize = 20;
 fn small_table(scheme: Scheme) -> Bench {
     let mut small = settings(scheme);
     small.flows_max = TABLE;
-    unmet(small)
+    not_adopted(small)
 }
 
 /// The flow's next data is kept when the link goes.
 fn is_followed(bench: &mut Bench, seq: u32) -> bool {
-    bench.goes_down();
+    bench.link_down();
     !bench.down(seq, LEN).forwarded
 }
 

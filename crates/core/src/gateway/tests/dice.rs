@@ -7,7 +7,7 @@ use holdfast_wire::Endpoint;
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
 
-use super::host::Character;
+use super::host::HostProfile;
 
 pub(super) struct Dice(ChaCha8Rng);
 
@@ -57,8 +57,8 @@ impl Dice {
         &mut self,
         (me, peer): (Endpoint, Endpoint),
         (timestamps, sack): (bool, bool),
-    ) -> Character {
-        Character {
+    ) -> HostProfile {
+        HostProfile {
             me,
             peer,
             iss: self.number(),

@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use holdfast_wire::{Flags, Instant, Options, SackBlocks, Segment, SeqNum, Timestamps};
 
-use crate::testing::{FH, MH, Packet, way};
+use crate::testing::{FH, MH, Packet, direction_of};
 use crate::{
     Action, Actions, Direction, FlowRecord, Gateway, MtcpSetUp, MtcpSettings, Scheme, Settings,
 };
@@ -31,27 +31,31 @@ fn at(ms: u64) -> Instant {
     Instant::from_millis(1000 + ms)
 }
 
-/// The gateway between two ends, of which `opener` opens.
+/// The gateway between the opener, which sends the SYN, and the other end.
 struct Bench {
     gateway: Gateway<Packet>,
-    /// The way of what the opener sends.
-    way: Direction,
+    /// The direction of the opener's segments.
+    direction: Direction,
     records: Vec<FlowRecord>,
 }
 
 impl Bench {
-    fn new(way: Direction) -> Self {
+    fn new(direction: Direction) -> Self {
         Self {
             gateway: Gateway::new(settings()),
-            way,
+            direction,
             records: Vec::new(),
         }
     }
 
     /// A segment by the opener, or by the other end.
     fn segment(&self, by_opener: bool, flags: Flags, seq: SeqNum, ack: SeqNum) -> Segment {
-        let way = if by_opener { self.way } else { self.way.back() };
-        let (from, to) = match way {
+        let direction = if by_opener {
+            self.direction
+        } else {
+            self.direction.back()
+        };
+        let (from, to) = match direction {
             Direction::Downlink => (FH, MH),
             Direction::Uplink => (MH, FH),
         };
@@ -73,10 +77,10 @@ impl Bench {
             ..segment
         };
         let packet = Packet::new(segment, bytes, 1000);
-        let way = way(&segment);
+        let direction = direction_of(&segment);
         let mut actions = Vec::new();
         let gateway = &mut self.gateway;
-        let verdict = gateway.handle_segment(way, &segment, &packet, at(ms), &mut actions);
+        let verdict = gateway.handle_segment(direction, &segment, &packet, at(ms), &mut actions);
         let mut out = Vec::from_iter(packet.judged(verdict));
         out.extend(self.sent(actions));
         out
@@ -168,8 +172,8 @@ const BOTH: [Direction; 2] = [Direction::Downlink, Direction::Uplink];
 
 #[test]
 fn a_syn_is_answered_in_the_other_ends_name_without_timestamps_and_goes_no_further() {
-    for way in BOTH {
-        let mut bench = Bench::new(way);
+    for direction in BOTH {
+        let mut bench = Bench::new(direction);
         let syn = bench.syn();
         let out = bench.give(syn, &[], 0);
         assert_eq!(out.len(), 1, "{out:?}");
@@ -185,9 +189,9 @@ fn a_syn_is_answered_in_the_other_ends_name_without_timestamps_and_goes_no_furth
 }
 
 #[test]
-fn the_other_end_is_asked_with_the_openers_own_syn_when_that_has_acknowledged_ours() {
-    for way in BOTH {
-        let mut bench = Bench::new(way);
+fn the_openers_own_syn_goes_to_the_other_end_when_the_opener_has_acknowledged_ours() {
+    for direction in BOTH {
+        let mut bench = Bench::new(direction);
         let iss = bench.open();
         let wrong = bench.segment(true, Flags::ACK, SeqNum::new(OPENER + 1), iss + 2);
         // It may be of a connection that the gateway does not know: the other end judges it.
@@ -200,14 +204,14 @@ fn the_other_end_is_asked_with_the_openers_own_syn_when_that_has_acknowledged_ou
         expected.options.timestamps = None;
         expected.flags = Flags::SYN;
         assert_eq!(out[0].segment, expected);
-        assert!(bench.give(ack, &[], 3).is_empty(), "asked once");
+        assert!(bench.give(ack, &[], 3).is_empty(), "sent once");
     }
 }
 
 #[test]
-fn numbers_windows_and_blocks_are_translated_both_ways() {
-    for way in BOTH {
-        let mut bench = Bench::new(way);
+fn numbers_windows_and_blocks_are_translated_in_both_directions() {
+    for direction in BOTH {
+        let mut bench = Bench::new(direction);
         let iss = bench.connect();
         let mut from_other = bench.segment(
             false,
@@ -218,15 +222,19 @@ fn numbers_windows_and_blocks_are_translated_both_ways() {
         from_other.window = 2000;
         let out = bench.give(from_other, b"hello", 30);
         let got = &out.last().unwrap().segment;
-        assert_eq!(got.seq, iss + 1, "{way:?}");
-        assert_eq!(u32::from(got.window) << 7, 2000 << 3 >> 7 << 7, "{way:?}");
+        assert_eq!(got.seq, iss + 1, "{direction:?}");
+        assert_eq!(
+            u32::from(got.window) << 7,
+            2000 << 3 >> 7 << 7,
+            "{direction:?}"
+        );
         let mut from_opener = bench.segment(true, Flags::ACK, SeqNum::new(OPENER + 1), iss + 1);
         let mut sack = SackBlocks::default();
         sack.push(iss + 3, iss + 6);
         from_opener.options.sack = sack;
         let out = bench.give(from_opener, &[], 40);
         let got = &out.last().unwrap().segment;
-        assert_eq!(got.ack, SeqNum::new(OTHER + 1), "{way:?}");
+        assert_eq!(got.ack, SeqNum::new(OTHER + 1), "{direction:?}");
         let blocks: Vec<_> = got.options.sack.iter().collect();
         assert_eq!(blocks, [(SeqNum::new(OTHER + 3), SeqNum::new(OTHER + 6))]);
         assert_eq!(got.window, 1000, "the opener's own scale");
@@ -239,13 +247,13 @@ fn numbers_windows_and_blocks_are_translated_both_ways() {
 }
 
 #[test]
-fn data_that_comes_before_the_other_half_is_there_is_held_and_not_acknowledged() {
-    for way in BOTH {
-        let mut bench = Bench::new(way);
+fn data_that_comes_before_the_other_half_is_set_up_is_queued_and_not_acknowledged() {
+    for direction in BOTH {
+        let mut bench = Bench::new(direction);
         let iss = bench.ask();
         let data = bench.segment(true, Flags::ACK, SeqNum::new(OPENER + 1), iss + 1);
         assert!(bench.give(data, b"request", 11).is_empty());
-        assert!(bench.give(data, b"request", 12).is_empty(), "sent again");
+        assert!(bench.give(data, b"request", 12).is_empty(), "retransmitted");
         let answer = bench.answer();
         let out = bench.give(answer, &[], 20);
         assert_eq!(out.len(), 2, "the ACK and the data once: {out:?}");
@@ -255,9 +263,9 @@ fn data_that_comes_before_the_other_half_is_there_is_held_and_not_acknowledged()
 }
 
 #[test]
-fn an_other_end_that_refuses_resets_the_opener_and_whatever_that_sends_then() {
-    for way in BOTH {
-        let mut bench = Bench::new(way);
+fn if_the_other_end_refuses_the_opener_is_reset_and_so_are_its_later_segments() {
+    for direction in BOTH {
+        let mut bench = Bench::new(direction);
         let iss = bench.ask();
         let stray = bench.segment(
             false,
@@ -283,9 +291,9 @@ fn an_other_end_that_refuses_resets_the_opener_and_whatever_that_sends_then() {
 }
 
 #[test]
-fn an_other_end_whose_number_is_too_near_is_refused_and_so_is_the_opener() {
-    for way in BOTH {
-        let mut bench = Bench::new(way);
+fn if_the_other_ends_number_is_too_near_both_ends_are_reset() {
+    for direction in BOTH {
+        let mut bench = Bench::new(direction);
         let iss = bench.ask();
         let mut answer = bench.answer();
         answer.seq = iss + (1 << 22);
@@ -301,9 +309,9 @@ fn an_other_end_whose_number_is_too_near_is_refused_and_so_is_the_opener() {
 }
 
 #[test]
-fn an_other_end_that_is_silent_is_asked_four_times_and_then_the_opener_is_reset() {
-    for way in BOTH {
-        let mut bench = Bench::new(way);
+fn a_silent_other_end_gets_four_syns_and_then_the_opener_is_reset() {
+    for direction in BOTH {
+        let mut bench = Bench::new(direction);
         let iss = bench.ask();
         let out = bench.wait(29_000);
         let (resets, syns): (Vec<_>, Vec<_>) = out
@@ -317,9 +325,9 @@ fn an_other_end_that_is_silent_is_asked_four_times_and_then_the_opener_is_reset(
 }
 
 #[test]
-fn an_opener_that_vanishes_is_answered_again_and_then_forgotten_in_silence() {
-    for way in BOTH {
-        let mut bench = Bench::new(way);
+fn an_opener_that_vanishes_gets_the_syn_ack_again_and_is_then_forgotten() {
+    for direction in BOTH {
+        let mut bench = Bench::new(direction);
         bench.open();
         let out = bench.wait(40_000);
         assert_eq!(out.len(), 3, "{out:?}");
@@ -328,9 +336,9 @@ fn an_opener_that_vanishes_is_answered_again_and_then_forgotten_in_silence() {
 }
 
 #[test]
-fn an_opener_that_gives_up_while_the_other_end_is_asked_resets_that_too() {
-    for way in BOTH {
-        let mut bench = Bench::new(way);
+fn an_opener_that_gives_up_during_the_set_up_resets_the_other_end_too() {
+    for direction in BOTH {
+        let mut bench = Bench::new(direction);
         bench.ask();
         let far = bench.segment(
             true,
@@ -349,8 +357,8 @@ fn an_opener_that_gives_up_while_the_other_end_is_asked_resets_that_too() {
 
 #[test]
 fn an_end_without_scale_and_sack_gets_windows_and_acks_that_it_understands() {
-    for way in BOTH {
-        let mut bench = Bench::new(way);
+    for direction in BOTH {
+        let mut bench = Bench::new(direction);
         let iss = bench.ask();
         let mut answer = bench.answer();
         answer.options = Options {
@@ -363,7 +371,7 @@ fn an_end_without_scale_and_sack_gets_windows_and_acks_that_it_understands() {
         from_opener.options.sack.push(iss + 3, iss + 6);
         let out = bench.give(from_opener, &[], 30);
         let got = &out.last().unwrap().segment;
-        assert_eq!(got.window, 100 << 9, "{way:?}");
+        assert_eq!(got.window, 100 << 9, "{direction:?}");
         assert!(got.options.sack.is_empty());
         let mut from_other = bench.segment(
             false,
@@ -379,9 +387,9 @@ fn an_end_without_scale_and_sack_gets_windows_and_acks_that_it_understands() {
 }
 
 #[test]
-fn a_successor_goes_on_with_the_numbers_that_the_state_file_tells() {
-    for way in BOTH {
-        let mut bench = Bench::new(way);
+fn a_successor_continues_with_the_numbers_in_the_state_file() {
+    for direction in BOTH {
+        let mut bench = Bench::new(direction);
         let iss = bench.connect();
         assert_eq!(bench.records.len(), 1);
         let record = bench.records[0];
@@ -396,7 +404,7 @@ fn a_successor_goes_on_with_the_numbers_that_the_state_file_tells() {
             SeqNum::new(OPENER + 1),
         );
         let out = bench.give(from_other, b"hello", 30);
-        assert_eq!(out.last().unwrap().segment.seq, iss + 1, "{way:?}");
+        assert_eq!(out.last().unwrap().segment.seq, iss + 1, "{direction:?}");
         let from_opener = bench.segment(true, Flags::ACK, SeqNum::new(OPENER + 1), iss + 6);
         let out = bench.give(from_opener, &[], 40);
         assert_eq!(out.last().unwrap().segment.ack, SeqNum::new(OTHER + 6));
@@ -438,10 +446,10 @@ fn held_segments_have_a_limit() {
 }
 
 #[test]
-fn a_syn_that_comes_late_or_is_forged_does_not_take_the_numbers_away() {
-    for way in BOTH {
+fn a_late_or_forged_syn_does_not_change_the_numbers() {
+    for direction in BOTH {
         for is_imported in [false, true] {
-            let mut bench = Bench::new(way);
+            let mut bench = Bench::new(direction);
             let iss = bench.connect();
             if is_imported {
                 let record = bench.records[0];
@@ -461,15 +469,15 @@ fn a_syn_that_comes_late_or_is_forged_does_not_take_the_numbers_away() {
                 SeqNum::new(OPENER + 1),
             );
             let out = bench.give(from_other, b"hello", 40);
-            assert_eq!(out.last().unwrap().segment.seq, iss + 1, "{way:?}");
+            assert_eq!(out.last().unwrap().segment.seq, iss + 1, "{direction:?}");
         }
     }
 }
 
 #[test]
-fn a_syn_with_another_number_gets_a_challenge_once_the_opener_is_connected() {
-    for way in BOTH {
-        let mut bench = Bench::new(way);
+fn a_syn_with_another_number_gets_a_challenge_ack_once_the_opener_is_connected() {
+    for direction in BOTH {
+        let mut bench = Bench::new(direction);
         let iss = bench.ask();
         let forged = bench.segment(true, Flags::SYN, SeqNum::new(5), SeqNum::default());
         let out = bench.give(forged, &[], 11);
@@ -483,9 +491,9 @@ fn a_syn_with_another_number_gets_a_challenge_once_the_opener_is_connected() {
 }
 
 #[test]
-fn an_other_end_that_is_in_an_older_connection_is_reset_and_asked_again() {
-    for way in BOTH {
-        let mut bench = Bench::new(way);
+fn an_other_end_in_an_older_connection_is_reset_and_gets_the_syn_again() {
+    for direction in BOTH {
+        let mut bench = Bench::new(direction);
         bench.ask();
         let old = bench.segment(false, Flags::ACK, SeqNum::new(50), SeqNum::new(60));
         let out = bench.give(old, &[], 11);
@@ -498,14 +506,14 @@ fn an_other_end_that_is_in_an_older_connection_is_reset_and_asked_again() {
 }
 
 #[test]
-fn a_forged_syn_into_a_connection_that_is_not_known_ends_with_the_other_ends_next_word() {
-    for way in BOTH {
-        let mut bench = Bench::new(way);
+fn a_forged_syn_into_an_unknown_connection_ends_with_the_other_ends_next_segment() {
+    for direction in BOTH {
+        let mut bench = Bench::new(direction);
         bench.open();
-        let word = bench.segment(false, Flags::ACK, SeqNum::new(50), SeqNum::new(60));
-        assert_eq!(bench.give(word, b"data", 5)[0].segment.seq, word.seq);
-        let word = bench.segment(true, Flags::ACK, SeqNum::new(60), SeqNum::new(54));
-        assert_eq!(bench.give(word, &[], 6)[0].segment.seq, word.seq);
+        let next = bench.segment(false, Flags::ACK, SeqNum::new(50), SeqNum::new(60));
+        assert_eq!(bench.give(next, b"data", 5)[0].segment.seq, next.seq);
+        let next = bench.segment(true, Flags::ACK, SeqNum::new(60), SeqNum::new(54));
+        assert_eq!(bench.give(next, &[], 6)[0].segment.seq, next.seq);
     }
 }
 
@@ -536,9 +544,9 @@ fn what_is_held_counts_against_the_caches_limit() {
 }
 
 #[test]
-fn a_mobile_that_goes_to_another_station_during_the_set_up_resets_both_ends() {
-    for way in BOTH {
-        let mut bench = Bench::new(way);
+fn a_mobile_that_moves_to_another_station_during_the_set_up_resets_both_ends() {
+    for direction in BOTH {
+        let mut bench = Bench::new(direction);
         bench.ask();
         let (mut pieces, mut actions) = (Vec::new(), Vec::new());
         let states = bench.gateway.export(&[MH.address], at(12), &mut actions);
@@ -557,8 +565,8 @@ fn a_mobile_that_goes_to_another_station_during_the_set_up_resets_both_ends() {
 fn another_station_gets_what_is_kept_as_the_fh_sent_it() {
     let mut bench = Bench::new(Direction::Uplink);
     let iss = bench.connect();
-    let word = bench.segment(true, Flags::ACK, SeqNum::new(OPENER + 1), iss + 1);
-    let _ = bench.give(word, b"request", 30);
+    let next = bench.segment(true, Flags::ACK, SeqNum::new(OPENER + 1), iss + 1);
+    let _ = bench.give(next, b"request", 30);
     let data = bench.segment(
         false,
         Flags::ACK,
@@ -610,25 +618,29 @@ fn close(bench: &mut Bench, iss: SeqNum, first: bool) {
 }
 
 #[test]
-fn whoever_closes_first_the_flow_leaves_the_table() {
-    for way in BOTH {
+fn the_flow_leaves_the_table_after_both_ends_have_closed() {
+    for direction in BOTH {
         for opener_first in [true, false] {
-            let mut bench = Bench::new(way);
+            let mut bench = Bench::new(direction);
             let iss = bench.connect();
             close(&mut bench, iss, opener_first);
             bench.wait(2000 + CLOSED_FORGOTTEN_MS);
             let flows = bench.gateway.stats().flows;
-            assert_eq!(flows, 0, "{way:?}, opener first: {opener_first}");
-            assert_eq!(bench.records, [], "{way:?}, opener first: {opener_first}");
+            assert_eq!(flows, 0, "{direction:?}, opener first: {opener_first}");
+            assert_eq!(
+                bench.records,
+                [],
+                "{direction:?}, opener first: {opener_first}"
+            );
         }
     }
 }
 
 #[test]
 fn a_flow_that_an_end_resets_leaves_the_table() {
-    for way in BOTH {
+    for direction in BOTH {
         for by_opener in [true, false] {
-            let mut bench = Bench::new(way);
+            let mut bench = Bench::new(direction);
             let iss = bench.connect();
             let (seq, ack) = if by_opener {
                 (SeqNum::new(OPENER + 1), iss + 1)
@@ -639,7 +651,7 @@ fn a_flow_that_an_end_resets_leaves_the_table() {
             bench.give(bench.segment(by_opener, reset, seq, ack), &[], 1000);
             bench.wait(2000 + CLOSED_FORGOTTEN_MS);
             let flows = bench.gateway.stats().flows;
-            assert_eq!(flows, 0, "{way:?}, by opener: {by_opener}");
+            assert_eq!(flows, 0, "{direction:?}, by opener: {by_opener}");
         }
     }
 }

@@ -4,9 +4,10 @@
 //!
 //! The MH's windows are of 128,000 bytes, the FH's of 64,000.
 
+use crate::gateway::tests::first_flow;
 use holdfast_wire::{Flags, Segment, SeqNum, Timestamps};
 
-use super::bench::{Bench, LEN, WINDOW, bench, kept_back, passed, settings, unmet};
+use super::bench::{Bench, LEN, WINDOW, bench, not_adopted, passed, settings, suppressed};
 use crate::flow::Stage;
 use crate::{Scheme, Settings, SnoopSettings};
 
@@ -15,13 +16,7 @@ const FH_WINDOW: u32 = 65_535;
 
 /// Everything that a forged segment could move.
 fn state_of(bench: &Bench) -> String {
-    let flow = bench
-        .gateway
-        .flows
-        .iter()
-        .map(|row| &row.flow)
-        .next()
-        .expect("a flow");
+    let flow = first_flow(&bench.gateway);
     let (fh, mh) = (&flow.fh, &flow.mh);
     format!(
         "{:?} una {:?} max {:?} ack {:?} wnd {} nxt {:?} edge {:?} ts {:?} sent {:?} kept {} \
@@ -63,7 +58,7 @@ fn away(scheme: Scheme) -> Bench {
     bench.forward(1, 3);
     assert_eq!(bench.up(3001), passed());
     bench.forward(3001, 3);
-    bench.goes_down();
+    bench.link_down();
     bench.wait(1000);
     bench
 }
@@ -100,7 +95,7 @@ fn an_ack_that_no_window_reaches_changes_nothing() {
 }
 
 #[test]
-fn an_old_ack_within_the_window_is_heard() {
+fn an_old_ack_within_the_window_is_handled() {
     let mut bench = away(Scheme::Hold);
     let repeated = ack_with(&bench, 1, 5001);
     let answer = bench.put(repeated);
@@ -109,7 +104,7 @@ fn an_old_ack_within_the_window_is_heard() {
 }
 
 #[test]
-fn forged_data_is_not_kept_in_the_place_of_the_true() {
+fn forged_data_is_not_cached_instead_of_true_data() {
     let mut bench = away(Scheme::Hold);
     let before = state_of(&bench);
     for ack in [5002, 5001u32.wrapping_sub(FH_WINDOW + 1), 1_000_000_000] {
@@ -119,7 +114,7 @@ fn forged_data_is_not_kept_in_the_place_of_the_true() {
         assert_eq!(bench.put(forged), passed());
         assert_eq!(state_of(&bench), before, "{ack}");
     }
-    assert_eq!(bench.down(6001, LEN), kept_back(&[]));
+    assert_eq!(bench.down(6001, LEN), suppressed(&[]));
 }
 
 #[test]
@@ -156,35 +151,29 @@ fn no_two_forged_segments_release_what_is_owed() {
 
 #[test]
 fn the_handshakes_numbers_are_what_the_first_segments_are_measured_by() {
-    let mut bench = unmet(settings(Scheme::MtcpPlus));
+    let mut bench = not_adopted(settings(Scheme::MtcpPlus));
     bench.shake_hands(0, 5000);
     let forged = bench.fh_segment(70_000_000, LEN);
     assert_eq!(bench.put(forged), passed());
     for (ack, seq) in [(900_000, 5003), (1, 500_000), (0x8000_0000, 5001)] {
         let forged = ack_with(&bench, ack, seq);
         assert_eq!(bench.put(forged), passed());
-        assert_eq!(bench.state(), "meeting", "{forged:?}");
+        assert_eq!(bench.state(), "adopting", "{forged:?}");
     }
     assert_eq!(bench.up(1), passed());
-    let flow = bench
-        .gateway
-        .flows
-        .iter()
-        .map(|row| &row.flow)
-        .next()
-        .expect("a flow");
+    let flow = first_flow(&bench.gateway);
     assert_eq!((flow.stage, flow.fh.max.get()), (Stage::Open, 1));
 }
 
 #[test]
-fn a_forged_reset_of_a_flow_that_is_just_met_changes_nothing() {
-    let mut bench = unmet(settings(Scheme::Hold));
+fn a_forged_reset_of_a_flow_that_is_being_adopted_changes_nothing() {
+    let mut bench = not_adopted(settings(Scheme::Hold));
     bench.shake_hands(0, 5000);
     let mut reset = bench.fh_segment(0, 0);
     reset.flags = Flags::RST.with(Flags::ACK);
     reset.ack = SeqNum::new(5555);
     assert_eq!(bench.put(reset), passed());
-    assert_eq!(bench.state(), "meeting");
+    assert_eq!(bench.state(), "adopting");
     reset.ack = SeqNum::new(5001);
     assert_eq!(bench.put(reset), passed());
     assert_eq!(bench.state(), "closed");
@@ -192,7 +181,7 @@ fn a_forged_reset_of_a_flow_that_is_just_met_changes_nothing() {
 
 /// Whether a segment of the FH is kept when the link goes: the flow is followed.
 fn follows(bench: &mut Bench, mut next: Segment) -> bool {
-    bench.goes_down();
+    bench.link_down();
     next.payload_len = LEN;
     !bench.put(next).forwarded
 }
@@ -280,7 +269,7 @@ fn a_forged_timestamp_does_not_make_later_pieces_old() {
         bench.put(forged);
         bench.fh_clock_seen = clock_seen;
         bench.forward(1001, 2);
-        bench.goes_down();
+        bench.link_down();
         bench.wait(1000);
         let pieces = ["DATA 1001..2001 ts 1050", "DATA 2001..3001 ts 1050"];
         assert_eq!(bench.recovers(), pieces, "{number}");
@@ -291,7 +280,7 @@ fn a_forged_timestamp_does_not_make_later_pieces_old() {
 fn one_forged_segment_releases_nothing_that_is_owed_however_long_the_mh_is_away() {
     let mut bench = bench(Scheme::MtcpPlus);
     bench.forward(1, 3);
-    bench.goes_down();
+    bench.link_down();
     bench.wait(500_000);
     assert_eq!(bench.gateway.owed_bytes(), 3000);
     let mut forged = bench.mh_segment(900_000_000);
@@ -332,7 +321,7 @@ fn sack_blocks_that_go_round_the_circle_report_nothing_in_either_direction() {
         (Scheme::Snoop, SnoopSettings::today()),
         (Scheme::Snoop, SnoopSettings::paper_1995()),
     ] {
-        let mut bench = unmet(Settings {
+        let mut bench = not_adopted(Settings {
             snoop: set,
             ..settings(scheme)
         });
@@ -352,13 +341,7 @@ fn sack_blocks_that_go_round_the_circle_report_nothing_in_either_direction() {
         for forged in with_blocks(bench.fh_segment(8001, 0), 5001) {
             bench.put(forged);
         }
-        let flow = bench
-            .gateway
-            .flows
-            .iter()
-            .map(|row| &row.flow)
-            .next()
-            .expect("a flow");
+        let flow = first_flow(&bench.gateway);
         let reported: Vec<_> = flow.sacked.iter().collect();
         let beyond = reported.iter().find(|(_, right)| right.after(flow.fh.max));
         assert_eq!(beyond, None, "{scheme:?}");
@@ -402,24 +385,18 @@ fn one_forged_segment_does_not_hinder_that_a_flow_is_adopted() {
         // Ahead of the true ones, and near to them.
         (5_000, 60_000),
     ] {
-        let mut bench = unmet(settings(Scheme::Hold));
+        let mut bench = not_adopted(settings(Scheme::Hold));
         let mut forged = bench.fh_segment(seq, LEN);
         forged.ack = SeqNum::new(ack);
         assert_eq!(bench.put(forged), passed());
         assert_eq!(bench.up(1), passed(), "the MH agrees with nothing");
-        assert_eq!(bench.state(), "meeting", "{seq} {ack}");
+        assert_eq!(bench.state(), "adopting", "{seq} {ack}");
         bench.forward(1, 2);
         assert_eq!(bench.put(forged), passed());
         bench.forward(2001, 1);
         assert_eq!(bench.up(1001), passed());
         assert_eq!(bench.state(), "open", "{seq} {ack}");
-        let flow = bench
-            .gateway
-            .flows
-            .iter()
-            .map(|row| &row.flow)
-            .next()
-            .expect("a flow");
+        let flow = first_flow(&bench.gateway);
         let numbers = [flow.fh.ack, flow.mh.nxt, flow.fh.max].map(SeqNum::get);
         assert_eq!(numbers, [5001, 5001, 3001], "{seq} {ack}");
     }
@@ -427,7 +404,7 @@ fn one_forged_segment_does_not_hinder_that_a_flow_is_adopted() {
 
 #[test]
 fn a_flow_with_data_in_both_directions_is_adopted_by_an_ack_of_an_earlier_segment() {
-    let mut bench = unmet(settings(Scheme::Hold));
+    let mut bench = not_adopted(settings(Scheme::Hold));
     for i in 0..20 {
         // Each end has ten segments on the way when it sends the next.
         bench.wait(10);
@@ -448,7 +425,7 @@ fn a_flow_with_data_in_both_directions_is_adopted_by_an_ack_of_an_earlier_segmen
 
 #[test]
 fn numbers_far_from_all_that_was_seen_move_no_adopted_flow() {
-    let mut bench = unmet(settings(Scheme::Hold));
+    let mut bench = not_adopted(settings(Scheme::Hold));
     bench.forward(1, 1);
     assert_eq!(bench.up(1001), passed());
     assert_eq!(bench.state(), "open");
@@ -467,17 +444,17 @@ fn numbers_far_from_all_that_was_seen_move_no_adopted_flow() {
 
 #[test]
 fn an_unknown_option_counts_only_in_a_segment_that_fits_the_handshake() {
-    let mut bench = unmet(settings(Scheme::Hold));
+    let mut bench = not_adopted(settings(Scheme::Hold));
     let mut forged = bench.fh_segment(700_000_000, LEN);
     forged.options.others = true;
     assert_eq!(bench.put(forged), passed());
-    assert_eq!(bench.state(), "meeting");
+    assert_eq!(bench.state(), "adopting");
     bench.shake_hands(0, 5000);
     assert_eq!(bench.put(forged), passed());
     let mut back = bench.mh_segment(700_000_000);
     back.options.others = true;
     assert_eq!(bench.put(back), passed());
-    assert_eq!(bench.state(), "meeting");
+    assert_eq!(bench.state(), "adopting");
     let mut joins = bench.mh_segment(1);
     joins.options.others = true;
     assert_eq!(bench.put(joins), passed());
@@ -492,17 +469,11 @@ fn a_connection_in_use_does_not_give_way_to_a_handshake_of_strangers() {
         bench.up(1001);
         bench.wait(500);
         bench.shake_hands(700_000_000, 900_000_000);
-        let flow = bench
-            .gateway
-            .flows
-            .iter()
-            .map(|row| &row.flow)
-            .next()
-            .expect("a flow");
+        let flow = first_flow(&bench.gateway);
         assert_eq!(flow.stage, Stage::Open, "{scheme:?}");
         // With bytes in the cache it takes longer.
         bench.down(1001, LEN);
-        bench.goes_down();
+        bench.link_down();
         bench.wait(30_000);
         bench.shake_hands(700_000_000, 900_000_000);
         assert_eq!(bench.cached(), 1000, "{scheme:?}");
@@ -521,7 +492,7 @@ fn a_silent_connection_gives_way_to_a_new_one_wherever_its_numbers_lie() {
         assert_eq!(bench.put(bench.syn_ack(0, 5000)), passed());
         assert_eq!(bench.state(), "open");
         bench.shake_hands(fh_iss, 900_000);
-        assert_eq!((bench.state(), bench.cached()), ("meeting", 0));
+        assert_eq!((bench.state(), bench.cached()), ("adopting", 0));
     }
 }
 
@@ -532,7 +503,7 @@ fn timeless(mut segment: Segment) -> Segment {
 
 /// A flow without timestamps, three segments of it in the cache.
 fn timeless_download() -> Bench {
-    let mut bench = unmet(settings(Scheme::Hold));
+    let mut bench = not_adopted(settings(Scheme::Hold));
     for seq in [1, 1001, 2001, 3001] {
         let data = timeless(bench.fh_segment(seq, LEN));
         bench.put(data);
@@ -548,7 +519,7 @@ fn timeless_download() -> Bench {
 fn two_blind_acks_in_an_outage_move_no_flow_without_timestamps() {
     let mut bench = timeless_download();
     assert_eq!((bench.state(), bench.cached()), ("open", 3000));
-    bench.goes_down();
+    bench.link_down();
     bench.wait(2_000);
     for _ in 0..2 {
         let mut forged = timeless(bench.mh_segment(800_000_000));
@@ -592,7 +563,7 @@ fn a_lone_syn_does_not_end_the_resets_of_a_closed_flow() {
 #[test]
 fn two_forged_segments_that_agree_do_not_empty_the_cache_in_an_outage() {
     let mut bench = timeless_download();
-    bench.goes_down();
+    bench.link_down();
     for _ in 0..5 {
         let mut forged = timeless(bench.mh_segment(800_000_000));
         forged.seq = SeqNum::new(600_000_000);
@@ -603,19 +574,13 @@ fn two_forged_segments_that_agree_do_not_empty_the_cache_in_an_outage() {
         bench.put(forged);
     }
     assert_eq!(bench.cached(), 3000);
-    let flow = bench
-        .gateway
-        .flows
-        .iter()
-        .map(|row| &row.flow)
-        .next()
-        .expect("a flow");
+    let flow = first_flow(&bench.gateway);
     assert_eq!(flow.fh.una, SeqNum::new(1001));
 }
 
 #[test]
 fn a_flow_with_foreign_clocks_is_followed_again_after_a_minute() {
-    let mut bench = unmet(settings(Scheme::Hold));
+    let mut bench = not_adopted(settings(Scheme::Hold));
     let foreign = |mut segment: Segment, tsval, tsecr| {
         segment.options.timestamps = Some(Timestamps { tsval, tsecr });
         segment

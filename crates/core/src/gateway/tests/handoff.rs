@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! An MH that moves between three base stations, through whatever can happen: messages and
-//! copies lost, doubled and out of order, stations that die and come back, routes that are
-//! moved late or never. Each end gets what the other sent, and when all is quiet one station
-//! at most has the mobile.
+//! An MH that moves between three base stations with faults: messages and copies are lost,
+//! duplicated and reordered, stations die and restart, routes are moved late or never. Each end
+//! receives what the other sent. At the end at most one station has the mobile.
+//!
 //!
 //! `HOLDFAST_SEED=n` replays one case with a trace, `HOLDFAST_CASES=n` changes how many are
 //! run.
@@ -30,8 +30,8 @@ use world::{Event, INPUTS_MAX, KEEPALIVE, LIVENESS, SETTLED, STATIONS, World};
 
 /// Moves, warnings, crashes and routes; then the end of all trouble.
 ///
-/// `may_crash`: not with connections that were set up early, whose numbers only the station that has
-/// the mobile knows; one that comes back with its state file is not asked for them by the next.
+/// `may_crash`: false for connections that were set up early. Only the station that has the mobile
+/// knows their numbers, and the next station does not request them from one that has restarted.
 fn plan(dice: &mut Dice, world: &mut World, may_crash: bool) -> Instant {
     let start = world.now;
     let mut at = start;
@@ -157,7 +157,7 @@ fn world_of(Variant(scheme, handoff, set_up): Variant, seed: u64) -> (World, Ins
     (world, healed)
 }
 
-/// Says which case it was if it fails.
+/// Prints the case if it fails.
 struct Case(Variant, u64);
 
 impl Drop for Case {
@@ -181,7 +181,7 @@ fn run(variant: Variant, seed: u64, trace: bool) -> World {
             // The numbers were too near each other.
             return world;
         }
-        (world.fh.hears_others, world.mh.hears_others) = (true, true);
+        (world.fh.other_numbering, world.mh.other_numbering) = (true, true);
     }
     for side in [Side::Fh, Side::Mh] {
         let (now, mut out) = (world.now, Vec::new());

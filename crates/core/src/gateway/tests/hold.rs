@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Keeping, noticing, sending on: what all schemes share and `hold` is.
 
-use super::bench::{Bench, LEN, bench, bench_with, kept_back, passed, settings};
+use super::bench::{Bench, LEN, bench, bench_with, passed, settings, suppressed};
 use crate::{LinkEvent, Scheme};
 
 fn hold() -> Bench {
@@ -12,7 +12,7 @@ fn hold() -> Bench {
 fn away(count: u32) -> Bench {
     let mut bench = hold();
     bench.forward(1, count);
-    assert!(bench.goes_down().is_empty());
+    assert!(bench.link_down().is_empty());
     bench
 }
 
@@ -29,10 +29,10 @@ fn connected_everything_passes_and_is_forgotten_when_acknowledged() {
 }
 
 #[test]
-fn in_an_outage_nothing_is_said_to_the_fh() {
+fn in_an_outage_no_ack_is_sent_to_the_fh() {
     let mut bench = away(2);
-    assert_eq!(bench.down(2001, LEN), kept_back(&[]));
-    assert_eq!(bench.down(1, LEN), kept_back(&[]));
+    assert_eq!(bench.down(2001, LEN), suppressed(&[]));
+    assert_eq!(bench.down(1, LEN), suppressed(&[]));
     assert_eq!(bench.down(2000, 0), passed());
     assert_eq!(bench.up(1001), passed());
 }
@@ -41,7 +41,7 @@ fn in_an_outage_nothing_is_said_to_the_fh() {
 fn after_an_outage_all_is_sent_in_order_with_the_timestamps_of_the_fh() {
     let mut bench = away(2);
     bench.wait(500);
-    assert_eq!(bench.down(2001, LEN), kept_back(&[]));
+    assert_eq!(bench.down(2001, LEN), suppressed(&[]));
     bench.wait(500);
     let lines = bench.recovers();
     let expected = [
@@ -60,7 +60,7 @@ fn a_piece_gets_the_newest_timestamp_that_the_mh_has_seen() {
     bench.forward(1001, 1);
     // The first was lost; the MH has seen a clock of 1030 in the second.
     assert_eq!(bench.up_with_sack(1, 1001, 2001), passed());
-    bench.goes_down();
+    bench.link_down();
     bench.wait(500);
     assert_eq!(bench.recovers(), ["DATA 1..1001 ts 1030"]);
 }
@@ -70,7 +70,7 @@ fn ranges_that_the_mh_reported_are_skipped() {
     let mut bench = hold();
     bench.forward(1, 4);
     assert_eq!(bench.up_with_sack(1, 1001, 3001), passed());
-    bench.goes_down();
+    bench.link_down();
     bench.wait(500);
     let lines = bench.recovers();
     assert_eq!(lines, ["DATA 1..1001 ts 1000", "DATA 3001..4001 ts 1000"]);
@@ -81,7 +81,7 @@ fn an_ack_of_part_of_a_segment_leaves_the_rest() {
     let mut bench = hold();
     bench.forward(1, 2);
     assert_eq!(bench.up(401), passed());
-    bench.goes_down();
+    bench.link_down();
     assert_eq!(
         bench.recovers(),
         ["DATA 401..1001 ts 1000", "DATA 1001..2001 ts 1000"]
@@ -91,7 +91,7 @@ fn an_ack_of_part_of_a_segment_leaves_the_rest() {
 #[test]
 fn what_is_kept_goes_out_at_a_pace_and_not_as_one_burst() {
     let mut bench = away(100);
-    let at_once = bench.comes_up().len();
+    let at_once = bench.link_up().len();
     assert!((1..=15).contains(&at_once), "{at_once} at once");
     let mut sent = at_once as u32;
     let mut largest = 0;
@@ -114,7 +114,7 @@ fn what_is_kept_goes_out_at_a_pace_and_not_as_one_burst() {
 #[test]
 fn what_the_fh_sends_while_the_backlog_waits_comes_after_it() {
     let mut bench = away(40);
-    let first = bench.comes_up();
+    let first = bench.link_up();
     assert!(first.len() < 40);
     assert!(!bench.down(40_001, LEN).forwarded);
     let mut sent: Vec<String> = first;
@@ -135,7 +135,7 @@ fn what_the_fh_sends_while_the_backlog_waits_comes_after_it() {
 fn retransmissions_of_the_fh_go_no_further_while_the_gateway_repeats_by_itself() {
     let mut bench = away(3);
     assert_eq!(bench.recovers().len(), 3);
-    assert_eq!(bench.down(1, LEN), kept_back(&[]));
+    assert_eq!(bench.down(1, LEN), suppressed(&[]));
     assert_eq!(bench.up(3001), passed());
     bench.forward(3001, 1);
     assert_eq!(bench.down(3001, LEN), passed());
@@ -154,7 +154,7 @@ fn a_piece_lost_after_the_outage_is_repeated_at_the_third_duplicate_ack() {
 }
 
 #[test]
-fn silence_is_noticed_and_asked_about_and_the_answer_ends_it() {
+fn silence_is_detected_and_probed_and_the_answer_ends_it() {
     let mut bench = hold();
     bench.forward(1, 1);
     bench.wait(50);
@@ -165,7 +165,7 @@ fn silence_is_noticed_and_asked_about_and_the_answer_ends_it() {
     let lines = bench.wait(111);
     assert_eq!(lines, ["DATA 1001..2001 ts 1050"; 3]);
     assert_eq!(bench.counter("silences"), 1);
-    assert_eq!(bench.down(3001, LEN), kept_back(&[]));
+    assert_eq!(bench.down(3001, LEN), suppressed(&[]));
     let answer = bench.up(2001);
     assert!(answer.forwarded);
     assert_eq!(answer.lines, ["DATA 2001..3001 ts 1050"]);
@@ -187,13 +187,13 @@ fn without_data_in_flight_there_is_no_silence() {
 fn the_newest_ack_of_the_fh_that_an_outage_may_have_swallowed_is_repeated() {
     let mut bench = hold();
     bench.forward(1, 1);
-    bench.goes_down();
+    bench.link_down();
     let mut ack = bench.fh_segment(1001, 0);
     ack.ack = ack.ack - 1;
     bench.put(ack);
     bench.wait(30);
     assert_eq!(bench.down(1001, 0), passed());
-    let lines = bench.comes_up();
+    let lines = bench.link_up();
     assert!(
         lines.contains(&"AGAIN to MH seq 1001 ack 5001 ts 1030".into()),
         "{lines:?}"
@@ -203,7 +203,7 @@ fn the_newest_ack_of_the_fh_that_an_outage_may_have_swallowed_is_repeated() {
 #[test]
 fn a_warning_changes_nothing_yet() {
     let mut bench = hold();
-    assert!(bench.say(LinkEvent::GoingDownSoon).is_empty());
+    assert!(bench.signal(LinkEvent::GoingDownSoon(None)).is_empty());
     bench.forward(1, 1);
 }
 
@@ -213,7 +213,7 @@ fn recovery_ends_when_nothing_is_kept_however_much_is_in_flight() {
     nothing.cache_bytes_max = 0;
     let mut bench = bench_with(nothing);
     bench.forward(1, 30);
-    bench.goes_down();
+    bench.link_down();
     assert!(bench.recovers().is_empty());
     bench.forward(1, 1);
     assert_eq!(bench.counter("passed.cache_full"), 31);
@@ -222,27 +222,27 @@ fn recovery_ends_when_nothing_is_kept_however_much_is_in_flight() {
 }
 
 #[test]
-fn the_mh_is_asked_with_anything_kept_if_what_it_lacks_was_lost_on_the_wired_half() {
+fn the_probe_is_any_cached_segment_if_the_missing_one_was_lost_on_the_wired_half() {
     let mut bench = hold();
     bench.forward(1001, 1);
     assert_eq!(bench.up_with_sack(1, 1001, 2001), passed());
-    bench.goes_down();
+    bench.link_down();
     bench.wait(500);
-    let asked = bench.wait(500);
-    assert_eq!(asked[0], "DATA 1001..2001 ts 1000");
+    let probe = bench.wait(500);
+    assert_eq!(probe[0], "DATA 1001..2001 ts 1000");
     assert!(bench.up(1).forwarded);
-    // The FH's own repetition fills the hole and is not kept back.
+    // The FH's own retransmission fills the hole and is not suppressed.
     assert_eq!(bench.down(1, LEN), passed());
 }
 
 #[test]
 fn a_gateway_that_meets_the_flow_in_mid_stream_serves_it() {
-    let mut bench = super::bench::unmet(settings(Scheme::Hold));
+    let mut bench = super::bench::not_adopted(settings(Scheme::Hold));
     assert_eq!(bench.down(700_001, LEN), passed());
     assert_eq!(bench.up(701_001), passed());
     assert_eq!(bench.down(701_001, LEN), passed());
-    bench.goes_down();
-    assert_eq!(bench.down(702_001, LEN), kept_back(&[]));
+    bench.link_down();
+    assert_eq!(bench.down(702_001, LEN), suppressed(&[]));
     let lines = bench.recovers();
     let expected = ["DATA 701001..702001 ts 1000", "DATA 702001..703001 ts 1000"];
     assert_eq!(lines, expected);
@@ -255,7 +255,7 @@ fn no_piece_is_older_than_what_the_mh_may_have_seen() {
     bench.wait(30);
     // The FH repeats the first; the MH's ACK of it goes down with the link.
     bench.forward(1, 1);
-    bench.goes_down();
+    bench.link_down();
     bench.wait(500);
     let expected = ["DATA 1..1001 ts 1030", "DATA 1001..2001 ts 1030"];
     assert_eq!(bench.recovers(), expected);
@@ -264,7 +264,7 @@ fn no_piece_is_older_than_what_the_mh_may_have_seen() {
 #[test]
 fn reported_bytes_do_not_count_as_on_their_way() {
     let mut bench = away(100);
-    let mut sent = bench.comes_up().len() as u32;
+    let mut sent = bench.link_up().len() as u32;
     // The first piece is lost for good; what is behind it arrives and makes room for
     // more, beyond the ten segments that a window is at first.
     for _ in 0..50 {
@@ -300,7 +300,7 @@ fn what_was_reported_before_the_outage_does_not_make_a_piece_lost() {
     let mut bench = hold();
     bench.forward(1, 12);
     assert_eq!(bench.up_with_sack(1, 4001, 12_001), passed());
-    bench.goes_down();
+    bench.link_down();
     bench.wait(500);
     let lines = bench.recovers();
     assert_eq!(lines.len(), 4, "{lines:?}");
@@ -324,7 +324,7 @@ fn of_many_flows_those_with_a_backlog_alone_are_looked_at_and_in_turn() {
         bench.mh_port = port;
         bench.forward(1, 2);
     }
-    bench.goes_down();
+    bench.link_down();
     let waiting = |bench: &Bench| {
         bench
             .gateway
@@ -337,7 +337,7 @@ fn of_many_flows_those_with_a_backlog_alone_are_looked_at_and_in_turn() {
     };
     assert_eq!(waiting(&bench), 0);
     bench.wait(500);
-    let lines = bench.comes_up();
+    let lines = bench.link_up();
     assert!(waiting(&bench) <= 2);
     let lines = [lines, bench.wait(40)].concat();
     let expected = ["DATA 1..1001 ts 1000", "DATA 1001..2001 ts 1000"];
@@ -357,7 +357,7 @@ fn away_with_a_window_in_flight() -> Bench {
         bench.forward(1 + i * LEN, 1);
         bench.wait(1);
     }
-    bench.goes_down();
+    bench.link_down();
     bench.wait(1000);
     bench
 }
@@ -365,7 +365,7 @@ fn away_with_a_window_in_flight() -> Bench {
 #[test]
 fn a_link_that_answers_faster_than_before_has_not_kept_anything() {
     let mut bench = away_with_a_window_in_flight();
-    let mut sent = bench.comes_up().len() as u32;
+    let mut sent = bench.link_up().len() as u32;
     // Without its queue the link takes 4 ms.
     for _ in 0..100 {
         let before = sent;
@@ -376,9 +376,9 @@ fn a_link_that_answers_faster_than_before_has_not_kept_anything() {
 }
 
 #[test]
-fn acks_of_what_was_sent_before_tell_that_the_link_has_kept_it() {
+fn acks_of_what_was_sent_before_show_that_the_link_has_queued_it() {
     let mut bench = away_with_a_window_in_flight();
-    let mut sent = bench.comes_up().len();
+    let mut sent = bench.link_up().len();
     for i in 1..=40 {
         sent += bench.wait(1).len();
         bench.fh_clock_seen = 1050 + i;
@@ -389,11 +389,11 @@ fn acks_of_what_was_sent_before_tell_that_the_link_has_kept_it() {
 }
 
 #[test]
-fn one_ack_that_the_outage_had_swallowed_tells_nothing() {
+fn one_ack_that_was_lost_in_the_outage_shows_nothing() {
     let mut bench = away_with_a_window_in_flight();
-    let mut sent = bench.comes_up().len() as u32;
+    let mut sent = bench.link_up().len() as u32;
     bench.wait(4);
-    // The MH had ten of them; it says so to the first piece, which it drops.
+    // The MH had ten of them. It acknowledges them when it drops the first piece.
     bench.fh_clock_seen = 1060;
     sent += bench.up(11_001).lines.len() as u32;
     bench.fh_clock_seen = 1090;
@@ -406,7 +406,7 @@ fn one_ack_that_the_outage_had_swallowed_tells_nothing() {
 }
 
 #[test]
-fn without_timestamps_two_leaps_beyond_what_was_sent_again_tell_it() {
+fn without_timestamps_two_leaps_beyond_the_retransmissions_show_it() {
     let mut bench = hold();
     let bare = |bench: &mut Bench, mut segment: holdfast_wire::Segment| {
         segment.options.timestamps = None;
@@ -416,9 +416,9 @@ fn without_timestamps_two_leaps_beyond_what_was_sent_again_tell_it() {
         let segment = bench.fh_segment(1 + i * LEN, LEN);
         bare(&mut bench, segment);
     }
-    bench.goes_down();
+    bench.link_down();
     bench.wait(1000);
-    bench.comes_up();
+    bench.link_up();
     for (ack, kept) in [(20_001, 0), (39_001, 1)] {
         let segment = bench.mh_segment(ack);
         bare(&mut bench, segment);

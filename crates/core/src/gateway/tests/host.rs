@@ -16,7 +16,7 @@ const RTO_MAX: Duration = Duration::from_secs(10);
 
 /// What distinguishes one end from another.
 #[derive(Clone, Debug)]
-pub(super) struct Character {
+pub(super) struct HostProfile {
     pub me: Endpoint,
     pub peer: Endpoint,
     pub iss: u32,
@@ -39,7 +39,7 @@ pub(super) struct Character {
 
 /// One end of a connection that is established.
 pub(super) struct Host {
-    pub its: Character,
+    pub profile: HostProfile,
     peer_iss: u32,
     peer_scale: u8,
     pub sending: Vec<u8>,
@@ -57,13 +57,13 @@ pub(super) struct Host {
     ssthresh: i64,
     dup_acks: u32,
     sacked: Vec<(i64, i64)>,
-    /// Holes before this were sent again (RFC 6675, `HighRxt`).
-    repaired: i64,
+    /// Holes before this were retransmitted (RFC 6675, `HighRxt`).
+    retransmitted_to: i64,
     srtt: Option<Duration>,
     backoff: u32,
     rto_at: Option<Instant>,
     pub received: Vec<u8>,
-    /// So many of them were compared with what the other end sends.
+    /// The first `checked` bytes were compared with what the other end sends.
     checked: usize,
     pub rcv_nxt: i64,
     ahead: BTreeMap<i64, Vec<u8>>,
@@ -77,15 +77,15 @@ pub(super) struct Host {
     pub reset: bool,
     /// It is switched off: it sends nothing and receives nothing.
     pub gone: bool,
-    /// Segments of another numbering may come; challenge ACKs have a limit then, as Linux's.
-    pub hears_others: bool,
+    /// Segments with other sequence numbers may arrive. Challenge ACKs then have a limit, as Linux's.
+    pub other_numbering: bool,
     /// What an attacker made the gateway send may come: it is refused, and is no fault of ours.
     pub attacked: bool,
     challenge_at: Instant,
 }
 
 impl Host {
-    pub(super) fn new(its: Character, peer: &Character, sending: Vec<u8>) -> Self {
+    pub(super) fn new(profile: HostProfile, peer: &HostProfile, sending: Vec<u8>) -> Self {
         let window = |buffer: usize, scale: u8| (((buffer >> scale).min(65_535)) << scale) as i64;
         Self {
             peer_iss: peer.iss,
@@ -98,11 +98,11 @@ impl Host {
             sets_back: false,
             edge: window(peer.buffer, peer.window_scale),
             edge_from: (-1, 0),
-            cwnd: 10 * its.mss as i64,
+            cwnd: 10 * profile.mss as i64,
             ssthresh: i64::MAX,
             dup_acks: 0,
             sacked: Vec::new(),
-            repaired: 0,
+            retransmitted_to: 0,
             srtt: None,
             backoff: 0,
             rto_at: None,
@@ -112,17 +112,17 @@ impl Host {
             ahead: BTreeMap::new(),
             peer_fin: None,
             unread: 0,
-            advertised: window(its.buffer, its.window_scale),
+            advertised: window(profile.buffer, profile.window_scale),
             ts_recent: peer.clock_start,
             last_ack_sent: 0,
             unacked_segments: 0,
             ack_at: None,
             reset: false,
             gone: false,
-            hears_others: false,
+            other_numbering: false,
             attacked: false,
             challenge_at: Instant::ZERO,
-            its,
+            profile,
         }
     }
 
@@ -141,12 +141,12 @@ impl Host {
 
     /// The number of a byte that this end sends.
     pub(super) fn seq(&self, offset: i64) -> SeqNum {
-        SeqNum::new(self.its.iss.wrapping_add(1).wrapping_add(offset as u32))
+        SeqNum::new(self.profile.iss.wrapping_add(1).wrapping_add(offset as u32))
     }
 
     /// Offset in what this end sends.
     pub(super) fn sent_offset(&self, seq: SeqNum) -> i64 {
-        i64::from(seq.get().wrapping_sub(self.its.iss.wrapping_add(1)) as i32)
+        i64::from(seq.get().wrapping_sub(self.profile.iss.wrapping_add(1)) as i32)
     }
 
     /// Offset in what the other end sends.
@@ -156,15 +156,15 @@ impl Host {
 
     fn clock(&self, now: Instant) -> u32 {
         let millis = now.as_nanos() / 1_000_000;
-        self.its.clock_start.wrapping_add(millis as u32)
+        self.profile.clock_start.wrapping_add(millis as u32)
     }
 
     fn window(&mut self) -> u16 {
-        let scale = self.its.window_scale;
-        let free = self.its.buffer.saturating_sub(self.unread) as i64;
+        let scale = self.profile.window_scale;
+        let free = self.profile.buffer.saturating_sub(self.unread) as i64;
         let edge = self.rcv_nxt + free;
         // RFC 9293, 3.8.6.2.2: no small steps, and never back.
-        if edge - self.advertised >= (self.its.mss.min(self.its.buffer / 2)) as i64 {
+        if edge - self.advertised >= (self.profile.mss.min(self.profile.buffer / 2)) as i64 {
             self.advertised = edge;
         }
         (((self.advertised - self.rcv_nxt).max(0) >> scale).min(65_535)) as u16
@@ -182,7 +182,7 @@ impl Host {
             flags = flags.with(Flags::FIN);
         }
         let mut sack = SackBlocks::default();
-        if self.its.sack {
+        if self.profile.sack {
             let ranges = self.ranges_ahead();
             for (left, right) in ranges.into_iter().take(3) {
                 let base = SeqNum::new(self.peer_iss.wrapping_add(1));
@@ -190,14 +190,14 @@ impl Host {
             }
         }
         let segment = Segment {
-            from: self.its.me,
-            to: self.its.peer,
+            from: self.profile.me,
+            to: self.profile.peer,
             seq: self.seq(from),
             ack: SeqNum::new(self.peer_iss.wrapping_add(1)) + self.rcv_nxt as u32,
             flags,
             window: self.window(),
             options: Options {
-                timestamps: self.its.timestamps.then(|| Timestamps {
+                timestamps: self.profile.timestamps.then(|| Timestamps {
                     tsval: self.clock(now),
                     tsecr: self.ts_recent,
                 }),
@@ -211,7 +211,7 @@ impl Host {
         self.ack_at = None;
         self.max = self.max.max(to);
         self.snd_max = self.snd_max.max(to);
-        out.push(Packet::new(segment, &bytes, self.its.mss as u32));
+        out.push(Packet::new(segment, &bytes, self.profile.mss as u32));
     }
 
     /// What has come is the beginning of what the other end sends.
@@ -222,7 +222,7 @@ impl Host {
         assert!(
             self.received[new.clone()] == peer.sending[new],
             "{:?} received other bytes",
-            self.its.me
+            self.profile.me
         );
         self.checked = received;
     }
@@ -249,17 +249,17 @@ impl Host {
     /// Its SYN, with or without an ACK.
     pub(super) fn syn(&self, flags: Flags, ack: u32) -> Packet {
         let segment = Segment {
-            from: self.its.me,
-            to: self.its.peer,
-            seq: SeqNum::new(self.its.iss),
+            from: self.profile.me,
+            to: self.profile.peer,
+            seq: SeqNum::new(self.profile.iss),
             ack: SeqNum::new(ack),
             flags,
-            window: self.its.buffer.min(65_535) as u16,
+            window: self.profile.buffer.min(65_535) as u16,
             options: Options {
-                window_scale: Some(self.its.window_scale),
-                sack_permitted: self.its.sack,
-                timestamps: self.its.timestamps.then_some(Timestamps {
-                    tsval: self.its.clock_start,
+                window_scale: Some(self.profile.window_scale),
+                sack_permitted: self.profile.sack,
+                timestamps: self.profile.timestamps.then_some(Timestamps {
+                    tsval: self.profile.clock_start,
                     tsecr: if flags.has(Flags::ACK) {
                         self.ts_recent
                     } else {
@@ -273,8 +273,8 @@ impl Host {
         Packet::new(segment, &[], 1)
     }
 
-    /// The other end's SYN has come; what is said to that.
-    pub(super) fn hear_syn(&mut self, syn: &Segment) -> Option<Packet> {
+    /// Handles the other end's SYN. Returns the answer.
+    pub(super) fn on_syn(&mut self, syn: &Segment) -> Option<Packet> {
         if !syn.flags.has(Flags::SYN) {
             return None;
         }
@@ -289,8 +289,8 @@ impl Host {
         ack.seq += 1;
         ack.window = self.window();
         ack.options = Options::default();
-        ack.options.timestamps = self.its.timestamps.then_some(Timestamps {
-            tsval: self.its.clock_start,
+        ack.options.timestamps = self.profile.timestamps.then_some(Timestamps {
+            tsval: self.profile.clock_start,
             tsecr: self.ts_recent,
         });
         Some(Packet::new(ack, &[], 1))
@@ -344,10 +344,10 @@ impl Host {
             return false;
         }
         let timestamps = segment.options.timestamps;
-        let is_old = match timestamps.filter(|_| self.its.timestamps) {
+        let is_old = match timestamps.filter(|_| self.profile.timestamps) {
             Some(own) => before(own.tsval, self.ts_recent),
             // RFC 7323, 3.2.
-            None => self.its.timestamps,
+            None => self.profile.timestamps,
         };
         let edge = self.advertised.max(self.rcv_nxt) + 1;
         let in_window = seq + len >= self.rcv_nxt && seq <= edge;
@@ -382,7 +382,7 @@ impl Host {
         if self.reset {
             if !segment.flags.has(Flags::RST) {
                 let mut answer = *segment;
-                (answer.from, answer.to) = (self.its.me, self.its.peer);
+                (answer.from, answer.to) = (self.profile.me, self.profile.peer);
                 (answer.seq, answer.flags, answer.payload_len) = (segment.ack, Flags::RST, 0);
                 answer.options = Options::default();
                 out.push(Packet::new(answer, &[], 1));
@@ -404,13 +404,13 @@ impl Host {
         }
         let length = i64::from(segment.len());
         let timestamps = segment.options.timestamps;
-        assert_eq!(timestamps.is_some(), self.its.timestamps, "{segment:?}");
+        assert_eq!(timestamps.is_some(), self.profile.timestamps, "{segment:?}");
         let old = timestamps.is_some_and(|ts| before(ts.tsval, self.ts_recent));
         let unacceptable =
             seq + length < self.rcv_nxt || seq > self.advertised.max(self.rcv_nxt) + 1;
-        let beyond = self.hears_others && self.sent_offset(segment.ack) > self.max;
+        let beyond = self.other_numbering && self.sent_offset(segment.ack) > self.max;
         if old || unacceptable || beyond {
-            if !self.hears_others || self.challenge_at <= now {
+            if !self.other_numbering || self.challenge_at <= now {
                 self.challenge_at = now + Duration::from_millis(500);
                 self.send_ack(now, out);
             }
@@ -433,7 +433,7 @@ impl Host {
         assert!(
             ack <= self.max,
             "{:?} got an ACK of what it never sent",
-            self.its.me
+            self.profile.me
         );
         if ack > self.snd_max {
             return self.send_ack(now, out);
@@ -443,7 +443,7 @@ impl Host {
         // 4.4BSD takes no smaller window out of a segment with the same numbers: it may be older.
         let older = self.sets_back && (seq, ack) == self.edge_from && edge <= self.edge;
         if ack >= self.una && (seq, ack) >= self.edge_from && !older {
-            // By more than the saved byte and what a scaled window cannot say.
+            // By more than the saved byte and the rounding of a scaled window.
             let least = 2 + (1 << self.peer_scale);
             let shrinks = segment.window == 0 && self.edge - edge > least;
             self.edge_from = (seq, ack);
@@ -460,17 +460,17 @@ impl Host {
                 continue;
             }
             assert!(possible, "SACK of what was never sent");
-            // Of what it does not take for sent it hears nothing.
+            // It ignores blocks of bytes that it does not count as sent.
             if left > self.una && right <= self.snd_max {
                 self.sacked.push((left, right));
             }
         }
-        let reported = self.its.sack && !segment.options.sack.is_empty();
+        let reported = self.profile.sack && !segment.options.sack.is_empty();
         if ack > self.una {
             self.cwnd += if self.cwnd < self.ssthresh {
                 ack - self.una
             } else {
-                self.its.mss as i64 / 4
+                self.profile.mss as i64 / 4
             };
             self.una = ack;
             self.nxt = self.nxt.max(ack);
@@ -491,30 +491,30 @@ impl Host {
         } else if ack == self.una && segment.is_empty() && self.max > self.una {
             self.dup_acks += 1;
             if self.dup_acks == 3 {
-                self.ssthresh = (self.cwnd / 2).max(2 * self.its.mss as i64);
+                self.ssthresh = (self.cwnd / 2).max(2 * self.profile.mss as i64);
                 self.cwnd = self.ssthresh;
                 self.send_first_missing(now, out);
             }
         }
         if reported {
-            self.repair_reported(now, out);
+            self.retransmit_reported(now, out);
         }
     }
 
-    /// RFC 6675, 4: what lies below three segments that were reported is lost; some of it
-    /// is sent again, once until a timeout.
-    fn repair_reported(&mut self, now: Instant, out: &mut Vec<Packet>) {
+    /// RFC 6675, 4: what lies below three reported segments is lost. Some of it is retransmitted, once
+    /// until a timeout.
+    fn retransmit_reported(&mut self, now: Instant, out: &mut Vec<Packet>) {
         let mut ranges = self.sacked.clone();
         ranges.sort_unstable();
         let highest = ranges.last().map_or(self.una, |range| range.1);
-        let mut at = self.una.max(self.repaired);
+        let mut at = self.una.max(self.retransmitted_to);
         let mut sent = 0;
         for (left, right) in ranges {
-            while at < left && sent < 4 && highest - left >= 3 * self.its.mss as i64 {
-                let to = (at + self.its.mss as i64).min(left);
+            while at < left && sent < 4 && highest - left >= 3 * self.profile.mss as i64 {
+                let to = (at + self.profile.mss as i64).min(left);
                 self.emit(at, to, Flags::default(), now, out);
                 (at, sent) = (to, sent + 1);
-                self.repaired = to;
+                self.retransmitted_to = to;
             }
             at = at.max(right);
         }
@@ -523,7 +523,7 @@ impl Host {
     fn send_first_missing(&mut self, now: Instant, out: &mut Vec<Packet>) {
         let next = self.sacked.iter().map(|range| range.0).min();
         let limit = next.unwrap_or(i64::MAX).min(self.max);
-        let to = (self.una + self.its.mss as i64).min(limit);
+        let to = (self.una + self.profile.mss as i64).min(limit);
         if to > self.una {
             self.emit(self.una, to, Flags::default(), now, out);
         }
@@ -570,12 +570,12 @@ impl Host {
         let at_once = !in_order
             || !new
             || end > limit
-            || self.unacked_segments >= self.its.ack_every
+            || self.unacked_segments >= self.profile.ack_every
             || self.peer_fin.is_some();
         if at_once {
             self.send_ack(now, out);
         } else {
-            let at = now + self.its.ack_delay;
+            let at = now + self.profile.ack_delay;
             self.ack_at = Some(self.ack_at.map_or(at, |old| old.min(at)));
         }
     }
@@ -585,7 +585,7 @@ impl Host {
         let before = self.advertised;
         self.unread = self.unread.saturating_sub(bytes);
         let opened = self.window();
-        let low = before - self.rcv_nxt < 2 * self.its.mss as i64;
+        let low = before - self.rcv_nxt < 2 * self.profile.mss as i64;
         let lives = !(self.reset || self.gone);
         if low && opened > 0 && self.advertised > before && lives {
             self.send_ack(now, out);
@@ -608,18 +608,18 @@ impl Host {
                 self.nxt = range.1;
                 continue;
             }
-            let to = (self.nxt + (self.its.mss * self.its.gso) as i64)
+            let to = (self.nxt + (self.profile.mss * self.profile.gso) as i64)
                 .min(limit)
                 .min(len);
             if to <= self.nxt {
                 break;
             }
-            let with_fin = to == len && !self.its.closes_last;
+            let with_fin = to == len && !self.profile.closes_last;
             let to_end = if with_fin { to + 1 } else { to };
             self.emit(self.nxt, to_end, Flags::PSH, now, out);
             self.nxt = to_end;
         }
-        let may_close = !self.its.closes_last || self.has_peer_fin();
+        let may_close = !self.profile.closes_last || self.has_peer_fin();
         if self.nxt == len && may_close && self.edge >= len {
             self.emit(len, len + 1, Flags::default(), now, out);
             self.nxt = len + 1;
@@ -655,14 +655,14 @@ impl Host {
             self.rto_at = None;
             self.backoff += 1;
             if self.una < self.snd_max {
-                self.ssthresh = (self.cwnd / 2).max(2 * self.its.mss as i64);
-                self.cwnd = self.its.mss as i64;
+                self.ssthresh = (self.cwnd / 2).max(2 * self.profile.mss as i64);
+                self.cwnd = self.profile.mss as i64;
                 self.sacked.clear();
-                self.repaired = 0;
-                let to = (self.una + self.its.mss as i64).min(self.snd_max);
+                self.retransmitted_to = 0;
+                let to = (self.una + self.profile.mss as i64).min(self.snd_max);
                 self.emit(self.una, to, Flags::default(), now, out);
                 self.nxt = to;
-            } else if self.its.probe_has_byte && self.una < self.sending.len() as i64 {
+            } else if self.profile.probe_has_byte && self.una < self.sending.len() as i64 {
                 self.emit(self.una, self.una + 1, Flags::default(), now, out);
             } else {
                 self.emit(self.una - 1, self.una - 1, Flags::default(), now, out);

@@ -1,21 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Strangers, limits and what is not understood.
 
+use crate::gateway::tests::first_flow;
 use holdfast_wire::{Flags, PacketTooBig, Segment, SeqNum};
 
-use super::bench::{Bench, LEN, bench, bench_with, kept_back, passed, settings, unmet};
+use super::bench::{Bench, LEN, bench, bench_with, not_adopted, passed, settings, suppressed};
 use crate::gateway::deadlines::SWEEP_SLOTS;
 use crate::testing::{FH, MH, Packet};
 use crate::{Action, Scheme, Settings, Stage};
 
 fn state_of(bench: &Bench) -> (SeqNum, SeqNum, SeqNum, SeqNum, Stage, u64) {
-    let flow = bench
-        .gateway
-        .flows
-        .iter()
-        .map(|row| &row.flow)
-        .next()
-        .expect("a flow");
+    let flow = first_flow(&bench.gateway);
     (
         flow.fh.una,
         flow.fh.max,
@@ -51,7 +46,7 @@ fn forged_segments_pass_and_change_no_state() {
 fn a_forged_ack_does_not_end_an_outage() {
     let mut bench = bench(Scheme::MtcpPlus);
     bench.forward(1, 1);
-    bench.goes_down();
+    bench.link_down();
     bench.wait(1000);
     let mut forged = bench.mh_segment(700_000);
     forged.seq = SeqNum::new(1_000_000);
@@ -69,21 +64,14 @@ fn too_big(seq: u32, mtu: u32) -> PacketTooBig {
 }
 
 fn path_mtu(bench: &Bench) -> Option<u32> {
-    bench
-        .gateway
-        .flows
-        .iter()
-        .map(|row| &row.flow)
-        .next()
-        .expect("a flow")
-        .path_mtu
+    first_flow(&bench.gateway).path_mtu
 }
 
 #[test]
 fn packet_too_big_about_what_the_gateway_sent_again_is_followed_by_smaller_pieces() {
     let mut bench = bench(Scheme::MtcpPlus);
     bench.forward(1, 2);
-    bench.goes_down();
+    bench.link_down();
     bench.recovers();
     let (mut actions, now) = (Vec::new(), bench.now);
     bench
@@ -93,12 +81,12 @@ fn packet_too_big_about_what_the_gateway_sent_again_is_followed_by_smaller_piece
     while let Some(at) = bench.gateway.poll_timeout().filter(|at| *at <= until) {
         bench.gateway.handle_timeout(at, &mut actions);
     }
-    let sent_again = |action: &Action<Packet>| match action {
+    let fh_retransmitted = |action: &Action<Packet>| match action {
         Action::Resend(resend) => Some((resend.seq.get(), resend.path_mtu)),
         _ => None,
     };
-    let sent_again: Vec<_> = actions.iter().filter_map(sent_again).collect();
-    assert_eq!(sent_again, [(1, Some(900)), (1001, Some(900))]);
+    let fh_retransmitted: Vec<_> = actions.iter().filter_map(fh_retransmitted).collect();
+    assert_eq!(fh_retransmitted, [(1, Some(900)), (1001, Some(900))]);
 }
 
 #[test]
@@ -124,7 +112,7 @@ fn with_the_table_full_further_flows_pass_untouched() {
     assert_eq!(bench.down(1, LEN), passed());
     assert_eq!(bench.up(1001), passed());
     bench.mh_port -= 1;
-    bench.goes_down();
+    bench.link_down();
     bench.mh_port += 1;
     assert_eq!(bench.down(1001, LEN), passed());
     assert_eq!(bench.counter("passed.table_full"), 3);
@@ -133,14 +121,14 @@ fn with_the_table_full_further_flows_pass_untouched() {
 
 #[test]
 fn a_flow_that_begins_with_an_option_that_is_not_known_is_passed_on_for_ever() {
-    let mut bench = unmet(settings(Scheme::MtcpPlus));
+    let mut bench = not_adopted(settings(Scheme::MtcpPlus));
     bench.shake_hands(0, 5000);
     let mut strange = bench.mh_segment(1);
     strange.options.others = true;
     assert_eq!(bench.put(strange), passed());
     assert_eq!(bench.state(), "opaque");
     bench.forward(1, 1);
-    assert!(bench.goes_down().is_empty());
+    assert!(bench.link_down().is_empty());
     assert_eq!(bench.down(1001, LEN), passed());
     assert_eq!(bench.cached(), 0);
 }
@@ -149,7 +137,7 @@ fn a_flow_that_begins_with_an_option_that_is_not_known_is_passed_on_for_ever() {
 fn an_option_that_is_not_known_in_an_open_flow_costs_no_owed_byte() {
     let mut bench = bench(Scheme::MtcpPlus);
     bench.forward(1, 2);
-    assert!(!bench.goes_down().is_empty());
+    assert!(!bench.link_down().is_empty());
     let mut forged = bench.fh_segment(900_000, LEN);
     forged.options.others = true;
     assert_eq!(bench.put(forged), passed());
@@ -199,21 +187,21 @@ fn after_a_hang_in_which_both_ends_went_on_the_flow_is_followed_again() {
         assert_eq!(bench.cached(), 0);
         bench.forward(9001, 1);
         assert_eq!(bench.cached(), 1000);
-        bench.goes_down();
+        bench.link_down();
         assert!(!bench.down(10_001, LEN).forwarded);
     }
 }
 
 #[test]
 fn a_numbers_wrap_makes_no_difference() {
-    let mut bench = super::bench::unmet(settings(Scheme::Hold));
+    let mut bench = super::bench::not_adopted(settings(Scheme::Hold));
     let start = 0u32.wrapping_sub(1500);
     bench.shake_hands(start.wrapping_sub(1), 5000);
     bench.up(start);
     assert_eq!(bench.down(start, LEN), passed());
     assert_eq!(bench.down(start.wrapping_add(LEN), LEN), passed());
-    bench.goes_down();
-    assert_eq!(bench.down(500, LEN), kept_back(&[]));
+    bench.link_down();
+    assert_eq!(bench.down(500, LEN), suppressed(&[]));
     let lines = bench.recovers();
     let expected = [
         format!("DATA {start}..{} ts 1000", start + LEN),
@@ -239,7 +227,7 @@ fn small(flows_max: usize) -> Bench {
 }
 
 #[test]
-fn a_flood_of_flows_that_nobody_answers_takes_no_place_from_a_true_one() {
+fn a_flood_of_unanswered_flows_displaces_no_true_flow() {
     let mut bench = small(16);
     bench.forward(1, 1);
     let first = bench.mh_port;
@@ -308,7 +296,7 @@ fn a_mobile_that_fills_the_table_makes_room_for_the_flows_of_others() {
 }
 
 #[test]
-fn a_flood_of_newcomers_evicts_no_more_confirmed_flows_than_the_reserve() {
+fn a_flood_of_newcomers_evicts_no_more_confirmed_flows_than_the_limit() {
     let mut bench = small(64);
     for _ in 0..63 {
         bench.mh_port += 1;
@@ -330,8 +318,8 @@ fn a_flood_of_newcomers_evicts_no_more_confirmed_flows_than_the_reserve() {
     assert_eq!(open.count(), 60);
 }
 
-/// Fifty flows of another mobile begin, each with a packet of nobody before its answer; how many
-/// of them are opened.
+/// Begins fifty flows of another mobile, each with a junk packet before its answer. Returns how
+/// many of them are opened.
 fn newcomers_amid_junk(bench: &mut Bench) -> usize {
     let mut opened = 0;
     for number in 0..50_u16 {
@@ -352,7 +340,7 @@ fn newcomers_amid_junk(bench: &mut Bench) -> usize {
 }
 
 #[test]
-fn whoever_fills_the_table_keeps_no_newcomer_out_with_a_packet_for_each() {
+fn an_attacker_that_fills_the_table_keeps_no_newcomer_out_with_a_packet_for_each() {
     let mut bench = small(64);
     for _ in 0..63 {
         bench.mh_port += 1;
@@ -369,7 +357,7 @@ fn one_mobile_leaves_a_part_of_the_cache_to_others() {
         cache_bytes_max: 50_000,
         ..settings(Scheme::Hold)
     });
-    bench.goes_down();
+    bench.link_down();
     for i in 0..100 {
         bench.down(1 + i * LEN, LEN);
     }
@@ -399,9 +387,9 @@ fn acks_of_bytes_that_were_never_seen_are_no_rate() {
     bench.wait(100);
     let next = bench.fh_segment(ack, LEN);
     bench.put(next);
-    bench.goes_down();
+    bench.link_down();
     bench.wait(500);
-    bench.comes_up();
+    bench.link_up();
     bench.wait(100);
     let mobile = bench.gateway.mobiles.iter().next().expect("a mobile");
     let rate = mobile.delivery.bytes_per_s().unwrap_or(0);
@@ -468,7 +456,7 @@ fn a_half_closed_connection_stays_while_its_other_half_works() {
 fn a_sweep_forgets_a_limited_number_of_the_flows_of_one_mobile() {
     let settings = settings(Scheme::Hold);
     let idle = settings.flow_idle_max + settings.flow_idle_max;
-    let mut bench = unmet(settings);
+    let mut bench = not_adopted(settings);
     for port in 10_000..15_000 {
         bench.mh_port = port;
         bench.shake_hands(0, 5000);

@@ -45,8 +45,8 @@ fn mtcp() -> Bench {
     bench_with(with(unpaced()))
 }
 
-/// The MH acknowledges; the FH hears so much of it.
-fn told(bench: &mut Bench, ack: u32) -> (u32, u16) {
+/// The MH sends this ACK. Returns the number and the window that the FH receives.
+fn ack_at_fh(bench: &mut Bench, ack: u32) -> (u32, u16) {
     let (verdict, lines) = bench.judge(bench.mh_segment(ack));
     assert_eq!(lines, [] as [&str; 0]);
     match verdict {
@@ -65,19 +65,19 @@ fn counts(lines: &[String], what: &str) -> usize {
     lines.iter().filter(|line| line.starts_with(what)).count()
 }
 
-/// Three segments on their way, of which the MH has acknowledged the first, and then no
-/// more. 1000 ms: no round trip but one of 0 was measured.
+/// Three segments in flight. The MH has acknowledged the first and then sends nothing more.
+/// 1000 ms: the only round trip that was measured is 0.
 fn one_of_three_acknowledged() -> Bench {
     let mut bench = mtcp();
     bench.forward(1, 3);
-    assert_eq!(told(&mut bench, 1001), (1000, WINDOW));
+    assert_eq!(ack_at_fh(&mut bench, 1001), (1000, WINDOW));
     bench
 }
 
-/// The same, and the MH has gone.
+/// The same with link down.
 fn shrunk() -> Bench {
     let mut bench = one_of_three_acknowledged();
-    let lines = bench.goes_down();
+    let lines = bench.link_down();
     assert_eq!(lines, [ack_line(1001, 0, 1000, &bench)]);
     assert_eq!(bench.state(), "shrunk");
     bench

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the FH hears of M-TCP as the M-TCP+ paper models it.
+//! The ACKs that the FH receives with M-TCP as the M-TCP+ paper models it.
 
-use super::bench::{Bench, LEN, WINDOW, bench, kept_back, passed};
+use super::bench::{Bench, LEN, WINDOW, bench, passed, suppressed};
 use crate::Scheme;
 
 fn mtcp_2007() -> Bench {
@@ -13,7 +13,7 @@ fn an_ack_is_reduced_by_one_as_long_as_another_can_follow() {
     let mut bench = mtcp_2007();
     bench.forward(1, 3);
     let reduced = format!("ACK 2000 wnd {WINDOW} seq 5001 ts 71000,1000");
-    assert_eq!(bench.up(2001), kept_back(&[&reduced]));
+    assert_eq!(bench.up(2001), suppressed(&[&reduced]));
     assert_eq!(bench.up(3001), passed());
 }
 
@@ -22,11 +22,11 @@ fn at_disconnection_the_last_byte_is_acknowledged_and_nothing_that_the_mh_has_no
     let mut bench = mtcp_2007();
     bench.forward(1, 3);
     assert!(!bench.up(2001).forwarded);
-    assert_eq!(bench.goes_down(), ["ACK 2001 wnd 0 seq 5001 ts 71000,1000"]);
+    assert_eq!(bench.link_down(), ["ACK 2001 wnd 0 seq 5001 ts 71000,1000"]);
     assert_eq!(bench.gateway.owed_bytes(), 0);
     // What still arrives is kept without an answer; a probe is answered.
-    assert_eq!(bench.down(3001, LEN), kept_back(&[]));
-    let answer = kept_back(&["ACK 2001 wnd 0 seq 5001 ts 71000,1000"]);
+    assert_eq!(bench.down(3001, LEN), suppressed(&[]));
+    let answer = suppressed(&["ACK 2001 wnd 0 seq 5001 ts 71000,1000"]);
     assert_eq!(bench.down(4001, 1), answer);
     assert_eq!(bench.down(2000, 0), answer);
 }
@@ -36,7 +36,7 @@ fn at_reconnection_the_true_window_is_given_back_and_what_was_lost_is_sent_on() 
     let mut bench = mtcp_2007();
     bench.forward(1, 3);
     assert!(!bench.up(2001).forwarded);
-    bench.goes_down();
+    bench.link_down();
     bench.wait(3000);
     let lines = bench.recovers();
     let open = format!("ACK 2001 wnd {WINDOW} seq 5001 ts 71000,1000");
@@ -48,8 +48,8 @@ fn a_warning_closes_the_window_and_the_last_byte_of_what_still_arrives_is_acknow
     let mut bench = mtcp_2007();
     bench.forward(1, 3);
     let closed = |ack: u32| format!("ACK {ack} wnd 0 seq 5001 ts 71000,1000");
-    assert_eq!(bench.is_warned(), [closed(1)]);
-    assert_eq!(bench.up(2001), kept_back(&[&closed(2001)]));
-    assert_eq!(bench.up(3001), kept_back(&[&closed(3001)]));
+    assert_eq!(bench.link_warning(), [closed(1)]);
+    assert_eq!(bench.up(2001), suppressed(&[&closed(2001)]));
+    assert_eq!(bench.up(3001), suppressed(&[&closed(3001)]));
     assert_eq!(bench.gateway.owed_bytes(), 0);
 }

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the FH hears of M-TCP+.
+//! The ACKs that the FH receives with M-TCP+.
 
+use crate::gateway::tests::first_flow;
 use holdfast_wire::Flags;
 
-use super::bench::{Bench, LEN, WINDOW, bench, bench_with, kept_back, passed, settings, unmet};
+use super::bench::{
+    Bench, LEN, WINDOW, bench, bench_with, not_adopted, passed, settings, suppressed,
+};
 use crate::Scheme;
 
 fn mtcp_plus() -> Bench {
@@ -16,7 +19,7 @@ fn frozen() -> Bench {
     bench.forward(1, 1);
     bench.wait(5);
     bench.forward(1001, 1);
-    assert_eq!(bench.goes_down(), ["ACK 2001 wnd 0 seq 5001 ts 71000,1000"]);
+    assert_eq!(bench.link_down(), ["ACK 2001 wnd 0 seq 5001 ts 71000,1000"]);
     bench
 }
 
@@ -39,7 +42,7 @@ fn at_disconnection_all_that_is_kept_is_acknowledged_with_a_window_of_0() {
 #[test]
 fn a_second_word_of_the_disconnection_changes_nothing() {
     let mut bench = frozen();
-    assert!(bench.goes_down().is_empty());
+    assert!(bench.link_down().is_empty());
 }
 
 #[test]
@@ -49,7 +52,7 @@ fn what_still_arrives_in_an_outage_is_kept_and_acknowledged() {
     let answer = bench.down(2001, LEN);
     assert_eq!(
         answer,
-        kept_back(&["ACK 3001 wnd 0 seq 5001 ts 71000,1010"])
+        suppressed(&["ACK 3001 wnd 0 seq 5001 ts 71000,1010"])
     );
 }
 
@@ -58,17 +61,17 @@ fn nothing_is_acknowledged_across_a_hole_until_it_is_filled() {
     let mut bench = mtcp_plus();
     bench.forward(1, 1);
     bench.forward(2001, 1);
-    assert_eq!(bench.goes_down(), ["ACK 1001 wnd 0 seq 5001 ts 71000,1000"]);
+    assert_eq!(bench.link_down(), ["ACK 1001 wnd 0 seq 5001 ts 71000,1000"]);
     let answer = bench.down(3001, LEN);
     assert_eq!(
         answer,
-        kept_back(&["ACK 1001 wnd 0 seq 5001 ts 71000,1000"])
+        suppressed(&["ACK 1001 wnd 0 seq 5001 ts 71000,1000"])
     );
     bench.wait(3);
     let answer = bench.down(1001, LEN);
     assert_eq!(
         answer,
-        kept_back(&["ACK 4001 wnd 0 seq 5001 ts 71000,1003"])
+        suppressed(&["ACK 4001 wnd 0 seq 5001 ts 71000,1003"])
     );
 }
 
@@ -78,7 +81,7 @@ fn a_probe_without_data_is_answered_and_a_challenge_ack_is_not() {
     let answer = bench.down(2000, 0);
     assert_eq!(
         answer,
-        kept_back(&["ACK 2001 wnd 0 seq 5001 ts 71000,1000"])
+        suppressed(&["ACK 2001 wnd 0 seq 5001 ts 71000,1000"])
     );
     assert_eq!(bench.down(2001, 0), passed());
 }
@@ -89,7 +92,7 @@ fn a_probe_with_a_byte_is_kept_and_answered() {
     let answer = bench.down(2001, 1);
     assert_eq!(
         answer,
-        kept_back(&["ACK 2002 wnd 0 seq 5001 ts 71000,1005"])
+        suppressed(&["ACK 2002 wnd 0 seq 5001 ts 71000,1005"])
     );
 }
 
@@ -99,14 +102,14 @@ fn a_retransmission_into_an_outage_is_answered_again() {
     let answer = bench.down(1, LEN);
     assert_eq!(
         answer,
-        kept_back(&["ACK 2001 wnd 0 seq 5001 ts 71000,1000"])
+        suppressed(&["ACK 2001 wnd 0 seq 5001 ts 71000,1000"])
     );
 }
 
 #[test]
 fn an_ack_that_was_under_way_does_not_open_the_window_again() {
     let mut bench = frozen();
-    assert_eq!(bench.up(1001), kept_back(&[]));
+    assert_eq!(bench.up(1001), suppressed(&[]));
     assert_eq!(bench.gateway.owed_bytes(), 1000);
 }
 
@@ -130,7 +133,7 @@ fn at_reconnection_the_true_window_comes_first_and_then_the_kept_bytes_in_order(
 #[test]
 fn the_ack_that_opens_the_window_is_repeated_until_the_fh_sends_something_new() {
     let mut bench = frozen();
-    bench.comes_up();
+    bench.link_up();
     let acks = |lines: &[String]| {
         lines
             .iter()
@@ -147,7 +150,7 @@ fn the_ack_that_opens_the_window_is_repeated_until_the_fh_sends_something_new() 
 #[test]
 fn the_repetition_of_the_opening_ack_ends() {
     let mut bench = frozen();
-    bench.comes_up();
+    bench.link_up();
     assert_eq!(bench.up(2001), passed());
     let lines = bench.wait(60_000);
     assert!((1..=6).contains(&lines.len()), "{lines:?}");
@@ -156,7 +159,7 @@ fn the_repetition_of_the_opening_ack_ends() {
 #[test]
 fn when_the_mh_has_acknowledged_what_was_owed_nothing_is_owed_and_acks_pass() {
     let mut bench = frozen();
-    bench.comes_up();
+    bench.link_up();
     bench.wait(20);
     assert_eq!(bench.up(1001), passed());
     assert_eq!(bench.gateway.owed_bytes(), 1000);
@@ -171,7 +174,7 @@ fn delayed_acks_at_the_mh_make_no_difference() {
     bench.forward(1, 4);
     // Of the last two segments the MH may have one or both: its ACK was waiting.
     assert_eq!(bench.up(2001), passed());
-    let lines = bench.goes_down();
+    let lines = bench.link_down();
     assert_eq!(lines, ["ACK 4001 wnd 0 seq 5001 ts 71000,1000"]);
     bench.wait(1000);
     let sent_on = bench.recovers();
@@ -186,7 +189,7 @@ fn delayed_acks_at_the_mh_make_no_difference() {
 #[test]
 fn a_lost_piece_is_sent_again_by_the_gateway_for_the_fh_has_let_go_of_it() {
     let mut bench = frozen();
-    bench.comes_up();
+    bench.link_up();
     let lines = bench.wait(5000);
     let again = lines.iter().filter(|line| line.starts_with("DATA 1..1001"));
     assert!(again.count() >= 1, "{lines:?}");
@@ -206,13 +209,13 @@ fn while_owing_a_retransmission_is_answered_with_the_true_window_and_nothing_mor
 fn a_fin_is_not_acknowledged_ahead_and_is_sent_on_with_the_data() {
     let mut bench = mtcp_plus();
     bench.forward(1, 1);
-    bench.goes_down();
+    bench.link_down();
     let mut last = bench.fh_segment(1001, LEN);
     last.flags = Flags::ACK.with(Flags::FIN);
     let answer = bench.put(last);
     assert_eq!(
         answer,
-        kept_back(&["ACK 2001 wnd 0 seq 5001 ts 71000,1000"])
+        suppressed(&["ACK 2001 wnd 0 seq 5001 ts 71000,1000"])
     );
     let lines = bench.recovers();
     assert_eq!(
@@ -228,11 +231,11 @@ fn after_the_mhs_fin_made_acks_carry_the_number_that_follows_it() {
     let mut fin = bench.mh_segment(1);
     fin.flags = Flags::ACK.with(Flags::FIN);
     assert_eq!(bench.put(fin), passed());
-    assert_eq!(bench.goes_down(), ["ACK 1001 wnd 0 seq 5002 ts 71000,1000"]);
+    assert_eq!(bench.link_down(), ["ACK 1001 wnd 0 seq 5002 ts 71000,1000"]);
     let answer = bench.down(1001, LEN);
     assert_eq!(
         answer,
-        kept_back(&["ACK 2001 wnd 0 seq 5002 ts 71000,1000"])
+        suppressed(&["ACK 2001 wnd 0 seq 5002 ts 71000,1000"])
     );
 }
 
@@ -242,12 +245,12 @@ fn the_timestamp_of_a_made_ack_is_the_newest_forwarded_one_however_late_it_is() 
     bench.forward(1, 1);
     bench.wait(40);
     assert_eq!(bench.up(1), passed());
-    bench.goes_down();
+    bench.link_down();
     bench.wait(5000);
     let answer = bench.down(1001, LEN);
     assert_eq!(
         answer,
-        kept_back(&["ACK 2001 wnd 0 seq 5001 ts 71040,6040"])
+        suppressed(&["ACK 2001 wnd 0 seq 5001 ts 71040,6040"])
     );
 }
 
@@ -259,7 +262,7 @@ fn a_reset_by_the_fh_ends_it_and_nothing_more_is_made() {
     assert_eq!(bench.put(reset), passed());
     assert_eq!((bench.state(), bench.cached()), ("closed", 0));
     assert_eq!(bench.down(2001, LEN), passed());
-    assert!(bench.comes_up().is_empty());
+    assert!(bench.link_up().is_empty());
     assert_eq!(bench.gateway.owed_bytes(), 0);
 }
 
@@ -287,12 +290,12 @@ fn what_is_owed_is_not_forgotten_for_a_syn_even_if_it_is_answered() {
 
 #[test]
 fn without_the_window_scale_it_acts_as_hold() {
-    let mut bench = unmet(settings(Scheme::MtcpPlus));
+    let mut bench = not_adopted(settings(Scheme::MtcpPlus));
     assert_eq!(bench.down(1, LEN), passed());
     assert_eq!(bench.up(1001), passed());
     bench.forward(1001, 1);
-    assert!(bench.goes_down().is_empty());
-    assert_eq!(bench.down(2001, LEN), kept_back(&[]));
+    assert!(bench.link_down().is_empty());
+    assert_eq!(bench.down(2001, LEN), suppressed(&[]));
     let lines = bench.recovers();
     assert_eq!(
         lines,
@@ -307,7 +310,7 @@ fn with_the_cache_full_only_what_is_held_is_acknowledged_and_nothing_is_dropped(
     let mut bench = bench_with(limited);
     bench.forward(1, 2);
     assert_eq!(bench.cached(), 1000);
-    assert_eq!(bench.goes_down(), ["ACK 1001 wnd 0 seq 5001 ts 71000,1000"]);
+    assert_eq!(bench.link_down(), ["ACK 1001 wnd 0 seq 5001 ts 71000,1000"]);
     assert_eq!(bench.down(2001, LEN), passed());
     assert_eq!(bench.counter("passed.cache_full"), 2);
 }
@@ -317,7 +320,7 @@ fn a_frozen_fh_with_nothing_kept_does_not_keep_the_gateway_from_asking_the_mh() 
     let mut bench = mtcp_plus();
     bench.forward(1, 1);
     assert_eq!(bench.up(1001), passed());
-    assert_eq!(bench.goes_down(), ["ACK 1001 wnd 0 seq 5001 ts 71000,1000"]);
+    assert_eq!(bench.link_down(), ["ACK 1001 wnd 0 seq 5001 ts 71000,1000"]);
     let lines = bench.wait(1000);
     assert_eq!(lines[0], "MADE to MH seq 1000 ack 5001 ts 1000");
     let answer = bench.up(1001);
@@ -328,15 +331,8 @@ fn a_frozen_fh_with_nothing_kept_does_not_keep_the_gateway_from_asking_the_mh() 
 fn bytes_owed_by_a_dead_predecessor_reset_both_ends_however_often_they_ask() {
     let mut dead = frozen();
     dead.wait(10);
-    let record = dead
-        .gateway
-        .flows
-        .iter()
-        .map(|row| &row.flow)
-        .next()
-        .expect("a flow")
-        .record();
-    let mut bench = unmet(settings(Scheme::MtcpPlus));
+    let record = first_flow(&dead.gateway).record();
+    let mut bench = not_adopted(settings(Scheme::MtcpPlus));
     bench.gateway.import(&record, bench.now);
     // The probe alone would draw nothing from the MH.
     let answer = bench.down(2000, 0);
@@ -345,9 +341,9 @@ fn bytes_owed_by_a_dead_predecessor_reset_both_ends_however_often_they_ask() {
         "{answer:?}"
     );
     let resets = ["RST to FH seq 5001", "RST to MH seq 1"];
-    assert_eq!(bench.up(1), kept_back(&resets));
-    assert_eq!(bench.down(2000, 0), kept_back(&resets[..1]));
-    assert_eq!(bench.up(1), kept_back(&resets[1..]));
+    assert_eq!(bench.up(1), suppressed(&resets));
+    assert_eq!(bench.down(2000, 0), suppressed(&resets[..1]));
+    assert_eq!(bench.up(1), suppressed(&resets[1..]));
     assert_eq!(bench.counter("owed_lost"), 1);
 }
 
@@ -357,7 +353,7 @@ fn owed_bytes_whose_mh_does_not_come_back_end_in_a_reset_of_both_ends() {
     impatient.owed_wait_max = core::time::Duration::from_secs(5);
     let mut bench = bench_with(impatient);
     bench.forward(1, 1);
-    bench.goes_down();
+    bench.link_down();
     let lines = bench.wait(8000);
     let resets: Vec<_> = lines
         .iter()
@@ -380,9 +376,9 @@ fn nothing_is_acknowledged_sooner_than_the_mh_could_have() {
         lines
     };
     // The round trip to the MH is 50 ms, and what went a moment ago is not yet there.
-    assert!(bench.goes_down().is_empty());
+    assert!(bench.link_down().is_empty());
     assert!(acks(&mut bench, 30).is_empty());
-    assert_eq!(bench.down(2001, LEN), kept_back(&[]));
+    assert_eq!(bench.down(2001, LEN), suppressed(&[]));
     let first = ["ACK 2001 wnd 0 seq 5001 ts 71050,1050"];
     assert_eq!(acks(&mut bench, 20), first);
     assert!(acks(&mut bench, 49).is_empty());
@@ -398,7 +394,7 @@ fn an_outage_that_ends_before_anything_was_acknowledged_changes_nothing_for_the_
     bench.wait(50);
     assert_eq!(bench.up(1001), passed());
     bench.forward(1001, 1);
-    assert!(bench.goes_down().is_empty());
+    assert!(bench.link_down().is_empty());
     bench.wait(20);
     assert_eq!(bench.recovers(), ["DATA 1001..2001 ts 1050"]);
     assert_eq!(bench.gateway.owed_bytes(), 0);
@@ -417,7 +413,7 @@ fn the_wait_for_an_answer_begins_when_the_link_is_back() {
         let mut early = bench.wait(900);
         early.retain(|line| line.starts_with("DATA"));
         assert_eq!(early, [""; 0]);
-        bench.goes_down();
+        bench.link_down();
     }
 }
 
@@ -430,17 +426,17 @@ fn gone_within_a_round_trip() -> Bench {
     assert_eq!(bench.up(1001), passed());
     bench.forward(1001, 2);
     bench.wait(45);
-    assert!(bench.goes_down().is_empty());
+    assert!(bench.link_down().is_empty());
     bench
 }
 
 #[test]
-fn until_the_fh_is_told_of_a_closed_window_the_mhs_acks_pass() {
+fn until_the_fh_has_got_a_closed_window_the_mhs_acks_pass() {
     let mut bench = gone_within_a_round_trip();
     bench.wait(5);
     assert!(bench.up(3001).forwarded);
     bench.wait(10);
-    assert!(bench.comes_up().is_empty());
+    assert!(bench.link_up().is_empty());
 }
 
 #[test]
@@ -453,11 +449,11 @@ fn a_second_outage_does_not_make_it_forget_to_open_the_window() {
             .any(|line| line.starts_with("ACK 3001 wnd") && !line.contains("wnd 0 "))
     };
     // This one is lost.
-    assert!(opens(&bench.comes_up()));
+    assert!(opens(&bench.link_up()));
     bench.wait(10);
-    bench.goes_down();
+    bench.link_down();
     bench.wait(20);
-    assert!(opens(&bench.comes_up()));
+    assert!(opens(&bench.link_up()));
 }
 
 #[test]
@@ -470,6 +466,6 @@ fn a_gateway_about_to_leave_acknowledges_nothing_ahead_for_a_new_connection_eith
     bench.shake_hands(300_000, 5000);
     assert!(bench.up(300_001).forwarded);
     bench.forward(300_001, 1);
-    assert!(bench.goes_down().is_empty());
+    assert!(bench.link_down().is_empty());
     assert_eq!(bench.gateway.owed_bytes(), 0);
 }

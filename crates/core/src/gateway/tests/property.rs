@@ -13,10 +13,10 @@ use rand_core::SeedableRng;
 
 use super::compression::{self, Daemon};
 use super::dice::Dice;
-use super::host::{Character, Host};
+use super::host::{Host, HostProfile};
 use super::world::{Event, Half, World};
 use crate::compression::{CompressionSettings, Method};
-use crate::mobile::{LinkEvent, LinkSource};
+use crate::link_state::{LinkEvent, LinkSource};
 use crate::testing::{FH, MH};
 use crate::{
     BandwidthSettings, MtcpPersist, MtcpRelease, MtcpSettings, MtcpShrink, Scheme, Settings, Side,
@@ -54,12 +54,12 @@ impl Dice {
     }
 }
 
-fn ends(dice: &mut Dice) -> (Character, Character) {
+fn ends(dice: &mut Dice) -> (HostProfile, HostProfile) {
     let (timestamps, sack) = (dice.chance(75), dice.chance(75));
     let mss = dice.range(300, 1460) as usize;
     let mut end = |me, peer, closes_last| {
         let window_scale = dice.range(0, 8) as u8;
-        Character {
+        HostProfile {
             me,
             peer,
             iss: dice.number(),
@@ -80,18 +80,18 @@ fn ends(dice: &mut Dice) -> (Character, Character) {
     let mh = end(MH, FH, false);
     let last = dice.range(0, 3);
     (
-        Character {
+        HostProfile {
             closes_last: last == 1,
             ..fh
         },
-        Character {
+        HostProfile {
             closes_last: last == 2,
             ..mh
         },
     )
 }
 
-/// Outages, what is said of them, restarts, hangs; then the end of all trouble.
+/// Outages, link signals, restarts, hangs; then the end of all faults.
 fn plan(dice: &mut Dice, world: &mut World) -> Instant {
     let start = world.now;
     let (troubles, mut at) = (dice.range(0, 5), start);
@@ -108,7 +108,7 @@ fn plan(dice: &mut Dice, world: &mut World) -> Instant {
                 Duration::ZERO
             };
             if source == LinkSource::Carrier || dice.chance(60) {
-                world.at(when + late, Event::Say(event, source));
+                world.at(when + late, Event::Signal(event, source));
             }
         }
         at = back;
@@ -116,9 +116,13 @@ fn plan(dice: &mut Dice, world: &mut World) -> Instant {
     let end = at + dice.millis(100, 3000);
     let span = end.saturating_since(start).as_millis() as u64;
     for _ in 0..dice.range(0, 4) {
-        let event = dice.pick(&[LinkEvent::Up, LinkEvent::Down, LinkEvent::GoingDownSoon]);
+        let event = dice.pick(&[
+            LinkEvent::Up,
+            LinkEvent::Down,
+            LinkEvent::GoingDownSoon(None),
+        ]);
         let source = dice.pick(&[LinkSource::Signal, LinkSource::Command]);
-        world.at(start + dice.millis(0, span), Event::Say(event, source));
+        world.at(start + dice.millis(0, span), Event::Signal(event, source));
     }
     if dice.chance(30) {
         for _ in 0..dice.range(1, 3) {
@@ -164,7 +168,7 @@ fn plan(dice: &mut Dice, world: &mut World) -> Instant {
     end
 }
 
-/// The MH's daemon says what it can do, dies and comes back, or not.
+/// The MH's daemon registers, may die and may start again.
 fn plan_daemon(dice: &mut Dice, world: &mut World, end: Instant) {
     let start = world.now;
     let span = end.saturating_since(start).as_millis() as u64;
@@ -200,8 +204,8 @@ fn mtcp_settings(dice: &mut Dice) -> MtcpSettings {
 /// A scheme, for Snoop the set of its parameters, and whether payload is compressed.
 pub(super) type Variant = (Scheme, SnoopSet, bool);
 
-/// Says which case it was if it fails.
-struct Case(Variant, u64);
+/// Prints the case if it fails.
+pub(super) struct Case(pub Variant, pub u64);
 
 impl Drop for Case {
     fn drop(&mut self) {
@@ -285,7 +289,7 @@ pub(super) fn world_with(
     world.daemon = daemon;
     (world.wired, world.wireless) = (dice.half(), dice.half());
     world.wired.rate = 0;
-    world.keeps = dice.chance(30);
+    world.queues_in_outage = dice.chance(30);
     world.splits = dice.pick(&[0, 500, 1000]);
     world.uncacheable = if dice.chance(10) {
         dice.range(0, 300)
@@ -324,8 +328,8 @@ pub(super) fn finish(world: &mut World, healed: Instant) -> Instant {
         eprintln!("{}", world.describe());
     }
     if world.fh.reset || world.mh.reset {
-        // An end that has nothing to say hears of a RST that was lost at its next
-        // keep-alive, from the other end itself.
+        // An end without data to send misses a lost RST. It receives another one from the other
+        // end at its next keep-alive.
         world.keep_alive();
         world.run_until(healed + LIVENESS * 2, true);
         assert!(world.fh.reset && world.mh.reset, "one end alone was reset");
@@ -366,20 +370,10 @@ struct Done {
 /// All cases, from seed `HOLDFAST_FIRST` on, `HOLDFAST_CASES` of them. None:
 /// `HOLDFAST_SEED` was replayed, with a trace.
 fn run_all(variant: Variant) -> Option<Done> {
-    let number = |name: &str| {
-        std::env::var(name)
-            .ok()
-            .and_then(|value| value.parse().ok())
-    };
-    if let Some(seed) = number("HOLDFAST_SEED") {
-        run(variant, seed, true);
-        return None;
-    }
-    let first = number("HOLDFAST_FIRST").unwrap_or(0);
-    let cases = number("HOLDFAST_CASES").unwrap_or(5000);
+    let (seeds, is_one) = numbers(5000);
     let mut done = Done::default();
-    for seed in first..first + cases {
-        let world = run(variant, seed, false);
+    for seed in seeds {
+        let world = run(variant, seed, is_one);
         let counters = world.daemon.counters();
         done.restored += counters.restored;
         done.dropped += counters.bad_header + counters.bad_bytes + counters.unknown_dictionary;
@@ -388,7 +382,22 @@ fn run_all(variant: Variant) -> Option<Done> {
         done.reported += world.reported;
         done.resent_uplink += world.resent_uplink;
     }
-    Some(done)
+    (!is_one).then_some(done)
+}
+
+/// The seeds of the cases; true: `HOLDFAST_SEED` alone.
+pub(super) fn numbers(cases: u64) -> (core::ops::Range<u64>, bool) {
+    let number = |name: &str| {
+        std::env::var(name)
+            .ok()
+            .and_then(|value| value.parse().ok())
+    };
+    if let Some(seed) = number("HOLDFAST_SEED") {
+        return (seed..seed + 1, true);
+    }
+    let first = number("HOLDFAST_FIRST").unwrap_or(0);
+    let cases = number("HOLDFAST_CASES").unwrap_or(cases);
+    (first..first + cases, false)
 }
 
 #[test]

@@ -5,7 +5,7 @@ use holdfast_wire::Flags;
 
 use super::bench::{Bench, LEN, bench, passed};
 use crate::Scheme;
-use crate::mobile::LinkState;
+use crate::link_state::LinkState;
 
 const SCHEMES: [Scheme; 3] = [Scheme::Hold, Scheme::MtcpPlus, Scheme::Snoop];
 
@@ -70,7 +70,7 @@ fn a_flow_that_is_left_unanswered_does_not_hold_up_the_others_of_its_mobile() {
         bench.forward(1001, 8);
         bench.wait(3_000);
         assert_eq!(link(&bench), LinkState::Down, "{scheme:?}");
-        // Nothing else was to be asked. The other flow's next segment asks at once.
+        // The first flow has nothing to probe with. The other flow's next segment is a probe at once.
         bench.mh_port += 1;
         let mut to_dead_flow = 0;
         for push in 0..100 {
@@ -89,7 +89,7 @@ fn a_flow_that_is_left_unanswered_does_not_hold_up_the_others_of_its_mobile() {
         assert_eq!(bench.counter("silences"), 1, "{scheme:?}");
         assert!(
             to_dead_flow < 100,
-            "{scheme:?}: {to_dead_flow} segments for nobody"
+            "{scheme:?}: {to_dead_flow} segments for the dead flow"
         );
     }
 }
@@ -99,11 +99,11 @@ fn a_silence_that_one_flow_makes_freezes_no_other_for_long() {
     let mut bench = two_flows(Scheme::MtcpPlus);
     bench.forward(1001, 8);
     let mut lines = bench.wait(3_000);
-    // The idle flow's FH waits with a window of 0; a probe asks in this flow too.
-    let asks = lines
+    // The idle flow's FH waits with a window of 0, so a probe goes to this flow too.
+    let probed = lines
         .iter()
         .any(|line| line.starts_with("MADE to MH seq 1000 "));
-    assert!(asks, "{lines:?}");
+    assert!(probed, "{lines:?}");
     bench.mh_port += 1;
     lines = bench.up(1001).lines;
     let opens = format!("ACK 1001 wnd {} ", super::bench::WINDOW);
@@ -129,7 +129,7 @@ fn a_mute_flow_that_is_answered_gets_all_that_is_in_the_cache() {
     bench.forward(1001, 1);
     let mut lines = bench.up(2001).lines;
     lines.extend(bench.wait(100));
-    // One segment asks.
+    // One segment is the probe.
     assert_eq!(lines, ["DATA 1001..2001 ts 1040"]);
     bench.mh_port -= 1;
     lines = bench.up(2001).lines;
@@ -146,7 +146,7 @@ fn a_mute_flow_that_is_answered_gets_all_that_is_in_the_cache() {
 }
 
 #[test]
-fn a_mute_flow_is_found_soon_after_a_second_outage_that_nobody_noticed() {
+fn a_mute_flow_is_found_soon_after_a_second_outage_without_a_report() {
     for scheme in SCHEMES {
         let mut bench = two_flows(scheme);
         bench.forward(1001, 8);

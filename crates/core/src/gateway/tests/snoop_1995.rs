@@ -3,7 +3,7 @@
 
 use holdfast_wire::SeqNum;
 
-use super::bench::{Answer, Bench, LEN, bench_with, kept_back, passed, settings, unmet};
+use super::bench::{Answer, Bench, LEN, bench_with, not_adopted, passed, settings, suppressed};
 use crate::{Scheme, Settings, SnoopSettings};
 
 fn snoop() -> Settings {
@@ -32,7 +32,7 @@ fn retransmits(bench: &Bench, seq: u32) -> String {
 
 /// The next duplicate ACK is answered by nothing and goes no further.
 fn is_hidden(bench: &mut Bench, ack: u32) {
-    assert_eq!(bench.up(ack), kept_back(&[]));
+    assert_eq!(bench.up(ack), suppressed(&[]));
 }
 
 // snoop_data, 1: a new packet in the normal TCP sequence.
@@ -103,13 +103,13 @@ fn an_ack_below_the_last_one_is_discarded() {
 fn the_first_duplicate_ack_retransmits_and_the_expected_ones_are_discarded() {
     let mut bench = ten_under_way();
     let retransmission = retransmits(&bench, FIRST);
-    assert_eq!(bench.up(FIRST), kept_back(&[&retransmission]));
+    assert_eq!(bench.up(FIRST), suppressed(&[&retransmission]));
     // Nine were sent after it: eight more may come of these.
     for _ in 0..8 {
         is_hidden(&mut bench, FIRST);
     }
     // One more than expected: the retransmission was lost.
-    assert_eq!(bench.up(FIRST), kept_back(&[&retransmission]));
+    assert_eq!(bench.up(FIRST), suppressed(&[&retransmission]));
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn after_a_new_ack_the_next_loss_begins_anew() {
     assert!(!bench.up(FIRST).forwarded);
     assert_eq!(bench.up(FIRST + 3 * LEN), passed());
     let second = retransmits(&bench, FIRST + 3 * LEN);
-    assert_eq!(bench.up(FIRST + 3 * LEN), kept_back(&[&second]));
+    assert_eq!(bench.up(FIRST + 3 * LEN), suppressed(&[&second]));
 }
 
 // Section 4: the cache's high-water mark and the timers.
@@ -173,7 +173,7 @@ fn twice_srtt_if_that_is_more() {
     assert_eq!(bench.up(FIRST + LEN), passed());
     bench.forward(FIRST + LEN, 3);
     let second = retransmits(&bench, FIRST + LEN);
-    assert_eq!(bench.up(FIRST + LEN), kept_back(&[&second]));
+    assert_eq!(bench.up(FIRST + LEN), suppressed(&[&second]));
     assert_eq!(bench.wait(179), [] as [String; 0]);
     assert_eq!(bench.wait(1), [second]);
 }
@@ -190,7 +190,7 @@ fn the_persist_timer_retransmits_after_200_ms_without_any_packet() {
     assert_eq!(bench.wait(400), [first.as_str(), first.as_str()]);
     // It expects no duplicate ACK: the first to come is one of a loss.
     let again = retransmits(&bench, FIRST);
-    assert_eq!(bench.up(FIRST), kept_back(&[&again]));
+    assert_eq!(bench.up(FIRST), suppressed(&[&again]));
 }
 
 #[test]
@@ -201,9 +201,9 @@ fn an_mh_that_has_gone_is_sent_to_ever_more_rarely() {
     // 27 more, then six that are each twice as late as the one before.
     assert!((33..=36).contains(&minute), "{minute}");
     assert_eq!(bench.wait(12_800).len(), 1, "64 times as long at the most");
-    // It is back.
+    // The link is up again.
     let first = retransmits(&bench, FIRST);
-    assert_eq!(bench.up(FIRST), kept_back(&[&first]));
+    assert_eq!(bench.up(FIRST), suppressed(&[&first]));
     assert_eq!(bench.wait(40), [first.as_str()]);
 }
 
@@ -228,8 +228,8 @@ fn a_flow_without_losses_is_left_alone() {
 }
 
 #[test]
-fn a_flow_met_in_the_middle_is_served_after_a_few_packets() {
-    let mut bench = unmet(snoop());
+fn an_adopted_flow_is_served_after_a_few_packets() {
+    let mut bench = not_adopted(snoop());
     bench.forward(1, 1);
     assert_eq!(bench.up(1 + LEN), passed());
     bench.forward(FIRST, 4);
@@ -241,7 +241,7 @@ fn a_flow_met_in_the_middle_is_served_after_a_few_packets() {
 #[test]
 fn an_outage_is_nothing_special() {
     let mut bench = ten_under_way();
-    assert_eq!(bench.goes_down(), [] as [String; 0]);
+    assert_eq!(bench.link_down(), [] as [String; 0]);
     assert_eq!(bench.down(FIRST + 10 * LEN, LEN), passed());
     bench.wait(3000);
     assert_eq!(bench.counter("silences"), 0);

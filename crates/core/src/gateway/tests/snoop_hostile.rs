@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Snoop, both directions, and what no end in its right mind would send. A story with losses
-//! either way is told twice, once with something bad in the middle: the bad segment passes as
-//! it came and is counted, and all that happens afterwards is the same. And the same story is
-//! told with numbers that wrap around anywhere.
+//! Snoop, both directions, and segments that no sane end sends. A scenario with losses in both
+//! directions runs twice, once with a bad segment in the middle. The bad segment passes and is
+//! counted, and everything after it is the same. The scenario also runs with sequence numbers
+//! that wrap around at any point.
 
 use core::time::Duration;
 
@@ -120,7 +120,7 @@ fn story() -> Vec<Step> {
     steps.concat()
 }
 
-struct Teller {
+struct Run {
     gateway: Gateway<Packet>,
     now: Instant,
     /// Added to all numbers of the FH, of the MH.
@@ -130,9 +130,9 @@ struct Teller {
     lines: Vec<String>,
 }
 
-impl Teller {
+impl Run {
     fn new(settings: &Settings, shifts: (u32, u32)) -> Self {
-        let mut teller = Self {
+        let mut run = Self {
             gateway: Gateway::new(settings.clone()),
             now: Instant::from_millis(1000),
             shifts,
@@ -149,7 +149,7 @@ impl Teller {
             ),
         ];
         for (way, seq, ack, flags) in handshake {
-            let verdict = teller.send(&Sent {
+            let verdict = run.send(&Sent {
                 way,
                 seq,
                 ack,
@@ -160,7 +160,7 @@ impl Teller {
             });
             assert_eq!(verdict, Verdict::Forward);
         }
-        teller
+        run
     }
 
     /// What is added to the sender's numbers, and to those of the other end.
@@ -289,8 +289,10 @@ impl Teller {
     /// Counters but those that count segments and what was not believed, and what is kept.
     fn counters(&self) -> Vec<(&'static str, u64)> {
         let counters = self.gateway.counters();
-        let told = counters.filter(|(name, _)| !["segments", "passed.implausible"].contains(name));
-        told.chain([("kept", self.gateway.stats().cached_bytes)])
+        let chosen =
+            counters.filter(|(name, _)| !["segments", "passed.implausible"].contains(name));
+        chosen
+            .chain([("kept", self.gateway.stats().cached_bytes)])
             .collect()
     }
 
@@ -301,7 +303,7 @@ impl Teller {
     }
 }
 
-/// Each byte tells where it lies.
+/// The bytes of a stream; each shows its sequence number.
 fn stream(seq: u32, len: u32) -> Vec<u8> {
     (0..len)
         .map(|i| (seq.wrapping_add(i) % 251) as u8)
@@ -332,14 +334,14 @@ fn bare(way: Direction, seq: u32, ack: u32) -> Sent {
 fn changes_nothing(bad: &Sent) {
     for settings in both_sets() {
         let steps = story();
-        let mut undisturbed = Teller::new(&settings, (0, 0));
+        let mut undisturbed = Run::new(&settings, (0, 0));
         for step in &steps {
             undisturbed.step(step);
         }
         // From the first ACK of each end on.
         for at in 4..steps.len() {
             let what = format!("{:?}: {bad:?} before step {at}", settings.snoop.set);
-            let mut disturbed = Teller::new(&settings, (0, 0));
+            let mut disturbed = Run::new(&settings, (0, 0));
             steps[..at].iter().for_each(|step| disturbed.step(step));
             let (lines, implausible) = (disturbed.lines.len(), disturbed.implausible());
             let (kept, seen) = (disturbed.counters(), disturbed.seen);
@@ -358,12 +360,12 @@ fn changes_nothing(bad: &Sent) {
 #[test]
 fn the_story_has_repairs_and_reports() {
     for settings in both_sets() {
-        let mut teller = Teller::new(&settings, (0, 0));
+        let mut run = Run::new(&settings, (0, 0));
         for step in &story() {
-            teller.step(step);
+            run.step(step);
         }
         let counter = |name| {
-            let mut counters = teller.gateway.counters();
+            let mut counters = run.gateway.counters();
             counters.find(|counter| counter.0 == name).map(|one| one.1)
         };
         let set = settings.snoop.set;
@@ -375,14 +377,14 @@ fn the_story_has_repairs_and_reports() {
         }
         // The wired half has lost something of the same window.
         assert_eq!(counter("undone_uplink"), Some(0), "{set:?}");
-        assert_eq!(teller.gateway.stats().cached_bytes, 0, "{set:?}");
+        assert_eq!(run.gateway.stats().cached_bytes, 0, "{set:?}");
     }
 }
 
 #[test]
 fn wherever_numbers_wrap_around_the_story_is_the_same() {
     for settings in both_sets() {
-        let mut undisturbed = Teller::new(&settings, (0, 0));
+        let mut undisturbed = Run::new(&settings, (0, 0));
         for step in &story() {
             undisturbed.step(step);
         }
@@ -395,11 +397,11 @@ fn wherever_numbers_wrap_around_the_story_is_the_same() {
                 (wrap, wrap),
                 (1 << 31, wrap.wrapping_sub(MH_FIRST)),
             ] {
-                let mut teller = Teller::new(&settings, shifts);
+                let mut run = Run::new(&settings, shifts);
                 for step in &story() {
-                    teller.step(step);
+                    run.step(step);
                 }
-                assert_eq!(teller.lines, undisturbed.lines, "{shifts:?}");
+                assert_eq!(run.lines, undisturbed.lines, "{shifts:?}");
             }
         }
     }
@@ -407,7 +409,7 @@ fn wherever_numbers_wrap_around_the_story_is_the_same() {
 
 #[test]
 fn an_ack_of_either_end_from_the_future_changes_nothing() {
-    // With a number that does not fit either: else it may tell of what passed by unseen.
+    // With a number that does not fit either: otherwise it may show what passed unseen.
     changes_nothing(&bare(Direction::Uplink, mh(600), fh(900)));
     changes_nothing(&bare(Direction::Downlink, fh(10), mh(900)));
     changes_nothing(&bare(Direction::Downlink, fh(0), mh(11)));
@@ -443,10 +445,10 @@ fn bad_blocks_change_nothing(way: Direction, sack: &[(u32, u32)]) {
         });
         for at in acks {
             let what = format!("{:?}: {way:?} {sack:?} at step {at}", settings.snoop.set);
-            let mut plain = Teller::new(&settings, (0, 0));
-            let mut bad = Teller::new(&settings, (0, 0));
-            for teller in [&mut plain, &mut bad] {
-                steps[..at].iter().for_each(|step| teller.step(step));
+            let mut plain = Run::new(&settings, (0, 0));
+            let mut bad = Run::new(&settings, (0, 0));
+            for run in [&mut plain, &mut bad] {
+                steps[..at].iter().for_each(|step| run.step(step));
             }
             let Step::Send(sent) = &steps[at] else {
                 unreachable!("only what is sent was taken");
@@ -469,13 +471,13 @@ fn bad_blocks_change_nothing(way: Direction, sack: &[(u32, u32)]) {
                 .iter()
                 .any(|line| line.contains("made Downlink"))
             {
-                // Another one went in its place: not for one that makes no sense.
+                // The forged segment replaced another one; it must not if it makes no sense.
                 assert_eq!(verdict, Verdict::Forward, "{what}");
                 continue;
             }
             bad.seen = plain.seen;
-            for teller in [&mut plain, &mut bad] {
-                steps[at + 1..].iter().for_each(|step| teller.step(step));
+            for run in [&mut plain, &mut bad] {
+                steps[at + 1..].iter().for_each(|step| run.step(step));
             }
             assert_eq!(bad.counters(), plain.counters(), "{what}");
             assert_eq!(bad.lines, plain.lines, "{what}");
@@ -500,30 +502,30 @@ fn blocks_the_wrong_way_round_change_nothing() {
 fn other_bytes_change_nothing(way: Direction, seq: u32, ack: u32, from: usize) {
     for settings in both_sets() {
         let steps = story();
-        let mut tellers = [false, true].map(|other_bytes| {
-            let mut teller = Teller::new(&settings, (0, 0));
-            steps[..from].iter().for_each(|step| teller.step(step));
-            let implausible = teller.implausible();
+        let mut runs = [false, true].map(|other_bytes| {
+            let mut run = Run::new(&settings, (0, 0));
+            steps[..from].iter().for_each(|step| run.step(step));
+            let implausible = run.implausible();
             let again = Sent {
                 len: LEN,
                 other_bytes,
                 ..bare(way, seq, ack)
             };
-            let seen = teller.seen;
-            let verdict = teller.send(&again);
-            teller.seen = seen;
+            let seen = run.seen;
+            let verdict = run.send(&again);
+            run.seen = seen;
             let what = format!(
                 "{:?} {way:?} {seq}, others: {other_bytes}",
                 settings.snoop.set
             );
             assert_eq!(verdict, Verdict::Forward, "{what}");
-            let counted = teller.implausible() - implausible;
+            let counted = run.implausible() - implausible;
             assert_eq!(counted, u64::from(other_bytes), "{what}");
-            steps[from..].iter().for_each(|step| teller.step(step));
-            teller
+            steps[from..].iter().for_each(|step| run.step(step));
+            run
         });
-        let [same, other] = &mut tellers;
-        // Whatever is sent again has the bytes that came first ([`Teller::note`]).
+        let [same, other] = &mut runs;
+        // All retransmissions have the bytes that came first ([`Run::note`]).
         assert_eq!(same.lines, other.lines);
         assert_eq!(same.counters(), other.counters());
     }
@@ -536,7 +538,7 @@ fn overlapping_segments_with_other_bytes_change_nothing() {
         let sent = |step: &Step| matches!(step, Step::Send(sent) if sent.way == way && sent.seq == seq && sent.len > 0);
         steps.iter().position(sent).expect("a step") + 1
     };
-    // The FH's third packet, which the wireless half has lost and the gateway sends again.
+    // The FH's third packet, which the wireless half has lost and the gateway retransmits.
     let lost = after(Direction::Downlink, fh(5));
     other_bytes_change_nothing(Direction::Downlink, fh(2) + LEN / 2, mh(1), lost);
     // The MH's fifth, which the wired half has lost.
@@ -549,24 +551,24 @@ fn after_an_ack_of_what_was_never_sent_the_transfer_goes_on() {
     // The MH's number fits to the byte, so that it is believed: what the FH may send by its
     // windows may have passed by unseen.
     for settings in both_sets() {
-        let mut teller = Teller::new(&settings, (0, 0));
+        let mut run = Run::new(&settings, (0, 0));
         let steps = story();
-        steps[..10].iter().for_each(|step| teller.step(step));
+        steps[..10].iter().for_each(|step| run.step(step));
         let Some(Step::Send(last)) = steps[..10]
             .iter()
             .rfind(|step| matches!(step, Step::Send(sent) if sent.way == Direction::Uplink))
         else {
-            unreachable!("the MH has said something");
+            unreachable!("the MH has sent a segment");
         };
         let early = bare(Direction::Uplink, last.seq + last.len, fh(40));
-        assert_eq!(teller.send(&early), Verdict::Forward);
-        // What it truly has, three times over, and news: the FH hears all.
-        let mut heard = 0;
+        assert_eq!(run.send(&early), Verdict::Forward);
+        // The MH's true ACKs, three duplicates and then new ones: the FH receives all.
+        let mut forwarded = 0;
         for n in [2, 2, 2, 2, 3, 4, 5] {
             let ack = bare(Direction::Uplink, last.seq + last.len, fh(n));
-            heard += u32::from(teller.send(&ack) != Verdict::Suppress);
-            teller.step(&Step::Wait(5));
+            forwarded += u32::from(run.send(&ack) != Verdict::Suppress);
+            run.step(&Step::Wait(5));
         }
-        assert_eq!(heard, 7, "{:?}", settings.snoop.set);
+        assert_eq!(forwarded, 7, "{:?}", settings.snoop.set);
     }
 }

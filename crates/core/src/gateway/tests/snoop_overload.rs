@@ -8,7 +8,7 @@ use holdfast_wire::Instant;
 use rand_chacha::ChaCha8Rng;
 use rand_core::SeedableRng;
 
-use super::host::{Character, Host};
+use super::host::{Host, HostProfile};
 use super::world::{Half, World};
 use crate::testing::{FH, MH};
 use crate::{Scheme, Settings};
@@ -22,8 +22,8 @@ const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-fn end(me: holdfast_wire::Endpoint, peer: holdfast_wire::Endpoint, buffer: usize) -> Character {
-    Character {
+fn end(me: holdfast_wire::Endpoint, peer: holdfast_wire::Endpoint, buffer: usize) -> HostProfile {
+    HostProfile {
         me,
         peer,
         iss: 1000,
@@ -44,10 +44,10 @@ fn end(me: holdfast_wire::Endpoint, peer: holdfast_wire::Endpoint, buffer: usize
 /// What became of a transfer over 20 ms of wired and 30 ms of wireless round trip.
 #[derive(Debug)]
 struct Outcome {
-    /// In 1/1000 of the bytes: what the FH and the gateway have sent again.
+    /// Retransmitted bytes in 1/1000 of all: by the FH and by the gateway.
     by_fh: u64,
     by_gateway: u64,
-    told: u64,
+    reported: u64,
 }
 
 /// `loss` in 1/1000; `window` is the MH's.
@@ -86,21 +86,21 @@ fn transfer(queue_max: Duration, loss: u64, window: usize, seed: u64) -> Outcome
     world.begin();
     world.run_until(Instant::from_millis(0) + Duration::from_secs(60), true);
     assert!(world.fh.is_done(), "not through in a minute");
-    let told = world.gateway.counters().find(|one| one.0 == "congested");
+    let reported = world.gateway.counters().find(|one| one.0 == "congested");
     let outcome = Outcome {
-        by_fh: world.sent_again * 1000 / BYTES,
+        by_fh: world.fh_retransmitted * 1000 / BYTES,
         by_gateway: world.resent * MSS as u64 * 1000 / BYTES,
-        told: told.expect("counted").1,
+        reported: reported.expect("counted").1,
     };
     eprintln!("queue {queue_max:?}, loss {loss}, seed {seed}: {outcome:?}");
     outcome
 }
 
 #[test]
-fn a_slow_start_that_has_overrun_the_queue_is_told_by_single_holes() {
+fn a_slow_start_that_has_overrun_the_queue_is_reported_by_single_holes() {
     for seed in 1..5 {
         let outcome = transfer(ms(120), 5, 8 << 20, seed);
-        assert!(outcome.told > 0);
+        assert!(outcome.reported > 0);
         assert!(outcome.by_fh < 10, "{} in 1000", outcome.by_fh);
     }
 }
@@ -109,17 +109,17 @@ fn a_slow_start_that_has_overrun_the_queue_is_told_by_single_holes() {
 fn a_queue_shorter_than_two_round_trips_is_not_overrun_for_long() {
     for seed in 1..5 {
         let outcome = transfer(ms(30), 5, 8 << 20, seed);
-        assert!(outcome.told > 0);
+        assert!(outcome.reported > 0);
         assert!(outcome.by_gateway < 300, "{} in 1000", outcome.by_gateway);
     }
 }
 
 #[test]
-fn the_fh_hears_of_no_loss_by_the_radio_while_its_window_makes_no_queue() {
+fn no_radio_loss_is_reported_to_the_fh_while_its_window_makes_no_queue() {
     // A window of 120 kB, of 125 that the path holds.
     for (loss, seed) in [(10, 1), (30, 2), (100, 3)] {
         let outcome = transfer(ms(120), loss, 120_000, seed);
-        assert_eq!((outcome.told, outcome.by_fh), (0, 0), "{loss} in 1000");
+        assert_eq!((outcome.reported, outcome.by_fh), (0, 0), "{loss} in 1000");
         assert!(outcome.by_gateway >= loss * 8 / 10);
     }
 }

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Snoop, data of the MH: what the MH is told of a loss on the wireless half and when, and
-//! what the gateway makes good on the wired half.
+//! Snoop with data of the MH: which losses on the wireless half are reported to the MH and when,
+//! and which losses on the wired half the gateway repairs.
 
 use holdfast_wire::{Segment, SeqNum};
 
-use super::bench::{Answer, Bench, LEN, passed, settings, unmet};
+use super::bench::{Answer, Bench, LEN, not_adopted, passed, settings};
 use crate::{Scheme, Settings, SnoopSettings};
 
-mod held_acks;
 mod reports;
 mod undo;
 mod wired_loss;
+mod withheld_acks;
 
 fn snoop() -> Settings {
     Settings {
@@ -21,11 +21,11 @@ fn snoop() -> Settings {
 
 /// After a handshake with SACK; the FH speaks so much later than the MH.
 fn bench_with_sack(settings: Settings) -> Bench {
-    let mut bench = unmet(settings);
+    let mut bench = not_adopted(settings);
     bench.sack_permitted = true;
     bench.shake_hands(0, 5000);
     assert!(bench.up(1).forwarded);
-    assert_eq!(fh_says(&mut bench, 0, &[]), passed());
+    assert_eq!(fh_acks(&mut bench, 0, &[]), passed());
     bench
 }
 
@@ -47,7 +47,7 @@ fn sends(bench: &mut Bench, n: u32) -> Vec<String> {
     answer.lines
 }
 
-/// These packets, a millisecond apart; all that is said meanwhile.
+/// Sends these packets, a millisecond apart. Returns everything that the gateway sends meanwhile.
 fn send_all(bench: &mut Bench, packets: impl IntoIterator<Item = u32>) -> Vec<String> {
     let mut lines = Vec::new();
     for n in packets {
@@ -57,8 +57,8 @@ fn send_all(bench: &mut Bench, packets: impl IntoIterator<Item = u32>) -> Vec<St
     lines
 }
 
-/// The FH has everything before the nth packet, and these.
-fn fh_says(bench: &mut Bench, n: u32, blocks: &[(u32, u32)]) -> Answer {
+/// The FH acknowledges everything before the nth packet, and these blocks.
+fn fh_acks(bench: &mut Bench, n: u32, blocks: &[(u32, u32)]) -> Answer {
     let mut segment = bench.fh_segment(1, 0);
     segment.ack = SeqNum::new(nth(n));
     for (left, right) in blocks {

@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use holdfast_wire::SeqNum;
 
-use super::bench::{Bench, LEN, bench, bench_with, kept_back, passed, settings, unmet};
+use super::bench::{Bench, LEN, bench, bench_with, not_adopted, passed, settings, suppressed};
 use crate::testing::{FH, MH, Packet};
 use crate::{Action, Direction, FlowKey, FlowRecord, Scheme, Settings, Verdict};
 
@@ -22,7 +22,7 @@ const RECORD: FlowRecord = FlowRecord {
 const RESETS: [&str; 2] = ["RST to FH seq 5001", "RST to MH seq 1"];
 
 fn successor(settings: Settings) -> Bench {
-    let mut bench = unmet(settings);
+    let mut bench = not_adopted(settings);
     bench.gateway.import(&RECORD, bench.now);
     bench
 }
@@ -53,7 +53,7 @@ fn a_handshake_makes_what_a_predecessor_owed_another_connections() {
 }
 
 #[test]
-fn a_record_whose_flow_is_never_met_is_given_up() {
+fn a_record_whose_flow_is_never_adopted_is_given_up() {
     let mut brief = settings(Scheme::MtcpPlus);
     brief.flow_idle_max = Duration::from_secs(10);
     let mut bench = successor(brief);
@@ -74,7 +74,7 @@ fn a_flow_seen_in_one_direction_alone_leaves_the_record_of_what_is_owed() {
     assert_eq!(records_while(&mut bench, 40), []);
     assert_eq!(bench.gateway.stats().flows, 0, "not forgotten");
     assert!(bench.down(2000, 0).forwarded);
-    assert_eq!(bench.up(1), kept_back(&RESETS));
+    assert_eq!(bench.up(1), suppressed(&RESETS));
 }
 
 #[test]
@@ -83,10 +83,10 @@ fn the_wait_for_an_mh_that_is_owed_bytes_begins_anew_with_each_that_it_takes() {
     impatient.owed_wait_max = Duration::from_secs(5);
     let mut bench = bench_with(impatient);
     bench.forward(1, 3);
-    assert!(!bench.goes_down().is_empty());
+    assert!(!bench.link_down().is_empty());
     let resets = |lines: &[String]| lines.iter().filter(|line| line.starts_with("RST")).count();
     assert_eq!(resets(&bench.wait(4000)), 0);
-    bench.comes_up();
+    bench.link_up();
     assert!(bench.up(1001).forwarded);
     assert_eq!(resets(&bench.wait(4000)), 0);
     assert_eq!(bench.gateway.owed_bytes(), 2000);
@@ -101,7 +101,7 @@ fn a_gateway_that_is_leaving_acknowledges_nothing_for_a_connection_that_begins_a
     assert!(bench.up(300_001).forwarded);
     bench.forward(300_001, 1);
     assert_eq!((bench.state(), bench.cached()), ("open", 1000));
-    assert!(bench.goes_down().is_empty());
+    assert!(bench.link_down().is_empty());
     assert_eq!(bench.gateway.owed_bytes(), 0);
 }
 
@@ -125,7 +125,7 @@ fn an_ack_that_cannot_be_copied_is_not_repeated_after_an_outage() {
     for cacheable in [true, false] {
         let mut bench = bench(Scheme::Hold);
         bench.forward(1, 1);
-        bench.goes_down();
+        bench.link_down();
         let ack = bench.fh_segment(1001, 0);
         let mut packet = Packet::new(ack, &[], LEN);
         packet.cacheable = cacheable;
@@ -134,14 +134,14 @@ fn an_ack_that_cannot_be_copied_is_not_repeated_after_an_outage() {
         let _ = bench
             .gateway
             .handle_segment(Direction::Downlink, &ack, &packet, now, &mut actions);
-        let lines = bench.comes_up();
+        let lines = bench.link_up();
         let repeated = lines.iter().any(|line| line.starts_with("AGAIN"));
         assert_eq!(repeated, cacheable, "{lines:?}");
     }
 }
 
 #[test]
-fn what_was_owed_stays_written_down_until_both_ends_must_have_heard() {
+fn owed_bytes_stay_in_the_record_until_both_ends_must_have_the_rst() {
     let mut bench = successor(settings(Scheme::MtcpPlus));
     assert!(bench.down(2001, LEN).forwarded);
     let (segment, now) = (bench.mh_segment(1), bench.now);
@@ -159,7 +159,7 @@ fn what_was_owed_stays_written_down_until_both_ends_must_have_heard() {
         _ => None,
     });
     assert_eq!(written.next_back(), Some(RECORD));
-    // Nobody has sent anything for a minute: both ends have the RST.
+    // Neither end has sent anything for a minute: both have the RST.
     let gone: Vec<bool> = records_while(&mut bench, 70)
         .iter()
         .map(|record| record.gone)

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! FH, wired half, gateway, wireless half and MH on a virtual clock, and what must hold
-//! at every moment.
+//! FH, wired half, gateway, wireless half and MH on a virtual clock, with checks at every moment.
 
 use core::time::Duration;
 
@@ -13,7 +12,8 @@ use super::compression::Daemon;
 use super::host::Host;
 use crate::compression::marked;
 use crate::gateway::Connection;
-use crate::mobile::{LinkEvent, LinkSource};
+use crate::gateway::flows::Row;
+use crate::link_state::{LinkEvent, LinkSource};
 use crate::testing::{FH, MH, Packet};
 use crate::{
     Action, Direction, FlowRecord, Gateway, Resend, Scheme, Settings, Side, Stage, Verdict,
@@ -24,7 +24,7 @@ pub(super) mod forger;
 
 use forger::{Forger, Watch};
 
-/// Chances are in 1/1000.
+/// Loss and duplication are in 1/1000.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Half {
     pub delay: Duration,
@@ -43,32 +43,47 @@ pub(super) enum Event {
     ToHost(Side, Packet),
     /// A segment of an attacker reaches an end.
     ForgedToHost(Side, Packet),
-    /// The wireless half carries, or not.
+    /// The wireless half goes up or down.
     Link(bool),
-    /// Somebody says something of it.
-    Say(LinkEvent, LinkSource),
-    /// A new engine takes the place of the old one.
+    /// A link source reports this to the gateway.
+    Signal(LinkEvent, LinkSource),
+    /// A new engine replaces the old one.
     Restart,
-    /// Segments go round the engine: it hangs, or is not there.
+    /// Segments pass the engine by: it hangs, or is not there.
     Bypass(bool),
     Read(Side, usize),
-    /// The MH's daemon starts, or dies; and says what it can do.
+    /// The MH's daemon starts or dies; and registers its abilities.
     Daemon(bool),
     Register,
-    /// From now on nothing goes wrong any more.
+    /// The end of all faults.
     Heal,
-    /// An end resets the connection, or vanishes without a word, or sends its FIN again.
+    /// An end resets the connection, vanishes, or sends its FIN again.
     Abort(Side),
     Vanish(Side),
     RepeatFin(Side),
 }
 
-/// Actions for one input at most; made ACKs among them.
+/// What the engine was given.
+#[derive(Clone, Debug)]
+pub(super) enum Input {
+    Segment(Direction, Packet),
+    Timeout,
+    Link(LinkEvent, LinkSource),
+}
+
+/// An input, and what the engine did, as text.
+pub(super) struct Tapped {
+    pub at: Instant,
+    pub input: Input,
+    pub output: String,
+}
+
+/// Actions for one input, at most; made ACKs among them.
 const ACTIONS_MAX: usize = 400;
 const MADE_MAX: usize = 4;
-/// Reports to the MH among them, and an ACK in an ACK's place.
+/// Reports to the MH among them, and a made ACK that replaces an ACK.
 const REPORTS_MAX: usize = 5;
-/// Inputs of one case at most: a loop of ACKs would pass it.
+/// Inputs of one case, at most: a loop of ACKs would exceed it.
 const INPUTS_MAX: u64 = 400_000;
 
 pub(super) struct World {
@@ -77,20 +92,20 @@ pub(super) struct World {
     pub mh: Host,
     pub wired: Half,
     pub wireless: Half,
-    pub carries: bool,
-    /// What an outage finds on the link and in its queue is kept, not lost.
-    pub keeps: bool,
-    held: Vec<(Direction, Packet)>,
+    pub link_is_up: bool,
+    /// Packets on the link in an outage are queued, not lost.
+    pub queues_in_outage: bool,
+    queued: Vec<(Direction, Packet)>,
     pub gateway: Gateway<Packet>,
-    /// What restores compressed segments at the MH.
+    /// Restores compressed segments at the MH.
     pub daemon: Daemon,
     settings: Settings,
     records: Option<FlowRecord>,
-    /// When a segment came by the engine last, or the engine sent one to the FH.
+    /// When the engine last received a segment or sent one to the FH.
     pub seen_at: Instant,
-    /// What the engine was given last.
+    /// The segment that the engine received last.
     judged: Option<Segment>,
-    bypass: bool,
+    pub bypass: bool,
     carrier_down: bool,
     pub uncacheable: u64,
     /// Super-segments come in pieces.
@@ -98,14 +113,14 @@ pub(super) struct World {
     rng: ChaCha8Rng,
     agenda: Agenda<Event>,
     busy_until: [Instant; 2],
-    /// The FH's bytes that came by this engine, and how far without a hole.
+    /// The FH's bytes that have passed this engine, and where the first hole is.
     arrived: Vec<bool>,
     arrived_end: i64,
-    /// Farthest of the MH's ACKs, window edges and timestamps that came by.
+    /// The highest of the MH's ACKs, window edges and timestamps that have passed.
     mh_acked: i64,
     mh_tsval: Option<u32>,
-    /// The MH's bytes, and its FIN, that came by this engine; the farthest of the FH's ACKs
-    /// and window edges that did.
+    /// The MH's bytes, and its FIN, that have passed this engine; the highest of the FH's ACKs and
+    /// window edges that have.
     mh_passed: Vec<bool>,
     fh_acked: i64,
     fh_edge: i64,
@@ -116,16 +131,21 @@ pub(super) struct World {
     pub trace: bool,
     pub made: u64,
     pub resent: u64,
-    /// Bytes of the FH that came by more than once.
-    pub sent_again: u64,
-    /// ACKs made for the MH, and what was sent to the FH again.
+    /// Bytes of the FH that passed more than once.
+    pub fh_retransmitted: u64,
+    /// ACKs made for the MH, and retransmissions to the FH.
     pub reported: u64,
     pub resent_uplink: u64,
-    /// What the gateway sends is not held against what it may say, only what the ends get.
+    /// What the gateway sends is not checked, only what the ends receive.
     pub lenient: bool,
     /// An attacker, if there is one.
     pub forger: Option<Forger>,
-    /// How the flow was followed each time that the link went down.
+    /// All inputs of the engine, if they are wanted.
+    pub tap: Option<Vec<Tapped>>,
+    /// Whether idle flows are packed before each segment; and how often one was.
+    pub packs: bool,
+    pub packed: usize,
+    /// How the flow was tracked each time that the link went down.
     pub watch: Watch,
 }
 
@@ -139,9 +159,9 @@ impl World {
             mh,
             wired: Half::default(),
             wireless: Half::default(),
-            carries: true,
-            keeps: false,
-            held: Vec::new(),
+            link_is_up: true,
+            queues_in_outage: false,
+            queued: Vec::new(),
             gateway: Gateway::new(settings.clone()),
             daemon: Daemon::default(),
             settings,
@@ -167,12 +187,23 @@ impl World {
             trace: false,
             made: 0,
             resent: 0,
-            sent_again: 0,
+            fh_retransmitted: 0,
             reported: 0,
             resent_uplink: 0,
             lenient: false,
             forger: None,
+            tap: None,
+            packs: false,
+            packed: 0,
             watch: Watch::default(),
+        }
+    }
+
+    /// Notes an input and what comes of it.
+    fn note(&mut self, input: Input, verdict: Verdict, actions: &[Action<Packet>]) {
+        if let Some(tap) = &mut self.tap {
+            let (at, output) = (self.now, format!("{verdict:?} {actions:?}"));
+            tap.push(Tapped { at, input, output });
         }
     }
 
@@ -237,6 +268,7 @@ impl World {
         if due && !self.bypass {
             let mut actions = Vec::new();
             self.gateway.handle_timeout(now, &mut actions);
+            self.note(Input::Timeout, Verdict::Forward, &actions);
             let next = self.gateway.poll_timeout();
             assert!(
                 next.is_none_or(|at| at > now),
@@ -248,10 +280,17 @@ impl World {
 
     fn handle(&mut self, event: Event) {
         if self.trace {
-            self.tell(&event);
+            self.print_event(&event);
         }
         match event {
-            Event::ToGateway(direction, packet) => self.arrive(direction, &packet),
+            Event::ToGateway(direction, packet) => {
+                if self.packs {
+                    self.gateway.flows.shrink_all();
+                    let rows = self.gateway.flows.rows();
+                    self.packed += rows.filter(|row| matches!(row, Row::Idle(_))).count();
+                }
+                self.arrive(direction, &packet);
+            }
             Event::ToHost(side, packet) => {
                 let (now, mut out) = (self.now, Vec::new());
                 let restored = match side {
@@ -274,18 +313,18 @@ impl World {
                 self.transmit(side, out);
             }
             Event::ForgedToHost(side, packet) => self.refuse_forged(side, &packet),
-            Event::Link(carries) => {
-                if !carries {
-                    self.look_whether_followed();
+            Event::Link(link_is_up) => {
+                if !link_is_up {
+                    self.note_whether_tracked();
                 }
-                self.carries = carries;
-                if carries {
-                    for (direction, packet) in core::mem::take(&mut self.held) {
+                self.link_is_up = link_is_up;
+                if link_is_up {
+                    for (direction, packet) in core::mem::take(&mut self.queued) {
                         self.over_wireless(direction, packet);
                     }
                 }
             }
-            Event::Say(event, source) => self.say(event, source),
+            Event::Signal(event, source) => self.signal(event, source),
             Event::Restart => self.restart(),
             Event::Bypass(bypass) => self.bypass = bypass,
             Event::Daemon(lives) => self.daemon.set_alive(lives),
@@ -296,7 +335,7 @@ impl World {
                 self.let_end(side, Host::abort);
             }
             Event::Vanish(side) => {
-                // What is owed to an MH that stays away is given up.
+                // The bytes owed to a vanished MH are given up.
                 self.may_reset = true;
                 self.host(side).gone = true;
             }
@@ -304,12 +343,12 @@ impl World {
         }
     }
 
-    /// One line for a trace.
-    fn tell(&self, event: &Event) {
+    /// Prints a line of the trace.
+    fn print_event(&self, event: &Event) {
         let time = self.now.as_secs_f64();
         match event {
-            Event::ToGateway(way, packet) => {
-                eprintln!("{time:10.6} {way:?} {}", self.brief(packet));
+            Event::ToGateway(direction, packet) => {
+                eprintln!("{time:10.6} {direction:?} {}", self.brief(packet));
             }
             Event::ToHost(side, packet) => {
                 eprintln!("{time:10.6} at {side:?} {}", self.brief(packet));
@@ -319,7 +358,7 @@ impl World {
         }
     }
 
-    /// Where the engine stands, for a trace.
+    /// The engine's state, for a trace.
     pub(super) fn describe(&self) -> String {
         let mut text = String::new();
         for Connection { flow, scheme } in self.gateway.flows.iter() {
@@ -373,7 +412,7 @@ impl World {
         )
     }
 
-    fn say(&mut self, event: LinkEvent, source: LinkSource) {
+    fn signal(&mut self, event: LinkEvent, source: LinkSource) {
         let (now, mut actions) = (self.now, Vec::new());
         if source == LinkSource::Carrier {
             self.carrier_down = event == LinkEvent::Down;
@@ -383,6 +422,7 @@ impl World {
             self.gateway
                 .handle_link(&[MH.address], event, source, now, &mut actions);
         }
+        self.note(Input::Link(event, source), Verdict::Forward, &actions);
         self.act(actions);
     }
 
@@ -393,7 +433,7 @@ impl World {
         (self.bypass, self.uncacheable) = (false, 0);
         self.handle(Event::Link(true));
         if self.carrier_down {
-            self.say(LinkEvent::Up, LinkSource::Carrier);
+            self.signal(LinkEvent::Up, LinkSource::Carrier);
         }
     }
 
@@ -405,7 +445,7 @@ impl World {
             self.gateway.import(&record, self.now);
         }
         if self.carrier_down {
-            self.say(LinkEvent::Down, LinkSource::Carrier);
+            self.signal(LinkEvent::Down, LinkSource::Carrier);
         }
         self.arrived.fill(false);
         self.mh_passed.fill(false);
@@ -434,9 +474,9 @@ impl World {
 
     fn over_wireless(&mut self, direction: Direction, packet: Packet) {
         for packet in packet.split() {
-            if !self.carries {
-                if self.keeps && self.held.len() < 200 {
-                    self.held.push((direction, packet));
+            if !self.link_is_up {
+                if self.queues_in_outage && self.queued.len() < 200 {
+                    self.queued.push((direction, packet));
                 }
                 continue;
             }
@@ -487,6 +527,8 @@ impl World {
     /// A segment reaches the gateway.
     fn arrive(&mut self, direction: Direction, packet: &Packet) {
         if self.bypass {
+            let input = Input::Segment(direction, packet.clone());
+            self.note(input, Verdict::Forward, &[]);
             self.send_out(direction, packet.clone());
             return;
         }
@@ -498,10 +540,10 @@ impl World {
                 let from = self.mh.peer_offset(segment.seq);
                 for offset in from.max(0)..from + i64::from(packet.segment.payload_len) {
                     let before = core::mem::replace(&mut self.arrived[offset as usize], true);
-                    self.sent_again += u64::from(before);
+                    self.fh_retransmitted += u64::from(before);
                 }
                 let ack = self.mh.sent_offset(segment.ack);
-                let window = i64::from(segment.window) << self.fh.its.window_scale;
+                let window = i64::from(segment.window) << self.fh.profile.window_scale;
                 self.fh_acked = self.fh_acked.max(ack);
                 self.fh_edge = self.fh_edge.max(ack + window);
             }
@@ -522,6 +564,7 @@ impl World {
         let verdict =
             self.gateway
                 .handle_segment(direction, segment, packet, self.now, &mut actions);
+        self.note(Input::Segment(direction, packet.clone()), verdict, &actions);
         if direction == Direction::Uplink {
             self.note_mh_tsval(segment);
         }
@@ -558,14 +601,17 @@ impl World {
             "{} actions for one input",
             actions.len()
         );
-        for (way, most) in [
+        for (direction, most) in [
             (Direction::Uplink, MADE_MAX),
             (Direction::Downlink, REPORTS_MAX),
         ] {
-            let made = actions
-                .iter()
-                .filter(|action| matches!(action, Action::Send(made) if made.direction == way));
-            assert!(made.count() <= most, "made ACKs for one input, {way:?}");
+            let made = actions.iter().filter(
+                |action| matches!(action, Action::Send(made) if made.direction == direction),
+            );
+            assert!(
+                made.count() <= most,
+                "made ACKs for one input, {direction:?}"
+            );
         }
         for action in actions {
             match action {
@@ -614,7 +660,7 @@ impl World {
         self.check_engine();
     }
 
-    /// A piece goes out segment by segment, each compressed if the engine says so.
+    /// Sends a piece segment by segment, each compressed if the engine decides so.
     fn send_compressed(&mut self, resend: &Resend<Packet>, packet: &Packet) {
         let mut sent = 0;
         for mut plain in packet.split() {
@@ -651,10 +697,10 @@ impl World {
     /// The SYNs pass.
     pub(super) fn shake_hands(&mut self) {
         self.watch.shaken = true;
-        let asks = self.mh.syn(Flags::SYN, 0);
-        let next = self.mh.its.iss.wrapping_add(1);
-        let answers = self.fh.syn(Flags::SYN.with(Flags::ACK), next);
-        for (direction, packet) in [(Direction::Uplink, asks), (Direction::Downlink, answers)] {
+        let syn = self.mh.syn(Flags::SYN, 0);
+        let next = self.mh.profile.iss.wrapping_add(1);
+        let syn_ack = self.fh.syn(Flags::SYN.with(Flags::ACK), next);
+        for (direction, packet) in [(Direction::Uplink, syn), (Direction::Downlink, syn_ack)] {
             let verdict = self.gateway.handle_segment(
                 direction,
                 &packet.segment,
@@ -664,7 +710,7 @@ impl World {
             );
             assert_eq!(verdict, Verdict::Forward);
         }
-        assert_eq!(self.fh.its.me, FH);
+        assert_eq!(self.fh.profile.me, FH);
     }
 
     /// The farthest byte of this end has come by the engine.
@@ -691,7 +737,7 @@ impl World {
     }
 
     /// The same ports are used again, by other ends: the SYNs pass. Nothing of the old
-    /// connection is on its way any more.
+    /// connection is on its direction any more.
     pub(super) fn reconnect(&mut self, fh: Host, mh: Host) {
         self.agenda
             .forget(|event| matches!(event, Event::ToGateway(..) | Event::ToHost(..)));

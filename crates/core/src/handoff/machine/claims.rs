@@ -1,18 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Who has a mobile: registrations here, and what neighbours claim.
+//! Which station has a mobile: registrations here, and the claims of neighbours.
 
-use super::send_to_all;
 use super::{
-    Actions, Asking, Copied, Duration, FlowState, Handoff, HandoffAction, Instant, IpAddr, KeyId,
-    LinkNotice, Message, Outcome, Owner, PeerId, Role, Sending, StationId, Sync, answered,
-    transmit,
+    Actions, Body, Claim, Copied, Duration, FlowState, Handoff, HandoffAction, Instant, KeyId,
+    LinkNotice, Outcome, Owner, PeerId, Requests, Role, Sending, StationId, Status, Sync, answered,
+    send, send_to_all, transmit,
 };
 
-/// What a neighbour claims: the epoch, and who has the mobile with it.
-type Claim = (u64, StationId);
-
 impl<C: Copied> Handoff<C> {
-    /// The mobile reports that it is here.
+    /// Handles the registration of a mobile that is here.
     pub(super) fn handle_registration(
         &mut self,
         notice: &LinkNotice,
@@ -41,7 +37,7 @@ impl<C: Copied> Handoff<C> {
             return;
         }
         if claim.0 < mobile.claim.0 {
-            // No owner is known, yet others remember more and will contradict.
+            // No owner is known, but others have a higher epoch and will contradict.
             actions.push(HandoffAction::EpochElsewhere {
                 mobile: notice.key,
                 epoch: mobile.claim.0,
@@ -51,8 +47,14 @@ impl<C: Copied> Handoff<C> {
         self.take(notice.key, claim, now, actions);
     }
 
-    /// The mobile is here from now on.
-    fn take(&mut self, key: KeyId, claim: Claim, now: Instant, actions: &mut Actions<C>) {
+    /// Becomes the owner of the mobile.
+    fn take(
+        &mut self,
+        key: KeyId,
+        claim: (u64, StationId),
+        now: Instant,
+        actions: &mut Actions<C>,
+    ) {
         let peers = self.peers.clone();
         let Some(mobile) = self.mobiles.get_mut(&key) else {
             return;
@@ -68,7 +70,7 @@ impl<C: Copied> Handoff<C> {
         mobile.buffering_until = None;
         mobile.sendings.clear();
         mobile.announce_at = Some(now + self.settings.announce);
-        mobile.take_over = Asking::first(&peers, self.settings.retry, now);
+        mobile.take_over = Requests::first(&peers, self.settings.retry, now);
         if comes_from_a_neighbour && mobile.take_over.is_some() {
             mobile.handoffs += 1;
             self.counters.taken_over += 1;
@@ -77,18 +79,11 @@ impl<C: Copied> Handoff<C> {
                 until: now + self.settings.sync_wait,
                 is_complete: false,
                 wanted: Vec::new(),
-                ask_again_at: None,
+                request_at: None,
             });
         }
-        let (epoch, station) = claim;
         let addresses = mobile.addresses.clone();
-        let message = Message::TakeOver {
-            mobile: key,
-            epoch,
-            station,
-            addresses: addresses.clone(),
-        };
-        send_to_all(&peers, &message, actions);
+        send_to_all(&peers, &mobile.take_over_message(), actions);
         if !peers.is_empty() {
             self.join(key, actions);
         }
@@ -104,8 +99,8 @@ impl<C: Copied> Handoff<C> {
         });
     }
 
-    /// The neighbours are to buffer for a mobile that is here.
-    pub(super) fn ask_to_prepare(&mut self, key: KeyId, now: Instant, actions: &mut Actions<C>) {
+    /// Requests the neighbours to buffer for a mobile that is here.
+    pub(super) fn request_buffering(&mut self, key: KeyId, now: Instant, actions: &mut Actions<C>) {
         let peers = self.peers.clone();
         let Some(mobile) = self.mobiles.get_mut(&key) else {
             return;
@@ -114,127 +109,82 @@ impl<C: Copied> Handoff<C> {
             return;
         }
         mobile.prepared_until = now + self.settings.buffer_time;
-        mobile.preparing = Asking::first(&peers, self.settings.retry, now);
+        mobile.preparing = Requests::first(&peers, self.settings.retry, now);
         self.counters.prepared += 1;
         if let Some(status) = self.status(key, now) {
             send_to_all(&peers, &status, actions);
         }
     }
 
-    /// A neighbour reports its, or this station's, present or past role for a mobile.
-    pub(super) fn handle_claim(
-        &mut self,
-        from: PeerId,
-        message: Message,
-        now: Instant,
-        actions: &mut Actions<C>,
-    ) {
-        let key = message.mobile();
-        match message {
-            Message::Status { station, .. } | Message::TakeOver { station, .. }
-                if station == self.settings.station =>
-            {
-                self.counters.own_number += 1;
-                if let Message::TakeOver { epoch, .. } = message {
-                    actions.push(HandoffAction::Send {
-                        to: from,
-                        message: Message::Answer {
-                            mobile: key,
-                            epoch,
-                            outcome: Outcome::NotHere,
-                        },
-                    });
-                }
-            }
-            Message::Status {
-                epoch,
-                station,
-                role,
-                prepare_ms,
-                addresses,
-                ..
-            } => {
-                let claim = (epoch, station);
-                let prepare = Duration::from_millis(prepare_ms.into());
-                self.handle_status(from, key, claim, role, prepare, &addresses, now, actions);
-            }
-            Message::TakeOver {
-                epoch,
-                station,
-                addresses,
-                ..
-            } => self.handle_take_over(from, key, (epoch, station), &addresses, now, actions),
-            Message::Yours {
-                epoch,
-                station,
-                addresses,
-                ..
-            } => self.take_back(key, (epoch, station), &addresses, now, actions),
-            _ => {}
-        }
+    /// Counts a claim with this station's own number. It is refused: another station has the same
+    /// name, or this one is among its own neighbours.
+    fn is_own_number(&mut self, claim: &Claim) -> bool {
+        let is_own = claim.station == self.settings.station;
+        self.counters.own_number += u64::from(is_own);
+        is_own
     }
 
-    /// A neighbour remembers that the mobile was here before this station started anew.
-    fn take_back(
+    /// The mobile was here before this station restarted, by a neighbour's claim.
+    pub(super) fn take_back(
         &mut self,
         key: KeyId,
-        claim: Claim,
-        addresses: &[IpAddr],
+        claim: &Claim,
         now: Instant,
         actions: &mut Actions<C>,
     ) {
-        if claim.1 != self.settings.station {
+        if claim.station != self.settings.station {
             return;
         }
         let Some(mobile) = self.entry(key) else {
             return;
         };
-        if mobile.owner == Owner::Me || claim < mobile.claim {
+        if mobile.owner == Owner::Me || claim.rank() < mobile.claim {
             return;
         }
-        self.set_addresses(key, addresses);
-        self.take(key, claim, now, actions);
+        self.set_addresses(key, &claim.addresses);
+        self.take(key, claim.rank(), now, actions);
     }
 
-    /// A neighbour reports its role for a mobile.
-    #[expect(clippy::too_many_arguments, reason = "the fields of one message")]
+    /// Handles a neighbour's role for a mobile.
     pub(super) fn handle_status(
         &mut self,
         from: PeerId,
         key: KeyId,
-        claim: Claim,
-        role: Role,
-        prepare: Duration,
-        addresses: &[IpAddr],
+        status: &Status,
         now: Instant,
         actions: &mut Actions<C>,
     ) {
+        let Status { claim, role, .. } = status;
+        if self.is_own_number(claim) {
+            return;
+        }
         let lifetime = self.settings.announced_lifetime;
         let Some(mobile) = self.entry(key) else {
             return;
         };
         let has_it = matches!(role, Role::Synchronising | Role::Forwarding);
-        if !has_it && mobile.owner == Owner::Peer(from) && claim.0 < mobile.claim.0 {
-            // On the way since before it has had the mobile.
+        if !has_it && mobile.owner == Owner::Peer(from) && claim.epoch < mobile.claim.0 {
+            // It was sent before the neighbour had the mobile.
             return;
         }
-        let until = (role != Role::Idle).then(|| now + lifetime);
+        let until = (*role != Role::Idle).then(|| now + lifetime);
         mobile.note_member(from, until);
-        if role == Role::Buffering {
+        if *role == Role::Buffering {
             answered(&mut mobile.preparing, from);
         }
         if !has_it {
             if mobile.owner == Owner::Peer(from) {
-                // It has the mobile no longer, and has not seen the new owner.
+                // The neighbour has lost the mobile, and does not know the new owner.
                 mobile.owner = Owner::Unknown;
             }
             return;
         }
-        if !self.believe_claim(from, key, claim, addresses, now, actions) {
+        if !self.believe_claim(from, key, claim, now, actions) {
             self.contradict(from, key, now, actions);
             return;
         }
-        if !prepare.is_zero() {
+        if status.prepare_ms > 0 {
+            let prepare = Duration::from_millis(status.prepare_ms.into());
             self.buffer_for(key, prepare.min(self.settings.buffer_time), now, actions);
             if let Some(message) = self.status(key, now) {
                 actions.push(HandoffAction::Send { to: from, message });
@@ -254,65 +204,69 @@ impl<C: Copied> Handoff<C> {
         self.join(key, actions);
     }
 
-    /// A neighbour claims to have the mobile. False if that is less than what is known.
+    /// Handles a neighbour's claim to have the mobile. False if it is lower than the known one.
     fn believe_claim(
         &mut self,
         from: PeerId,
         key: KeyId,
-        claim: Claim,
-        addresses: &[IpAddr],
+        claim: &Claim,
         now: Instant,
         actions: &mut Actions<C>,
     ) -> bool {
         let lifetime = self.settings.announced_lifetime;
         let buffer_time = self.settings.buffer_time;
-        let (retry, tries_max) = (self.settings.retry, self.settings.tries_max);
         let Some(mobile) = self.mobiles.get_mut(&key) else {
             return false;
         };
-        if claim < mobile.claim {
+        if claim.rank() < mobile.claim {
             self.counters.stale += 1;
             return false;
         }
         let was_here = mobile.owner == Owner::Me;
-        let news = mobile.claim != claim || mobile.owner != Owner::Peer(from);
-        mobile.claim = claim;
+        let news = mobile.claim != claim.rank() || mobile.owner != Owner::Peer(from);
+        mobile.claim = claim.rank();
         mobile.owner = Owner::Peer(from);
         mobile.owner_until = now + lifetime;
         mobile.claimed_by = Some(from);
         mobile.note_member(from, Some(now + lifetime));
         if !was_here {
-            mobile.pass_on(from, claim.0, now);
+            mobile.pass_on(from, claim.epoch, now);
         }
         if was_here {
             mobile.has_partial_state = match &mobile.receiving {
                 Some((_, receiving)) => !receiving.is_complete(),
                 None => mobile.sync.is_some(),
             };
-            mobile.front_until = now + retry * tries_max;
-            mobile.end_ownership();
-            let addresses = mobile.addresses.clone();
             self.counters.yielded += 1;
-            actions.push(HandoffAction::Export {
-                mobile: key,
-                addresses: addresses.clone(),
-                to: from,
-            });
-            actions.push(HandoffAction::Stop {
-                mobile: key,
-                addresses,
-            });
+            self.give_up(from, key, now, actions);
             self.buffer_for(key, buffer_time, now, actions);
         }
         if news {
-            let epoch = claim.0;
+            let epoch = claim.epoch;
             actions.push(HandoffAction::EpochElsewhere { mobile: key, epoch });
         }
-        self.set_addresses(key, addresses);
+        self.set_addresses(key, &claim.addresses);
         true
     }
 
-    /// A neighbour believes to have a mobile that is here: it is notified once more.
+    /// The mobile is at the neighbour `to` now: the engine exports its flows and stops.
+    fn give_up(&mut self, to: PeerId, mobile: KeyId, now: Instant, actions: &mut Actions<C>) {
+        let front_time = self.settings.retry * self.settings.tries_max;
+        let Some(known) = self.mobiles.get_mut(&mobile) else {
+            return;
+        };
+        known.front_until = now + front_time;
+        known.end_ownership();
+        let addresses = known.addresses.clone();
+        actions.push(HandoffAction::Export {
+            mobile,
+            addresses: addresses.clone(),
+            to,
+        });
+        actions.push(HandoffAction::Stop { mobile, addresses });
+    }
+
+    /// Sends a take-over to a neighbour that claims a mobile which is here.
     fn contradict(&mut self, from: PeerId, key: KeyId, now: Instant, actions: &mut Actions<C>) {
         let retry = self.settings.retry;
         let Some(mobile) = self.mobiles.get_mut(&key) else {
@@ -321,41 +275,39 @@ impl<C: Copied> Handoff<C> {
         if mobile.owner != Owner::Me {
             return;
         }
-        if let Some(asking) = &mut mobile.take_over {
-            if asking.unanswered.contains(&from) {
-                return;
-            }
-            asking.unanswered.push(from);
-        } else {
-            mobile.take_over = Asking::first(&[from], retry, now);
+        match &mut mobile.take_over {
+            Some(requests) if requests.unanswered.contains(&from) => return,
+            Some(requests) => requests.unanswered.push(from),
+            None => mobile.take_over = Requests::first(&[from], retry, now),
         }
-        let (epoch, station) = mobile.claim;
-        let message = Message::TakeOver {
-            mobile: key,
-            epoch,
-            station,
-            addresses: mobile.addresses.clone(),
-        };
+        let message = mobile.take_over_message();
         actions.push(HandoffAction::Send { to: from, message });
     }
 
-    /// The mobile has moved to a neighbour.
+    /// Handles a take-over: the mobile has moved to a neighbour.
     pub(super) fn handle_take_over(
         &mut self,
         from: PeerId,
         key: KeyId,
-        claim: Claim,
-        addresses: &[IpAddr],
+        claim: &Claim,
         now: Instant,
         actions: &mut Actions<C>,
     ) {
+        let answer = |outcome| Body::Answer {
+            epoch: claim.epoch,
+            outcome,
+        };
+        if self.is_own_number(claim) {
+            actions.push(send(from, key, answer(Outcome::NotHere)));
+            return;
+        }
         let Some(mobile) = self.entry(key) else {
             return;
         };
         let was_here = mobile.owner == Owner::Me;
-        let believed = self.believe_claim(from, key, claim, addresses, now, actions);
+        let believed = self.believe_claim(from, key, claim, now, actions);
         if believed && was_here {
-            // The answer goes with the state.
+            // The answer is sent with the state.
             return;
         }
         let Some(mobile) = self.mobiles.get_mut(&key) else {
@@ -363,7 +315,7 @@ impl<C: Copied> Handoff<C> {
         };
         let under_way = mobile.sendings.iter();
         let under_way = under_way
-            .filter(|(to, epoch, _)| *to == from && *epoch <= claim.0)
+            .filter(|(to, epoch, _)| *to == from && *epoch <= claim.epoch)
             .map(|(_, _, sending)| sending.count())
             .next();
         let (epoch, station) = mobile.claim;
@@ -372,16 +324,11 @@ impl<C: Copied> Handoff<C> {
             Some(datagrams) => Outcome::Yielded { datagrams },
             None => Outcome::NotHere,
         };
-        let message = Message::Answer {
-            mobile: key,
-            epoch: claim.0,
-            outcome,
-        };
-        actions.push(HandoffAction::Send { to: from, message });
+        actions.push(send(from, key, answer(outcome)));
         transmit(mobile, now, actions);
     }
 
-    /// The engine's answer to [`HandoffAction::Export`].
+    /// Sends the flows' states that the engine has exported for [`HandoffAction::Export`].
     pub fn send_state(
         &mut self,
         mobile: KeyId,
@@ -395,14 +342,10 @@ impl<C: Copied> Handoff<C> {
             return;
         };
         let epoch = known.claim.0;
+        let answer = |outcome| send(to, mobile, Body::Answer { epoch, outcome });
         if states.is_empty() && known.has_partial_state {
-            // The old station passes it on.
-            let message = Message::Answer {
-                mobile,
-                epoch,
-                outcome: Outcome::NotHere,
-            };
-            actions.push(HandoffAction::Send { to, message });
+            // The previous station sends the state to it.
+            actions.push(answer(Outcome::NotHere));
             return;
         }
         let records = states.iter().map(FlowState::to_bytes);
@@ -412,17 +355,12 @@ impl<C: Copied> Handoff<C> {
         let datagrams = sending.count();
         known.sendings.retain(|(peer, _, _)| *peer != to);
         known.sendings.push((to, epoch, sending));
-        let message = Message::Answer {
-            mobile,
-            epoch,
-            outcome: Outcome::Yielded { datagrams },
-        };
-        actions.push(HandoffAction::Send { to, message });
+        actions.push(answer(Outcome::Yielded { datagrams }));
         transmit(known, now, actions);
         self.schedule(mobile);
     }
 
-    /// A neighbour has received a take-over.
+    /// Handles a neighbour's answer to a take-over.
     pub(super) fn handle_answer(
         &mut self,
         from: PeerId,
@@ -432,7 +370,6 @@ impl<C: Copied> Handoff<C> {
         now: Instant,
         actions: &mut Actions<C>,
     ) {
-        let (retry, tries_max) = (self.settings.retry, self.settings.tries_max);
         let Some(mobile) = self.mobiles.get_mut(&key) else {
             return;
         };
@@ -453,20 +390,9 @@ impl<C: Copied> Handoff<C> {
                 self.counters.stale += 1;
                 mobile.claim = (epoch, station);
                 mobile.owner = Owner::Unknown;
-                mobile.end_ownership();
-                mobile.front_until = now + retry * tries_max;
-                let addresses = mobile.addresses.clone();
-                // A claim may arrive by another station before the claimant's own message does. If that is not the
-                // one that answers, the state is passed on to it as soon as its message arrives.
-                actions.push(HandoffAction::Export {
-                    mobile: key,
-                    addresses: addresses.clone(),
-                    to: from,
-                });
-                actions.push(HandoffAction::Stop {
-                    mobile: key,
-                    addresses,
-                });
+                // A claim may arrive from another station before the claimant's own message does. If that is
+                // not the one that answers, it gets the state as soon as its message arrives.
+                self.give_up(from, key, now, actions);
                 actions.push(HandoffAction::EpochElsewhere { mobile: key, epoch });
                 let time = self.settings.buffer_time;
                 self.buffer_for(key, time, now, actions);

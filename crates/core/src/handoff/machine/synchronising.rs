@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the station before knows comes in, and what was kept goes out.
+//! The previous station's state arrives, and the buffered packets are delivered.
 
 use super::{
-    Actions, Copied, FlowKey, FlowState, Handoff, HandoffAction, Instant, KeyId, Message, Owner,
-    PeerId, Receiving, SeqNum, Wanted,
+    Actions, Body, Copied, FlowKey, FlowRange, FlowState, Handoff, HandoffAction, Instant, KeyId,
+    Owner, PeerId, Receiving, SeqNum, StatePart, send,
 };
 
-/// Flows of a mobile whose ACK is remembered for what was kept of them.
+/// Flows of a mobile with a stored ACK, at most.
 const ACKED_MAX: usize = 65_536;
 
-/// Holes that a station asks for, a mobile's handoff.
+/// Ranges that a station requests in one handoff of a mobile, at most.
 const WANTED_MAX: usize = 1024;
 
 impl<C: Copied> Handoff<C> {
-    /// The old station has answered: its state comes in this many datagrams.
+    /// The previous station has answered: its state follows in this many datagrams.
     pub(super) fn await_state(
         &mut self,
         from: PeerId,
@@ -35,38 +35,31 @@ impl<C: Copied> Handoff<C> {
         }
     }
 
-    /// A part of that state.
+    /// Handles a datagram of that state.
     pub(super) fn handle_state(
         &mut self,
         from: PeerId,
         key: KeyId,
-        epoch: u64,
-        (number, count, records): (u16, u16, &[u8]),
+        part: &StatePart,
         now: Instant,
         actions: &mut Actions<C>,
     ) {
         let Some(mobile) = self.mobiles.get_mut(&key) else {
             return;
         };
+        let (epoch, number) = (part.epoch, part.number);
         if !mobile.is_of_this_take_over(epoch) {
             return;
         }
-        actions.push(HandoffAction::Send {
-            to: from,
-            message: Message::StateReceived {
-                mobile: key,
-                epoch,
-                number,
-            },
-        });
-        // It may overtake the answer.
+        actions.push(send(from, key, Body::StateReceived { epoch, number }));
+        // It may arrive before the answer.
         if mobile.receiving.as_ref().is_none_or(|one| one.0 != from) {
             mobile.receiving = Some((from, Receiving::default()));
         }
         let Some((_, receiving)) = &mut mobile.receiving else {
             return;
         };
-        let records = receiving.take(number, count, records);
+        let records = receiving.take(number, part.count, &part.records);
         let is_complete = receiving.is_complete();
         if let Some(sync) = mobile.sync.as_mut().filter(|_| is_complete) {
             sync.is_complete = true;
@@ -92,7 +85,7 @@ impl<C: Copied> Handoff<C> {
     ) {
         self.counters.states_adopted += 1;
         let flow = state.key;
-        // Stations keep what the FH has sent, by its own numbers.
+        // Stations buffer the FH's packets with its own numbers.
         let of_fh = |seq| state.renumber.map_or(seq, |numbers| numbers.of_fh(seq));
         let (una, max) = (of_fh(state.fh_una), of_fh(state.fh_max));
         let reported = state.reported.iter();
@@ -100,24 +93,23 @@ impl<C: Copied> Handoff<C> {
         let Some(mobile) = self.mobiles.get_mut(&key) else {
             return;
         };
-        // What the MH has reported it does not lack, and the station before has it no more.
+        // The MH has what it has reported by SACK, and the previous station has freed it.
         let gaps = mobile.buffer.gaps(&flow, (una, max), &reported);
         actions.push(HandoffAction::Adopt(state));
         if mobile.acked.len() < ACKED_MAX {
             mobile.acked.insert(flow, una);
         }
         let waiting = mobile.sync.as_ref().map_or(0, |sync| sync.wanted.len());
-        let wanted = gaps.into_iter().map(|(first, to)| Wanted {
-            of: from,
-            flow,
-            from: first,
-            to,
-        });
-        for wanted in wanted.take(WANTED_MAX.saturating_sub(waiting)) {
-            actions.push(ask_for(key, &wanted));
+        for (first, to) in gaps.into_iter().take(WANTED_MAX.saturating_sub(waiting)) {
+            let range = FlowRange {
+                flow,
+                from: first,
+                to,
+            };
+            actions.push(send(from, key, Body::Want(range)));
             if let Some(sync) = &mut mobile.sync {
-                sync.wanted.push(wanted);
-                sync.ask_again_at.get_or_insert(now + self.settings.retry);
+                sync.wanted.push((from, range));
+                sync.request_at.get_or_insert(now + self.settings.retry);
             }
         }
         if mobile.sync.is_none() {
@@ -126,14 +118,12 @@ impl<C: Copied> Handoff<C> {
         }
     }
 
-    /// A neighbour that has the mobile now lacks what may be kept here.
+    /// Sends buffered packets to a neighbour that has the mobile now and requests them.
     pub(super) fn handle_want(
         &mut self,
         to: PeerId,
         key: KeyId,
-        flow: &FlowKey,
-        from: SeqNum,
-        end: SeqNum,
+        range: FlowRange,
         actions: &mut Actions<C>,
     ) {
         let Some(mobile) = self.mobiles.get(&key) else {
@@ -142,42 +132,33 @@ impl<C: Copied> Handoff<C> {
         if mobile.owner == Owner::Me {
             return;
         }
-        let copies = mobile.buffer.within(flow, from, end);
+        let copies = mobile.buffer.within(&range.flow, range.from, range.to);
         actions.extend(copies.map(|copy| HandoffAction::SendCopy {
             to,
             mobile: key,
             copy: copy.clone(),
         }));
-        // With this it does not wait for what is not here.
-        let message = Message::Given {
-            mobile: key,
-            flow: *flow,
-            from,
-            to: end,
-        };
-        actions.push(HandoffAction::Send { to, message });
+        // After this the neighbour does not wait for bytes that are not here.
+        actions.push(send(to, key, Body::Given(range)));
     }
 
-    /// A neighbour has sent what it has of these bytes.
+    /// A neighbour has sent all that it had of these bytes.
     pub(super) fn handle_given(
         &mut self,
         from: PeerId,
         key: KeyId,
-        flow: &FlowKey,
-        range: (SeqNum, SeqNum),
+        range: FlowRange,
         now: Instant,
         actions: &mut Actions<C>,
     ) {
         let known = self.mobiles.get_mut(&key);
         if let Some(sync) = known.and_then(|mobile| mobile.sync.as_mut()) {
-            let is_it = |one: &Wanted| one.of == from && one.flow == *flow;
-            sync.wanted
-                .retain(|one| !(is_it(one) && (one.from, one.to) == range));
+            sync.wanted.retain(|one| *one != (from, range));
             self.try_to_finish(key, now, actions);
         }
     }
 
-    /// These bytes of a flow are kept now: if they were asked for, they are awaited no more.
+    /// These bytes of a flow are buffered now: they need not be requested any more.
     pub(super) fn note_kept(&mut self, key: KeyId, flow: &FlowKey, range: (SeqNum, SeqNum)) {
         let Some(mobile) = self.mobiles.get_mut(&key) else {
             return;
@@ -185,25 +166,26 @@ impl<C: Copied> Handoff<C> {
         let (buffer, Some(sync)) = (&mobile.buffer, &mut mobile.sync) else {
             return;
         };
-        sync.wanted.retain(|one| {
+        sync.wanted.retain(|(_, one)| {
             let touched = one.flow == *flow && range.0.before(one.to) && range.1.after(one.from);
             !touched || !buffer.gaps(flow, (one.from, one.to), &[]).is_empty()
         });
     }
 
-    /// What was asked for and has not come is asked for again.
-    pub(super) fn ask_again(&mut self, key: KeyId, now: Instant, actions: &mut Actions<C>) {
+    /// Repeats the requests for bytes that have not arrived.
+    pub(super) fn request_again(&mut self, key: KeyId, now: Instant, actions: &mut Actions<C>) {
         let known = self.mobiles.get_mut(&key);
         let Some(sync) = known.and_then(|mobile| mobile.sync.as_mut()) else {
             return;
         };
-        if sync.ask_again_at.is_some_and(|at| at <= now) {
-            sync.ask_again_at = (!sync.wanted.is_empty()).then(|| now + self.settings.retry);
-            actions.extend(sync.wanted.iter().map(|wanted| ask_for(key, wanted)));
+        if sync.request_at.is_some_and(|at| at <= now) {
+            sync.request_at = (!sync.wanted.is_empty()).then(|| now + self.settings.retry);
+            let requests = sync.wanted.iter();
+            actions.extend(requests.map(|(peer, range)| send(*peer, key, Body::Want(*range))));
         }
     }
 
-    /// Ends the synchronisation if nothing more is to come.
+    /// Ends the synchronisation if everything has arrived.
     pub(super) fn try_to_finish(&mut self, key: KeyId, now: Instant, actions: &mut Actions<C>) {
         let known = self.mobiles.get(&key);
         let sync = known.and_then(|mobile| mobile.sync.as_ref());
@@ -212,7 +194,8 @@ impl<C: Copied> Handoff<C> {
         }
     }
 
-    /// The mobile gets what was kept and it lacks; what comes is delivered from now on.
+    /// Ends the synchronisation: the mobile gets the buffered packets that it lacks, and later packets
+    /// at once.
     pub(super) fn finish(&mut self, key: KeyId, now: Instant, actions: &mut Actions<C>) {
         let Some(mobile) = self.mobiles.get_mut(&key) else {
             return;
@@ -228,7 +211,7 @@ impl<C: Copied> Handoff<C> {
         for flow in &kept {
             match acked.get(flow) {
                 Some(una) => self.deliver_kept(key, flow, *una, actions),
-                None => self.question(key, flow, actions),
+                None => self.probe(key, flow, actions),
             }
         }
         actions.push(HandoffAction::Go(flows));
@@ -238,9 +221,9 @@ impl<C: Copied> Handoff<C> {
         }
     }
 
-    /// The MH's state of a flow is not known: the newest packet makes it answer. The
-    /// newest ACK is of use whatever the MH has.
-    fn question(&mut self, key: KeyId, flow: &FlowKey, actions: &mut Actions<C>) {
+    /// The MH's state of a flow is unknown: the newest packet makes it answer. The newest ACK helps in
+    /// any case.
+    fn probe(&mut self, key: KeyId, flow: &FlowKey, actions: &mut Actions<C>) {
         let Some(mobile) = self.mobiles.get_mut(&key) else {
             return;
         };
@@ -258,8 +241,8 @@ impl<C: Copied> Handoff<C> {
         }
     }
 
-    /// An MH's segment passes that acknowledges `ack`, at the engine first: what was kept
-    /// and it lacks follows. Only a segment with an ACK shows that, and none with SYN or RST.
+    /// Handles a segment of an MH with this ACK, after the engine: delivers the buffered packets that
+    /// it lacks. Call it only for segments with ACK and without SYN and RST.
     pub fn handle_uplink(&mut self, flow: &FlowKey, ack: SeqNum, actions: &mut Actions<C>) {
         let Some(key) = self.by_address.get(&flow.mh.address).copied() else {
             return;
@@ -272,7 +255,7 @@ impl<C: Copied> Handoff<C> {
         }
     }
 
-    /// One flow is synchronised after all.
+    /// Synchronises one flow later than the others.
     fn deliver_flow(&mut self, key: KeyId, flow: &FlowKey, una: SeqNum, actions: &mut Actions<C>) {
         let Some(mobile) = self.mobiles.get(&key).filter(|one| one.unsynchronised) else {
             return;
@@ -287,7 +270,7 @@ impl<C: Copied> Handoff<C> {
         }
     }
 
-    /// What was kept of a flow after `una`; what lies before is forgotten.
+    /// Delivers the buffered packets of a flow after `una`; earlier ones are forgotten.
     fn deliver_kept(&mut self, key: KeyId, flow: &FlowKey, una: SeqNum, actions: &mut Actions<C>) {
         let Some(mobile) = self.mobiles.get_mut(&key) else {
             return;
@@ -299,17 +282,5 @@ impl<C: Copied> Handoff<C> {
         self.counters.purged += (taken - copies.len()) as u64;
         actions.extend(copies.into_iter().map(HandoffAction::Deliver));
         self.recount(key, before);
-    }
-}
-
-fn ask_for<C>(key: KeyId, wanted: &Wanted) -> HandoffAction<C> {
-    HandoffAction::Send {
-        to: wanted.of,
-        message: Message::Want {
-            mobile: key,
-            flow: wanted.flow,
-            from: wanted.from,
-            to: wanted.to,
-        },
     }
 }

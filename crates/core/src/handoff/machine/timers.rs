@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What time brings: repetitions, announcements, the end of waits.
+//! The timers: repetitions, announcements, timeouts.
 
-use super::send_to_all;
 use super::{
-    Actions, Asking, Copied, Handoff, Instant, KeyId, Message, Mobile, Owner, PeerId, Role,
-    transmit,
+    Actions, Copied, Handoff, Instant, KeyId, Owner, PeerId, Requests, Role, send_to_all, transmit,
 };
 
 impl<C: Copied> Handoff<C> {
@@ -14,7 +12,7 @@ impl<C: Copied> Handoff<C> {
         self.due.first().map(|(at, _)| *at)
     }
 
-    /// Something may be due.
+    /// Handles the timers that are due.
     pub fn handle_timeout(&mut self, now: Instant, actions: &mut Actions<C>) {
         while let Some((at, key)) = self.due.first().copied() {
             if at > now {
@@ -29,7 +27,7 @@ impl<C: Copied> Handoff<C> {
         }
     }
 
-    /// The mobile's deadline may have changed.
+    /// Updates the mobile's deadline in `due`.
     pub(super) fn schedule(&mut self, key: KeyId) {
         let Some(mobile) = self.mobiles.get_mut(&key) else {
             return;
@@ -56,29 +54,28 @@ impl<C: Copied> Handoff<C> {
         if matches!(mobile.owner, Owner::Peer(_)) && mobile.owner_until <= now {
             mobile.owner = Owner::Unknown;
         }
-        let again = |asking: &mut Option<Asking>| -> Vec<PeerId> {
-            let Some(one) = asking.as_mut().filter(|one| one.due <= now) else {
+        let again = |requests: &mut Option<Requests>| -> Vec<PeerId> {
+            let Some(one) = requests.as_mut().filter(|one| one.due <= now) else {
                 return Vec::new();
             };
             one.tries += 1;
             if one.tries > tries_max {
-                *asking = None;
+                *requests = None;
                 return Vec::new();
             }
             one.due = now + retry;
             one.unanswered.clone()
         };
         let (take_over, preparing) = (again(&mut mobile.take_over), again(&mut mobile.preparing));
-        let message = take_over_message(mobile);
-        send_to_all(&take_over, &message, actions);
+        send_to_all(&take_over, &mobile.take_over_message(), actions);
         if let Some(status) = self.status(key, now).filter(|_| !preparing.is_empty()) {
             send_to_all(&preparing, &status, actions);
         }
-        self.end_waits(key, now, actions);
+        self.handle_expiry(key, now, actions);
         self.announce(key, now, actions);
     }
 
-    fn end_waits(&mut self, key: KeyId, now: Instant, actions: &mut Actions<C>) {
+    fn handle_expiry(&mut self, key: KeyId, now: Instant, actions: &mut Actions<C>) {
         let Some(mobile) = self.mobiles.get_mut(&key) else {
             return;
         };
@@ -86,7 +83,7 @@ impl<C: Copied> Handoff<C> {
             self.counters.sync_timeouts += 1;
             self.finish(key, now, actions);
         }
-        self.ask_again(key, now, actions);
+        self.request_again(key, now, actions);
         let Some(mobile) = self.mobiles.get_mut(&key) else {
             return;
         };
@@ -116,15 +113,5 @@ impl<C: Copied> Handoff<C> {
         if let Some(status) = self.status(key, now) {
             send_to_all(&peers, &status, actions);
         }
-    }
-}
-
-fn take_over_message<C>(mobile: &Mobile<C>) -> Message {
-    let (epoch, station) = mobile.claim;
-    Message::TakeOver {
-        mobile: mobile.key,
-        epoch,
-        station,
-        addresses: mobile.addresses.clone(),
     }
 }

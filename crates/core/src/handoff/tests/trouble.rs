@@ -5,25 +5,25 @@
 use super::*;
 
 fn acknowledges(actions: &Actions) -> bool {
-    actions.iter().any(|action| {
-        matches!(
-            action,
-            HandoffAction::Send {
-                message: Message::StateReceived { .. },
-                ..
-            }
-        )
-    })
+    let mut sent = actions.iter().filter_map(body);
+    sent.any(|body| matches!(body, Body::StateReceived { .. }))
+}
+
+fn body(action: &HandoffAction<Packet>) -> Option<&Body> {
+    match action {
+        HandoffAction::Send { message, .. } => Some(&message.body),
+        _ => None,
+    }
 }
 
 fn wants(actions: &Actions) -> Vec<(u32, u32)> {
-    let wants = actions.iter().filter_map(|action| match action {
-        HandoffAction::Send {
-            message: Message::Want { from, to, .. },
-            ..
-        } => Some((from.get(), to.get())),
-        _ => None,
-    });
+    let wants = actions
+        .iter()
+        .filter_map(body)
+        .filter_map(|body| match body {
+            Body::Want(range) => Some((range.from.get(), range.to.get())),
+            _ => None,
+        });
     wants.collect()
 }
 
@@ -117,12 +117,7 @@ fn what_the_station_before_does_not_have_is_not_waited_for() {
     let mut west = station(1);
     registers(&mut west, 4, at(0));
     receives(&mut west, EAST, take_over(5, 2), at(11));
-    let want = Message::Want {
-        mobile: MOBILE,
-        flow: FlowKey { fh: FH, mh: MH },
-        from: SeqNum::new(40),
-        to: SeqNum::new(100),
-    };
+    let want = message(Body::Want(range(40, 100)));
     let sent = receives(&mut west, EAST, want, at(32));
     let [HandoffAction::Send { message, .. }] = &sent[..] else {
         panic!("{sent:?}");
@@ -161,12 +156,7 @@ fn a_full_buffer_takes_nothing_from_a_mobile_that_is_here() {
     assert_eq!(seen, [2100, 3100], "at once");
     let actions = receives(&mut east, WEST, part(5, &[state(100, 4100)]), at(12));
     seen.extend(delivered(&actions));
-    let given = Message::Given {
-        mobile: MOBILE,
-        flow: FlowKey { fh: FH, mh: MH },
-        from: SeqNum::new(2100),
-        to: SeqNum::new(4100),
-    };
+    let given = message(Body::Given(range(2100, 4100)));
     let actions = receives(&mut east, WEST, given, at(13));
     seen.extend(delivered(&actions));
     assert_eq!(seen, [2100, 3100, 100, 1100]);
@@ -186,12 +176,7 @@ fn of_what_the_engine_lets_go_of_the_front_is_kept() {
     for seq in [100, 1100, 2100, 3100] {
         west.keep(MOBILE, packet(seq, 1000), at(10));
     }
-    let want = Message::Want {
-        mobile: MOBILE,
-        flow: FlowKey { fh: FH, mh: MH },
-        from: SeqNum::new(100),
-        to: SeqNum::new(4100),
-    };
+    let want = message(Body::Want(range(100, 4100)));
     let sent = receives(&mut west, EAST, want, at(11));
     let copies = sent.iter().filter_map(|action| match action {
         HandoffAction::SendCopy { copy, .. } => Some(copy.segment.seq.get()),
@@ -290,14 +275,9 @@ fn a_full_table_forgets_a_mobile_that_is_nothing_to_it() {
     let mut west: Handoff<Packet> = Handoff::new(settings, [WEST]);
     for mobile in 0..5 {
         let mut message = status(4, 1, Role::Forwarding, 0);
-        if let Message::Status {
-            mobile: of,
-            addresses,
-            ..
-        } = &mut message
-        {
-            *of = KeyId(mobile);
-            addresses.clear();
+        message.mobile = KeyId(mobile);
+        if let Body::Status(status) = &mut message.body {
+            status.claim.addresses.clear();
         }
         let now = at(u64::from(mobile) * 4000);
         done(&mut west, |west, actions| {

@@ -164,7 +164,7 @@ fn silence_reports_and_crashes_in_any_order_double_only_what_may_repeat() {
                 4 => world.link(LinkEvent::Down, LinkSource::Carrier),
                 5 => world.link(LinkEvent::Up, LinkSource::Carrier),
                 6 => world.crash(),
-                _ => world.link(LinkEvent::GoingDownSoon, LinkSource::Signal),
+                _ => world.link(LinkEvent::GoingDownSoon(None), LinkSource::Signal),
             }
             let millis = 1 + world.below(400);
             live(&mut world, millis, true);

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Whatever happens, to each scheme: warnings, outages told late or never, answers that are lost or late, a daemon
-//! that dies, a machine that is suspended. What a data path would have been told is kept, and asked
-//! after each event.
+//! Random events for each scheme: warnings, outages reported late or never, answers that are lost or late, a daemon
+//! that dies, a suspended machine. The orders that a data path would have are stored, and checked after each event.
 //!
-//! The seeds are 1 to 400; another one: `HOLDFAST_SEED=N`. A failure prints its own.
+//! The seeds are 1 to 400; `HOLDFAST_SEED=N` runs another one. A failure prints its seed.
 
 use std::collections::BTreeMap;
 
@@ -14,17 +13,17 @@ use super::*;
 
 const EVENTS: usize = 300;
 
-/// What is ordered for a window.
+/// The order for a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Order {
     Closed,
     Until(SeqNum),
 }
 
-/// What the machine is asked.
+/// A call of the machine.
 #[derive(Clone, Copy, Debug)]
-enum Ask {
-    Link(HostLinkEvent),
+enum Call {
+    Link(LinkEvent),
     Due,
     Release,
 }
@@ -36,13 +35,13 @@ struct World {
     host: MobileHost,
     now: Instant,
     flows: Vec<HostFlow>,
-    /// What the machine is shown: of a moment before.
+    /// What the machine is shown; it may be old.
     shown: Vec<HostFlow>,
-    carries: bool,
+    link_is_up: bool,
     orders: BTreeMap<FlowKey, Order>,
-    /// Windows closed, opened in steps, and false alarms, of the machines that have died.
+    /// Counters of the machines that have died: windows closed, windows opened in steps, false alarms.
     counted: [u64; 3],
-    /// Of these the FH last heard of a window of 0, or a limit.
+    /// Flows whose FH last received a window of 0 or a limit.
     owed: BTreeMap<FlowKey, Order>,
 }
 
@@ -78,7 +77,7 @@ impl World {
             now: at(0),
             shown: flows.clone(),
             flows,
-            carries: true,
+            link_is_up: true,
             orders: BTreeMap::new(),
             counted: [0; 3],
             owed: BTreeMap::new(),
@@ -89,15 +88,15 @@ impl World {
         self.rng.next_u32() % limit
     }
 
-    fn drive(&mut self, ask: Ask) {
+    fn drive(&mut self, call: Call) {
         let mut actions = Vec::new();
         let (now, shown) = (self.now, self.shown.clone());
-        match ask {
-            Ask::Link(event) => {
+        match call {
+            Call::Link(event) => {
                 self.host.handle_link(event, &shown, now, &mut actions);
             }
-            Ask::Due => self.host.handle_timeout(&shown, now, &mut actions),
-            Ask::Release => self.host.release(now, &mut actions),
+            Call::Due => self.host.handle_timeout(&shown, now, &mut actions),
+            Call::Release => self.host.release(now, &mut actions),
         }
         let seed = self.seed;
         for action in actions {
@@ -151,7 +150,7 @@ impl World {
                     }
                     MadeAck::Last => {
                         assert_eq!(order, None, "seed {seed}: against the order");
-                        // Lost or not: it was said.
+                        // The ACK has left, lost or not.
                         self.owed.remove(&key);
                     }
                     MadeAck::Marked => assert_eq!(self.settings.scheme, MobileScheme::Mtcp),
@@ -163,7 +162,7 @@ impl World {
         }
     }
 
-    /// Lets time pass with what is due in it; a suspended machine does it all at the end.
+    /// Lets time pass and calls what is due; a suspended machine is called at the end.
     fn pass(&mut self, time: Duration, suspended: bool) {
         let end = self.now + time;
         if suspended {
@@ -172,26 +171,26 @@ impl World {
         let mut turns = 0;
         while let Some(due) = self.host.poll_timeout().filter(|due| *due <= end) {
             self.now = self.now.max(due);
-            self.drive(Ask::Due);
+            self.drive(Call::Due);
             turns += 1;
             assert!(turns < 100_000, "seed {}: due for ever", self.seed);
         }
         self.now = end;
     }
 
-    /// Segments of the FHs come, or are lost, and the machine may see it late.
-    fn hear(&mut self) {
-        let (carries, now) = (self.carries, self.now);
-        for place in 0..self.flows.len() {
+    /// Segments of the FHs arrive or are lost. The machine may see them late.
+    fn receive(&mut self) {
+        let (link_is_up, now) = (self.link_is_up, self.now);
+        for index in 0..self.flows.len() {
             let (comes, bytes) = (self.below(3) > 0, self.below(400_000));
-            if carries && comes {
-                let flow = &mut self.flows[place];
+            if link_is_up && comes {
+                let flow = &mut self.flows[index];
                 flow.rcv_nxt += bytes;
                 flow.received_at = Some(now);
                 flow.sent_at = now;
             }
         }
-        // What is read while it is being written, or was overtaken, is of before.
+        // The machine may have read the flows before this change.
         if self.below(4) > 0 {
             self.shown.clone_from(&self.flows);
         }
@@ -204,20 +203,20 @@ impl World {
                     0 => None,
                     _ => Some(Duration::from_millis(u64::from(self.below(1_500)))),
                 };
-                let event = HostLinkEvent::GoingDownSoon(lead);
-                self.drive(Ask::Link(event));
+                let event = LinkEvent::GoingDownSoon(lead);
+                self.drive(Call::Link(event));
             }
             3 | 4 => {
-                self.carries = false;
-                // The word of it comes, or does not.
+                self.link_is_up = false;
+                // A signal comes, or does not.
                 if self.below(4) > 0 {
-                    self.tell(HostLinkEvent::Down);
+                    self.signal(LinkEvent::Down);
                 }
             }
             5 | 6 => {
-                self.carries = true;
+                self.link_is_up = true;
                 if self.below(4) > 0 {
-                    self.tell(HostLinkEvent::Up);
+                    self.signal(LinkEvent::Up);
                 }
             }
             7 => self.crash(),
@@ -226,7 +225,7 @@ impl World {
                 let is_down = matches!(self.host.phase, Phase::Down { .. });
                 let before = self.orders.clone();
                 self.pass(time, true);
-                // What has lapsed meanwhile does not come alive again.
+                // An order that has expired meanwhile is not valid again.
                 if time > ORDER_LIFE && !is_down {
                     let seed = self.seed;
                     let mut limits = before.iter().filter(|(_, order)| **order != Order::Closed);
@@ -234,21 +233,20 @@ impl World {
                     assert!(!alive, "seed {seed}: {before:?} and {:?}", self.orders);
                 }
             }
-            _ => self.hear(),
+            _ => self.receive(),
         }
         let time = Duration::from_micros(u64::from(self.below(600_000)));
         self.pass(time, false);
     }
 
-    fn tell(&mut self, event: HostLinkEvent) {
-        self.drive(Ask::Link(event));
+    fn signal(&mut self, event: LinkEvent) {
+        self.drive(Call::Link(event));
     }
 
-    /// The daemon dies: what it has ordered lapses, and the guard says so for it. Its successor
-    /// knows nothing.
+    /// The daemon dies. Its orders expire, and the guard releases everything. Its successor has no state.
     fn crash(&mut self) {
         if self.below(2) == 0 {
-            self.drive(Ask::Release);
+            self.drive(Call::Release);
             assert!(self.owed.is_empty(), "seed {}: {:?}", self.seed, self.owed);
         }
         self.orders.clear();
@@ -258,8 +256,12 @@ impl World {
     }
 
     fn count(&mut self) {
-        let of = self.host.counters();
-        let these = [of.frozen, of.opened_in_steps, of.false_alarms];
+        let counters = self.host.counters();
+        let these = [
+            counters.frozen,
+            counters.opened_in_steps,
+            counters.false_alarms,
+        ];
         for (sum, this) in self.counted.iter_mut().zip(these) {
             *sum += this;
         }
@@ -267,7 +269,7 @@ impl World {
 }
 
 #[test]
-fn whatever_happens_edges_go_forward_orders_are_renewed_and_all_is_open_in_the_end() {
+fn after_random_events_edges_move_forward_orders_are_renewed_and_all_is_open_in_the_end() {
     let seeds = match std::env::var("HOLDFAST_SEED") {
         Ok(seed) => vec![seed.parse().expect("HOLDFAST_SEED is a number")],
         Err(_) => (1..=400).collect(),
@@ -278,19 +280,19 @@ fn whatever_happens_edges_go_forward_orders_are_renewed_and_all_is_open_in_the_e
         for _ in 0..EVENTS {
             world.event();
         }
-        // The link is back for good, and somebody says so or something is heard.
-        world.carries = true;
-        world.tell(HostLinkEvent::Up);
+        // The link is up for good, and a signal or a segment shows it.
+        world.link_is_up = true;
+        world.signal(LinkEvent::Up);
         for _ in 0..40 {
-            world.hear();
+            world.receive();
             world.pass(Duration::from_secs(1), false);
         }
         assert!(world.orders.is_empty(), "seed {seed}: {:?}", world.orders);
-        // Every FH that was told of less than the MH's window was told of all of it.
+        // Every FH that got less than the MH's window has got all of it.
         let unknown = world
             .owed
             .keys()
-            .filter(|key| world.flows.iter().any(|of| of.key == **key));
+            .filter(|key| world.flows.iter().any(|flow| flow.key == **key));
         assert_eq!(unknown.count(), 0, "seed {seed}: {:?}", world.owed);
         if world.settings.scheme != MobileScheme::Wake {
             assert_eq!(world.host.poll_timeout(), None, "seed {seed}");
@@ -300,7 +302,7 @@ fn whatever_happens_edges_go_forward_orders_are_renewed_and_all_is_open_in_the_e
             *sum += this;
         }
     }
-    // It was about something.
+    // The seeds had something to handle.
     let [frozen, in_steps, false_alarms] = counted;
     if std::env::var_os("HOLDFAST_SEED").is_none() {
         assert!(

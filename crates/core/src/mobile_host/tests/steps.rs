@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Windows that open in steps, and an outage of which the word comes late.
+//! Windows that open in steps, and an outage that is reported late.
 
 use std::collections::VecDeque;
 
@@ -28,14 +28,14 @@ fn today() -> Bench {
 
 /// Closed at 0 with a flight behind it, gone at 300, back after `for_ms`.
 fn frozen(bench: &mut Bench, for_ms: u64) -> Vec<HostAction> {
-    let actions = bench.link(HostLinkEvent::GoingDownSoon(Some(SHORT_LEAD)), at(0));
+    let actions = bench.link(LinkEvent::GoingDownSoon(Some(SHORT_LEAD)), at(0));
     let key = bench.keys()[0];
     assert_eq!(actions[0], HostAction::Close(key));
     bench.flows[0].rcv_nxt += FLIGHT * SEGMENT;
     bench.until(at(231));
-    bench.link(HostLinkEvent::Down, at(231));
+    bench.link(LinkEvent::Down, at(231));
     bench.until(at(231 + for_ms));
-    bench.link(HostLinkEvent::Up, at(231 + for_ms))
+    bench.link(LinkEvent::Up, at(231 + for_ms))
 }
 
 fn edge_of(action: &HostAction) -> Option<SeqNum> {
@@ -118,8 +118,8 @@ impl Sender {
     }
 }
 
-/// Runs the sender against the machine: the longest queue, what came in the second second, and
-/// the edges as they were said.
+/// Runs the sender against the machine. Returns the longest queue, what arrived in the second second,
+/// and the edges that left.
 fn opened(window: u32, steps: bool) -> (u32, u32, Vec<SeqNum>) {
     let idle_ms = if window < 20 { 5_000 } else { 500 };
     let mut bench = today();
@@ -131,10 +131,10 @@ fn opened(window: u32, steps: bool) -> (u32, u32, Vec<SeqNum>) {
     let own = bench.flows[0].window_bytes() / SEGMENT;
     let began = 231 + idle_ms;
     let mut second = 0;
-    let said = |edge: SeqNum| edge.distance_from(first) / SEGMENT;
+    let segments_to = |edge: SeqNum| edge.distance_from(first) / SEGMENT;
     sender
         .edges
-        .push_back((50, if steps { said(edges[0]) } else { own }));
+        .push_back((50, if steps { segments_to(edges[0]) } else { own }));
     for now in 0..2_000 {
         let came = sender.tick(now);
         bench.flows[0].rcv_nxt = first + came * SEGMENT;
@@ -146,7 +146,7 @@ fn opened(window: u32, steps: bool) -> (u32, u32, Vec<SeqNum>) {
                 edges.push(edge);
             }
             let edge = match action {
-                HostAction::Limit { edge, .. } => said(edge),
+                HostAction::Limit { edge, .. } => segments_to(edge),
                 HostAction::Open(_) => came + own,
                 _ => continue,
             };
@@ -186,15 +186,15 @@ fn a_sender_that_has_kept_its_window_is_at_its_rate_within_four_round_trips() {
     let first = bench.flows[0].rcv_nxt;
     let mut sender = Sender::new(FLIGHT);
     let edge = edge_of(&actions[0]).unwrap();
-    let said = |edge: SeqNum| edge.distance_from(first) / SEGMENT;
-    sender.edges.push_back((50, said(edge)));
+    let segments_to = |edge: SeqNum| edge.distance_from(first) / SEGMENT;
+    sender.edges.push_back((50, segments_to(edge)));
     let mut came_by = Vec::new();
     for now in 0..1_000 {
         let came = sender.tick(now);
         bench.flows[0].rcv_nxt = first + came * SEGMENT;
         for (_, action) in bench.until(at(5_231 + now)) {
             if let Some(edge) = edge_of(&action) {
-                sender.edges.push_back((now + 50, said(edge)));
+                sender.edges.push_back((now + 50, segments_to(edge)));
             }
         }
         came_by.push(came);
@@ -207,23 +207,23 @@ fn a_sender_that_has_kept_its_window_is_at_its_rate_within_four_round_trips() {
 #[test]
 fn a_flow_with_little_on_its_way_opens_at_once_and_as_published_every_flow_does() {
     let mut bench = today();
-    bench.link(HostLinkEvent::GoingDownSoon(Some(SHORT_LEAD)), at(0));
+    bench.link(LinkEvent::GoingDownSoon(Some(SHORT_LEAD)), at(0));
     bench.flows[0].rcv_nxt += 10 * SEGMENT;
-    bench.link(HostLinkEvent::Down, at(231));
+    bench.link(LinkEvent::Down, at(231));
     let key = bench.keys()[0];
     let at_once = [HostAction::Open(key), send(key, MadeAck::Last, 3)];
-    assert_eq!(bench.link(HostLinkEvent::Up, at(900)), at_once);
+    assert_eq!(bench.link(LinkEvent::Up, at(900)), at_once);
 
     let mut bench = Bench::of(MobileScheme::Freeze);
     bench.flows.truncate(1);
-    bench.link(HostLinkEvent::GoingDownSoon(None), at(0));
+    bench.link(LinkEvent::GoingDownSoon(None), at(0));
     bench.flows[0].rcv_nxt += FLIGHT * SEGMENT;
-    bench.link(HostLinkEvent::Down, at(100));
-    assert_eq!(bench.link(HostLinkEvent::Up, at(900)), at_once);
+    bench.link(LinkEvent::Down, at(100));
+    assert_eq!(bench.link(LinkEvent::Up, at(900)), at_once);
 }
 
 #[test]
-fn steps_that_nobody_answers_end_and_the_opening_ack_is_said_again() {
+fn unanswered_steps_end_and_the_opening_ack_is_repeated() {
     let mut bench = today();
     let actions = frozen(&mut bench, 500);
     assert!(edge_of(&actions[0]).is_some());
@@ -257,15 +257,15 @@ fn an_outage_whose_word_comes_after_it_was_taken_for_a_false_alarm_is_one_all_th
             set: FreezeSet::Today,
             ..MobileHostSettings::new(MobileScheme::Freeze)
         });
-        bench.link(HostLinkEvent::GoingDownSoon(Some(RTT * 3)), at(0));
-        // The link goes at 240. Nothing is heard, and nobody says why.
+        bench.link(LinkEvent::GoingDownSoon(Some(RTT * 3)), at(0));
+        // The link goes down at 240. Nothing arrives, and no source reports why.
         bench.until(at(carrier_late_ms));
         assert_eq!(bench.host.counters().false_alarms, 1);
         assert_eq!(bench.host.closed_count(), 0);
-        bench.link(HostLinkEvent::Down, at(carrier_late_ms));
+        bench.link(LinkEvent::Down, at(carrier_late_ms));
         assert_eq!(bench.host.closed_count(), 2, "they are closed again");
         bench.until(at(3_239));
-        let actions = bench.link(HostLinkEvent::Up, at(3_240));
+        let actions = bench.link(LinkEvent::Up, at(3_240));
         for key in bench.keys() {
             assert!(actions.contains(&HostAction::Open(key)));
             assert!(actions.contains(&send(key, MadeAck::Last, 3)));
@@ -276,11 +276,11 @@ fn an_outage_whose_word_comes_after_it_was_taken_for_a_false_alarm_is_one_all_th
 #[test]
 fn a_flow_that_has_answered_since_the_false_alarm_is_not_closed_again() {
     let mut bench = today();
-    bench.link(HostLinkEvent::GoingDownSoon(Some(FULL * 2)), at(0));
+    bench.link(LinkEvent::GoingDownSoon(Some(FULL * 2)), at(0));
     bench.until(at(760));
     assert_eq!(bench.host.counters().false_alarms, 1);
     bench.flows[0].received_at = Some(at(800));
-    assert!(bench.link(HostLinkEvent::Down, at(5_000)).is_empty());
+    assert!(bench.link(LinkEvent::Down, at(5_000)).is_empty());
     assert_eq!(bench.host.closed_count(), 0);
 }
 
@@ -295,12 +295,12 @@ fn an_outage_in_the_middle_of_the_steps_ends_them_until_the_link_is_back() {
     bench.until(at(1_100));
     let key = bench.keys()[0];
     assert_eq!(
-        bench.link(HostLinkEvent::Down, at(1_100)),
+        bench.link(LinkEvent::Down, at(1_100)),
         [HostAction::Close(key)]
     );
     let meanwhile = bench.until(at(4_000));
     assert!(meanwhile.is_empty(), "{meanwhile:?}");
-    let actions = bench.link(HostLinkEvent::Up, at(4_000));
+    let actions = bench.link(LinkEvent::Up, at(4_000));
     // With what was on its way before the first one.
     assert!(edge_of(&actions[0]).is_some(), "{actions:?}");
 }
@@ -345,14 +345,14 @@ fn at_the_old_rate_an_eighth_more_may_be_on_its_way_with_each_round_trip() {
 }
 
 #[test]
-fn orders_that_have_lapsed_while_nobody_asked_do_not_come_alive_again() {
+fn orders_that_have_expired_while_the_caller_hung_are_not_valid_again() {
     // Windows open in steps, and the caller hangs.
     let mut bench = today();
     frozen(&mut bench, 500);
     let key = bench.keys()[0];
     bench.until(at(800));
     assert_eq!(bench.host.opening_count(), 1);
-    // The MH's own window was said meanwhile, and data has come beyond the limit.
+    // The MH's own window has left meanwhile, and data has arrived beyond the limit.
     bench.flows[0].rcv_nxt += 2 * FLIGHT * SEGMENT;
     bench.flows[0].received_at = Some(at(2_900));
     let mut actions = Vec::new();
@@ -367,7 +367,7 @@ fn orders_that_have_lapsed_while_nobody_asked_do_not_come_alive_again() {
 
     // A window is closed, and nothing came of it.
     let mut bench = today();
-    bench.link(HostLinkEvent::GoingDownSoon(Some(SHORT_LEAD)), at(0));
+    bench.link(LinkEvent::GoingDownSoon(Some(SHORT_LEAD)), at(0));
     assert_eq!(bench.host.closed_count(), 1);
     let mut actions = Vec::new();
     let flows = bench.flows.clone();
@@ -382,14 +382,14 @@ fn a_flow_that_has_answered_an_opening_gets_nothing_of_the_next_ones_repetitions
     bench.flows.push(flow(1_001));
     let other = bench.flows[1].key;
     // A false alarm for both; the other one answers.
-    bench.link(HostLinkEvent::GoingDownSoon(Some(FULL * 2)), at(0));
+    bench.link(LinkEvent::GoingDownSoon(Some(FULL * 2)), at(0));
     bench.until(at(740));
     assert_eq!(bench.host.counters().false_alarms, 1);
     bench.flows[1].received_at = Some(at(800));
     bench.until(at(1_000));
     // One for the first alone: the other one is finished.
     bench.flows[1].is_finished = true;
-    bench.link(HostLinkEvent::GoingDownSoon(Some(FULL * 2)), at(1_000));
+    bench.link(LinkEvent::GoingDownSoon(Some(FULL * 2)), at(1_000));
     let happened = bench.until(at(20_000));
     let to_other = |(_, action): &(Instant, HostAction)| matches!(action, HostAction::Send { key, .. } if *key == other);
     assert!(!happened.iter().any(to_other), "{happened:?}");
@@ -400,12 +400,12 @@ fn one_download_among_many_idle_flows_opens_in_steps() {
     let mut bench = today();
     bench.flows.extend((2_000..2_040).map(flow));
     let lead = FULL * 3;
-    bench.link(HostLinkEvent::GoingDownSoon(Some(lead)), at(0));
+    bench.link(LinkEvent::GoingDownSoon(Some(lead)), at(0));
     bench.until(at(346));
     assert_eq!(bench.host.closed_count(), 41);
     bench.flows[0].rcv_nxt += FLIGHT * SEGMENT;
-    bench.link(HostLinkEvent::Down, at(347));
-    bench.link(HostLinkEvent::Up, at(847));
+    bench.link(LinkEvent::Down, at(347));
+    bench.link(LinkEvent::Up, at(847));
     assert_eq!(bench.host.counters().opened_in_steps, 1);
 }
 
@@ -413,7 +413,7 @@ fn one_download_among_many_idle_flows_opens_in_steps() {
 fn steps_of_one_download_ask_for_no_other_flow_however_many_there_are() {
     let mut bench = today();
     bench.flows.extend((2_000..4_000).map(flow));
-    bench.link(HostLinkEvent::GoingDownSoon(Some(FULL * 3)), at(0));
+    bench.link(LinkEvent::GoingDownSoon(Some(FULL * 3)), at(0));
     let look = bench.host.poll_timeout().unwrap();
     assert_eq!(
         bench.host.flows_needed(look),
@@ -423,8 +423,8 @@ fn steps_of_one_download_ask_for_no_other_flow_however_many_there_are() {
     bench.until(at(346));
     assert!(bench.host.closed_count() >= 1_000);
     bench.flows[0].rcv_nxt += FLIGHT * SEGMENT;
-    bench.link(HostLinkEvent::Down, at(347));
-    bench.link(HostLinkEvent::Up, at(847));
+    bench.link(LinkEvent::Down, at(347));
+    bench.link(LinkEvent::Up, at(847));
     assert_eq!(bench.host.counters().opened_in_steps, 1);
     // Neither a renewal nor an answer is due with the first step.
     let step = at(848) + FULL / 16;
@@ -436,9 +436,20 @@ fn steps_of_one_download_ask_for_no_other_flow_however_many_there_are() {
 }
 
 #[test]
+fn a_second_source_that_reports_the_same_link_up_asks_for_no_flow() {
+    let mut bench = today();
+    bench.link(LinkEvent::Down, at(0));
+    bench.link(LinkEvent::Up, at(100));
+    let none = FlowsNeeded::Some([].into());
+    assert_eq!(bench.host.flows_needed_for(LinkEvent::Up, at(200)), none);
+    let later = bench.host.flows_needed_for(LinkEvent::Up, at(2_000));
+    assert_eq!(later, FlowsNeeded::All);
+}
+
+#[test]
 fn a_flow_whose_scale_is_not_known_opens_at_once() {
     let mut bench = today();
-    // Its SYN was not seen: an edge cannot be said in its units.
+    // Its SYN was not seen, so an edge cannot be expressed in its units.
     bench.flows[0].window_shift = None;
     let key = bench.keys()[0];
     let actions = frozen(&mut bench, 500);
@@ -448,8 +459,8 @@ fn a_flow_whose_scale_is_not_known_opens_at_once() {
     );
 }
 
-/// What was closed with a flight of 200 segments behind it, of which the last came after this time;
-/// a round trip of `usual` was measured.
+/// A flow that was closed with 200 segments in flight. The last one arrived `took_ms` later. The measured round
+/// trip is `usual`.
 fn closed_over(usual: Duration, took_ms: u64) -> (HostFlow, Closed) {
     let mut flow = flow(1_000);
     (flow.window, flow.window_shift) = (60_000, Some(7));

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Downloads through whatever may happen, under each scheme: loss, reordering, duplicates, corruption, outages,
-//! signals that are right, wrong, late, repeated or missing, a reader that pauses, a daemon that hangs or dies and comes
-//! again, a machine that is suspended. The machine, the reserve and the rule of wake-ups are the product's; around them
-//! stand a sender with a doubling RTO, a receiver, and what the programs do to each segment that leaves.
+//! Downloads with faults, under each scheme: loss, reordering, duplicates, corruption, outages, signals that are right,
+//! wrong, late, repeated or missing, a reader that pauses, a daemon that hangs, dies and restarts, a suspended machine.
+//! The machine, the withheld segment and the rule of wake-ups are the product's. A sender with a doubling RTO, a
+//! receiver, and a model of the programs are here.
 //!
-//! What must hold is asked of each segment as it leaves: nothing is acknowledged that the MH has not received,
-//! and no window ends beyond the MH's own. In the end every transfer is done, and nothing is held back or closed.
+//! Each segment of the MH is checked as it leaves: it acknowledges only what the MH has received, and no window ends
+//! beyond the MH's own. In the end every transfer is complete, no ACK is withheld and no window is closed.
 //!
-//! The seeds are 1 to 400 of each scheme; another one: `HOLDFAST_SEED=N`. A failure prints its own.
+//! The seeds are 1 to 400 of each scheme; `HOLDFAST_SEED=N` runs another one. A failure prints its seed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,51 +22,51 @@ mod ends;
 
 const PIECE: u32 = 1_448;
 const SCALE: u8 = 7;
-/// Sequence numbers turn over within the transfer.
+/// Sequence numbers wrap within the transfer.
 const START: SeqNum = SeqNum::new(u32::MAX - 500_000);
 const DISTURBED: Duration = Duration::from_secs(8);
-/// By then all is done: some timeouts after the last disturbance.
+/// Every transfer is complete within this time: some timeouts after the last fault.
 const DONE_WITHIN: Duration = Duration::from_secs(90);
 const DELAYED_ACK: Duration = Duration::from_millis(40);
 const RTO_MIN: Duration = Duration::from_millis(200);
 const DOUBLINGS_MAX: u32 = 4;
 const FLOWS: usize = 2;
 
-/// What is on its way, or due.
+/// What is in flight, or due.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     ToMh {
-        place: usize,
+        index: usize,
         seq: u32,
         sent_at: Instant,
     },
     ToFh {
-        place: usize,
+        index: usize,
         ack: SeqNum,
         window: u16,
     },
-    /// Whether the link is back, and that it is.
-    Question {
-        place: usize,
+    /// A probe to the FH, and its answer.
+    Probe {
+        index: usize,
     },
-    Answer {
-        place: usize,
+    ProbeAnswer {
+        index: usize,
     },
     Rto {
-        place: usize,
+        index: usize,
         turn: u64,
     },
     DelayedAck {
-        place: usize,
+        index: usize,
     },
     /// The programs' timer.
     Pause {
-        place: usize,
+        index: usize,
     },
     Daemon,
     Guard,
     Disturbance,
-    Tell(HostLinkEvent),
+    Signal(LinkEvent),
 }
 
 /// The sender; its numbers count from [`START`].
@@ -78,7 +78,7 @@ struct Sender {
     window: u32,
     window_max: u32,
     doublings: u32,
-    same: u32,
+    dup_acks: u32,
     turn: u64,
     /// It answers no probe before.
     answers_from: Instant,
@@ -86,7 +86,7 @@ struct Sender {
     total: u32,
 }
 
-/// The receiver, and what is noted of it on the way out.
+/// The receiver, and what the programs note of its segments.
 #[derive(Clone, Debug)]
 struct Receiver {
     received: u32,
@@ -104,7 +104,7 @@ struct Receiver {
 }
 
 impl Receiver {
-    /// As the data path shows it; none: the MH knows nothing of it yet.
+    /// What the data path shows of it; `None` until its first segment.
     fn observed(&self) -> Option<HostFlow> {
         self.noted.received_at?;
         Some(HostFlow {
@@ -124,22 +124,22 @@ struct World {
     serial: u64,
     senders: Vec<Sender>,
     receivers: Vec<Receiver>,
-    carries: bool,
+    link_is_up: bool,
     /// When the link's ends are free for the next packet.
     free_at: [Instant; 2],
     delay: Duration,
-    of_a_segment: Duration,
+    segment_time: Duration,
     disturbed_until: Instant,
     daemon: Option<MobileHost>,
-    /// Segments that have come to the MH.
+    /// Segments that the MH has received.
     segments: u64,
     hangs: bool,
     suspended_until: Instant,
     orders_until: Instant,
     orders: BTreeMap<FlowKey, Option<SeqNum>>,
-    held: u64,
+    withheld: u64,
     woken: u64,
-    /// What machines that have died had counted: probes, FHs that pause, silent outages.
+    /// Counters of the machines that have died: probes, FHs that pause, silent outages.
     counted: [u64; 3],
 }
 
@@ -156,13 +156,13 @@ impl World {
             window: PIECE * 10,
             window_max: PIECE * (20 + rng.next_u32() % 60),
             doublings: 0,
-            same: 0,
+            dup_acks: 0,
             turn: 0,
             answers_from: Instant::ZERO,
             total: u32::MAX / 2,
         });
         let senders = senders.collect();
-        let receivers = (0..FLOWS).map(|place| Receiver {
+        let receivers = (0..FLOWS).map(|index| Receiver {
             received: 0,
             beyond: BTreeSet::new(),
             edge: PIECE * 10,
@@ -177,17 +177,17 @@ impl World {
                 rtt: None,
                 sent_at: begin,
                 received_at: None,
-                ..flow(1_000 + place as u16)
+                ..flow(1_000 + index as u16)
             },
             withheld: WithheldSegment::default(),
             upload_at: None,
         });
         // One FH or several.
-        let receivers = receivers.enumerate().map(|(place, mut of)| {
+        let receivers = receivers.enumerate().map(|(index, mut receiver)| {
             if seed.is_multiple_of(2) {
-                of.noted.key.fh.address = [10, 0, 1, place as u8].into();
+                receiver.noted.key.fh.address = [10, 0, 1, index as u8].into();
             }
-            of
+            receiver
         });
         let receivers = receivers.collect();
         let mut world = Self {
@@ -199,10 +199,10 @@ impl World {
             serial: 0,
             senders,
             receivers,
-            carries: true,
+            link_is_up: true,
             free_at: [begin; 2],
             delay: Duration::from_millis(5 + u64::from(rng.next_u32() % 60)),
-            of_a_segment: Duration::from_micros(500 + u64::from(rng.next_u32() % 3_000)),
+            segment_time: Duration::from_micros(500 + u64::from(rng.next_u32() % 3_000)),
             rng,
             disturbed_until: begin + DISTURBED,
             daemon: None,
@@ -211,13 +211,13 @@ impl World {
             suspended_until: begin,
             orders_until: Instant::ZERO,
             orders: BTreeMap::new(),
-            held: 0,
+            withheld: 0,
             woken: 0,
             counted: [0; 3],
         };
         world.start_daemon();
-        for place in 0..FLOWS {
-            world.pump(place);
+        for index in 0..FLOWS {
+            world.pump(index);
         }
         world.plan(begin, Event::Disturbance);
         world
@@ -244,17 +244,17 @@ impl World {
         self.now + Duration::from_millis(u64::from(self.below(most)))
     }
 
-    /// Puts a packet on the link, which may lose, delay or double it. What is corrupted is lost: its
-    /// checksum is wrong.
-    fn put(&mut self, way: usize, takes: Duration, event: Event) {
+    /// Sends a packet over the link, which may lose, delay or duplicate it. A corrupted packet is lost: its checksum
+    /// is wrong.
+    fn put(&mut self, direction: usize, takes: Duration, event: Event) {
         let disturbed = self.is_disturbed();
-        let free_at = self.free_at[way].max(self.now);
-        let full = free_at.saturating_since(self.now) > self.of_a_segment * 100;
-        if !self.carries || full || disturbed && self.one_in(200) {
+        let free_at = self.free_at[direction].max(self.now);
+        let full = free_at.saturating_since(self.now) > self.segment_time * 100;
+        if !self.link_is_up || full || disturbed && self.one_in(200) {
             return;
         }
-        self.free_at[way] = free_at + takes;
-        let mut arrives = self.free_at[way] + self.delay;
+        self.free_at[direction] = free_at + takes;
+        let mut arrives = self.free_at[direction] + self.delay;
         if disturbed && self.one_in(100) {
             arrives += Duration::from_millis(u64::from(self.below(30)));
         }
@@ -265,15 +265,15 @@ impl World {
     }
 }
 
-/// What happens.
+/// The faults and signals.
 impl World {
-    /// In some worlds nobody tells of the link.
+    /// In some worlds the link is never signalled.
     const fn is_mute(&self) -> bool {
         self.seed.is_multiple_of(3)
     }
 
-    /// How often something of the link is told, less than so often.
-    fn tells(&mut self, below: u32) -> u32 {
+    /// How many signals of a change there are: fewer than `below`.
+    fn signals(&mut self, below: u32) -> u32 {
         let times = self.below(below);
         if self.is_mute() { 0 } else { times }
     }
@@ -281,38 +281,38 @@ impl World {
     fn disturb(&mut self) {
         match self.below(16) {
             0..=2 => {
-                self.carries = false;
-                // The word of it may come late, twice, or not at all.
-                for _ in 0..self.tells(3) {
+                self.link_is_up = false;
+                // The signal of it may come late, twice, or not at all.
+                for _ in 0..self.signals(3) {
                     let at = self.after_ms(400);
-                    self.plan(at, Event::Tell(HostLinkEvent::Down));
+                    self.plan(at, Event::Signal(LinkEvent::Down));
                 }
             }
-            // Where nobody tells of outages they last longer.
+            // Without signals the outages last longer.
             3..=6 if !self.is_mute() || self.one_in(4) => {
-                self.carries = true;
-                for _ in 0..self.tells(3) {
+                self.link_is_up = true;
+                for _ in 0..self.signals(3) {
                     let at = self.after_ms(400);
-                    self.plan(at, Event::Tell(HostLinkEvent::Up));
+                    self.plan(at, Event::Signal(LinkEvent::Up));
                 }
             }
             7..=9 if self.is_mute() => {}
             7 | 8 => {
                 let lead = Duration::from_millis(u64::from(self.below(600)));
-                self.link(HostLinkEvent::GoingDownSoon(Some(lead)));
+                self.link(LinkEvent::GoingDownSoon(Some(lead)));
             }
-            9 => self.link(HostLinkEvent::Down),
+            9 => self.link(LinkEvent::Down),
             10 => {
-                let place = self.below(FLOWS as u32) as usize;
-                self.receivers[place].reads ^= true;
-                self.acknowledge(place);
+                let index = self.below(FLOWS as u32) as usize;
+                self.receivers[index].reads ^= true;
+                self.acknowledge(index);
             }
             11 => self.hangs ^= true,
             12 => {
                 if self.daemon.is_some() {
                     self.counted = self.counters();
                     self.daemon = None;
-                    self.guard_says_all();
+                    self.guard_releases_all();
                 } else {
                     self.start_daemon();
                 }
@@ -324,64 +324,68 @@ impl World {
         self.plan(at, Event::Disturbance);
     }
 
-    /// From here on nothing happens. Whether anybody says that the link is up is left open.
+    /// The end of all faults. Link up may be signalled or not.
     fn calm(&mut self) {
-        self.carries = true;
+        self.link_is_up = true;
         self.suspended_until = self.now;
         if self.hangs {
             self.hangs = false;
             self.drive(|_, _, _, _| {});
         }
         if self.one_in(2) {
-            self.link(HostLinkEvent::Up);
+            self.link(LinkEvent::Up);
         }
-        for place in 0..FLOWS {
-            self.senders[place].total = self.senders[place].nxt + 100 * PIECE;
-            self.receivers[place].reads = true;
-            self.acknowledge(place);
-            self.pump(place);
+        for index in 0..FLOWS {
+            self.senders[index].total = self.senders[index].nxt + 100 * PIECE;
+            self.receivers[index].reads = true;
+            self.acknowledge(index);
+            self.pump(index);
         }
     }
 
     fn handle(&mut self, event: Event) {
         let sleeps = self.now < self.suspended_until;
         match event {
-            Event::ToFh { place, ack, window } => self.on_ack(place, ack, window),
-            Event::Question { place } => self.on_question(place),
-            Event::Rto { place, turn } if self.senders[place].turn == turn => self.on_rto(place),
+            Event::ToFh { index, ack, window } => self.on_ack(index, ack, window),
+            Event::Probe { index } => self.on_probe(index),
+            Event::Rto { index, turn } if self.senders[index].turn == turn => self.on_rto(index),
             Event::Rto { .. } => {}
             Event::Disturbance if self.is_disturbed() => self.disturb(),
             Event::Disturbance => self.calm(),
             // What comes to a sleeping machine is lost.
-            Event::ToMh { .. } | Event::Answer { .. } if sleeps => {}
+            Event::ToMh { .. } | Event::ProbeAnswer { .. } if sleeps => {}
             _ if sleeps => self.plan(self.suspended_until, event),
             Event::ToMh {
-                place,
+                index,
                 seq,
                 sent_at,
-            } => self.on_data(place, seq, sent_at),
-            Event::Answer { place } => {
-                self.receivers[place].noted.received_at = Some(self.now);
+            } => self.on_data(index, seq, sent_at),
+            Event::ProbeAnswer { index } => {
+                self.receivers[index].noted.received_at = Some(self.now);
             }
-            Event::DelayedAck { place } => {
-                if self.receivers[place].unacknowledged > 0 {
-                    self.acknowledge(place);
+            Event::DelayedAck { index } => {
+                if self.receivers[index].unacknowledged > 0 {
+                    self.acknowledge(index);
                 }
             }
-            Event::Pause { place } => self.on_pause(place),
+            Event::Pause { index } => self.on_pause(index),
             Event::Guard => self.on_guard(),
             _ if self.hangs => {
                 let at = self.now + Duration::from_millis(50);
                 self.plan(at, event);
             }
             Event::Daemon => self.on_daemon(),
-            Event::Tell(event) => self.link(event),
+            Event::Signal(event) => self.link(event),
         }
     }
 
     fn is_done(&self) -> bool {
         let settled = !self.is_disturbed();
-        settled && self.senders.iter().all(|of| of.una + PIECE > of.total)
+        settled
+            && self
+                .senders
+                .iter()
+                .all(|sender| sender.una + PIECE > sender.total)
     }
 
     fn run_until(&mut self, end: Instant, mut stop: impl FnMut(&Self) -> bool) {
@@ -396,37 +400,36 @@ impl World {
     }
 }
 
-/// How many ACKs were held back, how many wake-ups made, and how many answers told of a pause and of the
-/// link's return.
+/// Returns the number of withheld ACKs, of wake-ups, and of answers that showed a pause and link up.
 fn run(seed: u64, scheme: MobileScheme) -> [u64; 4] {
     let mut world = World::new(seed, scheme);
     let end = world.disturbed_until + DONE_WITHIN;
     world.run_until(end, World::is_done);
     let what = format!("seed {seed}, {scheme}");
     assert!(world.is_done(), "{what}: {:?}", world.senders);
-    // Longer than any pause, and any order.
+    // Longer than any pause, and longer than any order is valid.
     let after = world.now + Duration::from_secs(5);
     world.run_until(after, |_| false);
     let ordered = after < world.orders_until && world.daemon.is_some();
-    for (of, sender) in world.receivers.iter().zip(&world.senders) {
+    for (receiver, sender) in world.receivers.iter().zip(&world.senders) {
         assert!(
-            !of.withheld.is_held() || world.daemon.is_none(),
+            !receiver.withheld.is_held() || world.daemon.is_none(),
             "{what}: held"
         );
-        let order = world.orders.get(&of.noted.key).filter(|_| ordered);
+        let order = world.orders.get(&receiver.noted.key).filter(|_| ordered);
         assert_eq!(order, None, "{what}: closed");
         assert!(sender.edge > sender.una, "{what}: {sender:?}");
     }
     let [probes, ..] = world.counters();
     assert!(probes < 1_000, "{what}: {probes} probes");
-    // Nobody is asked or woken for ever.
+    // There is an end to probes and wake-ups.
     let after = world.now + Duration::from_secs(200);
     world.run_until(after, |_| false);
     if let Some(daemon) = &world.daemon {
         assert!(daemon.is_at_rest(), "{what}");
     }
     let [_, pauses, returns] = world.counters();
-    [world.held, world.woken, pauses, returns]
+    [world.withheld, world.woken, pauses, returns]
 }
 
 fn transfers_of(scheme: MobileScheme) -> [u64; 4] {
@@ -439,16 +442,16 @@ fn transfers_of(scheme: MobileScheme) -> [u64; 4] {
     };
     let all = seeds.map(|seed| run(seed, scheme));
     all.fold([0; 4], |sum, one| {
-        core::array::from_fn(|of| sum[of] + one[of])
+        core::array::from_fn(|counter| sum[counter] + one[counter])
     })
 }
 
 #[test]
-fn with_wake_every_transfer_ends_and_nothing_stays_held() {
-    let [held, woken, pauses, returns] = transfers_of(MobileScheme::Wake);
-    println!("{held} held back, {woken} wake-ups; answers: {pauses} pauses, {returns} returns");
-    // It was about something.
-    let some = held > 10_000 && woken > 500 && pauses > 100 && returns > 8;
+fn with_wake_every_transfer_ends_and_no_ack_stays_withheld() {
+    let [withheld, woken, pauses, returns] = transfers_of(MobileScheme::Wake);
+    println!("{withheld} withheld, {woken} wake-ups; answers: {pauses} pauses, {returns} returns");
+    // The worlds had something to handle.
+    let some = withheld > 10_000 && woken > 500 && pauses > 100 && returns > 8;
     assert!(std::env::var_os("HOLDFAST_SEED").is_some() || some);
 }
 

@@ -10,35 +10,34 @@ use holdfast_wire::Instant;
 use super::probe_timer::ProbeTimer;
 use super::silent_flows::{ProbeReply, SilentFlows, TimedWakeUp, doublings};
 use crate::FlowKey;
+use crate::link_state::LinkEvent;
 use crate::mobile_host::flow::ROUND_TRIP_UNKNOWN;
-use crate::mobile_host::{
-    Download, FLOWS_SERVED_MAX, HostFlow, HostLinkEvent, ON_ITS_WAY, SAME_UP,
-};
+use crate::mobile_host::{Download, FLOWS_SERVED_MAX, HostFlow, ON_ITS_WAY, SAME_UP};
 
 /// The FH of a flow without data for this time before an outage has nothing in flight.
 const IN_FLIGHT_MAX: Duration = Duration::from_secs(5);
 /// The same if the begin of the outage was not reported.
 const OUTAGE_UNREPORTED_MAX: Duration = Duration::from_secs(60);
-/// Of all flows together, at an `up` and at each repetition: ICMP unreachables (57 KB, by IPv6 100), and
-/// ACKs at segment boundaries (42 KB, by IPv6 55). They precede the user's own packets.
+/// For all flows together, at an `up` and at each repetition: ICMP unreachables (57 KB, by IPv6 100), and
+/// ACKs at segment boundaries (42 KB, by IPv6 55). They are sent before the user's own packets.
 const UNREACHABLES_MAX: u32 = 1024;
 const BOUNDARY_ACKS_ALL_MAX: u32 = 640;
-/// Repetitions are no less apart.
+/// The minimum time between repetitions.
 const BUDGET_LASTS: Duration = Duration::from_millis(80);
 /// ACKs at segment boundaries of one flow: as many as an outage may have lost.
 const BOUNDARY_ACKS: u32 = 64;
 /// The same if the MH sends data too: then ACKs wait in its queue, a round trip's at most.
 const BOUNDARY_ACKS_MAX: u32 = 256;
-/// With each try the FH of a silent flow gets one ICMP unreachable more from each of these times on: how
-/// often it has doubled its RTO is not known.
+/// At each of these times the FH of a silent flow gets one ICMP unreachable more with each try: the number
+/// of its RTO's doublings is unknown.
 const UNREACHABLES_FROM: [Duration; 3] = [
     Duration::from_secs(1),
     Duration::from_secs(3),
     Duration::from_secs(10),
 ];
-/// Segments in the last round trip of a download that is followed if it falls silent.
+/// A download with this many segments in the last round trip is followed if it falls silent.
 const FOLLOWED_SEGMENTS: u32 = 16;
-/// It is silent after two round trips and this time; no later than the second one.
+/// It is silent after two round trips and this time, but not later than the second constant.
 const SILENT_AFTER: Duration = Duration::from_millis(200);
 const SILENT_WITHIN: Duration = Duration::from_secs(10);
 /// Data that the MH sent within this time before the newest of the FH may precede its ACKs.
@@ -71,7 +70,7 @@ pub(super) struct Outages {
     silent_flows: SilentFlows,
     probe_timer: ProbeTimer,
     is_down: bool,
-    /// When the link was reported down, for the `up` that came or comes.
+    /// When the link was reported down, until the matching `up`.
     down_at: Option<Instant>,
     up_at: Option<Instant>,
     /// The last `up` was inferred from a probe, and not reported.
@@ -85,9 +84,9 @@ pub(super) struct Outages {
 
 impl Outages {
     /// A report of the link, before anything is done for it.
-    pub(super) fn handle_link(&mut self, event: HostLinkEvent, now: Instant) {
+    pub(super) fn handle_link(&mut self, event: LinkEvent, now: Instant) {
         match event {
-            HostLinkEvent::Down => {
+            LinkEvent::Down => {
                 if !self.is_down {
                     self.down_at = Some(now);
                 }
@@ -96,7 +95,7 @@ impl Outages {
                 // The source that reports the begin reports the end too.
                 self.silent_flows.end();
             }
-            HostLinkEvent::Up => {
+            LinkEvent::Up => {
                 let since_up = self.up_at.map(|at| now.saturating_since(at));
                 if !self.is_down && since_up.is_some_and(|since| since < SAME_UP) {
                     if core::mem::take(&mut self.is_inferred) {
@@ -116,7 +115,7 @@ impl Outages {
                 self.notified.clear();
                 self.renew_budget(now);
             }
-            HostLinkEvent::GoingDownSoon(_) => {}
+            LinkEvent::GoingDownSoon(_) => {}
         }
     }
 
@@ -387,19 +386,19 @@ mod tests {
     /// An outage from `down` to `up`.
     fn after(down: u64, up: u64) -> Outages {
         let mut outages = Outages::default();
-        outages.handle_link(HostLinkEvent::Down, at(down));
-        outages.handle_link(HostLinkEvent::Up, at(up));
+        outages.handle_link(LinkEvent::Down, at(down));
+        outages.handle_link(LinkEvent::Up, at(up));
         outages
     }
 
     #[test]
-    fn in_an_outage_that_was_told_of_no_flow_is_silent() {
+    fn in_an_outage_that_was_reported_no_flow_is_silent() {
         let flow = host_flow(1, at(0));
         let mut outages = Outages::default();
-        outages.handle_link(HostLinkEvent::Down, at(0));
+        outages.handle_link(LinkEvent::Down, at(0));
         outages.begin_silence(&flow, at(100));
         assert_eq!(outages.poll_timeout(), None);
-        outages.handle_link(HostLinkEvent::Up, at(200));
+        outages.handle_link(LinkEvent::Up, at(200));
         let answered = HostFlow {
             download: Some(Download {
                 pushed_end: Some(flow.rcv_nxt),
@@ -411,31 +410,43 @@ mod tests {
         assert_eq!(outages.poll_timeout(), None, "the end of an answer");
         outages.begin_silence(&flow, at(400));
         assert!(outages.poll_timeout().is_some());
-        outages.handle_link(HostLinkEvent::Down, at(500));
+        outages.handle_link(LinkEvent::Down, at(500));
         assert_eq!(outages.poll_timeout(), None);
     }
 
     #[test]
-    fn an_fh_is_told_only_if_something_of_the_flow_may_have_been_in_flight() {
-        let untold = Outages::default();
-        let words =
+    fn an_fh_is_notified_only_if_something_of_the_flow_may_have_been_in_flight() {
+        let unreported = Outages::default();
+        let doublings =
             |outages: &Outages, data_ms, now| outages.rto_doublings(Some(at(data_ms)), at(now));
-        assert_eq!(untold.rto_doublings(None, at(0)), 0);
-        assert!(words(&untold, 0, 7_000) > 4);
-        assert_eq!(words(&untold, 0, 100_000), 0, "nobody told when it began");
-        let told = after(10_000, 17_000);
-        assert!(words(&told, 6_000, 17_000) > 3);
-        assert_eq!(words(&told, 4_000, 17_000), 0, "idle before the outage");
-        assert_eq!(words(&told, 16_900, 17_000), 0, "no time for a timeout");
+        assert_eq!(unreported.rto_doublings(None, at(0)), 0);
+        assert!(doublings(&unreported, 0, 7_000) > 4);
+        assert_eq!(
+            doublings(&unreported, 0, 100_000),
+            0,
+            "its begin is unknown"
+        );
+        let reported = after(10_000, 17_000);
+        assert!(doublings(&reported, 6_000, 17_000) > 3);
+        assert_eq!(
+            doublings(&reported, 4_000, 17_000),
+            0,
+            "idle before the outage"
+        );
+        assert_eq!(
+            doublings(&reported, 16_900, 17_000),
+            0,
+            "no time for a timeout"
+        );
     }
 
     #[test]
     fn a_repeated_down_does_not_move_the_outages_begin() {
         let mut outages = Outages::default();
         for ms in [0, 1_000, 6_000] {
-            outages.handle_link(HostLinkEvent::Down, at(ms));
+            outages.handle_link(LinkEvent::Down, at(ms));
         }
-        outages.handle_link(HostLinkEvent::Up, at(7_000));
+        outages.handle_link(LinkEvent::Up, at(7_000));
         assert_ne!(
             outages.notifications(&before(1, 0), at(7_000)),
             Notifications::default()
@@ -443,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn an_up_by_another_source_gives_no_more_words() {
+    fn a_second_link_up_by_another_source_gives_no_more_notifications() {
         let mut outages = after(0, 7_000);
         let first = outages.notifications(&before(1, 0), at(7_000));
         assert_eq!(
@@ -453,14 +464,14 @@ mod tests {
                 boundary_acks: BOUNDARY_ACKS
             }
         );
-        outages.handle_link(HostLinkEvent::Up, at(7_020));
+        outages.handle_link(LinkEvent::Up, at(7_020));
         let again = Notifications {
             unreachables: 1,
             boundary_acks: 0,
         };
         assert_eq!(outages.notifications(&before(1, 0), at(7_060)), again);
-        // Much later it is another outage, of whose begin nobody told.
-        outages.handle_link(HostLinkEvent::Up, at(9_000));
+        // Much later it is another outage, with an unknown begin.
+        outages.handle_link(LinkEvent::Up, at(9_000));
         assert_eq!(outages.down_at, None);
         assert!(
             outages
@@ -468,8 +479,8 @@ mod tests {
                 .unreachables
                 > 1
         );
-        outages.handle_link(HostLinkEvent::Down, at(10_000));
-        outages.handle_link(HostLinkEvent::Up, at(10_300));
+        outages.handle_link(LinkEvent::Down, at(10_000));
+        outages.handle_link(LinkEvent::Up, at(10_300));
         assert!(
             outages
                 .notifications(&before(1, 9_900), at(10_300))
@@ -479,36 +490,36 @@ mod tests {
     }
 
     #[test]
-    fn a_hundred_flows_share_what_is_said_and_each_ack_of_theirs_stays() {
+    fn a_hundred_flows_share_the_notifications_and_each_keeps_its_ack() {
         let mut outages = after(0, 7_000);
-        // The way of the packets takes time: the last one is the first of its flow all the same.
-        let said: Vec<_> = (0..100)
+        // The packets arrive one after another. The last is the first one of its flow as well.
+        let all: Vec<_> = (0..100)
             .map(|port| outages.notifications(&before(port, 0), at(7_000 + u64::from(port) / 2)))
             .collect();
-        let unreachables: u32 = said.iter().map(|said| u32::from(said.unreachables)).sum();
-        let boundary_acks: u32 = said.iter().map(|said| said.boundary_acks).sum();
-        // A hundred of Cubic's are told whole.
+        let unreachables: u32 = all.iter().map(|one| u32::from(one.unreachables)).sum();
+        let boundary_acks: u32 = all.iter().map(|one| one.boundary_acks).sum();
+        // A hundred flows of Cubic get all their notifications.
         let each = doublings(Duration::from_secs(7));
         assert_eq!(
             (unreachables, boundary_acks),
             (100 * u32::from(each), BOUNDARY_ACKS_ALL_MAX)
         );
         assert_eq!(
-            said[3].boundary_acks, BOUNDARY_ACKS,
-            "the flow that was heard last first"
+            all[3].boundary_acks, BOUNDARY_ACKS,
+            "the flow with the newest segment first"
         );
     }
 
     #[test]
-    fn of_very_many_flows_those_that_were_not_told_are_told_at_the_repetition() {
+    fn of_very_many_flows_those_without_a_notification_get_it_at_the_repetition() {
         let mut outages = after(0, 7_000);
-        let mut tell = |ms| -> Vec<_> {
-            let say = |port| outages.notifications(&before(port, 0), at(ms)).unreachables;
-            (0..300).map(say).collect()
+        let mut notify = |ms| -> Vec<_> {
+            let unreachables = |port| outages.notifications(&before(port, 0), at(ms)).unreachables;
+            (0..300).map(unreachables).collect()
         };
-        let (first, again) = (tell(7_000), tell(7_100));
-        for told in [&first, &again] {
-            let sum: u32 = told.iter().copied().map(u32::from).sum();
+        let (first, again) = (notify(7_000), notify(7_100));
+        for sent in [&first, &again] {
+            let sum: u32 = sent.iter().copied().map(u32::from).sum();
             assert!(sum <= UNREACHABLES_MAX, "{sum}");
         }
         assert!(first.contains(&0));
@@ -526,14 +537,14 @@ mod tests {
         };
         assert!(!quiet(&outages, 0, 250), "two round trips and 200 ms");
         assert!(quiet(&outages, 0, 350));
-        assert!(!quiet(&outages, 320, 350), "another one is heard");
+        assert!(!quiet(&outages, 320, 350), "another one delivers");
         assert!(!quiet(&outages, 0, 10_500), "long ago");
         outages.begin_silence(&flow, at(350));
         assert!(!quiet(&outages, 0, 400), "it is followed");
         let mut down = Outages::default();
-        down.handle_link(HostLinkEvent::Down, at(100));
+        down.handle_link(LinkEvent::Down, at(100));
         assert!(!quiet(&down, 0, 350));
-        let of = |segments| {
+        let download_of = |segments| {
             with(
                 1,
                 Download {
@@ -542,7 +553,7 @@ mod tests {
                 },
             )
         };
-        assert!(was_download(&of(86)) && !was_download(&of(10)));
+        assert!(was_download(&download_of(86)) && !was_download(&download_of(10)));
     }
 
     #[test]
@@ -570,7 +581,7 @@ mod tests {
     }
 
     #[test]
-    fn an_fh_with_neither_sack_nor_timestamps_is_told_nothing() {
+    fn an_fh_with_neither_sack_nor_timestamps_gets_no_notification() {
         let mut outages = after(0, 7_000);
         let neither = HostFlow {
             permits_sack: false,
@@ -589,21 +600,21 @@ mod tests {
     }
 
     #[test]
-    fn what_still_comes_long_after_a_down_says_that_the_link_is_up() {
+    fn a_segment_long_after_link_down_shows_link_up() {
         let mut outages = Outages::default();
         assert!(!outages.shows_link_up(&host_flow(1, at(5_000))));
-        outages.handle_link(HostLinkEvent::Down, at(0));
+        outages.handle_link(LinkEvent::Down, at(0));
         assert!(!outages.shows_link_up(&host_flow(1, at(400))), "on its way");
         assert!(outages.shows_link_up(&host_flow(1, at(600))));
-        outages.handle_link(HostLinkEvent::Up, at(700));
+        outages.handle_link(LinkEvent::Up, at(700));
         assert!(!outages.shows_link_up(&host_flow(1, at(800))));
     }
 
-    /// The first that comes of looking, and when: who is asked is asked then, and has answered at these times
-    /// last.
-    fn looked(
+    /// Polls until there is a result other than a probe. Returns its time and all results. Each probe is sent at
+    /// once; the two FHs answered last at `answered_ms`.
+    fn poll_all(
         outages: &mut Outages,
-        heard_ms: [u64; 2],
+        answered_ms: [u64; 2],
         from: u64,
         until: u64,
     ) -> (u64, Vec<ProbeResult>) {
@@ -613,17 +624,17 @@ mod tests {
                 continue;
             }
             let flows = [1, 2].map(|port| {
-                let heard_ms = heard_ms[usize::from(port) - 1];
-                known(host_flow(port, at(heard_ms)), 0)
+                let answered_ms = answered_ms[usize::from(port) - 1];
+                known(host_flow(port, at(answered_ms)), 0)
             });
-            let Some(looked) = outages.poll_probe(&flows, at(ms)) else {
+            let Some(result) = outages.poll_probe(&flows, at(ms)) else {
                 continue;
             };
-            if let ProbeResult::Probe(key) = looked {
+            if let ProbeResult::Probe(key) = result {
                 outages.note_probed(&key, at(ms));
             }
-            seen.push(looked);
-            if !matches!(looked, ProbeResult::Probe(_)) {
+            seen.push(result);
+            if !matches!(result, ProbeResult::Probe(_)) {
                 return (ms, seen);
             }
         }
@@ -631,7 +642,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outage_of_which_nobody_tells_ends_as_one_that_was_told_of() {
+    fn an_unreported_outage_ends_like_a_reported_one() {
         let (flow, other) = (host_flow(1, at(0)), host_flow(2, at(0)));
         let long_ago = HostFlow {
             data_at: Some(Instant::from_millis(990_000)),
@@ -641,45 +652,48 @@ mod tests {
         let mut outages = Outages::default();
         assert!(!outages.probe_is_due(at(0)));
         outages.begin_silence(&flow, at(300));
-        let (_, asked) = looked(&mut outages, [0, 0], 300, 7_000);
-        assert!((60..70).contains(&asked.len()), "{}", asked.len());
+        let (_, probes) = poll_all(&mut outages, [0, 0], 300, 7_000);
+        assert!((60..70).contains(&probes.len()), "{}", probes.len());
         assert!(
-            asked
+            probes
                 .iter()
-                .all(|asked| *asked == ProbeResult::Probe(flow.key))
+                .all(|probes| *probes == ProbeResult::Probe(flow.key))
         );
-        let (ms, told) = looked(&mut outages, [7_010, 0], 7_000, 8_000);
-        assert_eq!((ms, &told[..]), (7_000, &[ProbeResult::LinkUp][..]));
+        let (ms, results) = poll_all(&mut outages, [7_010, 0], 7_000, 8_000);
+        assert_eq!((ms, &results[..]), (7_000, &[ProbeResult::LinkUp][..]));
         let woken = outages.handle_link_up_inferred(&flows, at(7_020));
         assert_eq!(woken, [flow.key, other.key], "the other was not followed");
-        let said = outages.notifications(&before(1, 0), at(7_020));
-        let words = doublings(Duration::from_millis(7_020));
+        let notifications = outages.notifications(&before(1, 0), at(7_020));
+        let unreachables = doublings(Duration::from_millis(7_020));
         assert_eq!(
-            (said.unreachables, said.boundary_acks),
-            (words, BOUNDARY_ACKS)
+            (notifications.unreachables, notifications.boundary_acks),
+            (unreachables, BOUNDARY_ACKS)
         );
-        // Whatever they answer now, nobody is asked, and nobody woken but by the clock.
+        // From now on no answer causes a probe, and only timers cause wake-ups.
         assert!(!outages.probe_is_due(at(7_500)));
         assert!(
             outages
                 .handle_link_up_inferred(&flows, at(7_500))
                 .is_empty()
         );
-        for event in [HostLinkEvent::Up, HostLinkEvent::Down] {
+        for event in [LinkEvent::Up, LinkEvent::Down] {
             outages.handle_link(event, at(10_000));
             assert_eq!(outages.poll_timeout(), None, "{event:?}");
         }
     }
 
     #[test]
-    fn an_fh_that_answers_the_first_time_it_is_asked_is_asked_no_more() {
+    fn an_fh_that_answers_its_first_probe_is_not_probed_again() {
         let flow = host_flow(1, at(0));
         let mut outages = Outages::default();
         outages.begin_silence(&flow, at(300));
-        let (_, asked) = looked(&mut outages, [0, 0], 300, 350);
-        assert_eq!(asked, [ProbeResult::Probe(flow.key)]);
-        let (ms, told) = looked(&mut outages, [400, 0], 400, 1_000);
-        assert_eq!((ms, &told[..]), (400, &[ProbeResult::Pauses(flow.key)][..]));
+        let (_, probes) = poll_all(&mut outages, [0, 0], 300, 350);
+        assert_eq!(probes, [ProbeResult::Probe(flow.key)]);
+        let (ms, results) = poll_all(&mut outages, [400, 0], 400, 1_000);
+        assert_eq!(
+            (ms, &results[..]),
+            (400, &[ProbeResult::Pauses(flow.key)][..])
+        );
         assert!(outages.poll_timeout().is_none());
         let answer = known(host_flow(1, at(400)), 0);
         for later in (400..12_000).step_by(100) {
@@ -688,12 +702,12 @@ mod tests {
     }
 
     #[test]
-    fn an_fh_whose_data_come_with_its_answer_is_not_asked_before_it_answers_again() {
+    fn an_fh_whose_data_come_with_its_answer_is_not_probed_before_it_answers_again() {
         let mut outages = Outages::default();
         let mut flow = known(host_flow(1, at(0)), 0);
         outages.begin_silence(&flow, at(60));
         // Linux answers once in half a second.
-        let (mut asked, mut answers_from, mut answer_at) = (Vec::new(), 0, None);
+        let (mut probes, mut answers_from, mut answer_at) = (Vec::new(), 0, None);
         for ms in 60..2_000 {
             if answer_at == Some(ms) || ms == 119 {
                 flow.received_at = Some(at(ms));
@@ -705,22 +719,22 @@ mod tests {
             if ms == 215 {
                 outages.begin_silence(&flow, at(ms));
             }
-            let looked = outages
+            let result = outages
                 .probe_is_due(at(ms))
                 .then(|| outages.poll_probe(&[flow], at(ms)));
-            match looked.flatten() {
+            match result.flatten() {
                 None | Some(ProbeResult::Pauses(_)) => {}
                 Some(ProbeResult::LinkUp) => panic!("{ms} ms: the link was up all the time"),
                 Some(ProbeResult::Probe(key)) => {
                     outages.note_probed(&key, at(ms));
-                    asked.push(ms);
+                    probes.push(ms);
                     if ms >= answers_from {
                         (answers_from, answer_at) = (ms + 500, Some(ms + 20));
                     }
                 }
             }
         }
-        assert_eq!(asked.len(), 2, "{asked:?}");
+        assert_eq!(probes.len(), 2, "{probes:?}");
     }
 
     #[test]
@@ -734,11 +748,11 @@ mod tests {
                 .len(),
             1
         );
-        outages.handle_link(HostLinkEvent::Up, at(5_400));
+        outages.handle_link(LinkEvent::Up, at(5_400));
         assert_eq!(outages.poll_timeout(), None);
         // Of a second one nothing comes, and a silence goes on.
         outages.begin_silence(&flow, at(5_500));
-        outages.handle_link(HostLinkEvent::Up, at(5_600));
+        outages.handle_link(LinkEvent::Up, at(5_600));
         assert!(outages.poll_timeout().is_some());
     }
 
@@ -747,37 +761,38 @@ mod tests {
         let dead = host_flow(1, at(0));
         let mut outages = Outages::default();
         outages.begin_silence(&dead, at(300));
-        let mut asked = 0;
+        let mut probes = 0;
         let mut tries = 0;
         for ms in (300..200_000).step_by(20) {
             let chatty_ms = ms / 800 * 800;
             let flows = [known(dead, 0), host_flow(2, at(chatty_ms))];
             if outages.probe_is_due(at(ms)) {
-                let looked = outages.poll_probe(&flows, at(ms));
+                let result = outages.poll_probe(&flows, at(ms));
                 assert!(
-                    matches!(looked, None | Some(ProbeResult::Probe(_))),
-                    "{looked:?}"
+                    matches!(result, None | Some(ProbeResult::Probe(_))),
+                    "{result:?}"
                 );
-                if let Some(ProbeResult::Probe(key)) = looked {
+                if let Some(ProbeResult::Probe(key)) = result {
                     outages.note_probed(&key, at(ms));
-                    asked += 1;
+                    probes += 1;
                 }
             }
             let tried = outages.timed_wake_ups(&flows, at(ms));
             assert!(tried.iter().all(|tried| !tried.link_is_up));
             tries += tried.len();
         }
-        // Until others were heard.
-        assert!(asked < 10 && tries <= 2, "{asked} probes, {tries} tries");
+        // Until others deliver.
+        assert!(probes < 10 && tries <= 2, "{probes} probes, {tries} tries");
         assert_eq!(outages.poll_timeout(), None);
     }
 
     #[test]
-    fn a_silent_fh_is_told_from_a_second_on() {
+    fn a_silent_fh_is_notified_from_a_second_on() {
         let without_data = host_flow(1, at(0));
         assert_eq!(unreachables_for_silent(&without_data, at(0)), 0);
         let flow = before(1, 0);
-        let words = [900, 1_000, 3_000, 60_000].map(|ms| unreachables_for_silent(&flow, at(ms)));
-        assert_eq!(words, [0, 1, 2, 3]);
+        let unreachables =
+            [900, 1_000, 3_000, 60_000].map(|ms| unreachables_for_silent(&flow, at(ms)));
+        assert_eq!(unreachables, [0, 1, 2, 3]);
     }
 }

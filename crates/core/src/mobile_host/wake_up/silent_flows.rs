@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Downloads that fall silent without a report of an outage: which they are, what the answers to probes
-//! show, and their wake-ups at timers, of which the first one after link up wakes the FH. When probes
-//! leave: [`probe_timer`](super::probe_timer).
+//! Downloads that fall silent without a report of an outage: which flows these are, what the answers to
+//! probes show, and their wake-ups at timers. The first wake-up after link up reaches the FH.
+//! [`probe_timer`](super::probe_timer) decides when probes are sent.
 
 use core::time::Duration;
 use std::collections::BTreeMap;

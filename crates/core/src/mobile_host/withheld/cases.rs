@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `cases.txt`, read: with which number and window an ACK leaves. Tests of the rule read it, and, by
-//! its path, those of the kernel's program in `holdfast-net`.
+//! Reads `cases.txt`: the number and window with which an ACK leaves. The tests of the rule use it, and, by
+//! its path, the tests of the kernel's program in `holdfast-net`.
 
 /// One line.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Case {
     /// The line itself.
     pub(crate) text: &'static str,
-    /// What the MH says: number, window as it stands in the header, and by how many bits that is shifted.
+    /// The MH's own ACK: number, window as in the header, and its shift.
     pub(crate) ack: u32,
     pub(crate) window: u16,
     pub(crate) scale: u8,
-    /// The number below which nothing leaves.
+    /// No lower number may leave.
     pub(crate) floor: u32,
-    /// Where the FH's segments end: from, to, bytes of each.
+    /// The FH's segment boundaries: from, to, bytes of each segment.
     pub(crate) start: u32,
     pub(crate) end: u32,
     pub(crate) segment_bytes: u32,
-    /// What leaves.
+    /// The ACK that leaves.
     pub(crate) ack_left: u32,
     pub(crate) window_left: u16,
 }
 
-/// All of them; some change something.
+/// All cases; some of them lower an ACK.
 pub(crate) fn cases() -> Vec<Case> {
     let lines = include_str!("cases.txt").lines();
     let cases: Vec<_> = lines
@@ -35,11 +35,11 @@ pub(crate) fn cases() -> Vec<Case> {
 }
 
 fn case(text: &'static str) -> Case {
-    let words: Vec<_> = text.split_whitespace().collect();
-    let ["lowered", numbers @ ..] = &words[..] else {
+    let fields: Vec<_> = text.split_whitespace().collect();
+    let ["lowered", numbers @ ..] = &fields[..] else {
         panic!("{text}");
     };
-    let numbers: Vec<u32> = numbers.iter().map(|word| word.parse().unwrap()).collect();
+    let numbers: Vec<u32> = numbers.iter().map(|field| field.parse().unwrap()).collect();
     let [
         ack,
         window,

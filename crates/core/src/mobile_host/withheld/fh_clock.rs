@@ -1,46 +1,46 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The FH's clock, as its TSvals show it: what it says now.
+//! The FH's clock, measured by its TSvals: its present value.
 
 use core::time::Duration;
 
 use holdfast_wire::Instant;
 
-/// Ticks in a second of the clocks that are in use: 1 kHz is Linux, BSD, Apple; 1 MHz is Linux
-/// with `tcp_usec_ts`; 100, 250 and 300 Hz are old ones.
+/// The rates of clocks in use, ticks a second. 1 kHz: Linux, BSD, Apple. 1 MHz: Linux with
+/// `tcp_usec_ts`. 100, 250 and 300 Hz: older systems.
 const USUAL_HZ: [u64; 5] = [1_000, 1_000_000, 300, 250, 100];
-/// Over less than this the way's own delays blur what is measured: it is 1 kHz.
+/// Over a shorter time the path's delays distort the measured rate; then 1 kHz is assumed.
 const MEASURED_MIN: Duration = Duration::from_secs(1);
-/// What a queue that fills or drains meanwhile may add to what is measured or take of it.
+/// A queue that fills or drains may change the measured time by this much.
 const QUEUED_MAX: Duration = Duration::from_secs(2);
-/// After so long without a word it is measured anew.
-const UNHEARD_MAX: Duration = Duration::from_secs(1_000);
-/// Over this it is measured well enough to be believed if it is none of the usual ones.
+/// After a silence this long the rate is measured anew.
+const SILENCE_MAX: Duration = Duration::from_secs(1_000);
+/// From this time on a measured rate counts even if it is not a usual one.
 const MEASURED_WELL: Duration = Duration::from_secs(5);
-/// From how long ago it is measured, and twice that at most: a clock of 1 MHz turns over in 71
+/// The rate is measured over this time, at most twice as long: a clock of 1 MHz wraps in 71
 /// minutes.
 const MEASURED_FROM: Duration = Duration::from_secs(300);
 /// No clock is faster than this (RFC 7323, 5.4 has 1 ms to 1 s; Linux 1 us).
 const HZ_MAX: u64 = 2_000_000;
-/// An older reading tells nothing.
+/// Older readings do not count.
 const READING_MAX: Duration = Duration::from_secs(86_400);
 
-/// Readings of an FH's clock, and when they came first.
+/// Readings of an FH's clock with their arrival times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FhClock {
-    /// The one that the rate is measured from.
+    /// The rate is measured from this reading.
     pub first: (u32, Instant),
-    /// The one that it will be measured from next.
+    /// The next `first`.
     pub next: (u32, Instant),
-    /// The newest one.
+    /// The newest reading.
     pub newest: (u32, Instant),
 }
 
 impl FhClock {
-    /// A TSval has come.
+    /// Handles a TSval.
     pub fn note(&mut self, tsval: u32, now: Instant) {
         let reading = (tsval, now);
-        let unheard = now.saturating_since(self.newest.1) > UNHEARD_MAX;
-        if self.newest.1 == Instant::ZERO || unheard {
+        let too_old = now.saturating_since(self.newest.1) > SILENCE_MAX;
+        if self.newest.1 == Instant::ZERO || too_old {
             (self.first, self.next, self.newest) = (reading, reading, reading);
         } else if (tsval.wrapping_sub(self.newest.0) as i32) > 0 {
             self.newest = reading;
@@ -50,7 +50,7 @@ impl FhClock {
         }
     }
 
-    /// Its ticks in a second: what was measured, or the usual rate next to it.
+    /// Ticks a second: the measured rate, or the nearest usual one.
     pub fn ticks_per_s(&self) -> u64 {
         let span = self.newest.1.saturating_since(self.first.1);
         let ticks = u64::from(self.newest.0.wrapping_sub(self.first.0));
@@ -126,8 +126,8 @@ mod tests {
             for outage in [1, 7, 60, 3_600] {
                 let now = clock.newest.1 + Duration::from_secs(outage);
                 // 25 ms each way.
-                let said = u64::from(clock.newest.0);
-                let on_arrival = said + hz * outage + hz * 50 / 1_000;
+                let newest = u64::from(clock.newest.0);
+                let on_arrival = newest + hz * outage + hz * 50 / 1_000;
                 let seen = (on_arrival as u32).wrapping_sub(clock.echo(now));
                 assert!(
                     u64::from(seen).abs_diff(hz * 50 / 1_000) <= 1,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The shortest round trip of late: after a move to a longer path the old one says nothing.
+//! The shortest recent round trip: after a move to a longer path the old one does not count.
 
 use core::time::Duration;
 

@@ -48,22 +48,22 @@ fn bulk(segments: u32) -> WithheldSegment {
     withheld
 }
 
-/// As many segments at this pace from `from` on, each two of them acknowledged. When the first was held back of.
+/// Sends these segments at this rate from `from` on; the MH acknowledges each two. Returns when an ACK was withheld first.
 fn download(
     withheld: &mut WithheldSegment,
     segments: core::ops::Range<u32>,
     from: Instant,
 ) -> Option<Duration> {
-    let mut held = None;
+    let mut withheld_at = None;
     for number in segments.clone().step_by(2) {
         let since = Duration::from_millis(u64::from(number - segments.start) / 4);
         withheld.handle_fh_data(&data(number, 2), Some(RTT), from + since);
         let own = ack(number + 2);
         if withheld.handle_mh_segment(&own, true, from + since) != own.own {
-            held = held.or(Some(since));
+            withheld_at = withheld_at.or(Some(since));
         }
     }
-    held
+    withheld_at
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn nothing_is_held_without_order_scale_or_round_trip_nor_at_an_end() {
 }
 
 #[test]
-fn while_something_is_missing_the_fh_hears_all_and_then_one_is_held_again() {
+fn while_something_is_missing_acks_pass_and_then_one_is_withheld_again() {
     for has_sack in [true, false] {
         let mut withheld = bulk(400);
         // Segment 400 is lost.
@@ -220,9 +220,9 @@ fn of_an_answer_nothing_is_held_until_it_is_a_download() {
         push: true,
         ..data(12_000, 2)
     };
-    // Not data of the MH amid the download, nor what it sends when the FH has nothing to say, nor again
-    // and again, an upload.
-    for (push, asked_ms, is_answer) in [
+    // Data of the MH in the middle of a download do not count as a request, nor data while the FH has nothing
+    // to send, nor an upload.
+    for (push, requests_ms, is_answer) in [
         (true, &[3_000][..], true),
         (true, &[3_000, 3_001, 3_002], true),
         (true, &[3_400], true),
@@ -232,7 +232,7 @@ fn of_an_answer_nothing_is_held_until_it_is_a_download() {
     ] {
         let mut withheld = withheld;
         withheld.handle_fh_data(&FromFh { push, ..end }, Some(RTT), at(3_000));
-        for ms in asked_ms {
+        for ms in requests_ms {
             let request = FromMh {
                 has_payload: true,
                 ..ack(12_002)
@@ -244,7 +244,7 @@ fn of_an_answer_nothing_is_held_until_it_is_a_download() {
         assert_eq!(
             (is_late(held), is_soon),
             (is_answer, !is_answer),
-            "{push} {asked_ms:?}"
+            "{push} {requests_ms:?}"
         );
     }
 }
@@ -309,7 +309,7 @@ fn steps_end_where_segments_do_and_promise_no_window_that_the_mh_does_not_have()
         let own_edge = own.ack + (u32::from(own.window) << SCALE);
         assert!(!edge.after(own_edge) && edge.distance_from(own_edge - (1 << SCALE)) <= 1 << SCALE);
     }
-    // Windows of 16 segments reach no further; nor can a full field say more.
+    // Windows of 16 segments reach no further; nor can a full field express more.
     let narrow = AckAndWindow { window: 181, ..own };
     assert_eq!(boundaries.steps(narrow, SCALE, 64).len(), 16);
     let full = AckAndWindow {

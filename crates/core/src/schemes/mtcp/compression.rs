@@ -8,12 +8,20 @@ use std::collections::BTreeMap;
 use holdfast_wire::{Flags, Instant};
 
 use super::Mtcp;
-use crate::Payload;
 use crate::compression::{CompressionSettings, Compressor, Emission, Method, SentCompression};
 use crate::counters::Counters;
 use crate::flow::Flow;
-use crate::schemes::Offer;
 use crate::signal::Abilities;
+use crate::{Payload, Resend};
+
+/// A segment on the wire that may go compressed: `len` bytes after the first `sent` of a piece,
+/// with these control bits.
+pub(crate) struct Offer<'a, P> {
+    pub piece: &'a Resend<P>,
+    pub sent: u32,
+    pub len: u32,
+    pub flags: Flags,
+}
 
 /// Addresses whose abilities are remembered at most; then the one that lapses first goes.
 const ADDRESSES_MAX: usize = 65_536;

@@ -13,7 +13,7 @@ use crate::flow::Flow;
 use crate::schemes::mtcp_plus::serves;
 use crate::split_state::SplitState;
 
-/// The mobile is at another SH, which is about to be told of the connection.
+/// The mobile is at another SH, which gets the state of the connection.
 pub(crate) fn hand_over<P: Payload>(
     mtcp: &mut Mtcp<P>,
     flow: &mut Flow<P>,
@@ -29,8 +29,8 @@ pub(crate) fn hand_over<P: Payload>(
     mtcp.is_handed_over = true;
 }
 
-/// The SH before has told of a connection that was split there: it is generated here.
-/// `has_passed`: what the MH has said here before that has gone through to the FH.
+/// The previous SH has sent the state of a connection that is split: it is split here too.
+/// `has_passed`: segments of the MH have passed here to the FH before.
 pub(crate) fn adopt<P: Payload>(
     mtcp: &mut Mtcp<P>,
     flow: &mut Flow<P>,

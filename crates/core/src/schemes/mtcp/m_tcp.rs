@@ -5,26 +5,25 @@
 //!               REXMT expires: freeze; SH-TCP shrinks the FH's window
 //!   NOFREEZE ----------------------------------------------------------> FROZEN
 //!      ^  ^                                                          persist packets
-//!      |  +-- marked ACK (reconnection): all unacknowledged again -------+  |
-//!      +----- any other ACK: nothing sent again ----------------------------+
+//!      |  +-- marked ACK (reconnection): retransmit everything -----------+  |
+//!      +----- any other ACK: retransmit nothing ----------------------------+
 //! ```
 //!
-//! REXMT runs while something in sequence is unacknowledged that the MH's window has room
-//! for, and anew with each ACK of something new (RFC 6298, 5.3). The congestion window never
-//! shrinks.
+//! REXMT runs while something in sequence is unacknowledged that fits in the MH's window. Each new ACK
+//! restarts it (RFC 6298, 5.3). The congestion window never shrinks.
 //!
 //! Where the paper is silent:
 //!
-//! - an ACK of no more than the persist packet, in answer to it, tells that what was sent
-//!   before is lost: all of it is sent again. That is how an MH without M-TCP comes back;
-//! - an MH that is heard an RTO after something was sent, and does not acknowledge it, is not
-//!   away: the first segment goes again, and an ACK of no more than that tells that what was
-//!   sent after it is lost as well;
-//! - what lies beyond the window of the MH when that is closed (probes) is the FH's to repeat;
-//!   when it opens, all of that goes again;
-//! - in a cell what is lost without an outage is found by SACK or three duplicate ACKs and
-//!   repaired here (section 3.1, "local error recovery"); without, the FH hears of it;
-//! - somebody's word of the link (a signal, the carrier) freezes and resumes as well.
+//! - an answer to a persist packet that acknowledges no more than that packet shows that what was
+//!   sent before is lost: all of it is retransmitted. This is how an MH without M-TCP continues;
+//! - an MH that sends a segment an RTO after a transmission, without an ACK of it, is not away: the
+//!   first segment is retransmitted. An ACK of no more than that shows that what was sent after it is
+//!   lost as well;
+//! - with a closed window of the MH, the FH retransmits what is beyond it (probes); when the window
+//!   opens, all of that is retransmitted here;
+//! - in a cell, losses without an outage are detected by SACK or three duplicate ACKs and repaired
+//!   here (section 3.1, "local error recovery"); without a cell the FH gets the duplicate ACKs;
+//! - a report of the link (a signal, the carrier) freezes and resumes as well.
 
 use core::time::Duration;
 
@@ -43,7 +42,7 @@ mod pace;
 use losses::{answers, follow_loss};
 use pace::{pace, quantum};
 
-/// Pieces for one input; the rest a moment later.
+/// Pieces for one input, at most; the rest follows a moment later.
 const PIECES_MAX: usize = 64;
 const PIECES_PAUSE: Duration = Duration::from_millis(1);
 
@@ -62,37 +61,82 @@ pub(super) struct MTcp {
     /// The REXMT timer.
     rexmt_at: Option<Instant>,
     pub persist: Persist,
-    /// The end of what went alone to make the MH answer: a persist packet, or the first
+    /// The end of a segment that was sent alone so that the MH answers: a persist packet, or the first
     /// segment again.
     asked_end: Option<SeqNum>,
-    /// Its timestamp: an ACK that echoes an older one answers what went before (RFC 3522).
+    /// The segment's timestamp: an ACK with an older echo answers something earlier (RFC 3522).
     asked_tsval: Option<u32>,
-    /// What was sent before a freeze, and not again after it, ends here: if something beyond
-    /// arrives sooner, it is lost.
+    /// The end of what was sent before a freeze and not retransmitted after it. If something beyond it
+    /// arrives first, it is lost.
     doubted_end: Option<SeqNum>,
-    /// In a cell, without SACK: what was sent before the third duplicate ACK ends here
-    /// (RFC 6582).
+    /// In a cell, without SACK: the end of what was sent before the third duplicate ACK (RFC 6582).
     loss_end: Option<SeqNum>,
-    /// It was REXMT that froze it.
+    /// REXMT has frozen it.
     expired: bool,
-    /// Somebody has said that the MH is away.
+    /// A link source has reported link down.
     told_away: bool,
-    /// Where the MH's ACKs stood when the timer expired last.
+    /// The MH's highest ACK when the timer expired last.
     expired_at: Option<SeqNum>,
-    /// The MH offers no window: what was sent lies beyond.
+    /// The MH's window is closed: what was sent is beyond it.
     pub closed: bool,
-    /// Bytes; none: no congestion window.
+    /// Bytes; `None`: no congestion window.
     pub cwnd: Option<u32>,
-    /// The end of what was ever sent.
+    /// The end of everything that was sent.
     sent_max: SeqNum,
-    /// The end of what an outage has held up, as long as anything waits since.
+    /// The end of what an outage has delayed, while something waits since.
     held_end: Option<SeqNum>,
-    /// What the MH has reported beyond its ACK, bytes.
+    /// Bytes that the MH has reported beyond its ACK.
     reported: u32,
-    /// In a cell what the wireless half loses is hidden from the FH.
+    /// In a cell, losses on the wireless half are hidden from the FH.
     pub share: Share,
-    /// What the MH has acknowledged of late.
+    /// The MH's recent ACKs.
     delivery: DeliveryRate,
+}
+
+/// What has to be known of an idle flow.
+pub(super) struct Idle {
+    expired_at: Option<SeqNum>,
+    cwnd: Option<u32>,
+    closed: bool,
+    in_cell: bool,
+}
+
+impl MTcp {
+    /// The state of a flow that is idle, of which the MH has everything before `una`. None:
+    /// something is waited for.
+    pub(super) fn pack(&self, una: SeqNum) -> Option<Idle> {
+        let is_over = |end: Option<SeqNum>| end.is_none_or(|end| end.at_or_before(una));
+        let is_idle = !self.is_frozen()
+            && self.rexmt_at.is_none()
+            && self.persist.deadline().is_none()
+            && self.asked_end.is_none()
+            && self.held_end.is_none()
+            && is_over(self.doubted_end)
+            && is_over(self.loss_end)
+            && !self.expired
+            && !self.told_away;
+        is_idle.then_some(Idle {
+            expired_at: self.expired_at,
+            cwnd: self.cwnd,
+            closed: self.closed,
+            in_cell: self.share.in_cell,
+        })
+    }
+
+    /// The state of a flow that was idle.
+    pub(super) fn unpack(idle: &Idle, una: SeqNum) -> Self {
+        Self {
+            expired_at: idle.expired_at,
+            cwnd: idle.cwnd,
+            closed: idle.closed,
+            sent_max: una,
+            share: Share {
+                in_cell: idle.in_cell,
+                ..Share::default()
+            },
+            ..Self::default()
+        }
+    }
 }
 
 impl MTcp {
@@ -100,12 +144,12 @@ impl MTcp {
         matches!(self.state, Freeze::Frozen)
     }
 
-    /// Somebody has said that the MH is away, and nobody that it is back.
+    /// A link source has reported link down, and none has reported link up.
     pub(super) const fn is_told_away(&self) -> bool {
         self.told_away
     }
 
-    /// Everything up to `sent` is on its way or acknowledged.
+    /// Everything up to `sent` is in flight or acknowledged.
     pub(super) fn begin(&mut self, sent: SeqNum) {
         self.state = Freeze::NoFreeze;
         self.rexmt_at = None;
@@ -124,7 +168,7 @@ impl MTcp {
 
 /// The half is set up: slow start begins.
 pub(super) fn open<P: Payload>(mtcp: &mut Mtcp<P>, cx: &Context<'_, P>) {
-    // How long a segment is is not known before the first one comes.
+    // The length of a segment is unknown before the first one.
     mtcp.m.cwnd = cx.settings.mtcp.slow_start.then_some(1);
 }
 
@@ -252,7 +296,7 @@ pub(super) fn send<P: Payload>(mtcp: &mut Mtcp<P>, flow: &mut Flow<P>, cx: &mut 
     }
 }
 
-/// A segment of the MH. True if it tells that the MH was away and is back.
+/// Handles a segment of the MH. True if it shows that the MH was away and is connected again.
 pub(super) fn on_ack<P: Payload>(
     mtcp: &mut Mtcp<P>,
     flow: &mut Flow<P>,
@@ -271,7 +315,7 @@ pub(super) fn on_ack<P: Payload>(
     }
     let expired = core::mem::take(&mut m.expired);
     let marked = segment.is_empty() && segment.flags == RECONNECTION_FLAGS;
-    // A mark says more than a timer that has not expired yet.
+    // A mark counts more than a timer that has not expired yet.
     let greets = marked && (was_frozen || is_outstanding(mtcp, flow));
     let reconnected = answers(mtcp, flow, segment, outcome, was_frozen) || greets;
     let m = &mut mtcp.m;
@@ -281,10 +325,10 @@ pub(super) fn on_ack<P: Payload>(
     m.persist = m.persist.afresh();
     if let Some(compression) = &mut mtcp.compression {
         if was_frozen {
-            compression.on_heard(marked, una);
+            compression.on_contact(marked, una);
         } else if reconnected && marked {
             compression.on_frozen();
-            compression.on_heard(true, una);
+            compression.on_contact(true, una);
         }
     }
     if reconnected {
@@ -308,7 +352,7 @@ pub(super) fn on_ack<P: Payload>(
     reconnected
 }
 
-/// The MH is heard, and still lacks what was sent an RTO ago.
+/// The MH answers, but still lacks what was sent an RTO ago.
 fn repeat_first<P: Payload>(mtcp: &mut Mtcp<P>, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
     let Some(piece) = flow.first_missing(Sender::Gateway) else {
         return;
@@ -322,7 +366,7 @@ fn repeat_first<P: Payload>(mtcp: &mut Mtcp<P>, flow: &mut Flow<P>, cx: &mut Con
     mtcp.resend(flow, piece, cx.actions);
 }
 
-/// What was sent into a closed window is sent again when that opens.
+/// What was sent into a closed window is retransmitted when the window opens.
 fn follow_window<P: Payload>(mtcp: &mut Mtcp<P>, flow: &mut Flow<P>, segment: &Segment) {
     if segment.ack.before(flow.fh.una) {
         return;
@@ -334,7 +378,7 @@ fn follow_window<P: Payload>(mtcp: &mut Mtcp<P>, flow: &mut Flow<P>, segment: &S
     }
 }
 
-/// The MH is gone: nothing more is sent, and none of what was is timed.
+/// Freezes: the MH is away. Nothing more is sent, and no timer runs for what was sent.
 pub(super) fn freeze<P: Payload>(mtcp: &mut Mtcp<P>, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
     let m = &mut mtcp.m;
     if m.is_frozen() {
@@ -352,7 +396,7 @@ pub(super) fn freeze<P: Payload>(mtcp: &mut Mtcp<P>, flow: &mut Flow<P>, cx: &mu
     arm_persist(mtcp, flow, cx);
 }
 
-/// Somebody says that the MH is away.
+/// A link source reports link down.
 pub(super) fn on_disconnected<P: Payload>(
     mtcp: &mut Mtcp<P>,
     flow: &mut Flow<P>,
@@ -362,12 +406,11 @@ pub(super) fn on_disconnected<P: Payload>(
     (mtcp.m.told_away, mtcp.m.expired) = (true, false);
 }
 
-/// Somebody says that the MH is there: if it was away, everything unacknowledged is sent
-/// again.
+/// A link source reports link up: if the MH was away, everything unacknowledged is retransmitted.
 pub(super) fn on_reconnected<P: Payload>(mtcp: &mut Mtcp<P>, flow: &mut Flow<P>) {
     if mtcp.m.is_frozen() || mtcp.m.told_away {
         if let Some(compression) = &mut mtcp.compression {
-            compression.on_heard(true, flow.fh.una);
+            compression.on_contact(true, flow.fh.una);
         }
         resume(mtcp, flow);
     }
@@ -382,7 +425,7 @@ fn arm_persist<P: Payload>(mtcp: &mut Mtcp<P>, flow: &mut Flow<P>, cx: &Context<
     }
 }
 
-/// The MH is back: everything unacknowledged is sent again.
+/// Resumes: everything unacknowledged is retransmitted.
 fn resume<P: Payload>(mtcp: &mut Mtcp<P>, flow: &mut Flow<P>) {
     let m = &mut mtcp.m;
     m.state = Freeze::NoFreeze;
@@ -391,7 +434,7 @@ fn resume<P: Payload>(mtcp: &mut Mtcp<P>, flow: &mut Flow<P>) {
     (m.asked_end, m.expired, m.told_away) = (None, false, false);
     m.held_end = flow.cache.end();
     (m.doubted_end, m.loss_end) = (None, None);
-    flow.begin_recovery();
+    flow.rewind_after_outage();
 }
 
 /// Something may be due. True if M-TCP has frozen.

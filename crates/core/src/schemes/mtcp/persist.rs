@@ -8,18 +8,18 @@ use holdfast_wire::Instant;
 use super::MtcpPersist;
 use crate::rtt::RttEstimator;
 
-/// As published: the first interval, and the longest.
+/// As published: the first interval and the longest.
 const INTERVAL_FIRST: Duration = Duration::from_secs(5);
 const INTERVAL_MAX: Duration = Duration::from_secs(60);
-/// At the round trip: it is counted once more after each so many packets, and as often as the
-/// MH has connections, up to so many; the longest interval.
+/// At the round trip: the interval grows by a round trip after each `SENT_STEP` packets. It is
+/// multiplied by the number of the MH's connections, at most `FLOWS_MAX`. The last is its limit.
 const SENT_STEP: u32 = 64;
 const FLOWS_MAX: u32 = 16;
 const INTERVAL_ROUND_TRIP_MAX: Duration = Duration::from_secs(1);
-/// As long as no round trip was measured: the first interval, which doubles (RFC 6298, 2.1 and
-/// 5.5). A packet may take a slow link longer than any guess.
+/// Before a round trip is measured: the first interval, which doubles (RFC 6298, 2.1 and 5.5). A
+/// packet may take longer on a slow link than any guess.
 const INTERVAL_UNKNOWN: Duration = Duration::from_secs(1);
-/// So far, for nobody else may ask whether the MH is back.
+/// The number of doublings is small: this may be the only probe for link up.
 const UNKNOWN_DOUBLINGS_MAX: u32 = 2;
 
 /// The persist timer of one flow.
@@ -33,9 +33,8 @@ pub(super) struct Persist {
 }
 
 impl Persist {
-    /// The wait before the next packet. `interval_min` keeps a link of no delay from being
-    /// flooded, and so does that an MH that is away for long, or has many connections, is
-    /// asked less often by each.
+    /// The time until the next packet. `interval_min` protects a link without delay from too many
+    /// packets. A longer interval does so for an MH that is away for long or has many connections.
     fn interval(
         self,
         persist: MtcpPersist,
@@ -56,7 +55,7 @@ impl Persist {
         }
     }
 
-    /// Nothing is asked any more.
+    /// Ends the packets, and forgets how many were sent.
     pub(super) fn afresh(self) -> Self {
         Self {
             flows: self.flows,
@@ -145,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn at_the_round_trip_an_mh_with_many_connections_or_away_for_long_is_asked_less_often() {
+    fn at_the_round_trip_an_mh_with_many_connections_or_away_for_long_is_probed_less_often() {
         let mut rtt = RttEstimator::default();
         rtt.sample(Duration::from_millis(50));
         let interval = |sent, flows| {

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!                wintimer expires, or M-TCP freezes:             new M-TCP ACK, or
-//!                ACK of the saved byte, window 0                 the MH is back: window opened
+//!                ACK of the saved byte, window 0                 link up: window opened
 //!   NOSHRINK --------------------------------------> SHRUNK ------------------> RECOVERING
 //!    ^  |  ^                                       persist packets                   |
 //!    |  |  |                                       answered, window 0                |
@@ -12,23 +12,22 @@
 //!     wintimer, and nothing is unacknowledged, or the saved byte is all: ACK, no shrink
 //! ```
 //!
-//! The FH may have set `snd_max` back to `snd_una` when it left persist state; so
-//! RECOVERING acknowledges nothing beyond what it has sent since.
+//! The FH may have set `snd_max` back to `snd_una` when it left persist state. So RECOVERING
+//! acknowledges nothing beyond what it has sent since.
 //!
 //! Where the paper is silent:
 //!
-//! - a last byte whose ACK cannot be followed by another goes at once: a FIN's, or when the
-//!   MH itself has closed its window;
-//! - what the FH sends again of what the MH has, or a probe, gets the saved byte, whatever
-//!   the timers say: so no sender ever gives up;
-//! - nothing is shrunk while the byte that the MH waits for is not in the cache: only the
+//! - the ACK of a last byte is sent at once if no other ACK can follow it: a FIN's, or when the MH
+//!   itself has closed its window;
+//! - if the FH retransmits what the MH has, or probes, it gets the ACK of the saved byte, whatever
+//!   the timers are: so no sender ever gives up;
+//! - the window is not shrunk while the byte that the MH waits for is not in the cache: only the
 //!   FH can send it;
-//! - the wintimer runs also while a byte is saved and no new segment comes, and does not
-//!   shrink when the FH was told of something new within its length: that has set the FH's
-//!   own timer anew;
+//! - the wintimer also runs while a byte is saved and no new segment arrives. It does not shrink if
+//!   the FH got a new ACK within its length, because that ACK restarted the FH's own timer;
 //! - the ACK that opens the window may be lost: it is repeated;
-//! - an FH that sends nothing that the MH lacks for the wired half's RTO, its window open, waits
-//!   for ACKs of what it has sent before: it has not set `snd_max` back, and RECOVERING ends.
+//! - an FH with an open window that sends nothing new for the wired half's RTO waits for ACKs of
+//!   what it has sent before. So it has not set `snd_max` back, and RECOVERING ends.
 
 use core::time::Duration;
 
@@ -42,10 +41,13 @@ use crate::{Payload, Verdict};
 
 mod answers;
 mod handoff;
+mod idle;
 mod late;
 mod recovering;
 mod shrinking;
 mod window;
+
+pub(super) use idle::Idle;
 
 pub(super) use answers::on_nothing_new;
 pub(super) use handoff::{close, leave, resume_saving};
@@ -68,36 +70,36 @@ pub(super) enum Window {
 #[derive(Clone, Debug, Default)]
 pub(super) struct ShTcp {
     state: Window,
-    /// The FH was sent an ACK of this, and when it last was one of something new.
-    told: SeqNum,
+    /// The highest ACK that the FH was sent, and when it last was a new one.
+    acked: SeqNum,
     told_at: Option<Instant>,
-    /// The right edge of the window that it was shown, where that is SH-TCP's own.
-    told_edge: Option<SeqNum>,
+    /// The right edge of the window in it, if that window is SH-TCP's own.
+    acked_edge: Option<SeqNum>,
     /// The window of the MH's newest segment.
     mh_window: Option<u16>,
     wintimer: Option<Instant>,
-    /// RECOVERING: what the FH has sent up to since its window was opened, and how long
-    /// that is waited for.
+    /// RECOVERING: the end of what the FH has sent since its window was opened, and how long the SH
+    /// waits for more.
     sent_since: SeqNum,
     recovering_until: Option<Instant>,
-    /// It was told of more than it is known to take for sent: so long is a word of it waited
-    /// for, before the flow is done.
+    /// The FH was sent an ACK beyond what it is known to have sent. The flow is not closed before the
+    /// FH shows that it accepts that ACK, or before this time.
     unproved_until: Option<Instant>,
     reopen_at: Option<Instant>,
     reopens: u32,
-    /// It was SHRUNK before.
+    /// It was SHRUNK at some time.
     was_shrunk: bool,
-    /// From a segment's arrival here to the MH's ACK.
+    /// The round trip from a segment's arrival here to the MH's ACK.
     rtt: RttEstimator,
     timed: Option<(SeqNum, Instant)>,
     /// The round trip between SH and FH, by the FH's echoes of the MH's timestamps.
     wired_rtt: RttEstimator,
     echo: Echo,
-    /// A probe of the MH's closed window went to it, and nothing came of it since.
+    /// A probe of the MH's closed window was sent to the MH, without an answer yet.
     probed: bool,
-    /// The MH has sent data since it was sent an ACK of all of it.
+    /// The MH has sent data since it got an ACK of all of it.
     uplink_open: bool,
-    /// The FH has repeated its first segment so often into a freeze, and heard nothing.
+    /// How often the FH has retransmitted its first segment into a freeze without an answer.
     unanswered: u32,
 }
 
@@ -111,10 +113,10 @@ impl ShTcp {
         matches!(self.state, Window::NoShrink)
     }
 
-    /// The FH was told of everything up to `una`.
+    /// The FH has an ACK of everything up to `una`.
     pub(super) fn begin(&mut self, una: SeqNum) {
         *self = Self {
-            told: una,
+            acked: una,
             rtt: self.rtt,
             wired_rtt: self.wired_rtt,
             echo: self.echo,
@@ -122,27 +124,27 @@ impl ShTcp {
         };
     }
 
-    /// What the MH acknowledges next may have been sent twice.
+    /// The next segment that the MH acknowledges may have been sent twice.
     pub(super) const fn forget_timed(&mut self) {
         self.timed = None;
     }
 
-    /// A segment of the FH may echo what was waited for.
+    /// Handles a segment of the FH, which may have the awaited echo.
     fn hear_fh(&mut self, segment: &Segment, now: Instant) {
         if let Some(rtt) = self.echo.take(segment.options.timestamps, now) {
             self.wired_rtt.sample(rtt);
         }
-        if self.told.at_or_before(segment.seq) {
+        if self.acked.at_or_before(segment.seq) {
             self.unproved_until = None;
         }
     }
 
-    /// The FH was told of everything up to `una`, and took it, as far as is known.
-    pub(super) fn has_told(&self, una: SeqNum) -> bool {
-        una.at_or_before(self.told) && self.unproved_until.is_none()
+    /// True if the FH has an ACK of everything up to `una`, and accepts it as far as is known.
+    pub(super) fn has_acked(&self, una: SeqNum) -> bool {
+        una.at_or_before(self.acked) && self.unproved_until.is_none()
     }
 
-    /// When something is due.
+    /// The next deadline.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let all = [
             self.wintimer,
@@ -161,7 +163,7 @@ fn rto<P: Payload>(mtcp: &Mtcp<P>, cx: &Context<'_, P>) -> Duration {
     own.rto(cx.settings.mtcp.rto_variation_min)
 }
 
-/// An ACK of SH-TCP's.
+/// Sends an ACK to the FH.
 fn tell<P: Payload>(
     mtcp: &mut Mtcp<P>,
     flow: &mut Flow<P>,
@@ -171,7 +173,7 @@ fn tell<P: Payload>(
 ) {
     let tsecr = flow.mh.timestamps.map_or(0, |mh| mh.tsecr);
     let made = flow.made_ack(ack, window, tsecr);
-    note_told(mtcp, flow, ack, cx.now);
+    note_acked(mtcp, flow, ack, cx.now);
     cx.actions.extend(made);
 }
 
@@ -185,17 +187,17 @@ fn tell_open<P: Payload>(
     tell(mtcp, flow, ack, window, cx);
 }
 
-fn note_told<P: Payload>(mtcp: &mut Mtcp<P>, flow: &mut Flow<P>, ack: SeqNum, now: Instant) {
+fn note_acked<P: Payload>(mtcp: &mut Mtcp<P>, flow: &mut Flow<P>, ack: SeqNum, now: Instant) {
     let sh = &mut mtcp.sh;
-    if ack.after(sh.told) {
-        sh.told = ack;
+    if ack.after(sh.acked) {
+        sh.acked = ack;
         sh.told_at = Some(now);
     }
     sh.echo.ask(flow.mh.timestamps, now);
 }
 
-/// All of the saved byte's fellows are acknowledged: what the FH may hear of what the MH
-/// has. `closed`: the MH offers no window.
+/// The ACK that the FH may get of what the MH has: without the saved byte, unless it must be
+/// released. `closed`: the MH's window is 0.
 fn ack_for_fh<P: Payload>(
     mtcp: &Mtcp<P>,
     flow: &Flow<P>,
@@ -208,11 +210,11 @@ fn ack_for_fh<P: Payload>(
     if fin || (all && (closed || release == MtcpRelease::AtOnce)) {
         una
     } else {
-        mtcp.sh.told.max(una - 1)
+        mtcp.sh.acked.max(una - 1)
     }
 }
 
-/// Data of the FH; `is_new` if it was not in the cache.
+/// Handles data of the FH; `is_new` if it was not in the cache.
 pub(super) fn on_data<P: Payload>(
     mtcp: &mut Mtcp<P>,
     flow: &mut Flow<P>,
@@ -233,35 +235,35 @@ pub(super) fn on_data<P: Payload>(
         }
     }
     if sh.state != Window::Shrunk {
-        // The FH has seen the window open.
+        // The FH has seen the open window.
         sh.reopen_at = None;
     }
     match sh.state {
         Window::NoShrink if shrinks_late => {
-            let told = sh.told;
-            shrink_at(mtcp, flow, told, cx);
+            let acked = sh.acked;
+            shrink_at(mtcp, flow, acked, cx);
         }
         Window::NoShrink => on_probe(mtcp, flow, segment, cx),
-        // In persist state: a probe has a byte (RFC 9293, 3.8.6.1), kept like any other.
+        // In persist state: a probe has a byte (RFC 9293, 3.8.6.1), which is cached like any other.
         Window::Shrunk => {
-            let told = sh.told;
-            tell(mtcp, flow, told, 0, cx);
+            let acked = sh.acked;
+            tell(mtcp, flow, acked, 0, cx);
         }
         Window::Recovering => {
             sh.sent_since = sh.sent_since.max(segment.end());
             sh.recovering_until = Some(cx.now + wait);
-            let told = sh.told;
+            let acked = sh.acked;
             catch_up(mtcp, flow, cx);
-            // It repeats itself: what was said may not have come through.
-            if !is_new && mtcp.sh.told == told {
-                tell_open(mtcp, flow, told, cx);
+            // The FH retransmits: the last ACK may have been lost.
+            if !is_new && mtcp.sh.acked == acked {
+                tell_open(mtcp, flow, acked, cx);
             }
         }
     }
 }
 
-/// NOSHRINK, and the MH itself offers no window: the FH probes it. Probes go to the MH, and
-/// the FH hears of the SH if it does not of the MH.
+/// NOSHRINK, and the MH's own window is closed: the FH probes it. Probes go to the MH. If the MH does
+/// not answer, the SH does.
 fn on_probe<P: Payload>(
     mtcp: &mut Mtcp<P>,
     flow: &mut Flow<P>,
@@ -275,25 +277,25 @@ fn on_probe<P: Payload>(
     let away = mtcp.m.is_frozen();
     let unanswered = core::mem::replace(&mut mtcp.sh.probed, true);
     if unanswered || away {
-        let told = mtcp.sh.told;
-        tell(mtcp, flow, told, 0, cx);
+        let acked = mtcp.sh.acked;
+        tell(mtcp, flow, acked, 0, cx);
     }
 }
 
-/// A byte is saved: the wintimer runs.
+/// Starts the wintimer if a byte is saved.
 fn save<P: Payload>(mtcp: &mut Mtcp<P>, flow: &mut Flow<P>, cx: &Context<'_, P>) {
-    if mtcp.sh.state == Window::NoShrink && mtcp.sh.told.before(flow.fh.una) {
+    if mtcp.sh.state == Window::NoShrink && mtcp.sh.acked.before(flow.fh.una) {
         let at = cx.now + rto(mtcp, cx);
         let all = flow.fh.max.at_or_before(flow.fh.una);
         let wintimer = mtcp.sh.wintimer.get_or_insert(at);
-        // Nothing is to be shrunk: what was known of the round trip before does not count.
+        // Nothing can be shrunk, so an earlier estimate of the round trip does not count.
         if all {
             *wintimer = at.min(*wintimer);
         }
     }
 }
 
-/// A segment of the MH, after M-TCP took it.
+/// Handles a segment of the MH, after M-TCP.
 pub(super) fn on_ack<P: Payload>(
     mtcp: &mut Mtcp<P>,
     flow: &mut Flow<P>,
@@ -310,39 +312,73 @@ pub(super) fn on_ack<P: Payload>(
         mtcp.sh.rtt.sample(cx.now.saturating_since(at));
         mtcp.sh.timed = None;
     }
-    let moved = mtcp.sh.mh_window.replace(segment.window) != Some(segment.window);
-    let told = mtcp.sh.told;
+    let window_moved = mtcp.sh.mh_window.replace(segment.window) != Some(segment.window);
     match mtcp.sh.state {
-        Window::NoShrink => {}
-        Window::Shrunk if outcome.acked == 0 => return instead(mtcp, flow, segment, cx),
-        Window::Shrunk if cx.settings.mtcp.shrink == MtcpShrink::Late => {
-            mtcp.sh.state = Window::NoShrink;
-        }
-        Window::Shrunk => {
-            reopen(mtcp, flow, cx);
-            return instead(mtcp, flow, segment, cx);
-        }
-        Window::Recovering => {
-            catch_up(mtcp, flow, cx);
-            if moved && mtcp.sh.told == told {
-                tell_open(mtcp, flow, told, cx);
-            }
-            return instead(mtcp, flow, segment, cx);
-        }
+        Window::NoShrink => on_ack_open(mtcp, flow, segment, outcome, window_moved, cx),
+        Window::Shrunk => on_ack_shrunk(mtcp, flow, segment, outcome, window_moved, cx),
+        Window::Recovering => on_ack_recovering(mtcp, flow, segment, window_moved, cx),
     }
+}
+
+/// The FH's window is closed: an ACK of new data opens it.
+fn on_ack_shrunk<P: Payload>(
+    mtcp: &mut Mtcp<P>,
+    flow: &mut Flow<P>,
+    segment: &Segment,
+    outcome: &AckOutcome,
+    window_moved: bool,
+    cx: &mut Context<'_, P>,
+) -> Verdict {
+    if outcome.acked == 0 {
+        return instead(mtcp, flow, segment, cx);
+    }
+    if cx.settings.mtcp.shrink == MtcpShrink::Late {
+        mtcp.sh.state = Window::NoShrink;
+        return on_ack_open(mtcp, flow, segment, outcome, window_moved, cx);
+    }
+    reopen(mtcp, flow, cx);
+    instead(mtcp, flow, segment, cx)
+}
+
+/// The FH catches up after an outage: the SH makes its ACKs.
+fn on_ack_recovering<P: Payload>(
+    mtcp: &mut Mtcp<P>,
+    flow: &mut Flow<P>,
+    segment: &Segment,
+    window_moved: bool,
+    cx: &mut Context<'_, P>,
+) -> Verdict {
+    let acked = mtcp.sh.acked;
+    catch_up(mtcp, flow, cx);
+    if window_moved && mtcp.sh.acked == acked {
+        tell_open(mtcp, flow, acked, cx);
+    }
+    instead(mtcp, flow, segment, cx)
+}
+
+/// The FH's window is open: the MH's segment goes to the FH, its ACK less the last byte.
+fn on_ack_open<P: Payload>(
+    mtcp: &mut Mtcp<P>,
+    flow: &mut Flow<P>,
+    segment: &Segment,
+    outcome: &AckOutcome,
+    window_moved: bool,
+    cx: &mut Context<'_, P>,
+) -> Verdict {
+    let una = flow.fh.una;
     if segment.ack.before(una) {
         return Verdict::Forward;
     }
-    // What only the FH can send it finds by ACKs of all before it: less a byte it would send
-    // one byte less of it.
-    let lost_before = flow.fh.max.after(una) && !flow.cache.holds(una);
-    let ack = if lost_before {
+    // The segment at SND.UNA is not cached, so only the FH can retransmit it: the FH receives the
+    // true ACK. An ACK less a byte would make it retransmit from one byte before.
+    let is_lost_before = flow.fh.max.after(una) && !flow.cache.holds(una);
+    let ack = if is_lost_before {
         una
     } else {
         ack_for_fh(mtcp, flow, segment.window == 0, cx.settings.mtcp.release)
     };
     let window = within_own(mtcp, flow, ack, segment.window, cx);
-    let verdict = if !moved && is_ours_to_repair(mtcp, flow, segment, outcome) {
+    let verdict = if !window_moved && is_ours_to_repair(mtcp, flow, segment, outcome) {
         Verdict::Suppress
     } else if ack == segment.ack && window == segment.window {
         Verdict::Forward
@@ -350,21 +386,21 @@ pub(super) fn on_ack<P: Payload>(
         Verdict::ForwardWithAck { ack, window }
     };
     if verdict != Verdict::Suppress {
-        note_told(mtcp, flow, ack, cx.now);
+        note_acked(mtcp, flow, ack, cx.now);
     }
     save(mtcp, flow, cx);
     verdict
 }
 
-/// With a share of a known capacity the wireless half is M-TCP's alone: of what it loses
-/// the FH hears nothing (section 3.1).
+/// With a share of a known capacity M-TCP alone repairs the wireless half: the FH gets no duplicate
+/// ACKs of it (section 3.1).
 fn is_ours_to_repair<P: Payload>(
     mtcp: &Mtcp<P>,
     flow: &Flow<P>,
     segment: &Segment,
     outcome: &AckOutcome,
 ) -> bool {
-    // Without a window it answers a probe.
+    // An ACK without a window answers a probe.
     let duplicate = segment.is_empty() && outcome.acked == 0 && segment.window > 0;
     mtcp.m.share.in_cell
         && duplicate
@@ -372,8 +408,7 @@ fn is_ours_to_repair<P: Payload>(
         && flow.cache.holds(flow.fh.una)
 }
 
-/// What goes to the FH in place of the MH's segment, with an ACK of what the FH was told:
-/// nothing, if that has no more to say than an ACK.
+/// The MH's segment with the last ACK that the FH was sent. A pure ACK is suppressed.
 fn instead<P: Payload>(
     mtcp: &mut Mtcp<P>,
     flow: &mut Flow<P>,
@@ -383,17 +418,17 @@ fn instead<P: Payload>(
     if segment.is_empty() {
         return Verdict::Suppress;
     }
-    let ack = mtcp.sh.told;
+    let ack = mtcp.sh.acked;
     let window = match mtcp.sh.state {
         Window::Shrunk => 0,
-        // Its own may be an older one.
+        // The window in the segment may be an older one.
         _ => window_at(mtcp, flow, ack, cx),
     };
-    note_told(mtcp, flow, ack, cx.now);
+    note_acked(mtcp, flow, ack, cx.now);
     Verdict::ForwardWithAck { ack, window }
 }
 
-/// The MH is back.
+/// Link up.
 pub(super) fn on_reconnected<P: Payload>(
     mtcp: &mut Mtcp<P>,
     flow: &mut Flow<P>,
@@ -408,7 +443,7 @@ pub(super) fn on_reconnected<P: Payload>(
     }
 }
 
-/// Something may be due.
+/// Handles the timers that are due.
 pub(super) fn on_timeout<P: Payload>(
     mtcp: &mut Mtcp<P>,
     flow: &mut Flow<P>,

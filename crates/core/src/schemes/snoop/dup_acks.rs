@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use holdfast_wire::{Flags, Instant, Segment, SeqNum};
 
-use super::told::{self, Hole};
+use super::fh_report::{self, Hole};
 use super::{Snoop, SnoopSet, retransmit_first, speaks_sack};
 use crate::flow::{AckOutcome, Flow};
 use crate::schemes::Context;
@@ -20,22 +20,22 @@ pub(super) struct DupAcks {
     expected: u32,
     /// What the FH had sent when the first packet was retransmitted.
     recover: Option<SeqNum>,
-    /// Since when the FH has not been told.
+    /// Since when a hole is hidden from the FH.
     hidden_since: Option<Instant>,
-    /// And of what.
+    /// That hole.
     hole: Option<Hole>,
     /// The round-trip timer: runs once the gateway has retransmitted the first packet.
     round_trip_at: Option<Instant>,
     /// The persist timer.
     persist_at: Option<Instant>,
-    /// What the timers have sent since the MH was heard.
-    unheard: u32,
+    /// Retransmissions by timers since the last segment of the MH.
+    unanswered: u32,
 }
 
-/// Retransmissions by the timers until they become rarer, each time by half; and how often
-/// they do. The paper has no limit, but an MH that has gone would be sent to for ever. A radio
-/// that loses every other packet, and every other ACK, leaves one try in four: so many fail one
-/// after the other once in 10,000 times.
+/// Retransmissions by timers until the intervals double, and how often they double. The paper has no
+/// limit, but then a dead MH would get retransmissions for ever. A radio that loses every other
+/// packet and every other ACK leaves one try in four: 32 failures in a row have a chance of one in
+/// 10,000.
 const TRIES: u32 = 32;
 const DOUBLINGS_MAX: u32 = 6;
 
@@ -47,8 +47,8 @@ impl DupAcks {
 
     /// One more retransmission by a timer: how much longer than usual the next wait is.
     fn tries_again(&mut self) -> u32 {
-        self.unheard = self.unheard.saturating_add(1);
-        1 << self.unheard.saturating_sub(TRIES).min(DOUBLINGS_MAX)
+        self.unanswered = self.unanswered.saturating_add(1);
+        1 << self.unanswered.saturating_sub(TRIES).min(DOUBLINGS_MAX)
     }
 
     /// The FH has sent the first packet again: its local retransmissions count from zero.
@@ -68,15 +68,15 @@ pub(super) fn on_ack<P: Payload>(
     cx: &mut Context<'_, P>,
 ) -> Verdict {
     let today = cx.settings.snoop.set == SnoopSet::Today;
-    hear(snoop, cx);
+    on_answer(snoop, cx);
     if outcome.acked > 0 {
         let filled = snoop.dup_acks.hole;
         on_new_ack(snoop, flow, today, cx);
-        let speaks = !segment.is_empty() || segment.flags.has(Flags::ECE);
-        let tells = filled.is_some_and(|filled| {
-            !speaks && told::tells_of_filled(snoop, flow, filled, window, cx)
+        let has_more = !segment.is_empty() || segment.flags.has(Flags::ECE);
+        let reported = filled.is_some_and(|filled| {
+            !has_more && fh_report::report_filled(snoop, flow, filled, window, cx)
         });
-        return if tells || snoop.told.holds_acks() {
+        return if reported || snoop.fh_report.withholds_acks() {
             Verdict::Suppress
         } else {
             Verdict::Forward
@@ -107,11 +107,11 @@ pub(super) fn on_ack<P: Payload>(
     Verdict::Suppress
 }
 
-/// The MH is there: waits that its silence has made long are as usual again.
-fn hear<P: Payload>(snoop: &mut Snoop<P>, cx: &Context<'_, P>) {
+/// The MH has answered: intervals that its silence has made long are short again.
+fn on_answer<P: Payload>(snoop: &mut Snoop<P>, cx: &Context<'_, P>) {
     let wait = snoop.retransmission_wait(&cx.settings.snoop);
     let dup_acks = &mut snoop.dup_acks;
-    if core::mem::take(&mut dup_acks.unheard) > TRIES {
+    if core::mem::take(&mut dup_acks.unanswered) > TRIES {
         dup_acks.round_trip_at = dup_acks.round_trip_at.map(|_| cx.now + wait);
         dup_acks.persist_at = None;
     }
@@ -135,9 +135,9 @@ fn retransmit_and_expect<P: Payload>(
     }
 }
 
-/// A new ACK: what was known of the first packet is over. Today, an ACK of some of what
-/// had been sent before the retransmission tells of the next loss (RFC 6582, 3.2); the
-/// paper waits for a duplicate ACK of it.
+/// A new ACK: the state of the first packet ends. With `today`, an ACK of a part of what was sent
+/// before the retransmission shows the next loss (RFC 6582, 3.2). The paper waits for a duplicate
+/// ACK of it.
 fn on_new_ack<P: Payload>(
     snoop: &mut Snoop<P>,
     flow: &mut Flow<P>,
@@ -147,18 +147,18 @@ fn on_new_ack<P: Payload>(
     let una = flow.fh.una;
     let recover = snoop.dup_acks.recover.filter(|recover| recover.after(una));
     snoop.dup_acks = DupAcks::default();
-    snoop.told.hides_nothing();
+    snoop.fh_report.on_nothing_hidden();
     let repairs = today && !flow.repairs_itself();
     if let (true, Some(recover)) = (repairs, recover) {
         snoop.dup_acks.recover = Some(recover);
-        told::judge_loss(snoop, flow, cx);
+        fh_report::judge_loss(snoop, flow, cx);
         retransmit_and_expect(snoop, flow, cx);
     }
 }
 
-/// Whether a loss is kept from an FH without SACK: not for too long.
+/// Whether a loss is hidden from an FH without SACK; not for too long.
 fn hides<P: Payload>(snoop: &mut Snoop<P>, flow: &mut Flow<P>, cx: &mut Context<'_, P>) -> bool {
-    if snoop.told.shows_all() {
+    if snoop.fh_report.reports_all() {
         return false;
     }
     let una = flow.fh.una;
@@ -167,13 +167,13 @@ fn hides<P: Payload>(snoop: &mut Snoop<P>, flow: &mut Flow<P>, cx: &mut Context<
     let since = *dup_acks.hidden_since.get_or_insert(cx.now);
     if first {
         dup_acks.hole = flow.cache.segment_len_at(una).map(|len| (una, len));
-        told::judge_loss(snoop, flow, cx);
+        fh_report::judge_loss(snoop, flow, cx);
     }
-    told::hide(snoop, flow, since, cx);
-    !snoop.told.shows_all()
+    fh_report::hide(snoop, flow, since, cx);
+    !snoop.fh_report.reports_all()
 }
 
-/// Packets on their way to the MH beyond the first.
+/// Packets in flight to the MH after the first.
 fn packets_after_first<P: Payload>(flow: &Flow<P>) -> u32 {
     let una = flow.fh.una;
     let Some(first) = flow.cache.piece(una, None, u32::MAX) else {

@@ -6,16 +6,16 @@ use core::time::Duration;
 
 use holdfast_wire::{Instant, Timestamps};
 
-/// A timestamp whose echo has not come for so long is not waited for any more; if it comes
-/// all the same, it tells of an end that had nothing to send.
+/// An echo that has not arrived after this time is not awaited any more. A later one shows only that
+/// the end had nothing to send.
 const ECHO_WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// One timestamp at a time is waited for.
+/// Measures a round trip by the echo of one timestamp at a time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Echo {
-    /// It, and when it was let through.
-    asked: Option<(u32, Instant)>,
-    /// The newest that was let through.
+    /// The awaited timestamp, and when it passed.
+    awaited: Option<(u32, Instant)>,
+    /// The newest timestamp that passed.
     passed: Option<u32>,
 }
 
@@ -32,32 +32,32 @@ impl Echo {
         }
         self.passed = Some(tsval);
         let waits = |at: Instant| now.saturating_since(at) < ECHO_WAIT_MAX;
-        if !self.asked.is_some_and(|(_, at)| waits(at)) {
-            self.asked = Some((tsval, now));
+        if !self.awaited.is_some_and(|(_, at)| waits(at)) {
+            self.awaited = Some((tsval, now));
         }
     }
 
-    /// Since when an echo is waited for.
-    pub(super) fn asked_at(&self) -> Option<Instant> {
-        self.asked.map(|(_, at)| at)
+    /// Since when an echo is awaited.
+    pub(super) fn waits_since(&self) -> Option<Instant> {
+        self.awaited.map(|(_, at)| at)
     }
 
-    /// The echo would tell of an end that had nothing to send.
+    /// Stops waiting: the end may have nothing to send.
     pub(super) const fn forget(&mut self) {
-        self.asked = None;
+        self.awaited = None;
     }
 
-    /// A segment of the other end: the round trip, if it has the echo.
+    /// Handles a segment of the other end. Returns the round trip if it has the echo.
     pub(crate) fn take(
         &mut self,
         timestamps: Option<Timestamps>,
         now: Instant,
     ) -> Option<Duration> {
-        let (tsval, at) = self.asked?;
+        let (tsval, at) = self.awaited?;
         if (timestamps?.tsecr.wrapping_sub(tsval) as i32) < 0 {
             return None;
         }
-        self.asked = None;
+        self.awaited = None;
         let elapsed = now.saturating_since(at);
         (elapsed <= ECHO_WAIT_MAX).then_some(elapsed)
     }

@@ -9,7 +9,7 @@ use holdfast_wire::{Instant, Segment, SeqNum};
 use super::echo::Echo;
 use crate::rtt::RttEstimator;
 
-/// Ranges remembered that the FH has sent again.
+/// Retransmitted ranges of the FH that are stored, at most.
 const REPEATED_MAX: usize = 16;
 /// The least that today's senders add to their round trip (Linux: `TCP_RTO_MIN`).
 const RTO_VARIATION_MIN: Duration = Duration::from_millis(200);
@@ -29,8 +29,8 @@ pub(super) struct FixedHalf {
 }
 
 impl FixedHalf {
-    /// A segment of the MH goes to the FH.
-    pub(super) fn on_told(&mut self, segment: &Segment, now: Instant) {
+    /// A segment of the MH is sent to the FH.
+    pub(super) fn on_mh_segment_sent(&mut self, segment: &Segment, now: Instant) {
         self.echo.ask(segment.options.timestamps, now);
     }
 

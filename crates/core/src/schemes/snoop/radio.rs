@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Whether the radio loses packets. A hole that shows while the link's queue is short, or much
-//! shorter than it has been, is the radio's: no queue overflows then. Until one was seen every
-//! hole may be the FH's own overload, which needs no help: it hears of it as it comes.
+//! shorter than before, is the radio's: then no queue overflows. Before the first such hole every
+//! hole may be the FH's own overload, and is reported to it at once.
 //!
-//! What one flow has found all flows of the MH know: where others keep a queue none could find
-//! it out for itself, and whoever hears of each loss would lose its share to those who do not.
+//! All flows of the MH share this knowledge. A flow behind the queue of others could not detect it
+//! alone. And a flow with a report of each loss would lose its share to flows without.
 
 use core::time::Duration;
 
 use holdfast_wire::{Instant, SeqNum};
 
-/// The longest queue is that of the last one to two of these: a link may change.
+/// The longest queue is that of the last one or two of these: a link may change.
 const SPAN: Duration = Duration::from_secs(5);
-/// So long after the last loss that was the radio's it may have ended, or was misjudged.
+/// After this time without a loss of the radio's it may have ended, or was misjudged.
 const KNOWN: Duration = Duration::from_secs(60);
 
-/// That the radio has lost something at that time is news still.
+/// True if a loss of the radio's at that time still counts.
 pub(crate) fn is_known(lost_at: Option<Instant>, now: Instant) -> bool {
     lost_at.is_some_and(|at| now.saturating_since(at) < KNOWN)
 }
@@ -38,7 +38,7 @@ impl Radio {
         self.lost_at
     }
 
-    /// Something has arrived that found so long a queue.
+    /// A segment has arrived that waited in a queue of this length.
     pub(super) fn on_arrived(&mut self, queue: Duration, now: Instant) {
         let over = self
             .begun
@@ -57,10 +57,10 @@ impl Radio {
         from
     }
 
-    /// A new hole shows while the queue is so long; one of `queue_min` never overflows. Where
-    /// the radio `is_known` to lose packets one flow keeps a queue of 55 to 105 ms for a path of
-    /// 50, never less than half: three quarters of the longest are the radio's then. A queue that
-    /// has become shorter within seconds and overflows is taken for it too.
+    /// A new hole shows while the queue has this length; a queue below `queue_min` never overflows. If
+    /// the radio `is_known` to lose packets, one flow has a queue of 55 to 105 ms for a path of 50 ms,
+    /// never less than half. Then three quarters of the longest queue still count as the radio's. A
+    /// queue that has become shorter within seconds and overflows is taken for it too.
     pub(super) fn on_hole(
         &mut self,
         queue: Duration,
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_lost_a_minute_ago_says_nothing_any_more() {
+    fn a_radio_loss_of_a_minute_ago_does_not_count_any_more() {
         let at = Instant::from_millis;
         assert!(!is_known(None, at(5)));
         assert!(is_known(Some(at(5)), at(60_004)));

@@ -1,31 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Losses found by what the MH reports and when it was sent; what the FH hears meanwhile.
+//! Losses detected by the MH's SACK and the times of sending; and which ACKs the FH receives meanwhile.
 //!
-//! A segment is lost when one that was sent after it on the same way has arrived, and lies
-//! three segments beyond or has waited a quarter of the round trip longer (RFC 8985, 6.2,
-//! on one hop). A retransmission without an answer is lost after the paper's round-trip
-//! time-out; the last segments of a burst, of which nothing can be reported, are found by a
-//! probe (RFC 8985, 7).
+//! A segment is lost when one that was sent after it with the same priority has arrived, and is
+//! three segments beyond it or was sent a quarter of the round trip later (RFC 8985, 6.2, on one
+//! hop). A retransmission without an answer is lost after the paper's round-trip timeout. Losses at
+//! the end of a burst are detected by a probe (RFC 8985, 7), because nothing beyond them is
+//! reported.
 
 use core::time::Duration;
 
 use holdfast_wire::{Flags, Instant, SackBlocks, Segment, SeqNum};
 
 use super::dup_acks::DupAcks;
-use super::told::{self, DUP_THRESH, Hole, QUEUE_MIN};
+use super::fh_report::{self, DUP_THRESH, Hole, QUEUE_MIN};
 use super::{Snoop, radio, retransmit, speaks_sack};
 use crate::flow::{AckOutcome, Arrivals, Flow, Sender, Transmission};
 use crate::schemes::Context;
 use crate::{Payload, Verdict};
 
-/// Segments retransmitted at once besides as many as have arrived: what has left the link
-/// makes room on it, and a full queue would lose them again.
+/// Segments retransmitted at once in addition to as many as have arrived. What has left the link
+/// makes room on it; a full queue would lose more.
 const REPAIRS_BESIDES: u32 = 1;
-/// And for one ACK, however much it tells.
+/// The limit for one ACK, however many losses it shows.
 const REPAIRS_MAX: u32 = 64;
 /// Probes in a row; after these the silence is an outage.
 const PROBES_MAX: u32 = 2;
-/// A host may delay the ACK of a single segment so long (Linux: `TCP_DELACK_MIN`).
+/// A host may delay the ACK of a single segment for this time (Linux: `TCP_DELACK_MIN`).
 const DELAYED_ACK: Duration = Duration::from_millis(40);
 
 #[derive(Clone, Debug, Default)]
@@ -33,11 +33,11 @@ pub(super) struct Reports {
     arrivals: Arrivals,
     /// The first packet that the MH lacks.
     hole: Option<Hole>,
-    /// Since when the FH has not been told of a hole.
+    /// Since when a hole is hidden from the FH.
     hidden_since: Option<Instant>,
-    /// When a segment may be taken for lost that is not yet.
+    /// When a further segment may count as lost.
     lost_at: Option<Instant>,
-    /// The probe for lost last segments, and how many were in vain.
+    /// The timer of the probe for lost last segments, and how many probes had no answer.
     probe_at: Option<Instant>,
     probes: u32,
 }
@@ -48,18 +48,18 @@ impl Reports {
         timers.into_iter().flatten().min()
     }
 
-    /// The MH has said what it holds.
-    pub(super) fn hear(&mut self) {
+    /// The MH has sent an ACK or SACK.
+    pub(super) fn on_answer(&mut self) {
         self.probes = 0;
     }
 
-    /// A probe is waited for, or there have been enough of them.
+    /// A probe is scheduled, or there were enough of them.
     pub(super) fn waits(&self) -> bool {
         self.probe_at.is_some() || self.probes >= PROBES_MAX
     }
 }
 
-/// An ACK of a flow with SACK; `window` is what the FH knew before.
+/// Handles an ACK of a flow with SACK; `window` is the one that the FH knew before.
 pub(super) fn on_ack<P: Payload>(
     snoop: &mut Snoop<P>,
     flow: &mut Flow<P>,
@@ -69,7 +69,7 @@ pub(super) fn on_ack<P: Payload>(
     window: Option<u16>,
     cx: &mut Context<'_, P>,
 ) -> Verdict {
-    // What was begun before the MH was known to speak SACK.
+    // State from before the MH was known to send SACK.
     snoop.dup_acks = DupAcks::default();
     let reports = &mut snoop.reports;
     reports.arrivals.merge(outcome.arrivals);
@@ -84,19 +84,20 @@ pub(super) fn on_ack<P: Payload>(
     repair(snoop, flow, outcome.arrived_bytes, cx);
     let hole = !flow.sacked.is_empty();
     note_hole(snoop, flow, hole, cx);
-    let speaks = !segment.is_empty() || segment.flags.has(Flags::ECE);
-    let tells = filled
-        .is_some_and(|filled| !speaks && told::tells_of_filled(snoop, flow, filled, window, cx));
-    if tells || snoop.told.holds_acks() {
+    let has_more = !segment.is_empty() || segment.flags.has(Flags::ECE);
+    let reported = filled.is_some_and(|filled| {
+        !has_more && fh_report::report_filled(snoop, flow, filled, window, cx)
+    });
+    if reported || snoop.fh_report.withholds_acks() {
         return Verdict::Suppress;
     }
-    if snoop.told.shows_all() {
+    if snoop.fh_report.reports_all() {
         return Verdict::Forward;
     }
     let shown = shown_blocks(snoop, segment);
-    // Less its D-SACK, a duplicate ACK would tell of a loss that is none.
-    let told_nothing = hole || !segment.options.sack.is_empty();
-    if duplicate && shown.is_empty() && told_nothing {
+    // Without its D-SACK a duplicate ACK would report a loss that is none.
+    let is_repeated = hole || !segment.options.sack.is_empty();
+    if duplicate && shown.is_empty() && is_repeated {
         return Verdict::Suppress;
     }
     if shown == segment.options.sack {
@@ -106,7 +107,7 @@ pub(super) fn on_ack<P: Payload>(
     }
 }
 
-/// The radio is known to lose packets, or a hole that shows now tells so.
+/// The radio is known to lose packets, or a new hole shows it.
 fn knows_radio<P: Payload>(
     snoop: &mut Snoop<P>,
     flow: &mut Flow<P>,
@@ -121,12 +122,12 @@ fn knows_radio<P: Payload>(
     else {
         return is_known;
     };
-    // What is too much to be noted is not news later.
+    // A block beyond the table's limit is not new later.
     let reported = segment.options.sack.iter().map(|(_, right)| right);
     let highest = reported.fold(noted, SeqNum::max);
     let from = snoop.radio.unjudged(flow.fh.una, highest);
     if flow.sacked.holes(from).next().is_some() {
-        let queue_min = told::short_queue(snoop, cx.rtt);
+        let queue_min = fh_report::short_queue(snoop, cx.rtt);
         let queue = rtt.saturating_sub(least);
         let radio = &mut snoop.radio;
         radio.on_hole(queue, queue_min, is_known, cx.now);
@@ -134,7 +135,7 @@ fn knows_radio<P: Payload>(
     is_known || radio::is_known(snoop.radio.lost_at(), cx.now)
 }
 
-/// Whether there is a hole now, and since when the FH does not know of it.
+/// Notes whether there is a hole, and since when the FH does not know it.
 fn note_hole<P: Payload>(
     snoop: &mut Snoop<P>,
     flow: &mut Flow<P>,
@@ -144,25 +145,24 @@ fn note_hole<P: Payload>(
     let una = flow.fh.una;
     if !hole {
         snoop.reports.hidden_since = None;
-        snoop.told.hides_nothing();
+        snoop.fh_report.on_nothing_hidden();
         return;
     }
     let len = flow.cache.segment_len_at(una);
     snoop.reports.hole = len.map(|len| (una, len));
-    if snoop.told.shows_all() {
+    if snoop.fh_report.reports_all() {
         return;
     }
     let since = *snoop.reports.hidden_since.get_or_insert(cx.now);
     if flow.cache.holds(una) {
-        told::hide(snoop, flow, since, cx);
+        fh_report::hide(snoop, flow, since, cx);
     } else {
-        // What the wired half has lost only the FH can send.
-        told::tell_all(snoop, flow, cx);
+        // Only the FH can send what the wired half has lost.
+        fh_report::report_all(snoop, flow, cx);
     }
 }
 
-/// Of the blocks in an ACK those that the FH may see: D-SACK (RFC 2883) of what the FH
-/// itself has sent twice.
+/// The blocks of an ACK that the FH may see: D-SACK (RFC 2883) of what the FH itself has sent twice.
 fn shown_blocks<P: Payload>(snoop: &Snoop<P>, segment: &Segment) -> SackBlocks {
     let mut shown = SackBlocks::default();
     let mut blocks = segment.options.sack.iter();
@@ -172,14 +172,14 @@ fn shown_blocks<P: Payload>(snoop: &Snoop<P>, segment: &Segment) -> SackBlocks {
     let inside =
         |outer: (SeqNum, SeqNum)| outer.0.at_or_before(left) && right.at_or_before(outer.1);
     let twice = right.at_or_before(segment.ack) || second.is_some_and(inside);
-    let asked = snoop.told.has_asked_for(left, right);
-    if twice && !asked && snoop.fixed_half.has_repeated(left, right) {
+    let requested = snoop.fh_report.has_requested(left, right);
+    if twice && !requested && snoop.fixed_half.has_repeated(left, right) {
         shown.push(left, right);
     }
     shown
 }
 
-/// Retransmits what is lost.
+/// Retransmits the lost segments.
 fn repair<P: Payload>(
     snoop: &mut Snoop<P>,
     flow: &mut Flow<P>,
@@ -187,7 +187,7 @@ fn repair<P: Payload>(
     cx: &mut Context<'_, P>,
 ) {
     snoop.reports.lost_at = None;
-    // After an outage all that is kept is being sent on.
+    // After an outage everything cached is retransmitted anyway.
     if flow.repairs_itself() {
         return;
     }
@@ -200,26 +200,26 @@ fn repair<P: Payload>(
             break;
         }
         if lost.retransmissions == 0 && !lost.by_fh {
-            told::judge_loss(snoop, flow, cx);
+            fh_report::judge_loss(snoop, flow, cx);
         }
         let sent = retransmit_range(flow, lost.seq, lost.end, left, Sender::GatewayAhead, cx);
         if sent == 0 {
-            // Not cached: to be resent by the FH.
+            // Not cached: the FH must retransmit it.
             let (seq, end) = (lost.seq, lost.end);
             flow.transmissions.note(seq, end, Sender::Gateway, cx.now);
-            told::tell_all(snoop, flow, cx);
+            fh_report::report_all(snoop, flow, cx);
         }
         left = left.saturating_sub(sent.max(1));
     }
     snoop.reports.lost_at = if left == 0 {
-        // The rest with the next ACK, or at once if none comes.
+        // The rest with the next ACK, or after this interval.
         Some(cx.now + cx.settings.snoop.retransmit_interval_min)
     } else {
         next
     };
 }
 
-/// Sends `seq..end` again, at most so many segments; how many it were.
+/// Retransmits `seq..end`, at most `segments_max` segments. Returns their number.
 fn retransmit_range<P: Payload>(
     flow: &mut Flow<P>,
     mut seq: SeqNum,
@@ -242,7 +242,7 @@ fn retransmit_range<P: Payload>(
     segments
 }
 
-/// The first lost ranges, `most` of them at most, and when there may be another.
+/// Returns the first lost ranges, at most `most`, and when there may be another.
 fn find_lost<P: Payload>(
     snoop: &Snoop<P>,
     flow: &Flow<P>,
@@ -259,10 +259,10 @@ fn find_lost<P: Payload>(
             let at = match (arrivals.overtook(&sent), far) {
                 (true, true) => cx.now,
                 (true, false) => sent.at + reordering_wait(snoop, cx),
-                (false, _) if sent.retransmissions > 0 => unanswered_at(snoop, flow, &sent, cx),
+                (false, _) if sent.retransmissions > 0 => unanswered_until(snoop, flow, &sent, cx),
                 (false, _) => continue,
             };
-            // What goes out at this moment is not sent twice at it.
+            // A segment is not sent twice at the same moment.
             let at = if sent.at < cx.now {
                 at
             } else {
@@ -281,7 +281,7 @@ fn find_lost<P: Payload>(
     (lost, next)
 }
 
-/// What has been overtaken by less than three segments may yet come for so long.
+/// A segment that fewer than three later ones have overtaken may still arrive within this time.
 fn reordering_wait<P: Payload>(snoop: &Snoop<P>, cx: &Context<'_, P>) -> Duration {
     let rtt = newest_rtt(snoop, cx);
     rtt + cx.rtt.least().unwrap_or(rtt) / 4
@@ -292,10 +292,10 @@ fn newest_rtt<P: Payload>(snoop: &Snoop<P>, cx: &Context<'_, P>) -> Duration {
     snoop.rtt.unwrap_or_else(wait)
 }
 
-/// When a retransmission of which nothing is known is taken for lost. One that waits its
-/// turn is overtaken by what is sent later, if anything is: the timer is for what is last.
-/// One ahead of ordinary traffic meets no queue, and its kind has a round trip of its own.
-fn unanswered_at<P: Payload>(
+/// When an unanswered retransmission counts as lost. If it waits in turn, a later segment shows its
+/// loss; the timer is for the last one. If it overtakes ordinary traffic it waits in no queue and
+/// has a round trip of its own.
+fn unanswered_until<P: Payload>(
     snoop: &Snoop<P>,
     flow: &Flow<P>,
     sent: &Transmission,
@@ -312,14 +312,14 @@ fn unanswered_at<P: Payload>(
     sent.at.max(newest) + wait
 }
 
-/// The probe's wait begins anew with data of the FH, and with whatever the MH says of it.
+/// Starts the probe's timer again: with data of the FH, and with each ACK of the MH.
 pub(super) fn arm_probe<P: Payload>(snoop: &mut Snoop<P>, flow: &mut Flow<P>, cx: &Context<'_, P>) {
     let in_flight = flow.in_flight();
     let runs = speaks_sack(snoop, flow)
         && in_flight > 0
         && snoop.reports.probes < PROBES_MAX
         && !flow.repairs_itself();
-    // Other flows of the MH may have measured what this one has not yet.
+    // Other flows of the MH may have a measurement that this one lacks.
     let srtt = snoop.srtt.or(cx.rtt.srtt());
     let Some(srtt) = srtt.filter(|_| runs) else {
         snoop.reports.probe_at = None;
@@ -350,7 +350,7 @@ pub(super) fn on_timeout<P: Payload>(
     }
 }
 
-/// The last segment that the MH has not reported, once more.
+/// Retransmits the last segment that the MH has not reported.
 fn probe<P: Payload>(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
     let reported = flow
         .sacked

@@ -1,34 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Data of the MH (section 3.2): what the wireless half has lost is reported to the MH
-//! within a round trip of that half, by SACK blocks in duplicate ACKs made in the FH's
-//! name; an MH as it is retransmits.
+//! Data of the MH (section 3.2): a loss on the wireless half is reported to the MH within a round
+//! trip of that half. The report is duplicate ACKs with SACK blocks, made in the FH's name. An
+//! unmodified MH retransmits.
 //!
-//! The paper leaves open what a report says; its MH was modified. Today's senders take all
-//! for lost that was sent before something reported and is not reported itself (RFC 6675,
-//! 4; RFC 8985, 6.2). Hence:
+//! The paper does not define the content of a report; its MH was modified. Today's senders count as
+//! lost everything that was sent before a reported segment and is not reported itself (RFC 6675,
+//! 4; RFC 8985, 6.2). Therefore:
 //!
-//! - A report names all that has passed and that the FH has not acknowledged yet, beyond the
-//!   hole and before it; else the MH would send again what is on its way to the FH. So all
-//!   of it is kept here ([`SegmentCache`]), until the FH acknowledges it: only what is kept
-//!   is named, and a range that is not ends the report.
+//! - A report names everything that has passed and that the FH has not acknowledged, on both sides
+//!   of the hole; otherwise the MH would retransmit bytes that are in flight to the FH. All of it is
+//!   cached ([`SegmentCache`]) until the FH acknowledges it. Only cached bytes are named, and a range
+//!   that is not cached ends the report.
 //! - The first byte after the MH's `snd.una` cannot be named (RFC 2018, 4: it would be
-//!   acknowledged). The MH sends that byte, or the segment that it is in, again.
+//!   acknowledged). The MH retransmits that byte, or the segment that contains it.
 //! - An ACK of the FH that ends within a named range looks as if the FH had dropped what it
-//!   reported (RFC 2018, 8), to which Linux answers with a timeout. Such ACKs without data
-//!   are held back until the FH reaches the range's end: a round trip of the wired half,
-//!   and a little more at the most ([`HOLD_MAX`]). An ACK with data is not; so while the FH
-//!   sends data of its own, and for as long after, nothing is reported.
+//!   reported (RFC 2018, 8). Linux then has a timeout. Such ACKs without data are withheld until the
+//!   FH reaches the range's end: a round trip of the wired half, and [`WITHHOLD_MAX`] more at most. An
+//!   ACK with data is not withheld. So nothing is reported while the FH sends data of its own, and for
+//!   the same time after.
 //!
-//! What was named and then lost on the wired half is the gateway's to repair, for the MH
-//! sends it again only after a timeout ([`wired`]); until that is over, nothing is reported.
-//! If the gateway dies, that timeout repairs it.
+//! If bytes were named and then lost on the wired half, the gateway must retransmit them, because
+//! the MH does so only after a timeout ([`wired`]). Until that is over nothing is reported. If the
+//! gateway dies, that timeout repairs the loss.
 //!
-//! `today`: nothing is reported ([`mod@report`]). What the wireless half has lost costs the MH no
-//! window in the end ([`undo`]), unless it was lost while the MH's own queue was long: that is
-//! its overload.
+//! `today`: nothing is reported ([`mod@report`]). A loss on the wireless half does not cost the MH its
+//! window in the end ([`undo`]), unless it happened while the MH's own queue was long: that is the
+//! MH's overload.
 //!
-//! Reports are for flows whose ends have agreed on SACK. They begin after a number of
-//! packets beyond a hole, or when nothing new comes for a while; they are repeated after a
+//! Reports are for flows with SACK at both ends. They begin after a number of packets beyond a hole,
+//! or when nothing new arrives for a while. They are repeated after a round trip, at growing
+//! intervals while the MH is silent.
 //! round trip, later and later while the MH is silent.
 
 use core::time::Duration;
@@ -36,7 +37,7 @@ use core::time::Duration;
 use holdfast_wire::{Flags, Instant, SackBlocks, Segment, SeqNum};
 
 use super::echo::Echo;
-use super::told::{DUP_THRESH, QUEUE_MIN};
+use super::fh_report::{DUP_THRESH, QUEUE_MIN};
 use super::{Snoop, SnoopSet, SnoopSettings, has_bad_blocks};
 use crate::cache::{Insertion, SegmentCache};
 use crate::flow::{Arrivals, Flow, Sender, Stage, Transmissions};
@@ -53,66 +54,66 @@ use report::report;
 use undo::Undo;
 use wired::Wired;
 
-/// Holes followed at most; of further ones nothing is reported.
+/// Holes that are tracked, at most; further ones are not reported.
 const GAPS_MAX: usize = 64;
-/// An ACK is held back for the wired half's round trip and this: less than what a sender
-/// adds to the whole path's (Linux: `TCP_RTO_MIN`, 200 ms).
-const HOLD_MAX: Duration = Duration::from_millis(100);
-/// Before a round trip is known: an MH that is silent for longer had nothing to send (RFC
-/// 6298, 2.1).
+/// An ACK is withheld for the wired half's round trip plus this: less than a sender adds to the whole
+/// path's (Linux: `TCP_RTO_MIN`, 200 ms).
+const WITHHOLD_MAX: Duration = Duration::from_millis(100);
+/// Before a round trip is known: an MH that is silent for longer had nothing to send (RFC 6298,
+/// 2.1).
 const SILENCE_MAX: Duration = Duration::from_secs(1);
 
-/// A hole in what came from the MH.
+/// A hole in the data of the MH.
 #[derive(Clone, Copy, Debug)]
 struct Gap {
     seq: SeqNum,
     end: SeqNum,
-    /// Packets that had come when it opened.
+    /// The number of packets when it opened.
     packets: u32,
-    /// The MH's clock then.
+    /// The MH's clock at that time.
     tsval: Option<u32>,
-    /// The MH's own queue was long: its overload.
+    /// The MH's own queue was long: its own overload.
     is_overload: bool,
-    /// It is to be reported.
+    /// It must be reported.
     due: bool,
     reported_at: Option<Instant>,
 }
 
-/// What is known of the MH's data on its way to the FH.
+/// The state of the MH's data in flight to the FH.
 #[derive(Clone, Debug)]
 pub(crate) struct Uplink<P> {
-    /// What the FH has acknowledged; `None` until the MH was heard.
+    /// What the FH has acknowledged; `None` until the first segment of the MH.
     una: Option<SeqNum>,
-    /// What the MH was told of that.
-    told: SeqNum,
-    /// What has passed, and what of it is kept.
+    /// The highest ACK that the MH has got.
+    acked: SeqNum,
+    /// The bytes that have passed, and the cached ones of these.
     passed: Scoreboard,
     cache: SegmentCache<P>,
     /// What reports have named.
     named: Scoreboard,
     gaps: Vec<Gap>,
-    /// Packets that have brought something new, wrapping around.
+    /// Packets with new data; wraps around.
     packets: u32,
-    /// When nothing new has come for so long that gaps are reported.
+    /// The time without new data after which gaps are reported.
     quiet_at: Option<Instant>,
-    /// When to report what is due.
+    /// When to send the reports that are due.
     report_at: Option<Instant>,
     /// Reports since the MH last sent data.
     repeats: u32,
     /// Nothing is reported until the FH has acknowledged this.
     trusted_from: Option<SeqNum>,
-    /// Until then no ACK is held back either.
+    /// Until then no ACK is withheld either.
     shown: bool,
-    /// Since when ACKs of the FH are held back.
-    held_since: Option<Instant>,
-    /// Until then it is not told of holes, for the FH sends data.
+    /// Since when ACKs of the FH are withheld.
+    withheld_since: Option<Instant>,
+    /// Until then no holes are reported, because the FH sends data.
     fh_sends_until: Option<Instant>,
     /// The FH's timestamps, echoed by the MH.
     echo: Echo,
-    /// The FH had all that had passed when the echo was asked for.
+    /// The FH had everything that had passed when the wait for the echo began.
     may_be_idle: bool,
-    /// When the MH was last heard.
-    heard_at: Option<Instant>,
+    /// When the last segment of the MH arrived.
+    received_at: Option<Instant>,
     rtt: RttEstimator,
     newest_rtt: Option<Duration>,
     /// `today`: losses that show until then are the MH's overload.
@@ -125,7 +126,7 @@ impl<P> Default for Uplink<P> {
     fn default() -> Self {
         Self {
             una: None,
-            told: SeqNum::default(),
+            acked: SeqNum::default(),
             passed: Scoreboard::default(),
             cache: SegmentCache::default(),
             named: Scoreboard::default(),
@@ -136,11 +137,11 @@ impl<P> Default for Uplink<P> {
             repeats: 0,
             trusted_from: None,
             shown: false,
-            held_since: None,
+            withheld_since: None,
             fh_sends_until: None,
             echo: Echo::default(),
             may_be_idle: false,
-            heard_at: None,
+            received_at: None,
             rtt: RttEstimator::default(),
             newest_rtt: None,
             congested_until: None,
@@ -151,56 +152,62 @@ impl<P> Default for Uplink<P> {
 }
 
 impl<P: Payload> Uplink<P> {
-    /// Bytes of payload kept.
+    /// Bytes of payload in the cache.
     pub(crate) const fn bytes(&self) -> usize {
         self.cache.bytes()
     }
 
-    /// The byte at `seq`, or the FIN, is kept.
+    /// True if the byte at `seq`, or the FIN, is cached.
     #[cfg(test)]
     pub(crate) fn holds(&self, seq: SeqNum) -> bool {
         self.cache.holds(seq)
     }
 
-    /// Entries kept.
+    /// Entries in the cache.
     pub(crate) fn entries(&self) -> usize {
         self.cache.entries()
     }
 
-    /// When something is due.
+    /// The next deadline.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        let held = self.held_until();
-        let timers = [self.quiet_at, self.report_at, held, self.wired.deadline()];
+        let withheld = self.withheld_until();
+        let timers = [
+            self.quiet_at,
+            self.report_at,
+            withheld,
+            self.wired.deadline(),
+        ];
         timers.into_iter().flatten().min()
     }
 
-    /// What the MH has an ACK of, while newer ones are withheld: none of these may end within a
-    /// named range.
+    /// The highest ACK that the MH has got while newer ones are withheld: none of these may end within
+    /// a named range.
     pub(super) fn ack_shown(&self) -> Option<SeqNum> {
-        self.held_since.map(|_| self.told)
+        self.withheld_since.map(|_| self.acked)
     }
 
-    /// `seq` lies within what reports have named.
+    /// True if `seq` is within a named range.
     fn has_named(&self, seq: SeqNum) -> bool {
         self.named.next_missing(seq).0 != seq
     }
 
-    /// The gateway has what lies at `seq`, and the MH relies on it: `seq` was named, or is
-    /// the byte before a named range that cannot be.
+    /// The gateway has the byte at `seq`, and the MH relies on it: it was named, or is the byte before
+    /// a named range, which cannot be named.
     fn answers_for(&self, seq: SeqNum) -> bool {
         self.cache.holds(seq) && (self.has_named(seq) || self.has_named(seq + 1))
     }
 
-    /// From now on the MH hears what the FH says, until that is past all that was named.
+    /// From now on the FH's ACKs pass, until they are past everything that was named.
     fn show(&mut self) {
-        self.held_since = None;
+        self.withheld_since = None;
         self.trusted_from = self.passed.highest();
         self.shown = self.trusted_from.is_some();
     }
 
-    fn held_until(&self) -> Option<Instant> {
+    fn withheld_until(&self) -> Option<Instant> {
         let wired = self.wired.rtt.srtt().unwrap_or_default();
-        self.held_since.map(|since| since + wired + HOLD_MAX)
+        self.withheld_since
+            .map(|since| since + wired + WITHHOLD_MAX)
     }
 
     /// The FH has everything before `una`.
@@ -259,7 +266,7 @@ impl<P: Payload> Uplink<P> {
         true
     }
 
-    /// Gaps with so many packets beyond them are due.
+    /// Gaps with `threshold` packets beyond them are due.
     fn find_due(&mut self, threshold: u32) {
         let packets = self.packets;
         for gap in &mut self.gaps {
@@ -267,8 +274,8 @@ impl<P: Payload> Uplink<P> {
         }
     }
 
-    /// The MH's queue takes longer than the wireless half's shortest round trip: until the MH
-    /// can have heard of a loss, more may be lost there.
+    /// The MH's queue takes longer than the wireless half's shortest round trip. More may be lost in it
+    /// until the MH can have seen a loss.
     fn note_congestion(&mut self, settings: &SnoopSettings, now: Instant) {
         let (Some(newest), Some(least)) = (self.newest_rtt, self.rtt.least()) else {
             return;
@@ -288,8 +295,8 @@ impl<P: Payload> Uplink<P> {
 
     /// The echo of what was let through.
     fn take_echo(&mut self, segment: &Segment, now: Instant) {
-        let silent = self.heard_at.replace(now).into_iter();
-        let silent_since = silent.chain(self.echo.asked_at()).max();
+        let silent = self.received_at.replace(now).into_iter();
+        let silent_since = silent.chain(self.echo.waits_since()).max();
         let silence = silent_since.map(|since| now.saturating_since(since));
         if self.may_be_idle && silence.is_some_and(|silence| silence > self.silence_max()) {
             self.echo.forget();
@@ -319,7 +326,7 @@ pub(in crate::schemes) fn on_mh_segment<P: Payload>(
     let uplink = &mut snoop.uplink;
     uplink.take_echo(segment, cx.now);
     let una = *uplink.una.get_or_insert_with(|| {
-        uplink.told = fh_ack;
+        uplink.acked = fh_ack;
         if !from_start && segment.seq.after(fh_ack) {
             // Has passed by before this gateway was there.
             uplink.passed.add(fh_ack, segment.seq);
@@ -330,7 +337,7 @@ pub(in crate::schemes) fn on_mh_segment<P: Payload>(
     if seq.before(end) && !segment.is_empty() {
         take_data(snoop, flow, segment, payload, (seq, end), room, cx);
     } else if snoop.uplink.report_at.is_none() && !snoop.uplink.gaps.is_empty() {
-        // It lives: what was not said while it was away can be said.
+        // The MH sends data: gaps that were not reported while it was silent can be reported.
         let wait = cx.settings.snoop.nack_wait;
         snoop.uplink.quiet_at.get_or_insert(cx.now + wait);
     }
@@ -388,7 +395,7 @@ fn take_data<P: Payload>(
     }
 }
 
-/// Nothing but an ACK that makes sense: what is made in its place says the same.
+/// True for a pure ACK with valid fields: a made one can replace it.
 fn is_bare(segment: &Segment, mh_nxt: SeqNum) -> bool {
     let plain = segment.flags == Flags::ACK && !segment.options.others;
     segment.is_empty() && plain && !has_bad_blocks(segment, mh_nxt)
@@ -412,29 +419,29 @@ pub(in crate::schemes) fn on_fh_segment<P: Payload>(
     let mh_nxt = flow.mh.nxt;
     let uplink = &mut snoop.uplink;
     let bare = is_bare(segment, mh_nxt);
-    let within = segment.ack.after(uplink.told) && uplink.has_named(segment.ack);
-    let late = uplink.held_until().is_some_and(|until| until <= cx.now);
+    let within = segment.ack.after(uplink.acked) && uplink.has_named(segment.ack);
+    let late = uplink.withheld_until().is_some_and(|until| until <= cx.now);
     if within && bare && !uplink.shown && !late {
-        uplink.held_since.get_or_insert(cx.now);
+        uplink.withheld_since.get_or_insert(cx.now);
         return true;
     }
-    uplink.held_since = None;
+    uplink.withheld_since = None;
     if within {
         uplink.show();
     }
-    uplink.told = uplink.told.max(segment.ack);
+    uplink.acked = uplink.acked.max(segment.ack);
     if !segment.is_empty() {
         let wired = uplink.wired.rtt.srtt().unwrap_or_default();
-        uplink.fh_sends_until = Some(cx.now + wired + HOLD_MAX);
+        uplink.fh_sends_until = Some(cx.now + wired + WITHHOLD_MAX);
     } else if segment.ack.before(mh_nxt) || segment.ack.after(una) {
         // An MH that has no more to send leaves it unanswered, or answers much later.
         uplink.echo.ask(segment.options.timestamps, cx.now);
-        if uplink.echo.asked_at() == Some(cx.now) {
+        if uplink.echo.waits_since() == Some(cx.now) {
             uplink.may_be_idle = segment.ack == mh_nxt;
         }
     }
     let undone =
-        cx.settings.snoop.set == SnoopSet::Today && undo::says_undone(snoop, flow, segment, cx);
+        cx.settings.snoop.set == SnoopSet::Today && undo::sends_undo(snoop, flow, segment, cx);
     if segment.ack.after(una) {
         report(snoop, flow, cx);
     }
@@ -461,9 +468,9 @@ pub(in crate::schemes) fn on_timeout<P: Payload>(
         report(snoop, flow, cx);
     }
     let uplink = &mut snoop.uplink;
-    if uplink.held_until().is_some_and(|until| until <= cx.now) {
-        // What the FH has said is said in its place.
-        uplink.told = una;
+    if uplink.withheld_until().is_some_and(|until| until <= cx.now) {
+        // The newest ACK of the FH is sent instead.
+        uplink.acked = una;
         uplink.show();
         cx.actions
             .extend(flow.made_report(una, SackBlocks::default()));

@@ -6,32 +6,17 @@ use core::net::IpAddr;
 use holdfast_wire::Instant;
 
 use super::PeerView;
-use crate::signal::key::KeyId;
-use crate::signal::message::{Abilities, LinkState, Request, SignalKind};
-
-/// What a believed message changes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum LinkNoticeKind {
-    /// The mobile made itself known, or has other addresses now; its link is up.
-    Registered,
-    /// Link up: a new epoch.
-    Up,
-    /// Link down in `lead_ms` milliseconds; 0 if not known.
-    GoingDownSoon {
-        /// Time until then.
-        lead_ms: u16,
-    },
-    /// Link down.
-    Down,
-}
+use crate::link_state::{LinkEvent, LinkState};
+use crate::sealed::KeyId;
+use crate::signal::message::{Abilities, Request, SignalKind};
 
 /// Something new about a mobile's link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkNotice {
     /// Whose.
     pub key: KeyId,
-    /// What happened.
-    pub kind: LinkNoticeKind,
+    /// What happened. A registration is link up.
+    pub event: LinkEvent,
     /// All addresses of the mobile.
     pub addresses: Vec<IpAddr>,
     /// Addresses that it no longer has.
@@ -66,25 +51,21 @@ impl AbilitiesNotice {
     }
 }
 
-/// What a believed request changes, if anything.
-pub(super) fn notice_kind(
+/// What a believed request changes, if anything. A new epoch is an event even if link up was
+/// reported before: whatever was on the link in between may be lost.
+pub(super) fn event(
     before: Option<&PeerView>,
     request: &Request,
     addresses: &[IpAddr],
-) -> Option<LinkNoticeKind> {
-    let same_link = before
-        .is_some_and(|view| view.epoch == request.epoch && view.state == request.kind.state());
-    let same_addresses = before.is_some_and(|view| view.addresses == addresses);
-    let registered = || (!same_addresses).then_some(LinkNoticeKind::Registered);
-    match request.kind {
-        SignalKind::Up | SignalKind::Register if same_link => registered(),
-        SignalKind::Register if before.is_none() => Some(LinkNoticeKind::Registered),
-        // A new epoch: whatever was on the link in between may be lost.
-        SignalKind::Up | SignalKind::Register => Some(LinkNoticeKind::Up),
-        SignalKind::GoingDownSoon | SignalKind::Down if same_link && same_addresses => None,
-        SignalKind::GoingDownSoon => Some(LinkNoticeKind::GoingDownSoon {
-            lead_ms: request.lead_ms,
-        }),
-        SignalKind::Down => Some(LinkNoticeKind::Down),
-    }
+) -> Option<LinkEvent> {
+    let is_known = before.is_some_and(|view| {
+        view.epoch == request.epoch
+            && view.state == request.kind.state()
+            && view.addresses == addresses
+    });
+    (!is_known).then(|| match request.kind {
+        SignalKind::Register | SignalKind::Up => LinkEvent::Up,
+        SignalKind::GoingDownSoon => LinkEvent::GoingDownSoon(request.lead()),
+        SignalKind::Down => LinkEvent::Down,
+    })
 }

@@ -59,11 +59,11 @@ fn a_gateway_believes_no_epoch_that_another_has_seen_and_challenges_the_mobile()
     let reply = handled.reply.expect("it is challenged");
     let event = pair.mobile.handle_datagram(&reply, pair.now);
     assert_eq!(event, Ok(MobileEvent::Challenged));
-    assert_eq!(pair.settle(), [LinkNoticeKind::Up]);
+    assert_eq!(pair.settle(), [LinkEvent::Up]);
     assert_eq!(pair.gateway.view(id).expect("believed").epoch, 41);
     // That it leaves is believed of the epoch before too.
     pair.gateway.raise_epoch(id, 50);
     pair.mobile.going_down_soon(5, pair.now);
-    let soon = LinkNoticeKind::GoingDownSoon { lead_ms: 5 };
+    let soon = LinkEvent::GoingDownSoon(Some(Duration::from_millis(5)));
     assert_eq!(pair.settle(), [soon]);
 }

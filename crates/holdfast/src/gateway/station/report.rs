@@ -4,7 +4,7 @@
 use holdfast_wire::Instant;
 
 use super::Station;
-use crate::status::{HandoffMobileStatus, HandoffStatus};
+use crate::control::{HandoffMobileStatus, HandoffStatus};
 
 impl Station {
     /// What `holdfast status` shows.

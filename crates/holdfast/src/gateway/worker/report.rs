@@ -4,14 +4,12 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
-use holdfast_core::{FlowView, LinkEvent, LinkSource as Source, LinkState, MobileView};
+use holdfast_core::{FlowView, LinkEvent, LinkSource, LinkState, MobileView};
 use holdfast_wire::{Endpoint, Instant};
 
 use super::{Worker, WorkerCounters, clock};
-use crate::command::{Command, event_of, source_of};
-use crate::status::{
-    CacheStatus, FlowStatus, FlowTableStatus, LinkSource, LinkView, MobileStatus, StatusReply,
-};
+use crate::command::Command;
+use crate::control::{CacheStatus, FlowStatus, FlowTableStatus, MobileStatus, StatusReply};
 
 /// Most flows that one status describes, whatever is asked for.
 const FLOWS_SHOWN_MAX: usize = 10_000;
@@ -26,13 +24,11 @@ impl Worker {
         match command {
             Command::Link {
                 addresses,
-                state,
+                event,
                 source,
             } => {
-                let (Some(event), Some(source)) = (event_of(state), source_of(source)) else {
-                    return;
-                };
-                let is_announced = source == Source::Command && event == LinkEvent::GoingDownSoon;
+                let is_announced =
+                    source == LinkSource::Command && matches!(event, LinkEvent::GoingDownSoon(_));
                 if let Some(station) = self.station.as_mut().filter(|_| is_announced) {
                     for address in &addresses {
                         station.prepare(*address, now);
@@ -50,7 +46,7 @@ impl Worker {
                     LinkEvent::Down
                 };
                 self.engine
-                    .handle_all_links(event, Source::Carrier, now, &mut self.actions);
+                    .handle_all_links(event, LinkSource::Carrier, now, &mut self.actions);
                 self.perform();
             }
             Command::Notice(notice) => {
@@ -203,19 +199,8 @@ impl WorkerCounters {
 fn mobile_status(mobile: &MobileView, now: Instant) -> MobileStatus {
     MobileStatus {
         addresses: vec![mobile.address],
-        link: match mobile.link {
-            LinkState::Unknown => LinkView::Unknown,
-            LinkState::Up => LinkView::Up,
-            LinkState::GoingDownSoon => LinkView::GoingDownSoon,
-            LinkState::Down => LinkView::Down,
-        },
-        source: match mobile.source {
-            None => LinkSource::None,
-            Some(Source::Signal) => LinkSource::Signal,
-            Some(Source::Carrier) => LinkSource::Carrier,
-            Some(Source::Command) => LinkSource::Command,
-            Some(Source::Silence) => LinkSource::Silence,
-        },
+        link: mobile.link,
+        source: mobile.source,
         since_s: now.saturating_since(mobile.since).as_secs_f64(),
         flows: mobile.flows as u64,
         cached_bytes: mobile.cached_bytes,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One direction of the emulated link: its model, and how far others have followed it.
 
-use holdfast_link::{LinkModel, LinkPlan, LinkState, OutageSchedule};
+use holdfast_link::{LinkModel, LinkPlan, MediumState, OutageSchedule};
 use holdfast_wire::Instant;
 
 use crate::link_command::Side;
@@ -24,7 +24,7 @@ pub(super) struct Lane {
     /// The model's outages once more, to be followed in real time.
     pub(super) schedule: OutageSchedule,
     /// The link's state as last reported to carrier and log.
-    pub(super) state: LinkState,
+    pub(super) state: MediumState,
     /// The schedule's time up to which it was reported.
     pub(super) reported_until: Instant,
     /// When the last outage was over, until a packet has come through.
@@ -39,7 +39,7 @@ impl Lane {
         schedule: OutageSchedule,
     ) -> Self {
         let model = LinkModel::with_schedule(plan, seed, schedule.clone()).waiting_for_start();
-        let (state, reported_until, returned_at) = (LinkState::Up, Instant::ZERO, None);
+        let (state, reported_until, returned_at) = (MediumState::Up, Instant::ZERO, None);
         Self {
             name,
             model,
@@ -56,17 +56,17 @@ impl Lane {
     pub(super) fn next_change(&mut self) -> Option<Instant> {
         let outage = self.schedule.outage_ending_after(self.reported_until)?;
         Some(match self.state {
-            LinkState::Up => outage.begin,
-            LinkState::Down => outage.end,
+            MediumState::Up => outage.begin,
+            MediumState::Down => outage.end,
         })
     }
 
     /// The next change up to `model_time`, if there is one, and what it is to.
-    pub(super) fn follow(&mut self, model_time: Instant) -> Option<(Instant, LinkState)> {
+    pub(super) fn follow(&mut self, model_time: Instant) -> Option<(Instant, MediumState)> {
         let at = self.next_change().filter(|&at| at <= model_time)?;
         self.state = match self.state {
-            LinkState::Up => LinkState::Down,
-            LinkState::Down => LinkState::Up,
+            MediumState::Up => MediumState::Down,
+            MediumState::Down => MediumState::Up,
         };
         self.reported_until = at;
         Some((at, self.state))

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use holdfast_link::LinkState;
+use holdfast_link::MediumState;
 use holdfast_wire::Instant;
 
 use super::super::event_log::LinkLogEvent;
@@ -49,7 +49,7 @@ impl Emulator {
             });
             let up = sides.map(|side| {
                 let (medium, _) = self.medium(side);
-                self.lane(medium).model.state() == LinkState::Up
+                self.lane(medium).model.state() == MediumState::Up
             });
             self.log.write(&LinkLogEvent::Sample {
                 t_ns: due.as_nanos(),

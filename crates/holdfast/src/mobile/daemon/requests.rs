@@ -4,16 +4,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use holdfast_core::mobile_host::HostLinkEvent;
-use holdfast_core::signal::LinkState;
+use holdfast_core::{LinkSource, LinkState};
 
-use super::super::sources::SourceKind;
 use super::Daemon;
-use crate::control::{ControlReply, ControlRequest, LinkEvent};
-use crate::status::{LinkView, MobileSessionStatus};
+use crate::control::MobileSessionStatus;
+use crate::control::{ControlReply, ControlRequest, UNKNOWN_STATE, refusal};
 
 impl Daemon {
-    /// Does what a caller of the control socket asks.
+    /// Executes a request on the control socket.
     pub(super) async fn obey(&mut self, request: &ControlRequest) -> ControlReply {
         match request {
             ControlRequest::Status { .. } => ControlReply::Mobile(Box::new(self.status().await)),
@@ -32,26 +30,25 @@ impl Daemon {
                 }
                 let present = self.cells.number();
                 if let (Some(gateway), Some(Some(cell))) = (gateway, cell)
-                    && *event != LinkEvent::Up
+                    && *event != LinkState::Up
                     && cell != present
                 {
                     return ControlReply::Error {
                         message: format!(
                             "the mobile is not in the cell of {gateway}; leave out --gateway to \
-                             speak of the one in which it is"
+                             name the one in which it is"
                         ),
                     };
                 }
-                match (event, cell.flatten()) {
-                    (LinkEvent::Up, Some(cell)) if cell != present => self.enter(cell),
-                    (LinkEvent::Up, _) => self.hear(SourceKind::Command, HostLinkEvent::Up),
-                    (LinkEvent::Down, _) => self.hear(SourceKind::Command, HostLinkEvent::Down),
-                    (LinkEvent::GoingDownSoon, _) => {
-                        let lead = (*lead_ms > 0).then(|| Duration::from_millis((*lead_ms).into()));
-                        self.hear(SourceKind::Command, HostLinkEvent::GoingDownSoon(lead));
-                    }
+                let lead = (*lead_ms > 0).then(|| Duration::from_millis((*lead_ms).into()));
+                let Some(event) = event.event(lead) else {
+                    return refusal(UNKNOWN_STATE);
+                };
+                match cell.flatten() {
+                    Some(cell) if cell != present => self.enter(cell),
+                    _ => self.handle_event(LinkSource::Command, event),
                 }
-                tracing::info!(?event, "told on the control socket");
+                tracing::info!(?event, "command on the control socket");
                 ControlReply::Done
             }
             ControlRequest::Link { .. } => ControlReply::Error {
@@ -93,10 +90,8 @@ impl Daemon {
             scheme: self.scheme(),
             gateway: self.cells.present().gateway,
             link: match (self.cells.present().carrier, self.session.state()) {
-                (None, _) => LinkView::Unknown,
-                (_, LinkState::Up) => LinkView::Up,
-                (_, LinkState::GoingDownSoon) => LinkView::GoingDownSoon,
-                (_, LinkState::Down) => LinkView::Down,
+                (None, _) => LinkState::Unknown,
+                (Some(_), state) => state,
             },
             epoch: self.session.epoch(),
             acknowledged: self.session.is_acknowledged(),

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use holdfast_core::mobile_host::withheld::AckAndWindow;
 use holdfast_core::mobile_host::{MadeAck, WakeUp};
-use holdfast_net::mobile_path::{NotedFlow, NotedReserve, Woken, boottime};
+use holdfast_net::mobile_path::{NotedFlow, NotedWithheldSegment, Woken, boottime};
 use holdfast_wire::SackBlocks;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -119,8 +119,8 @@ impl Attached {
         segments.map(|(_, count)| count)
     }
 
-    pub(super) fn withheld(&self, noted: &NotedFlow) -> Option<NotedReserve> {
-        let withheld = self.path.maps().reserve(&noted.flow.key);
+    pub(super) fn withheld(&self, noted: &NotedFlow) -> Option<NotedWithheldSegment> {
+        let withheld = self.path.maps().withheld(&noted.flow.key);
         withheld.unwrap_or_else(|error| {
             tracing::debug!(%error, "the withheld segment cannot be read");
             None

@@ -1,37 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Interfaces, their carriers, addresses and routes, as the kernel tells them.
+//! Interfaces, their carriers, addresses and routes, by netlink.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
 use anyhow::Context as _;
-use holdfast_net::monitor::{LinkEvent, LinkMonitor, LinkState};
+use holdfast_net::addresses::AddressMonitor;
+use holdfast_net::monitor::{InterfaceEvent, InterfaceState, LinkMonitor};
 use holdfast_net::tun::query_ifindex;
 use tokio::io::unix::AsyncFd;
 
-use super::{LinkSource, Teller, Told};
-use crate::mobile::addresses::AddressMonitor;
+use super::{Reporter, SourceEvent, SourceTask};
 
 /// Netlink. Its first reports are the present states.
 #[derive(Default)]
 pub(super) struct CarrierSource {
-    /// The interfaces that were told of, by number: what goes while nobody listens is in no
+    /// The interfaces that were reported, by number: one that goes while no socket is open is in no
     /// answer of the kernel's.
     known: BTreeMap<u32, String>,
 }
 
 impl CarrierSource {
     /// What is there no longer, or has another number now.
-    fn gone(&mut self) -> Vec<LinkState> {
+    fn gone(&mut self) -> Vec<InterfaceState> {
         let is_gone = |ifindex: u32, name: &str| match query_ifindex(name) {
             Ok(found) => found != ifindex,
-            // Any other failure says nothing of the interface.
+            // Any other failure is not about the interface.
             Err(error) => error.raw_os_error() == Some(libc::ENODEV),
         };
         let gone = self.known.iter();
         let gone = gone.filter(|(ifindex, name)| is_gone(**ifindex, name));
-        let gone = gone.map(|(ifindex, name)| LinkState {
+        let gone = gone.map(|(ifindex, name)| InterfaceState {
             ifindex: *ifindex,
             name: name.clone(),
             carrier: false,
@@ -46,7 +45,7 @@ impl CarrierSource {
         gone
     }
 
-    fn note(&mut self, state: &LinkState) {
+    fn note(&mut self, state: &InterfaceState) {
         if state.removed {
             self.known.remove(&state.ifindex);
         } else {
@@ -55,43 +54,28 @@ impl CarrierSource {
     }
 }
 
-/// A netlink socket as tokio waits for it.
-struct MonitorFd(LinkMonitor);
-
-impl AsRawFd for MonitorFd {
-    fn as_raw_fd(&self) -> RawFd {
-        self.0.as_fd().as_raw_fd()
-    }
-}
-
-impl AsFd for MonitorFd {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
-    }
-}
-
-impl LinkSource for CarrierSource {
-    async fn run(&mut self, teller: &Teller) -> anyhow::Result<Infallible> {
+impl SourceTask for CarrierSource {
+    async fn run(&mut self, reporter: &Reporter) -> anyhow::Result<Infallible> {
         let (mut links, changes) = open()?;
-        teller.tell(Told::Runs).await?;
-        // They may have changed while nobody listened.
+        reporter.report(SourceEvent::Runs).await?;
+        // They may have changed while no socket was open.
         for state in self.gone() {
-            teller.tell(Told::Interface(state)).await?;
+            reporter.report(SourceEvent::Interface(state)).await?;
         }
-        teller.tell(Told::Addresses).await?;
+        reporter.report(SourceEvent::Addresses).await?;
         loop {
             tokio::select! {
                 ready = links.readable_mut() => {
                     let mut ready = ready?;
                     let (mut states, mut has_missed) = (Vec::new(), false);
-                    while let Some(event) = ready.get_inner_mut().0.poll_event()? {
+                    while let Some(event) = ready.get_inner_mut().poll_event()? {
                         match event {
-                            LinkEvent::State(state) => {
+                            InterfaceEvent::State(state) => {
                                 self.note(&state);
                                 states.push(state);
                             }
                             // What still waits is older; the present states follow it.
-                            LinkEvent::Overrun => has_missed = true,
+                            InterfaceEvent::Overrun => has_missed = true,
                         }
                     }
                     ready.clear_ready();
@@ -102,14 +86,14 @@ impl LinkSource for CarrierSource {
                         states.splice(0..0, gone);
                     }
                     for state in states {
-                        teller.tell(Told::Interface(state)).await?;
+                        reporter.report(SourceEvent::Interface(state)).await?;
                     }
                 }
                 ready = changes.readable() => {
                     let mut ready = ready?;
                     ready.get_inner().drain()?;
                     ready.clear_ready();
-                    teller.tell(Told::Addresses).await?;
+                    reporter.report(SourceEvent::Addresses).await?;
                 }
             }
         }
@@ -120,8 +104,8 @@ impl LinkSource for CarrierSource {
     deprecated,
     reason = "its replacement is unsafe; these descriptors never change"
 )]
-fn open() -> anyhow::Result<(AsyncFd<MonitorFd>, AsyncFd<AddressMonitor>)> {
-    let links = AsyncFd::new(MonitorFd(LinkMonitor::open().context("netlink: links")?))?;
+fn open() -> anyhow::Result<(AsyncFd<LinkMonitor>, AsyncFd<AddressMonitor>)> {
+    let links = AsyncFd::new(LinkMonitor::open().context("netlink: links")?)?;
     let changes = AsyncFd::new(AddressMonitor::open().context("netlink: addresses")?)?;
     Ok((links, changes))
 }

@@ -3,60 +3,58 @@
 
 use std::collections::BTreeSet;
 
-use holdfast_core::mobile_host::HostLinkEvent;
+use holdfast_core::{LinkEvent, LinkSource};
 
-use super::SourceKind;
-
-/// Who says that the link is down. It is down while anybody says so.
+/// The sources that report link down. It is down while there is one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::mobile) struct LinkClaims {
-    down: BTreeSet<SourceKind>,
+    down: BTreeSet<LinkSource>,
 }
 
 impl LinkClaims {
-    /// What a source says; what is news of the link.
+    /// A report of a source. The answer is what changes for the link.
     ///
-    /// A command on the control socket is somebody's will: its `up` counts whoever says
-    /// otherwise. `up` of a source that has said no `down` is news too: a station has roamed.
+    /// A command on the control socket is the operator's will: its `up` overrides all sources.
+    /// `up` of a source without a `down` is an event too: a station has roamed.
     pub(in crate::mobile) fn handle(
         &mut self,
-        source: SourceKind,
-        event: HostLinkEvent,
-    ) -> Option<HostLinkEvent> {
+        source: LinkSource,
+        event: LinkEvent,
+    ) -> Option<LinkEvent> {
         match event {
-            HostLinkEvent::Down => {
+            LinkEvent::Down => {
                 let was_up = self.down.is_empty();
                 self.down.insert(source);
-                (was_up || source == SourceKind::Command).then_some(event)
+                (was_up || source == LinkSource::Command).then_some(event)
             }
-            HostLinkEvent::Up => {
-                if source == SourceKind::Command {
+            LinkEvent::Up => {
+                if source == LinkSource::Command {
                     self.down.clear();
                 }
                 self.down.remove(&source);
-                // What a command has said holds until something is heard of the link itself.
-                if source == SourceKind::Carrier {
-                    self.down.remove(&SourceKind::Command);
+                // A command's `down` holds until the carrier returns.
+                if source == LinkSource::Carrier {
+                    self.down.remove(&LinkSource::Command);
                 }
                 self.down.is_empty().then_some(event)
             }
-            HostLinkEvent::GoingDownSoon(_) => self.down.is_empty().then_some(event),
+            LinkEvent::GoingDownSoon(_) => self.down.is_empty().then_some(event),
         }
     }
 
-    /// What a source has said holds no longer: it says so itself, or it has failed.
-    pub(in crate::mobile) fn withdraw(&mut self, source: SourceKind) -> Option<HostLinkEvent> {
-        let had_said = self.down.remove(&source);
-        (had_said && self.down.is_empty()).then_some(HostLinkEvent::Up)
+    /// The `down` of a source holds no longer: it withdraws it, or it has failed.
+    pub(in crate::mobile) fn withdraw(&mut self, source: LinkSource) -> Option<LinkEvent> {
+        let was_down = self.down.remove(&source);
+        (was_down && self.down.is_empty()).then_some(LinkEvent::Up)
     }
 
-    /// The mobile is in another cell: nothing that was said is about it.
+    /// The mobile is in another cell: no report was about it.
     pub(in crate::mobile) fn forget(&mut self) {
         self.down.clear();
     }
 
-    /// Who says that it is down.
-    pub(in crate::mobile) fn down(&self) -> impl Iterator<Item = SourceKind> + '_ {
+    /// The sources that report link down.
+    pub(in crate::mobile) fn down(&self) -> impl Iterator<Item = LinkSource> + '_ {
         self.down.iter().copied()
     }
 }
@@ -66,11 +64,11 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use HostLinkEvent::{Down, GoingDownSoon, Up};
-    use SourceKind::{Carrier, Command, Modem, Script, Wifi};
+    use LinkEvent::{Down, GoingDownSoon, Up};
+    use LinkSource::{Carrier, Command, Modem, Script, Wifi};
 
     #[test]
-    fn the_link_is_down_while_anybody_says_so() {
+    fn the_link_is_down_while_a_source_reports_it() {
         let mut claims = LinkClaims::default();
         assert_eq!(claims.handle(Wifi, Down), Some(Down));
         assert_eq!(claims.handle(Carrier, Down), None, "known already");
@@ -93,20 +91,24 @@ mod tests {
         let mut claims = LinkClaims::default();
         claims.handle(Script, Down);
         claims.handle(Modem, Down);
-        assert_eq!(claims.withdraw(Script), None, "the modem says so too");
+        assert_eq!(claims.withdraw(Script), None, "the modem reports it too");
         assert_eq!(claims.withdraw(Script), None);
         assert_eq!(claims.withdraw(Modem), Some(Up));
-        assert_eq!(claims.withdraw(Wifi), None, "it had said nothing");
+        assert_eq!(claims.withdraw(Wifi), None, "it had reported nothing");
     }
 
     #[test]
-    fn a_command_has_its_way_until_the_carrier_says_otherwise() {
+    fn a_command_overrides_the_sources_until_the_carrier_returns() {
         let mut claims = LinkClaims::default();
         claims.handle(Modem, Down);
         claims.handle(Carrier, Down);
         assert_eq!(claims.handle(Command, Up), Some(Up));
         assert_eq!(claims.handle(Command, Down), Some(Down));
-        assert_eq!(claims.handle(Command, Down), Some(Down), "said again");
+        assert_eq!(
+            claims.handle(Command, Down),
+            Some(Down),
+            "reported once more"
+        );
         assert_eq!(claims.handle(Carrier, Down), None);
         assert_eq!(claims.handle(Carrier, Up), Some(Up), "as after any outage");
     }

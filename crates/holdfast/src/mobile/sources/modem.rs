@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The interface's modem: its state and its signal, as ModemManager tells them on the system's
+//! The interface's modem: its state and its signal, as ModemManager reports them on the system's
 //! bus.
 
 use std::collections::{BTreeMap, HashMap};
@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use futures_util::StreamExt as _;
-use holdfast_core::mobile_host::HostLinkEvent;
+use holdfast_core::LinkEvent;
 use tokio::time::MissedTickBehavior;
 use zbus::fdo::{DBusProxy, ObjectManagerProxy, PropertiesProxy};
 use zbus::names::{InterfaceName, OwnedUniqueName};
 use zbus::zvariant::{ObjectPath, OwnedValue};
 use zbus::{Connection, MatchRule, Message, MessageStream, message};
 
-use super::{LinkSource, Teller, Told};
+use super::{Reporter, SourceEvent, SourceTask};
 use crate::settings::ModemChoice;
 
 const SERVICE: &str = "org.freedesktop.ModemManager1";
@@ -58,7 +58,7 @@ const LEVELS: [(&str, &str); 5] = [
     ("Gsm", "rssi"),
     ("Cdma", "rssi"),
 ];
-/// ModemManager has no value; some modems say so by a number far below any signal.
+/// ModemManager has no value; some modems report that by a number far below any signal.
 const LEVEL_MIN_DBM: f64 = -200.0;
 
 type Values = HashMap<String, OwnedValue>;
@@ -104,16 +104,16 @@ impl ModemSource {
         bus: &Connection,
         path: &ObjectPath<'_>,
         modem: &mut Modem,
-    ) -> anyhow::Result<Vec<Told>> {
+    ) -> anyhow::Result<Vec<SourceEvent>> {
         let problem = start_signal(bus, path, self.poll_seconds()).await.err();
-        let mut told = modem.handle(MODEM, &all(bus, path, MODEM).await?);
+        let mut events = modem.handle(MODEM, &all(bus, path, MODEM).await?);
         if let Some(problem) = problem {
-            let text = format!("sources.modem: the modem tells no signal in dBm: {problem}");
-            told.push(Told::Note(text));
+            let text = format!("sources.modem: the modem reports no signal in dBm: {problem}");
+            events.push(SourceEvent::Note(text));
         } else {
-            told.extend(modem.handle(SIGNAL, &all(bus, path, SIGNAL).await?));
+            events.extend(modem.handle(SIGNAL, &all(bus, path, SIGNAL).await?));
         }
-        Ok(told)
+        Ok(events)
     }
 
     /// The path of the modem.
@@ -164,8 +164,8 @@ fn ports(values: &Values) -> Option<Vec<String>> {
     Some(ports.into_iter().map(|(name, _)| name).collect())
 }
 
-impl LinkSource for ModemSource {
-    async fn run(&mut self, teller: &Teller) -> anyhow::Result<Infallible> {
+impl SourceTask for ModemSource {
+    async fn run(&mut self, reporter: &Reporter) -> anyhow::Result<Infallible> {
         let bus = self.connect().await?;
         let names = DBusProxy::new(&bus).await?;
         let mut owners = names
@@ -180,9 +180,9 @@ impl LinkSource for ModemSource {
         let mut removed = manager.receive_interfaces_removed().await?;
         let mut modem = Modem::default();
         let first = self.begin(&bus, &path, &mut modem).await?;
-        teller.tell(Told::Runs).await?;
-        for told in first {
-            teller.tell(told).await?;
+        reporter.report(SourceEvent::Runs).await?;
+        for event in first {
+            reporter.report(event).await?;
         }
         let mut poll = tokio::time::interval(Duration::from_secs(self.poll_seconds().into()));
         poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -191,15 +191,15 @@ impl LinkSource for ModemSource {
                 message = changes.next() => {
                     let message = message.context(BUS_GONE)??;
                     let Some((interface, values)) = changed(&message, &owner) else { continue };
-                    for told in modem.handle(&interface, &values) {
-                        teller.tell(told).await?;
+                    for event in modem.handle(&interface, &values) {
+                        reporter.report(event).await?;
                     }
                 }
-                // A level that stays is not told again: it is a sample all the same.
+                // A level that stays is not reported again: it is a sample all the same.
                 _ = poll.tick(), if modem.level().is_some() => {
                     let values = all(&bus, &path, SIGNAL).await?;
-                    for told in modem.handle(SIGNAL, &values) {
-                        teller.tell(told).await?;
+                    for event in modem.handle(SIGNAL, &values) {
+                        reporter.report(event).await?;
                     }
                 }
                 owner = owners.next() => {
@@ -208,7 +208,7 @@ impl LinkSource for ModemSource {
                 }
                 gone = removed.next() => {
                     if *gone.context(BUS_GONE)?.args()?.object_path() == path {
-                        teller.tell(Told::Link(HostLinkEvent::Down)).await?;
+                        reporter.report(SourceEvent::Link(LinkEvent::Down)).await?;
                         bail!("sources.modem: the modem is gone");
                     }
                 }
@@ -241,7 +241,7 @@ async fn all(bus: &Connection, path: &ObjectPath<'_>, interface: &str) -> anyhow
     Ok(properties.get_all(name).await?)
 }
 
-/// Which interface's properties the owner of the name says have changed, and to what.
+/// Which interface's properties the owner of the name reports as changed, and to what.
 fn changed(message: &Message, owner: &OwnedUniqueName) -> Option<(String, Values)> {
     if message.header().sender()? != owner {
         return None;
@@ -261,8 +261,8 @@ struct Modem {
 }
 
 impl Modem {
-    /// These properties are so now; what is to be told of it.
-    fn handle(&mut self, interface: &str, values: &Values) -> Vec<Told> {
+    /// These properties are so now; the events.
+    fn handle(&mut self, interface: &str, values: &Values) -> Vec<SourceEvent> {
         match interface {
             MODEM => self.handle_modem(values),
             SIGNAL => self.handle_signal(values),
@@ -270,58 +270,49 @@ impl Modem {
         }
     }
 
-    fn handle_modem(&mut self, values: &Values) -> Vec<Told> {
-        let mut told = Vec::new();
+    fn handle_modem(&mut self, values: &Values) -> Vec<SourceEvent> {
+        let mut events = Vec::new();
         let technologies = values.get("AccessTechnologies");
         if let Some(technologies) = technologies.and_then(|value| u32::try_from(value).ok()) {
             let before = self.technologies.replace(technologies);
             if before.is_some_and(|before| before != technologies) {
                 let text = format!("access technologies {technologies:#x}");
-                told.push(Told::Note(text));
+                events.push(SourceEvent::Note(text));
             }
         }
         let state = values.get("State");
         if let Some(state) = state.and_then(|value| i32::try_from(value).ok()) {
             let before = self.state.replace(state);
             if before == Some(state) {
-                return told;
+                return events;
             }
             let was = before.map_or(String::new(), |before| format!(", was {}", name(before)));
-            told.push(Told::Note(format!("modem {}{was}", name(state))));
+            events.push(SourceEvent::Note(format!("modem {}{was}", name(state))));
             let connected = |state| state == STATE_CONNECTED;
             if connected(state) {
-                told.push(Told::Carries);
+                events.push(SourceEvent::Lifted);
             } else if before.is_none_or(connected) {
-                told.push(Told::Link(HostLinkEvent::Down));
+                events.push(SourceEvent::Link(LinkEvent::Down));
             }
         }
-        told
+        events
     }
 
-    fn handle_signal(&mut self, values: &Values) -> Vec<Told> {
-        let before = self.level().map(|(technology, _)| technology);
-        let mut is_told = false;
+    fn handle_signal(&mut self, values: &Values) -> Vec<SourceEvent> {
+        let mut is_reported = false;
         for (place, (technology, name)) in LEVELS.iter().enumerate() {
             if let Some(of) = values.get(*technology) {
                 self.levels[place] = level(of, name);
-                is_told = true;
+                is_reported = true;
             }
         }
-        let Some((technology, dbm)) = self.level().filter(|_| is_told) else {
-            return Vec::new();
-        };
-        let mut told = Vec::new();
-        if before.is_some_and(|before| before != technology) {
-            told.push(Told::OtherRadio);
-        }
-        told.push(Told::Signal(dbm));
-        told
+        let level = self.level().filter(|_| is_reported);
+        level.map(SourceEvent::Signal).into_iter().collect()
     }
 
-    /// The newest technology that has a level, by its place among [`LEVELS`], and that, dBm.
-    fn level(&self) -> Option<(usize, f64)> {
-        let mut levels = self.levels.iter().enumerate();
-        levels.find_map(|(place, level)| Some((place, (*level)?)))
+    /// The level of the newest technology that has one, dBm.
+    fn level(&self) -> Option<f64> {
+        self.levels.iter().copied().flatten().next()
     }
 }
 

@@ -8,18 +8,18 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use holdfast_core::mobile_host::HostLinkEvent;
+use holdfast_core::LinkEvent;
 use holdfast_net::netns::guarded_command;
 use tokio::io::AsyncReadExt as _;
 use tokio::process::{Child, Command};
 
-use super::{LinkSource, Teller, Told};
+use super::{Reporter, SourceEvent, SourceTask};
 
-/// What a line may say, for whoever wrote another one.
+/// What a line may be, for the author of another one.
 const LINES: &str = "up, down, going-down-soon [MILLISECONDS], signal DBM";
 /// Longest line, in bytes.
 const LINE_BYTES_MAX: usize = 256;
-/// A warning further ahead than the signals to a gateway can say is none.
+/// A warning further ahead than a signal to a gateway can hold is none.
 const LEAD_MS_MAX: u64 = u16::MAX as u64;
 
 /// The program, started again when it ends.
@@ -73,8 +73,8 @@ impl Drop for Group {
     }
 }
 
-impl LinkSource for ScriptSource {
-    async fn run(&mut self, teller: &Teller) -> anyhow::Result<Infallible> {
+impl SourceTask for ScriptSource {
+    async fn run(&mut self, reporter: &Reporter) -> anyhow::Result<Infallible> {
         let shown = self.program.display();
         // The kernel kills it when the thread that starts it ends: the main one, on which all of
         // this runs, however the daemon ends.
@@ -87,7 +87,7 @@ impl LinkSource for ScriptSource {
             format!("sources.script = \"{shown}\" cannot be started; takes an executable file")
         })?);
         let mut output = group.program.stdout.take().context("no standard output")?;
-        teller.tell(Told::Runs).await?;
+        reporter.report(SourceEvent::Runs).await?;
         let mut lines = Lines::default();
         let mut has_complained = false;
         let mut octets = [0; 1024];
@@ -99,11 +99,11 @@ impl LinkSource for ScriptSource {
             }
             for line in lines.split(&octets[..length]) {
                 match parse(&line) {
-                    Ok(told) => teller.tell(told).await?,
+                    Ok(event) => reporter.report(event).await?,
                     Err(problem) if !has_complained => {
                         has_complained = true;
                         let text = format!("sources.script = \"{shown}\": {problem}");
-                        teller.tell(Told::Note(text)).await?;
+                        reporter.report(SourceEvent::Note(text)).await?;
                     }
                     Err(_) => {}
                 }
@@ -143,22 +143,22 @@ impl Lines {
     }
 }
 
-fn parse(line: &str) -> Result<Told, String> {
-    let words: Vec<_> = line.split_whitespace().collect();
+fn parse(line: &str) -> Result<SourceEvent, String> {
+    let fields: Vec<_> = line.split_whitespace().collect();
     let refused = || format!("{line:?} is no event; takes {LINES}");
-    match words[..] {
-        ["up"] => Ok(Told::Carries),
-        ["down"] => Ok(Told::Link(HostLinkEvent::Down)),
-        ["going-down-soon"] => Ok(Told::Link(HostLinkEvent::GoingDownSoon(None))),
+    match fields[..] {
+        ["up"] => Ok(SourceEvent::Lifted),
+        ["down"] => Ok(SourceEvent::Link(LinkEvent::Down)),
+        ["going-down-soon"] => Ok(SourceEvent::Link(LinkEvent::GoingDownSoon(None))),
         ["going-down-soon", lead] => match lead.parse::<u64>() {
             Ok(ms) if ms <= LEAD_MS_MAX => {
                 let lead = (ms > 0).then(|| Duration::from_millis(ms));
-                Ok(Told::Link(HostLinkEvent::GoingDownSoon(lead)))
+                Ok(SourceEvent::Link(LinkEvent::GoingDownSoon(lead)))
             }
             _ => Err(refused()),
         },
         ["signal", dbm] => match dbm.parse::<f64>() {
-            Ok(dbm) if (-200.0..0.0).contains(&dbm) => Ok(Told::Signal(dbm)),
+            Ok(dbm) if (-200.0..0.0).contains(&dbm) => Ok(SourceEvent::Signal(dbm)),
             _ => Err(refused()),
         },
         _ => Err(refused()),
@@ -171,19 +171,19 @@ mod tests {
 
     use tokio::sync::mpsc;
 
-    use super::super::{Report, SourceKind, keep};
+    use super::super::{LinkSource, Report, keep};
     use super::*;
 
     #[test]
     fn lines_are_events_and_others_are_refused_with_those_that_are() {
-        let soon = |lead| Ok(Told::Link(HostLinkEvent::GoingDownSoon(lead)));
-        assert_eq!(parse("up"), Ok(Told::Carries));
-        assert_eq!(parse(" down "), Ok(Told::Link(HostLinkEvent::Down)));
+        let soon = |lead| Ok(SourceEvent::Link(LinkEvent::GoingDownSoon(lead)));
+        assert_eq!(parse("up"), Ok(SourceEvent::Lifted));
+        assert_eq!(parse(" down "), Ok(SourceEvent::Link(LinkEvent::Down)));
         assert_eq!(parse("going-down-soon"), soon(None));
         assert_eq!(parse("going-down-soon 0"), soon(None));
         let lead = Duration::from_millis(400);
         assert_eq!(parse("going-down-soon 400"), soon(Some(lead)));
-        assert_eq!(parse("signal -97"), Ok(Told::Signal(-97.0)));
+        assert_eq!(parse("signal -97"), Ok(SourceEvent::Signal(-97.0)));
         for line in [
             "UP",
             "down 3",
@@ -217,7 +217,7 @@ mod tests {
     }
 
     /// Runs a script of this text, and hands its reports to `judge` until that is content.
-    fn run(text: &str, mut judge: impl FnMut(&Told) -> bool) {
+    fn run(text: &str, mut judge: impl FnMut(&SourceEvent) -> bool) {
         let folder = tempfile::tempdir().expect("a folder");
         let program = folder.path().join("link-watch");
         std::fs::write(&program, text).expect("written");
@@ -226,18 +226,18 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = { runtime }.enable_all().build().expect("a runtime");
         runtime.block_on(async {
-            let (reports, mut heard) = mpsc::channel(8);
-            let source = SourceKind::Script;
-            let teller = Teller { source, reports };
-            tokio::spawn(keep(ScriptSource::new(&program, "wwan0"), teller));
+            let (reports, mut received) = mpsc::channel(8);
+            let source = LinkSource::Script;
+            let reporter = Reporter { source, reports };
+            tokio::spawn(keep(ScriptSource::new(&program, "wwan0"), reporter));
             let content = async {
-                while let Some(Report { told, .. }) = heard.recv().await {
+                while let Some(Report { event, .. }) = received.recv().await {
                     // Another test's child had the file open at that moment.
                     let is_busy = |text: &String| text.contains("Text file busy");
-                    if matches!(&told, Told::Failed(text) if is_busy(text)) {
+                    if matches!(&event, SourceEvent::Failed(text) if is_busy(text)) {
                         continue;
                     }
-                    if judge(&told) {
+                    if judge(&event) {
                         return;
                     }
                 }
@@ -249,38 +249,42 @@ mod tests {
     }
 
     #[test]
-    fn a_script_is_heard_and_started_again_when_it_ends() {
-        let mut told = Vec::new();
+    fn a_script_is_read_and_started_again_when_it_ends() {
+        let mut events = Vec::new();
         let text =
             "#!/bin/sh\necho \"signal -9$#\"\necho nonsense\necho nonsense\necho down\nexit 3\n";
         run(text, |report| {
-            told.push(report.clone());
-            told.iter().filter(|told| **told == Told::Runs).count() == 2
+            events.push(report.clone());
+            events
+                .iter()
+                .filter(|event| **event == SourceEvent::Runs)
+                .count()
+                == 2
         });
         let [
-            Told::Runs,
-            Told::Signal(dbm),
-            Told::Note(note),
+            SourceEvent::Runs,
+            SourceEvent::Signal(dbm),
+            SourceEvent::Note(note),
             down,
-            Told::Failed(end),
-            Told::Runs,
-        ] = &told[..]
+            SourceEvent::Failed(end),
+            SourceEvent::Runs,
+        ] = &events[..]
         else {
-            panic!("{told:?}");
+            panic!("{events:?}");
         };
         assert!((dbm + 91.0).abs() < 1e-9, "one argument: {dbm}");
         assert!(
             note.contains("nonsense") && note.contains("sources.script"),
             "{note}"
         );
-        assert_eq!(*down, Told::Link(HostLinkEvent::Down));
+        assert_eq!(*down, SourceEvent::Link(LinkEvent::Down));
         assert!(end.contains("exit status: 3"), "{end}");
     }
 
     #[test]
     fn one_that_cannot_be_started_is_named_with_its_key_and_the_remedy() {
         run("#!/no/such/shell\n", |report| {
-            let Told::Failed(problem) = report else {
+            let SourceEvent::Failed(problem) = report else {
                 panic!("{report:?}");
             };
             assert!(problem.contains("sources.script") && problem.contains("executable"));
@@ -312,7 +316,7 @@ mod tests {
         let number = folder.path().join("number");
         let shown = number.display();
         let text = format!("#!/bin/sh\nsleep 600 > /dev/null &\necho $! > {shown}\nexit 0\n");
-        run(&text, |told| matches!(told, Told::Failed(_)));
+        run(&text, |event| matches!(event, SourceEvent::Failed(_)));
         await_end(&number);
     }
 
@@ -326,7 +330,7 @@ mod tests {
             number.display(),
             number.display()
         );
-        run(&text, |told| *told == Told::Carries);
+        run(&text, |event| *event == SourceEvent::Lifted);
         await_end(&number);
     }
 }

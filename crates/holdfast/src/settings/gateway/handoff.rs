@@ -64,7 +64,7 @@ pub(super) fn settings(
     let unfit = match scheme {
         SchemeName::Keep => Some("moves nothing between base stations"),
         SchemeName::MtcpPlus => Some("owes bytes that no other base station has"),
-        SchemeName::Hold | SchemeName::Mtcp | SchemeName::Snoop | SchemeName::Observe => None,
+        _ => None,
     };
     if let Some(reason) = unfit {
         let scheme = scheme.name();

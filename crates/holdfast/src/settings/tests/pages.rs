@@ -33,6 +33,29 @@ fn every_key_is_documented_and_takes_its_example_and_its_default() {
 }
 
 #[test]
+fn the_page_and_the_example_files_list_the_keys_of_both_daemons() {
+    let page = settings_page();
+    let [(_, gateway), (_, mobile)] = example_files();
+    for (file, sections) in [(gateway, &GATEWAY_FILE), (mobile, &MOBILE_FILE)] {
+        for section in sections.iter() {
+            assert!(file.contains(&section.header()), "{}", section.name);
+            for key in &section.keys {
+                let name = format!("{}.{}", section.name, key.name);
+                assert!(
+                    page.contains(&format!(
+                        "### `{}`
+",
+                        key.name
+                    )),
+                    "{name}"
+                );
+                assert!(file.contains(&format!("{} = ", key.name)), "{name}");
+            }
+        }
+    }
+}
+
+#[test]
 fn the_documentation_is_that_of_the_keys() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let read = |name: &str| std::fs::read_to_string(root.join(name)).expect(name);
@@ -78,7 +101,7 @@ fn the_example_file_is_understood_as_it_is_and_with_every_line_in_force() {
 }
 
 #[test]
-fn the_page_tells_where_the_sets_of_snoop_differ() {
+fn the_page_shows_where_the_sets_of_snoop_differ() {
     let (paper, today) = (SnoopSettings::paper_1995(), SnoopSettings::today());
     let page = settings_page();
     for (name, differs, text) in [
@@ -111,26 +134,29 @@ fn the_page_tells_where_the_sets_of_snoop_differ() {
     }
 }
 
-/// What the page says of buffers is what the pool does.
+/// The page's figures of buffers are those of the pool.
 #[test]
-fn the_page_tells_what_a_small_segment_pins_and_where_the_pool_ends() {
+fn the_page_shows_what_a_small_segment_pins_and_where_the_pool_ends() {
     use holdfast_net::frame::{BufferPool, FRAME_BYTES_MAX};
     use holdfast_net::tun::VNET_HDR_BYTES;
 
     let page = settings_page();
-    let says = |bytes: usize| {
+    let has = |bytes: usize| {
         let digits = bytes.to_string();
         let groups: Vec<_> = digits.as_bytes().rchunks(3).rev().collect();
         let text = String::from_utf8(groups.join(&b","[..])).unwrap();
-        assert!(page.contains(&text), "docs/settings.md does not say {text}");
+        assert!(
+            page.contains(&text),
+            "docs/settings.md does not have {text}"
+        );
     };
-    says(BufferPool::new(usize::MAX).bytes_max());
-    says(FRAME_BYTES_MAX);
+    has(BufferPool::new(usize::MAX).bytes_max());
+    has(FRAME_BYTES_MAX);
     for packet_bytes in [52, 2_000, 9_000] {
         let mut pool = BufferPool::new(1 << 24);
         let frame = pool.read(|_| Ok(VNET_HDR_BYTES + packet_bytes)).unwrap();
         // One of the largest stands ready for the next read.
-        says(pool.in_use_bytes() - FRAME_BYTES_MAX);
+        has(pool.in_use_bytes() - FRAME_BYTES_MAX);
         drop(frame);
     }
 }

@@ -12,8 +12,7 @@ use crate::claims::file::{ClaimedFigure, TodaysComparison};
 use crate::report::chart::number;
 use crate::report::figure::{Bar, Figure};
 use crate::report::rates;
-use crate::report::selection::grouped;
-use crate::results::{ResultLine, word};
+use crate::results::{ResultLine, grouped, word};
 use crate::scenario::Run;
 use crate::statistics::{Mean, Standing};
 
@@ -146,7 +145,7 @@ fn comparison(
     }
 }
 
-/// How a mean stands to another, in words with both.
+/// How a mean stands to another, with both.
 fn cell(figure: &Figure<'_>, one: Option<Mean>, other: Option<Mean>) -> Markup {
     let text = |mean: Mean| figure.metric.text(mean.value);
     let standing = one
@@ -156,7 +155,7 @@ fn cell(figure: &Figure<'_>, one: Option<Mean>, other: Option<Mean>) -> Markup {
         None => "–",
         Some(Standing::Higher) => "better",
         Some(Standing::Lower) => "worse",
-        Some(Standing::Overlapping) => "not told apart",
+        Some(Standing::Overlapping) => "not distinguished",
     };
     html! {
         td.cell {

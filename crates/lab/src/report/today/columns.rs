@@ -4,8 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::line::{SCHEME, parameter};
-use crate::report::selection::grouped;
-use crate::results::{ResultLine, word};
+use crate::results::{ResultLine, grouped, word};
 use crate::scenario::Run;
 
 /// The schemes by the names that today's scenarios give to gateways: `snoop` may be there

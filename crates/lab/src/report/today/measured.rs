@@ -9,49 +9,73 @@ use super::line::{SCHEME, SENDER, median_text, optimum, parameter};
 use crate::claims::file::ClaimedTable;
 use crate::claims::{Metric, Paper};
 use crate::report::figure::{Bar, Figure, Row};
-use crate::report::selection::{grouped, heading};
+use crate::report::selection::heading;
 use crate::report::tables;
-use crate::results::{ResultLine, word};
+use crate::results::{ResultLine, grouped, word};
+
+/// The name of the row with the lower bound.
+const NO_TRANSFER: &str = "no transfer can beat";
+
+/// A table of medians: its two headings, its columns, and rows of names with cells. A row with one
+/// name is about all that the names of the others distinguish.
+fn median_table(
+    heads: [&str; 2],
+    columns: &[String],
+    rows: &[(Vec<String>, Vec<String>)],
+) -> Markup {
+    html! {
+        table {
+            thead { tr {
+                @for head in heads { th { (head) } }
+                @for column in columns { th.number { (column) } }
+            } }
+            tbody {
+                @for (names, cells) in rows {
+                    tr {
+                        @if let [name] = names.as_slice() {
+                            th colspan="2" { (name) }
+                        } @else {
+                            @for name in names { th { (name) } }
+                        }
+                        @for cell in cells { td.cell { (cell) } }
+                    }
+                }
+            }
+        }
+    }
+}
 
 /// What was measured, in the columns of one of the paper's tables, with its figures.
 pub(super) fn table(table: &ClaimedTable, lines: &[&ResultLine]) -> Markup {
     let values = lines
         .iter()
         .filter_map(|line| line.parameters.get(&table.column));
-    let columns: Vec<Json> = grouped(values, |value| (*value).clone())
-        .into_iter()
-        .map(|(value, _)| value)
-        .collect();
+    let columns = grouped(values, |value| (*value).clone()).into_iter();
+    let columns: Vec<Json> = columns.map(|(value, _)| value).collect();
+    let cells = |lines: &[&ResultLine], text: &dyn Fn(&[&ResultLine]) -> String| {
+        let cells = columns.iter().map(|column| text(&at(table, column, lines)));
+        cells.collect::<Vec<_>>()
+    };
     let rows = grouped(lines.iter().copied(), |line| {
-        (parameter(line, SENDER), parameter(line, SCHEME))
+        vec![parameter(line, SENDER), parameter(line, SCHEME)]
     });
+    let mut rows: Vec<_> = rows
+        .into_iter()
+        .map(|(names, lines)| {
+            (
+                names,
+                cells(&lines, &|lines| median_text(table.metric, lines)),
+            )
+        })
+        .collect();
+    if table.metric == Metric::TransferS {
+        rows.push((vec![NO_TRANSFER.to_owned()], cells(lines, &optimum)));
+    }
+    let names: Vec<String> = columns.iter().map(word).collect();
     html! {
         section {
             h3 { (table.metric.name()) ", " (heading(&table.column)) }
-            table {
-                thead { tr {
-                    th { "sender" } th { "gateway" }
-                    @for column in &columns { th.number { (word(column)) } }
-                } }
-                tbody {
-                    @for ((sender, scheme), lines) in &rows {
-                        tr {
-                            th { (sender) } th { (scheme) }
-                            @for column in &columns {
-                                td.cell { (median_text(table.metric, &at(table, column, lines))) }
-                            }
-                        }
-                    }
-                    @if table.metric == Metric::TransferS {
-                        tr {
-                            th colspan="2" { "no transfer can beat" }
-                            @for column in &columns {
-                                td.cell { (optimum(&at(table, column, lines))) }
-                            }
-                        }
-                    }
-                }
-            }
+            (median_table(["sender", "gateway"], &names, &rows))
             @for figure in figures(table, &columns, lines) { (figure) }
         }
     }
@@ -95,46 +119,29 @@ fn figures(table: &ClaimedTable, values: &[Json], lines: &[&ResultLine]) -> Vec<
 
 /// What was measured where the scheme is all that differs: a row a sender.
 pub(super) fn by_scheme(paper: &Paper, title: &str, lines: &[&ResultLine]) -> Markup {
-    let schemes: Vec<String> = grouped(lines.iter().copied(), |line| parameter(line, SCHEME))
-        .into_iter()
-        .map(|(scheme, _)| scheme)
-        .collect();
+    let schemes = grouped(lines.iter().copied(), |line| parameter(line, SCHEME));
+    let schemes: Vec<String> = schemes.into_iter().map(|(scheme, _)| scheme).collect();
     let senders = grouped(lines.iter().copied(), |line| parameter(line, SENDER));
-    let metrics = grouped(&paper.claims.table, |table| table.metric);
-    let cell = |lines: &[&ResultLine], metric: Metric, scheme: &String| {
-        let own = lines.iter().copied();
-        let own: Vec<&ResultLine> = own
-            .filter(|line| parameter(line, SCHEME) == *scheme)
-            .collect();
-        median_text(metric, &own)
-    };
+    let mut rows = Vec::new();
+    for (metric, _) in grouped(&paper.claims.table, |table| table.metric) {
+        let name = metric.name().to_owned();
+        for (sender, lines) in &senders {
+            let cells = schemes.iter().map(|scheme| {
+                let own = lines.iter().copied();
+                let own = own.filter(|line| parameter(line, SCHEME) == *scheme);
+                median_text(metric, &own.collect::<Vec<_>>())
+            });
+            rows.push((vec![name.clone(), sender.clone()], cells.collect()));
+        }
+        if metric == Metric::TransferS {
+            let cells = schemes.iter().map(|_| optimum(lines)).collect();
+            rows.push((vec![name, NO_TRANSFER.to_owned()], cells));
+        }
+    }
     html! {
         section {
             h3 { (title) }
-            table {
-                thead { tr {
-                    th { "" } th { "sender" }
-                    @for scheme in &schemes { th.number { (scheme) } }
-                } }
-                tbody {
-                    @for (metric, _) in &metrics {
-                        @for (sender, lines) in &senders {
-                            tr {
-                                th { (metric.name()) } th { (sender) }
-                                @for scheme in &schemes {
-                                    td.cell { (cell(lines, *metric, scheme)) }
-                                }
-                            }
-                        }
-                        @if *metric == Metric::TransferS {
-                            tr {
-                                th { (metric.name()) } th { "no transfer can beat" }
-                                @for _ in &schemes { td.cell { (optimum(lines)) } }
-                            }
-                        }
-                    }
-                }
-            }
+            (median_table(["", "sender"], &schemes, &rows))
         }
     }
 }

@@ -10,7 +10,7 @@ const SWEEPS: &str = "[[sweep]]\nname = \"path\"\npoints = [{ name = \"a b\", se
     [[sweep]]\nname = \"a\"\nkey = \"gateway.scheme\"\nvalues = [\"none\", \"hold\"]\n";
 
 /// A line for each run, as `of` makes it from its number.
-fn lines(more: &str, of: impl Fn(usize, &mut ResultLine)) -> Vec<ResultLine> {
+fn lines(more: &str, get: impl Fn(usize, &mut ResultLine)) -> Vec<ResultLine> {
     let text =
         format!("{more}[transfer]\nbytes = 2920000\n[wireless]\nrate_mbit_per_s = 20\n{SWEEPS}");
     let scenario = Scenario::parse(Path::new("s.toml"), &text).unwrap();
@@ -18,7 +18,7 @@ fn lines(more: &str, of: impl Fn(usize, &mut ResultLine)) -> Vec<ResultLine> {
     let line = |(number, run)| {
         let mut line = ResultLine::of(run, "model", "sack".to_owned(), Framing::new(1460, false));
         line.intact = true;
-        of(number, &mut line);
+        get(number, &mut line);
         line
     };
     runs.iter().enumerate().map(line).collect()
@@ -114,7 +114,7 @@ fn what_was_held_back_is_counted_for_each_column() {
         line.mobile = (number % 2 == 1).then(|| held.into());
     });
     let (table, _) = comparison(&all, None, &[]).unwrap();
-    assert_eq!(header(&table)[4..], ["tail-loss probes", "held back"]);
+    assert_eq!(header(&table)[4..], ["tail-loss probes", "withheld"]);
     // The first row's runs are 1, 5 and 9.
     assert_eq!(cells(&table)[0][4..], ["3, 3", "-, 500"]);
 }
@@ -134,7 +134,7 @@ fn the_longest_answers_of_all_repetitions_give_p99() {
         row[1..],
         ["10.0, 10.0, 2000.0", "10.0, 1992.0, 2000.0", "1486.0"]
     );
-    // One result that does not tell of them: each by itself.
+    // One result without them: each by itself.
     let mut all = all;
     if let Some(latency) = &mut all[1].latency {
         latency.longest_ms.clear();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! LC and CWE at a Linux MH: the congestion control is registered for one run, and told of
+//! LC and CWE at a Linux MH: the congestion control is registered for one run, and gets reports of
 //! the outages of the run's link, which are its handoffs, when they begin and end.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -26,7 +26,7 @@ static RUNS: AtomicU32 = AtomicU32::new(0);
 /// Registers it if the MH is to use it: under a name of this run alone, for a
 /// registration is the whole kernel's.
 pub(super) fn register(conditions: &Conditions) -> anyhow::Result<Option<CongestionControl>> {
-    if conditions.mh.congestion_control != NAME {
+    if conditions.mh.congestion_control() != NAME {
         return Ok(None);
     }
     let run = RUNS.fetch_add(1, Ordering::Relaxed);
@@ -35,7 +35,7 @@ pub(super) fn register(conditions: &Conditions) -> anyhow::Result<Option<Congest
     Ok(Some(control))
 }
 
-/// Tells of each outage at its time, from a thread of its own in the MH's namespace, until
+/// Reports each outage at its time, from a thread of its own in the MH's namespace, until
 /// `over`.
 pub(super) fn feed(
     control: &CongestionControl,

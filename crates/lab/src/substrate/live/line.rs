@@ -9,6 +9,7 @@ use holdfast_testbed::seeded_file::SeededContent;
 use holdfast_testbed::topology::HOST_SYSCTLS;
 
 use super::{CONTENT_SEED, MSS_DEFAULT, mss, series};
+use crate::endpoint::{Back, FlowResult};
 use crate::framing::Framing;
 use crate::full_rate::together;
 use crate::results::{Latency, ResultLine, retransmission_ratio_percent};
@@ -18,47 +19,52 @@ use crate::transfer::Measurement;
 /// What came of a run.
 pub(super) fn line(run: &Run, measured: &Measurement) -> anyhow::Result<ResultLine> {
     let conditions = &run.conditions;
-    let result = &measured.result;
-    let sender = conditions.sender();
-    let both = |of: fn(&HostConditions) -> Option<bool>| {
+    let outages = conditions
+        .wireless
+        .outages_of(conditions.transfer.direction);
+    let both = |get: fn(&HostConditions) -> Option<bool>| {
         [&conditions.fh, &conditions.mh]
             .into_iter()
-            .all(|host| of(host) != Some(false))
+            .all(|host| get(host) != Some(false))
     };
     let framing = framing(conditions, both(|host| host.timestamps));
-    let finished = result.transfer_s.is_some();
-    let ending = match (finished, measured.ended) {
+    let sender = conditions.sender().congestion_control().to_owned();
+    let mut line = ResultLine::of(run, "live", sender, framing);
+    let flows = &measured.flows;
+    line.finished = flows.iter().all(|flow| measured.is_complete(flow));
+    let ending = match (measured.is_complete(&flows[0]), flows[0].in_time) {
         (true, _) => "delivered",
         (false, true) => "given up",
         (false, false) => "not in time",
     };
-    let reports_duplicates = both(|host| host.sack);
-    let retransmitted = result.retransmitted_segments;
-    let mut line = ResultLine::of(run, "live", sender.congestion_control.clone(), framing);
-    line.transfer_s = result.transfer_s;
-    line.stalls_s.clone_from(&result.stalls_s);
-    line.goodput_mbps = if measured.last_byte_s > 0.0 {
-        result.bytes as f64 * 8.0 / 1e6 / measured.last_byte_s
-    } else {
-        0.0
-    };
-    line.retransmission_ratio_percent =
-        retransmission_ratio_percent(measured.segments, retransmitted);
-    line.duplicates_per_byte = reports_duplicates.then(|| {
-        let bytes = measured.duplicate_segments * framing.payload_bytes;
-        bytes as f64 / result.bytes.max(1) as f64
-    });
-    line.finished = finished;
-    line.intact = is_intact(&measured.received);
     ending.clone_into(&mut line.ending);
-    line.bytes = result.bytes;
-    line.retransmitted_segments = retransmitted;
+    let last_bytes_s = flows.iter().map(|flow| measured.last_byte_s(flow));
+    line.transfer_s = line.finished.then(|| last_bytes_s.fold(0.0, f64::max));
+    line.stalls_s = measured.stalls_s(&flows[0], outages);
+    line.outages = line.stalls_s.len();
+    line.bytes = flows.iter().map(|flow| flow.received.bytes()).sum();
+    line.intact = flows.iter().all(|flow| is_intact(&flow.received));
+    let goodputs = flows.iter().map(|flow| goodput_mbps(measured, flow));
+    let goodputs: Vec<f64> = goodputs.collect();
+    line.goodput_mbps = goodputs.iter().sum();
+    if flows.len() > 1 {
+        let stalls = flows.iter().map(|flow| measured.stalls_s(flow, outages));
+        line.flow_stalls_s = stalls.collect();
+        line.flow_goodputs_mbps = goodputs;
+    }
+    line.retransmitted_segments = measured.retransmitted_segments;
     line.segments = measured.segments;
-    line.outages = result.stalls_s.len();
+    line.retransmission_ratio_percent =
+        retransmission_ratio_percent(line.segments, line.retransmitted_segments);
+    line.duplicates_per_byte = both(|host| host.sack).then(|| {
+        let bytes = measured.duplicate_segments * framing.payload_bytes;
+        bytes as f64 / flows[0].received.bytes().max(1) as f64
+    });
     line.mobile.clone_from(&measured.own_flows);
     line.sender_timers = Some(measured.sender_timers);
-    add_others(&mut line, measured, conditions.transfer.bytes);
-    add_conversation(&mut line, measured, conditions.transfer.back_bytes);
+    let latencies_ns = flows.iter().flat_map(|flow| flow.latencies_ns.clone());
+    line.latency = Latency::of(latencies_ns.collect());
+    add_back(&mut line, measured, conditions.transfer.back_bytes);
     add_full_rates(&mut line, conditions, framing, measured);
     line.kernel = Some(kernel_release()?);
     line.sysctls = sysctls(conditions);
@@ -71,51 +77,29 @@ fn is_intact(received: &Received) -> bool {
     SeededContent::of(received.bytes(), CONTENT_SEED).sha256 == received.sha256
 }
 
-/// The transfer's other connections: a line's figures are of all.
-fn add_others(line: &mut ResultLine, measured: &Measurement, bytes: u64) {
-    if measured.others.is_empty() {
-        return;
+fn goodput_mbps(measured: &Measurement, flow: &FlowResult) -> f64 {
+    let last_byte_s = measured.last_byte_s(flow);
+    if last_byte_s > 0.0 {
+        flow.received.bytes() as f64 * 8.0 / 1e6 / last_byte_s
+    } else {
+        0.0
     }
-    line.flow_goodputs_mbps.push(line.goodput_mbps);
-    line.flow_stalls_s.push(line.stalls_s.clone());
-    for other in &measured.others {
-        let arrived = other.received.bytes();
-        let whole = other.whole && arrived == bytes;
-        line.finished &= whole;
-        line.transfer_s = line.transfer_s.filter(|_| whole);
-        line.transfer_s = line.transfer_s.map(|s| s.max(other.last_byte_s));
-        line.intact &= is_intact(&other.received);
-        line.bytes += arrived;
-        let mbps = arrived as f64 * 8.0 / 1e6 / other.last_byte_s;
-        line.flow_goodputs_mbps
-            .push(if arrived > 0 { mbps } else { 0.0 });
-        line.flow_stalls_s.push(other.stalls_s.clone());
-    }
-    line.goodput_mbps = line.flow_goodputs_mbps.iter().sum();
 }
 
-/// What requests took, and what came the other way, of all connections. `back_bytes` were to come
-/// on each.
-fn add_conversation(line: &mut ResultLine, measured: &Measurement, back_bytes: u64) {
-    let others = &measured.others;
-    let mut times_ns = measured.latencies_ns.clone();
-    times_ns.extend(others.iter().flat_map(|other| &other.latencies_ns));
-    line.latency = Latency::of(times_ns);
+/// What arrived in the other direction, of all connections; `back_bytes` were to come on each.
+fn add_back(line: &mut ResultLine, measured: &Measurement, back_bytes: u64) {
     if back_bytes == 0 {
         return;
     }
-    let mut arrived = 0;
-    for back in std::iter::once(&measured.back).chain(others.iter().map(|other| &other.back)) {
-        let bytes = back.map_or(0, |back| back.bytes);
-        line.intact &= back.is_none_or(|back| back.intact);
-        arrived += bytes;
-        if bytes != back_bytes {
-            line.finished = false;
-            line.transfer_s = None;
-            "not in time".clone_into(&mut line.ending);
-        }
+    let backs = || measured.flows.iter().map(|flow| flow.back);
+    let bytes = |back: Option<Back>| back.map_or(0, |back| back.bytes);
+    line.intact &= backs().flatten().all(|back| back.is_intact);
+    line.back_bytes = Some(backs().map(bytes).sum());
+    if backs().any(|back| bytes(back) != back_bytes) {
+        line.finished = false;
+        line.transfer_s = None;
+        "not in time".clone_into(&mut line.ending);
     }
-    line.back_bytes = Some(arrived);
 }
 
 /// When the connections together had the link's full rate after each outage.
@@ -125,24 +109,15 @@ fn add_full_rates(
     framing: Framing,
     measured: &Measurement,
 ) {
-    let since_s = |at_ns: u64| at_ns.saturating_sub(measured.origin_ns) as f64 / 1e9;
-    let of = |received: &Received| -> Vec<(f64, u64)> {
-        let arrivals = received.arrivals.iter();
+    let arrivals = |flow: &FlowResult| -> Vec<(f64, u64)> {
+        let arrivals = flow.received.arrivals.iter();
         arrivals
-            .map(|its| (since_s(its.at_ns), its.bytes_total))
+            .map(|arrival| (measured.since_s(arrival.at_ns), arrival.bytes_total))
             .collect()
     };
-    let others = measured.others.iter().map(|other| &other.received);
-    let flows: Vec<_> = std::iter::once(&measured.received)
-        .chain(others)
-        .map(of)
-        .collect();
-    let arrivals = together(&flows);
-    let begin_s = conditions.start().as_secs_f64();
-    let end_s = line
-        .transfer_s
-        .map_or(conditions.limit().as_secs_f64(), |s| begin_s + s);
-    line.note_full_rates(conditions, framing, end_s, &arrivals);
+    let flows: Vec<_> = measured.flows.iter().map(arrivals).collect();
+    let end_s = line.end_s(conditions, conditions.limit().as_secs_f64());
+    line.note_full_rates(conditions, framing, end_s, &together(&flows));
 }
 
 /// How the bytes become packets.

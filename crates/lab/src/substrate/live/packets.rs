@@ -4,12 +4,11 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use holdfast_core::Direction;
 use holdfast_net::datapath::monotonic_ns;
 
-use crate::endpoint::pair::PORT;
-use crate::handoffs::files::{FileSegment, read_segments};
-use crate::handoffs::{HandoffSummary, Journal};
+use crate::endpoint::PORT;
+use crate::handoffs::Journal;
+use crate::packet_files::read_segments;
 use crate::results::ResultLine;
 use crate::scenario::{Conditions, Run};
 use crate::substrate::{ExecutionSettings, SubstrateKind, trace_file, trace_parts};
@@ -39,17 +38,8 @@ pub(super) fn add_handoffs(
     files: &[HopFiles],
 ) -> anyhow::Result<()> {
     let journal = journal(conditions, measured, files)?;
-    let begin_s = conditions.start().as_secs_f64();
-    let end_s = line
-        .transfer_s
-        .map_or(conditions.limit().as_secs_f64(), |s| begin_s + s);
-    let outages = conditions
-        .wireless
-        .outages_of(conditions.transfer.direction);
-    line.stalls_s = journal.stalls_s(outages, [begin_s, end_s]);
-    line.outages = line.stalls_s.len();
-    line.handoffs = journal.handoffs(&conditions.moves, [begin_s, end_s]);
-    line.handoff = HandoffSummary::of(&line.handoffs, measured.buffered_bytes_max);
+    let end_s = line.end_s(conditions, conditions.limit().as_secs_f64());
+    line.note_moves(conditions, journal, end_s, measured.buffered_bytes_max);
     Ok(())
 }
 
@@ -58,42 +48,28 @@ fn journal(
     measured: &Measurement,
     files: &[HopFiles],
 ) -> anyhow::Result<Journal> {
-    let mut journal = Journal::default();
+    let mut journal = Journal::new(conditions.transfer.direction);
     // The files have the wall clock, the links CLOCK_MONOTONIC.
     let since_1970 = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
     let since_origin = Duration::from_nanos(monotonic_ns().saturating_sub(measured.origin_ns));
     let origin = since_1970.saturating_sub(since_origin);
-    let at_s = |segment: &FileSegment| segment.at.saturating_sub(origin).as_secs_f64();
-    let own = |segment: &FileSegment| segment.ports.contains(&PORT);
-    let downlink = Direction::from(conditions.transfer.direction) == Direction::Downlink;
-    if let Some(Some(at_fh)) = files.first().map(|[at_fh, _]| at_fh) {
-        read_segments(at_fh, |segment| match segment.passing {
-            _ if !own(&segment) => {}
-            Passing::Outbound if downlink => {
-                journal.note_sent(at_s(&segment), segment.seq, segment.len);
+    let ends = files
+        .iter()
+        .zip(0_usize..)
+        .filter_map(|([near, far], hop)| {
+            let cell = hop.checked_sub(1);
+            let file = if cell.is_none() { near } else { far };
+            Some((cell, file.as_ref()?))
+        });
+    for (cell, file) in ends {
+        read_segments(file, |segment| {
+            if segment.ports.contains(&PORT) {
+                let at_s = segment.at.saturating_sub(origin).as_secs_f64();
+                let is_sent = segment.passing == Passing::Outbound;
+                journal.note(cell, is_sent, at_s, [segment.seq, segment.len]);
             }
-            Passing::Inbound if !downlink => {
-                journal.note_received(at_s(&segment), segment.seq, segment.len);
-            }
-            _ => {}
-        })?;
-    }
-    for (cell, [_, at_mh]) in files.iter().skip(1).enumerate() {
-        let Some(at_mh) = at_mh else { continue };
-        read_segments(at_mh, |segment| match segment.passing {
-            _ if !own(&segment) => {}
-            Passing::Inbound => {
-                journal.note_heard(at_s(&segment), cell);
-                if downlink {
-                    journal.note_received(at_s(&segment), segment.seq, segment.len);
-                }
-            }
-            Passing::Outbound if !downlink => {
-                journal.note_sent(at_s(&segment), segment.seq, segment.len);
-            }
-            Passing::Outbound => {}
         })?;
     }
     Ok(journal)

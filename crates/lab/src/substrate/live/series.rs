@@ -5,35 +5,36 @@
 use holdfast_testbed::download::Received;
 use holdfast_testbed::link_process::LinkSample;
 
-use crate::endpoint::Sample;
+use crate::endpoint::SocketSample;
 use crate::results::Series;
-use crate::scenario::{Conditions, Record, Way};
+use crate::scenario::{Conditions, DirectionChoice, Record};
 use crate::transfer::Measurement;
 
 /// The series that `conditions` ask for: a point for each sample of the sender's socket.
 pub(super) fn of(conditions: &Conditions, measured: &Measurement) -> Series {
     let wants = |record| conditions.record.contains(&record);
-    let samples = &measured.samples;
-    let column = |record, of: &dyn Fn(&Sample) -> u64| {
+    let flow = &measured.flows[0];
+    let samples = &flow.samples;
+    let column = |record, get: &dyn Fn(&SocketSample) -> u64| {
         if wants(record) {
-            samples.iter().map(of).collect()
+            samples.iter().map(get).collect()
         } else {
             Vec::new()
         }
     };
-    let at_ns = |sample: &Sample| measured.origin_ns + (sample.t_s * 1e9).round() as u64;
-    let link = |record, of: &dyn Fn(LinkSample) -> Option<u32>| -> Vec<u32> {
+    let at_ns = |sample: &SocketSample| measured.origin_ns + (sample.t_s * 1e9).round() as u64;
+    let link = |record, get: &dyn Fn(LinkSample) -> Option<u32>| -> Vec<u32> {
         if !wants(record) {
             return Vec::new();
         }
         let points = samples.iter().map(at_ns);
         points
-            .filter_map(|at_ns| nearest(&measured.link_samples, at_ns).and_then(of))
+            .filter_map(|at_ns| nearest(&measured.link_samples, at_ns).and_then(get))
             .collect()
     };
     let way = match conditions.transfer.direction {
-        Way::Downlink => 0,
-        Way::Uplink => 1,
+        DirectionChoice::Downlink => 0,
+        DirectionChoice::Uplink => 1,
     };
     let up = link(Record::LinkState, &|sample| Some(u32::from(sample.up[way])));
     Series {
@@ -44,7 +45,7 @@ pub(super) fn of(conditions: &Conditions, measured: &Measurement) -> Series {
         snd_una: column(Record::Sequence, &|sample| sample.snd_una),
         snd_nxt: column(Record::Sequence, &|sample| sample.snd_nxt),
         rcv_nxt: column(Record::Sequence, &|sample| {
-            arrived(&measured.received, at_ns(sample))
+            arrived(&flow.received, at_ns(sample))
         }),
         queue_packets: link(Record::Queue, &|sample| Some(sample.queue_packets[way])),
         link_up: up.into_iter().map(|up| up == 1).collect(),

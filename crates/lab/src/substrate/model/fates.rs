@@ -5,7 +5,7 @@
 //! is congestion; what enters a wireless link and does not come out is the handoff's if
 //! the cell was without the MH meanwhile, and an error of the channel if not. A segment
 //! that came to the FH was not lost: the handoff's if one kept its ACK away, and otherwise
-//! a false alarm, of which there is no right judgement.
+//! a false alarm, for which no judgement is right.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ use holdfast_wire::Instant;
 use crate::results::Hits;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum Fate {
     Air,
     /// Past the wireless link.
     Wire,
@@ -30,7 +30,7 @@ enum Place {
 #[derive(Clone, Copy, Debug)]
 struct Sending {
     at: Instant,
-    place: Place,
+    fate: Fate,
 }
 
 /// Follows the segments of the MH.
@@ -66,46 +66,48 @@ impl Fates {
         }
         let sendings = self.sendings.entry(tcp.origin.offset).or_default();
         if hop > 0 && event == PacketEvent::Sent {
-            let place = Place::Air;
-            sendings.push(Sending { at: now, place });
+            let fate = Fate::Air;
+            sendings.push(Sending { at: now, fate });
             return;
         }
         // A second sending is a timeout later than the first, and past links in its turn.
         let (from, to) = match (hop, event) {
             (1.., PacketEvent::Arrived) if packet.corrupted => return,
-            (1.., PacketEvent::Arrived) => (Place::Air, Place::Wire),
+            (1.., PacketEvent::Arrived) => (Fate::Air, Fate::Wire),
             (1.., PacketEvent::Dropped(DropReason::QueuePackets | DropReason::QueueBytes)) => {
-                (Place::Air, Place::Refused)
+                (Fate::Air, Fate::Refused)
             }
-            (0, PacketEvent::Dropped(_)) => (Place::Wire, Place::Refused),
-            (0, PacketEvent::Arrived) => (Place::Wire, Place::Delivered),
+            (0, PacketEvent::Dropped(_)) => (Fate::Wire, Fate::Refused),
+            (0, PacketEvent::Arrived) => (Fate::Wire, Fate::Delivered),
             _ => return,
         };
-        if let Some(sending) = sendings.iter_mut().rev().find(|its| its.place == from) {
-            sending.place = to;
+        if let Some(sending) = sendings
+            .iter_mut()
+            .rev()
+            .find(|judged_segment| judged_segment.fate == from)
+        {
+            sending.fate = to;
         }
     }
 
     /// What became of what was judged; `handoffs` are begins and ends.
     pub(super) fn hits(&self, judged: &[Judged], handoffs: &[[Instant; 2]]) -> Hits {
         let mut hits = Hits::default();
-        for its in judged {
-            let by_handoff = its.judgement.cause == Cause::Handoff;
-            let overlaps = handoffs
-                .iter()
-                .any(|[begin, end]| *begin <= its.at && its.transmitted <= *end);
-            let place = self.place_of(its);
-            let count = match (place, overlaps, by_handoff) {
-                (Some(Place::Refused), _, true) => &mut hits.congestion_wrong,
-                (Some(Place::Refused), _, false) => &mut hits.congestion_right,
-                (Some(Place::Air | Place::Delivered), true, true) => &mut hits.handoff_right,
-                (Some(Place::Air | Place::Delivered), true, false) => &mut hits.handoff_wrong,
-                (Some(Place::Air), false, true) => &mut hits.error_as_handoff,
-                (Some(Place::Air), false, false) => &mut hits.error_as_congestion,
-                (Some(Place::Delivered | Place::Wire) | None, _, true) => {
-                    &mut hits.false_as_handoff
-                }
-                (Some(Place::Delivered | Place::Wire) | None, _, false) => {
+        for judged_segment in judged {
+            let by_handoff = judged_segment.judgement.cause == Cause::Handoff;
+            let overlaps = handoffs.iter().any(|[begin, end]| {
+                *begin <= judged_segment.at && judged_segment.transmitted <= *end
+            });
+            let fate = self.fate_of(judged_segment);
+            let count = match (fate, overlaps, by_handoff) {
+                (Some(Fate::Refused), _, true) => &mut hits.congestion_wrong,
+                (Some(Fate::Refused), _, false) => &mut hits.congestion_right,
+                (Some(Fate::Air | Fate::Delivered), true, true) => &mut hits.handoff_right,
+                (Some(Fate::Air | Fate::Delivered), true, false) => &mut hits.handoff_wrong,
+                (Some(Fate::Air), false, true) => &mut hits.error_as_handoff,
+                (Some(Fate::Air), false, false) => &mut hits.error_as_congestion,
+                (Some(Fate::Delivered | Fate::Wire) | None, _, true) => &mut hits.false_as_handoff,
+                (Some(Fate::Delivered | Fate::Wire) | None, _, false) => {
                     &mut hits.false_as_congestion
                 }
             };
@@ -121,9 +123,12 @@ impl Fates {
         hits
     }
 
-    fn place_of(&self, judged: &Judged) -> Option<Place> {
+    fn fate_of(&self, judged: &Judged) -> Option<Fate> {
         let (_, sendings) = self.sendings.range(..=judged.offset).next_back()?;
         let is_it = |sending: &&Sending| sending.at == judged.transmitted;
-        sendings.iter().find(is_it).map(|its| its.place)
+        sendings
+            .iter()
+            .find(is_it)
+            .map(|judged_segment| judged_segment.fate)
     }
 }

@@ -46,7 +46,7 @@ fn settings(conditions: &GatewayConditions) -> anyhow::Result<Option<Settings>> 
     }))
 }
 
-/// Who tells it of the link.
+/// The source of its link reports.
 fn signal(conditions: &GatewayConditions, hops: &[Hop]) -> Option<LinkSignal> {
     let delay = seconds(conditions.signal_delay_ms / 1e3);
     let warned_before = (conditions.warning_ms > 0.0).then(|| seconds(conditions.warning_ms / 1e3));

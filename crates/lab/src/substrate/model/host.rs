@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `[fh]` and `[mh]` as the simulator has them.
 
-use holdfast_sim::tcp::settings::{
-    DelayedAck, IdleRestart, LossRecovery, OnShrunkWindow, RtoFloor,
-};
+use holdfast_sim::tcp::settings::{DelayedAck, IdleRestart, LossRecovery, RtoFloor};
 use holdfast_sim::{Preset, TcpSettings};
 
-use crate::scenario::{HostConditions, PRESET_DEFAULT, ShrunkWindow, seconds};
+use crate::scenario::{HostConditions, PRESET_DEFAULT, seconds};
 
 /// A host's TCP: its preset's, or today's Linux with Reno, and what is set besides.
 pub(super) fn tcp(conditions: &HostConditions) -> TcpSettings {
@@ -67,11 +65,7 @@ fn set_timers_and_windows(tcp: &mut TcpSettings, conditions: &HostConditions) {
         };
     }
     if let Some(behaviour) = conditions.shrunk_window {
-        tcp.on_shrunk_window = match behaviour {
-            ShrunkWindow::PersistAtOnce => OnShrunkWindow::PersistAtOnce,
-            ShrunkWindow::TimerRuns => OnShrunkWindow::RetransmissionTimerRuns,
-            ShrunkWindow::TimerCounts => OnShrunkWindow::RetransmissionTimerCounts,
-        };
+        tcp.on_shrunk_window = behaviour;
     }
     if let Some(s) = conditions.tick_phase_s {
         tcp.rto.tick_phase = seconds(s);
@@ -100,7 +94,7 @@ mod tests {
 
     #[test]
     fn a_larger_window_is_not_kept_small_by_the_presets_send_buffer() {
-        let of = |bytes: u32| {
+        let get = |bytes: u32| {
             let host = fh(&format!(
                 "preset = \"reno43bsd\"\nwindow_bytes_max = {bytes}"
             ));
@@ -108,9 +102,9 @@ mod tests {
         };
         let own = fh("preset = \"reno43bsd\"").send_buffer_bytes;
         assert_eq!(own, Some(16 << 10));
-        assert_eq!(of(65_535), (65_535, Some(65_535)));
+        assert_eq!(get(65_535), (65_535, Some(65_535)));
         // A host that advertises little may send much.
-        assert_eq!(of(4096), (4096, own));
+        assert_eq!(get(4096), (4096, own));
         // And one without a bound gets none.
         let unbounded = fh("preset = \"linux-reno\"\nwindow_bytes_max = 65535");
         assert_eq!(unbounded.send_buffer_bytes, None);

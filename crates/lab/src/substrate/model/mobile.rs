@@ -9,7 +9,7 @@ use holdfast_wire::Duration;
 
 use crate::scenario::{MobileConditions, MobileSignalChoice, seconds};
 
-/// What the MH does and hears; none: it does nothing.
+/// What the MH does, and its reports; none: it does nothing.
 pub(super) fn plan(conditions: &MobileConditions) -> Option<MobilePlan> {
     let reported_after = match conditions.signal {
         MobileSignalChoice::Carrier | MobileSignalChoice::Command => Some(Duration::ZERO),

@@ -28,12 +28,11 @@ impl Watcher {
     pub(super) fn create(run: &Run, pcap: Option<&Path>) -> anyhow::Result<Self> {
         let tracer = pcap.map(|folder| Tracer::create(folder, run)).transpose()?;
         let journal = (!run.conditions.moves.is_empty()).then(|| Keeper {
-            journal: Journal::default(),
-            direction: run.conditions.transfer.direction.into(),
+            journal: Journal::new(run.conditions.transfer.direction),
             cells: run.conditions.cells.len() as u32,
         });
-        let hears = run.conditions.mh.on_handoff != OnHandoffChoice::Nothing;
-        let fates = hears.then(|| Fates::new(run.conditions.cells.len() as u32));
+        let is_watched = run.conditions.mh.on_handoff != OnHandoffChoice::Nothing;
+        let fates = is_watched.then(|| Fates::new(run.conditions.cells.len() as u32));
         Ok(Self {
             tracer,
             journal,
@@ -59,7 +58,7 @@ impl Observer for Watcher {
             keeper.note(link, event, packet, now);
         }
         if let Some(fates) = &mut self.fates {
-            fates.note(place(link), event, packet, now);
+            fates.note(position(link), event, packet, now);
         }
     }
 
@@ -69,7 +68,7 @@ impl Observer for Watcher {
 }
 
 /// The hop of a link, the wired one first, then the cells; and its direction.
-const fn place(link: LinkId) -> (u32, Direction) {
+const fn position(link: LinkId) -> (u32, Direction) {
     let direction = if link.0.is_multiple_of(2) {
         Direction::Downlink
     } else {
@@ -81,7 +80,6 @@ const fn place(link: LinkId) -> (u32, Direction) {
 /// Fills a journal.
 struct Keeper {
     journal: Journal,
-    direction: Direction,
     cells: u32,
 }
 
@@ -90,31 +88,19 @@ impl Keeper {
         let Body::Tcp(tcp) = &packet.body else {
             return;
         };
-        let (hop, direction) = place(link);
+        let (hop, direction) = position(link);
         if hop > self.cells || packet.corrupted && event == PacketEvent::Arrived {
             return;
         }
-        let at_s = now.as_secs_f64();
-        let (seq, len) = (tcp.segment.seq.get(), tcp.segment.payload_len);
-        let at_fh = hop == 0;
-        let is_data = direction == self.direction;
-        match (event, direction) {
-            (PacketEvent::Sent, Direction::Downlink) if at_fh && is_data => {
-                self.journal.note_sent(at_s, seq, len);
-            }
-            (PacketEvent::Sent, Direction::Uplink) if !at_fh && is_data => {
-                self.journal.note_sent(at_s, seq, len);
-            }
-            (PacketEvent::Arrived, Direction::Downlink) if !at_fh => {
-                self.journal.note_heard(at_s, hop as usize - 1);
-                if is_data {
-                    self.journal.note_received(at_s, seq, len);
-                }
-            }
-            (PacketEvent::Arrived, Direction::Uplink) if at_fh && is_data => {
-                self.journal.note_received(at_s, seq, len);
-            }
-            _ => {}
+        let cell = (hop as usize).checked_sub(1);
+        let is_at_fh = matches!(
+            (event, direction),
+            (PacketEvent::Sent, Direction::Downlink) | (PacketEvent::Arrived, Direction::Uplink)
+        );
+        if is_at_fh == cell.is_none() && !matches!(event, PacketEvent::Dropped(_)) {
+            let data = [tcp.segment.seq.get(), tcp.segment.payload_len];
+            let is_sent = event == PacketEvent::Sent;
+            self.journal.note(cell, is_sent, now.as_secs_f64(), data);
         }
     }
 }
@@ -170,7 +156,7 @@ impl Tracer {
     }
 
     fn note(&mut self, link: LinkId, event: PacketEvent, packet: &Packet, now: Instant) {
-        let (hop, direction) = place(link);
+        let (hop, direction) = position(link);
         let (near, far) = match direction {
             Direction::Downlink => (0, 1),
             Direction::Uplink => (1, 0),

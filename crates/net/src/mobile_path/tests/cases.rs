@@ -9,7 +9,7 @@ mod lines;
 use lines::{Line, written};
 
 /// How long a ms of the cases is here, tried in turn: on a busy machine pauses creep in, and what
-/// a pause tells is another thing then.
+/// the kernel may take another pause for it then.
 const SCALES: [u64; 18] = [1, 1, 1, 1, 1, 1, 5, 5, 5, 5, 5, 20, 20, 20, 20, 50, 50, 50];
 
 fn spec(line: &Line, flow: FlowKey) -> Spec {
@@ -25,7 +25,7 @@ fn spec(line: &Line, flow: FlowKey) -> Spec {
     }
 }
 
-/// Whether so many ns can have passed between two of the lines, `ms` of the cases apart: each
+/// Whether this time, ns, can have passed between two of the lines, `ms` of the cases apart: each
 /// took from one time to another, however late it was.
 fn is_between(ran: &[(u64, u64, u64)], ms: u64, ns: u64) -> bool {
     ran.iter().any(|(begun, from, to)| {
@@ -63,13 +63,15 @@ fn run(loaded: &Loaded, lines: &[Line], flow: FlowKey, scale: u64) -> Result<(),
         let sack = sender::without_dsack(&noted.flow.sack, noted.flow.rcv_nxt);
         assert_eq!(written(&noted.flow, &sack), expected.newest_ack, "{text}");
         assert_eq!(noted.flow.is_finished, expected.is_finished, "{text}");
-        let heard = noted.flow.received_at.map(Instant::as_nanos);
-        let is_then = |heard: u64| {
-            let mut at = ran.iter().filter(|(at, ..)| Some(*at) == expected.heard_ms);
-            at.any(|(_, from, to)| (*from..=*to).contains(&heard))
+        let received = noted.flow.received_at.map(Instant::as_nanos);
+        let is_then = |received: u64| {
+            let mut at = ran
+                .iter()
+                .filter(|(at, ..)| Some(*at) == expected.received_ms);
+            at.any(|(_, from, to)| (*from..=*to).contains(&received))
         };
-        assert_eq!(heard.is_some(), expected.heard_ms.is_some(), "{text}");
-        assert!(heard.is_none_or(is_then), "{text}");
+        assert_eq!(received.is_some(), expected.received_ms.is_some(), "{text}");
+        assert!(received.is_none_or(is_then), "{text}");
         let rtt = noted.flow.rtt.map(|rtt| rtt.as_nanos() as u64);
         let is_right = match (rtt, expected.rtt_ms) {
             (Some(ns), Some(ms)) => is_between(&ran, ms, ns),
@@ -83,8 +85,8 @@ fn run(loaded: &Loaded, lines: &[Line], flow: FlowKey, scale: u64) -> Result<(),
 }
 
 #[test]
-fn what_the_kernel_notes_is_what_the_cases_say() {
-    let test = "what_the_kernel_notes_is_what_the_cases_say";
+fn what_the_kernel_notes_is_what_the_cases_expect() {
+    let test = "what_the_kernel_notes_is_what_the_cases_expect";
     let Some(loaded) = Loaded::new(test) else {
         return;
     };

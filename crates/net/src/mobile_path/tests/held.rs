@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The reserve of `wake` in the kernel: against the cases that `holdfast_core`'s is held against
+//! The withheld segment of `wake` in the kernel: against the cases that `holdfast_core`'s is held against
 //! too, and packet by packet.
 
 use holdfast_core::mobile_host::withheld::FhClock;
@@ -10,7 +10,7 @@ use super::*;
 mod cases;
 mod series;
 
-/// Where words of `struct reserve` stand.
+/// Where words of `struct withheld` stand.
 const ACKED_OUT: usize = 84;
 const OUT_FACTS: usize = 88;
 const BULK: usize = 28;
@@ -21,7 +21,7 @@ pub(super) fn wake(test: &str) -> Option<Loaded> {
         return None;
     }
     let interface = interface();
-    let programs = load_with_reserves(&interface, FLOWS, true).unwrap();
+    let programs = load_withholding(&interface, FLOWS, true).unwrap();
     let maps = FlowMaps::of(&programs, &interface).unwrap();
     let loaded = Loaded { programs, maps };
     loaded.order(3_600);
@@ -59,15 +59,15 @@ impl Loaded {
         self.put(key, &[&grid[..], &out[..]].concat());
     }
 
-    /// Puts a reserve in place of what the programs have found.
+    /// Puts a withheld segment in place of what the programs have found.
     fn put(&self, key: FlowKey, words: &[(usize, u32)]) {
-        let mut value = [0; reserve::VALUE_BYTES];
+        let mut value = [0; withheld_segments::VALUE_BYTES];
         for (at, word) in words {
             value[*at..at + 4].copy_from_slice(&word.to_ne_bytes());
         }
         let key = record::key(&key);
         self.maps
-            .reserves
+            .withheld
             .update(&key, &value, MapFlags::ANY)
             .unwrap();
     }
@@ -75,7 +75,7 @@ impl Loaded {
     /// Changes words of what the programs have found, if they have found something.
     fn put_words(&self, key: FlowKey, words: &[(usize, u32)]) {
         let key = record::key(&key);
-        let value = self.maps.reserves.lookup(&key, MapFlags::ANY).unwrap();
+        let value = self.maps.withheld.lookup(&key, MapFlags::ANY).unwrap();
         let Some(mut value) = value else {
             return;
         };
@@ -83,7 +83,7 @@ impl Loaded {
             value[*at..at + 4].copy_from_slice(&word.to_ne_bytes());
         }
         self.maps
-            .reserves
+            .withheld
             .update(&key, &value, MapFlags::ANY)
             .unwrap();
     }
@@ -218,7 +218,7 @@ fn one_segment_is_held_back_while_it_is_ordered_and_nothing_is_missing() {
         bulk(&loaded, key);
         // 1000 bytes are 7 units of 128, and some.
         assert_eq!(loaded.leaves(&own), (own.ack - PIECE, 508, Some(50)));
-        assert!(loaded.maps.reserve(&key).unwrap().unwrap().is_held());
+        assert!(loaded.maps.withheld(&key).unwrap().unwrap().is_held());
         assert_eq!(
             loaded.maps.flow(&key).unwrap().unwrap().flow.rcv_nxt,
             SeqNum::new(own.ack)
@@ -290,7 +290,7 @@ fn data_of_the_fh_tell_where_segments_end_and_whether_it_is_bulk() {
         .count();
     assert!(sent.iter().all(|(own, left)| own - left <= PIECE));
     assert!(held * 3 > sent.len(), "{held} of {}", sent.len());
-    let clock = loaded.maps.reserve(&key).unwrap().unwrap().clock;
+    let clock = loaded.maps.withheld(&key).unwrap().unwrap().clock;
     let FhClock { first, newest, .. } = clock;
     assert_eq!(first.0, 31);
     assert!(newest.0 > 60 && newest.1.saturating_since(first.1) > Duration::from_millis(25));
@@ -323,9 +323,9 @@ fn a_pause_lets_go_by_itself_and_is_told() {
     assert!(unsaid.iter().any(|noted| noted.flow.key == key));
     let noted = loaded.maps.paused(&told[0]).unwrap().unwrap();
     assert_eq!(noted.flow.key, key);
-    let reserve = loaded.maps.reserve(&key).unwrap().unwrap();
-    assert!(!reserve.is_held());
-    assert_eq!(reserve.floor, Some(SeqNum::new(own.ack)));
+    let withheld = loaded.maps.withheld(&key).unwrap().unwrap();
+    assert!(!withheld.is_held());
+    assert_eq!(withheld.floor, Some(SeqNum::new(own.ack)));
     assert_eq!(loaded.leaves(&own).0, own.ack, "nothing below");
     assert!(loaded.maps.unsaid_flows().unwrap().is_empty(), "it is said");
     // Held again and again, the same timer serves.
@@ -498,7 +498,7 @@ fn another_connection_of_the_same_ends_begins_with_nothing() {
         bulk(&loaded, key);
         assert_eq!(loaded.leaves(&last(key)).0, last(key).ack - PIECE);
         loaded.begin(key, 7, first);
-        assert_eq!(loaded.maps.reserve(&key).unwrap(), None);
+        assert_eq!(loaded.maps.withheld(&key).unwrap(), None);
         let own = Spec {
             ack: first + PIECE,
             ..Spec::uplink(key)

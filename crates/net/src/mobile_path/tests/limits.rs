@@ -60,7 +60,7 @@ fn all_flows_are_read_however_many_there_are() {
         return;
     }
     let interface = interface();
-    let programs = load_with_reserves(&interface, FLOWS_MAX, false).unwrap();
+    let programs = load_withholding(&interface, FLOWS_MAX, false).unwrap();
     let maps = FlowMaps::of(&programs, &interface).unwrap();
     let loaded = Loaded { programs, maps };
     let ports = 1_000..4_000;
@@ -70,10 +70,9 @@ fn all_flows_are_read_however_many_there_are() {
         loaded.hold_from(key, 70_000, 1_000);
     }
     let expected: Vec<_> = ports.map(|port| flow(false, port)).collect();
-    let reserved = |_: &NotedReserve| true;
-    let reserved = loaded.maps.reserved(reserved).unwrap();
-    let reserved = reserved.into_iter().map(|(noted, _)| noted).collect();
-    for found in [loaded.maps.flows().unwrap(), reserved] {
+    let all = loaded.maps.withheld_where(|_| true).unwrap();
+    let all = all.into_iter().map(|(noted, _)| noted).collect();
+    for found in [loaded.maps.flows().unwrap(), all] {
         let mut found: Vec<_> = found.iter().map(|noted| noted.flow.key).collect();
         found.sort_unstable();
         assert_eq!(found.len(), expected.len());
@@ -97,8 +96,8 @@ fn all_flows_are_read_however_many_there_are() {
 }
 
 #[test]
-fn reserves_and_flows_that_were_woken_have_a_limit_and_the_newest_stay() {
-    let test = "reserves_and_flows_that_were_woken_have_a_limit_and_the_newest_stay";
+fn withheld_segments_and_woken_flows_have_a_limit_and_the_newest_stay() {
+    let test = "withheld_segments_and_woken_flows_have_a_limit_and_the_newest_stay";
     let Some(loaded) = held::wake(test) else {
         return;
     };
@@ -111,7 +110,7 @@ fn reserves_and_flows_that_were_woken_have_a_limit_and_the_newest_stay() {
         loaded.maps.wake(&key, &woken).unwrap();
     }
     let newest = flow(false, 4_999);
-    for map in [&loaded.maps.reserves, &loaded.maps.woken] {
+    for map in [&loaded.maps.withheld, &loaded.maps.woken] {
         let kept = map.keys().count();
         assert!((1..=FLOWS as usize).contains(&kept), "{kept}");
         let newest = map.lookup(&record::key(&newest), MapFlags::ANY);
@@ -132,9 +131,11 @@ fn of_more_pauses_than_the_ring_holds_some_are_not_told_and_the_flows_are_let_go
         return;
     };
     let pauses = Pauses::open(&loaded.programs.map("pauses").unwrap()).unwrap();
-    let counters = loaded.programs.map("counters").unwrap();
-    let place = counters::NAMES.iter().position(|name| *name == "let_go");
-    let let_go = || datapath::sums(&counters, counters::NAMES.len()).unwrap()[place.unwrap()];
+    let counters = Counters::of(&loaded.programs, &COUNTERS).unwrap();
+    let let_go = || {
+        let all = counters.read().unwrap();
+        all.iter().find(|(name, _)| *name == "let_go").unwrap().1
+    };
     let began = monotonic_ns();
     let mut held = 0;
     let is_late = || monotonic_ns() - began > LATE_NS;

@@ -6,12 +6,12 @@ use super::*;
 
 /// The programs with the quick way and without, those with the barriers of processors that reorder
 /// stores.
-struct Ways {
+struct Readers {
     quick: Loaded,
     slow: Loaded,
 }
 
-impl Ways {
+impl Readers {
     fn new(test: &str, interface: &Interface, settings: ProgramSettings) -> Option<Self> {
         let with = |reads, reorders_stores| {
             let settings = ProgramSettings {
@@ -27,39 +27,45 @@ impl Ways {
         })
     }
 
-    fn each(&self, mut of: impl FnMut(&Loaded)) {
-        of(&self.quick);
-        of(&self.slow);
+    fn each(&self, mut check: impl FnMut(&Loaded)) {
+        check(&self.quick);
+        check(&self.slow);
     }
 
-    /// Runs it by both ways: what was answered, and the frame as it left; none if the kernel refuses
+    /// Runs it by both readers: what was answered, and the frame as it left; none if the kernel refuses
     /// to run it.
-    fn run(&self, program: &str, frame: &[u8], gso_size: u32, of: &str) -> Option<(i32, Vec<u8>)> {
+    fn run(
+        &self,
+        program: &str,
+        frame: &[u8],
+        gso_size: u32,
+        case: &str,
+    ) -> Option<(i32, Vec<u8>)> {
         let run = |loaded: &Loaded| {
             let run = run_super(&loaded.programs, program, frame, gso_size, 1);
             run.ok().map(|(answer, left, _)| (answer, left))
         };
         let ran = [&self.quick, &self.slow].map(run);
-        assert_eq!(ran[0], ran[1], "{of}");
+        assert_eq!(ran[0], ran[1], "{case}");
         let [ran, _] = ran;
         ran
     }
 
-    fn assert_same_notes(&self, flows: &[FlowKey], of: &str) {
+    fn assert_same_notes(&self, flows: &[FlowKey], case: &str) {
         for flow in flows {
             let noted = [&self.quick, &self.slow].map(|loaded| {
                 let value = loaded.maps.flows.lookup(&record::key(flow), MapFlags::ANY);
                 let value = value.unwrap()?;
                 Some(record::without_times(value.first_chunk().unwrap()))
             });
-            assert_eq!(noted[0], noted[1], "{flow:?}, {of}");
+            assert_eq!(noted[0], noted[1], "{flow:?}, {case}");
         }
     }
 
     fn assert_same_counts(&self) {
         let counts = [&self.quick, &self.slow].map(|loaded| {
-            let counters = loaded.programs.map("counters").unwrap();
-            datapath::sums(&counters, counters::NAMES.len()).unwrap()
+            let counters = Counters::of(&loaded.programs, &COUNTERS);
+            counters.unwrap().read().unwrap()
         });
         assert_eq!(counts[0], counts[1]);
     }
@@ -69,10 +75,10 @@ fn plain() -> ProgramSettings {
     settings(&interface(), FLOWS, None)
 }
 
-/// The flows of which segments are made.
+/// The flows for the segments.
 fn flows() -> Vec<FlowKey> {
-    let of = |is_v6| (4_000..4_003).map(move |port| flow(is_v6, port));
-    of(false).chain(of(true)).collect()
+    let flows = |is_v6| (4_000..4_003).map(move |port| flow(is_v6, port));
+    flows(false).chain(flows(true)).collect()
 }
 
 /// A segment of one of the flows as an honest or a strange host may send it, and the length of its
@@ -125,37 +131,37 @@ const fn program(spec: &Spec) -> &'static str {
 #[test]
 fn by_both_ways_a_random_exchange_leaves_the_same_notes() {
     let test = "by_both_ways_a_random_exchange_leaves_the_same_notes";
-    let Some(ways) = Ways::new(test, &interface(), plain()) else {
+    let Some(readers) = Readers::new(test, &interface(), plain()) else {
         return;
     };
     let flows = flows();
-    ways.each(|loaded| flows[..2].iter().for_each(|flow| loaded.close(flow)));
+    readers.each(|loaded| flows[..2].iter().for_each(|flow| loaded.close(flow)));
     let mut rng = TestRng(SEED);
     let (mut noted, mut closed) = (0, 0);
     for number in 0..6_000 {
         let (spec, sack, gso_size) = segment(&mut rng, &flows);
         let frame = spec.frame_with(&sack);
-        let of = format!("seed {SEED}, segment {number}: {spec:?}");
-        let (answer, left) = ways
-            .run(program(&spec), &frame, gso_size, &of)
+        let case = format!("seed {SEED}, segment {number}: {spec:?}");
+        let (answer, left) = readers
+            .run(program(&spec), &frame, gso_size, &case)
             .expect("it runs");
-        assert_eq!(answer, NEXT, "{of}");
+        assert_eq!(answer, NEXT, "{case}");
         closed += u32::from(left != frame);
-        ways.assert_same_notes(&[spec.flow], &of);
-        noted += u32::from(ways.quick.maps.flow(&spec.flow).unwrap().is_some());
+        readers.assert_same_notes(&[spec.flow], &case);
+        noted += u32::from(readers.quick.maps.flow(&spec.flow).unwrap().is_some());
     }
-    ways.assert_same_counts();
+    readers.assert_same_counts();
     assert!(noted > 3_000 && closed > 300, "{noted}, {closed}");
 }
 
 #[test]
 fn by_both_ways_hostile_packets_leave_the_same_notes() {
     let test = "by_both_ways_hostile_packets_leave_the_same_notes";
-    let Some(ways) = Ways::new(test, &interface(), plain()) else {
+    let Some(readers) = Readers::new(test, &interface(), plain()) else {
         return;
     };
     let flows = flows();
-    ways.each(|loaded| loaded.close(&flows[0]));
+    readers.each(|loaded| loaded.close(&flows[0]));
     let out = damaged(hostile(Spec::uplink))
         .into_iter()
         .map(|it| (false, it));
@@ -166,9 +172,9 @@ fn by_both_ways_hostile_packets_leave_the_same_notes() {
     let begin: Vec<_> = begin.collect();
     for (number, (downlink, frame)) in out.chain(into).enumerate() {
         if number % 50 == 0 {
-            ways.each(|loaded| begin.iter().for_each(|frame| drop(loaded.egress(frame))));
+            readers.each(|loaded| begin.iter().for_each(|frame| drop(loaded.egress(frame))));
         }
-        let of = format!("seed {SEED}, frame {number}: {frame:02x?}");
+        let case = format!("seed {SEED}, frame {number}: {frame:02x?}");
         let way = if downlink {
             "mobile_ingress"
         } else {
@@ -176,22 +182,22 @@ fn by_both_ways_hostile_packets_leave_the_same_notes() {
         };
         // Pieces of a length that no segment of this size has.
         let gso_size = if number % 7 == 0 { 536 } else { 0 };
-        ways.run(way, &frame, gso_size, &of);
-        ways.assert_same_notes(&[flows[0], flows[3]], &of);
+        readers.run(way, &frame, gso_size, &case);
+        readers.assert_same_notes(&[flows[0], flows[3]], &case);
     }
-    ways.assert_same_counts();
+    readers.assert_same_counts();
 }
 
 #[test]
 fn by_both_ways_what_is_held_back_and_renewed_leaves_the_same() {
     let test = "by_both_ways_what_is_held_back_and_renewed_leaves_the_same";
     let settings = ProgramSettings {
-        keeps_reserves: true,
+        withholds: true,
         // One for which the kernel has no room would make a difference.
         has_timers: false,
         ..plain()
     };
-    let Some(ways) = Ways::new(test, &interface(), settings) else {
+    let Some(readers) = Readers::new(test, &interface(), settings) else {
         return;
     };
     let flows = flows();
@@ -199,13 +205,13 @@ fn by_both_ways_what_is_held_back_and_renewed_leaves_the_same() {
     let woken = Woken {
         let_go: SeqNum::new(10),
         stale: Some(35),
-        // It stands still: the two ways run one after the other.
+        // It stands still: the two readers run one after the other.
         ticks_per_s: 0,
         echo: 7_000,
         at: boottime(),
         until: now + Duration::from_secs(3_600),
     };
-    ways.each(|loaded| loaded.order(3_600));
+    readers.each(|loaded| loaded.order(3_600));
     let mut rng = TestRng(SEED);
     let random = |rng: &mut TestRng| {
         let (spec, sack, gso_size) = segment(rng, &flows);
@@ -220,20 +226,20 @@ fn by_both_ways_what_is_held_back_and_renewed_leaves_the_same() {
     frames.extend(strange(Spec::downlink, "mobile_ingress"));
     let mut changed = 0;
     for (number, (way, flow, frame, gso_size)) in frames.iter().enumerate() {
-        let of = format!("seed {SEED}, frame {number}: {frame:02x?}");
-        ways.each(|loaded| {
+        let case = format!("seed {SEED}, frame {number}: {frame:02x?}");
+        readers.each(|loaded| {
             if number % 20 == 0 {
                 loaded.begin(*flow, 7, 70_000);
             }
-            // What bulk is depends on the time: it is said.
+            // What bulk is depends on the time, which is set here.
             loaded.hold_from(*flow, 60_000, 1_000);
             if flows[..3].contains(flow) {
                 loaded.maps.wake(flow, &woken).unwrap();
             }
         });
-        let ran = ways.run(way, frame, *gso_size, &of);
+        let ran = readers.run(way, frame, *gso_size, &case);
         changed += u32::from(ran.is_some_and(|(_, left)| left != *frame));
-        ways.assert_same_notes(&[*flow], &of);
+        readers.assert_same_notes(&[*flow], &case);
     }
     // Of opaque flows nothing is renewed.
     assert!(changed > 300, "{changed}");
@@ -246,7 +252,7 @@ fn by_both_ways_raw_ip_leaves_the_same_notes() {
         kind: LayerKind::RawIp,
         ..interface()
     };
-    let Some(ways) = Ways::new(test, &raw, settings(&raw, FLOWS, None)) else {
+    let Some(readers) = Readers::new(test, &raw, settings(&raw, FLOWS, None)) else {
         return;
     };
     // The kernel reads a type of Ethernet where the address of the MH begins, or goes on.
@@ -268,19 +274,19 @@ fn by_both_ways_raw_ip_leaves_the_same_notes() {
             let at = rng.below(packet.len());
             packet[at] = rng.below(256) as u8;
         }
-        let of = format!("seed {SEED}, packet {number}: {packet:02x?}");
-        ways.run("mobile_egress", &packet, gso_size, &of);
-        ways.assert_same_notes(&[spec.flow], &of);
+        let case = format!("seed {SEED}, packet {number}: {packet:02x?}");
+        readers.run("mobile_egress", &packet, gso_size, &case);
+        readers.assert_same_notes(&[spec.flow], &case);
     }
-    ways.assert_same_counts();
-    let noted = ways.quick.maps.flows().unwrap();
+    readers.assert_same_counts();
+    let noted = readers.quick.maps.flows().unwrap();
     assert!(noted.len() >= flows.len(), "{}", noted.len());
     assert!(noted.iter().all(|noted| noted.link.is_empty()));
 }
 
 #[test]
 fn the_quick_way_is_taken() {
-    // A time would say so too, but not on an emulated processor.
+    // A time would show that too, but not on an emulated processor.
     let test = "the_quick_way_is_taken";
     if !available_or_skip(test) {
         return;
@@ -305,8 +311,8 @@ fn the_quick_way_is_taken() {
             loaded.egress(&spec.frame_with(&acks));
             assert!(noted().is_none(), "options are read by the long way");
             loaded.egress(&spec.frame());
-            let heard = noted().unwrap().flow.received_at;
-            assert_eq!(heard, None);
+            let received_at = noted().unwrap().flow.received_at;
+            assert_eq!(received_at, None);
             let spec = Spec {
                 clocks: clocks.map(|_| (31, 40)),
                 ..Spec::downlink(key)

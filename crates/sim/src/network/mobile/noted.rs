@@ -8,7 +8,7 @@ use holdfast_wire::{Duration, Flags, Instant, Options, SackBlocks, Segment, SeqN
 
 use crate::packet::{Body, Origin, Packet};
 
-/// A time measurement that nothing has answered by then begins anew, and tells nothing.
+/// A time measurement that nothing has answered by then begins anew, and gives no sample.
 const TIMED_MAX: Duration = Duration::from_secs(10);
 /// Sequence numbers that lie further apart are no neighbours.
 const SEQUENCE_REACH: u32 = 1 << 30;
@@ -44,11 +44,11 @@ pub(super) struct Noted {
 }
 
 impl Noted {
-    /// One of which the first packet goes out.
+    /// A flow whose first packet goes out.
     pub(super) fn new(key: FlowKey, packet: &Packet, now: Instant) -> Self {
         let (seq, ack) = packet
             .segment()
-            .map_or_else(Default::default, |its| (its.seq, its.ack));
+            .map_or_else(Default::default, |newest| (newest.seq, newest.ack));
         Self {
             flow: HostFlow {
                 key,
@@ -106,7 +106,9 @@ impl Noted {
     /// When one of its ends was last seen.
     pub(super) fn seen_at(&self) -> Instant {
         let sent = self.flow.sent_at;
-        self.flow.received_at.map_or(sent, |heard| heard.max(sent))
+        self.flow
+            .received_at
+            .map_or(sent, |received| received.max(sent))
     }
 
     /// The MH sends a segment.
@@ -161,7 +163,7 @@ impl Noted {
             return;
         }
         if segment.seq != self.flow.snd_nxt {
-            // Sent again: its ACK tells no round trip (Karn).
+            // Retransmitted: its ACK gives no round trip (Karn).
             self.seq_timed_at = None;
         } else if is_over(self.seq_timed_at) {
             self.timed_seq = segment.seq + segment.len();
@@ -259,11 +261,11 @@ impl Noted {
             let gap = self
                 .flow
                 .received_at
-                .map(|heard| now.saturating_since(heard));
-            // The FH may have had nothing to say: a pause as long as all that tells nothing.
-            let tells = gap.is_some_and(|gap| gap < since / 2)
+                .map(|received| now.saturating_since(received));
+            // The FH may have had nothing to send: a pause as long as all that is no sample.
+            let is_sample = gap.is_some_and(|gap| gap < since / 2)
                 || self.flow.srtt.is_some_and(|srtt| since < srtt);
-            rtt = rtt.or(tells.then_some(since));
+            rtt = rtt.or(is_sample.then_some(since));
             self.tsval_timed_at = None;
         }
         // An outage is no round trip.
@@ -314,15 +316,16 @@ impl Noted {
     }
 }
 
-/// Its SACK blocks, but for a first one that tells of a duplicate (RFC 2883).
+/// Its SACK blocks, but for a first one that reports a duplicate (RFC 2883).
 fn without_duplicates(segment: &Segment) -> SackBlocks {
     let mut kept = SackBlocks::default();
     let sack = &segment.options.sack;
-    for (place, (left, right)) in sack.iter().enumerate() {
+    for (index, (left, right)) in sack.iter().enumerate() {
         let within =
             |block: (SeqNum, SeqNum)| block.0.at_or_before(left) && right.at_or_before(block.1);
-        let tells = right.at_or_before(segment.ack) || sack.iter().nth(1).is_some_and(within);
-        if place > 0 || !tells {
+        let is_duplicate =
+            right.at_or_before(segment.ack) || sack.iter().nth(1).is_some_and(within);
+        if index > 0 || !is_duplicate {
             kept.push(left, right);
         }
     }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use holdfast_core::mobile_host::{FreezeSet, MobileHostSettings, MobileScheme};
-use holdfast_link::{LinkSettings, LinkState, OutageAt, OutageEffect, OutageSettings};
+use holdfast_link::{LinkSettings, MediumState, OutageAt, OutageEffect, OutageSettings};
 use holdfast_wire::{Duration, Flags, Instant, SeqNum};
 
 use crate::observe::{LinkId, Observer, PacketEvent};
@@ -13,7 +13,7 @@ use crate::{Experiment, Hop, MobilePlan, Outcome, Preset, RunUntil, Transfer};
 
 const OUTAGE_AT_S: f64 = 4.0;
 const OUTAGE_S: f64 = 3.0;
-/// A window of 32 KiB takes 133 ms on this path: so long is the round trip.
+/// A window of 32 KiB takes 133 ms on this path: the round trip.
 const WARNING: Duration = Duration::from_millis(300);
 const UPLINK: LinkId = LinkId(3);
 
@@ -68,7 +68,7 @@ impl Observer for Windows {
         }
     }
 
-    fn on_link_state(&mut self, _: LinkId, _: LinkState, _: Instant) {}
+    fn on_link_state(&mut self, _: LinkId, _: MediumState, _: Instant) {}
 }
 
 fn at(s: f64) -> Instant {
@@ -120,7 +120,7 @@ fn three_acks_after_the_outage_are_the_mobiles_last_one() {
 }
 
 #[test]
-fn without_tr_acks_nothing_is_said_after_the_outage_as_published() {
+fn without_tr_acks_no_ack_is_made_after_the_outage_as_published() {
     let mut silent = plan(MobileScheme::Freeze);
     silent.settings.tr_acks = false;
     let (outcome, windows) = run(Some(silent));
@@ -141,7 +141,7 @@ fn todays_set_leaves_alone_what_a_warning_does_not_cover() {
 }
 
 #[test]
-fn a_mobile_that_hears_nothing_does_nothing() {
+fn a_mobile_without_a_report_does_nothing() {
     let (plain, _) = run(None);
     let (deaf, _) = run(Some(MobilePlan {
         reported_after: None,
@@ -151,7 +151,7 @@ fn a_mobile_that_hears_nothing_does_nothing() {
     assert_eq!(plain.digest, deaf.digest);
 }
 
-/// 20 Mb/s, 50 ms; an outage of so many seconds of which nobody was warned, that loses what
+/// 20 Mb/s, 50 ms; an outage of this many seconds without a warning, that loses what
 /// is on its way; all senders with timestamps, SACK or without.
 fn unforeseen(for_s: f64, sender: Preset, scheme: Option<MobileScheme>) -> Experiment {
     let wired = LinkSettings {
@@ -193,13 +193,13 @@ const TWO_ROUND_TRIPS: Duration = Duration::from_millis(102);
 
 fn stall(experiment: &Experiment) -> Duration {
     let outcome = experiment.run();
-    let of = &outcome.transfers[0];
-    assert!(of.finished && of.intact);
-    of.stalls[0].length
+    let transfer = &outcome.transfers[0];
+    assert!(transfer.finished && transfer.intact);
+    transfer.stalls[0].length
 }
 
 #[test]
-fn after_an_outage_that_nobody_foresaw_a_sender_that_was_woken_goes_on_within_two_round_trips() {
+fn after_an_outage_without_a_warning_a_sender_that_was_woken_goes_on_within_two_round_trips() {
     for sender in [Preset::LinuxReno, Preset::NewReno, Preset::Reno] {
         let mut plain = Duration::ZERO;
         for for_s in [1.0, 3.0, 7.0, 15.0, 60.0] {
@@ -214,7 +214,7 @@ fn after_an_outage_that_nobody_foresaw_a_sender_that_was_woken_goes_on_within_tw
 
 #[test]
 fn a_sender_that_has_sent_all_is_not_kept_waiting_for_the_last_acknowledgement() {
-    // Undisturbed: what is held back costs nothing at the end.
+    // Undisturbed: a withheld segment costs nothing at the end.
     let mut with = unforeseen(1.0, Preset::LinuxReno, Some(MobileScheme::Wake));
     let mut without = unforeseen(1.0, Preset::LinuxReno, None);
     for experiment in [&mut with, &mut without] {
@@ -288,7 +288,7 @@ fn a_silent_outage_of_a_sender_that_keeps_no_queue_is_noticed() {
     );
 }
 
-/// A download of so many bytes without any outage, whose sender then stays silent for ten seconds.
+/// A download of this many bytes without any outage, whose sender then stays silent for ten seconds.
 fn rest_after(bytes: u64) -> Outcome {
     let mut experiment = silent(1.0, Preset::LinuxReno);
     let without_outages = experiment.hops[0].downlink.outages.clone();
@@ -458,7 +458,7 @@ fn random(seed: u64) -> impl FnMut(u64) -> u64 {
     }
 }
 
-/// What the MH's own ACKs say, as they leave: the highest, and how far it is behind what has
+/// The numbers of the MH's own ACKs, as they leave: the highest, and how far it is behind what has
 /// arrived at most.
 #[derive(Default)]
 struct Acknowledged {
@@ -498,7 +498,7 @@ impl Observer for Acknowledged {
         }
     }
 
-    fn on_link_state(&mut self, _: LinkId, _: LinkState, _: Instant) {}
+    fn on_link_state(&mut self, _: LinkId, _: MediumState, _: Instant) {}
 }
 
 #[test]
@@ -539,7 +539,7 @@ fn todays_set_opens_a_window_in_steps_and_the_right_edge_never_goes_back() {
     }
 }
 
-/// The right edges that the MH's segments say, not scaled, by time.
+/// The right edges of the windows in the MH's segments, not scaled, by time.
 #[derive(Default)]
 struct Edges(Vec<(Instant, SeqNum)>, u8);
 
@@ -556,5 +556,5 @@ impl Observer for Edges {
         }
     }
 
-    fn on_link_state(&mut self, _: LinkId, _: LinkState, _: Instant) {}
+    fn on_link_state(&mut self, _: LinkId, _: MediumState, _: Instant) {}
 }

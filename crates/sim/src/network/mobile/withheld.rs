@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What `bpf/held.h` does for `wake`, one flow's, around `holdfast_core`'s own rule: the ACK
+//! What `bpf/withheld_egress.h` does for `wake`, one flow's, around `holdfast_core`'s own rule: the ACK
 //! number and window that each segment of the MH leaves with, and the echo after an outage.
 
 use holdfast_core::mobile_host::withheld::{

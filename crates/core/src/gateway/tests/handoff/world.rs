@@ -15,8 +15,8 @@ use crate::handoff::{
     Arrival, Copied, Disposition, FlowState, Handoff, HandoffAction, HandoffSettings, Message,
     PeerId, Role, StationId,
 };
-use crate::signal::{KeyId, LinkNotice, LinkNoticeKind};
-use crate::testing::{FH, MH, Packet, way};
+use crate::signal::{KeyId, LinkNotice};
+use crate::testing::{FH, MH, Packet, direction_of};
 use crate::{
     Action, Direction, FlowKey, FlowRecord, Gateway, LinkEvent, LinkSource, Settings, Side, Stage,
     Verdict,
@@ -24,7 +24,7 @@ use crate::{
 
 pub(super) const STATIONS: usize = 3;
 pub(super) const MOBILE: KeyId = KeyId(77);
-/// The MH says again where it is.
+/// The MH registers again after this time.
 pub(super) const KEEPALIVE: Duration = Duration::from_secs(5);
 /// After the last trouble everything has to be done within this time.
 pub(super) const LIVENESS: Duration = Duration::from_secs(240);
@@ -50,10 +50,10 @@ pub(super) enum Event {
     ToHost(Side, Packet),
     Message(usize, usize, Message),
     Copy(usize, Packet),
-    /// The MH is in this cell from now on, and says so after a while.
+    /// The MH moves to this cell, and registers there after a while.
     Move(usize, Duration),
     Register(usize, u64),
-    /// In this cell the MH says once more that its link is up, with an epoch one higher.
+    /// The MH signals link up once more in this cell, with an epoch one higher.
     Raise(usize),
     Warn,
     Route(usize),
@@ -214,7 +214,7 @@ impl World {
     fn handle(&mut self, event: Event) {
         let now = self.now;
         if self.trace {
-            self.tell(&event);
+            self.print_event(&event);
         }
         match event {
             Event::Arrive(station, direction, packet) => self.arrive(station, direction, &packet),
@@ -236,9 +236,9 @@ impl World {
                 handoff.handle_copy(MOBILE, packet, now, actions);
             }),
             Event::Move(cell, silence) => {
-                // Some MHs say that they go, and some do not.
+                // Some MHs signal link down before they move, and some do not.
                 if self.chance(500) {
-                    self.say(self.cell, LinkEvent::Down);
+                    self.signal(self.cell, LinkEvent::Down);
                 }
                 self.cell = cell;
                 self.epoch += 1;
@@ -253,7 +253,7 @@ impl World {
             }
             Event::Warn => {
                 let cell = self.cell;
-                self.notice(cell, LinkNoticeKind::GoingDownSoon { lead_ms: 0 });
+                self.notice(cell, LinkEvent::GoingDownSoon(None));
             }
             Event::Route(station) => self.route = station,
             Event::Crash(station) => {
@@ -290,15 +290,15 @@ impl World {
             return;
         }
         if self.stations[cell].alive {
-            self.notice(cell, LinkNoticeKind::Up);
-            self.say(cell, LinkEvent::Up);
+            self.notice(cell, LinkEvent::Up);
+            self.signal(cell, LinkEvent::Up);
         } else {
             self.after(Duration::from_millis(200), Event::Register(cell, epoch));
         }
     }
 
-    /// What the control thread tells the engine of the same message.
-    fn say(&mut self, station: usize, event: LinkEvent) {
+    /// The control thread passes the same signal to the engine.
+    fn signal(&mut self, station: usize, event: LinkEvent) {
         let (now, mut actions) = (self.now, Vec::new());
         let station_here = &mut self.stations[station];
         if station_here.alive {
@@ -308,10 +308,10 @@ impl World {
         }
     }
 
-    fn notice(&mut self, station: usize, kind: LinkNoticeKind) {
+    fn notice(&mut self, station: usize, event: LinkEvent) {
         let notice = LinkNotice {
             key: MOBILE,
-            kind,
+            event,
             addresses: vec![MH.address],
             removed: Vec::new(),
             epoch: self.epoch,
@@ -411,8 +411,9 @@ impl World {
         }
         self.judge(number, direction, packet);
         let flags = packet.segment.flags;
-        let tells = flags.has(Flags::ACK) && !flags.has(Flags::SYN) && !flags.has(Flags::RST);
-        if direction == Direction::Uplink && tells {
+        let is_plain_ack =
+            flags.has(Flags::ACK) && !flags.has(Flags::SYN) && !flags.has(Flags::RST);
+        if direction == Direction::Uplink && is_plain_ack {
             let ack = packet.segment.ack;
             let key = FlowKey { fh: FH, mh: MH };
             if self.stations[number].handoff.wants_uplink(MH.address) {
@@ -469,7 +470,7 @@ impl World {
                     self.send_out(number, made.direction, packet);
                 }
                 Action::Repeat(packet) => {
-                    self.send_out(number, way(&packet.segment), packet);
+                    self.send_out(number, direction_of(&packet.segment), packet);
                 }
                 Action::Record(record) => {
                     self.stations[number].record = Some(record).filter(|record| !record.gone);
@@ -562,7 +563,7 @@ impl World {
             Side::Mh => self.mh.syn(Flags::SYN, 0),
         }]);
         while let Some(packet) = queue.pop_front() {
-            let direction = way(&packet.segment);
+            let direction = direction_of(&packet.segment);
             let (gateway, mut actions) = (&mut self.stations[0].gateway, Vec::new());
             let segment = &packet.segment;
             let verdict =
@@ -574,8 +575,8 @@ impl World {
                 _ => None,
             }));
             for packet in out {
-                let side = way(&packet.segment).toward();
-                queue.extend(self.host(side).hear_syn(&packet.segment));
+                let side = direction_of(&packet.segment).toward();
+                queue.extend(self.host(side).on_syn(&packet.segment));
             }
         }
     }
@@ -598,7 +599,7 @@ impl World {
         assert!(has(&here), "the station of the cell does not have it");
     }
 
-    fn tell(&self, event: &Event) {
+    fn print_event(&self, event: &Event) {
         let at = self.now.as_nanos() / 1000;
         match event {
             Event::Arrive(station, direction, packet) => {

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The set for today's senders: the window is closed late.
 
-use super::super::bench::{Bench, LEN, WINDOW, bench_with, kept_back};
-use super::{ack_line, counts, told, with};
+use super::super::bench::{Bench, LEN, WINDOW, bench_with, suppressed};
+use super::{ack_at_fh, ack_line, counts, with};
 use crate::{MtcpPersist, MtcpSettings};
 
-/// Three segments on their way, of which the MH has acknowledged the first; it has gone, and
-/// the FH has heard nothing of that.
+/// Three segments in flight. The MH has acknowledged the first. Then the link goes down, and the
+/// FH receives no sign of that.
 fn away_from_todays() -> Bench {
     let mut bench = bench_with(with(MtcpSettings {
         slow_start: false,
         ..MtcpSettings::today()
     }));
     bench.forward(1, 3);
-    assert_eq!(told(&mut bench, 1001), (1000, WINDOW));
-    assert_eq!(bench.goes_down(), [] as [&str; 0]);
+    assert_eq!(ack_at_fh(&mut bench, 1001), (1000, WINDOW));
+    assert_eq!(bench.link_down(), [] as [&str; 0]);
     bench.wait(500);
     assert_eq!(bench.state(), "frozen");
     bench
@@ -25,13 +25,13 @@ fn late_the_window_is_closed_when_the_fh_has_repeated_its_first_segment_three_ti
     let mut bench = away_from_todays();
     for i in 0..3 {
         // A tail loss probe does not count.
-        assert_eq!(bench.down(2001, LEN), kept_back(&[]));
-        assert_eq!(bench.down(1000, LEN + 1), kept_back(&[]), "{i}");
+        assert_eq!(bench.down(2001, LEN), suppressed(&[]));
+        assert_eq!(bench.down(1000, LEN + 1), suppressed(&[]), "{i}");
     }
     assert_eq!(bench.counter("shrinks"), 0);
     let answer = ack_line(1000, 0, 1000, &bench);
     for _ in 0..20 {
-        assert_eq!(bench.down(1000, LEN + 1), kept_back(&[&answer]));
+        assert_eq!(bench.down(1000, LEN + 1), suppressed(&[&answer]));
     }
     assert_eq!(bench.state(), "shrunk");
 }
@@ -47,7 +47,7 @@ fn late_the_saved_byte_wakes_the_fh_when_the_mh_is_back() {
         let wakes = ack_line(1001, WINDOW.into(), 1000, &bench);
         assert_eq!((&lines[0], counts(&lines, "ACK")), (&wakes, 1));
         assert_eq!(counts(&lines, "DATA"), 2, "{lines:?}");
-        assert_eq!(told(&mut bench, 2001), (2000, WINDOW));
+        assert_eq!(ack_at_fh(&mut bench, 2001), (2000, WINDOW));
         assert_eq!(bench.state(), "split");
     }
 }
@@ -60,11 +60,11 @@ fn late_a_new_ack_of_the_mh_opens_the_window_as_it_is() {
         ..MtcpSettings::today()
     }));
     bench.forward(1, 3);
-    assert_eq!(told(&mut bench, 1001), (1000, WINDOW));
+    assert_eq!(ack_at_fh(&mut bench, 1001), (1000, WINDOW));
     bench.wait(150);
     for _ in 0..4 {
         bench.down(1000, LEN + 1);
     }
     assert_eq!(bench.state(), "shrunk");
-    assert_eq!(told(&mut bench, 2001), (2000, WINDOW));
+    assert_eq!(ack_at_fh(&mut bench, 2001), (2000, WINDOW));
 }

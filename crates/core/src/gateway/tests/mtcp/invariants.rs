@@ -1,38 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What must always hold: flows met in the middle, gateways that leave, full caches.
+//! What must always hold: adopted flows, gateways that are stopped, full caches.
 
-use super::super::bench::{LEN, WINDOW, bench_with, kept_back, lines, passed, unmet};
-use super::{ack_line, counts, shrunk, told, unpaced, with};
+use super::super::bench::{LEN, WINDOW, bench_with, lines, not_adopted, passed, suppressed};
+use super::{ack_at_fh, ack_line, counts, shrunk, unpaced, with};
 use crate::Settings;
+use crate::gateway::tests::first_flow;
 
 #[test]
 fn without_the_window_scale_it_acts_as_hold() {
-    let mut bench = unmet(with(unpaced()));
+    let mut bench = not_adopted(with(unpaced()));
     assert!(bench.down(1, LEN).forwarded);
     assert!(bench.up(1).forwarded);
     assert!(bench.down(1001, LEN).forwarded);
     assert_eq!(bench.state(), "open");
     assert_eq!(bench.up(2001), passed());
     bench.forward(2001, 1);
-    assert_eq!(bench.goes_down(), [] as [&str; 0]);
-    assert_eq!(bench.down(3001, LEN), kept_back(&[]));
+    assert_eq!(bench.link_down(), [] as [&str; 0]);
+    assert_eq!(bench.down(3001, LEN), suppressed(&[]));
     bench.wait(3000);
     let lines = bench.recovers();
     assert_eq!(counts(&lines, "DATA"), 2, "{lines:?}");
 }
 
 #[test]
-fn a_successor_goes_on_with_what_the_mh_has_said_and_saves_nothing_of_that() {
+fn a_successor_continues_from_the_mhs_acks_and_saves_no_byte_of_them() {
     let mut bench = shrunk();
     let mut actions = Vec::new();
-    let record = bench
-        .gateway
-        .flows
-        .iter()
-        .map(|row| &row.flow)
-        .next()
-        .unwrap()
-        .record();
+    let record = first_flow(&bench.gateway).record();
     bench.gateway = crate::Gateway::new(with(unpaced()));
     bench.gateway.import(&record, bench.now);
     bench.gateway.handle_timeout(bench.now, &mut actions);
@@ -40,11 +34,11 @@ fn a_successor_goes_on_with_what_the_mh_has_said_and_saves_nothing_of_that() {
     // The FH probes, as its window is 0; the MH answers, and the window opens.
     assert!(bench.down(1000, 0).forwarded);
     // Adopted with this answer, which passes whole.
-    assert_eq!(told(&mut bench, 1001), (1001, WINDOW));
+    assert_eq!(ack_at_fh(&mut bench, 1001), (1001, WINDOW));
     assert_eq!(bench.state(), "split");
     bench.wait(10);
     assert!(bench.down(1001, LEN).forwarded);
-    assert_eq!(told(&mut bench, 2001), (2000, WINDOW));
+    assert_eq!(ack_at_fh(&mut bench, 2001), (2000, WINDOW));
 }
 
 #[test]
@@ -75,7 +69,7 @@ fn with_the_cache_full_segments_pass_and_none_is_dropped() {
         ..with(unpaced())
     });
     bench.forward(1, 5);
-    bench.goes_down();
+    bench.link_down();
     assert!(bench.down(5001, LEN).forwarded);
     assert_eq!(bench.cached(), 2000);
 }

@@ -3,9 +3,10 @@
 
 use holdfast_wire::{SeqNum, Timestamps};
 
-use super::super::bench::{Answer, LEN, WINDOW, bench_with, kept_back, passed};
+use super::super::bench::{Answer, LEN, WINDOW, bench_with, passed, suppressed};
 use super::{
-    RTO_INITIAL_MS, ack_line, counts, mtcp, one_of_three_acknowledged, shrunk, told, unpaced, with,
+    RTO_INITIAL_MS, ack_at_fh, ack_line, counts, mtcp, one_of_three_acknowledged, shrunk, unpaced,
+    with,
 };
 use crate::{MtcpPersist, MtcpSettings, RECONNECTION_FLAGS, Verdict};
 
@@ -22,7 +23,7 @@ fn assert_sent_once<const N: usize>(lines: &[String], begins: [u32; N]) {
 fn nofreeze_rexmt_is_off_while_nothing_is_outstanding() {
     let mut bench = mtcp();
     bench.forward(1, 1);
-    let _ = told(&mut bench, 1001);
+    let _ = ack_at_fh(&mut bench, 1001);
     bench.wait(60_000);
     assert_eq!(bench.counter("freezes"), 0);
 }
@@ -48,7 +49,7 @@ fn nofreeze_to_frozen_rexmt_expires_and_nothing_is_retransmitted() {
     assert_eq!((lines.len(), bench.state()), (0, "frozen"));
     assert_eq!(bench.counter("freezes"), 1);
     // What still comes is kept.
-    assert_eq!(bench.down(3001, LEN), kept_back(&[]));
+    assert_eq!(bench.down(3001, LEN), suppressed(&[]));
 }
 
 #[test]
@@ -82,7 +83,7 @@ fn frozen_persist_packets_at_the_round_trip_if_set_so() {
     }));
     bench.forward(1, 1);
     bench.wait(50);
-    let _ = told(&mut bench, 1001);
+    let _ = ack_at_fh(&mut bench, 1001);
     bench.forward(1001, 1);
     bench.wait(150);
     assert_eq!(bench.state(), "shrunk");
@@ -114,7 +115,7 @@ fn frozen_to_nofreeze_a_plain_late_ack_has_nothing_sent_again() {
     let lines = bench.wait(50);
     assert_eq!(counts(&lines, "DATA"), 0, "{lines:?}");
     assert_eq!(bench.state(), "split");
-    // Also if it tells of more than the persist packet brought.
+    // Also if it acknowledges more than the persist packet brought.
     bench.wait(20_000);
     assert!(bench.counter("probes") > 0);
     let _ = bench.down(3001, 10);
@@ -124,7 +125,7 @@ fn frozen_to_nofreeze_a_plain_late_ack_has_nothing_sent_again() {
 }
 
 #[test]
-fn frozen_to_nofreeze_an_answer_to_a_persist_packet_tells_that_the_rest_is_lost() {
+fn frozen_to_nofreeze_an_answer_to_a_persist_packet_shows_that_the_rest_is_lost() {
     let mut bench = mtcp();
     bench.forward(1, 3);
     bench.wait(6001);
@@ -169,12 +170,12 @@ fn in_nofreeze_a_marked_ack_has_what_is_outstanding_sent_again() {
 }
 
 #[test]
-fn an_answer_that_has_the_persist_packet_twice_tells_that_the_rest_is_lost() {
+fn an_answer_that_has_the_persist_packet_twice_shows_that_the_rest_is_lost() {
     let mut bench = mtcp();
     bench.forward(1, 5);
     bench.wait(6001);
     assert_eq!(bench.counter("probes"), 1);
-    // Its ACKs went down with the link: it has more than it was asked with.
+    // Its ACKs were lost in the outage: it has more than the probe's segment.
     let mut answer = bench.mh_segment(3001);
     answer.options.sack.push(SeqNum::new(1), SeqNum::new(1001));
     let lines = [bench.judge(answer).1, bench.wait(100)].concat();
@@ -215,15 +216,15 @@ fn a_marked_ack_of_all_that_was_sent_is_an_ack_like_any_other() {
 fn duplicate_acks_of_what_only_the_fh_can_send_pass_as_they_are() {
     let mut bench = mtcp();
     bench.forward(1, 1);
-    assert_eq!(told(&mut bench, 1001), (1000, WINDOW));
+    assert_eq!(ack_at_fh(&mut bench, 1001), (1000, WINDOW));
     // The second segment was lost on the wired half.
     assert_eq!(bench.down(2001, LEN), passed());
     for _ in 0..3 {
-        assert_eq!(told(&mut bench, 1001), (1001, WINDOW));
+        assert_eq!(ack_at_fh(&mut bench, 1001), (1001, WINDOW));
     }
     // Filled: a byte is saved again.
     assert_eq!(bench.down(1001, LEN), passed());
-    assert_eq!(told(&mut bench, 3001), (3000, WINDOW));
+    assert_eq!(ack_at_fh(&mut bench, 3001), (3000, WINDOW));
 }
 
 #[test]
@@ -237,12 +238,12 @@ fn somebodys_word_freezes_and_resumes_as_well() {
 /// The gateway had not called it away yet: REXMT froze the flow, and the mobile was silent for
 /// less than it takes to be sure.
 #[test]
-fn an_mh_that_says_it_is_back_ends_every_freeze_whatever_was_known_of_its_absence() {
+fn an_mh_that_reports_link_up_ends_every_freeze_even_without_a_link_down() {
     for away_ms in (20..2500).step_by(20) {
         let mut bench = one_of_three_acknowledged();
         bench.wait(away_ms);
         let was_frozen = bench.counter("freezes") > 0;
-        let mut lines = bench.comes_up();
+        let mut lines = bench.link_up();
         let state = bench.state();
         lines.extend(bench.wait(40));
         assert!(
@@ -270,7 +271,7 @@ fn a_report_of_what_came_out_of_order_sets_rexmt_anew() {
 }
 
 #[test]
-fn an_answer_to_a_persist_packet_that_reaches_a_further_hole_tells_that_the_rest_is_lost() {
+fn an_answer_to_a_persist_packet_that_reaches_a_further_hole_shows_that_the_rest_is_lost() {
     let mut bench = mtcp();
     bench.forward(1, 6);
     let _ = bench.up_with_sack(1, 1001, 2001);
@@ -292,9 +293,9 @@ fn an_answer_to_a_persist_packet_that_reaches_a_further_hole_tells_that_the_rest
 fn a_warning_that_comes_to_nothing_has_nothing_sent_again() {
     let mut bench = mtcp();
     bench.forward(1, 3);
-    bench.is_warned();
+    bench.link_warning();
     bench.wait(10);
-    let lines = [bench.comes_up(), bench.wait(50)].concat();
+    let lines = [bench.link_up(), bench.wait(50)].concat();
     assert_eq!(counts(&lines, "DATA"), 0, "{lines:?}");
     assert_eq!(bench.state(), "split");
 }
@@ -307,6 +308,6 @@ fn an_ack_that_came_while_the_flow_was_frozen_is_repeated_once() {
     assert_eq!(bench.state(), "frozen");
     assert_eq!(bench.down(1001, 0), passed());
     assert_eq!(counts(&bench.up(1001).lines, "AGAIN to MH"), 1);
-    let lines = [bench.goes_down(), bench.comes_up()].concat();
+    let lines = [bench.link_down(), bench.link_up()].concat();
     assert_eq!(counts(&lines, "AGAIN"), 0, "{lines:?}");
 }

@@ -4,17 +4,17 @@
 
 use holdfast_wire::SeqNum;
 
-use super::super::bench::{LEN, bench_with, kept_back, passed};
-use super::{counts, in_cell, mtcp, told, with};
+use super::super::bench::{LEN, bench_with, passed, suppressed};
+use super::{ack_at_fh, counts, in_cell, mtcp, with};
 use crate::{MtcpSettings, Verdict};
 
 #[test]
 fn slow_start_begins_with_a_segment_and_no_timeout_shrinks_its_window() {
     let mut bench = bench_with(with(MtcpSettings::published()));
     let first = bench.down(1, LEN);
-    assert_eq!(first, kept_back(&["DATA 1..1001 ts 1000"]));
+    assert_eq!(first, suppressed(&["DATA 1..1001 ts 1000"]));
     for i in 1..8 {
-        assert_eq!(bench.down(1 + i * LEN, LEN), kept_back(&[]));
+        assert_eq!(bench.down(1 + i * LEN, LEN), suppressed(&[]));
     }
     let (_, lines) = bench.judge(bench.mh_segment(1001));
     let lines = [lines, bench.wait(20)].concat();
@@ -70,38 +70,38 @@ fn todays_wireless_half_begins_with_the_window_that_the_fh_begins_with() {
         let lines = bench.down(1 + i * LEN, LEN);
         assert!(lines.forwarded || counts(&lines.lines, "DATA") == 1);
     }
-    assert_eq!(bench.down(10_001, LEN), kept_back(&[]));
+    assert_eq!(bench.down(10_001, LEN), suppressed(&[]));
 }
 
 #[test]
-fn without_a_cell_what_the_wireless_half_loses_is_the_fhs_to_repeat() {
+fn without_a_cell_the_fh_retransmits_what_the_wireless_half_loses() {
     let mut bench = mtcp();
     bench.forward(1, 5);
-    let _ = told(&mut bench, 1001);
+    let _ = ack_at_fh(&mut bench, 1001);
     let mut forwarded = 0;
     for _ in 0..3 {
         let (verdict, lines) = bench.judge(bench.mh_segment(1001));
         assert_eq!(counts(&lines, "DATA"), 0, "{lines:?}");
         forwarded += i32::from(verdict != Verdict::Suppress);
     }
-    assert_eq!(forwarded, 3, "the FH hears of it");
+    assert_eq!(forwarded, 3, "the FH receives the duplicate ACKs");
     assert_eq!(bench.down(1001, LEN), passed());
 }
 
 #[test]
-fn with_a_cell_the_fh_hears_nothing_of_what_the_wireless_half_loses() {
+fn with_a_cell_the_fh_receives_no_duplicate_ack_of_a_wireless_loss() {
     let mut bench = bench_with(in_cell(10_000_000));
     bench.down(1, LEN);
     for i in 1..5 {
         bench.wait(5);
         bench.down(1 + i * LEN, LEN);
     }
-    let _ = told(&mut bench, 1001);
+    let _ = ack_at_fh(&mut bench, 1001);
     for _ in 0..3 {
         assert!(!bench.up(1001).forwarded);
     }
     assert!(bench.counter("repaired") > 0);
-    let _ = told(&mut bench, 5001);
+    let _ = ack_at_fh(&mut bench, 5001);
 }
 
 #[test]

@@ -1,31 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The byte of which the FH is not told: nobody gives up or waits because of it.
+//! The saved byte, which the FH gets no ACK of: no connection ends or waits because of it.
 
 use holdfast_wire::{Flags, SeqNum};
 
-use super::super::bench::{LEN, WINDOW, bench_with, kept_back, passed};
+use super::super::bench::{LEN, WINDOW, bench_with, passed, suppressed};
 use super::{
-    RTO_INITIAL_MS, ack_line, counts, mtcp, one_of_three_acknowledged, told, unpaced, with,
+    RTO_INITIAL_MS, ack_at_fh, ack_line, counts, mtcp, one_of_three_acknowledged, unpaced, with,
 };
 use crate::{MtcpRelease, MtcpSettings, Verdict};
 
 #[test]
-fn what_the_fh_sends_again_of_what_the_mh_has_gets_the_last_byte_at_once() {
+fn a_retransmission_of_acknowledged_data_gets_the_ack_of_the_last_byte_at_once() {
     let mut bench = mtcp();
     bench.forward(1, 2);
-    assert_eq!(told(&mut bench, 2001), (2000, WINDOW));
+    assert_eq!(ack_at_fh(&mut bench, 2001), (2000, WINDOW));
     let answer = bench.down(1001, LEN);
     let ack = ack_line(2001, WINDOW.into(), 1000, &bench);
-    assert_eq!(answer, kept_back(&[&ack]));
+    assert_eq!(answer, suppressed(&[&ack]));
 }
 
 #[test]
-fn a_keep_alive_reaches_the_mh_and_its_answer_the_fh_to_the_last_byte() {
+fn a_keep_alive_reaches_the_mh_and_its_answer_is_forwarded_whole() {
     let mut bench = mtcp();
     bench.forward(1, 1);
-    assert_eq!(told(&mut bench, 1001), (1000, WINDOW));
+    assert_eq!(ack_at_fh(&mut bench, 1001), (1000, WINDOW));
     assert_eq!(bench.down(999, 0), passed());
-    assert_eq!(told(&mut bench, 1001), (1001, WINDOW));
+    assert_eq!(ack_at_fh(&mut bench, 1001), (1001, WINDOW));
 }
 
 #[test]
@@ -34,11 +34,11 @@ fn the_ack_of_a_fin_passes_as_it_is() {
     let mut last = bench.fh_segment(1, LEN);
     last.flags = last.flags.with(Flags::FIN);
     assert_eq!(bench.put(last), passed());
-    assert_eq!(told(&mut bench, 1002), (1002, WINDOW));
+    assert_eq!(ack_at_fh(&mut bench, 1002), (1002, WINDOW));
 }
 
 #[test]
-fn a_flow_is_not_done_before_the_fh_was_told_all() {
+fn a_flow_is_not_closed_before_the_fh_has_an_ack_of_everything() {
     let mut bench = one_of_three_acknowledged();
     let mut last = bench.fh_segment(3001, 10);
     last.flags = last.flags.with(Flags::FIN);
@@ -51,19 +51,19 @@ fn a_flow_is_not_done_before_the_fh_was_told_all() {
     assert_eq!(bench.put(ack), passed());
     bench.wait(220);
     assert_eq!(bench.state(), "shrunk");
-    // Both FINs are acknowledged, and the FH has heard of 1000 bytes.
+    // Both FINs are acknowledged, and the FH has an ACK of 1000 bytes.
     let mut ack = bench.mh_segment(3012);
     ack.seq += 1;
     assert!(!bench.put(ack).forwarded);
     assert_eq!(bench.state(), "reopening");
     let lines = bench.wait(RTO_INITIAL_MS + 200);
     assert!(counts(&lines, "ACK 3012") > 0, "{lines:?}");
-    // It may have set `snd_max` back: so long would it take to say so.
+    // It may have set `snd_max` back: the recovery takes this time.
     bench.wait(60_000);
     assert_eq!(bench.state(), "split");
-    let mut heard = bench.fh_segment(3012, 0);
-    heard.ack = SeqNum::new(5002);
-    let _ = bench.put(heard);
+    let mut ack = bench.fh_segment(3012, 0);
+    ack.ack = SeqNum::new(5002);
+    let _ = bench.put(ack);
     assert_eq!(bench.state(), "closed");
 }
 
@@ -74,9 +74,9 @@ fn a_window_that_the_mh_itself_has_closed_leaves_no_byte_behind() {
     let mut ack = bench.mh_segment(1001);
     ack.window = 0;
     assert_eq!(bench.put(ack), passed());
-    // Neither the FH's probe of it, nor the answer, is anybody else's.
+    // The FH's probe of the byte and the answer pass between the hosts.
     assert_eq!(bench.down(1000, 0), passed());
-    assert_eq!(told(&mut bench, 1001), (1001, WINDOW));
+    assert_eq!(ack_at_fh(&mut bench, 1001), (1001, WINDOW));
 }
 
 #[test]
@@ -86,8 +86,8 @@ fn released_at_once_the_last_byte_waits_for_no_timer() {
         ..unpaced()
     }));
     bench.forward(1, 2);
-    assert_eq!(told(&mut bench, 1001), (1000, WINDOW));
-    assert_eq!(told(&mut bench, 2001), (2001, WINDOW));
+    assert_eq!(ack_at_fh(&mut bench, 1001), (1000, WINDOW));
+    assert_eq!(ack_at_fh(&mut bench, 2001), (2001, WINDOW));
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn data_of_the_mh_goes_on_with_the_ack_that_the_fh_is_to_see() {
         window: WINDOW,
     };
     assert_eq!(bench.judge(data), (expected, Vec::new()));
-    bench.goes_down();
+    bench.link_down();
     // It was on its way when the link went.
     data.seq += 10;
     let expected = Verdict::ForwardWithAck {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! SH-TCP, toward the FH: every arrow of the paper's figure 4.
 
-use super::super::bench::{LEN, SHIFT, WINDOW, kept_back, passed, unmet};
+use super::super::bench::{LEN, SHIFT, WINDOW, not_adopted, passed, suppressed};
 use super::{
-    RTO_INITIAL_MS, ack_line, counts, mtcp, one_of_three_acknowledged, shrunk, told, unpaced, with,
+    RTO_INITIAL_MS, ack_at_fh, ack_line, counts, mtcp, one_of_three_acknowledged, shrunk, unpaced,
+    with,
 };
 use crate::MtcpSettings;
 
@@ -12,9 +13,9 @@ fn noshrink_an_m_tcp_ack_of_x_makes_a_tcp_ack_of_x_less_one() {
     let mut bench = mtcp();
     bench.forward(1, 3);
     assert_eq!(bench.state(), "split");
-    assert_eq!(told(&mut bench, 1001), (1000, WINDOW));
-    assert_eq!(told(&mut bench, 2001), (2000, WINDOW));
-    assert_eq!(told(&mut bench, 3001), (3000, WINDOW));
+    assert_eq!(ack_at_fh(&mut bench, 1001), (1000, WINDOW));
+    assert_eq!(ack_at_fh(&mut bench, 2001), (2000, WINDOW));
+    assert_eq!(ack_at_fh(&mut bench, 3001), (3000, WINDOW));
 }
 
 #[test]
@@ -32,9 +33,9 @@ fn noshrink_to_shrunk_the_wintimer_expires_and_the_saved_byte_is_acknowledged_wi
 fn the_wintimer_begins_anew_with_each_new_segment() {
     let mut bench = mtcp();
     bench.forward(1, 1);
-    assert_eq!(told(&mut bench, 1001), (1000, WINDOW));
-    // The round trip of 0 and 100 ms make the RTO. M-TCP's own timer is quiet: what the MH
-    // waits for is lost on the wired half.
+    assert_eq!(ack_at_fh(&mut bench, 1001), (1000, WINDOW));
+    // The round trip of 0 and 100 ms make the RTO. M-TCP's own timer does not run: what the MH
+    // lacks was lost on the wired half.
     for i in 0..10 {
         let lines = bench.wait(60);
         assert_eq!(bench.down(2001 + i * 10, 10), passed());
@@ -48,7 +49,7 @@ fn the_wintimer_begins_anew_with_each_new_segment() {
 fn exception_nothing_is_left_to_acknowledge_so_nothing_is_shrunk() {
     let mut bench = mtcp();
     bench.forward(1, 1);
-    // Nothing was acknowledged by the MH since the FH was told.
+    // The MH has acknowledged nothing since the last ACK to the FH.
     let lines = bench.wait(RTO_INITIAL_MS + 100);
     assert_eq!(counts(&lines, "ACK"), 0, "{lines:?}");
     assert_eq!(bench.state(), "frozen", "M-TCP has frozen all the same");
@@ -59,7 +60,7 @@ fn exception_nothing_is_left_to_acknowledge_so_nothing_is_shrunk() {
 fn exception_the_saved_byte_acknowledges_all_so_it_goes_without_shrinking() {
     let mut bench = mtcp();
     bench.forward(1, 2);
-    assert_eq!(told(&mut bench, 2001), (2000, WINDOW));
+    assert_eq!(ack_at_fh(&mut bench, 2001), (2000, WINDOW));
     let lines = bench.wait(300);
     assert_eq!(lines, [ack_line(2001, WINDOW.into(), 1000, &bench)]);
     assert_eq!((bench.state(), bench.counter("shrinks")), ("split", 0));
@@ -73,7 +74,7 @@ fn what_only_the_fh_can_send_keeps_its_window_open() {
     // 3001..4001 is lost on the wired half.
     assert_eq!(bench.down(4001, LEN), passed());
     // Nothing is saved of what the FH is to go on from.
-    assert_eq!(told(&mut bench, 3001), (3001, WINDOW));
+    assert_eq!(ack_at_fh(&mut bench, 3001), (3001, WINDOW));
     assert_eq!(bench.wait(300), [] as [&str; 0]);
     assert_eq!(bench.counter("shrinks"), 0);
 }
@@ -83,11 +84,11 @@ fn shrunk_persist_packets_are_answered_with_the_window_at_0() {
     let mut bench = shrunk();
     let answer = ack_line(1001, 0, 1000, &bench);
     // With a byte (BSD), without (Linux), and a whole segment (Linux's own timeout).
-    assert_eq!(bench.down(1001, 1), kept_back(&[&answer]));
-    assert_eq!(bench.down(1000, 0), kept_back(&[&answer]));
-    assert_eq!(bench.down(1001, LEN), kept_back(&[&answer]));
+    assert_eq!(bench.down(1001, 1), suppressed(&[&answer]));
+    assert_eq!(bench.down(1000, 0), suppressed(&[&answer]));
+    assert_eq!(bench.down(1001, LEN), suppressed(&[&answer]));
     // New data that was on its way: kept.
-    assert_eq!(bench.down(3001, LEN), kept_back(&[&answer]));
+    assert_eq!(bench.down(3001, LEN), suppressed(&[&answer]));
     assert_eq!(bench.state(), "shrunk");
     assert_eq!(bench.cached(), 3000);
     // A challenge ACK is not.
@@ -98,7 +99,7 @@ fn shrunk_persist_packets_are_answered_with_the_window_at_0() {
 fn shrunk_to_recovering_the_mh_is_back_and_the_window_opens_with_an_old_ack() {
     let mut bench = shrunk();
     bench.wait(3000);
-    let lines = bench.comes_up();
+    let lines = bench.link_up();
     assert_eq!(lines[0], ack_line(1001, WINDOW.into(), 1000, &bench));
     assert_eq!(bench.state(), "reopening");
 }
@@ -110,7 +111,11 @@ fn shrunk_to_recovering_a_new_m_tcp_ack_opens_the_window() {
     assert_eq!(bench.state(), "shrunk");
     let answer = bench.up(2001);
     assert!(!answer.forwarded);
-    assert_eq!(answer.lines.len(), 1, "nothing is sent again: {answer:?}");
+    assert_eq!(
+        answer.lines.len(),
+        1,
+        "nothing is retransmitted: {answer:?}"
+    );
     // No ACK of what the FH may have forgotten to have sent.
     assert!(
         answer.lines[0].starts_with("ACK 1001 wnd 1007 "),
@@ -155,7 +160,7 @@ fn recovering_to_noshrink_at_once_when_the_fh_goes_on_with_something_new() {
 }
 
 #[test]
-fn recovering_ends_when_the_fh_says_nothing_for_it_waits_for_acks() {
+fn recovering_ends_when_the_fh_is_silent_because_it_waits_for_acks() {
     let mut bench = one_of_three_acknowledged();
     bench.wait(220);
     assert!(!bench.up(3001).forwarded);
@@ -167,10 +172,10 @@ fn recovering_ends_when_the_fh_says_nothing_for_it_waits_for_acks() {
 }
 
 #[test]
-fn the_ack_that_opens_the_window_is_repeated_until_the_fh_is_heard() {
+fn the_ack_that_opens_the_window_is_repeated_until_the_fh_answers() {
     let mut bench = shrunk();
     bench.wait(1000);
-    assert_eq!(counts(&bench.comes_up(), "ACK 1001 wnd 1000"), 1);
+    assert_eq!(counts(&bench.link_up(), "ACK 1001 wnd 1000"), 1);
     let lines = bench.wait(400);
     assert_eq!(counts(&lines, "ACK 1001 wnd 1000"), 2, "{lines:?}");
     let _ = bench.down(1001, LEN);
@@ -180,19 +185,19 @@ fn the_ack_that_opens_the_window_is_repeated_until_the_fh_is_heard() {
 
 #[test]
 fn sh_tcps_own_window_is_all_that_the_fh_sees_of_a_larger_one() {
-    let mut bench = unmet(with(MtcpSettings {
+    let mut bench = not_adopted(with(MtcpSettings {
         window_bytes: 64 << 10,
         ..unpaced()
     }));
     bench.shake_hands(0, 5000);
-    assert_eq!(told(&mut bench, 1), (1, 512));
+    assert_eq!(ack_at_fh(&mut bench, 1), (1, 512));
     bench.forward(1, 2);
-    let (_, window) = told(&mut bench, 1001);
+    let (_, window) = ack_at_fh(&mut bench, 1001);
     assert_eq!(u32::from(window) << SHIFT, 64 << 10);
 }
 
 #[test]
-fn an_fh_that_repeats_only_its_first_segment_in_recovering_is_told_the_rest() {
+fn an_fh_that_retransmits_only_its_first_segment_in_recovering_gets_acks_of_the_rest() {
     let mut bench = one_of_three_acknowledged();
     bench.forward(3001, 1);
     bench.wait(220);

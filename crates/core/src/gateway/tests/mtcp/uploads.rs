@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The MH is heard, for it sends data, and lacks something.
+//! The MH lacks data while it uploads, so the gateway receives its segments all the time.
 
 use holdfast_wire::SeqNum;
 
 use super::super::bench::{Bench, LEN, WINDOW};
-use super::{counts, mtcp, one_of_three_acknowledged, told};
+use super::{ack_at_fh, counts, mtcp, one_of_three_acknowledged};
 
-/// The MH sends a data segment each 5 ms, with this ACK, for so long.
+/// The MH sends a data segment each 5 ms, with this ACK, for `millis`.
 fn upload(bench: &mut Bench, sent: &mut u32, ack: u32, millis: u64) -> Vec<String> {
     let mut lines = Vec::new();
     for _ in 0..millis / 5 {
@@ -36,16 +36,16 @@ fn a_tail_that_is_lost_while_the_mh_uploads_is_sent_again_after_an_rto() {
 }
 
 #[test]
-fn an_mh_that_comes_back_uploading_gets_all_that_the_outage_took() {
+fn an_mh_that_uploads_after_an_outage_gets_all_that_was_lost_in_it() {
     let mut bench = mtcp();
     bench.forward(1, 5);
-    assert_eq!(told(&mut bench, 1001), (1000, WINDOW));
+    assert_eq!(ack_at_fh(&mut bench, 1001), (1000, WINDOW));
     bench.wait(2000);
     assert_eq!(bench.state(), "shrunk");
     let mut sent = 0;
     let lines = upload(&mut bench, &mut sent, 1001, 150);
     assert!(counts(&lines, "DATA 1001..2001") > 0, "{lines:?}");
-    // The rest follows, at the pace of a link of which little is known.
+    // The rest follows at the rate of a link that is not measured yet.
     let mut lines = Vec::new();
     for ack in [2001, 3001, 4001] {
         lines.extend(upload(&mut bench, &mut sent, ack, 90));
@@ -60,14 +60,14 @@ fn an_mh_that_comes_back_uploading_gets_all_that_the_outage_took() {
 }
 
 #[test]
-fn an_old_ack_of_the_fh_tells_the_mh_what_of_its_data_has_arrived() {
+fn an_old_ack_of_the_fh_shows_the_mh_which_of_its_data_has_arrived() {
     let mut bench = one_of_three_acknowledged();
     bench.wait(220);
     assert!(!bench.up(2001).forwarded);
     assert_eq!(bench.state(), "reopening");
     let mut sent = 0;
     let _ = upload(&mut bench, &mut sent, 2001, 5);
-    // It has set snd_max back: 1001 is all that it says it has sent.
+    // It has set snd_max back: its highest sequence number is 1001.
     let mut ack = bench.fh_segment(1001, 0);
     ack.ack = SeqNum::new(5011);
     let answer = bench.put(ack);

@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the MH is told of a loss on the wireless half, and when.
+//! Which losses on the wireless half are reported to the MH, and when.
 
 use holdfast_wire::SeqNum;
 
-use super::super::bench::{Answer, Bench, LEN, passed, settings, unmet};
-use super::{NONE, bench_with_sack, fh_says, nth, packet, report, send_all, sends, snoop};
+use super::super::bench::{Answer, Bench, LEN, not_adopted, passed, settings};
+use super::{NONE, bench_with_sack, fh_acks, nth, packet, report, send_all, sends, snoop};
 use crate::{Scheme, Settings};
 
 #[test]
-fn after_three_packets_beyond_a_hole_the_mh_is_told_all_that_has_passed() {
+fn after_three_packets_beyond_a_hole_all_that_has_passed_is_reported_to_the_mh() {
     let mut bench = bench_with_sack(snoop());
     assert_eq!(send_all(&mut bench, [0, 1, 3, 4]), NONE);
-    // Of the first byte beyond its ACK nothing can be said.
-    let told = report(&bench, nth(0), &[(nth(3), nth(6)), (nth(0) + 1, nth(2))]);
-    assert_eq!(sends(&mut bench, 5), [told]);
+    // A block cannot begin at the first byte beyond its ACK.
+    let expected = report(&bench, nth(0), &[(nth(3), nth(6)), (nth(0) + 1, nth(2))]);
+    assert_eq!(sends(&mut bench, 5), [expected]);
     assert_eq!(bench.counter("reports"), 1);
 }
 
 #[test]
 fn a_hole_right_after_the_ack_needs_one_block() {
     let mut bench = bench_with_sack(snoop());
-    let told = report(&bench, nth(0), &[(nth(1), nth(4))]);
-    assert_eq!(send_all(&mut bench, [1, 2, 3]), [told]);
+    let expected = report(&bench, nth(0), &[(nth(1), nth(4))]);
+    assert_eq!(send_all(&mut bench, [1, 2, 3]), [expected]);
 }
 
 #[test]
@@ -29,17 +29,17 @@ fn a_super_segment_counts_as_its_pieces() {
     let mut bench = bench_with_sack(snoop());
     let mut super_segment = packet(&bench, 1);
     super_segment.payload_len = 3 * LEN;
-    let told = report(&bench, nth(0), &[(nth(1), nth(4))]);
-    assert_eq!(bench.put(super_segment).lines, [told]);
+    let expected = report(&bench, nth(0), &[(nth(1), nth(4))]);
+    assert_eq!(bench.put(super_segment).lines, [expected]);
 }
 
 #[test]
-fn fewer_packets_are_told_of_after_a_wait() {
+fn fewer_packets_are_reported_after_a_delay() {
     let mut bench = bench_with_sack(snoop());
     assert_eq!(send_all(&mut bench, [1, 2]), NONE);
     assert_eq!(bench.wait(38), NONE);
-    let told = report(&bench, nth(0), &[(nth(1), nth(3))]);
-    assert_eq!(bench.wait(1), [told]);
+    let expected = report(&bench, nth(0), &[(nth(1), nth(3))]);
+    assert_eq!(bench.wait(1), [expected]);
 }
 
 #[test]
@@ -51,12 +51,12 @@ fn new_packets_begin_the_wait_anew_and_old_ones_do_not() {
     assert_eq!(bench.wait(30), NONE);
     // Not the one that is missing.
     assert_eq!(send_all(&mut bench, [2]), NONE);
-    let told = report(&bench, nth(0), &[(nth(1), nth(3))]);
-    assert_eq!(bench.wait(8), [told]);
+    let expected = report(&bench, nth(0), &[(nth(1), nth(3))]);
+    assert_eq!(bench.wait(8), [expected]);
 }
 
 #[test]
-fn a_hole_that_is_filled_in_time_is_not_told() {
+fn a_hole_that_is_filled_in_time_is_not_reported() {
     let mut bench = bench_with_sack(snoop());
     assert_eq!(send_all(&mut bench, [1, 2, 0, 3, 4, 5]), NONE);
     assert_eq!(bench.wait(1000), NONE);
@@ -68,15 +68,15 @@ fn a_report_is_repeated_after_a_round_trip_and_not_before() {
     assert_eq!(send_all(&mut bench, [1, 2, 3]).len(), 1);
     // Nothing was measured: 40 ms stand for the round trip.
     assert_eq!(send_all(&mut bench, 4..40), NONE);
-    let told = report(&bench, nth(0), &[(nth(1), nth(43))]);
-    assert_eq!(send_all(&mut bench, 40..45), [told]);
+    let expected = report(&bench, nth(0), &[(nth(1), nth(43))]);
+    assert_eq!(send_all(&mut bench, 40..45), [expected]);
 }
 
 #[test]
 fn the_round_trip_is_that_of_the_fhs_timestamp_and_its_echo() {
     let mut bench = bench_with_sack(snoop());
     assert_eq!(send_all(&mut bench, [0]), NONE);
-    assert_eq!(fh_says(&mut bench, 0, &[]), passed());
+    assert_eq!(fh_acks(&mut bench, 0, &[]), passed());
     bench.wait(80);
     // The echo, and three packets beyond a hole.
     assert_eq!(send_all(&mut bench, [2, 3, 4]).len(), 1);
@@ -98,8 +98,8 @@ fn while_the_mh_is_silent_reports_become_rarer_and_end() {
         }
     }
     assert_eq!(reports, 9, "{after:?}");
-    assert!(after.windows(3).all(|of| of[2] - of[1] > of[1] - of[0]));
-    // It speaks, and is told again.
+    assert!(after.windows(3).all(|at| at[2] - at[1] > at[1] - at[0]));
+    // The MH sends, and gets a report again.
     assert_eq!(send_all(&mut bench, [4]).len(), 1);
 }
 
@@ -109,24 +109,25 @@ fn a_filled_hole_ends_the_reports_and_its_bytes_are_named_with_the_next() {
     assert_eq!(send_all(&mut bench, [1, 2, 3]).len(), 1);
     assert_eq!(send_all(&mut bench, [0]), NONE);
     assert_eq!(bench.wait(200), NONE);
-    let told = report(&bench, nth(0), &[(nth(5), nth(8)), (nth(0) + 1, nth(4))]);
-    assert_eq!(send_all(&mut bench, [5, 6, 7]), [told]);
+    let expected = report(&bench, nth(0), &[(nth(5), nth(8)), (nth(0) + 1, nth(4))]);
+    assert_eq!(send_all(&mut bench, [5, 6, 7]), [expected]);
 }
 
 #[test]
-fn a_second_hole_is_told_when_three_packets_are_beyond_it() {
+fn a_second_hole_is_reported_when_three_packets_are_beyond_it() {
     let mut bench = bench_with_sack(snoop());
     assert_eq!(send_all(&mut bench, [1, 2, 3]).len(), 1);
     assert_eq!(send_all(&mut bench, [5, 6]), NONE);
-    let told = report(&bench, nth(0), &[(nth(5), nth(8)), (nth(1), nth(4))]);
-    assert_eq!(send_all(&mut bench, [7]), [told]);
+    let expected = report(&bench, nth(0), &[(nth(5), nth(8)), (nth(1), nth(4))]);
+    assert_eq!(send_all(&mut bench, [7]), [expected]);
 }
 
 #[test]
 fn many_ranges_take_several_reports_the_lowest_first() {
     let mut bench = bench_with_sack(snoop());
     let lines = send_all(&mut bench, [1, 3, 5, 7, 9]);
-    let ranges = |of: &[u32]| -> Vec<_> { of.iter().map(|n| (nth(*n), nth(n + 1))).collect() };
+    let ranges =
+        |numbers: &[u32]| -> Vec<_> { numbers.iter().map(|n| (nth(*n), nth(n + 1))).collect() };
     // Two packets lie beyond the third hole, and one beyond the fourth.
     assert_eq!(
         lines.last().unwrap(),
@@ -139,18 +140,18 @@ fn many_ranges_take_several_reports_the_lowest_first() {
 
 #[test]
 fn a_flow_without_sack_is_left_alone_until_the_fh_sends_some() {
-    let mut bench = unmet(snoop());
+    let mut bench = not_adopted(snoop());
     bench.shake_hands(0, 5000);
     assert!(bench.up(1).forwarded);
-    assert_eq!(fh_says(&mut bench, 0, &[]), passed());
+    assert_eq!(fh_acks(&mut bench, 0, &[]), passed());
     assert_eq!(send_all(&mut bench, [1, 2, 3]), NONE);
     assert_eq!(bench.wait(500), NONE);
     assert_eq!(bench.cached(), 0);
-    assert_eq!(fh_says(&mut bench, 0, &[(1, 4)]), passed());
-    // What passed before is not kept, so that nothing can be said until the FH has it.
+    assert_eq!(fh_acks(&mut bench, 0, &[(1, 4)]), passed());
+    // What passed before is not cached, so nothing can be reported until the FH has it.
     assert_eq!(send_all(&mut bench, [5, 6, 7]), NONE);
-    let told = report(&bench, nth(4), &[(nth(5), nth(8))]);
-    assert_eq!(fh_says(&mut bench, 4, &[(5, 8)]).lines, [told]);
+    let expected = report(&bench, nth(4), &[(nth(5), nth(8))]);
+    assert_eq!(fh_acks(&mut bench, 4, &[(5, 8)]).lines, [expected]);
 }
 
 #[test]
@@ -159,30 +160,30 @@ fn what_the_cache_does_not_take_is_not_named_nor_what_lies_beyond() {
         flow_cache_bytes_max: 3 * LEN as usize,
         ..snoop()
     });
-    let told = report(&bench, nth(0), &[(nth(1), nth(4))]);
-    assert_eq!(send_all(&mut bench, 1..4), std::slice::from_ref(&told));
+    let expected = report(&bench, nth(0), &[(nth(1), nth(4))]);
+    assert_eq!(send_all(&mut bench, 1..4), std::slice::from_ref(&expected));
     assert_eq!(send_all(&mut bench, 4..30), NONE);
-    assert_eq!(bench.wait(15), [told], "no more than what is kept");
+    assert_eq!(bench.wait(15), [expected], "no more than what is cached");
     assert_eq!(bench.cached(), 3 * u64::from(LEN));
 }
 
 #[test]
-fn a_flow_met_in_the_middle_is_reported_of_from_where_it_was_met() {
-    let mut bench = unmet(snoop());
-    assert_eq!(fh_says(&mut bench, 2, &[]), passed());
+fn for_an_adopted_flow_reports_begin_where_it_was_adopted() {
+    let mut bench = not_adopted(snoop());
+    assert_eq!(fh_acks(&mut bench, 2, &[]), passed());
     assert_eq!(send_all(&mut bench, [10, 11]), NONE);
-    assert_eq!(fh_says(&mut bench, 2, &[(4, 6)]), passed());
+    assert_eq!(fh_acks(&mut bench, 2, &[(4, 6)]), passed());
     assert_eq!(
         send_all(&mut bench, [12, 13, 15, 16, 17]),
         NONE,
         "3 is not known"
     );
-    let told = report(
+    let expected = report(
         &bench,
         nth(12),
         &[(nth(15), nth(18)), (nth(12) + 1, nth(14))],
     );
-    assert_eq!(fh_says(&mut bench, 12, &[]).lines, [told]);
+    assert_eq!(fh_acks(&mut bench, 12, &[]).lines, [expected]);
 }
 
 #[test]
@@ -204,13 +205,13 @@ fn fh_sends(bench: &mut Bench, seq: u32, n: u32) -> Answer {
 fn while_the_fh_sends_data_of_its_own_nothing_is_reported() {
     let mut bench = bench_with_sack(snoop());
     assert_eq!(fh_sends(&mut bench, 1, 0), passed());
-    // An ACK that ends within what was named cannot be held back if it has data with it.
+    // An ACK that ends within a named range cannot be withheld if it carries data.
     assert_eq!(send_all(&mut bench, [0, 1, 3, 4, 5]), NONE);
     // It has been quiet for longer than a round trip.
-    let told = report(&bench, nth(0), &[(nth(3), nth(6)), (nth(0) + 1, nth(2))]);
-    let told = told.replace("seq 1 ", &format!("seq {} ", 1 + LEN));
+    let expected = report(&bench, nth(0), &[(nth(3), nth(6)), (nth(0) + 1, nth(2))]);
+    let expected = expected.replace("seq 1 ", &format!("seq {} ", 1 + LEN));
     assert_eq!(bench.wait(90), NONE);
-    assert_eq!(bench.wait(20), [told]);
+    assert_eq!(bench.wait(20), [expected]);
 }
 
 #[test]
@@ -218,7 +219,7 @@ fn today_nothing_is_reported() {
     let mut bench = bench_with_sack(settings(Scheme::Snoop));
     assert_eq!(send_all(&mut bench, [0, 1, 3, 4, 5, 6]), NONE);
     assert_eq!(bench.wait(100), NONE);
-    assert_eq!(fh_says(&mut bench, 2, &[(3, 7)]), passed());
+    assert_eq!(fh_acks(&mut bench, 2, &[(3, 7)]), passed());
     assert_eq!(bench.wait(1000), NONE);
     assert_eq!(bench.counter("reports"), 0);
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Losses of the MH's own queue, and of the wired half, told from those of the wireless half;
-//! what the latter have cost is undone.
+//! Losses of the MH's own queue and of the wired half are distinguished from those of the wireless
+//! half. The MH's reduction after a wireless loss is undone.
 
 use holdfast_wire::SeqNum;
 
-use super::super::bench::{Answer, Bench, LEN, passed, settings, unmet};
-use super::{NONE, bench_with_sack, fh_says, nth, packet, send_all, sends, snoop};
+use super::super::bench::{Answer, Bench, LEN, not_adopted, passed, settings};
+use super::{NONE, bench_with_sack, fh_acks, nth, packet, send_all, sends, snoop};
 use crate::{Action, Direction, Scheme, Verdict, testing::Packet};
 
 /// The MH's own queue has grown to 300 ms; it has sent 0, 1 and 3.
@@ -14,7 +14,7 @@ fn queued_at_the_mh() -> Bench {
     assert_eq!(sends(&mut bench, 0), NONE);
     for (n, round_trip) in [(1, 10), (3, 300)] {
         bench.wait(1);
-        assert!(fh_says(&mut bench, 0, &[]).forwarded);
+        assert!(fh_acks(&mut bench, 0, &[]).forwarded);
         bench.wait(round_trip);
         assert_eq!(sends(&mut bench, n), NONE);
     }
@@ -33,27 +33,27 @@ fn a_loss_while_the_mhs_queue_is_long_is_left_to_the_fh() {
 fn an_mh_that_had_nothing_to_send_has_no_queue() {
     let mut bench = bench_with_sack(settings(Scheme::Snoop));
     bench.wait(1);
-    assert!(fh_says(&mut bench, 0, &[]).forwarded);
+    assert!(fh_acks(&mut bench, 0, &[]).forwarded);
     bench.wait(10);
     assert_eq!(sends(&mut bench, 0), NONE);
     bench.wait(10);
     // The FH has all that the MH has sent; the MH has more only later.
-    assert!(fh_says(&mut bench, 1, &[]).forwarded);
+    assert!(fh_acks(&mut bench, 1, &[]).forwarded);
     bench.wait(1500);
     assert_eq!(send_all(&mut bench, [2, 3, 4]), NONE);
     assert_eq!(bench.counter("congested_uplink"), 0);
 }
 
 #[test]
-fn an_echo_that_comes_very_late_tells_of_no_queue() {
+fn an_echo_that_comes_very_late_shows_no_queue() {
     let mut bench = bench_with_sack(settings(Scheme::Snoop));
     bench.wait(1);
     assert_eq!(send_all(&mut bench, [0, 1]), NONE);
-    assert!(fh_says(&mut bench, 1, &[]).forwarded);
+    assert!(fh_acks(&mut bench, 1, &[]).forwarded);
     bench.wait(10);
     assert_eq!(sends(&mut bench, 2), NONE);
     bench.wait(1);
-    assert!(fh_says(&mut bench, 2, &[]).forwarded);
+    assert!(fh_acks(&mut bench, 2, &[]).forwarded);
     bench.wait(5000);
     assert_eq!(send_all(&mut bench, [4, 5, 6]), NONE);
     assert_eq!(bench.counter("congested_uplink"), 0);
@@ -130,15 +130,15 @@ fn as_published_no_ack_of_the_fh_is_touched_for_a_hole_that_was_filled() {
     assert!(fh_echoes(&mut bench, 5, newest).forwarded);
 }
 
-/// These packets, a millisecond apart, each with the echo of what the FH said so many
-/// milliseconds before; the FH acknowledges each before the next comes.
+/// Sends these packets, a millisecond apart. Each echoes the FH's timestamp of `millis` before. The
+/// FH acknowledges each before the next comes.
 fn send_through_a_queue(bench: &mut Bench, packets: core::ops::Range<u32>, millis: u32) {
     for n in packets {
         let mut segment = packet(bench, n);
         let stamps = segment.options.timestamps.as_mut().expect("some");
         stamps.tsecr = bench.clock() - millis;
         assert!(bench.put(segment).forwarded);
-        assert_eq!(fh_says(bench, n + 1, &[]), passed());
+        assert_eq!(fh_acks(bench, n + 1, &[]), passed());
         bench.wait(1);
     }
 }
@@ -150,7 +150,7 @@ fn lost_near_the_fh_is_undone(queue_ms: u32) -> bool {
     send_through_a_queue(&mut bench, 0..40, 5);
     send_through_a_queue(&mut bench, 40..200, 5 + queue_ms);
     assert_eq!(send_all(&mut bench, [201, 202, 203]), NONE);
-    assert_eq!(fh_says(&mut bench, 200, &[(201, 204)]), passed());
+    assert_eq!(fh_acks(&mut bench, 200, &[(201, 204)]), passed());
     bench.wait(30);
     send_all(&mut bench, [200]);
     let overload = u64::from(queue_ms > 0);
@@ -171,7 +171,7 @@ fn a_loss_of_the_wired_half_is_not_undone_with_one_of_the_wireless_half() {
     // 2 is lost before the gateway, and 1 behind it.
     send_all(&mut bench, [0, 1, 3, 4, 5]);
     bench.wait(20);
-    assert_eq!(fh_says(&mut bench, 1, &[(3, 6)]), passed());
+    assert_eq!(fh_acks(&mut bench, 1, &[(3, 6)]), passed());
     send_all(&mut bench, [1, 2]);
     bench.wait(20);
     let newest = bench.mh_clock_newest;
@@ -180,7 +180,7 @@ fn a_loss_of_the_wired_half_is_not_undone_with_one_of_the_wireless_half() {
     // The next one is.
     send_all(&mut bench, [6, 8, 9, 10]);
     bench.wait(20);
-    assert_eq!(fh_says(&mut bench, 7, &[(8, 11)]), passed());
+    assert_eq!(fh_acks(&mut bench, 7, &[(8, 11)]), passed());
     send_all(&mut bench, [7]);
     bench.wait(20);
     let newest = bench.mh_clock_newest;
@@ -190,13 +190,13 @@ fn a_loss_of_the_wired_half_is_not_undone_with_one_of_the_wireless_half() {
 /// Without SACK: packet 6 is lost on the wireless half, and perhaps 5 behind the gateway. True
 /// if the MH is to undo what that has cost.
 fn without_sack_is_undone(lost_behind: bool) -> bool {
-    let mut bench = unmet(settings(Scheme::Snoop));
+    let mut bench = not_adopted(settings(Scheme::Snoop));
     bench.shake_hands(0, 5000);
     assert!(bench.up(1).forwarded);
     for n in 0..5 {
         send_all(&mut bench, [n]);
         bench.wait(9);
-        assert_eq!(fh_says(&mut bench, n + 1, &[]), passed());
+        assert_eq!(fh_acks(&mut bench, n + 1, &[]), passed());
     }
     // What it echoes with duplicate ACKs (RFC 7323, 4.3).
     let in_sequence = bench.mh_clock_newest;
@@ -207,7 +207,7 @@ fn without_sack_is_undone(lost_behind: bool) -> bool {
         assert_eq!(fh_echoes(&mut bench, lacks, in_sequence), passed());
     }
     send_all(&mut bench, lacks..7);
-    // What it said before it got that.
+    // What it sent before it got that.
     assert_eq!(fh_echoes(&mut bench, lacks, in_sequence), passed());
     bench.wait(9);
     let newest = bench.mh_clock_newest;
@@ -215,7 +215,7 @@ fn without_sack_is_undone(lost_behind: bool) -> bool {
 }
 
 #[test]
-fn without_sack_three_duplicate_acks_tell_of_a_loss_of_the_wired_half() {
+fn without_sack_three_duplicate_acks_show_a_loss_on_the_wired_half() {
     assert!(without_sack_is_undone(false));
     assert!(!without_sack_is_undone(true));
 }

@@ -7,7 +7,7 @@ use core::time::Duration;
 use holdfast_wire::{Flags, SeqNum};
 
 use super::super::bench::{Bench, LEN, passed};
-use super::{NONE, bench_with_sack, data, fh_says, nth, packet, report, send_all, snoop};
+use super::{NONE, bench_with_sack, data, fh_acks, nth, packet, report, send_all, snoop};
 use crate::{Action, Direction, testing::Packet};
 
 /// Packet 0 was lost on the wireless half and came again; the FH lacks 1, which was named.
@@ -20,31 +20,31 @@ fn named_and_lost() -> Bench {
 }
 
 #[test]
-fn three_duplicate_acks_of_the_fh_have_it_sent_again() {
+fn after_three_duplicate_acks_of_the_fh_the_gateway_retransmits() {
     let mut bench = named_and_lost();
-    assert_eq!(fh_says(&mut bench, 1, &[]).lines, NONE);
-    assert_eq!(fh_says(&mut bench, 1, &[]).lines, NONE);
-    assert_eq!(fh_says(&mut bench, 1, &[]).lines, NONE);
+    assert_eq!(fh_acks(&mut bench, 1, &[]).lines, NONE);
+    assert_eq!(fh_acks(&mut bench, 1, &[]).lines, NONE);
+    assert_eq!(fh_acks(&mut bench, 1, &[]).lines, NONE);
     let again = data(&bench, 1);
-    assert_eq!(fh_says(&mut bench, 1, &[]).lines, [again]);
-    assert_eq!(fh_says(&mut bench, 1, &[]).lines, NONE, "once");
+    assert_eq!(fh_acks(&mut bench, 1, &[]).lines, [again]);
+    assert_eq!(fh_acks(&mut bench, 1, &[]).lines, NONE, "once");
     assert_eq!(bench.counter("repaired_uplink"), 1);
-    assert_eq!(fh_says(&mut bench, 6, &[]), passed());
+    assert_eq!(fh_acks(&mut bench, 6, &[]), passed());
 }
 
 #[test]
-fn reports_of_the_fh_have_it_sent_again() {
+fn after_reports_of_the_fh_the_gateway_retransmits() {
     let mut bench = named_and_lost();
-    assert_eq!(fh_says(&mut bench, 1, &[(2, 3)]).lines, NONE);
-    assert_eq!(fh_says(&mut bench, 1, &[(2, 4)]).lines, NONE);
+    assert_eq!(fh_acks(&mut bench, 1, &[(2, 3)]).lines, NONE);
+    assert_eq!(fh_acks(&mut bench, 1, &[(2, 4)]).lines, NONE);
     let again = data(&bench, 1);
-    assert_eq!(fh_says(&mut bench, 1, &[(2, 5)]).lines, [again]);
+    assert_eq!(fh_acks(&mut bench, 1, &[(2, 5)]).lines, [again]);
 }
 
 #[test]
-fn a_silent_fh_gets_it_again_later_and_later() {
+fn a_silent_fh_gets_retransmissions_at_growing_intervals() {
     let mut bench = named_and_lost();
-    assert_eq!(fh_says(&mut bench, 1, &[]).lines, NONE);
+    assert_eq!(fh_acks(&mut bench, 1, &[]).lines, NONE);
     let mut at = Vec::new();
     for millis in 0..100_000 {
         for line in bench.wait(1) {
@@ -56,31 +56,31 @@ fn a_silent_fh_gets_it_again_later_and_later() {
     }
     assert_eq!(at.len(), 5, "then it is the MH's: {at:?}");
     assert!(
-        at.windows(3).all(|of| of[2] - of[1] > of[1] - of[0]),
+        at.windows(3).all(|at| at[2] - at[1] > at[1] - at[0]),
         "{at:?}"
     );
 }
 
 #[test]
-fn after_such_a_loss_the_mh_hears_of_losses_from_the_fh_alone_until_that_has_all() {
+fn after_such_a_loss_only_the_fh_reports_losses_to_the_mh_until_the_fh_has_all() {
     let mut bench = named_and_lost();
     for _ in 0..4 {
-        fh_says(&mut bench, 1, &[]);
+        fh_acks(&mut bench, 1, &[]);
     }
     assert_eq!(bench.counter("repaired_uplink"), 1);
     assert_eq!(send_all(&mut bench, [7, 8, 9]), NONE);
-    let told = report(&bench, nth(6), &[(nth(7), nth(10))]);
-    assert_eq!(fh_says(&mut bench, 6, &[]).lines, [told]);
+    let expected = report(&bench, nth(6), &[(nth(7), nth(10))]);
+    assert_eq!(fh_acks(&mut bench, 6, &[]).lines, [expected]);
 }
 
 #[test]
 fn a_partial_ack_has_the_next_loss_sent_again() {
     let mut bench = named_and_lost();
     for _ in 0..4 {
-        fh_says(&mut bench, 1, &[]);
+        fh_acks(&mut bench, 1, &[]);
     }
     let again = data(&bench, 3);
-    assert_eq!(fh_says(&mut bench, 3, &[]).lines, [again]);
+    assert_eq!(fh_acks(&mut bench, 3, &[]).lines, [again]);
 }
 
 #[test]
@@ -89,16 +89,16 @@ fn a_fin_is_kept_and_sent_again_with_its_data() {
     let mut last = packet(&bench, 1);
     last.flags = last.flags.with(Flags::FIN).with(Flags::ECE);
     assert_eq!(bench.put(last), passed());
-    let told = report(&bench, nth(0), &[(nth(1), nth(2) + 1)]);
-    assert_eq!(bench.wait(40), [told]);
+    let expected = report(&bench, nth(0), &[(nth(1), nth(2) + 1)]);
+    assert_eq!(bench.wait(40), [expected]);
     assert_eq!(send_all(&mut bench, [0]), NONE);
     bench.wait(10);
     for _ in 0..3 {
-        assert_eq!(fh_says(&mut bench, 1, &[]).lines, NONE);
+        assert_eq!(fh_acks(&mut bench, 1, &[]).lines, NONE);
     }
     let tsval = bench.mh_clock_newest;
     let again = format!("DATA {}..{} FIN ts {tsval}", nth(1), nth(2) + 1);
-    assert_eq!(fh_says(&mut bench, 1, &[]).lines, [again]);
+    assert_eq!(fh_acks(&mut bench, 1, &[]).lines, [again]);
 }
 
 #[test]
@@ -107,13 +107,13 @@ fn what_was_not_named_is_the_mhs_to_send_again() {
     assert_eq!(send_all(&mut bench, 0..6), NONE);
     bench.wait(10);
     for _ in 0..6 {
-        assert_eq!(fh_says(&mut bench, 1, &[(2, 6)]), passed());
+        assert_eq!(fh_acks(&mut bench, 1, &[(2, 6)]), passed());
     }
     assert_eq!(bench.wait(5000), NONE);
 }
 
 #[test]
-fn what_goes_to_the_fh_again_says_the_newest_of_the_mh() {
+fn a_retransmission_to_the_fh_has_the_newest_ack_window_and_timestamps_of_the_mh() {
     let mut bench = named_and_lost();
     bench.forward(1, 2);
     let mut newest = packet(&bench, 6);
@@ -134,7 +134,7 @@ fn what_goes_to_the_fh_again_says_the_newest_of_the_mh() {
         Action::Resend(resend) if resend.direction == Direction::Uplink => Some(resend),
         _ => None,
     });
-    let resent = resent.expect("sent again");
+    let resent = resent.expect("retransmitted");
     assert_eq!((resent.ack, resent.window), (SeqNum::new(1 + LEN), 777));
     assert_eq!(resent.timestamps, newest.options.timestamps);
 }
@@ -142,10 +142,10 @@ fn what_goes_to_the_fh_again_says_the_newest_of_the_mh() {
 #[test]
 fn blocks_outside_of_what_the_mh_has_sent_are_counted_and_change_nothing() {
     let mut bench = named_and_lost();
-    assert_eq!(fh_says(&mut bench, 1, &[]).lines, NONE);
+    assert_eq!(fh_acks(&mut bench, 1, &[]).lines, NONE);
     let before = bench.counter("passed.implausible");
-    assert_eq!(fh_says(&mut bench, 1, &[(2, 90)]).lines, NONE);
-    assert_eq!(fh_says(&mut bench, 1, &[(5, 2)]).lines, NONE);
+    assert_eq!(fh_acks(&mut bench, 1, &[(2, 90)]).lines, NONE);
+    assert_eq!(fh_acks(&mut bench, 1, &[(5, 2)]).lines, NONE);
     assert_eq!(bench.counter("passed.implausible"), before + 2);
     assert_eq!(bench.counter("repaired_uplink"), 0);
 }
@@ -156,10 +156,10 @@ fn a_new_gateway_passes_what_an_old_one_had_reported() {
     bench.gateway = crate::Gateway::new(snoop());
     // The FH's duplicate ACKs pass; the MH's timeout repairs what was named.
     for _ in 0..5 {
-        assert_eq!(fh_says(&mut bench, 1, &[(2, 6)]), passed());
+        assert_eq!(fh_acks(&mut bench, 1, &[(2, 6)]), passed());
     }
     assert_eq!(send_all(&mut bench, 1..6), NONE);
-    assert_eq!(fh_says(&mut bench, 6, &[]), passed());
+    assert_eq!(fh_acks(&mut bench, 6, &[]), passed());
     assert_eq!(bench.wait(Duration::from_secs(10).as_millis() as u64), NONE);
 }
 
@@ -172,10 +172,10 @@ fn of_a_hole_of_many_ranges_no_more_is_sent_again_than_has_arrived_and_one() {
     send_all(&mut bench, [0]);
     bench.wait(50);
     // It has the first, and then one far beyond: 48 were overtaken.
-    let again = fh_says(&mut bench, 1, &[(49, 60)]).lines;
+    let again = fh_acks(&mut bench, 1, &[(49, 60)]).lines;
     assert_eq!(again.len(), 13, "{again:?}");
     assert_eq!(again[0], data(&bench, 1));
     // The first again by the partial ACK.
-    let more = fh_says(&mut bench, 3, &[(49, 60)]).lines;
+    let more = fh_acks(&mut bench, 3, &[(49, 60)]).lines;
     assert_eq!(more, [3, 14, 15, 16].map(|n| data(&bench, n)));
 }

@@ -12,6 +12,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
 
 use super::{Event, World};
+use crate::gateway::flows::Row;
 use crate::gateway::tests::host::Host;
 use crate::testing::Packet;
 use crate::{Direction, Side, Stage};
@@ -39,7 +40,7 @@ pub(in crate::gateway::tests) enum Forgery {
     BlindReset,
     /// Off-path: a FIN with random numbers. RFC 9293, 3.10.7.4.
     BlindFin,
-    /// Off-path: data with random numbers and an option that nobody knows. RFC 9293, 3.10.7.4.
+    /// Off-path: data with random numbers and an unknown option. RFC 9293, 3.10.7.4.
     BlindUnknownOption,
     /// Off-path: urgent data with random numbers. RFC 9293, 3.10.7.4.
     BlindUrgent,
@@ -125,9 +126,9 @@ impl Forgery {
         Self::PacketTooBigInFlight,
     ];
 
-    /// It is sent to a flow whose numbers the attacker knows, and a gateway that was away for a
-    /// while could not tell it from a true one. What the gateway sends then may be wrong, but no
-    /// end may take harm.
+    /// The attacker knows the flow's numbers, and a gateway that was away for a while cannot
+    /// distinguish the segment from a true one. What the gateway then sends may be wrong, but no end
+    /// may take harm.
     pub(in crate::gateway::tests) fn may_mislead(self) -> bool {
         let acks_unsent = matches!(
             self,
@@ -397,7 +398,7 @@ impl Forger {
     }
 
     fn sack(&mut self, view: &View) -> Vec<Forged> {
-        if !(view.sender.its.sack && view.receiver.its.sack) {
+        if !(view.sender.profile.sack && view.receiver.profile.sack) {
             return Vec::new();
         }
         let mut segment = view.bare();
@@ -436,7 +437,7 @@ impl Forger {
             (_, 0) => (fh.seq(fh.max) + self.within(FAR), self.within(552..1400)),
             _ => (in_flight, self.within(0..552)),
         };
-        let (from, to) = (fh.its.me, mh.its.me);
+        let (from, to) = (fh.profile.me, mh.profile.me);
         vec![Forged::PacketTooBig(PacketTooBig { from, to, seq, mtu })]
     }
 }
@@ -483,7 +484,7 @@ impl World {
                     .handle_packet_too_big(&message, now, &mut actions);
             }
             Forged::Segment(direction, segment) => {
-                // By chance nobody could distinguish it from a true one.
+                // By chance it cannot be distinguished from a true one.
                 if !kind.is_an_ends_own() && self.may_be_taken(direction, &segment) {
                     return;
                 }
@@ -523,7 +524,7 @@ impl World {
 
     fn pass_forged(&mut self, direction: Direction, packet: Packet) {
         match direction {
-            Direction::Downlink if !self.carries => {}
+            Direction::Downlink if !self.link_is_up => {}
             Direction::Downlink => {
                 self.travel(self.wireless, Event::ForgedToHost(Side::Mh, packet));
             }
@@ -544,30 +545,19 @@ impl World {
     /// A true segment came by: an open flow has to stay open from here on. One that was seen
     /// from its SYNs on is open by the MH's first segment after them.
     pub(super) fn note_followed(&mut self, direction: Direction) {
-        let stage = self
-            .gateway
-            .flows
-            .iter()
-            .map(|row| &row.flow)
-            .next()
-            .map(|flow| flow.stage);
+        let stage = self.gateway.flows.rows().next().map(Row::stage);
         let whole = self.watch.shaken && !self.interrupted && direction == Direction::Uplink;
         self.watch.followed |= whole || stage == Some(Stage::Open);
         self.watch.closed |= stage == Some(Stage::Closed);
     }
 
     /// The link goes down.
-    pub(super) fn look_whether_followed(&mut self) {
+    pub(super) fn note_whether_tracked(&mut self) {
         if self.is_settled() || self.watch.closed {
             return;
         }
         let is_followed = |stage| matches!(stage, Stage::Open | Stage::Closed);
-        let followed = self
-            .gateway
-            .flows
-            .iter()
-            .map(|row| &row.flow)
-            .any(|flow| is_followed(flow.stage));
+        let followed = self.gateway.flows.rows().map(Row::stage).any(is_followed);
         self.watch.outages += 1;
         self.watch.unprotected += u64::from(!followed);
         self.watch.lost += u64::from(!followed && self.watch.followed);

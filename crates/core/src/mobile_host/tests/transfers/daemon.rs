@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The daemon of the transfers, with the product's machine, and its guard.
+//! The daemon of the transfers, with the machine of the product, and its guard.
 
 use super::*;
 
@@ -8,10 +8,10 @@ impl World {
     pub(super) fn start_daemon(&mut self) {
         self.daemon = Some(MobileHost::new(self.settings));
         self.hangs = false;
-        // Programs and maps are new.
+        // A new daemon loads new programs and maps.
         self.orders.clear();
-        for of in &mut self.receivers {
-            of.withheld = WithheldSegment::default();
+        for receiver in &mut self.receivers {
+            receiver.withheld = WithheldSegment::default();
         }
         self.drive(|_, _, _, _| {});
     }
@@ -19,13 +19,13 @@ impl World {
     /// Probes, FHs that pause, silent outages.
     pub(super) fn counters(&self) -> [u64; 3] {
         let counters = self.daemon.as_ref().map(MobileHost::counters);
-        let own = counters.map_or([0; 3], |of| [of.probes, of.pauses, of.silent_outages]);
-        core::array::from_fn(|of| self.counted[of] + own[of])
+        let own = counters.map_or([0; 3], |own| [own.probes, own.pauses, own.silent_outages]);
+        core::array::from_fn(|counter| self.counted[counter] + own[counter])
     }
 
     pub(super) fn drive(
         &mut self,
-        ask: impl FnOnce(&mut MobileHost, &[HostFlow], Instant, &mut Vec<HostAction>),
+        call: impl FnOnce(&mut MobileHost, &[HostFlow], Instant, &mut Vec<HostAction>),
     ) {
         let now = self.now;
         let flows: Vec<_> = self
@@ -37,7 +37,7 @@ impl World {
         let Some(daemon) = &mut self.daemon else {
             return;
         };
-        ask(daemon, &flows, now, &mut actions);
+        call(daemon, &flows, now, &mut actions);
         self.orders_until = daemon.orders_until(now).unwrap_or(Instant::ZERO);
         for action in actions {
             self.perform(action);
@@ -60,20 +60,20 @@ impl World {
                 self.orders.insert(key, Some(edge));
             }
             HostAction::Send { key, ack, copies } => {
-                let place = self.place_of(key);
+                let index = self.index_of(key);
                 for _ in 0..copies {
-                    self.make(place, ack);
+                    self.make(index, ack);
                 }
             }
             HostAction::WakeUp(wake_up) => self.wake_up(&wake_up),
             HostAction::RenewEcho { key, .. } => {
-                let of = self.place_of(key);
-                let own = self.receivers[of].noted.rcv_nxt;
-                self.receivers[of].withheld.release(own, self.now);
+                let index = self.index_of(key);
+                let own = self.receivers[index].noted.rcv_nxt;
+                self.receivers[index].withheld.release(own, self.now);
             }
             HostAction::Probe(key) => {
-                let (place, takes) = (self.place_of(key), self.of_a_segment / 20);
-                self.put(1, takes, Event::Question { place });
+                let (index, takes) = (self.index_of(key), self.segment_time / 20);
+                self.put(1, takes, Event::Probe { index });
                 if let Some(daemon) = &mut self.daemon {
                     daemon.handle_probe_sent(&key, self.now);
                 }
@@ -81,17 +81,17 @@ impl World {
         }
     }
 
-    pub(super) fn make(&mut self, place: usize, ack: MadeAck) {
+    pub(super) fn make(&mut self, index: usize, ack: MadeAck) {
         let now = self.now;
-        let of = &mut self.receivers[place];
-        let noted = of.noted;
+        let receiver = &mut self.receivers[index];
+        let noted = receiver.noted;
         let own = AckAndWindow {
             ack: noted.rcv_nxt,
             window: noted.window,
         };
         let is_wake = self.scheme == MobileScheme::Wake;
         if is_wake {
-            of.withheld.release(own.ack, now);
+            receiver.withheld.release(own.ack, now);
         }
         let left = match ack {
             MadeAck::ZeroWindow => AckAndWindow { window: 0, ..own },
@@ -101,32 +101,32 @@ impl World {
             },
             MadeAck::Last | MadeAck::Marked => own,
         };
-        self.leave(place, left);
+        self.leave(index, left);
     }
 
     fn wake_up(&mut self, wake_up: &WakeUp) {
         assert_eq!(self.scheme, MobileScheme::Wake, "seed {}", self.seed);
         self.woken += 1;
-        let place = self.place_of(wake_up.key);
-        let of = &mut self.receivers[place];
+        let index = self.index_of(wake_up.key);
+        let receiver = &mut self.receivers[index];
         let own = AckAndWindow {
-            ack: of.noted.rcv_nxt,
-            window: of.noted.window,
+            ack: receiver.noted.rcv_nxt,
+            window: receiver.noted.window,
         };
-        of.withheld.release(own.ack, self.now);
+        receiver.withheld.release(own.ack, self.now);
         for _ in 0..wake_up.unreachables {
-            if self.carries {
-                self.on_word(place);
+            if self.link_is_up {
+                self.on_unreachable(index);
             }
         }
-        let boundaries = self.receivers[place].withheld.boundaries();
+        let boundaries = self.receivers[index].withheld.boundaries();
         for step in boundaries.steps(own, SCALE, wake_up.boundary_acks) {
-            self.leave(place, step);
+            self.leave(index, step);
         }
-        self.leave(place, own);
+        self.leave(index, own);
     }
 
-    pub(super) fn link(&mut self, event: HostLinkEvent) {
+    pub(super) fn link(&mut self, event: LinkEvent) {
         self.drive(|machine, flows, now, actions| {
             machine.handle_link(event, flows, now, actions);
         });
@@ -143,7 +143,7 @@ impl World {
         if daemon.poll_timeout().is_some_and(|at| at <= now) {
             let needed = daemon.flows_needed(now);
             self.drive(|machine, flows, now, actions| {
-                // It knows what it has asked for, and no more.
+                // It has only the flows that it requested.
                 let known = flows.iter().filter(|flow| match &needed {
                     FlowsNeeded::Some(keys) => keys.contains(&flow.key),
                     FlowsNeeded::All => true,
@@ -154,30 +154,33 @@ impl World {
         }
     }
 
-    fn place_of(&self, key: FlowKey) -> usize {
-        let place = self.receivers.iter().position(|of| of.noted.key == key);
-        place.expect("it is one of these")
+    fn index_of(&self, key: FlowKey) -> usize {
+        let index = self
+            .receivers
+            .iter()
+            .position(|receiver| receiver.noted.key == key);
+        index.expect("it is one of these")
     }
 
-    /// The guard, when orders lapse for the daemon hangs, or it has died.
-    pub(super) fn guard_says_all(&mut self) {
-        for place in 0..FLOWS {
-            let of = &mut self.receivers[place];
-            let noted = of.noted;
+    /// The guard acts for a daemon that hangs or has died: each MH sends its own ACK.
+    pub(super) fn guard_releases_all(&mut self) {
+        for index in 0..FLOWS {
+            let receiver = &mut self.receivers[index];
+            let noted = receiver.noted;
             let own = AckAndWindow {
                 ack: noted.rcv_nxt,
                 window: noted.window,
             };
             if noted.received_at.is_some() {
-                of.withheld.release(own.ack, self.now);
-                self.leave(place, own);
+                receiver.withheld.release(own.ack, self.now);
+                self.leave(index, own);
             }
         }
     }
 
     pub(super) fn on_guard(&mut self) {
         if self.hangs && self.daemon.is_some() && self.now >= self.orders_until {
-            self.guard_says_all();
+            self.guard_releases_all();
         }
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Who is silent, who is asked, who is woken.
+//! Which flows are silent, which are probed, which are woken.
 
 use super::*;
 use crate::mobile_host::tests::wake_flow as host_flow;
@@ -10,25 +10,25 @@ fn at(ms: u64) -> Instant {
 
 /// Its data came at 0.
 fn flow(port: u16) -> HostFlow {
-    heard(port, 0)
+    delivering(port, 0)
 }
 
-/// The same, heard since.
-fn heard(port: u16, ms: u64) -> HostFlow {
+/// The same flow with a segment of the FH since.
+fn delivering(port: u16, ms: u64) -> HostFlow {
     HostFlow {
         data_at: Some(at(0)),
         ..host_flow(port, at(ms))
     }
 }
 
-/// Those that `silent_flows` follows, of which nothing was heard since.
+/// The flows that `silent_flows` follows, without a segment since.
 fn followed(silent_flows: &SilentFlows) -> Vec<HostFlow> {
     let keys = silent_flows.flows.keys();
     keys.map(|key| flow(key.mh.port)).collect()
 }
 
 #[test]
-fn what_is_silent_is_woken_after_longer_and_longer_until_it_is_heard() {
+fn a_silent_flow_is_woken_at_growing_intervals_until_a_segment_arrives() {
     let mut silent_flows = SilentFlows::default();
     silent_flows.begin(&flow(1), false, at(0));
     let mut times = Vec::new();
@@ -39,8 +39,12 @@ fn what_is_silent_is_woken_after_longer_and_longer_until_it_is_heard() {
         times.push(due.saturating_since(at(0)).as_millis());
     }
     assert_eq!(times, [300, 900, 1_900, 2_900, 3_900, 4_900]);
-    let heard = heard(1, 5_000);
-    assert!(silent_flows.handle_timeout(&[heard], at(6_000)).is_empty());
+    let segment = delivering(1, 5_000);
+    assert!(
+        silent_flows
+            .handle_timeout(&[segment], at(6_000))
+            .is_empty()
+    );
     assert_eq!(silent_flows.poll_timeout(), None);
 }
 
@@ -63,24 +67,24 @@ fn a_pause_a_closed_window_and_what_is_gone_are_left_alone() {
 }
 
 #[test]
-fn where_others_are_heard_a_flow_is_woken_once_more() {
-    for (heard_ms, due_again) in [(200, true), (500, false)] {
+fn while_others_deliver_a_flow_is_woken_once_more() {
+    for (delivered_ms, due_again) in [(200, true), (500, false)] {
         let mut silent_flows = SilentFlows::default();
         silent_flows.begin(&flow(1), false, at(0));
-        let flows = [flow(1), heard(2, heard_ms)];
+        let flows = [flow(1), delivering(2, delivered_ms)];
         let woken = silent_flows.handle_timeout(&flows, at(600));
         assert_eq!(woken.len(), 1);
         assert!(woken[0].key == flow(1).key && !woken[0].link_is_up);
         assert_eq!(
             silent_flows.poll_timeout().is_some(),
             due_again,
-            "{heard_ms} ms"
+            "{delivered_ms} ms"
         );
     }
 }
 
 #[test]
-fn nobody_is_woken_for_ever_nor_are_more_than_there_is_room_for() {
+fn wake_ups_end_and_the_number_of_followed_flows_is_limited() {
     let mut silent_flows = SilentFlows::default();
     for port in 0..200 {
         silent_flows.begin(&flow(port), false, at(0));
@@ -96,15 +100,15 @@ fn nobody_is_woken_for_ever_nor_are_more_than_there_is_room_for() {
 
 #[test]
 fn doublings_are_as_many_as_a_sender_can_have_made_and_one_more() {
-    let of = |ms| doublings(Duration::from_millis(ms));
+    let doublings_of = |ms| doublings(Duration::from_millis(ms));
     assert_eq!(
-        [of(0), of(199), of(200), of(599), of(600), of(1_400)],
+        [0, 199, 200, 599, 600, 1_400].map(doublings_of),
         [0, 0, 2, 2, 3, 4]
     );
-    assert_eq!((of(7_000), of(60_000), of(u64::MAX)), (6, 9, 13));
+    assert_eq!([7_000, 60_000, u64::MAX].map(doublings_of), [6, 9, 13]);
 }
 
-/// Two flows that were heard at 0 and fell silent at 200 ms; the FH of the first was asked at 240.
+/// Two flows that delivered at 0 and fell silent at 200 ms. The first FH was probed at 240.
 fn two() -> SilentFlows {
     let mut silent_flows = SilentFlows::default();
     for port in [1, 2] {
@@ -115,8 +119,8 @@ fn two() -> SilentFlows {
     silent_flows
 }
 
-/// The wake-ups by the clock until 8 s, of which FHs answer nothing: whose, how long after 5,030 ms, and
-/// whether as after an outage.
+/// The wake-ups at timers until 8 s, with no answer of the FHs: port, time after 5,030 ms, and whether the link
+/// counts as up.
 fn tries(silent_flows: &mut SilentFlows) -> Vec<(u16, u128, bool)> {
     let mut tries = Vec::new();
     while let Some(due) = silent_flows.poll_timeout().filter(|due| *due < at(8_000)) {
@@ -130,8 +134,8 @@ fn tries(silent_flows: &mut SilentFlows) -> Vec<(u16, u128, bool)> {
 }
 
 #[test]
-fn an_fh_that_answers_the_first_probe_pauses_and_a_later_one_says_that_the_link_is_back() {
-    for (answered, told) in [
+fn an_answer_to_the_first_probe_shows_a_pause_and_a_later_one_link_up() {
+    for (answered, reply) in [
         (230, None),
         (290, Some(ProbeReply::Pauses)),
         (430, Some(ProbeReply::Pauses)),
@@ -141,18 +145,21 @@ fn an_fh_that_answers_the_first_probe_pauses_and_a_later_one_says_that_the_link_
         let mut silent_flows = two();
         assert_eq!(silent_flows.probed(), [flow(1).key]);
         assert_eq!(
-            silent_flows.reply_of(&heard(2, 290), at(9_000)),
+            silent_flows.reply_of(&delivering(2, 290), at(9_000)),
             None,
-            "not asked"
+            "not probed"
         );
-        assert_eq!(silent_flows.reply_of(&heard(1, answered), at(9_000)), told);
+        assert_eq!(
+            silent_flows.reply_of(&delivering(1, answered), at(9_000)),
+            reply
+        );
         assert_eq!(
             silent_flows.follows(&flow(1).key),
-            told != Some(ProbeReply::Pauses)
+            reply != Some(ProbeReply::Pauses)
         );
     }
-    // Its round trip is what it says, up to five seconds.
-    for (srtt_ms, answered, told) in [
+    // The measured round trip counts, up to five seconds.
+    for (srtt_ms, answered, reply) in [
         (600, 980, ProbeReply::Pauses),
         (60_000, 5_400, ProbeReply::LinkUp),
     ] {
@@ -164,24 +171,24 @@ fn an_fh_that_answers_the_first_probe_pauses_and_a_later_one_says_that_the_link_
         silent_flows.begin(&far, false, at(200));
         silent_flows.note_probed(&far.key, at(240));
         assert_eq!(
-            silent_flows.reply_of(&heard(1, answered), at(9_000)),
-            Some(told)
+            silent_flows.reply_of(&delivering(1, answered), at(9_000)),
+            Some(reply)
         );
     }
 }
 
 #[test]
-fn what_an_fh_sends_soon_says_nothing_and_later_that_the_link_is_back() {
-    for (data_ms, told, is_followed) in [
+fn data_that_arrive_soon_show_nothing_and_later_data_show_link_up() {
+    for (data_ms, reply, is_followed) in [
         (300, ProbeReply::GoesOn, false),
         (5_000, ProbeReply::LinkUp, true),
     ] {
         let mut silent_flows = two();
         let goes_on = HostFlow {
             data_at: Some(at(data_ms)),
-            ..heard(1, data_ms)
+            ..delivering(1, data_ms)
         };
-        assert_eq!(silent_flows.reply_of(&goes_on, at(data_ms)), Some(told));
+        assert_eq!(silent_flows.reply_of(&goes_on, at(data_ms)), Some(reply));
         assert_eq!(silent_flows.follows(&flow(1).key), is_followed);
         assert!(!silent_flows.pauses(&flow(1)));
         // Nor does it wait.
@@ -191,11 +198,11 @@ fn what_an_fh_sends_soon_says_nothing_and_later_that_the_link_is_back() {
 }
 
 #[test]
-fn an_fh_that_could_not_be_asked_for_long_does_not_pause() {
+fn an_fh_that_could_not_be_probed_for_long_does_not_pause() {
     let mut silent_flows = SilentFlows::default();
     silent_flows.begin(&flow(1), false, at(200));
     silent_flows.note_probed(&flow(1).key, at(10_000));
-    let answer = heard(1, 10_050);
+    let answer = delivering(1, 10_050);
     assert_eq!(
         silent_flows.reply_of(&answer, at(10_060)),
         Some(ProbeReply::LinkUp)
@@ -224,29 +231,26 @@ fn who_waits_is_woken_when_the_link_is_back_and_thrice_more_until_data_come() {
     // The third was in flight and not followed.
     let woken = silent_flows.wake(&[flow(1), flow(3)], at(5_030));
     assert_eq!(woken, [flow(1).key, flow(3).key]);
-    assert!(
-        !silent_flows.follows(&flow(2).key),
-        "of which nothing is known"
-    );
-    assert_eq!(silent_flows.began(), None, "nobody waits any more");
+    assert!(!silent_flows.follows(&flow(2).key), "an unknown flow");
+    assert_eq!(silent_flows.began(), None, "no flow waits any more");
     assert_eq!(
         (silent_flows.to_probe(0), silent_flows.probed()),
         (None, Vec::new())
     );
     let tries = tries(&mut silent_flows);
-    let of = |port| {
-        let its = tries.iter().filter(move |(of, ..)| *of == port);
-        its.map(|(_, ms, link_is_up)| (*ms, *link_is_up))
+    let tries_of = |port| {
+        let own = tries.iter().filter(move |(of_port, ..)| *of_port == port);
+        own.map(|(_, ms, link_is_up)| (*ms, *link_is_up))
             .collect::<Vec<_>>()
     };
     let thrice = [(100, true), (300, true), (700, true)];
-    assert_eq!(of(3), thrice, "not followed before");
-    assert_eq!(of(1)[..3], thrice);
-    assert_eq!(of(1)[3..], [(1_500, false), (2_500, false)]);
+    assert_eq!(tries_of(3), thrice, "not followed before");
+    assert_eq!(tries_of(1)[..3], thrice);
+    assert_eq!(tries_of(1)[3..], [(1_500, false), (2_500, false)]);
 }
 
 #[test]
-fn if_nothing_is_heard_who_was_woken_waits_for_the_link_again_but_not_for_ever() {
+fn without_a_segment_a_woken_flow_waits_for_link_up_again_but_not_for_ever() {
     let mut silent_flows = two();
     let mut now = at(5_030);
     for woken in 1..=WOKEN_MAX {
@@ -265,10 +269,10 @@ fn if_nothing_is_heard_who_was_woken_waits_for_the_link_again_but_not_for_ever()
 }
 
 #[test]
-fn an_answer_is_not_what_somebody_who_was_woken_waits_for() {
+fn a_woken_flow_waits_for_data_and_not_for_an_answer() {
     let mut silent_flows = two();
     silent_flows.wake(&[flow(1)], at(5_030));
-    let answer = heard(1, 5_070);
+    let answer = delivering(1, 5_070);
     let tries = silent_flows.handle_timeout(&[answer], at(5_130));
     assert_eq!(tries.len(), 1);
     let data = HostFlow {
@@ -280,31 +284,30 @@ fn an_answer_is_not_what_somebody_who_was_woken_waits_for() {
 }
 
 #[test]
-fn who_was_heard_since_the_others_fell_silent_does_not_wait_unless_it_was_taken_for_one_that_pauses()
- {
+fn a_flow_that_delivered_since_the_others_fell_silent_waits_only_if_it_was_taken_for_a_pause() {
     let mut silent_flows = two();
     let late = Duration::from_millis(500);
-    for (of, waits) in [
-        (heard(1, 0), true),
-        (heard(3, 700), true),
-        (heard(3, 701), false),
+    for (flow, waits) in [
+        (delivering(1, 0), true),
+        (delivering(3, 700), true),
+        (delivering(3, 701), false),
         (
             HostFlow {
                 data_at: Some(at(5_020)),
-                ..heard(2, 5_020)
+                ..delivering(2, 5_020)
             },
             false,
         ),
     ] {
-        assert_eq!(silent_flows.may_wait(&of, late), waits, "{of:?}");
+        assert_eq!(silent_flows.may_wait(&flow, late), waits, "{flow:?}");
     }
     assert_eq!(
-        silent_flows.reply_of(&heard(1, 290), at(300)),
+        silent_flows.reply_of(&delivering(1, 290), at(300)),
         Some(ProbeReply::Pauses)
     );
-    assert!(silent_flows.may_wait(&heard(1, 2_000), late));
-    silent_flows.wake(&[heard(1, 2_000)], at(5_030));
-    assert!(!silent_flows.may_wait(&heard(1, 2_000), late), "once");
+    assert!(silent_flows.may_wait(&delivering(1, 2_000), late));
+    silent_flows.wake(&[delivering(1, 2_000)], at(5_030));
+    assert!(!silent_flows.may_wait(&delivering(1, 2_000), late), "once");
 }
 
 #[test]
@@ -323,13 +326,13 @@ fn a_round_trip_passes_before_a_flow_is_woken_again() {
 }
 
 #[test]
-fn an_fh_that_pauses_is_left_alone_until_it_goes_on_however_many_have_paused_before() {
+fn an_fh_that_pauses_is_not_probed_until_it_sends_however_many_have_paused_before() {
     let mut silent_flows = SilentFlows::default();
     let mut pause = |port: u16, ms: u64| {
-        let flow = heard(port, ms);
+        let flow = delivering(port, ms);
         assert!(silent_flows.begin(&flow, false, at(ms)), "{port}");
         silent_flows.note_probed(&flow.key, at(ms + 10));
-        let answer = heard(port, ms + 60);
+        let answer = delivering(port, ms + 60);
         assert_eq!(
             silent_flows.reply_of(&answer, at(ms + 60)),
             Some(ProbeReply::Pauses)
@@ -354,11 +357,11 @@ fn an_fh_that_pauses_is_left_alone_until_it_goes_on_however_many_have_paused_bef
 }
 
 #[test]
-fn a_few_fhs_are_asked_in_turn_those_of_other_addresses_first_and_who_was_heard_last() {
+fn a_few_fhs_are_probed_in_turn_other_addresses_first_and_the_newest_segment_first() {
     let mut silent_flows = SilentFlows::default();
     assert_eq!(silent_flows.to_probe(0), None);
-    let mut begin = |address: &str, port, heard| {
-        let mut flow = host_flow(port, at(heard));
+    let mut begin = |address: &str, port, delivered_ms| {
+        let mut flow = host_flow(port, at(delivered_ms));
         flow.key.fh.address = address.parse().unwrap();
         silent_flows.begin(&flow, false, at(500));
     };
@@ -366,9 +369,9 @@ fn a_few_fhs_are_asked_in_turn_those_of_other_addresses_first_and_who_was_heard_
     begin("10.1.0.1", 2, 200);
     begin("10.1.0.2", 3, 300);
     begin("10.1.0.3", 4, 50);
-    let asked: Vec<_> = (0..4)
+    let probed: Vec<_> = (0..4)
         .map(|turn| silent_flows.to_probe(turn).unwrap().mh.port)
         .collect();
-    assert_eq!(asked, [3, 2, 4, 3]);
+    assert_eq!(probed, [3, 2, 4, 3]);
     assert_eq!(two().to_probe(1), Some(flow(2).key), "of the same address");
 }

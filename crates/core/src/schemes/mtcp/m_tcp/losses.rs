@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the MH's ACKs tell to be lost of what M-TCP has sent.
+//! Losses of what M-TCP has sent, detected by the MH's ACKs.
 
 use holdfast_wire::{Segment, SeqNum};
 
@@ -7,8 +7,8 @@ use super::{Context, Mtcp};
 use crate::Payload;
 use crate::flow::{AckOutcome, Flow, Sender};
 
-/// It tells that what was sent before a freeze is lost: by its answer to what went alone since,
-/// or because something newer has arrived.
+/// True if the ACK shows that what was sent before a freeze is lost: it answers a probe, or a later
+/// segment has arrived.
 pub(super) fn answers<P: Payload>(
     mtcp: &mut Mtcp<P>,
     flow: &mut Flow<P>,
@@ -20,7 +20,7 @@ pub(super) fn answers<P: Payload>(
     let all_arrived = flow.sent_nxt.at_or_before(una);
     let reported = flow.sacked.highest();
     let m = &mut mtcp.m;
-    // Beyond a hole the answer reaches as far as the MH had it before.
+    // After a hole, the answer reaches as far as the MH had received before.
     let holes = reported.is_some_and(|end| end.after(una));
     let late = m.asked_tsval.zip(segment.options.timestamps);
     let late = late.is_some_and(|(asked, own)| (own.tsecr.wrapping_sub(asked) as i32) < 0);
@@ -40,7 +40,7 @@ pub(super) fn answers<P: Payload>(
     answers || lost
 }
 
-/// The MH has what ends at `end` from before: a D-SACK (RFC 2883) answers a copy of it.
+/// True if the MH had the bytes up to `end` before: a D-SACK (RFC 2883) answers a copy of them.
 fn was_received_twice(segment: &Segment, end: SeqNum) -> bool {
     let first = segment.options.sack.iter().next();
     first.is_some_and(|(left, right)| {
@@ -48,7 +48,7 @@ fn was_received_twice(segment: &Segment, end: SeqNum) -> bool {
     })
 }
 
-/// Without SACK each ACK of some of what was sent before a loss was found tells of the next.
+/// Without SACK, each ACK of a part of what was sent before a loss shows the next loss.
 pub(super) fn follow_loss<P: Payload>(
     mtcp: &mut Mtcp<P>,
     flow: &mut Flow<P>,

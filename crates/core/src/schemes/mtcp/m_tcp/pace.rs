@@ -7,15 +7,15 @@ use super::{Context, Mtcp};
 use crate::Payload;
 use crate::flow::Flow;
 
-/// Bytes sent at once on a link of which nothing was measured: ten segments (RFC 6928).
+/// Bytes sent at once on a link without measurements: ten segments (RFC 6928).
 const BURST_UNKNOWN: u64 = 10 * 1460;
-/// A round trip, as long as none was measured.
+/// The round trip before one is measured.
 const SRTT_INITIAL: Duration = Duration::from_millis(100);
-/// A piece of the cache may be so long that it takes the link this time.
+/// A piece of the cache may take the link for this time.
 const QUANTUM: Duration = Duration::from_millis(2);
-/// Without an assigned rate, the pace of what an outage has held up, in 1/16 of the delivery
-/// rate measured, and of what waits behind that. Of a link of which nothing was measured, in
-/// congestion windows a round trip (RFC 9002, 7.7).
+/// Without an assigned rate: the pace of what an outage has delayed, in 1/16 of the measured delivery
+/// rate, and of what waits behind it. Without measurements, in congestion windows a round trip
+/// (RFC 9002, 7.7).
 const PACE_GAIN_16: u64 = 17;
 const PACE_GAIN_BEHIND_16: u64 = 32;
 const PACE_GAIN_WINDOW: u64 = 2;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What SH-TCP answers to segments of the FH that bring nothing new.
+//! SH-TCP's answers to segments of the FH without anything new.
 
 use holdfast_wire::{SackBlocks, Segment};
 
@@ -7,7 +7,7 @@ use super::{Context, Mtcp, Window, catch_up, on_probe, recover, tell, tell_open}
 use crate::flow::Flow;
 use crate::{Payload, Verdict};
 
-/// A segment of the FH that brings nothing new.
+/// Handles a segment of the FH without anything new.
 pub(in crate::schemes::mtcp) fn on_nothing_new<P: Payload>(
     mtcp: &mut Mtcp<P>,
     flow: &mut Flow<P>,
@@ -20,7 +20,7 @@ pub(in crate::schemes::mtcp) fn on_nothing_new<P: Payload>(
     if verdict == Verdict::Forward {
         mtcp.sh.uplink_open &= !all;
     } else if mtcp.sh.uplink_open && segment.is_empty() && !mtcp.m.is_frozen() {
-        // The MH takes no ACK out of a segment that lies before what it has (RFC 9293, 3.10.7.4).
+        // The MH ignores the ACK in a segment that ends before what it has (RFC 9293, 3.10.7.4).
         let made = flow.made_report(segment.ack, SackBlocks::default());
         cx.actions.extend(made);
         mtcp.sh.uplink_open = !all;
@@ -36,37 +36,39 @@ fn answer_nothing_new<P: Payload>(
 ) -> Verdict {
     let una = flow.fh.una;
     let sh = &mut mtcp.sh;
-    // A challenge ACK and any ACK in turn have SEG.SEQ = SND.NXT and are not answered: no
-    // loop. A probe lies before what the MH has acknowledged.
+    // A challenge ACK, like any ACK in turn, has SEG.SEQ = SND.NXT and is not answered: there is no loop.
+    // A probe has a lower number than the MH's ACK.
     if segment.is_empty() && !segment.seq.before(una) {
         return Verdict::Forward;
     }
-    let told = sh.told;
+    let acked = sh.acked;
     match sh.state {
-        Window::Shrunk => tell(mtcp, flow, told, 0, cx),
+        Window::Shrunk => tell(mtcp, flow, acked, 0, cx),
         Window::Recovering => {
             sh.sent_since = sh.sent_since.max(segment.end());
             catch_up(mtcp, flow, cx);
-            if mtcp.sh.told == told {
-                tell_open(mtcp, flow, told, cx);
+            if mtcp.sh.acked == acked {
+                tell_open(mtcp, flow, acked, cx);
             }
         }
-        // Its own ACK tells where its `snd_max` is: it did set that back, and answers an ACK
-        // beyond it with an ACK, for ever.
-        Window::NoShrink if segment.is_empty() && sh.was_shrunk && segment.seq.before(told - 1) => {
-            sh.told = segment.seq;
+        // The FH's own ACK shows its `snd_max`: it has set that back. It would answer an ACK beyond it with
+        // an ACK, for ever.
+        Window::NoShrink
+            if segment.is_empty() && sh.was_shrunk && segment.seq.before(acked - 1) =>
+        {
+            sh.acked = segment.seq;
             recover(mtcp, cx);
             tell_open(mtcp, flow, segment.seq, cx);
         }
         Window::NoShrink if segment.is_empty() => {
-            // The MH answers, and what it says goes through to the last byte.
-            sh.told = una;
+            // The MH answers, and its ACK passes whole.
+            sh.acked = una;
             on_probe(mtcp, flow, segment, cx);
             return Verdict::Forward;
         }
         Window::NoShrink => {
-            // One that has set `snd_max` back takes no ACK of more than it has sent.
-            if sh.was_shrunk && segment.end().before(told) {
+            // An FH that has set `snd_max` back accepts no ACK of more than it has sent.
+            if sh.was_shrunk && segment.end().before(acked) {
                 tell_open(mtcp, flow, segment.end(), cx);
             }
             tell_open(mtcp, flow, una, cx);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! SH-TCP taken to another SH, and brought from there.
+//! SH-TCP's state, sent to another SH and adopted from there.
 
 use holdfast_wire::SeqNum;
 
@@ -9,10 +9,10 @@ use crate::split_state::SplitState;
 use crate::{Actions, Payload};
 
 impl ShTcp {
-    /// What another SH has to know; without the wireless half's congestion window.
+    /// The state that another SH needs, without the wireless half's congestion window.
     pub(in crate::schemes::mtcp) fn split_state(&self) -> SplitState {
         SplitState {
-            told: self.told,
+            acked: self.acked,
             is_shrunk: self.state != Window::NoShrink,
             was_shrunk: self.was_shrunk,
             uplink_open: self.uplink_open,
@@ -22,11 +22,11 @@ impl ShTcp {
         }
     }
 
-    /// As the SH before has left it. `una`: the MH has acknowledged that to the SH before, and
-    /// nothing has passed here; if something has, none.
+    /// Adopts the state of the previous SH. `una`: the MH's ACK at the previous SH; `None` if segments
+    /// have passed here before.
     pub(in crate::schemes::mtcp) fn adopt(&mut self, state: &SplitState, una: Option<SeqNum>) {
         if let Some(una) = una {
-            self.told = state.told.min(una);
+            self.acked = state.acked.min(una);
         }
         if state.is_shrunk {
             self.state = Window::Shrunk;
@@ -39,8 +39,8 @@ impl ShTcp {
     }
 }
 
-/// The mobile is at another SH, and what is kept here is discarded: the FH's window is closed, as
-/// [`shrink`](super::shrink) does it, for whatever sender.
+/// The mobile is at another SH, and the cache here is discarded: closes the FH's window like
+/// [`shrink`](super::shrink), for any sender.
 pub(in crate::schemes::mtcp) fn close<P: Payload>(
     mtcp: &mut Mtcp<P>,
     flow: &mut Flow<P>,
@@ -50,7 +50,7 @@ pub(in crate::schemes::mtcp) fn close<P: Payload>(
     super::shrink(mtcp, flow, cx);
     let sh = &mtcp.sh;
     let outstanding = flow.fh.max.after(una) && flow.cache.holds(una);
-    if sh.state == Window::NoShrink && sh.told != una && outstanding {
+    if sh.state == Window::NoShrink && sh.acked != una && outstanding {
         super::shrink_at(mtcp, flow, una, cx);
     }
 }
@@ -64,14 +64,14 @@ pub(in crate::schemes::mtcp) fn resume_saving<P: Payload>(
     save(mtcp, flow, cx);
 }
 
-/// The gateway leaves: the FH is told all that the MH has said.
+/// The gateway is stopped: the FH gets the MH's true ACK.
 pub(in crate::schemes::mtcp) fn leave<P: Payload>(
     mtcp: &mut Mtcp<P>,
     flow: &mut Flow<P>,
     actions: &mut Actions<P>,
 ) {
     let una = flow.fh.una;
-    let owes = mtcp.sh.told.before(una) || mtcp.sh.state != Window::NoShrink;
+    let owes = mtcp.sh.acked.before(una) || mtcp.sh.state != Window::NoShrink;
     if owes {
         let tsecr = flow.mh.timestamps.map_or(0, |mh| mh.tsecr);
         actions.extend(flow.made_ack(una, window_of_mh(flow, una), tsecr));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! SH-TCP in RECOVERING: the window of the FH has been opened, and what it takes for sent is
-//! not known yet.
+//! SH-TCP in RECOVERING: the FH's window has been opened, and it is not known yet what the FH counts
+//! as sent.
 
 use core::time::Duration;
 
@@ -8,12 +8,12 @@ use super::{Context, Mtcp, Window, ack_for_fh, save, tell_open, window_of_mh};
 use crate::Payload;
 use crate::flow::Flow;
 
-/// The ACK that opens the window is repeated so often at most until the FH is heard.
+/// The ACK that opens the window is repeated at most this often, until the FH answers.
 const REOPEN_REPEATS: u32 = 6;
-/// The wait before its first repetition; it doubles.
+/// The time to its first repetition; it doubles.
 const REOPEN_INTERVAL: Duration = Duration::from_millis(100);
-/// A sender that has set `snd_max` back, and was told of more, says so when it repeats itself:
-/// the longest interval of 4.3BSD's timer (`TCPTV_REXMTMAX`).
+/// An FH that has set `snd_max` back and got a higher ACK shows that when it retransmits: the longest
+/// interval of 4.3BSD's timer (`TCPTV_REXMTMAX`).
 const PROOF_WAIT: Duration = Duration::from_secs(64);
 
 /// SHRUNK: the window is opened by an ACK of what was acknowledged (section 4.1, footnote).
@@ -24,16 +24,16 @@ pub(super) fn reopen<P: Payload>(mtcp: &mut Mtcp<P>, flow: &mut Flow<P>, cx: &mu
     catch_up(mtcp, flow, cx);
 }
 
-/// The FH may have set `snd_max` back to what it was told.
+/// The FH may have set `snd_max` back to the last ACK that it got.
 pub(super) fn recover<P: Payload>(mtcp: &mut Mtcp<P>, cx: &Context<'_, P>) {
     let wait = wired_rto(mtcp, cx);
     let sh = &mut mtcp.sh;
     sh.state = Window::Recovering;
-    sh.sent_since = sh.told;
+    sh.sent_since = sh.acked;
     sh.recovering_until = Some(cx.now + wait);
 }
 
-/// The ACK that opens the window, and when it is repeated.
+/// Sends the ACK that opens the window, and schedules its repetition.
 pub(super) fn open_again<P: Payload>(
     mtcp: &mut Mtcp<P>,
     flow: &mut Flow<P>,
@@ -43,11 +43,11 @@ pub(super) fn open_again<P: Payload>(
     let again = sh.reopens < REOPEN_REPEATS;
     sh.reopen_at = again.then(|| cx.now + REOPEN_INTERVAL * (1 << sh.reopens));
     sh.reopens += 1;
-    let told = sh.told;
-    tell_open(mtcp, flow, told, cx);
+    let acked = sh.acked;
+    tell_open(mtcp, flow, acked, cx);
 }
 
-/// RECOVERING: what the FH has sent again may be acknowledged.
+/// RECOVERING: acknowledges what the FH has retransmitted.
 pub(super) fn catch_up<P: Payload>(
     mtcp: &mut Mtcp<P>,
     flow: &mut Flow<P>,
@@ -60,19 +60,19 @@ pub(super) fn catch_up<P: Payload>(
     }
     let limit = sh.sent_since;
     let ack = ack_for_fh(mtcp, flow, false, cx.settings.mtcp.release).min(limit);
-    if ack.after(mtcp.sh.told) {
+    if ack.after(mtcp.sh.acked) {
         tell_open(mtcp, flow, ack, cx);
     }
     save(mtcp, flow, cx);
 }
 
-/// RECOVERING: the FH has sent nothing for so long. If it could have.
+/// RECOVERING: the FH has sent nothing for this time, although it could.
 pub(super) fn end_recovering<P: Payload>(
     mtcp: &mut Mtcp<P>,
     flow: &mut Flow<P>,
     cx: &mut Context<'_, P>,
 ) {
-    let closed = window_of_mh(flow, mtcp.sh.told) == 0;
+    let closed = window_of_mh(flow, mtcp.sh.acked) == 0;
     let wait = wired_rto(mtcp, cx);
     let sh = &mut mtcp.sh;
     sh.recovering_until = None;

@@ -6,8 +6,8 @@ use crate::Payload;
 use crate::flow::Flow;
 use holdfast_wire::SeqNum;
 
-/// The MH is gone, or slow: the saved byte is acknowledged, and the window closed unless
-/// one of the exceptions holds.
+/// The MH is away or slow: the saved byte is acknowledged, and the window is closed, unless one of the
+/// exceptions holds.
 pub(in crate::schemes::mtcp) fn shrink<P: Payload>(
     mtcp: &mut Mtcp<P>,
     flow: &mut Flow<P>,
@@ -17,11 +17,11 @@ pub(in crate::schemes::mtcp) fn shrink<P: Payload>(
     let sh = &mut mtcp.sh;
     sh.wintimer = None;
     sh.timed = None;
-    // Nothing is left to acknowledge: an ACK of nothing new shrinks no window.
-    if sh.state != Window::NoShrink || sh.told == una {
+    // Nothing is left to acknowledge: an ACK without anything new shrinks no window.
+    if sh.state != Window::NoShrink || sh.acked == una {
         return;
     }
-    // The saved byte acknowledges all that came, or what comes next only the FH has.
+    // The saved byte completes everything, or only the FH has the next byte.
     if flow.fh.max.at_or_before(una) || !flow.cache.holds(una) {
         return tell_open(mtcp, flow, una, cx);
     }
@@ -52,7 +52,7 @@ pub(super) fn on_wintimer<P: Payload>(
     let rto = rto(mtcp, cx);
     let sh = &mut mtcp.sh;
     sh.wintimer = None;
-    if sh.state != Window::NoShrink || sh.told == flow.fh.una {
+    if sh.state != Window::NoShrink || sh.acked == flow.fh.una {
         return;
     }
     let rest = sh.told_at.map(|at| at + rto).filter(|at| *at > cx.now);

@@ -9,11 +9,11 @@ use super::{Context, Mtcp};
 use crate::Payload;
 use crate::flow::Flow;
 
-/// With a share of a cell the FH may have so many times on its way what that takes in a round
-/// trip, and this at least, bytes: the rest would wait in the cache.
+/// With a share of a cell, the FH may have this many round trips of its share in flight, and `OWN_MIN`
+/// bytes at least. More would only wait in the cache.
 const SHARE_ROUND_TRIPS: u64 = 2;
 const OWN_MIN: u64 = 64 << 10;
-/// A half's round trip, as long as none was measured.
+/// The round trip of a half before one is measured.
 const SRTT_INITIAL: Duration = Duration::from_millis(100);
 
 /// The MH's window, seen from `ack`.
@@ -48,25 +48,25 @@ pub(super) fn within_own<P: Payload>(
         return window;
     };
     let in_cell = mtcp.m.share.in_cell;
-    let told = &mut mtcp.sh.told_edge;
-    // Nothing is left so far back that it would come round.
-    *told = told.map(|old| old.max(ack));
+    let acked = &mut mtcp.sh.acked_edge;
+    // A number that is too far behind would compare as ahead.
+    *acked = acked.map(|old| old.max(ack));
     let Some(own) = own else {
         let edge = ack + (u32::from(window) << shift);
         if in_cell {
-            *told = Some(told.map_or(edge, |old| old.max(edge)));
+            *acked = Some(acked.map_or(edge, |old| old.max(edge)));
         }
         return window;
     };
-    let edge = (ack + own).max(told.unwrap_or(ack));
+    let edge = (ack + own).max(acked.unwrap_or(ack));
     let own = u16::try_from(edge.distance_from(ack) >> shift).unwrap_or(u16::MAX);
     let window = window.min(own.max(1));
     let edge = ack + (u32::from(window) << shift);
-    *told = Some(told.map_or(edge, |old| old.max(edge)));
+    *acked = Some(acked.map_or(edge, |old| old.max(edge)));
     window
 }
 
-/// SH-TCP's own window; none: the MH's alone counts.
+/// SH-TCP's own window; `None`: only the MH's window counts.
 fn own_bytes<P: Payload>(mtcp: &Mtcp<P>, cx: &Context<'_, P>) -> Option<u32> {
     let set = cx.settings.mtcp.window_bytes;
     if set > 0 {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a report says of the MH's data, and when it is said.
+//! The content of a report about the MH's data, and when it is sent.
 //!
-//! By `1995` alone: a report costs Linux at the MH more than it gives (measured). The segment
-//! at its `snd.una`, which cannot be named, is sent again for nothing; the D-SACK of that has
+//! Only with `1995`: a report costs a Linux MH more than it gives (measured). The segment
+//! at its `snd.una`, which cannot be named, is retransmitted without need; the D-SACK of that makes
 //! RACK wait longer for each later loss; and the time since a named segment was sent becomes
 //! the shortest round trip, whatever the ACK echoes (`tcp_sacktag_one`), by which BBR takes
 //! the wireless half for the path. There is no report without such a sample: RACK needs a
@@ -16,7 +16,7 @@ use super::{Context, Flow, Gap, Payload, Snoop, SnoopSet, Uplink, wired};
 
 /// SACK blocks in a report: with timestamps no more fit (RFC 2018, 3).
 const BLOCKS: usize = 3;
-/// Reports at once: so many are needed to name all ranges.
+/// Reports at once, which may be needed to name all ranges.
 const REPORTS_AT_ONCE: usize = 4;
 /// Repetitions while the MH sends nothing at all.
 const REPEATS_MAX: u32 = 8;
@@ -27,9 +27,9 @@ impl<P: Payload> Uplink<P> {
     /// it lies beyond a gap.
     fn nameable(&self, una: SeqNum) -> Vec<(SeqNum, SeqNum)> {
         let mut ranges: Vec<(SeqNum, SeqNum)> = Vec::new();
-        // What an ACK that was held back acknowledges.
-        if una.after(self.told) {
-            ranges.push((self.told, una));
+        // Bytes that a withheld ACK acknowledges.
+        if una.after(self.acked) {
+            ranges.push((self.acked, una));
         }
         let undue = self.gaps.iter().find(|gap| !gap.due).map(|gap| gap.seq);
         let mut beyond = false;
@@ -49,7 +49,7 @@ impl<P: Payload> Uplink<P> {
         }
         ranges.retain_mut(|(left, right)| {
             // RFC 2018, 4: no block begins at the ACK.
-            *left = (*left).max(self.told + 1);
+            *left = (*left).max(self.acked + 1);
             left.before(*right)
         });
         ranges.truncate(REPORTS_AT_ONCE * BLOCKS);
@@ -72,15 +72,15 @@ impl<P: Payload> Uplink<P> {
         wait * (1 << self.repeats.saturating_sub(1).min(REPEATS_MAX))
     }
 
-    /// The gaps that are due are reported at `now`; or, of those that were, nothing can be
-    /// said any more.
-    fn note_reported(&mut self, says_nothing: bool, now: Instant) {
+    /// The gaps that are due are reported at `now`; `is_empty`: nothing could be named for those that
+    /// were reported before.
+    fn note_reported(&mut self, is_empty: bool, now: Instant) {
         for gap in self.gaps.iter_mut().filter(|gap| gap.due) {
-            if gap.reported_at.is_some() || !says_nothing {
+            if gap.reported_at.is_some() || !is_empty {
                 gap.reported_at = Some(now);
             }
         }
-        self.repeats += u32::from(!says_nothing);
+        self.repeats += u32::from(!is_empty);
     }
 }
 
@@ -138,11 +138,11 @@ fn send_report<P: Payload>(
             named.push(*left, *right);
         }
     }
-    let told = uplink.told;
+    let acked = uplink.acked;
     if named.is_empty() {
         return false;
     }
-    let Some(made) = flow.made_report(told, named) else {
+    let Some(made) = flow.made_report(acked, named) else {
         return false;
     };
     cx.counters.reports += 1;

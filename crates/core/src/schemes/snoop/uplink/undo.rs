@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `today`: what the wireless half has lost is no congestion, but an MH that hears of a loss
-//! makes its window smaller, and an unmodified one cannot be told why. It takes that back if
-//! the ACK of what it has sent again echoes a timestamp from before it did so (Eifel, RFC
-//! 3522; Linux), for then the first transmission must have arrived.
+//! `today`: a loss on the wireless half is no congestion, but an MH that sees a loss reduces its
+//! window, and an unmodified MH cannot be notified of the reason. It undoes the reduction if the ACK
+//! of the retransmission echoes a timestamp from before it (Eifel, RFC 3522; Linux), because then
+//! the first transmission must have arrived.
 //!
 //! So the ACK that acknowledges a hole of the wireless half echoes the timestamp with which
 //! the MH sent what showed the hole. A hole that opened while the MH's own queue was long is
@@ -35,8 +35,8 @@ impl Undo {
         }
     }
 
-    /// The wired half has lost something; `highest` has passed, and the MH has sent no more
-    /// when it hears of that for the last time.
+    /// The wired half has lost something. `highest` has passed, and the MH has sent nothing beyond it
+    /// when it last sees that loss.
     pub(super) fn note_congestion(&mut self, highest: SeqNum) {
         self.congested_to = Some(highest);
     }
@@ -60,9 +60,9 @@ const fn is_before(tsval: u32, other: u32) -> bool {
     (tsval.wrapping_sub(other) as i32) < 0
 }
 
-/// An ACK of the FH goes to the MH. True if another one, that says the same and has the MH
-/// undo what it did for a loss, goes in its place.
-pub(super) fn says_undone<P: Payload>(
+/// An ACK of the FH goes to the MH. True if another one replaces it: with the same content, but so
+/// that the MH undoes its reduction after a loss.
+pub(super) fn sends_undo<P: Payload>(
     snoop: &mut Snoop<P>,
     flow: &mut Flow<P>,
     segment: &Segment,

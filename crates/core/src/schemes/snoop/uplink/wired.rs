@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What reports have named to the MH and the wired half has lost: found by what the FH
-//! says, or does not say, and sent again from what is kept.
+//! Losses on the wired half of bytes that reports have named to the MH. They are detected by the
+//! FH's ACKs, or by their absence, and retransmitted from the cache.
 //!
-//! Of what was not named the FH's own ACKs tell the MH.
+//! For bytes that were not named, the FH's own ACKs reach the MH.
 
 use core::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::flow::Transmission;
 use crate::schemes::Context;
 use crate::{Direction, Resend};
 
-/// Pieces sent again for one segment of the FH at most, however much it tells of.
+/// Pieces retransmitted for one segment of the FH, at most, however many losses it shows.
 const RESENDS_AT_ONCE: u32 = 32;
 /// The least that is added to the round trip of the wired half: the FH may delay its ACKs.
 const VARIATION_MIN: Duration = Duration::from_millis(200);
@@ -37,7 +37,7 @@ pub(super) struct Wired {
     /// The FH's window and its duplicate ACKs.
     window: Option<u16>,
     dup_acks: u32,
-    /// What had passed when a loss was found: each ACK below it tells of the next.
+    /// What had passed when a loss was found: each ACK below it shows the next loss.
     recover: Option<SeqNum>,
     resend_at: Option<Instant>,
     timeouts: u32,
@@ -95,7 +95,7 @@ impl Wired {
     }
 }
 
-/// What a segment of the FH says of the MH's bytes.
+/// Handles what a segment of the FH acknowledges and reports of the MH's bytes.
 pub(super) fn on_fh_segment<P: Payload>(
     snoop: &mut Snoop<P>,
     flow: &mut Flow<P>,
@@ -245,8 +245,8 @@ fn resend_lost<P: Payload>(
     }
 }
 
-/// A piece goes to the FH again, with the newest that the MH has said. What the wired half
-/// loses is congestion: until the FH has all, the MH hears of losses from the FH alone.
+/// Retransmits a piece to the FH with the MH's newest ACK and window. What the wired half loses is
+/// congestion: until the FH has everything, only the FH reports losses to the MH.
 fn resend<P: Payload>(
     snoop: &mut Snoop<P>,
     flow: &mut Flow<P>,

@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 
 use super::super::*;
 use super::PlantedDefect;
-use crate::status::StatusReply;
+use crate::control::StatusReply;
 
 /// Ports of the FH: one whose segments are a defect, one whose are none.
 const DEFECT: u16 = 701;
@@ -133,7 +133,7 @@ fn a_flow_that_the_engine_falls_over_passes_untouched_and_others_are_followed() 
         // The others go on, the engine meets them again.
         exchange(&mut fine_fh, &mut fine_mh);
         let status = setup.status();
-        let is_fine = |flow: &crate::status::FlowStatus| flow.fh.port() == FINE;
+        let is_fine = |flow: &crate::control::FlowStatus| flow.fh.port() == FINE;
         assert!(status.flow_list.iter().any(is_fine), "{status:?}");
         assert!(status.attached);
     });

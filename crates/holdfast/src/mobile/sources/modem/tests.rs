@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use tokio::sync::mpsc::{self, Receiver};
 use zbus::object_server::InterfaceRef;
 
-use super::super::{Report, SourceKind, keep};
+use super::super::{LinkSource, Report, keep};
 use super::*;
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -132,28 +132,28 @@ impl World {
     async fn new(bus: &Bus, choice: ModemChoice, state: i32) -> Self {
         let service = Self::service(bus, state).await;
         let (reports, heard) = mpsc::channel(8);
-        let source = SourceKind::Modem;
+        let source = LinkSource::Modem;
         let mut modem = ModemSource::new("wwan0", choice, Duration::from_millis(1_500));
         modem.bus = Some(bus.address.clone());
-        tokio::spawn(keep(modem, Teller { source, reports }));
+        tokio::spawn(keep(modem, Reporter { source, reports }));
         Self { service, heard }
     }
 
-    async fn next(&mut self) -> Told {
+    async fn next(&mut self) -> SourceEvent {
         let report = tokio::time::timeout(LIMIT, self.heard.recv()).await;
-        report.expect("in time").expect("a report").told
+        report.expect("in time").expect("a report").event
     }
 
     /// The next ones of weight, until this one.
-    async fn await_told(&mut self, wanted: &Told) {
+    async fn await_told(&mut self, wanted: &SourceEvent) {
         while self.next_of_weight().await != *wanted {}
     }
 
     /// The next one that is no note.
-    async fn next_of_weight(&mut self) -> Told {
+    async fn next_of_weight(&mut self) -> SourceEvent {
         loop {
             let told = self.next().await;
-            if !matches!(told, Told::Note(_)) {
+            if !matches!(told, SourceEvent::Note(_)) {
                 return told;
             }
         }
@@ -201,18 +201,25 @@ fn the_modem_of_the_interface_is_found_and_its_state_is_the_links() {
     let test = "the_modem_of_the_interface_is_found_and_its_state_is_the_links";
     run(test, async |bus| {
         let mut world = World::new(bus, ModemChoice::OfInterface, CONNECTED).await;
-        assert_eq!(world.next().await, Told::Runs);
-        assert_eq!(world.next().await, Told::Note("modem connected".into()));
-        assert_eq!(world.next().await, Told::Carries, "whatever it said before");
+        assert_eq!(world.next().await, SourceEvent::Runs);
+        assert_eq!(
+            world.next().await,
+            SourceEvent::Note("modem connected".into())
+        );
+        assert_eq!(
+            world.next().await,
+            SourceEvent::Lifted,
+            "whatever it said before"
+        );
         world.set_state(REGISTERED).await;
-        let Told::Note(note) = world.next().await else {
+        let SourceEvent::Note(note) = world.next().await else {
             panic!("a note");
         };
         assert_eq!(note, "modem registered, was connected");
-        assert_eq!(world.next().await, Told::Link(HostLinkEvent::Down));
+        assert_eq!(world.next().await, SourceEvent::Link(LinkEvent::Down));
         world.set_state(10).await;
         world.set_state(CONNECTED).await;
-        assert_eq!(world.next_of_weight().await, Told::Carries);
+        assert_eq!(world.next_of_weight().await, SourceEvent::Lifted);
     });
 }
 
@@ -221,10 +228,10 @@ fn a_modem_that_is_not_connected_at_the_start_is_an_outage() {
     let test = "a_modem_that_is_not_connected_at_the_start_is_an_outage";
     run(test, async |bus| {
         let mut world = World::new(bus, ModemChoice::OfInterface, REGISTERED).await;
-        assert_eq!(world.next().await, Told::Runs);
+        assert_eq!(world.next().await, SourceEvent::Runs);
         assert_eq!(
             world.next_of_weight().await,
-            Told::Link(HostLinkEvent::Down)
+            SourceEvent::Link(LinkEvent::Down)
         );
     });
 }
@@ -234,7 +241,7 @@ fn what_others_on_the_bus_say_of_the_modem_is_not_heard() {
     let test = "what_others_on_the_bus_say_of_the_modem_is_not_heard";
     run(test, async |bus| {
         let mut world = World::new(bus, ModemChoice::OfInterface, CONNECTED).await;
-        world.await_told(&Told::Carries).await;
+        world.await_told(&SourceEvent::Lifted).await;
         let other = zbus::connection::Builder::address(bus.address.as_str()).expect("an address");
         let other = other.build().await.expect("on the bus");
         let names = DBusProxy::new(&other).await.expect("the bus");
@@ -255,7 +262,7 @@ fn what_others_on_the_bus_say_of_the_modem_is_not_heard() {
         }
         // What comes after it on the same bus is heard.
         world.set_rsrp(-91.0).await;
-        assert_eq!(world.next_of_weight().await, Told::Signal(-91.0));
+        assert_eq!(world.next_of_weight().await, SourceEvent::Signal(-91.0));
     });
 }
 
@@ -265,17 +272,17 @@ fn the_signal_is_asked_for_and_each_value_is_a_sample() {
     run(test, async |bus| {
         let choice = ModemChoice::Path(PATH.into());
         let mut world = World::new(bus, choice, CONNECTED).await;
-        world.await_told(&Told::Carries).await;
+        world.await_told(&SourceEvent::Lifted).await;
         let server = world.service.object_server();
         let signal: InterfaceRef<FakeSignal> = server.interface(PATH).await.expect("it");
         assert_eq!(signal.get().await.rate, 2, "1.5 s, rounded up");
         for dbm in [-97.5, -104.0] {
             world.set_rsrp(dbm).await;
-            world.await_told(&Told::Signal(dbm)).await;
+            world.await_told(&SourceEvent::Signal(dbm)).await;
         }
         // It stays, and is told again.
-        assert_eq!(world.next_of_weight().await, Told::Signal(-104.0));
-        assert_eq!(world.next_of_weight().await, Told::Signal(-104.0));
+        assert_eq!(world.next_of_weight().await, SourceEvent::Signal(-104.0));
+        assert_eq!(world.next_of_weight().await, SourceEvent::Signal(-104.0));
     });
 }
 
@@ -292,18 +299,17 @@ fn signal(levels: &[(&str, &str, f64)]) -> Values {
 }
 
 #[test]
-fn the_level_is_the_newest_technologys_and_another_ones_begins_a_trend_anew() {
+fn the_level_is_the_newest_technologys() {
     let mut modem = Modem::default();
     let lte = signal(&[("Lte", "rsrp", -100.0)]);
-    assert_eq!(modem.handle(SIGNAL, &lte), [Told::Signal(-100.0)]);
+    assert_eq!(modem.handle(SIGNAL, &lte), [SourceEvent::Signal(-100.0)]);
     let both = signal(&[("Lte", "rsrp", -101.0), ("Nr5g", "rsrp", -80.0)]);
-    let of_5g = [Told::OtherRadio, Told::Signal(-80.0)];
-    assert_eq!(modem.handle(SIGNAL, &both), of_5g);
+    assert_eq!(modem.handle(SIGNAL, &both), [SourceEvent::Signal(-80.0)]);
     // LTE alone has changed.
     let lte = signal(&[("Lte", "rsrp", -103.0)]);
-    assert_eq!(modem.handle(SIGNAL, &lte), [Told::Signal(-80.0)]);
+    assert_eq!(modem.handle(SIGNAL, &lte), [SourceEvent::Signal(-80.0)]);
     let none = signal(&[("Nr5g", "rsrp", -32_768.0)]);
-    let of_lte = [Told::OtherRadio, Told::Signal(-103.0)];
+    let of_lte = [SourceEvent::Signal(-103.0)];
     assert_eq!(modem.handle(SIGNAL, &none), of_lte, "no value is none");
     let none = signal(&[("Lte", "rsrp", f64::NAN)]);
     assert_eq!(modem.handle(SIGNAL, &none), []);
@@ -314,22 +320,22 @@ fn another_modem_manager_is_taken_up_when_the_one_before_has_ended() {
     let test = "another_modem_manager_is_taken_up_when_the_one_before_has_ended";
     run(test, async |bus| {
         let mut world = World::new(bus, ModemChoice::OfInterface, CONNECTED).await;
-        world.await_told(&Told::Carries).await;
+        world.await_told(&SourceEvent::Lifted).await;
         let ended = world.service.clone();
         ended.release_name(SERVICE).await.expect("released");
         ended.close().await.expect("closed");
-        let Told::Failed(problem) = world.next_of_weight().await else {
+        let SourceEvent::Failed(problem) = world.next_of_weight().await else {
             panic!("a failure");
         };
         assert!(problem.starts_with("sources.modem"), "{problem}");
         world.service = World::service(bus, CONNECTED).await;
         // It may be tried once more before the new one is there.
-        world.await_told(&Told::Runs).await;
-        world.await_told(&Told::Carries).await;
+        world.await_told(&SourceEvent::Runs).await;
+        world.await_told(&SourceEvent::Lifted).await;
         world.set_state(REGISTERED).await;
         assert_eq!(
             world.next_of_weight().await,
-            Told::Link(HostLinkEvent::Down)
+            SourceEvent::Link(LinkEvent::Down)
         );
     });
 }
@@ -341,7 +347,7 @@ fn a_modem_that_is_none_is_named_with_those_that_are() {
         async |bus| {
             let choice = ModemChoice::Path("/org/freedesktop/ModemManager1/Modem/9".into());
             let mut world = World::new(bus, choice, CONNECTED).await;
-            let Told::Failed(problem) = world.next().await else {
+            let SourceEvent::Failed(problem) = world.next().await else {
                 panic!("a failure");
             };
             assert!(

@@ -12,9 +12,9 @@ use holdfast_core::mobile_host::withheld::{ANSWER, AckAndWindow, FromFh, FromMh,
 use super::*;
 
 const STEPS: usize = 700;
-/// Where times stand in `struct state` and `struct reserve`.
+/// Where times stand in `struct state` and `struct withheld`.
 const STATE_TIMES: [usize; 6] = [24, 32, 64, 104, 112, 120];
-const RESERVE_TIMES: [usize; 11] = [32, 48, 56, 64, 96, 104, 128, 144, 152, 168, 176];
+const WITHHELD_TIMES: [usize; 11] = [32, 48, 56, 64, 96, 104, 128, 144, 152, 168, 176];
 const EGRESS_AT: usize = 64;
 const INGRESS_AT: usize = 104;
 const RTT: usize = 128;
@@ -101,9 +101,9 @@ impl<'a> Series<'a> {
         *value.unwrap().first_chunk().unwrap()
     }
 
-    fn reserve(&self) -> Option<[u8; reserve::VALUE_BYTES]> {
+    fn withheld(&self) -> Option<[u8; withheld_segments::VALUE_BYTES]> {
         let key = record::key(&self.key);
-        let value = self.loaded.maps.reserves.lookup(&key, MapFlags::ANY);
+        let value = self.loaded.maps.withheld.lookup(&key, MapFlags::ANY);
         value.unwrap().map(|value| *value.first_chunk().unwrap())
     }
 
@@ -128,9 +128,11 @@ impl<'a> Series<'a> {
         let mut state = self.state();
         set_back(&mut state, &STATE_TIMES);
         maps.flows.update(&key, &state, MapFlags::ANY).unwrap();
-        if let Some(mut reserve) = self.reserve() {
-            set_back(&mut reserve, &RESERVE_TIMES);
-            maps.reserves.update(&key, &reserve, MapFlags::ANY).unwrap();
+        if let Some(mut withheld) = self.withheld() {
+            set_back(&mut withheld, &WITHHELD_TIMES);
+            maps.withheld
+                .update(&key, &withheld, MapFlags::ANY)
+                .unwrap();
         }
         self.later += nanos;
     }
@@ -275,7 +277,7 @@ impl<'a> Series<'a> {
             window: self.window,
         };
         let now = self.at(long_at(&self.state(), EGRESS_AT));
-        if self.reserve().is_none() {
+        if self.withheld().is_none() {
             return;
         }
         // As the program does, with the MH's next segment.
@@ -301,8 +303,8 @@ impl<'a> Series<'a> {
 
     fn compare(&mut self) {
         let of = self.of();
-        let value = self.reserve().expect("data have come");
-        let known = reserve::read(&value);
+        let value = self.withheld().expect("data have come");
+        let known = withheld_segments::read(&value);
         assert_eq!(known.download.boundaries, self.rule.boundaries(), "{of}");
         let answer_at = self.at(long_at(&value, ANSWER_AT));
         assert_eq!(answer_at, self.rule.answer_at(), "{of}");
@@ -342,7 +344,7 @@ impl<'a> Series<'a> {
 
     /// The program's timer has let go, if it has.
     fn note_timer(&mut self) -> bool {
-        let Some(value) = self.reserve() else {
+        let Some(value) = self.withheld() else {
             return false;
         };
         let done_at = long_at(&value, DONE_AT);
@@ -379,7 +381,7 @@ fn by_one_series_of_events_program_and_rule_hold_the_same() {
     if !available_or_skip("by_one_series_of_events_program_and_rule_hold_the_same") {
         return;
     }
-    let programs = load_with_reserves(&interface(), FLOWS, false).unwrap();
+    let programs = load_withholding(&interface(), FLOWS, false).unwrap();
     let maps = FlowMaps::of(&programs, &interface()).unwrap();
     let loaded = Loaded { programs, maps };
     let mut checked = [0; 6];
@@ -411,7 +413,7 @@ fn by_one_series_of_events_program_and_rule_hold_the_same() {
             }
             let pauses = us > 90_000 && series.rule.is_held();
             match series.rng.below(8) {
-                number if pauses || number == 0 && series.reserve().is_some() => series.look(),
+                number if pauses || number == 0 && series.withheld().is_some() => series.look(),
                 _ if series.rng.below(250) == 0 => series.ask(),
                 0..=4 => series.data(),
                 _ => series.ack(),
@@ -457,7 +459,7 @@ fn by_one_series_of_events_programs_timer_and_rule_let_go_the_same() {
             }
             // Where it has let go meanwhile, before or after the segment is not known.
             if series
-                .reserve()
+                .withheld()
                 .is_some_and(|value| long_at(&value, DONE_AT) != series.done_at)
             {
                 break;

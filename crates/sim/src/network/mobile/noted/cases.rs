@@ -33,7 +33,7 @@ pub(crate) struct Expected {
     /// The newest round trip, milliseconds.
     pub(crate) rtt_ms: Option<u64>,
     /// When the newest segment of the FH came that counts, milliseconds.
-    pub(crate) heard_ms: Option<u64>,
+    pub(crate) received_ms: Option<u64>,
     pub(crate) is_finished: bool,
 }
 
@@ -56,15 +56,26 @@ pub(crate) fn flows() -> Vec<Vec<Line>> {
 }
 
 fn line(text: &'static str, segment: &str, noted: &'static str) -> Line {
-    let words: Vec<_> = segment.split_whitespace().collect();
-    let [way, at_ms, seq, ack, flags, window, clocks, sack, payload] = words[..] else {
+    let fields: Vec<_> = segment.split_whitespace().collect();
+    let [
+        direction,
+        at_ms,
+        seq,
+        ack,
+        flags,
+        window,
+        clocks,
+        sack,
+        payload,
+    ] = fields[..]
+    else {
         panic!("{text}");
     };
-    assert!([">", "<"].contains(&way), "{text}");
+    assert!([">", "<"].contains(&direction), "{text}");
     let number = |word: &str| SeqNum::new(word.parse().unwrap());
     Line {
         text,
-        is_downlink: way == "<",
+        is_downlink: direction == "<",
         at_ms: at_ms.parse().unwrap(),
         seq: number(seq),
         ack: number(ack),
@@ -101,8 +112,8 @@ fn blocks(word: &str) -> SackBlocks {
 }
 
 fn expected(noted: &'static str) -> Expected {
-    let words: Vec<_> = noted.split_whitespace().collect();
-    let (newest_ack, [rtt, heard, finished]) = words.split_first_chunk().unwrap() else {
+    let fields: Vec<_> = noted.split_whitespace().collect();
+    let (newest_ack, [rtt, received, finished]) = fields.split_first_chunk().unwrap() else {
         panic!("{noted}");
     };
     let ms = |word: &str| (word != "-").then(|| word.parse().unwrap());
@@ -110,7 +121,7 @@ fn expected(noted: &'static str) -> Expected {
     Expected {
         newest_ack: *newest_ack,
         rtt_ms: ms(rtt),
-        heard_ms: ms(heard),
+        received_ms: ms(received),
         is_finished: *finished == "yes",
     }
 }
@@ -122,7 +133,7 @@ pub(crate) fn written(flow: &HostFlow, sack: &SackBlocks) -> [String; 5] {
     let blocks: Vec<_> = sack.iter().map(block).collect();
     let clocks = flow
         .timestamps
-        .map(|its| format!("{}/{}", its.tsval, its.tsecr));
+        .map(|clocks| format!("{}/{}", clocks.tsval, clocks.tsecr));
     [
         flow.snd_nxt.get().to_string(),
         flow.rcv_nxt.get().to_string(),

@@ -37,7 +37,7 @@ fn packet(line: &Line) -> Packet {
 }
 
 #[test]
-fn what_is_noted_is_what_the_cases_say() {
+fn what_is_noted_is_what_the_cases_expect() {
     let at = |ms: u64| Instant::from_millis(1_000 + ms);
     for lines in cases::flows() {
         let mut noted: Option<Noted> = None;
@@ -45,13 +45,13 @@ fn what_is_noted_is_what_the_cases_say() {
             let now = at(line.at_ms);
             let packet = packet(&line);
             let segment = *packet.segment().unwrap();
-            let its = noted.get_or_insert_with(|| Noted::new(key(), &packet, now));
+            let flow_notes = noted.get_or_insert_with(|| Noted::new(key(), &packet, now));
             if line.is_downlink {
-                its.note_ingress(&segment, now);
+                flow_notes.note_ingress(&segment, now);
             } else {
-                its.note_egress(&segment, &packet, now);
+                flow_notes.note_egress(&segment, &packet, now);
             }
-            let (flow, expected) = (its.flow(), line.noted);
+            let (flow, expected) = (flow_notes.flow(), line.noted);
             assert_eq!(flow.is_some(), expected.is_some(), "{}", line.text);
             let (Some(flow), Some(expected)) = (flow, expected) else {
                 continue;
@@ -60,7 +60,7 @@ fn what_is_noted_is_what_the_cases_say() {
             assert_eq!(written(&flow, &flow.sack), expected.newest_ack, "{text}");
             let rtt_ms = flow.rtt.map(|rtt| rtt.as_millis() as u64);
             assert_eq!(rtt_ms, expected.rtt_ms, "{text}");
-            assert_eq!(flow.received_at, expected.heard_ms.map(at), "{text}");
+            assert_eq!(flow.received_at, expected.received_ms.map(at), "{text}");
             assert_eq!(flow.is_finished, expected.is_finished, "{text}");
         }
     }

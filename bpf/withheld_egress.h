@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The withheld segment of `wake`, at egress: while a flow downloads in bulk, what leaves
+ * acknowledges one segment of the FH less than the MH has acknowledged.
+ *
+ *        bulk, nothing missing            the FH pauses (timer), something is missing,
+ *  LET GO ------------------------> HELD  a FIN, no order of the daemon, the link is up again
+ *     ^                               |
+ *     +-------------------------------+
+ *
+ * Who writes what: ingress its part, egress its own, the timer `let_go`. So no lock
+ * is needed: nothing below `let_go` leaves. `bulk` is cleared by all three: what is lost then
+ * is a round trip.
+ *
+ * The program that includes it has `orders_until`, and HELD_BACK, HELD_NOT, LET_GO and
+ * ECHO_RENEWED among its counters.
+ */
+#ifndef HOLDFAST_WITHHELD_EGRESS_H
+#define HOLDFAST_WITHHELD_EGRESS_H
+
+#include "withheld_ingress.h"
+
+struct leaves {
+	__u32 ack;
+	__u32 window; /* not scaled */
+};
+
+/* Number and window, lowered by one segment where that can be. */
+static __always_inline struct leaves lowered(struct leaves own, __u32 scale, __u32 floor, const struct withheld *withheld)
+{
+	struct leaves left = own;
+	__u32 piece = withheld->piece;
+	__u32 start = withheld->first_boundary;
+	__u32 window;
+
+	if (piece < PIECE_MIN || at_or_after(start, own.ack) || !at_or_after(withheld->last_boundary, own.ack))
+		return own;
+	left.ack = start + (own.ack - start - 1) / piece * piece;
+	if (!at_or_after(left.ack, floor))
+		left.ack = floor;
+	scale &= 15;
+	if (at_or_after(left.ack, own.ack) || own.window << scale < WINDOW_SEGMENTS_MIN * piece)
+		return own;
+	window = own.window + ((own.ack - left.ack) >> scale);
+	/* Neither beyond what the field can hold, nor a unit that is more than a segment. */
+	if (window > 0xffff || window == own.window)
+		return own;
+	left.window = window;
+	return left;
+}
+
+/*
+ * What was stored before is seen by others before what is read after. As order_stores(), and where
+ * the processor locks the addition, any will do.
+ */
+static __always_inline void order_all(struct withheld *withheld)
+{
+	if (settings.reorders_stores)
+		asm volatile("r1 = %0\n"
+			     "r2 = 1\n"
+			     ".8byte 0x00000001000021c3\n"
+			     :
+			     : "r"(&withheld->turns)
+			     : "r1", "r2", "memory");
+	else
+		__sync_fetch_and_add(&withheld->turns, 1);
+}
+
+static __always_inline __u64 quiet_ns(__u64 srtt)
+{
+	__u64 quiet = srtt + QUIET_NS;
+
+	return quiet < QUIET_NS_MAX ? quiet : QUIET_NS_MAX;
+}
+
+/*
+ * The timer: no segment was withheld for a while, or the FH pauses. It runs again and again
+ * while something is held, so that no packet has to set it anew.
+ */
+static int look_whether_it_pauses(void *map, struct flow *key, struct withheld *withheld)
+{
+	struct state *state = bpf_map_lookup_elem(&flows, key);
+	__u64 quiet = quiet_ns(state ? state->srtt_ns : 0);
+	__u64 now = bpf_ktime_get_ns();
+	struct pause *pause;
+	__u64 held_at;
+	__u64 since;
+
+	(void)map;
+	withheld->armed = 0;
+	/* What is held from here on sets the timer itself. */
+	order_all(withheld);
+	held_at = *(volatile __u64 *)&withheld->held_at_ns;
+	if (!held_at || held_at == withheld->done_at_ns)
+		return 0;
+	since = now > held_at ? now - held_at : 0;
+	if (since < quiet) {
+		withheld->armed = 1;
+		bpf_timer_start(&withheld->timer, quiet - since, 0);
+		return 0;
+	}
+	withheld->let_go = withheld->held_ack;
+	barrier();
+	withheld->has_let_go = 1;
+	withheld->bulk = 0;
+	withheld->epoch_segments = 0;
+	withheld->epoch_at_ns = now;
+	/* What is held by then is not what was let go. */
+	withheld->done_at_ns = held_at;
+	count(LET_GO);
+	pause = bpf_ringbuf_reserve(&pauses, sizeof(*pause), 0);
+	if (!pause)
+		return 0;
+	__builtin_memcpy(&pause->flow, key, sizeof(*key));
+	pause->ack = withheld->let_go;
+	bpf_ringbuf_submit(pause, 0);
+	return 0;
+}
+
+/* Whether it can be withheld: the timer has to release it. */
+static __always_inline int hold(struct withheld *withheld, __u32 ack, __u64 srtt, __u64 now)
+{
+	withheld->held_ack = ack;
+	withheld->held_at_ns = now;
+	/* The interpreter, where there is no compiler, has no callbacks. */
+	if (!settings.has_timers)
+		return 1;
+	/* Either the timer sees what is held, or we that it is not set. */
+	order_all(withheld);
+	if (*(volatile __u32 *)&withheld->armed)
+		return 1;
+	withheld->armed = 1;
+	/* It fails if there is one already. */
+	bpf_timer_init(&withheld->timer, &withheld_segments, CLOCK_OF_TIMERS);
+	bpf_timer_set_callback(&withheld->timer, look_whether_it_pauses);
+	if (!bpf_timer_start(&withheld->timer, quiet_ns(srtt), 0))
+		return 1;
+	/* The kernel has no room for it, for the moment. */
+	withheld->armed = 0;
+	withheld->held_at_ns = 0;
+	return 0;
+}
+
+/* The fields of a segment that may leave changed, as they lie in the packet. */
+struct fields {
+	__u32 ack;
+	__u32 window; /* in its first half */
+	__u32 echo;
+};
+
+/* A number that begins at an odd offset counts in the checksum with its bytes turned. */
+static __always_inline __u32 turned(__u32 number, __u32 offset)
+{
+	return offset & 1 ? number << 8 | number >> 24 : number;
+}
+
+static __always_inline int store_fields(struct __sk_buff *skb, __u32 tcp, __u32 echo_at, const struct fields *from,
+					const struct fields *to)
+{
+	struct fields is = *from;
+	struct fields is_to = *to;
+	__s64 difference;
+
+	is.echo = turned(is.echo, echo_at);
+	is_to.echo = turned(is_to.echo, echo_at);
+	difference = bpf_csum_diff((__be32 *)&is, sizeof(is), (__be32 *)&is_to, sizeof(is_to), 0);
+	/* None of them is part of the pseudo-header: see close_window(). */
+	if (difference < 0 || bpf_l4_csum_replace(skb, tcp + CHECKSUM_OFFSET, 0, difference, 0))
+		return 1;
+	if (from->ack != to->ack && bpf_skb_store_bytes(skb, tcp + ACK_OFFSET, &to->ack, 4, 0))
+		return 1;
+	if (from->window != to->window && bpf_skb_store_bytes(skb, tcp + WINDOW_OFFSET, &to->window, 2, 0))
+		return 1;
+	if (from->echo != to->echo && bpf_skb_store_bytes(skb, tcp + TCP_HEADER_BYTES + echo_at, &to->echo, 4, 0))
+		return 1;
+	return 0;
+}
+
+static __always_inline const struct woken *woken_now(const struct flow *key, __u64 until, __u64 now)
+{
+	const struct woken *of;
+
+	if (now >= until)
+		return 0;
+	of = bpf_map_lookup_elem(&woken, key);
+	return of && now < of->until_ns ? of : 0;
+}
+
+/* The FH's clock now, less the way. */
+static __always_inline __u32 fresh_echo(const struct woken *woken, __u64 now)
+{
+	__u64 since = now > woken->echo_at_ns ? now - woken->echo_at_ns : 0;
+
+	return woken->echo + (__u32)(since * woken->ticks_per_s / 1000000000ULL);
+}
+
+/* What nothing that leaves goes below. An old number that has turned over is no floor. */
+static __always_inline __u32 floor_of(const struct withheld *withheld)
+{
+	__u32 floor = withheld->acked_out;
+
+	if (*(volatile __u32 *)&withheld->has_let_go && withheld->let_go - floor < AHEAD_MAX)
+		floor = withheld->let_go;
+	return floor;
+}
+
+static __always_inline struct leaves decide(struct withheld *withheld, const struct state *state,
+					    const struct segment *segment, const struct options *options, int ordered)
+{
+	struct leaves own = { .ack = segment->ack, .window = segment->window };
+	struct leaves left = own;
+	__u64 now = state->egress_at_ns;
+	int missing = options->sack_blocks != 0;
+	int answered = withheld->in_facts & IN_PUSHED && withheld->pushed_end == own.ack;
+	__u32 floor;
+
+	if (answered && segment->payload)
+		withheld->requested_at_ns = now;
+	if (!(withheld->out_facts & OUT_SEEN)) {
+		withheld->acked_out = own.ack;
+		withheld->out_facts |= OUT_SEEN;
+		return own;
+	}
+	floor = floor_of(withheld);
+	if (!at_or_after(own.ack, floor))
+		return own; /* another one has overtaken it */
+	if (withheld->in_facts & IN_GAP && !at_or_after(own.ack, withheld->beyond_gap))
+		missing = 1;
+	/* An answer's end: a new request, or a short segment, on which Nagle's rule may wait. */
+	if (answered && (segment->payload || (own.ack - withheld->first_boundary) % (withheld->piece ?: 1)))
+		ordered = 0;
+	if (segment->flags & FIN || state->fh_has_finished || state->facts & FACT_OPAQUE || state->mh_scale > SCALE_MAX)
+		ordered = 0;
+	/* A wake-up without SACK ends in a crawl: docs/schemes/wake.md. */
+	if (!(state->facts & FACT_SACK))
+		ordered = 0;
+	if (ordered && withheld->bulk && !missing)
+		left = lowered(own, state->mh_scale, floor, withheld);
+	if (left.ack == own.ack)
+		withheld->held_at_ns = 0;
+	else if (!hold(withheld, own.ack, state->srtt_ns, now))
+		left = own;
+	withheld->acked_out = left.ack;
+	return left;
+}
+
+/* A segment of the MH; `note_egress` has noted it, and its options are read. */
+static __always_inline void withheld_egress(struct __sk_buff *skb, const struct packet *packet, const struct flow *key,
+					   const struct segment *segment, const struct options *options,
+					   const struct state *state, __u64 orders, __u64 woken_until)
+{
+	struct withheld *withheld = bpf_map_lookup_elem(&withheld_segments, key);
+	__u64 now = state->egress_at_ns;
+	const struct woken *woken;
+	struct leaves left;
+	struct fields from = {};
+	struct fields to;
+
+	if (!withheld || segment->flags & (SYN | RST) || !(segment->flags & ACK))
+		return;
+	if (segment->payload)
+		withheld->upload_at_ns = now;
+	woken = woken_now(key, woken_until, now);
+	/* An old number that has turned over is none. */
+	if (woken && (!withheld->has_let_go || woken->let_go - withheld->let_go - 1 < AHEAD_MAX ||
+		   withheld->let_go - woken->let_go > AHEAD_MAX)) {
+		withheld->let_go = woken->let_go;
+		withheld->has_let_go = 1;
+		withheld->held_at_ns = 0;
+		withheld->bulk = 0;
+		withheld->epoch_segments = 0;
+		withheld->epoch_at_ns = now;
+	}
+	left = decide(withheld, state, segment, options, now < orders);
+	from.ack = bpf_htonl(segment->ack);
+	from.window = bpf_htons(segment->window);
+	from.echo = bpf_htonl(options->tsecr);
+	to.ack = bpf_htonl(left.ack);
+	to.window = bpf_htons(left.window);
+	to.echo = from.echo;
+	/* Opaque: signed, perhaps. */
+	if (woken && woken->renews && !(state->facts & FACT_OPAQUE) && options->timestamps &&
+	    at_or_after(woken->stale, options->tsecr)) {
+		to.echo = bpf_htonl(fresh_echo(woken, bpf_ktime_get_boot_ns()));
+		count(ECHO_RENEWED);
+	}
+	if (from.ack == to.ack && from.echo == to.echo)
+		return;
+	if (from.ack != to.ack)
+		count(HELD_BACK);
+	if (store_fields(skb, packet->upper_offset, options->echo_offset, &from, &to)) {
+		/* As it was: what can be written once can be written again. */
+		store_fields(skb, packet->upper_offset, options->echo_offset, &to, &from);
+		withheld->acked_out = segment->ack;
+		withheld->held_at_ns = 0;
+		count(HELD_NOT);
+	}
+}
+
+#endif

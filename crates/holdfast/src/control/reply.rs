@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The daemons' answers to `holdfast status`: the contract between the daemons, which fill them, and
+//! the command, which prints them. `--json` prints them as they are.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+
+use holdfast_core::{LinkSource, LinkState};
+use serde::{Deserialize, Serialize};
+
+/// What a gateway sees.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct StatusReply {
+    /// The daemon's version.
+    pub(crate) version: String,
+    /// The daemon's process.
+    pub(crate) pid: u32,
+    /// Time since its start, in seconds.
+    pub(crate) uptime_s: f64,
+    /// The scheme, as `--scheme` takes it.
+    pub(crate) scheme: String,
+    /// The wireless interface.
+    pub(crate) wireless: String,
+    /// The wired interface, where one was named.
+    pub(crate) wired: Option<String>,
+    /// How packets reach the daemon: `tc-tap`, `tc-tun`.
+    pub(crate) data_path: String,
+    /// Whether packets reach the daemon now.
+    pub(crate) attached: bool,
+    /// Whether a successor will find what this gateway knows of the flows.
+    #[serde(default = "yes")]
+    pub(crate) keeps_records: bool,
+    /// The flow table.
+    pub(crate) flows: FlowTableStatus,
+    /// The segment cache.
+    pub(crate) cache: CacheStatus,
+    /// Mobiles with a key or with flows, by address.
+    pub(crate) mobiles: Vec<MobileStatus>,
+    /// Mobiles with flows, those not described among them.
+    #[serde(default)]
+    pub(crate) mobiles_total: u64,
+    /// The gateway as a base station, where it has neighbours.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) handoff: Option<HandoffStatus>,
+    /// Everything that is counted, by name.
+    pub(crate) counters: BTreeMap<String, u64>,
+    /// The flows asked for, those with most cached bytes first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) flow_list: Vec<FlowStatus>,
+}
+
+/// A gateway of an earlier version had a state file, or did not run.
+const fn yes() -> bool {
+    true
+}
+
+/// How full the flow table is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct FlowTableStatus {
+    /// Flows in the table.
+    pub(crate) tracked: u64,
+    /// The largest number of them.
+    pub(crate) flows_max: u64,
+    /// Flows of mobiles whose link is down.
+    pub(crate) in_outage: u64,
+}
+
+/// How full the segment cache is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct CacheStatus {
+    /// Bytes of payload cached.
+    pub(crate) bytes: u64,
+    /// The largest number of them.
+    pub(crate) bytes_max: u64,
+    /// Of them acknowledged to the FH but not yet by the MH.
+    pub(crate) owed_bytes: u64,
+}
+
+/// One mobile.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct MobileStatus {
+    /// Its name in the settings, if it has a key there.
+    pub(crate) name: Option<String>,
+    /// Its addresses, as registered or as seen.
+    pub(crate) addresses: Vec<IpAddr>,
+    /// What is believed of its link.
+    pub(crate) link: LinkState,
+    /// What reported it.
+    pub(crate) source: LinkSource,
+    /// Time since that, in seconds.
+    pub(crate) since_s: f64,
+    /// The link epoch of its newest signal, 0 without one.
+    pub(crate) epoch: u64,
+    /// Time since its newest signal, in seconds.
+    pub(crate) signal_age_s: Option<f64>,
+    /// Its flows in the table.
+    pub(crate) flows: u64,
+    /// Bytes cached for it.
+    pub(crate) cached_bytes: u64,
+    /// Outages seen.
+    pub(crate) outages: u64,
+}
+
+/// One flow.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct FlowStatus {
+    /// The fixed host's end.
+    pub(crate) fh: SocketAddr,
+    /// The mobile host's end.
+    pub(crate) mh: SocketAddr,
+    /// The flow's state, by the scheme's names.
+    pub(crate) state: String,
+    /// Bytes cached for it.
+    pub(crate) cached_bytes: u64,
+    /// Of them acknowledged to the FH but not yet by the MH.
+    pub(crate) owed_bytes: u64,
+}
+
+/// What a mobile's daemon sees.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct MobileSessionStatus {
+    /// The daemon's version.
+    pub(crate) version: String,
+    /// The daemon's process.
+    pub(crate) pid: u32,
+    /// The watched interface.
+    pub(crate) interface: String,
+    /// What is done for the mobile's own flows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) scheme: Option<String>,
+    /// The gateway's signal address.
+    pub(crate) gateway: Option<SocketAddr>,
+    /// The link as last reported.
+    pub(crate) link: LinkState,
+    /// The link epoch.
+    pub(crate) epoch: u64,
+    /// Whether the gateway has acknowledged that.
+    pub(crate) acknowledged: bool,
+    /// Why the gateway refused it, if it did.
+    pub(crate) refused: Option<String>,
+    /// The addresses reported to the gateway.
+    pub(crate) addresses: Vec<IpAddr>,
+    /// The sources that report the link.
+    #[serde(default)]
+    pub(crate) sources: Vec<SourceStatus>,
+    /// Everything that is counted, by name.
+    pub(crate) counters: BTreeMap<String, u64>,
+}
+
+/// A base station's part in handoffs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct HandoffStatus {
+    /// The station's name.
+    pub(crate) name: String,
+    /// Its neighbours.
+    pub(crate) neighbours: u64,
+    /// Memory that buffered packets take.
+    pub(crate) buffered_bytes: u64,
+    /// The largest value of that.
+    pub(crate) buffered_bytes_max: u64,
+    /// The mobiles that it knows of.
+    pub(crate) mobiles: Vec<HandoffMobileStatus>,
+}
+
+/// What a base station is to one mobile.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct HandoffMobileStatus {
+    /// The id of its key.
+    pub(crate) key: String,
+    /// Its addresses.
+    pub(crate) addresses: Vec<IpAddr>,
+    /// `idle`, `buffering`, `synchronising` or `forwarding`.
+    pub(crate) role: String,
+    /// The highest link epoch known.
+    pub(crate) epoch: u64,
+    /// The neighbour that has it.
+    pub(crate) elsewhere: Option<SocketAddr>,
+    /// Neighbours in its group.
+    pub(crate) members: u64,
+    /// The group, if this station is in it.
+    pub(crate) group: Option<IpAddr>,
+    /// Packets buffered.
+    pub(crate) buffered_packets: u64,
+    /// Memory that they take, bytes.
+    pub(crate) buffered_bytes: u64,
+    /// Times that it came here from another station.
+    pub(crate) handoffs: u64,
+    /// From its registration to the end of the last synchronisation, in ms.
+    pub(crate) last_sync_ms: Option<f64>,
+}
+
+/// A link source of a mobile's daemon.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct SourceStatus {
+    /// Its name.
+    pub(crate) name: String,
+    /// Whether it runs; otherwise it is tried again.
+    pub(crate) runs: bool,
+    /// Whether it reports link down.
+    pub(crate) reports_down: bool,
+    /// Why it failed last, if it has not run since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) problem: Option<String>,
+    /// Its newest report that is no event.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) note: Option<String>,
+    /// Events of the link that it reported.
+    pub(crate) events: u64,
+    /// How often it failed.
+    pub(crate) failures: u64,
+    /// Its newest signal, dBm.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) signal_dbm: Option<f64>,
+    /// Signals that it reported.
+    pub(crate) samples: u64,
+}

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What must work on the running kernel: programs attach, bytes arrive through NAT, after a kill, a
+//! restart and an outage, and nothing is left behind. No test here judges a time; each waits for
+//! 30 s at most.
+
+use std::io::Write as _;
+
+use holdfast_link::OutageAt;
+use holdfast_net::lccwe::select;
+use holdfast_net::netns::{NetNs, available_or_skip};
+use holdfast_net::tcp_info::TcpInfo;
+use holdfast_testbed::harness::Flow;
+use holdfast_testbed::link_process::EmulatedLink;
+use holdfast_testbed::topology::TopologySettings;
+
+use super::mobile_host::{MB, Mobile, plain};
+use super::router::MASQUERADE;
+use super::sources::{link, listening};
+use super::{
+    PORT, SCHEMES, await_outage, await_that, connection, fh, harness, start_link, topology, wired,
+};
+
+/// A router that masquerades, with a stateful firewall.
+fn masquerading() -> TopologySettings {
+    TopologySettings {
+        gateway_nft: MASQUERADE.into(),
+        ..wired(1500)
+    }
+}
+
+/// Devices, queueing disciplines and programs at interfaces, as `ip`, `tc` and `nft` show them.
+fn state_of(ns: &NetNs) -> String {
+    let commands = "ip -o link | cut -d: -f2; tc qdisc show; nft list ruleset; ip rule; \
+        for device in $(ls /sys/class/net); do tc filter show dev $device ingress; \
+        tc filter show dev $device egress; done";
+    let run = || {
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", commands]).output().unwrap()
+    };
+    String::from_utf8(ns.run(run).unwrap().stdout).unwrap()
+}
+
+#[test]
+fn bytes_arrive_through_nat_a_kill_a_restart_and_a_stop() {
+    if !available_or_skip("bytes_arrive_through_nat_a_kill_a_restart_and_a_stop") {
+        return;
+    }
+    for scheme in SCHEMES {
+        let mut harness = topology(&masquerading(), Some(scheme));
+        harness.stop_gateway().unwrap();
+        let before = state_of(harness.topology.gateway());
+        harness.start_gateway().unwrap();
+        let (at_fh, at_mh) = connection(&harness, fh(), PORT);
+        let back = (at_mh.try_clone().unwrap(), at_fh.try_clone().unwrap());
+        let downlink = Flow::start(at_fh, at_mh, 300 * MB, 1);
+        let uplink = Flow::start(back.0, back.1, 20 * MB, 2);
+        downlink.wait_bytes(10 * MB).unwrap();
+        harness.kill_gateway().unwrap();
+        downlink.wait_bytes(40 * MB).unwrap();
+        harness.start_gateway().unwrap();
+        downlink.wait_bytes(80 * MB).unwrap();
+        harness.stop_gateway().unwrap();
+        assert_eq!(state_of(harness.topology.gateway()), before, "{scheme}");
+        for flow in [downlink, uplink] {
+            flow.finish()
+                .unwrap_or_else(|error| panic!("{scheme}: {error:#}"));
+        }
+    }
+}
+
+#[test]
+fn transfers_go_on_when_an_ethernet_has_its_carrier_again() {
+    if !available_or_skip("transfers_go_on_when_an_ethernet_has_its_carrier_again") {
+        return;
+    }
+    for scheme in SCHEMES {
+        let harness = harness(&wired(1500), scheme);
+        let (at_fh, at_mh) = connection(&harness, fh(), PORT);
+        let flow = Flow::start(at_fh, at_mh, 300 * MB, 3);
+        flow.wait_bytes(10 * MB).unwrap();
+        harness.topology.set_mh_device(false).unwrap();
+        await_that("the gateway reports the link down", || {
+            let status = harness.gateway.as_ref().unwrap().status().unwrap();
+            status["mobiles"][0]["link"] == "down"
+        });
+        assert!(flow.watch().bytes() < 300 * MB, "{scheme}: it was too fast");
+        harness.topology.set_mh_device(true).unwrap();
+        flow.finish()
+            .unwrap_or_else(|error| panic!("{scheme}: {error:#}"));
+    }
+}
+
+#[test]
+fn the_mobiles_programs_attach_and_a_killed_daemon_leaves_none() {
+    if !available_or_skip("the_mobiles_programs_attach_and_a_killed_daemon_leaves_none") {
+        return;
+    }
+    for scheme in ["wake", "freeze", "keep"] {
+        let harness = plain(EmulatedLink::default());
+        let before = state_of(&harness.topology.mh);
+        let mut mobile = Mobile::start(&harness, scheme, &[]);
+        let (at_fh, at_mh) = connection(&harness, fh(), PORT);
+        let flow = Flow::start(at_fh, at_mh, 4 * MB, 4);
+        flow.wait_bytes(MB).unwrap();
+        mobile.signal(&["down"]);
+        mobile.signal(&["up"]);
+        mobile.child.kill().unwrap();
+        flow.finish()
+            .unwrap_or_else(|error| panic!("{scheme}: {error:#}"));
+        await_that("nothing is left", || {
+            state_of(&harness.topology.mh) == before
+        });
+    }
+}
+
+#[test]
+fn the_congestion_control_follows_the_reports_of_the_mobiles_daemon() {
+    if !available_or_skip("the_congestion_control_follows_the_reports_of_the_mobiles_daemon") {
+        return;
+    }
+    let outage = OutageAt {
+        at_s: 0.5,
+        for_s: 3.0,
+    };
+    let path = EmulatedLink {
+        outages: vec![outage],
+        carrier_follows: false,
+        ..EmulatedLink::default()
+    };
+    let name = format!("hfe{}", std::process::id());
+    let own = format!("congestion_control = {name:?}");
+    // The window in the outage: with our congestion control, and with Reno.
+    let window = |is_ours: bool| {
+        let mut harness = plain(path.clone());
+        let (daemon, mut voice) = listening(&harness, "fast-retransmit", &own, "");
+        let (at_fh, at_mh) = connection(&harness, fh(), PORT);
+        select(&at_mh, if is_ours { &name } else { "reno" }).unwrap();
+        let watched = at_mh.try_clone().unwrap();
+        let flow = Flow::start(at_mh, at_fh, 6 * MB, 5);
+        flow.wait_bytes(MB / 2).unwrap();
+        start_link(&mut harness);
+        await_outage(&harness);
+        writeln!(voice, "down").unwrap();
+        await_that("the daemon knows", || link(&daemon) == "down");
+        let info = || TcpInfo::of(&watched).unwrap();
+        let before = info();
+        await_that("two segments were retransmitted", || {
+            info().bytes_retrans >= before.bytes_retrans + 2 * u64::from(before.snd_mss)
+        });
+        let in_outage = info().snd_cwnd;
+        await_that("the link is up", || {
+            harness.topology.cells[0].link.as_ref().unwrap().is_up()
+        });
+        writeln!(voice, "up").unwrap();
+        flow.finish().unwrap();
+        in_outage
+    };
+    let (ours, reno) = (window(true), window(false));
+    let figures = format!("window after two timeouts: {ours} segments, Reno's {reno}");
+    println!("{figures}");
+    assert!(reno <= 2 && ours >= 10, "{figures}");
+}

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The addresses of an interface, the next hops of the default routes, and when either changes,
+//! by netlink.
+
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+
+use netlink_packet_core::NLM_F_DUMP;
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_packet_route::address::{
+    AddressAttribute, AddressHeaderFlags, AddressMessage, AddressScope,
+};
+use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteHeader, RouteMessage};
+use netlink_sys::protocols::NETLINK_ROUTE;
+
+use crate::netlink::{Netlink, is_overrun};
+
+/// `RTMGRP_IPV4_IFADDR | RTMGRP_IPV4_ROUTE | RTMGRP_IPV6_IFADDR | RTMGRP_IPV6_ROUTE`
+/// (`include/uapi/linux/rtnetlink.h`).
+const GROUPS: u32 = 0x10 | 0x40 | 0x100 | 0x400;
+
+/// A subscription to changes of addresses and routes in the namespace where it was opened.
+#[derive(Debug)]
+pub struct AddressMonitor {
+    netlink: Netlink,
+}
+
+impl AddressMonitor {
+    /// Subscribes.
+    pub fn open() -> io::Result<Self> {
+        let netlink = Netlink::open(NETLINK_ROUTE, GROUPS)?;
+        Ok(Self { netlink })
+    }
+
+    /// Reads the reports that there are. Their contents do not matter: addresses or routes changed.
+    pub fn drain(&self) -> io::Result<()> {
+        loop {
+            match self.netlink.receive::<RouteNetlinkMessage>() {
+                Ok(Some(_)) => {}
+                Ok(None) => return Ok(()),
+                // Messages were dropped: also a change.
+                Err(error) if is_overrun(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+impl AsFd for AddressMonitor {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.netlink.as_fd()
+    }
+}
+
+impl AsRawFd for AddressMonitor {
+    fn as_raw_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
+    }
+}
+
+/// The addresses of the interface that connections can have: of more than link scope,
+/// neither tentative nor failed.
+pub fn of_interface(ifindex: u32) -> io::Result<Vec<IpAddr>> {
+    let items = dump(RouteNetlinkMessage::GetAddress(AddressMessage::default()))?;
+    let addresses = items.iter().filter_map(|item| match item {
+        RouteNetlinkMessage::NewAddress(address) => usable(address, ifindex),
+        _ => None,
+    });
+    Ok(addresses.collect())
+}
+
+/// The next hops of the default routes of the main table, the preferred first.
+pub fn default_gateways() -> io::Result<Vec<IpAddr>> {
+    let items = dump(RouteNetlinkMessage::GetRoute(RouteMessage::default()))?;
+    let gateways = items.iter().filter_map(|item| match item {
+        RouteNetlinkMessage::NewRoute(route) => default_gateway(route),
+        _ => None,
+    });
+    let mut gateways: Vec<_> = gateways.collect();
+    gateways.sort_by_key(|(priority, _)| *priority);
+    Ok(gateways.into_iter().map(|(_, gateway)| gateway).collect())
+}
+
+fn dump(request: RouteNetlinkMessage) -> io::Result<Vec<RouteNetlinkMessage>> {
+    Netlink::open(NETLINK_ROUTE, 0)?.request(request, NLM_F_DUMP)
+}
+
+/// Priority and next hop of a route, if it is a default route.
+fn default_gateway(route: &RouteMessage) -> Option<(u32, IpAddr)> {
+    let header = &route.header;
+    let is_default = header.destination_prefix_length == 0;
+    if !is_default || header.table != RouteHeader::RT_TABLE_MAIN {
+        return None;
+    }
+    let (mut priority, mut gateway) = (0, None);
+    for attribute in &route.attributes {
+        match attribute {
+            RouteAttribute::Priority(value) => priority = *value,
+            RouteAttribute::Gateway(RouteAddress::Inet(v4)) => gateway = Some(IpAddr::V4(*v4)),
+            RouteAttribute::Gateway(RouteAddress::Inet6(v6)) => gateway = Some(IpAddr::V6(*v6)),
+            _ => {}
+        }
+    }
+    Some((priority, gateway?))
+}
+
+fn usable(message: &AddressMessage, ifindex: u32) -> Option<IpAddr> {
+    let header = &message.header;
+    let unusable = AddressHeaderFlags::Tentative | AddressHeaderFlags::Dadfailed;
+    if header.index != ifindex
+        || !matches!(header.scope, AddressScope::Universe | AddressScope::Site)
+        || header.flags.intersects(unusable)
+    {
+        return None;
+    }
+    let (mut local, mut other) = (None, None);
+    for attribute in &message.attributes {
+        match attribute {
+            AddressAttribute::Local(address) => local = Some(*address),
+            // On point-to-point links the other end's.
+            AddressAttribute::Address(address) => other = Some(*address),
+            _ => {}
+        }
+    }
+    local.or(other)
+}
+
+#[cfg(test)]
+mod tests {
+    use netlink_packet_core::NetlinkPayload;
+
+    use super::*;
+    use crate::netlink::messages;
+
+    const HEADER_BYTES: usize = 16;
+    const RTM_NEWROUTE: u16 = 24;
+    const RTA_METRICS: u16 = 8;
+
+    /// A route of the main table to everything, with these attributes.
+    fn route(attributes: &[(u16, &[u8])]) -> Vec<u8> {
+        let mut message = vec![0; HEADER_BYTES];
+        message[4..6].copy_from_slice(&RTM_NEWROUTE.to_ne_bytes());
+        // AF_INET, no prefix, table 254, by an administrator, universe, unicast.
+        message.extend([2, 0, 0, 0, 254, 4, 0, 1, 0, 0, 0, 0]);
+        for (kind, value) in attributes {
+            message.extend((value.len() as u16 + 4).to_ne_bytes());
+            message.extend(kind.to_ne_bytes());
+            message.extend(*value);
+            message.resize(message.len().next_multiple_of(4), 0);
+        }
+        let length = message.len() as u32;
+        message[..4].copy_from_slice(&length.to_ne_bytes());
+        message
+    }
+
+    #[test]
+    fn a_default_route_with_a_congestion_control_of_its_own_is_read_as_any_other() {
+        const RTA_GATEWAY: u16 = 5;
+        const RTA_PRIORITY: u16 = 6;
+        // RTAX_CC_ALGO, 5 bytes of text.
+        let mut metrics = Vec::new();
+        metrics.extend(9_u16.to_ne_bytes());
+        metrics.extend(16_u16.to_ne_bytes());
+        metrics.extend(b"reno\0\0\0\0");
+        let first = route(&[
+            (RTA_METRICS, &metrics),
+            (RTA_GATEWAY, &[10, 2, 0, 1]),
+            (RTA_PRIORITY, &7_u32.to_ne_bytes()),
+        ]);
+        let second = route(&[(RTA_GATEWAY, &[10, 3, 0, 1])]);
+        let datagram = [first, second].concat();
+        let gateways = messages::<RouteNetlinkMessage>(NETLINK_ROUTE, &datagram)
+            .into_iter()
+            .map(|message| match message.payload {
+                NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewRoute(route)) => {
+                    default_gateway(&route)
+                }
+                _ => None,
+            });
+        let expected = [(7, [10, 2, 0, 1]), (0, [10, 3, 0, 1])];
+        let expected = expected.map(|(priority, gateway)| Some((priority, IpAddr::from(gateway))));
+        assert_eq!(gateways.collect::<Vec<_>>(), expected);
+        // A message that is longer than its datagram is none.
+        assert!(messages::<RouteNetlinkMessage>(NETLINK_ROUTE, &[9, 0, 0, 0, 1]).is_empty());
+    }
+}
