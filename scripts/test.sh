@@ -13,7 +13,8 @@
 # where the kernel allows one. BPF programs cannot be loaded there: the tests that need them report
 # "SKIPPED" with the reason. With HOLDFAST_NO_SKIP=1 a skipped test is a failure.
 #
-# The last lines are the slowest twenty tests, the tests skipped, and `N passed, N failed`. Everything printed is kept in target/test.log.
+# What a test printed is shown if it failed. All is in target/test.log. The last lines are the
+# slowest twenty tests, the tests skipped, those that failed, and `N passed, N failed`.
 #
 # HOLDFAST_TEST_PROFILE   cargo profile; dev (optimised, with assertions) unless set
 # HOLDFAST_TEST_LIMIT_S   the whole run is ended after this many seconds; 3600 unless set
@@ -92,8 +93,15 @@ machine_state() {
 }
 before="$(machine_state | sort)"
 
+# Without what passed tests printed, which stands between "successes:" and the next headline.
+without_successes() {
+    awk '/^successes:$/ { hidden = 1 }
+        /^(failures:$|test result: )/ { hidden = 0 }
+        !hidden { print; fflush() }'
+}
+
 status=0
-timeout --kill-after=30 "$limit_s" "${run[@]}" 2>&1 | tee "$log" || status=$?
+timeout --kill-after=30 "$limit_s" "${run[@]}" 2>&1 | tee "$log" | without_successes || status=$?
 [ $status -ne 124 ] || echo "test.sh: ended after the limit of $limit_s s" >&2
 
 left_behind="$(comm -13 <(echo "$before") <(machine_state | sort))"
@@ -117,6 +125,12 @@ fi
 if [ "$no_skip" = 1 ] && [ "$ignored" -ne 0 ]; then
     echo "test.sh: $ignored tests are marked as ignored" >&2
     status=1
+fi
+
+failures="$(grep -E '^test .* FAILED( <|$)' "$log" || true)"
+if [ -n "$failures" ]; then
+    printf '\nFailed, and where it panicked:\n%s\n' "$failures"
+    grep -A 2 -E "^thread '.*' .*panicked at " "$log" | cut -c 1-300 | head -n 100
 fi
 
 # test result: ok. 12 passed; 0 failed; 1 ignored; ...

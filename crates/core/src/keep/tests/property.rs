@@ -10,12 +10,24 @@ const CASES: u64 = 2_000;
 
 fn for_each_seed(case: impl Fn(u64)) {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
-    if let Some(seed) = number("HOLDFAST_SEED") {
-        return case(seed);
-    }
-    for seed in 0..number("HOLDFAST_CASES").unwrap_or(CASES) {
-        println!("HOLDFAST_SEED={seed}");
+    let seeds = match number("HOLDFAST_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("HOLDFAST_CASES").unwrap_or(CASES),
+    };
+    for seed in seeds {
+        let _shown = ShownIfItFails(seed);
         case(seed);
+    }
+}
+
+/// Prints the seed of a case that fails.
+struct ShownIfItFails(u64);
+
+impl Drop for ShownIfItFails {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("replay with HOLDFAST_SEED={}", self.0);
+        }
     }
 }
 
