@@ -10,6 +10,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin
 TARGET_DIR := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 HOLDFAST := $(TARGET_DIR)/release/holdfast
 ARGS ?=
+KERNEL ?=
 
 .PHONY: help demo test same fuzz lint bench build clean
 
@@ -21,8 +22,8 @@ demo: ## a download over a link with outages, without and with Holdfast, side by
 	@$(MAKE) --no-print-directory build
 	@$(HOLDFAST) demo $(ARGS)
 
-test: ## every test; ARGS go to cargo test
-	@scripts/test.sh $(ARGS)
+test: ## every test; ARGS go to cargo test; KERNEL=6.12 runs those of the kernel on another one, in QEMU
+	@$(if $(KERNEL),scripts/kernel_tests.sh -k $(KERNEL) $(ARGS),scripts/test.sh $(ARGS))
 
 same: ## the packets of every run on the model, compared with a committed file: some minutes
 	@scripts/packages.sh build

@@ -7,9 +7,9 @@
 #     scripts/kernel_tests.sh [-k KERNEL] [SUITE [FILTER...]]
 #     scripts/kernel_tests.sh [-k KERNEL] -c COMMAND
 #
-# KERNEL is a package of Debian's (linux-image-amd64 unless given; linux-image-6.1.0-56-amd64),
-# which is downloaded and unpacked and not installed, or a folder with boot/ and lib/modules/.
-# What was unpacked is kept in target/kernels/.
+# KERNEL is a version of Linux (6.1, 6.12), or a package of Debian's (linux-image-amd64 unless given),
+# which is downloaded and unpacked and not installed, or a folder with boot/ and lib/modules/. For a
+# version all of Debian's suites are searched. What was unpacked is kept in target/kernels/.
 #
 # SUITE is one of these (each of them in turn, unless given); a FILTER names tests of it.
 #
@@ -67,6 +67,32 @@ if ! flock -n 8; then
     flock 8
 fi
 
+# Debian's tools with lists of all suites in a folder of their own: the machine's sources stay.
+all_suites() {
+    local program=$1 archive
+    shift
+    archive="$(apt-get indextargets --format '$(REPO_URI)' | grep -v security | head -n 1)"
+    mkdir -p "$kernels/apt/lists/partial" "$kernels/apt/cache/archives/partial"
+    printf "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $archive %s main\n" \
+        bookworm trixie trixie-backports sid >"$kernels/apt/sources.list"
+    "$program" -q -o "Dir::Etc::sourcelist=$kernels/apt/sources.list" -o Dir::Etc::sourceparts=- \
+        -o "Dir::State::lists=$kernels/apt/lists" -o "Dir::Cache=$kernels/apt/cache" \
+        -o APT::Sandbox::User= -o Acquire::Languages=none "$@"
+}
+
+# The package with the newest kernel of a version, such as 6.12.
+package_of_version() {
+    all_suites apt-get update >&2
+    local package
+    package="$(all_suites apt-cache search --names-only "^linux-image-${1//./\\.}\\..*-amd64\$" |
+        awk '{ print $1 }' | grep -v -E 'cloud|-rt-|dbg|unsigned' | sort -V | tail -n 1)"
+    [ -n "$package" ] || {
+        echo "kernel_tests.sh: -k $1: none of Debian's suites has this kernel" >&2
+        exit 1
+    }
+    echo "$package"
+}
+
 # The package that holds the image itself: what a meta package depends on.
 image_package() {
     local depends
@@ -83,7 +109,7 @@ unpacked() {
         echo "kernel_tests.sh: downloading $package" >&2
         rm -rf "$folder.new"
         mkdir -p "$folder.new"
-        (cd "$folder.new" && apt-get -q download "$package" >&2)
+        (cd "$folder.new" && "${apt[@]}" download "$package" >&2)
         dpkg-deb -x "$folder.new/"*.deb "$folder.new"
         rm "$folder.new/"*.deb
         mv "$folder.new" "$folder"
@@ -91,6 +117,11 @@ unpacked() {
     echo "$folder"
 }
 
+apt=(apt-get -q)
+if [[ "$kernel" =~ ^[0-9]+\.[0-9]+$ ]]; then
+    kernel="$(package_of_version "$kernel")"
+    apt=(all_suites apt-get)
+fi
 if [ -d "$kernel" ]; then
     root="$(realpath "$kernel")"
 else
@@ -266,7 +297,7 @@ if [ -n "$command" ]; then
     tr -d '\r' <"$log"
     exit "$(tr -d '\r' <"$log" | sed -n 's/^kernel_tests: exit \([0-9]*\)$/\1/p' | tail -n 1 | grep . || echo 1)"
 fi
-tr -d '\r' <"$log" | grep -E '^(test |kernel_tests: )|SKIPPED|panicked' || true
+tr -d '\r' <"$log" | grep -E '^(test |kernel_tests: )|SKIPPED|LEFT OUT|panicked' || true
 counts="$(awk '/^test result:/ { passed += $4; failed += $6 }
     END { print passed + 0, failed + 0 }' "$log")"
 read -r passed failed <<<"$counts"

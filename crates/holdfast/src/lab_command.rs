@@ -3,6 +3,7 @@
 
 mod claims;
 mod endpoint;
+mod exec;
 mod inside;
 mod list;
 mod output;
@@ -40,6 +41,7 @@ pub(crate) struct LabArgs {
 /// What to do.
 #[derive(Clone, Debug, Subcommand)]
 enum LabCommand {
+    Exec(exec::ExecArgs),
     List(list::ListArgs),
     Claims(claims::ClaimsArgs),
     Report(report::ReportArgs),
@@ -58,6 +60,7 @@ enum LabCommand {
 pub(crate) fn run(args: &LabArgs) -> anyhow::Result<ExitCode> {
     let result = match &args.command {
         LabCommand::Claims(args) => claims::run(args),
+        LabCommand::Exec(args) => exec::run(args),
         LabCommand::List(args) => list::run(args),
         LabCommand::Report(args) => report::run(args),
         LabCommand::Run(args) => run::run(args),

@@ -14,7 +14,7 @@ use holdfast_net::netns::{ChildGuard, NetNs, available_or_skip};
 use holdfast_testbed::stop::StopFlag;
 
 /// No demo may take longer to end after a signal.
-const END_LIMIT: Duration = Duration::from_secs(20);
+const END_LIMIT: Duration = Duration::from_secs(60);
 
 /// What a demo could leave.
 #[derive(Debug, PartialEq, Eq)]
@@ -104,6 +104,15 @@ impl Surroundings {
             })
             .collect()
     }
+
+    /// Waits until the demo has started its programs.
+    fn await_programs(&self) {
+        let stop = StopFlag::default();
+        stop.wait_for("the demo has started its programs", END_LIMIT, || {
+            Ok((self.processes().len() > 3).then_some(()))
+        })
+        .unwrap();
+    }
 }
 
 #[test]
@@ -113,7 +122,6 @@ fn a_demo_that_is_interrupted_at_any_moment_leaves_nothing() {
         return;
     };
     let before = folder.left();
-    let mut interrupted = 0;
     for (millis, signal) in [
         (0, libc::SIGINT),
         (5, libc::SIGTERM),
@@ -137,14 +145,17 @@ fn a_demo_that_is_interrupted_at_any_moment_leaves_nothing() {
         let expected =
             status.signal() == Some(signal) || [Some(130), Some(0)].contains(&status.code());
         assert!(expected, "{millis} ms: {status}");
-        interrupted += u32::from(status.code() == Some(130));
         assert_eq!(folder.processes(), Vec::<String>::new(), "{millis} ms");
         assert_eq!(folder.left(), before, "{millis} ms");
     }
-    assert!(
-        interrupted >= 5,
-        "{interrupted} were interrupted at their work"
-    );
+    // At its work, however fast this machine is.
+    let mut demo = folder.start();
+    folder.await_programs();
+    demo.signal(libc::SIGINT).unwrap();
+    let status = demo.wait_at_most(END_LIMIT).unwrap().expect("it ends");
+    assert_eq!(status.code(), Some(130));
+    assert_eq!(folder.processes(), Vec::<String>::new());
+    assert_eq!(folder.left(), before);
 }
 
 #[test]
@@ -156,10 +167,7 @@ fn what_a_killed_demo_leaves_the_next_one_removes() {
     let before = folder.left();
     let stop = StopFlag::default();
     let mut demo = folder.start();
-    stop.wait_for("the demo has started its programs", END_LIMIT, || {
-        Ok((folder.processes().len() > 3).then_some(()))
-    })
-    .unwrap();
+    folder.await_programs();
     demo.kill().unwrap();
     stop.wait_for("its programs end with it", END_LIMIT, || {
         Ok(folder.processes().is_empty().then_some(()))

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use holdfast_lab::claims::Paper;
 use holdfast_lab::results::ResultLine;
 use holdfast_lab::scenario::Run;
-use holdfast_lab::virtual_kernel::goes_on_here;
+use holdfast_net::virtual_kernel::goes_on_here;
 
 const HOLDFAST: &str = env!("CARGO_BIN_EXE_holdfast");
 
@@ -284,7 +284,7 @@ fn linux_runs_the_same_scenario_in_a_virtual_kernel() {
 
 #[test]
 fn live_runs_the_same_scenario_in_namespaces() {
-    if !goes_on_here(Path::new(HOLDFAST)) {
+    if !goes_on_here() {
         return;
     }
     let (folder, _) = folder_with(SCENARIO);
@@ -351,7 +351,7 @@ fn assert_same_scenario(model: &[ResultLine], live: &[ResultLine]) {
 
 #[test]
 fn an_uplink_on_live_is_whole_and_its_stall_is_the_fhs() {
-    if !goes_on_here(Path::new(HOLDFAST)) {
+    if !goes_on_here() {
         return;
     }
     let text = SCENARIO.replacen(
@@ -402,7 +402,7 @@ fn an_uplink_on_live_is_whole_and_its_stall_is_the_fhs() {
 
 #[test]
 fn a_transfer_that_is_not_in_time_is_reported_with_what_came() {
-    if !goes_on_here(Path::new(HOLDFAST)) {
+    if !goes_on_here() {
         return;
     }
     let text = SCENARIO.replacen("limit_s = 30", "limit_s = 0.5\nrequest_bytes = 300", 1);
@@ -431,7 +431,7 @@ fn a_transfer_that_is_not_in_time_is_reported_with_what_came() {
 
 #[test]
 fn an_outage_that_keeps_packets_keeps_them_for_an_mh_whose_device_has_no_carrier() {
-    if !goes_on_here(Path::new(HOLDFAST)) {
+    if !goes_on_here() {
         return;
     }
     let of_the_gateway = SCENARIO.find("[[sweep]]").unwrap();

@@ -3,11 +3,11 @@
 //! namespaces, real multicast on a bridge, the daemons of both sides.
 
 use std::fs;
-use std::path::Path;
 use std::process::Command;
 
 use holdfast_lab::results::ResultLine;
-use holdfast_lab::virtual_kernel::{available_or_skip, goes_on_here};
+use holdfast_lab::virtual_kernel::available_or_skip;
+use holdfast_net::virtual_kernel::goes_on_here;
 
 const HOLDFAST: &str = env!("CARGO_BIN_EXE_holdfast");
 
@@ -88,7 +88,7 @@ fn assert_handed_over(lines: &[ResultLine]) {
 
 #[test]
 fn live_an_mh_is_handed_over_by_multicast_between_namespaces() {
-    if goes_on_here(Path::new(HOLDFAST)) {
+    if goes_on_here() {
         assert_handed_over(&run("live"));
     }
 }

@@ -10,7 +10,7 @@ use holdfast_net::netns::{ChildGuard, guarded_command};
 use holdfast_testbed::harness::full_pipe;
 
 /// Deadline of whatever the tests wait for.
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// Each daemon with a reason not to start, without files outside the folder; and the reason.
 fn no_starters(folder: &Path, interface: &str) -> Vec<(Vec<String>, String)> {

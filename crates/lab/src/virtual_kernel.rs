@@ -28,7 +28,6 @@ mod inside;
 mod processor;
 mod run;
 mod setup;
-mod tests_inside;
 
 use std::path::{Path, PathBuf};
 
@@ -38,7 +37,6 @@ use sha2::{Digest as _, Sha256};
 pub use inside::{INSIDE_ARGUMENTS, be_init};
 pub use run::{Job, Outcome};
 pub use setup::SetupOptions;
-pub use tests_inside::goes_on_here;
 
 /// What the kernel is configured to have.
 const CONFIGURATION: &str = include_str!("../virtual-kernel/config");
@@ -108,17 +106,11 @@ impl VirtualKernel {
 /// Whether a test that needs the virtual kernel can run here: it is built. If not it
 /// says so on the terminal, past the test harness's capture.
 pub fn available_or_skip(test: &str) -> Option<VirtualKernel> {
-    use std::io::Write as _;
-    let message = match VirtualKernel::require() {
-        Ok(kernel) => return Some(kernel),
-        Err(error) => format!("SKIPPED {test}: {error:#}"),
-    };
-    assert!(
-        std::env::var_os("HOLDFAST_NO_SKIP").is_none_or(|value| value != "1"),
-        "{message}"
-    );
-    drop(writeln!(std::io::stderr(), "{message}"));
-    None
+    let found = VirtualKernel::require();
+    if let Err(error) = &found {
+        holdfast_net::netns::report_skipped(test, format_args!("{error:#}"));
+    }
+    found.ok()
 }
 
 /// This user's folder for what can be made again: `$XDG_CACHE_HOME/holdfast`, or

@@ -19,7 +19,7 @@ readonly oldest=6.16
 # The kernel with which everything was tried: taken if Debian has it.
 readonly tried=7.2
 # The suites that have kernels newer than the stable one.
-readonly archive=http://deb.debian.org/debian suites=(sid trixie-backports)
+readonly suites=(sid trixie-backports)
 readonly keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 
 fail() {
@@ -55,6 +55,11 @@ choose() {
 
 download() {
     mkdir -p apt/lists/partial apt/cache/archives/partial
+    # The one that this machine uses, if it is Debian.
+    local archive
+    archive=$(apt-get indextargets --format '$(REPO_URI)' | grep -v security | head -n 1)
+    [ -n "$archive" ] ||
+        fail "apt has no lists; run: apt-get update; or give a kernel.org tarball with --source"
     printf "deb [signed-by=$keyring] $archive %s main\n" "${suites[@]}" >apt/sources.list
     apt apt-get update
     local version

@@ -27,4 +27,5 @@ pub mod state_file;
 mod syscall;
 pub mod tcp_info;
 pub mod tun;
+pub mod virtual_kernel;
 mod vnet;

@@ -13,6 +13,7 @@
 //! Sources: namespaces(7), setns(2), `PR_SET_PDEATHSIG(2const)`.
 
 use std::ffi::{OsStr, c_int};
+use std::fmt;
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -270,14 +271,22 @@ pub fn available_or_skip(test: &str) -> bool {
     let Err(error) = NetNs::new() else {
         return true;
     };
-    let message = format!("SKIPPED {test}: needs a network namespace: {error}");
+    report_skipped(test, format_args!("needs a network namespace: {error}"));
+    false
+}
+
+/// Reports a test that cannot run here on the terminal, past the test harness's capture.
+///
+/// # Panics
+/// With the environment's `HOLDFAST_NO_SKIP=1`: a skipped test is then a failed one.
+pub fn report_skipped(test: &str, reason: impl fmt::Display) {
+    let message = format!("SKIPPED {test}: {reason}");
     assert!(
         std::env::var_os("HOLDFAST_NO_SKIP").is_none_or(|value| value != "1"),
         "{message}"
     );
     // Not eprintln, which the test harness captures.
     drop(writeln!(io::stderr(), "{message}"));
-    false
 }
 
 #[cfg(test)]

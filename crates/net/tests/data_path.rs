@@ -29,7 +29,7 @@ use holdfast_net::readiness::wait_readable;
 use holdfast_net::rtnl::{Rtnl, sysctl};
 use holdfast_net::tun::{LayerKind, Tun, TunOptions};
 
-const WAIT_MAX: Duration = Duration::from_secs(20);
+const WAIT_MAX: Duration = Duration::from_secs(60);
 const DIRECTIONS: [Direction; 2] = [Direction::Downlink, Direction::Uplink];
 
 /// FH, router and MH; the wireless link is a veth pair or two TUN devices.

@@ -8,7 +8,7 @@
 /// The first line of each test. Outside of a virtual kernel it runs the test in one, and returns.
 macro_rules! in_virtual_kernel {
     () => {
-        if !holdfast_lab::virtual_kernel::goes_on_here(std::path::Path::new(crate::HOLDFAST)) {
+        if !holdfast_net::virtual_kernel::goes_on_here() {
             return;
         }
     };

@@ -12,6 +12,7 @@ use super::*;
 use crate::bpf::{run_once, run_super};
 use crate::datapath::monotonic_ns;
 use crate::netns::available_or_skip;
+use crate::virtual_kernel::goes_on_in_virtual_time;
 
 mod cases;
 mod forged;
@@ -30,6 +31,12 @@ const NEXT: i32 = -1;
 const REDIRECT: i32 = 7;
 const LINK: usize = 14;
 const FLOWS: u32 = 512;
+
+/// In the virtual kernel only: elsewhere it may be much later.
+fn sleep_until(at_ns: u64) {
+    let left_ns = at_ns.saturating_sub(monotonic_ns());
+    std::thread::sleep(Duration::from_nanos(left_ns));
+}
 
 fn interface() -> Interface {
     Interface {
