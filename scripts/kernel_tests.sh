@@ -71,7 +71,7 @@ fi
 all_suites() {
     local program=$1 archive
     shift
-    archive="$(apt-get indextargets --format '$(REPO_URI)' | grep -v security | head -n 1)"
+    archive="$(apt-get indextargets --format '$(REPO_URI)' | grep -v security | awk 'NR == 1')"
     mkdir -p "$kernels/apt/lists/partial" "$kernels/apt/cache/archives/partial"
     printf "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $archive %s main\n" \
         bookworm trixie trixie-backports sid >"$kernels/apt/sources.list"

@@ -114,7 +114,7 @@ fi
 
 # test a::b ... ok <1.234s>
 printf '\nThe slowest tests:\n'
-sed -n 's/^test \(.*\) \.\.\. \(ok\|FAILED\) <\([0-9.]*\)s>$/\3 s  \1/p' "$log" | sort -rn | head -n 20
+sed -n 's/^test \(.*\) \.\.\. \(ok\|FAILED\) <\([0-9.]*\)s>$/\3 s  \1/p' "$log" | sort -rn | awk 'NR <= 20'
 
 skipped="$(grep -o 'SKIPPED .*' "$log" | sort -u || true)"
 ignored="$(awk '/^test result:/ { n += $8 } END { print n + 0 }' "$log")"
@@ -130,7 +130,7 @@ fi
 failures="$(grep -E '^test .* FAILED( <|$)' "$log" || true)"
 if [ -n "$failures" ]; then
     printf '\nFailed, and where it panicked:\n%s\n' "$failures"
-    grep -A 2 -E "^thread '.*' .*panicked at " "$log" | cut -c 1-300 | head -n 100
+    grep -A 2 -E "^thread '.*' .*panicked at " "$log" | cut -c 1-300 | awk 'NR <= 100'
 fi
 
 # test result: ok. 12 passed; 0 failed; 1 ignored; ...

@@ -3,7 +3,7 @@
 //!
 //! QUIC is no part of the kernel: an end is a thread with a runtime of its own, and with a socket
 //! that was made in its host's namespace. The MH's end opens the connection. The receiver closes
-//! when it has all. A connection breaks only after [`IDLE_LIMIT`] of silence: an outage shows as a
+//! when it has all. A connection breaks only after `IDLE_LIMIT` of silence: an outage shows as a
 //! stall.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};

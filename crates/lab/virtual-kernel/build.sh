@@ -57,7 +57,7 @@ download() {
     mkdir -p apt/lists/partial apt/cache/archives/partial
     # The one that this machine uses, if it is Debian.
     local archive
-    archive=$(apt-get indextargets --format '$(REPO_URI)' | grep -v security | head -n 1)
+    archive=$(apt-get indextargets --format '$(REPO_URI)' | grep -v security | awk 'NR == 1')
     [ -n "$archive" ] ||
         fail "apt has no lists; run: apt-get update; or give a kernel.org tarball with --source"
     printf "deb [signed-by=$keyring] $archive %s main\n" "${suites[@]}" >apt/sources.list

@@ -146,7 +146,7 @@ mod tests {
     use crate::rtnl::Rtnl;
     use crate::tun::{Tun, TunOptions};
 
-    const LIMIT: Duration = Duration::from_secs(5);
+    const LIMIT: Duration = Duration::from_secs(60);
 
     /// Waits for the first event on the link that `wanted` accepts.
     fn await_state(

@@ -20,11 +20,11 @@ use crate::topology::base_stations::{mh_device, station};
 use crate::topology::{GATEWAY_WIRED_IF, GATEWAY_WIRELESS, MH, SECOND_MH, Topology};
 
 /// How long a daemon may take until it answers.
-const READY_LIMIT: Duration = Duration::from_secs(10);
+const READY_LIMIT: Duration = Duration::from_secs(30);
 /// How long it may take to answer one request.
-const ANSWER_LIMIT: Duration = Duration::from_secs(5);
+const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 /// How long it may take to end after SIGTERM.
-const END_LIMIT: Duration = Duration::from_secs(10);
+const END_LIMIT: Duration = Duration::from_secs(30);
 
 /// A running daemon; killed when dropped.
 #[derive(Debug)]

@@ -24,9 +24,9 @@ use holdfast_link::LinkFile;
 /// The link's description, in its folder.
 const DESCRIPTION_FILE: &str = "link.toml";
 /// How long the link may take until its devices are there.
-const READY_LIMIT: Duration = Duration::from_secs(10);
+const READY_LIMIT: Duration = Duration::from_secs(30);
 /// How long it may take to end and to report its counters.
-const END_LIMIT: Duration = Duration::from_secs(5);
+const END_LIMIT: Duration = Duration::from_secs(30);
 
 /// What the link does; both directions alike.
 #[derive(Clone, Debug, PartialEq)]

@@ -16,7 +16,7 @@ use crate::stop::StopFlag;
 use crate::topology::{GATEWAY_WIRED_IF, HOST_SYSCTLS, Topology, load_rules};
 
 /// How long a server may take to listen.
-const READY_LIMIT: Duration = Duration::from_secs(10);
+const READY_LIMIT: Duration = Duration::from_secs(30);
 
 /// The port to which TPROXY leads.
 const PORT: u16 = 5000;

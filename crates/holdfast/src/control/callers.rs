@@ -22,8 +22,9 @@ const REQUEST_BYTES_MAX: usize = 4096;
 /// The limit of callers without a request yet, and of callers that are answered.
 const CALLERS_MAX: usize = 16;
 
-/// How long a caller may take to ask, and to read the answer.
-pub(crate) const CALLER_WAIT: Duration = Duration::from_secs(5);
+/// How long a caller may take to ask, and to read the answer. Longer than a test waits: an answer that
+/// comes after it is no answer there.
+pub(crate) const CALLER_WAIT: Duration = Duration::from_secs(if cfg!(test) { 3600 } else { 5 });
 
 /// The same for a caller beside too many others: what fits into the socket's buffer gets there.
 pub(crate) const IMPATIENT_WAIT: Duration = Duration::from_millis(200);
@@ -168,15 +169,13 @@ async fn request(stream: &mut UnixStream) -> Result<ControlRequest, ControlReply
 mod tests {
     use std::io::{BufRead as _, Write as _};
     use std::os::unix::net::UnixStream as Caller;
-    use std::time::Instant;
 
     use super::*;
 
-    /// More than anything here takes on a busy machine, and less than silent callers may take.
-    const SOON: Duration = Duration::from_secs(4);
+    const LIMIT: Duration = Duration::from_secs(60);
 
     fn ask_for(caller: &mut Caller, request: &[u8]) -> String {
-        caller.set_read_timeout(Some(SOON)).unwrap();
+        caller.set_read_timeout(Some(LIMIT)).unwrap();
         caller.write_all(request).unwrap();
         let mut answer = String::new();
         std::io::BufReader::new(caller)
@@ -218,13 +217,11 @@ mod tests {
             let mut silent: Vec<_> = (0..40).map(|_| Caller::connect(path).unwrap()).collect();
             // Half a line is no request either.
             silent[39].write_all(b"{\"comm").unwrap();
-            let begun = Instant::now();
             for _ in 0..10 {
                 let mut caller = Caller::connect(path).unwrap();
                 let answer = ask_for(&mut caller, b"{\"command\":\"status\"}\n");
                 assert_eq!(answer, "{\"reply\":\"done\"}\n");
             }
-            assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
             // Of those that are left one may still ask.
             assert_eq!(
                 ask_for(&mut silent[39], b"and\":\"status\"}\n"),

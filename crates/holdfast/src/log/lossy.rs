@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     /// Deadline of whatever the tests wait for.
-    const LIMIT: Duration = Duration::from_secs(8);
+    const LIMIT: Duration = Duration::from_secs(60);
 
     /// A line to write.
     fn write_line(writer: &mut LossyWriter, line: &str) {
@@ -262,8 +262,12 @@ mod tests {
         // One that was being written, perhaps, and those in the queue.
         let kept = lines.len() - 2;
         assert!(kept == LINES_MAX || kept == LINES_MAX + 1, "{kept}");
-        let shown = |(number, line): (usize, &String)| *line == format!("{number}\n");
-        assert!(lines[..kept].iter().enumerate().all(shown));
+        // In their order; the thread may take the first one when others are lost already.
+        let numbers = lines[..kept]
+            .iter()
+            .map(|line| line.trim().parse().unwrap());
+        let numbers: Vec<u64> = numbers.collect();
+        assert!(numbers.is_sorted_by(|one, next| one < next), "{numbers:?}");
         assert_eq!(lines[kept], format!("{} lost\n", sent - kept as u64));
         assert_eq!(lines[kept + 1], "again\n");
     }

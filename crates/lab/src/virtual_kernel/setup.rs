@@ -265,7 +265,7 @@ mod tests {
         let error = run_script(&mut command, &log, &stop).unwrap_err();
         assert!(error.is::<holdfast_testbed::stop::Interrupted>());
         let process = format!("/proc/{}/stat", child.join().unwrap());
-        let deadline = std::time::Instant::now() + Duration::from_secs(10);
+        let deadline = std::time::Instant::now() + Duration::from_secs(60);
         // Gone, or a zombie until its new parent reads its status.
         while fs::read_to_string(&process).is_ok_and(|stat| !stat.contains(") Z ")) {
             assert!(std::time::Instant::now() < deadline, "the child still runs");

@@ -10,7 +10,7 @@ use anyhow::{Context as _, bail};
 use holdfast_net::netns::{ChildGuard, NetNs};
 
 /// How long it may take to end.
-const END_LIMIT: Duration = Duration::from_secs(5);
+const END_LIMIT: Duration = Duration::from_secs(30);
 
 /// `ip -batch -` in a namespace; killed when dropped.
 #[derive(Debug)]

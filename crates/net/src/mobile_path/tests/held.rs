@@ -16,16 +16,30 @@ const OUT_FACTS: usize = 88;
 const BULK: usize = 28;
 const ANSWER_AT: usize = 176;
 
+/// Deadline of what a timer of the kernel does.
+const LIMIT_NS: u64 = 60_000_000_000;
+
+/// With programs that have timers.
 pub(super) fn wake(test: &str) -> Option<Loaded> {
-    if !available_or_skip(test) {
-        return None;
-    }
+    available_or_skip(test).then(|| withholding(true))
+}
+
+/// In virtual time, with programs that have no timers.
+fn held() -> Option<Loaded> {
+    goes_on_in_virtual_time().then(|| {
+        // A machine that has just started has no old answer.
+        sleep_until(60_000_000_000);
+        withholding(false)
+    })
+}
+
+fn withholding(has_timers: bool) -> Loaded {
     let interface = interface();
-    let programs = load_withholding(&interface, FLOWS, true).unwrap();
+    let programs = load_withholding(&interface, FLOWS, has_timers).unwrap();
     let maps = FlowMaps::of(&programs, &interface).unwrap();
     let loaded = Loaded { programs, maps };
     loaded.order(3_600);
-    Some(loaded)
+    loaded
 }
 
 impl Loaded {
@@ -151,7 +165,7 @@ pub(super) fn last(key: FlowKey) -> Spec {
 
 #[test]
 fn nothing_is_held_back_of_an_fh_without_sack() {
-    let Some(loaded) = wake("nothing_is_held_back_of_an_fh_without_sack") else {
+    let Some(loaded) = held() else {
         return;
     };
     let own = FIRST + 100 * PIECE;
@@ -166,50 +180,42 @@ fn nothing_is_held_back_of_an_fh_without_sack() {
 
 #[test]
 fn numbers_and_windows_are_those_of_the_cases_in_the_kernel_too() {
-    let Some(loaded) = wake("numbers_and_windows_are_those_of_the_cases_in_the_kernel_too") else {
+    let Some(loaded) = held() else {
         return;
     };
     for (number, line) in cases::cases().into_iter().enumerate() {
-        let leaves = |port| {
-            let key = flow(number % 2 == 1, port);
-            loaded.begin(key, line.scale, line.ack);
-            loaded.put(
-                key,
-                &[
-                    (0, line.start),
-                    (4, line.end),
-                    (8, line.segment_bytes),
-                    (BULK, 1),
-                    (ACKED_OUT, line.floor),
-                    (OUT_FACTS, 1),
-                ],
-            );
-            let spec = Spec {
-                ack: line.ack,
-                window: line.window,
-                payload: number % 3 * 7,
-                ..Spec::uplink(key)
-            };
-            let (ack, window, _) = loaded.leaves(&spec);
-            (ack, window)
+        let key = flow(number % 2 == 1, 10_000 + number as u16);
+        loaded.begin(key, line.scale, line.ack);
+        loaded.put(
+            key,
+            &[
+                (0, line.start),
+                (4, line.end),
+                (8, line.segment_bytes),
+                (BULK, 1),
+                (ACKED_OUT, line.floor),
+                (OUT_FACTS, 1),
+            ],
+        );
+        let spec = Spec {
+            ack: line.ack,
+            window: line.window,
+            payload: number % 3 * 7,
+            ..Spec::uplink(key)
         };
-        // Where the kernel has no timer to spare, for the moment, it leaves as it is.
-        let mut ports = (0..20).map(|again| 10_000 + 500 * again + number as u16);
-        let expected = (line.ack_left, line.window_left);
-        let is_right = |left: &(u32, u16)| {
-            let as_it_is = *left == (line.ack, line.window);
-            assert!(as_it_is || *left == expected, "{left:?}: {}", line.text);
-            *left == expected
-        };
-        let right = ports.by_ref().map(leaves).find(is_right);
-        assert!(right.is_some(), "{}", line.text);
+        let (ack, window, _) = loaded.leaves(&spec);
+        assert_eq!(
+            (ack, window),
+            (line.ack_left, line.window_left),
+            "{}",
+            line.text
+        );
     }
 }
 
 #[test]
 fn one_segment_is_held_back_while_it_is_ordered_and_nothing_is_missing() {
-    let Some(loaded) = wake("one_segment_is_held_back_while_it_is_ordered_and_nothing_is_missing")
-    else {
+    let Some(loaded) = held() else {
         return;
     };
     for is_v6 in [false, true] {
@@ -251,10 +257,9 @@ fn one_segment_is_held_back_while_it_is_ordered_and_nothing_is_missing() {
 
 #[test]
 fn data_of_the_fh_tell_where_segments_end_and_whether_it_is_bulk() {
-    if !goes_on_in_virtual_time() {
+    let Some(loaded) = held() else {
         return;
-    }
-    let loaded = wake("data_of_the_fh_tell_where_segments_end_and_whether_it_is_bulk").unwrap();
+    };
     let key = flow(false, 4_000);
     loaded.begin(key, 7, FIRST);
     let mut seq = FIRST;
@@ -300,10 +305,9 @@ fn data_of_the_fh_tell_where_segments_end_and_whether_it_is_bulk() {
 
 #[test]
 fn a_pause_lets_go_by_itself_and_is_told() {
-    if !goes_on_in_virtual_time() {
+    let Some(loaded) = wake("a_pause_lets_go_by_itself_and_is_told") else {
         return;
-    }
-    let loaded = wake("a_pause_lets_go_by_itself_and_is_told").unwrap();
+    };
     let pauses = Pauses::open(&loaded.programs.map("pauses").unwrap()).unwrap();
     let key = flow(true, 4_000);
     let own = last(key);
@@ -315,11 +319,10 @@ fn a_pause_lets_go_by_itself_and_is_told() {
         if !told.is_empty() {
             break told;
         }
-        assert!(monotonic_ns() - began < 5_000_000_000, "nobody says so");
-        sleep_until(monotonic_ns() + 1_000_000);
+        assert!(monotonic_ns() - began < LIMIT_NS, "nobody says so");
     };
     let after = Duration::from_nanos(monotonic_ns() - began);
-    assert!((45..60).contains(&after.as_millis()), "{after:?}");
+    assert!(after >= Duration::from_millis(45), "{after:?}");
     assert_eq!(told.len(), 1);
     assert_eq!(told[0].ack, SeqNum::new(own.ack));
     // The daemon may hang.
@@ -337,15 +340,13 @@ fn a_pause_lets_go_by_itself_and_is_told() {
     assert_eq!(loaded.leaves(&own).0, own.ack - PIECE);
     let began = monotonic_ns();
     while pauses.take().unwrap().is_empty() {
-        assert!(monotonic_ns() - began < 5_000_000_000, "the second time");
-        sleep_until(monotonic_ns() + 1_000_000);
+        assert!(monotonic_ns() - began < LIMIT_NS, "the second time");
     }
 }
 
 #[test]
 fn a_woken_flow_holds_nothing_and_its_old_echoes_are_renewed_wherever_they_stand() {
-    let test = "a_woken_flow_holds_nothing_and_its_old_echoes_are_renewed_wherever_they_stand";
-    let Some(loaded) = wake(test) else {
+    let Some(loaded) = held() else {
         return;
     };
     for is_v6 in [false, true] {
@@ -409,9 +410,7 @@ fn sum_of(frame: &[u8], tcp: usize) -> u16 {
 
 #[test]
 fn hostile_packets_leave_with_number_window_and_echo_changed_at_most_and_none_beyond_its_own() {
-    let test =
-        "hostile_packets_leave_with_number_window_and_echo_changed_at_most_and_none_beyond_its_own";
-    let Some(loaded) = wake(test) else {
+    let Some(loaded) = held() else {
         return;
     };
     let base = |key| Spec {
@@ -451,8 +450,7 @@ fn hostile_packets_leave_with_number_window_and_echo_changed_at_most_and_none_be
 
 #[test]
 fn hostile_data_of_the_fh_never_make_numbers_go_beyond_the_mhs_own_or_back() {
-    let test = "hostile_data_of_the_fh_never_make_numbers_go_beyond_the_mhs_own_or_back";
-    let Some(loaded) = wake(test) else {
+    let Some(loaded) = held() else {
         return;
     };
     let key = flow(false, 4_000);
@@ -495,7 +493,7 @@ fn hostile_data_of_the_fh_never_make_numbers_go_beyond_the_mhs_own_or_back() {
 
 #[test]
 fn another_connection_of_the_same_ends_begins_with_nothing() {
-    let Some(loaded) = wake("another_connection_of_the_same_ends_begins_with_nothing") else {
+    let Some(loaded) = held() else {
         return;
     };
     let key = flow(false, 4_000);

@@ -5,7 +5,8 @@
 //! The kernel's clock cannot be set. So each event's time and round trip are what the program has noted, and time passes
 //! by setting all that was noted back.
 //!
-//! The seeds are 1 to 90, and 1 to 8 where the timer lets go; another one: `HOLDFAST_SEED=N`. A failure prints its own.
+//! The seeds are 1 to 90, and as many as it takes where the timer lets go; another one: `HOLDFAST_SEED=N`. A failure
+//! prints its own.
 
 use holdfast_core::mobile_host::withheld::{ANSWER, AckAndWindow, FromFh, FromMh, WithheldSegment};
 
@@ -436,19 +437,24 @@ fn by_one_series_of_events_program_and_rule_hold_the_same() {
 /// The same by the clock, where the program's timer lets go.
 #[test]
 fn by_one_series_of_events_programs_timer_and_rule_let_go_the_same() {
-    if !goes_on_in_virtual_time() {
+    let test = "by_one_series_of_events_programs_timer_and_rule_let_go_the_same";
+    let Some(loaded) = wake(test) else {
         return;
-    }
-    let loaded = wake("by_one_series_of_events_programs_timer_and_rule_let_go_the_same").unwrap();
+    };
     let mut checked = [0; 6];
-    for seed in seeds(8) {
+    let start = monotonic_ns();
+    // On a busy machine a series has many gaps: then it takes more of them.
+    for seed in seeds(u64::MAX) {
+        if checked[1] > 50 && checked[3] > 8 {
+            break;
+        }
+        assert!(monotonic_ns() - start < LIMIT_NS, "{checked:?}");
         let mut series = Series::new(&loaded, seed);
         series.round_trip_ms = 60;
         series.begin_download();
         let began = monotonic_ns();
         let mut pause_at = 20;
         while monotonic_ns() - began < SERIES_NS {
-            sleep_until(monotonic_ns() + 10_000);
             series.note_timer();
             match series.rng.below(8) {
                 0..=4 => series.data(),
@@ -465,8 +471,7 @@ fn by_one_series_of_events_programs_timer_and_rule_let_go_the_same() {
                 pause_at += 20;
                 let began = monotonic_ns();
                 while !series.note_timer() {
-                    assert!(monotonic_ns() - began < 5_000_000_000, "{}", series.of());
-                    sleep_until(monotonic_ns() + 1_000_000);
+                    assert!(monotonic_ns() - began < LIMIT_NS, "{}", series.of());
                 }
             }
         }
@@ -475,8 +480,4 @@ fn by_one_series_of_events_programs_timer_and_rule_let_go_the_same() {
         }
     }
     println!("data, held back, in bulk, let go, times that could not pass, answers: {checked:?}");
-    if std::env::var_os("HOLDFAST_SEED").is_none() {
-        let [_, held, _, let_go, ..] = checked;
-        assert!(held > 50 && let_go > 8, "{checked:?}");
-    }
 }
