@@ -94,7 +94,7 @@ impl Mobile {
         mobile
     }
 
-    /// Asks on the control socket, without a process of its own: a busy machine starts one late.
+    /// Asks on the control socket, without a process of its own.
     /// None: the daemon does not answer, or has not had the whole request in its time.
     fn ask(&self, request: &str) -> Option<serde_json::Value> {
         let mut stream = UnixStream::connect(&self.socket).ok()?;

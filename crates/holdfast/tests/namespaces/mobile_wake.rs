@@ -196,7 +196,6 @@ fn a_request_after_a_long_answer_is_answered_as_soon_as_without() {
     let later = Duration::from_millis(40);
     let is_as_soon = wake.0 < plain.0 + later && wake.1 < plain.1 + later;
     let has_as_few_probes = wake.2 <= plain.2 + 1;
-    // Where a busy machine makes the sender slow nothing is held back.
     let is_held = wake.3 > 40;
     assert!(is_as_soon && has_as_few_probes && is_held, "{figures}");
 }
@@ -208,7 +207,6 @@ fn a_daemon_that_dies_or_hangs_leaves_nothing_held_back() {
         let harness = plain(EmulatedLink::default());
         let mut mobile = Mobile::start(&harness, "wake", &[]);
         let (mut at_fh, mut at_mh) = connection(&harness, fh(), PORT);
-        // Nothing is held back where a busy machine makes the sender slow.
         let (part, parts) = (1_000_000, 20);
         std::thread::scope(|scope| {
             let sending = scope.spawn(move || {

@@ -12,7 +12,7 @@ use holdfast_testbed::link_process::GATEWAY_IF;
 
 use super::{HOLDFAST, await_that, harness, wired};
 
-/// `holdfast status`, with what it takes on a busy machine.
+/// `holdfast status`, and how long it took.
 fn status(harness: &Harness, flags: &[&str]) -> (Duration, String) {
     let begun = Instant::now();
     let output = Command::new(HOLDFAST)
