@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Messages and copies as sealed datagrams between stations with the same group key.
 //!
-//! The header is that of [`sealed`](crate::sealed), with "HO" and 0 for one station or 1 for a group. The
+//! The header is that of [`sealed`], with "HO" and 0 for one station or 1 for a group. The
 //! sealed bytes are the sender's incarnation (8), the receiver's incarnation (8; 0 for a group), a
 //! counter (8), and the body.
 //!

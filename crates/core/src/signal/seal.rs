@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The datagrams of link signals: [`sealed`](crate::sealed) with "HF" and 0 from a mobile to a gateway
+//! The datagrams of link signals: [`sealed`] with "HF" and 0 from a mobile to a gateway
 //! or 1 from a gateway to a mobile.
 
 use chacha20poly1305::{KeyInit as _, XChaCha20Poly1305};
