@@ -3,7 +3,7 @@
 #
 # Makes sure that the programs and headers a task needs are on this machine.
 #
-#     scripts/packages.sh build|test|demo|bench|lint|kernel
+#     scripts/packages.sh build|test|demo|bench|lint|kernel|packetdrill
 #
 # Prints nothing when all is there. Otherwise, as root on a Debian system, installs the missing
 # packages and nothing else; in any other case names them, with the command, and fails.
@@ -47,6 +47,11 @@ readonly machine='
     hostapd         hostapd
     wpasupplicant   wpa_supplicant
     wireguard-tools wg'
+readonly packetdrill='
+    bison           bison
+    flex            flex
+    net-tools       ifconfig
+    python3         python3'
 
 # Packages whose post-installation enables a service, and that service.
 readonly services='
@@ -56,7 +61,7 @@ readonly services='
     wpasupplicant   wpa_supplicant.service'
 
 usage() {
-    echo "usage: $0 build|lint|demo|test|bench|kernel" >&2
+    echo "usage: $0 build|lint|demo|test|bench|kernel|packetdrill" >&2
     exit 2
 }
 
@@ -66,6 +71,7 @@ demo) wanted="$build$run" ;;
 test) wanted="$build$run$measure" ;;
 bench) wanted="$build$run$measure$compare" ;;
 kernel) wanted="$build$run$measure$machine" ;;
+packetdrill) wanted="$build$run$packetdrill" ;;
 *) usage ;;
 esac
 
