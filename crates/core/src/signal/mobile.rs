@@ -146,7 +146,7 @@ impl MobileSession {
 
     /// Link up: a new epoch begins.
     pub fn link_up(&mut self, now: Instant) {
-        self.epoch += 1;
+        self.epoch = self.epoch.saturating_add(1);
         self.begin(SignalKind::Up, now);
     }
 
@@ -333,8 +333,9 @@ impl MobileSession {
                 self.counters.challenged += 1;
                 self.challenge = challenge;
                 if reply.epoch >= self.epoch {
-                    // A message of an earlier run of this mobile: ours comes after.
-                    self.epoch = reply.epoch + 1;
+                    // A message of an earlier run of this mobile: ours comes after. There is none
+                    // after the last, which only a peer with the key can name.
+                    self.epoch = reply.epoch.saturating_add(1);
                 }
                 self.begin(self.kind, now);
                 MobileEvent::Challenged

@@ -290,6 +290,21 @@ fn a_mobile_that_restarted_goes_on_above_the_epoch_it_forgot() {
 }
 
 #[test]
+fn an_epoch_that_no_higher_one_can_follow_is_answered_all_the_same() {
+    let mut pair = Pair::settled();
+    pair.gateway.raise_epoch(key(1).id(), u64::MAX);
+    pair.mobile.link_up(pair.now);
+    let datagram = pair.sent();
+    let handled = pair.expect_rejected(&datagram, Rejection::StaleEpoch);
+    let challenge = handled.reply.expect("a challenge");
+    let event = pair.mobile.handle_datagram(&challenge, pair.now);
+    assert_eq!(event, Ok(MobileEvent::Challenged));
+    assert_eq!(pair.mobile.epoch(), u64::MAX);
+    pair.mobile.link_up(pair.now);
+    assert_eq!(pair.mobile.epoch(), u64::MAX);
+}
+
+#[test]
 fn recorded_greetings_do_not_keep_a_mobile_from_answering() {
     let mut pair = Pair::new();
     let greeting = pair.sent();
