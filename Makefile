@@ -30,10 +30,8 @@ same: ## the packets of every run on the model, compared with a committed file: 
 	@scripts/toolchain.sh
 	@cargo run --locked --release --package holdfast-lab --example same -- $(ARGS)
 
-fuzz: ## hostile input for what reads from the network: a minute; ARGS='--scheme hold --seconds 600'
-	@scripts/packages.sh test
-	@scripts/toolchain.sh
-	@cargo run --locked --profile fuzz --package holdfast-core --example hostile_input -- $(ARGS)
+fuzz: ## hostile input for what reads from outside, a minute a target; ARGS='-s 600 engine stations'
+	@scripts/fuzz.sh $(ARGS)
 
 lint: ## formatting, clippy, purity, and the rules of CONTRIBUTING.md
 	@scripts/lint.sh

@@ -126,6 +126,7 @@ allowed_for() {
     holdfast-core) echo 'holdfast-settings holdfast-wire' ;;
     holdfast-sim) echo 'holdfast-settings holdfast-wire holdfast-core holdfast-link' ;;
     holdfast-net) echo 'holdfast-settings holdfast-wire holdfast-core' ;;
+    holdfast-fuzz) echo 'holdfast-settings holdfast-wire holdfast-core holdfast-net' ;;
     holdfast-testbed) echo 'holdfast-link holdfast-net' ;;
     holdfast-lab) echo 'holdfast-files holdfast-settings holdfast-wire holdfast-core holdfast-link holdfast-sim holdfast-net holdfast-testbed' ;;
     holdfast) echo 'holdfast-files holdfast-settings holdfast-wire holdfast-core holdfast-link holdfast-sim holdfast-net holdfast-testbed holdfast-lab' ;;

@@ -3,7 +3,7 @@
 #
 # Makes sure that the programs and headers a task needs are on this machine.
 #
-#     scripts/packages.sh build|test|demo|bench|lint|kernel|packetdrill
+#     scripts/packages.sh build|test|demo|bench|lint|fuzz|kernel|packetdrill
 #
 # Prints nothing when all is there. Otherwise, as root on a Debian system, installs the missing
 # packages and nothing else; in any other case names them, with the command, and fails.
@@ -24,6 +24,8 @@ readonly build='
     libelf-dev      /usr/include/libelf.h
     zlib1g-dev      /usr/include/zlib.h
     linux-libc-dev  /usr/include/linux/bpf.h'
+readonly fuzz='
+    g++             c++'
 readonly run='
     iproute2        ip
     nftables        nft
@@ -61,12 +63,14 @@ readonly services='
     wpasupplicant   wpa_supplicant.service'
 
 usage() {
-    echo "usage: $0 build|lint|demo|test|bench|kernel|packetdrill" >&2
+    echo "usage: $0 build|lint|demo|test|bench|fuzz|kernel|packetdrill" >&2
     exit 2
 }
 
 case "${1-}" in
-build | lint) wanted="$build" ;;
+build) wanted="$build" ;;
+# clippy reads the programs of crates/fuzz too.
+lint | fuzz) wanted="$build$fuzz" ;;
 demo) wanted="$build$run" ;;
 test) wanted="$build$run$measure" ;;
 bench) wanted="$build$run$measure$compare" ;;

@@ -10,14 +10,14 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use netlink_packet_core::{NLM_F_DUMP, NetlinkPayload};
+use netlink_packet_core::{NLM_F_DUMP, NetlinkMessage, NetlinkPayload};
 use netlink_packet_generic::GenlMessage;
 use netlink_packet_generic::ctrl::nlas::{GenlCtrlAttrs, McastGrpAttrs};
 use netlink_packet_generic::ctrl::{GenlCtrl, GenlCtrlCmd};
 use netlink_sys::protocols::NETLINK_GENERIC;
 
 use crate::datapath::Interface;
-use crate::netlink::{Netlink, is_overrun};
+use crate::netlink::{Netlink, is_overrun, messages};
 
 mod codec;
 #[cfg(test)]
@@ -78,13 +78,8 @@ impl WifiMonitor {
             match self.events.receive::<GenlMessage<Message>>() {
                 Ok(Some(messages)) => {
                     let ifindex = self.ifindex;
-                    let events = messages
-                        .into_iter()
-                        .filter_map(|message| match message.payload {
-                            NetlinkPayload::InnerMessage(message) => message.payload.event(ifindex),
-                            _ => None,
-                        });
-                    self.pending.extend(events);
+                    self.pending
+                        .extend(inner(messages).filter_map(|message| message.event(ifindex)));
                 }
                 Ok(None) => return Ok(None),
                 Err(error) if is_overrun(&error) => return Ok(Some(WifiEvent::Overrun)),
@@ -100,8 +95,7 @@ impl WifiMonitor {
     pub fn signal(&mut self) -> io::Result<StationSignal> {
         let request = Message::get_stations(self.ifindex);
         let answers = self.request(request, NLM_F_DUMP)?;
-        let signal = answers.iter().find_map(Message::signal);
-        Ok(signal.unwrap_or(StationSignal::NoStation))
+        Ok(signal_of(answers))
     }
 
     /// From now on an event reports when the signal falls below `dbm`, and when it has risen
@@ -130,6 +124,34 @@ impl Drop for WifiMonitor {
             let _ = self.request(request, 0);
         }
     }
+}
+
+/// The events of an interface in a datagram of the kernel, as [`WifiMonitor::poll_event`] reads them.
+/// A damaged message does not hide the others.
+pub fn events_in(datagram: &[u8], ifindex: u32) -> Vec<WifiEvent> {
+    let messages = inner(messages(NETLINK_GENERIC, datagram));
+    messages
+        .filter_map(|message| message.event(ifindex))
+        .collect()
+}
+
+/// The signal in a datagram of the kernel, as [`WifiMonitor::signal`] reads it.
+pub fn signal_in(datagram: &[u8]) -> StationSignal {
+    signal_of(inner(messages(NETLINK_GENERIC, datagram)))
+}
+
+fn inner(messages: Vec<NetlinkMessage<GenlMessage<Message>>>) -> impl Iterator<Item = Message> {
+    messages
+        .into_iter()
+        .filter_map(|message| match message.payload {
+            NetlinkPayload::InnerMessage(message) => Some(message.payload),
+            _ => None,
+        })
+}
+
+fn signal_of(answers: impl IntoIterator<Item = Message>) -> StationSignal {
+    let signal = answers.into_iter().find_map(|answer| answer.signal());
+    signal.unwrap_or(StationSignal::NoStation)
 }
 
 impl AsFd for WifiMonitor {

@@ -6,48 +6,99 @@ use std::collections::BTreeMap;
 use holdfast_core::compression::{
     CompressionSettings, Decompressor, DecompressorLimits, Method, Restored, marked,
 };
+use holdfast_core::handoff::FlowState;
 use holdfast_core::signal::Abilities;
 use holdfast_core::{
     Action, BandwidthSettings, Direction, FlowKey, FlowRecord, Gateway, LinkEvent, LinkSource,
     MtcpSetUp, Payload, Scheme, Settings, SnoopSettings, Verdict,
 };
-use holdfast_wire::{
-    Duration, Flags, Instant, Segment, checksum_is_right, dscp, ip_checksum_is_right, is_icmp,
-    parse, parse_packet_too_big,
-};
+use holdfast_wire::{Duration, Flags, Header, Instant, Segment, parse, parse_packet_too_big};
 
-use crate::Totals;
 use crate::checks;
 use crate::dice::Dice;
 use crate::packet::Packet;
-use crate::traffic::{MOBILES, Traffic, mobile_address};
+use crate::state_file::correct_check;
+use crate::traffic::{MOBILES, PayloadLen, Traffic, is_honest, mobile_address};
+use crate::{Subject, Tally};
 
-const FLOWS_MAX: usize = 96;
-/// Damaged frames open flows without further segments. They must leave the table soon.
-const FLOW_IDLE_MAX: Duration = Duration::from_secs(20);
-const CACHE_BYTES_MAX: usize = 4 << 20;
+/// All schemes of the engine, and variants of them.
+pub const SCHEMES: [&str; 8] = [
+    "hold",
+    "mtcp-plus",
+    "mtcp",
+    "mtcp-early",
+    "mtcp-zip",
+    "mtcp2007",
+    "snoop",
+    "snoop95",
+];
+
+/// How much there is of everything.
+pub struct Size {
+    /// Flows of the traffic.
+    flows: usize,
+    payload: PayloadLen,
+    /// Flows in the gateway's table: about as many as the traffic has.
+    table: usize,
+    cache_bytes: usize,
+    /// Damaged frames open flows without further segments. They must leave the table soon.
+    flow_idle_max: Duration,
+    /// The longest pauses between two frames.
+    pauses: &'static [Duration],
+}
+
+impl Size {
+    /// For millions of frames.
+    pub const LONG: Self = Self {
+        flows: 60,
+        payload: PayloadLen {
+            usual: 1400,
+            longest: 40_000,
+        },
+        table: 96,
+        cache_bytes: 4 << 20,
+        flow_idle_max: Duration::from_secs(20),
+        pauses: &[Duration::from_millis(800)],
+    };
+    /// For a fuzzer: its limits are reached with some dozens of frames. In a long pause idle flows are
+    /// packed.
+    pub const SHORT: Self = Self {
+        flows: 4,
+        payload: PayloadLen {
+            usual: 50,
+            longest: 1400,
+        },
+        table: 3,
+        cache_bytes: 4 << 10,
+        flow_idle_max: Duration::from_secs(300),
+        pauses: &[Duration::from_millis(800), Duration::from_secs(100)],
+    };
+}
+
+/// The longest time between two frames, mostly.
+const INTERVAL_MAX: Duration = Duration::from_millis(3);
 /// A segment of the MH's link, in payload.
 const MSS: u32 = 1448;
 /// Timers that are due again and again at one moment.
 const TIMEOUTS_MAX: u32 = 1000;
+/// Inputs between two looks at the gateway's counts.
+const LIMITS_EVERY: u64 = 64;
 
 /// A gateway, what comes to it, and what it has written down.
-pub(crate) struct Engine {
+pub struct Engine {
+    size: &'static Size,
     settings: Settings,
     is_early: bool,
     gateway: Gateway<Packet>,
-    dice: Dice,
     traffic: Traffic,
     now: Instant,
     records: BTreeMap<FlowKey, FlowRecord>,
     actions: Vec<Action<Packet>>,
     decompressor: Decompressor,
-    pub(crate) totals: Totals,
-    /// The last frame, for the report of a panic.
-    pub(crate) last: Vec<u8>,
+    tally: Tally,
 }
 
-fn settings(scheme: &str, seed: u64) -> Settings {
+fn settings(scheme: &str, size: &Size, dice: &mut Dice) -> Settings {
     let mut settings = Settings {
         scheme: match scheme {
             "hold" => Scheme::Hold,
@@ -56,13 +107,13 @@ fn settings(scheme: &str, seed: u64) -> Settings {
             "snoop" | "snoop95" => Scheme::Snoop,
             _ => Scheme::Mtcp,
         },
-        flows_max: FLOWS_MAX,
-        flow_idle_max: FLOW_IDLE_MAX,
-        cache_bytes_max: CACHE_BYTES_MAX,
-        flow_cache_bytes_max: 1 << 20,
+        flows_max: size.table,
+        flow_idle_max: size.flow_idle_max,
+        cache_bytes_max: size.cache_bytes,
+        flow_cache_bytes_max: size.cache_bytes / 4,
         flow_cache_entries_max: 500,
         hash_seed: 7,
-        bandwidth: match seed % 3 {
+        bandwidth: match dice.below(3) {
             0 => BandwidthSettings::one_cell(Some(1_000_000)),
             _ => BandwidthSettings::default(),
         },
@@ -80,61 +131,71 @@ fn settings(scheme: &str, seed: u64) -> Settings {
     settings
 }
 
+impl Subject for Engine {
+    fn step(&mut self, dice: &mut Dice) {
+        let input = self.traffic.next(dice);
+        self.tally.last.clone_from(&input.frame);
+        let longest = if dice.once_in(50) {
+            dice.pick(self.size.pauses)
+        } else {
+            INTERVAL_MAX
+        };
+        self.now += Duration::from_nanos(dice.below(longest.as_nanos() as u64));
+        self.take_frame(input.direction, input.frame, dice);
+        self.run_timers();
+        self.take_actions(dice);
+        if dice.once_in(250) {
+            self.disturb(dice);
+            self.take_actions(dice);
+        }
+        self.check_limits();
+    }
+
+    fn tally(&self) -> &Tally {
+        &self.tally
+    }
+}
+
 impl Engine {
-    pub(crate) fn new(scheme: &str, seed: u64) -> Self {
-        let settings = settings(scheme, seed);
+    /// With one of [`SCHEMES`].
+    pub fn new(scheme: &str, size: &'static Size, dice: &mut Dice) -> Self {
+        let settings = settings(scheme, size, dice);
         Self {
             is_early: settings.mtcp.set_up == MtcpSetUp::Early,
             gateway: Gateway::new(settings.clone()),
             settings,
-            dice: Dice::of_seed(seed),
-            traffic: Traffic::new(),
+            traffic: Traffic::new(size.flows, size.payload),
             now: Instant::from_millis(1000),
             records: BTreeMap::new(),
             actions: Vec::new(),
             decompressor: Decompressor::new(DecompressorLimits::default()),
-            totals: Totals::default(),
-            last: Vec::new(),
+            tally: Tally::default(),
+            size,
         }
     }
 
-    /// One input, and what follows from it.
-    pub(crate) fn step(&mut self) {
-        let input = self.traffic.next(&mut self.dice);
-        self.last.clone_from(&input.frame);
-        let frame = input.frame;
-        let longest = if self.dice.once_in(50) {
-            800_000_000
-        } else {
-            3_000_000
-        };
-        self.now += Duration::from_nanos(self.dice.below(longest));
-        // The daemon calls these before it parses a frame.
-        let _ = (is_icmp(&frame, 0), dscp(&frame));
-        let _ = ip_checksum_is_right(&frame, 0);
+    fn take_frame(&mut self, direction: Direction, frame: Vec<u8>, dice: &mut Dice) {
         if let Some(too_big) = parse_packet_too_big(&frame, 0) {
             self.gateway
                 .handle_packet_too_big(&too_big, self.now, &mut self.actions);
         }
         if let Ok((segment, layout)) = parse(&frame, 0) {
-            self.totals.parsed += 1;
-            let _ = checksum_is_right(&frame, &segment, &layout);
-            let segment_len = segment.payload_len.min(1 + self.dice.below(1448) as u32);
+            self.tally.parsed += 1;
+            let segment_len = 1 + dice.below(self.size.payload.usual) as u32;
+            let segment_len = segment_len.min(segment.payload_len);
             let packet = Packet::new(frame, layout, segment, segment_len);
-            self.put(input.direction, &packet);
+            self.put(direction, &packet);
         }
-        if self.dice.once_in(500) {
-            self.signal_link();
+    }
+
+    /// Something else than a frame.
+    fn disturb(&mut self, dice: &mut Dice) {
+        match dice.below(128) {
+            0..64 => self.signal_link(dice),
+            64..96 => self.report_too_big(dice),
+            96..126 => self.hand_over(dice),
+            _ => self.restart(dice),
         }
-        if self.dice.once_in(1000) {
-            self.report_too_big();
-        }
-        self.run_timers();
-        self.take_actions();
-        if self.dice.once_in(50_000) {
-            self.restart();
-        }
-        self.check_limits();
     }
 
     fn put(&mut self, direction: Direction, packet: &Packet) {
@@ -156,7 +217,7 @@ impl Engine {
                 if !self.is_early {
                     let (fh, mh) = (segment.to, segment.from);
                     let exact = checks::check_acked(scheme, fh, mh, ack, &self.traffic);
-                    self.totals.exact += u64::from(exact);
+                    self.tally.exact += u64::from(exact);
                 }
                 if let Some(mut header) = packet.header() {
                     header.set_ack(ack);
@@ -176,11 +237,9 @@ impl Engine {
         }
     }
 
-    fn signal_link(&mut self) {
-        let source =
-            self.dice
-                .pick(&[LinkSource::Signal, LinkSource::Carrier, LinkSource::Command]);
-        let event = self.dice.pick(&[
+    fn signal_link(&mut self, dice: &mut Dice) {
+        let source = dice.pick(&[LinkSource::Signal, LinkSource::Carrier, LinkSource::Command]);
+        let event = dice.pick(&[
             LinkEvent::Up,
             LinkEvent::Down,
             LinkEvent::GoingDownSoon(None),
@@ -188,7 +247,7 @@ impl Engine {
         let (now, actions) = (self.now, &mut self.actions);
         if source == LinkSource::Carrier {
             self.gateway.handle_all_links(event, source, now, actions);
-            if event == LinkEvent::Down && !self.dice.once_in(4) {
+            if event == LinkEvent::Down && !dice.once_in(4) {
                 self.now += Duration::from_millis(1);
                 let (now, actions) = (self.now, &mut self.actions);
                 let up = LinkEvent::Up;
@@ -196,29 +255,29 @@ impl Engine {
             }
             return;
         }
-        let address = [mobile_address(self.dice.below(MOBILES) as u8)];
+        let address = [mobile_address(dice.below(MOBILES) as u8)];
         self.gateway
             .handle_link(&address, event, source, now, actions);
-        if !self.dice.once_in(4) {
+        if !dice.once_in(4) {
             let can = Abilities::ZSTD.with(Abilities::DEFLATE);
-            let session = self.dice.below(3);
+            let session = dice.below(3);
             let until = now + Duration::from_secs(90);
             self.gateway.handle_abilities(&address, can, session, until);
-        } else if self.dice.once_in(4) {
+        } else if dice.once_in(4) {
             self.gateway.forget_addresses(&address);
         }
     }
 
     /// A router reports a packet that was too big. The packet is in flight, or the report is forged.
-    fn report_too_big(&mut self) {
-        let Ok((segment, _)) = parse(&self.last, 0) else {
+    fn report_too_big(&mut self, dice: &mut Dice) {
+        let Ok((segment, _)) = parse(&self.tally.last, 0) else {
             return;
         };
         let message = holdfast_wire::PacketTooBig {
             from: segment.from,
             to: segment.to,
-            seq: segment.seq - self.dice.below(10_000) as u32,
-            mtu: self.dice.below(2000) as u32,
+            seq: segment.seq - dice.below(10_000) as u32,
+            mtu: dice.below(2000) as u32,
         };
         self.gateway
             .handle_packet_too_big(&message, self.now, &mut self.actions);
@@ -233,26 +292,24 @@ impl Engine {
         }
     }
 
-    fn take_actions(&mut self) {
+    fn take_actions(&mut self, dice: &mut Dice) {
         let mut actions = core::mem::take(&mut self.actions);
-        self.totals.actions += actions.len() as u64;
-        self.totals.actions_most = self.totals.actions_most.max(actions.len() as u64);
         for action in actions.drain(..) {
             match action {
                 Action::Resend(piece) => {
                     let exact = checks::check_resend(&piece, self.is_early);
-                    self.totals.exact += u64::from(exact);
-                    if self.dice.once_in(16) {
+                    self.tally.exact += u64::from(exact);
+                    if dice.once_in(16) {
                         checks::check_frame(&piece);
                     }
                     if piece.compress.is_some() {
-                        self.compress(&piece);
+                        self.compress(&piece, dice);
                     }
                 }
                 Action::Send(made) => {
                     let truth = (!self.is_early).then_some(&self.traffic);
                     let exact = checks::check_made(&made, self.settings.scheme, truth);
-                    self.totals.exact += u64::from(exact);
+                    self.tally.exact += u64::from(exact);
                 }
                 Action::Repeat(packet) => {
                     assert!(packet.header().is_some(), "repeated without headers");
@@ -278,7 +335,7 @@ impl Engine {
     }
 
     /// The piece goes out segment by segment, each compressed if it pays; the mobile restores it.
-    fn compress(&mut self, piece: &holdfast_core::Resend<Packet>) {
+    fn compress(&mut self, piece: &holdfast_core::Resend<Packet>, dice: &mut Dice) {
         let mut sent = 0;
         while sent < piece.len {
             let len = (piece.len - sent).min(MSS);
@@ -292,9 +349,9 @@ impl Engine {
             let plain = piece.payload.octets(piece.offset + sent, len);
             let plain = plain.expect("it was compressed");
             assert!(payload.len() < plain.len(), "larger than plain");
-            let is_damaged = self.dice.once_in(4);
+            let is_damaged = dice.once_in(4);
             if is_damaged {
-                self.dice.damage(&mut payload);
+                dice.damage(&mut payload);
             }
             let segment = Segment {
                 seq: piece.seq + sent,
@@ -305,31 +362,84 @@ impl Engine {
             let restored = self.decompressor.handle(&segment, &payload, self.now);
             if let Restored::Segment { payload, .. } = restored {
                 assert!(is_damaged || payload == plain, "restored to other bytes");
-                self.totals.restored += 1;
+                self.tally.restored += 1;
             }
             sent += len;
         }
         let _ = self.decompressor.take_forgotten().count();
     }
 
-    /// The gateway is killed, and another one takes over what it has written down.
-    fn restart(&mut self) {
+    /// A mobile leaves for another station and returns. That station's word is believed, but it
+    /// may be damaged in what it has of flows that are not honest.
+    fn hand_over(&mut self, dice: &mut Dice) {
+        let mobile = [mobile_address(dice.below(MOBILES) as u8)];
+        let states = self.gateway.export(&mobile, self.now, &mut self.actions);
+        if !dice.once_in(4) {
+            let mut pieces = Vec::new();
+            self.gateway
+                .release(&mobile, &mut pieces, &mut self.actions);
+            pieces.iter().for_each(checks::check_frame);
+        }
+        self.take_actions(dice);
+        let mut taken_over = Vec::new();
+        for state in states {
+            let mut bytes = state.to_bytes();
+            let is_damaged = !is_honest(state.key.fh.port) && dice.once_in(2);
+            if is_damaged {
+                dice.damage(&mut bytes);
+            }
+            let Some(read) = FlowState::from_bytes(&bytes) else {
+                assert!(is_damaged, "a state is not read as it was written");
+                continue;
+            };
+            let key = read.key;
+            if is_damaged && is_honest(key.fh.port) {
+                continue;
+            }
+            let uplink = Header::made(&[], key.mh, key.fh);
+            self.gateway
+                .adopt(&read, uplink, self.now, &mut self.actions);
+            taken_over.push(key);
+        }
+        if dice.once_in(2) {
+            self.gateway.hold(&taken_over);
+        }
+        self.gateway.go(&taken_over, self.now, &mut self.actions);
+    }
+
+    /// The gateway is killed or leaves, and another one takes over what it has written down. A
+    /// record may be damaged.
+    fn restart(&mut self, dice: &mut Dice) {
+        if dice.once_in(2) {
+            self.gateway.stop_acknowledging();
+            self.gateway.abandon_owed(&mut self.actions);
+            self.take_actions(dice);
+        }
         self.gateway = Gateway::new(self.settings.clone());
         for record in self.records.values() {
-            self.gateway.import(record, self.now);
+            let mut bytes = record.to_bytes();
+            let is_damaged = !is_honest(record.key.fh.port) && dice.once_in(2);
+            if is_damaged {
+                let at = dice.below(bytes.len() as u64) as usize;
+                bytes[at] = dice.below(256) as u8;
+                correct_check(&mut bytes);
+            }
+            let read = FlowRecord::from_bytes(&bytes);
+            if let Some(record) = read.filter(|read| !is_damaged || !is_honest(read.key.fh.port)) {
+                self.gateway.import(&record, self.now);
+            }
         }
     }
 
     fn check_limits(&mut self) {
-        self.totals.inputs += 1;
-        if self.totals.inputs.is_multiple_of(1024) {
+        self.tally.inputs += 1;
+        if self.tally.inputs.is_multiple_of(LIMITS_EVERY) {
             let stats = self.gateway.stats();
-            assert!(stats.flows <= FLOWS_MAX, "too many flows");
+            assert!(stats.flows <= self.size.table, "too many flows");
             assert!(
-                stats.cached_bytes <= CACHE_BYTES_MAX as u64,
+                stats.cached_bytes <= self.size.cache_bytes as u64,
                 "cache too large"
             );
-            self.totals.flows = stats.flows as u64;
         }
     }
 }

@@ -97,8 +97,12 @@ pub(crate) fn check_made(made: &Made<Header>, scheme: Scheme, traffic: Option<&T
         farthest = Some(left);
     }
     let is_reset = made.flags.has(Flags::RST);
-    assert!(is_reset || scheme != Scheme::Hold, "hold makes no ACK");
-    if let (Direction::Uplink, false, Some(traffic)) = (made.direction, is_reset, traffic) {
+    let is_ack_for_fh = made.direction == Direction::Uplink && !is_reset;
+    assert!(
+        !is_ack_for_fh || scheme != Scheme::Hold,
+        "hold makes no ACK for an FH"
+    );
+    if let (true, Some(traffic)) = (is_ack_for_fh, traffic) {
         return check_acked(scheme, segment.to, segment.from, made.ack, traffic);
     }
     false

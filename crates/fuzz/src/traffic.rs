@@ -13,8 +13,6 @@ use holdfast_wire::{Segment, checksum};
 
 use crate::dice::Dice;
 
-/// Flows at one time. The table has room for about as many.
-const FLOWS: usize = 60;
 /// Mobiles that they belong to.
 pub(crate) const MOBILES: u64 = 6;
 /// The FH's port of honest flows; the others have [`PORT`].
@@ -76,8 +74,18 @@ pub(crate) struct Truth {
     pub(crate) fh_nxt: u32,
 }
 
+/// The largest payload of most segments, and of some, bytes.
+#[derive(Clone, Copy)]
+pub(crate) struct PayloadLen {
+    pub(crate) usual: u64,
+    pub(crate) longest: u64,
+}
+
 pub(crate) struct Traffic {
     flows: Vec<Flow>,
+    /// Flows at one time.
+    flows_max: usize,
+    payload: PayloadLen,
     /// Each honest flow has its own port.
     honest_port: u16,
 }
@@ -97,9 +105,11 @@ pub(crate) fn is_honest(fh_port: u16) -> bool {
 }
 
 impl Traffic {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(flows_max: usize, payload: PayloadLen) -> Self {
         Self {
             flows: Vec::new(),
+            flows_max,
+            payload,
             honest_port: 1000,
         }
     }
@@ -131,13 +141,13 @@ impl Traffic {
     }
 
     pub(crate) fn next(&mut self, dice: &mut Dice) -> Input {
-        if self.flows.len() < FLOWS * 2 / 3 || dice.once_in(400) {
+        if self.flows.len() < self.flows_max * 2 / 3 || dice.once_in(7 * self.flows_max as u64) {
             self.begin(dice);
         }
         let index = dice.below(self.flows.len() as u64) as usize;
         let by = dice.below(2) as usize;
         let flow = &mut self.flows[index];
-        let mut draft = flow.draft(by, dice);
+        let mut draft = flow.draft(by, self.payload, dice);
         if flow.is_honest {
             flow.note(by, &draft);
         } else if dice.once_in(6) {
@@ -187,8 +197,8 @@ impl Traffic {
             sack: !dice.once_in(4),
             ends,
         };
-        if self.flows.len() >= FLOWS {
-            let index = dice.below(FLOWS as u64) as usize;
+        if self.flows.len() >= self.flows_max {
+            let index = dice.below(self.flows_max as u64) as usize;
             self.flows.swap_remove(index);
         }
         self.flows.push(flow);
@@ -197,7 +207,7 @@ impl Traffic {
 
 impl Flow {
     /// A segment as an end may send it.
-    fn draft(&mut self, by: usize, dice: &mut Dice) -> Draft {
+    fn draft(&mut self, by: usize, payload: PayloadLen, dice: &mut Dice) -> Draft {
         let (own, other) = (self.ends[by], self.ends[1 - by]);
         let mut draft = Draft {
             seq: own.nxt,
@@ -216,15 +226,23 @@ impl Flow {
                 }
             }
             2..=6 => {
-                let most = if dice.once_in(20) { 40_000 } else { 1400 };
+                let most = if dice.once_in(20) {
+                    payload.longest
+                } else {
+                    payload.usual
+                };
                 draft.len = 1 + dice.below(most) as usize;
             }
             7 => {
-                draft.len = dice.below(1400) as usize;
-                draft.seq = own.nxt.wrapping_sub(dice.below(60_000) as u32);
+                draft.len = dice.below(payload.usual) as usize;
+                draft.seq = own.nxt.wrapping_sub(dice.below(43 * payload.usual) as u32);
             }
             8 if dice.once_in(30) => draft.flags = ACK | FIN,
-            9 => draft.ack = draft.ack.wrapping_sub(dice.below(30_000) as u32),
+            9 => {
+                draft.ack = draft
+                    .ack
+                    .wrapping_sub(dice.below(21 * payload.usual) as u32);
+            }
             10 if dice.once_in(50) => draft.flags = RST,
             _ => {}
         }
@@ -240,7 +258,7 @@ impl Flow {
             draft.options.extend(other.clock.to_be_bytes());
         }
         if self.sack && draft.flags == ACK && dice.once_in(4) {
-            draft.report(self.is_honest, dice);
+            draft.report(self.is_honest, payload, dice);
         }
         draft
     }
@@ -319,12 +337,12 @@ impl Flow {
 
 impl Draft {
     /// SACK blocks, of what may have come; of a liar, of anything.
-    fn report(&mut self, is_honest: bool, dice: &mut Dice) {
+    fn report(&mut self, is_honest: bool, payload: PayloadLen, dice: &mut Dice) {
         let count = 1 + dice.below(3) as u8;
         self.options.extend([1, 1, 5, 2 + 8 * count]);
         for _ in 0..count {
-            let mut left = self.ack.wrapping_add(dice.below(20_000) as u32);
-            let mut right = left.wrapping_add(dice.below(5000) as u32);
+            let mut left = self.ack.wrapping_add(dice.below(14 * payload.usual) as u32);
+            let mut right = left.wrapping_add(dice.below(4 * payload.usual) as u32);
             if !is_honest && dice.once_in(3) {
                 left = dice.word();
                 right = left.wrapping_add(dice.word() >> dice.below(20));

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The seal of datagrams, by its description (`crates/core/src/sealed.rs`), with the one key of all
+//! targets: so hostile bytes come from a peer that has the key, too.
+
+use chacha20poly1305::{AeadInPlace as _, KeyInit as _, Tag, XChaCha20Poly1305, XNonce};
+use holdfast_core::signal::MobileKey;
+
+use crate::dice::Dice;
+
+const KEY: [u8; 36] = [7; 36];
+const HEADER_BYTES: usize = 8;
+/// Header and nonce.
+const SEALED_AT: usize = 32;
+const TAG_BYTES: usize = 16;
+
+pub(crate) fn key() -> MobileKey {
+    MobileKey::from_random(KEY)
+}
+
+/// Nonces and challenges that are never the same.
+#[derive(Default)]
+pub(crate) struct Nonces(u64);
+
+impl Nonces {
+    pub(crate) fn next<const N: usize>(&mut self) -> [u8; N] {
+        self.0 += 1;
+        let mut bytes = [0; N];
+        bytes[..8].copy_from_slice(&self.0.to_be_bytes());
+        bytes
+    }
+}
+
+/// A datagram of the format that `magic` names, on this path.
+pub(crate) fn seal(magic: [u8; 2], path: u8, nonce: [u8; 24], message: &[u8]) -> Vec<u8> {
+    let mut datagram = vec![magic[0], magic[1], 1, path];
+    datagram.extend(&KEY[..4]);
+    datagram.extend(nonce);
+    seal_behind(datagram, message)
+}
+
+/// Header and nonce become a datagram.
+fn seal_behind(mut datagram: Vec<u8>, message: &[u8]) -> Vec<u8> {
+    datagram.extend(message);
+    let (head, sealed) = datagram.split_at_mut(SEALED_AT);
+    let (header, nonce) = head.split_at(HEADER_BYTES);
+    let tag = cipher()
+        .encrypt_in_place_detached(XNonce::from_slice(nonce), header, sealed)
+        .expect("a short message");
+    datagram.extend(tag);
+    datagram
+}
+
+/// What happens to a datagram on its way: nothing, damage, or damage within the seal.
+pub(crate) fn disturb(datagram: Vec<u8>, dice: &mut Dice) -> Vec<u8> {
+    let mut datagram = datagram;
+    match dice.below(4) {
+        0 => dice.damage(&mut datagram),
+        1 => {
+            let sealed = datagram.split_off(SEALED_AT);
+            let (message, tag) = sealed.split_at(sealed.len() - TAG_BYTES);
+            let mut message = message.to_vec();
+            let (header, nonce) = datagram.split_at(HEADER_BYTES);
+            cipher()
+                .decrypt_in_place_detached(
+                    XNonce::from_slice(nonce),
+                    header,
+                    &mut message,
+                    Tag::from_slice(tag),
+                )
+                .expect("a datagram as it was sealed");
+            dice.damage(&mut message);
+            return seal_behind(datagram, &message);
+        }
+        _ => {}
+    }
+    datagram
+}
+
+fn cipher() -> XChaCha20Poly1305 {
+    XChaCha20Poly1305::new(KEY[4..].into())
+}
