@@ -27,7 +27,7 @@ mod transmissions;
 pub(crate) use credible::WINDOW_MAX;
 pub(crate) use idle::IdleFlow;
 pub(crate) use mute::Mute;
-use sending::{BeforeOutage, Resending};
+use sending::{BeforeOutage, Probed, Resending};
 pub(crate) use tracking::{AckOutcome, DataOutcome};
 pub(crate) use transmissions::{Arrivals, Sender, Transmission, Transmissions};
 
@@ -135,6 +135,8 @@ pub(crate) struct Flow<P: Payload> {
     dup_acks: u32,
     /// The newest timestamp that was sent to the MH.
     tsval_sent: Option<u32>,
+    /// The first probe of the silence that lasts.
+    pub probed: Option<Probed>,
     /// When a segment of the FH with that timestamp passed.
     tsval_noted: Instant,
     /// A segment that was sent once; its ACK gives the round trip.
@@ -200,6 +202,7 @@ impl<P: Payload> Flow<P> {
             repairs: 0,
             dup_acks: 0,
             tsval_sent: None,
+            probed: None,
             tsval_noted: now,
             timed: None,
             counted_in_flight: 0,

@@ -27,6 +27,7 @@ mod bandwidth;
 mod budget;
 mod bytes;
 mod cache;
+mod changing_link;
 pub mod compression;
 mod counters;
 mod delivery;

@@ -24,6 +24,7 @@ use holdfast_wire::Instant;
 use crate::Payload;
 use crate::bandwidth::{CellMember, WAIT_MAX};
 use crate::budget::CacheBudget;
+use crate::changing_link::ChangingLink;
 use crate::delivery::DeliveryRate;
 use crate::flow::Flow;
 use crate::link_state::LinkSource;
@@ -107,6 +108,8 @@ pub(crate) struct Mobile {
     pub outages: u64,
     pub rtt: RttEstimator,
     pub delivery: DeliveryRate,
+    /// Its rate changes; none: the scheme takes it for constant.
+    pub changing: Option<Box<ChangingLink>>,
     /// What was sent to it and is not acknowledged, all flows.
     pub in_flight: InFlight,
     /// Bytes in the cache for its flows.
@@ -144,6 +147,7 @@ impl Mobile {
             outages: 0,
             rtt: RttEstimator::default(),
             delivery: DeliveryRate::default(),
+            changing: None,
             in_flight: InFlight::default(),
             kept_bytes: 0,
             radio_lost_at: None,
@@ -172,7 +176,12 @@ impl Mobile {
 
     /// Segments pass to it as they come.
     pub(crate) fn takes_segments(&self) -> bool {
-        self.link == Link::Up
+        match self.link {
+            Link::Up => true,
+            // The silence may be a slow link's, which loses nothing.
+            Link::Silent => self.changing.is_some(),
+            Link::Down | Link::Recovering => false,
+        }
     }
 
     /// It is taken for unreachable.
@@ -237,12 +246,21 @@ impl Mobile {
         if !self.detects_outages || self.in_flight.bytes == 0 {
             return None;
         }
-        Some(self.unanswered_since? + self.rtt.rto(settings.silence_min))
+        let patience = match &self.changing {
+            Some(link) => link.patience(&self.rtt, settings.silence_min),
+            None => self.rtt.rto(settings.silence_min),
+        };
+        Some(self.unanswered_since? + patience)
     }
 
     fn probe_interval(&self, settings: &Settings) -> Duration {
         let growth = self.probes.saturating_sub(PROBES_AT_FIRST_INTERVAL) / 16;
-        let interval = self.srtt() * (1 + growth.min(1000));
+        let growth = 1 + growth.min(1000);
+        if let Some(link) = &self.changing {
+            let interval = link.probe_interval(self.delivery.bytes_per_s()) * growth;
+            return interval.min(settings.probe_interval_max);
+        }
+        let interval = self.srtt() * growth;
         interval.clamp(settings.probe_interval_min, settings.probe_interval_max)
     }
 
@@ -264,7 +282,15 @@ impl Mobile {
 
     /// A segment of the MH came. True if that shows that the link is up again.
     pub(crate) fn on_segment(&mut self, now: Instant) -> bool {
+        let waited_since = self.unanswered_since;
         self.unanswered_since = (self.in_flight.bytes > 0).then_some(now);
+        if let Some(link) = &mut self.changing {
+            let was_busy = core::mem::replace(&mut link.is_busy, self.in_flight.bytes > 0);
+            let listening = matches!(self.link, Link::Up | Link::Recovering);
+            if let Some(since) = waited_since.filter(|_| was_busy && listening) {
+                link.on_gap(now.saturating_since(since), now);
+            }
+        }
         match self.link {
             Link::Silent => true,
             // What was on its way when the link went may still come.
@@ -307,6 +333,15 @@ impl Mobile {
         self.unanswered_since.get_or_insert(now);
     }
 
+    /// The MH answers what was sent before it became silent: the link has lost nothing.
+    pub(crate) fn end_silence(&mut self, now: Instant) {
+        if let (Some(link), Some(since)) = (&mut self.changing, self.down_since.take()) {
+            link.on_kept(now.saturating_since(since), now);
+        }
+        self.enter(Link::Up, LinkSource::Silence, now);
+        self.probe_at = None;
+    }
+
     /// The link is up again: the cache is to be sent.
     pub(crate) fn enter_recovery(&mut self, source: LinkSource, now: Instant) {
         self.enter(Link::Recovering, source, now);
@@ -314,6 +349,15 @@ impl Mobile {
         self.unanswered_since = None;
         self.probe_at = None;
         self.pace_at = now;
+        if let Some(link) = &mut self.changing {
+            link.begin_recovery();
+            self.rtt.forget_queue();
+            // Half of what the link held before, without its queue: its rate may be lower now.
+            let held = self.delivery.bytes_per_s();
+            let held = held.map_or(0, |rate| scaled(rate, self.srtt()) / 2);
+            self.window = held.max(u64::from(WINDOW_INITIAL));
+            return;
+        }
         // Little's law: what the link had on its way and in its queue, on average.
         let held = self
             .delivery
@@ -329,8 +373,17 @@ impl Mobile {
     }
 
     /// Bytes were acknowledged during recovery: as in slow start, the window grows.
-    pub(crate) fn grow_window(&mut self, acked: u32) {
-        self.window = self.window.saturating_add(u64::from(acked));
+    pub(crate) fn grow_window(&mut self, acked: u32, now: Instant) {
+        let grown = self.window.saturating_add(u64::from(acked));
+        let least = self.rtt.least().unwrap_or(SRTT_INITIAL);
+        self.window = match &mut self.changing {
+            Some(link) => {
+                let fits = link.on_acked(acked, least, now);
+                let fits = fits.map(|fits| fits.max(self.window).max(WINDOW_INITIAL.into()));
+                fits.map_or(grown, |fits| grown.min(fits))
+            }
+            None => grown,
+        };
     }
 
     /// How long a piece may be that is sent now; `None` if nothing may be.
@@ -347,8 +400,10 @@ impl Mobile {
             return share;
         }
         let measured = self
-            .delivery
-            .bytes_per_s()
+            .changing
+            .is_none()
+            .then_some(&self.delivery)
+            .and_then(DeliveryRate::bytes_per_s)
             .map(|rate| rate / 16 * PACE_GAIN_16);
         // Twice the window a round trip, as slow start would (RFC 9002, 7.7).
         let window =

@@ -56,6 +56,14 @@ impl RttEstimator {
         self.least
     }
 
+    /// The queue is empty: the round trip is the shortest one again.
+    pub(crate) fn forget_queue(&mut self) {
+        if let Some(least) = self.least {
+            self.srtt = Some(least);
+            self.rttvar = least / 2;
+        }
+    }
+
     /// The path has become longer: the base is measured again.
     pub(crate) const fn forget_base(&mut self) {
         self.base = None;

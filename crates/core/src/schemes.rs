@@ -28,16 +28,21 @@ pub(crate) mod mtcp;
 pub(crate) mod mtcp_2007;
 pub(crate) mod mtcp_plus;
 mod observe;
+mod policy;
 pub(crate) mod snoop;
 
 pub(crate) use idle::IdleScheme;
 pub(crate) use mtcp::compression::Offer;
+pub(crate) use policy::{
+    acts_on_idle_flows, expects_changing_rates, notes_transmissions, sets_up_connections,
+    survives_outages,
+};
 
+use mtcp::Mtcp;
 use mtcp::compression::Compression;
-use mtcp::{Mtcp, MtcpSetUp};
 use mtcp_2007::Mtcp2007;
 use mtcp_plus::MtcpPlus;
-use snoop::{Snoop, SnoopSet, radio};
+use snoop::{Snoop, radio};
 
 /// What a hook may look at, and where it puts what it wants done.
 pub(crate) struct Context<'a, P: Payload> {
@@ -203,6 +208,7 @@ pub(crate) trait FlowScheme<P: Payload> {
     /// [`Self::on_mh_segment`].
     fn verdict_on_return(
         &self,
+        flow: &Flow<P>,
         segment: &Segment,
         verdict: Verdict,
         settings: &Settings,
@@ -400,6 +406,7 @@ macro_rules! schemes {
 
 schemes! {
     Hold(Hold),
+    Auto(Snoop<P>),
     Observe(observe::Observe),
     MtcpPlus(MtcpPlus),
     Mtcp2007(Mtcp2007),
@@ -470,29 +477,4 @@ impl Shared {
             .as_ref()
             .map_or(0, Compression::dictionaries)
     }
-}
-
-/// Whether outages are detected, and what they hold up is queued. Snoop as published knows of
-/// none: it forwards whatever comes.
-pub(crate) fn survives_outages(settings: &Settings) -> bool {
-    settings.scheme != Scheme::Snoop || settings.snoop.set == SnoopSet::Today
-}
-
-/// Whether reports of a link change anything for a flow that is idle.
-pub(crate) fn acts_on_idle_flows(settings: &Settings) -> bool {
-    match settings.scheme {
-        Scheme::Hold | Scheme::Observe | Scheme::Snoop => false,
-        Scheme::MtcpPlus | Scheme::Mtcp2007 | Scheme::Mtcp => true,
-    }
-}
-
-/// Whether the scheme itself sets up connections.
-pub(crate) fn sets_up_connections(settings: &Settings) -> bool {
-    settings.scheme == Scheme::Mtcp && settings.mtcp.set_up == MtcpSetUp::Early
-}
-
-/// What the engine sends from the cache counts for the scheme as sent by the FH: it looks for
-/// losses among it.
-pub(crate) fn notes_transmissions(settings: &Settings) -> bool {
-    settings.scheme == Scheme::Snoop
 }

@@ -102,6 +102,7 @@ fn settings(scheme: &str, size: &Size, dice: &mut Dice) -> Settings {
     let mut settings = Settings {
         scheme: match scheme {
             "hold" => Scheme::Hold,
+            "auto" => Scheme::Auto,
             "mtcp-plus" => Scheme::MtcpPlus,
             "mtcp2007" => Scheme::Mtcp2007,
             "snoop" | "snoop95" => Scheme::Snoop,

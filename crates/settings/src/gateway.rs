@@ -67,6 +67,8 @@ schemes! {
     /// Cache the segments of an outage and send them after it; touch no ACK
     #[default]
     Hold = "hold",
+    /// As hold, for links whose rate changes; hide losses of the radio where that helps
+    Auto = "auto",
     /// M-TCP+: as hold, and acknowledge what is cached while the link is down
     MtcpPlus = "mtcp-plus",
     /// M-TCP: split connections here, freeze fixed hosts while the link is down
@@ -82,7 +84,8 @@ schemes! {
 #[serde(default, deny_unknown_fields)]
 pub struct GatewayDaemon {
     /// What the gateway does for the flows. `hold` caches the segments of an outage and sends them
-    /// after it; it makes no ACK and touches no window. `keep` queues the newest packets of each
+    /// after it; it makes no ACK and touches no window. `auto` does the same for links whose rate
+    /// changes, and hides losses of the radio from FHs that would send less because of them. `keep` queues the newest packets of each
     /// flow in an outage, of any protocol, by the parameters of `[keep]`; all other packets stay
     /// in the kernel. `mtcp-plus` also acknowledges what it caches while the link is down. `mtcp`
     /// splits the connections, and freezes the FHs with a zero window while the link is down, by

@@ -3,7 +3,7 @@
 
 use holdfast_wire::{Flags, Instant, Segment, SeqNum, Timestamps};
 
-use super::{Flow, Sender, Stage};
+use super::{Flow, Sender, Stage, WINDOW_MAX};
 use crate::cache::Piece;
 use crate::{Direction, Payload, Resend};
 
@@ -22,6 +22,8 @@ const LEAPS: u32 = 2;
 /// What is remembered while the kept segments of an outage are sent on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BeforeOutage {
+    /// What the MH had acknowledged at link up.
+    una: SeqNum,
     /// What had been sent then, and the newest timestamp of it.
     sent_nxt: SeqNum,
     tsval: Option<u32>,
@@ -30,6 +32,14 @@ pub(crate) struct BeforeOutage {
     /// How far the MH's reports went when it last leapt, and how often it did.
     leap: SeqNum,
     leaps: u32,
+}
+
+/// The first probe of a silence.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Probed {
+    seq: SeqNum,
+    /// The newest timestamp that was sent before it.
+    tsval: Option<u32>,
 }
 
 /// The state of sending from the cache since it began.
@@ -107,11 +117,18 @@ impl<P: Payload> Flow<P> {
     /// what was on it. False: nothing is kept.
     pub(crate) fn rewind_after_outage(&mut self) -> bool {
         let sent_nxt = self.sent_nxt;
+        let before = self.before_outage.as_ref();
+        if before.is_some_and(|before| before.una == self.fh.una) {
+            // The recovery before this one was in vain. RFC 2018, 8: what was reported may have been
+            // dropped since.
+            self.sacked.clear();
+        }
         let rewinds = self.rewind();
         // The wait for an answer begins now.
         (self.repair_at, self.repairs) = (None, 0);
         if self.recover.is_some() {
             self.before_outage = Some(Box::new(BeforeOutage {
+                una: self.fh.una,
                 sent_nxt,
                 tsval: self.tsval_sent,
                 resent: self.fh.una,
@@ -235,7 +252,33 @@ impl<P: Payload> Flow<P> {
             let len = piece.payload.segment_len().max(1);
             self.cache.piece(una, None, len)
         })?;
+        self.probed.get_or_insert(Probed {
+            seq: piece.seq,
+            tsval: self.tsval_sent,
+        });
         Some(self.resend(piece))
+    }
+
+    /// The MH's segment answers what was sent before the first probe: it echoes an older timestamp
+    /// (RFC 7323, 4.3), or the flow was not probed at all.
+    ///
+    /// A D-SACK answers a copy. What was sent before the copy has arrived by then, or is lost.
+    pub(crate) fn answers_from_before_probe(&self, segment: &Segment) -> bool {
+        let Some(probed) = self.probed else {
+            return true;
+        };
+        let sack = segment.options.sack;
+        let is_plausible = sack.all_within(self.fh.max - WINDOW_MAX, self.fh.max);
+        let first = sack.iter().next().filter(|_| is_plausible);
+        let duplicate = first.filter(|(_, right)| right.at_or_before(segment.ack));
+        if let Some((left, _)) = duplicate {
+            // An older one is of an earlier silence.
+            return left.before(probed.seq);
+        }
+        match (probed.tsval, segment.options.timestamps) {
+            (Some(tsval), Some(ts)) => (ts.tsecr.wrapping_sub(tsval) as i32) < 0,
+            _ => false,
+        }
     }
 
     pub(super) fn resend(&mut self, piece: Piece<P>) -> Resend<P> {

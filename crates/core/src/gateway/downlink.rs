@@ -151,7 +151,7 @@ fn disposition<P: Payload>(
     let waits = !has_turn && segment.end().after(flow.sent_nxt);
     // A mute flow sends no more than probes: after some of them the FH's own copies do better.
     let waits = waits && (flow.mute == Mute::No || !is_copy || is_ours);
-    let is_away = mobile.is_away() && !probes;
+    let is_away = mobile.is_away() && !is_open;
     if !(is_away || flow.waits_for_handoff || waits || is_ours) {
         Disposition::Forward
     } else if is_copy && !flow.in_persist {

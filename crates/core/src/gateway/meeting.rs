@@ -44,6 +44,7 @@ impl<P: Payload> Gateway<P> {
         let address = key.mh.address;
         let mobile = self.mobiles.find(&address).or_else(|| {
             let mut mobile = Mobile::new(address, now);
+            mobile.changing = schemes::expects_changing_rates(&self.settings).then(Box::default);
             mobile.cell = CellMember::new(&settings.bandwidth, address);
             mobile.detects_outages = survives;
             if carrier_down && survives {

@@ -111,6 +111,7 @@ impl<P: Payload> Gateway<P> {
             }
             let Connection { flow, scheme } = connection;
             flow.mute = Mute::No;
+            flow.probed = None;
             if answered.is_some_and(|answered| answered != flow_id) {
                 flow.wait_for_answer();
             }
@@ -130,6 +131,38 @@ impl<P: Payload> Gateway<P> {
         }
         self.send_on(mobile_id, now, actions);
         self.schedule_flows_of(mobile_id, now);
+    }
+
+    /// The MH was silent, and the link has lost nothing.
+    pub(super) fn end_silence(
+        &mut self,
+        mobile_id: MobileId,
+        now: Instant,
+        actions: &mut Actions<P>,
+    ) {
+        let Some(mobile) = self.mobiles.at_mut(mobile_id) else {
+            return;
+        };
+        mobile.end_silence(now);
+        let was_reported = core::mem::take(&mut mobile.disconnected);
+        for flow_id in mobile.open_flows() {
+            if let Some(Connection { flow, .. }) = self.flows.at_mut(*flow_id) {
+                flow.probed = None;
+            }
+        }
+        if was_reported {
+            self.with_flows_of(mobile_id, now, actions, |scheme, flow, cx| {
+                scheme.on_reconnected(flow, cx);
+            });
+        }
+        self.counters.false_silences += 1;
+        let waits = self
+            .mobiles
+            .at(mobile_id)
+            .is_some_and(|mobile| !mobile.waiting.is_empty());
+        if waits {
+            self.resume_recovery(mobile_id, now, actions);
+        }
     }
 
     /// A backlog has come up while the link is up.

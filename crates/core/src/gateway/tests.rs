@@ -3,6 +3,7 @@
 
 mod adversary;
 mod agenda;
+mod auto;
 pub(crate) mod bench;
 mod cell;
 mod closing;

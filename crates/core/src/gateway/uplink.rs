@@ -38,15 +38,20 @@ impl<P: Payload> Gateway<P> {
         };
         let mobile_id = turn.flow.mobile;
         let was_mute = core::mem::replace(&mut turn.flow.mute, Mute::No) != Mute::No;
+        let kept = turn.shows_that_link_kept(segment);
         let is_back = turn.learn_of_link(segment, &outcome);
         let verdict = turn.answer_mh_segment(segment, payload, &outcome);
-        let verdict_on_return = turn
-            .scheme
-            .verdict_on_return(segment, verdict, turn.settings);
+        let verdict_on_return =
+            turn.scheme
+                .verdict_on_return(turn.flow, segment, verdict, turn.settings);
         self.close_if_done(flow_id, actions);
         if was_mute {
             self.count_in_flight(flow_id);
             self.resume_recovery(mobile_id, now, actions);
+        }
+        if is_back && kept {
+            self.end_silence(mobile_id, now, actions);
+            return verdict;
         }
         if is_back && !self.carrier_down {
             let answered = Some(flow_id);
@@ -97,6 +102,12 @@ impl<P: Payload> Turn<'_, P> {
         outcome
     }
 
+    /// The MH was silent, and answers what was sent before.
+    fn shows_that_link_kept(&self, segment: &Segment) -> bool {
+        let was_silent = self.mobile.link == Link::Silent && self.mobile.changing.is_some();
+        was_silent && self.flow.answers_from_before_probe(segment)
+    }
+
     /// What the segment shows of the link. True if it shows that the link is up again.
     fn learn_of_link(&mut self, segment: &Segment, outcome: &AckOutcome) -> bool {
         let mobile = &mut *self.mobile;
@@ -108,11 +119,9 @@ impl<P: Payload> Turn<'_, P> {
             mobile
                 .delivery
                 .on_acked(outcome.delivered, mobile.rtt.srtt(), self.now);
-            mobile.grow_window(if mobile.link == Link::Recovering {
-                outcome.delivered
-            } else {
-                0
-            });
+            if mobile.link == Link::Recovering {
+                mobile.grow_window(outcome.delivered, self.now);
+            }
             self.flow.repair_at = None;
         }
         mobile.radio_lost_at = mobile.radio_lost_at.max(self.scheme.radio_lost_at());

@@ -12,6 +12,7 @@ use crate::settings::Scheme;
 /// What is left of a scheme's state while its flow is idle.
 pub(crate) enum IdleScheme {
     Hold,
+    Auto,
     Observe,
     MtcpPlus(IdleMtcpPlus),
     Mtcp2007(IdleMtcpPlus),
@@ -24,6 +25,7 @@ impl<P: Payload> AnyScheme<P> {
     pub(crate) fn pack(&self, flow: &Flow<P>) -> Option<IdleScheme> {
         Some(match self {
             Self::Hold(_) => IdleScheme::Hold,
+            Self::Auto(snoop) => snoop.is_idle(flow).then_some(IdleScheme::Auto)?,
             Self::Observe(_) => IdleScheme::Observe,
             Self::MtcpPlus(plus) => IdleScheme::MtcpPlus(plus.pack()?),
             Self::Mtcp2007(mtcp) => IdleScheme::Mtcp2007(mtcp.pack()?),
@@ -36,6 +38,7 @@ impl<P: Payload> AnyScheme<P> {
     pub(crate) fn unpack(idle: IdleScheme, flow: &Flow<P>) -> Self {
         match idle {
             IdleScheme::Hold => Self::new(Scheme::Hold),
+            IdleScheme::Auto => Self::new(Scheme::Auto),
             IdleScheme::Observe => Self::new(Scheme::Observe),
             IdleScheme::MtcpPlus(idle) => Self::MtcpPlus(Box::new(MtcpPlus::unpack(idle))),
             IdleScheme::Mtcp2007(idle) => Self::Mtcp2007(Box::new(Mtcp2007::unpack(idle))),

@@ -302,6 +302,7 @@ impl<P: Payload> FlowScheme<P> for Mtcp<P> {
 
     fn verdict_on_return(
         &self,
+        _flow: &Flow<P>,
         _segment: &Segment,
         verdict: Verdict,
         _settings: &Settings,

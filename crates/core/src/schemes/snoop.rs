@@ -25,7 +25,7 @@ use core::time::Duration;
 
 use holdfast_wire::{Flags, Instant, SackBlocks, Segment, SeqNum};
 
-use super::{Context, FlowScheme};
+use super::{Context, FlowScheme, expects_changing_rates};
 use crate::cache::Insertion;
 use crate::flow::{AckOutcome, Flow, Sender, WINDOW_MAX};
 use crate::rtt::RttEstimator;
@@ -37,6 +37,7 @@ mod fh_report;
 mod fixed_half;
 pub(crate) mod radio;
 mod reports;
+mod response;
 pub(super) mod uplink;
 
 use dup_acks::DupAcks;
@@ -46,6 +47,7 @@ use fixed_half::FixedHalf;
 pub use holdfast_settings::snoop::{SnoopSet, SnoopSettings};
 use radio::Radio;
 use reports::Reports;
+use response::LossResponse;
 pub(crate) use uplink::Uplink;
 
 /// Snoop's state of a flow. It is soft state: a few packets restore it.
@@ -62,6 +64,8 @@ pub(crate) struct Snoop<P> {
     standing: StandingRtt,
     /// `today`: whether packets are lost other than by a queue.
     radio: Radio,
+    /// What the FH does after a loss.
+    response: LossResponse,
     /// `today`: the round trip of what went ahead of ordinary traffic.
     ahead_rtt: RttEstimator,
     /// The wireless half's round trip, smoothed as the paper does it.
@@ -84,6 +88,7 @@ impl<P> Default for Snoop<P> {
             rtt: None,
             standing: StandingRtt::default(),
             radio: Radio::default(),
+            response: LossResponse::default(),
             ahead_rtt: RttEstimator::default(),
             srtt: None,
             window: None,
@@ -191,6 +196,7 @@ impl<P: Payload> FlowScheme<P> for Snoop<P> {
         if today && matches!(kept, Insertion::Kept { .. }) {
             flow.transmissions.note(seq, end, Sender::Fh, cx.now);
         }
+        self.response.on_sent(flow);
         fh_report::is_answered(self, flow, segment, cx);
         dup_acks::arm_persist(self, flow, cx);
         reports::arm_probe(self, flow, cx);
@@ -245,6 +251,7 @@ impl<P: Payload> FlowScheme<P> for Snoop<P> {
         let segment = &sanitised(segment, flow, cx);
         self.sample_all(outcome, cx);
         self.fh_report.on_acked(flow.fh.una);
+        self.response.on_acked(flow);
         // A block that fits; others change nothing.
         self.sack_seen |= !flow.sacked.is_empty();
         // Data of the MH without a new ACK shows nothing about the FH's data.
@@ -266,6 +273,9 @@ impl<P: Payload> FlowScheme<P> for Snoop<P> {
         let is_today = cx.settings.snoop.set == SnoopSet::Today;
         let verdict = if is_today && speaks_sack(self, flow) {
             reports::on_ack(self, flow, segment, outcome, duplicate, window, cx)
+        } else if expects_changing_rates(cx.settings) {
+            // Duplicate ACKs alone do not show whether a queue has overflowed.
+            Verdict::Forward
         } else {
             dup_acks::on_ack(self, flow, segment, outcome, duplicate, window, cx)
         };
@@ -327,14 +337,16 @@ impl<P: Payload> FlowScheme<P> for Snoop<P> {
     }
 
     /// The segment goes on; by `today` without what it reports of losses, for what is on its way
-    /// is sent anew.
+    /// is sent anew. What is not cached the FH must retransmit: it receives the report.
     fn verdict_on_return(
         &self,
+        flow: &Flow<P>,
         segment: &Segment,
         _verdict: Verdict,
         settings: &Settings,
     ) -> Verdict {
-        if settings.snoop.set == SnoopSet::Today && !segment.options.sack.is_empty() {
+        let is_ours = flow.cache.holds(flow.fh.una);
+        if is_ours && settings.snoop.set == SnoopSet::Today && !segment.options.sack.is_empty() {
             Verdict::ForwardWithSack(SackBlocks::default())
         } else {
             Verdict::Forward

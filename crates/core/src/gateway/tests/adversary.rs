@@ -173,6 +173,11 @@ fn forgeries_change_nothing_for_hold() {
 }
 
 #[test]
+fn forgeries_change_nothing_for_auto() {
+    run_all((Scheme::Auto, SnoopSet::Today, false));
+}
+
+#[test]
 fn forgeries_change_nothing_for_mtcp_plus() {
     run_all((Scheme::MtcpPlus, SnoopSet::Today, false));
 }

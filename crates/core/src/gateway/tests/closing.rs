@@ -322,6 +322,11 @@ fn a_connection_that_ended_leaves_nothing_with_hold() {
 }
 
 #[test]
+fn a_connection_that_ended_leaves_nothing_with_auto() {
+    run_all((Scheme::Auto, SnoopSet::Today, false));
+}
+
+#[test]
 fn a_connection_that_ended_leaves_nothing_with_mtcp_plus() {
     run_all((Scheme::MtcpPlus, SnoopSet::Today, false));
 }

@@ -215,7 +215,7 @@ fn is_followed(bench: &mut Bench, seq: u32) -> bool {
 
 #[test]
 fn a_flow_is_followed_on_while_a_stranger_fills_the_table() {
-    for scheme in [Scheme::Hold, Scheme::MtcpPlus, Scheme::Snoop] {
+    for scheme in [Scheme::Hold, Scheme::Auto, Scheme::MtcpPlus, Scheme::Snoop] {
         let mut bench = small_table(scheme);
         bench.shake_hands(0, 5000);
         assert!(bench.up(1).forwarded);
@@ -230,7 +230,7 @@ fn a_flow_is_followed_on_while_a_stranger_fills_the_table() {
 
 #[test]
 fn a_new_flow_is_followed_after_a_stranger_filled_the_table() {
-    for scheme in [Scheme::Hold, Scheme::MtcpPlus, Scheme::Snoop] {
+    for scheme in [Scheme::Hold, Scheme::Auto, Scheme::MtcpPlus, Scheme::Snoop] {
         let mut bench = small_table(scheme);
         flood_all(&mut bench);
         bench.shake_hands(0, 5000);
@@ -243,7 +243,7 @@ fn a_new_flow_is_followed_after_a_stranger_filled_the_table() {
 
 #[test]
 fn a_stranger_that_goes_on_does_not_push_a_new_flow_out_of_the_table() {
-    for scheme in [Scheme::Hold, Scheme::MtcpPlus, Scheme::Snoop] {
+    for scheme in [Scheme::Hold, Scheme::Auto, Scheme::MtcpPlus, Scheme::Snoop] {
         let mut bench = small_table(scheme);
         flood_all(&mut bench);
         bench.shake_hands(0, 5000);

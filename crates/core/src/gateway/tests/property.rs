@@ -230,7 +230,7 @@ pub(super) fn world_with(
     let most = dice.pick(&[2_000, 40_000, 150_000]);
     let down = dice.range(1, most);
     let up = match scheme {
-        Scheme::Snoop | Scheme::Mtcp if dice.chance(80) => dice.range(0, most),
+        Scheme::Snoop | Scheme::Auto | Scheme::Mtcp if dice.chance(80) => dice.range(0, most),
         _ if dice.chance(50) => dice.range(0, 8_000),
         _ => 0,
     };
@@ -449,5 +449,13 @@ fn snoop_of_today_delivers_every_byte_and_acknowledges_none_ahead() {
         assert!(done.made > 0 && done.resent > 0, "{done:?}");
         // No report, and so nothing of the MH's to make good; but ACKs that have it undo.
         assert!(done.reported > 0 && done.resent_uplink == 0, "{done:?}");
+    }
+}
+
+#[test]
+fn auto_delivers_every_byte_and_acknowledges_none_ahead() {
+    if let Some(done) = run_all((Scheme::Auto, SnoopSet::Today, false)) {
+        assert!(done.resent > 0, "{done:?}");
+        assert!(done.resent_uplink == 0, "{done:?}");
     }
 }

@@ -204,6 +204,7 @@ fn replays(variant: Variant, seed: u64) -> bool {
 fn an_engine_that_was_fed_a_recording_goes_on_as_one_in_line() {
     for variant in [
         (Scheme::Hold, SnoopSet::Today, false),
+        (Scheme::Auto, SnoopSet::Today, false),
         (Scheme::MtcpPlus, SnoopSet::Today, false),
         (Scheme::Snoop, SnoopSet::Paper1995, false),
         (Scheme::Snoop, SnoopSet::Today, false),

@@ -7,7 +7,7 @@ use super::bench::{Bench, LEN, bench, passed};
 use crate::Scheme;
 use crate::link_state::LinkState;
 
-const SCHEMES: [Scheme; 3] = [Scheme::Hold, Scheme::MtcpPlus, Scheme::Snoop];
+const SCHEMES: [Scheme; 4] = [Scheme::Hold, Scheme::Auto, Scheme::MtcpPlus, Scheme::Snoop];
 
 fn link(bench: &Bench) -> LinkState {
     bench.gateway.mobiles().next().expect("a mobile").link
@@ -65,7 +65,7 @@ fn two_flows(scheme: Scheme) -> Bench {
 
 #[test]
 fn a_flow_that_is_left_unanswered_does_not_hold_up_the_others_of_its_mobile() {
-    for scheme in [Scheme::Hold, Scheme::Snoop] {
+    for scheme in [Scheme::Hold, Scheme::Auto, Scheme::Snoop] {
         let mut bench = two_flows(scheme);
         bench.forward(1001, 8);
         bench.wait(3_000);

@@ -34,7 +34,7 @@ fn idle_bytes(scheme: Scheme) -> usize {
     let own = match scheme {
         Scheme::MtcpPlus | Scheme::Mtcp2007 => size_of::<MtcpPlus>(),
         Scheme::Mtcp => size_of::<Mtcp<Frame>>(),
-        Scheme::Snoop => size_of::<Snoop<Frame>>(),
+        Scheme::Snoop | Scheme::Auto => size_of::<Snoop<Frame>>(),
         Scheme::Hold | Scheme::Observe => 0,
     };
     size_of::<Connection<Frame>>() + own

@@ -631,7 +631,7 @@ impl World {
                     self.send_out(resend.direction, packet);
                 }
                 Action::Send(made) => {
-                    if self.settings.scheme == Scheme::Snoop
+                    if matches!(self.settings.scheme, Scheme::Snoop | Scheme::Auto)
                         && made.direction == Direction::Downlink
                     {
                         self.reported += 1;

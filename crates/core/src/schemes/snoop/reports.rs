@@ -13,9 +13,9 @@ use holdfast_wire::{Flags, Instant, SackBlocks, Segment, SeqNum};
 
 use super::dup_acks::DupAcks;
 use super::fh_report::{self, DUP_THRESH, Hole, QUEUE_MIN};
-use super::{Snoop, radio, retransmit, speaks_sack};
+use super::{Snoop, radio, response, retransmit, speaks_sack};
 use crate::flow::{AckOutcome, Arrivals, Flow, Sender, Transmission};
-use crate::schemes::Context;
+use crate::schemes::{self, Context};
 use crate::{Payload, Verdict};
 
 /// Segments retransmitted at once in addition to as many as have arrived. What has left the link
@@ -34,7 +34,7 @@ pub(super) struct Reports {
     /// The first packet that the MH lacks.
     hole: Option<Hole>,
     /// Since when a hole is hidden from the FH.
-    hidden_since: Option<Instant>,
+    pub(super) hidden_since: Option<Instant>,
     /// When a further segment may count as lost.
     lost_at: Option<Instant>,
     /// The timer of the probe for lost last segments, and how many probes had no answer.
@@ -117,20 +117,31 @@ fn knows_radio<P: Payload>(
     if flow.repairs_itself() {
         return true;
     }
+    let changes = schemes::expects_changing_rates(cx.settings);
+    if changes && snoop.response.is_shown() {
+        return false;
+    }
     let is_known = cx.radio_loses || radio::is_known(snoop.radio.lost_at(), cx.now);
     let (Some(noted), Some(rtt), Some(least)) = (flow.sacked.highest(), snoop.rtt, cx.rtt.least())
     else {
-        return is_known;
+        return is_known && !changes;
     };
     // A block beyond the table's limit is not new later.
     let reported = segment.options.sack.iter().map(|(_, right)| right);
     let highest = reported.fold(noted, SeqNum::max);
     let from = snoop.radio.unjudged(flow.fh.una, highest);
-    if flow.sacked.holes(from).next().is_some() {
+    let has_new_hole = flow.sacked.holes(from).next().is_some();
+    let queue = rtt.saturating_sub(least);
+    if changes {
+        if has_new_hole && response::is_fhs_own(snoop, flow, (highest, queue), cx) {
+            snoop.response.on_shown(flow);
+            return false;
+        }
+        return snoop.response.sends_less();
+    }
+    if has_new_hole {
         let queue_min = fh_report::short_queue(snoop, cx.rtt);
-        let queue = rtt.saturating_sub(least);
-        let radio = &mut snoop.radio;
-        radio.on_hole(queue, queue_min, is_known, cx.now);
+        snoop.radio.on_hole(queue, queue_min, is_known, cx.now);
     }
     is_known || radio::is_known(snoop.radio.lost_at(), cx.now)
 }

@@ -123,7 +123,7 @@ impl World {
         assert!(blocks.len() <= 3);
         let row = self.gateway.flows.iter().next();
         let uplink_holds = |seq| match row.map(|row| &row.scheme) {
-            Some(AnyScheme::Snoop(snoop)) => snoop.uplink.holds(seq),
+            Some(AnyScheme::Snoop(snoop) | AnyScheme::Auto(snoop)) => snoop.uplink.holds(seq),
             _ => false,
         };
         let mut farthest = None;
@@ -152,7 +152,12 @@ impl World {
             assert!(self.may_reset, "a RST without a reason");
             return;
         }
-        if segment.from == FH && matches!(self.settings.scheme, Scheme::Snoop | Scheme::Mtcp) {
+        if segment.from == FH
+            && matches!(
+                self.settings.scheme,
+                Scheme::Snoop | Scheme::Auto | Scheme::Mtcp
+            )
+        {
             return self.check_report(packet);
         }
         if segment.from == FH {
@@ -164,7 +169,7 @@ impl World {
         assert_eq!(segment.flags, Flags::ACK);
         for (left, right) in segment.options.sack.iter() {
             let (left, right) = (self.mh.peer_offset(left), self.mh.peer_offset(right));
-            assert_eq!(self.settings.scheme, Scheme::Snoop);
+            assert!(matches!(self.settings.scheme, Scheme::Snoop | Scheme::Auto));
             assert!(self.mh.has(left, right), "a report of what the MH lacks");
         }
         self.check_ack(segment);

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A link whose rate changes, as its newest ACKs show it: how long it is usually silent, and the
+//! rate that it has had since an outage.
+//!
+//! A round trip is of little use there: most of it may be a queue that was built at another rate.
+
+use core::time::Duration;
+
+use holdfast_wire::Instant;
+
+use crate::delivery::DeliveryRate;
+use crate::rtt::RttEstimator;
+
+/// Gaps between answers count for this time, and for as long again.
+const GAPS_EPOCH: Duration = Duration::from_secs(4);
+/// What may come on top of the longest gap before the MH counts as silent.
+const GAP_SLACK: Duration = Duration::from_millis(50);
+/// The longest silence without losses that the next one has to exceed.
+const KEPT_GAP_MAX: Duration = Duration::from_secs(1);
+/// The queue that recovery may build, beyond a round trip's worth.
+const QUEUE_TARGET: Duration = Duration::from_millis(50);
+/// The shortest time between two probes.
+const PROBE_INTERVAL_MIN: Duration = Duration::from_millis(100);
+/// The longest one, before it grows.
+const PROBE_INTERVAL_MAX: Duration = Duration::from_millis(300);
+/// The same on a link that keeps its packets: they probe by themselves, and a copy waits behind
+/// them.
+const PROBE_INTERVAL_KEPT: Duration = Duration::from_secs(1);
+/// A probe takes at most one part in this many of the link.
+const PROBE_PARTS: u64 = 20;
+/// Bytes of a probe.
+const PROBE_BYTES: u64 = 1500;
+
+/// What is known of such a link.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ChangingLink {
+    /// The longest gaps between two answers, of this epoch and of the one before.
+    gaps: [Duration; 2],
+    epoch_since: Option<Instant>,
+    /// The wait for an answer began with an answer: the link is busy.
+    pub is_busy: bool,
+    /// The last silence was a slow link's, or one that keeps its packets in an outage.
+    has_kept: bool,
+    /// The rate since the outage.
+    found: DeliveryRate,
+}
+
+impl ChangingLink {
+    /// An answer came `gap` after the one before, and data was in flight in between.
+    pub(crate) fn on_gap(&mut self, gap: Duration, now: Instant) {
+        let since = *self.epoch_since.get_or_insert(now);
+        if now.saturating_since(since) >= GAPS_EPOCH {
+            self.gaps = [Duration::ZERO, self.gaps[0]];
+            self.epoch_since = Some(now);
+        }
+        self.gaps[0] = self.gaps[0].max(gap);
+    }
+
+    /// For how long an answer may be missing before the MH counts as silent.
+    pub(crate) fn patience(&self, rtt: &RttEstimator, variation_min: Duration) -> Duration {
+        let Some(least) = rtt.least() else {
+            return rtt.rto(variation_min);
+        };
+        if self.is_busy {
+            let [now, before] = self.gaps;
+            return least.max(now).max(before) * 5 / 4 + GAP_SLACK;
+        }
+        (least * 5 / 4 + variation_min).min(rtt.rto(variation_min))
+    }
+
+    /// From one probe to the next. `rate`: what the link delivered before, bytes a second.
+    pub(crate) fn probe_interval(&self, rate: Option<u64>) -> Duration {
+        if self.has_kept {
+            return PROBE_INTERVAL_KEPT;
+        }
+        let parts = rate.map_or(Duration::ZERO, |rate| {
+            Duration::from_nanos(PROBE_BYTES * PROBE_PARTS * 1_000_000_000 / rate.max(1))
+        });
+        parts.clamp(PROBE_INTERVAL_MIN, PROBE_INTERVAL_MAX)
+    }
+
+    /// The MH was silent for this time, and the link has lost nothing.
+    pub(crate) fn on_kept(&mut self, silence: Duration, now: Instant) {
+        self.has_kept = true;
+        self.on_gap(silence.min(KEPT_GAP_MAX), now);
+    }
+
+    /// Link up: the rate is unknown.
+    pub(crate) fn begin_recovery(&mut self) {
+        self.has_kept = false;
+        self.found = DeliveryRate::default();
+        self.is_busy = false;
+    }
+
+    /// Bytes were acknowledged after the outage; the window that fits the rate found so far, if
+    /// there is one.
+    pub(crate) fn on_acked(&mut self, bytes: u32, least: Duration, now: Instant) -> Option<u64> {
+        self.found.on_acked(bytes, Some(least), now);
+        let rate = u128::from(self.found.bytes_per_s()?);
+        let window = rate * (least * 2 + QUEUE_TARGET).as_nanos() / 1_000_000_000;
+        Some(window as u64)
+    }
+}

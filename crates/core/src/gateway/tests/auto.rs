@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `auto`: a silence that has lost nothing, and one that has; and which losses the FH is shown.
+
+use holdfast_wire::SeqNum;
+
+use super::bench::{Bench, LEN, bench, bench_with, settings};
+use crate::Scheme;
+use crate::link_state::LinkState;
+use crate::settings::Settings;
+
+fn link(bench: &Bench) -> LinkState {
+    bench.gateway.mobiles().next().expect("a mobile").link
+}
+
+/// A flow with eight segments in flight, after one that was answered each 20 ms.
+struct Busy {
+    /// The next byte of the FH.
+    next: u32,
+    /// The first byte without an ACK.
+    una: u32,
+    /// The timestamp of that byte's segment.
+    tsval: u32,
+}
+
+fn busy(bench: &mut Bench) -> Busy {
+    let mut una = 1;
+    for _ in 0..20 {
+        bench.forward(una, 1);
+        bench.wait(20);
+        una += LEN;
+        assert!(bench.up(una).forwarded);
+    }
+    bench.forward(una, 1);
+    bench.wait(2);
+    let tsval = bench.clock();
+    for segment in 1..=8 {
+        bench.forward(una + segment * LEN, 1);
+        bench.wait(2);
+    }
+    let answered = bench.fh_clock_seen;
+    bench.fh_clock_seen = tsval - 2;
+    una += LEN;
+    assert!(bench.up(una).forwarded);
+    bench.fh_clock_seen = answered;
+    let next = una + 8 * LEN;
+    Busy { next, una, tsval }
+}
+
+#[test]
+fn silence_is_a_gap_longer_than_the_recent_ones() {
+    let mut bench = bench(Scheme::Auto);
+    busy(&mut bench);
+    bench.wait(60);
+    assert_eq!(link(&bench), LinkState::Up);
+    bench.wait(60);
+    assert_eq!(bench.counter("silences"), 1);
+}
+
+#[test]
+fn while_the_mh_is_silent_segments_pass_as_they_come() {
+    let mut bench = bench(Scheme::Auto);
+    let Busy { next, una, .. } = busy(&mut bench);
+    bench.wait(1_000);
+    assert_eq!(bench.counter("silences"), 1);
+    assert!(bench.down(next, LEN).forwarded, "new data");
+    assert!(bench.down(una, LEN).forwarded, "a retransmission of the FH");
+}
+
+#[test]
+fn an_answer_to_older_data_ends_the_silence_and_nothing_is_sent_again() {
+    let mut bench = bench(Scheme::Auto);
+    let Busy { una, tsval, .. } = busy(&mut bench);
+    let probes = bench.wait(500);
+    assert!(!probes.is_empty(), "the silence is probed");
+    // A slow link: the first of the eight has arrived only now.
+    bench.fh_clock_seen = tsval;
+    let answer = bench.up(una + LEN);
+    assert!(answer.forwarded);
+    assert_eq!(answer.lines, Vec::<String>::new());
+    assert_eq!(link(&bench), LinkState::Up);
+    assert_eq!(bench.counter("false_silences"), 1);
+    assert_eq!(bench.counter("recoveries"), 0);
+    // The next silence has to be longer.
+    bench.wait(500);
+    assert_eq!(bench.counter("silences"), 1);
+}
+
+#[test]
+fn an_answer_to_a_probe_shows_that_what_came_before_it_is_lost() {
+    let mut bench = bench(Scheme::Auto);
+    let Busy { una, .. } = busy(&mut bench);
+    bench.wait(500);
+    // The MH echoes the probe's timestamp, which is that of the newest segment.
+    let mut lines = bench.up(una + LEN).lines;
+    lines.extend(bench.wait(200));
+    assert_eq!(bench.counter("recoveries"), 1);
+    for segment in 1..7 {
+        let seq = format!("DATA {}", una + segment * LEN);
+        assert!(
+            lines.iter().any(|line| line.starts_with(&seq)),
+            "{seq}: {lines:?}"
+        );
+    }
+}
+
+#[test]
+fn a_duplicate_of_an_earlier_silence_is_no_answer_to_the_probe_of_this_one() {
+    let mut bench = bench(Scheme::Auto);
+    let Busy { una, tsval, .. } = busy(&mut bench);
+    bench.wait(500);
+    bench.fh_clock_seen = tsval;
+    bench.up(una + LEN);
+    bench.wait(3_000);
+    assert_eq!(bench.counter("silences"), 2);
+    // The probe of the first silence was a copy of the segment at `una`.
+    let answer = bench.up_with_sack(una + LEN, una, una + LEN);
+    assert!(answer.forwarded);
+    assert_eq!(bench.counter("recoveries"), 0);
+    bench.wait(3_000);
+    // That of the second one.
+    bench.up_with_sack(una + 3 * LEN, una + LEN, una + 2 * LEN);
+    assert_eq!(bench.counter("recoveries"), 1);
+}
+
+#[test]
+fn after_an_outage_the_window_follows_what_the_link_delivers_now() {
+    let mut bench = bench_with(Settings {
+        flow_cache_bytes_max: 1 << 20,
+        ..settings(Scheme::Auto)
+    });
+    let Busy { next, una, .. } = busy(&mut bench);
+    bench.link_down();
+    for segment in 0..200 {
+        bench.down(next + segment * LEN, LEN);
+    }
+    bench.wait(1_000);
+    let mut sent = bench.link_up().len() as u32;
+    // Ten segments (RFC 6928); no more without an answer.
+    sent += bench.wait(60).len() as u32;
+    assert!((10..=15).contains(&sent), "{sent}");
+    // Each answer releases what it acknowledges and as much again.
+    let more = bench.up(una + 5 * LEN).lines.len() + bench.wait(19).len();
+    assert!((5..=11).contains(&more), "{more}");
+}
+
+/// Loses the segment at `una` of ten, with the MH's reports of the others; whether the FH was shown
+/// it.
+fn loses_one(bench: &mut Bench, una: u32) -> bool {
+    let mut shown = false;
+    for segment in 0..10 {
+        bench.forward(una + segment * LEN, 1);
+        bench.wait(1);
+    }
+    bench.wait(10);
+    for segment in 1..10 {
+        let (left, right) = (una + LEN, una + (segment + 1) * LEN);
+        let mut ack = bench.mh_segment(una);
+        ack.options.sack.push(SeqNum::new(left), SeqNum::new(right));
+        let (verdict, _) = bench.judge(ack);
+        shown |= verdict == crate::Verdict::Forward;
+        bench.wait(1);
+    }
+    shown
+}
+
+/// The MH has everything before `una`, and the FH a window of `segments` for two round trips.
+fn goes_on(bench: &mut Bench, mut una: u32, segments: u32) -> u32 {
+    for _ in 0..2 {
+        bench.up(una);
+        bench.forward(una, segments);
+        bench.wait(20);
+        una += segments * LEN;
+    }
+    bench.up(una);
+    una
+}
+
+#[test]
+fn a_loss_is_hidden_from_an_fh_that_sent_less_after_the_one_before_and_from_no_other() {
+    for (window, hidden) in [(6, true), (10, false)] {
+        let mut bench = bench_with(settings(Scheme::Auto));
+        bench.sack_permitted = true;
+        bench.mh_port += 1;
+        bench.shake_hands(0, 5000);
+        bench.up(1);
+        let mut una = goes_on(&mut bench, 1, 2);
+        assert!(loses_one(&mut bench, una), "the first one is shown");
+        // The FH retransmits it, and its next windows show what it makes of the loss.
+        una = goes_on(&mut bench, una + 10 * LEN, window);
+        una = goes_on(&mut bench, una, window);
+        assert_eq!(!loses_one(&mut bench, una), hidden, "{window}");
+    }
+}
