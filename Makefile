@@ -12,7 +12,7 @@ HOLDFAST := $(TARGET_DIR)/release/holdfast
 ARGS ?=
 KERNEL ?=
 
-.PHONY: help demo test same fuzz lint bench build clean
+.PHONY: help demo test recordings same fuzz lint bench build clean
 
 help: ## this list
 	@awk -F ': *## *' '/^[a-z-]+:.*##/ { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -24,6 +24,12 @@ demo: ## a download over a link with outages, without and with Holdfast, side by
 
 test: ## every test; ARGS go to cargo test; KERNEL=6.12 runs those of the kernel on another one, in QEMU
 	@$(if $(KERNEL),scripts/kernel_tests.sh -k $(KERNEL) $(ARGS),scripts/test.sh $(ARGS))
+
+recordings: ## every scheme on recordings of real links, in HOLDFAST_TRACES: 45 minutes
+	@scripts/packages.sh build
+	@scripts/toolchain.sh
+	@cargo build --locked --release --package holdfast
+	@docs/scenarios/recordings.py $(HOLDFAST) $(ARGS)
 
 same: ## the packets of every run on the model, compared with a committed file: some minutes
 	@scripts/packages.sh build

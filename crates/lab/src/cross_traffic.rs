@@ -1,20 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Datagrams at a constant rate between two hosts of a topology, beside a transfer.
 
+use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
+use holdfast_net::datapath::monotonic_ns;
 use holdfast_testbed::appointed::{Appointed, sleep_until};
 use holdfast_testbed::topology::{FH, GATEWAY_WIRED, GATEWAY_WIRELESS, MH, Topology};
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore as _, SeedableRng as _};
 
+use crate::results::DatagramFigures;
 use crate::scenario::Stretch;
 
 /// IPv4 and UDP headers.
 const HEADER_BYTES: u32 = 28;
+/// Bytes at the begin of a datagram: when it was sent. A shorter datagram is counted alone.
+const STAMP_BYTES: usize = 8;
+/// How long the receiver waits for a datagram before it looks whether the stream is over.
+const RECEIVE_WAIT: Duration = Duration::from_millis(50);
 
 /// A stream of datagrams to be sent.
 #[derive(Clone, Debug)]
@@ -40,9 +47,34 @@ pub struct DatagramStream {
 /// A running stream; it ends when dropped.
 #[derive(Debug)]
 pub struct RunningStream {
-    _sender: Appointed<()>,
-    // Open, or the kernel would answer that there is no such port.
-    _sink: UdpSocket,
+    sender: Appointed<u64>,
+    receiver: Appointed<Arrived>,
+}
+
+/// What the receiver of a stream has seen.
+#[derive(Debug, Default)]
+struct Arrived {
+    datagrams: u64,
+    delays_ms: Vec<f64>,
+}
+
+impl RunningStream {
+    /// Ends it; what came of it.
+    pub fn finish(self) -> anyhow::Result<DatagramFigures> {
+        let sent = self.sender.finish()?;
+        let Arrived {
+            datagrams: arrived,
+            mut delays_ms,
+        } = self.receiver.finish()?;
+        delays_ms.sort_by(f64::total_cmp);
+        let percentile = |percent: usize| delays_ms.get(delays_ms.len() * percent / 100).copied();
+        Ok(DatagramFigures {
+            sent,
+            arrived,
+            delay_median_ms: percentile(50),
+            delay_p95_ms: percentile(95),
+        })
+    }
 }
 
 impl DatagramStream {
@@ -69,27 +101,32 @@ impl DatagramStream {
         socket.connect(sink_socket.local_addr()?)?;
         socket.set_nonblocking(true)?;
         let stream = self.clone();
+        sink_socket.set_read_timeout(Some(RECEIVE_WAIT))?;
         Ok(RunningStream {
-            _sender: Appointed::start(move |over| {
-                stream.send(&socket, origin_ns, over);
-                Ok(())
-            }),
-            _sink: sink_socket,
+            sender: Appointed::start(move |over| Ok(stream.send(&socket, origin_ns, over))),
+            receiver: Appointed::start(move |over| receive(&sink_socket, over)),
         })
     }
 
-    fn send(&self, socket: &UdpSocket, origin_ns: u64, over: &AtomicBool) {
-        let payload = vec![0; self.packet_bytes.saturating_sub(HEADER_BYTES) as usize];
+    /// How many datagrams were sent.
+    fn send(&self, socket: &UdpSocket, origin_ns: u64, over: &AtomicBool) -> u64 {
+        let mut payload = vec![0; self.packet_bytes.saturating_sub(HEADER_BYTES) as usize];
+        let mut sent = 0;
         let mut rng = ChaCha8Rng::seed_from_u64(self.seed);
         let mut due_s = self.start.as_secs_f64();
         while due_s < self.stop.as_secs_f64() {
             if !sleep_until(origin_ns + (due_s * 1e9) as u64, over) {
-                return;
+                return sent;
+            }
+            if let Some(stamp) = payload.first_chunk_mut::<STAMP_BYTES>() {
+                *stamp = monotonic_ns().to_be_bytes();
             }
             // A datagram that the queue does not take is lost, as on any link.
             let _ = socket.send(&payload);
+            sent += 1;
             due_s += self.gap_s(&mut rng);
         }
+        sent
     }
 
     /// From one datagram to the next, in seconds.
@@ -102,6 +139,26 @@ impl DatagramStream {
         let uniform = ((rng.next_u64() >> 11) + 1) as f64 / (1_u64 << 53) as f64;
         -mean_s * uniform.ln()
     }
+}
+
+/// Takes datagrams until it is over.
+fn receive(socket: &UdpSocket, over: &AtomicBool) -> anyhow::Result<Arrived> {
+    let mut arrived = Arrived::default();
+    let mut payload = [0; STAMP_BYTES];
+    while !over.load(Ordering::Relaxed) {
+        match socket.recv(&mut payload) {
+            Ok(length) => {
+                arrived.datagrams += 1;
+                if length == STAMP_BYTES {
+                    let delay_ns = monotonic_ns().saturating_sub(u64::from_be_bytes(payload));
+                    arrived.delays_ms.push(delay_ns as f64 / 1e6);
+                }
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+            Err(error) => return Err(error).context("cross traffic: cannot receive"),
+        }
+    }
+    Ok(arrived)
 }
 
 #[cfg(test)]

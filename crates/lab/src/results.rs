@@ -10,8 +10,9 @@ mod latency;
 use std::collections::BTreeMap;
 
 use comfy_table::{CellAlignment, Table, presets};
-use holdfast_link::OutageEffect;
+use holdfast_link::{Counters as LinkCounters, OutageEffect};
 use holdfast_testbed::counters::TimerCounts;
+use holdfast_wire::Instant;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 
@@ -121,6 +122,12 @@ pub struct ResultLine {
     /// How often the sender's loss classifier was right, on the model.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub lc_cwe: Option<Hits>,
+    /// What the wireless hop did with packets in the data's direction.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub link: Option<LinkFigures>,
+    /// What came of each stream of cross traffic.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub cross_traffic: Vec<DatagramFigures>,
     /// What the MH did for its own flows, by the names of the daemon's counters.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub mobile: Option<BTreeMap<String, u64>>,
@@ -130,6 +137,54 @@ pub struct ResultLine {
     /// Time series, if asked for.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub series: Option<Series>,
+}
+
+/// What a link did with the packets of one direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LinkFigures {
+    /// Bytes that it could have carried between begin and end of the transfer; none: it has no
+    /// limit.
+    pub capacity_bytes: Option<u64>,
+    /// Packets given to it.
+    pub packets: u64,
+    /// Of them, those that its full queue dropped.
+    pub dropped_by_queue: u64,
+    /// How long packets were in its queue and in sending, in ms: the median.
+    pub wait_median_ms: f64,
+    /// The 95th percentile of the same.
+    pub wait_p95_ms: f64,
+}
+
+impl LinkFigures {
+    /// Of the hop's own counters in the data's direction; `until_s` since the start of its clock.
+    pub(crate) fn of(conditions: &Conditions, counters: &LinkCounters, until_s: f64) -> Self {
+        let way = conditions.transfer.direction as usize;
+        let plan = conditions.wireless.plans().map(|plans| &plans[way]);
+        let until = Instant::from_nanos((until_s * 1e9) as u64);
+        let from = Instant::ZERO + conditions.start();
+        Self {
+            capacity_bytes: plan.and_then(|plan| plan.capacity.bytes_between(from, until)),
+            packets: counters.offered_packets,
+            dropped_by_queue: counters.dropped_by_queue(),
+            wait_median_ms: counters.wait_median_us as f64 / 1e3,
+            wait_p95_ms: counters.wait_p95_us as f64 / 1e3,
+        }
+    }
+}
+
+/// What came of a stream of datagrams.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DatagramFigures {
+    /// Datagrams sent.
+    pub sent: u64,
+    /// Of them, those that arrived.
+    pub arrived: u64,
+    /// From the sender to the receiver, in ms: the median; none: not known (on the model).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub delay_median_ms: Option<f64>,
+    /// The 95th percentile of the same.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub delay_p95_ms: Option<f64>,
 }
 
 /// How often a sender's loss classifier was right.

@@ -16,15 +16,16 @@ use holdfast_testbed::appointed::{Appointed, sleep_until};
 use holdfast_testbed::counters::{TcpCounters, TimerCounts};
 use holdfast_testbed::daemons::{Daemon, status_at};
 use holdfast_testbed::download::DownloadWatch;
-use holdfast_testbed::link_process::{EmulatedLink, LinkEnd, LinkProcess, LinkSample};
+use holdfast_testbed::link_process::{EmulatedLink, LinkEnd, LinkProcess};
 use holdfast_testbed::peers::HaProxy;
 use holdfast_testbed::stop::StopFlag;
 use holdfast_testbed::topology::{HostTuning, Topology};
 
-use crate::cross_traffic::DatagramStream;
+use crate::cross_traffic::{DatagramStream, RunningStream};
 use crate::endpoint::{Exchange, FlowResult};
 use crate::movement;
 use crate::own_flows::{self, Announced, OwnFlows};
+use crate::results::DatagramFigures;
 use crate::scenario::Move;
 use crate::stall;
 use application::ReadyApplication;
@@ -212,8 +213,10 @@ pub struct Measurement {
     pub duplicate_segments: u64,
     /// What the sender's host has sent because of its timers.
     pub sender_timers: TimerCounts,
-    /// The wireless link over time, if asked for.
-    pub link_samples: Vec<LinkSample>,
+    /// What the wireless link reports.
+    pub link: LinkEnd,
+    /// What came of other traffic.
+    pub cross_traffic: Vec<DatagramFigures>,
     /// The most bytes that the base stations buffered for the MH at a time; none: they do not.
     pub buffered_bytes_max: Option<u64>,
     /// What the MH's daemon counted about its own flows, if it does something for them.
@@ -318,7 +321,7 @@ impl PreparedTransfer {
         let origin_ns = self.start_links()?;
         let settings = &self.settings;
         let streams = settings.cross_traffic.iter();
-        let _streams: Vec<_> = streams
+        let streams: Vec<RunningStream> = streams
             .map(|stream| stream.start(&self.topology, origin_ns))
             .collect::<anyhow::Result<_>>()?;
         let beside = self.set_out(origin_ns)?;
@@ -327,6 +330,10 @@ impl PreparedTransfer {
         let times = (origin_ns, started_ns);
         let flows = application.run(settings, &self.topology, times, watch, stop)?;
         let ended_ns = monotonic_ns();
+        let cross_traffic = streams
+            .into_iter()
+            .map(RunningStream::finish)
+            .collect::<anyhow::Result<_>>()?;
         beside.moving.map_or(Ok(()), Appointed::finish)?;
         let announced = beside.announcer.map(Appointed::finish).transpose()?;
         let buffered_bytes_max = beside.buffers.map(Appointed::finish).transpose()?;
@@ -346,7 +353,8 @@ impl PreparedTransfer {
             duplicate_segments: after.1.duplicates_reported - before.1.duplicates_reported,
             sender_timers: after.0.timers.since(before.0.timers),
             own_flows: self.own_flows(announced)?,
-            link_samples: self.end()?,
+            link: self.end()?,
+            cross_traffic,
             buffered_bytes_max,
         })
     }
@@ -423,9 +431,9 @@ impl PreparedTransfer {
             .sum()
     }
 
-    /// Ends daemons and links as an operator would; an error if one does not. The samples of the
-    /// wireless link.
-    fn end(&mut self) -> anyhow::Result<Vec<LinkSample>> {
+    /// Ends daemons and links as an operator would; an error if one does not. What the wireless
+    /// link reports.
+    fn end(&mut self) -> anyhow::Result<LinkEnd> {
         for daemon in self.mobile.iter_mut().chain(&mut self.gateways) {
             daemon.stop()?;
         }
@@ -439,9 +447,8 @@ impl PreparedTransfer {
             .iter_mut()
             .filter_map(|cell| cell.link.take());
         let ends: Vec<LinkEnd> = links.map(LinkProcess::end).collect::<anyhow::Result<_>>()?;
-        // Of several cells only the first one's are asked for.
-        let first = ends.into_iter().next();
-        Ok(first.map(|end| end.samples).unwrap_or_default())
+        // Of several cells only the first one's report is used.
+        Ok(ends.into_iter().next().unwrap_or_default())
     }
 }
 
@@ -498,7 +505,8 @@ mod tests {
                 segments: 0,
                 duplicate_segments: 0,
                 sender_timers: TimerCounts::default(),
-                link_samples: Vec::new(),
+                link: LinkEnd::default(),
+                cross_traffic: Vec::new(),
                 buffered_bytes_max: None,
                 own_flows: None,
             };

@@ -116,6 +116,30 @@ impl Steps {
     pub(crate) fn repeats_after_ns(&self) -> u64 {
         self.period_ns()
     }
+
+    /// The same trace, entered at `start_ns` of its period.
+    fn starting_at(&self, start_ns: u64) -> Self {
+        let period_ns = self.period_ns();
+        let start_ns = start_ns % period_ns;
+        let all = || {
+            self.ends_ns
+                .iter()
+                .copied()
+                .zip(self.bits_per_s.iter().copied())
+        };
+        let after = all().filter(|&(end, _)| end > start_ns);
+        let after = after.map(|(end, rate)| (end - start_ns, rate));
+        let before = all().filter(|&(end, _)| end <= start_ns);
+        let before = before.map(|(end, rate)| (end + period_ns - start_ns, rate));
+        let mut steps: Vec<(u64, u64)> = after.chain(before).collect();
+        // The step in which it starts is cut in two.
+        if steps.last().is_none_or(|&(end, _)| end < period_ns)
+            && let Some((_, rate)) = all().find(|&(end, _)| end > start_ns)
+        {
+            steps.push((period_ns, rate));
+        }
+        Self::new(&steps)
+    }
 }
 
 /// Splits so that the rest is above 0: the end of a period belongs to it.
@@ -129,17 +153,34 @@ fn periods_and_rest(units: NanoBits, total: NanoBits) -> (u128, NanoBits) {
 pub struct Opportunities {
     /// Never falling; the last one is the period and above 0.
     at_ns: Vec<u64>,
+    /// After this time it starts again.
+    period_ns: u64,
 }
 
 impl Opportunities {
     /// From times in ns that never fall, the last one above 0.
     pub(crate) fn new(at_ns: Vec<u64>) -> Self {
-        Self { at_ns }
+        let period_ns = at_ns.last().copied().unwrap_or(1);
+        Self { at_ns, period_ns }
+    }
+
+    /// The same trace, entered at `start_ns` of its period.
+    fn starting_at(&self, start_ns: u64) -> Self {
+        let period_ns = self.period_ns;
+        let start_ns = start_ns % period_ns;
+        let before = self.at_ns.partition_point(|&at| at <= start_ns);
+        let (before, after) = self.at_ns.split_at(before);
+        let after = after.iter().map(|at| at - start_ns);
+        let before = before.iter().map(|at| at + period_ns - start_ns);
+        Self {
+            at_ns: after.chain(before).collect(),
+            period_ns,
+        }
     }
 
     /// The time after which the opportunities repeat, in ns.
     pub(crate) fn repeats_after_ns(&self) -> u64 {
-        self.at_ns.last().copied().unwrap_or(1)
+        self.period_ns
     }
 
     /// The opportunities of one period, in ns.
@@ -163,6 +204,24 @@ impl Opportunities {
 }
 
 impl Capacity {
+    /// The same capacity from `start_ns` of its trace on; without a trace it does not change.
+    pub(crate) fn starting_at(&self, start_ns: u64) -> Self {
+        match self {
+            Self::Unlimited | Self::Constant(_) => self.clone(),
+            Self::Steps(steps) => Self::Steps(Arc::new(steps.starting_at(start_ns))),
+            Self::Opportunities(trace) => {
+                Self::Opportunities(Arc::new(trace.starting_at(start_ns)))
+            }
+        }
+    }
+
+    /// Bytes that can be carried from `from` to `until`; none without a limit.
+    pub fn bytes_between(&self, from: Instant, until: Instant) -> Option<u64> {
+        let units = self.units_by(until).saturating_sub(self.units_by(from));
+        let is_limited = !matches!(self, Self::Unlimited);
+        is_limited.then(|| u64::try_from(units / need(1)).unwrap_or(u64::MAX))
+    }
+
     /// C(t). Zero at all times for [`Capacity::Unlimited`], which needs none.
     pub(crate) fn units_by(&self, t: Instant) -> NanoBits {
         match self {
@@ -236,6 +295,33 @@ mod tests {
         let at =
             |packets: u128| trace.time_of(packets * need(OPPORTUNITY_BYTES)).as_nanos() / 1_000_000;
         assert_eq!([1, 2, 3, 4, 5, 6, 7].map(at), [5, 5, 20, 25, 25, 40, 45]);
+    }
+
+    #[test]
+    fn a_trace_that_is_entered_later_goes_on_as_it_would_have() {
+        let opportunities = vec![5_000_000, 5_000_000, 20_000_000];
+        let opportunities = Capacity::Opportunities(Arc::new(Opportunities::new(opportunities)));
+        for (trace, period_ns) in [(steps(), 4 * S), (opportunities, 20_000_000)] {
+            for start_ns in [
+                0,
+                period_ns / 4,
+                period_ns / 3,
+                period_ns - 1,
+                5 * period_ns / 2,
+            ] {
+                let late = trace.starting_at(start_ns);
+                let start = Instant::from_nanos(start_ns);
+                for t_ns in (0..4 * period_ns).step_by(period_ns as usize / 40) {
+                    let whole = trace.units_by(Instant::from_nanos(start_ns + t_ns));
+                    let t = Instant::from_nanos(t_ns);
+                    assert_eq!(
+                        late.units_by(t),
+                        whole - trace.units_by(start),
+                        "{start_ns} {t_ns}"
+                    );
+                }
+            }
+        }
     }
 
     proptest! {

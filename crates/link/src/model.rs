@@ -10,6 +10,7 @@
 mod counters;
 mod progress;
 mod queue;
+mod waits;
 
 use std::collections::VecDeque;
 
@@ -19,6 +20,7 @@ pub use counters::{Counters, DropReason};
 use progress::{InFlight, Progress, Sending};
 pub use queue::Station;
 use queue::{Queues, Waiting};
+use waits::Waits;
 
 use crate::capacity::{NanoBits, need};
 use crate::limits::SettingsError;
@@ -83,6 +85,7 @@ pub struct LinkModel<P> {
     gilbert_elliott: Option<GilbertElliottLoss>,
     jitter: Stream,
     counters: Counters,
+    waits: Waits,
 }
 
 impl<P> LinkModel<P> {
@@ -123,6 +126,7 @@ impl<P> LinkModel<P> {
                 .map(|ge| GilbertElliottLoss::new(ge, seed)),
             jitter: Stream::new(seed, Part::Jitter),
             counters: Counters::default(),
+            waits: Waits::new(),
         };
         link.enter_schedule();
         link
@@ -186,8 +190,12 @@ impl<P> LinkModel<P> {
     }
 
     /// What came and went so far.
-    pub fn counters(&self) -> &Counters {
-        &self.counters
+    pub fn counters(&self) -> Counters {
+        Counters {
+            wait_median_us: self.waits.percentile_us(50),
+            wait_p95_us: self.waits.percentile_us(95),
+            ..self.counters
+        }
     }
 
     /// Packets that wait, besides the one being sent.
@@ -226,7 +234,11 @@ impl<P> LinkModel<P> {
         self.counters.offered_packets += 1;
         self.counters.offered_bytes += len_bytes;
         self.counters.ahead_packets += u64::from(priority == Priority::Ahead);
-        let waiting = Waiting { packet, len_bytes };
+        let waiting = Waiting {
+            packet,
+            len_bytes,
+            since: now,
+        };
         match self.state {
             MediumState::Down if self.plan.outage_effect == OutageEffect::Lose => {
                 return self.refuse(DropReason::OutageArrival);
@@ -262,7 +274,9 @@ impl<P> LinkModel<P> {
             .front()
             .filter(|first| first.arrive_at <= now)?;
         let InFlight {
-            waiting: Waiting { packet, len_bytes },
+            waiting: Waiting {
+                packet, len_bytes, ..
+            },
             arrive_at,
             flipped_bits,
         } = self.in_flight.pop_front()?;
@@ -358,32 +372,6 @@ impl<P> LinkModel<P> {
         }
     }
 
-    fn stop_sending(&mut self, at: Instant) {
-        let carried = self.units_by(at);
-        if let Some(Sending { progress, .. }) = &mut self.sending
-            && let Progress::Running { target, .. } = *progress
-        {
-            *progress = Progress::Stopped {
-                remaining: target.saturating_sub(carried),
-            };
-        }
-    }
-
-    fn resume_sending(&mut self, at: Instant) {
-        let carried = self.units_by(at);
-        match self.sending.take() {
-            Some(Sending {
-                waiting,
-                progress: Progress::Stopped { remaining },
-            }) => {
-                let progress = self.run_to(carried + remaining, at);
-                self.sending = Some(Sending { waiting, progress });
-            }
-            Some(running) => self.sending = Some(running),
-            None => self.send_next(at),
-        }
-    }
-
     fn send_next(&mut self, at: Instant) {
         if let Some(waiting) = self.queues.take() {
             self.begin_sending(waiting, at);
@@ -399,6 +387,7 @@ impl<P> LinkModel<P> {
             return;
         };
         self.sent_last = Some((at, target));
+        self.waits.record(at.saturating_since(waiting.since));
         self.launch(waiting, at);
         self.send_next(at);
     }

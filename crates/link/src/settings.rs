@@ -11,7 +11,7 @@ use crate::limits::{SettingsError, in_range, probability};
 use crate::outage::{OutageEffect, OutagePlan, OutageSettings};
 use crate::priority::Priority;
 use crate::random::Stream;
-use crate::trace::{MBIT_PER_S_MAX, Trace, TraceFormat};
+use crate::trace::{MBIT_PER_S_MAX, TRACE_SECONDS_MAX, Trace, TraceFormat};
 
 /// Packets that a queue takes unless set otherwise: what a Linux
 /// device's queue takes.
@@ -209,6 +209,8 @@ pub struct LinkSettings {
     pub rate_trace: Option<String>,
     /// How traces are written; by the file's name if not given.
     pub trace_format: Option<TraceFormat>,
+    /// Where traces are entered, in seconds since their start.
+    pub trace_start_s: f64,
     /// Propagation delay in milliseconds.
     pub delay_ms: f64,
     /// Jitter on top of it.
@@ -356,7 +358,11 @@ impl LinkSettings {
             .trace_format
             .unwrap_or_else(|| TraceFormat::of_file_name(file));
         let takes = |reason: String| SettingsError::new(key, file, format!("a trace ({reason})"));
-        Trace::parse(&load(file).map_err(takes)?, format).map_err(|error| takes(error.to_string()))
+        let trace = Trace::parse(&load(file).map_err(takes)?, format)
+            .map_err(|error| takes(error.to_string()))?;
+        let max_s = TRACE_SECONDS_MAX;
+        let start_s = in_range("trace_start_s", self.trace_start_s, 0.0, max_s, "s")?;
+        Ok(trace.starting_at((start_s * 1e9).round() as u64))
     }
 
     /// The queue's limit.

@@ -73,6 +73,13 @@ impl Trace {
         Ok(Self { capacity })
     }
 
+    /// The same trace, entered at `start_ns`. It starts again when it ends.
+    pub(crate) fn starting_at(&self, start_ns: u64) -> Self {
+        Self {
+            capacity: self.capacity.starting_at(start_ns),
+        }
+    }
+
     /// What a link with this trace can carry.
     pub fn capacity(&self) -> Capacity {
         self.capacity.clone()
@@ -95,9 +102,10 @@ impl Trace {
             }
             Capacity::Opportunities(opportunities) => {
                 let times = opportunities.times_ns();
+                let period_ns = opportunities.repeats_after_ns();
                 let before = std::iter::once(0).chain(times.iter().copied());
                 let gaps = before
-                    .zip(times.iter().copied())
+                    .zip(times.iter().copied().chain([period_ns]))
                     .map(|(a, b)| (a + GRAIN_NS, b.saturating_sub(GRAIN_NS)))
                     .filter(|(begin, end)| end.saturating_sub(*begin) >= gap_min_ns);
                 (gaps.collect(), opportunities.repeats_after_ns())

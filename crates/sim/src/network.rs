@@ -181,7 +181,7 @@ impl Network {
     }
 
     /// What went over a direction of a link; over both, if they share a medium.
-    pub fn link_counters(&self, id: LinkId) -> &LinkCounters {
+    pub fn link_counters(&self, id: LinkId) -> LinkCounters {
         let medium = self.links[id.0 as usize].medium;
         self.media[medium as usize].model.counters()
     }

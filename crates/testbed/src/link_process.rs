@@ -182,7 +182,7 @@ pub struct LinkSample {
 }
 
 /// What a link reports at its end.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct LinkEnd {
     /// The counters of both directions, as it reports them.
     pub counters: Value,

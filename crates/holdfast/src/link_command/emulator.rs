@@ -199,8 +199,8 @@ impl Emulator {
         }
         self.log.write(&LinkLogEvent::End {
             t_ns: monotonic_ns(),
-            downlink: self.downlink.model.counters(),
-            uplink: self.uplink.model.counters(),
+            downlink: &self.downlink.model.counters(),
+            uplink: &self.uplink.model.counters(),
             device_drops: self.device_drops,
         })
     }

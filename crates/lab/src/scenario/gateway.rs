@@ -69,6 +69,8 @@ pub enum SchemeChoice {
     None,
     /// `hold`.
     Hold,
+    /// `auto`.
+    Auto,
     /// `mtcp-plus`.
     MtcpPlus,
     /// `mtcp`: M-TCP.
@@ -90,6 +92,7 @@ impl SchemeChoice {
         match self {
             Self::None => "none",
             Self::Hold => "hold",
+            Self::Auto => "auto",
             Self::MtcpPlus => "mtcp-plus",
             Self::Mtcp => "mtcp",
             Self::Mtcp2007 => "mtcp-2007",

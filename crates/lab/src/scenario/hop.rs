@@ -20,6 +20,9 @@ pub(super) const OWN_KEYS: &[&str] = &["half_duplex", "frame_overhead_bytes", "d
 const OUTAGES_MAX: usize = 100_000;
 /// What framing adds to a packet at most, in bytes.
 const FRAME_OVERHEAD_BYTES_MAX: u32 = 65_535;
+/// A path of a trace that begins with `$` and this name is in the folder that the variable of the
+/// environment names. Recordings may not be shipped.
+pub(crate) const TRACES_VARIABLE: &str = "HOLDFAST_TRACES";
 /// The longest file of a trace, in bytes.
 const TRACE_BYTES_MAX: u64 = 64 << 20;
 
@@ -67,7 +70,13 @@ impl HopConditions {
         };
         let _: LinkSettings = document::read(&common)?;
         let downlink = direction("downlink", &own.downlink)?;
-        let uplink = direction("uplink", &own.uplink)?;
+        let mut uplink = direction("uplink", &own.uplink)?;
+        // Outages of both directions are the gaps of one trace.
+        if let OutageSettings::Trace { file, .. } = &mut uplink.outages
+            && uplink.rate_trace.is_none()
+        {
+            *file = file.take().or_else(|| downlink.rate_trace.clone());
+        }
         let own_outages =
             own.downlink.contains_key("outages") || own.uplink.contains_key("outages");
         let names_traces = [&downlink, &uplink].iter().any(|settings| {
@@ -241,15 +250,61 @@ fn laid_over(common: &Table, own: &Table) -> Table {
     table
 }
 
-/// A trace's path from the scenario's folder.
+/// A trace's path from the scenario's folder, or from that of [`TRACES_VARIABLE`].
 fn absolute(file: &mut Option<String>, folder: Option<&Path>) {
-    let Some(file) = file else { return };
-    let Some(folder) = folder else { return };
-    let path = folder.join(&*file);
+    let traces = std::env::var_os(TRACES_VARIABLE);
+    if let (Some(name), Some(folder)) = (file.as_mut(), folder) {
+        *name = path_of(name, folder, traces.as_deref().map(Path::new));
+    }
+}
+
+/// The path of a trace; `traces` is the folder of the recordings.
+fn path_of(name: &str, folder: &Path, traces: Option<&Path>) -> String {
+    let in_traces = name.strip_prefix(&format!("${TRACES_VARIABLE}/"));
+    let path = match (in_traces, traces) {
+        (Some(name), Some(traces)) => traces.join(name),
+        _ => folder.join(name),
+    };
     let path = std::path::absolute(&path).unwrap_or(path);
-    *file = path.to_string_lossy().into_owned();
+    path.to_string_lossy().into_owned()
 }
 
 fn read_trace(file: &str) -> Result<String, String> {
+    if file.contains(&format!("${TRACES_VARIABLE}/")) {
+        return Err(format!(
+            "{TRACES_VARIABLE} is not set; set it to the folder of the recordings"
+        ));
+    }
     holdfast_files::read_up_to(Path::new(file), TRACE_BYTES_MAX).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recording_is_in_the_folder_of_the_variable() {
+        let path = |name, traces| path_of(name, Path::new("/scenarios"), traces);
+        let traces = Some(Path::new("/recordings"));
+        assert_eq!(path("a.mm", traces), "/scenarios/a.mm");
+        assert_eq!(path("$HOLDFAST_TRACES/a.mm", traces), "/recordings/a.mm");
+        let error = read_trace(&path("$HOLDFAST_TRACES/a.mm", None)).unwrap_err();
+        assert!(error.starts_with("HOLDFAST_TRACES is not set"), "{error}");
+    }
+
+    #[test]
+    fn both_directions_have_the_gaps_of_the_downlinks_trace() {
+        let table: Table = toml::from_str(
+            "rate_trace = \"a.mm\"\noutages = { kind = \"trace\", gap_min_s = 0.3 }\n\
+             uplink = { rate_mbit_per_s = 5 }",
+        )
+        .unwrap();
+        let hop = HopConditions::read(&table).unwrap();
+        assert!(hop.outages_shared && hop.uplink.rate_trace.is_none());
+        let file = match &hop.uplink.outages {
+            OutageSettings::Trace { file, .. } => file.as_deref(),
+            _ => None,
+        };
+        assert_eq!(file, Some("a.mm"));
+    }
 }

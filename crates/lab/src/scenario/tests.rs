@@ -206,7 +206,7 @@ fn a_value_that_cannot_be_is_refused_by_name() {
     assert_eq!(
         error("[gateway]\nscheme = \"mtcp_plus\""),
         format!(
-            "{file} `gateway.scheme`: got `mtcp_plus`, takes one of none, hold, mtcp-plus, mtcp, mtcp-2007, snoop, keep, haproxy; did you mean `mtcp-plus`?"
+            "{file} `gateway.scheme`: got `mtcp_plus`, takes one of none, hold, auto, mtcp-plus, mtcp, mtcp-2007, snoop, keep, haproxy; did you mean `mtcp-plus`?"
         )
     );
     assert!(

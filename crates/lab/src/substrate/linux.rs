@@ -12,7 +12,7 @@ use holdfast_testbed::stop::StopFlag;
 
 use super::{ExecutionSettings, SubstrateKind, trace_name, trace_parts};
 use crate::results::ResultLine;
-use crate::scenario::Run;
+use crate::scenario::{Run, TRACES_VARIABLE};
 use crate::virtual_kernel::{Job, VirtualKernel};
 
 /// Where the line inside is written, in the job's folder.
@@ -44,6 +44,11 @@ pub(super) fn execute(
     let mut job = Job::new(&settings.holdfast, program, folder.path());
     job.seed = run.seed;
     job.memory_mib = MEMORY_MIB;
+    if let Ok(traces) = std::env::var(TRACES_VARIABLE) {
+        let traces = std::path::absolute(traces)?;
+        let traces = traces.to_string_lossy().into_owned();
+        job.environment.push((TRACES_VARIABLE.to_owned(), traces));
+    }
     job.limit =
         WALL_BOOT + Duration::from_secs_f64(run.conditions.transfer.limit_s * WALL_PER_VIRTUAL);
     // Inside there is another /tmp: the scenario goes along, unless it names traces by its

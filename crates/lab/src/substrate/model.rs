@@ -15,7 +15,9 @@ use holdfast_wire::Instant;
 
 use super::{Lacking, Refusal};
 use crate::framing::Framing;
-use crate::results::{ResultLine, Series, retransmission_ratio_percent};
+use crate::results::{
+    DatagramFigures, LinkFigures, ResultLine, Series, retransmission_ratio_percent,
+};
 use crate::scenario::{
     Conditions, DirectionChoice, HopConditions, PRESET_DEFAULT, Record, Run, Stretch, seconds,
 };
@@ -262,6 +264,20 @@ fn line(run: &Run, experiment: &Experiment, outcome: &Outcome) -> anyhow::Result
     let end_s = line.end_s(conditions, outcome.ended_at.as_secs_f64());
     line.note_full_rates(conditions, framing, end_s, &arrivals);
     line.mobile = outcome.mobile.as_ref().map(mobile::counters);
+    if let [.., hop] = outcome.hops.as_slice()
+        && conditions.cells.len() == 1
+    {
+        let counters = &hop[conditions.transfer.direction as usize];
+        let until_s = outcome.ended_at.as_secs_f64();
+        line.link = Some(LinkFigures::of(conditions, counters, until_s));
+    }
+    let streams = outcome.cross_traffic.iter();
+    let figures = streams.map(|stream| DatagramFigures {
+        sent: stream.sent,
+        arrived: stream.arrived,
+        ..DatagramFigures::default()
+    });
+    line.cross_traffic = figures.collect();
     line.digest = Some(format!("{:016x}", outcome.digest));
     line.series = (!conditions.record.is_empty()).then(|| series(conditions, sent));
     Ok(line)
@@ -391,6 +407,30 @@ mod tests {
         let sent: u64 = bursts.iter().map(|item| item.sent).sum();
         assert_eq!(sent, BURSTS * packets);
         1.0 - bursts.iter().map(|item| item.arrived).sum::<u64>() as f64 / sent as f64
+    }
+
+    #[test]
+    fn a_result_has_what_the_link_could_carry_and_what_its_queue_dropped() {
+        let text = "[transfer]\nbytes = 2_000_000\n[wireless]\nrate_mbit_per_s = 8\ndelay_ms = 20\n\
+            queue_packets_max = 20\n[[cross_traffic]]\nover = \"wireless\"\nrate_mbit_per_s = 1\n";
+        let scenario = Scenario::parse(Path::new("s.toml"), text).unwrap();
+        let run = scenario.runs(None).unwrap()[0].drawn().unwrap();
+        let experiment = experiment(&run).unwrap();
+        let outcome = experiment.run();
+        let line = line(&run, &experiment, &outcome).unwrap();
+        let link = line.link.unwrap();
+        let capacity_bytes = outcome.ended_at.as_secs_f64() * 1e6;
+        let share = link.capacity_bytes.unwrap() as f64 / capacity_bytes;
+        assert!((share - 1.0).abs() < 0.01, "{link:?}");
+        assert!(link.packets > 1300 && link.dropped_by_queue > 0, "{link:?}");
+        assert!(link.dropped_by_queue < link.packets / 10, "{link:?}");
+        // A full queue of packets of 1500 bytes takes 30 ms.
+        assert!((5.0..32.0).contains(&link.wait_p95_ms), "{link:?}");
+        let datagrams = line.cross_traffic[0];
+        assert!(
+            datagrams.arrived > 100 && datagrams.arrived <= datagrams.sent,
+            "{datagrams:?}"
+        );
     }
 
     #[test]

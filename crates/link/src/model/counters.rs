@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What came into a link, what left it, and what was lost for which reason.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Why a packet was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -29,7 +29,8 @@ pub enum DropReason {
 
 /// What came and went since the start. Offered packets are delivered, dropped
 /// for one reason, or still inside.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Counters {
     /// Packets given to the link.
     pub offered_packets: u64,
@@ -61,6 +62,10 @@ pub struct Counters {
     pub dropped_gilbert_elliott: u64,
     /// Dropped: [`DropReason::InFlightLimit`].
     pub dropped_in_flight_limit: u64,
+    /// How long packets were in the queue and in sending, in us: the median.
+    pub wait_median_us: u64,
+    /// The 95th percentile of the same.
+    pub wait_p95_us: u64,
 }
 
 impl Counters {
@@ -75,6 +80,11 @@ impl Counters {
             + self.dropped_bit_error
             + self.dropped_gilbert_elliott
             + self.dropped_in_flight_limit
+    }
+
+    /// Packets that a full queue did not take.
+    pub fn dropped_by_queue(&self) -> u64 {
+        self.dropped_queue_packets + self.dropped_queue_bytes
     }
 
     pub(super) fn count_drop(&mut self, reason: DropReason, packets: u64) {

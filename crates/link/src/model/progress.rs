@@ -46,4 +46,32 @@ impl<P> LinkModel<P> {
             && self.plan.outage_effect == OutageEffect::LoseArriving
             && self.schedule.state_at(at) == MediumState::Down
     }
+
+    /// An outage begins: what is being sent stops.
+    pub(super) fn stop_sending(&mut self, at: Instant) {
+        let carried = self.units_by(at);
+        if let Some(Sending { progress, .. }) = &mut self.sending
+            && let Progress::Running { target, .. } = *progress
+        {
+            *progress = Progress::Stopped {
+                remaining: target.saturating_sub(carried),
+            };
+        }
+    }
+
+    /// The link is up again: it goes on.
+    pub(super) fn resume_sending(&mut self, at: Instant) {
+        let carried = self.units_by(at);
+        match self.sending.take() {
+            Some(Sending {
+                waiting,
+                progress: Progress::Stopped { remaining },
+            }) => {
+                let progress = self.run_to(carried + remaining, at);
+                self.sending = Some(Sending { waiting, progress });
+            }
+            Some(running) => self.sending = Some(running),
+            None => self.send_next(at),
+        }
+    }
 }

@@ -4,6 +4,8 @@
 
 use std::collections::VecDeque;
 
+use holdfast_wire::Instant;
+
 use super::DropReason;
 use crate::priority::Priority;
 
@@ -22,6 +24,8 @@ pub enum Station {
 pub(super) struct Waiting<P> {
     pub packet: P,
     pub len_bytes: u64,
+    /// When it was given to the link.
+    pub since: Instant,
 }
 
 /// First come, first served.

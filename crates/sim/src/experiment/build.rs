@@ -280,7 +280,7 @@ fn outcome(
     gateways: &[NodeId],
     pairs: &[Pair],
 ) -> Outcome {
-    let counters = |hop: usize, direction| *network.link_counters(link_of(hop, direction));
+    let counters = |hop: usize, direction| network.link_counters(link_of(hop, direction));
     let hops = experiment.hops.iter().enumerate().map(|(index, hop)| {
         let downlink = counters(index, Direction::Downlink);
         let uplink = if hop.half_duplex {

@@ -12,8 +12,8 @@ use super::{CONTENT_SEED, MSS_DEFAULT, mss, series};
 use crate::endpoint::{Back, FlowResult};
 use crate::framing::Framing;
 use crate::full_rate::together;
-use crate::results::{Latency, ResultLine, retransmission_ratio_percent};
-use crate::scenario::{Conditions, HostConditions, Run};
+use crate::results::{Latency, LinkFigures, ResultLine, retransmission_ratio_percent};
+use crate::scenario::{Conditions, DirectionChoice, HostConditions, Run};
 use crate::transfer::Measurement;
 
 /// What came of a run.
@@ -61,6 +61,8 @@ pub(super) fn line(run: &Run, measured: &Measurement) -> anyhow::Result<ResultLi
         bytes as f64 / flows[0].received.bytes().max(1) as f64
     });
     line.mobile.clone_from(&measured.own_flows);
+    line.link = link_figures(conditions, measured)?;
+    line.cross_traffic.clone_from(&measured.cross_traffic);
     line.sender_timers = Some(measured.sender_timers);
     let latencies_ns = flows.iter().flat_map(|flow| flow.latencies_ns.clone());
     line.latency = Latency::of(latencies_ns.collect());
@@ -84,6 +86,25 @@ fn goodput_mbps(measured: &Measurement, flow: &FlowResult) -> f64 {
     } else {
         0.0
     }
+}
+
+/// What the wireless link did with packets in the data's direction; of several cells nothing is
+/// shown.
+fn link_figures(
+    conditions: &Conditions,
+    measured: &Measurement,
+) -> anyhow::Result<Option<LinkFigures>> {
+    if conditions.cells.len() > 1 {
+        return Ok(None);
+    }
+    let way = match conditions.transfer.direction {
+        DirectionChoice::Downlink => "downlink",
+        DirectionChoice::Uplink => "uplink",
+    };
+    let counters = measured.link.counters[way].clone();
+    let counters = serde_json::from_value(counters).context("the link's counters")?;
+    let until_s = measured.since_s(measured.ended_ns);
+    Ok(Some(LinkFigures::of(conditions, &counters, until_s)))
 }
 
 /// What arrived in the other direction, of all connections; `back_bytes` were to come on each.

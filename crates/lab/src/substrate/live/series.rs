@@ -29,7 +29,7 @@ pub(super) fn of(conditions: &Conditions, measured: &Measurement) -> Series {
         }
         let points = samples.iter().map(at_ns);
         points
-            .filter_map(|at_ns| nearest(&measured.link_samples, at_ns).and_then(get))
+            .filter_map(|at_ns| nearest(&measured.link.samples, at_ns).and_then(get))
             .collect()
     };
     let way = match conditions.transfer.direction {

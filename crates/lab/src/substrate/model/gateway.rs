@@ -32,6 +32,7 @@ fn settings(conditions: &GatewayConditions) -> anyhow::Result<Option<Settings>> 
     let scheme = match conditions.scheme {
         SchemeChoice::None => return Ok(None),
         SchemeChoice::Hold => Scheme::Hold,
+        SchemeChoice::Auto => Scheme::Auto,
         SchemeChoice::MtcpPlus => Scheme::MtcpPlus,
         SchemeChoice::Mtcp => Scheme::Mtcp,
         SchemeChoice::Mtcp2007 => Scheme::Mtcp2007,
