@@ -29,7 +29,7 @@ recordings: ## every scheme on recordings of real links, in HOLDFAST_TRACES: 45 
 	@scripts/packages.sh build
 	@scripts/toolchain.sh
 	@cargo build --locked --release --package holdfast
-	@docs/scenarios/recordings.py $(HOLDFAST) $(ARGS)
+	@docs/recordings/run.py $(HOLDFAST) $(ARGS)
 
 same: ## the packets of every run on the model, compared with a committed file: some minutes
 	@scripts/packages.sh build

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes the tables of docs/notes/recordings.md.
 
-    docs/scenarios/recordings.py target/release/holdfast [SCENARIO]     carries the runs out, then prints
-    docs/scenarios/recordings.py RESULTS.jsonl...                       prints what was carried out before
+    docs/recordings/run.py target/release/holdfast [SCENARIO]     carries the runs out, then prints
+    docs/recordings/run.py RESULTS.jsonl...                       prints what was carried out before
 
 Each cell: the share of the bytes that the recording offers; the ratio to no gateway, the median of pairs of
 a seed; the share of packets that the link's queue dropped. Medians of the seeds.
@@ -36,7 +36,7 @@ def read(files):
             run = json.loads(line)
             own = run["parameters"]
             if not run["intact"]:
-                sys.exit(f"recordings.py: {run['variant']}: other bytes arrived than were sent")
+                sys.exit(f"run.py: {run['variant']}: other bytes arrived than were sent")
             groups[own["conditions"], own["sender"]][own["recording"]][own["scheme"]][run["seed"]] = run
     return groups
 
