@@ -15,6 +15,8 @@ const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
 /// A connection at one point in time. A value that the kernel is too old for is 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpInfo {
+    /// Timeouts since the last ACK of new data: by how much the timer has backed off.
+    pub backoff: u8,
     /// Payload of a full segment that it sends, bytes.
     pub snd_mss: u32,
     /// Congestion window, segments.
@@ -68,6 +70,7 @@ impl TcpInfo {
             u64::from_ne_bytes(octets)
         };
         Self {
+            backoff: bytes[4],
             snd_mss: u32_at(16),
             snd_ssthresh: Some(u32_at(76)).filter(|&segments| segments < INFINITE_SSTHRESH),
             snd_cwnd: u32_at(80),

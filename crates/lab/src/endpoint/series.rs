@@ -141,6 +141,7 @@ mod tests {
     #[test]
     fn segments_become_bytes_and_the_syn_is_none() {
         let info = TcpInfo {
+            backoff: 0,
             snd_mss: 1000,
             snd_cwnd: 20,
             snd_ssthresh: Some(7),
