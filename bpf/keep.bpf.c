@@ -26,6 +26,8 @@
  *
  * Peers and answered flows are plain arrays, found by a seeded hash, which the
  * daemon reads and writes through mmap.
+ *
+ * Beside another daemon's data path for TCP (`passes_tcp`) no TCP is taken. It is still a sign of life.
  */
 
 /* The order is shared with NAMES in crates/net/src/keep_path.rs. */
@@ -90,6 +92,7 @@ struct settings {
 	__u32 device_ifindex;
 	__u32 link_header_bytes; /* 14 or, for raw IP, 0 */
 	__u32 whole_link;
+	__u32 passes_tcp;
 };
 const volatile struct settings settings = {};
 
@@ -393,6 +396,8 @@ int link_egress(struct __sk_buff *skb)
 	__u32 mode;
 
 	if (skb->ingress_ifindex == settings.device_ifindex || read_packet(skb, &packet))
+		return NEXT;
+	if (settings.passes_tcp && packet.protocol == NEXT_TCP)
 		return NEXT;
 	peer = find(packet.destination, &index);
 	if (!peer || packet.is_local)

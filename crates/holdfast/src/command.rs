@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Commands of a control thread to its packet worker.
+//! A packet worker as its control thread sees it, and the commands between them.
 
+use std::io;
 use std::net::IpAddr;
 use std::sync::mpsc::{SyncSender, TrySendError};
+use std::thread::JoinHandle;
 
 use holdfast_core::signal::{AbilitiesNotice, LinkNotice};
 use holdfast_core::{LinkEvent, LinkSource};
+use holdfast_net::counters::Counters;
 use holdfast_net::readiness::Waker;
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::control::StatusReply;
 
@@ -15,7 +18,7 @@ use crate::control::StatusReply;
 pub(crate) const COMMANDS_MAX: usize = 1024;
 
 /// One request.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Command {
     /// A report about the link to the mobile with these addresses.
     Link {
@@ -46,10 +49,23 @@ pub(crate) enum Command {
         /// Addresses whose mobiles are described however many there are.
         named: Vec<IpAddr>,
         /// Where the report goes.
-        reply: oneshot::Sender<StatusReply>,
+        reply: mpsc::Sender<StatusReply>,
     },
     /// Deliver what is owed, then leave.
     Leave,
+}
+
+/// A worker with its data path.
+pub(crate) struct RunningWorker {
+    pub(crate) handle: WorkerHandle,
+    /// Its end, and why.
+    pub(crate) done: oneshot::Receiver<io::Result<()>>,
+    pub(crate) thread: JoinHandle<()>,
+    pub(crate) counters: Counters,
+    pub(crate) link_ifindex: u32,
+    /// The daemon's own devices.
+    pub(crate) devices: Vec<u32>,
+    pub(crate) data_path: &'static str,
 }
 
 /// The queue to the worker.

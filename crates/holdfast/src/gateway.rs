@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `holdfast gateway`: the daemon for the network side.
 //!
-//! Two threads. The packet worker ([`worker`]) owns the data path and the engine and
+//! Two threads, with `auto` three. The packet worker ([`worker`]) owns the data path and the engine and
 //! does nothing but packets and deadlines; the control thread ([`control`]) does the
 //! rest. They share nothing but a queue of [`command`](crate::command)s. With the scheme `keep` the
-//! worker is another one ([`crate::keep`]).
+//! worker is another one ([`crate::keep`]). With `auto` there are both: the engine has TCP, `keep`
+//! the rest.
 //!
 //! ```text
 //!   hfd, hfu devices --- worker: read, judge (holdfast_core), write
@@ -20,16 +21,17 @@
 
 use std::io;
 use std::sync::mpsc::sync_channel;
-use std::thread::JoinHandle;
 
 use anyhow::{Context as _, bail};
 use holdfast_core::{Direction, FLOW_RECORD_LEN, FlowRecord};
 use holdfast_net::datapath::{AttachMode, DataPath, Interface};
+use holdfast_net::keep_path::{Peers, Protocols};
 use holdfast_net::monitor::LinkMonitor;
 use holdfast_net::readiness::Waker;
 use holdfast_net::state_file::HEADER_BYTES;
 use holdfast_net::tun::LayerKind;
 use tokio::sync::oneshot;
+use tokio::task::JoinSet;
 
 use crate::control::ControlListener;
 use crate::runtime::{DaemonKind, InterfaceLock, RUNTIME_DIRECTORY, prepare_parent, random_bytes};
@@ -38,19 +40,22 @@ use crate::settings::{GatewayArgs, GatewaySettings, SchemeName};
 mod check;
 mod control;
 mod emit;
-mod keep;
 pub(crate) mod packet;
 mod records;
 mod station;
 mod took_over;
 mod worker;
+mod workers;
 
-use crate::command::{COMMANDS_MAX, WorkerHandle};
+use crate::command::{COMMANDS_MAX, RunningWorker, WorkerHandle};
 use check::Severity;
 use control::{Channels, Control, Interfaces};
 use records::Records;
-use station::{REPORTS_MAX, Station, StationEdge};
+use station::{HandoffReport, REPORTS_MAX, Station, StationEdge};
 use worker::{Worker, WorkerSettings};
+use workers::Workers;
+
+const CANNOT_TAKE: &str = "cannot take packets; see: holdfast gateway --check";
 
 /// Runs `holdfast gateway`: the check, or the daemon until a signal stops it.
 ///
@@ -69,7 +74,8 @@ fn check(settings: &GatewaySettings) -> anyhow::Result<()> {
     let findings = check::run(&check::Subject {
         wireless: &settings.wireless,
         wired: settings.daemon.wired.as_deref(),
-        keep: settings.daemon.scheme == SchemeName::Keep,
+        engine: settings.daemon.scheme != SchemeName::Keep,
+        kept: kept_protocols(settings.daemon.scheme),
         cache_bytes_max: settings.core.cache_bytes_max,
         flows_max: settings.core.flows_max,
         state_file: settings.daemon.state_file.as_ref(),
@@ -93,18 +99,68 @@ fn check(settings: &GatewaySettings) -> anyhow::Result<()> {
 
 fn serve(settings: GatewaySettings) -> anyhow::Result<()> {
     let _lock = InterfaceLock::take(DaemonKind::Gateway, &settings.wireless)?;
-    if settings.daemon.scheme == SchemeName::Keep {
-        return keep::serve(settings);
-    }
-    let (records, found) = open_records(&settings)?;
+    let mut devices = Vec::new();
+    let mut running = Vec::new();
+    let (report, reports) = tokio::sync::mpsc::channel(REPORTS_MAX);
+    let records = match settings.daemon.scheme {
+        // It remembers nothing that a successor needs.
+        SchemeName::Keep => None,
+        _ => Some(open_records(&settings)?),
+    };
     let socket = ControlListener::bind(settings.daemon.control_socket.as_ref())?;
     let signals = open_signal_socket(&settings)?;
+    if let Some(records) = records {
+        let (worker, injector) = start_engine(&settings, records, report)?;
+        devices.extend(injector);
+        running.push(worker);
+    }
+    if let Some(protocols) = kept_protocols(settings.daemon.scheme) {
+        let taken = (Peers::ByAddress, protocols);
+        let worker = crate::keep::start(&settings.wireless, taken, settings.keep);
+        running.push(worker.context(CANNOT_TAKE)?);
+    }
+    // After the devices came up, or their coming up would look like a change.
+    let monitor = LinkMonitor::open().context("watching the wireless interface")?;
+    let channels = Channels {
+        listener: socket.try_clone()?,
+        signals,
+        monitor,
+        reports,
+    };
+    for worker in &running {
+        devices.extend(&worker.devices);
+    }
+    let interfaces = Interfaces {
+        wireless: running[0].link_ifindex,
+        devices,
+    };
+    let workers = Workers::of(&running)?;
+    let control = Control::new(settings, workers, interfaces, running[0].data_path)?;
+    run_control(control, channels, running)
+}
+
+/// What `keep` takes with this scheme, if it runs.
+const fn kept_protocols(scheme: SchemeName) -> Option<Protocols> {
+    match scheme {
+        SchemeName::Keep => Some(Protocols::All),
+        SchemeName::Auto => Some(Protocols::AllButTcp),
+        _ => None,
+    }
+}
+
+/// Attaches the data path for TCP and starts the engine's worker. With it goes the device of a base
+/// station, where there are neighbours.
+fn start_engine(
+    settings: &GatewaySettings,
+    (records, found): (Records, Vec<FlowRecord>),
+    report: tokio::sync::mpsc::Sender<HandoffReport>,
+) -> anyhow::Result<(RunningWorker, Option<u32>)> {
     let path = DataPath::attach_with(
         &settings.wireless,
         AttachMode::Auto,
         settings.core.resend_dscp,
     )
-    .context("cannot take packets; see: holdfast gateway --check")?;
+    .context(CANNOT_TAKE)?;
     let edge = match &settings.station {
         Some(station) => Some(StationEdge::open(
             station,
@@ -112,56 +168,59 @@ fn serve(settings: GatewaySettings) -> anyhow::Result<()> {
         )?),
         None => None,
     };
-    // After the devices came up, or their coming up would look like a change.
-    let monitor = LinkMonitor::open().context("watching the wireless interface")?;
-    let (report, reports) = tokio::sync::mpsc::channel(REPORTS_MAX);
-    let channels = Channels {
-        listener: socket.try_clone()?,
-        signals,
-        monitor,
-        reports,
-    };
-    let data_path = announce(&settings, &path, found.len());
+    let data_path = announce(settings, &path, found.len());
     let waker = Waker::new()?;
     let (commands, queue) = sync_channel(COMMANDS_MAX);
     let handle = WorkerHandle::new(commands, waker.clone());
     let counters = path.counters()?;
-    let interfaces = Interfaces {
-        wireless: path.interface().ifindex,
-        devices: [Direction::Downlink, Direction::Uplink].map(|way| path.device_ifindex(way)),
-        injector: edge.as_ref().map(StationEdge::ifindex),
-    };
+    let link_ifindex = path.interface().ifindex;
+    let devices = [Direction::Downlink, Direction::Uplink].map(|way| path.device_ifindex(way));
+    let injector = edge.as_ref().map(StationEdge::ifindex);
     let of_station = edge.zip(settings.station.clone());
-    let of_worker = worker_settings(&settings)?;
-    let (done, worker_done) = oneshot::channel();
-    let worker = std::thread::Builder::new()
+    let of_worker = worker_settings(settings)?;
+    let (at_end, done) = oneshot::channel();
+    let thread = std::thread::Builder::new()
         .name("packets".into())
         .spawn(move || {
             let station = of_station.map(|(edge, settings)| Station::new(edge, settings, report));
             let commands = (queue, waker);
             let worker = Worker::new(path, of_worker, records, &found, commands, station);
             // The control thread may have left already.
-            let _ = done.send(worker.run());
+            let _ = at_end.send(worker.run());
         })?;
-    let control = Control::new(settings, handle, counters, interfaces, data_path)?;
-    run_control(control, channels, worker_done, worker)
+    let worker = RunningWorker {
+        handle,
+        done,
+        thread,
+        counters,
+        link_ifindex,
+        devices: devices.to_vec(),
+        data_path,
+    };
+    Ok((worker, injector))
 }
 
-/// Runs the control thread until the worker is done.
+/// Runs the control thread until all workers are done.
 fn run_control(
     control: Control,
     channels: Channels,
-    worker_done: oneshot::Receiver<io::Result<()>>,
-    worker: JoinHandle<()>,
+    running: Vec<RunningWorker>,
 ) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let result =
-        tokio::task::LocalSet::new().block_on(&runtime, control.run(channels, worker_done));
+    let mut ends = JoinSet::new();
+    let mut threads = Vec::new();
+    for worker in running {
+        ends.spawn_on(worker.done, runtime.handle());
+        threads.push(worker.thread);
+    }
+    let result = tokio::task::LocalSet::new().block_on(&runtime, control.run(channels, ends));
     if result.is_ok() {
-        // The worker has reported its end.
-        let _ = worker.join();
+        for thread in threads {
+            // The worker has reported its end.
+            let _ = thread.join();
+        }
         tracing::info!("gateway left");
     }
     result

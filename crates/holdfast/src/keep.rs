@@ -13,17 +13,16 @@ use std::time::Duration;
 
 use holdfast_core::keep::{Arrival, Edge, KeepSettings, Keeper, Mode, PacketFlow, PeerId};
 use holdfast_core::{LinkEvent, LinkSource};
-use holdfast_net::counters::Counters;
 use holdfast_net::datapath::{AttachMode, HEARTBEAT_INTERVAL, monotonic_ns};
 use holdfast_net::frame::{BufferPool, Frame};
-use holdfast_net::keep_path::{Announcements, KeepPath, Peers};
+use holdfast_net::keep_path::{Announcements, KeepPath, Peers, Protocols};
 use holdfast_net::readiness::{Waker, wait_readable};
 use holdfast_net::rtnl::NeighbourMemory;
 use holdfast_net::tun::LayerKind;
 use holdfast_wire::Instant;
 use tokio::sync::oneshot;
 
-use crate::command::{COMMANDS_MAX, Command, WorkerHandle};
+use crate::command::{COMMANDS_MAX, Command, RunningWorker, WorkerHandle};
 use crate::runtime::random_bytes;
 
 mod report;
@@ -40,40 +39,28 @@ const DRAIN_MAX: Duration = Duration::from_secs(1);
 /// Flows of a peer that is the whole link.
 const WHOLE_LINK_FLOWS_MAX: usize = 4_096;
 
-/// A path with its worker's thread.
-pub(crate) struct Running {
-    pub(crate) worker: WorkerHandle,
-    /// The worker's end, and why.
-    pub(crate) done: oneshot::Receiver<io::Result<()>>,
-    pub(crate) thread: std::thread::JoinHandle<()>,
-    pub(crate) counters: Counters,
-    pub(crate) link_ifindex: u32,
-    pub(crate) device_ifindex: u32,
-    pub(crate) data_path: &'static str,
-}
-
 /// Attaches to the interface `link` and starts the worker.
 ///
 /// Errors: see [`KeepPath::attach`].
 pub(crate) fn start(
     link: &str,
-    peers: Peers,
+    (peers, protocols): (Peers, Protocols),
     mut settings: KeepSettings,
-) -> anyhow::Result<Running> {
+) -> anyhow::Result<RunningWorker> {
     if peers == Peers::WholeLink {
         // No other thread shares it.
         settings.peer_bytes_max = settings.bytes_max;
         settings.peer_flows_max = WHOLE_LINK_FLOWS_MAX;
     }
     let seed = u64::from_ne_bytes(random_bytes()?);
-    let path = KeepPath::attach(link, AttachMode::Auto, peers, seed)?;
+    let path = KeepPath::attach(link, AttachMode::Auto, (peers, protocols), seed)?;
     let data_path = match path.interface().kind {
         LayerKind::Ethernet => "tc-tap",
         LayerKind::RawIp => "tc-tun",
     };
     tracing::info!(
         link,
-        scheme = "keep",
+        ?protocols,
         data_path,
         detaches_on_death = path.detaches_on_death(),
         device = path.device_name(),
@@ -83,7 +70,7 @@ pub(crate) fn start(
     let waker = Waker::new()?;
     let (commands, queue) = sync_channel(COMMANDS_MAX);
     let (counters, link_ifindex) = (path.counters()?, path.interface().ifindex);
-    let device_ifindex = path.device_ifindex();
+    let devices = vec![path.device_ifindex()];
     let handle = WorkerHandle::new(commands, waker.clone());
     let (at_end, done) = oneshot::channel();
     let thread = std::thread::Builder::new()
@@ -94,13 +81,13 @@ pub(crate) fn start(
             // Who waits for it may have left already.
             let _ = at_end.send(worker.and_then(KeepWorker::run));
         })?;
-    Ok(Running {
-        worker: handle,
+    Ok(RunningWorker {
+        handle,
         done,
         thread,
         counters,
         link_ifindex,
-        device_ifindex,
+        devices,
         data_path,
     })
 }

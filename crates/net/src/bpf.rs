@@ -27,6 +27,7 @@ const LINK_FD_MIN: i32 = 512;
 /// Where our clsact filters stand, and by what a successor finds them.
 const CLSACT_PRIORITY: u32 = 1;
 const CLSACT_HANDLE: u32 = 0x4846;
+const CLSACT_HANDLE_BESIDE: u32 = 0x4847;
 
 /// How the programs are attached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,6 +43,7 @@ pub enum AttachMode {
 #[derive(Debug)]
 pub(crate) struct Programs {
     object: Object,
+    clsact_handle: u32,
 }
 
 impl Programs {
@@ -73,7 +75,16 @@ impl Programs {
             .ok_or_else(|| io::Error::other("BPF programs: settings of another size"))?;
         value.copy_from_slice(settings);
         let object = open.load().map_err(|error| bpf("load", &error))?;
-        Ok(Self { object })
+        Ok(Self {
+            object,
+            clsact_handle: CLSACT_HANDLE,
+        })
+    }
+
+    /// The same with other clsact filters: it may be at an interface beside another data path.
+    pub(crate) const fn beside_others(mut self) -> Self {
+        self.clsact_handle = CLSACT_HANDLE_BESIDE;
+        self
     }
 
     /// The maps of `object` named in `maps`, as another process has loaded them, by their
@@ -94,7 +105,10 @@ impl Programs {
             .map_err(|error| bpf("lent map", &error))?;
         }
         let object = open.load().map_err(|error| bpf("load", &error))?;
-        Ok(Self { object })
+        Ok(Self {
+            object,
+            clsact_handle: CLSACT_HANDLE,
+        })
     }
 
     pub(crate) fn map(&self, name: &str) -> io::Result<MapHandle> {
@@ -157,7 +171,7 @@ impl Programs {
         let mut hook = TcHookBuilder::new(program.as_fd())
             .ifindex(ifindex as i32)
             .replace(true)
-            .handle(CLSACT_HANDLE)
+            .handle(self.clsact_handle)
             .priority(CLSACT_PRIORITY)
             .hook(side.point());
         hook.create().map_err(|error| bpf("clsact", &error))?;

@@ -24,8 +24,8 @@ impl Counters {
         Ok(Self { map, names })
     }
 
-    /// Another reader.
-    pub(crate) fn try_clone(&self) -> io::Result<Self> {
+    /// Another reader. Errors: no descriptor is free.
+    pub fn try_clone(&self) -> io::Result<Self> {
         let map = MapHandle::try_from(&self.map).map_err(io::Error::other)?;
         let names = self.names;
         Ok(Self { map, names })

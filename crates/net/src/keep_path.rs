@@ -40,6 +40,15 @@ const COUNTERS: [&str; 6] = [
     "passed_no_slot",
 ];
 
+/// Whose packets are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocols {
+    /// All of IP.
+    All,
+    /// All but TCP, which another data path takes.
+    AllButTcp,
+}
+
 /// The programs, the device and the tables on one interface; one owner.
 ///
 /// Dropping it has all packets pass, detaches the programs and removes the device, in this order.
@@ -60,9 +69,17 @@ impl KeepPath {
     /// Attaches to the interface `link` of the calling thread's network namespace. Packets are
     /// taken from the first [`KeepPath::beat`] on. `seed` is unpredictable.
     ///
+    /// With [`Protocols::AllButTcp`] a [`DataPath`](crate::datapath::DataPath) may be at the same
+    /// interface.
+    ///
     /// Errors: no such interface, a link type that is not known, no permission (`CAP_NET_ADMIN`,
     /// `CAP_BPF`), no `/dev/net/tun`; the message names the step.
-    pub fn attach(link: &str, mode: AttachMode, peers: Peers, seed: u64) -> io::Result<Self> {
+    pub fn attach(
+        link: &str,
+        mode: AttachMode,
+        (peers, protocols): (Peers, Protocols),
+        seed: u64,
+    ) -> io::Result<Self> {
         let interface = Interface::query(link)?;
         let device = create_device("hfk%d", interface.kind)?;
         let programs = ProgramSettings {
@@ -72,6 +89,7 @@ impl KeepPath {
             device_ifindex: device.ifindex(),
             kind: interface.kind,
             whole_link: peers == Peers::WholeLink,
+            passes_tcp: protocols == Protocols::AllButTcp,
         }
         .load()?;
         let heartbeat = SharedValues::map(&programs.map("heartbeat")?)?;

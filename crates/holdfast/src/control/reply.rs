@@ -49,6 +49,35 @@ pub(crate) struct StatusReply {
     pub(crate) flow_list: Vec<FlowStatus>,
 }
 
+impl StatusReply {
+    /// Adds what another worker of the same gateway sees.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.attached &= other.attached;
+        self.keeps_records &= other.keeps_records;
+        self.flows.tracked += other.flows.tracked;
+        self.flows.in_outage += other.flows.in_outage;
+        self.cache.bytes += other.cache.bytes;
+        self.cache.bytes_max += other.cache.bytes_max;
+        self.mobiles_total = self.mobiles_total.max(other.mobiles_total);
+        for mobile in other.mobiles {
+            let is_same = |known: &&mut MobileStatus| {
+                let mut addresses = known.addresses.iter();
+                addresses.any(|one| mobile.addresses.contains(one))
+            };
+            match self.mobiles.iter_mut().find(is_same) {
+                Some(known) => {
+                    known.flows += mobile.flows;
+                    known.cached_bytes += mobile.cached_bytes;
+                }
+                None => self.mobiles.push(mobile),
+            }
+        }
+        for (name, count) in other.counters {
+            *self.counters.entry(name).or_default() += count;
+        }
+    }
+}
+
 /// A gateway of an earlier version had a state file, or did not run.
 const fn yes() -> bool {
     true

@@ -14,7 +14,7 @@ use std::process::Command;
 
 use holdfast_core::FLOW_RECORD_LEN;
 use holdfast_net::datapath::{AttachMode, DataPath, Interface, tcx_program_count};
-use holdfast_net::keep_path::{KeepPath, Peers};
+use holdfast_net::keep_path::{KeepPath, Peers, Protocols};
 use holdfast_net::state_file::HEADER_BYTES;
 use serde_json::Value;
 
@@ -91,8 +91,10 @@ impl fmt::Display for Finding {
 pub(super) struct Subject<'a> {
     pub(super) wireless: &'a str,
     pub(super) wired: Option<&'a str>,
-    /// The scheme is `keep`, which has programs of its own, and neither cache nor state file.
-    pub(super) keep: bool,
+    /// The engine runs: it needs a cache and a state file.
+    pub(super) engine: bool,
+    /// What `keep` takes, if it runs.
+    pub(super) kept: Option<Protocols>,
     pub(super) cache_bytes_max: usize,
     pub(super) flows_max: usize,
     pub(super) state_file: &'a Path,
@@ -120,11 +122,11 @@ pub(super) fn run(subject: &Subject<'_>) -> Vec<Finding> {
     findings.extend(check_other_programs(&interface, subject.is_running));
     findings.extend(check_flowtables(subject));
     findings.extend(check_hardware_offload(subject.wireless));
-    if !subject.keep {
+    if subject.engine {
         findings.extend(check_memory(subject.cache_bytes_max));
         findings.extend(check_state_file(subject.state_file, subject.flows_max));
     }
-    findings.push(check_data_path(subject.wireless, subject.keep));
+    findings.push(check_data_path(subject));
     findings
 }
 
@@ -338,14 +340,9 @@ fn check_state_file(path: &Path, flows_max: usize) -> Option<Finding> {
 
 /// Tries what the daemon will do, without taking a packet: whether the programs detach by
 /// themselves.
-fn check_data_path(wireless: &str, keep: bool) -> Finding {
-    let attached = if keep {
-        KeepPath::attach(wireless, AttachMode::Auto, Peers::ByAddress, 0)
-            .map(|path| path.detaches_on_death())
-    } else {
-        DataPath::attach(wireless, AttachMode::Auto).map(|path| path.detaches_on_death())
-    };
-    match attached {
+fn check_data_path(subject: &Subject<'_>) -> Finding {
+    let wireless = subject.wireless;
+    match attach(subject) {
         Ok(true) => Finding::fine(format!("the data path attaches to {wireless} (TCX)")),
         Ok(false) => Finding::note(
             format!("the data path attaches to {wireless} by clsact: this kernel has no TCX"),
@@ -353,6 +350,21 @@ fn check_data_path(wireless: &str, keep: bool) -> Finding {
         ),
         Err(error) => Finding::problem(format!("the data path: {error}"), remedy_for(&error)),
     }
+}
+
+/// Whether the programs detach by themselves when the daemon dies.
+fn attach(subject: &Subject<'_>) -> io::Result<bool> {
+    let mut detaches = true;
+    if subject.engine {
+        let path = DataPath::attach(subject.wireless, AttachMode::Auto)?;
+        detaches &= path.detaches_on_death();
+    }
+    if let Some(protocols) = subject.kept {
+        let taken = (Peers::ByAddress, protocols);
+        let path = KeepPath::attach(subject.wireless, AttachMode::Auto, taken, 0)?;
+        detaches &= path.detaches_on_death();
+    }
+    Ok(detaches)
 }
 
 fn remedy_for(error: &io::Error) -> &'static str {
@@ -416,7 +428,8 @@ mod tests {
         let findings = run(&Subject {
             wireless: "hf-nowhere",
             wired: None,
-            keep: false,
+            engine: true,
+            kept: None,
             cache_bytes_max: 1 << 20,
             flows_max: 1,
             state_file: Path::new("/run/holdfast/flows"),

@@ -9,25 +9,24 @@ use std::cell::{Cell, RefCell};
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use holdfast_core::LinkSource;
 use holdfast_core::signal::{DATAGRAM_BYTES_MAX, Entropy, GatewayPeers, LinkNotice, Outcome};
-use holdfast_net::counters::Counters;
 use holdfast_net::datapath::{has_carrier, monotonic_ns};
 use holdfast_net::monitor::{InterfaceEvent, InterfaceState, LinkMonitor};
 use holdfast_wire::Instant;
 use tokio::io::unix::AsyncFd;
 use tokio::net::UdpSocket;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Semaphore;
 use tokio::sync::mpsc::Receiver;
-use tokio::sync::{Semaphore, oneshot};
-use tokio::time::timeout;
+use tokio::task::JoinSet;
 
 use super::station::HandoffReport;
 use super::took_over::TookOver;
-use crate::command::{Command, WorkerHandle};
+use super::workers::{WorkerEnd, Workers};
+use crate::command::Command;
 use crate::control::{
     CALLER_WAIT, Call, Callers, ControlReply, ControlRequest, IMPATIENT_WAIT, UNKNOWN_STATE,
     refusal,
@@ -37,8 +36,6 @@ use crate::settings::GatewaySettings;
 
 /// Callers of the control socket that the worker is asked for at the same time.
 const CALLERS_MAX: usize = 16;
-/// The longest wait for the worker's status.
-const WORKER_ANSWER_MAX: Duration = Duration::from_secs(2);
 
 /// What is opened before the daemon reports that it is ready.
 pub(super) struct Channels {
@@ -53,22 +50,19 @@ pub(super) struct Channels {
 }
 
 /// The interfaces whose state matters, by index.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Interfaces {
     /// The wireless interface.
     pub(super) wireless: u32,
     /// The daemon's own devices.
-    pub(super) devices: [u32; 2],
-    /// The base station's own device, where there are neighbours.
-    pub(super) injector: Option<u32>,
+    pub(super) devices: Vec<u32>,
 }
 
 /// What the tasks of the control thread share.
 pub(super) struct Control {
     settings: GatewaySettings,
-    worker: WorkerHandle,
+    workers: Workers,
     peers: RefCell<GatewayPeers>,
-    counters: Counters,
     interfaces: Interfaces,
     data_path: &'static str,
     started: std::time::Instant,
@@ -86,8 +80,7 @@ impl Control {
     /// Errors: two mobiles have the same key.
     pub(super) fn new(
         settings: GatewaySettings,
-        worker: WorkerHandle,
-        counters: Counters,
+        workers: Workers,
         interfaces: Interfaces,
         data_path: &'static str,
     ) -> anyhow::Result<Self> {
@@ -96,9 +89,8 @@ impl Control {
             .map_err(|error| anyhow::anyhow!("the mobiles' keys: {error:?}"))?;
         Ok(Self {
             settings,
-            worker,
+            workers,
             peers: RefCell::new(peers),
-            counters,
             interfaces,
             data_path,
             started: std::time::Instant::now(),
@@ -117,7 +109,7 @@ impl Control {
     pub(super) async fn run(
         self,
         channels: Channels,
-        mut worker_done: oneshot::Receiver<io::Result<()>>,
+        mut ends: JoinSet<WorkerEnd>,
     ) -> anyhow::Result<()> {
         let mut callers = Callers::of(channels.listener)?;
         let signals = channels.signals.map(UdpSocket::from_std).transpose()?;
@@ -131,11 +123,12 @@ impl Control {
         let mut datagram = vec![0; DATAGRAM_BYTES_MAX + 1];
         loop {
             tokio::select! {
-                done = &mut worker_done => {
-                    return match done {
-                        Ok(result) => result.context("the packet worker"),
-                        Err(_) => bail!("the packet worker ended without a word"),
-                    };
+                Some(end) = ends.join_next() => {
+                    let end = end?.context("the packet worker ended without a word")?;
+                    end.context("the packet worker")?;
+                    if ends.is_empty() {
+                        return Ok(());
+                    }
                 }
                 call = callers.next() => {
                     tokio::task::spawn_local(Rc::clone(&control).answer(call));
@@ -174,7 +167,7 @@ impl Control {
             drain_s = self.settings.daemon.drain.as_secs_f64(),
             "leaving"
         );
-        if !self.worker.send(Command::Leave) {
+        if !self.workers.send(&Command::Leave) {
             bail!("the packet worker does not answer");
         }
         Ok(())
@@ -182,7 +175,7 @@ impl Control {
 
     /// Hands the worker what it must not miss.
     fn order(&self, command: Command) -> anyhow::Result<()> {
-        if !self.worker.send(command) {
+        if !self.workers.send(&command) {
             bail!("the packet worker does not answer");
         }
         Ok(())
@@ -200,8 +193,7 @@ impl Control {
             name,
             ..
         } = state;
-        let is_ours = self.interfaces.devices.contains(&state.ifindex)
-            || self.interfaces.injector == Some(state.ifindex);
+        let is_ours = self.interfaces.devices.contains(&state.ifindex);
         if is_ours && !self.leaving.get() && (!state.up || *removed) {
             // What is redirected to it would be dropped; without us all is passed on.
             bail!("device {name} was taken down from outside; start the gateway again");
@@ -253,7 +245,7 @@ impl Control {
         // lost is sent as soon as link up is reported.
         let compresses = self.settings.core.compression.is_some();
         if let Some(abilities) = handled.abilities.filter(|_| compresses) {
-            self.worker.send(Command::Abilities(abilities));
+            self.workers.send(&Command::Abilities(abilities));
         }
         if let Some(notice) = handled.notice {
             self.notify(notice);
@@ -263,14 +255,14 @@ impl Control {
 
     fn notify(&self, notice: LinkNotice) {
         if self.settings.station.is_some() {
-            self.worker.send(Command::Notice(notice.clone()));
+            self.workers.send(&Command::Notice(notice.clone()));
         }
         let addresses = notice.addresses;
         tracing::info!(?addresses, epoch = notice.epoch, event = ?notice.event, "signal");
         if !notice.removed.is_empty() {
-            self.worker.send(Command::Forget(notice.removed));
+            self.workers.send(&Command::Forget(notice.removed));
         }
-        self.worker.send(Command::Link {
+        self.workers.send(&Command::Link {
             addresses,
             event: notice.event,
             source: LinkSource::Signal,
@@ -323,7 +315,7 @@ impl Control {
                 tracing::info!(%address, ?event, "command");
                 let addresses = self.all_addresses(address);
                 let source = LinkSource::Command;
-                if self.worker.send(Command::Link {
+                if self.workers.send(&Command::Link {
                     addresses,
                     event,
                     source,
@@ -349,16 +341,10 @@ impl Control {
     }
 
     async fn status(&self, flows_max: usize) -> Option<StatusReply> {
-        let (reply, answer) = oneshot::channel();
-        let named = self.peer_addresses();
-        if !self.worker.send(Command::Status {
-            flows_max,
-            named,
-            reply,
-        }) {
-            return None;
-        }
-        let seen = timeout(WORKER_ANSWER_MAX, answer).await.ok()?.ok()?;
+        let seen = self
+            .workers
+            .status(flows_max, self.peer_addresses())
+            .await?;
         let mut status = StatusReply {
             version: env!("CARGO_PKG_VERSION").into(),
             pid: std::process::id(),
@@ -370,12 +356,6 @@ impl Control {
             ..seen
         };
         self.add_peers(&mut status);
-        if let Ok(values) = self.counters.read() {
-            let named = values
-                .into_iter()
-                .map(|(name, value)| (format!("data-path.{name}"), value));
-            status.counters.extend(named);
-        }
         Some(status)
     }
 

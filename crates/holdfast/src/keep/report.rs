@@ -46,7 +46,7 @@ impl KeepWorker {
             }
             Command::Status { named, reply, .. } => {
                 // A caller that is no longer connected needs no answer.
-                let _ = reply.send(self.status(&named));
+                let _ = reply.try_send(self.status(&named));
             }
             Command::Leave => self.leaving = true,
             Command::Forget(addresses) => {

@@ -10,11 +10,10 @@ use anyhow::Context as _;
 use holdfast_core::keep::KeepSettings;
 use holdfast_core::{LinkEvent, LinkSource};
 use holdfast_net::datapath::{Interface, has_carrier};
-use holdfast_net::keep_path::Peers;
-use tokio::sync::oneshot;
+use holdfast_net::keep_path::{Peers, Protocols};
+use tokio::sync::mpsc;
 
-use crate::command::Command;
-use crate::keep::Running;
+use crate::command::{Command, RunningWorker};
 
 /// The whole link is one peer, whatever address names it.
 const ANY: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
@@ -25,7 +24,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(1);
 pub(super) struct Uplink {
     interface: String,
     settings: KeepSettings,
-    running: Option<Running>,
+    running: Option<RunningWorker>,
 }
 
 impl Uplink {
@@ -48,7 +47,8 @@ impl Uplink {
     }
 
     fn attach(&mut self) -> anyhow::Result<()> {
-        let running = crate::keep::start(&self.interface, Peers::WholeLink, self.settings)
+        let taken = (Peers::WholeLink, Protocols::All);
+        let running = crate::keep::start(&self.interface, taken, self.settings)
             .with_context(|| format!("interface {}", self.interface))?;
         self.running = Some(running);
         Ok(())
@@ -86,7 +86,7 @@ impl Uplink {
     /// Hands a command over; false if there is no worker, or one that hangs.
     fn send(&self, command: Command) -> bool {
         let running = self.running.as_ref();
-        running.is_some_and(|running| running.worker.send(command))
+        running.is_some_and(|running| running.handle.send(command))
     }
 
     /// The end of the worker, which never ends by itself, and why.
@@ -105,18 +105,14 @@ impl Uplink {
         let Some(running) = &self.running else {
             return BTreeMap::new();
         };
-        let (reply, answer) = oneshot::channel();
+        let (reply, mut answer) = mpsc::channel(1);
         self.send(Command::Status {
             flows_max: 0,
             named: Vec::new(),
             reply,
         });
-        let status = tokio::time::timeout(ANSWER_MAX, answer).await;
-        let mut counters = status
-            .ok()
-            .and_then(Result::ok)
-            .unwrap_or_default()
-            .counters;
+        let status = tokio::time::timeout(ANSWER_MAX, answer.recv()).await;
+        let mut counters = status.ok().flatten().unwrap_or_default().counters;
         let of_path = running.counters.read().unwrap_or_default();
         counters.extend(
             of_path

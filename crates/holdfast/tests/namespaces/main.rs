@@ -14,6 +14,7 @@ macro_rules! in_virtual_kernel {
     };
 }
 
+mod auto;
 mod bulk;
 mod compression;
 mod drain;

@@ -19,16 +19,18 @@ pub(super) struct ProgramSettings {
     pub(super) kind: LayerKind,
     /// All that is behind the link is one peer.
     pub(super) whole_link: bool,
+    /// TCP is another data path's.
+    pub(super) passes_tcp: bool,
 }
 
 impl ProgramSettings {
     /// Loads the programs.
     pub(super) fn load(&self) -> io::Result<Programs> {
-        Programs::load(OBJECT, &self.emit(), &[])
+        Ok(Programs::load(OBJECT, &self.emit(), &[])?.beside_others())
     }
 
-    fn emit(&self) -> [u8; 32] {
-        let mut octets = [0; 32];
+    fn emit(&self) -> [u8; 40] {
+        let mut octets = [0; 40];
         octets[..8].copy_from_slice(&self.heartbeat_max_age_ns.to_ne_bytes());
         octets[8..16].copy_from_slice(&self.seed.to_ne_bytes());
         let values = [
@@ -36,6 +38,7 @@ impl ProgramSettings {
             self.device_ifindex,
             self.kind.header_bytes(),
             u32::from(self.whole_link),
+            u32::from(self.passes_tcp),
         ];
         for (to, value) in octets[16..].chunks_exact_mut(4).zip(values) {
             to.copy_from_slice(&value.to_ne_bytes());

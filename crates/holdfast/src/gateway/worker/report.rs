@@ -68,7 +68,7 @@ impl Worker {
                 reply,
             } => {
                 // A caller that is no longer connected needs no answer.
-                let _ = reply.send(self.status(flows_max, &named, now));
+                let _ = reply.try_send(self.status(flows_max, &named, now));
             }
             Command::Leave => {
                 self.engine.stop_acknowledging();

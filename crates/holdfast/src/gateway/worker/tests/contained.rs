@@ -10,7 +10,7 @@ use holdfast_net::netns::available_or_skip;
 use holdfast_testbed::harness::{accept, connect, listen};
 use holdfast_testbed::link_process::GATEWAY_IF;
 use holdfast_testbed::topology::{FH, Topology, TopologySettings, Wireless};
-use tokio::sync::oneshot;
+use tokio::sync::mpsc;
 
 use super::super::*;
 use super::PlantedDefect;
@@ -29,7 +29,7 @@ struct Setup {
 
 impl Setup {
     fn status(&self) -> StatusReply {
-        let (reply, answer) = oneshot::channel();
+        let (reply, mut answer) = mpsc::channel(1);
         self.send(Command::Status {
             flows_max: 10,
             named: Vec::new(),
