@@ -12,7 +12,7 @@
 )]
 
 use std::io::{Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,9 +21,11 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use holdfast_core::Direction;
+use holdfast_core::keep::Mode;
 use holdfast_net::counters::CounterValues;
 use holdfast_net::datapath::{AttachMode, DataPath, HEARTBEAT_INTERVAL, monotonic_ns};
 use holdfast_net::frame::BufferPool;
+use holdfast_net::keep_path::{KeepPath, Peers, Protocols};
 use holdfast_net::netns::{NetNs, available_or_skip};
 use holdfast_net::readiness::wait_readable;
 use holdfast_net::rtnl::{Rtnl, sysctl};
@@ -333,6 +335,52 @@ fn tcp_crosses_where_the_wireless_interface_has_no_link_header() {
         exchange(topology.connect(fh), 5 << 20);
     }
     assert_all_given_back(&gateway.finish());
+}
+
+#[test]
+fn keep_takes_what_is_not_tcp_at_the_same_interface() {
+    if !available_or_skip("keep_takes_what_is_not_tcp_at_the_same_interface") {
+        return;
+    }
+    for mode in [AttachMode::Auto, AttachMode::Clsact] {
+        let topology = Topology::new(LayerKind::Ethernet);
+        let gateway = empty_gateway(&topology, mode);
+        let attach = || {
+            let taken = (Peers::ByAddress, Protocols::AllButTcp);
+            KeepPath::attach("wl0", mode, taken, 7).unwrap()
+        };
+        let keep = topology.gw.run(attach).unwrap();
+        // It lives for as long as the test.
+        keep.beat(monotonic_ns() + WAIT_MAX.as_nanos() as u64);
+        let bind = |ns: &NetNs, at: &str| {
+            let socket = ns.run(|| UdpSocket::bind(SocketAddr::new(address(at), 700)));
+            let socket = socket.unwrap().unwrap();
+            socket.set_read_timeout(Some(WAIT_MAX)).unwrap();
+            socket
+        };
+        let (at_fh, at_mh) = (
+            bind(&topology.fh, "10.1.0.2"),
+            bind(&topology.mh, "10.2.0.2"),
+        );
+        let to_mh = at_mh.local_addr().unwrap();
+        let mut octets = [0; 100];
+        at_fh.send_to(b"passes", to_mh).unwrap();
+        assert_eq!(at_mh.recv(&mut octets).unwrap(), 6);
+        let peer = keep.table().find_or_enter(to_mh.ip()).unwrap();
+        keep.table().set_mode(peer, Mode::Take);
+        at_fh.send_to(b"taken", to_mh).unwrap();
+        wait_readable([keep.device_fd()], Some(WAIT_MAX)).unwrap();
+        let mut pool = BufferPool::new(1 << 20);
+        let frame = keep.read(&mut pool).unwrap().expect("it is readable");
+        exchange(topology.connect("10.1.0.2"), 5 << 20);
+        assert!(keep.read(&mut pool).unwrap().is_none(), "TCP was taken");
+        keep.send(&frame).unwrap();
+        assert_eq!(at_mh.recv(&mut octets).unwrap(), 5);
+        drop(keep);
+        at_fh.send_to(b"passes again", to_mh).unwrap();
+        assert_eq!(at_mh.recv(&mut octets).unwrap(), 12);
+        assert_all_given_back(&gateway.finish());
+    }
 }
 
 #[test]

@@ -67,7 +67,7 @@ schemes! {
     /// Cache the segments of an outage and send them after it; touch no ACK
     #[default]
     Hold = "hold",
-    /// As hold, for links whose rate changes; hide losses of the radio where that helps
+    /// As hold, for links whose rate changes; as keep for all but TCP
     Auto = "auto",
     /// M-TCP+: as hold, and acknowledge what is cached while the link is down
     MtcpPlus = "mtcp-plus",
@@ -85,8 +85,8 @@ schemes! {
 pub struct GatewayDaemon {
     /// What the gateway does for the flows. `hold` caches the segments of an outage and sends them
     /// after it; it makes no ACK and touches no window. `auto` does the same for links whose rate
-    /// changes, and hides losses of the radio from FHs that would send less because of them. `keep` queues the newest packets of each
-    /// flow in an outage, of any protocol, by the parameters of `[keep]`; all other packets stay
+    /// changes, and hides losses of the radio from FHs that would send less because of them; all
+    /// but TCP it serves as `keep` does. `keep` queues the newest packets of each flow in an outage, of any protocol, by the parameters of `[keep]`; all other packets stay
     /// in the kernel. `mtcp-plus` also acknowledges what it caches while the link is down. `mtcp`
     /// splits the connections, and freezes the FHs with a zero window while the link is down, by
     /// the parameters of `[mtcp]`. `snoop` retransmits what the wireless half loses and hides the

@@ -44,12 +44,12 @@ impl Workers {
         let mut all: Option<StatusReply> = None;
         for (handle, counters) in &self.0 {
             let (reply, mut answer) = mpsc::channel(1);
-            let asked = handle.send(Command::Status {
+            let is_sent = handle.send(Command::Status {
                 flows_max,
                 named: named.clone(),
                 reply,
             });
-            if !asked {
+            if !is_sent {
                 return None;
             }
             let mut status = timeout(ANSWER_MAX, answer.recv()).await.ok()??;

@@ -145,7 +145,7 @@ pub(crate) fn all_sections() -> impl Iterator<Item = &'static Section> {
 fn keep() -> Section {
     section(
         "keep",
-        "The scheme `keep`",
+        "The scheme `keep`, and `auto` for all but TCP",
         "In the gateway's file and in the mobile's own.",
     )
     .more("schemes/keep.md")

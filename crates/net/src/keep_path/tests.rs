@@ -35,6 +35,7 @@ impl Loaded {
             device_ifindex: 2,
             kind: LayerKind::Ethernet,
             whole_link: peers == Peers::WholeLink,
+            passes_tcp: false,
         }
         .load()
         .unwrap();
