@@ -31,7 +31,7 @@ use crate::link_state::LinkSource;
 use crate::rtt::RttEstimator;
 use crate::settings::Settings;
 use crate::table::FlowId;
-use crate::timers::Scheduled;
+use crate::timers::{Scheduled, earliest};
 
 /// Where an MH stands in the diagram above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -431,10 +431,7 @@ impl Mobile {
         let window_open = self.window > self.in_flight.bytes;
         let pace =
             (backlog_waits && self.link == Link::Recovering && window_open).then_some(self.pace_at);
-        [probe, silent, pace, self.warned_until]
-            .into_iter()
-            .flatten()
-            .min()
+        earliest([probe, silent, pace, self.warned_until])
     }
 }
 

@@ -53,6 +53,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use holdfast_wire::Instant;
 
+use crate::timers::earliest;
 use crate::{FlowKey, LinkEvent};
 
 mod action;
@@ -288,7 +289,7 @@ impl MobileHost {
         let early = self.next_false_alarm();
         let wake_up = self.wake_ups.poll_timeout(self.called_at);
         let all = [warned, early, renewal, pending, step, repetition, wake_up];
-        all.into_iter().flatten().min()
+        earliest(all)
     }
 
     /// The flows that [`handle_timeout`](Self::handle_timeout) has to know at this time. Steps and

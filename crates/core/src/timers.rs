@@ -11,6 +11,15 @@ use holdfast_wire::Instant;
 
 use crate::table::{FlowId, MobileId};
 
+/// The earliest of some timers that may not run. On the packet path: without a branch for each.
+pub(crate) fn earliest<const N: usize>(timers: [Option<Instant>; N]) -> Option<Instant> {
+    /// A timer that does not run: after 584 years.
+    const NEVER: u64 = u64::MAX;
+    let nanos = timers.map(|timer| timer.map_or(NEVER, Instant::as_nanos));
+    let least = nanos.into_iter().fold(NEVER, u64::min);
+    (least != NEVER).then(|| Instant::from_nanos(least))
+}
+
 /// Room for this number of entries is not given back.
 const CAPACITY_KEPT: usize = 256;
 

@@ -62,6 +62,7 @@ enum Case {
     /// The engine tracks the flow but serves it with no scheme: its segments have an unknown option.
     PassedThrough,
     Hold,
+    Auto,
     Snoop1995,
     SnoopToday,
     /// M-TCP with today's settings.
@@ -73,10 +74,11 @@ enum Case {
     MtcpText,
 }
 
-const CASES: [(Case, &str); 9] = [
+const CASES: [(Case, &str); 10] = [
     (Case::Parsed, "parsed"),
     (Case::PassedThrough, "passed-through"),
     (Case::Hold, "hold"),
+    (Case::Auto, "auto"),
     (Case::Snoop1995, "snoop-1995"),
     (Case::SnoopToday, "snoop-today"),
     (Case::Mtcp, "mtcp"),
@@ -115,6 +117,7 @@ impl World {
     fn new(case: Case, data_direction: Direction, loses: bool) -> Self {
         let settings = Settings {
             scheme: match case {
+                Case::Auto => Scheme::Auto,
                 Case::Snoop1995 | Case::SnoopToday => Scheme::Snoop,
                 Case::Mtcp | Case::MtcpCell | Case::MtcpTls | Case::MtcpText => Scheme::Mtcp,
                 _ => Scheme::Hold,

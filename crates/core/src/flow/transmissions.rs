@@ -10,6 +10,8 @@ use holdfast_wire::{Instant, SeqNum};
 /// Ranges remembered for a flow at most; what goes beyond is not found to be lost by its
 /// time, but by the timers.
 const RANGES_MAX: usize = 8_192;
+/// An ACK mostly acknowledges fewer ranges than this.
+const NEAR: usize = 4;
 /// With nothing under way, room for more ranges than this is given back.
 const CAPACITY_KEPT: usize = 256;
 
@@ -105,16 +107,48 @@ impl Transmissions {
         self.ranges.clear();
     }
 
-    /// Index of the first range that ends after `seq`.
+    /// Index of the first range that ends after `seq`: mostly the first one of all.
     fn first_ending_after(&self, seq: SeqNum) -> usize {
+        if self.ranges.front().is_none_or(|range| range.end.after(seq)) {
+            return 0;
+        }
         self.ranges
             .partition_point(|range| range.end.at_or_before(seq))
+    }
+
+    /// Index of the first range that begins at `end` or later. Mostly it is near `from`.
+    fn first_beginning_at(&self, end: SeqNum, from: usize) -> usize {
+        for index in from..from + NEAR {
+            if self
+                .ranges
+                .get(index)
+                .is_none_or(|range| end.at_or_before(range.seq))
+            {
+                return index;
+            }
+        }
+        self.ranges.partition_point(|range| range.seq.before(end))
+    }
+
+    /// More than one range lies, at least in part, between `seq` and `end`.
+    pub(crate) fn has_several_within(&self, seq: SeqNum, end: SeqNum) -> bool {
+        let second = self.ranges.get(self.first_ending_after(seq) + 1);
+        second.is_some_and(|range| range.seq.before(end))
     }
 
     /// `seq..end` goes out at `now`.
     pub(crate) fn note(&mut self, seq: SeqNum, end: SeqNum, sender: Sender, now: Instant) {
         if sender != Sender::GatewayAhead {
             self.newest = Some(now);
+        }
+        if sender == Sender::Fh
+            && self
+                .ranges
+                .back()
+                .is_none_or(|last| last.end.at_or_before(seq))
+        {
+            self.append(seq, end, now);
+            return;
         }
         self.split(seq);
         self.split(end);
@@ -157,6 +191,20 @@ impl Transmissions {
         }
     }
 
+    /// The FH sends new data behind all ranges.
+    fn append(&mut self, seq: SeqNum, end: SeqNum, now: Instant) {
+        if self.ranges.len() < RANGES_MAX && seq.before(end) {
+            self.ranges.push_back(Transmission {
+                seq,
+                end,
+                at: now,
+                retransmissions: 0,
+                by_fh: false,
+                ahead: false,
+            });
+        }
+    }
+
     /// The range with `at` in the middle of it becomes two.
     fn split(&mut self, at: SeqNum) {
         let index = self.first_ending_after(at);
@@ -194,7 +242,7 @@ impl Transmissions {
         end: SeqNum,
     ) -> impl DoubleEndedIterator<Item = Transmission> + '_ {
         let from = self.first_ending_after(seq);
-        let to = self.ranges.partition_point(|range| range.seq.before(end));
+        let to = self.first_beginning_at(end, from);
         self.ranges
             .range(from..to.max(from))
             .map(move |range| Transmission {
@@ -233,6 +281,9 @@ impl Transmissions {
 
 #[cfg(test)]
 mod tests {
+    use rand_chacha::ChaCha8Rng;
+    use rand_core::{RngCore as _, SeedableRng as _};
+
     use super::*;
 
     fn seq(number: u32) -> SeqNum {
@@ -331,5 +382,67 @@ mod tests {
             sent.arrived(seq(0), seq(100), least, at(25)),
             Arrivals::default()
         );
+    }
+
+    /// What random notes leave is, byte by byte, what a table of single bytes has.
+    #[test]
+    fn ranges_are_as_a_table_of_bytes() {
+        const BYTES: u32 = 400;
+        for seed in 0..500 {
+            let mut rng = ChaCha8Rng::seed_from_u64(seed);
+            let mut below = |limit: u32| rng.next_u32() % limit.max(1);
+            let mut sent = Transmissions::default();
+            // When each byte was sent last, and by whom; those before `una` are acknowledged.
+            let mut table: Vec<Option<(u64, bool)>> = vec![None; BYTES as usize];
+            let mut una = 0;
+            let mut nxt = 0;
+            for step in 1..200 {
+                if una == BYTES {
+                    break;
+                }
+                let from = una + below(BYTES - una);
+                let to = from + 1 + below(BYTES - from);
+                match below(8) {
+                    0 => {
+                        una += below(nxt - una + 1);
+                        sent.purge(seq(una));
+                        table[..una as usize].fill(None);
+                    }
+                    kind => {
+                        // Mostly new data behind all others.
+                        let (from, to) = match kind {
+                            1..=5 if nxt < BYTES => (nxt, BYTES.min(nxt + 1 + below(9))),
+                            _ => (from, to),
+                        };
+                        let is_fh = kind < 7;
+                        let sender = if is_fh { Sender::Fh } else { Sender::Gateway };
+                        sent.note(seq(from), seq(to), sender, Instant::from_millis(step));
+                        for byte in &mut table[from as usize..to as usize] {
+                            if is_fh || byte.is_some() {
+                                *byte = Some((step, !is_fh));
+                            }
+                        }
+                        nxt = if is_fh { nxt.max(to) } else { nxt };
+                    }
+                }
+                let found = |from: u32, to: u32| {
+                    let mut found = vec![None; BYTES as usize];
+                    for range in sent.within(seq(from), seq(to)) {
+                        let at = range.at.as_nanos() / 1_000_000;
+                        let bytes = range.seq.get() as usize..range.end.get() as usize;
+                        assert!(found[bytes.clone()].iter().all(Option::is_none));
+                        found[bytes].fill(Some(at));
+                    }
+                    found
+                };
+                let mut expected: Vec<_> = table.iter().map(|byte| byte.map(|one| one.0)).collect();
+                assert_eq!(found(0, BYTES), expected, "seed {seed}, step {step}");
+                expected[..from as usize].fill(None);
+                expected[to as usize..].fill(None);
+                assert_eq!(found(from, to), expected, "seed {seed}, step {step}");
+                let several = sent.within(seq(from), seq(to)).count() > 1;
+                assert_eq!(sent.has_several_within(seq(from), seq(to)), several);
+            }
+        }
     }
 }

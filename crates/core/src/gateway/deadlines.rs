@@ -10,7 +10,7 @@ use super::flows::Row;
 use super::{Connection, Gateway, Tables};
 use crate::flow::{Flow, Mute, Stage};
 use crate::table::{FlowId, Keyed as _, MobileId, Table};
-use crate::timers::Subject;
+use crate::timers::{Subject, earliest};
 use crate::{Action, Actions, Payload};
 
 /// Slots of the table that one step of the sweep looks at.
@@ -89,10 +89,7 @@ impl<P: Payload> Gateway<P> {
 
     /// When to call [`Self::handle_timeout`] at the latest.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        [self.timers.next(), self.sweep_at, self.cells.next_timeout()]
-            .into_iter()
-            .flatten()
-            .min()
+        earliest([self.timers.next(), self.sweep_at, self.cells.next_timeout()])
     }
 
     /// One step through the table: what is idle or closed goes, what is owed for too
@@ -305,8 +302,7 @@ impl<P: Payload> Gateway<P> {
             }
             flow.repair_at = Some(now + wait);
         }
-        let timers = [flow.repair_at, scheme.get().next_timeout(flow)];
-        let deadline = timers.into_iter().flatten().min();
+        let deadline = earliest([flow.repair_at, scheme.get().next_timeout(flow)]);
         self.timers
             .schedule(Subject::Flow(flow_id), &mut flow.scheduled, deadline);
     }

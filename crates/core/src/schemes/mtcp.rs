@@ -26,6 +26,7 @@ use crate::counters::Counters;
 use crate::flow::{AckOutcome, Flow};
 use crate::key::FlowKey;
 use crate::split_state::SplitState;
+use crate::timers::earliest;
 use crate::{Action, Actions, Direction, Payload, Resend, Settings, Verdict};
 
 pub(crate) mod compression;
@@ -327,7 +328,7 @@ impl<P: Payload> FlowScheme<P> for Mtcp<P> {
             return self.opening.as_ref().and_then(|opening| opening.again_at);
         }
         let both = [m_tcp::deadline(self, flow), self.sh.deadline()];
-        both.into_iter().flatten().min()
+        earliest(both)
     }
 
     fn on_resynchronised(&mut self, una: SeqNum) {

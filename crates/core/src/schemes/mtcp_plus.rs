@@ -30,6 +30,7 @@ use holdfast_wire::{Flags, Instant, Segment, SeqNum};
 use super::{Context, FlowScheme};
 use crate::cache::Insertion;
 use crate::flow::{AckOutcome, Flow, Stage};
+use crate::timers::earliest;
 use crate::{Action, Payload, Verdict};
 
 /// The ACK that opens the window is repeated so often at most until the FH sends
@@ -278,7 +279,7 @@ impl<P: Payload> FlowScheme<P> for MtcpPlus {
 
     fn next_timeout(&self, _flow: &Flow<P>) -> Option<Instant> {
         let timers = [self.reopen_at, self.acknowledge_at];
-        timers.into_iter().flatten().min()
+        earliest(timers)
     }
 
     fn state(&self, flow: &Flow<P>) -> Option<&'static str> {

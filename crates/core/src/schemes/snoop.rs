@@ -29,6 +29,7 @@ use super::{Context, FlowScheme, expects_changing_rates};
 use crate::cache::Insertion;
 use crate::flow::{AckOutcome, Flow, Sender, WINDOW_MAX};
 use crate::rtt::RttEstimator;
+use crate::timers::earliest;
 use crate::{Action, Payload, Resend, Settings, Verdict};
 
 mod dup_acks;
@@ -248,7 +249,8 @@ impl<P: Payload> FlowScheme<P> for Snoop<P> {
         if segment.ack.before(flow.fh.una) && flow.fh.is_doubted() {
             return Verdict::Forward;
         }
-        let segment = &sanitised(segment, flow, cx);
+        let sanitised = sanitised(segment, flow, cx);
+        let segment = sanitised.as_ref().unwrap_or(segment);
         self.sample_all(outcome, cx);
         self.fh_report.on_acked(flow.fh.una);
         self.response.on_acked(flow);
@@ -345,8 +347,9 @@ impl<P: Payload> FlowScheme<P> for Snoop<P> {
         _verdict: Verdict,
         settings: &Settings,
     ) -> Verdict {
-        let is_ours = flow.cache.holds(flow.fh.una);
-        if is_ours && settings.snoop.set == SnoopSet::Today && !segment.options.sack.is_empty() {
+        let has_report = !segment.options.sack.is_empty();
+        let is_today = settings.snoop.set == SnoopSet::Today;
+        if has_report && is_today && flow.cache.holds(flow.fh.una) {
             Verdict::ForwardWithSack(SackBlocks::default())
         } else {
             Verdict::Forward
@@ -360,7 +363,7 @@ impl<P: Payload> FlowScheme<P> for Snoop<P> {
             self.fh_report.deadline(),
             self.uplink.deadline(),
         ];
-        all.into_iter().flatten().min()
+        earliest(all)
     }
 
     fn on_rewind(&mut self) {
@@ -384,15 +387,20 @@ fn speaks_sack<P: Payload>(snoop: &Snoop<P>, flow: &Flow<P>) -> bool {
     flow.fh.sack || snoop.sack_seen
 }
 
-/// An ACK with a block that cannot be is read as one without blocks. What fits of them has been
+/// An ACK with a block that cannot be is read as this one, without blocks. What fits of them has been
 /// noted: each alone is as good as an ACK.
-fn sanitised<P: Payload>(segment: &Segment, flow: &Flow<P>, cx: &mut Context<'_, P>) -> Segment {
-    let mut read = *segment;
-    if has_bad_blocks(segment, flow.fh.max) {
-        cx.counters.implausible += 1;
-        read.options.sack = SackBlocks::default();
+fn sanitised<P: Payload>(
+    segment: &Segment,
+    flow: &Flow<P>,
+    cx: &mut Context<'_, P>,
+) -> Option<Segment> {
+    if !has_bad_blocks(segment, flow.fh.max) {
+        return None;
     }
-    read
+    cx.counters.implausible += 1;
+    let mut read = *segment;
+    read.options.sack = SackBlocks::default();
+    Some(read)
 }
 
 /// A block that reports what was never sent, or no range: an end of the connection ignores it

@@ -34,6 +34,7 @@ use super::{Context, Mtcp, RECONNECTION_FLAGS};
 use crate::bandwidth::Share;
 use crate::delivery::DeliveryRate;
 use crate::flow::{AckOutcome, Flow, Sender};
+use crate::timers::earliest;
 use crate::{Action, Payload};
 
 mod losses;
@@ -485,5 +486,5 @@ pub(super) fn deadline<P: Payload>(mtcp: &Mtcp<P>, flow: &Flow<P>) -> Option<Ins
     } else {
         None
     };
-    [m.rexmt_at, pace].into_iter().flatten().min()
+    earliest([m.rexmt_at, pace])
 }

@@ -37,6 +37,7 @@ use super::{Context, Mtcp, MtcpRelease, MtcpShrink};
 use crate::flow::{AckOutcome, Flow};
 use crate::rtt::RttEstimator;
 use crate::schemes::snoop::Echo;
+use crate::timers::earliest;
 use crate::{Payload, Verdict};
 
 mod answers;
@@ -152,7 +153,7 @@ impl ShTcp {
             self.reopen_at,
             self.unproved_until,
         ];
-        all.into_iter().flatten().min()
+        earliest(all)
     }
 }
 

@@ -10,6 +10,7 @@ use super::fh_report::{self, Hole};
 use super::{Snoop, SnoopSet, retransmit_first, speaks_sack};
 use crate::flow::{AckOutcome, Flow};
 use crate::schemes::{Context, expects_changing_rates};
+use crate::timers::earliest;
 use crate::{Payload, Verdict};
 
 /// What is known of the first packet that the MH lacks.
@@ -42,7 +43,7 @@ const DOUBLINGS_MAX: u32 = 6;
 impl DupAcks {
     pub(super) fn deadline(&self) -> Option<Instant> {
         let timers = [self.round_trip_at, self.persist_at];
-        timers.into_iter().flatten().min()
+        earliest(timers)
     }
 
     /// One more retransmission by a timer: how much longer than usual the next wait is.

@@ -28,6 +28,7 @@ use crate::flow::Flow;
 use crate::mobile::InFlight;
 use crate::rtt::RttEstimator;
 use crate::schemes::Context;
+use crate::timers::earliest;
 use crate::{Action, Made, Payload, Verdict};
 
 /// Segments beyond a hole, or duplicate ACKs, that show a loss (RFC 5681, 3.2; RFC 6675,
@@ -79,7 +80,7 @@ impl FhReport {
     /// The next deadline.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let requested = self.requested.map(|(_, at)| at);
-        [requested, self.late_at].into_iter().flatten().min()
+        earliest([requested, self.late_at])
     }
 
     /// The MH has acknowledged everything before `una`.

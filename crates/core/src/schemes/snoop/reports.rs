@@ -16,6 +16,7 @@ use super::fh_report::{self, DUP_THRESH, Hole, QUEUE_MIN};
 use super::{Snoop, radio, response, retransmit, speaks_sack};
 use crate::flow::{AckOutcome, Arrivals, Flow, Sender, Transmission};
 use crate::schemes::{self, Context};
+use crate::timers::earliest;
 use crate::{Payload, Verdict};
 
 /// Segments retransmitted at once in addition to as many as have arrived. What has left the link
@@ -44,8 +45,7 @@ pub(super) struct Reports {
 
 impl Reports {
     pub(super) fn deadline(&self) -> Option<Instant> {
-        let timers = [self.lost_at, self.probe_at];
-        timers.into_iter().flatten().min()
+        earliest([self.lost_at, self.probe_at])
     }
 
     /// The MH has sent an ACK or SACK.
@@ -336,12 +336,12 @@ pub(super) fn arm_probe<P: Payload>(snoop: &mut Snoop<P>, flow: &mut Flow<P>, cx
         snoop.reports.probe_at = None;
         return;
     };
-    let single = flow
-        .transmissions
-        .within(flow.fh.una, flow.sent_nxt)
-        .nth(1)
-        .is_none();
-    let delayed = if single { DELAYED_ACK } else { Duration::ZERO };
+    let sent = &flow.transmissions;
+    let delayed = if sent.has_several_within(flow.fh.una, flow.sent_nxt) {
+        Duration::ZERO
+    } else {
+        DELAYED_ACK
+    };
     snoop.reports.probe_at = Some(cx.now + srtt * 2 + delayed + QUEUE_MIN);
 }
 

@@ -44,6 +44,7 @@ use crate::flow::{Arrivals, Flow, Sender, Stage, Transmissions};
 use crate::rtt::RttEstimator;
 use crate::sack::Scoreboard;
 use crate::schemes::Context;
+use crate::timers::earliest;
 use crate::{Action, Payload};
 
 mod report;
@@ -171,19 +172,39 @@ impl<P: Payload> Uplink<P> {
     /// The next deadline.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let withheld = self.withheld_until();
-        let timers = [
+        earliest([
             self.quiet_at,
             self.report_at,
             withheld,
             self.wired.deadline(),
-        ];
-        timers.into_iter().flatten().min()
+        ])
     }
 
     /// The highest ACK that the MH has got while newer ones are withheld: none of these may end within
     /// a named range.
     pub(super) fn ack_shown(&self) -> Option<SeqNum> {
         self.withheld_since.map(|_| self.acked)
+    }
+
+    /// The FH has all that the MH has sent, and is told nothing new by this segment: no part of this
+    /// state depends on it but the time at which the FH sends.
+    fn is_idle(&self, segment: &Segment, una: SeqNum, mh_nxt: SeqNum) -> bool {
+        let has_all = segment.ack == una && una == mh_nxt && self.acked == una;
+        has_all
+            && segment.options.sack.is_empty()
+            && self.passed.is_empty()
+            && self.cache.entries() == 0
+            && self.gaps.is_empty()
+            && self.withheld_since.is_none()
+            && self.trusted_from.is_none()
+            && self.wired.is_idle()
+            && self.undo.is_idle()
+    }
+
+    /// The FH sends data: holes are not reported for a while.
+    fn note_fh_sends(&mut self, now: Instant) {
+        let wired = self.wired.rtt.srtt().unwrap_or_default();
+        self.fh_sends_until = Some(now + wired + WITHHOLD_MAX);
     }
 
     /// True if `seq` is within a named range.
@@ -414,9 +435,15 @@ pub(in crate::schemes) fn on_fh_segment<P: Payload>(
     if segment.ack.before(una) {
         return false;
     }
-    snoop.fixed_half.on_fh_segment(segment, cx.now);
-    wired::on_fh_segment(snoop, flow, segment, cx);
     let mh_nxt = flow.mh.nxt;
+    snoop.fixed_half.on_fh_segment(segment, cx.now);
+    if !segment.is_empty() && snoop.uplink.is_idle(segment, una, mh_nxt) {
+        let uplink = &mut snoop.uplink;
+        uplink.wired.note_idle(segment, snoop.fixed_half.rtt());
+        uplink.note_fh_sends(cx.now);
+        return false;
+    }
+    wired::on_fh_segment(snoop, flow, segment, cx);
     let uplink = &mut snoop.uplink;
     let bare = is_bare(segment, mh_nxt);
     let within = segment.ack.after(uplink.acked) && uplink.has_named(segment.ack);
@@ -431,8 +458,7 @@ pub(in crate::schemes) fn on_fh_segment<P: Payload>(
     }
     uplink.acked = uplink.acked.max(segment.ack);
     if !segment.is_empty() {
-        let wired = uplink.wired.rtt.srtt().unwrap_or_default();
-        uplink.fh_sends_until = Some(cx.now + wired + WITHHOLD_MAX);
+        uplink.note_fh_sends(cx.now);
     } else if segment.ack.before(mh_nxt) || segment.ack.after(una) {
         // An MH that has no more to send leaves it unanswered, or answers much later.
         uplink.echo.ask(segment.options.timestamps, cx.now);

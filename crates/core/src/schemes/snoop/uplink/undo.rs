@@ -25,6 +25,11 @@ pub(super) struct Undo {
 }
 
 impl Undo {
+    /// There is nothing to be undone, and nothing that must stand.
+    pub(super) const fn is_idle(&self) -> bool {
+        self.filled.is_empty() && self.congested_to.is_none()
+    }
+
     /// All of `gap` has come.
     pub(super) fn note_filled(&mut self, gap: &Gap) {
         if let (Some(tsval), false) = (gap.tsval, gap.is_overload) {

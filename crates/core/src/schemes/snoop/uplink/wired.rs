@@ -55,6 +55,18 @@ impl Wired {
         self.recover.is_some()
     }
 
+    /// The FH has everything, and nothing is waited for.
+    pub(super) fn is_idle(&self) -> bool {
+        let waits = self.recover.is_some() || self.resend_at.is_some();
+        !waits && self.reported.is_empty()
+    }
+
+    /// Takes in what a segment of the FH tells while it is idle.
+    pub(super) fn note_idle(&mut self, segment: &Segment, rtt: &RttEstimator) {
+        self.rtt = *rtt;
+        self.window = Some(segment.window);
+    }
+
     /// `seq..end` goes to the FH at `now`; a gap from `from` up to it counts as sent with
     /// it, until it is filled.
     pub(super) fn note_sent(&mut self, from: SeqNum, seq: SeqNum, end: SeqNum, now: Instant) {
