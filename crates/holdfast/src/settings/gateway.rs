@@ -205,6 +205,14 @@ impl GatewayArgs {
             Some(set) => set,
             None => snoop.read::<SnoopSettings>()?.set,
         };
+        if scheme == SchemeName::Auto && snoop_set == SnoopSet::Paper1995 {
+            let problem =
+                "got 1995, with which `auto` retransmits nothing; takes today, or the scheme snoop";
+            return Err(match self.snoop_set {
+                Some(_) => SettingsError::at_key(None, "--snoop-set", problem),
+                None => snoop.error("set", problem),
+            });
+        }
         Ok(Settings {
             // `keep` has a worker of its own, which does not use these settings.
             scheme: scheme.for_flows().unwrap_or_default(),

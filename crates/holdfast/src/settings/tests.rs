@@ -134,6 +134,16 @@ fn flags_override_the_file() {
 }
 
 #[test]
+fn auto_takes_no_set_of_snoop_that_retransmits_nothing() {
+    let text = "[gateway]\nscheme = \"auto\"\n[snoop]\nset = \"1995\"";
+    assert_eq!(
+        error(text),
+        "hf.toml: key `snoop.set`: got 1995, with which `auto` retransmits nothing; takes today, or \
+         the scheme snoop"
+    );
+}
+
+#[test]
 fn a_value_of_the_wrong_kind_is_refused_with_what_the_key_takes() {
     assert_eq!(
         error("[gateway]\ncache_bytes_max = \"abc\""),
