@@ -65,9 +65,9 @@ macro_rules! schemes {
 
 schemes! {
     /// Cache the segments of an outage and send them after it; touch no ACK
-    #[default]
     Hold = "hold",
     /// As hold, for links whose rate changes; as keep for all but TCP
+    #[default]
     Auto = "auto",
     /// M-TCP+: as hold, and acknowledge what is cached while the link is down
     MtcpPlus = "mtcp-plus",

@@ -51,10 +51,10 @@ const PORT: u16 = 700;
 const HOLDFAST: &str = env!("CARGO_BIN_EXE_holdfast");
 
 /// What must hold holds for each scheme.
-const SCHEMES: [&str; 4] = ["hold", "mtcp-plus", "snoop", "keep"];
+const SCHEMES: [&str; 5] = ["auto", "hold", "mtcp-plus", "snoop", "keep"];
 
 /// Those that know TCP, and see each segment.
-const TCP_SCHEMES: [&str; 3] = ["hold", "mtcp-plus", "snoop"];
+const TCP_SCHEMES: [&str; 4] = ["auto", "hold", "mtcp-plus", "snoop"];
 
 /// A veth pair in place of the link.
 fn wired(mtu: u32) -> TopologySettings {
