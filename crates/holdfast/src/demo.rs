@@ -33,7 +33,7 @@ pub(crate) struct DemoArgs {
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Only this scheme beside the plain run
-    #[arg(long, value_name = "SCHEME", value_parser = ["keep", "hold", "mtcp-plus"])]
+    #[arg(long, value_name = "SCHEME", value_parser = ["auto", "keep", "hold", "mtcp-plus"])]
     scheme: Option<String>,
     /// Lengths of the outages in seconds; none: `--outages ''`
     #[arg(long, value_name = "SECONDS,...", default_value = "3,7", value_parser = outages)]
@@ -74,7 +74,7 @@ pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
         holdfast: demo::own_binary()?,
         runs: match &args.scheme {
             Some(scheme) => DemoRun::all(&[scheme]),
-            None => DemoRun::all(&["keep", "hold", "mtcp-plus"]),
+            None => DemoRun::all(&["auto", "keep", "mtcp-plus"]),
         },
         outages_s: args.outages.0.clone(),
         outage_effect: match args.outage_effect {

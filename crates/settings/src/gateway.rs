@@ -84,14 +84,15 @@ schemes! {
 #[serde(default, deny_unknown_fields)]
 pub struct GatewayDaemon {
     /// What the gateway does for the flows. `hold` caches the segments of an outage and sends them
-    /// after it; it makes no ACK and touches no window. `auto` does the same for links whose rate
-    /// changes, and hides losses of the radio from FHs that would send less because of them; all
-    /// but TCP it serves as `keep` does. `keep` queues the newest packets of each flow in an outage, of any protocol, by the parameters of `[keep]`; all other packets stay
-    /// in the kernel. `mtcp-plus` also acknowledges what it caches while the link is down. `mtcp`
-    /// splits the connections, and freezes the FHs with a zero window while the link is down, by
-    /// the parameters of `[mtcp]`. `snoop` retransmits what the wireless half loses and hides the
-    /// loss from the FH, by the parameters of `[snoop]`. `observe` passes every segment as it came,
-    /// and counts what outages cost.
+    /// after it; it makes no ACK and touches no window. `auto` does so for links whose rate changes;
+    /// it hides losses of the radio from FHs that would send less because of them, and serves all
+    /// but TCP as `keep` does. `keep` queues the newest packets of each flow in an outage, of any
+    /// protocol, by the parameters of `[keep]`; all other packets stay in the kernel. `mtcp-plus`
+    /// also acknowledges what it caches while the link is down. `mtcp` splits the connections, and
+    /// freezes the FHs with a zero window while the link is down, by the parameters of `[mtcp]`.
+    /// `snoop` retransmits what the wireless half loses and hides the loss from the FH, by the
+    /// parameters of `[snoop]`. `observe` passes every segment as it came, and counts what outages
+    /// cost.
     ///
     /// Cost: With `mtcp-plus` bytes are acknowledged before the MH has them: a gateway that dies
     /// in an outage breaks those connections. With the others none breaks.
@@ -137,7 +138,7 @@ pub struct GatewayDaemon {
 impl Default for GatewayDaemon {
     fn default() -> Self {
         Self {
-            scheme: SchemeName::Hold,
+            scheme: SchemeName::default(),
             wireless: None,
             wired: None,
             drain: Duration::from_secs(10),

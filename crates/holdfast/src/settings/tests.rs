@@ -61,7 +61,7 @@ fn defaults_are_those_of_the_mechanisms() {
         format!("{:?}", defaults.core),
         format!("{:?}", Settings::default())
     );
-    assert_eq!(defaults.daemon.scheme, SchemeName::Hold);
+    assert_eq!(defaults.daemon.scheme, SchemeName::Auto);
     assert_eq!(defaults.daemon.control_socket, GATEWAY_SOCKET);
     assert_eq!(
         defaults.signals.listen.port(),
@@ -141,6 +141,9 @@ fn auto_takes_no_set_of_snoop_that_retransmits_nothing() {
         "hf.toml: key `snoop.set`: got 1995, with which `auto` retransmits nothing; takes today, or \
          the scheme snoop"
     );
+    let flags = ["--wireless", "wlan0", "--snoop-set", "1995"];
+    let error = settings_with(&flags, "").expect_err("auto is the default");
+    assert!(error.to_string().contains("--snoop-set"), "{error}");
 }
 
 #[test]

@@ -80,7 +80,13 @@ struct Variant {
     gap_max_ms: u64,
 }
 
-const VARIANTS: [Variant; 4] = [
+const VARIANTS: [Variant; 5] = [
+    Variant {
+        name: "auto",
+        scheme: "auto",
+        lines: "",
+        gap_max_ms: GAP_MAX_MS,
+    },
     Variant {
         name: "hold",
         scheme: "hold",

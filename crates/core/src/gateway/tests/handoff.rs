@@ -228,6 +228,11 @@ fn an_mh_moves_about_with_hold_and_every_byte_arrives() {
 }
 
 #[test]
+fn an_mh_moves_about_with_auto_and_every_byte_arrives() {
+    run_all(Variant(Scheme::Auto, MtcpHandoff::Published, LockStep));
+}
+
+#[test]
 fn an_mh_moves_about_with_snoop_and_every_byte_arrives() {
     run_all(Variant(Scheme::Snoop, MtcpHandoff::Published, LockStep));
 }

@@ -68,7 +68,8 @@ pub(super) fn settings(
     };
     if let Some(reason) = unfit {
         let scheme = scheme.name();
-        let problem = format!("the scheme {scheme} {reason}; takes the scheme hold, snoop or mtcp");
+        let problem =
+            format!("the scheme {scheme} {reason}; takes the scheme auto, hold, snoop or mtcp");
         return Err(section.error("name", problem));
     }
     if keys.neighbours.is_empty() {

@@ -95,7 +95,7 @@ fn every_mistake_in_it_is_named_in_one_line_with_what_it_takes() {
     );
     let (_file, text) = with_key(good);
     let owing = format!("[gateway]\nscheme = \"mtcp-plus\"\n{text}");
-    assert!(error(&owing).contains("takes the scheme hold, snoop or mtcp"));
+    assert!(error(&owing).contains("takes the scheme auto, hold, snoop or mtcp"));
     let split = format!("[gateway]\nscheme = \"mtcp\"\n{text}");
     assert!(settings(&split).expect("all right").station.is_some());
 }

@@ -12,14 +12,17 @@ fn each_set_of_snoop_has_its_own_values_and_keys_are_laid_over_them() {
     let of_file = "[gateway]\nscheme = \"snoop\"\n[snoop]\nset = \"1995\"\n";
     for (flags, text, expected) in [
         (&["--scheme", "snoop"][..], "", SnoopSettings::today()),
-        (&["--snoop-set", "1995"], "", SnoopSettings::paper_1995()),
+        (
+            &["--scheme", "snoop", "--snoop-set", "1995"],
+            "",
+            SnoopSettings::paper_1995(),
+        ),
         (&[], of_file, SnoopSettings::paper_1995()),
         (&["--snoop-set", "today"], of_file, SnoopSettings::today()),
     ] {
         let core = snoop(flags, text);
         assert_eq!(format!("{:?}", core.snoop), format!("{expected:?}"));
-        let named = flags.contains(&"--scheme") || text == of_file;
-        assert_eq!(core.scheme == Scheme::Snoop, named);
+        assert_eq!(core.scheme, Scheme::Snoop);
     }
     let all = "alpha = 0.5\nretransmit_srtts = 3\nretransmit_interval_min_ms = 7.5\n\
         persist_ms = 100\nhigh_water_mark_bytes = \"32 KiB\"\nnack_threshold_packets = 4\n\
