@@ -6,9 +6,7 @@
 //! cargo bench -p holdfast-core --bench packet_cost [-- --compare]
 //! ```
 //!
-//! With `--compare` it fails if a packet takes 2% more than in `baseline.md`.
-//!
-//! Needs valgrind. Each case runs twice with different numbers of packets. The cost of one packet is the difference of
+//! With `--compare` it fails if a packet takes 2% more than in `baseline.md`. Needs valgrind. Each case runs twice with different numbers of packets. The cost of one packet is the difference of
 //! the instructions divided by the difference of the packets, so setup does not count. Only the gateway's work is
 //! counted, not the hosts'. Each run gives the same numbers.
 

@@ -30,7 +30,6 @@
 //! Reports are for flows with SACK at both ends. They begin after a number of packets beyond a hole,
 //! or when nothing new arrives for a while. They are repeated after a round trip, at growing
 //! intervals while the MH is silent.
-//! round trip, later and later while the MH is silent.
 
 use core::time::Duration;
 
@@ -186,19 +185,14 @@ impl<P: Payload> Uplink<P> {
         self.withheld_since.map(|_| self.acked)
     }
 
-    /// The FH has all that the MH has sent, and is told nothing new by this segment: no part of this
-    /// state depends on it but the time at which the FH sends.
+    /// The FH has all that the MH has sent, and its segment reports nothing: it changes nothing here
+    /// but the time at which the FH sends.
     fn is_idle(&self, segment: &Segment, una: SeqNum, mh_nxt: SeqNum) -> bool {
         let has_all = segment.ack == una && una == mh_nxt && self.acked == una;
-        has_all
-            && segment.options.sack.is_empty()
-            && self.passed.is_empty()
-            && self.cache.entries() == 0
-            && self.gaps.is_empty()
-            && self.withheld_since.is_none()
-            && self.trusted_from.is_none()
-            && self.wired.is_idle()
-            && self.undo.is_idle()
+        let waits = self.withheld_since.is_some() || self.trusted_from.is_some();
+        let has_nothing = self.passed.is_empty() && self.entries() == 0 && self.gaps.is_empty();
+        let parts_are_idle = self.wired.is_idle() && self.undo.is_idle();
+        has_all && segment.options.sack.is_empty() && has_nothing && !waits && parts_are_idle
     }
 
     /// The FH sends data: holes are not reported for a while.

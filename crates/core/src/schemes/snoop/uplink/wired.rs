@@ -61,7 +61,7 @@ impl Wired {
         !waits && self.reported.is_empty()
     }
 
-    /// Takes in what a segment of the FH tells while it is idle.
+    /// Takes in a segment of the FH while it is idle.
     pub(super) fn note_idle(&mut self, segment: &Segment, rtt: &RttEstimator) {
         self.rtt = *rtt;
         self.window = Some(segment.window);
