@@ -175,14 +175,14 @@ fn goes_on(bench: &mut Bench, mut una: u32, segments: u32) -> u32 {
     una
 }
 
-/// A flow whose FH has a window of two segments, and its next byte.
-fn of_sack() -> (Bench, u32) {
+/// A flow whose FH began with this number and has a window of two segments, and its next byte.
+fn of_sack(fh_iss: u32) -> (Bench, u32) {
     let mut bench = bench_with(settings(Scheme::Auto));
     bench.sack_permitted = true;
     bench.mh_port += 1;
-    bench.shake_hands(0, 5000);
-    bench.up(1);
-    let una = goes_on(&mut bench, 1, 2);
+    bench.shake_hands(fh_iss, 5000);
+    bench.up(fh_iss + 1);
+    let una = goes_on(&mut bench, fh_iss + 1, 2);
     (bench, una)
 }
 
@@ -197,7 +197,7 @@ fn loses_and_goes_on(bench: &mut Bench, una: &mut u32, lost: u32, window: u32) -
 #[test]
 fn a_loss_is_hidden_unless_the_fh_has_sent_no_less_after_an_overflow() {
     for (window, hidden) in [(6, true), (10, false)] {
-        let (mut bench, mut una) = of_sack();
+        let (mut bench, mut una) = of_sack(0);
         assert!(!loses_and_goes_on(&mut bench, &mut una, 1, window));
         assert!(loses_and_goes_on(&mut bench, &mut una, 5, window));
         assert_eq!(!loses(&mut bench, una, 1), hidden, "{window}");
@@ -207,7 +207,7 @@ fn a_loss_is_hidden_unless_the_fh_has_sent_no_less_after_an_overflow() {
 /// BBR sends less while the queue drains that it has made, and not after other losses.
 #[test]
 fn that_an_fh_sends_less_after_an_overflow_shows_nothing() {
-    let (mut bench, mut una) = of_sack();
+    let (mut bench, mut una) = of_sack(0);
     assert!(loses_and_goes_on(&mut bench, &mut una, 5, 10));
     for lost in [5, 5, 5, 1, 1] {
         assert!(loses_and_goes_on(&mut bench, &mut una, lost, 6), "{lost}");
@@ -216,4 +216,18 @@ fn that_an_fh_sends_less_after_an_overflow_shows_nothing() {
         !loses(&mut bench, una, 1),
         "it sent less after two single losses"
     );
+}
+
+#[test]
+fn a_window_of_long_ago_is_not_compared_wherever_the_numbers_begin() {
+    for fh_iss in [0, 0x7fff_f000, 0x9000_0000] {
+        let (mut bench, una) = of_sack(fh_iss);
+        let mut una = goes_on(&mut bench, una, 30);
+        una = goes_on(&mut bench, una, 10);
+        assert!(loses_and_goes_on(&mut bench, &mut una, 5, 10));
+        assert!(
+            loses(&mut bench, una, 1),
+            "{fh_iss:#x}: 10 are no less than 10"
+        );
+    }
 }

@@ -41,8 +41,8 @@ pub(super) struct LossResponse {
 /// The most bytes in flight, by round trips.
 #[derive(Clone, Copy, Debug, Default)]
 struct Round {
-    /// It ends when this is acknowledged.
-    until: SeqNum,
+    /// It ends when this is acknowledged; none: the first one has not begun.
+    until: Option<SeqNum>,
     most: u32,
     /// That of the round before.
     before: u32,
@@ -94,9 +94,10 @@ impl LossResponse {
     /// The FH has sent data.
     pub(super) fn on_sent<P: Payload>(&mut self, flow: &Flow<P>) {
         let (window, round) = (window(flow), &mut self.round);
-        if round.until.at_or_before(flow.fh.una) {
+        let una = flow.fh.una;
+        if round.until.is_none_or(|until| until.at_or_before(una)) {
             *round = Round {
-                until: flow.fh.max,
+                until: Some(flow.fh.max),
                 most: 0,
                 before: round.most,
             };
