@@ -133,11 +133,8 @@ fn knows_radio<P: Payload>(
     let has_new_hole = flow.sacked.holes(from).next().is_some();
     let queue = rtt.saturating_sub(least);
     if changes {
-        let shown = has_new_hole.then(|| response::shows(snoop, flow, (highest, queue), cx));
-        if let Some(why) = shown.flatten() {
-            snoop
-                .response
-                .on_shown(flow, why == response::Shown::ByQueue);
+        if has_new_hole && response::is_fhs_own(snoop, flow, (highest, queue), cx) {
+            snoop.response.on_shown(flow);
             return false;
         }
         return snoop.response.sends_less();
