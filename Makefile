@@ -25,11 +25,10 @@ demo: ## a download over a link with outages, without and with Holdfast, side by
 test: ## every test; ARGS go to cargo test; KERNEL=6.12 runs those of the kernel on another one, in QEMU
 	@$(if $(KERNEL),scripts/kernel_tests.sh -k $(KERNEL) $(ARGS),scripts/test.sh $(ARGS))
 
-recordings: ## every scheme on recordings of real links, in HOLDFAST_TRACES: 45 minutes
-	@scripts/packages.sh build
-	@scripts/toolchain.sh
-	@cargo build --locked --release --package holdfast
-	@docs/recordings/run.py $(HOLDFAST) $(ARGS)
+recordings: ## with and without `auto` on recordings of real links, in HOLDFAST_TRACES; ARGS='draw 40 7' for others
+	@scripts/packages.sh recordings
+	@$(MAKE) --no-print-directory build
+	@HOLDFAST=$(HOLDFAST) docs/recordings/bench.py $(or $(ARGS),core)
 
 same: ## the packets of every run on the model, compared with a committed file: some minutes
 	@scripts/packages.sh build

@@ -3,7 +3,7 @@
 #
 # Makes sure that the programs and headers a task needs are on this machine.
 #
-#     scripts/packages.sh build|test|demo|bench|lint|fuzz|kernel|packetdrill
+#     scripts/packages.sh build|test|demo|bench|lint|fuzz|kernel|packetdrill|recordings
 #
 # Prints nothing when all is there. Otherwise, as root on a Debian system, installs the missing
 # packages and nothing else; in any other case names them, with the command, and fails.
@@ -49,6 +49,9 @@ readonly machine='
     hostapd         hostapd
     wpasupplicant   wpa_supplicant
     wireguard-tools wg'
+readonly plots='
+    python3         python3
+    python3-matplotlib /usr/lib/python3/dist-packages/matplotlib/__init__.py'
 readonly packetdrill='
     bison           bison
     flex            flex
@@ -63,7 +66,7 @@ readonly services='
     wpasupplicant   wpa_supplicant.service'
 
 usage() {
-    echo "usage: $0 build|lint|demo|test|bench|fuzz|kernel|packetdrill" >&2
+    echo "usage: $0 build|lint|demo|test|bench|fuzz|kernel|packetdrill|recordings" >&2
     exit 2
 }
 
@@ -76,6 +79,7 @@ test) wanted="$build$run$measure" ;;
 bench) wanted="$build$run$measure$compare" ;;
 kernel) wanted="$build$run$measure$machine" ;;
 packetdrill) wanted="$build$run$packetdrill" ;;
+recordings) wanted="$build$run$compare$plots" ;;
 *) usage ;;
 esac
 

@@ -6,15 +6,18 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
 use holdfast_files as files;
-use holdfast_lab::demo::{self, DemoRun, DemoSettings};
+use holdfast_lab::demo::{self, DemoLink, DemoRun, DemoSettings};
 use holdfast_link::OutageEffect;
 use holdfast_testbed::stop::{Interrupted, StopFlag};
 
 /// What a shell gives a program that SIGINT ended: 128 and the signal's number.
 const EXIT_INTERRUPTED: u8 = 130;
+
+/// The lengths of the steady link's outages in seconds, unless given.
+const OUTAGES_S: [f64; 2] = [3.0, 7.0];
 
 /// See it: downloads and uploads over a link with outages, without and with Holdfast
 ///
@@ -26,6 +29,7 @@ const EXIT_INTERRUPTED: u8 = 130;
 #[command(after_help = "Examples:
   holdfast demo
   holdfast demo --scheme hold --outages 1,15 --congestion-control bbr
+  holdfast demo --link train --no-signals
   holdfast demo --scheme keep --no-signals --json result.json")]
 pub(crate) struct DemoArgs {
     /// Write the result as JSON to FILE; `-` is the standard output, instead
@@ -35,9 +39,12 @@ pub(crate) struct DemoArgs {
     /// Only this scheme beside the plain run
     #[arg(long, value_name = "SCHEME", value_parser = ["auto", "keep", "hold", "mtcp-plus"])]
     scheme: Option<String>,
-    /// Lengths of the outages in seconds; none: `--outages ''`
-    #[arg(long, value_name = "SECONDS,...", default_value = "3,7", value_parser = outages)]
-    outages: OutageLengths,
+    /// The link
+    #[arg(long, value_name = "LINK", default_value = "steady")]
+    link: LinkArg,
+    /// Lengths of the steady link's outages in seconds; 3,7 unless given; none: `--outages ''`
+    #[arg(long, value_name = "SECONDS,...", value_parser = outages)]
+    outages: Option<OutageLengths>,
     /// Send the gateway no signals: it has to detect the outages by silence
     #[arg(long)]
     no_signals: bool,
@@ -50,14 +57,23 @@ pub(crate) struct DemoArgs {
     /// What an outage does to the packets on the link and in its queue
     #[arg(long, value_name = "EFFECT", default_value = "lose")]
     outage_effect: EffectArg,
-    /// Length of the file in MB
-    #[arg(long, value_name = "N", default_value_t = 25, value_parser = clap::value_parser!(u64).range(1..=100))]
-    megabytes: u64,
+    /// Length of the file in MB; 25, over the train's link 10
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100))]
+    megabytes: Option<u64>,
 }
 
 /// Lengths of outages in seconds.
 #[derive(Clone, Debug, PartialEq)]
 struct OutageLengths(Vec<f64>);
+
+/// `--link`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum LinkArg {
+    /// 20 Mb/s, two outages
+    Steady,
+    /// As LTE in a train: the rate varies, and outages come in trains
+    Train,
+}
 
 /// `--outage-effect`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -70,13 +86,23 @@ enum EffectArg {
 
 /// Runs the demo; status 1 if a run did not finish or a hash differs.
 pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
+    let (link, megabytes) = match args.link {
+        LinkArg::Steady => (DemoLink::Steady, 25),
+        LinkArg::Train => (DemoLink::Train, 10),
+    };
+    if let (DemoLink::Train, Some(_)) = (link, &args.outages) {
+        bail!("--outages: the train's link has outages of its own; leave out --outages or --link");
+    }
+    let lengths = args.outages.clone();
+    let lengths = lengths.unwrap_or_else(|| OutageLengths(OUTAGES_S.to_vec()));
     let settings = DemoSettings {
         holdfast: demo::own_binary()?,
         runs: match &args.scheme {
             Some(scheme) => DemoRun::all(&[scheme]),
             None => DemoRun::all(&["auto", "keep", "mtcp-plus"]),
         },
-        outages_s: args.outages.0.clone(),
+        link,
+        outages_s: lengths.0,
         outage_effect: match args.outage_effect {
             EffectArg::Lose => OutageEffect::Lose,
             EffectArg::Keep => OutageEffect::Keep,
@@ -84,7 +110,7 @@ pub(crate) fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
         signals: !args.no_signals,
         congestion_control: args.congestion_control.clone(),
         seed: args.seed,
-        bytes: args.megabytes * 1_000_000,
+        bytes: args.megabytes.unwrap_or(megabytes) * 1_000_000,
     };
     let stop = StopFlag::on_signals().context("cannot take over signals")?;
     let report = match demo::run(&settings, &stop) {

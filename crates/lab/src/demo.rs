@@ -2,6 +2,7 @@
 //! `holdfast demo`: the same bytes over the same link with outages, down and up, by TCP and by
 //! QUIC, plain and with Holdfast, side by side.
 
+mod links;
 mod progress;
 mod report;
 
@@ -10,14 +11,13 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::Context as _;
 use holdfast_core::Direction;
-use holdfast_link::{OutageAt, OutageEffect, OutageSchedule, OutageSettings, seed_for};
+use holdfast_link::{OutageAt, OutageEffect};
 use holdfast_testbed::link_process::EmulatedLink;
 use holdfast_testbed::scratch::Scratch;
 use holdfast_testbed::seeded_file::write_seeded;
 use holdfast_testbed::stop::{Interrupted, StopFlag};
-use holdfast_wire::Instant;
 
 use crate::own_flows::OwnFlows;
 use crate::transfer::{
@@ -25,18 +25,11 @@ use crate::transfer::{
     TransferSettings, TransferWatch,
 };
 
+pub use links::DemoLink;
 use progress::Progress;
 use report::optimal_s;
 pub use report::{DemoConditions, DemoReport, TransferResult};
 
-/// No outage begins earlier or ends later than this many seconds from the
-/// beginning and the end of the fastest transfer.
-const MARGIN_S: f64 = 1.5;
-/// The most time between two outages that is aimed at, in seconds: the first
-/// one's stall is over by then as a rule.
-const APART_MAX_S: f64 = 3.5;
-/// The least.
-const APART_MIN_S: f64 = 0.5;
 /// The longest that any of the downloads of the usual demo may take; twice the fastest
 /// where that is longer.
 const LIMIT: Duration = Duration::from_secs(80);
@@ -144,7 +137,9 @@ pub struct DemoSettings {
     pub holdfast: PathBuf,
     /// What is run, at the same time and shown in this order.
     pub runs: Vec<DemoRun>,
-    /// Lengths of the outages in seconds.
+    /// Over what.
+    pub link: DemoLink,
+    /// Lengths of the steady link's outages in seconds.
     pub outages_s: Vec<f64>,
     /// What an outage does to the packets on the link and in its queue.
     pub outage_effect: OutageEffect,
@@ -165,7 +160,7 @@ pub fn run(settings: &DemoSettings, stop: &StopFlag) -> anyhow::Result<DemoRepor
     let files = folder.path().join("files");
     fs::create_dir(&files)?;
     let content = write_seeded(&files.join(FILE_NAME), settings.bytes, settings.seed)?;
-    let link = link(settings)?;
+    let link = settings.link.emulated(settings)?;
     let progress = Progress::new();
     progress.print(&opening(settings, &link));
     let fastest = Duration::from_secs_f64(optimal_s(&link, settings.bytes)?);
@@ -192,55 +187,6 @@ pub fn run(settings: &DemoSettings, stop: &StopFlag) -> anyhow::Result<DemoRepor
         conditions: DemoConditions::of(settings, &link)?,
         bytes: content.bytes,
     })
-}
-
-/// The link with its outages at seeded random times within the fastest
-/// transfer.
-fn link(settings: &DemoSettings) -> anyhow::Result<EmulatedLink> {
-    let mut link = EmulatedLink {
-        carrier_follows: settings.signals,
-        outage_effect: settings.outage_effect,
-        seed: settings.seed,
-        ..EmulatedLink::default()
-    };
-    let lengths = &settings.outages_s;
-    if lengths.is_empty() {
-        return Ok(link);
-    }
-    let end_s = optimal_s(&link, settings.bytes)? + lengths.iter().sum::<f64>();
-    let room_s = end_s - 2.0 * MARGIN_S - lengths.iter().sum::<f64>();
-    // At least half of the time that is left is for the random part.
-    let between = lengths.len().saturating_sub(1).max(1) as f64;
-    let apart_s = (room_s / 2.0 / between).min(APART_MAX_S);
-    if apart_s < APART_MIN_S {
-        bail!(
-            "--outages: {} outages do not fit into a transfer of {:.1} s; take fewer, or more --megabytes",
-            lengths.len(),
-            end_s
-        );
-    }
-    let scattered = OutageSettings::Scattered {
-        lengths_s: lengths.clone(),
-        from_s: MARGIN_S,
-        to_s: end_s - MARGIN_S,
-        apart_s,
-    };
-    let plan = holdfast_link::LinkSettings {
-        outages: scattered,
-        ..Default::default()
-    }
-    .plan()
-    .map_err(|error| anyhow!("--outages: {error}"))?;
-    let mut schedule = OutageSchedule::new(&plan.outages, seed_for(settings.seed, 1));
-    let outages = schedule.until(Instant::from_nanos(u64::MAX));
-    link.outages = outages
-        .iter()
-        .map(|outage| OutageAt {
-            at_s: outage.begin.as_secs_f64(),
-            for_s: outage.end.saturating_since(outage.begin).as_secs_f64(),
-        })
-        .collect();
-    Ok(link)
 }
 
 /// Runs all of them at the same time. The first error ends the others.
@@ -286,24 +232,31 @@ fn side_by_side(
 }
 
 fn opening(settings: &DemoSettings, link: &EmulatedLink) -> String {
-    let times: Vec<String> = link
-        .outages
-        .iter()
-        .map(|outage| format!("{:.1} s at {:.1} s", outage.for_s, outage.at_s))
-        .collect();
-    let outages = if times.is_empty() {
-        "no outages".into()
-    } else {
-        format!("outages of {}", times.join(", "))
+    let rate = match &link.description {
+        Some(_) => "a rate that varies".to_owned(),
+        None => format!("{} Mb/s", link.rate_mbit_per_s),
     };
     format!(
-        "{:.1} MB over {} Mb/s, {} ms round trip, {} packets of queue; {outages} (seed {}).",
+        "{:.1} MB over {rate}, {} ms round trip, {} packets of queue; {} (seed {}).",
         settings.bytes as f64 / 1e6,
-        link.rate_mbit_per_s,
         2.0 * link.delay_ms,
         link.queue_packets,
+        outages(&link.outages),
         settings.seed,
     )
+}
+
+fn outages(outages: &[OutageAt]) -> String {
+    if outages.is_empty() {
+        return "no outages".to_owned();
+    }
+    if outages.len() > report::COLUMNS_MAX {
+        return "outages that come and go".to_owned();
+    }
+    let times = outages
+        .iter()
+        .map(|outage| format!("{:.1} s at {:.1} s", outage.for_s, outage.at_s));
+    format!("outages of {}", times.collect::<Vec<_>>().join(", "))
 }
 
 /// Where our own binary is.
@@ -318,13 +271,14 @@ pub fn own_binary() -> anyhow::Result<PathBuf> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn settings(outages_s: &[f64]) -> DemoSettings {
+    pub(super) fn settings(outages_s: &[f64]) -> DemoSettings {
         DemoSettings {
             holdfast: PathBuf::new(),
             runs: DemoRun::all(&["keep", "hold"]),
+            link: DemoLink::Steady,
             outages_s: outages_s.to_vec(),
             outage_effect: OutageEffect::Lose,
             signals: true,
@@ -332,36 +286,6 @@ mod tests {
             seed: 1,
             bytes: 25_000_000,
         }
-    }
-
-    #[test]
-    fn outages_lie_within_the_fastest_transfer_for_every_seed() {
-        for seed in 0..200 {
-            let settings = DemoSettings {
-                seed,
-                ..settings(&[3.0, 7.0])
-            };
-            let link = link(&settings).unwrap();
-            let end_s = optimal_s(&link, settings.bytes).unwrap();
-            let mut lengths: Vec<f64> = link.outages.iter().map(|o| o.for_s.round()).collect();
-            lengths.sort_by(f64::total_cmp);
-            assert_eq!(lengths, [3.0, 7.0]);
-            assert!(link.outages[0].at_s >= MARGIN_S);
-            let last = link.outages[1];
-            assert!(
-                last.at_s + last.for_s <= end_s - MARGIN_S + 0.1,
-                "{seed}: {last:?} {end_s}"
-            );
-        }
-    }
-
-    #[test]
-    fn outages_that_do_not_fit_are_refused_with_a_remedy() {
-        let error = link(&settings(&[1.0; 40])).unwrap_err().to_string();
-        assert!(
-            error.starts_with("--outages: 40 outages do not fit"),
-            "{error}"
-        );
     }
 
     #[test]
@@ -383,7 +307,7 @@ mod tests {
             ]
         );
         let transfer = |number: usize| {
-            settings.runs[number].transfer(&settings, &link(&settings).unwrap(), LIMIT)
+            settings.runs[number].transfer(&settings, &EmulatedLink::default(), LIMIT)
         };
         let keep = transfer(6);
         assert!(keep.own_flows.is_some() && keep.middle == Middle::Plain);

@@ -94,6 +94,14 @@ impl Steps {
         periods * u128::from(self.period_ns()) + u128::from(begin_ns) + within
     }
 
+    /// Each step's end in ns and its rate in bit/s.
+    pub(crate) fn ends_and_rates(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.ends_ns
+            .iter()
+            .copied()
+            .zip(self.bits_per_s.iter().copied())
+    }
+
     /// The stretches without any capacity, within one period, as (begin, end).
     pub(crate) fn gaps_ns(&self) -> Vec<(u64, u64)> {
         let mut gaps: Vec<(u64, u64)> = Vec::new();

@@ -28,6 +28,7 @@ mod optimal;
 mod outage;
 mod priority;
 mod random;
+mod rate_model;
 mod settings;
 mod trace;
 
@@ -42,8 +43,9 @@ pub use outage::{
 };
 pub use priority::Priority;
 pub use random::seed_for;
+pub use rate_model::RateModel;
 pub use settings::{
     BitErrorEffect, GilbertElliott, Jitter, LinkPlan, LinkSettings, QUEUE_PACKETS_DEFAULT,
-    SlowPlan, SlowSpells,
+    RATE_KEYS, SlowPlan, SlowSpells,
 };
 pub use trace::{Trace, TraceError, TraceFormat};

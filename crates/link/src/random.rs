@@ -16,6 +16,8 @@ pub(crate) enum Part {
     GilbertElliott = 3,
     Jitter = 4,
     Outages = 5,
+    SharedFading = 6,
+    OwnFading = 7,
 }
 
 /// The random numbers of one part of one link.

@@ -11,6 +11,7 @@ use crate::limits::{SettingsError, in_range, probability};
 use crate::outage::{OutageEffect, OutagePlan, OutageSettings};
 use crate::priority::Priority;
 use crate::random::Stream;
+use crate::rate_model::RateModel;
 use crate::trace::{MBIT_PER_S_MAX, TRACE_SECONDS_MAX, Trace, TraceFormat};
 
 /// Packets that a queue takes unless set otherwise: what a Linux
@@ -198,6 +199,9 @@ impl SlowPlan {
     }
 }
 
+/// The keys of [`LinkSettings`] that give the rate: one of them at most.
+pub const RATE_KEYS: [&str; 3] = ["rate_mbit_per_s", "rate_trace", "rate_model"];
+
 /// One direction of a link, as the user writes it. Without any key: no limit of
 /// rate, no delay, a queue of 1000 packets, no loss, no outages.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -207,6 +211,8 @@ pub struct LinkSettings {
     pub rate_mbit_per_s: Option<f64>,
     /// A trace's file instead of a constant rate.
     pub rate_trace: Option<String>,
+    /// Statistics of a varying rate instead of a constant one.
+    pub rate_model: Option<RateModel>,
     /// How traces are written; by the file's name if not given.
     pub trace_format: Option<TraceFormat>,
     /// Where traces are entered, in seconds since their start.
@@ -289,11 +295,18 @@ impl LinkSettings {
         &self,
         mut load: impl FnMut(&str) -> Result<String, String>,
     ) -> Result<LinkPlan, SettingsError> {
-        let rate_trace = self
-            .rate_trace
-            .as_deref()
-            .map(|file| self.trace("rate_trace", file, &mut load))
-            .transpose()?;
+        let rate_trace = match (&self.rate_model, self.rate_trace.as_deref()) {
+            (None, file) => file
+                .map(|file| self.trace("rate_trace", file, &mut load))
+                .transpose()?,
+            (Some(model), None) => {
+                Some(self.entered(model.trace().map_err(|error| error.within("rate_model"))?)?)
+            }
+            (Some(_), Some(file)) => {
+                let takes = "no file beside rate_model";
+                return Err(SettingsError::new("rate_trace", file, takes));
+            }
+        };
         let gaps_of = match &self.outages {
             OutageSettings::Trace {
                 file: Some(file), ..
@@ -360,6 +373,11 @@ impl LinkSettings {
         let takes = |reason: String| SettingsError::new(key, file, format!("a trace ({reason})"));
         let trace = Trace::parse(&load(file).map_err(takes)?, format)
             .map_err(|error| takes(error.to_string()))?;
+        self.entered(trace)
+    }
+
+    /// The trace, entered where the settings say.
+    fn entered(&self, trace: Trace) -> Result<Trace, SettingsError> {
         let max_s = TRACE_SECONDS_MAX;
         let start_s = in_range("trace_start_s", self.trace_start_s, 0.0, max_s, "s")?;
         Ok(trace.starting_at((start_s * 1e9).round() as u64))
@@ -389,7 +407,7 @@ impl LinkSettings {
             (Some(rate), Some(_)) => Err(SettingsError::new(
                 "rate_mbit_per_s",
                 rate,
-                "no value beside rate_trace",
+                "no value beside rate_trace or rate_model",
             )),
         }
     }

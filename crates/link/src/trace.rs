@@ -73,6 +73,33 @@ impl Trace {
         Ok(Self { capacity })
     }
 
+    /// A rate in Mb/s until each time in seconds; times rise, one rate is above 0.
+    pub(crate) fn of_steps(steps: &[(f64, f64)]) -> Self {
+        let steps: Vec<(u64, u64)> = steps.iter().copied().map(step_units).collect();
+        Self {
+            capacity: Capacity::Steps(Arc::new(Steps::new(&steps))),
+        }
+    }
+
+    /// The trace as text of [`TraceFormat::Steps`]; empty if its rate is no table of steps.
+    pub fn steps_text(&self) -> String {
+        use std::fmt::Write as _;
+        let mut text = String::new();
+        if let Capacity::Steps(steps) = &self.capacity {
+            for (end_ns, bits_per_s) in steps.ends_and_rates() {
+                let _ = writeln!(
+                    text,
+                    "{}.{:09} {}.{:06}",
+                    end_ns / 1_000_000_000,
+                    end_ns % 1_000_000_000,
+                    bits_per_s / 1_000_000,
+                    bits_per_s % 1_000_000
+                );
+            }
+        }
+        text
+    }
+
     /// The same trace, entered at `start_ns`. It starts again when it ends.
     pub(crate) fn starting_at(&self, start_ns: u64) -> Self {
         Self {
@@ -236,10 +263,15 @@ fn parse_step(text: &str) -> Result<(u64, u64), String> {
     };
     let t_end_s = number("t_end_s", t_end, TRACE_SECONDS_MAX)?;
     let mbit_per_s = number("mbit_per_s", rate, MBIT_PER_S_MAX)?;
-    Ok((
+    Ok(step_units((t_end_s, mbit_per_s)))
+}
+
+/// Seconds and Mb/s to ns and bit/s.
+fn step_units((t_end_s, mbit_per_s): (f64, f64)) -> (u64, u64) {
+    (
         (t_end_s * 1e9).round() as u64,
         (mbit_per_s * 1e6).round() as u64,
-    ))
+    )
 }
 
 #[cfg(test)]

@@ -91,18 +91,25 @@ impl EmulatedLink {
         }
     }
 
-    /// The same as the link's models have it.
+    /// The downlink as the link's models have it.
     pub fn plan(&self) -> anyhow::Result<LinkPlan> {
-        let settings = LinkSettings {
-            rate_mbit_per_s: Some(self.rate_mbit_per_s),
-            delay_ms: self.delay_ms,
-            queue_packets_max: Some(self.queue_packets),
-            loss: self.loss,
-            outages: OutageSettings::List {
-                list: self.outages.clone(),
+        let outages = OutageSettings::List {
+            list: self.outages.clone(),
+        };
+        let settings = match &self.description {
+            Some(description) => LinkSettings {
+                outages,
+                ..description.downlink.clone()
             },
-            outage_effect: self.outage_effect,
-            ..LinkSettings::default()
+            None => LinkSettings {
+                rate_mbit_per_s: Some(self.rate_mbit_per_s),
+                delay_ms: self.delay_ms,
+                queue_packets_max: Some(self.queue_packets),
+                loss: self.loss,
+                outages,
+                outage_effect: self.outage_effect,
+                ..LinkSettings::default()
+            },
         };
         Ok(settings.plan()?)
     }

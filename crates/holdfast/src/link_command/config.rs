@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, anyhow, bail};
 use holdfast_files::{document, read_up_to};
 use holdfast_link::{
-    LinkFile, LinkPlan, LinkSettings, OutageAt, OutagePlan, OutageSettings, SettingsError,
+    LinkFile, LinkPlan, LinkSettings, OutageAt, OutagePlan, OutageSettings, RATE_KEYS,
+    SettingsError,
 };
 
 use super::LinkArgs;
@@ -61,6 +62,12 @@ impl LinkConfig {
             file.downlink.outage_effect = effect;
             file.uplink.outage_effect = effect;
         }
+        let seed = file.seed.unwrap_or(SEED_DEFAULT);
+        for (settings, direction) in [(&mut file.downlink, 1), (&mut file.uplink, 2)] {
+            if let Some(model) = &mut settings.rate_model {
+                model.seed_from(seed, direction);
+            }
+        }
         let folder = args
             .config
             .as_deref()
@@ -74,7 +81,7 @@ impl LinkConfig {
         let downlink = plan("downlink", &file.downlink)?;
         let uplink = plan("uplink", &file.uplink)?;
         Ok(Self {
-            seed: file.seed.unwrap_or(SEED_DEFAULT),
+            seed,
             outages_shared: *downlink.outages == *uplink.outages
                 && (shared || *downlink.outages == OutagePlan::none()),
             downlink,
@@ -110,7 +117,7 @@ fn apply_flags(file: &mut LinkFile, args: &LinkArgs) -> anyhow::Result<()> {
     for settings in [&mut file.downlink, &mut file.uplink] {
         if let Some(rate) = args.rate {
             settings.rate_mbit_per_s = Some(rate);
-            settings.rate_trace = None;
+            (settings.rate_trace, settings.rate_model) = (None, None);
         }
         if let Some(delay_ms) = args.delay {
             settings.delay_ms = delay_ms;
@@ -146,11 +153,10 @@ fn overlay(flag: &str, settings: &mut LinkSettings, text: Option<&str>) -> anyho
         bail!("{flag}: got `{text}`, takes `key = value, ...`");
     };
     let mut table = toml::Table::try_from(&*settings)?;
-    if given.contains_key("rate_trace") {
-        table.remove("rate_mbit_per_s");
-    }
-    if given.contains_key("rate_mbit_per_s") {
-        table.remove("rate_trace");
+    if RATE_KEYS.iter().any(|key| given.contains_key(*key)) {
+        for key in RATE_KEYS {
+            table.remove(key);
+        }
     }
     table.extend(given);
     *settings =

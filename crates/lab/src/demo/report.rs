@@ -11,9 +11,11 @@ use holdfast_testbed::seeded_file::SeededContent;
 use holdfast_wire::Instant;
 use serde::Serialize;
 
-use super::DemoSettings;
+use super::{DemoLink, DemoSettings};
 use crate::transfer::Measurement;
 
+/// Of more outages than this the table has the sum of all stalls.
+pub(super) const COLUMNS_MAX: usize = 4;
 /// Payload of a full segment over a 1500-octet link with timestamps.
 const MSS_BYTES: u64 = 1448;
 /// IPv4 header, TCP header, timestamps option.
@@ -28,6 +30,9 @@ pub struct TransferResult {
     pub transfer_s: Option<f64>,
     /// The lower bound of a transfer over this link, in seconds.
     pub optimal_s: f64,
+    /// What was used of the link: the bytes that arrived, with headers, of those that it could
+    /// carry until the last one.
+    pub link_share: f64,
     /// For each outage that overlapped the transfer: from link up to the first
     /// new byte at the receiver, in seconds; none: none came before the next outage.
     pub stalls_s: Vec<Option<f64>>,
@@ -49,30 +54,62 @@ impl TransferResult {
     ) -> anyhow::Result<Self> {
         let flow = &measured.flows[0];
         let is_complete = measured.is_complete(flow);
+        let last_byte_s = measured.last_byte_s(flow);
+        let bytes = flow.received.bytes();
         Ok(Self {
             name,
-            transfer_s: is_complete.then(|| measured.last_byte_s(flow)),
+            transfer_s: is_complete.then_some(last_byte_s),
             optimal_s: optimal_s(link, content.bytes)?,
+            link_share: link_share(link, bytes, last_byte_s)?,
             stalls_s: measured.stalls_s(flow, &link.outages),
             retransmitted_segments: measured.retransmitted_segments,
-            bytes: flow.received.bytes(),
+            bytes,
             sha256_ok: flow.received.sha256 == content.sha256,
         })
     }
 
-    /// By how much the transfer took longer than it had to, in percent.
-    fn over_optimum_percent(&self) -> Option<f64> {
-        Some((self.transfer_s? / self.optimal_s - 1.0) * 100.0)
+    /// The sum of all stalls in seconds. One that no byte ended lasted until the next outage, or
+    /// until the transfer's end.
+    fn stalled_s(&self, outages: &[OutageAt]) -> f64 {
+        let next_s = outages.iter().skip(1).map(|outage| outage.at_s);
+        let ends_s = outages.iter().map(|outage| outage.at_s + outage.for_s);
+        let lengths = ends_s
+            .zip(next_s.map(Some).chain([None]))
+            .zip(&self.stalls_s);
+        lengths
+            .map(|((end_s, next_s), stall)| stall.unwrap_or(next_s.map_or(0.0, |s| s - end_s)))
+            .sum()
     }
+}
+
+/// Bytes of `bytes` on the link, with headers.
+fn wire_bytes(bytes: u64) -> u64 {
+    bytes + bytes.div_ceil(MSS_BYTES) * HEADER_BYTES
+}
+
+/// The share of what the link could carry until `until_s` that `bytes` are.
+fn link_share(link: &EmulatedLink, bytes: u64, until_s: f64) -> anyhow::Result<f64> {
+    let plan = link.plan()?;
+    let mut schedule = OutageSchedule::new(&plan.outages, link.seed);
+    let until = Instant::from_nanos((until_s * 1e9) as u64);
+    let (mut at, mut capacity) = (Instant::ZERO, 0);
+    for outage in schedule.until(until) {
+        capacity += plan.capacity.bytes_between(at, outage.begin).unwrap_or(0);
+        at = outage.end;
+    }
+    capacity += plan
+        .capacity
+        .bytes_between(at.min(until), until)
+        .unwrap_or(0);
+    Ok(wire_bytes(bytes) as f64 / capacity.max(1) as f64)
 }
 
 /// The lower bound of a transfer of `bytes` over this link: the link busy
 /// whenever it is up, every segment full.
 pub(super) fn optimal_s(link: &EmulatedLink, bytes: u64) -> anyhow::Result<f64> {
-    let wire_bytes = bytes + bytes.div_ceil(MSS_BYTES) * HEADER_BYTES;
     let plan = link.plan()?;
     let mut schedule = OutageSchedule::new(&plan.outages, link.seed);
-    let end = optimal_transfer(&plan, &mut schedule, Instant::ZERO, wire_bytes);
+    let end = optimal_transfer(&plan, &mut schedule, Instant::ZERO, wire_bytes(bytes));
     let end = end.context("the link is too slow for the file")?;
     ensure!(end > Instant::ZERO, "nothing to transfer");
     Ok(end.as_secs_f64())
@@ -97,8 +134,10 @@ pub struct DemoConditions {
     pub seed: u64,
     /// Length of the file in bytes.
     pub file_bytes: u64,
-    /// Rate of each direction in Mb/s.
-    pub rate_mbit_per_s: f64,
+    /// The link's name.
+    pub link: DemoLink,
+    /// Rate of each direction in Mb/s; none: it varies.
+    pub rate_mbit_per_s: Option<f64>,
     /// Round trip without queues in milliseconds.
     pub round_trip_ms: f64,
     /// Queue of each direction in packets.
@@ -120,7 +159,8 @@ impl DemoConditions {
         Ok(Self {
             seed: settings.seed,
             file_bytes: settings.bytes,
-            rate_mbit_per_s: link.rate_mbit_per_s,
+            link: settings.link,
+            rate_mbit_per_s: link.description.is_none().then_some(link.rate_mbit_per_s),
             round_trip_ms: 2.0 * link.delay_ms,
             queue_packets: link.queue_packets,
             outages: link.outages.clone(),
@@ -150,10 +190,14 @@ impl DemoReport {
             "run".to_owned(),
             "transfer".into(),
             "optimum".into(),
-            "over optimum".into(),
+            "share of the link".into(),
         ];
-        for outage in &self.conditions.outages {
-            header.push(format!("stall after {} s outage", outage.for_s));
+        let outages = &self.conditions.outages;
+        if outages.len() > COLUMNS_MAX {
+            header.push(format!("stalls after {} outages", outages.len()));
+        } else {
+            let columns = outages.iter().map(|outage| outage.for_s);
+            header.extend(columns.map(|for_s| format!("stall after {for_s} s outage")));
         }
         header.extend(["retransmitted".to_owned(), "SHA-256".into()]);
         let columns = header.len();
@@ -176,19 +220,21 @@ impl DemoReport {
         let transfer = run
             .transfer_s
             .map_or_else(|| "not finished".to_owned(), |s| format!("{s:.2} s"));
-        let over = run.over_optimum_percent();
+        let outages = &self.conditions.outages;
         let mut row = vec![
             run.name.clone(),
             transfer,
             seconds(Some(run.optimal_s), 2),
-            over.map_or_else(|| "-".to_owned(), |percent| format!("{percent:.1} %")),
+            format!("{:.1} %", run.link_share * 100.0),
         ];
-        for i in 0..self.conditions.outages.len() {
+        if outages.len() > COLUMNS_MAX {
+            row.push(format!("{:.1} s", run.stalled_s(outages)));
+        } else {
             // An outage after the end of the transfer left no stall.
-            row.push(
-                run.stalls_s
-                    .get(i)
-                    .map_or_else(|| "-".to_owned(), |&stall| seconds(stall, 3)),
+            let stalls = (0..outages.len()).map(|i| run.stalls_s.get(i));
+            row.extend(
+                stalls
+                    .map(|stall| stall.map_or_else(|| "-".to_owned(), |&stall| seconds(stall, 3))),
             );
         }
         row.push(run.retransmitted_segments.to_string());
@@ -206,6 +252,7 @@ mod tests {
             name: "plain".into(),
             transfer_s: Some(22.0),
             optimal_s: 20.0,
+            link_share: 0.905,
             stalls_s: vec![Some(1.5)],
             retransmitted_segments: 7,
             bytes: 10,
@@ -214,7 +261,8 @@ mod tests {
         let conditions = DemoConditions {
             seed: 1,
             file_bytes: 10,
-            rate_mbit_per_s: 20.0,
+            link: DemoLink::Steady,
+            rate_mbit_per_s: Some(20.0),
             round_trip_ms: 50.0,
             queue_packets: 200,
             outages: vec![OutageAt {
@@ -246,13 +294,36 @@ mod tests {
     }
 
     #[test]
+    fn the_share_is_of_what_the_link_carries_while_it_is_up() {
+        // 2 s of 4 s up at 20 Mb/s: 5 MB, with headers.
+        let link = EmulatedLink::with_outage(1.0, 2.0);
+        let bytes = 2_500_000 / 1500 * 1448;
+        let share = link_share(&link, bytes, 4.0).unwrap();
+        assert!((share - 0.5).abs() < 0.001, "{share}");
+    }
+
+    #[test]
+    fn many_outages_have_one_column_with_the_sum_of_their_stalls() {
+        let mut report = report();
+        let outages = (0..5).map(|i| OutageAt {
+            at_s: 10.0 * f64::from(i),
+            for_s: 4.0,
+        });
+        report.conditions.outages = outages.collect();
+        report.runs[0].stalls_s = vec![Some(0.5), None, Some(1.0), Some(0.25)];
+        let table = report.table().to_string();
+        assert!(table.contains("stalls after 5 outages"), "{table}");
+        assert!(table.contains("7.8 s"), "{table}");
+    }
+
+    #[test]
     fn the_table_and_the_json_have_the_same_figures() {
         let report = report();
         let table = report.table().to_string();
         for cell in [
             "22.00 s",
             "20.00 s",
-            "10.0 %",
+            "90.5 %",
             "1.500 s",
             "equal",
             "stall after 3 s outage",
@@ -262,7 +333,7 @@ mod tests {
         let json = serde_json::to_value(&report).unwrap();
         assert_eq!(
             json["runs"][0],
-            serde_json::json!({"name": "plain", "transfer_s": 22.0, "optimal_s": 20.0, "stalls_s": [1.5],
+            serde_json::json!({"name": "plain", "transfer_s": 22.0, "optimal_s": 20.0, "link_share": 0.905, "stalls_s": [1.5],
                 "retransmitted_segments": 7, "bytes": 10, "sha256_ok": true})
         );
     }

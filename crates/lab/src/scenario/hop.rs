@@ -4,11 +4,12 @@
 use std::path::Path;
 
 use holdfast_link::{
-    LinkPlan, LinkSettings, OutageAt, OutageEffect, OutageSchedule, OutageSettings, seed_for,
+    LinkPlan, LinkSettings, OutageAt, OutageEffect, OutageSchedule, OutageSettings, RATE_KEYS,
+    seed_for,
 };
 use holdfast_wire::Instant;
 use serde::Deserialize;
-use toml::Table;
+use toml::{Table, Value};
 
 use super::direction::DirectionChoice;
 use holdfast_files::document::{self, DocumentError};
@@ -71,14 +72,18 @@ impl HopConditions {
         let _: LinkSettings = document::read(&common)?;
         let downlink = direction("downlink", &own.downlink)?;
         let mut uplink = direction("uplink", &own.uplink)?;
-        // Outages of both directions are the gaps of one trace.
-        if let OutageSettings::Trace { file, .. } = &mut uplink.outages
-            && uplink.rate_trace.is_none()
-        {
-            *file = file.take().or_else(|| downlink.rate_trace.clone());
-        }
         let own_outages =
             own.downlink.contains_key("outages") || own.uplink.contains_key("outages");
+        // Outages of both directions are the gaps of one trace, or of one model.
+        if let OutageSettings::Trace { file, .. } = &mut uplink.outages
+            && uplink.rate_trace.is_none()
+            && uplink.rate_model.is_none()
+        {
+            *file = file.take().or_else(|| downlink.rate_trace.clone());
+            if file.is_none() && downlink.rate_model.is_some() && !own_outages {
+                uplink.outages = OutageSettings::None;
+            }
+        }
         let names_traces = [&downlink, &uplink].iter().any(|settings| {
             let of_outages = matches!(
                 &settings.outages,
@@ -120,6 +125,11 @@ impl HopConditions {
         folder: Option<&Path>,
     ) -> Result<Self, DocumentError> {
         let mut drawn = self.located(folder);
+        for (settings, direction) in [(&mut drawn.downlink, 1), (&mut drawn.uplink, 2)] {
+            if let Some(model) = &mut settings.rate_model {
+                model.seed_from(seed, direction);
+            }
+        }
         // As `holdfast link` has it: one stream for both, or one for each.
         let parts = if self.outages_shared { [0, 0] } else { [1, 2] };
         let plans = drawn.planned()?;
@@ -141,6 +151,9 @@ impl HopConditions {
             settings.outages = OutageSettings::List {
                 list: list.collect(),
             };
+        }
+        if drawn.outages_shared && drawn.uplink.outages == OutageSettings::None {
+            drawn.uplink.outages = drawn.downlink.outages.clone();
         }
         drawn.plans = Some(drawn.planned()?);
         Ok(drawn)
@@ -235,18 +248,21 @@ impl HopConditions {
     }
 }
 
-/// A table with another one on top of it. A rate replaces a trace of rates, and the reverse.
+/// A table with another one on top of it. Another kind of rate replaces the one below; a
+/// model of rates takes what it does not say from the model below.
 fn laid_over(common: &Table, own: &Table) -> Table {
-    let mut table = common.clone();
-    for (key, other) in [
-        ("rate_trace", "rate_mbit_per_s"),
-        ("rate_mbit_per_s", "rate_trace"),
-    ] {
-        if own.contains_key(key) {
-            table.remove(other);
+    let (mut table, mut own) = (common.clone(), own.clone());
+    let below = table.get("rate_model").and_then(Value::as_table).cloned();
+    if let (Some(mut model), Some(Value::Table(over))) = (below, own.get_mut("rate_model")) {
+        model.extend(std::mem::take(over));
+        *over = model;
+    }
+    if RATE_KEYS.iter().any(|key| own.contains_key(*key)) {
+        for key in RATE_KEYS {
+            table.remove(key);
         }
     }
-    table.extend(own.clone());
+    table.extend(own);
     table
 }
 

@@ -1,0 +1,352 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Plays windows of recordings with and without Holdfast, on Linux in virtual time.
+
+    docs/recordings/bench.py core [SCHEME...]         the core: 96 cells, without a gateway and with `auto`
+    docs/recordings/bench.py draw COUNT SEED [SCHEME...]    COUNT cells of the whole product, drawn from SEED
+    docs/recordings/bench.py tables RESULTS.jsonl...  the tables of results that are there
+
+HOLDFAST names the program (target/release/holdfast), HOLDFAST_TRACES the folder of the recordings.
+Results, scenario, tables and pictures go to target/recordings. A bench that was stopped goes on
+where it was.
+
+A cell: a recording, what an outage does to packets, random loss, the sender, the queue, the flows.
+Its runs: three windows of 60 s of the recording, with outages. No signal reports the outages.
+"""
+import collections
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+from link_statistics import STALLED, read, stalls, traces
+
+FOLDER = Path("target/recordings")
+BASE = "none"
+SCHEMES = [BASE, "auto"]
+ALL_SCHEMES = [BASE, "hold", "snoop", "mtcp-plus", "keep", "haproxy", "wake", "freeze", "auto"]
+ON_MOBILE = {"wake", "freeze"}
+WINDOW_S, WINDOWS = 60, 3
+# Faster recordings take minutes a run.
+MBIT_PER_S_MAX = 150
+# One of each kind.
+CORE = {
+    "3G, subway": "nyc_3g_subway_tunnel.down.mm",
+    "UMTS, car": "tmobile_umts_drive.down.mm",
+    "LTE, car": "att_lte_drive.down.mm",
+    "LTE, ferry": "nyc_lte_ferry_b.rate",
+    "LTE, subway": "nyc_lte_subway7_a.rate",
+    "LTE, train": "nyc_lte_train.rate",
+    "LTE, walk": "nyc_lte_walk.down.mm",
+    "5G, car": "irish_5g_car_a.rate",
+    "satellite, city": "us_city_starlink_mob.rate",
+    "satellite, roaming": "us_city_starlink_roam.rate",
+    "Wi-Fi, busy": "wifi_restaurant_a.rate",
+    "Wi-Fi, shipyard": "wifi_shipyard_24ghz.rate",
+}
+SENDERS = ["cubic", "bbr", "reno"]
+CONDITIONS = {"lost": ("lose", 0.0), "kept": ("keep", 0.0), "lost, 1 % loss": ("lose", 0.01)}
+QUEUES = [50, 200, 1000]
+FLOWS = ["1 flow", "8 flows", "1 flow and a call"]
+# A call: 50 datagrams a second toward the mobile, of 200 bytes.
+CALL = """
+[[cross_traffic]]
+over = "wireless"
+rate_mbit_per_s = 0.08
+packet_bytes = 200
+"""
+SCENARIO = """
+description = "recordings of links that come and go"
+repetitions = 1
+
+[transfer]
+bytes = 2_000_000_000
+limit_s = {limit_s}
+request_bytes = 84
+flows = {flows}
+
+[wireless]
+delay_ms = 25
+queue_packets_max = {queue}
+outages = {{ kind = "trace", gap_min_s = 0.3 }}
+outage_effect = "{effect}"
+loss = {loss}
+rate_trace = "$HOLDFAST_TRACES/{file}"
+uplink = {{ rate_mbit_per_s = 5, loss = 0 }}
+
+[hosts]
+congestion_control = "{sender}"
+
+[gateway]
+signal = "none"
+
+[mobile]
+signal = "none"
+{call}
+[[sweep]]
+name = "start_s"
+key = "wireless.trace_start_s"
+values = {starts}
+
+[[sweep]]
+name = "scheme"
+points = [
+{points}
+]
+"""
+
+Cell = collections.namedtuple("Cell", "conditions sender queue flows recording")
+
+
+def windows(file, generator):
+    """Starts of windows with outages, drawn from those that are at most half an outage."""
+    series = read(traces() / file)
+    last = max(0, len(series) - WINDOW_S)
+    found = stalls(series)
+    fitting = [
+        start
+        for start in range(0, last + 1, 10)
+        if 1 <= sum(max(0, min(end, start + WINDOW_S) - max(begin, start)) for begin, end in found) <= WINDOW_S / 2
+    ]
+    fitting = fitting or list(range(0, last + 1, 10))
+    generator.shuffle(fitting)
+    apart = []
+    for start in fitting:
+        if all(abs(start - other) >= WINDOW_S for other in apart):
+            apart.append(start)
+    # A short recording has windows that overlap.
+    return sorted((apart + [start for start in fitting if start not in apart])[:WINDOWS])
+
+
+def core():
+    return [
+        (Cell(conditions, sender, 200, FLOWS[0], recording), CORE[recording])
+        for conditions in CONDITIONS
+        for sender in (SENDERS if conditions != "lost, 1 % loss" else SENDERS[:2])
+        for recording in CORE
+    ]
+
+
+def drawn(count, seed):
+    generator = random.Random(seed)
+    files = sorted(path.name for path in traces().iterdir() if path.name.endswith((".down.mm", ".rate")))
+    files = [file for file in files if not file.endswith("_up.rate")]
+    files = [file for file in files if statistics.mean(read(traces() / file)) <= MBIT_PER_S_MAX]
+    cells = {}
+    while len(cells) < count:
+        file = generator.choice(files)
+        cell = Cell(*map(generator.choice, (list(CONDITIONS), SENDERS, QUEUES, FLOWS)), file)
+        cells[cell] = file
+    return list(cells.items())
+
+
+def points(schemes):
+    set_by = lambda scheme: "mobile.scheme" if scheme in ON_MOBILE else "gateway.scheme"
+    return "\n".join(f'  {{ name = "{scheme}", set = {{ "{set_by(scheme)}" = "{scheme}" }} }},' for scheme in schemes)
+
+
+def carry_out(name, cells, seed, schemes):
+    """Carries out what has no results yet; the file of all results."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    results = FOLDER / f"{name}.jsonl"
+    there = set()
+    if results.exists():
+        runs = map(json.loads, results.read_text().splitlines())
+        there = {(Cell(**run["cell"]), run["scheme"]) for run in runs}
+    holdfast = os.environ.get("HOLDFAST", "target/release/holdfast")
+    for number, (cell, file) in enumerate(cells):
+        missing = [scheme for scheme in schemes if (cell, scheme) not in there]
+        if not missing:
+            continue
+        effect, loss = CONDITIONS[cell.conditions]
+        scenario = FOLDER / f"{name}.toml"
+        scenario.write_text(
+            SCENARIO.format(
+                limit_s=WINDOW_S, flows=8 if cell.flows == "8 flows" else 1, queue=cell.queue, effect=effect,
+                loss=loss, file=file, starts=windows(file, random.Random(f"{seed} {file}")),
+                sender=cell.sender, call=CALL if cell.flows.endswith("call") else "", points=points(missing),
+            )
+        )
+        print(f"\r{number + 1} of {len(cells)} cells: {', '.join(map(str, cell))}\033[K", end="", file=sys.stderr)
+        command = [holdfast, "lab", "run", scenario, "--substrate", "linux", "--out", "-"]
+        output = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        if output.returncode:
+            sys.exit(f"\nbench.py: {output.stderr.strip()}")
+        runs = [json.loads(line) for line in output.stdout.splitlines()]
+        for run in runs:
+            run["cell"], run["scheme"] = cell._asdict(), run["parameters"]["scheme"]
+        # All runs of a cell or none: a bench that is stopped goes on with whole cells.
+        with results.open("a") as file_of_results:
+            file_of_results.write("".join(json.dumps(run) + "\n" for run in runs))
+    print(file=sys.stderr)
+    return results
+
+
+def share(run):
+    return run["bytes"] / run["link"]["capacity_bytes"]
+
+
+def dropped(run):
+    return run["link"]["dropped_by_queue"] / max(1, run["link"]["packets"])
+
+
+class Results:
+    """Runs by cell, scheme and window."""
+
+    def __init__(self, files):
+        self.cells = collections.defaultdict(lambda: collections.defaultdict(dict))
+        for file in files:
+            for line in Path(file).read_text().splitlines():
+                run = json.loads(line)
+                if not run["intact"]:
+                    sys.exit(f"bench.py: {run['variant']}: other bytes arrived than were sent")
+                self.cells[Cell(**run["cell"])][run["scheme"]][run["parameters"]["start_s"]] = run
+        found = {scheme for by_scheme in self.cells.values() for scheme in by_scheme}
+        self.schemes = [scheme for scheme in ALL_SCHEMES if scheme in found]
+
+    def median(self, measure, cell, scheme):
+        runs = self.cells[cell].get(scheme)
+        return statistics.median(map(measure, runs.values())) if runs else None
+
+    def ratio(self, cell, scheme):
+        """The median ratio of bytes to no gateway's run of the same window."""
+        runs, base = self.cells[cell].get(scheme, {}), self.cells[cell].get(BASE, {})
+        pairs = [run["bytes"] / max(1, base[start]["bytes"]) for start, run in runs.items() if start in base]
+        return statistics.median(pairs) if pairs else None
+
+    def floods(self, cell, scheme):
+        """Whether the link's queue drops more than 1.5 times no gateway's share, lost or kept, or 0.5 %."""
+        other = {"lost": "kept", "kept": "lost"}.get(cell.conditions, cell.conditions)
+        bases = [self.median(dropped, c, BASE) for c in (cell, cell._replace(conditions=other)) if c in self.cells]
+        return self.median(dropped, cell, scheme) > max(0.005, 1.5 * max(bases))
+
+
+def of_cell(results, cell, scheme):
+    if results.median(share, cell, scheme) is None:
+        return ""
+    text = f"{results.median(share, cell, scheme):.2f}"
+    if scheme != BASE and results.ratio(cell, scheme) is not None:
+        text += f" (x{results.ratio(cell, scheme):.2f})"
+    return f"{text}, {results.median(dropped, cell, scheme):.1%}"
+
+
+def of_cells(results):
+    """A table for each combination of everything but the recording."""
+    heads = [scheme if scheme == BASE else f"`{scheme}`" for scheme in results.schemes]
+    groups = collections.defaultdict(list)
+    for cell in results.cells:
+        groups[cell._replace(recording="")].append(cell)
+    for group, cells in groups.items():
+        print(f"\n### {group.conditions}; {group.sender}; queue of {group.queue} packets; {group.flows}\n")
+        print("| recording |", " | ".join(heads), "|")
+        print("| --- |" + " --- |" * len(heads))
+        for cell in cells:
+            row = [of_cell(results, cell, scheme) for scheme in results.schemes]
+            print(f"| {cell.recording} |", " | ".join(row), "|")
+
+
+def gaps_s(runs):
+    """After each outage, the time to the first new byte; infinite if none came before the next."""
+    return [float("inf") if stall is None else stall for run in runs for stall in run["stalls_s"]]
+
+
+def percentile(values, percent):
+    values = sorted(values)
+    return values[min(len(values) - 1, len(values) * percent // 100)] if values else float("nan")
+
+
+def summary(results):
+    print("\n| scheme | share, mean | cells | at least 0.98 | least | floods | gaps answered | p50 | p90 | twice | wait p95 |")
+    print("| --- |" + " ---: |" * 10)
+    for scheme in results.schemes:
+        cells = [cell for cell, by_scheme in results.cells.items() if scheme in by_scheme]
+        runs = [run for cell in cells for run in results.cells[cell][scheme].values()]
+        ratios = [results.ratio(cell, scheme) for cell in cells]
+        ratios = [ratio for ratio in ratios if ratio is not None]
+        gaps = gaps_s(runs)
+        answered = [gap for gap in gaps if gap != float("inf")]
+        again = [run["duplicates_per_byte"] for run in runs if run.get("duplicates_per_byte") is not None]
+        row = [
+            f"{statistics.mean(results.median(share, cell, scheme) for cell in cells):.2f}",
+            str(len(cells)),
+            str(sum(ratio >= 0.98 for ratio in ratios)),
+            f"{min(ratios, default=float('nan')):.2f}",
+            str(sum(results.floods(cell, scheme) for cell in cells if BASE in results.cells[cell])),
+            f"{len(answered)} of {len(gaps)}",
+            f"{percentile(answered, 50):.2f} s",
+            f"{percentile(answered, 90):.2f} s",
+            f"{statistics.mean(again):.1%}" if again else "",
+            f"{statistics.median(run['link']['wait_p95_ms'] for run in runs):.0f} ms",
+        ]
+        print(f"| {scheme} |", " | ".join(row), "|")
+
+
+def calls(results):
+    """The call beside one flow: what it loses and how long it waits."""
+    cells = [cell for cell in results.cells if cell.flows.endswith("call")]
+    if not cells:
+        return
+    print("\n| scheme | cells | call lost, mean | against no gateway | delay p95, median ratio |")
+    print("| --- |" + " ---: |" * 4)
+    for scheme in results.schemes:
+        runs, ratios, more = [], [], []
+        for cell in cells:
+            for start, run in results.cells[cell].get(scheme, {}).items():
+                call, base = run["cross_traffic"][0], results.cells[cell].get(BASE, {}).get(start)
+                runs.append(1 - call["arrived"] / call["sent"])
+                if base and call.get("delay_p95_ms") and base["cross_traffic"][0].get("delay_p95_ms"):
+                    ratios.append(call["delay_p95_ms"] / base["cross_traffic"][0]["delay_p95_ms"])
+                    more.append(runs[-1] - 1 + base["cross_traffic"][0]["arrived"] / base["cross_traffic"][0]["sent"])
+        if ratios:
+            figures = [f"{statistics.mean(runs):.1%}", f"{statistics.mean(more):+.1%}", f"{statistics.median(ratios):.2f}"]
+            print(f"| {scheme} | {len(cells)} |", " | ".join(figures), "|")
+
+
+def pictures(results, name):
+    """Shares of each cell, and the times after gaps, as SVG."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    import matplotlib.pyplot as plt
+
+    matplotlib.rcParams.update({"svg.hashsalt": "holdfast", "font.size": 9})
+    colours = dict(zip(ALL_SCHEMES, ["#888888", *matplotlib.color_sequences["tab10"]]))
+    figure, (shares, gaps) = plt.subplots(1, 2, figsize=(10, 3.6), layout="constrained")
+    order = sorted(results.cells, key=lambda cell: results.median(share, cell, BASE) or 0)
+    for scheme in results.schemes:
+        points = [(place, results.median(share, cell, scheme)) for place, cell in enumerate(order)]
+        points = [point for point in points if point[1] is not None]
+        shares.plot(*zip(*points), "." if scheme != BASE else "-", color=colours[scheme], label=scheme)
+        times = sorted(gaps_s(run for cell in order for run in results.cells[cell].get(scheme, {}).values()))
+        gaps.step(times, [(i + 1) / len(times) for i in range(len(times))], color=colours[scheme], label=scheme)
+    shares.set(xlabel="cells, in the order of no gateway", ylabel="share of the link", ylim=(0, 1))
+    gaps.set(xlabel="from the end of a gap to the first new byte, s", ylabel="share of gaps", xscale="symlog", ylim=(0, 1))
+    gaps.set_xlim(0, 30)
+    shares.legend()
+    file = FOLDER / f"{name}.svg"
+    figure.savefig(file, metadata={"Date": None})
+    print(f"\n{file}", file=sys.stderr)
+
+
+def main(arguments):
+    match arguments:
+        case ["core", *schemes]:
+            files = [carry_out("core", core(), 1, schemes or SCHEMES)]
+        case ["draw", count, seed, *schemes] if count.isdigit():
+            files = [carry_out(f"draw-{seed}", drawn(int(count), seed), seed, schemes or ALL_SCHEMES)]
+        case ["tables", *files] if files:
+            pass
+        case _:
+            sys.exit(__doc__)
+    results = Results(files)
+    of_cells(results)
+    summary(results)
+    calls(results)
+    pictures(results, Path(files[0]).stem)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
