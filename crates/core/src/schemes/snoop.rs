@@ -38,7 +38,7 @@ mod fh_report;
 mod fixed_half;
 pub(crate) mod radio;
 mod reports;
-mod response;
+mod transparent;
 pub(super) mod uplink;
 
 use dup_acks::DupAcks;
@@ -48,7 +48,7 @@ use fixed_half::FixedHalf;
 pub use holdfast_settings::snoop::{SnoopSet, SnoopSettings};
 use radio::Radio;
 use reports::Reports;
-use response::LossResponse;
+use transparent::OwnLosses;
 pub(crate) use uplink::Uplink;
 
 /// Snoop's state of a flow. It is soft state: a few packets restore it.
@@ -65,8 +65,8 @@ pub(crate) struct Snoop<P> {
     standing: StandingRtt,
     /// `today`: whether packets are lost other than by a queue.
     radio: Radio,
-    /// What the FH does after a loss.
-    response: LossResponse,
+    /// On a link whose rate changes: what is not repaired.
+    own_losses: OwnLosses,
     /// `today`: the round trip of what went ahead of ordinary traffic.
     ahead_rtt: RttEstimator,
     /// The wireless half's round trip, smoothed as the paper does it.
@@ -89,7 +89,7 @@ impl<P> Default for Snoop<P> {
             rtt: None,
             standing: StandingRtt::default(),
             radio: Radio::default(),
-            response: LossResponse::default(),
+            own_losses: OwnLosses::default(),
             ahead_rtt: RttEstimator::default(),
             srtt: None,
             window: None,
@@ -130,21 +130,27 @@ impl<P: Payload> Snoop<P> {
     }
 
     /// The round trips that an ACK shows.
-    fn sample_all(&mut self, outcome: &AckOutcome, cx: &Context<'_, P>) {
+    fn sample_round_trips(&mut self, outcome: &AckOutcome, cx: &Context<'_, P>) {
         if let Some(rtt) = outcome.rtt {
             self.sample(rtt, cx.settings.snoop.alpha);
         }
         if let Some((sent, _)) = outcome.arrivals.ordinary {
-            let rtt = cx.now.saturating_since(sent);
-            let span = fh_report::path_rtt(self, cx.rtt).unwrap_or(rtt);
-            self.standing.sample(rtt, span, cx.now);
-            self.rtt = Some(rtt);
-            if let Some(least) = cx.rtt.least() {
-                self.radio.on_arrived(rtt.saturating_sub(least), cx.now);
-            }
+            self.rtt = Some(cx.now.saturating_since(sent));
         }
         if let Some((sent, _)) = outcome.arrivals.ahead {
             self.ahead_rtt.sample(cx.now.saturating_since(sent));
+        }
+    }
+
+    /// The queues that an ACK shows.
+    fn sample_queues(&mut self, outcome: &AckOutcome, cx: &Context<'_, P>) {
+        let (Some(_), Some(rtt)) = (outcome.arrivals.ordinary, self.rtt) else {
+            return;
+        };
+        let span = fh_report::path_rtt(self, cx.rtt).unwrap_or(rtt);
+        self.standing.sample(rtt, span, cx.now);
+        if let Some(least) = cx.rtt.least() {
+            self.radio.on_arrived(rtt.saturating_sub(least), cx.now);
         }
     }
 
@@ -197,9 +203,10 @@ impl<P: Payload> FlowScheme<P> for Snoop<P> {
         if today && matches!(kept, Insertion::Kept { .. }) {
             flow.transmissions.note(seq, end, Sender::Fh, cx.now);
         }
-        self.response.on_sent(flow);
-        fh_report::is_answered(self, flow, segment, cx);
-        dup_acks::arm_persist(self, flow, cx);
+        if !expects_changing_rates(cx.settings) {
+            fh_report::is_answered(self, flow, segment, cx);
+            dup_acks::arm_persist(self, flow, cx);
+        }
         reports::arm_probe(self, flow, cx);
     }
 
@@ -249,18 +256,19 @@ impl<P: Payload> FlowScheme<P> for Snoop<P> {
         if segment.ack.before(flow.fh.una) && flow.fh.is_doubted() {
             return Verdict::Forward;
         }
+        if expects_changing_rates(cx.settings) {
+            transparent::on_mh_segment(self, flow, segment, outcome, cx);
+            return Verdict::Forward;
+        }
         let sanitised = sanitised(segment, flow, cx);
         let segment = sanitised.as_ref().unwrap_or(segment);
-        self.sample_all(outcome, cx);
+        self.sample_round_trips(outcome, cx);
+        self.sample_queues(outcome, cx);
         self.fh_report.on_acked(flow.fh.una);
-        self.response.on_acked(flow);
         // A block that fits; others change nothing.
         self.sack_seen |= !flow.sacked.is_empty();
         // Data of the MH without a new ACK shows nothing about the FH's data.
         let is_answer = outcome.acked > 0 || outcome.arrived_bytes > 0 || segment.is_empty();
-        if is_answer {
-            self.reports.on_answer();
-        }
         // An older ACK's window ends below its nominal edge.
         let newest = segment.ack == flow.fh.una;
         let window = self.window;
@@ -275,16 +283,11 @@ impl<P: Payload> FlowScheme<P> for Snoop<P> {
         let is_today = cx.settings.snoop.set == SnoopSet::Today;
         let verdict = if is_today && speaks_sack(self, flow) {
             reports::on_ack(self, flow, segment, outcome, duplicate, window, cx)
-        } else if expects_changing_rates(cx.settings) {
-            // Duplicate ACKs alone do not show whether a queue has overflowed.
-            Verdict::Forward
         } else {
             dup_acks::on_ack(self, flow, segment, outcome, duplicate, window, cx)
         };
         dup_acks::arm_persist(self, flow, cx);
-        if is_answer || !self.reports.waits() {
-            reports::arm_probe(self, flow, cx);
-        }
+        reports::await_answer(self, flow, is_answer, cx);
         let verdict = if speaks {
             passes(verdict)
         } else {
@@ -373,7 +376,7 @@ impl<P: Payload> FlowScheme<P> for Snoop<P> {
     /// The MH's window is not known either.
     fn on_resynchronised(&mut self, _una: SeqNum) {
         self.forget_sent();
-        self.window = None;
+        (self.window, self.own_losses) = (None, OwnLosses::default());
         self.uplink = Uplink::default();
     }
 

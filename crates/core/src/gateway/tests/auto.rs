@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `auto`: a silence that has lost nothing, and one that has; and which losses the FH is shown.
+//! `auto`: a silence that has lost nothing, and one that has; and which losses are repaired.
 
 use holdfast_wire::SeqNum;
 
@@ -143,51 +143,62 @@ fn after_an_outage_the_window_follows_what_the_link_delivers_now() {
     assert!((5..=11).contains(&more), "{more}");
 }
 
-/// Loses the segment at `una` of ten, with the MH's reports of the others; whether the FH was shown
-/// it.
-fn loses_one(bench: &mut Bench, una: u32) -> bool {
-    let mut shown = false;
-    for segment in 0..10 {
-        bench.forward(una + segment * LEN, 1);
-        bench.wait(1);
-    }
-    bench.wait(10);
-    for segment in 1..10 {
-        let (left, right) = (una + LEN, una + (segment + 1) * LEN);
-        let mut ack = bench.mh_segment(una);
-        ack.options.sack.push(SeqNum::new(left), SeqNum::new(right));
-        let (verdict, _) = bench.judge(ack);
-        shown |= verdict == crate::Verdict::Forward;
-        bench.wait(1);
-    }
-    shown
-}
-
-/// The MH has everything before `una`, and the FH a window of `segments` for two round trips.
-fn goes_on(bench: &mut Bench, mut una: u32, segments: u32) -> u32 {
-    for _ in 0..2 {
+/// A flow whose segments take 10 ms to the MH and back; the first byte without an ACK.
+fn with_sack(bench: &mut Bench) -> u32 {
+    bench.sack_permitted = true;
+    bench.mh_port += 1;
+    bench.shake_hands(0, 5000);
+    bench.up(1);
+    let mut una = 1;
+    for _ in 0..3 {
+        bench.forward(una, 4);
+        bench.wait(10);
+        una += 4 * LEN;
         bench.up(una);
-        bench.forward(una, segments);
-        bench.wait(20);
-        una += segments * LEN;
     }
-    bench.up(una);
     una
 }
 
+/// Loses `lost` segments at `una` of twenty; the others arrive `after_ms` later, one each
+/// millisecond. Returns the segments that the gateway retransmits. Each report reaches the FH.
+fn loses(bench: &mut Bench, una: u32, lost: u32, after_ms: u64) -> Vec<String> {
+    bench.forward(una, 20);
+    let mut repaired = bench.wait(after_ms);
+    for segment in lost..20 {
+        let (left, right) = (una + lost * LEN, una + (segment + 1) * LEN);
+        let mut ack = bench.mh_segment(una);
+        ack.options.sack.push(SeqNum::new(left), SeqNum::new(right));
+        let (verdict, lines) = bench.judge(ack);
+        assert_eq!(verdict, crate::Verdict::Forward);
+        repaired.extend(lines);
+        repaired.extend(bench.wait(1));
+    }
+    repaired
+}
+
 #[test]
-fn a_loss_is_hidden_from_an_fh_that_sent_less_after_the_one_before_and_from_no_other() {
-    for (window, hidden) in [(6, true), (10, false)] {
+fn a_loss_with_a_short_queue_is_repaired_once_and_the_fh_receives_each_report() {
+    let mut bench = bench_with(settings(Scheme::Auto));
+    let una = with_sack(&mut bench);
+    let repaired = loses(&mut bench, una, 1, 12);
+    assert_eq!(repaired.len(), 1, "{repaired:?}");
+    assert!(
+        repaired[0].starts_with(&format!("DATA {una}..")),
+        "{repaired:?}"
+    );
+    // Nothing is left of it for the next one.
+    let una = una + 20 * LEN;
+    bench.up(una);
+    assert_eq!(loses(&mut bench, una, 1, 12).len(), 1);
+}
+
+#[test]
+fn a_loss_that_may_be_the_fhs_own_overload_is_left_to_the_fh() {
+    // A queue of 15 ms on a path of 10 ms; five segments of twenty.
+    for (lost, after_ms) in [(1, 25), (5, 12)] {
         let mut bench = bench_with(settings(Scheme::Auto));
-        bench.sack_permitted = true;
-        bench.mh_port += 1;
-        bench.shake_hands(0, 5000);
-        bench.up(1);
-        let mut una = goes_on(&mut bench, 1, 2);
-        assert!(loses_one(&mut bench, una), "the first one is shown");
-        // The FH retransmits it, and its next windows show what it makes of the loss.
-        una = goes_on(&mut bench, una + 10 * LEN, window);
-        una = goes_on(&mut bench, una, window);
-        assert_eq!(!loses_one(&mut bench, una), hidden, "{window}");
+        let una = with_sack(&mut bench);
+        let repaired = loses(&mut bench, una, lost, after_ms);
+        assert_eq!(repaired, [""; 0], "{lost} lost, {after_ms} ms");
     }
 }

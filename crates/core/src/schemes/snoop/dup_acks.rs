@@ -9,7 +9,7 @@ use holdfast_wire::{Flags, Instant, Segment, SeqNum};
 use super::fh_report::{self, Hole};
 use super::{Snoop, SnoopSet, retransmit_first, speaks_sack};
 use crate::flow::{AckOutcome, Flow};
-use crate::schemes::{Context, expects_changing_rates};
+use crate::schemes::Context;
 use crate::timers::earliest;
 use crate::{Payload, Verdict};
 
@@ -240,6 +240,5 @@ fn persist_wait<P: Payload>(
         return Some(settings.persist);
     }
     let srtt = snoop.srtt.or(cx.rtt.srtt())?;
-    let serves = !speaks_sack(snoop, flow) && !expects_changing_rates(cx.settings);
-    serves.then(|| settings.persist.max(srtt * 2))
+    (!speaks_sack(snoop, flow)).then(|| settings.persist.max(srtt * 2))
 }

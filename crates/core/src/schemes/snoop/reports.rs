@@ -13,9 +13,9 @@ use holdfast_wire::{Flags, Instant, SackBlocks, Segment, SeqNum};
 
 use super::dup_acks::DupAcks;
 use super::fh_report::{self, DUP_THRESH, Hole, QUEUE_MIN};
-use super::{Snoop, radio, response, retransmit, speaks_sack};
+use super::{Snoop, radio, retransmit, speaks_sack};
 use crate::flow::{AckOutcome, Arrivals, Flow, Sender, Transmission};
-use crate::schemes::{self, Context};
+use crate::schemes::{Context, expects_changing_rates};
 use crate::timers::earliest;
 use crate::{Payload, Verdict};
 
@@ -48,13 +48,13 @@ impl Reports {
         earliest([self.lost_at, self.probe_at])
     }
 
-    /// The MH has sent an ACK or SACK.
-    pub(super) fn on_answer(&mut self) {
-        self.probes = 0;
+    /// No timer runs for a further loss.
+    pub(super) fn wait_for_no_loss(&mut self) {
+        self.lost_at = None;
     }
 
     /// A probe is scheduled, or there were enough of them.
-    pub(super) fn waits(&self) -> bool {
+    fn waits(&self) -> bool {
         self.probe_at.is_some() || self.probes >= PROBES_MAX
     }
 }
@@ -71,8 +71,8 @@ pub(super) fn on_ack<P: Payload>(
 ) -> Verdict {
     // State from before the MH was known to send SACK.
     snoop.dup_acks = DupAcks::default();
+    merge_arrivals(snoop, outcome);
     let reports = &mut snoop.reports;
-    reports.arrivals.merge(outcome.arrivals);
     let filled = reports.hole.take().filter(|_| outcome.acked > 0);
     if outcome.acked > 0 {
         reports.hidden_since = None;
@@ -117,14 +117,10 @@ fn knows_radio<P: Payload>(
     if flow.repairs_itself() {
         return true;
     }
-    let changes = schemes::expects_changing_rates(cx.settings);
-    if changes && snoop.response.is_shown() {
-        return false;
-    }
     let is_known = cx.radio_loses || radio::is_known(snoop.radio.lost_at(), cx.now);
     let (Some(noted), Some(rtt), Some(least)) = (flow.sacked.highest(), snoop.rtt, cx.rtt.least())
     else {
-        return is_known && !changes;
+        return is_known;
     };
     // A block beyond the table's limit is not new later.
     let reported = segment.options.sack.iter().map(|(_, right)| right);
@@ -132,13 +128,6 @@ fn knows_radio<P: Payload>(
     let from = snoop.radio.unjudged(flow.fh.una, highest);
     let has_new_hole = flow.sacked.holes(from).next().is_some();
     let queue = rtt.saturating_sub(least);
-    if changes {
-        if has_new_hole && response::is_fhs_own(snoop, flow, (highest, queue), cx) {
-            snoop.response.on_shown(flow);
-            return false;
-        }
-        return snoop.response.sends_less();
-    }
     if has_new_hole {
         let queue_min = fh_report::short_queue(snoop, cx.rtt);
         snoop.radio.on_hole(queue, queue_min, is_known, cx.now);
@@ -190,8 +179,13 @@ fn shown_blocks<P: Payload>(snoop: &Snoop<P>, segment: &Segment) -> SackBlocks {
     shown
 }
 
+/// Notes what an ACK shows to have arrived.
+pub(super) fn merge_arrivals<P>(snoop: &mut Snoop<P>, outcome: &AckOutcome) {
+    snoop.reports.arrivals.merge(outcome.arrivals);
+}
+
 /// Retransmits the lost segments.
-fn repair<P: Payload>(
+pub(super) fn repair<P: Payload>(
     snoop: &mut Snoop<P>,
     flow: &mut Flow<P>,
     arrived_bytes: u32,
@@ -206,11 +200,13 @@ fn repair<P: Payload>(
     let arrived = arrived_bytes.div_ceil(segment_len);
     let mut left = (arrived + REPAIRS_BESIDES).min(REPAIRS_MAX);
     let (lost, next) = find_lost(snoop, flow, left, cx);
+    // On a link whose rate changes nothing is hidden from the FH.
+    let reports_to_fh = !expects_changing_rates(cx.settings);
     for lost in lost {
         if left == 0 {
             break;
         }
-        if lost.retransmissions == 0 && !lost.by_fh {
+        if reports_to_fh && lost.retransmissions == 0 && !lost.by_fh {
             fh_report::judge_loss(snoop, flow, cx);
         }
         let sent = retransmit_range(flow, lost.seq, lost.end, left, Sender::GatewayAhead, cx);
@@ -218,7 +214,9 @@ fn repair<P: Payload>(
             // Not cached: the FH must retransmit it.
             let (seq, end) = (lost.seq, lost.end);
             flow.transmissions.note(seq, end, Sender::Gateway, cx.now);
-            fh_report::report_all(snoop, flow, cx);
+            if reports_to_fh {
+                fh_report::report_all(snoop, flow, cx);
+            }
         }
         left = left.saturating_sub(sent.max(1));
     }
@@ -321,6 +319,22 @@ fn unanswered_until<P: Payload>(
     let wait = wait.max(newest_rtt(snoop, cx) + srtt);
     let newest = flow.transmissions.newest().unwrap_or(sent.at);
     sent.at.max(newest) + wait
+}
+
+/// A segment of the MH has come: the probe's timer starts again with an answer, and if it does not
+/// run yet.
+pub(super) fn await_answer<P: Payload>(
+    snoop: &mut Snoop<P>,
+    flow: &mut Flow<P>,
+    is_answer: bool,
+    cx: &Context<'_, P>,
+) {
+    if is_answer {
+        snoop.reports.probes = 0;
+    }
+    if is_answer || !snoop.reports.waits() {
+        arm_probe(snoop, flow, cx);
+    }
 }
 
 /// Starts the probe's timer again: with data of the FH, and with each ACK of the MH.

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Snoop for links whose rate changes: losses of the radio are repaired, and nothing is hidden.
+//!
+//! Each ACK reaches the FH as the MH sent it. The gateway retransmits what a report shows to be
+//! lost, at once and with the original timestamp. What the FH does decides itself:
+//!
+//! - Cubic and Reno on Linux take their window back, because the ACK of the repaired segment
+//!   echoes an older timestamp than the FH's own retransmission (Eifel, RFC 3522), or because
+//!   the MH reports that one as a duplicate (RFC 2883). After some duplicates the FH waits longer
+//!   before it takes a segment for lost (RFC 8985, 6.2, step 4): then it does not notice the loss.
+//! - BBR minds no loss, and receives every report of what has arrived.
+//! - Other senders send less, as they would without a gateway.
+//!
+//! A loss that may be the FH's own overload is not repaired, nor is anything else of that window.
+
+use core::time::Duration;
+
+use holdfast_wire::{Segment, SeqNum};
+
+use super::fh_report::{DUP_THRESH, path_rtt};
+use super::{Snoop, reports, speaks_sack};
+use crate::Payload;
+use crate::flow::{AckOutcome, Flow};
+use crate::schemes::Context;
+
+/// If the MH lacks more segments than this, and this part of the window, a queue has overflowed.
+const MANY_SEGMENTS: u32 = DUP_THRESH + 1;
+const MANY_PART: u32 = 16;
+
+/// Which losses are not repaired.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct OwnLosses {
+    /// Holes before this have been judged.
+    judged: Option<SeqNum>,
+    /// Nothing is repaired until the MH has acknowledged this.
+    until: Option<SeqNum>,
+}
+
+/// Handles a segment of the MH, which goes on as it came.
+pub(super) fn on_mh_segment<P: Payload>(
+    snoop: &mut Snoop<P>,
+    flow: &mut Flow<P>,
+    segment: &Segment,
+    outcome: &AckOutcome,
+    cx: &mut Context<'_, P>,
+) {
+    snoop.sample_round_trips(outcome, cx);
+    if segment.ack == flow.fh.una {
+        snoop.window = Some(segment.window);
+    }
+    // Without SACK nothing shows whether a queue has overflowed.
+    snoop.sack_seen |= !flow.sacked.is_empty();
+    if speaks_sack(snoop, flow) {
+        let una = flow.fh.una;
+        snoop.own_losses.until = snoop.own_losses.until.filter(|until| until.after(una));
+        judge_new_holes(snoop, flow, cx);
+        reports::merge_arrivals(snoop, outcome);
+        if snoop.own_losses.until.is_none() {
+            reports::repair(snoop, flow, outcome.arrived_bytes, cx);
+        } else {
+            snoop.reports.wait_for_no_loss();
+        }
+    }
+    // Data of the MH without a new ACK shows nothing about the FH's data.
+    let is_answer = outcome.acked > 0 || outcome.arrived_bytes > 0 || segment.is_empty();
+    reports::await_answer(snoop, flow, is_answer, cx);
+    snoop.fixed_half.on_mh_segment_sent(segment, cx.now);
+}
+
+/// A hole that was not there before is the radio's or the FH's own.
+fn judge_new_holes<P: Payload>(snoop: &mut Snoop<P>, flow: &Flow<P>, cx: &Context<'_, P>) {
+    let Some(highest) = flow.sacked.highest() else {
+        return;
+    };
+    let judged = snoop.own_losses.judged.unwrap_or(flow.fh.una);
+    let from = judged.max(flow.fh.una);
+    snoop.own_losses.judged = Some(highest.max(from));
+    let has_new = flow.sacked.holes(from).next().is_some();
+    if has_new && is_fhs_own(snoop, flow, highest, cx) {
+        snoop.own_losses.until.get_or_insert(flow.fh.max);
+    }
+}
+
+/// A new hole is the FH's own: the queue is long, or has overflowed, or nothing is known of it.
+/// `highest`: up to where the MH reports.
+fn is_fhs_own<P: Payload>(
+    snoop: &Snoop<P>,
+    flow: &Flow<P>,
+    highest: SeqNum,
+    cx: &Context<'_, P>,
+) -> bool {
+    let (Some(rtt), Some(least), Some(path)) = (snoop.rtt, cx.rtt.least(), path_rtt(snoop, cx.rtt))
+    else {
+        return true;
+    };
+    // A window of 0.7 of the path and this queue still fills the path.
+    let queue: Duration = rtt.saturating_sub(least);
+    if queue >= path {
+        return true;
+    }
+    let una = flow.fh.una;
+    let segment_len = flow.cache.segment_len_at(una).unwrap_or(1);
+    let reach = highest.distance_from(una);
+    let missing = reach.saturating_sub(flow.sacked.bytes_before(highest));
+    let window = flow.fh.max.distance_from(una);
+    missing >= MANY_SEGMENTS.saturating_mul(segment_len) && missing >= window / MANY_PART
+}
