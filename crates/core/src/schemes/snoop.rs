@@ -203,10 +203,15 @@ impl<P: Payload> FlowScheme<P> for Snoop<P> {
         if today && matches!(kept, Insertion::Kept { .. }) {
             flow.transmissions.note(seq, end, Sender::Fh, cx.now);
         }
-        if !expects_changing_rates(cx.settings) {
-            fh_report::is_answered(self, flow, segment, cx);
-            dup_acks::arm_persist(self, flow, cx);
+        if expects_changing_rates(cx.settings) {
+            // The next ACK starts the timer again.
+            if !self.reports.probe_runs() {
+                reports::arm_probe(self, flow, cx);
+            }
+            return;
         }
+        fh_report::is_answered(self, flow, segment, cx);
+        dup_acks::arm_persist(self, flow, cx);
         reports::arm_probe(self, flow, cx);
     }
 

@@ -53,6 +53,11 @@ impl Reports {
         self.lost_at = None;
     }
 
+    /// A probe is scheduled.
+    pub(super) const fn probe_runs(&self) -> bool {
+        self.probe_at.is_some()
+    }
+
     /// A probe is scheduled, or there were enough of them.
     fn waits(&self) -> bool {
         self.probe_at.is_some() || self.probes >= PROBES_MAX
@@ -193,7 +198,7 @@ pub(super) fn repair<P: Payload>(
 ) {
     snoop.reports.lost_at = None;
     // After an outage everything cached is retransmitted anyway.
-    if flow.repairs_itself() {
+    if flow.sacked.is_empty() || flow.repairs_itself() {
         return;
     }
     let segment_len = flow.cache.segment_len_at(flow.fh.una).unwrap_or(u32::MAX);
