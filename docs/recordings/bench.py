@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """Plays windows of recordings with and without Holdfast, on Linux in virtual time.
 

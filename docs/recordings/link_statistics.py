@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """The statistics of recordings, for the links of docs/scenarios/real-*.toml.
 

@@ -184,3 +184,26 @@ fn what_a_killed_demo_leaves_the_next_one_removes() {
     demo.wait_at_most(END_LIMIT).unwrap().expect("it ends");
     assert_eq!(folder.left(), before);
 }
+
+#[test]
+fn a_demo_over_the_trains_link_delivers_every_byte_and_says_what_share_it_used() {
+    let test = "a_demo_over_the_trains_link_delivers_every_byte_and_says_what_share_it_used";
+    let Some(folder) = Surroundings::new(test) else {
+        return;
+    };
+    let mut command = folder.ns.command(env!("CARGO_BIN_EXE_holdfast"));
+    command.args(["demo", "--link", "train", "--scheme", "auto"]);
+    command.args(["--megabytes", "1", "--json", "-"]);
+    command.env("TMPDIR", folder.folder.path());
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["conditions"]["link"], "train");
+    let runs = report["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), 4, "TCP and QUIC, plain and with auto");
+    for run in runs {
+        let share = run["link_share"].as_f64().unwrap();
+        assert!((0.01..=1.0).contains(&share), "{run}");
+        assert_eq!(run["sha256_ok"], true, "{run}");
+    }
+}
