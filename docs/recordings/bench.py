@@ -313,7 +313,8 @@ def pictures(results, name):
     import matplotlib.pyplot as plt
 
     matplotlib.rcParams.update({"svg.hashsalt": "holdfast", "font.size": 9})
-    colours = dict(zip(ALL_SCHEMES, ["#888888", *matplotlib.color_sequences["tab10"]]))
+    names = ["black", "tab:blue", "tab:orange", "tab:olive", "tab:green", "tab:brown", "tab:purple", "tab:pink", "tab:red"]
+    colours = dict(zip(ALL_SCHEMES, names))
     figure, (shares, gaps) = plt.subplots(1, 2, figsize=(10, 3.6), layout="constrained")
     order = sorted(results.cells, key=lambda cell: results.median(share, cell, BASE) or 0)
     for scheme in results.schemes:
@@ -323,8 +324,9 @@ def pictures(results, name):
         times = sorted(gaps_s(run for cell in order for run in results.cells[cell].get(scheme, {}).values()))
         gaps.step(times, [(i + 1) / len(times) for i in range(len(times))], color=colours[scheme], label=scheme)
     shares.set(xlabel="cells, in the order of no gateway", ylabel="share of the link", ylim=(0, 1))
-    gaps.set(xlabel="from the end of a gap to the first new byte, s", ylabel="share of gaps", xscale="symlog", ylim=(0, 1))
-    gaps.set_xlim(0, 30)
+    gaps.set(xlabel="from the end of a gap to the first new byte, s", ylabel="share of gaps", xscale="log", ylim=(0, 1))
+    gaps.set_xlim(0.01, 30)
+    gaps.set_xticks([0.01, 0.1, 1, 10], labels=["0.01", "0.1", "1", "10"])
     shares.legend()
     file = FOLDER / f"{name}.svg"
     figure.savefig(file, metadata={"Date": None})
