@@ -186,8 +186,8 @@ fn what_a_killed_demo_leaves_the_next_one_removes() {
 }
 
 #[test]
-fn a_demo_over_the_trains_link_delivers_every_byte_and_says_what_share_it_used() {
-    let test = "a_demo_over_the_trains_link_delivers_every_byte_and_says_what_share_it_used";
+fn a_demo_over_the_trains_link_delivers_every_byte_and_reports_its_share() {
+    let test = "a_demo_over_the_trains_link_delivers_every_byte_and_reports_its_share";
     let Some(folder) = Surroundings::new(test) else {
         return;
     };

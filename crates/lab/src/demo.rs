@@ -3,6 +3,7 @@
 //! QUIC, plain and with Holdfast, side by side.
 
 mod links;
+mod optimum;
 mod progress;
 mod report;
 
@@ -26,8 +27,8 @@ use crate::transfer::{
 };
 
 pub use links::DemoLink;
+use optimum::optimal_s;
 use progress::Progress;
-use report::optimal_s;
 pub use report::{DemoConditions, DemoReport, TransferResult};
 
 /// The longest that any of the downloads of the usual demo may take; twice the fastest

@@ -18,7 +18,7 @@ use crate::trace::{MBIT_PER_S_MAX, Trace};
 
 /// The time that is drawn, in seconds; the link then repeats itself.
 const DRAWN_S: f64 = 600.0;
-/// The rate is constant for so long, in seconds.
+/// The rate is constant for this time, in seconds.
 const STEP_S: f64 = 0.1;
 /// Quantiles of a distribution: least, nine deciles, most.
 const QUANTILES: usize = 11;
@@ -28,7 +28,7 @@ const MBIT_PER_S_MIN: f64 = 0.001;
 const TIMES_S: (f64, f64) = (0.01, 86_400.0);
 /// In a train of outages a packet passes so often, in seconds.
 const TRAIN_EVERY_S: f64 = 1.0;
-/// A packet of 1500 bytes takes so long in a train, in seconds, at 12 Mb/s.
+/// A packet of 1500 bytes takes this time in a train, in seconds, at 12 Mb/s.
 const TRAIN_PACKET_S: f64 = 0.001;
 const TRAIN_MBIT_PER_S: f64 = 12.0;
 
@@ -48,7 +48,7 @@ pub struct RateModel {
     pub up_s: Vec<f64>,
     /// Quantiles of the length of an outage, in seconds.
     pub down_s: Vec<f64>,
-    /// For so long before an outage the rate falls, in seconds.
+    /// For this time before an outage the rate falls, in seconds.
     pub fade_s: f64,
     /// To this share of itself, from 0.001 to 1; 1 unless set.
     pub fade_to: f64,
@@ -152,10 +152,10 @@ fn quantiles(key: &str, values: &[f64], min: f64, max: f64) -> Result<Quantiles,
 impl Quantiles {
     /// The value below which a share of `p` lies; `p` from 0 to 1.
     fn at(&self, p: f64) -> f64 {
-        let place = p.clamp(0.0, 1.0) * (QUANTILES - 1) as f64;
-        let below = (place as usize).min(QUANTILES - 2);
+        let index = p.clamp(0.0, 1.0) * (QUANTILES - 1) as f64;
+        let below = (index as usize).min(QUANTILES - 2);
         let (low, high) = (self.0[below], self.0[below + 1]);
-        libm::exp(low + (high - low) * (place - below as f64))
+        libm::exp(low + (high - low) * (index - below as f64))
     }
 }
 
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rate_has_the_quantiles_and_the_memory_that_are_asked_for() {
+    fn the_rate_has_the_quantiles_and_the_memory_of_its_settings() {
         let steady = RateModel {
             up_s: Vec::new(),
             down_s: Vec::new(),
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn both_directions_have_the_same_outages_and_rates_as_correlated_as_asked() {
+    fn both_directions_have_the_same_outages_and_correlated_rates() {
         let mut down = RateModel {
             memory_s: 0.1,
             ..model()
@@ -374,7 +374,7 @@ mod tests {
 
     #[test]
     fn the_same_seed_draws_the_same_link_and_another_one_another() {
-        let of = |seed| {
+        let drawn = |seed| {
             RateModel {
                 seed: Some(seed),
                 ..model()
@@ -382,11 +382,11 @@ mod tests {
             .trace()
             .unwrap()
         };
-        assert_eq!(of(1), of(1));
-        assert_ne!(of(1), of(2));
-        let read = Trace::parse(&of(1).steps_text(), TraceFormat::Steps);
-        assert_eq!(read, Ok(of(1)));
-        let carried = of(1).capacity().units_by(Instant::from_nanos(600 * NS));
+        assert_eq!(drawn(1), drawn(1));
+        assert_ne!(drawn(1), drawn(2));
+        let read = Trace::parse(&drawn(1).steps_text(), TraceFormat::Steps);
+        assert_eq!(read, Ok(drawn(1)));
+        let carried = drawn(1).capacity().units_by(Instant::from_nanos(600 * NS));
         assert_eq!(
             carried, 2_115_563_623_699_396_528,
             "the same on every machine"

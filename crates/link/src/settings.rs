@@ -376,7 +376,7 @@ impl LinkSettings {
         self.entered(trace)
     }
 
-    /// The trace, entered where the settings say.
+    /// The trace, entered at `trace_start_s`.
     fn entered(&self, trace: Trace) -> Result<Trace, SettingsError> {
         let max_s = TRACE_SECONDS_MAX;
         let start_s = in_range("trace_start_s", self.trace_start_s, 0.0, max_s, "s")?;

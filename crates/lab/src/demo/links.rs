@@ -10,11 +10,11 @@ use holdfast_wire::Instant;
 use serde::{Deserialize, Serialize};
 
 use super::DemoSettings;
-use super::report::optimal_s;
+use super::optimum::optimal_s;
 
 /// The train's statistics are those of its scenario.
 const TRAIN: &str = include_str!("../../../../docs/scenarios/real-train.toml");
-/// The train's outages are drawn for so long, in milliseconds.
+/// The train's outages are drawn for this time, in milliseconds.
 const TRAIN_LENGTH_MS: u64 = 600_000;
 /// Shorter stretches without a packet are no outages, in seconds.
 const OUTAGE_MIN_S: f64 = 0.3;

@@ -249,7 +249,7 @@ impl HopConditions {
 }
 
 /// A table with another one on top of it. Another kind of rate replaces the one below; a
-/// model of rates takes what it does not say from the model below.
+/// model of rates takes its missing keys from the model below.
 fn laid_over(common: &Table, own: &Table) -> Table {
     let (mut table, mut own) = (common.clone(), own.clone());
     let below = table.get("rate_model").and_then(Value::as_table).cloned();

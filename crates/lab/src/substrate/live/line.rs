@@ -58,7 +58,7 @@ pub(super) fn line(run: &Run, measured: &Measurement) -> anyhow::Result<ResultLi
         retransmission_ratio_percent(line.segments, line.retransmitted_segments);
     line.duplicates_per_byte = both(|host| host.sack).then(|| {
         let bytes = measured.duplicate_segments * framing.payload_bytes;
-        bytes as f64 / flows[0].received.bytes().max(1) as f64
+        bytes as f64 / line.bytes.max(1) as f64
     });
     line.mobile.clone_from(&measured.own_flows);
     line.link = link_figures(conditions, measured)?;

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a link can carry, and what a transfer used of it.
+
+use anyhow::{Context as _, ensure};
+use holdfast_link::{OutageSchedule, optimal_transfer};
+use holdfast_testbed::link_process::EmulatedLink;
+use holdfast_wire::Instant;
+
+/// Payload of a full segment over a 1500-octet link with timestamps.
+const MSS_BYTES: u64 = 1448;
+/// IPv4 header, TCP header, timestamps option.
+const HEADER_BYTES: u64 = 20 + 32;
+
+/// Bytes of `bytes` on the link, with headers.
+fn wire_bytes(bytes: u64) -> u64 {
+    bytes + bytes.div_ceil(MSS_BYTES) * HEADER_BYTES
+}
+
+/// The share of what the link could carry until `until_s` that `bytes` are.
+pub(super) fn link_share(link: &EmulatedLink, bytes: u64, until_s: f64) -> anyhow::Result<f64> {
+    let plan = link.plan()?;
+    let mut schedule = OutageSchedule::new(&plan.outages, link.seed);
+    let until = Instant::from_nanos((until_s * 1e9) as u64);
+    let (mut at, mut capacity) = (Instant::ZERO, 0);
+    for outage in schedule.until(until) {
+        capacity += plan.capacity.bytes_between(at, outage.begin).unwrap_or(0);
+        at = outage.end;
+    }
+    capacity += plan
+        .capacity
+        .bytes_between(at.min(until), until)
+        .unwrap_or(0);
+    Ok(wire_bytes(bytes) as f64 / capacity.max(1) as f64)
+}
+
+/// The lower bound of a transfer of `bytes` over this link: the link busy
+/// whenever it is up, every segment full.
+pub(super) fn optimal_s(link: &EmulatedLink, bytes: u64) -> anyhow::Result<f64> {
+    let plan = link.plan()?;
+    let mut schedule = OutageSchedule::new(&plan.outages, link.seed);
+    let end = optimal_transfer(&plan, &mut schedule, Instant::ZERO, wire_bytes(bytes));
+    let end = end.context("the link is too slow for the file")?;
+    ensure!(end > Instant::ZERO, "nothing to transfer");
+    Ok(end.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_share_is_of_what_the_link_carries_while_it_is_up() {
+        // 2 s of 4 s up at 20 Mb/s: 5 MB, with headers.
+        let link = EmulatedLink::with_outage(1.0, 2.0);
+        let bytes = 2_500_000 / 1500 * 1448;
+        let share = link_share(&link, bytes, 4.0).unwrap();
+        assert!((share - 0.5).abs() < 0.001, "{share}");
+    }
+}
