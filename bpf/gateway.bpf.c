@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * The gateway's data path: TCP is taken at the wireless interface and given
- * back there, by way of two devices of the daemon.
+ * back there, by way of two devices of the daemon. At a mobile (`copies`)
+ * TCP passes, and the daemon gets copies: then a sender's back-pressure and
+ * pacing work as without it.
  *
  *          router (NAT, firewall, routing)
  *              |  egress          ^  ingress
@@ -42,6 +44,8 @@ enum counter {
 	PASSED_OTHER_HOST,
 	PASSED_VLAN,
 	PASSED_MALFORMED,
+	COPIED_DOWNLINK,
+	COPIED_UPLINK,
 	COUNTERS,
 };
 
@@ -63,6 +67,7 @@ struct settings {
 	__u32 link_header_bytes; /* 14 or, for raw IP, 0 */
 	__u32 own_mark;
 	__u32 ahead_dscp; /* 0 to 63; anything else: none */
+	__u32 copies; /* 1: TCP passes, and the daemon gets copies */
 };
 const volatile struct settings settings = {};
 
@@ -150,6 +155,13 @@ static __always_inline int is_too_big(struct __sk_buff *skb, const struct packet
 	return packet->upper == NEXT_ICMPV6 && type_code[0] == 2;
 }
 
+/* A copy that finds no room is lost; the packet is not. */
+static __always_inline int copy(struct __sk_buff *skb, __u32 ifindex, enum counter counter)
+{
+	bpf_clone_redirect(skb, ifindex, 0);
+	return pass(counter);
+}
+
 SEC("tc")
 int wireless_egress(struct __sk_buff *skb)
 {
@@ -166,6 +178,8 @@ int wireless_egress(struct __sk_buff *skb)
 	if (!daemon_lives(settings.heartbeat_max_age_ns))
 		return pass(PASSED_STALE_HEARTBEAT);
 	keep_handling(skb, &packet);
+	if (settings.copies)
+		return copy(skb, settings.down_ifindex, COPIED_DOWNLINK);
 	count(TAKEN_DOWNLINK);
 	return bpf_redirect(settings.down_ifindex, 0);
 }
@@ -194,6 +208,8 @@ int wireless_ingress(struct __sk_buff *skb)
 	}
 	if (!daemon_lives(settings.heartbeat_max_age_ns))
 		return pass(PASSED_STALE_HEARTBEAT);
+	if (settings.copies)
+		return copy(skb, settings.up_ifindex, COPIED_UPLINK);
 	count(TAKEN_UPLINK);
 	return bpf_redirect(settings.up_ifindex, 0);
 }

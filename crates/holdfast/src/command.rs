@@ -31,8 +31,10 @@ pub(crate) enum Command {
     },
     /// A report about the links to all mobiles.
     AllLinks {
-        /// The state of the wireless interface.
-        carrier: bool,
+        /// What happened to them.
+        event: LinkEvent,
+        /// What reported it.
+        source: LinkSource,
     },
     /// A mobile's own signal, for the handoff between base stations.
     Notice(LinkNotice),

@@ -20,17 +20,13 @@
 //! kernel does the last part, and a successor finds the flows' [`records`].
 
 use std::io;
-use std::sync::mpsc::sync_channel;
 
 use anyhow::{Context as _, bail};
 use holdfast_core::{Direction, FLOW_RECORD_LEN, FlowRecord};
-use holdfast_net::datapath::{AttachMode, DataPath, Interface};
+use holdfast_net::datapath::{DataPath, Interface, PathOptions};
 use holdfast_net::keep_path::{Peers, Protocols};
 use holdfast_net::monitor::LinkMonitor;
-use holdfast_net::readiness::Waker;
 use holdfast_net::state_file::HEADER_BYTES;
-use holdfast_net::tun::LayerKind;
-use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use crate::control::ControlListener;
@@ -40,6 +36,7 @@ use crate::settings::{GatewayArgs, GatewaySettings, SchemeName};
 mod check;
 mod control;
 mod emit;
+pub(crate) mod engine;
 pub(crate) mod packet;
 mod records;
 mod station;
@@ -47,12 +44,12 @@ mod took_over;
 mod worker;
 mod workers;
 
-use crate::command::{COMMANDS_MAX, RunningWorker, WorkerHandle};
+use crate::command::RunningWorker;
 use check::Severity;
 use control::{Channels, Control, Interfaces};
 use records::Records;
 use station::{HandoffReport, REPORTS_MAX, Station, StationEdge};
-use worker::{Worker, WorkerSettings};
+use worker::WorkerSettings;
 use workers::Workers;
 
 const CANNOT_TAKE: &str = "cannot take packets; see: holdfast gateway --check";
@@ -155,12 +152,11 @@ fn start_engine(
     (records, found): (Records, Vec<FlowRecord>),
     report: tokio::sync::mpsc::Sender<HandoffReport>,
 ) -> anyhow::Result<(RunningWorker, Option<u32>)> {
-    let path = DataPath::attach_with(
-        &settings.wireless,
-        AttachMode::Auto,
-        settings.core.resend_dscp,
-    )
-    .context(CANNOT_TAKE)?;
+    let options = PathOptions {
+        ahead_dscp: settings.core.resend_dscp,
+        ..PathOptions::default()
+    };
+    let path = DataPath::attach_with(&settings.wireless, options).context(CANNOT_TAKE)?;
     let edge = match &settings.station {
         Some(station) => Some(StationEdge::open(
             station,
@@ -168,35 +164,11 @@ fn start_engine(
         )?),
         None => None,
     };
-    let data_path = announce(settings, &path, found.len());
-    let waker = Waker::new()?;
-    let (commands, queue) = sync_channel(COMMANDS_MAX);
-    let handle = WorkerHandle::new(commands, waker.clone());
-    let counters = path.counters()?;
-    let link_ifindex = path.interface().ifindex;
-    let devices = [Direction::Downlink, Direction::Uplink].map(|way| path.device_ifindex(way));
+    announce(settings, &path, found.len());
     let injector = edge.as_ref().map(StationEdge::ifindex);
     let of_station = edge.zip(settings.station.clone());
-    let of_worker = worker_settings(settings)?;
-    let (at_end, done) = oneshot::channel();
-    let thread = std::thread::Builder::new()
-        .name("packets".into())
-        .spawn(move || {
-            let station = of_station.map(|(edge, settings)| Station::new(edge, settings, report));
-            let commands = (queue, waker);
-            let worker = Worker::new(path, of_worker, records, &found, commands, station);
-            // The control thread may have left already.
-            let _ = at_end.send(worker.run());
-        })?;
-    let worker = RunningWorker {
-        handle,
-        done,
-        thread,
-        counters,
-        link_ifindex,
-        devices: devices.to_vec(),
-        data_path,
-    };
+    let station = || of_station.map(|(edge, settings)| Station::new(edge, settings, report));
+    let worker = engine::start(path, worker_settings(settings)?, (records, found), station)?;
     Ok((worker, injector))
 }
 
@@ -226,23 +198,18 @@ fn run_control(
     result
 }
 
-/// Logs the start; the data path's name.
-fn announce(settings: &GatewaySettings, path: &DataPath, found: usize) -> &'static str {
-    let data_path = match path.interface().kind {
-        LayerKind::Ethernet => "tc-tap",
-        LayerKind::RawIp => "tc-tun",
-    };
+/// Logs the start.
+fn announce(settings: &GatewaySettings, path: &DataPath, found: usize) {
     tracing::info!(
         wireless = settings.wireless,
         scheme = settings.daemon.scheme.name(),
-        data_path,
+        data_path = engine::path_name(path),
         detaches_on_death = path.detaches_on_death(),
         device_down = path.device_name(Direction::Downlink),
         device_up = path.device_name(Direction::Uplink),
         flows_of_predecessor = found,
         "gateway starts"
     );
-    data_path
 }
 
 fn worker_settings(settings: &GatewaySettings) -> anyhow::Result<WorkerSettings> {

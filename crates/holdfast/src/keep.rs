@@ -76,8 +76,7 @@ pub(crate) fn start(
     let thread = std::thread::Builder::new()
         .name("packets".into())
         .spawn(move || {
-            let whole_link = peers == Peers::WholeLink;
-            let worker = KeepWorker::new(path, (settings, whole_link), queue, waker);
+            let worker = KeepWorker::new(path, settings, queue, waker);
             // Who waits for it may have left already.
             let _ = at_end.send(worker.and_then(KeepWorker::run));
         })?;
@@ -134,8 +133,6 @@ struct KeepWorker {
     settings: KeepSettings,
     /// Where the IP header starts, bytes.
     ip: usize,
-    /// All that is behind the link is one peer.
-    whole_link: bool,
     leaving: bool,
     announced: Vec<PeerId>,
     not_understood: u64,
@@ -149,7 +146,7 @@ fn clock() -> Instant {
 impl KeepWorker {
     fn new(
         path: KeepPath,
-        (settings, whole_link): (KeepSettings, bool),
+        settings: KeepSettings,
         commands: Receiver<Command>,
         waker: Waker,
     ) -> io::Result<Self> {
@@ -173,7 +170,6 @@ impl KeepWorker {
             commands,
             waker,
             settings,
-            whole_link,
             leaving: false,
             announced: Vec::new(),
             not_understood: 0,

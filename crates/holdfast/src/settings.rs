@@ -24,7 +24,7 @@ pub(crate) use holdfast_settings::gateway::GATEWAY_SOCKET;
 pub(crate) use holdfast_settings::mobile::MOBILE_SOCKET;
 pub(crate) use manual::{MANUAL_FILE, settings_manual};
 pub(crate) use mobile::{
-    Cell, MobileDaemonArgs, MobileSettings, ModemChoice, SourceSettings, resolve,
+    Cell, MobileDaemonArgs, MobileSettings, ModemChoice, SourceSettings, UplinkSettings, resolve,
 };
 
 /// Exit status for settings and usage that cannot be right: `EX_USAGE` of sysexits.h.

@@ -55,7 +55,7 @@ const QUEUE_LEN: u32 = 32_767;
 pub const WRITE_PARTS_MAX: usize = 15;
 
 /// Names in the order of `enum counter` in `bpf/gateway.bpf.c`.
-const COUNTERS: [&str; 13] = [
+const COUNTERS: [&str; 15] = [
     "taken_downlink",
     "taken_uplink",
     "given_downlink",
@@ -69,7 +69,32 @@ const COUNTERS: [&str; 13] = [
     "passed_other_host",
     "passed_vlan",
     "passed_malformed",
+    "copied_downlink",
+    "copied_uplink",
 ];
+
+/// What becomes of the TCP segments at the wireless interface.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Taking {
+    /// The daemon takes each, and gives it back or not.
+    #[default]
+    All,
+    /// Each passes, and the daemon gets a copy. [`DataPath::forward`] does nothing then.
+    Copies,
+}
+
+/// How a data path is attached.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PathOptions {
+    /// TCX or clsact.
+    pub mode: AttachMode,
+    /// What becomes of the segments.
+    pub taking: Taking,
+    /// Downlink frames given back with this DSCP (0 to 63) get the priority
+    /// `TC_PRIO_INTERACTIVE`: queueing disciplines with bands (`pfifo_fast`, `prio`, `fq`)
+    /// serve them first. A class or a Wi-Fi priority that the router chose stays.
+    pub ahead_dscp: Option<u8>,
+}
 
 /// The programs, devices and maps on one wireless interface; one owner.
 ///
@@ -81,12 +106,13 @@ const COUNTERS: [&str; 13] = [
 pub struct DataPath {
     heartbeat: SharedValues,
     // Fields drop in this order: no packet may be redirected to a removed device.
-    _taking: [Hook; 2],
+    _hooks: [Hook; 2],
     giving: [Hook; 2],
     down: Tun,
     up: Tun,
     interface: Interface,
     counters: Counters,
+    taking: Taking,
 }
 
 impl DataPath {
@@ -96,18 +122,22 @@ impl DataPath {
     /// Errors: no such interface, a link type that is not known, no permission
     /// (`CAP_NET_ADMIN`, `CAP_BPF`), no `/dev/net/tun`; the message names the step.
     pub fn attach(wireless: &str, mode: AttachMode) -> io::Result<Self> {
-        Self::attach_with(wireless, mode, None)
+        Self::attach_with(
+            wireless,
+            PathOptions {
+                mode,
+                ..PathOptions::default()
+            },
+        )
     }
 
-    /// The same, and downlink frames given back with the DSCP `ahead_dscp` (0 to 63) get
-    /// the priority `TC_PRIO_INTERACTIVE`: queueing disciplines with bands (`pfifo_fast`,
-    /// `prio`, `fq`) serve them first. A class or a Wi-Fi priority that the router chose
-    /// for the flow stays.
-    pub fn attach_with(
-        wireless: &str,
-        mode: AttachMode,
-        ahead_dscp: Option<u8>,
-    ) -> io::Result<Self> {
+    /// The same, with other options.
+    pub fn attach_with(wireless: &str, options: PathOptions) -> io::Result<Self> {
+        let PathOptions {
+            mode,
+            taking,
+            ahead_dscp,
+        } = options;
         let interface = Interface::query(wireless)?;
         let down = create_device("hfd%d", interface.kind)?;
         let up = create_device("hfu%d", interface.kind)?;
@@ -118,6 +148,7 @@ impl DataPath {
             up_ifindex: up.ifindex(),
             kind: interface.kind,
             ahead_dscp,
+            copies: taking == Taking::Copies,
         }
         .load()?;
         let heartbeat = SharedValues::map(&programs.map("heartbeat")?)?;
@@ -125,19 +156,25 @@ impl DataPath {
         let give = |name, tun: &Tun| programs.attach(name, tun.ifindex(), HookSide::Ingress, mode);
         let giving = [give("give_down", &down)?, give("give_up", &up)?];
         let take = |name, side| programs.attach(name, interface.ifindex, side, mode);
-        let taking = [
+        let hooks = [
             take("wireless_egress", HookSide::Egress)?,
             take("wireless_ingress", HookSide::Ingress)?,
         ];
         Ok(Self {
             heartbeat,
-            _taking: taking,
+            _hooks: hooks,
             giving,
             down,
             up,
             interface,
             counters,
+            taking,
         })
+    }
+
+    /// What becomes of the segments at the interface.
+    pub const fn taking(&self) -> Taking {
+        self.taking
     }
 
     /// The wireless interface as it was when attached.
@@ -173,8 +210,11 @@ impl DataPath {
         read_frame(self.device(direction), pool)
     }
 
-    /// Gives a frame back as it came.
+    /// Gives a frame back as it came, if it was taken.
     pub fn forward(&self, direction: Direction, frame: &Frame) -> io::Result<()> {
+        if self.taking == Taking::Copies {
+            return Ok(());
+        }
         let tun = self.device(direction);
         retry(|| tun.write(frame.as_read()))
     }

@@ -23,7 +23,7 @@ use std::time::Duration;
 use holdfast_core::Direction;
 use holdfast_core::keep::Mode;
 use holdfast_net::counters::CounterValues;
-use holdfast_net::datapath::{AttachMode, DataPath, HEARTBEAT_INTERVAL, monotonic_ns};
+use holdfast_net::datapath::{PathOptions, AttachMode, DataPath, HEARTBEAT_INTERVAL, monotonic_ns};
 use holdfast_net::frame::BufferPool;
 use holdfast_net::keep_path::{KeepPath, Peers, Protocols};
 use holdfast_net::netns::{NetNs, available_or_skip};
@@ -213,7 +213,15 @@ fn empty_gateway_with(
     let (ready, is_ready) = mpsc::channel();
     let gateway = Background::spawn(move |stop| {
         gw.run(|| {
-            let path = DataPath::attach_with("wl0", mode, ahead_dscp).unwrap();
+            let path = DataPath::attach_with(
+                "wl0",
+                PathOptions {
+                    mode,
+                    ahead_dscp,
+                    ..PathOptions::default()
+                },
+            )
+            .unwrap();
             let counters = path.counters().unwrap();
             let mut pool = BufferPool::new(8 << 20);
             path.beat(monotonic_ns());

@@ -62,25 +62,34 @@ pub enum MobileSchemeName {
     Wake,
     /// Queue the newest packets that the mobile sends in an outage, send them after it
     Keep,
+    /// Send again what the mobile has sent in an outage; without a gateway wake its downloads too
+    Auto,
+    /// Only report the link to the gateway
+    None,
 }
 
 impl MobileSchemeName {
-    /// The scheme for the mobile's own TCP flows; none: `keep`.
+    /// The scheme for what the mobile receives; none: nothing for that.
     pub const fn for_flows(self) -> Option<MobileScheme> {
         match self {
             Self::Freeze => Some(MobileScheme::Freeze),
             Self::FastRetransmit => Some(MobileScheme::FastRetransmit),
             Self::Mtcp => Some(MobileScheme::Mtcp),
             Self::Wake => Some(MobileScheme::Wake),
-            Self::Keep => None,
+            Self::Keep | Self::Auto | Self::None => None,
         }
     }
 
     /// The name in settings and flags.
     pub const fn name(self) -> &'static str {
-        match self.for_flows() {
-            Some(scheme) => scheme.name(),
-            None => "keep",
+        match self {
+            Self::Freeze => MobileScheme::Freeze.name(),
+            Self::FastRetransmit => MobileScheme::FastRetransmit.name(),
+            Self::Mtcp => MobileScheme::Mtcp.name(),
+            Self::Wake => MobileScheme::Wake.name(),
+            Self::Keep => "keep",
+            Self::Auto => "auto",
+            Self::None => "none",
         }
     }
 }

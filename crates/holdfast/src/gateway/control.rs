@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 use anyhow::{Context as _, bail};
-use holdfast_core::LinkSource;
+use holdfast_core::{LinkEvent, LinkSource};
 use holdfast_core::signal::{DATAGRAM_BYTES_MAX, Entropy, GatewayPeers, LinkNotice, Outcome};
 use holdfast_net::datapath::{has_carrier, monotonic_ns};
 use holdfast_net::monitor::{InterfaceEvent, InterfaceState, LinkMonitor};
@@ -211,7 +211,13 @@ impl Control {
             tracing::info!(interface = name, carrier, "wireless interface");
             // At the start a carrier is nothing new.
             if before.is_some() || !carrier {
-                self.order(Command::AllLinks { carrier })?;
+                let event = if carrier {
+                    LinkEvent::Up
+                } else {
+                    LinkEvent::Down
+                };
+                let source = LinkSource::Carrier;
+                self.order(Command::AllLinks { event, source })?;
             }
         }
         if *mtu > 0 && before.map(|(_, mtu)| mtu) != Some(*mtu) {

@@ -70,8 +70,7 @@ impl Records {
                 Ok((records, found, None))
             }
             Opened::NoSpace { error, left } => {
-                let mut records = Self::of(Store::Memory(vec![[0; _]; flows_max]));
-                records.read();
+                let mut records = Self::in_memory(flows_max);
                 let found: Vec<_> = left.iter().filter_map(FlowRecord::from_bytes).collect();
                 // For an engine that is made anew after a panic.
                 for record in &found {
@@ -80,6 +79,13 @@ impl Records {
                 Ok((records, found, Some(error)))
             }
         }
+    }
+
+    /// Records that no successor finds.
+    pub(super) fn in_memory(flows_max: usize) -> Self {
+        let mut records = Self::of(Store::Memory(vec![[0; _]; flows_max]));
+        records.read();
+        records
     }
 
     fn of(store: Store) -> Self {
@@ -246,7 +252,7 @@ mod tests {
 
     #[test]
     fn records_in_memory_are_there_for_an_engine_that_is_made_anew() {
-        let mut records = Records::of(Store::Memory(vec![[0; _]; 2]));
+        let mut records = Records::in_memory(2);
         assert!(records.read().is_empty() && !records.outlive_the_process());
         records.note(&record(1, None));
         records.note(&record(2, None));

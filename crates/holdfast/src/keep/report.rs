@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use holdfast_core::{LinkEvent, LinkSource, LinkState};
+use holdfast_core::{LinkEvent, LinkState};
 use holdfast_net::rtnl::NeighbourMemory;
 
 use super::{KeepWorker, clock};
@@ -23,10 +23,6 @@ impl KeepWorker {
                 event,
                 source,
             } => {
-                // With the link the mobile's carrier goes, and comes.
-                if self.whole_link && !matches!(event, LinkEvent::GoingDownSoon(_)) {
-                    self.mind_neighbours(Some(event == LinkEvent::Up));
-                }
                 let table = self.edge.path.table();
                 let peers = addresses
                     .into_iter()
@@ -34,15 +30,13 @@ impl KeepWorker {
                 let peers: Vec<_> = peers.collect();
                 self.handle_link(&peers, event, source);
             }
-            Command::AllLinks { carrier } => {
-                self.mind_neighbours(Some(carrier));
-                let event = if carrier {
-                    LinkEvent::Up
-                } else {
-                    LinkEvent::Down
-                };
+            Command::AllLinks { event, source } => {
+                // With the link the carrier goes, and comes.
+                if !matches!(event, LinkEvent::GoingDownSoon(_)) {
+                    self.mind_neighbours(Some(event == LinkEvent::Up));
+                }
                 let peers = self.edge.path.table().followed();
-                self.handle_link(&peers, event, LinkSource::Carrier);
+                self.handle_link(&peers, event, source);
             }
             Command::Status { named, reply, .. } => {
                 // A caller that is no longer connected needs no answer.

@@ -84,8 +84,8 @@ impl Daemon {
                 .with_context(|| format!("interface {}", settings.interface))
         });
         let uplink = settings
-            .keep
-            .map(|keep| Uplink::open(&settings.interface, keep));
+            .uplink
+            .map(|uplink| Uplink::open(&settings.interface, uplink, settings.flows_max));
         let session = MobileSession::new(key, incarnation, &[], timers, Instant::ZERO);
         Ok(Self {
             started: WallInstant::now(),

@@ -1,41 +1,48 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `keep` at the mobile: what its sockets and those behind it send through an outage.
+//! What the mobile sends, its sockets and those behind it, through an outage: by `keep`, and with
+//! `auto` TCP by the gateway's engine. To the engine the servers are MHs, and the local stack is the FH.
 
 use std::collections::BTreeMap;
 use std::future::pending;
-use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use holdfast_core::keep::KeepSettings;
-use holdfast_core::{LinkEvent, LinkSource};
-use holdfast_net::datapath::{Interface, has_carrier};
+use holdfast_core::{LinkEvent, LinkSource, Scheme, Settings};
+use holdfast_net::datapath::{DataPath, Interface, PathOptions, Taking, has_carrier};
 use holdfast_net::keep_path::{Peers, Protocols};
 use tokio::sync::mpsc;
 
 use crate::command::{Command, RunningWorker};
+use crate::gateway::engine;
+use crate::runtime::random_bytes;
+use crate::settings::UplinkSettings;
 
-/// The whole link is one peer, whatever address names it.
-const ANY: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
-/// How long the worker may take for a status.
+/// How long a worker may take for a status.
 const ANSWER_MAX: Duration = Duration::from_secs(1);
 
 /// The uplink of one interface.
 pub(super) struct Uplink {
     interface: String,
-    settings: KeepSettings,
-    running: Option<RunningWorker>,
+    settings: UplinkSettings,
+    flows_max: u32,
+    /// None while there is no interface.
+    running: Vec<RunningWorker>,
 }
 
 impl Uplink {
     /// Attaches to the interface; if there is none yet, when it appears.
     ///
     /// Errors: no permission, a kernel without what is needed; one line.
-    pub(super) fn open(interface: &str, settings: KeepSettings) -> anyhow::Result<Self> {
+    pub(super) fn open(
+        interface: &str,
+        settings: UplinkSettings,
+        flows_max: u32,
+    ) -> anyhow::Result<Self> {
         let mut uplink = Self {
             interface: interface.to_owned(),
             settings,
-            running: None,
+            flows_max,
+            running: Vec::new(),
         };
         match Interface::query(interface) {
             Err(error) if error.kind() != std::io::ErrorKind::Unsupported => {
@@ -47,22 +54,49 @@ impl Uplink {
     }
 
     fn attach(&mut self) -> anyhow::Result<()> {
-        let taken = (Peers::WholeLink, Protocols::All);
-        let running = crate::keep::start(&self.interface, taken, self.settings)
+        let protocols = if self.settings.engine {
+            self.running.push(self.start_engine()?);
+            Protocols::AllButTcp
+        } else {
+            Protocols::All
+        };
+        let taken = (Peers::WholeLink, protocols);
+        let keep = crate::keep::start(&self.interface, taken, self.settings.keep)
             .with_context(|| format!("interface {}", self.interface))?;
-        self.running = Some(running);
+        self.running.push(keep);
         Ok(())
+    }
+
+    /// Segments pass in the kernel, so that back-pressure and pacing of the sockets reach the device.
+    fn start_engine(&self) -> anyhow::Result<RunningWorker> {
+        let taking = match std::env::var("HOLDFAST_TAKING") {
+            Ok(_) => Taking::All,
+            Err(_) => Taking::Copies,
+        };
+        let options = PathOptions {
+            taking,
+            ..PathOptions::default()
+        };
+        let path = DataPath::attach_with(&self.interface, options)
+            .with_context(|| format!("interface {}", self.interface))?;
+        let core = Settings {
+            scheme: Scheme::Auto,
+            flows_max: self.flows_max as usize,
+            hash_seed: u64::from_ne_bytes(random_bytes()?),
+            ..Settings::default()
+        };
+        engine::start_at_mobile(path, core)
     }
 
     /// The interface is there, under this index, or none of that name is.
     ///
     /// Errors: as [`Uplink::open`].
     pub(super) fn note_interface(&mut self, ifindex: Option<u32>) -> anyhow::Result<()> {
-        let attached = self.running.as_ref().map(|running| running.link_ifindex);
+        let attached = self.running.first().map(|running| running.link_ifindex);
         if attached.is_some() && attached != ifindex {
             self.release();
         }
-        if ifindex.is_some() && self.running.is_none() {
+        if ifindex.is_some() && self.running.is_empty() {
             self.attach()?;
             if has_carrier(&self.interface).is_ok_and(|carrier| !carrier) {
                 self.handle_link(LinkEvent::Down);
@@ -76,25 +110,19 @@ impl Uplink {
         if matches!(event, LinkEvent::GoingDownSoon(_)) {
             return;
         }
-        self.send(Command::Link {
-            addresses: vec![ANY],
-            event,
-            source: LinkSource::Signal,
-        });
+        let source = LinkSource::Signal;
+        for running in &self.running {
+            running.handle.send(Command::AllLinks { event, source });
+        }
     }
 
-    /// Hands a command over; false if there is no worker, or one that hangs.
-    fn send(&self, command: Command) -> bool {
-        let running = self.running.as_ref();
-        running.is_some_and(|running| running.handle.send(command))
-    }
-
-    /// The end of the worker, which never ends by itself, and why.
+    /// The end of a worker, which never ends by itself, and why.
     pub(super) async fn ended(&mut self) -> anyhow::Error {
-        let Some(running) = &mut self.running else {
+        if self.running.is_empty() {
             return pending().await;
-        };
-        match (&mut running.done).await {
+        }
+        let ends = self.running.iter_mut().map(|running| &mut running.done);
+        match futures_util::future::select_all(ends).await.0 {
             Ok(Err(error)) => anyhow::Error::new(error).context("the packet worker"),
             Ok(Ok(())) | Err(_) => anyhow::anyhow!("the packet worker ended without a word"),
         }
@@ -102,32 +130,33 @@ impl Uplink {
 
     /// What was counted, by name.
     pub(super) async fn counters(&self) -> BTreeMap<String, u64> {
-        let Some(running) = &self.running else {
-            return BTreeMap::new();
-        };
-        let (reply, mut answer) = mpsc::channel(1);
-        self.send(Command::Status {
-            flows_max: 0,
-            named: Vec::new(),
-            reply,
-        });
-        let status = tokio::time::timeout(ANSWER_MAX, answer.recv()).await;
-        let mut counters = status.ok().flatten().unwrap_or_default().counters;
-        let of_path = running.counters.read().unwrap_or_default();
-        counters.extend(
-            of_path
-                .into_iter()
-                .map(|(name, value)| (format!("path.{name}"), value)),
-        );
+        let mut counters = BTreeMap::new();
+        for running in &self.running {
+            let (reply, mut answer) = mpsc::channel(1);
+            running.handle.send(Command::Status {
+                flows_max: 0,
+                named: Vec::new(),
+                reply,
+            });
+            let status = tokio::time::timeout(ANSWER_MAX, answer.recv()).await;
+            counters.extend(status.ok().flatten().unwrap_or_default().counters);
+            let of_path = running.counters.read().unwrap_or_default();
+            counters.extend(
+                of_path
+                    .into_iter()
+                    .map(|(name, value)| (format!("path.{name}"), value)),
+            );
+        }
         counters
     }
 
     /// Has all packets pass, and leaves.
     pub(super) fn release(&mut self) {
-        let leaves = self.send(Command::Leave);
-        if let Some(running) = self.running.take().filter(|_| leaves) {
-            // A worker that has died has left already.
-            let _ = running.thread.join();
+        for running in self.running.drain(..) {
+            if running.handle.send(Command::Leave) {
+                // A worker that has died has left already.
+                let _ = running.thread.join();
+            }
         }
     }
 }

@@ -70,8 +70,8 @@ pub(crate) struct MobileSettings {
     pub(crate) control_socket: PathBuf,
     /// What to do for the own flows.
     pub(crate) host: Option<MobileHostSettings>,
-    /// The queues of `keep`, if that is the scheme.
-    pub(crate) keep: Option<KeepSettings>,
+    /// What to do for what the mobile sends.
+    pub(crate) uplink: Option<UplinkSettings>,
     /// The largest number of own flows.
     pub(crate) flows_max: u32,
     /// Whether to restore what the gateway has compressed.
@@ -80,6 +80,15 @@ pub(crate) struct MobileSettings {
     pub(crate) congestion_control: Option<String>,
     /// The link sources, beside the carrier.
     pub(crate) sources: SourceSettings,
+}
+
+/// What is done for what the mobile sends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct UplinkSettings {
+    /// The engine has TCP, and `keep` the rest; otherwise `keep` has all.
+    pub(crate) engine: bool,
+    /// The queues of `keep`.
+    pub(crate) keep: KeepSettings,
 }
 
 fn keepalive(text: &str) -> Result<Duration, String> {
@@ -99,10 +108,22 @@ impl MobileDaemonArgs {
         let interface =
             interface.ok_or_else(|| section.missing_or_flag("interface", "--interface"))?;
         let choice = self.scheme.or(keys.scheme);
-        let scheme = choice.and_then(MobileSchemeName::for_flows);
+        // LC and CWE are another answer to the same outages.
+        let own = if keys.congestion_control.is_some() {
+            MobileSchemeName::None
+        } else {
+            MobileSchemeName::Auto
+        };
+        let choice = choice.unwrap_or(own);
         let cells = self.cells(&section, &keys, interface, choice)?;
+        let has_gateway = cells.iter().any(|cell| cell.gateway.is_some());
+        // A gateway does more for downloads than the mobile can.
+        let scheme = match choice {
+            MobileSchemeName::Auto => (!has_gateway).then_some(MobileScheme::Wake),
+            named => named.for_flows(),
+        };
         let path = |flag: &Option<PathBuf>, own: &str| flag.clone().unwrap_or_else(|| own.into());
-        let key = if cells.iter().any(|cell| cell.gateway.is_some()) {
+        let key = if has_gateway {
             let key_file = path(&self.key_file, &keys.key_file);
             Some(read_key(&key_file).map_err(|problem| section.error("key_file", problem))?)
         } else {
@@ -120,7 +141,13 @@ impl MobileDaemonArgs {
                 set: self.freeze_set.unwrap_or(host.set),
                 ..host
             }),
-            keep: (choice == Some(MobileSchemeName::Keep)).then(|| keep.with_flow_bytes()),
+            uplink: match choice {
+                MobileSchemeName::Keep | MobileSchemeName::Auto => Some(UplinkSettings {
+                    engine: choice == MobileSchemeName::Auto,
+                    keep: keep.with_flow_bytes(),
+                }),
+                _ => None,
+            },
             flows_max: keys.flows_max,
             decompress: keys.decompress && scheme == Some(MobileScheme::Mtcp),
             congestion_control: keys.congestion_control,
@@ -134,7 +161,7 @@ impl MobileDaemonArgs {
         section: &SectionValues<'_>,
         keys: &MobileDaemon,
         interface: &str,
-        choice: Option<MobileSchemeName>,
+        choice: MobileSchemeName,
     ) -> Result<Vec<Cell>, SettingsError> {
         let is_listed = !keys.cells.is_empty() && self.gateway.is_none();
         if is_listed && keys.gateway.is_some() {
@@ -145,7 +172,8 @@ impl MobileDaemonArgs {
             return Ok(keys.cells.clone());
         }
         let gateway = self.gateway.clone().or(keys.gateway.clone());
-        let needs_gateway = choice.is_none() && keys.congestion_control.is_none();
+        let needs_gateway =
+            choice == MobileSchemeName::None && keys.congestion_control.is_none();
         if needs_gateway && gateway.is_none() {
             return Err(section.missing_or_flag("gateway", "--gateway"));
         }

@@ -44,6 +44,8 @@ pub enum MobileSchemeChoice {
     Flows(MobileScheme),
     /// `keep`, for what the MH sends; on Linux hosts.
     Keep,
+    /// `auto`, for both directions; on Linux hosts.
+    Auto,
 }
 
 impl MobileSchemeChoice {
@@ -52,6 +54,7 @@ impl MobileSchemeChoice {
         match self {
             Self::Flows(scheme) => scheme.name(),
             Self::Keep => "keep",
+            Self::Auto => "auto",
             Self::None => "none",
         }
     }
@@ -63,13 +66,14 @@ impl<'de> Deserialize<'de> for MobileSchemeChoice {
         match name.as_str() {
             "none" => return Ok(Self::None),
             "keep" => return Ok(Self::Keep),
+            "auto" => return Ok(Self::Auto),
             _ => {}
         }
         let mut schemes = MobileScheme::ALL.into_iter();
         let named = schemes.find(|scheme| scheme.name() == name);
         named.map(Self::Flows).ok_or_else(|| {
             let known = MobileScheme::ALL.map(MobileScheme::name).join(", ");
-            de::Error::custom(format!("got `{name}`, takes one of none, keep, {known}"))
+            de::Error::custom(format!("got `{name}`, takes one of none, keep, auto, {known}"))
         })
     }
 }
@@ -130,7 +134,7 @@ impl MobileConditions {
                 scheme,
                 ..self.host
             }),
-            MobileSchemeChoice::None | MobileSchemeChoice::Keep => None,
+            _ => None,
         }
     }
 

@@ -19,6 +19,8 @@ pub(super) struct ProgramSettings {
     pub(super) kind: LayerKind,
     /// Frames given back downlink with this DSCP go ahead of others.
     pub(super) ahead_dscp: Option<u8>,
+    /// TCP passes, and the daemon gets copies.
+    pub(super) copies: bool,
 }
 
 /// No DSCP: more than six bits.
@@ -30,8 +32,8 @@ impl ProgramSettings {
         Programs::load(OBJECT, &self.emit(), &[])
     }
 
-    fn emit(&self) -> [u8; 32] {
-        let mut octets = [0; 32];
+    fn emit(&self) -> [u8; 40] {
+        let mut octets = [0; 40];
         octets[..8].copy_from_slice(&self.heartbeat_max_age_ns.to_ne_bytes());
         let values = [
             self.wireless_ifindex,
@@ -40,6 +42,7 @@ impl ProgramSettings {
             self.kind.header_bytes(),
             OWN_MARK_BASE | (self.up_ifindex & 0xffff),
             self.ahead_dscp.map_or(NO_DSCP, u32::from),
+            u32::from(self.copies),
         ];
         for (to, value) in octets[8..].chunks_exact_mut(4).zip(values) {
             to.copy_from_slice(&value.to_ne_bytes());

@@ -38,15 +38,12 @@ impl Worker {
                     .handle_link(&addresses, event, source, now, &mut self.actions);
                 self.perform();
             }
-            Command::AllLinks { carrier } => {
-                self.has_carrier = carrier;
-                let event = if carrier {
-                    LinkEvent::Up
-                } else {
-                    LinkEvent::Down
-                };
+            Command::AllLinks { event, source } => {
+                if source == LinkSource::Carrier {
+                    self.has_carrier = event == LinkEvent::Up;
+                }
                 self.engine
-                    .handle_all_links(event, LinkSource::Carrier, now, &mut self.actions);
+                    .handle_all_links(event, source, now, &mut self.actions);
                 self.perform();
             }
             Command::Notice(notice) => {

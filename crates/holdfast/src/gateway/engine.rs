@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Starts the engine's packet worker: the gateway's, and the mobile's for what it sends.
+
+use std::sync::mpsc::sync_channel;
+use std::time::Duration;
+
+use holdfast_core::{Direction, FlowRecord, Settings};
+use holdfast_net::datapath::DataPath;
+use holdfast_net::readiness::Waker;
+use holdfast_net::tun::LayerKind;
+use tokio::sync::oneshot;
+
+use super::records::Records;
+use super::station::Station;
+use super::worker::{Worker, WorkerSettings};
+use crate::command::{COMMANDS_MAX, RunningWorker, WorkerHandle};
+
+/// Starts the thread. `station` makes the part of a base station in it, where there are neighbours.
+pub(super) fn start(
+    path: DataPath,
+    settings: WorkerSettings,
+    (records, found): (Records, Vec<FlowRecord>),
+    station: impl FnOnce() -> Option<Station> + Send + 'static,
+) -> anyhow::Result<RunningWorker> {
+    let waker = Waker::new()?;
+    let (commands, queue) = sync_channel(COMMANDS_MAX);
+    let handle = WorkerHandle::new(commands, waker.clone());
+    let counters = path.counters()?;
+    let link_ifindex = path.interface().ifindex;
+    let devices = [Direction::Downlink, Direction::Uplink].map(|way| path.device_ifindex(way));
+    let data_path = path_name(&path);
+    let (at_end, done) = oneshot::channel();
+    let thread = std::thread::Builder::new()
+        .name("packets".into())
+        .spawn(move || {
+            let commands = (queue, waker);
+            let worker = Worker::new(path, settings, records, &found, commands, station());
+            // The control thread may have left already.
+            let _ = at_end.send(worker.run());
+        })?;
+    Ok(RunningWorker {
+        handle,
+        done,
+        thread,
+        counters,
+        link_ifindex,
+        devices: devices.to_vec(),
+        data_path,
+    })
+}
+
+/// Starts the engine for what a mobile sends: the servers are its MHs, and the local stack and what
+/// is behind it are its FHs.
+pub(crate) fn start_at_mobile(path: DataPath, core: Settings) -> anyhow::Result<RunningWorker> {
+    let records = Records::in_memory(core.flows_max);
+    let settings = WorkerSettings {
+        core,
+        // It owes nothing: it makes no ACK.
+        drain: Duration::ZERO,
+        wired_mtu: None,
+        resend_dscp: None,
+    };
+    start(path, settings, (records, Vec::new()), || None)
+}
+
+/// The data path's name in status and log.
+pub(super) fn path_name(path: &DataPath) -> &'static str {
+    match path.interface().kind {
+        LayerKind::Ethernet => "tc-tap",
+        LayerKind::RawIp => "tc-tun",
+    }
+}
