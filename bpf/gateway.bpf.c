@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * The gateway's data path: TCP is taken at the wireless interface and given
- * back there, by way of two devices of the daemon. At a mobile (`copies`)
- * TCP passes, and the daemon gets copies: then a sender's back-pressure and
- * pacing work as without it.
+ * back there, by way of two devices of the daemon.
  *
  *          router (NAT, firewall, routing)
  *              |  egress          ^  ingress
@@ -25,6 +23,10 @@
  * egress it is known by the interface it came from, so that its mark is free
  * for the operator's use; on ingress, where the kernel overwrites that, by
  * own_mark, which is cleared at once.
+ *
+ * At a mobile TCP passes, and the daemon gets copies by two more devices: so
+ * the sockets' back-pressure and pacing reach the interface. In an outage it
+ * takes the segments to and from the peers that it names.
  *
  * Every hook answers TCX_NEXT (in clsact: go on), so that programs of others
  * still run. Ours stand first: others see each frame once.
@@ -58,6 +60,9 @@ enum counter {
 /* The flows with a stored mark and priority; beyond, the oldest go. */
 #define MARKED_FLOWS_MAX 16384
 
+/* The peers in an outage at the same time; the segments of others are copied on. */
+#define TAKEN_PEERS_MAX 16384
+
 /* Set before loading; shared with crates/net/src/datapath/program.rs. */
 struct settings {
 	__u64 heartbeat_max_age_ns;
@@ -67,7 +72,8 @@ struct settings {
 	__u32 link_header_bytes; /* 14 or, for raw IP, 0 */
 	__u32 own_mark;
 	__u32 ahead_dscp; /* 0 to 63; anything else: none */
-	__u32 copies; /* 1: TCP passes, and the daemon gets copies */
+	__u32 down_copies_ifindex; /* 0: all TCP is taken */
+	__u32 up_copies_ifindex;
 };
 const volatile struct settings settings = {};
 
@@ -86,6 +92,14 @@ struct {
 
 /* Whether any was ever kept: most routers set none, and pay nothing. */
 __u32 handlings_kept = 0;
+
+/* With copies: peers whose segments are taken, by address (IPv4: the first four bytes). */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, TAKEN_PEERS_MAX);
+	__type(key, __u8[16]);
+	__type(value, __u8);
+} taken_peers SEC(".maps");
 
 /* Keeps what the router decided about the frame and TUN does not carry. */
 static __always_inline void keep_handling(struct __sk_buff *skb, const struct packet *packet)
@@ -155,11 +169,35 @@ static __always_inline int is_too_big(struct __sk_buff *skb, const struct packet
 	return packet->upper == NEXT_ICMPV6 && type_code[0] == 2;
 }
 
-/* A copy that finds no room is lost; the packet is not. */
-static __always_inline int copy(struct __sk_buff *skb, __u32 ifindex, enum counter counter)
+static __always_inline int is_taken_peer(struct __sk_buff *skb, const struct packet *packet, int is_downlink)
 {
-	bpf_clone_redirect(skb, ifindex, 0);
-	return pass(counter);
+	__u32 address_bytes = packet->version == 4 ? 4 : 16;
+	__u32 offset = settings.link_header_bytes + (packet->version == 4 ? 12 : 8);
+	__u8 peer[16] = {};
+
+	/* The peer is the destination, or the source. */
+	if (is_downlink)
+		offset += address_bytes;
+	if (packet->version == 4) {
+		if (bpf_skb_load_bytes(skb, offset, peer, 4))
+			return 0;
+	} else if (bpf_skb_load_bytes(skb, offset, peer, 16)) {
+		return 0;
+	}
+	return bpf_map_lookup_elem(&taken_peers, peer) != 0;
+}
+
+/* Takes the segment, or passes it and gives the daemon a copy. A copy that finds no room is lost. */
+static __always_inline int take(struct __sk_buff *skb, const struct packet *packet, int is_downlink)
+{
+	__u32 copies = is_downlink ? settings.down_copies_ifindex : settings.up_copies_ifindex;
+
+	if (copies && !is_taken_peer(skb, packet, is_downlink)) {
+		bpf_clone_redirect(skb, copies, 0);
+		return pass(is_downlink ? COPIED_DOWNLINK : COPIED_UPLINK);
+	}
+	count(is_downlink ? TAKEN_DOWNLINK : TAKEN_UPLINK);
+	return bpf_redirect(is_downlink ? settings.down_ifindex : settings.up_ifindex, 0);
 }
 
 SEC("tc")
@@ -178,10 +216,7 @@ int wireless_egress(struct __sk_buff *skb)
 	if (!daemon_lives(settings.heartbeat_max_age_ns))
 		return pass(PASSED_STALE_HEARTBEAT);
 	keep_handling(skb, &packet);
-	if (settings.copies)
-		return copy(skb, settings.down_ifindex, COPIED_DOWNLINK);
-	count(TAKEN_DOWNLINK);
-	return bpf_redirect(settings.down_ifindex, 0);
+	return take(skb, &packet, 1);
 }
 
 SEC("tc")
@@ -208,10 +243,7 @@ int wireless_ingress(struct __sk_buff *skb)
 	}
 	if (!daemon_lives(settings.heartbeat_max_age_ns))
 		return pass(PASSED_STALE_HEARTBEAT);
-	if (settings.copies)
-		return copy(skb, settings.up_ifindex, COPIED_UPLINK);
-	count(TAKEN_UPLINK);
-	return bpf_redirect(settings.up_ifindex, 0);
+	return take(skb, &packet, 0);
 }
 
 SEC("tc")

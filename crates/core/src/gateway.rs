@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The gateway's engine: all flows, all mobiles, their deadlines.
 
+use core::net::IpAddr;
+use std::collections::VecDeque;
+
 use holdfast_wire::{Flags, Instant, Segment};
 
 use crate::budget::CacheBudget;
@@ -49,6 +52,8 @@ pub struct Gateway<P: Payload> {
     counters: Counters,
     budget: CacheBudget,
     carrier_down: bool,
+    /// Peers whose segments are to be taken from now on, or no more.
+    peers_to_take: VecDeque<(IpAddr, bool)>,
     draining: bool,
     /// Some connections may have two numberings, or be set up by the gateway.
     has_halves: bool,
@@ -74,6 +79,7 @@ impl<P: Payload> Gateway<P> {
             counters: AnyScheme::<P>::counters(),
             budget: CacheBudget::new(settings.cache_bytes_max),
             carrier_down: false,
+            peers_to_take: VecDeque::new(),
             draining: false,
             has_halves: schemes::sets_up_connections(&settings),
             swept: 0,
@@ -93,6 +99,12 @@ impl<P: Payload> Gateway<P> {
         self.has_halves |= record.renumber.is_some();
         self.predecessor_until = Some(now + self.settings.flow_idle_max);
         self.sweep_at.get_or_insert(now + SWEEP_INTERVAL);
+    }
+
+    /// With `takes_in_outages`: the next peer whose segments are to be taken from now on (true), or
+    /// are to pass with a copy for the engine (false). Ask after each input.
+    pub fn poll_peer(&mut self) -> Option<(IpAddr, bool)> {
+        self.peers_to_take.pop_front()
     }
 
     /// A segment on its way.

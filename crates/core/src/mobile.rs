@@ -98,6 +98,8 @@ pub(crate) struct Mobile {
     pub since: Instant,
     /// Its outages are detected.
     pub detects_outages: bool,
+    /// Its segments are to be taken, as the caller was notified.
+    pub is_taken: bool,
     /// Since when its link has been down, if it is.
     pub down_since: Option<Instant>,
     pub going_down_soon: bool,
@@ -140,6 +142,7 @@ impl Mobile {
             source: LinkSource::None,
             since: now,
             detects_outages: true,
+            is_taken: false,
             down_since: None,
             going_down_soon: false,
             warned_until: None,

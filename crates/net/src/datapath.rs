@@ -14,10 +14,12 @@
 //! it dies programs and devices vanish with it. See `docs/data-path.md`.
 
 use std::io::{self, IoSlice};
+use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use holdfast_core::Direction;
+use libbpf_rs::{MapCore as _, MapFlags, MapHandle};
 
 use crate::counters::Counters;
 use crate::frame::{BufferPool, Frame};
@@ -32,7 +34,7 @@ pub use crate::bpf::AttachMode;
 pub use crate::vnet::{Gso, VnetHdr};
 pub use interface::{Interface, has_carrier, tcx_program_count};
 
-use crate::bpf::{Hook, HookSide, SharedValues};
+use crate::bpf::{Hook, HookSide, SharedValues, bpf};
 use program::ProgramSettings;
 
 /// The marks of packets on their way from an uplink device up into the router: this
@@ -79,8 +81,8 @@ pub enum Taking {
     /// The daemon takes each, and gives it back or not.
     #[default]
     All,
-    /// Each passes, and the daemon gets a copy. [`DataPath::forward`] does nothing then.
-    Copies,
+    /// Each passes, and the daemon gets a copy, but for peers of [`DataPath::take_peer`].
+    InOutages,
 }
 
 /// How a data path is attached.
@@ -112,7 +114,9 @@ pub struct DataPath {
     up: Tun,
     interface: Interface,
     counters: Counters,
-    taking: Taking,
+    /// The devices for copies, downlink first; none: every segment is taken.
+    copies: Option<[Tun; 2]>,
+    taken_peers: MapHandle,
 }
 
 impl DataPath {
@@ -141,6 +145,13 @@ impl DataPath {
         let interface = Interface::query(wireless)?;
         let down = create_device("hfd%d", interface.kind)?;
         let up = create_device("hfu%d", interface.kind)?;
+        let copies = match taking {
+            Taking::All => None,
+            Taking::InOutages => Some([
+                create_device("hfc%d", interface.kind)?,
+                create_device("hfc%d", interface.kind)?,
+            ]),
+        };
         let programs = ProgramSettings {
             heartbeat_max_age_ns: HEARTBEAT_AGE_MAX.as_nanos() as u64,
             wireless_ifindex: interface.ifindex,
@@ -148,11 +159,12 @@ impl DataPath {
             up_ifindex: up.ifindex(),
             kind: interface.kind,
             ahead_dscp,
-            copies: taking == Taking::Copies,
+            copies: copies.as_ref().map(|copies| copies.each_ref().map(Tun::ifindex)),
         }
         .load()?;
         let heartbeat = SharedValues::map(&programs.map("heartbeat")?)?;
         let counters = Counters::of(&programs, &COUNTERS)?;
+        let taken_peers = programs.map("taken_peers")?;
         let give = |name, tun: &Tun| programs.attach(name, tun.ifindex(), HookSide::Ingress, mode);
         let giving = [give("give_down", &down)?, give("give_up", &up)?];
         let take = |name, side| programs.attach(name, interface.ifindex, side, mode);
@@ -168,13 +180,9 @@ impl DataPath {
             up,
             interface,
             counters,
-            taking,
+            copies,
+            taken_peers,
         })
-    }
-
-    /// What becomes of the segments at the interface.
-    pub const fn taking(&self) -> Taking {
-        self.taking
     }
 
     /// The wireless interface as it was when attached.
@@ -210,11 +218,56 @@ impl DataPath {
         read_frame(self.device(direction), pool)
     }
 
-    /// Gives a frame back as it came, if it was taken.
-    pub fn forward(&self, direction: Direction, frame: &Frame) -> io::Result<()> {
-        if self.taking == Taking::Copies {
-            return Ok(());
+    /// The next copy of a frame that has passed in `direction`, if there is one. It is never to be
+    /// given back. Errors: see [`BufferPool::read`].
+    pub fn read_copy(
+        &self,
+        direction: Direction,
+        pool: &mut BufferPool,
+    ) -> io::Result<Option<Frame>> {
+        match self.copies_device(direction) {
+            Some(tun) => read_frame(tun, pool),
+            None => Ok(None),
         }
+    }
+
+    /// The device of one direction's copies, to wait for them; none: every segment is taken.
+    pub fn copies_device(&self, direction: Direction) -> Option<&Tun> {
+        let [down, up] = self.copies.as_ref()?;
+        Some(match direction {
+            Direction::Downlink => down,
+            Direction::Uplink => up,
+        })
+    }
+
+    /// With copies: takes the segments to and from `peer` from now on, or no more.
+    ///
+    /// Errors: too many peers are taken; then its segments pass, and copies come.
+    pub fn take_peer(&self, peer: IpAddr, takes: bool) -> io::Result<()> {
+        let mut key = [0; 16];
+        match peer {
+            IpAddr::V4(address) => key[..4].copy_from_slice(&address.octets()),
+            IpAddr::V6(address) => key = address.octets(),
+        }
+        let done = if takes {
+            self.taken_peers.update(&key, &[1], MapFlags::ANY)
+        } else {
+            self.taken_peers.delete(&key)
+        };
+        done.map_err(|error| bpf("taken peers", &error))
+    }
+
+    /// With copies: takes no peer's segments any more.
+    pub fn release_peers(&self) {
+        let keys: Vec<_> = self.taken_peers.keys().collect();
+        for key in keys {
+            // Nobody else removes one.
+            let _ = self.taken_peers.delete(&key);
+        }
+    }
+
+    /// Gives a frame back as it came.
+    pub fn forward(&self, direction: Direction, frame: &Frame) -> io::Result<()> {
         let tun = self.device(direction);
         retry(|| tun.write(frame.as_read()))
     }

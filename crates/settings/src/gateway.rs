@@ -226,6 +226,10 @@ pub struct EngineSettings {
     /// Example: `"cs5"`
     #[serde(with = "Maybe::<Dscp>")]
     pub resend_dscp: Option<u8>,
+    /// The caller passes segments by itself while the link is up, and asks which peers it is to take
+    /// (`Gateway::poll_peer`). So it is at a mobile.
+    #[serde(skip)]
+    pub takes_in_outages: bool,
     /// The rates of the cells, for all schemes that send from the cache.
     #[serde(skip)]
     pub bandwidth: BandwidthSettings,
@@ -257,6 +261,7 @@ impl Default for EngineSettings {
             flow_idle_max: Duration::from_secs(2 * 3600 + 4 * 60),
             owed_wait_max: Duration::from_secs(600),
             resend_dscp: None,
+            takes_in_outages: false,
             bandwidth: BandwidthSettings::default(),
             mtcp: MtcpSettings::default(),
             compression: None,

@@ -9,6 +9,7 @@ use holdfast_wire::Instant;
 use super::flows::Row;
 use super::{Connection, Gateway, Tables};
 use crate::flow::{Flow, Mute, Stage};
+use crate::mobile::Link;
 use crate::table::{FlowId, Keyed as _, MobileId, Table};
 use crate::timers::{Subject, earliest};
 use crate::{Action, Actions, Payload};
@@ -277,6 +278,9 @@ impl<P: Payload> Gateway<P> {
         };
         if mobile.flows.is_empty() {
             let address = mobile.address;
+            if mobile.is_taken {
+                self.peers_to_take.push_back((address, false));
+            }
             self.mobiles.remove(&address);
         }
     }
@@ -314,5 +318,10 @@ impl<P: Payload> Gateway<P> {
         let deadline = mobile.deadline(&self.settings, true);
         self.timers
             .schedule(Subject::Mobile(mobile_id), &mut mobile.scheduled, deadline);
+        let is_taken = mobile.link != Link::Up;
+        if self.settings.takes_in_outages && mobile.is_taken != is_taken {
+            mobile.is_taken = is_taken;
+            self.peers_to_take.push_back((mobile.address, is_taken));
+        }
     }
 }

@@ -16,7 +16,7 @@ use holdfast_core::{Action, Actions, Direction, FlowKey, FlowRecord, Gateway, Se
 use holdfast_net::datapath::{DataPath, HEARTBEAT_INTERVAL, monotonic_ns};
 use holdfast_net::frame::{BufferPool, Frame};
 use holdfast_net::readiness::{Waker, wait_readable};
-use holdfast_net::tun::LayerKind;
+use holdfast_net::tun::{LayerKind, Tun};
 use holdfast_wire::{Instant, SackBlocks, SeqNum};
 
 use super::emit::{self, Bounds};
@@ -127,6 +127,8 @@ pub(super) struct Worker {
     has_carrier: bool,
     /// The frame that is handled was given back, or is to go nowhere.
     is_given: bool,
+    /// The frame that is handled is a copy: it has passed.
+    is_copy: bool,
     quarantine: Quarantine,
     /// Until when everything passes by, after too many defects.
     rests_until: Option<Instant>,
@@ -183,6 +185,7 @@ impl Worker {
             station,
             has_carrier: true,
             is_given: false,
+            is_copy: false,
             quarantine: Quarantine::default(),
             rests_until: None,
             #[cfg(test)]
@@ -237,7 +240,16 @@ impl Worker {
     fn read_batch(&mut self, direction: Direction, quota: usize) -> io::Result<usize> {
         let mut read = 0;
         while read < quota {
-            match self.path.read(direction, &mut self.pool) {
+            // Copies first: they passed before a segment of their peer was taken.
+            self.is_copy = true;
+            let next = match self.path.read_copy(direction, &mut self.pool) {
+                Ok(None) => {
+                    self.is_copy = false;
+                    self.path.read(direction, &mut self.pool)
+                }
+                copy => copy,
+            };
+            match next {
                 Ok(Some(frame)) => self.handle(direction, &frame),
                 Ok(None) => break,
                 // A frame that is not ours: nothing to give back.
@@ -301,6 +313,8 @@ impl Worker {
                 }
                 let engine = &mut self.engine;
                 match engine.handle_segment(direction, &segment, &packet, now, &mut self.actions) {
+                    // Whatever the verdict, it has passed.
+                    _ if self.is_copy => {}
                     Verdict::Forward => self.forward(direction, frame),
                     Verdict::ForwardWithSack(sack) => self.forward_with_sack(&packet, &sack),
                     Verdict::ForwardWithAck { ack, window } => {
@@ -342,8 +356,11 @@ impl Worker {
 
     /// One frame given back as it came.
     fn forward(&mut self, direction: Direction, frame: &Frame) {
-        self.counters.forwarded += 1;
         self.is_given = true;
+        if self.is_copy {
+            return;
+        }
+        self.counters.forwarded += 1;
         let written = self.path.forward(direction, frame);
         self.count_error(written);
     }
@@ -372,6 +389,10 @@ impl Worker {
 
     /// What the engine wants done, in its order.
     fn perform(&mut self) {
+        while let Some((peer, takes)) = self.engine.poll_peer() {
+            let done = self.path.take_peer(peer, takes);
+            self.count_error(done);
+        }
         if self.actions.is_empty() {
             return;
         }
@@ -432,14 +453,17 @@ impl Worker {
             .min()
             .map_or(HEARTBEAT_INTERVAL, |at| at.saturating_since(now));
         let waker = self.waker.as_fd();
-        let [down, up] = if self.starved {
+        let [taken, copies] = if self.starved {
             // They are readable, and cannot be read.
-            [waker; 2]
+            [[waker; 2]; 2]
         } else {
-            DIRECTIONS.map(|direction| self.path.device_fd(direction))
+            let taken = DIRECTIONS.map(|direction| self.path.device_fd(direction));
+            let copies = DIRECTIONS.map(|direction| self.path.copies_device(direction));
+            [taken, copies.map(|tun| tun.map_or(waker, Tun::as_fd))]
         };
-        let fds = [down, up, waker, station.map_or(waker, Station::fd)];
-        let [down, up, woken, neighbours] =
+        let neighbours = station.map_or(waker, Station::fd);
+        let fds = [taken[0], taken[1], copies[0], copies[1], waker, neighbours];
+        let [down, up, down_copies, up_copies, woken, neighbours] =
             wait_readable(fds, Some(deadline.min(HEARTBEAT_INTERVAL)))?;
         if let Some(station) = &mut self.station {
             station.is_readable = neighbours;
@@ -453,7 +477,10 @@ impl Worker {
                 (true, 0) => 1,
                 (true, _) => BATCH_FRAMES,
             };
-            [frames(down, self.quota[0]), frames(up, self.quota[1])]
+            [
+                frames(down || down_copies, self.quota[0]),
+                frames(up || up_copies, self.quota[1]),
+            ]
         };
         if woken {
             self.waker.reset();

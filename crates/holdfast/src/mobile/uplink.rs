@@ -69,12 +69,8 @@ impl Uplink {
 
     /// Segments pass in the kernel, so that back-pressure and pacing of the sockets reach the device.
     fn start_engine(&self) -> anyhow::Result<RunningWorker> {
-        let taking = match std::env::var("HOLDFAST_TAKING") {
-            Ok(_) => Taking::All,
-            Err(_) => Taking::Copies,
-        };
         let options = PathOptions {
-            taking,
+            taking: Taking::InOutages,
             ..PathOptions::default()
         };
         let path = DataPath::attach_with(&self.interface, options)
@@ -82,6 +78,7 @@ impl Uplink {
         let core = Settings {
             scheme: Scheme::Auto,
             flows_max: self.flows_max as usize,
+            takes_in_outages: true,
             hash_seed: u64::from_ne_bytes(random_bytes()?),
             ..Settings::default()
         };

@@ -19,8 +19,8 @@ pub(super) struct ProgramSettings {
     pub(super) kind: LayerKind,
     /// Frames given back downlink with this DSCP go ahead of others.
     pub(super) ahead_dscp: Option<u8>,
-    /// TCP passes, and the daemon gets copies.
-    pub(super) copies: bool,
+    /// The devices for copies, downlink first, if TCP passes.
+    pub(super) copies: Option<[u32; 2]>,
 }
 
 /// No DSCP: more than six bits.
@@ -35,6 +35,7 @@ impl ProgramSettings {
     fn emit(&self) -> [u8; 40] {
         let mut octets = [0; 40];
         octets[..8].copy_from_slice(&self.heartbeat_max_age_ns.to_ne_bytes());
+        let copies = self.copies.unwrap_or_default();
         let values = [
             self.wireless_ifindex,
             self.down_ifindex,
@@ -42,7 +43,8 @@ impl ProgramSettings {
             self.kind.header_bytes(),
             OWN_MARK_BASE | (self.up_ifindex & 0xffff),
             self.ahead_dscp.map_or(NO_DSCP, u32::from),
-            u32::from(self.copies),
+            copies[0],
+            copies[1],
         ];
         for (to, value) in octets[8..].chunks_exact_mut(4).zip(values) {
             to.copy_from_slice(&value.to_ne_bytes());

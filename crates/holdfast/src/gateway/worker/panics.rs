@@ -113,6 +113,8 @@ impl Worker {
         // What it kept may be in any state.
         let _ = contain(|| drop(before));
         self.actions = Actions::with_capacity(ACTIONS_ROOM);
+        // The new engine takes them for reachable.
+        self.path.release_peers();
         if !self.has_carrier {
             self.engine.handle_all_links(
                 LinkEvent::Down,
