@@ -80,6 +80,8 @@ fn spawn(mobile_ns: &NetNs, folder: &Path) -> ChildGuard {
             "mobile",
             "--interface",
             "wwan0",
+            "--scheme",
+            "none",
             "--gateway",
             "10.8.0.1",
             "--keepalive",

@@ -159,7 +159,9 @@ impl DataPath {
             up_ifindex: up.ifindex(),
             kind: interface.kind,
             ahead_dscp,
-            copies: copies.as_ref().map(|copies| copies.each_ref().map(Tun::ifindex)),
+            copies: copies
+                .as_ref()
+                .map(|copies| copies.each_ref().map(Tun::ifindex)),
         }
         .load()?;
         let heartbeat = SharedValues::map(&programs.map("heartbeat")?)?;

@@ -23,7 +23,7 @@ use std::time::Duration;
 use holdfast_core::Direction;
 use holdfast_core::keep::Mode;
 use holdfast_net::counters::CounterValues;
-use holdfast_net::datapath::{PathOptions, AttachMode, DataPath, HEARTBEAT_INTERVAL, monotonic_ns};
+use holdfast_net::datapath::{AttachMode, DataPath, HEARTBEAT_INTERVAL, PathOptions, monotonic_ns};
 use holdfast_net::frame::BufferPool;
 use holdfast_net::keep_path::{KeepPath, Peers, Protocols};
 use holdfast_net::netns::{NetNs, available_or_skip};

@@ -62,7 +62,7 @@ pub enum MobileSchemeName {
     Wake,
     /// Queue the newest packets that the mobile sends in an outage, send them after it
     Keep,
-    /// Send again what the mobile has sent in an outage; without a gateway wake its downloads too
+    /// Retransmit after an outage what the mobile has sent in it; without a gateway as wake too
     Auto,
     /// Only report the link to the gateway
     None,
@@ -137,7 +137,7 @@ pub struct MobileDaemon {
     pub interface: Option<String>,
     /// The gateway's signal address: an address or a name, with or without a port (4848).
     ///
-    /// Cost: This, `--gateway` or `cells` has to be given, or a `scheme` that needs no gateway.
+    /// Cost: None. With the scheme `none` this, `--gateway` or `cells` has to be given.
     ///
     /// Example: `"192.0.2.1:4848"`
     #[serde(with = "Maybe::<Name>")]
@@ -167,17 +167,21 @@ pub struct MobileDaemon {
     /// Cost: None.
     #[serde(with = "As::<AbsolutePath>")]
     pub control_socket: String,
-    /// What the mobile does for its own TCP flows: `freeze` (closes their windows before an
-    /// announced outage, and sends three ACKs after it), `fast-retransmit` (the three ACKs alone),
-    /// `mtcp` (one marked ACK after an outage, for a gateway with the scheme `mtcp`), `wake`
-    /// (withholds one segment of each bulk download and acknowledges it after an outage). `keep`
-    /// is for what the mobile sends: it queues the newest packets of each flow in an outage, of
-    /// any protocol, and sends them after it. Without it the mobile only signals.
+    /// What the mobile does in outages, beside its signals. `auto`, unless another is given: it
+    /// caches what the mobile sends by TCP and retransmits it after an outage, queues the newest
+    /// packets of all other protocols as `keep` does, and without a gateway it also serves
+    /// downloads as `wake` does. `keep` queues the newest packets of each flow that the mobile
+    /// sends in an outage, of any protocol, and sends them after it. The others are for downloads:
+    /// `wake` withholds one segment of each bulk download and acknowledges it after an outage,
+    /// `freeze` closes the windows before an announced outage and sends three ACKs after it,
+    /// `fast-retransmit` sends the three ACKs alone, `mtcp` sends one marked ACK after an outage
+    /// for a gateway with the scheme `mtcp`. `none`: the mobile only signals; so it is with
+    /// `congestion_control` unless a scheme is given.
     ///
-    /// Cost: A BPF program on each packet of the interface. `freeze` and `fast-retransmit` need no
-    /// gateway; docs/schemes/freeze.md has their effect on today's senders.
+    /// Cost: A BPF program on each packet of the interface; with `auto` also a copy of each TCP
+    /// segment to the daemon. docs/schemes/mobile-auto.md has its figures.
     ///
-    /// Example: `"freeze"`
+    /// Example: `"wake"`
     pub scheme: Option<MobileSchemeName>,
     /// The largest number of flows; beyond, those that were seen least recently are forgotten.
     ///

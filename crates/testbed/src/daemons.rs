@@ -144,6 +144,11 @@ impl Daemon {
         folder: &Path,
         stop: &StopFlag,
     ) -> anyhow::Result<Self> {
+        let settings = if settings.is_empty() {
+            "scheme = \"none\""
+        } else {
+            settings
+        };
         let mut file = format!("[mobile]\ninterface = \"{MH_IF}\"\n{settings}\n");
         if let Some(key) = key {
             let _ = writeln!(file, "key_file = '{}'", utf8(key)?);

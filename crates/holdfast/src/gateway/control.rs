@@ -11,8 +11,8 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 use anyhow::{Context as _, bail};
-use holdfast_core::{LinkEvent, LinkSource};
 use holdfast_core::signal::{DATAGRAM_BYTES_MAX, Entropy, GatewayPeers, LinkNotice, Outcome};
+use holdfast_core::{LinkEvent, LinkSource};
 use holdfast_net::datapath::{has_carrier, monotonic_ns};
 use holdfast_net::monitor::{InterfaceEvent, InterfaceState, LinkMonitor};
 use holdfast_wire::Instant;

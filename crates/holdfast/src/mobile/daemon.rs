@@ -269,6 +269,12 @@ impl Daemon {
         {
             tracing::warn!(%error, "what is sent through the interface is not kept");
         }
+        if let Some(uplink) = &self.uplink
+            && is_ours
+            && state.mtu > 0
+        {
+            uplink.note_mtu(state.mtu);
+        }
         if let Some(host) = &mut self.host
             && self.ifindex != before
         {

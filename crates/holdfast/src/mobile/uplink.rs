@@ -20,13 +20,17 @@ use crate::settings::UplinkSettings;
 /// How long a worker may take for a status.
 const ANSWER_MAX: Duration = Duration::from_secs(1);
 
+/// Whose data path has counted.
+const TCP: &str = "tcp-path";
+const KEEP: &str = "path";
+
 /// The uplink of one interface.
 pub(super) struct Uplink {
     interface: String,
     settings: UplinkSettings,
     flows_max: u32,
-    /// None while there is no interface.
-    running: Vec<RunningWorker>,
+    /// With the names of their counters; none while there is no interface.
+    running: Vec<(&'static str, RunningWorker)>,
 }
 
 impl Uplink {
@@ -53,28 +57,37 @@ impl Uplink {
         Ok(uplink)
     }
 
+    /// All workers, or none.
     fn attach(&mut self) -> anyhow::Result<()> {
+        let attached = self.start_workers();
+        if attached.is_err() {
+            self.release();
+        }
+        attached.with_context(|| format!("interface {}", self.interface))
+    }
+
+    fn start_workers(&mut self) -> anyhow::Result<()> {
         let protocols = if self.settings.engine {
-            self.running.push(self.start_engine()?);
+            let engine = self.start_engine()?;
+            self.running.push((TCP, engine));
             Protocols::AllButTcp
         } else {
             Protocols::All
         };
         let taken = (Peers::WholeLink, protocols);
-        let keep = crate::keep::start(&self.interface, taken, self.settings.keep)
-            .with_context(|| format!("interface {}", self.interface))?;
-        self.running.push(keep);
+        let keep = crate::keep::start(&self.interface, taken, self.settings.keep)?;
+        self.running.push((KEEP, keep));
         Ok(())
     }
 
-    /// Segments pass in the kernel, so that back-pressure and pacing of the sockets reach the device.
+    /// While the link is up, segments stay in the kernel: back-pressure and pacing of the sockets
+    /// reach the device.
     fn start_engine(&self) -> anyhow::Result<RunningWorker> {
         let options = PathOptions {
             taking: Taking::InOutages,
             ..PathOptions::default()
         };
-        let path = DataPath::attach_with(&self.interface, options)
-            .with_context(|| format!("interface {}", self.interface))?;
+        let path = DataPath::attach_with(&self.interface, options)?;
         let core = Settings {
             scheme: Scheme::Auto,
             flows_max: self.flows_max as usize,
@@ -89,7 +102,7 @@ impl Uplink {
     ///
     /// Errors: as [`Uplink::open`].
     pub(super) fn note_interface(&mut self, ifindex: Option<u32>) -> anyhow::Result<()> {
-        let attached = self.running.first().map(|running| running.link_ifindex);
+        let attached = self.running.first().map(|(_, worker)| worker.link_ifindex);
         if attached.is_some() && attached != ifindex {
             self.release();
         }
@@ -108,8 +121,17 @@ impl Uplink {
             return;
         }
         let source = LinkSource::Signal;
-        for running in &self.running {
-            running.handle.send(Command::AllLinks { event, source });
+        self.send(&Command::AllLinks { event, source });
+    }
+
+    /// The largest IP packet that the interface takes, bytes.
+    pub(super) fn note_mtu(&self, mtu: u32) {
+        self.send(&Command::Mtu(mtu));
+    }
+
+    fn send(&self, command: &Command) {
+        for (_, worker) in &self.running {
+            worker.handle.send(command.clone());
         }
     }
 
@@ -118,7 +140,7 @@ impl Uplink {
         if self.running.is_empty() {
             return pending().await;
         }
-        let ends = self.running.iter_mut().map(|running| &mut running.done);
+        let ends = self.running.iter_mut().map(|(_, worker)| &mut worker.done);
         match futures_util::future::select_all(ends).await.0 {
             Ok(Err(error)) => anyhow::Error::new(error).context("the packet worker"),
             Ok(Ok(())) | Err(_) => anyhow::anyhow!("the packet worker ended without a word"),
@@ -128,31 +150,28 @@ impl Uplink {
     /// What was counted, by name.
     pub(super) async fn counters(&self) -> BTreeMap<String, u64> {
         let mut counters = BTreeMap::new();
-        for running in &self.running {
+        for (name, worker) in &self.running {
             let (reply, mut answer) = mpsc::channel(1);
-            running.handle.send(Command::Status {
+            worker.handle.send(Command::Status {
                 flows_max: 0,
                 named: Vec::new(),
                 reply,
             });
             let status = tokio::time::timeout(ANSWER_MAX, answer.recv()).await;
             counters.extend(status.ok().flatten().unwrap_or_default().counters);
-            let of_path = running.counters.read().unwrap_or_default();
-            counters.extend(
-                of_path
-                    .into_iter()
-                    .map(|(name, value)| (format!("path.{name}"), value)),
-            );
+            for (counted, value) in worker.counters.read().unwrap_or_default() {
+                counters.insert(format!("{name}.{counted}"), value);
+            }
         }
         counters
     }
 
     /// Has all packets pass, and leaves.
     pub(super) fn release(&mut self) {
-        for running in self.running.drain(..) {
-            if running.handle.send(Command::Leave) {
+        for (_, worker) in self.running.drain(..) {
+            if worker.handle.send(Command::Leave) {
                 // A worker that has died has left already.
-                let _ = running.thread.join();
+                let _ = worker.thread.join();
             }
         }
     }

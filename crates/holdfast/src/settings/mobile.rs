@@ -172,8 +172,7 @@ impl MobileDaemonArgs {
             return Ok(keys.cells.clone());
         }
         let gateway = self.gateway.clone().or(keys.gateway.clone());
-        let needs_gateway =
-            choice == MobileSchemeName::None && keys.congestion_control.is_none();
+        let needs_gateway = choice == MobileSchemeName::None && keys.congestion_control.is_none();
         if needs_gateway && gateway.is_none() {
             return Err(section.missing_or_flag("gateway", "--gateway"));
         }
@@ -230,8 +229,18 @@ mod tests {
     }
 
     #[test]
-    fn without_a_scheme_a_gateway_has_to_be_named() {
-        let shown = settings(&[]).expect_err("too little");
+    fn without_a_scheme_it_is_auto_which_wakes_downloads_where_there_is_no_gateway() {
+        let settings = settings(&[]).expect("enough");
+        assert!(settings.uplink.is_some_and(|uplink| uplink.engine));
+        assert_eq!(
+            settings.host.map(|host| host.scheme),
+            Some(MobileScheme::Wake)
+        );
+    }
+
+    #[test]
+    fn one_that_only_signals_has_to_know_its_gateway() {
+        let shown = settings(&["--scheme", "none"]).expect_err("too little");
         assert!(shown.contains("mobile.gateway"), "{shown}");
     }
 

@@ -279,7 +279,7 @@ impl World {
         let socket = self.path("mobile.sock");
         let (key, socket) = (key.display(), socket.display());
         let text = format!(
-            "[mobile]\ninterface = \"lo\"\nkey_file = \"{key}\"\ncontrol_socket = \"{socket}\"\n\
+            "[mobile]\ninterface = \"lo\"\nscheme = \"none\"\nkey_file = \"{key}\"\ncontrol_socket = \"{socket}\"\n\
              cells = [\"west 10.2.0.1\", \"east 10.3.0.1\"]\n"
         );
         let config = self.write("mobile.toml", &text);

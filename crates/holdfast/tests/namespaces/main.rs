@@ -35,6 +35,7 @@ mod snoop_uplink;
 mod sources;
 mod transparency;
 mod units;
+mod uploads;
 
 use std::net::{IpAddr, TcpStream};
 

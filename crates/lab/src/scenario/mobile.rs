@@ -73,7 +73,9 @@ impl<'de> Deserialize<'de> for MobileSchemeChoice {
         let named = schemes.find(|scheme| scheme.name() == name);
         named.map(Self::Flows).ok_or_else(|| {
             let known = MobileScheme::ALL.map(MobileScheme::name).join(", ");
-            de::Error::custom(format!("got `{name}`, takes one of none, keep, auto, {known}"))
+            de::Error::custom(format!(
+                "got `{name}`, takes one of none, keep, auto, {known}"
+            ))
         })
     }
 }
