@@ -8,15 +8,14 @@
 //! nothing is allocated for it. There is no poll as long as there is more to read.
 
 use std::io;
-use std::os::fd::AsFd as _;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use holdfast_core::{Action, Actions, Direction, FlowKey, FlowRecord, Gateway, Settings, Verdict};
-use holdfast_net::datapath::{DataPath, HEARTBEAT_INTERVAL, monotonic_ns};
+use holdfast_net::datapath::{DataPath, monotonic_ns};
 use holdfast_net::frame::{BufferPool, Frame};
-use holdfast_net::readiness::{Waker, wait_readable};
-use holdfast_net::tun::{LayerKind, Tun};
+use holdfast_net::readiness::Waker;
+use holdfast_net::tun::LayerKind;
 use holdfast_wire::{Instant, SackBlocks, SeqNum};
 
 use super::emit::{self, Bounds};
@@ -29,6 +28,7 @@ use crate::contain::contain;
 mod handoff;
 mod panics;
 mod quarantine;
+mod reading;
 mod report;
 
 use panics::new_engine;
@@ -225,48 +225,6 @@ impl Worker {
         }
     }
 
-    /// Reads a batch of each direction; true if there may be more.
-    fn read_batches(&mut self) -> io::Result<bool> {
-        let mut more = false;
-        self.starved = false;
-        for (direction, quota) in DIRECTIONS.into_iter().zip(self.quota) {
-            let read = self.read_batch(direction, quota)?;
-            more |= read == quota && quota == BATCH_FRAMES;
-        }
-        Ok(more)
-    }
-
-    /// Reads up to `quota` frames of one direction; how many there were.
-    fn read_batch(&mut self, direction: Direction, quota: usize) -> io::Result<usize> {
-        let mut read = 0;
-        while read < quota {
-            // Copies first: they passed before a segment of their peer was taken.
-            self.is_copy = true;
-            let next = match self.path.read_copy(direction, &mut self.pool) {
-                Ok(None) => {
-                    self.is_copy = false;
-                    self.path.read(direction, &mut self.pool)
-                }
-                copy => copy,
-            };
-            match next {
-                Ok(Some(frame)) => self.handle(direction, &frame),
-                Ok(None) => break,
-                // A frame that is not ours: nothing to give back.
-                Err(error) if error.kind() == io::ErrorKind::InvalidData => {}
-                // No buffer is free: frames wait in the device, or pass by themselves.
-                Err(error) if error.kind() == io::ErrorKind::OutOfMemory => {
-                    self.counters.starved += 1;
-                    self.starved = true;
-                    break;
-                }
-                Err(error) => return Err(error),
-            }
-            read += 1;
-        }
-        Ok(read)
-    }
-
     /// One frame: judged, and given back or not.
     fn handle(&mut self, direction: Direction, frame: &Frame) {
         if self.rests_until.is_some() {
@@ -437,55 +395,6 @@ impl Worker {
             self.engine.handle_timeout(now, &mut self.actions);
             self.perform();
         }
-    }
-
-    /// Sleeps until there is something to do, at most until the next heartbeat.
-    fn wait(&mut self) -> io::Result<()> {
-        let now = clock();
-        let station = self.station.as_ref();
-        let due = [
-            self.rests_until.or_else(|| self.engine.poll_timeout()),
-            station.and_then(Station::poll_timeout),
-        ];
-        let deadline = due
-            .into_iter()
-            .flatten()
-            .min()
-            .map_or(HEARTBEAT_INTERVAL, |at| at.saturating_since(now));
-        let waker = self.waker.as_fd();
-        let [taken, copies] = if self.starved {
-            // They are readable, and cannot be read.
-            [[waker; 2]; 2]
-        } else {
-            let taken = DIRECTIONS.map(|direction| self.path.device_fd(direction));
-            let copies = DIRECTIONS.map(|direction| self.path.copies_device(direction));
-            [taken, copies.map(|tun| tun.map_or(waker, Tun::as_fd))]
-        };
-        let neighbours = station.map_or(waker, Station::fd);
-        let fds = [taken[0], taken[1], copies[0], copies[1], waker, neighbours];
-        let [down, up, down_copies, up_copies, woken, neighbours] =
-            wait_readable(fds, Some(deadline.min(HEARTBEAT_INTERVAL)))?;
-        if let Some(station) = &mut self.station {
-            station.is_readable = neighbours;
-            station.drain_device();
-        }
-        self.quota = if self.starved {
-            [BATCH_FRAMES; 2]
-        } else {
-            let frames = |readable, last| match (readable, last) {
-                (false, _) => 0,
-                (true, 0) => 1,
-                (true, _) => BATCH_FRAMES,
-            };
-            [
-                frames(down || down_copies, self.quota[0]),
-                frames(up || up_copies, self.quota[1]),
-            ]
-        };
-        if woken {
-            self.waker.reset();
-        }
-        Ok(())
     }
 
     /// Ordered to stop, and nothing is owed any more or the time for it is over.

@@ -90,7 +90,7 @@ fn gateway_and_mobile_do_not_disturb_each_other() {
 fn a_download_goes_on_beside_it() {
     in_virtual_kernel!();
     let mut harness = topology(&emulated(outage(true)), None);
-    let mobile = Mobile::start(&harness, "auto", &[]);
+    let _mobile = Mobile::start(&harness, "auto", &[]);
     let (at_fh, at_mh) = connection(&harness, fh(), PORT);
     let flow = Flow::start(at_fh, at_mh, 6 * MB, 5);
     flow.wait_bytes(MB / 4).unwrap();

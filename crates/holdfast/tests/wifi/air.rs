@@ -221,7 +221,11 @@ impl Air {
             make_key(Path::new(HOLDFAST), folder).unwrap();
         }
         let config = self.path("mobile.toml");
-        std::fs::write(&config, format!("[mobile]\nscheme = \"none\"\n[sources]\nwifi = true\n{sources}\n")).unwrap();
+        std::fs::write(
+            &config,
+            format!("[mobile]\nscheme = \"none\"\n[sources]\nwifi = true\n{sources}\n"),
+        )
+        .unwrap();
         let args = [
             "mobile",
             "--interface",

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+//! How the worker reads frames: in batches, each direction in its turn, and how it waits for them.
+
+use std::io;
+use std::os::fd::AsFd as _;
+
+use holdfast_core::Direction;
+use holdfast_net::datapath::HEARTBEAT_INTERVAL;
+use holdfast_net::readiness::wait_readable;
+use holdfast_net::tun::Tun;
+
+use super::{BATCH_FRAMES, DIRECTIONS, Station, Worker, clock};
+
+impl Worker {
+    /// Reads a batch of each direction; true if there may be more.
+    pub(super) fn read_batches(&mut self) -> io::Result<bool> {
+        let mut more = false;
+        self.starved = false;
+        for (direction, quota) in DIRECTIONS.into_iter().zip(self.quota) {
+            let read = self.read_batch(direction, quota)?;
+            more |= read == quota && quota == BATCH_FRAMES;
+        }
+        Ok(more)
+    }
+
+    /// Reads up to `quota` frames of one direction; how many there were.
+    pub(super) fn read_batch(&mut self, direction: Direction, quota: usize) -> io::Result<usize> {
+        let mut read = 0;
+        while read < quota {
+            // Copies first: they passed before a segment of their peer was taken.
+            self.is_copy = true;
+            let next = match self.path.read_copy(direction, &mut self.pool) {
+                Ok(None) => {
+                    self.is_copy = false;
+                    self.path.read(direction, &mut self.pool)
+                }
+                copy => copy,
+            };
+            match next {
+                Ok(Some(frame)) => self.handle(direction, &frame),
+                Ok(None) => break,
+                // A frame that is not ours: nothing to give back.
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => {}
+                // No buffer is free: frames wait in the device, or pass by themselves.
+                Err(error) if error.kind() == io::ErrorKind::OutOfMemory => {
+                    self.counters.starved += 1;
+                    self.starved = true;
+                    break;
+                }
+                Err(error) => return Err(error),
+            }
+            read += 1;
+        }
+        Ok(read)
+    }
+
+    /// Sleeps until there is something to do, at most until the next heartbeat.
+    pub(super) fn wait(&mut self) -> io::Result<()> {
+        let now = clock();
+        let station = self.station.as_ref();
+        let due = [
+            self.rests_until.or_else(|| self.engine.poll_timeout()),
+            station.and_then(Station::poll_timeout),
+        ];
+        let deadline = due
+            .into_iter()
+            .flatten()
+            .min()
+            .map_or(HEARTBEAT_INTERVAL, |at| at.saturating_since(now));
+        let waker = self.waker.as_fd();
+        let [taken, copies] = if self.starved {
+            // They are readable, and cannot be read.
+            [[waker; 2]; 2]
+        } else {
+            let taken = DIRECTIONS.map(|direction| self.path.device_fd(direction));
+            let copies = DIRECTIONS.map(|direction| self.path.copies_device(direction));
+            [taken, copies.map(|tun| tun.map_or(waker, Tun::as_fd))]
+        };
+        let neighbours = station.map_or(waker, Station::fd);
+        let fds = [taken[0], taken[1], copies[0], copies[1], waker, neighbours];
+        let [down, up, down_copies, up_copies, woken, neighbours] =
+            wait_readable(fds, Some(deadline.min(HEARTBEAT_INTERVAL)))?;
+        if let Some(station) = &mut self.station {
+            station.is_readable = neighbours;
+            station.drain_device();
+        }
+        self.quota = if self.starved {
+            [BATCH_FRAMES; 2]
+        } else {
+            let frames = |readable, last| match (readable, last) {
+                (false, _) => 0,
+                (true, 0) => 1,
+                (true, _) => BATCH_FRAMES,
+            };
+            [
+                frames(down || down_copies, self.quota[0]),
+                frames(up || up_copies, self.quota[1]),
+            ]
+        };
+        if woken {
+            self.waker.reset();
+        }
+        Ok(())
+    }
+}
