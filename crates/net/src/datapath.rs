@@ -263,7 +263,7 @@ impl DataPath {
     pub fn release_peers(&self) {
         let keys: Vec<_> = self.taken_peers.keys().collect();
         for key in keys {
-            // Nobody else removes one.
+            // The worker alone removes entries, so each is there.
             let _ = self.taken_peers.delete(&key);
         }
     }

@@ -226,8 +226,8 @@ pub struct EngineSettings {
     /// Example: `"cs5"`
     #[serde(with = "Maybe::<Dscp>")]
     pub resend_dscp: Option<u8>,
-    /// The caller passes segments by itself while the link is up, and asks which peers it is to take
-    /// (`Gateway::poll_peer`). So it is at a mobile.
+    /// The caller passes segments by itself while the link is up, and `Gateway::poll_peer` names
+    /// the peers to take. So it is at a mobile.
     #[serde(skip)]
     pub takes_in_outages: bool,
     /// The rates of the cells, for all schemes that send from the cache.

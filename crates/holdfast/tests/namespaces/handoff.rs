@@ -397,7 +397,7 @@ impl World {
         (down, up)
     }
 
-    fn tell(&self, what: &str) {
+    fn report(&self, what: &str) {
         for number in 0..2 {
             let Some(status) = self.try_status(number) else {
                 continue;
@@ -420,7 +420,7 @@ impl World {
 impl Drop for World {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.tell("at the end");
+            self.report("at the end");
             for name in ["west.log", "east.log", "mobile.log"] {
                 let log = std::fs::read_to_string(self.path(name)).unwrap_or_default();
                 let lines: Vec<&str> = log.lines().collect();
@@ -475,7 +475,7 @@ fn moves_to_and_fro(variant: &Variant) {
         );
         assert_shorter_than(variant.gap_max_ms, scheme, gap_ms);
     }
-    world.tell(scheme);
+    world.report(scheme);
     for number in 0..2 {
         assert!(world.counter(number, "copies") > 0, "no multicast came");
         assert_eq!(world.counter(number, "taken_over"), 2, "station {number}");
@@ -516,7 +516,7 @@ fn the_station_before_is_killed_as_the_mh_leaves_it() {
             .unwrap_or_else(|error| panic!("{scheme} uplink: {error:#}"));
         let gap_ms = gap_ms(&down, at_ns);
         println!("{scheme}: killed: nothing for {gap_ms} ms");
-        world.tell(scheme);
+        world.report(scheme);
         assert_shorter_than(KILLED_GAP_MAX_MS, scheme, gap_ms);
     }
 }

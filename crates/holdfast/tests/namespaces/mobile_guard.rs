@@ -59,15 +59,15 @@ fn a_daemon_killed_while_a_window_opens_in_steps_leaves_no_flow_limited() {
     let mut warnings = 0;
     await_that("the window is closed", || {
         if mobile.counter("host.not-covered") >= warnings {
-            mobile.tell("going-down-soon", 2000);
+            mobile.report("going-down-soon", 2000);
             warnings += 1;
         }
         mobile.counter("path.window_closed") > 0
     });
     stands_still(&flow, SECOND_NS);
-    mobile.tell("down", 0);
+    mobile.report("down", 0);
     let began_ns = monotonic_ns();
-    mobile.tell("up", 0);
+    mobile.report("up", 0);
     assert_eq!(mobile.counter("host.opened-in-steps"), 1);
     mobile.child.kill().unwrap();
     let killed_ns = monotonic_ns();
@@ -92,7 +92,7 @@ fn a_daemon_for_which_an_outage_and_its_end_are_one_jump_of_the_clock_opens_what
     let mut mobile = Mobile::start_patient(&harness, "2000");
     let flow = download(&harness, 12 * MB);
     // Without a time: at once.
-    mobile.tell("going-down-soon", 0);
+    mobile.report("going-down-soon", 0);
     await_that("the window is closed", || {
         mobile.counter("path.window_closed") > 0
     });
@@ -206,7 +206,7 @@ fn what_is_closed_stays_so_without_a_guard_until_the_link_is_back_or_there_is_on
     await_that("there is a guard again", || children(daemon).len() == 1);
     assert!(mobile.counter("host.closed-now") > 0);
     let told_ns = monotonic_ns();
-    mobile.tell("up", 0);
+    mobile.report("up", 0);
     let received = flow.finish().unwrap();
     let resumed_ms = received.stall_ms(told_ns);
     assert_eq!(mobile.counter("host.closed-now"), 0);

@@ -134,7 +134,7 @@ impl Mobile {
     }
 
     /// The same without a process, which may take long to start.
-    pub(super) fn tell(&self, event: &str, lead_ms: u64) {
+    pub(super) fn report(&self, event: &str, lead_ms: u64) {
         let request = format!(r#"{{"command":"signal","event":"{event}","lead_ms":{lead_ms}}}"#);
         await_that("the daemon has heard it", || {
             self.ask(&request)
@@ -146,7 +146,7 @@ impl Mobile {
     fn announce(&self, goes_ns: u64) {
         let lead_ms = goes_ns.saturating_sub(monotonic_ns()) / 1_000_000;
         assert!(lead_ms > 0, "it is too late for a warning");
-        self.tell("going-down-soon", lead_ms);
+        self.report("going-down-soon", lead_ms);
     }
 }
 
@@ -248,7 +248,7 @@ fn flaps_fifty_times_a_minute_warned_or_not_harm_no_byte() {
         let warn_ns = start_ns + 500_000_000 + flap * 1_200_000_000;
         await_that("it is time", || monotonic_ns() >= warn_ns);
         if flap % 2 == 0 {
-            mobile.tell("going-down-soon", 200);
+            mobile.report("going-down-soon", 200);
         }
     }
     flow.finish().unwrap();
@@ -315,11 +315,11 @@ fn an_m_tcp_gateway_hears_of_the_links_return_by_the_marked_ack() {
         let returns_ns = start_ns + 3_500_000_000;
         super::await_outage(&harness);
         if let Some(mobile) = &mobile {
-            mobile.tell("down", 0);
+            mobile.report("down", 0);
         }
         await_that("the link is back", || monotonic_ns() >= returns_ns);
         if let Some(mobile) = &mobile {
-            mobile.tell("up", 0);
+            mobile.report("up", 0);
         }
         let received = flow.finish().unwrap();
         if let Some(mobile) = &mobile {

@@ -106,10 +106,10 @@ fn segments_stay_in_the_kernel_while_the_link_is_up() {
     let harness = topology(&emulated(long_queue()), None);
     let mobile = Mobile::start(&harness, "auto", &[]);
     upload_beside(&harness, PORT, 4 * MB);
-    for way in ["downlink", "uplink"] {
-        let count = |what: &str| mobile.counter(&format!("tcp-path.{what}_{way}"));
-        assert_eq!((count("taken"), count("given")), (0, 0), "{way}");
-        assert!(count("copied") > 100, "{way}");
+    for direction in ["downlink", "uplink"] {
+        let count = |what: &str| mobile.counter(&format!("tcp-path.{what}_{direction}"));
+        assert_eq!((count("taken"), count("given")), (0, 0), "{direction}");
+        assert!(count("copied") > 100, "{direction}");
     }
 }
 
@@ -159,8 +159,8 @@ fn a_thousand_changes_between_copies_and_segments_lose_nothing() {
     let mut changes = 0;
     let mut before = flow.watch().bytes();
     while before < 9 * MB {
-        mobile.tell("down", 0);
-        mobile.tell("up", 0);
+        mobile.report("down", 0);
+        mobile.report("up", 0);
         changes += 2;
         await_that("bytes arrive", || flow.watch().bytes() > before);
         before = flow.watch().bytes();
