@@ -30,6 +30,7 @@ use crate::settings::{MOBILE_SOCKET, MobileDaemonArgs};
     after_help = "Flags override the file. Every key of the file: docs/settings.md.
 
 Examples:
+  holdfast mobile --interface wwan0
   holdfast mobile keygen /etc/holdfast/mobile.key
   holdfast mobile --interface wwan0 --gateway 192.0.2.1
   holdfast mobile --config /etc/holdfast/mobile.toml --log-format json

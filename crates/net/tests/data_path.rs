@@ -23,7 +23,9 @@ use std::time::Duration;
 use holdfast_core::Direction;
 use holdfast_core::keep::Mode;
 use holdfast_net::counters::CounterValues;
-use holdfast_net::datapath::{AttachMode, DataPath, HEARTBEAT_INTERVAL, PathOptions, monotonic_ns};
+use holdfast_net::datapath::{
+    AttachMode, DataPath, HEARTBEAT_INTERVAL, PathOptions, Taking, monotonic_ns,
+};
 use holdfast_net::frame::BufferPool;
 use holdfast_net::keep_path::{KeepPath, Peers, Protocols};
 use holdfast_net::netns::{NetNs, available_or_skip};
@@ -388,6 +390,54 @@ fn keep_takes_what_is_not_tcp_at_the_same_interface() {
         at_fh.send_to(b"passes again", to_mh).unwrap();
         assert_eq!(at_mh.recv(&mut octets).unwrap(), 12);
         assert_all_given_back(&gateway.finish());
+    }
+}
+
+#[test]
+fn segments_pass_with_copies_until_their_peer_is_taken() {
+    if !available_or_skip("segments_pass_with_copies_until_their_peer_is_taken") {
+        return;
+    }
+    for (fh, mh) in [("10.1.0.2", "10.2.0.2"), ("fd01::2", "fd02::2")] {
+        let topology = Topology::new(LayerKind::Ethernet);
+        let options = PathOptions {
+            taking: Taking::InOutages,
+            ..PathOptions::default()
+        };
+        let attach = || DataPath::attach_with("wl0", options).unwrap();
+        let path = topology.gw.run(attach).unwrap();
+        // It lives for as long as the test.
+        path.beat(monotonic_ns() + WAIT_MAX.as_nanos() as u64);
+        let mut pool = BufferPool::new(8 << 20);
+        exchange(topology.connect(fh), 1 << 20);
+        for direction in DIRECTIONS {
+            assert!(
+                path.read(direction, &mut pool).unwrap().is_none(),
+                "it was taken"
+            );
+            let copy = path.read_copy(direction, &mut pool).unwrap();
+            assert!(copy.is_some(), "no copy, {direction:?}");
+        }
+
+        let (mut fh_end, mut mh_end) = topology.connect(fh);
+        path.take_peer(address(mh), true).unwrap();
+        fh_end.write_all(b"taken").unwrap();
+        let down = path.device_fd(Direction::Downlink);
+        wait_readable([down], Some(WAIT_MAX)).unwrap();
+        let frame = path
+            .read(Direction::Downlink, &mut pool)
+            .unwrap()
+            .expect("readable");
+        path.forward(Direction::Downlink, &frame).unwrap();
+        let mut octets = [0; 5];
+        mh_end.read_exact(&mut octets).unwrap();
+        assert_eq!(&octets, b"taken");
+
+        path.release_peers();
+        // The ACK of it may have been taken, and its sender then sends it once more.
+        fh_end.write_all(b"pass.").unwrap();
+        mh_end.read_exact(&mut octets).unwrap();
+        assert_eq!(&octets, b"pass.");
     }
 }
 

@@ -24,6 +24,10 @@ const ALL: [&str; 4] = [
 ];
 
 fn load(kind: LayerKind) -> Programs {
+    load_with(kind, None)
+}
+
+fn load_with(kind: LayerKind, copies: Option<[u32; 2]>) -> Programs {
     let settings = ProgramSettings {
         heartbeat_max_age_ns: 200_000_000,
         wireless_ifindex: 1,
@@ -31,6 +35,7 @@ fn load(kind: LayerKind) -> Programs {
         up_ifindex: 3,
         kind,
         ahead_dscp: Some(46),
+        copies,
     };
     settings.load().unwrap()
 }
@@ -94,6 +99,26 @@ fn run_all(programs: &Programs, lives: bool) {
             }
         }
     }
+}
+
+#[test]
+fn with_copies_no_hostile_packet_is_taken() {
+    if !available_or_skip("with_copies_no_hostile_packet_is_taken") {
+        return;
+    }
+    // What is copied to the daemon's devices goes nowhere: there are none.
+    let nowhere = NetNs::new().unwrap();
+    let ran = nowhere.run(|| {
+        let programs = load_with(LayerKind::Ethernet, Some([4, 5]));
+        beat(&programs, monotonic_ns() + 3_600_000_000_000);
+        run_all(&programs, true);
+        for name in ["taken_downlink", "taken_uplink"] {
+            assert_eq!(counted(&programs, name), 0);
+        }
+        assert!(counted(&programs, "copied_downlink") > 1_000);
+        assert!(counted(&programs, "copied_uplink") > 1_000);
+    });
+    ran.unwrap();
 }
 
 #[test]
