@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What the engine counts.
+//! The engine's counters.
 
-/// What the engine counts.
+/// The engine's counters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     pub(crate) segments: u64,
@@ -36,12 +36,12 @@ pub struct Counters {
     pub(crate) compressed_from_bytes: u64,
     pub(crate) compressed_to_bytes: u64,
     pub(crate) compression_proofs: u64,
-    /// What the schemes count by names of their own.
+    /// The counters that schemes have named.
     of_schemes: Vec<(&'static str, u64)>,
 }
 
 impl Counters {
-    /// All 0, with the names of the schemes.
+    /// All counters at 0; `names` are the schemes' own.
     pub(crate) fn new(names: impl Iterator<Item = &'static str>) -> Self {
         Self {
             of_schemes: names.map(|name| (name, 0)).collect(),
@@ -61,7 +61,7 @@ impl Counters {
         let c = self;
         [
             ("segments", c.segments),
-            ("flows_met", c.flows_adopted),
+            ("flows_adopted", c.flows_adopted),
             ("passed.table_full", c.table_full),
             ("evicted", c.evicted),
             ("passed.cache_full", c.cache_full),

@@ -37,7 +37,7 @@ impl KeepCounters {
             ("expired", self.expired),
             ("answered", self.answered),
             ("released", self.released),
-            ("asked", self.probes),
+            ("probes", self.probes),
             ("silences", self.silences),
             ("downs", self.downs),
         ]
