@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One connection as the gateway knows it: where both ends are, what is kept for the
-//! MH, what has been sent of it.
+//! The state of one connection at the gateway: both ends, the cache for the MH, what was sent from it.
 
 use std::collections::VecDeque;
 
@@ -31,17 +30,16 @@ use sending::{BeforeOutage, Probed, Resending};
 pub(crate) use tracking::{AckOutcome, DataOutcome};
 pub(crate) use transmissions::{Arrivals, Sender, Transmission, Transmissions};
 
-/// How well a flow is known.
+/// How much the gateway knows about a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// Not enough seen in both directions to cache anything.
+    /// Too little was seen in both directions to cache anything.
     Adopting,
-    /// Both directions agree.
+    /// Both directions were seen and agree.
     Open,
-    /// It carries what a middle node must not copy (MPTCP, MD5, AO): passed on
-    /// unchanged for ever.
+    /// Its options forbid copies by a middle node (MPTCP, MD5, AO): everything passes unchanged.
     Opaque,
-    /// Both ends are done, or one has reset it.
+    /// Both ends have closed it, or one has reset it.
     Closed,
 }
 
@@ -50,32 +48,31 @@ pub enum Stage {
 pub(crate) struct FhState {
     /// Highest SND.NXT seen.
     pub max: SeqNum,
-    /// SND.UNA as the MH's ACKs give it, not ours.
+    /// SND.UNA by the MH's ACKs, not by made ACKs.
     pub una: SeqNum,
-    /// Newest SEG.ACK, its window and its timestamp echo.
+    /// The newest SEG.ACK, with its window and its timestamp echo.
     pub ack: SeqNum,
     pub window: u16,
     pub tsecr: u32,
-    /// The shift of its windows; known if both SYNs were seen.
+    /// The shift of the FH's windows; known if both SYNs were seen.
     window_scale: Option<u8>,
     window_largest: u16,
-    /// Sequence number after its FIN.
+    /// The sequence number after the FH's FIN.
     pub fin: Option<SeqNum>,
-    /// The end of its last segment: an FH that has set SND.NXT back resets with that number.
+    /// The end of the FH's last segment: an FH that has set SND.NXT back resets with that number.
     last_end: SeqNum,
     /// The end of a segment that goes beyond the MH's window.
     beyond: Option<SeqNum>,
-    /// The header for segments in its name is of a segment that fits.
+    /// The header for segments in the FH's name was copied from a plausible segment.
     has_header: bool,
-    /// Its ACKs may have SACK blocks: both SYNs have permitted them, or it has sent some.
+    /// The FH may send SACK blocks: both SYNs have permitted them, or it has sent some.
     pub sack: bool,
-    /// The MH has acknowledged this, which has passed by unseen if it was ever sent.
+    /// An ACK of the MH beyond everything seen. If those bytes were ever sent, the gateway missed them.
     doubted: Option<SeqNum>,
 }
 
 impl FhState {
-    /// The MH's ACKs run ahead of all that was seen: those that seem old may be the true
-    /// ones.
+    /// The MH's ACKs are beyond everything seen: ACKs that seem old may be the true ones.
     pub(crate) const fn is_doubted(&self) -> bool {
         self.doubted.is_some()
     }
@@ -86,27 +83,26 @@ impl FhState {
 pub(crate) struct MhState {
     /// Highest SND.NXT seen.
     pub nxt: SeqNum,
-    /// The shift of its windows; known if both SYNs were seen or a predecessor
-    /// left it.
+    /// The shift of the MH's windows; known from both SYNs or from a predecessor.
     pub window_scale: Option<u8>,
-    /// The farthest right edge of its window, with `window_scale`.
+    /// The farthest right edge of the MH's window, with `window_scale`.
     pub right_edge: Option<SeqNum>,
-    /// Newest timestamps that it sent and that were forwarded.
+    /// The MH's newest timestamps that were forwarded.
     pub timestamps: Option<Timestamps>,
     pub fin: Option<SeqNum>,
     window_largest: u16,
-    /// When the last segment that fits arrived.
+    /// When the last plausible segment arrived.
     received_at: Instant,
 }
 
-/// What a scheme keeps of a flow besides the cache of what goes to the MH.
+/// What a scheme caches of a flow besides the data for the MH.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct KeptElsewhere {
+pub(crate) struct CachedElsewhere {
     pub bytes: usize,
     pub entries: usize,
 }
 
-/// A connection, as all schemes know it.
+/// A connection: the state that all schemes share.
 pub(crate) struct Flow<P: Payload> {
     pub key: FlowKey,
     pub stage: Stage,
@@ -115,67 +111,66 @@ pub(crate) struct Flow<P: Payload> {
     pub fh: FhState,
     pub mh: MhState,
     handshake: handshake::Handshake,
-    /// Until both directions agree: the numbers to compare the MH's segments with.
+    /// While adopting: the numbers to compare the MH's segments with.
     adoption: Option<Box<adoption::Adoption>>,
-    /// The MH's last segment that does not fit.
+    /// The MH's last implausible segment.
     unseen: Option<Box<credible::Unseen>>,
     pub cache: SegmentCache<P>,
     pub sacked: Scoreboard,
-    /// What comes next to the MH: kept bytes from here on are a backlog.
+    /// SND.NXT toward the MH: cached bytes from here on are a backlog.
     pub sent_nxt: SeqNum,
     /// Until the MH has acknowledged this, the gateway retransmits what is cached.
     pub recover: Option<SeqNum>,
-    /// What had been sent at link down, and the MH's ACKs since: shows a link that has queued what was
-    /// on it.
+    /// What had been sent at link down, and the MH's ACKs since: shows a link that queued the segments
+    /// in flight.
     before_outage: Option<Box<BeforeOutage>>,
     resending: Resending,
-    /// When to repeat if nothing new is acknowledged; how often it was in vain.
-    pub repair_at: Option<Instant>,
-    pub repairs: u32,
+    /// When to retransmit if nothing new is acknowledged; how many times that was in vain.
+    pub retransmit_at: Option<Instant>,
+    pub vain_retransmissions: u32,
     dup_acks: u32,
     /// The newest timestamp that was sent to the MH.
     tsval_sent: Option<u32>,
-    /// The first probe of the silence that lasts.
+    /// The first probe of the present silence.
     pub probed: Option<Probed>,
-    /// When a segment of the FH with that timestamp passed.
+    /// When a segment of the FH with the timestamp `tsval_sent` passed.
     tsval_noted: Instant,
-    /// A segment that was sent once; its ACK gives the round trip.
+    /// The end of a segment that was sent once, and when; its ACK gives the round trip.
     timed: Option<(SeqNum, Instant)>,
-    /// What was counted for this flow when it was counted last.
+    /// This flow's part of the sums at its MH and in the budget.
     counted_in_flight: u32,
-    counted_kept_bytes: usize,
+    counted_cached_bytes: usize,
     counted_confirmed: bool,
-    /// It stands among its MH's [`waiting`](crate::mobile::Mobile::waiting).
+    /// The flow is in its MH's queue [`waiting`](crate::mobile::Mobile::waiting).
     pub waits: bool,
-    /// Its index among its MH's [`flows`](crate::mobile::Mobile::flows).
+    /// The index in its MH's [`flows`](crate::mobile::Mobile::flows).
     pub index_at_mobile: u32,
-    /// Whether its silence counts as the MH's.
+    /// Whether the flow's silence counts as the MH's.
     pub mute: Mute,
-    /// What comes is kept and not sent before more has come (`crate::handoff`).
+    /// New data is cached and not sent before the state of the handoff has come (`crate::handoff`).
     pub waits_for_handoff: bool,
     /// Bytes up to here are acknowledged to the FH, and the MH has not acknowledged them.
     pub owed: Option<SeqNum>,
-    /// Since when bytes are owed and the MH acknowledges nothing, as the sweep found it.
+    /// When the sweep first found that bytes are owed and the MH acknowledges nothing.
     pub owed_since: Option<Instant>,
-    /// The FH is held in persist state: it sends probes only.
+    /// The FH is in persist state: it sends window probes only.
     pub in_persist: bool,
     /// The scheme sends what is cached, at its own pace, and retransmits what is lost; the
     /// mobile's recovery leaves the flow alone.
     pub has_own_sender: bool,
-    /// What is kept of the flow besides the cache.
-    pub kept_elsewhere: KeptElsewhere,
+    pub cached_elsewhere: CachedElsewhere,
     /// The newest ACK for the MH, while newer ones of the FH are withheld from it.
     pub ack_shown: Option<SeqNum>,
-    /// When what is on its way to the MH was sent, for schemes that look for losses by it.
+    /// When the segments in flight to the MH were sent, for schemes that detect losses by time.
     pub transmissions: Transmissions,
-    /// The newest ACK without data for the MH that an outage may have swallowed.
+    /// The newest ACK without data for the MH; it may have been lost in an outage.
     pub held_ack: Option<P>,
     pub uplink_header: Option<P::Header>,
     pub downlink_header: Option<P::Header>,
     pub path_mtu: Option<u32>,
-    /// Both ends are to get a RST for whatever they send.
+    /// Both ends get a RST for any segment that they send.
     answers_with_rst: bool,
-    /// How the numbers of its halves differ, if the gateway has set it up.
+    /// The difference between the numbers of the two halves, if the gateway has set up the connection.
     pub renumber: Option<Renumber>,
     pub seen: Instant,
 }
@@ -198,15 +193,15 @@ impl<P: Payload> Flow<P> {
             recover: None,
             before_outage: None,
             resending: Resending::default(),
-            repair_at: None,
-            repairs: 0,
+            retransmit_at: None,
+            vain_retransmissions: 0,
             dup_acks: 0,
             tsval_sent: None,
             probed: None,
             tsval_noted: now,
             timed: None,
             counted_in_flight: 0,
-            counted_kept_bytes: 0,
+            counted_cached_bytes: 0,
             counted_confirmed: false,
             waits: false,
             index_at_mobile: 0,
@@ -216,7 +211,7 @@ impl<P: Payload> Flow<P> {
             owed_since: None,
             in_persist: false,
             has_own_sender: false,
-            kept_elsewhere: KeptElsewhere::default(),
+            cached_elsewhere: CachedElsewhere::default(),
             ack_shown: None,
             transmissions: Transmissions::default(),
             held_ack: None,
@@ -229,7 +224,7 @@ impl<P: Payload> Flow<P> {
         }
     }
 
-    /// What a successor has to know.
+    /// The record for a successor.
     pub(crate) fn record(&self) -> FlowRecord {
         FlowRecord {
             key: self.key,
@@ -250,7 +245,7 @@ impl<P: Payload> Flow<P> {
         }
     }
 
-    /// The same, of a flow that the MH's own recovery sends for: 0 of one that has its own sender, or is mute.
+    /// As [`in_flight`](Self::in_flight), but 0 if the flow has its own sender or is mute.
     pub(crate) fn in_flight_at_mobile(&self) -> u32 {
         if self.has_own_sender || self.mute != Mute::No {
             0
@@ -259,7 +254,7 @@ impl<P: Payload> Flow<P> {
         }
     }
 
-    /// Both ends were seen.
+    /// Segments of both ends were seen.
     pub(crate) const fn is_confirmed(&self) -> bool {
         matches!(self.stage, Stage::Open | Stage::Opaque)
     }
@@ -270,19 +265,22 @@ impl<P: Payload> Flow<P> {
         core::mem::replace(&mut self.counted_confirmed, is_confirmed)
     }
 
-    /// The bytes in flight that the last call counted, and those of now.
+    /// The bytes in flight that the last call counted, and those in flight now.
     pub(crate) fn count_in_flight(&mut self) -> (u32, u32) {
         let now = self.in_flight_at_mobile();
         (core::mem::replace(&mut self.counted_in_flight, now), now)
     }
 
-    /// The cached bytes that the last call counted, and those of now.
-    pub(crate) fn count_kept_bytes(&mut self) -> (usize, usize) {
-        let kept = self.kept_bytes();
-        (core::mem::replace(&mut self.counted_kept_bytes, kept), kept)
+    /// The cached bytes that the last call counted, and those cached now.
+    pub(crate) fn count_cached_bytes(&mut self) -> (usize, usize) {
+        let kept = self.cached_bytes();
+        (
+            core::mem::replace(&mut self.counted_cached_bytes, kept),
+            kept,
+        )
     }
 
-    /// Joins those that wait to be sent from the cache, if there is something to send.
+    /// Puts the flow into the queue of flows that wait to send, if it has a backlog.
     pub(crate) fn join(&mut self, flow_id: FlowId, waiting: &mut VecDeque<FlowId>) {
         let may_send = self.mute != Mute::Probed && !self.has_own_sender;
         if may_send && !self.waits && self.has_backlog() {
@@ -291,67 +289,66 @@ impl<P: Payload> Flow<P> {
         }
     }
 
-    /// There is something to be sent from the cache.
+    /// The cache has bytes to send.
     pub(crate) fn has_backlog(&self) -> bool {
         self.cache.end().is_some_and(|end| end.after(self.sent_nxt))
     }
 
-    /// True while the gateway retransmits cached bytes that are lost.
-    pub(crate) const fn repairs_itself(&self) -> bool {
+    /// True while the gateway, not the FH, retransmits lost bytes.
+    pub(crate) const fn retransmits_itself(&self) -> bool {
         !self.has_own_sender && (self.recover.is_some() || self.owed.is_some())
     }
 
-    /// Keeps what is new in a data segment: at most `room` bytes of it, and no more than the
-    /// settings allow this flow.
-    pub(crate) fn keep(
+    /// Caches the new bytes of a data segment: at most `room`, and no more than the settings allow
+    /// this flow.
+    pub(crate) fn cache_segment(
         &mut self,
         segment: &Segment,
         payload: &P,
         room: usize,
         settings: &Settings,
     ) -> Insertion {
-        if !Self::may_keep(segment, payload) {
+        if !Self::may_cache(segment, payload) {
             return Insertion::Full;
         }
         let bytes_free = room.min(self.bytes_free_of_flow(settings));
         let entries_max = settings
             .flow_cache_entries_max
-            .saturating_sub(self.kept_elsewhere.entries);
+            .saturating_sub(self.cached_elsewhere.entries);
         self.cache
             .insert(segment, payload, self.fh.una, bytes_free, entries_max)
     }
 
-    /// A copy of the segment can stand in for it.
-    pub(crate) fn may_keep(segment: &Segment, payload: &P) -> bool {
+    /// A copy of the segment can replace it.
+    pub(crate) fn may_cache(segment: &Segment, payload: &P) -> bool {
         payload.is_cacheable() && !segment.options.others && !segment.flags.has(Flags::URG)
     }
 
-    /// What the settings leave to this flow alone.
+    /// The bytes that the settings leave to this flow.
     pub(crate) fn bytes_free_of_flow(&self, settings: &Settings) -> usize {
         settings
             .flow_cache_bytes_max
-            .saturating_sub(self.kept_bytes())
+            .saturating_sub(self.cached_bytes())
     }
 
-    /// Bytes of payload kept, both ways.
-    pub(crate) fn kept_bytes(&self) -> usize {
-        self.cache.bytes() + self.kept_elsewhere.bytes
+    /// Bytes of payload cached, both directions.
+    pub(crate) fn cached_bytes(&self) -> usize {
+        self.cache.bytes() + self.cached_elsewhere.bytes
     }
 
-    /// A segment of the FH goes to the MH as it came.
+    /// A segment of the FH is forwarded unchanged.
     pub(crate) fn on_forwarded(&mut self, segment: &Segment, now: Instant) {
         let end = segment.end();
         if end.after(self.sent_nxt) {
             self.sent_nxt = end;
             self.timed.get_or_insert((end, now));
         } else {
-            // Karn: what is sent twice is not timed.
+            // Karn: no round trip is measured with a retransmission.
             self.timed = None;
         }
     }
 
-    /// A keep-alive (RFC 9293, 3.8.4) in the FH's name: with nothing kept, all that
-    /// makes the MH answer.
+    /// A keep-alive (RFC 9293, 3.8.4) in the FH's name: it makes the MH answer if nothing is cached.
     pub(crate) fn made_probe(&self) -> Option<Action<P>> {
         Some(Action::Send(Made {
             direction: Direction::Downlink,
@@ -368,9 +365,9 @@ impl<P: Payload> Flow<P> {
         }))
     }
 
-    /// A segment with an old SEG.SEQ makes the MH answer with its state (RFC 9293, 3.10.7.4). A segment
-    /// beyond the bytes that it was sent would not.
-    pub(crate) fn made_question(&self, segment: &Segment, owed: SeqNum) -> Option<Action<P>> {
+    /// An ACK with an old SEG.SEQ: the MH answers with its state (RFC 9293, 3.10.7.4). It would not
+    /// answer a segment beyond the bytes that it was sent.
+    pub(crate) fn made_query(&self, segment: &Segment, owed: SeqNum) -> Option<Action<P>> {
         Some(Action::Send(Made {
             direction: Direction::Downlink,
             template: self.downlink_header.clone()?,
@@ -401,8 +398,7 @@ impl<P: Payload> Flow<P> {
         }))
     }
 
-    /// The numbers of the FH's half of what is made in the MH's name; `segment` has those of
-    /// the MH's.
+    /// Converts the numbers of a segment in the MH's name from the MH's half to the FH's half.
     pub(crate) fn for_fh(&self, seq: SeqNum, ack: SeqNum, window: u16) -> (SeqNum, SeqNum, u16) {
         match self.renumber {
             None => (seq, ack, window),
@@ -414,9 +410,13 @@ impl<P: Payload> Flow<P> {
         }
     }
 
-    /// An ACK to the MH in the FH's name, of no more than the FH has acknowledged, with
-    /// these blocks. The window reaches as far as the FH's own does.
-    pub(crate) fn made_report(&mut self, ack: SeqNum, sack: SackBlocks) -> Option<Action<P>> {
+    /// An ACK to the MH in the FH's name, with SACK blocks. It acknowledges no more than the FH has,
+    /// and its window has the right edge of the FH's.
+    pub(crate) fn made_ack_with_sack(
+        &mut self,
+        ack: SeqNum,
+        sack: SackBlocks,
+    ) -> Option<Action<P>> {
         let template = self.downlink_header.clone()?;
         let behind = self.fh.ack.distance_from(ack);
         let behind = self.fh.window_scale.map_or(0, |shift| behind >> shift);
@@ -437,7 +437,7 @@ impl<P: Payload> Flow<P> {
         }))
     }
 
-    /// A bare ACK of the FH with another timestamp echoed.
+    /// An ACK without data of the FH that echoes another timestamp.
     pub(crate) fn made_echo(&self, ack: &Segment, tsecr: u32) -> Option<Action<P>> {
         Some(Action::Send(Made {
             direction: Direction::Downlink,
@@ -454,18 +454,17 @@ impl<P: Payload> Flow<P> {
         }))
     }
 
-    /// Nothing more is done for the flow.
     pub(crate) fn close(&mut self) {
         self.stage = Stage::Closed;
         self.handshake.forget_syns();
-        self.forget_kept();
+        self.forget_cached();
     }
 
-    /// Whoever sends something is left alone, and a new connection may begin: of a closed flow no
-    /// more has to be known.
+    /// True if a closed flow needs no more state: its segments pass, and a SYN may begin a new
+    /// connection.
     pub(crate) fn is_settled(&self) -> bool {
-        let is_counted =
-            !self.counted_confirmed && (self.counted_in_flight, self.counted_kept_bytes) == (0, 0);
+        let is_counted = !self.counted_confirmed
+            && (self.counted_in_flight, self.counted_cached_bytes) == (0, 0);
         self.stage == Stage::Closed
             && is_counted
             && !(self.waits || self.answers_with_rst)
@@ -473,11 +472,11 @@ impl<P: Payload> Flow<P> {
             && !self.handshake.has_syns()
     }
 
-    /// Nothing is kept, owed or repeated any more.
-    pub(crate) fn forget_kept(&mut self) {
+    /// Clears what is cached, owed and retransmitted.
+    pub(crate) fn forget_cached(&mut self) {
         (self.owed, self.owed_since, self.in_persist) = (None, None, false);
         self.has_own_sender = false;
-        self.kept_elsewhere = KeptElsewhere::default();
+        self.cached_elsewhere = CachedElsewhere::default();
         self.ack_shown = None;
         self.forget_sending();
         self.held_ack = None;

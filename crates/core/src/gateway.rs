@@ -19,6 +19,7 @@ use crate::{Actions, Direction, FlowKey, FlowRecord, Payload, Verdict};
 
 mod abilities;
 mod admission;
+mod adoption;
 mod cells;
 mod connection;
 mod deadlines;
@@ -27,7 +28,6 @@ mod flows;
 mod halves;
 mod handoff;
 mod link_events;
-mod meeting;
 mod path_mtu;
 mod recovery;
 mod turn;
@@ -46,20 +46,21 @@ pub struct Gateway<P: Payload> {
     flows: Flows<P>,
     mobiles: Table<MobileId, Mobile>,
     predecessor: Table<Slot, FlowRecord>,
-    /// When flows of the predecessor that were not met are taken for gone.
+    /// When flows of the predecessor that were not adopted are taken for closed.
     predecessor_until: Option<Instant>,
     timers: Timers,
     counters: Counters,
     budget: CacheBudget,
     carrier_down: bool,
-    /// Peers whose segments are to be taken from now on, or no more.
+    /// Peers whose segments are taken from now on (true), or no longer (false).
     peers_to_take: VecDeque<(IpAddr, bool)>,
     draining: bool,
-    /// Some connections may have two numberings, or be set up by the gateway.
+    /// Some connections may have different numbers on each half, or be set up by the gateway.
     has_halves: bool,
     swept: u32,
-    /// Where the walk for a flow that makes room stands; confirmed flows, and the newest flow.
+    /// Where the search for a flow to evict continues.
     clock_hand: u32,
+    /// The number of confirmed flows.
     confirmed: usize,
     newest: Option<FlowId>,
     sweep_at: Option<Instant>,
@@ -93,7 +94,7 @@ impl<P: Payload> Gateway<P> {
         }
     }
 
-    /// Takes over what a predecessor left of a flow; used when the flow is adopted.
+    /// Imports a predecessor's record of a flow; used when the flow is adopted.
     pub fn import(&mut self, record: &FlowRecord, now: Instant) {
         self.predecessor.insert(*record);
         self.has_halves |= record.renumber.is_some();
@@ -101,13 +102,13 @@ impl<P: Payload> Gateway<P> {
         self.sweep_at.get_or_insert(now + SWEEP_INTERVAL);
     }
 
-    /// With `takes_in_outages`: the next peer whose segments are to be taken from now on (true), or
-    /// are to pass with a copy for the engine (false). Ask after each input.
+    /// With `takes_in_outages`: the next peer whose segments the data path takes from now on (true),
+    /// or passes with a copy for the engine (false). The caller polls after each input.
     pub fn poll_peer(&mut self) -> Option<(IpAddr, bool)> {
         self.peers_to_take.pop_front()
     }
 
-    /// A segment on its way.
+    /// Handles a segment; returns what happens to it.
     pub fn handle_segment(
         &mut self,
         direction: Direction,
@@ -123,7 +124,7 @@ impl<P: Payload> Gateway<P> {
         }
     }
 
-    /// A segment on its way, by the numbers of the MH's half.
+    /// Handles a segment with the numbers of the MH's half.
     fn judge(
         &mut self,
         direction: Direction,
@@ -135,14 +136,13 @@ impl<P: Payload> Gateway<P> {
         self.counters.segments += 1;
         self.sweep_at.get_or_insert(now + SWEEP_INTERVAL);
         let key = FlowKey::of(segment, direction);
-        let Some(flow_id) = self.find_or_meet(key, now, actions) else {
+        let Some(flow_id) = self.find_or_adopt(key, now, actions) else {
             self.counters.table_full += 1;
             return Verdict::Forward;
         };
         self.judge_flow(flow_id, direction, segment, payload, now, actions)
     }
 
-    /// A segment of a flow that is known.
     fn judge_flow(
         &mut self,
         flow_id: FlowId,
@@ -154,7 +154,7 @@ impl<P: Payload> Gateway<P> {
     ) -> Verdict {
         let Some(connection) = self.flows.at_mut(flow_id) else {
             if !self.make_live(flow_id, segment) {
-                // Whoever goes on sending does not keep a closed flow in the table.
+                // Segments do not refresh the idle timer of a closed flow.
                 return Verdict::Forward;
             }
             return self.judge_flow(flow_id, direction, segment, payload, now, actions);
@@ -164,7 +164,7 @@ impl<P: Payload> Gateway<P> {
         let implausible = self.counters.implausible;
         if flow.stage == Stage::Closed && !segment.flags.has(Flags::SYN) {
             if !flow.answers_with_rst() {
-                // An end that goes on sending does not keep a closed flow in the table.
+                // Segments do not refresh the idle timer of a closed flow.
                 flow.seen = seen;
             }
             return flow.on_closed_segment(direction, segment, actions);
@@ -181,7 +181,7 @@ impl<P: Payload> Gateway<P> {
             Verdict::Forward
         } else if segment.options.others && flow.stage == Stage::Adopting {
             if flow.follows_syns(direction, segment) {
-                connection.forget_kept();
+                connection.forget_cached();
                 connection.flow.stage = Stage::Opaque;
             }
             Verdict::Forward
@@ -201,8 +201,8 @@ impl<P: Payload> Gateway<P> {
         verdict
     }
 
-    /// A flow that was idle is served again; so is a closed one that a SYN may begin anew. False:
-    /// it is closed.
+    /// Restores the full state of an idle flow, or of a closed one if a SYN may reopen it. False:
+    /// it stays closed.
     #[cold]
     fn make_live(&mut self, flow_id: FlowId, segment: &Segment) -> bool {
         if segment.flags.has(Flags::SYN) {
@@ -212,7 +212,7 @@ impl<P: Payload> Gateway<P> {
         self.wake(flow_id).is_some()
     }
 
-    /// A flow in full. One that was idle follows what its MH has reported meanwhile.
+    /// The full state of a flow. An idle flow gets what its MH has reported meanwhile.
     fn wake(&mut self, flow_id: FlowId) -> Option<&mut Connection<P>> {
         if self.flows.at(flow_id).is_none() {
             self.flows.wake(flow_id)?;
@@ -263,7 +263,7 @@ impl<P: Payload> Gateway<P> {
         }
     }
 
-    /// The bytes in flight and the backlog of the flow may have changed.
+    /// Updates the counts of bytes in flight and the queue of flows with a backlog.
     fn count_in_flight(&mut self, flow_id: FlowId) {
         let Some(Connection { flow, .. }) = self.flows.at_mut(flow_id) else {
             return;
@@ -283,16 +283,16 @@ impl<P: Payload> Gateway<P> {
         }
     }
 
-    /// The bytes kept of the flow may have changed.
-    fn count_kept_bytes(&mut self, flow_id: FlowId) {
+    /// Updates the counts of cached bytes.
+    fn count_cached_bytes(&mut self, flow_id: FlowId) {
         if let Some(Connection { flow, .. }) = self.flows.at_mut(flow_id)
             && let Some(mobile) = self.mobiles.at_mut(flow.mobile)
         {
-            mobile.count_kept_bytes(flow, &mut self.budget);
+            mobile.count_cached_bytes(flow, &mut self.budget);
         }
     }
 
-    /// The mobile of the flow takes part in its cell.
+    /// Counts the mobile of the flow as active in its cell.
     fn note_in_cell(&mut self, flow_id: FlowId, now: Instant) {
         let (flows, mobiles) = (&mut self.flows, &mut self.mobiles);
         self.cells

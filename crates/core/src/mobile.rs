@@ -115,7 +115,7 @@ pub(crate) struct Mobile {
     /// What was sent to it and is not acknowledged, all flows.
     pub in_flight: InFlight,
     /// Bytes in the cache for its flows.
-    kept_bytes: usize,
+    cached_bytes: usize,
     /// When a flow has found last that the radio has lost something.
     pub radio_lost_at: Option<Instant>,
     /// Since when data in flight waits for an answer.
@@ -152,7 +152,7 @@ impl Mobile {
             delivery: DeliveryRate::default(),
             changing: None,
             in_flight: InFlight::default(),
-            kept_bytes: 0,
+            cached_bytes: 0,
             radio_lost_at: None,
             unanswered_since: None,
             probes: 0,
@@ -307,27 +307,27 @@ impl Mobile {
     pub(crate) fn cache_room(&self, budget: &CacheBudget) -> usize {
         let free = budget.free();
         let share = free.saturating_mul(CACHE_SHARE);
-        share.saturating_sub(self.kept_bytes).min(free)
+        share.saturating_sub(self.cached_bytes).min(free)
     }
 
     /// What the flow has in flight and in the cache may have changed.
     pub(crate) fn count<P: Payload>(&mut self, flow: &mut Flow<P>, budget: &mut CacheBudget) {
         let (counted, now) = flow.count_in_flight();
         self.in_flight.count(counted, now);
-        self.count_kept_bytes(flow, budget);
+        self.count_cached_bytes(flow, budget);
         if self.in_flight.bytes == 0 {
             self.unanswered_since = None;
         }
     }
 
     /// What the flow has in the cache may have changed.
-    pub(crate) fn count_kept_bytes<P: Payload>(
+    pub(crate) fn count_cached_bytes<P: Payload>(
         &mut self,
         flow: &mut Flow<P>,
         budget: &mut CacheBudget,
     ) {
-        let (counted, kept) = flow.count_kept_bytes();
-        self.kept_bytes = (self.kept_bytes + kept).saturating_sub(counted);
+        let (counted, kept) = flow.count_cached_bytes();
+        self.cached_bytes = (self.cached_bytes + kept).saturating_sub(counted);
         budget.recount(counted, kept);
     }
 

@@ -11,7 +11,7 @@ use core::time::Duration;
 
 use holdfast_wire::{Flags, Instant, Segment, SeqNum, Timestamps};
 
-use super::{Flow, KeptElsewhere};
+use super::{CachedElsewhere, Flow};
 use crate::Payload;
 
 /// How far apart two numbers of one direction may lie: the largest window (RFC 7323,
@@ -330,7 +330,7 @@ impl<P: Payload> Flow<P> {
         self.mh.right_edge = None;
         self.mh.timestamps = unseen.timestamps;
         self.cache.purge(unseen.ack);
-        self.kept_elsewhere = KeptElsewhere::default();
+        self.cached_elsewhere = CachedElsewhere::default();
         self.ack_shown = None;
         self.sacked.clear();
         self.transmissions.clear();

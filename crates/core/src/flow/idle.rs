@@ -7,7 +7,7 @@ use super::adoption::Adoption;
 use super::credible::Unseen;
 use super::handshake::Handshake;
 use super::sending::Resending;
-use super::{FhState, Flow, KeptElsewhere, MhState, Mute, Stage};
+use super::{CachedElsewhere, FhState, Flow, MhState, Mute, Stage};
 use crate::action::Template;
 use crate::renumber::Renumber;
 use crate::table::MobileId;
@@ -50,17 +50,17 @@ impl<P: Payload> Flow<P> {
             && self.transmissions.is_empty()
             && self.held_ack.is_none()
             && self.ack_shown.is_none()
-            && self.kept_elsewhere == KeptElsewhere::default();
+            && self.cached_elsewhere == CachedElsewhere::default();
         let waits_for_nothing = !self.scheduled.is_set()
-            && self.repair_at.is_none()
+            && self.retransmit_at.is_none()
             && self.recover.is_none()
             && self.timed.is_none()
             && self.owed.is_none()
             && !(self.in_persist || self.waits_for_handoff || self.waits || self.answers_with_rst)
             && self.mute == Mute::No
-            && (self.repairs, self.dup_acks) == (0, 0);
+            && (self.vain_retransmissions, self.dup_acks) == (0, 0);
         let is_counted =
-            self.counted_confirmed && (self.counted_in_flight, self.counted_kept_bytes) == (0, 0);
+            self.counted_confirmed && (self.counted_in_flight, self.counted_cached_bytes) == (0, 0);
         // One that an end has closed is soon over.
         let is_open = self.fh.fin.is_none() && self.mh.fin.is_none();
         has_nothing_in_flight && is_quiet && waits_for_nothing && is_counted && is_open

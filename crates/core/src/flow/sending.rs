@@ -102,7 +102,7 @@ impl<P: Payload> Flow<P> {
     pub(super) fn forget_sending(&mut self) {
         self.recover = None;
         self.before_outage = None;
-        self.repair_at = None;
+        self.retransmit_at = None;
         self.timed = None;
         self.dup_acks = 0;
     }
@@ -125,7 +125,7 @@ impl<P: Payload> Flow<P> {
         }
         let rewinds = self.rewind();
         // The wait for an answer begins now.
-        (self.repair_at, self.repairs) = (None, 0);
+        (self.retransmit_at, self.vain_retransmissions) = (None, 0);
         if self.recover.is_some() {
             self.before_outage = Some(Box::new(BeforeOutage {
                 una: self.fh.una,

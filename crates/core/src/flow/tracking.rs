@@ -61,12 +61,12 @@ impl<P: Payload> Flow<P> {
     pub(crate) fn begin_anew(&mut self, now: Instant) {
         let (key, mobile) = (self.key, self.mobile);
         let (scheduled, counted) = (self.scheduled, self.counted_in_flight);
-        let counted_kept_bytes = self.counted_kept_bytes;
+        let counted_cached_bytes = self.counted_cached_bytes;
         let counted_confirmed = self.counted_confirmed;
         let (waits, index_at_mobile) = (self.waits, self.index_at_mobile);
         *self = Self::new(key, mobile, now);
         (self.scheduled, self.counted_in_flight) = (scheduled, counted);
-        self.counted_kept_bytes = counted_kept_bytes;
+        self.counted_cached_bytes = counted_cached_bytes;
         self.counted_confirmed = counted_confirmed;
         (self.waits, self.index_at_mobile) = (waits, index_at_mobile);
     }
@@ -260,7 +260,7 @@ impl<P: Payload> Flow<P> {
         let Some(fh) = adoption.and_then(|adoption| adoption.agreeing(segment)) else {
             return false;
         };
-        self.forget_kept();
+        self.forget_cached();
         self.mh.right_edge = None;
         self.mh.timestamps = None;
         self.unseen = None;
@@ -372,7 +372,7 @@ impl<P: Payload> Flow<P> {
         self.sacked.purge(ack);
         self.transmissions.purge(ack);
         self.dup_acks = 0;
-        self.repairs = 0;
+        self.vain_retransmissions = 0;
         if let Some((end, sent)) = self.timed
             && end.at_or_before(ack)
         {
@@ -420,7 +420,7 @@ impl<P: Payload> Flow<P> {
         match (self.fh.fin, self.mh.fin) {
             (Some(_), Some(_)) => true,
             (None, None) => false,
-            _ => !self.began_with_syns() && self.kept_bytes() == 0,
+            _ => !self.began_with_syns() && self.cached_bytes() == 0,
         }
     }
 

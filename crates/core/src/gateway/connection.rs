@@ -39,8 +39,8 @@ impl<P: Payload> Connection<P> {
     }
 
     /// Nothing is cached, owed or retransmitted any more.
-    pub(super) fn forget_kept(&mut self) {
-        self.flow.forget_kept();
+    pub(super) fn forget_cached(&mut self) {
+        self.flow.forget_cached();
         self.scheme.get_mut().reset();
     }
 

@@ -291,22 +291,24 @@ impl<P: Payload> Gateway<P> {
         };
         // RFC 2018, 8: what the MH has reported it may drop again, so it counts as well.
         let waits_for_answer = flow.sent_nxt.after(flow.fh.una) || flow.mute == Mute::Probed;
-        if flow.repair_at.is_none() && flow.repairs_itself() && waits_for_answer {
+        if flow.retransmit_at.is_none() && flow.retransmits_itself() && waits_for_answer {
             let rto = self
                 .mobiles
                 .at(flow.mobile)
                 .map_or(SWEEP_INTERVAL, |mobile| {
                     mobile.rtt.rto(self.settings.silence_min)
                 });
-            let mut wait = rto * (1 << flow.repairs.min(6));
+            let mut wait = rto * (1 << flow.vain_retransmissions.min(6));
             if flow.mute == Mute::Probed {
                 // The link may be down again: then nothing else probes for its return.
-                wait =
-                    wait.min(self.settings.probe_interval_max * (1 + flow.repairs / MUTE_PROBES));
+                wait = wait.min(
+                    self.settings.probe_interval_max
+                        * (1 + flow.vain_retransmissions / MUTE_PROBES),
+                );
             }
-            flow.repair_at = Some(now + wait);
+            flow.retransmit_at = Some(now + wait);
         }
-        let deadline = earliest([flow.repair_at, scheme.get().next_timeout(flow)]);
+        let deadline = earliest([flow.retransmit_at, scheme.get().next_timeout(flow)]);
         self.timers
             .schedule(Subject::Flow(flow_id), &mut flow.scheduled, deadline);
     }

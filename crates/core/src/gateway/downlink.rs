@@ -3,7 +3,7 @@
 
 use holdfast_wire::{Flags, Segment};
 
-use super::recovery::REPAIRS_ALONE;
+use super::recovery::RETRANSMISSIONS_ALONE;
 use super::turn::Turn;
 use crate::cache::Insertion;
 use crate::flow::{DataOutcome, Flow, Mute, Stage};
@@ -34,7 +34,7 @@ impl<P: Payload> Turn<'_, P> {
             let owed = record.and_then(|record| record.owed);
             if let (Stage::Adopting, Some(owed)) = (self.flow.stage, owed) {
                 // An FH in persist state may send nothing that the MH would answer.
-                self.actions.extend(self.flow.made_question(segment, owed));
+                self.actions.extend(self.flow.made_query(segment, owed));
             }
             return Verdict::Forward;
         }
@@ -75,7 +75,9 @@ impl<P: Payload> Turn<'_, P> {
         }
         let room = self.scheme.cache_room(self.flow, segment, self.settings);
         let room = room.min(self.cache_room());
-        let kept = self.flow.keep(segment, payload, room, self.settings);
+        let kept = self
+            .flow
+            .cache_segment(segment, payload, room, self.settings);
         let Insertion::Kept { new_bytes } = kept else {
             self.forward_uncached(segment, backlog);
             self.mobile.on_sent(self.now);
@@ -123,7 +125,9 @@ impl<P: Payload> Turn<'_, P> {
         let has_fin = segment.flags.has(Flags::FIN);
         let new_fin = has_fin && !self.flow.cache.holds(segment.end() - 1);
         let room = self.cache_room();
-        let kept = self.flow.keep(segment, payload, room, self.settings);
+        let kept = self
+            .flow
+            .cache_segment(segment, payload, room, self.settings);
         let Insertion::Kept { new_bytes } = kept else {
             self.forward_uncached(segment, backlog);
             return Verdict::Forward;
@@ -144,7 +148,8 @@ fn disposition<P: Payload>(
     // The silence may be another flow's: a flow with nothing in flight probes for itself.
     let probes =
         mobile.link == Link::Silent && !flow.in_persist && !backlog && flow.in_flight() == 0;
-    let is_ours = is_copy && flow.repairs_itself() && flow.repairs < REPAIRS_ALONE;
+    let is_ours =
+        is_copy && flow.retransmits_itself() && flow.vain_retransmissions < RETRANSMISSIONS_ALONE;
     // Queued only if it is certain to be sent from the cache.
     let is_open = mobile.takes_segments() || probes;
     let has_turn = is_open && !backlog;

@@ -25,7 +25,7 @@ impl<P: Payload> Gateway<P> {
     ) -> Verdict {
         let key = FlowKey::of(segment, direction);
         let found = self.flows.find(&key);
-        let flow_id = found.or_else(|| self.meet_renumbered(key, now, actions));
+        let flow_id = found.or_else(|| self.adopt_renumbered(key, now, actions));
         if let Some(flow_id) = flow_id {
             let set_up = self.follow_set_up(flow_id, direction, segment, payload, now, actions);
             match set_up {
@@ -66,15 +66,15 @@ impl<P: Payload> Gateway<P> {
         }
     }
 
-    /// A flow of a predecessor whose halves have their own numbers.
-    fn meet_renumbered(
+    /// Adopts a predecessor's flow whose halves have different numbers.
+    fn adopt_renumbered(
         &mut self,
         key: FlowKey,
         now: Instant,
         actions: &mut Actions<P>,
     ) -> Option<FlowId> {
         self.predecessor.get(&key)?.renumber?;
-        self.meet(key, now, actions)
+        self.add_flow(key, now, actions)
     }
 
     /// A SYN that begins a connection which the gateway itself may set up.
@@ -99,7 +99,7 @@ impl<P: Payload> Gateway<P> {
         now: Instant,
         actions: &mut Actions<P>,
     ) -> Verdict {
-        let flow_id = self.find_or_meet(key, now, actions);
+        let flow_id = self.find_or_adopt(key, now, actions);
         let begun = flow_id.and_then(|flow_id| {
             self.make_live(flow_id, segment);
             self.with_context(flow_id, now, actions, |scheme, flow, cx| {
@@ -188,7 +188,7 @@ impl<P: Payload> Gateway<P> {
                 }
             }
         }
-        self.count_kept_bytes(flow_id);
+        self.count_cached_bytes(flow_id);
         self.schedule_flow(flow_id, now);
         set_up
     }

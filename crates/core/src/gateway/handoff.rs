@@ -54,7 +54,7 @@ impl<P: Payload> Gateway<P> {
         actions: &mut Actions<P>,
     ) -> bool {
         self.sweep_at.get_or_insert(now + SWEEP_INTERVAL);
-        let Some(flow_id) = self.find_or_meet(state.key, now, actions) else {
+        let Some(flow_id) = self.find_or_adopt(state.key, now, actions) else {
             self.counters.table_full += 1;
             return false;
         };
@@ -186,7 +186,7 @@ fn take_state<P: Payload>(connection: &mut Connection<P>, state: &FlowState, now
     // It was adopted by numbers that do not go together.
     let misread = stage == Stage::Open && state.renumber.is_some() && flow.renumber.is_none();
     if misread {
-        connection.forget_kept();
+        connection.forget_cached();
     }
     let flow = &mut connection.flow;
     match stage {

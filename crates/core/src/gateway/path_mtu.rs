@@ -48,7 +48,7 @@ impl<P: Payload> Gateway<P> {
                 scheme.on_path_mtu(flow, cx);
             });
             self.schedule_flow(flow_id, now);
-        } else if flow.repairs_itself() {
+        } else if flow.retransmits_itself() {
             connection.rewind();
             self.count_in_flight(flow_id);
             self.resume_recovery(mobile, now, actions);

@@ -12,7 +12,7 @@ use crate::table::{FlowId, MobileId};
 use crate::{Action, Actions, Payload};
 
 /// After this number of retransmissions in vain the FH's own pass again.
-pub(super) const REPAIRS_ALONE: u32 = 3;
+pub(super) const RETRANSMISSIONS_ALONE: u32 = 3;
 
 /// Flows of one MH that are looked at for a probe; the next goes on from there.
 const PROBE_FLOWS_MAX: usize = 4096;
@@ -247,13 +247,13 @@ impl<P: Payload> Gateway<P> {
             return;
         };
         let flow = &mut connection.flow;
-        if flow.repair_at.is_none_or(|at| at > now) {
+        if flow.retransmit_at.is_none_or(|at| at > now) {
             return;
         }
-        flow.repair_at = None;
+        flow.retransmit_at = None;
         let mobile = flow.mobile;
         // In an outage there are the probes, and no retransmission arrives.
-        if !flow.repairs_itself()
+        if !flow.retransmits_itself()
             || self
                 .mobiles
                 .at(mobile)
@@ -261,7 +261,7 @@ impl<P: Payload> Gateway<P> {
         {
             return;
         }
-        flow.repairs = flow.repairs.saturating_add(1);
+        flow.vain_retransmissions = flow.vain_retransmissions.saturating_add(1);
         if flow.mute == Mute::Probed {
             flow.mute = Mute::ToProbe;
         }

@@ -48,7 +48,7 @@ impl<P: Payload> Turn<'_, P> {
 
     /// Bytes that the cache takes for the mobile.
     pub(super) fn cache_room(&mut self) -> usize {
-        self.mobile.count_kept_bytes(self.flow, self.budget);
+        self.mobile.count_cached_bytes(self.flow, self.budget);
         self.mobile.cache_room(self.budget)
     }
 }

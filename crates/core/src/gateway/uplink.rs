@@ -122,7 +122,7 @@ impl<P: Payload> Turn<'_, P> {
             if mobile.link == Link::Recovering {
                 mobile.grow_window(outcome.delivered, self.now);
             }
-            self.flow.repair_at = None;
+            self.flow.retransmit_at = None;
         }
         mobile.radio_lost_at = mobile.radio_lost_at.max(self.scheme.radio_lost_at());
         if self.flow.finds_link_kept_all(segment) {
@@ -143,7 +143,7 @@ impl<P: Payload> Turn<'_, P> {
             self.hook(|scheme, flow, cx| scheme.on_mh_segment(flow, segment, outcome, cx));
         let room = self.mobile.cache_room(self.budget);
         self.hook(|scheme, flow, cx| scheme.on_mh_data(flow, segment, payload, room, cx));
-        if self.flow.repairs_itself() {
+        if self.flow.retransmits_itself() {
             for piece in self.flow.take_losses(outcome.loss) {
                 self.counters.repaired += 1;
                 self.actions.push(Action::Resend(piece));

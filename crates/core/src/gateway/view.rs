@@ -106,7 +106,7 @@ impl<P: Payload> Gateway<P> {
             source: mobile.source,
             since: mobile.since,
             flows: mobile.flows.len(),
-            cached_bytes: flows.map(|row| row.flow.kept_bytes() as u64).sum(),
+            cached_bytes: flows.map(|row| row.flow.cached_bytes() as u64).sum(),
             outages: mobile.outages,
         }
     }
@@ -158,7 +158,7 @@ fn view_of_live<P: Payload>(row: &Connection<P>) -> FlowView {
     FlowView {
         key: flow.key,
         state,
-        cached_bytes: flow.kept_bytes() as u64,
+        cached_bytes: flow.cached_bytes() as u64,
         owed_bytes: u64::from(owed),
     }
 }

@@ -59,7 +59,7 @@ pub(crate) struct Mtcp<P> {
     is_handed_over: bool,
     sh: ShTcp,
     m: MTcp,
-    /// What goes to the MH is compressed, if it pays.
+    /// Data to the MH is compressed if that pays.
     compression: Option<Box<SentCompression>>,
     /// The connection is being set up.
     opening: Option<Box<Opening<P>>>,
@@ -78,13 +78,12 @@ impl<P> Default for Mtcp<P> {
 }
 
 impl<P: Payload> Mtcp<P> {
-    /// Something was sent to the MH again: its ACK gives no round trip (Karn).
-    const fn on_repeated(&mut self) {
+    /// Something was retransmitted to the MH: its ACK gives no round trip (Karn).
+    const fn on_retransmitted(&mut self) {
         self.sh.forget_timed();
     }
 
-    /// Data that the MH has in part goes out again, or for the first time and `in_turn`: then it
-    /// may go compressed.
+    /// Data is sent from the cache. If it is sent in sequence (`in_turn`), it may be compressed.
     fn mark(&mut self, key: FlowKey, piece: &mut Resend<P>, in_turn: bool) {
         let Some(compression) = &mut self.compression else {
             return;
@@ -97,14 +96,14 @@ impl<P: Payload> Mtcp<P> {
         }
     }
 
-    /// Sends a piece of the cache out of turn.
+    /// Sends a piece of the cache out of sequence.
     fn resend(&mut self, flow: &Flow<P>, mut piece: Resend<P>, actions: &mut Actions<P>) {
         self.mark(flow.key, &mut piece, false);
         actions.push(Action::Resend(piece));
     }
 
-    /// A segment that may go as it came goes as pieces of the cache instead, which are offered for
-    /// compression. False if it need not.
+    /// Sends pieces of the cache, which may be compressed, instead of the segment. False if
+    /// compression does not pay.
     fn offer(&mut self, flow: &mut Flow<P>, segment: &Segment, actions: &mut Actions<P>) -> bool {
         let segment_len = flow.cache.segment_len_at(segment.seq).unwrap_or(1);
         let segments = segment.payload_len.div_ceil(segment_len);
@@ -121,14 +120,14 @@ impl<P: Payload> Mtcp<P> {
         true
     }
 
-    /// The newest ACK of the FH that the freeze may have swallowed.
-    fn repeat_held(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
+    /// Sends the newest ACK of the FH again; it may have been lost in the freeze.
+    fn repeat_held_ack(flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
         cx.actions.extend(flow.held_ack.take().map(Action::Repeat));
     }
 
-    /// Retransmits what the MH's ACK shows to be lost; it takes its time at the flow's rate.
-    /// Without a share of a cell the FH learns of a loss, and retransmits what no outage took.
-    fn repair(&mut self, flow: &mut Flow<P>, dup_acks: bool, cx: &mut Context<'_, P>) {
+    /// Retransmits what the MH's ACK shows to be lost, and charges the flow's rate for it.
+    /// Without a share of a cell, the FH retransmits what was lost outside outages.
+    fn retransmit_losses(&mut self, flow: &mut Flow<P>, dup_acks: bool, cx: &mut Context<'_, P>) {
         let ours = self.m.share.in_cell || flow.recover.is_some() || !self.sh.is_open();
         if !ours || self.m.is_frozen() || self.m.closed {
             return;
@@ -141,7 +140,7 @@ impl<P: Payload> Mtcp<P> {
             cx.actions.push(Action::Resend(piece));
         }
         if sent > 0 {
-            self.on_repeated();
+            self.on_retransmitted();
         }
         self.m.share.charge(sent, cx.now);
     }
@@ -152,7 +151,6 @@ impl<P: Payload> FlowScheme<P> for Mtcp<P> {
         *self = Self::default();
     }
 
-    /// Both halves begin.
     fn on_adopted(&mut self, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
         if !serves(flow) {
             return;
@@ -170,18 +168,17 @@ impl<P: Payload> FlowScheme<P> for Mtcp<P> {
         }
     }
 
-    /// The MH's greeting (section 4.1).
+    /// The MH is connected again (section 4.1).
     fn on_reconnected(&mut self, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
         if flow.has_own_sender {
             m_tcp::on_reconnected(self, flow);
             sh_tcp::on_reconnected(self, flow, cx);
-            Self::repeat_held(flow, cx);
+            Self::repeat_held_ack(flow, cx);
             m_tcp::send(self, flow, cx);
         }
     }
 
-    /// The greeting of a flow that has frozen, or has closed the FH's window, without a report
-    /// that the link was down.
+    /// A flow may have frozen, or closed the FH's window, without a report of link down.
     fn on_link_up(&mut self, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
         if self.m.is_frozen() || matches!(self.sh.state(), sh_tcp::Window::Shrunk) {
             self.on_reconnected(flow, cx);
@@ -213,14 +210,14 @@ impl<P: Payload> FlowScheme<P> for Mtcp<P> {
         self.m.share.offered += u64::from(segment.payload_len);
         if !is_new {
             m_tcp::send(self, flow, cx);
-            // Of a closed window only the MH knows whether it has opened.
+            // Only the MH knows whether its closed window has opened.
             if self.m.closed && !self.m.is_frozen() {
                 return Verdict::Forward;
             }
-            return if m_tcp::repeats_itself(self, flow, segment) {
+            return if m_tcp::retransmits_itself(self, flow, segment) {
                 Verdict::Suppress
             } else {
-                self.on_repeated();
+                self.on_retransmitted();
                 flow.on_forwarded(segment, cx.now);
                 Verdict::Forward
             };
@@ -293,11 +290,11 @@ impl<P: Payload> FlowScheme<P> for Mtcp<P> {
         if reconnected {
             sh_tcp::on_reconnected(self, flow, cx);
         }
-        if was_frozen && !self.m.is_told_away() {
-            Self::repeat_held(flow, cx);
+        if was_frozen && !self.m.is_reported_down() {
+            Self::repeat_held_ack(flow, cx);
         }
         m_tcp::send(self, flow, cx);
-        self.repair(flow, outcome.loss, cx);
+        self.retransmit_losses(flow, outcome.loss, cx);
         verdict
     }
 
@@ -336,14 +333,14 @@ impl<P: Payload> FlowScheme<P> for Mtcp<P> {
         self.m.begin(una);
     }
 
-    /// What is on its way to the MH is lost.
+    /// What is in flight to the MH is lost.
     fn on_path_mtu(&mut self, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
-        self.on_repeated();
+        self.on_retransmitted();
         flow.rewind();
         m_tcp::send(self, flow, cx);
     }
 
-    /// The FH gets the byte that was saved, and its window.
+    /// Acknowledges the saved byte to the FH and opens its window.
     fn on_leave(&mut self, flow: &mut Flow<P>, actions: &mut Actions<P>) {
         if flow.has_own_sender {
             sh_tcp::leave(self, flow, actions);
@@ -354,8 +351,7 @@ impl<P: Payload> FlowScheme<P> for Mtcp<P> {
         handoff::hand_over(self, flow, cx);
     }
 
-    /// The FH is sent an ACK of all that the MH has acknowledged, unless another SH goes on from
-    /// there.
+    /// Sends the FH an ACK of all that the MH has acknowledged, unless another SH continues.
     fn on_release(
         &mut self,
         flow: &mut Flow<P>,

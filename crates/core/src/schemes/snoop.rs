@@ -102,8 +102,8 @@ impl<P> Default for Snoop<P> {
 impl<P: Payload> Snoop<P> {
     /// The flow learns what is kept of the MH's data, and which ACK the MH is shown.
     fn note_uplink(&self, flow: &mut Flow<P>) {
-        flow.kept_elsewhere.bytes = self.uplink.bytes();
-        flow.kept_elsewhere.entries = self.uplink.entries();
+        flow.cached_elsewhere.bytes = self.uplink.bytes();
+        flow.cached_elsewhere.entries = self.uplink.entries();
         flow.ack_shown = self.uplink.ack_shown();
     }
 

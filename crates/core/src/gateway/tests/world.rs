@@ -372,8 +372,8 @@ impl World {
                 at(flow.sent_nxt),
                 flow.cache.end().map(at),
                 flow.recover.map(at),
-                flow.repair_at,
-                flow.repairs,
+                flow.retransmit_at,
+                flow.vain_retransmissions,
                 flow.owed.map(at),
                 flow.mh.right_edge.map(at),
             );

@@ -192,7 +192,7 @@ impl<P: Payload> Mtcp<P> {
             }
         } else if segment.flags.has(Flags::ACK) && segment.ack == opening.iss + 1 {
             opening.hold(segment, payload, bytes_free);
-            flow.kept_elsewhere.bytes = opening.held_bytes;
+            flow.cached_elsewhere.bytes = opening.held_bytes;
             if !core::mem::replace(&mut opening.is_confirmed, true) {
                 opening.tries = 0;
                 opening.wait(cx.now);
@@ -204,7 +204,7 @@ impl<P: Payload> Mtcp<P> {
 
     /// Nothing more is known of a set-up.
     pub(super) fn forget_opening(&mut self, flow: &mut Flow<P>) -> Option<Box<Opening<P>>> {
-        flow.kept_elsewhere.bytes = 0;
+        flow.cached_elsewhere.bytes = 0;
         self.opening.take()
     }
 
@@ -327,8 +327,8 @@ impl<P: Payload> Opening<P> {
         let fits = first.at_or_before(segment.seq) && segment.end().at_or_before(farthest);
         let bytes = (segment.payload_len as usize).max(HELD_BYTES_MIN);
         let has_room = self.held.len() < HELD_MAX && bytes <= bytes_free;
-        let may_keep = Flow::may_keep(segment, payload);
-        if fits && has_room && may_keep && !self.held.iter().any(is_known) {
+        let may_cache = Flow::may_cache(segment, payload);
+        if fits && has_room && may_cache && !self.held.iter().any(is_known) {
             self.held.push((*segment, payload.clone()));
             self.held_bytes += bytes;
         }

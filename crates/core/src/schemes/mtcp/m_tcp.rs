@@ -21,7 +21,7 @@
 //!   lost as well;
 //! - with a closed window of the MH, the FH retransmits what is beyond it (probes); when the window
 //!   opens, all of that is retransmitted here;
-//! - in a cell, losses without an outage are detected by SACK or three duplicate ACKs and repaired
+//! - in a cell, losses without an outage are detected by SACK or three duplicate ACKs and retransmitted
 //!   here (section 3.1, "local error recovery"); without a cell the FH gets the duplicate ACKs;
 //! - a report of the link (a signal, the carrier) freezes and resumes as well.
 
@@ -40,7 +40,7 @@ use crate::{Action, Payload};
 mod losses;
 mod pace;
 
-use losses::{answers, follow_loss};
+use losses::{follow_loss, shows_loss};
 use pace::{pace, quantum};
 
 /// Pieces for one input, at most; the rest follows a moment later.
@@ -62,29 +62,28 @@ pub(super) struct MTcp {
     /// The REXMT timer.
     rexmt_at: Option<Instant>,
     pub persist: Persist,
-    /// The end of a segment that was sent alone so that the MH answers: a persist packet, or the first
-    /// segment again.
-    asked_end: Option<SeqNum>,
+    /// The end of a segment that was sent alone so that the MH answers: a persist packet, or a
+    /// retransmission of the first segment.
+    probe_end: Option<SeqNum>,
     /// The segment's timestamp: an ACK with an older echo answers something earlier (RFC 3522).
-    asked_tsval: Option<u32>,
+    probe_tsval: Option<u32>,
     /// The end of what was sent before a freeze and not retransmitted after it. If something beyond it
     /// arrives first, it is lost.
     doubted_end: Option<SeqNum>,
     /// In a cell, without SACK: the end of what was sent before the third duplicate ACK (RFC 6582).
     loss_end: Option<SeqNum>,
-    /// REXMT has frozen it.
+    /// REXMT has expired and frozen the flow.
     expired: bool,
     /// A link source has reported link down.
-    told_away: bool,
+    reported_down: bool,
     /// The MH's highest ACK when the timer expired last.
     expired_at: Option<SeqNum>,
     /// The MH's window is closed: what was sent is beyond it.
     pub closed: bool,
     /// Bytes; `None`: no congestion window.
     pub cwnd: Option<u32>,
-    /// The end of everything that was sent.
     sent_max: SeqNum,
-    /// The end of what an outage has delayed, while something waits since.
+    /// The end of what an outage has delayed, while part of it is still cached.
     held_end: Option<SeqNum>,
     /// Bytes that the MH has reported beyond its ACK.
     reported: u32,
@@ -94,7 +93,7 @@ pub(super) struct MTcp {
     delivery: DeliveryRate,
 }
 
-/// What has to be known of an idle flow.
+/// The part of the state that an idle flow keeps.
 pub(super) struct Idle {
     expired_at: Option<SeqNum>,
     cwnd: Option<u32>,
@@ -103,19 +102,18 @@ pub(super) struct Idle {
 }
 
 impl MTcp {
-    /// The state of a flow that is idle, of which the MH has everything before `una`. None:
-    /// something is waited for.
+    /// The state of an idle flow: the MH has everything before `una`. `None`: the flow is not idle.
     pub(super) fn pack(&self, una: SeqNum) -> Option<Idle> {
         let is_over = |end: Option<SeqNum>| end.is_none_or(|end| end.at_or_before(una));
         let is_idle = !self.is_frozen()
             && self.rexmt_at.is_none()
             && self.persist.deadline().is_none()
-            && self.asked_end.is_none()
+            && self.probe_end.is_none()
             && self.held_end.is_none()
             && is_over(self.doubted_end)
             && is_over(self.loss_end)
             && !self.expired
-            && !self.told_away;
+            && !self.reported_down;
         is_idle.then_some(Idle {
             expired_at: self.expired_at,
             cwnd: self.cwnd,
@@ -124,7 +122,7 @@ impl MTcp {
         })
     }
 
-    /// The state of a flow that was idle.
+    /// The state of a flow that was idle until now.
     pub(super) fn unpack(idle: &Idle, una: SeqNum) -> Self {
         Self {
             expired_at: idle.expired_at,
@@ -146,8 +144,8 @@ impl MTcp {
     }
 
     /// A link source has reported link down, and none has reported link up.
-    pub(super) const fn is_told_away(&self) -> bool {
-        self.told_away
+    pub(super) const fn is_reported_down(&self) -> bool {
+        self.reported_down
     }
 
     /// Everything up to `sent` is in flight or acknowledged.
@@ -155,8 +153,8 @@ impl MTcp {
         self.state = Freeze::NoFreeze;
         self.rexmt_at = None;
         self.persist = self.persist.afresh();
-        (self.asked_end, self.expired) = (None, false);
-        (self.told_away, self.closed) = (false, false);
+        (self.probe_end, self.expired) = (None, false);
+        (self.reported_down, self.closed) = (false, false);
         (self.sent_max, self.held_end) = (sent, None);
         (self.doubted_end, self.loss_end) = (None, None);
     }
@@ -173,7 +171,7 @@ pub(super) fn open<P: Payload>(mtcp: &mut Mtcp<P>, cx: &Context<'_, P>) {
     mtcp.m.cwnd = cx.settings.mtcp.slow_start.then_some(1);
 }
 
-/// Something in sequence is on its way to the MH.
+/// Something in sequence is in flight to the MH.
 fn is_outstanding<P: Payload>(mtcp: &Mtcp<P>, flow: &Flow<P>) -> bool {
     flow.sent_nxt.after(flow.fh.una) && flow.cache.holds(flow.fh.una) && !mtcp.m.closed
 }
@@ -182,7 +180,7 @@ fn rto<P: Payload>(cx: &Context<'_, P>) -> Duration {
     cx.rtt.rto(cx.settings.mtcp.rto_variation_min)
 }
 
-/// A segment that is in the cache may go as it came; then it counts as sent.
+/// True if a cached segment may be forwarded as it is; then it counts as sent.
 pub(super) fn takes<P: Payload>(
     mtcp: &mut Mtcp<P>,
     flow: &mut Flow<P>,
@@ -193,12 +191,12 @@ pub(super) fn takes<P: Payload>(
     if mtcp.m.is_frozen() {
         return false;
     }
-    // What fills a hole in what was sent is not held up.
+    // A segment that fills a hole does not wait.
     let in_turn = flow.sent_nxt.at_or_before(segment.seq);
     let room = mtcp.m.room(flow.in_flight());
     let piece = flow.cache.segment_len_at(segment.seq).unwrap_or(1);
     let m = &mut mtcp.m;
-    // Of a share no more at once than what is cut from the cache.
+    // With a share, a forwarded segment is no longer than a piece of the cache.
     let at_once = m
         .share
         .assigned
@@ -221,36 +219,35 @@ fn note_sent<P: Payload>(mtcp: &mut Mtcp<P>, flow: &mut Flow<P>, end: SeqNum, cx
     arm(mtcp, flow, cx);
 }
 
-/// REXMT runs while something is outstanding.
+/// REXMT runs while something is in flight.
 fn arm<P: Payload>(mtcp: &mut Mtcp<P>, flow: &mut Flow<P>, cx: &Context<'_, P>) {
     if !mtcp.m.is_frozen() && is_outstanding(mtcp, flow) {
         mtcp.m.rexmt_at.get_or_insert(cx.now + rto(cx));
     }
 }
 
-/// A copy that the FH sends of what is kept goes no further. Without a share of a cell what
-/// is lost without an outage is the FH's to repeat, which regulates itself by that; but not
-/// what has not gone out yet, or goes out again from here, nor what it repeats because its
-/// window was closed.
-pub(super) fn repeats_itself<P: Payload>(
+/// True if the gateway suppresses the FH's retransmission, because it sends those bytes itself.
+/// Without a share of a cell, the FH retransmits what was lost outside outages, so that its congestion
+/// control sees the loss.
+pub(super) fn retransmits_itself<P: Payload>(
     mtcp: &Mtcp<P>,
     flow: &Flow<P>,
     segment: &Segment,
 ) -> bool {
     let m = &mtcp.m;
-    let repeating = m.asked_end.is_some() || flow.recover.is_some();
+    let repeating = m.probe_end.is_some() || flow.recover.is_some();
     let ours = repeating || m.is_frozen() || m.share.in_cell || !mtcp.sh.is_open();
     let waits = segment.end().after(flow.sent_nxt);
     (ours || waits) && flow.cache.holds(flow.fh.una)
 }
 
-/// The window has room for the next segment, or nothing is in flight: no small pieces.
+/// The window has room for a whole segment, or nothing is in flight.
 fn has_room<P: Payload>(mtcp: &Mtcp<P>, flow: &Flow<P>) -> bool {
     let in_flight = flow.in_flight();
     in_flight == 0 || mtcp.m.room(in_flight) >= flow.next_segment_len()
 }
 
-/// Sends of the cache what window and pace allow.
+/// Sends from the cache what window and pace allow.
 pub(super) fn send<P: Payload>(mtcp: &mut Mtcp<P>, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
     arm(mtcp, flow, cx);
     if mtcp.m.is_frozen() || !flow.has_backlog() {
@@ -316,9 +313,9 @@ pub(super) fn on_ack<P: Payload>(
     }
     let expired = core::mem::take(&mut m.expired);
     let marked = segment.is_empty() && segment.flags == RECONNECTION_FLAGS;
-    // A mark counts more than a timer that has not expired yet.
-    let greets = marked && (was_frozen || is_outstanding(mtcp, flow));
-    let reconnected = answers(mtcp, flow, segment, outcome, was_frozen) || greets;
+    // A marked ACK reports an outage also if the timer has not expired.
+    let reports_reconnection = marked && (was_frozen || is_outstanding(mtcp, flow));
+    let reconnected = shows_loss(mtcp, flow, segment, outcome, was_frozen) || reports_reconnection;
     let m = &mut mtcp.m;
     if was_frozen && !reconnected {
         m.doubted_end = Some(flow.sent_nxt);
@@ -335,11 +332,11 @@ pub(super) fn on_ack<P: Payload>(
     if reconnected {
         resume(mtcp, flow);
     } else if was_frozen && expired && outcome.acked == 0 && is_outstanding(mtcp, flow) {
-        repeat_first(mtcp, flow, cx);
+        retransmit_first(mtcp, flow, cx);
     }
     follow_window(mtcp, flow, segment);
     follow_loss(mtcp, flow, outcome, cx);
-    // What is reported is news of the MH as well, and what it lacks is being repaired.
+    // New SACK blocks show that the MH answers, so REXMT restarts.
     let reported = flow.sacked.bytes_before(flow.sent_nxt);
     let reports_more = reported > core::mem::replace(&mut mtcp.m.reported, reported);
     let begins_anew = was_frozen || outcome.acked > 0 || reports_more;
@@ -353,16 +350,16 @@ pub(super) fn on_ack<P: Payload>(
     reconnected
 }
 
-/// The MH answers, but still lacks what was sent an RTO ago.
-fn repeat_first<P: Payload>(mtcp: &mut Mtcp<P>, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
+/// The MH answers, but lacks what was sent an RTO ago.
+fn retransmit_first<P: Payload>(mtcp: &mut Mtcp<P>, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
     let Some(piece) = flow.first_missing(Sender::Gateway) else {
         return;
     };
     let fin = piece.flags.has(Flags::FIN);
-    mtcp.m.asked_end = Some(piece.seq + piece.len + u32::from(fin));
-    mtcp.m.asked_tsval = piece.timestamps.map(|own| own.tsval);
+    mtcp.m.probe_end = Some(piece.seq + piece.len + u32::from(fin));
+    mtcp.m.probe_tsval = piece.timestamps.map(|own| own.tsval);
     mtcp.m.share.charge(piece.len, cx.now);
-    mtcp.on_repeated();
+    mtcp.on_retransmitted();
     cx.counters.repaired += 1;
     mtcp.resend(flow, piece, cx.actions);
 }
@@ -374,12 +371,12 @@ fn follow_window<P: Payload>(mtcp: &mut Mtcp<P>, flow: &mut Flow<P>, segment: &S
     }
     let was_closed = core::mem::replace(&mut mtcp.m.closed, segment.window == 0);
     if was_closed && is_outstanding(mtcp, flow) {
-        mtcp.on_repeated();
+        mtcp.on_retransmitted();
         flow.rewind();
     }
 }
 
-/// Freezes: the MH is away. Nothing more is sent, and no timer runs for what was sent.
+/// Freezes: the MH is away. Nothing is sent, and REXMT stops.
 pub(super) fn freeze<P: Payload>(mtcp: &mut Mtcp<P>, flow: &mut Flow<P>, cx: &mut Context<'_, P>) {
     let m = &mut mtcp.m;
     if m.is_frozen() {
@@ -393,7 +390,7 @@ pub(super) fn freeze<P: Payload>(mtcp: &mut Mtcp<P>, flow: &mut Flow<P>, cx: &mu
     }
     m.rexmt_at = None;
     m.persist = m.persist.afresh();
-    m.asked_end = None;
+    m.probe_end = None;
     arm_persist(mtcp, flow, cx);
 }
 
@@ -404,12 +401,12 @@ pub(super) fn on_disconnected<P: Payload>(
     cx: &mut Context<'_, P>,
 ) {
     freeze(mtcp, flow, cx);
-    (mtcp.m.told_away, mtcp.m.expired) = (true, false);
+    (mtcp.m.reported_down, mtcp.m.expired) = (true, false);
 }
 
 /// A link source reports link up: if the MH was away, everything unacknowledged is retransmitted.
 pub(super) fn on_reconnected<P: Payload>(mtcp: &mut Mtcp<P>, flow: &mut Flow<P>) {
-    if mtcp.m.is_frozen() || mtcp.m.told_away {
+    if mtcp.m.is_frozen() || mtcp.m.reported_down {
         if let Some(compression) = &mut mtcp.compression {
             compression.on_contact(true, flow.fh.una);
         }
@@ -417,7 +414,7 @@ pub(super) fn on_reconnected<P: Payload>(mtcp: &mut Mtcp<P>, flow: &mut Flow<P>)
     }
 }
 
-/// There is something to ask the MH with.
+/// Starts the persist timer if a segment is cached that can probe the MH.
 fn arm_persist<P: Payload>(mtcp: &mut Mtcp<P>, flow: &mut Flow<P>, cx: &Context<'_, P>) {
     if !flow.cache.is_empty() {
         let interval_min = cx.settings.probe_interval_min;
@@ -432,13 +429,13 @@ fn resume<P: Payload>(mtcp: &mut Mtcp<P>, flow: &mut Flow<P>) {
     m.state = Freeze::NoFreeze;
     m.rexmt_at = None;
     m.persist = m.persist.afresh();
-    (m.asked_end, m.expired, m.told_away) = (None, false, false);
+    (m.probe_end, m.expired, m.reported_down) = (None, false, false);
     m.held_end = flow.cache.end();
     (m.doubted_end, m.loss_end) = (None, None);
     flow.rewind_after_outage();
 }
 
-/// Something may be due. True if M-TCP has frozen.
+/// Handles the timers that are due. True if M-TCP has frozen.
 pub(super) fn on_timeout<P: Payload>(
     mtcp: &mut Mtcp<P>,
     flow: &mut Flow<P>,
@@ -451,8 +448,8 @@ pub(super) fn on_timeout<P: Payload>(
         let due = mtcp.m.persist.is_due(mode, cx.rtt, interval_min, cx.now);
         if let (true, Some(packet)) = (due, flow.probe()) {
             let fin = packet.flags.has(Flags::FIN);
-            mtcp.m.asked_end = Some(packet.seq + packet.len + u32::from(fin));
-            mtcp.m.asked_tsval = packet.timestamps.map(|own| own.tsval);
+            mtcp.m.probe_end = Some(packet.seq + packet.len + u32::from(fin));
+            mtcp.m.probe_tsval = packet.timestamps.map(|own| own.tsval);
             cx.counters.probes += 1;
             mtcp.resend(flow, packet, cx.actions);
         }
@@ -466,7 +463,7 @@ pub(super) fn on_timeout<P: Payload>(
         return false;
     }
     if mtcp.m.expired_at.replace(flow.fh.una) == Some(flow.fh.una) {
-        // RFC 2018, 8: what was reported may have been dropped since.
+        // RFC 2018, 8: the MH may have dropped what it reported by SACK.
         flow.sacked.clear();
     }
     freeze(mtcp, flow, cx);
@@ -474,7 +471,7 @@ pub(super) fn on_timeout<P: Payload>(
     true
 }
 
-/// When something is due.
+/// The next deadline.
 pub(super) fn deadline<P: Payload>(mtcp: &Mtcp<P>, flow: &Flow<P>) -> Option<Instant> {
     let m = &mtcp.m;
     if m.is_frozen() {

@@ -71,10 +71,10 @@ pub(super) enum Window {
 #[derive(Clone, Debug, Default)]
 pub(super) struct ShTcp {
     state: Window,
-    /// The highest ACK that the FH was sent, and when it last was a new one.
+    /// The highest ACK that the FH was sent, and when it was sent first.
     acked: SeqNum,
-    told_at: Option<Instant>,
-    /// The right edge of the window in it, if that window is SH-TCP's own.
+    acked_at: Option<Instant>,
+    /// The right edge of the window in that ACK, if the window is SH-TCP's own.
     acked_edge: Option<SeqNum>,
     /// The window of the MH's newest segment.
     mh_window: Option<u16>,
@@ -88,7 +88,6 @@ pub(super) struct ShTcp {
     unproved_until: Option<Instant>,
     reopen_at: Option<Instant>,
     reopens: u32,
-    /// It was SHRUNK at some time.
     was_shrunk: bool,
     /// The round trip from a segment's arrival here to the MH's ACK.
     rtt: RttEstimator,
@@ -109,7 +108,6 @@ impl ShTcp {
         self.state
     }
 
-    /// NOSHRINK.
     pub(super) const fn is_open(&self) -> bool {
         matches!(self.state, Window::NoShrink)
     }
@@ -131,7 +129,7 @@ impl ShTcp {
     }
 
     /// Handles a segment of the FH, which may have the awaited echo.
-    fn hear_fh(&mut self, segment: &Segment, now: Instant) {
+    fn on_fh_segment(&mut self, segment: &Segment, now: Instant) {
         if let Some(rtt) = self.echo.take(segment.options.timestamps, now) {
             self.wired_rtt.sample(rtt);
         }
@@ -165,7 +163,7 @@ fn rto<P: Payload>(mtcp: &Mtcp<P>, cx: &Context<'_, P>) -> Duration {
 }
 
 /// Sends an ACK to the FH.
-fn tell<P: Payload>(
+fn send_ack<P: Payload>(
     mtcp: &mut Mtcp<P>,
     flow: &mut Flow<P>,
     ack: SeqNum,
@@ -178,21 +176,22 @@ fn tell<P: Payload>(
     cx.actions.extend(made);
 }
 
-fn tell_open<P: Payload>(
+/// Sends an ACK to the FH with the window that it may use.
+fn send_open_ack<P: Payload>(
     mtcp: &mut Mtcp<P>,
     flow: &mut Flow<P>,
     ack: SeqNum,
     cx: &mut Context<'_, P>,
 ) {
     let window = window_at(mtcp, flow, ack, cx);
-    tell(mtcp, flow, ack, window, cx);
+    send_ack(mtcp, flow, ack, window, cx);
 }
 
 fn note_acked<P: Payload>(mtcp: &mut Mtcp<P>, flow: &mut Flow<P>, ack: SeqNum, now: Instant) {
     let sh = &mut mtcp.sh;
     if ack.after(sh.acked) {
         sh.acked = ack;
-        sh.told_at = Some(now);
+        sh.acked_at = Some(now);
     }
     sh.echo.ask(flow.mh.timestamps, now);
 }
@@ -228,7 +227,7 @@ pub(super) fn on_data<P: Payload>(
     let shrinks_late = shrinks_late(mtcp, flow, segment, is_new, cx);
     let is_frozen = mtcp.m.is_frozen();
     let sh = &mut mtcp.sh;
-    sh.hear_fh(segment, cx.now);
+    sh.on_fh_segment(segment, cx.now);
     if is_new {
         sh.wintimer = Some(cx.now + rto);
         if !is_frozen {
@@ -248,7 +247,7 @@ pub(super) fn on_data<P: Payload>(
         // In persist state: a probe has a byte (RFC 9293, 3.8.6.1), which is cached like any other.
         Window::Shrunk => {
             let acked = sh.acked;
-            tell(mtcp, flow, acked, 0, cx);
+            send_ack(mtcp, flow, acked, 0, cx);
         }
         Window::Recovering => {
             sh.sent_since = sh.sent_since.max(segment.end());
@@ -257,7 +256,7 @@ pub(super) fn on_data<P: Payload>(
             catch_up(mtcp, flow, cx);
             // The FH retransmits: the last ACK may have been lost.
             if !is_new && mtcp.sh.acked == acked {
-                tell_open(mtcp, flow, acked, cx);
+                send_open_ack(mtcp, flow, acked, cx);
             }
         }
     }
@@ -279,7 +278,7 @@ fn on_probe<P: Payload>(
     let unanswered = core::mem::replace(&mut mtcp.sh.probed, true);
     if unanswered || away {
         let acked = mtcp.sh.acked;
-        tell(mtcp, flow, acked, 0, cx);
+        send_ack(mtcp, flow, acked, 0, cx);
     }
 }
 
@@ -331,17 +330,17 @@ fn on_ack_shrunk<P: Payload>(
     cx: &mut Context<'_, P>,
 ) -> Verdict {
     if outcome.acked == 0 {
-        return instead(mtcp, flow, segment, cx);
+        return with_last_ack(mtcp, flow, segment, cx);
     }
     if cx.settings.mtcp.shrink == MtcpShrink::Late {
         mtcp.sh.state = Window::NoShrink;
         return on_ack_open(mtcp, flow, segment, outcome, window_moved, cx);
     }
     reopen(mtcp, flow, cx);
-    instead(mtcp, flow, segment, cx)
+    with_last_ack(mtcp, flow, segment, cx)
 }
 
-/// The FH catches up after an outage: the SH makes its ACKs.
+/// The FH retransmits after an outage: the SH makes the ACKs for it.
 fn on_ack_recovering<P: Payload>(
     mtcp: &mut Mtcp<P>,
     flow: &mut Flow<P>,
@@ -352,12 +351,12 @@ fn on_ack_recovering<P: Payload>(
     let acked = mtcp.sh.acked;
     catch_up(mtcp, flow, cx);
     if window_moved && mtcp.sh.acked == acked {
-        tell_open(mtcp, flow, acked, cx);
+        send_open_ack(mtcp, flow, acked, cx);
     }
-    instead(mtcp, flow, segment, cx)
+    with_last_ack(mtcp, flow, segment, cx)
 }
 
-/// The FH's window is open: the MH's segment goes to the FH, its ACK less the last byte.
+/// The FH's window is open: the MH's segment goes to the FH with an ACK that is one byte lower.
 fn on_ack_open<P: Payload>(
     mtcp: &mut Mtcp<P>,
     flow: &mut Flow<P>,
@@ -379,7 +378,7 @@ fn on_ack_open<P: Payload>(
         ack_for_fh(mtcp, flow, segment.window == 0, cx.settings.mtcp.release)
     };
     let window = within_own(mtcp, flow, ack, segment.window, cx);
-    let verdict = if !window_moved && is_ours_to_repair(mtcp, flow, segment, outcome) {
+    let verdict = if !window_moved && is_ours_to_retransmit(mtcp, flow, segment, outcome) {
         Verdict::Suppress
     } else if ack == segment.ack && window == segment.window {
         Verdict::Forward
@@ -393,9 +392,9 @@ fn on_ack_open<P: Payload>(
     verdict
 }
 
-/// With a share of a known capacity M-TCP alone repairs the wireless half: the FH gets no duplicate
-/// ACKs of it (section 3.1).
-fn is_ours_to_repair<P: Payload>(
+/// With a share of a cell, M-TCP alone retransmits what the wireless half loses: the FH gets no
+/// duplicate ACKs (section 3.1).
+fn is_ours_to_retransmit<P: Payload>(
     mtcp: &Mtcp<P>,
     flow: &Flow<P>,
     segment: &Segment,
@@ -410,7 +409,7 @@ fn is_ours_to_repair<P: Payload>(
 }
 
 /// The MH's segment with the last ACK that the FH was sent. A pure ACK is suppressed.
-fn instead<P: Payload>(
+fn with_last_ack<P: Payload>(
     mtcp: &mut Mtcp<P>,
     flow: &mut Flow<P>,
     segment: &Segment,

@@ -88,7 +88,7 @@ pub(super) fn on_ack<P: Payload>(
         return Verdict::Suppress;
     }
     let outstanding = flow.fh.max.after(flow.fh.una);
-    if !duplicate || !outstanding || flow.repairs_itself() {
+    if !duplicate || !outstanding || flow.retransmits_itself() {
         return Verdict::Forward;
     }
     let una = flow.fh.una;
@@ -149,7 +149,7 @@ fn on_new_ack<P: Payload>(
     let recover = snoop.dup_acks.recover.filter(|recover| recover.after(una));
     snoop.dup_acks = DupAcks::default();
     snoop.fh_report.on_nothing_hidden();
-    let repairs = today && !flow.repairs_itself();
+    let repairs = today && !flow.retransmits_itself();
     if let (true, Some(recover)) = (repairs, recover) {
         snoop.dup_acks.recover = Some(recover);
         fh_report::judge_loss(snoop, flow, cx);

@@ -278,7 +278,7 @@ pub(super) fn on_timeout<P: Payload>(
     }
     if report.late_at.is_some_and(|at| at <= cx.now) {
         report_all(snoop, flow, cx);
-        if !flow.repairs_itself() {
+        if !flow.retransmits_itself() {
             retransmit_first(flow, cx);
         }
     }

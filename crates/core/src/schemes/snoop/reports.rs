@@ -119,7 +119,7 @@ fn knows_radio<P: Payload>(
     segment: &Segment,
     cx: &Context<'_, P>,
 ) -> bool {
-    if flow.repairs_itself() {
+    if flow.retransmits_itself() {
         return true;
     }
     let is_known = cx.radio_loses || radio::is_known(snoop.radio.lost_at(), cx.now);
@@ -198,7 +198,7 @@ pub(super) fn repair<P: Payload>(
 ) {
     snoop.reports.lost_at = None;
     // After an outage everything cached is retransmitted anyway.
-    if flow.sacked.is_empty() || flow.repairs_itself() {
+    if flow.sacked.is_empty() || flow.retransmits_itself() {
         return;
     }
     let segment_len = flow.cache.segment_len_at(flow.fh.una).unwrap_or(u32::MAX);
@@ -348,7 +348,7 @@ pub(super) fn arm_probe<P: Payload>(snoop: &mut Snoop<P>, flow: &mut Flow<P>, cx
     let runs = speaks_sack(snoop, flow)
         && in_flight > 0
         && snoop.reports.probes < PROBES_MAX
-        && !flow.repairs_itself();
+        && !flow.retransmits_itself();
     // Other flows of the MH may have a measurement that this one lacks.
     let srtt = snoop.srtt.or(cx.rtt.srtt());
     let Some(srtt) = srtt.filter(|_| runs) else {

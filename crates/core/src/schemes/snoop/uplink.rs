@@ -374,7 +374,7 @@ fn take_data<P: Payload>(
     let entries_max = cx.settings.flow_cache_entries_max;
     let entries_max = entries_max.saturating_sub(flow.cache.entries());
     let sack = flow.fh.sack;
-    let keeps = sack && Flow::may_keep(segment, payload);
+    let keeps = sack && Flow::may_cache(segment, payload);
     let uplink = &mut snoop.uplink;
     let una = uplink.una.unwrap_or(seq);
     let highest = uplink.passed.highest().unwrap_or(una).max(una);
@@ -493,7 +493,7 @@ pub(in crate::schemes) fn on_timeout<P: Payload>(
         uplink.acked = una;
         uplink.show();
         cx.actions
-            .extend(flow.made_report(una, SackBlocks::default()));
+            .extend(flow.made_ack_with_sack(una, SackBlocks::default()));
     }
     wired::on_timeout(snoop, flow, cx);
 }

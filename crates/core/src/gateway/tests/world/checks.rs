@@ -227,7 +227,7 @@ impl World {
             .flows
             .iter()
             .map(|row| &row.flow)
-            .map(Flow::kept_bytes)
+            .map(Flow::cached_bytes)
             .sum();
         assert_eq!(gateway.budget.bytes(), kept, "bytes kept and bytes counted");
         assert!(kept <= self.settings.cache_bytes_max);

@@ -9,7 +9,7 @@ use crate::flow::{AckOutcome, Flow, Sender};
 
 /// True if the ACK shows that what was sent before a freeze is lost: it answers a probe, or a later
 /// segment has arrived.
-pub(super) fn answers<P: Payload>(
+pub(super) fn shows_loss<P: Payload>(
     mtcp: &mut Mtcp<P>,
     flow: &mut Flow<P>,
     segment: &Segment,
@@ -20,22 +20,24 @@ pub(super) fn answers<P: Payload>(
     let all_arrived = flow.sent_nxt.at_or_before(una);
     let reported = flow.sacked.highest();
     let m = &mut mtcp.m;
-    // After a hole, the answer reaches as far as the MH had received before.
-    let holes = reported.is_some_and(|end| end.after(una));
-    let late = m.asked_tsval.zip(segment.options.timestamps);
-    let late = late.is_some_and(|(asked, own)| (own.tsecr.wrapping_sub(asked) as i32) < 0);
-    let asked = m.asked_end.filter(|end| una.at_or_before(*end) || holes);
-    let asked = asked.is_some() && !late;
-    let asked_of_frozen = was_frozen && m.persist.sent > 0;
-    let again = m
-        .asked_end
+    // With a hole at SND.UNA, the answer to a probe may acknowledge more than the probe.
+    let has_hole = reported.is_some_and(|end| end.after(una));
+    let stamps = m.probe_tsval.zip(segment.options.timestamps);
+    let echoes_older =
+        stamps.is_some_and(|(tsval, own)| (own.tsecr.wrapping_sub(tsval) as i32) < 0);
+    let end = m.probe_end.filter(|end| una.at_or_before(*end) || has_hole);
+    let may_answer = end.is_some() && !echoes_older;
+    let was_probed_frozen = was_frozen && m.persist.sent > 0;
+    let had_probe = m
+        .probe_end
         .is_some_and(|end| was_received_twice(segment, end));
-    let answers = !all_arrived && (again || (asked && (outcome.acked > 0 || asked_of_frozen)));
+    let is_answer = may_answer && (outcome.acked > 0 || was_probed_frozen);
+    let answers = !all_arrived && (had_probe || is_answer);
     m.doubted_end = m.doubted_end.filter(|end| una.before(*end));
-    let newer = |end: &SeqNum| reported.is_some_and(|reported| reported.after(*end));
-    let lost = m.doubted_end.as_ref().is_some_and(newer);
-    if answers || lost || !asked || outcome.acked > 0 {
-        m.asked_end = None;
+    let is_older = |end: &SeqNum| reported.is_some_and(|reported| reported.after(*end));
+    let lost = m.doubted_end.as_ref().is_some_and(is_older);
+    if answers || lost || !may_answer || outcome.acked > 0 {
+        m.probe_end = None;
     }
     answers || lost
 }
@@ -67,7 +69,7 @@ pub(super) fn follow_loss<P: Payload>(
         m.loss_end = None;
     } else if let Some(piece) = flow.first_missing(Sender::Gateway) {
         mtcp.m.share.charge(piece.len, cx.now);
-        mtcp.on_repeated();
+        mtcp.on_retransmitted();
         cx.counters.repaired += 1;
         mtcp.resend(flow, piece, cx.actions);
     }

@@ -3,7 +3,7 @@
 
 use holdfast_wire::{SackBlocks, Segment};
 
-use super::{Context, Mtcp, Window, catch_up, on_probe, recover, tell, tell_open};
+use super::{Context, Mtcp, Window, catch_up, on_probe, recover, send_ack, send_open_ack};
 use crate::flow::Flow;
 use crate::{Payload, Verdict};
 
@@ -14,21 +14,21 @@ pub(in crate::schemes::mtcp) fn on_nothing_new<P: Payload>(
     segment: &Segment,
     cx: &mut Context<'_, P>,
 ) -> Verdict {
-    mtcp.sh.hear_fh(segment, cx.now);
-    let verdict = answer_nothing_new(mtcp, flow, segment, cx);
+    mtcp.sh.on_fh_segment(segment, cx.now);
+    let verdict = answer(mtcp, flow, segment, cx);
     let all = flow.mh.nxt.at_or_before(segment.ack);
     if verdict == Verdict::Forward {
         mtcp.sh.uplink_open &= !all;
     } else if mtcp.sh.uplink_open && segment.is_empty() && !mtcp.m.is_frozen() {
         // The MH ignores the ACK in a segment that ends before what it has (RFC 9293, 3.10.7.4).
-        let made = flow.made_report(segment.ack, SackBlocks::default());
+        let made = flow.made_ack_with_sack(segment.ack, SackBlocks::default());
         cx.actions.extend(made);
         mtcp.sh.uplink_open = !all;
     }
     verdict
 }
 
-fn answer_nothing_new<P: Payload>(
+fn answer<P: Payload>(
     mtcp: &mut Mtcp<P>,
     flow: &mut Flow<P>,
     segment: &Segment,
@@ -43,12 +43,12 @@ fn answer_nothing_new<P: Payload>(
     }
     let acked = sh.acked;
     match sh.state {
-        Window::Shrunk => tell(mtcp, flow, acked, 0, cx),
+        Window::Shrunk => send_ack(mtcp, flow, acked, 0, cx),
         Window::Recovering => {
             sh.sent_since = sh.sent_since.max(segment.end());
             catch_up(mtcp, flow, cx);
             if mtcp.sh.acked == acked {
-                tell_open(mtcp, flow, acked, cx);
+                send_open_ack(mtcp, flow, acked, cx);
             }
         }
         // The FH's own ACK shows its `snd_max`: it has set that back. It would answer an ACK beyond it with
@@ -58,7 +58,7 @@ fn answer_nothing_new<P: Payload>(
         {
             sh.acked = segment.seq;
             recover(mtcp, cx);
-            tell_open(mtcp, flow, segment.seq, cx);
+            send_open_ack(mtcp, flow, segment.seq, cx);
         }
         Window::NoShrink if segment.is_empty() => {
             // The MH answers, and its ACK passes whole.
@@ -69,9 +69,9 @@ fn answer_nothing_new<P: Payload>(
         Window::NoShrink => {
             // An FH that has set `snd_max` back accepts no ACK of more than it has sent.
             if sh.was_shrunk && segment.end().before(acked) {
-                tell_open(mtcp, flow, segment.end(), cx);
+                send_open_ack(mtcp, flow, segment.end(), cx);
             }
-            tell_open(mtcp, flow, una, cx);
+            send_open_ack(mtcp, flow, una, cx);
         }
     }
     Verdict::Suppress

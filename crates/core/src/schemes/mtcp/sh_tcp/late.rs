@@ -7,7 +7,7 @@
 //! and retransmitted its first segment. Only then duplicate ACKs close the window, because an FH
 //! with a closed window does not give up, however long the outage is.
 
-use super::{Context, Mtcp, MtcpShrink, Window, tell_open};
+use super::{Context, Mtcp, MtcpShrink, Window, send_open_ack};
 use crate::Payload;
 use crate::flow::Flow;
 use holdfast_wire::Segment;
@@ -39,6 +39,6 @@ pub(super) fn wake<P: Payload>(mtcp: &mut Mtcp<P>, flow: &mut Flow<P>, cx: &mut 
     let shrunk = core::mem::take(&mut sh.state) == Window::Shrunk;
     sh.unanswered = 0;
     if shrunk || sh.acked.before(una) {
-        tell_open(mtcp, flow, una, cx);
+        send_open_ack(mtcp, flow, una, cx);
     }
 }

@@ -4,7 +4,7 @@
 
 use core::time::Duration;
 
-use super::{Context, Mtcp, Window, ack_for_fh, save, tell_open, window_of_mh};
+use super::{Context, Mtcp, Window, ack_for_fh, save, send_open_ack, window_of_mh};
 use crate::Payload;
 use crate::flow::Flow;
 
@@ -44,7 +44,7 @@ pub(super) fn open_again<P: Payload>(
     sh.reopen_at = again.then(|| cx.now + REOPEN_INTERVAL * (1 << sh.reopens));
     sh.reopens += 1;
     let acked = sh.acked;
-    tell_open(mtcp, flow, acked, cx);
+    send_open_ack(mtcp, flow, acked, cx);
 }
 
 /// RECOVERING: acknowledges what the FH has retransmitted.
@@ -61,7 +61,7 @@ pub(super) fn catch_up<P: Payload>(
     let limit = sh.sent_since;
     let ack = ack_for_fh(mtcp, flow, false, cx.settings.mtcp.release).min(limit);
     if ack.after(mtcp.sh.acked) {
-        tell_open(mtcp, flow, ack, cx);
+        send_open_ack(mtcp, flow, ack, cx);
     }
     save(mtcp, flow, cx);
 }

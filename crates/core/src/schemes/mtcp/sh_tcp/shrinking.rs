@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! When SH-TCP acknowledges the saved byte and closes the FH's window (NOSHRINK to SHRUNK).
 
-use super::{Context, Mtcp, MtcpShrink, Window, rto, tell, tell_open};
+use super::{Context, Mtcp, MtcpShrink, Window, rto, send_ack, send_open_ack};
 use crate::Payload;
 use crate::flow::Flow;
 use holdfast_wire::SeqNum;
@@ -23,7 +23,7 @@ pub(in crate::schemes::mtcp) fn shrink<P: Payload>(
     }
     // The saved byte completes everything, or only the FH has the next byte.
     if flow.fh.max.at_or_before(una) || !flow.cache.holds(una) {
-        return tell_open(mtcp, flow, una, cx);
+        return send_open_ack(mtcp, flow, una, cx);
     }
     if cx.settings.mtcp.shrink == MtcpShrink::Published {
         shrink_at(mtcp, flow, una, cx);
@@ -40,7 +40,7 @@ pub(super) fn shrink_at<P: Payload>(
     sh.state = Window::Shrunk;
     sh.was_shrunk = true;
     cx.counters.shrinks += 1;
-    tell(mtcp, flow, ack, 0, cx);
+    send_ack(mtcp, flow, ack, 0, cx);
 }
 
 /// The wintimer has expired.
@@ -55,7 +55,7 @@ pub(super) fn on_wintimer<P: Payload>(
     if sh.state != Window::NoShrink || sh.acked == flow.fh.una {
         return;
     }
-    let rest = sh.told_at.map(|at| at + rto).filter(|at| *at > cx.now);
+    let rest = sh.acked_at.map(|at| at + rto).filter(|at| *at > cx.now);
     let all = flow.fh.max.at_or_before(flow.fh.una);
     match rest {
         // The FH's own timer runs since then.

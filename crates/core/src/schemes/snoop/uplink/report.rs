@@ -142,7 +142,7 @@ fn send_report<P: Payload>(
     if named.is_empty() {
         return false;
     }
-    let Some(made) = flow.made_report(acked, named) else {
+    let Some(made) = flow.made_ack_with_sack(acked, named) else {
         return false;
     };
     cx.counters.reports += 1;

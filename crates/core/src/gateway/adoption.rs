@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Flows that were not known before: of this gateway, or of one before it.
+//! Adopts flows that are not in the table, with the records of a predecessor.
 
 use holdfast_wire::Instant;
 
@@ -13,19 +13,19 @@ use crate::table::FlowId;
 use crate::{Action, Actions, FlowKey, Payload};
 
 impl<P: Payload> Gateway<P> {
-    /// The id of a flow; one that is not known is adopted now. None: the table is full.
-    pub(super) fn find_or_meet(
+    /// The ID of a flow; a new flow is adopted. `None`: the table is full.
+    pub(super) fn find_or_adopt(
         &mut self,
         key: FlowKey,
         now: Instant,
         actions: &mut Actions<P>,
     ) -> Option<FlowId> {
         let flow_id = self.flows.find(&key);
-        flow_id.or_else(|| self.meet(key, now, actions))
+        flow_id.or_else(|| self.add_flow(key, now, actions))
     }
 
-    /// A flow not in the table: entered, unless the table is full of worthier ones.
-    pub(super) fn meet(
+    /// Adds a flow to the table. `None`: the table is full, and no flow may be evicted.
+    pub(super) fn add_flow(
         &mut self,
         key: FlowKey,
         now: Instant,
@@ -74,8 +74,8 @@ impl<P: Payload> Gateway<P> {
         flow_id
     }
 
-    /// A flow is adopted for which a predecessor left a record. Bytes that it owed are
-    /// lost with it: both ends get a RST, never a silent gap. True if so.
+    /// Applies a predecessor's record to a flow. Bytes that the predecessor owed are lost: both ends
+    /// get a RST, never a silent gap. Returns true in that case.
     pub(super) fn settle_with_predecessor(
         &mut self,
         flow_id: FlowId,
@@ -93,8 +93,8 @@ impl<P: Payload> Gateway<P> {
         if flow.owed.is_none() {
             return false;
         }
-        // The record stays until the flow is forgotten: both RSTs may be lost, and the next
-        // gateway has to send them once more.
+        // The record stays until the flow is removed: both RSTs may be lost, and a successor must
+        // send them then.
         flow.reset_both_ends(actions);
         scheme.get_mut().reset();
         self.counters.owed_lost += 1;
